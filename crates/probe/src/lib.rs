@@ -1,0 +1,6 @@
+//! KERNEL -> FACTS. The only place with libbpf, /proc, /sys, netlink, ioctl and unsafe.
+
+pub mod recording;
+mod source;
+
+pub use source::{Source, SourceError};

@@ -1,0 +1,126 @@
+//! Facts of cgroups and containers: settings, counters, names.
+
+use super::DeviceNumber;
+use serde::{Deserialize, Serialize};
+
+/// The settings of a cgroup. Every limit is absent when it is not set or could not be read.
+/// Sources: Documentation/admin-guide/cgroup-v1 and cgroup-v2.rst; the file is named in `sources`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Cgroup {
+    /// Path inside its hierarchy, `/` for the root.
+    pub path: String,
+    /// Controllers of the hierarchy; empty for v2.
+    pub controllers: Vec<String>,
+    /// Absolute directory.
+    pub directory: String,
+    /// Kernfs id (inode of the directory).
+    pub id: u64,
+    /// CPU quota: microseconds of CPU per period.
+    pub cpu_quota_us: Option<u64>,
+    /// Its period, microseconds.
+    pub cpu_period_us: Option<u64>,
+    /// Relative weight (v1 cpu.shares, v2 cpu.weight).
+    pub cpu_weight: Option<u64>,
+    /// Real-time budget per period, microseconds (v1 with CONFIG_RT_GROUP_SCHED).
+    pub rt_runtime_us: Option<i64>,
+    /// CPUs allowed by cpuset.
+    pub cpus_allowed: Option<Vec<u32>>,
+    /// Memory limit, bytes.
+    pub memory_limit_bytes: Option<u64>,
+    /// memory.high of v2, bytes.
+    pub memory_high_bytes: Option<u64>,
+    /// I/O limits per device.
+    pub io_limits: Vec<IoLimit>,
+    /// I/O weight, default and per device.
+    pub io_weight: Option<u64>,
+    /// Frozen (`freezer.state` FROZEN or FREEZING, or `cgroup.freeze` 1).
+    pub frozen: Option<bool>,
+    /// Number of processes limit.
+    pub pids_limit: Option<u64>,
+}
+
+/// One I/O limit of a cgroup on one device.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct IoLimit {
+    /// The device.
+    pub dev: DeviceNumber,
+    /// `read_iops`, `write_iops`, `read_bps` or `write_bps`.
+    pub kind: String,
+    /// Operations or bytes a second.
+    pub per_second: u64,
+    /// The file that sets it (`blkio.throttle.write_iops_device`, `io.max`).
+    pub file: String,
+}
+
+/// A cgroup's counters at one instant. Absent is not zero.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CgroupSample {
+    /// Path inside its hierarchy.
+    pub path: String,
+    /// Controllers of the hierarchy; empty for v2.
+    pub controllers: Vec<String>,
+    /// CPU used, nanoseconds.
+    pub cpu_usage_ns: Option<u64>,
+    /// Periods elapsed with the group active.
+    pub cpu_periods: Option<u64>,
+    /// Periods in which it ran out of quota.
+    pub cpu_throttled_periods: Option<u64>,
+    /// Time its run queues stood throttled, summed over CPUs, nanoseconds.
+    pub cpu_throttled_ns: Option<u64>,
+    /// Memory in use, bytes.
+    pub memory_bytes: Option<u64>,
+    /// Times the limit was hit (v1 memory.failcnt, v2 memory.events max).
+    pub memory_limit_hits: Option<u64>,
+    /// Times memory.high was exceeded.
+    pub memory_high_hits: Option<u64>,
+    /// Processes killed for want of memory in the group.
+    pub oom_kills: Option<u64>,
+    /// Page cache, anonymous and shared memory in bytes.
+    pub memory_file_bytes: Option<u64>,
+    /// See `memory_file_bytes`.
+    pub memory_anon_bytes: Option<u64>,
+    /// See `memory_file_bytes`.
+    pub memory_shmem_bytes: Option<u64>,
+    /// Refaults, major faults.
+    pub memory_refaults: Option<u64>,
+    /// See `memory_refaults`.
+    pub major_faults: Option<u64>,
+    /// I/O done per device: operations and bytes, reads and writes.
+    pub io: Vec<CgroupIo>,
+    /// Processes in the group itself.
+    pub processes: Option<u64>,
+}
+
+/// I/O counters of a cgroup on one device (v2 io.stat, v1 blkio.throttle.io_service*).
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CgroupIo {
+    /// The device.
+    pub dev: DeviceNumber,
+    /// Reads.
+    pub reads: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Bytes written.
+    pub write_bytes: u64,
+}
+
+/// A container by name.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Container {
+    /// The name a user knows it by.
+    pub name: String,
+    /// Full id, or the cgroup path for plain cgroups.
+    pub id: String,
+    /// `docker`, `containerd`, `cri-o`, `podman`, `lxc`, `nspawn`, `kubernetes`, `systemd`, `cgroup`.
+    pub runtime: String,
+    /// Cgroup paths that belong to it (any hierarchy).
+    pub cgroups: Vec<String>,
+    /// Pod and namespace, for Kubernetes.
+    pub pod: Option<String>,
+}

@@ -1,0 +1,151 @@
+//! Facts of disks: who they are, their counters, their requests.
+
+use super::{DeviceNumber, Ns, ThreadRef};
+use serde::{Deserialize, Serialize};
+
+/// Who a disk is. Source: /sys/block.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Disk {
+    /// Device number of the whole disk.
+    pub dev: DeviceNumber,
+    /// Kernel name: `vda`, `loop0`, `dm-3`.
+    pub name: String,
+    /// Device numbers of its partitions.
+    pub partitions: Vec<DeviceNumber>,
+    /// Disks it is made of (`slaves/`), or whose file system holds its backing file (loop).
+    pub below: Vec<DeviceNumber>,
+    /// Backing file of a loop device.
+    pub backing_file: Option<String>,
+    /// File system type under the backing file, if any (`fuse`, `ext4`).
+    pub backing_fs: Option<String>,
+    /// Spins (`queue/rotational`).
+    pub rotational: bool,
+    /// Active scheduler.
+    pub scheduler: String,
+    /// Requests the scheduler may hold (`queue/nr_requests`).
+    pub requests_max: u32,
+    /// `queue/write_cache`.
+    pub write_cache: String,
+}
+
+/// A disk's counters. Source: /proc/diskstats, Documentation/admin-guide/iostats.rst.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DiskSample {
+    /// Which disk.
+    pub dev: DeviceNumber,
+    /// Reads completed.
+    pub reads: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Time of all reads, milliseconds.
+    pub read_ms: u64,
+    /// Writes completed.
+    pub writes: u64,
+    /// Bytes written.
+    pub write_bytes: u64,
+    /// Time of all writes, milliseconds.
+    pub write_ms: u64,
+    /// Flushes completed.
+    pub flushes: u64,
+    /// Requests in flight now.
+    pub in_flight: u64,
+    /// Time with at least one request in flight, milliseconds.
+    pub busy_ms: u64,
+    /// Request-milliseconds: the integral of requests in flight.
+    pub weighted_ms: u64,
+}
+
+/// What a request does.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum DiskOperation {
+    /// Read.
+    #[default]
+    Read,
+    /// Write.
+    Write,
+    /// Cache flush.
+    Flush,
+    /// Discard, zone operations and the rest.
+    Other,
+}
+
+/// Latency of a disk's requests over the window. Source: block_rq_insert, _issue, _complete.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DiskLatency {
+    /// Which disk.
+    pub dev: DeviceNumber,
+    /// Which operation.
+    pub operation: DiskOperation,
+    /// Requests completed.
+    pub count: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Sum of the time inside the device (issue to complete).
+    pub service_ns: u64,
+    /// Greatest time inside the device.
+    pub service_ns_max: u64,
+    /// Sum of the time before the device (insert to issue): scheduler and tags.
+    pub queued_ns: u64,
+    /// Requests by log2 of their service time in microseconds: slot n counts those in
+    /// [2^n, 2^(n+1)) us; slot 0 also has those under 1 us.
+    pub service_us_log2: Vec<u64>,
+    /// Requests that ended in an error.
+    pub errors: u64,
+}
+
+/// One long request.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Request {
+    /// Which disk.
+    pub dev: DeviceNumber,
+    /// Which operation.
+    pub operation: DiskOperation,
+    /// First 512-byte sector.
+    pub sector: u64,
+    /// Size.
+    pub bytes: u32,
+    /// Handed to the scheduler at; 0 if it went straight to the device.
+    pub insert_ns: Ns,
+    /// Handed to the device at.
+    pub issue_ns: Ns,
+    /// Completed at.
+    pub complete_ns: Ns,
+    /// Who inserted it (for writeback, a kernel worker).
+    pub by: ThreadRef,
+    /// Marked as metadata (REQ_META), or as synchronous (REQ_SYNC).
+    pub metadata: bool,
+    /// See `metadata`.
+    pub sync: bool,
+    /// It ended in an error.
+    pub error: bool,
+}
+
+/// What one process asked of one disk over the window, by whoever submitted the bios: writeback is
+/// counted for the process that dirtied the pages where that is known, else for the kernel worker.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DiskUse {
+    /// Which disk.
+    pub dev: DeviceNumber,
+    /// The process.
+    pub process: ThreadRef,
+    /// Reads submitted.
+    pub reads: u64,
+    /// Their bytes.
+    pub read_bytes: u64,
+    /// Writes submitted.
+    pub writes: u64,
+    /// Their bytes.
+    pub write_bytes: u64,
+    /// Bytes of page cache dirtied on the file systems of this disk.
+    pub dirtied_bytes: u64,
+    /// Cgroup that the bios are charged to (kernfs id of the blkio/io group), 0 if unknown.
+    pub cgroup_id: u64,
+}

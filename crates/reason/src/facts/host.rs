@@ -1,0 +1,132 @@
+//! Facts of the look itself: the machine, what cannot be seen, the window, the cost.
+
+use super::Ns;
+use serde::{Deserialize, Serialize};
+
+/// The machine and its kernel.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Host {
+    /// Version of holdup that observed.
+    pub tool_version: String,
+    /// `uname -n`.
+    pub hostname: String,
+    /// `uname -r`.
+    pub kernel: String,
+    /// `uname -m`.
+    pub machine: String,
+    /// CPUs online.
+    pub cpus: u32,
+    /// Memory in bytes (`MemTotal`).
+    pub memory_bytes: u64,
+    /// Page size in bytes.
+    pub page_bytes: u64,
+    /// CONFIG_HZ where it is known, else 0.
+    pub config_hz: u32,
+    /// Whether the host mounts cgroup v1 controllers, the v2 hierarchy, or both.
+    pub cgroup_v1: bool,
+    /// See `cgroup_v1`.
+    pub cgroup_v2: bool,
+    /// CLOCK_REALTIME minus CLOCK_MONOTONIC at the begin, nanoseconds.
+    pub unix_offset_ns: i64,
+    /// CLOCK_BOOTTIME minus CLOCK_MONOTONIC at the begin, nanoseconds.
+    pub boot_offset_ns: u64,
+    /// Whether kernel events were recorded (BPF), or only /proc was read.
+    pub kernel_events: bool,
+}
+
+/// Something that cannot be seen here.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Blind {
+    /// A stable word: `bpf`, `btf`, `tracepoint.qdisc_enqueue`, `proc.stack`, ...
+    pub what: String,
+    /// Why it cannot be seen, one clause, from the error met.
+    pub why: String,
+    /// What would change that, one clause; empty if nothing would.
+    #[serde(default)]
+    pub remedy: String,
+    /// What holdup cannot tell because of it, one clause.
+    #[serde(default)]
+    pub therefore: String,
+}
+
+/// What kind of thing is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TargetKind {
+    /// The whole host.
+    Host,
+    /// One container or cgroup.
+    Container,
+    /// One process.
+    Process,
+    /// A command that `run` started.
+    Command,
+}
+
+/// What is looked at.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Target {
+    /// Its kind.
+    pub kind: TargetKind,
+    /// Host name, container name, comm of the process, or the command's words.
+    pub name: String,
+    /// The process, for `Process` and `Command`; else 0.
+    #[serde(default)]
+    pub pid: u32,
+    /// Cgroup paths (relative to each mount) that make up a `Container`.
+    #[serde(default)]
+    pub cgroups: Vec<String>,
+}
+
+/// The look begins.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WindowBegin {
+    /// Wall clock at the begin, nanoseconds since 1970.
+    pub unix_ns: u64,
+}
+
+/// The look ends.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WindowEnd {
+    /// The user ended it early.
+    pub interrupted: bool,
+    /// Waits shorter than this were counted, not told; the largest value during the window.
+    pub threshold_ns: Ns,
+}
+
+/// The command of `run` has ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CommandEnd {
+    /// Its root process.
+    pub pid: u32,
+    /// Its exit status as a shell tells it (128 + signal if it was killed).
+    pub exit_status: i32,
+    /// The signal that killed it, or 0.
+    #[serde(default)]
+    pub signal: i32,
+}
+
+/// What it cost to look.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Cost {
+    /// CPU time of holdup's own process, seconds (getrusage).
+    pub cpu_seconds: f64,
+    /// CPU time of the kernel programs, seconds (BPF statistics); absent if not measured.
+    pub bpf_seconds: Option<f64>,
+    /// Peak resident set of holdup, bytes.
+    pub rss_bytes: u64,
+    /// Kernel events received.
+    pub events: u64,
+}
+
+/// Events that were lost.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Lost {
+    /// Where: `ring`, `requests`, `packets`, `negative_interval`, ...
+    pub source: String,
+    /// How many.
+    pub count: u64,
+}

@@ -1,0 +1,150 @@
+//! Facts: what was observed, and nothing that was concluded.
+//!
+//! A fact is one timestamped observation with its source, or its absence with the reason. This
+//! module owns the vocabulary in which the kernel side speaks to the reasoning side, and the
+//! format of a recording's records (serde, self-describing, fields only ever added, each with a
+//! default, so that an old recording stays readable). It must not hold rules: a threshold or a
+//! name of a cause does not belong here.
+//!
+//! Rejected: one dynamic key/value type (it panics far from its cause), and a positional binary
+//! format (each added field would make every recording unreadable).
+//!
+//! Edit together: `probe/src/decode.rs` (wire to fact), `reason/src/scene.rs` (fact to index).
+
+mod cgroup;
+mod disk;
+mod host;
+mod memory;
+mod net;
+mod object;
+mod thread;
+
+pub use cgroup::*;
+pub use disk::*;
+pub use host::*;
+pub use memory::*;
+pub use net::*;
+pub use object::*;
+pub use thread::*;
+
+use serde::{Deserialize, Serialize};
+
+/// A point on CLOCK_MONOTONIC, nanoseconds.
+pub type Ns = u64;
+
+/// One observation. The order of a stream of facts is the order of arrival, not of `at_ns`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Fact {
+    /// When it was observed (CLOCK_MONOTONIC).
+    #[serde(rename = "t")]
+    pub at_ns: Ns,
+    /// What was observed.
+    #[serde(flatten)]
+    pub body: Body,
+}
+
+/// What can be observed. Adding a variant is compatible; changing one is not.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "f", content = "v", rename_all = "snake_case")]
+pub enum Body {
+    /// The machine and its kernel; first fact of every stream.
+    Host(Host),
+    /// Something that cannot be seen here, with the reason.
+    Blind(Blind),
+    /// What is looked at.
+    Target(Target),
+    /// The look begins.
+    WindowBegin(WindowBegin),
+    /// The look ends; only the closing facts follow.
+    WindowEnd(WindowEnd),
+    /// The command of `run` has ended.
+    CommandEnd(CommandEnd),
+    /// What it cost to look.
+    Cost(Cost),
+    /// Events that were lost, by source.
+    Lost(Lost),
+
+    /// Who a thread is.
+    Thread(Thread),
+    /// Sums of one thread over the window, or over its life inside it.
+    ThreadTime(ThreadTime),
+    /// One wait that ended.
+    Wait(Wait),
+    /// One wait that was found standing, at the begin or the end of the window or in between.
+    Blocked(Blocked),
+    /// One stretch of running or waiting to run, told only for traced threads (`run`).
+    Ran(Ran),
+    /// A kernel stack, symbolised, sent once per identity.
+    Stack(Stack),
+    /// A new thread or process.
+    Fork(Fork),
+    /// A thread replaced its image.
+    Exec(Exec),
+    /// A thread ended.
+    Exit(Exit),
+    /// On-CPU samples of one process and kernel stack over the window.
+    Samples(Samples),
+    /// A stop signal, or a continue, that was sent in the window.
+    Signal(Signal),
+    /// A system call that was refused.
+    Denied(Denied),
+
+    /// One process's hold on an object: an open descriptor.
+    Endpoint(Endpoint),
+    /// One line of the kernel's file lock table.
+    FileLock(FileLock),
+    /// The owner of a futex, read from the waiter's memory.
+    FutexOwner(FutexOwner),
+    /// A mount.
+    Mount(Mount),
+
+    /// Who a disk is.
+    Disk(Disk),
+    /// A disk's counters at one instant.
+    DiskSample(DiskSample),
+    /// Latency of a disk's requests over the window.
+    DiskLatency(DiskLatency),
+    /// One long request.
+    Request(Request),
+    /// What one process asked of one disk over the window.
+    DiskUse(DiskUse),
+
+    /// The settings of a cgroup.
+    Cgroup(Cgroup),
+    /// A cgroup's counters at one instant.
+    CgroupSample(CgroupSample),
+    /// A container, from its runtime's state.
+    Container(Container),
+
+    /// One CPU's times at one instant.
+    CpuSample(CpuSample),
+    /// Memory state of the host at one instant.
+    MemorySample(MemorySample),
+    /// Pressure stall information of the host at one instant.
+    Pressure(Pressure),
+    /// A shared anonymous memory segment.
+    SharedSegment(SharedSegment),
+    /// One thread's time in reclaim over the window.
+    Reclaim(Reclaim),
+    /// One thread's pauses at the dirty limit over the window.
+    DirtyPause(DirtyPause),
+    /// A process was killed for want of memory.
+    OomKill(OomKill),
+
+    /// A network interface.
+    Link(Link),
+    /// A queueing discipline's state at one instant.
+    QdiscSample(QdiscSample),
+    /// Time that packets spent in a queueing discipline over the window.
+    QdiscSojourn(QdiscSojourn),
+    /// One flow's share in a queueing discipline over the window.
+    QdiscFlow(QdiscFlow),
+    /// A DNS question that was sent.
+    DnsQuery(DnsQuery),
+    /// A DNS answer that arrived.
+    DnsReply(DnsReply),
+    /// Protocol counters of one network namespace at one instant.
+    NetCounters(NetCounters),
+    /// What sysctls of the networking say.
+    Sysctl(Sysctl),
+}

@@ -1,0 +1,178 @@
+//! Facts of the network: interfaces, queueing disciplines, DNS, counters.
+
+use super::{Ns, ThreadRef};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+/// A network interface.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Link {
+    /// Network namespace inode.
+    pub netns: u32,
+    /// A name for the namespace: `ip netns` name, or empty for the initial one.
+    pub netns_name: String,
+    /// Interface index.
+    pub index: u32,
+    /// Name.
+    pub name: String,
+    /// `veth`, `tun`, `vxlan`, ...; empty for hardware.
+    pub kind: String,
+    /// MTU, bytes.
+    pub mtu: u32,
+    /// txqueuelen, packets.
+    pub queue_length: u32,
+    /// Statistics by their IFLA_STATS64 names.
+    pub counters: BTreeMap<String, u64>,
+}
+
+/// A queueing discipline or class at one instant. Source: rtnetlink TCA_STATS2.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct QdiscSample {
+    /// Network namespace inode.
+    pub netns: u32,
+    /// Interface.
+    pub interface: String,
+    /// Interface index.
+    pub index: u32,
+    /// `tbf`, `htb`, `fq_codel`, ...
+    pub kind: String,
+    /// Handle, `8001:`; or class id `1:20`.
+    pub handle: String,
+    /// Parent, `root` or a class id.
+    pub parent: String,
+    /// This is a class, not a qdisc.
+    pub class: bool,
+    /// Bytes sent.
+    pub bytes: u64,
+    /// Packets sent.
+    pub packets: u64,
+    /// Packets dropped.
+    pub drops: u64,
+    /// Times the rate limit delayed a packet.
+    pub overlimits: u64,
+    /// Bytes queued now.
+    pub backlog_bytes: u64,
+    /// Packets queued now.
+    pub backlog_packets: u64,
+    /// Configured rate, bytes a second (tbf rate, htb ceil).
+    pub rate_bytes: Option<u64>,
+    /// Configured limit in bytes or packets as the kind counts it.
+    pub limit: Option<u64>,
+    /// Filters that steer into it, as `tc filter show` would put it.
+    pub filters: Vec<String>,
+}
+
+/// Time that packets spent in a queueing discipline. Source: qdisc_enqueue, qdisc_dequeue.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct QdiscSojourn {
+    /// Network namespace inode.
+    pub netns: u32,
+    /// Interface.
+    pub interface: String,
+    /// Interface index.
+    pub index: u32,
+    /// Handle of the qdisc that held the packet.
+    pub handle: String,
+    /// Packets measured.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Sum of their time.
+    pub sojourn_ns: Ns,
+    /// Least and greatest time.
+    pub sojourn_ns_min: Ns,
+    /// See `sojourn_ns_min`.
+    pub sojourn_ns_max: Ns,
+    /// Packets by log2 of their time in microseconds, slot n counts [2^n, 2^(n+1)) us.
+    pub sojourn_us_log2: Vec<u64>,
+    /// Least time in each tenth of a second that had packets: a standing queue never empties
+    /// (CoDel, RFC 8289).
+    pub sojourn_ns_min_by_tenth: Vec<Ns>,
+    /// One packet in this many was measured.
+    pub sampling: u32,
+}
+
+/// One flow's share in a queueing discipline.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct QdiscFlow {
+    /// Network namespace inode.
+    pub netns: u32,
+    /// Interface.
+    pub interface: String,
+    /// Handle of the qdisc.
+    pub handle: String,
+    /// `tcp`, `udp`, `icmp` or the number.
+    pub protocol: String,
+    /// Source.
+    pub local: SocketAddr,
+    /// Destination.
+    pub remote: SocketAddr,
+    /// Process that owns the sending socket, if it was local.
+    #[serde(default)]
+    pub process: Option<ThreadRef>,
+    /// Packets dequeued.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Sum of their time in the queue.
+    pub sojourn_ns: Ns,
+    /// Greatest time in the queue.
+    #[serde(default)]
+    pub sojourn_ns_max: Ns,
+}
+
+/// A DNS question that was sent. Source: net_dev_queue, UDP destination port 53.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DnsQuery {
+    /// Who sent it.
+    pub thread: ThreadRef,
+    /// To which server.
+    pub server: SocketAddr,
+    /// From where.
+    pub local: SocketAddr,
+    /// Transaction id.
+    pub id: u16,
+    /// The name, dotted, lossily UTF-8, not escaped.
+    pub name: String,
+    /// Question type: 1 A, 12 PTR, 28 AAAA.
+    pub question_type: u16,
+    /// Inode of the sending socket, 0 if unknown.
+    #[serde(default)]
+    pub socket_ino: u64,
+}
+
+/// A DNS answer that arrived. Source: UDP source port 53 at the receiving interface.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DnsReply {
+    /// Server.
+    pub server: SocketAddr,
+    /// Asker.
+    pub local: SocketAddr,
+    /// Transaction id.
+    pub id: u16,
+    /// Response code: 0 no error, 2 SERVFAIL, 3 NXDOMAIN.
+    pub rcode: u8,
+}
+
+/// Protocol counters of one network namespace. Sources: /proc/net/netstat, snmp, softnet_stat.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NetCounters {
+    /// Network namespace inode.
+    pub netns: u32,
+    /// Counter by its name, prefixed by its table: `TcpExt.ListenOverflows`, `softnet.dropped`.
+    pub counters: BTreeMap<String, u64>,
+}
+
+/// The value of a kernel setting that a rule or a remedy needs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Sysctl {
+    /// Dotted name.
+    pub name: String,
+    /// Its text.
+    pub value: String,
+}

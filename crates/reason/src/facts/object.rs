@@ -1,0 +1,237 @@
+//! What is waited for, as the kernel names it: files, pipes, sockets, terminals; and who holds them.
+
+use super::ThreadRef;
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+
+/// A block or anonymous device number, as the kernel's internal dev_t splits: major, minor.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+pub struct DeviceNumber {
+    /// Major number.
+    pub major: u32,
+    /// Minor number.
+    pub minor: u32,
+}
+
+impl std::fmt::Display for DeviceNumber {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", self.major, self.minor)
+    }
+}
+
+/// The object behind a descriptor.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(tag = "k", rename_all = "snake_case")]
+pub enum ObjectRef {
+    /// A regular file, directory or block device node.
+    File(FileRef),
+    /// A pipe or FIFO, by inode.
+    Pipe {
+        /// Inode on pipefs, or of the FIFO.
+        ino: u64,
+    },
+    /// An internet socket.
+    Inet(InetRef),
+    /// A unix socket.
+    Unix {
+        /// Inode on sockfs.
+        ino: u64,
+        /// Inode of the connected peer, 0 if none.
+        #[serde(default)]
+        peer_ino: u64,
+        /// The bound path, if any.
+        #[serde(default)]
+        path: Option<String>,
+    },
+    /// A terminal.
+    Tty {
+        /// `pts/3`, `ttyS0`, or `ptm/3` for the master side of pts/3.
+        name: String,
+        /// Device number of the terminal's node, or of the master's slave side.
+        dev: DeviceNumber,
+    },
+    /// An open /dev/fuse: this process serves a file system.
+    FuseServer {
+        /// Device number of the mounted file system it serves.
+        dev: DeviceNumber,
+    },
+    /// Anything else, by its kind: eventfd, epoll, netlink, char device.
+    Other {
+        /// File operations or socket family word.
+        what: String,
+        /// Inode.
+        #[serde(default)]
+        ino: u64,
+    },
+}
+
+/// A file.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FileRef {
+    /// Device of its file system (superblock).
+    pub dev: DeviceNumber,
+    /// Inode number.
+    pub ino: u64,
+    /// Absolute path in the initial mount namespace where it is known.
+    pub path: Option<String>,
+    /// The superblock is frozen (`s_writers.frozen` not 0).
+    pub frozen: bool,
+    /// File system type (`ext4`, `fuse`, `overlay`), if it was read.
+    pub fs_type: String,
+    /// For a block or character device node: the device it stands for.
+    pub rdev: DeviceNumber,
+}
+
+/// An internet socket.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct InetRef {
+    /// Inode on sockfs.
+    pub ino: u64,
+    /// Inode of the network namespace.
+    #[serde(default)]
+    pub netns: u32,
+    /// `tcp`, `udp`, or the protocol's number.
+    pub protocol: String,
+    /// Local address.
+    pub local: SocketAddr,
+    /// Remote address; unspecified with port 0 if not connected.
+    pub remote: SocketAddr,
+    /// TCP state as the kernel numbers it (1 established, 10 listen), 0 for other protocols.
+    #[serde(default)]
+    pub state: u8,
+}
+
+/// One process's open descriptor on an object.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Endpoint {
+    /// The process (its main thread).
+    pub process: ThreadRef,
+    /// Descriptor number.
+    pub fd: u32,
+    /// May be read from.
+    pub readable: bool,
+    /// May be written to.
+    pub writable: bool,
+    /// O_NONBLOCK is set.
+    #[serde(default)]
+    pub nonblocking: bool,
+    /// What it is.
+    pub object: ObjectRef,
+    /// Bytes or packets that wait to be read from it: socket receive queue in bytes, pipe buffers
+    /// in use, terminal output in bytes.
+    #[serde(default)]
+    pub unread: Option<u64>,
+    /// The socket's own state, for sockets.
+    #[serde(default)]
+    pub socket: Option<SocketState>,
+}
+
+/// A socket's queues and, for TCP, what held its sender back since the connection began.
+/// Source: struct sock and struct tcp_sock (`tcp_info` names the same values).
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SocketState {
+    /// Receive buffer limit, bytes.
+    pub receive_limit_bytes: u64,
+    /// Bytes charged to the receive queue (`sk_rmem_alloc`).
+    pub receive_queued_bytes: u64,
+    /// Send buffer limit, bytes.
+    pub send_limit_bytes: u64,
+    /// Bytes charged to the write queue (`sk_wmem_queued`).
+    pub send_queued_bytes: u64,
+    /// Packets dropped at this socket (`sk_drops`).
+    pub drops: u64,
+    /// Connections waiting to be accepted, and the limit; listening sockets only.
+    pub accept_queue: u32,
+    /// See `accept_queue`.
+    pub accept_limit: u32,
+    /// Smoothed round-trip time, microseconds.
+    pub rtt_us: u32,
+    /// Least round-trip time seen, microseconds.
+    pub rtt_us_min: u32,
+    /// Congestion window, segments.
+    pub congestion_window: u32,
+    /// Maximum segment size, bytes.
+    pub segment_bytes: u32,
+    /// The peer's advertised window, bytes.
+    pub send_window_bytes: u32,
+    /// Bytes written by the application but not yet sent.
+    pub unsent_bytes: u64,
+    /// Bytes acknowledged by the peer since the connection began.
+    pub acked_bytes: u64,
+    /// Bytes received since the connection began.
+    pub received_bytes: u64,
+    /// Segments sent again since the connection began.
+    pub retransmits: u32,
+    /// Segments delivered since the connection began.
+    pub delivered: u32,
+    /// Time with data outstanding, microseconds (`tcpi_busy_time`).
+    pub busy_us: u64,
+    /// Part of it limited by the peer's window (`tcpi_rwnd_limited`).
+    pub receiver_limited_us: u64,
+    /// Part of it limited by the send buffer (`tcpi_sndbuf_limited`).
+    pub send_buffer_limited_us: u64,
+}
+
+/// One line of /proc/locks.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FileLock {
+    /// Lock number: the holder and those who wait for it share it.
+    pub id: u64,
+    /// `FLOCK`, `POSIX`, `OFDLCK` or `LEASE`.
+    pub kind: String,
+    /// `READ` or `WRITE`.
+    pub access: String,
+    /// Owner as /proc/locks says; 0 if it lives in another PID namespace, -1 for OFD locks.
+    pub pid: i64,
+    /// Comm of the owner at that time, if it could be read.
+    #[serde(default)]
+    pub comm: String,
+    /// Device of the file system.
+    pub dev: DeviceNumber,
+    /// Inode.
+    pub ino: u64,
+    /// First byte.
+    pub start: u64,
+    /// Last byte; u64::MAX for the end of the file.
+    pub end: u64,
+    /// It waits for the lock of that number (a `->` line) rather than holds it.
+    pub blocked: bool,
+    /// Path of the file, from a descriptor of the owner.
+    #[serde(default)]
+    pub path: Option<String>,
+}
+
+/// Who owns a futex that somebody waits on. Source: the waiter's memory, process_vm_readv.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FutexOwner {
+    /// The waiting thread.
+    pub waiter: ThreadRef,
+    /// Address of the word.
+    pub address: u64,
+    /// Value of the word.
+    pub word: u32,
+    /// Owner's tid as the word (PI futex) or glibc's `__owner` beside it tells; 0 if neither does.
+    pub owner_tid: u32,
+}
+
+/// One line of mountinfo of the initial namespace.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Mount {
+    /// st_dev of files on it.
+    pub dev: DeviceNumber,
+    /// Where it is mounted.
+    pub path: String,
+    /// Which part of the file system is mounted there.
+    pub root: String,
+    /// File system type.
+    pub fs_type: String,
+    /// Source device or word.
+    pub source: String,
+    /// Per-mount and superblock options, joined by commas.
+    pub options: String,
+}

@@ -1,0 +1,319 @@
+//! Facts of threads: who they are, how long they ran and waited, on what, and who ended it.
+
+use super::{DeviceNumber, Ns, ObjectRef};
+use serde::{Deserialize, Serialize};
+
+/// Names one thread for the length of a look.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ThreadRef {
+    /// Thread id in the initial PID namespace.
+    pub tid: u32,
+    /// Process id (thread group) in the initial PID namespace.
+    pub pid: u32,
+    /// When the thread began (CLOCK_MONOTONIC); 0 if unknown.
+    #[serde(default)]
+    pub start_ns: Ns,
+    /// Its name, lossily UTF-8, not escaped.
+    #[serde(default)]
+    pub comm: String,
+}
+
+/// Who a thread is, from /proc.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Thread {
+    /// Its name.
+    pub thread: ThreadRef,
+    /// Parent process.
+    pub parent_pid: u32,
+    /// A kernel thread.
+    pub kernel: bool,
+    /// Command line, NULs as spaces, cut at 200 bytes; empty for kernel threads or if it could not
+    /// be read without risk of blocking.
+    pub command: String,
+    /// Path of the executable.
+    pub executable: String,
+    /// Cgroups as /proc/PID/cgroup lists them.
+    pub cgroups: Vec<Membership>,
+    /// Process and thread id inside the thread's own PID namespace, if that is not the initial one.
+    pub inner_pid: Option<u32>,
+    /// See `inner_pid`.
+    pub inner_tid: Option<u32>,
+    /// Inode of the network namespace, 0 if unknown.
+    pub netns: u32,
+    /// CPUs it may run on, as a list of numbers.
+    pub cpus_allowed: Vec<u32>,
+    /// Scheduling policy as the kernel numbers it (0 other, 1 FIFO, 2 RR, 3 batch, 5 idle, 6 deadline).
+    pub policy: u32,
+    /// Nice value.
+    pub nice: i32,
+    /// State letter of /proc/PID/stat at that time.
+    pub state: String,
+    /// Process that traces it, or 0.
+    pub tracer_pid: u32,
+    /// Resident set of the process, bytes.
+    pub rss_bytes: u64,
+    /// Effective capabilities, a mask (`CapEff`).
+    pub capabilities: Option<u64>,
+    /// `wchan`, where stacks cannot be had.
+    pub wchan: String,
+}
+
+/// A cgroup that a thread is in.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Membership {
+    /// Controllers of the hierarchy (`cpu`, `memory`, ...); empty for the v2 hierarchy.
+    pub controllers: Vec<String>,
+    /// Path inside the hierarchy.
+    pub path: String,
+}
+
+/// Sums over one thread's share of the window: `run + runnable + sleep + disk = until - since`.
+/// Source: sched_switch and sched_waking; without BPF, /proc/TID/schedstat.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ThreadTime {
+    /// The thread.
+    pub thread: ThreadRef,
+    /// The later of the window's begin and the thread's begin.
+    pub since_ns: Ns,
+    /// The earlier of the window's end and the thread's end.
+    pub until_ns: Ns,
+    /// On a CPU.
+    pub run_ns: Ns,
+    /// Ready, but not on a CPU.
+    pub runnable_ns: Ns,
+    /// Blocked, interruptible or stopped.
+    pub sleep_ns: Ns,
+    /// Blocked, uninterruptible.
+    pub disk_sleep_ns: Ns,
+    /// The part of the two above that the kernel counts as I/O wait.
+    pub iowait_ns: Ns,
+    /// Voluntary and involuntary switches.
+    pub switches: u64,
+    /// Switches out while it could have gone on.
+    pub preemptions: u64,
+    /// A kernel thread.
+    pub kernel: bool,
+    /// CPU cgroup (kernfs id), 0 if unknown.
+    pub cpu_cgroup_id: u64,
+    /// Cgroup in the v2 hierarchy (kernfs id), 0 if unknown.
+    pub cgroup_id: u64,
+    /// Runnable time during which its group was throttled for CPU quota, as far as it was seen.
+    pub throttled_ns: Ns,
+}
+
+/// The scheduler state in which a thread waits.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WaitState {
+    /// Ready to run, waits for a CPU (it was preempted, or the wait has no blocked part).
+    #[default]
+    Runnable,
+    /// Interruptible sleep (S).
+    Sleep,
+    /// Uninterruptible sleep (D).
+    DiskSleep,
+    /// Uninterruptible and idle by declaration (I).
+    Idle,
+    /// Stopped by a signal (T).
+    Stopped,
+    /// Stopped by a tracer (t).
+    Traced,
+    /// Frozen by a cgroup freezer.
+    Frozen,
+    /// Anything else, dead threads included.
+    Other,
+}
+
+/// From where a thread was woken.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WakeContext {
+    /// Not seen.
+    #[default]
+    Unknown,
+    /// By the thread that was running, in its own context.
+    Task,
+    /// In a soft interrupt; the running thread is a bystander unless it owns the object's other end.
+    SoftInterrupt,
+    /// In a hard interrupt; the running thread is a bystander.
+    HardInterrupt,
+}
+
+/// How a wait ended.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Wake {
+    /// When.
+    pub at_ns: Ns,
+    /// From where.
+    pub context: WakeContext,
+    /// Who was running: the waker if `context` is `Task`, else perhaps a bystander.
+    pub by: ThreadRef,
+    /// The waker is a kernel thread.
+    pub by_kernel_thread: bool,
+    /// Disk whose request completed on this CPU in the same breath.
+    pub disk: Option<DeviceNumber>,
+}
+
+/// Where in the kernel a thread waits: the system call, the stack, the object.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Place {
+    /// State while it waits.
+    pub state: WaitState,
+    /// The kernel counts it as I/O wait.
+    pub iowait: bool,
+    /// System call by name (`read`, `futex`), empty outside of one (page fault, kernel thread).
+    pub syscall: String,
+    /// Its raw arguments.
+    pub args: [u64; 6],
+    /// Identity of the kernel stack (a `Stack` fact carries it), 0 if there is none.
+    pub stack: u32,
+    /// The object behind the descriptor argument.
+    pub object: Option<ObjectRef>,
+    /// Disk that the thread last submitted a bio to, if during the current wait's system call.
+    pub disk: Option<DeviceNumber>,
+    /// CPU on which it last ran.
+    pub cpu: u32,
+}
+
+/// One wait that ended: off the CPU, perhaps blocked and then woken, then on the CPU again.
+/// `begin_ns <= wake.at_ns <= end_ns`; a thread that was preempted has no wake and waits runnable
+/// all along.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Wait {
+    /// Who waited.
+    pub thread: ThreadRef,
+    /// A kernel thread.
+    pub kernel: bool,
+    /// Off the CPU since.
+    pub begin_ns: Ns,
+    /// On the CPU again at.
+    pub end_ns: Ns,
+    /// Where.
+    pub place: Place,
+    /// What made it runnable; none if it was never blocked.
+    pub wake: Option<Wake>,
+    /// Who had the CPU just before it got it.
+    pub ran_before: Option<ThreadRef>,
+    /// Its CPU cgroup was throttled when it left the CPU or was woken.
+    pub throttled: bool,
+    /// CPU cgroup (kernfs id), 0 if unknown.
+    pub cpu_cgroup_id: u64,
+    /// Cgroup in the v2 hierarchy (kernfs id), 0 if unknown.
+    pub cgroup_id: u64,
+    /// `begin_ns` was before the window and is known only within scheduler-clock accuracy.
+    pub begin_estimated: bool,
+}
+
+/// One wait found standing.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Blocked {
+    /// Who waits.
+    pub thread: ThreadRef,
+    /// A kernel thread.
+    pub kernel: bool,
+    /// Since when; may lie long before the window.
+    pub since_ns: Ns,
+    /// `since_ns` was estimated from the scheduler's clock, not seen.
+    pub since_estimated: bool,
+    /// It has been woken already (runnable) at this instant.
+    pub woken: bool,
+    /// Where.
+    pub place: Place,
+}
+
+/// One stretch on a CPU, told for traced threads only.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Ran {
+    /// Who.
+    pub thread: ThreadRef,
+    /// From.
+    pub begin_ns: Ns,
+    /// To.
+    pub end_ns: Ns,
+    /// Where.
+    pub cpu: u32,
+}
+
+/// A kernel stack, innermost frame first, function names without offsets.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Stack {
+    /// Identity within the stream, from 1.
+    pub id: u32,
+    /// Function names; an address that has no name stands as `0x...`.
+    pub frames: Vec<String>,
+}
+
+/// A new thread or process. Source: task_newtask.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Fork {
+    /// Who cloned.
+    pub parent: ThreadRef,
+    /// The new thread.
+    pub child: ThreadRef,
+    /// clone flags.
+    pub flags: u64,
+}
+
+/// A thread replaced its image. Source: sched_process_exec.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Exec {
+    /// Who, with its new comm.
+    pub thread: ThreadRef,
+    /// File that was executed, as it was named.
+    #[serde(default)]
+    pub path: String,
+}
+
+/// A thread ended. Source: sched_process_exit.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Exit {
+    /// Who.
+    pub thread: ThreadRef,
+    /// It was the last thread of its process.
+    #[serde(default)]
+    pub last: bool,
+}
+
+/// On-CPU samples of one process and kernel stack. Source: the cpu-clock perf event.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Samples {
+    /// The process; 0 is idle and is not told.
+    pub process: ThreadRef,
+    /// Kernel stack, 0 if the CPU was in user mode.
+    pub stack: u32,
+    /// How many.
+    pub count: u64,
+    /// Samples a second and CPU.
+    pub frequency_hz: u32,
+}
+
+/// A signal that stops or continues. Source: signal_generate.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Signal {
+    /// Sender.
+    pub from: ThreadRef,
+    /// Receiver.
+    pub to: ThreadRef,
+    /// Signal number.
+    pub signal: i32,
+}
+
+/// A system call that was refused. Source: sys_exit, for traced threads.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Denied {
+    /// Who asked.
+    pub thread: ThreadRef,
+    /// System call by name.
+    pub syscall: String,
+    /// Its raw arguments.
+    pub args: [u64; 6],
+    /// Positive errno.
+    pub errno: i32,
+}

@@ -1,0 +1,2 @@
+//! holdup.
+fn main() {}
