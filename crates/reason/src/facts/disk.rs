@@ -27,6 +27,10 @@ pub struct Disk {
     pub requests_max: u32,
     /// `queue/write_cache`.
     pub write_cache: String,
+    /// Name that the device mapper gives it (`dm/name`).
+    pub mapped_name: Option<String>,
+    /// RAID level of an md array (`md/level`).
+    pub raid_level: Option<String>,
 }
 
 /// A disk's counters. Source: /proc/diskstats, Documentation/admin-guide/iostats.rst.

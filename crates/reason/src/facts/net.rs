@@ -59,6 +59,10 @@ pub struct QdiscSample {
     pub backlog_packets: u64,
     /// Configured rate, bytes a second (tbf rate, htb ceil).
     pub rate_bytes: Option<u64>,
+    /// Rate that is assured before borrowing, bytes a second (htb rate).
+    pub assured_rate_bytes: Option<u64>,
+    /// Size of the token bucket, bytes (tbf burst, htb cburst).
+    pub burst_bytes: Option<u64>,
     /// Configured limit in bytes or packets as the kind counts it.
     pub limit: Option<u64>,
     /// Filters that steer into it, as `tc filter show` would put it.

@@ -200,6 +200,10 @@ pub struct FileLock {
     pub end: u64,
     /// It waits for the lock of that number (a `->` line) rather than holds it.
     pub blocked: bool,
+    /// Processes with a descriptor that carries this lock (/proc/PID/fdinfo), as far as they were
+    /// found. An flock outlives the process that took it while a child keeps the descriptor.
+    #[serde(default)]
+    pub holders: Vec<ThreadRef>,
     /// Path of the file, from a descriptor of the owner.
     #[serde(default)]
     pub path: Option<String>,
