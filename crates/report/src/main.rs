@@ -1,2 +1,84 @@
-//! holdup.
-fn main() {}
+//! FINDINGS -> PEOPLE. The binary `holdup`: flags, the one event loop, text, JSON, documents.
+//!
+//! `flags` says what is wanted, `main_loop` gets the facts and the report, `text` and serde tell it,
+//! `output` delivers it. This file alone decides the exit status and prints failures. It must not
+//! hold rules (those are in `holdup_reason::cases`) nor read the host (that is `holdup_probe`).
+
+mod doctor;
+mod documents;
+mod failure;
+mod flags;
+mod main_loop;
+mod output;
+mod progress;
+mod seam;
+mod signals;
+mod text;
+
+use clap::Parser;
+use failure::Failure;
+use flags::{Aim, Cli, Job, Task};
+use std::io::Write;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match Cli::parse().job().and_then(answer) {
+        Ok(status) => ExitCode::from(status),
+        Err(failure) => {
+            // Standard error may be closed; there is nobody left to tell.
+            let _ = std::io::stderr().write_all(failure.message().as_bytes());
+            ExitCode::from(failure.status)
+        }
+    }
+}
+
+/// Does the job and gives the exit status.
+fn answer(job: Job) -> Result<u8, Failure> {
+    let Job { task, answer } = job;
+    match task {
+        Task::Look { aim, seconds, record } => {
+            let to_stderr = matches!(aim, Aim::Command(_));
+            let out = output::Output::open(&answer, to_stderr, record.as_deref())?;
+            let look = main_loop::look(aim, seconds, record.as_deref())?;
+            out.report(&look.report)?;
+            look.remind(record.as_deref());
+            Ok(status(&look.report, answer.check, look.command_status))
+        }
+        Task::Replay { file, aim } => {
+            let out = output::Output::open(&answer, false, Some(&file))?;
+            let report = main_loop::replay(&file, &aim)?;
+            out.report(&report)?;
+            Ok(status(&report, answer.check, None))
+        }
+        Task::Doctor { file } => {
+            let out = output::Output::open(&answer, false, file.as_deref())?;
+            let sight = doctor::Sight::of(file.as_deref())?;
+            out.deliver(&sight, |page| sight.tell(page))?;
+            Ok(u8::from(answer.check && !sight.is_whole()))
+        }
+        Task::Explain { code } => {
+            let pages = documents::lookup(code.as_deref())?;
+            output::Output::open(&answer, false, None)?
+                .deliver(&pages, |page| documents::tell(&pages, code.is_some(), page))?;
+            Ok(0)
+        }
+        Task::Completions { shell } => {
+            output::Output::open(&answer, false, None)?.raw(&documents::completions(shell))?;
+            Ok(0)
+        }
+        Task::Man => {
+            output::Output::open(&answer, false, None)?.raw(&documents::man()?)?;
+            Ok(0)
+        }
+        Task::Docs { directory } => documents::write(&directory).map(|()| 0),
+    }
+}
+
+/// The exit status of an answer. A command's failure outranks a finding: who wraps a command in
+/// holdup must still see it fail.
+fn status(report: &holdup_reason::findings::Report, check: bool, command: Option<i32>) -> u8 {
+    match command {
+        Some(own) if own != 0 => u8::try_from(own).unwrap_or(1),
+        _ => u8::from(check && text::found(report)),
+    }
+}

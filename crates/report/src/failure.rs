@@ -1,0 +1,95 @@
+//! Why holdup could not answer: what, where, why, and what to do; and the exit status for it.
+//!
+//! One type for every way to fail, so that main has one place that prints and exits. It must not
+//! hold findings: a host in trouble is an answer, not a failure.
+
+use crate::text::escape;
+use holdup_probe::SourceError;
+use std::io;
+use std::path::Path;
+
+/// Wrong usage.
+pub const USAGE: u8 = 2;
+/// Could not look.
+pub const COULD_NOT_LOOK: u8 = 3;
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub struct Failure {
+    /// Exit status.
+    pub status: u8,
+    /// What failed, where and why: one sentence without a full stop.
+    what: String,
+    /// What to do, one sentence; empty if nothing can be advised.
+    advice: String,
+}
+
+impl Failure {
+    /// The command line makes no sense.
+    pub fn usage(what: impl Into<String>) -> Self {
+        Self { status: USAGE, what: what.into(), advice: "`holdup --help` shows the flags.".into() }
+    }
+
+    /// The look, or the answer, failed.
+    pub fn look(what: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { status: COULD_NOT_LOOK, what: what.into(), advice: advice.into() }
+    }
+
+    /// A file of the user's could not be read or written.
+    pub fn file(doing: &str, path: &Path, error: &io::Error) -> Self {
+        let what = format!("cannot {doing} {}: {}", path.display(), reason(error));
+        Self::look(what, advice_for(error))
+    }
+
+    /// The same with another status, for commands that could not be started.
+    pub fn with_status(mut self, status: u8) -> Self {
+        self.status = status;
+        self
+    }
+
+    /// For the terminal: names escaped, advice on its own line.
+    pub fn message(&self) -> String {
+        let what = escape::line(&self.what);
+        match self.advice.is_empty() {
+            true => format!("holdup: {what}\n"),
+            false => format!("holdup: {what}\n  {}\n", escape::line(&self.advice)),
+        }
+    }
+}
+
+impl From<SourceError> for Failure {
+    fn from(error: SourceError) -> Self {
+        let advice = match &error {
+            SourceError::Recording { .. } => {
+                "A recording is made with `holdup record FILE`.".to_owned()
+            }
+            SourceError::System { error, .. } => advice_for(error),
+            SourceError::Bpf { .. } => "`holdup doctor` says what can be seen here.".to_owned(),
+        };
+        let what = match &error {
+            SourceError::Recording { path, what } => format!("cannot answer from {path}: {what}"),
+            SourceError::System { doing, error } => format!("cannot {doing}: {}", reason(error)),
+            SourceError::Bpf { doing, error } => format!("cannot {doing}: {error}"),
+        };
+        Self::look(what, advice)
+    }
+}
+
+/// The system's words without Rust's ` (os error 2)`.
+fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    let end = text.find(" (os error").unwrap_or(text.len());
+    let mut words = text[..end].chars();
+    words.next().map_or_else(String::new, |first| first.to_lowercase().chain(words).collect())
+}
+
+fn advice_for(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => "Run it as root, or as somebody who may.",
+        io::ErrorKind::NotFound => "Look at the spelling, and whether it still exists.",
+        io::ErrorKind::IsADirectory => "Name a file in it.",
+        io::ErrorKind::StorageFull => "Make room, or write elsewhere.",
+        _ => "",
+    }
+    .into()
+}

@@ -1,0 +1,518 @@
+//! The command line: every flag once, with its help and its examples.
+//!
+//! Two layers, as ripgrep has them: what was typed ([`Cli`]) and what it means ([`Job`]). Only this
+//! file knows that `-p 812` and `pid 812` are the same, and which flags do not go together; all other
+//! code sees a `Job`. Rejected: clap's global flags (they would stand in the help of commands that
+//! ignore them).
+//!
+//! Edit together: docs/holdup.1 and the trycmd goldens (`holdup docs docs` writes the first,
+//! `TRYCMD=overwrite cargo test -p holdup` the second).
+
+use crate::failure::Failure;
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The look of a bare `holdup`.
+const LOOK_SECONDS: f64 = 5.0;
+/// Below this, a window holds too few waits to reason on.
+const SHORTEST: Duration = Duration::from_millis(100);
+/// Above this, use a recording per hour: all facts of a look are held in memory until it ends.
+const LONGEST: Duration = Duration::from_secs(3600);
+
+const EXAMPLES: &str = "\
+Examples:
+  holdup                          what holds up this host, in a look of 5 s
+  holdup --for 30s -p 812         what holds up process 812, in a look of 30 s
+  holdup container web-1          what holds up a container, by name or short id
+  holdup run -- make -j4          where the wall time of a command goes
+  holdup record slow.hup          look, answer, and keep the facts
+  holdup --from slow.hup          the same answer again, anywhere, without root
+  holdup explain disk.journal     what a finding means and how it is proven
+
+Exit status:
+  0  nothing found, or found but --check was not given
+  1  something above a note was found, with --check
+  2  wrong usage
+  3  could not look
+  run and record -- CMD pass the command's own status on (128 + N if signal N
+  killed it); with --check, 1 stands for a command that succeeded but was held up.
+
+Environment:
+  NO_COLOR  if set and not empty, no colours";
+
+const ABOUT: &str = "\
+Says why a Linux host, container, process or command is slow: looks for a few \
+seconds, follows each long wait to what ended it, and names the cause, who holds \
+it up, and the way out.";
+
+/// The command line as typed.
+#[derive(Debug, Parser)]
+#[command(name = "holdup", version, about = ABOUT, after_help = EXAMPLES, max_term_width = 80)]
+#[command(subcommand_help_heading = "Commands", disable_help_subcommand = true)]
+pub struct Cli {
+    #[command(flatten)]
+    target: TargetFlags,
+    #[command(flatten)]
+    look: LookFlags,
+    #[command(flatten)]
+    from: FromFlag,
+    #[command(flatten)]
+    answer: AnswerFlags,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+/// Whom to look at.
+#[derive(Debug, Default, Args)]
+struct TargetFlags {
+    /// Look at one process, all its threads
+    #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    pid: Option<u32>,
+    /// Look at one container or cgroup: name, id (a unique beginning is enough) or path
+    #[arg(short, long, value_name = "NAME", conflicts_with = "pid")]
+    container: Option<String>,
+}
+
+/// How long to look.
+#[derive(Debug, Default, Args)]
+struct LookFlags {
+    /// Length of the look: 500ms, 30s, 2m [default: 5s]
+    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    length: Option<Duration>,
+}
+
+/// Where facts come from.
+#[derive(Debug, Default, Args)]
+struct FromFlag {
+    /// Answer from a recording instead of this host; needs no privileges
+    #[arg(long, value_name = "FILE", conflicts_with = "length")]
+    from: Option<PathBuf>,
+}
+
+/// The same without `--for` beside it.
+#[derive(Debug, Default, Args)]
+struct FromOnlyFlag {
+    /// Answer from a recording instead of this host
+    #[arg(long, value_name = "FILE")]
+    from: Option<PathBuf>,
+}
+
+/// How to answer.
+#[derive(Debug, Default, Args)]
+struct AnswerFlags {
+    /// Write the report to a file
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Print one JSON object (docs/json.md)
+    #[arg(long)]
+    json: bool,
+    /// Exit with 1 if something above a note is found
+    #[arg(long)]
+    check: bool,
+    /// Show the evidence behind each finding, and all parts of the time
+    #[arg(short, long, conflicts_with = "json")]
+    verbose: bool,
+    /// No colours (they are only used on a terminal)
+    #[arg(long)]
+    no_color: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Look at one process, as -p does
+    #[command(after_help = "Example:\n  holdup pid 812 --for 30s")]
+    Pid {
+        /// Process id, as this shell's PID namespace counts
+        #[arg(value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+        pid: u32,
+        #[command(flatten)]
+        look: LookFlags,
+        #[command(flatten)]
+        from: FromFlag,
+        #[command(flatten)]
+        answer: AnswerFlags,
+    },
+    /// Look at one container or cgroup, as -c does
+    #[command(
+        after_help = "Examples:\n  holdup container web-1\n  holdup container 3f2a9c\n  holdup container /system.slice/cron.service"
+    )]
+    Container {
+        /// Name, id (a unique beginning is enough) or cgroup path
+        name: String,
+        #[command(flatten)]
+        look: LookFlags,
+        #[command(flatten)]
+        from: FromFlag,
+        #[command(flatten)]
+        answer: AnswerFlags,
+    },
+    /// Run a command and explain its wall time
+    #[command(
+        after_help = "Examples:\n  holdup run -- make -j4\n  holdup run -o why.txt -- ./backup.sh /srv | gzip > backup.gz\n\nThe command's input, output and exit status stay its own; the report goes to standard\nerror, or to the file of -o. Ctrl-C goes to the command; holdup then reports."
+    )]
+    Run {
+        #[command(flatten)]
+        answer: AnswerFlags,
+        /// The command and its arguments
+        #[arg(
+            value_name = "CMD",
+            required = true,
+            trailing_var_arg = true,
+            allow_hyphen_values = true
+        )]
+        command: Vec<OsString>,
+    },
+    /// Look, answer, and keep the facts in a file for --from
+    #[command(
+        after_help = "Examples:\n  holdup record slow.hup --for 30s\n  holdup record slow.hup -p 812\n  holdup record slow.hup -- make -j4\n  holdup --from slow.hup --json\n\nA recording holds names of processes, files, containers and addresses, no contents."
+    )]
+    Record {
+        /// File to write; an existing one is replaced
+        file: PathBuf,
+        #[command(flatten)]
+        target: TargetFlags,
+        #[command(flatten)]
+        look: LookFlags,
+        #[command(flatten)]
+        answer: AnswerFlags,
+        /// A command to run and explain, as `run` does
+        #[arg(value_name = "CMD", last = true, conflicts_with_all = ["pid", "container", "length"])]
+        command: Vec<OsString>,
+    },
+    /// Say what can be seen here, what cannot, and how to change that
+    #[command(
+        after_help = "Examples:\n  holdup doctor\n  holdup doctor --check   exits with 1 if something cannot be seen"
+    )]
+    Doctor {
+        #[command(flatten)]
+        from: FromOnlyFlag,
+        #[command(flatten)]
+        answer: AnswerFlags,
+    },
+    /// Tell what a finding means: theory, evidence, what refutes it, ways out
+    #[command(
+        after_help = "Examples:\n  holdup explain                   lists all codes\n  holdup explain disk              lists the codes of an area\n  holdup explain disk.own_throttle"
+    )]
+    Explain {
+        /// A code (disk.journal) or an area (disk); all codes if left out
+        code: Option<String>,
+        #[command(flatten)]
+        answer: AnswerFlags,
+    },
+    /// Print completions for a shell
+    #[command(after_help = "Example:\n  holdup completions bash > /etc/bash_completion.d/holdup")]
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Print the man page
+    #[command(after_help = "Example:\n  holdup man | man -l -")]
+    Man,
+    /// Write docs/codes.md, the man page and the completions into a directory
+    #[command(hide = true)]
+    Docs {
+        /// The directory
+        directory: PathBuf,
+    },
+}
+
+/// What is to be done, and how to tell it.
+#[derive(Debug)]
+pub struct Job {
+    /// What is to be done.
+    pub task: Task,
+    /// How to tell it.
+    pub answer: Answer,
+}
+
+/// What is to be done.
+#[derive(Debug)]
+pub enum Task {
+    /// Look at this host, perhaps keep the facts.
+    Look {
+        /// At whom.
+        aim: Aim,
+        /// How long; none for a command, which is looked at until it ends.
+        seconds: Option<f64>,
+        /// Where to keep the facts.
+        record: Option<PathBuf>,
+    },
+    /// Answer from a recording.
+    Replay {
+        /// The recording.
+        file: PathBuf,
+        /// Narrow a look at a host; `Aim::Host` means: whatever the recording holds.
+        aim: Aim,
+    },
+    /// Say what can be seen, here or where a recording was made.
+    Doctor {
+        /// The recording.
+        file: Option<PathBuf>,
+    },
+    /// Tell of codes.
+    Explain {
+        /// A code or an area.
+        code: Option<String>,
+    },
+    /// Print completions.
+    Completions {
+        /// For which shell.
+        shell: Shell,
+    },
+    /// Print the man page.
+    Man,
+    /// Write the generated documents.
+    Docs {
+        /// Where.
+        directory: PathBuf,
+    },
+}
+
+/// At whom to look.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Aim {
+    /// All of this host.
+    Host,
+    /// One process.
+    Process(u32),
+    /// One container, by what the user calls it.
+    Container(String),
+    /// A command to start.
+    Command(Vec<OsString>),
+}
+
+/// How to tell the answer.
+#[derive(Debug, Default)]
+pub struct Answer {
+    /// To which file; none is standard output (for commands: standard error).
+    pub output: Option<PathBuf>,
+    /// As JSON.
+    pub json: bool,
+    /// Let the exit status say whether something was found.
+    pub check: bool,
+    /// With evidence.
+    pub verbose: bool,
+    /// Never in colour.
+    pub no_color: bool,
+}
+
+impl Cli {
+    /// What was typed, as what it means.
+    pub fn job(self) -> Result<Job, Failure> {
+        let Self { target, look, from, answer, command } = self;
+        let Some(command) = command else {
+            return Ok(Job {
+                task: look_or_replay(target.aim(), look, from.from),
+                answer: answer.into(),
+            });
+        };
+        if target.pid.is_some() || target.container.is_some() {
+            return Err(Failure::usage(
+                "-p and -c stand alone or after `record`; the command already says whom to look at",
+            ));
+        }
+        let outer = Outer { length: look.length, from: from.from };
+        Ok(match command {
+            Command::Pid { pid, look, from, answer: own } => {
+                let (look, from) = outer.merge(look, from.from)?;
+                let task = look_or_replay(Aim::Process(pid), look, from);
+                Job { task, answer: own.over(answer) }
+            }
+            Command::Container { name, look, from, answer: own } => {
+                let (look, from) = outer.merge(look, from.from)?;
+                let task = look_or_replay(Aim::Container(name), look, from);
+                Job { task, answer: own.over(answer) }
+            }
+            Command::Run { answer: own, command } => {
+                outer.refuse("run", true, true)?;
+                let task = Task::Look { aim: Aim::Command(command), seconds: None, record: None };
+                Job { task, answer: own.over(answer) }
+            }
+            Command::Record { file, target, look, answer: own, command } => {
+                outer.refuse("record", !command.is_empty(), true)?;
+                let (look, _) = outer.merge(look, None)?;
+                let (aim, seconds) = if command.is_empty() {
+                    (target.aim(), Some(look.seconds()))
+                } else {
+                    (Aim::Command(command), None)
+                };
+                let task = Task::Look { aim, seconds, record: Some(file) };
+                Job { task, answer: own.over(answer) }
+            }
+            Command::Doctor { from, answer: own } => {
+                outer.refuse("doctor", true, false)?;
+                let (_, file) = outer.merge(LookFlags::default(), from.from)?;
+                Job { task: Task::Doctor { file }, answer: own.over(answer) }
+            }
+            Command::Explain { code, answer: own } => {
+                outer.refuse("explain", true, true)?;
+                Job { task: Task::Explain { code }, answer: own.over(answer) }
+            }
+            Command::Completions { shell } => {
+                outer.refuse("completions", true, true)?;
+                Job { task: Task::Completions { shell }, answer: answer.into() }
+            }
+            Command::Man => {
+                outer.refuse("man", true, true)?;
+                Job { task: Task::Man, answer: answer.into() }
+            }
+            Command::Docs { directory } => {
+                Job { task: Task::Docs { directory }, answer: answer.into() }
+            }
+        })
+    }
+}
+
+/// Flags that stood before the name of a command.
+struct Outer {
+    length: Option<Duration>,
+    from: Option<PathBuf>,
+}
+
+impl Outer {
+    fn merge(
+        self,
+        inner: LookFlags,
+        from: Option<PathBuf>,
+    ) -> Result<(LookFlags, Option<PathBuf>), Failure> {
+        let length = inner.length.or(self.length);
+        let from = from.or(self.from);
+        if length.is_some() && from.is_some() {
+            return Err(Failure::usage(
+                "--for does not go with --from: a recording has the length it was recorded with",
+            ));
+        }
+        Ok((LookFlags { length }, from))
+    }
+
+    fn refuse(&self, command: &str, length: bool, from: bool) -> Result<(), Failure> {
+        let flag = match (&self.length, &self.from) {
+            (Some(_), _) if length => "--for",
+            (_, Some(_)) if from => "--from",
+            _ => return Ok(()),
+        };
+        Err(Failure::usage(format!("{flag} does not go with `holdup {command}`")))
+    }
+}
+
+impl TargetFlags {
+    fn aim(self) -> Aim {
+        match (self.pid, self.container) {
+            (Some(pid), _) => Aim::Process(pid),
+            (None, Some(name)) => Aim::Container(name),
+            (None, None) => Aim::Host,
+        }
+    }
+}
+
+impl LookFlags {
+    fn seconds(&self) -> f64 {
+        self.length.map_or(LOOK_SECONDS, |length| length.as_secs_f64())
+    }
+}
+
+impl AnswerFlags {
+    fn over(self, outer: Self) -> Answer {
+        Answer {
+            output: self.output.or(outer.output),
+            json: self.json || outer.json,
+            check: self.check || outer.check,
+            verbose: self.verbose || outer.verbose,
+            no_color: self.no_color || outer.no_color,
+        }
+    }
+}
+
+impl From<AnswerFlags> for Answer {
+    fn from(flags: AnswerFlags) -> Self {
+        flags.over(AnswerFlags::default())
+    }
+}
+
+fn look_or_replay(aim: Aim, look: LookFlags, from: Option<PathBuf>) -> Task {
+    match from {
+        Some(file) => Task::Replay { file, aim },
+        None => Task::Look { aim, seconds: Some(look.seconds()), record: None },
+    }
+}
+
+/// `500ms`, `30s`, `1m 30s`; a bare number is seconds.
+fn duration(text: &str) -> Result<Duration, String> {
+    let length = match text.parse::<f64>() {
+        Ok(seconds) => Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())?,
+        Err(_) => humantime::parse_duration(text).map_err(|error| format!("{error}; try 30s"))?,
+    };
+    if length < SHORTEST {
+        return Err("too short: a look needs at least 100ms".into());
+    }
+    if length > LONGEST {
+        return Err("too long: a look takes at most 1h; record several in turn".into());
+    }
+    Ok(length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn job(line: &[&str]) -> Result<Job, Failure> {
+        Cli::try_parse_from(line).expect("clap accepts it").job()
+    }
+
+    #[test]
+    fn the_flags_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn pid_flag_and_pid_command_are_the_same() {
+        for line in [&["holdup", "-p", "7"][..], &["holdup", "pid", "7"]] {
+            match job(line).expect("a job").task {
+                Task::Look { aim: Aim::Process(7), seconds: Some(5.0), record: None } => {}
+                other => panic!("{line:?}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn flags_before_the_command_count() {
+        let job = job(&["holdup", "--json", "--for", "2s", "pid", "7", "--check"]).expect("a job");
+        assert!(job.answer.json && job.answer.check);
+        assert!(matches!(job.task, Task::Look { seconds: Some(2.0), .. }));
+    }
+
+    #[test]
+    fn flags_of_the_command_behind_run_stay_its_own() {
+        let job = job(&["holdup", "run", "--json", "ls", "--check", "-o", "x"]).expect("a job");
+        assert!(job.answer.json && !job.answer.check && job.answer.output.is_none());
+        let Task::Look { aim: Aim::Command(words), .. } = job.task else { panic!("not a look") };
+        assert_eq!(words, ["ls", "--check", "-o", "x"]);
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_refused() {
+        for line in [
+            &["holdup", "--from", "x", "run", "ls"][..],
+            &["holdup", "--for", "1s", "pid", "1", "--from", "x"],
+            &["holdup", "--for", "1s", "explain"],
+            &["holdup", "-p", "1", "pid", "2"],
+        ] {
+            assert!(job(line).is_err(), "{line:?}");
+        }
+        assert!(Cli::try_parse_from(["holdup", "--for", "1s", "--from", "x"]).is_err());
+        assert!(Cli::try_parse_from(["holdup", "-p", "1", "-c", "x"]).is_err());
+    }
+
+    #[test]
+    fn durations() {
+        assert_eq!(duration("30").expect("seconds"), Duration::from_secs(30));
+        assert_eq!(duration("1m 30s").expect("both"), Duration::from_secs(90));
+        for wrong in ["0", "1ms", "2h", "-3", "nan", "inf", "soon", ""] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! The one event loop: a source of facts, perhaps a recording on the side, then a report.
+//!
+//! Live and recorded facts take the same path from `collect` on, so what a scenario proves of one
+//! holds for the other. Narrowing a recording of a host to one process or container is done here by
+//! replacing its `Target` fact, for the same reason.
+
+use crate::failure::Failure;
+use crate::flags::Aim;
+use crate::progress::Progress;
+use crate::seam::{self, Live, Look, What};
+use crate::signals;
+use crate::text::escape;
+use holdup_probe::Source;
+use holdup_probe::recording::{Reader, Writer};
+use holdup_reason::facts::{Body, Fact, Lost, Target, TargetKind};
+use holdup_reason::findings::Report;
+use std::ffi::OsString;
+use std::io::{IsTerminal, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// Facts held at once; a look of the default rate and the longest window stays far below. Beyond
+/// it single events are dropped, and counted, while sums and readings go on.
+const FACTS_MAX: usize = 4_000_000;
+
+/// What a shell says of a command that it cannot find, or not start.
+const NOT_FOUND: u8 = 127;
+const NOT_EXECUTABLE: u8 = 126;
+
+/// What a live look gave.
+pub struct Looked {
+    /// The answer.
+    pub report: Report,
+    /// The command's own status as a shell tells it, if a command was looked at.
+    pub command_status: Option<i32>,
+}
+
+impl Looked {
+    /// Says where the recording is, on a terminal only: it is no part of the report.
+    pub fn remind(&self, recording: Option<&Path>) {
+        if let Some(path) = recording
+            && std::io::stderr().is_terminal()
+        {
+            let word = escape::shell_word(&escape::line(&path.display().to_string()));
+            let _ = writeln!(
+                std::io::stderr(),
+                "\nRecorded. The same answer again: holdup --from {word}"
+            );
+        }
+    }
+}
+
+/// Looks at this host.
+pub fn look(aim: Aim, seconds: Option<f64>, record: Option<&Path>) -> Result<Looked, Failure> {
+    if let Aim::Command(words) = &aim {
+        find_command(words)?;
+    }
+    let writer = record.map(Writer::create).transpose()?;
+    let (whom, is_command) = (whom(&aim), matches!(aim, Aim::Command(_)));
+    let mut live = Live::start(Look { what: what(aim), seconds })?;
+    let stop = live.stopper();
+    if is_command { signals::outlive(&stop) } else { signals::end_early(&stop) }
+        .map_err(|error| Failure::look(format!("cannot catch signals: {error}"), ""))?;
+    let progress = match seconds {
+        Some(seconds) => Progress::start(&whom, seconds),
+        None => Progress::none(),
+    };
+    let facts = collect(&mut live, writer, &progress);
+    progress.end();
+    let command_status = is_command.then(|| live.exit_status().unwrap_or(0));
+    Ok(Looked { report: seam::explain(facts?), command_status })
+}
+
+/// Answers from a recording.
+pub fn replay(file: &Path, aim: &Aim) -> Result<Report, Failure> {
+    let mut reader = Reader::open(file)?;
+    let mut facts = collect(&mut reader, None, &Progress::none())?;
+    retarget(&mut facts, aim, file)?;
+    Ok(seam::explain(facts))
+}
+
+/// All facts of a source, copied to a recording as they come.
+pub fn collect(
+    source: &mut dyn Source,
+    mut writer: Option<Writer>,
+    progress: &Progress,
+) -> Result<Vec<Fact>, Failure> {
+    let mut facts = Vec::new();
+    let mut batch = Vec::new();
+    let mut dropped = 0;
+    loop {
+        let more = source.drain(&mut batch)?;
+        if let Some(writer) = &mut writer {
+            writer.write(&batch)?;
+        }
+        dropped += keep(&mut facts, &mut batch);
+        progress.tick();
+        if !more {
+            break;
+        }
+    }
+    if let Some(writer) = writer {
+        writer.finish()?;
+    }
+    if dropped > 0 {
+        let at_ns = facts.last().map_or(0, |fact: &Fact| fact.at_ns);
+        let lost = Lost { source: "too_many_facts".into(), count: dropped };
+        facts.push(Fact { at_ns, body: Body::Lost(lost) });
+    }
+    Ok(facts)
+}
+
+/// Moves a batch over; gives how many single events had to go.
+fn keep(facts: &mut Vec<Fact>, batch: &mut Vec<Fact>) -> u64 {
+    if facts.len() + batch.len() <= FACTS_MAX {
+        facts.append(batch);
+        return 0;
+    }
+    let before = batch.len();
+    batch.retain(|fact| !matches!(fact.body, Body::Wait(_) | Body::Ran(_) | Body::Request(_)));
+    let dropped = before - batch.len();
+    batch.truncate((2 * FACTS_MAX).saturating_sub(facts.len()));
+    facts.append(batch);
+    dropped as u64
+}
+
+/// Lets a recording of a host answer for one of its processes or containers.
+fn retarget(facts: &mut [Fact], aim: &Aim, file: &Path) -> Result<(), Failure> {
+    if *aim == Aim::Host {
+        return Ok(());
+    }
+    let recorded = facts.iter().find_map(|fact| match &fact.body {
+        Body::Target(target) => Some(target.clone()),
+        _ => None,
+    });
+    let Some(recorded) = recorded else {
+        return Err(not_in(file, "it does not say whom it looked at"));
+    };
+    let wanted = match aim {
+        Aim::Process(pid) => process_in(facts, *pid),
+        Aim::Container(name) => container_in(facts, name),
+        Aim::Host | Aim::Command(_) => None,
+    };
+    let Some(wanted) = wanted else {
+        return Err(not_in(file, &format!("{} is not in it", whom(aim))));
+    };
+    if recorded.kind != TargetKind::Host && recorded != wanted {
+        let same = recorded.kind == wanted.kind && recorded.pid == wanted.pid;
+        if same && (recorded.name == wanted.name || recorded.pid != 0) {
+            return Ok(());
+        }
+        let kind = kind_word(recorded.kind);
+        return Err(not_in(file, &format!("it looked at {kind} {} only", recorded.name)));
+    }
+    for fact in facts {
+        if let Body::Target(target) = &mut fact.body {
+            *target = wanted.clone();
+        }
+    }
+    Ok(())
+}
+
+fn process_in(facts: &[Fact], pid: u32) -> Option<Target> {
+    let comm = facts.iter().find_map(|fact| match &fact.body {
+        Body::Thread(it) if it.thread.tid == pid => Some(&it.thread.comm),
+        Body::ThreadTime(it) if it.thread.tid == pid => Some(&it.thread.comm),
+        _ => None,
+    })?;
+    Some(Target { kind: TargetKind::Process, name: comm.clone(), pid, cgroups: Vec::new() })
+}
+
+fn container_in(facts: &[Fact], name: &str) -> Option<Target> {
+    let containers = || {
+        facts.iter().filter_map(|fact| match &fact.body {
+            Body::Container(container) => Some(container),
+            _ => None,
+        })
+    };
+    let exact = containers().find(|it| it.name == name || it.id == name);
+    let mut by_id = containers().filter(|it| it.id.starts_with(name));
+    let found = exact.or_else(|| match (by_id.next(), by_id.next()) {
+        (Some(only), None) => Some(only),
+        _ => None,
+    })?;
+    Some(Target {
+        kind: TargetKind::Container,
+        name: found.name.clone(),
+        pid: 0,
+        cgroups: found.cgroups.clone(),
+    })
+}
+
+fn not_in(file: &Path, why: &str) -> Failure {
+    let file = file.display();
+    let advice = "Without -p, -c, pid or container it answers for what was looked at.";
+    Failure::look(format!("cannot answer from {file}: {why}"), advice)
+}
+
+fn what(aim: Aim) -> What {
+    match aim {
+        Aim::Host => What::Host,
+        Aim::Process(pid) => What::Process(pid),
+        Aim::Container(name) => What::Container(name),
+        Aim::Command(words) => What::Command(words),
+    }
+}
+
+fn whom(aim: &Aim) -> String {
+    match aim {
+        Aim::Host => "this host".into(),
+        Aim::Process(pid) => format!("process {pid}"),
+        Aim::Container(name) => format!("container {name}"),
+        Aim::Command(words) => {
+            words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+        }
+    }
+}
+
+fn kind_word(kind: TargetKind) -> &'static str {
+    match kind {
+        TargetKind::Host => "host",
+        TargetKind::Container => "container",
+        TargetKind::Process => "process",
+        TargetKind::Command => "command",
+    }
+}
+
+/// Fails as a shell does, before anything is attached, if there is no such command.
+fn find_command(words: &[OsString]) -> Result<(), Failure> {
+    let Some(name) = words.first() else {
+        return Err(Failure::usage("no command to run"));
+    };
+    let candidates: Vec<PathBuf> = if name.as_encoded_bytes().contains(&b'/') {
+        vec![PathBuf::from(name)]
+    } else {
+        let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
+        std::env::split_paths(&path).map(|folder| folder.join(name)).collect()
+    };
+    let modes: Vec<u32> = candidates
+        .iter()
+        .filter_map(|file| std::fs::metadata(file).ok())
+        .filter(|meta| meta.is_file())
+        .map(|meta| meta.permissions().mode())
+        .collect();
+    let shown = name.to_string_lossy();
+    if modes.iter().any(|mode| mode & 0o111 != 0) {
+        return Ok(());
+    }
+    let (why, status) = match modes.is_empty() {
+        true => ("there is no such command", NOT_FOUND),
+        false => ("it is not executable", NOT_EXECUTABLE),
+    };
+    Err(Failure::look(format!("cannot run {shown}: {why}"), "").with_status(status))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdup_reason::facts::{Container, Thread, ThreadRef};
+
+    fn host_recording() -> Vec<Fact> {
+        let target =
+            Target { kind: TargetKind::Host, name: "web".into(), pid: 0, cgroups: Vec::new() };
+        let thread = Thread {
+            thread: ThreadRef { tid: 812, pid: 812, start_ns: 1, comm: "nginx".into() },
+            ..Thread::default()
+        };
+        let container = |name: &str, id: &str| {
+            let cgroups = vec![format!("/docker/{id}")];
+            Container { name: name.into(), id: id.into(), cgroups, ..Container::default() }
+        };
+        [
+            Body::Target(target),
+            Body::Thread(thread),
+            Body::Container(container("web-1", "3f2a9c")),
+            Body::Container(container("web-2", "3f77aa")),
+        ]
+        .map(|body| Fact { at_ns: 0, body })
+        .into()
+    }
+
+    fn target(facts: &[Fact]) -> &Target {
+        match &facts[0].body {
+            Body::Target(target) => target,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_recording_of_a_host_answers_for_its_parts() {
+        let file = Path::new("x.hup");
+        let mut facts = host_recording();
+        retarget(&mut facts, &Aim::Process(812), file).expect("812 is in it");
+        assert_eq!((target(&facts).name.as_str(), target(&facts).pid), ("nginx", 812));
+        let mut facts = host_recording();
+        retarget(&mut facts, &Aim::Container("3f2".into()), file).expect("3f2 is unique");
+        assert_eq!(target(&facts).cgroups, ["/docker/3f2a9c"]);
+        for wrong in [Aim::Process(813), Aim::Container("3f".into())] {
+            assert!(retarget(&mut host_recording(), &wrong, file).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_recording_of_a_process_answers_for_no_other() {
+        let mut facts = host_recording();
+        let file = Path::new("x.hup");
+        retarget(&mut facts, &Aim::Process(812), file).expect("812 is in it");
+        assert!(retarget(&mut facts.clone(), &Aim::Process(812), file).is_ok());
+        assert!(retarget(&mut facts, &Aim::Container("web-1".into()), file).is_err());
+    }
+
+    #[test]
+    fn commands_are_found_as_a_shell_finds_them() {
+        let status = |word: &str| find_command(&[word.into()]).err().map(|it| it.status);
+        assert_eq!(status("sh"), None);
+        assert_eq!(status("/no/such/command"), Some(NOT_FOUND));
+        assert_eq!(status("/etc/passwd"), Some(NOT_EXECUTABLE));
+        assert_eq!(status("/etc"), Some(NOT_FOUND));
+    }
+}

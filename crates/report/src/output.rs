@@ -1,0 +1,140 @@
+//! Where an answer goes: standard output, standard error (commands), or the file of `-o`.
+//!
+//! The file is opened before the look, so that a typing error does not cost a look, and emptied only
+//! when there is something to write, so that a failed look does not cost the last report.
+//! A reader that goes away (`holdup | head`) is no failure.
+
+use crate::failure::Failure;
+use crate::flags::Answer;
+use crate::text::{self, page::Page};
+use holdup_reason::findings::Report;
+use serde::Serialize;
+use std::fs::{File, OpenOptions};
+use std::io::{self, IsTerminal, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Columns of a report where no terminal says less.
+const WIDTH: usize = 80;
+
+/// An open destination.
+pub struct Output {
+    sink: Sink,
+    json: bool,
+    verbose: bool,
+    colour: bool,
+    width: usize,
+}
+
+enum Sink {
+    Stdout,
+    Stderr,
+    File(File, PathBuf),
+}
+
+impl Output {
+    /// Opens it; `other` is the recording read or written, which the report may not overwrite.
+    pub fn open(answer: &Answer, to_stderr: bool, other: Option<&Path>) -> Result<Self, Failure> {
+        let sink = match &answer.output {
+            Some(path) => Sink::File(open_file(path, other)?, path.clone()),
+            None if to_stderr => Sink::Stderr,
+            None => Sink::Stdout,
+        };
+        let terminal = match &sink {
+            Sink::Stdout => io::stdout().is_terminal(),
+            Sink::Stderr => io::stderr().is_terminal(),
+            Sink::File(..) => false,
+        };
+        let width = match (terminal, terminal_size::terminal_size()) {
+            (true, Some((columns, _))) => usize::from(columns.0).min(WIDTH),
+            _ => WIDTH,
+        };
+        Ok(Self {
+            sink,
+            json: answer.json,
+            verbose: answer.verbose,
+            colour: terminal && !answer.no_color && !no_color_wished(),
+            width,
+        })
+    }
+
+    /// Delivers a report.
+    pub fn report(self, report: &Report) -> Result<(), Failure> {
+        let verbose = self.verbose;
+        self.deliver(report, |page| text::report(report, verbose, page))
+    }
+
+    /// Delivers `value` as JSON, or as the text that `tell` writes.
+    pub fn deliver(
+        mut self,
+        value: &impl Serialize,
+        tell: impl FnOnce(&mut Page),
+    ) -> Result<(), Failure> {
+        let text = if self.json {
+            let mut text = serde_json::to_string_pretty(value)
+                .map_err(|error| Failure::look(format!("cannot write JSON: {error}"), ""))?;
+            text.push('\n');
+            text
+        } else {
+            let mut page = Page::new(self.width, self.colour);
+            tell(&mut page);
+            page.finish()
+        };
+        self.write(text.as_bytes())
+    }
+
+    /// Delivers a document as it is.
+    pub fn raw(mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.write(bytes)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        let written = match &mut self.sink {
+            Sink::Stdout => {
+                let mut out = io::stdout().lock();
+                out.write_all(bytes).and_then(|()| out.flush())
+            }
+            Sink::Stderr => io::stderr().lock().write_all(bytes),
+            Sink::File(file, _) => empty(file).and_then(|()| file.write_all(bytes)),
+        };
+        match written {
+            Ok(()) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            Err(error) => {
+                let path = match &self.sink {
+                    Sink::Stdout => Path::new("standard output"),
+                    Sink::Stderr => Path::new("standard error"),
+                    Sink::File(_, path) => path,
+                };
+                Err(Failure::file("write the report to", path, &error))
+            }
+        }
+    }
+}
+
+fn open_file(path: &Path, other: Option<&Path>) -> Result<File, Failure> {
+    let opened = OpenOptions::new().write(true).create(true).truncate(false).open(path);
+    let file = opened.map_err(|error| Failure::file("write the report to", path, &error))?;
+    let same = |other: &Path| {
+        let (Ok(a), Ok(b)) = (file.metadata(), std::fs::metadata(other)) else { return false };
+        a.is_file() && (a.dev(), a.ino()) == (b.dev(), b.ino())
+    };
+    match other {
+        Some(other) if same(other) => Err(Failure::usage(format!(
+            "the report (-o) and the recording are the same file, {}",
+            path.display()
+        ))),
+        _ => Ok(file),
+    }
+}
+
+/// Pipes and terminals have nothing to empty.
+fn empty(file: &File) -> io::Result<()> {
+    if file.metadata()?.is_file() { file.set_len(0) } else { Ok(()) }
+}
+
+/// no-color.org, and terminals that say that they are dumb.
+fn no_color_wished() -> bool {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    set("NO_COLOR").is_some() || set("TERM").is_none_or(|term| term == "dumb")
+}

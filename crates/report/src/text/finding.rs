@@ -1,0 +1,234 @@
+//! One finding as text: the verdict, the paragraph, who waits, the chain, the way out.
+
+use super::page::{Page, Tone};
+use super::{escape, units};
+use holdup_reason::findings::{
+    Culprit, CulpritKind, Finding, Link, ObjectName, Remedy, Severity, Victim, Who,
+};
+
+/// Three lines of verdict.
+const TITLE_WIDTH_MAX: usize = 236;
+/// Ten lines of paragraph.
+const TEXT_WIDTH_MAX: usize = 760;
+/// Columns of one participant of a chain.
+const LINK_WIDTH_MAX: usize = 44;
+/// Links shown before the middle is folded.
+const LINKS: usize = 12;
+/// Victims shown by name.
+const VICTIMS: usize = 3;
+/// Ways out shown without -v.
+const REMEDIES: usize = 2;
+/// Below this, the verdict says how sure it is.
+const SURE: f64 = 0.8;
+
+/// The whole block.
+pub fn tell(finding: &Finding, verbose: bool, page: &mut Page) {
+    let tone = match finding.severity {
+        Severity::Critical => Tone::Critical,
+        Severity::Warning => Tone::Warning,
+        Severity::Note => Tone::Plain,
+    };
+    page.verdict(&sentence(&finding.title, TITLE_WIDTH_MAX), tone);
+    if !finding.text.is_empty() {
+        page.paragraph(&escape::prose(&finding.text, TEXT_WIDTH_MAX));
+    }
+    details(finding, verbose, page);
+}
+
+/// A finding that nobody waits for: its verdict, its paragraph and one way out.
+pub fn note(finding: &Finding, verbose: bool, page: &mut Page) {
+    let title = sentence(&finding.title, TITLE_WIDTH_MAX);
+    page.item(&format!("{title} ({})", escape::line(&finding.code)));
+    if verbose {
+        page.paragraph(&escape::prose(&finding.text, TEXT_WIDTH_MAX));
+        details(finding, true, page);
+    }
+}
+
+fn details(finding: &Finding, verbose: bool, page: &mut Page) {
+    if let Some(victims) = victims(finding, verbose) {
+        page.labelled("waits", &victims);
+    }
+    match chain(finding) {
+        pieces if pieces.len() > 1 => page.joined("chain", &pieces, " <- "),
+        _ => {
+            if let Some(culprit) = culprit(&finding.culprit) {
+                page.labelled("by", &culprit);
+            }
+        }
+    }
+    if let Some(setting) = &finding.culprit.setting
+        && !finding.remedy.iter().any(|remedy| remedy.command.contains(setting.as_str()))
+        && !finding.text.contains(setting.as_str())
+    {
+        page.labelled("set in", &escape::name(setting, page.columns_labelled()));
+    }
+    let shown = if verbose { finding.remedy.len() } else { REMEDIES };
+    for (at, way) in finding.remedy.iter().take(shown).enumerate() {
+        remedy(way, if at == 0 { "do" } else { "or" }, page);
+    }
+    if verbose {
+        for evidence in &finding.evidence {
+            let value = units::measured(evidence.value, &evidence.unit);
+            let fact = escape::prose(&evidence.fact, 240);
+            let (value, source) = (escape::line(&value), escape::name(&evidence.source, 60));
+            page.labelled("seen", &format!("{fact}: {value} ({source})"));
+        }
+    }
+    page.labelled("more", &more(finding));
+}
+
+fn more(finding: &Finding) -> String {
+    let sure = 100.0 * finding.confidence;
+    let hint = format!("holdup explain {}", escape::line(&finding.code));
+    match finding.confidence < SURE {
+        true => format!("{hint}   (only {sure:.0} % sure: see what would refute it)"),
+        false => format!("{hint}   ({sure:.0} % sure)"),
+    }
+}
+
+/// Who waits, unless the chain says it all.
+fn victims(finding: &Finding, verbose: bool) -> Option<String> {
+    if finding.victims.is_empty() || (finding.victims.len() == 1 && !finding.chain.is_empty()) {
+        return None;
+    }
+    let shown = if verbose { 20 } else { VICTIMS };
+    let mut parts: Vec<String> = finding.victims.iter().take(shown).map(victim).collect();
+    if let Some(rest) = finding.victims.get(shown..).filter(|rest| !rest.is_empty()) {
+        let seconds: f64 = rest.iter().map(|it| it.wait_seconds).sum();
+        parts.push(format!("{} more ({})", rest.len(), units::seconds(seconds)));
+    }
+    Some(parts.join(", "))
+}
+
+fn victim(victim: &Victim) -> String {
+    let name = escape::name(&victim.comm, 24);
+    let container = match &victim.container {
+        Some(container) => format!(" in {}", escape::name(container, 30)),
+        None => String::new(),
+    };
+    format!("{name} {}{container} ({})", victim.pid, units::seconds(victim.wait_seconds))
+}
+
+/// `who, object (time), who, object (time), ..., root`.
+fn chain(finding: &Finding) -> Vec<String> {
+    let mut pieces = Vec::new();
+    let mut last: Option<&Link> = None;
+    for link in fold(&finding.chain) {
+        let Some(link) = link else {
+            pieces.push("...".into());
+            continue;
+        };
+        let same = last.is_some_and(|last| last.waits_on.name == link.who.name);
+        if !same {
+            pieces.push(who(&link.who));
+        }
+        let object = object(&link.waits_on, LINK_WIDTH_MAX);
+        pieces.push(format!("{object} ({})", units::seconds(link.seconds)));
+        last = Some(link);
+    }
+    if let Some(last) = last
+        && let Some(root) = root(&finding.culprit, last)
+    {
+        pieces.push(root);
+    }
+    pieces
+}
+
+/// The ends matter: who waits, and the root.
+fn fold(links: &[Link]) -> Vec<Option<&Link>> {
+    if links.len() <= LINKS {
+        return links.iter().map(Some).collect();
+    }
+    let head = links.iter().take(LINKS / 2).map(Some);
+    let tail = links.iter().skip(links.len() - LINKS / 2).map(Some);
+    head.chain([None]).chain(tail).collect()
+}
+
+fn who(who: &Who) -> String {
+    let name = escape::name(&who.name, LINK_WIDTH_MAX);
+    match (who.pid, who.tid) {
+        (Some(pid), Some(tid)) => format!("{name} {pid} thread {tid}"),
+        (Some(pid), None) => format!("{name} {pid}"),
+        _ => name,
+    }
+}
+
+/// The culprit as the end of the chain, if the chain does not end in it already.
+fn root(culprit: &Culprit, last: &Link) -> Option<String> {
+    let told = match (culprit.pid, last.who.pid) {
+        (Some(culprit_pid), Some(pid)) => {
+            culprit_pid == pid && (culprit.tid.is_none() || culprit.tid == last.who.tid)
+        }
+        _ => culprit.name == last.who.name,
+    };
+    let is_object = culprit.pid.is_none() && culprit.name == last.waits_on.name;
+    if told || is_object { None } else { self::culprit(culprit) }
+}
+
+fn culprit(culprit: &Culprit) -> Option<String> {
+    if culprit.kind == CulpritKind::None {
+        return None;
+    }
+    let mut text = escape::name(&culprit.name, LINK_WIDTH_MAX);
+    for number in
+        [culprit.pid.map(|pid| format!("{pid}")), culprit.tid.map(|tid| format!("thread {tid}"))]
+            .into_iter()
+            .flatten()
+    {
+        text = format!("{text} {number}");
+    }
+    if let Some(address) = culprit.address.as_ref().filter(|address| **address != culprit.name) {
+        text = format!("{text} at {}", escape::name(address, 50));
+    }
+    if let Some(container) = culprit.container.as_ref().filter(|it| **it != culprit.name) {
+        text = format!("{text} in {}", escape::name(container, 30));
+    }
+    Some(text)
+}
+
+/// An object by kind and name, the kind left out where the name says it.
+pub fn object(object: &ObjectName, width: usize) -> String {
+    let kind = escape::line(&object.kind);
+    if object.name.is_empty() {
+        return escape::name(&kind, width);
+    }
+    if object.name.starts_with(&object.kind) {
+        return escape::name(&object.name, width);
+    }
+    let room = width.saturating_sub(kind.len() + 1).max(12);
+    format!("{kind} {}", escape::name(&object.name, room))
+}
+
+fn remedy(remedy: &Remedy, label: &str, page: &mut Page) {
+    let text = escape::prose(&remedy.text, TEXT_WIDTH_MAX);
+    let mut label = label;
+    if !text.is_empty() {
+        page.labelled(label, &text);
+        label = "";
+    }
+    if !remedy.command.is_empty() {
+        command(&remedy.command, label, page);
+    }
+    if !remedy.undo.is_empty() {
+        command(&remedy.undo, "undo", page);
+    }
+}
+
+/// A command must not be shortened; one that cannot be shown as it is must not be copied either.
+fn command(command: &str, label: &str, page: &mut Page) {
+    let safe = escape::line(command);
+    page.command(label, &safe);
+    if safe != command {
+        page.labelled("", "(a name in it cannot be shown: take the command from --json)");
+    }
+}
+
+/// A verdict ends with one full stop.
+fn sentence(text: &str, width: usize) -> String {
+    let text = escape::prose(text, width);
+    match text.ends_with(['.', '!', '?']) {
+        true => text,
+        false => format!("{text}."),
+    }
+}

@@ -1,0 +1,85 @@
+//! The report as text, written from the report object alone.
+//!
+//! Owns order and wording: the verdict first, one short paragraph a finding, then who waits for whom,
+//! the way out, and at the end where the time went, what limits the answer, what it cost. It must
+//! not see facts: what is not in the report (and so not in `--json`) cannot be said here either.
+//! Every string of the report is foreign until it has passed `escape`.
+//!
+//! Edit together: `reason/src/findings.rs`, docs/json.md.
+
+mod accounting;
+pub mod escape;
+mod finding;
+pub mod page;
+pub mod units;
+mod verdict;
+
+use holdup_reason::findings::{Caveat, Finding, Report, ReportCost, Severity};
+use page::{Page, Tone};
+
+/// Caveats are one sentence each; this bounds one that is not.
+const CAVEAT_WIDTH_MAX: usize = 320;
+
+/// Whether the report found something that somebody waits for: above a note.
+pub fn found(report: &Report) -> bool {
+    report.findings.iter().any(is_found)
+}
+
+fn is_found(finding: &Finding) -> bool {
+    finding.severity > Severity::Note
+}
+
+/// Writes the whole report.
+pub fn report(report: &Report, verbose: bool, page: &mut Page) {
+    let (found, notes): (Vec<_>, Vec<_>) = report.findings.iter().partition(|it| is_found(it));
+    if found.is_empty() {
+        verdict::nothing_found(report, page);
+    }
+    for finding in found {
+        page.gap();
+        finding::tell(finding, verbose, page);
+    }
+    if !notes.is_empty() {
+        page.gap();
+        page.verdict("Worth knowing, though nobody waits for it now", Tone::Heading);
+        for note in notes {
+            finding::note(note, verbose, page);
+        }
+    }
+    page.gap();
+    accounting::tell(report, verbose, page);
+    if !report.caveats.is_empty() {
+        page.gap();
+        caveats(&report.caveats, page);
+    }
+    page.gap();
+    page.verdict(&cost(&report.cost, report.window.seconds), Tone::Faint);
+}
+
+fn caveats(caveats: &[Caveat], page: &mut Page) {
+    page.verdict("What limits this answer", Tone::Heading);
+    for caveat in caveats {
+        page.item(&escape::prose(&caveat.text, CAVEAT_WIDTH_MAX));
+    }
+}
+
+/// One line on what it cost to look.
+fn cost(cost: &ReportCost, window_seconds: f64) -> String {
+    let mut parts = Vec::new();
+    let cpu = units::seconds(cost.cpu_seconds);
+    let share = units::share(cost.cpu_seconds + cost.bpf_seconds.unwrap_or(0.0), window_seconds);
+    parts.push(match cost.bpf_seconds {
+        Some(bpf) => format!("{cpu} of CPU and {} in its kernel programs", units::seconds(bpf)),
+        None => format!("{cpu} of CPU"),
+    });
+    if !share.is_empty() {
+        parts.push(format!("{share} of one CPU"));
+    }
+    parts.push(units::bytes(cost.rss_bytes as f64));
+    parts.push(match (cost.events, cost.events_lost) {
+        (0, 0) => "no kernel events".into(),
+        (events, 0) => format!("{} events, none lost", units::count(events)),
+        (events, lost) => format!("{} events, {} lost", units::count(events), units::count(lost)),
+    });
+    format!("Looking cost {}.", parts.join(", "))
+}

@@ -1,0 +1,268 @@
+//! Lines of a report: labels, wrapping by display width, and colour where it was asked for.
+//!
+//! Owns the layout (2 columns of indent, labels of 8, 80 columns). Callers hand over text that
+//! `escape` has already made harmless; the only control characters that this file adds are the line
+//! feed and, if colours are on, the sequences of `anstyle`.
+
+use anstyle::{AnsiColor, Style};
+use textwrap::{Options, WordSeparator, WordSplitter, WrapAlgorithm};
+use unicode_width::UnicodeWidthStr;
+
+/// What a label and its gap take.
+const LABEL: usize = 8;
+/// Indent of everything below a verdict.
+const INDENT: usize = 2;
+
+/// What a piece of text is, for its colour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tone {
+    /// Plain.
+    Plain,
+    /// A verdict that somebody waits badly.
+    Critical,
+    /// A verdict that somebody waits.
+    Warning,
+    /// A verdict that all is well.
+    Good,
+    /// A heading.
+    Heading,
+    /// A label, or what may be skipped.
+    Faint,
+    /// A command to type.
+    Command,
+}
+
+/// A report in the making.
+#[derive(Debug)]
+pub struct Page {
+    out: String,
+    width: usize,
+    colour: bool,
+}
+
+impl Page {
+    /// An empty page of that many columns.
+    pub fn new(width: usize, colour: bool) -> Self {
+        Self { out: String::new(), width: width.max(40), colour }
+    }
+
+    /// The finished text.
+    pub fn finish(self) -> String {
+        self.out
+    }
+
+    /// Columns of prose below a verdict.
+    pub fn columns(&self) -> usize {
+        self.width - INDENT
+    }
+
+    /// Columns right of a label.
+    pub fn columns_labelled(&self) -> usize {
+        self.width - INDENT - LABEL
+    }
+
+    /// An empty line.
+    pub fn gap(&mut self) {
+        if !self.out.is_empty() {
+            self.out.push('\n');
+        }
+    }
+
+    /// A verdict or a heading, from the left edge.
+    pub fn verdict(&mut self, text: &str, tone: Tone) {
+        self.wrapped(text, tone, "", "");
+    }
+
+    /// A paragraph.
+    pub fn paragraph(&mut self, text: &str) {
+        let indent = " ".repeat(INDENT);
+        self.wrapped(text, Tone::Plain, &indent, &indent);
+    }
+
+    /// A list item.
+    pub fn item(&mut self, text: &str) {
+        self.wrapped(text, Tone::Plain, "  - ", "    ");
+    }
+
+    /// A labelled paragraph.
+    pub fn labelled(&mut self, label: &str, text: &str) {
+        let hang = " ".repeat(INDENT + LABEL);
+        let lines = wrap(text, self.columns_labelled());
+        for (at, line) in lines.iter().enumerate() {
+            if at == 0 {
+                self.label(label);
+            } else {
+                self.out.push_str(&hang);
+            }
+            self.out.push_str(line);
+            self.out.push('\n');
+        }
+    }
+
+    /// A labelled command, whole, so that it can be copied: it is only ever broken with a
+    /// backslash where a shell allows it.
+    pub fn command(&mut self, label: &str, command: &str) {
+        let hang = " ".repeat(INDENT + LABEL);
+        for (at, line) in shell_lines(command, self.columns_labelled()).iter().enumerate() {
+            if at == 0 {
+                self.label(label);
+            } else {
+                self.out.push_str(&hang);
+            }
+            self.paint(line, Tone::Command);
+            self.out.push('\n');
+        }
+    }
+
+    /// Labelled pieces that are joined by `joint` and only broken there (a chain).
+    pub fn joined(&mut self, label: &str, pieces: &[String], joint: &str) {
+        let room = self.columns_labelled();
+        let hang = " ".repeat(INDENT + LABEL);
+        let mut used = 0;
+        self.label(label);
+        for (at, piece) in pieces.iter().enumerate() {
+            let needed = piece.width() + if at > 0 { joint.width() } else { 0 };
+            if at > 0 && used + needed > room {
+                self.out.push('\n');
+                self.out.push_str(&hang);
+                used = 0;
+            }
+            if at > 0 {
+                let joint = if used == 0 { joint.trim_start() } else { joint };
+                self.paint(joint, Tone::Faint);
+                used += joint.width();
+            }
+            self.out.push_str(piece);
+            used += piece.width();
+        }
+        self.out.push('\n');
+    }
+
+    /// A line of a table, as it is.
+    pub fn row(&mut self, text: &str, tone: Tone) {
+        self.out.push_str("  ");
+        self.paint(text.trim_end(), tone);
+        self.out.push('\n');
+    }
+
+    fn label(&mut self, label: &str) {
+        self.out.push_str(&" ".repeat(INDENT));
+        self.paint(label, Tone::Faint);
+        self.out.push_str(&" ".repeat(LABEL.saturating_sub(label.width()).max(1)));
+    }
+
+    fn wrapped(&mut self, text: &str, tone: Tone, first: &str, rest: &str) {
+        for (at, line) in wrap(text, self.width - rest.width()).iter().enumerate() {
+            self.out.push_str(if at == 0 { first } else { rest });
+            self.paint(line, tone);
+            self.out.push('\n');
+        }
+    }
+
+    fn paint(&mut self, text: &str, tone: Tone) {
+        let style = match tone {
+            _ if !self.colour => Style::new(),
+            Tone::Plain => Style::new(),
+            Tone::Critical => AnsiColor::Red.on_default().bold(),
+            Tone::Warning => AnsiColor::Yellow.on_default().bold(),
+            Tone::Good => AnsiColor::Green.on_default().bold(),
+            Tone::Heading => Style::new().bold(),
+            Tone::Faint => Style::new().dimmed(),
+            Tone::Command => AnsiColor::Cyan.on_default(),
+        };
+        self.out.push_str(&format!("{style}{text}{style:#}"));
+    }
+}
+
+/// Lines of at most `width` columns, broken at spaces, inside words only where nothing else helps.
+pub fn wrap(text: &str, width: usize) -> Vec<String> {
+    let options = Options::new(width.max(10))
+        .word_separator(WordSeparator::AsciiSpace)
+        .word_splitter(WordSplitter::NoHyphenation)
+        .wrap_algorithm(WrapAlgorithm::FirstFit);
+    textwrap::wrap(text, options).into_iter().map(|line| line.into_owned()).collect()
+}
+
+/// A command on lines that a shell joins again: broken at spaces outside quotes with a backslash.
+fn shell_lines(command: &str, width: usize) -> Vec<String> {
+    if command.width() <= width {
+        return vec![command.to_owned()];
+    }
+    let mut lines = Vec::new();
+    let mut current = String::new();
+    for word in shell_words(command) {
+        let needed = current.width() + 1 + word.width() + 2;
+        if !current.is_empty() && needed > width {
+            lines.push(format!("{current} \\"));
+            current = format!("  {word}");
+        } else {
+            if !current.is_empty() {
+                current.push(' ');
+            }
+            current.push_str(&word);
+        }
+    }
+    lines.push(current);
+    lines
+}
+
+/// Splits at spaces outside quotes; quotes and backslashes stay where they are.
+fn shell_words(command: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut quote = None;
+    let mut escaped = false;
+    for c in command.chars() {
+        let open = quote.is_some() || escaped;
+        if c == ' ' && !open {
+            words.push(String::new());
+            continue;
+        }
+        match (quote, c) {
+            (None, '\'' | '"') if !escaped => quote = Some(c),
+            (Some(mark), c) if c == mark && !escaped => quote = None,
+            _ => {}
+        }
+        escaped = !escaped && c == '\\' && quote != Some('\'');
+        if let Some(word) = words.last_mut() {
+            word.push(c);
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_break_where_a_shell_joins_them() {
+        let command = r#"echo "252:0 50 and more words" > /sys/fs/cgroup/blkio/docker/write_iops"#;
+        let lines = shell_lines(command, 40);
+        assert_eq!(
+            lines,
+            [r#"echo "252:0 50 and more words" > \"#, "  /sys/fs/cgroup/blkio/docker/write_iops"]
+        );
+        assert_eq!(shell_lines("true", 40), ["true"]);
+    }
+
+    #[test]
+    fn chains_break_at_their_joints() {
+        let mut page = Page::new(40, false);
+        let pieces = ["nginx 812", "pipe log (3.55 s)", "logger 97"].map(str::to_owned);
+        page.joined("chain", &pieces, " <- ");
+        assert_eq!(
+            page.finish(),
+            "  chain   nginx 812 <- pipe log (3.55 s)\n          <- logger 97\n"
+        );
+    }
+
+    #[test]
+    fn colour_only_when_asked() {
+        for colour in [false, true] {
+            let mut page = Page::new(80, colour);
+            page.verdict("x is slow.", Tone::Critical);
+            assert_eq!(page.finish().contains('\x1b'), colour);
+        }
+    }
+}
