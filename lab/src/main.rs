@@ -1,2 +1,218 @@
-//! lab.
-fn main() {}
+//! `holdup-lab`: run it as root. See lab/README.md.
+
+use anyhow::{Context, Result, bail};
+use clap::{Parser, Subcommand};
+use holdup_lab::ask::Holdup;
+use holdup_lab::runner::Lab;
+use holdup_lab::scenario::Scenario;
+use holdup_lab::score::{self, Case};
+use holdup_lab::{faults, load, say, undo, warn};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+#[derive(Parser)]
+#[command(about = "Makes faults on purpose and checks holdup's answers")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Name the scenarios, the faults and the workloads
+    List,
+    /// Run scenarios and print the score
+    Run(Run),
+    /// Undo what a killed run has left
+    Clean,
+}
+
+#[derive(clap::Args)]
+struct Run {
+    /// Only scenarios whose name begins so (may be repeated)
+    #[arg(long)]
+    scenario: Vec<String>,
+    /// What every number and name is drawn from (may be repeated)
+    #[arg(long)]
+    seed: Vec<u64>,
+    /// Only the scenarios marked quick, with a look of 3 s
+    #[arg(long)]
+    quick: bool,
+    /// No healthy twins
+    #[arg(long)]
+    no_twins: bool,
+    /// Only healthy cases
+    #[arg(long)]
+    twins_only: bool,
+    /// Try the injectors and workloads alone, without holdup
+    #[arg(long)]
+    inject_only: bool,
+    /// The binary to ask
+    #[arg(long, value_name = "PATH")]
+    holdup: Option<PathBuf>,
+    /// Keep every recording there
+    #[arg(long, value_name = "DIR")]
+    keep_recordings: Option<PathBuf>,
+    /// Write docs/accuracy.md
+    #[arg(long)]
+    write_docs: bool,
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            warn(&format!("{error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: &Command) -> Result<()> {
+    match command {
+        Command::List => list(),
+        Command::Clean => clean(),
+        Command::Run(run) => measure(run),
+    }
+}
+
+fn home() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn list() -> Result<()> {
+    for scenario in Scenario::read_all(&home().join("scenarios"))? {
+        let codes = scenario.truth.as_ref().map_or("nothing".into(), |t| t.code.all().join("|"));
+        say(&format!("{:32} {:28} {}", scenario.name, codes, scenario.about));
+    }
+    say(&format!("\nfaults: {}", faults::names().join(", ")));
+    say(&format!("workloads: {}", load::names().join(", ")));
+    Ok(())
+}
+
+fn clean() -> Result<()> {
+    let (undone, failed) = undo::clean(Path::new(undo::JOURNAL_DIR))?;
+    for one in &undone {
+        say(&format!("undone: {one:?}"));
+    }
+    if !failed.is_empty() {
+        bail!("not undone: {}", failed.join("; "));
+    }
+    say(&format!("{} things undone", undone.len()));
+    Ok(())
+}
+
+/// The host's one lab: waits for another to end.
+fn lock() -> Result<std::fs::File> {
+    let path = Path::new(undo::JOURNAL_DIR).join("lock");
+    std::fs::create_dir_all(undo::JOURNAL_DIR)?;
+    let file = std::fs::File::create(&path).with_context(|| format!("make {}", path.display()))?;
+    if file.try_lock().is_err() {
+        warn("another lab runs; waiting for its end");
+        file.lock()?;
+    }
+    Ok(file)
+}
+
+fn measure(run: &Run) -> Result<()> {
+    if !nix::unistd::geteuid().is_root() {
+        bail!("injecting faults needs root");
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in
+        [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP]
+    {
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    let _only = lock()?;
+    clean_before()?;
+    let mut scenarios = Scenario::read_all(&home().join("scenarios"))?;
+    scenarios.retain(|s| {
+        (run.scenario.is_empty() || run.scenario.iter().any(|n| s.name.starts_with(n)))
+            && (!run.quick || s.quick)
+    });
+    if scenarios.is_empty() {
+        bail!("no such scenario");
+    }
+    if run.twins_only {
+        scenarios.retain(|s| s.fault.is_none());
+    }
+    let lab = Lab {
+        holdup: if run.inject_only { None } else { Some(find_holdup(run.holdup.as_deref())?) },
+        load_exe: beside("holdup-lab-load")?,
+        dir: undo::JOURNAL_DIR.into(),
+        stop,
+        keep_recordings: run.keep_recordings.clone(),
+        look_seconds: run.quick.then_some(3.0),
+    };
+    let begin = Instant::now();
+    let seeds = if run.seed.is_empty() { vec![1] } else { run.seed.clone() };
+    let mut cases = Vec::new();
+    for seed in &seeds {
+        cases.extend(lab.run_all(&scenarios, *seed, !run.no_twins)?);
+    }
+    say(&format!(
+        "\n{}\n{}\n{}",
+        score::table(&cases),
+        score::confusion(&cases),
+        score::misses(&cases)
+    ));
+    say(&format!("{} cases in {:.0} s", cases.len(), begin.elapsed().as_secs_f64()));
+    if run.write_docs {
+        write_docs(&cases, &seeds)?;
+    }
+    Ok(())
+}
+
+fn clean_before() -> Result<()> {
+    let (undone, failed) = undo::clean(Path::new(undo::JOURNAL_DIR))?;
+    if !undone.is_empty() {
+        warn(&format!("{} things of a killed run undone", undone.len()));
+    }
+    if !failed.is_empty() {
+        bail!("a killed run left what cannot be undone: {}", failed.join("; "));
+    }
+    Ok(())
+}
+
+/// A program that lies beside this one.
+fn beside(name: &str) -> Result<PathBuf> {
+    let path = std::env::current_exe()?.with_file_name(name);
+    if !path.exists() {
+        bail!("{} is not built: cargo build -p holdup-lab", path.display());
+    }
+    Ok(path)
+}
+
+fn find_holdup(given: Option<&Path>) -> Result<Holdup> {
+    let target = std::env::current_exe()?;
+    let built = target.parent().and_then(Path::parent).map(|t| t.join("release/holdup"));
+    let program = match (given, built) {
+        (Some(path), _) => path.canonicalize().with_context(|| path.display().to_string())?,
+        (None, Some(path)) if path.exists() => path,
+        _ => bail!("no release build of holdup: cargo build --release -p holdup, or --holdup PATH"),
+    };
+    Ok(Holdup { program })
+}
+
+fn write_docs(cases: &[Case], seeds: &[u64]) -> Result<()> {
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease")?;
+    let date = std::process::Command::new("date").arg("+%Y-%m-%d").output()?;
+    let seeds: Vec<String> = seeds.iter().map(u64::to_string).collect();
+    let text = format!(
+        "# Accuracy\n\nMeasured by the lab on {} with kernel {}, seeds {}. How it is scored: lab/README.md.\n\n{}\n\
+         ## True and said\n\n{}\n## What is wrong, and why cases were left out\n\n{}",
+        String::from_utf8_lossy(&date.stdout).trim(),
+        kernel.trim(),
+        seeds.join(", "),
+        score::table(cases),
+        score::confusion(cases),
+        score::misses(cases)
+    );
+    let path = home().join("../docs/accuracy.md");
+    std::fs::create_dir_all(home().join("../docs"))?;
+    std::fs::write(&path, text).with_context(|| format!("write {}", path.display()))
+}

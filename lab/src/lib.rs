@@ -1,0 +1,32 @@
+//! The lab: makes faults on purpose and checks holdup's answers (docs: lab/README.md).
+//!
+//! Never shipped. It knows holdup only as a program that prints JSON: it must not link the probe
+//! or call a rule, or the score would be the lab's opinion of itself. The one thing it shares is
+//! the shape of the report (`holdup_reason::findings`).
+
+pub mod ask;
+pub mod draw;
+pub mod fault;
+pub mod faults;
+pub mod load;
+pub mod proc;
+pub mod runner;
+pub mod scenario;
+pub mod score;
+pub mod undo;
+pub mod verdict;
+pub mod workload;
+
+use std::io::Write;
+
+/// Prints one line for the reader; a closed pipe is no reason to stop undoing things.
+pub fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out, "{line}");
+    let _ = out.flush();
+}
+
+/// Prints one line of warning.
+pub fn warn(line: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "holdup-lab: {line}");
+}

@@ -1,0 +1,15 @@
+//! `holdup-lab-load KIND [--key value]...`: one workload of the lab. See `load/mod.rs`.
+
+use holdup_lab::{load, warn};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    match load::run(&words) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            warn(&format!("{error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}

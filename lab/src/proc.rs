@@ -1,0 +1,86 @@
+//! Processes by pid and start time: the lab ends only what it started.
+
+use anyhow::{Result, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::unistd::Pid;
+use std::fs;
+use std::time::Duration;
+
+/// Fields of /proc/PID/stat after the comm, which may itself hold blanks and brackets.
+fn stat_fields(pid: i32) -> Option<Vec<String>> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let rest = text.rsplit_once(')')?.1;
+    Some(rest.split_whitespace().map(String::from).collect())
+}
+
+/// Start time in clock ticks since boot: field 22 of /proc/PID/stat.
+pub fn start_time(pid: i32) -> Option<u64> {
+    stat_fields(pid)?.get(19)?.parse().ok()
+}
+
+/// The state letter of the main thread.
+pub fn state(pid: i32) -> Option<char> {
+    stat_fields(pid)?.first()?.chars().next()
+}
+
+/// Where the kernel says that the main thread sleeps.
+pub fn wait_channel(pid: i32) -> String {
+    fs::read_to_string(format!("/proc/{pid}/wchan")).unwrap_or_default()
+}
+
+/// The name of the main thread.
+pub fn comm(pid: i32) -> String {
+    fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim_end().into()
+}
+
+/// CPU time used so far by all threads, in clock ticks.
+pub fn cpu_ticks(pid: i32) -> Option<u64> {
+    let fields = stat_fields(pid)?;
+    Some(fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?)
+}
+
+/// Sends a signal; a process that is gone is no error.
+pub fn signal(pid: i32, signal: Signal) {
+    let _ = kill(Pid::from_raw(pid), signal);
+}
+
+/// Members of the process group that a process leads, itself left out. A pid is not given out again
+/// while a group bears its number, so they are its offspring.
+fn group_members(leader: i32) -> Vec<i32> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let pids = entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    let of_group = |pid: &i32| {
+        *pid != leader
+            && stat_fields(*pid).is_some_and(|f| f.get(2).is_some_and(|g| *g == leader.to_string()))
+    };
+    pids.filter(of_group).collect()
+}
+
+/// Kills a process with the group that it leads and waits until it is gone; children of the lab
+/// are reaped.
+pub fn end(pid: i32, start: u64) -> Result<()> {
+    if pid <= 1 || start_time(pid).is_some_and(|now| now != start) {
+        return Ok(());
+    }
+    for member in group_members(pid) {
+        signal(member, Signal::SIGKILL);
+    }
+    for round in 0..300 {
+        if start_time(pid) != Some(start) {
+            return Ok(());
+        }
+        if round % 50 == 0 {
+            signal(pid, Signal::SIGKILL);
+            for member in group_members(pid) {
+                signal(member, Signal::SIGKILL);
+            }
+        }
+        let _ = waitpid(Pid::from_raw(pid), Some(WaitPidFlag::WNOHANG));
+        if start_time(pid) != Some(start) || (state(pid) == Some('Z') && round > 20) {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    bail!("process {pid} does not end (state {:?}, in {})", state(pid), wait_channel(pid))
+}

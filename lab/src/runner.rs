@@ -1,0 +1,401 @@
+//! One case from the stage to the verdict; and all of them, one after the other.
+//!
+//! Order matters for undoing: the fault's guards go first (a frozen file system thaws, a slow disk
+//! is quick again), then the workload, then the stage. Only one lab runs on a host at a time,
+//! because two would see each other's faults: a lock file says so.
+
+use crate::ask::{Answer, Holdup, differences};
+use crate::draw::Draw;
+use crate::fault::{Ctx, Fault, Injected, Stopped};
+use crate::scenario::{Scenario, Start, Target, WorkloadSpec, fill_all};
+use crate::score::{Case, Outcome};
+use crate::undo::{Guards, Journal, Undo};
+use crate::verdict::{Truth, alarms, finding_line};
+use crate::workload::{self, Running};
+use crate::{faults, say, warn};
+use anyhow::{Context, Result, bail};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long a workload is watched for its baseline.
+const BASELINE: Duration = Duration::from_millis(1500);
+/// The least loss that admits a fault.
+const LEAST_LOSS: f64 = 0.2;
+
+/// What all cases share.
+pub struct Lab {
+    /// holdup; absent to try the injectors alone.
+    pub holdup: Option<Holdup>,
+    /// The multi-call workload program.
+    pub load_exe: PathBuf,
+    /// Where journals and scratch directories lie.
+    pub dir: PathBuf,
+    /// Set by SIGINT and SIGTERM.
+    pub stop: Arc<AtomicBool>,
+    /// Where recordings are kept.
+    pub keep_recordings: Option<PathBuf>,
+    /// Overrides the scenarios' own look.
+    pub look_seconds: Option<f64>,
+}
+
+/// What a look at a workload gave.
+struct Look {
+    answer: Option<Answer>,
+    loss: Option<f64>,
+    watch_cost: Option<f64>,
+    replay_differences: Option<Vec<String>>,
+}
+
+impl Lab {
+    /// Runs one case; what goes wrong becomes its outcome. An error means that the user stops.
+    pub fn run_case(&self, scenario: &Scenario, seed: u64, faulted: bool) -> Result<Case> {
+        let mut case = Case {
+            scenario: if faulted || scenario.fault.is_none() {
+                scenario.name.clone()
+            } else {
+                format!("{} (healthy twin)", scenario.name)
+            },
+            seed,
+            code: String::new(),
+            truth: String::new(),
+            said: Vec::new(),
+            outcome: Outcome::Healthy(Vec::new()),
+            answer_seconds: None,
+            replay_differences: None,
+            loss: None,
+            watch_cost: None,
+        };
+        let journal = Journal::open(&self.dir)?;
+        let result = self.open(&journal, scenario, seed).and_then(|(mut ctx, _scratch)| {
+            let outcome = self.stage(&mut ctx, scenario, faulted, &mut case);
+            if std::env::var_os("HOLDUP_LAB_SHOW").is_some() {
+                say(&format!("{:#?}", ctx.variables));
+            }
+            outcome
+        });
+        journal.close();
+        match result {
+            Ok(outcome) => case.outcome = outcome,
+            Err(error) if error.is::<Stopped>() => return Err(error),
+            Err(error) => case.outcome = Outcome::Broken(format!("{error:#}")),
+        }
+        Ok(case)
+    }
+
+    /// The context of a case, and the guard of its scratch directory.
+    fn open(
+        &self,
+        journal: &Arc<Journal>,
+        scenario: &Scenario,
+        seed: u64,
+    ) -> Result<(Ctx, Guards)> {
+        let mut draw = Draw::new(seed, &scenario.name);
+        // No scenario's name: a path is seen by holdup.
+        let scratch = self.dir.join(format!("{}", std::process::id()));
+        let mut guards = Guards::new();
+        guards.push(journal.guard(Undo::Remove { path: scratch.clone() })?);
+        std::fs::create_dir_all(&scratch).with_context(|| format!("make {}", scratch.display()))?;
+        let (mut variables, _) = scenario.draw(&mut draw);
+        variables.insert("scratch".into(), scratch.to_string_lossy().into_owned());
+        variables.insert("seed".into(), seed.to_string());
+        variables.insert("workload_name".into(), draw.name());
+        let ctx = Ctx {
+            journal: Arc::clone(journal),
+            draw,
+            scratch,
+            load_exe: self.load_exe.clone(),
+            variables,
+            stop: Arc::clone(&self.stop),
+        };
+        Ok((ctx, guards))
+    }
+
+    fn stage(
+        &self,
+        ctx: &mut Ctx,
+        scenario: &Scenario,
+        faulted: bool,
+        case: &mut Case,
+    ) -> Result<Outcome> {
+        let fault = match &scenario.fault {
+            Some(name) => Some(faults::find(name).with_context(|| format!("no fault {name}"))?),
+            None => None,
+        };
+        let spec = scenario.workload[ctx.draw.index(scenario.workload.len())].clone();
+        let mut stage = Guards::new();
+        if let Some(fault) = fault {
+            stage.append(fault.set_up(ctx).context("set up")?);
+        }
+        let inject = fault.filter(|_| faulted);
+        let look = if scenario.is_run() {
+            self.look_at_command(ctx, scenario, &spec, inject)?
+        } else {
+            self.look_at_running(ctx, scenario, &spec, inject)?
+        };
+        case.loss = look.loss;
+        case.watch_cost = look.watch_cost;
+        case.replay_differences = look.replay_differences;
+        if let (Some(truth), true) = (&scenario.truth, faulted) {
+            let truth = Truth::new(truth, &ctx.variables);
+            case.code = truth.code();
+            case.truth = truth.line()?;
+        }
+        if let (Some(_), true, Some(loss)) = (inject, scenario.must_hurt, look.loss)
+            && loss < LEAST_LOSS
+        {
+            return Ok(Outcome::Refused(format!("the workload lost only {:.0} %", loss * 100.0)));
+        }
+        let Some(answer) = look.answer else {
+            return Ok(Outcome::Refused("holdup was not asked".into()));
+        };
+        case.said = answer.report.findings.iter().take(3).map(finding_line).collect();
+        let waited = if scenario.is_run() {
+            answer.report.accounting.wall_seconds
+        } else {
+            self.seconds(scenario)
+        };
+        case.answer_seconds = Some((answer.seconds - waited).max(0.0));
+        Ok(match (&scenario.truth, inject) {
+            (Some(truth), Some(_)) => {
+                Outcome::Faulted(Truth::new(truth, &ctx.variables).judge(&answer.report)?)
+            }
+            _ => Outcome::Healthy(alarms(&answer.report).into_iter().map(finding_line).collect()),
+        })
+    }
+
+    fn seconds(&self, scenario: &Scenario) -> f64 {
+        self.look_seconds.unwrap_or(scenario.look_seconds)
+    }
+
+    /// A workload that runs on its own while holdup looks.
+    fn look_at_running(
+        &self,
+        ctx: &mut Ctx,
+        scenario: &Scenario,
+        spec: &WorkloadSpec,
+        inject: Option<&dyn Fault>,
+    ) -> Result<Look> {
+        let mut running = workload::start(ctx, spec)?;
+        running.wait_ready(ctx, Duration::from_secs(20))?;
+        let baseline = running.rate(ctx, BASELINE)?;
+        let injected = match inject {
+            Some(fault) => {
+                if scenario.start == Start::After {
+                    drop(running);
+                    let injected = fault.inject(ctx).context("inject")?;
+                    running = workload::start(ctx, spec)?;
+                    injected
+                } else {
+                    fault.inject(ctx).context("inject")?
+                }
+            }
+            None => Injected::default(),
+        };
+        let mut look =
+            Look { answer: None, loss: None, watch_cost: None, replay_differences: None };
+        let mut unwatched = baseline;
+        if let Some(fault) = inject {
+            let (bitten, rate) = self.wait_for_bite(ctx, scenario, fault, &running, baseline)?;
+            look.loss = Some(1.0 - rate / baseline.max(1e-9));
+            unwatched = rate;
+            if !bitten {
+                // Inject's guards go before the workload's.
+                drop(injected);
+                bail_refused(ctx, scenario, &mut look)?;
+                drop(running);
+                return Ok(look);
+            }
+            ctx.sleep(Duration::from_secs_f64(scenario.settle_seconds))?;
+        }
+        let (begin, before) = (Instant::now(), running.done());
+        self.question(ctx, scenario, &mut look)?;
+        let watched = (running.done() - before) as f64 / begin.elapsed().as_secs_f64();
+        if look.answer.is_some() && unwatched > 20.0 {
+            look.watch_cost = Some(1.0 - watched / unwatched);
+        }
+        drop(injected);
+        drop(running);
+        Ok(look)
+    }
+
+    /// Waits until the fault is seen by the injector's own check and by the workload's figure.
+    fn wait_for_bite(
+        &self,
+        ctx: &mut Ctx,
+        scenario: &Scenario,
+        fault: &dyn Fault,
+        running: &Running,
+        baseline: f64,
+    ) -> Result<(bool, f64)> {
+        let until = Instant::now() + Duration::from_secs_f64(scenario.bite_seconds);
+        loop {
+            let rate = running.rate(ctx, Duration::from_millis(1000))?;
+            let hurts = !scenario.must_hurt || rate <= baseline * (1.0 - LEAST_LOSS);
+            let there = fault.bites(ctx)?;
+            if hurts && there.unwrap_or(true) {
+                return Ok((true, rate));
+            }
+            if Instant::now() > until {
+                let why = if hurts {
+                    "the injector's own check does not see it"
+                } else {
+                    "the workload is as quick as before"
+                };
+                ctx.set("refused", format!("{why} ({rate:.1}/s, before {baseline:.1}/s)"));
+                return Ok((false, rate));
+            }
+        }
+    }
+
+    /// Asks holdup about the target and replays the recording of the same look.
+    fn question(&self, ctx: &mut Ctx, scenario: &Scenario, look: &mut Look) -> Result<()> {
+        let seconds = self.seconds(scenario);
+        let Some(holdup) = &self.holdup else { return ctx.sleep(Duration::from_secs_f64(seconds)) };
+        let recording = ctx.scratch.join("look.rec");
+        let mut arguments = match &scenario.target {
+            Target::Arguments(words) => fill_all(words, &ctx.variables)?,
+            Target::Unsaid | Target::Word(_) => Vec::new(),
+        };
+        arguments.extend(["--for".into(), format!("{seconds}s"), "--json".into()]);
+        arguments.extend(["-o".into(), recording.to_string_lossy().into_owned()]);
+        let answer = holdup.ask(ctx, &arguments, &[], Duration::from_secs_f64(seconds + 30.0))?;
+        look.replay_differences = self.replay(ctx, holdup, scenario, &answer, &recording)?;
+        look.answer = Some(answer);
+        Ok(())
+    }
+
+    fn replay(
+        &self,
+        ctx: &Ctx,
+        holdup: &Holdup,
+        scenario: &Scenario,
+        answer: &Answer,
+        recording: &Path,
+    ) -> Result<Option<Vec<String>>> {
+        if !recording.exists() {
+            return Ok(Some(vec!["recording (there is none)".into()]));
+        }
+        if let Some(keep) = &self.keep_recordings {
+            std::fs::create_dir_all(keep)?;
+            let name = format!("{}-{}.rec", scenario.name, ctx.text("seed")?);
+            std::fs::copy(recording, keep.join(name))?;
+        }
+        match holdup.replay(ctx, recording) {
+            Ok(again) => Ok(Some(differences(&answer.report, &again.report)?)),
+            Err(error) if error.is::<Stopped>() => Err(error),
+            Err(error) => Ok(Some(vec![format!("{error:#}")])),
+        }
+    }
+
+    /// A workload that holdup itself runs to its end; the baseline is the same command without it.
+    fn look_at_command(
+        &self,
+        ctx: &mut Ctx,
+        scenario: &Scenario,
+        spec: &WorkloadSpec,
+        inject: Option<&dyn Fault>,
+    ) -> Result<Look> {
+        let figure = ctx.scratch.join("figure");
+        let spawn = workload::command(ctx, spec, &figure, true)?;
+        let time = |ctx: &mut Ctx| -> Result<f64> {
+            let begin = Instant::now();
+            let started = ctx.spawn(&spawn)?;
+            let pid = started.pid;
+            ctx.wait_for("the command's end", Duration::from_secs(120), || {
+                crate::proc::state(pid).is_none_or(|s| s == 'Z')
+            })?;
+            Ok(begin.elapsed().as_secs_f64())
+        };
+        let quick = time(ctx)?;
+        let injected = match inject {
+            Some(fault) => fault.inject(ctx).context("inject")?,
+            None => Injected::default(),
+        };
+        let mut look =
+            Look { answer: None, loss: None, watch_cost: None, replay_differences: None };
+        let Some(holdup) = &self.holdup else {
+            let slow = time(ctx)?;
+            look.loss = inject.is_some().then_some(slow / quick - 1.0);
+            drop(injected);
+            return Ok(look);
+        };
+        let recording = ctx.scratch.join("look.rec");
+        let program = if spawn.name.is_empty() {
+            spawn.program.clone()
+        } else {
+            ctx.scratch.join("bin").join(&spawn.name)
+        };
+        let mut arguments: Vec<String> = ["run", "--json", "-o"].map(String::from).into();
+        arguments.extend([
+            recording.to_string_lossy().into_owned(),
+            "--".into(),
+            program.to_string_lossy().into_owned(),
+        ]);
+        arguments.extend(spawn.arguments.iter().cloned());
+        let environment: Vec<_> = spawn.environment.clone().into_iter().collect();
+        let answer = holdup.ask(ctx, &arguments, &environment, Duration::from_secs(150))?;
+        let wall = answer.report.accounting.wall_seconds.max(answer.report.window.seconds);
+        look.loss = inject.is_some().then_some(wall / quick - 1.0);
+        if inject.is_none() {
+            look.watch_cost = Some(wall / quick - 1.0);
+        }
+        look.replay_differences = self.replay(ctx, holdup, scenario, &answer, &recording)?;
+        look.answer = Some(answer);
+        drop(injected);
+        Ok(look)
+    }
+
+    /// Runs all scenarios with their twins under one seed, and tells each as it ends.
+    pub fn run_all(&self, scenarios: &[Scenario], seed: u64, twins: bool) -> Result<Vec<Case>> {
+        let mut cases = Vec::new();
+        for scenario in scenarios {
+            let kinds: &[bool] = match (&scenario.fault, scenario.twin && twins) {
+                (Some(_), true) => &[true, false],
+                (Some(_), false) => &[true],
+                (None, _) => &[false],
+            };
+            for faulted in kinds {
+                if self.stop.load(Ordering::Relaxed) {
+                    return Ok(cases);
+                }
+                let begin = Instant::now();
+                match self.run_case(scenario, seed, *faulted) {
+                    Ok(case) => {
+                        say(&progress(&case, begin.elapsed()));
+                        cases.push(case);
+                    }
+                    Err(error) => {
+                        warn(&format!("{error:#}"));
+                        return Ok(cases);
+                    }
+                }
+            }
+        }
+        Ok(cases)
+    }
+}
+
+/// A fault that does not bite is refused with its reason, unless somebody stops.
+fn bail_refused(ctx: &Ctx, scenario: &Scenario, look: &mut Look) -> Result<()> {
+    if scenario.must_hurt && look.loss.is_some_and(|loss| loss < LEAST_LOSS) {
+        return Ok(());
+    }
+    look.answer = None;
+    bail!("refused: {}", ctx.text("refused")?)
+}
+
+fn progress(case: &Case, took: Duration) -> String {
+    let word = match &case.outcome {
+        Outcome::Faulted(v) if v.top1 => "right".into(),
+        Outcome::Faulted(v) if v.top3 => "in the first three".into(),
+        Outcome::Faulted(v) => format!("WRONG: {}", v.wrong.join(", ")),
+        Outcome::Healthy(alarms) if alarms.is_empty() => "quiet".into(),
+        Outcome::Healthy(alarms) => format!("FALSE ALARM: {}", alarms.join("; ")),
+        Outcome::Refused(why) => format!("refused: {why}"),
+        Outcome::Broken(why) => format!("BROKEN: {why}"),
+    };
+    let loss = case.loss.map(|l| format!(", loss {:.0} %", l * 100.0)).unwrap_or_default();
+    format!("{:48} {:5.1} s{loss}  {word}", case.scenario, took.as_secs_f64())
+}

@@ -1,0 +1,115 @@
+//! Workloads as processes, and their own figure: how much they got done.
+//!
+//! A workload is told a file by the environment variable `FIGURE` and counts its operations there:
+//! either a file that begins with [`MAGIC`] and holds a native 64-bit counter behind it (shared
+//! mapping), or, for shells, one byte appended per operation. holdup is told nothing of it.
+
+use crate::fault::{Ctx, Spawn, Started};
+use crate::proc;
+use crate::scenario::{WorkloadSpec, fill_all};
+use anyhow::{Context, Result};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// First eight bytes of a figure file that holds a counter.
+pub const MAGIC: &[u8; 8] = b"figure01";
+
+/// A workload that runs.
+pub struct Running {
+    /// The process.
+    pub started: Started,
+    figure: PathBuf,
+}
+
+/// What to start for a workload.
+pub fn command(ctx: &mut Ctx, spec: &WorkloadSpec, figure: &Path, finite: bool) -> Result<Spawn> {
+    let mut arguments = fill_all(&spec.arguments, &ctx.variables)?;
+    if finite {
+        arguments.extend(fill_all(&spec.finite, &ctx.variables)?);
+    }
+    let mut spawn = Spawn {
+        cgroups: fill_all(&spec.cgroups, &ctx.variables)?.into_iter().map(PathBuf::from).collect(),
+        ..Spawn::default()
+    };
+    spawn.environment.insert("FIGURE".into(), figure.to_string_lossy().into_owned());
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("workloads").join(&spec.kind);
+    match spec.language.as_str() {
+        "rust" => {
+            spawn.name = ctx.text("workload_name")?;
+            arguments.insert(0, spec.kind.clone());
+        }
+        "c" => {
+            let binary = ctx.directory("bin")?.join(ctx.text("workload_name")?);
+            if !binary.exists() {
+                let (source, target) = (file.to_string_lossy(), binary.to_string_lossy());
+                ctx.tool("cc", &["-O1", "-g", "-pthread", "-o", &target, &source])?;
+            }
+            spawn.program = binary;
+        }
+        interpreter => {
+            let script = ctx.directory("bin")?.join(ctx.text("workload_name")?);
+            fs::copy(&file, &script).with_context(|| format!("copy {}", file.display()))?;
+            arguments.insert(0, script.to_string_lossy().into_owned());
+            spawn.program = match interpreter {
+                "python" => "/usr/bin/python3".into(),
+                other => PathBuf::from("/bin").join(other),
+            };
+        }
+    }
+    spawn.arguments = arguments;
+    Ok(spawn)
+}
+
+/// Starts a workload and sets `victim`, `victim_pid`.
+pub fn start(ctx: &mut Ctx, spec: &WorkloadSpec) -> Result<Running> {
+    let figure = ctx.scratch.join("figure");
+    fs::remove_file(&figure).ok();
+    let spawn = command(ctx, spec, &figure, false)?;
+    let started = ctx.spawn(&spawn)?;
+    ctx.set("victim", &started.name);
+    ctx.set("victim_pid", started.pid);
+    Ok(Running { started, figure })
+}
+
+/// Reads a figure: operations done so far.
+pub fn read_figure(path: &Path) -> u64 {
+    let Ok(bytes) = fs::read(path) else { return 0 };
+    match bytes.split_first_chunk::<8>() {
+        Some((magic, rest)) if magic == MAGIC => {
+            rest.first_chunk::<8>().map_or(0, |count| u64::from_ne_bytes(*count))
+        }
+        _ => bytes.len() as u64,
+    }
+}
+
+impl Running {
+    /// Operations done so far.
+    pub fn done(&self) -> u64 {
+        read_figure(&self.figure)
+    }
+
+    /// The process is there and no zombie.
+    pub fn lives(&self) -> bool {
+        proc::start_time(self.started.pid) == Some(self.started.start_time)
+            && proc::state(self.started.pid) != Some('Z')
+    }
+
+    /// Waits for the first operation.
+    pub fn wait_ready(&self, ctx: &Ctx, limit: Duration) -> Result<()> {
+        ctx.wait_for("first operation of the workload", limit, || self.done() > 0).with_context(
+            || {
+                let errors = fs::read_to_string(ctx.scratch.join("stderr")).unwrap_or_default();
+                format!("workload {} ({}): {}", self.started.name, self.started.pid, errors.trim())
+            },
+        )
+    }
+
+    /// Operations per second over a length of time.
+    pub fn rate(&self, ctx: &Ctx, time: Duration) -> Result<f64> {
+        let (begin, before) = (Instant::now(), self.done());
+        ctx.sleep(time)?;
+        let done = self.done().saturating_sub(before);
+        Ok(done as f64 / begin.elapsed().as_secs_f64())
+    }
+}
