@@ -1,0 +1,114 @@
+# The commands of the house. `make run` and `make test` work on a bare Debian 12: each target first
+# makes the machine ready for itself (xtask/setup; it says what it installs), and a second call
+# finds everything in place.
+#
+# Owns how holdup is built for shipping (static, stripped) and what counts as "all tests". It must
+# not hold tests itself: those are cargo's, xtask's and the lab's. SETUP=no forbids installing.
+#
+# Edit together: .ci/run, docs/install.md, README.md.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+SETUP ?= yes
+export SETUP
+# Debian's Rust and rustup's both; a machine's own comes first.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+# libbpf-sys does not ask pkg-config for libelf and zlib; this is where Debian keeps them.
+export LIBBPF_SYS_LIBRARY_PATH ?= /usr/lib/$(shell uname -m)-linux-gnu
+export CARGO_TERM_PROGRESS_WHEN ?= never
+
+OUT := $(or $(CARGO_TARGET_DIR),target)
+# cargo-deny is a tool, not a dependency: it stays under target/ and is built once.
+DENY_VERSION := 0.20.2
+DENY := target/tools/bin/cargo-deny
+
+.PHONY: help
+help: ## Say what can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: run
+run: build ## Build holdup and ask it what holds this host up (ARGS="..." go to holdup)
+	target/holdup $(ARGS)
+
+# Static, because the binary is copied to sick machines, whatever libc they have. --target keeps the
+# flag away from build scripts and procedural macros, which cannot be static.
+.PHONY: build
+build: ## Build the shipped binary: target/holdup, static and stripped
+	@xtask/setup build
+	@triple=$$(rustc -vV | sed -n 's/^host: //p'); \
+	RUSTFLAGS="-C target-feature=+crt-static $${RUSTFLAGS:-}" \
+	    cargo build --locked --release --package holdup --bin holdup --target "$$triple"; \
+	mkdir -p target; \
+	built=$(OUT)/$$triple/release/holdup; \
+	if ! [ target/holdup -nt "$$built" ]; then \
+	    strip --strip-all -o target/holdup.new "$$built"; mv target/holdup.new target/holdup; \
+	    echo "build: target/holdup, $$(stat -c %s target/holdup) bytes, static"; \
+	fi
+
+.PHONY: test
+test: ## All that CI runs: format, lints, licences, house rules, tests, the commands of the docs, a short lab pass
+	@xtask/setup test
+	@$(MAKE) --no-print-directory check-format check-lints check-dependencies
+	@$(MAKE) --no-print-directory build
+	@$(MAKE) --no-print-directory check-tests check-docs check-lab
+	@echo "test: all of it passed"
+
+.PHONY: check-format
+check-format:
+	cargo fmt --all --check
+
+.PHONY: check-lints
+check-lints:
+	cargo clippy --locked --workspace --all-targets --quiet -- -D warnings
+
+$(DENY):
+	@echo "setup: cargo install cargo-deny $(DENY_VERSION) into target/tools (once, some minutes)"
+	cargo install --quiet --locked --debug --root target/tools cargo-deny@$(DENY_VERSION)
+	@touch $@
+
+# Advisories need a copy of their database, which is a git repository of its own. Without a network
+# path to it the other three checks still stand, and the output says that the fourth did not run.
+.PHONY: check-dependencies
+check-dependencies: $(DENY)
+	$(DENY) --log-level error check licenses bans sources
+	@if timeout 60 $(DENY) --log-level off fetch db >/dev/null 2>&1; then \
+	    $(DENY) --log-level error check advisories; \
+	else \
+	    echo "check-dependencies: advisories NOT checked, their database cannot be reached from here"; \
+	fi
+
+.PHONY: check-tests
+check-tests:
+	cargo test --locked --workspace
+
+# The console blocks of README.md and docs/, run as they stand.
+.PHONY: check-docs
+check-docs:
+	cargo run --locked --quiet --package xtask -- docs
+
+.PHONY: check-lab
+check-lab:
+	@if [ "$$(id -u)" = 0 ]; then \
+	    cargo run --locked --release --package holdup-lab -- run --quick; \
+	else \
+	    echo "check-lab: live scenarios NOT run, they need root; their recordings replay in cargo test"; \
+	fi
+
+.PHONY: lab
+lab: ## Make faults on this machine and check the answers (root; SCENARIO=... SEED=... for one)
+	@xtask/setup lab
+	@$(MAKE) --no-print-directory build
+	cargo run --locked --release --package holdup-lab -- run $(SCENARIO) $(if $(SEED),--seed $(SEED))
+
+.PHONY: bench
+bench: ## Measure what looking costs
+	@xtask/setup bench
+	@$(MAKE) --no-print-directory build
+	cargo bench --locked --workspace
+
+.PHONY: clean
+clean: ## Remove everything that was built
+	rm -rf target
