@@ -1,0 +1,142 @@
+//! Runs the console blocks of README.md and docs/, as a reader would paste them.
+//!
+//! Each block runs in a shell of its own at the root of the repository, with the shipped binary's folder
+//! first on the PATH, and an empty folder as HOLDUP_DOCS for files that it writes. `make build` comes
+//! first: a block that uses holdup without one fails, rather than testing another holdup. What a block
+//! is: `console.rs`. It must not change the machine: blocks that do say `untested=`.
+
+use crate::console::{Session, Step, kept, sessions};
+use crate::tree::Tree;
+use anyhow::Context;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Runs them all; false if a promise was not kept.
+pub fn run(root: &Path) -> anyhow::Result<bool> {
+    let tree = Tree::read(root)?;
+    let as_root = running_as_root();
+    let (mut ran, mut left_out, mut broken) = (0, 0, 0);
+    for file in tree.files.iter().filter(|file| is_doc(&file.path)) {
+        let blocks = match sessions(&file.text()) {
+            Ok(blocks) => blocks,
+            Err((line, why)) => {
+                println!("{}:{line}: {why}", file.path);
+                broken += 1;
+                continue;
+            }
+        };
+        for session in &blocks {
+            let why_not = match (&session.untested, session.root && !as_root) {
+                (Some(why), _) => Some(why.as_str()),
+                (None, true) => Some("needs root"),
+                (None, false) => None,
+            };
+            if let Some(why) = why_not {
+                println!("docs: {}:{} not run: {why}", file.path, session.line);
+                left_out += 1;
+                continue;
+            }
+            ran += 1;
+            if let Err(complaint) = run_session(root, session) {
+                println!("{}:{complaint}", file.path);
+                broken += 1;
+            }
+        }
+    }
+    println!("docs: {ran} sessions run, {left_out} not run, {broken} broken");
+    Ok(broken == 0)
+}
+
+fn is_doc(path: &str) -> bool {
+    path.ends_with(".md") && (path.starts_with("docs/") || !path.contains('/'))
+}
+
+fn running_as_root() -> bool {
+    let asked = Command::new("id").arg("-u").output();
+    asked.is_ok_and(|answer| answer.stdout.trim_ascii() == b"0")
+}
+
+fn run_session(root: &Path, session: &Session) -> Result<(), String> {
+    static SESSIONS: AtomicU32 = AtomicU32::new(0);
+    let number = SESSIONS.fetch_add(1, Ordering::Relaxed);
+    let own = root.join(format!("target/docs/{}-{number}", std::process::id()));
+    let answer = std::fs::create_dir_all(&own)
+        .map_err(|error| format!("{}: {error}", session.line))
+        .and_then(|()| {
+            for (index, step) in session.steps.iter().enumerate() {
+                let last = index + 1 == session.steps.len();
+                run_step(root, &own, step, if last { session.exit } else { 0 })
+                    .map_err(|complaint| format!("{}: {complaint}", step.line))?;
+            }
+            Ok(())
+        });
+    // Left for the next `make clean` if it cannot be removed; it is below target/.
+    drop(std::fs::remove_dir_all(&own));
+    answer
+}
+
+fn run_step(root: &Path, own: &Path, step: &Step, exit: i32) -> Result<(), String> {
+    let path = std::env::var("PATH").unwrap_or_default();
+    let output = Command::new("bash")
+        .args(["-c", &format!("set -o pipefail\nexec 2>&1\n{}", step.command)])
+        .current_dir(root)
+        .env("PATH", format!("{}:{path}", root.join("target").display()))
+        .env("HOLDUP_DOCS", own)
+        .stdin(Stdio::null())
+        .output()
+        .context("bash")
+        .map_err(|error| format!("{error:#}"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let lines: Vec<&str> = text.lines().collect();
+    if output.status.code() != Some(exit) {
+        return Err(format!(
+            "`{}` ended with {}, not {exit}:\n{text}",
+            step.command, output.status
+        ));
+    }
+    if !step.promised.is_empty() && !kept(&step.promised, &lines) {
+        let promised = step.promised.join("\n");
+        return Err(format!("`{}` promised\n{promised}\n--- but printed\n{text}", step.command));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ran(text: &str) -> Result<(), String> {
+        let blocks = sessions(text).unwrap();
+        run_session(crate::root(), &blocks[0])
+    }
+
+    #[test]
+    fn kept_and_broken_promises() {
+        assert_eq!(ran("```console test\n$ echo one; echo two\n...\ntwo\n```\n"), Ok(()));
+        assert_eq!(ran("```console test exit=3\n$ exit 3\n```\n"), Ok(()));
+        assert!(ran("```console test\n$ echo one\ntwo\n```\n").unwrap_err().starts_with("2: "));
+        assert!(ran("```console test\n$ false\n```\n").is_err());
+        assert!(ran("```console test\n$ false | true\n```\n").is_err());
+    }
+
+    #[test]
+    fn a_session_has_a_folder_of_its_own_and_leaves_nothing() {
+        let told = std::env::temp_dir().join(format!("xtask-docs-{}", std::process::id()));
+        let command = format!("touch $HOLDUP_DOCS/x && echo $HOLDUP_DOCS > {}", told.display());
+        assert_eq!(ran(&format!("```console test\n$ {command}\n```\n")), Ok(()));
+        let own = std::fs::read_to_string(&told).unwrap();
+        std::fs::remove_file(&told).unwrap();
+        assert!(own.contains("target/docs/") && !Path::new(own.trim()).exists(), "{own}");
+    }
+
+    /// Every block of the real documents is either run or says why not.
+    #[test]
+    fn the_documents_parse() {
+        let tree = Tree::read(crate::root()).unwrap();
+        for file in tree.files.iter().filter(|file| is_doc(&file.path)) {
+            let parsed = sessions(&file.text());
+            assert!(parsed.is_ok(), "{}:{parsed:?}", file.path);
+        }
+    }
+}

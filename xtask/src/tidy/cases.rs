@@ -1,0 +1,89 @@
+//! Rule on cases: what holdup says, the lab can provoke and the docs explain.
+//!
+//! A case is a file under crates/reason/src/cases/ that states its code (`code: "area.cause"`, or a
+//! constant). Each code needs a scenario of the lab whose truth is that code, and its page in docs/.
+//! Read as text, not linked: a rule must be able to say that the table does not build.
+
+use super::Breach;
+use crate::tree::{File, Tree};
+use regex_lite::Regex;
+
+/// Where a case states its code.
+const CODE: &str = r#"(?:code\s*[:=]|CODE:\s*&(?:'static )?str\s*=)\s*"((?:cpu|memory|disk|fs|net|lock|process|guest)\.[a-z0-9_]+)""#;
+
+/// Every registered case has a scenario and docs.
+pub fn every_case_has_a_scenario_and_docs(tree: &Tree) -> Vec<Breach> {
+    let Ok(code) = Regex::new(CODE) else { return Vec::new() };
+    let of_cases = |file: &&File| {
+        file.path.starts_with("crates/reason/src/cases/") && file.has_extension(&[".rs"])
+    };
+    let mut breaches = Vec::new();
+    for file in tree.files.iter().filter(of_cases) {
+        let text = file.text();
+        let rule = text.split("#[cfg(test)]").next().unwrap_or_default();
+        for found in code.captures_iter(rule) {
+            let (Some(place), Some(name)) = (found.get(0), found.get(1)) else { continue };
+            let line = rule[..place.start()].lines().count().max(1);
+            let name = name.as_str();
+            if !mentioned(tree, "lab/scenarios/", &["scenario.toml"], name) {
+                let why = format!("case {name} has no scenario: nobody has seen it be right");
+                let mend = format!(
+                    "add lab/scenarios/<name>/scenario.toml whose truth is code = \"{name}\""
+                );
+                breaches.push(Breach::at(file, line, why, mend));
+            }
+            if !mentioned(tree, "docs/", &[".md"], name) {
+                let why = format!("case {name} is not in docs/");
+                let mend = "generate the docs of the codes again (docs/writing-a-case.md says how)";
+                breaches.push(Breach::at(file, line, why, mend));
+            }
+        }
+    }
+    breaches
+}
+
+/// Whether a file there holds the code as a whole word.
+fn mentioned(tree: &Tree, below: &str, endings: &[&str], code: &str) -> bool {
+    let there = |file: &&File| file.path.starts_with(below) && file.has_extension(endings);
+    tree.files.iter().filter(there).any(|file| {
+        let text = file.text();
+        let mut rest = &*text;
+        while let Some(start) = rest.find(code) {
+            let end = start + code.len();
+            let part = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
+            if !part(rest[..start].chars().next_back()) && !part(rest[end..].chars().next()) {
+                return true;
+            }
+            rest = &rest[end..];
+        }
+        false
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CASE: &str = "//! A.\npub const CASE: Case = Case {\n    code: \"lock.file\",\n};\n#[cfg(test)]\nmod tests { /* code: \"lock.lease\" */ }\n";
+
+    #[test]
+    fn a_case_without_scenario_and_docs_is_found() {
+        let other = ("lab/scenarios/x/scenario.toml", "code = \"lock.file_other\"");
+        let breaches = every_case_has_a_scenario_and_docs(&Tree::imagined(&[
+            ("crates/reason/src/cases/a.rs", CASE),
+            other,
+        ]));
+        assert_eq!(breaches.len(), 2);
+        assert_eq!(breaches[0].line, 3);
+    }
+
+    #[test]
+    fn a_case_with_both_is_fine() {
+        let tree = Tree::imagined(&[
+            ("crates/reason/src/cases/a.rs", CASE),
+            ("lab/scenarios/x/scenario.toml", "code = \"lock.file\""),
+            ("docs/codes.md", "## lock.file\n"),
+        ]);
+        assert_eq!(every_case_has_a_scenario_and_docs(&tree), []);
+    }
+}

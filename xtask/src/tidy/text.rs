@@ -1,0 +1,242 @@
+//! Rules on what is written: paths of one machine, hosts, binaries, words, the changelog, links.
+//!
+//! Patterns here describe shapes and name no host, so that this file passes its own rules. What must
+//! spell out a forbidden word in order to forbid it is this file alone, and it is left out of that one rule.
+
+use super::Breach;
+use crate::tree::{File, Tree};
+use regex_lite::Regex;
+
+const THIS_FILE: &str = "xtask/src/tidy/text.rs";
+/// Written by cargo; the registry in it is cargo's own name for crates.io.
+const LOCK_FILE: &str = "Cargo.lock";
+/// The only place for files that are not text.
+const RECORDINGS: &str = "tests/recordings/";
+/// What a tracked file may weigh.
+const FILE_BYTES_MAX: usize = 400 * 1024;
+
+/// Words that the design does not know, and what it says instead.
+const WORDS: &[(&str, &str)] = &[
+    ("bottleneck", "what holds it up: the object, or the culprit"),
+    ("hotspot", "the object that is waited for"),
+    ("hot spot", "the object that is waited for"),
+    ("root cause", "cause, or the root of the chain"),
+    ("trace file", "recording"),
+    ("capture file", "recording"),
+    ("dump file", "recording"),
+    ("detector", "case"),
+    ("anomaly", "finding"),
+    ("anomalies", "findings"),
+];
+
+/// Each text file with a regular expression's first hit on each line.
+fn hits<'tree>(
+    tree: &'tree Tree,
+    pattern: &str,
+    left_out: &[&str],
+) -> Vec<(&'tree File, usize, String)> {
+    let Ok(pattern) = Regex::new(pattern) else { return Vec::new() };
+    let mut found = Vec::new();
+    for file in &tree.files {
+        if file.is_binary() || left_out.contains(&file.path.as_str()) {
+            continue;
+        }
+        for (index, line) in file.text().lines().enumerate() {
+            if let Some(hit) = pattern.find(line) {
+                found.push((file, index + 1, hit.as_str().to_owned()));
+            }
+        }
+    }
+    found
+}
+
+/// No path that exists on one developer's machine only.
+pub fn no_machine_paths(tree: &Tree) -> Vec<Breach> {
+    let pattern = r"(?:^|[^\w.])/(?:work|farm)/[a-z]|/root/\.?(?:[a-z]+/|cargo)|/home/[a-z]+/(?:src|git|code|work)\b";
+    let breach = |(file, line, hit): (&File, usize, String)| {
+        let why = format!("a path of one machine: {}", hit.trim());
+        Breach::at(file, line, why, "make it relative to the repository, or a parameter")
+    };
+    hits(tree, pattern, &[THIS_FILE, "xtask/bare-debian"]).into_iter().map(breach).collect()
+}
+
+/// No host of a package registry or mirror: builds use what the machine has configured.
+pub fn no_registry_hosts(tree: &Tree) -> Vec<Breach> {
+    let pattern = r"\b(?:deb|ftp|security|snapshot|archive|index|static|registry|pypi|proxy|files|mirrors?|repo1?|artifacts?)\.[a-z0-9-]+\.(?:[a-z]+\.)?(?:org|io|com|net|dev)\b|\bpypi\.org\b";
+    let breach = |(file, line, hit): (&File, usize, String)| {
+        let why = format!("names a registry or mirror: {hit}");
+        Breach::at(file, line, why, "use the machine's configuration (apt, cargo), whatever it is")
+    };
+    let example = |(_, _, hit): &(&File, usize, String)| !hit.contains(".example.");
+    hits(tree, pattern, &[LOCK_FILE]).into_iter().filter(example).map(breach).collect()
+}
+
+/// Text, but for small recordings.
+pub fn no_binaries(tree: &Tree) -> Vec<Breach> {
+    let mut breaches = Vec::new();
+    for file in &tree.files {
+        let bytes = file.bytes.len();
+        if bytes > FILE_BYTES_MAX {
+            let why = format!("{} KB, more than {} KB", bytes / 1024, FILE_BYTES_MAX / 1024);
+            let mend = "make it smaller (a shorter recording, fewer threads) or generate it";
+            breaches.push(Breach::at(file, 0, why, mend));
+        }
+        if file.is_binary() && !file.path.starts_with(RECORDINGS) {
+            let why = "a binary file: nobody can review it";
+            let mend = format!("generate it, or, for a recording, put it under {RECORDINGS}");
+            breaches.push(Breach::at(file, 0, why, mend));
+        }
+    }
+    breaches
+}
+
+/// The design's words, and no others.
+pub fn words_of_the_design(tree: &Tree) -> Vec<Breach> {
+    let mut breaches = Vec::new();
+    let spoken = |file: &&File| {
+        file.has_extension(&[".rs", ".c", ".h", ".md", ".toml"]) && file.path != THIS_FILE
+    };
+    for file in tree.files.iter().filter(spoken) {
+        for (index, line) in file.text().lines().enumerate() {
+            let line = line.to_lowercase();
+            for (word, instead) in WORDS.iter().filter(|(word, _)| line.contains(word)) {
+                let why = format!("\"{word}\" is none of the design's words");
+                breaches.push(Breach::at(file, index + 1, why, format!("say: {instead}")));
+            }
+        }
+    }
+    breaches
+}
+
+/// CHANGELOG.md stands, is for users, and has a place for what comes next.
+pub fn changelog_is_kept(tree: &Tree) -> Vec<Breach> {
+    let mend =
+        "keep `## [Unreleased]` first, with `### Added`, `### Changed`, `### Fixed`, .. below";
+    let Some(file) = tree.file("CHANGELOG.md") else {
+        return vec![Breach {
+            path: "CHANGELOG.md".into(),
+            line: 0,
+            why: "missing: users cannot see what changed".into(),
+            mend: mend.into(),
+        }];
+    };
+    let text = file.text();
+    let mut releases = text.lines().enumerate().filter(|(_, line)| line.starts_with("## "));
+    match releases.next() {
+        Some((_, first)) if first.starts_with("## [Unreleased]") => Vec::new(),
+        Some((index, _)) => vec![Breach::at(file, index + 1, "no Unreleased section first", mend)],
+        None => vec![Breach::at(file, 0, "no Unreleased section", mend)],
+    }
+}
+
+/// Links between documents lead somewhere, and so do paths of the tree in ARCHITECTURE.md.
+pub fn links_and_paths_exist(tree: &Tree) -> Vec<Breach> {
+    let mut breaches = Vec::new();
+    let Ok(link) = Regex::new(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)") else { return breaches };
+    let Ok(path) = Regex::new(r"`((?:crates|lab|xtask|docs|fuzz|tests|benches|\.ci)/[\w./-]*)`")
+    else {
+        return breaches;
+    };
+    for file in tree.files.iter().filter(|file| file.has_extension(&[".md"])) {
+        let folder = file.path.rsplit_once('/').map_or("", |(folder, _)| folder);
+        for (index, line) in file.text().lines().enumerate() {
+            let mut gone = Vec::new();
+            for to in link.captures_iter(line).filter_map(|found| found.get(1)) {
+                let to = joined(folder, to.as_str());
+                gone.extend((!tree.has(&to)).then_some(to));
+            }
+            if file.path == "ARCHITECTURE.md" {
+                for to in path.captures_iter(line).filter_map(|found| found.get(1)) {
+                    gone.extend((!tree.has(to.as_str())).then(|| to.as_str().to_owned()));
+                }
+            }
+            for to in gone {
+                let why = format!("leads to {to}, which is not there");
+                breaches.push(Breach::at(
+                    file,
+                    index + 1,
+                    why,
+                    "mend the path, or write what is missing",
+                ));
+            }
+        }
+    }
+    breaches
+}
+
+/// `docs` and `../a/b.md` make `a/b.md`.
+fn joined(folder: &str, relative: &str) -> String {
+    let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
+    for part in relative.split('/') {
+        match part {
+            "." | "" => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines_of(breaches: &[Breach]) -> Vec<usize> {
+        breaches.iter().map(|breach| breach.line).collect()
+    }
+
+    #[test]
+    fn machine_paths_are_found_and_other_paths_are_not() {
+        let text = "cd /work/tree\nrelative/work/here\n/root/.cargo/bin\n/var/lib/docker\nat /home/ann/src/x\n";
+        assert_eq!(lines_of(&no_machine_paths(&Tree::imagined(&[("a", text)]))), [1, 3, 5]);
+    }
+
+    #[test]
+    fn registry_hosts_are_found_by_shape() {
+        let host = ["mirror", "somewhere", "org"].join(".");
+        let text =
+            format!("see docs.kernel.org\nget http://{host}/x\nmirror.example.org\nstatic.rs\n");
+        assert_eq!(lines_of(&no_registry_hosts(&Tree::imagined(&[("a", &text)]))), [2]);
+        let locked = Tree::imagined(&[("Cargo.lock", &text)]);
+        assert_eq!(no_registry_hosts(&locked), []);
+    }
+
+    #[test]
+    fn binaries_are_recordings_and_small() {
+        let large = "x".repeat(FILE_BYTES_MAX + 1);
+        let tree = Tree::imagined(&[
+            ("a.png", "\0"),
+            ("tests/recordings/a.holdup", "\0"),
+            ("tests/recordings/b.holdup", &large),
+        ]);
+        let paths: Vec<_> = no_binaries(&tree).into_iter().map(|breach| breach.path).collect();
+        assert_eq!(paths, ["a.png", "tests/recordings/b.holdup"]);
+    }
+
+    #[test]
+    fn other_words_than_the_designs_are_found() {
+        let tree = Tree::imagined(&[
+            ("a.md", "It waits.\nThe Bottleneck is here.\n"),
+            ("b.png", "bottleneck"),
+        ]);
+        assert_eq!(lines_of(&words_of_the_design(&tree)), [2]);
+    }
+
+    #[test]
+    fn the_changelog_has_an_unreleased_section_first() {
+        let with = |text| changelog_is_kept(&Tree::imagined(&[("CHANGELOG.md", text)]));
+        assert_eq!(with("# Changelog\n\n## [Unreleased]\n\n## [0.1.0]\n"), []);
+        assert_eq!(lines_of(&with("# Changelog\n\n## [0.1.0]\n## [Unreleased]\n")), [3]);
+        assert_eq!(changelog_is_kept(&Tree::imagined(&[])).len(), 1);
+    }
+
+    #[test]
+    fn dead_links_and_paths_are_found() {
+        let text = "[a](docs/a.md)\n[b](docs/b.md#x)\n[c](https://example.org/x)\n`docs/a.md` `crates/gone/`\n";
+        let tree = Tree::imagined(&[
+            ("ARCHITECTURE.md", text),
+            ("docs/a.md", "[up](../ARCHITECTURE.md)\n"),
+        ]);
+        assert_eq!(lines_of(&links_and_paths_exist(&tree)), [2, 4]);
+    }
+}

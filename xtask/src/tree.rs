@@ -1,0 +1,136 @@
+//! The files that the house rules are about: what git tracks, and what it would track.
+//!
+//! Owns the listing and the reading, so that rules are functions of a [`Tree`] and can be tested on
+//! imagined ones. Asks git, because only git knows what is ignored; a tree without git (a source
+//! archive) is walked, without `target/` and dot folders other than `.ci` and `.cargo`.
+
+use anyhow::Context;
+use std::path::Path;
+use std::process::Command;
+
+/// One file of the tree.
+pub struct File {
+    /// Path below the root, with `/`.
+    pub path: String,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+}
+
+impl File {
+    /// The content as text; what is not UTF-8 becomes the replacement character.
+    pub fn text(&self) -> std::borrow::Cow<'_, str> {
+        String::from_utf8_lossy(&self.bytes)
+    }
+
+    /// Whether the path ends in one of these, as in `&[".rs", ".c"]`.
+    pub fn has_extension(&self, any_of: &[&str]) -> bool {
+        any_of.iter().any(|extension| self.path.ends_with(extension))
+    }
+
+    /// Not text: a zero byte, or not UTF-8.
+    pub fn is_binary(&self) -> bool {
+        self.bytes.contains(&0) || std::str::from_utf8(&self.bytes).is_err()
+    }
+}
+
+/// All files, sorted by path.
+pub struct Tree {
+    /// The files.
+    pub files: Vec<File>,
+}
+
+impl Tree {
+    /// Reads the tree below `root`.
+    pub fn read(root: &Path) -> anyhow::Result<Self> {
+        let mut paths = match listed_by_git(root) {
+            Some(paths) => paths,
+            None => {
+                let mut paths = Vec::new();
+                walk(root, "", &mut paths)?;
+                paths
+            }
+        };
+        paths.sort();
+        paths.dedup();
+        let mut files = Vec::new();
+        for path in paths {
+            let full = root.join(&path);
+            // Deleted but not yet staged, and links, have nothing to say.
+            if full.symlink_metadata().is_ok_and(|metadata| metadata.is_file()) {
+                let bytes = std::fs::read(&full).with_context(|| path.clone())?;
+                files.push(File { path, bytes });
+            }
+        }
+        Ok(Self { files })
+    }
+
+    /// The file at exactly this path.
+    pub fn file(&self, path: &str) -> Option<&File> {
+        self.files.iter().find(|file| file.path == path)
+    }
+
+    /// Whether a file or a folder of this name is in the tree.
+    pub fn has(&self, path: &str) -> bool {
+        let path = path.trim_end_matches('/');
+        self.files.iter().any(|file| {
+            file.path
+                .strip_prefix(path)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        })
+    }
+}
+
+fn listed_by_git(root: &Path) -> Option<Vec<String>> {
+    let listed = Command::new("git")
+        .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
+        .current_dir(root)
+        .output()
+        .ok()?;
+    if !listed.status.success() {
+        return None;
+    }
+    let listed = String::from_utf8(listed.stdout).ok()?;
+    Some(listed.split_terminator('\0').map(str::to_owned).collect())
+}
+
+fn walk(root: &Path, below: &str, paths: &mut Vec<String>) -> anyhow::Result<()> {
+    for entry in std::fs::read_dir(root.join(below)).with_context(|| below.to_owned())? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let path = if below.is_empty() { name.clone() } else { format!("{below}/{name}") };
+        let kind = entry.file_type()?;
+        let hidden = name.starts_with('.') && !matches!(name.as_str(), ".ci" | ".cargo");
+        if kind.is_dir() && name != "target" && !hidden {
+            walk(root, &path, paths)?;
+        } else if kind.is_file() {
+            paths.push(path);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+impl Tree {
+    /// An imagined tree.
+    pub fn imagined(files: &[(&str, &str)]) -> Self {
+        let file =
+            |(path, text): &(&str, &str)| File { path: (*path).into(), bytes: (*text).into() };
+        Self { files: files.iter().map(file).collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn git_and_the_walk_both_find_this_file() {
+        let mut walked = Vec::new();
+        walk(crate::root(), "", &mut walked).unwrap();
+        assert!(walked.contains(&"xtask/src/tree.rs".to_owned()));
+        assert!(!walked.iter().any(|path| path.starts_with("target/")));
+        let tree = Tree::read(crate::root()).unwrap();
+        assert!(tree.file("xtask/src/tree.rs").is_some());
+        assert!(tree.has("xtask/src/") && tree.has("Makefile") && !tree.has("xtask/sr"));
+    }
+}
