@@ -1,4 +1,8 @@
 //! Facts of cgroups and containers: settings, counters, names.
+//!
+//! Owns one vocabulary for cgroup v1 and v2, so that no rule asks which of them it reads: a limit is a
+//! limit, in the unit that its field names. Names of containers come from their runtimes' state files and
+//! are decoration: the path identifies.
 
 use super::DeviceNumber;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,8 @@
 //! Facts of disks: who they are, their counters, their requests.
+//!
+//! Counters are the kernel's own, absolute, at an instant; what lies between two of them is for
+//! `queues` to work out. A request's times are told apart where it was held before the device and where
+//! the device served it, because these have different culprits. Stacked devices each tell their own.
 
 use super::{DeviceNumber, Ns, ThreadRef};
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,9 @@
 //! Facts of the look itself: the machine, what cannot be seen, the window, the cost.
+//!
+//! What is missing is a fact too: [`Blind`] and [`Lost`] travel with the rest, so that an answer from a
+//! recording carries the same caveats as the live one. Must not hold what was found out about the host.
+//!
+//! Edit together: `probe/src/host.rs`, which fills [`Host`].
 
 use super::Ns;
 use serde::{Deserialize, Serialize};

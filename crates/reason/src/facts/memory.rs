@@ -1,4 +1,8 @@
 //! Facts of CPUs and memory: counters at an instant, pressure, reclaim, pauses.
+//!
+//! Samples are absolute counters as the kernel keeps them, at an instant: what lies between two of them is
+//! worked out by the reasoning. Sizes are bytes, whatever unit the file had; counters that the kernel
+//! keeps in pages say so. Reclaim, pauses and kills name the thread that they hit.
 
 use super::{DeviceNumber, Ns, ThreadRef};
 use serde::{Deserialize, Serialize};

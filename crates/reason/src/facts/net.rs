@@ -1,4 +1,8 @@
 //! Facts of the network: interfaces, queueing disciplines, DNS, counters.
+//!
+//! An interface or qdisc is named together with its network namespace, since two containers each have an
+//! `eth0`. Names and addresses from packets are data: bytes as seen, escaped only where they are printed.
+//! Packets themselves are never kept, but for the name that a DNS query asks for.
 
 use super::{Ns, ThreadRef};
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,8 @@
 //! What is waited for, as the kernel names it: files, pipes, sockets, terminals; and who holds them.
+//!
+//! Owns identities (inode and device, socket cookie and addresses, futex word), which must be the same
+//! from whichever thread they were seen, because chains are linked by them. A path is decoration and may
+//! be missing. Must not say what a wait for the object means: that is `waits`.
 
 use super::ThreadRef;
 use serde::{Deserialize, Serialize};

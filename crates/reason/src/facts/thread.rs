@@ -1,4 +1,8 @@
 //! Facts of threads: who they are, how long they ran and waited, on what, and who ended it.
+//!
+//! Identity is (tid, start time), since tids are used again. Short waits arrive only within the sums of
+//! their thread, long ones as events too: both count the same time, so a rule adds up one of them.
+//! An interrupt's waking names its context, because the thread it interrupted is a bystander.
 
 use super::{DeviceNumber, Ns, ObjectRef};
 use serde::{Deserialize, Serialize};
