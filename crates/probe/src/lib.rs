@@ -1,5 +1,6 @@
 //! KERNEL -> FACTS. The only place with libbpf, /proc, /sys, netlink, ioctl and unsafe.
 
+pub mod files;
 pub mod recording;
 mod source;
 

@@ -1,0 +1,108 @@
+//! Reads that might hang, done on a thread that may be left behind.
+//!
+//! /proc/PID/cmdline, maps, smaps, map_files, stack and syscall take a lock that the process itself
+//! holds while it sleeps: the memory lock in a page fault on a dead file system, the exec lock in an
+//! execve that closes a file of one. The state in /proc/PID/stat is looked at first, but can change
+//! in between. So the items of a batch are worked off on a helper thread; when one does not come
+//! back in time, that thread is given up (it ends when the kernel lets it go) and another one goes
+//! on behind the item.
+//!
+//! Rejected: a signal to interrupt the read (it does not reach an uninterruptible sleep), and one
+//! thread per read (30 us each).
+
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::time::Duration;
+
+/// A read that takes longer than this hangs.
+const PATIENCE: Duration = Duration::from_millis(250);
+
+/// Helpers given up in one batch before the rest of it is not tried.
+const GIVEN_UP_MAX: usize = 8;
+
+/// Applies `work` to every item, in order; `None` where it hung, or was not tried because too many
+/// others had hung.
+pub fn map<I, T, F>(items: Vec<I>, work: F) -> Vec<Option<T>>
+where
+    I: Send + Sync + 'static,
+    T: Send + 'static,
+    F: Fn(&I) -> T + Send + Sync + 'static,
+{
+    map_within(PATIENCE, items, work)
+}
+
+fn map_within<I, T, F>(patience: Duration, items: Vec<I>, work: F) -> Vec<Option<T>>
+where
+    I: Send + Sync + 'static,
+    T: Send + 'static,
+    F: Fn(&I) -> T + Send + Sync + 'static,
+{
+    let items = Arc::new(items);
+    let work = Arc::new(work);
+    let mut results: Vec<Option<T>> = Vec::with_capacity(items.len());
+    let mut given_up = 0;
+    while results.len() < items.len() && given_up < GIVEN_UP_MAX {
+        let first = results.len();
+        let (send, receive) = sync_channel(256);
+        let (items_there, work_there) = (Arc::clone(&items), Arc::clone(&work));
+        let helper = std::thread::Builder::new().name("holdup-read".into()).spawn(move || {
+            for item in &items_there[first..] {
+                if send.send(work_there(item)).is_err() {
+                    break;
+                }
+            }
+        });
+        if helper.is_err() {
+            break;
+        }
+        while results.len() < items.len() {
+            match receive.recv_timeout(patience) {
+                Ok(result) => results.push(Some(result)),
+                // A helper that died of a panic loses its item like one that hangs.
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+                    results.push(None);
+                    given_up += 1;
+                    break;
+                }
+            }
+        }
+    }
+    results.resize_with(items.len(), || None);
+    results
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_come_back_in_order() {
+        let out = map((0..1000).collect(), |n: &u32| n * 2);
+        assert_eq!(out.len(), 1000);
+        assert!(out.iter().enumerate().all(|(i, n)| *n == Some(i as u32 * 2)));
+    }
+
+    #[test]
+    fn one_that_hangs_costs_only_itself() {
+        let patience = Duration::from_millis(100);
+        let out = map_within(patience, vec![1, 2, 3, 4], |n: &u32| {
+            if *n == 2 {
+                std::thread::sleep(Duration::from_secs(5));
+            }
+            *n
+        });
+        assert_eq!(out, [Some(1), None, Some(3), Some(4)]);
+    }
+
+    #[test]
+    fn many_that_hang_end_the_batch() {
+        let patience = Duration::from_millis(5);
+        let begin = std::time::Instant::now();
+        let out = map_within(patience, vec![0; 500], |_: &u32| {
+            std::thread::sleep(Duration::from_secs(5));
+        });
+        assert_eq!(out.len(), 500);
+        assert!(out.iter().all(Option::is_none));
+        assert!(begin.elapsed() < Duration::from_secs(2));
+    }
+}

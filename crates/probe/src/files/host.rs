@@ -1,0 +1,131 @@
+//! The machine, its kernel, and the kernel settings that rules and remedies need.
+
+use super::{Roots, mounts, text};
+use holdup_reason::facts::{Host, Sysctl};
+use procfs_core::{ConfigSetting, FromBufRead, FromRead, KernelConfig, Meminfo};
+use std::fs::File;
+use std::io::BufReader;
+
+/// Settings worth a fact: dotted names.
+const SYSCTLS: &[&str] = &[
+    "fs.lease-break-time",
+    "fs.nr_open",
+    "kernel.hung_task_timeout_secs",
+    "kernel.perf_event_paranoid",
+    "kernel.sched_cfs_bandwidth_slice_us",
+    "kernel.sched_rt_period_us",
+    "kernel.sched_rt_runtime_us",
+    "net.core.default_qdisc",
+    "net.core.dev_weight",
+    "net.core.netdev_budget",
+    "net.core.netdev_budget_usecs",
+    "net.core.netdev_max_backlog",
+    "net.core.rmem_default",
+    "net.core.rmem_max",
+    "net.core.rps_sock_flow_entries",
+    "net.core.somaxconn",
+    "net.core.wmem_default",
+    "net.core.wmem_max",
+    "net.ipv4.neigh.default.gc_thresh1",
+    "net.ipv4.neigh.default.gc_thresh2",
+    "net.ipv4.neigh.default.gc_thresh3",
+    "net.ipv4.tcp_congestion_control",
+    "net.ipv4.tcp_limit_output_bytes",
+    "net.ipv4.tcp_max_syn_backlog",
+    "net.ipv4.tcp_mem",
+    "net.ipv4.tcp_mtu_probing",
+    "net.ipv4.tcp_notsent_lowat",
+    "net.ipv4.tcp_rmem",
+    "net.ipv4.tcp_syncookies",
+    "net.ipv4.tcp_wmem",
+    "net.ipv4.udp_mem",
+    "net.ipv6.neigh.default.gc_thresh1",
+    "net.ipv6.neigh.default.gc_thresh2",
+    "net.ipv6.neigh.default.gc_thresh3",
+    "net.netfilter.nf_conntrack_max",
+    "vm.dirty_background_bytes",
+    "vm.dirty_background_ratio",
+    "vm.dirty_bytes",
+    "vm.dirty_expire_centisecs",
+    "vm.dirty_ratio",
+    "vm.dirty_writeback_centisecs",
+    "vm.min_free_kbytes",
+    "vm.overcommit_memory",
+    "vm.swappiness",
+    "vm.zone_reclaim_mode",
+];
+
+/// The machine, as far as files tell. Version, clock offsets and kernel events are the caller's.
+pub fn host(roots: &Roots) -> Host {
+    let kernel_word =
+        |name: &str| text::read_text(&roots.proc.join("sys/kernel").join(name)).unwrap_or_default();
+    let machine = match kernel_word("arch") {
+        // Before 6.1 no file tells it.
+        word if word.is_empty() => std::env::consts::ARCH.to_string(),
+        word => word,
+    };
+    let online = text::read_text(&roots.sys.join("devices/system/cpu/online")).unwrap_or_default();
+    let memory =
+        File::open(roots.proc.join("meminfo")).ok().and_then(|f| Meminfo::from_read(f).ok());
+    let mounts = mounts::own_mounts(roots);
+    let mounted = |fs_type: &str| mounts.iter().any(|mount| mount.fs_type == fs_type);
+    Host {
+        hostname: kernel_word("hostname"),
+        kernel: kernel_word("osrelease"),
+        machine,
+        cpus: text::cpu_list(&online).len() as u32,
+        memory_bytes: memory.map_or(0, |memory| memory.mem_total),
+        page_bytes: page_bytes(),
+        config_hz: config_hz(roots).unwrap_or(0),
+        cgroup_v1: mounted("cgroup"),
+        cgroup_v2: mounted("cgroup2"),
+        ..Host::default()
+    }
+}
+
+/// Size of a page, bytes.
+pub fn page_bytes() -> u64 {
+    // SAFETY: sysconf has no preconditions.
+    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    u64::try_from(size).unwrap_or(4096)
+}
+
+/// Ticks of a second in /proc/PID/stat and /proc/stat.
+pub fn ticks_per_second() -> u64 {
+    // SAFETY: sysconf has no preconditions.
+    let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    u64::try_from(ticks).ok().filter(|ticks| *ticks > 0).unwrap_or(100)
+}
+
+fn config_hz(roots: &Roots) -> Option<u32> {
+    if let Ok(file) = File::open(roots.proc.join("config.gz")) {
+        let config = BufReader::new(flate2::read::GzDecoder::new(file));
+        let config = KernelConfig::from_buf_read(config).ok()?;
+        return match config.0.get("CONFIG_HZ")? {
+            ConfigSetting::Value(text) => text.trim().parse().ok(),
+            _ => None,
+        };
+    }
+    // The coarse clock moves once a tick, and its resolution is the tick's length.
+    if roots.proc != Roots::default().proc {
+        return None;
+    }
+    let mut resolution = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is to a live timespec.
+    let failed = unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &mut resolution) };
+    if failed != 0 || resolution.tv_sec != 0 || resolution.tv_nsec < 500_000 {
+        return None;
+    }
+    Some((1e9 / resolution.tv_nsec as f64).round() as u32)
+}
+
+/// Kernel settings that exist here.
+pub fn sysctls(roots: &Roots) -> Vec<Sysctl> {
+    let read = |name: &&str| {
+        let path = roots.proc.join("sys").join(name.replace('.', "/"));
+        let value = text::read_text(&path).ok()?;
+        let value = value.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
+        Some(Sysctl { name: (*name).into(), value })
+    };
+    SYSCTLS.iter().filter_map(read).collect()
+}

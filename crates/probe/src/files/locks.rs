@@ -1,0 +1,180 @@
+//! /proc/locks: who holds and who waits for file locks, with the path and with the processes that
+//! really carry each lock.
+//!
+//! A line names the process that took the lock: for an flock that may be one that ended long ago
+//! while a child keeps the descriptor; an open-file-description lock names nobody; a process of
+//! another PID namespace is 0. So the truth is looked up in the `lock:` lines of
+//! /proc/PID/fdinfo/FD: of the processes that are named first, then, when locks are left over that
+//! somebody waits for, of all others. Paths come from readlink of the descriptor; the file itself
+//! is never touched.
+
+use super::threads::{Clock, Stat, link};
+use super::{Roots, blind, text};
+use holdup_reason::facts::{Body, DeviceNumber, FileLock, ThreadRef};
+use std::collections::{BTreeSet, HashMap};
+use std::path::Path;
+
+/// Descriptors looked at in one call; what is left over then has no path.
+const DESCRIPTORS_MAX: usize = 50_000;
+
+/// Device, inode, kind and first byte: what the two tables share.
+type Key = (DeviceNumber, u64, String, u64);
+
+/// The lock table.
+pub fn file_locks(roots: &Roots) -> Vec<Body> {
+    let bytes = match std::fs::read(roots.proc.join("locks")) {
+        Ok(bytes) => bytes,
+        Err(error) => {
+            let therefore = "holders of file locks are unknown";
+            return vec![Body::Blind(blind("proc.locks", &error, therefore))];
+        }
+    };
+    let mut locks: Vec<FileLock> = text::lines(&bytes).filter_map(parse).collect();
+    let mut carriers = Carriers { roots, budget: DESCRIPTORS_MAX, found: HashMap::new() };
+    let named: BTreeSet<u32> =
+        locks.iter().filter_map(|l| u32::try_from(l.pid).ok()).filter(|pid| *pid > 0).collect();
+    for pid in &named {
+        carriers.look_at(*pid, &locks);
+    }
+    let waited_for: BTreeSet<u64> = locks.iter().filter(|l| l.blocked).map(|l| l.id).collect();
+    let left_over = |lock: &&FileLock| {
+        !lock.blocked && waited_for.contains(&lock.id) && !carriers.found.contains_key(&key(lock))
+    };
+    let wanted: Vec<FileLock> = locks.iter().filter(left_over).cloned().collect();
+    if !wanted.is_empty() {
+        for pid in text::ids(&roots.proc).unwrap_or_default() {
+            if !named.contains(&pid) {
+                carriers.look_at(pid, &wanted);
+            }
+        }
+    }
+    let clock = Clock::now();
+    for lock in &mut locks {
+        lock.comm = u32::try_from(lock.pid).ok().and_then(|p| comm(roots, p)).unwrap_or_default();
+        let Some(carried) = carriers.found.get(&key(lock)) else { continue };
+        if !lock.blocked {
+            lock.holders =
+                carried.pids.iter().filter_map(|pid| process(roots, *pid, &clock)).collect();
+        }
+        lock.path.clone_from(&carried.path);
+    }
+    share_paths(&mut locks);
+    locks.into_iter().map(Body::FileLock).collect()
+}
+
+/// Waiters and holders name the same file, whichever of them could be read.
+fn share_paths(locks: &mut [FileLock]) {
+    let known: HashMap<(DeviceNumber, u64), String> =
+        locks.iter().filter_map(|lock| Some(((lock.dev, lock.ino), lock.path.clone()?))).collect();
+    for lock in locks {
+        if lock.path.is_none() {
+            lock.path = known.get(&(lock.dev, lock.ino)).cloned();
+        }
+    }
+}
+
+fn key(lock: &FileLock) -> Key {
+    // One descriptor carries at most one flock or lease, whatever its range.
+    (lock.dev, lock.ino, lock.kind.clone(), lock.start)
+}
+
+fn comm(roots: &Roots, pid: u32) -> Option<String> {
+    Some(Stat::read(&roots.process(pid, "stat"))?.comm)
+}
+
+fn process(roots: &Roots, pid: u32, clock: &Clock) -> Option<ThreadRef> {
+    Some(clock.thread_ref(&Stat::read(&roots.process(pid, "stat"))?, pid))
+}
+
+/// A line of /proc/locks, or what stands behind `lock:` in fdinfo:
+/// `1: POSIX  ADVISORY  WRITE 123 08:02:5678 0 EOF`, and `1: -> ...` for one that waits.
+fn parse(line: &[u8]) -> Option<FileLock> {
+    let line = text::lossy(line);
+    let mut words = line.split_ascii_whitespace().peekable();
+    let id = words.next()?.strip_suffix(':')?.parse().ok()?;
+    let blocked = words.next_if_eq(&"->").is_some();
+    let kind = words.next()?.to_string();
+    let _advisory_or_breaking = words.next()?;
+    let access = words.next()?.to_string();
+    let pid = words.next()?.parse().ok()?;
+    let mut file = words.next()?.split(':');
+    let mut hex = || u32::from_str_radix(file.next()?, 16).ok();
+    let dev = DeviceNumber { major: hex()?, minor: hex()? };
+    let ino = file.next()?.parse().ok()?;
+    let start = words.next()?.parse().ok()?;
+    let end = match words.next()? {
+        "EOF" => u64::MAX,
+        number => number.parse().ok()?,
+    };
+    Some(FileLock {
+        id,
+        kind,
+        access,
+        pid,
+        comm: String::new(),
+        dev,
+        ino,
+        start,
+        end,
+        blocked,
+        holders: Vec::new(),
+        path: None,
+    })
+}
+
+struct Carriers<'a> {
+    roots: &'a Roots,
+    budget: usize,
+    found: HashMap<Key, Carried>,
+}
+
+#[derive(Default)]
+struct Carried {
+    pids: BTreeSet<u32>,
+    path: Option<String>,
+}
+
+impl Carriers<'_> {
+    /// Notes which of the locks a process carries.
+    fn look_at(&mut self, pid: u32, wanted: &[FileLock]) {
+        let fdinfo = self.roots.process(pid, "fdinfo");
+        for fd in text::ids(&fdinfo).unwrap_or_default() {
+            if self.budget == 0 {
+                return;
+            }
+            self.budget -= 1;
+            let Ok(info) = text::read(&fdinfo.join(fd.to_string())) else { continue };
+            for line in text::lines(&info) {
+                let Some(lock) = line.strip_prefix(b"lock:").and_then(parse) else { continue };
+                if !wanted.iter().any(|wanted| (wanted.dev, wanted.ino) == (lock.dev, lock.ino)) {
+                    continue;
+                }
+                let carried = self.found.entry(key(&lock)).or_default();
+                carried.pids.insert(pid);
+                if carried.path.is_none() {
+                    let fd = Path::new("fd").join(fd.to_string());
+                    carried.path = link(&self.roots.process(pid, "").join(fd));
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines() {
+        let lock = parse(b"2: -> POSIX  ADVISORY  WRITE 123 fd:0a:5678 128 EOF").unwrap();
+        assert_eq!((lock.id, lock.pid, lock.ino), (2, 123, 5678));
+        assert_eq!(lock.dev, DeviceNumber { major: 253, minor: 10 });
+        assert_eq!((lock.start, lock.end, lock.blocked), (128, u64::MAX, true));
+        let lease = parse(b"4: LEASE  BREAKING  READ  9 00:1f:7 0 EOF").unwrap();
+        assert_eq!((&*lease.kind, &*lease.access), ("LEASE", "READ"));
+        let ofd = parse(b"\t1: OFDLCK ADVISORY  READ -1 00:1f:7 0 9").unwrap();
+        assert_eq!((ofd.pid, ofd.end), (-1, 9));
+        assert_eq!(parse(b"nonsense"), None);
+        assert_eq!(parse(b"1: POSIX ADVISORY WRITE 1 <none>:0 0 EOF"), None);
+    }
+}

@@ -1,0 +1,329 @@
+//! The readers on checked-in trees (`tests/fixtures`), and on the test's own process.
+
+use super::*;
+use holdup_reason::facts::*;
+use std::collections::BTreeMap;
+
+fn fixture(name: &str) -> Roots {
+    Roots::under(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name))
+}
+
+/// All facts of one kind.
+macro_rules! only {
+    ($kind:ident, $facts:expr) => {
+        $facts
+            .iter()
+            .filter_map(|body| match body {
+                Body::$kind(fact) => Some(fact.clone()),
+                _ => None,
+            })
+            .collect::<Vec<$kind>>()
+    };
+}
+
+fn dev(major: u32, minor: u32) -> DeviceNumber {
+    DeviceNumber { major, minor }
+}
+
+fn docker() -> String {
+    "/docker/3f2a9c0d4e5b6a7788990011223344556677889900aabbccddeeff0011223344".into()
+}
+
+#[test]
+fn paths_stay_under_the_roots() {
+    let roots = Roots { proc: "/p".into(), sys: "/s".into(), root: "/r".into() };
+    assert_eq!(roots.resolve("/sys/fs/cgroup"), Path::new("/s/fs/cgroup"));
+    assert_eq!(roots.resolve("/system"), Path::new("/r/system"));
+    assert_eq!(roots.resolve("/proc"), Path::new("/p/"));
+    assert_eq!(Roots::default().resolve("/sys/fs"), Path::new("/sys/fs"));
+}
+
+#[test]
+fn the_host() {
+    let host = host::host(&fixture("v1"));
+    assert_eq!((&*host.hostname, &*host.kernel), ("hermes", "5.10.0-28-amd64"));
+    assert_eq!((host.cpus, host.memory_bytes), (4, 8_000_000 * 1024));
+    assert!(host.cgroup_v1 && !host.cgroup_v2);
+    let sysctls = host::sysctls(&fixture("v1"));
+    let rmem = sysctls.iter().find(|sysctl| sysctl.name == "net.ipv4.tcp_rmem").unwrap();
+    assert_eq!(rmem.value, "4096 131072 6291456");
+    assert_eq!(sysctls.len(), 4);
+}
+
+#[test]
+fn disks_and_what_they_stand_on() {
+    let facts = opening(&fixture("v1")).facts;
+    let disks: BTreeMap<String, Disk> =
+        only!(Disk, facts).into_iter().map(|disk| (disk.name.clone(), disk)).collect();
+    let sda = &disks["sda"];
+    assert_eq!((&*sda.scheduler, sda.rotational, sda.requests_max), ("bfq", true, 256));
+    assert_eq!(sda.partitions, [dev(8, 1), dev(8, 2)]);
+    assert_eq!(disks["dm-0"].below, [dev(8, 0)]);
+    assert_eq!(disks["dm-0"].mapped_name.as_deref(), Some("vg-data"));
+    assert_eq!(disks["md0"].below, [dev(7, 2), dev(7, 3)]);
+    assert_eq!(disks["md0"].raid_level.as_deref(), Some("raid1"));
+    // A file under a far file system has no disk below; one on btrfs is found by its source, one
+    // on a mapped volume by its number.
+    let loop0 = &disks["loop0"];
+    assert_eq!(loop0.backing_file.as_deref(), Some("/srv/my images/a.img"));
+    assert_eq!((loop0.backing_fs.as_deref(), loop0.below.len()), (Some("fuse.sshfs"), 0));
+    assert_eq!(disks["loop2"].below, [dev(8, 0)]);
+    assert_eq!(disks["loop3"].below, [dev(254, 0)]);
+    assert!(!disks.contains_key("loop1"), "an empty loop is no disk");
+}
+
+#[test]
+fn cgroup_settings_v1() {
+    let (cgroups, facts) = Cgroups::scan(&fixture("v1"));
+    let found = only!(Cgroup, facts);
+    let with = |controller: &str, path: &str| {
+        let has = |c: &&Cgroup| c.controllers.iter().any(|own| own == controller) && c.path == path;
+        found.iter().find(has).unwrap().clone()
+    };
+    let cpu = with("cpu", &docker());
+    assert_eq!(cpu.controllers, ["cpu", "cpuacct"]);
+    assert_eq!((cpu.cpu_quota_us, cpu.cpu_period_us), (Some(50_000), Some(100_000)));
+    assert_eq!((cpu.cpu_weight, cpu.rt_runtime_us), (Some(1024), Some(0)));
+    assert_eq!(cpu.directory, format!("/sys/fs/cgroup/cpu,cpuacct{}", docker()));
+    assert_ne!(cpu.id, 0);
+    assert_eq!(with("cpu", "/").cpu_quota_us, None);
+    assert_eq!(with("cpu", "/").directory, "/sys/fs/cgroup/cpu,cpuacct");
+    assert_eq!(with("memory", &docker()).memory_limit_bytes, Some(256 << 20));
+    assert_eq!(with("memory", "/docker").memory_limit_bytes, None);
+    let blkio = with("blkio", &docker());
+    let limit = &blkio.io_limits[0];
+    assert_eq!((limit.dev, &*limit.kind, limit.per_second), (dev(8, 0), "write_iops", 5));
+    assert_eq!(limit.file, "blkio.throttle.write_iops_device");
+    assert_eq!((blkio.io_limits.len(), blkio.io_weight), (1, Some(300)));
+    assert_eq!(with("freezer", &docker()).frozen, Some(true));
+    assert_eq!(with("freezer", "/docker").frozen, Some(false));
+    assert_eq!(with("freezer", "/").frozen, None);
+    assert_eq!(with("cpuset", &docker()).cpus_allowed, Some(vec![0, 1]));
+    assert_eq!(with("pids", &docker()).pids_limit, Some(100));
+    assert_eq!(with("pids", "/").pids_limit, None);
+    // Six hierarchies of interest with three groups each; the bind mount is not another one.
+    assert_eq!((found.len(), cgroups.len()), (18, 18));
+}
+
+#[test]
+fn cgroup_counters_v1() {
+    let (mut cgroups, _) = Cgroups::scan(&fixture("v1"));
+    let samples = only!(CgroupSample, cgroups.samples());
+    assert_eq!(samples.len(), 9, "cpu, memory and blkio have counters");
+    let merged = samples.iter().filter(|sample| sample.path == docker());
+    for sample in merged {
+        match sample.controllers[0].as_str() {
+            "cpu" => {
+                assert_eq!(sample.cpu_throttled_ns, Some(987_654_321));
+                assert_eq!(sample.cpu_usage_ns, Some(123_456_789));
+                assert_eq!((sample.cpu_periods, sample.processes), (Some(10), Some(2)));
+            }
+            "memory" => {
+                assert_eq!((sample.memory_limit_hits, sample.oom_kills), (Some(412), Some(2)));
+                assert_eq!(sample.memory_shmem_bytes, Some(30));
+                assert_eq!((sample.memory_refaults, sample.major_faults), (Some(5), Some(40)));
+            }
+            _ => {
+                let io = CgroupIo {
+                    dev: dev(8, 0),
+                    reads: 17,
+                    read_bytes: 69_632,
+                    writes: 9,
+                    write_bytes: 36_864,
+                };
+                assert_eq!(sample.io, [io]);
+            }
+        }
+    }
+    assert_eq!(only!(CgroupSample, cgroups.samples()), samples, "what is missing is remembered");
+    assert_eq!(cgroups.rescan(), []);
+    assert_eq!(cgroups.len(), 18);
+}
+
+#[test]
+fn cgroups_v2() {
+    let (mut cgroups, facts) = Cgroups::scan(&fixture("v2"));
+    let found = only!(Cgroup, facts);
+    let web = found.iter().find(|c| c.path == "/system.slice/web.service").unwrap();
+    assert!(web.controllers.is_empty());
+    assert_eq!((web.cpu_quota_us, web.cpu_weight), (Some(20_000), Some(50)));
+    assert_eq!((web.memory_limit_bytes, web.memory_high_bytes), (None, Some(100 << 20)));
+    let limits: Vec<_> = web.io_limits.iter().map(|l| (&*l.kind, l.per_second)).collect();
+    assert_eq!(limits, [("read_bps", 2_097_152), ("write_iops", 120)]);
+    assert_eq!((web.io_weight, web.frozen, web.pids_limit), (Some(200), Some(true), None));
+    let samples = only!(CgroupSample, cgroups.samples());
+    let web = samples.iter().find(|s| s.path == "/system.slice/web.service").unwrap();
+    assert_eq!((web.cpu_usage_ns, web.cpu_throttled_ns), (Some(2_500_000), Some(700_000)));
+    assert_eq!((web.memory_limit_hits, web.memory_high_hits), (Some(7), Some(6)));
+    assert_eq!((web.oom_kills, web.processes), (Some(3), Some(3)));
+    assert_eq!((web.io[0].read_bytes, web.io[0].writes), (1, 4));
+    let root = samples.iter().find(|s| s.path == "/").unwrap();
+    assert_eq!((root.memory_refaults, root.cpu_periods, root.memory_bytes), (Some(3), None, None));
+}
+
+#[test]
+fn host_counters() {
+    let mut sampler = Sampler::new(&fixture("v1"));
+    let facts = sampler.sample();
+    let disks = only!(DiskSample, facts);
+    let devs: Vec<DeviceNumber> = disks.iter().map(|disk| disk.dev).collect();
+    assert_eq!(devs, [dev(8, 0), dev(7, 0), dev(254, 0)], "whole disks that have moved");
+    assert_eq!((disks[0].reads, disks[0].read_bytes), (100, 2000 * 512));
+    assert_eq!((disks[0].in_flight, disks[0].busy_ms, disks[0].weighted_ms), (3, 700, 800));
+    assert_eq!((disks[0].flushes, disks[1].flushes), (9, 0));
+    let cpus = only!(CpuSample, facts);
+    assert_eq!((cpus.len(), cpus[1].cpu), (2, 3));
+    assert_eq!((cpus[0].user_ns, cpus[0].steal_ns), (250_000_000, 10_000_000));
+    let memory = &only!(MemorySample, facts)[0];
+    assert_eq!((memory.shmem_bytes, memory.dirty_bytes), (200 << 20, 512 << 10));
+    assert_eq!(memory.dirty_threshold_bytes, 1000 * host::page_bytes());
+    assert_eq!((memory.allocation_stalls, memory.refaults), (9, 11));
+    assert_eq!((memory.reclaimed, memory.oom_kills), (110, 1));
+    let pressure = &only!(Pressure, facts)[0];
+    assert_eq!((pressure.cpu_some_us, pressure.io_full_us), (111, 200));
+    let blind = only!(Blind, facts);
+    assert_eq!((blind.len(), &*blind[0].what), (1, "proc.pressure.memory"));
+    assert!(only!(Blind, sampler.sample()).is_empty(), "what is missing is told once");
+}
+
+#[test]
+fn who_threads_are() {
+    let found = only!(Thread, threads(&fixture("v1")));
+    let by_tid = |tid| found.iter().find(|t: &&Thread| t.thread.tid == tid).unwrap();
+    assert_eq!(found.len(), 5, "a process that went away is left out");
+    assert_eq!((&*by_tid(1).command, by_tid(1).netns), ("/sbin/init splash", 4_026_531_840));
+    assert_eq!(by_tid(1).executable, "/usr/lib/systemd/systemd");
+    assert_eq!(by_tid(1).capabilities, Some(0x1ff_ffff_ffff));
+    assert_eq!((by_tid(1).inner_pid, &*by_tid(1).wchan), (None, "ep_poll"));
+    assert!(by_tid(2).kernel);
+    let main = by_tid(500);
+    assert_eq!((&*main.thread.comm, main.nice), ("we) R (ird\n", -5));
+    assert_eq!(main.command, "", "a thread of it is in D: its memory lock may be held");
+    assert_eq!(main.cgroups[0].path, docker());
+    let worker = by_tid(510);
+    assert_eq!((worker.thread.pid, worker.policy, worker.tracer_pid), (500, 2, 77));
+    assert_eq!((worker.inner_pid, worker.inner_tid), (Some(1), Some(9)));
+    assert_eq!((&*worker.state, &*worker.cpus_allowed), ("D", &[1][..]));
+    assert_eq!(by_tid(501).command.len(), 200);
+    assert_eq!(thread(&fixture("v1"), 501).unwrap(), *by_tid(501));
+    assert_eq!(thread(&fixture("v1"), 999), None);
+}
+
+#[test]
+fn times_add_up() {
+    let roots = fixture("v1");
+    let (times, blind) = ThreadTimes::begin(&roots, 20_000_000_000);
+    assert_eq!(blind, []);
+    let facts = only!(ThreadTime, times.end(25_000_000_000));
+    assert_eq!(facts.len(), 5);
+    for time in &facts {
+        let sum = time.run_ns + time.runnable_ns + time.sleep_ns + time.disk_sleep_ns;
+        assert_eq!(sum, time.until_ns - time.since_ns);
+    }
+    let worker = facts.iter().find(|time| time.thread.tid == 510).unwrap();
+    assert_eq!((worker.disk_sleep_ns, worker.sleep_ns), (5_000_000_000, 0));
+    let (_, blind) = ThreadTimes::begin(&fixture("v2"), 0);
+    assert_eq!(only!(Blind, blind)[0].what, "proc.schedstat");
+}
+
+#[test]
+fn standing_waits() {
+    let mut stacks: Vec<Vec<String>> = Vec::new();
+    let mut intern = |frames: &[String]| {
+        stacks.push(frames.to_vec());
+        stacks.len() as u32
+    };
+    let found = only!(Blocked, unprivileged_waits(&fixture("v1"), 30_000_000_000, &mut intern));
+    assert_eq!(found.len(), 5);
+    let stopped = found.iter().find(|blocked| blocked.thread.tid == 501).unwrap();
+    assert_eq!(stopped.place.state, WaitState::Stopped);
+    assert_eq!(stopped.place.args[1], 0x89);
+    assert_eq!(stacks[stopped.place.stack as usize - 1], ["do_signal_stop", "get_signal"]);
+    let worker = found.iter().find(|blocked| blocked.thread.tid == 510).unwrap();
+    assert_eq!(stacks[worker.place.stack as usize - 1], ["folio_wait_bit_common"]);
+    assert_eq!(worker.place.state, WaitState::DiskSleep);
+}
+
+#[test]
+fn locks_and_who_carries_them() {
+    let locks = only!(FileLock, file_locks(&fixture("v1")));
+    assert_eq!(locks.len(), 5);
+    // The process that took the flock is gone; another one has the descriptor.
+    assert_eq!((locks[0].pid, &*locks[0].comm), (400, ""));
+    assert_eq!(locks[0].path.as_deref(), Some("/tmp/x"));
+    assert_eq!(locks[0].holders[0].pid, 501);
+    assert!(locks[1].blocked && locks[1].holders.is_empty());
+    assert_eq!((&*locks[1].comm, locks[1].path.as_deref()), ("we) R (ird\n", Some("/tmp/x")));
+    assert_eq!((locks[2].pid, locks[2].holders[0].pid), (-1, 1));
+    assert_eq!((locks[3].id, locks[3].path.as_deref()), (2, Some("/var/lib/db")));
+    assert_eq!((locks[4].dev, locks[4].path.as_deref()), (dev(0, 0x18), None));
+}
+
+#[test]
+fn shared_memory_nobody_shows() {
+    let facts = shared_segments(&fixture("v1"));
+    let segments = only!(SharedSegment, facts);
+    let zero = segments.iter().find(|segment| segment.ino == 1047).unwrap();
+    assert_eq!((&*zero.name, zero.size_bytes), ("/dev/zero (deleted)", 2_097_152_000));
+    assert_eq!(zero.mapped_bytes, 1_024_000 * 1024);
+    assert!(zero.allocated_bytes >= 5000, "{}", zero.allocated_bytes);
+    let pids: Vec<u32> = zero.mapped_by.iter().map(|process| process.pid).collect();
+    assert_eq!(pids, [1, 501], "500 has a thread in D");
+    assert_eq!(segments.len(), 2);
+    assert_eq!(only!(Blind, facts).len(), 1);
+    assert_eq!(shared_segments(&fixture("v2")), [], "nothing is unexplained there");
+}
+
+#[test]
+fn counters_of_namespaces() {
+    let roots = fixture("v1");
+    let namespaces = network_namespaces(&roots);
+    assert_eq!(namespaces, [(4_026_531_840, 1), (4_026_532_400, 500)].into());
+    let facts = net_counters(&roots, &namespaces);
+    let counters = &only!(NetCounters, facts)[0].counters;
+    assert_eq!(counters["TcpExt.ListenOverflows"], 13);
+    assert_eq!(counters["Udp.RcvbufErrors"], 3);
+    assert_eq!(counters["softnet.dropped"], 1);
+    assert_eq!((counters["arp_cache.table_fulls"], counters["arp_cache.entries"]), (3, 3));
+    assert_eq!(only!(Blind, facts)[0].what, "net.counters.4026532400");
+}
+
+#[test]
+fn nothing_there_is_told_and_nothing_fails() {
+    let roots = fixture("none");
+    let Opening { facts, mut cgroups } = opening(&roots);
+    assert!(cgroups.is_empty() && cgroups.samples().is_empty());
+    let what: Vec<String> = only!(Blind, facts).into_iter().map(|blind| blind.what).collect();
+    assert_eq!(what, ["proc.mountinfo", "sys.block"]);
+    assert_eq!(only!(Blind, sample(&roots)).len(), 7);
+    assert_eq!(only!(Blind, threads(&roots)).len(), 1);
+    assert_eq!(only!(Blind, file_locks(&roots)).len(), 1);
+}
+
+#[test]
+fn the_real_proc_knows_this_test() {
+    let roots = Roots::default();
+    let own = thread(&roots, std::process::id()).unwrap();
+    assert_eq!(own.thread.pid, std::process::id());
+    assert!(!own.kernel && !own.command.is_empty() && !own.cpus_allowed.is_empty());
+    let now_ns = threads::clock_ns(libc::CLOCK_MONOTONIC);
+    let age_ns = now_ns.saturating_sub(own.thread.start_ns);
+    assert!(age_ns < 600_000_000_000, "this test began {age_ns} ns ago");
+    let all = only!(Thread, threads(&roots));
+    assert!(all.iter().any(|thread| thread.thread.pid == own.thread.pid));
+    assert!(!only!(CpuSample, sample(&roots)).is_empty());
+}
+
+#[test]
+fn a_real_flock_is_found() {
+    use std::os::fd::AsRawFd;
+    let path = std::env::temp_dir().join(format!("holdup-test-lock-{}", std::process::id()));
+    let file = std::fs::File::create(&path).unwrap();
+    // SAFETY: flock on a descriptor that is owned here.
+    assert_eq!(unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) }, 0);
+    let locks = only!(FileLock, file_locks(&Roots::default()));
+    std::fs::remove_file(&path).unwrap();
+    let own = locks.iter().find(|lock| lock.path.as_deref() == path.to_str()).unwrap();
+    assert_eq!(own.pid, i64::from(std::process::id()));
+    assert_eq!(own.holders[0].pid, std::process::id());
+}
