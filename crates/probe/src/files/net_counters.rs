@@ -1,5 +1,8 @@
 //! Protocol counters of network namespaces, through one process of each:
 //! /proc/PID/net/{netstat,snmp,snmp6,stat/*_cache} and, once for the host, softnet_stat.
+//!
+//! Names come from the files, so that a counter a newer kernel adds is told without a change here;
+//! rejected: procfs_core's structs, which know the names of their day.
 
 use super::threads::{link, namespace_inode};
 use super::{Roots, blind, text};

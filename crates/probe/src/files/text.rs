@@ -1,5 +1,8 @@
-//! Small pieces of reading and parsing that the readers share. Works on bytes: names in these
-//! files belong to anybody.
+//! Small pieces of reading and parsing that the readers share.
+//!
+//! Works on bytes, because names in these files belong to anybody: rejected were `read_to_string`
+//! and `lines()`, which refuse a whole file for one byte that is not UTF-8. Nothing here stats a
+//! file or follows a link on purpose, and no small file is read without a limit.
 
 use std::fs::File;
 use std::io::{self, Read};

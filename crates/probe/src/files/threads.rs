@@ -241,10 +241,13 @@ fn read_command(path: &PathBuf) -> String {
     if let Ok(file) = std::fs::File::open(path) {
         let _ = file.take(limit).read_to_end(&mut bytes);
     }
+    command(&bytes)
+}
+
+/// NULs, which part the words, as spaces; without those at the end.
+fn command(bytes: &[u8]) -> String {
     let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-    bytes.truncate(end);
-    bytes.iter_mut().filter(|byte| **byte == 0).for_each(|byte| *byte = b' ');
-    text::lossy(&bytes)
+    text::lossy(&bytes[..end]).replace('\0', " ")
 }
 
 /// Where a symbolic link points, lossily.
@@ -335,6 +338,12 @@ mod tests {
         assert_eq!(Stat::parse(b"1 (x"), None);
         assert_eq!(Stat::parse(b") 1 ("), None);
         assert_eq!(Stat::parse(b"1 (x)"), None);
+    }
+
+    #[test]
+    fn words_of_a_command_line() {
+        assert_eq!(command(b"/sbin/init\0two words\0\0x\0\0\0"), "/sbin/init two words  x");
+        assert_eq!(command(b"\0\0"), "");
     }
 
     #[test]
