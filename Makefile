@@ -92,7 +92,7 @@ check-docs:
 .PHONY: check-lab
 check-lab:
 	@if [ "$$(id -u)" = 0 ]; then \
-	    cargo run --locked --release --package holdup-lab -- run --quick; \
+	    cargo run --locked --release --package holdup-lab -- run --quick --holdup target/holdup; \
 	else \
 	    echo "check-lab: live scenarios NOT run, they need root; their recordings replay in cargo test"; \
 	fi
@@ -101,7 +101,8 @@ check-lab:
 lab: ## Make faults on this machine and check the answers (root; SCENARIO=... SEED=... for one)
 	@xtask/setup lab
 	@$(MAKE) --no-print-directory build
-	cargo run --locked --release --package holdup-lab -- run $(SCENARIO) $(if $(SEED),--seed $(SEED))
+	cargo run --locked --release --package holdup-lab -- run --holdup target/holdup \
+	    $(foreach name,$(SCENARIO),--scenario $(name)) $(foreach number,$(SEED),--seed $(number)) $(ARGS)
 
 .PHONY: bench
 bench: ## Measure what looking costs

@@ -49,7 +49,6 @@ fn theory(text: &str) -> Vec<&str> {
     } else {
         found.extend(lines.take_while(|line| line.starts_with("//")));
     }
-    found.retain(|line| line.chars().any(char::is_alphanumeric));
     found
 }
 
