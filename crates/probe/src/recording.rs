@@ -20,6 +20,9 @@ pub const FORMAT: u32 = 1;
 /// Facts handed over per `drain`, so that a large file is not held twice.
 const BATCH: usize = 65_536;
 
+/// Longest line that is read: far above any fact, and a bound on what a hostile file can unpack to.
+const LINE_BYTES_MAX: u64 = 4 << 20;
+
 #[derive(Serialize, Deserialize)]
 struct Header {
     holdup_recording: u32,
@@ -118,12 +121,21 @@ impl Source for Reader {
         let mut line = Vec::new();
         for _ in 0..BATCH {
             line.clear();
-            let read = self.lines.read_until(b'\n', &mut line);
+            let read = self.lines.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line);
             self.line += 1;
             let whole = line.last() == Some(&b'\n');
             match read {
                 Ok(0) => return Ok(false),
                 Ok(_) if whole => {}
+                Ok(bytes) if bytes as u64 == LINE_BYTES_MAX => {
+                    return Err(SourceError::Recording {
+                        path: self.path.clone(),
+                        what: format!(
+                            "line {} is longer than {LINE_BYTES_MAX} bytes, so it is no fact",
+                            self.line
+                        ),
+                    });
+                }
                 _ => {
                     let at_ns = facts.last().map_or(0, |fact| fact.at_ns);
                     let lost = Lost { source: "recording_cut_short".into(), count: 1 };
