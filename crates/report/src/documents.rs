@@ -94,14 +94,14 @@ fn distance(a: &str, b: &str) -> usize {
 pub fn tell(entries: &[Entry], asked: bool, page: &mut Page) {
     let [only] = entries else {
         for entry in entries {
-            page.row(&format!("{:<26} {}", entry.code, entry.title), Tone::Plain);
+            page.row(&format!("{:<24}", entry.code), entry.title, Tone::Plain);
         }
         page.gap();
         page.verdict("`holdup explain CODE` tells more of one.", Tone::Faint);
         return;
     };
     if !asked {
-        page.row(&format!("{:<26} {}", only.code, only.title), Tone::Plain);
+        page.row(&format!("{:<24}", only.code), only.title, Tone::Plain);
         return;
     }
     page.verdict(&format!("{}: {}", only.code, only.title), Tone::Heading);

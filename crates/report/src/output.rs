@@ -74,7 +74,7 @@ impl Output {
             let mut text = serde_json::to_string_pretty(value)
                 .map_err(|error| Failure::look(format!("cannot write JSON: {error}"), ""))?;
             text.push('\n');
-            text
+            text::escape::json(&text)
         } else {
             let mut page = Page::new(self.width, self.colour);
             tell(&mut page);

@@ -8,9 +8,12 @@ use super::verdict;
 use super::{escape, units};
 use holdup_reason::facts::TargetKind;
 use holdup_reason::findings::{Part, Report};
+use unicode_width::UnicodeWidthStr;
 
 /// Rows before the rest is folded.
 const ROWS: usize = 8;
+/// Columns of a part's words.
+const PART_WIDTH: usize = 54;
 
 /// Time with no work to do.
 pub fn is_idle(class: &str) -> bool {
@@ -35,39 +38,46 @@ pub fn tell(report: &Report, verbose: bool, page: &mut Page) {
     let idle_seconds: f64 = idle.iter().map(|part| part.seconds).sum();
     let whole = accounting.wall_seconds - idle_seconds;
     let rows = if verbose || busy.len() <= ROWS + 1 { busy.len() } else { ROWS };
-    let room = page.columns() - 22;
     for part in &busy[..rows] {
-        page.row(&row(part.seconds, whole, &part_name(part, room)), Tone::Plain);
+        page.row(&figures(part.seconds, Some(whole)), &part_name(part, PART_WIDTH), Tone::Plain);
     }
-    let rest: f64 = busy[rows..].iter().map(|part| part.seconds).sum();
     if rows < busy.len() {
-        page.row(&row(rest, whole, &format!("{} smaller parts", busy.len() - rows)), Tone::Faint);
+        let rest: f64 = busy[rows..].iter().map(|part| part.seconds).sum();
+        let words = format!("{} smaller parts", busy.len() - rows);
+        page.row(&figures(rest, Some(whole)), &words, Tone::Faint);
     }
     if !idle.is_empty() {
-        page.row(&row(idle_seconds, f64::NAN, "idle, no work to do"), Tone::Faint);
+        page.row(&figures(idle_seconds, None), "idle, no work to do", Tone::Faint);
     }
     let sum: f64 = accounting.parts.iter().map(|part| part.seconds).sum();
-    page.row(&row(sum, f64::NAN, &closing(sum, report)), Tone::Plain);
+    page.row(&figures(sum, None), &closing(sum, accounting.wall_seconds), Tone::Plain);
 }
 
 fn heading(report: &Report) -> String {
-    let when = begin(report.window.begin_unix_ns);
-    let window = units::seconds(report.window.seconds);
     let name = verdict::target(report);
+    let begin = begin(report.window.begin_unix_ns);
     let wall = report.accounting.wall_seconds;
-    match report.target.kind {
-        TargetKind::Command => {
-            let status = match report.target.exit_status {
-                Some(0) | None => String::new(),
-                Some(status) => format!(", exit status {status}"),
-            };
-            format!("Where the {} of {name} went ({when}{status})", units::seconds(wall))
-        }
-        _ if report.window.seconds > 0.0 && wall > 0.0 => format!(
-            "Where the time of {name} went in {window} ({when}); {} threads on average",
-            units::count((wall / report.window.seconds).round() as u64)
-        ),
-        _ => format!("Looked at {name} for {window} ({when})"),
+    if report.target.kind == TargetKind::Command {
+        let status = match report.target.exit_status {
+            Some(0) | None => String::new(),
+            Some(status) => format!(", exit status {status}"),
+        };
+        return format!("Where the {} of {name} went ({begin}{status})", units::seconds(wall));
+    }
+    let window = units::seconds(report.window.seconds);
+    match threads(report) {
+        Some(threads) => format!("Where {window} of {name} went ({begin}; {threads})"),
+        None => format!("Looked at {name} for {window} ({begin})"),
+    }
+}
+
+/// How many threads the wall is made of; they come and go, so it is a mean.
+pub fn threads(report: &Report) -> Option<String> {
+    let mean = report.accounting.wall_seconds / report.window.seconds;
+    match mean.round() {
+        n if !n.is_finite() || n < 0.0 => None,
+        1.0 => Some("1 thread".into()),
+        n => Some(format!("{} threads", units::count(n as u64))),
     }
 }
 
@@ -77,36 +87,42 @@ fn begin(unix_ns: u64) -> String {
     text.replace('T', " ").replace('Z', " UTC")
 }
 
-fn closing(sum: f64, report: &Report) -> String {
-    let accounting = &report.accounting;
-    let wall = table_seconds(accounting.wall_seconds);
-    let missing = (accounting.wall_seconds - sum).abs();
-    match missing < 0.000_5 {
-        true => format!("together, of {wall}: nothing is missing"),
-        false => format!(
-            "together, of {wall}: {} unaccounted ({})",
-            units::seconds(accounting.wall_seconds - sum),
-            units::share(missing, accounting.wall_seconds)
-        ),
+fn closing(sum: f64, wall: f64) -> String {
+    let missing = wall - sum;
+    if missing.abs() < 0.000_5 {
+        return format!("together, of {wall:.3} s: nothing is missing");
     }
-}
-
-fn row(seconds: f64, whole: f64, what: &str) -> String {
-    let share = if whole > 0.0 { units::share(seconds, whole) } else { String::new() };
-    format!("{:>10}  {:>7}  {what}", table_seconds(seconds), share.replace("under ", "<"))
+    let word = if missing > 0.0 { "missing" } else { "too much" };
+    let share = units::share(missing.abs(), wall);
+    format!("together, of {wall:.3} s: {:.3} s {word} ({share})", missing.abs())
 }
 
 /// One unit and as many decimals in every row, so that a reader can add them up.
-fn table_seconds(seconds: f64) -> String {
-    format!("{seconds:.3} s")
+fn figures(seconds: f64, whole: Option<f64>) -> String {
+    let share = match whole {
+        Some(whole) if whole > 0.0 => units::share(seconds, whole),
+        _ => String::new(),
+    };
+    let share = share.replace("under ", "<").replace("over ", ">");
+    format!("{:>12}  {share:>7}", format!("{seconds:.3} s"))
 }
 
-/// A part by class and object.
+/// A part by class and object, what both say said once: `file lock: /tmp/x`, `pipe log`.
 pub fn part_name(part: &Part, width: usize) -> String {
-    let class = part.class.replace('_', " ");
-    let object = super::finding::object(&part.object, width.saturating_sub(class.len() + 2));
-    if object.is_empty() || object == class {
-        return escape::name(&class, width);
+    let class = escape::name(&part.class.replace('_', " "), width);
+    let object = &part.object;
+    if object.name.is_empty() && (object.kind.is_empty() || is_running(&part.class)) {
+        return class;
     }
-    format!("{}: {object}", escape::name(&class, width))
+    let room = width.saturating_sub(class.width() + 2);
+    if object.name.is_empty() {
+        return match class.contains(&object.kind) {
+            true => class,
+            false => format!("{class}: {}", escape::name(&object.kind, room)),
+        };
+    }
+    match class.contains(&object.kind) {
+        true => format!("{class}: {}", escape::name(&object.name, room)),
+        false => format!("{class}: {}", super::finding::object(object, room)),
+    }
 }

@@ -57,6 +57,23 @@ pub fn prose(text: &str, width: usize) -> String {
     head
 }
 
+/// JSON text as it is, with what a terminal would act on as `\u` escapes: the same value to a
+/// parser, since serde leaves such characters only inside strings, where it escapes ASCII's itself.
+pub fn json(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c == '\n' || !is_hostile(c) {
+            out.push(c);
+            continue;
+        }
+        let mut units = [0; 2];
+        for unit in c.encode_utf16(&mut units) {
+            out.push_str(&format!("\\u{unit:04x}"));
+        }
+    }
+    out
+}
+
 /// A string as a user's shell would have it typed: no quotes where none are needed.
 pub fn shell_word(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
@@ -91,7 +108,7 @@ fn shorten_ids(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut run = String::new();
     let flush = |run: &mut String, out: &mut String| {
-        if run.len() >= ID_LENGTH_MIN {
+        if run.len() >= ID_LENGTH_MIN && run.contains(|c: char| c.is_ascii_digit()) {
             out.push_str(&run[..ID_KEEP]);
             out.push_str("..");
         } else {
@@ -166,6 +183,9 @@ mod tests {
             for safe in [line(&text), name(&text, width), prose(&text, width)] {
                 prop_assert!(!safe.chars().any(is_hostile), "{safe:?}");
             }
+            let json = json(&serde_json::to_string(&text).expect("JSON"));
+            prop_assert!(!json.chars().any(is_hostile), "{json:?}");
+            prop_assert_eq!(serde_json::from_str::<String>(&json).expect("JSON"), text.as_str());
             prop_assert!(name(&text, width).width() <= width);
             prop_assert!(prose(&text, width).width() <= width);
         }

@@ -12,6 +12,8 @@ const TITLE_WIDTH_MAX: usize = 236;
 const TEXT_WIDTH_MAX: usize = 760;
 /// Columns of one participant of a chain.
 const LINK_WIDTH_MAX: usize = 44;
+/// What stands around an object in a chain: `<- ` and ` (12 min 5 s)`.
+const JOINT_AND_TIME: usize = 16;
 /// Links shown before the middle is folded.
 const LINKS: usize = 12;
 /// Victims shown by name.
@@ -37,8 +39,8 @@ pub fn tell(finding: &Finding, verbose: bool, page: &mut Page) {
 
 /// A finding that nobody waits for: its verdict, its paragraph and one way out.
 pub fn note(finding: &Finding, verbose: bool, page: &mut Page) {
-    let title = sentence(&finding.title, TITLE_WIDTH_MAX);
-    page.item(&format!("{title} ({})", escape::line(&finding.code)));
+    let title = escape::prose(&finding.title, TITLE_WIDTH_MAX);
+    page.item(&format!("{} ({})", title.trim_end_matches('.'), escape::name(&finding.code, 40)));
     if verbose {
         page.paragraph(&escape::prose(&finding.text, TEXT_WIDTH_MAX));
         details(finding, true, page);
@@ -49,7 +51,7 @@ fn details(finding: &Finding, verbose: bool, page: &mut Page) {
     if let Some(victims) = victims(finding, verbose) {
         page.labelled("waits", &victims);
     }
-    match chain(finding) {
+    match chain(finding, page.columns_labelled()) {
         pieces if pieces.len() > 1 => page.joined("chain", &pieces, " <- "),
         _ => {
             if let Some(culprit) = culprit(&finding.culprit) {
@@ -82,7 +84,7 @@ fn more(finding: &Finding) -> String {
     let sure = 100.0 * finding.confidence;
     let hint = format!("holdup explain {}", escape::line(&finding.code));
     match finding.confidence < SURE {
-        true => format!("{hint}   (only {sure:.0} % sure: see what would refute it)"),
+        true => format!("{hint}   (only {sure:.0} % sure)"),
         false => format!("{hint}   ({sure:.0} % sure)"),
     }
 }
@@ -111,7 +113,8 @@ fn victim(victim: &Victim) -> String {
 }
 
 /// `who, object (time), who, object (time), ..., root`.
-fn chain(finding: &Finding) -> Vec<String> {
+fn chain(finding: &Finding, room: usize) -> Vec<String> {
+    let width = LINK_WIDTH_MAX.min(room.saturating_sub(JOINT_AND_TIME));
     let mut pieces = Vec::new();
     let mut last: Option<&Link> = None;
     for link in fold(&finding.chain) {
@@ -119,11 +122,14 @@ fn chain(finding: &Finding) -> Vec<String> {
             pieces.push("...".into());
             continue;
         };
-        let same = last.is_some_and(|last| last.waits_on.name == link.who.name);
-        if !same {
-            pieces.push(who(&link.who));
+        // Named already: it waits on two things in turn, or was the object itself.
+        let named = last.is_some_and(|last| {
+            last.who == link.who || (link.who.pid.is_none() && last.waits_on.name == link.who.name)
+        });
+        if !named {
+            pieces.push(who(&link.who, width));
         }
-        let object = object(&link.waits_on, LINK_WIDTH_MAX);
+        let object = object(&link.waits_on, width);
         pieces.push(format!("{object} ({})", units::seconds(link.seconds)));
         last = Some(link);
     }
@@ -145,8 +151,8 @@ fn fold(links: &[Link]) -> Vec<Option<&Link>> {
     head.chain([None]).chain(tail).collect()
 }
 
-fn who(who: &Who) -> String {
-    let name = escape::name(&who.name, LINK_WIDTH_MAX);
+fn who(who: &Who, width: usize) -> String {
+    let name = escape::name(&who.name, width.saturating_sub(8));
     match (who.pid, who.tid) {
         (Some(pid), Some(tid)) => format!("{name} {pid} thread {tid}"),
         (Some(pid), None) => format!("{name} {pid}"),

@@ -68,13 +68,13 @@ fn cost(cost: &ReportCost, window_seconds: f64) -> String {
     let mut parts = Vec::new();
     let cpu = units::seconds(cost.cpu_seconds);
     let share = units::share(cost.cpu_seconds + cost.bpf_seconds.unwrap_or(0.0), window_seconds);
+    let share = if share.is_empty() { share } else { format!(" ({share} of one CPU)") };
     parts.push(match cost.bpf_seconds {
-        Some(bpf) => format!("{cpu} of CPU and {} in its kernel programs", units::seconds(bpf)),
-        None => format!("{cpu} of CPU"),
+        Some(bpf) => {
+            format!("{cpu} of CPU and {} in its kernel programs{share}", units::seconds(bpf))
+        }
+        None => format!("{cpu} of CPU{share}"),
     });
-    if !share.is_empty() {
-        parts.push(format!("{share} of one CPU"));
-    }
     parts.push(units::bytes(cost.rss_bytes as f64));
     parts.push(match (cost.events, cost.events_lost) {
         (0, 0) => "no kernel events".into(),
@@ -83,3 +83,5 @@ fn cost(cost: &ReportCost, window_seconds: f64) -> String {
     });
     format!("Looking cost {}.", parts.join(", "))
 }
+#[cfg(test)]
+mod tests;

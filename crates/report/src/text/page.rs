@@ -138,11 +138,15 @@ impl Page {
         self.out.push('\n');
     }
 
-    /// A line of a table, as it is.
-    pub fn row(&mut self, text: &str, tone: Tone) {
-        self.out.push_str("  ");
-        self.paint(text.trim_end(), tone);
-        self.out.push('\n');
+    /// A row of a table: figures as they are, then words that wrap beside them.
+    pub fn row(&mut self, figures: &str, words: &str, tone: Tone) {
+        let first = format!("{}{figures}  ", " ".repeat(INDENT));
+        let rest = " ".repeat(first.width());
+        for (at, line) in wrap(words, self.width.saturating_sub(rest.len())).iter().enumerate() {
+            let start = if at == 0 { &first } else { &rest };
+            self.paint(&format!("{start}{line}"), tone);
+            self.out.push('\n');
+        }
     }
 
     fn label(&mut self, label: &str) {

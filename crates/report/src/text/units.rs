@@ -7,7 +7,7 @@ pub fn seconds(value: f64) -> String {
         return "an unknown time".into();
     }
     match size {
-        0.0 => "0 s".into(),
+        _ if size < 0.5e-9 => "0 s".into(),
         _ if size < 0.999_5e-6 => format!("{} ns", digits(value * 1e9)),
         _ if size < 0.999_5e-3 => format!("{} us", digits(value * 1e6)),
         _ if size < 0.999_5 => format!("{} ms", digits(value * 1e3)),
@@ -56,6 +56,7 @@ pub fn share(part: f64, whole: f64) -> String {
         p if !p.is_finite() => String::new(),
         p if p <= 0.0 => "0 %".into(),
         p if p < 0.05 => "under 0.1 %".into(),
+        p if p > 99.0 && p < 100.0 => "over 99 %".into(),
         p if p < 9.95 => format!("{p:.1} %"),
         p => format!("{p:.0} %"),
     }
@@ -115,6 +116,7 @@ mod tests {
     fn times() {
         for (value, told) in [
             (0.0, "0 s"),
+            (1e-17, "0 s"),
             (3.2e-8, "32 ns"),
             (4.2e-5, "42 us"),
             (0.000_999_6, "1.00 ms"),
@@ -143,6 +145,8 @@ mod tests {
         assert_eq!(share(3.55, 5.0), "71 %");
         assert_eq!(share(0.02, 5.0), "0.4 %");
         assert_eq!(share(0.0001, 5.0), "under 0.1 %");
+        assert_eq!(share(4.99, 5.0), "over 99 %");
+        assert_eq!(share(5.0, 5.0), "100 %");
         assert_eq!(share(1.0, 0.0), "");
         assert_eq!(measured(5.0, "1/s"), "5 a second");
         assert_eq!(measured(0.4, "ms"), "400 us");

@@ -1,6 +1,6 @@
 //! The sentence for a target that nothing holds up: said plainly, with where its time went.
 
-use super::accounting::{is_idle, is_running, part_name};
+use super::accounting::{is_idle, is_running, part_name, threads};
 use super::page::{Page, Tone};
 use super::{escape, units};
 use holdup_reason::facts::TargetKind;
@@ -46,24 +46,25 @@ fn where_time_went(report: &Report) -> String {
         .filter(|part| !is_idle(&part.class) && !is_running(&part.class))
         .max_by(|a, b| a.seconds.total_cmp(&b.seconds))
         .filter(|part| part.seconds > 0.0);
-    let longest = longest.map_or_else(String::new, |part| {
-        format!(", most of it for {} ({})", part_name(part, 40), units::seconds(part.seconds))
-    });
+    let waited = match longest {
+        Some(part) => format!(
+            "waited for {}, the longest part for {} ({})",
+            units::seconds(waiting),
+            part_name(part, 40),
+            units::seconds(part.seconds)
+        ),
+        None => "waited for nothing".into(),
+    };
     if report.target.kind == TargetKind::Command {
-        return format!(
-            "Of its {} it ran for {} ({}) and waited for {}{longest}.",
-            units::seconds(*wall),
-            units::seconds(running),
-            units::share(running, *wall),
-            units::seconds(wall - running),
-        );
+        let (wall_told, ran) = (units::seconds(*wall), units::seconds(running));
+        let share = units::share(running, *wall);
+        return format!("Of its {wall_told} it ran for {ran} ({share}) and {waited}.");
     }
+    let threads = threads(report).unwrap_or_default();
+    let (idle, ran) = (units::share(idle, *wall), units::seconds(running));
     format!(
-        "In {} its threads were idle, with no work to do, for {} of their time; of the rest they \
-         ran for {} and waited for {}{longest}.",
-        units::seconds(report.window.seconds),
-        units::share(idle, *wall),
-        units::seconds(running),
-        units::seconds(waiting),
+        "In {} its {threads} had no work to do for {idle} of their time. In the rest they ran for \
+         {ran} and {waited}.",
+        units::seconds(report.window.seconds)
     )
 }
