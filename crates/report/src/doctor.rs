@@ -1,6 +1,8 @@
 //! `doctor`: what this kernel and these privileges let holdup see, what is blind, how to change it.
 //!
-//! The one text that is written from facts, not from a report: there is no look behind it.
+//! The one text that is written from facts, not from a report: there is no look behind it. It must
+//! not try interfaces itself (the probe did, and recorded the errors it met), so that `--from` can
+//! say the same of the host where a recording was made.
 
 use crate::failure::Failure;
 use crate::main_loop;
@@ -9,7 +11,6 @@ use crate::seam;
 use crate::text::escape;
 use crate::text::page::{Page, Tone};
 use crate::text::units;
-use holdup_probe::recording::Reader;
 use holdup_reason::facts::{Blind, Body, Fact, Host};
 use serde::Serialize;
 use std::path::Path;
@@ -37,7 +38,7 @@ impl Sight {
     pub fn of(recording: Option<&Path>) -> Result<Self, Failure> {
         let (facts, offers) = match recording {
             Some(file) => {
-                let mut reader = Reader::open(file)?;
+                let mut reader = main_loop::open(file)?;
                 (main_loop::collect(&mut reader, None, &Progress::none())?, Vec::new())
             }
             None => (seam::doctor(), seam::offers()),

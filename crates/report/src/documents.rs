@@ -56,15 +56,18 @@ fn find(all: Vec<Entry>, code: Option<&str>) -> Result<Vec<Entry>, Failure> {
     let area = format!("{}.", wanted.trim_end_matches('.'));
     let near: Vec<&str> =
         all.iter().map(|entry| entry.code).filter(|code| is_near(wanted, code)).take(3).collect();
-    let unknown = match near.is_empty() {
-        true => format!("there is no code {wanted}; `holdup explain` lists them all"),
-        false => format!("there is no code {wanted}; is it {}?", near.join(" or ")),
+    let advice = match near.is_empty() {
+        true => "`holdup explain` lists them all.".to_owned(),
+        false => format!("Is it {}?", near.join(" or ")),
     };
     let found: Vec<Entry> = all
         .into_iter()
         .filter(|entry| entry.code == wanted || entry.code.starts_with(&area))
         .collect();
-    if found.is_empty() { Err(Failure::usage(unknown)) } else { Ok(found) }
+    match found.is_empty() {
+        true => Err(Failure::usage(format!("there is no code {wanted}")).advise(advice)),
+        false => Ok(found),
+    }
 }
 
 /// Same cause in another area, or nearly the same letters.
@@ -291,8 +294,8 @@ mod tests {
         assert_eq!(codes(None).expect("all").len(), 3);
         assert_eq!(codes(Some("disk")).expect("an area"), ["disk.journal", "disk.slow"]);
         assert_eq!(codes(Some("lock.file")).expect("a code"), ["lock.file"]);
-        assert!(codes(Some("disk.jornal")).expect_err("misspelt").contains("is it disk.journal?"));
-        assert!(codes(Some("fs.journal")).expect_err("other area").contains("is it disk.journal?"));
+        assert!(codes(Some("disk.jornal")).expect_err("misspelt").contains("Is it disk.journal?"));
+        assert!(codes(Some("fs.journal")).expect_err("other area").contains("Is it disk.journal?"));
         assert!(codes(Some("zzzzzzzz")).expect_err("nonsense").contains("lists them all"));
     }
 

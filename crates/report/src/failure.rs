@@ -47,6 +47,12 @@ impl Failure {
         self
     }
 
+    /// The same with other advice.
+    pub fn advise(mut self, advice: impl Into<String>) -> Self {
+        self.advice = advice.into();
+        self
+    }
+
     /// For the terminal: names escaped, advice on its own line.
     pub fn message(&self) -> String {
         let what = escape::line(&self.what);

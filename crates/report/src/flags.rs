@@ -9,6 +9,8 @@
 //! `TRYCMD=overwrite cargo test -p holdup` the second).
 
 use crate::failure::Failure;
+use crate::text::escape;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use std::ffi::OsString;
@@ -69,7 +71,7 @@ pub struct Cli {
 #[derive(Debug, Default, Args)]
 struct TargetFlags {
     /// Look at one process, all its threads
-    #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short, long, value_name = "PID", value_parser = process_id)]
     pid: Option<u32>,
     /// Look at one container or cgroup: name, id (a unique beginning is enough) or path
     #[arg(short, long, value_name = "NAME", conflicts_with = "pid")]
@@ -100,24 +102,31 @@ struct FromOnlyFlag {
     from: Option<PathBuf>,
 }
 
+/// Where and how to print.
+#[derive(Debug, Default, Args)]
+struct PrintFlags {
+    /// Write the answer to a file
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Answer in JSON (docs/json.md)
+    #[arg(long)]
+    json: bool,
+    /// No colours (they are only used on a terminal)
+    #[arg(long)]
+    no_color: bool,
+}
+
 /// How to answer.
 #[derive(Debug, Default, Args)]
 struct AnswerFlags {
-    /// Write the report to a file
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
-    /// Print one JSON object (docs/json.md)
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    print: PrintFlags,
     /// Exit with 1 if something above a note is found
     #[arg(long)]
     check: bool,
     /// Show the evidence behind each finding, and all parts of the time
     #[arg(short, long, conflicts_with = "json")]
     verbose: bool,
-    /// No colours (they are only used on a terminal)
-    #[arg(long)]
-    no_color: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -126,7 +135,7 @@ enum Command {
     #[command(after_help = "Example:\n  holdup pid 812 --for 30s")]
     Pid {
         /// Process id, as this shell's PID namespace counts
-        #[arg(value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+        #[arg(value_name = "PID", value_parser = process_id)]
         pid: u32,
         #[command(flatten)]
         look: LookFlags,
@@ -190,7 +199,10 @@ enum Command {
         #[command(flatten)]
         from: FromOnlyFlag,
         #[command(flatten)]
-        answer: AnswerFlags,
+        print: PrintFlags,
+        /// Exit with 1 if something cannot be seen
+        #[arg(long)]
+        check: bool,
     },
     /// Tell what a finding means: theory, evidence, what refutes it, ways out
     #[command(
@@ -200,7 +212,7 @@ enum Command {
         /// A code (disk.journal) or an area (disk); all codes if left out
         code: Option<String>,
         #[command(flatten)]
-        answer: AnswerFlags,
+        print: PrintFlags,
     },
     /// Print completions for a shell
     #[command(after_help = "Example:\n  holdup completions bash > /etc/bash_completion.d/holdup")]
@@ -342,13 +354,15 @@ impl Cli {
                 let task = Task::Look { aim, seconds, record: Some(file) };
                 Job { task, answer: own.over(answer) }
             }
-            Command::Doctor { from, answer: own } => {
+            Command::Doctor { from, print, check } => {
                 outer.refuse("doctor", true, false)?;
                 let (_, file) = outer.merge(LookFlags::default(), from.from)?;
+                let own = AnswerFlags { print, check, verbose: false };
                 Job { task: Task::Doctor { file }, answer: own.over(answer) }
             }
-            Command::Explain { code, answer: own } => {
+            Command::Explain { code, print } => {
                 outer.refuse("explain", true, true)?;
+                let own = AnswerFlags { print, ..AnswerFlags::default() };
                 Job { task: Task::Explain { code }, answer: own.over(answer) }
             }
             Command::Completions { shell } => {
@@ -417,11 +431,11 @@ impl LookFlags {
 impl AnswerFlags {
     fn over(self, outer: Self) -> Answer {
         Answer {
-            output: self.output.or(outer.output),
-            json: self.json || outer.json,
+            output: self.print.output.or(outer.print.output),
+            json: self.print.json || outer.print.json,
             check: self.check || outer.check,
             verbose: self.verbose || outer.verbose,
-            no_color: self.no_color || outer.no_color,
+            no_color: self.print.no_color || outer.print.no_color,
         }
     }
 }
@@ -439,11 +453,45 @@ fn look_or_replay(aim: Aim, look: LookFlags, from: Option<PathBuf>) -> Task {
     }
 }
 
+/// Looks at what was typed, and exits with help where that was asked for.
+pub fn read() -> Result<Job, Failure> {
+    let error = match Cli::try_parse() {
+        Ok(cli) => return cli.job(),
+        Err(error) => error,
+    };
+    match (error.kind(), error.get(ContextKind::InvalidSubcommand)) {
+        (ErrorKind::InvalidSubcommand, Some(ContextValue::String(word)))
+            if error.get(ContextKind::SuggestedSubcommand).is_none() =>
+        {
+            let shown = escape::shell_word(word);
+            let advice = match word.parse::<u32>() {
+                Ok(pid) => format!("For the process of that id: `holdup pid {pid}`."),
+                Err(_) => format!(
+                    "For a container of that name: `holdup container {shown}`; for a command: \
+                     `holdup run -- {shown}`."
+                ),
+            };
+            Err(Failure::usage(format!("there is no command {word} of holdup")).advise(advice))
+        }
+        _ => error.exit(),
+    }
+}
+
+/// A number above 0.
+fn process_id(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(pid) if pid > 0 => Ok(pid),
+        _ => Err("a process id is a number above 0 (pgrep finds it by name)".into()),
+    }
+}
+
 /// `500ms`, `30s`, `1m 30s`; a bare number is seconds.
 fn duration(text: &str) -> Result<Duration, String> {
     let length = match text.parse::<f64>() {
-        Ok(seconds) => Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())?,
-        Err(_) => humantime::parse_duration(text).map_err(|error| format!("{error}; try 30s"))?,
+        Ok(seconds) => Duration::try_from_secs_f64(seconds)
+            .map_err(|_| "not a length of time; try 500ms, 30s or 2m".to_owned())?,
+        Err(_) => humantime::parse_duration(text)
+            .map_err(|_| "not a length of time; try 500ms, 30s or 2m".to_owned())?,
     };
     if length < SHORTEST {
         return Err("too short: a look needs at least 100ms".into());

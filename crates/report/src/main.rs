@@ -15,14 +15,13 @@ mod seam;
 mod signals;
 mod text;
 
-use clap::Parser;
 use failure::Failure;
-use flags::{Aim, Cli, Job, Task};
+use flags::{Aim, Job, Task};
 use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    match Cli::parse().job().and_then(answer) {
+    match flags::read().and_then(answer) {
         Ok(status) => ExitCode::from(status),
         Err(failure) => {
             // Standard error may be closed; there is nobody left to tell.

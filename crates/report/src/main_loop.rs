@@ -10,8 +10,8 @@ use crate::progress::Progress;
 use crate::seam::{self, Live, Look, What};
 use crate::signals;
 use crate::text::escape;
-use holdup_probe::Source;
 use holdup_probe::recording::{Reader, Writer};
+use holdup_probe::{Source, SourceError};
 use holdup_reason::facts::{Body, Fact, Lost, Target, TargetKind};
 use holdup_reason::findings::Report;
 use std::ffi::OsString;
@@ -57,7 +57,12 @@ pub fn look(aim: Aim, seconds: Option<f64>, record: Option<&Path>) -> Result<Loo
     }
     let writer = record.map(Writer::create).transpose()?;
     let (whom, is_command) = (whom(&aim), matches!(aim, Aim::Command(_)));
-    let mut live = Live::start(Look { what: what(aim), seconds })?;
+    let mut live = Live::start(Look { what: what(aim), seconds }).inspect_err(|_| {
+        // It holds nothing but a header; what stood there before is gone in any case.
+        if let Some(path) = record {
+            let _ = std::fs::remove_file(path);
+        }
+    })?;
     let stop = live.stopper();
     if is_command { signals::outlive(&stop) } else { signals::end_early(&stop) }
         .map_err(|error| Failure::look(format!("cannot catch signals: {error}"), ""))?;
@@ -73,10 +78,21 @@ pub fn look(aim: Aim, seconds: Option<f64>, record: Option<&Path>) -> Result<Loo
 
 /// Answers from a recording.
 pub fn replay(file: &Path, aim: &Aim) -> Result<Report, Failure> {
-    let mut reader = Reader::open(file)?;
+    let mut reader = open(file)?;
     let mut facts = collect(&mut reader, None, &Progress::none())?;
     retarget(&mut facts, aim, file)?;
     Ok(seam::explain(facts))
+}
+
+/// Opens a recording, and says plainly what it cannot be.
+pub fn open(file: &Path) -> Result<Reader, Failure> {
+    let what = match std::fs::metadata(file) {
+        Ok(meta) if meta.is_dir() => "it is a directory",
+        Ok(meta) if meta.is_file() && meta.len() == 0 => "it is empty",
+        _ => return Ok(Reader::open(file)?),
+    };
+    let path = file.display().to_string();
+    Err(SourceError::Recording { path, what: what.into() }.into())
 }
 
 /// All facts of a source, copied to a recording as they come.

@@ -29,21 +29,21 @@ pub struct Output {
 enum Sink {
     Stdout,
     Stderr,
-    File(File, PathBuf),
+    File { file: File, path: PathBuf, untouched_and_new: bool },
 }
 
 impl Output {
     /// Opens it; `other` is the recording read or written, which the report may not overwrite.
     pub fn open(answer: &Answer, to_stderr: bool, other: Option<&Path>) -> Result<Self, Failure> {
         let sink = match &answer.output {
-            Some(path) => Sink::File(open_file(path, other)?, path.clone()),
+            Some(path) => open_file(path, other)?,
             None if to_stderr => Sink::Stderr,
             None => Sink::Stdout,
         };
         let terminal = match &sink {
             Sink::Stdout => io::stdout().is_terminal(),
             Sink::Stderr => io::stderr().is_terminal(),
-            Sink::File(..) => false,
+            Sink::File { .. } => false,
         };
         let width = match (terminal, terminal_size::terminal_size()) {
             (true, Some((columns, _))) => usize::from(columns.0).min(WIDTH),
@@ -95,7 +95,10 @@ impl Output {
                 out.write_all(bytes).and_then(|()| out.flush())
             }
             Sink::Stderr => io::stderr().lock().write_all(bytes),
-            Sink::File(file, _) => empty(file).and_then(|()| file.write_all(bytes)),
+            Sink::File { file, untouched_and_new, .. } => {
+                *untouched_and_new = false;
+                empty(file).and_then(|()| file.write_all(bytes))
+            }
         };
         match written {
             Ok(()) => Ok(()),
@@ -104,7 +107,7 @@ impl Output {
                 let path = match &self.sink {
                     Sink::Stdout => Path::new("standard output"),
                     Sink::Stderr => Path::new("standard error"),
-                    Sink::File(_, path) => path,
+                    Sink::File { path, .. } => path,
                 };
                 Err(Failure::file("write the report to", path, &error))
             }
@@ -112,7 +115,17 @@ impl Output {
     }
 }
 
-fn open_file(path: &Path, other: Option<&Path>) -> Result<File, Failure> {
+/// A look that failed leaves no empty report behind.
+impl Drop for Sink {
+    fn drop(&mut self) {
+        if let Self::File { path, untouched_and_new: true, .. } = self {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+fn open_file(path: &Path, other: Option<&Path>) -> Result<Sink, Failure> {
+    let new = !path.exists();
     let opened = OpenOptions::new().write(true).create(true).truncate(false).open(path);
     let file = opened.map_err(|error| Failure::file("write the report to", path, &error))?;
     let same = |other: &Path| {
@@ -124,7 +137,7 @@ fn open_file(path: &Path, other: Option<&Path>) -> Result<File, Failure> {
             "the report (-o) and the recording are the same file, {}",
             path.display()
         ))),
-        _ => Ok(file),
+        _ => Ok(Sink::File { file, path: path.to_owned(), untouched_and_new: new }),
     }
 }
 

@@ -1,4 +1,7 @@
 //! One finding as text: the verdict, the paragraph, who waits, the chain, the way out.
+//!
+//! What is said twice is left out: one victim that the chain begins with, a holder that is its last
+//! link. Names are cut here for the line; commands never are, they must run as they stand.
 
 use super::page::{Page, Tone};
 use super::{escape, units};

@@ -51,11 +51,6 @@ impl Page {
         self.out
     }
 
-    /// Columns of prose below a verdict.
-    pub fn columns(&self) -> usize {
-        self.width - INDENT
-    }
-
     /// Columns right of a label.
     pub fn columns_labelled(&self) -> usize {
         self.width - INDENT - LABEL

@@ -1,4 +1,7 @@
 //! Numbers as people read them: three digits that mean something, and always a unit.
+//!
+//! Only for text; JSON has the plain numbers. Rejected: a crate for human durations, which prints
+//! `3s 550ms 120us` and so more digits than were measured.
 
 /// A length of time: `4.2 ms`, `3.55 s`, `12 min 5 s`, `3 h 20 min`, `2 d 4 h`.
 pub fn seconds(value: f64) -> String {

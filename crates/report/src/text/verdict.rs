@@ -1,4 +1,7 @@
 //! The sentence for a target that nothing holds up: said plainly, with where its time went.
+//!
+//! "Nothing" needs a time that was seen: a look that saw none says that instead. It must not call a
+//! long idle time a wait.
 
 use super::accounting::{is_idle, is_running, part_name, threads};
 use super::page::{Page, Tone};
