@@ -39,7 +39,7 @@ impl Sight {
         let (facts, offers) = match recording {
             Some(file) => {
                 let mut reader = main_loop::open(file)?;
-                (main_loop::collect(&mut reader, None, &Progress::none())?, Vec::new())
+                (main_loop::collect(&mut reader, None, &mut Progress::none())?, Vec::new())
             }
             None => (seam::doctor(), seam::offers()),
         };

@@ -199,6 +199,9 @@ fn markdown(text: &str) -> String {
         .collect()
 }
 
+/// What `whatis holdup` prints.
+const NAME: &str = "say why a Linux host, container, process or command is slow";
+
 /// The man page, roff.
 pub fn man() -> Result<Vec<u8>, Failure> {
     let mut page = Vec::new();
@@ -206,7 +209,7 @@ pub fn man() -> Result<Vec<u8>, Failure> {
     let man = clap_mangen::Man::new(command.clone()).date("").manual("holdup");
     let mut write = || -> std::io::Result<()> {
         man.render_title(&mut page)?;
-        man.render_name_section(&mut page)?;
+        clap_mangen::Man::new(command.clone().about(NAME)).render_name_section(&mut page)?;
         man.render_synopsis_section(&mut page)?;
         man.render_description_section(&mut page)?;
         man.render_options_section(&mut page)?;
@@ -216,7 +219,8 @@ pub fn man() -> Result<Vec<u8>, Failure> {
         man.render_extra_section(&mut page)
     };
     write().map_err(|error| Failure::look(format!("cannot write the man page: {error}"), ""))?;
-    Ok(page)
+    let page = String::from_utf8_lossy(&page);
+    Ok(page.replace(" EXTRA\n", " EXAMPLES\n").into_bytes())
 }
 
 /// One command as a section of the one page: a page per command would scatter them.

@@ -223,7 +223,7 @@ enum Command {
     /// Print the man page
     #[command(after_help = "Example:\n  holdup man | man -l -")]
     Man,
-    /// Write docs/codes.md, the man page and the completions into a directory
+    /// Write codes.md and the man page into a directory
     #[command(hide = true)]
     Docs {
         /// The directory

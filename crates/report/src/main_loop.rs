@@ -66,12 +66,12 @@ pub fn look(aim: Aim, seconds: Option<f64>, record: Option<&Path>) -> Result<Loo
     let stop = live.stopper();
     if is_command { signals::outlive(&stop) } else { signals::end_early(&stop) }
         .map_err(|error| Failure::look(format!("cannot catch signals: {error}"), ""))?;
-    let progress = match seconds {
+    let mut progress = match seconds {
         Some(seconds) => Progress::start(&whom, seconds),
         None => Progress::none(),
     };
-    let facts = collect(&mut live, writer, &progress);
-    progress.end();
+    let facts = collect(&mut live, writer, &mut progress);
+    drop(progress);
     let command_status = is_command.then(|| live.exit_status().unwrap_or(0));
     Ok(Looked { report: seam::explain(facts?), command_status })
 }
@@ -79,7 +79,7 @@ pub fn look(aim: Aim, seconds: Option<f64>, record: Option<&Path>) -> Result<Loo
 /// Answers from a recording.
 pub fn replay(file: &Path, aim: &Aim) -> Result<Report, Failure> {
     let mut reader = open(file)?;
-    let mut facts = collect(&mut reader, None, &Progress::none())?;
+    let mut facts = collect(&mut reader, None, &mut Progress::none())?;
     retarget(&mut facts, aim, file)?;
     Ok(seam::explain(facts))
 }
@@ -99,7 +99,7 @@ pub fn open(file: &Path) -> Result<Reader, Failure> {
 pub fn collect(
     source: &mut dyn Source,
     mut writer: Option<Writer>,
-    progress: &Progress,
+    progress: &mut Progress,
 ) -> Result<Vec<Fact>, Failure> {
     let mut facts = Vec::new();
     let mut batch = Vec::new();

@@ -77,6 +77,10 @@ impl Output {
             text::escape::json(&text)
         } else {
             let mut page = Page::new(self.width, self.colour);
+            if matches!(self.sink, Sink::Stderr) {
+                // The command may have left its last line open.
+                page.start_on_a_new_line();
+            }
             tell(&mut page);
             page.finish()
         };

@@ -2,57 +2,112 @@
 //!
 //! Only on standard error and only if that is a terminal; never for a command, whose terminal it is.
 //! It is moved by the event loop, not by a thread: a line that stands still then means a loop that
-//! stands still.
+//! stands still. Rejected: indicatif, which fills the line to the terminal's edge, so that the `^C`
+//! that a terminal echoes goes to the next line and the bar above it stays for ever.
 
 use crate::text::{escape, units};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-/// The line; hidden where there is no terminal.
+/// Redrawing more often than this is flicker.
+const EVERY: Duration = Duration::from_millis(100);
+/// Columns of the bar.
+const BAR: usize = 20;
+
+/// The line; without a terminal it does nothing.
 pub struct Progress {
-    bar: ProgressBar,
+    line: Option<Line>,
+}
+
+struct Line {
+    whom: String,
     begin: Instant,
     length: Duration,
+    drawn: Option<Instant>,
+    columns: usize,
 }
 
 impl Progress {
     /// Draws it.
     pub fn start(whom: &str, seconds: f64) -> Self {
-        let length = Duration::from_secs_f64(seconds);
         if !std::io::stderr().is_terminal() {
-            return Self { bar: ProgressBar::hidden(), begin: Instant::now(), length };
+            return Self::none();
         }
-        let bar = ProgressBar::with_draw_target(
-            Some(length.as_millis() as u64),
-            ProgressDrawTarget::stderr(),
-        );
-        if let Ok(style) = ProgressStyle::with_template("{msg} [{bar:20}] {prefix}") {
-            bar.set_style(style.progress_chars("=> "));
-        }
-        bar.set_message(format!("Looking at {}", escape::name(whom, 30)));
-        let progress = Self { bar, begin: Instant::now(), length };
+        let columns = terminal_size::terminal_size().map_or(80, |(columns, _)| columns.0.into());
+        let mut progress = Self {
+            line: Some(Line {
+                whom: escape::name(whom, 30),
+                begin: Instant::now(),
+                length: Duration::from_secs_f64(seconds),
+                drawn: None,
+                columns,
+            }),
+        };
         progress.tick();
         progress
     }
 
-    /// Hidden from the start.
+    /// Nothing.
     pub fn none() -> Self {
-        Self { bar: ProgressBar::hidden(), begin: Instant::now(), length: Duration::ZERO }
+        Self { line: None }
     }
 
     /// Moves it to now.
-    pub fn tick(&self) {
-        let left = self.length.saturating_sub(self.begin.elapsed());
-        self.bar.set_position((self.length - left).as_millis() as u64);
-        self.bar.set_prefix(match left.is_zero() {
+    pub fn tick(&mut self) {
+        let Some(line) = &mut self.line else { return };
+        if line.drawn.is_some_and(|drawn| drawn.elapsed() < EVERY) {
+            return;
+        }
+        line.drawn = Some(Instant::now());
+        let text = escape::name(&line.text(line.begin.elapsed()), line.columns.saturating_sub(4));
+        draw(&format!("\r\x1b[K{text}"));
+    }
+}
+
+/// However the look ends, the line goes.
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.line.is_some() {
+            draw("\r\x1b[K");
+        }
+    }
+}
+
+impl Line {
+    fn text(&self, passed: Duration) -> String {
+        let left = self.length.saturating_sub(passed);
+        let done = 1.0 - left.as_secs_f64() / self.length.as_secs_f64();
+        let bar = "=".repeat((done * BAR as f64) as usize);
+        let left = match left.is_zero() {
             true => "sorting it out".to_owned(),
             false => format!("{} left", units::seconds(left.as_secs_f64().ceil())),
-        });
+        };
+        format!("Looking at {} [{bar:<BAR$}] {left}", self.whom)
     }
+}
 
-    /// Wipes it.
-    pub fn end(self) {
-        self.bar.finish_and_clear();
+/// A line that cannot be drawn is no reason to end a look.
+fn draw(text: &str) {
+    let mut out = std::io::stderr().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_tells_what_is_left() {
+        let line = Line {
+            whom: "this host".into(),
+            begin: Instant::now(),
+            length: Duration::from_secs(4),
+            drawn: None,
+            columns: 80,
+        };
+        let told = |seconds| line.text(Duration::from_secs(seconds));
+        assert_eq!(told(0), "Looking at this host [                    ] 4 s left");
+        assert_eq!(told(3), "Looking at this host [===============     ] 1 s left");
+        assert_eq!(told(9), "Looking at this host [====================] sorting it out");
     }
 }

@@ -75,7 +75,7 @@ fn heading(report: &Report) -> String {
 pub fn threads(report: &Report) -> Option<String> {
     let mean = report.accounting.wall_seconds / report.window.seconds;
     match mean.round() {
-        n if !n.is_finite() || n < 0.0 => None,
+        n if !n.is_finite() || n < 1.0 => None,
         1.0 => Some("1 thread".into()),
         n => Some(format!("{} threads", units::count(n as u64))),
     }

@@ -56,9 +56,14 @@ impl Page {
         self.width - INDENT - LABEL
     }
 
+    /// Parts the page from what another program wrote before it.
+    pub fn start_on_a_new_line(&mut self) {
+        self.out.push('\n');
+    }
+
     /// An empty line.
     pub fn gap(&mut self) {
-        if !self.out.is_empty() {
+        if !self.out.trim_start_matches('\n').is_empty() {
             self.out.push('\n');
         }
     }
