@@ -1,6 +1,8 @@
 //! KERNEL -> FACTS. The only place with libbpf, /proc, /sys, netlink, ioctl and unsafe.
 
 pub mod files;
+pub mod netlink;
+mod netlink_wire;
 pub mod recording;
 mod source;
 

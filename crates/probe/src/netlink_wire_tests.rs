@@ -1,0 +1,120 @@
+//! Messages as a kernel sends them, and damaged ones.
+//!
+//! The bytes are put together here from the layouts of the uapi headers, so that the tests need
+//! neither root nor a network namespace; what a live kernel sends is seen by `examples/files.rs`.
+
+use super::*;
+
+fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+    let mut bytes = ((value.len() + 4) as u16).to_ne_bytes().to_vec();
+    bytes.extend(kind.to_ne_bytes());
+    bytes.extend(value);
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes
+}
+
+fn message(index: u32, handle: u32, parent: u32, info: u32, attributes: &[Vec<u8>]) -> Vec<u8> {
+    let mut bytes = vec![0; 4];
+    for value in [index, handle, parent, info] {
+        bytes.extend(value.to_ne_bytes());
+    }
+    bytes.extend(attributes.concat());
+    bytes
+}
+
+fn numbers(values: &[u32]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_ne_bytes()).collect()
+}
+
+/// `tbf rate 5mbit burst 1600 limit 190500`.
+fn tbf_message() -> Vec<u8> {
+    let parms = numbers(&[0, 0, 625_000, 0, 0, 0, 190_500, 40_000, 0]);
+    let basic = [(7u64).to_ne_bytes().to_vec(), numbers(&[3, 0])].concat();
+    let queue = numbers(&[126, 190_000, 41, 5, 99]);
+    let stats = [attribute(1, &basic), attribute(3, &queue)].concat();
+    message(
+        4,
+        0x8001_0000,
+        u32::MAX,
+        2,
+        &[attribute(1, b"tbf\0"), attribute(2, &attribute(1, &parms)), attribute(7, &stats)],
+    )
+}
+
+#[test]
+fn a_tbf() {
+    let tbf = qdisc(&tbf_message(), false).unwrap();
+    assert_eq!((&*tbf.kind, &*tbf.handle, &*tbf.parent), ("tbf", "8001:", "root"));
+    assert_eq!((tbf.rate_bytes, tbf.limit), (Some(625_000), Some(190_500)));
+    assert_eq!(tbf.burst_bytes, Some(1600));
+    assert_eq!((tbf.bytes, tbf.packets), (7, 3));
+    assert_eq!((tbf.backlog_packets, tbf.backlog_bytes), (126, 190_000));
+    assert_eq!((tbf.drops, tbf.overlimits, tbf.index), (41, 99, 4));
+}
+
+#[test]
+fn an_htb_class_with_a_wide_ceiling() {
+    let parms = numbers(&[0, 0, 125_000, 0, 0, u32::MAX, 10, 20, 0, 0, 0]);
+    let wide = attribute(7, &5_000_000_000u64.to_ne_bytes());
+    let options = [attribute(1, &parms), wide].concat();
+    let bytes =
+        message(2, 0x1_0020, 0x1_0001, 0, &[attribute(1, b"htb\0"), attribute(2, &options)]);
+    let class = qdisc(&bytes, true).unwrap();
+    assert_eq!((&*class.handle, &*class.parent), ("1:20", "1:1"));
+    assert_eq!(class.assured_rate_bytes, Some(125_000));
+    assert_eq!(class.rate_bytes, Some(5_000_000_000));
+}
+
+#[test]
+fn filters_steer() {
+    let key = [&[0, 0, 0xff, 0xff][..], &[0, 0, 0, 80], &20i32.to_ne_bytes(), &[0; 4]].concat();
+    let selector = [&[1, 0, 1, 0][..], &[0; 12], &key].concat();
+    let options = [attribute(1, &numbers(&[0x1_0020])), attribute(5, &selector)].concat();
+    let info = 7 << 16 | u32::from(0x0800u16.to_be());
+    let u32_filter = [attribute(1, b"u32\0"), attribute(2, &options)];
+    let found = filter(&message(2, 0, 0x1_0000, info, &u32_filter)).unwrap();
+    assert_eq!(found.class.as_deref(), Some("1:20"));
+    assert_eq!(found.text, "protocol ip pref 7 u32 match 00000050/0000ffff at 20 classid 1:20");
+    let options = [
+        attribute(1, &numbers(&[0x1_0010])),
+        attribute(9, &[17]),
+        attribute(12, &[10, 0, 0, 0]),
+        attribute(13, &[255, 0, 0, 0]),
+        attribute(21, &53u16.to_be_bytes()),
+    ]
+    .concat();
+    let flower = [attribute(1, b"flower\0"), attribute(2, &options)];
+    let found = filter(&message(2, 0, 0x1_0000, info, &flower)).unwrap();
+    let text = "protocol ip pref 7 flower ip_proto 17 dst_ip 10.0.0.0/8 dst_port 53 classid 1:10";
+    assert_eq!(found.text, text);
+}
+
+#[test]
+fn a_link_with_a_short_table() {
+    let mut bytes = vec![0; 16];
+    bytes[4..8].copy_from_slice(&9u32.to_ne_bytes());
+    let stats: Vec<u8> = (1..=4u64).flat_map(u64::to_ne_bytes).collect();
+    bytes.extend(attribute(3, b"ve\x1bth0\0"));
+    bytes.extend(attribute(4, &numbers(&[1500])));
+    bytes.extend(attribute(13, &numbers(&[1000])));
+    bytes.extend(attribute(18 | 0x8000, &attribute(1, b"veth\0")));
+    bytes.extend(attribute(23, &stats));
+    let link = link(&bytes).unwrap();
+    assert_eq!((link.index, &*link.name, &*link.kind), (9, "ve\x1bth0", "veth"));
+    assert_eq!((link.mtu, link.queue_length), (1500, 1000));
+    assert_eq!((link.counters.len(), link.counters["tx_bytes"]), (4, 4));
+}
+
+#[test]
+fn damage_is_survived() {
+    let whole = tbf_message();
+    for cut in 0..whole.len() {
+        let _ = qdisc(&whole[..cut], false);
+        let _ = filter(&whole[..cut]);
+        let _ = link(&whole[..cut]);
+        let mut bent = whole.clone();
+        bent[cut] ^= 0xff;
+        let _ = qdisc(&bent, true);
+        let _ = filter(&bent);
+    }
+}
