@@ -81,3 +81,32 @@ fn status(report: &holdup_reason::findings::Report, check: bool, command: Option
         _ => u8::from(check && text::found(report)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(name: &str) -> holdup_reason::findings::Report {
+        let path = format!("{}/tests/reports/{name}.json", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(path).expect("kept");
+        serde_json::from_str(&text).expect("a report")
+    }
+
+    #[test]
+    fn check_counts_what_somebody_waits_for() {
+        for (name, found) in [("several", 1), ("nothing_host", 0), ("nothing_host_note", 0)] {
+            assert_eq!(status(&report(name), true, None), found, "{name}");
+            assert_eq!(status(&report(name), false, None), 0, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_command_s_own_failure_comes_first() {
+        let report = report("file_lock");
+        for (own, check, told) in
+            [(0, false, 0), (0, true, 1), (3, true, 3), (130, false, 130), (137, true, 137)]
+        {
+            assert_eq!(status(&report, check, Some(own)), told, "{own} {check}");
+        }
+    }
+}

@@ -20,8 +20,20 @@ pub fn nothing_found(report: &Report, page: &mut Page) {
         page.verdict(&format!("Nothing is known of {name}: no time was seen."), Tone::Warning);
         return;
     }
-    page.verdict(&format!("Nothing holds up {name}."), Tone::Good);
+    match sees_less(report) {
+        true => page.verdict(
+            &format!("Nothing holds up {name}, as far as holdup could see."),
+            Tone::Warning,
+        ),
+        false => page.verdict(&format!("Nothing holds up {name}."), Tone::Good),
+    }
     page.paragraph(&where_time_went(report));
+}
+
+/// Whether a caveat says that something may have been missed: all but those on when and how much.
+fn sees_less(report: &Report) -> bool {
+    let harmless = ["ended_early", "residual"];
+    report.caveats.iter().any(|caveat| !harmless.contains(&caveat.code.as_str()))
 }
 
 /// The target as a subject.
