@@ -29,22 +29,27 @@ pub struct Answer {
 }
 
 impl Holdup {
-    /// Asks, and waits at most `limit`. Standard output goes through a file, because a pipe that
-    /// nobody reads would itself be a wait.
+    /// Runs holdup with `arguments`, and with a command for it to run if there is one. Waits at most
+    /// `limit`. Nothing goes through a pipe of the lab: one that is read late would be a wait.
     pub fn ask(
         &self,
         ctx: &Ctx,
         arguments: &[String],
+        command_line: &[String],
         environment: &[(String, String)],
         limit: Duration,
     ) -> Result<Answer> {
         let (out, err) = (ctx.scratch.join("answer.json"), ctx.scratch.join("answer.err"));
+        std::fs::remove_file(&out).ok();
         let mut command = Command::new(&self.program);
+        command.args(arguments).args(["--json", "-o"]).arg(&out);
+        if !command_line.is_empty() {
+            command.arg("--").args(command_line);
+        }
         command
-            .args(arguments)
             .envs(environment.iter().cloned())
             .stdin(Stdio::null())
-            .stdout(File::create(&out)?)
+            .stdout(Stdio::null())
             .stderr(File::create(&err)?)
             .process_group(0);
         die_with_the_lab_in(&mut command, &[]);
@@ -67,10 +72,7 @@ impl Holdup {
             std::thread::sleep(Duration::from_millis(5));
         };
         let seconds = begin.elapsed().as_secs_f64();
-        let text = std::fs::read(&out)?;
-        // `run` gives the command's own status and its output too: the report is the last line
-        // that begins an object, or the whole.
-        let report = read_report(&text).with_context(|| {
+        let report = read_report(&out).with_context(|| {
             let errors = std::fs::read_to_string(&err).unwrap_or_default();
             format!("holdup {}: {status}: {}", arguments.join(" "), last_lines(&errors))
         })?;
@@ -79,15 +81,14 @@ impl Holdup {
 
     /// Replays a recording.
     pub fn replay(&self, ctx: &Ctx, recording: &Path) -> Result<Answer> {
-        let arguments =
-            ["--from".into(), recording.to_string_lossy().into_owned(), "--json".into()];
-        self.ask(ctx, &arguments, &[], Duration::from_secs(60))
+        let arguments = ["--from".into(), recording.to_string_lossy().into_owned()];
+        self.ask(ctx, &arguments, &[], &[], Duration::from_secs(60))
     }
 }
 
-fn read_report(text: &[u8]) -> Result<Report> {
-    let begin = text.iter().position(|b| *b == b'{').context("no JSON in its output")?;
-    serde_json::from_slice(&text[begin..]).context("its JSON is not a report")
+fn read_report(path: &Path) -> Result<Report> {
+    let text = std::fs::read(path).context("it wrote no answer")?;
+    serde_json::from_slice(&text).context("its JSON is not a report")
 }
 
 fn last_lines(text: &str) -> String {

@@ -29,6 +29,18 @@ pub fn wait_channel(pid: i32) -> String {
     fs::read_to_string(format!("/proc/{pid}/wchan")).unwrap_or_default()
 }
 
+/// State and wait channel of every thread.
+pub fn whereabouts(pid: i32) -> Vec<String> {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    let place = |thread: fs::DirEntry| {
+        let stat = fs::read_to_string(thread.path().join("stat")).ok()?;
+        let state = stat.rsplit_once(')')?.1.split_whitespace().next()?.to_string();
+        let channel = fs::read_to_string(thread.path().join("wchan")).unwrap_or_default();
+        Some(format!("{state} {channel}"))
+    };
+    threads.filter_map(|t| place(t.ok()?)).collect()
+}
+
 /// The name of the main thread.
 pub fn comm(pid: i32) -> String {
     fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim_end().into()

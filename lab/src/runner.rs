@@ -12,8 +12,8 @@ use crate::score::{Case, Outcome};
 use crate::undo::{Guards, Journal, Undo};
 use crate::verdict::{Truth, alarms, finding_line};
 use crate::workload::{self, Running};
-use crate::{faults, say, warn};
-use anyhow::{Context, Result, bail};
+use crate::{faults, proc, say, warn};
+use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,11 +41,16 @@ pub struct Lab {
 }
 
 /// What a look at a workload gave.
+#[derive(Default)]
 struct Look {
     answer: Option<Answer>,
     loss: Option<f64>,
     watch_cost: Option<f64>,
     replay_differences: Option<Vec<String>>,
+    /// Why the fault is not admitted.
+    refused: Option<String>,
+    /// What the lab saw with its own eyes.
+    seen: String,
 }
 
 impl Lab {
@@ -147,9 +152,10 @@ impl Lab {
         {
             return Ok(Outcome::Refused(format!("the workload lost only {:.0} %", loss * 100.0)));
         }
-        let Some(answer) = look.answer else {
-            return Ok(Outcome::Refused("holdup was not asked".into()));
-        };
+        if let Some(why) = look.refused {
+            return Ok(Outcome::Refused(why));
+        }
+        let Some(answer) = look.answer else { return Ok(Outcome::Unasked(look.seen)) };
         case.said = answer.report.findings.iter().take(3).map(finding_line).collect();
         let waited = if scenario.is_run() {
             answer.report.accounting.wall_seconds
@@ -193,21 +199,23 @@ impl Lab {
             }
             None => Injected::default(),
         };
-        let mut look =
-            Look { answer: None, loss: None, watch_cost: None, replay_differences: None };
+        let mut look = Look::default();
         let mut unwatched = baseline;
         if let Some(fault) = inject {
             let (bitten, rate) = self.wait_for_bite(ctx, scenario, fault, &running, baseline)?;
             look.loss = Some(1.0 - rate / baseline.max(1e-9));
             unwatched = rate;
             if !bitten {
-                // Inject's guards go before the workload's.
-                drop(injected);
-                bail_refused(ctx, scenario, &mut look)?;
-                drop(running);
+                look.refused = Some(ctx.text("refused")?);
                 return Ok(look);
             }
             ctx.sleep(Duration::from_secs_f64(scenario.settle_seconds))?;
+        }
+        if self.holdup.is_none() {
+            let now = running.rate(ctx, BASELINE)?;
+            let places = whereabouts(ctx, &running)?;
+            look.seen = format!("{baseline:.1}/s, then {now:.1}/s; threads: {places}");
+            return Ok(look);
         }
         let (begin, before) = (Instant::now(), running.done());
         self.question(ctx, scenario, &mut look)?;
@@ -252,15 +260,15 @@ impl Lab {
     /// Asks holdup about the target and replays the recording of the same look.
     fn question(&self, ctx: &mut Ctx, scenario: &Scenario, look: &mut Look) -> Result<()> {
         let seconds = self.seconds(scenario);
-        let Some(holdup) = &self.holdup else { return ctx.sleep(Duration::from_secs_f64(seconds)) };
+        let Some(holdup) = &self.holdup else { return Ok(()) };
         let recording = ctx.scratch.join("look.rec");
-        let mut arguments = match &scenario.target {
-            Target::Arguments(words) => fill_all(words, &ctx.variables)?,
-            Target::Unsaid | Target::Word(_) => Vec::new(),
-        };
-        arguments.extend(["--for".into(), format!("{seconds}s"), "--json".into()]);
-        arguments.extend(["-o".into(), recording.to_string_lossy().into_owned()]);
-        let answer = holdup.ask(ctx, &arguments, &[], Duration::from_secs_f64(seconds + 30.0))?;
+        let mut arguments = vec!["record".into(), recording.to_string_lossy().into_owned()];
+        if let Target::Arguments(words) = &scenario.target {
+            arguments.extend(fill_all(words, &ctx.variables)?);
+        }
+        arguments.extend(["--for".into(), format!("{}ms", (seconds * 1000.0).round())]);
+        let limit = Duration::from_secs_f64(seconds + 30.0);
+        let answer = holdup.ask(ctx, &arguments, &[], &[], limit)?;
         look.replay_differences = self.replay(ctx, holdup, scenario, &answer, &recording)?;
         look.answer = Some(answer);
         Ok(())
@@ -304,7 +312,7 @@ impl Lab {
             let started = ctx.spawn(&spawn)?;
             let pid = started.pid;
             ctx.wait_for("the command's end", Duration::from_secs(120), || {
-                crate::proc::state(pid).is_none_or(|s| s == 'Z')
+                proc::state(pid).is_none_or(|s| s == 'Z')
             })?;
             Ok(begin.elapsed().as_secs_f64())
         };
@@ -313,11 +321,11 @@ impl Lab {
             Some(fault) => fault.inject(ctx).context("inject")?,
             None => Injected::default(),
         };
-        let mut look =
-            Look { answer: None, loss: None, watch_cost: None, replay_differences: None };
+        let mut look = Look::default();
         let Some(holdup) = &self.holdup else {
             let slow = time(ctx)?;
             look.loss = inject.is_some().then_some(slow / quick - 1.0);
+            look.seen = format!("{quick:.2} s, then {slow:.2} s");
             drop(injected);
             return Ok(look);
         };
@@ -327,15 +335,12 @@ impl Lab {
         } else {
             ctx.scratch.join("bin").join(&spawn.name)
         };
-        let mut arguments: Vec<String> = ["run", "--json", "-o"].map(String::from).into();
-        arguments.extend([
-            recording.to_string_lossy().into_owned(),
-            "--".into(),
-            program.to_string_lossy().into_owned(),
-        ]);
-        arguments.extend(spawn.arguments.iter().cloned());
+        let arguments = ["record".into(), recording.to_string_lossy().into_owned()];
+        let mut words = vec![program.to_string_lossy().into_owned()];
+        words.extend(spawn.arguments.iter().cloned());
         let environment: Vec<_> = spawn.environment.clone().into_iter().collect();
-        let answer = holdup.ask(ctx, &arguments, &environment, Duration::from_secs(150))?;
+        let limit = Duration::from_secs(150);
+        let answer = holdup.ask(ctx, &arguments, &words, &environment, limit)?;
         let wall = answer.report.accounting.wall_seconds.max(answer.report.window.seconds);
         look.loss = inject.is_some().then_some(wall / quick - 1.0);
         if inject.is_none() {
@@ -377,13 +382,20 @@ impl Lab {
     }
 }
 
-/// A fault that does not bite is refused with its reason, unless somebody stops.
-fn bail_refused(ctx: &Ctx, scenario: &Scenario, look: &mut Look) -> Result<()> {
-    if scenario.must_hurt && look.loss.is_some_and(|loss| loss < LEAST_LOSS) {
-        return Ok(());
+/// Where the threads of the workload are, by state and wait channel, sampled for half a second.
+fn whereabouts(ctx: &Ctx, running: &Running) -> Result<String> {
+    let mut counts = std::collections::BTreeMap::<String, u32>::new();
+    for _ in 0..25 {
+        for place in proc::whereabouts(running.started.pid) {
+            *counts.entry(place).or_default() += 1;
+        }
+        ctx.sleep(Duration::from_millis(20))?;
     }
-    look.answer = None;
-    bail!("refused: {}", ctx.text("refused")?)
+    let mut places: Vec<_> = counts.into_iter().collect();
+    places.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let words: Vec<_> =
+        places.iter().take(4).map(|(place, count)| format!("{place} x{count}")).collect();
+    Ok(words.join(", "))
 }
 
 fn progress(case: &Case, took: Duration) -> String {
@@ -394,6 +406,7 @@ fn progress(case: &Case, took: Duration) -> String {
         Outcome::Healthy(alarms) if alarms.is_empty() => "quiet".into(),
         Outcome::Healthy(alarms) => format!("FALSE ALARM: {}", alarms.join("; ")),
         Outcome::Refused(why) => format!("refused: {why}"),
+        Outcome::Unasked(seen) => seen.clone(),
         Outcome::Broken(why) => format!("BROKEN: {why}"),
     };
     let loss = case.loss.map(|l| format!(", loss {:.0} %", l * 100.0)).unwrap_or_default();

@@ -17,6 +17,8 @@ pub enum Outcome {
     Healthy(Vec<String>),
     /// The fault did not hurt, or could not be made.
     Refused(String),
+    /// holdup was not asked; what the lab itself saw.
+    Unasked(String),
     /// The lab or holdup broke.
     Broken(String),
 }

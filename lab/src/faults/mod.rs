@@ -1,12 +1,13 @@
 //! The faults by name. A new one is a type in a file of its own and a line here.
 
+mod disks;
 mod quota;
 
 use crate::fault::Fault;
 
 /// The faults of each file.
 fn all() -> impl Iterator<Item = &'static &'static dyn Fault> {
-    [quota::FAULTS].into_iter().flatten()
+    [disks::FAULTS, quota::FAULTS].into_iter().flatten()
 }
 
 /// The fault of that name.

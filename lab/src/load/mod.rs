@@ -5,6 +5,8 @@
 //! A new kind is a function in a file of its own and a line in [`all`].
 
 pub mod cpu;
+pub mod disk;
+pub mod slow;
 
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
@@ -16,7 +18,7 @@ pub type Load = fn(&Options) -> Result<()>;
 
 /// The kinds of each file.
 fn all() -> impl Iterator<Item = &'static (&'static str, Load)> {
-    [cpu::LOADS].into_iter().flatten()
+    [cpu::LOADS, disk::LOADS, slow::LOADS].into_iter().flatten()
 }
 
 /// The kind of that name.

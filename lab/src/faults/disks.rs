@@ -1,0 +1,295 @@
+//! Disks: a programmable one (a slow store under a loop device), and what can be wrong with it.
+//!
+//! The stage of every fault here is a quick disk with an ext4 on it; the fault changes the disk's
+//! settings, limits the group, or adds a neighbour. The settings are put back before anything is
+//! unmounted, so that undoing is quick too.
+
+use crate::fault::{Ctx, Fault, Injected, Spawn};
+use crate::load::slow::Settings;
+use crate::undo::{Guards, Undo};
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// The faults of this file.
+pub const FAULTS: &[&dyn Fault] = &[&Throttle, &Rate, &FailSlow, &Neighbour, &Errors];
+
+/// Makes a disk and mounts an ext4 on it. Variables, with the prefix: `disk` (loop3), `dev` (7:3),
+/// `node` (/dev/loop3), `dir` (the mount point), `settings` (the file), `store_pid`.
+pub fn make(ctx: &mut Ctx, prefix: &str, mib: u64, settings: Settings) -> Result<Guards> {
+    let mut guards = Guards::new();
+    let below = ctx.directory(&format!("{prefix}below"))?;
+    let dir = ctx.directory(&format!("{prefix}data"))?;
+    let file = ctx.scratch.join(format!("{prefix}settings"));
+    fs::write(&file, serde_json::to_string(&settings)?)?;
+    guards.append(mount_store(ctx, prefix, &below, &file, "image", mib)?);
+    let image = below.join("image");
+    guards.push(ctx.journal.guard(Undo::Loop { backing: image.clone() })?);
+    let node =
+        ctx.tool("losetup", &["--direct-io=on", "--show", "-f", &image.to_string_lossy()])?;
+    ctx.tool(
+        "mkfs.ext4",
+        &["-q", "-F", "-E", "nodiscard,lazy_itable_init=0", "-J", "size=8", &node],
+    )?;
+    guards.push(ctx.journal.guard(Undo::Mount { path: dir.clone() })?);
+    ctx.tool("mount", &["-o", "noatime", &node, &dir.to_string_lossy()])?;
+    let disk = node.trim_start_matches("/dev/").to_string();
+    let dev = fs::read_to_string(format!("/sys/block/{disk}/dev"))?;
+    ctx.set(&format!("{prefix}disk"), &disk);
+    ctx.set(&format!("{prefix}dev"), dev.trim());
+    ctx.set(&format!("{prefix}node"), &node);
+    ctx.set(&format!("{prefix}dir"), dir.display());
+    ctx.set(&format!("{prefix}settings"), file.display());
+    // Last in, first out: put back before the unmount has to write anything.
+    guards.push(ctx.journal.guard(Undo::restore(&file)?)?);
+    Ok(guards)
+}
+
+/// Mounts a slow store; sets `store_pid`, `store` (its comm).
+pub fn mount_store(
+    ctx: &mut Ctx,
+    prefix: &str,
+    at: &Path,
+    settings: &Path,
+    names: &str,
+    mib: u64,
+) -> Result<Guards> {
+    let mut guards = Guards::new();
+    let text = |p: &Path| p.to_string_lossy().into_owned();
+    let spawn = Spawn {
+        name: ctx.draw.name(),
+        arguments: ["slow-store", "--mount", &text(at), "--settings", &text(settings)]
+            .into_iter()
+            .chain(["--names", names, "--mib", &mib.to_string()])
+            .map(String::from)
+            .collect(),
+        ..Spawn::default()
+    };
+    let store = ctx.spawn(&spawn)?;
+    guards.push(store.guard);
+    guards.push(ctx.journal.guard(Undo::Mount { path: at.into() })?);
+    let first = at.join(names.split(',').next().unwrap_or(names));
+    ctx.wait_for("the store's mount", Duration::from_secs(5), || first.exists())?;
+    ctx.set(&format!("{prefix}store_pid"), store.pid);
+    ctx.set(&format!("{prefix}store"), store.name);
+    Ok(guards)
+}
+
+/// Changes the settings of a store from now on.
+pub fn change(ctx: &Ctx, prefix: &str, settings: Settings) -> Result<Guards> {
+    let file = PathBuf::from(ctx.text(&format!("{prefix}settings"))?);
+    let mut guards = Guards::new();
+    guards.push(ctx.write_back_later(&file, &serde_json::to_string(&settings)?)?);
+    ctx.sleep(Duration::from_millis(60))?;
+    Ok(guards)
+}
+
+/// What the stage's disk is like: parameters `base_latency_us`, `base_parallel`, `base_bytes_per_second`.
+fn base(ctx: &Ctx) -> Result<Settings> {
+    Ok(Settings {
+        latency_us: ctx.number_or("base_latency_us", 200.0)?,
+        parallel: ctx.number_or("base_parallel", 0.0)? as usize,
+        bytes_per_second: ctx.number_or("base_bytes_per_second", 0.0)?,
+        ..Settings::default()
+    })
+}
+
+fn disk_mib(ctx: &Ctx) -> Result<u64> {
+    Ok(ctx.number_or("disk_mib", 256.0)? as u64)
+}
+
+/// Times one direct read of 4 KiB from the device, past everything above it.
+fn time_read(node: &str) -> Result<Duration> {
+    use std::os::unix::fs::{FileExt, OpenOptionsExt};
+    let file = fs::OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(node)?;
+    let mut buffer = vec![0_u8; 8192];
+    let at = buffer.as_ptr().align_offset(4096);
+    let begin = Instant::now();
+    file.read_exact_at(&mut buffer[at..at + 4096], 0).with_context(|| format!("read {node}"))?;
+    Ok(begin.elapsed())
+}
+
+/// disk.throttle: a limit of the blkio controller on the workload's own group.
+/// Parameters: `limit` (iops or bps), `direction` (read or write), `rate` (operations per second),
+/// `size` (bytes of an operation, for bps). Variables: `blkio_group`, `blkio_group_name`,
+/// `throttle_file`, `throttle_value`, and those of [`make`].
+struct Throttle;
+
+impl Fault for Throttle {
+    fn name(&self) -> &'static str {
+        "disk.throttle"
+    }
+
+    fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
+        let (mib, settings) = (disk_mib(ctx)?, base(ctx)?);
+        let mut guards = make(ctx, "", mib, settings)?;
+        let name = ctx.draw.name();
+        let (group, guard) = ctx.cgroup("blkio", &name)?;
+        guards.push(guard);
+        ctx.set("blkio_group", group.display());
+        ctx.set("blkio_group_name", name);
+        Ok(guards)
+    }
+
+    fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
+        let (limit, direction) = (ctx.text("limit")?, ctx.text("direction")?);
+        let mut value = ctx.number("rate")?;
+        if limit == "bps" {
+            value *= ctx.number("size")?;
+        }
+        let value = value.round();
+        let file = PathBuf::from(ctx.text("blkio_group")?)
+            .join(format!("blkio.throttle.{direction}_{limit}_device"));
+        let dev = ctx.text("dev")?;
+        let mut guards = Guards::new();
+        guards.push(
+            ctx.journal.guard(Undo::Write { path: file.clone(), value: format!("{dev} 0") })?,
+        );
+        fs::write(&file, format!("{dev} {value}"))
+            .with_context(|| format!("write {}", file.display()))?;
+        ctx.set("throttle_file", file.display());
+        ctx.set("throttle_value", value);
+        Ok(guards.into())
+    }
+
+    /// The disk itself stays quick: the limit stands before it.
+    fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
+        let held = fs::read_to_string(ctx.text("throttle_file")?)?;
+        Ok(Some(
+            held.contains(&ctx.text("throttle_value")?)
+                && time_read(&ctx.text("node")?)? < Duration::from_millis(5),
+        ))
+    }
+}
+
+/// disk.rate: the device itself serves only so many operations or bytes per second.
+/// Parameters: `ops_per_second`, `credit_ops`, `bytes_per_second`.
+struct Rate;
+
+impl Fault for Rate {
+    fn name(&self) -> &'static str {
+        "disk.rate"
+    }
+
+    fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
+        let (mib, settings) = (disk_mib(ctx)?, base(ctx)?);
+        make(ctx, "", mib, settings)
+    }
+
+    fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
+        let settings = Settings {
+            ops_per_second: ctx.number_or("ops_per_second", 0.0)?,
+            credit_ops: ctx.number_or("credit_ops", 0.0)?,
+            bytes_per_second: ctx.number_or("bytes_per_second", 0.0)?,
+            latency_us: ctx.number_or("latency_us", base(ctx)?.latency_us)?,
+            ..base(ctx)?
+        };
+        Ok(change(ctx, "", settings)?.into())
+    }
+}
+
+/// disk.fail_slow: of `disks` disks one answers a share of its requests late.
+/// Parameters: `disks`, `tail_share`, `tail_ms`. Variables: those of [`make`] with the prefixes `d0_`,
+/// `d1_`, ...; `paths` (a file on each); `bad_disk`, `bad_dev`.
+struct FailSlow;
+
+impl Fault for FailSlow {
+    fn name(&self) -> &'static str {
+        "disk.fail_slow"
+    }
+
+    fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
+        let (count, settings) = (ctx.number("disks")? as usize, base(ctx)?);
+        let mut guards = Guards::new();
+        let mut paths = Vec::new();
+        for at in 0..count {
+            let prefix = format!("d{at}_");
+            guards.append(make(ctx, &prefix, 64, settings)?);
+            paths.push(format!("{}/segment", ctx.text(&format!("{prefix}dir"))?));
+        }
+        ctx.set("paths", paths.join(","));
+        let bad = ctx.draw.index(count);
+        ctx.set("bad", bad);
+        for what in ["disk", "dev", "node"] {
+            let value = ctx.text(&format!("d{bad}_{what}"))?;
+            ctx.set(&format!("bad_{what}"), value);
+        }
+        Ok(guards)
+    }
+
+    fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
+        let settings = Settings {
+            tail_share: ctx.number("tail_share")?,
+            tail_us: ctx.number("tail_ms")? * 1000.0,
+            ..base(ctx)?
+        };
+        let prefix = format!("d{}_", ctx.text("bad")?);
+        Ok(change(ctx, &prefix, settings)?.into())
+    }
+}
+
+/// disk.neighbour: a process that floods the disk the workload uses. The stage's disk has limits
+/// (`base_parallel`, `base_bytes_per_second`) that the workload alone does not reach.
+/// Parameters: `neighbour` (a kind of workload), `neighbour_arguments` with variables.
+/// Variables: `culprit`, `culprit_pid`.
+struct Neighbour;
+
+impl Fault for Neighbour {
+    fn name(&self) -> &'static str {
+        "disk.neighbour"
+    }
+
+    fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
+        let (mib, settings) = (disk_mib(ctx)?, base(ctx)?);
+        make(ctx, "", mib, settings)
+    }
+
+    fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
+        let mut arguments = vec![ctx.text("neighbour")?];
+        let words = ctx.fill(&ctx.text("neighbour_arguments")?)?;
+        arguments.extend(words.split_whitespace().map(String::from));
+        let spawn = Spawn { name: ctx.draw.name(), arguments, ..Spawn::default() };
+        let neighbour = ctx.spawn(&spawn)?;
+        ctx.set("culprit", &neighbour.name);
+        ctx.set("culprit_pid", neighbour.pid);
+        let mut guards = Guards::new();
+        guards.push(neighbour.guard);
+        Ok(guards.into())
+    }
+
+    fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
+        let pid: i32 = ctx.text("culprit_pid")?.parse()?;
+        match crate::proc::state(pid) {
+            None | Some('Z') => bail!(
+                "the neighbour has ended: {}",
+                fs::read_to_string(ctx.scratch.join("stderr"))?
+            ),
+            Some(_) => Ok(Some(true)),
+        }
+    }
+}
+
+/// disk.errors: a share of reads fails. Parameter: `error_share`.
+struct Errors;
+
+impl Fault for Errors {
+    fn name(&self) -> &'static str {
+        "disk.errors"
+    }
+
+    fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
+        let (mib, settings) = (disk_mib(ctx)?, base(ctx)?);
+        make(ctx, "", mib, settings)
+    }
+
+    fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
+        let settings = Settings { error_share: ctx.number("error_share")?, ..base(ctx)? };
+        Ok(change(ctx, "", settings)?.into())
+    }
+
+    fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
+        let node = ctx.text("node")?;
+        Ok(Some((0..40).any(|_| time_read(&node).is_err())))
+    }
+}
