@@ -154,6 +154,9 @@ fn measure(run: &Run) -> Result<()> {
     for seed in &seeds {
         cases.extend(lab.run_all(&scenarios, *seed, !run.no_twins)?);
     }
+    if run.inject_only {
+        return Ok(());
+    }
     say(&format!(
         "\n{}\n{}\n{}",
         score::table(&cases),

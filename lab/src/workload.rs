@@ -72,6 +72,12 @@ pub fn start(ctx: &mut Ctx, spec: &WorkloadSpec) -> Result<Running> {
     Ok(Running { started, figure })
 }
 
+/// The last of a long text.
+fn last(text: &str) -> String {
+    let count = text.chars().count();
+    text.chars().skip(count.saturating_sub(300)).collect()
+}
+
 /// Reads a figure: operations done so far.
 pub fn read_figure(path: &Path) -> u64 {
     let Ok(bytes) = fs::read(path) else { return 0 };
@@ -100,7 +106,12 @@ impl Running {
         ctx.wait_for("first operation of the workload", limit, || self.done() > 0).with_context(
             || {
                 let errors = fs::read_to_string(ctx.scratch.join("stderr")).unwrap_or_default();
-                format!("workload {} ({}): {}", self.started.name, self.started.pid, errors.trim())
+                format!(
+                    "workload {} ({}): {}",
+                    self.started.name,
+                    self.started.pid,
+                    last(errors.trim())
+                )
             },
         )
     }

@@ -1,13 +1,19 @@
 //! The faults by name. A new one is a type in a file of its own and a line here.
 
 mod disks;
+mod filesystems;
+mod image;
+mod memory;
 mod quota;
+mod stop;
 
 use crate::fault::Fault;
 
 /// The faults of each file.
 fn all() -> impl Iterator<Item = &'static &'static dyn Fault> {
-    [disks::FAULTS, quota::FAULTS].into_iter().flatten()
+    [disks::FAULTS, filesystems::FAULTS, image::FAULTS, memory::FAULTS, quota::FAULTS, stop::FAULTS]
+        .into_iter()
+        .flatten()
 }
 
 /// The fault of that name.

@@ -6,7 +6,10 @@
 
 pub mod cpu;
 pub mod disk;
+pub mod memory;
+pub mod service;
 pub mod slow;
+pub mod spawn;
 
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
@@ -18,7 +21,9 @@ pub type Load = fn(&Options) -> Result<()>;
 
 /// The kinds of each file.
 fn all() -> impl Iterator<Item = &'static (&'static str, Load)> {
-    [cpu::LOADS, disk::LOADS, slow::LOADS].into_iter().flatten()
+    [cpu::LOADS, disk::LOADS, memory::LOADS, service::LOADS, slow::LOADS, spawn::LOADS]
+        .into_iter()
+        .flatten()
 }
 
 /// The kind of that name.

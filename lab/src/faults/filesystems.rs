@@ -1,0 +1,88 @@
+//! File systems: frozen ones, and ones whose daemon is slow or stuck.
+
+use super::disks;
+use crate::fault::{Ctx, Fault, Injected};
+use crate::load::slow::Settings;
+use crate::proc;
+use crate::undo::{Guards, Undo};
+use anyhow::Result;
+use std::fs;
+
+/// The faults of this file.
+pub const FAULTS: &[&dyn Fault] = &[&Frozen, &Daemon];
+
+/// fs.frozen: the workload's file system is frozen for a backup and forgotten.
+struct Frozen;
+
+impl Fault for Frozen {
+    fn name(&self) -> &'static str {
+        "fs.frozen"
+    }
+
+    fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
+        disks::make(ctx, "", 128, Settings { latency_us: 150.0, ..Settings::default() })
+    }
+
+    fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
+        let dir = ctx.text("dir")?;
+        let mut guards = Guards::new();
+        guards.push(ctx.journal.guard(Undo::Thaw { path: dir.clone().into() })?);
+        ctx.tool("fsfreeze", &["-f", &dir])?;
+        Ok(guards.into())
+    }
+
+    fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
+        let pid: i32 = ctx.text("victim_pid")?.parse()?;
+        Ok(Some(
+            proc::whereabouts(pid).iter().any(|p| p.starts_with('D') && p.contains("percpu_rwsem")),
+        ))
+    }
+}
+
+/// fs.daemon: a FUSE file system whose daemon answers late or not at all.
+/// Parameters: `how` (slow or stuck), `latency_ms`. Variables: `dir`, `files` (names in it),
+/// `culprit`, `culprit_pid`, `fuse_dev`.
+struct Daemon;
+
+impl Fault for Daemon {
+    fn name(&self) -> &'static str {
+        "fs.daemon"
+    }
+
+    fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
+        use std::os::unix::fs::MetadataExt;
+        let dir = ctx.directory("share")?;
+        let settings = ctx.scratch.join("settings");
+        fs::write(
+            &settings,
+            serde_json::to_string(&Settings { latency_us: 300.0, ..Settings::default() })?,
+        )?;
+        let mut guards = disks::mount_store(ctx, "", &dir, &settings, "alpha,beta,gamma", 8)?;
+        let dev = fs::metadata(&dir)?.dev();
+        ctx.set("fuse_dev", format!("{}:{}", libc::major(dev), libc::minor(dev)));
+        ctx.set("dir", dir.display());
+        ctx.set("settings", settings.display());
+        for (to, from) in [("culprit", "store"), ("culprit_pid", "store_pid")] {
+            let value = ctx.text(from)?;
+            ctx.set(to, value);
+        }
+        guards.push(ctx.journal.guard(Undo::restore(&settings)?)?);
+        Ok(guards)
+    }
+
+    fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
+        let settings = Settings {
+            latency_us: ctx.number_or("latency_ms", 100.0)? * 1000.0,
+            stuck: ctx.text("how")? == "stuck",
+            ..Settings::default()
+        };
+        Ok(disks::change(ctx, "", settings)?.into())
+    }
+
+    fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
+        let pid: i32 = ctx.text("victim_pid")?.parse()?;
+        Ok(Some(
+            proc::whereabouts(pid).iter().any(|p| p.contains("fuse") || p.contains("request_wait")),
+        ))
+    }
+}

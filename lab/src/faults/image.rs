@@ -1,0 +1,62 @@
+//! Processes that are dear to start: a fork that copies big page tables, an exec from a slow disk.
+
+use super::disks;
+use crate::fault::{Ctx, Fault, Injected};
+use crate::load::slow::Settings;
+use crate::undo::Guards;
+use anyhow::Result;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+/// The faults of this file.
+pub const FAULTS: &[&dyn Fault] = &[&Fork, &Exec];
+
+/// process.fork: the workload forks from a big image instead of a small one (`start = "after"`).
+/// Parameters: `small_mib`, `big_mib`. Variable: `image_mib`.
+struct Fork;
+
+impl Fault for Fork {
+    fn name(&self) -> &'static str {
+        "process.fork"
+    }
+
+    fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
+        let small = ctx.text("small_mib")?;
+        ctx.set("image_mib", small);
+        Ok(Guards::new())
+    }
+
+    fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
+        let big = ctx.text("big_mib")?;
+        ctx.set("image_mib", big);
+        Ok(Injected::default())
+    }
+}
+
+/// process.exec: the program that the workload starts lies on a disk that has become slow.
+/// Parameter: `latency_ms`. Variables: those of a disk, `program`.
+struct Exec;
+
+impl Fault for Exec {
+    fn name(&self) -> &'static str {
+        "process.exec"
+    }
+
+    fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
+        let guards =
+            disks::make(ctx, "", 64, Settings { latency_us: 150.0, ..Settings::default() })?;
+        let program = PathBuf::from(ctx.text("dir")?).join(ctx.draw.name());
+        fs::copy("/bin/true", &program)?;
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
+        fs::File::open(&program)?.sync_all()?;
+        ctx.set("program", program.display());
+        Ok(guards)
+    }
+
+    fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
+        let settings =
+            Settings { latency_us: ctx.number("latency_ms")? * 1000.0, ..Settings::default() };
+        Ok(disks::change(ctx, "", settings)?.into())
+    }
+}

@@ -1,0 +1,158 @@
+//! Memory: limits of the v1 memory controller, the dirty limit, memory that nobody is charged for.
+
+use super::disks;
+use crate::fault::{Ctx, Fault, Injected, Spawn};
+use crate::load::slow::Settings;
+use crate::undo::{Guards, Undo};
+use anyhow::{Context, Result};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The faults of this file.
+pub const FAULTS: &[&dyn Fault] = &[&Limit, &Dirty, &Shared];
+
+/// memory.limit: the workload's group gets a limit below what it needs.
+/// Parameters: `limit_mib`; `base_latency_us` of the disk that the file pages come from.
+/// Variables: `memory_group`, `memory_group_name`, `limit_bytes`, and those of a disk.
+struct Limit;
+
+impl Fault for Limit {
+    fn name(&self) -> &'static str {
+        "memory.limit"
+    }
+
+    fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
+        let latency_us = ctx.number_or("base_latency_us", 300.0)?;
+        let mib = ctx.number_or("disk_mib", 640.0)? as u64;
+        let mut guards = disks::make(ctx, "", mib, Settings { latency_us, ..Settings::default() })?;
+        let name = ctx.draw.name();
+        let (group, guard) = ctx.cgroup("memory", &name)?;
+        guards.push(guard);
+        ctx.set("memory_group", group.display());
+        ctx.set("memory_group_name", name);
+        Ok(guards)
+    }
+
+    fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
+        let bytes = (ctx.number("limit_mib")? as u64) << 20;
+        ctx.set("limit_bytes", bytes);
+        let group = PathBuf::from(ctx.text("memory_group")?);
+        let file = group.join("memory.limit_in_bytes");
+        let mut guards = Guards::new();
+        guards.push(ctx.journal.guard(Undo::Write { path: file.clone(), value: "-1".into() })?);
+        // Refused while more than the limit cannot be reclaimed; a job's end makes room.
+        ctx.wait_for("the memory limit to be taken", Duration::from_secs(5), || {
+            fs::write(&file, bytes.to_string()).is_ok()
+        })?;
+        ctx.set("failures_before", failures(&group)?);
+        Ok(guards.into())
+    }
+
+    fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
+        let group = PathBuf::from(ctx.text("memory_group")?);
+        Ok(Some(failures(&group)? as f64 > ctx.number("failures_before")?))
+    }
+}
+
+fn failures(group: &Path) -> Result<u64> {
+    fs::read_to_string(group.join("memory.failcnt"))?.trim().parse().context("memory.failcnt")
+}
+
+/// memory.dirty: the host may hold only a few dirty bytes, and the disk below takes them slowly.
+/// Parameters: `dirty_mib`, `bytes_per_second`.
+struct Dirty;
+
+const VM: &str = "/proc/sys/vm";
+
+impl Fault for Dirty {
+    fn name(&self) -> &'static str {
+        "memory.dirty"
+    }
+
+    fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
+        disks::make(ctx, "", 320, Settings { latency_us: 150.0, ..Settings::default() })
+    }
+
+    fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
+        let bytes = (ctx.number("dirty_mib")? * 1048576.0) as u64;
+        ctx.set("dirty_bytes", bytes);
+        let settings = Settings {
+            latency_us: 150.0,
+            bytes_per_second: ctx.number("bytes_per_second")?,
+            ..Settings::default()
+        };
+        let mut guards = disks::change(ctx, "", settings)?;
+        for (kind, bytes) in [("dirty_background", bytes / 2), ("dirty", bytes)] {
+            // Writing the one makes the other 0, and 0 cannot be written to bytes: put back
+            // whichever was in force.
+            let by_bytes = Path::new(VM).join(format!("{kind}_bytes"));
+            let by_ratio = Path::new(VM).join(format!("{kind}_ratio"));
+            let in_force =
+                if fs::read_to_string(&by_bytes)?.trim() == "0" { &by_ratio } else { &by_bytes };
+            guards.push(ctx.journal.guard(Undo::restore(in_force)?)?);
+            fs::write(&by_bytes, bytes.to_string())
+                .with_context(|| format!("write {}", by_bytes.display()))?;
+        }
+        Ok(guards.into())
+    }
+
+    fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
+        let pid: i32 = ctx.text("victim_pid")?.parse()?;
+        let held = |place: &String| place.contains("balance_dirty_pages");
+        for _ in 0..20 {
+            if crate::proc::whereabouts(pid).iter().any(held) {
+                return Ok(Some(true));
+            }
+            ctx.sleep(Duration::from_millis(10))?;
+        }
+        Ok(Some(false))
+    }
+}
+
+/// memory.shared: a master whose child filled shared anonymous memory and ended.
+/// Parameters: `segment_mib`, `fill_mib`. Variables: `culprit`, `culprit_pid`, `fill_bytes`.
+struct Shared;
+
+impl Fault for Shared {
+    fn name(&self) -> &'static str {
+        "memory.shared"
+    }
+
+    fn set_up(&self, _: &mut Ctx) -> Result<Guards> {
+        Ok(Guards::new())
+    }
+
+    fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
+        ctx.set("fill_bytes", (ctx.number("fill_mib")? as u64) << 20);
+        ctx.set("shmem_before", shmem_bytes()?);
+        let words = [
+            "shared-segment",
+            "--mib",
+            &ctx.text("segment_mib")?,
+            "--fill",
+            &ctx.text("fill_mib")?,
+        ];
+        let arguments = words.map(String::from).to_vec();
+        let spawn = Spawn { name: ctx.draw.name(), arguments, ..Spawn::default() };
+        let master = ctx.spawn(&spawn)?;
+        ctx.set("culprit", &master.name);
+        ctx.set("culprit_pid", master.pid);
+        let mut guards = Guards::new();
+        guards.push(master.guard);
+        Ok(guards.into())
+    }
+
+    fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
+        let more = shmem_bytes()? as f64 - ctx.number("shmem_before")?;
+        Ok(Some(more > ctx.number("fill_bytes")? * 0.98))
+    }
+}
+
+fn shmem_bytes() -> Result<u64> {
+    let text = fs::read_to_string("/proc/meminfo")?;
+    let line =
+        text.lines().find_map(|l| l.strip_prefix("Shmem:")).context("no Shmem in meminfo")?;
+    let kib: u64 = line.trim().trim_end_matches("kB").trim().parse()?;
+    Ok(kib * 1024)
+}

@@ -1,0 +1,70 @@
+//! Processes that are held: stopped by a signal, or frozen by the freezer of v1 cgroups.
+
+use crate::fault::{Ctx, Fault, Injected};
+use crate::proc;
+use crate::undo::{Guards, Undo};
+use anyhow::{Context, Result};
+use nix::sys::signal::Signal;
+use std::fs;
+use std::path::PathBuf;
+
+/// The faults of this file.
+pub const FAULTS: &[&dyn Fault] = &[&Stopped, &Frozen];
+
+/// process.stopped: SIGSTOP to the workload.
+struct Stopped;
+
+impl Fault for Stopped {
+    fn name(&self) -> &'static str {
+        "process.stopped"
+    }
+
+    fn set_up(&self, _: &mut Ctx) -> Result<Guards> {
+        Ok(Guards::new())
+    }
+
+    fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
+        let pid: i32 = ctx.text("victim_pid")?.parse()?;
+        let start_time = proc::start_time(pid).context("the workload has ended")?;
+        let mut guards = Guards::new();
+        guards.push(ctx.journal.guard(Undo::Continue { pid, start_time })?);
+        proc::signal(pid, Signal::SIGSTOP);
+        Ok(guards.into())
+    }
+
+    fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
+        Ok(Some(proc::state(ctx.text("victim_pid")?.parse()?) == Some('T')))
+    }
+}
+
+/// process.frozen: the workload's freezer group is frozen.
+/// Variables: `freezer_group`, `freezer_group_name`.
+struct Frozen;
+
+impl Fault for Frozen {
+    fn name(&self) -> &'static str {
+        "process.frozen"
+    }
+
+    fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
+        let name = ctx.draw.name();
+        let (group, guard) = ctx.cgroup("freezer", &name)?;
+        ctx.set("freezer_group", group.display());
+        ctx.set("freezer_group_name", name);
+        let mut guards = Guards::new();
+        guards.push(guard);
+        Ok(guards)
+    }
+
+    fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
+        let state = PathBuf::from(ctx.text("freezer_group")?).join("freezer.state");
+        let mut guards = Guards::new();
+        guards.push(ctx.write_back_later(&state, "FROZEN")?);
+        Ok(guards.into())
+    }
+
+    fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
+        let state = PathBuf::from(ctx.text("freezer_group")?).join("freezer.state");
+        Ok(Some(fs::read_to_string(state)?.trim() == "FROZEN"))
+    }
+}

@@ -1,0 +1,123 @@
+//! Workloads that need memory: a working set of file pages, growing heaps, shared segments.
+
+use super::{Figure, Load, Options};
+use anyhow::{Context, Result, bail};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::time::Duration;
+
+/// The kinds of this file.
+pub const LOADS: &[(&str, Load)] = &[
+    ("working-set", working_set),
+    ("heap-cycles", heap_cycles),
+    ("touch", touch),
+    ("shared-segment", shared_segment),
+];
+
+/// `--path FILE --mib M --threads N`: reads a file from begin to end over and over; it is quick as
+/// long as the file stays in memory. One operation is 256 KiB.
+fn working_set(options: &Options) -> Result<()> {
+    let figure = Figure::open()?;
+    let path = options.text("path")?;
+    let blocks = options.whole("mib", 64)? * 4;
+    let rest = Duration::from_micros(options.whole("rest-us", 300)?);
+    if !std::fs::metadata(path).is_ok_and(|m| m.len() >= blocks << 18) {
+        let file = File::create(path).with_context(|| format!("make {path}"))?;
+        let block = vec![1_u8; 1 << 18];
+        for at in 0..blocks {
+            file.write_all_at(&block, at << 18)?;
+        }
+        file.sync_all()?;
+    }
+    let threads = options.whole("threads", 1)?.max(1);
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            scope.spawn(move || -> Result<()> {
+                let file = File::open(path)?;
+                let mut block = vec![0_u8; 1 << 18];
+                let mut at = thread * blocks / threads;
+                loop {
+                    file.read_exact_at(&mut block, (at % blocks) << 18)?;
+                    at += 1;
+                    figure.count();
+                    std::thread::sleep(rest);
+                }
+            });
+        }
+    });
+    Ok(())
+}
+
+/// `--mib M --rest-ms R`: a job starter; each job is a child that fills M MiB and ends. A job that is
+/// killed is started again and not counted.
+fn heap_cycles(options: &Options) -> Result<()> {
+    let figure = Figure::open()?;
+    let mib = options.whole("mib", 64)?;
+    let rest = Duration::from_millis(options.whole("rest-ms", 30)?);
+    loop {
+        let job = std::env::current_exe()?;
+        let status =
+            std::process::Command::new(job).args(["touch", "--mib", &mib.to_string()]).status()?;
+        if status.success() {
+            figure.count();
+        }
+        std::thread::sleep(rest);
+    }
+}
+
+/// `--mib M --stay 0|1`: fills M MiB of private memory, page by page.
+fn touch(options: &Options) -> Result<()> {
+    let mut memory = vec![0_u8; (options.whole("mib", 64)? << 20) as usize];
+    for at in (0..memory.len()).step_by(4096) {
+        memory[at] = 1;
+    }
+    std::hint::black_box(&memory);
+    if options.whole("stay", 0)? == 1 {
+        loop {
+            std::thread::sleep(Duration::from_secs(3600));
+        }
+    }
+    Ok(())
+}
+
+/// `--mib M --fill F`: a master maps M MiB of shared anonymous memory; a child fills F MiB of it and
+/// ends, so that they are nobody's resident set. One operation is one look at the first byte.
+fn shared_segment(options: &Options) -> Result<()> {
+    let figure = Figure::open()?;
+    let size = (options.whole("mib", 512)? << 20) as usize;
+    let fill = ((options.whole("fill", 256)? << 20) as usize).min(size);
+    // SAFETY: a new anonymous mapping of `size` bytes that is never unmapped; the child only
+    // writes inside it and leaves without running anything else.
+    let begin = unsafe {
+        let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let map = libc::mmap(
+            std::ptr::null_mut(),
+            size,
+            libc::PROT_READ | libc::PROT_WRITE,
+            flags,
+            -1,
+            0,
+        );
+        if map == libc::MAP_FAILED {
+            return Err(std::io::Error::last_os_error()).context("map shared memory");
+        }
+        let begin = map.cast::<u8>();
+        match libc::fork() {
+            -1 => bail!("fork: {}", std::io::Error::last_os_error()),
+            0 => {
+                for at in (0..fill).step_by(4096) {
+                    begin.add(at).write_volatile(1);
+                }
+                libc::_exit(0);
+            }
+            child => libc::waitpid(child, std::ptr::null_mut(), 0),
+        };
+        begin
+    };
+    loop {
+        // SAFETY: inside the mapping above.
+        std::hint::black_box(unsafe { begin.read_volatile() });
+        figure.count();
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
