@@ -59,6 +59,11 @@ fn main() -> std::io::Result<()> {
     tell("links", &mut || netlink.links());
     tell("qdiscs", &mut || netlink.qdiscs());
     tell("qdisc-samples", &mut || netlink.qdisc_samples());
-    let _ = facts;
+    tell("containers", &mut || {
+        let mut all = facts.clone();
+        all.extend(files::threads(&roots));
+        let found = holdup_probe::container::containers(&roots, &all);
+        found.into_iter().map(Body::Container).collect()
+    });
     Ok(())
 }

@@ -1,4 +1,8 @@
 //! The machine, its kernel, and the kernel settings that rules and remedies need.
+//!
+//! Only what files (and sysconf) tell: the tool's version, the clocks' offsets and whether there
+//! are kernel events are filled in by the caller. Rejected: uname and sysinfo, which know nothing of
+//! another root, so that no fixture could stand for a host.
 
 use super::{Roots, mounts, text};
 use holdup_reason::facts::{Host, Sysctl};

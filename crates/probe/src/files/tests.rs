@@ -1,4 +1,7 @@
 //! The readers on checked-in trees (`tests/fixtures`), and on the test's own process.
+//!
+//! `v1` is a small Docker host of Linux 5.10, `v2` one with the unified hierarchy alone; `none` does
+//! not exist. Of the real /proc nothing is expected but what this process does itself.
 
 use super::*;
 use holdup_reason::facts::*;

@@ -1,0 +1,260 @@
+//! State files of container runtimes: what the container of an id is called.
+//!
+//! Docker's config.v2.json, containerd's and CRI-O's OCI config.json with its annotations, the
+//! containers.json that Podman and CRI-O share, and the state of runc and crun, which also tells
+//! the cgroups. Each in the system's places and, for rootless runtimes, in users' homes.
+//!
+//! A home may lie on a dead NFS server: homes on file systems that are not local are not looked at,
+//! and every read goes through the guard. A file that cannot be read or parsed names nothing; its
+//! container then goes by its short id.
+
+use crate::files::{Roots, guard, mounts, text};
+use serde_json::Value;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+/// Homes looked at for rootless runtimes.
+const HOMES_MAX: usize = 200;
+
+/// Longest state file that is parsed.
+const STATE_BYTES_MAX: u64 = 8 << 20;
+
+/// What a runtime says of one container.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct State {
+    pub id: String,
+    pub name: String,
+    pub runtime: &'static str,
+    pub pod: Option<String>,
+    /// Cgroups: absolute directories (runc) or paths inside the hierarchies (crun).
+    cgroups: Vec<String>,
+}
+
+/// All that was found.
+#[derive(Debug, Default)]
+pub(crate) struct States {
+    by_id: HashMap<String, State>,
+    id_at: HashMap<String, String>,
+}
+
+impl States {
+    /// The container of a full id.
+    pub fn by_id(&self, id: &str) -> Option<&State> {
+        self.by_id.get(id)
+    }
+
+    /// The container whose state names this cgroup, by its directory or its path.
+    pub fn at(&self, directory: &str, path: &str) -> Option<&State> {
+        let id = self.id_at.get(directory).or_else(|| self.id_at.get(path))?;
+        self.by_id.get(id)
+    }
+
+    /// Takes a state in; a name that a person gave goes before one that only repeats the id.
+    fn add(&mut self, state: State) {
+        for cgroup in &state.cgroups {
+            self.id_at.insert(cgroup.clone(), state.id.clone());
+        }
+        match self.by_id.get_mut(&state.id) {
+            Some(known) if known.pod.is_some() => {}
+            Some(known) if state.name != short(&state.id) => *known = state,
+            // It gives no name, but knows better who runs the container.
+            Some(known) if matches!(known.runtime, "runc" | "crun") => {
+                known.runtime = state.runtime
+            }
+            Some(_) => {}
+            None => {
+                self.by_id.insert(state.id.clone(), state);
+            }
+        }
+    }
+}
+
+/// How one kind of file is read: folder of the container, its parsed text.
+type Parse = fn(&Path, &Value) -> Vec<State>;
+
+/// Reads every state file of this host.
+pub(crate) fn read(roots: &Roots) -> States {
+    let mut files: Vec<(PathBuf, Parse)> = Vec::new();
+    let places = places(roots);
+    let listed = guard::map(places, |(folder, file, parse)| {
+        // One file for all containers.
+        if *file == "containers.json" {
+            return vec![(folder.join(file), *parse)];
+        }
+        text::names(folder)
+            .into_iter()
+            .map(|id| (folder.join(id).join(file), *parse))
+            .collect::<Vec<_>>()
+    });
+    files.extend(listed.into_iter().flatten().flatten());
+    let parsed = guard::map(files, |(path, parse)| {
+        let Some(value) = parse_json(path) else { return Vec::new() };
+        parse(path.parent().unwrap_or(path), &value)
+    });
+    let mut states = States::default();
+    parsed.into_iter().flatten().flatten().for_each(|state| states.add(state));
+    states
+}
+
+fn parse_json(path: &Path) -> Option<Value> {
+    use std::io::Read;
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).ok()?;
+    file.take(STATE_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+    serde_json::from_slice(&bytes).ok()
+}
+
+/// Folders of containers, with the file in each and how to read it.
+fn places(roots: &Roots) -> Vec<(PathBuf, &'static str, Parse)> {
+    let mut places: Vec<(PathBuf, &'static str, Parse)> = Vec::new();
+    let root = &roots.root;
+    let run = root.join("run");
+    // The low-level runtimes first: what the high-level ones say of the same id goes before it.
+    places.push((run.join("runc"), "state.json", runc));
+    places.push((run.join("docker/runtime-runc/moby"), "state.json", runc));
+    places.push((run.join("crun"), "status", crun));
+    for namespace in text::names(&run.join("containerd/runc")) {
+        places.push((run.join("containerd/runc").join(namespace), "state.json", runc));
+    }
+    let tasks = run.join("containerd/io.containerd.runtime.v2.task");
+    for namespace in text::names(&tasks) {
+        places.push((tasks.join(namespace), "config.json", oci));
+    }
+    let docker = |data: PathBuf| (data.join("containers"), "config.v2.json", docker as Parse);
+    let daemon = parse_json(&root.join("etc/docker/daemon.json"));
+    let data_root = daemon.as_ref().and_then(|config| config["data-root"].as_str());
+    places.push(docker(roots.resolve(data_root.unwrap_or("/var/lib/docker"))));
+    let mut storages = vec![root.join("var/lib/containers/storage")];
+    for home in homes(roots) {
+        let share = home.join(".local/share");
+        places.push(docker(share.join("docker")));
+        storages.push(share.join("containers/storage"));
+    }
+    for storage in storages {
+        for driver in ["overlay", "vfs", "btrfs"] {
+            let folder = storage.join(format!("{driver}-containers"));
+            places.push((folder, "containers.json", storage_list));
+        }
+    }
+    // CRI-O keeps the OCI configuration of each container under /run.
+    let bundles = run.join("containers/storage/overlay-containers");
+    places.push((bundles, "userdata/config.json", oci));
+    places
+}
+
+/// Homes of people (and root's) that lie on local file systems.
+fn homes(roots: &Roots) -> Vec<PathBuf> {
+    const LOCAL: [&str; 9] =
+        ["ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "overlay", "tmpfs"];
+    let mounts = mounts::own_mounts(roots);
+    let passwd = text::read(&roots.root.join("etc/passwd")).unwrap_or_default();
+    let home = |line: &[u8]| {
+        let line = text::lossy(line);
+        let fields: Vec<&str> = line.split(':').collect();
+        let uid: u32 = fields.get(2)?.parse().ok()?;
+        let person = uid == 0 || (1000..60_000).contains(&uid);
+        let home = fields.get(5).filter(|home| person && home.len() > 1)?;
+        // Neither it nor what is above it may be a link to elsewhere; that cannot be known without
+        // touching it, hence the guard.
+        let local = mounts::mount_of(&mounts, home)?;
+        LOCAL.contains(&local.fs_type.as_str()).then(|| roots.resolve(home))
+    };
+    let mut homes: Vec<PathBuf> = text::lines(&passwd).filter_map(home).collect();
+    homes.sort_unstable();
+    homes.dedup();
+    homes.truncate(HOMES_MAX);
+    homes
+}
+
+fn text_of(value: &Value) -> Option<String> {
+    value.as_str().filter(|text| !text.is_empty()).map(Into::into)
+}
+
+fn short(id: &str) -> &str {
+    id.get(..12).unwrap_or(id)
+}
+
+/// Docker: `ID`, `Name` with a slash before it.
+fn docker(_: &Path, value: &Value) -> Vec<State> {
+    let Some(id) = text_of(&value["ID"]) else { return Vec::new() };
+    let name = value["Name"].as_str().unwrap_or_default().trim_start_matches('/');
+    let name = if name.is_empty() { short(&id).into() } else { name.to_string() };
+    vec![State { id, name, runtime: "docker", ..State::default() }.with_kubernetes_name()]
+}
+
+/// containers/storage: Podman's and CRI-O's list.
+fn storage_list(_: &Path, value: &Value) -> Vec<State> {
+    let one = |entry: &Value| {
+        let id = text_of(&entry["id"])?;
+        let name = text_of(&entry["names"][0]).unwrap_or_else(|| short(&id).into());
+        let runtime = if name.starts_with("k8s_") { "cri-o" } else { "podman" };
+        Some(State { id, name, runtime, ..State::default() }.with_kubernetes_name())
+    };
+    value.as_array().into_iter().flatten().filter_map(one).collect()
+}
+
+/// An OCI bundle's configuration: names stand in its annotations.
+fn oci(folder: &Path, value: &Value) -> Vec<State> {
+    let mut id = folder.file_name().map(|name| name.to_string_lossy().into_owned());
+    let crio = id.as_deref() == Some("userdata");
+    if crio {
+        let above = folder.parent().and_then(Path::file_name);
+        id = above.map(|name| name.to_string_lossy().into_owned());
+    }
+    let Some(id) = id else { return Vec::new() };
+    let annotation =
+        |names: &[&str]| names.iter().find_map(|name| text_of(&value["annotations"][*name]));
+    let kind =
+        annotation(&["io.kubernetes.cri.container-type", "io.kubernetes.cri-o.ContainerType"]);
+    let name = annotation(&["io.kubernetes.cri.container-name", "io.kubernetes.container.name"])
+        .filter(|_| kind.as_deref() != Some("sandbox"))
+        .or_else(|| kind.filter(|kind| kind == "sandbox").map(|_| "pause".into()))
+        .or_else(|| annotation(&["nerdctl/name"]));
+    let pod = annotation(&["io.kubernetes.cri.sandbox-name", "io.kubernetes.pod.name"]);
+    let namespace =
+        annotation(&["io.kubernetes.cri.sandbox-namespace", "io.kubernetes.pod.namespace"]);
+    // Podman has such bundles too, but its names stand in its list.
+    if crio && pod.is_none() {
+        return Vec::new();
+    }
+    vec![State {
+        name: name.unwrap_or_else(|| short(&id).into()),
+        id,
+        runtime: if crio { "cri-o" } else { "containerd" },
+        pod: pod
+            .map(|pod| [namespace, Some(pod)].into_iter().flatten().collect::<Vec<_>>().join("/")),
+        cgroups: Vec::new(),
+    }]
+}
+
+/// runc: `cgroup_paths` by controller, absolute directories.
+fn runc(_: &Path, value: &Value) -> Vec<State> {
+    let Some(id) = text_of(&value["id"]) else { return Vec::new() };
+    let paths = value["cgroup_paths"].as_object();
+    let cgroups = paths.into_iter().flatten().filter_map(|(_, path)| text_of(path)).collect();
+    let name = if id.len() == 64 { short(&id).into() } else { id.clone() };
+    vec![State { id, name, runtime: "runc", pod: None, cgroups }]
+}
+
+/// crun: `cgroup-path`, the same in every hierarchy.
+fn crun(folder: &Path, value: &Value) -> Vec<State> {
+    let id = folder.file_name().map(|name| name.to_string_lossy().into_owned());
+    let Some(id) = id else { return Vec::new() };
+    let cgroups = text_of(&value["cgroup-path"]).into_iter().collect();
+    let name = if id.len() == 64 { short(&id).into() } else { id.clone() };
+    vec![State { id, name, runtime: "crun", pod: None, cgroups }]
+}
+
+impl State {
+    /// `k8s_CONTAINER_POD_NAMESPACE_UID_ATTEMPT`, as the kubelet names containers of Docker and
+    /// CRI-O.
+    fn with_kubernetes_name(mut self) -> Self {
+        let parts: Vec<&str> = self.name.split('_').collect();
+        if let ["k8s", container, pod, namespace, ..] = parts.as_slice() {
+            let name = if *container == "POD" { "pause" } else { container };
+            self.pod = Some(format!("{namespace}/{pod}"));
+            self.name = name.to_string();
+        }
+        self
+    }
+}

@@ -1,0 +1,191 @@
+//! Cgroup paths of each runtime with its state files (`tests/fixtures/containers`).
+//!
+//! The paths of runc, LXC and Podman and the files of runc and Podman were recorded from Debian's
+//! packages on a host with cgroup v1; the others follow what their versions of 2024 write.
+
+use super::*;
+use holdup_reason::facts::{Cgroup, Membership, Thread};
+
+const DOCKER: &str = "3f2a9c0d4e5b6a7788990011223344556677889900aabbccddeeff0011223344";
+const DOCKER_2: &str = "3f2a77777777777777777777777777777777777777777777777777777777aaaa";
+const PODMAN: &str = "d2368f5adc7d4dc8d14169b162c47f8f60cb6b2ae24fdc5f47a73ce694734bc0";
+
+fn id(first: &str) -> String {
+    format!("{first:0<64}")
+}
+
+fn cgroups(paths: &[&str]) -> Vec<Body> {
+    let cgroup = |path: &&str| {
+        let directory = format!("/sys/fs/cgroup/cpu{path}");
+        Body::Cgroup(Cgroup { path: path.to_string(), directory, ..Cgroup::default() })
+    };
+    paths.iter().map(cgroup).collect()
+}
+
+fn read(paths: &[&str]) -> Vec<Container> {
+    let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/containers");
+    containers(&Roots::under(fixtures.as_ref()), &cgroups(paths))
+}
+
+/// The one container that a single path gives: runtime, name, topmost cgroup.
+fn one(path: &str) -> (String, String, String) {
+    let found = read(&[path]);
+    assert_eq!(found.len(), 1, "{found:?}");
+    let container = found[0].clone();
+    (container.runtime, container.name, container.cgroups[0].clone())
+}
+
+fn told(runtime: &str, name: &str, top: &str) -> (String, String, String) {
+    (runtime.into(), name.into(), top.into())
+}
+
+#[test]
+fn docker_by_both_drivers() {
+    let cgroupfs = format!("/docker/{DOCKER}");
+    assert_eq!(one(&cgroupfs), told("docker", "web-1", &cgroupfs));
+    let inside = format!("{cgroupfs}/system.slice/nginx.service");
+    assert_eq!(one(&inside), told("docker", "web-1", &cgroupfs));
+    let systemd = format!("/system.slice/docker-{DOCKER}.scope");
+    assert_eq!(one(&systemd), told("docker", "web-1", &systemd));
+    let unknown = format!("/docker/{}", id("eeee"));
+    assert_eq!(one(&unknown), told("docker", "eeee00000000", &unknown));
+}
+
+#[test]
+fn one_container_with_a_path_per_controller() {
+    let found = read(&[&format!("/docker/{DOCKER}"), &format!("/outer/docker/{DOCKER}/sub"), "/"]);
+    let docker = find("web-1", &found).unwrap();
+    assert_eq!(docker.cgroups, [format!("/docker/{DOCKER}"), format!("/outer/docker/{DOCKER}")]);
+    assert_eq!(found.len(), 1);
+}
+
+#[test]
+fn kubernetes_with_containerd() {
+    let uid = "0a1b2c3d_4e5f_6071_8293_a4b5c6d7e8f9";
+    let slice =
+        format!("/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{uid}.slice");
+    let app = format!("{slice}/cri-containerd-{}.scope", id("aa11"));
+    let pause = format!("{slice}/cri-containerd-{}.scope", id("aa22"));
+    let found = read(&[&slice, &app, &pause]);
+    let container = find("app", &found).unwrap();
+    assert_eq!(
+        (&*container.runtime, container.pod.as_deref()),
+        ("containerd", Some("prod/shop-7d9f"))
+    );
+    for name in ["shop-7d9f/app", "prod/shop-7d9f/app", "aa11"] {
+        assert_eq!(find(name, &found).unwrap().id, id("aa11"));
+    }
+    let pod = find("shop-7d9f", &found).unwrap();
+    assert_eq!((&*pod.runtime, &*pod.cgroups[0]), ("kubernetes", &*slice));
+    assert_eq!(pod.id, uid.replace('_', "-"));
+    let bare =
+        format!("/kubepods/burstable/pod0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9/{}", id("aa11"));
+    assert_eq!(one(&bare), told("containerd", "app", &bare));
+}
+
+#[test]
+fn kubernetes_with_cri_o() {
+    let path = format!("/kubepods/besteffort/crio-{}", id("bb11"));
+    assert_eq!(one(&path), told("cri-o", "db", &path));
+    let conmon = format!("/kubepods/besteffort/crio-conmon-{}", id("bb11"));
+    assert_eq!(one(&conmon).0, "cgroup");
+}
+
+#[test]
+fn podman_with_and_without_root() {
+    let cgroupfs = format!("/libpod_parent/libpod-{PODMAN}");
+    assert_eq!(one(&cgroupfs), told("podman", "hf-pod", &cgroupfs));
+    let scope = format!(
+        "/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{}.scope",
+        id("cc11")
+    );
+    assert_eq!(one(&format!("{scope}/container")), told("podman", "rootless", &scope));
+    let far = format!("/machine.slice/libpod-{}.scope", id("dd11"));
+    assert_eq!(one(&far).1, "dd1100000000", "a home on NFS is not looked at");
+}
+
+#[test]
+fn lxc_and_machines() {
+    assert_eq!(one("/lxc/old/init.scope"), told("lxc", "old", "/lxc/old"));
+    assert_eq!(one("/lxc.payload.hf-lxc"), told("lxc", "hf-lxc", "/lxc.payload.hf-lxc"));
+    assert_eq!(one("/lxc.monitor.hf-lxc").0, "cgroup");
+    let machine = r"/machine.slice/machine-deb\x2d12.scope";
+    assert_eq!(one(&format!("{machine}/payload")), told("nspawn", "deb-12", machine));
+    let service = r"/machine.slice/systemd-nspawn@deb\x2d12.service";
+    assert_eq!(one(service), told("nspawn", "deb-12", service));
+    let guest = r"/machine.slice/machine-qemu\x2d3\x2dmail.scope";
+    assert_eq!(one(guest), told("libvirt", "mail", guest));
+}
+
+#[test]
+fn runc_and_crun_name_their_cgroups() {
+    let mut facts = cgroups(&["/hf-runc", "/hf-runc/below", "/custom/place"]);
+    facts.push(Body::Cgroup(Cgroup {
+        path: "/outer/2f99/hf-runc".into(),
+        directory: "/sys/fs/cgroup/memory/outer/2f99/hf-runc".into(),
+        ..Cgroup::default()
+    }));
+    let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/containers");
+    let found = containers(&Roots::under(fixtures.as_ref()), &facts);
+    let runc = find("hf-runc", &found).unwrap();
+    assert_eq!((&*runc.runtime, runc.cgroups.len()), ("runc", 2));
+    let crun = find("hf-crun", &found).unwrap();
+    assert_eq!((&*crun.runtime, &*crun.cgroups[0]), ("crun", "/custom/place"));
+    assert_eq!(found.len(), 2, "{found:?}");
+}
+
+#[test]
+fn units_and_plain_cgroups() {
+    let web = "/system.slice/web.service";
+    assert_eq!(one(&format!("{web}/workers")), told("systemd", "web.service", web));
+    assert_eq!(one("/system.slice"), told("systemd", "system.slice", "/system.slice"));
+    assert_eq!(one("/jobs/nightly"), told("cgroup", "nightly", "/jobs/nightly"));
+    assert!(read(&["/"]).is_empty());
+}
+
+#[test]
+fn a_plain_cgroup_that_differs_between_controllers() {
+    let mut facts = cgroups(&["/slow", "/outer/slow", "/other/slow"]);
+    let member = |path: &str| Membership { controllers: vec!["x".into()], path: path.into() };
+    let cgroups = vec![member("/slow"), member("/outer/slow"), member("/")];
+    facts.push(Body::Thread(Thread { cgroups, ..Thread::default() }));
+    let found = containers(&Roots::under("/nonexistent".as_ref()), &facts);
+    assert_eq!(found.len(), 2);
+    let joined = find("/slow", &found).unwrap();
+    assert_eq!(joined.cgroups, ["/outer/slow", "/slow"]);
+}
+
+#[test]
+fn finding_by_name_and_id() {
+    let found = read(&[
+        &format!("/docker/{DOCKER}"),
+        &format!("/docker/{DOCKER_2}"),
+        "/system.slice/web-1.service",
+        "/web-2",
+        "/jobs/nightly",
+    ]);
+    assert_eq!(find("web-1", &found).unwrap().runtime, "docker");
+    assert_eq!(find("web-1.service", &found).unwrap().runtime, "systemd");
+    assert_eq!(find(&DOCKER[..12], &found).unwrap().name, "web-1");
+    assert_eq!(find("3f2a7", &found).unwrap().name, "web-2");
+    assert_eq!(find("nightly", &found).unwrap().cgroups, ["/jobs/nightly"]);
+    let several = find("3f2a", &found).unwrap_err();
+    assert_eq!(
+        several.to_string(),
+        "\"3f2a\" means several containers: docker web-2 3f2a77777777, \
+         docker web-1 3f2a9c0d4e5b; give more of the id"
+    );
+    let near = find("wbe-1", &found).unwrap_err().to_string();
+    assert!(near.starts_with("no container is called \"wbe-1\"; did you mean web-1, "), "{near}");
+    let odd = find("\x1b[31mzzz", &found).unwrap_err().to_string();
+    assert_eq!(odd, "no container is called \"\\u{1b}[31mzzz\"");
+}
+
+#[test]
+fn odd_paths_are_names_like_others() {
+    for path in ["/a\x1bb", "/é\\x", "/pod", "/-", "//x//", "/.scope", "/..", "/lxc", "/\u{fffd}"]
+    {
+        assert_eq!(read(&[path]).len(), 1, "{path:?}");
+    }
+    assert_eq!(unescape(r"a\x2db\xzz\x"), r"a-b\xzz\x");
+}
