@@ -9,6 +9,7 @@ pub mod draw;
 pub mod fault;
 pub mod faults;
 pub mod load;
+pub mod loads;
 pub mod proc;
 pub mod runner;
 pub mod scenario;

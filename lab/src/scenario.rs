@@ -174,6 +174,9 @@ pub struct WorkloadSpec {
     /// Directories of cgroups to join, with variables.
     #[serde(default)]
     pub cgroups: Vec<String>,
+    /// Network namespace to run in, with variables.
+    #[serde(default)]
+    pub netns: Option<String>,
     /// Arguments that make it end by itself, for `target = "run"`.
     #[serde(default)]
     pub finite: Vec<String>,
@@ -359,7 +362,7 @@ mod tests {
             for variant in &scenario.workload {
                 if variant.language == "rust" {
                     assert!(
-                        crate::load::find(&variant.kind).is_some(),
+                        crate::load::knows(&variant.kind),
                         "{}: {}",
                         scenario.name,
                         variant.kind

@@ -30,6 +30,7 @@ pub fn command(ctx: &mut Ctx, spec: &WorkloadSpec, figure: &Path, finite: bool) 
     }
     let mut spawn = Spawn {
         cgroups: fill_all(&spec.cgroups, &ctx.variables)?.into_iter().map(PathBuf::from).collect(),
+        netns: spec.netns.as_deref().map(|name| ctx.fill(name)).transpose()?,
         ..Spawn::default()
     };
     spawn.environment.insert("FIGURE".into(), figure.to_string_lossy().into_owned());

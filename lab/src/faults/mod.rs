@@ -1,19 +1,37 @@
 //! The faults by name. A new one is a type in a file of its own and a line here.
 
+mod cpu;
 mod disks;
+mod dns;
 mod filesystems;
 mod image;
+mod lock;
 mod memory;
+mod net;
+mod process;
 mod quota;
+mod stage;
 mod stop;
 
 use crate::fault::Fault;
 
 /// The faults of each file.
 fn all() -> impl Iterator<Item = &'static &'static dyn Fault> {
-    [disks::FAULTS, filesystems::FAULTS, image::FAULTS, memory::FAULTS, quota::FAULTS, stop::FAULTS]
-        .into_iter()
-        .flatten()
+    [
+        cpu::FAULTS,
+        disks::FAULTS,
+        dns::FAULTS,
+        filesystems::FAULTS,
+        image::FAULTS,
+        lock::FAULTS,
+        memory::FAULTS,
+        net::FAULTS,
+        process::FAULTS,
+        quota::FAULTS,
+        stop::FAULTS,
+    ]
+    .into_iter()
+    .flatten()
 }
 
 /// The fault of that name.

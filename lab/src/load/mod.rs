@@ -36,11 +36,18 @@ pub fn names() -> Vec<&'static str> {
     all().map(|(name, _)| *name).collect()
 }
 
-/// Runs `KIND [--key value]...`.
+/// There is a kind of that name, here or among [`crate::loads`].
+pub fn knows(kind: &str) -> bool {
+    find(kind).is_some() || crate::loads::knows(kind)
+}
+
+/// Runs `KIND [--key value]...`, or a kind of [`crate::loads`] with its own arguments.
 pub fn run(words: &[String]) -> Result<()> {
     let (kind, rest) = words.split_first().context("which kind?")?;
-    let load = find(kind).with_context(|| format!("no workload {kind}"))?;
-    load(&Options::read(rest)?)
+    match find(kind) {
+        Some(load) => load(&Options::read(rest)?),
+        None => crate::loads::run(words),
+    }
 }
 
 /// `--key value` pairs.

@@ -1,0 +1,79 @@
+//! Runs a command in a network namespace, with its own resolv.conf.
+//!
+//! The mount namespace is private to the command, so the bind mount ends with it: nothing to undo.
+
+use anyhow::{Context, bail};
+use clap::Args;
+use std::ffi::{CString, OsString};
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+
+/// Runs a command in a network namespace, with its own resolv.conf.
+#[derive(Debug, Args)]
+pub struct Enter {
+    /// File of the network namespace, as in /run/netns.
+    #[arg(long)]
+    netns: Option<PathBuf>,
+    /// File to show as /etc/resolv.conf.
+    #[arg(long)]
+    resolv: Option<PathBuf>,
+    /// cgroup directories to join.
+    #[arg(long)]
+    cgroup: Vec<PathBuf>,
+    /// The command.
+    #[arg(trailing_var_arg = true, required = true)]
+    command: Vec<OsString>,
+}
+
+/// Moves the calling thread into the network namespace, and hides /etc/resolv.conf under `resolv`
+/// in a mount namespace of its own.
+pub fn enter(netns: Option<&Path>, resolv: Option<&Path>) -> anyhow::Result<()> {
+    if let Some(path) = netns {
+        let file = File::open(path).with_context(|| path.display().to_string())?;
+        // SAFETY: the descriptor is open for the length of the call.
+        if unsafe { libc::setns(file.as_raw_fd(), libc::CLONE_NEWNET) } != 0 {
+            bail!("setns {}: {}", path.display(), std::io::Error::last_os_error());
+        }
+    }
+    let Some(resolv) = resolv else { return Ok(()) };
+    let from = CString::new(resolv.as_os_str().as_bytes())?;
+    // SAFETY: all strings are terminated and outlive the calls.
+    unsafe {
+        let flags = libc::MS_REC | libc::MS_PRIVATE;
+        let nothing = std::ptr::null();
+        if libc::unshare(libc::CLONE_NEWNS) != 0
+            || libc::mount(c"none".as_ptr(), c"/".as_ptr(), nothing, flags, nothing.cast()) != 0
+            || libc::mount(
+                from.as_ptr(),
+                c"/etc/resolv.conf".as_ptr(),
+                nothing,
+                libc::MS_BIND,
+                nothing.cast(),
+            ) != 0
+        {
+            bail!(
+                "bind {} on /etc/resolv.conf: {}",
+                resolv.display(),
+                std::io::Error::last_os_error()
+            );
+        }
+    }
+    Ok(())
+}
+
+impl Enter {
+    /// Becomes the command.
+    pub fn run(self) -> anyhow::Result<()> {
+        for directory in &self.cgroup {
+            std::fs::write(directory.join("cgroup.procs"), "0")
+                .with_context(|| directory.display().to_string())?;
+        }
+        enter(self.netns.as_deref(), self.resolv.as_deref())?;
+        let (program, arguments) = self.command.split_first().context("no command")?;
+        Err(std::process::Command::new(program).args(arguments).exec())
+            .with_context(|| program.display().to_string())
+    }
+}
