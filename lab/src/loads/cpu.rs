@@ -1,4 +1,7 @@
-//! A hog of the CPU. It owns no CPU settings: affinity, class and cgroup are given from outside.
+//! A hog of the CPU, and the burning that other loads do while they hold something.
+//!
+//! It owns no CPU settings: affinity, class and cgroup are given from outside, and it counts
+//! nothing, for it is never a victim. The workloads that compute for a figure are in `load/cpu.rs`.
 
 use super::ops::now;
 use clap::Args;

@@ -1,4 +1,7 @@
 //! A debugger that stopped a process and went away from the keyboard.
+//!
+//! It seizes threads rather than attaching to them, so that no signal is left over, and never lets
+//! them go by itself: the kernel does when it ends.
 
 use anyhow::bail;
 use clap::Args;
