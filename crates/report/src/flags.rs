@@ -10,6 +10,7 @@
 
 use crate::failure::Failure;
 use crate::text::escape;
+use clap::builder::NonEmptyStringValueParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
@@ -75,6 +76,7 @@ struct TargetFlags {
     pid: Option<u32>,
     /// Look at one container or cgroup: name, id (a unique beginning is enough) or path
     #[arg(short, long, value_name = "NAME", conflicts_with = "pid")]
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     container: Option<String>,
 }
 
@@ -150,6 +152,7 @@ enum Command {
     )]
     Container {
         /// Name, id (a unique beginning is enough) or cgroup path
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
         name: String,
         #[command(flatten)]
         look: LookFlags,

@@ -258,7 +258,7 @@ fn find_command(words: &[OsString]) -> Result<(), Failure> {
         .filter(|meta| meta.is_file())
         .map(|meta| meta.permissions().mode())
         .collect();
-    let shown = name.to_string_lossy();
+    let shown = escape::shell_word(&name.to_string_lossy());
     if modes.iter().any(|mode| mode & 0o111 != 0) {
         return Ok(());
     }
