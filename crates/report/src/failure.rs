@@ -22,17 +22,24 @@ pub struct Failure {
     what: String,
     /// What to do, one sentence; empty if nothing can be advised.
     advice: String,
+    /// What the system said, if it said something.
+    cause: Option<io::Error>,
 }
 
 impl Failure {
     /// The command line makes no sense.
     pub fn usage(what: impl Into<String>) -> Self {
-        Self { status: USAGE, what: what.into(), advice: "`holdup --help` shows the flags.".into() }
+        Self {
+            status: USAGE,
+            what: what.into(),
+            advice: "`holdup --help` shows the flags.".into(),
+            cause: None,
+        }
     }
 
     /// The look, or the answer, failed.
     pub fn look(what: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { status: COULD_NOT_LOOK, what: what.into(), advice: advice.into() }
+        Self { status: COULD_NOT_LOOK, what: what.into(), advice: advice.into(), cause: None }
     }
 
     /// A file of the user's could not be read or written.
@@ -45,6 +52,11 @@ impl Failure {
     pub fn with_status(mut self, status: u8) -> Self {
         self.status = status;
         self
+    }
+
+    /// What the system said, if it said something.
+    pub fn cause(&self) -> Option<&io::Error> {
+        self.cause.as_ref()
     }
 
     /// The same with other advice.
@@ -77,7 +89,11 @@ impl From<SourceError> for Failure {
             SourceError::System { doing, error } => format!("cannot {doing}: {}", reason(error)),
             SourceError::Bpf { doing, error } => format!("cannot {doing}: {error}"),
         };
-        Self::look(what, advice)
+        let cause = match error {
+            SourceError::System { error, .. } => Some(error),
+            _ => None,
+        };
+        Self { cause, ..Self::look(what, advice) }
     }
 }
 

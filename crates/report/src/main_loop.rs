@@ -15,7 +15,7 @@ use holdup_probe::{Source, SourceError};
 use holdup_reason::facts::{Body, Fact, Lost, Target, TargetKind};
 use holdup_reason::findings::Report;
 use std::ffi::OsString;
-use std::io::{IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -71,6 +71,7 @@ pub fn look(aim: Aim, seconds: Option<f64>, record: Option<&Path>) -> Result<Loo
         None => Progress::none(),
     };
     let facts = collect(&mut live, writer, &mut progress);
+    let facts = if is_command { facts.map_err(not_executed) } else { facts };
     drop(progress);
     let command_status = is_command.then(|| live.exit_status().unwrap_or(0));
     Ok(Looked { report: seam::explain(facts?), command_status })
@@ -241,6 +242,21 @@ fn kind_word(kind: TargetKind) -> &'static str {
     }
 }
 
+/// A file that is found and executable, and yet is not executed: a script whose interpreter is missing,
+/// a program of another machine. The kernel says so only when it is tried.
+fn not_executed(failure: Failure) -> Failure {
+    /// errno of execve on what is no program.
+    const ENOEXEC: i32 = 8;
+    let Some(error) = failure.cause() else { return failure };
+    let kinds = [io::ErrorKind::NotFound, io::ErrorKind::PermissionDenied];
+    match kinds.contains(&error.kind()) || error.raw_os_error() == Some(ENOEXEC) {
+        true => failure
+            .with_status(NOT_EXECUTABLE)
+            .advise("Look at its first line: the interpreter must exist and be executable."),
+        false => failure,
+    }
+}
+
 /// Fails as a shell does, before anything is attached, if there is no such command.
 fn find_command(words: &[OsString]) -> Result<(), Failure> {
     let Some(name) = words.first() else {
@@ -323,6 +339,17 @@ mod tests {
         retarget(&mut facts, &Aim::Process(812), file).expect("812 is in it");
         assert!(retarget(&mut facts.clone(), &Aim::Process(812), file).is_ok());
         assert!(retarget(&mut facts, &Aim::Container("web-1".into()), file).is_err());
+    }
+
+    #[test]
+    fn what_cannot_be_executed_is_told_as_a_shell_tells_it() {
+        let failed = |error| {
+            let error = SourceError::System { doing: "execute x".into(), error };
+            not_executed(error.into()).status
+        };
+        assert_eq!(failed(io::Error::from_raw_os_error(8)), NOT_EXECUTABLE);
+        assert_eq!(failed(io::ErrorKind::NotFound.into()), NOT_EXECUTABLE);
+        assert_eq!(failed(io::ErrorKind::OutOfMemory.into()), crate::failure::COULD_NOT_LOOK);
     }
 
     #[test]
