@@ -82,7 +82,7 @@ check-dependencies: $(DENY)
 
 .PHONY: check-tests
 check-tests:
-	cargo test --locked --workspace
+	cargo test --locked --workspace --no-fail-fast
 
 # The console blocks of README.md and docs/, run as they stand.
 .PHONY: check-docs
