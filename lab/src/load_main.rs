@@ -1,4 +1,7 @@
 //! `holdup-lab-load KIND [--key value]...`: one workload of the lab. See `load/mod.rs`.
+//!
+//! A program of its own, so that the victim is another process than the lab, with a name and threads
+//! that the lab does not share.
 
 use holdup_lab::{load, warn};
 use std::process::ExitCode;

@@ -1,4 +1,7 @@
 //! `holdup-lab`: run it as root. See lab/README.md.
+//!
+//! Owns the command line and the order of a run: clean, list, run, score, write. What a case is, is in
+//! `runner.rs`; what is right, in `verdict.rs`.
 
 use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};

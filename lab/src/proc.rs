@@ -1,4 +1,7 @@
 //! Processes by pid and start time: the lab ends only what it started.
+//!
+//! A pid alone may have been given to somebody else meanwhile, so nothing is ended whose start time is not
+//! the one that was noted when it was started. Nothing here ends a process by name.
 
 use anyhow::{Result, bail};
 use nix::sys::signal::{Signal, kill};

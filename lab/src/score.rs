@@ -94,6 +94,7 @@ fn percent(value: f64) -> String {
 }
 
 /// The figures as a table of Markdown, which reads as plain text too.
+// LONG FUNCTION: a row after the other, each with the count it is an average of.
 pub fn table(cases: &[Case]) -> String {
     let judged: Vec<(&Case, &Verdict)> = cases
         .iter()

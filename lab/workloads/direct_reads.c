@@ -1,4 +1,9 @@
-/* direct_reads FILE THREADS: a storage engine in C, threads that read pages with O_DIRECT. */
+/*
+ * direct_reads FILE THREADS: a storage engine in C, threads that read pages with O_DIRECT.
+ *
+ * In C, so that names, threads and stacks are not those of the lab's own workloads. Counts like every script
+ * of this folder: a byte for each operation, appended to the file that $FIGURE names.
+ */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>

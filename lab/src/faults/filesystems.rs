@@ -1,4 +1,7 @@
 //! File systems: frozen ones, and ones whose daemon is slow or stuck.
+//!
+//! Owns what makes a file system itself the one that is waited for, while the disk under it is idle. Frozen
+//! is undone by thawing, a stuck daemon by its end: both are guarded before they are made.
 
 use super::disks;
 use crate::fault::{Ctx, Fault, Injected};

@@ -1,4 +1,7 @@
 //! Processes that are dear to start: a fork that copies big page tables, an exec from a slow disk.
+//!
+//! The cost lies in the start, not in the work: the workload must be one that starts processes all the
+//! time, or the injection does not hurt and is refused.
 
 use super::disks;
 use crate::fault::{Ctx, Fault, Injected};

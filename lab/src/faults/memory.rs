@@ -1,4 +1,7 @@
 //! Memory: limits of the v1 memory controller, the dirty limit, memory that nobody is charged for.
+//!
+//! Limits are set on groups that the lab made, but the dirty limit is the host's own: it is read before, and
+//! put back on every exit. Nothing here may drive the host itself out of memory.
 
 use super::disks;
 use crate::fault::{Ctx, Fault, Injected, Spawn};

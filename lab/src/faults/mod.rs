@@ -1,4 +1,7 @@
 //! The faults by name. A new one is a type in a file of its own and a line here.
+//!
+//! This file owns the registry alone; what a fault does, proves and undoes is in its own file. A name in
+//! here is what `scenario.toml` says in `fault`, so renaming one means editing scenarios too.
 
 mod cpu;
 mod disks;

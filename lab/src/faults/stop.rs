@@ -1,4 +1,7 @@
 //! Processes that are held: stopped by a signal, or frozen by the freezer of v1 cgroups.
+//!
+//! Only processes that the lab started are held, and a frozen group is thawed before anything in it is
+//! ended: a frozen process does not take its signal.
 
 use crate::fault::{Ctx, Fault, Injected};
 use crate::proc;

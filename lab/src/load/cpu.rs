@@ -1,4 +1,7 @@
 //! Workloads that compute, sleep or idle.
+//!
+//! Owns the workloads whose figure depends on the CPU alone, and the idle ones that must never become a
+//! finding. Nothing here touches a disk or a socket.
 
 use super::{Figure, Load, Options, burn};
 use anyhow::Result;

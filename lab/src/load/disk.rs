@@ -1,5 +1,8 @@
 //! Workloads that read and write files: the sync writer, the cold reader, the direct reader, the
 //! bulk writer.
+//!
+//! Each counts an operation when it is done, not when it is asked for, so that a standing queue shows in
+//! the figure at once. Where they write is given by the scenario, never a path of the host.
 
 use super::{Figure, Load, Options};
 use anyhow::{Context, Result};

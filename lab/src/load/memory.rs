@@ -1,4 +1,7 @@
 //! Workloads that need memory: a working set of file pages, growing heaps, shared segments.
+//!
+//! Sizes come from the scenario, which is what bounds them: the host's memory is not the lab's. What they
+//! share is made here and dies with them.
 
 use super::{Figure, Load, Options};
 use anyhow::{Context, Result, bail};

@@ -1,5 +1,8 @@
 //! Services that answer each other: a key-value server with a client over a unix socket, a log
 //! pipeline.
+//!
+//! Each is several processes that wait for one another, so that a fault in the last is felt by the first and
+//! the chain between them has a truth to be compared with.
 
 use super::{Figure, Load, Options, burn};
 use anyhow::{Context, Result};

@@ -1,4 +1,7 @@
 //! Workloads that start processes: a forking server, a job runner.
+//!
+//! The start of a process is the operation, and each is waited for: a child left behind would be a process
+//! that the lab does not know.
 
 use super::{Figure, Load, Options, disk};
 use anyhow::{Result, bail};
