@@ -15,7 +15,8 @@
 //! Rejected: rtnetlink with tokio (an executor for what is one question and one answer). Edit
 //! together: `netlink_wire.rs` (what the answers say).
 
-use crate::files::{Roots, mounts, network_namespaces};
+use crate::files::net_counters::{namespaces_refused, network_namespaces};
+use crate::files::{Roots, mounts};
 use crate::netlink_wire as wire;
 use holdup_reason::facts::{Blind, Body, Link, QdiscSample};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
@@ -122,7 +123,9 @@ impl Netlink {
 
     /// Looks for namespaces made since, and lets go of those that are gone.
     pub fn refresh(&mut self, roots: &Roots) -> Vec<Body> {
-        self.ask(Request::Replace(namespaces(roots)))
+        let mut facts = self.ask(Request::Replace(namespaces(roots)));
+        facts.extend(namespaces_refused(roots));
+        facts
     }
 
     /// Interfaces with their statistics.

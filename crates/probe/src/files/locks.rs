@@ -9,7 +9,7 @@
 //! is never touched.
 
 use super::threads::{Clock, Stat, link};
-use super::{Roots, blind, text};
+use super::{Roots, blind, is_refusal, refused, text};
 use holdup_reason::facts::{Body, DeviceNumber, FileLock, ThreadRef};
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
@@ -30,7 +30,7 @@ pub fn file_locks(roots: &Roots) -> Vec<Body> {
         }
     };
     let mut locks: Vec<FileLock> = text::lines(&bytes).filter_map(parse).collect();
-    let mut carriers = Carriers { roots, budget: DESCRIPTORS_MAX, found: HashMap::new() };
+    let mut carriers = Carriers::new(roots);
     let named: BTreeSet<u32> =
         locks.iter().filter_map(|l| u32::try_from(l.pid).ok()).filter(|pid| *pid > 0).collect();
     for pid in &named {
@@ -48,6 +48,8 @@ pub fn file_locks(roots: &Roots) -> Vec<Body> {
             }
         }
     }
+    let unresolved = wanted.iter().any(|lock| !carriers.found.contains_key(&key(lock)));
+    let refusals = if unresolved { carriers.refusals } else { 0 };
     let clock = Clock::now();
     for lock in &mut locks {
         lock.comm = u32::try_from(lock.pid).ok().and_then(|p| comm(roots, p)).unwrap_or_default();
@@ -59,7 +61,9 @@ pub fn file_locks(roots: &Roots) -> Vec<Body> {
         lock.path.clone_from(&carried.path);
     }
     share_paths(&mut locks);
-    locks.into_iter().map(Body::FileLock).collect()
+    let therefore = "who holds some file locks, and their paths, is unknown";
+    let blind = refused("proc.fdinfo", refusals, therefore);
+    locks.into_iter().map(Body::FileLock).chain(blind).collect()
 }
 
 /// Waiters and holders name the same file, whichever of them could be read.
@@ -125,6 +129,7 @@ fn parse(line: &[u8]) -> Option<FileLock> {
 struct Carriers<'a> {
     roots: &'a Roots,
     budget: usize,
+    refusals: usize,
     found: HashMap<Key, Carried>,
 }
 
@@ -134,11 +139,19 @@ struct Carried {
     path: Option<String>,
 }
 
-impl Carriers<'_> {
+impl<'a> Carriers<'a> {
+    fn new(roots: &'a Roots) -> Self {
+        Self { roots, budget: DESCRIPTORS_MAX, refusals: 0, found: HashMap::new() }
+    }
+
     /// Notes which of the locks a process carries.
     fn look_at(&mut self, pid: u32, wanted: &[FileLock]) {
         let fdinfo = self.roots.process(pid, "fdinfo");
-        for fd in text::ids(&fdinfo).unwrap_or_default() {
+        let fds = text::ids(&fdinfo).unwrap_or_else(|error| {
+            self.refusals += usize::from(is_refusal(&error));
+            Vec::new()
+        });
+        for fd in fds {
             if self.budget == 0 {
                 return;
             }

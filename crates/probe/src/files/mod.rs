@@ -129,5 +129,22 @@ pub(crate) fn blind(what: &str, error: &std::io::Error, therefore: &str) -> Blin
     }
 }
 
+/// How many processes refused to be read, as a fact; nothing if none did.
+pub(crate) fn refused(what: &str, count: usize, therefore: &str) -> Option<Body> {
+    (count > 0).then(|| {
+        Body::Blind(Blind {
+            what: what.into(),
+            why: format!("permission denied for {count} processes or threads"),
+            remedy: "run holdup as root".into(),
+            therefore: therefore.into(),
+        })
+    })
+}
+
+/// Whether an error says that privileges are missing.
+pub(crate) fn is_refusal(error: &std::io::Error) -> bool {
+    error.kind() == std::io::ErrorKind::PermissionDenied
+}
+
 #[cfg(test)]
 mod tests;

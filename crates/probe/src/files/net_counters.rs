@@ -5,7 +5,7 @@
 //! rejected: procfs_core's structs, which know the names of their day.
 
 use super::threads::{link, namespace_inode};
-use super::{Roots, blind, text};
+use super::{Roots, blind, is_refusal, refused, text};
 use holdup_reason::facts::{Body, NetCounters};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,6 +22,16 @@ pub fn network_namespaces(roots: &Roots) -> BTreeMap<u32, u32> {
         }
     }
     found
+}
+
+/// Whether namespaces may have been missed, because processes of others cannot be asked.
+pub fn namespaces_refused(roots: &Roots) -> Option<Body> {
+    let refuses = |pid: &u32| {
+        std::fs::read_link(roots.process(*pid, "ns/net")).is_err_and(|error| is_refusal(&error))
+    };
+    let count =
+        text::ids(&roots.proc).unwrap_or_default().iter().filter(|pid| refuses(pid)).count();
+    refused("netns", count, "network namespaces of those processes are not looked at")
 }
 
 /// Counters of each namespace, read through a process in it.

@@ -10,12 +10,12 @@
 //! memory lock: processes with a thread in D are left out, and the guard stands behind.
 
 use super::threads::{Clock, may_read_memory, stats};
-use super::{Roots, guard, mounts, text};
+use super::{Roots, guard, is_refusal, mounts, refused, text};
 use holdup_reason::facts::{Blind, Body, SharedSegment, ThreadRef};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::CString;
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -55,7 +55,8 @@ pub(super) fn search(roots: &Roots) -> Vec<Body> {
         .into_iter()
         .zip(&found)
         .map(|(folder, found)| {
-            let keys = found.iter().flatten().map(|segment| segment.key.clone()).collect();
+            let keys =
+                found.iter().flatten().flatten().map(|segment| segment.key.clone()).collect();
             (folder, keys)
         })
         .collect();
@@ -64,9 +65,11 @@ pub(super) fn search(roots: &Roots) -> Vec<Body> {
         false => shares_of(folder, keys).unwrap_or_default(),
     });
     let mut merged: BTreeMap<Key, SharedSegment> = BTreeMap::new();
+    let mut refusals = 0;
     for ((process, found), shares) in processes.into_iter().zip(found).zip(shares) {
         left_out += usize::from(found.is_none());
-        for one in found.into_iter().flatten() {
+        refusals += usize::from(matches!(&found, Some(Err(error)) if is_refusal(error)));
+        for one in found.into_iter().flatten().flatten() {
             let segment = merged.entry(one.key.clone()).or_default();
             segment.name = one.name;
             segment.ino = one.key.1;
@@ -78,6 +81,8 @@ pub(super) fn search(roots: &Roots) -> Vec<Body> {
         }
     }
     let mut facts: Vec<Body> = merged.into_values().map(Body::SharedSegment).collect();
+    let therefore = "the shared segments of those processes are unknown";
+    facts.extend(refused("proc.maps", refusals, therefore));
     if left_out > 0 {
         facts.push(Body::Blind(Blind {
             what: "proc.maps".into(),
@@ -125,9 +130,9 @@ struct Found {
 }
 
 /// The shared segments that one process maps, each once.
-fn segments_of(folder: &Path) -> Vec<Found> {
+fn segments_of(folder: &Path) -> io::Result<Vec<Found>> {
     let mut found: BTreeMap<Key, Found> = BTreeMap::new();
-    let Ok(file) = File::open(folder.join("maps")) else { return Vec::new() };
+    let file = File::open(folder.join("maps"))?;
     for line in BufReader::new(file).split(b'\n').map_while(Result::ok) {
         let Some(area) = Area::parse(&line).filter(Area::is_segment) else { continue };
         let entry = found.entry(area.key()).or_insert_with(|| Found {
@@ -139,7 +144,7 @@ fn segments_of(folder: &Path) -> Vec<Found> {
         });
         entry.size_bytes += area.bytes;
     }
-    found.into_values().collect()
+    Ok(found.into_values().collect())
 }
 
 /// Proportional share of each wanted segment, from smaps.

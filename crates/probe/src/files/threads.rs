@@ -7,7 +7,7 @@
 //! Start times have the resolution of /proc (10 ms, rounded down); the kernel's own start time of
 //! the same thread lies up to one tick later. Compare them with that tolerance.
 
-use super::{Roots, blind, guard, host, text};
+use super::{Roots, blind, guard, host, is_refusal, refused, text};
 use holdup_reason::facts::{Blind, Body, Membership, Ns, Thread, ThreadRef};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -149,6 +149,9 @@ pub fn threads(roots: &Roots) -> Vec<Body> {
             facts.extend(process.thread(&folder, stat, &clock).map(Body::Thread));
         }
     }
+    let count = processes.iter().filter(|process| process.refused).count();
+    let therefore = "executables and network namespaces of those processes are unknown";
+    facts.extend(refused("proc.identity", count, therefore));
     facts
 }
 
@@ -164,6 +167,8 @@ struct Process {
     command: String,
     executable: String,
     netns: u32,
+    /// It belongs to somebody else, and what only its owner may read is missing.
+    refused: bool,
 }
 
 impl Process {
@@ -177,9 +182,10 @@ impl Process {
             true => String::new(),
             false => link(&roots.process(pid, "exe")).unwrap_or_default(),
         };
-        let netns = link(&roots.process(pid, "ns/net"));
-        let netns = netns.as_deref().and_then(namespace_inode).unwrap_or(0);
-        Some(Self { pid, stats, command: String::new(), executable, netns })
+        let target = std::fs::read_link(roots.process(pid, "ns/net"));
+        let refused = !kernel && target.as_ref().is_err_and(is_refusal);
+        let netns = target.ok().and_then(|target| namespace_inode(target.to_str()?)).unwrap_or(0);
+        Some(Self { pid, stats, command: String::new(), executable, netns, refused })
     }
 
     /// No thread of it can hold its memory lock asleep, and it has a memory.

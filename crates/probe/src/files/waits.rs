@@ -7,7 +7,7 @@
 //! the clock, gives the offset between the two.
 
 use super::threads::{Clock, Stat, clock_ns, no_proc};
-use super::{Roots, guard, text};
+use super::{Roots, guard, is_refusal, refused, text};
 use holdup_reason::facts::{Blocked, Body, Ns, Place, WaitState};
 use std::path::{Path, PathBuf};
 
@@ -39,8 +39,10 @@ pub fn unprivileged_waits(
     let clock = Clock::now();
     let lag_ns = scheduler_lag_ns(roots);
     let mut facts = Vec::with_capacity(waiting.len());
+    let mut refusals = 0;
     for ((pid, folder, stat), detail) in waiting.into_iter().zip(details) {
         let detail = detail.unwrap_or_default();
+        refusals += usize::from(detail.refused);
         let start_ns = clock.start_ns(&stat);
         let since = last_ran_ns(&folder.join("sched")).zip(lag_ns);
         let since = since.map(|(ran_ns, lag_ns)| ran_ns.saturating_add_signed(lag_ns));
@@ -60,6 +62,8 @@ pub fn unprivileged_waits(
             },
         }));
     }
+    let therefore = "system calls and kernel stacks of those threads are unknown";
+    facts.extend(refused("proc.stack", refusals, therefore));
     facts
 }
 
@@ -81,6 +85,7 @@ struct Detail {
     syscall: String,
     args: [u64; 6],
     stack: Vec<String>,
+    refused: bool,
 }
 
 impl Detail {
@@ -91,8 +96,9 @@ impl Detail {
         {
             (detail.syscall, detail.args) = (name, args);
         }
-        if let Ok(bytes) = text::read(&folder.join("stack")) {
-            detail.stack = text::lines(&bytes).filter_map(frame).collect();
+        match text::read(&folder.join("stack")) {
+            Ok(bytes) => detail.stack = text::lines(&bytes).filter_map(frame).collect(),
+            Err(error) => detail.refused = is_refusal(&error),
         }
         detail
     }
