@@ -5,6 +5,7 @@
 //! the shape of the report (`holdup_reason::findings`).
 
 pub mod ask;
+pub mod baseline;
 pub mod draw;
 pub mod fault;
 pub mod faults;

@@ -160,12 +160,9 @@ fn measure(run: &Run) -> Result<()> {
     if run.inject_only {
         return Ok(());
     }
-    say(&format!(
-        "\n{}\n{}\n{}",
-        score::table(&cases),
-        score::confusion(&cases),
-        score::misses(&cases)
-    ));
+    for part in [score::table, score::against_baselines, score::confusion, score::misses] {
+        say(&format!("\n{}", part(&cases)));
+    }
     say(&format!("{} cases in {:.0} s", cases.len(), begin.elapsed().as_secs_f64()));
     if run.write_docs {
         write_docs(&cases, &seeds)?;
@@ -210,11 +207,13 @@ fn write_docs(cases: &[Case], seeds: &[u64]) -> Result<()> {
     let seeds: Vec<String> = seeds.iter().map(u64::to_string).collect();
     let text = format!(
         "# Accuracy\n\nMeasured by the lab on {} with kernel {}, seeds {}. How it is scored: lab/README.md.\n\n{}\n\
-         ## True and said\n\n{}\n## What is wrong, and why cases were left out\n\n{}",
+         ## Simple rules on the same cases\n\nCompared by area only (`disk` of `disk.journal`), because they name neither \
+         cause nor culprit.\n\n{}\n## True and said\n\n{}\n## What is wrong, and why cases were left out\n\n{}",
         String::from_utf8_lossy(&date.stdout).trim(),
         kernel.trim(),
         seeds.join(", "),
         score::table(cases),
+        score::against_baselines(cases),
         score::confusion(cases),
         score::misses(cases)
     );

@@ -32,16 +32,35 @@ pub fn wait_channel(pid: i32) -> String {
     fs::read_to_string(format!("/proc/{pid}/wchan")).unwrap_or_default()
 }
 
-/// State and wait channel of every thread.
+/// State and wait channel of every thread of a process and of the group that it leads.
 pub fn whereabouts(pid: i32) -> Vec<String> {
-    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     let place = |thread: fs::DirEntry| {
         let stat = fs::read_to_string(thread.path().join("stat")).ok()?;
         let state = stat.rsplit_once(')')?.1.split_whitespace().next()?.to_string();
         let channel = fs::read_to_string(thread.path().join("wchan")).unwrap_or_default();
         Some(format!("{state} {channel}"))
     };
-    threads.filter_map(|t| place(t.ok()?)).collect()
+    let family = std::iter::once(pid).chain(group_members(pid));
+    let threads = family.filter_map(|pid| fs::read_dir(format!("/proc/{pid}/task")).ok()).flatten();
+    threads.filter_map(|thread| place(thread.ok()?)).collect()
+}
+
+/// Wait channels of all threads of the host in uninterruptible sleep; kernel threads left out
+/// (those of interest wait on behalf of somebody who waits too).
+pub fn uninterruptible() -> Vec<String> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let pids = entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    // Kernel threads are children of kthreadd, pid 2.
+    let of_users =
+        pids.filter(|pid| stat_fields(*pid).is_some_and(|f| f.get(1).is_some_and(|p| p != "2")));
+    let threads =
+        of_users.filter_map(|pid| fs::read_dir(format!("/proc/{pid}/task")).ok()).flatten();
+    let channel = |thread: fs::DirEntry| {
+        let stat = fs::read_to_string(thread.path().join("stat")).ok()?;
+        let blocked = stat.rsplit_once(')')?.1.trim_start().starts_with('D');
+        blocked.then(|| fs::read_to_string(thread.path().join("wchan")).unwrap_or_default())
+    };
+    threads.filter_map(|thread| channel(thread.ok()?)).collect()
 }
 
 /// The name of the main thread.

@@ -5,15 +5,16 @@
 //! because two would see each other's faults: a lock file says so.
 
 use crate::ask::{Answer, Holdup, differences};
+use crate::baseline::{Sayings, Watch};
 use crate::draw::Draw;
-use crate::fault::{Ctx, Fault, Injected, Stopped};
+use crate::fault::{Ctx, Fault, Injected, Spawn, Started, Stopped};
 use crate::scenario::{Scenario, Start, Target, WorkloadSpec, fill_all};
 use crate::score::{Case, Outcome};
 use crate::undo::{Guards, Journal, Undo};
 use crate::verdict::{Truth, alarms, finding_line};
 use crate::workload::{self, Running};
 use crate::{faults, proc, say, warn};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -49,6 +50,7 @@ struct Look {
     replay_differences: Option<Vec<String>>,
     /// Why the fault is not admitted.
     refused: Option<String>,
+    baselines: Sayings,
     /// What the lab saw with its own eyes.
     seen: String,
 }
@@ -70,6 +72,7 @@ impl Lab {
             answer_seconds: None,
             replay_differences: None,
             loss: None,
+            baselines: Vec::new(),
             watch_cost: None,
         };
         let journal = Journal::open(&self.dir)?;
@@ -102,7 +105,7 @@ impl Lab {
         let mut guards = Guards::new();
         guards.push(journal.guard(Undo::Remove { path: scratch.clone() })?);
         std::fs::create_dir_all(&scratch).with_context(|| format!("make {}", scratch.display()))?;
-        let (mut variables, _) = scenario.draw(&mut draw);
+        let mut variables = scenario.draw(&mut draw);
         variables.insert("scratch".into(), scratch.to_string_lossy().into_owned());
         variables.insert("seed".into(), seed.to_string());
         variables.insert("workload_name".into(), draw.name());
@@ -134,6 +137,7 @@ impl Lab {
             stage.append(fault.set_up(ctx).context("set up")?);
         }
         let inject = fault.filter(|_| faulted);
+        let bystander = self.bystander(ctx)?;
         let look = if scenario.is_run() {
             self.look_at_command(ctx, scenario, &spec, inject)?
         } else {
@@ -141,6 +145,7 @@ impl Lab {
         };
         case.loss = look.loss;
         case.watch_cost = look.watch_cost;
+        case.baselines = look.baselines;
         case.replay_differences = look.replay_differences;
         if let (Some(truth), true) = (&scenario.truth, faulted) {
             let truth = Truth::new(truth, &ctx.variables);
@@ -155,7 +160,12 @@ impl Lab {
         if let Some(why) = look.refused {
             return Ok(Outcome::Refused(why));
         }
-        let Some(answer) = look.answer else { return Ok(Outcome::Unasked(look.seen)) };
+        drop(bystander);
+        let Some(answer) = look.answer else {
+            let drawn = scenario.parameters.keys().filter_map(|k| ctx.variables.get_key_value(k));
+            let drawn: Vec<_> = drawn.map(|(k, v)| format!("{k}={v}")).collect();
+            return Ok(Outcome::Unasked(format!("{} ({})", look.seen, drawn.join(" "))));
+        };
         case.said = answer.report.findings.iter().take(3).map(finding_line).collect();
         let waited = if scenario.is_run() {
             answer.report.accounting.wall_seconds
@@ -165,10 +175,37 @@ impl Lab {
         case.answer_seconds = Some((answer.seconds - waited).max(0.0));
         Ok(match (&scenario.truth, inject) {
             (Some(truth), Some(_)) => {
-                Outcome::Faulted(Truth::new(truth, &ctx.variables).judge(&answer.report)?)
+                let mut verdict = Truth::new(truth, &ctx.variables).judge(&answer.report)?;
+                verdict.forbidden.extend(self.blamed_bystander(ctx, &answer));
+                Outcome::Faulted(verdict)
             }
             _ => Outcome::Healthy(alarms(&answer.report).into_iter().map(finding_line).collect()),
         })
+    }
+
+    /// One run in four has a loud but harmless neighbour, in the baseline as well; it must not be
+    /// named.
+    fn bystander(&self, ctx: &mut Ctx) -> Result<Option<Started>> {
+        if !ctx.draw.chance(0.25) {
+            return Ok(None);
+        }
+        let kinds: [&[&str]; 3] = [
+            &["compute", "--work-us", "2000", "--rest-us", "9000"],
+            &["pool", "--threads", "20", "--jobs-per-second", "300"],
+            &["pipeline", "--path", "/dev/null", "--rest-us", "900"],
+        ];
+        let arguments =
+            kinds[ctx.draw.index(kinds.len())].iter().map(|w| (*w).to_string()).collect();
+        let spawn = Spawn { name: ctx.draw.name(), arguments, ..Spawn::default() };
+        let started = ctx.spawn(&spawn)?;
+        ctx.set("bystander_pid", started.pid);
+        Ok(Some(started))
+    }
+
+    fn blamed_bystander(&self, ctx: &Ctx, answer: &Answer) -> Option<String> {
+        let pid: u32 = ctx.variables.get("bystander_pid")?.parse().ok()?;
+        let blamed = alarms(&answer.report).into_iter().find(|f| f.culprit.pid == Some(pid))?;
+        Some(format!("the harmless neighbour as culprit of {}", blamed.code))
     }
 
     fn seconds(&self, scenario: &Scenario) -> f64 {
@@ -240,6 +277,9 @@ impl Lab {
         let until = Instant::now() + Duration::from_secs_f64(scenario.bite_seconds);
         loop {
             let rate = running.rate(ctx, Duration::from_millis(1000))?;
+            if !running.lives() {
+                bail!("the workload has ended: {}", running.errors(ctx));
+            }
             let hurts = !scenario.must_hurt || rate <= baseline * (1.0 - LEAST_LOSS);
             let there = fault.bites(ctx)?;
             if hurts && there.unwrap_or(true) {
@@ -268,7 +308,10 @@ impl Lab {
         }
         arguments.extend(["--for".into(), format!("{}ms", (seconds * 1000.0).round())]);
         let limit = Duration::from_secs_f64(seconds + 30.0);
-        let answer = holdup.ask(ctx, &arguments, &[], &[], limit)?;
+        let watch = Watch::begin();
+        let answer = holdup.ask(ctx, &arguments, &[], &[], limit);
+        look.baselines = watch.end();
+        let answer = answer?;
         look.replay_differences = self.replay(ctx, holdup, scenario, &answer, &recording)?;
         look.answer = Some(answer);
         Ok(())
@@ -340,7 +383,10 @@ impl Lab {
         words.extend(spawn.arguments.iter().cloned());
         let environment: Vec<_> = spawn.environment.clone().into_iter().collect();
         let limit = Duration::from_secs(150);
-        let answer = holdup.ask(ctx, &arguments, &words, &environment, limit)?;
+        let watch = Watch::begin();
+        let answer = holdup.ask(ctx, &arguments, &words, &environment, limit);
+        look.baselines = watch.end();
+        let answer = answer?;
         let wall = answer.report.accounting.wall_seconds.max(answer.report.window.seconds);
         look.loss = inject.is_some().then_some(wall / quick - 1.0);
         if inject.is_none() {

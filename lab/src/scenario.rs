@@ -289,8 +289,8 @@ impl Scenario {
         folders.iter().map(|folder| Self::read(folder)).collect()
     }
 
-    /// Draws the parameters and the variant.
-    pub fn draw(&self, draw: &mut Draw) -> (Variables, WorkloadSpec) {
+    /// Draws the parameters.
+    pub fn draw(&self, draw: &mut Draw) -> Variables {
         let mut variables = Variables::new();
         for (name, parameter) in &self.parameters {
             let value = match parameter {
@@ -306,8 +306,7 @@ impl Scenario {
             };
             variables.insert(name.clone(), value);
         }
-        let variant = self.workload[draw.index(self.workload.len())].clone();
-        (variables, variant)
+        variables
     }
 
     /// Holdup runs the workload itself.

@@ -4,6 +4,7 @@
 //! interval by bootstrap over cases. Nothing is left out: refused injections, cases that broke and
 //! misses are part of the text. Pure but for the clock-free formatting.
 
+use crate::baseline::Sayings;
 use crate::verdict::Verdict;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -44,6 +45,8 @@ pub struct Case {
     pub replay_differences: Option<Vec<String>>,
     /// Relative loss of the workload under the fault.
     pub loss: Option<f64>,
+    /// What simple rules say of the same look.
+    pub baselines: Sayings,
     /// Relative slowdown of the workload while holdup watched.
     pub watch_cost: Option<f64>,
 }
@@ -222,6 +225,58 @@ pub fn misses(cases: &[Case]) -> String {
     if out.is_empty() { "none\n".into() } else { out }
 }
 
+/// How one rule does.
+#[derive(Default)]
+struct Tally<'a> {
+    /// True code, and whether the area was right.
+    right: Vec<(&'a str, bool)>,
+    alarmed: usize,
+    healthy: usize,
+}
+
+/// holdup and the simple rules by area, on the same cases.
+pub fn against_baselines(cases: &[Case]) -> String {
+    let area = |code: &str| code.split('.').next().unwrap_or_default().to_string();
+    let mut rules: BTreeMap<&str, Tally> = BTreeMap::new();
+    for case in cases {
+        let first = case.said.first().and_then(|s| s.split(' ').next()).map(area);
+        let mut sayings: Vec<(&str, Option<String>)> =
+            case.baselines.iter().map(|(rule, said)| (*rule, said.map(String::from))).collect();
+        match &case.outcome {
+            Outcome::Faulted(_) => {
+                sayings.push(("holdup", first));
+                for (rule, said) in sayings {
+                    let right = said.as_deref() == Some(area(&case.code).as_str());
+                    rules.entry(rule).or_default().right.push((case.code.as_str(), right));
+                }
+            }
+            Outcome::Healthy(alarms) => {
+                sayings.push(("holdup", (!alarms.is_empty()).then(String::new)));
+                for (rule, said) in sayings {
+                    let sums = rules.entry(rule).or_default();
+                    sums.alarmed += usize::from(said.is_some());
+                    sums.healthy += 1;
+                }
+            }
+            _ => {}
+        }
+    }
+    let mut out = String::from(
+        "| rule | right area, macro average | 95 % interval | alarms on healthy cases |\n| --- | --- | --- | --- |\n",
+    );
+    for (rule, Tally { right, alarmed, healthy }) in rules {
+        let (low, high) = bootstrap(&right);
+        let mean = percent(macro_average(&right));
+        let _ = writeln!(
+            out,
+            "| {rule} | {mean} | {} to {} | {alarmed} of {healthy} |",
+            percent(low),
+            percent(high)
+        );
+    }
+    out
+}
+
 /// True code by first said code.
 pub fn confusion(cases: &[Case]) -> String {
     let mut counts: BTreeMap<(String, String), usize> = BTreeMap::new();
@@ -261,6 +316,7 @@ mod tests {
             answer_seconds: Some(0.2),
             replay_differences: None,
             loss: None,
+            baselines: vec![("largest pressure", Some("disk"))],
             watch_cost: None,
         }
     }
@@ -295,6 +351,9 @@ mod tests {
                 && misses.contains("refused")
                 && misses.contains("missed")
         );
+        let against = against_baselines(&cases);
+        assert!(against.contains("| largest pressure | 100.0 % |"), "{against}");
+        assert!(against.contains("| holdup | 0.0 % |") && against.contains("1 of 1"), "{against}");
         assert!(confusion(&cases).contains("| disk.journal | nothing | 1 |"));
     }
 

@@ -106,15 +106,19 @@ impl Running {
     pub fn wait_ready(&self, ctx: &Ctx, limit: Duration) -> Result<()> {
         ctx.wait_for("first operation of the workload", limit, || self.done() > 0).with_context(
             || {
-                let errors = fs::read_to_string(ctx.scratch.join("stderr")).unwrap_or_default();
                 format!(
                     "workload {} ({}): {}",
                     self.started.name,
                     self.started.pid,
-                    last(errors.trim())
+                    self.errors(ctx)
                 )
             },
         )
+    }
+
+    /// The last of what processes of this case wrote to standard error.
+    pub fn errors(&self, ctx: &Ctx) -> String {
+        last(fs::read_to_string(ctx.scratch.join("stderr")).unwrap_or_default().trim())
     }
 
     /// Operations per second over a length of time.

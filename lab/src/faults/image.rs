@@ -62,4 +62,15 @@ impl Fault for Exec {
             Settings { latency_us: ctx.number("latency_ms")? * 1000.0, ..Settings::default() };
         Ok(disks::change(ctx, "", settings)?.into())
     }
+
+    fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
+        let pid: i32 = ctx.text("victim_pid")?.parse()?;
+        for _ in 0..50 {
+            if crate::proc::wait_channel(pid).contains("kernel_clone") {
+                return Ok(Some(true));
+            }
+            ctx.sleep(std::time::Duration::from_millis(10))?;
+        }
+        Ok(Some(false))
+    }
 }

@@ -1,0 +1,180 @@
+//! What a user would read off the counters today, on the same cases and over the same look: the
+//! resource with the highest utilisation, the largest pressure, the disk with the longest await,
+//! and the kernel function in which uninterruptible threads were seen longest.
+//!
+//! None of them names a culprit, so they are compared by area only (`disk.` of `disk.journal`): the
+//! kindest rule for them. On a healthy host a baseline that passes its usual threshold is an alarm.
+//! Rejected: stacks by a tracer (it would load the very host that holdup is looking at).
+
+use crate::proc;
+use std::collections::BTreeMap;
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// What each rule says: its name, and an area, or nothing.
+pub type Sayings = Vec<(&'static str, Option<&'static str>)>;
+
+/// Counters at one instant.
+struct Counters {
+    at: Instant,
+    /// Busy and all ticks of all CPUs.
+    cpu: (f64, f64),
+    /// By disk: requests, milliseconds of requests, milliseconds busy.
+    disks: BTreeMap<String, (f64, f64, f64)>,
+    /// Microseconds that some tasks waited, by resource.
+    pressure: BTreeMap<&'static str, f64>,
+}
+
+impl Counters {
+    fn read() -> Self {
+        let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let stat = text("/proc/stat");
+        let ticks: Vec<f64> = stat
+            .lines()
+            .next()
+            .unwrap_or_default()
+            .split_whitespace()
+            .skip(1)
+            .filter_map(|w| w.parse().ok())
+            .collect();
+        let all: f64 = ticks.iter().take(8).sum();
+        let idle = ticks.get(3).unwrap_or(&0.0) + ticks.get(4).unwrap_or(&0.0);
+        let mut disks = BTreeMap::new();
+        for line in text("/proc/diskstats").lines() {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let number =
+                |at: usize| words.get(at).and_then(|w| w.parse::<f64>().ok()).unwrap_or(0.0);
+            if let Some(name) = words.get(2) {
+                disks.insert(
+                    (*name).into(),
+                    (number(3) + number(7), number(6) + number(10), number(12)),
+                );
+            }
+        }
+        let mut pressure = BTreeMap::new();
+        for resource in ["cpu", "io", "memory"] {
+            let some = text(&format!("/proc/pressure/{resource}"));
+            let total = some
+                .lines()
+                .next()
+                .and_then(|l| l.rsplit_once("total="))
+                .and_then(|(_, t)| t.parse().ok());
+            pressure.insert(resource, total.unwrap_or(0.0));
+        }
+        Self { at: Instant::now(), cpu: (all - idle, all), disks, pressure }
+    }
+}
+
+/// A watch over the look; ask it when the look is over.
+pub struct Watch {
+    begin: Counters,
+    stop: Arc<AtomicBool>,
+    sampler: JoinHandle<BTreeMap<String, u32>>,
+}
+
+impl Watch {
+    /// Begins.
+    pub fn begin() -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let sampler = std::thread::spawn(move || {
+            let mut channels = BTreeMap::new();
+            while !stopped.load(Ordering::Relaxed) {
+                for channel in proc::uninterruptible() {
+                    *channels.entry(channel).or_default() += 1;
+                }
+                std::thread::sleep(Duration::from_millis(200));
+            }
+            channels
+        });
+        Self { begin: Counters::read(), stop, sampler }
+    }
+
+    /// Ends, and says what each rule says.
+    pub fn end(self) -> Sayings {
+        self.stop.store(true, Ordering::Relaxed);
+        let end = Counters::read();
+        let channels = self.sampler.join().unwrap_or_default();
+        let seconds = end.at.duration_since(self.begin.at).as_secs_f64().max(0.001);
+        let cpu = (end.cpu.0 - self.begin.cpu.0) / (end.cpu.1 - self.begin.cpu.1).max(1.0);
+        let mut busiest = 0.0_f64;
+        let mut slowest = 0.0_f64;
+        for (name, now) in &end.disks {
+            let before = self.begin.disks.get(name).copied().unwrap_or_default();
+            busiest = busiest.max((now.2 - before.2) / 1000.0 / seconds);
+            if now.0 - before.0 >= 5.0 {
+                slowest = slowest.max((now.1 - before.1) / (now.0 - before.0));
+            }
+        }
+        let pressure = end.pressure.iter().map(|(resource, now)| {
+            (*resource, (now - self.begin.pressure.get(resource).unwrap_or(&0.0)) / 1e6 / seconds)
+        });
+        let largest = pressure.max_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, share)| *share > 0.1);
+        let longest =
+            channels.iter().max_by_key(|(_, count)| **count).filter(|(_, count)| **count >= 5);
+        vec![
+            ("highest utilisation", utilisation(cpu, busiest)),
+            ("largest pressure", largest.and_then(|(resource, _)| area_of_pressure(resource))),
+            ("longest await", (slowest > 10.0).then_some("disk")),
+            (
+                "longest uninterruptible wait",
+                longest.and_then(|(channel, _)| area_of_channel(channel)),
+            ),
+        ]
+    }
+}
+
+/// The usual 80 % rule.
+fn utilisation(cpu: f64, disk: f64) -> Option<&'static str> {
+    match (cpu, disk) {
+        _ if cpu.max(disk) < 0.8 => None,
+        _ if cpu >= disk => Some("cpu"),
+        _ => Some("disk"),
+    }
+}
+
+fn area_of_pressure(resource: &str) -> Option<&'static str> {
+    match resource {
+        "cpu" => Some("cpu"),
+        "io" => Some("disk"),
+        "memory" => Some("memory"),
+        _ => None,
+    }
+}
+
+/// The area that the function's name suggests to somebody who knows the kernel.
+fn area_of_channel(channel: &str) -> Option<&'static str> {
+    let areas: [(&[&str], &str); 6] = [
+        (&["dirty", "reclaim", "mem_cgroup", "compact"], "memory"),
+        (&["fuse", "request_wait", "percpu_rwsem"], "fs"),
+        (&["refrigerator", "signal_stop", "kernel_clone", "pipe"], "process"),
+        (&["futex", "mutex", "flock", "rwsem"], "lock"),
+        (&["sk_", "tcp", "inet", "unix"], "net"),
+        (&["folio", "dio", "jbd2", "io_schedule", "blk", "wbt", "buffer"], "disk"),
+    ];
+    areas.iter().find(|(words, _)| words.iter().any(|w| channel.contains(w))).map(|(_, area)| *area)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_say_areas() {
+        assert_eq!(utilisation(0.5, 0.99), Some("disk"));
+        assert_eq!(utilisation(0.5, 0.6), None);
+        assert_eq!(area_of_channel("balance_dirty_pages"), Some("memory"));
+        assert_eq!(area_of_channel("folio_wait_bit_common"), Some("disk"));
+        assert_eq!(area_of_channel("do_wait"), None);
+    }
+
+    #[test]
+    fn a_watch_on_this_host_ends() {
+        let watch = Watch::begin();
+        std::thread::sleep(Duration::from_millis(50));
+        assert_eq!(watch.end().len(), 4);
+    }
+}
