@@ -16,7 +16,7 @@
 //! together: `netlink_wire.rs` (what the answers say).
 
 use crate::files::net_counters::{namespaces_refused, network_namespaces};
-use crate::files::{Roots, mounts};
+use crate::files::{Roots, mounts, root_helps};
 use crate::netlink_wire as wire;
 use holdup_reason::facts::{Blind, Body, Link, QdiscSample};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
@@ -169,7 +169,11 @@ impl Netlink {
 }
 
 fn blind(what: &str, why: String) -> Body {
-    let remedy = if why.contains("not permitted") { "run holdup as root" } else { "" };
+    let remedy = if why.contains("ermission denied") || why.contains("not permitted") {
+        root_helps()
+    } else {
+        ""
+    };
     Body::Blind(Blind {
         what: what.into(),
         why,

@@ -38,7 +38,7 @@ pub use net_counters::{net_counters, network_namespaces};
 pub use sampler::Sampler;
 pub use shared::shared_segments;
 pub use thread_times::ThreadTimes;
-pub use threads::{thread, threads};
+pub use threads::{thread, thread_inside, threads, threads_of};
 pub use waits::unprivileged_waits;
 
 use holdup_reason::facts::{Blind, Body};
@@ -118,7 +118,7 @@ pub fn sample(roots: &Roots) -> Vec<Body> {
 /// Why a file could not be read, as a fact.
 pub(crate) fn blind(what: &str, error: &std::io::Error, therefore: &str) -> Blind {
     let remedy = match error.kind() {
-        std::io::ErrorKind::PermissionDenied => "run holdup as root",
+        std::io::ErrorKind::PermissionDenied => root_helps(),
         _ => "",
     };
     Blind {
@@ -135,10 +135,16 @@ pub(crate) fn refused(what: &str, count: usize, therefore: &str) -> Option<Body>
         Body::Blind(Blind {
             what: what.into(),
             why: format!("permission denied for {count} processes or threads"),
-            remedy: "run holdup as root".into(),
+            remedy: root_helps().into(),
             therefore: therefore.into(),
         })
     })
+}
+
+/// The remedy for missing privileges, unless holdup is root already.
+pub(crate) fn root_helps() -> &'static str {
+    // SAFETY: geteuid has no preconditions.
+    if unsafe { libc::geteuid() } == 0 { "" } else { "run holdup as root" }
 }
 
 /// Whether an error says that privileges are missing.

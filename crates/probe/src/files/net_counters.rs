@@ -4,7 +4,7 @@
 //! Names come from the files, so that a counter a newer kernel adds is told without a change here;
 //! rejected: procfs_core's structs, which know the names of their day.
 
-use super::threads::{link, namespace_inode};
+use super::threads::{Stat, link, namespace_inode};
 use super::{Roots, blind, is_refusal, refused, text};
 use holdup_reason::facts::{Body, NetCounters};
 use std::collections::BTreeMap;
@@ -27,7 +27,10 @@ pub fn network_namespaces(roots: &Roots) -> BTreeMap<u32, u32> {
 /// Whether namespaces may have been missed, because processes of others cannot be asked.
 pub fn namespaces_refused(roots: &Roots) -> Option<Body> {
     let refuses = |pid: &u32| {
-        std::fs::read_link(roots.process(*pid, "ns/net")).is_err_and(|error| is_refusal(&error))
+        let target = std::fs::read_link(roots.process(*pid, "ns/net"));
+        // Kernel threads refuse too, and are all in the initial one.
+        let kernel = || Stat::read(&roots.process(*pid, "stat")).is_none_or(|stat| stat.kernel);
+        target.is_err_and(|error| is_refusal(&error)) && !kernel()
     };
     let count =
         text::ids(&roots.proc).unwrap_or_default().iter().filter(|pid| refuses(pid)).count();

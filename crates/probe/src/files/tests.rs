@@ -210,6 +210,12 @@ fn who_threads_are() {
     assert_eq!(by_tid(501).command.len(), 200);
     assert_eq!(thread(&fixture("v1"), 501).unwrap(), *by_tid(501));
     assert_eq!(thread(&fixture("v1"), 999), None);
+    let some: Vec<u32> =
+        threads_of(&fixture("v1"), [510, 1, 999, 500]).iter().map(|t| t.thread.tid).collect();
+    assert_eq!(some, [1, 510, 500]);
+    assert_eq!(thread_inside(&fixture("v1"), 500, 9), Some(510));
+    assert_eq!(thread_inside(&fixture("v1"), 1, 1), Some(1));
+    assert_eq!(thread_inside(&fixture("v1"), 500, 77), None);
 }
 
 #[test]

@@ -9,10 +9,15 @@
 
 use super::{Roots, blind, guard, host, is_refusal, refused, text};
 use holdup_reason::facts::{Blind, Body, Membership, Ns, Thread, ThreadRef};
+use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 const COMMAND_BYTES_MAX: usize = 200;
+
+/// Threads of a process whose state is looked at before its command line is read, when only some
+/// of its threads are asked for; the guard stands behind.
+const STATES_MAX: usize = 256;
 
 /// `PF_KTHREAD` of include/linux/sched.h.
 const KERNEL_THREAD_FLAG: u64 = 0x0020_0000;
@@ -114,16 +119,42 @@ pub fn clock_ns(clock: libc::clockid_t) -> Ns {
     if failed != 0 { 0 } else { time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64 }
 }
 
-/// One thread; `None` if it is gone.
+/// One thread; `None` if it is gone. For several, [`threads_of`] is cheaper.
 pub fn thread(roots: &Roots, tid: u32) -> Option<Thread> {
-    let status = text::read(&roots.process(tid, "status")).ok()?;
-    let pid = text::keyed(&status, "Tgid")? as u32;
+    threads_of(roots, [tid]).pop()
+}
+
+/// Some threads, each process looked at once; those that are gone are left out.
+pub fn threads_of(roots: &Roots, tids: impl IntoIterator<Item = u32>) -> Vec<Thread> {
+    let mut by_pid: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for tid in tids {
+        let status = text::read(&roots.process(tid, "status")).ok();
+        if let Some(pid) = status.and_then(|status| text::keyed(&status, "Tgid")) {
+            by_pid.entry(pid as u32).or_default().push(tid);
+        }
+    }
     let clock = Clock::now();
-    let mut process = Process::read(roots, pid)?;
-    process.read_command(roots);
-    let folder = roots.process(pid, "task").join(tid.to_string());
-    let stat = Stat::read(&folder.join("stat"))?;
-    process.thread(&folder, &stat, &clock)
+    let mut processes: Vec<Process> =
+        by_pid.keys().filter_map(|pid| Process::read(roots, *pid, STATES_MAX)).collect();
+    read_commands(roots, &mut processes);
+    let mut found = Vec::new();
+    for process in &processes {
+        for tid in by_pid.get(&process.pid).into_iter().flatten() {
+            let folder = roots.process(process.pid, "task").join(tid.to_string());
+            let stat = Stat::read(&folder.join("stat"));
+            found.extend(stat.and_then(|stat| process.thread(&folder, &stat, &clock)));
+        }
+    }
+    found
+}
+
+/// The thread of a process that goes by `inner_tid` in its own PID namespace: its tid as /proc has it.
+pub fn thread_inside(roots: &Roots, pid: u32, inner_tid: u32) -> Option<u32> {
+    let task = roots.process(pid, "task");
+    text::ids(&task).ok()?.into_iter().find(|tid| {
+        let status = text::read(&task.join(tid.to_string()).join("status")).unwrap_or_default();
+        Status::parse(&status).inner_tid.unwrap_or(*tid) == inner_tid
+    })
 }
 
 /// All threads of all processes. Processes that cannot be read are left out, as are those that
@@ -135,13 +166,8 @@ pub fn threads(roots: &Roots) -> Vec<Body> {
     };
     let clock = Clock::now();
     let mut processes: Vec<Process> =
-        pids.iter().filter_map(|pid| Process::read(roots, *pid)).collect();
-    let wanted = processes.iter().enumerate().filter(|(_, process)| process.may_read_memory());
-    let (places, paths): (Vec<usize>, Vec<PathBuf>) =
-        wanted.map(|(at, process)| (at, roots.process(process.pid, "cmdline"))).unzip();
-    for (at, command) in places.into_iter().zip(guard::map(paths, read_command)) {
-        processes[at].command = command.unwrap_or_default();
-    }
+        pids.iter().filter_map(|pid| Process::read(roots, *pid, usize::MAX)).collect();
+    read_commands(roots, &mut processes);
     let mut facts = Vec::new();
     for process in &processes {
         for stat in &process.stats {
@@ -172,11 +198,12 @@ struct Process {
 }
 
 impl Process {
-    fn read(roots: &Roots, pid: u32) -> Option<Self> {
+    /// Reads up to `states_max` of its threads.
+    fn read(roots: &Roots, pid: u32, states_max: usize) -> Option<Self> {
         let task = roots.process(pid, "task");
         let tids = text::ids(&task).ok()?;
         let stat = |tid: &u32| Stat::read(&task.join(tid.to_string()).join("stat"));
-        let stats: Vec<Stat> = tids.iter().filter_map(stat).collect();
+        let stats: Vec<Stat> = tids.iter().take(states_max).filter_map(stat).collect();
         let kernel = stats.first()?.kernel;
         let executable = match kernel {
             true => String::new(),
@@ -191,13 +218,6 @@ impl Process {
     /// No thread of it can hold its memory lock asleep, and it has a memory.
     fn may_read_memory(&self) -> bool {
         may_read_memory(&self.stats)
-    }
-
-    fn read_command(&mut self, roots: &Roots) {
-        if self.may_read_memory() {
-            let read = guard::map(vec![roots.process(self.pid, "cmdline")], read_command);
-            self.command = read.into_iter().next().flatten().unwrap_or_default();
-        }
     }
 
     fn thread(&self, folder: &Path, stat: &Stat, clock: &Clock) -> Option<Thread> {
@@ -225,6 +245,16 @@ impl Process {
             // `0` stands for running, and for `may not be seen`.
             wchan: wchan.filter(|wchan| wchan != "0").unwrap_or_default(),
         })
+    }
+}
+
+/// The command lines of all processes of which none can be asleep with its memory lock held.
+fn read_commands(roots: &Roots, processes: &mut [Process]) {
+    let wanted = processes.iter().enumerate().filter(|(_, process)| process.may_read_memory());
+    let (places, paths): (Vec<usize>, Vec<PathBuf>) =
+        wanted.map(|(at, process)| (at, roots.process(process.pid, "cmdline"))).unzip();
+    for (at, command) in places.into_iter().zip(guard::map(paths, read_command)) {
+        processes[at].command = command.unwrap_or_default();
     }
 }
 
