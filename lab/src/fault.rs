@@ -247,7 +247,7 @@ impl Ctx {
     }
 
     /// The program under the name that was asked for: a link to it in the scratch directory.
-    fn program_of(&self, spawn: &Spawn) -> Result<PathBuf> {
+    pub fn program_of(&self, spawn: &Spawn) -> Result<PathBuf> {
         let program = if spawn.program.as_os_str().is_empty() {
             self.load_exe.clone()
         } else {

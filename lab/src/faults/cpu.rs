@@ -2,7 +2,7 @@
 //!
 //! The quota is in `quota.rs`.
 
-use super::stage::{load, start};
+use super::stage::{load, start_contained};
 use crate::fault::{Ctx, Fault, Injected};
 use crate::undo::Guards;
 use anyhow::{Context, Result};
@@ -14,7 +14,7 @@ pub const FAULTS: &[&dyn Fault] = &[&Hogs, &Affinity, &RtDenied, &RtThrottled];
 
 /// A process with more threads than there are CPUs burns all of them.
 ///
-/// Parameters: `hogs_per_cpu`. Variables: `hog`, `hog_pid`, `hog_threads`.
+/// Parameters: `hogs_per_cpu`, `container_kind`. Variables: `container`, `hog`, `hog_pid`, `hog_threads`.
 struct Hogs;
 
 impl Fault for Hogs {
@@ -31,9 +31,7 @@ impl Fault for Hogs {
         let threads = (ctx.number("hogs_per_cpu")? * cpus).ceil();
         ctx.set("hog_threads", threads);
         let spawn = load(ctx, &["hog", "--threads", &format!("{threads}")]);
-        let mut guards = Guards::new();
-        guards.push(start(ctx, "hog", &spawn)?.guard);
-        Ok(guards.into())
+        Ok(start_contained(ctx, "hog", &spawn)?.into())
     }
 
     fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {

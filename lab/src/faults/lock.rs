@@ -4,7 +4,9 @@
 //! run has as well. The proof is /proc/locks for file locks, the wait channel of the threads for
 //! mutexes.
 
-use super::stage::{load, name_switch, start, switch_on, thread_named, words, workload_file};
+use super::stage::{
+    load, name_switch, start, start_contained, switch_on, thread_named, words, workload_file,
+};
 use crate::fault::{Ctx, Fault, Injected, Spawn};
 use crate::undo::Guards;
 use anyhow::{Context, Result};
@@ -33,7 +35,7 @@ fn waited_for(path: &str) -> Result<usize> {
 /// Another process holds a file lock.
 ///
 /// Parameters: `lock_kind` (flock, posix), `holder_language` (sh, python, c, rust), `hold_ms` (0:
-/// for good), `gap_ms`. Variables: `lock_path`; `holder`, `holder_pid`.
+/// for good), `gap_ms`, `container_kind`. Variables: `lock_path`; `holder`, `holder_pid`.
 struct Holder;
 
 impl Holder {
@@ -80,8 +82,7 @@ impl Fault for Holder {
 
     fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
         let spawn = self.program(ctx)?;
-        let mut guards = Guards::new();
-        guards.push(start(ctx, "holder", &spawn)?.guard);
+        let mut guards = start_contained(ctx, "holder", &spawn)?;
         if spawn.program.ends_with("flock") {
             // flock(1) gives the lock on to its child, which is as much the holder.
             let pid = ctx.number("holder_pid")? as i32;

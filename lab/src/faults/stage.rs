@@ -146,3 +146,72 @@ pub fn net_counter(pid: i32, table: &str, name: &str) -> Option<u64> {
     let at = lines.next()?.split_whitespace().position(|word| word == name)?;
     lines.next()?.split_whitespace().nth(at)?.parse().ok()
 }
+
+/// Makes the groups of a container in the cpu, memory and pids hierarchies, named as the runtime
+/// of that kind does: `docker` (/docker/ID), `lxc` (/lxc/NAME), `plain` (/NAME). Parameter
+/// `cpu_shares`, if given. Sets `container` (name, or short id), `container_path`.
+pub fn container(ctx: &mut Ctx, kind: &str) -> Result<(Vec<PathBuf>, Guards)> {
+    let mut guards = Guards::new();
+    let name = match kind {
+        "docker" => (0..64).map(|_| format!("{:x}", ctx.draw.index(16))).collect(),
+        _ => ctx.draw.name(),
+    };
+    let path = if kind == "plain" { name.clone() } else { format!("{kind}/{name}") };
+    let mut groups = Vec::new();
+    for controller in ["cpu", "memory", "pids"] {
+        if kind != "plain" && !Path::new("/sys/fs/cgroup").join(controller).join(kind).exists() {
+            guards.push(ctx.cgroup(controller, kind)?.1);
+        }
+        let (group, guard) = ctx.cgroup(controller, &path)?;
+        guards.push(guard);
+        if let (Ok(shares), "cpu") = (ctx.text("cpu_shares"), controller) {
+            fs::write(group.join("cpu.shares"), shares)?;
+        }
+        groups.push(group);
+    }
+    ctx.set("container", if kind == "docker" { &name[..12] } else { &name });
+    ctx.set("container_path", format!("/{path}"));
+    Ok((groups, guards))
+}
+
+/// The same program as the first process of new PID, mount, UTS and IPC namespaces, in the groups
+/// of a container.
+pub fn contained(ctx: &Ctx, spawn: &Spawn, groups: Vec<PathBuf>) -> Result<Spawn> {
+    let program = ctx.program_of(spawn)?.to_string_lossy().into_owned();
+    let mut arguments =
+        words(&["--fork", "--kill-child", "--pid", "--mount-proc", "--uts", "--ipc"]);
+    arguments.push("--".into());
+    arguments.push(program);
+    arguments.extend(spawn.arguments.iter().cloned());
+    Ok(Spawn {
+        program: "/usr/bin/unshare".into(),
+        arguments,
+        cgroups: groups,
+        environment: spawn.environment.clone(),
+        netns: spawn.netns.clone(),
+        ..Spawn::default()
+    })
+}
+
+/// Starts it, in a container if the parameter `container_kind` says so (docker, lxc, plain; none or
+/// absent: not), and sets `ROLE` (comm), `ROLE_pid` as the host sees it.
+pub fn start_contained(ctx: &mut Ctx, role: &str, spawn: &Spawn) -> Result<Guards> {
+    let mut guards = Guards::new();
+    let kind = ctx.text("container_kind").unwrap_or_else(|_| "none".into());
+    if kind == "none" {
+        guards.push(start(ctx, role, spawn)?.guard);
+        return Ok(guards);
+    }
+    let (groups, made) = container(ctx, &kind)?;
+    guards.append(made);
+    let outer = ctx.spawn(&contained(ctx, spawn, groups)?)?;
+    guards.push(outer.guard);
+    ctx.wait_for("first process of the container", Duration::from_secs(10), || {
+        children(outer.pid).first().is_some_and(|pid| proc::comm(*pid) != "unshare")
+    })?;
+    let inner = *children(outer.pid).first().context("the container ended")?;
+    guards.push(ctx.journal.guard(Undo::process(inner))?);
+    ctx.set(role, proc::comm(inner));
+    ctx.set(&format!("{role}_pid"), inner);
+    Ok(guards)
+}
