@@ -92,6 +92,7 @@ check-docs:
 .PHONY: check-lab
 check-lab:
 	@if [ "$$(id -u)" = 0 ]; then \
+	    cargo build --locked --release --package holdup-lab; \
 	    cargo run --locked --release --package holdup-lab -- run --quick --holdup target/holdup; \
 	else \
 	    echo "check-lab: live scenarios NOT run, they need root; their recordings replay in cargo test"; \
@@ -101,6 +102,7 @@ check-lab:
 lab: ## Make faults on this machine and check the answers (root; SCENARIO=... SEED=... for one)
 	@xtask/setup lab
 	@$(MAKE) --no-print-directory build
+	cargo build --locked --release --package holdup-lab
 	cargo run --locked --release --package holdup-lab -- run --holdup target/holdup \
 	    $(foreach name,$(SCENARIO),--scenario $(name)) $(foreach number,$(SEED),--seed $(number)) $(ARGS)
 
