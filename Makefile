@@ -5,7 +5,7 @@
 # Owns how holdup is built for shipping (static, stripped) and what counts as "all tests". It must
 # not hold tests itself: those are cargo's, xtask's and the lab's. SETUP=no forbids installing.
 #
-# Edit together: .ci/run, docs/install.md, README.md.
+# Edit together: .ci/run, .cargo/config.toml, docs/install.md, README.md.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -16,8 +16,6 @@ SETUP ?= yes
 export SETUP
 # Debian's Rust and rustup's both; a machine's own comes first.
 export PATH := $(PATH):$(HOME)/.cargo/bin
-# libbpf-sys does not ask pkg-config for libelf and zlib; this is where Debian keeps them.
-export LIBBPF_SYS_LIBRARY_PATH ?= /usr/lib/$(shell uname -m)-linux-gnu
 export CARGO_TERM_PROGRESS_WHEN ?= never
 
 OUT := $(or $(CARGO_TARGET_DIR),target)
