@@ -107,10 +107,11 @@ fn cpuacct_usage(bytes: &[u8], sample: &mut CgroupSample) {
 }
 
 fn cpu_stat_v2(bytes: &[u8], sample: &mut CgroupSample) {
-    sample.cpu_usage_ns = text::keyed(bytes, "usage_usec").map(|usec| usec * 1000);
+    sample.cpu_usage_ns = text::keyed(bytes, "usage_usec").map(|usec| usec.saturating_mul(1000));
     sample.cpu_periods = text::keyed(bytes, "nr_periods");
     sample.cpu_throttled_periods = text::keyed(bytes, "nr_throttled");
-    sample.cpu_throttled_ns = text::keyed(bytes, "throttled_usec").map(|usec| usec * 1000);
+    sample.cpu_throttled_ns =
+        text::keyed(bytes, "throttled_usec").map(|usec| usec.saturating_mul(1000));
 }
 
 fn memory_usage(bytes: &[u8], sample: &mut CgroupSample) {
@@ -152,7 +153,7 @@ fn memory_stat(bytes: &[u8], sample: &mut CgroupSample, keys: [&str; 4]) {
 /// One key before 5.9, one for anonymous pages and one for file pages since.
 fn refaults(bytes: &[u8], prefix: &str) -> Option<u64> {
     let parts = ["", "_anon", "_file"].map(|part| text::keyed(bytes, &format!("{prefix}{part}")));
-    parts.into_iter().flatten().reduce(|sum, part| sum + part)
+    parts.into_iter().flatten().reduce(u64::saturating_add)
 }
 
 fn io_serviced(bytes: &[u8], sample: &mut CgroupSample) {

@@ -41,7 +41,7 @@ pub use thread_times::ThreadTimes;
 pub use threads::{thread, thread_inside, threads, threads_of};
 pub use waits::unprivileged_waits;
 
-use holdup_reason::facts::{Blind, Body};
+use holdup_reason::facts::{Blind, Body, Mount};
 use std::path::{Path, PathBuf};
 
 /// Where the trees begin.
@@ -102,12 +102,30 @@ pub fn opening(roots: &Roots) -> Opening {
         facts.push(Body::Blind(blind));
         Vec::new()
     });
+    facts.extend(hidden(roots));
     facts.extend(disks::disks(roots, &mounts));
     facts.extend(mounts.into_iter().map(Body::Mount));
     let (cgroups, settings) = Cgroups::scan(roots);
     facts.extend(settings);
     facts.extend(host::sysctls(roots).into_iter().map(Body::Sysctl));
     Opening { facts, cgroups }
+}
+
+/// /proc may be mounted so that it shows nobody else's processes.
+fn hidden(roots: &Roots) -> Option<Body> {
+    let hides = |mount: &Mount| {
+        let option = mount.options.split(',').find_map(|option| option.strip_prefix("hidepid="));
+        mount.path == "/proc" && option.is_some_and(|how| !matches!(how, "0" | "off"))
+    };
+    let hides = !root_helps().is_empty() && mounts::own_mounts(roots).iter().any(hides);
+    hides.then(|| {
+        Body::Blind(Blind {
+            what: "proc.hidepid".into(),
+            why: "/proc is mounted with hidepid".into(),
+            remedy: root_helps().into(),
+            therefore: "processes of others are not seen at all".into(),
+        })
+    })
 }
 
 /// One reading of all counters of the host, for callers without a [`Sampler`].

@@ -111,7 +111,8 @@ fn softnet(bytes: &[u8], counters: &mut Counters) {
         let cpu = columns.get(12).copied().unwrap_or(line_number as u64);
         for (name, column) in [("processed", 0), ("dropped", 1), ("time_squeeze", 2)] {
             let value = columns.get(column).copied().unwrap_or(0);
-            *counters.entry(format!("softnet.{name}")).or_default() += value;
+            let sum = counters.entry(format!("softnet.{name}")).or_default();
+            *sum = sum.saturating_add(value);
             counters.insert(format!("softnet.{name}.cpu{cpu}"), value);
         }
     }
@@ -126,7 +127,7 @@ fn neighbours(path: &Path, table: &str, counters: &mut Counters) {
     for line in lines {
         for (name, value) in names.iter().zip(text::words(line).filter_map(hex)) {
             let slot = counters.entry(format!("{table}.{name}")).or_default();
-            *slot = if name == "entries" { value } else { *slot + value };
+            *slot = if name == "entries" { value } else { slot.saturating_add(value) };
         }
     }
 }

@@ -129,7 +129,7 @@ impl Sampler {
             }
             let sample = disk_sample(&disk);
             let moved = self.moved.entry(sample.dev).or_default();
-            *moved |= sample.reads + sample.writes + sample.flushes + sample.in_flight > 0;
+            *moved |= [sample.reads, sample.writes, sample.flushes, sample.in_flight] != [0; 4];
             if *moved {
                 facts.push(Body::DiskSample(sample));
             }
@@ -151,7 +151,7 @@ impl Sampler {
         };
         let sum = |prefix: &str| {
             let all = vmstat.iter().flatten().filter(|(name, _)| name.starts_with(prefix));
-            all.map(|(_, value)| u64::try_from(*value).unwrap_or(0)).sum()
+            all.map(|(_, value)| u64::try_from(*value).unwrap_or(0)).fold(0, u64::saturating_add)
         };
         let page = host::page_bytes();
         Some(MemorySample {
@@ -161,15 +161,15 @@ impl Sampler {
             shmem_bytes: info.shmem.unwrap_or(0),
             dirty_bytes: info.dirty,
             writeback_bytes: info.writeback,
-            dirty_threshold_bytes: event("nr_dirty_threshold") * page,
-            dirty_background_bytes: event("nr_dirty_background_threshold") * page,
+            dirty_threshold_bytes: event("nr_dirty_threshold").saturating_mul(page),
+            dirty_background_bytes: event("nr_dirty_background_threshold").saturating_mul(page),
             swap_total_bytes: info.swap_total,
             swap_free_bytes: info.swap_free,
             swap_in: event("pswpin"),
             swap_out: event("pswpout"),
             major_faults: event("pgmajfault"),
             faults: event("pgfault"),
-            reclaimed: event("pgsteal_direct") + event("pgsteal_kswapd"),
+            reclaimed: event("pgsteal_direct").saturating_add(event("pgsteal_kswapd")),
             allocation_stalls: sum("allocstall"),
             // One counter before 5.9, one for file and one for anonymous pages since.
             refaults: sum("workingset_refault"),
@@ -204,10 +204,10 @@ fn disk_sample(disk: &DiskStat) -> DiskSample {
     DiskSample {
         dev: DeviceNumber { major: disk.major as u32, minor: disk.minor as u32 },
         reads: disk.reads,
-        read_bytes: disk.sectors_read * SECTOR_BYTES,
+        read_bytes: disk.sectors_read.saturating_mul(SECTOR_BYTES),
         read_ms: disk.time_reading,
         writes: disk.writes,
-        write_bytes: disk.sectors_written * SECTOR_BYTES,
+        write_bytes: disk.sectors_written.saturating_mul(SECTOR_BYTES),
         write_ms: disk.time_writing,
         flushes: disk.flushes.unwrap_or(0),
         in_flight: disk.in_progress,
@@ -222,12 +222,12 @@ fn cpu(line: &[u8], ns_per_tick: u64) -> Option<CpuSample> {
     let cpu = text::number(words.next()?.strip_prefix(b"cpu")?)? as u32;
     let mut ticks = [0; 8];
     for (slot, word) in ticks.iter_mut().zip(words) {
-        *slot = text::number(word)? * ns_per_tick;
+        *slot = text::number(word)?.saturating_mul(ns_per_tick);
     }
     let [user, nice, system, idle, iowait, irq, softirq, steal] = ticks;
     Some(CpuSample {
         cpu,
-        user_ns: user + nice,
+        user_ns: user.saturating_add(nice),
         system_ns: system,
         idle_ns: idle,
         iowait_ns: iowait,

@@ -76,7 +76,7 @@ pub(super) fn search(roots: &Roots) -> Vec<Body> {
             segment.size_bytes = segment.size_bytes.max(one.size_bytes);
             segment.allocated_bytes = segment.allocated_bytes.max(one.allocated_bytes);
             let share = shares.as_ref().and_then(|shares| shares.get(&one.key));
-            segment.mapped_bytes += share.copied().unwrap_or(0);
+            segment.mapped_bytes = segment.mapped_bytes.saturating_add(share.copied().unwrap_or(0));
             segment.mapped_by.push(process.clone());
         }
     }
@@ -96,7 +96,7 @@ pub(super) fn search(roots: &Roots) -> Vec<Body> {
 
 fn shmem_bytes(roots: &Roots) -> u64 {
     let meminfo = text::read(&roots.proc.join("meminfo")).unwrap_or_default();
-    text::keyed(&meminfo, "Shmem").unwrap_or(0) * 1024
+    text::keyed(&meminfo, "Shmem").unwrap_or(0).saturating_mul(1024)
 }
 
 /// Space used on mounted tmpfs file systems, each counted once. statfs of a tmpfs asks nobody.
@@ -142,7 +142,7 @@ fn segments_of(folder: &Path) -> io::Result<Vec<Found>> {
             allocated_bytes: std::fs::metadata(folder.join("map_files").join(&area.range))
                 .map_or(0, |metadata| metadata.blocks() * 512),
         });
-        entry.size_bytes += area.bytes;
+        entry.size_bytes = entry.size_bytes.saturating_add(area.bytes);
     }
     Ok(found.into_values().collect())
 }
@@ -158,7 +158,8 @@ fn shares_of(folder: &Path, wanted: &HashSet<Key>) -> Option<HashMap<Key, u64>> 
             let area = Area::parse(&line).map(|area| area.key());
             current = area.filter(|key| wanted.contains(key));
         } else if let (Some(key), Some(kib)) = (&current, text::keyed(&line, "Pss")) {
-            *shares.entry(key.clone()).or_insert(0) += kib * 1024;
+            let share: &mut u64 = shares.entry(key.clone()).or_insert(0);
+            *share = share.saturating_add(kib.saturating_mul(1024));
         }
     }
     Some(shares)

@@ -309,6 +309,67 @@ fn nothing_there_is_told_and_nothing_fails() {
     assert_eq!(only!(Blind, file_locks(&roots)).len(), 1);
 }
 
+/// Copies a tree, each file's content changed; links stay links.
+fn copy_damaged(from: &Path, to: &Path, damage: &dyn Fn(Vec<u8>) -> Vec<u8>) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap().flatten() {
+        let (path, there) = (entry.path(), to.join(entry.file_name()));
+        let kind = entry.file_type().unwrap();
+        if kind.is_dir() {
+            copy_damaged(&path, &there, damage);
+        } else if kind.is_symlink() {
+            std::os::unix::fs::symlink(std::fs::read_link(&path).unwrap(), there).unwrap();
+        } else {
+            std::fs::write(there, damage(std::fs::read(&path).unwrap())).unwrap();
+        }
+    }
+}
+
+#[test]
+fn damaged_files_never_panic() {
+    fn half(mut bytes: Vec<u8>) -> Vec<u8> {
+        bytes.truncate(bytes.len() / 2);
+        bytes
+    }
+    fn huge(bytes: Vec<u8>) -> Vec<u8> {
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        text.replace(|c: char| c.is_ascii_digit(), "99").into_bytes()
+    }
+    fn high(bytes: Vec<u8>) -> Vec<u8> {
+        bytes.iter().enumerate().map(|(at, byte)| if at % 7 == 3 { 0xff } else { *byte }).collect()
+    }
+    fn swapped(bytes: Vec<u8>) -> Vec<u8> {
+        bytes.iter().rev().copied().collect()
+    }
+    let damages: [fn(Vec<u8>) -> Vec<u8>; 4] = [half, huge, high, swapped];
+    let scratch = std::env::temp_dir().join(format!("holdup-test-damage-{}", std::process::id()));
+    for (number, damage) in damages.iter().enumerate() {
+        for name in ["v1", "v2", "containers"] {
+            let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+            let to = scratch.join(format!("{name}{number}"));
+            copy_damaged(&fixtures.join(name), &to, &damage);
+            // The mounts stay whole, or the cgroups would not be found at all.
+            let mountinfo = "proc/self/mountinfo";
+            std::fs::copy(fixtures.join(name).join(mountinfo), to.join(mountinfo)).unwrap();
+            let roots = Roots::under(&to);
+            let Opening { mut facts, mut cgroups } = opening(&roots);
+            facts.extend(cgroups.samples());
+            facts.extend(sample(&roots));
+            facts.extend(threads(&roots));
+            facts.extend(ThreadTimes::begin(&roots, 1).0.end(2));
+            facts.extend(unprivileged_waits(&roots, 1, &mut |_| 1));
+            facts.extend(file_locks(&roots));
+            facts.extend(shared::search(&roots));
+            facts.extend(net_counters(&roots, &network_namespaces(&roots)));
+            assert!(!facts.is_empty());
+            let _ = crate::container::containers(&roots, &facts);
+            // Whatever was read can be written to a recording.
+            assert!(facts.iter().all(|body| serde_json::to_string(body).is_ok()));
+        }
+    }
+    std::fs::remove_dir_all(&scratch).unwrap();
+}
+
 #[test]
 fn the_real_proc_knows_this_test() {
     let roots = Roots::default();

@@ -113,7 +113,7 @@ impl ThreadTimes {
             runnable_ns,
             sleep_ns: blocked_ns - disk_sleep_ns,
             disk_sleep_ns,
-            iowait_ns: (iowait_ticks * self.clock.tick_ns).min(blocked_ns),
+            iowait_ns: iowait_ticks.saturating_mul(self.clock.tick_ns).min(blocked_ns),
             switches: last.slices.saturating_sub(first.slices),
             kernel: stat.kernel,
             ..ThreadTime::default()
@@ -154,7 +154,7 @@ fn read(folder: &Path, stat: &Stat) -> Option<Seen> {
         }
         _ => {
             let tick_ns = 1_000_000_000 / super::host::ticks_per_second();
-            Some(Seen { run_ns: stat.cpu_ticks * tick_ns, ..seen })
+            Some(Seen { run_ns: stat.cpu_ticks.saturating_mul(tick_ns), ..seen })
         }
     }
 }

@@ -70,7 +70,7 @@ impl Stat {
             state: char::from(*field(3)?.first()?),
             parent_pid: value(4) as u32,
             kernel: value(9) & KERNEL_THREAD_FLAG != 0,
-            cpu_ticks: value(14) + value(15),
+            cpu_ticks: value(14).saturating_add(value(15)),
             nice: nice.unwrap_or(0),
             start_ticks: value(22),
             rss_pages: value(24),
@@ -101,7 +101,7 @@ impl Clock {
 
     /// When a thread began.
     pub fn start_ns(&self, stat: &Stat) -> Ns {
-        (stat.start_ticks * self.tick_ns).saturating_sub(self.boot_offset_ns)
+        stat.start_ticks.saturating_mul(self.tick_ns).saturating_sub(self.boot_offset_ns)
     }
 
     /// The thread's name in facts.
@@ -240,7 +240,7 @@ impl Process {
             nice: stat.nice,
             state: stat.state.to_string(),
             tracer_pid: status.tracer_pid,
-            rss_bytes: stat.rss_pages * host::page_bytes(),
+            rss_bytes: stat.rss_pages.saturating_mul(host::page_bytes()),
             capabilities: status.capabilities,
             // `0` stands for running, and for `may not be seen`.
             wchan: wchan.filter(|wchan| wchan != "0").unwrap_or_default(),

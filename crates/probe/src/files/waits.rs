@@ -141,7 +141,7 @@ fn last_ran_ns(path: &Path) -> Option<u64> {
     let line = text::lines(&bytes).find(|line| line.starts_with(b"se.exec_start"))?;
     let value = text::lossy(line.split(|byte| *byte == b':').nth(1)?.trim_ascii());
     let (ms, fraction) = value.split_once('.')?;
-    Some(ms.parse::<u64>().ok()? * 1_000_000 + fraction.parse::<u64>().ok()?)
+    ms.parse::<u64>().ok()?.checked_mul(1_000_000)?.checked_add(fraction.parse().ok()?)
 }
 
 /// CLOCK_MONOTONIC minus the scheduler's clock, by holdup's own thread, which runs now.
