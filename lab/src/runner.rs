@@ -229,6 +229,13 @@ impl Lab {
                     drop(running);
                     let injected = fault.inject(ctx).context("inject")?;
                     running = workload::start(ctx, spec)?;
+                    // Under a fault the first operation may never come.
+                    let limit = Duration::from_secs_f64(scenario.bite_seconds);
+                    if let Err(error) = running.wait_ready(ctx, limit)
+                        && error.is::<Stopped>()
+                    {
+                        return Err(error);
+                    }
                     injected
                 } else {
                     fault.inject(ctx).context("inject")?
@@ -349,37 +356,36 @@ impl Lab {
         inject: Option<&dyn Fault>,
     ) -> Result<Look> {
         let figure = ctx.scratch.join("figure");
-        let spawn = workload::command(ctx, spec, &figure, true)?;
-        let time = |ctx: &mut Ctx| -> Result<f64> {
+        let mut spawn = workload::command(ctx, spec, &figure, true)?;
+        let time = |ctx: &mut Ctx, spawn: &Spawn| -> Result<f64> {
             let begin = Instant::now();
-            let started = ctx.spawn(&spawn)?;
+            let started = ctx.spawn(spawn)?;
             let pid = started.pid;
             ctx.wait_for("the command's end", Duration::from_secs(120), || {
                 proc::state(pid).is_none_or(|s| s == 'Z')
             })?;
             Ok(begin.elapsed().as_secs_f64())
         };
-        let quick = time(ctx)?;
+        let quick = time(ctx, &spawn)?;
         let injected = match inject {
             Some(fault) => fault.inject(ctx).context("inject")?,
             None => Injected::default(),
         };
+        // The fault may have changed what the command is given.
+        spawn = workload::command(ctx, spec, &figure, true)?;
         let mut look = Look::default();
         let Some(holdup) = &self.holdup else {
-            let slow = time(ctx)?;
+            let slow = time(ctx, &spawn)?;
             look.loss = inject.is_some().then_some(slow / quick - 1.0);
             look.seen = format!("{quick:.2} s, then {slow:.2} s");
             drop(injected);
             return Ok(look);
         };
         let recording = ctx.scratch.join("look.rec");
-        let program = if spawn.name.is_empty() {
-            spawn.program.clone()
-        } else {
-            ctx.scratch.join("bin").join(&spawn.name)
-        };
+        let program = ctx.program_of(&spawn)?;
         let arguments = ["record".into(), recording.to_string_lossy().into_owned()];
-        let mut words = vec![program.to_string_lossy().into_owned()];
+        let mut words = join_first(&spawn.cgroups);
+        words.push(program.to_string_lossy().into_owned());
         words.extend(spawn.arguments.iter().cloned());
         let environment: Vec<_> = spawn.environment.clone().into_iter().collect();
         let limit = Duration::from_secs(150);
@@ -387,6 +393,8 @@ impl Lab {
         let answer = holdup.ask(ctx, &arguments, &words, &environment, limit);
         look.baselines = watch.end();
         let answer = answer?;
+        ctx.set("victim_pid", answer.report.target.pid.unwrap_or(0));
+        ctx.set("victim", program.file_name().unwrap_or_default().to_string_lossy());
         let wall = answer.report.accounting.wall_seconds.max(answer.report.window.seconds);
         look.loss = inject.is_some().then_some(wall / quick - 1.0);
         if inject.is_none() {
@@ -426,6 +434,16 @@ impl Lab {
         }
         Ok(cases)
     }
+}
+
+/// Words before a command that make it join cgroups by itself: holdup must stay outside.
+fn join_first(cgroups: &[PathBuf]) -> Vec<String> {
+    if cgroups.is_empty() {
+        return Vec::new();
+    }
+    let joins = cgroups.iter().map(|c| format!("echo $$ >'{}/cgroup.procs'; ", c.display()));
+    let script = joins.collect::<String>() + "exec \"$@\"";
+    vec!["/bin/sh".into(), "-c".into(), script, "sh".into()]
 }
 
 /// Where the threads of the workload are, by state and wait channel, sampled for half a second.

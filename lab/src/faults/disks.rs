@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// The faults of this file.
-pub const FAULTS: &[&dyn Fault] = &[&Throttle, &Rate, &FailSlow, &Neighbour, &Errors];
+pub const FAULTS: &[&dyn Fault] = &[&Throttle, &Rate, &FailSlow, &Neighbour, &Errors, &Weight];
 
 /// Makes a disk and mounts an ext4 on it. Variables, with the prefix: `disk` (loop3), `dev` (7:3),
 /// `node` (/dev/loop3), `dir` (the mount point), `settings` (the file), `store_pid`.
@@ -291,5 +291,56 @@ impl Fault for Errors {
     fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
         let node = ctx.text("node")?;
         Ok(Some((0..40).any(|_| time_read(&node).is_err())))
+    }
+}
+
+/// disk.weight: under bfq a neighbour of a heavier group gets the disk. In the baseline the same
+/// neighbour runs with equal weights, so that what hurts is the weight.
+/// Parameter: `threads` of the neighbour. Variables: `light_group`, `light_group_name`,
+/// `heavy_group`, `heavy_group_name`, `culprit`, `culprit_pid`, and those of [`make`].
+struct Weight;
+
+impl Fault for Weight {
+    fn name(&self) -> &'static str {
+        "disk.weight"
+    }
+
+    fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
+        let (mib, settings) = (disk_mib(ctx)?, base(ctx)?);
+        let mut guards = make(ctx, "", mib, settings)?;
+        let queue = PathBuf::from(format!("/sys/block/{}/queue", ctx.text("disk")?));
+        fs::write(queue.join("scheduler"), "bfq").context("choose bfq")?;
+        // The loop would otherwise take all requests at once and leave bfq nothing to order.
+        fs::write(queue.join("nr_requests"), "8").ok();
+        for which in ["light", "heavy"] {
+            let name = ctx.draw.name();
+            let (group, guard) = ctx.cgroup("blkio", &name)?;
+            guards.push(guard);
+            ctx.set(&format!("{which}_group"), group.display());
+            ctx.set(&format!("{which}_group_name"), name);
+        }
+        let path = format!("{}/bulk", ctx.text("dir")?);
+        let words =
+            ["direct", "--path", &path, "--size", "4096", "--threads", &ctx.text("threads")?];
+        let spawn = Spawn {
+            name: ctx.draw.name(),
+            arguments: words.map(String::from).to_vec(),
+            cgroups: vec![ctx.text("heavy_group")?.into()],
+            ..Spawn::default()
+        };
+        let neighbour = ctx.spawn(&spawn)?;
+        guards.push(neighbour.guard);
+        ctx.set("culprit", &neighbour.name);
+        ctx.set("culprit_pid", neighbour.pid);
+        Ok(guards)
+    }
+
+    fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
+        let mut guards = Guards::new();
+        for (which, weight) in [("light", "10"), ("heavy", "1000")] {
+            let file = PathBuf::from(ctx.text(&format!("{which}_group"))?).join("blkio.bfq.weight");
+            guards.push(ctx.write_back_later(&file, weight)?);
+        }
+        Ok(guards.into())
     }
 }

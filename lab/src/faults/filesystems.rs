@@ -1,4 +1,4 @@
-//! File systems: frozen ones, and ones whose daemon is slow or stuck.
+//! File systems: frozen ones, ones whose daemon is slow or stuck, and layers that copy on write.
 //!
 //! Owns what makes a file system itself the one that is waited for, while the disk under it is idle. Frozen
 //! is undone by thawing, a stuck daemon by its end: both are guarded before they are made.
@@ -10,9 +10,10 @@ use crate::proc;
 use crate::undo::{Guards, Undo};
 use anyhow::Result;
 use std::fs;
+use std::path::PathBuf;
 
 /// The faults of this file.
-pub const FAULTS: &[&dyn Fault] = &[&Frozen, &Daemon];
+pub const FAULTS: &[&dyn Fault] = &[&Frozen, &Daemon, &CopyUp];
 
 /// fs.frozen: the workload's file system is frozen for a backup and forgotten.
 struct Frozen;
@@ -87,5 +88,51 @@ impl Fault for Daemon {
         Ok(Some(
             proc::whereabouts(pid).iter().any(|p| p.contains("fuse") || p.contains("request_wait")),
         ))
+    }
+}
+
+/// fs.copy_up: a file of an overlay's lower layer is big when it is first written to.
+/// Parameters: `lower_mib`, `base_bytes_per_second`. Variables: `merged`, and those of a disk.
+struct CopyUp;
+
+/// Lays the overlay over a lower file of that size.
+fn lay(ctx: &Ctx, bytes: usize) -> Result<()> {
+    let (dir, merged) = (PathBuf::from(ctx.text("dir")?), PathBuf::from(ctx.text("merged")?));
+    for layer in ["lower", "upper", "work"] {
+        fs::remove_dir_all(dir.join(layer)).ok();
+        fs::create_dir(dir.join(layer))?;
+    }
+    let data = dir.join("lower/data");
+    fs::write(&data, vec![0x42_u8; bytes])?;
+    let file = fs::File::open(&data)?;
+    file.sync_all()?;
+    crate::load::disk::forget(&file, 0, 0);
+    let layers =
+        ["lower", "upper", "work"].map(|l| format!("{l}dir={}/{l}", dir.display())).join(",");
+    ctx.tool("mount", &["-t", "overlay", "overlay", "-o", &layers, &merged.to_string_lossy()])?;
+    Ok(())
+}
+
+impl Fault for CopyUp {
+    fn name(&self) -> &'static str {
+        "fs.copy_up"
+    }
+
+    fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
+        let bytes_per_second = ctx.number_or("base_bytes_per_second", 120e6)?;
+        let settings = Settings { latency_us: 150.0, bytes_per_second, ..Settings::default() };
+        let mut guards = disks::make(ctx, "", 640, settings)?;
+        let merged = ctx.directory("merged")?;
+        ctx.set("merged", merged.display());
+        guards.push(ctx.journal.guard(Undo::Mount { path: merged })?);
+        lay(ctx, 4096)?;
+        Ok(guards)
+    }
+
+    fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
+        let merged = ctx.text("merged")?;
+        ctx.tool("umount", &[&merged])?;
+        lay(ctx, (ctx.number("lower_mib")? as usize) << 20)?;
+        Ok(Injected::default())
     }
 }

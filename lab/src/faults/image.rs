@@ -1,4 +1,5 @@
-//! Processes that are dear to start: a fork that copies big page tables, an exec from a slow disk.
+//! Processes that are dear to start: an image that costs more than
+//! it must, an exec from a slow disk.
 //!
 //! The cost lies in the start, not in the work: the workload must be one that starts processes all the
 //! time, or the injection does not hurt and is refused.
@@ -13,28 +14,35 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 /// The faults of this file.
-pub const FAULTS: &[&dyn Fault] = &[&Fork, &Exec];
+pub const FAULTS: &[&dyn Fault] = &[&Image, &Exec];
 
-/// process.fork: the workload forks from a big image instead of a small one (`start = "after"`).
-/// Parameters: `small_mib`, `big_mib`. Variable: `image_mib`.
-struct Fork;
+/// process.image: the workload is started in another way than before (`start = "after"`): every
+/// parameter `bad_X` takes the place of the variable `X`, which is the parameter `good_X` at first.
+struct Image;
 
-impl Fault for Fork {
+impl Fault for Image {
     fn name(&self) -> &'static str {
-        "process.fork"
+        "process.image"
     }
 
     fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
-        let small = ctx.text("small_mib")?;
-        ctx.set("image_mib", small);
+        choose(ctx, "good_");
         Ok(Guards::new())
     }
 
     fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
-        let big = ctx.text("big_mib")?;
-        ctx.set("image_mib", big);
+        choose(ctx, "bad_");
         Ok(Injected::default())
     }
+}
+
+/// Sets the variables `X` of all `PREFIX_X`.
+fn choose(ctx: &mut Ctx, prefix: &str) {
+    let chosen = |(name, value): (&String, &String)| {
+        Some((name.strip_prefix(prefix)?.to_string(), value.clone()))
+    };
+    let pairs: Vec<_> = ctx.variables.iter().filter_map(chosen).collect();
+    ctx.variables.extend(pairs);
 }
 
 /// process.exec: the program that the workload starts lies on a disk that has become slow.

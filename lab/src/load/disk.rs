@@ -20,6 +20,7 @@ pub const LOADS: &[(&str, Load)] = &[
     ("spread-reader", spread_reader),
     ("bulk-writer", bulk_writer),
     ("buffered-writer", buffered_writer),
+    ("copier", copier),
 ];
 
 /// Runs `work` on `--threads` threads; each gets its number. Ends when all have ended.
@@ -255,4 +256,20 @@ fn buffered_writer(options: &Options) -> Result<()> {
             std::thread::sleep(rest);
         }
     })
+}
+
+/// `--path FILE --chunk B`: writes its output in chunks of B bytes; one operation is a kibibyte.
+fn copier(options: &Options) -> Result<()> {
+    let figure = Figure::open()?;
+    let chunk = vec![b'o'; options.whole("chunk", 4096)?.max(1) as usize];
+    let file = File::create(options.text("path")?)?;
+    let (mut at, mut counted) = (0_u64, 0_u64);
+    loop {
+        file.write_all_at(&chunk, at % (1 << 20))?;
+        at += chunk.len() as u64;
+        while counted < at >> 10 {
+            figure.count();
+            counted += 1;
+        }
+    }
 }

@@ -15,6 +15,7 @@ pub const LOADS: &[(&str, Load)] = &[
     ("heap-cycles", heap_cycles),
     ("touch", touch),
     ("shared-segment", shared_segment),
+    ("mapper", mapper),
 ];
 
 /// `--path FILE --mib M --threads N`: reads a file from begin to end over and over; it is quick as
@@ -122,5 +123,55 @@ fn shared_segment(options: &Options) -> Result<()> {
         std::hint::black_box(unsafe { begin.read_volatile() });
         figure.count();
         std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// `--keep 0|1 --kib K --threads N`: fills a buffer of K KiB per request; without `keep` it is mapped
+/// and unmapped each time.
+fn mapper(options: &Options) -> Result<()> {
+    let figure = Figure::open()?;
+    let size = (options.whole("kib", 1024)? << 10) as usize;
+    let keep = options.whole("keep", 1)? == 1;
+    let threads = options.whole("threads", 1)?.max(1);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(move || {
+                let mut kept = map_pages(size);
+                while let Some(begin) = kept {
+                    for at in (0..size).step_by(4096) {
+                        // SAFETY: inside the mapping of `size` bytes.
+                        unsafe { begin.add(at).write_volatile(1) };
+                    }
+                    figure.count();
+                    if !keep {
+                        // SAFETY: unmaps what was mapped above; nothing else points into it.
+                        unsafe { libc::munmap(begin.cast(), size) };
+                        kept = map_pages(size);
+                    }
+                }
+            });
+        }
+    });
+    bail!("mmap: {}", std::io::Error::last_os_error())
+}
+
+fn map_pages(size: usize) -> Option<*mut u8> {
+    // SAFETY: a new private anonymous mapping, and advice on it; small pages, so that every page
+    // that is touched is a fault.
+    unsafe {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let map = libc::mmap(
+            std::ptr::null_mut(),
+            size,
+            libc::PROT_READ | libc::PROT_WRITE,
+            flags,
+            -1,
+            0,
+        );
+        if map == libc::MAP_FAILED {
+            return None;
+        }
+        libc::madvise(map, size, libc::MADV_NOHUGEPAGE);
+        Some(map.cast())
     }
 }
