@@ -11,8 +11,8 @@ use regex_lite::Regex;
 /// Where a case states its code.
 const CODE: &str = r#"(?:code\s*[:=]|CODE:\s*&(?:'static )?str\s*=)\s*"((?:cpu|memory|disk|fs|net|lock|process|guest)\.[a-z0-9_]+)""#;
 
-/// Every registered case has a scenario and docs.
-pub fn every_case_has_a_scenario_and_docs(tree: &Tree) -> Vec<Breach> {
+/// Every case is in a file of its name, and has a scenario and docs.
+pub fn every_case_has_its_file_scenario_and_docs(tree: &Tree) -> Vec<Breach> {
     let Ok(code) = Regex::new(CODE) else { return Vec::new() };
     let of_cases = |file: &&File| {
         file.path.starts_with("crates/reason/src/cases/") && file.has_extension(&[".rs"])
@@ -25,6 +25,11 @@ pub fn every_case_has_a_scenario_and_docs(tree: &Tree) -> Vec<Breach> {
             let (Some(place), Some(name)) = (found.get(0), found.get(1)) else { continue };
             let line = rule[..place.start()].lines().count().max(1);
             let name = name.as_str();
+            let own = format!("crates/reason/src/cases/{}.rs", name.replace('.', "_"));
+            if file.path != own {
+                let why = format!("case {name} is not in a file of its name");
+                breaches.push(Breach::at(file, line, why, format!("move it to {own}")));
+            }
             if !mentioned(tree, "lab/scenarios/", &["scenario.toml"], name) {
                 let why = format!("case {name} has no scenario: nobody has seen it be right");
                 let mend = format!(
@@ -69,8 +74,8 @@ mod tests {
     #[test]
     fn a_case_without_scenario_and_docs_is_found() {
         let other = ("lab/scenarios/x/scenario.toml", "code = \"lock.file_other\"");
-        let breaches = every_case_has_a_scenario_and_docs(&Tree::imagined(&[
-            ("crates/reason/src/cases/a.rs", CASE),
+        let breaches = every_case_has_its_file_scenario_and_docs(&Tree::imagined(&[
+            ("crates/reason/src/cases/lock_file.rs", CASE),
             other,
         ]));
         assert_eq!(breaches.len(), 2);
@@ -78,12 +83,24 @@ mod tests {
     }
 
     #[test]
-    fn a_case_with_both_is_fine() {
+    fn a_case_in_a_file_of_another_name_is_found() {
         let tree = Tree::imagined(&[
-            ("crates/reason/src/cases/a.rs", CASE),
+            ("crates/reason/src/cases/locks.rs", CASE),
             ("lab/scenarios/x/scenario.toml", "code = \"lock.file\""),
             ("docs/codes.md", "## lock.file\n"),
         ]);
-        assert_eq!(every_case_has_a_scenario_and_docs(&tree), []);
+        let breaches = every_case_has_its_file_scenario_and_docs(&tree);
+        assert_eq!(breaches.len(), 1);
+        assert!(breaches[0].mend.contains("lock_file.rs"));
+    }
+
+    #[test]
+    fn a_case_with_both_is_fine() {
+        let tree = Tree::imagined(&[
+            ("crates/reason/src/cases/lock_file.rs", CASE),
+            ("lab/scenarios/x/scenario.toml", "code = \"lock.file\""),
+            ("docs/codes.md", "## lock.file\n"),
+        ]);
+        assert_eq!(every_case_has_its_file_scenario_and_docs(&tree), []);
     }
 }

@@ -58,7 +58,7 @@ pub const RULES: &[Rule] = &[
     arrows::reason_is_pure,
     arrows::manifests_keep_the_arrows,
     arrows::probe_sees_facts_only,
-    cases::every_case_has_a_scenario_and_docs,
+    cases::every_case_has_its_file_scenario_and_docs,
     text::no_machine_paths,
     text::no_registry_hosts,
     text::no_binaries,
