@@ -160,18 +160,26 @@ pub fn container(ctx: &mut Ctx, kind: &str) -> Result<(Vec<PathBuf>, Guards)> {
     let mut groups = Vec::new();
     for controller in ["cpu", "memory", "pids"] {
         if kind != "plain" && !Path::new("/sys/fs/cgroup").join(controller).join(kind).exists() {
-            guards.push(ctx.cgroup(controller, kind)?.1);
+            let (parent, guard) = ctx.cgroup(controller, kind)?;
+            guards.push(guard);
+            set_shares(ctx, controller, &parent)?;
         }
         let (group, guard) = ctx.cgroup(controller, &path)?;
         guards.push(guard);
-        if let (Ok(shares), "cpu") = (ctx.text("cpu_shares"), controller) {
-            fs::write(group.join("cpu.shares"), shares)?;
-        }
+        set_shares(ctx, controller, &group)?;
         groups.push(group);
     }
     ctx.set("container", if kind == "docker" { &name[..12] } else { &name });
     ctx.set("container_path", format!("/{path}"));
     Ok((groups, guards))
+}
+
+/// A group without shares of its own counts as one thread among those of the host.
+fn set_shares(ctx: &Ctx, controller: &str, group: &Path) -> Result<()> {
+    if let (Ok(shares), "cpu") = (ctx.text("cpu_shares"), controller) {
+        fs::write(group.join("cpu.shares"), shares)?;
+    }
+    Ok(())
 }
 
 /// The same program as the first process of new PID, mount, UTS and IPC namespaces, in the groups
