@@ -12,6 +12,7 @@ mod image;
 mod lock;
 mod memory;
 mod net;
+mod path;
 mod process;
 mod quota;
 mod stage;
@@ -31,6 +32,7 @@ fn all() -> impl Iterator<Item = &'static &'static dyn Fault> {
         lock::FAULTS,
         memory::FAULTS,
         net::FAULTS,
+        path::FAULTS,
         process::FAULTS,
         quota::FAULTS,
         stop::FAULTS,

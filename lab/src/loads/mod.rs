@@ -14,6 +14,7 @@ pub mod cpu;
 pub mod dns;
 pub mod enter;
 pub mod fuse_lock;
+pub mod link;
 pub mod lock;
 pub mod net;
 pub mod ops;
@@ -48,6 +49,8 @@ pub enum Load {
     UdpEcho(udp::Echo),
     /// Sends a small packet and waits for its echo, again and again.
     UdpPing(udp::Ping),
+    /// Joins two network namespaces by a bad line.
+    Link(link::Link),
     /// A DNS server: mute, slow, failing or right.
     DnsServer(dns::Server),
     /// Asks DNS questions with its own packets.
@@ -102,6 +105,7 @@ impl Load {
             Self::UdpSource(load) => load.run(),
             Self::UdpEcho(load) => load.run(),
             Self::UdpPing(load) => load.run(),
+            Self::Link(load) => load.run(),
             Self::DnsServer(load) => load.run(),
             Self::DnsClient(load) => load.run(),
             Self::Tracer(load) => load.run(),
