@@ -18,7 +18,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_millis(250);
 
 /// Helpers given up in one batch before the rest of it is not tried.
-const GIVEN_UP_MAX: usize = 8;
+pub const GIVEN_UP_MAX: usize = 8;
 
 /// Applies `work` to every item, in order; `None` where it hung, or was not tried because too many
 /// others had hung.

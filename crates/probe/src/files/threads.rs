@@ -9,9 +9,10 @@
 
 use super::{Roots, blind, guard, host, is_refusal, refused, text};
 use holdup_reason::facts::{Blind, Body, Membership, Ns, Thread, ThreadRef};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 const COMMAND_BYTES_MAX: usize = 200;
 
@@ -248,14 +249,26 @@ impl Process {
     }
 }
 
+/// Processes whose command line did not come back once: a second try would cost the guard's
+/// patience again, and one more thread left behind.
+static STUCK: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
+
 /// The command lines of all processes of which none can be asleep with its memory lock held.
 fn read_commands(roots: &Roots, processes: &mut [Process]) {
-    let wanted = processes.iter().enumerate().filter(|(_, process)| process.may_read_memory());
+    let mut stuck = STUCK.lock().unwrap_or_else(PoisonError::into_inner);
+    let may = |process: &Process| process.may_read_memory() && !stuck.contains(&process.pid);
+    let wanted = processes.iter().enumerate().filter(|(_, process)| may(process));
     let (places, paths): (Vec<usize>, Vec<PathBuf>) =
         wanted.map(|(at, process)| (at, roots.process(process.pid, "cmdline"))).unzip();
+    let mut hung = Vec::new();
     for (at, command) in places.into_iter().zip(guard::map(paths, read_command)) {
-        processes[at].command = command.unwrap_or_default();
+        match command {
+            Some(command) => processes[at].command = command,
+            None => hung.push(processes[at].pid),
+        }
     }
+    // The guard tries none after so many that hung.
+    stuck.extend(hung.into_iter().take(guard::GIVEN_UP_MAX));
 }
 
 /// Whether files that need a process's memory lock may be read, given all of its threads.
