@@ -57,11 +57,12 @@ pub fn look(aim: Aim, seconds: Option<f64>, record: Option<&Path>) -> Result<Loo
     }
     let writer = record.map(Writer::create).transpose()?;
     let (whom, is_command) = (whom(&aim), matches!(aim, Aim::Command(_)));
-    let mut live = Live::start(Look { what: what(aim), seconds }).inspect_err(|_| {
+    let mut live = Live::start(Look { what: what(aim), seconds }).map_err(|error| {
         // It holds nothing but a header; what stood there before is gone in any case.
         if let Some(path) = record {
             let _ = std::fs::remove_file(path);
         }
+        if is_command { not_executed(error.into()) } else { error.into() }
     })?;
     let stop = live.stopper();
     if is_command { signals::outlive(&stop) } else { signals::end_early(&stop) }
