@@ -1,4 +1,8 @@
-/* stamps ZONE: a logger in C that formats a local time stamp per line; ZONE - leaves TZ unset. */
+/*
+ * stamps ZONE: a logger in C that formats a local time stamp per line; ZONE - leaves TZ unset.
+ *
+ * In C, because it is libc's own handling of an unset TZ that costs: other languages bring their own.
+ */
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdlib.h>
