@@ -3,12 +3,29 @@
 //! Must not reason: it sees the vocabulary of facts and nothing of waits, chains or cases. What the host
 //! does not offer, or refuses, becomes a fact with its reason; nothing here fails a look as a whole.
 
+mod closing;
+pub mod command;
 pub mod container;
 mod container_state;
+pub mod decode;
+mod doctor;
 pub mod files;
+pub mod host;
+mod kernel;
+pub mod live;
+mod memory;
 pub mod netlink;
 mod netlink_wire;
+pub mod plan;
 pub mod recording;
 mod source;
+mod stacks;
+mod wire;
 
+pub use doctor::{doctor, offers};
 pub use source::{Source, SourceError};
+
+#[allow(missing_docs, clippy::all, clippy::unwrap_used, unused, non_camel_case_types)]
+mod skel {
+    include!(concat!(env!("OUT_DIR"), "/holdup.skel.rs"));
+}

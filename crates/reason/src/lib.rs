@@ -3,5 +3,18 @@
 //! Flow: [`facts`] are pushed into a [`scene::Scene`], which indexes them; `waits` says what each
 //! wait was for; `chains` follows what ended it; `cases` turn what they see into [`findings`].
 
+pub mod accounting;
+pub mod cases;
+pub mod causes;
+pub mod chains;
 pub mod facts;
 pub mod findings;
+mod judge;
+pub mod names;
+pub mod peers;
+pub mod queues;
+pub mod scene;
+pub mod timeline;
+pub mod waits;
+
+pub use judge::explain;

@@ -7,7 +7,6 @@
 use crate::failure::Failure;
 use crate::main_loop;
 use crate::progress::Progress;
-use crate::seam;
 use crate::text::escape;
 use crate::text::page::{Page, Tone};
 use crate::text::units;
@@ -41,7 +40,7 @@ impl Sight {
                 let mut reader = main_loop::open(file)?;
                 (main_loop::collect(&mut reader, None, &mut Progress::none())?, Vec::new())
             }
-            None => (seam::doctor(), seam::offers()),
+            None => (holdup_probe::doctor(), holdup_probe::offers()),
         };
         let offers = offers.into_iter().map(|(what, seen, by)| Offer { what, seen, by }).collect();
         Ok(Self { offers, ..Self::from_facts(facts) })

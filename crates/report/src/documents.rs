@@ -6,10 +6,10 @@
 
 use crate::failure::Failure;
 use crate::flags::Cli;
-use crate::seam::cases::{CASES, Case};
 use crate::text::page::{Page, Tone};
 use clap::CommandFactory;
 use clap_complete::Shell;
+use holdup_reason::cases::{CASES, Case};
 use serde::Serialize;
 use std::path::Path;
 

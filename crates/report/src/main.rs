@@ -11,7 +11,6 @@ mod flags;
 mod main_loop;
 mod output;
 mod progress;
-mod seam;
 mod signals;
 mod text;
 

@@ -7,9 +7,9 @@
 use crate::failure::Failure;
 use crate::flags::Aim;
 use crate::progress::Progress;
-use crate::seam::{self, Live, Look, What};
 use crate::signals;
 use crate::text::escape;
+use holdup_probe::live::{Live, Look, What};
 use holdup_probe::recording::{Reader, Writer};
 use holdup_probe::{Source, SourceError};
 use holdup_reason::facts::{Body, Fact, Lost, Target, TargetKind};
@@ -75,7 +75,7 @@ pub fn look(aim: Aim, seconds: Option<f64>, record: Option<&Path>) -> Result<Loo
     let facts = if is_command { facts.map_err(not_executed) } else { facts };
     drop(progress);
     let command_status = is_command.then(|| live.exit_status().unwrap_or(0));
-    Ok(Looked { report: seam::explain(facts?), command_status })
+    Ok(Looked { report: holdup_reason::explain(facts?), command_status })
 }
 
 /// Answers from a recording.
@@ -83,7 +83,7 @@ pub fn replay(file: &Path, aim: &Aim) -> Result<Report, Failure> {
     let mut reader = open(file)?;
     let mut facts = collect(&mut reader, None, &mut Progress::none())?;
     retarget(&mut facts, aim, file)?;
-    Ok(seam::explain(facts))
+    Ok(holdup_reason::explain(facts))
 }
 
 /// Opens a recording, and says plainly what it cannot be.

@@ -36,6 +36,8 @@ pub struct Host {
     pub unix_offset_ns: i64,
     /// CLOCK_BOOTTIME minus CLOCK_MONOTONIC at the begin, nanoseconds.
     pub boot_offset_ns: u64,
+    /// Process id of holdup itself, which leaves itself out of its findings.
+    pub own_pid: u32,
     /// Whether kernel events were recorded (BPF), or only /proc was read.
     pub kernel_events: bool,
 }

@@ -131,6 +131,9 @@ pub struct QdiscFlow {
     /// Greatest time in the queue.
     #[serde(default)]
     pub sojourn_ns_max: Ns,
+    /// Inode of the sending socket, 0 if unknown.
+    #[serde(default)]
+    pub socket_ino: u64,
 }
 
 /// A DNS question that was sent. Source: net_dev_queue, UDP destination port 53.

@@ -1,0 +1,362 @@
+/*
+ * common.bpf.h: what all programs share: the ring, the control words, the loss counters, the note that
+ * each thread carries, and the readers of task, cgroup and descriptor.
+ *
+ * Nothing here decides: thresholds come from the reader through `control`. The fast path is a lookup
+ * of the note and a few adds; everything that costs (stack, arguments, object, path) is in slow paths
+ * that only long waits and iterators take.
+ */
+#ifndef HOLDUP_COMMON_H
+#define HOLDUP_COMMON_H
+
+#include "compat.bpf.h"
+#include "wire.h"
+
+#define PF_WQ_WORKER 0x20
+#define PF_KTHREAD 0x00200000
+
+#define TASK_INTERRUPTIBLE 0x1
+#define TASK_UNINTERRUPTIBLE 0x2
+#define TASK_STATE_STOPPED 0x4
+#define TASK_STATE_TRACED 0x8
+#define TASK_PARKED 0x40
+#define TASK_NOLOAD 0x400
+#define TASK_FROZEN 0x8000
+
+#define S_IFMT 0170000
+#define S_IFSOCK 0140000
+#define S_IFIFO 0010000
+#define S_IFCHR 0020000
+
+#define AF_UNIX 1
+#define AF_INET 2
+#define AF_INET6 10
+#define IPPROTO_TCP 6
+#define IPPROTO_UDP 17
+
+/* Set once before load. */
+const volatile __u32 has_prev_state_argument = 1; /* sched_switch tells prev_state, since 5.18 */
+const volatile __u32 request_argument_index = 0; /* block_rq_*: the queue came first until 5.10 */
+const volatile __u32 dirty_pause_index = 6; /* balance_dirty_pages: place of `pause` */
+const volatile __u64 nanoseconds_per_jiffy = 4000000;
+
+struct wire_control control = {};
+struct wire_lost lost = {};
+
+/* Kept per thread. `since_ns` is when the present mode began. */
+struct note {
+	__u64 since_ns;
+	__u64 ran_since_ns;
+	__u64 wake_ns;
+	struct wire_sums sums;
+	struct wire_ref waker;
+	__u32 state;
+	__u32 context;
+	__u32 wake_disk;
+	__u32 disk; /* of the last bio submitted */
+	__u32 mode;
+	__u32 flags;
+	__u32 traced;
+	__u32 cpu;
+	__u64 reclaim_ns;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct note);
+} notes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 8 << 20);
+} ring SEC(".maps");
+
+/* Slow-path records are built here; programs on one CPU do not nest where they use the same slot. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct wire_wait);
+} wait_scratch SEC(".maps");
+
+struct completion {
+	__u64 at_ns;
+	__u32 dev;
+	__u32 pad;
+};
+/* The disk whose request completed last on this CPU. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct completion);
+} completions SEC(".maps");
+
+/* An argument of a raw tracepoint at a constant place: the verifier refuses a computed one, and the
+ * compiler would merge two branches into one. */
+#define context_word(ctx, at)                                                                      \
+	({                                                                                         \
+		__u64 __word;                                                                      \
+		asm volatile("%0 = *(u64 *)(%1 + %2)" : "=r"(__word) : "r"(ctx), "i"((at) * 8));   \
+		__word;                                                                            \
+	})
+
+static __always_inline void count_lost(__u64 *counter)
+{
+	__sync_fetch_and_add(counter, 1);
+}
+
+static __always_inline void send(void *record, __u64 bytes)
+{
+	if (bpf_ringbuf_output(&ring, record, bytes, BPF_RB_NO_WAKEUP))
+		count_lost(&lost.ring);
+}
+
+static __always_inline void fill_ref(struct wire_ref *ref, struct task_struct *task)
+{
+	ref->tid = task->pid;
+	ref->tgid = task->tgid;
+	ref->start_ns = task->start_time;
+	bpf_probe_read_kernel(ref->comm, sizeof(ref->comm), task->comm);
+}
+
+/* Kernfs id of the task's group in one controller's hierarchy. */
+#define subsystem_cgroup_id(task, which)                                                           \
+	({                                                                                         \
+		__u64 __id = 0;                                                                    \
+		if (bpf_core_enum_value_exists(enum cgroup_subsys_id, which)) {                    \
+			int __at = bpf_core_enum_value(enum cgroup_subsys_id, which);              \
+			struct cgroup_subsys_state *__css = 0;                                     \
+			struct css_set *__set = BPF_CORE_READ(task, cgroups);                      \
+			bpf_core_read(&__css, sizeof(__css), &__set->subsys[__at]);                \
+			__id = BPF_CORE_READ(__css, cgroup, kn, id);                               \
+		}                                                                                  \
+		__id;                                                                              \
+	})
+
+static __always_inline __u64 unified_cgroup_id(struct task_struct *task)
+{
+	return BPF_CORE_READ(task, cgroups, dfl_cgrp, kn, id);
+}
+
+static __always_inline void read_addresses(struct sock *sk, __u16 family, __u8 local[16], __u8 remote[16])
+{
+	if (family == AF_INET) {
+		bpf_core_read(local, 4, &sk->__sk_common.skc_rcv_saddr);
+		bpf_core_read(remote, 4, &sk->__sk_common.skc_daddr);
+	} else {
+		bpf_core_read(local, 16, &sk->__sk_common.skc_v6_rcv_saddr);
+		bpf_core_read(remote, 16, &sk->__sk_common.skc_v6_daddr);
+	}
+}
+
+static __always_inline __u64 socket_ino(struct sock *sk)
+{
+	return BPF_CORE_READ(sk, sk_socket, file, f_inode, i_ino);
+}
+
+static __always_inline void read_socket_object(struct wire_object *object, struct sock *sk)
+{
+	object->family = BPF_CORE_READ(sk, __sk_common.skc_family);
+	object->protocol = BPF_CORE_READ(sk, sk_protocol);
+	object->state = BPF_CORE_READ(sk, __sk_common.skc_state);
+	object->netns = BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);
+	if (object->family == AF_INET || object->family == AF_INET6) {
+		object->kind = WIRE_OBJECT_INET;
+		object->local_port = BPF_CORE_READ(sk, __sk_common.skc_num);
+		object->remote_port = __builtin_bswap16(BPF_CORE_READ(sk, __sk_common.skc_dport));
+		read_addresses(sk, object->family, object->local, object->remote);
+	} else if (object->family == AF_UNIX) {
+		struct sock *peer = BPF_CORE_READ((struct unix_sock *)sk, peer);
+		object->kind = WIRE_OBJECT_UNIX;
+		if (peer)
+			object->peer_ino = socket_ino(peer);
+	} else {
+		object->kind = WIRE_OBJECT_OTHER;
+		__builtin_memcpy(object->name, "socket", 7);
+	}
+}
+
+static __always_inline bool tty_major(__u32 major)
+{
+	return major == 4 || major == 5 || (major >= 136 && major <= 143) || (major >= 128 && major <= 135);
+}
+
+static __always_inline void read_tty_object(struct wire_object *object, struct file *file)
+{
+	struct tty_file_private *private = BPF_CORE_READ(file, private_data);
+	struct tty_struct *tty = BPF_CORE_READ(private, tty);
+
+	object->kind = WIRE_OBJECT_TTY;
+	object->peer_ino = BPF_CORE_READ(tty, index);
+	bpf_core_read_str(object->name, sizeof(object->name), &tty->name);
+}
+
+static __always_inline void read_file_object(struct wire_object *object, struct file *file)
+{
+	struct inode *inode = BPF_CORE_READ(file, f_inode);
+	struct super_block *sb = BPF_CORE_READ(inode, i_sb);
+	__u16 mode = BPF_CORE_READ(inode, i_mode) & S_IFMT;
+
+	object->ino = BPF_CORE_READ(inode, i_ino);
+	object->dev = BPF_CORE_READ(sb, s_dev);
+	object->rdev = BPF_CORE_READ(inode, i_rdev);
+	if (mode == S_IFSOCK) {
+		struct socket *socket = BPF_CORE_READ(file, private_data);
+		read_socket_object(object, BPF_CORE_READ(socket, sk));
+	} else if (mode == S_IFIFO) {
+		object->kind = WIRE_OBJECT_PIPE;
+	} else if (mode == S_IFCHR && tty_major(object->rdev >> 20)) {
+		read_tty_object(object, file);
+	} else if (mode == S_IFCHR && object->rdev == ((10 << 20) | 229)) {
+		struct fuse_dev *device = BPF_CORE_READ(file, private_data);
+		object->kind = WIRE_OBJECT_FUSE;
+		if (bpf_core_field_exists(device->fc))
+			object->dev = BPF_CORE_READ(device, fc, dev);
+	} else {
+		object->kind = mode ? WIRE_OBJECT_FILE : WIRE_OBJECT_OTHER;
+		object->frozen = BPF_CORE_READ(sb, s_writers.frozen) != 0;
+		bpf_probe_read_kernel_str(object->name, sizeof(object->name), BPF_CORE_READ(sb, s_type, name));
+	}
+}
+
+static __always_inline struct file *file_of(struct task_struct *task, __u32 fd)
+{
+	struct fdtable *table = BPF_CORE_READ(task, files, fdt);
+	struct file **files, *file = 0;
+
+	if (!table || fd >= BPF_CORE_READ(table, max_fds))
+		return 0;
+	files = BPF_CORE_READ(table, fd);
+	bpf_probe_read_kernel(&file, sizeof(file), files + fd);
+	return file;
+}
+
+/* Names from the file up to the root of its mount's file system. Returns bytes used. */
+static __always_inline __u32 read_dentry_path(char *path, struct file *file)
+{
+	struct dentry *dentry = BPF_CORE_READ(file, f_path.dentry);
+	__u32 used = 0;
+
+	for (int depth = 0; depth < 12; depth++) {
+		struct dentry *parent = BPF_CORE_READ(dentry, d_parent);
+		long bytes;
+		if (!dentry || dentry == parent || used >= WIRE_PATH_MAX - 128)
+			break;
+		bytes = bpf_probe_read_kernel_str(path + (used & (WIRE_PATH_MAX - 1)), 128,
+						  BPF_CORE_READ(dentry, d_name.name));
+		if (bytes <= 0 || bytes > 128)
+			break;
+		used += bytes;
+		dentry = parent;
+	}
+	return used;
+}
+
+#if defined(__TARGET_ARCH_x86)
+static __always_inline void read_syscall(struct wire_place *place, struct pt_regs *regs)
+{
+	place->syscall = (__s64)BPF_CORE_READ(regs, orig_ax);
+	place->args[0] = BPF_CORE_READ(regs, di);
+	place->args[1] = BPF_CORE_READ(regs, si);
+	place->args[2] = BPF_CORE_READ(regs, dx);
+	place->args[3] = BPF_CORE_READ(regs, r10);
+	place->args[4] = BPF_CORE_READ(regs, r8);
+	place->args[5] = BPF_CORE_READ(regs, r9);
+}
+#else
+static __always_inline void read_syscall(struct wire_place *place, struct pt_regs *regs)
+{
+	place->syscall = BPF_CORE_READ(regs, syscallno);
+	place->args[0] = BPF_CORE_READ(regs, regs[0]);
+	place->args[1] = BPF_CORE_READ(regs, regs[1]);
+	place->args[2] = BPF_CORE_READ(regs, regs[2]);
+	place->args[3] = BPF_CORE_READ(regs, regs[3]);
+	place->args[4] = BPF_CORE_READ(regs, regs[4]);
+	place->args[5] = BPF_CORE_READ(regs, regs[5]);
+}
+#endif
+
+#if defined(__TARGET_ARCH_x86)
+/* System calls whose first argument is a descriptor that may be waited on. */
+static __always_inline bool first_argument_is_descriptor(__s64 syscall)
+{
+	switch (syscall) {
+	case 0: case 1: case 5: case 8: case 16: case 17: case 18: case 19: case 20: case 40: case 42:
+	case 43: case 44: case 45: case 46: case 47: case 72: case 73: case 74: case 75: case 77: case 78:
+	case 187: case 217: case 275: case 285: case 288: case 295: case 296: case 299: case 307: case 306:
+	case 326: case 327: case 328:
+		return true;
+	}
+	return false;
+}
+/* Waits that are idle by the system call alone: no stack is needed to tell. */
+static __always_inline bool idle_by_syscall(__s64 syscall)
+{
+	switch (syscall) {
+	case 232: case 281: case 441: /* epoll_wait, epoll_pwait, epoll_pwait2 */
+	case 35: case 230: /* nanosleep, clock_nanosleep */
+	case 34: case 128: case 130: /* pause, rt_sigtimedwait, rt_sigsuspend */
+	case 61: case 247: /* wait4, waitid */
+		return true;
+	}
+	return false;
+}
+#else
+static __always_inline bool first_argument_is_descriptor(__s64 syscall)
+{
+	switch (syscall) {
+	case 25: case 29: case 32: case 61: case 62: case 63: case 64: case 65: case 66: case 67: case 68:
+	case 69: case 70: case 71: case 82: case 83: case 84: case 202: case 203: case 206: case 207:
+	case 211: case 212: case 213: case 242: case 243: case 267: case 269: case 285: case 286: case 287:
+		return true;
+	}
+	return false;
+}
+static __always_inline bool idle_by_syscall(__s64 syscall)
+{
+	switch (syscall) {
+	case 22: case 441: case 101: case 115: case 133: case 137: case 260: case 95:
+		return true;
+	}
+	return false;
+}
+#endif
+
+/* Fills everything of a place but its state; returns bytes of path. For a task that is not running. */
+static __always_inline __u32 read_place(struct wire_place *place, char *path, struct task_struct *task,
+					bool kernel, bool want_stack)
+{
+	__u32 path_bytes = 0;
+	long bytes;
+
+	__builtin_memset(&place->object, 0, sizeof(place->object));
+	place->syscall = -1;
+	place->frames = 0;
+	if (!kernel) {
+		struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+		read_syscall(place, regs);
+		if (place->state & TASK_UNINTERRUPTIBLE)
+			want_stack = true;
+		if (idle_by_syscall(place->syscall) && !(place->state & TASK_UNINTERRUPTIBLE))
+			want_stack = false;
+		if (first_argument_is_descriptor(place->syscall)) {
+			struct file *file = file_of(task, (__u32)place->args[0]);
+			if (file) {
+				read_file_object(&place->object, file);
+				if (place->object.kind == WIRE_OBJECT_FILE)
+					path_bytes = read_dentry_path(path, file);
+			}
+		}
+	}
+	if (want_stack) {
+		bytes = bpf_get_task_stack(task, place->frame, sizeof(place->frame), 0);
+		if (bytes > 0)
+			place->frames = (__u32)bytes / 8;
+	}
+	return path_bytes;
+}
+
+#endif

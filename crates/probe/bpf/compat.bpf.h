@@ -1,0 +1,88 @@
+/*
+ * compat.bpf.h: every kernel rename that holdup knows, once, each with the version that brought it.
+ *
+ * The programs call these helpers and never test a version themselves. A flavour (`___name`) stands
+ * for the struct as another kernel has it; CO-RE drops the suffix when it matches.
+ */
+#ifndef HOLDUP_COMPAT_H
+#define HOLDUP_COMPAT_H
+
+#include "kernel.h"
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+struct task_struct___state {
+	unsigned int __state;
+};
+struct task_struct___old_state {
+	long state;
+};
+struct task_struct___throttled {
+	bool throttled;
+};
+struct thread_info___arm64 {
+	__u64 preempt_count;
+};
+struct task_struct___arm64 {
+	struct thread_info___arm64 thread_info;
+};
+struct request___rq_disk {
+	struct gendisk *rq_disk;
+};
+#pragma clang attribute pop
+
+/* 5.14 renamed task_struct::state to __state (2f064a59a11f). */
+static __always_inline __u32 compat_task_state(const struct task_struct *task)
+{
+	const struct task_struct___state *fresh = (const void *)task;
+	if (bpf_core_field_exists(fresh->__state))
+		return BPF_CORE_READ(fresh, __state);
+	return BPF_CORE_READ((const struct task_struct___old_state *)task, state);
+}
+
+/*
+ * In which context we are. x86 keeps the preempt count per CPU: by itself until 6.1 and again since 6.15,
+ * inside pcpu_hot in between. Its address cannot be had as a symbol where the kernel hides data symbols
+ * (no CONFIG_KALLSYMS_ALL), so it is found from the run queue of the current task, which lies in the same
+ * per-CPU area at a distance that the kernel's BTF tells (src/host.rs). arm64 keeps it in the thread.
+ */
+const volatile __s64 preempt_count_from_runqueue = 0; /* 0: not known */
+
+static __always_inline __u32 compat_preempt_count(struct task_struct *current)
+{
+	__u32 count = 0;
+#if defined(__TARGET_ARCH_x86)
+	char *runqueue = (char *)BPF_CORE_READ(current, se.cfs_rq, rq);
+
+	if (!preempt_count_from_runqueue || !runqueue)
+		return 0;
+	bpf_probe_read_kernel(&count, sizeof(count), runqueue + preempt_count_from_runqueue);
+#elif defined(__TARGET_ARCH_arm64)
+	count = (__u32)BPF_CORE_READ((struct task_struct___arm64 *)current, thread_info.preempt_count);
+#endif
+	return count;
+}
+
+/* 5.17 moved request::rq_disk to request_queue::disk (f3fa33acca9f). */
+static __always_inline struct gendisk *compat_request_disk(const struct request *rq)
+{
+	const struct request___rq_disk *old = (const void *)rq;
+	if (bpf_core_field_exists(old->rq_disk))
+		return BPF_CORE_READ(old, rq_disk);
+	return BPF_CORE_READ(rq, q, disk);
+}
+
+/* 6.18 throttles a task by itself, on its return to user mode (e1fad12dcb66). */
+static __always_inline bool compat_task_throttled(const struct task_struct *task)
+{
+	const struct task_struct___throttled *fresh = (const void *)task;
+	if (bpf_core_field_exists(fresh->throttled) && BPF_CORE_READ(fresh, throttled))
+		return true;
+	if (bpf_core_field_exists(((struct cfs_rq *)0)->throttle_count))
+		return BPF_CORE_READ(task, se.cfs_rq, throttle_count) > 0;
+	return false;
+}
+
+#endif

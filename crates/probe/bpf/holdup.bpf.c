@@ -1,0 +1,51 @@
+/*
+ * holdup.bpf.c: the kernel programs as one object, one subsystem a file.
+ *
+ * They share maps (the ring, the notes), which separate objects could only do by pinning or by passing
+ * descriptors; which of them are attached is decided by src/plan.rs.
+ */
+#include "common.bpf.h"
+/* In this order: later files use the helpers of earlier ones. */
+#include "sched.bpf.c"
+#include "block.bpf.c"
+#include "mem.bpf.c"
+#include "net.bpf.c"
+#include "sample.bpf.c"
+#include "iter.bpf.c"
+
+/* Types that cross only as bytes: named here so that their BTF reaches the generated reader types. */
+struct wire_types {
+	struct wire_wait wait;
+	struct wire_fork fork;
+	struct wire_exec exec;
+	struct wire_exit exit;
+	struct wire_thread thread;
+	struct wire_endpoint endpoint;
+	struct wire_request request;
+	struct wire_oom oom;
+	struct wire_signal signal;
+	struct wire_dns dns;
+	struct wire_denied denied;
+	struct wire_disk_key disk_key;
+	struct wire_disk_latency disk_latency;
+	struct wire_disk_use_key disk_use_key;
+	struct wire_disk_use disk_use;
+	struct wire_reclaim_key reclaim_key;
+	struct wire_reclaim reclaim;
+	struct wire_dirty_key dirty_key;
+	struct wire_dirty dirty;
+	struct wire_qdisc_key qdisc_key;
+	struct wire_qdisc qdisc;
+	struct wire_flow_key flow_key;
+	struct wire_flow flow;
+	struct wire_sample_key sample_key;
+	struct wire_sample sample;
+};
+struct wire_types *wire_types = 0;
+enum wire_kind wire_kind = 0;
+enum wire_object_kind wire_object_kind = 0;
+enum wire_flag wire_flag = 0;
+enum wire_context wire_context = 0;
+enum wire_mode wire_mode = 0;
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";

@@ -1,0 +1,331 @@
+/*
+ * kernel.h: the kernel structs that the programs read, and of each only the fields that are read.
+ *
+ * Offsets are fixed up at load (CO-RE), so a field's place here means nothing; its name and type do.
+ * A full vmlinux.h is 2.8 MB and hides what is depended on. Fields that were renamed or moved between
+ * kernels are in compat.bpf.h, not here.
+ */
+#ifndef HOLDUP_KERNEL_H
+#define HOLDUP_KERNEL_H
+
+#include <stdbool.h>
+
+typedef unsigned char __u8;
+typedef unsigned short __u16;
+typedef unsigned int __u32;
+typedef unsigned long long __u64;
+typedef signed char __s8;
+typedef short __s16;
+typedef int __s32;
+typedef long long __s64;
+typedef __u16 __be16;
+typedef __u32 __be32;
+typedef __u64 __be64;
+typedef __u16 __le16;
+typedef __u32 __le32;
+typedef __u64 __le64;
+typedef __u32 __wsum;
+typedef __u16 __sum16;
+
+enum {
+	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_STACK_TRACE = 7,
+	BPF_MAP_TYPE_LRU_HASH = 9,
+	BPF_MAP_TYPE_RINGBUF = 27,
+	BPF_MAP_TYPE_TASK_STORAGE = 29,
+};
+enum { BPF_ANY = 0, BPF_NOEXIST = 1 };
+enum { BPF_F_NO_PREALLOC = 1 };
+enum { BPF_LOCAL_STORAGE_GET_F_CREATE = 1 };
+enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_FORCE_WAKEUP = 2 };
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct pt_regs {
+	/* x86_64 */
+	unsigned long r10, r9, r8, dx, si, di, orig_ax;
+	/* arm64 */
+	unsigned long regs[31];
+	__s32 syscallno;
+};
+
+struct kernfs_node {
+	__u64 id;
+};
+struct cgroup {
+	struct kernfs_node *kn;
+};
+struct cgroup_subsys_state {
+	struct cgroup *cgroup;
+};
+struct css_set {
+	struct cgroup_subsys_state *subsys[16];
+	struct cgroup *dfl_cgrp;
+};
+enum cgroup_subsys_id { cpu_cgrp_id = 0, memory_cgrp_id = 1, io_cgrp_id = 2 };
+
+struct file_system_type {
+	const char *name;
+};
+struct sb_writers {
+	short unsigned int frozen;
+};
+struct super_block {
+	__u32 s_dev;
+	struct file_system_type *s_type;
+	struct sb_writers s_writers;
+};
+struct pipe_inode_info {
+	unsigned int readers;
+};
+struct inode {
+	__u16 i_mode;
+	struct super_block *i_sb;
+	unsigned long i_ino;
+	__u32 i_rdev;
+	struct pipe_inode_info *i_pipe;
+};
+struct qstr {
+	const unsigned char *name;
+};
+struct dentry {
+	struct dentry *d_parent;
+	const struct qstr d_name;
+};
+struct vfsmount;
+struct path {
+	struct vfsmount *mnt;
+	struct dentry *dentry;
+};
+struct file {
+	__u32 f_mode;
+	__u32 f_flags;
+	void *private_data;
+	struct inode *f_inode;
+	const struct path f_path;
+};
+struct fdtable {
+	unsigned int max_fds;
+	struct file **fd;
+};
+struct files_struct {
+	struct fdtable *fdt;
+};
+
+struct rq;
+struct cfs_rq {
+	struct rq *rq;
+	int throttle_count;
+};
+struct sched_entity {
+	struct cfs_rq *cfs_rq;
+};
+struct sched_info {
+	unsigned long long last_arrival;
+};
+struct task_struct {
+	unsigned int flags;
+	int on_cpu;
+	unsigned int policy;
+	struct sched_entity se;
+	struct sched_info sched_info;
+	int exit_state;
+	unsigned int in_iowait : 1;
+	unsigned int frozen : 1;
+	__s32 pid;
+	__s32 tgid;
+	struct task_struct *group_leader;
+	__u64 start_time;
+	char comm[16];
+	struct files_struct *files;
+	struct css_set *cgroups;
+};
+
+typedef struct {
+	int counter;
+} atomic_t;
+typedef struct {
+	__s64 counter;
+} atomic64_t;
+struct refcount_struct {
+	atomic_t refs;
+};
+struct ns_common {
+	unsigned int inum;
+};
+struct net {
+	struct ns_common ns;
+};
+typedef struct {
+	struct net *net;
+} possible_net_t;
+struct in6_addr {
+	union {
+		__u8 u6_addr8[16];
+	} in6_u;
+};
+struct sock_common {
+	__be32 skc_daddr;
+	__be32 skc_rcv_saddr;
+	__be16 skc_dport;
+	__u16 skc_num;
+	short unsigned int skc_family;
+	volatile unsigned char skc_state;
+	possible_net_t skc_net;
+	struct in6_addr skc_v6_daddr;
+	struct in6_addr skc_v6_rcv_saddr;
+};
+struct socket;
+struct sk_buff_head {
+	__u32 qlen;
+};
+struct sock {
+	struct sock_common __sk_common;
+	atomic_t sk_drops;
+	struct {
+		atomic_t rmem_alloc;
+	} sk_backlog;
+	int sk_rcvbuf;
+	int sk_sndbuf;
+	int sk_wmem_queued;
+	struct sk_buff_head sk_receive_queue;
+	__u16 sk_protocol;
+	__u32 sk_ack_backlog;
+	__u32 sk_max_ack_backlog;
+	struct socket *sk_socket;
+};
+struct socket {
+	struct file *file;
+	struct sock *sk;
+};
+struct minmax_sample {
+	__u32 t;
+	__u32 v;
+};
+struct minmax {
+	struct minmax_sample s[3];
+};
+struct tcp_sock {
+	__u32 snd_wnd;
+	__u32 mss_cache;
+	__u32 snd_cwnd;
+	__u8 chrono_type : 2;
+	__u32 chrono_start;
+	__u32 chrono_stat[3];
+	__u32 write_seq;
+	__u32 snd_nxt;
+	__u32 srtt_us;
+	__u32 delivered;
+	__u32 total_retrans;
+	__u64 bytes_received;
+	__u64 bytes_acked;
+	struct minmax rtt_min;
+};
+struct sockaddr_un {
+	char sun_path[108];
+};
+struct unix_address {
+	int len;
+	struct sockaddr_un name[0];
+};
+struct unix_sock {
+	struct sock sk;
+	struct unix_address *addr;
+	struct sock *peer;
+};
+
+struct tty_struct {
+	int index;
+	char name[64];
+};
+struct tty_file_private {
+	struct tty_struct *tty;
+};
+struct fuse_conn {
+	__u32 dev;
+};
+struct fuse_dev {
+	struct fuse_conn *fc;
+};
+
+struct seq_file;
+struct bpf_iter_meta {
+	struct seq_file *seq;
+};
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+};
+struct bpf_iter__task_file {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+	__u32 fd;
+	struct file *file;
+};
+struct linux_binprm {
+	const char *filename;
+};
+
+struct gendisk {
+	int major;
+	int first_minor;
+};
+struct block_device {
+	__u32 bd_dev;
+	struct gendisk *bd_disk;
+};
+struct bvec_iter {
+	unsigned int bi_size;
+	__u64 bi_sector;
+};
+struct bio {
+	struct block_device *bi_bdev;
+	unsigned int bi_opf;
+	struct bvec_iter bi_iter;
+};
+struct request_queue {
+	struct gendisk *disk;
+};
+struct request {
+	struct request_queue *q;
+	unsigned int cmd_flags;
+	unsigned int __data_len;
+	__u64 __sector;
+};
+struct backing_dev_info {
+	char dev_name[64];
+};
+struct bdi_writeback {
+	struct backing_dev_info *bdi;
+};
+
+struct net_device {
+	char name[16];
+	int ifindex;
+	possible_net_t nd_net;
+};
+struct sk_buff {
+	struct net_device *dev;
+	struct sock *sk;
+	unsigned int len;
+	__u32 hash;
+	__be16 protocol;
+	__u16 transport_header;
+	__u16 network_header;
+	unsigned char *head;
+};
+struct Qdisc {
+	unsigned int flags;
+	__u32 handle;
+	__u32 parent;
+};
+struct netdev_queue {
+	struct net_device *dev;
+};
+struct kernel_siginfo;
+
+#pragma clang attribute pop
+
+#endif

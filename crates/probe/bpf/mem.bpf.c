@@ -1,0 +1,137 @@
+/*
+ * mem.bpf.c: time in reclaim, pauses at the dirty limit, kills for want of memory.
+ *
+ * All of these are rare events with their own begin and end, so they are summed per thread in maps and
+ * read once at the end of the window.
+ */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct wire_reclaim_key);
+	__type(value, struct wire_reclaim);
+} reclaims SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct wire_dirty_key);
+	__type(value, struct wire_dirty);
+} dirty_pauses SEC(".maps");
+
+const struct wire_reclaim no_reclaim = {};
+const struct wire_dirty no_dirty = {};
+
+static __always_inline int reclaim_begin(void)
+{
+	struct note *note = note_of(bpf_get_current_task_btf(), true);
+
+	if (note)
+		note->reclaim_ns = bpf_ktime_get_ns();
+	return 0;
+}
+
+static __always_inline int reclaim_end(__u32 memcg, __u64 pages)
+{
+	struct task_struct *current = bpf_get_current_task_btf();
+	struct wire_reclaim_key key = { .tid = current->pid, .memcg = memcg };
+	struct note *note = note_of(current, false);
+	struct wire_reclaim *sum;
+
+	if (!note || !note->reclaim_ns)
+		return 0;
+	sum = bpf_map_lookup_elem(&reclaims, &key);
+	if (!sum) {
+		bpf_map_update_elem(&reclaims, &key, &no_reclaim, BPF_NOEXIST);
+		sum = bpf_map_lookup_elem(&reclaims, &key);
+	}
+	if (sum) {
+		if (!sum->count) {
+			fill_ref(&sum->thread, current);
+			sum->cgroup_id = subsystem_cgroup_id(current, memory_cgrp_id);
+		}
+		sum->count++;
+		sum->total_ns += interval(note->reclaim_ns, bpf_ktime_get_ns());
+		sum->pages += pages;
+	}
+	note->reclaim_ns = 0;
+	return 0;
+}
+
+SEC("tp_btf/mm_vmscan_direct_reclaim_begin")
+int BPF_PROG(direct_reclaim_begin)
+{
+	return reclaim_begin();
+}
+
+SEC("tp_btf/mm_vmscan_direct_reclaim_end")
+int BPF_PROG(direct_reclaim_end, unsigned long pages)
+{
+	return reclaim_end(0, pages);
+}
+
+SEC("tp_btf/mm_vmscan_memcg_reclaim_begin")
+int BPF_PROG(memcg_reclaim_begin)
+{
+	return reclaim_begin();
+}
+
+SEC("tp_btf/mm_vmscan_memcg_reclaim_end")
+int BPF_PROG(memcg_reclaim_end, unsigned long pages)
+{
+	return reclaim_end(1, pages);
+}
+
+SEC("tp_btf/balance_dirty_pages")
+int balance_dirty_pages(__u64 *ctx)
+{
+	/* wb, dtc (6.11; five counters before), dirty_ratelimit, task_ratelimit, dirtied, period, pause, start */
+	struct bdi_writeback *wb = (struct bdi_writeback *)ctx[0];
+	struct task_struct *current = bpf_get_current_task_btf();
+	struct wire_dirty_key key = {};
+	struct wire_dirty *sum;
+	long pause;
+	__u64 task_ratelimit, dirtied;
+	struct backing_dev_info *bdi = BPF_CORE_READ(wb, bdi);
+
+	if (dirty_pause_index == 6) {
+		pause = (long)context_word(ctx, 6);
+		task_ratelimit = context_word(ctx, 3);
+		dirtied = context_word(ctx, 4);
+	} else {
+		pause = (long)context_word(ctx, 10);
+		task_ratelimit = context_word(ctx, 7);
+		dirtied = context_word(ctx, 8);
+	}
+	key.tid = current->pid;
+	bpf_core_read_str(key.bdi, sizeof(key.bdi), &bdi->dev_name);
+	sum = bpf_map_lookup_elem(&dirty_pauses, &key);
+	if (!sum) {
+		bpf_map_update_elem(&dirty_pauses, &key, &no_dirty, BPF_NOEXIST);
+		sum = bpf_map_lookup_elem(&dirty_pauses, &key);
+	}
+	if (!sum)
+		return 0;
+	if (!sum->count)
+		fill_ref(&sum->thread, current);
+	sum->count++;
+	if (pause > 0)
+		sum->pause_ns += (__u64)pause * nanoseconds_per_jiffy;
+	sum->task_ratelimit_pages = task_ratelimit;
+	sum->dirtied_pages += dirtied;
+	return 0;
+}
+
+SEC("tp_btf/mark_victim")
+int BPF_PROG(mark_victim, struct task_struct *task)
+{
+	struct wire_oom out = {};
+
+	out.head.kind = WIRE_OOM;
+	out.head.length = sizeof(out);
+	out.head.at_ns = bpf_ktime_get_ns();
+	fill_ref(&out.victim, task);
+	out.memory_cgroup_id = subsystem_cgroup_id(task, memory_cgrp_id);
+	send(&out, sizeof(out));
+	return 0;
+}

@@ -1,0 +1,242 @@
+/*
+ * net.bpf.c: how long packets stand in a queueing discipline and whose they are; DNS questions.
+ *
+ * A packet is known by its address between qdisc_enqueue and qdisc_dequeue. With many packets a second
+ * only those are measured whose hash falls under `packet_mask`. Flows are told by the sending socket.
+ * A DNS question is seen as it leaves for an interface (every kind of resolver passes there), an answer
+ * as it is received; both only for UDP port 53.
+ *
+ * Must not: parse a packet on the receive path beyond its ports, or read beyond its linear part.
+ */
+
+struct packet_note {
+	__u64 at_ns;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 32768);
+	__type(key, __u64);
+	__type(value, struct packet_note);
+} packets SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 512);
+	__type(key, struct wire_qdisc_key);
+	__type(value, struct wire_qdisc);
+} qdiscs SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct wire_flow_key);
+	__type(value, struct wire_flow);
+} flows SEC(".maps");
+
+const struct wire_qdisc no_qdisc = {};
+const struct wire_flow no_flow = {};
+
+SEC("tp_btf/qdisc_enqueue")
+int BPF_PROG(qdisc_enqueue, struct Qdisc *qdisc, struct netdev_queue *queue, struct sk_buff *skb)
+{
+	__u64 key = (__u64)skb;
+	struct packet_note note = { .at_ns = bpf_ktime_get_ns() };
+
+	if (control.packet_mask && (BPF_CORE_READ(skb, hash) & control.packet_mask))
+		return 0;
+	if (bpf_map_update_elem(&packets, &key, &note, BPF_ANY))
+		count_lost(&lost.packets);
+	return 0;
+}
+
+static __always_inline void add_flow(struct wire_qdisc_key *at, struct sk_buff *skb, struct net_device *dev,
+				     __u32 bytes, __u64 sojourn)
+{
+	struct wire_flow_key key = {};
+	struct wire_flow *flow;
+	struct sock *sk = BPF_CORE_READ(skb, sk);
+	unsigned char *head = BPF_CORE_READ(skb, head);
+	__u16 network = BPF_CORE_READ(skb, network_header);
+	__u16 transport = BPF_CORE_READ(skb, transport_header);
+	__u8 first = 0, protocol = 0;
+	__be16 ports[2] = {};
+
+	key.netns = at->netns;
+	key.ifindex = at->ifindex;
+	key.handle = at->handle;
+	bpf_probe_read_kernel(&first, 1, head + network);
+	if ((first >> 4) == 4) {
+		key.family = AF_INET;
+		bpf_probe_read_kernel(&protocol, 1, head + network + 9);
+		bpf_probe_read_kernel(key.local, 4, head + network + 12);
+		bpf_probe_read_kernel(key.remote, 4, head + network + 16);
+	} else if ((first >> 4) == 6) {
+		key.family = AF_INET6;
+		bpf_probe_read_kernel(&protocol, 1, head + network + 6);
+		bpf_probe_read_kernel(key.local, 16, head + network + 8);
+		bpf_probe_read_kernel(key.remote, 16, head + network + 24);
+	}
+	key.protocol = protocol;
+	if (protocol == IPPROTO_TCP || protocol == IPPROTO_UDP) {
+		bpf_probe_read_kernel(ports, sizeof(ports), head + transport);
+		key.local_port = __builtin_bswap16(ports[0]);
+		key.remote_port = __builtin_bswap16(ports[1]);
+	}
+	flow = bpf_map_lookup_elem(&flows, &key);
+	if (!flow) {
+		bpf_map_update_elem(&flows, &key, &no_flow, BPF_NOEXIST);
+		flow = bpf_map_lookup_elem(&flows, &key);
+		if (!flow)
+			return;
+		bpf_core_read_str(flow->interface, sizeof(flow->interface), &dev->name);
+	}
+	if (!flow->socket_ino && sk)
+		flow->socket_ino = socket_ino(sk);
+	__sync_fetch_and_add(&flow->packets, 1);
+	__sync_fetch_and_add(&flow->bytes, bytes);
+	__sync_fetch_and_add(&flow->sojourn_ns, sojourn);
+	if (sojourn > flow->sojourn_ns_max)
+		flow->sojourn_ns_max = sojourn;
+}
+
+SEC("tp_btf/qdisc_dequeue")
+int BPF_PROG(qdisc_dequeue, struct Qdisc *qdisc, struct netdev_queue *queue, int count, struct sk_buff *skb)
+{
+	__u64 key = (__u64)skb, now, sojourn, tenth;
+	struct packet_note *note;
+	struct net_device *dev;
+	struct wire_qdisc_key at = {};
+	struct wire_qdisc *sum;
+	__u32 bytes;
+
+	if (!skb)
+		return 0;
+	note = bpf_map_lookup_elem(&packets, &key);
+	if (!note)
+		return 0;
+	now = bpf_ktime_get_ns();
+	sojourn = interval(note->at_ns, now);
+	bpf_map_delete_elem(&packets, &key);
+	dev = BPF_CORE_READ(queue, dev);
+	at.netns = BPF_CORE_READ(dev, nd_net.net, ns.inum);
+	at.ifindex = BPF_CORE_READ(dev, ifindex);
+	at.handle = BPF_CORE_READ(qdisc, handle);
+	bytes = BPF_CORE_READ(skb, len);
+	sum = bpf_map_lookup_elem(&qdiscs, &at);
+	if (!sum) {
+		bpf_map_update_elem(&qdiscs, &at, &no_qdisc, BPF_NOEXIST);
+		sum = bpf_map_lookup_elem(&qdiscs, &at);
+		if (!sum)
+			return 0;
+		bpf_core_read_str(sum->interface, sizeof(sum->interface), &dev->name);
+	}
+	__sync_fetch_and_add(&sum->packets, 1);
+	__sync_fetch_and_add(&sum->bytes, bytes);
+	__sync_fetch_and_add(&sum->sojourn_ns, sojourn);
+	__sync_fetch_and_add(&sum->slots[slot_of_ns(sojourn)], 1);
+	if (sojourn > sum->sojourn_ns_max)
+		sum->sojourn_ns_max = sojourn;
+	if (!sum->sojourn_ns_min || sojourn < sum->sojourn_ns_min)
+		sum->sojourn_ns_min = sojourn;
+	tenth = interval(control.window_begin_ns, now) / 100000000;
+	tenth %= WIRE_TENTHS_MAX;
+	if (!sum->tenth_min_ns[tenth] || sojourn < sum->tenth_min_ns[tenth])
+		sum->tenth_min_ns[tenth] = sojourn + 1;
+	add_flow(&at, skb, dev, bytes, sojourn);
+	return 0;
+}
+
+static __always_inline int send_dns(struct sk_buff *skb, __u32 kind, __u16 family, unsigned char *udp,
+				    unsigned char *network)
+{
+	struct wire_dns out = {};
+	struct sock *sk = BPF_CORE_READ(skb, sk);
+	__be16 ports[3] = {};
+	__u32 bytes;
+
+	bpf_probe_read_kernel(ports, sizeof(ports), udp);
+	bytes = __builtin_bswap16(ports[2]);
+	if (bytes < 8 + 12)
+		return 0;
+	bytes -= 8;
+	if (bytes > WIRE_DNS_MAX)
+		bytes = WIRE_DNS_MAX;
+	if (bpf_probe_read_kernel(out.message, bytes, udp + 8))
+		return 0;
+	out.bytes = bytes;
+	out.head.kind = kind;
+	out.head.length = sizeof(out);
+	out.head.at_ns = bpf_ktime_get_ns();
+	out.family = family;
+	fill_ref(&out.thread, bpf_get_current_task_btf());
+	out.netns = BPF_CORE_READ(skb, dev, nd_net.net, ns.inum);
+	out.local_port = __builtin_bswap16(ports[0]);
+	out.remote_port = __builtin_bswap16(ports[1]);
+	if (family == AF_INET) {
+		bpf_probe_read_kernel(out.local, 4, network + 12);
+		bpf_probe_read_kernel(out.remote, 4, network + 16);
+	} else {
+		bpf_probe_read_kernel(out.local, 16, network + 8);
+		bpf_probe_read_kernel(out.remote, 16, network + 24);
+	}
+	if (sk && kind == WIRE_DNS_QUERY)
+		out.socket_ino = socket_ino(sk);
+	send(&out, sizeof(out));
+	return 0;
+}
+
+SEC("tp_btf/net_dev_queue")
+int BPF_PROG(net_dev_queue, struct sk_buff *skb)
+{
+	unsigned char *head = skb->head, *network = head + skb->network_header;
+	unsigned char *udp = head + skb->transport_header;
+	__be16 ports[2] = {};
+	__u8 protocol = 0;
+	__u16 family = AF_INET;
+
+	if (skb->protocol == __builtin_bswap16(0x0800)) {
+		bpf_probe_read_kernel(&protocol, 1, network + 9);
+	} else if (skb->protocol == __builtin_bswap16(0x86dd)) {
+		bpf_probe_read_kernel(&protocol, 1, network + 6);
+		family = AF_INET6;
+	}
+	if (protocol != IPPROTO_UDP)
+		return 0;
+	bpf_probe_read_kernel(ports, sizeof(ports), udp);
+	if (ports[1] == __builtin_bswap16(53))
+		return send_dns(skb, WIRE_DNS_QUERY, family, udp, network);
+	/* An answer of a local server leaves here too; one from afar is seen by netif_receive_skb. */
+	return 0;
+}
+
+SEC("tp_btf/netif_receive_skb")
+int BPF_PROG(netif_receive_skb, struct sk_buff *skb)
+{
+	/* The transport header is not set yet here: the length of the network header is read. */
+	unsigned char *network = skb->head + skb->network_header, *udp;
+	__be16 ports[2] = {};
+	__u8 first = 0, protocol = 0;
+	__u16 family;
+
+	if (skb->protocol == __builtin_bswap16(0x0800)) {
+		bpf_probe_read_kernel(&protocol, 1, network + 9);
+		if (protocol != IPPROTO_UDP)
+			return 0;
+		bpf_probe_read_kernel(&first, 1, network);
+		udp = network + (first & 0xf) * 4;
+		family = AF_INET;
+	} else if (skb->protocol == __builtin_bswap16(0x86dd)) {
+		bpf_probe_read_kernel(&protocol, 1, network + 6);
+		if (protocol != IPPROTO_UDP)
+			return 0;
+		udp = network + 40;
+		family = AF_INET6;
+	} else {
+		return 0;
+	}
+	bpf_probe_read_kernel(ports, sizeof(ports), udp);
+	if (ports[0] == __builtin_bswap16(53))
+		return send_dns(skb, WIRE_DNS_REPLY, family, udp, network);
+	return 0;
+}

@@ -1,0 +1,314 @@
+/*
+ * sched.bpf.c: who runs, who waits, and who ended the wait.
+ *
+ * Each thread carries a note (task storage). sched_switch out stores when and in what state it left;
+ * sched_waking stores who made it ready and from which context; sched_switch in adds to the sums and,
+ * if the wait was long or the thread is traced, sends the whole wait with stack, system call and object.
+ * The stack of a blocked thread does not change, so it is taken once, at the end, from outside.
+ *
+ * Must not: trace system calls (each would pay), walk lists, or look at user memory of another task.
+ * Rejected: starting a record at switch-out (every short wait would pay for its stack).
+ */
+
+static __always_inline struct note *note_of(struct task_struct *task, bool create)
+{
+	return bpf_task_storage_get(&notes, task, 0, create ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
+}
+
+static __always_inline __u64 interval(__u64 from, __u64 to)
+{
+	if (to >= from)
+		return to - from;
+	count_lost(&lost.negative_intervals);
+	return 0;
+}
+
+static __noinline int send_wait(struct task_struct *task, struct task_struct *before, __u64 now)
+{
+	struct note *note;
+	struct wire_wait *wait;
+	__u32 zero = 0, path_bytes;
+	__u64 length;
+	bool kernel, sleeping;
+
+	if (!task || !before)
+		return 0;
+	note = note_of(task, false);
+	wait = bpf_map_lookup_elem(&wait_scratch, &zero);
+	if (!note || !wait)
+		return 0;
+	kernel = task->flags & PF_KTHREAD;
+	sleeping = !(note->state & TASK_UNINTERRUPTIBLE);
+	/* A kernel thread that sleeps interruptibly waits for work. */
+	if (kernel && note->mode == WIRE_MODE_BLOCKED && !note->traced &&
+	    (sleeping || (note->state & TASK_NOLOAD)))
+		return 0;
+
+	wait->head.kind = WIRE_WAIT;
+	wait->head.at_ns = now;
+	fill_ref(&wait->thread, task);
+	wait->waker = note->waker;
+	fill_ref(&wait->ran_before, before);
+	wait->ran_since_ns = note->ran_since_ns;
+	wait->begin_ns = note->since_ns;
+	wait->wake_ns = note->mode == WIRE_MODE_BLOCKED ? note->wake_ns : 0;
+	wait->flags = note->flags | (kernel ? WIRE_FLAG_KERNEL : 0) | (note->traced ? WIRE_FLAG_TRACED : 0);
+	wait->context = note->context;
+	wait->wake_disk = note->wake_disk;
+	wait->cpu_cgroup_id = subsystem_cgroup_id(task, cpu_cgrp_id);
+	wait->cgroup_id = unified_cgroup_id(task);
+	wait->place.state = note->mode == WIRE_MODE_BLOCKED ? note->state : 0;
+	wait->place.disk = note->disk;
+	wait->place.cpu = note->cpu;
+	path_bytes = read_place(&wait->place, wait->path, task, kernel,
+				note->mode == WIRE_MODE_BLOCKED && wait->wake_ns);
+	wait->path_bytes = path_bytes;
+	length = __builtin_offsetof(struct wire_wait, path) + (path_bytes & (WIRE_PATH_MAX - 1));
+	wait->head.length = length;
+	__sync_fetch_and_add(&lost.events, 1);
+	send(wait, length);
+	return 0;
+}
+
+static __always_inline void leave_cpu(struct note *note, struct task_struct *prev, __u32 state, __u64 now)
+{
+	if (note->mode == WIRE_MODE_RUNNING)
+		note->sums.run_ns += interval(note->since_ns, now);
+	note->ran_since_ns = note->mode == WIRE_MODE_RUNNING ? note->since_ns : 0;
+	note->since_ns = now;
+	note->wake_ns = 0;
+	note->waker.tid = 0;
+	note->context = WIRE_CONTEXT_UNKNOWN;
+	note->state = state;
+	note->cpu = bpf_get_smp_processor_id();
+	note->flags = BPF_CORE_READ_BITFIELD(prev, in_iowait) ? WIRE_FLAG_IOWAIT : 0;
+	if (!note->sums.since_ns)
+		note->sums.since_ns = now;
+	note->sums.switches++;
+	if (state == 0) {
+		note->mode = WIRE_MODE_RUNNABLE;
+		note->sums.preemptions++;
+		if (compat_task_throttled(prev))
+			note->flags |= WIRE_FLAG_THROTTLED;
+	} else {
+		note->mode = WIRE_MODE_BLOCKED;
+	}
+}
+
+static __always_inline void add_wait(struct note *note, __u64 now)
+{
+	__u64 blocked = 0, runnable;
+
+	if (note->mode == WIRE_MODE_BLOCKED) {
+		__u64 woken = note->wake_ns ? note->wake_ns : now;
+		blocked = interval(note->since_ns, woken);
+		runnable = interval(woken, now);
+	} else {
+		runnable = interval(note->since_ns, now);
+	}
+	note->sums.runnable_ns += runnable;
+	if (note->flags & WIRE_FLAG_THROTTLED)
+		note->sums.throttled_ns += runnable;
+	if (note->state & TASK_UNINTERRUPTIBLE)
+		note->sums.disk_sleep_ns += blocked;
+	else
+		note->sums.sleep_ns += blocked;
+	if (note->flags & WIRE_FLAG_IOWAIT)
+		note->sums.iowait_ns += blocked;
+}
+
+SEC("tp_btf/sched_switch")
+int sched_switch(__u64 *ctx)
+{
+	struct task_struct *prev = (struct task_struct *)ctx[1];
+	struct task_struct *next = (struct task_struct *)ctx[2];
+	__u64 now = bpf_ktime_get_ns();
+	struct note *note;
+
+	if (prev->pid) {
+		note = note_of(prev, true);
+		if (note) {
+			__u32 state = has_prev_state_argument ? (__u32)ctx[3] : compat_task_state(prev);
+			leave_cpu(note, prev, state & 0xffff, now);
+		}
+	}
+	if (next->pid) {
+		note = note_of(next, true);
+		if (note) {
+			if (note->mode >= WIRE_MODE_RUNNABLE) {
+				add_wait(note, now);
+				if (note->traced || now - note->since_ns >= control.threshold_ns)
+					send_wait(next, prev, now);
+			}
+			if (!note->sums.since_ns)
+				note->sums.since_ns = now;
+			note->mode = WIRE_MODE_RUNNING;
+			note->since_ns = now;
+			note->ran_since_ns = now;
+		}
+	}
+	return 0;
+}
+
+static __always_inline __u32 wake_context(struct task_struct *current)
+{
+	__u32 count = compat_preempt_count(current);
+
+	if (count & 0x00ff0000)
+		return WIRE_CONTEXT_HARDIRQ;
+	if (count & 0x00000100)
+		return WIRE_CONTEXT_SOFTIRQ;
+	return WIRE_CONTEXT_TASK;
+}
+
+SEC("tp_btf/sched_waking")
+int BPF_PROG(sched_waking, struct task_struct *task)
+{
+	struct note *note = note_of(task, false), *mine;
+	struct task_struct *current;
+	struct completion *completion;
+	__u32 zero = 0;
+	__u64 now;
+
+	if (!note || note->mode != WIRE_MODE_BLOCKED || note->wake_ns)
+		return 0;
+	now = bpf_ktime_get_ns();
+	note->wake_ns = now;
+	if (compat_task_throttled(task))
+		note->flags |= WIRE_FLAG_THROTTLED;
+	if (!note->traced && now - note->since_ns < control.threshold_ns / 2)
+		return 0;
+	/* From here on the wait is long: who ended it is worth its price. */
+	current = bpf_get_current_task_btf();
+	note->context = wake_context(current);
+	fill_ref(&note->waker, current);
+	if (current->flags & PF_KTHREAD)
+		note->flags |= WIRE_FLAG_WAKER_KERNEL;
+	note->wake_disk = 0;
+	completion = bpf_map_lookup_elem(&completions, &zero);
+	if (completion && now - completion->at_ns < 100000)
+		note->wake_disk = completion->dev;
+	if (note->traced && control.follow_wakers && note->context == WIRE_CONTEXT_TASK &&
+	    current->tgid != control.own_tgid && current->pid) {
+		mine = note_of(current, true);
+		if (mine && !mine->traced) {
+			mine->traced = 2;
+			if (mine->mode == WIRE_MODE_UNKNOWN) {
+				mine->mode = WIRE_MODE_RUNNING;
+				mine->since_ns = now;
+				mine->sums.since_ns = now;
+			}
+		}
+	}
+	return 0;
+}
+
+SEC("tp_btf/task_newtask")
+int BPF_PROG(task_newtask, struct task_struct *task, __u64 clone_flags)
+{
+	struct task_struct *current = bpf_get_current_task_btf();
+	struct note *mine = note_of(current, false), *note = note_of(task, true);
+	struct wire_fork fork = {};
+
+	if (note) {
+		note->sums.since_ns = bpf_ktime_get_ns();
+		note->since_ns = note->sums.since_ns;
+		note->mode = WIRE_MODE_RUNNABLE;
+		if (mine && mine->traced == 1)
+			note->traced = 1;
+	}
+	fork.head.kind = WIRE_FORK;
+	fork.head.length = sizeof(fork);
+	fork.head.at_ns = bpf_ktime_get_ns();
+	fill_ref(&fork.parent, current);
+	fill_ref(&fork.child, task);
+	fork.flags = clone_flags;
+	send(&fork, sizeof(fork));
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(sched_process_exec, struct task_struct *task, __s32 old_pid, struct linux_binprm *binary)
+{
+	struct wire_exec exec = {};
+	long bytes;
+
+	exec.head.kind = WIRE_EXEC;
+	exec.head.length = sizeof(exec);
+	exec.head.at_ns = bpf_ktime_get_ns();
+	fill_ref(&exec.thread, task);
+	bytes = bpf_probe_read_kernel_str(exec.path, sizeof(exec.path), BPF_CORE_READ(binary, filename));
+	exec.path_bytes = bytes > 0 ? bytes : 0;
+	send(&exec, sizeof(exec));
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(sched_process_exit, struct task_struct *task)
+{
+	struct note *note = note_of(task, false);
+	struct wire_exit exit = {};
+	__u64 now = bpf_ktime_get_ns();
+
+	exit.head.kind = WIRE_EXIT;
+	exit.head.length = sizeof(exit);
+	exit.head.at_ns = now;
+	fill_ref(&exit.thread, task);
+	exit.last = task->pid == task->tgid;
+	exit.cpu_cgroup_id = subsystem_cgroup_id(task, cpu_cgrp_id);
+	exit.cgroup_id = unified_cgroup_id(task);
+	exit.flags = task->flags & PF_KTHREAD ? WIRE_FLAG_KERNEL : 0;
+	if (note) {
+		exit.sums = note->sums;
+		exit.ran_since_ns = note->ran_since_ns;
+		if (note->mode == WIRE_MODE_RUNNING)
+			exit.sums.run_ns += interval(note->since_ns, now);
+		exit.flags |= note->traced ? WIRE_FLAG_TRACED : 0;
+	}
+	send(&exit, sizeof(exit));
+	return 0;
+}
+
+/* SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU and SIGCONT: who stopped whom. */
+SEC("tp_btf/signal_generate")
+int BPF_PROG(signal_generate, int signal, struct kernel_siginfo *info, struct task_struct *task)
+{
+	struct wire_signal record = {};
+
+	if (signal < 18 || signal > 22)
+		return 0;
+	record.head.kind = WIRE_SIGNAL;
+	record.head.length = sizeof(record);
+	record.head.at_ns = bpf_ktime_get_ns();
+	fill_ref(&record.from, bpf_get_current_task_btf());
+	fill_ref(&record.to, task);
+	record.signal = signal;
+	send(&record, sizeof(record));
+	return 0;
+}
+
+/* Refused system calls of traced threads. Attached for `run` only: it makes every system call slower. */
+SEC("tp_btf/sys_exit")
+int BPF_PROG(sys_exit, struct pt_regs *regs, long result)
+{
+	struct task_struct *current = bpf_get_current_task_btf();
+	struct wire_denied denied = {};
+	struct wire_place place = {};
+	struct note *note;
+
+	if (result != -1 && result != -13)
+		return 0;
+	note = note_of(current, false);
+	if (!note || note->traced != 1)
+		return 0;
+	read_syscall(&place, regs);
+	denied.head.kind = WIRE_DENIED;
+	denied.head.length = sizeof(denied);
+	denied.head.at_ns = bpf_ktime_get_ns();
+	fill_ref(&denied.thread, current);
+	denied.syscall = place.syscall;
+	__builtin_memcpy(denied.args, place.args, sizeof(denied.args));
+	denied.result = result;
+	send(&denied, sizeof(denied));
+	return 0;
+}

@@ -1,0 +1,406 @@
+/*
+ * wire.h: every struct that crosses from the kernel programs to the reader, once.
+ *
+ * The reader's types are generated from the BTF of these (libbpf-cargo, `types::wire_*`), so there
+ * is no second copy to drift. Each record starts with `wire_head`; records with a path end in it, and
+ * its length is told in the fixed part. There is no implicit padding: what is sent is initialised.
+ *
+ * Rejected: hand-mirrored Rust structs; one fat union (a short record would cost a long one).
+ * Edit together: src/decode.rs.
+ */
+#ifndef HOLDUP_WIRE_H
+#define HOLDUP_WIRE_H
+
+#define WIRE_FRAMES_MAX 32
+#define WIRE_PATH_MAX 512
+#define WIRE_COMM_MAX 16
+#define WIRE_LATENCY_SLOTS 32
+#define WIRE_DNS_MAX 128
+#define WIRE_TENTHS_MAX 64
+
+enum wire_kind {
+	WIRE_WAIT = 1,
+	WIRE_FORK = 2,
+	WIRE_EXEC = 3,
+	WIRE_EXIT = 4,
+	WIRE_REQUEST = 5,
+	WIRE_OOM = 6,
+	WIRE_SIGNAL = 7,
+	WIRE_DNS_QUERY = 8,
+	WIRE_DNS_REPLY = 9,
+	WIRE_DENIED = 10,
+	WIRE_THREAD = 11,
+	WIRE_ENDPOINT = 12,
+};
+
+struct wire_head {
+	__u32 kind;
+	__u32 length; /* of the whole record, path included */
+	__u64 at_ns;
+};
+
+struct wire_ref {
+	__u32 tid;
+	__u32 tgid;
+	__u64 start_ns;
+	char comm[WIRE_COMM_MAX];
+};
+
+enum wire_object_kind {
+	WIRE_OBJECT_NONE = 0,
+	WIRE_OBJECT_FILE = 1,
+	WIRE_OBJECT_PIPE = 2,
+	WIRE_OBJECT_INET = 3,
+	WIRE_OBJECT_UNIX = 4,
+	WIRE_OBJECT_TTY = 5,
+	WIRE_OBJECT_FUSE = 6,
+	WIRE_OBJECT_OTHER = 7,
+};
+
+struct wire_object {
+	__u8 kind;
+	__u8 frozen;
+	__u8 state; /* TCP state */
+	__u8 pad;
+	__u16 protocol;
+	__u16 family;
+	__u32 dev; /* kernel-internal dev_t: major << 20 | minor */
+	__u32 rdev;
+	__u64 ino;
+	__u64 peer_ino;
+	__u32 netns;
+	__u16 local_port; /* host order */
+	__u16 remote_port;
+	__u8 local[16];
+	__u8 remote[16];
+	char name[32]; /* file system type, tty name */
+};
+
+/* Bits of `flags` in notes, waits and threads. */
+enum wire_flag {
+	WIRE_FLAG_KERNEL = 0x1,
+	WIRE_FLAG_IOWAIT = 0x2,
+	WIRE_FLAG_THROTTLED = 0x4,
+	WIRE_FLAG_TRACED = 0x8,
+	WIRE_FLAG_WAKER_KERNEL = 0x10,
+	WIRE_FLAG_BEGIN_UNSEEN = 0x20,
+	WIRE_FLAG_FROZEN = 0x40,
+};
+
+/* From where a thread was woken. */
+enum wire_context {
+	WIRE_CONTEXT_UNKNOWN = 0,
+	WIRE_CONTEXT_TASK = 1,
+	WIRE_CONTEXT_SOFTIRQ = 2,
+	WIRE_CONTEXT_HARDIRQ = 3,
+};
+
+enum wire_mode {
+	WIRE_MODE_UNKNOWN = 0,
+	WIRE_MODE_RUNNING = 1,
+	WIRE_MODE_RUNNABLE = 2,
+	WIRE_MODE_BLOCKED = 3,
+};
+
+struct wire_place {
+	__u32 state; /* task state bits */
+	__u32 frames; /* valid entries of frame[] */
+	__s64 syscall; /* -1: none */
+	__u64 args[6];
+	__u32 disk; /* dev_t of the last bio this thread submitted, 0: none */
+	__u32 cpu;
+	struct wire_object object;
+	__u64 frame[WIRE_FRAMES_MAX];
+};
+
+struct wire_sums {
+	__u64 since_ns;
+	__u64 run_ns;
+	__u64 runnable_ns;
+	__u64 sleep_ns;
+	__u64 disk_sleep_ns;
+	__u64 iowait_ns;
+	__u64 throttled_ns;
+	__u64 switches;
+	__u64 preemptions;
+};
+
+struct wire_wait {
+	struct wire_head head; /* at_ns: on the CPU again */
+	struct wire_ref thread;
+	struct wire_ref waker;
+	struct wire_ref ran_before;
+	__u64 ran_since_ns; /* on the CPU since, before it left; 0: unknown */
+	__u64 begin_ns;
+	__u64 wake_ns; /* 0: never blocked */
+	__u32 flags;
+	__u32 context;
+	__u32 wake_disk;
+	__u32 path_bytes;
+	__u64 cpu_cgroup_id;
+	__u64 cgroup_id;
+	struct wire_place place;
+	char path[WIRE_PATH_MAX]; /* dentry names, innermost first, each with its NUL */
+};
+
+struct wire_fork {
+	struct wire_head head;
+	struct wire_ref parent;
+	struct wire_ref child;
+	__u64 flags;
+};
+
+struct wire_exec {
+	struct wire_head head;
+	struct wire_ref thread;
+	__u32 path_bytes;
+	__u32 pad;
+	char path[256];
+};
+
+struct wire_exit {
+	struct wire_head head;
+	struct wire_ref thread;
+	struct wire_sums sums;
+	__u64 ran_since_ns;
+	__u64 cpu_cgroup_id;
+	__u64 cgroup_id;
+	__u32 flags;
+	__u32 last;
+};
+
+/* From the task iterator: who, sums, and the standing wait. */
+struct wire_thread {
+	struct wire_head head;
+	struct wire_ref thread;
+	struct wire_sums sums;
+	__u64 note_since_ns; /* of the present mode; 0: not seen */
+	__u64 note_wake_ns; /* woken at, if it waits for a CPU */
+	__u64 last_arrival_clock; /* scheduler clock when it last got a CPU */
+	__u64 cpu_cgroup_id;
+	__u64 cgroup_id;
+	__u32 flags;
+	__u32 mode;
+	__u32 on_cpu;
+	__u32 path_bytes;
+	struct wire_place place;
+	char path[WIRE_PATH_MAX];
+};
+
+struct wire_socket {
+	__u64 receive_limit_bytes;
+	__u64 receive_queued_bytes;
+	__u64 send_limit_bytes;
+	__u64 send_queued_bytes;
+	__u64 drops;
+	__u32 accept_queue;
+	__u32 accept_limit;
+	__u32 rtt_us;
+	__u32 rtt_us_min;
+	__u32 congestion_window;
+	__u32 segment_bytes;
+	__u32 send_window_bytes;
+	__u32 unsent_bytes;
+	__u64 acked_bytes;
+	__u64 received_bytes;
+	__u32 retransmits;
+	__u32 delivered;
+	__u32 chrono[3]; /* tcp_sock::chrono_stat, jiffies */
+	__u32 chrono_type;
+	__u32 chrono_start;
+	__u32 jiffies;
+};
+
+struct wire_endpoint {
+	struct wire_head head;
+	struct wire_ref process;
+	__u32 fd;
+	__u32 mode; /* f_mode: 1 readable, 2 writable */
+	__u32 file_flags; /* f_flags */
+	__u32 unread;
+	__u32 has_socket;
+	__u32 path_bytes; /* bound path of a unix socket */
+	struct wire_object object;
+	struct wire_socket socket;
+	char path[112];
+};
+
+struct wire_request {
+	struct wire_head head; /* at_ns: completed */
+	struct wire_ref by;
+	__u64 insert_ns;
+	__u64 issue_ns;
+	__u64 sector;
+	__u32 bytes;
+	__u32 dev;
+	__u32 operation; /* cmd_flags: REQ_OP_* and flags */
+	__u32 error;
+};
+
+struct wire_oom {
+	struct wire_head head;
+	struct wire_ref victim;
+	__u64 memory_cgroup_id;
+};
+
+struct wire_signal {
+	struct wire_head head;
+	struct wire_ref from;
+	struct wire_ref to;
+	__u64 signal;
+};
+
+struct wire_dns {
+	struct wire_head head;
+	struct wire_ref thread;
+	__u64 socket_ino;
+	__u32 netns;
+	__u16 family;
+	__u16 local_port;
+	__u16 remote_port;
+	__u16 bytes; /* valid bytes of message */
+	__u32 pad;
+	__u8 local[16];
+	__u8 remote[16];
+	__u8 message[WIRE_DNS_MAX];
+};
+
+struct wire_denied {
+	struct wire_head head;
+	struct wire_ref thread;
+	__s64 syscall;
+	__u64 args[6];
+	__s64 result;
+};
+
+/* Keys and values of maps that the reader drains at the end of the window. */
+
+struct wire_disk_key {
+	__u32 dev;
+	__u32 operation; /* 0 read, 1 write, 2 flush, 3 other */
+};
+
+struct wire_disk_latency {
+	__u64 count;
+	__u64 bytes;
+	__u64 service_ns;
+	__u64 service_ns_max;
+	__u64 queued_ns;
+	__u64 errors;
+	__u64 slots[WIRE_LATENCY_SLOTS];
+};
+
+struct wire_disk_use_key {
+	__u32 dev;
+	__u32 tgid;
+};
+
+struct wire_disk_use {
+	__u64 reads;
+	__u64 read_bytes;
+	__u64 writes;
+	__u64 write_bytes;
+	__u64 dirtied_bytes;
+	__u64 cgroup_id;
+	struct wire_ref process;
+};
+
+struct wire_reclaim_key {
+	__u32 tid;
+	__u32 memcg;
+};
+
+struct wire_reclaim {
+	__u64 count;
+	__u64 total_ns;
+	__u64 pages;
+	__u64 cgroup_id;
+	struct wire_ref thread;
+};
+
+struct wire_dirty_key {
+	__u32 tid;
+	__u32 pad;
+	char bdi[24];
+};
+
+struct wire_dirty {
+	__u64 count;
+	__u64 pause_ns;
+	__u64 task_ratelimit_pages;
+	__u64 dirtied_pages;
+	struct wire_ref thread;
+};
+
+struct wire_qdisc_key {
+	__u32 netns;
+	__u32 ifindex;
+	__u32 handle;
+	__u32 pad;
+};
+
+struct wire_qdisc {
+	__u64 packets;
+	__u64 bytes;
+	__u64 sojourn_ns;
+	__u64 sojourn_ns_min;
+	__u64 sojourn_ns_max;
+	__u64 slots[WIRE_LATENCY_SLOTS];
+	__u64 tenth_min_ns[WIRE_TENTHS_MAX];
+	char interface[16];
+};
+
+struct wire_flow_key {
+	__u32 netns;
+	__u32 ifindex;
+	__u32 handle;
+	__u16 family;
+	__u16 protocol;
+	__u16 local_port;
+	__u16 remote_port;
+	__u32 pad;
+	__u8 local[16];
+	__u8 remote[16];
+};
+
+struct wire_flow {
+	__u64 packets;
+	__u64 bytes;
+	__u64 sojourn_ns;
+	__u64 sojourn_ns_max;
+	__u64 socket_ino;
+	char interface[16];
+};
+
+struct wire_sample_key {
+	__u32 tgid;
+	__s32 stack; /* id in `stacks`, negative: user mode */
+};
+
+struct wire_sample {
+	__u64 count;
+	struct wire_ref process;
+};
+
+/* Written by the reader, read by the programs. */
+struct wire_control {
+	__u64 threshold_ns;
+	__u64 window_begin_ns;
+	__u64 request_threshold_ns;
+	__u32 own_tgid;
+	__u32 follow_wakers;
+	__u32 packet_mask; /* a packet is measured if hash & mask == 0 */
+	__u32 only_traced; /* the iterator tells traced threads only */
+	__u32 trace_tgid; /* the iterator marks its threads as traced */
+	__u32 pad;
+};
+
+struct wire_lost {
+	__u64 ring;
+	__u64 requests;
+	__u64 packets;
+	__u64 negative_intervals;
+	__u64 events;
+};
+
+#endif

@@ -1,0 +1,259 @@
+//! The end of a look: what still stands, the sums, and whatever names the objects that were waited for.
+//!
+//! Reads most where a wait pointed: identities of threads that were named, endpoints of sockets and
+//! pipes that were waited on, owners of futexes that are waited on. Must not reason further.
+//! Edit together: live.rs.
+
+use crate::files;
+use crate::live::{Live, inodes, now};
+use crate::{SourceError, memory};
+use holdup_reason::facts::*;
+use std::collections::{BTreeMap, HashSet};
+
+impl Live {
+    /// Tells what is blocked now, and who owns the futexes that are waited on.
+    pub(crate) fn standing(
+        &mut self,
+        facts: &mut Vec<Fact>,
+        only_traced: bool,
+    ) -> Result<(), SourceError> {
+        let at_ns = now();
+        let mut waits = Vec::new();
+        match self.programs.as_mut() {
+            Some(programs) => {
+                for (at_ns, record) in programs.threads(only_traced)? {
+                    if let Some(blocked) = record.blocked {
+                        waits.push(Fact { at_ns, body: Body::Blocked(blocked) });
+                    }
+                }
+            }
+            None => {
+                let mut stacks = Vec::new();
+                let mut intern = |frames: &[String]| {
+                    let known = self.named_stacks.iter().position(|old| old == frames);
+                    let at = known.unwrap_or_else(|| {
+                        self.named_stacks.push(frames.to_vec());
+                        let id = self.named_stacks.len() as u32;
+                        stacks.push(Stack { id, frames: frames.to_vec() });
+                        self.named_stacks.len() - 1
+                    });
+                    at as u32 + 1
+                };
+                let told = files::unprivileged_waits(&self.roots, at_ns, &mut intern);
+                waits.extend(told.into_iter().map(|body| Fact { at_ns, body }));
+                facts.extend(stacks.into_iter().map(|s| Fact { at_ns, body: Body::Stack(s) }));
+            }
+        }
+        self.complete(&mut waits, facts);
+        facts.append(&mut waits);
+        self.tell_stacks(facts);
+        Ok(())
+    }
+
+    fn tell_stacks(&mut self, facts: &mut Vec<Fact>) {
+        if let Some(programs) = &self.programs {
+            programs.inbox.borrow_mut().decoder.told_stacks(now(), facts);
+        }
+    }
+
+    /// Adds what only the waiter's memory tells: futex owners, and the descriptor that is polled.
+    fn complete(&mut self, waits: &mut [Fact], facts: &mut Vec<Fact>) {
+        for fact in waits {
+            let Body::Blocked(blocked) = &mut fact.body else { continue };
+            if blocked.kernel || blocked.thread.pid == self.own_pid {
+                continue;
+            }
+            self.objects.extend(blocked.place.object.iter().flat_map(inodes));
+            match blocked.place.syscall.as_str() {
+                "futex" => {
+                    if let Some(owner) = futex_owner(blocked, &self.roots) {
+                        facts.push(Fact { at_ns: fact.at_ns, body: Body::FutexOwner(owner) });
+                    }
+                }
+                "poll" | "ppoll" if blocked.place.object.is_none() => {
+                    let [array, count, ..] = blocked.place.args;
+                    let polled = memory::poll_descriptors(blocked.thread.pid, array, count);
+                    if let [only] = polled[..] {
+                        self.polled.insert((blocked.thread.pid, only), blocked.thread.clone());
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Everything that is read once the window is over.
+    pub(crate) fn close(
+        &mut self,
+        facts: &mut Vec<Fact>,
+        interrupted: bool,
+    ) -> Result<(), SourceError> {
+        let end = WindowEnd { interrupted, threshold_ns: self.threshold_ns_max };
+        facts.push(Fact { at_ns: now(), body: Body::WindowEnd(end) });
+        let mut waits = Vec::new();
+        let mut wanted = HashSet::new();
+        if let Some(programs) = self.programs.as_mut() {
+            for (at_ns, record) in programs.threads(false)? {
+                if record.time.run_ns > 0 || record.blocked.is_none() {
+                    wanted.insert(record.time.thread.pid);
+                }
+                if let Some(blocked) = record.blocked {
+                    if !blocked.kernel {
+                        wanted.insert(blocked.thread.tid);
+                    }
+                    waits.push(Fact { at_ns, body: Body::Blocked(blocked) });
+                }
+                facts.push(Fact { at_ns, body: Body::ThreadTime(record.time) });
+            }
+            programs.detach();
+        }
+        self.take_events(facts)?;
+        if let Some(times) = &self.times {
+            let at_ns = now();
+            facts.extend(times.end(at_ns).into_iter().map(|body| Fact { at_ns, body }));
+            self.standing(facts, false)?;
+        }
+        self.complete(&mut waits, facts);
+        facts.append(&mut waits);
+        let at_ns = now();
+        let mut put = |body| facts.push(Fact { at_ns, body });
+        for body in files::file_locks(&self.roots) {
+            if let Body::FileLock(lock) = &body {
+                wanted.extend(u32::try_from(lock.pid).ok());
+            }
+            put(body);
+        }
+        let endpoints = match self.programs.as_mut() {
+            Some(programs) => programs.endpoints()?,
+            None => Vec::new(),
+        };
+        for endpoint in relevant(endpoints, &self.objects, &self.polled) {
+            wanted.insert(endpoint.process.pid);
+            put(Body::Endpoint(endpoint));
+        }
+        if let Some(programs) = self.programs.as_mut() {
+            let sums = programs.sums();
+            for body in sums {
+                if let Body::DiskUse(used) = &body {
+                    wanted.insert(used.process.pid);
+                }
+                put(body);
+            }
+            programs.lost().into_iter().for_each(|lost| put(Body::Lost(lost)));
+        }
+        let settings = self.cgroups.rescan();
+        for container in crate::container::containers(&self.roots, &settings) {
+            put(Body::Container(container));
+        }
+        settings.into_iter().for_each(&mut put);
+        self.cgroups.samples().into_iter().for_each(&mut put);
+        if let Some(netlink) = self.netlink.as_mut() {
+            netlink.links().into_iter().for_each(&mut put);
+            netlink.qdiscs().into_iter().for_each(&mut put);
+        }
+        let namespaces = files::network_namespaces(&self.roots);
+        files::net_counters(&self.roots, &namespaces).into_iter().for_each(&mut put);
+        files::shared_segments(&self.roots).into_iter().for_each(&mut put);
+        for tid in wanted.difference(&self.identified.clone()) {
+            self.identified.insert(*tid);
+            if let Some(thread) = files::thread(&self.roots, *tid) {
+                put(Body::Thread(thread));
+            }
+        }
+        self.tell_stacks(facts);
+        let events = self.programs.as_ref().map_or(0, |p| p.inbox.borrow().decoder.events);
+        facts.push(Fact { at_ns: now(), body: Body::Cost(cost(events)) });
+        Ok(())
+    }
+}
+
+/// Of all endpoints, those that can matter: on objects that were waited for, their other ends, whoever
+/// listens, serves a file system or masters a terminal, and sockets with a standing queue.
+fn relevant(
+    all: Vec<Endpoint>,
+    objects: &HashSet<u64>,
+    polled: &BTreeMap<(u32, u32), ThreadRef>,
+) -> Vec<Endpoint> {
+    let is_polled = |endpoint: &Endpoint| polled.contains_key(&(endpoint.process.pid, endpoint.fd));
+    let mut inet_pairs = HashSet::new();
+    for endpoint in &all {
+        if let ObjectRef::Inet(socket) = &endpoint.object
+            && (objects.contains(&socket.ino) || is_polled(endpoint))
+        {
+            inet_pairs.insert((socket.remote, socket.local));
+        }
+    }
+    all.into_iter()
+        .filter(|endpoint| {
+            let standing = endpoint.socket.as_ref().is_some_and(|socket| {
+                socket.accept_queue > 0
+                    || socket.unsent_bytes > 0
+                    || socket.receive_queued_bytes > 0
+                    || socket.send_queued_bytes > 0
+                    || socket.drops > 0
+            });
+            let named = inodes(&endpoint.object).iter().any(|ino| objects.contains(ino));
+            is_polled(endpoint)
+                || named
+                || standing
+                || match &endpoint.object {
+                    ObjectRef::Inet(socket) => {
+                        socket.state == 10 || inet_pairs.contains(&(socket.local, socket.remote))
+                    }
+                    ObjectRef::Tty { name, .. } => name.starts_with("ptm"),
+                    ObjectRef::FuseServer { .. } => true,
+                    _ => false,
+                }
+        })
+        .collect()
+}
+
+/// The owner of the futex that a thread waits on, if its word or glibc's field beside it tells one.
+fn futex_owner(blocked: &Blocked, roots: &files::Roots) -> Option<FutexOwner> {
+    const WAIT: u64 = 0;
+    const LOCK_PI: u64 = 6;
+    const WAIT_BITSET: u64 = 9;
+    const LOCK_PI2: u64 = 13;
+    const COMMAND: u64 = 127;
+    const TID: u32 = 0x3fff_ffff;
+    let [address, operation, ..] = blocked.place.args;
+    let command = operation & COMMAND;
+    let (word, beside) = memory::futex_words(blocked.thread.pid, address)?;
+    let inner = match command {
+        LOCK_PI | LOCK_PI2 => word & TID,
+        WAIT | WAIT_BITSET if word == 1 || word == 2 => beside.unwrap_or(0),
+        _ => 0,
+    };
+    let owner_tid = if inner == 0 { 0 } else { outer_tid(blocked.thread.pid, inner, roots) };
+    Some(FutexOwner { waiter: blocked.thread.clone(), address, word, owner_tid })
+}
+
+/// A thread id that a process wrote down itself, in the initial PID namespace; 0 if the process has
+/// no such thread (the word was not an owner).
+fn outer_tid(pid: u32, inner: u32, roots: &files::Roots) -> u32 {
+    let task = roots.process(pid, "task");
+    if task.join(inner.to_string()).exists() {
+        return inner;
+    }
+    let tids = files::text::ids(&task).unwrap_or_default();
+    let same = |tid: &u32| {
+        files::thread(roots, *tid).is_some_and(|thread| thread.inner_tid == Some(inner))
+    };
+    tids.into_iter().take(512).find(same).unwrap_or(0)
+}
+
+fn cost(events: u64) -> Cost {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the pointer is to room for one rusage; zero is a value of it.
+    let usage = unsafe {
+        libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+    Cost {
+        cpu_seconds: seconds(usage.ru_utime) + seconds(usage.ru_stime),
+        bpf_seconds: None,
+        rss_bytes: usage.ru_maxrss as u64 * 1024,
+        events,
+    }
+}

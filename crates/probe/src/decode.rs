@@ -1,0 +1,594 @@
+//! Wire to fact: the bytes of a kernel record become observations. Pure but for the names of kernel
+//! functions and mounts, which it is given; fuzzed.
+//!
+//! Any bytes may come in: a record that is too short or of an unknown kind is counted, never trusted.
+//! Edit together: bpf/wire.h.
+
+use crate::stacks::Stacks;
+use crate::wire::{self, *};
+use holdup_reason::facts::*;
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// Turns records into facts. Keeps what makes a record readable: stacks, mounts, estimated begins.
+#[derive(Default)]
+pub struct Decoder {
+    /// Identities of kernel stacks.
+    pub stacks: Stacks,
+    /// Mounts of the initial namespace, to make paths absolute.
+    pub mounts: Vec<Mount>,
+    /// Since when a thread was blocked before it was first seen, by thread id.
+    pub begins: HashMap<u32, Ns>,
+    /// CLOCK_MONOTONIC minus the scheduler's clock, nanoseconds.
+    pub clock_offset_ns: Option<i64>,
+    /// Ticks a second of `chrono` in TCP sockets.
+    pub hz: u32,
+    /// Records that could not be read.
+    pub unreadable: u64,
+    /// Records read.
+    pub events: u64,
+}
+
+/// What one entry of the task iterator tells.
+pub struct ThreadRecord {
+    /// Sums since `since_ns`, the standing stretch included.
+    pub time: ThreadTime,
+    /// The standing wait, if it does not run.
+    pub blocked: Option<Blocked>,
+}
+
+impl Decoder {
+    /// Reads one record of the ring into facts.
+    pub fn record(&mut self, bytes: &[u8], facts: &mut Vec<Fact>) {
+        let head: wire_head = wire::read(bytes);
+        let before = facts.len();
+        let kind = wire_kind(head.kind);
+        let mut push = |body| facts.push(Fact { at_ns: head.at_ns, body });
+        match kind {
+            wire_kind::WIRE_WAIT => self.wait(&wire::read(bytes), &mut push),
+            wire_kind::WIRE_FORK => {
+                let fork: wire_fork = wire::read(bytes);
+                push(Body::Fork(Fork {
+                    parent: thread_ref(&fork.parent),
+                    child: thread_ref(&fork.child),
+                    flags: fork.flags,
+                }));
+            }
+            wire_kind::WIRE_EXEC => {
+                let exec: wire_exec = wire::read(bytes);
+                push(Body::Exec(Exec {
+                    thread: thread_ref(&exec.thread),
+                    path: wire::text(&exec.path),
+                }));
+            }
+            wire_kind::WIRE_EXIT => exit(&wire::read(bytes), &mut push),
+            wire_kind::WIRE_REQUEST => push(Body::Request(request(&wire::read(bytes)))),
+            wire_kind::WIRE_OOM => {
+                let oom: wire_oom = wire::read(bytes);
+                push(Body::OomKill(OomKill {
+                    victim: thread_ref(&oom.victim),
+                    cgroup_id: oom.memory_cgroup_id,
+                }));
+            }
+            wire_kind::WIRE_SIGNAL => {
+                let signal: wire_signal = wire::read(bytes);
+                push(Body::Signal(Signal {
+                    from: thread_ref(&signal.from),
+                    to: thread_ref(&signal.to),
+                    signal: signal.signal as i32,
+                }));
+            }
+            wire_kind::WIRE_DNS_QUERY | wire_kind::WIRE_DNS_REPLY => {
+                if let Some(body) = dns(&wire::read(bytes), kind) {
+                    push(body);
+                }
+            }
+            wire_kind::WIRE_DENIED => {
+                let denied: wire_denied = wire::read(bytes);
+                push(Body::Denied(Denied {
+                    thread: thread_ref(&denied.thread),
+                    syscall: syscall_name(denied.syscall),
+                    args: denied.args,
+                    errno: -denied.result as i32,
+                }));
+            }
+            _ => {}
+        }
+        if facts.len() == before && kind != wire_kind::WIRE_DNS_REPLY {
+            self.unreadable += 1;
+        }
+        self.events += 1;
+        self.told_stacks(head.at_ns, facts);
+    }
+
+    /// Appends the stacks that became known, after the facts that name them.
+    pub fn told_stacks(&mut self, at_ns: Ns, facts: &mut Vec<Fact>) {
+        for stack in self.stacks.take_new() {
+            facts.push(Fact { at_ns, body: Body::Stack(stack) });
+        }
+    }
+
+    fn wait(&mut self, record: &wire_wait, push: &mut impl FnMut(Body)) {
+        let thread = thread_ref(&record.thread);
+        let flag = |bit: wire_flag| record.flags & bit.0 != 0;
+        let mut begin_ns = record.begin_ns;
+        let begin_estimated = flag(wire_flag::WIRE_FLAG_BEGIN_UNSEEN);
+        if begin_estimated {
+            begin_ns = self.begins.get(&thread.tid).copied().unwrap_or(begin_ns).min(begin_ns);
+        }
+        if record.ran_since_ns != 0 && flag(wire_flag::WIRE_FLAG_TRACED) {
+            push(Body::Ran(Ran {
+                thread: thread.clone(),
+                begin_ns: record.ran_since_ns,
+                end_ns: record.begin_ns,
+                cpu: record.place.cpu,
+            }));
+        }
+        let wake = (record.wake_ns != 0).then(|| Wake {
+            at_ns: record.wake_ns,
+            context: match wire_context(record.context) {
+                wire_context::WIRE_CONTEXT_TASK => WakeContext::Task,
+                wire_context::WIRE_CONTEXT_SOFTIRQ => WakeContext::SoftInterrupt,
+                wire_context::WIRE_CONTEXT_HARDIRQ => WakeContext::HardInterrupt,
+                _ => WakeContext::Unknown,
+            },
+            by: thread_ref(&record.waker),
+            by_kernel_thread: flag(wire_flag::WIRE_FLAG_WAKER_KERNEL),
+            disk: (record.wake_disk != 0).then(|| device(record.wake_disk)),
+        });
+        let path = self.path(&record.path, record.path_bytes, &record.place.object);
+        push(Body::Wait(Wait {
+            kernel: flag(wire_flag::WIRE_FLAG_KERNEL),
+            begin_ns,
+            end_ns: record.head.at_ns,
+            place: self.place(&record.place, flag(wire_flag::WIRE_FLAG_IOWAIT), false, path),
+            wake,
+            ran_before: (record.ran_before.tid != 0).then(|| thread_ref(&record.ran_before)),
+            throttled: flag(wire_flag::WIRE_FLAG_THROTTLED),
+            cpu_cgroup_id: record.cpu_cgroup_id,
+            cgroup_id: record.cgroup_id,
+            begin_estimated,
+            thread,
+        }));
+    }
+
+    fn place(
+        &mut self,
+        place: &wire_place,
+        iowait: bool,
+        frozen: bool,
+        path: Option<String>,
+    ) -> Place {
+        let frames = &place.frame[..(place.frames as usize).min(place.frame.len())];
+        Place {
+            state: if frozen { WaitState::Frozen } else { wait_state(place.state) },
+            iowait,
+            syscall: syscall_name(place.syscall),
+            args: place.args,
+            stack: self.stacks.id_of(frames),
+            object: object(&place.object, path),
+            disk: (place.disk != 0).then(|| device(place.disk)),
+            cpu: place.cpu,
+        }
+    }
+
+    /// Reads one entry of the task iterator. The first entries teach the scheduler clock's offset.
+    pub fn thread(&mut self, bytes: &[u8], own_tid: u32) -> ThreadRecord {
+        let record: wire_thread = wire::read(bytes);
+        let now = record.head.at_ns;
+        let mode = wire_mode(record.mode);
+        if record.thread.tid == own_tid && mode == wire_mode::WIRE_MODE_RUNNING {
+            self.clock_offset_ns
+                .get_or_insert(record.note_since_ns as i64 - record.last_arrival_clock as i64);
+        }
+        let flag = |bit: wire_flag| record.flags & bit.0 != 0;
+        let thread = thread_ref(&record.thread);
+        let unseen = flag(wire_flag::WIRE_FLAG_BEGIN_UNSEEN);
+        let mut since_ns = record.note_since_ns;
+        if unseen {
+            let arrival = record.last_arrival_clock as i64 + self.clock_offset_ns.unwrap_or(0);
+            if self.clock_offset_ns.is_some() && record.last_arrival_clock != 0 && arrival > 0 {
+                since_ns = since_ns.min(arrival as u64);
+                self.begins.entry(thread.tid).or_insert(since_ns);
+            }
+            since_ns = self.begins.get(&thread.tid).copied().unwrap_or(since_ns).min(since_ns);
+        }
+        let mut time = sums(&record.sums, &thread, now);
+        time.kernel = flag(wire_flag::WIRE_FLAG_KERNEL);
+        time.cpu_cgroup_id = record.cpu_cgroup_id;
+        time.cgroup_id = record.cgroup_id;
+        add_standing(&mut time, &record, now);
+        let waits = mode == wire_mode::WIRE_MODE_BLOCKED && record.place.state != 0;
+        let path = self.path(&record.path, record.path_bytes, &record.place.object);
+        let blocked = waits.then(|| Blocked {
+            kernel: time.kernel,
+            since_ns,
+            since_estimated: unseen,
+            woken: record.note_wake_ns != 0,
+            place: self.place(
+                &record.place,
+                flag(wire_flag::WIRE_FLAG_IOWAIT),
+                flag(wire_flag::WIRE_FLAG_FROZEN),
+                path,
+            ),
+            thread,
+        });
+        ThreadRecord { time, blocked }
+    }
+
+    /// Reads one entry of the descriptor iterator.
+    pub fn endpoint(&mut self, bytes: &[u8]) -> Option<Endpoint> {
+        let record: wire_endpoint = wire::read(bytes);
+        let path = (record.path_bytes > 0).then(|| unix_path(&record.path, record.path_bytes));
+        let object = object(&record.object, path)?;
+        let socket = (record.has_socket != 0).then(|| socket_state(&record.socket, self.hz));
+        let unread = match (&object, &socket) {
+            (ObjectRef::Inet(_), Some(socket)) => Some(socket.receive_queued_bytes),
+            (ObjectRef::Unix { .. }, _) => Some(u64::from(record.unread)),
+            _ => None,
+        };
+        Some(Endpoint {
+            process: thread_ref(&record.process),
+            fd: record.fd,
+            readable: record.mode & 1 != 0,
+            writable: record.mode & 2 != 0,
+            nonblocking: record.file_flags & libc::O_NONBLOCK as u32 != 0,
+            object,
+            unread,
+            socket,
+        })
+    }
+
+    /// Dentry names, innermost first, to a path of the initial mount namespace.
+    fn path(&self, names: &[i8], bytes: u32, object: &wire_object) -> Option<String> {
+        if bytes == 0 {
+            return None;
+        }
+        let raw: Vec<u8> = names.iter().take(bytes as usize).map(|&b| b as u8).collect();
+        let mut inside = String::new();
+        for name in
+            raw.split(|&b| b == 0).filter(|n| !n.is_empty()).collect::<Vec<_>>().iter().rev()
+        {
+            inside.push('/');
+            inside.push_str(&String::from_utf8_lossy(name));
+        }
+        let dev = device(object.dev);
+        let mount = self
+            .mounts
+            .iter()
+            .filter(|m| m.dev == dev)
+            .filter(|m| m.root == "/" || inside.starts_with(&m.root))
+            .min_by_key(|m| (m.root != "/", m.path.len()))?;
+        let rest = if mount.root == "/" { &inside[..] } else { &inside[mount.root.len()..] };
+        Some(format!("{}{rest}", mount.path.trim_end_matches('/')))
+    }
+}
+
+fn add_standing(time: &mut ThreadTime, record: &wire_thread, now: Ns) {
+    let mode = wire_mode(record.mode);
+    let standing = now.saturating_sub(record.note_since_ns);
+    if mode == wire_mode::WIRE_MODE_RUNNING {
+        time.run_ns += standing;
+    } else if mode == wire_mode::WIRE_MODE_RUNNABLE {
+        time.runnable_ns += standing;
+        if record.flags & wire_flag::WIRE_FLAG_THROTTLED.0 != 0 {
+            time.throttled_ns += standing;
+        }
+    } else if mode == wire_mode::WIRE_MODE_BLOCKED {
+        let woken = if record.note_wake_ns != 0 { record.note_wake_ns } else { now };
+        let blocked = woken.saturating_sub(record.note_since_ns);
+        time.runnable_ns += now.saturating_sub(woken);
+        if record.place.state & 2 != 0 {
+            time.disk_sleep_ns += blocked;
+        } else {
+            time.sleep_ns += blocked;
+        }
+        if record.flags & wire_flag::WIRE_FLAG_IOWAIT.0 != 0 {
+            time.iowait_ns += blocked;
+        }
+    }
+}
+
+fn sums(sums: &wire_sums, thread: &ThreadRef, until_ns: Ns) -> ThreadTime {
+    ThreadTime {
+        thread: thread.clone(),
+        since_ns: sums.since_ns,
+        until_ns,
+        run_ns: sums.run_ns,
+        runnable_ns: sums.runnable_ns,
+        sleep_ns: sums.sleep_ns,
+        disk_sleep_ns: sums.disk_sleep_ns,
+        iowait_ns: sums.iowait_ns,
+        switches: sums.switches,
+        preemptions: sums.preemptions,
+        throttled_ns: sums.throttled_ns,
+        ..ThreadTime::default()
+    }
+}
+
+fn exit(record: &wire_exit, push: &mut impl FnMut(Body)) {
+    let thread = thread_ref(&record.thread);
+    if record.ran_since_ns != 0 && record.flags & wire_flag::WIRE_FLAG_TRACED.0 != 0 {
+        push(Body::Ran(Ran {
+            thread: thread.clone(),
+            begin_ns: record.ran_since_ns,
+            end_ns: record.head.at_ns,
+            cpu: 0,
+        }));
+    }
+    let mut time = sums(&record.sums, &thread, record.head.at_ns);
+    time.kernel = record.flags & wire_flag::WIRE_FLAG_KERNEL.0 != 0;
+    time.cpu_cgroup_id = record.cpu_cgroup_id;
+    time.cgroup_id = record.cgroup_id;
+    if time.since_ns != 0 {
+        push(Body::ThreadTime(time));
+    }
+    push(Body::Exit(Exit { thread, last: record.last != 0 }));
+}
+
+/// A name of the initial PID namespace.
+pub fn thread_ref(record: &wire_ref) -> ThreadRef {
+    ThreadRef {
+        tid: record.tid,
+        pid: record.tgid,
+        start_ns: record.start_ns,
+        comm: wire::text(&record.comm),
+    }
+}
+
+/// The kernel's internal dev_t: 12 bits of major, 20 of minor.
+pub fn device(dev: u32) -> DeviceNumber {
+    DeviceNumber { major: dev >> 20, minor: dev & 0xf_ffff }
+}
+
+/// Task state bits (include/linux/sched.h) to a state.
+pub fn wait_state(state: u32) -> WaitState {
+    match state {
+        0 => WaitState::Runnable,
+        s if s & 0x8000 != 0 => WaitState::Frozen,
+        s if s & 0x400 != 0 => WaitState::Idle,
+        s if s & 0x4 != 0 => WaitState::Stopped,
+        s if s & 0x8 != 0 => WaitState::Traced,
+        s if s & 0x2 != 0 => WaitState::DiskSleep,
+        s if s & 0x1 != 0 => WaitState::Sleep,
+        _ => WaitState::Other,
+    }
+}
+
+fn syscall_name(number: i64) -> String {
+    usize::try_from(number)
+        .ok()
+        .and_then(syscalls::Sysno::new)
+        .map(|s| s.name().to_string())
+        .unwrap_or_default()
+}
+
+/// An address of the given family.
+pub fn address(family: u16, bytes: &[u8; 16], port: u16) -> SocketAddr {
+    let ip = if family == libc::AF_INET as u16 {
+        IpAddr::V4(Ipv4Addr::new(bytes[0], bytes[1], bytes[2], bytes[3]))
+    } else {
+        IpAddr::V6(Ipv6Addr::from(*bytes)).to_canonical()
+    };
+    SocketAddr::new(ip, port)
+}
+
+/// A protocol's word.
+pub fn protocol_name(protocol: u16) -> String {
+    match i32::from(protocol) {
+        libc::IPPROTO_TCP => "tcp".into(),
+        libc::IPPROTO_UDP => "udp".into(),
+        libc::IPPROTO_ICMP => "icmp".into(),
+        libc::IPPROTO_ICMPV6 => "icmpv6".into(),
+        other => other.to_string(),
+    }
+}
+
+fn object(record: &wire_object, path: Option<String>) -> Option<ObjectRef> {
+    let kind = wire_object_kind(u32::from(record.kind));
+    Some(match kind {
+        wire_object_kind::WIRE_OBJECT_FILE => ObjectRef::File(FileRef {
+            dev: device(record.dev),
+            ino: record.ino,
+            path,
+            frozen: record.frozen != 0,
+            fs_type: wire::text(&record.name),
+            rdev: device(record.rdev),
+        }),
+        wire_object_kind::WIRE_OBJECT_PIPE => ObjectRef::Pipe { ino: record.ino },
+        wire_object_kind::WIRE_OBJECT_INET => ObjectRef::Inet(InetRef {
+            ino: record.ino,
+            netns: record.netns,
+            protocol: protocol_name(record.protocol),
+            local: address(record.family, &record.local, record.local_port),
+            remote: address(record.family, &record.remote, record.remote_port),
+            state: if i32::from(record.protocol) == libc::IPPROTO_TCP { record.state } else { 0 },
+        }),
+        wire_object_kind::WIRE_OBJECT_UNIX => {
+            ObjectRef::Unix { ino: record.ino, peer_ino: record.peer_ino, path }
+        }
+        wire_object_kind::WIRE_OBJECT_TTY => tty(record),
+        wire_object_kind::WIRE_OBJECT_FUSE => ObjectRef::FuseServer { dev: device(record.dev) },
+        wire_object_kind::WIRE_OBJECT_OTHER => {
+            ObjectRef::Other { what: wire::text(&record.name), ino: record.ino }
+        }
+        _ => return None,
+    })
+}
+
+/// Both sides of a pty are named by the device number of the slave's node: major 136, by index.
+fn tty(record: &wire_object) -> ObjectRef {
+    let name = wire::text(&record.name);
+    // The two sides of a pty are named ptm0 and pts0.
+    let master = name.starts_with("ptm");
+    if master || name.starts_with("pts") {
+        let index = record.peer_ino as u32;
+        let dev = DeviceNumber { major: 136 + index / 256, minor: index % 256 };
+        let side = if master { "ptm" } else { "pts" };
+        return ObjectRef::Tty { name: format!("{side}/{index}"), dev };
+    }
+    ObjectRef::Tty { name, dev: device(record.rdev) }
+}
+
+fn unix_path(bytes: &[i8], length: u32) -> String {
+    let raw: Vec<u8> = bytes.iter().take(length as usize).map(|&b| b as u8).collect();
+    match raw.split_first() {
+        // An abstract name begins with a NUL; by custom it is shown with an @.
+        Some((0, rest)) => format!("@{}", String::from_utf8_lossy(rest).trim_end_matches('\0')),
+        _ => String::from_utf8_lossy(&raw).trim_end_matches('\0').to_string(),
+    }
+}
+
+fn socket_state(record: &wire_socket, hz: u32) -> SocketState {
+    let tick_us = if hz == 0 { 0 } else { 1_000_000 / u64::from(hz) };
+    let mut chrono = record.chrono.map(u64::from);
+    // The running stretch is not in the sums yet (tcp_get_info_chrono_stats does the same).
+    if (1..=3).contains(&record.chrono_type) {
+        let standing = record.jiffies.wrapping_sub(record.chrono_start);
+        chrono[record.chrono_type as usize - 1] += u64::from(standing);
+    }
+    SocketState {
+        receive_limit_bytes: record.receive_limit_bytes,
+        receive_queued_bytes: record.receive_queued_bytes,
+        send_limit_bytes: record.send_limit_bytes,
+        send_queued_bytes: record.send_queued_bytes,
+        drops: record.drops,
+        accept_queue: record.accept_queue,
+        accept_limit: record.accept_limit,
+        rtt_us: record.rtt_us,
+        rtt_us_min: record.rtt_us_min,
+        congestion_window: record.congestion_window,
+        segment_bytes: record.segment_bytes,
+        send_window_bytes: record.send_window_bytes,
+        unsent_bytes: u64::from(record.unsent_bytes),
+        acked_bytes: record.acked_bytes,
+        received_bytes: record.received_bytes,
+        retransmits: record.retransmits,
+        delivered: record.delivered,
+        busy_us: chrono.iter().sum::<u64>() * tick_us,
+        receiver_limited_us: chrono[1] * tick_us,
+        send_buffer_limited_us: chrono[2] * tick_us,
+    }
+}
+
+/// Operation of a request's or bio's flags (REQ_OP_*).
+pub fn operation(flags: u32) -> DiskOperation {
+    match flags & 0xff {
+        0 => DiskOperation::Read,
+        1 => DiskOperation::Write,
+        2 => DiskOperation::Flush,
+        _ => DiskOperation::Other,
+    }
+}
+
+fn request(record: &wire_request) -> Request {
+    // __REQ_SYNC and __REQ_META: bits 11 and 12 since 4.10, stable since.
+    Request {
+        dev: device(record.dev),
+        operation: operation(record.operation),
+        sector: record.sector,
+        bytes: record.bytes,
+        insert_ns: record.insert_ns,
+        issue_ns: record.issue_ns,
+        complete_ns: record.head.at_ns,
+        by: thread_ref(&record.by),
+        metadata: record.operation & (1 << 12) != 0,
+        sync: record.operation & (1 << 11) != 0,
+        error: record.error != 0,
+    }
+}
+
+fn dns(record: &wire_dns, kind: wire_kind) -> Option<Body> {
+    let message = &record.message[..usize::from(record.bytes).min(record.message.len())];
+    let word = |at: usize| Some(u16::from_be_bytes([*message.get(at)?, *message.get(at + 1)?]));
+    let id = word(0)?;
+    let flags = word(2)?;
+    let local = address(record.family, &record.local, record.local_port);
+    let remote = address(record.family, &record.remote, record.remote_port);
+    if kind == wire_kind::WIRE_DNS_REPLY {
+        // On the way back the server is the source.
+        let reply = DnsReply { server: local, local: remote, id, rcode: (flags & 0xf) as u8 };
+        return Some(Body::DnsReply(reply));
+    }
+    let (name, question_type) = dns_question(message)?;
+    Some(Body::DnsQuery(DnsQuery {
+        thread: thread_ref(&record.thread),
+        server: remote,
+        local,
+        id,
+        name,
+        question_type,
+        socket_ino: record.socket_ino,
+    }))
+}
+
+/// The first question (RFC 1035, 4.1.2): labels up to the root, then the type.
+fn dns_question(message: &[u8]) -> Option<(String, u16)> {
+    let mut at = 12;
+    let mut name = String::new();
+    loop {
+        let length = usize::from(*message.get(at)?);
+        at += 1;
+        if length == 0 {
+            break;
+        }
+        if length > 63 {
+            return None;
+        }
+        if !name.is_empty() {
+            name.push('.');
+        }
+        name.push_str(&String::from_utf8_lossy(message.get(at..at + length)?));
+        at += length;
+    }
+    let question_type = u16::from_be_bytes([*message.get(at)?, *message.get(at + 1)?]);
+    Some((name, question_type))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_is_read_up_to_its_type() {
+        let mut message = vec![0; 12];
+        message.extend(b"\x011\x010\x03127\x07in-addr\x04arpa\x00\x00\x0c\x00\x01");
+        assert_eq!(dns_question(&message), Some(("1.0.127.in-addr.arpa".into(), 12)));
+        assert_eq!(dns_question(&message[..20]), None);
+    }
+
+    #[test]
+    fn dentry_names_become_a_path_below_their_mount() {
+        let mut decoder = Decoder::default();
+        let mount = |root: &str, path: &str| Mount {
+            dev: DeviceNumber { major: 7, minor: 1 },
+            root: root.into(),
+            path: path.into(),
+            ..Mount::default()
+        };
+        decoder.mounts = vec![mount("/sub", "/bind"), mount("/", "/mnt/disk")];
+        let names: Vec<i8> = b"file\0sub\0".iter().map(|&b| b as i8).collect();
+        let object = wire_object { dev: 7 << 20 | 1, ..wire_object::default() };
+        assert_eq!(decoder.path(&names, 9, &object).as_deref(), Some("/mnt/disk/sub/file"));
+        decoder.mounts.pop();
+        assert_eq!(decoder.path(&names, 9, &object).as_deref(), Some("/bind/file"));
+    }
+
+    #[test]
+    fn any_bytes_are_counted_and_do_no_harm() {
+        let mut decoder = Decoder::default();
+        let mut facts = Vec::new();
+        decoder.record(&[], &mut facts);
+        decoder.record(&[0xff; 7], &mut facts);
+        assert!(facts.is_empty());
+        assert_eq!(decoder.unreadable, 2);
+    }
+
+    #[test]
+    fn states_are_read_as_the_kernel_writes_them() {
+        assert_eq!(wait_state(0x402), WaitState::Idle);
+        assert_eq!(wait_state(0x104), WaitState::Stopped);
+        assert_eq!(wait_state(0x102), WaitState::DiskSleep);
+        assert_eq!(wait_state(1), WaitState::Sleep);
+    }
+}

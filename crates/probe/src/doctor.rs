@@ -1,0 +1,98 @@
+//! What this kernel and these privileges let holdup see: the answer of `holdup doctor`.
+//!
+//! It tries for real: the programs are loaded (not attached), one network namespace is asked, one kernel
+//! stack is read. Must not reason, and leaves nothing behind.
+
+use crate::files::{self, Roots};
+use crate::host::{self, Offer};
+use crate::kernel::Programs;
+use crate::live;
+use crate::netlink::Netlink;
+use crate::plan::{self, Purpose};
+use holdup_reason::facts::*;
+
+/// The host, and what of it cannot be seen.
+pub fn doctor() -> Vec<Fact> {
+    let roots = Roots::default();
+    let mut facts = Vec::new();
+    let mut put = |body| facts.push(Fact { at_ns: live::now(), body });
+    let offer = host::look(&plan::tracepoints());
+    let (programs, names, blind) = live::load(&offer, Purpose::Run);
+    let opening = files::opening(&roots);
+    for body in opening.facts {
+        match body {
+            Body::Host(host) => put(Body::Host(live::completed(host, programs.is_some()))),
+            Body::Blind(blind) => put(Body::Blind(blind)),
+            _ => {}
+        }
+    }
+    blind.into_iter().for_each(|blind| put(Body::Blind(blind)));
+    if let Some(mut programs) = programs {
+        let refused = attach(&mut programs, &names);
+        refused.into_iter().for_each(|blind| put(Body::Blind(blind)));
+        programs.detach();
+    }
+    match Netlink::open(&roots) {
+        Ok((_, told)) => {
+            told.into_iter().filter(|body| matches!(body, Body::Blind(_))).for_each(&mut put)
+        }
+        Err(error) => put(Body::Blind(Blind {
+            what: "netlink".into(),
+            why: error.to_string(),
+            remedy: String::new(),
+            therefore: "queueing disciplines are not seen".into(),
+        })),
+    }
+    facts
+}
+
+fn attach(programs: &mut Programs, names: &[&'static str]) -> Vec<Blind> {
+    programs.attach(names).unwrap_or_else(|error| vec![plan::no_events(&error.to_string(), "")])
+}
+
+/// What holdup uses: name, whether it is there, and by which interface.
+pub fn offers() -> Vec<(String, bool, String)> {
+    let offer = host::look(&plan::tracepoints());
+    let events = offer.no_bpf.is_none();
+    let tracepoint =
+        |names: &[&str]| events && names.iter().all(|n| offer.tracepoints.contains(*n));
+    let readable = |path: &str| std::fs::File::open(path).is_ok();
+    let row = |what: &str, seen: bool, by: &str| (what.to_string(), seen, by.to_string());
+    vec![
+        row(
+            "who waits, and who ended it",
+            tracepoint(&["sched_switch", "sched_waking"]),
+            "tp_btf sched_switch, sched_waking",
+        ),
+        row("what stands still", events, "BPF task and descriptor iterators"),
+        row(
+            "interrupt or task as waker",
+            events && interrupts_known(&offer),
+            "preempt count by BTF",
+        ),
+        row(
+            "disk requests",
+            tracepoint(&["block_rq_issue", "block_rq_complete"]),
+            "tp_btf block_rq_*",
+        ),
+        row(
+            "reclaim and dirty limit",
+            tracepoint(&["mm_vmscan_direct_reclaim_begin", "balance_dirty_pages"]),
+            "tp_btf vmscan, writeback",
+        ),
+        row(
+            "packet queues",
+            tracepoint(&["qdisc_enqueue", "qdisc_dequeue"]),
+            "tp_btf qdisc_*, rtnetlink",
+        ),
+        row("DNS questions", tracepoint(&["net_dev_queue"]), "tp_btf net_dev_queue"),
+        row("refused system calls (run)", tracepoint(&["sys_exit"]), "tp_btf sys_exit"),
+        row("kernel stacks of others", readable("/proc/1/stack"), "/proc/PID/stack"),
+        row("file locks", readable("/proc/locks"), "/proc/locks"),
+        row("pressure", readable("/proc/pressure/cpu"), "/proc/pressure"),
+    ]
+}
+
+fn interrupts_known(offer: &Offer) -> bool {
+    cfg!(target_arch = "aarch64") || offer.preempt_count_from_runqueue != 0
+}

@@ -1,0 +1,141 @@
+//! What this kernel and these privileges offer: reads, no rules.
+//!
+//! One look at the start: BTF, which tracepoints the kernel's BTF declares, capabilities, lockdown.
+//! Deciding what to do with it is `plan.rs`; this file must not attach anything.
+//! Rejected: testing the kernel's version. Distributions backport; BTF tells what is there.
+
+use libbpf_rs::btf::{Btf, ReferencesType, types};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// What the host offers to kernel programs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Offer {
+    /// Why BPF cannot be used at all; none if it can be tried.
+    pub no_bpf: Option<String>,
+    /// Tracepoints that the kernel's BTF declares, of those asked for.
+    pub tracepoints: BTreeSet<String>,
+    /// sched_switch tells the previous state as its fourth argument (5.18).
+    pub switch_tells_state: bool,
+    /// block_rq_* pass the queue before the request (until 5.10).
+    pub request_after_queue: bool,
+    /// Number of arguments of balance_dirty_pages, without the context.
+    pub dirty_arguments: u32,
+    /// Where x86 keeps the preempt count, in bytes from the run queue of the same CPU; 0 if unknown.
+    pub preempt_count_from_runqueue: i64,
+    /// Ticks a second that `pause` of balance_dirty_pages counts in.
+    pub config_hz: u32,
+    /// Effective capabilities.
+    pub capabilities: u64,
+    /// Effective user id.
+    pub euid: u32,
+}
+
+const CAP_SYS_ADMIN: u64 = 1 << 21;
+const CAP_BPF: u64 = 1 << 39;
+const CAP_PERFMON: u64 = 1 << 38;
+
+/// Reads what the host offers, for the tracepoints named.
+pub fn look(tracepoints: &[&str]) -> Offer {
+    let mut offer = Offer {
+        capabilities: effective_capabilities(),
+        config_hz: config_hz(),
+        ..Offer::default()
+    };
+    // SAFETY: geteuid has no preconditions and cannot fail.
+    offer.euid = unsafe { libc::geteuid() };
+    let bpf = CAP_BPF | CAP_PERFMON;
+    if offer.capabilities & CAP_SYS_ADMIN == 0 && offer.capabilities & bpf != bpf {
+        offer.no_bpf = Some("it needs root, or CAP_BPF and CAP_PERFMON".into());
+        return offer;
+    }
+    if !Path::new("/sys/kernel/btf/vmlinux").exists() {
+        offer.no_bpf =
+            Some("the kernel has no BTF (/sys/kernel/btf/vmlinux; CONFIG_DEBUG_INFO_BTF)".into());
+        return offer;
+    }
+    match Btf::from_vmlinux() {
+        Err(error) => offer.no_bpf = Some(format!("the kernel's BTF cannot be read: {error}")),
+        Ok(btf) => {
+            for name in tracepoints {
+                if arguments_of(&btf, name).is_some() {
+                    offer.tracepoints.insert((*name).to_string());
+                }
+            }
+            offer.switch_tells_state = arguments_of(&btf, "sched_switch").is_some_and(|n| n >= 4);
+            offer.request_after_queue =
+                arguments_of(&btf, "block_rq_issue").is_some_and(|n| n >= 2);
+            offer.preempt_count_from_runqueue = preempt_count_from_runqueue(&btf).unwrap_or(0);
+            offer.dirty_arguments = arguments_of(&btf, "balance_dirty_pages").unwrap_or(0);
+        }
+    }
+    offer
+}
+
+/// Number of arguments of a tracepoint, without the context; none if the kernel has no such one.
+fn arguments_of(btf: &Btf<'_>, tracepoint: &str) -> Option<u32> {
+    let name = format!("btf_trace_{tracepoint}");
+    let alias: types::Typedef<'_> = btf.type_by_name(&name)?;
+    let pointer: types::Ptr<'_> = alias.referenced_type().try_into().ok()?;
+    let function: types::FuncProto<'_> = pointer.referenced_type().try_into().ok()?;
+    Some((function.iter().count() as u32).saturating_sub(1))
+}
+
+/// Distance of two per-CPU variables, by their offsets in the per-CPU section.
+fn preempt_count_from_runqueue(btf: &Btf<'_>) -> Option<i64> {
+    let section: types::DataSec<'_> = btf.type_by_name(".data..percpu")?;
+    let offset_of = |name: &str| {
+        section.iter().find_map(|variable| {
+            let of = btf.type_by_id::<libbpf_rs::btf::BtfType<'_>>(variable.ty)?;
+            (of.name()? == name).then_some(i64::from(variable.offset))
+        })
+    };
+    let runqueues = offset_of("runqueues")?;
+    if let Some(count) = offset_of("__preempt_count") {
+        return Some(count - runqueues);
+    }
+    let hot: types::Composite<'_> = btf.type_by_name("pcpu_hot")?;
+    // pcpu_hot keeps its fields in an anonymous struct inside an anonymous union.
+    let inside = member_offset(btf, &hot, "preempt_count")?;
+    Some(offset_of("pcpu_hot")? + inside - runqueues)
+}
+
+/// Byte offset of a member, looked for through anonymous structs and unions.
+fn member_offset(btf: &Btf<'_>, of: &types::Composite<'_>, name: &str) -> Option<i64> {
+    for member in of.iter() {
+        let at = match member.attr {
+            types::MemberAttr::Normal { offset } => i64::from(offset / 8),
+            types::MemberAttr::BitField { .. } => continue,
+        };
+        if member.name.is_some_and(|n| n == name) {
+            return Some(at);
+        }
+        if member.name.is_none_or(|n| n.is_empty())
+            && let Some(inner) = btf.type_by_id::<types::Composite<'_>>(member.ty)
+            && let Some(inside) = member_offset(btf, &inner, name)
+        {
+            return Some(at + inside);
+        }
+    }
+    None
+}
+
+fn effective_capabilities() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))
+        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
+        .unwrap_or(0)
+}
+
+/// CONFIG_HZ from the one place that tells user space: the resolution of CLOCK_MONOTONIC_COARSE.
+fn config_hz() -> u32 {
+    let mut resolution = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a valid pointer to a timespec that outlives the call.
+    let failed = unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &mut resolution) } != 0;
+    if failed || resolution.tv_nsec <= 0 {
+        return 0;
+    }
+    (1_000_000_000.0 / resolution.tv_nsec as f64).round() as u32
+}

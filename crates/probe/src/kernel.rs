@@ -1,0 +1,474 @@
+//! Load, attach, drain: the kernel programs as one value, and what their maps hold at the end.
+//!
+//! Must not: decide what to attach (plan.rs), read files, or keep time of the window (live.rs).
+//! The object lives as long as the process: libbpf's skeleton borrows its own storage, and a look is
+//! taken once per process. Rejected: a self-referential owner with unsafe lifetimes.
+
+use crate::SourceError;
+use crate::decode::{self, Decoder, ThreadRecord};
+use crate::host::Offer;
+use crate::skel::{HoldupSkel, HoldupSkelBuilder};
+use crate::wire::{self, *};
+use holdup_reason::facts::*;
+use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
+use libbpf_rs::{Iter, Link, MapCore, MapFlags, RingBuffer, RingBufferBuilder};
+use std::cell::RefCell;
+use std::io::Read;
+use std::mem::MaybeUninit;
+use std::rc::Rc;
+
+/// Samples a second on each CPU. A prime, so that it does not march with timers.
+const SAMPLE_HZ: u32 = 197;
+
+/// Where ring records go as they are decoded.
+pub struct Inbox {
+    /// Reads records.
+    pub decoder: Decoder,
+    /// What was read since the last take.
+    pub facts: Vec<Fact>,
+}
+
+/// The loaded programs.
+pub struct Programs {
+    skel: &'static mut HoldupSkel<'static>,
+    links: Vec<Link>,
+    ring: RingBuffer<'static>,
+    sampling: Vec<std::os::fd::OwnedFd>,
+    thread_link: Link,
+    endpoint_link: Link,
+    /// Decoded records of the ring.
+    pub inbox: Rc<RefCell<Inbox>>,
+    /// Samples a second and CPU; 0 if sampling could not be had.
+    pub sample_hz: u32,
+}
+
+fn bpf(doing: &str) -> impl Fn(libbpf_rs::Error) -> SourceError + '_ {
+    move |error| SourceError::Bpf { doing: doing.into(), error: format!("{error:#}") }
+}
+
+impl Programs {
+    /// Loads the programs named and the iterators; attaches nothing yet.
+    pub fn load(offer: &Offer, names: &[&str]) -> Result<Self, SourceError> {
+        libbpf_rs::set_print(None);
+        let storage = Box::leak(Box::new(MaybeUninit::uninit()));
+        let mut open = HoldupSkelBuilder::default().open(storage).map_err(bpf("open"))?;
+        if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
+            constants.has_prev_state_argument = u32::from(offer.switch_tells_state);
+            constants.request_argument_index = u32::from(offer.request_after_queue);
+            constants.dirty_pause_index = offer.dirty_arguments.saturating_sub(2);
+            constants.preempt_count_from_runqueue = offer.preempt_count_from_runqueue;
+            constants.nanoseconds_per_jiffy = 1_000_000_000 / u64::from(offer.config_hz.max(1));
+        }
+        for mut program in open.open_object_mut().progs_mut() {
+            let name = program.name().to_string_lossy().into_owned();
+            let iterator = name == "threads" || name == "endpoints";
+            program.set_autoload(iterator || name == "sample" || names.contains(&&name[..]));
+        }
+        let skel = open.load().map_err(bpf("load the kernel programs"))?;
+        let skel: &'static mut HoldupSkel<'static> = Box::leak(Box::new(skel));
+        let inbox = Rc::new(RefCell::new(Inbox { decoder: Decoder::default(), facts: Vec::new() }));
+        let mut builder = RingBufferBuilder::new();
+        let sink = Rc::clone(&inbox);
+        // The map is reborrowed through a raw pointer: the skeleton is never freed.
+        let ring_map: *const _ = &skel.maps.ring;
+        // SAFETY: the skeleton was leaked, so the map lives as long as the process.
+        let ring_map = unsafe { &*ring_map };
+        builder
+            .add(ring_map, move |bytes| {
+                let Inbox { decoder, facts } = &mut *sink.borrow_mut();
+                decoder.record(bytes, facts);
+                0
+            })
+            .map_err(bpf("open the ring"))?;
+        let ring = builder.build().map_err(bpf("open the ring"))?;
+        let thread_link = skel.progs.threads.attach().map_err(bpf("attach the task iterator"))?;
+        let endpoint_link =
+            skel.progs.endpoints.attach().map_err(bpf("attach the descriptor iterator"))?;
+        Ok(Self {
+            skel,
+            links: Vec::new(),
+            ring,
+            sampling: Vec::new(),
+            thread_link,
+            endpoint_link,
+            inbox,
+            sample_hz: 0,
+        })
+    }
+
+    /// Attaches, in the order named. A program that is refused is told, and the rest goes on, unless
+    /// it is one of the scheduler's two.
+    pub fn attach(&mut self, names: &[&'static str]) -> Result<Vec<Blind>, SourceError> {
+        let mut blind = Vec::new();
+        for name in names {
+            let object = self.skel.object();
+            let Some(program) = object.progs_mut().find(|p| p.name().to_string_lossy() == *name)
+            else {
+                continue;
+            };
+            match program.attach() {
+                Ok(link) => self.links.push(link),
+                Err(error) if name.starts_with("sched_s") || *name == "sched_waking" => {
+                    return Err(bpf("attach to the scheduler")(error));
+                }
+                Err(error) => blind.push(Blind {
+                    what: format!("program.{name}"),
+                    why: format!("{error:#}"),
+                    remedy: String::new(),
+                    therefore: "what it observes is not seen".into(),
+                }),
+            }
+        }
+        blind.extend(self.start_sampling());
+        Ok(blind)
+    }
+
+    /// Detaches everything that makes events; maps and iterators stay readable.
+    pub fn detach(&mut self) {
+        self.links.clear();
+        self.sampling.clear();
+    }
+
+    fn start_sampling(&mut self) -> Option<Blind> {
+        for cpu in online_cpus() {
+            match sampling_event(cpu).and_then(|fd| {
+                use std::os::fd::AsRawFd;
+                let program = &self.skel.progs.sample;
+                let link = program
+                    .attach_perf_event(fd.as_raw_fd())
+                    .map_err(|error| std::io::Error::other(format!("{error:#}")))?;
+                Ok((fd, link))
+            }) {
+                Ok((_fd, link)) => {
+                    // The link owns the event from here on (libbpf closes its descriptor).
+                    std::mem::forget(_fd);
+                    self.links.push(link);
+                    self.sample_hz = SAMPLE_HZ;
+                }
+                Err(error) => {
+                    return Some(Blind {
+                        what: "perf_event".into(),
+                        why: error.to_string(),
+                        remedy: "sysctl kernel.perf_event_paranoid=2, or CAP_PERFMON".into(),
+                        therefore: "what runs in the kernel is not told apart".into(),
+                    });
+                }
+            }
+        }
+        None
+    }
+
+    /// The words that the programs obey.
+    pub fn control(&mut self) -> Option<&mut wire_control> {
+        self.skel.maps.bss_data.as_deref_mut().map(|bss| &mut bss.control)
+    }
+
+    /// What the programs counted as lost.
+    pub fn lost(&self) -> Vec<Lost> {
+        let Some(bss) = self.skel.maps.bss_data.as_deref() else { return Vec::new() };
+        let lost = &bss.lost;
+        [
+            ("ring", lost.ring),
+            ("requests", lost.requests),
+            ("packets", lost.packets),
+            ("negative_interval", lost.negative_intervals),
+        ]
+        .into_iter()
+        .filter(|(_, count)| *count > 0)
+        .map(|(source, count)| Lost { source: source.into(), count })
+        .collect()
+    }
+
+    /// Decodes what is there, without waiting.
+    pub fn consume(&self) -> Result<(), SourceError> {
+        self.ring.consume().map_err(bpf("read the ring"))
+    }
+
+    /// Every thread, or every traced one: its sums and its standing wait.
+    pub fn threads(&mut self, only_traced: bool) -> Result<Vec<(Ns, ThreadRecord)>, SourceError> {
+        if let Some(control) = self.control() {
+            control.only_traced = u32::from(only_traced);
+        }
+        // SAFETY: gettid has no preconditions.
+        let own = unsafe { libc::gettid() } as u32;
+        let bytes = iterate(&self.thread_link, "tasks")?;
+        let decoder = &mut self.inbox.borrow_mut().decoder;
+        // The offset of the scheduler's clock is learnt from this thread's own entry, so it comes first.
+        let all: Vec<&[u8]> = records(&bytes).collect();
+        for record in &all {
+            if wire::read::<wire_thread>(record).thread.tid == own {
+                decoder.thread(record, own);
+            }
+        }
+        Ok(all
+            .into_iter()
+            .map(|record| (wire::read::<wire_head>(record).at_ns, decoder.thread(record, own)))
+            .collect())
+    }
+
+    /// Every open socket, pipe, terminal and FUSE device with its process.
+    pub fn endpoints(&mut self) -> Result<Vec<Endpoint>, SourceError> {
+        let bytes = iterate(&self.endpoint_link, "descriptors")?;
+        let decoder = &mut self.inbox.borrow_mut().decoder;
+        Ok(records(&bytes).filter_map(|record| decoder.endpoint(record)).collect())
+    }
+
+    /// What the sums in the maps say at the end.
+    pub fn sums(&mut self) -> Vec<Body> {
+        let maps = &self.skel.maps;
+        let mut all = Vec::new();
+        each(&maps.disk_latency, |key: wire_disk_key, value: wire_disk_latency| {
+            all.push(Body::DiskLatency(disk_latency(&key, &value)));
+        });
+        each(&maps.disk_use, |key: wire_disk_use_key, value: wire_disk_use| {
+            all.push(Body::DiskUse(DiskUse {
+                dev: decode::device(key.dev),
+                process: decode::thread_ref(&value.process),
+                reads: value.reads,
+                read_bytes: value.read_bytes,
+                writes: value.writes,
+                write_bytes: value.write_bytes,
+                dirtied_bytes: value.dirtied_bytes,
+                cgroup_id: value.cgroup_id,
+            }));
+        });
+        each(&maps.reclaims, |key: wire_reclaim_key, value: wire_reclaim| {
+            all.push(Body::Reclaim(Reclaim {
+                thread: decode::thread_ref(&value.thread),
+                memcg: key.memcg != 0,
+                count: value.count,
+                total_ns: value.total_ns,
+                pages: value.pages,
+                cgroup_id: value.cgroup_id,
+            }));
+        });
+        each(&maps.dirty_pauses, |key: wire_dirty_key, value: wire_dirty| {
+            all.push(Body::DirtyPause(dirty_pause(&key, &value)));
+        });
+        let sampling = self.qdisc_sampling();
+        each(&maps.qdiscs, |key: wire_qdisc_key, value: wire_qdisc| {
+            all.push(Body::QdiscSojourn(sojourn(&key, &value, sampling)));
+        });
+        each(&maps.flows, |key: wire_flow_key, value: wire_flow| {
+            all.push(Body::QdiscFlow(flow(&key, &value)));
+        });
+        let hz = self.sample_hz;
+        let mut samples = Vec::new();
+        each(&maps.samples, |key: wire_sample_key, value: wire_sample| {
+            samples.push((key, value));
+        });
+        for (key, value) in samples {
+            let stack = self.stack(key.stack);
+            all.push(Body::Samples(Samples {
+                process: ThreadRef {
+                    tid: value.process.tgid,
+                    ..decode::thread_ref(&value.process)
+                },
+                stack,
+                count: value.count,
+                frequency_hz: hz,
+            }));
+        }
+        all
+    }
+
+    fn qdisc_sampling(&self) -> u32 {
+        let mask = self.skel.maps.bss_data.as_deref().map_or(0, |bss| bss.control.packet_mask);
+        mask + 1
+    }
+
+    fn stack(&self, id: i32) -> u32 {
+        let Ok(id) = u32::try_from(id) else { return 0 };
+        let found = self.skel.maps.stacks.lookup(&id.to_ne_bytes(), MapFlags::ANY);
+        let Ok(Some(bytes)) = found else { return 0 };
+        let frames: Vec<u64> = bytes
+            .chunks_exact(8)
+            .map(|chunk| chunk.try_into().map_or(0, u64::from_ne_bytes))
+            .collect();
+        self.inbox.borrow_mut().decoder.stacks.id_of(&frames)
+    }
+}
+
+fn disk_latency(key: &wire_disk_key, value: &wire_disk_latency) -> DiskLatency {
+    DiskLatency {
+        dev: decode::device(key.dev),
+        operation: decode::operation(key.operation),
+        count: value.count,
+        bytes: value.bytes,
+        service_ns: value.service_ns,
+        service_ns_max: value.service_ns_max,
+        queued_ns: value.queued_ns,
+        service_us_log2: trimmed(&value.slots),
+        errors: value.errors,
+    }
+}
+
+fn dirty_pause(key: &wire_dirty_key, value: &wire_dirty) -> DirtyPause {
+    let bdi = wire::text(&key.bdi);
+    let dev = bdi
+        .split_once(':')
+        .and_then(|(major, minor)| {
+            Some(DeviceNumber { major: major.parse().ok()?, minor: minor.parse().ok()? })
+        })
+        .unwrap_or_default();
+    DirtyPause {
+        thread: decode::thread_ref(&value.thread),
+        bdi,
+        dev,
+        count: value.count,
+        pause_ns: value.pause_ns,
+        task_ratelimit_bytes: value.task_ratelimit_pages * page_bytes(),
+        dirtied_pages: value.dirtied_pages,
+    }
+}
+
+fn page_bytes() -> u64 {
+    // SAFETY: sysconf has no preconditions.
+    u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
+}
+
+fn sojourn(key: &wire_qdisc_key, value: &wire_qdisc, sampling: u32) -> QdiscSojourn {
+    QdiscSojourn {
+        netns: key.netns,
+        interface: wire::text(&value.interface),
+        index: key.ifindex,
+        handle: handle_name(key.handle),
+        packets: value.packets,
+        bytes: value.bytes,
+        sojourn_ns: value.sojourn_ns,
+        sojourn_ns_min: value.sojourn_ns_min,
+        sojourn_ns_max: value.sojourn_ns_max,
+        sojourn_us_log2: trimmed(&value.slots),
+        sojourn_ns_min_by_tenth: value
+            .tenth_min_ns
+            .iter()
+            .filter(|&&least| least > 0)
+            .map(|least| least - 1)
+            .collect(),
+        sampling,
+    }
+}
+
+/// A handle as tc shows it: major and minor in hexadecimal.
+fn handle_name(handle: u32) -> String {
+    match handle & 0xffff {
+        0 => format!("{:x}:", handle >> 16),
+        minor => format!("{:x}:{minor:x}", handle >> 16),
+    }
+}
+
+fn flow(key: &wire_flow_key, value: &wire_flow) -> QdiscFlow {
+    QdiscFlow {
+        netns: key.netns,
+        interface: wire::text(&value.interface),
+        handle: handle_name(key.handle),
+        protocol: decode::protocol_name(key.protocol),
+        local: decode::address(key.family, &key.local, key.local_port),
+        remote: decode::address(key.family, &key.remote, key.remote_port),
+        process: None,
+        packets: value.packets,
+        bytes: value.bytes,
+        sojourn_ns: value.sojourn_ns,
+        sojourn_ns_max: value.sojourn_ns_max,
+        socket_ino: value.socket_ino,
+    }
+}
+
+fn trimmed(slots: &[u64]) -> Vec<u64> {
+    let used = slots.iter().rposition(|&count| count > 0).map_or(0, |last| last + 1);
+    slots[..used].to_vec()
+}
+
+/// Calls for each entry of a hash map.
+fn each<K: Wire, V: Wire>(map: &impl MapCore, mut call: impl FnMut(K, V)) {
+    let keys: Vec<Vec<u8>> = map.keys().collect();
+    for key in keys {
+        if let Ok(Some(value)) = map.lookup(&key, MapFlags::ANY) {
+            call(wire::read(&key), wire::read(&value));
+        }
+    }
+}
+
+fn iterate(link: &Link, what: &str) -> Result<Vec<u8>, SourceError> {
+    let mut bytes = Vec::new();
+    let mut iterator = Iter::new(link).map_err(bpf(what))?;
+    iterator.read_to_end(&mut bytes).map_err(|error| SourceError::System {
+        doing: format!("read the {what} iterator"),
+        error,
+    })?;
+    Ok(bytes)
+}
+
+/// Splits the bytes of an iterator at the lengths that the records tell.
+fn records(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        let head: wire_head = wire::read(rest.get(..size_of::<wire_head>())?);
+        let length = head.length as usize;
+        if length < size_of::<wire_head>() {
+            return None;
+        }
+        let record = rest.get(..length)?;
+        rest = &rest[length..];
+        Some(record)
+    })
+}
+
+fn online_cpus() -> Vec<u32> {
+    let text = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    text.trim()
+        .split(',')
+        .filter_map(|range| {
+            let (from, to) = range.split_once('-').unwrap_or((range, range));
+            Some(from.parse::<u32>().ok()?..=to.parse::<u32>().ok()?)
+        })
+        .flatten()
+        .collect()
+}
+
+/// perf_event_open for a CPU clock on one CPU. The struct is perf_event_attr up to its second version.
+fn sampling_event(cpu: u32) -> std::io::Result<std::os::fd::OwnedFd> {
+    use std::os::fd::FromRawFd;
+    #[repr(C)]
+    #[derive(Default)]
+    struct Attributes {
+        kind: u32,
+        size: u32,
+        config: u64,
+        sample_frequency: u64,
+        sample_type: u64,
+        read_format: u64,
+        flags: u64,
+        wakeup_events: u32,
+        breakpoint_type: u32,
+        config1: u64,
+    }
+    const PERF_TYPE_SOFTWARE: u32 = 1;
+    const PERF_COUNT_SW_CPU_CLOCK: u64 = 0;
+    const FLAG_FREQUENCY: u64 = 1 << 10;
+    const PERF_FLAG_FD_CLOEXEC: libc::c_ulong = 1 << 3;
+    let attributes = Attributes {
+        kind: PERF_TYPE_SOFTWARE,
+        size: size_of::<Attributes>() as u32,
+        config: PERF_COUNT_SW_CPU_CLOCK,
+        sample_frequency: u64::from(SAMPLE_HZ),
+        flags: FLAG_FREQUENCY,
+        ..Attributes::default()
+    };
+    // SAFETY: the struct is a valid perf_event_attr of the size it tells, and outlives the call.
+    let fd = unsafe {
+        libc::syscall(
+            libc::SYS_perf_event_open,
+            &attributes as *const Attributes,
+            -1,
+            cpu as libc::c_int,
+            -1,
+            PERF_FLAG_FD_CLOEXEC,
+        )
+    };
+    if fd < 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    // SAFETY: the kernel returned a fresh descriptor that nobody else owns.
+    Ok(unsafe { std::os::fd::OwnedFd::from_raw_fd(fd as i32) })
+}

@@ -1,0 +1,458 @@
+//! The live host as a source: one look, from its opening facts to its closing ones.
+//!
+//! A look is: read what changes seldom, attach, walk every thread (what already stands makes no event),
+//! then each tenth of a second take what came and a sample of the counters, and at the end walk again,
+//! detach, and read the sums and whatever names the objects that were waited for. The order of facts is
+//! the order of arrival.
+//!
+//! Must not: reason about waits, beyond choosing whose identity is worth reading; block on what it looks
+//! at (files/ sees to that); act on the host. Rejected: a thread per reader (order would be lost, and one
+//! look costs little); waking up for each event (a tenth of a second is soon enough and costs nothing).
+//!
+//! Edit together: plan.rs (programs), closing.rs (what stands, and the end).
+
+use crate::command::{Ended, Held};
+use crate::files::{self, Cgroups, Roots, Sampler, ThreadTimes, threads::clock_ns};
+use crate::host::{self, Offer};
+use crate::kernel::Programs;
+use crate::netlink::Netlink;
+use crate::plan::{self, Purpose};
+use crate::{Source, SourceError, container};
+use holdup_reason::facts::*;
+use std::collections::{BTreeMap, HashSet};
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// A wait at least this long is told in full; shorter ones are counted.
+const THRESHOLD_NS: u64 = 1_000_000;
+/// A request at least this long is told in full.
+const REQUEST_THRESHOLD_NS: u64 = 5_000_000;
+/// Time between two readings of ring and counters.
+const TICK: Duration = Duration::from_millis(100);
+/// Ticks between two walks over the standing waits of a command, and readings of the lock table.
+const STANDING_TICKS: u64 = 10;
+/// Events a tick above which the threshold doubles.
+const EVENTS_PER_TICK: u64 = 500;
+/// Identities read per tick, so that a fork storm does not become ours.
+const IDENTITIES_PER_TICK: usize = 200;
+
+/// At what to look.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum What {
+    /// All of it.
+    Host,
+    /// One process.
+    Process(u32),
+    /// One container, by name, id or cgroup path.
+    Container(String),
+    /// A command to start.
+    Command(Vec<OsString>),
+}
+
+/// One look.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Look {
+    /// At what.
+    pub what: What,
+    /// How long; none: until it is stopped, or the command ends.
+    pub seconds: Option<f64>,
+}
+
+/// A look that is going on.
+pub struct Live {
+    pub(crate) roots: Roots,
+    pub(crate) programs: Option<Programs>,
+    pub(crate) cgroups: Cgroups,
+    pub(crate) sampler: Sampler,
+    pub(crate) netlink: Option<Netlink>,
+    pub(crate) times: Option<ThreadTimes>,
+    pub(crate) identified: HashSet<u32>,
+    pub(crate) objects: HashSet<u64>,
+    pub(crate) polled: BTreeMap<(u32, u32), ThreadRef>,
+    pub(crate) named_stacks: Vec<Vec<String>>,
+    pub(crate) own_pid: u32,
+    pub(crate) threshold_ns_max: Ns,
+    pub(crate) is_command: bool,
+    held: Option<Held>,
+    ended: Option<Ended>,
+    stop: Arc<AtomicBool>,
+    opening: Vec<Fact>,
+    end_ns: Option<Ns>,
+    ticks: u64,
+    events_seen: u64,
+    over: bool,
+}
+
+fn system(doing: &str) -> impl Fn(std::io::Error) -> SourceError + '_ {
+    move |error| SourceError::System { doing: doing.into(), error }
+}
+
+/// CLOCK_MONOTONIC now.
+pub(crate) fn now() -> Ns {
+    clock_ns(libc::CLOCK_MONOTONIC)
+}
+
+impl Live {
+    /// Begins a look. For a command: forks it, attaches, and lets it go.
+    pub fn start(look: Look) -> Result<Self, SourceError> {
+        let roots = Roots::default();
+        let mut facts = Vec::new();
+        let mut put = |body| facts.push(Fact { at_ns: now(), body });
+        let purpose = match look.what {
+            What::Command(_) => Purpose::Run,
+            _ => Purpose::Look,
+        };
+        let offer = host::look(&plan::tracepoints());
+        let (mut programs, names, blind) = load(&offer, purpose);
+        let opening = files::opening(&roots);
+        let settings: Vec<Body> =
+            opening.facts.iter().filter(|b| matches!(b, Body::Cgroup(_))).cloned().collect();
+        let containers = container::containers(&roots, &settings);
+        let mut mounts = Vec::new();
+        for body in opening.facts {
+            match body {
+                Body::Host(host) => put(Body::Host(completed(host, programs.is_some()))),
+                Body::Mount(mount) => {
+                    mounts.push(mount.clone());
+                    put(Body::Mount(mount));
+                }
+                other => put(other),
+            }
+        }
+        blind.into_iter().for_each(|blind| put(Body::Blind(blind)));
+        containers.iter().cloned().for_each(|container| put(Body::Container(container)));
+        let target = target(&look.what, &roots, &containers)?;
+        put(Body::Target(target));
+        let held = match &look.what {
+            What::Command(words) => Some(Held::fork(words).map_err(system("start the command"))?),
+            _ => None,
+        };
+        let mut cgroups = opening.cgroups;
+        cgroups.samples().into_iter().for_each(&mut put);
+        let mut sampler = Sampler::new(&roots);
+        sampler.sample().into_iter().for_each(&mut put);
+        files::file_locks(&roots).into_iter().for_each(&mut put);
+        let namespaces = files::network_namespaces(&roots);
+        files::net_counters(&roots, &namespaces).into_iter().for_each(&mut put);
+        let netlink = open_netlink(&roots, &mut put);
+
+        let mut times = None;
+        let begin_ns = now();
+        match programs.as_mut() {
+            Some(programs) => {
+                let decoder = Decoding { mounts, hz: offer.config_hz };
+                begin(programs, &names, decoder, held.as_ref().map(|held| held.pid), &mut put)?;
+            }
+            None => {
+                let (begun, told) = ThreadTimes::begin(&roots, begin_ns);
+                told.into_iter().for_each(&mut put);
+                times = Some(begun);
+            }
+        }
+        let unix_ns = clock_ns(libc::CLOCK_REALTIME);
+        facts.push(Fact { at_ns: begin_ns, body: Body::WindowBegin(WindowBegin { unix_ns }) });
+        let mut live = Self {
+            roots,
+            programs,
+            cgroups,
+            sampler,
+            netlink,
+            times,
+            identified: HashSet::new(),
+            objects: HashSet::new(),
+            polled: BTreeMap::new(),
+            named_stacks: Vec::new(),
+            own_pid: std::process::id(),
+            threshold_ns_max: THRESHOLD_NS,
+            is_command: held.is_some(),
+            held,
+            ended: None,
+            stop: Arc::new(AtomicBool::new(false)),
+            opening: facts,
+            end_ns: look.seconds.map(|seconds| begin_ns + (seconds.max(0.0) * 1e9) as Ns),
+            ticks: 0,
+            events_seen: 0,
+            over: false,
+        };
+        if live.programs.is_none() {
+            let mut facts = std::mem::take(&mut live.opening);
+            live.standing(&mut facts, false)?;
+            live.opening = facts;
+        }
+        if let Some(held) = live.held.as_mut() {
+            held.release().map_err(system("release the command"))?;
+        }
+        Ok(live)
+    }
+
+    /// Set it to end the look early.
+    pub fn stopper(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.stop)
+    }
+
+    /// Exit status of the command as a shell tells it, once it has ended.
+    pub fn exit_status(&self) -> Option<i32> {
+        self.ended.map(|ended| ended.exit_status)
+    }
+
+    /// Sleeps to the end of the tick, or to the end of the command or the window if that is sooner.
+    fn sleep(&self) {
+        let left = self.end_ns.map_or(TICK.as_nanos() as u64, |end| end.saturating_sub(now()));
+        let milliseconds = (left / 1_000_000).min(TICK.as_millis() as u64) as i32;
+        let fd = self.held.as_ref().map_or(-1, Held::end_fd);
+        let mut wait = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        // SAFETY: one valid pollfd; a negative descriptor is ignored by the kernel.
+        unsafe { libc::poll(&mut wait, 1, milliseconds) };
+    }
+
+    fn command_ended(&mut self) -> Result<bool, SourceError> {
+        match self.held.as_ref().and_then(Held::ended) {
+            None => Ok(self.ended.is_some()),
+            Some(Ok(ended)) => {
+                self.ended = Some(ended);
+                Ok(true)
+            }
+            Some(Err(error)) => Err(system("execute the command")(error)),
+        }
+    }
+
+    /// What came since the last tick, decoded; the threshold follows the rate.
+    pub(crate) fn take_events(&mut self, facts: &mut Vec<Fact>) -> Result<(), SourceError> {
+        let Some(programs) = self.programs.as_mut() else { return Ok(()) };
+        programs.consume()?;
+        let mut inbox = programs.inbox.borrow_mut();
+        facts.append(&mut inbox.facts);
+        let events = inbox.decoder.events;
+        drop(inbox);
+        let fresh = events - self.events_seen;
+        self.events_seen = events;
+        if !self.is_command
+            && let Some(control) = programs.control()
+        {
+            if fresh > EVENTS_PER_TICK {
+                control.threshold_ns = (control.threshold_ns * 2).min(1_000_000_000);
+                self.threshold_ns_max = self.threshold_ns_max.max(control.threshold_ns);
+            } else if fresh < EVENTS_PER_TICK / 8 && control.threshold_ns > THRESHOLD_NS {
+                control.threshold_ns /= 2;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads who the threads are that new waits name, while they still live.
+    fn identify_new(&mut self, facts: &mut Vec<Fact>) {
+        let mut wanted = Vec::new();
+        for fact in facts.iter() {
+            if let Body::Wait(wait) = &fact.body {
+                self.objects.extend(wait.place.object.iter().flat_map(inodes));
+                wanted.push(wait.thread.tid);
+                if let Some(wake) = &wait.wake
+                    && wake.context == WakeContext::Task
+                {
+                    wanted.push(wake.by.tid);
+                }
+            }
+        }
+        wanted.retain(|tid| *tid != 0 && self.identified.insert(*tid));
+        wanted.truncate(IDENTITIES_PER_TICK);
+        for tid in wanted {
+            if let Some(thread) = files::thread(&self.roots, tid) {
+                facts.push(Fact { at_ns: now(), body: Body::Thread(thread) });
+            }
+        }
+    }
+
+    fn tick(&mut self, facts: &mut Vec<Fact>) -> Result<(), SourceError> {
+        self.take_events(facts)?;
+        self.identify_new(facts);
+        let at_ns = now();
+        facts.extend(self.sampler.sample().into_iter().map(|body| Fact { at_ns, body }));
+        if let Some(netlink) = self.netlink.as_mut() {
+            facts.extend(netlink.qdisc_samples().into_iter().map(|body| Fact { at_ns, body }));
+        }
+        self.ticks += 1;
+        if let Some(times) = self.times.as_mut() {
+            times.observe();
+        }
+        if self.ticks.is_multiple_of(STANDING_TICKS) {
+            if self.is_command || self.programs.is_none() {
+                self.standing(facts, self.is_command)?;
+            }
+            facts.extend(
+                files::file_locks(&self.roots).into_iter().map(|body| Fact { at_ns, body }),
+            );
+        }
+        Ok(())
+    }
+}
+
+impl Source for Live {
+    fn drain(&mut self, facts: &mut Vec<Fact>) -> Result<bool, SourceError> {
+        if self.over {
+            return Ok(false);
+        }
+        facts.append(&mut self.opening);
+        self.sleep();
+        let ended = self.command_ended()?;
+        let stopped = self.stop.load(Ordering::Relaxed) && !self.is_command;
+        let due = self.end_ns.is_some_and(|end| now() >= end);
+        self.tick(facts)?;
+        if ended || stopped || due {
+            self.over = true;
+            if let (Some(ended), Some(held)) = (self.ended, &self.held) {
+                let body = Body::CommandEnd(CommandEnd {
+                    pid: held.pid,
+                    exit_status: ended.exit_status,
+                    signal: ended.signal,
+                });
+                facts.push(Fact { at_ns: ended.at_ns, body });
+            }
+            self.close(facts, stopped && !due)?;
+            return Ok(false);
+        }
+        Ok(true)
+    }
+}
+
+/// The inodes that name an object and its other end.
+pub(crate) fn inodes(object: &ObjectRef) -> Vec<u64> {
+    match object {
+        ObjectRef::Pipe { ino } => vec![*ino],
+        ObjectRef::Inet(socket) => vec![socket.ino],
+        ObjectRef::Unix { ino, peer_ino, .. } => vec![*ino, *peer_ino],
+        _ => Vec::new(),
+    }
+}
+
+/// Loads what the plan names; if the kernel refuses the whole, the indispensable part alone.
+pub(crate) fn load(
+    offer: &Offer,
+    purpose: Purpose,
+) -> (Option<Programs>, Vec<&'static str>, Vec<Blind>) {
+    let plan::Plan { programs: names, mut blind } = plan::plan(offer, purpose);
+    if names.is_empty() {
+        return (None, names, blind);
+    }
+    let error = match Programs::load(offer, &names) {
+        Ok(programs) => return (Some(programs), names, blind),
+        Err(error) => error,
+    };
+    match Programs::load(offer, plan::INDISPENSABLE) {
+        Ok(programs) => {
+            blind.push(Blind {
+                what: "programs".into(),
+                why: error.to_string(),
+                remedy: String::new(),
+                therefore: "disks, memory and network are judged from counters alone".into(),
+            });
+            (Some(programs), plan::INDISPENSABLE.to_vec(), blind)
+        }
+        Err(error) => {
+            blind.push(plan::no_events(&error.to_string(), ""));
+            (None, Vec::new(), blind)
+        }
+    }
+}
+
+fn open_netlink(roots: &Roots, put: &mut impl FnMut(Body)) -> Option<Netlink> {
+    match Netlink::open(roots) {
+        Ok((mut netlink, told)) => {
+            told.into_iter().for_each(&mut *put);
+            netlink.links().into_iter().for_each(&mut *put);
+            netlink.qdiscs().into_iter().for_each(put);
+            Some(netlink)
+        }
+        Err(error) => {
+            put(Body::Blind(Blind {
+                what: "netlink".into(),
+                why: error.to_string(),
+                remedy: String::new(),
+                therefore: "queueing disciplines are not seen".into(),
+            }));
+            None
+        }
+    }
+}
+
+struct Decoding {
+    mounts: Vec<Mount>,
+    hz: u32,
+}
+
+/// Attaches, and walks every thread once so that what already stands is known.
+fn begin(
+    programs: &mut Programs,
+    names: &[&'static str],
+    decoding: Decoding,
+    command: Option<u32>,
+    put: &mut impl FnMut(Body),
+) -> Result<(), SourceError> {
+    {
+        let decoder = &mut programs.inbox.borrow_mut().decoder;
+        decoder.mounts = decoding.mounts;
+        decoder.hz = decoding.hz;
+    }
+    if let Some(control) = programs.control() {
+        control.threshold_ns = THRESHOLD_NS;
+        control.request_threshold_ns = REQUEST_THRESHOLD_NS;
+        control.window_begin_ns = now();
+        control.own_tgid = std::process::id();
+        control.follow_wakers = u32::from(command.is_some());
+        control.trace_tgid = command.unwrap_or(0);
+    }
+    programs.attach(names)?.into_iter().for_each(|blind| put(Body::Blind(blind)));
+    // One sleep gives this thread a note with the time of its switch-in, which the scheduler clock's
+    // offset is learnt from.
+    std::thread::sleep(Duration::from_millis(1));
+    let mut facts = Vec::new();
+    for (at_ns, record) in programs.threads(false)? {
+        if let Some(blocked) = record.blocked {
+            facts.push(Fact { at_ns, body: Body::Blocked(blocked) });
+        }
+    }
+    programs.inbox.borrow_mut().facts.append(&mut facts);
+    Ok(())
+}
+
+pub(crate) fn completed(mut host: Host, kernel_events: bool) -> Host {
+    let monotonic = now();
+    host.tool_version = env!("CARGO_PKG_VERSION").into();
+    host.unix_offset_ns = clock_ns(libc::CLOCK_REALTIME) as i64 - monotonic as i64;
+    host.boot_offset_ns = clock_ns(libc::CLOCK_BOOTTIME).saturating_sub(monotonic);
+    host.own_pid = std::process::id();
+    host.kernel_events = kernel_events;
+    host
+}
+
+fn target(what: &What, roots: &Roots, containers: &[Container]) -> Result<Target, SourceError> {
+    let plain = |kind, name: String, pid| Target { kind, name, pid, cgroups: Vec::new() };
+    Ok(match what {
+        What::Host => plain(TargetKind::Host, files::host::host(roots).hostname, 0),
+        What::Process(pid) => {
+            let thread = files::thread(roots, *pid).ok_or_else(|| {
+                system(&format!("look at process {pid}"))(std::io::Error::new(
+                    std::io::ErrorKind::NotFound,
+                    "there is no such process",
+                ))
+            })?;
+            plain(TargetKind::Process, thread.thread.comm, *pid)
+        }
+        What::Container(name) => {
+            let found = container::find(name, containers).map_err(|error| {
+                system("find the container")(std::io::Error::other(error.to_string()))
+            })?;
+            Target {
+                kind: TargetKind::Container,
+                name: found.name.clone(),
+                pid: 0,
+                cgroups: found.cgroups.clone(),
+            }
+        }
+        What::Command(words) => {
+            let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+            plain(TargetKind::Command, words.join(" "), 0)
+        }
+    })
+}

@@ -1,0 +1,42 @@
+//! Words in the memory of a waiting process: futex words, their owners, poll arrays.
+//!
+//! process_vm_readv from outside, of threads that are known to wait in the system call concerned; the
+//! pages were just used, and a page that is not there gives an error instead of a wait. Nothing is
+//! ever written.
+
+/// Reads bytes of another process; none if they are not readable.
+pub fn read(pid: u32, address: u64, bytes: &mut [u8]) -> Option<()> {
+    let local = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: bytes.len() };
+    // SAFETY: the local vector names a live, writable buffer of its length; the remote one is only
+    // looked up by the kernel in the other process.
+    let read = unsafe { libc::process_vm_readv(pid as libc::pid_t, &local, 1, &remote, 1, 0) };
+    (read == bytes.len() as isize).then_some(())
+}
+
+/// The futex word, and the word that glibc keeps the owner's thread id in: two words after it
+/// (`struct __pthread_mutex_s`: lock, count, owner).
+pub fn futex_words(pid: u32, address: u64) -> Option<(u32, Option<u32>)> {
+    let mut words = [0u8; 12];
+    let word = |at: usize, words: &[u8; 12]| {
+        u32::from_ne_bytes([words[at], words[at + 1], words[at + 2], words[at + 3]])
+    };
+    if read(pid, address, &mut words).is_some() {
+        return Some((word(0, &words), Some(word(8, &words))));
+    }
+    read(pid, address, &mut words[..4])?;
+    Some((word(0, &words), None))
+}
+
+/// The descriptors of a poll array (`struct pollfd`), at most `count`.
+pub fn poll_descriptors(pid: u32, address: u64, count: u64) -> Vec<u32> {
+    let count = count.min(16) as usize;
+    let mut bytes = vec![0u8; count * 8];
+    if count == 0 || read(pid, address, &mut bytes).is_none() {
+        return Vec::new();
+    }
+    bytes
+        .chunks_exact(8)
+        .filter_map(|c| u32::try_from(i32::from_ne_bytes([c[0], c[1], c[2], c[3]])).ok())
+        .collect()
+}

@@ -1,0 +1,161 @@
+//! What to attach, given what the host offers. Pure: tested on imagined hosts.
+//!
+//! Each kernel program has a purpose and says what is blind without it. A missing tracepoint turns
+//! off its program and tells so once; only the scheduler's two are indispensable, and without them
+//! holdup falls back to /proc. Must not: look at the host (host.rs) or attach (live.rs).
+
+use crate::host::Offer;
+use holdup_reason::facts::Blind;
+
+/// One kernel program: its name in the object, its tracepoint, and what is blind without it.
+struct Program {
+    name: &'static str,
+    tracepoint: &'static str,
+    therefore: &'static str,
+}
+
+const fn program(name: &'static str, tracepoint: &'static str, therefore: &'static str) -> Program {
+    Program { name, tracepoint, therefore }
+}
+
+/// Every tracing program of `bpf/`, in the order of attachment.
+const PROGRAMS: &[Program] = &[
+    program("block_rq_insert", "block_rq_insert", "waits before a disk are not told apart"),
+    program("block_rq_issue", "block_rq_issue", "disk latency is not measured"),
+    program("block_rq_complete", "block_rq_complete", "disk latency is not measured"),
+    program("block_bio_queue", "block_bio_queue", "who uses a disk is not known"),
+    program("direct_reclaim_begin", "mm_vmscan_direct_reclaim_begin", "reclaim is not timed"),
+    program("direct_reclaim_end", "mm_vmscan_direct_reclaim_end", "reclaim is not timed"),
+    program("memcg_reclaim_begin", "mm_vmscan_memcg_reclaim_begin", "reclaim is not timed"),
+    program("memcg_reclaim_end", "mm_vmscan_memcg_reclaim_end", "reclaim is not timed"),
+    program(
+        "balance_dirty_pages",
+        "balance_dirty_pages",
+        "pauses at the dirty limit are not timed",
+    ),
+    program("mark_victim", "mark_victim", "kills for want of memory are not seen"),
+    program("qdisc_enqueue", "qdisc_enqueue", "time in local packet queues is not measured"),
+    program("qdisc_dequeue", "qdisc_dequeue", "time in local packet queues is not measured"),
+    program("net_dev_queue", "net_dev_queue", "DNS questions are not seen"),
+    program("netif_receive_skb", "netif_receive_skb", "DNS answers are not seen"),
+    program("task_newtask", "task_newtask", "new threads are seen late"),
+    program("sched_process_exec", "sched_process_exec", "new programs are seen late"),
+    program("sched_process_exit", "sched_process_exit", "ended threads lose their sums"),
+    program("signal_generate", "signal_generate", "who stopped a process is not known"),
+    program("sys_exit", "sys_exit", "refused system calls are not seen"),
+    program("sched_waking", "sched_waking", "nothing can be said about waits"),
+    program("sched_switch", "sched_switch", "nothing can be said about waits"),
+];
+
+/// Programs without which there is no look by events.
+pub const INDISPENSABLE: &[&str] = &["sched_waking", "sched_switch"];
+
+/// What is going to be looked at, as far as the choice of programs goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// Host, container or process for a while.
+    Look,
+    /// One command from its begin to its end.
+    Run,
+}
+
+/// What to attach, and what is blind for the want of the rest.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Plan {
+    /// Names of programs to attach; empty: look without kernel events.
+    pub programs: Vec<&'static str>,
+    /// What cannot be seen.
+    pub blind: Vec<Blind>,
+}
+
+/// Every tracepoint that a program wants.
+pub fn tracepoints() -> Vec<&'static str> {
+    PROGRAMS.iter().map(|p| p.tracepoint).collect()
+}
+
+/// Decides.
+pub fn plan(offer: &Offer, purpose: Purpose) -> Plan {
+    let mut plan = Plan::default();
+    if let Some(why) = &offer.no_bpf {
+        plan.blind.push(no_events(why, "run it as root on a kernel with BTF (5.11 or later)"));
+        return plan;
+    }
+    for wanted in INDISPENSABLE {
+        if !offer.tracepoints.contains(*wanted) {
+            let why = format!("the kernel has no tracepoint {wanted} in its BTF");
+            plan.blind.push(no_events(&why, ""));
+            return plan;
+        }
+    }
+    for program in PROGRAMS {
+        if program.name == "sys_exit" && purpose == Purpose::Look {
+            continue;
+        }
+        if offer.tracepoints.contains(program.tracepoint) {
+            plan.programs.push(program.name);
+        } else {
+            plan.blind.push(Blind {
+                what: format!("tracepoint.{}", program.tracepoint),
+                why: "this kernel does not have it".into(),
+                remedy: String::new(),
+                therefore: program.therefore.into(),
+            });
+        }
+    }
+    plan
+}
+
+/// The look falls back to /proc.
+pub fn no_events(why: &str, remedy: &str) -> Blind {
+    Blind {
+        what: "kernel_events".into(),
+        why: why.into(),
+        remedy: remedy.into(),
+        therefore: "waits are sampled from /proc: short ones, wakers and objects are not seen"
+            .into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn whole() -> Offer {
+        Offer {
+            tracepoints: tracepoints().iter().map(|t| (*t).to_string()).collect(),
+            ..Offer::default()
+        }
+    }
+
+    #[test]
+    fn a_whole_host_is_not_blind() {
+        let plan = plan(&whole(), Purpose::Run);
+        assert!(plan.blind.is_empty());
+        assert_eq!(plan.programs.len(), PROGRAMS.len());
+    }
+
+    #[test]
+    fn system_calls_are_traced_for_a_command_only() {
+        assert!(!plan(&whole(), Purpose::Look).programs.contains(&"sys_exit"));
+        assert!(plan(&whole(), Purpose::Run).programs.contains(&"sys_exit"));
+    }
+
+    #[test]
+    fn a_missing_tracepoint_is_told_and_the_rest_goes_on() {
+        let mut offer = whole();
+        offer.tracepoints.remove("qdisc_enqueue");
+        let plan = plan(&offer, Purpose::Look);
+        assert_eq!(plan.blind.len(), 1);
+        assert_eq!(plan.blind[0].what, "tracepoint.qdisc_enqueue");
+        assert!(plan.programs.contains(&"sched_switch"));
+    }
+
+    #[test]
+    fn without_the_scheduler_there_are_no_events() {
+        let mut offer = whole();
+        offer.tracepoints.remove("sched_waking");
+        let plan = plan(&offer, Purpose::Look);
+        assert!(plan.programs.is_empty());
+        assert_eq!(plan.blind[0].what, "kernel_events");
+    }
+}

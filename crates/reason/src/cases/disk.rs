@@ -1,0 +1,254 @@
+//! What is wrong with a disk that somebody waits for: the one decision that the disk cases share.
+//!
+//! The order is the order of proof. A configured limit that is met while the device idles needs no other
+//! explanation. A tail of slow requests on a device that is otherwise quick is the device's. A neighbour that
+//! asks for most of what the device does is the reason for its queue. What is left, a device that always has work
+//! and delivers a flat rate slowly, is a cap. Anything else has no name here, and stays silent.
+
+use crate::causes::{Cause, Causes};
+use crate::facts::*;
+use crate::queues::{self, DiskQueue, Service};
+use crate::waits::WaitClass;
+
+/// Below this mean time a request is not worth a complaint, whatever the queue, seconds.
+const SLOW_SECONDS: f64 = 0.004;
+/// At least this share of the work is somebody else's before he is to blame.
+const NEIGHBOUR_SHARE: f64 = 0.6;
+
+/// Whose limit it is.
+#[derive(Debug, Clone)]
+pub struct OwnLimit<'a> {
+    /// The group.
+    pub group: &'a Cgroup,
+    /// The limit.
+    pub limit: &'a IoLimit,
+    /// What was reached of it, in its own unit a second.
+    pub reached: f64,
+}
+
+/// The decision.
+#[derive(Debug, Clone)]
+pub enum Wrong<'a> {
+    /// A cgroup's own limit.
+    OwnThrottle(OwnLimit<'a>),
+    /// Others force journal commits.
+    Journal(ThreadRef),
+    /// Others use it up.
+    Saturated(ThreadRef, f64),
+    /// Some requests are very slow, or all are, without a queue.
+    FailSlow,
+    /// It delivers a flat rate and no more.
+    Cap,
+}
+
+/// A disk with all that was measured of it.
+#[derive(Debug)]
+pub struct View<'a> {
+    /// Who it is.
+    pub disk: &'a Disk,
+    /// As a queue.
+    pub queue: DiskQueue,
+    /// By its requests; absent if request events were not seen.
+    pub service: Option<Service>,
+    /// What is wrong.
+    pub wrong: Option<Wrong<'a>>,
+}
+
+/// Whether a cause is one of waiting for a disk.
+pub fn is_disk(cause: &Cause) -> bool {
+    matches!(cause.class, WaitClass::Disk | WaitClass::PageFault) && cause.object.kind == "disk"
+}
+
+/// Every cause that is a disk, with the decision.
+pub fn views<'a>(causes: &'a Causes<'a>) -> impl Iterator<Item = (&'a Cause, View<'a>)> {
+    causes
+        .all
+        .iter()
+        .filter(|cause| is_disk(cause))
+        .filter_map(|cause| Some((cause, view(causes, cause)?)))
+}
+
+fn view<'a>(causes: &'a Causes<'a>, cause: &'a Cause) -> Option<View<'a>> {
+    let scene = causes.scene;
+    let disk = scene.disks.values().find(|disk| disk.dev.to_string() == cause.object.id)?;
+    let queue = queues::disk(scene, disk.dev)?;
+    let service = queues::service(scene, disk.dev);
+    let mut view = View { disk, queue, service, wrong: None };
+    view.wrong = decide(causes, cause, &view);
+    Some(view)
+}
+
+fn decide<'a>(causes: &'a Causes<'a>, cause: &Cause, view: &View<'a>) -> Option<Wrong<'a>> {
+    if let Some(limit) = own_limit(causes, cause, view) {
+        return Some(Wrong::OwnThrottle(limit));
+    }
+    let mean = view.service.as_ref().map_or(view.queue.seconds, |s| s.mean.max(view.queue.seconds));
+    if has_slow_tail(view) {
+        return Some(Wrong::FailSlow);
+    }
+    if let Some((neighbour, share)) = neighbour(causes, cause, view) {
+        let waited: f64 = cause.victims.values().map(|(_, seconds)| seconds).sum();
+        let journal = cause.via.get(&WaitClass::Journal).copied().unwrap_or(0.0);
+        let others = cause
+            .victims
+            .iter()
+            .filter(|(pid, _)| **pid != neighbour.pid)
+            .map(|(_, (_, seconds))| seconds)
+            .sum::<f64>();
+        if journal >= 0.5 * others.min(waited) && journal > 0.0 {
+            return Some(Wrong::Journal(neighbour));
+        }
+        if view.queue.busy >= 0.5 {
+            return Some(Wrong::Saturated(neighbour, share));
+        }
+    }
+    let slow = mean >= SLOW_SECONDS;
+    if slow && view.queue.busy >= 0.7 {
+        let flat = view.queue.rate_variation.is_some_and(|v| v <= 0.35)
+            || view.queue.bytes_variation.is_some_and(|v| v <= 0.25);
+        if is_constant_time(causes, view.disk.dev) {
+            return Some(Wrong::FailSlow);
+        }
+        if flat || view.queue.rate_variation.is_none() {
+            return Some(Wrong::Cap);
+        }
+    }
+    None
+}
+
+/// A limit of a victim's group, or of a group above it, that is met while the device has little to do.
+fn own_limit<'a>(causes: &'a Causes<'a>, cause: &Cause, view: &View<'a>) -> Option<OwnLimit<'a>> {
+    let scene = causes.scene;
+    let mut victims: Vec<&(ThreadRef, f64)> = cause.victims.values().collect();
+    victims.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let groups: Vec<&Cgroup> = victims
+        .iter()
+        .take(8)
+        .filter_map(|(thread, _)| scene.identity(thread))
+        .flat_map(|thread| limited_groups(causes, thread, view.disk.dev))
+        .collect();
+    let mut best: Option<OwnLimit<'a>> = None;
+    for group in groups {
+        for limit in group.io_limits.iter().filter(|limit| limit.dev == view.disk.dev) {
+            let reached = reached(causes, group, limit, view);
+            let met = reached / limit.per_second.max(1) as f64;
+            let better =
+                best.as_ref().is_none_or(|b| met > b.reached / b.limit.per_second.max(1) as f64);
+            if (0.6..=1.35).contains(&met) && better {
+                best = Some(OwnLimit { group, limit, reached });
+            }
+        }
+    }
+    best
+}
+
+fn limited_groups<'a>(
+    causes: &'a Causes<'a>,
+    thread: &Thread,
+    dev: DeviceNumber,
+) -> Vec<&'a Cgroup> {
+    let above = |path: &str, group: &str| {
+        path == group || group == "/" || path.starts_with(&format!("{group}/"))
+    };
+    let mine = |group: &&Cgroup| {
+        group.io_limits.iter().any(|limit| limit.dev == dev)
+            && thread.cgroups.iter().any(|m| {
+                let same = if group.controllers.is_empty() {
+                    m.controllers.is_empty()
+                } else {
+                    m.controllers.iter().any(|c| c == "blkio" || c == "io")
+                };
+                same && above(&m.path, &group.path)
+            })
+    };
+    causes.scene.cgroups.iter().filter(mine).collect()
+}
+
+/// What a group did of a limit's unit, a second: by its own counters, else by the device's.
+fn reached(causes: &Causes<'_>, group: &Cgroup, limit: &IoLimit, view: &View<'_>) -> f64 {
+    let seconds = causes.scene.seconds().max(1e-9);
+    let of = |io: &CgroupIo| match limit.kind.as_str() {
+        "read_iops" => io.reads,
+        "write_iops" => io.writes,
+        "read_bps" => io.read_bytes,
+        _ => io.write_bytes,
+    };
+    let by_group = causes.scene.cgroup_change(group).map(|(first, last)| {
+        let at = |s: &CgroupSample| s.io.iter().find(|io| io.dev == limit.dev).map_or(0, of);
+        at(last).saturating_sub(at(first)) as f64 / seconds
+    });
+    match by_group {
+        Some(rate) if rate > 0.0 => rate,
+        _ if limit.kind.ends_with("iops") => view.queue.per_second,
+        _ => view.queue.bytes_per_second,
+    }
+}
+
+/// Most requests are quick, a few are very slow, and there is no queue that explains them.
+fn has_slow_tail(view: &View<'_>) -> bool {
+    let Some(service) = &view.service else { return false };
+    let tail = service.p99.max(service.max);
+    service.count >= 10
+        && tail >= 0.05
+        && tail >= service.median * 10.0
+        && service.median < 0.03
+        // A queue in front of a slow server would slow the median too.
+        && service.mean < tail / 3.0
+}
+
+/// Somebody who is not (mainly) a victim and does most of what the disk does.
+fn neighbour(causes: &Causes<'_>, cause: &Cause, view: &View<'_>) -> Option<(ThreadRef, f64)> {
+    let used: Vec<(&DiskUse, f64)> = causes
+        .scene
+        .disk_use
+        .iter()
+        .filter(|used| used.dev == view.disk.dev)
+        .map(|used| {
+            let bytes = (used.read_bytes + used.write_bytes) as f64;
+            let requests = (used.reads + used.writes) as f64;
+            // A request costs a device about as much as 64 KiB more of a long one.
+            (used, bytes + requests * 65536.0)
+        })
+        .collect();
+    let total: f64 = used.iter().map(|(_, work)| work).sum();
+    let is_kernel = |thread: &ThreadRef| {
+        causes.scene.threads.get(&thread.pid).is_some_and(|t| t.kernel)
+            || thread.comm.starts_with("kworker")
+            || thread.comm.starts_with("jbd2/")
+    };
+    let (most, work) = used
+        .iter()
+        .filter(|(used, _)| !is_kernel(&used.process))
+        .max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let share = work / total.max(1.0);
+    let lost: f64 = cause.victims.values().map(|(_, seconds)| seconds).sum();
+    let own = cause.victims.get(&most.process.pid).map_or(0.0, |(_, seconds)| *seconds);
+    let others_suffer = lost - own >= 0.2 * lost && lost - own > 0.02 * causes.wall_seconds();
+    (share >= NEIGHBOUR_SHARE && others_suffer).then(|| (most.process.clone(), share))
+}
+
+/// Every request takes about the same long time however many are in flight: slow, not capped.
+fn is_constant_time(causes: &Causes<'_>, dev: DeviceNumber) -> bool {
+    let mut requests: Vec<(Ns, Ns)> = causes
+        .scene
+        .requests
+        .iter()
+        .filter(|r| r.dev == dev && r.operation != DiskOperation::Flush)
+        .map(|r| (r.issue_ns, r.complete_ns))
+        .collect();
+    requests.sort_unstable();
+    if requests.len() < 12 {
+        return false;
+    }
+    // Number in flight at issue, against time: a cap makes time grow with the number.
+    let mut by_depth: Vec<(usize, f64)> = Vec::new();
+    let mut open: Vec<Ns> = Vec::new();
+    for (issue, complete) in &requests {
+        open.retain(|end| end > issue);
+        by_depth.push((open.len(), (complete - issue) as f64));
+        open.push(*complete);
+    }
+    let times: Vec<f64> = by_depth.iter().map(|(_, t)| *t).collect();
+    let varied = by_depth.iter().map(|(d, _)| *d).max() != by_depth.iter().map(|(d, _)| *d).min();
+    varied && queues::spread(&times).is_some_and(|v| v < 0.1)
+}

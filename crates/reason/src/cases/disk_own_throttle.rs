@@ -1,0 +1,123 @@
+//! disk.own_throttle: the wait is before the device, at a limit that a cgroup was given.
+//!
+//! blk-throttle holds bios back so that the group stays under its configured rate. On 6.18 it does so before
+//! block_bio_queue, so no request event shows the wait; the witness is the limit itself, met exactly, on a
+//! device that has little to do. Rejected: measuring the gap between bio and request (it shows microseconds).
+
+use super::disk::{self, OwnLimit, View, Wrong};
+use super::{Case, Verdict, words};
+use crate::causes::{Cause, Causes};
+use crate::findings::{Culprit, Evidence, Finding, Remedy};
+
+/// The case.
+pub static CASE: Case = Case {
+    code: "disk.own_throttle",
+    title: "A cgroup's own I/O limit holds its requests back before the disk",
+    theory: "A cgroup may be given a limit of operations or bytes a second on a device \
+             (blkio.throttle.* in cgroup v1, io.max in v2). The kernel holds back what exceeds it \
+             before it reaches the device, so the disk looks idle and quick while the group's \
+             threads sleep in state D.",
+    needs: &[
+        "threads of the group wait for the disk",
+        "a limit is set for the group, or for one above it, on this device",
+        "what the group does meets the limit (60 % to 135 % of it, by its own counters)",
+    ],
+    refuted_by: &[
+        "the group stays well under every limit",
+        "no limit is set on the device for the group or any group above it",
+    ],
+    remedies: &["raise or remove the limit", "spread the work, or make fewer, larger requests"],
+    stories: &["S1.1", "S0.6"],
+    find,
+};
+
+fn find(causes: &Causes<'_>) -> Vec<Finding> {
+    disk::views(causes)
+        .filter_map(|(cause, view)| match &view.wrong {
+            Some(Wrong::OwnThrottle(limit)) => Some(finding(causes, cause, &view, limit)),
+            _ => None,
+        })
+        .collect()
+}
+
+/// `5.0 write requests/s`, `1.0 MiB/s of reads`.
+fn limit_text(kind: &str, per_second: f64) -> String {
+    match kind {
+        "read_iops" => format!("{} read requests/s", words::rate(per_second)),
+        "write_iops" => format!("{} write requests/s", words::rate(per_second)),
+        "read_bps" => format!("{}/s of reads", words::bytes(per_second)),
+        _ => format!("{}/s of writes", words::bytes(per_second)),
+    }
+}
+
+fn finding(causes: &Causes<'_>, cause: &Cause, view: &View<'_>, own: &OwnLimit<'_>) -> Finding {
+    let limit = own.limit;
+    let file = format!("{}/{}", own.group.directory.trim_end_matches('/'), limit.file);
+    let victim = causes.process_name(cause.first_victim());
+    let impact = causes.impact(cause);
+    let answers = view.service.as_ref().map_or(view.queue.seconds, |s| s.mean);
+    let remedy = raise(limit, &file);
+    let verdict = Verdict {
+        title: format!("{victim} is held up by its own I/O limit"),
+        text: format!(
+            "{} of its time ({} of {}) waits before disk {}, not inside it: cgroup {} may do {} \
+             ({}) and does {}; {} itself answers in {} and is {} busy.",
+            words::percent(impact.share),
+            words::seconds(cause.seconds),
+            words::seconds(causes.wall_seconds()),
+            view.disk.name,
+            own.group.path,
+            limit_text(&limit.kind, limit.per_second as f64),
+            limit.file,
+            limit_text(&limit.kind, own.reached),
+            view.disk.name,
+            words::seconds(answers),
+            words::percent(view.queue.busy),
+        ),
+        confidence: 0.97,
+        culprit: Culprit {
+            container: Some(own.group.path.clone()),
+            ..Culprit::setting(own.group.path.clone(), file.clone())
+        },
+        evidence: vec![
+            Evidence::new("limit set", limit.per_second as f64, unit(&limit.kind), file),
+            Evidence::new(
+                "reached by the group",
+                own.reached,
+                unit(&limit.kind),
+                "cgroup I/O counters",
+            ),
+            Evidence::new("disk busy", view.queue.busy * 100.0, "%", "/proc/diskstats"),
+            Evidence::new(
+                "mean time inside the disk",
+                answers * 1e3,
+                "ms",
+                "block_rq_issue to block_rq_complete",
+            ),
+        ],
+        remedy: vec![remedy],
+    };
+    CASE.finding(causes, cause, verdict)
+}
+
+fn unit(kind: &str) -> &'static str {
+    if kind.ends_with("iops") { "1/s" } else { "bytes/s" }
+}
+
+fn raise(limit: &crate::facts::IoLimit, file: &str) -> Remedy {
+    let (dev, old) = (limit.dev, limit.per_second);
+    let new = old.saturating_mul(10);
+    let words = |rate: u64| match (limit.file.as_str(), limit.kind.as_str()) {
+        ("io.max", "read_iops") => format!("{dev} riops={rate}"),
+        ("io.max", "write_iops") => format!("{dev} wiops={rate}"),
+        ("io.max", "read_bps") => format!("{dev} rbps={rate}"),
+        ("io.max", _) => format!("{dev} wbps={rate}"),
+        _ => format!("{dev} {rate}"),
+    };
+    let file = words::shell(file);
+    Remedy {
+        text: "raise the limit".into(),
+        command: format!("echo \"{}\" > {file}", words(new)),
+        undo: format!("echo \"{}\" > {file}", words(old)),
+    }
+}

@@ -1,0 +1,86 @@
+//! disk.saturated: a neighbour asks for most of what the disk does, and others queue behind it.
+//!
+//! Use is not a fault: a process that alone keeps a disk busy is not told. It takes a victim that is not the main
+//! user, and a user that does most of the work.
+
+use super::disk::{self, View, Wrong};
+use super::{Case, Verdict, culprit, words};
+use crate::causes::{Cause, Causes};
+use crate::facts::ThreadRef;
+use crate::findings::{Evidence, Finding, Remedy};
+
+/// The case.
+pub static CASE: Case = Case {
+    code: "disk.saturated",
+    title: "A neighbour uses the disk up",
+    theory: "A device serves a limited amount of work at a time. When one process asks for most of it, the requests \
+             of the others stand behind its own, in the scheduler or inside the device, although they ask for little.",
+    needs: &[
+        "threads wait for the disk that do not use it most",
+        "one other process asks for at least 60 % of the work (bytes, and requests as 64 KiB each)",
+        "the disk has work in flight at least half of the time",
+    ],
+    refuted_by: &["the victims are the main users themselves", "a cgroup limit that is met"],
+    remedies: &[
+        "give the neighbour a lower I/O priority or weight",
+        "limit it with a cgroup",
+        "move it to another disk",
+    ],
+    stories: &["S3.7", "S1.1"],
+    find,
+};
+
+fn find(causes: &Causes<'_>) -> Vec<Finding> {
+    disk::views(causes)
+        .filter_map(|(cause, view)| match &view.wrong {
+            Some(Wrong::Saturated(who, share)) => Some(finding(causes, cause, &view, who, *share)),
+            _ => None,
+        })
+        .collect()
+}
+
+fn finding(
+    causes: &Causes<'_>,
+    cause: &Cause,
+    view: &View<'_>,
+    who: &ThreadRef,
+    share: f64,
+) -> Finding {
+    let (name, queue) = (&view.disk.name, &view.queue);
+    let inside = view.service.as_ref().map_or(queue.seconds, |s| s.mean);
+    let victims = causes.victims(cause);
+    let victim =
+        victims.iter().find(|v| v.pid != who.pid).map_or_else(String::new, |v| v.comm.clone());
+    let mut evidence = super::disk_device_cap::evidence(view, inside);
+    evidence.push(Evidence::new(
+        format!("share of the work asked for by {}", words::who(who)),
+        share * 100.0,
+        "%",
+        "block_bio_queue",
+    ));
+    let verdict = Verdict {
+        title: format!("{victim} queues behind {} on disk {name}", words::who(who)),
+        text: format!(
+            "{} asks for {} of what disk {name} does ({} requests/s, {}/s, {:.1} in flight, {} busy); the others wait \
+             {} in {} for it, {} a request.",
+            words::who(who),
+            words::percent(share),
+            words::rate(queue.per_second),
+            words::bytes(queue.bytes_per_second),
+            queue.in_flight,
+            words::percent(queue.busy),
+            words::seconds(cause.seconds),
+            words::seconds(causes.wall_seconds()),
+            words::seconds(inside),
+        ),
+        confidence: 0.85,
+        culprit: culprit(causes, who),
+        evidence,
+        remedy: vec![Remedy {
+            text: "let it use the disk only when nobody else does".into(),
+            command: format!("ionice -c 3 -p {}", who.pid),
+            undo: format!("ionice -c 2 -n 4 -p {}", who.pid),
+        }],
+    };
+    CASE.finding(causes, cause, verdict)
+}

@@ -1,0 +1,136 @@
+//! Cases: each turns causes and facts into findings of one code, in a file of its own.
+//!
+//! A case holds its theory, what must also be true (the second fact), what would refute it, its text, its
+//! tests, and is registered in [`CASES`], the one table. `holdup explain` and docs/codes.md are made from
+//! it. A case must not print, keep state, or look at another case's findings; where two cases could claim
+//! one wait, the predicates they share are in queues.rs or here.
+//!
+//! To add one: copy the nearest file, register it below, write its scenario in lab/scenarios first.
+
+use crate::causes::{Cause, Causes};
+use crate::findings::{Culprit, Evidence, Finding, Remedy};
+
+pub mod words;
+
+mod disk;
+mod disk_device_cap;
+mod disk_fail_slow;
+mod disk_journal;
+mod disk_own_throttle;
+mod disk_saturated;
+mod fs_frozen;
+mod fs_fuse_daemon;
+mod lock_deadlock;
+mod lock_file;
+mod lock_futex;
+
+/// One rule and everything a person should know of it.
+pub struct Case {
+    /// `area.cause`, stable for ever.
+    pub code: &'static str,
+    /// What it says, one line without names.
+    pub title: &'static str,
+    /// What happens in the kernel, and why that makes things slow.
+    pub theory: &'static str,
+    /// What must be seen before it is said.
+    pub needs: &'static [&'static str],
+    /// What would refute it.
+    pub refuted_by: &'static [&'static str],
+    /// The ways out.
+    pub remedies: &'static [&'static str],
+    /// Stories of the field that it answers.
+    pub stories: &'static [&'static str],
+    /// The rule.
+    pub find: fn(&Causes<'_>) -> Vec<Finding>,
+}
+
+/// All cases, by area and code.
+pub static CASES: &[&Case] = &[
+    &disk_device_cap::CASE,
+    &disk_fail_slow::CASE,
+    &disk_journal::CASE,
+    &disk_own_throttle::CASE,
+    &disk_saturated::CASE,
+    &fs_frozen::CASE,
+    &fs_fuse_daemon::CASE,
+    &lock_deadlock::CASE,
+    &lock_file::CASE,
+    &lock_futex::CASE,
+];
+
+/// The case of a code.
+pub fn by_code(code: &str) -> Option<&'static Case> {
+    CASES.iter().copied().find(|case| case.code == code)
+}
+
+/// What a rule adds to what its cause already tells.
+pub struct Verdict {
+    /// The one sentence.
+    pub title: String,
+    /// The paragraph.
+    pub text: String,
+    /// How well the other causes are excluded.
+    pub confidence: f64,
+    /// Who holds it up.
+    pub culprit: Culprit,
+    /// What was checked.
+    pub evidence: Vec<Evidence>,
+    /// The ways out.
+    pub remedy: Vec<Remedy>,
+}
+
+impl Case {
+    /// A finding of this case from a cause: impact, victims and chain are the cause's.
+    pub fn finding(&self, causes: &Causes<'_>, cause: &Cause, verdict: Verdict) -> Finding {
+        Finding {
+            code: self.code.into(),
+            title: verdict.title,
+            text: verdict.text,
+            severity: causes.severity(cause),
+            confidence: verdict.confidence,
+            object: cause.object.clone(),
+            culprit: verdict.culprit,
+            victims: causes.victims(cause),
+            impact: causes.impact(cause),
+            chain: causes.links(cause),
+            evidence: verdict.evidence,
+            remedy: verdict.remedy,
+            stories: self.stories.iter().map(|s| (*s).to_string()).collect(),
+        }
+    }
+}
+
+/// A process with its container, as a culprit.
+pub fn culprit(causes: &Causes<'_>, thread: &crate::facts::ThreadRef) -> Culprit {
+    let mut culprit = Culprit::process(thread);
+    culprit.container = causes.scene.container_of(thread).map(|c| c.name.clone());
+    culprit
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_unique_and_lower_case_and_the_table_is_sorted() {
+        let codes: Vec<&str> = CASES.iter().map(|case| case.code).collect();
+        let mut sorted = codes.clone();
+        sorted.sort_unstable();
+        sorted.dedup();
+        assert_eq!(codes, sorted);
+        for code in codes {
+            let (area, cause) = code.split_once('.').expect("area.cause");
+            let word =
+                |w: &str| !w.is_empty() && w.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+            assert!(word(area) && word(cause), "{code}");
+        }
+    }
+
+    #[test]
+    fn every_case_says_what_it_needs_and_what_refutes_it() {
+        for case in CASES {
+            assert!(!case.needs.is_empty() && !case.refuted_by.is_empty(), "{}", case.code);
+            assert!(!case.remedies.is_empty() && case.theory.len() > 80, "{}", case.code);
+        }
+    }
+}

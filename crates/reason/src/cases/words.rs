@@ -1,0 +1,105 @@
+//! Numbers and names as a person reads them. Text only; no rule here.
+//!
+//! Names stay unescaped (the printer escapes). Three significant digits are enough for a person; the exact
+//! figures are in the evidence.
+
+use crate::facts::ThreadRef;
+
+/// A time: `4.98 s`, `12.3 ms`, `20 min`, `850 us`.
+pub fn seconds(seconds: f64) -> String {
+    let s = seconds.abs();
+    match s {
+        _ if s >= 7200.0 => format!("{:.1} h", seconds / 3600.0),
+        _ if s >= 600.0 => format!("{:.0} min", seconds / 60.0),
+        _ if s >= 100.0 => format!("{seconds:.0} s"),
+        _ if s >= 10.0 => format!("{seconds:.1} s"),
+        _ if s >= 1.0 => format!("{seconds:.2} s"),
+        _ if s >= 0.1 => format!("{:.0} ms", seconds * 1e3),
+        _ if s >= 0.01 => format!("{:.1} ms", seconds * 1e3),
+        _ if s >= 0.001 => format!("{:.2} ms", seconds * 1e3),
+        _ => format!("{:.0} us", seconds * 1e6),
+    }
+}
+
+/// A share of something: `71 %`.
+pub fn percent(share: f64) -> String {
+    let p = share * 100.0;
+    if p < 10.0 && p > 0.0 { format!("{p:.1} %") } else { format!("{p:.0} %") }
+}
+
+/// A rate: `5.0`, `120`.
+pub fn rate(per_second: f64) -> String {
+    if per_second >= 100.0 {
+        format!("{per_second:.0}")
+    } else if per_second >= 10.0 {
+        format!("{per_second:.1}")
+    } else {
+        format!("{per_second:.2}")
+    }
+}
+
+/// An amount of memory or data: `256 MiB`.
+pub fn bytes(bytes: f64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = bytes;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 || value >= 100.0 || (value - value.round()).abs() < 0.005 {
+        format!("{value:.0} {}", UNITS[unit])
+    } else {
+        format!("{value:.1} {}", UNITS[unit])
+    }
+}
+
+/// A process: `nginx 812`, with its thread if that is another: `nginx 812/815`.
+pub fn who(thread: &ThreadRef) -> String {
+    let name = if thread.comm.is_empty() { "pid" } else { &thread.comm };
+    if thread.tid == thread.pid {
+        format!("{name} {}", thread.pid)
+    } else {
+        format!("{name} {}/{}", thread.pid, thread.tid)
+    }
+}
+
+/// `1 process`, `3 processes`.
+pub fn count(n: usize, one: &str, many: &str) -> String {
+    if n == 1 { format!("1 {one}") } else { format!("{n} {many}") }
+}
+
+/// A word safe inside single quotes of a shell.
+pub fn shell(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:=@%,".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_string()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_three_digits_and_a_unit() {
+        assert_eq!(seconds(4.977), "4.98 s");
+        assert_eq!(seconds(0.0123), "12.3 ms");
+        assert_eq!(seconds(1201.0), "20 min");
+        assert_eq!(seconds(0.00085), "850 us");
+    }
+
+    #[test]
+    fn data_is_told_in_binary_units() {
+        assert_eq!(bytes(268_435_456.0), "256 MiB");
+        assert_eq!(bytes(1_572_864.0), "1.5 MiB");
+    }
+
+    #[test]
+    fn hostile_words_stay_one_word() {
+        assert_eq!(shell("/tmp/a b'c"), "'/tmp/a b'\\''c'");
+        assert_eq!(shell("/tmp/x"), "/tmp/x");
+    }
+}

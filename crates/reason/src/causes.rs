@@ -1,0 +1,304 @@
+//! Causes: all waits that come down to one thing, with who loses how much and the longest chain.
+//!
+//! For a host, process or container every demand wait of its threads is followed to its leaves, and the
+//! leaves are grouped by what names them (class and object). For a command only its critical path counts.
+//! Waits for somebody (a reply, a child) count only through what holds that somebody up: they lengthen the
+//! chain and add to the victims, not to the waiting on the object itself.
+//!
+//! Must not: decide whether a cause is a finding; each case does, with its second fact.
+
+use crate::chains::{ChainLink, Chains, Leaf};
+use crate::facts::{Ns, TargetKind, ThreadRef};
+use crate::findings::{Impact, Link, ObjectName, Severity, Victim, Who};
+use crate::scene::Scene;
+use crate::waits::WaitClass;
+use std::collections::{BTreeMap, HashMap};
+
+/// Chains kept per cause.
+const EXAMPLES: usize = 1;
+
+/// All waits that come down to one class and object.
+#[derive(Debug, Clone)]
+pub struct Cause {
+    /// The class that names it.
+    pub class: WaitClass,
+    /// The object.
+    pub object: ObjectName,
+    /// Demand wait on it within the window, seconds, summed over victims. For a command: its share of
+    /// the critical path, seconds.
+    pub seconds: f64,
+    /// Who waits, directly or through others, by process: seconds.
+    pub victims: BTreeMap<u32, (ThreadRef, f64)>,
+    /// The chain of the longest leaf, victim first; the link that names the cause is at `named`.
+    pub links: Vec<ChainLink>,
+    /// Index into `links`.
+    pub named: usize,
+    /// Who holds it, by process of the next link: seconds.
+    pub holders: BTreeMap<u32, (ThreadRef, f64)>,
+    /// What the holders did meanwhile: seconds by class.
+    pub holder_doing: BTreeMap<WaitClass, f64>,
+    /// What lay between the victims and the cause: seconds by class of the links before it.
+    pub via: BTreeMap<WaitClass, f64>,
+    /// Leaves.
+    pub count: u64,
+    /// Greatest single wait, seconds, its time before the window included.
+    pub longest_seconds: f64,
+    /// It has not ended.
+    pub standing: bool,
+    /// A circle was met.
+    pub circle: bool,
+    longest_ns: (usize, Ns),
+}
+
+impl Cause {
+    /// The main holder: who holds it longest.
+    pub fn holder(&self) -> Option<&ThreadRef> {
+        let most = self.holders.values().max_by(|a, b| a.1.total_cmp(&b.1))?;
+        Some(&most.0)
+    }
+
+    /// What the holder mostly did.
+    pub fn holder_mostly(&self) -> Option<WaitClass> {
+        let most = self.holder_doing.iter().max_by(|a, b| a.1.total_cmp(b.1))?;
+        Some(*most.0)
+    }
+
+    /// The first victim of the chain.
+    pub fn first_victim(&self) -> &ThreadRef {
+        &self.links[0].who
+    }
+}
+
+/// All causes of a scene, and what the victims spent altogether.
+pub struct Causes<'a> {
+    /// What was observed.
+    pub scene: &'a Scene,
+    /// Follows waits.
+    pub chains: Chains<'a>,
+    /// The causes, greatest first.
+    pub all: Vec<Cause>,
+    /// For a command: the leaves of its critical path, in order of time.
+    pub path: Vec<Leaf>,
+    demand_seconds: HashMap<u32, f64>,
+}
+
+impl<'a> Causes<'a> {
+    /// Finds the causes.
+    pub fn of(scene: &'a Scene) -> Self {
+        let chains = Chains::new(scene);
+        let mut groups: HashMap<(WaitClass, ObjectName), Cause> = HashMap::new();
+        let mut path = Vec::new();
+        if let Some(root) = command_root(scene) {
+            path = chains.follow(&root, scene.begin_ns, command_end_ns(scene));
+            for leaf in &path {
+                add(&mut groups, leaf, true);
+            }
+        } else {
+            for wait in scene.waits() {
+                let counted = wait.class.is_demand();
+                let followed = counted || wait.class.is_for_somebody() || is_stalled(wait.class);
+                if !followed || is_own(scene, &wait.thread) || !scene.in_target(&wait.thread) {
+                    continue;
+                }
+                for leaf in chains.follow_wait(wait, scene.begin_ns, scene.end_ns) {
+                    add(&mut groups, &leaf, counted || is_stalled(wait.class));
+                }
+            }
+        }
+        let mut all: Vec<Cause> = groups.into_values().collect();
+        all.sort_by(|a, b| {
+            b.seconds
+                .total_cmp(&a.seconds)
+                .then_with(|| (a.class, &a.object).cmp(&(b.class, &b.object)))
+        });
+        let demand_seconds = demand_by_process(scene);
+        Self { scene, chains, all, path, demand_seconds }
+    }
+
+    /// The causes of one class.
+    pub fn class(&self, class: WaitClass) -> impl Iterator<Item = &Cause> {
+        self.all.iter().filter(move |cause| cause.class == class)
+    }
+
+    /// It is a command that is explained.
+    pub fn is_command(&self) -> bool {
+        self.scene.target.as_ref().is_some_and(|t| t.kind == TargetKind::Command)
+    }
+
+    /// Seconds that are explained: the window, or the command's life.
+    pub fn wall_seconds(&self) -> f64 {
+        if self.is_command() {
+            return command_end_ns(self.scene).saturating_sub(self.scene.begin_ns) as f64 / 1e9;
+        }
+        self.scene.seconds()
+    }
+
+    /// How much a cause matters.
+    pub fn impact(&self, cause: &Cause) -> Impact {
+        let wall = self.wall_seconds().max(1e-9);
+        let lost: f64 = cause.victims.values().map(|(_, seconds)| seconds).sum();
+        let demand: f64 = cause
+            .victims
+            .iter()
+            .map(|(pid, (_, seconds))| {
+                self.demand_seconds.get(pid).copied().unwrap_or(0.0).max(*seconds)
+            })
+            .sum();
+        let share = if self.is_command() {
+            cause.seconds / wall
+        } else if demand > 0.0 {
+            lost / demand
+        } else {
+            0.0
+        };
+        Impact { wait_seconds_per_second: cause.seconds / wall, share: share.clamp(0.0, 1.0) }
+    }
+
+    /// How bad: somebody must lose a noticeable part of its time, and not just a moment of it.
+    pub fn severity(&self, cause: &Cause) -> Severity {
+        let impact = self.impact(cause);
+        let rate = impact.wait_seconds_per_second;
+        if rate >= 0.25 && impact.share >= 0.5 {
+            Severity::Critical
+        } else if rate >= 0.05 && impact.share >= 0.1 {
+            Severity::Warning
+        } else {
+            Severity::Note
+        }
+    }
+
+    /// The victims, longest wait first.
+    pub fn victims(&self, cause: &Cause) -> Vec<Victim> {
+        let mut victims: Vec<Victim> = cause
+            .victims
+            .iter()
+            .map(|(pid, (thread, seconds))| Victim {
+                pid: *pid,
+                comm: self.process_name(thread),
+                container: self.scene.container_of(thread).map(|c| c.name.clone()),
+                wait_seconds: *seconds,
+            })
+            .collect();
+        victims.sort_by(|a, b| b.wait_seconds.total_cmp(&a.wait_seconds).then(a.pid.cmp(&b.pid)));
+        victims
+    }
+
+    /// The name of a thread's process.
+    pub fn process_name(&self, thread: &ThreadRef) -> String {
+        let main = self.scene.names.get(&thread.pid);
+        main.filter(|m| !m.comm.is_empty()).unwrap_or(thread).comm.clone()
+    }
+
+    /// The chain as the report prints it.
+    pub fn links(&self, cause: &Cause) -> Vec<Link> {
+        cause.links.iter().filter(|link| link.class != WaitClass::Unseen).map(link_of).collect()
+    }
+}
+
+/// A link as the report prints it.
+pub fn link_of(link: &ChainLink) -> Link {
+    let waits_on = match link.class {
+        WaitClass::Running => ObjectName::new("CPU", "running"),
+        WaitClass::Idle => ObjectName::new("idle", "waits for work"),
+        _ => link.object.clone(),
+    };
+    Link {
+        who: Who::thread(&link.who),
+        waits_on,
+        seconds: link.end_ns.saturating_sub(link.begin_ns) as f64 / 1e9,
+    }
+}
+
+fn is_stalled(class: WaitClass) -> bool {
+    matches!(class, WaitClass::Stopped | WaitClass::FrozenCgroup)
+}
+
+/// holdup itself, and the thread that looks.
+fn is_own(scene: &Scene, thread: &ThreadRef) -> bool {
+    thread.pid == scene.host.own_pid && scene.host.own_pid != 0
+}
+
+/// The command's main thread.
+pub fn command_root(scene: &Scene) -> Option<ThreadRef> {
+    let target = scene.target.as_ref().filter(|t| t.kind == TargetKind::Command)?;
+    let pid = scene.command_end.as_ref().map_or(target.pid, |(_, end)| end.pid);
+    (pid != 0).then(|| scene.thread_ref(pid))
+}
+
+/// When the command ended, or the look at it.
+pub fn command_end_ns(scene: &Scene) -> Ns {
+    let root = scene.command_end.as_ref().map(|(_, end)| end.pid);
+    let exit = scene
+        .exits
+        .iter()
+        .filter(|(_, exit)| Some(exit.thread.pid) == root && exit.last)
+        .map(|(at, _)| *at)
+        .max();
+    exit.or(scene.command_end.as_ref().map(|(at, _)| *at)).unwrap_or(scene.end_ns)
+}
+
+fn add(groups: &mut HashMap<(WaitClass, ObjectName), Cause>, leaf: &Leaf, counted: bool) {
+    let Some(named) = leaf.named() else { return };
+    let link = &leaf.links[named];
+    let seconds = leaf.ns() as f64 / 1e9;
+    let cause = groups.entry((link.class, link.object.clone())).or_insert_with(|| Cause {
+        class: link.class,
+        object: link.object.clone(),
+        seconds: 0.0,
+        victims: BTreeMap::new(),
+        links: leaf.links.clone(),
+        named,
+        holders: BTreeMap::new(),
+        holder_doing: BTreeMap::new(),
+        via: BTreeMap::new(),
+        count: 0,
+        longest_seconds: 0.0,
+        standing: false,
+        circle: false,
+        longest_ns: (0, 0),
+    });
+    if counted {
+        cause.seconds += seconds;
+        cause.count += 1;
+    }
+    let victim = &leaf.links[0].who;
+    let lost = cause.victims.entry(victim.pid).or_insert_with(|| (victim.clone(), 0.0));
+    lost.1 += seconds;
+    if let Some(next) = leaf.links.get(named + 1) {
+        let held = cause.holders.entry(next.who.pid).or_insert_with(|| (next.who.clone(), 0.0));
+        held.1 += seconds;
+    }
+    *cause.holder_doing.entry(leaf.root().class).or_default() += seconds;
+    for before in &leaf.links[..named] {
+        *cause.via.entry(before.class).or_default() += seconds;
+    }
+    let whole = link.end_ns.saturating_sub(link.since_ns) as f64 / 1e9;
+    cause.longest_seconds = cause.longest_seconds.max(whole);
+    cause.standing |= link.standing;
+    cause.circle |= leaf.circle;
+    // The chain to show: the most links, and of those the longest.
+    let weight = (leaf.links.len(), leaf.ns());
+    if weight > cause.longest_ns && leaf.ns() * 20 >= cause.longest_ns.1 * EXAMPLES as u64 {
+        cause.longest_ns = weight;
+        cause.links.clone_from(&leaf.links);
+        cause.named = named;
+    }
+}
+
+/// Time that each process did not spend idle: running, ready, or in demand waits.
+fn demand_by_process(scene: &Scene) -> HashMap<u32, f64> {
+    let mut seconds: HashMap<u32, f64> = HashMap::new();
+    for time in &scene.times {
+        *seconds.entry(time.thread.pid).or_default() +=
+            (time.run_ns + time.runnable_ns) as f64 / 1e9;
+    }
+    for wait in scene.waits() {
+        if wait.class.is_demand()
+            && !matches!(wait.class, WaitClass::RunQueue | WaitClass::CpuQuota)
+        {
+            *seconds.entry(wait.thread.pid).or_default() +=
+                wait.within_ns(scene.begin_ns, scene.end_ns) as f64 / 1e9;
+        }
+    }
+    seconds
+}

@@ -1,0 +1,102 @@
+//! Facts to a report: the whole reasoning, in its order.
+//!
+//! Index, follow, ask every case, rank, account, tell what limits the answer. Must not know a single case.
+//! Ranking: worse severity first, then more demand wait; an effect never stands beside its cause, because
+//! waits are grouped by what names them (causes.rs).
+
+use crate::accounting::account;
+use crate::cases::CASES;
+use crate::causes::Causes;
+use crate::facts::{Fact, TargetKind};
+use crate::findings::*;
+use crate::scene::Scene;
+
+/// Explains a look.
+pub fn explain(facts: Vec<Fact>) -> Report {
+    let scene = Scene::new(facts);
+    let causes = Causes::of(&scene);
+    let mut findings: Vec<Finding> = CASES.iter().flat_map(|case| (case.find)(&causes)).collect();
+    findings.retain(|f| f.severity > Severity::Note || matters(f));
+    findings.sort_by(|a, b| {
+        b.severity
+            .cmp(&a.severity)
+            .then_with(|| {
+                b.impact.wait_seconds_per_second.total_cmp(&a.impact.wait_seconds_per_second)
+            })
+            .then_with(|| a.code.cmp(&b.code))
+            .then_with(|| a.object.cmp(&b.object))
+    });
+    let accounting = account(&causes);
+    let caveats = caveats(&scene, &accounting);
+    Report {
+        schema: SCHEMA,
+        tool: Tool { name: "holdup".into(), version: scene.host.tool_version.clone() },
+        target: target(&scene),
+        window: Window { begin_unix_ns: scene.begin_unix_ns, seconds: causes.wall_seconds() },
+        accounting,
+        findings,
+        caveats,
+        cost: ReportCost {
+            events_lost: scene.lost.values().sum(),
+            ..ReportCost::from(&scene.cost)
+        },
+    }
+}
+
+/// A note about a moment's wait is noise: every busy host has thousands.
+fn matters(note: &Finding) -> bool {
+    note.chain.is_empty() || note.impact.wait_seconds_per_second >= 0.05
+}
+
+fn target(scene: &Scene) -> ReportTarget {
+    let Some(target) = &scene.target else {
+        return ReportTarget {
+            kind: TargetKind::Host,
+            name: scene.host.hostname.clone(),
+            pid: None,
+            exit_status: None,
+        };
+    };
+    let command = scene.command_end.as_ref().map(|(_, end)| end);
+    let pid = command.map_or(target.pid, |end| end.pid);
+    ReportTarget {
+        kind: target.kind,
+        name: target.name.clone(),
+        pid: (pid != 0).then_some(pid),
+        exit_status: command.map(|end| end.exit_status),
+    }
+}
+
+fn caveats(scene: &Scene, accounting: &Accounting) -> Vec<Caveat> {
+    let mut caveats = Vec::new();
+    let mut add = |code: &str, text: String| caveats.push(Caveat { code: code.into(), text });
+    for blind in &scene.blind {
+        let therefore = match blind.therefore.as_str() {
+            "" => String::new(),
+            therefore => format!(": {therefore}"),
+        };
+        add(
+            &format!("blind.{}", blind.what),
+            format!("cannot see {} ({}){therefore}", blind.what, blind.why),
+        );
+    }
+    for (source, count) in &scene.lost {
+        add(
+            "events_lost",
+            format!("{count} lost ({source}): figures that need them are lower bounds"),
+        );
+    }
+    if scene.window_end.interrupted {
+        add("ended_early", "the look was ended early".into());
+    }
+    if accounting.residual_seconds.abs() > accounting.wall_seconds * 0.001 {
+        add(
+            "residual",
+            format!(
+                "{:.3} of {:.3} s are not accounted for",
+                accounting.residual_seconds, accounting.wall_seconds
+            ),
+        );
+    }
+    caveats
+}

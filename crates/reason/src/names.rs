@@ -1,0 +1,192 @@
+//! Objects by name: what a person calls the thing that is waited for.
+//!
+//! Names come from facts only. Two objects of one name differ in their id (device number, inode).
+//! Must not escape: names are data until they are printed.
+
+use crate::facts::*;
+use crate::findings::ObjectName;
+use crate::scene::Scene;
+use crate::timeline::WaitSpan;
+use crate::waits::{WaitClass, lock_caller};
+
+/// The run queue, or the quota, that a thread waits in.
+pub fn run_queue(scene: &Scene, span: &WaitSpan) -> ObjectName {
+    if span.class == WaitClass::CpuQuota {
+        let group = scene.cgroup_of(&span.thread, "cpu");
+        let path = group.map_or_else(String::new, |group| group.path.clone());
+        return ObjectName::new("cgroup", path);
+    }
+    ObjectName::new("run queue", "CPU")
+}
+
+/// A disk by its device number.
+pub fn disk(scene: &Scene, dev: DeviceNumber) -> ObjectName {
+    match scene.disk(dev) {
+        Some(disk) => ObjectName::new("disk", &disk.name).with_id(disk.dev.to_string()),
+        None => ObjectName::new("disk", dev.to_string()).with_id(dev.to_string()),
+    }
+}
+
+/// A file by path, else by device and inode.
+pub fn file(file: &FileRef) -> ObjectName {
+    let id = format!("{}:{}", file.dev, file.ino);
+    match &file.path {
+        Some(path) => ObjectName::new("file", path).with_id(id),
+        None => ObjectName::new("file", format!("inode {} on {}", file.ino, file.dev)).with_id(id),
+    }
+}
+
+/// A socket by its other end, or by its own address if it has none.
+pub fn socket(socket: &InetRef) -> ObjectName {
+    let far = if socket.remote.port() == 0 { socket.local } else { socket.remote };
+    ObjectName::new("socket", format!("{} {far}", socket.protocol)).with_id(socket.ino.to_string())
+}
+
+/// Any object behind a descriptor.
+pub fn reference(scene: &Scene, object: &ObjectRef) -> ObjectName {
+    match object {
+        ObjectRef::File(f) => file(f),
+        ObjectRef::Pipe { ino } => {
+            ObjectName::new("pipe", format!("pipe:[{ino}]")).with_id(ino.to_string())
+        }
+        ObjectRef::Inet(s) => socket(s),
+        ObjectRef::Unix { ino, peer_ino, path } => {
+            // The accepted end has the server's path, the connecting end has none: its peer tells.
+            let peer_path = || {
+                scene.endpoints.iter().find_map(|endpoint| match &endpoint.object {
+                    ObjectRef::Unix { ino, path: Some(path), .. } if ino == peer_ino => {
+                        Some(path.clone())
+                    }
+                    _ => None,
+                })
+            };
+            let name = path.clone().or_else(peer_path);
+            ObjectName::new("unix socket", name.unwrap_or_else(|| format!("socket:[{ino}]")))
+                .with_id(ino.to_string())
+        }
+        ObjectRef::Tty { name, dev } => {
+            ObjectName::new("terminal", format!("/dev/{name}")).with_id(dev.to_string())
+        }
+        ObjectRef::FuseServer { dev } => {
+            ObjectName::new("FUSE device", dev.to_string()).with_id(dev.to_string())
+        }
+        ObjectRef::Other { what, ino } => ObjectName::new(what, format!("{what}:[{ino}]")),
+    }
+}
+
+/// The disk that a wait is for: under the file, else the one last submitted to, else the one whose
+/// completion ended it.
+pub fn disk_of(scene: &Scene, span: &WaitSpan) -> Option<DeviceNumber> {
+    if let Some(ObjectRef::File(file)) = &span.place.object {
+        if file.rdev.major != 0
+            && let Some(disk) = scene.disk(file.rdev)
+        {
+            return Some(disk.dev);
+        }
+        if let Some(disk) = scene.disk_of_file_system(file.dev) {
+            return Some(disk.dev);
+        }
+    }
+    let completed = span.wake.as_ref().and_then(|wake| wake.disk);
+    let device = span.place.disk.or(completed)?;
+    Some(scene.disk(device).map_or(device, |disk| disk.dev))
+}
+
+/// What a blocked wait is on.
+pub fn object(scene: &Scene, span: &WaitSpan) -> ObjectName {
+    use WaitClass::*;
+    let behind = span.place.object.as_ref().map(|object| reference(scene, object));
+    match span.class {
+        RunQueue | CpuQuota => run_queue(scene, span),
+        Disk | PageFault | SwapIn | DirtyThrottle => match disk_of(scene, span) {
+            Some(dev) => disk(scene, dev),
+            None => ObjectName::new("disk", "not known"),
+        },
+        Journal => journal(scene, span),
+        Reclaim => ObjectName::new("memory", "memory"),
+        FrozenFs => frozen(scene, span, behind),
+        FuseDaemon => fuse(scene, span, behind),
+        Dns => dns(scene, span),
+        FutexLock | FutexWait => {
+            let [address, ..] = span.place.args;
+            ObjectName::new("futex", format!("{address:#x} of {}", span.thread.comm))
+                .with_id(format!("{}:{address:#x}", span.thread.pid))
+        }
+        KernelLock => {
+            let at = lock_caller(scene.stack(span.place.stack)).unwrap_or("unknown");
+            ObjectName::new("kernel lock", at)
+        }
+        Child | Vfork => ObjectName::new("child", child_word(&span.place)),
+        FrozenCgroup => {
+            let group = scene.cgroup_of(&span.thread, "freezer");
+            ObjectName::new("cgroup", group.map_or_else(String::new, |group| group.path.clone()))
+        }
+        Timer => ObjectName::new("timer", span.place.syscall.clone()),
+        Stopped | Traced => ObjectName::new("process", span.thread.comm.clone())
+            .with_id(span.thread.pid.to_string()),
+        _ => behind.unwrap_or_else(|| ObjectName::new("kernel", kernel_word(scene, span))),
+    }
+}
+
+fn child_word(place: &Place) -> String {
+    match place.args[0] as i64 {
+        pid if pid > 0 && place.syscall == "wait4" => format!("pid {pid}"),
+        _ => "child".into(),
+    }
+}
+
+fn kernel_word(scene: &Scene, span: &WaitSpan) -> String {
+    let frames = scene.stack(span.place.stack);
+    let outside = |f: &&String| !f.contains("schedule") && !f.starts_with("0x");
+    match frames.iter().find(outside) {
+        Some(frame) => frame.clone(),
+        None => span.place.syscall.clone(),
+    }
+}
+
+fn journal(scene: &Scene, span: &WaitSpan) -> ObjectName {
+    match disk_of(scene, span) {
+        Some(dev) => {
+            let on = disk(scene, dev);
+            ObjectName::new("journal", on.name).with_id(on.id)
+        }
+        None => ObjectName::new("journal", "journal"),
+    }
+}
+
+/// A frozen file system by its mount point.
+fn frozen(scene: &Scene, span: &WaitSpan, behind: Option<ObjectName>) -> ObjectName {
+    let mount = match &span.place.object {
+        Some(ObjectRef::File(file)) => mount_of_device(scene, file.dev),
+        _ => None,
+    };
+    match mount {
+        Some(mount) => ObjectName::new("file system", &mount.path).with_id(mount.dev.to_string()),
+        None => behind.unwrap_or_else(|| ObjectName::new("file system", "not known")),
+    }
+}
+
+/// The mount of a file system that a person would name: its root, shortest path.
+pub fn mount_of_device(scene: &Scene, dev: DeviceNumber) -> Option<&Mount> {
+    let mounts = scene.mounts.iter().filter(|mount| mount.dev == dev);
+    mounts.min_by_key(|mount| (mount.root != "/", mount.path.len()))
+}
+
+fn fuse(scene: &Scene, span: &WaitSpan, behind: Option<ObjectName>) -> ObjectName {
+    if let Some(ObjectRef::File(file)) = &span.place.object
+        && let Some(mount) = mount_of_device(scene, file.dev)
+    {
+        return ObjectName::new("FUSE file system", &mount.path).with_id(mount.dev.to_string());
+    }
+    behind.unwrap_or_else(|| ObjectName::new("FUSE file system", "not known"))
+}
+
+fn dns(scene: &Scene, span: &WaitSpan) -> ObjectName {
+    if let Some((_, query)) = span.dns_query.and_then(|index| scene.dns_queries.get(index)) {
+        return ObjectName::new("DNS server", query.server.to_string()).with_id(&*query.name);
+    }
+    match &span.place.object {
+        Some(ObjectRef::Inet(socket)) => ObjectName::new("DNS server", socket.remote.to_string()),
+        _ => ObjectName::new("DNS server", "not known"),
+    }
+}

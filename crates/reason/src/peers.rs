@@ -1,0 +1,294 @@
+//! Who is at the other end: holders of locks, readers of pipes, owners of sockets, servers of file systems.
+//!
+//! Owner over waker: where a table tells who holds a thing (lock table, futex word, open descriptors),
+//! it beats whoever happened to run at the wake-up; a wake-up from an interrupt names nobody. Both ends
+//! of a connection are found by descriptor, so network namespaces do not matter.
+//!
+//! Must not: judge; several candidates are ranked by what they were doing, and chains.rs takes the first.
+
+use crate::facts::*;
+use crate::scene::Scene;
+use crate::timeline::WaitSpan;
+use crate::waits::WaitClass;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+/// Open descriptors by what they are on.
+pub struct Peers<'a> {
+    scene: &'a Scene,
+    by_ino: HashMap<u64, Vec<&'a Endpoint>>,
+    by_pair: HashMap<(SocketAddr, SocketAddr), Vec<&'a Endpoint>>,
+    servers: HashMap<DeviceNumber, Vec<&'a Endpoint>>,
+    masters: HashMap<String, Vec<&'a Endpoint>>,
+    children: HashMap<u32, Vec<u32>>,
+}
+
+impl<'a> Peers<'a> {
+    /// Indexes the endpoints of a scene.
+    pub fn new(scene: &'a Scene) -> Self {
+        let mut peers = Self {
+            scene,
+            by_ino: HashMap::new(),
+            by_pair: HashMap::new(),
+            servers: HashMap::new(),
+            masters: HashMap::new(),
+            children: HashMap::new(),
+        };
+        for endpoint in &scene.endpoints {
+            match &endpoint.object {
+                ObjectRef::Pipe { ino } | ObjectRef::Unix { ino, .. } => {
+                    peers.by_ino.entry(*ino).or_default().push(endpoint);
+                }
+                ObjectRef::Inet(socket) => {
+                    peers.by_ino.entry(socket.ino).or_default().push(endpoint);
+                    let pair = (socket.local, socket.remote);
+                    peers.by_pair.entry(pair).or_default().push(endpoint);
+                }
+                ObjectRef::FuseServer { dev } => {
+                    peers.servers.entry(*dev).or_default().push(endpoint);
+                }
+                ObjectRef::Tty { name, .. } => {
+                    if let Some(index) = name.strip_prefix("ptm/") {
+                        let slave = format!("pts/{index}");
+                        peers.masters.entry(slave).or_default().push(endpoint);
+                    }
+                }
+                _ => {}
+            }
+        }
+        for (_, fork) in &scene.forks {
+            if fork.child.pid != fork.parent.pid {
+                peers.children.entry(fork.parent.pid).or_default().push(fork.child.pid);
+            }
+        }
+        for thread in scene.threads.values() {
+            if thread.thread.tid == thread.thread.pid && thread.parent_pid != 0 {
+                let known = peers.children.entry(thread.parent_pid).or_default();
+                if !known.contains(&thread.thread.pid) {
+                    known.push(thread.thread.pid);
+                }
+            }
+        }
+        peers
+    }
+
+    /// Who is to be looked at next for a wait, and since when he can be the reason.
+    pub fn holder(&self, wait: &WaitSpan) -> Option<ThreadRef> {
+        use WaitClass::*;
+        let found = match wait.class {
+            FileLock => self.lock_holder(wait).or_else(|| self.waker(wait)),
+            FutexLock => self.futex_owner(wait).or_else(|| self.waker(wait)),
+            FutexWait => self.joined(wait).or_else(|| self.waker(wait)),
+            PipeWrite => self.pipe_end(wait, true),
+            PipeRead => self.pipe_end(wait, false),
+            UnixRead | UnixWrite | SocketRead | SocketWrite => self.socket_peer(wait),
+            Child => self.child(wait),
+            Vfork => self.vfork_child(wait),
+            FuseDaemon => self.fuse_server(wait),
+            Journal => self.journal_thread(wait),
+            TtyWrite => self.terminal_master(wait),
+            KernelLock => self.waker(wait),
+            Kernel | Idle | Unseen => None,
+            _ => None,
+        };
+        found.filter(|thread| thread.tid != wait.thread.tid && thread.pid != 0)
+    }
+
+    /// The task that woke it, unless it was an interrupt or the idle task.
+    pub fn waker(&self, wait: &WaitSpan) -> Option<ThreadRef> {
+        let wake = wait.wake.as_ref()?;
+        (wake.context == WakeContext::Task && wake.by.tid != 0 && wake.by.tid != wait.thread.tid)
+            .then(|| wake.by.clone())
+    }
+
+    /// The lock table: the holder of a lock on the same file, at a reading within the wait.
+    fn lock_holder(&self, wait: &WaitSpan) -> Option<ThreadRef> {
+        let Some(ObjectRef::File(file)) = &wait.place.object else { return None };
+        let waiter = i64::from(wait.thread.pid);
+        let mut best: Option<(bool, &FileLock)> = None;
+        for (at, lock) in &self.scene.locks {
+            let same = lock.ino == file.ino && lock.dev == file.dev;
+            if lock.blocked || !same || lock.pid == waiter {
+                continue;
+            }
+            let during = *at >= wait.begin_ns && *at <= wait.end_ns + 1_000_000;
+            if best.is_none_or(|(known, _)| during && !known) {
+                best = Some((during, lock));
+            }
+        }
+        let (_, lock) = best?;
+        let pid = match u32::try_from(lock.pid) {
+            Ok(pid) if pid > 0 => pid,
+            _ => lock.holders.first()?.pid,
+        };
+        let mut holder = self.scene.thread_ref(pid);
+        if holder.comm.is_empty() {
+            holder.comm.clone_from(&lock.comm);
+        }
+        Some(holder)
+    }
+
+    fn futex_owner(&self, wait: &WaitSpan) -> Option<ThreadRef> {
+        let [address, ..] = wait.place.args;
+        let owner = self.scene.futex_owners.iter().rev().find(|(at, owner)| {
+            owner.waiter.tid == wait.thread.tid
+                && owner.address == address
+                && owner.owner_tid != 0
+                && *at >= wait.begin_ns
+                && *at <= wait.end_ns + 10_000_000
+        })?;
+        let tid = owner.1.owner_tid;
+        let mut thread = self.scene.thread_ref(tid);
+        if thread.comm.is_empty() {
+            thread = ThreadRef { tid, pid: wait.thread.pid, ..wait.thread.clone() };
+        }
+        Some(thread)
+    }
+
+    /// pthread_join waits on the joined thread's id in its own descriptor.
+    fn joined(&self, wait: &WaitSpan) -> Option<ThreadRef> {
+        let [_, _, expected, ..] = wait.place.args;
+        let tid = u32::try_from(expected).ok().filter(|tid| *tid > 2)?;
+        let thread = self.scene.names.get(&tid)?;
+        (thread.pid == wait.thread.pid).then(|| thread.clone())
+    }
+
+    fn pipe_end(&self, wait: &WaitSpan, reader: bool) -> Option<ThreadRef> {
+        let Some(ObjectRef::Pipe { ino }) = &wait.place.object else { return self.waker(wait) };
+        let ends = self.by_ino.get(ino).map_or(&[][..], Vec::as_slice);
+        let at_end: Vec<ThreadRef> = ends
+            .iter()
+            .filter(|end| if reader { end.readable } else { end.writable })
+            .map(|end| end.process.clone())
+            .filter(|process| process.pid != wait.thread.pid)
+            .collect();
+        self.chosen(wait, at_end)
+    }
+
+    fn socket_peer(&self, wait: &WaitSpan) -> Option<ThreadRef> {
+        let ends: &[&Endpoint] = match &wait.place.object {
+            Some(ObjectRef::Unix { peer_ino, .. }) => {
+                self.by_ino.get(peer_ino).map_or(&[], Vec::as_slice)
+            }
+            Some(ObjectRef::Inet(socket)) => {
+                self.by_pair.get(&(socket.remote, socket.local)).map_or(&[], Vec::as_slice)
+            }
+            _ => &[],
+        };
+        let processes: Vec<ThreadRef> = ends
+            .iter()
+            .map(|end| end.process.clone())
+            .filter(|process| process.pid != wait.thread.pid)
+            .collect();
+        self.chosen(wait, processes)
+    }
+
+    fn fuse_server(&self, wait: &WaitSpan) -> Option<ThreadRef> {
+        let processes = match &wait.place.object {
+            Some(ObjectRef::File(file)) => {
+                let ends = self.servers.get(&file.dev).map_or(&[][..], Vec::as_slice);
+                ends.iter().map(|end| end.process.clone()).collect()
+            }
+            // Without a descriptor (open, stat): the one server there is, if there is but one.
+            _ if self.servers.len() == 1 => {
+                self.servers.values().flatten().map(|end| end.process.clone()).collect()
+            }
+            _ => Vec::new(),
+        };
+        self.chosen(wait, processes)
+    }
+
+    fn terminal_master(&self, wait: &WaitSpan) -> Option<ThreadRef> {
+        let Some(ObjectRef::Tty { name, .. }) = &wait.place.object else { return None };
+        let ends = self.masters.get(name)?;
+        self.chosen(wait, ends.iter().map(|end| end.process.clone()).collect())
+    }
+
+    fn journal_thread(&self, wait: &WaitSpan) -> Option<ThreadRef> {
+        if let Some(waker) = self.waker(wait)
+            && waker.comm.starts_with("jbd2/")
+        {
+            return Some(waker);
+        }
+        let prefix = format!("jbd2/{}", wait.object.name);
+        self.scene.names.values().find(|thread| thread.comm.starts_with(&prefix)).cloned()
+    }
+
+    fn vfork_child(&self, wait: &WaitSpan) -> Option<ThreadRef> {
+        let before = self.scene.forks.iter().rev().find(|(at, fork)| {
+            fork.parent.tid == wait.thread.tid && *at <= wait.begin_ns + 1_000_000
+        });
+        before
+            .map(|(_, fork)| self.scene.thread_ref(fork.child.tid))
+            .or_else(|| self.waker(wait))
+            .or_else(|| self.child(wait))
+    }
+
+    fn child(&self, wait: &WaitSpan) -> Option<ThreadRef> {
+        if let Some(waker) = self.waker(wait) {
+            return Some(waker);
+        }
+        let asked = match wait.place.syscall.as_str() {
+            "wait4" => u32::try_from(wait.place.args[0] as i64).ok().filter(|pid| *pid > 0),
+            "waitid" if wait.place.args[0] == 1 => u32::try_from(wait.place.args[1]).ok(),
+            _ => None,
+        };
+        if let Some(pid) = asked {
+            return Some(self.scene.thread_ref(pid));
+        }
+        let children = self.children.get(&wait.thread.pid)?;
+        let all = children.iter().map(|pid| self.scene.thread_ref(*pid)).collect();
+        self.chosen(wait, all)
+    }
+
+    /// Of several processes, the thread that matters: the waker if it is one of them, else the one
+    /// that itself is held up longest during the wait, else the first.
+    fn chosen(&self, wait: &WaitSpan, processes: Vec<ThreadRef>) -> Option<ThreadRef> {
+        if let Some(waker) = self.waker(wait)
+            && (processes.is_empty() || processes.iter().any(|p| p.pid == waker.pid))
+        {
+            return Some(waker);
+        }
+        let first = processes.first().cloned();
+        let held_up = |thread: &ThreadRef| -> Ns {
+            let waits = self.scene.timelines.of(thread.tid).iter();
+            waits
+                .filter(|w| {
+                    w.class.is_demand()
+                        || w.class.is_for_somebody() && w.class != WaitClass::FutexWait
+                        || matches!(w.class, WaitClass::Stopped | WaitClass::FrozenCgroup)
+                })
+                .map(|w| w.within_ns(wait.begin_ns, wait.end_ns))
+                .sum()
+        };
+        let mut pids: Vec<u32> = processes.iter().map(|p| p.pid).collect();
+        pids.sort_unstable();
+        pids.dedup();
+        let threads = self.threads_of(&pids);
+        threads
+            .into_iter()
+            .map(|thread| (held_up(&thread), thread))
+            .filter(|(held, _)| *held > 0)
+            .max_by_key(|(held, thread)| (*held, std::cmp::Reverse(thread.tid)))
+            .map(|(_, thread)| thread)
+            .or(first)
+    }
+
+    /// Every known thread of some processes, by thread id.
+    pub fn threads_of(&self, pids: &[u32]) -> Vec<ThreadRef> {
+        let mut threads: Vec<ThreadRef> = self
+            .scene
+            .names
+            .values()
+            .filter(|thread| pids.contains(&thread.pid))
+            .cloned()
+            .collect();
+        threads.sort_by_key(|thread| thread.tid);
+        threads
+    }
+
+    /// The endpoints on an inode.
+    pub fn endpoints_on(&self, ino: u64) -> &[&'a Endpoint] {
+        self.by_ino.get(&ino).map_or(&[], Vec::as_slice)
+    }
+}

@@ -1,0 +1,406 @@
+//! The facts of one look, indexed: what every rule reads.
+//!
+//! Facts are pushed in any order of arrival; `finish` sorts and links them once. The scene holds what
+//! was observed and the waits that follow from it directly (class and object of each); who is to blame
+//! is chains.rs and cases/. Unknown stays absent: nothing here is filled with a default that could be
+//! mistaken for a reading.
+//!
+//! Edit together: facts/mod.rs (a new body needs a place here).
+
+use crate::facts::*;
+use crate::timeline::{Timelines, WaitSpan};
+use std::collections::{BTreeMap, HashMap};
+
+/// Counters of one thing over time.
+pub type Series<T> = Vec<(Ns, T)>;
+
+/// Everything that was observed in one look.
+#[derive(Debug, Default)]
+pub struct Scene {
+    /// The machine.
+    pub host: Host,
+    /// What is looked at.
+    pub target: Option<Target>,
+    /// The window.
+    pub begin_ns: Ns,
+    /// The window.
+    pub end_ns: Ns,
+    /// Wall clock at the begin, nanoseconds since 1970.
+    pub begin_unix_ns: u64,
+    /// How the window ended.
+    pub window_end: WindowEnd,
+    /// How the command ended.
+    pub command_end: Option<(Ns, CommandEnd)>,
+    /// What could not be seen.
+    pub blind: Vec<Blind>,
+    /// Events lost, by source.
+    pub lost: BTreeMap<String, u64>,
+    /// What it cost.
+    pub cost: Cost,
+    /// Kernel stacks by identity.
+    pub stacks: HashMap<u32, Vec<String>>,
+    /// Identities by thread id, latest reading.
+    pub threads: HashMap<u32, Thread>,
+    /// Any name by which a thread id was mentioned.
+    pub names: HashMap<u32, ThreadRef>,
+    /// Sums by thread.
+    pub times: Vec<ThreadTime>,
+    /// Waits and stretches by thread.
+    pub timelines: Timelines,
+    /// Open descriptors.
+    pub endpoints: Vec<Endpoint>,
+    /// The lock table, every reading.
+    pub locks: Series<FileLock>,
+    /// Futex owners, every reading.
+    pub futex_owners: Series<FutexOwner>,
+    /// Mounts.
+    pub mounts: Vec<Mount>,
+    /// Disks by device number.
+    pub disks: BTreeMap<DeviceNumber, Disk>,
+    /// Disk counters.
+    pub disk_samples: BTreeMap<DeviceNumber, Series<DiskSample>>,
+    /// Request latency sums.
+    pub disk_latency: Vec<DiskLatency>,
+    /// Long requests.
+    pub requests: Vec<Request>,
+    /// Who used which disk.
+    pub disk_use: Vec<DiskUse>,
+    /// Cgroup settings.
+    pub cgroups: Vec<Cgroup>,
+    /// Cgroup counters, by path and controllers.
+    pub cgroup_samples: BTreeMap<(String, Vec<String>), Series<CgroupSample>>,
+    /// Containers.
+    pub containers: Vec<Container>,
+    /// CPU times by CPU.
+    pub cpu_samples: BTreeMap<u32, Series<CpuSample>>,
+    /// Memory of the host.
+    pub memory: Series<MemorySample>,
+    /// Pressure of the host.
+    pub pressure: Series<Pressure>,
+    /// Shared anonymous segments.
+    pub segments: Vec<SharedSegment>,
+    /// Time in reclaim.
+    pub reclaims: Vec<Reclaim>,
+    /// Pauses at the dirty limit.
+    pub dirty_pauses: Vec<DirtyPause>,
+    /// Kills for want of memory.
+    pub oom_kills: Series<OomKill>,
+    /// Interfaces.
+    pub links: Vec<Link>,
+    /// Queueing disciplines over time, by namespace, interface and handle (classes: with the class id).
+    pub qdiscs: BTreeMap<(u32, String, String), Series<QdiscSample>>,
+    /// Time in queueing disciplines.
+    pub sojourns: Vec<QdiscSojourn>,
+    /// Flows in queueing disciplines.
+    pub flows: Vec<QdiscFlow>,
+    /// DNS questions.
+    pub dns_queries: Series<DnsQuery>,
+    /// DNS answers.
+    pub dns_replies: Series<DnsReply>,
+    /// Protocol counters by namespace.
+    pub net_counters: BTreeMap<u32, Series<NetCounters>>,
+    /// Kernel settings.
+    pub sysctls: BTreeMap<String, String>,
+    /// New threads.
+    pub forks: Series<Fork>,
+    /// New programs.
+    pub execs: Series<Exec>,
+    /// Ended threads.
+    pub exits: Series<Exit>,
+    /// On-CPU samples.
+    pub samples: Vec<Samples>,
+    /// Stop signals.
+    pub signals: Series<Signal>,
+    /// Refused system calls.
+    pub denied: Series<Denied>,
+    waits: Vec<Wait>,
+    blocked: Series<Blocked>,
+    ran: Vec<Ran>,
+}
+
+impl Scene {
+    /// Reads all facts of a look.
+    pub fn new(facts: Vec<Fact>) -> Self {
+        let mut scene = Self::default();
+        for fact in facts {
+            scene.push(fact);
+        }
+        scene.finish();
+        scene
+    }
+
+    fn push(&mut self, fact: Fact) {
+        let at = fact.at_ns;
+        match fact.body {
+            Body::Host(host) => self.host = host,
+            Body::Blind(blind) => {
+                if !self.blind.contains(&blind) {
+                    self.blind.push(blind);
+                }
+            }
+            Body::Target(target) => self.target = Some(target),
+            Body::WindowBegin(begin) => {
+                self.begin_ns = at;
+                self.begin_unix_ns = begin.unix_ns;
+            }
+            Body::WindowEnd(end) => {
+                self.end_ns = at;
+                self.window_end = end;
+            }
+            Body::CommandEnd(end) => self.command_end = Some((at, end)),
+            Body::Cost(cost) => self.cost = cost,
+            Body::Lost(lost) => *self.lost.entry(lost.source).or_default() += lost.count,
+            Body::Stack(stack) => {
+                self.stacks.insert(stack.id, stack.frames);
+            }
+            Body::Thread(_)
+            | Body::ThreadTime(_)
+            | Body::Wait(_)
+            | Body::Blocked(_)
+            | Body::Ran(_)
+            | Body::Fork(_)
+            | Body::Exec(_)
+            | Body::Exit(_)
+            | Body::Samples(_)
+            | Body::Signal(_)
+            | Body::Denied(_) => self.push_thread(at, fact.body),
+            Body::Endpoint(endpoint) => self.endpoints.push(endpoint),
+            Body::FileLock(lock) => self.locks.push((at, lock)),
+            Body::FutexOwner(owner) => self.futex_owners.push((at, owner)),
+            Body::Mount(mount) => self.mounts.push(mount),
+            other => self.push_counter(at, other),
+        }
+    }
+
+    fn push_thread(&mut self, at: Ns, body: Body) {
+        match body {
+            Body::Thread(thread) => {
+                self.name(&thread.thread);
+                self.threads.insert(thread.thread.tid, thread);
+            }
+            Body::ThreadTime(time) => {
+                self.name(&time.thread);
+                self.times.push(time);
+            }
+            Body::Wait(wait) => {
+                self.name(&wait.thread);
+                if let Some(wake) = &wait.wake {
+                    self.name(&wake.by);
+                }
+                if let Some(before) = &wait.ran_before {
+                    self.name(before);
+                }
+                self.waits.push(wait);
+            }
+            Body::Blocked(blocked) => {
+                self.name(&blocked.thread);
+                self.blocked.push((at, blocked));
+            }
+            Body::Ran(ran) => {
+                self.name(&ran.thread);
+                self.ran.push(ran);
+            }
+            Body::Fork(fork) => {
+                self.name(&fork.parent);
+                self.name(&fork.child);
+                self.forks.push((at, fork));
+            }
+            Body::Exec(exec) => {
+                self.name(&exec.thread);
+                self.execs.push((at, exec));
+            }
+            Body::Exit(exit) => {
+                self.name(&exit.thread);
+                self.exits.push((at, exit));
+            }
+            Body::Samples(samples) => self.samples.push(samples),
+            Body::Signal(signal) => self.signals.push((at, signal)),
+            Body::Denied(denied) => self.denied.push((at, denied)),
+            _ => {}
+        }
+    }
+
+    fn push_counter(&mut self, at: Ns, body: Body) {
+        match body {
+            Body::Disk(disk) => {
+                self.disks.insert(disk.dev, disk);
+            }
+            Body::DiskSample(sample) => {
+                self.disk_samples.entry(sample.dev).or_default().push((at, sample));
+            }
+            Body::DiskLatency(latency) => self.disk_latency.push(latency),
+            Body::Request(request) => self.requests.push(request),
+            Body::DiskUse(used) => self.disk_use.push(used),
+            Body::Cgroup(cgroup) => {
+                match self.cgroups.iter_mut().find(|known| {
+                    known.path == cgroup.path && known.controllers == cgroup.controllers
+                }) {
+                    Some(known) => *known = cgroup,
+                    None => self.cgroups.push(cgroup),
+                }
+            }
+            Body::CgroupSample(sample) => {
+                let key = (sample.path.clone(), sample.controllers.clone());
+                self.cgroup_samples.entry(key).or_default().push((at, sample));
+            }
+            Body::Container(container) => self.containers.push(container),
+            Body::CpuSample(sample) => {
+                self.cpu_samples.entry(sample.cpu).or_default().push((at, sample));
+            }
+            Body::MemorySample(sample) => self.memory.push((at, sample)),
+            Body::Pressure(pressure) => self.pressure.push((at, pressure)),
+            Body::SharedSegment(segment) => self.segments.push(segment),
+            Body::Reclaim(reclaim) => self.reclaims.push(reclaim),
+            Body::DirtyPause(pause) => self.dirty_pauses.push(pause),
+            Body::OomKill(kill) => self.oom_kills.push((at, kill)),
+            Body::Link(link) => self.links.push(link),
+            Body::QdiscSample(sample) => {
+                let key = (sample.netns, sample.interface.clone(), sample.handle.clone());
+                self.qdiscs.entry(key).or_default().push((at, sample));
+            }
+            Body::QdiscSojourn(sojourn) => self.sojourns.push(sojourn),
+            Body::QdiscFlow(flow) => self.flows.push(flow),
+            Body::DnsQuery(query) => self.dns_queries.push((at, query)),
+            Body::DnsReply(reply) => self.dns_replies.push((at, reply)),
+            Body::NetCounters(counters) => {
+                self.net_counters.entry(counters.netns).or_default().push((at, counters));
+            }
+            Body::Sysctl(sysctl) => {
+                self.sysctls.insert(sysctl.name, sysctl.value);
+            }
+            _ => {}
+        }
+    }
+
+    /// Remembers a name; an empty or older one never replaces a known one.
+    fn name(&mut self, thread: &ThreadRef) {
+        if thread.comm.is_empty() {
+            self.names.entry(thread.tid).or_insert_with(|| thread.clone());
+            return;
+        }
+        let known = self.names.get(&thread.tid);
+        if known.is_none_or(|old| old.comm.is_empty() || thread.start_ns >= old.start_ns) {
+            self.names.insert(thread.tid, thread.clone());
+        }
+    }
+
+    fn finish(&mut self) {
+        if self.end_ns == 0 {
+            self.end_ns = self.waits.iter().map(|w| w.end_ns).max().unwrap_or(self.begin_ns);
+        }
+        self.dns_queries.sort_by_key(|(at, _)| *at);
+        self.forks.sort_by_key(|(at, _)| *at);
+        for series in self.disk_samples.values_mut() {
+            series.sort_by_key(|(at, _)| *at);
+        }
+        let waits = std::mem::take(&mut self.waits);
+        let blocked = std::mem::take(&mut self.blocked);
+        let ran = std::mem::take(&mut self.ran);
+        self.timelines = Timelines::build(self, waits, blocked, ran);
+    }
+
+    /// Length of the window, seconds.
+    pub fn seconds(&self) -> f64 {
+        self.end_ns.saturating_sub(self.begin_ns) as f64 / 1e9
+    }
+
+    /// The best known name of a thread id.
+    pub fn thread_ref(&self, tid: u32) -> ThreadRef {
+        let unknown = || ThreadRef { tid, pid: tid, ..ThreadRef::default() };
+        self.names.get(&tid).cloned().unwrap_or_else(unknown)
+    }
+
+    /// The kernel stack of an identity; empty if there is none.
+    pub fn stack(&self, id: u32) -> &[String] {
+        self.stacks.get(&id).map_or(&[], Vec::as_slice)
+    }
+
+    /// Identity of a thread, or of its process.
+    pub fn identity(&self, thread: &ThreadRef) -> Option<&Thread> {
+        self.threads.get(&thread.tid).or_else(|| self.threads.get(&thread.pid))
+    }
+
+    /// Whether a thread belongs to what is looked at.
+    pub fn in_target(&self, thread: &ThreadRef) -> bool {
+        match &self.target {
+            None => true,
+            Some(target) => match target.kind {
+                TargetKind::Host | TargetKind::Command => true,
+                TargetKind::Process => thread.pid == target.pid,
+                TargetKind::Container => self.identity(thread).is_some_and(|identity| {
+                    identity.cgroups.iter().any(|membership| {
+                        target.cgroups.iter().any(|path| within(&membership.path, path))
+                    })
+                }),
+            },
+        }
+    }
+
+    /// The container that a thread is in, if any: the one with the longest matching cgroup path.
+    pub fn container_of(&self, thread: &ThreadRef) -> Option<&Container> {
+        let identity = self.identity(thread)?;
+        self.containers
+            .iter()
+            .filter_map(|container| {
+                let paths = container.cgroups.iter();
+                let longest = paths
+                    .filter(|path| identity.cgroups.iter().any(|m| within(&m.path, path)))
+                    .map(String::len)
+                    .max()?;
+                Some((longest, container))
+            })
+            .max_by_key(|(longest, _)| *longest)
+            .map(|(_, container)| container)
+    }
+
+    /// The whole disk of a device number: the disk itself, or the one that a partition is on.
+    pub fn disk(&self, dev: DeviceNumber) -> Option<&Disk> {
+        self.disks
+            .get(&dev)
+            .or_else(|| self.disks.values().find(|disk| disk.partitions.contains(&dev)))
+    }
+
+    /// The disk under a file system's device number; by the mount's source where the number is
+    /// anonymous (btrfs).
+    pub fn disk_of_file_system(&self, dev: DeviceNumber) -> Option<&Disk> {
+        if let Some(disk) = self.disk(dev) {
+            return Some(disk);
+        }
+        let mount = self.mounts.iter().find(|mount| mount.dev == dev)?;
+        let name = mount.source.strip_prefix("/dev/")?;
+        self.disks.values().find(|disk| disk.name == name)
+    }
+
+    /// The cgroup of a controller that a thread is in: settings of the nearest group.
+    pub fn cgroup_of<'a>(&'a self, thread: &ThreadRef, controller: &str) -> Option<&'a Cgroup> {
+        let identity = self.identity(thread)?;
+        let v1 = identity.cgroups.iter().find(|m| m.controllers.iter().any(|c| c == controller));
+        let membership =
+            v1.or_else(|| identity.cgroups.iter().find(|m| m.controllers.is_empty()))?;
+        self.cgroups.iter().find(|group| {
+            group.path == membership.path
+                && (group.controllers.is_empty() == membership.controllers.is_empty())
+                && (group.controllers.is_empty()
+                    || group.controllers.iter().any(|c| c == controller))
+        })
+    }
+
+    /// First and last sample of a cgroup's counters.
+    pub fn cgroup_change(&self, group: &Cgroup) -> Option<(&CgroupSample, &CgroupSample)> {
+        let series = self.cgroup_samples.get(&(group.path.clone(), group.controllers.clone()))?;
+        Some((&series.first()?.1, &series.last()?.1))
+    }
+
+    /// Every wait of every thread.
+    pub fn waits(&self) -> impl Iterator<Item = &WaitSpan> {
+        self.timelines.waits()
+    }
+}
+
+/// Whether a cgroup path is a group or lies below it.
+pub fn within(path: &str, group: &str) -> bool {
+    group != "/"
+        && path
+            .strip_prefix(group.trim_end_matches('/'))
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}

@@ -1,0 +1,333 @@
+//! What each thread did when: stretches on a CPU, ready for one, and blocked, without overlap.
+//!
+//! Built once from wait events, walks over standing waits and, for traced threads, stretches of running.
+//! A wait is split at its wake-up: before it the thread was blocked, after it it waited for a CPU. Consecutive
+//! waits at the same place with next to no running between them are one wait (a thread that is woken and
+//! finds nothing, again and again). What was not observed is a gap, told as `Unseen`, never guessed.
+//!
+//! Must not: follow wakers. Edit together: waits.rs (classes), names.rs (objects).
+
+use crate::facts::*;
+use crate::findings::ObjectName;
+use crate::scene::Scene;
+use crate::waits::{WaitClass, classify};
+use std::collections::HashMap;
+
+/// One blocked wait, or one wait for a CPU.
+#[derive(Debug, Clone)]
+pub struct WaitSpan {
+    /// Who waits.
+    pub thread: ThreadRef,
+    /// A kernel thread.
+    pub kernel: bool,
+    /// Since; may lie before the window.
+    pub begin_ns: Ns,
+    /// Until it was woken, or until it was last seen standing.
+    pub end_ns: Ns,
+    /// It had not ended when it was last seen.
+    pub standing: bool,
+    /// What for.
+    pub class: WaitClass,
+    /// On what.
+    pub object: ObjectName,
+    /// Where in the kernel.
+    pub place: Place,
+    /// What ended it.
+    pub wake: Option<Wake>,
+    /// Who had the CPU before, for a wait for a CPU.
+    pub ran_before: Option<ThreadRef>,
+    /// Its group was out of CPU quota.
+    pub throttled: bool,
+    /// The begin is an estimate.
+    pub begin_estimated: bool,
+    /// The DNS question that it waits for, by index into `Scene::dns_queries`.
+    pub dns_query: Option<usize>,
+}
+
+impl WaitSpan {
+    /// Length within [from, to], nanoseconds.
+    pub fn within_ns(&self, from: Ns, to: Ns) -> Ns {
+        self.end_ns.min(to).saturating_sub(self.begin_ns.max(from))
+    }
+}
+
+/// What a thread did in a piece of its timeline.
+#[derive(Debug, Clone, Copy)]
+pub enum Doing<'a> {
+    /// On a CPU.
+    Running,
+    /// Waiting: blocked, or for a CPU.
+    Waiting(&'a WaitSpan),
+    /// Not observed: it ran, or waited for less than the threshold.
+    Unseen,
+}
+
+/// One piece of a timeline.
+#[derive(Debug, Clone, Copy)]
+pub struct Piece<'a> {
+    /// From.
+    pub begin_ns: Ns,
+    /// To.
+    pub end_ns: Ns,
+    /// What.
+    pub doing: Doing<'a>,
+}
+
+#[derive(Debug, Default)]
+struct Timeline {
+    waits: Vec<WaitSpan>,
+    ran: Vec<(Ns, Ns)>,
+}
+
+/// The timelines of all threads.
+#[derive(Debug, Default)]
+pub struct Timelines {
+    by_tid: HashMap<u32, Timeline>,
+    order: Vec<u32>,
+}
+
+/// A wait that goes on at the same place after so little running is the same wait.
+const SAME_WAIT_GAP_NS: Ns = 200_000;
+
+impl Timelines {
+    /// Builds from what was observed.
+    pub fn build(scene: &Scene, waits: Vec<Wait>, blocked: Series<Blocked>, ran: Vec<Ran>) -> Self {
+        let mut by_tid: HashMap<u32, Timeline> = HashMap::new();
+        for ran in ran {
+            by_tid.entry(ran.thread.tid).or_default().ran.push((ran.begin_ns, ran.end_ns));
+        }
+        for wait in waits {
+            let line = by_tid.entry(wait.thread.tid).or_default();
+            line.waits.extend(spans(scene, wait));
+        }
+        for line in by_tid.values_mut() {
+            line.waits.sort_by_key(|w| (w.begin_ns, w.end_ns));
+        }
+        for (at_ns, blocked) in blocked {
+            let line = by_tid.entry(blocked.thread.tid).or_default();
+            add_standing(scene, line, at_ns, blocked);
+        }
+        for line in by_tid.values_mut() {
+            line.ran.sort_unstable();
+            line.waits.sort_by_key(|w| (w.begin_ns, w.end_ns));
+            line.waits = merged(std::mem::take(&mut line.waits));
+        }
+        let mut order: Vec<u32> = by_tid.keys().copied().collect();
+        order.sort_unstable();
+        Self { by_tid, order }
+    }
+
+    /// Every wait, by thread id and begin.
+    pub fn waits(&self) -> impl Iterator<Item = &WaitSpan> {
+        self.order.iter().flat_map(|tid| self.by_tid[tid].waits.iter())
+    }
+
+    /// The waits of one thread, by begin.
+    pub fn of(&self, tid: u32) -> &[WaitSpan] {
+        self.by_tid.get(&tid).map_or(&[], |line| &line.waits)
+    }
+
+    /// Anything is known of this thread.
+    pub fn knows(&self, tid: u32) -> bool {
+        self.by_tid.contains_key(&tid)
+    }
+
+    /// What a thread did from one time to another, without gap or overlap.
+    pub fn pieces(&self, tid: u32, from: Ns, to: Ns) -> Vec<Piece<'_>> {
+        let mut pieces = Vec::new();
+        if from >= to {
+            return pieces;
+        }
+        let Some(line) = self.by_tid.get(&tid) else {
+            return vec![Piece { begin_ns: from, end_ns: to, doing: Doing::Unseen }];
+        };
+        // The last wait that begins at or before `from` may reach into it; earlier ones may too if
+        // they are longer, so the search goes back as far as waits overlap.
+        let after = line.waits.partition_point(|w| w.begin_ns <= from);
+        let first = line.waits[..after].iter().rposition(|w| w.end_ns <= from).map_or(0, |i| i + 1);
+        let mut at = from;
+        for wait in &line.waits[first..] {
+            if wait.begin_ns >= to {
+                break;
+            }
+            let (begin, end) = (wait.begin_ns.max(at), wait.end_ns.min(to));
+            if begin >= end {
+                continue;
+            }
+            line.between(at, begin, &mut pieces);
+            pieces.push(Piece { begin_ns: begin, end_ns: end, doing: Doing::Waiting(wait) });
+            at = end;
+        }
+        line.between(at, to, &mut pieces);
+        pieces
+    }
+}
+
+type Series<T> = crate::scene::Series<T>;
+
+impl Timeline {
+    /// Between waits a thread ran if it was seen running, else it was not observed.
+    fn between<'a>(&'a self, from: Ns, to: Ns, pieces: &mut Vec<Piece<'a>>) {
+        let mut at = from;
+        let first = self.ran.partition_point(|(_, end)| *end <= from);
+        for &(begin, end) in &self.ran[first..] {
+            if begin >= to || at >= to {
+                break;
+            }
+            let (begin, end) = (begin.max(at), end.min(to));
+            if begin >= end {
+                continue;
+            }
+            if begin > at {
+                pieces.push(Piece { begin_ns: at, end_ns: begin, doing: Doing::Unseen });
+            }
+            pieces.push(Piece { begin_ns: begin, end_ns: end, doing: Doing::Running });
+            at = end;
+        }
+        if at < to {
+            pieces.push(Piece { begin_ns: at, end_ns: to, doing: Doing::Unseen });
+        }
+    }
+}
+
+/// One wait event: a blocked part up to the wake-up, and a part for the CPU after it.
+fn spans(scene: &Scene, wait: Wait) -> Vec<WaitSpan> {
+    let frames = scene.stack(wait.place.stack);
+    let woken = wait.wake.as_ref().map_or(wait.begin_ns, |wake| wake.at_ns);
+    let mut all = Vec::new();
+    let mut span = WaitSpan {
+        class: WaitClass::RunQueue,
+        object: ObjectName::default(),
+        kernel: wait.kernel,
+        begin_ns: wait.begin_ns,
+        end_ns: woken,
+        standing: false,
+        wake: None,
+        ran_before: None,
+        throttled: wait.throttled,
+        begin_estimated: wait.begin_estimated,
+        dns_query: None,
+        place: wait.place,
+        thread: wait.thread,
+    };
+    if let Some(wake) = wait.wake {
+        let mut blocked = span.clone();
+        blocked.class = classify(&span.place, frames, span.kernel);
+        blocked.wake = Some(wake);
+        name(scene, &mut blocked);
+        all.push(blocked);
+    }
+    if woken < wait.end_ns {
+        span.begin_ns = woken;
+        span.end_ns = wait.end_ns;
+        span.class = if span.throttled { WaitClass::CpuQuota } else { WaitClass::RunQueue };
+        span.place.state = WaitState::Runnable;
+        span.ran_before = wait.ran_before;
+        span.object = crate::names::run_queue(scene, &span);
+        all.push(span);
+    }
+    all
+}
+
+fn name(scene: &Scene, span: &mut WaitSpan) {
+    if let Some(query) = dns_query(scene, span) {
+        span.class = WaitClass::Dns;
+        span.dns_query = Some(query);
+    }
+    span.object = crate::names::object(scene, span);
+}
+
+/// The question that a thread sent just before it began to wait for a descriptor.
+fn dns_query(scene: &Scene, span: &WaitSpan) -> Option<usize> {
+    const JUST_BEFORE_NS: Ns = 20_000_000;
+    let waits_for_input = matches!(
+        span.place.syscall.as_str(),
+        "poll"
+            | "ppoll"
+            | "select"
+            | "pselect6"
+            | "recvfrom"
+            | "recvmsg"
+            | "recvmmsg"
+            | "read"
+            | "epoll_wait"
+            | "epoll_pwait"
+            | "epoll_pwait2"
+    );
+    if !waits_for_input {
+        return None;
+    }
+    let after = scene.dns_queries.partition_point(|(at, _)| *at <= span.begin_ns);
+    scene.dns_queries[..after]
+        .iter()
+        .enumerate()
+        .rev()
+        .take_while(|(_, (at, _))| span.begin_ns - at < JUST_BEFORE_NS)
+        .find(|(_, (_, query))| query.thread.tid == span.thread.tid)
+        .map(|(index, _)| index)
+}
+
+/// A wait found standing: a new one, unless an ended one covers it or an earlier sight began it.
+fn add_standing(scene: &Scene, line: &mut Timeline, at_ns: Ns, blocked: Blocked) {
+    let begin_ns = blocked.since_ns;
+    let covers = |w: &WaitSpan| !w.standing && w.begin_ns < at_ns && w.end_ns >= at_ns;
+    if line.waits.iter().rev().take(8).any(covers) || line.waits.iter().any(covers) {
+        return;
+    }
+    if let Some(known) = line.waits.iter_mut().rev().find(|w| w.standing)
+        && known.place.syscall == blocked.place.syscall
+        && known.place.args == blocked.place.args
+        && begin_ns <= known.end_ns.max(known.begin_ns + 1)
+    {
+        known.end_ns = known.end_ns.max(at_ns);
+        return;
+    }
+    let frames = scene.stack(blocked.place.stack);
+    let mut span = WaitSpan {
+        class: classify(&blocked.place, frames, blocked.kernel),
+        object: ObjectName::default(),
+        kernel: blocked.kernel,
+        begin_ns,
+        end_ns: at_ns,
+        standing: true,
+        wake: None,
+        ran_before: None,
+        throttled: false,
+        begin_estimated: blocked.since_estimated,
+        dns_query: None,
+        place: blocked.place,
+        thread: blocked.thread,
+    };
+    name(scene, &mut span);
+    line.waits.push(span);
+}
+
+/// Joins waits at one place that only a moment of running parts.
+fn merged(waits: Vec<WaitSpan>) -> Vec<WaitSpan> {
+    let mut out: Vec<WaitSpan> = Vec::with_capacity(waits.len());
+    for wait in waits {
+        if let Some(last) = out.last_mut()
+            && last.class == wait.class
+            && wait.class.is_demand()
+            && !matches!(wait.class, WaitClass::RunQueue | WaitClass::CpuQuota | WaitClass::Disk)
+            && last.object == wait.object
+            && last.place.syscall == wait.place.syscall
+            && last.place.args == wait.place.args
+            && wait.begin_ns.saturating_sub(last.end_ns) < SAME_WAIT_GAP_NS
+        {
+            last.end_ns = last.end_ns.max(wait.end_ns);
+            last.standing = wait.standing;
+            last.wake = wait.wake;
+            continue;
+        }
+        // A standing sight overlaps the end of the wait before it if the thread was briefly woken.
+        if let Some(last) = out.last()
+            && wait.standing
+            && wait.end_ns <= last.end_ns
+        {
+            continue;
+        }
+        out.push(wait);
+    }
+    out
+}

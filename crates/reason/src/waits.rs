@@ -1,0 +1,630 @@
+//! What a wait is for: from scheduler state, kernel stack, system call and object to a class.
+//!
+//! The kernel stack is the main witness: a function that waits is named after what it waits for. The
+//! table below is read from the innermost frame's caller outwards in the order of its rows, so a wait
+//! for a FUSE daemon inside a file lock call is the daemon's. Where there is no stack (waits that the
+//! kernel side tells by system call alone, or hosts that hide stacks) the system call decides.
+//!
+//! Must not: follow who ended a wait (chains.rs), or weigh it (causes.rs).
+//! Function names differ between kernels; each row lists the names that have been seen since 5.4.
+
+use crate::facts::{ObjectRef, Place, WaitState};
+use serde::{Deserialize, Serialize};
+
+/// What a thread does, or waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum WaitClass {
+    /// On a CPU.
+    Running,
+    /// Ready, waits for a CPU.
+    RunQueue,
+    /// Ready, but its group has used up its CPU quota.
+    CpuQuota,
+    /// A disk: before it or inside it (queues.rs tells which).
+    Disk,
+    /// A commit of the file system's journal.
+    Journal,
+    /// Paused at the dirty page limit.
+    DirtyThrottle,
+    /// Frees memory, or waits for it.
+    Reclaim,
+    /// A page from swap.
+    SwapIn,
+    /// A page of a mapped file.
+    PageFault,
+    /// A file lock or lease.
+    FileLock,
+    /// A futex that stands for a lock.
+    FutexLock,
+    /// A futex that stands for a condition, a semaphore or a join: idle unless somebody is waited for.
+    FutexWait,
+    /// A lock inside the kernel.
+    KernelLock,
+    /// Data from a connected socket.
+    SocketRead,
+    /// Room in a socket's send buffer.
+    SocketWrite,
+    /// A connection to be made.
+    SocketConnect,
+    /// An answer to a DNS question.
+    Dns,
+    /// Data from a pipe.
+    PipeRead,
+    /// Room in a pipe.
+    PipeWrite,
+    /// Data from a unix socket.
+    UnixRead,
+    /// Room in a unix socket, or its peer's backlog.
+    UnixWrite,
+    /// Room in a terminal's output.
+    TtyWrite,
+    /// A child to end.
+    Child,
+    /// A child of vfork to exec or end.
+    Vfork,
+    /// A file system served by a process.
+    FuseDaemon,
+    /// Time to pass.
+    Timer,
+    /// Its cgroup to be thawed.
+    FrozenCgroup,
+    /// A frozen file system to be thawed.
+    FrozenFs,
+    /// A signal to continue.
+    Stopped,
+    /// Its tracer.
+    Traced,
+    /// Work to arrive: events, connections, signals, input.
+    Idle,
+    /// Something in the kernel that has no name here.
+    Kernel,
+    /// It did not run and was not seen to wait long: many short waits, or not observed.
+    Unseen,
+}
+
+impl WaitClass {
+    /// The word of reports and JSON.
+    pub fn word(self) -> &'static str {
+        use WaitClass::*;
+        match self {
+            Running => "running",
+            RunQueue => "run queue",
+            CpuQuota => "CPU quota",
+            Disk => "disk",
+            Journal => "journal",
+            DirtyThrottle => "dirty limit",
+            Reclaim => "memory reclaim",
+            SwapIn => "swap-in",
+            PageFault => "page fault",
+            FileLock => "file lock",
+            FutexLock => "futex",
+            FutexWait => "thread",
+            KernelLock => "kernel lock",
+            SocketRead => "socket",
+            SocketWrite => "socket full",
+            SocketConnect => "connection",
+            Dns => "DNS",
+            PipeRead => "pipe",
+            PipeWrite => "pipe full",
+            UnixRead => "unix socket",
+            UnixWrite => "unix socket full",
+            TtyWrite => "terminal",
+            Child => "child",
+            Vfork => "vfork",
+            FuseDaemon => "FUSE daemon",
+            Timer => "timer",
+            FrozenCgroup => "frozen cgroup",
+            FrozenFs => "frozen file system",
+            Stopped => "stopped",
+            Traced => "traced",
+            Idle => "idle",
+            Kernel => "kernel",
+            Unseen => "not seen",
+        }
+    }
+
+    /// A wait with work outstanding, whoever waits: it may become a finding by itself.
+    pub fn is_demand(self) -> bool {
+        use WaitClass::*;
+        !matches!(
+            self,
+            Running
+                | FutexWait
+                | SocketRead
+                | PipeRead
+                | UnixRead
+                | Child
+                | Timer
+                | Traced
+                | Stopped
+                | FrozenCgroup
+                | Idle
+                | Kernel
+                | Unseen
+        )
+    }
+
+    /// A wait for somebody, which is work outstanding only if that somebody is held up himself.
+    pub fn is_for_somebody(self) -> bool {
+        use WaitClass::*;
+        matches!(self, FutexWait | SocketRead | PipeRead | UnixRead | Child)
+    }
+
+    /// The wait names a cause by itself: nobody has to be followed further.
+    pub fn is_root(self) -> bool {
+        use WaitClass::*;
+        matches!(
+            self,
+            RunQueue
+                | CpuQuota
+                | Disk
+                | DirtyThrottle
+                | Reclaim
+                | SwapIn
+                | PageFault
+                | SocketConnect
+                | Dns
+                | FrozenCgroup
+                | FrozenFs
+                | Stopped
+                | Traced
+        )
+    }
+
+    /// Somebody holds what is waited for: if his own time has no name, holding is the cause.
+    pub fn is_held(self) -> bool {
+        use WaitClass::*;
+        matches!(
+            self,
+            FileLock
+                | FutexLock
+                | KernelLock
+                | FuseDaemon
+                | PipeWrite
+                | TtyWrite
+                | SocketWrite
+                | UnixWrite
+                | Vfork
+                | Journal
+        )
+    }
+}
+
+/// Rows of kernel functions, the most telling first.
+const BY_FUNCTION: &[(WaitClass, &[&str])] = &[
+    (WaitClass::FrozenCgroup, &["__refrigerator", "do_freezer_trap", "get_signal_freeze"]),
+    (WaitClass::Stopped, &["do_signal_stop"]),
+    (WaitClass::Traced, &["ptrace_stop", "ptrace_signal"]),
+    (WaitClass::Vfork, &["wait_for_vfork_done"]),
+    (WaitClass::DirtyThrottle, &["balance_dirty_pages", "balance_dirty_pages_ratelimited_flags"]),
+    (
+        WaitClass::FuseDaemon,
+        &[
+            "request_wait_answer",
+            "__fuse_simple_request",
+            "__fuse_request_send",
+            "fuse_get_req",
+            "fuse_wait_on_page_writeback",
+            "fuse_simple_request",
+        ],
+    ),
+    (
+        WaitClass::SwapIn,
+        &[
+            "do_swap_page",
+            "swap_read_folio",
+            "swap_readpage",
+            "swapin_readahead",
+            "read_swap_cache_async",
+        ],
+    ),
+    (
+        WaitClass::Reclaim,
+        &[
+            "reclaim_throttle",
+            "throttle_direct_reclaim",
+            "shrink_node",
+            "shrink_lruvec",
+            "try_to_free_pages",
+            "try_to_free_mem_cgroup_pages",
+            "mem_cgroup_handle_over_high",
+            "__mem_cgroup_handle_over_high",
+            "mem_cgroup_oom_synchronize",
+            "out_of_memory",
+        ],
+    ),
+    (
+        WaitClass::Journal,
+        &[
+            "jbd2_log_wait_commit",
+            "jbd2_complete_transaction",
+            "wait_transaction_locked",
+            "wait_transaction_switching",
+            "start_this_handle",
+            "add_transaction_credits",
+            "jbd2_journal_get_write_access",
+            "do_get_write_access",
+            "jbd2_journal_lock_updates",
+            "jbd2_fc_wait_bufs",
+            "jbd2_fc_begin_commit",
+            "xlog_wait_on_iclog",
+            "xfs_log_force_seq",
+            "xlog_grant_head_wait",
+            "btrfs_wait_for_commit",
+            "wait_current_trans",
+            "btrfs_sync_log",
+        ],
+    ),
+    (
+        WaitClass::FileLock,
+        &[
+            "locks_lock_inode_wait",
+            "flock_lock_inode_wait",
+            "posix_lock_inode_wait",
+            "fcntl_setlk",
+            "do_lock_file_wait",
+            "__break_lease",
+            "nlmclnt_lock",
+            "nlmclnt_block",
+        ],
+    ),
+    (WaitClass::TtyWrite, &["n_tty_write", "tty_wait_until_sent", "tty_write_room"]),
+    (
+        WaitClass::PipeWrite,
+        &[
+            "pipe_write",
+            "anon_pipe_write",
+            "fifo_pipe_write",
+            "wait_for_space",
+            "pipe_wait_writable",
+        ],
+    ),
+    (
+        WaitClass::PipeRead,
+        &[
+            "pipe_read",
+            "anon_pipe_read",
+            "fifo_pipe_read",
+            "pipe_wait_readable",
+            "wait_for_partner",
+        ],
+    ),
+    (WaitClass::UnixWrite, &["unix_wait_for_peer", "sock_alloc_send_pskb", "unix_stream_connect"]),
+    (
+        WaitClass::UnixRead,
+        &[
+            "unix_stream_read_generic",
+            "unix_stream_data_wait",
+            "__unix_dgram_recvmsg",
+            "unix_dgram_recvmsg",
+        ],
+    ),
+    (
+        WaitClass::SocketConnect,
+        &["inet_wait_for_connect", "inet_stream_connect", "__inet_stream_connect"],
+    ),
+    (
+        WaitClass::SocketWrite,
+        &["sk_stream_wait_memory", "sock_wait_for_wmem", "sk_stream_wait_connect"],
+    ),
+    (
+        WaitClass::Idle,
+        &["inet_csk_accept", "inet_csk_wait_for_connect", "unix_accept", "inet_accept"],
+    ),
+    (
+        WaitClass::SocketRead,
+        &[
+            "tcp_recvmsg",
+            "tcp_recvmsg_locked",
+            "sk_wait_data",
+            "__skb_wait_for_more_packets",
+            "__skb_recv_udp",
+            "udp_recvmsg",
+        ],
+    ),
+    (
+        WaitClass::Idle,
+        &[
+            "ep_poll",
+            "do_epoll_wait",
+            "io_cqring_wait",
+            "do_sigtimedwait",
+            "sigsuspend",
+            "n_tty_read",
+            "eventfd_read",
+            "signalfd_dequeue",
+            "inotify_read",
+            "timerfd_read",
+            "evdev_read",
+            "fuse_dev_do_read",
+            "do_syslog",
+            "devkmsg_read",
+            "fanotify_read",
+            "perf_read",
+        ],
+    ),
+    (WaitClass::Timer, &["hrtimer_nanosleep", "do_nanosleep"]),
+    (WaitClass::Child, &["do_wait", "kernel_wait4", "kernel_waitid"]),
+];
+
+/// Below these, a sleep in state D is for a disk.
+const DISK_FUNCTIONS: &[&str] = &[
+    "io_schedule",
+    "io_schedule_timeout",
+    "folio_wait_bit_common",
+    "folio_wait_bit",
+    "folio_wait_writeback",
+    "folio_wait_bit_killable",
+    "__folio_lock",
+    "__folio_lock_killable",
+    "__folio_lock_or_retry",
+    "wait_on_page_bit",
+    "wait_on_page_bit_common",
+    "__lock_page",
+    "bit_wait_io",
+    "__wait_on_buffer",
+    "submit_bio_wait",
+    "bio_await_chain",
+    "blk_mq_get_tag",
+    "rq_qos_wait",
+    "wbt_wait",
+    "blk_io_schedule",
+    "dio_await_completion",
+    "__iomap_dio_rw",
+    "iomap_dio_rw",
+    "__blkdev_direct_IO",
+    "blkdev_direct_IO",
+    "blkdev_issue_flush",
+    "bio_wait",
+    "xfs_buf_iowait",
+    "mempool_alloc",
+    "blk_execute_rq",
+    "filemap_fdatawait_range",
+    "__filemap_fdatawait_range",
+    "wait_on_bit_io",
+    "ext4_wait_block_bitmap",
+    "xfs_buf_iowait",
+];
+
+/// Acquiring a sleeping lock of the kernel.
+const LOCK_FUNCTIONS: &[&str] = &[
+    "__mutex_lock",
+    "mutex_lock",
+    "mutex_lock_killable",
+    "mutex_lock_interruptible",
+    "rwsem_down_read_slowpath",
+    "rwsem_down_write_slowpath",
+    "down_read",
+    "down_write",
+    "down_read_killable",
+    "down_write_killable",
+    "__down_common",
+    "__down",
+    "down",
+    "rt_mutex_slowlock",
+    "percpu_rwsem_wait",
+    "__percpu_down_read",
+    "percpu_down_write",
+    "__rt_mutex_lock",
+    "__mutex_lock_slowpath",
+    "lock_sock_nested",
+    "__lock_sock",
+];
+
+fn has(frames: &[String], names: &[&str]) -> bool {
+    frames.iter().any(|frame| names.contains(&frame.as_str()))
+}
+
+/// The kernel function that asked for a lock: the first one outside of the locking code.
+pub fn lock_caller(frames: &[String]) -> Option<&str> {
+    let outside = |frame: &&String| {
+        let frame = frame.as_str();
+        !LOCK_FUNCTIONS.contains(&frame)
+            && !frame.starts_with("__schedule")
+            && !frame.starts_with("schedule")
+            && !frame.contains("mutex")
+            && !frame.contains("rwsem")
+            && !frame.starts_with("0x")
+    };
+    frames.iter().find(outside).map(String::as_str)
+}
+
+/// Classifies a blocked wait.
+pub fn classify(place: &Place, frames: &[String], kernel: bool) -> WaitClass {
+    match place.state {
+        WaitState::Runnable => return WaitClass::RunQueue,
+        WaitState::Stopped => return WaitClass::Stopped,
+        WaitState::Traced => return WaitClass::Traced,
+        WaitState::Frozen => return WaitClass::FrozenCgroup,
+        WaitState::Idle => return WaitClass::Idle,
+        _ => {}
+    }
+    if has(frames, &["percpu_rwsem_wait", "__percpu_down_read", "__sb_start_write"])
+        && is_write_to_file_system(frames, place)
+    {
+        return WaitClass::FrozenFs;
+    }
+    if kernel
+        && has(frames, &["kthread_worker_fn", "worker_thread", "kjournald2"])
+        && is_disk(frames, place)
+    {
+        return WaitClass::Disk;
+    }
+    if let Some(class) = by_function(frames, place) {
+        return class;
+    }
+    if place.syscall == "futex"
+        || has(frames, &["futex_wait", "futex_wait_queue", "futex_wait_queue_me"])
+    {
+        return futex(place);
+    }
+    if is_disk(frames, place) {
+        let faults = has(frames, &["filemap_fault", "do_fault", "__do_fault", "handle_mm_fault"]);
+        return if faults { WaitClass::PageFault } else { WaitClass::Disk };
+    }
+    // Where the compiler inlined wait_for_vfork_done.
+    if has(frames, &["kernel_clone", "_do_fork"]) {
+        return WaitClass::Vfork;
+    }
+    if place.state == WaitState::DiskSleep && has(frames, LOCK_FUNCTIONS) {
+        return WaitClass::KernelLock;
+    }
+    by_syscall(place)
+}
+
+fn by_function(frames: &[String], place: &Place) -> Option<WaitClass> {
+    let (class, _) = BY_FUNCTION.iter().find(|(_, names)| has(frames, names))?;
+    // The journal's own functions submit and wait for blocks: what counts is the innermost reason.
+    if *class == WaitClass::Journal
+        && has(frames, &["submit_bio_wait", "__wait_on_buffer", "blk_mq_get_tag"])
+    {
+        return Some(WaitClass::Disk);
+    }
+    if *class == WaitClass::SocketRead && dns_socket(place) {
+        return Some(WaitClass::Dns);
+    }
+    if matches!(class, WaitClass::UnixWrite | WaitClass::UnixRead)
+        && matches!(place.object, Some(ObjectRef::Inet(_)))
+    {
+        return Some(WaitClass::SocketWrite);
+    }
+    Some(*class)
+}
+
+fn is_disk(frames: &[String], place: &Place) -> bool {
+    has(frames, DISK_FUNCTIONS) || (place.iowait && place.state == WaitState::DiskSleep)
+}
+
+fn is_write_to_file_system(frames: &[String], place: &Place) -> bool {
+    let frozen = matches!(&place.object, Some(ObjectRef::File(file)) if file.frozen);
+    frozen
+        || has(
+            frames,
+            &[
+                "mnt_want_write",
+                "mnt_want_write_file",
+                "file_start_write",
+                "__sb_start_write",
+                "vfs_write",
+                "do_page_mkwrite",
+                "ext4_page_mkwrite",
+                "xfs_filemap_page_mkwrite",
+                "sb_start_pagefault",
+                "ext4_journal_check_start",
+                "__ext4_journal_start_sb",
+                "xfs_trans_alloc",
+                "vfs_fallocate",
+                "do_sys_openat2",
+                "path_openat",
+                "open_last_lookups",
+            ],
+        )
+}
+
+/// UDP or TCP, port 53 at the other end.
+fn dns_socket(place: &Place) -> bool {
+    matches!(&place.object, Some(ObjectRef::Inet(socket)) if socket.remote.port() == 53)
+}
+
+/// By FUTEX_WAIT's expected value: 2 is "locked, with waiters" in glibc's and Rust's mutexes and in
+/// most others that follow Drepper, "Futexes are tricky". PI futexes are locks by definition.
+fn futex(place: &Place) -> WaitClass {
+    const PI: [u64; 2] = [6, 13];
+    let [_, operation, expected, ..] = place.args;
+    let command = operation & 127;
+    if PI.contains(&command) || (matches!(command, 0 | 9) && expected == 2) {
+        return WaitClass::FutexLock;
+    }
+    WaitClass::FutexWait
+}
+
+fn by_syscall(place: &Place) -> WaitClass {
+    match place.syscall.as_str() {
+        "futex" => futex(place),
+        "epoll_wait" | "epoll_pwait" | "epoll_pwait2" | "poll" | "ppoll" | "select"
+        | "pselect6" | "pause" | "rt_sigtimedwait" | "rt_sigsuspend" | "accept" | "accept4"
+        | "io_uring_enter" | "io_getevents" | "msgrcv" | "mq_timedreceive" => WaitClass::Idle,
+        "nanosleep" | "clock_nanosleep" => WaitClass::Timer,
+        "wait4" | "waitid" => WaitClass::Child,
+        "flock" => WaitClass::FileLock,
+        "vfork" => WaitClass::Vfork,
+        "connect" => WaitClass::SocketConnect,
+        syscall => by_object(place, syscall),
+    }
+}
+
+fn by_object(place: &Place, syscall: &str) -> WaitClass {
+    let writes = matches!(
+        syscall,
+        "write" | "writev" | "sendto" | "sendmsg" | "sendmmsg" | "pwrite64" | "sendfile" | "splice"
+    );
+    match (&place.object, writes) {
+        (Some(ObjectRef::Pipe { .. }), false) => WaitClass::PipeRead,
+        (Some(ObjectRef::Pipe { .. }), true) => WaitClass::PipeWrite,
+        (Some(ObjectRef::Unix { .. }), false) => WaitClass::UnixRead,
+        (Some(ObjectRef::Unix { .. }), true) => WaitClass::UnixWrite,
+        (Some(ObjectRef::Inet(_)), false) if dns_socket(place) => WaitClass::Dns,
+        (Some(ObjectRef::Inet(_)), false) => WaitClass::SocketRead,
+        (Some(ObjectRef::Inet(_)), true) => WaitClass::SocketWrite,
+        (Some(ObjectRef::Tty { .. }), true) => WaitClass::TtyWrite,
+        (
+            Some(ObjectRef::Tty { .. } | ObjectRef::FuseServer { .. } | ObjectRef::Other { .. }),
+            _,
+        ) => WaitClass::Idle,
+        _ if place.state == WaitState::DiskSleep => WaitClass::Kernel,
+        _ => WaitClass::Idle,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(state: WaitState, syscall: &str) -> Place {
+        Place { state, syscall: syscall.into(), ..Place::default() }
+    }
+
+    fn class(place: &Place, frames: &[&str]) -> WaitClass {
+        let frames: Vec<String> = frames.iter().map(|f| (*f).to_string()).collect();
+        classify(place, &frames, false)
+    }
+
+    #[test]
+    fn vfork_is_no_disk() {
+        let at = place(WaitState::DiskSleep, "vfork");
+        assert_eq!(
+            class(&at, &["__schedule", "schedule_timeout", "kernel_clone"]),
+            WaitClass::Vfork
+        );
+    }
+
+    #[test]
+    fn a_frozen_file_system_is_no_kernel_lock() {
+        let at = place(WaitState::DiskSleep, "openat");
+        let stack =
+            ["__schedule", "schedule", "percpu_rwsem_wait", "__percpu_down_read", "mnt_want_write"];
+        assert_eq!(class(&at, &stack), WaitClass::FrozenFs);
+    }
+
+    #[test]
+    fn a_lock_call_that_waits_for_a_daemon_is_the_daemons() {
+        let at = place(WaitState::Sleep, "flock");
+        assert_eq!(class(&at, &["request_wait_answer", "fuse_setlk"]), WaitClass::FuseDaemon);
+        assert_eq!(class(&at, &["schedule", "locks_lock_inode_wait"]), WaitClass::FileLock);
+    }
+
+    #[test]
+    fn a_mutex_is_told_from_a_condition_by_its_value() {
+        let mut at = place(WaitState::Sleep, "futex");
+        at.args = [0x1000, 128, 2, 0, 0, 0];
+        assert_eq!(class(&at, &["futex_wait_queue"]), WaitClass::FutexLock);
+        at.args = [0x1000, 128 | 9, 7, 0, 0, 0];
+        assert_eq!(class(&at, &["futex_wait_queue"]), WaitClass::FutexWait);
+    }
+
+    #[test]
+    fn waiting_for_events_is_idle() {
+        assert_eq!(class(&place(WaitState::Sleep, "epoll_wait"), &[]), WaitClass::Idle);
+        assert_eq!(class(&place(WaitState::Sleep, "poll"), &["do_poll"]), WaitClass::Idle);
+    }
+}
