@@ -26,7 +26,7 @@ const FRAME: f64 = 1514.0;
 
 /// A bulk flow fills the queue of a shaped interface, before the workload's small packets.
 ///
-/// Parameters: `rate_mbit`, `queue_packets`, `bulk` (udp, tcp). The workload is `udp-ping
+/// Parameters: `rate_mbit`, `queue_packets`, `bulk_kind` (udp, tcp). The workload is `udp-ping
 /// {far_ip}:{port}` in `{near_ns}`. Variables: of [`pair`]; `port`; `bulk_pid`, `bulk_flow`;
 /// `sojourn_ms`, mean one-way delay by the receiver's clock in the second before the look.
 struct LocalQueue;
@@ -62,7 +62,7 @@ impl Fault for LocalQueue {
 
     fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
         let far = ctx.text("far_ip")?;
-        let mut bulk = match ctx.text("bulk")?.as_str() {
+        let mut bulk = match ctx.text("bulk_kind")?.as_str() {
             "udp" => {
                 let rate = ctx.number("rate_mbit")? * 1e6 / 8.0 / FRAME * 1.4;
                 // To a port where nobody listens, an ICMP error would come back for each.
@@ -94,10 +94,15 @@ impl Fault for LocalQueue {
         }
         let mean = delays.iter().sum::<f64>() / delays.len() as f64;
         ctx.set("sojourn_ms", format!("{:.3}", mean * 1e3));
-        // TCP keeps most of its own queue in the sockets (tcp_limit_output_bytes): few packets here.
         let full = ctx.number("queue_packets")?;
-        let least = if ctx.text("bulk")? == "udp" { 0.5 } else { 0.1 };
-        Ok(Some(packets > full * least))
+        if ctx.text("bulk_kind")? == "udp" {
+            // Standing, not filling: each packet of the last second found (nearly) all of it full.
+            let standing = full * FRAME * 8.0 / (ctx.number("rate_mbit")? * 1e6);
+            ctx.set("sojourn_ms_expected", format!("{:.3}", standing * 1e3));
+            return Ok(Some(packets > full * 0.9 && delays[0] > standing * 0.93));
+        }
+        // TCP keeps most of its own queue in the sockets (tcp_limit_output_bytes): few packets here.
+        Ok(Some(packets > full * 0.1))
     }
 }
 

@@ -41,6 +41,8 @@ impl Source {
     pub fn run(self) -> anyhow::Result<()> {
         let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
         socket.connect(self.to)?;
+        // The default holds some 90 packets: the socket would be the queue, not the qdisc.
+        super::net::set_buffer(&socket, libc::SO_SNDBUFFORCE, Some(4 << 20));
         let mut packet = vec![b'u'; self.bytes.max(HEADER)];
         let every = self.burst as f64 / self.per_second;
         let mut due = now();
