@@ -99,7 +99,7 @@ impl Fault for LocalQueue {
             // Standing, not filling: each packet of the last second found (nearly) all of it full.
             let standing = full * FRAME * 8.0 / (ctx.number("rate_mbit")? * 1e6);
             ctx.set("sojourn_ms_expected", format!("{:.3}", standing * 1e3));
-            return Ok(Some(packets > full * 0.9 && delays[0] > standing * 0.93));
+            return Ok(Some(packets > full * 0.9 && delays[0] > standing * 0.96));
         }
         // TCP keeps most of its own queue in the sockets (tcp_limit_output_bytes): few packets here.
         Ok(Some(packets > full * 0.1))
