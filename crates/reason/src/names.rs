@@ -129,7 +129,8 @@ pub fn object(scene: &Scene, span: &WaitSpan) -> ObjectName {
 }
 
 fn child_word(place: &Place) -> String {
-    match place.args[0] as i64 {
+    // The kernel takes an int: -1, any child, stands in the register as 4294967295.
+    match place.args[0] as i32 {
         pid if pid > 0 && place.syscall == "wait4" => format!("pid {pid}"),
         _ => "child".into(),
     }
