@@ -12,6 +12,8 @@ use unicode_width::UnicodeWidthStr;
 
 /// Rows before the rest is folded.
 const ROWS: usize = 8;
+/// Smaller shares than this are folded.
+const SHARE_MIN: f64 = 0.000_5;
 /// Columns of a part's words.
 const PART_WIDTH: usize = 54;
 
@@ -37,7 +39,13 @@ pub fn tell(report: &Report, verbose: bool, page: &mut Page) {
     busy.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
     let idle_seconds: f64 = idle.iter().map(|part| part.seconds).sum();
     let whole = accounting.wall_seconds - idle_seconds;
-    let rows = if verbose || busy.len() <= ROWS + 1 { busy.len() } else { ROWS };
+    let telling = busy.iter().filter(|part| part.seconds >= whole * SHARE_MIN).count();
+    let rows = match telling.min(ROWS) {
+        _ if verbose => busy.len(),
+        // A fold of one row would take its place.
+        rows if rows + 1 >= busy.len() => busy.len(),
+        rows => rows,
+    };
     for part in &busy[..rows] {
         page.row(&figures(part.seconds, Some(whole)), &part_name(part, PART_WIDTH), Tone::Plain);
     }
@@ -111,7 +119,8 @@ fn figures(seconds: f64, whole: Option<f64>) -> String {
 pub fn part_name(part: &Part, width: usize) -> String {
     let class = escape::name(&part.class.replace('_', " "), width);
     let object = &part.object;
-    if object.name.is_empty() && (object.kind.is_empty() || is_running(&part.class)) {
+    let says_nothing = object.name.is_empty() || object.name == object.kind;
+    if says_nothing && (object.kind.is_empty() || is_running(&part.class)) {
         return class;
     }
     let room = width.saturating_sub(class.width() + 2);

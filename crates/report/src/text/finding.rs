@@ -137,7 +137,7 @@ fn chain(finding: &Finding, room: usize) -> Vec<String> {
         last = Some(link);
     }
     if let Some(last) = last
-        && let Some(root) = root(&finding.culprit, last)
+        && let Some(root) = root(&finding.culprit, &finding.chain, last)
     {
         pieces.push(root);
     }
@@ -163,14 +163,14 @@ fn who(who: &Who, width: usize) -> String {
     }
 }
 
-/// The culprit as the end of the chain, if the chain does not end in it already.
-fn root(culprit: &Culprit, last: &Link) -> Option<String> {
-    let told = match (culprit.pid, last.who.pid) {
+/// The culprit as the end of the chain, if the chain does not tell it already.
+fn root(culprit: &Culprit, chain: &[Link], last: &Link) -> Option<String> {
+    let told = chain.iter().any(|link| match (culprit.pid, link.who.pid) {
         (Some(culprit_pid), Some(pid)) => {
-            culprit_pid == pid && (culprit.tid.is_none() || culprit.tid == last.who.tid)
+            culprit_pid == pid && (culprit.tid.is_none() || culprit.tid == link.who.tid)
         }
-        _ => culprit.name == last.who.name,
-    };
+        _ => culprit.name == link.who.name,
+    });
     let is_object = culprit.pid.is_none() && culprit.name == last.waits_on.name;
     if told || is_object { None } else { self::culprit(culprit) }
 }

@@ -30,9 +30,10 @@ pub fn nothing_found(report: &Report, page: &mut Page) {
     page.paragraph(&where_time_went(report));
 }
 
-/// Whether a caveat says that something may have been missed: all but those on when and how much.
+/// Whether a caveat says that a cause may have been missed: all but those on when, how much, and single
+/// processes of another namespace.
 fn sees_less(report: &Report) -> bool {
-    let harmless = ["ended_early", "residual"];
+    let harmless = ["ended_early", "residual", "blind.netns"];
     report.caveats.iter().any(|caveat| !harmless.contains(&caveat.code.as_str()))
 }
 

@@ -1,0 +1,88 @@
+//! `holdup run` as a wrapper that must not be felt: the command's input, output and status stay its
+//! own, and signals of the terminal reach it.
+//!
+//! Only what holds on any host and for any user is tested here; what the report says of a command is
+//! the lab's to test.
+
+#![expect(clippy::expect_used, reason = "helpers of tests fail as tests do")]
+
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+fn start(arguments: &[&str]) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_holdup"))
+        .arg("run")
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .expect("holdup runs")
+}
+
+fn answer(arguments: &[&str], input: &str) -> Output {
+    let mut child = start(arguments);
+    child.stdin.take().expect("a pipe").write_all(input.as_bytes()).expect("written");
+    child.wait_with_output().expect("it ends")
+}
+
+#[test]
+fn input_output_and_status_stay_the_command_s_own() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let report = folder.path().join("report.txt");
+    let path = report.to_str().expect("UTF-8");
+    let script = "cat; echo to-stderr >&2; exit 7";
+    let told = answer(&["-o", path, "--", "sh", "-c", script], "to-stdout\n");
+    assert_eq!(told.status.code(), Some(7), "{told:?}");
+    assert_eq!(String::from_utf8_lossy(&told.stdout), "to-stdout\n");
+    assert_eq!(String::from_utf8_lossy(&told.stderr), "to-stderr\n");
+    let report = std::fs::read_to_string(report).expect("a report");
+    assert!(report.contains("exit status 7"), "{report}");
+}
+
+#[test]
+fn the_report_goes_to_standard_error() {
+    let told = answer(&["--json", "--", "echo", "mine"], "");
+    assert_eq!((told.status.code(), told.stdout.as_slice()), (Some(0), &b"mine\n"[..]));
+    let report: holdup_reason::findings::Report =
+        serde_json::from_slice(&told.stderr).expect("one JSON object");
+    assert_eq!(report.target.exit_status, Some(0));
+    assert!(report.accounting.wall_seconds > 0.0, "{report:?}");
+}
+
+#[test]
+fn a_killed_command_gives_what_a_shell_gives() {
+    let told = answer(&["--", "sh", "-c", "kill -KILL $$"], "");
+    assert_eq!(told.status.code(), Some(128 + 9), "{told:?}");
+}
+
+#[test]
+fn an_interrupt_ends_the_command_and_not_the_report() {
+    let begin = Instant::now();
+    // The command says that it is there before it is interrupted.
+    let mut child = start(&["--", "sh", "-c", "echo ready; sleep 60"]);
+    let mut out = child.stdout.take().expect("a pipe");
+    std::io::Read::read_exact(&mut out, &mut [0; 6]).expect("ready");
+    let group = format!("-{}", child.id());
+    let sent = Command::new("kill").args(["-INT", "--", &group]).status().expect("kill");
+    assert!(sent.success());
+    let told = child.wait_with_output().expect("it ends");
+    assert_eq!(told.status.code(), Some(128 + 2), "{told:?}");
+    assert!(String::from_utf8_lossy(&told.stderr).contains("sleep 60"), "{told:?}");
+    assert!(begin.elapsed() < Duration::from_secs(30));
+}
+
+#[test]
+fn what_is_no_program_is_told_as_a_shell_tells_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("script");
+    std::fs::write(&path, "#!/no/such/interpreter\n").expect("written");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&path, mode).expect("executable");
+    let told = answer(&["--", path.to_str().expect("UTF-8")], "");
+    assert_eq!(told.status.code(), Some(126), "{told:?}");
+    assert!(String::from_utf8_lossy(&told.stderr).contains("interpreter"), "{told:?}");
+}
