@@ -58,7 +58,12 @@ pub fn report(report: &Report, verbose: bool, page: &mut Page) {
 
 fn caveats(caveats: &[Caveat], page: &mut Page) {
     page.verdict("What limits this answer", Tone::Heading);
-    for caveat in caveats {
+    for (at, caveat) in caveats.iter().enumerate() {
+        // Both ends of a look meet the same blindness, with other counts.
+        let is_told = |earlier: &Caveat| earlier.code == caveat.code;
+        if caveat.code.starts_with("blind.") && caveats[..at].iter().any(is_told) {
+            continue;
+        }
         page.item(&escape::prose(&caveat.text, CAVEAT_WIDTH_MAX));
     }
 }

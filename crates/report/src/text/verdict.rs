@@ -60,6 +60,7 @@ fn where_time_went(report: &Report) -> String {
     let longest = parts
         .iter()
         .filter(|part| !is_idle(&part.class) && !is_running(&part.class))
+        .filter(|part| !["not seen", "short waits"].contains(&part.class.as_str()))
         .max_by(|a, b| a.seconds.total_cmp(&b.seconds))
         .filter(|part| part.seconds > 0.0);
     let waited = match longest {
@@ -69,6 +70,9 @@ fn where_time_went(report: &Report) -> String {
             part_name(part, 40),
             units::seconds(part.seconds)
         ),
+        None if waiting > 0.0 => {
+            format!("waited for {}, for what was not seen", units::seconds(waiting))
+        }
         None => "waited for nothing".into(),
     };
     if report.target.kind == TargetKind::Command {
