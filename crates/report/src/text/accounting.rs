@@ -123,6 +123,9 @@ pub fn part_name(part: &Part, width: usize) -> String {
     if says_nothing && (object.kind.is_empty() || is_running(&part.class)) {
         return class;
     }
+    if object.name == class {
+        return class;
+    }
     let room = width.saturating_sub(class.width() + 2);
     if object.name.is_empty() {
         return match class.contains(&object.kind) {

@@ -70,7 +70,7 @@ fn where_time_went(report: &Report) -> String {
             part_name(part, 40),
             units::seconds(part.seconds)
         ),
-        None if waiting > 0.0 => {
+        None if waiting > 0.000_5 => {
             format!("waited for {}, for what was not seen", units::seconds(waiting))
         }
         None => "waited for nothing".into(),
@@ -82,9 +82,12 @@ fn where_time_went(report: &Report) -> String {
     }
     let threads = threads(report).unwrap_or_default();
     let (idle, ran) = (units::share(idle, *wall), units::seconds(running));
+    let window = units::seconds(report.window.seconds);
+    if idle == "0 %" {
+        return format!("In {window} its {threads} ran for {ran} and {waited}.");
+    }
     format!(
-        "In {} its {threads} had no work to do for {idle} of their time. In the rest they ran for \
-         {ran} and {waited}.",
-        units::seconds(report.window.seconds)
+        "In {window} its {threads} had no work to do for {idle} of the time. For the rest it ran \
+         {ran} and {waited}."
     )
 }
