@@ -309,9 +309,15 @@ impl Fault for Weight {
         let (mib, settings) = (disk_mib(ctx)?, base(ctx)?);
         let mut guards = make(ctx, "", mib, settings)?;
         let queue = PathBuf::from(format!("/sys/block/{}/queue", ctx.text("disk")?));
-        fs::write(queue.join("scheduler"), "bfq").context("choose bfq")?;
-        // The loop would otherwise take all requests at once and leave bfq nothing to order.
-        fs::write(queue.join("nr_requests"), "8").ok();
+        // A loop device keeps its queue's settings after its file is gone.
+        let scheduler = queue.join("scheduler");
+        let offered = fs::read_to_string(&scheduler)?;
+        let chosen = offered.split(['[', ']']).nth(1).unwrap_or("none").to_string();
+        guards.push(ctx.journal.guard(Undo::Write { path: scheduler.clone(), value: chosen })?);
+        fs::write(&scheduler, "bfq").context("choose bfq")?;
+        // It would otherwise take all requests at once and leave bfq nothing to order; choosing the
+        // old scheduler again sets the number back to that scheduler's own.
+        fs::write(queue.join("nr_requests"), "8").context("set nr_requests")?;
         for which in ["light", "heavy"] {
             let name = ctx.draw.name();
             let (group, guard) = ctx.cgroup("blkio", &name)?;
