@@ -24,7 +24,12 @@ fn server(ctx: &mut Ctx) -> Result<Guards> {
     guards.push(guard);
     let mut octet = || 1 + ctx.draw.index(250);
     let address = format!("127.{}.{}.{}", octet(), octet(), octet());
-    let directory = Path::new("/etc/netns").join(&ns);
+    let parent = Path::new("/etc/netns");
+    if !parent.exists() {
+        let words = ["rmdir", "--ignore-fail-on-non-empty", "/etc/netns"];
+        guards.push(ctx.journal.guard(Undo::Command { words: super::stage::words(&words) })?);
+    }
+    let directory = parent.join(&ns);
     guards.push(ctx.journal.guard(Undo::Remove { path: directory.clone() })?);
     fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
     let options = format!(
