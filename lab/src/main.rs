@@ -108,14 +108,17 @@ fn clean() -> Result<()> {
     Ok(())
 }
 
-/// The host's one lab: waits for another to end.
+/// The host's one lab: waits for another to end. It asks now and then instead of blocking, because
+/// a blocked lab is a wait that the other lab's holdup would rightly report.
 fn lock() -> Result<std::fs::File> {
     let path = Path::new(undo::JOURNAL_DIR).join("lock");
     std::fs::create_dir_all(undo::JOURNAL_DIR)?;
     let file = std::fs::File::create(&path).with_context(|| format!("make {}", path.display()))?;
     if file.try_lock().is_err() {
         warn("another lab runs; waiting for its end");
-        file.lock()?;
+        while file.try_lock().is_err() {
+            std::thread::sleep(std::time::Duration::from_millis(500));
+        }
     }
     Ok(file)
 }
