@@ -318,7 +318,7 @@ pub fn clean(dir: &Path) -> Result<(Vec<Undo>, Vec<String>)> {
             continue;
         };
         let (pid, start) = (owner.0.parse::<i32>().unwrap_or(0), owner.1.parse::<u64>().ok());
-        if start.is_some() && proc::start_time(pid) == start {
+        if start.is_some() && proc::start_time(pid) == start && proc::state(pid) != Some('Z') {
             continue;
         }
         let before = failed.len();
