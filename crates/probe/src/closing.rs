@@ -154,12 +154,8 @@ impl Live {
         let namespaces = files::network_namespaces(&self.roots);
         files::net_counters(&self.roots, &namespaces).into_iter().for_each(&mut put);
         files::shared_segments(&self.roots).into_iter().for_each(&mut put);
-        for tid in wanted.difference(&self.identified.clone()) {
-            self.identified.insert(*tid);
-            if let Some(thread) = files::thread(&self.roots, *tid) {
-                put(Body::Thread(thread));
-            }
-        }
+        let unknown: Vec<u32> = wanted.difference(&self.identified).copied().collect();
+        files::threads_of(&self.roots, unknown).into_iter().map(Body::Thread).for_each(&mut put);
         self.tell_stacks(facts);
         let events = self.programs.as_ref().map_or(0, |p| p.inbox.borrow().decoder.events);
         facts.push(Fact { at_ns: now(), body: Body::Cost(cost(events)) });
@@ -224,22 +220,12 @@ fn futex_owner(blocked: &Blocked, roots: &files::Roots) -> Option<FutexOwner> {
         WAIT | WAIT_BITSET if word == 1 || word == 2 => beside.unwrap_or(0),
         _ => 0,
     };
-    let owner_tid = if inner == 0 { 0 } else { outer_tid(blocked.thread.pid, inner, roots) };
-    Some(FutexOwner { waiter: blocked.thread.clone(), address, word, owner_tid })
-}
-
-/// A thread id that a process wrote down itself, in the initial PID namespace; 0 if the process has
-/// no such thread (the word was not an owner).
-fn outer_tid(pid: u32, inner: u32, roots: &files::Roots) -> u32 {
-    let task = roots.process(pid, "task");
-    if task.join(inner.to_string()).exists() {
-        return inner;
-    }
-    let tids = files::text::ids(&task).unwrap_or_default();
-    let same = |tid: &u32| {
-        files::thread(roots, *tid).is_some_and(|thread| thread.inner_tid == Some(inner))
+    let owner_tid = if inner == 0 {
+        0
+    } else {
+        files::thread_inside(roots, blocked.thread.pid, inner).unwrap_or(0)
     };
-    tids.into_iter().take(512).find(same).unwrap_or(0)
+    Some(FutexOwner { waiter: blocked.thread.clone(), address, word, owner_tid })
 }
 
 fn cost(events: u64) -> Cost {

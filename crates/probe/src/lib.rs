@@ -25,7 +25,15 @@ mod wire;
 pub use doctor::{doctor, offers};
 pub use source::{Source, SourceError};
 
-#[allow(missing_docs, clippy::all, clippy::unwrap_used, unused, non_camel_case_types)]
+#[allow(
+    missing_docs,
+    clippy::all,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    unused,
+    non_camel_case_types,
+    reason = "generated"
+)]
 mod skel {
     include!(concat!(env!("OUT_DIR"), "/holdup.skel.rs"));
 }

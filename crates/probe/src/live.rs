@@ -151,8 +151,6 @@ impl Live {
                 times = Some(begun);
             }
         }
-        let unix_ns = clock_ns(libc::CLOCK_REALTIME);
-        facts.push(Fact { at_ns: begin_ns, body: Body::WindowBegin(WindowBegin { unix_ns }) });
         let mut live = Self {
             roots,
             programs,
@@ -181,6 +179,11 @@ impl Live {
             live.standing(&mut facts, false)?;
             live.opening = facts;
         }
+        // A command's time begins with its release, a look's with the first fact of its window.
+        let begin_ns = if live.is_command { now() } else { begin_ns };
+        let unix_ns = clock_ns(libc::CLOCK_REALTIME) - (now() - begin_ns);
+        live.opening
+            .push(Fact { at_ns: begin_ns, body: Body::WindowBegin(WindowBegin { unix_ns }) });
         if let Some(held) = live.held.as_mut() {
             held.release().map_err(system("release the command"))?;
         }
@@ -257,11 +260,8 @@ impl Live {
         }
         wanted.retain(|tid| *tid != 0 && self.identified.insert(*tid));
         wanted.truncate(IDENTITIES_PER_TICK);
-        for tid in wanted {
-            if let Some(thread) = files::thread(&self.roots, tid) {
-                facts.push(Fact { at_ns: now(), body: Body::Thread(thread) });
-            }
-        }
+        let told = files::threads_of(&self.roots, wanted);
+        facts.extend(told.into_iter().map(|t| Fact { at_ns: now(), body: Body::Thread(t) }));
     }
 
     fn tick(&mut self, facts: &mut Vec<Fact>) -> Result<(), SourceError> {

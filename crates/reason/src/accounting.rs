@@ -80,6 +80,8 @@ fn long_waits(scene: &Scene, time: &ThreadTime, add: &mut impl FnMut(&str, Objec
             WaitClass::Idle | WaitClass::FutexWait | WaitClass::Timer => {
                 add("idle", ObjectName::new("", ""), ns);
             }
+            // Waiting for somebody is no waiting on the pipe or the child: the object would mislead.
+            class if class.is_for_somebody() => add(class.word(), ObjectName::new("", ""), ns),
             class => add(class.word(), wait.object.clone(), ns),
         }
     }

@@ -229,7 +229,7 @@ impl<'a> Peers<'a> {
             return Some(waker);
         }
         let asked = match wait.place.syscall.as_str() {
-            "wait4" => u32::try_from(wait.place.args[0] as i64).ok().filter(|pid| *pid > 0),
+            "wait4" => u32::try_from(wait.place.args[0] as i32).ok().filter(|pid| *pid > 0),
             "waitid" if wait.place.args[0] == 1 => u32::try_from(wait.place.args[1]).ok(),
             _ => None,
         };
