@@ -3,8 +3,8 @@
 //! A block that opens with "```console test" is a session: `$ ` lines are commands, `> ` lines
 //! continue them, the rest is the output promised. In it, a line `...` stands for any lines, and
 //! `[..]` within a line for any text. A session without promised output promises success alone.
-//! A word `root` after `test` says that the block needs root; `exit=N` that its last command ends so. A
-//! block that cannot be run says why: "```console untested=it-takes-40-minutes".
+//! A word `root` after `test` says that the block needs root; `exit=N` that its last command ends so;
+//! `shape` that numbers, blanks and line ends may differ, so that a real session stands as it was. A block that cannot be run says why: "```console untested=it-takes-40-minutes".
 //!
 //! Pure: running is `docs.rs`. Rejected: trycmd, which knows no shell, so that no pipe of ours could
 //! be tested as it stands in the README.
@@ -29,6 +29,8 @@ pub struct Session {
     pub line: usize,
     /// Whether it needs root.
     pub root: bool,
+    /// Whether only the shape of the output is promised.
+    pub shape: bool,
     /// Exit status of its last command.
     pub exit: i32,
     /// Why it is not run, if it is not.
@@ -77,7 +79,8 @@ fn opened(info: &str, line: usize) -> Result<Session, (usize, String)> {
         Some(Ok(exit)) => exit,
         Some(Err(_)) => return Err((line, "exit= takes a number".into())),
     };
-    Ok(Session { line, root: words.contains("root"), exit, untested, steps: Vec::new() })
+    let (root, shape) = (words.contains("root"), words.contains("shape"));
+    Ok(Session { line, root, shape, exit, untested, steps: Vec::new() })
 }
 
 fn take_line(session: &mut Session, line: &str, number: usize) -> Result<(), (usize, String)> {
@@ -109,6 +112,39 @@ pub fn kept(promised: &[String], came: &[&str]) -> bool {
             came.first().is_some_and(|first| like(line, first)) && kept(rest, &came[1..])
         }
     }
+}
+
+/// Whether what came out has the shape of what was promised: the same words in the same order, with
+/// any numbers, however the lines break.
+pub fn shape_kept(promised: &[String], came: &[&str]) -> bool {
+    let came = shape(came);
+    let mut rest = came.as_str();
+    for (index, part) in promised.split(|line| line == "...").enumerate() {
+        let part = shape(part);
+        let found = rest.find(&part).filter(|at| index > 0 || *at == 0);
+        let Some(at) = found else { return false };
+        rest = &rest[at + part.len()..];
+    }
+    promised.last().is_some_and(|last| last == "...") || rest.is_empty()
+}
+
+/// Words with single blanks between them, `#` for each number.
+fn shape<S: AsRef<str>>(lines: &[S]) -> String {
+    let mut shape = String::new();
+    for word in lines.iter().flat_map(|line| line.as_ref().split_whitespace()) {
+        let mut number = false;
+        for letter in word.chars() {
+            let more = number && matches!(letter, '.' | ',');
+            if !letter.is_ascii_digit() && !more {
+                shape.push(letter);
+            } else if !number {
+                shape.push('#');
+            }
+            number = letter.is_ascii_digit() || more;
+        }
+        shape.push(' ');
+    }
+    shape
 }
 
 /// Whether a line fits a pattern in which `[..]` stands for any text.
@@ -163,5 +199,15 @@ mod tests {
         assert!(kept(&promised("took [..] s, [..] events"), &["took 3.1 s, 12 events"]));
         assert!(!kept(&promised("took [..] s"), &["took 3.1 ms"]));
         assert!(!kept(&promised("a"), &["a", "b"]));
+    }
+
+    #[test]
+    fn a_shape_has_any_numbers_but_no_other_words() {
+        let promised = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
+        let real = promised("sleep 812 holds it.\n  waits 4.50 s,\n  and more\n...");
+        assert!(shape_kept(&real, &["sleep 9 holds it. waits", "11.2 s, and more", "tail"]));
+        assert!(!shape_kept(&real, &["cat 9 holds it. waits", "11.2 s, and more", "tail"]));
+        assert!(!shape_kept(&promised("a 1"), &["a 1", "b"]));
+        assert!(!shape_kept(&promised("a 1\n...\nc"), &["a 1", "b"]));
     }
 }

@@ -5,7 +5,7 @@
 //! first: a block that uses holdup without one fails, rather than testing another holdup. What a block
 //! is: `console.rs`. It must not change the machine: blocks that do say `untested=`.
 
-use crate::console::{Session, Step, kept, sessions};
+use crate::console::{Session, Step, kept, sessions, shape_kept};
 use crate::tree::Tree;
 use anyhow::Context;
 use std::path::Path;
@@ -66,7 +66,7 @@ fn run_session(root: &Path, session: &Session) -> Result<(), String> {
         .and_then(|()| {
             for (index, step) in session.steps.iter().enumerate() {
                 let last = index + 1 == session.steps.len();
-                run_step(root, &own, step, if last { session.exit } else { 0 })
+                run_step(root, &own, step, session.shape, if last { session.exit } else { 0 })
                     .map_err(|complaint| format!("{}: {complaint}", step.line))?;
             }
             Ok(())
@@ -76,7 +76,7 @@ fn run_session(root: &Path, session: &Session) -> Result<(), String> {
     answer
 }
 
-fn run_step(root: &Path, own: &Path, step: &Step, exit: i32) -> Result<(), String> {
+fn run_step(root: &Path, own: &Path, step: &Step, shape: bool, exit: i32) -> Result<(), String> {
     let path = std::env::var("PATH").unwrap_or_default();
     let output = Command::new("bash")
         .args(["-c", &format!("set -o pipefail\nexec 2>&1\n{}", step.command)])
@@ -95,7 +95,8 @@ fn run_step(root: &Path, own: &Path, step: &Step, exit: i32) -> Result<(), Strin
             step.command, output.status
         ));
     }
-    if !step.promised.is_empty() && !kept(&step.promised, &lines) {
+    let compare = if shape { shape_kept } else { kept };
+    if !step.promised.is_empty() && !compare(&step.promised, &lines) {
         let promised = step.promised.join("\n");
         return Err(format!("`{}` promised\n{promised}\n--- but printed\n{text}", step.command));
     }
