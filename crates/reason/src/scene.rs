@@ -40,9 +40,9 @@ pub struct Scene {
     /// Kernel stacks by identity.
     pub stacks: HashMap<u32, Vec<String>>,
     /// Identities by thread id, latest reading.
-    pub threads: HashMap<u32, Thread>,
+    pub threads: BTreeMap<u32, Thread>,
     /// Any name by which a thread id was mentioned.
-    pub names: HashMap<u32, ThreadRef>,
+    pub names: BTreeMap<u32, ThreadRef>,
     /// Sums by thread.
     pub times: Vec<ThreadTime>,
     /// Waits and stretches by thread.
