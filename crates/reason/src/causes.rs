@@ -97,7 +97,12 @@ impl<'a> Causes<'a> {
             for wait in scene.waits() {
                 let counted = wait.class.is_demand();
                 let followed = counted || wait.class.is_for_somebody() || is_stalled(wait.class);
-                if !followed || is_own(scene, &wait.thread) || !scene.in_target(&wait.thread) {
+                // A kernel thread waits for somebody else's sake: it is a link, never a victim.
+                if !followed
+                    || wait.kernel
+                    || is_own(scene, &wait.thread)
+                    || !scene.in_target(&wait.thread)
+                {
                     continue;
                 }
                 for leaf in chains.follow_wait(wait, scene.begin_ns, scene.end_ns) {

@@ -98,6 +98,20 @@ pub fn disk(scene: &Scene, dev: DeviceNumber) -> Option<DiskQueue> {
     })
 }
 
+/// The best rate that a disk showed between two samples, bytes a second.
+pub fn best_bytes_per_second(scene: &Scene, dev: DeviceNumber) -> f64 {
+    let Some(series) = scene.disk_samples.get(&dev) else { return 0.0 };
+    let bytes = |s: &DiskSample| s.read_bytes + s.write_bytes;
+    series
+        .windows(2)
+        .filter(|pair| pair[1].0 > pair[0].0)
+        .map(|pair| {
+            let seconds = (pair[1].0 - pair[0].0) as f64 / 1e9;
+            bytes(&pair[1].1).saturating_sub(bytes(&pair[0].1)) as f64 / seconds
+        })
+        .fold(0.0, f64::max)
+}
+
 /// Spread of a counter's rate over slices of the window that hold at least five completions each.
 fn variation(
     counters: &[(Ns, u64, u64)],

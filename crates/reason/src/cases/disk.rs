@@ -33,6 +33,10 @@ pub enum Wrong<'a> {
     OwnThrottle(OwnLimit<'a>),
     /// Others force journal commits.
     Journal(ThreadRef),
+    /// It answers with errors.
+    Errors(u64),
+    /// Others have the bigger weight: the group, its weight, and the victim's group and weight.
+    Weight(&'a Cgroup, &'a Cgroup, ThreadRef),
     /// Others use it up.
     Saturated(ThreadRef, f64),
     /// Some requests are very slow, or all are, without a queue.
@@ -82,8 +86,14 @@ fn decide<'a>(causes: &'a Causes<'a>, cause: &Cause, view: &View<'a>) -> Option<
     if let Some(limit) = own_limit(causes, cause, view) {
         return Some(Wrong::OwnThrottle(limit));
     }
+    if let Some(service) = &view.service
+        && service.errors >= 3
+        && service.errors as f64 >= 0.01 * service.count as f64
+    {
+        return Some(Wrong::Errors(service.errors));
+    }
     let mean = view.service.as_ref().map_or(view.queue.seconds, |s| s.mean.max(view.queue.seconds));
-    if has_slow_tail(view) {
+    if has_slow_tail(causes, view) {
         return Some(Wrong::FailSlow);
     }
     if let Some((neighbour, share)) = neighbour(causes, cause, view) {
@@ -97,6 +107,9 @@ fn decide<'a>(causes: &'a Causes<'a>, cause: &Cause, view: &View<'a>) -> Option<
             .sum::<f64>();
         if journal >= 0.5 * others.min(waited) && journal > 0.0 {
             return Some(Wrong::Journal(neighbour));
+        }
+        if let Some((heavy, light)) = heavier(causes, cause, view, &neighbour) {
+            return Some(Wrong::Weight(heavy, light, neighbour));
         }
         if view.queue.busy >= 0.5 {
             return Some(Wrong::Saturated(neighbour, share));
@@ -184,16 +197,62 @@ fn reached(causes: &Causes<'_>, group: &Cgroup, limit: &IoLimit, view: &View<'_>
     }
 }
 
-/// Most requests are quick, a few are very slow, and there is no queue that explains them.
-fn has_slow_tail(view: &View<'_>) -> bool {
+/// Some requests take far longer than the queue in front of them explains, while most are quick.
+///
+/// What a queue explains: a request that finds n others in flight waits for them too, so its time is
+/// divided by n + 1 before it is compared with the median; and all bytes in flight, its own included, take
+/// their time at the best rate that the disk showed. Requests of a queue that is merely long, or large, pass.
+fn has_slow_tail(causes: &Causes<'_>, view: &View<'_>) -> bool {
+    const FAR: f64 = 10.0;
+    const WORTH_SECONDS: f64 = 0.03;
+    const FEW: f64 = 0.3;
     let Some(service) = &view.service else { return false };
-    let tail = service.p99.max(service.max);
-    service.count >= 10
-        && tail >= 0.05
-        && tail >= service.median * 10.0
-        && service.median < 0.03
-        // A queue in front of a slow server would slow the median too.
-        && service.mean < tail / 3.0
+    if service.count < 10 || service.median >= WORTH_SECONDS {
+        return false;
+    }
+    let limit = (service.median * FAR).max(WORTH_SECONDS);
+    let best = queues::best_bytes_per_second(causes.scene, view.disk.dev).max(1.0);
+    let unexplained = requests_by_depth(causes, view.disk.dev)
+        .iter()
+        .filter(|r| r.seconds / (r.depth as f64 + 1.0) >= limit)
+        .filter(|r| r.seconds >= 3.0 * r.bytes_in_flight as f64 / best)
+        .count();
+    unexplained >= 3 && (unexplained as f64) < FEW * service.count as f64
+}
+
+/// A long request with what stood before it.
+struct Met {
+    /// Long requests in flight at its issue.
+    depth: usize,
+    /// Their bytes and its own.
+    bytes_in_flight: u64,
+    /// Its time inside the device.
+    seconds: f64,
+}
+
+fn requests_by_depth(causes: &Causes<'_>, dev: DeviceNumber) -> Vec<Met> {
+    let mut requests: Vec<(Ns, Ns, u64)> = causes
+        .scene
+        .requests
+        .iter()
+        .filter(|r| r.dev == dev && r.operation != DiskOperation::Flush)
+        .map(|r| (r.issue_ns, r.complete_ns, u64::from(r.bytes)))
+        .collect();
+    requests.sort_unstable();
+    let mut open: Vec<(Ns, u64)> = Vec::new();
+    requests
+        .into_iter()
+        .map(|(issue, complete, bytes)| {
+            open.retain(|(end, _)| *end > issue);
+            let depth = open.len();
+            open.push((complete, bytes));
+            Met {
+                depth,
+                bytes_in_flight: open.iter().map(|(_, bytes)| bytes).sum(),
+                seconds: complete.saturating_sub(issue) as f64 / 1e9,
+            }
+        })
+        .collect()
 }
 
 /// Somebody who is not (mainly) a victim and does most of what the disk does.
@@ -221,34 +280,45 @@ fn neighbour(causes: &Causes<'_>, cause: &Cause, view: &View<'_>) -> Option<(Thr
         .filter(|(used, _)| !is_kernel(&used.process))
         .max_by(|a, b| a.1.total_cmp(&b.1))?;
     let share = work / total.max(1.0);
-    let lost: f64 = cause.victims.values().map(|(_, seconds)| seconds).sum();
-    let own = cause.victims.get(&most.process.pid).map_or(0.0, |(_, seconds)| *seconds);
-    let others_suffer = lost - own >= 0.2 * lost && lost - own > 0.02 * causes.wall_seconds();
+    let others_suffer = cause.victims.iter().any(|(pid, (_, seconds))| {
+        *pid != most.process.pid && *seconds >= 0.1 * causes.wall_seconds()
+    });
     (share >= NEIGHBOUR_SHARE && others_suffer).then(|| (most.process.clone(), share))
 }
 
-/// Every request takes about the same long time however many are in flight: slow, not capped.
+/// The neighbour's group has at least twice the I/O weight of a victim's, under a scheduler that heeds it.
+fn heavier<'a>(
+    causes: &'a Causes<'a>,
+    cause: &Cause,
+    view: &View<'_>,
+    neighbour: &ThreadRef,
+) -> Option<(&'a Cgroup, &'a Cgroup)> {
+    if view.disk.scheduler != "bfq"
+        && !causes.scene.cgroups.iter().any(|g| g.path == "/" && g.io_weight.is_some())
+    {
+        return None;
+    }
+    let group = |thread: &ThreadRef| {
+        causes.scene.cgroup_of(thread, "blkio").or_else(|| causes.scene.cgroup_of(thread, "io"))
+    };
+    let heavy = group(neighbour)?;
+    let mut victims: Vec<&(ThreadRef, f64)> =
+        cause.victims.values().filter(|(thread, _)| thread.pid != neighbour.pid).collect();
+    victims.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let light = group(&victims.first()?.0)?;
+    let (more, less) = (heavy.io_weight?, light.io_weight?);
+    (heavy.path != light.path && more >= 2 * less.max(1)).then_some((heavy, light))
+}
+
+/// Every request takes about the same long time however many are in flight: slow, not capped. It takes
+/// requests that met different depths to tell the two apart.
 fn is_constant_time(causes: &Causes<'_>, dev: DeviceNumber) -> bool {
-    let mut requests: Vec<(Ns, Ns)> = causes
-        .scene
-        .requests
-        .iter()
-        .filter(|r| r.dev == dev && r.operation != DiskOperation::Flush)
-        .map(|r| (r.issue_ns, r.complete_ns))
-        .collect();
-    requests.sort_unstable();
-    if requests.len() < 12 {
+    let by_depth = requests_by_depth(causes, dev);
+    if by_depth.len() < 12 {
         return false;
     }
-    // Number in flight at issue, against time: a cap makes time grow with the number.
-    let mut by_depth: Vec<(usize, f64)> = Vec::new();
-    let mut open: Vec<Ns> = Vec::new();
-    for (issue, complete) in &requests {
-        open.retain(|end| end > issue);
-        by_depth.push((open.len(), (complete - issue) as f64));
-        open.push(*complete);
-    }
-    let times: Vec<f64> = by_depth.iter().map(|(_, t)| *t).collect();
-    let varied = by_depth.iter().map(|(d, _)| *d).max() != by_depth.iter().map(|(d, _)| *d).min();
+    let depths: Vec<f64> = by_depth.iter().map(|r| r.depth as f64 + 1.0).collect();
+    let times: Vec<f64> = by_depth.iter().map(|r| r.seconds).collect();
+    let varied = queues::spread(&depths).is_some_and(|v| v > 0.3);
     varied && queues::spread(&times).is_some_and(|v| v < 0.1)
 }

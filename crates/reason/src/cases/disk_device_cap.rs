@@ -53,12 +53,10 @@ fn finding(causes: &Causes<'_>, cause: &Cause, view: &View<'_>) -> Finding {
             words::rate(queue.per_second)
         ),
         text: format!(
-            "{} of its time ({} of {}) waits inside disk {name}: it completes {} requests/s ({}/s), flat, \
+            "{} inside disk {name}: it completes {} requests/s ({}/s), flat, \
              with {:.1} in flight and {} busy; a request takes {}. No limit of a cgroup here is met, so the \
              limit is the device's own or its provider's.",
-            words::percent(causes.impact(cause).share),
-            words::seconds(cause.seconds),
-            words::seconds(causes.wall_seconds()),
+            words::of_time(causes.impact(cause).share, cause.seconds, causes.wall_seconds()),
             words::rate(queue.per_second),
             words::bytes(queue.bytes_per_second),
             queue.in_flight,

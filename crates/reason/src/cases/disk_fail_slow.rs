@@ -64,11 +64,9 @@ fn finding(causes: &Causes<'_>, cause: &Cause, view: &View<'_>) -> Finding {
             "{victim} is held up by disk {name}, which answers some requests far too slowly"
         ),
         text: format!(
-            "{} of its time ({} of {}) waits inside disk {name}: half of its {} requests take up to {}, the \
+            "{} inside disk {name}: half of its {} requests take up to {}, the \
              slowest took {}, with {:.1} in flight on average; no queue explains that.",
-            words::percent(causes.impact(cause).share),
-            words::seconds(cause.seconds),
-            words::seconds(causes.wall_seconds()),
+            words::of_time(causes.impact(cause).share, cause.seconds, causes.wall_seconds()),
             service.count,
             words::seconds(service.median),
             words::seconds(service.max),

@@ -60,11 +60,9 @@ fn finding(causes: &Causes<'_>, cause: &Cause, view: &View<'_>, own: &OwnLimit<'
     let verdict = Verdict {
         title: format!("{victim} is held up by its own I/O limit"),
         text: format!(
-            "{} of its time ({} of {}) waits before disk {}, not inside it: cgroup {} may do {} \
+            "{} before disk {}, not inside it: cgroup {} may do {} \
              ({}) and does {}; {} itself answers in {} and is {} busy.",
-            words::percent(impact.share),
-            words::seconds(cause.seconds),
-            words::seconds(causes.wall_seconds()),
+            words::of_time(impact.share, cause.seconds, causes.wall_seconds()),
             view.disk.name,
             own.group.path,
             limit_text(&limit.kind, limit.per_second as f64),

@@ -14,10 +14,12 @@ pub mod words;
 
 mod disk;
 mod disk_device_cap;
+mod disk_errors;
 mod disk_fail_slow;
 mod disk_journal;
 mod disk_own_throttle;
 mod disk_saturated;
+mod disk_weight;
 mod fs_frozen;
 mod fs_fuse_daemon;
 mod lock_deadlock;
@@ -47,10 +49,12 @@ pub struct Case {
 /// All cases, by area and code.
 pub static CASES: &[&Case] = &[
     &disk_device_cap::CASE,
+    &disk_errors::CASE,
     &disk_fail_slow::CASE,
     &disk_journal::CASE,
     &disk_own_throttle::CASE,
     &disk_saturated::CASE,
+    &disk_weight::CASE,
     &fs_frozen::CASE,
     &fs_fuse_daemon::CASE,
     &lock_deadlock::CASE,

@@ -21,6 +21,25 @@ pub fn seconds(seconds: f64) -> String {
     }
 }
 
+/// How much of a victim's time a wait takes: its share, or, if several threads wait side by side, how many.
+pub fn of_time(share: f64, waited: f64, wall: f64) -> String {
+    if waited > wall * 1.02 {
+        format!(
+            "{:.1} threads on average wait ({} in {})",
+            waited / wall.max(1e-9),
+            seconds(waited),
+            seconds(wall)
+        )
+    } else {
+        format!(
+            "{} of its time ({} of {}) is spent waiting",
+            percent(share),
+            seconds(waited),
+            seconds(wall)
+        )
+    }
+}
+
 /// A share of something: `71 %`.
 pub fn percent(share: f64) -> String {
     let p = share * 100.0;
