@@ -138,6 +138,11 @@ impl<'a> Causes<'a> {
         self.scene.seconds()
     }
 
+    /// Time that a process did not spend idle, seconds.
+    pub fn demand_seconds_of(&self, pid: u32) -> f64 {
+        self.demand_seconds.get(&pid).copied().unwrap_or(0.0)
+    }
+
     /// How much a cause matters.
     pub fn impact(&self, cause: &Cause) -> Impact {
         let wall = self.wall_seconds().max(1e-9);
@@ -145,9 +150,7 @@ impl<'a> Causes<'a> {
         let demand: f64 = cause
             .victims
             .iter()
-            .map(|(pid, (_, seconds))| {
-                self.demand_seconds.get(pid).copied().unwrap_or(0.0).max(*seconds)
-            })
+            .map(|(pid, (_, seconds))| self.demand_seconds_of(*pid).max(*seconds))
             .sum();
         let share = if self.is_command() {
             cause.seconds / wall
@@ -215,7 +218,7 @@ pub fn link_of(link: &ChainLink) -> Link {
 }
 
 fn is_stalled(class: WaitClass) -> bool {
-    matches!(class, WaitClass::Stopped | WaitClass::FrozenCgroup)
+    matches!(class, WaitClass::Stopped | WaitClass::Traced | WaitClass::FrozenCgroup)
 }
 
 /// holdup itself, and the thread that looks.
@@ -245,48 +248,84 @@ pub fn command_end_ns(scene: &Scene) -> Ns {
 fn add(groups: &mut HashMap<(WaitClass, ObjectName), Cause>, leaf: &Leaf, counted: bool) {
     let Some(named) = leaf.named() else { return };
     let link = &leaf.links[named];
-    let seconds = leaf.ns() as f64 / 1e9;
-    let cause = groups.entry((link.class, link.object.clone())).or_insert_with(|| Cause {
-        class: link.class,
-        object: link.object.clone(),
-        seconds: 0.0,
-        victims: BTreeMap::new(),
-        links: leaf.links.clone(),
-        named,
-        holders: BTreeMap::new(),
-        holder_doing: BTreeMap::new(),
-        via: BTreeMap::new(),
-        count: 0,
-        longest_seconds: 0.0,
-        standing: false,
-        circle: false,
-        longest_ns: (0, 0),
-    });
-    if counted {
-        cause.seconds += seconds;
-        cause.count += 1;
+    groups
+        .entry((link.class, link.object.clone()))
+        .or_insert_with(|| Cause::of(link.class, link.object.clone(), leaf, named))
+        .add(leaf, named, counted);
+}
+
+impl Cause {
+    fn of(class: WaitClass, object: ObjectName, leaf: &Leaf, named: usize) -> Self {
+        Self {
+            class,
+            object,
+            seconds: 0.0,
+            victims: BTreeMap::new(),
+            links: leaf.links.clone(),
+            named,
+            holders: BTreeMap::new(),
+            holder_doing: BTreeMap::new(),
+            via: BTreeMap::new(),
+            count: 0,
+            longest_seconds: 0.0,
+            standing: false,
+            circle: false,
+            longest_ns: (0, 0),
+        }
     }
-    let victim = &leaf.links[0].who;
-    let lost = cause.victims.entry(victim.pid).or_insert_with(|| (victim.clone(), 0.0));
-    lost.1 += seconds;
-    if let Some(next) = leaf.links.get(named + 1) {
-        let held = cause.holders.entry(next.who.pid).or_insert_with(|| (next.who.clone(), 0.0));
-        held.1 += seconds;
+
+    /// Leaves that a case chose, as one cause under a name of its own; `named` is the link that names
+    /// each of them. None without leaves.
+    pub fn gathered(
+        class: WaitClass,
+        object: ObjectName,
+        leaves: &[(Leaf, usize)],
+    ) -> Option<Self> {
+        let (first, named) = leaves.first()?;
+        let mut cause = Self::of(class, object, first, *named);
+        for (leaf, named) in leaves {
+            cause.add(leaf, *named, true);
+        }
+        Some(cause)
     }
-    *cause.holder_doing.entry(leaf.root().class).or_default() += seconds;
-    for before in &leaf.links[..named] {
-        *cause.via.entry(before.class).or_default() += seconds;
+
+    /// The part of it that some processes lose.
+    pub fn of_victims(&self, wanted: impl Fn(u32) -> bool) -> Self {
+        let mut part = self.clone();
+        part.victims.retain(|pid, _| wanted(*pid));
+        part.seconds = part.victims.values().map(|(_, seconds)| seconds).sum();
+        part
     }
-    let whole = link.end_ns.saturating_sub(link.since_ns) as f64 / 1e9;
-    cause.longest_seconds = cause.longest_seconds.max(whole);
-    cause.standing |= link.standing;
-    cause.circle |= leaf.circle;
-    // The chain to show: the most links, and of those the longest.
-    let weight = (leaf.links.len(), leaf.ns());
-    if weight > cause.longest_ns && leaf.ns() * 20 >= cause.longest_ns.1 * EXAMPLES as u64 {
-        cause.longest_ns = weight;
-        cause.links.clone_from(&leaf.links);
-        cause.named = named;
+
+    fn add(&mut self, leaf: &Leaf, named: usize, counted: bool) {
+        let link = &leaf.links[named];
+        let seconds = leaf.ns() as f64 / 1e9;
+        if counted {
+            self.seconds += seconds;
+            self.count += 1;
+        }
+        let victim = &leaf.links[0].who;
+        let lost = self.victims.entry(victim.pid).or_insert_with(|| (victim.clone(), 0.0));
+        lost.1 += seconds;
+        if let Some(next) = leaf.links.get(named + 1) {
+            let held = self.holders.entry(next.who.pid).or_insert_with(|| (next.who.clone(), 0.0));
+            held.1 += seconds;
+        }
+        *self.holder_doing.entry(leaf.root().class).or_default() += seconds;
+        for before in &leaf.links[..named] {
+            *self.via.entry(before.class).or_default() += seconds;
+        }
+        let whole = link.end_ns.saturating_sub(link.since_ns) as f64 / 1e9;
+        self.longest_seconds = self.longest_seconds.max(whole);
+        self.standing |= link.standing;
+        self.circle |= leaf.circle;
+        // The chain to show: the most links, and of those the longest.
+        let weight = (leaf.links.len(), leaf.ns());
+        if weight > self.longest_ns && leaf.ns() * 20 >= self.longest_ns.1 * EXAMPLES as u64 {
+            self.longest_ns = weight;
+            self.links.clone_from(&leaf.links);
+            self.named = named;
+        }
     }
 }
 

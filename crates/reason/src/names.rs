@@ -5,7 +5,7 @@
 
 use crate::facts::*;
 use crate::findings::ObjectName;
-use crate::scene::Scene;
+use crate::scene::{Scene, within};
 use crate::timeline::WaitSpan;
 use crate::waits::{WaitClass, lock_caller};
 
@@ -118,14 +118,36 @@ pub fn object(scene: &Scene, span: &WaitSpan) -> ObjectName {
         }
         Child | Vfork => ObjectName::new("child", child_word(&span.place)),
         FrozenCgroup => {
-            let group = scene.cgroup_of(&span.thread, "freezer");
+            let own = || scene.cgroup_of(&span.thread, "freezer");
+            let group = frozen_group(scene, &span.thread).or_else(own);
             ObjectName::new("cgroup", group.map_or_else(String::new, |group| group.path.clone()))
         }
         Timer => ObjectName::new("timer", span.place.syscall.clone()),
-        Stopped | Traced => ObjectName::new("process", span.thread.comm.clone())
-            .with_id(span.thread.pid.to_string()),
+        Stopped | Traced => process(scene, &span.thread),
         _ => behind.unwrap_or_else(|| ObjectName::new("kernel", kernel_word(scene, span))),
     }
+}
+
+/// A process by the name of its main thread: a thread's own name would make many of one.
+pub fn process(scene: &Scene, thread: &ThreadRef) -> ObjectName {
+    let main = scene.names.get(&thread.pid).filter(|main| !main.comm.is_empty());
+    ObjectName::new("process", &*main.unwrap_or(thread).comm).with_id(thread.pid.to_string())
+}
+
+/// The frozen group that holds a thread: the outermost one, because a group inside it is frozen with it.
+pub fn frozen_group<'a>(scene: &'a Scene, thread: &ThreadRef) -> Option<&'a Cgroup> {
+    let identity = scene.identity(thread)?;
+    let holds = |group: &&Cgroup| {
+        group.frozen == Some(true)
+            && identity.cgroups.iter().any(|own| {
+                let same_hierarchy = match own.controllers.is_empty() {
+                    true => group.controllers.is_empty(),
+                    false => own.controllers.iter().any(|c| group.controllers.contains(c)),
+                };
+                same_hierarchy && within(&own.path, &group.path)
+            })
+    };
+    scene.cgroups.iter().filter(holds).min_by_key(|group| group.path.len())
 }
 
 fn child_word(place: &Place) -> String {

@@ -256,7 +256,10 @@ impl<'a> Peers<'a> {
                 .filter(|w| {
                     w.class.is_demand()
                         || w.class.is_for_somebody() && w.class != WaitClass::FutexWait
-                        || matches!(w.class, WaitClass::Stopped | WaitClass::FrozenCgroup)
+                        || matches!(
+                            w.class,
+                            WaitClass::Stopped | WaitClass::Traced | WaitClass::FrozenCgroup
+                        )
                 })
                 .map(|w| w.within_ns(wait.begin_ns, wait.end_ns))
                 .sum()
