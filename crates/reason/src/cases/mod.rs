@@ -25,6 +25,12 @@ mod fs_fuse_daemon;
 mod lock_deadlock;
 mod lock_file;
 mod lock_futex;
+mod process;
+mod process_frozen;
+mod process_stopped;
+#[cfg(test)]
+mod process_tests;
+mod process_traced;
 
 /// One rule and everything a person should know of it.
 pub struct Case {
@@ -60,6 +66,9 @@ pub static CASES: &[&Case] = &[
     &lock_deadlock::CASE,
     &lock_file::CASE,
     &lock_futex::CASE,
+    &process_frozen::CASE,
+    &process_stopped::CASE,
+    &process_traced::CASE,
 ];
 
 /// The case of a code.

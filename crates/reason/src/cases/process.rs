@@ -1,0 +1,173 @@
+//! What the process cases share: who stands still, who waits for him, and what a holder does meanwhile.
+//!
+//! A process that stands still (stopped, traced, frozen) is no fault by itself: shells stop jobs, debuggers hold
+//! programs, containers are paused on purpose. It becomes one when others wait for it, or when it is what was
+//! asked about. So its own standing time is kept apart from the waiting of others, and only the latter weighs.
+//!
+//! Must not: name codes; each case does.
+
+use super::words;
+use crate::causes::{Cause, Causes};
+use crate::facts::{TargetKind, ThreadRef};
+use crate::findings::{Evidence, Finding, Impact, Severity};
+use crate::waits::WaitClass;
+use std::collections::BTreeSet;
+
+/// Something that stands still, with those who wait for it.
+pub struct Stalled<'a> {
+    /// Its own waits and those of others together.
+    pub cause: &'a Cause,
+    /// The waits of others alone.
+    pub others: Cause,
+    /// The processes that stand still.
+    pub own: BTreeSet<u32>,
+    /// It is what was asked about.
+    pub targeted: bool,
+}
+
+impl Stalled<'_> {
+    /// Somebody else waits for it, or it is the target.
+    pub fn matters(&self) -> bool {
+        self.targeted || !self.others.victims.is_empty()
+    }
+
+    /// The one that stands still and is waited for, else the first that stands still.
+    pub fn process<'c>(&self, causes: &'c Causes<'_>) -> Option<ThreadRef> {
+        let root = self.cause.links.last().map(|link| link.who.pid);
+        let pid = root.filter(|pid| self.own.contains(pid)).or(self.own.first().copied())?;
+        Some(main_thread(causes, pid))
+    }
+
+    /// Weighs a finding by those who wait: none, a note; somebody, or the target, a warning or worse.
+    pub fn weigh(&self, causes: &Causes<'_>, finding: &mut Finding) {
+        if !self.matters() {
+            finding.severity = Severity::Note;
+            finding.impact = Impact::default();
+            finding.victims.clear();
+            finding.chain.clear();
+            return;
+        }
+        let weighed = if self.others.victims.is_empty() { self.cause } else { &self.others };
+        let rate = causes.impact(weighed).wait_seconds_per_second;
+        let mut severity = causes.severity(weighed);
+        if self.others.victims.is_empty() && severity == Severity::Critical && !causes.is_command()
+        {
+            // It was asked about, and stands still, but nobody is kept waiting by it.
+            severity = Severity::Warning;
+        }
+        finding.severity = if rate >= 0.05 { severity.max(Severity::Warning) } else { severity };
+    }
+
+    /// What the impact, victims and chain are taken from.
+    pub fn weighed(&self) -> &Cause {
+        if self.others.victims.is_empty() { self.cause } else { &self.others }
+    }
+}
+
+/// A process by the name of its main thread.
+pub fn main_thread(causes: &Causes<'_>, pid: u32) -> ThreadRef {
+    causes.scene.thread_ref(pid)
+}
+
+/// Everything that stands still for one reason.
+pub fn stalled<'a>(causes: &'a Causes<'a>, class: WaitClass) -> Vec<Stalled<'a>> {
+    causes.class(class).map(|cause| one(causes, cause)).collect()
+}
+
+fn one<'a>(causes: &'a Causes<'a>, cause: &'a Cause) -> Stalled<'a> {
+    let own: BTreeSet<u32> = causes
+        .scene
+        .waits()
+        .filter(|w| w.class == cause.class && w.object == cause.object)
+        .map(|w| w.thread.pid)
+        .collect();
+    let targeted = causes.is_command()
+        || causes
+            .scene
+            .target
+            .as_ref()
+            .is_some_and(|t| t.kind == TargetKind::Process && own.contains(&t.pid));
+    Stalled { others: cause.of_victims(|pid| !own.contains(&pid)), cause, own, targeted }
+}
+
+/// A process that stands still is told already as the holder of what others wait for (a pipe, a lock).
+pub fn is_told_as_holder(causes: &Causes<'_>, pid: u32) -> bool {
+    causes.all.iter().any(|cause| {
+        cause.class.is_held()
+            && cause.holders.contains_key(&pid)
+            && matches!(cause.holder_mostly(), Some(WaitClass::Stopped | WaitClass::Traced))
+    })
+}
+
+/// What a holder does while others wait for it.
+pub struct Meanwhile {
+    /// As a verb: `is stopped`, `sleeps`.
+    pub does: &'static str,
+    /// It is at work (on a CPU, ready for one, or in waits too short to be told) more than half of the time.
+    pub at_work: bool,
+    /// Share of the time that it does what `does` says.
+    pub share: f64,
+}
+
+/// What the holders of a cause mostly do.
+pub fn meanwhile(cause: &Cause) -> Meanwhile {
+    let total: f64 = cause.holder_doing.values().sum();
+    let mostly = cause.holder_mostly().unwrap_or(WaitClass::Unseen);
+    let of = |class: WaitClass| cause.holder_doing.get(&class).copied().unwrap_or(0.0);
+    let work: f64 =
+        [WaitClass::Running, WaitClass::Unseen, WaitClass::RunQueue, WaitClass::CpuQuota]
+            .into_iter()
+            .map(of)
+            .sum();
+    let at_work = total > 0.0 && work >= 0.5 * total;
+    let does = match mostly {
+        _ if at_work => "is at work",
+        WaitClass::Stopped => "is stopped by a signal",
+        WaitClass::Traced => "is held by a tracer",
+        WaitClass::FrozenCgroup => "is frozen",
+        WaitClass::Timer => "sleeps",
+        WaitClass::Idle => "waits for other events",
+        WaitClass::Child => "waits for a child",
+        WaitClass::FutexWait | WaitClass::FutexLock => "waits for another thread",
+        WaitClass::Disk | WaitClass::PageFault => "waits for a disk",
+        _ => "waits itself",
+    };
+    let share = if total <= 0.0 {
+        0.0
+    } else if at_work {
+        work / total
+    } else {
+        of(mostly) / total
+    };
+    Meanwhile { does, at_work, share }
+}
+
+/// The three figures that every wait has.
+pub fn wait_evidence(cause: &Cause, what: &str) -> Vec<Evidence> {
+    let source = "sched_switch and the task iterator";
+    vec![
+        Evidence::new(format!("time waited for {what}"), cause.seconds, "s", source),
+        Evidence::new("waits", cause.count as f64, "1", source),
+        Evidence::new(
+            "longest wait, its time before the look included",
+            cause.longest_seconds,
+            "s",
+            source,
+        ),
+    ]
+}
+
+/// `for 4.98 s`, or `for 3 h or longer` where the begin lies before the look and was estimated.
+pub fn standing_for(cause: &Cause) -> String {
+    format!("for {}", words::seconds(cause.longest_seconds))
+}
+
+/// Names of processes: `a 1, b 2 and 3 more`.
+pub fn list(causes: &Causes<'_>, pids: &BTreeSet<u32>) -> String {
+    let shown: Vec<String> =
+        pids.iter().take(3).map(|pid| words::who(&main_thread(causes, *pid))).collect();
+    match pids.len().saturating_sub(3) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}

@@ -1,0 +1,229 @@
+//! process.frozen: a cgroup was frozen, and with it everything in it.
+//!
+//! Paused containers, checkpoints, and scripts that froze and died. v1 says so in freezer.state, v2 in
+//! cgroup.freeze; frozen threads sit in the refrigerator. The outermost frozen group is named, because thawing one
+//! inside it does nothing.
+
+use super::process::{self, Stalled};
+use super::process_stopped::stalled_seconds;
+use super::{Case, Verdict, words};
+use crate::causes::Causes;
+use crate::facts::{Cgroup, Container, ThreadRef};
+use crate::findings::{Culprit, CulpritKind, Evidence, Finding, Remedy};
+use crate::names;
+use crate::waits::WaitClass;
+
+/// The case.
+pub static CASE: Case = Case {
+    code: "process.frozen",
+    title: "A cgroup is frozen",
+    theory: "The cgroup freezer holds every thread of a group until it is thawed: docker pause, checkpoints and \
+             snapshots use it. Frozen processes keep their connections and locks, do not take signals (not even \
+             SIGKILL on v1), and look like merely sleeping ones.",
+    needs: &[
+        "threads stand in the kernel's refrigerator",
+        "their cgroup, or one above it, says that it is frozen",
+        "others wait for them (else it is only a note), or they are the target",
+    ],
+    refuted_by: &["the group is thawed and its threads run"],
+    remedies: &["thaw the group", "unpause the container"],
+    stories: &["S0.4"],
+    find,
+};
+
+fn find(causes: &Causes<'_>) -> Vec<Finding> {
+    process::stalled(causes, WaitClass::FrozenCgroup)
+        .iter()
+        .filter_map(|stalled| finding(causes, stalled))
+        .collect()
+}
+
+fn finding(causes: &Causes<'_>, stalled: &Stalled<'_>) -> Option<Finding> {
+    let scene = causes.scene;
+    let frozen = stalled.process(causes)?;
+    let group = names::frozen_group(scene, &frozen);
+    let container = group.and_then(|group| container_of(causes, &frozen, group));
+    let weighed = stalled.weighed();
+    let name = match (&container, group) {
+        (Some(container), _) => format!("container {}", container.name),
+        (None, Some(group)) => format!("cgroup {}", group.path),
+        (None, None) => "its cgroup".into(),
+    };
+    let title = match stalled.others.victims.is_empty() {
+        true => format!(
+            "{name} is frozen, with {}",
+            words::count(stalled.own.len(), "process", "processes")
+        ),
+        false => {
+            let victim = causes.process_name(weighed.first_victim());
+            format!("{victim} waits for {}, which is frozen with {name}", words::who(&frozen))
+        }
+    };
+    let since = stalled_seconds(causes, stalled);
+    let waits = match stalled.others.victims.len() {
+        0 => "Nobody outside of it was seen to wait for it.".to_string(),
+        n => format!(
+            "{} outside of it waited {} in {}.",
+            words::count(n, "process", "processes"),
+            words::seconds(stalled.others.seconds),
+            words::seconds(causes.wall_seconds())
+        ),
+    };
+    let verdict = Verdict {
+        title,
+        text: format!(
+            "{name} has been frozen for {}: {} stand still and do not even take a signal. {waits}",
+            words::seconds(since),
+            process::list(causes, &stalled.own)
+        ),
+        confidence: if group.is_some() { 0.98 } else { 0.8 },
+        culprit: culprit(group, container),
+        evidence: evidence(stalled, group, since),
+        remedy: remedy(group, container),
+    };
+    let mut finding = CASE.finding(causes, weighed, verdict);
+    stalled.weigh(causes, &mut finding);
+    Some(finding)
+}
+
+/// The container whose own group was frozen, rather than one around it.
+fn container_of<'a>(
+    causes: &'a Causes<'_>,
+    frozen: &ThreadRef,
+    group: &Cgroup,
+) -> Option<&'a Container> {
+    let container = causes.scene.container_of(frozen)?;
+    container.cgroups.contains(&group.path).then_some(container)
+}
+
+fn switch(group: &Cgroup) -> (String, &'static str, &'static str, &'static str) {
+    match group.controllers.is_empty() {
+        true => (format!("{}/cgroup.freeze", group.directory), "0", "1", "cgroup.freeze"),
+        false => {
+            (format!("{}/freezer.state", group.directory), "THAWED", "FROZEN", "freezer.state")
+        }
+    }
+}
+
+fn culprit(group: Option<&Cgroup>, container: Option<&Container>) -> Culprit {
+    let setting = group.map(|group| switch(group).0);
+    if let Some(container) = container {
+        return Culprit {
+            kind: CulpritKind::Container,
+            name: container.name.clone(),
+            container: group.map(|group| group.path.clone()),
+            setting,
+            ..Culprit::default()
+        };
+    }
+    match group {
+        Some(group) => Culprit::setting(group.path.clone(), setting.unwrap_or_default()),
+        None => Culprit::setting("cgroup freezer", "freezer.state or cgroup.freeze"),
+    }
+}
+
+fn evidence(stalled: &Stalled<'_>, group: Option<&Cgroup>, since: f64) -> Vec<Evidence> {
+    let mut evidence = vec![
+        Evidence::new("threads frozen, longest", since, "s", "task iterator"),
+        Evidence::new("processes frozen", stalled.own.len() as f64, "1", "task iterator"),
+    ];
+    if let Some(group) = group {
+        let said = format!("{} says frozen", switch(group).0);
+        evidence.push(Evidence::new(said, 1.0, "1", switch(group).3));
+    }
+    if !stalled.others.victims.is_empty() {
+        evidence.extend(process::wait_evidence(&stalled.others, "what is frozen"));
+    }
+    evidence
+}
+
+fn remedy(group: Option<&Cgroup>, container: Option<&Container>) -> Vec<Remedy> {
+    let mut ways = Vec::new();
+    if let Some(container) = container {
+        let tool = match container.runtime.as_str() {
+            "docker" => Some(("docker unpause", "docker pause")),
+            "podman" => Some(("podman unpause", "podman pause")),
+            "lxc" => Some(("lxc-unfreeze -n", "lxc-freeze -n")),
+            _ => None,
+        };
+        if let Some((unpause, pause)) = tool {
+            let name = words::shell(&container.name);
+            ways.push(Remedy {
+                text: "unpause the container".into(),
+                command: format!("{unpause} {name}"),
+                undo: format!("{pause} {name}"),
+            });
+        }
+    }
+    if let Some(group) = group {
+        let (file, thaw, freeze, _) = switch(group);
+        let file = words::shell(&file);
+        ways.push(Remedy {
+            text: "thaw the group".into(),
+            command: format!("echo {thaw} > {file}"),
+            undo: format!("echo {freeze} > {file}"),
+        });
+    }
+    ways
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::cases::process_tests::*;
+    use crate::facts::*;
+    use crate::findings::{CulpritKind, Severity};
+    use crate::judge::explain;
+
+    fn frozen_server(controllers: &[&str]) -> Vec<Fact> {
+        let controllers: Vec<String> = controllers.iter().map(|c| (*c).to_string()).collect();
+        let group = |path: &str, frozen| Cgroup {
+            path: path.into(),
+            controllers: controllers.clone(),
+            directory: format!("/sys/fs/cgroup/x{path}"),
+            frozen: Some(frozen),
+            ..Cgroup::default()
+        };
+        let inside = Membership { controllers: controllers.clone(), path: "/jobs/one".into() };
+        let mut facts = host();
+        facts.push(fact(Body::Cgroup(group("/", false))));
+        facts.push(fact(Body::Cgroup(group("/jobs", true))));
+        facts.push(fact(Body::Cgroup(group("/jobs/one", true))));
+        facts.push(identity(Thread {
+            thread: thread(20, "server"),
+            cgroups: vec![inside],
+            ..Thread::default()
+        }));
+        facts
+    }
+
+    #[test]
+    fn the_outermost_frozen_group_of_v1_is_named_with_its_thaw_command() {
+        let mut facts = frozen_server(&["freezer"]);
+        facts.extend(client_and_server(blocked(20, "server", WaitState::Frozen, "")));
+        let report = explain(facts);
+        let finding = &report.findings[0];
+        assert_eq!((&*finding.code, finding.severity), ("process.frozen", Severity::Critical));
+        assert_eq!(finding.object.name, "/jobs");
+        assert_eq!(finding.culprit.kind, CulpritKind::Setting);
+        let thaw = "echo THAWED > /sys/fs/cgroup/x/jobs/freezer.state";
+        assert_eq!(finding.remedy[0].command, thaw);
+    }
+
+    #[test]
+    fn v2_is_thawed_by_its_own_file_and_nobody_waiting_is_a_note() {
+        let mut facts = frozen_server(&[]);
+        facts.push(blocked(20, "server", WaitState::Frozen, ""));
+        let report = explain(facts);
+        let finding = &report.findings[0];
+        assert_eq!((&*finding.code, finding.severity), ("process.frozen", Severity::Note));
+        let thaw = "echo 0 > /sys/fs/cgroup/x/jobs/cgroup.freeze";
+        assert_eq!(finding.remedy[0].command, thaw);
+    }
+
+    #[test]
+    fn a_sleeping_process_in_a_thawed_group_is_nothing() {
+        let mut facts = host();
+        facts.push(blocked(20, "server", WaitState::Sleep, "epoll_wait"));
+        assert!(explain(facts).findings.is_empty());
+    }
+}

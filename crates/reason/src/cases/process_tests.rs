@@ -1,0 +1,78 @@
+//! Small scenes for the tests of the process cases: a host, a client, a server. No rule here.
+
+use crate::facts::*;
+
+/// Length of the scenes, nanoseconds.
+pub const LOOK_NS: Ns = 5_000_000_000;
+
+/// A fact at the begin of the window.
+pub fn fact(body: Body) -> Fact {
+    Fact { at_ns: 0, body }
+}
+
+/// A single-threaded process.
+pub fn thread(pid: u32, comm: &str) -> ThreadRef {
+    ThreadRef { tid: pid, pid, start_ns: 1, comm: comm.into() }
+}
+
+/// A look at nothing in particular for five seconds.
+pub fn host() -> Vec<Fact> {
+    vec![
+        fact(Body::WindowBegin(WindowBegin { unix_ns: 1 })),
+        Fact { at_ns: LOOK_NS, body: Body::WindowEnd(WindowEnd::default()) },
+    ]
+}
+
+/// The look is at one process.
+pub fn of_process(pid: u32, comm: &str) -> Fact {
+    let target = Target { kind: TargetKind::Process, name: comm.into(), pid, cgroups: Vec::new() };
+    fact(Body::Target(target))
+}
+
+/// Who a thread is.
+pub fn identity(thread: Thread) -> Fact {
+    fact(Body::Thread(thread))
+}
+
+/// A wait that stands from the begin to the end of the look.
+pub fn blocked(pid: u32, comm: &str, state: WaitState, syscall: &str) -> Fact {
+    at_place(pid, comm, Place { state, syscall: syscall.into(), ..Place::default() })
+}
+
+/// The same at a place.
+pub fn at_place(pid: u32, comm: &str, place: Place) -> Fact {
+    let blocked = Blocked { thread: thread(pid, comm), place, ..Blocked::default() };
+    Fact { at_ns: LOOK_NS, body: Body::Blocked(blocked) }
+}
+
+/// An open descriptor.
+pub fn endpoint(pid: u32, comm: &str, object: ObjectRef) -> Fact {
+    fact(Body::Endpoint(Endpoint {
+        process: thread(pid, comm),
+        fd: 3,
+        readable: true,
+        writable: true,
+        nonblocking: false,
+        object,
+        unread: None,
+        socket: None,
+    }))
+}
+
+/// A client that waits for an answer of process 20 all the time, and what process 20 does.
+pub fn client_and_server(server: Fact) -> Vec<Fact> {
+    let near = ObjectRef::Unix { ino: 100, peer_ino: 200, path: None };
+    let far = ObjectRef::Unix { ino: 200, peer_ino: 100, path: Some("/run/s".into()) };
+    let place = Place {
+        state: WaitState::Sleep,
+        syscall: "read".into(),
+        object: Some(near.clone()),
+        ..Place::default()
+    };
+    vec![
+        endpoint(10, "client", near),
+        endpoint(20, "server", far),
+        at_place(10, "client", place),
+        server,
+    ]
+}
