@@ -113,6 +113,18 @@ static __always_inline void read_socket_state(struct wire_socket *state, struct 
 	}
 }
 
+/* Of either side of a pair: the master's holder is who can be found. */
+static __always_inline __u32 tty_output_stopped(struct file *file)
+{
+	struct tty_file_private *private = BPF_CORE_READ(file, private_data);
+	struct tty_struct *tty = BPF_CORE_READ(private, tty);
+	struct tty_struct *link = BPF_CORE_READ(tty, link);
+
+	if (!bpf_core_field_exists(tty->flow))
+		return 0;
+	return BPF_CORE_READ(tty, flow.stopped) || BPF_CORE_READ(link, flow.stopped);
+}
+
 SEC("iter/task_file")
 int endpoints(struct bpf_iter__task_file *ctx)
 {
@@ -152,6 +164,8 @@ int endpoints(struct bpf_iter__task_file *ctx)
 			}
 		}
 	}
+	if (out->object.kind == WIRE_OBJECT_TTY)
+		out->unread = tty_output_stopped(file);
 	out->head.kind = WIRE_ENDPOINT;
 	out->head.length = sizeof(*out);
 	out->head.at_ns = bpf_ktime_get_ns();

@@ -239,6 +239,10 @@ struct unix_sock {
 struct tty_struct {
 	int index;
 	char name[64];
+	struct {
+		_Bool stopped;
+	} flow; /* before 5.14 a bit of its own, which is not read */
+	struct tty_struct *link;
 };
 struct tty_file_private {
 	struct tty_struct *tty;

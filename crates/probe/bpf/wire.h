@@ -217,7 +217,7 @@ struct wire_endpoint {
 	__u32 fd;
 	__u32 mode; /* f_mode: 1 readable, 2 writable */
 	__u32 file_flags; /* f_flags */
-	__u32 unread;
+	__u32 unread; /* of a terminal: its output is stopped */
 	__u32 has_socket;
 	__u32 path_bytes; /* bound path of a unix socket */
 	struct wire_object object;

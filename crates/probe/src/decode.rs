@@ -233,6 +233,7 @@ impl Decoder {
             readable: record.mode & 1 != 0,
             writable: record.mode & 2 != 0,
             nonblocking: record.file_flags & libc::O_NONBLOCK as u32 != 0,
+            output_stopped: matches!(object, ObjectRef::Tty { .. }) && record.unread != 0,
             object,
             unread,
             socket,

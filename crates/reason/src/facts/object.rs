@@ -128,6 +128,9 @@ pub struct Endpoint {
     /// in use, terminal output in bytes.
     #[serde(default)]
     pub unread: Option<u64>,
+    /// The terminal's output is stopped (ctrl-S), told for either side of it.
+    #[serde(default)]
+    pub output_stopped: bool,
     /// The socket's own state, for sockets.
     #[serde(default)]
     pub socket: Option<SocketState>,
