@@ -27,10 +27,12 @@ mod lock_file;
 mod lock_futex;
 mod process;
 mod process_frozen;
+mod process_pipe_peer;
 mod process_stopped;
 #[cfg(test)]
 mod process_tests;
 mod process_traced;
+mod process_tty_blocked;
 
 /// One rule and everything a person should know of it.
 pub struct Case {
@@ -67,8 +69,10 @@ pub static CASES: &[&Case] = &[
     &lock_file::CASE,
     &lock_futex::CASE,
     &process_frozen::CASE,
+    &process_pipe_peer::CASE,
     &process_stopped::CASE,
     &process_traced::CASE,
+    &process_tty_blocked::CASE,
 ];
 
 /// The case of a code.

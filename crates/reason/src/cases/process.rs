@@ -157,11 +157,6 @@ pub fn wait_evidence(cause: &Cause, what: &str) -> Vec<Evidence> {
     ]
 }
 
-/// `for 4.98 s`, or `for 3 h or longer` where the begin lies before the look and was estimated.
-pub fn standing_for(cause: &Cause) -> String {
-    format!("for {}", words::seconds(cause.longest_seconds))
-}
-
 /// Names of processes: `a 1, b 2 and 3 more`.
 pub fn list(causes: &Causes<'_>, pids: &BTreeSet<u32>) -> String {
     let shown: Vec<String> =

@@ -55,6 +55,7 @@ pub fn endpoint(pid: u32, comm: &str, object: ObjectRef) -> Fact {
         nonblocking: false,
         object,
         unread: None,
+        output_stopped: false,
         socket: None,
     }))
 }

@@ -1,0 +1,178 @@
+//! process.tty_blocked: a writer waits because its terminal takes no more.
+//!
+//! Either somebody typed ctrl-S, or the program that holds the master side (screen, sshd, a terminal window) does
+//! not read. The kernel knows of ctrl-S (`flow.stopped`); without that it is the master's fault.
+
+use super::process::{self, Meanwhile};
+use super::{Case, Verdict, culprit, words};
+use crate::causes::{Cause, Causes};
+use crate::facts::ObjectRef;
+use crate::findings::{Culprit, Evidence, Finding, Remedy, Severity};
+use crate::waits::WaitClass;
+
+/// The case.
+pub static CASE: Case = Case {
+    code: "process.tty_blocked",
+    title: "A terminal takes no more output",
+    theory: "A terminal has a small buffer. When ctrl-S was typed, or the program behind it (a terminal window, screen, \
+             sshd) stops reading, whoever prints to it sleeps in write(2) with no sign on the screen but silence.",
+    needs: &[
+        "a thread waits in write on a terminal (n_tty_write)",
+        "output is stopped by ctrl-S, or the process that holds the master side does not read",
+    ],
+    refuted_by: &["the master's holder is at work all the time, and reads"],
+    remedies: &[
+        "type ctrl-Q",
+        "let the terminal program read again",
+        "redirect the output to a file",
+    ],
+    stories: &["S0.11"],
+    find,
+};
+
+fn find(causes: &Causes<'_>) -> Vec<Finding> {
+    causes.class(WaitClass::TtyWrite).map(|cause| finding(causes, cause)).collect()
+}
+
+fn finding(causes: &Causes<'_>, cause: &Cause) -> Finding {
+    let victim = causes.process_name(cause.first_victim());
+    let tty = &cause.object.name;
+    let stopped = output_stopped(causes, cause);
+    let master = cause.holder();
+    let by = master.map_or_else(|| "whoever holds its other side".to_string(), words::who);
+    let doing = process::meanwhile(cause);
+    let verdict = Verdict {
+        title: match stopped {
+            true => format!("{victim} waits to print to {tty}: its output is stopped by ctrl-S"),
+            false => format!("{victim} waits to print to {tty}, which {by} does not read"),
+        },
+        text: text(causes, cause, &by, &doing, stopped),
+        confidence: match (stopped, master) {
+            (true, _) => 0.97,
+            (false, Some(_)) => 0.93,
+            (false, None) => 0.7,
+        },
+        culprit: master.map_or_else(Culprit::default, |master| culprit(causes, master)),
+        evidence: evidence(cause, &by, &doing, stopped),
+        remedy: remedy(cause, stopped),
+    };
+    let mut finding = CASE.finding(causes, cause, verdict);
+    if doing.at_work && !stopped {
+        finding.severity = Severity::Note;
+    }
+    finding
+}
+
+/// Some descriptor on the terminal tells that its output is stopped.
+fn output_stopped(causes: &Causes<'_>, cause: &Cause) -> bool {
+    let Some(tty) = cause.object.name.strip_prefix("/dev/") else { return false };
+    let is_side = |name: &str| {
+        name == tty
+            || name.strip_prefix("ptm/").is_some()
+                && name.strip_prefix("ptm/") == tty.strip_prefix("pts/")
+    };
+    causes.scene.endpoints.iter().any(|end| {
+        end.output_stopped && matches!(&end.object, ObjectRef::Tty { name, .. } if is_side(name))
+    })
+}
+
+fn text(causes: &Causes<'_>, cause: &Cause, by: &str, doing: &Meanwhile, stopped: bool) -> String {
+    let why = match stopped {
+        true => format!("Somebody typed ctrl-S there; {by} shows the terminal."),
+        false => format!("{by}, which shows the terminal, {} instead of reading it.", doing.does),
+    };
+    format!(
+        "{} in {} pass in waits for room in the terminal; the longest took {}. {why}",
+        words::seconds(cause.seconds),
+        words::seconds(causes.wall_seconds()),
+        words::seconds(cause.longest_seconds),
+    )
+}
+
+fn evidence(cause: &Cause, by: &str, doing: &Meanwhile, stopped: bool) -> Vec<Evidence> {
+    let mut evidence = process::wait_evidence(cause, "room in the terminal");
+    evidence.push(Evidence::new(
+        "output stopped by ctrl-S",
+        f64::from(u8::from(stopped)),
+        "1",
+        "tty_struct::flow.stopped",
+    ));
+    evidence.push(Evidence::new(
+        format!("share of that time in which {by} {}", doing.does),
+        doing.share,
+        "1",
+        "sched_switch and the task iterator",
+    ));
+    evidence
+}
+
+fn remedy(cause: &Cause, stopped: bool) -> Vec<Remedy> {
+    if stopped {
+        return vec![Remedy { text: "type ctrl-Q in that terminal".into(), ..Remedy::default() }];
+    }
+    match (cause.holder(), cause.holder_mostly()) {
+        (Some(master), Some(WaitClass::Stopped)) => vec![Remedy {
+            text: "continue the program that shows the terminal".into(),
+            command: format!("kill -CONT {}", master.pid),
+            undo: format!("kill -STOP {}", master.pid),
+        }],
+        (Some(master), _) => vec![
+            Remedy {
+                text: format!("see why {} does not read", words::who(master)),
+                command: format!("cat /proc/{}/task/{}/stack", master.pid, master.tid),
+                ..Remedy::default()
+            },
+            Remedy { text: "send the output to a file instead".into(), ..Remedy::default() },
+        ],
+        (None, _) => {
+            vec![Remedy { text: "send the output to a file instead".into(), ..Remedy::default() }]
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::cases::process_tests::*;
+    use crate::facts::*;
+    use crate::findings::Severity;
+    use crate::judge::explain;
+
+    fn terminal(stopped: bool, screen: Fact) -> Vec<Fact> {
+        let dev = DeviceNumber { major: 136, minor: 3 };
+        let slave = ObjectRef::Tty { name: "pts/3".into(), dev };
+        let master = ObjectRef::Tty { name: "ptm/3".into(), dev };
+        let place = Place {
+            state: WaitState::Sleep,
+            syscall: "write".into(),
+            object: Some(slave.clone()),
+            ..Place::default()
+        };
+        let mut end = endpoint(20, "screen", master);
+        if let Body::Endpoint(end) = &mut end.body {
+            end.output_stopped = stopped;
+        }
+        let mut facts = host();
+        facts.extend([end, at_place(10, "job", place), screen]);
+        facts
+    }
+
+    #[test]
+    fn ctrl_s_is_told_from_a_reader_that_does_not_read() {
+        let idle = || blocked(20, "screen", WaitState::Sleep, "epoll_wait");
+        let typed = explain(terminal(true, idle()));
+        let finding = &typed.findings[0];
+        assert_eq!((&*finding.code, finding.severity), ("process.tty_blocked", Severity::Critical));
+        assert!(finding.title.contains("ctrl-S"), "{}", finding.title);
+        assert_eq!(finding.object.name, "/dev/pts/3");
+        let unread = explain(terminal(false, idle()));
+        assert!(unread.findings[0].title.contains("screen 20 does not read"));
+        assert_eq!(unread.findings[0].culprit.pid, Some(20));
+    }
+
+    #[test]
+    fn a_screen_that_works_is_a_note() {
+        let ran = Ran { thread: thread(20, "screen"), begin_ns: 0, end_ns: LOOK_NS, cpu: 0 };
+        let report = explain(terminal(false, fact(Body::Ran(ran))));
+        assert!(report.findings.iter().all(|f| f.severity == Severity::Note));
+    }
+}
