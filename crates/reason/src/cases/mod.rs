@@ -26,6 +26,7 @@ mod lock_deadlock;
 mod lock_file;
 mod lock_futex;
 mod process;
+mod process_fork_cost;
 mod process_frozen;
 mod process_pipe_peer;
 mod process_stopped;
@@ -33,6 +34,7 @@ mod process_stopped;
 mod process_tests;
 mod process_traced;
 mod process_tty_blocked;
+mod process_vfork_exec;
 
 /// One rule and everything a person should know of it.
 pub struct Case {
@@ -68,11 +70,13 @@ pub static CASES: &[&Case] = &[
     &lock_deadlock::CASE,
     &lock_file::CASE,
     &lock_futex::CASE,
+    &process_fork_cost::CASE,
     &process_frozen::CASE,
     &process_pipe_peer::CASE,
     &process_stopped::CASE,
     &process_traced::CASE,
     &process_tty_blocked::CASE,
+    &process_vfork_exec::CASE,
 ];
 
 /// The case of a code.
