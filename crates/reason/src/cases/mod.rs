@@ -29,6 +29,7 @@ mod process;
 mod process_fork_cost;
 mod process_frozen;
 mod process_pipe_peer;
+mod process_socket_peer;
 mod process_stopped;
 #[cfg(test)]
 mod process_tests;
@@ -73,6 +74,7 @@ pub static CASES: &[&Case] = &[
     &process_fork_cost::CASE,
     &process_frozen::CASE,
     &process_pipe_peer::CASE,
+    &process_socket_peer::CASE,
     &process_stopped::CASE,
     &process_traced::CASE,
     &process_tty_blocked::CASE,

@@ -1,0 +1,304 @@
+//! process.socket_peer: a client waits for a server on the same host that is slow by its own doing.
+//!
+//! Reading from a socket is a wait for work unless a question is outstanding. So the wait alone says nothing: it
+//! counts where the server was woken by this client (questions) and the client by this server (answers), and the
+//! server neither waits for anything with a name nor for events meanwhile, but sleeps or works. A stream of news
+//! that the client only listens to has answers without questions. Rejected: any wait for a busy peer (every idle
+//! connection to a busy server is one).
+
+use super::process;
+use super::{Case, Verdict, culprit, words};
+use crate::causes::{Cause, Causes};
+use crate::chains::Leaf;
+use crate::facts::{ObjectRef, ThreadRef, WakeContext};
+use crate::findings::{Evidence, Finding, Remedy, Severity};
+use crate::timeline::WaitSpan;
+use crate::waits::WaitClass;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A round trip on one host takes about 50 us: an answer that takes 200 times that is slow.
+const SLOW_SECONDS: f64 = 0.01;
+/// A server that computes is only slow where a person would feel it: a busy database is no fault.
+const SLOW_WORK_SECONDS: f64 = 0.02;
+/// Fewer answers may be chance.
+const ANSWERS_MIN: usize = 3;
+
+/// The case.
+pub static CASE: Case = Case {
+    code: "process.socket_peer",
+    title: "A client waits for a local server that is slow by its own doing",
+    theory: "A client that has asked sleeps in recv until the server answers. Where the server neither waits for a \
+             disk, a lock nor a CPU, but sleeps or computes between question and answer, nothing in the kernel is \
+             slow: the time is the server's own.",
+    needs: &[
+        "the client waits in read or recv on a connected socket whose other end is a process on this host",
+        "the server's threads were woken by that client's questions, and the client by its answers",
+        "meanwhile the server sleeps or works, and waits for nothing with a name",
+    ],
+    refuted_by: &[
+        "the server waits for work itself (the connection is idle)",
+        "the server waits for a disk, a lock, a CPU or another server (then that is the finding)",
+        "the client only listens: it never woke the server",
+    ],
+    remedies: &[
+        "find out why the server takes its time",
+        "more workers, if it serves one client at a time",
+    ],
+    stories: &["S4.3"],
+    find,
+};
+
+fn find(causes: &Causes<'_>) -> Vec<Finding> {
+    let mut by_server: BTreeMap<u32, Vec<(Leaf, usize)>> = BTreeMap::new();
+    for (leaf, at) in leaves(causes) {
+        by_server.entry(leaf.links[at + 1].who.pid).or_default().push((leaf, at));
+    }
+    by_server.into_iter().filter_map(|(server, leaves)| finding(causes, server, leaves)).collect()
+}
+
+fn is_read(class: WaitClass) -> bool {
+    matches!(class, WaitClass::UnixRead | WaitClass::SocketRead)
+}
+
+/// Waits for a socket that end in a peer's own time.
+fn leaves(causes: &Causes<'_>) -> Vec<(Leaf, usize)> {
+    let scene = causes.scene;
+    let all: Vec<Leaf> = match causes.is_command() {
+        true => causes.path.clone(),
+        false => scene
+            .waits()
+            .filter(|w| is_read(w.class) && !w.kernel && scene.in_target(&w.thread))
+            .filter(|w| w.thread.pid != scene.host.own_pid)
+            .flat_map(|w| causes.chains.follow_wait(w, scene.begin_ns, scene.end_ns))
+            .collect(),
+    };
+    all.into_iter()
+        .filter_map(|leaf| {
+            let own = matches!(
+                leaf.root().class,
+                WaitClass::Timer | WaitClass::Running | WaitClass::Unseen
+            );
+            let at = leaf.links.iter().rposition(|link| is_read(link.class))?;
+            (own && leaf.named().is_none() && at + 1 < leaf.links.len()).then_some((leaf, at))
+        })
+        .collect()
+}
+
+fn finding(causes: &Causes<'_>, server: u32, leaves: Vec<(Leaf, usize)>) -> Option<Finding> {
+    let asked = Asked::of(causes, server);
+    // Only the clients that ask.
+    let leaves: Vec<(Leaf, usize)> = leaves
+        .into_iter()
+        .filter(|(leaf, at)| asked.clients.contains(&leaf.links[*at].who.pid))
+        .collect();
+    let (first, at) = leaves.first()?;
+    let object = first.links[*at].object.clone();
+    let cause = Cause::gathered(first.links[*at].class, object, &leaves)?;
+    let answer = asked.answer_seconds(&cause)?;
+    let doing = process::meanwhile(&cause);
+    if asked.answers < ANSWERS_MIN
+        || answer < if doing.at_work { SLOW_WORK_SECONDS } else { SLOW_SECONDS }
+    {
+        return None;
+    }
+    let server = process::main_thread(causes, server);
+    let who = words::who(&server);
+    let client = process::main_thread(causes, first.links[*at].who.pid);
+    let does = match doing.at_work {
+        true => "is at work over",
+        false => "sleeps over",
+    };
+    let verdict = Verdict {
+        title: format!(
+            "{} waits for {who}, which {does} each answer for {}",
+            words::who(&client),
+            words::seconds(answer)
+        ),
+        text: format!(
+            "{} in {} pass in waits for {} answers of {who}. Meanwhile it {} for {} of that time, and waits for \
+             nothing else: the time is its own.",
+            words::seconds(cause.seconds),
+            words::seconds(causes.wall_seconds()),
+            asked.answers,
+            doing.does,
+            words::percent(doing.share),
+        ),
+        confidence: if doing.at_work { 0.8 } else { 0.92 },
+        culprit: culprit(causes, &server),
+        evidence: evidence(&cause, &asked, &who, answer, &doing),
+        remedy: vec![Remedy {
+            text: format!("see what {who} does between question and answer"),
+            command: match doing.at_work {
+                true => format!("perf top -p {}", server.pid),
+                false => format!("strace -f -p {} -e trace=%clock,nanosleep,poll", server.pid),
+            },
+            ..Remedy::default()
+        }],
+    };
+    let mut finding = CASE.finding(causes, &cause, verdict);
+    if doing.at_work {
+        finding.severity = finding.severity.min(Severity::Warning);
+    }
+    Some(finding)
+}
+
+fn evidence(
+    cause: &Cause,
+    asked: &Asked,
+    who: &str,
+    answer: f64,
+    doing: &process::Meanwhile,
+) -> Vec<Evidence> {
+    let mut evidence = process::wait_evidence(cause, "answers");
+    let source = "sched_waking, sched_switch";
+    evidence.extend([
+        Evidence::new("mean wait for an answer", answer, "s", source),
+        Evidence::new(
+            format!("answers that {who} woke its clients with"),
+            asked.answers as f64,
+            "1",
+            source,
+        ),
+        Evidence::new(format!("questions that woke {who}"), asked.questions as f64, "1", source),
+        Evidence::new(
+            format!("share of that time in which {who} {}", doing.does),
+            doing.share,
+            "1",
+            source,
+        ),
+    ]);
+    evidence
+}
+
+/// Who asks a server, and how it answers, by who wakes whom.
+struct Asked {
+    clients: BTreeSet<u32>,
+    questions: usize,
+    answers: usize,
+}
+
+impl Asked {
+    fn of(causes: &Causes<'_>, server: u32) -> Self {
+        let mut asked = Self { clients: BTreeSet::new(), questions: 0, answers: 0 };
+        for wait in causes.scene.waits() {
+            let reads = is_read(wait.class) || wait.class == WaitClass::Idle;
+            if wait.thread.pid == server
+                && reads
+                && let Some(client) = woken_by(wait)
+                && client.pid != server
+            {
+                asked.clients.insert(client.pid);
+                asked.questions += 1;
+            }
+        }
+        asked.clients.extend(unread_of(causes, server));
+        asked.answers = causes
+            .scene
+            .waits()
+            .filter(|w| is_read(w.class) && asked.clients.contains(&w.thread.pid))
+            .filter(|w| woken_by(w).is_some_and(|by| by.pid == server))
+            .count();
+        asked
+    }
+
+    fn answer_seconds(&self, cause: &Cause) -> Option<f64> {
+        (self.answers > 0).then(|| cause.seconds / self.answers as f64)
+    }
+}
+
+/// Clients whose question lies unread in one of the server's sockets.
+fn unread_of(causes: &Causes<'_>, server: u32) -> Vec<u32> {
+    let scene = causes.scene;
+    let waiting = scene
+        .endpoints
+        .iter()
+        .filter(|end| end.process.pid == server && end.unread.is_some_and(|unread| unread > 0));
+    let mut clients = Vec::new();
+    for end in waiting {
+        if let ObjectRef::Unix { peer_ino, .. } = &end.object {
+            let far = causes.chains.peers.endpoints_on(*peer_ino).iter();
+            clients.extend(far.map(|end| end.process.pid).filter(|pid| *pid != server));
+        }
+    }
+    clients
+}
+
+/// Who woke it. In a soft interrupt on one host the sender's own thread carries its packet to the receiver.
+fn woken_by(wait: &WaitSpan) -> Option<&ThreadRef> {
+    let wake = wait.wake.as_ref()?;
+    let carries = matches!(wake.context, WakeContext::Task | WakeContext::SoftInterrupt);
+    (carries && wake.by.tid != 0 && !wake.by_kernel_thread).then_some(&wake.by)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::cases::process_tests::*;
+    use crate::facts::*;
+    use crate::findings::Severity;
+    use crate::judge::explain;
+
+    fn wait(who: &ThreadRef, by: &ThreadRef, begin_ns: Ns, end_ns: Ns, place: Place) -> Fact {
+        let wake =
+            Wake { at_ns: end_ns, context: WakeContext::Task, by: by.clone(), ..Wake::default() };
+        fact(Body::Wait(Wait {
+            thread: who.clone(),
+            begin_ns,
+            end_ns,
+            place,
+            wake: Some(wake),
+            ..Wait::default()
+        }))
+    }
+
+    fn read(object: &ObjectRef) -> Place {
+        Place {
+            state: WaitState::Sleep,
+            syscall: "read".into(),
+            object: Some(object.clone()),
+            ..Place::default()
+        }
+    }
+
+    fn sleep() -> Place {
+        Place { state: WaitState::Sleep, syscall: "nanosleep".into(), ..Place::default() }
+    }
+
+    /// Ten rounds of: the client rests, asks, waits; the server sleeps over the answer.
+    fn rounds(answer_ms: u64, asks: bool) -> Vec<Fact> {
+        let near = ObjectRef::Unix { ino: 100, peer_ino: 200, path: None };
+        let far = ObjectRef::Unix { ino: 200, peer_ino: 100, path: None };
+        let (client, server, timer) = (thread(10, "client"), thread(20, "server"), thread(0, ""));
+        let mut facts = host();
+        facts.push(endpoint(10, "client", near.clone()));
+        facts.push(endpoint(20, "server", far.clone()));
+        for round in 0..10 {
+            let asked = round * 500_000_000 + 20_000_000;
+            let answered = asked + answer_ms * 1_000_000;
+            facts.push(wait(&client, &server, asked, answered, read(&near)));
+            facts.push(wait(&server, &timer, asked, answered - 1_000, sleep()));
+            let by = if asks { &client } else { &timer };
+            let place = if asks { read(&far) } else { sleep() };
+            facts.push(wait(&server, by, asked - 20_000_000, asked, place));
+        }
+        facts
+    }
+
+    #[test]
+    fn a_server_that_sleeps_over_its_answers_is_named() {
+        let report = explain(rounds(400, true));
+        let finding = &report.findings[0];
+        assert_eq!((&*finding.code, finding.severity), ("process.socket_peer", Severity::Critical));
+        assert_eq!(finding.culprit.pid, Some(20));
+        assert!(finding.title.contains("sleeps over each answer for 400 ms"), "{}", finding.title);
+    }
+
+    #[test]
+    fn a_listener_to_news_waits_for_work() {
+        assert!(explain(rounds(400, false)).findings.is_empty());
+    }
+
+    #[test]
+    fn a_quick_server_is_nothing() {
+        assert!(explain(rounds(4, true)).findings.is_empty());
+    }
+}
