@@ -123,9 +123,32 @@ pub fn object(scene: &Scene, span: &WaitSpan) -> ObjectName {
             ObjectName::new("cgroup", group.map_or_else(String::new, |group| group.path.clone()))
         }
         Timer => ObjectName::new("timer", span.place.syscall.clone()),
+        FileLock if behind.is_none() => match breaking_lease(scene, span) {
+            Some(lease) => file(&FileRef {
+                dev: lease.dev,
+                ino: lease.ino,
+                path: lease.path.clone(),
+                ..FileRef::default()
+            }),
+            None => ObjectName::new("file", "not known"),
+        },
         Stopped | Traced => process(scene, &span.thread),
         _ => behind.unwrap_or_else(|| ObjectName::new("kernel", kernel_word(scene, span))),
     }
+}
+
+/// The lease that an open waits for. Whoever opens has no descriptor yet, so the lock table must tell; it
+/// does if only one file's leases are being broken.
+pub fn breaking_lease<'a>(scene: &'a Scene, span: &WaitSpan) -> Option<&'a FileLock> {
+    let waits_for_lease =
+        scene.stack(span.place.stack).iter().any(|frame| frame == "__break_lease");
+    let mut leases = scene
+        .locks
+        .iter()
+        .filter(|(at, lock)| lock.breaking && *at >= span.begin_ns)
+        .map(|(_, lock)| lock);
+    let first = leases.next().filter(|_| waits_for_lease)?;
+    leases.all(|other| (other.dev, other.ino) == (first.dev, first.ino)).then_some(first)
 }
 
 /// A process by the name of its main thread: a thread's own name would make many of one.

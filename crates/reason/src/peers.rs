@@ -103,11 +103,14 @@ impl<'a> Peers<'a> {
 
     /// The lock table: the holder of a lock on the same file, at a reading within the wait.
     fn lock_holder(&self, wait: &WaitSpan) -> Option<ThreadRef> {
-        let Some(ObjectRef::File(file)) = &wait.place.object else { return None };
+        let file = match &wait.place.object {
+            Some(ObjectRef::File(file)) => (file.dev, file.ino),
+            _ => crate::names::breaking_lease(self.scene, wait).map(|l| (l.dev, l.ino))?,
+        };
         let waiter = i64::from(wait.thread.pid);
         let mut best: Option<(bool, &FileLock)> = None;
         for (at, lock) in &self.scene.locks {
-            let same = lock.ino == file.ino && lock.dev == file.dev;
+            let same = (lock.dev, lock.ino) == file;
             if lock.blocked || !same || lock.pid == waiter {
                 continue;
             }

@@ -98,7 +98,7 @@ fn parse(line: &[u8]) -> Option<FileLock> {
     let id = words.next()?.strip_suffix(':')?.parse().ok()?;
     let blocked = words.next_if_eq(&"->").is_some();
     let kind = words.next()?.to_string();
-    let _advisory_or_breaking = words.next()?;
+    let breaking = words.next()? == "BREAKING";
     let access = words.next()?.to_string();
     let pid = words.next()?.parse().ok()?;
     let mut file = words.next()?.split(':');
@@ -121,6 +121,7 @@ fn parse(line: &[u8]) -> Option<FileLock> {
         start,
         end,
         blocked,
+        breaking,
         holders: Vec::new(),
         path: None,
     })
@@ -184,7 +185,7 @@ mod tests {
         assert_eq!(lock.dev, DeviceNumber { major: 253, minor: 10 });
         assert_eq!((lock.start, lock.end, lock.blocked), (128, u64::MAX, true));
         let lease = parse(b"4: LEASE  BREAKING  READ  9 00:1f:7 0 EOF").unwrap();
-        assert_eq!((&*lease.kind, &*lease.access), ("LEASE", "READ"));
+        assert_eq!((&*lease.kind, &*lease.access, lease.breaking), ("LEASE", "READ", true));
         let ofd = parse(b"\t1: OFDLCK ADVISORY  READ -1 00:1f:7 0 9").unwrap();
         assert_eq!((ofd.pid, ofd.end), (-1, 9));
         assert_eq!(parse(b"nonsense"), None);

@@ -35,7 +35,11 @@ pub static CASE: Case = Case {
 };
 
 fn find(causes: &Causes<'_>) -> Vec<Finding> {
-    causes.class(WaitClass::FileLock).filter(|c| !c.circle).map(|c| finding(causes, c)).collect()
+    causes
+        .class(WaitClass::FileLock)
+        .filter(|c| !c.circle && held_lock(causes, c).is_none_or(|lock| lock.kind != "LEASE"))
+        .map(|c| finding(causes, c))
+        .collect()
 }
 
 fn finding(causes: &Causes<'_>, cause: &Cause) -> Finding {
@@ -83,7 +87,8 @@ fn finding(causes: &Causes<'_>, cause: &Cause) -> Finding {
     CASE.finding(causes, cause, verdict)
 }
 
-fn held_lock<'a>(causes: &'a Causes<'_>, cause: &Cause) -> Option<&'a FileLock> {
+/// The lock on a cause's file that somebody holds.
+pub fn held_lock<'a>(causes: &'a Causes<'_>, cause: &Cause) -> Option<&'a FileLock> {
     let (dev, ino) = cause.object.id.rsplit_once(':')?;
     let ino: u64 = ino.parse().ok()?;
     causes

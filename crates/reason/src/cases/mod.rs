@@ -25,6 +25,7 @@ mod fs_fuse_daemon;
 mod lock_deadlock;
 mod lock_file;
 mod lock_futex;
+mod lock_lease;
 mod process;
 mod process_fork_cost;
 mod process_frozen;
@@ -71,6 +72,7 @@ pub static CASES: &[&Case] = &[
     &lock_deadlock::CASE,
     &lock_file::CASE,
     &lock_futex::CASE,
+    &lock_lease::CASE,
     &process_fork_cost::CASE,
     &process_frozen::CASE,
     &process_pipe_peer::CASE,

@@ -32,7 +32,7 @@ impl Stalled<'_> {
     }
 
     /// The one that stands still and is waited for, else the first that stands still.
-    pub fn process<'c>(&self, causes: &'c Causes<'_>) -> Option<ThreadRef> {
+    pub fn process(&self, causes: &Causes<'_>) -> Option<ThreadRef> {
         let root = self.cause.links.last().map(|link| link.who.pid);
         let pid = root.filter(|pid| self.own.contains(pid)).or(self.own.first().copied())?;
         Some(main_thread(causes, pid))

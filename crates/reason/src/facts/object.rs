@@ -207,6 +207,9 @@ pub struct FileLock {
     pub end: u64,
     /// It waits for the lock of that number (a `->` line) rather than holds it.
     pub blocked: bool,
+    /// A lease whose holder has been told to give it up, and has not yet.
+    #[serde(default)]
+    pub breaking: bool,
     /// Processes with a descriptor that carries this lock (/proc/PID/fdinfo), as far as they were
     /// found. An flock outlives the process that took it while a child keeps the descriptor.
     #[serde(default)]
