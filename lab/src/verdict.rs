@@ -233,7 +233,13 @@ mod tests {
             victims: vec![],
             impact: Impact { wait_seconds_per_second: 0.8, share: 0.8 },
             chain: vec![Link {
-                who: Who { kind: "process".into(), name: "app".into(), pid: Some(9), tid: None },
+                who: Who {
+                    kind: "process".into(),
+                    name: "app".into(),
+                    pid: Some(9),
+                    inner_pid: None,
+                    tid: None,
+                },
                 waits_on: ObjectName::new("disk", disk),
                 seconds: 1.0,
             }],

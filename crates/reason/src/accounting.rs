@@ -77,9 +77,11 @@ fn long_waits(scene: &Scene, time: &ThreadTime, add: &mut impl FnMut(&str, Objec
         let ns = wait.within_ns(time.since_ns, time.until_ns).min(left);
         left -= ns;
         match wait.class {
-            WaitClass::Idle | WaitClass::FutexWait | WaitClass::Timer => {
-                add("idle", ObjectName::new("", ""), ns);
+            WaitClass::Timer => add("idle", ObjectName::new("timer", "sleeps on purpose"), ns),
+            WaitClass::FutexWait => {
+                add("idle", ObjectName::new("thread", "waits for a thread"), ns)
             }
+            WaitClass::Idle => add("idle", ObjectName::new("work", "waits for work"), ns),
             // Waiting for somebody is no waiting on the pipe or the child: the object would mislead.
             class if class.is_for_somebody() => add(class.word(), ObjectName::new("", ""), ns),
             class => add(class.word(), wait.object.clone(), ns),

@@ -182,6 +182,7 @@ impl<'a> Causes<'a> {
             .iter()
             .map(|(pid, (thread, seconds))| Victim {
                 pid: *pid,
+                inner_pid: None,
                 comm: self.process_name(thread),
                 container: self.scene.container_of(thread).map(|c| c.name.clone()),
                 wait_seconds: *seconds,

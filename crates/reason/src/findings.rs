@@ -158,6 +158,9 @@ pub struct Culprit {
     /// Process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
+    /// The same process in its own PID namespace, if that is another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inner_pid: Option<u32>,
     /// Thread, where it is not the main one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tid: Option<u32>,
@@ -205,6 +208,9 @@ impl Culprit {
 pub struct Victim {
     /// Process.
     pub pid: u32,
+    /// The same process in its own PID namespace, if that is another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inner_pid: Option<u32>,
     /// Its name.
     pub comm: String,
     /// Its container, if any.
@@ -245,6 +251,9 @@ pub struct Who {
     /// Process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
+    /// The same process in its own PID namespace, if that is another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inner_pid: Option<u32>,
     /// Thread, where it is not the main one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tid: Option<u32>,
@@ -258,6 +267,7 @@ impl Who {
             name: thread.comm.clone(),
             pid: Some(thread.pid),
             tid: (thread.tid != thread.pid).then_some(thread.tid),
+            inner_pid: None,
         }
     }
 }

@@ -26,6 +26,7 @@ pub fn explain(facts: Vec<Fact>) -> Report {
             .then_with(|| a.code.cmp(&b.code))
             .then_with(|| a.object.cmp(&b.object))
     });
+    findings.iter_mut().for_each(|finding| add_inner_pids(&scene, finding));
     let accounting = account(&causes);
     let caveats = caveats(&scene, &accounting);
     Report {
@@ -41,6 +42,18 @@ pub fn explain(facts: Vec<Fact>) -> Report {
             ..ReportCost::from(&scene.cost)
         },
     }
+}
+
+/// Inside a container a process has another number, which is the one that its own tools and logs show.
+fn add_inner_pids(scene: &Scene, finding: &mut Finding) {
+    let inner = |pid: u32| scene.threads.get(&pid)?.inner_pid.filter(|inner| *inner != pid);
+    for victim in &mut finding.victims {
+        victim.inner_pid = inner(victim.pid);
+    }
+    for link in &mut finding.chain {
+        link.who.inner_pid = link.who.pid.and_then(inner);
+    }
+    finding.culprit.inner_pid = finding.culprit.pid.and_then(inner);
 }
 
 /// A note about a moment's wait is noise: every busy host has thousands.

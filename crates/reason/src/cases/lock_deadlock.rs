@@ -149,6 +149,7 @@ fn victims<'a>(
             Some(known) => known.wait_seconds += seconds,
             None => all.push(Victim {
                 pid: thread.pid,
+                inner_pid: None,
                 comm: causes.process_name(thread),
                 container: causes.scene.container_of(thread).map(|c| c.name.clone()),
                 wait_seconds: seconds,

@@ -130,6 +130,7 @@ fn finding(causes: &Causes<'_>, cost: &Cost) -> Option<Finding> {
         culprit: culprit(causes, &cost.process),
         victims: vec![Victim {
             pid: cost.process.pid,
+            inner_pid: None,
             comm: cost.process.comm.clone(),
             container: scene.container_of(&cost.process).map(|c| c.name.clone()),
             wait_seconds: cost.fork_seconds,

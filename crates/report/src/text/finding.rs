@@ -112,7 +112,8 @@ fn victim(victim: &Victim) -> String {
         Some(container) => format!(" in {}", escape::name(container, 30)),
         None => String::new(),
     };
-    format!("{name} {}{container} ({})", victim.pid, units::seconds(victim.wait_seconds))
+    let pid = pid(victim.pid, victim.inner_pid);
+    format!("{name} {pid}{container} ({})", units::seconds(victim.wait_seconds))
 }
 
 /// `who, object (time), who, object (time), ..., root`.
@@ -157,9 +158,17 @@ fn fold(links: &[Link]) -> Vec<Option<&Link>> {
 fn who(who: &Who, width: usize) -> String {
     let name = escape::name(&who.name, width.saturating_sub(8));
     match (who.pid, who.tid) {
-        (Some(pid), Some(tid)) => format!("{name} {pid} thread {tid}"),
-        (Some(pid), None) => format!("{name} {pid}"),
+        (Some(outer), Some(tid)) => format!("{name} {} thread {tid}", pid(outer, who.inner_pid)),
+        (Some(outer), None) => format!("{name} {}", pid(outer, who.inner_pid)),
         _ => name,
+    }
+}
+
+/// A process by the host's number, with the one that it has inside its container beside it.
+fn pid(outer: u32, inner: Option<u32>) -> String {
+    match inner {
+        Some(inner) => format!("{outer} ({inner} inside)"),
+        None => outer.to_string(),
     }
 }
 
@@ -180,11 +189,9 @@ fn culprit(culprit: &Culprit) -> Option<String> {
         return None;
     }
     let mut text = escape::name(&culprit.name, LINK_WIDTH_MAX);
-    for number in
-        [culprit.pid.map(|pid| format!("{pid}")), culprit.tid.map(|tid| format!("thread {tid}"))]
-            .into_iter()
-            .flatten()
-    {
+    let process = culprit.pid.map(|outer| pid(outer, culprit.inner_pid));
+    let thread = culprit.tid.map(|tid| format!("thread {tid}"));
+    for number in [process, thread].into_iter().flatten() {
         text = format!("{text} {number}");
     }
     if let Some(address) = culprit.address.as_ref().filter(|address| **address != culprit.name) {

@@ -7,7 +7,7 @@ use super::accounting::{is_idle, is_running, part_name, threads};
 use super::page::{Page, Tone};
 use super::{escape, units};
 use holdup_reason::facts::TargetKind;
-use holdup_reason::findings::{Accounting, Report};
+use holdup_reason::findings::{Accounting, Part, Report};
 
 /// Columns of a target's name; a command's words may be many.
 const NAME_WIDTH_MAX: usize = 50;
@@ -25,9 +25,25 @@ pub fn nothing_found(report: &Report, page: &mut Page) {
             &format!("Nothing holds up {name}, as far as holdup could see."),
             Tone::Warning,
         ),
-        false => page.verdict(&format!("Nothing holds up {name}."), Tone::Good),
+        false => page.verdict(&format!("Nothing holds up {name}{}.", at_rest(report)), Tone::Good),
     }
     page.paragraph(&where_time_went(report));
+}
+
+/// For a process or container that has nothing to do: what it does instead.
+fn at_rest(report: &Report) -> &'static str {
+    const RESTS: f64 = 0.95;
+    let Accounting { wall_seconds: wall, parts, .. } = &report.accounting;
+    let seconds = |wanted: &str| -> f64 {
+        let of = |part: &&Part| is_idle(&part.class) && part.object.kind == wanted;
+        parts.iter().filter(of).map(|part| part.seconds).sum()
+    };
+    let (sleeps, work, threads) = (seconds("timer"), seconds("work"), seconds("thread"));
+    let rests = sleeps + work + threads >= RESTS * wall;
+    if !rests || matches!(report.target.kind, TargetKind::Host | TargetKind::Command) {
+        return "";
+    }
+    if sleeps > work { ": it sleeps on purpose" } else { ": it waits for work" }
 }
 
 /// Whether a caveat says that a cause may have been missed: all but those on when, how much, and single
