@@ -161,7 +161,13 @@ impl Decoder {
     ) -> Place {
         let frames = &place.frame[..(place.frames as usize).min(place.frame.len())];
         Place {
-            state: if frozen { WaitState::Frozen } else { wait_state(place.state) },
+            state: match wait_state(place.state) {
+                // The kernel marks stopped and traced tasks as frozen too, so that their group may count
+                // as frozen without waiting for them.
+                state @ (WaitState::Stopped | WaitState::Traced) => state,
+                _ if frozen => WaitState::Frozen,
+                state => state,
+            },
             iowait,
             syscall: syscall_name(place.syscall),
             args: place.args,

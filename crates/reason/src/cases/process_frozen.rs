@@ -72,9 +72,11 @@ fn finding(causes: &Causes<'_>, stalled: &Stalled<'_>) -> Option<Finding> {
     let verdict = Verdict {
         title,
         text: format!(
-            "{name} has been frozen for {}: {} stand still and do not even take a signal. {waits}",
+            "{name} has been frozen for {}: {} {} still and {} not even take a signal. {waits}",
             words::seconds(since),
-            process::list(causes, &stalled.own)
+            process::list(causes, &stalled.own),
+            if stalled.own.len() == 1 { "stands" } else { "stand" },
+            if stalled.own.len() == 1 { "does" } else { "do" },
         ),
         confidence: if group.is_some() { 0.98 } else { 0.8 },
         culprit: culprit(group, container),
