@@ -239,9 +239,38 @@ impl<'a> Peers<'a> {
         if let Some(pid) = asked {
             return Some(self.scene.thread_ref(pid));
         }
-        let children = self.children.get(&wait.thread.pid)?;
-        let all = children.iter().map(|pid| self.scene.thread_ref(*pid)).collect();
-        self.chosen(wait, all)
+        // Any child's end would do: only if there is but one, or all are held up, is it known for whom.
+        let ended = |pid: u32| self.scene.exits.iter().any(|(_, exit)| exit.thread.tid == pid);
+        let alive: Vec<ThreadRef> = self
+            .children
+            .get(&wait.thread.pid)?
+            .iter()
+            .filter(|pid| !ended(**pid))
+            .map(|pid| self.scene.thread_ref(*pid))
+            .collect();
+        let free = |child: &ThreadRef| {
+            self.threads_of(&[child.pid]).iter().all(|thread| self.held_up(thread, wait) == 0)
+        };
+        if alive.len() > 1 && alive.iter().any(free) {
+            return None;
+        }
+        self.chosen(wait, alive)
+    }
+
+    /// How long a thread was held up itself during a wait.
+    fn held_up(&self, thread: &ThreadRef, wait: &WaitSpan) -> Ns {
+        let waits = self.scene.timelines.of(thread.tid).iter();
+        waits
+            .filter(|w| {
+                w.class.is_demand()
+                    || w.class.is_for_somebody() && w.class != WaitClass::FutexWait
+                    || matches!(
+                        w.class,
+                        WaitClass::Stopped | WaitClass::Traced | WaitClass::FrozenCgroup
+                    )
+            })
+            .map(|w| w.within_ns(wait.begin_ns, wait.end_ns))
+            .sum()
     }
 
     /// Of several processes, the thread that matters: the waker if it is one of them, else the one
@@ -253,27 +282,13 @@ impl<'a> Peers<'a> {
             return Some(waker);
         }
         let first = processes.first().cloned();
-        let held_up = |thread: &ThreadRef| -> Ns {
-            let waits = self.scene.timelines.of(thread.tid).iter();
-            waits
-                .filter(|w| {
-                    w.class.is_demand()
-                        || w.class.is_for_somebody() && w.class != WaitClass::FutexWait
-                        || matches!(
-                            w.class,
-                            WaitClass::Stopped | WaitClass::Traced | WaitClass::FrozenCgroup
-                        )
-                })
-                .map(|w| w.within_ns(wait.begin_ns, wait.end_ns))
-                .sum()
-        };
         let mut pids: Vec<u32> = processes.iter().map(|p| p.pid).collect();
         pids.sort_unstable();
         pids.dedup();
         let threads = self.threads_of(&pids);
         threads
             .into_iter()
-            .map(|thread| (held_up(&thread), thread))
+            .map(|thread| (self.held_up(&thread, wait), thread))
             .filter(|(held, _)| *held > 0)
             .max_by_key(|(held, thread)| (*held, std::cmp::Reverse(thread.tid)))
             .map(|(_, thread)| thread)
@@ -296,5 +311,39 @@ impl<'a> Peers<'a> {
     /// The endpoints on an inode.
     pub fn endpoints_on(&self, ino: u64) -> &[&'a Endpoint] {
         self.by_ino.get(&ino).map_or(&[], Vec::as_slice)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::cases::process_tests::*;
+    use crate::facts::*;
+    use crate::judge::explain;
+
+    fn shell(second: Fact) -> Vec<Fact> {
+        let mut facts = host();
+        for pid in [20, 30] {
+            let child = thread(pid, "job");
+            facts.push(identity(Thread { thread: child, parent_pid: 10, ..Thread::default() }));
+        }
+        let mut place =
+            Place { state: WaitState::Sleep, syscall: "wait4".into(), ..Place::default() };
+        place.args[0] = u64::MAX;
+        facts.push(at_place(10, "sh", place));
+        facts.push(blocked(20, "job", WaitState::Stopped, ""));
+        facts.push(second);
+        facts
+    }
+
+    #[test]
+    fn who_waits_for_any_child_does_not_wait_for_the_stopped_one() {
+        let report = explain(shell(blocked(30, "job", WaitState::Sleep, "nanosleep")));
+        assert!(report.findings.iter().all(|finding| finding.victims.is_empty()));
+    }
+
+    #[test]
+    fn who_waits_for_any_child_waits_for_the_stopped_ones_if_all_are() {
+        let report = explain(shell(blocked(30, "job", WaitState::Stopped, "")));
+        assert!(report.findings.iter().any(|finding| !finding.victims.is_empty()));
     }
 }

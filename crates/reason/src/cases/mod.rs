@@ -33,7 +33,7 @@ mod process_pipe_peer;
 mod process_socket_peer;
 mod process_stopped;
 #[cfg(test)]
-mod process_tests;
+pub(crate) mod process_tests;
 mod process_traced;
 mod process_tty_blocked;
 mod process_vfork_exec;
