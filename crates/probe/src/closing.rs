@@ -42,6 +42,16 @@ impl Live {
                 let told = files::unprivileged_waits(&self.roots, at_ns, &mut intern);
                 waits.extend(told.into_iter().map(|body| Fact { at_ns, body }));
                 facts.extend(stacks.into_iter().map(|s| Fact { at_ns, body: Body::Stack(s) }));
+                let unknown: Vec<u32> = waits
+                    .iter()
+                    .filter_map(|fact| match &fact.body {
+                        Body::Blocked(blocked) => Some(blocked.thread.tid),
+                        _ => None,
+                    })
+                    .filter(|tid| self.identified.insert(*tid))
+                    .collect();
+                let told = files::threads_of(&self.roots, unknown);
+                facts.extend(told.into_iter().map(|t| Fact { at_ns, body: Body::Thread(t) }));
             }
         }
         self.complete(&mut waits, facts);

@@ -123,7 +123,7 @@ pub fn object(scene: &Scene, span: &WaitSpan) -> ObjectName {
             ObjectName::new("cgroup", group.map_or_else(String::new, |group| group.path.clone()))
         }
         Timer => ObjectName::new("timer", span.place.syscall.clone()),
-        FileLock if behind.is_none() => match breaking_lease(scene, span) {
+        FileLock if behind.is_none() => match unseen_lock(scene, span) {
             Some(lease) => file(&FileRef {
                 dev: lease.dev,
                 ino: lease.ino,
@@ -137,9 +137,22 @@ pub fn object(scene: &Scene, span: &WaitSpan) -> ObjectName {
     }
 }
 
+/// The lock that is waited for where no descriptor leads to it: by the waiter's own line in the lock table,
+/// or by the one lease that is being broken.
+pub fn unseen_lock<'a>(scene: &'a Scene, span: &WaitSpan) -> Option<&'a FileLock> {
+    let pid = i64::from(span.thread.pid);
+    let locks = || scene.locks.iter().map(|(_, lock)| lock);
+    let Some(waiting) = locks().find(|lock| lock.blocked && lock.pid == pid) else {
+        return breaking_lease(scene, span);
+    };
+    let same =
+        |lock: &&FileLock| !lock.blocked && (lock.dev, lock.ino) == (waiting.dev, waiting.ino);
+    locks().find(same).or(Some(waiting))
+}
+
 /// The lease that an open waits for. Whoever opens has no descriptor yet, so the lock table must tell; it
 /// does if only one file's leases are being broken.
-pub fn breaking_lease<'a>(scene: &'a Scene, span: &WaitSpan) -> Option<&'a FileLock> {
+fn breaking_lease<'a>(scene: &'a Scene, span: &WaitSpan) -> Option<&'a FileLock> {
     let waits_for_lease =
         scene.stack(span.place.stack).iter().any(|frame| frame == "__break_lease");
     let mut leases = scene

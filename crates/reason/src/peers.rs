@@ -105,7 +105,7 @@ impl<'a> Peers<'a> {
     fn lock_holder(&self, wait: &WaitSpan) -> Option<ThreadRef> {
         let file = match &wait.place.object {
             Some(ObjectRef::File(file)) => (file.dev, file.ino),
-            _ => crate::names::breaking_lease(self.scene, wait).map(|l| (l.dev, l.ino))?,
+            _ => crate::names::unseen_lock(self.scene, wait).map(|l| (l.dev, l.ino))?,
         };
         let waiter = i64::from(wait.thread.pid);
         let mut best: Option<(bool, &FileLock)> = None;

@@ -258,13 +258,25 @@ fn dns_query(scene: &Scene, span: &WaitSpan) -> Option<usize> {
         return None;
     }
     let after = scene.dns_queries.partition_point(|(at, _)| *at <= span.begin_ns);
-    scene.dns_queries[..after]
+    let mine = |(_, (_, query)): &(usize, &(Ns, DnsQuery))| query.thread.tid == span.thread.tid;
+    let asked = scene.dns_queries[..after]
         .iter()
         .enumerate()
         .rev()
         .take_while(|(_, (at, _))| span.begin_ns - at < JUST_BEFORE_NS)
-        .find(|(_, (_, query))| query.thread.tid == span.thread.tid)
-        .map(|(index, _)| index)
+        .find(mine);
+    // A question from before the window was not seen; the same thread asking again right after a wait that
+    // nothing but the clock ended tells what it was.
+    let by_clock = span.wake.as_ref().is_some_and(|wake| {
+        matches!(wake.context, WakeContext::HardInterrupt | WakeContext::SoftInterrupt)
+    });
+    let end = scene.dns_queries.partition_point(|(at, _)| *at < span.end_ns);
+    let asked_again = || {
+        let next = scene.dns_queries[end..].iter().enumerate().map(|(i, q)| (i + end, q));
+        next.take_while(|(_, (at, _))| at - span.end_ns < JUST_BEFORE_NS).find(mine)
+    };
+    let unseen_begin = by_clock && span.begin_ns < scene.begin_ns;
+    asked.or_else(|| if unseen_begin { asked_again() } else { None }).map(|(index, _)| index)
 }
 
 /// A wait found standing: a new one, unless an ended one covers it or an earlier sight began it.
