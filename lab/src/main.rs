@@ -59,6 +59,9 @@ struct Run {
     /// Keep every recording there
     #[arg(long, value_name = "DIR")]
     keep_recordings: Option<PathBuf>,
+    /// Fail unless strict top-1 (macro average) reaches this, and every replay equals its live answer
+    #[arg(long, value_name = "PERCENT")]
+    at_least: Option<f64>,
     /// Write docs/accuracy.md
     #[arg(long)]
     write_docs: bool,
@@ -170,7 +173,10 @@ fn measure(run: &Run) -> Result<()> {
     if run.write_docs {
         write_docs(&cases, &seeds)?;
     }
-    Ok(())
+    match run.at_least.map(|bar| score::below(&cases, bar)) {
+        Some(why) if !why.is_empty() => bail!("below the bar: {}", why.join("; ")),
+        _ => Ok(()),
+    }
 }
 
 fn clean_before() -> Result<()> {

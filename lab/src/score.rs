@@ -97,6 +97,37 @@ fn percent(value: f64) -> String {
 }
 
 /// The figures as a table of Markdown, which reads as plain text too.
+/// Why a run does not reach a bar, in words; empty if it does. The bar is on strict top-1 (macro average, in
+/// per cent); false alarms may be as many as it leaves room for, and a replay that differs is never right.
+pub fn below(cases: &[Case], bar_percent: f64) -> Vec<String> {
+    let mut why = Vec::new();
+    let top1: Vec<(&str, bool)> = cases
+        .iter()
+        .filter_map(|c| match &c.outcome {
+            Outcome::Faulted(v) => Some((c.code.as_str(), v.top1)),
+            _ => None,
+        })
+        .collect();
+    let reached = macro_average(&top1) * 100.0;
+    if top1.is_empty() || reached < bar_percent {
+        why.push(format!("strict top-1 is {reached:.0} %, the bar is {bar_percent:.0} %"));
+    }
+    let healthy = cases.iter().filter(|c| matches!(c.outcome, Outcome::Healthy(_))).count();
+    let alarmed = cases
+        .iter()
+        .filter(|c| matches!(&c.outcome, Outcome::Healthy(alarms) if !alarms.is_empty()))
+        .count();
+    if alarmed as f64 > healthy as f64 * (1.0 - bar_percent / 100.0) {
+        why.push(format!("{alarmed} of {healthy} healthy cases alarmed"));
+    }
+    let differ = |c: &&Case| c.replay_differences.as_ref().is_some_and(|d| !d.is_empty());
+    let differing = cases.iter().filter(differ).count();
+    if differing > 0 {
+        why.push(format!("{differing} replays differ from their live answer"));
+    }
+    why
+}
+
 // LONG FUNCTION: a row after the other, each with the count it is an average of.
 pub fn table(cases: &[Case]) -> String {
     let judged: Vec<(&Case, &Verdict)> = cases
