@@ -96,7 +96,6 @@ fn percent(value: f64) -> String {
     if value.is_nan() { "-".into() } else { format!("{:.1} %", value * 100.0) }
 }
 
-/// The figures as a table of Markdown, which reads as plain text too.
 /// Why a run does not reach a bar, in words; empty if it does. The bar is on strict top-1 (macro average, in
 /// per cent); false alarms may be as many as it leaves room for, and a replay that differs is never right.
 pub fn below(cases: &[Case], bar_percent: f64) -> Vec<String> {
@@ -128,6 +127,7 @@ pub fn below(cases: &[Case], bar_percent: f64) -> Vec<String> {
     why
 }
 
+/// The figures as a table of Markdown, which reads as plain text too.
 // LONG FUNCTION: a row after the other, each with the count it is an average of.
 pub fn table(cases: &[Case]) -> String {
     let judged: Vec<(&Case, &Verdict)> = cases

@@ -9,6 +9,7 @@ pub mod causes;
 pub mod chains;
 pub mod facts;
 pub mod findings;
+mod functions;
 mod judge;
 pub mod names;
 pub mod peers;
