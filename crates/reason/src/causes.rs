@@ -10,6 +10,7 @@
 use crate::chains::{ChainLink, Chains, Leaf};
 use crate::facts::{Ns, TargetKind, ThreadRef};
 use crate::findings::{Impact, Link, ObjectName, Severity, Victim, Who};
+use crate::peers::is_stalled;
 use crate::scene::Scene;
 use crate::waits::WaitClass;
 use std::collections::{BTreeMap, HashMap};
@@ -216,10 +217,6 @@ pub fn link_of(link: &ChainLink) -> Link {
         waits_on,
         seconds: link.end_ns.saturating_sub(link.begin_ns) as f64 / 1e9,
     }
-}
-
-fn is_stalled(class: WaitClass) -> bool {
-    matches!(class, WaitClass::Stopped | WaitClass::Traced | WaitClass::FrozenCgroup)
 }
 
 /// holdup itself, and the thread that looks.

@@ -248,9 +248,15 @@ impl<'a> Peers<'a> {
             .filter(|pid| !ended(**pid))
             .map(|pid| self.scene.thread_ref(*pid))
             .collect();
-        let free = |child: &ThreadRef| {
-            self.threads_of(&[child.pid]).iter().all(|thread| self.held_up(thread, wait) == 0)
+        // One that waits for input may end at any time, so it counts as free.
+        let stuck = |thread: &ThreadRef| {
+            let mut waits = self.scene.timelines.of(thread.tid).iter();
+            waits.any(|w| {
+                (w.class.is_demand() || is_stalled(w.class))
+                    && w.within_ns(wait.begin_ns, wait.end_ns) > 0
+            })
         };
+        let free = |child: &ThreadRef| !self.threads_of(&[child.pid]).iter().any(stuck);
         if alive.len() > 1 && alive.iter().any(free) {
             return None;
         }
@@ -264,10 +270,7 @@ impl<'a> Peers<'a> {
             .filter(|w| {
                 w.class.is_demand()
                     || w.class.is_for_somebody() && w.class != WaitClass::FutexWait
-                    || matches!(
-                        w.class,
-                        WaitClass::Stopped | WaitClass::Traced | WaitClass::FrozenCgroup
-                    )
+                    || is_stalled(w.class)
             })
             .map(|w| w.within_ns(wait.begin_ns, wait.end_ns))
             .sum()
@@ -312,6 +315,11 @@ impl<'a> Peers<'a> {
     pub fn endpoints_on(&self, ino: u64) -> &[&'a Endpoint] {
         self.by_ino.get(&ino).map_or(&[], Vec::as_slice)
     }
+}
+
+/// It stands still, whoever made it.
+pub fn is_stalled(class: WaitClass) -> bool {
+    matches!(class, WaitClass::Stopped | WaitClass::Traced | WaitClass::FrozenCgroup)
 }
 
 #[cfg(test)]

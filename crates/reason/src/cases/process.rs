@@ -81,13 +81,23 @@ fn one<'a>(causes: &'a Causes<'a>, cause: &'a Cause) -> Stalled<'a> {
         .filter(|w| w.class == cause.class && w.object == cause.object)
         .map(|w| w.thread.pid)
         .collect();
-    let targeted = causes.is_command()
-        || causes
-            .scene
-            .target
-            .as_ref()
-            .is_some_and(|t| t.kind == TargetKind::Process && own.contains(&t.pid));
+    let targeted = causes.is_command() || is_whole_target(causes, &own);
     Stalled { others: cause.of_victims(|pid| !own.contains(&pid)), cause, own, targeted }
+}
+
+/// All of the process or container that was asked about stands still.
+fn is_whole_target(causes: &Causes<'_>, own: &BTreeSet<u32>) -> bool {
+    let scene = causes.scene;
+    let Some(target) = &scene.target else { return false };
+    match target.kind {
+        TargetKind::Process => own.contains(&target.pid),
+        TargetKind::Container => {
+            let times = scene.times.iter().filter(|time| scene.in_target(&time.thread));
+            let inside: BTreeSet<u32> = times.map(|time| time.thread.pid).collect();
+            !inside.is_empty() && inside.is_subset(own)
+        }
+        TargetKind::Host | TargetKind::Command => false,
+    }
 }
 
 /// A process that stands still is told already as the holder of what others wait for (a pipe, a lock).

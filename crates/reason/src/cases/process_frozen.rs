@@ -223,6 +223,26 @@ mod tests {
     }
 
     #[test]
+    fn a_container_that_is_frozen_as_a_whole_is_a_warning_when_asked_about() {
+        let mut facts = frozen_server(&["freezer"]);
+        facts.push(fact(Body::Target(Target {
+            kind: TargetKind::Container,
+            name: "one".into(),
+            pid: 0,
+            cgroups: vec!["/jobs/one".into()],
+        })));
+        let time = ThreadTime {
+            thread: thread(20, "server"),
+            until_ns: LOOK_NS,
+            sleep_ns: LOOK_NS,
+            ..ThreadTime::default()
+        };
+        facts.push(fact(Body::ThreadTime(time)));
+        facts.push(blocked(20, "server", WaitState::Frozen, ""));
+        assert_eq!(explain(facts).findings[0].severity, Severity::Warning);
+    }
+
+    #[test]
     fn a_sleeping_process_in_a_thawed_group_is_nothing() {
         let mut facts = host();
         facts.push(blocked(20, "server", WaitState::Sleep, "epoll_wait"));

@@ -50,7 +50,7 @@ fn finding(causes: &Causes<'_>, cause: &Cause) -> Finding {
             Some(_) if doing.at_work => {
                 format!("{victim} writes to {pipe} faster than {by} can take it")
             }
-            _ => format!("{victim} waits to write to {pipe}, whose reader {by} {}", doing.does),
+            _ => format!("{victim} waits to write to {pipe}: its reader {by} {}", doing.does),
         },
         text: text(causes, cause, &by, &doing),
         confidence: match (reader, doing.at_work) {
