@@ -34,6 +34,8 @@ pub struct Stat {
     pub state: char,
     /// Parent process.
     pub parent_pid: u32,
+    /// Process group.
+    pub process_group: u32,
     /// A kernel thread.
     pub kernel: bool,
     /// User plus system time, ticks.
@@ -70,6 +72,7 @@ impl Stat {
             comm: text::lossy(bytes.get(open + 1..close)?),
             state: char::from(*field(3)?.first()?),
             parent_pid: value(4) as u32,
+            process_group: value(5) as u32,
             kernel: value(9) & KERNEL_THREAD_FLAG != 0,
             cpu_ticks: value(14).saturating_add(value(15)),
             nice: nice.unwrap_or(0),
@@ -229,6 +232,7 @@ impl Process {
         Some(Thread {
             thread: clock.thread_ref(stat, self.pid),
             parent_pid: stat.parent_pid,
+            process_group: stat.process_group,
             kernel: stat.kernel,
             command: self.command.clone(),
             executable: self.executable.clone(),
@@ -376,6 +380,7 @@ mod tests {
         assert_eq!(stat.tid, 7);
         assert_eq!(stat.comm, "a) S 1 (\n\u{fffd}");
         assert_eq!((stat.state, stat.parent_pid, stat.nice), ('D', 5, -5));
+        assert_eq!(stat.process_group, 7);
         assert_eq!((stat.cpu_ticks, stat.start_ticks, stat.rss_pages), (30, 999, 33));
         assert_eq!((stat.policy, stat.iowait_ticks), (2, 6));
         assert!(!stat.kernel);

@@ -30,6 +30,8 @@ pub struct Thread {
     pub thread: ThreadRef,
     /// Parent process.
     pub parent_pid: u32,
+    /// Process group (one job of a shell, one service), 0 if unknown.
+    pub process_group: u32,
     /// A kernel thread.
     pub kernel: bool,
     /// Command line, NULs as spaces, cut at 200 bytes; empty for kernel threads or if it could not
