@@ -165,15 +165,12 @@ impl<'a> Causes<'a> {
 
     /// How bad: somebody must lose a noticeable part of its time, and not just a moment of it.
     pub fn severity(&self, cause: &Cause) -> Severity {
-        let impact = self.impact(cause);
-        let rate = impact.wait_seconds_per_second;
-        if rate >= 0.25 && impact.share >= 0.5 {
-            Severity::Critical
-        } else if rate >= 0.05 && impact.share >= 0.1 {
-            Severity::Warning
-        } else {
-            Severity::Note
-        }
+        Severity::of(&self.impact(cause))
+    }
+
+    /// Time that a process did not spend idle: running, ready, or in demand waits, seconds.
+    pub fn demand_seconds(&self, pid: u32) -> f64 {
+        self.demand_seconds.get(&pid).copied().unwrap_or(0.0)
     }
 
     /// The victims, longest wait first.

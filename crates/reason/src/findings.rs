@@ -127,6 +127,20 @@ pub enum Severity {
     Critical,
 }
 
+impl Severity {
+    /// Of a wait: somebody must lose a noticeable part of its time, and not just a moment of it.
+    pub fn of(impact: &Impact) -> Self {
+        let rate = impact.wait_seconds_per_second;
+        if rate >= 0.25 && impact.share >= 0.5 {
+            Self::Critical
+        } else if rate >= 0.05 && impact.share >= 0.1 {
+            Self::Warning
+        } else {
+            Self::Note
+        }
+    }
+}
+
 /// Who holds it up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -5,6 +5,7 @@
 //! asks for most of what the device does is the reason for its queue. What is left, a device that always has work
 //! and delivers a flat rate slowly, is a cap. Anything else has no name here, and stays silent.
 
+use super::memory;
 use crate::causes::{Cause, Causes};
 use crate::facts::*;
 use crate::queues::{self, DiskQueue, Service};
@@ -91,6 +92,10 @@ fn decide<'a>(causes: &'a Causes<'a>, cause: &Cause, view: &View<'a>) -> Option<
         && service.errors as f64 >= 0.01 * service.count as f64
     {
         return Some(Wrong::Errors(service.errors));
+    }
+    // A disk that is read for pages dropped at a memory limit is an effect.
+    if memory::is_thrash(causes, cause) {
+        return None;
     }
     let mean = view.service.as_ref().map_or(view.queue.seconds, |s| s.mean.max(view.queue.seconds));
     if has_slow_tail(causes, view) {

@@ -8,10 +8,17 @@
 //! To add one: copy the nearest file, register it below, write its scenario in lab/scenarios first.
 
 use crate::causes::{Cause, Causes};
-use crate::findings::{Culprit, Evidence, Finding, Remedy};
+use crate::findings::{Culprit, Evidence, Finding, Impact, ObjectName, Remedy, Severity};
 
 pub mod words;
 
+mod cpu;
+mod cpu_affinity;
+mod cpu_quota;
+mod cpu_rt_denied;
+mod cpu_rt_throttled;
+mod cpu_saturated;
+mod cpu_steal;
 mod disk;
 mod disk_device_cap;
 mod disk_errors;
@@ -26,6 +33,10 @@ mod lock_deadlock;
 mod lock_file;
 mod lock_futex;
 mod lock_lease;
+mod memory;
+mod memory_dirty_throttle;
+mod memory_limit;
+mod memory_shared_unaccounted;
 mod process;
 mod process_fork_cost;
 mod process_frozen;
@@ -60,6 +71,12 @@ pub struct Case {
 
 /// All cases, by area and code.
 pub static CASES: &[&Case] = &[
+    &cpu_affinity::CASE,
+    &cpu_quota::CASE,
+    &cpu_rt_denied::CASE,
+    &cpu_rt_throttled::CASE,
+    &cpu_saturated::CASE,
+    &cpu_steal::CASE,
     &disk_device_cap::CASE,
     &disk_errors::CASE,
     &disk_fail_slow::CASE,
@@ -73,6 +90,9 @@ pub static CASES: &[&Case] = &[
     &lock_file::CASE,
     &lock_futex::CASE,
     &lock_lease::CASE,
+    &memory_dirty_throttle::CASE,
+    &memory_limit::CASE,
+    &memory_shared_unaccounted::CASE,
     &process_fork_cost::CASE,
     &process_frozen::CASE,
     &process_pipe_peer::CASE,
@@ -105,6 +125,25 @@ pub struct Verdict {
 }
 
 impl Case {
+    /// A finding of this case with nothing in it yet, for those that stand on no single cause.
+    pub fn blank(&self) -> Finding {
+        Finding {
+            code: self.code.into(),
+            title: String::new(),
+            text: String::new(),
+            severity: Severity::Note,
+            confidence: 0.0,
+            object: ObjectName::default(),
+            culprit: Culprit::default(),
+            victims: Vec::new(),
+            impact: Impact::default(),
+            chain: Vec::new(),
+            evidence: Vec::new(),
+            remedy: Vec::new(),
+            stories: self.stories.iter().map(|s| (*s).to_string()).collect(),
+        }
+    }
+
     /// A finding of this case from a cause: impact, victims and chain are the cause's.
     pub fn finding(&self, causes: &Causes<'_>, cause: &Cause, verdict: Verdict) -> Finding {
         Finding {

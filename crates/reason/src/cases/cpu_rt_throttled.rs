@@ -1,0 +1,185 @@
+//! cpu.rt_throttled: real-time threads have used up the budget of their group, or of the host.
+//!
+//! A ready real-time thread gets a CPU at once unless one of higher priority has it. If it waits while none does,
+//! and its group ran for just its budget, the budget is the reason. No counter of the kernel tells it (cgroup v1
+//! counts nothing for rt), which is why both facts are needed.
+
+use super::{Case, cpu, words};
+use crate::causes::Causes;
+use crate::facts::{Cgroup, ThreadRef, ThreadTime};
+use crate::findings::*;
+use std::collections::BTreeMap;
+
+/// The case.
+pub static CASE: Case = Case {
+    code: "cpu.rt_throttled",
+    title: "Real-time threads have used up their budget",
+    theory: "So that a real-time thread that never sleeps does not take the machine, all of them together may use only \
+             part of each period (kernel.sched_rt_runtime_us of sched_rt_period_us, 95 % of a second), and each \
+             CPU cgroup only its own budget (cpu.rt_runtime_us). Once it is used up they stand still until the next \
+             period, for up to a whole second at a time.",
+    needs: &[
+        "threads under SCHED_FIFO or SCHED_RR are ready and do not run",
+        "together they ran for about their budget, and not for more",
+        "no other real-time thread had the CPUs meanwhile",
+    ],
+    refuted_by: &[
+        "other real-time threads used the CPUs",
+        "they ran for clearly less than the budget",
+    ],
+    remedies: &["raise the budget", "let the threads sleep within each period"],
+    stories: &["S1.4"],
+    find,
+};
+
+/// Waiting of real-time threads below this is the price of a lock or of migration, seconds a second.
+const WAIT_PER_SECOND_MIN: f64 = 0.03;
+
+fn find(causes: &Causes<'_>) -> Vec<Finding> {
+    causes.scene.cgroups.iter().filter_map(|group| finding(causes, group)).collect()
+}
+
+fn is_real_time(causes: &Causes<'_>, time: &ThreadTime) -> bool {
+    let own = causes.scene.threads.get(&time.thread.tid);
+    own.is_some_and(|known| matches!(known.policy, 1 | 2))
+}
+
+fn finding(causes: &Causes<'_>, group: &Cgroup) -> Option<Finding> {
+    let scene = causes.scene;
+    let runtime = group.rt_runtime_us.filter(|us| *us > 0)? as f64;
+    let period = scene
+        .sysctls
+        .get("kernel.sched_rt_period_us")
+        .and_then(|text| text.parse::<f64>().ok())
+        .unwrap_or(1e6);
+    let budget = runtime / period;
+    let wall = causes.wall_seconds().max(1e-9);
+    let (mut run, mut ready, mut other) = (0.0, 0.0, 0.0);
+    let mut by_process: BTreeMap<u32, (ThreadRef, f64)> = BTreeMap::new();
+    let mut longest = 0.0_f64;
+    for time in scene.times.iter().filter(|t| !t.kernel && is_real_time(causes, t)) {
+        let inside = scene
+            .cgroup_of(&time.thread, "cpu")
+            .is_some_and(|own| own.path == group.path && own.controllers == group.controllers);
+        let ran = time.run_ns as f64 / 1e9;
+        if !inside {
+            other += ran;
+            continue;
+        }
+        run += ran;
+        longest = longest.max(ran);
+        if scene.in_target(&time.thread) {
+            let waited = time.runnable_ns as f64 / 1e9;
+            ready += waited;
+            let process = scene.thread_ref(time.thread.pid);
+            by_process.entry(process.pid).or_insert((process, 0.0)).1 += waited;
+        }
+    }
+    // The budget holds for each CPU: one thread meets it alone, several on as many CPUs.
+    let cpus = f64::from(scene.host.cpus.max(1));
+    let met = (longest >= 0.7 * budget * wall || run >= 0.7 * budget * wall * cpus)
+        && run <= 1.3 * budget * wall * cpus;
+    if ready < WAIT_PER_SECOND_MIN * wall || !met || other > 0.5 * ready {
+        return None;
+    }
+    let most = by_process.values().max_by(|a, b| a.1.total_cmp(&b.1))?.clone();
+    let demand: f64 = by_process.keys().map(|pid| causes.demand_seconds(*pid)).sum();
+    let impact = Impact {
+        wait_seconds_per_second: ready / wall,
+        share: (ready / demand.max(ready).max(1e-9)).min(1.0),
+    };
+    let file = format!("{}/cpu.rt_runtime_us", group.directory.trim_end_matches('/'));
+    let name = causes.process_name(&most.0);
+    let object = ObjectName::new("cgroup", &group.path);
+    let mut victims: Vec<Victim> =
+        by_process.values().map(|(process, wait)| cpu::victim(causes, process, *wait)).collect();
+    victims.sort_by(|a, b| b.wait_seconds.total_cmp(&a.wait_seconds).then(a.pid.cmp(&b.pid)));
+    Some(Finding {
+        title: format!("{name} has used up the real-time budget of its cgroup {}", group.path),
+        text: format!(
+            "{} of its time ({} in {}) its real-time threads are ready and may not run: the cgroup may use {} of each {} \
+             at real-time priority, and did.",
+            words::percent(impact.share),
+            words::seconds(ready),
+            words::seconds(wall),
+            words::seconds(runtime / 1e6),
+            words::seconds(period / 1e6),
+        ),
+        severity: Severity::of(&impact),
+        confidence: 0.9,
+        culprit: Culprit {
+            container: Some(group.path.clone()),
+            ..Culprit::setting(group.path.clone(), file.clone())
+        },
+        chain: vec![Link { who: Who::thread(&most.0), waits_on: object.clone(), seconds: most.1 }],
+        object,
+        victims,
+        impact,
+        evidence: vec![
+            Evidence::new("real-time budget of the group", budget * 100.0, "%", file.clone()),
+            Evidence::new("its real-time threads ran", run, "s", "sched_switch"),
+            Evidence::new(
+                "its real-time threads were ready and did not run",
+                ready,
+                "s",
+                "sched_switch",
+            ),
+            Evidence::new("other real-time threads ran", other, "s", "sched_switch"),
+        ],
+        remedy: vec![Remedy {
+            text: "raise the budget (groups above it need at least as much)".into(),
+            command: format!(
+                "echo {} > {}",
+                (runtime * 2.0).min(0.95 * period),
+                words::shell(&file)
+            ),
+            undo: format!("echo {runtime} > {}", words::shell(&file)),
+        }],
+        ..CASE.blank()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cpu::tests::{cpus, time};
+    use super::*;
+    use crate::facts::*;
+    use crate::scene::Scene;
+
+    fn scene(run: f64, ready: f64, policy: u32) -> Scene {
+        let mut facts = cpus([0.3, 0.1]);
+        facts.push(time(7, "sampler", run, ready));
+        let controllers = vec!["cpu".to_string()];
+        let known = Thread {
+            thread: ThreadRef { tid: 7, pid: 7, start_ns: 0, comm: "sampler".into() },
+            policy,
+            cgroups: vec![Membership { controllers: controllers.clone(), path: "/rt".into() }],
+            ..Thread::default()
+        };
+        let group = Cgroup {
+            path: "/rt".into(),
+            controllers,
+            rt_runtime_us: Some(200_000),
+            ..Cgroup::default()
+        };
+        facts.push(Fact { at_ns: 0, body: Body::Thread(known) });
+        facts.push(Fact { at_ns: 0, body: Body::Cgroup(group) });
+        Scene::new(facts)
+    }
+
+    #[test]
+    fn a_budget_that_is_used_up_is_told() {
+        let scene = scene(1.0, 3.9, 1);
+        let found = find(&Causes::of(&scene));
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].culprit.name, "/rt");
+        assert!((found[0].evidence[0].value - 20.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn ordinary_threads_and_budgets_that_are_left_are_not() {
+        assert!(find(&Causes::of(&scene(1.0, 3.9, 0))).is_empty());
+        assert!(find(&Causes::of(&scene(0.2, 3.9, 1))).is_empty());
+        assert!(find(&Causes::of(&scene(1.0, 0.05, 1))).is_empty());
+    }
+}

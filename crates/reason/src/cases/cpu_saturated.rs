@@ -1,0 +1,278 @@
+//! cpu.saturated: somebody waits for a CPU because somebody else takes more than his fair part.
+//!
+//! Three things must come together: the CPUs that the victim may use are all busy, the victim gets less than
+//! its fair part and stands in the run queue instead, and one other gets that much more. A host that is merely
+//! busy has no victim; a program that is slowed by its own threads has no culprit; a client that waits while its
+//! own server works is not held up by it.
+
+use super::cpu::{self, Competitor};
+use super::{Case, culprit, words};
+use crate::causes::{Causes, command_root};
+use crate::facts::{ThreadRef, WakeContext};
+use crate::findings::*;
+use crate::waits::WaitClass;
+
+/// The case.
+pub static CASE: Case = Case {
+    code: "cpu.saturated",
+    title: "Another process uses up the CPUs",
+    theory: "When more threads are ready than there are CPUs, the scheduler deals out time by thread and group, not by \
+             process: one process with many busy threads takes most of it. The others then wait in the run queue \
+             after every sleep and at the end of every slice, and their requests take several times as long.",
+    needs: &[
+        "the CPUs that the victim may use are at least nine tenths busy",
+        "the victim waits for a CPU for a noticeable part of its own running time, and gets less than its fair part",
+        "one other process, job or container gets more than its fair part",
+    ],
+    refuted_by: &[
+        "CPUs that the victim may use are idle",
+        "the threads that wait belong to the same job as those that run (use is not a fault)",
+        "the victim's group is out of CPU quota",
+    ],
+    remedies: &[
+        "give the culprit a lower weight or a quota",
+        "run it with a higher nice value",
+        "move it elsewhere",
+    ],
+    stories: &["S0.3"],
+    find,
+};
+
+/// From here on all CPUs count as busy.
+const BUSY_MIN: f64 = 0.9;
+/// Waiting that is a smaller part of a victim's own running is what sharing a CPU costs.
+const WAIT_TO_RUN_MIN: f64 = 0.25;
+/// Nobody is a victim who waits less, seconds a second.
+const WAIT_PER_SECOND_MIN: f64 = 0.05;
+/// The culprit has at least this part of what is taken beyond the fair parts.
+const CULPRIT_PART_MIN: f64 = 0.4;
+/// Two that end so many of each other's waits work together.
+const PARTNER_PART: f64 = 0.3;
+
+fn find(causes: &Causes<'_>) -> Vec<Finding> {
+    found(causes).into_iter().collect()
+}
+
+fn found(causes: &Causes<'_>) -> Option<Finding> {
+    let all = cpu::competitors(causes);
+    let excess: f64 = all.iter().map(Competitor::excess).sum();
+    let greedy = all
+        .iter()
+        .filter(|one| !one.kernel)
+        .max_by(|a, b| a.excess().total_cmp(&b.excess()))
+        .filter(|one| one.excess() >= CULPRIT_PART_MIN * excess && one.excess() > 0.0)?;
+    let victims: Vec<&Competitor> =
+        all.iter().filter(|one| is_victim(causes, one, greedy)).collect();
+    let most = victims.iter().max_by(|a, b| a.ready.total_cmp(&b.ready))?;
+    let hurt = most.processes.values().max_by(|a, b| a.ready.total_cmp(&b.ready))?;
+    let by = &greedy.greatest()?.process;
+    Some(finding(causes, &victims, greedy, &hurt.process, by))
+}
+
+fn is_victim(causes: &Causes<'_>, one: &Competitor, greedy: &Competitor) -> bool {
+    let scene = causes.scene;
+    let Some(process) = one.greatest().map(|used| &used.process) else { return false };
+    let own = scene.host.own_pid;
+    let looked_at = if causes.is_command() {
+        command_root(scene).is_some_and(|root| one.processes.contains_key(&root.pid))
+    } else {
+        one.processes.values().any(|used| scene.in_target(&used.process))
+    };
+    let allowed = scene.identity(process).map_or(&[][..], |known| &known.cpus_allowed);
+    let busy = cpu::mean_busy(&cpu::busy(scene), allowed);
+    let is_greedy = one.processes.keys().any(|pid| greedy.processes.contains_key(pid));
+    looked_at
+        && !is_greedy
+        && !one.kernel
+        && !one.polite
+        && !cpu::is_real_time(scene, process)
+        && !(own != 0 && one.processes.contains_key(&own))
+        && busy.is_some_and(|busy| busy >= BUSY_MIN)
+        && one.ready >= WAIT_PER_SECOND_MIN * causes.wall_seconds()
+        && one.ready >= WAIT_TO_RUN_MIN * one.run
+        && one.shortfall() > 0.0
+        && one.run < greedy.run
+        && !are_partners(causes, one, greedy)
+}
+
+/// One works for the other: a client and its server, two ends of a pipe.
+fn are_partners(causes: &Causes<'_>, one: &Competitor, other: &Competitor) -> bool {
+    let ended_by = |one: &Competitor, other: &Competitor| {
+        let (mut all, mut by_other) = (0_u32, 0_u32);
+        for wait in causes.scene.waits() {
+            let counts = one.processes.contains_key(&wait.thread.pid)
+                && !matches!(wait.class, WaitClass::RunQueue | WaitClass::CpuQuota);
+            let Some(wake) = wait.wake.as_ref().filter(|_| counts) else { continue };
+            all += 1;
+            // A timer's interrupt hits whoever runs, and that is mostly the culprit.
+            let meant = wake.context == WakeContext::Task
+                || wake.context == WakeContext::SoftInterrupt
+                    && matches!(wait.class, WaitClass::SocketRead | WaitClass::SocketWrite);
+            by_other += u32::from(meant && other.processes.contains_key(&wake.by.pid));
+        }
+        all > 0 && f64::from(by_other) >= PARTNER_PART * f64::from(all)
+    };
+    ended_by(one, other) || ended_by(other, one)
+}
+
+fn finding(
+    causes: &Causes<'_>,
+    victims: &[&Competitor],
+    greedy: &Competitor,
+    hurt: &ThreadRef,
+    by: &ThreadRef,
+) -> Finding {
+    let scene = causes.scene;
+    let wall = causes.wall_seconds().max(1e-9);
+    let mut told: Vec<Victim> = victims
+        .iter()
+        .flat_map(|one| one.processes.values())
+        .filter(|used| used.ready > 0.0)
+        .map(|used| cpu::victim(causes, &used.process, used.ready))
+        .collect();
+    told.sort_by(|a, b| b.wait_seconds.total_cmp(&a.wait_seconds).then(a.pid.cmp(&b.pid)));
+    let ready: f64 = victims.iter().map(|one| one.ready).sum();
+    let run: f64 = victims.iter().map(|one| one.run).sum();
+    let demand: f64 = told.iter().map(|victim| causes.demand_seconds(victim.pid)).sum();
+    let on_path: f64 = causes.class(WaitClass::RunQueue).map(|cause| cause.seconds).sum();
+    let (seconds, share) = if causes.is_command() {
+        (on_path, on_path / wall)
+    } else {
+        (ready, ready / demand.max(1e-9))
+    };
+    let impact = Impact { wait_seconds_per_second: seconds / wall, share: share.clamp(0.0, 1.0) };
+    let busy = cpu::mean_busy(&cpu::busy(scene), &[]).unwrap_or(0.0);
+    let name = causes.process_name(hurt);
+    let who = culprit(causes, by);
+    let place = who.container.as_ref().map_or_else(String::new, |name| format!(" of {name}"));
+    let object = ObjectName::new("run queue", "CPU");
+    let waits = told.first().map_or(0.0, |victim| victim.wait_seconds);
+    Finding {
+        title: format!("{name} waits for a CPU while {}{place} uses them up", words::who(by)),
+        text: format!(
+            "{} of its time ({} in {}) it could run and has no CPU; it runs for {}. The CPUs are {} busy. {}{place} \
+             uses {} CPUs, {} more than its fair part.",
+            words::percent(impact.share),
+            words::seconds(seconds),
+            words::seconds(wall),
+            words::seconds(run),
+            words::percent(busy),
+            words::who(by),
+            words::rate(greedy.run / wall),
+            words::rate(greedy.excess() / wall),
+        ),
+        severity: Severity::of(&impact),
+        confidence: 0.9,
+        chain: vec![
+            Link { who: Who::thread(hurt), waits_on: object.clone(), seconds: waits },
+            Link {
+                who: Who::thread(by),
+                waits_on: ObjectName::new("CPU", "running"),
+                seconds: greedy.run,
+            },
+        ],
+        object,
+        culprit: who,
+        victims: told,
+        impact,
+        evidence: vec![
+            Evidence::new("waited for a CPU by the victims", ready, "s", "sched_switch"),
+            Evidence::new("CPU used by the victims", run, "s", "sched_switch"),
+            Evidence::new("CPUs busy", busy * 100.0, "%", "/proc/stat"),
+            Evidence::new("CPU used by the culprit", greedy.run, "s", "sched_switch"),
+            Evidence::new("of that, beyond its fair part", greedy.excess(), "s", "sched_switch"),
+        ],
+        remedy: vec![Remedy {
+            text: "let it come last".into(),
+            command: format!("renice -n 19 -p {}", by.pid),
+            undo: format!(
+                "renice -n {} -p {}",
+                scene.identity(by).map_or(0, |known| known.nice),
+                by.pid
+            ),
+        }],
+        ..CASE.blank()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cpu::tests::{cpus, time};
+    use super::*;
+    use crate::facts::*;
+    use crate::scene::Scene;
+
+    fn with(used: [f64; 2], more: Vec<Fact>) -> Scene {
+        let mut facts = cpus(used);
+        facts.extend(more);
+        Scene::new(facts)
+    }
+
+    fn hogged(used: [f64; 2]) -> Scene {
+        with(used, vec![time(10, "web", 1.6, 2.0), time(20, "miner", 8.2, 11.0)])
+    }
+
+    #[test]
+    fn a_service_that_waits_while_a_hog_runs_is_held_up_by_it() {
+        let scene = hogged([1.0, 0.99]);
+        let found = find(&Causes::of(&scene));
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].culprit.pid, Some(20));
+        assert_eq!(found[0].victims[0].pid, 10);
+        assert!(found[0].severity >= Severity::Warning);
+    }
+
+    #[test]
+    fn idle_cpus_refute_it() {
+        assert!(find(&Causes::of(&hogged([0.99, 0.4]))).is_empty());
+    }
+
+    #[test]
+    fn one_busy_program_alone_is_use_not_a_fault() {
+        let scene =
+            with([1.0, 1.0], vec![time(20, "solver", 9.8, 10.0), time(2, "sshd", 0.02, 0.01)]);
+        assert!(find(&Causes::of(&scene)).is_empty());
+    }
+
+    #[test]
+    fn equals_that_share_have_no_culprit() {
+        let four = (0..4).map(|n| time(30 + n, "worker", 2.5, 2.5)).collect();
+        assert!(find(&Causes::of(&with([1.0, 1.0], four))).is_empty());
+    }
+
+    #[test]
+    fn a_client_is_not_held_up_by_its_own_server() {
+        let client = ThreadRef { tid: 10, pid: 10, start_ns: 0, comm: "web".into() };
+        let server = ThreadRef { tid: 20, pid: 20, start_ns: 0, comm: "miner".into() };
+        let wait = Wait {
+            thread: client,
+            begin_ns: 1_000_000,
+            end_ns: 9_000_000,
+            place: Place { state: WaitState::Sleep, syscall: "read".into(), ..Place::default() },
+            wake: Some(Wake {
+                at_ns: 8_000_000,
+                context: WakeContext::Task,
+                by: server,
+                ..Wake::default()
+            }),
+            ..Wait::default()
+        };
+        let facts = vec![
+            time(10, "web", 1.6, 2.0),
+            time(20, "miner", 8.2, 11.0),
+            Fact { at_ns: 9_000_000, body: Body::Wait(wait) },
+        ];
+        assert!(find(&Causes::of(&with([1.0, 1.0], facts))).is_empty());
+    }
+
+    #[test]
+    fn who_asked_to_come_last_is_no_victim() {
+        let thread = ThreadRef { tid: 10, pid: 10, start_ns: 0, comm: "web".into() };
+        let facts = vec![
+            time(10, "web", 1.6, 2.0),
+            time(20, "miner", 8.2, 11.0),
+            Fact { at_ns: 0, body: Body::Thread(Thread { thread, nice: 19, ..Thread::default() }) },
+        ];
+        assert!(find(&Causes::of(&with([1.0, 1.0], facts))).is_empty());
+    }
+}

@@ -1,0 +1,370 @@
+//! memory.limit: a group pays for its memory limit with reclaim, with reading again, or with killed processes.
+//!
+//! That the limit is met is one fact; what it costs is the other: refaults beside disk reads, time in reclaim, or
+//! a kill. Rejected: usage near the limit (page cache fills every group that reads, and that is healthy).
+
+use super::cpu::{self, belongs};
+use super::memory::{self, Limited};
+use super::{Case, words};
+use crate::causes::Causes;
+use crate::facts::{TargetKind, ThreadRef};
+use crate::findings::*;
+use std::collections::BTreeMap;
+
+/// The case.
+pub static CASE: Case = Case {
+    code: "memory.limit",
+    title: "A cgroup's memory limit is too small for what it does",
+    theory: "Whatever a cgroup allocates beyond its limit must first be freed inside the group. File pages are dropped \
+             and read from disk again when they are next needed, anonymous pages go to swap, both while the thread \
+             that allocates waits. When nothing can be freed, the kernel kills a process of the group (exit status \
+             137). The host may have memory to spare all the while.",
+    needs: &[
+        "the group met its limit in the window (memory.failcnt, memory.events)",
+        "it reads back what it dropped (refaults), spends time in reclaim, or had a process killed",
+    ],
+    refuted_by: &[
+        "the limit is met, but by page cache that nobody reads again",
+        "the host itself is out of memory",
+    ],
+    remedies: &["raise the limit", "make the program need less: fewer workers, smaller caches"],
+    stories: &["S0.3"],
+    find,
+};
+
+fn find(causes: &Causes<'_>) -> Vec<Finding> {
+    let limited = memory::limited(causes.scene);
+    limited.iter().filter_map(|one| finding(causes, one)).collect()
+}
+
+/// What each process of the group lost to the limit, seconds.
+fn losses(causes: &Causes<'_>, one: &Limited<'_>) -> BTreeMap<u32, (ThreadRef, f64)> {
+    let scene = causes.scene;
+    let mut losses: BTreeMap<u32, (ThreadRef, f64)> = BTreeMap::new();
+    let inside = |thread: &ThreadRef| {
+        scene.in_target(thread)
+            && scene.identity(thread).is_some_and(|known| belongs(known, one.group, "memory"))
+    };
+    let mut add = |thread: &ThreadRef, seconds: f64| {
+        let process = scene.thread_ref(thread.pid);
+        losses.entry(process.pid).or_insert((process, 0.0)).1 += seconds;
+    };
+    for wait in scene.waits() {
+        if memory::is_memory_wait(wait.class, one.thrashes()) && inside(&wait.thread) {
+            add(&wait.thread, wait.within_ns(scene.begin_ns, scene.end_ns) as f64 / 1e9);
+        }
+    }
+    for reclaim in scene.reclaims.iter().filter(|reclaim| reclaim.memcg) {
+        let here = reclaim.cgroup_id != 0 && reclaim.cgroup_id == one.group.id;
+        if here && scene.in_target(&reclaim.thread) || inside(&reclaim.thread) {
+            add(&reclaim.thread, reclaim.total_ns as f64 / 1e9);
+        }
+    }
+    losses
+}
+
+/// Who was killed in the group, as far as it was seen.
+fn killed(causes: &Causes<'_>, one: &Limited<'_>) -> Vec<ThreadRef> {
+    let scene = causes.scene;
+    let mut killed: Vec<ThreadRef> = scene
+        .oom_kills
+        .iter()
+        .map(|(_, kill)| kill)
+        .filter(|kill| {
+            kill.cgroup_id != 0 && kill.cgroup_id == one.group.id
+                || scene
+                    .identity(&kill.victim)
+                    .is_some_and(|known| belongs(known, one.group, "memory"))
+        })
+        .map(|kill| kill.victim.clone())
+        .collect();
+    killed.dedup_by_key(|victim| victim.pid);
+    killed
+}
+
+fn finding(causes: &Causes<'_>, one: &Limited<'_>) -> Option<Finding> {
+    let losses = losses(causes, one);
+    let killed = killed(causes, one);
+    let wall = causes.wall_seconds().max(1e-9);
+    let looked_at = |victim: &ThreadRef| causes.scene.in_target(victim) || is_whole(causes, one);
+    let any_killed = one.kills > 0 && (killed.is_empty() || killed.iter().any(looked_at));
+    let mut seconds: f64 = losses.values().map(|(_, seconds)| seconds).sum();
+    let demand: f64 = losses.keys().map(|pid| causes.demand_seconds(*pid)).sum();
+    if causes.is_command() {
+        let on_path = causes.all.iter().filter(|cause| {
+            memory::is_memory_wait(cause.class, one.thrashes())
+                && cause.links.get(cause.named).is_some_and(|l| losses.contains_key(&l.who.pid))
+        });
+        seconds = seconds.min(on_path.map(|cause| cause.seconds).sum());
+    }
+    let of = if causes.is_command() { wall } else { demand.max(seconds).max(1e-9) };
+    let mut impact = Impact { wait_seconds_per_second: seconds / wall, share: seconds / of };
+    impact.share = impact.share.clamp(0.0, 1.0);
+    let severity = if any_killed { Severity::Critical } else { Severity::of(&impact) };
+    if severity == Severity::Note {
+        return None;
+    }
+    let most = losses.values().max_by(|a, b| a.1.total_cmp(&b.1));
+    let mut victims: Vec<Victim> =
+        losses.values().map(|(process, wait)| cpu::victim(causes, process, *wait)).collect();
+    for victim in killed.iter().filter(|v| !losses.contains_key(&v.pid)) {
+        victims.push(cpu::victim(causes, victim, 0.0));
+    }
+    victims.sort_by(|a, b| b.wait_seconds.total_cmp(&a.wait_seconds).then(a.pid.cmp(&b.pid)));
+    let object = ObjectName::new("memory", &one.group.path);
+    let chain = most.map(|(process, wait)| Link {
+        who: Who::thread(process),
+        waits_on: object.clone(),
+        seconds: *wait,
+    });
+    Some(Finding {
+        title: title(causes, one, any_killed, &killed, most.map(|(process, _)| process)),
+        text: text(causes, one, &impact, seconds, any_killed),
+        severity,
+        confidence: 0.95,
+        culprit: Culprit {
+            container: Some(one.group.path.clone()),
+            ..Culprit::setting(one.group.path.clone(), one.setting())
+        },
+        chain: chain.into_iter().collect(),
+        object,
+        victims,
+        impact,
+        evidence: evidence(one, &losses),
+        remedy: vec![raise(one)],
+        ..CASE.blank()
+    })
+}
+
+/// The whole host, or the container of this very group, is looked at.
+fn is_whole(causes: &Causes<'_>, one: &Limited<'_>) -> bool {
+    causes.scene.target.as_ref().is_none_or(|target| match target.kind {
+        TargetKind::Host => true,
+        TargetKind::Container => target.cgroups.contains(&one.group.path),
+        TargetKind::Process | TargetKind::Command => false,
+    })
+}
+
+fn title(
+    causes: &Causes<'_>,
+    one: &Limited<'_>,
+    any_killed: bool,
+    killed: &[ThreadRef],
+    most: Option<&ThreadRef>,
+) -> String {
+    let limit = words::bytes(one.limit_bytes as f64);
+    let path = &one.group.path;
+    if any_killed {
+        let root = crate::causes::command_root(causes.scene);
+        return match killed.first() {
+            _ if root.is_some_and(|root| killed.iter().any(|v| v.pid == root.pid)) => {
+                format!(
+                    "the command was killed: cgroup {path} may have no more than {limit} of memory"
+                )
+            }
+            Some(victim) => format!(
+                "{} was killed: cgroup {path} may have no more than {limit} of memory",
+                words::who(victim)
+            ),
+            None => format!("processes of cgroup {path} are killed at its memory limit of {limit}"),
+        };
+    }
+    let name = most.map_or_else(|| path.clone(), |process| causes.process_name(process));
+    format!("{name} is held up by the memory limit of its cgroup {path} ({limit})")
+}
+
+fn text(
+    causes: &Causes<'_>,
+    one: &Limited<'_>,
+    impact: &Impact,
+    seconds: f64,
+    any_killed: bool,
+) -> String {
+    let mut text = String::new();
+    if any_killed {
+        text.push_str(&format!(
+            "{} killed for want of memory within the group. ",
+            words::count(one.kills as usize, "process was", "processes were")
+        ));
+    }
+    if impact.share > 0.0 {
+        text.push_str(&format!(
+            "{} of its time ({} in {}) goes into making room{}. ",
+            words::percent(impact.share),
+            words::seconds(seconds),
+            words::seconds(causes.wall_seconds()),
+            if one.thrashes() { " and reading back what was dropped" } else { "" },
+        ));
+    }
+    text.push_str(&format!(
+        "The group met its limit {} times and uses {} of {}",
+        one.hits,
+        words::bytes(one.last.memory_bytes.unwrap_or(0) as f64),
+        words::bytes(one.limit_bytes as f64),
+    ));
+    if one.thrashes() {
+        text.push_str(&format!(
+            "; {} were read from disk again soon after they were dropped",
+            words::bytes(one.refault_bytes as f64)
+        ));
+    }
+    let free = causes.scene.memory.last().map(|(_, sample)| sample.available_bytes);
+    if let Some(free) = free.filter(|free| *free > one.limit_bytes) {
+        text.push_str(&format!(". The host has {} to spare", words::bytes(free as f64)));
+    }
+    text.push('.');
+    text
+}
+
+fn evidence(one: &Limited<'_>, losses: &BTreeMap<u32, (ThreadRef, f64)>) -> Vec<Evidence> {
+    let counters = "memory controller";
+    let mut evidence = vec![
+        Evidence::new("memory limit of the group", one.limit_bytes as f64, "bytes", one.setting()),
+        Evidence::new("times the limit was met", one.hits as f64, "1", counters),
+        Evidence::new(
+            "memory in use",
+            one.last.memory_bytes.unwrap_or(0) as f64,
+            "bytes",
+            counters,
+        ),
+        Evidence::new(
+            "lost to reclaim, and to reading again",
+            losses.values().map(|(_, seconds)| seconds).sum(),
+            "s",
+            "sched_switch, mm_vmscan_memcg_reclaim",
+        ),
+    ];
+    if one.kills > 0 {
+        evidence.push(Evidence::new("processes killed", one.kills as f64, "1", "oom:mark_victim"));
+    }
+    if one.refault_bytes > 0 {
+        let refaults = one.refault_bytes as f64;
+        evidence.push(Evidence::new("read again after being dropped", refaults, "bytes", counters));
+        let read = one.read_bytes as f64;
+        evidence.push(Evidence::new(
+            "read from disks by the group",
+            read,
+            "bytes",
+            "block_bio_queue",
+        ));
+    }
+    evidence
+}
+
+fn raise(one: &Limited<'_>) -> Remedy {
+    let file = words::shell(&one.setting());
+    Remedy {
+        text: "raise the limit".into(),
+        command: format!("echo {} > {file}", one.limit_bytes.saturating_mul(2)),
+        undo: format!("echo {} > {file}", one.limit_bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::*;
+    use crate::scene::Scene;
+
+    const MIB: u64 = 1 << 20;
+
+    struct Made {
+        hits: u64,
+        kills: u64,
+        refaults: u64,
+        reclaim_seconds: f64,
+    }
+
+    fn scene(made: Made) -> Scene {
+        let controllers = vec!["memory".to_string()];
+        let thread = ThreadRef { tid: 7, pid: 7, start_ns: 0, comm: "db".into() };
+        let end = 5_000_000_000;
+        let mut facts = super::super::cpu::tests::cpus([0.2, 0.2]);
+        let mut put = |at_ns, body| facts.push(Fact { at_ns, body });
+        put(
+            0,
+            Body::Thread(Thread {
+                thread: thread.clone(),
+                cgroups: vec![Membership {
+                    controllers: controllers.clone(),
+                    path: "/pods/db".into(),
+                }],
+                ..Thread::default()
+            }),
+        );
+        put(
+            0,
+            Body::Cgroup(Cgroup {
+                path: "/pods/db".into(),
+                controllers: controllers.clone(),
+                directory: "/sys/fs/cgroup/memory/pods/db".into(),
+                id: 77,
+                memory_limit_bytes: Some(256 * MIB),
+                ..Cgroup::default()
+            }),
+        );
+        for (at_ns, part) in [(0, 0), (end, 1)] {
+            put(
+                at_ns,
+                Body::CgroupSample(CgroupSample {
+                    path: "/pods/db".into(),
+                    controllers: controllers.clone(),
+                    memory_bytes: Some(255 * MIB),
+                    memory_limit_hits: Some(100 + part * made.hits),
+                    oom_kills: Some(part * made.kills),
+                    memory_refaults: Some(part * made.refaults),
+                    ..CgroupSample::default()
+                }),
+            );
+        }
+        if made.kills > 0 {
+            let victim = ThreadRef { tid: 9, pid: 9, start_ns: 0, comm: "job".into() };
+            put(end, Body::OomKill(OomKill { victim, cgroup_id: 77 }));
+        }
+        put(
+            end,
+            Body::Reclaim(Reclaim {
+                thread: thread.clone(),
+                memcg: true,
+                total_ns: (made.reclaim_seconds * 1e9) as u64,
+                cgroup_id: 77,
+                ..Reclaim::default()
+            }),
+        );
+        put(
+            end,
+            Body::ThreadTime(ThreadTime { thread, run_ns: 2_000_000_000, ..ThreadTime::default() }),
+        );
+        Scene::new(facts)
+    }
+
+    #[test]
+    fn time_in_reclaim_at_the_limit_is_the_limits() {
+        let scene = scene(Made { hits: 900, kills: 0, refaults: 0, reclaim_seconds: 1.5 });
+        let found = find(&Causes::of(&scene));
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].culprit.name, "/pods/db");
+        assert_eq!(found[0].evidence[0].value, (256 * MIB) as f64);
+        assert_eq!(found[0].victims[0].pid, 7);
+    }
+
+    #[test]
+    fn a_killed_process_is_told_by_name() {
+        let scene = scene(Made { hits: 30, kills: 1, refaults: 0, reclaim_seconds: 0.01 });
+        let found = find(&Causes::of(&scene));
+        assert!(found[0].title.starts_with("job 9 was killed"), "{}", found[0].title);
+        assert_eq!(found[0].severity, Severity::Critical);
+    }
+
+    #[test]
+    fn page_cache_that_fills_a_group_is_healthy() {
+        let scene = scene(Made { hits: 5000, kills: 0, refaults: 0, reclaim_seconds: 0.02 });
+        assert!(find(&Causes::of(&scene)).is_empty());
+    }
+
+    #[test]
+    fn no_hit_no_finding() {
+        let scene = scene(Made { hits: 0, kills: 0, refaults: 9_000, reclaim_seconds: 2.0 });
+        assert!(find(&Causes::of(&scene)).is_empty());
+    }
+}
