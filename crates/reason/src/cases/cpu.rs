@@ -6,7 +6,7 @@
 //! part while somebody else gets less than his is. Rejected: the busiest process (a busy host is healthy), and
 //! pressure totals (they do not say who).
 
-use crate::causes::Causes;
+use crate::causes::{Causes, command_root};
 use crate::facts::*;
 use crate::findings::Victim;
 use crate::scene::{Scene, within};
@@ -312,6 +312,25 @@ pub fn cpu_list(cpus: &[u32]) -> String {
     }
     let range = |(a, b): &(u32, u32)| if a == b { a.to_string() } else { format!("{a}-{b}") };
     ranges.iter().map(range).collect::<Vec<_>>().join(",")
+}
+
+/// Whether a thread is of what is looked at; for a command, of the processes that it began.
+pub fn concerns(causes: &Causes<'_>, thread: &ThreadRef) -> bool {
+    let scene = causes.scene;
+    let Some(root) = command_root(scene) else { return scene.in_target(thread) };
+    let mut pid = thread.pid;
+    for _ in 0..64 {
+        if pid == root.pid {
+            return true;
+        }
+        let forked =
+            scene.forks.iter().find(|(_, fork)| fork.child.pid == pid && fork.parent.pid != pid);
+        pid = match forked {
+            Some((_, fork)) => fork.parent.pid,
+            None => return false,
+        };
+    }
+    false
 }
 
 /// A victim by process.

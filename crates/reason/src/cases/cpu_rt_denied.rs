@@ -71,7 +71,6 @@ fn asks_for_real_time(denied: &Denied) -> bool {
 
 fn finding(causes: &Causes<'_>, denied: &Denied) -> Option<Finding> {
     let scene = causes.scene;
-    let caller = causes.process_name(&denied.thread);
     let identity = identity(scene, &denied.thread);
     let lacks =
         identity.and_then(|known| known.capabilities).is_some_and(|c| c & CAP_SYS_NICE == 0);
@@ -81,41 +80,20 @@ fn finding(causes: &Causes<'_>, denied: &Denied) -> Option<Finding> {
         "errno",
         "sys_exit",
     );
-    let object = ObjectName::new("system call", &denied.syscall);
     if lacks {
-        return Some(Finding {
-            title: format!("{caller} may not have real-time priority: it lacks CAP_SYS_NICE"),
-            text: format!(
-                "{} was refused: the process has no CAP_SYS_NICE, and its RLIMIT_RTPRIO does not allow the priority. It \
-                 goes on at ordinary priority, or gives up.",
-                denied.syscall
-            ),
-            severity: Severity::Warning,
-            confidence: 0.9,
-            object,
-            culprit: Culprit {
-                kind: CulpritKind::Setting,
-                setting: Some("CAP_SYS_NICE".into()),
-                ..culprit(causes, &denied.thread)
-            },
-            evidence: vec![
-                call,
-                Evidence::new("CAP_SYS_NICE held", 0.0, "1", "/proc/PID/status CapEff"),
-            ],
-            remedy: vec![Remedy {
-                text: "allow real-time priorities in the shell that starts it (as root)".into(),
-                command: "ulimit -r 99".into(),
-                undo: "ulimit -r 0".into(),
-            }],
-            ..CASE.blank()
-        });
+        return Some(without_capability(causes, denied, call));
     }
     let group = group(scene, &denied.thread, identity)?;
     if group.rt_runtime_us != Some(0) {
         return None;
     }
+    Some(without_budget(causes, denied, call, group))
+}
+
+fn without_budget(causes: &Causes<'_>, denied: &Denied, call: Evidence, group: &Cgroup) -> Finding {
+    let caller = causes.process_name(&denied.thread);
     let file = format!("{}/cpu.rt_runtime_us", group.directory.trim_end_matches('/'));
-    Some(Finding {
+    Finding {
         title: format!(
             "{caller} may not have real-time priority: cgroup {} has no budget for it",
             group.path
@@ -127,7 +105,7 @@ fn finding(causes: &Causes<'_>, denied: &Denied) -> Option<Finding> {
         ),
         severity: Severity::Warning,
         confidence: 0.96,
-        object,
+        object: ObjectName::new("system call", &denied.syscall),
         culprit: Culprit {
             container: Some(group.path.clone()),
             ..Culprit::setting(group.path.clone(), file.clone())
@@ -142,7 +120,37 @@ fn finding(causes: &Causes<'_>, denied: &Denied) -> Option<Finding> {
             undo: format!("echo 0 > {}", words::shell(&file)),
         }],
         ..CASE.blank()
-    })
+    }
+}
+
+fn without_capability(causes: &Causes<'_>, denied: &Denied, call: Evidence) -> Finding {
+    let caller = causes.process_name(&denied.thread);
+    Finding {
+        title: format!("{caller} may not have real-time priority: it lacks CAP_SYS_NICE"),
+        text: format!(
+            "{} was refused: the process has no CAP_SYS_NICE, and its RLIMIT_RTPRIO does not allow the priority. It goes \
+             on at ordinary priority, or gives up.",
+            denied.syscall
+        ),
+        severity: Severity::Warning,
+        confidence: 0.9,
+        object: ObjectName::new("system call", &denied.syscall),
+        culprit: Culprit {
+            kind: CulpritKind::Setting,
+            setting: Some("CAP_SYS_NICE".into()),
+            ..culprit(causes, &denied.thread)
+        },
+        evidence: vec![
+            call,
+            Evidence::new("CAP_SYS_NICE held", 0.0, "1", "/proc/PID/status CapEff"),
+        ],
+        remedy: vec![Remedy {
+            text: "allow real-time priorities in the shell that starts it (as root)".into(),
+            command: "ulimit -r 99".into(),
+            undo: "ulimit -r 0".into(),
+        }],
+        ..CASE.blank()
+    }
 }
 
 /// The caller, or the nearest known process that it comes from: a caller is often gone before it can be

@@ -44,63 +44,91 @@ fn is_real_time(causes: &Causes<'_>, time: &ThreadTime) -> bool {
     own.is_some_and(|known| matches!(known.policy, 1 | 2))
 }
 
-fn finding(causes: &Causes<'_>, group: &Cgroup) -> Option<Finding> {
+/// What the real-time threads of a group, and all others, did: seconds.
+#[derive(Default)]
+struct Use {
+    run: f64,
+    ready: f64,
+    longest: f64,
+    other: f64,
+    by_process: BTreeMap<u32, (ThreadRef, f64)>,
+}
+
+fn used(causes: &Causes<'_>, group: &Cgroup) -> Use {
     let scene = causes.scene;
-    let runtime = group.rt_runtime_us.filter(|us| *us > 0)? as f64;
-    let period = scene
-        .sysctls
-        .get("kernel.sched_rt_period_us")
-        .and_then(|text| text.parse::<f64>().ok())
-        .unwrap_or(1e6);
-    let budget = runtime / period;
-    let wall = causes.wall_seconds().max(1e-9);
-    let (mut run, mut ready, mut other) = (0.0, 0.0, 0.0);
-    let mut by_process: BTreeMap<u32, (ThreadRef, f64)> = BTreeMap::new();
-    let mut longest = 0.0_f64;
+    let mut used = Use::default();
     for time in scene.times.iter().filter(|t| !t.kernel && is_real_time(causes, t)) {
         let inside = scene
             .cgroup_of(&time.thread, "cpu")
             .is_some_and(|own| own.path == group.path && own.controllers == group.controllers);
         let ran = time.run_ns as f64 / 1e9;
         if !inside {
-            other += ran;
+            used.other += ran;
             continue;
         }
-        run += ran;
-        longest = longest.max(ran);
-        if scene.in_target(&time.thread) {
+        used.run += ran;
+        used.longest = used.longest.max(ran);
+        if cpu::concerns(causes, &time.thread) {
             let waited = time.runnable_ns as f64 / 1e9;
-            ready += waited;
+            used.ready += waited;
             let process = scene.thread_ref(time.thread.pid);
-            by_process.entry(process.pid).or_insert((process, 0.0)).1 += waited;
+            used.by_process.entry(process.pid).or_insert((process, 0.0)).1 += waited;
         }
     }
+    used
+}
+
+/// Budget and period, microseconds.
+fn budget(causes: &Causes<'_>, group: &Cgroup) -> Option<(f64, f64)> {
+    let period = causes.scene.sysctls.get("kernel.sched_rt_period_us");
+    let period = period.and_then(|text| text.parse().ok()).unwrap_or(1e6);
+    Some((group.rt_runtime_us.filter(|us| *us > 0)? as f64, period))
+}
+
+fn finding(causes: &Causes<'_>, group: &Cgroup) -> Option<Finding> {
+    let (runtime, period) = budget(causes, group)?;
+    let wall = causes.wall_seconds().max(1e-9);
+    let used = used(causes, group);
     // The budget holds for each CPU: one thread meets it alone, several on as many CPUs.
-    let cpus = f64::from(scene.host.cpus.max(1));
-    let met = (longest >= 0.7 * budget * wall || run >= 0.7 * budget * wall * cpus)
-        && run <= 1.3 * budget * wall * cpus;
-    if ready < WAIT_PER_SECOND_MIN * wall || !met || other > 0.5 * ready {
+    let most_run = runtime / period * wall * f64::from(causes.scene.host.cpus.max(1));
+    let met = (used.longest >= 0.7 * runtime / period * wall || used.run >= 0.7 * most_run)
+        && used.run <= 1.3 * most_run;
+    if used.ready < WAIT_PER_SECOND_MIN * wall || !met || used.other > 0.5 * used.ready {
         return None;
     }
-    let most = by_process.values().max_by(|a, b| a.1.total_cmp(&b.1))?.clone();
-    let demand: f64 = by_process.keys().map(|pid| causes.demand_seconds(*pid)).sum();
+    told(causes, group, &used, (runtime, period))
+}
+
+fn told(
+    causes: &Causes<'_>,
+    group: &Cgroup,
+    used: &Use,
+    (runtime, period): (f64, f64),
+) -> Option<Finding> {
+    let wall = causes.wall_seconds().max(1e-9);
+    let most = used.by_process.values().max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let demand: f64 = used.by_process.keys().map(|pid| causes.demand_seconds(*pid)).sum();
     let impact = Impact {
-        wait_seconds_per_second: ready / wall,
-        share: (ready / demand.max(ready).max(1e-9)).min(1.0),
+        wait_seconds_per_second: used.ready / wall,
+        share: (used.ready / demand.max(used.ready).max(1e-9)).min(1.0),
     };
     let file = format!("{}/cpu.rt_runtime_us", group.directory.trim_end_matches('/'));
-    let name = causes.process_name(&most.0);
     let object = ObjectName::new("cgroup", &group.path);
+    let by_process = used.by_process.values();
     let mut victims: Vec<Victim> =
-        by_process.values().map(|(process, wait)| cpu::victim(causes, process, *wait)).collect();
+        by_process.map(|(process, wait)| cpu::victim(causes, process, *wait)).collect();
     victims.sort_by(|a, b| b.wait_seconds.total_cmp(&a.wait_seconds).then(a.pid.cmp(&b.pid)));
     Some(Finding {
-        title: format!("{name} has used up the real-time budget of its cgroup {}", group.path),
+        title: format!(
+            "{} has used up the real-time budget of its cgroup {}",
+            causes.process_name(&most.0),
+            group.path
+        ),
         text: format!(
             "{} of its time ({} in {}) its real-time threads are ready and may not run: the cgroup may use {} of each {} \
              at real-time priority, and did.",
             words::percent(impact.share),
-            words::seconds(ready),
+            words::seconds(used.ready),
             words::seconds(wall),
             words::seconds(runtime / 1e6),
             words::seconds(period / 1e6),
@@ -116,15 +144,10 @@ fn finding(causes: &Causes<'_>, group: &Cgroup) -> Option<Finding> {
         victims,
         impact,
         evidence: vec![
-            Evidence::new("real-time budget of the group", budget * 100.0, "%", file.clone()),
-            Evidence::new("its real-time threads ran", run, "s", "sched_switch"),
-            Evidence::new(
-                "its real-time threads were ready and did not run",
-                ready,
-                "s",
-                "sched_switch",
-            ),
-            Evidence::new("other real-time threads ran", other, "s", "sched_switch"),
+            Evidence::new("real-time budget of the group", runtime / period * 100.0, "%", &*file),
+            Evidence::new("its real-time threads ran", used.run, "s", "sched_switch"),
+            Evidence::new("they were ready and did not run", used.ready, "s", "sched_switch"),
+            Evidence::new("other real-time threads ran", used.other, "s", "sched_switch"),
         ],
         remedy: vec![Remedy {
             text: "raise the budget (groups above it need at least as much)".into(),

@@ -115,6 +115,23 @@ fn are_partners(causes: &Causes<'_>, one: &Competitor, other: &Competitor) -> bo
     ended_by(one, other) || ended_by(other, one)
 }
 
+/// What the victims waited and ran for, seconds.
+fn totals(victims: &[&Competitor]) -> (f64, f64) {
+    victims.iter().fold((0.0, 0.0), |(ready, run), one| (ready + one.ready, run + one.run))
+}
+
+fn impact(causes: &Causes<'_>, ready: f64, told: &[Victim]) -> Impact {
+    let wall = causes.wall_seconds().max(1e-9);
+    let demand: f64 = told.iter().map(|victim| causes.demand_seconds(victim.pid)).sum();
+    let on_path: f64 = causes.class(WaitClass::RunQueue).map(|cause| cause.seconds).sum();
+    let (seconds, share) = if causes.is_command() {
+        (on_path, on_path / wall)
+    } else {
+        (ready, ready / demand.max(1e-9))
+    };
+    Impact { wait_seconds_per_second: seconds / wall, share: share.clamp(0.0, 1.0) }
+}
+
 fn finding(
     causes: &Causes<'_>,
     victims: &[&Competitor],
@@ -131,16 +148,9 @@ fn finding(
         .map(|used| cpu::victim(causes, &used.process, used.ready))
         .collect();
     told.sort_by(|a, b| b.wait_seconds.total_cmp(&a.wait_seconds).then(a.pid.cmp(&b.pid)));
-    let ready: f64 = victims.iter().map(|one| one.ready).sum();
-    let run: f64 = victims.iter().map(|one| one.run).sum();
-    let demand: f64 = told.iter().map(|victim| causes.demand_seconds(victim.pid)).sum();
-    let on_path: f64 = causes.class(WaitClass::RunQueue).map(|cause| cause.seconds).sum();
-    let (seconds, share) = if causes.is_command() {
-        (on_path, on_path / wall)
-    } else {
-        (ready, ready / demand.max(1e-9))
-    };
-    let impact = Impact { wait_seconds_per_second: seconds / wall, share: share.clamp(0.0, 1.0) };
+    let (ready, run) = totals(victims);
+    let impact = impact(causes, ready, &told);
+    let seconds = impact.wait_seconds_per_second * wall;
     let busy = cpu::mean_busy(&cpu::busy(scene), &[]).unwrap_or(0.0);
     let name = causes.process_name(hurt);
     let who = culprit(causes, by);
@@ -182,16 +192,17 @@ fn finding(
             Evidence::new("CPU used by the culprit", greedy.run, "s", "sched_switch"),
             Evidence::new("of that, beyond its fair part", greedy.excess(), "s", "sched_switch"),
         ],
-        remedy: vec![Remedy {
-            text: "let it come last".into(),
-            command: format!("renice -n 19 -p {}", by.pid),
-            undo: format!(
-                "renice -n {} -p {}",
-                scene.identity(by).map_or(0, |known| known.nice),
-                by.pid
-            ),
-        }],
+        remedy: vec![come_last(causes, by)],
         ..CASE.blank()
+    }
+}
+
+fn come_last(causes: &Causes<'_>, by: &ThreadRef) -> Remedy {
+    let nice = causes.scene.identity(by).map_or(0, |known| known.nice);
+    Remedy {
+        text: "let it come last".into(),
+        command: format!("renice -n 19 -p {}", by.pid),
+        undo: format!("renice -n {nice} -p {}", by.pid),
     }
 }
 

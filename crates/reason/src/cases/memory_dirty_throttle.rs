@@ -33,6 +33,9 @@ pub static CASE: Case = Case {
     find,
 };
 
+/// A disk with less to do does not hold pages back.
+const DISK_BUSY_MIN: f64 = 0.5;
+
 fn find(causes: &Causes<'_>) -> Vec<Finding> {
     causes.class(WaitClass::DirtyThrottle).filter_map(|cause| finding(causes, cause)).collect()
 }
@@ -72,7 +75,7 @@ fn drain<'a>(
     match (own, busiest) {
         // The victims' own disk has time: they wait for pages that another one does not take.
         (Some(own), Some(other))
-            if own_busy < 0.5 && busy(other) >= 0.8 && own.dev != other.dev =>
+            if own_busy < DISK_BUSY_MIN && busy(other) >= 0.8 && own.dev != other.dev =>
         {
             Some((other, busy(other)))
         }
@@ -80,6 +83,23 @@ fn drain<'a>(
         (None, Some(other)) => Some((other, busy(other))),
         (None, None) => None,
     }
+}
+
+/// Why the pages stay.
+fn reason(causes: &Causes<'_>, cause: &Cause, disk: &Disk, (busy, takes): (f64, f64)) -> String {
+    let (name, on) = (&disk.name, &cause.object);
+    let (busy_text, takes) = (words::percent(busy), words::bytes(takes));
+    if busy < DISK_BUSY_MIN {
+        return format!("disk {name} is only {busy_text} busy: the limit is what is small");
+    }
+    if on.kind == "disk" && on.name != *name && on.name != "not known" {
+        let victim = causes.process_name(cause.first_victim());
+        return format!(
+            "they wait for disk {name}, which takes {takes}/s and is {busy_text} busy, though {victim} writes to {}",
+            on.name
+        );
+    }
+    format!("disk {name} takes {takes}/s and is {busy_text} busy")
 }
 
 fn finding(causes: &Causes<'_>, cause: &Cause) -> Option<Finding> {
@@ -99,25 +119,11 @@ fn finding(causes: &Causes<'_>, cause: &Cause) -> Option<Finding> {
     let queue = queues::disk(scene, disk.dev);
     let takes = queue.as_ref().map_or(0.0, |queue| queue.bytes_per_second);
     // A disk with time to spare does not hold pages back: then the limit itself is too small.
-    let by_limit = busy < 0.5;
+    let by_limit = busy < DISK_BUSY_MIN;
     let setting = setting(causes);
     let victim = causes.process_name(cause.first_victim());
-    let elsewhere = cause.object.kind == "disk"
-        && cause.object.name != disk.name
-        && cause.object.name != "not known";
     let name = &disk.name;
-    let reason = if by_limit {
-        format!("disk {name} is only {} busy: the limit is what is small", words::percent(busy))
-    } else if elsewhere {
-        format!(
-            "they wait for disk {name}, which takes {}/s and is {} busy, though {victim} writes to {}",
-            words::bytes(takes),
-            words::percent(busy),
-            cause.object.name
-        )
-    } else {
-        format!("disk {name} takes {}/s and is {} busy", words::bytes(takes), words::percent(busy))
-    };
+    let reason = reason(causes, cause, disk, (busy, takes));
     let verdict = Verdict {
         title: if by_limit {
             format!(

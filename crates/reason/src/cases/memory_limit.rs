@@ -9,6 +9,7 @@ use super::{Case, words};
 use crate::causes::Causes;
 use crate::facts::{TargetKind, ThreadRef};
 use crate::findings::*;
+use crate::waits::WaitClass;
 use std::collections::BTreeMap;
 
 /// The case.
@@ -49,16 +50,28 @@ fn losses(causes: &Causes<'_>, one: &Limited<'_>) -> BTreeMap<u32, (ThreadRef, f
         let process = scene.thread_ref(thread.pid);
         losses.entry(process.pid).or_insert((process, 0.0)).1 += seconds;
     };
+    // Reclaim told by its own events holds the waits within it: the greater of the two counts.
+    let mut waited: BTreeMap<u32, f64> = BTreeMap::new();
     for wait in scene.waits() {
-        if memory::is_memory_wait(wait.class, one.thrashes()) && inside(&wait.thread) {
+        if wait.class == WaitClass::Reclaim && inside(&wait.thread) {
+            *waited.entry(wait.thread.pid).or_default() +=
+                wait.within_ns(scene.begin_ns, scene.end_ns) as f64 / 1e9;
+        } else if memory::is_memory_wait(wait.class, one.thrashes()) && inside(&wait.thread) {
             add(&wait.thread, wait.within_ns(scene.begin_ns, scene.end_ns) as f64 / 1e9);
         }
     }
     for reclaim in scene.reclaims.iter().filter(|reclaim| reclaim.memcg) {
         let here = reclaim.cgroup_id != 0 && reclaim.cgroup_id == one.group.id;
         if here && scene.in_target(&reclaim.thread) || inside(&reclaim.thread) {
-            add(&reclaim.thread, reclaim.total_ns as f64 / 1e9);
+            let seconds = reclaim.total_ns as f64 / 1e9;
+            add(&reclaim.thread, seconds);
+            if let Some(waited) = waited.get_mut(&reclaim.thread.pid) {
+                *waited = (*waited - seconds).max(0.0);
+            }
         }
+    }
+    for (pid, seconds) in waited.into_iter().filter(|(_, seconds)| *seconds > 0.0) {
+        add(&scene.thread_ref(pid), seconds);
     }
     losses
 }
@@ -86,8 +99,8 @@ fn finding(causes: &Causes<'_>, one: &Limited<'_>) -> Option<Finding> {
     let losses = losses(causes, one);
     let killed = killed(causes, one);
     let wall = causes.wall_seconds().max(1e-9);
-    let looked_at = |victim: &ThreadRef| causes.scene.in_target(victim) || is_whole(causes, one);
-    let any_killed = one.kills > 0 && (killed.is_empty() || killed.iter().any(looked_at));
+    let looked_at = |victim: &ThreadRef| cpu::concerns(causes, victim);
+    let any_killed = one.kills > 0 && (is_whole(causes, one) || killed.iter().any(looked_at));
     let mut seconds: f64 = losses.values().map(|(_, seconds)| seconds).sum();
     let demand: f64 = losses.keys().map(|pid| causes.demand_seconds(*pid)).sum();
     if causes.is_command() {

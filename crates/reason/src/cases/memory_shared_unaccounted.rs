@@ -48,7 +48,7 @@ fn finding(causes: &Causes<'_>, segment: &SharedSegment) -> Option<Finding> {
     let scene = causes.scene;
     let missing = segment.allocated_bytes.saturating_sub(segment.mapped_bytes);
     let holders: Vec<&ThreadRef> =
-        segment.mapped_by.iter().filter(|process| scene.in_target(process)).collect();
+        segment.mapped_by.iter().filter(|process| cpu::concerns(causes, process)).collect();
     let oldest = *holders.iter().min_by_key(|process| (process.start_ns, process.pid))?;
     let shmem = scene.memory.last().map_or(0, |(_, sample)| sample.shmem_bytes);
     let part = missing as f64 / segment.allocated_bytes.max(1) as f64;

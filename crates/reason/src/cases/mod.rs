@@ -18,7 +18,6 @@ mod cpu_quota;
 mod cpu_rt_denied;
 mod cpu_rt_throttled;
 mod cpu_saturated;
-mod cpu_steal;
 mod disk;
 mod disk_device_cap;
 mod disk_errors;
@@ -76,7 +75,6 @@ pub static CASES: &[&Case] = &[
     &cpu_rt_denied::CASE,
     &cpu_rt_throttled::CASE,
     &cpu_saturated::CASE,
-    &cpu_steal::CASE,
     &disk_device_cap::CASE,
     &disk_errors::CASE,
     &disk_fail_slow::CASE,
