@@ -340,6 +340,7 @@ pub fn victim(causes: &Causes<'_>, process: &ThreadRef, wait_seconds: f64) -> Vi
         comm: causes.process_name(process),
         container: causes.scene.container_of(process).map(|c| c.name.clone()),
         wait_seconds,
+        ..Victim::default()
     }
 }
 
