@@ -162,8 +162,7 @@ impl Decoder {
         let frames = &place.frame[..(place.frames as usize).min(place.frame.len())];
         Place {
             state: match wait_state(place.state) {
-                // The kernel marks stopped and traced tasks as frozen too, so that their group may count
-                // as frozen without waiting for them.
+                // The kernel marks them as frozen too, so that their group need not wait for them.
                 state @ (WaitState::Stopped | WaitState::Traced) => state,
                 _ if frozen => WaitState::Frozen,
                 state => state,

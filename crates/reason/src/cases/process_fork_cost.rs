@@ -7,6 +7,7 @@ use super::{Case, culprit, words};
 use crate::causes::Causes;
 use crate::facts::{TargetKind, ThreadRef};
 use crate::findings::{Evidence, Finding, Impact, Link, ObjectName, Remedy, Severity, Victim, Who};
+use crate::names;
 use std::collections::BTreeMap;
 
 /// Functions that only a copying fork passes.
@@ -84,7 +85,6 @@ fn costs(causes: &Causes<'_>) -> Vec<Cost> {
 }
 
 fn finding(causes: &Causes<'_>, cost: &Cost) -> Option<Finding> {
-    let scene = causes.scene;
     let wall = causes.wall_seconds().max(1e-9);
     let each = cost.fork_seconds / cost.forks.max(1) as f64;
     let demand = causes.demand_seconds_of(cost.process.pid).max(cost.fork_seconds);
@@ -102,19 +102,24 @@ fn finding(causes: &Causes<'_>, cost: &Cost) -> Option<Finding> {
         rate if rate >= 0.05 => Severity::Warning,
         _ => return None,
     };
+    Some(told(causes, cost, severity, impact))
+}
+
+fn told(causes: &Causes<'_>, cost: &Cost, severity: Severity, impact: Impact) -> Finding {
+    let scene = causes.scene;
+    let wall = causes.wall_seconds().max(1e-9);
+    let each = cost.fork_seconds / cost.forks.max(1) as f64;
     let who = words::who(&cost.process);
     let rss = scene.identity(&cost.process).map_or(0, |thread| thread.rss_bytes);
     let size = match rss {
         0 => String::new(),
         rss => format!(" of {}", words::bytes(rss as f64)),
     };
-    let object =
-        ObjectName::new("process", cost.process.comm.clone()).with_id(cost.process.pid.to_string());
-    Some(Finding {
+    Finding {
         code: CASE.code.into(),
         title: format!(
             "{who} spends {} of its time in fork: {} each for an image{size}",
-            words::percent(share),
+            words::percent(impact.share),
             words::seconds(each)
         ),
         text: format!(
@@ -126,7 +131,7 @@ fn finding(causes: &Causes<'_>, cost: &Cost) -> Option<Finding> {
         ),
         severity,
         confidence: 0.93,
-        object: object.clone(),
+        object: names::process(scene, &cost.process),
         culprit: culprit(causes, &cost.process),
         victims: vec![Victim {
             pid: cost.process.pid,
@@ -141,31 +146,29 @@ fn finding(causes: &Causes<'_>, cost: &Cost) -> Option<Finding> {
             waits_on: ObjectName::new("fork", "copying page tables"),
             seconds: cost.fork_seconds,
         }],
-        evidence: vec![
-            Evidence::new(
-                "share of its time in fork",
-                share,
-                "1",
-                "cpu-clock samples, kernel stacks",
-            ),
-            Evidence::new("samples in fork", cost.samples as f64, "1", "cpu-clock samples"),
-            Evidence::new("forks", cost.forks as f64 / wall, "1/s", "task_newtask"),
-            Evidence::new("CPU per fork", each, "s", "samples and task_newtask"),
-            Evidence::new("resident set of the parent", rss as f64, "B", "/proc/PID/statm"),
-        ],
-        remedy: vec![
-            Remedy {
-                text: "start programs with posix_spawn (or vfork and exec), which copies nothing"
-                    .into(),
-                ..Remedy::default()
-            },
-            Remedy {
-                text: "or fork from a small helper process that is started first".into(),
-                ..Remedy::default()
-            },
-        ],
+        evidence: evidence(cost, impact.share, wall, rss),
+        remedy: remedy(),
         stories: CASE.stories.iter().map(|s| (*s).to_string()).collect(),
-    })
+    }
+}
+
+fn evidence(cost: &Cost, share: f64, wall: f64, rss: u64) -> Vec<Evidence> {
+    let each = cost.fork_seconds / cost.forks.max(1) as f64;
+    vec![
+        Evidence::new("share of its time in fork", share, "1", "cpu-clock samples, kernel stacks"),
+        Evidence::new("samples in fork", cost.samples as f64, "1", "cpu-clock samples"),
+        Evidence::new("forks", cost.forks as f64 / wall, "1/s", "task_newtask"),
+        Evidence::new("CPU per fork", each, "s", "samples and task_newtask"),
+        Evidence::new("resident set of the parent", rss as f64, "bytes", "/proc/PID/statm"),
+    ]
+}
+
+fn remedy() -> Vec<Remedy> {
+    let way = |text: &str| Remedy { text: text.into(), ..Remedy::default() };
+    vec![
+        way("start programs with posix_spawn (or vfork and exec), which copies nothing"),
+        way("or fork from a small helper process that is started first"),
+    ]
 }
 
 #[cfg(test)]

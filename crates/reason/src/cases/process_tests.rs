@@ -1,4 +1,7 @@
-//! Small scenes for the tests of the process cases: a host, a client, a server. No rule here.
+//! Small scenes for the tests of the process cases: a host, a client, a server.
+//!
+//! Owns only builders of facts; every wait stands for the whole look unless it says otherwise. No rule here, and
+//! nothing that a test could not have written itself.
 
 use crate::facts::*;
 
