@@ -1,7 +1,7 @@
 //! Who uses the CPUs, who waits for them, and what each may fairly have: what the CPU cases share.
 //!
-//! Competitors are not threads: a build is one job however many compilers it starts, and a service in a
-//! container is one however many workers it has. Each gets at most its fair part of what was used (max-min:
+//! Competitors are not threads: a build is one job however many compilers it starts, and a service is one
+//! however many workers it has. Nor are they containers: a hog and its victim may live in one. Each gets at most its fair part of what was used (max-min:
 //! who wants less than his part leaves the rest to the others). Use is not a fault; taking more than the fair
 //! part while somebody else gets less than his is. Rejected: the busiest process (a busy host is healthy), and
 //! pressure totals (they do not say who).
@@ -12,7 +12,7 @@ use crate::findings::Victim;
 use crate::scene::{Scene, within};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// One who competes for CPUs: a container, or the processes of one job.
+/// One who competes for CPUs: the processes of one job.
 #[derive(Debug, Clone)]
 pub struct Competitor {
     /// Its processes: CPU used and waited for, seconds; the process as a thread.
@@ -110,7 +110,6 @@ fn share_out(all: &mut [Competitor]) {
 /// What makes processes one job.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Job {
-    Container(String),
     Group(u32, String),
     Process(u32),
 }
@@ -137,9 +136,6 @@ impl Jobs {
     /// A process that began within the window is a piece of what began it; one that stood before is
     /// one with its equals in the same process group.
     fn of(&self, scene: &Scene, thread: &ThreadRef) -> Job {
-        if let Some(container) = scene.container_of(thread) {
-            return Job::Container(container.id.clone());
-        }
         let mut pid = thread.pid;
         for _ in 0..64 {
             if !self.begun.contains(&pid) {

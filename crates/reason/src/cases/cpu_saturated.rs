@@ -151,6 +151,7 @@ fn finding(
     let (ready, run) = totals(victims);
     let impact = impact(causes, ready, &told);
     let seconds = impact.wait_seconds_per_second * wall;
+    let one = told.len() == 1;
     let busy = cpu::mean_busy(&cpu::busy(scene), &[]).unwrap_or(0.0);
     let name = causes.process_name(hurt);
     let who = culprit(causes, by);
@@ -160,11 +161,15 @@ fn finding(
     Finding {
         title: format!("{name} waits for a CPU while {}{place} uses them up", words::who(by)),
         text: format!(
-            "{} of its time ({} in {}) it could run and has no CPU; it runs for {}. The CPUs are {} busy. {}{place} \
+            "{} of {} time ({} in {}) {} could run and {} no CPU; {} for {}. The CPUs are {} busy. {}{place} \
              uses {} CPUs, {} more than its fair part.",
             words::percent(impact.share),
+            if one { "its" } else { "their" },
             words::seconds(seconds),
             words::seconds(wall),
+            if one { "it" } else { "they" },
+            if one { "has" } else { "have" },
+            if one { "it runs" } else { "they run" },
             words::seconds(run),
             words::percent(busy),
             words::who(by),

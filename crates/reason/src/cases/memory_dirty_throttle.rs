@@ -8,7 +8,7 @@
 use super::{Case, Verdict, words};
 use crate::causes::{Cause, Causes};
 use crate::facts::{DeviceNumber, DirtyPause, Disk};
-use crate::findings::{Culprit, Evidence, Finding, Remedy};
+use crate::findings::{Culprit, Evidence, Finding, ObjectName, Remedy};
 use crate::queues;
 use crate::waits::WaitClass;
 
@@ -34,10 +34,36 @@ pub static CASE: Case = Case {
 };
 
 /// A disk with less to do does not hold pages back.
-const DISK_BUSY_MIN: f64 = 0.5;
+const DISK_BUSY_MIN: f64 = 0.3;
 
 fn find(causes: &Causes<'_>) -> Vec<Finding> {
-    causes.class(WaitClass::DirtyThrottle).filter_map(|cause| finding(causes, cause)).collect()
+    // The limit is the host's: whatever file systems the paused writers write to, those that wait
+    // for one disk have one reason.
+    let mut by_drain: Vec<(DeviceNumber, Cause)> = Vec::new();
+    for cause in causes.class(WaitClass::DirtyThrottle) {
+        let Some((disk, _)) = drain(causes, cause) else { continue };
+        match by_drain.iter_mut().find(|(dev, _)| *dev == disk.dev) {
+            Some((_, known)) => fold(known, cause),
+            None => by_drain.push((disk.dev, cause.clone())),
+        }
+    }
+    by_drain.iter().filter_map(|(dev, cause)| finding(causes, *dev, cause)).collect()
+}
+
+/// Adds a cause to a greater one.
+fn fold(known: &mut Cause, more: &Cause) {
+    known.seconds += more.seconds;
+    known.count += more.count;
+    known.longest_seconds = known.longest_seconds.max(more.longest_seconds);
+    for (pid, (thread, seconds)) in &more.victims {
+        known.victims.entry(*pid).or_insert_with(|| (thread.clone(), 0.0)).1 += seconds;
+    }
+}
+
+/// The writer itself, where others wait for it.
+fn writer(causes: &Causes<'_>, cause: &Cause) -> String {
+    let link = cause.links.get(cause.named);
+    causes.process_name(link.map_or(cause.first_victim(), |link| &link.who))
 }
 
 /// Dirty pages and pages under writeback, at most, and the limit: bytes.
@@ -47,41 +73,44 @@ fn fill(causes: &Causes<'_>) -> (u64, u64) {
     (most, causes.scene.memory.last().map_or(0, |(_, s)| s.dirty_threshold_bytes))
 }
 
-/// Where the pages wait: the disk that is busiest writing, or the one of the victims.
-fn drain<'a>(
-    causes: &'a Causes<'_>,
-    cause: &Cause,
-    pauses: &[&DirtyPause],
-) -> Option<(&'a Disk, f64)> {
+/// The kernel's pauses of the victims.
+fn pauses<'a>(causes: &'a Causes<'_>, cause: &Cause) -> Vec<&'a DirtyPause> {
+    let all = causes.scene.dirty_pauses.iter();
+    all.filter(|pause| cause.victims.contains_key(&pause.thread.pid)).collect()
+}
+
+fn busy(causes: &Causes<'_>, disk: &Disk) -> f64 {
+    queues::disk(causes.scene, disk.dev).map_or(0.0, |queue| queue.busy)
+}
+
+/// Where the pages wait: the disk of the victims, unless it has time and another that is written to has
+/// not.
+fn drain<'a>(causes: &'a Causes<'_>, cause: &Cause) -> Option<(&'a Disk, f64)> {
     let scene = causes.scene;
-    let most = pauses.iter().max_by_key(|pause| pause.pause_ns).map(|pause| pause.dev);
+    let most = pauses(causes, cause).into_iter().max_by_key(|p| p.pause_ns).map(|p| p.dev);
     let own = scene
         .disks
         .values()
         .find(|disk| disk.dev.to_string() == cause.object.id)
-        .or_else(|| scene.disk(most.filter(|dev| *dev != DeviceNumber::default())?));
-    let busy = |disk: &Disk| queues::disk(scene, disk.dev).map_or(0.0, |queue| queue.busy);
-    let writes = |disk: &Disk| {
-        let series = scene.disk_samples.get(&disk.dev)?;
-        let (first, last) = (&series.first()?.1, &series.last()?.1);
-        Some(last.write_bytes.saturating_sub(first.write_bytes))
+        .or_else(|| scene.disk(most.filter(|dev| *dev != DeviceNumber::default())?))
+        .map(|disk| (disk, busy(causes, disk)));
+    let is_written = |disk: &&Disk| {
+        let series = scene.disk_samples.get(&disk.dev);
+        let ends = series.and_then(|series| Some((series.first()?, series.last()?)));
+        ends.is_some_and(|(first, last)| last.1.write_bytes > first.1.write_bytes)
     };
     let busiest = scene
         .disks
         .values()
-        .filter(|disk| writes(disk).unwrap_or(0) > 0)
-        .max_by(|a, b| busy(a).total_cmp(&busy(b)));
-    let own_busy = own.map_or(0.0, busy);
+        .filter(is_written)
+        .map(|disk| (disk, busy(causes, disk)))
+        .max_by(|a, b| a.1.total_cmp(&b.1));
     match (own, busiest) {
-        // The victims' own disk has time: they wait for pages that another one does not take.
-        (Some(own), Some(other))
-            if own_busy < DISK_BUSY_MIN && busy(other) >= 0.8 && own.dev != other.dev =>
-        {
-            Some((other, busy(other)))
+        (Some(own), Some(other)) if other.1 >= DISK_BUSY_MIN && other.1 > 3.0 * own.1 => {
+            Some(other)
         }
-        (Some(own), _) => Some((own, own_busy)),
-        (None, Some(other)) => Some((other, busy(other))),
-        (None, None) => None,
+        (Some(own), _) => Some(own),
+        (None, other) => other,
     }
 }
 
@@ -93,7 +122,7 @@ fn reason(causes: &Causes<'_>, cause: &Cause, disk: &Disk, (busy, takes): (f64, 
         return format!("disk {name} is only {busy_text} busy: the limit is what is small");
     }
     if on.kind == "disk" && on.name != *name && on.name != "not known" {
-        let victim = causes.process_name(cause.first_victim());
+        let victim = writer(causes, cause);
         return format!(
             "they wait for disk {name}, which takes {takes}/s and is {busy_text} busy, though {victim} writes to {}",
             on.name
@@ -102,26 +131,22 @@ fn reason(causes: &Causes<'_>, cause: &Cause, disk: &Disk, (busy, takes): (f64, 
     format!("disk {name} takes {takes}/s and is {busy_text} busy")
 }
 
-fn finding(causes: &Causes<'_>, cause: &Cause) -> Option<Finding> {
+fn finding(causes: &Causes<'_>, drain: DeviceNumber, cause: &Cause) -> Option<Finding> {
     let scene = causes.scene;
-    let pauses: Vec<&DirtyPause> = scene
-        .dirty_pauses
-        .iter()
-        .filter(|pause| cause.victims.contains_key(&pause.thread.pid))
-        .collect();
-    let paused: f64 = pauses.iter().map(|pause| pause.pause_ns as f64 / 1e9).sum();
+    let paused = pauses(causes, cause).iter().map(|p| p.pause_ns as f64 / 1e9).sum::<f64>();
     let (filled, limit) = fill(causes);
     let near = limit > 0 && filled as f64 >= 0.4 * limit as f64;
     if paused < 0.5 * cause.seconds && !near {
         return None;
     }
-    let (disk, busy) = drain(causes, cause, &pauses)?;
+    let disk = scene.disk(drain)?;
+    let busy = busy(causes, disk);
     let queue = queues::disk(scene, disk.dev);
     let takes = queue.as_ref().map_or(0.0, |queue| queue.bytes_per_second);
     // A disk with time to spare does not hold pages back: then the limit itself is too small.
     let by_limit = busy < DISK_BUSY_MIN;
     let setting = setting(causes);
-    let victim = causes.process_name(cause.first_victim());
+    let victim = writer(causes, cause);
     let name = &disk.name;
     let reason = reason(causes, cause, disk, (busy, takes));
     let verdict = Verdict {
@@ -136,7 +161,7 @@ fn finding(causes: &Causes<'_>, cause: &Cause) -> Option<Finding> {
             )
         },
         text: format!(
-            "{} of its time ({} in {}) it is paused in write: up to {} wait in memory to be written, and the host's limit \
+            "{} of the writers' time ({} in {}) passes in pauses: up to {} wait in memory to be written, and the host's limit \
              is {} ({setting}); {reason}.",
             words::percent(causes.impact(cause).share),
             words::seconds(cause.seconds),
@@ -165,7 +190,8 @@ fn finding(causes: &Causes<'_>, cause: &Cause) -> Option<Finding> {
         ],
         remedy: vec![remedy(causes, limit)],
     };
-    Some(CASE.finding(causes, cause, verdict))
+    let object = ObjectName::new("disk", name).with_id(disk.dev.to_string());
+    Some(Finding { object, ..CASE.finding(causes, cause, verdict) })
 }
 
 /// The sysctl that is in force.

@@ -9,6 +9,7 @@ use super::{Case, words};
 use crate::causes::Causes;
 use crate::facts::{TargetKind, ThreadRef};
 use crate::findings::*;
+use crate::scene::Scene;
 use crate::waits::WaitClass;
 use std::collections::BTreeMap;
 
@@ -60,6 +61,13 @@ fn losses(causes: &Causes<'_>, one: &Limited<'_>) -> BTreeMap<u32, (ThreadRef, f
             add(&wait.thread, wait.within_ns(scene.begin_ns, scene.end_ns) as f64 / 1e9);
         }
     }
+    if one.thrashes() {
+        add_short_reads(scene, &inside, &mut losses);
+    }
+    let mut add = |thread: &ThreadRef, seconds: f64| {
+        let process = scene.thread_ref(thread.pid);
+        losses.entry(process.pid).or_insert((process, 0.0)).1 += seconds;
+    };
     for reclaim in scene.reclaims.iter().filter(|reclaim| reclaim.memcg) {
         let here = reclaim.cgroup_id != 0 && reclaim.cgroup_id == one.group.id;
         if here && scene.in_target(&reclaim.thread) || inside(&reclaim.thread) {
@@ -74,6 +82,35 @@ fn losses(causes: &Causes<'_>, one: &Limited<'_>) -> BTreeMap<u32, (ThreadRef, f
         add(&scene.thread_ref(pid), seconds);
     }
     losses
+}
+
+/// A quick disk's reads are too short to be told one by one; the scheduler's sums have them.
+fn add_short_reads(
+    scene: &Scene,
+    inside: &impl Fn(&ThreadRef) -> bool,
+    losses: &mut BTreeMap<u32, (ThreadRef, f64)>,
+) {
+    let mut iowait: BTreeMap<u32, f64> = BTreeMap::new();
+    for time in scene.times.iter().filter(|time| inside(&time.thread)) {
+        *iowait.entry(time.thread.pid).or_default() += time.iowait_ns as f64 / 1e9;
+    }
+    for (pid, seconds) in iowait.into_iter().filter(|(_, seconds)| *seconds > 0.0) {
+        let lost = losses.entry(pid).or_insert_with(|| (scene.thread_ref(pid), 0.0));
+        lost.1 = lost.1.max(seconds);
+    }
+}
+
+/// Time of processes that was not idle, reads that were too short to be told included, seconds.
+fn demand(causes: &Causes<'_>, losses: &BTreeMap<u32, (ThreadRef, f64)>) -> f64 {
+    let scene = causes.scene;
+    losses
+        .iter()
+        .map(|(pid, (_, lost))| {
+            let times = scene.times.iter().filter(|time| time.thread.pid == *pid);
+            let ran: u64 = times.map(|time| time.run_ns + time.runnable_ns).sum();
+            causes.demand_seconds(*pid).max(ran as f64 / 1e9 + lost)
+        })
+        .sum()
 }
 
 /// Who was killed in the group, as far as it was seen.
@@ -102,7 +139,7 @@ fn finding(causes: &Causes<'_>, one: &Limited<'_>) -> Option<Finding> {
     let looked_at = |victim: &ThreadRef| cpu::concerns(causes, victim);
     let any_killed = one.kills > 0 && (is_whole(causes, one) || killed.iter().any(looked_at));
     let mut seconds: f64 = losses.values().map(|(_, seconds)| seconds).sum();
-    let demand: f64 = losses.keys().map(|pid| causes.demand_seconds(*pid)).sum();
+    let demand = demand(causes, &losses);
     if causes.is_command() {
         let on_path = causes.all.iter().filter(|cause| {
             memory::is_memory_wait(cause.class, one.thrashes())
@@ -200,7 +237,7 @@ fn text(
             words::count(one.kills as usize, "process was", "processes were")
         ));
     }
-    if impact.share > 0.0 {
+    if impact.share > 0.05 {
         text.push_str(&format!(
             "{} of its time ({} in {}) goes into making room{}. ",
             words::percent(impact.share),
@@ -210,10 +247,9 @@ fn text(
         ));
     }
     text.push_str(&format!(
-        "The group met its limit {} times and uses {} of {}",
-        one.hits,
-        words::bytes(one.last.memory_bytes.unwrap_or(0) as f64),
+        "The group met its limit of {} {} times",
         words::bytes(one.limit_bytes as f64),
+        one.hits,
     ));
     if one.thrashes() {
         text.push_str(&format!(
@@ -277,7 +313,6 @@ fn raise(one: &Limited<'_>) -> Remedy {
 mod tests {
     use super::*;
     use crate::facts::*;
-    use crate::scene::Scene;
 
     const MIB: u64 = 1 << 20;
 

@@ -65,19 +65,18 @@ fn finding(causes: &Causes<'_>, segment: &SharedSegment) -> Option<Finding> {
             words::who(oldest)
         ),
         text: format!(
-            "The segment {} (mapped with {}) occupies {allocated}; {} have {} of it between them. The rest was touched by \
+            "The segment {} (mapped with {}) occupies {allocated}; {} of it is in the page tables of {}. The rest was touched by \
              processes that have ended, and stays until {} or whoever else maps it lets go.",
             segment.name,
             words::bytes(segment.size_bytes as f64),
-            words::count(segment.mapped_by.len(), "process that maps it", "processes that map it"),
             words::bytes(segment.mapped_bytes as f64),
+            words::count(segment.mapped_by.len(), "process", "processes"),
             words::who(oldest),
         ),
         severity: if of_host >= WARNING_PART { Severity::Warning } else { Severity::Note },
         confidence: 0.95,
         object: ObjectName::new("shared memory", &segment.name).with_id(segment.ino.to_string()),
         culprit: culprit(causes, oldest),
-        victims: holders.iter().map(|process| cpu::victim(causes, process, 0.0)).collect(),
         evidence: vec![
             Evidence::new(
                 "the segment occupies",
