@@ -31,6 +31,13 @@ struct task_struct___arm64 {
 struct request___rq_disk {
 	struct gendisk *rq_disk;
 };
+struct numa_drop_counters {
+	atomic_t drops0;
+	atomic_t drops1;
+};
+struct sock___drops_by_node {
+	struct numa_drop_counters *sk_drop_counters;
+};
 #pragma clang attribute pop
 
 /* 5.14 renamed task_struct::state to __state (2f064a59a11f). */
@@ -63,6 +70,20 @@ static __always_inline __u32 compat_preempt_count(struct task_struct *current)
 	count = (__u32)BPF_CORE_READ((struct task_struct___arm64 *)current, thread_info.preempt_count);
 #endif
 	return count;
+}
+
+/* 6.18 counts drops at UDP and raw sockets in two counters beside the socket (c51613fa276f). */
+static __always_inline __u32 compat_socket_drops(const struct sock *sk)
+{
+	const struct sock___drops_by_node *fresh = (const void *)sk;
+	struct numa_drop_counters *both;
+
+	if (bpf_core_field_exists(fresh->sk_drop_counters)) {
+		both = BPF_CORE_READ(fresh, sk_drop_counters);
+		if (both)
+			return BPF_CORE_READ(both, drops0.counter) + BPF_CORE_READ(both, drops1.counter);
+	}
+	return BPF_CORE_READ(sk, sk_drops.counter);
 }
 
 /* 5.17 moved request::rq_disk to request_queue::disk (f3fa33acca9f). */

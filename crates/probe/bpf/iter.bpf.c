@@ -91,7 +91,7 @@ static __always_inline void read_socket_state(struct wire_socket *state, struct 
 	state->receive_queued_bytes = BPF_CORE_READ(sk, sk_backlog.rmem_alloc.counter);
 	state->send_limit_bytes = BPF_CORE_READ(sk, sk_sndbuf);
 	state->send_queued_bytes = BPF_CORE_READ(sk, sk_wmem_queued);
-	state->drops = BPF_CORE_READ(sk, sk_drops.counter);
+	state->drops = compat_socket_drops(sk);
 	state->accept_queue = BPF_CORE_READ(sk, sk_ack_backlog);
 	state->accept_limit = BPF_CORE_READ(sk, sk_max_ack_backlog);
 	state->jiffies = (__u32)bpf_jiffies64();

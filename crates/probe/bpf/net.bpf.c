@@ -11,6 +11,8 @@
 
 struct packet_note {
 	__u64 at_ns;
+	__u32 bytes; /* told apart from a later packet in the same memory */
+	__u32 unused;
 };
 
 struct {
@@ -41,7 +43,7 @@ SEC("tp_btf/qdisc_enqueue")
 int BPF_PROG(qdisc_enqueue, struct Qdisc *qdisc, struct netdev_queue *queue, struct sk_buff *skb)
 {
 	__u64 key = (__u64)skb;
-	struct packet_note note = { .at_ns = bpf_ktime_get_ns() };
+	struct packet_note note = { .at_ns = bpf_ktime_get_ns(), .bytes = BPF_CORE_READ(skb, len) };
 
 	if (control.packet_mask && (BPF_CORE_READ(skb, hash) & control.packet_mask))
 		return 0;
@@ -51,7 +53,7 @@ int BPF_PROG(qdisc_enqueue, struct Qdisc *qdisc, struct netdev_queue *queue, str
 }
 
 static __always_inline void add_flow(struct wire_qdisc_key *at, struct sk_buff *skb, struct net_device *dev,
-				     __u32 bytes, __u64 sojourn)
+				     __u32 bytes, bool timed, __u64 sojourn)
 {
 	struct wire_flow_key key = {};
 	struct wire_flow *flow;
@@ -93,6 +95,11 @@ static __always_inline void add_flow(struct wire_qdisc_key *at, struct sk_buff *
 	}
 	if (!flow->socket_ino && sk)
 		flow->socket_ino = socket_ino(sk);
+	if (!timed) {
+		__sync_fetch_and_add(&flow->untimed_packets, 1);
+		__sync_fetch_and_add(&flow->untimed_bytes, bytes);
+		return;
+	}
 	__sync_fetch_and_add(&flow->packets, 1);
 	__sync_fetch_and_add(&flow->bytes, bytes);
 	__sync_fetch_and_add(&flow->sojourn_ns, sojourn);
@@ -113,16 +120,21 @@ int BPF_PROG(qdisc_dequeue, struct Qdisc *qdisc, struct netdev_queue *queue, int
 	if (!skb)
 		return 0;
 	note = bpf_map_lookup_elem(&packets, &key);
-	if (!note)
+	if (!note && control.packet_mask)
 		return 0;
-	now = bpf_ktime_get_ns();
-	sojourn = interval(note->at_ns, now);
-	bpf_map_delete_elem(&packets, &key);
 	dev = BPF_CORE_READ(queue, dev);
 	at.netns = BPF_CORE_READ(dev, nd_net.net, ns.inum);
 	at.ifindex = BPF_CORE_READ(dev, ifindex);
 	at.handle = BPF_CORE_READ(qdisc, handle);
 	bytes = BPF_CORE_READ(skb, len);
+	if (!note || note->bytes != bytes) {
+		/* It came before the look, or is a piece of a super-packet that the qdisc cut (tbf does). */
+		add_flow(&at, skb, dev, bytes, false, 0);
+		return 0;
+	}
+	now = bpf_ktime_get_ns();
+	sojourn = interval(note->at_ns, now);
+	bpf_map_delete_elem(&packets, &key);
 	sum = bpf_map_lookup_elem(&qdiscs, &at);
 	if (!sum) {
 		bpf_map_update_elem(&qdiscs, &at, &no_qdisc, BPF_NOEXIST);
@@ -143,7 +155,7 @@ int BPF_PROG(qdisc_dequeue, struct Qdisc *qdisc, struct netdev_queue *queue, int
 	tenth %= WIRE_TENTHS_MAX;
 	if (!sum->tenth_min_ns[tenth] || sojourn < sum->tenth_min_ns[tenth])
 		sum->tenth_min_ns[tenth] = sojourn + 1;
-	add_flow(&at, skb, dev, bytes, sojourn);
+	add_flow(&at, skb, dev, bytes, true, sojourn);
 	return 0;
 }
 

@@ -368,6 +368,8 @@ struct wire_flow {
 	__u64 bytes;
 	__u64 sojourn_ns;
 	__u64 sojourn_ns_max;
+	__u64 untimed_packets;
+	__u64 untimed_bytes;
 	__u64 socket_ino;
 	char interface[16];
 };

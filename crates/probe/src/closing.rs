@@ -5,6 +5,7 @@
 //! Edit together: live.rs.
 
 use crate::files;
+use crate::kernel::Programs;
 use crate::live::{Live, inodes, now};
 use crate::{SourceError, memory};
 use holdup_reason::facts::*;
@@ -137,12 +138,20 @@ impl Live {
             Some(programs) => programs.endpoints()?,
             None => Vec::new(),
         };
+        let mut sums = self.programs.as_mut().map_or_else(Vec::new, Programs::sums);
+        self.name_flows(&mut sums, &endpoints);
         for endpoint in relevant(endpoints, &self.objects, &self.polled) {
             wanted.insert(endpoint.process.pid);
-            put(Body::Endpoint(endpoint));
+            if let ObjectRef::Inet(socket) = &endpoint.object
+                && let Some(before) =
+                    self.earlier.remove(&(endpoint.process.pid, endpoint.fd, socket.ino))
+            {
+                facts.push(before);
+            }
+            facts.push(Fact { at_ns, body: Body::Endpoint(endpoint) });
         }
+        let mut put = |body| facts.push(Fact { at_ns, body });
         if let Some(programs) = self.programs.as_mut() {
-            let sums = programs.sums();
             for body in sums {
                 if let Body::DiskUse(used) = &body {
                     wanted.insert(used.process.pid);
@@ -173,8 +182,38 @@ impl Live {
     }
 }
 
+impl Live {
+    /// Names the process behind each flow by its socket, and wants those sockets told.
+    fn name_flows(&mut self, sums: &mut [Body], endpoints: &[Endpoint]) {
+        let earlier = self.earlier.values().filter_map(|fact| match &fact.body {
+            Body::Endpoint(endpoint) => Some(endpoint),
+            _ => None,
+        });
+        let mut by_ino = BTreeMap::new();
+        let mut by_pair = BTreeMap::new();
+        for endpoint in earlier.chain(endpoints) {
+            if let ObjectRef::Inet(socket) = &endpoint.object {
+                by_ino.insert(socket.ino, endpoint);
+                by_pair.insert((socket.protocol.clone(), socket.local, socket.remote), endpoint);
+            }
+        }
+        for body in sums {
+            let Body::QdiscFlow(flow) = body else { continue };
+            // A packet from another namespace has lost its socket; its addresses still tell it, unless
+            // they were translated.
+            let pair = (flow.protocol.clone(), flow.local, flow.remote);
+            let found = by_ino.get(&flow.socket_ino).or_else(|| by_pair.get(&pair));
+            if let Some(endpoint) = found {
+                flow.process = Some(endpoint.process.clone());
+                self.objects.extend(inodes(&endpoint.object));
+            }
+        }
+    }
+}
+
 /// Of all endpoints, those that can matter: on objects that were waited for, their other ends, whoever
-/// listens, serves a file system or masters a terminal, and sockets with a standing queue.
+/// listens, serves a file system or masters a terminal, sockets with a standing queue, and whoever sends
+/// to one that drops.
 fn relevant(
     all: Vec<Endpoint>,
     objects: &HashSet<u64>,
@@ -182,7 +221,13 @@ fn relevant(
 ) -> Vec<Endpoint> {
     let is_polled = |endpoint: &Endpoint| polled.contains_key(&(endpoint.process.pid, endpoint.fd));
     let mut inet_pairs = HashSet::new();
+    let mut overrun = HashSet::new();
     for endpoint in &all {
+        if let ObjectRef::Inet(socket) = &endpoint.object
+            && endpoint.socket.as_ref().is_some_and(|state| state.drops > 0)
+        {
+            overrun.insert((socket.protocol.clone(), socket.local.port()));
+        }
         if let ObjectRef::Inet(socket) = &endpoint.object
             && (objects.contains(&socket.ino) || is_polled(endpoint))
         {
@@ -204,7 +249,10 @@ fn relevant(
                 || standing
                 || match &endpoint.object {
                     ObjectRef::Inet(socket) => {
-                        socket.state == 10 || inet_pairs.contains(&(socket.local, socket.remote))
+                        let to = (socket.protocol.clone(), socket.remote.port());
+                        socket.state == 10
+                            || inet_pairs.contains(&(socket.local, socket.remote))
+                            || overrun.contains(&to)
                     }
                     ObjectRef::Tty { name, .. } => name.starts_with("ptm"),
                     ObjectRef::FuseServer { .. } => true,

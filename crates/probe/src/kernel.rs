@@ -370,6 +370,8 @@ fn flow(key: &wire_flow_key, value: &wire_flow) -> QdiscFlow {
         bytes: value.bytes,
         sojourn_ns: value.sojourn_ns,
         sojourn_ns_max: value.sojourn_ns_max,
+        untimed_packets: value.untimed_packets,
+        untimed_bytes: value.untimed_bytes,
         socket_ino: value.socket_ino,
     }
 }

@@ -35,6 +35,8 @@ const TICK: Duration = Duration::from_millis(100);
 const STANDING_TICKS: u64 = 10;
 /// Events a tick above which the threshold doubles.
 const EVENTS_PER_TICK: u64 = 500;
+/// Sockets remembered from the begin.
+const SOCKETS_MAX: usize = 50_000;
 /// Identities read per tick, so that a fork storm does not become ours.
 const IDENTITIES_PER_TICK: usize = 200;
 
@@ -71,6 +73,7 @@ pub struct Live {
     pub(crate) identified: HashSet<u32>,
     pub(crate) objects: HashSet<u64>,
     pub(crate) polled: BTreeMap<(u32, u32), ThreadRef>,
+    pub(crate) earlier: BTreeMap<(u32, u32, u64), Fact>,
     pub(crate) named_stacks: Vec<Vec<String>>,
     pub(crate) own_pid: u32,
     pub(crate) threshold_ns_max: Ns,
@@ -139,11 +142,13 @@ impl Live {
         let netlink = open_netlink(&roots, &mut put);
 
         let mut times = None;
+        let mut earlier = BTreeMap::new();
         let begin_ns = now();
         match programs.as_mut() {
             Some(programs) => {
                 let decoder = Decoding { mounts, hz: offer.config_hz };
                 begin(programs, &names, decoder, held.as_ref().map(|held| held.pid), &mut put)?;
+                earlier = sockets(programs)?;
             }
             None => {
                 let (begun, told) = ThreadTimes::begin(&roots, begin_ns);
@@ -161,6 +166,7 @@ impl Live {
             identified: HashSet::new(),
             objects: HashSet::new(),
             polled: BTreeMap::new(),
+            earlier,
             named_stacks: Vec::new(),
             own_pid: std::process::id(),
             threshold_ns_max: THRESHOLD_NS,
@@ -314,6 +320,18 @@ impl Source for Live {
         }
         Ok(true)
     }
+}
+
+/// Sockets of the internet as they are now, by process, descriptor and inode: what they count since
+/// they began means little without it. Told at the end, of those that matter then.
+fn sockets(programs: &mut Programs) -> Result<BTreeMap<(u32, u32, u64), Fact>, SourceError> {
+    let at_ns = now();
+    let counts = programs.endpoints()?.into_iter().take(SOCKETS_MAX).filter_map(|endpoint| {
+        let ObjectRef::Inet(socket) = &endpoint.object else { return None };
+        let key = (endpoint.process.pid, endpoint.fd, socket.ino);
+        Some((key, Fact { at_ns, body: Body::Endpoint(endpoint) }))
+    });
+    Ok(counts.collect())
 }
 
 /// The inodes that name an object and its other end.

@@ -47,8 +47,10 @@ pub struct Scene {
     pub times: Vec<ThreadTime>,
     /// Waits and stretches by thread.
     pub timelines: Timelines,
-    /// Open descriptors.
+    /// Open descriptors, as they were last seen.
     pub endpoints: Vec<Endpoint>,
+    /// Sockets among them as they were at the begin.
+    pub endpoints_before: Vec<Endpoint>,
     /// The lock table, every reading.
     pub locks: Series<FileLock>,
     /// Futex owners, every reading.
@@ -164,11 +166,27 @@ impl Scene {
             | Body::Samples(_)
             | Body::Signal(_)
             | Body::Denied(_) => self.push_thread(at, fact.body),
-            Body::Endpoint(endpoint) => self.endpoints.push(endpoint),
+            Body::Endpoint(endpoint) => self.push_endpoint(endpoint),
             Body::FileLock(lock) => self.locks.push((at, lock)),
             Body::FutexOwner(owner) => self.futex_owners.push((at, owner)),
             Body::Mount(mount) => self.mounts.push(mount),
             other => self.push_counter(at, other),
+        }
+    }
+
+    /// The same descriptor on the same object again: the former sight was an earlier one.
+    fn push_endpoint(&mut self, endpoint: Endpoint) {
+        // Told right after each other (closing.rs), so the last one is enough to look at.
+        let same = |known: &Endpoint| {
+            known.process.pid == endpoint.process.pid
+                && known.fd == endpoint.fd
+                && known.object_ino() == endpoint.object_ino()
+        };
+        match self.endpoints.last_mut() {
+            Some(known) if same(known) => {
+                self.endpoints_before.push(std::mem::replace(known, endpoint));
+            }
+            _ => self.endpoints.push(endpoint),
         }
     }
 

@@ -122,12 +122,19 @@ pub struct QdiscFlow {
     /// Process that owns the sending socket, if it was local.
     #[serde(default)]
     pub process: Option<ThreadRef>,
-    /// Packets dequeued.
+    /// Packets dequeued whose time in the queue was measured.
     pub packets: u64,
     /// Their bytes.
     pub bytes: u64,
     /// Sum of their time in the queue.
     pub sojourn_ns: Ns,
+    /// Packets dequeued that were not seen to enter as they left: queued before the look, or pieces
+    /// of a super-packet that the qdisc cut.
+    #[serde(default)]
+    pub untimed_packets: u64,
+    /// Their bytes.
+    #[serde(default)]
+    pub untimed_bytes: u64,
     /// Greatest time in the queue.
     #[serde(default)]
     pub sojourn_ns_max: Ns,

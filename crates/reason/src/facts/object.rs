@@ -136,6 +136,21 @@ pub struct Endpoint {
     pub socket: Option<SocketState>,
 }
 
+impl Endpoint {
+    /// Inode of the socket, pipe or file behind the descriptor, 0 where it has none.
+    pub fn object_ino(&self) -> u64 {
+        match &self.object {
+            ObjectRef::File(file) => file.ino,
+            ObjectRef::Pipe { ino }
+            | ObjectRef::Unix { ino, .. }
+            | ObjectRef::Other { ino, .. } => *ino,
+            ObjectRef::Inet(socket) => socket.ino,
+            ObjectRef::Tty { dev, .. } => u64::from(dev.minor),
+            ObjectRef::FuseServer { dev } => u64::from(dev.minor),
+        }
+    }
+}
+
 /// A socket's queues and, for TCP, what held its sender back since the connection began.
 /// Source: struct sock and struct tcp_sock (`tcp_info` names the same values).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
