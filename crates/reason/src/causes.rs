@@ -64,6 +64,43 @@ impl Cause {
         Some(*most.0)
     }
 
+    /// Several causes told as one, named after the greatest: sockets of one peer, names of one server.
+    pub fn merged<'c>(causes: impl IntoIterator<Item = &'c Cause>) -> Option<Cause> {
+        fn add<K: Copy + Ord>(
+            into: &mut BTreeMap<K, (ThreadRef, f64)>,
+            from: &BTreeMap<K, (ThreadRef, f64)>,
+        ) {
+            for (key, (thread, seconds)) in from {
+                into.entry(*key).or_insert_with(|| (thread.clone(), 0.0)).1 += seconds;
+            }
+        }
+        let mut all: Vec<&Cause> = causes.into_iter().collect();
+        all.sort_by(|a, b| b.seconds.total_cmp(&a.seconds).then(a.object.cmp(&b.object)));
+        let (first, rest) = all.split_first()?;
+        let mut sum = (*first).clone();
+        for cause in rest {
+            sum.seconds += cause.seconds;
+            sum.count += cause.count;
+            add(&mut sum.victims, &cause.victims);
+            add(&mut sum.holders, &cause.holders);
+            for (class, seconds) in &cause.holder_doing {
+                *sum.holder_doing.entry(*class).or_default() += seconds;
+            }
+            for (class, seconds) in &cause.via {
+                *sum.via.entry(*class).or_default() += seconds;
+            }
+            sum.longest_seconds = sum.longest_seconds.max(cause.longest_seconds);
+            sum.standing |= cause.standing;
+            sum.circle |= cause.circle;
+            if cause.longest_ns > sum.longest_ns {
+                sum.longest_ns = cause.longest_ns;
+                sum.links.clone_from(&cause.links);
+                sum.named = cause.named;
+            }
+        }
+        Some(sum)
+    }
+
     /// The first victim of the chain.
     pub fn first_victim(&self) -> &ThreadRef {
         &self.links[0].who

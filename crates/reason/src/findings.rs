@@ -211,6 +211,16 @@ impl Culprit {
         }
     }
 
+    /// The other end of a connection, by its address; `name` is what a person calls it.
+    pub fn peer(name: impl Into<String>, address: impl Into<String>) -> Self {
+        Self {
+            kind: CulpritKind::Peer,
+            name: name.into(),
+            address: Some(address.into()),
+            ..Self::default()
+        }
+    }
+
     /// A device.
     pub fn device(name: impl Into<String>) -> Self {
         Self { kind: CulpritKind::Device, name: name.into(), ..Self::default() }

@@ -36,6 +36,18 @@ mod memory;
 mod memory_dirty_throttle;
 mod memory_limit;
 mod memory_shared_unaccounted;
+mod net;
+mod net_accept_queue;
+mod net_class_ceiling;
+mod net_dns_timeout;
+mod net_local_queue;
+mod net_loss;
+mod net_receiver_limited;
+mod net_remote_queue;
+mod net_sendbuf_limited;
+mod net_slow_peer;
+mod net_socket_full;
+mod net_udp_flood;
 mod process;
 mod process_fork_cost;
 mod process_frozen;
@@ -91,6 +103,17 @@ pub static CASES: &[&Case] = &[
     &memory_dirty_throttle::CASE,
     &memory_limit::CASE,
     &memory_shared_unaccounted::CASE,
+    &net_accept_queue::CASE,
+    &net_class_ceiling::CASE,
+    &net_dns_timeout::CASE,
+    &net_local_queue::CASE,
+    &net_loss::CASE,
+    &net_receiver_limited::CASE,
+    &net_remote_queue::CASE,
+    &net_sendbuf_limited::CASE,
+    &net_slow_peer::CASE,
+    &net_socket_full::CASE,
+    &net_udp_flood::CASE,
     &process_fork_cost::CASE,
     &process_frozen::CASE,
     &process_pipe_peer::CASE,

@@ -1,0 +1,504 @@
+//! What holds network traffic back: queues and streams as all network cases see them, and the one decision
+//! between their causes.
+//!
+//! The order is the order of proof. A queue of this host that never empties explains whatever passes it. A window
+//! that the receiver keeps closed is counted by the sender's own kernel (chrono, as `ss -ti` shows it). A
+//! round trip that has grown while nothing waits here is a queue beyond this host; segments sent again are
+//! losses; what is left is the sender's own buffer. A stream that nothing of this explains stays silent.
+//!
+//! Must not: claim a stream whose writer does not wait and which has nothing outstanding. Rejected: shares of
+//! counters since the connection began, where the begin of the look is known.
+
+use super::{Case, Verdict};
+use crate::causes::{Cause, Causes};
+use crate::facts::*;
+use crate::findings::{Finding, Impact, Link as ChainLink, ObjectName, Severity, Victim, Who};
+use crate::scene::{Scene, Series};
+use crate::waits::WaitClass;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A good queue is empty now and then; one whose least time stays above this stands (CoDel, RFC 8289).
+pub const TARGET_NS: f64 = 5e6;
+/// Part of the readings that must agree.
+const MOST: f64 = 0.8;
+/// A limiter counts as met from here: buckets, headers and readings blur it.
+const MET: f64 = 0.85;
+/// Part of the window with data outstanding from which a stream without a waiting writer has demand.
+const BUSY: f64 = 0.5;
+
+/// A class of a queueing discipline that sends as fast as its ceiling allows, and has more to send.
+#[derive(Debug, Clone, Copy)]
+pub struct Ceiling<'a> {
+    /// The class whose ceiling it is: the queue's own, or one above it.
+    pub class: &'a QdiscSample,
+    /// Bytes a second that it sent.
+    pub sent: f64,
+    /// Its ceiling, bytes a second.
+    pub ceiling: f64,
+    /// Mean bytes that waited below it.
+    pub backlog: f64,
+}
+
+/// A local packet queue that never empties.
+#[derive(Debug)]
+pub struct Queue<'a> {
+    /// The last reading of its discipline.
+    pub last: &'a QdiscSample,
+    /// Time in it, by packet events.
+    pub sojourn: Option<&'a QdiscSojourn>,
+    /// Mean time in it, seconds.
+    pub seconds: f64,
+    /// Mean packets in it.
+    pub packets: f64,
+    /// Mean bytes in it.
+    pub bytes: f64,
+    /// Readings in which something waited, part of all.
+    pub occupied: f64,
+    /// The class that holds it back, if it is one.
+    pub ceiling: Option<Ceiling<'a>>,
+    /// Flows through it, most bytes first.
+    pub flows: Vec<&'a QdiscFlow>,
+}
+
+impl Queue<'_> {
+    /// Its interface.
+    pub fn object(&self) -> ObjectName {
+        ObjectName::new("interface", &self.last.interface).with_id(&*self.last.handle)
+    }
+
+    /// Bytes a second that left it.
+    pub fn rate(&self, seconds: f64) -> f64 {
+        self.flows.iter().map(|f| flow_bytes(f)).sum::<u64>() as f64 / seconds.max(1e-9)
+    }
+}
+
+/// Bytes of a flow, however its packets were seen.
+pub fn flow_bytes(flow: &QdiscFlow) -> u64 {
+    flow.bytes.saturating_add(flow.untimed_bytes)
+}
+
+/// Mean time of a flow's packets in its queue, seconds, if any was measured.
+pub fn flow_seconds(flow: &QdiscFlow) -> Option<f64> {
+    (flow.packets > 0).then(|| flow.sojourn_ns as f64 / flow.packets as f64 / 1e9)
+}
+
+fn in_window<'a>(scene: &Scene, series: &'a Series<QdiscSample>) -> Vec<&'a QdiscSample> {
+    let inside = |at: &Ns| *at >= scene.begin_ns && *at <= scene.end_ns;
+    series.iter().filter(|(at, _)| inside(at)).map(|(_, sample)| sample).collect()
+}
+
+fn mean(values: impl ExactSizeIterator<Item = u64>) -> f64 {
+    let count = values.len().max(1) as f64;
+    values.map(|v| v as f64).sum::<f64>() / count
+}
+
+/// Every queue of the host that stands for the whole window.
+pub fn standing_queues(scene: &Scene) -> Vec<Queue<'_>> {
+    let roots = scene.qdiscs.iter().filter(|(_, series)| {
+        series.first().is_some_and(|(_, s)| !s.class && s.kind != "noqueue" && s.kind != "ingress")
+    });
+    let mut queues: Vec<Queue<'_>> =
+        roots.filter_map(|(_, series)| standing(scene, series)).collect();
+    // The root's packets are counted at its leaves again: the outermost tells it.
+    let outer: BTreeSet<(u32, u32)> = queues
+        .iter()
+        .filter(|q| q.last.parent == "root")
+        .map(|q| (q.last.netns, q.last.index))
+        .collect();
+    queues.retain(|q| q.last.parent == "root" || !outer.contains(&(q.last.netns, q.last.index)));
+    queues
+}
+
+fn standing<'a>(scene: &'a Scene, series: &'a Series<QdiscSample>) -> Option<Queue<'a>> {
+    let samples = in_window(scene, series);
+    let (first, last) = (*samples.first()?, *samples.last()?);
+    if samples.len() < 3 {
+        return None;
+    }
+    let occupied =
+        samples.iter().filter(|s| s.backlog_packets > 0).count() as f64 / samples.len() as f64;
+    let bytes = mean(samples.iter().map(|s| s.backlog_bytes));
+    let rate = last.bytes.saturating_sub(first.bytes) as f64 / scene.seconds().max(1e-9);
+    let sojourn = scene.sojourns.iter().find(|s| {
+        s.netns == last.netns && s.index == last.index && s.handle == last.handle && s.packets > 0
+    });
+    let seconds = match sojourn {
+        Some(sojourn) => sojourn.sojourn_ns as f64 / sojourn.packets as f64 / 1e9,
+        None if rate > 0.0 => bytes / rate,
+        None => return None,
+    };
+    // Two full frames at the rate that it has always wait for each other,
+    // and a discipline that manages its queue lets it stand for a while.
+    let managed = matches!(&*last.kind, "fq_codel" | "codel" | "cake" | "fq_pie" | "pie");
+    let least = if managed { 3.0 * TARGET_NS } else { TARGET_NS };
+    let target = (2.0 * 1514.0 / rate.max(1.0) * 1e9).max(least);
+    let never_empty = sojourn.is_none_or(|sojourn| {
+        let tenths = &sojourn.sojourn_ns_min_by_tenth;
+        let above = tenths.iter().filter(|least| **least as f64 > target).count() as f64;
+        !tenths.is_empty() && above >= MOST * tenths.len() as f64
+    });
+    let ceiling = ceiling(scene, last);
+    // Below classes each flow has a queue of its own: the packets of the others come through at once.
+    let stands = if ceiling.is_some() { seconds * 1e9 > TARGET_NS / 5.0 } else { never_empty };
+    if occupied < MOST || !stands || (ceiling.is_none() && seconds * 1e9 < target) {
+        return None;
+    }
+    let mut flows: Vec<&QdiscFlow> = scene
+        .flows
+        .iter()
+        .filter(|f| {
+            f.netns == last.netns && f.interface == last.interface && f.handle == last.handle
+        })
+        .collect();
+    flows.sort_by_key(|f| std::cmp::Reverse(flow_bytes(f)));
+    let packets = mean(samples.iter().map(|s| s.backlog_packets));
+    Some(Queue { last, sojourn, seconds, packets, bytes, occupied, ceiling, flows })
+}
+
+/// The class with a backlog whose own ceiling, or that of a class above it, is met: the greatest backlog's.
+fn ceiling<'a>(scene: &'a Scene, root: &QdiscSample) -> Option<Ceiling<'a>> {
+    let classes: BTreeMap<&str, Vec<&QdiscSample>> = scene
+        .qdiscs
+        .iter()
+        .filter(|((netns, interface, _), _)| *netns == root.netns && *interface == root.interface)
+        .map(|((_, _, handle), series)| (handle.as_str(), in_window(scene, series)))
+        .filter(|(_, samples)| samples.len() >= 3 && samples[0].class)
+        .collect();
+    let backlogged = |samples: &[&QdiscSample]| {
+        let with = samples.iter().filter(|s| s.backlog_packets > 0).count() as f64;
+        with >= MOST * samples.len() as f64
+    };
+    let sent = |samples: &[&QdiscSample]| {
+        let bytes = samples[samples.len() - 1].bytes.saturating_sub(samples[0].bytes);
+        bytes as f64 / scene.seconds().max(1e-9)
+    };
+    let mut best: Option<Ceiling<'a>> = None;
+    for samples in classes.values().filter(|samples| backlogged(samples)) {
+        let backlog = mean(samples.iter().map(|s| s.backlog_bytes));
+        let mut at = samples[samples.len() - 1];
+        for _ in 0..classes.len() {
+            let rate = sent(&classes[at.handle.as_str()]);
+            let ceiling = at.rate_bytes.unwrap_or(0) as f64;
+            if ceiling > 0.0 && rate >= MET * ceiling {
+                if best.is_none_or(|b| backlog > b.backlog) {
+                    best = Some(Ceiling { class: at, sent: rate, ceiling, backlog });
+                }
+                break;
+            }
+            let Some(above) = classes.get(at.parent.as_str()) else { break };
+            at = above[above.len() - 1];
+        }
+    }
+    best
+}
+
+/// What holds a stream back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Wrong {
+    /// A queue of this host, by index into the standing queues.
+    Queue(usize),
+    /// The receiver's window.
+    Receiver,
+    /// A queue beyond this host.
+    RemoteQueue,
+    /// Segments are lost.
+    Loss,
+    /// The sender's own buffer.
+    SendBuffer,
+}
+
+/// A TCP stream with something outstanding.
+#[derive(Debug)]
+pub struct Stream<'a> {
+    /// The sending end.
+    pub endpoint: &'a Endpoint,
+    /// Its addresses.
+    pub socket: &'a InetRef,
+    /// Its state at the end.
+    pub state: &'a SocketState,
+    /// What its counters grew by within the look, or since it began if it began within.
+    pub change: SocketState,
+    /// Seconds that its writer lost.
+    pub lost: f64,
+    /// The waits of its writer, if they were seen.
+    pub cause: Option<&'a Cause>,
+    /// The decision.
+    pub wrong: Option<Wrong>,
+}
+
+fn change(before: Option<&SocketState>, now: &SocketState) -> SocketState {
+    let zero = SocketState::default();
+    let old = before.unwrap_or(&zero);
+    SocketState {
+        acked_bytes: now.acked_bytes.saturating_sub(old.acked_bytes),
+        received_bytes: now.received_bytes.saturating_sub(old.received_bytes),
+        retransmits: now.retransmits.saturating_sub(old.retransmits),
+        delivered: now.delivered.saturating_sub(old.delivered),
+        busy_us: now.busy_us.saturating_sub(old.busy_us),
+        receiver_limited_us: now.receiver_limited_us.saturating_sub(old.receiver_limited_us),
+        send_buffer_limited_us: now
+            .send_buffer_limited_us
+            .saturating_sub(old.send_buffer_limited_us),
+        drops: now.drops.saturating_sub(old.drops),
+        ..now.clone()
+    }
+}
+
+/// A socket's state at the end, and what its counters grew by.
+pub fn grown<'a>(scene: &Scene, endpoint: &'a Endpoint) -> Option<(&'a SocketState, SocketState)> {
+    let state = endpoint.socket.as_ref()?;
+    let before = scene.endpoints_before.iter().find(|old| {
+        old.process.pid == endpoint.process.pid
+            && old.fd == endpoint.fd
+            && old.object_ino() == endpoint.object_ino()
+    });
+    Some((state, change(before.and_then(|old| old.socket.as_ref()), state)))
+}
+
+/// Every TCP stream of the target that is held back, with the decision.
+pub fn streams<'a>(causes: &'a Causes<'a>, queues: &[Queue<'_>]) -> Vec<Stream<'a>> {
+    let scene = causes.scene;
+    let by_ino: BTreeMap<&str, &Cause> =
+        causes.class(WaitClass::SocketWrite).map(|cause| (&*cause.object.id, cause)).collect();
+    let mut seen = BTreeSet::new();
+    let mut streams = Vec::new();
+    for endpoint in &scene.endpoints {
+        let ObjectRef::Inet(socket) = &endpoint.object else { continue };
+        if socket.protocol != "tcp" || socket.state == 10 || !seen.insert(socket.ino) {
+            continue;
+        }
+        let Some((state, change)) = grown(scene, endpoint) else { continue };
+        let cause = by_ino.get(socket.ino.to_string().as_str()).copied();
+        let busy = change.busy_us as f64 / 1e6;
+        let lost = match cause {
+            Some(cause) => cause.victims.values().map(|(_, s)| *s).fold(0.0, f64::max),
+            // Written from an event loop: the loop waits for room while it waits for all else, so only
+            // data that stands unsent shows the demand.
+            None if endpoint.nonblocking
+                && state.unsent_bytes > 0
+                && busy >= BUSY * scene.seconds()
+                && scene.in_target(&endpoint.process) =>
+            {
+                busy.min(scene.seconds())
+            }
+            None => continue,
+        };
+        let mut stream = Stream { endpoint, socket, state, change, lost, cause, wrong: None };
+        stream.wrong = decide(&stream, queues);
+        streams.push(stream);
+    }
+    streams
+}
+
+fn decide(stream: &Stream<'_>, queues: &[Queue<'_>]) -> Option<Wrong> {
+    let mine = |flow: &&QdiscFlow| {
+        flow.socket_ino == stream.socket.ino
+            || (flow.protocol == "tcp"
+                && flow.local == stream.socket.local
+                && flow.remote == stream.socket.remote)
+    };
+    if let Some(at) = queues.iter().position(|queue| queue.flows.iter().any(|f| mine(&f))) {
+        return Some(Wrong::Queue(at));
+    }
+    let (state, change) = (stream.state, &stream.change);
+    let busy = change.busy_us.max(1) as f64;
+    if change.receiver_limited_us as f64 >= 0.5 * busy {
+        return Some(Wrong::Receiver);
+    }
+    // Three times the least and ten milliseconds: delayed acknowledgements and a busy CPU do less.
+    if state.rtt_us_min > 0
+        && f64::from(state.rtt_us) >= 3.0 * f64::from(state.rtt_us_min)
+        && state.rtt_us - state.rtt_us_min >= 10_000
+    {
+        return Some(Wrong::RemoteQueue);
+    }
+    // One in two hundred: from there loss, not the line, sets the rate of Reno and CUBIC on any path
+    // of more than a few milliseconds.
+    if change.retransmits >= 5
+        && f64::from(change.retransmits) >= 0.005 * f64::from(change.delivered.max(1))
+    {
+        return Some(Wrong::Loss);
+    }
+    if change.send_buffer_limited_us as f64 >= 0.5 * busy {
+        return Some(Wrong::SendBuffer);
+    }
+    None
+}
+
+/// Streams of one decision, by the peer's address.
+pub fn by_peer<'s, 'a>(
+    streams: &'s [Stream<'a>],
+    wrong: Wrong,
+) -> BTreeMap<std::net::SocketAddr, Vec<&'s Stream<'a>>> {
+    let mut peers: BTreeMap<_, Vec<&Stream<'a>>> = BTreeMap::new();
+    for stream in streams.iter().filter(|s| s.wrong == Some(wrong)) {
+        peers.entry(stream.socket.remote).or_default().push(stream);
+    }
+    peers
+}
+
+/// The process at the other end, if it is on this host.
+pub fn reader<'a>(scene: &'a Scene, socket: &InetRef) -> Option<&'a Endpoint> {
+    scene.endpoints.iter().find(|endpoint| match &endpoint.object {
+        ObjectRef::Inet(other) => other.local == socket.remote && other.remote == socket.local,
+        _ => false,
+    })
+}
+
+/// How a person runs a command where an interface is: `tc`, `tc -n NAME`, `nsenter -t PID -n tc`.
+pub fn command_in(scene: &Scene, netns: u32, tool: &str) -> String {
+    let name = scene.links.iter().find(|l| l.netns == netns).map_or("", |l| &l.netns_name);
+    match name.strip_prefix("pid:") {
+        _ if name.is_empty() => tool.to_string(),
+        Some(pid) => format!("nsenter -t {pid} -n {tool}"),
+        None if matches!(tool, "tc" | "ip") => {
+            format!("{tool} -n {}", super::words::shell(name))
+        }
+        None => format!("ip netns exec {} {tool}", super::words::shell(name)),
+    }
+}
+
+/// A rate as tc writes it.
+pub fn bits(bytes_per_second: f64) -> String {
+    let bits = bytes_per_second * 8.0;
+    match bits {
+        _ if bits >= 1e9 => {
+            format!("{:.4}", bits / 1e9).trim_end_matches('0').trim_end_matches('.').to_string()
+                + "gbit"
+        }
+        _ if bits >= 1e6 => {
+            format!("{:.3}", bits / 1e6).trim_end_matches('0').trim_end_matches('.').to_string()
+                + "mbit"
+        }
+        _ => format!("{:.0}kbit", bits / 1e3),
+    }
+}
+
+/// Who loses how much, by process.
+pub type Losses = BTreeMap<u32, (ThreadRef, f64)>;
+
+/// Only those who belong to what is looked at; for a command, its own processes.
+pub fn in_target(causes: &Causes<'_>, losses: Losses) -> Losses {
+    let scene = causes.scene;
+    let of_command: Option<BTreeSet<u32>> = causes.is_command().then(|| {
+        causes.path.iter().flat_map(|leaf| leaf.links.iter().map(|link| link.who.pid)).collect()
+    });
+    losses
+        .into_iter()
+        .filter(|(pid, (thread, _))| match &of_command {
+            Some(pids) => pids.contains(pid),
+            None => scene.in_target(thread) && *pid != scene.host.own_pid,
+        })
+        .collect()
+}
+
+/// A finding that does not come from one cause.
+pub fn finding(
+    case: &Case,
+    causes: &Causes<'_>,
+    object: ObjectName,
+    losses: &Losses,
+    holder: Option<(&ThreadRef, ObjectName)>,
+    verdict: Verdict,
+) -> Finding {
+    let wall = causes.wall_seconds().max(1e-9);
+    let mut victims: Vec<Victim> = losses
+        .iter()
+        .map(|(pid, (thread, seconds))| Victim {
+            pid: *pid,
+            comm: causes.process_name(thread),
+            container: causes.scene.container_of(thread).map(|c| c.name.clone()),
+            wait_seconds: *seconds,
+        })
+        .collect();
+    victims.sort_by(|a, b| b.wait_seconds.total_cmp(&a.wait_seconds).then(a.pid.cmp(&b.pid)));
+    let lost: f64 = victims.iter().map(|v| v.wait_seconds).sum();
+    let most = victims.first().map_or(0.0, |v| v.wait_seconds);
+    let impact =
+        Impact { wait_seconds_per_second: lost / wall, share: (most / wall).clamp(0.0, 1.0) };
+    let mut chain = Vec::new();
+    if let Some((thread, seconds)) = losses.values().max_by(|a, b| a.1.total_cmp(&b.1)) {
+        let waits_on = object.clone();
+        chain.push(ChainLink { who: Who::thread(thread), waits_on, seconds: *seconds });
+        if let Some((holder, on)) = holder {
+            chain.push(ChainLink { who: Who::thread(holder), waits_on: on, seconds: *seconds });
+        }
+    }
+    Finding {
+        code: case.code.into(),
+        title: verdict.title,
+        text: verdict.text,
+        severity: severity(&impact),
+        confidence: verdict.confidence,
+        object,
+        culprit: verdict.culprit,
+        victims,
+        impact,
+        chain,
+        evidence: verdict.evidence,
+        remedy: verdict.remedy,
+        stories: case.stories.iter().map(|s| (*s).to_string()).collect(),
+    }
+}
+
+/// The scale of `Causes::severity`, with the share of the window that the first victim loses.
+pub fn severity(impact: &Impact) -> Severity {
+    if impact.wait_seconds_per_second >= 0.25 && impact.share >= 0.5 {
+        Severity::Critical
+    } else if impact.wait_seconds_per_second >= 0.05 && impact.share >= 0.1 {
+        Severity::Warning
+    } else {
+        Severity::Note
+    }
+}
+
+/// A finding on the streams to one peer: from their writers' waits where those were seen.
+pub fn stream_finding(
+    case: &Case,
+    causes: &Causes<'_>,
+    streams: &[&Stream<'_>],
+    verdict: Verdict,
+) -> Option<Finding> {
+    if let Some(cause) = Cause::merged(streams.iter().filter_map(|s| s.cause)) {
+        let mut finding = case.finding(causes, &cause, verdict);
+        // Only where he is to blame does the reader belong to the chain: else he waits for this too.
+        if streams.first().is_some_and(|s| s.wrong != Some(Wrong::Receiver)) {
+            finding.chain.truncate(cause.named + 1);
+        }
+        return Some(finding);
+    }
+    let mut losses = Losses::new();
+    for stream in streams {
+        let process = &stream.endpoint.process;
+        let loss = losses.entry(process.pid).or_insert_with(|| (process.clone(), 0.0));
+        loss.1 = loss.1.max(stream.lost);
+    }
+    let losses = in_target(causes, losses);
+    let object = crate::names::socket(streams.first()?.socket);
+    (!losses.is_empty()).then(|| finding(case, causes, object, &losses, None, verdict))
+}
+
+/// Who writes to a peer: `tcp-source 812`.
+pub fn writer(streams: &[&Stream<'_>]) -> String {
+    let most = streams.iter().max_by(|a, b| a.lost.total_cmp(&b.lost));
+    most.map_or_else(String::new, |s| super::words::who(&s.endpoint.process))
+}
+
+/// Seconds lost to a peer by the one who loses most.
+pub fn lost(streams: &[&Stream<'_>]) -> f64 {
+    streams.iter().map(|s| s.lost).fold(0.0, f64::max)
+}
+
+/// Bytes a second that got through.
+pub fn throughput(causes: &Causes<'_>, streams: &[&Stream<'_>]) -> f64 {
+    let bytes: u64 = streams.iter().map(|s| s.change.acked_bytes).sum();
+    bytes as f64 / causes.scene.seconds().max(1e-9)
+}
+
+/// Growth of a protocol counter of a network namespace over the look.
+pub fn counter_growth(scene: &Scene, netns: u32, name: &str) -> Option<u64> {
+    let series = scene.net_counters.get(&netns)?;
+    let at = |counters: &NetCounters| counters.counters.get(name).copied();
+    let (first, last) = (at(&series.first()?.1)?, at(&series.last()?.1)?);
+    (series.len() > 1).then(|| last.saturating_sub(first))
+}

@@ -1,0 +1,240 @@
+//! net.dns_timeout: a name server does not answer, or answers late, and somebody waits for it.
+//!
+//! A resolver waits in poll or recv like anybody who waits for work; what makes it a demand wait is the question
+//! that the same thread sent just before (timeline.rs). The second fact is the answer: missing, or late. Chains
+//! lead here from whoever waits for the resolver (a daemon that looks up its client's name under a lock).
+//! Must not fire for many quick answers: asking often is the asker's business.
+
+use super::{Case, Verdict, words};
+use crate::causes::{Cause, Causes};
+use crate::facts::*;
+use crate::findings::{Culprit, Evidence, Finding, ObjectName, Remedy};
+use crate::waits::WaitClass;
+use std::collections::BTreeMap;
+
+/// A question that is younger than this when the look ends may still be answered. The shortest timeout that
+/// resolv.conf can express is one second.
+const YOUNG_NS: Ns = 1_000_000_000;
+/// A mean answer later than this is late: caches answer within a millisecond, the far side of the world in 300 ms,
+/// but a resolver in between asks it once and remembers.
+const LATE_SECONDS: f64 = 0.05;
+/// The type of question that turns an address into a name.
+const POINTER: u16 = 12;
+
+/// The case.
+pub static CASE: Case = Case {
+    code: "net.dns_timeout",
+    title: "A name server does not answer, or answers late",
+    theory: "A resolver sends a question and waits; with no answer it asks again after its timeout (5 s unless \
+             resolv.conf says otherwise), the next server, then fails. Whoever needed the name waits all that time, \
+             and so does everybody who waits for him: a daemon that looks up its client's name while it holds a \
+             lock stops all clients.",
+    needs: &[
+        "a thread sent a DNS question and waits, or waits on a socket connected to port 53",
+        "the question was not answered, or the answers take 50 ms or more on average",
+    ],
+    refuted_by: &["the questions are answered quickly", "nobody waits for the answers"],
+    remedies: &[
+        "mend or replace the name server",
+        "shorten timeout and attempts in resolv.conf",
+        "turn off name lookups where only an address is needed",
+    ],
+    stories: &["S4.3"],
+    find,
+};
+
+/// What one server was asked and answered.
+#[derive(Default)]
+struct Answers<'a> {
+    asked: usize,
+    unanswered: Vec<&'a DnsQuery>,
+    failed: usize,
+    seconds: Vec<f64>,
+}
+
+impl Answers<'_> {
+    fn mean(&self) -> f64 {
+        self.seconds.iter().sum::<f64>() / self.seconds.len().max(1) as f64
+    }
+}
+
+fn find(causes: &Causes<'_>) -> Vec<Finding> {
+    let mut servers: BTreeMap<&str, Vec<&Cause>> = BTreeMap::new();
+    for cause in causes.class(WaitClass::Dns) {
+        servers.entry(&cause.object.name).or_default().push(cause);
+    }
+    let findings = servers.into_iter().filter_map(|(server, of_names)| {
+        let cause = Cause::merged(of_names.iter().copied())?;
+        finding(causes, server, &cause)
+    });
+    findings.collect()
+}
+
+fn answers<'a>(causes: &'a Causes<'_>, server: &str) -> Answers<'a> {
+    let scene = causes.scene;
+    let mut answers = Answers::default();
+    for (at, query) in &scene.dns_queries {
+        if query.server.to_string() != server || *at > scene.end_ns {
+            continue;
+        }
+        let reply = scene
+            .dns_replies
+            .iter()
+            .filter(|(replied, reply)| {
+                replied >= at
+                    && reply.id == query.id
+                    && reply.server == query.server
+                    && reply.local.port() == query.local.port()
+            })
+            .min_by_key(|(replied, _)| *replied);
+        match reply {
+            Some((replied, reply)) => {
+                answers.asked += 1;
+                answers.failed += usize::from(matches!(reply.rcode, 2 | 5));
+                answers.seconds.push((replied - at) as f64 / 1e9);
+            }
+            None if scene.end_ns - at >= YOUNG_NS => {
+                answers.asked += 1;
+                answers.unanswered.push(query);
+            }
+            None => {}
+        }
+    }
+    answers
+}
+
+/// The process on this host that serves the address, if one does.
+fn local_server(scene: &crate::scene::Scene, server: &str) -> Option<ThreadRef> {
+    let serves = |endpoint: &&Endpoint| match &endpoint.object {
+        ObjectRef::Inet(socket) => socket.protocol == "udp" && socket.local.to_string() == server,
+        _ => false,
+    };
+    scene.endpoints.iter().find(serves).map(|endpoint| endpoint.process.clone())
+}
+
+// LONG FUNCTION: the sentences of one verdict, in the order in which they are read.
+fn finding(causes: &Causes<'_>, server: &str, cause: &Cause) -> Option<Finding> {
+    let answers = answers(causes, server);
+    let silent = answers.unanswered.len();
+    let mean = answers.mean();
+    let unseen = answers.asked == 0 && cause.longest_seconds >= 1.0;
+    if silent == 0 && !unseen && mean < LATE_SECONDS {
+        return None;
+    }
+    let victim = causes.process_name(cause.first_victim());
+    let who = &cause.links[cause.named].who;
+    let names = names(&answers, cause);
+    let for_whom = if who.pid == cause.first_victim().pid {
+        String::new()
+    } else {
+        format!(" through {}", words::who(who))
+    };
+    let how = match (silent, answers.seconds.len()) {
+        (0, 0) => "has not answered yet".to_string(),
+        (_, 0) => "does not answer".to_string(),
+        (0, _) => format!("takes {} to answer", words::seconds(mean)),
+        _ => format!("leaves {silent} of {} questions unanswered", answers.asked),
+    };
+    let mut text = format!(
+        "{} of {} pass in waits for answers to {names} ({} the longest).",
+        words::seconds(cause.seconds.max(longest_loss(cause))),
+        words::seconds(causes.wall_seconds()),
+        words::seconds(cause.longest_seconds),
+    );
+    if silent > 0 {
+        text += &format!(
+            " {silent} of {} questions got no answer: each costs the asker its timeout.",
+            answers.asked
+        );
+    }
+    if answers.failed > 0 {
+        text += &format!(" {} answers were failures (SERVFAIL or REFUSED).", answers.failed);
+    }
+    let mut culprit = match local_server(causes.scene, server) {
+        Some(process) => super::culprit(causes, &process),
+        None => Culprit::peer(format!("DNS server {server}"), server),
+    };
+    culprit.address = Some(server.to_string());
+    let verdict = Verdict {
+        title: format!("{victim} waits{for_whom} for DNS server {server}, which {how}"),
+        text,
+        confidence: if unseen { 0.8 } else { 0.96 },
+        culprit,
+        evidence: evidence(&answers, cause, mean),
+        remedy: remedy(&answers, cause, server),
+    };
+    let mut finding = CASE.finding(causes, cause, verdict);
+    finding.object = ObjectName::new("DNS server", server);
+    Some(finding)
+}
+
+/// For waits that count only through others the cause's own seconds are zero: the longest loss tells.
+fn longest_loss(cause: &Cause) -> f64 {
+    cause.victims.values().map(|(_, seconds)| *seconds).fold(0.0, f64::max)
+}
+
+fn names(answers: &Answers<'_>, cause: &Cause) -> String {
+    let mut names: Vec<&str> = answers.unanswered.iter().map(|q| &*q.name).collect();
+    names.push(&cause.object.id);
+    names.retain(|name| !name.is_empty());
+    names.sort_unstable();
+    names.dedup();
+    match names[..] {
+        [] => "its questions".into(),
+        [one] => one.to_string(),
+        [one, ..] => format!("{one} and {} more", names.len() - 1),
+    }
+}
+
+fn evidence(answers: &Answers<'_>, cause: &Cause, mean: f64) -> Vec<Evidence> {
+    let mut evidence = vec![Evidence::new(
+        "longest wait for an answer",
+        cause.longest_seconds,
+        "s",
+        "sched_switch and the task iterator",
+    )];
+    let sent = "net_dev_queue, netif_receive_skb: UDP port 53";
+    if answers.asked > 0 {
+        evidence.push(Evidence::new("questions asked", answers.asked as f64, "1", sent));
+        let silent = answers.unanswered.len() as f64;
+        evidence.push(Evidence::new("questions without an answer", silent, "1", sent));
+    } else {
+        let socket = "the waiting thread's socket is connected to port 53";
+        evidence.push(Evidence::new(socket, 1.0, "1", "descriptors"));
+    }
+    if !answers.seconds.is_empty() {
+        evidence.push(Evidence::new("mean time to an answer", mean * 1e3, "ms", sent));
+    }
+    if answers.failed > 0 {
+        evidence.push(Evidence::new("answers that are failures", answers.failed as f64, "1", sent));
+    }
+    evidence
+}
+
+fn remedy(answers: &Answers<'_>, cause: &Cause, server: &str) -> Vec<Remedy> {
+    let address = server.rsplit_once(':').map_or(server, |(ip, _)| ip).trim_matches(['[', ']']);
+    let name = match &*cause.object.id {
+        "" => ".",
+        name => name,
+    };
+    let mut remedy = vec![Remedy {
+        text: "ask the server yourself, then mend it or name another in resolv.conf".into(),
+        command: format!("dig @{address} {} +time=1 +tries=1", words::shell(name)),
+        ..Remedy::default()
+    }];
+    if !answers.unanswered.is_empty() {
+        remedy.push(Remedy {
+            text: "until then, lose less time per question".into(),
+            command: "echo 'options timeout:1 attempts:1' >> /etc/resolv.conf".into(),
+            undo: "sed -i '/^options timeout:1 attempts:1$/d' /etc/resolv.conf".into(),
+        });
+    }
+    if answers.unanswered.iter().any(|query| query.question_type == POINTER) {
+        remedy.push(Remedy {
+            text: "the question turns an address into a name: turn that lookup off in the asker if only logs need it"
+                .into(),
+            ..Remedy::default()
+        });
+    }
+    remedy
+}

@@ -1,0 +1,251 @@
+//! net.local_queue: packets wait in a queue of this host that never empties.
+//!
+//! The first packet behind a full queue waits for all of it: 127 full frames at 5 Mbit/s are 303 ms. The queue
+//! stands if its least time in (almost) every tenth of a second is above CoDel's target, and the kernel's own
+//! backlog agrees. To blame is whoever fills it; where everybody waits behind his own packets alone, the rate.
+//! The victims are found by their flows, because a program that waits for a reply looks like an idle one.
+
+use super::net::{self, Losses, Queue};
+use super::{Case, Verdict, culprit, words};
+use crate::causes::Causes;
+use crate::facts::{QdiscFlow, ThreadRef};
+use crate::findings::{Culprit, Evidence, Finding, Remedy, Severity};
+
+/// A flow with at least this part of the bytes fills the queue.
+const FILLS: f64 = 0.5;
+
+/// The case.
+pub static CASE: Case = Case {
+    code: "net.local_queue",
+    title: "A packet queue of this host never empties",
+    theory: "What leaves by an interface passes its queueing discipline. If more is sent than the shaper or the \
+             link lets through, the queue fills and stays full; every packet, also that of an interactive \
+             program, then waits for all packets before it: length divided by rate (bufferbloat).",
+    needs: &[
+        "in four of five tenths of a second even the quickest packet waited longer than 5 ms (CoDel's target) and \
+         than two full frames take",
+        "the kernel's backlog of the discipline is not zero in four of five readings",
+        "a flow of the target waits in it",
+    ],
+    refuted_by: &["the queue empties now and then", "a class below it is at its own ceiling"],
+    remedies: &[
+        "put fq_codel in place of the plain queue: flows no longer wait for each other",
+        "slow the flow that fills it",
+        "raise the shaper's rate",
+    ],
+    stories: &["S0.12", "S0.13", "S0.15"],
+    find,
+};
+
+/// Who sends how much through a queue.
+struct Sender<'a> {
+    thread: Option<ThreadRef>,
+    bytes: u64,
+    flows: Vec<&'a QdiscFlow>,
+}
+
+impl Sender<'_> {
+    fn name(&self) -> String {
+        match (&self.thread, self.flows.first()) {
+            (Some(thread), _) => words::who(thread),
+            (None, Some(flow)) => format!("{} {} to {}", flow.protocol, flow.local, flow.remote),
+            _ => "nobody".into(),
+        }
+    }
+}
+
+fn senders<'a>(queue: &Queue<'a>) -> Vec<Sender<'a>> {
+    let mut senders: Vec<Sender<'a>> = Vec::new();
+    for flow in &queue.flows {
+        let pid = flow.process.as_ref().map(|p| p.pid);
+        let same = |s: &&mut Sender<'a>| pid.is_some() && s.thread.as_ref().map(|t| t.pid) == pid;
+        let bytes = net::flow_bytes(flow);
+        match senders.iter_mut().find(same) {
+            Some(sender) => {
+                sender.bytes += bytes;
+                sender.flows.push(flow);
+            }
+            None => {
+                senders.push(Sender { thread: flow.process.clone(), bytes, flows: vec![flow] });
+            }
+        }
+    }
+    senders.sort_by_key(|s| std::cmp::Reverse(s.bytes));
+    senders
+}
+
+fn find(causes: &Causes<'_>) -> Vec<Finding> {
+    let queues = net::standing_queues(causes.scene);
+    let streams = net::streams(causes, &queues);
+    let plain = queues.iter().enumerate().filter(|(_, queue)| queue.ceiling.is_none());
+    plain.filter_map(|(at, queue)| finding(causes, at, queue, &streams)).collect()
+}
+
+/// What a process loses: its writers' waits, or the time of its packets, never more than the look.
+fn losses(
+    causes: &Causes<'_>,
+    at: usize,
+    queue: &Queue<'_>,
+    streams: &[net::Stream<'_>],
+) -> Losses {
+    let wall = causes.scene.seconds();
+    let mut losses = Losses::new();
+    for sender in senders(queue) {
+        let Some(thread) = sender.thread else { continue };
+        let waited: f64 = sender.flows.iter().map(|f| f.sojourn_ns as f64 / 1e9).sum();
+        losses.insert(thread.pid, (thread, waited.min(wall)));
+    }
+    for stream in streams.iter().filter(|s| s.wrong == Some(net::Wrong::Queue(at))) {
+        let process = &stream.endpoint.process;
+        let loss = losses.entry(process.pid).or_insert_with(|| (process.clone(), 0.0));
+        loss.1 = loss.1.max(stream.lost);
+    }
+    losses
+}
+
+// LONG FUNCTION: the sentences of one verdict, in the order in which they are read.
+fn finding(
+    causes: &Causes<'_>,
+    at: usize,
+    queue: &Queue<'_>,
+    streams: &[net::Stream<'_>],
+) -> Option<Finding> {
+    let senders = senders(queue);
+    let total: u64 = senders.iter().map(|s| s.bytes).sum();
+    let first = senders.first()?;
+    let share = first.bytes as f64 / total.max(1) as f64;
+    let mut losses = net::in_target(causes, losses(causes, at, queue, streams));
+    let others: Losses = losses
+        .iter()
+        .filter(|(pid, _)| first.thread.as_ref().is_none_or(|t| t.pid != **pid))
+        .map(|(pid, loss)| (*pid, loss.clone()))
+        .collect();
+    let neighbour = share >= FILLS && !others.is_empty();
+    if neighbour {
+        losses = others;
+    } else {
+        // Behind his own packets nobody suffers who does not wait to write more.
+        let writes = |pid: &u32| streams.iter().any(|s| s.endpoint.process.pid == *pid);
+        losses.retain(|pid, _| senders.len() > 1 || writes(pid));
+    }
+    if losses.is_empty() {
+        return None;
+    }
+    let suffering: Vec<&QdiscFlow> = queue
+        .flows
+        .iter()
+        .copied()
+        .filter(|f| f.process.as_ref().is_some_and(|p| losses.contains_key(&p.pid)))
+        .collect();
+    let seconds = mean_seconds(&suffering).unwrap_or(queue.seconds);
+    let interface = &queue.last.interface;
+    let (_, (victim, _)) = losses.iter().max_by(|a, b| a.1.1.total_cmp(&b.1.1))?;
+    let rate = queue.rate(causes.scene.seconds());
+    let full = format!(
+        "{:.0} packets ({}) wait in the {} of {interface}, which sends {}; the queue never empties.",
+        queue.packets,
+        words::bytes(queue.bytes),
+        queue.last.kind,
+        net::bits(rate)
+    );
+    let (title, text, blamed) = if neighbour {
+        let by = first.name();
+        let blamed = match &first.thread {
+            Some(thread) => culprit(causes, thread),
+            None => Culprit::peer(by.clone(), first.flows[0].local.to_string()),
+        };
+        (
+            format!(
+                "packets of {} wait {} behind {by} on {interface}",
+                words::who(victim),
+                words::seconds(seconds)
+            ),
+            format!("{full} {} of what leaves is {by}'s.", words::percent(share)),
+            blamed,
+        )
+    } else {
+        let setting = format!("tc qdisc {} dev {interface}", queue.last.handle);
+        (
+            format!(
+                "what {} sends waits {} in the queue of {interface}",
+                words::who(victim),
+                words::seconds(seconds)
+            ),
+            format!("{full} More is sent than its rate lets through."),
+            Culprit::setting(format!("{} of {interface}", queue.last.kind), setting),
+        )
+    };
+    let verdict = Verdict {
+        title,
+        text,
+        confidence: if queue.sojourn.is_some() { 0.97 } else { 0.85 },
+        culprit: blamed,
+        evidence: evidence(queue, seconds, rate),
+        remedy: remedy(causes, queue, neighbour.then_some(first)),
+    };
+    let mut finding = net::finding(&CASE, causes, queue.object(), &losses, None, verdict);
+    // A stream of packets overlaps its own delays: below a tenth of a second people and calls cope
+    // (ITU-T G.114 allows 150 ms one way).
+    if seconds < 0.1 && finding.severity == Severity::Critical {
+        finding.severity = Severity::Warning;
+    }
+    Some(finding)
+}
+
+fn mean_seconds(flows: &[&QdiscFlow]) -> Option<f64> {
+    let packets: u64 = flows.iter().map(|f| f.packets).sum();
+    let sum: u64 = flows.iter().map(|f| f.sojourn_ns).sum();
+    (packets > 0).then(|| sum as f64 / packets as f64 / 1e9)
+}
+
+fn evidence(queue: &Queue<'_>, seconds: f64, rate: f64) -> Vec<Evidence> {
+    let events = "qdisc_enqueue to qdisc_dequeue";
+    let netlink = "rtnetlink, each tenth of a second";
+    let timed = if queue.sojourn.is_some() { events } else { "backlog divided by rate" };
+    let mut evidence =
+        vec![Evidence::new("mean time of those packets in the queue", seconds * 1e3, "ms", timed)];
+    if let Some(least) = queue.sojourn.and_then(|s| s.sojourn_ns_min_by_tenth.iter().min()) {
+        let least = *least as f64 / 1e6;
+        evidence.push(Evidence::new("least time of any packet", least, "ms", events));
+    }
+    evidence.push(Evidence::new("mean backlog", queue.packets, "packets", netlink));
+    evidence.push(Evidence::new("mean backlog", queue.bytes, "bytes", netlink));
+    let occupied = queue.occupied * 100.0;
+    evidence.push(Evidence::new("readings that found a backlog", occupied, "%", netlink));
+    evidence.push(Evidence::new("sent", rate, "bytes/s", events));
+    if let Some(set) = queue.last.rate_bytes {
+        evidence.push(Evidence::new("rate set", set as f64, "bytes/s", "rtnetlink"));
+    }
+    evidence
+}
+
+fn remedy(causes: &Causes<'_>, queue: &Queue<'_>, filler: Option<&Sender<'_>>) -> Vec<Remedy> {
+    let last = queue.last;
+    let tc = net::command_in(causes.scene, last.netns, "tc");
+    let device = words::shell(&last.interface);
+    let place = match last.kind.as_str() {
+        "tbf" => format!("parent {}1", last.handle),
+        _ if last.parent == "root" => "root".into(),
+        _ => format!("parent {}", last.parent),
+    };
+    let limit = last.limit.map_or_else(String::new, |limit| format!(" limit {limit}"));
+    let undo = match last.kind.as_str() {
+        "tbf" => format!("{tc} qdisc replace dev {device} {place} bfifo{limit}"),
+        "pfifo" | "bfifo" => {
+            format!("{tc} qdisc replace dev {device} {place} {}{limit}", last.kind)
+        }
+        kind => format!("{tc} qdisc replace dev {device} {place} {kind}"),
+    };
+    let mut remedy = vec![Remedy {
+        text: "give each flow its own queue, so that a bulk flow delays only itself".into(),
+        command: format!("{tc} qdisc replace dev {device} {place} fq_codel"),
+        undo,
+    }];
+    if let Some(thread) = filler.and_then(|sender| sender.thread.as_ref()) {
+        remedy.push(Remedy {
+            text: format!("let {} send less", words::who(thread)),
+            ..Remedy::default()
+        });
+    }
+    remedy
+}

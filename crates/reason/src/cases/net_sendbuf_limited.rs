@@ -1,0 +1,86 @@
+//! net.sendbuf_limited: a TCP sender's own buffer is too small for its path.
+//!
+//! A stream can have no more under way than its send buffer holds; on a path of rate times round trip above that,
+//! the buffer sets the speed. The kernel counts that time (TCP_CHRONO_SNDBUF_LIMITED); the second fact is the
+//! buffer itself, below what the window would allow.
+
+use super::net::{self, Stream, Wrong};
+use super::{Case, Verdict, words};
+use crate::causes::Causes;
+use crate::findings::{Culprit, Evidence, Finding, Remedy};
+use std::net::SocketAddr;
+
+/// The case.
+pub static CASE: Case = Case {
+    code: "net.sendbuf_limited",
+    title: "A TCP sender's own buffer is too small",
+    theory: "What was sent stays in the send buffer until the peer has acknowledged it. A buffer smaller than rate \
+             times round trip is empty-handed most of the time: all of it is under way, and the program sleeps \
+             until the next acknowledgement. Setting SO_SNDBUF turns off the kernel's own tuning.",
+    needs: &[
+        "a writer waits for room in a TCP socket",
+        "half of the time with data outstanding was limited by the send buffer",
+        "the peer's window has room for more than the buffer holds",
+    ],
+    refuted_by: &[
+        "the peer's window or a queue limited it",
+        "the congestion window limited it (losses)",
+    ],
+    remedies: &["do not set SO_SNDBUF", "raise the third value of net.ipv4.tcp_wmem"],
+    stories: &["S0.16"],
+    find,
+};
+
+fn find(causes: &Causes<'_>) -> Vec<Finding> {
+    let queues = net::standing_queues(causes.scene);
+    let streams = net::streams(causes, &queues);
+    let peers = net::by_peer(&streams, Wrong::SendBuffer);
+    peers.iter().filter_map(|(peer, streams)| finding(causes, *peer, streams)).collect()
+}
+
+fn finding(causes: &Causes<'_>, peer: SocketAddr, streams: &[&Stream<'_>]) -> Option<Finding> {
+    let first = streams.iter().max_by(|a, b| a.lost.total_cmp(&b.lost))?;
+    let state = first.state;
+    if u64::from(state.send_window_bytes) <= state.send_limit_bytes / 2 {
+        return None;
+    }
+    let busy: u64 = streams.iter().map(|s| s.change.busy_us).sum();
+    let limited: u64 = streams.iter().map(|s| s.change.send_buffer_limited_us).sum();
+    let share = limited as f64 / busy.max(1) as f64;
+    let rtt = f64::from(state.rtt_us) / 1e6;
+    let buffer = words::bytes(state.send_limit_bytes as f64);
+    let writer = net::writer(streams);
+    let verdict = Verdict {
+        title: format!("{writer} waits for its own send buffer of {buffer}"),
+        text: format!(
+            "{} of {} pass in waits to write to {peer}. In {} of the time with data outstanding the buffer alone \
+             limited it; the peer would take {}.",
+            words::seconds(net::lost(streams)),
+            words::seconds(causes.wall_seconds()),
+            words::percent(share),
+            words::bytes(f64::from(state.send_window_bytes)),
+        ),
+        confidence: 0.9,
+        culprit: Culprit {
+            pid: Some(first.endpoint.process.pid),
+            ..Culprit::setting(format!("send buffer of {writer}"), "SO_SNDBUF or net.ipv4.tcp_wmem")
+        },
+        evidence: vec![
+            Evidence::new(
+                "time with data outstanding that the send buffer limited",
+                share * 100.0,
+                "%",
+                "tcp_sock.chrono_stat (tcpi_sndbuf_limited)",
+            ),
+            Evidence::new("send buffer", state.send_limit_bytes as f64, "bytes", "sock.sk_sndbuf"),
+            Evidence::new("the peer's window", f64::from(state.send_window_bytes), "bytes", "tcp_sock"),
+            Evidence::new("round trip", rtt * 1e3, "ms", "tcp_sock"),
+        ],
+        remedy: vec![Remedy {
+            text: "if the program sets SO_SNDBUF, stop it from doing so; else let the kernel give more".into(),
+            command: "sysctl -w net.ipv4.tcp_wmem='4096 16384 16777216'".into(),
+            undo: "sysctl -w net.ipv4.tcp_wmem='4096 16384 4194304'".into(),
+        }],
+    };
+    net::stream_finding(&CASE, causes, streams, verdict)
+}
