@@ -149,6 +149,7 @@ impl Live {
                 let decoder = Decoding { mounts, hz: offer.config_hz };
                 begin(programs, &names, decoder, held.as_ref().map(|held| held.pid), &mut put)?;
                 earlier = sockets(programs)?;
+                name_polled(&mut programs.inbox.borrow_mut().facts, &earlier);
             }
             None => {
                 let (begun, told) = ThreadTimes::begin(&roots, begin_ns);
@@ -332,6 +333,25 @@ fn sockets(programs: &mut Programs) -> Result<BTreeMap<(u32, u32, u64), Fact>, S
         Some((key, Fact { at_ns, body: Body::Endpoint(endpoint) }))
     });
     Ok(counts.collect())
+}
+
+/// Names the socket that a thread polls alone: from its memory, which only tells while it waits.
+fn name_polled(facts: &mut [Fact], sockets: &BTreeMap<(u32, u32, u64), Fact>) {
+    for fact in facts {
+        let Body::Blocked(blocked) = &mut fact.body else { continue };
+        let polls = matches!(blocked.place.syscall.as_str(), "poll" | "ppoll");
+        if !polls || blocked.place.object.is_some() || blocked.kernel {
+            continue;
+        }
+        let [array, count, ..] = blocked.place.args;
+        let pid = blocked.thread.pid;
+        if let [fd] = crate::memory::poll_descriptors(pid, array, count)[..]
+            && let Some((_, known)) = sockets.range((pid, fd, 0)..=(pid, fd, u64::MAX)).next()
+            && let Body::Endpoint(endpoint) = &known.body
+        {
+            blocked.place.object = Some(endpoint.object.clone());
+        }
+    }
 }
 
 /// The inodes that name an object and its other end.

@@ -283,7 +283,16 @@ fn dns_query(scene: &Scene, span: &WaitSpan) -> Option<usize> {
 fn add_standing(scene: &Scene, line: &mut Timeline, at_ns: Ns, blocked: Blocked) {
     let begin_ns = blocked.since_ns;
     let covers = |w: &WaitSpan| !w.standing && w.begin_ns < at_ns && w.end_ns >= at_ns;
-    if line.waits.iter().rev().take(8).any(covers) || line.waits.iter().any(covers) {
+    if let Some(known) = line.waits.iter_mut().rev().find(|w| covers(w)) {
+        // What is polled is read from memory while it stands, and is not known when it ends.
+        if known.place.object.is_none()
+            && blocked.place.object.is_some()
+            && known.place.syscall == blocked.place.syscall
+        {
+            known.place.object = blocked.place.object;
+            known.class = classify(&known.place, scene.stack(known.place.stack), known.kernel);
+            name(scene, known);
+        }
         return;
     }
     if let Some(known) = line.waits.iter_mut().rev().find(|w| w.standing)

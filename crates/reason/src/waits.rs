@@ -321,6 +321,7 @@ fn futex(place: &Place) -> WaitClass {
 fn by_syscall(place: &Place) -> WaitClass {
     match place.syscall.as_str() {
         "futex" => futex(place),
+        "poll" | "ppoll" if dns_socket(place) => WaitClass::Dns,
         "epoll_wait" | "epoll_pwait" | "epoll_pwait2" | "poll" | "ppoll" | "select"
         | "pselect6" | "pause" | "rt_sigtimedwait" | "rt_sigsuspend" | "accept" | "accept4"
         | "io_uring_enter" | "io_getevents" | "msgrcv" | "mq_timedreceive" => WaitClass::Idle,

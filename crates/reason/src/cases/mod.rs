@@ -47,6 +47,8 @@ mod net_remote_queue;
 mod net_sendbuf_limited;
 mod net_slow_peer;
 mod net_socket_full;
+#[cfg(test)]
+mod net_tests;
 mod net_udp_flood;
 mod process;
 mod process_fork_cost;

@@ -302,8 +302,16 @@ fn decide(stream: &Stream<'_>, queues: &[Queue<'_>]) -> Option<Wrong> {
     }
     let (state, change) = (stream.state, &stream.change);
     let busy = change.busy_us.max(1) as f64;
+    let lossy = |share: f64| {
+        change.retransmits >= 5
+            && f64::from(change.retransmits) >= share * f64::from(change.delivered.max(1))
+    };
     if change.receiver_limited_us as f64 >= 0.5 * busy {
         return Some(Wrong::Receiver);
+    }
+    // A queue that overflows now and then loses far less: CUBIC fills it for many round trips first.
+    if lossy(0.02) {
+        return Some(Wrong::Loss);
     }
     // Three times the least and ten milliseconds: delayed acknowledgements and a busy CPU do less.
     if state.rtt_us_min > 0
@@ -312,11 +320,9 @@ fn decide(stream: &Stream<'_>, queues: &[Queue<'_>]) -> Option<Wrong> {
     {
         return Some(Wrong::RemoteQueue);
     }
-    // One in two hundred: from there loss, not the line, sets the rate of Reno and CUBIC on any path
-    // of more than a few milliseconds.
-    if change.retransmits >= 5
-        && f64::from(change.retransmits) >= 0.005 * f64::from(change.delivered.max(1))
-    {
+    // From one in two hundred, loss and not the line sets the rate of Reno and CUBIC on any path of more
+    // than a few milliseconds.
+    if lossy(0.005) {
         return Some(Wrong::Loss);
     }
     if change.send_buffer_limited_us as f64 >= 0.5 * busy {
@@ -406,6 +412,7 @@ pub fn finding(
         .iter()
         .map(|(pid, (thread, seconds))| Victim {
             pid: *pid,
+            inner_pid: causes.scene.inner_pid(*pid),
             comm: causes.process_name(thread),
             container: causes.scene.container_of(thread).map(|c| c.name.clone()),
             wait_seconds: *seconds,
