@@ -99,6 +99,7 @@ pub(crate) fn now() -> Ns {
 
 impl Live {
     /// Begins a look. For a command: forks it, attaches, and lets it go.
+    // LONG FUNCTION: the opening facts, once, in the order in which they must be read.
     pub fn start(look: Look) -> Result<Self, SourceError> {
         let roots = Roots::default();
         let mut facts = Vec::new();

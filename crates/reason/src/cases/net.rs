@@ -2,9 +2,9 @@
 //! between their causes.
 //!
 //! The order is the order of proof. A queue of this host that never empties explains whatever passes it. A window
-//! that the receiver keeps closed is counted by the sender's own kernel (chrono, as `ss -ti` shows it). A
-//! round trip that has grown while nothing waits here is a queue beyond this host; segments sent again are
-//! losses; what is left is the sender's own buffer. A stream that nothing of this explains stays silent.
+//! that the receiver keeps closed is counted by the sender's own kernel (chrono, as `ss -ti` shows it). Many
+//! segments sent again are losses; the sender's own buffer is counted like the window. A round trip that has
+//! grown while nothing waits here is a queue beyond this host; fewer losses come last, for it makes them too. A stream that nothing of this explains stays silent.
 //!
 //! Must not: claim a stream whose writer does not wait and which has nothing outstanding. Rejected: shares of
 //! counters since the connection began, where the begin of the look is known.
@@ -297,7 +297,7 @@ fn decide(stream: &Stream<'_>, queues: &[Queue<'_>]) -> Option<Wrong> {
                 && flow.local == stream.socket.local
                 && flow.remote == stream.socket.remote)
     };
-    if let Some(at) = queues.iter().position(|queue| queue.flows.iter().any(|f| mine(&f))) {
+    if let Some(at) = queues.iter().position(|queue| queue.flows.iter().any(mine)) {
         return Some(Wrong::Queue(at));
     }
     let (state, change) = (stream.state, &stream.change);
@@ -313,6 +313,9 @@ fn decide(stream: &Stream<'_>, queues: &[Queue<'_>]) -> Option<Wrong> {
     if lossy(0.02) {
         return Some(Wrong::Loss);
     }
+    if change.send_buffer_limited_us as f64 >= 0.5 * busy {
+        return Some(Wrong::SendBuffer);
+    }
     // Three times the least and ten milliseconds: delayed acknowledgements and a busy CPU do less.
     if state.rtt_us_min > 0
         && f64::from(state.rtt_us) >= 3.0 * f64::from(state.rtt_us_min)
@@ -324,9 +327,6 @@ fn decide(stream: &Stream<'_>, queues: &[Queue<'_>]) -> Option<Wrong> {
     // than a few milliseconds.
     if lossy(0.005) {
         return Some(Wrong::Loss);
-    }
-    if change.send_buffer_limited_us as f64 >= 0.5 * busy {
-        return Some(Wrong::SendBuffer);
     }
     None
 }
@@ -412,7 +412,7 @@ pub fn finding(
         .iter()
         .map(|(pid, (thread, seconds))| Victim {
             pid: *pid,
-            inner_pid: causes.scene.inner_pid(*pid),
+            inner_pid: None,
             comm: causes.process_name(thread),
             container: causes.scene.container_of(thread).map(|c| c.name.clone()),
             wait_seconds: *seconds,

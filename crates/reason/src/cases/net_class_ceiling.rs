@@ -38,6 +38,7 @@ fn find(causes: &Causes<'_>) -> Vec<Finding> {
     findings
 }
 
+// LONG FUNCTION: the sentences of one verdict, in the order in which they are read.
 fn finding(
     causes: &Causes<'_>,
     at: usize,

@@ -10,7 +10,7 @@ use crate::causes::Causes;
 use crate::findings::{Culprit, Evidence, Finding, Remedy};
 use std::net::SocketAddr;
 
-/// Shaping slightly below the bottleneck moves the queue to where it can be managed.
+/// Shaping slightly below the slow hop moves the queue to where it can be managed.
 const BELOW: f64 = 0.95;
 
 /// The case.
