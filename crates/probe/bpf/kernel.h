@@ -125,7 +125,14 @@ struct sched_entity {
 struct sched_info {
 	unsigned long long last_arrival;
 };
+typedef struct {
+	__u64 val;
+} kernel_cap_t;
+struct cred {
+	kernel_cap_t cap_effective;
+};
 struct task_struct {
+	const struct cred *cred;
 	unsigned int flags;
 	int on_cpu;
 	unsigned int policy;

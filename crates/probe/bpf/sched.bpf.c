@@ -293,6 +293,7 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long result)
 {
 	struct task_struct *current = bpf_get_current_task_btf();
 	struct wire_denied denied = {};
+	const struct cred *cred;
 	struct wire_place place = {};
 	struct note *note;
 
@@ -309,6 +310,9 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long result)
 	denied.syscall = place.syscall;
 	__builtin_memcpy(denied.args, place.args, sizeof(denied.args));
 	denied.result = result;
+	/* One 64-bit word, as two halves before 6.3; the caller is often gone before /proc can tell. */
+	cred = BPF_CORE_READ(current, cred);
+	bpf_core_read(&denied.capabilities, sizeof(denied.capabilities), &cred->cap_effective);
 	send(&denied, sizeof(denied));
 	return 0;
 }

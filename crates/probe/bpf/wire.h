@@ -271,6 +271,7 @@ struct wire_denied {
 	__s64 syscall;
 	__u64 args[6];
 	__s64 result;
+	__u64 capabilities; /* effective */
 };
 
 /* Keys and values of maps that the reader drains at the end of the window. */

@@ -90,6 +90,7 @@ impl Decoder {
                     syscall: syscall_name(denied.syscall),
                     args: denied.args,
                     errno: -denied.result as i32,
+                    capabilities: Some(denied.capabilities),
                 }));
             }
             _ => {}

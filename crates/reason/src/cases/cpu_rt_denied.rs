@@ -72,8 +72,8 @@ fn asks_for_real_time(denied: &Denied) -> bool {
 fn finding(causes: &Causes<'_>, denied: &Denied) -> Option<Finding> {
     let scene = causes.scene;
     let identity = identity(scene, &denied.thread);
-    let lacks =
-        identity.and_then(|known| known.capabilities).is_some_and(|c| c & CAP_SYS_NICE == 0);
+    let held = denied.capabilities.or(identity.and_then(|known| known.capabilities));
+    let lacks = held.is_some_and(|held| held & CAP_SYS_NICE == 0);
     let call = Evidence::new(
         format!("{} of {} returned EPERM", denied.syscall, words::who(&denied.thread)),
         f64::from(denied.errno),
@@ -142,7 +142,7 @@ fn without_capability(causes: &Causes<'_>, denied: &Denied, call: Evidence) -> F
         },
         evidence: vec![
             call,
-            Evidence::new("CAP_SYS_NICE held", 0.0, "1", "/proc/PID/status CapEff"),
+            Evidence::new("CAP_SYS_NICE held", 0.0, "1", "effective capabilities of the caller"),
         ],
         remedy: vec![Remedy {
             text: "allow real-time priorities in the shell that starts it (as root)".into(),
@@ -210,6 +210,7 @@ mod tests {
                 syscall: "sched_setscheduler".into(),
                 args: [0, 1, 0, 0, 0, 0],
                 errno: 1,
+                capabilities: None,
             }),
         ];
         Scene::new(bodies.into_iter().map(|body| Fact { at_ns: 1, body }).collect())

@@ -322,4 +322,7 @@ pub struct Denied {
     pub args: [u64; 6],
     /// Positive errno.
     pub errno: i32,
+    /// Effective capabilities of the caller, a mask; none if they were not read.
+    #[serde(default)]
+    pub capabilities: Option<u64>,
 }
