@@ -10,6 +10,9 @@ use crate::facts::ObjectRef;
 use crate::findings::{Culprit, Evidence, Finding, Remedy, Severity};
 use crate::waits::WaitClass;
 
+/// Programs that show a terminal take its output some ten to sixty times a second: a wait below that is pace.
+const PACE_SECONDS: f64 = 0.1;
+
 /// The case.
 pub static CASE: Case = Case {
     code: "process.tty_blocked",
@@ -20,7 +23,10 @@ pub static CASE: Case = Case {
         "a thread waits in write on a terminal (n_tty_write)",
         "output is stopped by ctrl-S, or the process that holds the master side does not read",
     ],
-    refuted_by: &["the master's holder is at work all the time, and reads"],
+    refuted_by: &[
+        "the master's holder is at work all the time, and reads",
+        "no wait is longer than a tenth of a second: the output is taken at the pace of a screen",
+    ],
     remedies: &[
         "type ctrl-Q",
         "let the terminal program read again",
@@ -57,7 +63,7 @@ fn finding(causes: &Causes<'_>, cause: &Cause) -> Finding {
         remedy: remedy(cause, stopped),
     };
     let mut finding = CASE.finding(causes, cause, verdict);
-    if doing.at_work && !stopped {
+    if !stopped && (doing.at_work || cause.longest_seconds < PACE_SECONDS) {
         finding.severity = Severity::Note;
     }
     finding
@@ -167,6 +173,33 @@ mod tests {
         let unread = explain(terminal(false, idle()));
         assert!(unread.findings[0].title.contains("screen 20 does not read"));
         assert_eq!(unread.findings[0].culprit.pid, Some(20));
+    }
+
+    #[test]
+    fn a_screen_that_takes_the_output_at_its_pace_is_a_note() {
+        let mut facts = terminal(false, blocked(20, "screen", WaitState::Sleep, "epoll_wait"));
+        let Some(Fact { body: Body::Blocked(stands), .. }) = facts
+            .iter()
+            .find(|f| matches!(&f.body, Body::Blocked(b) if b.thread.pid == 10))
+            .cloned()
+        else {
+            panic!("the job waits")
+        };
+        facts.retain(|f| !matches!(&f.body, Body::Blocked(b) if b.thread.pid == 10));
+        for at in 0..200 {
+            let (begin_ns, end_ns) = (at * 25_000_000, at * 25_000_000 + 18_000_000);
+            facts.push(fact(Body::Wait(Wait {
+                thread: thread(10, "job"),
+                begin_ns,
+                end_ns,
+                place: stands.place.clone(),
+                wake: Some(Wake { at_ns: end_ns, ..Wake::default() }),
+                ..Wait::default()
+            })));
+        }
+        let report = explain(facts);
+        assert!(!report.findings.is_empty());
+        assert!(report.findings.iter().all(|f| f.severity == Severity::Note));
     }
 
     #[test]
