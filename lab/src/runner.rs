@@ -15,6 +15,7 @@ use crate::verdict::{Truth, alarms, finding_line};
 use crate::workload::{self, Running};
 use crate::{faults, proc, say, warn};
 use anyhow::{Context, Result, bail};
+use holdup_reason::findings::Severity;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -77,6 +78,8 @@ impl Lab {
         };
         let journal = Journal::open(&self.dir)?;
         let result = self.open(&journal, scenario, seed).and_then(|(mut ctx, _scratch)| {
+            let twin = if faulted || scenario.fault.is_none() { "" } else { "-healthy" };
+            ctx.set("kept_name", format!("{}{twin}-{seed}", scenario.name));
             let outcome = self.stage(&mut ctx, scenario, faulted, &mut case);
             if std::env::var_os("HOLDUP_LAB_SHOW").is_some() {
                 say(&format!("{:#?}", ctx.variables));
@@ -139,7 +142,7 @@ impl Lab {
         let inject = fault.filter(|_| faulted);
         let bystander = self.bystander(ctx)?;
         let look = if scenario.is_run() {
-            self.look_at_command(ctx, scenario, &spec, inject)?
+            self.look_at_command(ctx, &spec, inject)?
         } else {
             self.look_at_running(ctx, scenario, &spec, inject)?
         };
@@ -319,7 +322,7 @@ impl Lab {
         let answer = holdup.ask(ctx, &arguments, &[], &[], limit);
         look.baselines = watch.end();
         let answer = answer?;
-        look.replay_differences = self.replay(ctx, holdup, scenario, &answer, &recording)?;
+        look.replay_differences = self.replay(ctx, holdup, &answer, &recording)?;
         look.answer = Some(answer);
         Ok(())
     }
@@ -328,7 +331,6 @@ impl Lab {
         &self,
         ctx: &Ctx,
         holdup: &Holdup,
-        scenario: &Scenario,
         answer: &Answer,
         recording: &Path,
     ) -> Result<Option<Vec<String>>> {
@@ -337,8 +339,9 @@ impl Lab {
         }
         if let Some(keep) = &self.keep_recordings {
             std::fs::create_dir_all(keep)?;
-            let name = format!("{}-{}.rec", scenario.name, ctx.text("seed")?);
-            std::fs::copy(recording, keep.join(name))?;
+            let name = ctx.text("kept_name")?;
+            std::fs::copy(recording, keep.join(format!("{name}.rec")))?;
+            std::fs::write(keep.join(format!("{name}.json")), first_finding(answer)?)?;
         }
         match holdup.replay(ctx, recording) {
             Ok(again) => Ok(Some(differences(&answer.report, &again.report)?)),
@@ -351,7 +354,6 @@ impl Lab {
     fn look_at_command(
         &self,
         ctx: &mut Ctx,
-        scenario: &Scenario,
         spec: &WorkloadSpec,
         inject: Option<&dyn Fault>,
     ) -> Result<Look> {
@@ -400,7 +402,7 @@ impl Lab {
         if inject.is_none() {
             look.watch_cost = Some(wall / quick - 1.0);
         }
-        look.replay_differences = self.replay(ctx, holdup, scenario, &answer, &recording)?;
+        look.replay_differences = self.replay(ctx, holdup, &answer, &recording)?;
         look.answer = Some(answer);
         drop(injected);
         Ok(look)
@@ -434,6 +436,19 @@ impl Lab {
         }
         Ok(cases)
     }
+}
+
+/// What tests/recordings expect of a recording: code, object and culprit of the first finding above note.
+fn first_finding(answer: &Answer) -> Result<String> {
+    let first = answer.report.findings.iter().find(|f| f.severity > Severity::Note);
+    let expected = first.map(|f| {
+        serde_json::json!({
+            "code": f.code,
+            "object": f.object,
+            "culprit": f.culprit,
+        })
+    });
+    Ok(format!("{:#}\n", serde_json::json!({ "first": expected })))
 }
 
 /// Words before a command that make it join cgroups by itself: holdup must stay outside.

@@ -1,0 +1,72 @@
+//! Every kept recording still comes to the finding that the lab judged right when it was made live.
+//!
+//! tests/recordings/NAME.rec with NAME.json beside it: code, object and culprit of the first finding above note,
+//! or null for a healthy host. Made by `holdup-lab run --keep-recordings DIR`, of which only right answers are
+//! kept. Replay needs no root, and is the same twice to the last digit.
+//!
+//! Rejected: keeping whole reports (each better sentence would break them all).
+
+#![expect(clippy::expect_used, reason = "helpers of tests fail as tests do")]
+
+use holdup_probe::Source;
+use holdup_probe::recording::Reader;
+use holdup_reason::findings::{Culprit, ObjectName, Report, Severity};
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+
+#[derive(Deserialize)]
+struct Expected {
+    first: Option<First>,
+}
+
+#[derive(Debug, PartialEq, Deserialize)]
+struct First {
+    code: String,
+    object: ObjectName,
+    culprit: Culprit,
+}
+
+fn recordings() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/recordings");
+    let mut all: Vec<PathBuf> = std::fs::read_dir(folder)
+        .expect("tests/recordings is there")
+        .map(|entry| entry.expect("an entry").path())
+        .filter(|path| path.extension().is_some_and(|e| e == "rec"))
+        .collect();
+    all.sort();
+    all
+}
+
+fn replay(path: &Path) -> Report {
+    let mut reader = Reader::open(path).expect("a recording");
+    let mut facts = Vec::new();
+    while reader.drain(&mut facts).expect("facts") {}
+    holdup_reason::explain(facts)
+}
+
+#[test]
+fn every_recording_comes_to_its_finding() {
+    let all = recordings();
+    assert!(all.len() >= 10, "only {} recordings", all.len());
+    let mut wrong = Vec::new();
+    for path in &all {
+        let text = std::fs::read(path.with_extension("json")).expect("its expectation");
+        let expected: Expected = serde_json::from_slice(&text).expect("an expectation");
+        let report = replay(path);
+        let first = report.findings.into_iter().find(|f| f.severity > Severity::Note);
+        let first = first.map(|f| First { code: f.code, object: f.object, culprit: f.culprit });
+        if first != expected.first {
+            wrong.push(format!("{}: expected {:?}, got {first:?}", path.display(), expected.first));
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), all.len(), wrong.join("\n"));
+}
+
+#[test]
+fn a_replay_is_the_same_twice() {
+    for path in recordings() {
+        let once = serde_json::to_string(&replay(&path)).expect("JSON");
+        let twice = serde_json::to_string(&replay(&path)).expect("JSON");
+        assert_eq!(once, twice, "{}", path.display());
+    }
+}
