@@ -101,23 +101,8 @@ impl Live {
     ) -> Result<(), SourceError> {
         let end = WindowEnd { interrupted, threshold_ns: self.threshold_ns_max };
         facts.push(Fact { at_ns: now(), body: Body::WindowEnd(end) });
-        let mut waits = Vec::new();
         let mut wanted = HashSet::new();
-        if let Some(programs) = self.programs.as_mut() {
-            for (at_ns, record) in programs.threads(false)? {
-                if record.time.run_ns > 0 || record.blocked.is_none() {
-                    wanted.insert(record.time.thread.pid);
-                }
-                if let Some(blocked) = record.blocked {
-                    if !blocked.kernel {
-                        wanted.insert(blocked.thread.tid);
-                    }
-                    waits.push(Fact { at_ns, body: Body::Blocked(blocked) });
-                }
-                facts.push(Fact { at_ns, body: Body::ThreadTime(record.time) });
-            }
-            programs.detach();
-        }
+        let mut waits = self.last_walk(facts, &mut wanted)?;
         self.take_events(facts)?;
         if let Some(times) = &self.times {
             let at_ns = now();
@@ -160,6 +145,47 @@ impl Live {
             }
             programs.lost().into_iter().for_each(|lost| put(Body::Lost(lost)));
         }
+        self.counters(facts);
+        let mut put = |body| facts.push(Fact { at_ns, body });
+        let unknown: Vec<u32> = wanted.difference(&self.identified).copied().collect();
+        files::threads_of(&self.roots, unknown).into_iter().map(Body::Thread).for_each(&mut put);
+        self.tell_stacks(facts);
+        let events = self.programs.as_ref().map_or(0, |p| p.inbox.borrow().decoder.events);
+        facts.push(Fact { at_ns: now(), body: Body::Cost(cost(events)) });
+        Ok(())
+    }
+
+    /// Every thread once more: its sums, and what stands; then no more events.
+    fn last_walk(
+        &mut self,
+        facts: &mut Vec<Fact>,
+        wanted: &mut HashSet<u32>,
+    ) -> Result<Vec<Fact>, SourceError> {
+        let mut waits = Vec::new();
+        if let Some(programs) = self.programs.as_mut() {
+            for (at_ns, record) in programs.threads(false)? {
+                if record.time.run_ns > 0 || record.blocked.is_none() {
+                    wanted.insert(record.time.thread.pid);
+                }
+                if let Some(blocked) = record.blocked {
+                    if !blocked.kernel {
+                        wanted.insert(blocked.thread.tid);
+                    }
+                    waits.push(Fact { at_ns, body: Body::Blocked(blocked) });
+                }
+                facts.push(Fact { at_ns, body: Body::ThreadTime(record.time) });
+            }
+            programs.detach();
+        }
+        Ok(waits)
+    }
+
+    /// Settings and counters once more, and what appeared while the look went on.
+    fn counters(&mut self, facts: &mut Vec<Fact>) {
+        let at_ns = now();
+        let mut put = |body| facts.push(Fact { at_ns, body });
+        let mounts = files::mounts::mounts(&self.roots).unwrap_or_default();
+        files::disks::disks(&self.roots, &mounts).into_iter().for_each(&mut put);
         let settings = self.cgroups.rescan();
         for container in crate::container::containers(&self.roots, &settings) {
             put(Body::Container(container));
@@ -173,12 +199,6 @@ impl Live {
         let namespaces = files::network_namespaces(&self.roots);
         files::net_counters(&self.roots, &namespaces).into_iter().for_each(&mut put);
         files::shared_segments(&self.roots).into_iter().for_each(&mut put);
-        let unknown: Vec<u32> = wanted.difference(&self.identified).copied().collect();
-        files::threads_of(&self.roots, unknown).into_iter().map(Body::Thread).for_each(&mut put);
-        self.tell_stacks(facts);
-        let events = self.programs.as_ref().map_or(0, |p| p.inbox.borrow().decoder.events);
-        facts.push(Fact { at_ns: now(), body: Body::Cost(cost(events)) });
-        Ok(())
     }
 }
 

@@ -81,12 +81,13 @@ fn is_victim(causes: &Causes<'_>, one: &Competitor, greedy: &Competitor) -> bool
     let allowed = scene.identity(process).map_or(&[][..], |known| &known.cpus_allowed);
     let busy = cpu::mean_busy(&cpu::busy(scene), allowed);
     let is_greedy = one.processes.keys().any(|pid| greedy.processes.contains_key(pid));
+    let is_holdup = own != 0 && one.processes.contains_key(&own);
     looked_at
         && !is_greedy
         && !one.kernel
         && !one.polite
         && !cpu::is_real_time(scene, process)
-        && !(own != 0 && one.processes.contains_key(&own))
+        && !is_holdup
         && busy.is_some_and(|busy| busy >= BUSY_MIN)
         && one.ready >= WAIT_PER_SECOND_MIN * causes.wall_seconds()
         && one.ready >= WAIT_TO_RUN_MIN * one.run
