@@ -8,7 +8,7 @@
 use super::cpu::{self, Competitor};
 use super::{Case, culprit, words};
 use crate::causes::{Causes, command_root};
-use crate::facts::{ThreadRef, WakeContext};
+use crate::facts::{TargetKind, ThreadRef, WakeContext};
 use crate::findings::*;
 use crate::waits::WaitClass;
 
@@ -44,6 +44,8 @@ const BUSY_MIN: f64 = 0.9;
 const WAIT_TO_RUN_MIN: f64 = 0.25;
 /// Nobody is a victim who waits less, seconds a second.
 const WAIT_PER_SECOND_MIN: f64 = 0.05;
+/// On a host, nor who runs less: what only ticks is late on any busy host, and loses no work by it.
+const RUN_PER_SECOND_MIN: f64 = 0.05;
 /// The culprit has at least this part of what is taken beyond the fair parts.
 const CULPRIT_PART_MIN: f64 = 0.4;
 /// Two that end so many of each other's waits work together.
@@ -81,13 +83,13 @@ fn is_victim(causes: &Causes<'_>, one: &Competitor, greedy: &Competitor) -> bool
     let allowed = scene.identity(process).map_or(&[][..], |known| &known.cpus_allowed);
     let busy = cpu::mean_busy(&cpu::busy(scene), allowed);
     let is_greedy = one.processes.keys().any(|pid| greedy.processes.contains_key(pid));
-    let is_holdup = own != 0 && one.processes.contains_key(&own);
+    let is_own = own != 0 && one.processes.contains_key(&own);
+    if is_greedy || is_own || one.kernel || one.polite || cpu::is_real_time(scene, process) {
+        return false;
+    }
+    let is_asked_for = scene.target.as_ref().is_some_and(|t| t.kind != TargetKind::Host);
     looked_at
-        && !is_greedy
-        && !one.kernel
-        && !one.polite
-        && !cpu::is_real_time(scene, process)
-        && !is_holdup
+        && (is_asked_for || one.run >= RUN_PER_SECOND_MIN * causes.wall_seconds())
         && busy.is_some_and(|busy| busy >= BUSY_MIN)
         && one.ready >= WAIT_PER_SECOND_MIN * causes.wall_seconds()
         && one.ready >= WAIT_TO_RUN_MIN * one.run
@@ -248,6 +250,13 @@ mod tests {
     fn one_busy_program_alone_is_use_not_a_fault() {
         let scene =
             with([1.0, 1.0], vec![time(20, "solver", 9.8, 10.0), time(2, "sshd", 0.02, 0.01)]);
+        assert!(find(&Causes::of(&scene)).is_empty());
+    }
+
+    #[test]
+    fn a_poller_that_is_late_beside_a_busy_program_is_no_victim() {
+        let scene =
+            with([1.0, 1.0], vec![time(20, "solver", 9.8, 10.0), time(2, "poller", 0.06, 0.7)]);
         assert!(find(&Causes::of(&scene)).is_empty());
     }
 
