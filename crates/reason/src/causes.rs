@@ -280,9 +280,14 @@ pub fn command_end_ns(scene: &Scene) -> Ns {
 fn add(groups: &mut HashMap<(WaitClass, ObjectName), Cause>, leaf: &Leaf, counted: bool) {
     let Some(named) = leaf.named() else { return };
     let link = &leaf.links[named];
+    // A page of a mapped file comes from the same disk as a page that is read.
+    let class = match link.class {
+        WaitClass::PageFault => WaitClass::Disk,
+        class => class,
+    };
     groups
-        .entry((link.class, link.object.clone()))
-        .or_insert_with(|| Cause::of(link.class, link.object.clone(), leaf, named))
+        .entry((class, link.object.clone()))
+        .or_insert_with(|| Cause::of(class, link.object.clone(), leaf, named))
         .add(leaf, named, counted);
 }
 
