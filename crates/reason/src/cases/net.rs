@@ -284,13 +284,13 @@ pub fn streams<'a>(causes: &'a Causes<'a>, queues: &[Queue<'_>]) -> Vec<Stream<'
             None => continue,
         };
         let mut stream = Stream { endpoint, socket, state, change, lost, cause, wrong: None };
-        stream.wrong = decide(&stream, queues);
+        stream.wrong = decide(&stream, queues, scene.seconds().max(1e-9));
         streams.push(stream);
     }
     streams
 }
 
-fn decide(stream: &Stream<'_>, queues: &[Queue<'_>]) -> Option<Wrong> {
+fn decide(stream: &Stream<'_>, queues: &[Queue<'_>], seconds: f64) -> Option<Wrong> {
     let mine = |flow: &&QdiscFlow| {
         flow.socket_ino == stream.socket.ino
             || (flow.protocol == "tcp"
@@ -313,7 +313,14 @@ fn decide(stream: &Stream<'_>, queues: &[Queue<'_>]) -> Option<Wrong> {
     if lossy(0.02) {
         return Some(Wrong::Loss);
     }
-    if change.send_buffer_limited_us as f64 >= 0.5 * busy {
+    // A buffer that has room for no more than what is under way (rate times round trip): tuned by the
+    // kernel it has twice that, and more. The kernel's own count (chrono) only begins at the next segment
+    // sent, and misses most of it.
+    let under_way = change.acked_bytes as f64 / seconds * f64::from(state.rtt_us) / 1e6;
+    let all_under_way = stream.cause.is_some()
+        && (state.send_limit_bytes as f64) < under_way * 1.5
+        && state.send_limit_bytes > 0;
+    if all_under_way || change.send_buffer_limited_us as f64 >= 0.5 * busy {
         return Some(Wrong::SendBuffer);
     }
     // Three times the least and ten milliseconds: delayed acknowledgements and a busy CPU do less.

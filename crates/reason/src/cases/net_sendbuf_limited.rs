@@ -1,8 +1,8 @@
 //! net.sendbuf_limited: a TCP sender's own buffer is too small for its path.
 //!
 //! A stream can have no more under way than its send buffer holds; on a path of rate times round trip above that,
-//! the buffer sets the speed. The kernel counts that time (TCP_CHRONO_SNDBUF_LIMITED); the second fact is the
-//! buffer itself, below what the window would allow.
+//! the buffer sets the speed. Next to all that it holds is under way, or the kernel counts that time
+//! (TCP_CHRONO_SNDBUF_LIMITED); the second fact is the buffer itself, below what the window would allow.
 
 use super::net::{self, Stream, Wrong};
 use super::{Case, Verdict, words};
@@ -19,7 +19,7 @@ pub static CASE: Case = Case {
              until the next acknowledgement. Setting SO_SNDBUF turns off the kernel's own tuning.",
     needs: &[
         "a writer waits for room in a TCP socket",
-        "half of the time with data outstanding was limited by the send buffer",
+        "next to all that the buffer holds is under way, or half of the time with data outstanding was limited by the buffer",
         "the peer's window has room for more than the buffer holds",
     ],
     refuted_by: &[
@@ -53,11 +53,11 @@ fn finding(causes: &Causes<'_>, peer: SocketAddr, streams: &[&Stream<'_>]) -> Op
     let verdict = Verdict {
         title: format!("{writer} waits for its own send buffer of {buffer}"),
         text: format!(
-            "{} of {} pass in waits to write to {peer}. In {} of the time with data outstanding the buffer alone \
-             limited it; the peer would take {}.",
+            "{} of {} pass in waits to write to {peer}. All that the buffer holds is under way for a round trip of \
+             {}; the peer would take {}.",
             words::seconds(net::lost(streams)),
             words::seconds(causes.wall_seconds()),
-            words::percent(share),
+            words::seconds(rtt),
             words::bytes(f64::from(state.send_window_bytes)),
         ),
         confidence: 0.9,
@@ -72,6 +72,7 @@ fn finding(causes: &Causes<'_>, peer: SocketAddr, streams: &[&Stream<'_>]) -> Op
                 "%",
                 "tcp_sock.chrono_stat (tcpi_sndbuf_limited)",
             ),
+            Evidence::new("written and not yet sent", state.unsent_bytes as f64, "bytes", "tcp_sock"),
             Evidence::new("send buffer", state.send_limit_bytes as f64, "bytes", "sock.sk_sndbuf"),
             Evidence::new("the peer's window", f64::from(state.send_window_bytes), "bytes", "tcp_sock"),
             Evidence::new("round trip", rtt * 1e3, "ms", "tcp_sock"),

@@ -150,6 +150,9 @@ fn a_grown_round_trip_is_a_remote_queue_and_a_steady_one_is_not() {
         busy_us: 4_900_000,
         rtt_us,
         rtt_us_min: 10_000,
+        send_limit_bytes: 400_000,
+        send_queued_bytes: 390_000,
+        unsent_bytes: 200_000,
         ..SocketState::default()
     };
     assert_eq!(codes(stream(state(200_000))), ["net.remote_queue"]);
@@ -186,6 +189,21 @@ fn a_small_send_buffer_before_an_open_window_is_to_blame() {
     };
     assert_eq!(codes(stream(state(1_000_000))), ["net.sendbuf_limited"]);
     assert!(!codes(stream(state(2_000))).contains(&"net.sendbuf_limited".to_string()));
+}
+
+#[test]
+fn a_send_buffer_that_is_all_under_way_is_the_cause_whatever_the_round_trip() {
+    let state = SocketState {
+        busy_us: 4_900_000,
+        rtt_us: 50_000,
+        rtt_us_min: 20,
+        acked_bytes: 1_600_000,
+        send_limit_bytes: 16_384,
+        send_queued_bytes: 16_000,
+        send_window_bytes: 1_000_000,
+        ..SocketState::default()
+    };
+    assert_eq!(codes(stream(state)), ["net.sendbuf_limited"]);
 }
 
 fn listener(accept_queue: u32, overflows: u64) -> Vec<Fact> {
