@@ -110,7 +110,7 @@ fn decide<'a>(causes: &'a Causes<'a>, cause: &Cause, view: &View<'a>) -> Option<
             .filter(|(pid, _)| **pid != neighbour.pid)
             .map(|(_, (_, seconds))| seconds)
             .sum::<f64>();
-        if journal >= 0.5 * others.min(waited) && journal > 0.0 {
+        if journal >= 0.25 * others.min(waited) && journal > 0.0 {
             return Some(Wrong::Journal(neighbour));
         }
         if let Some((heavy, light)) = heavier(causes, cause, view, &neighbour) {

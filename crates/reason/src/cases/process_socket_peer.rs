@@ -16,10 +16,11 @@ use crate::timeline::WaitSpan;
 use crate::waits::WaitClass;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A round trip on one host takes about 50 us: an answer that takes 200 times that is slow.
-const SLOW_SECONDS: f64 = 0.01;
+/// A round trip on one host takes about 50 us. Pollers answer at their own beat of ten milliseconds or so, which is
+/// their making and nobody's loss; beyond three such beats somebody waits for it.
+const SLOW_SECONDS: f64 = 0.03;
 /// A server that computes is only slow where a person would feel it: a busy database is no fault.
-const SLOW_WORK_SECONDS: f64 = 0.02;
+const SLOW_WORK_SECONDS: f64 = 0.03;
 /// Fewer answers may be chance.
 const ANSWERS_MIN: usize = 3;
 
