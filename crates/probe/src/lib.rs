@@ -8,6 +8,7 @@ pub mod command;
 pub mod container;
 mod container_state;
 pub mod decode;
+mod dns;
 mod doctor;
 pub mod files;
 pub mod host;
