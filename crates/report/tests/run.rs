@@ -12,8 +12,9 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 fn start(arguments: &[&str]) -> Child {
-    Command::new(env!("CARGO_BIN_EXE_holdup"))
-        .arg("run")
+    // Whoever runs the tests in the background ignores the interrupt, and so would the command.
+    Command::new("env")
+        .args(["--default-signal=INT", env!("CARGO_BIN_EXE_holdup"), "run"])
         .args(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
