@@ -91,7 +91,7 @@ check-docs:
 check-lab:
 	@if [ "$$(id -u)" = 0 ]; then \
 	    cargo build --locked --release --package holdup-lab; \
-	    cargo run --locked --release --package holdup-lab -- run --quick --at-least 60 --holdup target/holdup; \
+	    cargo run --locked --release --package holdup-lab -- run --quick --at-least 80 --holdup target/holdup; \
 	else \
 	    echo "check-lab: live scenarios NOT run, they need root; their recordings replay in cargo test"; \
 	fi
