@@ -74,6 +74,8 @@ static __always_inline void leave_cpu(struct note *note, struct task_struct *pre
 {
 	if (note->mode == WIRE_MODE_RUNNING)
 		note->sums.run_ns += interval(note->since_ns, now);
+	else if (note->mode != WIRE_MODE_UNKNOWN)
+		count_lost(&lost.switches_untold);
 	note->ran_since_ns = note->mode == WIRE_MODE_RUNNING ? note->since_ns : 0;
 	note->since_ns = now;
 	note->wake_ns = 0;
@@ -129,6 +131,9 @@ int sched_switch(__u64 *ctx)
 		note = note_of(prev, true);
 		if (note) {
 			__u32 state = has_prev_state_argument ? (__u32)ctx[3] : compat_task_state(prev);
+			/* Preempted on its way to sleep: it stays on the run queue. */
+			if ((__u8)ctx[0])
+				state = 0;
 			leave_cpu(note, prev, state & 0xffff, now);
 		}
 	}

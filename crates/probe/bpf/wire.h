@@ -403,6 +403,7 @@ struct wire_lost {
 	__u64 requests;
 	__u64 packets;
 	__u64 negative_intervals;
+	__u64 switches_untold; /* a thread left a CPU that no event had put it on */
 	__u64 events;
 };
 

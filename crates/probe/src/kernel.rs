@@ -172,6 +172,7 @@ impl Programs {
             ("requests", lost.requests),
             ("packets", lost.packets),
             ("negative_interval", lost.negative_intervals),
+            (SWITCHES_UNTOLD, lost.switches_untold),
         ]
         .into_iter()
         .filter(|(_, count)| *count > 0)

@@ -7,7 +7,7 @@
 use crate::accounting::account;
 use crate::cases::CASES;
 use crate::causes::Causes;
-use crate::facts::{Fact, TargetKind};
+use crate::facts::{Fact, SWITCHES_UNTOLD, TargetKind};
 use crate::findings::*;
 use crate::scene::Scene;
 
@@ -38,7 +38,10 @@ pub fn explain(facts: Vec<Fact>) -> Report {
         findings,
         caveats,
         cost: ReportCost {
-            events_lost: scene.lost.values().sum(),
+            events_lost: (scene.lost.iter())
+                .filter(|(source, _)| *source != SWITCHES_UNTOLD)
+                .map(|(_, count)| count)
+                .sum(),
             ..ReportCost::from(&scene.cost)
         },
     }
@@ -93,7 +96,7 @@ fn caveats(scene: &Scene, accounting: &Accounting) -> Vec<Caveat> {
             format!("cannot see {} ({}){therefore}", blind.what, blind.why),
         );
     }
-    for (source, count) in &scene.lost {
+    for (source, count) in scene.lost.iter().filter(|(source, _)| *source != SWITCHES_UNTOLD) {
         add(
             "events_lost",
             format!("{count} lost ({source}): figures that need them are lower bounds"),
@@ -103,10 +106,14 @@ fn caveats(scene: &Scene, accounting: &Accounting) -> Vec<Caveat> {
         add("ended_early", "the look was ended early".into());
     }
     if accounting.residual_seconds.abs() > accounting.wall_seconds * 0.001 {
+        let why = match scene.lost.get(SWITCHES_UNTOLD) {
+            Some(count) => format!(": {count} switches to a thread were not told by the kernel"),
+            None => String::new(),
+        };
         add(
             "residual",
             format!(
-                "{:.3} of {:.3} s are not accounted for",
+                "{:.3} of {:.3} s are not accounted for{why}",
                 accounting.residual_seconds, accounting.wall_seconds
             ),
         );

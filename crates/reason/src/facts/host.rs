@@ -129,6 +129,10 @@ pub struct Cost {
     pub events: u64,
 }
 
+/// The source of [`Lost`] that counts switches which the kernel did not tell: seen when a thread leaves a CPU
+/// that no event had put it on. Their time is missing from the sums of the threads; no fact is missing.
+pub const SWITCHES_UNTOLD: &str = "switch_untold";
+
 /// Events that were lost.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Lost {
