@@ -7,7 +7,7 @@
 use crate::stacks::Stacks;
 use crate::wire::{self, *};
 use holdup_reason::facts::*;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Turns records into facts. Keeps what makes a record readable: stacks, mounts, estimated begins.
@@ -17,6 +17,10 @@ pub struct Decoder {
     pub stacks: Stacks,
     /// Mounts of the initial namespace, to make paths absolute.
     pub mounts: Vec<Mount>,
+    /// Reads the mounts that a process sees, for file systems that only other mount namespaces have.
+    pub mounts_of: Option<fn(u32) -> Vec<Mount>>,
+    /// File systems that were looked for in the namespace of a process that has a file there.
+    sought: HashSet<DeviceNumber>,
     /// Since when a thread was blocked before it was first seen, by thread id.
     pub begins: HashMap<u32, Ns>,
     /// CLOCK_MONOTONIC minus the scheduler's clock, nanoseconds.
@@ -137,7 +141,7 @@ impl Decoder {
             by_kernel_thread: flag(wire_flag::WIRE_FLAG_WAKER_KERNEL),
             disk: (record.wake_disk != 0).then(|| device(record.wake_disk)),
         });
-        let path = self.path(&record.path, record.path_bytes, &record.place.object);
+        let path = self.path(thread.pid, &record.path, record.path_bytes, &record.place.object);
         push(Body::Wait(Wait {
             kernel: flag(wire_flag::WIRE_FLAG_KERNEL),
             begin_ns,
@@ -205,7 +209,7 @@ impl Decoder {
         time.cgroup_id = record.cgroup_id;
         add_standing(&mut time, &record, now);
         let waits = mode == wire_mode::WIRE_MODE_BLOCKED && record.place.state != 0;
-        let path = self.path(&record.path, record.path_bytes, &record.place.object);
+        let path = self.path(thread.pid, &record.path, record.path_bytes, &record.place.object);
         let blocked = waits.then(|| Blocked {
             kernel: time.kernel,
             since_ns,
@@ -246,8 +250,9 @@ impl Decoder {
         })
     }
 
-    /// Dentry names, innermost first, to a path of the initial mount namespace.
-    fn path(&self, names: &[i8], bytes: u32, object: &wire_object) -> Option<String> {
+    /// Dentry names, innermost first, to a path of the initial mount namespace, or as the process sees it
+    /// if the file system is not mounted there.
+    fn path(&mut self, pid: u32, names: &[i8], bytes: u32, object: &wire_object) -> Option<String> {
         if bytes == 0 {
             return None;
         }
@@ -260,6 +265,10 @@ impl Decoder {
             inside.push_str(&String::from_utf8_lossy(name));
         }
         let dev = device(object.dev);
+        if !self.mounts.iter().any(|mount| mount.dev == dev) && self.sought.insert(dev) {
+            let seen = self.mounts_of.map(|read| read(pid)).unwrap_or_default();
+            self.mounts.extend(seen.into_iter().filter(|mount| mount.dev == dev));
+        }
         let mount = self
             .mounts
             .iter()
@@ -521,9 +530,23 @@ mod tests {
         decoder.mounts = vec![mount("/sub", "/bind"), mount("/", "/mnt/disk")];
         let names: Vec<i8> = b"file\0sub\0".iter().map(|&b| b as i8).collect();
         let object = wire_object { dev: 7 << 20 | 1, ..wire_object::default() };
-        assert_eq!(decoder.path(&names, 9, &object).as_deref(), Some("/mnt/disk/sub/file"));
+        assert_eq!(decoder.path(1, &names, 9, &object).as_deref(), Some("/mnt/disk/sub/file"));
         decoder.mounts.pop();
-        assert_eq!(decoder.path(&names, 9, &object).as_deref(), Some("/bind/file"));
+        assert_eq!(decoder.path(1, &names, 9, &object).as_deref(), Some("/bind/file"));
+    }
+
+    #[test]
+    fn a_file_system_of_another_namespace_is_named_as_its_process_sees_it() {
+        let seen = |pid: u32| {
+            let dev = DeviceNumber { major: 0, minor: pid };
+            vec![Mount { dev, root: "/".into(), path: "/tmp".into(), ..Mount::default() }]
+        };
+        let mut decoder = Decoder { mounts_of: Some(seen), ..Decoder::default() };
+        let names: Vec<i8> = b"lock\0".iter().map(|&b| b as i8).collect();
+        let object = wire_object { dev: 39, ..wire_object::default() };
+        assert_eq!(decoder.path(39, &names, 5, &object).as_deref(), Some("/tmp/lock"));
+        let other = wire_object { dev: 40, ..wire_object::default() };
+        assert_eq!(decoder.path(39, &names, 5, &other), None);
     }
 
     #[test]

@@ -431,6 +431,9 @@ fn begin(
     {
         let decoder = &mut programs.inbox.borrow_mut().decoder;
         decoder.mounts = decoding.mounts;
+        decoder.mounts_of = Some(|pid| {
+            files::mounts::mounts_of(&Roots::default(), &pid.to_string()).unwrap_or_default()
+        });
         decoder.hz = decoding.hz;
     }
     if let Some(control) = programs.control() {

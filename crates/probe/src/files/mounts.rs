@@ -5,21 +5,34 @@
 
 use super::{Roots, text};
 use holdup_reason::facts::{Blind, DeviceNumber, Mount};
+use std::collections::HashSet;
 
-/// Mounts as process 1 sees them, else as holdup itself does.
+/// Mounts as process 1 sees them, and those that only holdup itself sees.
 pub fn mounts(roots: &Roots) -> Result<Vec<Mount>, Blind> {
+    let own = mounts_of(roots, "self");
+    let mut all = match (mounts_of(roots, "1"), &own) {
+        (Ok(first), _) => first,
+        (Err(_), Ok(_)) => Vec::new(),
+        (Err(error), Err(_)) => {
+            let therefore = "which disk a path lies on is unknown";
+            return Err(super::blind("proc.mountinfo", &error, therefore));
+        }
+    };
+    let known: HashSet<DeviceNumber> = all.iter().map(|mount| mount.dev).collect();
+    all.extend(own.unwrap_or_default().into_iter().filter(|mount| !known.contains(&mount.dev)));
+    Ok(all)
+}
+
+/// Mounts as a process sees them, by its folder in /proc.
+pub fn mounts_of(roots: &Roots, who: &str) -> std::io::Result<Vec<Mount>> {
     // More mounts than fit in one small file are usual on container hosts.
-    let read = |who: &str| std::fs::read(roots.proc.join(who).join("mountinfo"));
-    let bytes = read("1").or_else(|_| read("self")).map_err(|error| {
-        super::blind("proc.mountinfo", &error, "which disk a path lies on is unknown")
-    })?;
+    let bytes = std::fs::read(roots.proc.join(who).join("mountinfo"))?;
     Ok(text::lines(&bytes).filter_map(parse).collect())
 }
 
 /// Mounts as holdup itself sees them; empty if they cannot be read.
 pub fn own_mounts(roots: &Roots) -> Vec<Mount> {
-    let bytes = std::fs::read(roots.proc.join("self/mountinfo")).unwrap_or_default();
-    text::lines(&bytes).filter_map(parse).collect()
+    mounts_of(roots, "self").unwrap_or_default()
 }
 
 /// The mount that an absolute path lies on: the longest mount point above it, the last one of
