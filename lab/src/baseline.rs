@@ -1,6 +1,7 @@
 //! What a user would read off the counters today, on the same cases and over the same look: the
 //! resource with the highest utilisation, the largest pressure, the disk with the longest await,
-//! and the kernel function in which uninterruptible threads were seen longest.
+//! and the kernel function in which threads were seen longest off the CPU (uninterruptible ones: with
+//! idle sleeps it would always name a daemon). The fifth, the knot of the wait graph, is in `knot.rs`.
 //!
 //! None of them names a culprit, so they are compared by area only (`disk.` of `disk.journal`): the
 //! kindest rule for them. On a healthy host a baseline that passes its usual threshold is an alarm.
@@ -15,7 +16,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// What each rule says: its name, and an area, or nothing.
-pub type Sayings = Vec<(&'static str, Option<&'static str>)>;
+pub type Sayings = Vec<(String, Option<String>)>;
 
 /// Counters at one instant.
 struct Counters {
@@ -115,15 +116,14 @@ impl Watch {
         let largest = pressure.max_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, share)| *share > 0.1);
         let longest =
             channels.iter().max_by_key(|(_, count)| **count).filter(|(_, count)| **count >= 5);
-        vec![
+        let longest = longest.and_then(|(channel, _)| area_of_channel(channel));
+        let sayings = [
             ("highest utilisation", utilisation(cpu, busiest)),
             ("largest pressure", largest.and_then(|(resource, _)| area_of_pressure(resource))),
             ("longest await", (slowest > 10.0).then_some("disk")),
-            (
-                "longest uninterruptible wait",
-                longest.and_then(|(channel, _)| area_of_channel(channel)),
-            ),
-        ]
+            ("longest off-CPU stack", longest),
+        ];
+        sayings.map(|(rule, area)| (rule.into(), area.map(String::from))).into()
     }
 }
 

@@ -2,16 +2,24 @@
 //!
 //! Never shipped. It knows holdup only as a program that prints JSON: it must not link the probe
 //! or call a rule, or the score would be the lab's opinion of itself. The one thing it shares is
-//! the shape of the report (`holdup_reason::findings`).
+//! the shape of the report (`holdup_reason::findings`), and, for a rule to be compared with, that of the recorded
+//! facts (`holdup_reason::facts`).
 
+pub mod admission;
 pub mod ask;
 pub mod baseline;
+pub mod case;
+pub mod document;
 pub mod draw;
+pub mod extra;
 pub mod fault;
 pub mod faults;
+pub mod knot;
 pub mod load;
 pub mod loads;
+pub mod look;
 pub mod proc;
+pub mod remedy;
 pub mod runner;
 pub mod scenario;
 pub mod score;

@@ -6,10 +6,11 @@
 use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
 use holdup_lab::ask::Holdup;
+use holdup_lab::case::Case;
 use holdup_lab::runner::Lab;
 use holdup_lab::scenario::Scenario;
-use holdup_lab::score::{self, Case};
-use holdup_lab::{faults, load, say, undo, warn};
+use holdup_lab::{document, faults, load, say, score, undo, warn};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -29,6 +30,8 @@ enum Command {
     List,
     /// Run scenarios and print the score
     Run(Run),
+    /// Print the score of cases that were saved
+    Score(Saved),
     /// Undo what a killed run has left
     Clean,
 }
@@ -62,6 +65,19 @@ struct Run {
     /// Fail unless strict top-1 (macro average) reaches this, and every replay equals its live answer
     #[arg(long, value_name = "PERCENT")]
     at_least: Option<f64>,
+    /// Append each case to a file as it ends, for `score`
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
+    /// Write docs/accuracy.md
+    #[arg(long)]
+    write_docs: bool,
+}
+
+#[derive(clap::Args)]
+struct Saved {
+    /// Files that `run --save` has written
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
     /// Write docs/accuracy.md
     #[arg(long)]
     write_docs: bool,
@@ -82,6 +98,7 @@ fn run(command: &Command) -> Result<()> {
         Command::List => list(),
         Command::Clean => clean(),
         Command::Run(run) => measure(run),
+        Command::Score(saved) => score_saved(saved),
     }
 }
 
@@ -157,26 +174,93 @@ fn measure(run: &Run) -> Result<()> {
         keep_recordings: run.keep_recordings.clone(),
         look_seconds: run.quick.then_some(3.0),
     };
-    let begin = Instant::now();
-    let seeds = if run.seed.is_empty() { vec![1] } else { run.seed.clone() };
-    let mut cases = Vec::new();
-    for seed in &seeds {
-        cases.extend(lab.run_all(&scenarios, *seed, !run.no_twins)?);
-    }
+    let cases = run_seeds(&lab, run, &scenarios)?;
     if run.inject_only {
         return Ok(());
     }
-    for part in [score::table, score::against_baselines, score::confusion, score::misses] {
-        say(&format!("\n{}", part(&cases)));
-    }
-    say(&format!("{} cases in {:.0} s", cases.len(), begin.elapsed().as_secs_f64()));
-    if run.write_docs {
-        write_docs(&cases, &seeds)?;
-    }
+    tell(&cases, run.write_docs)?;
     match run.at_least.map(|bar| score::below(&cases, bar)) {
         Some(why) if !why.is_empty() => bail!("below the bar: {}", why.join("; ")),
         _ => Ok(()),
     }
+}
+
+fn run_seeds(lab: &Lab, run: &Run, scenarios: &[Scenario]) -> Result<Vec<Case>> {
+    let begin = Instant::now();
+    let seeds = if run.seed.is_empty() { vec![1] } else { run.seed.clone() };
+    let expected = lab.seconds_expected(scenarios, !run.no_twins) / 60.0;
+    let (count, of_all) = (scenarios.len(), expected * seeds.len() as f64);
+    say(&format!("{count} scenarios: about {expected:.0} minutes a seed, {of_all:.0} in all"));
+    let mut saved = match &run.save {
+        Some(path) => Some(
+            std::fs::File::options()
+                .create(true)
+                .append(true)
+                .open(path)
+                .with_context(|| path.display().to_string())?,
+        ),
+        None => None,
+    };
+    let mut cases = Vec::new();
+    let mut failed = None;
+    for seed in &seeds {
+        if lab.stop.load(std::sync::atomic::Ordering::Relaxed) {
+            break;
+        }
+        say(&format!("seed {seed}"));
+        lab.run_all(scenarios, *seed, !run.no_twins, &mut |case| {
+            if let Some(file) = &mut saved
+                && let Err(error) = save(file, &case)
+            {
+                failed = Some(error);
+            }
+            cases.push(case);
+        });
+    }
+    if let Some(error) = failed {
+        warn(&format!("not all cases are saved: {error:#}"));
+    }
+    say(&format!("{} cases in {:.0} s", cases.len(), begin.elapsed().as_secs_f64()));
+    Ok(cases)
+}
+
+fn save(file: &mut std::fs::File, case: &Case) -> Result<()> {
+    let mut line = serde_json::to_vec(case)?;
+    line.push(b'\n');
+    Ok(file.write_all(&line)?)
+}
+
+fn score_saved(saved: &Saved) -> Result<()> {
+    let mut cases = Vec::new();
+    for path in &saved.files {
+        let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+        for (at, line) in text.lines().enumerate() {
+            let case: Case = serde_json::from_str(line)
+                .with_context(|| format!("{} line {}", path.display(), at + 1))?;
+            cases.push(case);
+        }
+    }
+    tell(&cases, saved.write_docs)
+}
+
+/// Prints the whole score, and writes the page if it is wanted.
+fn tell(cases: &[Case], write_docs: bool) -> Result<()> {
+    let by_hand = std::fs::read_to_string(home().join("misses.md")).unwrap_or_default();
+    let causes = document::causes(&by_hand);
+    say(&format!("\n{}", document::told(cases, &causes)));
+    if !write_docs {
+        return Ok(());
+    }
+    let date = std::process::Command::new("date").arg("+%Y-%m-%d").output()?;
+    let origin = document::Origin {
+        date: String::from_utf8_lossy(&date.stdout).trim().into(),
+        kernel: std::fs::read_to_string("/proc/sys/kernel/osrelease")?.trim().into(),
+        cpus: std::thread::available_parallelism()?.get(),
+        version: env!("CARGO_PKG_VERSION").into(),
+    };
+    let path = home().join("../docs/accuracy.md");
+    std::fs::write(&path, document::accuracy(cases, &causes, &origin))
+        .with_context(|| format!("write {}", path.display()))
 }
 
 fn clean_before() -> Result<()> {
@@ -208,25 +292,4 @@ fn find_holdup(given: Option<&Path>) -> Result<Holdup> {
         _ => bail!("no release build of holdup: cargo build --release -p holdup, or --holdup PATH"),
     };
     Ok(Holdup { program })
-}
-
-fn write_docs(cases: &[Case], seeds: &[u64]) -> Result<()> {
-    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease")?;
-    let date = std::process::Command::new("date").arg("+%Y-%m-%d").output()?;
-    let seeds: Vec<String> = seeds.iter().map(u64::to_string).collect();
-    let text = format!(
-        "# Accuracy\n\nMeasured by the lab on {} with kernel {}, seeds {}. How it is scored: lab/README.md.\n\n{}\n\
-         ## Simple rules on the same cases\n\nCompared by area only (`disk` of `disk.journal`), because they name neither \
-         cause nor culprit.\n\n{}\n## True and said\n\n{}\n## What is wrong, and why cases were left out\n\n{}",
-        String::from_utf8_lossy(&date.stdout).trim(),
-        kernel.trim(),
-        seeds.join(", "),
-        score::table(cases),
-        score::against_baselines(cases),
-        score::confusion(cases),
-        score::misses(cases)
-    );
-    let path = home().join("../docs/accuracy.md");
-    std::fs::create_dir_all(home().join("../docs"))?;
-    std::fs::write(&path, text).with_context(|| format!("write {}", path.display()))
 }

@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
+use std::collections::BTreeSet;
 use std::fs;
 use std::time::Duration;
 
@@ -68,6 +69,32 @@ pub fn comm(pid: i32) -> String {
     fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim_end().into()
 }
 
+/// Its nice value: field 19 of /proc/PID/stat.
+pub fn nice(pid: i32) -> Option<i32> {
+    stat_fields(pid)?.get(16)?.parse().ok()
+}
+
+/// All processes that descend from one, itself left out.
+pub fn offspring(ancestor: i32) -> BTreeSet<i32> {
+    let Ok(entries) = fs::read_dir("/proc") else { return BTreeSet::new() };
+    let pids = entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    let parents: Vec<(i32, i32)> =
+        pids.filter_map(|pid| Some((pid, stat_fields(pid)?.get(1)?.parse().ok()?))).collect();
+    let mut found = BTreeSet::from([ancestor]);
+    loop {
+        let more: Vec<i32> = parents
+            .iter()
+            .filter(|(pid, parent)| found.contains(parent) && !found.contains(pid))
+            .map(|(pid, _)| *pid)
+            .collect();
+        if more.is_empty() {
+            found.remove(&ancestor);
+            return found;
+        }
+        found.extend(more);
+    }
+}
+
 /// CPU time used so far by all threads, in clock ticks.
 pub fn cpu_ticks(pid: i32) -> Option<u64> {
     let fields = stat_fields(pid)?;
@@ -81,7 +108,7 @@ pub fn signal(pid: i32, signal: Signal) {
 
 /// Members of the process group that a process leads, itself left out. A pid is not given out again
 /// while a group bears its number, so they are its offspring.
-fn group_members(leader: i32) -> Vec<i32> {
+pub fn group_members(leader: i32) -> Vec<i32> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse::<i32>().ok());
     let of_group = |pid: &i32| {

@@ -79,6 +79,9 @@ pub struct Scenario {
     /// The same workload without the fault is run as a healthy case too.
     #[serde(default = "yes")]
     pub twin: bool,
+    /// A second, smaller fault may stand beside this one: its size is a wait.
+    #[serde(default = "yes")]
+    pub double: bool,
     /// What the seed draws.
     #[serde(default)]
     pub parameters: BTreeMap<String, Parameter>,
@@ -307,6 +310,13 @@ impl Scenario {
             variables.insert(name.clone(), value);
         }
         variables
+    }
+
+    /// About how long a case takes, seconds: stage, baseline, bite, look, replay, way out, undoing.
+    pub fn seconds_expected(&self, look_seconds: f64, faulted: bool) -> f64 {
+        let look = if self.is_run() { 8.0 } else { look_seconds };
+        let fault = if faulted { 1.2 + self.settle_seconds + 3.0 } else { 0.0 };
+        3.5 + look + fault
     }
 
     /// Holdup runs the workload itself.

@@ -12,6 +12,7 @@
 use crate::proc;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -208,6 +209,7 @@ struct Line {
 pub struct Journal {
     path: PathBuf,
     file: Mutex<(fs::File, u64)>,
+    standing: Mutex<BTreeMap<u64, Undo>>,
 }
 
 impl Journal {
@@ -218,7 +220,8 @@ impl Journal {
         let start = proc::start_time(pid.cast_signed()).unwrap_or(0);
         let path = dir.join(format!("journal-{pid}-{start}"));
         let file = fs::File::create(&path).with_context(|| format!("make {}", path.display()))?;
-        Ok(Arc::new(Self { path, file: Mutex::new((file, 0)) }))
+        let standing = Mutex::default();
+        Ok(Arc::new(Self { path, file: Mutex::new((file, 0)), standing }))
     }
 
     fn append(&self, line: impl FnOnce(u64) -> Line) -> Result<u64> {
@@ -237,7 +240,17 @@ impl Journal {
     pub fn guard(self: &Arc<Self>, undo: Undo) -> Result<Guard> {
         let number =
             self.append(|number| Line { number, undo: Some(undo.clone()), done: false })?;
+        self.of_standing().insert(number, undo.clone());
         Ok(Guard { number, undo, journal: Arc::clone(self), armed: true })
+    }
+
+    fn of_standing(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, Undo>> {
+        self.standing.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// What is not undone yet, in the order in which it was made.
+    pub fn standing(&self) -> Vec<Undo> {
+        self.of_standing().values().cloned().collect()
     }
 
     /// Removes the journal's file; call it when every guard is gone.
@@ -267,6 +280,7 @@ impl Guard {
         }
         self.undo.apply()?;
         let number = self.number;
+        self.journal.of_standing().remove(&number);
         self.journal.append(|_| Line { number, undo: None, done: true })?;
         Ok(())
     }
@@ -394,6 +408,7 @@ mod tests {
         let journals = dir.join("j");
         let own = Journal::open(&journals).unwrap();
         let guard = own.guard(Undo::Remove { path: kept.clone() }).unwrap();
+        assert_eq!(own.standing(), vec![Undo::Remove { path: kept.clone() }]);
         fs::write(
             journals.join("journal-1-999999999"),
             format!(
@@ -408,7 +423,7 @@ mod tests {
         assert!(failed.is_empty());
         assert!(!left.exists() && kept.exists());
         drop(guard);
-        assert!(!kept.exists());
+        assert!(!kept.exists() && own.standing().is_empty());
         fs::remove_dir_all(dir).unwrap();
     }
 }

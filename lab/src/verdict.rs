@@ -9,9 +9,11 @@
 use crate::scenario::{LinkSpec, Named, Size, TruthSpec, Variables, fill, fill_all};
 use anyhow::Result;
 use holdup_reason::findings::{Culprit, Finding, ObjectName, Report, Severity};
+use serde::{Deserialize, Serialize};
 
 /// How an answer compares with the truth.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Verdict {
     /// Code, object and culprit of the first finding are right.
     pub top1: bool,
@@ -58,6 +60,11 @@ impl Truth {
         };
         let codes = self.spec.code.all().join("|");
         Ok(format!("{codes} on {} by {}", of(&self.spec.object)?, of(&self.spec.culprit)?))
+    }
+
+    /// The processes of which any is the culprit; empty if the truth names none.
+    pub fn culprit_pids(&self) -> Result<Vec<String>> {
+        fill_all(self.spec.culprit.pid.all(), &self.variables)
     }
 
     /// Judges a report.

@@ -102,6 +102,11 @@ impl Running {
             && proc::state(self.started.pid) != Some('Z')
     }
 
+    /// Ends it, and waits until it is gone.
+    pub fn end(&self) -> Result<()> {
+        proc::end(self.started.pid, self.started.start_time)
+    }
+
     /// Waits for the first operation.
     pub fn wait_ready(&self, ctx: &Ctx, limit: Duration) -> Result<()> {
         ctx.wait_for("first operation of the workload", limit, || self.done() > 0).with_context(

@@ -15,7 +15,7 @@ mod net;
 mod path;
 mod process;
 mod quota;
-mod stage;
+pub mod stage;
 mod stop;
 
 use crate::fault::Fault;

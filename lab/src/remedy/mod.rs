@@ -1,0 +1,251 @@
+//! Is the printed way out one? It is run while the fault stands, and the workload is asked.
+//!
+//! The first command of the right finding that changes something is run as root by a shell under a
+//! timeout; half of the workload's loss must come back. Then its own undo is run, and what it touched must
+//! read as before. What may be touched is decided in [`plan`]. Whatever is written is journalled first, so
+//! that a lab that is killed in between leaves nothing. Rejected: trying the second command when the first
+//! does not help (the reader is told the first).
+//!
+//! Edit together: README.md (the rule as people read it).
+
+pub mod plan;
+
+use crate::case::Tried;
+use crate::fault::{Ctx, die_with_the_lab_in};
+use crate::proc;
+use crate::undo::{Guards, Undo};
+use anyhow::{Context, Result, bail};
+use holdup_reason::findings::Finding;
+use plan::{Own, Plan, Touch};
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The share of the loss that must come back.
+pub const ENOUGH: f64 = 0.5;
+
+/// How long a command may take.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// Which command of a finding the lab runs, and what it touches; or what became of it otherwise.
+pub fn choose(finding: &Finding) -> Result<(String, String, Vec<Touch>), Tried> {
+    let printed = || finding.remedy.iter().filter(|way| !way.command.is_empty());
+    for way in printed() {
+        match plan::plan(&way.command) {
+            Plan::Acts(touched) => return Ok((way.command.clone(), way.undo.clone(), touched)),
+            Plan::LooksOnly => {}
+            Plan::Unclear(why) => {
+                return Err(Tried::NotApplied { command: way.command.clone(), why });
+            }
+        }
+    }
+    Err(match printed().next() {
+        Some(way) => Tried::LooksOnly { command: way.command.clone() },
+        None => Tried::NoCommand,
+    })
+}
+
+/// Gives the share of the loss that has come back, if a figure tells, and a note.
+pub type Measure<'a> = &'a mut dyn FnMut(&mut Ctx) -> Result<(Option<f64>, String)>;
+
+/// Runs the way out of a finding while the fault stands. `measure` is called
+/// once the command has ended.
+pub fn attempt(ctx: &mut Ctx, finding: &Finding, measure: Measure<'_>) -> Result<Tried> {
+    let (command, undo, touched) = match choose(finding) {
+        Ok(chosen) => chosen,
+        Err(tried) => return Ok(tried),
+    };
+    let touched: Vec<Touch> = touched.into_iter().map(resolved).collect();
+    let own = own(ctx);
+    if let Some(why) = touched.iter().find_map(|touch| own.refuses(touch)) {
+        return Ok(Tried::NotApplied { command, why });
+    }
+    let mut guards = Guards::new();
+    for touch in &touched {
+        if let Touch::File(path) = touch
+            && path.exists()
+        {
+            guards.push(ctx.journal.guard(Undo::restore(path)?)?);
+        }
+    }
+    let before: Vec<String> = touched.iter().map(state).collect();
+    let mut notes = Vec::new();
+    if let Err(error) = run(ctx, &command) {
+        notes.push(format!("it failed: {error:#}"));
+    }
+    let (recovered, note) = measure(ctx)?;
+    notes.push(note);
+    let mut undone = None;
+    if !undo.is_empty() {
+        if let Err(error) = run(ctx, &undo) {
+            notes.push(format!("its undo failed: {error:#}"));
+        }
+        let back = wait_until_back(ctx, &touched, &before)?;
+        undone = Some(back.is_none());
+        notes.extend(back.map(|what| format!("after `{undo}` the state is not back: {what}")));
+    }
+    drop(guards);
+    notes.retain(|note| !note.is_empty());
+    Ok(Tried::Applied { command, recovered, note: notes.join("; "), undone })
+}
+
+/// A path by its canonical name: hierarchies of cgroups go by several.
+fn resolved(touch: Touch) -> Touch {
+    let canonical = |path: PathBuf| fs::canonicalize(&path).unwrap_or(path);
+    match touch {
+        Touch::File(path) => Touch::File(canonical(path)),
+        Touch::Mount(path) => Touch::Mount(canonical(path)),
+        other => other,
+    }
+}
+
+/// What the scenario made, by its journal: processes with their offspring, groups, mounts, namespaces.
+fn own(ctx: &Ctx) -> Own {
+    let mut own = Own { pids: proc::offspring(std::process::id().cast_signed()), ..Own::default() };
+    let mut leaders = Vec::new();
+    for undo in ctx.journal.standing() {
+        match undo {
+            Undo::Process { pid, start_time } if proc::start_time(pid) == Some(start_time) => {
+                leaders.push(pid);
+            }
+            Undo::Cgroup { path } => own.cgroups.push(fs::canonicalize(&path).unwrap_or(path)),
+            Undo::Mount { path } => own.mounts.push(fs::canonicalize(&path).unwrap_or(path)),
+            Undo::Netns { name } => own.netns.push(name),
+            _ => {}
+        }
+    }
+    // Who has lost its parent is still of the group that the lab started.
+    own.pids.extend(leaders.iter().flat_map(|leader| proc::group_members(*leader)));
+    own.pids.extend(leaders);
+    own
+}
+
+/// What a touched thing is like, in a text to compare.
+fn state(touch: &Touch) -> String {
+    match touch {
+        Touch::Process(pid) => process_state(*pid),
+        Touch::File(path) => fs::read_to_string(path).unwrap_or_default().trim().into(),
+        // Whether a file system is frozen cannot be read; freezing what is frozen fails instead.
+        Touch::Mount(_) => String::new(),
+        Touch::Netns(name) => queues(&["-n", name]),
+        Touch::NetnsOf(pid) => {
+            let mut command = Command::new("nsenter");
+            command.args(["-t", &pid.to_string(), "-n", "tc", "qdisc", "show"]);
+            queues_of(command)
+        }
+    }
+}
+
+fn process_state(pid: i32) -> String {
+    let Some(letter) = proc::state(pid) else { return "gone".into() };
+    let stopped = if letter == 'T' { "stopped" } else { "not stopped" };
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let allowed = status.lines().find(|line| line.starts_with("Cpus_allowed_list")).unwrap_or("");
+    // SAFETY: a plain system call that reads a number of a process; IOPRIO_WHO_PROCESS is 1.
+    let io = unsafe { libc::syscall(libc::SYS_ioprio_get, 1, pid) };
+    format!("{stopped}, nice {}, I/O {io:#x}, {allowed}", proc::nice(pid).unwrap_or(0))
+}
+
+fn queues(place: &[&str]) -> String {
+    let mut command = Command::new("tc");
+    command.args(place).args(["qdisc", "show"]);
+    queues_of(command)
+}
+
+/// Queues without the handles that the kernel draws, and without those that it adds by itself.
+fn queues_of(mut command: Command) -> String {
+    let Ok(output) = command.stdin(Stdio::null()).output() else { return "unknown".into() };
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let plain = |line: &str| {
+        let words = line.split_whitespace().filter(|word| !word.ends_with(':'));
+        words.filter(|word| *word != "refcnt" && *word != "2").collect::<Vec<_>>().join(" ")
+    };
+    text.lines().map(plain).collect::<Vec<_>>().join("\n")
+}
+
+/// What is not as before within a second; none if all is.
+fn wait_until_back(ctx: &Ctx, touched: &[Touch], before: &[String]) -> Result<Option<String>> {
+    let until = Instant::now() + Duration::from_secs(1);
+    loop {
+        let now: Vec<String> = touched.iter().map(state).collect();
+        let differs = now.iter().zip(before).find(|(now, before)| now != before);
+        let Some((is, was)) = differs else { return Ok(None) };
+        if Instant::now() > until {
+            return Ok(Some(format!("it was [{was}], it is [{is}]")));
+        }
+        ctx.sleep(Duration::from_millis(50))?;
+    }
+}
+
+/// Runs a command as a user would, in a shell, and waits for its end.
+fn run(ctx: &Ctx, text: &str) -> Result<()> {
+    let errors = ctx.scratch.join("remedy.err");
+    let mut command = Command::new("/bin/sh");
+    command
+        .args(["-c", text])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(File::create(&errors)?)
+        .process_group(0);
+    die_with_the_lab_in(&mut command, &[]);
+    let mut child = command.spawn().context("start a shell")?;
+    let until = Instant::now() + LIMIT;
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        if Instant::now() > until {
+            let pid = child.id().cast_signed();
+            proc::end(pid, proc::start_time(pid).unwrap_or(0))?;
+            bail!("not over within {:.0} s", LIMIT.as_secs_f64());
+        }
+        ctx.sleep(Duration::from_millis(10))?;
+    };
+    if !status.success() {
+        bail!("{status}: {}", last_line(&errors));
+    }
+    Ok(())
+}
+
+fn last_line(path: &Path) -> String {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    text.trim().lines().last().unwrap_or_default().chars().take(200).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdup_reason::findings::Remedy;
+
+    fn finding(commands: &[&str]) -> Finding {
+        let value = serde_json::json!({
+            "code": "a.b", "title": "", "severity": "warning", "confidence": 1.0,
+            "object": {"kind": "disk", "name": "x"}, "culprit": {"kind": "none", "name": ""},
+            "victims": [], "impact": {"wait_seconds_per_second": 0.0, "share": 0.0}, "chain": [],
+            "evidence": [], "remedy": [], "stories": []});
+        let mut finding: Finding = serde_json::from_value(value).unwrap();
+        finding.remedy =
+            commands.iter().map(|c| Remedy { command: (*c).into(), ..Remedy::default() }).collect();
+        finding
+    }
+
+    #[test]
+    fn the_first_command_that_acts_is_chosen() {
+        assert_eq!(choose(&finding(&["", ""])), Err(Tried::NoCommand));
+        assert_eq!(
+            choose(&finding(&["", "cat /x"])),
+            Err(Tried::LooksOnly { command: "cat /x".into() })
+        );
+        assert_eq!(choose(&finding(&["cat /x", "kill 9", "kill 8"])).unwrap().0, "kill 9");
+        assert!(matches!(choose(&finding(&["kill <pid>"])), Err(Tried::NotApplied { .. })));
+    }
+
+    #[test]
+    fn this_process_is_as_it_was() {
+        let own = process_state(std::process::id().cast_signed());
+        assert!(own.starts_with("not stopped, nice "), "{own}");
+        assert_eq!(process_state(i32::MAX), "gone");
+    }
+}

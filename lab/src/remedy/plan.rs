@@ -1,0 +1,287 @@
+//! What a printed command would touch, and whether that is the lab's own. Pure.
+//!
+//! The lab runs what holdup prints as root, so it reads the command first: only tools that are known here,
+//! only one command at a time, and only processes, cgroups, mounts and network namespaces that the
+//! scenario made; a kernel setting may be changed because the lab puts it back. All else is refused with
+//! the reason. Commands that only look are no remedy and are counted apart. Rejected: running everything
+//! in a sandbox (a remedy has to reach the very process that holds somebody up).
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// One thing that a command changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Touch {
+    /// A process: a signal, its priority, its CPUs.
+    Process(i32),
+    /// A file that is written.
+    File(PathBuf),
+    /// A mounted file system.
+    Mount(PathBuf),
+    /// A network namespace by name.
+    Netns(String),
+    /// The network namespace of a process.
+    NetnsOf(i32),
+}
+
+/// What a command is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Plan {
+    /// It changes these.
+    Acts(Vec<Touch>),
+    /// It changes nothing.
+    LooksOnly,
+    /// The lab cannot tell, or it cannot be run as it stands.
+    Unclear(String),
+}
+
+/// Tools that only look.
+const LOOKERS: &[&str] = &[
+    "cat", "dig", "dmesg", "fuser", "grep", "head", "holdup", "ip", "ls", "lsof", "mtr", "perf",
+    "ps", "smartctl", "ss", "strace", "tail", "tcpdump", "top",
+];
+
+/// Reads a command.
+pub fn plan(command: &str) -> Plan {
+    let Some(words) = shlex::split(command) else {
+        return Plan::Unclear("it is no command of a shell".into());
+    };
+    if let Some(word) = words.iter().find(|word| is_placeholder(word)) {
+        return Plan::Unclear(format!("{word} is a placeholder"));
+    }
+    let parts: Vec<&[String]> =
+        words.split(|word| matches!(word.as_str(), "|" | "||" | "&&" | ";")).collect();
+    if parts.iter().all(|part| looks_only(part)) {
+        return Plan::LooksOnly;
+    }
+    if parts.len() > 1 || command.contains(['`', ';']) || command.contains("$(") {
+        return Plan::Unclear("more than one command".into());
+    }
+    match touches(&words) {
+        Ok(touched) if touched.is_empty() => Plan::Unclear("it names nothing to change".into()),
+        Ok(touched) => Plan::Acts(touched),
+        Err(why) => Plan::Unclear(why),
+    }
+}
+
+/// `<pid>`, `PID`, `...`: something that the reader is to fill in.
+fn is_placeholder(word: &str) -> bool {
+    (word.starts_with('<') && word.ends_with('>') && word.len() > 2)
+        || word.contains("...")
+        || matches!(word, "PID" | "NAME" | "DEV" | "DEVICE" | "N" | "X" | "FILE")
+}
+
+fn looks_only(part: &[String]) -> bool {
+    let Some((tool, rest)) = part.split_first() else { return false };
+    let writes = rest.iter().any(|word| word.starts_with('>'));
+    let kills = tool == "fuser" && rest.iter().any(|word| word.starts_with("-k"));
+    // `ip netns exec` runs something else; `ip -n NS ... show` looks.
+    let runs = tool == "ip" && !rest.iter().any(|word| matches!(word.as_str(), "show" | "list"));
+    LOOKERS.contains(&tool.as_str()) && !writes && !kills && !runs
+}
+
+fn touches(words: &[String]) -> Result<Vec<Touch>, String> {
+    let (tool, rest) = words.split_first().ok_or("it is empty")?;
+    match tool.as_str() {
+        "kill" => {
+            let options = rest.iter().take_while(|word| word.starts_with('-')).count();
+            if options > 1 {
+                return Err("it signals a whole process group".into());
+            }
+            rest[options..].iter().map(|word| process(word)).collect()
+        }
+        "renice" | "ionice" | "chrt" | "taskset" => {
+            let last = rest.last().ok_or("it names no process")?;
+            if !rest.iter().any(|word| word == "-p" || word == "--pid") {
+                return Err("it starts a program".into());
+            }
+            Ok(vec![process(last)?])
+        }
+        "echo" => match rest {
+            [.., arrow, file] if arrow == ">" => Ok(vec![Touch::File(file.into())]),
+            _ => Err("it does not write one file".into()),
+        },
+        "sysctl" => {
+            let settings: Vec<_> = rest.iter().filter_map(|word| word.split_once('=')).collect();
+            let file = |key: &str| Path::new("/proc/sys").join(key.trim().replace('.', "/"));
+            Ok(settings.into_iter().map(|(key, _)| Touch::File(file(key))).collect())
+        }
+        "fsfreeze" | "umount" => {
+            let last = rest.last().ok_or("it names no mount")?;
+            Ok(vec![Touch::Mount(last.into())])
+        }
+        "tc" => match rest {
+            [option, name, ..] if option == "-n" => Ok(vec![Touch::Netns(name.clone())]),
+            _ => Err("it changes the host's own network".into()),
+        },
+        "ip" => match rest {
+            [netns, exec, name, ..] if netns == "netns" && exec == "exec" => {
+                Ok(vec![Touch::Netns(name.clone())])
+            }
+            _ => Err("it changes the host's own network".into()),
+        },
+        "nsenter" => match rest {
+            [t, pid, n, ..] if t == "-t" && n == "-n" => Ok(vec![Touch::NetnsOf(number(pid)?)]),
+            _ => Err("the lab knows nsenter -t PID -n only".into()),
+        },
+        "docker" | "podman" | "lxc-unfreeze" | "lxc" | "systemctl" | "crictl" => {
+            Err(format!("there is no {tool} in the lab"))
+        }
+        "ulimit" | "cd" | "export" => Err(format!("{tool} changes only the shell that runs it")),
+        other => Err(format!("the lab does not know what {other} touches")),
+    }
+}
+
+fn number(word: &str) -> Result<i32, String> {
+    match word.parse() {
+        Ok(pid) if pid > 1 => Ok(pid),
+        _ => Err(format!("{word} is no process id")),
+    }
+}
+
+fn process(word: &str) -> Result<Touch, String> {
+    number(word).map(Touch::Process)
+}
+
+/// What the scenario made.
+#[derive(Debug, Clone, Default)]
+pub struct Own {
+    /// Its processes.
+    pub pids: BTreeSet<i32>,
+    /// Directories of its cgroups.
+    pub cgroups: Vec<PathBuf>,
+    /// Its mount points.
+    pub mounts: Vec<PathBuf>,
+    /// Its network namespaces.
+    pub netns: Vec<String>,
+}
+
+impl Own {
+    /// Why something must not be touched; none if it may.
+    pub fn refuses(&self, touch: &Touch) -> Option<String> {
+        match touch {
+            Touch::Process(pid) | Touch::NetnsOf(pid) if !self.pids.contains(pid) => {
+                Some(format!("process {pid} is not of this scenario"))
+            }
+            Touch::Mount(path) if !self.mounts.contains(path) => {
+                Some(format!("{} is not a mount of this scenario", path.display()))
+            }
+            Touch::Netns(name) if !self.netns.contains(name) => {
+                Some(format!("network namespace {name} is not of this scenario"))
+            }
+            Touch::File(path) => self.refuses_file(path),
+            _ => None,
+        }
+    }
+
+    fn refuses_file(&self, path: &Path) -> Option<String> {
+        let climbs = path.components().any(|part| part == std::path::Component::ParentDir);
+        // Below a group of the lab, or a kernel setting: both are put back.
+        let own = self.cgroups.iter().any(|group| path.starts_with(group))
+            || path.starts_with("/proc/sys");
+        (climbs || !own).then(|| format!("{} is not of this scenario", path.display()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn acts(command: &str) -> Vec<Touch> {
+        match plan(command) {
+            Plan::Acts(touched) => touched,
+            other => panic!("{command}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn commands_are_read_as_what_they_touch() {
+        assert_eq!(acts("kill 77"), vec![Touch::Process(77)]);
+        assert_eq!(acts("kill -CONT 77"), vec![Touch::Process(77)]);
+        assert_eq!(acts("renice -n 19 -p 77"), vec![Touch::Process(77)]);
+        assert_eq!(acts("taskset -a -c -p 0,1 77"), vec![Touch::Process(77)]);
+        assert_eq!(
+            acts("echo \"7:3 500\" > '/sys/fs/cgroup/blkio/a b/x'"),
+            vec![Touch::File("/sys/fs/cgroup/blkio/a b/x".into())]
+        );
+        assert_eq!(
+            acts("sysctl -w vm.dirty_bytes=4096"),
+            vec![Touch::File("/proc/sys/vm/dirty_bytes".into())]
+        );
+        assert_eq!(
+            acts("tc -n near qdisc replace dev eth0 root fq_codel"),
+            vec![Touch::Netns("near".into())]
+        );
+        assert_eq!(acts("nsenter -t 77 -n tc qdisc show"), vec![Touch::NetnsOf(77)]);
+        assert_eq!(acts("fsfreeze -u /mnt/x"), vec![Touch::Mount("/mnt/x".into())]);
+    }
+
+    #[test]
+    fn what_only_looks_is_told_apart() {
+        for command in [
+            "cat /proc/7/task/7/stack",
+            "dmesg | grep -w loop3; smartctl -a /dev/loop3",
+            "ls -l /proc/*/fd 2>/dev/null | grep pipe",
+            "holdup --for 30s -v   # the victims of loop3",
+            "grep -A 3 -F ':9' /proc/7/smaps | head",
+        ] {
+            let looked = plan(command);
+            assert!(looked == Plan::LooksOnly, "{command}: {looked:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_plain_is_refused_with_its_reason() {
+        for (command, why) in [
+            ("kill <pid>", "placeholder"),
+            ("kill PID", "placeholder"),
+            ("kill -- -77", "process group"),
+            ("kill 1", "no process id"),
+            ("kill 7; rm -rf /", "more than one"),
+            ("kill 7 && reboot", "more than one"),
+            ("kill $(cat x)", "more than one"),
+            ("tc qdisc replace dev eth0 root fq_codel", "host's own network"),
+            ("fuser -k /data", "does not know"),
+            ("reboot", "does not know"),
+            ("ulimit -r 99", "only the shell"),
+            ("echo x >> /etc/resolv.conf", "one file"),
+            ("kill", "nothing to change"),
+            ("echo 'x", "no command"),
+        ] {
+            match plan(command) {
+                Plan::Unclear(said) => assert!(said.contains(why), "{command}: {said}"),
+                other => panic!("{command}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn only_the_scenario_may_be_touched() {
+        let own = Own {
+            pids: [77].into(),
+            cgroups: vec!["/sys/fs/cgroup/cpu/a".into()],
+            mounts: vec!["/mnt/x".into()],
+            netns: vec!["near".into()],
+        };
+        for touch in [
+            Touch::Process(77),
+            Touch::File("/sys/fs/cgroup/cpu/a/cpu.shares".into()),
+            Touch::File("/proc/sys/vm/dirty_bytes".into()),
+            Touch::Mount("/mnt/x".into()),
+            Touch::Netns("near".into()),
+        ] {
+            assert_eq!(own.refuses(&touch), None);
+        }
+        for touch in [
+            Touch::Process(78),
+            Touch::NetnsOf(78),
+            Touch::File("/sys/fs/cgroup/cpu/cpu.shares".into()),
+            Touch::File("/sys/fs/cgroup/cpu/a/../cpu.shares".into()),
+            Touch::File("/etc/passwd".into()),
+            Touch::Mount("/".into()),
+            Touch::Netns("far".into()),
+        ] {
+            assert!(own.refuses(&touch).is_some(), "{touch:?}");
+        }
+    }
+}
