@@ -40,6 +40,10 @@ struct wire_types {
 	struct wire_flow flow;
 	struct wire_sample_key sample_key;
 	struct wire_sample sample;
+	struct wire_work_key work_key;
+	struct wire_work work;
+	struct wire_effort_key effort_key;
+	struct wire_effort effort;
 };
 struct wire_types *wire_types = 0;
 enum wire_kind wire_kind = 0;
@@ -47,5 +51,6 @@ enum wire_object_kind wire_object_kind = 0;
 enum wire_flag wire_flag = 0;
 enum wire_context wire_context = 0;
 enum wire_mode wire_mode = 0;
+enum wire_effort_counter wire_effort_counter = 0;
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

@@ -45,10 +45,11 @@ enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_FORCE_WAKEUP = 2 };
 
 struct pt_regs {
 	/* x86_64 */
-	unsigned long r10, r9, r8, dx, si, di, orig_ax;
+	unsigned long r10, r9, r8, dx, si, di, orig_ax, ip;
 	/* arm64 */
 	unsigned long regs[31];
 	__s32 syscallno;
+	unsigned long pc;
 };
 
 struct kernfs_node {
@@ -131,8 +132,17 @@ typedef struct {
 struct cred {
 	kernel_cap_t cap_effective;
 };
+struct vm_area_struct {
+	struct file *vm_file;
+};
+
+struct task_io_accounting {
+	__u64 rchar, wchar, syscr, syscw;
+};
 struct task_struct {
 	const struct cred *cred;
+	struct task_io_accounting ioac;
+	unsigned long min_flt, maj_flt;
 	unsigned int flags;
 	int on_cpu;
 	unsigned int policy;

@@ -1,8 +1,10 @@
 /*
- * sample.bpf.c: what runs, by process and kernel stack, from a CPU clock.
+ * sample.bpf.c: what runs, from a CPU clock: by process and kernel stack, by system call, by the file its code is in.
  *
- * Tells what on-CPU kernel time is spent on (forking, reclaim, spinning) without tracing functions.
- * User stacks are not taken: a cause is named by process and kernel function.
+ * Tells what on-CPU time is spent on (forking, faults, tiny writes, ciphers) without tracing functions or system
+ * calls: registers and the counters of the task itself are read where the clock hits it. User stacks are not taken:
+ * the file that the code is in says enough, and frame pointers are seldom there to walk by.
+ * `sample_code` needs bpf_find_vma (5.17); `sample` is the same without it.
  */
 
 struct {
@@ -19,10 +21,167 @@ struct {
 	__type(value, struct wire_sample);
 } samples SEC(".maps");
 
-const struct wire_sample no_sample = {};
+/* Full: what comes then is missing here, and still counted in `samples`. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct wire_work_key);
+	__type(value, struct wire_work);
+} work SEC(".maps");
 
-SEC("perf_event")
-int sample(void *ctx)
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1024);
+	__type(key, struct wire_effort_key);
+	__type(value, struct wire_effort);
+} efforts SEC(".maps");
+
+const struct wire_sample no_sample = {};
+const struct wire_work no_work = {};
+const struct wire_effort no_effort = {};
+
+#define STACK_OF_USER_MODE (-14) /* EFAULT: there is no kernel stack */
+
+#if defined(__TARGET_ARCH_x86)
+static __always_inline bool asks_for_bytes(__s32 syscall)
+{
+	return syscall == 0 || syscall == 1 || syscall == 17 || syscall == 18;
+}
+/* Which argument is a path; negative: none. */
+static __always_inline int path_argument(__s32 syscall)
+{
+	switch (syscall) {
+	case 2: case 4: case 6: case 21: case 59: case 89:
+		return 0;
+	case 257: case 262: case 267: case 269: case 332: case 439:
+		return 1;
+	}
+	return -1;
+}
+static __always_inline __u64 instruction(struct pt_regs *regs)
+{
+	return BPF_CORE_READ(regs, ip);
+}
+#else
+static __always_inline bool asks_for_bytes(__s32 syscall)
+{
+	return syscall == 63 || syscall == 64 || syscall == 67 || syscall == 68;
+}
+static __always_inline int path_argument(__s32 syscall)
+{
+	switch (syscall) {
+	case 221:
+		return 0;
+	case 48: case 56: case 78: case 79: case 291: case 439:
+		return 1;
+	}
+	return -1;
+}
+static __always_inline __u64 instruction(struct pt_regs *regs)
+{
+	return BPF_CORE_READ(regs, pc);
+}
+#endif
+
+struct code_file {
+	__u64 ino;
+	char name[64];
+};
+
+static long read_code_file(struct task_struct *task, struct vm_area_struct *vma, void *context)
+{
+	struct code_file *code = context;
+	struct file *file = BPF_CORE_READ(vma, vm_file);
+
+	code->ino = BPF_CORE_READ(file, f_inode, i_ino);
+	bpf_probe_read_kernel_str(code->name, sizeof(code->name), BPF_CORE_READ(file, f_path.dentry, d_name.name));
+	return 0;
+}
+
+static __always_inline bool same_name(const __u64 *a, const __u64 *b)
+{
+	for (int at = 0; at < 8; at++)
+		if (a[at] != b[at])
+			return false;
+	return true;
+}
+
+static __always_inline void sample_work(struct task_struct *current, bool user, bool find_code)
+{
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(current);
+	struct wire_work_key key = { .tgid = current->tgid, .syscall = -1 };
+	struct code_file named = {};
+	struct wire_place place;
+	struct wire_work *sum;
+	__u64 asked = 0;
+
+	if (current->flags & PF_KTHREAD)
+		return;
+	if (!user) {
+		read_syscall(&place, regs);
+		key.syscall = place.syscall < 0 ? -1 : (__s32)place.syscall;
+		if (asks_for_bytes(key.syscall))
+			asked = place.args[2];
+		int at = path_argument(key.syscall);
+		if (at >= 0)
+			bpf_probe_read_user_str(named.name, sizeof(named.name), (void *)place.args[at & 1]);
+	} else if (find_code) {
+		bpf_find_vma(current, instruction(regs), read_code_file, &named, 0);
+		key.code_ino = named.ino;
+	}
+	sum = bpf_map_lookup_elem(&work, &key);
+	if (!sum) {
+		bpf_map_update_elem(&work, &key, &no_work, BPF_NOEXIST);
+		sum = bpf_map_lookup_elem(&work, &key);
+		if (!sum)
+			return;
+		fill_ref(&sum->process, current);
+		__builtin_memcpy(sum->name, named.name, sizeof(sum->name));
+	}
+	__sync_fetch_and_add(&sum->count, 1);
+	__sync_fetch_and_add(&sum->asked_bytes, asked);
+	/* The name of most samples: a majority vote, where each other one takes a vote away. */
+	if (same_name((__u64 *)sum->name, (__u64 *)named.name)) {
+		sum->same_name++;
+	} else if (sum->same_name) {
+		sum->same_name--;
+	} else {
+		__builtin_memcpy(sum->name, named.name, sizeof(sum->name));
+		sum->same_name = 1;
+	}
+}
+
+static __always_inline void sample_effort(struct task_struct *current)
+{
+	struct wire_effort *effort;
+	struct wire_effort_key key = { .tid = current->pid };
+	bool first = false;
+
+	if (!bpf_core_field_exists(current->ioac.syscr))
+		return;
+	effort = bpf_map_lookup_elem(&efforts, &key);
+	if (!effort || effort->thread.start_ns != current->start_time) {
+		bpf_map_update_elem(&efforts, &key, &no_effort, BPF_ANY);
+		effort = bpf_map_lookup_elem(&efforts, &key);
+		if (!effort)
+			return;
+		fill_ref(&effort->thread, current);
+		first = true;
+	}
+	effort->last_ns = bpf_ktime_get_ns();
+	effort->last[WIRE_EFFORT_READS] = BPF_CORE_READ(current, ioac.syscr);
+	effort->last[WIRE_EFFORT_READ_BYTES] = BPF_CORE_READ(current, ioac.rchar);
+	effort->last[WIRE_EFFORT_WRITES] = BPF_CORE_READ(current, ioac.syscw);
+	effort->last[WIRE_EFFORT_WRITE_BYTES] = BPF_CORE_READ(current, ioac.wchar);
+	effort->last[WIRE_EFFORT_MINOR_FAULTS] = BPF_CORE_READ(current, min_flt);
+	effort->last[WIRE_EFFORT_MAJOR_FAULTS] = BPF_CORE_READ(current, maj_flt);
+	if (first) {
+		effort->first_ns = effort->last_ns;
+		__builtin_memcpy(effort->first, effort->last, sizeof(effort->first));
+	}
+}
+
+static __always_inline int take_sample(void *ctx, bool find_code)
 {
 	struct task_struct *current = bpf_get_current_task_btf();
 	struct wire_sample_key key = {};
@@ -32,6 +191,8 @@ int sample(void *ctx)
 		return 0;
 	key.tgid = current->tgid;
 	key.stack = bpf_get_stackid(ctx, &stacks, 0);
+	sample_work(current, key.stack == STACK_OF_USER_MODE, find_code);
+	sample_effort(current);
 	sum = bpf_map_lookup_elem(&samples, &key);
 	if (!sum) {
 		bpf_map_update_elem(&samples, &key, &no_sample, BPF_NOEXIST);
@@ -42,4 +203,16 @@ int sample(void *ctx)
 	}
 	__sync_fetch_and_add(&sum->count, 1);
 	return 0;
+}
+
+SEC("perf_event")
+int sample(void *ctx)
+{
+	return take_sample(ctx, false);
+}
+
+SEC("perf_event")
+int sample_code(void *ctx)
+{
+	return take_sample(ctx, true);
 }

@@ -385,6 +385,44 @@ struct wire_sample {
 	struct wire_ref process;
 };
 
+/* What a process does on the CPU: in which system call, or in the code of which file. */
+struct wire_work_key {
+	__u32 tgid;
+	__s32 syscall; /* negative: its own code, a fault, an interrupt */
+	__u64 code_ino; /* of the file that its own code is in; 0 in the kernel */
+};
+
+struct wire_work {
+	__u64 count;
+	__u64 asked_bytes; /* sum of the sizes asked for, where the system call has one */
+	__u64 same_name; /* samples with this name, less those with another */
+	struct wire_ref process;
+	char name[64]; /* path that the system call was given, or the last part of the code's file; of most samples */
+};
+
+/* A thread's own counters at its first and its last sample. */
+enum wire_effort_counter {
+	WIRE_EFFORT_READS,
+	WIRE_EFFORT_READ_BYTES,
+	WIRE_EFFORT_WRITES,
+	WIRE_EFFORT_WRITE_BYTES,
+	WIRE_EFFORT_MINOR_FAULTS,
+	WIRE_EFFORT_MAJOR_FAULTS,
+	WIRE_EFFORT_COUNTERS,
+};
+
+struct wire_effort_key {
+	__u32 tid;
+};
+
+struct wire_effort {
+	__u64 first_ns;
+	__u64 last_ns;
+	__u64 first[WIRE_EFFORT_COUNTERS];
+	__u64 last[WIRE_EFFORT_COUNTERS];
+	struct wire_ref thread;
+};
+
 /* Written by the reader, read by the programs. */
 struct wire_control {
 	__u64 threshold_ns;

@@ -25,6 +25,8 @@ pub struct Offer {
     pub preempt_count_from_runqueue: i64,
     /// Ticks a second that `pause` of balance_dirty_pages counts in.
     pub config_hz: u32,
+    /// BPF programs may look up the mapping at an address (5.17).
+    pub find_vma: bool,
     /// Effective capabilities.
     pub capabilities: u64,
     /// Effective user id.
@@ -66,6 +68,7 @@ pub fn look(tracepoints: &[&str]) -> Offer {
             offer.request_after_queue =
                 arguments_of(&btf, "block_rq_issue").is_some_and(|n| n >= 2);
             offer.preempt_count_from_runqueue = preempt_count_from_runqueue(&btf).unwrap_or(0);
+            offer.find_vma = has_helper(&btf, "BPF_FUNC_find_vma");
             offer.dirty_arguments = arguments_of(&btf, "balance_dirty_pages").unwrap_or(0);
         }
     }
@@ -79,6 +82,12 @@ fn arguments_of(btf: &Btf<'_>, tracepoint: &str) -> Option<u32> {
     let pointer: types::Ptr<'_> = alias.referenced_type().try_into().ok()?;
     let function: types::FuncProto<'_> = pointer.referenced_type().try_into().ok()?;
     Some((function.iter().count() as u32).saturating_sub(1))
+}
+
+/// Whether BPF programs may call a helper.
+fn has_helper(btf: &Btf<'_>, name: &str) -> bool {
+    let helpers: Option<types::Enum<'_>> = btf.type_by_name("bpf_func_id");
+    helpers.is_some_and(|all| all.iter().any(|member| member.name.is_some_and(|n| n == name)))
 }
 
 /// Distance of two per-CPU variables, by their offsets in the per-CPU section.

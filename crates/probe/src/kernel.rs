@@ -34,6 +34,7 @@ pub struct Programs {
     links: Vec<Link>,
     ring: RingBuffer<'static>,
     sampling: Vec<std::os::fd::OwnedFd>,
+    samples_code: bool,
     thread_link: Link,
     endpoint_link: Link,
     /// Decoded records of the ring.
@@ -62,7 +63,8 @@ impl Programs {
         for mut program in open.open_object_mut().progs_mut() {
             let name = program.name().to_string_lossy().into_owned();
             let iterator = name == "threads" || name == "endpoints";
-            program.set_autoload(iterator || name == "sample" || names.contains(&&name[..]));
+            let sampler = name == if offer.find_vma { "sample_code" } else { "sample" };
+            program.set_autoload(iterator || sampler || names.contains(&&name[..]));
         }
         let skel = open.load().map_err(bpf("load the kernel programs"))?;
         let skel: &'static mut HoldupSkel<'static> = Box::leak(Box::new(skel));
@@ -89,6 +91,7 @@ impl Programs {
             links: Vec::new(),
             ring,
             sampling: Vec::new(),
+            samples_code: offer.find_vma,
             thread_link,
             endpoint_link,
             inbox,
@@ -133,7 +136,10 @@ impl Programs {
         for cpu in online_cpus() {
             match sampling_event(cpu).and_then(|fd| {
                 use std::os::fd::AsRawFd;
-                let program = &self.skel.progs.sample;
+                let program = match self.samples_code {
+                    true => &self.skel.progs.sample_code,
+                    false => &self.skel.progs.sample,
+                };
                 let link = program
                     .attach_perf_event(fd.as_raw_fd())
                     .map_err(|error| std::io::Error::other(format!("{error:#}")))?;
@@ -270,6 +276,12 @@ impl Programs {
                 frequency_hz: hz,
             }));
         }
+        each(&maps.work, |key: wire_work_key, value: wire_work| {
+            all.push(Body::Work(decode::work(&key, &value, hz)));
+        });
+        each(&maps.efforts, |_: wire_effort_key, value: wire_effort| {
+            all.push(Body::Effort(decode::effort(&value)));
+        });
         all
     }
 

@@ -42,7 +42,11 @@ wire!(
     wire_flow_key,
     wire_flow,
     wire_sample_key,
-    wire_sample
+    wire_sample,
+    wire_work_key,
+    wire_work,
+    wire_effort_key,
+    wire_effort
 );
 
 /// Reads a record; bytes that a shorter record leaves out are zero.

@@ -111,6 +111,10 @@ pub struct Scene {
     pub exits: Series<Exit>,
     /// On-CPU samples.
     pub samples: Vec<Samples>,
+    /// On-CPU samples by system call and by the file of the code.
+    pub work: Vec<Work>,
+    /// What sampled threads asked of the kernel.
+    pub efforts: Vec<Effort>,
     /// Stop signals.
     pub signals: Series<Signal>,
     /// Refused system calls.
@@ -164,6 +168,8 @@ impl Scene {
             | Body::Exec(_)
             | Body::Exit(_)
             | Body::Samples(_)
+            | Body::Work(_)
+            | Body::Effort(_)
             | Body::Signal(_)
             | Body::Denied(_) => self.push_thread(at, fact.body),
             Body::Endpoint(endpoint) => self.push_endpoint(endpoint),
@@ -232,6 +238,8 @@ impl Scene {
                 self.exits.push((at, exit));
             }
             Body::Samples(samples) => self.samples.push(samples),
+            Body::Work(work) => self.work.push(work),
+            Body::Effort(effort) => self.efforts.push(effort),
             Body::Signal(signal) => self.signals.push((at, signal)),
             Body::Denied(denied) => self.denied.push((at, denied)),
             _ => {}

@@ -84,6 +84,10 @@ pub enum Body {
     Exit(Exit),
     /// On-CPU samples of one process and kernel stack over the window.
     Samples(Samples),
+    /// What one process did on the CPU, by system call or by the file of its code, over the window.
+    Work(Work),
+    /// What one thread asked of the kernel while it was sampled.
+    Effort(Effort),
     /// A stop signal, or a continue, that was sent in the window.
     Signal(Signal),
     /// A system call that was refused.

@@ -300,6 +300,54 @@ pub struct Samples {
     pub frequency_hz: u32,
 }
 
+/// On-CPU samples of one process in one system call, or in the code of one file. Source: the cpu-clock perf
+/// event, the registers and the mapping it hit. The same samples as [`Samples`], counted otherwise; what found no
+/// room is missing here.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Work {
+    /// The process.
+    pub process: ThreadRef,
+    /// System call by name; empty outside of one: its own code, a page fault, an interrupt.
+    pub syscall: String,
+    /// Path that the system call was given, cut at 63 bytes; that of most samples.
+    pub path: String,
+    /// Name of the file that its own code is in (`libcrypto.so.3`), without the folder; empty if unknown.
+    pub code: String,
+    /// How many.
+    pub count: u64,
+    /// Samples with this very path or file, less those with another.
+    pub same_name: u64,
+    /// Sum of the sizes that the calls asked for (read, write, pread64, pwrite64).
+    pub asked_bytes: u64,
+    /// Samples a second and CPU.
+    pub frequency_hz: u32,
+}
+
+/// One thread's own counters between its first and its last sample. Source: task_struct.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Effort {
+    /// The thread.
+    pub thread: ThreadRef,
+    /// First sample.
+    pub since_ns: Ns,
+    /// Last sample.
+    pub until_ns: Ns,
+    /// Calls of the read family, on whatever descriptor.
+    pub reads: u64,
+    /// Bytes that they returned.
+    pub read_bytes: u64,
+    /// Calls of the write family.
+    pub writes: u64,
+    /// Bytes that they took.
+    pub write_bytes: u64,
+    /// Page faults that needed no I/O.
+    pub minor_faults: u64,
+    /// Page faults that did.
+    pub major_faults: u64,
+}
+
 /// A signal that stops or continues. Source: signal_generate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Signal {
