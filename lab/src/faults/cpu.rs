@@ -8,6 +8,7 @@ use crate::undo::Guards;
 use anyhow::{Context, Result};
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// The faults of this file.
 pub const FAULTS: &[&dyn Fault] = &[&Hogs, &Affinity, &RtDenied, &RtThrottled];
@@ -86,7 +87,12 @@ fn rt_group(ctx: &mut Ctx, runtime_us: u32) -> Result<Guards> {
     let mut guards = Guards::new();
     guards.push(guard);
     let file = path.join("cpu.rt_runtime_us");
-    fs::write(&file, runtime_us.to_string()).with_context(|| file.display().to_string())?;
+    // EINVAL while the budget of a group that was just removed still counts.
+    let runtime = runtime_us.to_string();
+    ctx.wait_for("cpu.rt_runtime_us", Duration::from_secs(10), || {
+        fs::write(&file, &runtime).is_ok()
+    })
+    .with_context(|| file.display().to_string())?;
     ctx.set("rt_group", path.display());
     ctx.set("rt_group_name", name);
     Ok(guards)
@@ -111,7 +117,7 @@ impl Fault for RtDenied {
         // EBUSY while a real-time task lives in the group; the workload's are short.
         let mut guards = Guards::new();
         let mut last = None;
-        ctx.wait_for("cpu.rt_runtime_us", std::time::Duration::from_secs(5), || {
+        ctx.wait_for("cpu.rt_runtime_us", Duration::from_secs(5), || {
             last = ctx.write_back_later(&file, "0").ok();
             last.is_some()
         })?;

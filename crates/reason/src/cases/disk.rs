@@ -5,7 +5,7 @@
 //! asks for most of what the device does is the reason for its queue. What is left, a device that always has work
 //! and delivers a flat rate slowly, is a cap. Anything else has no name here, and stays silent.
 
-use super::memory;
+use super::{fs_copy_up, memory};
 use crate::causes::{Cause, Causes};
 use crate::facts::*;
 use crate::queues::{self, DiskQueue, Service};
@@ -59,6 +59,26 @@ pub struct View<'a> {
     pub wrong: Option<Wrong<'a>>,
 }
 
+/// More than a stray one: at least three, and one in a hundred.
+pub fn has_errors(service: &Service) -> bool {
+    service.errors >= 3 && service.errors as f64 >= 0.01 * service.count as f64
+}
+
+/// A cause's part that others than `who` lose, with a chain that one of them begins.
+pub fn of_others(causes: &Causes<'_>, cause: &Cause, who: &ThreadRef) -> Cause {
+    let scene = causes.scene;
+    let leaves: Vec<_> = scene
+        .waits()
+        .filter(|w| cause.victims.contains_key(&w.thread.pid) && w.thread.pid != who.pid)
+        .filter(|w| w.class.is_demand() && !w.kernel)
+        .flat_map(|w| causes.chains.follow_wait(w, scene.begin_ns, scene.end_ns))
+        .filter_map(|leaf| leaf.named().map(|named| (leaf, named)))
+        .filter(|(leaf, named)| leaf.links[*named].object == cause.object)
+        .collect();
+    let others = Cause::gathered(cause.class, cause.object.clone(), &leaves);
+    others.filter(|_| !causes.is_command()).unwrap_or_else(|| cause.clone())
+}
+
 /// Whether a cause is one of waiting for a disk.
 pub fn is_disk(cause: &Cause) -> bool {
     matches!(cause.class, WaitClass::Disk | WaitClass::PageFault) && cause.object.kind == "disk"
@@ -88,13 +108,13 @@ fn decide<'a>(causes: &'a Causes<'a>, cause: &Cause, view: &View<'a>) -> Option<
         return Some(Wrong::OwnThrottle(limit));
     }
     if let Some(service) = &view.service
-        && service.errors >= 3
-        && service.errors as f64 >= 0.01 * service.count as f64
+        && has_errors(service)
     {
         return Some(Wrong::Errors(service.errors));
     }
-    // A disk that is read for pages dropped at a memory limit is an effect.
-    if memory::is_thrash(causes, cause) {
+    // A disk that is read for pages dropped at a memory limit is an effect, and so is one that a file is
+    // copied up on.
+    if memory::is_thrash(causes, cause) || fs_copy_up::is_effect(causes, cause) {
         return None;
     }
     let mean = view.service.as_ref().map_or(view.queue.seconds, |s| s.mean.max(view.queue.seconds));

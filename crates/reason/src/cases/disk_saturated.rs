@@ -46,6 +46,7 @@ fn finding(
     who: &ThreadRef,
     share: f64,
 ) -> Finding {
+    let cause = &disk::of_others(causes, cause, who);
     let (name, queue) = (&view.disk.name, &view.queue);
     let inside = view.service.as_ref().map_or(queue.seconds, |s| s.mean);
     let victims = causes.victims(cause);

@@ -18,7 +18,8 @@ pub static CASE: Case = Case {
              are idle.",
     needs: &[
         "threads wait on a futex word in the state \"locked, with waiters\" (expected value 2, or a PI futex)",
-        "the owner is written beside the word, or the thread that woke the waiter is known",
+        "the owner is written beside the word, or the thread that woke the waiter is known, or several threads \
+         wait for the same word",
     ],
     refuted_by: &[
         "the word is a condition or a semaphore: its waiters are idle",
@@ -33,12 +34,30 @@ pub static CASE: Case = Case {
 };
 
 fn find(causes: &Causes<'_>) -> Vec<Finding> {
-    causes.class(WaitClass::FutexLock).filter(|c| !c.circle).map(|c| finding(causes, c)).collect()
+    causes
+        .class(WaitClass::FutexLock)
+        .filter(|c| !c.circle && is_lock(causes, c))
+        .map(|c| finding(causes, c))
+        .collect()
+}
+
+/// The value alone does not make it a lock: who joins the thread that is number 2 in its container waits for
+/// a 2 as well, and so does musl's join. Somebody must hold it, or several must want it.
+fn is_lock(causes: &Causes<'_>, cause: &Cause) -> bool {
+    let mut waiters: Vec<u32> = causes
+        .scene
+        .waits()
+        .filter(|w| w.class == WaitClass::FutexLock && w.object == cause.object)
+        .map(|w| w.thread.tid)
+        .collect();
+    waiters.sort_unstable();
+    waiters.dedup();
+    cause.holder().is_some() || waiters.len() > 1
 }
 
 fn finding(causes: &Causes<'_>, cause: &Cause) -> Finding {
     let holder = cause.holder();
-    let by = holder.map_or_else(|| "a holder that is not known".to_string(), words::who);
+    let by = holder.map_or_else(|| "another thread".to_string(), words::who);
     let doing = match cause.holder_mostly() {
         Some(WaitClass::Timer) => "sleeps under it",
         Some(WaitClass::Running) => "computes under it",
@@ -52,13 +71,17 @@ fn finding(causes: &Causes<'_>, cause: &Cause) -> Finding {
             && format!("{}:{:#x}", owner.waiter.pid, owner.address) == cause.object.id
     });
     let victim = causes.process_name(cause.first_victim());
+    let held = match holder {
+        Some(_) => format!("{by} holds it and {doing}."),
+        None => "Who holds it is not known: the word tells no owner, and nobody let go of it in the look.".into(),
+    };
     let verdict = Verdict {
         title: format!("{victim} waits for a lock that {by} holds"),
         text: format!(
-            "{} in {} pass in {} waits for the futex {}; the longest took {}. {by} holds it and {doing}.",
+            "{} in {} pass in {} for the futex {}; the longest took {}. {held}",
             words::seconds(cause.seconds),
             words::seconds(causes.wall_seconds()),
-            cause.count,
+            words::count(cause.count as usize, "wait", "waits"),
             cause.object.name,
             words::seconds(cause.longest_seconds),
         ),
@@ -75,11 +98,53 @@ fn finding(causes: &Causes<'_>, cause: &Cause) -> Finding {
             ),
         ],
         remedy: vec![Remedy {
-            text: format!("see where {by} spends its time while it holds the lock"),
-            command: holder
-                .map_or_else(String::new, |h| format!("cat /proc/{}/task/{}/stack", h.pid, h.tid)),
+            text: match holder {
+                Some(_) => format!("see where {by} spends its time while it holds the lock"),
+                None => "see which of its threads holds the lock, and what it does".into(),
+            },
+            command: match holder {
+                Some(h) => format!("cat /proc/{}/task/{}/stack", h.pid, h.tid),
+                None => {
+                    format!("gdb -p {} -batch -ex 'thread apply all bt'", cause.first_victim().pid)
+                }
+            },
             ..Remedy::default()
         }],
     };
     CASE.finding(causes, cause, verdict)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::cases::process_tests::*;
+    use crate::facts::*;
+    use crate::judge::explain;
+
+    fn waits_for_a_two(tid: u32) -> Fact {
+        let place = Place {
+            state: WaitState::Sleep,
+            syscall: "futex".into(),
+            args: [0x7000, 128, 2, 0, 0, 0],
+            ..Place::default()
+        };
+        let thread = ThreadRef { tid, pid: 10, start_ns: 1, comm: "server".into() };
+        let blocked = Blocked { thread, place, ..Blocked::default() };
+        Fact { at_ns: LOOK_NS, body: Body::Blocked(blocked) }
+    }
+
+    #[test]
+    fn one_that_joins_thread_two_of_a_container_waits_for_no_lock() {
+        let mut facts = host();
+        facts.push(waits_for_a_two(10));
+        assert!(explain(facts).findings.is_empty());
+    }
+
+    #[test]
+    fn two_that_want_one_word_wait_for_a_lock_whoever_holds_it() {
+        let mut facts = host();
+        facts.extend([waits_for_a_two(10), waits_for_a_two(11)]);
+        let report = explain(facts);
+        assert_eq!(report.findings[0].code, "lock.futex");
+        assert!(report.findings[0].text.contains("not known"));
+    }
 }

@@ -26,6 +26,7 @@ mod disk_journal;
 mod disk_own_throttle;
 mod disk_saturated;
 mod disk_weight;
+mod fs_copy_up;
 mod fs_frozen;
 mod fs_fuse_daemon;
 mod lock_deadlock;
@@ -34,6 +35,7 @@ mod lock_futex;
 mod lock_lease;
 mod memory;
 mod memory_dirty_throttle;
+mod memory_fault_storm;
 mod memory_limit;
 mod memory_shared_unaccounted;
 mod net;
@@ -51,16 +53,22 @@ mod net_socket_full;
 mod net_tests;
 mod net_udp_flood;
 mod process;
+mod process_crypto_bound;
 mod process_fork_cost;
 mod process_frozen;
 mod process_pipe_peer;
+mod process_small_io;
 mod process_socket_peer;
 mod process_stopped;
 #[cfg(test)]
 pub(crate) mod process_tests;
+mod process_timezone_stat;
 mod process_traced;
 mod process_tty_blocked;
 mod process_vfork_exec;
+mod work;
+#[cfg(test)]
+mod work_tests;
 
 /// One rule and everything a person should know of it.
 pub struct Case {
@@ -96,6 +104,7 @@ pub static CASES: &[&Case] = &[
     &disk_own_throttle::CASE,
     &disk_saturated::CASE,
     &disk_weight::CASE,
+    &fs_copy_up::CASE,
     &fs_frozen::CASE,
     &fs_fuse_daemon::CASE,
     &lock_deadlock::CASE,
@@ -103,6 +112,7 @@ pub static CASES: &[&Case] = &[
     &lock_futex::CASE,
     &lock_lease::CASE,
     &memory_dirty_throttle::CASE,
+    &memory_fault_storm::CASE,
     &memory_limit::CASE,
     &memory_shared_unaccounted::CASE,
     &net_accept_queue::CASE,
@@ -116,11 +126,14 @@ pub static CASES: &[&Case] = &[
     &net_slow_peer::CASE,
     &net_socket_full::CASE,
     &net_udp_flood::CASE,
+    &process_crypto_bound::CASE,
     &process_fork_cost::CASE,
     &process_frozen::CASE,
     &process_pipe_peer::CASE,
+    &process_small_io::CASE,
     &process_socket_peer::CASE,
     &process_stopped::CASE,
+    &process_timezone_stat::CASE,
     &process_traced::CASE,
     &process_tty_blocked::CASE,
     &process_vfork_exec::CASE,

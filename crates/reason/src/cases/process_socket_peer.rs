@@ -91,6 +91,7 @@ fn finding(causes: &Causes<'_>, server: u32, leaves: Vec<(Leaf, usize)>) -> Opti
     let leaves: Vec<(Leaf, usize)> = leaves
         .into_iter()
         .filter(|(leaf, at)| asked.clients.contains(&leaf.links[*at].who.pid))
+        .filter(|(leaf, _)| leaf.links[0].who.pid != server)
         .collect();
     let (first, at) = leaves.first()?;
     let object = first.links[*at].object.clone();

@@ -57,6 +57,13 @@ pub fn rate(per_second: f64) -> String {
     }
 }
 
+/// A large rate with its thousands apart: `622,623`.
+pub fn thousands(per_second: f64) -> String {
+    let digits = format!("{per_second:.0}");
+    let parts: Vec<&[u8]> = digits.as_bytes().rchunks(3).rev().collect();
+    parts.iter().map(|part| String::from_utf8_lossy(part)).collect::<Vec<_>>().join(",")
+}
+
 /// An amount of memory or data: `256 MiB`.
 pub fn bytes(bytes: f64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
@@ -108,6 +115,12 @@ mod tests {
         assert_eq!(seconds(0.0123), "12.3 ms");
         assert_eq!(seconds(1201.0), "20 min");
         assert_eq!(seconds(0.00085), "850 us");
+    }
+
+    #[test]
+    fn thousands_stand_apart() {
+        assert_eq!(thousands(622_623.4), "622,623");
+        assert_eq!(thousands(12.0), "12");
     }
 
     #[test]
