@@ -7,6 +7,7 @@
 use crate::SourceError;
 use crate::decode::{self, Decoder, ThreadRecord};
 use crate::host::Offer;
+use crate::samples;
 use crate::skel::{HoldupSkel, HoldupSkelBuilder};
 use crate::wire::{self, *};
 use holdup_reason::facts::*;
@@ -260,11 +261,11 @@ impl Programs {
             all.push(Body::QdiscFlow(flow(&key, &value)));
         });
         let hz = self.sample_hz;
-        let mut samples = Vec::new();
+        let mut sampled = Vec::new();
         each(&maps.samples, |key: wire_sample_key, value: wire_sample| {
-            samples.push((key, value));
+            sampled.push((key, value));
         });
-        for (key, value) in samples {
+        for (key, value) in sampled {
             let stack = self.stack(key.stack);
             all.push(Body::Samples(Samples {
                 process: ThreadRef {
@@ -277,10 +278,10 @@ impl Programs {
             }));
         }
         each(&maps.work, |key: wire_work_key, value: wire_work| {
-            all.push(Body::Work(decode::work(&key, &value, hz)));
+            all.push(Body::Work(samples::work(&key, &value, hz)));
         });
         each(&maps.efforts, |_: wire_effort_key, value: wire_effort| {
-            all.push(Body::Effort(decode::effort(&value)));
+            all.push(Body::Effort(samples::effort(&value)));
         });
         all
     }

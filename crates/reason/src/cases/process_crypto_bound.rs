@@ -111,20 +111,39 @@ fn busy(causes: &Causes<'_>, program: &Program) -> (f64, f64) {
     (busy, alive)
 }
 
-fn finding(causes: &Causes<'_>, program: &Program) -> Option<Finding> {
-    let (crypto, all) =
-        program.processes.values().fold((0, 0), |(c, a), (_, crypto, all)| (c + crypto, a + all));
-    let share = crypto as f64 / all.max(1) as f64;
-    let wall = causes.wall_seconds().max(1e-9);
-    let seconds = crypto as f64 * program.each;
-    let (busy, alive) = busy(causes, program);
-    if crypto < work::SAMPLES_MIN
-        || share < SHARE_MIN
-        || all as f64 * program.each < CPU_MIN * wall
-        || busy < BUSY_MIN * alive
-    {
-        return None;
+/// How much of a program's time its ciphers are.
+struct Bound {
+    /// Seconds of CPU in them.
+    seconds: f64,
+    /// Of its CPU time.
+    share: f64,
+    /// Share of its threads' time that they run or are ready to.
+    busy: f64,
+}
+
+impl Bound {
+    /// None if something else limits it, or nothing does.
+    fn of(causes: &Causes<'_>, program: &Program) -> Option<Self> {
+        let sums = program.processes.values();
+        let (crypto, all) = sums.fold((0, 0), |(c, a), (_, crypto, all)| (c + crypto, a + all));
+        let (busy, alive) = busy(causes, program);
+        let bound = Self {
+            seconds: crypto as f64 * program.each,
+            share: crypto as f64 / all.max(1) as f64,
+            busy: busy / alive.max(1e-9),
+        };
+        let cpus = all as f64 * program.each / causes.wall_seconds().max(1e-9);
+        (crypto >= work::SAMPLES_MIN
+            && bound.share >= SHARE_MIN
+            && cpus >= CPU_MIN
+            && bound.busy >= BUSY_MIN)
+            .then_some(bound)
     }
+}
+
+fn finding(causes: &Causes<'_>, program: &Program) -> Option<Finding> {
+    let bound = Bound::of(causes, program)?;
+    let wall = causes.wall_seconds().max(1e-9);
     let (most, ..) = program.processes.values().max_by_key(|(_, crypto, _)| *crypto)?;
     let several = program.processes.len() > 1;
     let who = match several {
@@ -140,12 +159,12 @@ fn finding(causes: &Causes<'_>, program: &Program) -> Option<Finding> {
         text: format!(
             "{} of the CPU time of {who} ({} in {}) is spent in {}. {}, or could, for {} of the time, so nothing \
              else holds {} up.",
-            words::percent(share),
-            words::seconds(seconds),
+            words::percent(bound.share),
+            words::seconds(bound.seconds),
             words::seconds(wall),
             program.library,
             if several { "They run" } else { "It runs" },
-            words::percent(busy / alive.max(1e-9)),
+            words::percent(bound.busy),
             if several { "them" } else { "it" },
         ),
         confidence: 0.85,
@@ -153,11 +172,11 @@ fn finding(causes: &Causes<'_>, program: &Program) -> Option<Finding> {
         evidence: vec![
             Evidence::new(
                 format!("share of its CPU time in {}", program.library),
-                share,
+                bound.share,
                 "1",
                 "cpu-clock samples, mapping of the instruction",
             ),
-            Evidence::new("runs or is ready to", busy / alive.max(1e-9), "1", "sched_switch"),
+            Evidence::new("runs or is ready to", bound.busy, "1", "sched_switch"),
         ],
         remedy: remedy(most, several),
     };
