@@ -106,7 +106,7 @@ fn remedy(tracer: Option<&ThreadRef>) -> Vec<Remedy> {
     let Some(tracer) = tracer else {
         return vec![Remedy {
             text: "find its tracer".into(),
-            command: "grep -l TracerPid /proc/*/status".into(),
+            command: "grep -s 'TracerPid:.*[1-9]' /proc/[0-9]*/status".into(),
             ..Remedy::default()
         }];
     };
