@@ -339,8 +339,11 @@ impl Lab {
         let first = look.answer.as_ref().and_then(|answer| answer.report.findings.first());
         if let (Some(finding), true, None) = (first, right, &look.refused) {
             let limit = Duration::from_secs_f64(wall + 2.0);
+            let has_figure = asked.scenario.must_hurt;
             let mut measure = |ctx: &mut Ctx| match time(ctx, &spawn, limit) {
-                Ok(again) => Ok((recovered(quick, wall, again), String::new())),
+                Ok(again) => {
+                    Ok((recovered(quick, wall, again).filter(|_| has_figure), String::new()))
+                }
                 Err(error) if error.is::<Stopped>() => Err(error),
                 Err(_) => Ok((Some(0.0), "the command is as slow as under the fault".into())),
             };

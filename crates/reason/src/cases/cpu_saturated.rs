@@ -8,8 +8,9 @@
 use super::cpu::{self, Competitor};
 use super::{Case, culprit, words};
 use crate::causes::{Causes, command_root};
-use crate::facts::{TargetKind, ThreadRef, WakeContext};
+use crate::facts::{Cgroup, TargetKind, Thread, ThreadRef, WakeContext};
 use crate::findings::*;
+use crate::scene::Scene;
 use crate::waits::WaitClass;
 
 /// The case.
@@ -204,18 +205,53 @@ fn finding(
             Evidence::new("CPU used by the culprit", greedy.run, "s", "sched_switch"),
             Evidence::new("of that, beyond its fair part", greedy.excess(), "s", "sched_switch"),
         ],
-        remedy: vec![come_last(causes, by)],
+        remedy: vec![come_last(causes.scene, hurt, by)],
         ..CASE.blank()
     }
 }
 
-fn come_last(causes: &Causes<'_>, by: &ThreadRef) -> Remedy {
-    let nice = causes.scene.identity(by).map_or(0, |known| known.nice);
+/// Nice values count within one group; between groups, and so between containers, their weights do.
+fn come_last(scene: &Scene, hurt: &ThreadRef, by: &ThreadRef) -> Remedy {
+    if let Some((group, weight)) = group_beside(scene, hurt, by) {
+        let v2 = group.controllers.is_empty();
+        let (name, least) = if v2 { ("cpu.weight", 1) } else { ("cpu.shares", 2) };
+        let file = words::shell(&format!("{}/{name}", group.directory.trim_end_matches('/')));
+        return Remedy {
+            text: format!("let its group {} come last", group.path),
+            command: format!("echo {least} > {file}"),
+            undo: format!("echo {weight} > {file}"),
+        };
+    }
+    let nice = scene.identity(by).map_or(0, |known| known.nice);
     Remedy {
         text: "let it come last".into(),
         command: format!("renice -n 19 -p {}", by.pid),
         undo: format!("renice -n {nice} -p {}", by.pid),
     }
+}
+
+/// The outermost group of the culprit that the victim is not in, with its weight: there the two compete.
+fn group_beside<'a>(
+    scene: &'a Scene,
+    hurt: &ThreadRef,
+    by: &ThreadRef,
+) -> Option<(&'a Cgroup, u64)> {
+    let own = scene.cgroup_of(by, "cpu")?;
+    let member = |known: &'a Thread| {
+        known.cgroups.iter().find(|m| m.controllers == own.controllers).map(|m| m.path.as_str())
+    };
+    let of_victim = scene.identity(hurt).and_then(member).unwrap_or("/");
+    let within = |path: &str, group: &str| {
+        path.strip_prefix(group.trim_end_matches('/'))
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    let beside = scene.cgroups.iter().filter(|group| {
+        group.controllers == own.controllers
+            && within(&own.path, &group.path)
+            && !within(of_victim, &group.path)
+    });
+    let outermost = beside.min_by_key(|group| group.path.len())?;
+    Some((outermost, outermost.cpu_weight?))
 }
 
 #[cfg(test)]
@@ -243,6 +279,43 @@ mod tests {
         assert_eq!(found[0].culprit.pid, Some(20));
         assert_eq!(found[0].victims[0].pid, 10);
         assert!(found[0].severity >= Severity::Warning);
+    }
+
+    #[test]
+    fn a_hog_in_a_group_of_its_own_is_held_back_by_the_weight_of_the_outermost() {
+        let member = |tid, path: &str| {
+            let thread = ThreadRef { tid, pid: tid, ..ThreadRef::default() };
+            let cgroups = vec![Membership { controllers: vec!["cpu".into()], path: path.into() }];
+            Fact { at_ns: 0, body: Body::Thread(Thread { thread, cgroups, ..Thread::default() }) }
+        };
+        let group = |path: &str| {
+            let group = Cgroup {
+                path: path.into(),
+                controllers: vec!["cpu".into()],
+                directory: format!("/sys/fs/cgroup/cpu{path}"),
+                cpu_weight: Some(512),
+                ..Cgroup::default()
+            };
+            Fact { at_ns: 0, body: Body::Cgroup(group) }
+        };
+        let remedy = |victim: &str| {
+            let facts = vec![
+                group("/"),
+                group("/docker"),
+                group("/docker/4b1d"),
+                member(10, victim),
+                member(20, "/docker/4b1d"),
+            ];
+            let (hurt, by) = (ThreadRef { tid: 10, pid: 10, ..ThreadRef::default() }, 20);
+            let by = ThreadRef { tid: by, pid: by, ..ThreadRef::default() };
+            come_last(&Scene::new(facts), &hurt, &by)
+        };
+        let of_host = remedy("/");
+        assert_eq!(of_host.command, "echo 2 > /sys/fs/cgroup/cpu/docker/cpu.shares");
+        assert_eq!(of_host.undo, "echo 512 > /sys/fs/cgroup/cpu/docker/cpu.shares");
+        let of_neighbour = remedy("/docker/77aa");
+        assert_eq!(of_neighbour.command, "echo 2 > /sys/fs/cgroup/cpu/docker/4b1d/cpu.shares");
+        assert_eq!(remedy("/docker/4b1d").command, "renice -n 19 -p 20");
     }
 
     #[test]
