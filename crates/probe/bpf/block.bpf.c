@@ -71,7 +71,7 @@ int block_rq_insert(__u64 *ctx)
 	struct request_note note = { .insert_ns = bpf_ktime_get_ns() };
 	__u64 key = (__u64)rq;
 
-	fill_ref(&note.by, bpf_get_current_task_btf());
+	fill_ref(&note.by, compat_current());
 	if (bpf_map_update_elem(&requests, &key, &note, BPF_ANY))
 		count_lost(&lost.requests);
 	return 0;
@@ -88,7 +88,7 @@ int block_rq_issue(__u64 *ctx)
 		known->issue_ns = now;
 	} else {
 		struct request_note note = { .issue_ns = now };
-		fill_ref(&note.by, bpf_get_current_task_btf());
+		fill_ref(&note.by, compat_current());
 		if (bpf_map_update_elem(&requests, &key, &note, BPF_ANY))
 			count_lost(&lost.requests);
 	}
@@ -161,7 +161,7 @@ int block_rq_complete(__u64 *ctx)
 
 static __always_inline struct wire_disk_use *use_of(struct task_struct *task, __u32 dev)
 {
-	struct wire_disk_use_key key = { .dev = dev, .tgid = task->tgid };
+	struct wire_disk_use_key key = { .dev = dev, .tgid = task_field(task, tgid) };
 	struct wire_disk_use *use = bpf_map_lookup_elem(&disk_use, &key);
 
 	if (!use) {
@@ -179,8 +179,8 @@ SEC("tp_btf/block_bio_queue")
 int block_bio_queue(__u64 *ctx)
 {
 	struct bio *bio = (struct bio *)(request_argument_index ? context_word(ctx, 1) : context_word(ctx, 0));
-	struct task_struct *current = bpf_get_current_task_btf();
-	struct gendisk *disk = BPF_CORE_READ(bio, bi_bdev, bd_disk);
+	struct task_struct *current = compat_current();
+	struct gendisk *disk = compat_bio_disk(bio);
 	__u32 dev = ((__u32)BPF_CORE_READ(disk, major) << 20) | (__u32)BPF_CORE_READ(disk, first_minor);
 	__u32 bytes = BPF_CORE_READ(bio, bi_iter.bi_size);
 	struct note *note = note_of(current, false);

@@ -20,6 +20,7 @@
 #define TASK_STATE_STOPPED 0x4
 #define TASK_STATE_TRACED 0x8
 #define TASK_PARKED 0x40
+#define TASK_DEAD 0x80
 #define TASK_NOLOAD 0x400
 #define TASK_FROZEN 0x8000
 
@@ -38,6 +39,8 @@
 const volatile __u32 has_prev_state_argument = 1; /* sched_switch tells prev_state, since 5.18 */
 const volatile __u32 request_argument_index = 0; /* block_rq_*: the queue came first until 5.10 */
 const volatile __u32 dirty_pause_index = 6; /* balance_dirty_pages: place of `pause` */
+const volatile __u32 victim_is_task = 1; /* mark_victim tells the task; a number until 6.8 */
+const volatile __u32 notes_in_hash = 0; /* no task storage for tracing (before 5.12) */
 const volatile __u64 nanoseconds_per_jiffy = 4000000;
 
 struct wire_control control = {};
@@ -68,17 +71,35 @@ struct {
 	__type(value, struct note);
 } notes SEC(".maps");
 
+/* In place of `notes`, by thread id, where `notes_in_hash`; only one of the two is ever created. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 32768);
+	__type(key, __u32);
+	__type(value, struct note);
+} notes_by_tid SEC(".maps");
+
+const struct note no_note = {};
+
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 8 << 20);
 } ring SEC(".maps");
 
+/* Verifiers before 6.8 forget the bound of a number that was spilled before it was compared, but never a
+ * mask: records that end in a path are built in slots with room for one more name. */
+#define PATH_SLACK 128
+
 /* Slow-path records are built here; programs on one CPU do not nest where they use the same slot. */
+struct wait_slot {
+	struct wire_wait wait;
+	char slack[PATH_SLACK];
+};
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct wire_wait);
+	__type(value, struct wait_slot);
 } wait_scratch SEC(".maps");
 
 struct completion {
@@ -116,10 +137,10 @@ static __always_inline void send(void *record, __u64 bytes)
 
 static __always_inline void fill_ref(struct wire_ref *ref, struct task_struct *task)
 {
-	ref->tid = task->pid;
-	ref->tgid = task->tgid;
-	ref->start_ns = task->start_time;
-	bpf_probe_read_kernel(ref->comm, sizeof(ref->comm), task->comm);
+	ref->tid = task_field(task, pid);
+	ref->tgid = task_field(task, tgid);
+	ref->start_ns = task_field(task, start_time);
+	bpf_core_read(ref->comm, sizeof(ref->comm), &task->comm);
 }
 
 /* Kernfs id of the task's group in one controller's hierarchy. */
@@ -242,12 +263,15 @@ static __always_inline __u32 read_dentry_path(char *path, struct file *file)
 
 	for (int depth = 0; depth < 12; depth++) {
 		struct dentry *parent = BPF_CORE_READ(dentry, d_parent);
+		__u64 at;
 		long bytes;
-		if (!dentry || dentry == parent || used >= WIRE_PATH_MAX - 128)
+		if (!dentry || dentry == parent || used >= WIRE_PATH_MAX - PATH_SLACK)
 			break;
-		bytes = bpf_probe_read_kernel_str(path + (used & (WIRE_PATH_MAX - 1)), 128,
-						  BPF_CORE_READ(dentry, d_name.name));
-		if (bytes <= 0 || bytes > 128)
+		at = used;
+		barrier_var(at);
+		at &= WIRE_PATH_MAX - 1;
+		bytes = bpf_probe_read_kernel_str(path + at, PATH_SLACK, BPF_CORE_READ(dentry, d_name.name));
+		if (bytes <= 0 || bytes > PATH_SLACK)
 			break;
 		used += bytes;
 		dentry = parent;
@@ -336,7 +360,7 @@ static __always_inline __u32 read_place(struct wire_place *place, char *path, st
 	place->syscall = -1;
 	place->frames = 0;
 	if (!kernel) {
-		struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+		struct pt_regs *regs = compat_task_pt_regs(task);
 		read_syscall(place, regs);
 		if (place->state & TASK_UNINTERRUPTIBLE)
 			want_stack = true;

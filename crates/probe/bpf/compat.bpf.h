@@ -28,6 +28,9 @@ struct thread_info___arm64 {
 struct task_struct___arm64 {
 	struct thread_info___arm64 thread_info;
 };
+struct bio___bi_disk {
+	struct gendisk *bi_disk;
+};
 struct request___rq_disk {
 	struct gendisk *rq_disk;
 };
@@ -39,6 +42,33 @@ struct sock___drops_by_node {
 	struct numa_drop_counters *sk_drop_counters;
 };
 #pragma clang attribute pop
+
+#define has_helper(name) bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_##name)
+
+/*
+ * 5.11 brought the current task as a pointer that the verifier follows (3ca1032ab7ab). Before it is a
+ * number, and every field of it is read by the helper: `task_field` serves both.
+ */
+static __always_inline struct task_struct *compat_current(void)
+{
+	if (has_helper(get_current_task_btf))
+		return bpf_get_current_task_btf();
+	return (struct task_struct *)bpf_get_current_task();
+}
+#define task_field(task, field)                                                                    \
+	(has_helper(get_current_task_btf) ? (task)->field : BPF_CORE_READ(task, field))
+
+/*
+ * 5.15 tells where a thread's user registers are (dd6e10fbd9fb). Before they are looked for where they
+ * have always been: at the end of its kernel stack, of 16 KiB.
+ */
+static __always_inline struct pt_regs *compat_task_pt_regs(struct task_struct *task)
+{
+	if (has_helper(task_pt_regs))
+		return (struct pt_regs *)bpf_task_pt_regs(task);
+	return (struct pt_regs *)((char *)BPF_CORE_READ(task, stack) + (16 << 10) -
+				  bpf_core_type_size(struct pt_regs));
+}
 
 /* 5.14 renamed task_struct::state to __state (2f064a59a11f). */
 static __always_inline __u32 compat_task_state(const struct task_struct *task)
@@ -93,6 +123,15 @@ static __always_inline struct gendisk *compat_request_disk(const struct request 
 	if (bpf_core_field_exists(old->rq_disk))
 		return BPF_CORE_READ(old, rq_disk);
 	return BPF_CORE_READ(rq, q, disk);
+}
+
+/* 5.12 made the block device of a bio whole again (309dca309fc3). */
+static __always_inline struct gendisk *compat_bio_disk(const struct bio *bio)
+{
+	const struct bio___bi_disk *old = (const void *)bio;
+	if (bpf_core_field_exists(old->bi_disk))
+		return BPF_CORE_READ(old, bi_disk);
+	return BPF_CORE_READ(bio, bi_bdev, bd_disk);
 }
 
 /* 6.18 throttles a task by itself, on its return to user mode (e1fad12dcb66). */

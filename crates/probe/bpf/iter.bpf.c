@@ -8,11 +8,15 @@
  * One reader at a time: the scratch records are shared.
  */
 
+struct thread_slot {
+	struct wire_thread thread;
+	char slack[PATH_SLACK];
+};
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct wire_thread);
+	__type(value, struct thread_slot);
 } thread_scratch SEC(".maps");
 
 struct {

@@ -41,6 +41,13 @@ enum { BPF_F_NO_PREALLOC = 1 };
 enum { BPF_LOCAL_STORAGE_GET_F_CREATE = 1 };
 enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_FORCE_WAKEUP = 2 };
 
+/* Of the helpers' numbers, those that not every kernel has. */
+enum bpf_func_id {
+	BPF_FUNC_task_storage_get = 156,
+	BPF_FUNC_get_current_task_btf = 158,
+	BPF_FUNC_task_pt_regs = 175,
+};
+
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct pt_regs {
@@ -143,6 +150,7 @@ struct task_struct {
 	const struct cred *cred;
 	struct task_io_accounting ioac;
 	unsigned long min_flt, maj_flt;
+	void *stack;
 	unsigned int flags;
 	int on_cpu;
 	unsigned int policy;

@@ -24,7 +24,7 @@ const struct wire_dirty no_dirty = {};
 
 static __always_inline int reclaim_begin(void)
 {
-	struct note *note = note_of(bpf_get_current_task_btf(), true);
+	struct note *note = note_of(compat_current(), true);
 
 	if (note)
 		note->reclaim_ns = bpf_ktime_get_ns();
@@ -33,8 +33,8 @@ static __always_inline int reclaim_begin(void)
 
 static __always_inline int reclaim_end(__u32 memcg, __u64 pages)
 {
-	struct task_struct *current = bpf_get_current_task_btf();
-	struct wire_reclaim_key key = { .tid = current->pid, .memcg = memcg };
+	struct task_struct *current = compat_current();
+	struct wire_reclaim_key key = { .tid = task_field(current, pid), .memcg = memcg };
 	struct note *note = note_of(current, false);
 	struct wire_reclaim *sum;
 
@@ -87,7 +87,7 @@ int balance_dirty_pages(__u64 *ctx)
 {
 	/* wb, dtc (6.11; five counters before), dirty_ratelimit, task_ratelimit, dirtied, period, pause, start */
 	struct bdi_writeback *wb = (struct bdi_writeback *)ctx[0];
-	struct task_struct *current = bpf_get_current_task_btf();
+	struct task_struct *current = compat_current();
 	struct wire_dirty_key key = {};
 	struct wire_dirty *sum;
 	long pause;
@@ -103,7 +103,7 @@ int balance_dirty_pages(__u64 *ctx)
 		task_ratelimit = context_word(ctx, 7);
 		dirtied = context_word(ctx, 8);
 	}
-	key.tid = current->pid;
+	key.tid = task_field(current, pid);
 	bpf_core_read_str(key.bdi, sizeof(key.bdi), &bdi->dev_name);
 	sum = bpf_map_lookup_elem(&dirty_pauses, &key);
 	if (!sum) {
@@ -123,14 +123,21 @@ int balance_dirty_pages(__u64 *ctx)
 }
 
 SEC("tp_btf/mark_victim")
-int BPF_PROG(mark_victim, struct task_struct *task)
+int mark_victim(__u64 *ctx)
 {
 	struct wire_oom out = {};
+	struct task_struct *task = compat_current();
 
 	out.head.kind = WIRE_OOM;
 	out.head.length = sizeof(out);
 	out.head.at_ns = bpf_ktime_get_ns();
-	fill_ref(&out.victim, task);
+	if (victim_is_task) {
+		task = (struct task_struct *)context_word(ctx, 0);
+		fill_ref(&out.victim, task);
+	} else {
+		/* Who asked for the memory stands for the group; the reader finds the name. */
+		out.victim.tid = out.victim.tgid = (__u32)context_word(ctx, 0);
+	}
 	out.memory_cgroup_id = subsystem_cgroup_id(task, memory_cgrp_id);
 	send(&out, sizeof(out));
 	return 0;

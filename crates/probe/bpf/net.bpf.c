@@ -181,7 +181,7 @@ static __always_inline int send_dns(struct sk_buff *skb, __u32 kind, __u16 famil
 	out.head.length = sizeof(out);
 	out.head.at_ns = bpf_ktime_get_ns();
 	out.family = family;
-	fill_ref(&out.thread, bpf_get_current_task_btf());
+	fill_ref(&out.thread, compat_current());
 	out.netns = BPF_CORE_READ(skb, dev, nd_net.net, ns.inum);
 	out.local_port = __builtin_bswap16(ports[0]);
 	out.remote_port = __builtin_bswap16(ports[1]);

@@ -108,14 +108,14 @@ static __always_inline bool same_name(const __u64 *a, const __u64 *b)
 
 static __always_inline void sample_work(struct task_struct *current, bool user, bool find_code)
 {
-	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(current);
-	struct wire_work_key key = { .tgid = current->tgid, .syscall = -1 };
+	struct pt_regs *regs = compat_task_pt_regs(current);
+	struct wire_work_key key = { .tgid = task_field(current, tgid), .syscall = -1 };
 	struct code_file named = {};
 	struct wire_place place;
 	struct wire_work *sum;
 	__u64 asked = 0;
 
-	if (current->flags & PF_KTHREAD)
+	if (task_field(current, flags) & PF_KTHREAD)
 		return;
 	if (!user) {
 		read_syscall(&place, regs);
@@ -154,13 +154,13 @@ static __always_inline void sample_work(struct task_struct *current, bool user, 
 static __always_inline void sample_effort(struct task_struct *current)
 {
 	struct wire_effort *effort;
-	struct wire_effort_key key = { .tid = current->pid };
+	struct wire_effort_key key = { .tid = task_field(current, pid) };
 	bool first = false;
 
 	if (!bpf_core_field_exists(current->ioac.syscr))
 		return;
 	effort = bpf_map_lookup_elem(&efforts, &key);
-	if (!effort || effort->thread.start_ns != current->start_time) {
+	if (!effort || effort->thread.start_ns != task_field(current, start_time)) {
 		bpf_map_update_elem(&efforts, &key, &no_effort, BPF_ANY);
 		effort = bpf_map_lookup_elem(&efforts, &key);
 		if (!effort)
@@ -183,13 +183,13 @@ static __always_inline void sample_effort(struct task_struct *current)
 
 static __always_inline int take_sample(void *ctx, bool find_code)
 {
-	struct task_struct *current = bpf_get_current_task_btf();
+	struct task_struct *current = compat_current();
 	struct wire_sample_key key = {};
 	struct wire_sample *sum;
 
-	if (!current->pid)
+	if (!task_field(current, pid))
 		return 0;
-	key.tgid = current->tgid;
+	key.tgid = task_field(current, tgid);
 	key.stack = bpf_get_stackid(ctx, &stacks, 0);
 	sample_work(current, key.stack == STACK_OF_USER_MODE, find_code);
 	sample_effort(current);

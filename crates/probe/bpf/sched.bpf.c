@@ -10,8 +10,21 @@
  * Rejected: starting a record at switch-out (every short wait would pay for its stack).
  */
 
+static __always_inline struct note *note_by_tid(struct task_struct *task, bool create)
+{
+	__u32 tid = BPF_CORE_READ(task, pid);
+	struct note *note = bpf_map_lookup_elem(&notes_by_tid, &tid);
+
+	if (note || !create)
+		return note;
+	bpf_map_update_elem(&notes_by_tid, &tid, &no_note, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&notes_by_tid, &tid);
+}
+
 static __always_inline struct note *note_of(struct task_struct *task, bool create)
 {
+	if (notes_in_hash)
+		return note_by_tid(task, create);
 	return bpf_task_storage_get(&notes, task, 0, create ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
 }
 
@@ -135,6 +148,10 @@ int sched_switch(__u64 *ctx)
 			if ((__u8)ctx[0])
 				state = 0;
 			leave_cpu(note, prev, state & 0xffff, now);
+			if (notes_in_hash && (state & TASK_DEAD)) {
+				__u32 tid = prev->pid;
+				bpf_map_delete_elem(&notes_by_tid, &tid);
+			}
 		}
 	}
 	if (next->pid) {
@@ -184,17 +201,17 @@ int BPF_PROG(sched_waking, struct task_struct *task)
 	if (!note->traced && now - note->since_ns < control.threshold_ns / 2)
 		return 0;
 	/* From here on the wait is long: who ended it is worth its price. */
-	current = bpf_get_current_task_btf();
+	current = compat_current();
 	note->context = wake_context(current);
 	fill_ref(&note->waker, current);
-	if (current->flags & PF_KTHREAD)
+	if (task_field(current, flags) & PF_KTHREAD)
 		note->flags |= WIRE_FLAG_WAKER_KERNEL;
 	note->wake_disk = 0;
 	completion = bpf_map_lookup_elem(&completions, &zero);
 	if (completion && now - completion->at_ns < 100000)
 		note->wake_disk = completion->dev;
 	if (note->traced && control.follow_wakers && note->context == WIRE_CONTEXT_TASK &&
-	    current->tgid != control.own_tgid && current->pid) {
+	    task_field(current, tgid) != control.own_tgid && task_field(current, pid)) {
 		mine = note_of(current, true);
 		if (mine && !mine->traced) {
 			mine->traced = 2;
@@ -211,7 +228,7 @@ int BPF_PROG(sched_waking, struct task_struct *task)
 SEC("tp_btf/task_newtask")
 int BPF_PROG(task_newtask, struct task_struct *task, __u64 clone_flags)
 {
-	struct task_struct *current = bpf_get_current_task_btf();
+	struct task_struct *current = compat_current();
 	struct note *mine = note_of(current, false), *note = note_of(task, true);
 	struct wire_fork fork = {};
 
@@ -285,7 +302,7 @@ int BPF_PROG(signal_generate, int signal, struct kernel_siginfo *info, struct ta
 	record.head.kind = WIRE_SIGNAL;
 	record.head.length = sizeof(record);
 	record.head.at_ns = bpf_ktime_get_ns();
-	fill_ref(&record.from, bpf_get_current_task_btf());
+	fill_ref(&record.from, compat_current());
 	fill_ref(&record.to, task);
 	record.signal = signal;
 	send(&record, sizeof(record));
@@ -296,7 +313,7 @@ int BPF_PROG(signal_generate, int signal, struct kernel_siginfo *info, struct ta
 SEC("tp_btf/sys_exit")
 int BPF_PROG(sys_exit, struct pt_regs *regs, long result)
 {
-	struct task_struct *current = bpf_get_current_task_btf();
+	struct task_struct *current = compat_current();
 	struct wire_denied denied = {};
 	const struct cred *cred;
 	struct wire_place place = {};

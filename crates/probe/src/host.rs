@@ -21,6 +21,10 @@ pub struct Offer {
     pub request_after_queue: bool,
     /// Number of arguments of balance_dirty_pages, without the context.
     pub dirty_arguments: u32,
+    /// mark_victim tells the task itself (6.8), not its number.
+    pub victim_is_task: bool,
+    /// Tracing programs have no task storage (before 5.12): notes go into a hash.
+    pub notes_in_hash: bool,
     /// Where x86 keeps the preempt count, in bytes from the run queue of the same CPU; 0 if unknown.
     pub preempt_count_from_runqueue: i64,
     /// Ticks a second that `pause` of balance_dirty_pages counts in.
@@ -69,6 +73,8 @@ pub fn look(tracepoints: &[&str]) -> Offer {
                 arguments_of(&btf, "block_rq_issue").is_some_and(|n| n >= 2);
             offer.preempt_count_from_runqueue = preempt_count_from_runqueue(&btf).unwrap_or(0);
             offer.find_vma = has_helper(&btf, "BPF_FUNC_find_vma");
+            offer.victim_is_task = arguments_of(&btf, "mark_victim").is_some_and(|n| n >= 2);
+            offer.notes_in_hash = !has_helper(&btf, "BPF_FUNC_task_storage_get");
             offer.dirty_arguments = arguments_of(&btf, "balance_dirty_pages").unwrap_or(0);
         }
     }

@@ -7,6 +7,8 @@
 use crate::SourceError;
 use crate::decode::{self, Decoder, ThreadRecord};
 use crate::host::Offer;
+use crate::plan;
+use crate::refusal::{self, Refusal};
 use crate::samples;
 use crate::skel::{HoldupSkel, HoldupSkelBuilder};
 use crate::wire::{self, *};
@@ -50,24 +52,32 @@ fn bpf(doing: &str) -> impl Fn(libbpf_rs::Error) -> SourceError + '_ {
 
 impl Programs {
     /// Loads the programs named and the iterators; attaches nothing yet.
-    pub fn load(offer: &Offer, names: &[&str]) -> Result<Self, SourceError> {
-        libbpf_rs::set_print(None);
+    pub fn load(offer: &Offer, names: &[&str]) -> Result<Self, Refusal> {
+        refusal::listen();
         let storage = Box::leak(Box::new(MaybeUninit::uninit()));
-        let mut open = HoldupSkelBuilder::default().open(storage).map_err(bpf("open"))?;
+        let mut open = HoldupSkelBuilder::default().open(storage).map_err(refusal::of("open"))?;
         if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
             constants.has_prev_state_argument = u32::from(offer.switch_tells_state);
             constants.request_argument_index = u32::from(offer.request_after_queue);
+            constants.victim_is_task = u32::from(offer.victim_is_task);
+            constants.notes_in_hash = u32::from(offer.notes_in_hash);
             constants.dirty_pause_index = offer.dirty_arguments.saturating_sub(2);
             constants.preempt_count_from_runqueue = offer.preempt_count_from_runqueue;
             constants.nanoseconds_per_jiffy = 1_000_000_000 / u64::from(offer.config_hz.max(1));
         }
+        let unused =
+            if offer.notes_in_hash { &mut open.maps.notes } else { &mut open.maps.notes_by_tid };
+        unused.set_autocreate(false).map_err(refusal::of("choose the notes"))?;
         for mut program in open.open_object_mut().progs_mut() {
             let name = program.name().to_string_lossy().into_owned();
             let iterator = name == "threads" || name == "endpoints";
-            let sampler = name == if offer.find_vma { "sample_code" } else { "sample" };
-            program.set_autoload(iterator || sampler || names.contains(&&name[..]));
+            let sampler = names.contains(&plan::SAMPLE)
+                && name == if offer.find_vma { plan::SAMPLE_CODE } else { plan::SAMPLE };
+            let sampled = name == plan::SAMPLE || name == plan::SAMPLE_CODE;
+            let wanted = if sampled { sampler } else { names.contains(&&name[..]) };
+            program.set_autoload(iterator || wanted);
         }
-        let skel = open.load().map_err(bpf("load the kernel programs"))?;
+        let skel = open.load().map_err(|error| refusal::read(&refusal::take(), &error))?;
         let skel: &'static mut HoldupSkel<'static> = Box::leak(Box::new(skel));
         let inbox = Rc::new(RefCell::new(Inbox { decoder: Decoder::default(), facts: Vec::new() }));
         let mut builder = RingBufferBuilder::new();
@@ -82,11 +92,12 @@ impl Programs {
                 decoder.record(bytes, facts);
                 0
             })
-            .map_err(bpf("open the ring"))?;
-        let ring = builder.build().map_err(bpf("open the ring"))?;
-        let thread_link = skel.progs.threads.attach().map_err(bpf("attach the task iterator"))?;
+            .map_err(refusal::of("open the ring"))?;
+        let ring = builder.build().map_err(refusal::of("open the ring"))?;
+        let thread_link =
+            skel.progs.threads.attach().map_err(refusal::of("attach the task iterator"))?;
         let endpoint_link =
-            skel.progs.endpoints.attach().map_err(bpf("attach the descriptor iterator"))?;
+            skel.progs.endpoints.attach().map_err(refusal::of("attach the descriptor iterator"))?;
         Ok(Self {
             skel,
             links: Vec::new(),
@@ -104,7 +115,7 @@ impl Programs {
     /// it is one of the scheduler's two.
     pub fn attach(&mut self, names: &[&'static str]) -> Result<Vec<Blind>, SourceError> {
         let mut blind = Vec::new();
-        for name in names {
+        for name in names.iter().filter(|name| **name != plan::SAMPLE) {
             let object = self.skel.object();
             let Some(program) = object.progs_mut().find(|p| p.name().to_string_lossy() == *name)
             else {
@@ -123,7 +134,9 @@ impl Programs {
                 }),
             }
         }
-        blind.extend(self.start_sampling());
+        if names.contains(&plan::SAMPLE) {
+            blind.extend(self.start_sampling());
+        }
         Ok(blind)
     }
 

@@ -19,6 +19,7 @@ pub mod netlink;
 mod netlink_wire;
 pub mod plan;
 pub mod recording;
+mod refusal;
 mod samples;
 mod source;
 mod stacks;

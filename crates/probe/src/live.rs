@@ -365,32 +365,24 @@ pub(crate) fn inodes(object: &ObjectRef) -> Vec<u64> {
     }
 }
 
-/// Loads what the plan names; if the kernel refuses the whole, the indispensable part alone.
+/// Loads what the plan names; where the kernel refuses, the plan gives way step by step.
 pub(crate) fn load(
     offer: &Offer,
     purpose: Purpose,
 ) -> (Option<Programs>, Vec<&'static str>, Vec<Blind>) {
-    let plan::Plan { programs: names, mut blind } = plan::plan(offer, purpose);
-    if names.is_empty() {
-        return (None, names, blind);
+    let mut offer = offer.clone();
+    let mut plan = plan::plan(&offer, purpose);
+    if plan.programs.is_empty() {
+        return (None, plan.programs, plan.blind);
     }
-    let error = match Programs::load(offer, &names) {
-        Ok(programs) => return (Some(programs), names, blind),
-        Err(error) => error,
-    };
-    match Programs::load(offer, plan::INDISPENSABLE) {
-        Ok(programs) => {
-            blind.push(Blind {
-                what: "programs".into(),
-                why: error.to_string(),
-                remedy: String::new(),
-                therefore: "disks, memory and network are judged from counters alone".into(),
-            });
-            (Some(programs), plan::INDISPENSABLE.to_vec(), blind)
-        }
-        Err(error) => {
-            blind.push(plan::no_events(&error.to_string(), ""));
-            (None, Vec::new(), blind)
+    loop {
+        let refusal = match Programs::load(&offer, &plan.programs) {
+            Ok(programs) => return (Some(programs), plan.programs, plan.blind),
+            Err(refusal) => refusal,
+        };
+        if !plan::give_way(&mut plan, &mut offer, purpose, &refusal) {
+            plan.blind.push(plan::no_events(&refusal.why, ""));
+            return (None, Vec::new(), plan.blind);
         }
     }
 }

@@ -5,6 +5,7 @@
 //! holdup falls back to /proc. Must not: look at the host (host.rs) or attach (live.rs).
 
 use crate::host::Offer;
+use crate::refusal::Refusal;
 use holdup_reason::facts::Blind;
 
 /// One kernel program: its name in the object, its tracepoint, and what is blind without it.
@@ -46,6 +47,11 @@ const PROGRAMS: &[Program] = &[
     program("sched_waking", "sched_waking", "nothing can be said about waits"),
     program("sched_switch", "sched_switch", "nothing can be said about waits"),
 ];
+
+/// The program that a CPU clock calls; it has no tracepoint.
+pub const SAMPLE: &str = "sample";
+/// The same, where the kernel can tell the file that code is in.
+pub const SAMPLE_CODE: &str = "sample_code";
 
 /// Programs without which there is no look by events.
 pub const INDISPENSABLE: &[&str] = &["sched_waking", "sched_switch"];
@@ -102,7 +108,49 @@ pub fn plan(offer: &Offer, purpose: Purpose) -> Plan {
             });
         }
     }
+    plan.programs.push(SAMPLE);
     plan
+}
+
+/// After the kernel refused to load: what to try next, in `plan` and `offer`; `false` if nothing is left.
+/// Gives up as little as can be: the refused program, else task storage, else all but the scheduler.
+pub fn give_way(plan: &mut Plan, offer: &mut Offer, purpose: Purpose, refused: &Refusal) -> bool {
+    if offer.find_vma && refused.program.as_deref() == Some(SAMPLE_CODE) {
+        offer.find_vma = false;
+        return true;
+    }
+    let droppable = plan.programs.iter().position(|name| {
+        Some(*name) == refused.program.as_deref() && !INDISPENSABLE.contains(name)
+    });
+    if let Some(at) = droppable {
+        let name = plan.programs.remove(at);
+        let therefore = PROGRAMS.iter().find(|program| program.name == name);
+        plan.blind.push(Blind {
+            what: format!("program.{name}"),
+            why: refused.why.clone(),
+            remedy: String::new(),
+            therefore: therefore
+                .map_or("what runs in the kernel is not told apart", |p| p.therefore)
+                .into(),
+        });
+        return true;
+    }
+    if !offer.notes_in_hash {
+        offer.notes_in_hash = true;
+        *plan = self::plan(offer, purpose);
+        return true;
+    }
+    if plan.programs.len() > INDISPENSABLE.len() {
+        plan.programs = INDISPENSABLE.to_vec();
+        plan.blind.push(Blind {
+            what: "programs".into(),
+            why: refused.why.clone(),
+            remedy: String::new(),
+            therefore: "disks, memory and network are judged from counters alone".into(),
+        });
+        return true;
+    }
+    false
 }
 
 /// The look falls back to /proc.
@@ -131,7 +179,7 @@ mod tests {
     fn a_whole_host_is_not_blind() {
         let plan = plan(&whole(), Purpose::Run);
         assert!(plan.blind.is_empty());
-        assert_eq!(plan.programs.len(), PROGRAMS.len());
+        assert_eq!(plan.programs.len(), PROGRAMS.len() + 1);
     }
 
     #[test]
@@ -148,6 +196,33 @@ mod tests {
         assert_eq!(plan.blind.len(), 1);
         assert_eq!(plan.blind[0].what, "tracepoint.qdisc_enqueue");
         assert!(plan.programs.contains(&"sched_switch"));
+    }
+
+    fn refusal(program: &str) -> Refusal {
+        Refusal { program: Some(program.into()), why: "invalid mem access".into() }
+    }
+
+    #[test]
+    fn a_refused_program_costs_itself_only() {
+        let (mut plan, mut offer) = (plan(&whole(), Purpose::Run), whole());
+        let refused = refusal("mark_victim");
+        assert!(give_way(&mut plan, &mut offer, Purpose::Run, &refused));
+        assert_eq!(plan.programs.len(), PROGRAMS.len());
+        assert_eq!(plan.blind.len(), 1);
+        assert_eq!(plan.blind[0].what, "program.mark_victim");
+        assert!(!offer.notes_in_hash);
+    }
+
+    #[test]
+    fn a_refused_scheduler_program_costs_task_storage_then_the_rest_then_all() {
+        let (mut plan, mut offer) = (plan(&whole(), Purpose::Look), whole());
+        let refused = refusal("sched_switch");
+        let mut again = || give_way(&mut plan, &mut offer, Purpose::Look, &refused);
+        assert!(again());
+        assert!(again());
+        assert!(!again());
+        assert_eq!(plan.programs, INDISPENSABLE);
+        assert!(offer.notes_in_hash);
     }
 
     #[test]
