@@ -43,6 +43,7 @@ const LOOKERS: &[&str] = &[
 
 /// Reads a command.
 pub fn plan(command: &str) -> Plan {
+    let command = &threads_as_process(command);
     let Some(words) = shlex::split(command) else {
         return Plan::Unclear("it is no command of a shell".into());
     };
@@ -61,6 +62,20 @@ pub fn plan(command: &str) -> Plan {
         Ok(touched) if touched.is_empty() => Plan::Unclear("it names nothing to change".into()),
         Ok(touched) => Plan::Acts(touched),
         Err(why) => Plan::Unclear(why),
+    }
+}
+
+/// `$(ls /proc/7/task)`, all threads of process 7, as that process: the one substitution that is known.
+fn threads_as_process(command: &str) -> String {
+    let of_process = |tail: &str| {
+        let (pid, rest) = tail.split_once("/task)")?;
+        pid.parse::<u32>().ok().map(|pid| format!("{pid}{rest}"))
+    };
+    match command.split_once("$(ls /proc/") {
+        Some((head, tail)) => {
+            of_process(tail).map_or(command.into(), |tail| format!("{head}{tail}"))
+        }
+        None => command.into(),
     }
 }
 
@@ -199,6 +214,7 @@ mod tests {
         assert_eq!(acts("kill 77"), vec![Touch::Process(77)]);
         assert_eq!(acts("kill -CONT 77"), vec![Touch::Process(77)]);
         assert_eq!(acts("renice -n 19 -p 77"), vec![Touch::Process(77)]);
+        assert_eq!(acts("renice -n 19 -p $(ls /proc/77/task)"), vec![Touch::Process(77)]);
         assert_eq!(acts("taskset -a -c -p 0,1 77"), vec![Touch::Process(77)]);
         assert_eq!(
             acts("echo \"7:3 500\" > '/sys/fs/cgroup/blkio/a b/x'"),
@@ -240,6 +256,7 @@ mod tests {
             ("kill 7; rm -rf /", "more than one"),
             ("kill 7 && reboot", "more than one"),
             ("kill $(cat x)", "more than one"),
+            ("renice -n 19 -p $(ls /proc/*/task)", "more than one"),
             ("tc qdisc replace dev eth0 root fq_codel", "host's own network"),
             ("fuser -k /data", "does not know"),
             ("reboot", "does not know"),

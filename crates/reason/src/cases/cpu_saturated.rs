@@ -225,8 +225,9 @@ fn come_last(scene: &Scene, hurt: &ThreadRef, by: &ThreadRef) -> Remedy {
     let nice = scene.identity(by).map_or(0, |known| known.nice);
     Remedy {
         text: "let it come last".into(),
-        command: format!("renice -n 19 -p {}", by.pid),
-        undo: format!("renice -n {nice} -p {}", by.pid),
+        // The nice value is a thread's own: that of the first thread alone would change little.
+        command: format!("renice -n 19 -p $(ls /proc/{}/task)", by.pid),
+        undo: format!("renice -n {nice} -p $(ls /proc/{}/task)", by.pid),
     }
 }
 
@@ -315,7 +316,7 @@ mod tests {
         assert_eq!(of_host.undo, "echo 512 > /sys/fs/cgroup/cpu/docker/cpu.shares");
         let of_neighbour = remedy("/docker/77aa");
         assert_eq!(of_neighbour.command, "echo 2 > /sys/fs/cgroup/cpu/docker/4b1d/cpu.shares");
-        assert_eq!(remedy("/docker/4b1d").command, "renice -n 19 -p 20");
+        assert_eq!(remedy("/docker/4b1d").command, "renice -n 19 -p $(ls /proc/20/task)");
     }
 
     #[test]

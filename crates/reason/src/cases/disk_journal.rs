@@ -7,7 +7,7 @@ use super::disk::{self, View, Wrong};
 use super::{Case, Verdict, culprit, words};
 use crate::causes::{Cause, Causes};
 use crate::facts::ThreadRef;
-use crate::findings::{Finding, ObjectName, Remedy};
+use crate::findings::{Finding, ObjectName};
 use crate::waits::WaitClass;
 
 /// The case.
@@ -50,7 +50,10 @@ fn finding(causes: &Causes<'_>, cause: &Cause, view: &View<'_>, who: &ThreadRef)
         victims.iter().find(|v| v.pid != who.pid).map_or_else(String::new, |v| v.comm.clone());
     let journal = cause.via.get(&WaitClass::Journal).copied().unwrap_or(0.0);
     let verdict = Verdict {
-        title: format!("{victim} waits for journal commits that carry the data of {}", words::who(who)),
+        title: format!(
+            "{victim} waits for journal commits that carry the data of {}",
+            words::who(who)
+        ),
         text: format!(
             "{} of {} pass in waits for the journal of {name}: each commit also writes out what {} wrote, most of the \
              {}/s that {name} does.",
@@ -62,11 +65,11 @@ fn finding(causes: &Causes<'_>, cause: &Cause, view: &View<'_>, who: &ThreadRef)
         confidence: 0.8,
         culprit: culprit(causes, who),
         evidence: super::disk_device_cap::evidence(view, inside),
-        remedy: vec![Remedy {
-            text: "let the writer use the disk only when nobody else does; better, give it its own file system".into(),
-            command: format!("ionice -c 3 -p {}", who.pid),
-            undo: format!("ionice -c 2 -n 4 -p {}", who.pid),
-        }],
+        remedy: vec![super::disk_saturated::come_last(
+            view.disk,
+            who,
+            "let the writer use the disk only when nobody else does; better, give it its own file system",
+        )],
     };
     let mut finding = CASE.finding(causes, cause, verdict);
     finding.object = ObjectName::new("journal", name).with_id(view.disk.dev.to_string());

@@ -6,7 +6,7 @@
 use super::disk::{self, View, Wrong};
 use super::{Case, Verdict, culprit, words};
 use crate::causes::{Cause, Causes};
-use crate::facts::ThreadRef;
+use crate::facts::{Disk, ThreadRef};
 use crate::findings::{Evidence, Finding, Remedy};
 
 /// The case.
@@ -77,11 +77,26 @@ fn finding(
         confidence: 0.85,
         culprit: culprit(causes, who),
         evidence,
-        remedy: vec![Remedy {
-            text: "let it use the disk only when nobody else does".into(),
-            command: format!("ionice -c 3 -p {}", who.pid),
-            undo: format!("ionice -c 2 -n 4 -p {}", who.pid),
-        }],
+        remedy: vec![come_last(view.disk, who, "let it use the disk only when nobody else does")],
     };
     CASE.finding(causes, cause, verdict)
+}
+
+/// The idle I/O class for all threads of a process: it is a thread's own, and only some schedulers heed it.
+pub(super) fn come_last(disk: &Disk, who: &ThreadRef, text: &str) -> Remedy {
+    let threads = format!("$(ls /proc/{}/task)", who.pid);
+    let heeds = matches!(disk.scheduler.as_str(), "bfq" | "mq-deadline");
+    let first = if heeds {
+        String::new()
+    } else {
+        format!(
+            " (first give {} a scheduler that heeds it, as bfq: {} does not)",
+            disk.name, disk.scheduler
+        )
+    };
+    Remedy {
+        text: format!("{text}{first}"),
+        command: format!("ionice -c 3 -p {threads}"),
+        undo: format!("ionice -c 0 -p {threads}"),
+    }
 }

@@ -129,24 +129,27 @@ fn remedy(causes: &Causes<'_>, ceiling: &Ceiling<'_>) -> Vec<Remedy> {
     let class = ceiling.class;
     let tc = net::command_in(causes.scene, class.netns, "tc");
     let assured = class.assured_rate_bytes.map_or(ceiling.ceiling, |rate| rate as f64);
-    let change = |ceil: f64| {
+    // Without a parent class there is nobody to borrow from: the assured rate is the ceiling.
+    let lends = class.parent != "root";
+    let change = |rate: f64, ceil: f64| {
         format!(
             "{tc} class change dev {} parent {} classid {} {} rate {} ceil {}",
             words::shell(&class.interface),
-            if class.parent == "root" {
-                class.handle.split(':').next().map_or_else(String::new, |major| format!("{major}:"))
-            } else {
+            if lends {
                 class.parent.clone()
+            } else {
+                class.handle.split(':').next().map_or_else(String::new, |major| format!("{major}:"))
             },
             class.handle,
             class.kind,
-            net::bits(assured),
+            net::bits(rate),
             net::bits(ceil),
         )
     };
+    let raised = ceiling.ceiling * 4.0;
     vec![Remedy {
         text: "raise the ceiling, if the link has room".into(),
-        command: change(ceiling.ceiling * 4.0),
-        undo: change(ceiling.ceiling),
+        command: change(if lends { assured } else { raised }, raised),
+        undo: change(assured, ceiling.ceiling),
     }]
 }

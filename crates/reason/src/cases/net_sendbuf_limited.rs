@@ -50,6 +50,8 @@ fn finding(causes: &Causes<'_>, peer: SocketAddr, streams: &[&Stream<'_>]) -> Op
     let rtt = f64::from(state.rtt_us) / 1e6;
     let buffer = words::bytes(state.send_limit_bytes as f64);
     let writer = net::writer(streams);
+    // Each network namespace has its own.
+    let sysctl = net::command_in(causes.scene, first.socket.netns, "sysctl");
     let verdict = Verdict {
         title: format!("{writer} waits for its own send buffer of {buffer}"),
         text: format!(
@@ -79,8 +81,8 @@ fn finding(causes: &Causes<'_>, peer: SocketAddr, streams: &[&Stream<'_>]) -> Op
         ],
         remedy: vec![Remedy {
             text: "if the program sets SO_SNDBUF, stop it from doing so; else let the kernel give more".into(),
-            command: "sysctl -w net.ipv4.tcp_wmem='4096 16384 16777216'".into(),
-            undo: "sysctl -w net.ipv4.tcp_wmem='4096 16384 4194304'".into(),
+            command: format!("{sysctl} -w net.ipv4.tcp_wmem='4096 16384 16777216'"),
+            undo: format!("{sysctl} -w net.ipv4.tcp_wmem='4096 16384 4194304'"),
         }],
     };
     net::stream_finding(&CASE, causes, streams, verdict)
