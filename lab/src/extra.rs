@@ -36,6 +36,16 @@ pub enum Extra {
     Second(usize),
 }
 
+impl std::fmt::Display for Extra {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::None => f.write_str("nothing"),
+            Self::Neighbour(number) => f.write_str(NEIGHBOURS[*number]),
+            Self::Second(number) => write!(f, "a second fault, {}", SECONDS[*number]),
+        }
+    }
+}
+
 /// Neighbours, for people.
 pub const NEIGHBOURS: [&str; 5] = [
     "a nice 19 loop in its own cgroup",

@@ -9,7 +9,7 @@ use holdup_lab::ask::Holdup;
 use holdup_lab::case::Case;
 use holdup_lab::runner::Lab;
 use holdup_lab::scenario::Scenario;
-use holdup_lab::{document, faults, load, say, score, undo, warn};
+use holdup_lab::{document, extra, faults, load, say, score, undo, warn};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -27,7 +27,11 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Name the scenarios, the faults and the workloads
-    List,
+    List {
+        /// Name what this seed puts beside each scenario instead
+        #[arg(long)]
+        seed: Option<u64>,
+    },
     /// Run scenarios and print the score
     Run(Run),
     /// Print the score of cases that were saved
@@ -95,7 +99,8 @@ fn main() -> ExitCode {
 
 fn run(command: &Command) -> Result<()> {
     match command {
-        Command::List => list(),
+        Command::List { seed: None } => list(),
+        Command::List { seed: Some(seed) } => list_beside(*seed),
         Command::Clean => clean(),
         Command::Run(run) => measure(run),
         Command::Score(saved) => score_saved(saved),
@@ -113,6 +118,13 @@ fn list() -> Result<()> {
     }
     say(&format!("\nfaults: {}", faults::names().join(", ")));
     say(&format!("workloads: {}", load::names().join(", ")));
+    Ok(())
+}
+
+fn list_beside(seed: u64) -> Result<()> {
+    for scenario in Scenario::read_all(&home().join("scenarios"))? {
+        say(&format!("{:32} {}", scenario.name, extra::drawn(&scenario, seed)));
+    }
     Ok(())
 }
 
