@@ -104,11 +104,13 @@ lab: ## Make faults on this machine and check the answers (root; SCENARIO=... SE
 	cargo run --locked --release --package holdup-lab -- run --holdup target/holdup \
 	    $(foreach name,$(SCENARIO),--scenario $(name)) $(foreach number,$(SEED),--seed $(number)) $(ARGS)
 
+# Some fifteen minutes on a machine that is quiet; ARGS="--list" says what there is.
 .PHONY: bench
-bench: ## Measure what looking costs
+bench: ## Measure what looking costs, beside the peers (root; ARGS="--quick --only pingpong" for less)
 	@xtask/setup bench
 	@$(MAKE) --no-print-directory build
-	cargo bench --locked --workspace
+	cargo build --locked --release --package holdup-bench
+	@cargo run --quiet --locked --release --package holdup-bench -- --holdup target/holdup $(ARGS)
 
 .PHONY: clean
 clean: ## Remove everything that was built

@@ -23,7 +23,8 @@ mod refusal;
 mod samples;
 mod source;
 mod stacks;
-mod wire;
+#[doc(hidden)]
+pub mod wire;
 
 pub use doctor::{doctor, offers};
 pub use source::{Source, SourceError};

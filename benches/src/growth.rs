@@ -1,0 +1,233 @@
+//! How the cost grows: an idle host, and looks against threads, cgroups and event rate.
+//!
+//! Threads sleep (they cost a walk at both ends of the look, and readings), cgroups are empty groups of the
+//! cpu controller, events are pairs of threads that wait two milliseconds for each other: above the threshold, so
+//! each would be told. BPF statistics are on, so that the kernel's part is counted too.
+//!
+//! Whether something grows faster than linear is asked of the part above the smallest size, because
+//! what a look costs on an empty host is not growth.
+
+use crate::child::{Ctx, Running, words};
+use crate::kernel::{look_during, statistics, sum};
+use crate::results::{Idle, Point, Series};
+use crate::say;
+use anyhow::{Context, Result, bail};
+use holdup_lab::undo::{Guards, Undo};
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Seconds of a look at each size.
+const WINDOW_SECONDS: f64 = 2.0;
+
+/// Sizes at which is looked.
+pub struct Sizes {
+    /// Sleeping threads.
+    pub threads: &'static [usize],
+    /// Cgroups.
+    pub cgroups: &'static [usize],
+    /// Pairs of threads that wait for each other.
+    pub pairs: &'static [usize],
+    /// Windows on the idle host, seconds.
+    pub idle_seconds: [f64; 2],
+}
+
+/// What `make bench` looks at.
+pub const FULL: Sizes = Sizes {
+    threads: &[100, 500, 2_000, 5_000, 10_000, 20_000],
+    cgroups: &[10, 100, 500, 1_000, 2_000],
+    pairs: &[1, 4, 16, 64, 160],
+    idle_seconds: [2.0, 22.0],
+};
+
+/// What `--quick` looks at.
+pub const QUICK: Sizes = Sizes {
+    threads: &[100, 2_000, 10_000],
+    cgroups: &[10, 500],
+    pairs: &[1, 16, 100],
+    idle_seconds: [1.0, 6.0],
+};
+
+/// Starts one of the bench's own loads and waits until it stands.
+pub fn own_load(ctx: &Ctx, more: &[&str]) -> Result<Running> {
+    let mut command = vec![ctx.own_load()];
+    command.extend(words(more));
+    let load = ctx.start(&command)?;
+    for _ in 0..600 {
+        if load.output().contains("ready") {
+            return Ok(load);
+        }
+        if !load.output().is_empty() {
+            break;
+        }
+        ctx.sleep(Duration::from_millis(25))?;
+    }
+    bail!("bench-load {}: {}", more.join(" "), crate::child::first_words(&load.output()))
+}
+
+/// Makes empty groups of the cpu controller (v1), or of the one hierarchy (v2).
+fn cgroups(ctx: &Ctx, count: usize) -> Result<Guards> {
+    let parent = hierarchy()?.join(format!("holdup-bench-{}", std::process::id()));
+    let mut guards = Guards::new();
+    guards.push(ctx.journal.guard(Undo::Cgroup { path: parent.clone() })?);
+    fs::create_dir_all(&parent).with_context(|| format!("make {}", parent.display()))?;
+    for number in 1..count {
+        let path = parent.join(format!("group-{number}"));
+        guards.push(ctx.journal.guard(Undo::Cgroup { path: path.clone() })?);
+        fs::create_dir(&path).with_context(|| format!("make {}", path.display()))?;
+    }
+    Ok(guards)
+}
+
+fn hierarchy() -> Result<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mounts")?;
+    let of = |wanted: &dyn Fn(&str, &str) -> bool| {
+        mounts.lines().find_map(|line| {
+            let mut fields = line.split(' ').skip(1);
+            let (path, kind, options) = (fields.next()?, fields.next()?, fields.next()?);
+            wanted(kind, options).then(|| PathBuf::from(path))
+        })
+    };
+    of(&|kind, options| kind == "cgroup" && options.split(',').any(|option| option == "cpu"))
+        .or_else(|| of(&|kind, _| kind == "cgroup2"))
+        .context("no cgroups are mounted")
+}
+
+/// Switches of the host since it began.
+pub fn switches() -> u64 {
+    let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let line = stat.lines().find_map(|line| line.strip_prefix("ctxt "));
+    line.and_then(|line| line.trim().parse().ok()).unwrap_or(0)
+}
+
+/// One look, and the switches a second while it lasted.
+fn point(ctx: &Ctx, seconds: f64) -> Result<(Point, f64)> {
+    let mut rate = 0.0;
+    let (looked, programs) = look_during(ctx, &[], || {
+        let before = switches();
+        ctx.sleep(Duration::from_secs_f64(seconds))?;
+        rate = (switches() - before) as f64 / seconds;
+        Ok(())
+    })?;
+    let (bpf_seconds, bpf_ns) = sum(&programs);
+    let point = Point {
+        size: 0.0,
+        seconds: looked.report.window.seconds,
+        cpu_seconds: looked.ended.cpu_seconds,
+        bpf_seconds,
+        bpf_ns,
+        rss_bytes: looked.ended.rss_bytes,
+        events: looked.report.cost.events,
+        lost: looked.report.cost.events_lost,
+    };
+    Ok((point, rate))
+}
+
+/// Two thousand sleeping threads and a hundred groups, looked at shortly and long.
+pub fn idle(ctx: &Ctx, sizes: &Sizes) -> Result<Idle> {
+    let (threads, groups) = (2_000, 100);
+    let _on = statistics(ctx)?;
+    let _groups = cgroups(ctx, groups)?;
+    let _load = own_load(ctx, &["sleepers", &threads.to_string()])?;
+    let mut idle =
+        Idle { threads, cgroups: groups, windows_seconds: sizes.idle_seconds, ..Idle::default() };
+    for (index, seconds) in sizes.idle_seconds.into_iter().enumerate() {
+        let (point, _) = point(ctx, seconds)?;
+        idle.windows_seconds[index] = point.seconds;
+        idle.cpu_seconds[index] = point.cpu_seconds;
+        idle.bpf_seconds[index] = point.bpf_seconds;
+        idle.rss_bytes = idle.rss_bytes.max(point.rss_bytes);
+    }
+    Ok(idle)
+}
+
+/// All three series. What cannot be made (a limit on threads) ends its series and is told.
+pub fn series(ctx: &Ctx, sizes: &Sizes, trouble: &mut Vec<String>) -> Result<Vec<Series>> {
+    let _on = statistics(ctx)?;
+    let mut threads = Series { of: "threads".into(), points: Vec::new() };
+    for &count in sizes.threads {
+        let made = own_load(ctx, &["sleepers", &count.to_string()]);
+        at(ctx, &mut threads, count, made, trouble)?;
+    }
+    let mut groups = Series { of: "cgroups".into(), points: Vec::new() };
+    for &count in sizes.cgroups {
+        let made = cgroups(ctx, count);
+        at(ctx, &mut groups, count, made, trouble)?;
+    }
+    let mut rates = Series { of: "switches/s".into(), points: Vec::new() };
+    for &pairs in sizes.pairs {
+        let made = own_load(ctx, &["handovers", &pairs.to_string()]);
+        at(ctx, &mut rates, 0, made, trouble)?;
+    }
+    rates.points.sort_by(|a, b| a.size.total_cmp(&b.size));
+    Ok(vec![threads, groups, rates])
+}
+
+/// Looks at what was made; size 0 stands for the switches a second.
+fn at<T>(
+    ctx: &Ctx,
+    series: &mut Series,
+    size: usize,
+    made: Result<T>,
+    trouble: &mut Vec<String>,
+) -> Result<()> {
+    let looked = made.and_then(|standing| {
+        let looked = point(ctx, WINDOW_SECONDS);
+        drop(standing);
+        looked
+    });
+    match looked {
+        Ok((point, rate)) => {
+            let size = if size == 0 { rate } else { size as f64 };
+            say(&format!(
+                "  {} {size:.0}: {:.3} s + {:.3} s in the kernel, {:.1} MB",
+                series.of,
+                point.cpu_seconds,
+                point.bpf_seconds,
+                point.rss_bytes as f64 / 1e6
+            ));
+            series.points.push(Point { size, ..point });
+        }
+        Err(error) => {
+            ctx.heed()?;
+            trouble.push(format!("growth over {} at {size}: {error:#}", series.of));
+        }
+    }
+    Ok(())
+}
+
+/// How much faster than linear a cost grows: the largest exponent between two sizes, of the part above the
+/// smallest. At most 1 is linear; none with too few points, or with growth too small to tell from noise.
+pub fn exponent(points: &[Point], cost: fn(&Point) -> f64, noise: f64) -> Option<f64> {
+    let first = points.first()?;
+    let above: Vec<(f64, f64)> = points
+        .iter()
+        .map(|point| (point.size - first.size, cost(point) - cost(first)))
+        .filter(|(size, cost)| *size > 0.0 && *cost > noise)
+        .collect();
+    // Between sizes that hardly differ the exponent is noise.
+    let apart = above.windows(2).filter(|two| two[1].0 > 1.5 * two[0].0);
+    let steps = apart.map(|two| (two[1].1 / two[0].1).ln() / (two[1].0 / two[0].0).ln());
+    steps.reduce(f64::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn points(cost: impl Fn(f64) -> f64) -> Vec<Point> {
+        let point = |size: f64| Point { size, cpu_seconds: cost(size), ..Point::default() };
+        [100.0, 1_000.0, 5_000.0, 20_000.0].map(point).into()
+    }
+
+    #[test]
+    fn linear_and_worse_are_told_apart() {
+        let of = |points: &[Point]| exponent(points, |point| point.cpu_seconds, 0.01);
+        let linear = of(&points(|size| 0.15 + size * 1e-5)).unwrap();
+        assert!((linear - 1.0).abs() < 0.01, "{linear}");
+        let square = of(&points(|size| 0.15 + size * size * 1e-8)).unwrap();
+        assert!(square > 1.9, "{square}");
+        assert_eq!(of(&points(|_| 0.15)), None);
+        assert_eq!(of(&[]), None);
+    }
+}

@@ -1,0 +1,279 @@
+//! What looks while a load runs: nothing, the floor, holdup in its three ways, and what a user would pick
+//! instead.
+//!
+//! Each is attached and calm before the load starts and asked to end after the load has, so that the
+//! load's own figure holds the cost of being watched and nothing else. A peer that is not there, or fails,
+//! is an answer (`refusal`), not an end of the bench.
+
+use crate::child::{Ctx, Ended, first_words, words};
+use crate::loads::Load;
+use crate::skel::FloorSkelBuilder;
+use anyhow::{Context, Result};
+use holdup_reason::findings::Report;
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
+
+/// How long anything may take to end.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Who looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Looker {
+    /// Nobody.
+    Nothing,
+    /// Nobody again: what two equal runs differ by.
+    Again,
+    /// An empty pair of programs.
+    Floor,
+    /// `holdup`.
+    Look,
+    /// `holdup record`.
+    Record,
+    /// `holdup run`.
+    Run,
+    /// `perf sched record`.
+    PerfSched,
+    /// `perf trace -s`.
+    PerfTrace,
+    /// Off-CPU time by stack.
+    Bpftrace,
+}
+
+/// All but `Nothing`, in the order of the table.
+pub const LOOKERS: &[Looker] = &[
+    Looker::Again,
+    Looker::Floor,
+    Looker::Look,
+    Looker::Record,
+    Looker::Run,
+    Looker::PerfSched,
+    Looker::PerfTrace,
+    Looker::Bpftrace,
+];
+
+/// One run of a load under one looker.
+#[derive(Debug, Default)]
+pub struct Observation {
+    /// Seconds for a unit of the load's work.
+    pub seconds: f64,
+    /// The looker's own CPU seconds.
+    pub cpu_seconds: Option<f64>,
+    /// Its largest resident set.
+    pub rss_bytes: Option<u64>,
+    /// What it wrote.
+    pub bytes: Option<u64>,
+    /// Events that it took.
+    pub events: Option<u64>,
+    /// Events that it says it lost.
+    pub lost: Option<u64>,
+    /// From the end of its window to its answer.
+    pub answer_seconds: Option<f64>,
+}
+
+impl Looker {
+    /// Its name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Nothing => "nothing",
+            Self::Again => "nothing again",
+            Self::Floor => "empty programs",
+            Self::Look => "holdup",
+            Self::Record => "holdup record",
+            Self::Run => "holdup run",
+            Self::PerfSched => "perf sched record",
+            Self::PerfTrace => "perf trace -s",
+            Self::Bpftrace => "bpftrace off-CPU",
+        }
+    }
+
+    /// Not ours.
+    pub fn is_peer(self) -> bool {
+        matches!(self, Self::PerfSched | Self::PerfTrace | Self::Bpftrace)
+    }
+
+    /// Runs the load under it.
+    pub fn observe(self, ctx: &Ctx, load: &Load) -> Result<Observation> {
+        match self {
+            Self::Nothing | Self::Again => {
+                Ok(Observation { seconds: load.run(ctx)?, ..Observation::default() })
+            }
+            Self::Floor => under_floor(ctx, load),
+            Self::Look => look(ctx, load, None),
+            Self::Record => look(ctx, load, Some(ctx.path("look.hup"))),
+            Self::Run => under_run(ctx, load),
+            Self::PerfSched => perf_sched(ctx, load),
+            Self::PerfTrace => perf_trace(ctx, load),
+            Self::Bpftrace => bpftrace(ctx, load),
+        }
+    }
+}
+
+fn under_floor(ctx: &Ctx, load: &Load) -> Result<Observation> {
+    let mut storage = std::mem::MaybeUninit::uninit();
+    let skel = FloorSkelBuilder::default().open(&mut storage)?.load()?;
+    let _links = [skel.progs.floor_switch.attach()?, skel.progs.floor_waking.attach()?];
+    Ok(Observation { seconds: load.run(ctx)?, ..Observation::default() })
+}
+
+/// A finished look of holdup: what it said, and what it cost.
+pub struct Looked {
+    /// The report.
+    pub report: Report,
+    /// From the end of the window to the answer, seconds.
+    pub answer_seconds: f64,
+    /// The account of the process.
+    pub ended: Ended,
+}
+
+impl Looked {
+    /// Reads what stands in the file of `-o`.
+    pub fn read(file: &Path, ended: Ended) -> Result<Self> {
+        let text = fs::read(file).context("read holdup's answer")?;
+        let report: Report = serde_json::from_slice(&text)
+            .with_context(|| format!("holdup gave no report: {}", first_words(&ended.err)))?;
+        let written = fs::metadata(file)?.modified()?.duration_since(UNIX_EPOCH)?.as_secs_f64();
+        let end = report.window.begin_unix_ns as f64 / 1e9 + report.window.seconds;
+        fs::remove_file(file).ok();
+        Ok(Self { answer_seconds: (written - end).max(0.0), report, ended })
+    }
+
+    fn observation(&self, seconds: f64, bytes: Option<u64>) -> Observation {
+        Observation {
+            seconds,
+            cpu_seconds: Some(self.report.cost.cpu_seconds),
+            rss_bytes: Some(self.report.cost.rss_bytes),
+            bytes,
+            events: Some(self.report.cost.events),
+            lost: Some(self.report.cost.events_lost),
+            answer_seconds: Some(self.answer_seconds),
+        }
+    }
+}
+
+fn look(ctx: &Ctx, load: &Load, recording: Option<PathBuf>) -> Result<Observation> {
+    let answer = ctx.path("answer.json");
+    let mut command = vec![ctx.holdup.to_string_lossy().into_owned()];
+    if let Some(file) = &recording {
+        command.extend(["record".into(), file.to_string_lossy().into_owned()]);
+    }
+    command.extend(words(&["--for", "300s", "--json", "-o", &answer.to_string_lossy()]));
+    let tool = ctx.start(&command)?;
+    tool.ready(ctx)?;
+    let seconds = load.run(ctx)?;
+    let looked = Looked::read(&answer, tool.interrupt(ctx, PATIENCE)?)?;
+    let bytes = recording.map(|file| taken_away(&file));
+    let mut observation = looked.observation(seconds, bytes);
+    // Closing and writing are counted too: more than the report can know.
+    observation.cpu_seconds = Some(looked.ended.cpu_seconds);
+    observation.rss_bytes = Some(looked.ended.rss_bytes);
+    Ok(observation)
+}
+
+fn under_run(ctx: &Ctx, load: &Load) -> Result<Observation> {
+    let answer = ctx.path("answer.json");
+    let holdup = ctx.holdup.to_string_lossy();
+    let mut command = words(&[&holdup, "run", "--json", "-o", &answer.to_string_lossy(), "--"]);
+    command.extend(load.words.iter().cloned());
+    let ended = ctx.complete(&command, PATIENCE + PATIENCE)?;
+    let seconds = load.figure_of(&ended)?;
+    let rss_read_bytes = ended.rss_read_bytes;
+    let mut observation = Looked::read(&answer, ended)?.observation(seconds, None);
+    // Its account by wait4 holds the command's too, so its own word and a reading are left.
+    observation.rss_bytes = Some(rss_read_bytes);
+    Ok(observation)
+}
+
+/// Bytes of a file that is then removed.
+fn taken_away(file: &Path) -> u64 {
+    let bytes = fs::metadata(file).map_or(0, |meta| meta.len());
+    fs::remove_file(file).ok();
+    bytes
+}
+
+/// Runs the load while a peer looks; gives its end and how long it took to come to it.
+fn under_peer(ctx: &Ctx, load: &Load, command: &[String]) -> Result<(f64, Ended, f64)> {
+    let tool = ctx.start(command)?;
+    tool.ready(ctx)?;
+    let seconds = load.run(ctx)?;
+    let asked = std::time::Instant::now();
+    let ended = tool.interrupt(ctx, PATIENCE)?;
+    let took = ended.at.duration_since(asked).as_secs_f64();
+    Ok((seconds, ended, took))
+}
+
+fn of_peer(seconds: f64, ended: &Ended, bytes: u64) -> Observation {
+    Observation {
+        seconds,
+        cpu_seconds: Some(ended.cpu_seconds),
+        rss_bytes: Some(ended.rss_bytes),
+        bytes: Some(bytes),
+        ..Observation::default()
+    }
+}
+
+fn perf_sched(ctx: &Ctx, load: &Load) -> Result<Observation> {
+    let file = ctx.path("perf.data");
+    let command = words(&["perf", "sched", "record", "-o", &file.to_string_lossy()]);
+    let (seconds, ended, _) = under_peer(ctx, load, &command)?;
+    let mut observation = of_peer(seconds, &ended, taken_away(&file));
+    observation.events = before(&ended.err, " samples)");
+    Ok(observation)
+}
+
+fn perf_trace(ctx: &Ctx, load: &Load) -> Result<Observation> {
+    let file = ctx.path("summary");
+    let command = words(&["perf", "trace", "-a", "-s", "-o", &file.to_string_lossy()]);
+    let (seconds, ended, took) = under_peer(ctx, load, &command)?;
+    let text = fs::read_to_string(&file).unwrap_or_default();
+    let mut observation = of_peer(seconds, &ended, taken_away(&file));
+    // ` sleep (24166), 218 events, 97.3%`
+    let events = |line: &str| line.split_once("), ").and_then(|(_, rest)| before(rest, " events"));
+    observation.events = Some(text.lines().filter_map(events).sum());
+    observation.lost =
+        Some(text.matches("LOST").count() as u64 + ended.err.matches("LOST").count() as u64);
+    observation.answer_seconds = Some(took);
+    Ok(observation)
+}
+
+/// Off-CPU time by the stack that left the CPU, as bcc's offcputime sums it.
+const OFF_CPU: &str = "tracepoint:sched:sched_switch { @since[args->prev_pid] = nsecs; \
+    @stack[args->prev_pid] = kstack; $since = @since[args->next_pid]; if ($since) { \
+    @off[args->next_comm, @stack[args->next_pid]] = sum(nsecs - $since); \
+    delete(@since[args->next_pid]); delete(@stack[args->next_pid]); } } \
+    END { clear(@since); clear(@stack); }";
+
+fn bpftrace(ctx: &Ctx, load: &Load) -> Result<Observation> {
+    let (seconds, ended, took) = under_peer(ctx, load, &words(&["bpftrace", "-e", OFF_CPU]))?;
+    let mut observation = of_peer(seconds, &ended, ended.out.len() as u64);
+    let lost = ended.out.lines().chain(ended.err.lines()).filter(|line| line.contains("Lost"));
+    observation.lost = Some(lost.count() as u64);
+    observation.answer_seconds = Some(took);
+    Ok(observation)
+}
+
+/// The number that stands before a word: `(3910 samples)`.
+fn before(text: &str, word: &str) -> Option<u64> {
+    let digits: String =
+        text.split_once(word)?.0.chars().rev().take_while(char::is_ascii_digit).collect();
+    digits.chars().rev().collect::<String>().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_before_words() {
+        assert_eq!(before("perf.data (3910 samples) ]", " samples)"), Some(3910));
+        assert_eq!(before("perf.data ]", " samples)"), None);
+        assert_eq!(before("218 events, 97.3%", " events"), Some(218));
+    }
+
+    #[test]
+    fn names_differ() {
+        let names: std::collections::BTreeSet<_> = LOOKERS.iter().map(|it| it.name()).collect();
+        assert_eq!(names.len(), LOOKERS.len());
+    }
+}

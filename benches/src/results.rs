@@ -1,0 +1,186 @@
+//! What a run of the bench found: the shape of `--json FILE`, and what table and document are made from.
+//!
+//! Units are in the names. What was not measured is absent; why a peer has no figure stands beside it.
+
+use crate::machine::Machine;
+use serde::{Deserialize, Serialize};
+
+/// All of it.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Results {
+    /// On what.
+    pub machine: Machine,
+    /// The command line.
+    pub command: String,
+    /// Rounds of the pairs that were wanted.
+    pub rounds: usize,
+    /// Seconds that a load was to take.
+    pub load_seconds: f64,
+    /// How long all of it took.
+    pub seconds: f64,
+    /// Loads under lookers.
+    pub pairs: Vec<Pair>,
+    /// Kernel programs under the ping-pong.
+    pub programs: Vec<Program>,
+    /// An idle host.
+    pub idle: Option<Idle>,
+    /// Cost against size.
+    pub growth: Vec<Series>,
+    /// Floods.
+    pub floods: Vec<Flood>,
+    /// Rates of holdup's parts.
+    pub micro: Vec<Micro>,
+    /// Recordings of everything that a command did.
+    pub recordings: Vec<Recording>,
+    /// Size of the shipped binary.
+    pub binary_bytes: u64,
+    /// What went wrong, in words.
+    pub trouble: Vec<String>,
+}
+
+/// One load under one looker, over all rounds.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Pair {
+    /// Name of the load.
+    pub load: String,
+    /// Name of the looker.
+    pub looker: String,
+    /// Time for a unit of work, divided by that of nothing in the same round.
+    pub ratios: Vec<f64>,
+    /// CPU seconds of the looker's own process, median.
+    pub cpu_seconds: Option<f64>,
+    /// Largest resident set.
+    pub rss_bytes: Option<u64>,
+    /// Bytes that it wrote, median.
+    pub bytes: Option<f64>,
+    /// Events that it took, median.
+    pub events: Option<f64>,
+    /// Events that it lost, sum of all rounds.
+    pub lost: Option<u64>,
+    /// From the end of its window to its answer, worst.
+    pub answer_seconds: Option<f64>,
+    /// Why there is no figure.
+    pub refusal: Option<String>,
+}
+
+/// A kernel program under the ping-pong.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Program {
+    /// Whose: `floor`, `access`, `holdup`.
+    pub of: String,
+    /// Its name.
+    pub name: String,
+    /// How often it ran.
+    pub runs: u64,
+    /// Mean nanoseconds.
+    pub ns: f64,
+}
+
+/// An idle host with threads and cgroups.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Idle {
+    /// Sleeping threads.
+    pub threads: usize,
+    /// Cgroups.
+    pub cgroups: usize,
+    /// The two windows.
+    pub windows_seconds: [f64; 2],
+    /// CPU seconds of a look for each.
+    pub cpu_seconds: [f64; 2],
+    /// Kernel programs' seconds for each.
+    pub bpf_seconds: [f64; 2],
+    /// Largest resident set.
+    pub rss_bytes: u64,
+}
+
+impl Idle {
+    /// Share of a core that each further second of a look takes; beginning and end cancel out.
+    pub fn steady_share(&self) -> f64 {
+        let total = |i: usize| self.cpu_seconds[i] + self.bpf_seconds[i];
+        (total(1) - total(0)) / (self.windows_seconds[1] - self.windows_seconds[0])
+    }
+
+    /// CPU seconds that a look takes however short it is.
+    pub fn fixed_seconds(&self) -> f64 {
+        (self.cpu_seconds[0] + self.bpf_seconds[0]) - self.steady_share() * self.windows_seconds[0]
+    }
+}
+
+/// Cost against one size.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Series {
+    /// Size of what: `threads`, `cgroups`, `switches/s`.
+    pub of: String,
+    /// In rising order.
+    pub points: Vec<Point>,
+}
+
+/// One look at one size.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// The size.
+    pub size: f64,
+    /// Window, seconds.
+    pub seconds: f64,
+    /// CPU seconds of holdup.
+    pub cpu_seconds: f64,
+    /// CPU seconds of its kernel programs.
+    pub bpf_seconds: f64,
+    /// Nanoseconds per run of them, all together.
+    pub bpf_ns: f64,
+    /// Largest resident set.
+    pub rss_bytes: u64,
+    /// Events taken.
+    pub events: u64,
+    /// Events lost.
+    pub lost: u64,
+}
+
+/// A flood, looked at.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Flood {
+    /// Of what.
+    pub of: String,
+    /// Who made it, as the kernel names it.
+    pub author: String,
+    /// How many a second.
+    pub per_second: f64,
+    /// Events taken.
+    pub events: u64,
+    /// Events lost, as told.
+    pub lost: u64,
+    /// CPU seconds of holdup, and the window.
+    pub cpu_seconds: f64,
+    /// Window, seconds.
+    pub seconds: f64,
+    /// Time not accounted for, of the window's wall time.
+    pub residual_share: f64,
+    /// What the report named: code, object, culprit.
+    pub named: Vec<String>,
+    /// The report names the author.
+    pub author_named: bool,
+}
+
+/// Rate of one part of holdup on one core.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Micro {
+    /// The part.
+    pub name: String,
+    /// Of what: `events`, `facts`, `looks`.
+    pub unit: String,
+    /// How many a second, best of several.
+    pub per_second: f64,
+}
+
+/// A recording of a command, where every wait is told.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Recording {
+    /// Which load.
+    pub load: String,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Events in it.
+    pub events: u64,
+    /// Events lost.
+    pub lost: u64,
+}
