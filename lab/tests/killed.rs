@@ -5,6 +5,8 @@
 //! processes of the lab's own programs. All of it must be gone, and kernel settings must read as before.
 //! Each scenario must really have made its kind of thing, or the test would prove nothing.
 
+#![allow(clippy::unwrap_used, reason = "helpers of a test, outside of it")]
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
