@@ -23,7 +23,7 @@ pub static CASE: Case = Case {
     needs: &[
         "the CPUs that the victim may use are at least nine tenths busy",
         "the victim waits for a CPU for a noticeable part of its own running time, and gets less than its fair part",
-        "one other process or job gets more than its fair part, and two fifths or more of all that is used",
+        "one other process or job gets more than its fair part, and asks for two fifths or more of all that is asked for",
     ],
     refuted_by: &[
         "CPUs that the victim may use are idle",
@@ -49,8 +49,8 @@ const WAIT_PER_SECOND_MIN: f64 = 0.05;
 const RUN_PER_SECOND_MIN: f64 = 0.05;
 /// The culprit has at least this part of what is taken beyond the fair parts.
 const CULPRIT_PART_MIN: f64 = 0.4;
-/// And at least this part of all that ran: who has less does not use the CPUs up, he is one of many.
-const CULPRIT_USE_MIN: f64 = 0.4;
+/// And asks for at least this part of all that is asked for, running or ready to: who asks for less is one of many.
+const CULPRIT_DEMAND_MIN: f64 = 0.4;
 /// Two that end so many of each other's waits work together.
 const PARTNER_PART: f64 = 0.3;
 
@@ -61,13 +61,13 @@ fn find(causes: &Causes<'_>) -> Vec<Finding> {
 fn found(causes: &Causes<'_>) -> Option<Finding> {
     let all = cpu::competitors(causes);
     let excess: f64 = all.iter().map(Competitor::excess).sum();
-    let used: f64 = all.iter().map(|one| one.run).sum();
+    let demand: f64 = all.iter().map(|one| one.run + one.ready).sum();
     let greedy = all
         .iter()
         .filter(|one| !one.kernel)
         .max_by(|a, b| a.excess().total_cmp(&b.excess()))
         .filter(|one| one.excess() >= CULPRIT_PART_MIN * excess && one.excess() > 0.0)
-        .filter(|one| one.run >= CULPRIT_USE_MIN * used)?;
+        .filter(|one| one.run + one.ready >= CULPRIT_DEMAND_MIN * demand)?;
     let victims: Vec<&Competitor> =
         all.iter().filter(|one| is_victim(causes, one, greedy)).collect();
     let most = victims.iter().max_by(|a, b| a.ready.total_cmp(&b.ready))?;

@@ -1,8 +1,8 @@
 //! process.vfork_exec: a parent stands still until its vfork child has executed a program.
 //!
 //! The parent is in state D, which looks like a disk but is not: it waits for its child. What the child does
-//! meanwhile (reads its program from a slow disk, waits for a CPU) is the real cause; where that has a finding
-//! of its own, this one stands behind it.
+//! meanwhile (reads its program from a slow disk) is the real cause; where that has a finding of its own, this one
+//! stands behind it. A child that waits for a CPU is the CPU's victim, and so is its parent: nothing is told here.
 
 use super::process;
 use super::{Case, Verdict, culprit, words};
@@ -21,13 +21,17 @@ pub static CASE: Case = Case {
     code: "process.vfork_exec",
     title: "A parent waits for its vfork child to execute a program",
     theory: "vfork, and posix_spawn on top of it, suspend the parent until the child has replaced its image. If exec is \
-             slow (the program must be read from a slow disk, the child waits for a CPU), the parent stands in state \
-             D for as long, with all its other work.",
+             slow (the program must be read from a slow disk), the parent stands in state D for as long, with all \
+             its other work.",
     needs: &[
         "a thread waits in vfork (kernel_clone, state D)",
         "its child is known, and took longer than an exec from memory takes",
     ],
-    refuted_by: &["the child executes at once", "state D with a disk in the parent's own stack"],
+    refuted_by: &[
+        "the child executes at once",
+        "the child mostly waits for a CPU (then the CPU is what is short)",
+        "state D with a disk in the parent's own stack",
+    ],
     remedies: &[
         "make what the child waits for faster (see the finding before this one)",
         "start programs from a thread or helper of their own",
@@ -74,7 +78,12 @@ fn finding(causes: &Causes<'_>, leaves: &[(Leaf, usize)]) -> Option<Finding> {
         .with_id(child.as_ref().map_or_else(String::new, |child| child.pid.to_string()));
     let cause = Cause::gathered(WaitClass::Vfork, object, leaves)?;
     let mean = cause.seconds / waits.len().max(1) as f64;
-    if mean < SLOW_SECONDS {
+    let for_a_cpu =
+        |leaf: &Leaf| matches!(leaf.root().class, WaitClass::RunQueue | WaitClass::CpuQuota);
+    let without_cpu: f64 =
+        leaves.iter().filter(|(l, _)| !for_a_cpu(l)).map(|(l, _)| l.ns() as f64 / 1e9).sum();
+    if without_cpu / (waits.len().max(1) as f64) < SLOW_SECONDS || without_cpu < 0.5 * cause.seconds
+    {
         return None;
     }
     let root = root(leaves, cause.seconds);
