@@ -109,7 +109,10 @@ pub fn object(scene: &Scene, span: &WaitSpan) -> ObjectName {
         Dns => dns(scene, span),
         FutexLock | FutexWait => {
             let [address, ..] = span.place.args;
-            ObjectName::new("futex", format!("{address:#x} of {}", span.thread.comm))
+            // Of the process: its threads may each have a name of their own, and wait for one lock.
+            let process = scene.names.get(&span.thread.pid).filter(|main| !main.comm.is_empty());
+            let comm = &process.unwrap_or(&span.thread).comm;
+            ObjectName::new("futex", format!("{address:#x} of {comm}"))
                 .with_id(format!("{}:{address:#x}", span.thread.pid))
         }
         KernelLock => {

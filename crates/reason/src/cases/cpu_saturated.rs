@@ -23,7 +23,7 @@ pub static CASE: Case = Case {
     needs: &[
         "the CPUs that the victim may use are at least nine tenths busy",
         "the victim waits for a CPU for a noticeable part of its own running time, and gets less than its fair part",
-        "one other process or job gets more than its fair part, and asks for two fifths or more of all that is asked for",
+        "one other process or job gets more than its fair part, and two fifths or more of all that is used or asked for",
     ],
     refuted_by: &[
         "CPUs that the victim may use are idle",
@@ -49,8 +49,9 @@ const WAIT_PER_SECOND_MIN: f64 = 0.05;
 const RUN_PER_SECOND_MIN: f64 = 0.05;
 /// The culprit has at least this part of what is taken beyond the fair parts.
 const CULPRIT_PART_MIN: f64 = 0.4;
-/// And asks for at least this part of all that is asked for, running or ready to: who asks for less is one of many.
-const CULPRIT_DEMAND_MIN: f64 = 0.4;
+/// And has at least this part of all that is used (a heavier group), or of all that is asked for, running or ready
+/// to (more threads): who has less of both is one of many.
+const CULPRIT_OF_ALL_MIN: f64 = 0.4;
 /// Two that end so many of each other's waits work together.
 const PARTNER_PART: f64 = 0.3;
 
@@ -61,13 +62,17 @@ fn find(causes: &Causes<'_>) -> Vec<Finding> {
 fn found(causes: &Causes<'_>) -> Option<Finding> {
     let all = cpu::competitors(causes);
     let excess: f64 = all.iter().map(Competitor::excess).sum();
-    let demand: f64 = all.iter().map(|one| one.run + one.ready).sum();
+    let used: f64 = all.iter().map(|one| one.run).sum();
+    let asked: f64 = all.iter().map(|one| one.run + one.ready).sum();
+    let is_most = |one: &Competitor| {
+        one.run >= CULPRIT_OF_ALL_MIN * used || one.run + one.ready >= CULPRIT_OF_ALL_MIN * asked
+    };
     let greedy = all
         .iter()
         .filter(|one| !one.kernel)
         .max_by(|a, b| a.excess().total_cmp(&b.excess()))
         .filter(|one| one.excess() >= CULPRIT_PART_MIN * excess && one.excess() > 0.0)
-        .filter(|one| one.run + one.ready >= CULPRIT_DEMAND_MIN * demand)?;
+        .filter(|one| is_most(one))?;
     let victims: Vec<&Competitor> =
         all.iter().filter(|one| is_victim(causes, one, greedy)).collect();
     let most = victims.iter().max_by(|a, b| a.ready.total_cmp(&b.ready))?;
@@ -367,6 +372,14 @@ mod tests {
             Fact { at_ns: 9_000_000, body: Body::Wait(wait) },
         ];
         assert!(find(&Causes::of(&with([1.0, 1.0], facts))).is_empty());
+    }
+
+    #[test]
+    fn a_heavy_group_among_many_is_named_by_what_it_gets() {
+        let mut jobs: Vec<Fact> = (0..12).map(|n| time(30 + n, "cc1", 0.22, 4.7)).collect();
+        jobs.extend([time(20, "miner", 7.2, 12.8), time(10, "web", 0.3, 3.0)]);
+        let found = find(&Causes::of(&with([1.0, 1.0], jobs)));
+        assert_eq!(found[0].culprit.pid, Some(20));
     }
 
     #[test]

@@ -64,6 +64,7 @@ fn finding(causes: &Causes<'_>, cause: &Cause) -> Finding {
         Some(WaitClass::Stopped) => "is stopped",
         Some(WaitClass::Unseen) => "is at work under it",
         Some(WaitClass::Idle) => "waits for events under it",
+        Some(WaitClass::RunQueue) => "waits for a CPU under it",
         _ => "waits under it",
     };
     let owner_told = causes.scene.futex_owners.iter().any(|(_, owner)| {
@@ -146,5 +147,20 @@ mod tests {
         let report = explain(facts);
         assert_eq!(report.findings[0].code, "lock.futex");
         assert!(report.findings[0].text.contains("not known"));
+    }
+
+    #[test]
+    fn threads_with_names_of_their_own_wait_for_one_lock() {
+        let mut facts = host();
+        for (tid, comm) in [(10, "server"), (11, "worker-1"), (12, "worker-2"), (13, "worker-3")] {
+            let mut wait = waits_for_a_two(tid);
+            if let Body::Blocked(blocked) = &mut wait.body {
+                blocked.thread.comm = comm.into();
+            }
+            facts.push(wait);
+        }
+        let report = explain(facts);
+        assert_eq!(report.findings.len(), 1);
+        assert!(report.findings[0].object.name.ends_with(" of server"));
     }
 }
