@@ -349,10 +349,14 @@ static __always_inline bool idle_by_syscall(__s64 syscall)
 }
 #endif
 
+#include "poll.bpf.h"
+
 /* Fills everything of a place but its state; returns bytes of path. For a task that is not running. */
 static __always_inline __u32 read_place(struct wire_place *place, char *path, struct task_struct *task,
 					bool kernel, bool want_stack)
 {
+	bool polled_for_room = false;
+	struct file *file = 0;
 	__u32 path_bytes = 0;
 	long bytes;
 
@@ -366,13 +370,15 @@ static __always_inline __u32 read_place(struct wire_place *place, char *path, st
 			want_stack = true;
 		if (idle_by_syscall(place->syscall) && !(place->state & TASK_UNINTERRUPTIBLE))
 			want_stack = false;
-		if (first_argument_is_descriptor(place->syscall)) {
-			struct file *file = file_of(task, (__u32)place->args[0]);
-			if (file) {
-				read_file_object(&place->object, file);
-				if (place->object.kind == WIRE_OBJECT_FILE)
-					path_bytes = read_dentry_path(path, file);
-			}
+		if (first_argument_is_descriptor(place->syscall))
+			file = file_of(task, (__u32)place->args[0]);
+		else
+			file = read_polled(place, task, &polled_for_room);
+		if (file) {
+			read_file_object(&place->object, file);
+			place->object.polled_for_room = polled_for_room;
+			if (place->object.kind == WIRE_OBJECT_FILE)
+				path_bytes = read_dentry_path(path, file);
 		}
 	}
 	if (want_stack) {

@@ -355,6 +355,34 @@ struct netdev_queue {
 };
 struct kernel_siginfo;
 
+struct list_head {
+	struct list_head *next, *prev;
+};
+struct wait_queue_entry {
+	void *private;
+	struct list_head entry;
+};
+struct poll_table_entry {
+	struct file *filp;
+	__u32 key;
+	struct wait_queue_entry wait;
+};
+struct poll_wqueues {
+	struct task_struct *polling_task;
+	int inline_index;
+	struct poll_table_entry inline_entries[9];
+};
+struct epoll_filefd {
+	struct file *file;
+};
+struct epitem {
+	struct list_head rdllink;
+	struct epoll_filefd ffd;
+};
+struct eventpoll {
+	struct list_head rdllist;
+};
+
 #pragma clang attribute pop
 
 #endif

@@ -61,7 +61,7 @@ struct wire_object {
 	__u8 kind;
 	__u8 frozen;
 	__u8 state; /* TCP state */
-	__u8 pad;
+	__u8 polled_for_room; /* polled to be written to, not read from */
 	__u16 protocol;
 	__u16 family;
 	__u32 dev; /* kernel-internal dev_t: major << 20 | minor */

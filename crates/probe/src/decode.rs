@@ -177,6 +177,7 @@ impl Decoder {
             args: place.args,
             stack: self.stacks.id_of(frames),
             object: object(&place.object, path),
+            polled_for_room: place.object.polled_for_room != 0,
             disk: (place.disk != 0).then(|| device(place.disk)),
             cpu: place.cpu,
         }

@@ -36,7 +36,12 @@ fn critical_path(causes: &Causes<'_>, parts: &mut BTreeMap<Key, f64>) {
             Some(named) if leaf.root().class != WaitClass::Running => &leaf.links[named],
             _ => leaf.root(),
         };
-        let key = (link.class.word().to_string(), link.object.clone());
+        let mut object = link.object.clone();
+        // A script runs one program many times: together they are one part.
+        if object.kind == "process" {
+            object.id.clear();
+        }
+        let key = (link.class.word().to_string(), object);
         *parts.entry(key).or_default() += leaf.ns() as f64 / 1e9;
     }
 }

@@ -13,6 +13,7 @@ mod functions;
 mod judge;
 pub mod names;
 pub mod peers;
+mod polls;
 pub mod queues;
 pub mod scene;
 pub mod timeline;

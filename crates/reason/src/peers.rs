@@ -7,6 +7,7 @@
 //! Must not: judge; several candidates are ranked by what they were doing, and chains.rs takes the first.
 
 use crate::facts::*;
+use crate::polls::TCP_LISTEN;
 use crate::scene::Scene;
 use crate::timeline::WaitSpan;
 use crate::waits::WaitClass;
@@ -18,6 +19,7 @@ pub struct Peers<'a> {
     scene: &'a Scene,
     by_ino: HashMap<u64, Vec<&'a Endpoint>>,
     by_pair: HashMap<(SocketAddr, SocketAddr), Vec<&'a Endpoint>>,
+    listeners: HashMap<u16, Vec<&'a Endpoint>>,
     servers: HashMap<DeviceNumber, Vec<&'a Endpoint>>,
     masters: HashMap<String, Vec<&'a Endpoint>>,
     children: HashMap<u32, Vec<u32>>,
@@ -30,6 +32,7 @@ impl<'a> Peers<'a> {
             scene,
             by_ino: HashMap::new(),
             by_pair: HashMap::new(),
+            listeners: HashMap::new(),
             servers: HashMap::new(),
             masters: HashMap::new(),
             children: HashMap::new(),
@@ -43,6 +46,10 @@ impl<'a> Peers<'a> {
                     peers.by_ino.entry(socket.ino).or_default().push(endpoint);
                     let pair = (socket.local, socket.remote);
                     peers.by_pair.entry(pair).or_default().push(endpoint);
+                    if socket.state == TCP_LISTEN {
+                        let there = peers.listeners.entry(socket.local.port()).or_default();
+                        there.push(endpoint);
+                    }
                 }
                 ObjectRef::FuseServer { dev } => {
                     peers.servers.entry(*dev).or_default().push(endpoint);
@@ -178,12 +185,36 @@ impl<'a> Peers<'a> {
             }
             _ => &[],
         };
-        let processes: Vec<ThreadRef> = ends
+        let mut processes: Vec<ThreadRef> = ends
             .iter()
             .map(|end| end.process.clone())
             .filter(|process| process.pid != wait.thread.pid)
             .collect();
+        if let Some(ObjectRef::Inet(socket)) = &wait.place.object
+            && processes.is_empty()
+        {
+            processes = self.listeners(wait, socket);
+        }
         self.chosen(wait, processes)
+    }
+
+    /// Who listens at the other end of a connection that is already closed: an address of this host, or one whose
+    /// listener ended the wait.
+    fn listeners(&self, wait: &WaitSpan, socket: &InetRef) -> Vec<ThreadRef> {
+        let (far, near) = (socket.remote, socket.local);
+        let carrier = carrier(wait).map(|thread| thread.pid);
+        let listens = |end: &&&Endpoint| match &end.object {
+            ObjectRef::Inet(own) => {
+                let here = far.ip().is_loopback() || far.ip() == near.ip();
+                own.local.ip() == far.ip()
+                    || own.local.ip().is_unspecified() && here && own.netns == socket.netns
+                    || carrier == Some(end.process.pid)
+            }
+            _ => false,
+        };
+        let all = self.listeners.get(&far.port()).map_or(&[][..], Vec::as_slice);
+        let processes = all.iter().filter(listens).map(|end| end.process.clone());
+        processes.filter(|process| process.pid != wait.thread.pid).collect()
     }
 
     fn fuse_server(&self, wait: &WaitSpan) -> Option<ThreadRef> {
@@ -284,6 +315,9 @@ impl<'a> Peers<'a> {
         {
             return Some(waker);
         }
+        if let Some(by) = carrier(wait).filter(|by| processes.iter().any(|p| p.pid == by.pid)) {
+            return Some(by.clone());
+        }
         let first = processes.first().cloned();
         let mut pids: Vec<u32> = processes.iter().map(|p| p.pid).collect();
         pids.sort_unstable();
@@ -315,6 +349,14 @@ impl<'a> Peers<'a> {
     pub fn endpoints_on(&self, ino: u64) -> &[&'a Endpoint] {
         self.by_ino.get(&ino).map_or(&[], Vec::as_slice)
     }
+}
+
+/// Whose thread carried the packet that ended a wait: on one host the sender's own, in a soft interrupt. It may
+/// be a bystander: only somebody at the other end is to be believed.
+pub fn carrier(wait: &WaitSpan) -> Option<&ThreadRef> {
+    let wake = wait.wake.as_ref()?;
+    let carries = matches!(wake.context, WakeContext::Task | WakeContext::SoftInterrupt);
+    (carries && wake.by.tid != 0 && !wake.by_kernel_thread).then_some(&wake.by)
 }
 
 /// It stands still, whoever made it.

@@ -9,6 +9,7 @@
 
 use crate::facts::*;
 use crate::findings::ObjectName;
+use crate::polls::Accepted;
 use crate::scene::Scene;
 use crate::waits::{WaitClass, classify};
 use std::collections::HashMap;
@@ -92,20 +93,21 @@ const SAME_WAIT_GAP_NS: Ns = 200_000;
 impl Timelines {
     /// Builds from what was observed.
     pub fn build(scene: &Scene, waits: Vec<Wait>, blocked: Series<Blocked>, ran: Vec<Ran>) -> Self {
+        let accepted = Accepted::of(&scene.endpoints);
         let mut by_tid: HashMap<u32, Timeline> = HashMap::new();
         for ran in ran {
             by_tid.entry(ran.thread.tid).or_default().ran.push((ran.begin_ns, ran.end_ns));
         }
         for wait in waits {
             let line = by_tid.entry(wait.thread.tid).or_default();
-            line.waits.extend(spans(scene, wait));
+            line.waits.extend(spans(scene, &accepted, wait));
         }
         for line in by_tid.values_mut() {
             line.waits.sort_by_key(|w| (w.begin_ns, w.end_ns));
         }
         for (at_ns, blocked) in blocked {
             let line = by_tid.entry(blocked.thread.tid).or_default();
-            add_standing(scene, line, at_ns, blocked);
+            add_standing(scene, &accepted, line, at_ns, blocked);
         }
         for line in by_tid.values_mut() {
             line.ran.sort_unstable();
@@ -191,7 +193,7 @@ impl Timeline {
 }
 
 /// One wait event: a blocked part up to the wake-up, and a part for the CPU after it.
-fn spans(scene: &Scene, wait: Wait) -> Vec<WaitSpan> {
+fn spans(scene: &Scene, accepted: &Accepted, wait: Wait) -> Vec<WaitSpan> {
     let frames = scene.stack(wait.place.stack);
     let woken = wait.wake.as_ref().map_or(wait.begin_ns, |wake| wake.at_ns);
     let mut all = Vec::new();
@@ -214,7 +216,7 @@ fn spans(scene: &Scene, wait: Wait) -> Vec<WaitSpan> {
         let mut blocked = span.clone();
         blocked.class = classify(&span.place, frames, span.kernel);
         blocked.wake = Some(wake);
-        name(scene, &mut blocked);
+        name(scene, accepted, &mut blocked);
         all.push(blocked);
     }
     if woken < wait.end_ns {
@@ -229,10 +231,14 @@ fn spans(scene: &Scene, wait: Wait) -> Vec<WaitSpan> {
     all
 }
 
-fn name(scene: &Scene, span: &mut WaitSpan) {
+fn name(scene: &Scene, accepted: &Accepted, span: &mut WaitSpan) {
     if let Some(query) = dns_query(scene, span) {
         span.class = WaitClass::Dns;
         span.dns_query = Some(query);
+    } else if span.class == WaitClass::Idle
+        && let Some(class) = accepted.class(&span.place)
+    {
+        span.class = class;
     }
     span.object = crate::names::object(scene, span);
 }
@@ -280,7 +286,13 @@ fn dns_query(scene: &Scene, span: &WaitSpan) -> Option<usize> {
 }
 
 /// A wait found standing: a new one, unless an ended one covers it or an earlier sight began it.
-fn add_standing(scene: &Scene, line: &mut Timeline, at_ns: Ns, blocked: Blocked) {
+fn add_standing(
+    scene: &Scene,
+    accepted: &Accepted,
+    line: &mut Timeline,
+    at_ns: Ns,
+    blocked: Blocked,
+) {
     let begin_ns = blocked.since_ns;
     let covers = |w: &WaitSpan| !w.standing && w.begin_ns < at_ns && w.end_ns >= at_ns;
     if let Some(known) = line.waits.iter_mut().rev().find(|w| covers(w)) {
@@ -291,7 +303,7 @@ fn add_standing(scene: &Scene, line: &mut Timeline, at_ns: Ns, blocked: Blocked)
         {
             known.place.object = blocked.place.object;
             known.class = classify(&known.place, scene.stack(known.place.stack), known.kernel);
-            name(scene, known);
+            name(scene, accepted, known);
         }
         return;
     }
@@ -319,7 +331,7 @@ fn add_standing(scene: &Scene, line: &mut Timeline, at_ns: Ns, blocked: Blocked)
         place: blocked.place,
         thread: blocked.thread,
     };
-    name(scene, &mut span);
+    name(scene, accepted, &mut span);
     line.waits.push(span);
 }
 

@@ -1,11 +1,14 @@
 //! net.slow_peer: a peer on another host takes its time to answer, or does not let itself be connected to.
 //!
 //! Nothing of the other host can be seen. A connect that does not come about is a demand wait. A wait for data is
-//! not told: a subscriber that waits for news looks the same as a client that waits for its answer. A peer on this host is followed further by chains.rs and never comes here.
+//! one only if a command is explained: it has nothing else to do. On a host a subscriber that waits for news looks
+//! the same as a client that waits for its answer, so it is not told. A peer on this host is followed further by
+//! chains.rs and never comes here.
 
 use super::net;
 use super::{Case, Verdict, words};
 use crate::causes::{Cause, Causes};
+use crate::chains::Leaf;
 use crate::facts::*;
 use crate::findings::{Culprit, Evidence, Finding, Remedy, Severity};
 use crate::waits::WaitClass;
@@ -22,7 +25,8 @@ pub static CASE: Case = Case {
     theory: "A program that asks another host waits for the network and for that host's own work. If the local \
              queues are empty and nothing is lost, the time passes beyond this host.",
     needs: &[
-        "a thread waits to be connected to an address that no socket of this host has",
+        "a thread waits to be connected to an address that no socket of this host has, or a command that is \
+         explained waits for data from one",
         "the wait is 0.3 s or more: a round trip around the world, and not yet the first retry",
     ],
     refuted_by: &[
@@ -35,38 +39,93 @@ pub static CASE: Case = Case {
 };
 
 fn find(causes: &Causes<'_>) -> Vec<Finding> {
-    let scene = causes.scene;
-    let mut peers: BTreeMap<SocketAddr, Vec<&Cause>> = BTreeMap::new();
+    let mut connects: BTreeMap<SocketAddr, Vec<&Cause>> = BTreeMap::new();
     for cause in causes.class(WaitClass::SocketConnect) {
-        let Some(address) = cause.object.name.split(' ').next_back() else { continue };
-        let Ok(address) = address.parse::<SocketAddr>() else { continue };
-        let here = scene.endpoints.iter().any(|end| match &end.object {
-            ObjectRef::Inet(socket) => {
-                socket.state == 10
-                    && socket.local.port() == address.port()
-                    && (socket.local.ip() == address.ip() || socket.local.ip().is_unspecified())
-            }
-            _ => false,
-        });
-        if !here {
-            peers.entry(address).or_default().push(cause);
+        if let Some(address) = elsewhere(causes, &cause.object.name) {
+            connects.entry(address).or_default().push(cause);
         }
     }
-    let findings = peers.iter().filter_map(|(address, of)| {
-        let cause = Cause::merged(of.iter().copied())?;
-        (cause.longest_seconds >= SLOW_SECONDS).then(|| finding(causes, *address, &cause))
+    let connects = connects
+        .into_iter()
+        .filter_map(|(address, of)| Some(connecting(causes, address, &Cause::merged(of)?)));
+    let mut answers: BTreeMap<SocketAddr, Vec<(Leaf, usize)>> = BTreeMap::new();
+    for leaf in causes.path.iter().filter(|leaf| leaf.root().class == WaitClass::SocketRead) {
+        if let Some(address) = elsewhere(causes, &leaf.root().object.name) {
+            answers.entry(address).or_default().push((leaf.clone(), leaf.links.len() - 1));
+        }
+    }
+    let answers = answers.into_iter().filter_map(|(address, leaves)| {
+        let object = leaves[0].0.root().object.clone();
+        let cause = Cause::gathered(WaitClass::SocketRead, object, &leaves)?;
+        Some(answering(causes, address, &cause))
     });
-    findings.filter(|f| f.severity > Severity::Note).collect()
+    connects.chain(answers).flatten().filter(|f| f.severity > Severity::Note).collect()
 }
 
-fn finding(causes: &Causes<'_>, address: SocketAddr, cause: &Cause) -> Finding {
+/// The address of a socket's name, if nobody on this host listens there.
+fn elsewhere(causes: &Causes<'_>, name: &str) -> Option<SocketAddr> {
+    let address: SocketAddr = name.split(' ').next_back()?.parse().ok()?;
+    let here = causes.scene.endpoints.iter().any(|end| match &end.object {
+        ObjectRef::Inet(socket) => {
+            socket.state == 10
+                && socket.local.port() == address.port()
+                && (socket.local.ip() == address.ip() || socket.local.ip().is_unspecified())
+        }
+        _ => false,
+    });
+    (!here).then_some(address)
+}
+
+fn grown(causes: &Causes<'_>, counter: &str) -> u64 {
+    let namespaces = causes.scene.net_counters.keys();
+    namespaces.filter_map(|netns| net::counter_growth(causes.scene, *netns, counter)).sum()
+}
+
+/// A command waits for what a peer elsewhere has to say.
+fn answering(causes: &Causes<'_>, address: SocketAddr, cause: &Cause) -> Option<Finding> {
+    if cause.longest_seconds < SLOW_SECONDS {
+        return None;
+    }
     let victim = causes.process_name(cause.first_victim());
-    let again: u64 = causes
-        .scene
-        .net_counters
-        .keys()
-        .filter_map(|netns| net::counter_growth(causes.scene, *netns, "TcpExt.TCPSynRetrans"))
-        .sum();
+    let again = grown(causes, "Tcp.RetransSegs");
+    let verdict = Verdict {
+        title: format!("{victim} waits for {address}, which takes its time to answer"),
+        text: format!(
+            "{} of {} pass in waits for what it sends, {} the longest. {}",
+            words::seconds(cause.seconds),
+            words::seconds(causes.wall_seconds()),
+            words::seconds(cause.longest_seconds),
+            match again {
+                0 => "This host sent nothing twice meanwhile: the time passes at the peer or on the way from it."
+                    .to_string(),
+                n => format!(
+                    "This host sent {} again meanwhile: the way may lose packets.",
+                    words::count(n as usize, "segment", "segments")
+                ),
+            },
+        ),
+        confidence: if again == 0 { 0.8 } else { 0.65 },
+        culprit: Culprit::peer(address.ip().to_string(), address.to_string()),
+        evidence: vec![
+            Evidence::new("time waited for data", cause.seconds, "s", "sched_switch"),
+            Evidence::new("longest wait for data", cause.longest_seconds, "s", "sched_switch"),
+            Evidence::new("segments sent again", again as f64, "1", "/proc/net/snmp Tcp.RetransSegs"),
+        ],
+        remedy: vec![Remedy {
+            text: "see how far away it is, and what it does".into(),
+            command: format!("mtr -n --tcp --port {} {}", address.port(), address.ip()),
+            ..Remedy::default()
+        }],
+    };
+    Some(CASE.finding(causes, cause, verdict))
+}
+
+fn connecting(causes: &Causes<'_>, address: SocketAddr, cause: &Cause) -> Option<Finding> {
+    if cause.longest_seconds < SLOW_SECONDS {
+        return None;
+    }
+    let victim = causes.process_name(cause.first_victim());
+    let again = grown(causes, "TcpExt.TCPSynRetrans");
     let verdict = Verdict {
         title: format!("{victim} waits for a connection to {address}, which does not answer"),
         text: format!(
@@ -97,5 +156,5 @@ fn finding(causes: &Causes<'_>, address: SocketAddr, cause: &Cause) -> Finding {
             ..Remedy::default()
         }],
     };
-    CASE.finding(causes, cause, verdict)
+    Some(CASE.finding(causes, cause, verdict))
 }

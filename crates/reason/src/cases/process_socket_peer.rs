@@ -10,9 +10,9 @@ use super::process;
 use super::{Case, Verdict, culprit, words};
 use crate::causes::{Cause, Causes};
 use crate::chains::Leaf;
-use crate::facts::{ObjectRef, ThreadRef, WakeContext};
+use crate::facts::ObjectRef;
 use crate::findings::{Evidence, Finding, Remedy, Severity};
-use crate::timeline::WaitSpan;
+use crate::peers::carrier;
 use crate::waits::WaitClass;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -75,10 +75,12 @@ fn leaves(causes: &Causes<'_>) -> Vec<(Leaf, usize)> {
     };
     all.into_iter()
         .filter_map(|leaf| {
-            let own = matches!(
-                leaf.root().class,
-                WaitClass::Timer | WaitClass::Running | WaitClass::Unseen
-            );
+            // A command has asked, so an event loop that waits for other events has it wait for its own reasons.
+            let own = match leaf.root().class {
+                WaitClass::Timer | WaitClass::Running | WaitClass::Unseen => true,
+                WaitClass::Idle => causes.is_command(),
+                _ => false,
+            };
             let at = leaf.links.iter().rposition(|link| is_read(link.class))?;
             (own && leaf.named().is_none() && at + 1 < leaf.links.len()).then_some((leaf, at))
         })
@@ -98,7 +100,9 @@ fn finding(causes: &Causes<'_>, server: u32, leaves: Vec<(Leaf, usize)>) -> Opti
     let cause = Cause::gathered(first.links[*at].class, object, &leaves)?;
     let answer = asked.answer_seconds(&cause)?;
     let doing = process::meanwhile(&cause);
-    if asked.answers < ANSWERS_MIN
+    // A command that asks once has all its time in that one answer.
+    let answers_min = if causes.is_command() { 1 } else { ANSWERS_MIN };
+    if asked.answers < answers_min
         || answer < if doing.at_work { SLOW_WORK_SECONDS } else { SLOW_SECONDS }
     {
         return None;
@@ -106,9 +110,10 @@ fn finding(causes: &Causes<'_>, server: u32, leaves: Vec<(Leaf, usize)>) -> Opti
     let server = process::main_thread(causes, server);
     let who = words::who(&server);
     let client = process::main_thread(causes, first.links[*at].who.pid);
-    let does = match doing.at_work {
-        true => "is at work over",
-        false => "sleeps over",
+    let does = match cause.holder_mostly() {
+        _ if doing.at_work => "is at work over",
+        Some(WaitClass::Idle) => "waits for something else over",
+        _ => "sleeps over",
     };
     let verdict = Verdict {
         title: format!(
@@ -117,11 +122,11 @@ fn finding(causes: &Causes<'_>, server: u32, leaves: Vec<(Leaf, usize)>) -> Opti
             words::seconds(answer)
         ),
         text: format!(
-            "{} in {} pass in waits for {} answers of {who}. Meanwhile it {} for {} of that time, and waits for \
-             nothing else: the time is its own.",
+            "{} in {} pass in waits for {} of {who}. Meanwhile it {} for {} of that time, and waits for \
+             nothing that has a name: the time is its own.",
             words::seconds(cause.seconds),
             words::seconds(causes.wall_seconds()),
-            asked.answers,
+            words::count(asked.answers, "answer", "answers"),
             doing.does,
             words::percent(doing.share),
         ),
@@ -186,7 +191,7 @@ impl Asked {
             let reads = is_read(wait.class) || wait.class == WaitClass::Idle;
             if wait.thread.pid == server
                 && reads
-                && let Some(client) = woken_by(wait)
+                && let Some(client) = carrier(wait)
                 && client.pid != server
             {
                 asked.clients.insert(client.pid);
@@ -198,7 +203,7 @@ impl Asked {
             .scene
             .waits()
             .filter(|w| is_read(w.class) && asked.clients.contains(&w.thread.pid))
-            .filter(|w| woken_by(w).is_some_and(|by| by.pid == server))
+            .filter(|w| carrier(w).is_some_and(|by| by.pid == server))
             .count();
         asked
     }
@@ -223,13 +228,6 @@ fn unread_of(causes: &Causes<'_>, server: u32) -> Vec<u32> {
         }
     }
     clients
-}
-
-/// Who woke it. In a soft interrupt on one host the sender's own thread carries its packet to the receiver.
-fn woken_by(wait: &WaitSpan) -> Option<&ThreadRef> {
-    let wake = wait.wake.as_ref()?;
-    let carries = matches!(wake.context, WakeContext::Task | WakeContext::SoftInterrupt);
-    (carries && wake.by.tid != 0 && !wake.by_kernel_thread).then_some(&wake.by)
 }
 
 #[cfg(test)]

@@ -177,8 +177,12 @@ pub struct Place {
     pub args: [u64; 6],
     /// Identity of the kernel stack (a `Stack` fact carries it), 0 if there is none.
     pub stack: u32,
-    /// The object behind the descriptor argument.
+    /// The object behind the descriptor argument; in poll, select and epoll the one object that it is plain
+    /// is waited for, or that ended the wait.
     pub object: Option<ObjectRef>,
+    /// In poll and select: it is to be written to, not read from.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub polled_for_room: bool,
     /// Disk that the thread last submitted a bio to, if during the current wait's system call.
     pub disk: Option<DeviceNumber>,
     /// CPU on which it last ran.

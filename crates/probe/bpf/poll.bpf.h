@@ -1,0 +1,226 @@
+/*
+ * poll.bpf.h: which descriptor a thread waits for that waits for several.
+ *
+ * poll and select keep what they wait on in a poll_wqueues on the waiting thread's own kernel stack, which
+ * does not change while it sleeps. It is found by its pointer back to the thread, and known for certain by its
+ * first entry's pointer back to it. epoll keeps its descriptors in a tree, but those that woke the thread stand
+ * in a list until it runs on.
+ *
+ * One object is told, and only if it is plain which: the one connection among wake-up pipes and timers. A
+ * listening socket or a terminal means that work is waited for, two connections that it is either of them.
+ *
+ * Must not: run for short waits. Rejected: the pollfd array (user memory cannot be read from here).
+ */
+#ifndef HOLDUP_POLL_H
+#define HOLDUP_POLL_H
+
+/* The tables of do_sys_poll and do_select lie within this much of the top of the stack, 1 KiB of random offset
+ * (CONFIG_RANDOMIZE_KSTACK_OFFSET) included. */
+#define POLL_STACK_BYTES 3072
+#define POLL_ENTRIES_MAX 9
+/* Saved registers and earlier tables hold the thread's address as well. A power of two. */
+#define POLL_CANDIDATES 16
+
+#define POLL_IN 0x1
+#define POLL_OUT 0x4
+
+#define TCP_STATE_LISTEN 10
+
+struct poll_stack {
+	__u64 words[POLL_STACK_BYTES / 8];
+	__u64 found[POLL_CANDIDATES]; /* where the thread's own address stands */
+	__u64 count;
+	__u64 task; /* whose stack */
+	__u64 top; /* of its kernel stack */
+	__u64 events;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct poll_stack);
+} poll_scratch SEC(".maps");
+
+/* How plain it is that a polled file is what matters. */
+enum poll_rank {
+	POLL_RANK_NONE = 0, /* a timer, a signal, a counter: how a program wakes itself */
+	POLL_RANK_PIPE = 1,
+	POLL_RANK_UNIX = 2,
+	POLL_RANK_INET = 3,
+	POLL_RANK_WORK = 4, /* whatever comes: connections, a person's keys */
+};
+
+/* Global functions with plain numbers: the verifier walks each once, not once for every caller. */
+__noinline int poll_rank(__u64 address)
+{
+	struct file *file = (struct file *)address;
+	struct inode *inode = BPF_CORE_READ(file, f_inode);
+	__u16 mode = BPF_CORE_READ(inode, i_mode) & S_IFMT;
+	struct socket *socket;
+	struct sock *sk;
+	__u16 family;
+
+	if (mode == S_IFIFO)
+		return POLL_RANK_PIPE;
+	if (mode == S_IFCHR)
+		return tty_major(BPF_CORE_READ(inode, i_rdev) >> 20) ? POLL_RANK_WORK : POLL_RANK_NONE;
+	if (mode != S_IFSOCK)
+		return POLL_RANK_NONE;
+	socket = BPF_CORE_READ(file, private_data);
+	sk = BPF_CORE_READ(socket, sk);
+	family = BPF_CORE_READ(sk, __sk_common.skc_family);
+	if (family != AF_UNIX && family != AF_INET && family != AF_INET6)
+		return POLL_RANK_NONE;
+	if (BPF_CORE_READ(sk, __sk_common.skc_state) == TCP_STATE_LISTEN)
+		return POLL_RANK_WORK;
+	if (family == AF_UNIX)
+		return BPF_CORE_READ((struct unix_sock *)sk, peer) ? POLL_RANK_UNIX : POLL_RANK_WORK;
+	return BPF_CORE_READ(sk, __sk_common.skc_dport) ? POLL_RANK_INET : POLL_RANK_WORK;
+}
+
+/* The poll_wqueues of the thread that the scratch names, which sleeps in poll or select. */
+__noinline __u64 poll_table(void)
+{
+	struct poll_stack *stack;
+	__u64 task, bottom;
+	__u32 zero = 0;
+	volatile __u64 *count;
+
+	stack = bpf_map_lookup_elem(&poll_scratch, &zero);
+	if (!stack)
+		return 0;
+	task = stack->task;
+	bottom = stack->top - POLL_STACK_BYTES;
+	if (bpf_probe_read_kernel(stack->words, sizeof(stack->words), (void *)bottom))
+		return 0;
+	/*
+	 * Without a branch (which the compiler would make of a comparison), and through memory: to the verifier all
+	 * iterations are one path of the same states. A table that needs no page more has 0 before the thread.
+	 */
+	count = &stack->count;
+	*count = 0;
+	for (int i = 1; i < POLL_STACK_BYTES / 8; i++) {
+		__u64 at = *count, differs = (stack->words[i] ^ task) | stack->words[i - 1];
+		asm volatile("" : "+r"(differs));
+		stack->found[at & (POLL_CANDIDATES - 1)] = bottom + i * 8;
+		*count = at + 1 - ((differs | -differs) >> 63);
+	}
+	for (int i = 0; i < POLL_CANDIDATES; i++) {
+		struct poll_wqueues *table;
+		struct list_head *queued;
+		if (i >= *count)
+			break;
+		table = (void *)(stack->found[i] - bpf_core_field_offset(struct poll_wqueues, polling_task));
+		if (BPF_CORE_READ(table, inline_entries[0].wait.private) != table)
+			continue;
+		/* The table of an earlier call is in no queue any more. */
+		queued = &table->inline_entries[0].wait.entry;
+		if (BPF_CORE_READ(queued, next, prev) == queued)
+			return (__u64)table;
+	}
+	return 0;
+}
+
+/* The polled file that matters, if it is plain which; what it is polled for is left in the scratch. */
+__noinline __u64 polled_file(__u64 address)
+{
+	struct poll_wqueues *table = (struct poll_wqueues *)address;
+	struct poll_stack *stack;
+	int best_rank = POLL_RANK_NONE, count;
+	__u64 best = 0, before = 0;
+	__u32 zero = 0;
+	void *entries;
+
+	stack = bpf_map_lookup_elem(&poll_scratch, &zero);
+	if (!stack)
+		return 0;
+	count = BPF_CORE_READ(table, inline_index);
+	entries = &table->inline_entries[0];
+	for (int i = 0; i < POLL_ENTRIES_MAX; i++) {
+		struct poll_table_entry *entry = entries + i * bpf_core_type_size(struct poll_table_entry);
+		__u64 file;
+		int rank;
+		if (i >= count)
+			break;
+		file = (__u64)BPF_CORE_READ(entry, filp);
+		if (!file || file == before)
+			continue;
+		before = file;
+		rank = poll_rank(file);
+		if (rank == POLL_RANK_WORK)
+			return 0;
+		/* A child's output and its errors come through two pipes: either will do. */
+		if (rank == best_rank && rank != POLL_RANK_PIPE)
+			best = 0;
+		if (rank > best_rank) {
+			best_rank = rank;
+			best = file;
+			stack->events = BPF_CORE_READ(entry, key);
+		}
+	}
+	return best;
+}
+
+/* The file that woke a thread out of epoll. */
+static __always_inline struct file *epoll_file(struct file *epoll)
+{
+	struct eventpoll *ep = BPF_CORE_READ(epoll, private_data);
+	struct list_head *next = BPF_CORE_READ(ep, rdllist.next);
+	struct epitem *item;
+
+	if (!next || next == (void *)ep + bpf_core_field_offset(struct eventpoll, rdllist))
+		return 0;
+	item = (void *)next - bpf_core_field_offset(struct epitem, rdllink);
+	return BPF_CORE_READ(item, ffd.file);
+}
+
+#if defined(__TARGET_ARCH_x86)
+static __always_inline bool polls(__s64 syscall)
+{
+	return syscall == 7 || syscall == 271 || syscall == 23 || syscall == 270;
+}
+static __always_inline bool polls_events(__s64 syscall)
+{
+	return syscall == 232 || syscall == 281 || syscall == 441;
+}
+#else
+static __always_inline bool polls(__s64 syscall)
+{
+	return syscall == 73 || syscall == 72;
+}
+static __always_inline bool polls_events(__s64 syscall)
+{
+	return syscall == 22 || syscall == 441;
+}
+#endif
+
+/* The one of several descriptors that a thread waits for, or was woken by. */
+static __always_inline struct file *read_polled(struct wire_place *place, struct task_struct *task, bool *for_room)
+{
+	struct poll_stack *stack;
+	struct file *file;
+	__u64 found = 0;
+	__u32 zero = 0;
+	int rank;
+
+	if (polls(place->syscall)) {
+		stack = bpf_map_lookup_elem(&poll_scratch, &zero);
+		if (!stack)
+			return 0;
+		stack->task = (__u64)task;
+		stack->top = (__u64)bpf_task_pt_regs(task);
+		found = poll_table();
+		found = found ? polled_file(found) : 0;
+		*for_room = (stack->events & POLL_OUT) && !(stack->events & POLL_IN);
+		return (struct file *)found;
+	}
+	if (!polls_events(place->syscall))
+		return 0;
+	file = file_of(task, (__u32)place->args[0]);
+	found = file ? (__u64)epoll_file(file) : 0;
+	rank = found ? poll_rank(found) : POLL_RANK_NONE;
+	return rank == POLL_RANK_NONE || rank == POLL_RANK_WORK ? 0 : (struct file *)found;
+}
+
+#endif

@@ -1,0 +1,152 @@
+//! Waits for one of several descriptors: for work, or for an answer.
+//!
+//! A thread in poll, select or epoll waits for whatever comes, which is idle. But a client that polls the connection
+//! it made waits for its server as surely as one that sleeps in recv, and so does an event loop that was woken by
+//! the server behind it. What tells the two apart is who made the connection: the end whose port nobody listens on,
+//! the unix socket without a name, the reader of a pipe. The end that accepted waits for its next question.
+//!
+//! Must not: follow the wait (chains.rs), or decide that it matters: a wait for somebody is a finding only if that
+//! somebody is held up. Rejected: any polled socket (every idle server would wait for its clients).
+//! Edit together: bpf/poll.bpf.h in probe, which tells the object.
+
+use crate::facts::{Endpoint, InetRef, ObjectRef, Place};
+use crate::waits::WaitClass;
+use std::collections::HashSet;
+
+/// TCP states (include/net/tcp_states.h) in which a connection is being made.
+const TCP_SYN_SENT: u8 = 2;
+/// A socket that accepts connections.
+pub const TCP_LISTEN: u8 = 10;
+
+/// Which ends of connections accepted them.
+#[derive(Debug, Default)]
+pub struct Accepted {
+    /// Ports that somebody listens on, by network namespace.
+    ports: HashSet<(u32, u16)>,
+    /// Unix sockets that carry their listener's name.
+    named: HashSet<u64>,
+}
+
+impl Accepted {
+    /// From the descriptors that were seen.
+    pub fn of(endpoints: &[Endpoint]) -> Self {
+        let mut accepted = Self::default();
+        for endpoint in endpoints {
+            match &endpoint.object {
+                ObjectRef::Inet(socket) if socket.state == TCP_LISTEN => {
+                    accepted.ports.insert((socket.netns, socket.local.port()));
+                }
+                ObjectRef::Unix { ino, path: Some(_), .. } => {
+                    accepted.named.insert(*ino);
+                }
+                _ => {}
+            }
+        }
+        accepted
+    }
+
+    /// What a wait in poll, select or epoll is for, if it is not for work.
+    pub fn class(&self, place: &Place) -> Option<WaitClass> {
+        if !polls(&place.syscall) {
+            return None;
+        }
+        let room = place.polled_for_room;
+        match place.object.as_ref()? {
+            ObjectRef::Inet(socket) => self.inet(socket, room),
+            ObjectRef::Unix { ino, .. } if self.named.contains(ino) => None,
+            ObjectRef::Unix { .. } => {
+                Some(if room { WaitClass::UnixWrite } else { WaitClass::UnixRead })
+            }
+            ObjectRef::Pipe { .. } => {
+                Some(if room { WaitClass::PipeWrite } else { WaitClass::PipeRead })
+            }
+            _ => None,
+        }
+    }
+
+    fn inet(&self, socket: &InetRef, room: bool) -> Option<WaitClass> {
+        if socket.protocol == "tcp" && socket.state == TCP_SYN_SENT {
+            return Some(WaitClass::SocketConnect);
+        }
+        let connected = socket.remote.port() != 0;
+        if !connected || self.ports.contains(&(socket.netns, socket.local.port())) {
+            return None;
+        }
+        Some(if room { WaitClass::SocketWrite } else { WaitClass::SocketRead })
+    }
+}
+
+fn polls(syscall: &str) -> bool {
+    matches!(
+        syscall,
+        "poll" | "ppoll" | "select" | "pselect6" | "epoll_wait" | "epoll_pwait" | "epoll_pwait2"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::ThreadRef;
+
+    fn socket(local: &str, remote: &str, state: u8) -> ObjectRef {
+        ObjectRef::Inet(InetRef {
+            ino: 7,
+            netns: 1,
+            protocol: "tcp".into(),
+            local: local.parse().expect("address"),
+            remote: remote.parse().expect("address"),
+            state,
+        })
+    }
+
+    fn open(object: ObjectRef) -> Endpoint {
+        Endpoint {
+            process: ThreadRef::default(),
+            fd: 3,
+            readable: true,
+            writable: true,
+            nonblocking: true,
+            object,
+            unread: None,
+            output_stopped: false,
+            socket: None,
+        }
+    }
+
+    fn polled(object: ObjectRef, polled_for_room: bool) -> Place {
+        Place { syscall: "poll".into(), object: Some(object), polled_for_room, ..Place::default() }
+    }
+
+    #[test]
+    fn who_made_the_connection_waits_for_an_answer_and_who_accepted_it_for_work() {
+        let accepted = Accepted::of(&[open(socket("0.0.0.0:80", "0.0.0.0:0", TCP_LISTEN))]);
+        let client = polled(socket("10.0.0.1:41000", "10.0.0.2:80", 1), false);
+        assert_eq!(accepted.class(&client), Some(WaitClass::SocketRead));
+        let server = polled(socket("10.0.0.2:80", "10.0.0.1:41000", 1), false);
+        assert_eq!(accepted.class(&server), None);
+    }
+
+    #[test]
+    fn a_connection_that_is_being_made_and_one_without_room_are_told_apart() {
+        let accepted = Accepted::default();
+        let at = |state| polled(socket("10.0.0.1:41000", "10.0.0.2:80", state), true);
+        assert_eq!(accepted.class(&at(TCP_SYN_SENT)), Some(WaitClass::SocketConnect));
+        assert_eq!(accepted.class(&at(1)), Some(WaitClass::SocketWrite));
+    }
+
+    #[test]
+    fn a_unix_socket_with_a_name_was_accepted() {
+        let unix = |ino, path| ObjectRef::Unix { ino, peer_ino: 9, path };
+        let accepted = Accepted::of(&[open(unix(5, Some("/run/db".into())))]);
+        assert_eq!(accepted.class(&polled(unix(5, None), false)), None);
+        assert_eq!(accepted.class(&polled(unix(6, None), false)), Some(WaitClass::UnixRead));
+    }
+
+    #[test]
+    fn a_read_is_not_polled() {
+        let mut place = polled(ObjectRef::Pipe { ino: 1 }, false);
+        assert_eq!(Accepted::default().class(&place), Some(WaitClass::PipeRead));
+        place.syscall = "read".into();
+        assert_eq!(Accepted::default().class(&place), None);
+    }
+}
