@@ -335,6 +335,14 @@ fn add_standing(
     line.waits.push(span);
 }
 
+/// One call made again. Who polls often asks for the same with less time left each time.
+fn same_call(first: &Place, second: &Place) -> bool {
+    match first.syscall.as_str() {
+        "poll" | "ppoll" => first.args[..2] == second.args[..2],
+        _ => first.args == second.args,
+    }
+}
+
 /// Joins waits at one place that only a moment of running parts.
 fn merged(waits: Vec<WaitSpan>) -> Vec<WaitSpan> {
     let mut out: Vec<WaitSpan> = Vec::with_capacity(waits.len());
@@ -345,7 +353,7 @@ fn merged(waits: Vec<WaitSpan>) -> Vec<WaitSpan> {
             && !matches!(wait.class, WaitClass::RunQueue | WaitClass::CpuQuota | WaitClass::Disk)
             && last.object == wait.object
             && last.place.syscall == wait.place.syscall
-            && last.place.args == wait.place.args
+            && same_call(&last.place, &wait.place)
             && wait.begin_ns.saturating_sub(last.end_ns) < SAME_WAIT_GAP_NS
         {
             last.end_ns = last.end_ns.max(wait.end_ns);
