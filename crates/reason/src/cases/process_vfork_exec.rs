@@ -78,12 +78,7 @@ fn finding(causes: &Causes<'_>, leaves: &[(Leaf, usize)]) -> Option<Finding> {
         .with_id(child.as_ref().map_or_else(String::new, |child| child.pid.to_string()));
     let cause = Cause::gathered(WaitClass::Vfork, object, leaves)?;
     let mean = cause.seconds / waits.len().max(1) as f64;
-    let for_a_cpu =
-        |leaf: &Leaf| matches!(leaf.root().class, WaitClass::RunQueue | WaitClass::CpuQuota);
-    let without_cpu: f64 =
-        leaves.iter().filter(|(l, _)| !for_a_cpu(l)).map(|(l, _)| l.ns() as f64 / 1e9).sum();
-    if without_cpu / (waits.len().max(1) as f64) < SLOW_SECONDS || without_cpu < 0.5 * cause.seconds
-    {
+    if !is_slow(leaves, waits.len()) {
         return None;
     }
     let root = root(leaves, cause.seconds);
@@ -137,6 +132,19 @@ fn finding(causes: &Causes<'_>, leaves: &[(Leaf, usize)]) -> Option<Finding> {
         finding.severity = finding.severity.min(Severity::Warning);
     }
     Some(finding)
+}
+
+/// What is left without the child's waits for a CPU is most of it, and longer than an exec from memory.
+fn is_slow(leaves: &[(Leaf, usize)], waits: usize) -> bool {
+    let (mut all, mut own) = (0.0, 0.0);
+    for (leaf, _) in leaves {
+        let seconds = leaf.ns() as f64 / 1e9;
+        all += seconds;
+        if !matches!(leaf.root().class, WaitClass::RunQueue | WaitClass::CpuQuota) {
+            own += seconds;
+        }
+    }
+    own / waits.max(1) as f64 >= SLOW_SECONDS && own >= 0.5 * all
 }
 
 /// The child of the longest leaf that has one.
@@ -256,6 +264,21 @@ mod tests {
         assert!(finding.title.contains("10 times, 200 ms each"), "{}", finding.title);
         assert!(finding.text.contains("the child sleeps"), "{}", finding.text);
         assert_eq!(finding.object.name, "/opt/job");
+    }
+
+    #[test]
+    fn a_child_that_waits_for_a_cpu_is_the_cpus_victim() {
+        let mut facts = spawner(200);
+        for fact in &mut facts {
+            if let Body::Wait(wait) = &mut fact.body
+                && wait.thread.comm == "job"
+            {
+                wait.place = Place::default();
+                wait.wake = None;
+            }
+        }
+        let report = explain(facts);
+        assert!(report.findings.iter().all(|f| f.code != "process.vfork_exec"));
     }
 
     #[test]
