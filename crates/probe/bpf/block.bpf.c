@@ -48,7 +48,7 @@ static __always_inline __u32 disk_of_request(struct request *rq)
 {
 	struct gendisk *disk = compat_request_disk(rq);
 
-	return ((__u32)BPF_CORE_READ(disk, major) << 20) | (__u32)BPF_CORE_READ(disk, first_minor);
+	return ((__u32)disk->major << 20) | (__u32)disk->first_minor;
 }
 
 static __always_inline __u32 slot_of_ns(__u64 ns)
@@ -106,10 +106,10 @@ static __always_inline void send_request(struct request *rq, struct request_note
 	out.by = note->by;
 	out.insert_ns = note->insert_ns;
 	out.issue_ns = note->issue_ns;
-	out.sector = BPF_CORE_READ(rq, __sector);
+	out.sector = rq->__sector;
 	out.bytes = bytes;
 	out.dev = dev;
-	out.operation = BPF_CORE_READ(rq, cmd_flags);
+	out.operation = rq->cmd_flags;
 	out.error = error;
 	send(&out, sizeof(out));
 }
@@ -124,7 +124,7 @@ int block_rq_complete(__u64 *ctx)
 	struct completion *completion;
 	struct wire_disk_latency *sum;
 	struct wire_disk_key at = { .dev = disk_of_request(rq) };
-	__u32 operation = BPF_CORE_READ(rq, cmd_flags) & 0xff;
+	__u32 operation = rq->cmd_flags & 0xff;
 
 	completion = bpf_map_lookup_elem(&completions, &zero);
 	if (completion) {
@@ -149,8 +149,7 @@ int block_rq_complete(__u64 *ctx)
 			__sync_fetch_and_add(&sum->queued_ns, note->issue_ns - note->insert_ns);
 		if (error)
 			__sync_fetch_and_add(&sum->errors, 1);
-		if (service > sum->service_ns_max)
-			sum->service_ns_max = service;
+		atomic_max(&sum->service_ns_max, service);
 		__sync_fetch_and_add(&sum->slots[slot_of_ns(service)], 1);
 	}
 	if (service >= control.request_threshold_ns || error)
@@ -181,8 +180,8 @@ int block_bio_queue(__u64 *ctx)
 	struct bio *bio = (struct bio *)(request_argument_index ? context_word(ctx, 1) : context_word(ctx, 0));
 	struct task_struct *current = compat_current();
 	struct gendisk *disk = compat_bio_disk(bio);
-	__u32 dev = ((__u32)BPF_CORE_READ(disk, major) << 20) | (__u32)BPF_CORE_READ(disk, first_minor);
-	__u32 bytes = BPF_CORE_READ(bio, bi_iter.bi_size);
+	__u32 dev = ((__u32)disk->major << 20) | (__u32)disk->first_minor;
+	__u32 bytes = bio->bi_iter.bi_size;
 	struct note *note = note_of(current, false);
 	struct wire_disk_use *use;
 
@@ -191,7 +190,7 @@ int block_bio_queue(__u64 *ctx)
 	use = use_of(current, dev);
 	if (!use)
 		return 0;
-	if ((BPF_CORE_READ(bio, bi_opf) & 0xff) == 0) {
+	if ((bio->bi_opf & 0xff) == 0) {
 		__sync_fetch_and_add(&use->reads, 1);
 		__sync_fetch_and_add(&use->read_bytes, bytes);
 	} else {

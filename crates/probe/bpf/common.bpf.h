@@ -46,21 +46,24 @@ const volatile __u64 nanoseconds_per_jiffy = 4000000;
 struct wire_control control = {};
 struct wire_lost lost = {};
 
-/* Kept per thread. `since_ns` is when the present mode began. */
+/*
+ * Kept per thread; what every switch touches comes first. `since_ns` is when the present mode began.
+ * `waker` and `wake_disk` mean something only if `context` is known.
+ */
 struct note {
 	__u64 since_ns;
-	__u64 ran_since_ns;
+	__u64 ran_since_ns; /* on the CPU since, before it left */
 	__u64 wake_ns;
+	__u32 mode;
+	__u32 state;
+	__u32 flags;
+	__u32 context;
+	__u32 cpu;
+	__u32 traced;
 	struct wire_sums sums;
 	struct wire_ref waker;
-	__u32 state;
-	__u32 context;
 	__u32 wake_disk;
 	__u32 disk; /* of the last bio submitted */
-	__u32 mode;
-	__u32 flags;
-	__u32 traced;
-	__u32 cpu;
 	__u64 reclaim_ns;
 };
 
@@ -123,6 +126,26 @@ struct {
 		asm volatile("%0 = *(u64 *)(%1 + %2)" : "=r"(__word) : "r"(ctx), "i"((at) * 8));   \
 		__word;                                                                            \
 	})
+
+/* Exact though CPUs race, but for the fifth of five who raise it at the same moment. */
+static __always_inline void atomic_max(volatile __u64 *at, __u64 value)
+{
+	for (int tries = 0; tries < 4; tries++) {
+		__u64 seen = *at;
+		if (value <= seen || __sync_val_compare_and_swap(at, seen, value) == seen)
+			return;
+	}
+}
+
+/* The same for the least; 0 stands for none yet. */
+static __always_inline void atomic_min(volatile __u64 *at, __u64 value)
+{
+	for (int tries = 0; tries < 4; tries++) {
+		__u64 seen = *at;
+		if ((seen && value >= seen) || __sync_val_compare_and_swap(at, seen, value) == seen)
+			return;
+	}
+}
 
 static __always_inline void count_lost(__u64 *counter)
 {

@@ -116,13 +116,13 @@ static __always_inline __u32 compat_socket_drops(const struct sock *sk)
 	return BPF_CORE_READ(sk, sk_drops.counter);
 }
 
-/* 5.17 moved request::rq_disk to request_queue::disk (f3fa33acca9f). */
+/* 5.17 moved request::rq_disk to request_queue::disk (f3fa33acca9f). Plain loads, as above. */
 static __always_inline struct gendisk *compat_request_disk(const struct request *rq)
 {
 	const struct request___rq_disk *old = (const void *)rq;
 	if (bpf_core_field_exists(old->rq_disk))
-		return BPF_CORE_READ(old, rq_disk);
-	return BPF_CORE_READ(rq, q, disk);
+		return old->rq_disk;
+	return rq->q->disk;
 }
 
 /* 5.12 made the block device of a bio whole again (309dca309fc3). */
@@ -130,18 +130,21 @@ static __always_inline struct gendisk *compat_bio_disk(const struct bio *bio)
 {
 	const struct bio___bi_disk *old = (const void *)bio;
 	if (bpf_core_field_exists(old->bi_disk))
-		return BPF_CORE_READ(old, bi_disk);
-	return BPF_CORE_READ(bio, bi_bdev, bd_disk);
+		return old->bi_disk;
+	return bio->bi_bdev->bd_disk;
 }
 
-/* 6.18 throttles a task by itself, on its return to user mode (e1fad12dcb66). */
+/*
+ * 6.18 throttles a task by itself, on its return to user mode (e1fad12dcb66). Read at every waking, so by
+ * plain loads: `task` must be a pointer that the verifier knows (a tracepoint's argument).
+ */
 static __always_inline bool compat_task_throttled(const struct task_struct *task)
 {
 	const struct task_struct___throttled *fresh = (const void *)task;
-	if (bpf_core_field_exists(fresh->throttled) && BPF_CORE_READ(fresh, throttled))
+	if (bpf_core_field_exists(fresh->throttled) && fresh->throttled)
 		return true;
 	if (bpf_core_field_exists(((struct cfs_rq *)0)->throttle_count))
-		return BPF_CORE_READ(task, se.cfs_rq, throttle_count) > 0;
+		return task->se.cfs_rq->throttle_count > 0;
 	return false;
 }
 

@@ -56,7 +56,6 @@ int threads(struct bpf_iter__task *ctx)
 		if (out->on_cpu) {
 			note->mode = WIRE_MODE_RUNNING;
 			note->since_ns = now;
-			note->ran_since_ns = now;
 		} else {
 			note->flags = WIRE_FLAG_BEGIN_UNSEEN | (BPF_CORE_READ_BITFIELD(task, in_iowait) ? WIRE_FLAG_IOWAIT : 0);
 			note->since_ns = now;

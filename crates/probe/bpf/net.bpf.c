@@ -43,10 +43,11 @@ SEC("tp_btf/qdisc_enqueue")
 int BPF_PROG(qdisc_enqueue, struct Qdisc *qdisc, struct netdev_queue *queue, struct sk_buff *skb)
 {
 	__u64 key = (__u64)skb;
-	struct packet_note note = { .at_ns = bpf_ktime_get_ns(), .bytes = BPF_CORE_READ(skb, len) };
+	struct packet_note note = { .bytes = skb->len };
 
-	if (control.packet_mask && (BPF_CORE_READ(skb, hash) & control.packet_mask))
+	if (control.packet_mask && (skb->hash & control.packet_mask))
 		return 0;
+	note.at_ns = bpf_ktime_get_ns();
 	if (bpf_map_update_elem(&packets, &key, &note, BPF_ANY))
 		count_lost(&lost.packets);
 	return 0;
@@ -103,8 +104,7 @@ static __always_inline void add_flow(struct wire_qdisc_key *at, struct sk_buff *
 	__sync_fetch_and_add(&flow->packets, 1);
 	__sync_fetch_and_add(&flow->bytes, bytes);
 	__sync_fetch_and_add(&flow->sojourn_ns, sojourn);
-	if (sojourn > flow->sojourn_ns_max)
-		flow->sojourn_ns_max = sojourn;
+	atomic_max(&flow->sojourn_ns_max, sojourn);
 }
 
 SEC("tp_btf/qdisc_dequeue")
@@ -122,11 +122,11 @@ int BPF_PROG(qdisc_dequeue, struct Qdisc *qdisc, struct netdev_queue *queue, int
 	note = bpf_map_lookup_elem(&packets, &key);
 	if (!note && control.packet_mask)
 		return 0;
-	dev = BPF_CORE_READ(queue, dev);
-	at.netns = BPF_CORE_READ(dev, nd_net.net, ns.inum);
-	at.ifindex = BPF_CORE_READ(dev, ifindex);
-	at.handle = BPF_CORE_READ(qdisc, handle);
-	bytes = BPF_CORE_READ(skb, len);
+	dev = queue->dev;
+	at.netns = dev->nd_net.net->ns.inum;
+	at.ifindex = dev->ifindex;
+	at.handle = qdisc->handle;
+	bytes = skb->len;
 	if (!note || note->bytes != bytes) {
 		/* It came before the look, or is a piece of a super-packet that the qdisc cut (tbf does). */
 		add_flow(&at, skb, dev, bytes, false, 0);
@@ -147,14 +147,11 @@ int BPF_PROG(qdisc_dequeue, struct Qdisc *qdisc, struct netdev_queue *queue, int
 	__sync_fetch_and_add(&sum->bytes, bytes);
 	__sync_fetch_and_add(&sum->sojourn_ns, sojourn);
 	__sync_fetch_and_add(&sum->slots[slot_of_ns(sojourn)], 1);
-	if (sojourn > sum->sojourn_ns_max)
-		sum->sojourn_ns_max = sojourn;
-	if (!sum->sojourn_ns_min || sojourn < sum->sojourn_ns_min)
-		sum->sojourn_ns_min = sojourn;
+	atomic_max(&sum->sojourn_ns_max, sojourn);
+	atomic_min(&sum->sojourn_ns_min, sojourn);
 	tenth = interval(control.window_begin_ns, now) / 100000000;
 	tenth %= WIRE_TENTHS_MAX;
-	if (!sum->tenth_min_ns[tenth] || sojourn < sum->tenth_min_ns[tenth])
-		sum->tenth_min_ns[tenth] = sojourn + 1;
+	atomic_min(&sum->tenth_min_ns[tenth], sojourn + 1);
 	add_flow(&at, skb, dev, bytes, true, sojourn);
 	return 0;
 }

@@ -60,14 +60,17 @@ static __noinline int send_wait(struct task_struct *task, struct task_struct *be
 	wait->head.kind = WIRE_WAIT;
 	wait->head.at_ns = now;
 	fill_ref(&wait->thread, task);
-	wait->waker = note->waker;
+	if (note->context != WIRE_CONTEXT_UNKNOWN)
+		wait->waker = note->waker;
+	else
+		__builtin_memset(&wait->waker, 0, sizeof(wait->waker));
 	fill_ref(&wait->ran_before, before);
 	wait->ran_since_ns = note->ran_since_ns;
 	wait->begin_ns = note->since_ns;
 	wait->wake_ns = note->mode == WIRE_MODE_BLOCKED ? note->wake_ns : 0;
 	wait->flags = note->flags | (kernel ? WIRE_FLAG_KERNEL : 0) | (note->traced ? WIRE_FLAG_TRACED : 0);
 	wait->context = note->context;
-	wait->wake_disk = note->wake_disk;
+	wait->wake_disk = note->context != WIRE_CONTEXT_UNKNOWN ? note->wake_disk : 0;
 	wait->cpu_cgroup_id = subsystem_cgroup_id(task, cpu_cgrp_id);
 	wait->cgroup_id = unified_cgroup_id(task);
 	wait->place.state = note->mode == WIRE_MODE_BLOCKED ? note->state : 0;
@@ -92,21 +95,19 @@ static __always_inline void leave_cpu(struct note *note, struct task_struct *pre
 	note->ran_since_ns = note->mode == WIRE_MODE_RUNNING ? note->since_ns : 0;
 	note->since_ns = now;
 	note->wake_ns = 0;
-	note->waker.tid = 0;
 	note->context = WIRE_CONTEXT_UNKNOWN;
 	note->state = state;
 	note->cpu = bpf_get_smp_processor_id();
-	note->flags = BPF_CORE_READ_BITFIELD(prev, in_iowait) ? WIRE_FLAG_IOWAIT : 0;
 	if (!note->sums.since_ns)
 		note->sums.since_ns = now;
 	note->sums.switches++;
 	if (state == 0) {
 		note->mode = WIRE_MODE_RUNNABLE;
 		note->sums.preemptions++;
-		if (compat_task_throttled(prev))
-			note->flags |= WIRE_FLAG_THROTTLED;
+		note->flags = compat_task_throttled(prev) ? WIRE_FLAG_THROTTLED : 0;
 	} else {
 		note->mode = WIRE_MODE_BLOCKED;
+		note->flags = BPF_CORE_READ_BITFIELD(prev, in_iowait) ? WIRE_FLAG_IOWAIT : 0;
 	}
 }
 
@@ -166,7 +167,6 @@ int sched_switch(__u64 *ctx)
 				note->sums.since_ns = now;
 			note->mode = WIRE_MODE_RUNNING;
 			note->since_ns = now;
-			note->ran_since_ns = now;
 		}
 	}
 	return 0;
@@ -282,9 +282,10 @@ int BPF_PROG(sched_process_exit, struct task_struct *task)
 	exit.flags = task->flags & PF_KTHREAD ? WIRE_FLAG_KERNEL : 0;
 	if (note) {
 		exit.sums = note->sums;
-		exit.ran_since_ns = note->ran_since_ns;
-		if (note->mode == WIRE_MODE_RUNNING)
+		if (note->mode == WIRE_MODE_RUNNING) {
+			exit.ran_since_ns = note->since_ns;
 			exit.sums.run_ns += interval(note->since_ns, now);
+		}
 		exit.flags |= note->traced ? WIRE_FLAG_TRACED : 0;
 	}
 	send(&exit, sizeof(exit));

@@ -301,7 +301,6 @@ struct wire_disk_use {
 	__u64 read_bytes;
 	__u64 writes;
 	__u64 write_bytes;
-	__u64 dirtied_bytes;
 	__u64 cgroup_id;
 	struct wire_ref process;
 };

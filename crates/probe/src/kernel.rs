@@ -249,7 +249,6 @@ impl Programs {
                 read_bytes: value.read_bytes,
                 writes: value.writes,
                 write_bytes: value.write_bytes,
-                dirtied_bytes: value.dirtied_bytes,
                 cgroup_id: value.cgroup_id,
             }));
         });

@@ -152,8 +152,6 @@ pub struct DiskUse {
     pub writes: u64,
     /// Their bytes.
     pub write_bytes: u64,
-    /// Bytes of page cache dirtied on the file systems of this disk.
-    pub dirtied_bytes: u64,
     /// Cgroup that the bios are charged to (kernfs id of the blkio/io group), 0 if unknown.
     pub cgroup_id: u64,
 }
