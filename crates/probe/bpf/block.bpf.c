@@ -149,7 +149,7 @@ int block_rq_complete(__u64 *ctx)
 			__sync_fetch_and_add(&sum->queued_ns, note->issue_ns - note->insert_ns);
 		if (error)
 			__sync_fetch_and_add(&sum->errors, 1);
-		atomic_max(&sum->service_ns_max, service);
+		raise(&sum->service_ns_max, service);
 		__sync_fetch_and_add(&sum->slots[slot_of_ns(service)], 1);
 	}
 	if (service >= control.request_threshold_ns || error)

@@ -12,6 +12,9 @@
 #include "compat.bpf.h"
 #include "wire.h"
 
+/* Two records that race past the mark still wake the reader. */
+#define RING_ALARM_SPAN 4096
+
 #define PF_WQ_WORKER 0x20
 #define PF_KTHREAD 0x00200000
 
@@ -42,6 +45,7 @@ const volatile __u32 dirty_pause_index = 6; /* balance_dirty_pages: place of `pa
 const volatile __u32 victim_is_task = 1; /* mark_victim tells the task; a number until 6.8 */
 const volatile __u32 notes_in_hash = 0; /* no task storage for tracing (before 5.12) */
 const volatile __u64 nanoseconds_per_jiffy = 4000000;
+const volatile __u64 ring_alarm_bytes = 512 << 10; /* fill of the ring at which the reader is woken */
 
 struct wire_control control = {};
 struct wire_lost lost = {};
@@ -86,7 +90,7 @@ const struct note no_note = {};
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 8 << 20);
+	__uint(max_entries, 2 << 20); /* the reader sets it, by purpose */
 } ring SEC(".maps");
 
 /* Verifiers before 6.8 forget the bound of a number that was spilled before it was compared, but never a
@@ -127,24 +131,22 @@ struct {
 		__word;                                                                            \
 	})
 
-/* Exact though CPUs race, but for the fifth of five who raise it at the same moment. */
-static __always_inline void atomic_max(volatile __u64 *at, __u64 value)
+/*
+ * Raised, or lowered (0 stands for none yet), without a lock: of two CPUs that come at the same moment one may
+ * be forgotten. Compare-and-swap would mend it, and shut out kernels before 5.12.
+ */
+static __always_inline void raise(volatile __u64 *at, __u64 value)
 {
-	for (int tries = 0; tries < 4; tries++) {
-		__u64 seen = *at;
-		if (value <= seen || __sync_val_compare_and_swap(at, seen, value) == seen)
-			return;
-	}
+	if (value > *at)
+		*at = value;
 }
 
-/* The same for the least; 0 stands for none yet. */
-static __always_inline void atomic_min(volatile __u64 *at, __u64 value)
+static __always_inline void lower(volatile __u64 *at, __u64 value)
 {
-	for (int tries = 0; tries < 4; tries++) {
-		__u64 seen = *at;
-		if ((seen && value >= seen) || __sync_val_compare_and_swap(at, seen, value) == seen)
-			return;
-	}
+	__u64 least = *at;
+
+	if (!least || value < least)
+		*at = value;
 }
 
 static __always_inline void count_lost(__u64 *counter)
@@ -152,9 +154,14 @@ static __always_inline void count_lost(__u64 *counter)
 	__sync_fetch_and_add(counter, 1);
 }
 
+/* The reader comes by itself, in a tenth of a second; only the record that fills the ring so far that it
+ * might not last calls it. */
 static __always_inline void send(void *record, __u64 bytes)
 {
-	if (bpf_ringbuf_output(&ring, record, bytes, BPF_RB_NO_WAKEUP))
+	__u64 over = bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) - ring_alarm_bytes;
+
+	if (bpf_ringbuf_output(&ring, record, bytes,
+			       over < RING_ALARM_SPAN ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP))
 		count_lost(&lost.ring);
 }
 

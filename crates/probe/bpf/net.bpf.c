@@ -104,7 +104,7 @@ static __always_inline void add_flow(struct wire_qdisc_key *at, struct sk_buff *
 	__sync_fetch_and_add(&flow->packets, 1);
 	__sync_fetch_and_add(&flow->bytes, bytes);
 	__sync_fetch_and_add(&flow->sojourn_ns, sojourn);
-	atomic_max(&flow->sojourn_ns_max, sojourn);
+	raise(&flow->sojourn_ns_max, sojourn);
 }
 
 SEC("tp_btf/qdisc_dequeue")
@@ -147,11 +147,11 @@ int BPF_PROG(qdisc_dequeue, struct Qdisc *qdisc, struct netdev_queue *queue, int
 	__sync_fetch_and_add(&sum->bytes, bytes);
 	__sync_fetch_and_add(&sum->sojourn_ns, sojourn);
 	__sync_fetch_and_add(&sum->slots[slot_of_ns(sojourn)], 1);
-	atomic_max(&sum->sojourn_ns_max, sojourn);
-	atomic_min(&sum->sojourn_ns_min, sojourn);
+	raise(&sum->sojourn_ns_max, sojourn);
+	lower(&sum->sojourn_ns_min, sojourn);
 	tenth = interval(control.window_begin_ns, now) / 100000000;
 	tenth %= WIRE_TENTHS_MAX;
-	atomic_min(&sum->tenth_min_ns[tenth], sojourn + 1);
+	lower(&sum->tenth_min_ns[tenth], sojourn + 1);
 	add_flow(&at, skb, dev, bytes, true, sojourn);
 	return 0;
 }

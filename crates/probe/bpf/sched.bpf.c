@@ -36,6 +36,22 @@ static __always_inline __u64 interval(__u64 from, __u64 to)
 	return 0;
 }
 
+/* A wait at least this long is told. */
+static __always_inline __u64 threshold_of(struct note *note)
+{
+	return note->traced ? control.traced_threshold_ns : control.threshold_ns;
+}
+
+/* Short waits of a command yield to long ones before the ring overflows. */
+static __always_inline bool braked(__u64 wait_ns)
+{
+	if (wait_ns >= control.threshold_ns ||
+	    bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) < 2 * ring_alarm_bytes)
+		return false;
+	count_lost(&lost.braked);
+	return true;
+}
+
 static __noinline int send_wait(struct task_struct *task, struct task_struct *before, __u64 now)
 {
 	struct note *note;
@@ -81,7 +97,6 @@ static __noinline int send_wait(struct task_struct *task, struct task_struct *be
 	wait->path_bytes = path_bytes;
 	length = __builtin_offsetof(struct wire_wait, path) + (path_bytes & (WIRE_PATH_MAX - 1));
 	wait->head.length = length;
-	__sync_fetch_and_add(&lost.events, 1);
 	send(wait, length);
 	return 0;
 }
@@ -160,7 +175,8 @@ int sched_switch(__u64 *ctx)
 		if (note) {
 			if (note->mode >= WIRE_MODE_RUNNABLE) {
 				add_wait(note, now);
-				if (note->traced || now - note->since_ns >= control.threshold_ns)
+				if (now - note->since_ns >= threshold_of(note) &&
+				    !braked(now - note->since_ns))
 					send_wait(next, prev, now);
 			}
 			if (!note->sums.since_ns)
@@ -198,7 +214,7 @@ int BPF_PROG(sched_waking, struct task_struct *task)
 	note->wake_ns = now;
 	if (compat_task_throttled(task))
 		note->flags |= WIRE_FLAG_THROTTLED;
-	if (!note->traced && now - note->since_ns < control.threshold_ns / 2)
+	if (now - note->since_ns < threshold_of(note) / 2)
 		return 0;
 	/* From here on the wait is long: who ended it is worth its price. */
 	current = compat_current();

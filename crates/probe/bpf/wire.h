@@ -425,6 +425,7 @@ struct wire_effort {
 /* Written by the reader, read by the programs. */
 struct wire_control {
 	__u64 threshold_ns;
+	__u64 traced_threshold_ns; /* the same for traced threads */
 	__u64 window_begin_ns;
 	__u64 request_threshold_ns;
 	__u32 own_tgid;
@@ -441,7 +442,7 @@ struct wire_lost {
 	__u64 packets;
 	__u64 negative_intervals;
 	__u64 switches_untold; /* a thread left a CPU that no event had put it on */
-	__u64 events;
+	__u64 braked; /* waits of traced threads that were only counted, the ring being half full */
 };
 
 #endif

@@ -99,8 +99,11 @@ impl Live {
         facts: &mut Vec<Fact>,
         interrupted: bool,
     ) -> Result<(), SourceError> {
-        let end = WindowEnd { interrupted, threshold_ns: self.threshold_ns_max };
-        facts.push(Fact { at_ns: now(), body: Body::WindowEnd(end) });
+        let (traced_threshold_ns, threshold_ns) = self.pace.highest_ns();
+        let flood_by = self.pace.author().cloned();
+        let end = WindowEnd { interrupted, threshold_ns, traced_threshold_ns, flood_by };
+        let end_ns = now();
+        facts.push(Fact { at_ns: end_ns, body: Body::WindowEnd(end) });
         let mut wanted = HashSet::new();
         let mut waits = self.last_walk(facts, &mut wanted)?;
         self.take_events(facts)?;
@@ -151,7 +154,8 @@ impl Live {
         files::threads_of(&self.roots, unknown).into_iter().map(Body::Thread).for_each(&mut put);
         self.tell_stacks(facts);
         let events = self.programs.as_ref().map_or(0, |p| p.inbox.borrow().decoder.events);
-        facts.push(Fact { at_ns: now(), body: Body::Cost(cost(events)) });
+        let cost = self.expense.cost(events, end_ns.saturating_sub(self.begin_ns));
+        facts.push(Fact { at_ns: now(), body: Body::Cost(cost) });
         Ok(())
     }
 
@@ -304,20 +308,4 @@ fn futex_owner(blocked: &Blocked, roots: &files::Roots) -> Option<FutexOwner> {
         files::thread_inside(roots, blocked.thread.pid, inner).unwrap_or(0)
     };
     Some(FutexOwner { waiter: blocked.thread.clone(), address, word, owner_tid })
-}
-
-fn cost(events: u64) -> Cost {
-    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the pointer is to room for one rusage; zero is a value of it.
-    let usage = unsafe {
-        libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
-        usage.assume_init()
-    };
-    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
-    Cost {
-        cpu_seconds: seconds(usage.ru_utime) + seconds(usage.ru_stime),
-        bpf_seconds: None,
-        rss_bytes: usage.ru_maxrss as u64 * 1024,
-        events,
-    }
 }

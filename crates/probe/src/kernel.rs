@@ -4,7 +4,6 @@
 //! The object lives as long as the process: libbpf's skeleton borrows its own storage, and a look is
 //! taken once per process. Rejected: a self-referential owner with unsafe lifetimes.
 
-use crate::SourceError;
 use crate::decode::{self, Decoder, ThreadRecord};
 use crate::host::Offer;
 use crate::plan;
@@ -12,12 +11,14 @@ use crate::refusal::{self, Refusal};
 use crate::samples;
 use crate::skel::{HoldupSkel, HoldupSkelBuilder};
 use crate::wire::{self, *};
+use crate::{SourceError, expense};
 use holdup_reason::facts::*;
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, RingBuffer, RingBufferBuilder};
 use std::cell::RefCell;
 use std::io::Read;
 use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::rc::Rc;
 
 /// Samples a second on each CPU. A prime, so that it does not march with timers.
@@ -36,8 +37,8 @@ pub struct Programs {
     skel: &'static mut HoldupSkel<'static>,
     links: Vec<Link>,
     ring: RingBuffer<'static>,
-    sampling: Vec<std::os::fd::OwnedFd>,
     samples_code: bool,
+    alarm: OwnedFd,
     thread_link: Link,
     endpoint_link: Link,
     /// Decoded records of the ring.
@@ -52,7 +53,7 @@ fn bpf(doing: &str) -> impl Fn(libbpf_rs::Error) -> SourceError + '_ {
 
 impl Programs {
     /// Loads the programs named and the iterators; attaches nothing yet.
-    pub fn load(offer: &Offer, names: &[&str]) -> Result<Self, Refusal> {
+    pub fn load(offer: &Offer, names: &[&str], ring_bytes: u32) -> Result<Self, Refusal> {
         refusal::listen();
         let storage = Box::leak(Box::new(MaybeUninit::uninit()));
         let mut open = HoldupSkelBuilder::default().open(storage).map_err(refusal::of("open"))?;
@@ -63,6 +64,7 @@ impl Programs {
             constants.notes_in_hash = u32::from(offer.notes_in_hash);
             constants.dirty_pause_index = offer.dirty_arguments.saturating_sub(2);
             constants.preempt_count_from_runqueue = offer.preempt_count_from_runqueue;
+            constants.ring_alarm_bytes = u64::from(ring_bytes) / 4;
             constants.nanoseconds_per_jiffy = 1_000_000_000 / u64::from(offer.config_hz.max(1));
         }
         let unused =
@@ -77,6 +79,7 @@ impl Programs {
             let wanted = if sampled { sampler } else { names.contains(&&name[..]) };
             program.set_autoload(iterator || wanted);
         }
+        open.maps.ring.set_max_entries(ring_bytes).map_err(refusal::of("size the ring"))?;
         let skel = open.load().map_err(|error| refusal::read(&refusal::take(), &error))?;
         let skel: &'static mut HoldupSkel<'static> = Box::leak(Box::new(skel));
         let inbox = Rc::new(RefCell::new(Inbox { decoder: Decoder::default(), facts: Vec::new() }));
@@ -94,6 +97,10 @@ impl Programs {
             })
             .map_err(refusal::of("open the ring"))?;
         let ring = builder.build().map_err(refusal::of("open the ring"))?;
+        let alarm = alarm(ring_map.as_fd()).map_err(|error| Refusal {
+            program: None,
+            why: format!("wait for the ring: {error}"),
+        })?;
         let thread_link =
             skel.progs.threads.attach().map_err(refusal::of("attach the task iterator"))?;
         let endpoint_link =
@@ -102,8 +109,8 @@ impl Programs {
             skel,
             links: Vec::new(),
             ring,
-            sampling: Vec::new(),
             samples_code: offer.find_vma,
+            alarm,
             thread_link,
             endpoint_link,
             inbox,
@@ -143,13 +150,11 @@ impl Programs {
     /// Detaches everything that makes events; maps and iterators stay readable.
     pub fn detach(&mut self) {
         self.links.clear();
-        self.sampling.clear();
     }
 
     fn start_sampling(&mut self) -> Option<Blind> {
         for cpu in online_cpus() {
             match sampling_event(cpu).and_then(|fd| {
-                use std::os::fd::AsRawFd;
                 let program = match self.samples_code {
                     true => &self.skel.progs.sample_code,
                     false => &self.skel.progs.sample,
@@ -183,6 +188,16 @@ impl Programs {
         self.skel.maps.bss_data.as_deref_mut().map(|bss| &mut bss.control)
     }
 
+    /// Time that all programs have taken so far, nanoseconds, while the kernel's statistics were on.
+    pub fn run_time_ns(&self) -> u64 {
+        self.skel.object().progs().filter_map(|program| expense::run_time_ns(program.as_fd())).sum()
+    }
+
+    /// Waits that the programs kept back because the ring was half full.
+    pub fn braked(&self) -> u64 {
+        self.skel.maps.bss_data.as_deref().map_or(0, |bss| bss.lost.braked)
+    }
+
     /// What the programs counted as lost.
     pub fn lost(&self) -> Vec<Lost> {
         let Some(bss) = self.skel.maps.bss_data.as_deref() else { return Vec::new() };
@@ -198,6 +213,19 @@ impl Programs {
         .filter(|(_, count)| *count > 0)
         .map(|(source, count)| Lost { source: source.into(), count })
         .collect()
+    }
+
+    /// Readable once the ring has filled so far that it might not last to the end of the tick.
+    pub fn alarm_fd(&self) -> i32 {
+        self.alarm.as_raw_fd()
+    }
+
+    /// Decodes what is there after an alarm, and waits for the next one.
+    pub fn answer_alarm(&self) -> Result<(), SourceError> {
+        let mut event = libc::epoll_event { events: 0, u64: 0 };
+        // SAFETY: room for the one event that is asked for; a descriptor that is open.
+        unsafe { libc::epoll_wait(self.alarm.as_raw_fd(), &mut event, 1, 0) };
+        self.consume()
     }
 
     /// Decodes what is there, without waiting.
@@ -442,7 +470,22 @@ fn records(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-fn online_cpus() -> Vec<u32> {
+/// An epoll that tells of wake-ups only (edges): between them the ring is readable nearly always.
+fn alarm(ring: BorrowedFd<'_>) -> std::io::Result<OwnedFd> {
+    // SAFETY: no memory is passed.
+    let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+    if fd < 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    // SAFETY: the kernel returned a fresh descriptor that nobody else owns.
+    let alarm = unsafe { OwnedFd::from_raw_fd(fd) };
+    let mut event = libc::epoll_event { events: (libc::EPOLLIN | libc::EPOLLET) as u32, u64: 0 };
+    // SAFETY: both descriptors are open, and the event outlives the call.
+    let added = unsafe { libc::epoll_ctl(fd, libc::EPOLL_CTL_ADD, ring.as_raw_fd(), &mut event) };
+    if added < 0 { Err(std::io::Error::last_os_error()) } else { Ok(alarm) }
+}
+
+pub(crate) fn online_cpus() -> Vec<u32> {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
     text.trim()
         .split(',')
@@ -455,8 +498,7 @@ fn online_cpus() -> Vec<u32> {
 }
 
 /// perf_event_open for a CPU clock on one CPU. The struct is perf_event_attr up to its second version.
-fn sampling_event(cpu: u32) -> std::io::Result<std::os::fd::OwnedFd> {
-    use std::os::fd::FromRawFd;
+fn sampling_event(cpu: u32) -> std::io::Result<OwnedFd> {
     #[repr(C)]
     #[derive(Default)]
     struct Attributes {
@@ -498,5 +540,5 @@ fn sampling_event(cpu: u32) -> std::io::Result<std::os::fd::OwnedFd> {
         return Err(std::io::Error::last_os_error());
     }
     // SAFETY: the kernel returned a fresh descriptor that nobody else owns.
-    Ok(unsafe { std::os::fd::OwnedFd::from_raw_fd(fd as i32) })
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }

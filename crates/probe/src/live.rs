@@ -12,11 +12,14 @@
 //! Edit together: plan.rs (programs), closing.rs (what stands, and the end).
 
 use crate::command::{Ended, Held};
+use crate::expense::Expense;
 use crate::files::{self, Cgroups, Roots, Sampler, ThreadTimes, threads::clock_ns};
 use crate::host::{self, Offer};
 use crate::kernel::Programs;
 use crate::netlink::Netlink;
+use crate::pace::Pace;
 use crate::plan::{self, Purpose};
+use crate::wire::wire_control;
 use crate::{Source, SourceError, container};
 use holdup_reason::facts::*;
 use std::collections::{BTreeMap, HashSet};
@@ -25,16 +28,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// A wait at least this long is told in full; shorter ones are counted.
-const THRESHOLD_NS: u64 = 1_000_000;
-/// A request at least this long is told in full.
-const REQUEST_THRESHOLD_NS: u64 = 5_000_000;
+/// A request this many times as long as a wait that is told is told in full.
+const REQUEST_TO_WAIT: u64 = 5;
+/// Room for records between two readings, for each eight CPUs; the ring is mapped twice.
+const RING_BYTES: u32 = 2 << 20;
+/// The same for a command, whose every wait is told. Both are powers of two, as the kernel wants it.
+const RUN_RING_BYTES: u32 = 8 << 20;
+const RING_BYTES_MAX: u32 = 32 << 20;
 /// Time between two readings of ring and counters.
 const TICK: Duration = Duration::from_millis(100);
 /// Ticks between two walks over the standing waits of a command, and readings of the lock table.
 const STANDING_TICKS: u64 = 10;
-/// Events a tick above which the threshold doubles.
-const EVENTS_PER_TICK: u64 = 500;
 /// Sockets remembered from the begin.
 const SOCKETS_MAX: usize = 50_000;
 /// Identities read per tick, so that a fork storm does not become ours.
@@ -76,15 +80,18 @@ pub struct Live {
     pub(crate) earlier: BTreeMap<(u32, u32, u64), Fact>,
     pub(crate) named_stacks: Vec<Vec<String>>,
     pub(crate) own_pid: u32,
-    pub(crate) threshold_ns_max: Ns,
+    pub(crate) pace: Pace,
+    pub(crate) expense: Expense,
     pub(crate) is_command: bool,
     held: Option<Held>,
     ended: Option<Ended>,
     stop: Arc<AtomicBool>,
     opening: Vec<Fact>,
+    pub(crate) begin_ns: Ns,
     end_ns: Option<Ns>,
     ticks: u64,
     events_seen: u64,
+    braked_seen: u64,
     over: bool,
 }
 
@@ -171,15 +178,18 @@ impl Live {
             earlier,
             named_stacks: Vec::new(),
             own_pid: std::process::id(),
-            threshold_ns_max: THRESHOLD_NS,
+            pace: Pace::new(held.is_some()),
+            expense: Expense::default(),
             is_command: held.is_some(),
             held,
             ended: None,
             stop: Arc::new(AtomicBool::new(false)),
             opening: facts,
+            begin_ns,
             end_ns: look.seconds.map(|seconds| begin_ns + (seconds.max(0.0) * 1e9) as Ns),
             ticks: 0,
             events_seen: 0,
+            braked_seen: 0,
             over: false,
         };
         if live.programs.is_none() {
@@ -189,6 +199,7 @@ impl Live {
         }
         // A command's time begins with its release, a look's with the first fact of its window.
         let begin_ns = if live.is_command { now() } else { begin_ns };
+        live.begin_ns = begin_ns;
         let unix_ns = clock_ns(libc::CLOCK_REALTIME) - (now() - begin_ns);
         live.opening
             .push(Fact { at_ns: begin_ns, body: Body::WindowBegin(WindowBegin { unix_ns }) });
@@ -209,13 +220,26 @@ impl Live {
     }
 
     /// Sleeps to the end of the tick, or to the end of the command or the window if that is sooner.
-    fn sleep(&self) {
-        let left = self.end_ns.map_or(TICK.as_nanos() as u64, |end| end.saturating_sub(now()));
-        let milliseconds = (left / 1_000_000).min(TICK.as_millis() as u64) as i32;
-        let fd = self.held.as_ref().map_or(-1, Held::end_fd);
-        let mut wait = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        // SAFETY: one valid pollfd; a negative descriptor is ignored by the kernel.
-        unsafe { libc::poll(&mut wait, 1, milliseconds) };
+    /// A ring that fills up is emptied meanwhile.
+    fn sleep(&mut self) -> Result<(), SourceError> {
+        let tick_ends = now() + TICK.as_nanos() as u64;
+        let until = self.end_ns.map_or(tick_ends, |end| end.min(tick_ends));
+        loop {
+            let milliseconds = until.saturating_sub(now()).div_ceil(1_000_000);
+            let command = self.held.as_ref().map_or(-1, Held::end_fd);
+            let alarm = self.programs.as_ref().map_or(-1, Programs::alarm_fd);
+            let mut waits =
+                [command, alarm].map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
+            // SAFETY: two valid pollfds; a negative descriptor is ignored by the kernel.
+            let ready = unsafe { libc::poll(waits.as_mut_ptr(), 2, milliseconds as i32) };
+            if ready <= 0 || waits[0].revents != 0 || now() >= until {
+                return Ok(());
+            }
+            if let Some(programs) = &self.programs {
+                programs.answer_alarm()?;
+                self.follow_rate(false);
+            }
+        }
     }
 
     fn command_ended(&mut self) -> Result<bool, SourceError> {
@@ -233,23 +257,26 @@ impl Live {
     pub(crate) fn take_events(&mut self, facts: &mut Vec<Fact>) -> Result<(), SourceError> {
         let Some(programs) = self.programs.as_mut() else { return Ok(()) };
         programs.consume()?;
-        let mut inbox = programs.inbox.borrow_mut();
-        facts.append(&mut inbox.facts);
-        let events = inbox.decoder.events;
-        drop(inbox);
-        let fresh = events - self.events_seen;
-        self.events_seen = events;
-        if !self.is_command
-            && let Some(control) = programs.control()
-        {
-            if fresh > EVENTS_PER_TICK {
-                control.threshold_ns = (control.threshold_ns * 2).min(1_000_000_000);
-                self.threshold_ns_max = self.threshold_ns_max.max(control.threshold_ns);
-            } else if fresh < EVENTS_PER_TICK / 8 && control.threshold_ns > THRESHOLD_NS {
-                control.threshold_ns /= 2;
-            }
+        self.follow_rate(true);
+        if let Some(programs) = &self.programs {
+            facts.append(&mut programs.inbox.borrow_mut().facts);
         }
         Ok(())
+    }
+
+    fn follow_rate(&mut self, tick_over: bool) {
+        let Some(programs) = self.programs.as_mut() else { return };
+        let inbox = programs.inbox.borrow();
+        let fresh = inbox.decoder.events - self.events_seen;
+        self.events_seen = inbox.decoder.events;
+        let braked = std::mem::replace(&mut self.braked_seen, programs.braked());
+        if self.pace.observe(fresh, tick_over, braked != self.braked_seen) {
+            self.pace.blame(&inbox.facts);
+        }
+        drop(inbox);
+        if let Some(control) = programs.control() {
+            set_thresholds(control, &self.pace);
+        }
     }
 
     /// Reads who the threads are that new waits name, while they still live.
@@ -281,6 +308,9 @@ impl Live {
             facts.extend(netlink.qdisc_samples().into_iter().map(|body| Fact { at_ns, body }));
         }
         self.ticks += 1;
+        if let Some(programs) = &self.programs {
+            self.expense.tick(self.ticks, programs);
+        }
         if let Some(times) = self.times.as_mut() {
             times.observe();
         }
@@ -302,7 +332,7 @@ impl Source for Live {
             return Ok(false);
         }
         facts.append(&mut self.opening);
-        self.sleep();
+        self.sleep()?;
         let ended = self.command_ended()?;
         let stopped = self.stop.load(Ordering::Relaxed) && !self.is_command;
         let due = self.end_ns.is_some_and(|end| now() >= end);
@@ -375,8 +405,9 @@ pub(crate) fn load(
     if plan.programs.is_empty() {
         return (None, plan.programs, plan.blind);
     }
+    let ring_bytes = ring_bytes(purpose, crate::kernel::online_cpus().len());
     loop {
-        let refusal = match Programs::load(&offer, &plan.programs) {
+        let refusal = match Programs::load(&offer, &plan.programs, ring_bytes) {
             Ok(programs) => return (Some(programs), plan.programs, plan.blind),
             Err(refusal) => refusal,
         };
@@ -385,6 +416,18 @@ pub(crate) fn load(
             return (None, Vec::new(), plan.blind);
         }
     }
+}
+
+fn ring_bytes(purpose: Purpose, cpus: usize) -> u32 {
+    let least = if purpose == Purpose::Run { RUN_RING_BYTES } else { RING_BYTES };
+    let eights = (cpus as u32).div_ceil(8).clamp(1, 64).next_power_of_two();
+    least.saturating_mul(eights).min(RING_BYTES_MAX)
+}
+
+fn set_thresholds(control: &mut wire_control, pace: &Pace) {
+    control.threshold_ns = pace.threshold_ns();
+    control.traced_threshold_ns = pace.traced_threshold_ns();
+    control.request_threshold_ns = pace.threshold_ns() * REQUEST_TO_WAIT;
 }
 
 fn open_netlink(roots: &Roots, put: &mut impl FnMut(Body)) -> Option<Netlink> {
@@ -429,8 +472,7 @@ fn begin(
         decoder.hz = decoding.hz;
     }
     if let Some(control) = programs.control() {
-        control.threshold_ns = THRESHOLD_NS;
-        control.request_threshold_ns = REQUEST_THRESHOLD_NS;
+        set_thresholds(control, &Pace::new(command.is_some()));
         control.window_begin_ns = now();
         control.own_tgid = std::process::id();
         control.follow_wakers = u32::from(command.is_some());

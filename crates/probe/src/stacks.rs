@@ -1,13 +1,15 @@
 //! Kernel stacks: each distinct one gets an identity and is told once, by function names.
 //!
-//! Names come from /proc/kallsyms by blazesym, loaded when the first stack is asked for. Nothing here
-//! reads user memory or binaries. Rejected: a stack in every event (they are nine tenths of the bytes).
+//! Names come from /proc/kallsyms, read once when the first stack is asked for and kept as one block of
+//! names with an index: of the functions only, without what the compiler appended. Nothing here reads
+//! user memory or binaries. Rejected: a stack in every event (they are nine tenths of the bytes); a
+//! symboliser library (a string for each of 120,000 symbols is three times the memory, for what is a
+//! search in a sorted list); asking only for addresses seen (each new one would cost a pass of the file).
 
-use blazesym::symbolize::source::{Kernel, Source};
-use blazesym::symbolize::{Input, Symbolized, Symbolizer};
-use blazesym::{Addr, MaybeDefault};
 use holdup_reason::facts::Stack;
 use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
 
 /// Identities of stacks, and names of functions already asked for.
 #[derive(Default)]
@@ -15,61 +17,159 @@ pub struct Stacks {
     known: HashMap<Vec<u64>, u32>,
     names: HashMap<u64, String>,
     fresh: Vec<(u32, Vec<u64>)>,
-    symbolizer: Option<Symbolizer>,
+    symbols: Option<Symbols>,
 }
 
 impl Stacks {
     /// Identity of a stack, 0 for an empty one. A new stack is remembered for `take_new`.
     pub fn id_of(&mut self, frames: &[u64]) -> u32 {
-        let frames: Vec<u64> = frames.iter().copied().take_while(|&f| f != 0).collect();
+        let end = frames.iter().position(|&frame| frame == 0).unwrap_or(frames.len());
+        let frames = &frames[..end];
         if frames.is_empty() {
             return 0;
         }
-        if let Some(&id) = self.known.get(&frames) {
+        if let Some(&id) = self.known.get(frames) {
             return id;
         }
         let id = self.known.len() as u32 + 1;
-        self.known.insert(frames.clone(), id);
-        self.fresh.push((id, frames));
+        self.known.insert(frames.to_vec(), id);
+        self.fresh.push((id, frames.to_vec()));
         id
     }
 
     /// The stacks that are new since the last call, with names.
     pub fn take_new(&mut self) -> Vec<Stack> {
         let fresh = std::mem::take(&mut self.fresh);
-        let mut unknown: Vec<u64> = fresh
-            .iter()
-            .flat_map(|(_, frames)| frames.iter().copied())
-            .filter(|frame| !self.names.contains_key(frame))
-            .collect();
-        unknown.sort_unstable();
-        unknown.dedup();
-        self.name(&unknown);
-        fresh
-            .into_iter()
-            .map(|(id, frames)| Stack {
-                id,
-                frames: frames
-                    .iter()
-                    .map(|f| self.names.get(f).cloned().unwrap_or_else(|| format!("{f:#x}")))
-                    .collect(),
-            })
-            .collect()
+        let told = |(id, frames): (u32, Vec<u64>)| Stack {
+            id,
+            frames: frames.into_iter().map(|frame| self.name(frame)).collect(),
+        };
+        fresh.into_iter().map(told).collect()
     }
 
-    fn name(&mut self, addresses: &[Addr]) {
-        if addresses.is_empty() {
-            return;
+    fn name(&mut self, address: u64) -> String {
+        if let Some(known) = self.names.get(&address) {
+            return known.clone();
         }
-        let symbolizer = self.symbolizer.get_or_insert_with(Symbolizer::new);
-        let source = Source::Kernel(Kernel { vmlinux: MaybeDefault::None, ..Kernel::default() });
-        let Ok(found) = symbolizer.symbolize(&source, Input::AbsAddr(addresses)) else { return };
-        for (address, symbol) in addresses.iter().zip(found) {
-            if let Symbolized::Sym(symbol) = symbol {
-                // `folio_wait_bit.constprop.0`, `foo.isra.3`: the compiler's copies of one function.
-                let name = symbol.name.split('.').next().unwrap_or(&symbol.name);
-                self.names.insert(*address, name.to_string());
+        let symbols = self.symbols.get_or_insert_with(Symbols::of_kernel);
+        let name = symbols.name(address).map_or_else(|| format!("{address:#x}"), str::to_string);
+        self.names.insert(address, name.clone());
+        name
+    }
+}
+
+/// The functions of the kernel and its modules, by address.
+#[derive(Default)]
+struct Symbols {
+    /// Where a function begins, and where its name does in `names`.
+    starts: Vec<(u64, u32)>,
+    /// All names, a byte of length before each.
+    names: Vec<u8>,
+}
+
+/// Longer lines than this are no symbols (KSYM_NAME_LEN is 512).
+const LINE_BYTES_MAX: u64 = 1024;
+
+impl Symbols {
+    fn of_kernel() -> Self {
+        // An empty table names nothing, and addresses are told instead.
+        File::open("/proc/kallsyms").map(|file| Self::read(file)).unwrap_or_default()
+    }
+
+    /// Reads lines such as `ffffffff81000000 T _stext` and `ffffffffc0200000 t helper	[module]`.
+    fn read(from: impl Read) -> Self {
+        let mut symbols = Self::default();
+        let mut lines = BufReader::with_capacity(1 << 16, from);
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            match lines.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line) {
+                Ok(0) | Err(_) => break,
+                Ok(_) => symbols.add(&line),
             }
         }
+        symbols.starts.sort_by_key(|(start, _)| *start);
+        symbols.starts.shrink_to_fit();
+        symbols.names.shrink_to_fit();
+        symbols
+    }
+
+    fn add(&mut self, line: &[u8]) {
+        let mut words = line.split(u8::is_ascii_whitespace);
+        let (Some(start), Some(kind), Some(name)) = (words.next(), words.next(), words.next())
+        else {
+            return;
+        };
+        if !matches!(kind, b"t" | b"T" | b"w" | b"W") {
+            return;
+        }
+        let start = str::from_utf8(start).ok().and_then(|hex| u64::from_str_radix(hex, 16).ok());
+        // Addresses are zero where they are hidden (kptr_restrict).
+        let Some(start @ 1..) = start else { return };
+        // `folio_wait_bit.constprop.0`, `foo.isra.3`: the compiler's copies of one function.
+        let name = name.split(|&byte| byte == b'.').next().unwrap_or_default();
+        let name = &name[..name.len().min(usize::from(u8::MAX))];
+        self.starts.push((start, self.names.len() as u32));
+        self.names.push(name.len() as u8);
+        self.names.extend_from_slice(name);
+    }
+
+    /// The function that an address lies in or after.
+    fn name(&self, address: u64) -> Option<&str> {
+        let after = self.starts.partition_point(|(start, _)| *start <= address);
+        let (_, at) = *self.starts.get(after.checked_sub(1)?)?;
+        let at = at as usize;
+        let length = usize::from(*self.names.get(at)?);
+        str::from_utf8(self.names.get(at + 1..at + 1 + length)?).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KALLSYMS: &str = "\
+0000000000000000 A fixed_percpu_data
+ffffffff81000000 T _stext
+ffffffff81000100 t folio_wait_bit.constprop.0
+ffffffff81000180 D some_data
+ffffffff81000200 W schedule
+ffffffffc0100000 t ext4_sync_file	[ext4]
+ffffffffc0000000 t jbd2_log_wait_commit	[jbd2]
+garbage
+";
+
+    #[test]
+    fn an_address_is_named_after_the_function_before_it() {
+        let symbols = Symbols::read(KALLSYMS.as_bytes());
+        assert_eq!(symbols.name(0xffffffff81000000), Some("_stext"));
+        assert_eq!(symbols.name(0xffffffff810001ff), Some("folio_wait_bit"));
+        assert_eq!(symbols.name(0xffffffff81000204), Some("schedule"));
+        assert_eq!(symbols.name(0xffffffffc0000010), Some("jbd2_log_wait_commit"));
+        assert_eq!(symbols.name(0xffffffffc0100010), Some("ext4_sync_file"));
+        assert_eq!(symbols.name(0xffffffff80ffffff), None);
+    }
+
+    #[test]
+    fn hidden_addresses_name_nothing() {
+        let hidden = KALLSYMS.replace("ffffffff8", "000000000").replace("ffffffffc", "000000000");
+        let hidden: String = hidden
+            .lines()
+            .map(|line| format!("{:016x}{}\n", 0, line.get(16..).unwrap_or_default()))
+            .collect();
+        assert_eq!(Symbols::read(hidden.as_bytes()).name(0xffffffff81000000), None);
+    }
+
+    #[test]
+    fn the_same_frames_are_one_stack() {
+        let mut stacks =
+            Stacks { symbols: Some(Symbols::read(KALLSYMS.as_bytes())), ..Stacks::default() };
+        let first = stacks.id_of(&[0xffffffff81000204, 0xffffffff81000001, 0, 7]);
+        assert_eq!(stacks.id_of(&[0xffffffff81000204, 0xffffffff81000001]), first);
+        assert_eq!(stacks.id_of(&[0, 1]), 0);
+        let told = stacks.take_new();
+        assert_eq!(told.len(), 1);
+        assert_eq!(told[0].frames, ["schedule", "_stext"]);
+        assert!(stacks.take_new().is_empty());
     }
 }

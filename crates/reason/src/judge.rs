@@ -7,7 +7,7 @@
 use crate::accounting::account;
 use crate::cases::CASES;
 use crate::causes::Causes;
-use crate::facts::{Fact, SWITCHES_UNTOLD, TargetKind};
+use crate::facts::{Fact, Ns, SWITCHES_UNTOLD, TargetKind, WindowEnd};
 use crate::findings::*;
 use crate::scene::Scene;
 
@@ -83,6 +83,24 @@ fn target(scene: &Scene) -> ReportTarget {
     }
 }
 
+/// Events came too fast to be told one by one: from which length on they were, and who made most.
+fn thinned(end: &WindowEnd) -> Option<String> {
+    /// From here on waits are told when they are few.
+    const THRESHOLD_NS: Ns = 1_000_000;
+    let (whose, threshold_ns) = match (end.traced_threshold_ns, end.threshold_ns) {
+        (_, ns) if ns > THRESHOLD_NS => ("", ns),
+        (0, _) => return None,
+        (ns, _) => (" of the command", ns),
+    };
+    let by = end.flood_by.as_ref().map_or_else(String::new, |thread| {
+        format!("; most came from {} (pid {})", thread.comm, thread.pid)
+    });
+    let milliseconds = threshold_ns as f64 / 1e6;
+    Some(format!(
+        "waits{whose} came too fast to be told one by one: those under {milliseconds} ms were at times only counted{by}"
+    ))
+}
+
 fn caveats(scene: &Scene, accounting: &Accounting) -> Vec<Caveat> {
     let mut caveats = Vec::new();
     let mut add = |code: &str, text: String| caveats.push(Caveat { code: code.into(), text });
@@ -101,6 +119,9 @@ fn caveats(scene: &Scene, accounting: &Accounting) -> Vec<Caveat> {
             "events_lost",
             format!("{count} lost ({source}): figures that need them are lower bounds"),
         );
+    }
+    if let Some(text) = thinned(&scene.window_end) {
+        add("events_thinned", text);
     }
     if scene.window_end.interrupted {
         add("ended_early", "the look was ended early".into());

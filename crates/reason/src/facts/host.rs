@@ -5,7 +5,7 @@
 //!
 //! Edit together: `probe/src/host.rs`, which fills [`Host`].
 
-use super::Ns;
+use super::{Ns, ThreadRef};
 use serde::{Deserialize, Serialize};
 
 /// The machine and its kernel.
@@ -101,6 +101,10 @@ pub struct WindowEnd {
     pub interrupted: bool,
     /// Waits shorter than this were counted, not told; the largest value during the window.
     pub threshold_ns: Ns,
+    /// The same for the threads of a command; 0: every one was told.
+    pub traced_threshold_ns: Ns,
+    /// The process whose waits were most when events came too fast to be told.
+    pub flood_by: Option<ThreadRef>,
 }
 
 /// The command of `run` has ended.

@@ -1,0 +1,245 @@
+//! How long a wait must be to be told: long enough that events stay under a rate.
+//!
+//! Short waits are only counted; the threshold that parts them from long ones doubles while a tick
+//! brings more events than may be told, and falls again when they are few. What may be told in a tick
+//! shrinks with what was told already, so that a look of any length stays within a budget of events.
+//! Pure: it is given counts and gives thresholds. Must not: drop events itself (the ring counts those
+//! that do not fit). Rejected: sampling one wait in n (the longest, which explain a hang, would be gone).
+
+use holdup_reason::facts::{Body, Fact, Ns, ThreadRef};
+use std::collections::HashMap;
+
+/// A wait at least this long is told in full, as long as there are few.
+pub const THRESHOLD_NS: Ns = 1_000_000;
+/// A threshold above this would hide what a look is for.
+const THRESHOLD_NS_MAX: Ns = 1_000_000_000;
+/// The least threshold above none for the threads of a command.
+const TRACED_THRESHOLD_NS: Ns = 20_000;
+/// Events that a look may tell (about 2 KB each, with the reasoning).
+const EVENTS_MAX: u64 = 1_000_000;
+/// Ticks after which two thirds of what is left would be told, if events came as fast as they may.
+const TICKS_TO_SPEND: u64 = 400;
+/// Events that a tick may bring at most and, when the budget is nearly spent, at least.
+const LOOK_PER_TICK_MAX: u64 = 500;
+const RUN_PER_TICK_MAX: u64 = 2_500;
+const PER_TICK_MIN: u64 = 50;
+/// Ticks with few events before a threshold falls.
+const CALM_TICKS: u64 = 10;
+
+/// The thresholds of one look.
+#[derive(Debug)]
+pub struct Pace {
+    /// For the threads of a command, 0: every wait.
+    traced_ns: Ns,
+    /// For all others.
+    others_ns: Ns,
+    is_command: bool,
+    told: u64,
+    calm_ticks: u64,
+    highest: (Ns, Ns),
+    author: Option<(u64, ThreadRef)>,
+}
+
+impl Pace {
+    /// Of a command, whose every wait is told as long as they are few, or of anything else.
+    pub fn new(is_command: bool) -> Self {
+        Self {
+            traced_ns: 0,
+            others_ns: THRESHOLD_NS,
+            is_command,
+            told: 0,
+            calm_ticks: 0,
+            highest: (0, THRESHOLD_NS),
+            author: None,
+        }
+    }
+
+    /// Threads of a command: a wait this long is told.
+    pub fn traced_threshold_ns(&self) -> Ns {
+        self.traced_ns
+    }
+
+    /// All others: a wait this long is told.
+    pub fn threshold_ns(&self) -> Ns {
+        self.others_ns
+    }
+
+    /// The highest that both were.
+    pub fn highest_ns(&self) -> (Ns, Ns) {
+        self.highest
+    }
+
+    /// Whose waits were most when the threshold had to rise.
+    pub fn author(&self) -> Option<&ThreadRef> {
+        self.author.as_ref().map(|(_, thread)| thread)
+    }
+
+    fn per_tick(&self) -> u64 {
+        let most = if self.is_command { RUN_PER_TICK_MAX } else { LOOK_PER_TICK_MAX };
+        (EVENTS_MAX.saturating_sub(self.told) / TICKS_TO_SPEND).clamp(PER_TICK_MIN, most)
+    }
+
+    /// Takes note of events; `tick_over` unless they came before its end and more will come, `braked`
+    /// if the kernel side kept waits under `threshold_ns` back because the ring was half full.
+    /// True if the threshold rose.
+    pub fn observe(&mut self, events: u64, tick_over: bool, braked: bool) -> bool {
+        let most = self.per_tick();
+        self.told += events;
+        if braked {
+            self.highest.0 = self.highest.0.max(self.others_ns);
+        }
+        if events > most || braked {
+            self.calm_ticks = 0;
+            self.rise();
+            return true;
+        }
+        if tick_over && events < most / 8 {
+            self.calm_ticks += 1;
+            // A flood that goes on comes back with each fall: one tick of it in eleven is borne.
+            if self.calm_ticks >= CALM_TICKS {
+                self.calm_ticks = 0;
+                self.fall();
+            }
+        }
+        false
+    }
+
+    fn rise(&mut self) {
+        if self.is_command && self.traced_ns < THRESHOLD_NS {
+            self.traced_ns = (self.traced_ns * 2).clamp(TRACED_THRESHOLD_NS, THRESHOLD_NS);
+        } else {
+            self.others_ns = (self.others_ns * 2).min(THRESHOLD_NS_MAX);
+            if self.is_command {
+                self.traced_ns = self.others_ns;
+            }
+        }
+        self.highest.0 = self.highest.0.max(self.traced_ns);
+        self.highest.1 = self.highest.1.max(self.others_ns);
+    }
+
+    fn fall(&mut self) {
+        if self.others_ns > THRESHOLD_NS {
+            self.others_ns = (self.others_ns / 2).max(THRESHOLD_NS);
+            self.traced_ns = if self.is_command { self.others_ns } else { 0 };
+        } else if self.traced_ns > TRACED_THRESHOLD_NS {
+            self.traced_ns /= 2;
+        } else {
+            self.traced_ns = 0;
+        }
+    }
+
+    /// Remembers whose events a flood is made of.
+    pub fn blame(&mut self, flood: &[Fact]) {
+        let mut by_process: HashMap<u32, (u64, &ThreadRef)> = HashMap::new();
+        for fact in flood {
+            if let Body::Wait(wait) = &fact.body {
+                let known = by_process.entry(wait.thread.pid).or_insert((0, &wait.thread));
+                // The latest name: a command is born with its parent's.
+                *known = (known.0 + 1, &wait.thread);
+            }
+        }
+        // Of two with as many, the lower number: the answer must not depend on a hash.
+        let most = by_process.into_values().max_by_key(|(n, thread)| (*n, u32::MAX - thread.pid));
+        if let Some((count, thread)) = most
+            && self.author.as_ref().is_none_or(|(known, _)| count > *known)
+        {
+            let process = ThreadRef { tid: thread.pid, ..thread.clone() };
+            self.author = Some((count, process));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdup_reason::facts::Wait;
+
+    /// A host on which `per_second(threshold)` waits a second are at least as long as the threshold.
+    fn told(pace: &mut Pace, ticks: u64, per_second: impl Fn(Ns) -> u64) -> u64 {
+        let mut sum = 0;
+        for _ in 0..ticks {
+            let threshold = if pace.is_command { pace.traced_ns } else { pace.others_ns };
+            let events = per_second(threshold) / 10;
+            sum += events;
+            pace.observe(events, true, false);
+        }
+        sum
+    }
+
+    #[test]
+    fn few_events_leave_the_threshold_alone() {
+        let mut pace = Pace::new(false);
+        told(&mut pace, 100, |_| 1_000);
+        assert_eq!(pace.highest_ns(), (0, THRESHOLD_NS));
+        assert!(pace.author().is_none());
+    }
+
+    #[test]
+    fn a_flood_of_short_waits_raises_the_threshold_and_its_end_lowers_it() {
+        let mut pace = Pace::new(false);
+        // A hundred thousand waits a second, of 3 ms each: none is 4 ms long.
+        let flood =
+            told(&mut pace, 50, |threshold| if threshold <= 3_000_000 { 100_000 } else { 10 });
+        assert!(pace.highest_ns().1 == 4 * THRESHOLD_NS, "{pace:?}");
+        assert!(flood < 70_000, "{flood} told of 500,000");
+        told(&mut pace, 30, |_| 10);
+        assert_eq!(pace.threshold_ns(), THRESHOLD_NS);
+    }
+
+    #[test]
+    fn long_waits_in_a_flood_are_still_told() {
+        let mut pace = Pace::new(false);
+        told(&mut pace, 600, |_| 1_000_000);
+        assert_eq!(pace.threshold_ns(), THRESHOLD_NS_MAX);
+    }
+
+    #[test]
+    fn every_wait_of_a_command_is_told_until_they_are_too_many() {
+        let mut pace = Pace::new(true);
+        told(&mut pace, 100, |_| 20_000);
+        assert_eq!(pace.traced_threshold_ns(), 0);
+        // A ping-pong: two hundred thousand waits a second of 5 us.
+        told(&mut pace, 10, |threshold| if threshold <= 5_000 { 200_000 } else { 100 });
+        assert_eq!(pace.highest_ns(), (TRACED_THRESHOLD_NS, THRESHOLD_NS));
+    }
+
+    #[test]
+    fn a_command_of_any_length_stays_within_its_budget() {
+        let mut pace = Pace::new(true);
+        // Waits of all lengths: half as many are twice as long.
+        let hour = 36_000;
+        let all = told(&mut pace, hour, |threshold| 4_000_000_000 / threshold.max(4_000));
+        assert!(all < EVENTS_MAX + hour * PER_TICK_MIN * 2, "{all}");
+    }
+
+    #[test]
+    fn an_alarm_in_a_tick_raises_but_never_lowers() {
+        let mut pace = Pace::new(false);
+        assert!(pace.observe(10_000, false, false));
+        let raised = pace.threshold_ns();
+        for _ in 0..2 * CALM_TICKS {
+            assert!(!pace.observe(0, false, false));
+        }
+        assert_eq!(pace.threshold_ns(), raised);
+    }
+
+    #[test]
+    fn what_the_kernel_side_kept_back_is_told() {
+        let mut pace = Pace::new(true);
+        assert!(pace.observe(1, false, true));
+        assert_eq!(pace.highest_ns(), (THRESHOLD_NS, THRESHOLD_NS));
+        assert_eq!(pace.traced_threshold_ns(), TRACED_THRESHOLD_NS);
+    }
+
+    #[test]
+    fn the_author_of_a_flood_is_who_waited_most_often() {
+        let wait = |pid: u32| {
+            let thread = ThreadRef { tid: pid + 1, pid, start_ns: 1, comm: format!("p{pid}") };
+            Fact { at_ns: 0, body: Body::Wait(Wait { thread, ..Wait::default() }) }
+        };
+        let mut pace = Pace::new(false);
+        pace.blame(&[wait(7), wait(9), wait(9), wait(7), wait(9)]);
+        pace.blame(&[wait(7)]);
+        assert_eq!(pace.author().map(|it| (it.tid, it.comm.as_str())), Some((9, "p9")));
+    }
+}
