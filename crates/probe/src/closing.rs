@@ -166,6 +166,7 @@ impl Live {
         wanted: &mut HashSet<u32>,
     ) -> Result<Vec<Fact>, SourceError> {
         let mut waits = Vec::new();
+        let mut resting = Resting { begin_ns: self.begin_ns, by_process: BTreeMap::new() };
         if let Some(programs) = self.programs.as_mut() {
             for (at_ns, record) in programs.threads(false)? {
                 if record.time.run_ns > 0 || record.blocked.is_none() {
@@ -173,7 +174,7 @@ impl Live {
                 }
                 if let Some(blocked) = record.blocked {
                     if !blocked.kernel {
-                        wanted.insert(blocked.thread.tid);
+                        wanted.insert(resting.identity(&blocked));
                     }
                     waits.push(Fact { at_ns, body: Body::Blocked(blocked) });
                 }
@@ -232,6 +233,27 @@ impl Live {
                 self.objects.extend(inodes(&endpoint.object));
             }
         }
+    }
+}
+
+/// Threads of one process that rest and are still looked at one by one.
+const RESTING_MAX: u32 = 16;
+
+/// Pools of hundreds of threads that sleep all the time: for most of them their process speaks.
+struct Resting {
+    begin_ns: Ns,
+    by_process: BTreeMap<u32, u32>,
+}
+
+impl Resting {
+    /// Whose identity to read for a standing wait.
+    fn identity(&mut self, blocked: &Blocked) -> u32 {
+        if blocked.since_ns > self.begin_ns || blocked.place.state != WaitState::Sleep {
+            return blocked.thread.tid;
+        }
+        let count = self.by_process.entry(blocked.thread.pid).or_default();
+        *count += 1;
+        if *count > RESTING_MAX { blocked.thread.pid } else { blocked.thread.tid }
     }
 }
 

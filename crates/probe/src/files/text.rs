@@ -9,12 +9,26 @@ use std::io::{self, Read};
 use std::path::Path;
 
 /// Longest small file that is read whole; the rest of a longer one is cut.
-const SMALL: u64 = 1 << 20;
+const SMALL: usize = 1 << 20;
 
 /// The whole of a small file.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(1024);
-    File::open(path)?.take(SMALL).read_to_end(&mut bytes)?;
+    let mut file = File::open(path)?;
+    // Nearly all of them fit, so that there are two reads: one of all, and one that tells the end.
+    let mut bytes = vec![0; 4096];
+    let mut filled = 0;
+    while filled < SMALL {
+        if filled == bytes.len() {
+            bytes.resize((2 * filled).min(SMALL), 0);
+        }
+        match file.read(&mut bytes[filled..]) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    bytes.truncate(filled);
     Ok(bytes)
 }
 

@@ -108,12 +108,8 @@ fn finding(causes: &Causes<'_>, copy: &Copy) -> Finding {
         (None, Some(mount)) => ObjectName::new("file system", mount.path.clone()),
         (None, None) => ObjectName::new("file system", "overlay"),
     };
-    let written: u64 = scene
-        .disk_use
-        .iter()
-        .filter(|u| u.process.pid == pid)
-        .map(|u| u.dirtied_bytes.max(u.write_bytes))
-        .sum();
+    let written: u64 =
+        scene.disk_use.iter().filter(|u| u.process.pid == pid).map(|u| u.write_bytes).sum();
     let who = words::who(&copy.process);
     let verdict = Verdict {
         title: format!("{who} waits until {file} is copied up from the image's layer"),
