@@ -73,10 +73,10 @@ const LINE_BYTES_MAX: u64 = 1024;
 impl Symbols {
     fn of_kernel() -> Self {
         // An empty table names nothing, and addresses are told instead.
-        File::open("/proc/kallsyms").map(|file| Self::read(file)).unwrap_or_default()
+        File::open("/proc/kallsyms").map(Self::read).unwrap_or_default()
     }
 
-    /// Reads lines such as `ffffffff81000000 T _stext` and `ffffffffc0200000 t helper	[module]`.
+    /// Reads lines such as `ffffffff81000000 T _stext` and `ffffffffc0200000 t helper [module]`.
     fn read(from: impl Read) -> Self {
         let mut symbols = Self::default();
         let mut lines = BufReader::with_capacity(1 << 16, from);
