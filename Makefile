@@ -104,6 +104,17 @@ lab: ## Make faults on this machine and check the answers (root; SCENARIO=... SE
 	cargo run --locked --release --package holdup-lab -- run --holdup target/holdup \
 	    $(foreach name,$(SCENARIO),--scenario $(name)) $(foreach number,$(SEED),--seed $(number)) $(ARGS)
 
+# The guests have no libc of ours: the workloads are static too.
+.PHONY: lab-vm
+lab-vm: ## Boot stock kernels in QEMU and ask holdup in each (ARGS="--kernel 5.10 --check flock --json")
+	@xtask/setup lab-vm
+	@$(MAKE) --no-print-directory build
+	@triple=$$(rustc -vV | sed -n 's/^host: //p'); \
+	RUSTFLAGS="-C target-feature=+crt-static $${RUSTFLAGS:-}" \
+	    cargo build --locked --release --package holdup-lab --bin holdup-lab-load --target "$$triple"; \
+	cp $(OUT)/$$triple/release/holdup-lab-load target/holdup-lab-load
+	cargo run --locked --quiet --release --package holdup-lab --bin holdup-lab -- vm $(ARGS)
+
 # Some fifteen minutes on a machine that is quiet; ARGS="--list" says what there is.
 .PHONY: bench
 bench: ## Measure what looking costs, beside the peers (root; ARGS="--quick --only pingpong" for less)

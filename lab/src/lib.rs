@@ -25,6 +25,7 @@ pub mod scenario;
 pub mod score;
 pub mod undo;
 pub mod verdict;
+pub mod vm;
 pub mod workload;
 
 use std::io::Write;

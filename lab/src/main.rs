@@ -9,7 +9,7 @@ use holdup_lab::ask::Holdup;
 use holdup_lab::case::Case;
 use holdup_lab::runner::Lab;
 use holdup_lab::scenario::Scenario;
-use holdup_lab::{document, extra, faults, load, say, score, undo, warn};
+use holdup_lab::{document, extra, faults, load, say, score, undo, vm, warn};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -38,6 +38,8 @@ enum Command {
     Score(Saved),
     /// Undo what a killed run has left
     Clean,
+    /// Boot stock kernels in QEMU and ask holdup in each
+    Vm(Vm),
 }
 
 #[derive(clap::Args)]
@@ -78,6 +80,41 @@ struct Run {
 }
 
 #[derive(clap::Args)]
+struct Vm {
+    /// Kernels, disks and results are kept there
+    #[arg(long, value_name = "DIR", default_value = "target/lab-vm")]
+    folder: PathBuf,
+    /// The binary to ask, linked statically
+    #[arg(long, value_name = "PATH", default_value = "target/holdup")]
+    holdup: PathBuf,
+    /// The workloads, linked statically
+    #[arg(long, value_name = "PATH", default_value = "target/holdup-lab-load")]
+    load: PathBuf,
+    /// Only this kernel: 5.10, 6.1, 6.12 or newest (may be repeated)
+    #[arg(long)]
+    kernel: Vec<String>,
+    /// Only this check (may be repeated)
+    #[arg(long)]
+    check: Vec<String>,
+    /// Print the matrix as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Vm {
+    fn plan(&self) -> vm::Plan {
+        vm::Plan {
+            folder: self.folder.clone(),
+            holdup: self.holdup.clone(),
+            load: self.load.clone(),
+            kernels: self.kernel.clone(),
+            checks: self.check.clone(),
+            json: self.json,
+        }
+    }
+}
+
+#[derive(clap::Args)]
 struct Saved {
     /// Files that `run --save` has written
     #[arg(required = true)]
@@ -102,6 +139,7 @@ fn run(command: &Command) -> Result<()> {
         Command::List { seed: None } => list(),
         Command::List { seed: Some(seed) } => list_beside(*seed),
         Command::Clean => clean(),
+        Command::Vm(wanted) => vm::run(home(), &wanted.plan()),
         Command::Run(run) => measure(run),
         Command::Score(saved) => score_saved(saved),
     }

@@ -71,7 +71,9 @@ pub fn look(tracepoints: &[&str]) -> Offer {
             offer.switch_tells_state = arguments_of(&btf, "sched_switch").is_some_and(|n| n >= 4);
             offer.request_after_queue =
                 arguments_of(&btf, "block_rq_issue").is_some_and(|n| n >= 2);
-            offer.preempt_count_from_runqueue = preempt_count_from_runqueue(&btf).unwrap_or(0);
+            offer.preempt_count_from_runqueue = preempt_count_from_runqueue(&btf)
+                .or_else(|| preempt_count_by_symbols(Path::new("/proc/kallsyms")))
+                .unwrap_or(0);
             offer.find_vma = has_helper(&btf, "BPF_FUNC_find_vma");
             offer.victim_is_task = arguments_of(&btf, "mark_victim").is_some_and(|n| n >= 2);
             offer.notes_in_hash = !has_helper(&btf, "BPF_FUNC_task_storage_get");
@@ -113,6 +115,19 @@ fn preempt_count_from_runqueue(btf: &Btf<'_>) -> Option<i64> {
     // pcpu_hot keeps its fields in an anonymous struct inside an anonymous union.
     let inside = member_offset(btf, &hot, "preempt_count")?;
     Some(offset_of("pcpu_hot")? + inside - runqueues)
+}
+
+/// The same by the kernel's symbols, for a BTF that tells no per-CPU variables (pahole before 1.22).
+fn preempt_count_by_symbols(path: &Path) -> Option<i64> {
+    let symbols = std::fs::read_to_string(path).ok()?;
+    let address_of = |name: &str| {
+        symbols.lines().find_map(|line| {
+            let mut words = line.split(' ');
+            let address = i64::from_str_radix(words.next()?, 16).ok()?;
+            (words.nth(1)? == name && address != 0).then_some(address)
+        })
+    };
+    Some(address_of("__preempt_count")? - address_of("runqueues")?)
 }
 
 /// Byte offset of a member, looked for through anonymous structs and unions.

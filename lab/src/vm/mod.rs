@@ -1,0 +1,204 @@
+//! `holdup-lab vm`: boots stock kernels in QEMU, one after the other, and asks holdup in each.
+//!
+//! Owns booting and the matrix that it prints. What is booted comes from lab/vm/images, the faults are made
+//! in the guest by lab/vm/guest, and what each must be answered is in checks.rs. The guest judges nothing and
+//! this side sees nothing of the guest but the tar that it sends home on a disk of its own.
+//! Rejected: a library for virtual machines (it is one command line), KVM (the machines that build this have
+//! none: TCG is five times slower, so checks assert names and ratios, never latencies).
+//!
+//! Edit together: lab/vm/*, docs/lab.md, the `lab-vm` list of xtask/setup.
+
+mod checks;
+
+use crate::say;
+use anyhow::{Context, Result, bail};
+use checks::Seen;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// What to boot and to ask.
+pub struct Plan {
+    /// Folder of kernels, disks and results; a cache.
+    pub folder: PathBuf,
+    /// holdup, linked statically.
+    pub holdup: PathBuf,
+    /// The workloads (`holdup-lab-load`), linked statically.
+    pub load: PathBuf,
+    /// Only these kernels, by the names of lab/vm/images; all if empty.
+    pub kernels: Vec<String>,
+    /// Only these checks; all if empty.
+    pub checks: Vec<String>,
+    /// Print the matrix as JSON.
+    pub json: bool,
+}
+
+struct Kernel {
+    name: String,
+    version: String,
+    folder: PathBuf,
+}
+
+/// One line of the matrix.
+#[derive(Serialize)]
+struct Cell {
+    kernel: String,
+    version: String,
+    check: String,
+    #[serde(flatten)]
+    seen: Seen,
+}
+
+/// Seconds after which a guest is given up: each check takes up to 25 in the slowest.
+const GUEST_SECONDS: usize = 600;
+/// Bytes for what a guest sends home.
+const RESULTS_BYTES: u64 = 64 << 20;
+
+/// Boots, asks and prints. An error if any answer was wrong or a guest did not come back.
+pub fn run(home: &Path, plan: &Plan) -> Result<()> {
+    let checks: Vec<&str> = checks::NAMES
+        .iter()
+        .copied()
+        .filter(|name| plan.checks.is_empty() || plan.checks.iter().any(|only| only == name))
+        .collect();
+    let mut matrix = Vec::new();
+    for kernel in kernels(home, &plan.folder)? {
+        if !plan.kernels.is_empty() && !plan.kernels.contains(&kernel.name) {
+            continue;
+        }
+        let results = boot(home, plan, &kernel, &checks)?;
+        for name in &checks {
+            let cell = Cell {
+                kernel: kernel.name.clone(),
+                version: kernel.version.clone(),
+                check: (*name).to_string(),
+                seen: checks::judge(name, &results),
+            };
+            if !plan.json {
+                say(&line(&cell));
+            }
+            matrix.push(cell);
+        }
+    }
+    if plan.json {
+        say(&serde_json::to_string_pretty(&matrix)?);
+    }
+    let wrong = matrix.iter().filter(|cell| cell.seen.verdict == "wrong").count();
+    if matrix.is_empty() {
+        bail!("nothing was booted");
+    }
+    if wrong > 0 {
+        bail!("{wrong} of {} answers are wrong", matrix.len());
+    }
+    Ok(())
+}
+
+fn line(cell: &Cell) -> String {
+    let Cell { version, check, seen, .. } = cell;
+    let effect = if seen.effect.is_empty() { String::new() } else { format!(" [{}]", seen.effect) };
+    format!("{version:<24} {check:<12} {:<7} {}{effect}", seen.verdict, seen.said)
+}
+
+/// Has lab/vm/images make everything ready, and reads what it tells.
+fn kernels(home: &Path, folder: &Path) -> Result<Vec<Kernel>> {
+    let output = Command::new(home.join("vm/images"))
+        .arg(folder)
+        .stderr(Stdio::inherit())
+        .output()
+        .context("run lab/vm/images")?;
+    if !output.status.success() {
+        bail!("lab/vm/images failed");
+    }
+    let mut kernels: Vec<Kernel> = String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .filter_map(|line| {
+            let mut fields = line.split('\t').map(str::to_string);
+            let (name, version) = (fields.next()?, fields.next()?);
+            Some(Kernel { name, version, folder: fields.next()?.into() })
+        })
+        .collect();
+    kernels.sort_by_key(|kernel| kernel.name != "5.10"); // the hardest first
+    Ok(kernels)
+}
+
+/// Boots one kernel with the job on a disk; returns the folder of what it sent home.
+fn boot(home: &Path, plan: &Plan, kernel: &Kernel, checks: &[&str]) -> Result<PathBuf> {
+    let (job, results) = (kernel.folder.join("job"), kernel.folder.join("results"));
+    for folder in [&job, &results] {
+        std::fs::remove_dir_all(folder).ok();
+        std::fs::create_dir_all(folder)?;
+    }
+    std::fs::write(job.join("checks"), checks.join(" "))?;
+    for (from, name) in [
+        (&home.join("vm/guest"), "guest"),
+        (&plan.holdup, "holdup"),
+        (&plan.load, "holdup-lab-load"),
+    ] {
+        std::fs::copy(from, job.join(name)).with_context(|| format!("copy {}", from.display()))?;
+    }
+    let (job_disk, results_disk) =
+        (kernel.folder.join("job.img"), kernel.folder.join("results.img"));
+    tar(&["-c", "-f"], &job_disk, &job)?;
+    // A disk is a whole number of sectors; a tar ends where its zeroes begin.
+    let bytes = std::fs::metadata(&job_disk)?.len().next_multiple_of(512);
+    std::fs::OpenOptions::new().write(true).open(&job_disk)?.set_len(bytes)?;
+    std::fs::File::create(&results_disk)?.set_len(RESULTS_BYTES)?;
+    let status = emulator(plan, kernel, &job_disk, &results_disk).status().context("start QEMU")?;
+    tar(&["-x", "-f"], &results_disk, &results)?;
+    if !results.join("version").exists() {
+        bail!(
+            "{} came back with nothing ({status}); see {}",
+            kernel.version,
+            kernel.folder.join("console").display()
+        );
+    }
+    Ok(results)
+}
+
+fn tar(flags: &[&str], archive: &Path, folder: &Path) -> Result<()> {
+    let mut command = Command::new("tar");
+    command.args(flags).arg(archive).arg("-C").arg(folder);
+    if flags.contains(&"-c") {
+        command.arg(".");
+    }
+    let status = command.status().context("start tar")?;
+    if !status.success() {
+        bail!("tar {} failed", archive.display());
+    }
+    Ok(())
+}
+
+fn emulator(plan: &Plan, kernel: &Kernel, job: &Path, results: &Path) -> Command {
+    let mut command = Command::new("nice");
+    command.args(["-n", "10", "timeout", &GUEST_SECONDS.to_string(), "qemu-system-x86_64"]);
+    command.args([
+        "-nodefaults",
+        "-no-user-config",
+        "-no-reboot",
+        "-display",
+        "none",
+        "-monitor",
+        "none",
+    ]);
+    command.arg("-serial").arg(format!("file:{}", kernel.folder.join("console").display()));
+    command.args(["-machine", "q35", "-accel", "tcg,thread=multi,tb-size=512", "-cpu", "max"]);
+    command.args(["-smp", "2", "-m", "1536", "-nic", "none", "-device", "virtio-rng-pci"]);
+    command.arg("-kernel").arg(kernel.folder.join("vmlinuz"));
+    command.arg("-initrd").arg(kernel.folder.join("initramfs"));
+    let append = "console=ttyS0 quiet panic=-1 mitigations=off nokaslr tsc=unstable psi=1";
+    command.args(["-append", append]);
+    let disks = [
+        (plan.folder.join("root.img"), "on"),
+        (kernel.folder.join("modules.img"), "on"),
+        (job.to_path_buf(), "on"),
+        (results.to_path_buf(), "off"),
+    ];
+    for (number, (file, read_only)) in disks.iter().enumerate() {
+        let drive =
+            format!("file={},if=none,id=d{number},format=raw,readonly={read_only}", file.display());
+        command.arg("-drive").arg(drive);
+        command.arg("-device").arg(format!("virtio-blk-pci,drive=d{number}"));
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    command
+}
