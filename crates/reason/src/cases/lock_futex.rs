@@ -22,7 +22,7 @@ pub static CASE: Case = Case {
          wait for the same word",
     ],
     refuted_by: &[
-        "the word is a condition or a semaphore: its waiters are idle",
+        "the word is a condition or a semaphore: its waiters are idle (the word has gone beyond what a lock holds)",
         "the holder itself is held up by something with a name",
     ],
     remedies: &[
@@ -42,8 +42,13 @@ fn find(causes: &Causes<'_>) -> Vec<Finding> {
 }
 
 /// The value alone does not make it a lock: who joins the thread that is number 2 in its container waits for
-/// a 2 as well, and so does musl's join. Somebody must hold it, or several must want it.
+/// a 2 as well, and so does musl's join. Somebody must hold it, or several must want it. A condition counts its
+/// signals in the word, and whoever came after the second one waits for a 2 for as long as it pleases: there the
+/// word has gone on since.
 fn is_lock(causes: &Causes<'_>, cause: &Cause) -> bool {
+    if has_gone_on(causes, cause) {
+        return false;
+    }
     let mut waiters: Vec<u32> = causes
         .scene
         .waits()
@@ -53,6 +58,24 @@ fn is_lock(causes: &Causes<'_>, cause: &Cause) -> bool {
     waiters.sort_unstable();
     waiters.dedup();
     cause.holder().is_some() || waiters.len() > 1
+}
+
+/// Every reading of the word shows more than a lock ever holds (0 free, 1 taken, 2 with waiters); the words of
+/// PI locks are told apart by their operation.
+fn has_gone_on(causes: &Causes<'_>, cause: &Cause) -> bool {
+    let scene = causes.scene;
+    let is_pi = scene.waits().any(|w| {
+        w.class == WaitClass::FutexLock && w.object == cause.object && w.place.args[2] != 2
+    });
+    let mut words = scene
+        .futex_owners
+        .iter()
+        .filter(|(_, owner)| {
+            format!("{}:{:#x}", owner.waiter.pid, owner.address) == cause.object.id
+        })
+        .map(|(_, owner)| owner.word)
+        .peekable();
+    !is_pi && words.peek().is_some() && words.all(|word| word > 2)
 }
 
 fn finding(causes: &Causes<'_>, cause: &Cause) -> Finding {
@@ -147,6 +170,18 @@ mod tests {
         let report = explain(facts);
         assert_eq!(report.findings[0].code, "lock.futex");
         assert!(report.findings[0].text.contains("not known"));
+    }
+
+    #[test]
+    fn a_condition_whose_word_has_gone_on_is_no_lock() {
+        for (word, findings) in [(480, 0), (2, 1)] {
+            let mut facts = host();
+            facts.extend([waits_for_a_two(10), waits_for_a_two(11)]);
+            let waiter = ThreadRef { tid: 11, pid: 10, ..ThreadRef::default() };
+            let owner = FutexOwner { waiter, address: 0x7000, word, owner_tid: 0 };
+            facts.push(fact(Body::FutexOwner(owner)));
+            assert_eq!(explain(facts).findings.len(), findings);
+        }
     }
 
     #[test]
