@@ -83,7 +83,7 @@ pub fn tracepoints() -> Vec<&'static str> {
 pub fn plan(offer: &Offer, purpose: Purpose) -> Plan {
     let mut plan = Plan::default();
     if let Some(why) = &offer.no_bpf {
-        plan.blind.push(no_events(why, "run it as root on a kernel with BTF (5.11 or later)"));
+        plan.blind.push(no_events(why, "run it as root on a kernel with BTF (5.10 or later)"));
         return plan;
     }
     for wanted in INDISPENSABLE {
