@@ -148,4 +148,12 @@ static __always_inline bool compat_task_throttled(const struct task_struct *task
 	return false;
 }
 
+/* 7.2 has no task_struct::on_cpu any more: a thread that is ready counts as one that runs. */
+static __always_inline bool compat_task_on_cpu(const struct task_struct *task)
+{
+	if (bpf_core_field_exists(task->on_cpu))
+		return BPF_CORE_READ(task, on_cpu);
+	return compat_task_state(task) == 0;
+}
+
 #endif

@@ -48,7 +48,7 @@ int threads(struct bpf_iter__task *ctx)
 		note->traced = 1;
 	now = bpf_ktime_get_ns();
 	out->place.state = compat_task_state(task);
-	out->on_cpu = task->on_cpu;
+	out->on_cpu = compat_task_on_cpu(task);
 	if (note->mode == WIRE_MODE_UNKNOWN) {
 		/* First sight: the mode is read, not seen; a racing switch overwrites it. */
 		note->sums.since_ns = now;
