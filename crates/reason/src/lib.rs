@@ -10,6 +10,7 @@ pub mod chains;
 pub mod facts;
 pub mod findings;
 mod functions;
+mod handed;
 mod judge;
 pub mod names;
 pub mod peers;

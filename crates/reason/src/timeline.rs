@@ -9,6 +9,7 @@
 
 use crate::facts::*;
 use crate::findings::ObjectName;
+use crate::handed;
 use crate::polls::Accepted;
 use crate::scene::Scene;
 use crate::waits::{WaitClass, classify};
@@ -109,7 +110,15 @@ impl Timelines {
             let line = by_tid.entry(blocked.thread.tid).or_default();
             add_standing(scene, &accepted, line, at_ns, blocked);
         }
+        let handed = handed::locks(by_tid.values().flat_map(|line| &line.waits));
         for line in by_tid.values_mut() {
+            for wait in &mut line.waits {
+                if wait.class == WaitClass::FutexWait
+                    && handed.contains(&(wait.thread.pid, wait.place.args[0]))
+                {
+                    wait.class = WaitClass::FutexLock;
+                }
+            }
             line.ran.sort_unstable();
             line.waits.sort_by_key(|w| (w.begin_ns, w.end_ns));
             line.waits = merged(std::mem::take(&mut line.waits));

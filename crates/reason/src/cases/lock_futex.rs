@@ -17,7 +17,8 @@ pub static CASE: Case = Case {
              sleeps or does I/O under the lock, every other thread that wants it stands still, however many CPUs \
              are idle.",
     needs: &[
-        "threads wait on a futex word in the state \"locked, with waiters\" (expected value 2, or a PI futex)",
+        "threads wait on a futex word in the state \"locked, with waiters\" (expected value 2, or a PI futex), or on \
+         one that each waiter hands on to the next (Python's locks)",
         "the owner is written beside the word, or the thread that woke the waiter is known, or several threads \
          wait for the same word",
     ],
