@@ -16,6 +16,8 @@ use std::path::Path;
 
 /// Descriptors looked at in one call; what is left over then has no path.
 const DESCRIPTORS_MAX: usize = 50_000;
+/// Children of lock holders that are looked at, at most.
+const DESCENDANTS_MAX: usize = 256;
 
 /// Device, inode, kind and first byte: what the two tables share.
 type Key = (DeviceNumber, u64, String, u64);
@@ -37,6 +39,17 @@ pub fn file_locks(roots: &Roots) -> Vec<Body> {
         carriers.look_at(*pid, &locks);
     }
     let waited_for: BTreeSet<u64> = locks.iter().filter(|l| l.blocked).map(|l| l.id).collect();
+    // A child keeps the descriptor that its parent locked: ending the parent alone frees nothing.
+    let inherited: Vec<FileLock> = locks
+        .iter()
+        .filter(|lock| !lock.blocked && lock.kind == "FLOCK" && waited_for.contains(&lock.id))
+        .cloned()
+        .collect();
+    let owners: BTreeSet<u32> =
+        inherited.iter().filter_map(|lock| u32::try_from(lock.pid).ok()).collect();
+    for child in descendants(roots, owners) {
+        carriers.look_at(child, &inherited);
+    }
     let left_over = |lock: &&FileLock| {
         !lock.blocked && waited_for.contains(&lock.id) && !carriers.found.contains_key(&key(lock))
     };
@@ -64,6 +77,22 @@ pub fn file_locks(roots: &Roots) -> Vec<Body> {
     let therefore = "who holds some file locks, and their paths, is unknown";
     let blind = refused("proc.fdinfo", refusals, therefore);
     locks.into_iter().map(Body::FileLock).chain(blind).collect()
+}
+
+/// Children, and theirs, of some processes, as far as the kernel lists them (CONFIG_PROC_CHILDREN).
+fn descendants(roots: &Roots, of: BTreeSet<u32>) -> BTreeSet<u32> {
+    let mut found = BTreeSet::new();
+    let mut parents: Vec<u32> = of.into_iter().collect();
+    while let Some(parent) = parents.pop() {
+        let list = roots.process(parent, "task").join(parent.to_string()).join("children");
+        let Ok(list) = text::read(&list) else { continue };
+        for child in text::words(&list).filter_map(|word| text::lossy(word).parse().ok()) {
+            if found.len() < DESCENDANTS_MAX && found.insert(child) {
+                parents.push(child);
+            }
+        }
+    }
+    found
 }
 
 /// Waiters and holders name the same file, whichever of them could be read.

@@ -3,7 +3,7 @@
 //! Looked for among the waits that stand at the end of the window, with owners from the lock table and from
 //! glibc's mutexes. A circle of owners cannot resolve itself, so it is told however idle the host is.
 
-use super::{Case, Verdict, culprit, words};
+use super::{Case, Verdict, culprit, process, words};
 use crate::causes::Causes;
 use crate::facts::ThreadRef;
 use crate::findings::{Evidence, Finding, Impact, Link, Remedy, Severity, Victim, Who};
@@ -110,7 +110,7 @@ fn finding(causes: &Causes<'_>, circle: &[&WaitSpan]) -> Finding {
             .collect(),
         remedy: vec![Remedy {
             text: "end one of them (what it did under the lock is lost)".into(),
-            command: format!("kill {}", last.thread.pid),
+            command: process::end(causes.scene, &[last.thread.pid]),
             ..Remedy::default()
         }],
     };

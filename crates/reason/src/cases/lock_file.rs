@@ -4,7 +4,7 @@
 //! third waiter. What the holder does meanwhile is told, because it is the way out: if it is stopped, continue
 //! it; if it sleeps, ask why it holds a lock while it sleeps.
 
-use super::{Case, Verdict, culprit, words};
+use super::{Case, Verdict, culprit, process, words};
 use crate::causes::{Cause, Causes};
 use crate::facts::FileLock;
 use crate::findings::{Culprit, Evidence, Finding, Remedy};
@@ -82,7 +82,7 @@ fn finding(causes: &Causes<'_>, cause: &Cause) -> Finding {
         confidence: if lock.is_some() { 0.97 } else { 0.85 },
         culprit: holder.map_or_else(Culprit::default, |holder| culprit(causes, holder)),
         evidence,
-        remedy: remedy(cause),
+        remedy: remedy(causes, cause),
     };
     CASE.finding(causes, cause, verdict)
 }
@@ -99,7 +99,7 @@ pub fn held_lock<'a>(causes: &'a Causes<'_>, cause: &Cause) -> Option<&'a FileLo
         .find(|lock| !lock.blocked && lock.ino == ino && lock.dev.to_string() == dev)
 }
 
-fn remedy(cause: &Cause) -> Vec<Remedy> {
+fn remedy(causes: &Causes<'_>, cause: &Cause) -> Vec<Remedy> {
     let Some(holder) = cause.holder() else {
         return vec![Remedy {
             text: "see who has the file open".into(),
@@ -114,9 +114,78 @@ fn remedy(cause: &Cause) -> Vec<Remedy> {
             undo: format!("kill -STOP {}", holder.pid),
         }];
     }
+    // An flock stands as long as any process has the descriptor.
+    let mut all = vec![holder.pid];
+    let same = |lock: &&FileLock| {
+        !lock.blocked
+            && format!("{}:{}", lock.dev, lock.ino) == cause.object.id
+            && lock.holders.iter().any(|other| other.pid == holder.pid)
+    };
+    if let Some(lock) = causes.scene.locks.iter().rev().map(|(_, lock)| lock).find(same) {
+        all.extend(lock.holders.iter().map(|h| h.pid).filter(|pid| *pid != holder.pid));
+    }
     vec![Remedy {
-        text: "if the holder is not meant to hold it, end it".into(),
-        command: format!("kill {}", holder.pid),
+        text: match all.len() {
+            1 => "if the holder is not meant to hold it, end it".into(),
+            _ => "if nobody is meant to hold it, end all that do (it is inherited)".into(),
+        },
+        command: process::end(causes.scene, &all),
         ..Remedy::default()
     }]
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::cases::process_tests::*;
+    use crate::facts::*;
+    use crate::judge::explain;
+
+    /// Process 10 waits for an flock that process 20 took, and its child 21 inherited.
+    fn held(inner_pid: Option<u32>) -> String {
+        let (dev, ino) = (DeviceNumber { major: 8, minor: 1 }, 99);
+        let lock = FileLock {
+            id: 1,
+            kind: "FLOCK".into(),
+            access: "WRITE".into(),
+            pid: 20,
+            comm: "flock".into(),
+            dev,
+            ino,
+            start: 0,
+            end: u64::MAX,
+            blocked: false,
+            breaking: false,
+            holders: vec![thread(20, "flock"), thread(21, "sleep")],
+            path: Some("/run/job".into()),
+        };
+        let file = FileRef { dev, ino, path: Some("/run/job".into()), ..FileRef::default() };
+        let place = Place {
+            state: WaitState::Sleep,
+            syscall: "flock".into(),
+            object: Some(ObjectRef::File(file)),
+            ..Place::default()
+        };
+        let mut facts = host();
+        facts.push(Fact { at_ns: LOOK_NS, body: Body::FileLock(lock) });
+        facts.push(identity(Thread {
+            thread: thread(20, "flock"),
+            inner_pid,
+            ..Thread::default()
+        }));
+        facts.push(at_place(10, "job", place));
+        facts.push(blocked(20, "flock", WaitState::Sleep, "wait4"));
+        let report = explain(facts);
+        assert_eq!(report.findings[0].code, "lock.file");
+        report.findings[0].remedy[0].command.clone()
+    }
+
+    #[test]
+    fn a_lock_is_free_when_all_who_inherited_it_have_ended() {
+        assert_eq!(held(None), "kill 20 21");
+    }
+
+    #[test]
+    fn the_first_process_of_a_namespace_hears_only_the_signal_that_cannot_be_ignored() {
+        assert_eq!(held(Some(1)), "kill -KILL 20 21");
+    }
 }

@@ -56,7 +56,8 @@ fn finding(causes: &Causes<'_>, cause: &Cause, lease: &FileLock) -> Finding {
     ));
     let mut remedy = vec![Remedy {
         text: format!("make {by} give up the lease when it is told to (SIGIO), or end it"),
-        command: holder.map_or_else(String::new, |holder| format!("kill {}", holder.pid)),
+        command: holder
+            .map_or_else(String::new, |holder| process::end(causes.scene, &[holder.pid])),
         ..Remedy::default()
     }];
     remedy.push(Remedy {

@@ -10,6 +10,7 @@ use super::words;
 use crate::causes::{Cause, Causes};
 use crate::facts::{TargetKind, ThreadRef};
 use crate::findings::{Evidence, Finding, Impact, Severity};
+use crate::scene::Scene;
 use crate::waits::WaitClass;
 use std::collections::BTreeSet;
 
@@ -117,6 +118,17 @@ pub struct Meanwhile {
     pub at_work: bool,
     /// Share of the time that it does what `does` says.
     pub share: f64,
+}
+
+/// The command that ends some processes. One that is number 1 of its own PID namespace hears no signal that it
+/// does not ask for, but SIGKILL (pid_namespaces(7)).
+pub fn end(scene: &Scene, pids: &[u32]) -> String {
+    let is_init = |pid: &u32| {
+        *pid != 1 && scene.threads.get(pid).is_some_and(|thread| thread.inner_pid == Some(1))
+    };
+    let how = if pids.iter().any(is_init) { "kill -KILL" } else { "kill" };
+    let words: Vec<String> = pids.iter().map(u32::to_string).collect();
+    format!("{how} {}", words.join(" "))
 }
 
 /// What the holders of a cause mostly do.
