@@ -13,6 +13,11 @@ use crate::waits::WaitClass;
 
 /// Below this mean time a request is not worth a complaint, whatever the queue, seconds.
 const SLOW_SECONDS: f64 = 0.004;
+/// Without a queue a request takes the disk's own time. Up to about a turn of a slow platter it is just that
+/// kind of disk, and one reader at a time gets no more from it.
+const SLOW_ALONE_SECONDS: f64 = 0.010;
+/// Fewer in flight on average are no queue: one that waits for each, and a bit.
+const QUEUED_MIN: f64 = 1.5;
 /// At least this share of the work is somebody else's before he is to blame.
 const NEIGHBOUR_SHARE: f64 = 0.6;
 
@@ -140,11 +145,13 @@ fn decide<'a>(causes: &'a Causes<'a>, cause: &Cause, view: &View<'a>) -> Option<
             return Some(Wrong::Saturated(neighbour, share));
         }
     }
-    let slow = mean >= SLOW_SECONDS;
+    let constant = is_constant_time(causes, view.disk.dev);
+    let queued = view.queue.in_flight >= QUEUED_MIN && !constant;
+    let slow = mean >= if queued { SLOW_SECONDS } else { SLOW_ALONE_SECONDS };
     if slow && view.queue.busy >= 0.7 {
         let flat = view.queue.rate_variation.is_some_and(|v| v <= 0.35)
             || view.queue.bytes_variation.is_some_and(|v| v <= 0.25);
-        if is_constant_time(causes, view.disk.dev) {
+        if constant {
             return Some(Wrong::FailSlow);
         }
         if flat || view.queue.rate_variation.is_none() {
@@ -294,11 +301,17 @@ fn neighbour(causes: &Causes<'_>, cause: &Cause, view: &View<'_>) -> Option<(Thr
             (used, bytes + requests * 65536.0)
         })
         .collect();
-    let total: f64 = used.iter().map(|(_, work)| work).sum();
+    // Commit blocks are the journal's, for whoever commits: they are nobody's demand of his own, but who asks for
+    // less than they do is no more than another who commits.
+    let of_journal = |thread: &ThreadRef| thread.comm.starts_with("jbd2/");
+    let (journals, demands): (Vec<_>, Vec<_>) =
+        used.iter().partition(|(used, _)| of_journal(&used.process));
+    let journal: f64 = journals.iter().map(|(_, work)| work).sum();
+    let total: f64 = demands.iter().map(|(_, work)| work).sum();
     let is_kernel = |thread: &ThreadRef| {
         causes.scene.threads.get(&thread.pid).is_some_and(|t| t.kernel)
             || thread.comm.starts_with("kworker")
-            || thread.comm.starts_with("jbd2/")
+            || of_journal(thread)
     };
     let (most, work) = used
         .iter()
@@ -308,7 +321,12 @@ fn neighbour(causes: &Causes<'_>, cause: &Cause, view: &View<'_>) -> Option<(Thr
     let others_suffer = cause.victims.iter().any(|(pid, (_, seconds))| {
         *pid != most.process.pid && *seconds >= 0.1 * causes.wall_seconds()
     });
-    (share >= NEIGHBOUR_SHARE && others_suffer).then(|| (most.process.clone(), share))
+    // Who works for the victims is no neighbour of theirs.
+    let pid = most.process.pid;
+    let serves =
+        cause.links[0].who.pid != pid && cause.links[1..].iter().any(|link| link.who.pid == pid);
+    let is_most = share >= NEIGHBOUR_SHARE && *work >= journal;
+    (is_most && others_suffer && !serves).then(|| (most.process.clone(), share))
 }
 
 /// The neighbour's group has at least twice the I/O weight of a victim's, under a scheduler that heeds it.
