@@ -82,6 +82,8 @@ fn finding(causes: &Causes<'_>, quota: &Quota<'_>) -> Option<Finding> {
     }
     let impact = Impact { wait_seconds_per_second: seconds / wall, share: share.clamp(0.0, 1.0) };
     let most = victims.values().max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let wanted_cpus = quota.used_cpus.unwrap_or(quota.cpus) + seconds / wall;
+    let wanted_cpus = wanted_cpus.min(f64::from(causes.scene.host.cpus.max(1)));
     let object = ObjectName::new("cgroup", &quota.group.path);
     let mut told: Vec<Victim> =
         victims.values().map(|(process, wait)| cpu::victim(causes, process, *wait)).collect();
@@ -104,7 +106,7 @@ fn finding(causes: &Causes<'_>, quota: &Quota<'_>) -> Option<Finding> {
         victims: told,
         impact,
         evidence: evidence(quota, seconds, wall),
-        remedy: vec![raise(quota)],
+        remedy: vec![raise(quota, wanted_cpus)],
         ..CASE.blank()
     })
 }
@@ -152,7 +154,7 @@ fn setting(quota: &Quota<'_>) -> String {
     format!("{}/{file}", quota.group.directory.trim_end_matches('/'))
 }
 
-fn raise(quota: &Quota<'_>) -> Remedy {
+fn raise(quota: &Quota<'_>, wanted_cpus: f64) -> Remedy {
     let (old, period) =
         (quota.group.cpu_quota_us.unwrap_or(0), quota.group.cpu_period_us.unwrap_or(100_000));
     let file = words::shell(&setting(quota));
@@ -163,10 +165,12 @@ fn raise(quota: &Quota<'_>) -> Remedy {
             format!("echo {quota_us} > {file}")
         }
     };
-    // A group that must stay limited keeps a limit: twice what it has, at least one CPU.
+    // A group that must stay limited keeps a limit: what its threads ask for, in halves of a CPU, and at least twice
+    // what it has.
+    let wanted_us = (wanted_cpus * 2.0).ceil() / 2.0 * period as f64;
     Remedy {
         text: "raise the quota".into(),
-        command: words(old.saturating_mul(2).max(period)),
+        command: words(old.saturating_mul(2).max(period).max(wanted_us as u64)),
         undo: words(old),
     }
 }

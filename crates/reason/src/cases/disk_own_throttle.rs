@@ -56,7 +56,7 @@ fn finding(causes: &Causes<'_>, cause: &Cause, view: &View<'_>, own: &OwnLimit<'
     let victim = causes.process_name(cause.first_victim());
     let impact = causes.impact(cause);
     let answers = view.service.as_ref().map_or(view.queue.seconds, |s| s.mean);
-    let remedy = raise(limit, &file);
+    let remedy = raise(limit, &file, view.queue.busy);
     let verdict = Verdict {
         title: format!("{victim} is held up by its own I/O limit"),
         text: format!(
@@ -102,9 +102,11 @@ fn unit(kind: &str) -> &'static str {
     if kind.ends_with("iops") { "1/s" } else { "bytes/s" }
 }
 
-fn raise(limit: &crate::facts::IoLimit, file: &str) -> Remedy {
+/// Up to half of what the disk has to give, judged by how little of it the limit lets through; ten to a hundred times.
+fn raise(limit: &crate::facts::IoLimit, file: &str, busy: f64) -> Remedy {
     let (dev, old) = (limit.dev, limit.per_second);
-    let new = old.saturating_mul(10);
+    let times = (0.5 / busy.max(0.001)).clamp(10.0, 100.0);
+    let new = old.saturating_mul(times as u64);
     let words = |rate: u64| match (limit.file.as_str(), limit.kind.as_str()) {
         ("io.max", "read_iops") => format!("{dev} riops={rate}"),
         ("io.max", "write_iops") => format!("{dev} wiops={rate}"),

@@ -82,20 +82,23 @@ fn finding(
     CASE.finding(causes, cause, verdict)
 }
 
-/// The idle I/O class for all threads of a process: it is a thread's own, and only some schedulers heed it.
+/// The idle I/O class for all threads of a process (it is a thread's own), or a pause where the scheduler heeds no
+/// priorities.
 pub(super) fn come_last(disk: &Disk, who: &ThreadRef, text: &str) -> Remedy {
-    let threads = format!("$(ls /proc/{}/task)", who.pid);
     let heeds = matches!(disk.scheduler.as_str(), "bfq" | "mq-deadline");
-    let first = if heeds {
-        String::new()
-    } else {
-        format!(
-            " (first give {} a scheduler that heeds it, as bfq: {} does not)",
-            disk.name, disk.scheduler
-        )
-    };
+    if !heeds {
+        return Remedy {
+            text: format!(
+                "pause it until the others are done (the scheduler of {}, {}, heeds no priorities)",
+                disk.name, disk.scheduler
+            ),
+            command: format!("kill -STOP {}", who.pid),
+            undo: format!("kill -CONT {}", who.pid),
+        };
+    }
+    let threads = format!("$(ls /proc/{}/task)", who.pid);
     Remedy {
-        text: format!("{text}{first}"),
+        text: text.into(),
         command: format!("ionice -c 3 -p {threads}"),
         undo: format!("ionice -c 0 -p {threads}"),
     }

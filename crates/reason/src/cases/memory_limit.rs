@@ -181,7 +181,7 @@ fn finding(causes: &Causes<'_>, one: &Limited<'_>) -> Option<Finding> {
         victims,
         impact,
         evidence: evidence(one, &losses),
-        remedy: vec![raise(one)],
+        remedy: vec![raise(one, available_bytes(causes))],
         ..CASE.blank()
     })
 }
@@ -257,8 +257,7 @@ fn text(
             words::bytes(one.refault_bytes as f64)
         ));
     }
-    let free = causes.scene.memory.last().map(|(_, sample)| sample.available_bytes);
-    if let Some(free) = free.filter(|free| *free > one.limit_bytes) {
+    if let Some(free) = available_bytes(causes).filter(|free| *free > one.limit_bytes) {
         text.push_str(&format!(". The host has {} to spare", words::bytes(free as f64)));
     }
     text.push('.');
@@ -300,11 +299,20 @@ fn evidence(one: &Limited<'_>, losses: &BTreeMap<u32, (ThreadRef, f64)>) -> Vec<
     evidence
 }
 
-fn raise(one: &Limited<'_>) -> Remedy {
+/// What the host has left by its last reading, bytes.
+fn available_bytes(causes: &Causes<'_>) -> Option<u64> {
+    causes.scene.memory.last().map(|(_, sample)| sample.available_bytes)
+}
+
+/// How much the group wants cannot be seen while it is held below it: twice as much, or four times where the host
+/// has plenty.
+fn raise(one: &Limited<'_>, available_bytes: Option<u64>) -> Remedy {
     let file = words::shell(&one.setting());
+    let plenty = available_bytes.is_some_and(|free| free / 8 > one.limit_bytes);
+    let times = if plenty { 4 } else { 2 };
     Remedy {
         text: "raise the limit".into(),
-        command: format!("echo {} > {file}", one.limit_bytes.saturating_mul(2)),
+        command: format!("echo {} > {file}", one.limit_bytes.saturating_mul(times)),
         undo: format!("echo {} > {file}", one.limit_bytes),
     }
 }

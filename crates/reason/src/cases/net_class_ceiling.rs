@@ -146,7 +146,8 @@ fn remedy(causes: &Causes<'_>, ceiling: &Ceiling<'_>) -> Vec<Remedy> {
             net::bits(ceil),
         )
     };
-    let raised = ceiling.ceiling * 4.0;
+    // How much more is wanted cannot be seen behind the ceiling: an order of magnitude tells.
+    let raised = ceiling.ceiling * 10.0;
     vec![Remedy {
         text: "raise the ceiling, if the link has room".into(),
         command: change(if lends { assured } else { raised }, raised),

@@ -354,3 +354,23 @@ fn a_connect_that_nobody_answers_is_told() {
     assert_eq!(codes(waits(48)), ["net.slow_peer"]);
     assert!(codes(waits(2)).is_empty());
 }
+
+/// A command polls its connection to a peer, which another process of this host may own.
+fn command(here: bool, to: u64) -> Vec<Fact> {
+    let far = inet("tcp", 100, "10.0.0.1:40000", "192.0.2.1:80", 1);
+    let (kind, name) = (TargetKind::Command, "client".to_string());
+    let target = Target { kind, name, pid: 10, cgroups: Vec::new() };
+    let mut facts = vec![fact(Body::Target(target)), wait(10, "client", "poll", far, 0, to)];
+    if here {
+        let listens = inet("tcp", 101, "192.0.2.1:80", "0.0.0.0:0", 10);
+        facts.push(with_state(20, "server", listens, SocketState::default()));
+    }
+    facts
+}
+
+#[test]
+fn a_command_that_waits_for_a_peer_elsewhere_is_told_and_a_quick_answer_is_not() {
+    assert_eq!(codes(command(false, 48)), ["net.slow_peer"]);
+    assert!(codes(command(false, 2)).is_empty());
+    assert!(!codes(command(true, 48)).contains(&"net.slow_peer".to_string()));
+}
