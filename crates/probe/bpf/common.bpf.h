@@ -245,6 +245,18 @@ static __always_inline void read_tty_object(struct wire_object *object, struct f
 	bpf_core_read_str(object->name, sizeof(object->name), &tty->name);
 }
 
+static __always_inline void read_inode_object(struct wire_object *object, struct inode *inode)
+{
+	struct super_block *sb = BPF_CORE_READ(inode, i_sb);
+
+	object->kind = WIRE_OBJECT_FILE;
+	object->ino = BPF_CORE_READ(inode, i_ino);
+	object->dev = BPF_CORE_READ(sb, s_dev);
+	object->rdev = BPF_CORE_READ(inode, i_rdev);
+	object->frozen = BPF_CORE_READ(sb, s_writers.frozen) != 0;
+	bpf_probe_read_kernel_str(object->name, sizeof(object->name), BPF_CORE_READ(sb, s_type, name));
+}
+
 static __always_inline void read_file_object(struct wire_object *object, struct file *file)
 {
 	struct inode *inode = BPF_CORE_READ(file, f_inode);
@@ -286,9 +298,8 @@ static __always_inline struct file *file_of(struct task_struct *task, __u32 fd)
 }
 
 /* Names from the file up to the root of its mount's file system. Returns bytes used. */
-static __always_inline __u32 read_dentry_path(char *path, struct file *file)
+static __always_inline __u32 read_dentry_path(char *path, struct dentry *dentry)
 {
-	struct dentry *dentry = BPF_CORE_READ(file, f_path.dentry);
 	__u32 used = 0;
 
 	for (int depth = 0; depth < 12; depth++) {
@@ -386,6 +397,7 @@ static __always_inline __u32 read_place(struct wire_place *place, char *path, st
 					bool kernel, bool want_stack)
 {
 	bool polled_for_room = false;
+	struct dentry *dentry = 0;
 	struct file *file = 0;
 	__u32 path_bytes = 0;
 	long bytes;
@@ -408,8 +420,17 @@ static __always_inline __u32 read_place(struct wire_place *place, char *path, st
 			read_file_object(&place->object, file);
 			place->object.polled_for_room = polled_for_room;
 			if (place->object.kind == WIRE_OBJECT_FILE)
-				path_bytes = read_dentry_path(path, file);
+				dentry = BPF_CORE_READ(file, f_path.dentry);
+		} else {
+			/* An open or a stat has no descriptor yet: how far the walk of its path has come. */
+			dentry = BPF_CORE_READ(task, nameidata, path.dentry);
+			if (BPF_CORE_READ(dentry, d_inode))
+				read_inode_object(&place->object, BPF_CORE_READ(dentry, d_inode));
+			else
+				dentry = 0;
 		}
+		if (dentry)
+			path_bytes = read_dentry_path(path, dentry);
 	}
 	if (want_stack) {
 		bytes = bpf_get_task_stack(task, place->frame, sizeof(place->frame), 0);

@@ -101,6 +101,7 @@ struct qstr {
 struct dentry {
 	struct dentry *d_parent;
 	const struct qstr d_name;
+	struct inode *d_inode;
 };
 struct vfsmount;
 struct path {
@@ -146,6 +147,9 @@ struct vm_area_struct {
 struct task_io_accounting {
 	__u64 rchar, wchar, syscr, syscw;
 };
+struct nameidata {
+	struct path path;
+};
 struct task_struct {
 	const struct cred *cred;
 	struct task_io_accounting ioac;
@@ -165,6 +169,7 @@ struct task_struct {
 	__u64 start_time;
 	char comm[16];
 	struct files_struct *files;
+	struct nameidata *nameidata;
 	struct css_set *cgroups;
 };
 

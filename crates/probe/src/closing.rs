@@ -7,7 +7,7 @@
 use crate::files;
 use crate::kernel::Programs;
 use crate::live::{Live, inodes, now};
-use crate::{SourceError, memory};
+use crate::{SourceError, memory, paths};
 use holdup_reason::facts::*;
 use std::collections::{BTreeMap, HashSet};
 
@@ -67,7 +67,7 @@ impl Live {
         }
     }
 
-    /// Adds what only the waiter's memory tells: futex owners, and the descriptor that is polled.
+    /// Adds what only the waiter's memory tells: futex owners, the descriptor that is polled, the path of a call.
     fn complete(&mut self, waits: &mut [Fact], facts: &mut Vec<Fact>) {
         for fact in waits {
             let Body::Blocked(blocked) = &mut fact.body else { continue };
@@ -75,6 +75,9 @@ impl Live {
                 continue;
             }
             self.objects.extend(blocked.place.object.iter().flat_map(inodes));
+            if blocked.place.state == WaitState::DiskSleep {
+                paths::name(blocked, &self.roots);
+            }
             match blocked.place.syscall.as_str() {
                 "futex" => {
                     if let Some(owner) = futex_owner(blocked, &self.roots) {

@@ -19,6 +19,7 @@ mod memory;
 pub mod netlink;
 mod netlink_wire;
 mod pace;
+mod paths;
 pub mod plan;
 pub mod recording;
 mod refusal;

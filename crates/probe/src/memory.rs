@@ -14,6 +14,25 @@ pub fn read(pid: u32, address: u64, bytes: &mut [u8]) -> Option<()> {
     (read == bytes.len() as isize).then_some(())
 }
 
+/// A text that ends with a NUL, at most `bytes_max` long; none if it is not readable, not UTF-8, or empty.
+pub fn text(pid: u32, address: u64, bytes_max: usize) -> Option<String> {
+    const PAGE: u64 = 4096;
+    let (mut found, mut at) = (Vec::new(), address);
+    while found.len() < bytes_max {
+        // The page behind the text's own may not be there.
+        let length = (PAGE - at % PAGE).min((bytes_max - found.len()) as u64);
+        let mut bytes = vec![0u8; length as usize];
+        read(pid, at, &mut bytes)?;
+        if let Some(end) = bytes.iter().position(|byte| *byte == 0) {
+            found.extend_from_slice(&bytes[..end]);
+            break;
+        }
+        found.append(&mut bytes);
+        at += length;
+    }
+    String::from_utf8(found).ok().filter(|text| !text.is_empty())
+}
+
 /// The futex word, and the word that glibc keeps the owner's thread id in: two words after it
 /// (`struct __pthread_mutex_s`: lock, count, owner).
 pub fn futex_words(pid: u32, address: u64) -> Option<(u32, Option<u32>)> {

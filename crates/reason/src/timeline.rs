@@ -294,6 +294,15 @@ fn dns_query(scene: &Scene, span: &WaitSpan) -> Option<usize> {
     asked.or_else(|| if unseen_begin { asked_again() } else { None }).map(|(index, _)| index)
 }
 
+/// What is polled, or named by a path, is read from memory while a wait stands: some sights of it do not know.
+fn learn(scene: &Scene, accepted: &Accepted, known: &mut WaitSpan, object: Option<ObjectRef>) {
+    if known.place.object.is_none() && object.is_some() {
+        known.place.object = object;
+        known.class = classify(&known.place, scene.stack(known.place.stack), known.kernel);
+        name(scene, accepted, known);
+    }
+}
+
 /// A wait found standing: a new one, unless an ended one covers it or an earlier sight began it.
 fn add_standing(
     scene: &Scene,
@@ -305,14 +314,8 @@ fn add_standing(
     let begin_ns = blocked.since_ns;
     let covers = |w: &WaitSpan| !w.standing && w.begin_ns < at_ns && w.end_ns >= at_ns;
     if let Some(known) = line.waits.iter_mut().rev().find(|w| covers(w)) {
-        // What is polled is read from memory while it stands, and is not known when it ends.
-        if known.place.object.is_none()
-            && blocked.place.object.is_some()
-            && known.place.syscall == blocked.place.syscall
-        {
-            known.place.object = blocked.place.object;
-            known.class = classify(&known.place, scene.stack(known.place.stack), known.kernel);
-            name(scene, accepted, known);
+        if known.place.syscall == blocked.place.syscall {
+            learn(scene, accepted, known, blocked.place.object);
         }
         return;
     }
@@ -322,6 +325,7 @@ fn add_standing(
         && begin_ns <= known.end_ns.max(known.begin_ns + 1)
     {
         known.end_ns = known.end_ns.max(at_ns);
+        learn(scene, accepted, known, blocked.place.object);
         return;
     }
     let frames = scene.stack(blocked.place.stack);
