@@ -59,3 +59,17 @@ pub fn poll_descriptors(pid: u32, address: u64, count: u64) -> Vec<u32> {
         .filter_map(|c| u32::try_from(i32::from_ne_bytes([c[0], c[1], c[2], c[3]])).ok())
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_ends_at_its_nul_and_at_the_limit() {
+        let (own, words) = (std::process::id(), c"/srv/data/file");
+        assert_eq!(text(own, words.as_ptr() as u64, 4096).as_deref(), Some("/srv/data/file"));
+        assert_eq!(text(own, words.as_ptr() as u64, 4).as_deref(), Some("/srv"));
+        assert_eq!(text(own, c"".as_ptr() as u64, 16), None);
+        assert_eq!(text(own, 8, 16), None);
+    }
+}

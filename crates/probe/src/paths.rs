@@ -53,3 +53,36 @@ pub fn name(blocked: &mut Blocked, roots: &Roots) {
     blocked.place.object =
         Some(ObjectRef::File(FileRef { dev, path, fs_type, ..FileRef::default() }));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdup_reason::facts::{Place, ThreadRef, WaitState};
+
+    fn named(syscall: &str, args: [u64; 6]) -> Option<String> {
+        let place = Place {
+            state: WaitState::DiskSleep,
+            syscall: syscall.into(),
+            args,
+            ..Place::default()
+        };
+        let own = std::process::id();
+        let thread = ThreadRef { tid: own, pid: own, ..ThreadRef::default() };
+        let mut blocked = Blocked { thread, place, ..Blocked::default() };
+        name(&mut blocked, &Roots::default());
+        match blocked.place.object {
+            Some(ObjectRef::File(file)) => file.path,
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn a_path_is_taken_from_its_argument_and_made_absolute() {
+        let absolute = c"/proc/no such folder/x".as_ptr() as u64;
+        assert_eq!(named("mkdir", [absolute, 0, 0, 0, 0, 0]).unwrap(), "/proc/no such folder/x");
+        let relative = c"x".as_ptr() as u64;
+        let here = std::env::current_dir().unwrap().join("x");
+        assert_eq!(named("unlinkat", [0, relative, 0, 0, 0, 0]).unwrap(), here.to_string_lossy());
+        assert_eq!(named("read", [absolute, 0, 0, 0, 0, 0]), None);
+    }
+}
