@@ -209,7 +209,7 @@ static __always_inline struct file *read_polled(struct wire_place *place, struct
 		if (!stack)
 			return 0;
 		stack->task = (__u64)task;
-		stack->top = (__u64)bpf_task_pt_regs(task);
+		stack->top = (__u64)compat_task_pt_regs(task);
 		found = poll_table();
 		found = found ? polled_file(found) : 0;
 		*for_room = (stack->events & POLL_OUT) && !(stack->events & POLL_IN);
