@@ -2,25 +2,51 @@
 //!
 //! Four verdicts: `ok`; `wrong`; `lacks`, when holdup does not name the cause and says what it cannot see
 //! instead; `refused`, when the fault's own proof shows that it did not bite, so that no answer counts.
-//! Must not: know a kernel's version. Edit together: lab/vm/guest.
+//! Must not: know a kernel's version. Edit together: lab/vm/checks (a file for each name of the list).
 
 use holdup_reason::findings::{Report, Severity};
 use serde::Serialize;
 use std::path::Path;
 
-/// In the order of the guest.
-pub const NAMES: &[&str] = &[
-    "doctor",
-    "idle",
-    "run",
-    "flock",
-    "flock-run",
-    "stopped",
-    "futex",
-    "quota",
-    "io-max",
-    "memory-high",
-    "memory-max",
+/// What a check must be answered.
+pub enum Truth {
+    /// `holdup doctor` sees kernel events.
+    Doctor,
+    /// Nothing above a note.
+    Silence,
+    /// This code stands first, and its object and its culprit contain these words.
+    First { code: &'static str, object: &'static str, culprit: &'static str },
+}
+
+/// A check is a file of lab/vm/checks, and its truth.
+pub struct Check {
+    pub name: &'static str,
+    pub truth: Truth,
+}
+
+const fn first(
+    name: &'static str,
+    code: &'static str,
+    object: &'static str,
+    culprit: &'static str,
+) -> Check {
+    Check { name, truth: Truth::First { code, object, culprit } }
+}
+
+/// In the order of the guest; one line each.
+pub const CHECKS: &[Check] = &[
+    Check { name: "doctor", truth: Truth::Doctor },
+    Check { name: "idle", truth: Truth::Silence },
+    Check { name: "run", truth: Truth::Silence },
+    first("flock", "lock.file", "/tmp/held", "flock"),
+    first("flock-run", "lock.file", "/tmp/held2", "flock"),
+    first("stopped", "process.stopped", "", "holdup-lab-load"),
+    first("futex", "lock.futex", "", ""),
+    // cgroup v2
+    first("quota", "cpu.quota", "", "/webshop/cpu.max"),
+    first("io-max", "disk.own_throttle", "nullb0", "/journal/io.max"),
+    first("memory-high", "memory.limit", "report", "/report/memory.high"),
+    first("memory-max", "memory.limit", "cache", "/cache/memory.max"),
 ];
 
 /// The verdict on one check.
@@ -34,28 +60,15 @@ pub struct Seen {
     pub effect: String,
 }
 
-/// The code that must stand first, and what its culprit must name.
-fn truth(check: &str) -> Option<(&'static str, &'static str)> {
-    Some(match check {
-        "flock" | "flock-run" => ("lock.file", "flock"),
-        "stopped" => ("process.stopped", "holdup-lab-load"),
-        "futex" => ("lock.futex", ""),
-        "quota" => ("cpu.quota", "/webshop/cpu.max"),
-        "io-max" => ("disk.own_throttle", "/journal/io.max"),
-        "memory-high" => ("memory.limit", "/report/memory.high"),
-        "memory-max" => ("memory.limit", "/cache/memory.max"),
-        _ => return None,
-    })
-}
-
 /// Judges one check by the files in `results`.
-pub fn judge(check: &str, results: &Path) -> Seen {
+pub fn judge(check: &Check, results: &Path) -> Seen {
+    let Check { name: check, truth } = check;
     let text = |ending: &str| {
         std::fs::read_to_string(results.join(format!("{check}.{ending}"))).unwrap_or_default()
     };
     let effect = text("effect").trim().to_string();
     let seen = |verdict, said: String| Seen { verdict, said, effect: effect.clone() };
-    if check == "doctor" {
+    if matches!(truth, Truth::Doctor) {
         return doctor(&text("out"), seen);
     }
     let report: Report = match serde_json::from_str(&text("json")) {
@@ -63,7 +76,7 @@ pub fn judge(check: &str, results: &Path) -> Seen {
         Err(_) => return seen("wrong", format!("no answer: {}", text("err").trim())),
     };
     let told = report.findings.first().map_or("(nothing found)", |first| &first.title);
-    let Some((code, culprit)) = truth(check) else {
+    let Truth::First { code, object, culprit } = truth else {
         let alarm = report.findings.iter().find(|f| f.severity != Severity::Note);
         return match alarm {
             Some(alarm) => seen("wrong", alarm.title.clone()),
@@ -72,14 +85,16 @@ pub fn judge(check: &str, results: &Path) -> Seen {
     };
     let right = report.findings.first().is_some_and(|first| {
         let named = [Some(first.culprit.name.as_str()), first.culprit.setting.as_deref()];
-        first.code == code && named.iter().flatten().any(|name| name.contains(culprit))
+        first.code == *code
+            && first.object.name.contains(object)
+            && named.iter().flatten().any(|name| name.contains(culprit))
     });
-    // A proof that ends in "0", or begins with it, is one of no effect.
-    let without_effect = effect.split(' ').any(|word| word == "0");
+    // A fault that did not bite proves nothing, whatever was answered.
+    let without_effect = effect.is_empty() || effect.split(' ').any(|word| word == "0");
     let blind = report.caveats.iter().find(|caveat| caveat.code.starts_with("blind.kernel_events"));
     match (right, without_effect, blind) {
-        (true, ..) => seen("ok", told.into()),
-        (false, true, _) => seen("refused", told.into()),
+        (_, true, _) => seen("refused", told.into()),
+        (true, false, _) => seen("ok", told.into()),
         (false, false, Some(blind)) => seen("lacks", blind.text.clone()),
         (false, false, None) => seen("wrong", told.into()),
     }
@@ -109,9 +124,23 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("vm-checks-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("doctor.out"), lines).unwrap();
-        let seen = judge("doctor", &folder);
+        let seen = judge(&CHECKS[0], &folder);
         std::fs::remove_dir_all(&folder).unwrap();
         seen
+    }
+
+    #[test]
+    fn each_check_is_a_file_of_the_guest_and_each_file_is_judged() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("vm/checks");
+        let mut files: Vec<String> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|file| file.unwrap().file_name().into_string().unwrap())
+            .collect();
+        let mut names: Vec<String> =
+            CHECKS.iter().map(|check| format!("{}.sh", check.name)).collect();
+        files.sort();
+        names.sort();
+        assert_eq!(files, names);
     }
 
     #[test]

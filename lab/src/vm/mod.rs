@@ -1,7 +1,7 @@
 //! `holdup-lab vm`: boots stock kernels in QEMU, one after the other, and asks holdup in each.
 //!
 //! Owns booting and the matrix that it prints. What is booted comes from lab/vm/images, the faults are made
-//! in the guest by lab/vm/guest, and what each must be answered is in checks.rs. The guest judges nothing and
+//! in the guest by lab/vm/checks, and what each must be answered is in checks.rs. The guest judges nothing and
 //! this side sees nothing of the guest but the tar that it sends home on a disk of its own.
 //! Rejected: a library for virtual machines (it is one command line), KVM (the machines that build this have
 //! none: TCG is five times slower, so checks assert names and ratios, never latencies).
@@ -12,7 +12,7 @@ mod checks;
 
 use crate::{say, warn};
 use anyhow::{Context, Result, bail};
-use checks::Seen;
+use checks::{CHECKS, Check, Seen};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -59,10 +59,14 @@ const RESULTS_BYTES: u64 = 64 << 20;
 
 /// Boots, asks and prints. An error if any answer was wrong or a guest did not come back.
 pub fn run(home: &Path, plan: &Plan) -> Result<()> {
-    let checks: Vec<&str> = checks::NAMES
+    if let Some(unknown) =
+        plan.checks.iter().find(|name| CHECKS.iter().all(|check| check.name != **name))
+    {
+        bail!("there is no check {unknown}");
+    }
+    let checks: Vec<&Check> = CHECKS
         .iter()
-        .copied()
-        .filter(|name| plan.checks.is_empty() || plan.checks.iter().any(|only| only == name))
+        .filter(|check| plan.checks.is_empty() || plan.checks.iter().any(|only| only == check.name))
         .collect();
     let mut matrix = Vec::new();
     for kernel in kernels(home, &plan.folder)? {
@@ -77,12 +81,12 @@ pub fn run(home: &Path, plan: &Plan) -> Result<()> {
             warn(&format!("{} died on the way, boot {} of {BOOTS_MAX}", kernel.version, again + 1));
             results = boot(home, plan, &kernel, &checks)?;
         }
-        for name in &checks {
+        for check in &checks {
             let cell = Cell {
                 kernel: kernel.name.clone(),
                 version: kernel.version.clone(),
-                check: (*name).to_string(),
-                seen: checks::judge(name, &results),
+                check: check.name.to_string(),
+                seen: checks::judge(check, &results),
             };
             if !plan.json {
                 say(&line(&cell));
@@ -132,13 +136,19 @@ fn kernels(home: &Path, folder: &Path) -> Result<Vec<Kernel>> {
 }
 
 /// Boots one kernel with the job on a disk; returns the folder of what it sent home.
-fn boot(home: &Path, plan: &Plan, kernel: &Kernel, checks: &[&str]) -> Result<PathBuf> {
+fn boot(home: &Path, plan: &Plan, kernel: &Kernel, checks: &[&Check]) -> Result<PathBuf> {
     let (job, results) = (kernel.folder.join("job"), kernel.folder.join("results"));
     for folder in [&job, &results] {
         std::fs::remove_dir_all(folder).ok();
         std::fs::create_dir_all(folder)?;
     }
-    std::fs::write(job.join("checks"), checks.join(" "))?;
+    std::fs::create_dir_all(job.join("checks"))?;
+    let order: Vec<&str> = checks.iter().map(|check| check.name).collect();
+    std::fs::write(job.join("order"), order.join(" "))?;
+    for name in &order {
+        let file = format!("checks/{name}.sh");
+        std::fs::copy(home.join("vm").join(&file), job.join(&file)).context(file)?;
+    }
     for (from, name) in [
         (&home.join("vm/guest"), "guest"),
         (&plan.holdup, "holdup"),

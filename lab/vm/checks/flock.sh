@@ -1,0 +1,8 @@
+# A file lock that somebody keeps.
+flock /tmp/held sleep 30 & holder=$!
+sleep 1
+flock /tmp/held true & waiter=$!
+sleep 1
+effect "$(grep -c -- '->' /proc/locks) waiting"
+look
+finish $holder $waiter

@@ -1,0 +1,2 @@
+# A guest on which nothing happens.
+look

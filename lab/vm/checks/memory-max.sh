@@ -1,0 +1,18 @@
+# cgroup v2's memory.max, with a working set of files twice its size.
+mkdir -p /tmp/small
+group cache
+dd if=/dev/zero of=/tmp/image bs=1M count=100 2>/dev/null
+modprobe loop
+mke2fs -q -F -t ext4 /tmp/image
+mount -o loop /tmp/image /tmp/small
+dd if=/dev/urandom of=/tmp/small/data bs=1M count=48 2>/dev/null
+sync
+echo 3 >/proc/sys/vm/drop_caches
+echo 24M >/sys/fs/cgroup/cache/memory.max
+within cache sh -c 'while true; do cat /tmp/small/data >/dev/null; done'
+sleep 5
+effect "$(grep -w max /sys/fs/cgroup/cache/memory.events) $(grep -m1 -E "refault(_file)? " /sys/fs/cgroup/cache/memory.stat)"
+look
+finish $(cat /sys/fs/cgroup/cache/cgroup.procs)
+umount /tmp/small
+rm /tmp/image

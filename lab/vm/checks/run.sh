@@ -1,0 +1,2 @@
+# A command that sleeps on purpose.
+ask run -- sleep 1
