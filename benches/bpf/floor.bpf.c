@@ -57,6 +57,16 @@ int with_clock(__u64 *ctx)
 	return 0;
 }
 
+/* The clock that the scheduler has just read, found from the task that leaves. */
+SEC("tp_btf/sched_switch")
+int with_runqueue_clock(__u64 *ctx)
+{
+	struct task_struct *task = (struct task_struct *)ctx[1];
+
+	word = task->se.cfs_rq->rq->clock;
+	return 0;
+}
+
 SEC("tp_btf/sched_switch")
 int with_array(__u64 *ctx)
 {

@@ -91,6 +91,7 @@ pub fn under_pingpong(ctx: &Ctx) -> Result<Vec<Program>> {
             all.floor_switch.attach()?,
             all.floor_waking.attach()?,
             all.with_clock.attach()?,
+            all.with_runqueue_clock.attach()?,
             all.with_array.attach()?,
             all.with_hash.attach()?,
             all.with_storage.attach()?,

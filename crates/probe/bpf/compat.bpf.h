@@ -148,6 +148,17 @@ static __always_inline bool compat_task_throttled(const struct task_struct *task
 	return false;
 }
 
+/*
+ * The clock that the scheduler read itself when it began to choose, on the run queue of a task that has
+ * just run here; 0 if it cannot be had. Read at every switch, so by plain loads, as above.
+ */
+static __always_inline __u64 compat_runqueue_clock(const struct task_struct *task)
+{
+	if (bpf_core_field_exists(((struct cfs_rq *)0)->rq) && bpf_core_field_exists(((struct rq *)0)->clock))
+		return task->se.cfs_rq->rq->clock;
+	return 0;
+}
+
 /* 7.2 has no task_struct::on_cpu any more: a thread that is ready counts as one that runs. */
 static __always_inline bool compat_task_on_cpu(const struct task_struct *task)
 {

@@ -123,7 +123,9 @@ struct files_struct {
 	struct fdtable *fdt;
 };
 
-struct rq;
+struct rq {
+	__u64 clock;
+};
 struct cfs_rq {
 	struct rq *rq;
 	int throttle_count;

@@ -28,12 +28,57 @@ static __always_inline struct note *note_of(struct task_struct *task, bool creat
 	return bpf_task_storage_get(&notes, task, 0, create ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
 }
 
+/* A switch is dated when the scheduler began to choose; what another CPU did while it chose (a search for work
+ * on other CPUs is bounded by sysctl_sched_migration_cost, half a millisecond) seems to come after it. */
+#define CHOICE_NS_MAX 500000
+
 static __always_inline __u64 interval(__u64 from, __u64 to)
 {
 	if (to >= from)
 		return to - from;
-	count_lost(&lost.negative_intervals);
+	if (from - to > CHOICE_NS_MAX)
+		count_lost(&lost.negative_intervals);
 	return 0;
+}
+
+/*
+ * How often the two clocks are compared; what they drift apart in that time at most (clocks are slewed by up to
+ * 500 parts in a million), of which no more is believed at once than a long idle CPU needs; and after how many
+ * comparisons a larger distance is true all the same.
+ */
+#define CLOCK_SPAN_NS 1000000
+#define CLOCK_DRIFT_SHIFT 11
+#define CLOCK_DRIFT_NS_MAX 30000
+#define CLOCK_ABOVE_MAX 64
+
+/*
+ * CLOCK_MONOTONIC at this switch, without reading a clock: the scheduler has just read its own, and the distance
+ * of the two hardly changes. Between the scheduler's reading and ours lies what it took to choose, mostly some
+ * hundred nanoseconds, rarely a search for work on other CPUs: so the least distance seen is the true one.
+ */
+static __always_inline __u64 switch_now(const struct task_struct *prev)
+{
+	__u64 clock = compat_runqueue_clock(prev), now, ahead, span, drift;
+	__u32 zero = 0;
+	struct switch_clock *own = bpf_map_lookup_elem(&switch_clocks, &zero);
+
+	if (!clock || !own)
+		return bpf_ktime_get_ns();
+	span = clock - own->read_ns;
+	if (span < CLOCK_SPAN_NS)
+		return clock + own->ahead_ns;
+	now = bpf_ktime_get_ns();
+	ahead = now - clock;
+	drift = span >> CLOCK_DRIFT_SHIFT;
+	if (drift > CLOCK_DRIFT_NS_MAX)
+		drift = CLOCK_DRIFT_NS_MAX;
+	if (own->read_ns && (__s64)(ahead - own->ahead_ns - drift) > 0 && ++own->above < CLOCK_ABOVE_MAX)
+		ahead = own->ahead_ns + drift;
+	else
+		own->above = 0;
+	own->ahead_ns = ahead;
+	own->read_ns = clock;
+	return clock + ahead;
 }
 
 /* A wait at least this long is told. */
@@ -153,7 +198,7 @@ int sched_switch(__u64 *ctx)
 {
 	struct task_struct *prev = (struct task_struct *)ctx[1];
 	struct task_struct *next = (struct task_struct *)ctx[2];
-	__u64 now = bpf_ktime_get_ns();
+	__u64 now = switch_now(prev);
 	struct note *note;
 
 	if (prev->pid) {
