@@ -108,12 +108,15 @@ fn measured(
         author_named: report
             .findings
             .iter()
-            .any(|finding| authors.iter().any(|author| finding.culprit.name.contains(author))),
+            .map(|finding| &finding.culprit.name)
+            .chain(report.caveats.iter().filter(|it| it.code == "switch_flood").map(|it| &it.text))
+            .any(|text| authors.iter().any(|author| text.contains(author))),
         named,
     })
 }
 
-/// What the report says, a line for each finding: code, object, culprit, victims.
+/// What the report says, a line for each finding: code, object, culprit, victims; and the caveat that names who
+/// floods without anybody's harm.
 fn named(looked: &Looked) -> Vec<String> {
     let line = |finding: &holdup_reason::findings::Finding| {
         let mut victims: Vec<&str> = finding.victims.iter().map(|it| it.comm.as_str()).collect();
@@ -124,5 +127,6 @@ fn named(looked: &Looked) -> Vec<String> {
         let line = format!("{}: {object}; culprit {culprit}; waiting: {victims}", finding.code);
         line.chars().filter(|c| !c.is_control()).take(200).collect()
     };
-    looked.report.findings.iter().map(line).collect()
+    let floods = looked.report.caveats.iter().filter(|caveat| caveat.code == "switch_flood");
+    looked.report.findings.iter().map(line).chain(floods.map(|it| it.text.clone())).collect()
 }

@@ -10,6 +10,7 @@ use crate::causes::Causes;
 use crate::facts::{Fact, Ns, SWITCHES_UNTOLD, TargetKind, WindowEnd};
 use crate::findings::*;
 use crate::scene::Scene;
+use std::collections::BTreeMap;
 
 /// Explains a look.
 pub fn explain(facts: Vec<Fact>) -> Report {
@@ -101,6 +102,37 @@ fn thinned(end: &WindowEnd) -> Option<String> {
     ))
 }
 
+/// So many switches that their own cost is felt: how many, and whose. Nobody need be a victim of it, so it is
+/// no finding, but who reads a report of such a host must know that most waits stand in the sums alone.
+fn switch_flood(scene: &Scene) -> Option<String> {
+    /// A switch costs a microsecond or two: from here on it is a tenth of a CPU's time.
+    const PER_CPU_SECOND: f64 = 50_000.0;
+    let per_second = |switches: u64| switches as f64 / scene.seconds().max(1e-9);
+    let mut by_name: BTreeMap<&str, (u64, BTreeMap<u32, u64>)> = BTreeMap::new();
+    for time in scene.times.iter().filter(|time| time.thread.pid != 0) {
+        let of = by_name.entry(time.thread.comm.as_str()).or_default();
+        of.0 += time.switches;
+        *of.1.entry(time.thread.pid).or_default() += time.switches;
+    }
+    let all = per_second(by_name.values().map(|(switches, _)| switches).sum());
+    if all < PER_CPU_SECOND * f64::from(scene.host.cpus.max(1)) {
+        return None;
+    }
+    let (name, (switches, processes)) =
+        by_name.iter().max_by_key(|(_, (switches, _))| *switches)?;
+    let (pid, _) = processes.iter().max_by_key(|(_, switches)| **switches)?;
+    let others = match processes.len() - 1 {
+        0 => String::new(),
+        others => format!(" and {others} more of that name"),
+    };
+    Some(format!(
+        "{:.0} thousand switches a second, {:.0} % of them by {name} (pid {pid}{others}): their waits are too short \
+         to be told one by one and stand in the sums",
+        all / 1e3,
+        100.0 * per_second(*switches) / all,
+    ))
+}
+
 fn caveats(scene: &Scene, accounting: &Accounting) -> Vec<Caveat> {
     let mut caveats = Vec::new();
     let mut add = |code: &str, text: String| caveats.push(Caveat { code: code.into(), text });
@@ -123,6 +155,9 @@ fn caveats(scene: &Scene, accounting: &Accounting) -> Vec<Caveat> {
     if let Some(text) = thinned(&scene.window_end) {
         add("events_thinned", text);
     }
+    if let Some(text) = switch_flood(scene) {
+        add("switch_flood", text);
+    }
     if scene.window_end.interrupted {
         add("ended_early", "the look was ended early".into());
     }
@@ -140,4 +175,45 @@ fn caveats(scene: &Scene, accounting: &Accounting) -> Vec<Caveat> {
         );
     }
     caveats
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::{Body, Host, ThreadRef, ThreadTime, WindowBegin};
+
+    fn report(switches: &[(u32, &str, u64)]) -> Report {
+        let host = Host { cpus: 2, ..Host::default() };
+        let mut facts = vec![
+            Fact { at_ns: 0, body: Body::Host(host) },
+            Fact { at_ns: 0, body: Body::WindowBegin(WindowBegin { unix_ns: 0 }) },
+            Fact { at_ns: 5_000_000_000, body: Body::WindowEnd(WindowEnd::default()) },
+        ];
+        for (pid, comm, switches) in switches {
+            let thread = ThreadRef { tid: *pid, pid: *pid, start_ns: 0, comm: (*comm).into() };
+            let time = ThreadTime { thread, switches: *switches, ..ThreadTime::default() };
+            facts.push(Fact { at_ns: 5_000_000_000, body: Body::ThreadTime(time) });
+        }
+        explain(facts)
+    }
+
+    fn flood(report: &Report) -> Option<&str> {
+        report.caveats.iter().find(|it| it.code == "switch_flood").map(|it| it.text.as_str())
+    }
+
+    #[test]
+    fn who_floods_with_switches_is_told_with_his_part() {
+        let told = report(&[(7, "pinger", 900_000), (8, "pinger", 600_000), (9, "web", 500_000)]);
+        let text = flood(&told).expect("400,000 switches a second are a flood");
+        assert!(
+            text.starts_with("400 thousand switches a second, 75 % of them by pinger"),
+            "{text}"
+        );
+        assert!(text.contains("(pid 7 and 1 more of that name)"), "{text}");
+    }
+
+    #[test]
+    fn a_busy_host_is_no_flood() {
+        assert_eq!(flood(&report(&[(7, "redis-server", 300_000), (9, "web", 100_000)])), None);
+    }
 }
