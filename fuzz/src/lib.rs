@@ -17,19 +17,26 @@ pub fn recording(bytes: &[u8]) {
     drop(read(bytes.to_vec()));
 }
 
-/// The text inside a recording, behind a good header: lines that may be no facts.
+/// The text inside a recording of format 1, behind a good header: lines that may be no facts.
 pub fn recording_lines(text: &[u8]) {
-    drop(read(packed(text)));
+    drop(read(packed(1, text)));
 }
 
-/// A recording with this text behind its header.
+/// The same of format 2: a block, behind its length, that may claim anything.
+pub fn recording_block(block: &[u8]) {
+    let mut bytes = (block.len() as u32).to_le_bytes().to_vec();
+    bytes.extend_from_slice(block);
+    drop(read(packed(2, &bytes)));
+}
+
+/// A recording of a format, with this behind its header.
 ///
 /// # Panics
 /// If zstd cannot compress into memory.
 #[must_use]
-pub fn packed(text: &[u8]) -> Vec<u8> {
-    let mut plain = b"{\"holdup_recording\":1,\"tool\":\"fuzz\"}\n".to_vec();
-    plain.extend_from_slice(text);
+pub fn packed(format: u32, inside: &[u8]) -> Vec<u8> {
+    let mut plain = format!("{{\"holdup_recording\":{format},\"tool\":\"fuzz\"}}\n").into_bytes();
+    plain.extend_from_slice(inside);
     match zstd::stream::encode_all(Cursor::new(plain), 1) {
         Ok(packed) => packed,
         Err(error) => panic!("zstd into memory: {error}"),

@@ -1,13 +1,19 @@
 //! A recording: a file of facts that replays anywhere, without root.
 //!
-//! Format: one zstd stream of JSON lines. The first line is the header
-//! `{"holdup_recording":1,"tool":"holdup 0.1.0"}`, each other line one [`Fact`] in order of arrival.
-//! Self-describing on purpose: `zstdcat FILE | jq` reads it, unknown fields are skipped, fields only
-//! ever get added. Rejected: positional binary (see `facts/mod.rs`); a database (not a stream).
+//! Format 2: one zstd stream. A header line, `{"holdup_recording":2,"tool":"holdup 0.1.0"}`, then blocks, each
+//! behind its length (four bytes, the low one first). In a block the frequent facts (waits, stretches of running,
+//! sums of threads) are taken apart into columns (recording/columns.rs), because a command's every switch is told;
+//! all others, and every name, stand there as JSON. Fields only ever get added. `holdup facts FILE` prints any
+//! recording as JSON lines, which is what format 1 was; it is still read.
+//! Rejected: JSON for all (three times the bytes); positional binary (see `facts/mod.rs`); a database (not a stream).
 //!
-//! A file that was cut short (the recorder was killed) is read up to its last whole line, and says so.
+//! A file that was cut short (the recorder was killed) is read up to its last whole block, and says so.
+
+mod columns;
+mod parts;
 
 use crate::{Source, SourceError};
+use columns::{Packer, Unpacker};
 use holdup_reason::facts::{Body, Fact, Lost};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -15,13 +21,19 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 
 /// Version of the file format that is written; readers accept this and older ones.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// Facts handed over per `drain`, so that a large file is not held twice.
 const BATCH: usize = 65_536;
 
 /// Longest line that is read: far above any fact, and a bound on what a hostile file can unpack to.
 const LINE_BYTES_MAX: u64 = 4 << 20;
+
+/// The same for a block, which a writer ends at about an eighth.
+const BLOCK_BYTES_MAX: u32 = 64 << 20;
+
+/// Level of zstd: beyond it the columns hardly shrink.
+const LEVEL: i32 = 6;
 
 #[derive(Serialize, Deserialize)]
 struct Header {
@@ -32,6 +44,7 @@ struct Header {
 /// Writes facts to a file as they come.
 pub struct Writer {
     out: zstd::stream::write::Encoder<'static, File>,
+    packer: Packer,
     path: String,
 }
 
@@ -41,25 +54,32 @@ impl Writer {
         let shown = path.display().to_string();
         let system = |error| SourceError::System { doing: format!("write {shown}"), error };
         let file = File::create(path).map_err(system)?;
-        let mut out = zstd::stream::write::Encoder::new(file, 6).map_err(system)?;
+        let mut out = zstd::stream::write::Encoder::new(file, LEVEL).map_err(system)?;
         let header = Header {
             holdup_recording: FORMAT,
             tool: format!("holdup {}", env!("CARGO_PKG_VERSION")),
         };
         let line = serde_json::to_string(&header).map_err(|e| system(e.into()))?;
         writeln!(out, "{line}").map_err(system)?;
-        Ok(Self { out, path: shown })
+        Ok(Self { out, packer: Packer::default(), path: shown })
     }
 
     /// Appends facts.
     pub fn write(&mut self, facts: &[Fact]) -> Result<(), SourceError> {
         for fact in facts {
-            serde_json::to_writer(&mut self.out, fact)
-                .map_err(std::io::Error::from)
-                .and_then(|()| self.out.write_all(b"\n"))
-                .map_err(|error| self.system(error))?;
+            let is_full = self.packer.add(fact);
+            if is_full.map_err(|why| self.system(std::io::Error::other(why)))? {
+                self.write_block()?;
+            }
         }
-        Ok(())
+        self.write_block()
+    }
+
+    fn write_block(&mut self) -> Result<(), SourceError> {
+        let Some(block) = self.packer.block() else { return Ok(()) };
+        let length = (block.len() as u32).to_le_bytes();
+        let written = self.out.write_all(&length).and_then(|()| self.out.write_all(&block));
+        written.map_err(|error| self.system(error))
     }
 
     /// Ends the stream; without this call the file is cut short.
@@ -78,9 +98,19 @@ impl Writer {
 
 /// Reads a recording as a source.
 pub struct Reader {
-    lines: Box<dyn BufRead>,
+    from: Box<dyn BufRead>,
     path: String,
-    line: u64,
+    /// Lines or blocks read so far.
+    read: u64,
+    /// None for format 1.
+    unpacker: Option<Unpacker>,
+}
+
+/// What comes next in a file.
+enum Next {
+    Piece(Vec<u8>),
+    End,
+    CutShort,
 }
 
 impl Reader {
@@ -93,14 +123,13 @@ impl Reader {
     }
 
     /// The same from any reader; `name` stands in errors.
-    pub fn new(from: impl Read + 'static, name: String) -> Result<Self, SourceError> {
+    pub fn new(file: impl Read + 'static, name: String) -> Result<Self, SourceError> {
         let wrong = |what: &str| SourceError::Recording { path: name.clone(), what: what.into() };
-        let decoder = zstd::stream::read::Decoder::new(from)
+        let decoder = zstd::stream::read::Decoder::new(file)
             .map_err(|_| wrong("not a holdup recording (no zstd stream)"))?;
-        let mut lines: Box<dyn BufRead> = Box::new(BufReader::new(decoder));
+        let mut from: Box<dyn BufRead> = Box::new(BufReader::new(decoder));
         let mut first = Vec::new();
-        lines
-            .by_ref()
+        from.by_ref()
             .take(4096)
             .read_until(b'\n', &mut first)
             .map_err(|_| wrong("not a holdup recording (not zstd)"))?;
@@ -112,44 +141,79 @@ impl Reader {
                 header.holdup_recording, header.tool
             )));
         }
-        Ok(Self { lines, path: name, line: 1 })
+        let unpacker = (header.holdup_recording > 1).then(Unpacker::default);
+        Ok(Self { from, path: name, read: 0, unpacker })
+    }
+
+    fn wrong(&self, what: String) -> SourceError {
+        SourceError::Recording { path: self.path.clone(), what }
+    }
+
+    fn line(&mut self) -> Result<Next, SourceError> {
+        let mut line = Vec::new();
+        let read = self.from.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line);
+        // The header was the first.
+        self.read += 1;
+        let whole = line.last() == Some(&b'\n');
+        match read {
+            Ok(0) => Ok(Next::End),
+            Ok(_) if whole => Ok(Next::Piece(line)),
+            Ok(bytes) if bytes as u64 == LINE_BYTES_MAX => {
+                let number = self.read + 1;
+                let what = "is longer than any fact:";
+                Err(self.wrong(format!("line {number} {what} {LINE_BYTES_MAX} bytes")))
+            }
+            _ => Ok(Next::CutShort),
+        }
+    }
+
+    fn block(&mut self) -> Result<Next, SourceError> {
+        let mut length = Vec::new();
+        match self.from.by_ref().take(4).read_to_end(&mut length) {
+            Ok(0) => return Ok(Next::End),
+            Ok(4) => {}
+            _ => return Ok(Next::CutShort),
+        }
+        self.read += 1;
+        let length = length.iter().rev().fold(0, |sum, byte| sum << 8 | u32::from(*byte));
+        if length > BLOCK_BYTES_MAX {
+            let number = self.read;
+            return Err(self.wrong(format!("block {number} is too long: {length} bytes")));
+        }
+        let mut block = Vec::new();
+        match self.from.by_ref().take(length.into()).read_to_end(&mut block) {
+            Ok(bytes) if bytes as u64 == u64::from(length) => Ok(Next::Piece(block)),
+            _ => Ok(Next::CutShort),
+        }
     }
 }
 
 impl Source for Reader {
     fn drain(&mut self, facts: &mut Vec<Fact>) -> Result<bool, SourceError> {
-        let mut line = Vec::new();
-        for _ in 0..BATCH {
-            line.clear();
-            let read = self.lines.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line);
-            self.line += 1;
-            let whole = line.last() == Some(&b'\n');
-            match read {
-                Ok(0) => return Ok(false),
-                Ok(_) if whole => {}
-                Ok(bytes) if bytes as u64 == LINE_BYTES_MAX => {
-                    return Err(SourceError::Recording {
-                        path: self.path.clone(),
-                        what: format!(
-                            "line {} is longer than {LINE_BYTES_MAX} bytes, so it is no fact",
-                            self.line
-                        ),
-                    });
-                }
-                _ => {
+        let enough = facts.len() + BATCH;
+        while facts.len() < enough {
+            let next = if self.unpacker.is_some() { self.block() } else { self.line() };
+            let piece = match next? {
+                Next::Piece(piece) => piece,
+                Next::End => return Ok(false),
+                Next::CutShort => {
                     let at_ns = facts.last().map_or(0, |fact| fact.at_ns);
                     let lost = Lost { source: "recording_cut_short".into(), count: 1 };
                     facts.push(Fact { at_ns, body: Body::Lost(lost) });
                     return Ok(false);
                 }
-            }
-            match serde_json::from_slice(&line) {
-                Ok(fact) => facts.push(fact),
-                Err(error) => {
-                    return Err(SourceError::Recording {
-                        path: self.path.clone(),
-                        what: format!("line {} is not a fact: {error}", self.line),
-                    });
+            };
+            match &mut self.unpacker {
+                Some(unpacker) => {
+                    let number = self.read;
+                    let unpacked = unpacker.unpack(&piece, facts);
+                    unpacked.map_err(|why| self.wrong(format!("block {number}: {why}")))?;
+                }
+                None => {
+                    let number = self.read + 1;
+                    let fact = serde_json::from_slice(&piece)
+                        .map_err(|why| self.wrong(format!("line {number} is not a fact: {why}")))?;
+                    facts.push(fact);
                 }
             }
         }

@@ -194,6 +194,12 @@ enum Command {
         #[arg(value_name = "CMD", last = true, conflicts_with_all = ["pid", "container", "length"])]
         command: Vec<OsString>,
     },
+    /// Print the facts of a recording, a line of JSON each
+    #[command(after_help = "Example:\n  holdup facts slow.hup | jq 'select(.f == \"wait\")'")]
+    Facts {
+        /// The recording
+        file: PathBuf,
+    },
     /// Say what can be seen here, what cannot, and how to change that
     #[command(
         after_help = "Examples:\n  holdup doctor\n  holdup doctor --check   exits with 1 if something cannot be seen"
@@ -261,6 +267,11 @@ pub enum Task {
         file: PathBuf,
         /// Narrow a look at a host; `Aim::Host` means: whatever the recording holds.
         aim: Aim,
+    },
+    /// Print the facts of a recording.
+    Facts {
+        /// The recording.
+        file: PathBuf,
     },
     /// Say what can be seen, here or where a recording was made.
     Doctor {
@@ -356,6 +367,10 @@ impl Cli {
                 };
                 let task = Task::Look { aim, seconds, record: Some(file) };
                 Job { task, answer: own.over(answer) }
+            }
+            Command::Facts { file } => {
+                outer.refuse("facts", true, true)?;
+                Job { task: Task::Facts { file }, answer: answer.into() }
             }
             Command::Doctor { from, print, check } => {
                 outer.refuse("doctor", true, false)?;

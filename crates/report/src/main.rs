@@ -48,6 +48,11 @@ fn answer(job: Job) -> Result<u8, Failure> {
             out.report(&report)?;
             Ok(status(&report, answer.check, None))
         }
+        Task::Facts { file } => {
+            let mut facts = main_loop::open(&file)?;
+            output::Output::open(&answer, false, Some(&file))?.lines(&mut facts)?;
+            Ok(0)
+        }
         Task::Doctor { file } => {
             let out = output::Output::open(&answer, false, file.as_deref())?;
             let sight = doctor::Sight::of(file.as_deref())?;

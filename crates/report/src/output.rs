@@ -7,6 +7,7 @@
 use crate::failure::Failure;
 use crate::flags::Answer;
 use crate::text::{self, page::Page};
+use holdup_probe::Source;
 use holdup_reason::findings::Report;
 use serde::Serialize;
 use std::fs::{File, OpenOptions};
@@ -92,21 +93,50 @@ impl Output {
         self.write(bytes)
     }
 
+    /// Delivers the facts of a recording as they are read, a line of JSON each.
+    pub fn lines(mut self, from: &mut dyn Source) -> Result<(), Failure> {
+        let mut facts = Vec::new();
+        self.begin()?;
+        loop {
+            let more = from.drain(&mut facts)?;
+            let mut text = String::new();
+            for fact in facts.drain(..) {
+                let line = serde_json::to_string(&fact)
+                    .map_err(|error| Failure::look(format!("cannot write JSON: {error}"), ""))?;
+                text.push_str(&text::escape::json(&line));
+                text.push('\n');
+            }
+            if !self.append(text.as_bytes())? || !more {
+                return Ok(());
+            }
+        }
+    }
+
     fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.begin()?;
+        self.append(bytes).map(drop)
+    }
+
+    /// Empties a file.
+    fn begin(&mut self) -> Result<(), Failure> {
+        let Sink::File { file, path, untouched_and_new } = &mut self.sink else { return Ok(()) };
+        *untouched_and_new = false;
+        empty(file).map_err(|error| Failure::file("write the report to", path, &error))
+    }
+
+    /// Writes on; `false` if nobody reads any more.
+    fn append(&mut self, bytes: &[u8]) -> Result<bool, Failure> {
         let written = match &mut self.sink {
             Sink::Stdout => {
                 let mut out = io::stdout().lock();
                 out.write_all(bytes).and_then(|()| out.flush())
             }
             Sink::Stderr => io::stderr().lock().write_all(bytes),
-            Sink::File { file, untouched_and_new, .. } => {
-                *untouched_and_new = false;
-                empty(file).and_then(|()| file.write_all(bytes))
-            }
+            Sink::File { file, .. } => file.write_all(bytes),
         };
         match written {
-            Ok(()) => Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
             Err(error) => {
                 let path = match &self.sink {
                     Sink::Stdout => Path::new("standard output"),

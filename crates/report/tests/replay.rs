@@ -48,6 +48,19 @@ fn words(path: &Path) -> &str {
 }
 
 #[test]
+fn facts_are_printed_one_a_line_and_harmless() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = recording(folder.path());
+    let printed = holdup(&["facts", words(&path)]);
+    assert_eq!(printed.status.code(), Some(0), "{printed:?}");
+    let text = String::from_utf8(printed.stdout).expect("UTF-8");
+    let read: Vec<Fact> =
+        text.lines().map(|line| serde_json::from_str(line).expect("a fact")).collect();
+    assert_eq!(read, facts());
+    assert!(!text.chars().any(|it| it.is_control() && it != '\n'));
+}
+
+#[test]
 fn text_and_json_answer_from_a_recording() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = recording(folder.path());
