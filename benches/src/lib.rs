@@ -18,6 +18,7 @@ pub mod machine;
 pub mod micro;
 pub mod pairs;
 pub mod plot;
+pub mod profile;
 pub mod results;
 pub mod table;
 

@@ -1,6 +1,6 @@
 //! `holdup-bench`: everything that `make bench` measures, in one go.
 //!
-//! Order: pairs, kernel programs, idle host, growth, floods, parts. A part that fails is told under TROUBLE and
+//! Order: pairs, kernel programs, idle host, growth, floods, profile, parts. A part that fails is told under TROUBLE and
 //! the others go on; Ctrl-C ends at once, and the guards take back what was made. Figures are printed as they
 //! come, the tables at the end.
 
@@ -10,7 +10,7 @@ use holdup_bench::child::Ctx;
 use holdup_bench::growth::{self, FULL, QUICK};
 use holdup_bench::machine::Machine;
 use holdup_bench::results::Results;
-use holdup_bench::{docs, flood, kernel, loads, lookers, micro, pairs, say, table};
+use holdup_bench::{docs, flood, kernel, loads, lookers, micro, pairs, profile, say, table};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -23,6 +23,7 @@ const PARTS: &[(&str, &str)] = &[
     ("idle", "an idle host with 2,000 sleeping threads and 100 cgroups"),
     ("growth", "cost against threads, cgroups and switches a second"),
     ("flood", "as many switches, and packets, as the machine makes"),
+    ("profile", "where a look's own time goes, by function"),
     ("parts", "decode, waits, chains, cases, recording on one core"),
 ];
 
@@ -186,6 +187,7 @@ fn measure_parts(cli: &Cli, ctx: &Ctx, results: &mut Results) -> Result<()> {
                 let seconds = if cli.quick { 2.0 } else { 5.0 };
                 flood::all(ctx, seconds, &mut trouble).map(|found| results.floods = found)
             }
+            "profile" => profile::all(ctx).map(|found| results.profiles = found),
             _ => parts(cli, ctx, results),
         };
         if let Err(error) = done {
@@ -213,6 +215,7 @@ fn print(results: &Results) {
         ("LOADS UNDER LOOKERS", table::pairs(results)),
         ("IN THE KERNEL", table::programs(results)),
         ("GROWTH", table::growth(results)),
+        ("PROFILE", table::profiles(results)),
         ("THE REST", table::rest(results)),
         ("GOALS", table::goals(results)),
     ];

@@ -32,6 +32,9 @@ pub struct Results {
     pub micro: Vec<Micro>,
     /// Recordings of everything that a command did.
     pub recordings: Vec<Recording>,
+    /// Where looks spend their own time.
+    #[serde(default)]
+    pub profiles: Vec<Profile>,
     /// Size of the shipped binary.
     pub binary_bytes: u64,
     /// What went wrong, in words.
@@ -183,4 +186,26 @@ pub struct Recording {
     pub events: u64,
     /// Events lost.
     pub lost: u64,
+}
+
+/// One look's own CPU time, by function.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Profile {
+    /// What was looked at.
+    pub what: String,
+    /// CPU seconds of the look, begin and end included, by samples.
+    pub cpu_seconds: f64,
+    /// In falling order.
+    pub rows: Vec<ProfileRow>,
+}
+
+/// One function's part.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ProfileRow {
+    /// Of the look's samples.
+    pub percent: f64,
+    /// In the kernel, working for holdup.
+    pub kernel: bool,
+    /// Its name.
+    pub function: String,
 }

@@ -207,6 +207,20 @@ pub fn rest(results: &Results) -> String {
     text
 }
 
+/// Where looks spend their own time.
+pub fn profiles(results: &Results) -> String {
+    let mut text = String::new();
+    for profile in &results.profiles {
+        let _ = writeln!(text, "\n{}: {:.3} s of CPU", profile.what, profile.cpu_seconds);
+        for row in &profile.rows {
+            let side = if row.kernel { 'k' } else { ' ' };
+            let line = format!("{:6.1} %  {side}  {}", row.percent, row.function);
+            let _ = writeln!(text, "{}", cut(&line, WIDTH));
+        }
+    }
+    text.trim_start().to_string()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
