@@ -10,7 +10,7 @@ use super::process;
 use super::{Case, Verdict, culprit, words};
 use crate::causes::{Cause, Causes};
 use crate::chains::Leaf;
-use crate::facts::ObjectRef;
+use crate::facts::{Endpoint, ObjectRef};
 use crate::findings::{Evidence, Finding, Remedy, Severity};
 use crate::peers::carrier;
 use crate::waits::WaitClass;
@@ -54,7 +54,9 @@ fn find(causes: &Causes<'_>) -> Vec<Finding> {
     for (leaf, at) in leaves(causes) {
         by_server.entry(leaf.links[at + 1].who.pid).or_default().push((leaf, at));
     }
-    by_server.into_iter().filter_map(|(server, leaves)| finding(causes, server, leaves)).collect()
+    let talk = Talk::of(causes);
+    let found = |(server, leaves)| finding(causes, server, &talk.with(server), leaves);
+    by_server.into_iter().filter_map(found).collect()
 }
 
 fn is_read(class: WaitClass) -> bool {
@@ -87,8 +89,12 @@ fn leaves(causes: &Causes<'_>) -> Vec<(Leaf, usize)> {
         .collect()
 }
 
-fn finding(causes: &Causes<'_>, server: u32, leaves: Vec<(Leaf, usize)>) -> Option<Finding> {
-    let asked = Asked::of(causes, server);
+fn finding(
+    causes: &Causes<'_>,
+    server: u32,
+    asked: &Asked,
+    leaves: Vec<(Leaf, usize)>,
+) -> Option<Finding> {
     // Only the clients that ask.
     let leaves: Vec<(Leaf, usize)> = leaves
         .into_iter()
@@ -132,7 +138,7 @@ fn finding(causes: &Causes<'_>, server: u32, leaves: Vec<(Leaf, usize)>) -> Opti
         ),
         confidence: if doing.at_work { 0.8 } else { 0.92 },
         culprit: culprit(causes, &server),
-        evidence: evidence(&cause, &asked, &who, answer, &doing),
+        evidence: evidence(&cause, asked, &who, answer, &doing),
         remedy: vec![Remedy {
             text: format!("see what {who} does between question and answer"),
             command: match doing.at_work {
@@ -177,7 +183,61 @@ fn evidence(
     evidence
 }
 
-/// Who asks a server, and how it answers, by who wakes whom.
+/// Who asks whom, and who answers, by who wakes whom: one pass over the waits and the sockets for all servers, of which
+/// a host that passes many messages has hundreds.
+#[derive(Default)]
+struct Talk {
+    /// By server and client: the client's questions that ended the server's waits.
+    questions: BTreeMap<(u32, u32), usize>,
+    /// By server and client: the server's answers that ended the client's reads.
+    answers: BTreeMap<(u32, u32), usize>,
+    /// Server and client whose question lies unread in one of the server's sockets.
+    unread: BTreeSet<(u32, u32)>,
+}
+
+impl Talk {
+    fn of(causes: &Causes<'_>) -> Self {
+        let mut talk = Self::default();
+        for wait in causes.scene.waits() {
+            let reads = is_read(wait.class);
+            if !reads && wait.class != WaitClass::Idle {
+                continue;
+            }
+            let Some(by) = carrier(wait) else { continue };
+            if by.pid != wait.thread.pid {
+                *talk.questions.entry((wait.thread.pid, by.pid)).or_default() += 1;
+            }
+            if reads {
+                *talk.answers.entry((by.pid, wait.thread.pid)).or_default() += 1;
+            }
+        }
+        let has_unread = |end: &&Endpoint| end.unread.is_some_and(|unread| unread > 0);
+        for end in causes.scene.endpoints.iter().filter(has_unread) {
+            if let ObjectRef::Unix { peer_ino, .. } = &end.object {
+                let far = causes.chains.peers.endpoints_on(*peer_ino).iter();
+                let far = far.filter(|far| far.process.pid != end.process.pid);
+                talk.unread.extend(far.map(|far| (end.process.pid, far.process.pid)));
+            }
+        }
+        talk
+    }
+
+    /// What belongs to one server.
+    fn with(&self, server: u32) -> Asked {
+        let own = (server, 0)..=(server, u32::MAX);
+        let mut asked = Asked { clients: BTreeSet::new(), questions: 0, answers: 0 };
+        for ((_, client), count) in self.questions.range(own.clone()) {
+            asked.clients.insert(*client);
+            asked.questions += count;
+        }
+        asked.clients.extend(self.unread.range(own.clone()).map(|(_, client)| *client));
+        let answers = self.answers.range(own).filter(|((_, to), _)| asked.clients.contains(to));
+        asked.answers = answers.map(|(_, count)| count).sum();
+        asked
+    }
+}
+
+/// Who asks a server, and how often it answers.
 struct Asked {
     clients: BTreeSet<u32>,
     questions: usize,
@@ -185,49 +245,9 @@ struct Asked {
 }
 
 impl Asked {
-    fn of(causes: &Causes<'_>, server: u32) -> Self {
-        let mut asked = Self { clients: BTreeSet::new(), questions: 0, answers: 0 };
-        for wait in causes.scene.waits() {
-            let reads = is_read(wait.class) || wait.class == WaitClass::Idle;
-            if wait.thread.pid == server
-                && reads
-                && let Some(client) = carrier(wait)
-                && client.pid != server
-            {
-                asked.clients.insert(client.pid);
-                asked.questions += 1;
-            }
-        }
-        asked.clients.extend(unread_of(causes, server));
-        asked.answers = causes
-            .scene
-            .waits()
-            .filter(|w| is_read(w.class) && asked.clients.contains(&w.thread.pid))
-            .filter(|w| carrier(w).is_some_and(|by| by.pid == server))
-            .count();
-        asked
-    }
-
     fn answer_seconds(&self, cause: &Cause) -> Option<f64> {
         (self.answers > 0).then(|| cause.seconds / self.answers as f64)
     }
-}
-
-/// Clients whose question lies unread in one of the server's sockets.
-fn unread_of(causes: &Causes<'_>, server: u32) -> Vec<u32> {
-    let scene = causes.scene;
-    let waiting = scene
-        .endpoints
-        .iter()
-        .filter(|end| end.process.pid == server && end.unread.is_some_and(|unread| unread > 0));
-    let mut clients = Vec::new();
-    for end in waiting {
-        if let ObjectRef::Unix { peer_ino, .. } = &end.object {
-            let far = causes.chains.peers.endpoints_on(*peer_ino).iter();
-            clients.extend(far.map(|end| end.process.pid).filter(|pid| *pid != server));
-        }
-    }
-    clients
 }
 
 #[cfg(test)]
