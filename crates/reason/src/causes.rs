@@ -14,6 +14,7 @@ use crate::peers::is_stalled;
 use crate::scene::Scene;
 use crate::waits::WaitClass;
 use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
 
 /// Chains kept per cause.
 const EXAMPLES: usize = 1;
@@ -31,7 +32,7 @@ pub struct Cause {
     /// Who waits, directly or through others, by process: seconds.
     pub victims: BTreeMap<u32, (ThreadRef, f64)>,
     /// The chain of the longest leaf, victim first; the link that names the cause is at `named`.
-    pub links: Vec<ChainLink>,
+    pub links: Vec<Rc<ChainLink>>,
     /// Index into `links`.
     pub named: usize,
     /// Who holds it, by process of the next link: seconds.
@@ -235,7 +236,12 @@ impl<'a> Causes<'a> {
 
     /// The chain as the report prints it.
     pub fn links(&self, cause: &Cause) -> Vec<Link> {
-        cause.links.iter().filter(|link| link.class != WaitClass::Unseen).map(link_of).collect()
+        cause
+            .links
+            .iter()
+            .filter(|link| link.class != WaitClass::Unseen)
+            .map(|link| link_of(link))
+            .collect()
     }
 }
 

@@ -14,6 +14,7 @@ use crate::peers::Peers;
 use crate::scene::Scene;
 use crate::timeline::{Doing, WaitSpan};
 use crate::waits::WaitClass;
+use std::rc::Rc;
 
 /// Deeper chains than this are cut; real ones have fewer than ten links.
 const DEPTH_MAX: usize = 24;
@@ -46,8 +47,8 @@ pub struct Leaf {
     pub begin_ns: Ns,
     /// To.
     pub end_ns: Ns,
-    /// From the victim to the root; never empty.
-    pub links: Vec<ChainLink>,
+    /// From the victim to the root; never empty. Shared: a long wait is cut into many leaves.
+    pub links: Vec<Rc<ChainLink>>,
     /// The last link's holder is already in the chain: a circle.
     pub circle: bool,
 }
@@ -123,7 +124,7 @@ impl<'a> Chains<'a> {
         thread: &ThreadRef,
         from: Ns,
         to: Ns,
-        links: &mut Vec<ChainLink>,
+        links: &mut Vec<Rc<ChainLink>>,
         leaves: &mut Vec<Leaf>,
     ) {
         for piece in self.scene.timelines.pieces(thread.tid, from, to) {
@@ -136,7 +137,7 @@ impl<'a> Chains<'a> {
                         Doing::Running => WaitClass::Running,
                         _ => WaitClass::Unseen,
                     };
-                    links.push(ChainLink {
+                    links.push(Rc::new(ChainLink {
                         who: thread.clone(),
                         class,
                         object: ObjectName::new("process", &*thread.comm)
@@ -145,7 +146,7 @@ impl<'a> Chains<'a> {
                         end_ns: piece.end_ns,
                         since_ns: piece.begin_ns,
                         standing: false,
-                    });
+                    }));
                     push(leaves, piece.begin_ns, piece.end_ns, links, false);
                     links.pop();
                 }
@@ -158,7 +159,7 @@ impl<'a> Chains<'a> {
         wait: &WaitSpan,
         from: Ns,
         to: Ns,
-        links: &mut Vec<ChainLink>,
+        links: &mut Vec<Rc<ChainLink>>,
         leaves: &mut Vec<Leaf>,
     ) {
         let holder = if wait.class.is_root() || links.len() >= DEPTH_MAX {
@@ -169,7 +170,7 @@ impl<'a> Chains<'a> {
         let circle = holder.as_ref().is_some_and(|h| {
             h.tid == wait.thread.tid || links.iter().any(|link| link.who.tid == h.tid)
         });
-        links.push(ChainLink {
+        links.push(Rc::new(ChainLink {
             who: wait.thread.clone(),
             class: wait.class,
             object: wait.object.clone(),
@@ -177,7 +178,7 @@ impl<'a> Chains<'a> {
             end_ns: to,
             since_ns: wait.begin_ns,
             standing: wait.standing,
-        });
+        }));
         match holder {
             Some(holder) if !circle && leaves.len() < LEAVES_MAX => {
                 self.cut(&holder, from, to, links, leaves);
@@ -188,6 +189,6 @@ impl<'a> Chains<'a> {
     }
 }
 
-fn push(leaves: &mut Vec<Leaf>, begin_ns: Ns, end_ns: Ns, links: &[ChainLink], circle: bool) {
+fn push(leaves: &mut Vec<Leaf>, begin_ns: Ns, end_ns: Ns, links: &[Rc<ChainLink>], circle: bool) {
     leaves.push(Leaf { begin_ns, end_ns, links: links.to_vec(), circle });
 }

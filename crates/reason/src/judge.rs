@@ -14,7 +14,16 @@ use std::collections::BTreeMap;
 
 /// Explains a look.
 pub fn explain(facts: Vec<Fact>) -> Report {
-    let scene = Scene::new(facts);
+    judge(Scene::new(facts))
+}
+
+/// The same of facts that were taken in one by one and not kept beside it.
+pub fn explain_scene(mut scene: Scene) -> Report {
+    scene.finish();
+    judge(scene)
+}
+
+fn judge(scene: Scene) -> Report {
     let causes = Causes::of(&scene);
     let mut findings: Vec<Finding> = CASES.iter().flat_map(|case| (case.find)(&causes)).collect();
     findings.retain(|f| f.severity > Severity::Note || matters(f));

@@ -20,4 +20,4 @@ pub mod scene;
 pub mod timeline;
 pub mod waits;
 
-pub use judge::explain;
+pub use judge::{explain, explain_scene};

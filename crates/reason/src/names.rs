@@ -52,14 +52,7 @@ pub fn reference(scene: &Scene, object: &ObjectRef) -> ObjectName {
         ObjectRef::Inet(s) => socket(s),
         ObjectRef::Unix { ino, peer_ino, path } => {
             // The accepted end has the server's path, the connecting end has none: its peer tells.
-            let peer_path = || {
-                scene.endpoints.iter().find_map(|endpoint| match &endpoint.object {
-                    ObjectRef::Unix { ino, path: Some(path), .. } if ino == peer_ino => {
-                        Some(path.clone())
-                    }
-                    _ => None,
-                })
-            };
+            let peer_path = || scene.unix_path(*peer_ino).map(String::from);
             let name = path.clone().or_else(peer_path);
             ObjectName::new("unix socket", name.unwrap_or_else(|| format!("socket:[{ino}]")))
                 .with_id(ino.to_string())

@@ -121,7 +121,12 @@ pub struct Scene {
     pub denied: Series<Denied>,
     waits: Vec<Wait>,
     blocked: Series<Blocked>,
-    ran: Vec<Ran>,
+    /// Thread id, from, to: the most frequent fact of a command, of which nothing else is asked.
+    ran: Vec<(u32, Ns, Ns)>,
+    /// Where in `cgroups` one stands, by path and controllers.
+    cgroup_places: HashMap<(String, Vec<String>), usize>,
+    /// Bound paths of unix sockets by inode.
+    unix_paths: HashMap<u64, String>,
 }
 
 impl Scene {
@@ -135,7 +140,8 @@ impl Scene {
         scene
     }
 
-    fn push(&mut self, fact: Fact) {
+    /// Takes a fact in. What came stands in its place at once, waits only after `finish`.
+    pub fn push(&mut self, fact: Fact) {
         let at = fact.at_ns;
         match fact.body {
             Body::Host(host) => self.host = host,
@@ -182,6 +188,9 @@ impl Scene {
 
     /// The same descriptor on the same object again: the former sight was an earlier one.
     fn push_endpoint(&mut self, endpoint: Endpoint) {
+        if let ObjectRef::Unix { ino, path: Some(path), .. } = &endpoint.object {
+            self.unix_paths.entry(*ino).or_insert_with(|| path.clone());
+        }
         // Told right after each other (closing.rs), so the last one is enough to look at.
         let same = |known: &Endpoint| {
             known.process.pid == endpoint.process.pid
@@ -222,7 +231,7 @@ impl Scene {
             }
             Body::Ran(ran) => {
                 self.name(&ran.thread);
-                self.ran.push(ran);
+                self.ran.push((ran.thread.tid, ran.begin_ns, ran.end_ns));
             }
             Body::Fork(fork) => {
                 self.name(&fork.parent);
@@ -258,9 +267,9 @@ impl Scene {
             Body::Request(request) => self.requests.push(request),
             Body::DiskUse(used) => self.disk_use.push(used),
             Body::Cgroup(cgroup) => {
-                match self.cgroups.iter_mut().find(|known| {
-                    known.path == cgroup.path && known.controllers == cgroup.controllers
-                }) {
+                let key = (cgroup.path.clone(), cgroup.controllers.clone());
+                let place = *self.cgroup_places.entry(key).or_insert(self.cgroups.len());
+                match self.cgroups.get_mut(place) {
                     Some(known) => *known = cgroup,
                     None => self.cgroups.push(cgroup),
                 }
@@ -304,13 +313,21 @@ impl Scene {
             self.names.entry(thread.tid).or_insert_with(|| thread.clone());
             return;
         }
-        let known = self.names.get(&thread.tid);
-        if known.is_none_or(|old| old.comm.is_empty() || thread.start_ns >= old.start_ns) {
-            self.names.insert(thread.tid, thread.clone());
+        match self.names.get_mut(&thread.tid) {
+            None => {
+                self.names.insert(thread.tid, thread.clone());
+            }
+            // Nearly every mention says what is known.
+            Some(known) if known == thread => {}
+            Some(known) if known.comm.is_empty() || thread.start_ns >= known.start_ns => {
+                known.clone_from(thread);
+            }
+            Some(_) => {}
         }
     }
 
-    fn finish(&mut self) {
+    /// Links what was taken in; once, after the last fact.
+    pub fn finish(&mut self) {
         if self.end_ns == 0 {
             self.end_ns = self.waits.iter().map(|w| w.end_ns).max().unwrap_or(self.begin_ns);
         }
@@ -334,6 +351,11 @@ impl Scene {
     pub fn thread_ref(&self, tid: u32) -> ThreadRef {
         let unknown = || ThreadRef { tid, pid: tid, ..ThreadRef::default() };
         self.names.get(&tid).cloned().unwrap_or_else(unknown)
+    }
+
+    /// The path that a unix socket is bound to.
+    pub fn unix_path(&self, ino: u64) -> Option<&str> {
+        self.unix_paths.get(&ino).map(String::as_str)
     }
 
     /// The kernel stack of an identity; empty if there is none.

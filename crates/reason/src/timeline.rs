@@ -93,11 +93,16 @@ const SAME_WAIT_GAP_NS: Ns = 200_000;
 
 impl Timelines {
     /// Builds from what was observed.
-    pub fn build(scene: &Scene, waits: Vec<Wait>, blocked: Series<Blocked>, ran: Vec<Ran>) -> Self {
+    pub fn build(
+        scene: &Scene,
+        waits: Vec<Wait>,
+        blocked: Series<Blocked>,
+        ran: Vec<(u32, Ns, Ns)>,
+    ) -> Self {
         let accepted = Accepted::of(&scene.endpoints);
         let mut by_tid: HashMap<u32, Timeline> = HashMap::new();
-        for ran in ran {
-            by_tid.entry(ran.thread.tid).or_default().ran.push((ran.begin_ns, ran.end_ns));
+        for (tid, begin_ns, end_ns) in ran {
+            by_tid.entry(tid).or_default().ran.push((begin_ns, end_ns));
         }
         for wait in waits {
             let line = by_tid.entry(wait.thread.tid).or_default();
@@ -345,6 +350,10 @@ fn add_standing(
         thread: blocked.thread,
     };
     name(scene, accepted, &mut span);
+    // Most threads of a host stand in one wait all the time: room for four would be most of the memory.
+    if line.waits.is_empty() {
+        line.waits.reserve_exact(1);
+    }
     line.waits.push(span);
 }
 

@@ -6,10 +6,10 @@
 
 use crate::failure::Failure;
 use crate::main_loop;
-use crate::progress::Progress;
 use crate::text::escape;
 use crate::text::page::{Page, Tone};
 use crate::text::units;
+use holdup_probe::Source;
 use holdup_reason::facts::{Blind, Body, Fact, Host};
 use serde::Serialize;
 use std::path::Path;
@@ -37,8 +37,11 @@ impl Sight {
     pub fn of(recording: Option<&Path>) -> Result<Self, Failure> {
         let (facts, offers) = match recording {
             Some(file) => {
-                let mut reader = main_loop::open(file)?;
-                (main_loop::collect(&mut reader, None, &mut Progress::none())?, Vec::new())
+                let (mut reader, mut facts) = (main_loop::open(file)?, Vec::new());
+                while reader.drain(&mut facts)? {
+                    facts.retain(|fact| matches!(fact.body, Body::Host(_) | Body::Blind(_)));
+                }
+                (facts, Vec::new())
             }
             None => (holdup_probe::doctor(), holdup_probe::offers()),
         };

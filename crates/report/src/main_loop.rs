@@ -2,7 +2,8 @@
 //!
 //! Live and recorded facts take the same path from `collect` on, so what a scenario proves of one
 //! holds for the other. Narrowing a recording of a host to one process or container is done here by
-//! replacing its `Target` fact, for the same reason.
+//! replacing its target, for the same reason. Rejected: all facts in a vector first (each takes the room of the
+//! largest, twice over while they are indexed).
 
 use crate::failure::Failure;
 use crate::flags::Aim;
@@ -12,8 +13,9 @@ use crate::text::escape;
 use holdup_probe::live::{Live, Look, What};
 use holdup_probe::recording::{Reader, Writer};
 use holdup_probe::{Source, SourceError};
-use holdup_reason::facts::{Body, Fact, Lost, Target, TargetKind};
+use holdup_reason::facts::{Body, Fact, Lost, Ns, Target, TargetKind};
 use holdup_reason::findings::Report;
+use holdup_reason::scene::Scene;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -71,19 +73,19 @@ pub fn look(aim: Aim, seconds: Option<f64>, record: Option<&Path>) -> Result<Loo
         Some(seconds) => Progress::start(&whom, seconds),
         None => Progress::none(),
     };
-    let facts = collect(&mut live, writer, &mut progress);
-    let facts = if is_command { facts.map_err(not_executed) } else { facts };
+    let scene = collect(&mut live, writer, &mut progress);
+    let scene = if is_command { scene.map_err(not_executed) } else { scene };
     drop(progress);
     let command_status = is_command.then(|| live.exit_status().unwrap_or(0));
-    Ok(Looked { report: holdup_reason::explain(facts?), command_status })
+    Ok(Looked { report: holdup_reason::explain_scene(scene?), command_status })
 }
 
 /// Answers from a recording.
 pub fn replay(file: &Path, aim: &Aim) -> Result<Report, Failure> {
     let mut reader = open(file)?;
-    let mut facts = collect(&mut reader, None, &mut Progress::none())?;
-    retarget(&mut facts, aim, file)?;
-    Ok(holdup_reason::explain(facts))
+    let mut scene = collect(&mut reader, None, &mut Progress::none())?;
+    retarget(&mut scene, aim, file)?;
+    Ok(holdup_reason::explain_scene(scene))
 }
 
 /// Opens a recording, and says plainly what it cannot be.
@@ -97,21 +99,20 @@ pub fn open(file: &Path) -> Result<Reader, Failure> {
     Err(SourceError::Recording { path, what: what.into() }.into())
 }
 
-/// All facts of a source, copied to a recording as they come.
-pub fn collect(
+/// All facts of a source, indexed and copied to a recording as they come.
+fn collect(
     source: &mut dyn Source,
     mut writer: Option<Writer>,
     progress: &mut Progress,
-) -> Result<Vec<Fact>, Failure> {
-    let mut facts = Vec::new();
+) -> Result<Scene, Failure> {
+    let mut kept = Kept::default();
     let mut batch = Vec::new();
-    let mut dropped = 0;
     loop {
         let more = source.drain(&mut batch)?;
         if let Some(writer) = &mut writer {
             writer.write(&batch)?;
         }
-        dropped += keep(&mut facts, &mut batch);
+        batch.drain(..).for_each(|fact| kept.take(fact));
         progress.tick();
         if !more {
             break;
@@ -120,43 +121,51 @@ pub fn collect(
     if let Some(writer) = writer {
         writer.finish()?;
     }
-    if dropped > 0 {
-        let at_ns = facts.last().map_or(0, |fact: &Fact| fact.at_ns);
-        let lost = Lost { source: "too_many_facts".into(), count: dropped };
-        facts.push(Fact { at_ns, body: Body::Lost(lost) });
-    }
-    Ok(facts)
+    Ok(kept.scene())
 }
 
-/// Moves a batch over; gives how many single events had to go.
-fn keep(facts: &mut Vec<Fact>, batch: &mut Vec<Fact>) -> u64 {
-    if facts.len() + batch.len() <= FACTS_MAX {
-        facts.append(batch);
-        return 0;
+/// The facts that are held, up to a limit.
+#[derive(Default)]
+struct Kept {
+    scene: Scene,
+    count: usize,
+    dropped: u64,
+    at_ns: Ns,
+}
+
+impl Kept {
+    fn take(&mut self, fact: Fact) {
+        let single = matches!(fact.body, Body::Wait(_) | Body::Ran(_) | Body::Request(_));
+        if self.count >= if single { FACTS_MAX } else { 2 * FACTS_MAX } {
+            self.dropped += 1;
+            return;
+        }
+        self.count += 1;
+        self.at_ns = fact.at_ns;
+        self.scene.push(fact);
     }
-    let before = batch.len();
-    batch.retain(|fact| !matches!(fact.body, Body::Wait(_) | Body::Ran(_) | Body::Request(_)));
-    let dropped = before - batch.len();
-    batch.truncate((2 * FACTS_MAX).saturating_sub(facts.len()));
-    facts.append(batch);
-    dropped as u64
+
+    /// All of them, and what had to go.
+    fn scene(mut self) -> Scene {
+        if self.dropped > 0 {
+            let lost = Lost { source: "too_many_facts".into(), count: self.dropped };
+            self.scene.push(Fact { at_ns: self.at_ns, body: Body::Lost(lost) });
+        }
+        self.scene
+    }
 }
 
 /// Lets a recording of a host answer for one of its processes or containers.
-fn retarget(facts: &mut [Fact], aim: &Aim, file: &Path) -> Result<(), Failure> {
+fn retarget(scene: &mut Scene, aim: &Aim, file: &Path) -> Result<(), Failure> {
     if *aim == Aim::Host {
         return Ok(());
     }
-    let recorded = facts.iter().find_map(|fact| match &fact.body {
-        Body::Target(target) => Some(target.clone()),
-        _ => None,
-    });
-    let Some(recorded) = recorded else {
+    let Some(recorded) = scene.target.clone() else {
         return Err(not_in(file, "it does not say whom it looked at"));
     };
     let wanted = match aim {
-        Aim::Process(pid) => process_in(facts, *pid),
-        Aim::Container(name) => container_in(facts, name),
+        Aim::Process(pid) => process_in(scene, *pid),
+        Aim::Container(name) => container_in(scene, name),
         Aim::Host | Aim::Command(_) => None,
     };
     let Some(wanted) = wanted else {
@@ -170,36 +179,24 @@ fn retarget(facts: &mut [Fact], aim: &Aim, file: &Path) -> Result<(), Failure> {
         let kind = kind_word(recorded.kind);
         return Err(not_in(file, &format!("it looked at {kind} {} only", recorded.name)));
     }
-    for fact in facts {
-        if let Body::Target(target) = &mut fact.body {
-            *target = wanted.clone();
-        }
-    }
+    scene.target = Some(wanted);
     Ok(())
 }
 
-fn process_in(facts: &[Fact], pid: u32) -> Option<Target> {
-    let comm = facts.iter().find_map(|fact| match &fact.body {
-        Body::Thread(it) if it.thread.tid == pid => Some(&it.thread.comm),
-        Body::ThreadTime(it) if it.thread.tid == pid => Some(&it.thread.comm),
-        _ => None,
-    })?;
-    Some(Target { kind: TargetKind::Process, name: comm.clone(), pid, cgroups: Vec::new() })
+fn process_in(scene: &Scene, pid: u32) -> Option<Target> {
+    let sums = || scene.times.iter().map(|time| &time.thread).find(|thread| thread.tid == pid);
+    let thread = scene.threads.get(&pid).map(|it| &it.thread).or_else(sums)?;
+    let name = thread.comm.clone();
+    Some(Target { kind: TargetKind::Process, name, pid, cgroups: Vec::new() })
 }
 
-fn container_in(facts: &[Fact], name: &str) -> Option<Target> {
-    let containers = || {
-        facts.iter().filter_map(|fact| match &fact.body {
-            Body::Container(container) => Some(container),
-            _ => None,
-        })
-    };
+fn container_in(scene: &Scene, name: &str) -> Option<Target> {
+    let containers = || scene.containers.iter();
     let exact = containers().find(|it| it.name == name || it.id == name);
     let mut by_id = containers().filter(|it| it.id.starts_with(name));
-    let found = exact.or_else(|| match (by_id.next(), by_id.next()) {
-        (Some(only), None) => Some(only),
-        _ => None,
-    })?;
+    // Told at both ends of a look, it is still one.
+    let first = by_id.next();
+    let found = exact.or_else(|| first.filter(|it| by_id.all(|other| other.id == it.id)))?;
     Some(Target {
         kind: TargetKind::Container,
         name: found.name.clone(),
@@ -291,7 +288,7 @@ mod tests {
     use super::*;
     use holdup_reason::facts::{Container, Thread, ThreadRef};
 
-    fn host_recording() -> Vec<Fact> {
+    fn host_recording() -> Scene {
         let target =
             Target { kind: TargetKind::Host, name: "web".into(), pid: 0, cgroups: Vec::new() };
         let thread = Thread {
@@ -302,32 +299,32 @@ mod tests {
             let cgroups = vec![format!("/docker/{id}")];
             Container { name: name.into(), id: id.into(), cgroups, ..Container::default() }
         };
-        [
+        let mut scene = Scene::default();
+        for body in [
             Body::Target(target),
             Body::Thread(thread),
             Body::Container(container("web-1", "3f2a9c")),
             Body::Container(container("web-2", "3f77aa")),
-        ]
-        .map(|body| Fact { at_ns: 0, body })
-        .into()
+            Body::Container(container("web-1", "3f2a9c")),
+        ] {
+            scene.push(Fact { at_ns: 0, body });
+        }
+        scene
     }
 
-    fn target(facts: &[Fact]) -> &Target {
-        match &facts[0].body {
-            Body::Target(target) => target,
-            other => panic!("{other:?}"),
-        }
+    fn target(scene: &Scene) -> &Target {
+        scene.target.as_ref().expect("it has one")
     }
 
     #[test]
     fn a_recording_of_a_host_answers_for_its_parts() {
         let file = Path::new("x.hup");
-        let mut facts = host_recording();
-        retarget(&mut facts, &Aim::Process(812), file).expect("812 is in it");
-        assert_eq!((target(&facts).name.as_str(), target(&facts).pid), ("nginx", 812));
-        let mut facts = host_recording();
-        retarget(&mut facts, &Aim::Container("3f2".into()), file).expect("3f2 is unique");
-        assert_eq!(target(&facts).cgroups, ["/docker/3f2a9c"]);
+        let mut scene = host_recording();
+        retarget(&mut scene, &Aim::Process(812), file).expect("812 is in it");
+        assert_eq!((target(&scene).name.as_str(), target(&scene).pid), ("nginx", 812));
+        let mut scene = host_recording();
+        retarget(&mut scene, &Aim::Container("3f2".into()), file).expect("3f2 is unique");
+        assert_eq!(target(&scene).cgroups, ["/docker/3f2a9c"]);
         for wrong in [Aim::Process(813), Aim::Container("3f".into())] {
             assert!(retarget(&mut host_recording(), &wrong, file).is_err(), "{wrong:?}");
         }
@@ -335,11 +332,11 @@ mod tests {
 
     #[test]
     fn a_recording_of_a_process_answers_for_no_other() {
-        let mut facts = host_recording();
+        let mut scene = host_recording();
         let file = Path::new("x.hup");
-        retarget(&mut facts, &Aim::Process(812), file).expect("812 is in it");
-        assert!(retarget(&mut facts.clone(), &Aim::Process(812), file).is_ok());
-        assert!(retarget(&mut facts, &Aim::Container("web-1".into()), file).is_err());
+        retarget(&mut scene, &Aim::Process(812), file).expect("812 is in it");
+        assert!(retarget(&mut scene, &Aim::Container("web-1".into()), file).is_err());
+        assert!(retarget(&mut scene, &Aim::Process(812), file).is_ok());
     }
 
     #[test]
