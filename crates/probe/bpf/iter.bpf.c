@@ -37,7 +37,7 @@ int threads(struct bpf_iter__task *ctx)
 	__u64 now, length;
 	bool kernel;
 
-	if (!task)
+	if (!task || (control.only_tid && (__u32)task->pid != control.only_tid))
 		return 0;
 	out = bpf_map_lookup_elem(&thread_scratch, &zero);
 	note = note_of(task, true);

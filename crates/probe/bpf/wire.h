@@ -433,7 +433,7 @@ struct wire_control {
 	__u32 packet_mask; /* a packet is measured if hash & mask == 0 */
 	__u32 only_traced; /* the iterator tells traced threads only */
 	__u32 trace_tgid; /* the iterator marks its threads as traced */
-	__u32 pad;
+	__u32 only_tid; /* the iterator tells this thread only */
 };
 
 struct wire_lost {

@@ -22,11 +22,9 @@ impl Live {
         let mut waits = Vec::new();
         match self.programs.as_mut() {
             Some(programs) => {
-                for (at_ns, record) in programs.threads(only_traced)? {
-                    if let Some(blocked) = record.blocked {
-                        waits.push(Fact { at_ns, body: Body::Blocked(blocked) });
-                    }
-                }
+                programs.threads(only_traced, |at_ns, record| {
+                    waits.extend(record.blocked.map(|it| Fact { at_ns, body: Body::Blocked(it) }));
+                })?;
             }
             None => {
                 let mut stacks = Vec::new();
@@ -119,7 +117,7 @@ impl Live {
         facts.append(&mut waits);
         let at_ns = now();
         let mut put = |body| facts.push(Fact { at_ns, body });
-        for body in files::file_locks(&self.roots) {
+        for body in self.locks.read(&self.roots) {
             if let Body::FileLock(lock) = &body {
                 wanted.extend(u32::try_from(lock.pid).ok());
             }
@@ -171,7 +169,7 @@ impl Live {
         let mut waits = Vec::new();
         let mut resting = Resting { begin_ns: self.begin_ns, by_process: BTreeMap::new() };
         if let Some(programs) = self.programs.as_mut() {
-            for (at_ns, record) in programs.threads(false)? {
+            programs.threads(false, |at_ns, record| {
                 if record.time.run_ns > 0 || record.blocked.is_none() {
                     wanted.insert(record.time.thread.pid);
                 }
@@ -182,7 +180,7 @@ impl Live {
                     waits.push(Fact { at_ns, body: Body::Blocked(blocked) });
                 }
                 facts.push(Fact { at_ns, body: Body::ThreadTime(record.time) });
-            }
+            })?;
             programs.detach();
         }
         Ok(waits)

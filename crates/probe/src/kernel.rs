@@ -38,6 +38,7 @@ pub struct Programs {
     links: Vec<Link>,
     ring: RingBuffer<'static>,
     samples_code: bool,
+    knows_clock: bool,
     alarm: OwnedFd,
     thread_link: Link,
     endpoint_link: Link,
@@ -110,6 +111,7 @@ impl Programs {
             links: Vec::new(),
             ring,
             samples_code: offer.find_vma,
+            knows_clock: false,
             alarm,
             thread_link,
             endpoint_link,
@@ -233,33 +235,41 @@ impl Programs {
         self.ring.consume().map_err(bpf("read the ring"))
     }
 
-    /// Every thread, or every traced one: its sums and its standing wait.
-    pub fn threads(&mut self, only_traced: bool) -> Result<Vec<(Ns, ThreadRecord)>, SourceError> {
-        if let Some(control) = self.control() {
-            control.only_traced = u32::from(only_traced);
-        }
+    /// Tells every thread, or every traced one, as it is read: its sums and its standing wait.
+    pub fn threads(
+        &mut self,
+        only_traced: bool,
+        mut tell: impl FnMut(Ns, ThreadRecord),
+    ) -> Result<(), SourceError> {
         // SAFETY: gettid has no preconditions.
         let own = unsafe { libc::gettid() } as u32;
-        let bytes = iterate(&self.thread_link, "tasks")?;
-        let decoder = &mut self.inbox.borrow_mut().decoder;
-        // The offset of the scheduler's clock is learnt from this thread's own entry, so it comes first.
-        let all: Vec<&[u8]> = records(&bytes).collect();
-        for record in &all {
-            if wire::read::<wire_thread>(record).thread.tid == own {
-                decoder.thread(record, own);
+        let inbox = Rc::clone(&self.inbox);
+        let decoder = &mut inbox.borrow_mut().decoder;
+        let knows_clock = std::mem::replace(&mut self.knows_clock, true);
+        let mut walk = |only_traced, only_tid, tell: &mut dyn FnMut(Ns, ThreadRecord)| {
+            if let Some(control) = self.control() {
+                control.only_traced = u32::from(only_traced);
+                control.only_tid = only_tid;
             }
+            each_record(&self.thread_link, "tasks", |record| {
+                tell(wire::read::<wire_head>(record).at_ns, decoder.thread(record, own));
+            })
+        };
+        // The offset of the scheduler's clock is learnt from this thread's own entry, so it comes first.
+        if !knows_clock {
+            walk(false, own, &mut |_, _| ())?;
         }
-        Ok(all
-            .into_iter()
-            .map(|record| (wire::read::<wire_head>(record).at_ns, decoder.thread(record, own)))
-            .collect())
+        walk(only_traced, 0, &mut tell)
     }
 
     /// Every open socket, pipe, terminal and FUSE device with its process.
     pub fn endpoints(&mut self) -> Result<Vec<Endpoint>, SourceError> {
-        let bytes = iterate(&self.endpoint_link, "descriptors")?;
         let decoder = &mut self.inbox.borrow_mut().decoder;
-        Ok(records(&bytes).filter_map(|record| decoder.endpoint(record)).collect())
+        let mut all = Vec::new();
+        each_record(&self.endpoint_link, "descriptors", |record| {
+            all.extend(decoder.endpoint(record));
+        })?;
+        Ok(all)
     }
 
     /// What the sums in the maps say at the end.
@@ -445,29 +455,45 @@ fn each<K: Wire, V: Wire>(map: &impl MapCore, mut call: impl FnMut(K, V)) {
     }
 }
 
-fn iterate(link: &Link, what: &str) -> Result<Vec<u8>, SourceError> {
-    let mut bytes = Vec::new();
+/// Calls for each record of an iterator. What is read at once is small: a host may have many threads.
+fn each_record(link: &Link, what: &str, mut call: impl FnMut(&[u8])) -> Result<(), SourceError> {
+    const READ_BYTES: usize = 64 << 10;
     let mut iterator = Iter::new(link).map_err(bpf(what))?;
-    iterator.read_to_end(&mut bytes).map_err(|error| SourceError::System {
-        doing: format!("read the {what} iterator"),
-        error,
-    })?;
-    Ok(bytes)
+    let mut bytes = vec![0; READ_BYTES];
+    let mut filled = 0;
+    loop {
+        let read = match iterator.read(&mut bytes[filled..]) {
+            Ok(0) => return Ok(()),
+            Ok(count) => count,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+            Err(error) => {
+                let doing = format!("read the {what} iterator");
+                return Err(SourceError::System { doing, error });
+            }
+        };
+        filled += read;
+        let mut done = 0;
+        while let Some(record) = first_record(&bytes[done..filled]) {
+            call(record);
+            done += record.len();
+        }
+        // The kernel may end a read within a record.
+        bytes.copy_within(done..filled, 0);
+        filled -= done;
+        if filled == bytes.len() {
+            return Ok(());
+        }
+    }
 }
 
-/// Splits the bytes of an iterator at the lengths that the records tell.
-fn records(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let mut rest = bytes;
-    std::iter::from_fn(move || {
-        let head: wire_head = wire::read(rest.get(..size_of::<wire_head>())?);
-        let length = head.length as usize;
-        if length < size_of::<wire_head>() {
-            return None;
-        }
-        let record = rest.get(..length)?;
-        rest = &rest[length..];
-        Some(record)
-    })
+/// The first record, if it is there whole; its length is what it tells.
+fn first_record(bytes: &[u8]) -> Option<&[u8]> {
+    let head: wire_head = wire::read(bytes.get(..size_of::<wire_head>())?);
+    let length = head.length as usize;
+    if length < size_of::<wire_head>() {
+        return None;
+    }
+    bytes.get(..length)
 }
 
 /// An epoll that tells of wake-ups only (edges): between them the ring is readable nearly always.

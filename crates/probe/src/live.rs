@@ -13,7 +13,7 @@
 
 use crate::command::{Ended, Held};
 use crate::expense::Expense;
-use crate::files::{self, Cgroups, Roots, Sampler, ThreadTimes, threads::clock_ns};
+use crate::files::{self, Cgroups, LockTable, Roots, Sampler, ThreadTimes, threads::clock_ns};
 use crate::host::{self, Offer};
 use crate::kernel::Programs;
 use crate::netlink::Netlink;
@@ -72,6 +72,7 @@ pub struct Live {
     pub(crate) programs: Option<Programs>,
     pub(crate) cgroups: Cgroups,
     pub(crate) sampler: Sampler,
+    pub(crate) locks: LockTable,
     pub(crate) netlink: Option<Netlink>,
     pub(crate) times: Option<ThreadTimes>,
     pub(crate) identified: HashSet<u32>,
@@ -144,7 +145,8 @@ impl Live {
         cgroups.samples().into_iter().for_each(&mut put);
         let mut sampler = Sampler::new(&roots);
         sampler.sample().into_iter().for_each(&mut put);
-        files::file_locks(&roots).into_iter().for_each(&mut put);
+        let mut locks = LockTable::default();
+        locks.read(&roots).into_iter().for_each(&mut put);
         let namespaces = files::network_namespaces(&roots);
         files::net_counters(&roots, &namespaces).into_iter().for_each(&mut put);
         let netlink = open_netlink(&roots, &mut put);
@@ -170,6 +172,7 @@ impl Live {
             programs,
             cgroups,
             sampler,
+            locks,
             netlink,
             times,
             identified: HashSet::new(),
@@ -299,11 +302,12 @@ impl Live {
         facts.extend(told.into_iter().map(|t| Fact { at_ns: now(), body: Body::Thread(t) }));
     }
 
-    fn tick(&mut self, facts: &mut Vec<Fact>) -> Result<(), SourceError> {
+    fn tick(&mut self, facts: &mut Vec<Fact>, is_last: bool) -> Result<(), SourceError> {
         self.take_events(facts)?;
         self.identify_new(facts);
         let at_ns = now();
-        facts.extend(self.sampler.sample().into_iter().map(|body| Fact { at_ns, body }));
+        let counters = if is_last { self.sampler.sample() } else { self.sampler.tick() };
+        facts.extend(counters.into_iter().map(|body| Fact { at_ns, body }));
         if let Some(netlink) = self.netlink.as_mut() {
             facts.extend(netlink.qdisc_samples().into_iter().map(|body| Fact { at_ns, body }));
         }
@@ -318,9 +322,8 @@ impl Live {
             if self.is_command || self.programs.is_none() {
                 self.standing(facts, self.is_command)?;
             }
-            facts.extend(
-                files::file_locks(&self.roots).into_iter().map(|body| Fact { at_ns, body }),
-            );
+            let locks = self.locks.read(&self.roots);
+            facts.extend(locks.into_iter().map(|body| Fact { at_ns, body }));
         }
         Ok(())
     }
@@ -336,8 +339,9 @@ impl Source for Live {
         let ended = self.command_ended()?;
         let stopped = self.stop.load(Ordering::Relaxed) && !self.is_command;
         let due = self.end_ns.is_some_and(|end| now() >= end);
-        self.tick(facts)?;
-        if ended || stopped || due {
+        let is_last = ended || stopped || due;
+        self.tick(facts, is_last)?;
+        if is_last {
             self.over = true;
             if let (Some(ended), Some(held)) = (self.ended, &self.held) {
                 let body = Body::CommandEnd(CommandEnd {
@@ -483,11 +487,9 @@ fn begin(
     // offset is learnt from.
     std::thread::sleep(Duration::from_millis(1));
     let mut facts = Vec::new();
-    for (at_ns, record) in programs.threads(false)? {
-        if let Some(blocked) = record.blocked {
-            facts.push(Fact { at_ns, body: Body::Blocked(blocked) });
-        }
-    }
+    programs.threads(false, |at_ns, record| {
+        facts.extend(record.blocked.map(|it| Fact { at_ns, body: Body::Blocked(it) }));
+    })?;
     programs.inbox.borrow_mut().facts.append(&mut facts);
     Ok(())
 }

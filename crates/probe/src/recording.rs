@@ -24,7 +24,7 @@ use std::path::Path;
 pub const FORMAT: u32 = 2;
 
 /// Facts handed over per `drain`, so that a large file is not held twice.
-const BATCH: usize = 65_536;
+const BATCH: usize = 4_096;
 
 /// Longest line that is read: far above any fact, and a bound on what a hostile file can unpack to.
 const LINE_BYTES_MAX: u64 = 4 << 20;

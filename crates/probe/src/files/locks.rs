@@ -24,14 +24,38 @@ type Key = (DeviceNumber, u64, String, u64);
 
 /// The lock table.
 pub fn file_locks(roots: &Roots) -> Vec<Body> {
-    let bytes = match std::fs::read(roots.proc.join("locks")) {
-        Ok(bytes) => bytes,
-        Err(error) => {
-            let therefore = "holders of file locks are unknown";
-            return vec![Body::Blind(blind("proc.locks", &error, therefore))];
+    LockTable::default().read(roots)
+}
+
+/// The lock table, read again and again: who carries its locks is looked up anew only if it has changed, or if
+/// somebody waits.
+#[derive(Default)]
+pub struct LockTable {
+    bytes: Vec<u8>,
+    told: Vec<Body>,
+}
+
+impl LockTable {
+    /// The table as it is now.
+    pub fn read(&mut self, roots: &Roots) -> Vec<Body> {
+        let bytes = match std::fs::read(roots.proc.join("locks")) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                let therefore = "holders of file locks are unknown";
+                return vec![Body::Blind(blind("proc.locks", &error, therefore))];
+            }
+        };
+        let waits = |body: &Body| matches!(body, Body::FileLock(lock) if lock.blocked);
+        if bytes != self.bytes || self.told.iter().any(waits) {
+            self.told = resolved(roots, &bytes);
+            self.bytes = bytes;
         }
-    };
-    let mut locks: Vec<FileLock> = text::lines(&bytes).filter_map(parse).collect();
+        self.told.clone()
+    }
+}
+
+fn resolved(roots: &Roots, bytes: &[u8]) -> Vec<Body> {
+    let mut locks: Vec<FileLock> = text::lines(bytes).filter_map(parse).collect();
     let mut carriers = Carriers::new(roots);
     let named: BTreeSet<u32> =
         locks.iter().filter_map(|l| u32::try_from(l.pid).ok()).filter(|pid| *pid > 0).collect();

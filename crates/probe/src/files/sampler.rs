@@ -1,4 +1,5 @@
-//! Counters of the whole host, ten times a second: disks, CPUs, memory, pressure.
+//! Counters of the whole host: of disks ten times a second, because what is in flight is only seen at the
+//! moment; of CPUs, memory and pressure, which are totals or move slowly, twice.
 //!
 //! The descriptors stay open and are read again from the start: the kernel makes the text anew on
 //! each read at offset 0. A file that cannot be read is told once as blind and not tried again.
@@ -28,7 +29,11 @@ pub struct Sampler {
     moved: HashMap<DeviceNumber, bool>,
     ns_per_tick: u64,
     buffer: Vec<u8>,
+    ticks: u32,
 }
+
+/// Ticks between two readings of all counters.
+const ALL_TICKS: u32 = 5;
 
 /// A file that is held open.
 struct Kept {
@@ -97,7 +102,19 @@ impl Sampler {
             moved: HashMap::new(),
             ns_per_tick: 1_000_000_000 / host::ticks_per_second(),
             buffer: Vec::new(),
+            ticks: 0,
         }
+    }
+
+    /// What is due at a tick.
+    pub fn tick(&mut self) -> Vec<Body> {
+        self.ticks += 1;
+        if self.ticks.is_multiple_of(ALL_TICKS) {
+            return self.sample();
+        }
+        let mut facts = Vec::new();
+        self.disks(&mut facts);
+        facts
     }
 
     /// One reading of all counters; the first one also tells what cannot be read.
