@@ -126,7 +126,7 @@ impl Timelines {
             }
             line.ran.sort_unstable();
             line.waits.sort_by_key(|w| (w.begin_ns, w.end_ns));
-            line.waits = merged(std::mem::take(&mut line.waits));
+            merge(&mut line.waits);
         }
         let mut order: Vec<u32> = by_tid.keys().copied().collect();
         order.sort_unstable();
@@ -365,12 +365,10 @@ fn same_call(first: &Place, second: &Place) -> bool {
     }
 }
 
-/// Joins waits at one place that only a moment of running parts.
-fn merged(waits: Vec<WaitSpan>) -> Vec<WaitSpan> {
-    let mut out: Vec<WaitSpan> = Vec::with_capacity(waits.len());
-    for wait in waits {
-        if let Some(last) = out.last_mut()
-            && last.class == wait.class
+/// Joins waits at one place that only a moment of running parts, in place: a command has a wait for each switch.
+fn merge(waits: &mut Vec<WaitSpan>) {
+    waits.dedup_by(|wait, last| {
+        if last.class == wait.class
             && wait.class.is_demand()
             && !matches!(wait.class, WaitClass::RunQueue | WaitClass::CpuQuota | WaitClass::Disk)
             && last.object == wait.object
@@ -380,17 +378,11 @@ fn merged(waits: Vec<WaitSpan>) -> Vec<WaitSpan> {
         {
             last.end_ns = last.end_ns.max(wait.end_ns);
             last.standing = wait.standing;
-            last.wake = wait.wake;
-            continue;
+            last.wake = wait.wake.take();
+            return true;
         }
         // A standing sight overlaps the end of the wait before it if the thread was briefly woken.
-        if let Some(last) = out.last()
-            && wait.standing
-            && wait.end_ns <= last.end_ns
-        {
-            continue;
-        }
-        out.push(wait);
-    }
-    out
+        wait.standing && wait.end_ns <= last.end_ns
+    });
+    waits.shrink_to_fit();
 }
