@@ -23,6 +23,8 @@ pub struct Peers<'a> {
     servers: HashMap<DeviceNumber, Vec<&'a Endpoint>>,
     masters: HashMap<String, Vec<&'a Endpoint>>,
     children: HashMap<u32, Vec<u32>>,
+    /// Of each process, by thread id.
+    threads: HashMap<u32, Vec<&'a ThreadRef>>,
 }
 
 impl<'a> Peers<'a> {
@@ -36,7 +38,11 @@ impl<'a> Peers<'a> {
             servers: HashMap::new(),
             masters: HashMap::new(),
             children: HashMap::new(),
+            threads: HashMap::new(),
         };
+        for thread in scene.names.values() {
+            peers.threads.entry(thread.pid).or_default().push(thread);
+        }
         for endpoint in &scene.endpoints {
             match &endpoint.object {
                 ObjectRef::Pipe { ino } | ObjectRef::Unix { ino, .. } => {
@@ -334,14 +340,13 @@ impl<'a> Peers<'a> {
 
     /// Every known thread of some processes, by thread id.
     pub fn threads_of(&self, pids: &[u32]) -> Vec<ThreadRef> {
-        let mut threads: Vec<ThreadRef> = self
-            .scene
-            .names
-            .values()
-            .filter(|thread| pids.contains(&thread.pid))
-            .cloned()
+        let mut threads: Vec<ThreadRef> = pids
+            .iter()
+            .filter_map(|pid| self.threads.get(pid))
+            .flat_map(|threads| threads.iter().map(|thread| (*thread).clone()))
             .collect();
         threads.sort_by_key(|thread| thread.tid);
+        threads.dedup();
         threads
     }
 
