@@ -128,12 +128,13 @@ pub enum Severity {
 }
 
 impl Severity {
-    /// Of a wait: somebody must lose a noticeable part of its time, and not just a moment of it.
+    /// Of a wait: somebody must lose a noticeable part of its time, and not just a moment of it. A sixth of the time is
+    /// where work takes a fifth longer than it would; what costs less is worth a note.
     pub fn of(impact: &Impact) -> Self {
         let rate = impact.wait_seconds_per_second;
         if rate >= 0.25 && impact.share >= 0.5 {
             Self::Critical
-        } else if rate >= 0.05 && impact.share >= 0.1 {
+        } else if rate >= 0.05 && impact.share >= 1.0 / 6.0 {
             Self::Warning
         } else {
             Self::Note

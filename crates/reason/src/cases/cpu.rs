@@ -21,6 +21,8 @@ pub struct Competitor {
     pub run: f64,
     /// Ready without a CPU, seconds; time out of quota not included.
     pub ready: f64,
+    /// The longest that one thread of it ran or was ready to, seconds: near the whole look, it wants to run always.
+    pub wanted_by_one: f64,
     /// What it might fairly have had, seconds.
     pub fair: f64,
     /// It asked to come last (nice 10 and above, or the idle and batch policies).
@@ -70,6 +72,7 @@ pub fn competitors(causes: &Causes<'_>) -> Vec<Competitor> {
             processes: BTreeMap::new(),
             run: 0.0,
             ready: 0.0,
+            wanted_by_one: 0.0,
             fair: 0.0,
             polite: is_polite(scene, &time.thread),
             kernel: time.kernel,
@@ -78,6 +81,7 @@ pub fn competitors(causes: &Causes<'_>) -> Vec<Competitor> {
         let ready = (time.runnable_ns - throttled_ns(scene, time)) as f64 / 1e9;
         of.run += run;
         of.ready += ready;
+        of.wanted_by_one = of.wanted_by_one.max(run + ready);
         let process = of.processes.entry(time.thread.pid).or_insert_with(|| Use {
             process: scene.thread_ref(time.thread.pid),
             run: 0.0,

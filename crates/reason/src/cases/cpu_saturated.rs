@@ -45,8 +45,12 @@ const BUSY_MIN: f64 = 0.9;
 const WAIT_TO_RUN_MIN: f64 = 0.25;
 /// Nobody is a victim who waits less, seconds a second.
 const WAIT_PER_SECOND_MIN: f64 = 0.05;
-/// On a host, nor who runs less: what only ticks is late on any busy host, and loses no work by it.
+/// On a host, nor who runs less and sleeps meanwhile: what only ticks is late on any busy host, and loses no work by
+/// it.
 const RUN_PER_SECOND_MIN: f64 = 0.05;
+/// A thread that ran or was ready to for this part of the look does not tick: it has work all the time. That it ran
+/// for little is then the harm itself, the greater the heavier the culprit's group is.
+const WANTED_BY_ONE_MIN: f64 = 0.5;
 /// The culprit has at least this part of what is taken beyond the fair parts.
 const CULPRIT_PART_MIN: f64 = 0.4;
 /// And has at least this part of all that is used (a heavier group), or of all that is asked for, running or ready
@@ -98,8 +102,10 @@ fn is_victim(causes: &Causes<'_>, one: &Competitor, greedy: &Competitor) -> bool
         return false;
     }
     let is_asked_for = scene.target.as_ref().is_some_and(|t| t.kind != TargetKind::Host);
+    let ticks = one.run < RUN_PER_SECOND_MIN * causes.wall_seconds()
+        && one.wanted_by_one < WANTED_BY_ONE_MIN * causes.wall_seconds();
     looked_at
-        && (is_asked_for || one.run >= RUN_PER_SECOND_MIN * causes.wall_seconds())
+        && (is_asked_for || !ticks)
         && busy.is_some_and(|busy| busy >= BUSY_MIN)
         && one.ready >= WAIT_PER_SECOND_MIN * causes.wall_seconds()
         && one.ready >= WAIT_TO_RUN_MIN * one.run
@@ -341,6 +347,14 @@ mod tests {
         let scene =
             with([1.0, 1.0], vec![time(20, "solver", 9.8, 10.0), time(2, "poller", 0.06, 0.7)]);
         assert!(find(&Causes::of(&scene)).is_empty());
+    }
+
+    #[test]
+    fn who_is_starved_by_a_heavy_group_is_a_victim_however_little_he_runs() {
+        let scene = with([1.0, 1.0], vec![time(20, "miner", 9.7, 9.8), time(10, "web", 0.12, 4.7)]);
+        let found = find(&Causes::of(&scene));
+        assert_eq!(found[0].culprit.pid, Some(20));
+        assert_eq!(found[0].victims[0].pid, 10);
     }
 
     #[test]
