@@ -231,13 +231,15 @@ impl Ctx {
             fs::OpenOptions::new().create(true).append(true).open(self.scratch.join("stderr"))?;
         command
             .args(&spawn.arguments)
+            // The zone of who runs the lab is not the workload's.
+            .env_remove("TZ")
             .envs(&spawn.environment)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(errors)
             .process_group(0);
         die_with_the_lab_in(&mut command, &spawn.cgroups);
-        let child = command.spawn().with_context(|| format!("start {}", program.display()))?;
+        let child = start(&mut command).with_context(|| format!("start {}", program.display()))?;
         let pid = child.id().cast_signed();
         let start_time = proc::start_time(pid).unwrap_or(0);
         let guard = self.journal.guard(Undo::Process { pid, start_time })?;
@@ -261,6 +263,22 @@ impl Ctx {
             fs::copy(&program, &named).with_context(|| format!("copy {}", program.display()))?;
         }
         Ok(named)
+    }
+}
+
+/// A program that was just copied is busy as long as somebody who forked meanwhile holds the copy open for writing.
+fn start(command: &mut Command) -> std::io::Result<std::process::Child> {
+    let until = Instant::now() + Duration::from_secs(2);
+    loop {
+        match command.spawn() {
+            Err(error)
+                if error.kind() == std::io::ErrorKind::ExecutableFileBusy
+                    && Instant::now() < until =>
+            {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            other => return other,
+        }
     }
 }
 

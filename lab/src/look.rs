@@ -12,7 +12,7 @@ use crate::extra::{self, Extra, Standing};
 use crate::fault::{Ctx, Fault, Injected, Spawn, Stopped};
 use crate::knot::{self, Knot};
 use crate::proc;
-use crate::remedy::{self, ENOUGH};
+use crate::remedy::{self, ENOUGH, Variables};
 use crate::runner::Lab;
 use crate::scenario::{Scenario, Start, Target, WorkloadSpec, fill_all};
 use crate::verdict::{Truth, Verdict};
@@ -255,9 +255,14 @@ impl Lab {
         let (Some(finding), true, None) = (first, right, &look.refused) else { return Ok(None) };
         let (before, under) = figures;
         let has_figure = asked.scenario.must_hurt;
-        let mut measure = |ctx: &mut Ctx| -> Result<(Option<f64>, String)> {
+        let mut measure = |ctx: &mut Ctx, variables: &Variables| -> Result<(Option<f64>, String)> {
             let mut note = String::new();
-            if !running.lives() {
+            if !variables.is_empty() {
+                note = "the workload was started anew with it, as its supervisor would".into();
+                running.end()?;
+                *running = workload::start_with(ctx, asked.spec, variables)?;
+                running.wait_ready(ctx, Duration::from_secs(20)).ok();
+            } else if !running.lives() {
                 note =
                     "the workload itself was ended by it, and started anew as its supervisor would"
                         .into();
@@ -340,12 +345,16 @@ impl Lab {
         if let (Some(finding), true, None) = (first, right, &look.refused) {
             let limit = Duration::from_secs_f64(wall + 2.0);
             let has_figure = asked.scenario.must_hurt;
-            let mut measure = |ctx: &mut Ctx| match time(ctx, &spawn, limit) {
-                Ok(again) => {
-                    Ok((recovered(quick, wall, again).filter(|_| has_figure), String::new()))
+            let mut spawn = workload::command(ctx, asked.spec, &figure, true)?;
+            let mut measure = |ctx: &mut Ctx, variables: &Variables| {
+                spawn.environment.extend(variables.iter().cloned());
+                match time(ctx, &spawn, limit) {
+                    Ok(again) => {
+                        Ok((recovered(quick, wall, again).filter(|_| has_figure), String::new()))
+                    }
+                    Err(error) if error.is::<Stopped>() => Err(error),
+                    Err(_) => Ok((Some(0.0), "the command is as slow as under the fault".into())),
                 }
-                Err(error) if error.is::<Stopped>() => Err(error),
-                Err(_) => Ok((Some(0.0), "the command is as slow as under the fault".into())),
             };
             look.tried = Some(remedy::attempt(ctx, finding, &mut measure)?);
         }

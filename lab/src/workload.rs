@@ -64,9 +64,19 @@ pub fn command(ctx: &mut Ctx, spec: &WorkloadSpec, figure: &Path, finite: bool) 
 
 /// Starts a workload and sets `victim`, `victim_pid`.
 pub fn start(ctx: &mut Ctx, spec: &WorkloadSpec) -> Result<Running> {
+    start_with(ctx, spec, &[])
+}
+
+/// The same with more variables in its environment.
+pub fn start_with(
+    ctx: &mut Ctx,
+    spec: &WorkloadSpec,
+    variables: &[(String, String)],
+) -> Result<Running> {
     let figure = ctx.scratch.join("figure");
     fs::remove_file(&figure).ok();
-    let spawn = command(ctx, spec, &figure, false)?;
+    let mut spawn = command(ctx, spec, &figure, false)?;
+    spawn.environment.extend(variables.iter().cloned());
     let started = ctx.spawn(&spawn)?;
     ctx.set("victim", &started.name);
     ctx.set("victim_pid", started.pid);

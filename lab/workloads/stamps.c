@@ -1,5 +1,6 @@
 /*
- * stamps ZONE: a logger in C that formats a local time stamp per line; ZONE - leaves TZ unset.
+ * stamps ZONE: a logger in C that formats a local time stamp per line; ZONE - leaves TZ to the environment, which in
+ * the lab has none.
  *
  * In C, because it is libc's own handling of an unset TZ that costs: other languages bring their own.
  */
@@ -17,9 +18,7 @@ int main(int count, char **words)
     struct tm parts;
     if (count != 2)
         return 2;
-    if (strcmp(words[1], "-") == 0)
-        unsetenv("TZ");
-    else
+    if (strcmp(words[1], "-") != 0)
         setenv("TZ", words[1], 1);
     int file = open(getenv("FIGURE"), O_RDWR | O_CREAT | O_TRUNC, 0600);
     if (write(file, head, sizeof head) != sizeof head)

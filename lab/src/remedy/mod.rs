@@ -29,12 +29,33 @@ pub const ENOUGH: f64 = 0.5;
 /// How long a command may take.
 const LIMIT: Duration = Duration::from_secs(10);
 
+/// Variables that a workload is started with.
+pub type Variables = Vec<(String, String)>;
+
+/// The command of a finding that is tried.
+#[derive(Debug, PartialEq)]
+pub struct Chosen {
+    command: String,
+    undo: String,
+    /// What it changes; nothing if it holds only for what is started anew.
+    touched: Vec<Touch>,
+    /// What the workload is then started anew with.
+    variables: Variables,
+}
+
 /// Which command of a finding the lab runs, and what it touches; or what became of it otherwise.
-pub fn choose(finding: &Finding) -> Result<(String, String, Vec<Touch>), Tried> {
+pub fn choose(finding: &Finding) -> Result<Chosen, Tried> {
     let printed = || finding.remedy.iter().filter(|way| !way.command.is_empty());
     for way in printed() {
         match plan::plan(&way.command) {
-            Plan::Acts(touched) => return Ok((way.command.clone(), way.undo.clone(), touched)),
+            Plan::Acts(touched) => {
+                let (command, undo) = (way.command.clone(), way.undo.clone());
+                return Ok(Chosen { command, undo, touched, variables: Vec::new() });
+            }
+            Plan::StartsAnew(variables) => {
+                let (command, undo) = (way.command.clone(), way.undo.clone());
+                return Ok(Chosen { command, undo, touched: Vec::new(), variables });
+            }
             Plan::LooksOnly => {}
             Plan::Unclear(why) => {
                 return Err(Tried::NotApplied { command: way.command.clone(), why });
@@ -48,15 +69,20 @@ pub fn choose(finding: &Finding) -> Result<(String, String, Vec<Touch>), Tried> 
 }
 
 /// Gives the share of the loss that has come back, if a figure tells, and a note.
-pub type Measure<'a> = &'a mut dyn FnMut(&mut Ctx) -> Result<(Option<f64>, String)>;
+/// The workload is started anew if variables are given.
+pub type Measure<'a> = &'a mut dyn FnMut(&mut Ctx, &Variables) -> Result<(Option<f64>, String)>;
 
 /// Runs the way out of a finding while the fault stands. `measure` is called
 /// once the command has ended.
 pub fn attempt(ctx: &mut Ctx, finding: &Finding, measure: Measure<'_>) -> Result<Tried> {
-    let (command, undo, touched) = match choose(finding) {
+    let Chosen { command, undo, touched, variables } = match choose(finding) {
         Ok(chosen) => chosen,
         Err(tried) => return Ok(tried),
     };
+    if !variables.is_empty() {
+        let (recovered, note) = measure(ctx, &variables)?;
+        return Ok(Tried::Applied { command, recovered, note, undone: None });
+    }
     let touched: Vec<Touch> = touched.into_iter().map(resolved).collect();
     let own = own(ctx);
     if let Some(why) = touched.iter().find_map(|touch| own.refuses(touch)) {
@@ -75,7 +101,7 @@ pub fn attempt(ctx: &mut Ctx, finding: &Finding, measure: Measure<'_>) -> Result
     if let Err(error) = run(ctx, &command) {
         notes.push(format!("it failed: {error:#}"));
     }
-    let (recovered, note) = measure(ctx)?;
+    let (recovered, note) = measure(ctx, &variables)?;
     notes.push(note);
     let mut undone = None;
     if !undo.is_empty() {
@@ -95,6 +121,8 @@ pub fn attempt(ctx: &mut Ctx, finding: &Finding, measure: Measure<'_>) -> Result
 fn resolved(touch: Touch) -> Touch {
     let canonical = |path: PathBuf| fs::canonicalize(&path).unwrap_or(path);
     match touch {
+        // The link of a process's root reads as "/", and would lead to the host's own.
+        Touch::File(path) if plan::root_of(&path).is_some() => Touch::File(path),
         Touch::File(path) => Touch::File(canonical(path)),
         Touch::Mount(path) => Touch::Mount(canonical(path)),
         other => other,
@@ -119,7 +147,22 @@ fn own(ctx: &Ctx) -> Own {
     // Who has lost its parent is still of the group that the lab started.
     own.pids.extend(leaders.iter().flat_map(|leader| proc::group_members(*leader)));
     own.pids.extend(leaders);
+    own.terminals = own.pids.iter().flat_map(|pid| terminals(*pid)).collect();
+    own.foreign = ["/etc/resolv.conf", "/etc/hosts"]
+        .iter()
+        .filter_map(|path| plan::identity(Path::new(path)))
+        .collect();
     own
+}
+
+/// Pseudo-terminals that a process holds open.
+fn terminals(pid: i32) -> Vec<(u64, u64)> {
+    let Ok(open) = fs::read_dir(format!("/proc/{pid}/fd")) else { return Vec::new() };
+    let paths = open.flatten().map(|entry| entry.path());
+    paths
+        .filter(|path| fs::read_link(path).is_ok_and(|to| to.starts_with("/dev/pts/")))
+        .filter_map(|path| plan::identity(&path))
+        .collect()
 }
 
 /// What a touched thing is like, in a text to compare.
@@ -129,6 +172,12 @@ fn state(touch: &Touch) -> String {
         Touch::File(path) => fs::read_to_string(path).unwrap_or_default().trim().into(),
         // Whether a file system is frozen cannot be read; freezing what is frozen fails instead.
         Touch::Mount(_) => String::new(),
+        Touch::Terminal(path) => {
+            let mut command = Command::new("stty");
+            command.arg("-F").arg(path).arg("-g");
+            let output = command.stdin(Stdio::null()).output();
+            output.map_or_else(|_| "unknown".into(), |o| String::from_utf8_lossy(&o.stdout).into())
+        }
         Touch::Netns(name) => queues(&["-n", name]),
         Touch::NetnsOf(pid) => {
             let mut command = Command::new("nsenter");
@@ -238,7 +287,9 @@ mod tests {
             choose(&finding(&["", "cat /x"])),
             Err(Tried::LooksOnly { command: "cat /x".into() })
         );
-        assert_eq!(choose(&finding(&["cat /x", "kill 9", "kill 8"])).unwrap().0, "kill 9");
+        assert_eq!(choose(&finding(&["cat /x", "kill 9", "kill 8"])).unwrap().command, "kill 9");
+        let anew = choose(&finding(&["export A=b"])).unwrap();
+        assert_eq!(anew.variables, [("A".to_string(), "b".to_string())]);
         assert!(matches!(choose(&finding(&["kill <pid>"])), Err(Tried::NotApplied { .. })));
     }
 

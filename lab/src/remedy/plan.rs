@@ -1,4 +1,4 @@
-//! What a printed command would touch, and whether that is the lab's own. Pure.
+//! What a printed command would touch, and whether that is the lab's own. Reads nothing but which file a path leads to.
 //!
 //! The lab runs what holdup prints as root, so it reads the command first: only tools that are known here,
 //! only one command at a time, and only processes, cgroups, mounts and network namespaces that the
@@ -22,6 +22,8 @@ pub enum Touch {
     Netns(String),
     /// The network namespace of a process.
     NetnsOf(i32),
+    /// A terminal's settings.
+    Terminal(PathBuf),
 }
 
 /// What a command is.
@@ -29,6 +31,8 @@ pub enum Touch {
 pub enum Plan {
     /// It changes these.
     Acts(Vec<Touch>),
+    /// It holds for what is started from then on with these variables set.
+    StartsAnew(Vec<(String, String)>),
     /// It changes nothing.
     LooksOnly,
     /// The lab cannot tell, or it cannot be run as it stands.
@@ -58,11 +62,22 @@ pub fn plan(command: &str) -> Plan {
     if parts.len() > 1 || command.contains(['`', ';']) || command.contains("$(") {
         return Plan::Unclear("more than one command".into());
     }
+    if let Some(variables) = exported(&words) {
+        return Plan::StartsAnew(variables);
+    }
     match touches(&words) {
         Ok(touched) if touched.is_empty() => Plan::Unclear("it names nothing to change".into()),
         Ok(touched) => Plan::Acts(touched),
         Err(why) => Plan::Unclear(why),
     }
+}
+
+/// The variables of `export NAME=VALUE ...`.
+fn exported(words: &[String]) -> Option<Vec<(String, String)>> {
+    let (tool, rest) = words.split_first()?;
+    let pairs = rest.iter().map(|word| word.split_once('=').map(|(n, v)| (n.into(), v.into())));
+    let pairs: Option<Vec<_>> = pairs.collect();
+    pairs.filter(|pairs| tool == "export" && !pairs.is_empty())
 }
 
 /// `$(ls /proc/7/task)`, all threads of process 7, as that process: the one substitution that is known.
@@ -113,7 +128,9 @@ fn touches(words: &[String]) -> Result<Vec<Touch>, String> {
             Ok(vec![process(last)?])
         }
         "echo" => match rest {
-            [.., arrow, file] if arrow == ">" => Ok(vec![Touch::File(file.into())]),
+            [.., arrow, file] if matches!(arrow.as_str(), ">" | ">>") => {
+                Ok(vec![Touch::File(file.into())])
+            }
             _ => Err("it does not write one file".into()),
         },
         "sysctl" => {
@@ -121,6 +138,10 @@ fn touches(words: &[String]) -> Result<Vec<Touch>, String> {
             let file = |key: &str| Path::new("/proc/sys").join(key.trim().replace('.', "/"));
             Ok(settings.into_iter().map(|(key, _)| Touch::File(file(key))).collect())
         }
+        "stty" => match rest {
+            [f, terminal, ..] if f == "-F" => Ok(vec![Touch::Terminal(terminal.into())]),
+            _ => Err("it changes the lab's own terminal".into()),
+        },
         "fsfreeze" | "umount" => {
             let last = rest.last().ok_or("it names no mount")?;
             Ok(vec![Touch::Mount(last.into())])
@@ -169,6 +190,23 @@ pub struct Own {
     pub mounts: Vec<PathBuf>,
     /// Its network namespaces.
     pub netns: Vec<String>,
+    /// Terminals that its processes hold open, as (device, inode).
+    pub terminals: BTreeSet<(u64, u64)>,
+    /// Files of the host's own that a path of a process may lead to, as (device, inode).
+    pub foreign: BTreeSet<(u64, u64)>,
+}
+
+/// Which file stands behind a path: device and inode.
+pub fn identity(path: &Path) -> Option<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata(path).ok().map(|known| (known.dev(), known.ino()))
+}
+
+/// The process of `/proc/PID/root/...`, a file as that process sees it.
+pub fn root_of(path: &Path) -> Option<i32> {
+    let mut parts = path.strip_prefix("/proc").ok()?.iter();
+    let pid = parts.next()?.to_str()?.parse().ok()?;
+    (parts.next()? == "root").then_some(pid)
 }
 
 impl Own {
@@ -185,15 +223,24 @@ impl Own {
                 Some(format!("network namespace {name} is not of this scenario"))
             }
             Touch::File(path) => self.refuses_file(path),
+            Touch::Terminal(path)
+                if !identity(path).is_some_and(|known| self.terminals.contains(&known)) =>
+            {
+                Some(format!("{} is no terminal of this scenario", path.display()))
+            }
             _ => None,
         }
     }
 
     fn refuses_file(&self, path: &Path) -> Option<String> {
         let climbs = path.components().any(|part| part == std::path::Component::ParentDir);
+        // As a process of the lab sees it, and not a file of the host.
+        let seen = root_of(path).is_some_and(|pid| self.pids.contains(&pid))
+            && identity(path).is_some_and(|known| !self.foreign.contains(&known));
         // Below a group of the lab, or a kernel setting: both are put back.
         let own = self.cgroups.iter().any(|group| path.starts_with(group))
-            || path.starts_with("/proc/sys");
+            || path.starts_with("/proc/sys")
+            || seen;
         (climbs || !own).then(|| format!("{} is not of this scenario", path.display()))
     }
 }
@@ -201,6 +248,12 @@ impl Own {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A file of /etc as a process sees it.
+    fn seen_by(pid: i32, name: &str) -> String {
+        let root = format!("/proc/{pid}/root");
+        format!("{root}/etc/{name}")
+    }
 
     fn acts(command: &str) -> Vec<Touch> {
         match plan(command) {
@@ -227,6 +280,18 @@ mod tests {
         assert_eq!(
             acts("tc -n near qdisc replace dev eth0 root fq_codel"),
             vec![Touch::Netns("near".into())]
+        );
+        assert_eq!(
+            acts(&format!("echo 'options timeout:1' >> {}", seen_by(77, "resolv.conf"))),
+            vec![Touch::File(seen_by(77, "resolv.conf").into())]
+        );
+        assert_eq!(
+            acts("stty -F /dev/pts/9 -drain -ixon"),
+            vec![Touch::Terminal("/dev/pts/9".into())]
+        );
+        assert_eq!(
+            plan("export TZ=:/etc/localtime"),
+            Plan::StartsAnew(vec![("TZ".into(), ":/etc/localtime".into())])
         );
         assert_eq!(acts("nsenter -t 77 -n tc qdisc show"), vec![Touch::NetnsOf(77)]);
         assert_eq!(acts("fsfreeze -u /mnt/x"), vec![Touch::Mount("/mnt/x".into())]);
@@ -261,7 +326,9 @@ mod tests {
             ("fuser -k /data", "does not know"),
             ("reboot", "does not know"),
             ("ulimit -r 99", "only the shell"),
-            ("echo x >> /etc/resolv.conf", "one file"),
+            ("echo x", "one file"),
+            ("export TZ", "only the shell"),
+            ("stty -ixon", "own terminal"),
             ("kill", "nothing to change"),
             ("echo 'x", "no command"),
         ] {
@@ -279,6 +346,7 @@ mod tests {
             cgroups: vec!["/sys/fs/cgroup/cpu/a".into()],
             mounts: vec!["/mnt/x".into()],
             netns: vec!["near".into()],
+            ..Own::default()
         };
         for touch in [
             Touch::Process(77),
@@ -300,5 +368,19 @@ mod tests {
         ] {
             assert!(own.refuses(&touch).is_some(), "{touch:?}");
         }
+    }
+
+    #[test]
+    fn a_file_that_a_process_sees_may_be_touched_unless_it_is_the_hosts() {
+        let me = std::process::id().cast_signed();
+        let path = PathBuf::from(seen_by(me, "passwd"));
+        let mut own = Own { pids: [me].into(), ..Own::default() };
+        assert_eq!(own.refuses(&Touch::File(path.clone())), None);
+        own.foreign.extend(identity(Path::new("/etc/passwd")));
+        assert!(own.refuses(&Touch::File(path.clone())).is_some());
+        own.pids.clear();
+        own.foreign.clear();
+        assert!(own.refuses(&Touch::File(path)).is_some());
+        assert!(own.refuses(&Touch::Terminal("/dev/null".into())).is_some());
     }
 }
