@@ -81,6 +81,7 @@ pub fn host(roots: &Roots) -> Host {
         memory_bytes: memory.map_or(0, |memory| memory.mem_total),
         page_bytes: page_bytes(),
         config_hz: config_hz(roots).unwrap_or(0),
+        fq_codel: fq_codel(roots),
         cgroup_v1: mounted("cgroup"),
         cgroup_v2: mounted("cgroup2"),
         ..Host::default()
@@ -101,10 +102,30 @@ pub fn ticks_per_second() -> u64 {
     u64::try_from(ticks).ok().filter(|ticks| *ticks > 0).unwrap_or(100)
 }
 
+/// The kernel's configuration, where it carries it along.
+fn config(roots: &Roots) -> Option<KernelConfig> {
+    let file = File::open(roots.proc.join("config.gz")).ok()?;
+    KernelConfig::from_buf_read(BufReader::new(flate2::read::GzDecoder::new(file))).ok()
+}
+
+/// Whether tc could make an fq_codel here: by the kernel's configuration, else by its folder of modules.
+fn fq_codel(roots: &Roots) -> Option<bool> {
+    let set = config(roots).map(|config| config.0.get("CONFIG_NET_SCH_FQ_CODEL").cloned());
+    match set {
+        Some(Some(ConfigSetting::Yes)) => return Some(true),
+        Some(Some(ConfigSetting::Module)) | None => {}
+        Some(_) => return Some(false),
+    }
+    let release = text::read_text(&roots.proc.join("sys/kernel/osrelease")).ok()?;
+    let modules = roots.resolve("/lib/modules").join(release.trim());
+    let lists = ["modules.builtin", "modules.dep"];
+    let lists: Vec<String> =
+        lists.iter().filter_map(|name| std::fs::read_to_string(modules.join(name)).ok()).collect();
+    (!lists.is_empty()).then(|| lists.iter().any(|list| list.contains("/sch_fq_codel.ko")))
+}
+
 fn config_hz(roots: &Roots) -> Option<u32> {
-    if let Ok(file) = File::open(roots.proc.join("config.gz")) {
-        let config = BufReader::new(flate2::read::GzDecoder::new(file));
-        let config = KernelConfig::from_buf_read(config).ok()?;
+    if let Some(config) = config(roots) {
         return match config.0.get("CONFIG_HZ")? {
             ConfigSetting::Value(text) => text.trim().parse().ok(),
             _ => None,

@@ -47,6 +47,8 @@ fn the_host() {
     assert_eq!((&*host.hostname, &*host.kernel), ("hermes", "5.10.0-28-amd64"));
     assert_eq!((host.cpus, host.memory_bytes), (4, 8_000_000 * 1024));
     assert!(host.cgroup_v1 && !host.cgroup_v2);
+    assert_eq!(host.fq_codel, Some(true), "a module lies ready");
+    assert_eq!(host::host(&fixture("v2")).fq_codel, None, "no file tells");
     let sysctls = host::sysctls(&fixture("v1"));
     let rmem = sysctls.iter().find(|sysctl| sysctl.name == "net.ipv4.tcp_rmem").unwrap();
     assert_eq!(rmem.value, "4096 131072 6291456");

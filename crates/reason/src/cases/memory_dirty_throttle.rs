@@ -188,7 +188,7 @@ fn finding(causes: &Causes<'_>, drain: DeviceNumber, cause: &Cause) -> Option<Fi
             Evidence::new(format!("disk {name} busy"), busy * 100.0, "%", "/proc/diskstats"),
             Evidence::new(format!("disk {name} takes"), takes, "bytes/s", "/proc/diskstats"),
         ],
-        remedy: vec![remedy(causes, limit)],
+        remedy: vec![remedy(causes, limit, by_limit)],
     };
     let object = ObjectName::new("disk", name).with_id(disk.dev.to_string());
     Some(Finding { object, ..CASE.finding(causes, cause, verdict) })
@@ -200,7 +200,16 @@ fn setting(causes: &Causes<'_>) -> String {
     if bytes == "0" { "vm.dirty_ratio" } else { "vm.dirty_bytes" }.to_string()
 }
 
-fn remedy(causes: &Causes<'_>, limit: u64) -> Remedy {
+fn remedy(causes: &Causes<'_>, limit: u64, by_limit: bool) -> Remedy {
+    if !by_limit {
+        // Who writes more than a disk takes meets a higher limit a little later, and is paused as before.
+        return Remedy {
+            text: "write less, or to a quicker disk; a higher limit only moves the pause, unless the writing is a burst \
+                   that ends before it"
+                .into(),
+            ..Remedy::default()
+        };
+    }
     let setting = setting(causes);
     let old = causes.scene.sysctls.get(&setting).cloned();
     let new = if setting == "vm.dirty_bytes" {
@@ -209,7 +218,7 @@ fn remedy(causes: &Causes<'_>, limit: u64) -> Remedy {
         "40".to_string()
     };
     Remedy {
-        text: "for bursts only: let more wait in memory (a slow disk stays slow)".into(),
+        text: "let more wait in memory: the disk has time to write it".into(),
         command: format!("sysctl -w {setting}={new}"),
         undo: old.map_or_else(String::new, |old| format!("sysctl -w {setting}={old}")),
     }
@@ -289,6 +298,7 @@ mod tests {
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].culprit.name, "loop0");
         assert_eq!(found[0].evidence[0].value, (20 * MIB) as f64);
+        assert!(found[0].remedy[0].command.is_empty(), "a higher limit fills as well");
     }
 
     #[test]
@@ -303,6 +313,7 @@ mod tests {
         let scene = scene(4.8, 15 * MIB, [5, 1]);
         let found = find(&Causes::of(&scene));
         assert_eq!(found[0].culprit.setting.as_deref(), Some("vm.dirty_ratio"));
+        assert_eq!(found[0].remedy[0].command, "sysctl -w vm.dirty_ratio=40");
     }
 
     #[test]

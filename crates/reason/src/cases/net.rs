@@ -12,7 +12,9 @@
 use super::{Case, Verdict};
 use crate::causes::{Cause, Causes};
 use crate::facts::*;
-use crate::findings::{Finding, Impact, Link as ChainLink, ObjectName, Severity, Victim, Who};
+use crate::findings::{
+    Finding, Impact, Link as ChainLink, ObjectName, Remedy, Severity, Victim, Who,
+};
 use crate::scene::{Scene, Series};
 use crate::waits::WaitClass;
 use std::collections::{BTreeMap, BTreeSet};
@@ -371,6 +373,28 @@ pub fn command_in(scene: &Scene, netns: u32, tool: &str) -> String {
     }
 }
 
+/// A file as a process sees it: in another network namespace or a container it may have an /etc of its own.
+pub fn file_of(scene: &Scene, thread: &ThreadRef, path: &str) -> String {
+    let netns = scene.identity(thread).map_or(0, |known| known.netns);
+    let elsewhere = scene.links.iter().any(|l| l.netns == netns && !l.netns_name.is_empty());
+    if elsewhere || scene.container_of(thread).is_some() {
+        return format!("/proc/{}/root{path}", thread.pid);
+    }
+    path.to_string()
+}
+
+/// Stops a process until it is continued, for who is only too loud.
+pub fn pause(who: &ThreadRef) -> Remedy {
+    Remedy {
+        text: format!(
+            "pause {}: it sends nothing more, and does nothing else, until it is continued",
+            super::words::who(who)
+        ),
+        command: format!("kill -STOP {}", who.pid),
+        undo: format!("kill -CONT {}", who.pid),
+    }
+}
+
 /// A rate as tc writes it.
 pub fn bits(bytes_per_second: f64) -> String {
     let bits = bytes_per_second * 8.0;
@@ -442,7 +466,7 @@ pub fn finding(
         code: case.code.into(),
         title: verdict.title,
         text: verdict.text,
-        severity: severity(&impact),
+        severity: Severity::of(&impact),
         confidence: verdict.confidence,
         object,
         culprit: verdict.culprit,
@@ -452,17 +476,6 @@ pub fn finding(
         evidence: verdict.evidence,
         remedy: verdict.remedy,
         stories: case.stories.iter().map(|s| (*s).to_string()).collect(),
-    }
-}
-
-/// The scale of `Causes::severity`, with the share of the window that the first victim loses.
-pub fn severity(impact: &Impact) -> Severity {
-    if impact.wait_seconds_per_second >= 0.25 && impact.share >= 0.5 {
-        Severity::Critical
-    } else if impact.wait_seconds_per_second >= 0.05 && impact.share >= 0.1 {
-        Severity::Warning
-    } else {
-        Severity::Note
     }
 }
 

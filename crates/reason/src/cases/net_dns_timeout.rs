@@ -5,7 +5,7 @@
 //! lead here from whoever waits for the resolver (a daemon that looks up its client's name under a lock).
 //! Must not fire for many quick answers: asking often is the asker's business.
 
-use super::{Case, Verdict, words};
+use super::{Case, Verdict, net, words};
 use crate::causes::{Cause, Causes};
 use crate::facts::*;
 use crate::findings::{Culprit, Evidence, Finding, ObjectName, Remedy};
@@ -161,7 +161,7 @@ fn finding(causes: &Causes<'_>, server: &str, cause: &Cause) -> Option<Finding> 
         confidence: if unseen { 0.8 } else { 0.96 },
         culprit,
         evidence: evidence(&answers, cause, mean),
-        remedy: remedy(&answers, cause, server),
+        remedy: remedy(causes, &answers, cause, server),
     };
     let mut finding = CASE.finding(causes, cause, verdict);
     finding.object = ObjectName::new("DNS server", server);
@@ -211,7 +211,7 @@ fn evidence(answers: &Answers<'_>, cause: &Cause, mean: f64) -> Vec<Evidence> {
     evidence
 }
 
-fn remedy(answers: &Answers<'_>, cause: &Cause, server: &str) -> Vec<Remedy> {
+fn remedy(causes: &Causes<'_>, answers: &Answers<'_>, cause: &Cause, server: &str) -> Vec<Remedy> {
     let address = server.rsplit_once(':').map_or(server, |(ip, _)| ip).trim_matches(['[', ']']);
     let name = match &*cause.object.id {
         "" => ".",
@@ -223,10 +223,17 @@ fn remedy(answers: &Answers<'_>, cause: &Cause, server: &str) -> Vec<Remedy> {
         ..Remedy::default()
     }];
     if !answers.unanswered.is_empty() {
+        let asker = &cause.links[cause.named].who;
+        let file = net::file_of(causes.scene, asker, "/etc/resolv.conf");
+        let file = words::shell(&file);
         remedy.push(Remedy {
-            text: "until then, lose less time per question".into(),
-            command: "echo 'options timeout:1 attempts:1' >> /etc/resolv.conf".into(),
-            undo: "sed -i '/^options timeout:1 attempts:1$/d' /etc/resolv.conf".into(),
+            text: "until then, lose less time per question (a resolver of the program's own may not heed it)".into(),
+            command: format!("echo 'options timeout:1 attempts:1' >> {file}"),
+            // In place: in a container the file is a mount, which sed -i could not put another one over. And only the
+            // last line: the same may have stood there before.
+            undo: format!(
+                "printf '%s\\n' \"$(sed '${{/^options timeout:1 attempts:1$/d}}' {file})\" > {file}"
+            ),
         });
     }
     if answers.unanswered.iter().any(|query| query.question_type == POINTER) {

@@ -236,16 +236,49 @@ fn remedy(causes: &Causes<'_>, queue: &Queue<'_>, filler: Option<&Sender<'_>>) -
         }
         kind => format!("{tc} qdisc replace dev {device} {place} {kind}"),
     };
-    let mut remedy = vec![Remedy {
-        text: "give each flow its own queue, so that a bulk flow delays only itself".into(),
-        command: format!("{tc} qdisc replace dev {device} {place} fq_codel"),
-        undo,
-    }];
-    if let Some(thread) = filler.and_then(|sender| sender.thread.as_ref()) {
+    let mut remedy = Vec::new();
+    if causes.scene.host.fq_codel != Some(false) {
         remedy.push(Remedy {
-            text: format!("let {} send less", words::who(thread)),
-            ..Remedy::default()
+            text: "give each flow its own queue, so that a bulk flow delays only itself".into(),
+            command: format!("{tc} qdisc replace dev {device} {place} fq_codel"),
+            undo,
         });
     }
+    remedy.extend(shorter(&tc, queue, causes.scene.seconds()));
+    if let Some(thread) = filler.and_then(|sender| sender.thread.as_ref()) {
+        remedy.push(net::pause(thread));
+    }
     remedy
+}
+
+/// A full Ethernet frame, bytes.
+const FRAME_BYTES: u64 = 1514;
+
+/// Where flows cannot be kept apart, a queue no longer than a good one: two frames, or what leaves within CoDel's target,
+/// and half a frame more, in which small packets still find room when a full one does not.
+fn shorter(tc: &str, queue: &Queue<'_>, seconds: f64) -> Option<Remedy> {
+    let last = queue.last;
+    let (rate, limit) = (last.rate_bytes?, last.limit?);
+    let burst = last.burst_bytes.filter(|_| last.kind == "tbf")?;
+    let frames = (queue.rate(seconds) * net::TARGET_NS / 1e9 / FRAME_BYTES as f64).ceil() as u64;
+    let short = frames.max(2) * FRAME_BYTES + FRAME_BYTES / 2;
+    let place =
+        if last.parent == "root" { "root".into() } else { format!("parent {}", last.parent) };
+    let change = |bytes: u64| {
+        format!(
+            "{tc} qdisc change dev {} {place} handle {} tbf rate {}bit burst {burst} limit {bytes}",
+            words::shell(&last.interface),
+            last.handle,
+            rate * 8,
+        )
+    };
+    (short < limit).then(|| Remedy {
+        text: format!(
+            "or keep the queue short, {}: nobody waits long in it, and what is sent too fast is dropped (TCP slows down by \
+             that, a UDP flood loses packets)",
+            words::bytes(short as f64)
+        ),
+        command: change(short),
+        undo: change(limit),
+    })
 }

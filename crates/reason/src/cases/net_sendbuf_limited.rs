@@ -26,7 +26,10 @@ pub static CASE: Case = Case {
         "the peer's window or a queue limited it",
         "the congestion window limited it (losses)",
     ],
-    remedies: &["do not set SO_SNDBUF", "raise the third value of net.ipv4.tcp_wmem"],
+    remedies: &[
+        "do not set SO_SNDBUF: no setting of the host changes a buffer that a program has set",
+        "where the kernel tunes it and is at its end, raise the third value of net.ipv4.tcp_wmem",
+    ],
     stories: &["S0.16"],
     find,
 };
@@ -50,8 +53,6 @@ fn finding(causes: &Causes<'_>, peer: SocketAddr, streams: &[&Stream<'_>]) -> Op
     let rtt = f64::from(state.rtt_us) / 1e6;
     let buffer = words::bytes(state.send_limit_bytes as f64);
     let writer = net::writer(streams);
-    // Each network namespace has its own.
-    let sysctl = net::command_in(causes.scene, first.socket.netns, "sysctl");
     let verdict = Verdict {
         title: format!("{writer} waits for its own send buffer of {buffer}"),
         text: format!(
@@ -74,16 +75,53 @@ fn finding(causes: &Causes<'_>, peer: SocketAddr, streams: &[&Stream<'_>]) -> Op
                 "%",
                 "tcp_sock.chrono_stat (tcpi_sndbuf_limited)",
             ),
-            Evidence::new("written and not yet sent", state.unsent_bytes as f64, "bytes", "tcp_sock"),
+            Evidence::new(
+                "written and not yet sent",
+                state.unsent_bytes as f64,
+                "bytes",
+                "tcp_sock",
+            ),
             Evidence::new("send buffer", state.send_limit_bytes as f64, "bytes", "sock.sk_sndbuf"),
-            Evidence::new("the peer's window", f64::from(state.send_window_bytes), "bytes", "tcp_sock"),
+            Evidence::new(
+                "the peer's window",
+                f64::from(state.send_window_bytes),
+                "bytes",
+                "tcp_sock",
+            ),
             Evidence::new("round trip", rtt * 1e3, "ms", "tcp_sock"),
         ],
-        remedy: vec![Remedy {
-            text: "if the program sets SO_SNDBUF, stop it from doing so; else let the kernel give more".into(),
-            command: format!("{sysctl} -w net.ipv4.tcp_wmem='4096 16384 16777216'"),
-            undo: format!("{sysctl} -w net.ipv4.tcp_wmem='4096 16384 4194304'"),
-        }],
+        remedy: vec![remedy(causes, first)],
     };
     net::stream_finding(&CASE, causes, streams, verdict)
+}
+
+/// The kernel lets a buffer that the program has not set grow with the window, up to the third value of tcp_wmem: one
+/// that stands below that and still limits was set by the program, and no setting of the host moves it.
+fn remedy(causes: &Causes<'_>, first: &Stream<'_>) -> Remedy {
+    let values = causes.scene.sysctls.get("net.ipv4.tcp_wmem").map_or("", String::as_str);
+    let values: Vec<u64> = values.split(' ').filter_map(|word| word.parse().ok()).collect();
+    let [least, usual, most] = values[..] else {
+        return Remedy {
+            text: "let the program not set SO_SNDBUF, or set more".into(),
+            ..Remedy::default()
+        };
+    };
+    if first.state.send_limit_bytes < most / 4 * 3 {
+        return Remedy {
+            text: format!(
+                "let the program not set SO_SNDBUF: the kernel's own tuning would go up to {}. No setting of the \
+                 host changes a buffer that a program has set",
+                words::bytes(most as f64)
+            ),
+            ..Remedy::default()
+        };
+    }
+    // Each network namespace has its own.
+    let sysctl = net::command_in(causes.scene, first.socket.netns, "sysctl");
+    let set = |most: u64| format!("{sysctl} -w net.ipv4.tcp_wmem='{least} {usual} {most}'");
+    Remedy {
+        text: "let the kernel give more".into(),
+        command: set(most.saturating_mul(4)),
+        undo: set(most),
+    }
 }

@@ -188,6 +188,15 @@ fn a_small_send_buffer_before_an_open_window_is_to_blame() {
         ..SocketState::default()
     };
     assert_eq!(codes(stream(state(1_000_000))), ["net.sendbuf_limited"]);
+    let way = |most: &str| {
+        let mut facts = stream(state(1_000_000));
+        let value = format!("4096 16384 {most}");
+        facts.push(fact(Body::Sysctl(Sysctl { name: "net.ipv4.tcp_wmem".into(), value })));
+        findings(facts)[0].remedy[0].clone()
+    };
+    assert!(way("4194304").command.is_empty(), "the kernel would have let it grow");
+    assert!(way("8192").command.ends_with("net.ipv4.tcp_wmem='4096 16384 32768'"));
+    assert!(way("8192").undo.ends_with("net.ipv4.tcp_wmem='4096 16384 8192'"));
     assert!(!codes(stream(state(2_000))).contains(&"net.sendbuf_limited".to_string()));
 }
 
@@ -258,7 +267,9 @@ fn the_only_sender_that_waits_for_nothing_is_the_flood() {
     facts.push(endpoint(30, "flood", to(500, "10.0.0.1:7000")));
     facts.push(endpoint(31, "asker", to(501, "10.0.0.1:7001")));
     facts.push(wait(31, "asker", "recvfrom", to(501, "10.0.0.1:7001"), 0, 40));
-    assert_eq!(findings(facts)[0].culprit.pid, Some(30));
+    let found = findings(facts);
+    assert_eq!(found[0].culprit.pid, Some(30));
+    assert_eq!(found[0].remedy[0].command, "kill -STOP 30");
 }
 
 fn qdisc(class: bool, handle: &str, backlog_packets: u64, rate: u64, sent: u64, at: u64) -> Fact {
@@ -274,6 +285,8 @@ fn qdisc(class: bool, handle: &str, backlog_packets: u64, rate: u64, sent: u64, 
         backlog_bytes: backlog_packets * 1_514,
         backlog_packets,
         rate_bytes: Some(rate),
+        burst_bytes: Some(1_600),
+        limit: Some(127 * 1_514),
         ..QdiscSample::default()
     };
     Fact { at_ns: at * 100_000_000, body: Body::QdiscSample(sample) }
@@ -326,6 +339,19 @@ fn a_standing_queue_is_told_with_its_time_and_who_fills_it() {
     assert_eq!(found[0].victims[0].pid, 10);
     let time = found[0].evidence.iter().find(|e| e.unit == "ms").expect("a time");
     assert!((time.value - 303.0).abs() < 0.1, "{time:?}");
+}
+
+#[test]
+fn a_kernel_without_fq_codel_is_told_to_keep_the_queue_short() {
+    let mut facts = queue(290);
+    assert!(findings(facts.clone())[0].remedy[0].command.contains("fq_codel"));
+    let host = Host { fq_codel: Some(false), ..Host::default() };
+    facts.push(Fact { at_ns: 0, body: Body::Host(host) });
+    let remedy = findings(facts)[0].remedy.clone();
+    let tbf = "qdisc change dev eth0 root handle 1: tbf rate 5000000bit burst 1600 limit";
+    assert!(remedy[0].command.ends_with(&format!("{tbf} 3785")), "{}", remedy[0].command);
+    assert!(remedy[0].undo.ends_with(&format!("{tbf} {}", 127 * 1_514)), "{}", remedy[0].undo);
+    assert_eq!(remedy[1].command, "kill -STOP 20");
 }
 
 #[test]

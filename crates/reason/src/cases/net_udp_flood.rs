@@ -4,7 +4,7 @@
 //! without waiting for answers, it is to blame; else the reader, who at least can be found.
 
 use super::net_socket_full::{Dropping, dropping, reads, told};
-use super::{Case, culprit, words};
+use super::{Case, culprit, net, words};
 use crate::causes::Causes;
 use crate::findings::{Finding, Remedy};
 
@@ -52,11 +52,15 @@ fn finding(causes: &Causes<'_>, dropping: &Dropping<'_>) -> Finding {
         words::rate(arriving),
         words::rate(dropping.read),
     );
+    let tcpdump = net::command_in(causes.scene, dropping.socket.netns, "tcpdump");
     let remedy = vec![
-        Remedy {
-            text: "see who sends".into(),
-            command: format!("tcpdump -nn -c 20 udp dst port {}", place.port()),
-            ..Remedy::default()
+        match dropping.senders[..] {
+            [only] => net::pause(only),
+            _ => Remedy {
+                text: "see who sends".into(),
+                command: format!("{tcpdump} -nn -c 20 udp dst port {}", place.port()),
+                ..Remedy::default()
+            },
         },
         Remedy {
             text: "slow the sender, or read with more threads (SO_REUSEPORT)".into(),

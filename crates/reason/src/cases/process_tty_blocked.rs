@@ -4,7 +4,7 @@
 //! not read. The kernel knows of ctrl-S (`flow.stopped`); without that it is the master's fault.
 
 use super::process::{self, Meanwhile};
-use super::{Case, Verdict, culprit, words};
+use super::{Case, Verdict, culprit, net, words};
 use crate::causes::{Cause, Causes};
 use crate::facts::ObjectRef;
 use crate::findings::{Culprit, Evidence, Finding, Remedy, Severity};
@@ -60,7 +60,7 @@ fn finding(causes: &Causes<'_>, cause: &Cause) -> Finding {
         },
         culprit: master.map_or_else(Culprit::default, |master| culprit(causes, master)),
         evidence: evidence(cause, &by, &doing, stopped),
-        remedy: remedy(cause, stopped),
+        remedy: remedy(causes, cause, stopped),
     };
     let mut finding = CASE.finding(causes, cause, verdict);
     if !stopped && (doing.at_work || cause.longest_seconds < PACE_SECONDS) {
@@ -112,9 +112,9 @@ fn evidence(cause: &Cause, by: &str, doing: &Meanwhile, stopped: bool) -> Vec<Ev
     evidence
 }
 
-fn remedy(cause: &Cause, stopped: bool) -> Vec<Remedy> {
+fn remedy(causes: &Causes<'_>, cause: &Cause, stopped: bool) -> Vec<Remedy> {
     if stopped {
-        return vec![Remedy { text: "type ctrl-Q in that terminal".into(), ..Remedy::default() }];
+        return vec![resume(causes, cause)];
     }
     match (cause.holder(), cause.holder_mostly()) {
         (Some(master), Some(WaitClass::Stopped)) => vec![Remedy {
@@ -133,6 +133,23 @@ fn remedy(cause: &Cause, stopped: bool) -> Vec<Remedy> {
         (None, _) => {
             vec![Remedy { text: "send the output to a file instead".into(), ..Remedy::default() }]
         }
+    }
+}
+
+/// Taking ctrl-S its meaning lets the output go on. Without waiting for that output first (`-drain`): it does not
+/// come, and the kernel would spin beside the blocked writer until that ends.
+fn resume(causes: &Causes<'_>, cause: &Cause) -> Remedy {
+    let text = "type ctrl-Q in that terminal, or take ctrl-S its meaning there";
+    let writer = &cause.links[cause.named].who;
+    let name = &cause.object.name;
+    if !name.starts_with("/dev/pts/") {
+        return Remedy { text: "type ctrl-Q in that terminal".into(), ..Remedy::default() };
+    }
+    let file = words::shell(&net::file_of(causes.scene, writer, name));
+    Remedy {
+        text: text.into(),
+        command: format!("stty -F {file} -drain -ixon"),
+        undo: format!("stty -F {file} -drain ixon"),
     }
 }
 
@@ -170,6 +187,8 @@ mod tests {
         assert_eq!((&*finding.code, finding.severity), ("process.tty_blocked", Severity::Critical));
         assert!(finding.title.contains("ctrl-S"), "{}", finding.title);
         assert_eq!(finding.object.name, "/dev/pts/3");
+        assert_eq!(finding.remedy[0].command, "stty -F /dev/pts/3 -drain -ixon");
+        assert_eq!(finding.remedy[0].undo, "stty -F /dev/pts/3 -drain ixon");
         let unread = explain(terminal(false, idle()));
         assert!(unread.findings[0].title.contains("screen 20 does not read"));
         assert_eq!(unread.findings[0].culprit.pid, Some(20));

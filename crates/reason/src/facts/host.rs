@@ -38,6 +38,8 @@ pub struct Host {
     pub boot_offset_ns: u64,
     /// Process id of holdup itself, which leaves itself out of its findings.
     pub own_pid: u32,
+    /// Whether the kernel can make the qdisc fq_codel: built in, or a module that lies ready; absent if no file tells.
+    pub fq_codel: Option<bool>,
     /// Whether kernel events were recorded (BPF), or only /proc was read.
     pub kernel_events: bool,
 }
