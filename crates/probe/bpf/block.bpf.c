@@ -177,7 +177,7 @@ static __always_inline struct wire_disk_use *use_of(struct task_struct *task, __
 SEC("tp_btf/block_bio_queue")
 int block_bio_queue(__u64 *ctx)
 {
-	struct bio *bio = (struct bio *)(request_argument_index ? context_word(ctx, 1) : context_word(ctx, 0));
+	struct bio *bio = (struct bio *)(bio_argument_index ? context_word(ctx, 1) : context_word(ctx, 0));
 	struct task_struct *current = compat_current();
 	struct gendisk *disk = compat_bio_disk(bio);
 	__u32 dev = ((__u32)disk->major << 20) | (__u32)disk->first_minor;

@@ -41,6 +41,7 @@
 /* Set once before load. */
 const volatile __u32 has_prev_state_argument = 1; /* sched_switch tells prev_state, since 5.18 */
 const volatile __u32 request_argument_index = 0; /* block_rq_*: the queue came first until 5.10 */
+const volatile __u32 bio_argument_index = 0; /* block_bio_queue: likewise; a stable kernel mends one alone */
 const volatile __u32 dirty_pause_index = 6; /* balance_dirty_pages: place of `pause` */
 const volatile __u32 victim_is_task = 1; /* mark_victim tells the task; a number until 6.8 */
 const volatile __u32 notes_in_hash = 0; /* no task storage for tracing (before 5.12) */
@@ -290,8 +291,9 @@ static __always_inline void read_file_object(struct wire_object *object, struct 
 	} else if (mode == S_IFCHR && object->rdev == ((10 << 20) | 229)) {
 		struct fuse_dev *device = BPF_CORE_READ(file, private_data);
 		object->kind = WIRE_OBJECT_FUSE;
-		if (bpf_core_field_exists(device->fc))
-			object->dev = BPF_CORE_READ(device, fc, dev);
+		__u32 disk = compat_fuse_disk(device);
+		if (disk)
+			object->dev = disk;
 	} else {
 		object->kind = mode ? WIRE_OBJECT_FILE : WIRE_OBJECT_OTHER;
 		object->frozen = BPF_CORE_READ(sb, s_writers.frozen) != 0;

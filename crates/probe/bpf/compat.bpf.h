@@ -34,6 +34,12 @@ struct bio___bi_disk {
 struct request___rq_disk {
 	struct gendisk *rq_disk;
 };
+struct fuse_chan {
+	struct fuse_conn *conn;
+};
+struct fuse_dev___channel {
+	struct fuse_chan *chan;
+};
 struct numa_drop_counters {
 	atomic_t drops0;
 	atomic_t drops1;
@@ -159,12 +165,22 @@ static __always_inline __u64 compat_runqueue_clock(const struct task_struct *tas
 	return 0;
 }
 
-/* 7.2 has no task_struct::on_cpu any more: a thread that is ready counts as one that runs. */
+/* 7.3 has task_struct::on_cpu as a byte, with others beside it: it is read in the kernel's own size. */
 static __always_inline bool compat_task_on_cpu(const struct task_struct *task)
 {
-	if (bpf_core_field_exists(task->on_cpu))
-		return BPF_CORE_READ(task, on_cpu);
-	return compat_task_state(task) == 0;
+	return BPF_CORE_READ_BITFIELD_PROBED(task, on_cpu);
+}
+
+/* 7.3 has a channel between a FUSE device and its connection. 0 where the kernel's BTF does not tell. */
+static __always_inline __u32 compat_fuse_disk(const struct fuse_dev *device)
+{
+	const struct fuse_dev___channel *fresh = (const void *)device;
+
+	if (bpf_core_field_exists(fresh->chan))
+		return BPF_CORE_READ(fresh, chan, conn, dev);
+	if (bpf_core_field_exists(device->fc))
+		return BPF_CORE_READ(device, fc, dev);
+	return 0;
 }
 
 #endif

@@ -19,6 +19,8 @@ pub struct Offer {
     pub switch_tells_state: bool,
     /// block_rq_* pass the queue before the request (until 5.10).
     pub request_after_queue: bool,
+    /// block_bio_queue passes the queue before the bio (until 5.10).
+    pub bio_after_queue: bool,
     /// Number of arguments of balance_dirty_pages, without the context.
     pub dirty_arguments: u32,
     /// mark_victim tells the task itself (6.8), not its number.
@@ -71,6 +73,7 @@ pub fn look(tracepoints: &[&str]) -> Offer {
             offer.switch_tells_state = arguments_of(&btf, "sched_switch").is_some_and(|n| n >= 4);
             offer.request_after_queue =
                 arguments_of(&btf, "block_rq_issue").is_some_and(|n| n >= 2);
+            offer.bio_after_queue = arguments_of(&btf, "block_bio_queue").is_some_and(|n| n >= 2);
             offer.preempt_count_from_runqueue = preempt_count_from_runqueue(&btf)
                 .or_else(|| preempt_count_by_symbols(Path::new("/proc/kallsyms")))
                 .unwrap_or(0);

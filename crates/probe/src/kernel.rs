@@ -61,6 +61,7 @@ impl Programs {
         if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
             constants.has_prev_state_argument = u32::from(offer.switch_tells_state);
             constants.request_argument_index = u32::from(offer.request_after_queue);
+            constants.bio_argument_index = u32::from(offer.bio_after_queue);
             constants.victim_is_task = u32::from(offer.victim_is_task);
             constants.notes_in_hash = u32::from(offer.notes_in_hash);
             constants.dirty_pause_index = offer.dirty_arguments.saturating_sub(2);
