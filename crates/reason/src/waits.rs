@@ -380,6 +380,22 @@ mod tests {
     }
 
     #[test]
+    fn a_group_above_memory_high_waits_for_memory_wherever_it_left_the_kernel() {
+        let on_a_fault = [
+            "schedule_timeout",
+            "schedule_timeout_killable",
+            "mem_cgroup_handle_over_high",
+            "exit_to_user_mode_prepare",
+            "irqentry_exit_to_user_mode",
+            "asm_exc_page_fault",
+        ];
+        for syscall in ["", "mmap", "futex"] {
+            let at = place(WaitState::DiskSleep, syscall);
+            assert_eq!(class(&at, &on_a_fault), WaitClass::Reclaim, "{syscall}");
+        }
+    }
+
+    #[test]
     fn a_frozen_file_system_is_no_kernel_lock() {
         let at = place(WaitState::DiskSleep, "openat");
         let stack =

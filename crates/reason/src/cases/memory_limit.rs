@@ -405,6 +405,72 @@ mod tests {
     }
 
     #[test]
+    fn a_pause_above_memory_high_is_the_limits_without_any_reclaim() {
+        let facts = paused_above_high();
+        let scene = Scene::new(facts);
+        let found = find(&Causes::of(&scene));
+        assert_eq!(found.len(), 1);
+        let setting = found[0].culprit.setting.as_deref();
+        assert_eq!(setting, Some("/sys/fs/cgroup/report/memory.high"));
+        assert_eq!(found[0].object.name, "/report");
+        assert_eq!(found[0].victims[0].pid, 7);
+    }
+
+    /// Anonymous memory without swap: nothing can be freed, the thread is made to sleep on its way back.
+    fn paused_above_high() -> Vec<Fact> {
+        let thread = ThreadRef { tid: 7, pid: 7, start_ns: 0, comm: "report".into() };
+        let end = 5_000_000_000;
+        let mut facts = super::super::cpu::tests::cpus([0.2, 0.2]);
+        let mut put = |at_ns, body| facts.push(Fact { at_ns, body });
+        let path = || "/report".to_string();
+        put(
+            0,
+            Body::Thread(Thread {
+                thread: thread.clone(),
+                cgroups: vec![Membership { controllers: Vec::new(), path: path() }],
+                ..Thread::default()
+            }),
+        );
+        put(
+            0,
+            Body::Cgroup(Cgroup {
+                path: path(),
+                directory: "/sys/fs/cgroup/report".into(),
+                id: 77,
+                memory_high_bytes: Some(48 * MIB),
+                ..Cgroup::default()
+            }),
+        );
+        for (at_ns, hits) in [(0, 4), (end, 45)] {
+            put(
+                at_ns,
+                Body::CgroupSample(CgroupSample {
+                    path: path(),
+                    memory_bytes: Some(48 * MIB),
+                    memory_high_hits: Some(hits),
+                    ..CgroupSample::default()
+                }),
+            );
+        }
+        let stack = ["schedule_timeout_killable", "mem_cgroup_handle_over_high"];
+        put(0, Body::Stack(Stack { id: 3, frames: stack.map(String::from).to_vec() }));
+        put(
+            end,
+            Body::Wait(Wait {
+                thread: thread.clone(),
+                begin_ns: 500_000_000,
+                end_ns: 2_500_000_000,
+                wake: Some(Wake { at_ns: 2_500_000_000, ..Wake::default() }),
+                place: Place { state: WaitState::DiskSleep, stack: 3, ..Place::default() },
+                ..Wait::default()
+            }),
+        );
+        let run_ns = 3_000_000_000;
+        put(end, Body::ThreadTime(ThreadTime { thread, run_ns, ..ThreadTime::default() }));
+        facts
+    }
+
+    #[test]
     fn a_killed_process_is_told_by_name() {
         let scene = scene(Made { hits: 30, kills: 1, refaults: 0, reclaim_seconds: 0.01 });
         let found = find(&Causes::of(&scene));
