@@ -99,6 +99,9 @@ struct Vm {
     /// Print the matrix as JSON
     #[arg(long)]
     json: bool,
+    /// Write docs/kernels.md
+    #[arg(long)]
+    write_docs: bool,
 }
 
 impl Vm {
@@ -110,6 +113,7 @@ impl Vm {
             kernels: self.kernel.clone(),
             checks: self.check.clone(),
             json: self.json,
+            page: self.write_docs.then(|| home().join("../docs/kernels.md")),
         }
     }
 }

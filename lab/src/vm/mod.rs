@@ -9,13 +9,15 @@
 //! Edit together: lab/vm/*, docs/lab.md, the `lab-vm` list of xtask/setup.
 
 mod checks;
+mod document;
 
 use crate::{say, warn};
 use anyhow::{Context, Result, bail};
 use checks::{CHECKS, Check, Seen};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, SystemTime};
 
 /// What to boot and to ask.
 pub struct Plan {
@@ -31,6 +33,8 @@ pub struct Plan {
     pub checks: Vec<String>,
     /// Print the matrix as JSON.
     pub json: bool,
+    /// Write the matrix as a page; kernels that are not wanted are told from when they were last asked.
+    pub page: Option<PathBuf>,
 }
 
 struct Kernel {
@@ -44,16 +48,21 @@ struct Kernel {
 struct Cell {
     kernel: String,
     version: String,
+    /// The day, by the guest's clock.
+    asked: String,
     check: String,
     #[serde(flatten)]
     seen: Seen,
 }
 
 /// Emulators lose guests now and then: QEMU 7.2 translates code anew while the other CPU patches it (a
-/// tracepoint that is attached), and the guest dies of an int3. Such a guest is booted again.
+/// tracepoint that is attached), and the guest dies of an int3, or stands. Such a guest is booted again, with
+/// one thread for both of its CPUs: slower, but nothing is patched behind its back.
 const BOOTS_MAX: usize = 3;
-/// Seconds after which a guest is given up: each check takes up to 25 in the slowest.
-const GUEST_SECONDS: usize = 600;
+/// A guest says a word after each check, which is given up after 150 s: one that is silent for longer stands.
+const SILENT: Duration = Duration::from_secs(240);
+/// Seconds after which a guest ends even if nobody is left to give it up.
+const GUEST_SECONDS: usize = 1800;
 /// Bytes for what a guest sends home.
 const RESULTS_BYTES: u64 = 64 << 20;
 
@@ -68,23 +77,23 @@ pub fn run(home: &Path, plan: &Plan) -> Result<()> {
         .iter()
         .filter(|check| plan.checks.is_empty() || plan.checks.iter().any(|only| only == check.name))
         .collect();
+    if plan.page.is_some() && !plan.checks.is_empty() {
+        bail!("the page is of all checks: --write-docs goes without --check");
+    }
     let mut matrix = Vec::new();
     for kernel in kernels(home, &plan.folder)? {
-        if !plan.kernels.is_empty() && !plan.kernels.contains(&kernel.name) {
-            continue;
-        }
-        let mut results = boot(home, plan, &kernel, &checks)?;
-        for again in 1..BOOTS_MAX {
-            if results.join("done").exists() {
-                break;
-            }
-            warn(&format!("{} died on the way, boot {} of {BOOTS_MAX}", kernel.version, again + 1));
-            results = boot(home, plan, &kernel, &checks)?;
-        }
+        let wanted = plan.kernels.is_empty() || plan.kernels.contains(&kernel.name);
+        let results = match (wanted, &plan.page) {
+            (true, _) => ask(home, plan, &kernel, &checks)?,
+            (false, Some(_)) => kept(&kernel, &checks)?,
+            (false, None) => continue,
+        };
+        let asked = std::fs::read_to_string(results.join("asked")).unwrap_or_default();
         for check in &checks {
             let cell = Cell {
                 kernel: kernel.name.clone(),
                 version: kernel.version.clone(),
+                asked: asked.trim().to_string(),
                 check: check.name.to_string(),
                 seen: checks::judge(check, &results),
             };
@@ -101,10 +110,50 @@ pub fn run(home: &Path, plan: &Plan) -> Result<()> {
     if matrix.is_empty() {
         bail!("nothing was booted");
     }
+    if let Some(path) = &plan.page {
+        std::fs::write(path, document::page(&matrix))
+            .with_context(|| format!("write {}", path.display()))?;
+    }
+    if !plan.json {
+        say(&count(&matrix));
+    }
     if wrong > 0 {
         bail!("{wrong} of {} answers are wrong", matrix.len());
     }
     Ok(())
+}
+
+/// Boots a kernel until it has answered to the end, or too often.
+fn ask(home: &Path, plan: &Plan, kernel: &Kernel, checks: &[&Check]) -> Result<PathBuf> {
+    let mut results = boot(home, plan, kernel, checks, "multi")?;
+    for again in 1..BOOTS_MAX {
+        if results.join("done").exists() {
+            break;
+        }
+        warn(&format!("{} died on the way, boot {} of {BOOTS_MAX}", kernel.version, again + 1));
+        results = boot(home, plan, kernel, checks, "single")?;
+    }
+    Ok(results)
+}
+
+/// What a kernel sent home when it was last asked: for a page of all, if it was asked all.
+fn kept(kernel: &Kernel, checks: &[&Check]) -> Result<PathBuf> {
+    let order = std::fs::read_to_string(kernel.folder.join("job/order")).unwrap_or_default();
+    let results = kernel.folder.join("results");
+    let asked: Vec<&str> = order.split(' ').collect();
+    if !results.join("done").exists() || checks.iter().any(|check| !asked.contains(&check.name)) {
+        bail!("{} was not asked all checks yet: run it with --kernel {0}", kernel.name);
+    }
+    Ok(results)
+}
+
+/// How many of each verdict.
+fn count(matrix: &[Cell]) -> String {
+    let verdicts = ["ok", "lacks", "refused", "wrong"].map(|verdict| {
+        let cells = matrix.iter().filter(|cell| cell.seen.verdict == verdict).count();
+        format!("{cells} {verdict}")
+    });
+    verdicts.iter().filter(|told| !told.starts_with("0 ")).cloned().collect::<Vec<_>>().join(", ")
 }
 
 fn line(cell: &Cell) -> String {
@@ -136,7 +185,13 @@ fn kernels(home: &Path, folder: &Path) -> Result<Vec<Kernel>> {
 }
 
 /// Boots one kernel with the job on a disk; returns the folder of what it sent home.
-fn boot(home: &Path, plan: &Plan, kernel: &Kernel, checks: &[&Check]) -> Result<PathBuf> {
+fn boot(
+    home: &Path,
+    plan: &Plan,
+    kernel: &Kernel,
+    checks: &[&Check],
+    threads: &str,
+) -> Result<PathBuf> {
     let (job, results) = (kernel.folder.join("job"), kernel.folder.join("results"));
     for folder in [&job, &results] {
         std::fs::remove_dir_all(folder).ok();
@@ -163,7 +218,8 @@ fn boot(home: &Path, plan: &Plan, kernel: &Kernel, checks: &[&Check]) -> Result<
     let bytes = std::fs::metadata(&job_disk)?.len().next_multiple_of(512);
     std::fs::OpenOptions::new().write(true).open(&job_disk)?.set_len(bytes)?;
     std::fs::File::create(&results_disk)?.set_len(RESULTS_BYTES)?;
-    emulator(plan, kernel, &job_disk, &results_disk).status().context("start QEMU")?;
+    let guest = emulator(plan, kernel, &job_disk, &results_disk, threads).spawn();
+    attend(guest.context("start QEMU")?, &kernel.folder.join("console"))?;
     // Nothing came home: every check says so.
     if let Err(error) = tar(&["-x", "-f"], &results_disk, &results) {
         warn(&format!(
@@ -173,6 +229,21 @@ fn boot(home: &Path, plan: &Plan, kernel: &Kernel, checks: &[&Check]) -> Result<
         ));
     }
     Ok(results)
+}
+
+/// Waits for the guest to power off, or gives it up.
+fn attend(mut guest: Child, console: &Path) -> Result<()> {
+    let begun = SystemTime::now();
+    while guest.try_wait()?.is_none() {
+        std::thread::sleep(Duration::from_millis(500));
+        let spoken = std::fs::metadata(console).and_then(|file| file.modified()).unwrap_or(begun);
+        if spoken.max(begun).elapsed().unwrap_or_default() > SILENT {
+            // To `timeout`, which passes it on.
+            Command::new("kill").arg(guest.id().to_string()).status().context("end QEMU")?;
+            guest.wait()?;
+        }
+    }
+    Ok(())
 }
 
 fn tar(flags: &[&str], archive: &Path, folder: &Path) -> Result<()> {
@@ -188,7 +259,7 @@ fn tar(flags: &[&str], archive: &Path, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-fn emulator(plan: &Plan, kernel: &Kernel, job: &Path, results: &Path) -> Command {
+fn emulator(plan: &Plan, kernel: &Kernel, job: &Path, results: &Path, threads: &str) -> Command {
     let mut command = Command::new("nice");
     command.args(["-n", "10", "timeout", &GUEST_SECONDS.to_string(), "qemu-system-x86_64"]);
     command.args([
@@ -201,7 +272,8 @@ fn emulator(plan: &Plan, kernel: &Kernel, job: &Path, results: &Path) -> Command
         "none",
     ]);
     command.arg("-serial").arg(format!("file:{}", kernel.folder.join("console").display()));
-    command.args(["-machine", "q35", "-accel", "tcg,thread=multi,tb-size=512", "-cpu", "max"]);
+    let accelerator = format!("tcg,thread={threads},tb-size=512");
+    command.args(["-machine", "q35", "-accel", &accelerator, "-cpu", "max"]);
     command.args(["-smp", "2", "-m", "1536", "-nic", "none", "-device", "virtio-rng-pci"]);
     command.arg("-kernel").arg(kernel.folder.join("vmlinuz"));
     command.arg("-initrd").arg(kernel.folder.join("initramfs"));

@@ -1,5 +1,5 @@
 # A file lock that somebody keeps.
-flock /tmp/held sleep 30 & holder=$!
+flock -o /tmp/held sleep 300 & holder=$!
 sleep 1
 flock /tmp/held true & waiter=$!
 sleep 1

@@ -9,7 +9,12 @@ dd if=/dev/urandom of=/tmp/small/data bs=1M count=48 2>/dev/null
 sync
 echo 3 >/proc/sys/vm/drop_caches
 echo 24M >/sys/fs/cgroup/cache/memory.max
-within cache sh -c 'while true; do cat /tmp/small/data >/dev/null; done'
+# Nobody's child: a shell that waits for holdup would seem to wait for it.
+(within cache python3 -c '
+while True:
+    with open("/tmp/small/data", "rb", buffering=0) as data:
+        while data.read(1 << 16):
+            pass')
 sleep 5
 effect "$(grep -w max /sys/fs/cgroup/cache/memory.events) $(grep -m1 -E "refault(_file)? " /sys/fs/cgroup/cache/memory.stat)"
 look
