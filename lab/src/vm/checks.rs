@@ -104,7 +104,8 @@ pub fn judge(check: &Check, results: &Path) -> Seen {
     });
     // A fault that did not bite proves nothing, whatever was answered.
     let without_effect = effect.is_empty() || effect.split(' ').any(|word| word == "0");
-    let blind = report.caveats.iter().find(|caveat| caveat.code.starts_with("blind.kernel_events"));
+    let sights = ["blind.kernel_events", sight(code)];
+    let blind = report.caveats.iter().find(|c| sights.iter().any(|at| c.code.starts_with(at)));
     match (right, without_effect, blind) {
         (_, true, _) => seen("refused", told.into()),
         (true, false, _) if *way_out => match cure(&text("cured")) {
@@ -116,6 +117,14 @@ pub fn judge(check: &Check, results: &Path) -> Seen {
         (true, false, _) => seen("ok", told.into()),
         (false, false, Some(blind)) => seen("lacks", blind.text.clone()),
         (false, false, None) => seen("wrong", told.into()),
+    }
+}
+
+/// What else a code cannot be told without.
+fn sight(code: &str) -> &'static str {
+    match code {
+        "net.local_queue" => "blind.tracepoint.qdisc_enqueue",
+        _ => "blind.kernel_events",
     }
 }
 

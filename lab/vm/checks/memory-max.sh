@@ -15,7 +15,10 @@ while True:
     with open("/tmp/small/data", "rb", buffering=0) as data:
         while data.read(1 << 16):
             pass')
-sleep 5
+for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do
+    sleep 2
+    grep -q '^max [1-9]' /sys/fs/cgroup/cache/memory.events && grep -qE 'refault(_file)? [1-9]' /sys/fs/cgroup/cache/memory.stat && break
+done
 effect "$(grep -w max /sys/fs/cgroup/cache/memory.events) $(grep -m1 -E "refault(_file)? " /sys/fs/cgroup/cache/memory.stat)"
 look
 finish $(cat /sys/fs/cgroup/cache/cgroup.procs)
