@@ -12,7 +12,7 @@
 //! Edit together: parts.rs (what goes to which column).
 
 use super::parts::{COLUMNS, Column, Exchange, Key, Memory, subject};
-use holdup_reason::facts::{Body, Fact, ObjectRef, ThreadRef};
+use holdup_reason::facts::{Fact, ObjectRef, ThreadRef};
 use serde::de::DeserializeOwned;
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -127,7 +127,8 @@ impl Packer {
         let mut bare = fact.clone();
         let Ok(()) = self.blank.pass(&mut bare, Key { thread: 0, template: 0 }, &mut Blank);
         self.text.clear();
-        write_line(&bare.body, &mut self.text)?;
+        // As a fact: text of bodies by themselves would be a second reader and writer of every kind.
+        write_line(&bare, &mut self.text)?;
         let template = match self.templates.get(&self.text) {
             Some(known) => *known,
             None => {
@@ -273,7 +274,7 @@ impl Exchange for Blank {
 #[derive(Default)]
 pub(super) struct Unpacker {
     memory: Memory,
-    templates: Vec<Named<Body>>,
+    templates: Vec<Named<Fact>>,
     threads: Vec<Named<ThreadRef>>,
     objects: Vec<Named<ObjectRef>>,
 }
@@ -342,14 +343,13 @@ impl Unpacker {
 /// One fact that was taken apart.
 fn row(
     memory: &mut Memory,
-    templates: &[Named<Body>],
+    templates: &[Named<Fact>],
     thread: u32,
     from: &mut In<'_, '_>,
 ) -> Result<Fact, Damage> {
     let guess = memory.template(thread);
     let template = from.coded(Column::Template, guess)?;
-    let body = from.named(templates, template)?.clone();
-    let mut fact = Fact { at_ns: 0, body };
+    let mut fact = from.named(templates, template)?.clone();
     let who = from.named(from.threads, thread)?.clone();
     *subject(&mut fact.body).ok_or("a template is of no kind that is taken apart")? = who;
     memory.note(thread, template);
