@@ -192,6 +192,7 @@ impl Live {
         let mut put = |body| facts.push(Fact { at_ns, body });
         let mounts = files::mounts::mounts(&self.roots).unwrap_or_default();
         files::disks::disks(&self.roots, &mounts).into_iter().for_each(&mut put);
+        self.mapper.samples().into_iter().for_each(&mut put);
         let settings = self.cgroups.rescan();
         for container in crate::container::containers(&self.roots, &settings) {
             put(Body::Container(container));

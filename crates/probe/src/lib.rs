@@ -15,6 +15,7 @@ pub mod files;
 pub mod host;
 mod kernel;
 pub mod live;
+mod mapper;
 mod memory;
 pub mod netlink;
 mod netlink_wire;

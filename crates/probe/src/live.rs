@@ -16,6 +16,7 @@ use crate::expense::Expense;
 use crate::files::{self, Cgroups, LockTable, Roots, Sampler, ThreadTimes, threads::clock_ns};
 use crate::host::{self, Offer};
 use crate::kernel::Programs;
+use crate::mapper::Mapper;
 use crate::netlink::Netlink;
 use crate::pace::Pace;
 use crate::plan::{self, Purpose};
@@ -73,6 +74,7 @@ pub struct Live {
     pub(crate) cgroups: Cgroups,
     pub(crate) sampler: Sampler,
     pub(crate) locks: LockTable,
+    pub(crate) mapper: Mapper,
     pub(crate) netlink: Option<Netlink>,
     pub(crate) times: Option<ThreadTimes>,
     pub(crate) identified: HashSet<u32>,
@@ -122,6 +124,11 @@ impl Live {
         let settings: Vec<Body> =
             opening.facts.iter().filter(|b| matches!(b, Body::Cgroup(_))).cloned().collect();
         let containers = container::containers(&roots, &settings);
+        let disk = |body: &Body| match body {
+            Body::Disk(disk) => Some(disk.clone()),
+            _ => None,
+        };
+        let disks: Vec<Disk> = opening.facts.iter().filter_map(disk).collect();
         let mut mounts = Vec::new();
         for body in opening.facts {
             match body {
@@ -147,6 +154,8 @@ impl Live {
         sampler.sample().into_iter().for_each(&mut put);
         let mut locks = LockTable::default();
         locks.read(&roots).into_iter().for_each(&mut put);
+        let (mapper, caches) = Mapper::open(&roots, &disks);
+        caches.into_iter().for_each(&mut put);
         let namespaces = files::network_namespaces(&roots);
         files::net_counters(&roots, &namespaces).into_iter().for_each(&mut put);
         let netlink = open_netlink(&roots, &mut put);
@@ -173,6 +182,7 @@ impl Live {
             cgroups,
             sampler,
             locks,
+            mapper,
             netlink,
             times,
             identified: HashSet::new(),

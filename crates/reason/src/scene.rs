@@ -61,6 +61,8 @@ pub struct Scene {
     pub disks: BTreeMap<DeviceNumber, Disk>,
     /// Disk counters.
     pub disk_samples: BTreeMap<DeviceNumber, Series<DiskSample>>,
+    /// Disk caches by the cached disk.
+    pub disk_caches: BTreeMap<DeviceNumber, Series<DiskCacheSample>>,
     /// Request latency sums.
     pub disk_latency: Vec<DiskLatency>,
     /// Long requests.
@@ -262,6 +264,9 @@ impl Scene {
             }
             Body::DiskSample(sample) => {
                 self.disk_samples.entry(sample.dev).or_default().push((at, sample));
+            }
+            Body::DiskCacheSample(sample) => {
+                self.disk_caches.entry(sample.dev).or_default().push((at, sample));
             }
             Body::DiskLatency(latency) => self.disk_latency.push(latency),
             Body::Request(request) => self.requests.push(request),

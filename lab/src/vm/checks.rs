@@ -4,7 +4,7 @@
 //! instead; `refused`, when the fault's own proof shows that it did not bite, so that no answer counts.
 //! Must not: know a kernel's version. Edit together: lab/vm/checks (a file for each name of the list).
 
-use holdup_reason::findings::{Report, Severity};
+use holdup_reason::findings::{Finding, Report, Severity};
 use serde::Serialize;
 use std::path::Path;
 
@@ -60,6 +60,8 @@ pub const CHECKS: &[Check] = &[
     first("netem-rate", "net.local_queue", "near0", "holdup-lab-load"),
     first("netem-loss", "net.loss", "", "10.78.0.2"),
     with_way_out(first("fq-codel", "net.local_queue", "near0", "holdup-lab-load")),
+    // modules
+    first("cache-miss", "disk.cache_miss", "cached", "cached"),
 ];
 
 /// The verdict on one check.
@@ -96,6 +98,11 @@ pub fn judge(check: &Check, results: &Path) -> Seen {
             None => seen("ok", "(nothing found)".into()),
         };
     };
+    if let Some(first) = report.findings.first().filter(|first| first.code == *code)
+        && let Some(differs) = differing(first, &text("figures"))
+    {
+        return seen("wrong", differs);
+    }
     let right = report.findings.first().is_some_and(|first| {
         let named = [Some(first.culprit.name.as_str()), first.culprit.setting.as_deref()];
         first.code == *code
@@ -133,6 +140,22 @@ fn cure(text: &str) -> Option<(u64, u64)> {
     let (before, after) = text.trim().split_once(' ')?;
     let (before, after) = (before.parse().ok()?, after.parse().ok()?);
     (before > 0 && after > 0).then_some((before, after))
+}
+
+/// The first figure of the guest that the finding does not tell, or tells otherwise.
+fn differing(finding: &Finding, figures: &str) -> Option<String> {
+    figures.lines().find_map(|line| {
+        let mut fields = line.split('\t');
+        let fact = fields.next()?;
+        let number = |text: Option<&str>| text?.trim().parse::<f64>().ok();
+        let (value, tolerance) = (number(fields.next()), number(fields.next()));
+        let told = finding.evidence.iter().find(|evidence| evidence.fact == fact);
+        let told = told.map(|evidence| evidence.value);
+        match (told, value, tolerance) {
+            (Some(told), Some(value), Some(tolerance)) if (told - value).abs() <= tolerance => None,
+            _ => Some(format!("\"{fact}\": {told:?}, but the guest counts {value:?}")),
+        }
+    })
 }
 
 fn doctor(out: &str, seen: impl Fn(&'static str, String) -> Seen) -> Seen {
@@ -183,6 +206,23 @@ mod tests {
         assert_eq!(cure("613 4\n"), Some((613, 4)));
         assert_eq!(cure("613 0\n"), None, "nothing came back");
         assert_eq!(cure("613 "), None);
+    }
+
+    #[test]
+    fn a_figure_that_is_missing_or_beyond_its_tolerance_differs() {
+        let evidence = r#"{"fact": "hits", "value": 24.8, "unit": "%", "source": "s"}"#;
+        let finding: Finding = serde_json::from_str(&format!(
+            r#"{{"code": "disk.cache_miss", "title": "t", "severity": "warning", "confidence": 1,
+                "object": {{"kind": "disk", "name": "d"}}, "culprit": {{"kind": "none", "name": ""}},
+                "victims": [], "impact": {{"wait_seconds_per_second": 1, "share": 1}}, "chain": [],
+                "evidence": [{evidence}], "remedy": [], "stories": []}}"#
+        ))
+        .unwrap();
+        assert_eq!(differing(&finding, "hits\t25.0\t0.5\n"), None);
+        assert_eq!(differing(&finding, ""), None);
+        for wrong in ["hits\t26\t0.5", "misses\t1\t9", "hits\t\t1", "hits\t24.8"] {
+            assert!(differing(&finding, wrong).is_some(), "{wrong}");
+        }
     }
 
     #[test]

@@ -9,6 +9,9 @@ use holdup_reason::facts::{Body, DeviceNumber, Disk, Mount};
 use std::collections::HashMap;
 use std::path::Path;
 
+/// Whatever a disk's own sectors are, sysfs counts in these.
+const SECTOR_BYTES: u64 = 512;
+
 /// All disks that have a size.
 pub fn disks(roots: &Roots, mounts: &[Mount]) -> Vec<Body> {
     let block = roots.sys.join("block");
@@ -68,15 +71,20 @@ impl Owners {
 fn read_disk(folder: &Path, entry: &str, owners: &mut Owners) -> Option<Disk> {
     let word = |name: &str| text::read_text(&folder.join(name)).ok().filter(|t| !t.is_empty());
     let number = |name: &str| text::read_number(&folder.join(name));
-    if number("size").unwrap_or(0) == 0 {
+    let size_bytes = number("size").unwrap_or(0).saturating_mul(SECTOR_BYTES);
+    if size_bytes == 0 {
         return None;
     }
     let dev = mounts::device(word("dev")?.as_bytes())?;
     let mut partitions = Vec::new();
+    let mut partitioned_bytes = 0_u64;
     for part in text::names(folder).into_iter().filter(|part| part.starts_with(entry)) {
         let Ok(text) = text::read(&folder.join(&part).join("dev")) else { continue };
         if let Some(partition) = mounts::device(&text) {
             owners.number.insert(partition, dev);
+            let sectors = text::read_number(&folder.join(&part).join("size")).unwrap_or(0);
+            partitioned_bytes =
+                partitioned_bytes.saturating_add(sectors.saturating_mul(SECTOR_BYTES));
             owners.name.insert(part, dev);
             partitions.push(partition);
         }
@@ -91,7 +99,9 @@ fn read_disk(folder: &Path, entry: &str, owners: &mut Owners) -> Option<Disk> {
         dev,
         // sysfs writes the slash of a name such as `cciss/c0d0` as an exclamation mark.
         name: entry.replace('!', "/"),
+        size_bytes,
         partitions,
+        partitioned_bytes,
         below: Vec::new(),
         backing_file: word("loop/backing_file"),
         backing_fs: None,

@@ -2,17 +2,18 @@
 //!
 //! The order is the order of proof. A configured limit that is met while the device idles needs no other
 //! explanation. A tail of slow requests on a device that is otherwise quick is the device's. A neighbour that
-//! asks for most of what the device does is the reason for its queue. What is left, a device that always has work
-//! and delivers a flat rate slowly, is a cap. Anything else has no name here, and stays silent.
+//! asks for most of what the device does is the reason for its queue. A cache that misses makes a slow disk of a
+//! quick one. What is left, a device that always has work and delivers a flat rate slowly, is a cap. Anything else
+//! has no name here, and stays silent.
 
-use super::{fs_copy_up, memory};
+use super::{disk_cache_miss, fs_copy_up, memory};
 use crate::causes::{Cause, Causes};
 use crate::facts::*;
 use crate::queues::{self, DiskQueue, Service};
 use crate::waits::WaitClass;
 
 /// Below this mean time a request is not worth a complaint, whatever the queue, seconds.
-const SLOW_SECONDS: f64 = 0.004;
+pub(super) const SLOW_SECONDS: f64 = 0.004;
 /// Without a queue a request takes the disk's own time. Up to about a turn of a slow platter it is just that
 /// kind of disk, and one reader at a time gets no more from it.
 const SLOW_ALONE_SECONDS: f64 = 0.010;
@@ -45,6 +46,8 @@ pub enum Wrong<'a> {
     Weight(&'a Cgroup, &'a Cgroup, ThreadRef),
     /// Others use it up.
     Saturated(ThreadRef, f64),
+    /// The cache of this disk misses.
+    CacheMiss(DeviceNumber),
     /// Some requests are very slow, or all are, without a queue.
     FailSlow,
     /// It delivers a flat rate and no more.
@@ -144,6 +147,9 @@ fn decide<'a>(causes: &'a Causes<'a>, cause: &Cause, view: &View<'a>) -> Option<
         if view.queue.busy >= 0.5 {
             return Some(Wrong::Saturated(neighbour, share));
         }
+    }
+    if let Some(cached) = disk_cache_miss::explaining(causes.scene, view.disk) {
+        return Some(Wrong::CacheMiss(cached));
     }
     let constant = is_constant_time(causes, view.disk.dev);
     let queued = view.queue.in_flight >= QUEUED_MIN && !constant;

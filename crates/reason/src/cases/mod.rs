@@ -19,6 +19,7 @@ mod cpu_rt_denied;
 mod cpu_rt_throttled;
 mod cpu_saturated;
 mod disk;
+mod disk_cache_miss;
 mod disk_device_cap;
 mod disk_errors;
 mod disk_fail_slow;
@@ -97,6 +98,7 @@ pub static CASES: &[&Case] = &[
     &cpu_rt_denied::CASE,
     &cpu_rt_throttled::CASE,
     &cpu_saturated::CASE,
+    &disk_cache_miss::CASE,
     &disk_device_cap::CASE,
     &disk_errors::CASE,
     &disk_fail_slow::CASE,

@@ -15,8 +15,12 @@ pub struct Disk {
     pub dev: DeviceNumber,
     /// Kernel name: `vda`, `loop0`, `dm-3`.
     pub name: String,
+    /// Size, bytes; 0 if it was not read.
+    pub size_bytes: u64,
     /// Device numbers of its partitions.
     pub partitions: Vec<DeviceNumber>,
+    /// What the partitions take of it, bytes.
+    pub partitioned_bytes: u64,
     /// Disks it is made of (`slaves/`), or whose file system holds its backing file (loop).
     pub below: Vec<DeviceNumber>,
     /// Backing file of a loop device.
@@ -63,6 +67,41 @@ pub struct DiskSample {
     pub busy_ms: u64,
     /// Request-milliseconds: the integral of requests in flight.
     pub weighted_ms: u64,
+}
+
+/// How the cache in front of a disk has done since it was made. Source: the device mapper's status of a
+/// `cache` target. What the target's version does not tell is absent.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DiskCacheSample {
+    /// The cached disk, as it is used.
+    pub dev: DeviceNumber,
+    /// The slow disk below, which has everything.
+    pub origin: Option<DeviceNumber>,
+    /// The fast disk below, which has the cached blocks.
+    pub fast: Option<DeviceNumber>,
+    /// Requests that the cache served.
+    pub hits: u64,
+    /// Requests that went to the origin.
+    pub misses: u64,
+    /// Blocks moved into the cache.
+    pub promotions: u64,
+    /// Blocks moved out of it for others.
+    pub demotions: u64,
+    /// Those of them that had to be written to the origin first.
+    pub demotions_dirty: Option<u64>,
+    /// Size of a block, bytes.
+    pub block_bytes: u64,
+    /// Blocks that the cache has.
+    pub blocks: u64,
+    /// Blocks in use.
+    pub blocks_used: Option<u64>,
+    /// Blocks that the origin does not have yet.
+    pub blocks_dirty: Option<u64>,
+    /// 512-byte sectors that may be on the move at once (`migration_threshold`).
+    pub migration_threshold: Option<u64>,
+    /// `writeback`, `writethrough` or `passthrough`.
+    pub mode: String,
 }
 
 /// What a request does.

@@ -106,6 +106,8 @@ pub enum Body {
     Disk(Disk),
     /// A disk's counters at one instant.
     DiskSample(DiskSample),
+    /// How a disk's cache has done, at one instant.
+    DiskCacheSample(DiskCacheSample),
     /// Latency of a disk's requests over the window.
     DiskLatency(DiskLatency),
     /// One long request.
