@@ -80,8 +80,11 @@ pub const BY_FUNCTION: &[(WaitClass, &[&str])] = &[
             "fcntl_setlk",
             "do_lock_file_wait",
             "__break_lease",
+            "nlmclnt_proc",
             "nlmclnt_lock",
             "nlmclnt_block",
+            "nsm_monitor",
+            "nsm_mon_unmon",
         ],
     ),
     (WaitClass::TtyWrite, &["n_tty_write", "tty_wait_until_sent", "tty_write_room"]),
@@ -162,6 +165,12 @@ pub const BY_FUNCTION: &[(WaitClass, &[&str])] = &[
     (WaitClass::Timer, &["hrtimer_nanosleep", "do_nanosleep"]),
     (WaitClass::Child, &["do_wait", "kernel_wait4", "kernel_waitid"]),
 ];
+
+/// Below these, an NFS lock waits until the host's own rpc.statd watches the other end for a restart.
+pub const STATD_FUNCTIONS: &[&str] = &["nsm_mon_unmon", "nsm_monitor"];
+
+/// Below these, an NFS client waits for a lock manager, which is a kernel thread where the server is this host.
+pub const LOCKD_FUNCTIONS: &[&str] = &["nlmclnt_proc", "nlmclnt_lock", "nlmclnt_call"];
 
 /// Below these, a sleep in state D is for a disk.
 pub const DISK_FUNCTIONS: &[&str] = &[

@@ -5,6 +5,7 @@
 
 use crate::facts::*;
 use crate::findings::ObjectName;
+use crate::functions::STATD_FUNCTIONS;
 use crate::scene::{Scene, within};
 use crate::timeline::WaitSpan;
 use crate::waits::{WaitClass, lock_caller};
@@ -119,6 +120,9 @@ pub fn object(scene: &Scene, span: &WaitSpan) -> ObjectName {
             ObjectName::new("cgroup", group.map_or_else(String::new, |group| group.path.clone()))
         }
         Timer => ObjectName::new("timer", span.place.syscall.clone()),
+        FileLock if behind.is_none() && monitors(scene, span) => {
+            ObjectName::new("service", "rpc.statd")
+        }
         FileLock if behind.is_none() => match unseen_lock(scene, span) {
             Some(lease) => file(&FileRef {
                 dev: lease.dev,
@@ -131,6 +135,12 @@ pub fn object(scene: &Scene, span: &WaitSpan) -> ObjectName {
         Stopped | Traced => process(scene, &span.thread),
         _ => behind.unwrap_or_else(|| ObjectName::new("kernel", kernel_word(scene, span))),
     }
+}
+
+/// The kernel waits for the host's rpc.statd.
+fn monitors(scene: &Scene, span: &WaitSpan) -> bool {
+    let frames = scene.stack(span.place.stack);
+    frames.iter().any(|frame| STATD_FUNCTIONS.contains(&frame.as_str()))
 }
 
 /// The lock that is waited for where no descriptor leads to it: by the waiter's own line in the lock table,

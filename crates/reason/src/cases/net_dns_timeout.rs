@@ -11,6 +11,7 @@ use crate::facts::*;
 use crate::findings::{Culprit, Evidence, Finding, ObjectName, Remedy};
 use crate::waits::WaitClass;
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 
 /// A question that is younger than this when the look ends may still be answered. The shortest timeout that
 /// resolv.conf can express is one second.
@@ -211,6 +212,15 @@ fn evidence(answers: &Answers<'_>, cause: &Cause, mean: f64) -> Vec<Evidence> {
     evidence
 }
 
+/// The address that a question for a name was asked of: `7.8.9.10.in-addr.arpa` is 10.9.8.7.
+fn asked_address(name: &str) -> Option<Ipv4Addr> {
+    let reversed: Ipv4Addr =
+        name.trim_end_matches('.').strip_suffix(".in-addr.arpa")?.parse().ok()?;
+    let mut octets = reversed.octets();
+    octets.reverse();
+    Some(octets.into())
+}
+
 fn remedy(causes: &Causes<'_>, answers: &Answers<'_>, cause: &Cause, server: &str) -> Vec<Remedy> {
     let address = server.rsplit_once(':').map_or(server, |(ip, _)| ip).trim_matches(['[', ']']);
     let name = match &*cause.object.id {
@@ -236,7 +246,18 @@ fn remedy(causes: &Causes<'_>, answers: &Answers<'_>, cause: &Cause, server: &st
             ),
         });
     }
-    if answers.unanswered.iter().any(|query| query.question_type == POINTER) {
+    if let Some(query) = answers.unanswered.iter().find(|query| query.question_type == POINTER) {
+        if let Some(address) = asked_address(&query.name) {
+            let asker = &cause.links[cause.named].who;
+            let file = words::shell(&net::file_of(causes.scene, asker, "/etc/hosts"));
+            remedy.push(Remedy {
+                text: format!("give {address} a name of its own where no server is asked"),
+                command: format!("echo '{address} host-{address}' >> {file}"),
+                undo: format!(
+                    "printf '%s\\n' \"$(sed '${{/^{address} host-{address}$/d}}' {file})\" > {file}"
+                ),
+            });
+        }
         remedy.push(Remedy {
             text: "the question turns an address into a name: turn that lookup off in the asker if only logs need it"
                 .into(),
@@ -244,4 +265,17 @@ fn remedy(causes: &Causes<'_>, answers: &Answers<'_>, cause: &Cause, server: &st
         });
     }
     remedy
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_address_that_a_name_was_asked_for() {
+        assert_eq!(asked_address("7.8.9.10.in-addr.arpa"), Some(Ipv4Addr::new(10, 9, 8, 7)));
+        for other in ["8.9.10.in-addr.arpa", "x'y.8.9.10.in-addr.arpa", "example.org", ""] {
+            assert_eq!(asked_address(other), None, "{other}");
+        }
+    }
 }
