@@ -12,7 +12,7 @@ ip netns exec far sh -c 'echo 1 >/proc/sys/net/ipv4/ip_forward'
 ip route add 10.78.0.0/24 via 10.77.0.2
 ip netns exec server $load tcp-sink 0.0.0.0:7001 >/dev/null & sink=$!
 sleep 1
-tc -n far qdisc add dev far1 root netem loss 6% delay 8ms
+tc -n far qdisc add dev far1 root netem loss 6%
 $load tcp-source 10.78.0.2:7001 --write-bytes 8192 --bytes-per-second 3e6 >/dev/null & victim=$!
 sleep 3
 effect "$(tc -n far -s qdisc show dev far1 | sed -n 's/.*dropped \([0-9]*\).*/\1/p' | head -n 1) dropped"

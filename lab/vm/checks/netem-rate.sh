@@ -1,10 +1,10 @@
-# A bulk flow keeps netem's queue full: small packets wait behind it.
+# A bulk flow keeps netem's queue full: small packets wait behind it, or find no room and are sent again.
 pair
 modprobe sch_netem
 tc qdisc add dev near0 root netem rate 2mbit limit 100
 ip netns exec far $load udp-echo 0.0.0.0:7000 >/dev/null & echo=$!
 sleep 1
-$load udp-ping 10.77.0.2:7000 --every-ms 20 >/dev/null & victim=$!
+$load udp-ping 10.77.0.2:7000 --every-ms 20 --timeout-ms 200 >/dev/null & victim=$!
 before=$(round_trip 10.77.0.2)
 $load udp-source 10.77.0.2:7000 --per-second 300 >/dev/null & bulk=$!
 sleep 4
