@@ -209,6 +209,13 @@ pub fn root_of(path: &Path) -> Option<i32> {
     (parts.next()? == "root").then_some(pid)
 }
 
+/// The process of `/proc/PID/autogroup`.
+fn autogroup_of(path: &Path) -> Option<i32> {
+    let rest = path.strip_prefix("/proc").ok()?;
+    let pid = rest.parent()?.to_str()?.parse().ok()?;
+    (rest.file_name()? == "autogroup").then_some(pid)
+}
+
 impl Own {
     /// Why something must not be touched; none if it may.
     pub fn refuses(&self, touch: &Touch) -> Option<String> {
@@ -237,10 +244,13 @@ impl Own {
         // As a process of the lab sees it, and not a file of the host.
         let seen = root_of(path).is_some_and(|pid| self.pids.contains(&pid))
             && identity(path).is_some_and(|known| !self.foreign.contains(&known));
+        // The nice value of a session of the lab's own.
+        let session = autogroup_of(path).is_some_and(|pid| self.pids.contains(&pid));
         // Below a group of the lab, or a kernel setting: both are put back.
         let own = self.cgroups.iter().any(|group| path.starts_with(group))
             || path.starts_with("/proc/sys")
-            || seen;
+            || seen
+            || session;
         (climbs || !own).then(|| format!("{} is not of this scenario", path.display()))
     }
 }

@@ -17,6 +17,7 @@ const SYSCTLS: &[&str] = &[
     "kernel.hung_task_timeout_secs",
     "kernel.perf_event_paranoid",
     "kernel.sched_cfs_bandwidth_slice_us",
+    "kernel.sched_autogroup_enabled",
     "kernel.sched_rt_period_us",
     "kernel.sched_rt_runtime_us",
     "net.core.default_qdisc",

@@ -221,7 +221,8 @@ fn finding(
     }
 }
 
-/// Nice values count within one group; between groups, and so between containers, their weights do.
+/// Nice values count within one group; between groups, and so between containers, their weights do. Where the kernel
+/// makes a group of each session (autogroup, of the threads in no other group), the session has a nice value of its own.
 fn come_last(scene: &Scene, hurt: &ThreadRef, by: &ThreadRef) -> Remedy {
     if let Some((group, weight)) = group_beside(scene, hurt, by) {
         let v2 = group.controllers.is_empty();
@@ -233,6 +234,14 @@ fn come_last(scene: &Scene, hurt: &ThreadRef, by: &ThreadRef) -> Remedy {
             undo: format!("echo {weight} > {file}"),
         };
     }
+    if is_session_apart(scene, hurt, by) {
+        let file = format!("/proc/{}/autogroup", by.pid);
+        return Remedy {
+            text: "let its session come last (a nice value counts within one)".into(),
+            command: format!("echo 19 > {file}"),
+            undo: format!("echo 0 > {file}"),
+        };
+    }
     let nice = scene.identity(by).map_or(0, |known| known.nice);
     Remedy {
         text: "let it come last".into(),
@@ -240,6 +249,16 @@ fn come_last(scene: &Scene, hurt: &ThreadRef, by: &ThreadRef) -> Remedy {
         command: format!("renice -n 19 -p $(ls /proc/{}/task)", by.pid),
         undo: format!("renice -n {nice} -p $(ls /proc/{}/task)", by.pid),
     }
+}
+
+/// The culprit's session is a group of its own to the scheduler, and not the victim's (sched(7), "The autogroup
+/// feature").
+fn is_session_apart(scene: &Scene, hurt: &ThreadRef, by: &ThreadRef) -> bool {
+    let on = scene.sysctls.get("kernel.sched_autogroup_enabled").is_some_and(|value| value == "1");
+    let session = |thread: &ThreadRef| scene.identity(thread).map(|known| known.session);
+    let own = session(by).filter(|session| *session != 0);
+    let is_in_no_other = scene.cgroup_of(by, "cpu").is_none_or(|group| group.path == "/");
+    on && is_in_no_other && own.is_some() && session(hurt).is_some_and(|theirs| Some(theirs) != own)
 }
 
 /// The outermost group of the culprit that the victim is not in, with its weight: there the two compete.
@@ -328,6 +347,27 @@ mod tests {
         let of_neighbour = remedy("/docker/77aa");
         assert_eq!(of_neighbour.command, "echo 2 > /sys/fs/cgroup/cpu/docker/4b1d/cpu.shares");
         assert_eq!(remedy("/docker/4b1d").command, "renice -n 19 -p $(ls /proc/20/task)");
+    }
+
+    #[test]
+    fn a_hog_of_another_session_is_held_back_as_a_session() {
+        let member = |tid, session| {
+            let thread = ThreadRef { tid, pid: tid, ..ThreadRef::default() };
+            let body = Body::Thread(Thread { thread, session, ..Thread::default() });
+            Fact { at_ns: 0, body }
+        };
+        let autogroup = |value: &str| {
+            let name = "kernel.sched_autogroup_enabled".into();
+            Fact { at_ns: 0, body: Body::Sysctl(Sysctl { name, value: value.into() }) }
+        };
+        let remedy = |value: &str, session| {
+            let scene = Scene::new(vec![autogroup(value), member(10, 7), member(20, session)]);
+            let thread = |tid| ThreadRef { tid, pid: tid, ..ThreadRef::default() };
+            come_last(&scene, &thread(10), &thread(20)).command
+        };
+        assert_eq!(remedy("1", 8), "echo 19 > /proc/20/autogroup");
+        let nice = "renice -n 19 -p $(ls /proc/20/task)";
+        assert_eq!((remedy("1", 7), remedy("0", 8)), (nice.into(), nice.into()));
     }
 
     #[test]

@@ -32,6 +32,8 @@ pub struct Thread {
     pub parent_pid: u32,
     /// Process group (one job of a shell, one service), 0 if unknown.
     pub process_group: u32,
+    /// Session (what began with one login, or one daemon), 0 if unknown.
+    pub session: u32,
     /// A kernel thread.
     pub kernel: bool,
     /// Command line, NULs as spaces, cut at 200 bytes; empty for kernel threads or if it could not
