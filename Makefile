@@ -32,12 +32,12 @@ run: build ## Build holdup and ask it what holds this host up (ARGS="..." go to 
 	target/holdup $(ARGS)
 
 # Static, because the binary is copied to sick machines, whatever libc they have. --target keeps the
-# flag away from build scripts and procedural macros, which cannot be static.
+# flag away from build scripts and procedural macros, which cannot be static. LTO keeps it below 8 MB.
 .PHONY: build
 build: ## Build the shipped binary: target/holdup, static and stripped
 	@xtask/setup build
 	@triple=$$(rustc -vV | sed -n 's/^host: //p'); \
-	RUSTFLAGS="-C target-feature=+crt-static $${RUSTFLAGS:-}" \
+	RUSTFLAGS="-C target-feature=+crt-static $${RUSTFLAGS:-}" CARGO_PROFILE_RELEASE_LTO=thin CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1 \
 	    cargo build --locked --release --package holdup --bin holdup --target "$$triple"; \
 	mkdir -p target; \
 	built=$(OUT)/$$triple/release/holdup; \
@@ -110,7 +110,7 @@ lab-vm: ## Boot stock kernels in QEMU and ask holdup in each (ARGS="--kernel 5.1
 	@xtask/setup lab-vm
 	@$(MAKE) --no-print-directory build
 	@triple=$$(rustc -vV | sed -n 's/^host: //p'); \
-	RUSTFLAGS="-C target-feature=+crt-static $${RUSTFLAGS:-}" \
+	RUSTFLAGS="-C target-feature=+crt-static $${RUSTFLAGS:-}" CARGO_PROFILE_RELEASE_LTO=thin CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1 \
 	    cargo build --locked --release --package holdup-lab --bin holdup-lab-load --target "$$triple"; \
 	cp $(OUT)/$$triple/release/holdup-lab-load target/holdup-lab-load
 	cargo run --locked --quiet --release --package holdup-lab --bin holdup-lab -- vm $(ARGS)
