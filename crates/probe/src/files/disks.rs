@@ -5,7 +5,7 @@
 //! path: the file itself is never touched, it may lie on a dead mount.
 
 use super::{Roots, mounts, text};
-use holdup_reason::facts::{Body, DeviceNumber, Disk, Mount};
+use holdup_reason::facts::{Body, DeviceNumber, Disk, Mount, Raid, RaidMember};
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -33,6 +33,9 @@ pub fn disks(roots: &Roots, mounts: &[Mount]) -> Vec<Body> {
     let stacked = found.into_iter().map(|(entry, mut disk)| {
         let slaves = text::names(&block.join(&entry).join("slaves"));
         disk.below = slaves.iter().filter_map(|slave| owners.by_name(slave)).collect();
+        if disk.raid_level.is_some() {
+            disk.raid = Some(raid(&block.join(&entry).join("md"), &owners));
+        }
         if let Some(mount) = disk.backing_file.as_deref().and_then(|f| mounts::mount_of(mounts, f))
         {
             disk.backing_fs = Some(mount.fs_type.clone());
@@ -65,6 +68,20 @@ impl Owners {
             self.by_name(source.strip_prefix("mapper/").unwrap_or(source))
         };
         self.number.get(&mount.dev).copied().or_else(named)
+    }
+}
+
+/// An array's members are folders `dev-NAME` beside its settings.
+fn raid(folder: &Path, owners: &Owners) -> Raid {
+    let member = |name: &String| {
+        let dev = owners.by_name(name.strip_prefix("dev-")?)?;
+        let state = text::read_text(&folder.join(name).join("state")).ok()?;
+        Some(RaidMember { dev, state })
+    };
+    Raid {
+        layout: text::read_number(&folder.join("layout")).unwrap_or(0) as u32,
+        action: text::read_text(&folder.join("sync_action")).unwrap_or_default(),
+        members: text::names(folder).iter().filter_map(member).collect(),
     }
 }
 
@@ -111,6 +128,7 @@ fn read_disk(folder: &Path, entry: &str, owners: &mut Owners) -> Option<Disk> {
         write_cache: word("queue/write_cache").unwrap_or_default(),
         mapped_name,
         raid_level: word("md/level"),
+        raid: None, // once its members are known
     })
 }
 

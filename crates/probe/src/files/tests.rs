@@ -67,6 +67,11 @@ fn disks_and_what_they_stand_on() {
     assert_eq!(disks["dm-0"].mapped_name.as_deref(), Some("vg-data"));
     assert_eq!(disks["md0"].below, [dev(7, 2), dev(7, 3)]);
     assert_eq!(disks["md0"].raid_level.as_deref(), Some("raid1"));
+    let raid = disks["md0"].raid.as_ref().unwrap();
+    let members: Vec<_> = raid.members.iter().map(|m| (m.dev, &*m.state)).collect();
+    assert_eq!(members, [(dev(7, 2), "in_sync"), (dev(7, 3), "in_sync,write_mostly")]);
+    assert_eq!((raid.layout, &*raid.action), (0, "idle"));
+    assert_eq!(disks["dm-0"].raid, None);
     // A file under a far file system has no disk below; one on btrfs is found by its source, one
     // on a mapped volume by its number.
     let loop0 = &disks["loop0"];

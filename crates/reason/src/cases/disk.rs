@@ -3,13 +3,14 @@
 //! The order is the order of proof. A configured limit that is met while the device idles needs no other
 //! explanation. A tail of slow requests on a device that is otherwise quick is the device's. A neighbour that
 //! asks for most of what the device does is the reason for its queue. A cache that misses makes a slow disk of a
-//! quick one. What is left, a device that always has work and delivers a flat rate slowly, is a cap. Anything else
+//! quick one, an array that leaves members idle is as slow as one. What is left, a device that always has work and delivers a flat rate slowly, is a cap. Anything else
 //! has no name here, and stays silent.
 
-use super::{disk_cache_miss, fs_copy_up, memory};
+use super::{disk_cache_miss, disk_raid_imbalance, fs_copy_up, memory};
 use crate::causes::{Cause, Causes};
 use crate::facts::*;
 use crate::queues::{self, DiskQueue, Service};
+use crate::scene::Scene;
 use crate::waits::WaitClass;
 
 /// Below this mean time a request is not worth a complaint, whatever the queue, seconds.
@@ -18,7 +19,7 @@ pub(super) const SLOW_SECONDS: f64 = 0.004;
 /// kind of disk, and one reader at a time gets no more from it.
 const SLOW_ALONE_SECONDS: f64 = 0.010;
 /// Fewer in flight on average are no queue: one that waits for each, and a bit.
-const QUEUED_MIN: f64 = 1.5;
+pub(super) const QUEUED_MIN: f64 = 1.5;
 /// At least this share of the work is somebody else's before he is to blame.
 const NEIGHBOUR_SHARE: f64 = 0.6;
 
@@ -48,6 +49,8 @@ pub enum Wrong<'a> {
     Saturated(ThreadRef, f64),
     /// The cache of this disk misses.
     CacheMiss(DeviceNumber),
+    /// This array leaves members idle.
+    Imbalance(DeviceNumber),
     /// Some requests are very slow, or all are, without a queue.
     FailSlow,
     /// It delivers a flat rate and no more.
@@ -70,6 +73,21 @@ pub struct View<'a> {
 /// More than a stray one: at least three, and one in a hundred.
 pub fn has_errors(service: &Service) -> bool {
     service.errors >= 3 && service.errors as f64 >= 0.01 * service.count as f64
+}
+
+/// Disks stand on disks only so deep.
+const DEPTH_MAX: u32 = 8;
+
+/// A disk is another one, or is made of it.
+pub fn stands_on(scene: &Scene, upper: &Disk, lower: DeviceNumber) -> bool {
+    stands_above(scene, upper, lower, DEPTH_MAX)
+}
+
+fn stands_above(scene: &Scene, upper: &Disk, lower: DeviceNumber, depth: u32) -> bool {
+    let below = |dev: &DeviceNumber| {
+        scene.disk(*dev).is_some_and(|disk| stands_above(scene, disk, lower, depth - 1))
+    };
+    upper.dev == lower || depth > 0 && upper.below.iter().any(below)
 }
 
 /// A cause's part that others than `who` lose, with a chain that one of them begins.
@@ -150,6 +168,9 @@ fn decide<'a>(causes: &'a Causes<'a>, cause: &Cause, view: &View<'a>) -> Option<
     }
     if let Some(cached) = disk_cache_miss::explaining(causes.scene, view.disk) {
         return Some(Wrong::CacheMiss(cached));
+    }
+    if let Some(array) = disk_raid_imbalance::explaining(causes.scene, view.disk) {
+        return Some(Wrong::Imbalance(array));
     }
     let constant = is_constant_time(causes, view.disk.dev);
     let queued = view.queue.in_flight >= QUEUED_MIN && !constant;

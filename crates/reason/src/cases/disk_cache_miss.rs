@@ -106,19 +106,9 @@ impl View<'_> {
 pub fn explaining(scene: &Scene, waited: &Disk) -> Option<DeviceNumber> {
     let all = scene.disk_caches.keys().filter_map(|dev| view(scene, *dev));
     let concerned = |view: &View<'_>| {
-        stands_on(scene, waited, view.disk.dev, DEPTH_MAX) || waited.dev == view.origin.dev
+        disk::stands_on(scene, waited, view.disk.dev) || waited.dev == view.origin.dev
     };
     all.filter(concerned).find(View::explains).map(|view| view.disk.dev)
-}
-
-/// Disks stand on disks only so deep.
-const DEPTH_MAX: u32 = 8;
-
-fn stands_on(scene: &Scene, upper: &Disk, lower: DeviceNumber, depth: u32) -> bool {
-    let below = |dev: &DeviceNumber| {
-        scene.disk(*dev).is_some_and(|disk| stands_on(scene, disk, lower, depth - 1))
-    };
-    upper.dev == lower || depth > 0 && upper.below.iter().any(below)
 }
 
 fn view(scene: &Scene, dev: DeviceNumber) -> Option<View<'_>> {

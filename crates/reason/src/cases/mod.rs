@@ -25,6 +25,7 @@ mod disk_errors;
 mod disk_fail_slow;
 mod disk_journal;
 mod disk_own_throttle;
+mod disk_raid_imbalance;
 mod disk_saturated;
 mod disk_weight;
 mod fs_copy_up;
@@ -104,6 +105,7 @@ pub static CASES: &[&Case] = &[
     &disk_fail_slow::CASE,
     &disk_journal::CASE,
     &disk_own_throttle::CASE,
+    &disk_raid_imbalance::CASE,
     &disk_saturated::CASE,
     &disk_weight::CASE,
     &fs_copy_up::CASE,

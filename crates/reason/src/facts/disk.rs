@@ -39,6 +39,31 @@ pub struct Disk {
     pub mapped_name: Option<String>,
     /// RAID level of an md array (`md/level`).
     pub raid_level: Option<String>,
+    /// How an md array is laid out.
+    pub raid: Option<Raid>,
+}
+
+/// How an md array is laid out, and what its members do. Source: /sys/block/NAME/md.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Raid {
+    /// Layout as md numbers it; of RAID-10 the low byte counts near copies, the next far ones, and bit 16 tells that
+    /// these are offset.
+    pub layout: u32,
+    /// What it does beside its work: `idle`, `resync`, `recover`, `check`; empty if it was not read.
+    pub action: String,
+    /// Its members.
+    pub members: Vec<RaidMember>,
+}
+
+/// A member of an md array.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RaidMember {
+    /// The whole disk that it is, or is on.
+    pub dev: DeviceNumber,
+    /// Words with commas between them: `in_sync`, `write_mostly`, `faulty`, `spare`.
+    pub state: String,
 }
 
 /// A disk's counters. Source: /proc/diskstats, Documentation/admin-guide/iostats.rst.
