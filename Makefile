@@ -110,7 +110,7 @@ lab-vm: ## Boot stock kernels in QEMU and ask holdup in each (ARGS="--kernel 5.1
 	@xtask/setup lab-vm
 	@$(MAKE) --no-print-directory build
 	@triple=$$(rustc -vV | sed -n 's/^host: //p'); \
-	RUSTFLAGS="-C target-feature=+crt-static $${RUSTFLAGS:-}" CARGO_PROFILE_RELEASE_LTO=thin CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1 \
+	RUSTFLAGS="-C target-feature=+crt-static $${RUSTFLAGS:-}" \
 	    cargo build --locked --release --package holdup-lab --bin holdup-lab-load --target "$$triple"; \
 	cp $(OUT)/$$triple/release/holdup-lab-load target/holdup-lab-load
 	cargo run --locked --quiet --release --package holdup-lab --bin holdup-lab -- vm $(ARGS)

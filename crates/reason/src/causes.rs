@@ -14,7 +14,7 @@ use crate::peers::is_stalled;
 use crate::scene::Scene;
 use crate::waits::WaitClass;
 use std::collections::{BTreeMap, HashMap};
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// Chains kept per cause.
 const EXAMPLES: usize = 1;
@@ -32,7 +32,7 @@ pub struct Cause {
     /// Who waits, directly or through others, by process: seconds.
     pub victims: BTreeMap<u32, (ThreadRef, f64)>,
     /// The chain of the longest leaf, victim first; the link that names the cause is at `named`.
-    pub links: Vec<Rc<ChainLink>>,
+    pub links: Vec<Arc<ChainLink>>,
     /// Index into `links`.
     pub named: usize,
     /// Who holds it, by process of the next link: seconds.

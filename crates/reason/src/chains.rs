@@ -14,7 +14,7 @@ use crate::peers::Peers;
 use crate::scene::Scene;
 use crate::timeline::{Doing, WaitSpan};
 use crate::waits::WaitClass;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// Deeper chains than this are cut; real ones have fewer than ten links.
 const DEPTH_MAX: usize = 24;
@@ -48,7 +48,7 @@ pub struct Leaf {
     /// To.
     pub end_ns: Ns,
     /// From the victim to the root; never empty. Shared: a long wait is cut into many leaves.
-    pub links: Vec<Rc<ChainLink>>,
+    pub links: Vec<Arc<ChainLink>>,
     /// The last link's holder is already in the chain: a circle.
     pub circle: bool,
 }
@@ -124,7 +124,7 @@ impl<'a> Chains<'a> {
         thread: &ThreadRef,
         from: Ns,
         to: Ns,
-        links: &mut Vec<Rc<ChainLink>>,
+        links: &mut Vec<Arc<ChainLink>>,
         leaves: &mut Vec<Leaf>,
     ) {
         for piece in self.scene.timelines.pieces(thread.tid, from, to) {
@@ -137,7 +137,7 @@ impl<'a> Chains<'a> {
                         Doing::Running => WaitClass::Running,
                         _ => WaitClass::Unseen,
                     };
-                    links.push(Rc::new(ChainLink {
+                    links.push(Arc::new(ChainLink {
                         who: thread.clone(),
                         class,
                         object: ObjectName::new("process", &*thread.comm)
@@ -159,7 +159,7 @@ impl<'a> Chains<'a> {
         wait: &WaitSpan,
         from: Ns,
         to: Ns,
-        links: &mut Vec<Rc<ChainLink>>,
+        links: &mut Vec<Arc<ChainLink>>,
         leaves: &mut Vec<Leaf>,
     ) {
         let holder = if wait.class.is_root() || links.len() >= DEPTH_MAX {
@@ -170,7 +170,7 @@ impl<'a> Chains<'a> {
         let circle = holder.as_ref().is_some_and(|h| {
             h.tid == wait.thread.tid || links.iter().any(|link| link.who.tid == h.tid)
         });
-        links.push(Rc::new(ChainLink {
+        links.push(Arc::new(ChainLink {
             who: wait.thread.clone(),
             class: wait.class,
             object: wait.object.clone(),
@@ -189,6 +189,6 @@ impl<'a> Chains<'a> {
     }
 }
 
-fn push(leaves: &mut Vec<Leaf>, begin_ns: Ns, end_ns: Ns, links: &[Rc<ChainLink>], circle: bool) {
+fn push(leaves: &mut Vec<Leaf>, begin_ns: Ns, end_ns: Ns, links: &[Arc<ChainLink>], circle: bool) {
     leaves.push(Leaf { begin_ns, end_ns, links: links.to_vec(), circle });
 }
