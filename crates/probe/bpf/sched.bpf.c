@@ -28,17 +28,24 @@ static __always_inline struct note *note_of(struct task_struct *task, bool creat
 	return bpf_task_storage_get(&notes, task, 0, create ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
 }
 
-/* A switch is dated when the scheduler began to choose; what another CPU did while it chose (a search for work
- * on other CPUs is bounded by sysctl_sched_migration_cost, half a millisecond) seems to come after it. */
-#define CHOICE_NS_MAX 500000
-
 static __always_inline __u64 interval(__u64 from, __u64 to)
 {
 	if (to >= from)
 		return to - from;
-	if (from - to > CHOICE_NS_MAX)
-		count_lost(&lost.negative_intervals);
+	count_lost(&lost.negative_intervals);
 	return 0;
+}
+
+/*
+ * A switch is dated when the scheduler began to choose. What another CPU did meanwhile to a thread that was then
+ * chosen (it left there, it was woken) is dated later, by as much as a search for work on other CPUs takes:
+ * sysctl_sched_migration_cost, half a millisecond. The thread's own time stands still until then.
+ */
+#define CHOICE_NS_MAX 500000
+
+static __always_inline __u64 not_before(__u64 earlier, __u64 now)
+{
+	return now < earlier && earlier - now <= CHOICE_NS_MAX ? earlier : now;
 }
 
 /*
@@ -148,6 +155,7 @@ static __noinline int send_wait(struct task_struct *task, struct task_struct *be
 
 static __always_inline void leave_cpu(struct note *note, struct task_struct *prev, __u32 state, __u64 now)
 {
+	now = not_before(note->since_ns, now);
 	if (note->mode == WIRE_MODE_RUNNING)
 		note->sums.run_ns += interval(note->since_ns, now);
 	else if (note->mode != WIRE_MODE_UNKNOWN)
@@ -218,10 +226,14 @@ int sched_switch(__u64 *ctx)
 	if (next->pid) {
 		note = note_of(next, true);
 		if (note) {
+			now = not_before(note->since_ns, now);
 			if (note->mode >= WIRE_MODE_RUNNABLE) {
+				__u64 length;
+
+				now = not_before(note->wake_ns, now);
 				add_wait(note, now);
-				if (now - note->since_ns >= threshold_of(note) &&
-				    !braked(now - note->since_ns))
+				length = interval(note->since_ns, now);
+				if (length >= threshold_of(note) && !braked(length))
 					send_wait(next, prev, now);
 			}
 			if (!note->sums.since_ns)
@@ -255,11 +267,11 @@ int BPF_PROG(sched_waking, struct task_struct *task)
 
 	if (!note || note->mode != WIRE_MODE_BLOCKED || note->wake_ns)
 		return 0;
-	now = bpf_ktime_get_ns();
+	now = not_before(note->since_ns, bpf_ktime_get_ns());
 	note->wake_ns = now;
 	if (compat_task_throttled(task))
 		note->flags |= WIRE_FLAG_THROTTLED;
-	if (now - note->since_ns < threshold_of(note) / 2)
+	if (interval(note->since_ns, now) < threshold_of(note) / 2)
 		return 0;
 	/* From here on the wait is long: who ended it is worth its price. */
 	current = compat_current();

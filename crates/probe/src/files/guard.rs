@@ -15,7 +15,7 @@ use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 /// A read that takes longer than this hangs.
-const PATIENCE: Duration = Duration::from_millis(250);
+pub(super) const PATIENCE: Duration = Duration::from_millis(250);
 
 /// Helpers given up in one batch before the rest of it is not tried.
 pub const GIVEN_UP_MAX: usize = 8;

@@ -7,12 +7,18 @@
 //! /proc/PID/fdinfo/FD: of the processes that are named first, then, when locks are left over that
 //! somebody waits for, of all others. Paths come from readlink of the descriptor; the file itself
 //! is never touched.
+//!
+//! The kernel begins such a reading by waiting until all CPUs have passed a quiet state (fs/locks.c takes its
+//! per-CPU semaphore for writing): some ten milliseconds, on a host whose CPUs are taken seconds. So a thread of its own
+//! reads, and the look goes on without it.
 
 use super::threads::{Clock, Stat, link};
-use super::{Roots, blind, is_refusal, refused, text};
+use super::{Roots, blind, guard, is_refusal, refused, text};
 use holdup_reason::facts::{Body, DeviceNumber, FileLock, ThreadRef};
 use std::collections::{BTreeSet, HashMap};
+use std::io;
 use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 
 /// Descriptors looked at in one call; what is left over then has no path.
 const DESCRIPTORS_MAX: usize = 50_000;
@@ -33,16 +39,27 @@ pub fn file_locks(roots: &Roots) -> Vec<Body> {
 pub struct LockTable {
     bytes: Vec<u8>,
     told: Vec<Body>,
+    /// A reading that has not come back yet.
+    pending: Option<Receiver<io::Result<Vec<u8>>>>,
+    told_late: bool,
 }
 
 impl LockTable {
     /// The table as it is now.
     pub fn read(&mut self, roots: &Roots) -> Vec<Body> {
-        let bytes = match std::fs::read(roots.proc.join("locks")) {
-            Ok(bytes) => bytes,
-            Err(error) => {
-                let therefore = "holders of file locks are unknown";
-                return vec![Body::Blind(blind("proc.locks", &error, therefore))];
+        let unknown =
+            |error: &io::Error, therefore| vec![Body::Blind(blind("proc.locks", error, therefore))];
+        let bytes = match self.bytes_in_time(roots) {
+            Some(Ok(bytes)) => bytes,
+            Some(Err(error)) => return unknown(&error, "holders of file locks are unknown"),
+            None if self.told_late => return Vec::new(),
+            None => {
+                self.told_late = true;
+                let error = io::Error::other("the kernel takes long to begin with it");
+                return unknown(
+                    &error,
+                    "holders of file locks are known for parts of the look only",
+                );
             }
         };
         let waits = |body: &Body| matches!(body, Body::FileLock(lock) if lock.blocked);
@@ -51,6 +68,36 @@ impl LockTable {
             self.bytes = bytes;
         }
         self.told.clone()
+    }
+}
+
+impl LockTable {
+    /// The file, or nothing if it has not come in time: then the next call takes up the same reading.
+    fn bytes_in_time(&mut self, roots: &Roots) -> Option<io::Result<Vec<u8>>> {
+        let receive = match self.pending.take() {
+            Some(receive) => receive,
+            None => {
+                let (send, receive) = sync_channel(1);
+                let path = roots.proc.join("locks");
+                let read = move || drop(send.send(std::fs::read(path)));
+                if let Err(error) =
+                    std::thread::Builder::new().name("holdup-read".into()).spawn(read)
+                {
+                    return Some(Err(error));
+                }
+                receive
+            }
+        };
+        match receive.recv_timeout(guard::PATIENCE) {
+            Ok(read) => Some(read),
+            Err(RecvTimeoutError::Timeout) => {
+                self.pending = Some(receive);
+                None
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                Some(Err(io::Error::other("its reader has ended")))
+            }
+        }
     }
 }
 

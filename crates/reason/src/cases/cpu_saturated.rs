@@ -51,6 +51,8 @@ const RUN_PER_SECOND_MIN: f64 = 0.05;
 /// A thread that ran or was ready to for this part of the look does not tick: it has work all the time. That it ran
 /// for little is then the harm itself, the greater the heavier the culprit's group is.
 const WANTED_BY_ONE_MIN: f64 = 0.5;
+/// But for so little as this, seconds a second, it has no work: a tick that comes seconds late is a tick.
+const RUN_STARVED_PER_SECOND_MIN: f64 = 0.01;
 /// The culprit has at least this part of what is taken beyond the fair parts.
 const CULPRIT_PART_MIN: f64 = 0.4;
 /// And has at least this part of all that is used (a heavier group), or of all that is asked for, running or ready
@@ -102,8 +104,9 @@ fn is_victim(causes: &Causes<'_>, one: &Competitor, greedy: &Competitor) -> bool
         return false;
     }
     let is_asked_for = scene.target.as_ref().is_some_and(|t| t.kind != TargetKind::Host);
-    let ticks = one.run < RUN_PER_SECOND_MIN * causes.wall_seconds()
-        && one.wanted_by_one < WANTED_BY_ONE_MIN * causes.wall_seconds();
+    let starves = one.run >= RUN_STARVED_PER_SECOND_MIN * causes.wall_seconds()
+        && one.wanted_by_one >= WANTED_BY_ONE_MIN * causes.wall_seconds();
+    let ticks = one.run < RUN_PER_SECOND_MIN * causes.wall_seconds() && !starves;
     looked_at
         && (is_asked_for || !ticks)
         && busy.is_some_and(|busy| busy >= BUSY_MIN)
