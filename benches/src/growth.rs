@@ -65,6 +65,15 @@ pub fn own_load(ctx: &Ctx, more: &[&str]) -> Result<Running> {
     bail!("bench-load {}: {}", more.join(" "), crate::child::first_words(&load.output()))
 }
 
+/// Threads that sleep, in several processes: a thread takes four mappings, of which a process may have 65,530
+/// (vm.max_map_count).
+fn sleepers(ctx: &Ctx, count: usize) -> Result<Vec<Running>> {
+    const EACH_MAX: usize = 5_000;
+    let processes = count.div_ceil(EACH_MAX);
+    let each = (count / processes.max(1)).to_string();
+    (0..processes).map(|_| own_load(ctx, &["sleepers", &each])).collect()
+}
+
 /// Makes empty groups of the cpu controller (v1), or of the one hierarchy (v2).
 fn cgroups(ctx: &Ctx, count: usize) -> Result<Guards> {
     let parent = hierarchy()?.join(format!("holdup-bench-{}", std::process::id()));
@@ -146,7 +155,7 @@ pub fn series(ctx: &Ctx, sizes: &Sizes, trouble: &mut Vec<String>) -> Result<Vec
     let _on = statistics(ctx)?;
     let mut threads = Series { of: "threads".into(), points: Vec::new() };
     for &count in sizes.threads {
-        let made = own_load(ctx, &["sleepers", &count.to_string()]);
+        let made = sleepers(ctx, count);
         at(ctx, &mut threads, count, made, trouble)?;
     }
     let mut groups = Series { of: "cgroups".into(), points: Vec::new() };
@@ -196,19 +205,23 @@ fn at<T>(
     Ok(())
 }
 
-/// How much faster than linear a cost grows: the largest exponent between two sizes, of the part above the
-/// smallest. At most 1 is linear; none with too few points, or with growth too small to tell from noise.
+/// How much faster than linear a cost grows: the exponent of the part above the smallest size, fitted over all sizes
+/// at once (two neighbours differ by little more than noise). At most 1 is linear; none with too few points, or with
+/// growth too small to tell from noise.
 pub fn exponent(points: &[Point], cost: fn(&Point) -> f64, noise: f64) -> Option<f64> {
     let first = points.first()?;
     let above: Vec<(f64, f64)> = points
         .iter()
         .map(|point| (point.size - first.size, cost(point) - cost(first)))
         .filter(|(size, cost)| *size > 0.0 && *cost > noise)
+        .map(|(size, cost)| (size.ln(), cost.ln()))
         .collect();
-    // Between sizes that hardly differ the exponent is noise.
-    let apart = above.windows(2).filter(|two| two[1].0 > 1.5 * two[0].0);
-    let steps = apart.map(|two| (two[1].1 / two[0].1).ln() / (two[1].0 / two[0].0).ln());
-    steps.reduce(f64::max)
+    let count = above.len() as f64;
+    let mean = |part: fn(&(f64, f64)) -> f64| above.iter().map(part).sum::<f64>() / count;
+    let (size, cost) = (mean(|point| point.0), mean(|point| point.1));
+    let spread: f64 = above.iter().map(|point| (point.0 - size).powi(2)).sum();
+    let common: f64 = above.iter().map(|point| (point.0 - size) * (point.1 - cost)).sum();
+    (above.len() > 1 && spread > 0.0).then(|| common / spread)
 }
 
 #[cfg(test)]

@@ -167,7 +167,7 @@ pub fn rest(results: &Results) -> String {
     for flood in &results.floods {
         let _ = writeln!(
             text,
-            "\nFLOOD of {}, {} a second for {:.1} s: {} events taken, {} lost; {:.2} s of CPU;\n  {:.2} % of the \
+            "\nFLOOD of {}, {} a second for {:.1} s: {} events taken, {} lost;\n  {:.2} s of CPU; {:.2} % of the \
              time not accounted for; author {}: {}",
             flood.of,
             count(flood.per_second),

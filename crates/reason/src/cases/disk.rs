@@ -261,22 +261,32 @@ fn reached(causes: &Causes<'_>, group: &Cgroup, limit: &IoLimit, view: &View<'_>
 /// What a queue explains: a request that finds n others in flight waits for them too, so its time is
 /// divided by n + 1 before it is compared with the median; and all bytes in flight, its own included, take
 /// their time at the best rate that the disk showed. Requests of a queue that is merely long, or large, pass.
+///
+/// Once is no tail: what ends at the same moment stood still for the same reason (a host that paused its guest, a
+/// reset), however many requests it were.
 fn has_slow_tail(causes: &Causes<'_>, view: &View<'_>) -> bool {
     const FAR: f64 = 10.0;
     const WORTH_SECONDS: f64 = 0.03;
     const FEW: f64 = 0.3;
+    const MOMENTS_MIN: usize = 3;
+    const SAME_MOMENT_NS: Ns = 10_000_000;
     let Some(service) = &view.service else { return false };
     if service.count < 10 || service.median >= WORTH_SECONDS {
         return false;
     }
     let limit = (service.median * FAR).max(WORTH_SECONDS);
     let best = queues::best_bytes_per_second(causes.scene, view.disk.dev).max(1.0);
-    let unexplained = requests_by_depth(causes, view.disk.dev)
+    let mut unexplained: Vec<Ns> = requests_by_depth(causes, view.disk.dev)
         .iter()
         .filter(|r| r.seconds / (r.depth as f64 + 1.0) >= limit)
         .filter(|r| r.seconds >= 3.0 * r.bytes_in_flight as f64 / best)
-        .count();
-    unexplained >= 3 && (unexplained as f64) < FEW * service.count as f64
+        .map(|r| r.complete_ns)
+        .collect();
+    unexplained.sort_unstable();
+    let apart = unexplained.windows(2).filter(|two| two[1] - two[0] > SAME_MOMENT_NS).count();
+    !unexplained.is_empty()
+        && apart + 1 >= MOMENTS_MIN
+        && (unexplained.len() as f64) < FEW * service.count as f64
 }
 
 /// A long request with what stood before it.
@@ -287,6 +297,8 @@ struct Met {
     bytes_in_flight: u64,
     /// Its time inside the device.
     seconds: f64,
+    /// When it was done.
+    complete_ns: Ns,
 }
 
 fn requests_by_depth(causes: &Causes<'_>, dev: DeviceNumber) -> Vec<Met> {
@@ -309,6 +321,7 @@ fn requests_by_depth(causes: &Causes<'_>, dev: DeviceNumber) -> Vec<Met> {
                 depth,
                 bytes_in_flight: open.iter().map(|(_, bytes)| bytes).sum(),
                 seconds: complete.saturating_sub(issue) as f64 / 1e9,
+                complete_ns: complete,
             }
         })
         .collect()

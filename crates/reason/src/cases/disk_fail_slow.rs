@@ -17,7 +17,7 @@ pub static CASE: Case = Case {
              slow as their slowest member.",
     needs: &[
         "threads wait for the disk",
-        "slowest requests take at least ten times the median and at least 50 ms, with a quick median",
+        "slowest requests take at least ten times the median and at least 30 ms, with a quick median, at three moments",
         "or every request is slow by the same time, however many are in flight",
     ],
     refuted_by: &["a queue that slows all requests alike", "a cgroup limit that is met"],
@@ -82,4 +82,86 @@ fn finding(causes: &Causes<'_>, cause: &Cause, view: &View<'_>) -> Finding {
         }],
     };
     CASE.finding(causes, cause, verdict)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::cases::process_tests::*;
+    use crate::facts::*;
+    use crate::judge::explain;
+
+    const DEV: DeviceNumber = DeviceNumber { major: 8, minor: 0 };
+    const MS: Ns = 1_000_000;
+
+    /// A quick disk of which some requests take 200 ms, done at these times; a reader waits for each.
+    fn codes(done_ms: &[Ns]) -> Vec<String> {
+        let mut facts = host();
+        facts.push(fact(Body::Disk(Disk { dev: DEV, name: "sda".into(), ..Disk::default() })));
+        for tenth in 0..=50 {
+            let reads = 40 * tenth;
+            let sample = DiskSample {
+                dev: DEV,
+                reads,
+                read_bytes: reads * 4096,
+                read_ms: reads,
+                busy_ms: 20 * tenth,
+                weighted_ms: 30 * tenth,
+                ..DiskSample::default()
+            };
+            facts.push(Fact { at_ns: tenth * LOOK_NS / 50, body: Body::DiskSample(sample) });
+        }
+        let mut service_us_log2 = vec![0; 20];
+        (service_us_log2[8], service_us_log2[17]) = (2000, done_ms.len() as u64);
+        facts.push(fact(Body::DiskLatency(DiskLatency {
+            dev: DEV,
+            count: 2000 + done_ms.len() as u64,
+            service_ns: 2000 * 300_000 + done_ms.len() as u64 * 200 * MS,
+            service_ns_max: 200 * MS,
+            service_us_log2,
+            ..DiskLatency::default()
+        })));
+        for (reader, done_ms) in (10..).zip(done_ms) {
+            let (issue_ns, complete_ns) = ((done_ms - 200) * MS, done_ms * MS);
+            facts.push(Fact {
+                at_ns: complete_ns,
+                body: Body::Request(Request {
+                    dev: DEV,
+                    bytes: 4096,
+                    issue_ns,
+                    complete_ns,
+                    ..Request::default()
+                }),
+            });
+            let file = FileRef { rdev: DEV, ..FileRef::default() };
+            let place = Place {
+                state: WaitState::DiskSleep,
+                iowait: true,
+                syscall: "pread64".into(),
+                object: Some(ObjectRef::File(file)),
+                ..Place::default()
+            };
+            let thread = thread(reader, "store");
+            let wake = Wake {
+                at_ns: complete_ns,
+                context: WakeContext::HardInterrupt,
+                disk: Some(DEV),
+                ..Wake::default()
+            };
+            let (begin_ns, end_ns) = (issue_ns, complete_ns);
+            let wait =
+                Wait { thread, begin_ns, end_ns, place, wake: Some(wake), ..Wait::default() };
+            facts.push(Fact { at_ns: complete_ns, body: Body::Wait(wait) });
+        }
+        explain(facts).findings.into_iter().map(|finding| finding.code).collect()
+    }
+
+    #[test]
+    fn requests_that_are_slow_again_and_again_are_the_disks_own() {
+        assert_eq!(codes(&[500, 1_300, 2_100, 3_400]), ["disk.fail_slow"]);
+    }
+
+    #[test]
+    fn a_disk_that_stood_still_once_is_no_slow_disk() {
+        assert!(codes(&[500, 500, 503, 504]).is_empty());
+    }
 }
