@@ -230,11 +230,11 @@ impl Lab {
         }
         if let Some(holdup) = &self.holdup {
             look.replay_differences = self.replay(ctx, holdup, &answer, recording)?;
-        }
-        if recording.exists() {
-            look.knot = knot::of_recording(recording)?;
-            let area = look.knot.as_ref().and_then(|knot| knot.area).map(String::from);
-            look.baselines.push(("raw wait-graph knot".into(), area));
+            if recording.exists() {
+                look.knot = knot::of_recording(&holdup.program, recording)?;
+                let area = look.knot.as_ref().and_then(|knot| knot.area).map(String::from);
+                look.baselines.push(("raw wait-graph knot".into(), area));
+            }
         }
         look.answer = Some(answer);
         Ok(())

@@ -482,7 +482,9 @@ fn each_record(link: &Link, what: &str, mut call: impl FnMut(&[u8])) -> Result<(
         bytes.copy_within(done..filled, 0);
         filled -= done;
         if filled == bytes.len() {
-            return Ok(());
+            let doing = format!("read a record of the {what} iterator");
+            let error = std::io::Error::other("it is longer than 64 KiB, or tells no length");
+            return Err(SourceError::System { doing, error });
         }
     }
 }

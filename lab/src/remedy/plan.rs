@@ -202,7 +202,7 @@ pub fn identity(path: &Path) -> Option<(u64, u64)> {
     std::fs::metadata(path).ok().map(|known| (known.dev(), known.ino()))
 }
 
-/// The process of `/proc/PID/root/...`, a file as that process sees it.
+/// The process of a path below `/proc/PID/root`, a file as that process sees it.
 pub fn root_of(path: &Path) -> Option<i32> {
     let mut parts = path.strip_prefix("/proc").ok()?.iter();
     let pid = parts.next()?.to_str()?.parse().ok()?;

@@ -165,9 +165,11 @@ pub fn refused(cases: &[Case]) -> String {
     if out.is_empty() { "none\n".into() } else { out }
 }
 
-/// Ways out that did not help, were not run, or cannot be told.
+/// Ways out that did not help, were not run, or cannot be told. A path below a process's root is written as
+/// `/proc/PID/root:/path`: as it was run, it would look like one of this machine's own.
 pub fn remedies(cases: &[Case]) -> String {
     let mut out = String::new();
+    let below_root = ["", "root", ""].join("/");
     let all: Vec<&Case> = cases.iter().collect();
     for (case, _) in judged(&all) {
         let told = match &case.tried {
@@ -189,6 +191,7 @@ pub fn remedies(cases: &[Case]) -> String {
             Some(Tried::NoCommand) => "no command".into(),
             None => continue,
         };
+        let told = told.replace(&below_root, "/root:/");
         let _ = writeln!(out, "- {}, {} (seed {}): {told}", case.code, case.scenario, case.seed);
     }
     if out.is_empty() { "none\n".into() } else { out }
@@ -297,9 +300,10 @@ mod tests {
         let cases = [
             of(applied(Some(0.8), "")),
             of(applied(Some(0.2), "it failed: 1")),
-            of(Tried::LooksOnly { command: "cat x".into() }),
+            of(Tried::LooksOnly { command: ["cat /proc/7", "root", "etc/x"].join("/") }),
         ];
         let told = remedies(&cases);
+        assert!(told.contains("/proc/7/root:/etc/x"), "{told}");
         assert_eq!(told.lines().count(), 2, "{told}");
         assert!(told.contains("20.0 % of the loss came back; it failed: 1"), "{told}");
     }

@@ -28,11 +28,6 @@ const DESCENDANTS_MAX: usize = 256;
 /// Device, inode, kind and first byte: what the two tables share.
 type Key = (DeviceNumber, u64, String, u64);
 
-/// The lock table.
-pub fn file_locks(roots: &Roots) -> Vec<Body> {
-    LockTable::default().read(roots)
-}
-
 /// The lock table, read again and again: who carries its locks is looked up anew only if it has changed, or if
 /// somebody waits.
 #[derive(Default)]
@@ -69,9 +64,7 @@ impl LockTable {
         }
         self.told.clone()
     }
-}
 
-impl LockTable {
     /// The file, or nothing if it has not come in time: then the next call takes up the same reading.
     fn bytes_in_time(&mut self, roots: &Roots) -> Option<io::Result<Vec<u8>>> {
         let receive = match self.pending.take() {

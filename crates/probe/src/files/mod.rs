@@ -33,7 +33,7 @@ pub mod threads;
 pub mod waits;
 
 pub use cgroups::Cgroups;
-pub use locks::{LockTable, file_locks};
+pub use locks::LockTable;
 pub use net_counters::{net_counters, network_namespaces};
 pub use sampler::Sampler;
 pub use shared::shared_segments;

@@ -262,7 +262,7 @@ fn standing_waits() {
 
 #[test]
 fn locks_and_who_carries_them() {
-    let locks = only!(FileLock, file_locks(&fixture("v1")));
+    let locks = only!(FileLock, LockTable::default().read(&fixture("v1")));
     assert_eq!(locks.len(), 5);
     // The process that took the flock is gone; another one has the descriptor.
     assert_eq!((locks[0].pid, &*locks[0].comm), (400, ""));
@@ -313,7 +313,7 @@ fn nothing_there_is_told_and_nothing_fails() {
     assert_eq!(what, ["proc.mountinfo", "sys.block"]);
     assert_eq!(only!(Blind, sample(&roots)).len(), 7);
     assert_eq!(only!(Blind, threads(&roots)).len(), 1);
-    assert_eq!(only!(Blind, file_locks(&roots)).len(), 1);
+    assert_eq!(only!(Blind, LockTable::default().read(&roots)).len(), 1);
 }
 
 /// Copies a tree, each file's content changed; links stay links.
@@ -365,7 +365,7 @@ fn damaged_files_never_panic() {
             facts.extend(threads(&roots));
             facts.extend(ThreadTimes::begin(&roots, 1).0.end(2));
             facts.extend(unprivileged_waits(&roots, 1, &mut |_| 1));
-            facts.extend(file_locks(&roots));
+            facts.extend(LockTable::default().read(&roots));
             facts.extend(shared::search(&roots));
             facts.extend(net_counters(&roots, &network_namespaces(&roots)));
             assert!(!facts.is_empty());
@@ -398,7 +398,7 @@ fn a_real_flock_is_found() {
     let file = std::fs::File::create(&path).unwrap();
     // SAFETY: flock on a descriptor that is owned here.
     assert_eq!(unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) }, 0);
-    let locks = only!(FileLock, file_locks(&Roots::default()));
+    let locks = only!(FileLock, LockTable::default().read(&Roots::default()));
     std::fs::remove_file(&path).unwrap();
     let own = locks.iter().find(|lock| lock.path.as_deref() == path.to_str()).unwrap();
     assert_eq!(own.pid, i64::from(std::process::id()));

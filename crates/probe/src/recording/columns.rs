@@ -7,7 +7,7 @@
 //!
 //! Any bytes may come in: what a block claims is checked before it is used, and what it unpacks to is bounded.
 //! Rejected: a crate for rows (postcard and its like cannot read what is tagged inside, and rows compress half as
-//! well); Arrow or Parquet (megabytes of code for six kinds of rows).
+//! well); Arrow or Parquet (megabytes of code for the rows of ten kinds of facts).
 //!
 //! Edit together: parts.rs (what goes to which column).
 
