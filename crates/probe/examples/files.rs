@@ -50,7 +50,7 @@ fn main() -> std::io::Result<()> {
             stacks.len() as u32
         })
     });
-    tell("locks", &mut || files::file_locks(&roots));
+    tell("locks", &mut || files::LockTable::default().read(&roots));
     tell("shared", &mut || files::shared_segments(&roots));
     let namespaces = files::network_namespaces(&roots);
     tell("net-counters", &mut || files::net_counters(&roots, &namespaces));
