@@ -7,6 +7,7 @@
 use super::disk::{self, OwnLimit, View, Wrong};
 use super::{Case, Verdict, words};
 use crate::causes::{Cause, Causes};
+use crate::facts::IoLimit;
 use crate::findings::{Culprit, Evidence, Finding, Remedy};
 
 /// The case.
@@ -56,7 +57,8 @@ fn finding(causes: &Causes<'_>, cause: &Cause, view: &View<'_>, own: &OwnLimit<'
     let victim = causes.process_name(cause.first_victim());
     let impact = causes.impact(cause);
     let answers = view.service.as_ref().map_or(view.queue.seconds, |s| s.mean);
-    let remedy = raise(limit, &file, view.queue.busy);
+    let waiting = cause.seconds / causes.wall_seconds().max(1e-9);
+    let remedy = raise(limit, &file, growth(view, waiting));
     let verdict = Verdict {
         title: format!("{victim} is held up by its own I/O limit"),
         text: format!(
@@ -102,11 +104,25 @@ fn unit(kind: &str) -> &'static str {
     if kind.ends_with("iops") { "1/s" } else { "bytes/s" }
 }
 
-/// Up to half of what the disk has to give, judged by how little of it the limit lets through; ten to a hundred times.
-fn raise(limit: &crate::facts::IoLimit, file: &str, busy: f64) -> Remedy {
+/// What a group may take of a disk that has nothing else to do: the rest keeps others' requests from queueing.
+const OF_THE_DISK: f64 = 0.8;
+/// Less of a raise is not worth a command.
+const GROWTH_MIN: f64 = 2.0;
+
+/// How many times more the waiters would get through. As many as wait on average would be inside the disk instead,
+/// where now only the time of those is spent that the limit lets through; the disk has not more than its own time
+/// to give. By the requests' own times where they were seen: the busy time of a disk with little to do is counted in
+/// ticks of the clock, and is several times too long for short requests.
+fn growth(view: &View<'_>, waiting: f64) -> f64 {
+    let by_requests = view.service.as_ref().map(|s| s.mean * view.queue.per_second);
+    let inside = by_requests.map_or(view.queue.busy, |inside| inside.min(view.queue.busy));
+    (waiting.min(OF_THE_DISK) / inside.max(1e-4)).max(GROWTH_MIN)
+}
+
+/// To what would be asked for without a limit.
+fn raise(limit: &IoLimit, file: &str, times: f64) -> Remedy {
     let (dev, old) = (limit.dev, limit.per_second);
-    let times = (0.5 / busy.max(0.001)).clamp(10.0, 100.0);
-    let new = old.saturating_mul(times as u64);
+    let new = (old as f64 * times) as u64;
     let words = |rate: u64| match (limit.file.as_str(), limit.kind.as_str()) {
         ("io.max", "read_iops") => format!("{dev} riops={rate}"),
         ("io.max", "write_iops") => format!("{dev} wiops={rate}"),
@@ -116,8 +132,45 @@ fn raise(limit: &crate::facts::IoLimit, file: &str, busy: f64) -> Remedy {
     };
     let file = words::shell(file);
     Remedy {
-        text: "raise the limit".into(),
+        text: "raise the limit to about what the waiters would ask for, and the disk has to give"
+            .into(),
         command: format!("echo \"{}\" > {file}", words(new)),
         undo: format!("echo \"{}\" > {file}", words(old)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::{DeviceNumber, Disk};
+    use crate::queues::{DiskQueue, Service};
+
+    fn grown(service: Option<f64>, waiting: f64) -> f64 {
+        let disk = Disk::default();
+        let queue = DiskQueue { per_second: 40.0, busy: 0.05, ..DiskQueue::default() };
+        let service = service.map(|mean| Service { mean, ..Service::default() });
+        growth(&View { disk: &disk, queue, service, wrong: None }, waiting)
+    }
+
+    #[test]
+    fn the_limit_is_raised_to_what_waits_and_to_what_the_disk_gives() {
+        // 40 requests of 0.1 ms take 0.4 % of the disk, whatever its clock says.
+        assert!((grown(Some(1e-4), 3.0) - 200.0).abs() < 1e-6);
+        assert!((grown(Some(1e-4), 0.4) - 100.0).abs() < 1e-6);
+        assert!((grown(None, 1.0) - 16.0).abs() < 1e-6);
+        assert!((grown(Some(1e-4), 0.001) - GROWTH_MIN).abs() < 1e-6);
+    }
+
+    #[test]
+    fn the_command_and_its_undo_name_the_device_and_the_kind() {
+        let limit = IoLimit {
+            kind: "write_iops".into(),
+            per_second: 40,
+            file: "io.max".into(),
+            dev: DeviceNumber::default(),
+        };
+        let way = raise(&limit, "/g/io.max", 200.0);
+        assert_eq!(way.command, "echo \"0:0 wiops=8000\" > /g/io.max");
+        assert_eq!(way.undo, "echo \"0:0 wiops=40\" > /g/io.max");
     }
 }
