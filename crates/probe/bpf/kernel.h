@@ -152,7 +152,12 @@ struct task_io_accounting {
 struct nameidata {
 	struct path path;
 };
+struct mm_struct {
+	unsigned long data_vm;
+};
+
 struct task_struct {
+	struct mm_struct *mm;
 	const struct cred *cred;
 	struct task_io_accounting ioac;
 	unsigned long min_flt, maj_flt;

@@ -134,6 +134,7 @@ int mark_victim(__u64 *ctx)
 	if (victim_is_task) {
 		task = (struct task_struct *)context_word(ctx, 0);
 		fill_ref(&out.victim, task);
+		out.private_pages = BPF_CORE_READ(task, mm, data_vm);
 	} else {
 		/* Who asked for the memory stands for the group; the reader finds the name. */
 		out.victim.tid = out.victim.tgid = (__u32)context_word(ctx, 0);

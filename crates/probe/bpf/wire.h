@@ -241,6 +241,7 @@ struct wire_oom {
 	struct wire_head head;
 	struct wire_ref victim;
 	__u64 memory_cgroup_id;
+	__u64 private_pages; /* writable and its own, touched or not; 0: not known */
 };
 
 struct wire_signal {

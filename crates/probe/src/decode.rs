@@ -27,6 +27,8 @@ pub struct Decoder {
     pub clock_offset_ns: Option<i64>,
     /// Ticks a second of `chrono` in TCP sockets.
     pub hz: u32,
+    /// Size of a page.
+    pub page_bytes: u64,
     /// Records that could not be read.
     pub unreadable: u64,
     /// Records read.
@@ -72,6 +74,7 @@ impl Decoder {
                 push(Body::OomKill(OomKill {
                     victim: thread_ref(&oom.victim),
                     cgroup_id: oom.memory_cgroup_id,
+                    private_bytes: oom.private_pages.saturating_mul(self.page_bytes),
                 }));
             }
             wire_kind::WIRE_SIGNAL => {

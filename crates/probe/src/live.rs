@@ -484,6 +484,7 @@ fn begin(
             files::mounts::mounts_of(&Roots::default(), &pid.to_string()).unwrap_or_default()
         });
         decoder.hz = decoding.hz;
+        decoder.page_bytes = files::host::page_bytes();
     }
     if let Some(control) = programs.control() {
         set_thresholds(control, &Pace::new(command.is_some()));

@@ -7,11 +7,13 @@ use super::cpu::{self, belongs};
 use super::memory::{self, Limited};
 use super::{Case, words};
 use crate::causes::Causes;
-use crate::facts::{TargetKind, ThreadRef};
+use crate::facts::{OomKill, TargetKind, ThreadRef};
 use crate::findings::*;
 use crate::scene::Scene;
 use crate::waits::WaitClass;
 use std::collections::BTreeMap;
+
+const MIB: u64 = 1 << 20;
 
 /// The case.
 pub static CASE: Case = Case {
@@ -113,21 +115,18 @@ fn demand(causes: &Causes<'_>, losses: &BTreeMap<u32, (ThreadRef, f64)>) -> f64 
         .sum()
 }
 
-/// Who was killed in the group, as far as it was seen.
-fn killed(causes: &Causes<'_>, one: &Limited<'_>) -> Vec<ThreadRef> {
+/// Kills in the group, as far as they were seen.
+fn kills<'a>(causes: &'a Causes<'_>, one: &'a Limited<'_>) -> impl Iterator<Item = &'a OomKill> {
     let scene = causes.scene;
-    let mut killed: Vec<ThreadRef> = scene
-        .oom_kills
-        .iter()
-        .map(|(_, kill)| kill)
-        .filter(|kill| {
-            kill.cgroup_id != 0 && kill.cgroup_id == one.group.id
-                || scene
-                    .identity(&kill.victim)
-                    .is_some_and(|known| belongs(known, one.group, "memory"))
-        })
-        .map(|kill| kill.victim.clone())
-        .collect();
+    scene.oom_kills.iter().map(|(_, kill)| kill).filter(move |kill| {
+        kill.cgroup_id != 0 && kill.cgroup_id == one.group.id
+            || scene.identity(&kill.victim).is_some_and(|known| belongs(known, one.group, "memory"))
+    })
+}
+
+/// Who was killed in the group.
+fn killed(causes: &Causes<'_>, one: &Limited<'_>) -> Vec<ThreadRef> {
+    let mut killed: Vec<ThreadRef> = kills(causes, one).map(|kill| kill.victim.clone()).collect();
     killed.dedup_by_key(|victim| victim.pid);
     killed
 }
@@ -181,7 +180,11 @@ fn finding(causes: &Causes<'_>, one: &Limited<'_>) -> Option<Finding> {
         victims,
         impact,
         evidence: evidence(one, &losses),
-        remedy: vec![raise(one, available_bytes(causes))],
+        remedy: vec![raise(
+            one,
+            available_bytes(causes),
+            kills(causes, one).map(|kill| kill.private_bytes).max().unwrap_or(0),
+        )],
         ..CASE.blank()
     })
 }
@@ -305,15 +308,32 @@ fn available_bytes(causes: &Causes<'_>) -> Option<u64> {
 }
 
 /// How much the group wants cannot be seen while it is held below it: twice as much, or four times where the host
-/// has plenty.
-fn raise(one: &Limited<'_>, available_bytes: Option<u64>) -> Remedy {
+/// has plenty. Who was killed tells more: what it had mapped to write to is the most that it would have used, beside
+/// what the group may have now; that is given as long as the host keeps half of what it has left.
+fn raise(one: &Limited<'_>, available_bytes: Option<u64>, killed_bytes: u64) -> Remedy {
     let file = words::shell(&one.setting());
-    let plenty = available_bytes.is_some_and(|free| free / 8 > one.limit_bytes);
-    let times = if plenty { 4 } else { 2 };
+    let spare = available_bytes.unwrap_or(0);
+    let times = if spare / 8 > one.limit_bytes { 4 } else { 2 };
+    let usual = one.limit_bytes.saturating_mul(times);
+    let wanted = one.limit_bytes.saturating_add(killed_bytes).min(spare / 2);
+    let rounded = wanted.next_multiple_of(MIB);
+    let text = if rounded > usual {
+        format!(
+            "raise the limit by what was killed for: {} of its own",
+            words::bytes(killed_bytes as f64)
+        )
+    } else {
+        "raise the limit".into()
+    };
+    let back = format!("echo {} > {file}", one.limit_bytes);
     Remedy {
-        text: "raise the limit".into(),
-        command: format!("echo {} > {file}", one.limit_bytes.saturating_mul(times)),
-        undo: format!("echo {} > {file}", one.limit_bytes),
+        text,
+        command: format!("echo {} > {file}", rounded.max(usual)),
+        // cgroup v1 refuses a limit below what is used just then and cannot be freed.
+        undo: match one.file {
+            "memory.limit_in_bytes" => format!("until {back}; do sleep 0.1; done"),
+            _ => back,
+        },
     }
 }
 
@@ -321,8 +341,6 @@ fn raise(one: &Limited<'_>, available_bytes: Option<u64>) -> Remedy {
 mod tests {
     use super::*;
     use crate::facts::*;
-
-    const MIB: u64 = 1 << 20;
 
     struct Made {
         hits: u64,
@@ -375,7 +393,7 @@ mod tests {
         }
         if made.kills > 0 {
             let victim = ThreadRef { tid: 9, pid: 9, start_ns: 0, comm: "job".into() };
-            put(end, Body::OomKill(OomKill { victim, cgroup_id: 77 }));
+            put(end, Body::OomKill(OomKill { victim, cgroup_id: 77, private_bytes: 0 }));
         }
         put(
             end,
@@ -488,5 +506,21 @@ mod tests {
     fn no_hit_no_finding() {
         let scene = scene(Made { hits: 0, kills: 0, refaults: 9_000, reclaim_seconds: 2.0 });
         assert!(find(&Causes::of(&scene)).is_empty());
+    }
+
+    #[test]
+    fn the_limit_is_raised_by_what_the_killed_had_mapped() {
+        let scene = scene(Made { hits: 30, kills: 1, refaults: 0, reclaim_seconds: 0.01 });
+        let limited = memory::limited(&scene);
+        let to =
+            |spare: u64, killed: u64| raise(&limited[0], Some(spare * MIB), killed * MIB).command;
+        let file = "/sys/fs/cgroup/memory/pods/db/memory.limit_in_bytes";
+        assert_eq!(to(8192, 1500), format!("echo {} > {file}", (256 + 1500) * MIB));
+        // Small: as without it. Unknown too.
+        assert_eq!(to(8192, 300), format!("echo {} > {file}", 4 * 256 * MIB));
+        assert_eq!(to(8192, 0), format!("echo {} > {file}", 4 * 256 * MIB));
+        // More than the host can miss.
+        assert_eq!(to(8192, 99_999), format!("echo {} > {file}", 4096 * MIB));
+        assert_eq!(to(600, 99_999), format!("echo {} > {file}", 2 * 256 * MIB));
     }
 }

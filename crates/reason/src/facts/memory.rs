@@ -151,4 +151,6 @@ pub struct OomKill {
     pub victim: ThreadRef,
     /// Memory cgroup of the victim (kernfs id), 0 if unknown.
     pub cgroup_id: u64,
+    /// Private writable memory that the victim had mapped, touched or not; 0 if unknown. Source: mm_struct.data_vm.
+    pub private_bytes: u64,
 }
