@@ -269,8 +269,8 @@ impl Lab {
                 *running = workload::start(ctx, asked.spec)?;
             }
             let mut share = None;
-            // What has piled up may need a moment.
-            for settle in [0.7, 2.5] {
+            // What has piled up may need a moment, and who waits already waits to the end.
+            for settle in [0.7, 2.5, 5.0] {
                 ctx.sleep(Duration::from_secs_f64(settle))?;
                 let rate = running.rate(ctx, Duration::from_secs(2))?;
                 share = recovered(before, under, rate).filter(|_| has_figure);

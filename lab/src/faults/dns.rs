@@ -16,14 +16,21 @@ use std::time::Duration;
 /// The faults of this file.
 pub const FAULTS: &[&dyn Fault] = &[&Dns, &DnsLock];
 
-/// Parameters: `timeout_s`, `attempts` of resolv.conf. Sets `dns_ns`, `dns_ip`, `host_names`,
+/// A loopback address of the scenario's own.
+fn loopback(ctx: &mut Ctx) -> String {
+    let mut octet = || 1 + ctx.draw.index(250);
+    format!("127.{}.{}.{}", octet(), octet(), octet())
+}
+
+/// Parameters: `timeout_s`, `attempts` of resolv.conf; `others`, how many further name servers it names, which
+/// always answer. Sets `dns_ns`, `dns_ip`, `host_names`,
 /// `switch`; `dns`, `dns_pid`.
 fn server(ctx: &mut Ctx) -> Result<Guards> {
     let mut guards = Guards::new();
     let (ns, guard) = netns(ctx)?;
     guards.push(guard);
-    let mut octet = || 1 + ctx.draw.index(250);
-    let address = format!("127.{}.{}.{}", octet(), octet(), octet());
+    let address = loopback(ctx);
+    let others: Vec<String> = (0..ctx.number("others")? as usize).map(|_| loopback(ctx)).collect();
     let parent = Path::new("/etc/netns");
     if !parent.exists() {
         let words = ["rmdir", "--ignore-fail-on-non-empty", "/etc/netns"];
@@ -32,18 +39,26 @@ fn server(ctx: &mut Ctx) -> Result<Guards> {
     let directory = parent.join(&ns);
     guards.push(ctx.journal.guard(Undo::Remove { path: directory.clone() })?);
     fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
-    let options = format!(
-        "nameserver {address}\noptions timeout:{} attempts:{}\n",
-        ctx.text("timeout_s")?,
-        ctx.text("attempts")?
-    );
+    let servers = [std::slice::from_ref(&address), &others].concat();
+    let names: String = servers.iter().map(|server| format!("nameserver {server}\n")).collect();
+    let (timeout, attempts) = (ctx.text("timeout_s")?, ctx.text("attempts")?);
+    let options = format!("{names}options timeout:{timeout} attempts:{attempts}\n");
     fs::write(directory.join("resolv.conf"), options)?;
+    // One of its own, so that a way out may write to it.
+    fs::copy("/etc/hosts", directory.join("hosts")).context("copy /etc/hosts")?;
     let switch = name_switch(ctx)?.to_string_lossy().into_owned();
-    let mut spawn = load(ctx, &["dns-server", &format!("{address}:53"), "--switch", &switch]);
-    spawn.netns = Some(ns.clone());
-    let started = start(ctx, "dns", &spawn)?;
-    guards.push(started.guard);
-    wait_bound(ctx, started.pid, "udp", 53)?;
+    let mut listen = |ctx: &mut Ctx, role: &str, server: &str, more: &[&str]| -> Result<()> {
+        let place = format!("{server}:53");
+        let mut spawn = load(ctx, &[&["dns-server", place.as_str()], more].concat());
+        spawn.netns = Some(ns.clone());
+        let started = start(ctx, role, &spawn)?;
+        guards.push(started.guard);
+        wait_bound(ctx, started.pid, "udp", 53)
+    };
+    for other in &others {
+        listen(ctx, "other", other, &[])?;
+    }
+    listen(ctx, "dns", &address, &["--switch", &switch])?;
     let zone = format!("{}.internal", ctx.draw.name());
     let name = format!("{}.{zone}", ctx.draw.name());
     ctx.set("host_name", name);
@@ -104,11 +119,11 @@ impl Fault for DnsLock {
         ctx.set("ptr_name", format!("{d}.{c}.{b}.{a}.in-addr.arpa"));
         let ns = ctx.text("dns_ns")?;
         let directory = mount.to_string_lossy().into_owned();
-        let resolv = format!("/etc/netns/{ns}/resolv.conf");
+        let etc = format!("/etc/netns/{ns}");
         let netns = format!("/run/netns/{ns}");
         let words = ["fuse-lock", &directory, "--file", &file, "--client", &client];
         let mut spawn = load(ctx, &words);
-        spawn.arguments.extend(super::stage::words(&["--netns", &netns, "--resolv", &resolv]));
+        spawn.arguments.extend(super::stage::words(&["--netns", &netns, "--etc", &etc]));
         if ctx.text("resolver")? == "own" {
             let timeout = format!("{}", ctx.number("timeout_s")? * 1e3);
             let server = format!("{}:53", ctx.text("dns_ip")?);

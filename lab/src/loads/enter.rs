@@ -1,4 +1,4 @@
-//! Runs a command in a network namespace, with its own resolv.conf.
+//! Runs a command in a network namespace, with files of its own in /etc.
 //!
 //! The mount namespace is private to the command, so the bind mount ends with it: nothing to undo.
 
@@ -11,15 +11,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 
-/// Runs a command in a network namespace, with its own resolv.conf.
+/// Runs a command in a network namespace, with files of its own in /etc.
 #[derive(Debug, Args)]
 pub struct Enter {
     /// File of the network namespace, as in /run/netns.
     #[arg(long)]
     netns: Option<PathBuf>,
-    /// File to show as /etc/resolv.conf.
+    /// Directory whose files are shown in /etc, as iproute2 does it.
     #[arg(long)]
-    resolv: Option<PathBuf>,
+    etc: Option<PathBuf>,
     /// cgroup directories to join.
     #[arg(long)]
     cgroup: Vec<PathBuf>,
@@ -28,9 +28,9 @@ pub struct Enter {
     command: Vec<OsString>,
 }
 
-/// Moves the calling thread into the network namespace, and hides /etc/resolv.conf under `resolv`
+/// Moves the calling thread into the network namespace, and hides files of /etc under those of `etc`
 /// in a mount namespace of its own.
-pub fn enter(netns: Option<&Path>, resolv: Option<&Path>) -> anyhow::Result<()> {
+pub fn enter(netns: Option<&Path>, etc: Option<&Path>) -> anyhow::Result<()> {
     if let Some(path) = netns {
         let file = File::open(path).with_context(|| path.display().to_string())?;
         // SAFETY: the descriptor is open for the length of the call.
@@ -38,28 +38,35 @@ pub fn enter(netns: Option<&Path>, resolv: Option<&Path>) -> anyhow::Result<()> 
             bail!("setns {}: {}", path.display(), std::io::Error::last_os_error());
         }
     }
-    let Some(resolv) = resolv else { return Ok(()) };
-    let from = CString::new(resolv.as_os_str().as_bytes())?;
-    // SAFETY: all strings are terminated and outlive the calls.
+    let Some(etc) = etc else { return Ok(()) };
+    // SAFETY: the string is terminated and outlives the calls.
     unsafe {
         let flags = libc::MS_REC | libc::MS_PRIVATE;
         let nothing = std::ptr::null();
         if libc::unshare(libc::CLONE_NEWNS) != 0
             || libc::mount(c"none".as_ptr(), c"/".as_ptr(), nothing, flags, nothing.cast()) != 0
-            || libc::mount(
-                from.as_ptr(),
-                c"/etc/resolv.conf".as_ptr(),
-                nothing,
-                libc::MS_BIND,
-                nothing.cast(),
-            ) != 0
         {
-            bail!(
-                "bind {} on /etc/resolv.conf: {}",
-                resolv.display(),
-                std::io::Error::last_os_error()
-            );
+            bail!("a mount namespace: {}", std::io::Error::last_os_error());
         }
+    }
+    for file in std::fs::read_dir(etc).with_context(|| etc.display().to_string())? {
+        let file = file?;
+        show(&file.path(), &Path::new("/etc").join(file.file_name()))?;
+    }
+    Ok(())
+}
+
+/// Hides a file under another one.
+fn show(file: &Path, over: &Path) -> anyhow::Result<()> {
+    let from = CString::new(file.as_os_str().as_bytes())?;
+    let to = CString::new(over.as_os_str().as_bytes())?;
+    let nothing = std::ptr::null();
+    // SAFETY: both strings are terminated and outlive the call.
+    let done =
+        unsafe { libc::mount(from.as_ptr(), to.as_ptr(), nothing, libc::MS_BIND, nothing.cast()) };
+    if done != 0 {
+        let error = std::io::Error::last_os_error();
+        bail!("bind {} on {}: {error}", file.display(), over.display());
     }
     Ok(())
 }
@@ -71,7 +78,7 @@ impl Enter {
             std::fs::write(directory.join("cgroup.procs"), "0")
                 .with_context(|| directory.display().to_string())?;
         }
-        enter(self.netns.as_deref(), self.resolv.as_deref())?;
+        enter(self.netns.as_deref(), self.etc.as_deref())?;
         let (program, arguments) = self.command.split_first().context("no command")?;
         Err(std::process::Command::new(program).args(arguments).exec())
             .with_context(|| program.display().to_string())

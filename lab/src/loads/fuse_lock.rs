@@ -6,7 +6,7 @@
 //! used to exclude anybody.
 //!
 //! The look-up is its own packets ([`super::dns::ask`]), or glibc's getnameinfo(3), which reads
-//! the resolv.conf that the scenario shows it.
+//! the resolv.conf and the hosts that the scenario shows it.
 
 use super::{dns, enter};
 use anyhow::Context;
@@ -48,9 +48,9 @@ pub struct FuseLock {
     /// Serve from this network namespace.
     #[arg(long)]
     netns: Option<PathBuf>,
-    /// File to show the daemon as /etc/resolv.conf.
+    /// Directory whose files the daemon sees in /etc.
     #[arg(long)]
-    resolv: Option<PathBuf>,
+    etc: Option<PathBuf>,
 }
 
 /// How a client's name is looked up.
@@ -211,7 +211,7 @@ impl FuseLock {
             Monitor { client: self.client, server: self.server, timeout, attempts: self.attempts };
         let session = Session::new(LockFs { file: self.file, monitor }, &self.mount, &config)
             .with_context(|| format!("mount on {}", self.mount.display()))?;
-        enter::enter(self.netns.as_deref(), self.resolv.as_deref())?;
+        enter::enter(self.netns.as_deref(), self.etc.as_deref())?;
         Ok(session.run()?)
     }
 }

@@ -57,7 +57,7 @@ pub enum Load {
     DnsClient(dns::Client),
     /// Holds another process stopped, as a debugger does.
     Tracer(trace::Tracer),
-    /// Runs a command in a network namespace, with its own resolv.conf.
+    /// Runs a command in a network namespace, with files of its own in /etc.
     Enter(enter::Enter),
     /// A FUSE file system that looks up its client's name before it grants a lock.
     FuseLock(fuse_lock::FuseLock),

@@ -47,7 +47,7 @@ const LOOKERS: &[&str] = &[
 
 /// Reads a command.
 pub fn plan(command: &str) -> Plan {
-    let command = &threads_as_process(command);
+    let command = &itself(&threads_as_process(command));
     let Some(words) = shlex::split(command) else {
         return Plan::Unclear("it is no command of a shell".into());
     };
@@ -94,6 +94,18 @@ fn threads_as_process(command: &str) -> String {
     }
 }
 
+/// `$(cat FILE)` before the same FILE is written: what it held stays in it.
+fn itself(command: &str) -> String {
+    let kept = |head: &str, tail: &str| {
+        let (file, rest) = tail.split_once(")\"")?;
+        (rest.trim() == format!("> {file}")).then(|| format!("{head}\"{rest}"))
+    };
+    match command.split_once("$(cat ") {
+        Some((head, tail)) => kept(head, tail).unwrap_or_else(|| command.into()),
+        None => command.into(),
+    }
+}
+
 /// `<pid>`, `PID`, `...`: something that the reader is to fill in.
 fn is_placeholder(word: &str) -> bool {
     (word.starts_with('<') && word.ends_with('>') && word.len() > 2)
@@ -127,7 +139,7 @@ fn touches(words: &[String]) -> Result<Vec<Touch>, String> {
             }
             Ok(vec![process(last)?])
         }
-        "echo" => match rest {
+        "echo" | "printf" => match rest {
             [.., arrow, file] if matches!(arrow.as_str(), ">" | ">>") => {
                 Ok(vec![Touch::File(file.into())])
             }
@@ -296,6 +308,10 @@ mod tests {
             vec![Touch::File(seen_by(77, "resolv.conf").into())]
         );
         assert_eq!(
+            acts("printf '%s\\n' 'nameserver 10.0.0.2' \"$(cat /a/b)\" > /a/b"),
+            vec![Touch::File("/a/b".into())]
+        );
+        assert_eq!(
             acts("stty -F /dev/pts/9 -drain -ixon"),
             vec![Touch::Terminal("/dev/pts/9".into())]
         );
@@ -331,6 +347,7 @@ mod tests {
             ("kill 7; rm -rf /", "more than one"),
             ("kill 7 && reboot", "more than one"),
             ("kill $(cat x)", "more than one"),
+            ("echo \"$(cat /etc/shadow)\" > x", "more than one"),
             ("renice -n 19 -p $(ls /proc/*/task)", "more than one"),
             ("tc qdisc replace dev eth0 root fq_codel", "host's own network"),
             ("fuser -k /data", "does not know"),

@@ -10,8 +10,8 @@ use crate::causes::{Cause, Causes};
 use crate::facts::*;
 use crate::findings::{Culprit, Evidence, Finding, ObjectName, Remedy};
 use crate::waits::WaitClass;
-use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// A question that is younger than this when the look ends may still be answered. The shortest timeout that
 /// resolv.conf can express is one second.
@@ -37,6 +37,7 @@ pub static CASE: Case = Case {
     refuted_by: &["the questions are answered quickly", "nobody waits for the answers"],
     remedies: &[
         "mend or replace the name server",
+        "name a server that answers first in resolv.conf",
         "shorten timeout and attempts in resolv.conf",
         "turn off name lookups where only an address is needed",
     ],
@@ -221,6 +222,9 @@ fn asked_address(name: &str) -> Option<Ipv4Addr> {
     Some(octets.into())
 }
 
+/// The least that resolv.conf can make a question without an answer cost, and a bit.
+const LEAST_TIMEOUT_SECONDS: f64 = 1.5;
+
 fn remedy(causes: &Causes<'_>, answers: &Answers<'_>, cause: &Cause, server: &str) -> Vec<Remedy> {
     let address = server.rsplit_once(':').map_or(server, |(ip, _)| ip).trim_matches(['[', ']']);
     let name = match &*cause.object.id {
@@ -232,32 +236,21 @@ fn remedy(causes: &Causes<'_>, answers: &Answers<'_>, cause: &Cause, server: &st
         command: format!("dig @{address} {} +time=1 +tries=1", words::shell(name)),
         ..Remedy::default()
     }];
-    if !answers.unanswered.is_empty() {
-        let asker = &cause.links[cause.named].who;
-        let file = net::file_of(causes.scene, asker, "/etc/resolv.conf");
-        let file = words::shell(&file);
+    let asker = &cause.links[cause.named].who;
+    if has_own_resolver(causes, asker) {
         remedy.push(Remedy {
-            text: "until then, lose less time per question (a resolver of the program's own may not heed it)".into(),
-            command: format!("echo 'options timeout:1 attempts:1' >> {file}"),
-            // In place: in a container the file is a mount, which sed -i could not put another one over. And only the
-            // last line: the same may have stood there before.
-            undo: format!(
-                "printf '%s\\n' \"$(sed '${{/^options timeout:1 attempts:1$/d}}' {file})\" > {file}"
+            text: format!(
+                "{} asks with a resolver of its own (it waits in recv, where the C library's waits in poll), which most \
+                 likely reads neither resolv.conf nor hosts: name another server or a shorter timeout where it is \
+                 configured",
+                words::who(asker)
             ),
+            ..Remedy::default()
         });
+    } else {
+        remedy.extend(in_its_files(causes, answers, cause, server));
     }
-    if let Some(query) = answers.unanswered.iter().find(|query| query.question_type == POINTER) {
-        if let Some(address) = asked_address(&query.name) {
-            let asker = &cause.links[cause.named].who;
-            let file = words::shell(&net::file_of(causes.scene, asker, "/etc/hosts"));
-            remedy.push(Remedy {
-                text: format!("give {address} a name of its own where no server is asked"),
-                command: format!("echo '{address} host-{address}' >> {file}"),
-                undo: format!(
-                    "printf '%s\\n' \"$(sed '${{/^{address} host-{address}$/d}}' {file})\" > {file}"
-                ),
-            });
-        }
+    if answers.unanswered.iter().any(|query| query.question_type == POINTER) {
         remedy.push(Remedy {
             text: "the question turns an address into a name: turn that lookup off in the asker if only logs need it"
                 .into(),
@@ -265,6 +258,93 @@ fn remedy(causes: &Causes<'_>, answers: &Answers<'_>, cause: &Cause, server: &st
         });
     }
     remedy
+}
+
+/// What its resolv.conf and hosts can do, what helps most first: another server, no question, a shorter wait.
+fn in_its_files(
+    causes: &Causes<'_>,
+    answers: &Answers<'_>,
+    cause: &Cause,
+    server: &str,
+) -> Vec<Remedy> {
+    let asker = &cause.links[cause.named].who;
+    let file = words::shell(&net::file_of(causes.scene, asker, "/etc/resolv.conf"));
+    let mut ways = Vec::new();
+    if let Some((other, mean)) = answers_instead(causes, asker, server) {
+        ways.push(Remedy {
+            text: format!(
+                "ask {other} first: it answers the same program in {} on average",
+                words::seconds(mean)
+            ),
+            // In place: in a container the file is a mount, which sed -i could not put another one over.
+            command: format!("printf '%s\\n' 'nameserver {other}' \"$(cat {file})\" > {file}"),
+            undo: format!(
+                "printf '%s\\n' \"$(sed '1{{/^nameserver {other}$/d}}' {file})\" > {file}"
+            ),
+        });
+    }
+    let asked: BTreeSet<&str> = answers.unanswered.iter().map(|query| &*query.name).collect();
+    if let [name] = Vec::from_iter(asked)[..]
+        && let Some(address) = asked_address(name)
+    {
+        let hosts = words::shell(&net::file_of(causes.scene, asker, "/etc/hosts"));
+        ways.push(Remedy {
+            text: format!("give {address} a name of its own where no server is asked"),
+            command: format!("echo '{address} host-{address}' >> {hosts}"),
+            undo: format!(
+                "printf '%s\\n' \"$(sed '${{/^{address} host-{address}$/d}}' {hosts})\" > {hosts}"
+            ),
+        });
+    }
+    if cause.longest_seconds >= LEAST_TIMEOUT_SECONDS && !answers.unanswered.is_empty()
+        || asks_again(answers)
+    {
+        ways.push(Remedy {
+            text: "until then, lose no more than a second per question; there is still no answer"
+                .into(),
+            command: format!("echo 'options timeout:1 attempts:1' >> {file}"),
+            // Only the last line: the same may have stood there before.
+            undo: format!(
+                "printf '%s\\n' \"$(sed '${{/^options timeout:1 attempts:1$/d}}' {file})\" > {file}"
+            ),
+        });
+    }
+    ways
+}
+
+/// Another server that the same process asks, and that answers what it is asked, with its mean time: resolvers
+/// ask the next one when the first has let its time pass.
+fn answers_instead(causes: &Causes<'_>, asker: &ThreadRef, server: &str) -> Option<(IpAddr, f64)> {
+    let asked = causes.scene.dns_queries.iter().map(|(_, query)| query);
+    let others: BTreeSet<SocketAddr> = asked
+        .filter(|query| query.thread.pid == asker.pid && query.server.port() == 53)
+        .filter(|query| query.server.to_string() != server)
+        .map(|query| query.server)
+        .collect();
+    let good = others.into_iter().filter_map(|other| {
+        let of_it = answers(causes, &other.to_string());
+        let answers_all = of_it.unanswered.is_empty() && of_it.failed == 0;
+        let quick = !of_it.seconds.is_empty() && of_it.mean() < LATE_SECONDS;
+        (answers_all && quick).then(|| (other.ip(), of_it.mean()))
+    });
+    good.min_by(|a, b| a.1.total_cmp(&b.1))
+}
+
+/// The same question was sent again by the same thread.
+fn asks_again(answers: &Answers<'_>) -> bool {
+    let mut seen = BTreeSet::new();
+    answers.unanswered.iter().any(|q| !seen.insert((q.thread.tid, q.id, &q.name)))
+}
+
+/// The C libraries wait for an answer in poll. Who waits in the receiving itself has a resolver of its own.
+fn has_own_resolver(causes: &Causes<'_>, asker: &ThreadRef) -> bool {
+    let waits = causes.scene.waits();
+    let mut waits = waits
+        .filter(|wait| wait.class == WaitClass::Dns && wait.thread.pid == asker.pid)
+        .map(|wait| wait.place.syscall.as_str())
+        .peekable();
+    waits.peek().is_some()
+        && waits.all(|call| matches!(call, "recvfrom" | "recvmsg" | "recvmmsg" | "read"))
 }
 
 #[cfg(test)]
