@@ -9,6 +9,7 @@ use crate::cases::CASES;
 use crate::causes::Causes;
 use crate::facts::{Fact, Ns, SWITCHES_UNTOLD, TargetKind, WindowEnd};
 use crate::findings::*;
+use crate::queues;
 use crate::scene::Scene;
 use std::collections::BTreeMap;
 
@@ -142,6 +143,20 @@ fn switch_flood(scene: &Scene) -> Option<String> {
     ))
 }
 
+/// Loop devices whose workers have no CPU.
+fn starved_disks(scene: &Scene) -> impl Iterator<Item = String> {
+    scene.disks.values().filter_map(|disk| {
+        let ready = queues::worker_ready_seconds(scene, disk)?;
+        (ready >= 0.05 * scene.seconds()).then(|| {
+            format!(
+                "disk {} is served by kernel workers, which could run and had no CPU for {ready:.2} s: it is slow \
+                 for want of a CPU",
+                disk.name,
+            )
+        })
+    })
+}
+
 fn caveats(scene: &Scene, accounting: &Accounting) -> Vec<Caveat> {
     let mut caveats = Vec::new();
     let mut add = |code: &str, text: String| caveats.push(Caveat { code: code.into(), text });
@@ -166,6 +181,9 @@ fn caveats(scene: &Scene, accounting: &Accounting) -> Vec<Caveat> {
     }
     if let Some(text) = switch_flood(scene) {
         add("switch_flood", text);
+    }
+    for text in starved_disks(scene) {
+        add("disk_starved", text);
     }
     if scene.window_end.interrupted {
         add("ended_early", "the look was ended early".into());

@@ -194,6 +194,19 @@ pub fn quantile(slots: &[u64], q: f64) -> f64 {
     0.0
 }
 
+/// A loop device is served by kernel workers of this host: where they stand ready without a CPU for half of the time
+/// in which it has requests, it is slow for want of a CPU, and says nothing about a disk. Their seconds of standing
+/// ready; none if that is not so.
+pub fn worker_ready_seconds(scene: &Scene, device: &Disk) -> Option<f64> {
+    const PART_OF_BUSY_MIN: f64 = 0.5;
+    device.backing_file.as_ref()?;
+    let is_worker = |time: &&ThreadTime| time.kernel && time.thread.comm.starts_with("kworker/");
+    let ready_ns: u64 = scene.times.iter().filter(is_worker).map(|time| time.runnable_ns).sum();
+    let ready = ready_ns as f64 / 1e9;
+    let busy = disk(scene, device.dev)?.busy * scene.seconds();
+    (ready > 0.0 && ready >= PART_OF_BUSY_MIN * busy).then_some(ready)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,8 +3,9 @@
 //! The order is the order of proof. A configured limit that is met while the device idles needs no other
 //! explanation. A tail of slow requests on a device that is otherwise quick is the device's. A neighbour that
 //! asks for most of what the device does is the reason for its queue. A cache that misses makes a slow disk of a
-//! quick one, an array that leaves members idle is as slow as one. What is left, a device that always has work and delivers a flat rate slowly, is a cap. Anything else
-//! has no name here, and stays silent.
+//! quick one, an array that leaves members idle is as slow as one. What is left, a device that always has work and
+//! delivers a flat rate slowly, is a cap. Anything else has no name here, and stays silent; so does a loop device
+//! whose kernel workers have no CPU (queues.rs), which is no disk's fault.
 
 use super::{disk_cache_miss, disk_raid_imbalance, fs_copy_up, memory};
 use crate::causes::{Cause, Causes};
@@ -141,6 +142,9 @@ fn decide<'a>(causes: &'a Causes<'a>, cause: &Cause, view: &View<'a>) -> Option<
     // A disk that is read for pages dropped at a memory limit is an effect, and so is one that a file is
     // copied up on.
     if memory::is_thrash(causes, cause) || fs_copy_up::is_effect(causes, cause) {
+        return None;
+    }
+    if queues::worker_ready_seconds(causes.scene, view.disk).is_some() {
         return None;
     }
     let mean = view.service.as_ref().map_or(view.queue.seconds, |s| s.mean.max(view.queue.seconds));

@@ -94,7 +94,7 @@ mod tests {
     const MS: Ns = 1_000_000;
 
     /// A quick disk of which some requests take 200 ms, done at these times; a reader waits for each.
-    fn codes(done_ms: &[Ns]) -> Vec<String> {
+    fn facts(done_ms: &[Ns]) -> Vec<Fact> {
         let mut facts = host();
         facts.push(fact(Body::Disk(Disk { dev: DEV, name: "sda".into(), ..Disk::default() })));
         for tenth in 0..=50 {
@@ -152,16 +152,45 @@ mod tests {
                 Wait { thread, begin_ns, end_ns, place, wake: Some(wake), ..Wait::default() };
             facts.push(Fact { at_ns: complete_ns, body: Body::Wait(wait) });
         }
+        facts
+    }
+
+    fn codes(facts: Vec<Fact>) -> Vec<String> {
         explain(facts).findings.into_iter().map(|finding| finding.code).collect()
     }
 
     #[test]
     fn requests_that_are_slow_again_and_again_are_the_disks_own() {
-        assert_eq!(codes(&[500, 1_300, 2_100, 3_400]), ["disk.fail_slow"]);
+        assert_eq!(codes(facts(&[500, 1_300, 2_100, 3_400])), ["disk.fail_slow"]);
     }
 
     #[test]
     fn a_disk_that_stood_still_once_is_no_slow_disk() {
-        assert!(codes(&[500, 500, 503, 504]).is_empty());
+        assert!(codes(facts(&[500, 500, 503, 504])).is_empty());
+    }
+
+    #[test]
+    fn a_loop_device_whose_worker_has_no_cpu_is_no_slow_disk_and_that_is_told() {
+        let of_a_loop = |worker_ready_ms: Ns| {
+            let mut facts = facts(&[500, 1_300, 2_100, 3_400]);
+            let (backing_file, name) = (Some("/srv/image".into()), "loop3".into());
+            facts.push(fact(Body::Disk(Disk { dev: DEV, name, backing_file, ..Disk::default() })));
+            facts.push(fact(Body::ThreadTime(ThreadTime {
+                thread: thread(90, "kworker/u8:3"),
+                kernel: true,
+                runnable_ns: worker_ready_ms * MS,
+                ..ThreadTime::default()
+            })));
+            facts
+        };
+        // The disk has requests for a fifth of the time, 1 s of 5.
+        assert_eq!(codes(of_a_loop(20)), ["disk.fail_slow"]);
+        let told = explain(of_a_loop(800));
+        assert_eq!(told.findings, []);
+        let caveat = told.caveats.iter().find(|it| it.code == "disk_starved").map(|it| &*it.text);
+        assert!(
+            caveat.is_some_and(|text| text.contains("loop3") && text.contains("0.80 s")),
+            "{caveat:?}"
+        );
     }
 }
