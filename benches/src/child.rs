@@ -31,13 +31,16 @@ pub struct Ctx {
     pub programs: PathBuf,
     /// Seconds that one load is to take.
     pub load_seconds: f64,
+    /// Seconds of a slice of one.
+    pub slice_seconds: f64,
     interrupted: Arc<AtomicBool>,
     numbers: AtomicU64,
 }
 
 impl Ctx {
     /// Catches signals, opens the journal and mounts the scratch folder; the guards take it back.
-    pub fn open(holdup: PathBuf, load_seconds: f64) -> Result<(Self, Guards)> {
+    pub fn open(holdup: PathBuf, seconds: (f64, f64)) -> Result<(Self, Guards)> {
+        let (load_seconds, slice_seconds) = seconds;
         let interrupted = Arc::new(AtomicBool::new(false));
         for signal in signal_hook::consts::TERM_SIGNALS {
             signal_hook::flag::register(*signal, Arc::clone(&interrupted))?;
@@ -54,7 +57,16 @@ impl Ctx {
         run(&["mount", "-t", "tmpfs", "-o", &size, "holdup-bench", &place])?;
         let programs = std::env::current_exe()?.parent().context("a folder")?.to_path_buf();
         let numbers = AtomicU64::new(0);
-        let ctx = Self { journal, scratch, holdup, programs, load_seconds, interrupted, numbers };
+        let ctx = Self {
+            journal,
+            scratch,
+            holdup,
+            programs,
+            load_seconds,
+            slice_seconds,
+            interrupted,
+            numbers,
+        };
         Ok((ctx, guards))
     }
 
@@ -88,6 +100,11 @@ impl Ctx {
             }
             std::thread::sleep(left.min(Duration::from_millis(50)));
         }
+    }
+
+    /// The part of a load's work that takes as long as a slice.
+    pub fn slice_of(&self, count: u64) -> u64 {
+        (count as f64 * self.slice_seconds / self.load_seconds).round().max(1.0) as u64
     }
 
     /// Starts a child.
@@ -156,6 +173,11 @@ impl Running {
     /// signal that will end it: the tool is attached and looks. There is no sign that all tools give; this
     /// needs none of their help.
     pub fn ready(&self, ctx: &Ctx) -> Result<()> {
+        self.ready_after(ctx, Duration::from_millis(300))
+    }
+
+    /// The same, calm for so long: shorter for a tool that attaches all at once.
+    pub fn ready_after(&self, ctx: &Ctx, calm_for: Duration) -> Result<()> {
         let began = Instant::now();
         let (mut seen, mut since) = (0, Instant::now());
         let mut ticks = proc::cpu_ticks(self.pid);
@@ -169,7 +191,7 @@ impl Running {
             }
             ticks = used;
             let looks = seen > 0 && catches_interrupt(self.pid);
-            if looks && since.elapsed() > Duration::from_millis(300) {
+            if looks && since.elapsed() > calm_for {
                 return Ok(());
             }
             if matches!(proc::state(self.pid), None | Some('Z')) {

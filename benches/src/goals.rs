@@ -1,19 +1,21 @@
 //! The goals, and whether a run met them. A goal that the run could not see is not met, it is unseen.
 //!
-//! A ratio above its goal by less than what two equal runs differ by (`nothing again`), or below it in a run that
-//! is too noisy to see it, is told as such, neither as met nor as missed. The limits stand here and nowhere else. Edit together: docs.rs.
+//! A ratio is judged by the 95 % interval of its median (stats.rs): met if all of it keeps the goal, missed if none
+//! of it does, else it cannot be told, however good the median looks. The control, nobody again, has to hold 1; by as
+//! much as its own interval misses that, every interval of the load is widened, because the method then errs by
+//! as much. The limits stand here and nowhere else. Edit together: docs.rs.
 
 use crate::growth::exponent;
-use crate::pairs::{median, range};
 use crate::results::{Pair, Results};
+use crate::stats::{Interval, median, of_both, of_median};
 
 /// How it went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// At or below the limit.
     Met,
-    /// Above it, by less than the run can tell.
-    InNoise,
+    /// On both sides of it: the run is too small or too noisy.
+    Untold,
     /// Above it.
     Missed,
     /// Not measured in this run.
@@ -25,7 +27,7 @@ impl Verdict {
     pub fn word(self) -> &'static str {
         match self {
             Self::Met => "met",
-            Self::InNoise => "within noise",
+            Self::Untold => "cannot be told",
             Self::Missed => "MISSED",
             Self::Unseen => "not measured",
         }
@@ -62,8 +64,6 @@ const DECODE_MIN: f64 = 2e6;
 const BYTES_PER_EVENT_MAX: f64 = 16.0;
 /// Of the shipped binary.
 const BINARY_BYTES_MAX: u64 = 8_000_000;
-/// Noise with which a ratio still says something.
-const NOISE_MAX: f64 = 0.02;
 /// Linear, with room for noise.
 const EXPONENT_MAX: f64 = 1.15;
 
@@ -82,14 +82,10 @@ fn find<'a>(results: &'a Results, load: &str, looker: &str) -> Option<&'a Pair> 
     results.pairs.iter().find(|pair| pair.load == load && pair.looker == looker)
 }
 
-fn ratio_of(results: &Results, load: &str, looker: &str) -> Option<f64> {
-    median(&find(results, load, looker)?.ratios)
-}
-
-/// Half of what the ratios of two equal runs spread over.
-fn noise(results: &Results, load: &str) -> f64 {
-    let again = find(results, load, "nothing again").and_then(|pair| range(&pair.ratios));
-    again.map_or(0.0, |(low, high)| (high - low) / 2.0)
+/// By how much the control of a load misses 1.
+fn bias(results: &Results, load: &str) -> f64 {
+    let again = find(results, load, "nothing again").and_then(|pair| of_median(&pair.ratios));
+    again.map_or(0.0, |interval| interval.misses(1.0))
 }
 
 fn goal(what: &str, wanted: String, measured: Option<(String, Verdict)>) -> Goal {
@@ -97,42 +93,69 @@ fn goal(what: &str, wanted: String, measured: Option<(String, Verdict)>) -> Goal
     Goal { what: what.into(), wanted, measured, verdict }
 }
 
-fn judged(value: f64, limit: f64, noise: f64) -> Verdict {
-    // With more noise than this, a small figure is luck.
-    let seen = noise <= (limit - 1.0).max(NOISE_MAX);
-    match value {
-        value if value <= limit && seen => Verdict::Met,
-        value if value - noise <= limit => Verdict::InNoise,
-        _ => Verdict::Missed,
+/// Of a figure that is as sure as it is shown.
+fn judged(value: f64, limit: f64) -> Verdict {
+    if value <= limit { Verdict::Met } else { Verdict::Missed }
+}
+
+/// Of a figure whose truth lies in an interval; without one there were too few rounds.
+fn told(interval: Option<Interval>, limit: f64) -> Verdict {
+    match interval {
+        Some(interval) if interval.high <= limit => Verdict::Met,
+        Some(interval) if interval.low > limit => Verdict::Missed,
+        _ => Verdict::Untold,
     }
+}
+
+/// An interval in words.
+fn ends(interval: Option<Interval>, show: fn(f64) -> String) -> String {
+    match interval {
+        Some(interval) => format!("95 %: {} to {}", show(interval.low), show(interval.high)),
+        None => "too few rounds for an interval".into(),
+    }
+}
+
+/// What the control's error has made of an interval, in words.
+fn widened(bias: f64) -> String {
+    if bias > 0.0 { format!("; widened by the control's {bias:.3}") } else { String::new() }
 }
 
 fn pingpong(results: &Results) -> Goal {
     let measured = (|| {
-        let floor = ratio_of(results, "pingpong", "empty programs")? - 1.0;
-        let look = ratio_of(results, "pingpong", "holdup")? - 1.0;
-        let noise = noise(results, "pingpong");
-        let words = format!(
-            "{:.1} % against the floor's {:.1} % (noise {:.1} %)",
-            look * 100.0,
-            floor * 100.0,
-            noise * 100.0
-        );
-        // A floor that the run cannot see is no measure.
-        let verdict = match floor > noise {
-            true => judged(look, FLOORS_MAX * floor, noise),
-            false if look <= noise => Verdict::InNoise,
-            false => judged(look, FLOORS_MAX * floor.max(noise), noise),
+        let floor = &find(results, "pingpong", "empty programs")?.ratios;
+        let look = &find(results, "pingpong", "holdup")?.ratios;
+        let (of_floor, of_look) = (median(floor)? - 1.0, median(look)? - 1.0);
+        let bias = bias(results, "pingpong");
+        // What the look loses beyond its goal: a quotient jumps where the floor's loss is near 0.
+        let excess = of_both(look, floor, |look, floor| (look - 1.0) - FLOORS_MAX * (floor - 1.0));
+        let excess = excess.map(|it| it.widened(bias * (1.0 + FLOORS_MAX)));
+        let times = of_both(look, floor, |look, floor| match floor > 1.0 {
+            true => (look - 1.0) / (floor - 1.0),
+            false => f64::INFINITY,
+        });
+        let show = |value: f64| match value.is_finite() {
+            true => format!("{value:.2}"),
+            false => "any".into(),
         };
-        Some((words, verdict))
+        let words = format!(
+            "{:.1} % against the floor's {:.1} %; of their quotient {}{}",
+            of_look * 100.0,
+            of_floor * 100.0,
+            ends(times, show),
+            widened(bias),
+        );
+        Some((words, told(excess, 0.0)))
     })();
     goal("ping-pong, overhead", format!("at most {FLOORS_MAX} times the floor's"), measured)
 }
 
 fn ratio(results: &Results, load: &str, limit: f64) -> Goal {
-    let measured = ratio_of(results, load, "holdup").map(|value| {
-        let noise = noise(results, load);
-        (format!("{value:.3} (noise {noise:.3})"), judged(value, limit, noise))
+    let measured = find(results, load, "holdup").and_then(|pair| {
+        let bias = bias(results, load);
+        let interval = of_median(&pair.ratios).map(|it| it.widened(bias));
+        let ends = ends(interval, |value| format!("{value:.3}"));
+        let words = format!("{:.3}; {ends}{}", median(&pair.ratios)?, widened(bias));
+        Some((words, told(interval, limit)))
     });
     goal(load, format!("ratio at most {limit}"), measured)
 }
@@ -145,11 +168,11 @@ fn idle(results: &Results) -> [Goal; 2] {
             idle.steady_share() * 100.0,
             idle.fixed_seconds()
         );
-        (words, judged(idle.steady_share(), IDLE_SHARE_MAX, 0.0))
+        (words, judged(idle.steady_share(), IDLE_SHARE_MAX))
     });
     let resident = idle.map(|idle| {
         let words = format!("{:.1} MB", idle.rss_bytes as f64 / 1e6);
-        (words, judged(idle.rss_bytes as f64, IDLE_BYTES_MAX as f64, 0.0))
+        (words, judged(idle.rss_bytes as f64, IDLE_BYTES_MAX as f64))
     });
     [
         goal("idle host, 2,000 threads, 100 cgroups", "at most 0.2 % of a core".into(), share),
@@ -168,7 +191,7 @@ fn answer(results: &Results) -> Goal {
         })
         .max_by(|a, b| a.0.total_cmp(&b.0));
     let measured = worst.map(|(seconds, whose)| {
-        (format!("worst {seconds:.2} s ({whose})"), judged(seconds, ANSWER_SECONDS_MAX, 0.0))
+        (format!("worst {seconds:.2} s ({whose})"), judged(seconds, ANSWER_SECONDS_MAX))
     });
     goal("window's end to the answer", "at most 1 s".into(), measured)
 }
@@ -188,7 +211,7 @@ fn recording(results: &Results) -> Goal {
     let worst = told.max_by(|a, b| each(a).total_cmp(&each(b)));
     let measured = worst.map(|it| {
         let words = format!("{:.1} bytes ({})", each(it), it.load);
-        (words, judged(each(it), BYTES_PER_EVENT_MAX, 0.0))
+        (words, judged(each(it), BYTES_PER_EVENT_MAX))
     });
     goal("recording of a command, per event", "at most 16 bytes".into(), measured)
 }
@@ -196,10 +219,7 @@ fn recording(results: &Results) -> Goal {
 fn binary(results: &Results) -> Goal {
     let bytes = results.binary_bytes;
     let measured = (bytes > 0).then(|| {
-        (
-            format!("{:.2} MB", bytes as f64 / 1e6),
-            judged(bytes as f64, BINARY_BYTES_MAX as f64, 0.0),
-        )
+        (format!("{:.2} MB", bytes as f64 / 1e6), judged(bytes as f64, BINARY_BYTES_MAX as f64))
     });
     goal("static binary, stripped", "at most 8 MB".into(), measured)
 }
@@ -213,7 +233,7 @@ fn growth(results: &Results) -> Vec<Goal> {
         let words = format!("exponent: CPU {}, memory {}", word(cpu), word(memory));
         let verdict = match series.points.len() {
             0..=2 => Verdict::Unseen,
-            _ => judged(worst.unwrap_or(0.0), EXPONENT_MAX, 0.0),
+            _ => judged(worst.unwrap_or(0.0), EXPONENT_MAX),
         };
         goal(&format!("growth with {}", series.of), "linear at most".into(), Some((words, verdict)))
     };
@@ -247,27 +267,51 @@ mod tests {
         Pair { load, looker, ratios: ratios.into(), ..Pair::default() }
     }
 
+    /// Ratios around a middle, by turns a little above and below it.
+    fn around(middle: f64, spread: f64) -> Vec<f64> {
+        (0..20).map(|at| middle + spread * (f64::from(at % 5) - 2.0) / 2.0).collect()
+    }
+
+    fn of_ratio(ratios: &[f64], again: &[f64]) -> Verdict {
+        let pairs = vec![pair("fio", "nothing again", again), pair("fio", "holdup", ratios)];
+        ratio(&Results { pairs, ..Results::default() }, "fio", 1.01).verdict
+    }
+
     #[test]
-    fn noise_is_neither_met_nor_missed() {
-        assert_eq!(judged(1.00, 1.01, 0.02), Verdict::Met);
-        assert_eq!(judged(0.60, 1.01, 0.3), Verdict::InNoise);
-        assert_eq!(judged(1.02, 1.01, 0.02), Verdict::InNoise);
-        assert_eq!(judged(1.04, 1.01, 0.02), Verdict::Missed);
+    fn an_interval_tells_met_missed_and_neither() {
+        let equal = around(1.0, 0.002);
+        assert_eq!(of_ratio(&around(1.003, 0.004), &equal), Verdict::Met);
+        assert_eq!(of_ratio(&around(1.03, 0.004), &equal), Verdict::Missed);
+        // Medians on either side of the goal, and neither is told.
+        assert_eq!(of_ratio(&around(1.005, 0.05), &equal), Verdict::Untold);
+        assert_eq!(of_ratio(&around(1.03, 0.09), &equal), Verdict::Untold);
+        // However good: five values are no interval.
+        assert_eq!(of_ratio(&[0.9; 5], &equal), Verdict::Untold);
+    }
+
+    #[test]
+    fn a_control_that_errs_takes_the_verdict_back() {
+        let (good, bad) = (around(1.003, 0.004), around(1.02, 0.004));
+        assert_eq!(of_ratio(&good, &around(1.02, 0.002)), Verdict::Untold);
+        assert_eq!(of_ratio(&bad, &around(0.98, 0.002)), Verdict::Untold);
+        assert_eq!(of_ratio(&good, &around(1.0, 0.01)), Verdict::Met);
     }
 
     #[test]
     fn the_floor_measures_the_ping_pong() {
-        let with = |look: f64| Results {
-            pairs: vec![
-                pair("pingpong", "nothing again", &[0.995, 1.005]),
-                pair("pingpong", "empty programs", &[1.08]),
-                pair("pingpong", "holdup", &[look]),
-            ],
-            ..Results::default()
+        let with = |floor: f64, look: f64, spread: f64| {
+            let pairs = vec![
+                pair("pingpong", "nothing again", &around(1.0, 0.001)),
+                pair("pingpong", "empty programs", &around(floor, spread)),
+                pair("pingpong", "holdup", &around(look, spread)),
+            ];
+            pingpong(&Results { pairs, ..Results::default() }).verdict
         };
-        assert_eq!(pingpong(&with(1.11)).verdict, Verdict::Met);
-        assert_eq!(pingpong(&with(1.122)).verdict, Verdict::InNoise);
-        assert_eq!(pingpong(&with(1.30)).verdict, Verdict::Missed);
+        assert_eq!(with(1.08, 1.11, 0.004), Verdict::Met);
+        assert_eq!(with(1.08, 1.122, 0.02), Verdict::Untold);
+        assert_eq!(with(1.08, 1.30, 0.02), Verdict::Missed);
+        // A floor that costs nothing leaves nothing to lose.
+        assert_eq!(with(1.0, 1.05, 0.002), Verdict::Missed);
     }
 
     #[test]

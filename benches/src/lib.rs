@@ -20,6 +20,8 @@ pub mod pairs;
 pub mod plot;
 pub mod profile;
 pub mod results;
+pub mod slices;
+pub mod stats;
 pub mod table;
 
 use std::io::Write;

@@ -1,12 +1,14 @@
 //! The loads: each a command that works for some seconds and prints one figure, from which the time for
-//! one unit of its work follows.
+//! one unit of its work follows; and the same work in slices (slices.rs).
 //!
 //! What a load needs (a server, a loop device, a set of C files) is made once and stands while all tools
 //! look at it, so that a tool meets the same thing as nothing did. The amount of work is fixed by a short
 //! trial when the load is made; loads that can only run for a time say how much they did in it. All
-//! traffic is on loopback, all files on a tmpfs.
+//! traffic is on loopback, all files on a tmpfs. Client and server have a CPU each where there are two: where the
+//! scheduler puts them would else differ from run to run by more than any tool costs.
 
 use crate::child::{Ctx, Ended, run, words};
+use crate::slices::{self, Slices};
 use anyhow::{Context, Result, bail};
 use holdup_lab::undo::{Guards, Undo};
 use std::fmt::Write as _;
@@ -22,6 +24,8 @@ pub struct Load {
     pub name: &'static str,
     /// The command.
     pub words: Vec<String>,
+    /// The same work in slices.
+    pub slices: Slices,
     figure: fn(&str) -> Option<f64>,
     _guards: Guards,
     running: Vec<crate::child::Running>,
@@ -38,11 +42,19 @@ pub struct Kind {
 
 /// All loads, in the order of the table.
 pub const KINDS: &[Kind] = &[
-    Kind { name: "pingpong", what: "taskset -c 1 perf bench sched pipe", make: pingpong },
+    Kind { name: "pingpong", what: "perf bench sched pipe, pinned to one CPU", make: pingpong },
     Kind { name: "messaging", what: "perf bench sched messaging, saturated", make: messaging },
-    Kind { name: "fio", what: "4 KiB random reads, loop device over tmpfs", make: fio },
-    Kind { name: "redis", what: "redis-benchmark GET and SET over loopback", make: redis },
-    Kind { name: "nginx", what: "wrk against nginx, 1 KiB file, loopback", make: nginx },
+    Kind { name: "fio", what: "4 KiB random reads, loop device over tmpfs, fio pinned", make: fio },
+    Kind {
+        name: "redis",
+        what: "redis-benchmark SET and GET over loopback, server and client on a CPU each",
+        make: redis,
+    },
+    Kind {
+        name: "nginx",
+        what: "wrk against nginx, 1 KiB file, loopback, server and client on a CPU each",
+        make: nginx,
+    },
     Kind { name: "compile", what: "make -j2 of generated C files", make: compile },
 ];
 
@@ -56,7 +68,12 @@ impl Kind {
 impl Load {
     /// Runs it once; seconds for one unit of work, whatever that is.
     pub fn run(&self, ctx: &Ctx) -> Result<f64> {
-        let ended = ctx.complete(&self.words, Duration::from_secs(90))?;
+        self.run_words(ctx, &self.words)
+    }
+
+    /// The same for a command that prints as this one does.
+    pub fn run_words(&self, ctx: &Ctx, words: &[String]) -> Result<f64> {
+        let ended = ctx.complete(words, Duration::from_secs(90))?;
         self.figure_of(&ended)
     }
 
@@ -82,8 +99,34 @@ impl Load {
     }
 }
 
-fn load(name: &'static str, words: Vec<String>, figure: fn(&str) -> Option<f64>) -> Load {
-    Load { name, words, figure, _guards: Guards::new(), running: Vec::new() }
+fn load(
+    name: &'static str,
+    words: Vec<String>,
+    slices: Slices,
+    figure: fn(&str) -> Option<f64>,
+) -> Load {
+    Load { name, words, slices, figure, _guards: Guards::new(), running: Vec::new() }
+}
+
+/// A load that is only run to see how long it takes.
+fn trial(
+    ctx: &Ctx,
+    name: &'static str,
+    words: Vec<String>,
+    figure: fn(&str) -> Option<f64>,
+) -> Result<f64> {
+    load(name, words, Slices::none(), figure).run(ctx)
+}
+
+/// A command that stays on the first or the second CPU, where there are two. A load that has but one place has the
+/// second, because the first takes most interrupts.
+fn placed(second: bool, words: Vec<String>) -> Vec<String> {
+    let many = std::thread::available_parallelism().map_or(1, usize::from) > 1;
+    let cpu = if second { "1" } else { "0" };
+    match many {
+        true => ["taskset", "-c", cpu].into_iter().map(String::from).chain(words).collect(),
+        false => words,
+    }
 }
 
 /// Scales a count that took `trial` seconds to the wished length of a load.
@@ -102,24 +145,21 @@ fn after(out: &str, word: &str) -> Option<f64> {
 }
 
 fn pingpong(ctx: &Ctx) -> Result<Load> {
-    // The second CPU where there is one: the first takes most interrupts.
-    let cpu =
-        if std::thread::available_parallelism().map_or(1, usize::from) > 1 { "1" } else { "0" };
     let of = |count: u64| {
-        words(&["taskset", "-c", cpu, "perf", "bench", "sched", "pipe", "-l", &count.to_string()])
+        placed(true, words(&["perf", "bench", "sched", "pipe", "-l", &count.to_string()]))
     };
-    let trial = load("pingpong", of(30_000), total_time);
-    let count = scaled(ctx, 30_000.0, trial.run(ctx)?);
-    Ok(load("pingpong", of(count), total_time))
+    let count = scaled(ctx, 30_000.0, trial(ctx, "pingpong", of(30_000), total_time)?);
+    let slices = Slices::endless(of(1_000_000_000), |pid| Ok(slices::voluntary_switches(pid)));
+    Ok(load("pingpong", of(count), slices, total_time))
 }
 
 fn messaging(ctx: &Ctx) -> Result<Load> {
     let of = |count: u64| {
         words(&["perf", "bench", "sched", "messaging", "-g", "10", "-l", &count.to_string()])
     };
-    let trial = load("messaging", of(60), total_time);
-    let count = scaled(ctx, 60.0, trial.run(ctx)?);
-    Ok(load("messaging", of(count), total_time))
+    let count = scaled(ctx, 60.0, trial(ctx, "messaging", of(60), total_time)?);
+    let slices = Slices::Runs(of(ctx.slice_of(count)));
+    Ok(load("messaging", of(count), slices, total_time))
 }
 
 fn fio(ctx: &Ctx) -> Result<Load> {
@@ -142,21 +182,30 @@ fn fio(ctx: &Ctx) -> Result<Load> {
             crate::child::first_words(&String::from_utf8_lossy(&made.stderr))
         );
     }
-    let command = words(&[
-        "fio",
-        "--name=reads",
-        &format!("--filename={device}"),
-        "--rw=randread",
-        "--bs=4k",
-        "--direct=1",
-        "--ioengine=psync",
-        "--numjobs=1",
-        "--randseed=1",
-        "--time_based",
-        &format!("--runtime={:.0}", ctx.load_seconds.max(1.0)),
-        "--output-format=json",
-    ]);
-    let mut load = load("fio", command, |out| {
+    let of = |seconds: f64| {
+        placed(
+            true,
+            words(&[
+                "fio",
+                "--name=reads",
+                &format!("--filename={device}"),
+                "--rw=randread",
+                "--bs=4k",
+                "--direct=1",
+                "--ioengine=psync",
+                "--numjobs=1",
+                // A job of its own session would outlive its guard.
+                "--thread",
+                "--randseed=1",
+                "--time_based",
+                &format!("--runtime={seconds:.0}"),
+                "--output-format=json",
+            ]),
+        )
+    };
+    let name = device.clone();
+    let slices = Slices::endless(of(86_400.0), move |_| slices::reads(&name));
+    let mut load = load("fio", of(ctx.load_seconds.max(1.0)), slices, |out| {
         let value: serde_json::Value = serde_json::from_str(&out[out.find('{')?..]).ok()?;
         Some(1.0 / value.pointer("/jobs/0/read/iops")?.as_f64()?)
     });
@@ -186,7 +235,7 @@ fn redis(ctx: &Ctx) -> Result<Load> {
     let folder = ctx.path("redis");
     fs::create_dir_all(&folder)?;
     let folder = folder.to_string_lossy().into_owned();
-    let server = ctx.start(&words(&[
+    let server = words(&[
         "redis-server",
         "--port",
         &text,
@@ -200,27 +249,19 @@ fn redis(ctx: &Ctx) -> Result<Load> {
         &folder,
         "--daemonize",
         "no",
-    ]))?;
+    ]);
+    let server = ctx.start(&placed(false, server))?;
     wait_for_port(ctx, port)?;
-    let of = |count: u64| {
-        words(&[
-            "redis-benchmark",
-            "-h",
-            "127.0.0.1",
-            "-p",
-            &text,
-            "-t",
-            "set,get",
-            "-c",
-            "20",
-            "-n",
-            &count.to_string(),
-            "--csv",
-        ])
+    let of = |count: u64, more: &[&str]| {
+        let mut client = words(&["redis-benchmark", "-h", "127.0.0.1", "-p", &text]);
+        client.extend(words(&["-t", "set,get", "-c", "20", "--csv", "-n", &count.to_string()]));
+        client.extend(words(more));
+        placed(true, client)
     };
-    let trial = load("redis", of(20_000), redis_figure);
-    let each = trial.run(ctx)?;
-    let mut load = load("redis", of(scaled(ctx, 1.0, each)), redis_figure);
+    let each = trial(ctx, "redis", of(20_000, &[]), redis_figure)?;
+    // SET and GET by turns, which are short beside a slice.
+    let slices = Slices::endless(of(2_000, &["-l"]), move |_| slices::redis_commands(port));
+    let mut load = load("redis", of(scaled(ctx, 1.0, each), &[]), slices, redis_figure);
     load.running.push(server);
     Ok(load)
 }
@@ -241,7 +282,7 @@ fn nginx(ctx: &Ctx) -> Result<Load> {
     fs::write(folder.join("www/page.html"), "x".repeat(1024))?;
     let configuration = folder.join("nginx.conf");
     fs::write(&configuration, nginx_configuration(&folder, port))?;
-    let server = ctx.start(&words(&[
+    let server = words(&[
         "nginx",
         "-e",
         &folder.join("error.log").to_string_lossy(),
@@ -249,19 +290,17 @@ fn nginx(ctx: &Ctx) -> Result<Load> {
         &folder.to_string_lossy(),
         "-c",
         &configuration.to_string_lossy(),
-    ]))?;
-    wait_for_port(ctx, port)?;
-    let command = words(&[
-        "wrk",
-        "-t",
-        "1",
-        "-c",
-        "16",
-        "-d",
-        &format!("{:.0}s", ctx.load_seconds.max(1.0)),
-        &format!("http://127.0.0.1:{port}/page.html"),
     ]);
-    let mut load = load("nginx", command, |out| Some(1.0 / after(out, "Requests/sec:")?));
+    let server = ctx.start(&placed(false, server))?;
+    wait_for_port(ctx, port)?;
+    let page = format!("http://127.0.0.1:{port}/page.html");
+    let of = |seconds: f64| {
+        let length = format!("{seconds:.0}s");
+        placed(true, words(&["wrk", "-t", "1", "-c", "16", "-d", &length, &page]))
+    };
+    let slices = Slices::endless(of(86_400.0), move |_| slices::nginx_requests(port));
+    let figure = |out: &str| Some(1.0 / after(out, "Requests/sec:")?);
+    let mut load = load("nginx", of(ctx.load_seconds.max(1.0)), slices, figure);
     load.running.push(server);
     Ok(load)
 }
@@ -276,8 +315,9 @@ fn nginx_configuration(folder: &Path, port: u16) -> String {
     }
     let _ = writeln!(
         text,
-        "  server {{ listen 127.0.0.1:{port}; root {}/www; }}\n}}",
-        folder.display()
+        "  server {{ listen 127.0.0.1:{port}; root {}/www; location = {} {{ stub_status; }} }}\n}}",
+        folder.display(),
+        slices::NGINX_STATUS
     );
     text
 }
@@ -297,11 +337,16 @@ fn compile(ctx: &Ctx) -> Result<Load> {
     let files = scaled(ctx, 2.0, began.elapsed().as_secs_f64()).clamp(2, 400) as usize;
     (1..files).try_for_each(write)?;
     let objects: Vec<String> = (0..files).map(|number| format!("f{number}.o")).collect();
+    // Even, so that both CPUs end together.
+    let few = (ctx.slice_of(files as u64) as usize).next_multiple_of(2).min(files);
+    let (all, some) = (objects.join(" "), objects[..few].join(" "));
     let rule = "%.o: %.c\n\tgcc -O2 -c -o $@ $<\n";
-    fs::write(folder.join("Makefile"), format!("all: {}\n{rule}", objects.join(" ")))?;
+    fs::write(folder.join("Makefile"), format!("all: {all}\nslice: {some}\n{rule}"))?;
     let timed = ctx.own_load();
-    let command = words(&[&timed, "timed", "make", "--always-make", "-s", "-j2", "-C", &place]);
-    Ok(load("compile", command, total_time))
+    let of = |target: &str| {
+        words(&[&timed, "timed", "make", "--always-make", "-s", "-j2", "-C", &place, target])
+    };
+    Ok(load("compile", of("all"), Slices::Runs(of("slice")), total_time))
 }
 
 /// A C file that gives an optimiser something to do; the same on every machine.

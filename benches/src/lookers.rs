@@ -1,14 +1,16 @@
 //! What looks while a load runs: nothing, the floor, holdup in its three ways, and what a user would pick
 //! instead.
 //!
-//! Each is attached and calm before the load starts and asked to end after the load has, so that the
-//! load's own figure holds the cost of being watched and nothing else. A peer that is not there, or fails,
+//! Each is attached and calm before a slice of the load begins and asked to end after it has, so that the figure
+//! holds the cost of being watched and nothing else: what beginning and ending take stands in the looker's own CPU
+//! time. Only `holdup run` has the whole load under it, because it starts it. A peer that is not there, or fails,
 //! is an answer (`refusal`), not an end of the bench.
 
 use crate::child::{Ctx, Ended, first_words, words};
 use crate::loads::Load;
 use crate::skel::FloorSkelBuilder;
-use anyhow::{Context, Result};
+use crate::slices::Cut;
+use anyhow::{Context, Result, bail};
 use holdup_reason::findings::Report;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use std::fs;
@@ -21,9 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Who looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Looker {
-    /// Nobody.
-    Nothing,
-    /// Nobody again: what two equal runs differ by.
+    /// Nobody: what two equal runs differ by.
     Again,
     /// An empty pair of programs.
     Floor,
@@ -41,7 +41,13 @@ pub enum Looker {
     Bpftrace,
 }
 
-/// All but `Nothing`, in the order of the table.
+/// Those that goals compare, and nobody again.
+pub const CORE: &[Looker] = &[Looker::Again, Looker::Floor, Looker::Look];
+/// Those that look at slices, but at few.
+pub const MORE: &[Looker] =
+    &[Looker::Record, Looker::PerfSched, Looker::PerfTrace, Looker::Bpftrace];
+
+/// All, in the order of the table.
 pub const LOOKERS: &[Looker] = &[
     Looker::Again,
     Looker::Floor,
@@ -76,7 +82,6 @@ impl Looker {
     /// Its name in tables.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Nothing => "nothing",
             Self::Again => "nothing again",
             Self::Floor => "empty programs",
             Self::Look => "holdup",
@@ -88,33 +93,35 @@ impl Looker {
         }
     }
 
-    /// Not ours.
-    pub fn is_peer(self) -> bool {
-        matches!(self, Self::PerfSched | Self::PerfTrace | Self::Bpftrace)
+    /// Slices that it looks at, at once: a look has work to do each second.
+    fn slices(self) -> u32 {
+        if matches!(self, Self::Look | Self::Record) { 2 } else { 1 }
     }
 
-    /// Runs the load under it.
-    pub fn observe(self, ctx: &Ctx, load: &Load) -> Result<Observation> {
+    /// Has it look at the load.
+    pub fn observe(self, ctx: &Ctx, cut: &Cut<'_>) -> Result<Observation> {
+        let measure = || cut.seconds(ctx, self.slices());
         match self {
-            Self::Nothing | Self::Again => {
-                Ok(Observation { seconds: load.run(ctx)?, ..Observation::default() })
-            }
-            Self::Floor => under_floor(ctx, load),
-            Self::Look => look(ctx, load, None),
-            Self::Record => look(ctx, load, Some(ctx.path("look.hup"))),
-            Self::Run => under_run(ctx, load),
-            Self::PerfSched => perf_sched(ctx, load),
-            Self::PerfTrace => perf_trace(ctx, load),
-            Self::Bpftrace => bpftrace(ctx, load),
+            Self::Again => Ok(Observation { seconds: measure()?, ..Observation::default() }),
+            Self::Floor => under_floor(&measure),
+            Self::Look => look(ctx, None, &measure),
+            Self::Record => look(ctx, Some(ctx.path("look.hup")), &measure),
+            Self::Run => bail!("it starts the load itself"),
+            Self::PerfSched => perf_sched(ctx, &measure),
+            Self::PerfTrace => perf_trace(ctx, &measure),
+            Self::Bpftrace => bpftrace(ctx, &measure),
         }
     }
 }
 
-fn under_floor(ctx: &Ctx, load: &Load) -> Result<Observation> {
+/// Seconds for a unit of the load's work.
+type Measure<'a> = &'a dyn Fn() -> Result<f64>;
+
+fn under_floor(measure: Measure<'_>) -> Result<Observation> {
     let mut storage = std::mem::MaybeUninit::uninit();
     let skel = FloorSkelBuilder::default().open(&mut storage)?.load()?;
     let _links = [skel.progs.floor_switch.attach()?, skel.progs.floor_waking.attach()?];
-    Ok(Observation { seconds: load.run(ctx)?, ..Observation::default() })
+    Ok(Observation { seconds: measure()?, ..Observation::default() })
 }
 
 /// A finished look of holdup: what it said, and what it cost.
@@ -152,7 +159,7 @@ impl Looked {
     }
 }
 
-fn look(ctx: &Ctx, load: &Load, recording: Option<PathBuf>) -> Result<Observation> {
+fn look(ctx: &Ctx, recording: Option<PathBuf>, measure: Measure<'_>) -> Result<Observation> {
     let answer = ctx.path("answer.json");
     let mut command = vec![ctx.holdup.to_string_lossy().into_owned()];
     if let Some(file) = &recording {
@@ -160,8 +167,9 @@ fn look(ctx: &Ctx, load: &Load, recording: Option<PathBuf>) -> Result<Observatio
     }
     command.extend(words(&["--for", "300s", "--json", "-o", &answer.to_string_lossy()]));
     let tool = ctx.start(&command)?;
-    tool.ready(ctx)?;
-    let seconds = load.run(ctx)?;
+    // holdup attaches all at once, and slices settle.
+    tool.ready_after(ctx, Duration::from_millis(120))?;
+    let seconds = measure()?;
     let looked = Looked::read(&answer, tool.interrupt(ctx, PATIENCE)?)?;
     let bytes = recording.map(|file| taken_away(&file));
     let mut observation = looked.observation(seconds, bytes);
@@ -171,7 +179,8 @@ fn look(ctx: &Ctx, load: &Load, recording: Option<PathBuf>) -> Result<Observatio
     Ok(observation)
 }
 
-fn under_run(ctx: &Ctx, load: &Load) -> Result<Observation> {
+/// A whole load under `holdup run`.
+pub fn under_run(ctx: &Ctx, load: &Load) -> Result<Observation> {
     let answer = ctx.path("answer.json");
     let holdup = ctx.holdup.to_string_lossy();
     let mut command = words(&[&holdup, "run", "--json", "-o", &answer.to_string_lossy(), "--"]);
@@ -192,11 +201,11 @@ fn taken_away(file: &Path) -> u64 {
     bytes
 }
 
-/// Runs the load while a peer looks; gives its end and how long it took to come to it.
-fn under_peer(ctx: &Ctx, load: &Load, command: &[String]) -> Result<(f64, Ended, f64)> {
+/// Measures while a peer looks; gives its end and how long it took to come to it.
+fn under_peer(ctx: &Ctx, command: &[String], measure: Measure<'_>) -> Result<(f64, Ended, f64)> {
     let tool = ctx.start(command)?;
     tool.ready(ctx)?;
-    let seconds = load.run(ctx)?;
+    let seconds = measure()?;
     let asked = std::time::Instant::now();
     let ended = tool.interrupt(ctx, PATIENCE)?;
     let took = ended.at.duration_since(asked).as_secs_f64();
@@ -213,19 +222,19 @@ fn of_peer(seconds: f64, ended: &Ended, bytes: u64) -> Observation {
     }
 }
 
-fn perf_sched(ctx: &Ctx, load: &Load) -> Result<Observation> {
+fn perf_sched(ctx: &Ctx, measure: Measure<'_>) -> Result<Observation> {
     let file = ctx.path("perf.data");
     let command = words(&["perf", "sched", "record", "-o", &file.to_string_lossy()]);
-    let (seconds, ended, _) = under_peer(ctx, load, &command)?;
+    let (seconds, ended, _) = under_peer(ctx, &command, measure)?;
     let mut observation = of_peer(seconds, &ended, taken_away(&file));
     observation.events = before(&ended.err, " samples)");
     Ok(observation)
 }
 
-fn perf_trace(ctx: &Ctx, load: &Load) -> Result<Observation> {
+fn perf_trace(ctx: &Ctx, measure: Measure<'_>) -> Result<Observation> {
     let file = ctx.path("summary");
     let command = words(&["perf", "trace", "-a", "-s", "-o", &file.to_string_lossy()]);
-    let (seconds, ended, took) = under_peer(ctx, load, &command)?;
+    let (seconds, ended, took) = under_peer(ctx, &command, measure)?;
     let text = fs::read_to_string(&file).unwrap_or_default();
     let mut observation = of_peer(seconds, &ended, taken_away(&file));
     // ` sleep (24166), 218 events, 97.3%`
@@ -244,8 +253,8 @@ const OFF_CPU: &str = "tracepoint:sched:sched_switch { @since[args->prev_pid] = 
     delete(@since[args->next_pid]); delete(@stack[args->next_pid]); } } \
     END { clear(@since); clear(@stack); }";
 
-fn bpftrace(ctx: &Ctx, load: &Load) -> Result<Observation> {
-    let (seconds, ended, took) = under_peer(ctx, load, &words(&["bpftrace", "-e", OFF_CPU]))?;
+fn bpftrace(ctx: &Ctx, measure: Measure<'_>) -> Result<Observation> {
+    let (seconds, ended, took) = under_peer(ctx, &words(&["bpftrace", "-e", OFF_CPU]), measure)?;
     let mut observation = of_peer(seconds, &ended, ended.out.len() as u64);
     let lost = ended.out.lines().chain(ended.err.lines()).filter(|line| line.contains("Lost"));
     observation.lost = Some(lost.count() as u64);

@@ -15,8 +15,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Seconds after which no further round of a pair begins.
-const PAIRS_SECONDS_MAX: f64 = 15.0 * 60.0;
 /// What else is measured, by name.
 const PARTS: &[(&str, &str)] = &[
     ("kernel", "nanoseconds of each kernel program under the ping-pong"),
@@ -36,12 +34,15 @@ struct Cli {
     /// Only this load or part; may be given more than once (see --list)
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
-    /// Rounds of the pairs
+    /// Rounds of what goals compare; the other lookers get two at most
     #[arg(long, default_value_t = pairs::ROUNDS)]
     rounds: usize,
-    /// Seconds of a load
+    /// Seconds of a whole load
     #[arg(long, default_value_t = pairs::LOAD_SECONDS)]
     seconds: f64,
+    /// Seconds of a slice of a load
+    #[arg(long, default_value_t = pairs::SLICE_SECONDS)]
+    slice: f64,
     /// Two short rounds and few sizes: does it work?
     #[arg(long)]
     quick: bool,
@@ -65,12 +66,23 @@ impl Cli {
     }
 
     fn command(&self) -> String {
-        let arguments: Vec<String> = std::env::args().skip(1).collect();
-        let shown = arguments.iter().filter(|it| !it.contains('/')).cloned().collect::<Vec<_>>();
-        match shown.iter().filter(|it| *it != "--holdup").cloned().collect::<Vec<_>>().join(" ") {
-            arguments if arguments.is_empty() => "make bench".into(),
-            arguments => format!("make bench ARGS=\"{arguments}\""),
+        command(std::env::args().skip(1))
+    }
+}
+
+/// The command line to measure the same again: without the files that are read and written.
+fn command(mut arguments: impl Iterator<Item = String>) -> String {
+    let mut shown: Vec<String> = Vec::new();
+    while let Some(argument) = arguments.next() {
+        match argument.split_once('=').map_or(&*argument, |(flag, _)| flag) {
+            "--holdup" | "--json" | "--from" if argument.contains('=') => {}
+            "--holdup" | "--json" | "--from" => drop(arguments.next()),
+            _ => shown.push(argument),
         }
+    }
+    match shown.join(" ") {
+        arguments if arguments.is_empty() => "make bench".into(),
+        arguments => format!("make bench ARGS=\"{arguments}\""),
     }
 }
 
@@ -78,6 +90,7 @@ fn main() -> ExitCode {
     let mut cli = Cli::parse();
     if cli.quick {
         (cli.rounds, cli.seconds) = (cli.rounds.min(2), cli.seconds.min(1.0));
+        cli.slice = cli.slice.min(0.3);
     }
     if cli.list {
         loads::KINDS.iter().for_each(|kind| say(&format!("{:<10} {}", kind.name, kind.what)));
@@ -129,12 +142,14 @@ fn measure(cli: &Cli) -> Result<Results> {
         command: cli.command(),
         rounds: cli.rounds,
         load_seconds: cli.seconds,
+        slice_seconds: Some(cli.slice),
         binary_bytes: std::fs::metadata(&holdup)?.len(),
         ..Results::default()
     };
     let chosen: Vec<_> = loads::KINDS.iter().filter(|kind| cli.wants(kind.name)).collect();
     let parts = PARTS.iter().filter(|(name, _)| cli.wants(name)).count();
-    let estimate = docs::estimate(chosen.len(), cli.rounds, cli.seconds, parts, cli.quick);
+    let estimate =
+        docs::estimate(chosen.len(), cli.rounds, (cli.seconds, cli.slice), parts, cli.quick);
     say(&format!("bench: {}", results.machine.sentence()));
     say(&format!(
         "bench: {} loads under {} lookers in {} rounds, {parts} parts: about {:.0} minutes",
@@ -145,12 +160,12 @@ fn measure(cli: &Cli) -> Result<Results> {
     ));
     // What a killed run has left stands in its journal.
     drop(holdup_lab::undo::clean(Path::new(holdup_lab::undo::JOURNAL_DIR)));
-    let (ctx, guards) = Ctx::open(holdup, cli.seconds)?;
+    let (ctx, guards) = Ctx::open(holdup, (cli.seconds, cli.slice))?;
     let mut left = chosen.len() as f64;
     let mut done = Ok(());
     for kind in chosen {
         // What one load leaves of its share is for the others.
-        let rest = (PAIRS_SECONDS_MAX - began.elapsed().as_secs_f64()).max(0.0);
+        let rest = (pairs::SECONDS_MAX - began.elapsed().as_secs_f64()).max(0.0);
         let share = Duration::from_secs_f64(rest / left);
         left -= 1.0;
         match pairs::on_load(&ctx, kind, cli.rounds, share) {
@@ -226,4 +241,19 @@ fn print(results: &Results) {
         }
     }
     say(&format!("\nbench: {:.0} s", results.seconds));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_is_told_without_files() {
+        let of = |line: &str| command(line.split_whitespace().map(String::from));
+        assert_eq!(of("--holdup target/holdup"), "make bench");
+        assert_eq!(
+            of("--holdup target/holdup --rounds 3 --json /tmp/x --only fio --from=y"),
+            "make bench ARGS=\"--rounds 3 --only fio\""
+        );
+    }
 }

@@ -1,46 +1,37 @@
-//! Loads under lookers, interleaved: in each round every looker once, beside nothing.
+//! Loads under lookers, finely interleaved.
 //!
-//! A ratio is taken within its round only, against the mean of nothing at the round's begin and at its end,
-//! so that a machine that drifts does not become a cost; every second round goes backwards. `nothing again`
-//! is the pair of equals, and its spread is the smallest difference that the run can see. Peers, which are
-//! slow to end, run in the first rounds only. A load gets a share of the time; when it is used up,
-//! rounds are left out and the table tells how many there were.
+//! Those that goals compare (an empty pair of programs, holdup, and nobody again as the control) look by turns at
+//! slices of the load, in rounds; before and after each comes a slice that nobody looks at, and a ratio is taken
+//! against the mean of these two, so that a machine that drifts does not become a cost. Who comes first goes round.
+//! A round in which one of them failed counts for none: what is compared shares its rounds. What comes of
+//! the ratios is told by stats.rs and judged by goals.rs; nothing is left out because it looks odd. The others look in a
+//! few rounds. A load gets a share of the time; when it is used up, rounds are left out and the table
+//! tells how many there were. Rejected: whole runs of the load by turns, seconds apart, whose pairs of equals differed by
+//! 4 to 24 %.
 
 use crate::child::{Ctx, first_words};
-use crate::loads::Kind;
-use crate::lookers::{LOOKERS, Looker, Observation};
+use crate::loads::{Kind, Load};
+use crate::lookers::{CORE, LOOKERS, Looker, MORE, Observation, under_run};
 use crate::results::Pair;
 use crate::say;
-use anyhow::Result;
+use crate::slices::Cut;
+use crate::stats::{median, of_median, range};
+use anyhow::{Result, bail};
 use std::time::{Duration, Instant};
 
 /// Rounds, if nobody says otherwise.
-pub const ROUNDS: usize = 5;
+pub const ROUNDS: usize = 17;
+/// Seconds after which no further round begins.
+pub const SECONDS_MAX: f64 = 13.0 * 60.0;
 /// Seconds of a load, if nobody says otherwise.
-pub const LOAD_SECONDS: f64 = 2.2;
-/// Rounds in which peers run.
-pub const PEER_ROUNDS: usize = 2;
+pub const LOAD_SECONDS: f64 = 1.5;
+/// Seconds of a slice of one.
+pub const SLICE_SECONDS: f64 = 0.5;
+/// Rounds of lookers that no goal compares.
+pub const MORE_ROUNDS: usize = 2;
 
-/// A peer that makes a load this much longer is clear after one round.
-const PEER_RATIO_MAX: f64 = 4.0;
-
-/// Median; none of nothing.
-pub fn median(values: &[f64]) -> Option<f64> {
-    let mut sorted: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
-    sorted.sort_by(f64::total_cmp);
-    let middle = sorted.len() / 2;
-    match sorted.len() {
-        0 => None,
-        odd if odd % 2 == 1 => Some(sorted[middle]),
-        _ => Some((sorted[middle - 1] + sorted[middle]) / 2.0),
-    }
-}
-
-/// Smallest and largest.
-pub fn range(values: &[f64]) -> Option<(f64, f64)> {
-    let finite = || values.iter().copied().filter(|value| value.is_finite());
-    Some((finite().reduce(f64::min)?, finite().reduce(f64::max)?))
-}
+/// Rounds that may fail before the load is given up.
+const FAILURES_MAX: usize = 2;
 
 /// What was seen of one looker so far.
 struct Seen {
@@ -50,64 +41,130 @@ struct Seen {
     refusal: Option<String>,
 }
 
+impl Seen {
+    fn of(looker: Looker) -> Self {
+        Self { looker, ratios: Vec::new(), all: Vec::new(), refusal: None }
+    }
+}
+
+/// What looked at a slice, and what a unit of work took when nobody did, before and after.
+type Beside = ((Looker, Observation), f64);
+
 /// All lookers on one load.
 pub fn on_load(ctx: &Ctx, kind: &Kind, rounds: usize, share: Duration) -> Result<Vec<Pair>> {
-    let began = Instant::now();
+    let until = Instant::now() + share;
     let load = kind.make(ctx)?;
-    let mut seen: Vec<Seen> = LOOKERS
-        .iter()
-        .map(|&looker| Seen { looker, ratios: Vec::new(), all: Vec::new(), refusal: None })
-        .collect();
-    // One run that nobody counts: caches, CPU frequency, lazily started threads.
-    load.run(ctx)?;
-    for round in 0..rounds {
-        let each = began.elapsed() / (round.max(1) as u32);
-        if round >= 1 && began.elapsed() + each / 2 > share {
-            say(&format!("  {}: time for {round} of {rounds} rounds", kind.name));
-            break;
-        }
-        one_round(ctx, &load, round, &mut seen)?;
+    let mut seen: Vec<Seen> = LOOKERS.iter().copied().map(Seen::of).collect();
+    // Few as they are, the others come first: what they take of the share is known only then.
+    for round in 0..rounds.min(MORE_ROUNDS) {
+        others(ctx, &load, round, &mut seen)?;
     }
+    core(ctx, &load, rounds, until, &mut seen)?;
     load.close()?;
     Ok(seen.into_iter().map(|seen| pair(kind.name, seen)).collect())
 }
 
-fn one_round(ctx: &Ctx, load: &crate::loads::Load, round: usize, seen: &mut [Seen]) -> Result<()> {
-    let first = load.run(ctx)?;
-    let mut taken: Vec<(usize, Observation)> = Vec::new();
-    let mut order: Vec<usize> = (0..seen.len()).collect();
+/// The order of those that goals compare: it goes round.
+fn order(round: usize) -> Vec<Looker> {
+    let mut order = CORE.to_vec();
+    order.rotate_left(round % CORE.len());
+    order
+}
+
+/// Rounds of those that goals compare.
+fn core(ctx: &Ctx, load: &Load, rounds: usize, until: Instant, seen: &mut [Seen]) -> Result<()> {
+    let cut = Cut::begin(ctx, load)?;
+    let mut nothing = cut.seconds(ctx, 1)?;
+    let (mut done, mut failures) = (0, 0);
+    while done < rounds {
+        if done > 0 && Instant::now() > until {
+            say(&format!("  {}: time for {done} of {rounds} rounds", load.name));
+            break;
+        }
+        match one_round(ctx, &cut, &order(done + failures), &mut nothing) {
+            Ok(round) => {
+                keep(seen, round);
+                done += 1;
+            }
+            Err(error) if failures < FAILURES_MAX => {
+                ctx.heed()?;
+                say(&format!("  {}: a round that does not count: {error:#}", load.name));
+                failures += 1;
+                nothing = cut.seconds(ctx, 1)?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let told = seen.iter().filter(|seen| CORE.contains(&seen.looker)).map(|seen| {
+        let interval = of_median(&seen.ratios);
+        let ends = interval.map_or("too few rounds for an interval".into(), |it| {
+            format!("95 %: {:.3} - {:.3}", it.low, it.high)
+        });
+        let middle = median(&seen.ratios).unwrap_or(f64::NAN);
+        format!(" {} {middle:.3} ({ends})", seen.looker.name())
+    });
+    say(&format!("  {}, {done} rounds:{}", load.name, told.collect::<Vec<_>>().join(",")));
+    Ok(())
+}
+
+/// Each looker once, between slices that nobody looks at; the last of these begins the next round.
+fn one_round(ctx: &Ctx, cut: &Cut<'_>, order: &[Looker], nothing: &mut f64) -> Result<Vec<Beside>> {
+    let mut round = Vec::new();
+    for &looker in order {
+        let observation = looker.observe(ctx, cut);
+        let after = cut.seconds(ctx, 1)?;
+        let before = std::mem::replace(nothing, after);
+        match observation {
+            Ok(observation) => round.push(((looker, observation), (before + after) / 2.0)),
+            Err(error) => bail!("{}: {error:#}", looker.name()),
+        }
+    }
+    Ok(round)
+}
+
+fn keep(seen: &mut [Seen], round: Vec<Beside>) {
+    for ((looker, observation), nothing) in round {
+        let Some(seen) = seen.iter_mut().find(|seen| seen.looker == looker) else { continue };
+        seen.ratios.push(observation.seconds / nothing);
+        seen.all.push(observation);
+    }
+}
+
+/// One round of those that no goal compares; `holdup run` beside whole loads that nobody looks at.
+fn others(ctx: &Ctx, load: &Load, round: usize, seen: &mut [Seen]) -> Result<()> {
+    let mut order = MORE.to_vec();
     if round % 2 == 1 {
         order.reverse();
     }
-    for index in order {
-        let looker = seen[index].looker;
-        let enough = seen[index].ratios.iter().any(|ratio| *ratio > PEER_RATIO_MAX);
-        let skipped =
-            looker.is_peer() && (round >= PEER_ROUNDS || enough || seen[index].refusal.is_some());
-        if skipped || looker == Looker::Again {
-            continue;
-        }
-        match looker.observe(ctx, load) {
-            Ok(observation) => taken.push((index, observation)),
-            Err(error) => {
-                ctx.heed()?;
-                seen[index].refusal = Some(first_words(&format!("{error:#}")));
+    let mut taken = Vec::new();
+    {
+        let cut = Cut::begin(ctx, load)?;
+        let mut nothing = cut.seconds(ctx, 1)?;
+        for looker in order {
+            match one_round(ctx, &cut, &[looker], &mut nothing) {
+                Ok(one) => taken.extend(one),
+                Err(error) => refused(ctx, seen, looker, &error)?,
             }
         }
     }
-    let last = load.run(ctx)?;
-    let nothing = (first + last) / 2.0;
-    let mut line = format!("  {} round {}: {:.3e} s a unit;", load.name, round + 1, nothing);
-    for (index, observation) in taken {
-        let ratio = observation.seconds / nothing;
-        line.push_str(&format!(" {} {ratio:.3}", seen[index].looker.name()));
-        seen[index].ratios.push(ratio);
-        seen[index].all.push(observation);
+    let first = load.run(ctx)?;
+    match under_run(ctx, load) {
+        Ok(run) => taken.push(((Looker::Run, run), (first + load.run(ctx)?) / 2.0)),
+        Err(error) => refused(ctx, seen, Looker::Run, &error)?,
     }
-    if let Some(again) = seen.iter_mut().find(|seen| seen.looker == Looker::Again) {
-        again.ratios.push(last / first);
+    let told = taken.iter().map(|((looker, observation), nothing)| {
+        format!(" {} {:.3}", looker.name(), observation.seconds / nothing)
+    });
+    say(&format!("  {}, others:{}", load.name, told.collect::<Vec<_>>().join(",")));
+    keep(seen, taken);
+    Ok(())
+}
+
+fn refused(ctx: &Ctx, seen: &mut [Seen], looker: Looker, error: &anyhow::Error) -> Result<()> {
+    ctx.heed()?;
+    if let Some(seen) = seen.iter_mut().find(|seen| seen.looker == looker) {
+        seen.refusal = Some(first_words(&format!("{error:#}")));
     }
-    say(&line);
     Ok(())
 }
 
@@ -136,17 +193,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_is_in_the_middle() {
-        assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
-        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
-        assert_eq!(median(&[f64::NAN]), None);
-        assert_eq!(median(&[]), None);
+    fn nobody_looks_twice_beside_the_same_nothing() {
+        let looks: Vec<Looker> = (0..7).flat_map(order).collect();
+        assert!(looks.windows(2).all(|two| two[0] != two[1]), "{looks:?}");
+        for looker in CORE {
+            let first = (0..3).filter(|round| order(*round).first() == Some(looker)).count();
+            assert_eq!(first, 1, "each comes first as often");
+        }
     }
 
     #[test]
-    fn the_range_bears_what_is_no_number() {
-        assert_eq!(range(&[2.0, f64::NAN, 1.0]), Some((1.0, 2.0)));
-        assert_eq!(range(&[]), None);
+    fn a_round_counts_for_all_or_for_none() {
+        let mut seen = vec![Seen::of(Looker::Floor), Seen::of(Looker::Look)];
+        let run = |looker, seconds| (looker, Observation { seconds, ..Observation::default() });
+        let round = vec![(run(Looker::Look, 2.2), 2.0), (run(Looker::Floor, 2.1), 2.0)];
+        keep(&mut seen, round);
+        assert!((seen[0].ratios[0] - 1.05).abs() < 1e-9 && (seen[1].ratios[0] - 1.1).abs() < 1e-9);
     }
 
     #[test]

@@ -12,10 +12,13 @@ pub struct Results {
     pub machine: Machine,
     /// The command line.
     pub command: String,
-    /// Rounds of the pairs that were wanted.
+    /// Rounds of what goals compare that were wanted.
     pub rounds: usize,
     /// Seconds that a load was to take.
     pub load_seconds: f64,
+    /// Seconds of a slice of one.
+    #[serde(default)]
+    pub slice_seconds: Option<f64>,
     /// How long all of it took.
     pub seconds: f64,
     /// Loads under lookers.
@@ -48,7 +51,8 @@ pub struct Pair {
     pub load: String,
     /// Name of the looker.
     pub looker: String,
-    /// Time for a unit of work, divided by that of nothing in the same round.
+    /// Time for a unit of work, divided by that of the slices beside it that nobody looked at. Those of what goals
+    /// compare belong together round by round.
     pub ratios: Vec<f64>,
     /// CPU seconds of the looker's own process, median.
     pub cpu_seconds: Option<f64>,

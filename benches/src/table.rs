@@ -4,8 +4,8 @@
 //! in place of figures.
 
 use crate::goals;
-use crate::pairs::{median, range};
 use crate::results::{Pair, Results};
+use crate::stats::{median, of_median, range};
 use std::fmt::Write as _;
 
 /// Widest line.
@@ -54,7 +54,7 @@ pub fn pairs(results: &Results) -> String {
             }
             let _ = writeln!(
                 text,
-                "{:<17}  ratio   low - high  n  own CPU     peak  written  events B/event    lost answer",
+                "{:<17}  ratio          95 %  n  own CPU     peak  written  events B/event    lost answer",
                 load.to_uppercase()
             );
         }
@@ -69,15 +69,18 @@ fn row(pair: &Pair) -> String {
         let why = pair.refusal.as_deref().unwrap_or("not measured in this run");
         return format!("{name}  {}", cut(&format!("no figure: {why}"), WIDTH - 20));
     };
+    let ends = match of_median(&pair.ratios) {
+        Some(interval) => format!("{}-{}", ratio(interval.low), ratio(interval.high)),
+        None => format!("({}-{})", ratio(low), ratio(high)),
+    };
     let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".into());
     let each = match (pair.bytes, pair.events) {
         (Some(bytes), Some(events)) if events > 0.0 => Some(format!("{:.0}", bytes / events)),
         _ => None,
     };
     let line = format!(
-        "{name} {:>6} {:>12} {:>2} {:>8} {:>8} {:>8} {:>7} {:>7} {:>7} {:>6}",
+        "{name} {:>6} {ends:>13} {:>2} {:>8} {:>8} {:>8} {:>7} {:>7} {:>7} {:>6}",
         ratio(middle),
-        format!("{}-{}", ratio(low), ratio(high)),
         pair.ratios.len(),
         or_dash(pair.cpu_seconds.map(|seconds| format!("{seconds:.2} s"))),
         or_dash(pair.rss_bytes.map(|it| bytes(it as f64))),
