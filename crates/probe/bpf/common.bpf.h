@@ -123,20 +123,6 @@ struct {
 	__type(value, struct completion);
 } completions SEC(".maps");
 
-/* CLOCK_MONOTONIC is ahead of this CPU's run queue clock by `ahead_ns`, as read at `read_ns` of the latter. */
-struct switch_clock {
-	__u64 ahead_ns;
-	__u64 read_ns;
-	__u32 above;
-	__u32 pad;
-};
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct switch_clock);
-} switch_clocks SEC(".maps");
-
 /* An argument of a raw tracepoint at a constant place: the verifier refuses a computed one, and the
  * compiler would merge two branches into one. */
 #define context_word(ctx, at)                                                                      \

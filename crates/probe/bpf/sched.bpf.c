@@ -5,6 +5,7 @@
  * sched_waking stores who made it ready and from which context; sched_switch in adds to the sums and,
  * if the wait was long or the thread is traced, sends the whole wait with stack, system call and object.
  * The stack of a blocked thread does not change, so it is taken once, at the end, from outside.
+ * Switches are dated by the run queue's clock, which the scheduler has just read, and not by one of our own.
  *
  * Must not: trace system calls (each would pay), walk lists, or look at user memory of another task.
  * Rejected: starting a record at switch-out (every short wait would pay for its stack).
@@ -57,6 +58,20 @@ static __always_inline __u64 not_before(__u64 earlier, __u64 now)
 #define CLOCK_DRIFT_SHIFT 11
 #define CLOCK_DRIFT_NS_MAX 30000
 #define CLOCK_ABOVE_MAX 64
+
+/* CLOCK_MONOTONIC is ahead of this CPU's run queue clock by `ahead_ns`, as read at `read_ns` of the latter. */
+struct switch_clock {
+	__u64 ahead_ns;
+	__u64 read_ns;
+	__u32 above;
+	__u32 pad;
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct switch_clock);
+} switch_clocks SEC(".maps");
 
 /*
  * CLOCK_MONOTONIC at this switch, without reading a clock: the scheduler has just read its own, and the distance
