@@ -185,6 +185,7 @@ int block_bio_queue(__u64 *ctx)
 	struct note *note = note_of(current, false);
 	struct wire_disk_use *use;
 
+	mark(&queued.bio);
 	if (note)
 		note->disk = dev;
 	use = use_of(current, dev);

@@ -50,6 +50,7 @@ const volatile __u64 ring_alarm_bytes = 512 << 10; /* fill of the ring at which 
 
 struct wire_control control = {};
 struct wire_lost lost = {};
+struct wire_queued queued = {};
 
 /*
  * Kept per thread; what every switch touches comes first. `since_ns` is when the present mode began.
@@ -148,6 +149,13 @@ static __always_inline void lower(volatile __u64 *at, __u64 value)
 
 	if (!least || value < least)
 		*at = value;
+}
+
+/* Mostly only read, so that CPUs do not take its cache line from each other. */
+static __always_inline void mark(volatile __u32 *flag)
+{
+	if (!*flag)
+		*flag = 1;
 }
 
 static __always_inline void count_lost(__u64 *counter)

@@ -204,6 +204,7 @@ int BPF_PROG(net_dev_queue, struct sk_buff *skb)
 	__u8 protocol = 0;
 	__u16 family = AF_INET;
 
+	mark(&queued.packet);
 	if (skb->protocol == __builtin_bswap16(0x0800)) {
 		bpf_probe_read_kernel(&protocol, 1, network + 9);
 	} else if (skb->protocol == __builtin_bswap16(0x86dd)) {

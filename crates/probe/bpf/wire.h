@@ -437,6 +437,12 @@ struct wire_control {
 	__u32 only_tid; /* the iterator tells this thread only */
 };
 
+/* Raised by the programs before it is queued, lowered by the reader. */
+struct wire_queued {
+	__u32 bio;
+	__u32 packet;
+};
+
 struct wire_lost {
 	__u64 ring;
 	__u64 requests;

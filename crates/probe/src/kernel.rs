@@ -39,6 +39,8 @@ pub struct Programs {
     ring: RingBuffer<'static>,
     samples_code: bool,
     knows_clock: bool,
+    sees_bios: bool,
+    sees_packets: bool,
     alarm: OwnedFd,
     thread_link: Link,
     endpoint_link: Link,
@@ -113,6 +115,8 @@ impl Programs {
             ring,
             samples_code: offer.find_vma,
             knows_clock: false,
+            sees_bios: false,
+            sees_packets: false,
             alarm,
             thread_link,
             endpoint_link,
@@ -132,7 +136,11 @@ impl Programs {
                 continue;
             };
             match program.attach() {
-                Ok(link) => self.links.push(link),
+                Ok(link) => {
+                    self.links.push(link);
+                    self.sees_bios |= *name == "block_bio_queue";
+                    self.sees_packets |= *name == "net_dev_queue";
+                }
                 Err(error) if name.starts_with("sched_s") || *name == "sched_waking" => {
                     return Err(bpf("attach to the scheduler")(error));
                 }
@@ -199,6 +207,22 @@ impl Programs {
     /// Waits that the programs kept back because the ring was half full.
     pub fn braked(&self) -> u64 {
         self.skel.maps.bss_data.as_deref().map_or(0, |bss| bss.lost.braked)
+    }
+
+    /// Whether a bio was queued since this was last asked, and whether a packet was; none if nobody watches.
+    pub fn queued(&mut self) -> (Option<bool>, Option<bool>) {
+        let Some(bss) = self.skel.maps.bss_data.as_deref_mut() else { return (None, None) };
+        let take = |flag: &mut u32, is_seen: bool| {
+            let raised = *flag != 0;
+            // Lowered only if it was up: what raises it just then is covered by this answer, since whoever asks
+            // reads at the next tick too (standstill.rs).
+            if raised {
+                *flag = 0;
+            }
+            is_seen.then_some(raised)
+        };
+        let queued = &mut bss.queued;
+        (take(&mut queued.bio, self.sees_bios), take(&mut queued.packet, self.sees_packets))
     }
 
     /// What the programs counted as lost.
@@ -545,13 +569,15 @@ fn sampling_event(cpu: u32) -> std::io::Result<OwnedFd> {
     const PERF_TYPE_SOFTWARE: u32 = 1;
     const PERF_COUNT_SW_CPU_CLOCK: u64 = 0;
     const FLAG_FREQUENCY: u64 = 1 << 10;
+    // What a CPU does that does nothing is not counted: the kernel spares the program.
+    const FLAG_EXCLUDE_IDLE: u64 = 1 << 7;
     const PERF_FLAG_FD_CLOEXEC: libc::c_ulong = 1 << 3;
     let attributes = Attributes {
         kind: PERF_TYPE_SOFTWARE,
         size: size_of::<Attributes>() as u32,
         config: PERF_COUNT_SW_CPU_CLOCK,
         sample_frequency: u64::from(SAMPLE_HZ),
-        flags: FLAG_FREQUENCY,
+        flags: FLAG_FREQUENCY | FLAG_EXCLUDE_IDLE,
         ..Attributes::default()
     };
     // SAFETY: the struct is a valid perf_event_attr of the size it tells, and outlives the call.

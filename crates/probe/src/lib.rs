@@ -27,6 +27,7 @@ mod refusal;
 mod samples;
 mod source;
 mod stacks;
+mod standstill;
 #[doc(hidden)]
 pub mod wire;
 

@@ -316,10 +316,12 @@ impl Live {
         self.take_events(facts)?;
         self.identify_new(facts);
         let at_ns = now();
-        let counters = if is_last { self.sampler.sample() } else { self.sampler.tick() };
+        let (bio, packet) = self.programs.as_mut().map_or((None, None), Programs::queued);
+        let counters = if is_last { self.sampler.sample() } else { self.sampler.tick(bio) };
         facts.extend(counters.into_iter().map(|body| Fact { at_ns, body }));
         if let Some(netlink) = self.netlink.as_mut() {
-            facts.extend(netlink.qdisc_samples().into_iter().map(|body| Fact { at_ns, body }));
+            facts
+                .extend(netlink.qdisc_samples(packet).into_iter().map(|body| Fact { at_ns, body }));
         }
         self.ticks += 1;
         if let Some(programs) = &self.programs {

@@ -18,6 +18,7 @@
 use crate::files::net_counters::{namespaces_refused, network_namespaces};
 use crate::files::{Roots, mounts, root_helps};
 use crate::netlink_wire as wire;
+use crate::standstill::Standstill;
 use holdup_reason::facts::{Blind, Body, Link, QdiscSample};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use std::collections::{BTreeMap, BTreeSet};
@@ -94,6 +95,7 @@ pub struct Netlink {
     answers: Receiver<Vec<Body>>,
     /// Answers that were given up and have not come yet.
     owed: usize,
+    standstill: Standstill,
 }
 
 enum Request {
@@ -116,7 +118,7 @@ impl Netlink {
             }
         };
         std::thread::Builder::new().name("holdup-netlink".into()).spawn(worker)?;
-        let mut netlink = Self { requests, answers, owed: 0 };
+        let mut netlink = Self { requests, answers, owed: 0, standstill: Standstill::default() };
         let facts = netlink.refresh(roots);
         Ok((netlink, facts))
     }
@@ -138,9 +140,14 @@ impl Netlink {
         self.ask(Request::Qdiscs { filters: true })
     }
 
-    /// The same without filters, to be called ten times a second.
-    pub fn qdisc_samples(&mut self) -> Vec<Body> {
-        self.ask(Request::Qdiscs { filters: false })
+    /// The same without filters, to be called each tick; `queued` says whether a packet was since the one
+    /// before, if that is known.
+    pub fn qdisc_samples(&mut self, queued: Option<bool>) -> Vec<Body> {
+        self.standstill.tick(queued).unwrap_or_else(|| {
+            let told = self.ask(Request::Qdiscs { filters: false });
+            self.standstill.read(&told);
+            told
+        })
     }
 
     fn ask(&mut self, request: Request) -> Vec<Body> {

@@ -1,10 +1,11 @@
 //! Counters of the whole host: of disks ten times a second, because what is in flight is only seen at the
-//! moment; of CPUs, memory and pressure, which are totals or move slowly, twice.
+//! moment; of CPUs, memory and pressure, which are totals or move slowly, twice, and once while disks stand still.
 //!
 //! The descriptors stay open and are read again from the start: the kernel makes the text anew on
 //! each read at offset 0. A file that cannot be read is told once as blind and not tried again.
 
 use super::{Roots, host, text};
+use crate::standstill::{READ_AGAIN_TICKS, Standstill};
 use holdup_reason::facts::{Body, CpuSample, DeviceNumber, DiskSample, MemorySample, Pressure};
 use procfs_core::{DiskStat, DiskStats, FromRead, Meminfo, ProcResult, VmStat};
 use std::collections::HashMap;
@@ -29,10 +30,12 @@ pub struct Sampler {
     moved: HashMap<DeviceNumber, bool>,
     ns_per_tick: u64,
     buffer: Vec<u8>,
+    standstill: Standstill,
+    /// Since all counters were read.
     ticks: u32,
 }
 
-/// Ticks between two readings of all counters.
+/// Ticks between two readings of all counters, unless disks stand still.
 const ALL_TICKS: u32 = 5;
 
 /// A file that is held open.
@@ -102,23 +105,25 @@ impl Sampler {
             moved: HashMap::new(),
             ns_per_tick: 1_000_000_000 / host::ticks_per_second(),
             buffer: Vec::new(),
+            standstill: Standstill::default(),
             ticks: 0,
         }
     }
 
-    /// What is due at a tick.
-    pub fn tick(&mut self) -> Vec<Body> {
+    /// What is due at a tick; `queued` says whether a bio was since the one before, if that is known.
+    pub fn tick(&mut self, queued: Option<bool>) -> Vec<Body> {
         self.ticks += 1;
-        if self.ticks.is_multiple_of(ALL_TICKS) {
+        let still = self.standstill.tick(queued);
+        let due = if still.is_some() { READ_AGAIN_TICKS } else { ALL_TICKS };
+        if self.ticks >= due {
             return self.sample();
         }
-        let mut facts = Vec::new();
-        self.disks(&mut facts);
-        facts
+        still.unwrap_or_else(|| self.disks())
     }
 
     /// One reading of all counters; the first one also tells what cannot be read.
     pub fn sample(&mut self) -> Vec<Body> {
+        self.ticks = 0;
         let mut facts = Vec::new();
         let [cpu, io, memory] = &mut self.pressure;
         for kept in [&mut self.diskstats, &mut self.stat, &mut self.meminfo, &mut self.vmstat]
@@ -127,15 +132,16 @@ impl Sampler {
         {
             facts.extend(kept.blind.take());
         }
-        self.disks(&mut facts);
+        facts.extend(self.disks());
         self.cpus(&mut facts);
         facts.extend(self.memory().map(Body::MemorySample));
         facts.extend(self.pressure().map(Body::Pressure));
         facts
     }
 
-    fn disks(&mut self, facts: &mut Vec<Body>) {
-        let Some(stats) = self.diskstats.parse::<DiskStats>(&mut self.buffer) else { return };
+    fn disks(&mut self) -> Vec<Body> {
+        let mut facts = Vec::new();
+        let Some(stats) = self.diskstats.parse::<DiskStats>(&mut self.buffer) else { return facts };
         for disk in stats.0 {
             let block = &self.block;
             let whole = self.whole.entry(disk.name.clone()).or_insert_with(|| {
@@ -151,6 +157,8 @@ impl Sampler {
                 facts.push(Body::DiskSample(sample));
             }
         }
+        self.standstill.read(&facts);
+        facts
     }
 
     fn cpus(&mut self, facts: &mut Vec<Body>) {

@@ -1,0 +1,110 @@
+//! Counters that cannot have moved since they were read: told again each tick, and not read again.
+//!
+//! What is in flight is only seen at the moment, so it is told ten times a second; on a host that does little,
+//! reading it would be most of what a look costs. The kernel programs see each bio and each packet before it is
+//! queued. If none came since a reading that found nothing waiting, the reading is still true, to the byte, and
+//! whoever counts samples gets as many as ever. Pure: it is given readings and whether something was queued.
+//!
+//! Must not: guess. Where no program watches, or something waited, all is read each tick; and after some ticks in
+//! any case, for what moves a counter without being queued. Rejected: reading more seldom while nothing changes
+//! (samples would stand thicker where something waits, and their mean with them).
+//!
+//! Edit together: files/sampler.rs, netlink.rs (who reads), kernel.rs (who knows what was queued).
+
+use holdup_reason::facts::Body;
+
+/// Ticks after which counters are read in any case.
+pub const READ_AGAIN_TICKS: u32 = 10;
+
+/// One kind of counters: those of disks, or of queueing disciplines.
+#[derive(Debug, Default)]
+pub struct Standstill {
+    last: Vec<Body>,
+    /// The last reading found nothing waiting.
+    rests: bool,
+    /// Ticks in a row in which nothing was queued.
+    calm: u32,
+    /// Ticks since the last reading.
+    age: u32,
+}
+
+impl Standstill {
+    /// At each tick, whether something was queued since the one before: the last reading, if it is still true.
+    pub fn tick(&mut self, queued: Option<bool>) -> Option<Vec<Body>> {
+        self.calm = if queued == Some(false) { self.calm + 1 } else { 0 };
+        self.age += 1;
+        // The reading must be from a calm tick itself: it may have come between a packet's sight and its queueing.
+        let is_true = self.calm >= 2 && self.rests && self.age < READ_AGAIN_TICKS;
+        is_true.then(|| self.last.clone())
+    }
+
+    /// Takes note of a reading.
+    pub fn read(&mut self, told: &[Body]) {
+        self.age = 0;
+        self.rests = told.iter().all(rests);
+        self.last.clear();
+        if self.rests {
+            self.last.extend_from_slice(told);
+        }
+    }
+}
+
+fn rests(body: &Body) -> bool {
+    match body {
+        Body::DiskSample(sample) => sample.in_flight == 0,
+        Body::QdiscSample(sample) => sample.backlog_packets == 0 && sample.backlog_bytes == 0,
+        // What could not be read is asked for again.
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdup_reason::facts::{DiskSample, Lost, QdiscSample};
+
+    fn disk(reads: u64, in_flight: u64) -> Vec<Body> {
+        vec![Body::DiskSample(DiskSample { reads, in_flight, ..DiskSample::default() })]
+    }
+
+    /// Ticks in which a reading was needed, of those told whether something was queued.
+    fn readings(reading: &[Body], queued: &[Option<bool>]) -> Vec<usize> {
+        let mut still = Standstill::default();
+        let mut read = Vec::new();
+        for (tick, queued) in queued.iter().enumerate() {
+            match still.tick(*queued) {
+                Some(told) => assert_eq!(told, reading),
+                None => {
+                    read.push(tick);
+                    still.read(reading);
+                }
+            }
+        }
+        read
+    }
+
+    #[test]
+    fn what_rests_is_read_twice_and_then_told_until_it_is_old() {
+        let none = [Some(false); 24];
+        assert_eq!(readings(&disk(7, 0), &none), [0, 10, 20]);
+        assert_eq!(readings(&[], &none), [0, 10, 20], "no disk has moved");
+    }
+
+    #[test]
+    fn what_was_queued_is_looked_for_in_its_tick_and_the_next() {
+        let mut queued = [Some(false); 9];
+        queued[4] = Some(true);
+        assert_eq!(readings(&disk(7, 0), &queued), [0, 4, 5]);
+    }
+
+    #[test]
+    fn what_waits_or_is_not_watched_is_read_each_tick() {
+        let all: Vec<usize> = (0..9).collect();
+        assert_eq!(readings(&disk(7, 1), &[Some(false); 9]), all);
+        assert_eq!(readings(&disk(7, 0), &[None; 9]), all);
+        let backlog = QdiscSample { backlog_bytes: 1, ..QdiscSample::default() };
+        assert_eq!(readings(&[Body::QdiscSample(backlog)], &[Some(false); 9]), all);
+        let other = Body::Lost(Lost { source: "netlink".into(), count: 1 });
+        assert_eq!(readings(&[other], &[Some(false); 9]), all);
+    }
+}
