@@ -47,6 +47,10 @@ static __always_inline bool asks_for_bytes(__s32 syscall)
 {
 	return syscall == 0 || syscall == 1 || syscall == 17 || syscall == 18;
 }
+static __always_inline bool unmaps(__s32 syscall)
+{
+	return syscall == 11;
+}
 /* Which argument is a path; negative: none. */
 static __always_inline int path_argument(__s32 syscall)
 {
@@ -66,6 +70,10 @@ static __always_inline __u64 instruction(struct pt_regs *regs)
 static __always_inline bool asks_for_bytes(__s32 syscall)
 {
 	return syscall == 63 || syscall == 64 || syscall == 67 || syscall == 68;
+}
+static __always_inline bool unmaps(__s32 syscall)
+{
+	return syscall == 215;
 }
 static __always_inline int path_argument(__s32 syscall)
 {
@@ -122,6 +130,8 @@ static __always_inline void sample_work(struct task_struct *current, bool user, 
 		key.syscall = place.syscall < 0 ? -1 : (__s32)place.syscall;
 		if (asks_for_bytes(key.syscall))
 			asked = place.args[2];
+		else if (unmaps(key.syscall))
+			asked = place.args[1];
 		int at = path_argument(key.syscall);
 		if (at >= 0)
 			bpf_probe_read_user_str(named.name, sizeof(named.name), (void *)place.args[at & 1]);

@@ -108,7 +108,7 @@ fn finding(causes: &Causes<'_>, spent: &work::Spent) -> Option<Finding> {
             Evidence::new("page faults", rates.faults, "1/s", "task_struct min_flt, maj_flt"),
             Evidence::new("resident set", rss, "bytes", "/proc/PID/statm"),
         ],
-        remedy: remedy(),
+        remedy: remedy(maps_by_itself(causes, pid)),
     };
     let object = names::process(scene, &spent.process);
     let on = ObjectName::new("memory", "page faults and unmapping");
@@ -116,7 +116,33 @@ fn finding(causes: &Causes<'_>, spent: &work::Spent) -> Option<Finding> {
     Some(work::finding(&CASE, causes, object, on, &lost, verdict))
 }
 
-fn remedy() -> Vec<Remedy> {
+/// How glibc's malloc takes what is large: it maps it, until one such buffer was freed; from then on what is not
+/// larger than that comes from the heap. But for what is above this, which it maps anew each time (64 bits).
+const ALWAYS_MAPPED_BYTES: f64 = 32.0 * 1024.0 * 1024.0;
+
+/// The mean length of what a process unmaps by itself, again and again; none if malloc may have done it. By the
+/// samples inside munmap: one that takes longer is hit more often.
+fn maps_by_itself(causes: &Causes<'_>, pid: u32) -> Option<f64> {
+    let calls = |name: &str| {
+        let of_it = causes.scene.work.iter().filter(|w| w.process.pid == pid && w.syscall == name);
+        of_it.fold((0, 0), |sum, w| (sum.0 + w.count, sum.1 + w.asked_bytes))
+    };
+    let ((unmaps, bytes), (moves, _)) = (calls("munmap"), calls("brk"));
+    let mean = bytes as f64 / unmaps.max(1) as f64;
+    (unmaps > moves && mean > 0.0 && mean <= ALWAYS_MAPPED_BYTES).then_some(mean)
+}
+
+fn remedy(by_itself: Option<f64>) -> Vec<Remedy> {
+    if let Some(bytes) = by_itself {
+        return vec![Remedy {
+            text: format!(
+                "keep the buffer and use it again: the program unmaps {} at a time, which malloc as it is set by default \
+                 would have kept in its heap, so no setting of malloc helps",
+                words::bytes(bytes)
+            ),
+            ..Remedy::default()
+        }];
+    }
     vec![
         Remedy {
             text: "keep the buffer and use it again; if malloc took it, let malloc keep what is freed (glibc, at the \
@@ -160,5 +186,20 @@ mod tests {
     #[test]
     fn samples_without_counted_faults_are_no_proof() {
         assert!(explain(program(10, 4 << 20)).findings.is_empty());
+    }
+
+    #[test]
+    fn mallocs_settings_are_no_way_out_for_who_maps_by_himself() {
+        let command = |calls: &[(&str, u64, u64)]| {
+            let mut facts = program(80_000, 4 << 20);
+            facts.extend(
+                calls.iter().map(|(call, count, mib)| in_call(call, "", *count, mib << 20)),
+            );
+            explain(facts).findings[0].remedy[0].command.clone()
+        };
+        assert_eq!(command(&[("munmap", 50, 50)]), "");
+        assert!(command(&[("munmap", 50, 50 * 48)]).starts_with("export GLIBC_TUNABLES="));
+        assert!(command(&[("munmap", 5, 5), ("brk", 50, 0)]).starts_with("export GLIBC_TUNABLES="));
+        assert!(command(&[]).starts_with("export GLIBC_TUNABLES="));
     }
 }

@@ -324,7 +324,7 @@ pub struct Work {
     pub count: u64,
     /// Samples with this very path or file, less those with another.
     pub same_name: u64,
-    /// Sum of the sizes that the calls asked for (read, write, pread64, pwrite64).
+    /// Sum of the sizes that the calls asked for (read, write, pread64, pwrite64, munmap).
     pub asked_bytes: u64,
     /// Samples a second and CPU.
     pub frequency_hz: u32,
