@@ -7,7 +7,7 @@
 //! Layouts: include/uapi/linux/{rtnetlink,if_link,pkt_sched,pkt_cls,gen_stats}.h.
 //! Edit together: `netlink.rs` (who asks).
 
-use holdup_reason::facts::{Link, QdiscSample};
+use holdup_reason::facts::{Link, Netem, QdiscSample};
 use netlink_packet_core::NlasIterator;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -193,7 +193,10 @@ fn read_options(options: &[u8], sample: &mut QdiscSample) {
             sample.limit = u32_at(options, 4).map(u64::from);
             let behind = options.get(24..).map(attributes).unwrap_or_default();
             let wide = behind.get(&8).and_then(|value| u64_at(value, 0));
-            sample.rate_bytes = wide.or_else(|| u32_at(behind.get(&6)?, 0).map(u64::from));
+            let rate = wide.or_else(|| u32_at(behind.get(&6)?, 0).map(u64::from));
+            // Without a rate the kernel tells one of zero.
+            sample.rate_bytes = rate.filter(|rate| *rate > 0);
+            sample.netem = netem(options, &behind);
         }
         "cake" => {
             let rate = nested().get(&2).and_then(|value| u64_at(value, 0));
@@ -205,6 +208,49 @@ fn read_options(options: &[u8], sample: &mut QdiscSample) {
         "fq_codel" | "codel" | "pie" => sample.limit = number(2),
         _ => {}
     }
+}
+
+/// struct tc_netem_qopt (latency, limit, loss, gap, duplicate, jitter) and the attributes behind it.
+fn netem(options: &[u8], behind: &Attributes<'_>) -> Option<Netem> {
+    const TCA_NETEM_REORDER: u16 = 3;
+    const TCA_NETEM_LOSS: u16 = 5;
+    const TCA_NETEM_LATENCY64: u16 = 10;
+    const TCA_NETEM_JITTER64: u16 = 11;
+    let number = |place: usize| u32_at(options, place * 4);
+    // The old fields count ticks and end at 275 s.
+    let time = |wide: u16, ticks: Option<u32>| {
+        let exact = behind.get(&wide).and_then(|value| u64_at(value, 0));
+        exact.or_else(|| ticks.map(|ticks| u64::from(ticks) * PSCHED_TICK_NS))
+    };
+    let mut words = Vec::new();
+    for (name, share) in [("loss", number(2)?), ("duplicate", number(4)?)] {
+        if share > 0 {
+            words.push(format!("{name} {}", percent(share)));
+        }
+    }
+    let reorder = |gap| {
+        let reorder = behind.get(&TCA_NETEM_REORDER)?;
+        let (often, alike) = (u32_at(reorder, 0)?, u32_at(reorder, 4)?);
+        Some(format!("reorder {} {} gap {gap}", percent(often), percent(alike)))
+    };
+    let gap = number(3).filter(|gap| *gap > 0);
+    Some(Netem {
+        delay_ns: time(TCA_NETEM_LATENCY64, number(0))?,
+        jitter_ns: time(TCA_NETEM_JITTER64, number(5))?,
+        reorder: gap.and_then(reorder).unwrap_or_default(),
+        other: (!behind.contains_key(&TCA_NETEM_LOSS)).then(|| words.join(" ")),
+    })
+}
+
+/// A share of `u32::MAX` as tc reads it back: no more digits than that needs.
+fn percent(share: u32) -> String {
+    let value = f64::from(share) / f64::from(u32::MAX) * 100.0;
+    let exact = |digits: &usize| {
+        let text = format!("{value:.digits$}").parse::<f64>().unwrap_or(value);
+        (text / 100.0 * f64::from(u32::MAX)).round() as u32 == share
+    };
+    let digits = (0..9).find(exact).unwrap_or(9);
+    format!("{value:.digits$}%")
 }
 
 /// Where `rate` stands in struct tc_ratespec, and how long that is.

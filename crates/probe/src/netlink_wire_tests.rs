@@ -65,6 +65,51 @@ fn an_htb_class_with_a_wide_ceiling() {
     assert_eq!(class.rate_bytes, Some(5_000_000_000));
 }
 
+/// `netem limit 1000 ...` as struct tc_netem_qopt, with the attributes that the kernel always tells.
+fn netem_message(qopt: [u32; 6], more: &[Vec<u8>]) -> Vec<u8> {
+    let always = [attribute(6, &numbers(&[0, 0, 0, 0])), attribute(3, &numbers(&[1 << 30, 0]))];
+    let options = [numbers(&qopt), always.concat(), more.concat()].concat();
+    message(4, 0x8001_0000, u32::MAX, 2, &[attribute(1, b"netem\0"), attribute(2, &options)])
+}
+
+#[test]
+fn a_netem_that_delays() {
+    let wide = |kind, ns: u64| attribute(kind, &ns.to_ne_bytes());
+    let exact = [wide(10, 100_000_010), wide(11, 10_000_000)];
+    let one_percent = 42_949_673;
+    let told = netem_message([1_562_500, 1000, one_percent, 0, 0, 156_250], &exact);
+    let sample = qdisc(&told, false).unwrap();
+    assert_eq!((sample.limit, sample.rate_bytes), (Some(1000), None), "a rate of zero is none");
+    let netem = sample.netem.unwrap();
+    assert_eq!((netem.delay_ns, netem.jitter_ns), (100_000_010, 10_000_000));
+    assert_eq!(netem.other.as_deref(), Some("loss 1%"));
+    // A kernel before 4.15 tells ticks alone.
+    let old = qdisc(&netem_message([1_562_500, 1000, 0, 0, 0, 0], &[]), false).unwrap();
+    let old = old.netem.unwrap();
+    assert_eq!((old.delay_ns, old.jitter_ns, old.other.as_deref()), (100_000_000, 0, Some("")));
+}
+
+#[test]
+fn what_netem_would_forget_is_kept_in_the_words_of_tc() {
+    let told = |qopt, more: &[Vec<u8>]| qdisc(&netem_message(qopt, more), false).unwrap().netem;
+    let reorders = told([1000, 1000, 0, 5, 1 << 31, 0], &[]).unwrap();
+    assert_eq!(reorders.other.as_deref(), Some("duplicate 50%"));
+    assert_eq!(reorders.reorder, "reorder 25% 0% gap 5");
+    // A loss model (gemodel) has no place in these words.
+    let model = told([1000, 1000, 0, 0, 0, 0], &[attribute(5, &attribute(2, &[0; 16]))]).unwrap();
+    assert_eq!(model.other, None);
+}
+
+#[test]
+fn shares_are_told_so_that_tc_reads_the_same_back() {
+    for share in [0, 1, 42_949_673, 1 << 30, u32::MAX / 3, u32::MAX - 1, u32::MAX] {
+        let text = percent(share);
+        let read: f64 = text.trim_end_matches('%').parse().unwrap();
+        assert_eq!((read / 100.0 * f64::from(u32::MAX)).round() as u32, share, "{text}");
+    }
+    assert_eq!((percent(42_949_673), percent(1 << 30)), ("1%".into(), "25%".into()));
+}
+
 #[test]
 fn filters_steer() {
     let key = [&[0, 0, 0xff, 0xff][..], &[0, 0, 0, 80], &20i32.to_ne_bytes(), &[0; 4]].concat();

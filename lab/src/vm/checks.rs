@@ -58,6 +58,7 @@ pub const CHECKS: &[Check] = &[
     first("memory-max", "memory.limit", "cache", "/cache/memory.max"),
     // Queueing disciplines
     first("netem-rate", "net.local_queue", "near0", "holdup-lab-load"),
+    with_way_out(first("netem-delay", "net.local_queue", "near0", "netem delay")),
     first("netem-loss", "net.loss", "", "10.78.0.2"),
     with_way_out(first("fq-codel", "net.local_queue", "near0", "holdup-lab-load")),
     // modules

@@ -58,6 +58,8 @@ pub struct Queue<'a> {
     pub occupied: f64,
     /// The class that holds it back, if it is one.
     pub ceiling: Option<Ceiling<'a>>,
+    /// The discipline that holds every packet for a set time: netem, itself or below it.
+    pub delay: Option<&'a QdiscSample>,
     /// Flows through it, most bytes first.
     pub flows: Vec<&'a QdiscFlow>,
 }
@@ -66,6 +68,16 @@ impl Queue<'_> {
     /// Its interface.
     pub fn object(&self) -> ObjectName {
         ObjectName::new("interface", &self.last.interface).with_id(&*self.last.handle)
+    }
+
+    /// The set time for which each packet is held, seconds.
+    pub fn delay_seconds(&self) -> f64 {
+        self.delay.and_then(|s| s.netem.as_ref()).map_or(0.0, |netem| netem.delay_ns as f64 / 1e9)
+    }
+
+    /// Its packets wait for a set time rather than for each other.
+    pub fn is_delay(&self) -> bool {
+        self.delay_seconds() > self.seconds / 2.0
     }
 
     /// Bytes a second that left it.
@@ -154,7 +166,25 @@ fn standing<'a>(scene: &'a Scene, series: &'a Series<QdiscSample>) -> Option<Que
         .collect();
     flows.sort_by_key(|f| std::cmp::Reverse(flow_bytes(f)));
     let packets = mean(samples.iter().map(|s| s.backlog_packets));
-    Some(Queue { last, sojourn, seconds, packets, bytes, occupied, ceiling, flows })
+    let delay = delay(scene, last);
+    Some(Queue { last, sojourn, seconds, packets, bytes, occupied, ceiling, delay, flows })
+}
+
+fn backlogged(samples: &[&QdiscSample]) -> bool {
+    let with = samples.iter().filter(|s| s.backlog_packets > 0).count() as f64;
+    with >= MOST * samples.len() as f64
+}
+
+/// The longest set delay that packets of an interface wait out.
+fn delay<'a>(scene: &'a Scene, root: &QdiscSample) -> Option<&'a QdiscSample> {
+    let here = |s: &QdiscSample| s.netns == root.netns && s.index == root.index && !s.class;
+    let delays = scene.qdiscs.values().filter_map(|series| {
+        let samples = in_window(scene, series);
+        let last = samples.last().copied().filter(|s| here(s) && backlogged(&samples))?;
+        Some((last.netem.as_ref()?.delay_ns, last))
+    });
+    let longest = delays.max_by_key(|(delay_ns, _)| *delay_ns);
+    longest.filter(|(delay_ns, _)| *delay_ns > 0).map(|(_, sample)| sample)
 }
 
 /// The class with a backlog whose own ceiling, or that of a class above it, is met: the greatest backlog's.
@@ -166,10 +196,6 @@ fn ceiling<'a>(scene: &'a Scene, root: &QdiscSample) -> Option<Ceiling<'a>> {
         .map(|((_, _, handle), series)| (handle.as_str(), in_window(scene, series)))
         .filter(|(_, samples)| samples.len() >= 3 && samples[0].class)
         .collect();
-    let backlogged = |samples: &[&QdiscSample]| {
-        let with = samples.iter().filter(|s| s.backlog_packets > 0).count() as f64;
-        with >= MOST * samples.len() as f64
-    };
     let sent = |samples: &[&QdiscSample]| {
         let bytes = samples[samples.len() - 1].bytes.saturating_sub(samples[0].bytes);
         bytes as f64 / scene.seconds().max(1e-9)
@@ -299,15 +325,17 @@ fn decide(stream: &Stream<'_>, queues: &[Queue<'_>], seconds: f64) -> Option<Wro
                 && flow.local == stream.socket.local
                 && flow.remote == stream.socket.remote)
     };
-    if let Some(at) = queues.iter().position(|queue| queue.flows.iter().any(mine)) {
-        return Some(Wrong::Queue(at));
-    }
     let (state, change) = (stream.state, &stream.change);
     let busy = change.busy_us.max(1) as f64;
     let lossy = |share: f64| {
         change.retransmits >= 5
             && f64::from(change.retransmits) >= share * f64::from(change.delivered.max(1))
     };
+    let queue = queues.iter().position(|queue| queue.flows.iter().any(mine));
+    // A full queue makes losses; a set delay makes none, so they have another reason.
+    if let Some(at) = queue.filter(|at| !queues[*at].is_delay() || !lossy(0.02)) {
+        return Some(Wrong::Queue(at));
+    }
     if change.receiver_limited_us as f64 >= 0.5 * busy {
         return Some(Wrong::Receiver);
     }

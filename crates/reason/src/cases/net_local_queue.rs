@@ -2,13 +2,14 @@
 //!
 //! The first packet behind a full queue waits for all of it: 127 full frames at 5 Mbit/s are 303 ms. The queue
 //! stands if its least time in (almost) every tenth of a second is above CoDel's target, and the kernel's own
-//! backlog agrees. To blame is whoever fills it; where everybody waits behind his own packets alone, the rate.
+//! backlog agrees. To blame is whoever fills it; where everybody waits behind his own packets alone, the rate; and
+//! where netem holds each packet for a set time that is most of what they wait, that setting, whoever sends.
 //! The victims are found by their flows, because a program that waits for a reply looks like an idle one.
 
 use super::net::{self, Losses, Queue};
 use super::{Case, Verdict, culprit, words};
 use crate::causes::Causes;
-use crate::facts::{QdiscFlow, ThreadRef};
+use crate::facts::{QdiscFlow, QdiscSample, ThreadRef};
 use crate::findings::{Culprit, Evidence, Finding, Remedy, Severity};
 
 /// A flow with at least this part of the bytes fills the queue.
@@ -20,7 +21,8 @@ pub static CASE: Case = Case {
     title: "A packet queue of this host never empties",
     theory: "What leaves by an interface passes its queueing discipline. If more is sent than the shaper or the \
              link lets through, the queue fills and stays full; every packet, also that of an interactive \
-             program, then waits for all packets before it: length divided by rate (bufferbloat).",
+             program, then waits for all packets before it: length divided by rate (bufferbloat). netem, which plays a \
+             slow line, holds each packet for a set time, however few they are.",
     needs: &[
         "in four of five tenths of a second even the quickest packet waited longer than 5 ms (CoDel's target) and \
          than two full frames take",
@@ -32,6 +34,7 @@ pub static CASE: Case = Case {
         "put fq_codel in place of the plain queue: flows no longer wait for each other",
         "slow the flow that fills it",
         "raise the shaper's rate",
+        "take netem's delay away, if that is what they wait for",
     ],
     stories: &["S0.12", "S0.13", "S0.15"],
     find,
@@ -92,6 +95,13 @@ fn losses(
     let mut losses = Losses::new();
     for sender in senders(queue) {
         let Some(thread) = sender.thread else { continue };
+        // Behind a set delay whose segments are lost is told by the losses.
+        let lossy = |s: &net::Stream<'_>| {
+            s.endpoint.process.pid == thread.pid && s.wrong == Some(net::Wrong::Loss)
+        };
+        if streams.iter().any(lossy) {
+            continue;
+        }
         let waited: f64 = sender.flows.iter().map(|f| f.sojourn_ns as f64 / 1e9).sum();
         losses.insert(thread.pid, (thread, waited.min(wall)));
     }
@@ -120,10 +130,10 @@ fn finding(
         .filter(|(pid, _)| first.thread.as_ref().is_none_or(|t| t.pid != **pid))
         .map(|(pid, loss)| (*pid, loss.clone()))
         .collect();
-    let neighbour = share >= FILLS && !others.is_empty();
+    let neighbour = share >= FILLS && !others.is_empty() && !queue.is_delay();
     if neighbour {
         losses = others;
-    } else {
+    } else if !queue.is_delay() {
         // Behind his own packets nobody suffers who does not wait to write more.
         let writes = |pid: &u32| streams.iter().any(|s| s.endpoint.process.pid == *pid);
         losses.retain(|pid, _| senders.len() > 1 || writes(pid));
@@ -141,14 +151,27 @@ fn finding(
     let interface = &queue.last.interface;
     let (_, (victim, _)) = losses.iter().max_by(|a, b| a.1.1.total_cmp(&b.1.1))?;
     let rate = queue.rate(causes.scene.seconds());
-    let full = format!(
-        "{:.0} packets ({}) wait in the {} of {interface}, which sends {}; the queue never empties.",
+    let waits = format!(
+        "{:.0} packets ({}) wait in the {} of {interface}, which sends {}",
         queue.packets,
         words::bytes(queue.bytes),
         queue.last.kind,
         net::bits(rate)
     );
-    let (title, text, blamed) = if neighbour {
+    let (title, text, blamed) = if let Some(held) = queue.delay.filter(|_| queue.is_delay()) {
+        (
+            format!(
+                "what {} sends is held for {} on {interface}: netem is set to delay it",
+                words::who(victim),
+                words::seconds(seconds)
+            ),
+            format!("{waits}. {}", delayed(queue, held)),
+            Culprit::setting(
+                format!("netem delay {} of {interface}", words::seconds(queue.delay_seconds())),
+                format!("tc qdisc {} dev {interface}", held.handle),
+            ),
+        )
+    } else if neighbour {
         let by = first.name();
         let blamed = match &first.thread {
             Some(thread) => culprit(causes, thread),
@@ -160,7 +183,10 @@ fn finding(
                 words::who(victim),
                 words::seconds(seconds)
             ),
-            format!("{full} {} of what leaves is {by}'s.", words::percent(share)),
+            format!(
+                "{waits}; the queue never empties. {} of what leaves is {by}'s.",
+                words::percent(share)
+            ),
             blamed,
         )
     } else {
@@ -171,7 +197,7 @@ fn finding(
                 words::who(victim),
                 words::seconds(seconds)
             ),
-            format!("{full} More is sent than its rate lets through."),
+            format!("{waits}; the queue never empties. More is sent than its rate lets through."),
             Culprit::setting(format!("{} of {interface}", queue.last.kind), setting),
         )
     };
@@ -190,6 +216,28 @@ fn finding(
         finding.severity = Severity::Warning;
     }
     Some(finding)
+}
+
+/// What the setting does, and what is not due to it.
+fn delayed(queue: &Queue<'_>, held: &QdiscSample) -> String {
+    let jitter = held.netem.as_ref().map_or(0, |netem| netem.jitter_ns) as f64 / 1e9;
+    let more_or_less = match jitter {
+        0.0 => String::new(),
+        jitter => format!(", {} more or less", words::seconds(jitter)),
+    };
+    let mut text = format!(
+        "Every packet is held for {}{more_or_less}, because netem ({}) is told to; on an empty line it would be too.",
+        words::seconds(queue.delay_seconds()),
+        held.handle
+    );
+    let rest = queue.seconds - queue.delay_seconds();
+    if rest > jitter + net::TARGET_NS / 1e9 {
+        text += &format!(" The other {} they wait for each other.", words::seconds(rest));
+    }
+    if held.limit.is_some_and(|limit| held.backlog_packets >= limit) {
+        text += " It holds as many as it has room for, and drops the others.";
+    }
+    text
 }
 
 fn mean_seconds(flows: &[&QdiscFlow]) -> Option<f64> {
@@ -216,33 +264,20 @@ fn evidence(queue: &Queue<'_>, seconds: f64, rate: f64) -> Vec<Evidence> {
     if let Some(set) = queue.last.rate_bytes {
         evidence.push(Evidence::new("rate set", set as f64, "bytes/s", "rtnetlink"));
     }
+    if queue.delay.is_some() {
+        evidence.push(Evidence::new("delay set", queue.delay_seconds() * 1e3, "ms", "rtnetlink"));
+    }
     evidence
 }
 
 fn remedy(causes: &Causes<'_>, queue: &Queue<'_>, filler: Option<&Sender<'_>>) -> Vec<Remedy> {
-    let last = queue.last;
-    let tc = net::command_in(causes.scene, last.netns, "tc");
-    let device = words::shell(&last.interface);
-    let place = match last.kind.as_str() {
-        "tbf" => format!("parent {}1", last.handle),
-        _ if last.parent == "root" => "root".into(),
-        _ => format!("parent {}", last.parent),
-    };
-    let limit = last.limit.map_or_else(String::new, |limit| format!(" limit {limit}"));
-    let undo = match last.kind.as_str() {
-        "tbf" => format!("{tc} qdisc replace dev {device} {place} bfifo{limit}"),
-        "pfifo" | "bfifo" => {
-            format!("{tc} qdisc replace dev {device} {place} {}{limit}", last.kind)
-        }
-        kind => format!("{tc} qdisc replace dev {device} {place} {kind}"),
-    };
+    let tc = net::command_in(causes.scene, queue.last.netns, "tc");
+    if let Some(held) = queue.delay.filter(|_| queue.is_delay()) {
+        return vec![undelayed(&tc, held)];
+    }
     let mut remedy = Vec::new();
     if causes.scene.host.fq_codel != Some(false) {
-        remedy.push(Remedy {
-            text: "give each flow its own queue, so that a bulk flow delays only itself".into(),
-            command: format!("{tc} qdisc replace dev {device} {place} fq_codel"),
-            undo,
-        });
+        remedy.extend(apart(&tc, queue.last));
     }
     remedy.extend(shorter(&tc, queue, causes.scene.seconds()));
     if let Some(thread) = filler.and_then(|sender| sender.thread.as_ref()) {
@@ -251,34 +286,119 @@ fn remedy(causes: &Causes<'_>, queue: &Queue<'_>, filler: Option<&Sender<'_>>) -
     remedy
 }
 
+/// Where a discipline stands, as tc wants it.
+fn place(last: &QdiscSample) -> String {
+    if last.parent == "root" { "root".into() } else { format!("parent {}", last.parent) }
+}
+
+/// A queue for each flow in place of a plain one. Only what is put back whole can be replaced: with any other kind
+/// its settings, classes or filters would be lost.
+fn apart(tc: &str, last: &QdiscSample) -> Option<Remedy> {
+    let device = words::shell(&last.interface);
+    let limit = last.limit.map_or_else(String::new, |limit| format!(" limit {limit}"));
+    let (place, before) = match last.kind.as_str() {
+        // The shaper stays; its packets queue below it.
+        "tbf" => (format!("parent {}1", last.handle), format!("bfifo{limit}")),
+        "pfifo_fast" => (place(last), "pfifo_fast".into()),
+        "pfifo" | "bfifo" | "pfifo_head_drop" => (place(last), format!("{}{limit}", last.kind)),
+        _ => return None,
+    };
+    Some(Remedy {
+        text: "give each flow its own queue, so that a bulk flow delays only itself".into(),
+        command: format!("{tc} qdisc replace dev {device} {place} fq_codel"),
+        undo: format!("{tc} qdisc replace dev {device} {place} {before}"),
+    })
+}
+
+/// The delay taken away. `change` keeps what it is not told, but for limit, delay, losses and duplicates.
+fn undelayed(tc: &str, held: &QdiscSample) -> Remedy {
+    let (Some(without), Some(with)) = (netem(tc, held, None, false), netem(tc, held, None, true))
+    else {
+        return Remedy {
+            text: format!(
+                "take netem's delay away with `tc qdisc change`, and give its loss model again, which that forgets (`{tc} \
+                 qdisc show dev {}` tells it)",
+                words::shell(&held.interface)
+            ),
+            ..Remedy::default()
+        };
+    };
+    Remedy {
+        text: "take the delay away; what else netem does stays".into(),
+        command: without,
+        undo: with,
+    }
+}
+
+/// The command that sets netem to what it is, with another limit or without its delay. None where its words are not
+/// enough.
+fn netem(tc: &str, last: &QdiscSample, limit: Option<u64>, delay: bool) -> Option<String> {
+    let netem = last.netem.as_ref()?;
+    let time = |ns: u64| match ns {
+        _ if ns.is_multiple_of(1_000_000) => format!("{}ms", ns / 1_000_000),
+        _ if ns.is_multiple_of(1_000) => format!("{}us", ns / 1_000),
+        _ => format!("{ns}ns"),
+    };
+    let mut command = format!(
+        "{tc} qdisc change dev {} {} handle {} netem limit {}",
+        words::shell(&last.interface),
+        place(last),
+        last.handle,
+        limit.or(last.limit)?
+    );
+    if delay && netem.delay_ns > 0 {
+        command += &format!(" delay {}", time(netem.delay_ns));
+        if netem.jitter_ns > 0 {
+            command += &format!(" {}", time(netem.jitter_ns));
+        }
+        // Without a delay nothing can overtake, and tc refuses it.
+        if !netem.reorder.is_empty() {
+            command += &format!(" {}", netem.reorder);
+        }
+    }
+    let other = netem.other.as_ref()?;
+    Some(if other.is_empty() { command } else { format!("{command} {other}") })
+}
+
 /// A full Ethernet frame, bytes.
 const FRAME_BYTES: u64 = 1514;
 
 /// Where flows cannot be kept apart, a queue no longer than a good one: two frames, or what leaves within CoDel's target,
-/// and half a frame more, in which small packets still find room when a full one does not.
+/// and half a frame more, in which small packets still find room when a full one does not. netem counts packets, those
+/// that it holds for its delay too.
 fn shorter(tc: &str, queue: &Queue<'_>, seconds: f64) -> Option<Remedy> {
     let last = queue.last;
     let (rate, limit) = (last.rate_bytes?, last.limit?);
-    let burst = last.burst_bytes.filter(|_| last.kind == "tbf")?;
-    let frames = (queue.rate(seconds) * net::TARGET_NS / 1e9 / FRAME_BYTES as f64).ceil() as u64;
-    let short = frames.max(2) * FRAME_BYTES + FRAME_BYTES / 2;
-    let place =
-        if last.parent == "root" { "root".into() } else { format!("parent {}", last.parent) };
-    let change = |bytes: u64| {
-        format!(
-            "{tc} qdisc change dev {} {place} handle {} tbf rate {}bit burst {burst} limit {bytes}",
+    let wanted = net::TARGET_NS / 1e9 + queue.delay_seconds();
+    let frames = ((queue.rate(seconds) * wanted / FRAME_BYTES as f64).ceil() as u64).max(2);
+    let bytes = frames * FRAME_BYTES + FRAME_BYTES / 2;
+    let tbf = |bytes: u64| {
+        Some(format!(
+            "{tc} qdisc change dev {} {} handle {} tbf rate {}bit burst {} limit {bytes}",
             words::shell(&last.interface),
+            place(last),
             last.handle,
             rate * 8,
-        )
+            last.burst_bytes?
+        ))
     };
-    (short < limit).then(|| Remedy {
+    let (short, length, change): (u64, String, &dyn Fn(u64) -> Option<String>) =
+        match last.kind.as_str() {
+            "tbf" => (bytes, words::bytes(bytes as f64), &tbf),
+            "netem" => {
+                (frames, format!("{frames} packets"), &|limit| netem(tc, last, Some(limit), true))
+            }
+            _ => return None,
+        };
+    if short >= limit {
+        return None;
+    }
+    Some(Remedy {
         text: format!(
-            "or keep the queue short, {}: nobody waits long in it, and what is sent too fast is dropped (TCP slows down by \
-             that, a UDP flood loses packets)",
-            words::bytes(short as f64)
+            "or keep the queue short, {length}: nobody waits long in it, and what is sent too fast is dropped (TCP slows down by \
+             that, a UDP flood loses packets)"
         ),
-        command: change(short),
-        undo: change(limit),
+        command: change(short)?,
+        undo: change(limit)?,
     })
 }

@@ -455,3 +455,78 @@ fn a_command_that_waits_for_a_peer_elsewhere_is_told_and_a_quick_answer_is_not()
     assert!(codes(command(false, 2)).is_empty());
     assert!(!codes(command(true, 48)).contains(&"net.slow_peer".to_string()));
 }
+
+/// A netem that holds each packet for 100 ms and lets all through, with an asker and a bulk sender.
+fn delayed(rate: Option<u64>, mean_ms: u64) -> Vec<Fact> {
+    let netem = Netem {
+        delay_ns: 100_000_000,
+        jitter_ns: 10_000_000,
+        reorder: "reorder 25% 0% gap 5".into(),
+        other: Some("loss 1%".into()),
+    };
+    let mut facts = queue(90);
+    for fact in &mut facts {
+        match &mut fact.body {
+            Body::QdiscSample(sample) => {
+                sample.kind = "netem".into();
+                sample.netem = Some(netem.clone());
+                (sample.rate_bytes, sample.burst_bytes, sample.limit) = (rate, None, Some(1_000));
+            }
+            Body::QdiscSojourn(sojourn) => sojourn.sojourn_ns = 2_000 * mean_ms * 1_000_000,
+            Body::QdiscFlow(flow) => flow.sojourn_ns = flow.packets * mean_ms * 1_000_000,
+            _ => {}
+        }
+    }
+    facts
+}
+
+#[test]
+fn a_delay_that_is_set_is_the_cause_and_not_a_rate_or_who_sends_most() {
+    let found = findings(delayed(None, 101));
+    assert_eq!(found[0].code, "net.local_queue");
+    assert_eq!(found[0].culprit.name, "netem delay 100 ms of eth0");
+    assert!(found[0].title.ends_with("netem is set to delay it"), "{}", found[0].title);
+    assert!(!found[0].text.contains("rate lets through"), "{}", found[0].text);
+    assert!(found[0].evidence.iter().any(|e| e.fact == "delay set" && e.value == 100.0));
+    let [way] = &found[0].remedy[..] else { panic!("{:?}", found[0].remedy) };
+    let change = "qdisc change dev eth0 root handle 1: netem limit 1000";
+    assert!(way.command.ends_with(&format!("{change} loss 1%")), "{}", way.command);
+    let undo = format!("{change} delay 100ms 10ms reorder 25% 0% gap 5 loss 1%");
+    assert!(way.undo.ends_with(&undo), "{}", way.undo);
+}
+
+#[test]
+fn a_delay_beside_a_queue_that_is_longer_is_not_the_cause() {
+    let found = findings(delayed(Some(625_000), 303));
+    assert_eq!(found[0].culprit.pid, Some(20));
+    let ways: Vec<&str> = found[0].remedy.iter().map(|way| &*way.command).collect();
+    assert!(ways.iter().all(|way| !way.contains("fq_codel")), "netem does not come back whole");
+    let undo = "netem limit 1000 delay 100ms 10ms reorder 25% 0% gap 5 loss 1%";
+    assert!(found[0].remedy[0].undo.ends_with(undo), "{}", found[0].remedy[0].undo);
+    assert!(ways[0].contains("netem limit 42 delay 100ms"), "{}", ways[0]);
+}
+
+#[test]
+fn losses_behind_a_set_delay_are_told_as_losses() {
+    let state = SocketState {
+        busy_us: 4_900_000,
+        retransmits: 40,
+        delivered: 900,
+        rtt_us: 110_000,
+        rtt_us_min: 100_000,
+        ..SocketState::default()
+    };
+    let told = |mut facts: Vec<Fact>| {
+        facts.extend(stream(state.clone()));
+        facts.extend(counters(&[("Tcp.RetransSegs", 7, 47)]));
+        let mut own = flow(10, "sender", 100, 900, 900_000, 101);
+        if let Body::QdiscFlow(flow) = &mut own.body {
+            flow.protocol = "tcp".into();
+        }
+        facts.retain(|fact| !matches!(&fact.body, Body::QdiscFlow(_)));
+        facts.push(own);
+        codes(facts)
+    };
+    assert_eq!(told(delayed(None, 101)), ["net.loss"]);
+    assert_eq!(told(queue(90)), ["net.local_queue"], "a full queue loses by itself");
+}

@@ -69,8 +69,25 @@ pub struct QdiscSample {
     pub burst_bytes: Option<u64>,
     /// Configured limit in bytes or packets as the kind counts it.
     pub limit: Option<u64>,
+    /// What netem is set to do to packets.
+    pub netem: Option<Netem>,
     /// Filters that steer into it, as `tc filter show` would put it.
     pub filters: Vec<String>,
+}
+
+/// What netem is set to do to the packets of an interface on purpose. Source: rtnetlink TCA_OPTIONS, tc_netem_qopt.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Netem {
+    /// Each packet is held so long.
+    pub delay_ns: Ns,
+    /// And so much more or less.
+    pub jitter_ns: Ns,
+    /// Packets that overtake, in the words of tc: `reorder 25% 0% gap 5`. They need a delay.
+    pub reorder: String,
+    /// What else `tc qdisc change` would forget unless it is named again, in its words: `loss 1% duplicate 2%`. None if
+    /// there is something that these words cannot say (a loss model).
+    pub other: Option<String>,
 }
 
 /// Time that packets spent in a queueing discipline. Source: qdisc_enqueue, qdisc_dequeue.
