@@ -194,7 +194,8 @@ static __always_inline void leave_cpu(struct note *note, struct task_struct *pre
 	}
 }
 
-static __always_inline void add_wait(struct note *note, __u64 now)
+/* Its length. From the two parts: a second subtraction would count a negative interval twice. */
+static __always_inline __u64 add_wait(struct note *note, __u64 now)
 {
 	__u64 blocked = 0, runnable;
 
@@ -214,6 +215,7 @@ static __always_inline void add_wait(struct note *note, __u64 now)
 		note->sums.sleep_ns += blocked;
 	if (note->flags & WIRE_FLAG_IOWAIT)
 		note->sums.iowait_ns += blocked;
+	return blocked + runnable;
 }
 
 SEC("tp_btf/sched_switch")
@@ -246,8 +248,7 @@ int sched_switch(__u64 *ctx)
 				__u64 length;
 
 				now = not_before(note->wake_ns, now);
-				add_wait(note, now);
-				length = interval(note->since_ns, now);
+				length = add_wait(note, now);
 				if (length >= threshold_of(note) && !braked(length))
 					send_wait(next, prev, now);
 			}
