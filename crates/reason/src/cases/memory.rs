@@ -6,8 +6,8 @@
 
 use super::cpu::{belongs, change};
 use crate::causes::{Cause, Causes};
-use crate::facts::{Cgroup, CgroupSample};
-use crate::scene::Scene;
+use crate::facts::{Cgroup, CgroupSample, ThreadRef};
+use crate::scene::{Scene, within};
 use crate::waits::WaitClass;
 
 /// A group that met its limit in the window.
@@ -89,10 +89,49 @@ pub fn limited(scene: &Scene) -> Vec<Limited<'_>> {
 }
 
 fn read_bytes(scene: &Scene, group: &Cgroup) -> u64 {
-    let mine = scene.disk_use.iter().filter(|used| {
-        scene.identity(&used.process).is_some_and(|known| belongs(known, group, "memory"))
-    });
+    let mine = scene.disk_use.iter().filter(|used| is_member(scene, &used.process, group));
     mine.map(|used| used.read_bytes).sum()
+}
+
+/// Links from a process to whoever forked it, up to one that is known.
+const FORKS_MAX: usize = 16;
+
+/// Whether a process is charged to a group's memory, or was while it lived. Whoever is gone before anybody read where it
+/// belongs was seen by the kernel side as it ended, or is in its parent's group, where every process begins.
+pub fn is_member(scene: &Scene, thread: &ThreadRef, group: &Cgroup) -> bool {
+    let mut pid = thread.pid;
+    for _ in 0..FORKS_MAX {
+        let of = ThreadRef { tid: pid, pid, ..ThreadRef::default() };
+        let known = if pid == thread.pid { scene.identity(thread) } else { scene.identity(&of) };
+        if let Some(known) = known {
+            return belongs(known, group, "memory");
+        }
+        if let Some(seen) = group_seen(scene, pid, group.controllers.is_empty()) {
+            return seen.path == group.path || within(&seen.path, &group.path);
+        }
+        let born = scene.forks.iter().rev().map(|(_, fork)| fork);
+        let mut born = born.filter(|fork| fork.child.pid == pid && fork.parent.pid != pid);
+        let Some(fork) = born.next() else { return false };
+        pid = fork.parent.pid;
+    }
+    false
+}
+
+/// The group whose number the kernel side told with a process: of the unified hierarchy at its end, of the memory
+/// controller's own when it made room.
+fn group_seen(scene: &Scene, pid: u32, v2: bool) -> Option<&Cgroup> {
+    let unified = scene.times.iter().filter(|time| v2 && time.thread.pid == pid);
+    let unified = unified.map(|time| time.cgroup_id);
+    let memory = scene.reclaims.iter().filter(|one| one.thread.pid == pid);
+    let id = unified.chain(memory.map(|one| one.cgroup_id)).find(|id| *id != 0)?;
+    scene.cgroups.iter().find(|known| {
+        known.id == id
+            && if v2 {
+                known.controllers.is_empty()
+            } else {
+                known.controllers.iter().any(|own| own == "memory")
+            }
+    })
 }
 
 /// Whether most of a cause's waiting is of groups that read back what their memory limit made them drop.
@@ -105,9 +144,7 @@ pub fn is_thrash(causes: &Causes<'_>, cause: &Cause) -> bool {
     let (mut all, mut inside) = (0.0, 0.0);
     for (thread, seconds) in cause.victims.values() {
         all += seconds;
-        let member = causes.scene.identity(thread).is_some_and(|known| {
-            thrashing.iter().any(|limited| belongs(known, limited.group, "memory"))
-        });
+        let member = thrashing.iter().any(|limited| is_member(causes.scene, thread, limited.group));
         inside += if member { *seconds } else { 0.0 };
     }
     inside >= 0.5 * all
@@ -119,5 +156,85 @@ pub fn is_memory_wait(class: WaitClass, thrashes: bool) -> bool {
         WaitClass::Reclaim | WaitClass::SwapIn => true,
         WaitClass::Disk | WaitClass::PageFault => thrashes,
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cases::process_tests::*;
+    use crate::facts::*;
+
+    const DISK: DeviceNumber = DeviceNumber { major: 8, minor: 0 };
+
+    /// A group at its limit that reads back what it dropped, and process 20 that waited for the disk and is gone: nobody
+    /// read where it belonged, `told` is what else is known of it.
+    fn thrash(controllers: &[&str], told: Vec<Body>) -> bool {
+        let controllers: Vec<String> = controllers.iter().map(|word| (*word).into()).collect();
+        let group = |path: &str, id, limit| {
+            let (path, controllers) = (path.to_string(), controllers.clone());
+            let memory_limit_bytes = limit;
+            fact(Body::Cgroup(Cgroup {
+                path,
+                controllers,
+                id,
+                memory_limit_bytes,
+                ..Cgroup::default()
+            }))
+        };
+        let mut facts = host();
+        facts.push(group("/db", 77, Some(256 << 20)));
+        facts.push(group("/other", 78, None));
+        for (at_ns, count) in [(0, 0), (LOOK_NS, 9_000)] {
+            let sample = CgroupSample {
+                path: "/db".into(),
+                controllers: controllers.clone(),
+                memory_limit_hits: Some(count),
+                memory_refaults: Some(count),
+                ..CgroupSample::default()
+            };
+            facts.push(Fact { at_ns, body: Body::CgroupSample(sample) });
+        }
+        let cgroups = vec![Membership { controllers, path: "/db".into() }];
+        facts.push(identity(Thread { thread: thread(7, "db"), cgroups, ..Thread::default() }));
+        facts.push(fact(Body::Disk(Disk { dev: DISK, name: "sda".into(), ..Disk::default() })));
+        let file = FileRef { rdev: DISK, ..FileRef::default() };
+        let place = Place {
+            state: WaitState::DiskSleep,
+            iowait: true,
+            syscall: "read".into(),
+            object: Some(ObjectRef::File(file)),
+            ..Place::default()
+        };
+        facts.push(at_place(20, "reader", place));
+        facts.extend(told.into_iter().map(fact));
+        let scene = Scene::new(facts);
+        let causes = Causes::of(&scene);
+        let cause = causes.class(WaitClass::Disk).next().expect("a wait for the disk");
+        is_thrash(&causes, cause)
+    }
+
+    fn forked(parent: u32, child: u32) -> Body {
+        Body::Fork(Fork { parent: thread(parent, ""), child: thread(child, ""), flags: 0 })
+    }
+
+    #[test]
+    fn a_reader_that_is_gone_belongs_where_the_kernel_saw_it() {
+        let ended = |cgroup_id| {
+            let thread = thread(20, "reader");
+            Body::ThreadTime(ThreadTime { thread, cgroup_id, ..ThreadTime::default() })
+        };
+        assert!(thrash(&[], vec![ended(77)]));
+        assert!(!thrash(&[], vec![ended(78), forked(7, 20)]), "it was moved");
+        assert!(!thrash(&["memory"], vec![ended(77)]), "a number of another hierarchy");
+        let freed = Reclaim { thread: thread(20, "reader"), cgroup_id: 77, ..Reclaim::default() };
+        assert!(thrash(&["memory"], vec![Body::Reclaim(freed)]));
+    }
+
+    #[test]
+    fn a_reader_that_is_gone_belongs_to_its_parents_group() {
+        assert!(thrash(&["memory"], vec![forked(7, 19), forked(19, 20)]));
+        assert!(!thrash(&["memory"], vec![forked(6, 20)]));
+        assert!(!thrash(&["memory"], vec![forked(20, 19), forked(19, 20)]), "numbers used again");
     }
 }

@@ -3,7 +3,7 @@
 //! That the limit is met is one fact; what it costs is the other: refaults beside disk reads, time in reclaim, or
 //! a kill. Rejected: usage near the limit (page cache fills every group that reads, and that is healthy).
 
-use super::cpu::{self, belongs};
+use super::cpu;
 use super::memory::{self, Limited};
 use super::{Case, words};
 use crate::causes::Causes;
@@ -45,10 +45,8 @@ fn find(causes: &Causes<'_>) -> Vec<Finding> {
 fn losses(causes: &Causes<'_>, one: &Limited<'_>) -> BTreeMap<u32, (ThreadRef, f64)> {
     let scene = causes.scene;
     let mut losses: BTreeMap<u32, (ThreadRef, f64)> = BTreeMap::new();
-    let inside = |thread: &ThreadRef| {
-        scene.in_target(thread)
-            && scene.identity(thread).is_some_and(|known| belongs(known, one.group, "memory"))
-    };
+    let inside =
+        |thread: &ThreadRef| scene.in_target(thread) && memory::is_member(scene, thread, one.group);
     let mut add = |thread: &ThreadRef, seconds: f64| {
         let process = scene.thread_ref(thread.pid);
         losses.entry(process.pid).or_insert((process, 0.0)).1 += seconds;
@@ -120,7 +118,7 @@ fn kills<'a>(causes: &'a Causes<'_>, one: &'a Limited<'_>) -> impl Iterator<Item
     let scene = causes.scene;
     scene.oom_kills.iter().map(|(_, kill)| kill).filter(move |kill| {
         kill.cgroup_id != 0 && kill.cgroup_id == one.group.id
-            || scene.identity(&kill.victim).is_some_and(|known| belongs(known, one.group, "memory"))
+            || memory::is_member(scene, &kill.victim, one.group)
     })
 }
 
