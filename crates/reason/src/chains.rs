@@ -170,10 +170,14 @@ impl<'a> Chains<'a> {
         let circle = holder.as_ref().is_some_and(|h| {
             h.tid == wait.thread.tid || links.iter().any(|link| link.who.tid == h.tid)
         });
+        let object = match &holder {
+            None if self.peers.is_open(wait) => ObjectName::new("child", "any of its children"),
+            _ => wait.object.clone(),
+        };
         links.push(Arc::new(ChainLink {
             who: wait.thread.clone(),
             class: wait.class,
-            object: wait.object.clone(),
+            object,
             begin_ns: from,
             end_ns: to,
             since_ns: wait.begin_ns,

@@ -320,27 +320,57 @@ impl<'a> Peers<'a> {
             return Some(self.scene.thread_ref(pid));
         }
         // Any child's end would do: only if there is but one, or all are held up, is it known for whom.
-        let ended = |pid: u32| self.scene.exits.iter().any(|(_, exit)| exit.thread.tid == pid);
-        let alive: Vec<ThreadRef> = self
-            .children
-            .get(&wait.thread.pid)?
-            .iter()
-            .filter(|pid| !ended(**pid))
-            .map(|pid| self.scene.thread_ref(*pid))
-            .collect();
-        // One that waits for input may end at any time, so it counts as free.
-        let stuck = |thread: &ThreadRef| {
-            let mut waits = self.scene.timelines.of(thread.tid).iter();
-            waits.any(|w| {
-                (w.class.is_demand() || is_stalled(w.class))
-                    && w.within_ns(wait.begin_ns, wait.end_ns) > 0
-            })
-        };
-        let free = |child: &ThreadRef| !self.threads_of(&[child.pid]).iter().any(stuck);
-        if alive.len() > 1 && alive.iter().any(free) {
+        let alive = self.living_children(wait);
+        if alive.len() > 1 && !self.hold_up_together(&alive, wait) {
             return None;
         }
         self.chosen(wait, alive)
+    }
+
+    fn living_children(&self, wait: &WaitSpan) -> Vec<ThreadRef> {
+        let ended = |pid: u32| self.scene.exits.iter().any(|(_, exit)| exit.thread.tid == pid);
+        let children = self.children.get(&wait.thread.pid).map_or(&[][..], Vec::as_slice);
+        let alive = children.iter().filter(|pid| !ended(**pid));
+        alive.map(|pid| self.scene.thread_ref(*pid)).collect()
+    }
+
+    /// It waits for whichever child ends first, and nobody can say which that will be.
+    pub fn is_open(&self, wait: &WaitSpan) -> bool {
+        wait.class == WaitClass::Child
+            && self.holder(wait).is_none()
+            && self.living_children(wait).len() > 1
+    }
+
+    /// Whether all of some processes were held up at once for most of a wait, as far as the look has seen it. One that
+    /// runs, or waits for input, may end at any time.
+    fn hold_up_together(&self, processes: &[ThreadRef], wait: &WaitSpan) -> bool {
+        let (from, to) =
+            (wait.begin_ns.max(self.scene.begin_ns), wait.end_ns.min(self.scene.end_ns));
+        let mut together = vec![(from, to)];
+        for process in processes {
+            let held = self.stretches(process.pid, from, to);
+            together = common(&together, &held);
+        }
+        let all: Ns = together.iter().map(|(begin, end)| end - begin).sum();
+        all > 0 && all >= to.saturating_sub(from) / 2
+    }
+
+    /// When a process was held up, in any of its threads: in order, without overlap.
+    fn stretches(&self, pid: u32, from: Ns, to: Ns) -> Vec<(Ns, Ns)> {
+        let threads = self.threads_of(&[pid]);
+        let waits = threads.iter().flat_map(|thread| self.scene.timelines.of(thread.tid));
+        let held = waits.filter(|w| w.class.is_demand() || is_stalled(w.class));
+        let mut spans: Vec<(Ns, Ns)> =
+            held.map(|w| (w.begin_ns.max(from), w.end_ns.min(to))).filter(|(b, e)| b < e).collect();
+        spans.sort_unstable();
+        spans.dedup_by(|next, last| {
+            let touches = next.0 <= last.1;
+            if touches {
+                last.1 = last.1.max(next.1);
+            }
+            touches
+        });
+        spans
     }
 
     /// How long a thread was held up itself during a wait.
@@ -397,6 +427,24 @@ impl<'a> Peers<'a> {
     pub fn endpoints_on(&self, ino: u64) -> &[&'a Endpoint] {
         self.by_ino.get(&ino).map_or(&[], Vec::as_slice)
     }
+}
+
+/// What two lists of stretches, each in order and without overlap, have in common.
+fn common(one: &[(Ns, Ns)], other: &[(Ns, Ns)]) -> Vec<(Ns, Ns)> {
+    let (mut one, mut other) = (one.iter().peekable(), other.iter().peekable());
+    let mut both = Vec::new();
+    while let (Some(a), Some(b)) = (one.peek(), other.peek()) {
+        let (begin, end) = (a.0.max(b.0), a.1.min(b.1));
+        if begin < end {
+            both.push((begin, end));
+        }
+        if a.1 < b.1 {
+            one.next();
+        } else {
+            other.next();
+        }
+    }
+    both
 }
 
 /// Whose thread carried the packet that ended a wait: on one host the sender's own, in a soft interrupt. It may
@@ -503,6 +551,28 @@ mod tests {
     fn who_waits_for_any_child_does_not_wait_for_the_stopped_one() {
         let report = explain(shell(blocked(30, "job", WaitState::Sleep, "nanosleep")));
         assert!(report.findings.iter().all(|finding| finding.victims.is_empty()));
+    }
+
+    /// Two children in turn on one CPU: each is held up for half of the time, and one always runs.
+    #[test]
+    fn who_waits_for_any_child_is_not_held_up_by_one_while_another_runs() {
+        let waits = |pid: u32, second: u64| {
+            let (begin_ns, end_ns) = (second * 1_000_000_000, (second + 1) * 1_000_000_000);
+            let place = Place { state: WaitState::Runnable, ..Place::default() };
+            let thread = thread(pid, "job");
+            let wait = Wait { thread, begin_ns, end_ns, place, ..Wait::default() };
+            Fact { at_ns: end_ns, body: Body::Wait(wait) }
+        };
+        let mut facts = shell(waits(30, 1));
+        facts.retain(|fact| !matches!(&fact.body, Body::Blocked(at) if at.thread.pid == 20));
+        facts.extend([waits(20, 0), waits(20, 2), waits(30, 3), waits(20, 4)]);
+        let command =
+            Target { kind: TargetKind::Command, name: "sh".into(), pid: 10, cgroups: Vec::new() };
+        facts.push(fact(Body::Target(command)));
+        let parts = explain(facts).accounting.parts;
+        let told: Vec<(&str, &str)> =
+            parts.iter().map(|part| (&*part.class, &*part.object.name)).collect();
+        assert_eq!(told, [("child", "any of its children")]);
     }
 
     #[test]
