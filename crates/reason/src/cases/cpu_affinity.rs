@@ -97,11 +97,10 @@ fn finding(causes: &Causes<'_>, busy: &BTreeMap<u32, f64>, one: &Pinned<'_>) -> 
     Some(Finding {
         title: format!("{name} is pinned to CPU {list} while CPU {free} has time"),
         text: format!(
-            "{} of its time ({} in {}) its threads could run and wait for CPU {list}, which is {} busy; CPU {free}, \
+            "{} of its time ({}) its threads could run and wait for CPU {list}, which is {} busy; CPU {free}, \
              which they may not use, is {} busy.",
             words::percent(impact.share),
-            words::seconds(seconds),
-            words::seconds(wall),
+            words::of_window(seconds, wall),
             words::percent(here),
             words::percent(there),
         ),

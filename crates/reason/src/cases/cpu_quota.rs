@@ -113,11 +113,10 @@ fn finding(causes: &Causes<'_>, quota: &Quota<'_>) -> Option<Finding> {
 
 fn text(quota: &Quota<'_>, seconds: f64, wall: f64, share: f64) -> String {
     format!(
-        "{} of its time ({} in {}) it could run and may not: the cgroup may use {} CPUs ({} per {}), and ran out of it \
+        "{} of its time ({}) it could run and may not: the cgroup may use {} CPUs ({} per {}), and ran out of it \
          in {} of {} periods.{}",
         words::percent(share.min(1.0)),
-        words::seconds(seconds),
-        words::seconds(wall),
+        words::of_window(seconds, wall),
         words::rate(quota.cpus),
         words::seconds(quota.group.cpu_quota_us.unwrap_or(0) as f64 / 1e6),
         words::seconds(quota.group.cpu_period_us.unwrap_or(100_000) as f64 / 1e6),

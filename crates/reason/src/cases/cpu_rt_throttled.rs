@@ -125,11 +125,10 @@ fn told(
             group.path
         ),
         text: format!(
-            "{} of its time ({} in {}) its real-time threads are ready and may not run: the cgroup may use {} of each {} \
+            "{} of its time ({}) its real-time threads are ready and may not run: the cgroup may use {} of each {} \
              at real-time priority, and did.",
             words::percent(impact.share),
-            words::seconds(used.ready),
-            words::seconds(wall),
+            words::of_window(used.ready, wall),
             words::seconds(runtime / 1e6),
             words::seconds(period / 1e6),
         ),

@@ -183,12 +183,11 @@ fn finding(
     Finding {
         title: format!("{name} waits for a CPU while {}{place} uses them up", words::who(by)),
         text: format!(
-            "{} of {} time ({} in {}) {} could run and {} no CPU; {} for {}. The CPUs are {} busy. {}{place} \
+            "{} of {} time ({}) {} could run and {} no CPU; {} for {}. The CPUs are {} busy. {}{place} \
              uses {} CPUs, {} more than its fair part.",
             words::percent(impact.share),
             if one { "its" } else { "their" },
-            words::seconds(seconds),
-            words::seconds(wall),
+            words::of_window(seconds, wall),
             if one { "it" } else { "they" },
             if one { "has" } else { "have" },
             if one { "it runs" } else { "they run" },

@@ -112,10 +112,9 @@ fn finding(causes: &Causes<'_>, cause: &Cause, view: &View<'_>, errors: u64) -> 
     let verdict = Verdict {
         title: format!("{victim} is held up by disk {name}, which answers with errors"),
         text: format!(
-            "{errors} of {} requests to disk {name} ended in an error in {}; {} pass in waits for it.",
+            "{errors} of {} requests to disk {name} ended in an error; {} pass in waits for it.",
             service.count,
-            words::seconds(causes.wall_seconds()),
-            words::seconds(cause.seconds),
+            words::of_window(cause.seconds, causes.wall_seconds()),
         ),
         confidence: 0.95,
         culprit: Culprit::device(name),

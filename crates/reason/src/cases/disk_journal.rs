@@ -55,10 +55,9 @@ fn finding(causes: &Causes<'_>, cause: &Cause, view: &View<'_>, who: &ThreadRef)
             words::who(who)
         ),
         text: format!(
-            "{} of {} pass in waits for the journal of {name}: each commit also writes out what {} wrote, most of the \
+            "{} pass in waits for the journal of {name}: each commit also writes out what {} wrote, most of the \
              {}/s that {name} does.",
-            words::seconds(journal),
-            words::seconds(causes.wall_seconds()),
+            words::of_window(journal, causes.wall_seconds()),
             words::who(who),
             words::bytes(queue.bytes_per_second),
         ),

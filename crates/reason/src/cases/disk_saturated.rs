@@ -63,15 +63,14 @@ fn finding(
         title: format!("{victim} queues behind {} on disk {name}", words::who(who)),
         text: format!(
             "{} asks for {} of what disk {name} does ({} requests/s, {}/s, {:.1} in flight, {} busy); the others wait \
-             {} in {} for it, {} a request.",
+             {} for it, {} a request.",
             words::who(who),
             words::percent(share),
             words::rate(queue.per_second),
             words::bytes(queue.bytes_per_second),
             queue.in_flight,
             words::percent(queue.busy),
-            words::seconds(cause.seconds),
-            words::seconds(causes.wall_seconds()),
+            words::of_window(cause.seconds, causes.wall_seconds()),
             words::seconds(inside),
         ),
         confidence: 0.85,

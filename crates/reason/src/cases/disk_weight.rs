@@ -70,14 +70,13 @@ fn finding(
             heavy.path
         ),
         text: format!(
-            "Group {} has weight {less}, group {} has {more} and asks for most ({}); {name} is {} busy, and {} in {} \
+            "Group {} has weight {less}, group {} has {more} and asks for most ({}); {name} is {} busy, and {} \
              pass in waits for it.",
             light.path,
             heavy.path,
             words::who(who),
             words::percent(view.queue.busy),
-            words::seconds(cause.seconds),
-            words::seconds(causes.wall_seconds()),
+            words::of_window(cause.seconds, causes.wall_seconds()),
         ),
         confidence: 0.85,
         culprit: Culprit {

@@ -114,10 +114,9 @@ fn finding(causes: &Causes<'_>, copy: &Copy) -> Finding {
     let verdict = Verdict {
         title: format!("{who} waits until {file} is copied up from the image's layer"),
         text: format!(
-            "{} of {} pass inside open(): the file is in a read-only layer of an overlay, and is copied as a whole \
+            "{} pass inside open(): the file is in a read-only layer of an overlay, and is copied as a whole \
              before the first write{}. It happens once for each file.",
-            words::seconds(seconds),
-            words::seconds(causes.wall_seconds()),
+            words::of_window(seconds, causes.wall_seconds()),
             match written {
                 0 => String::new(),
                 bytes => format!(" ({} so far)", words::bytes(bytes as f64)),

@@ -59,9 +59,8 @@ fn finding(causes: &Causes<'_>, cause: &Cause) -> Finding {
     let verdict = Verdict {
         title: format!("{victim} waits for {by}, the daemon of {}", cause.object.name),
         text: format!(
-            "{} in {} pass in {} requests to the daemon of {}; the longest took {}. The daemon {doing}.",
-            words::seconds(cause.seconds),
-            words::seconds(causes.wall_seconds()),
+            "{} pass in {} requests to the daemon of {}; the longest took {}. The daemon {doing}.",
+            words::of_window(cause.seconds, causes.wall_seconds()),
             cause.count,
             cause.object.name,
             words::seconds(cause.longest_seconds),

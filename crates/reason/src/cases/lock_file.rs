@@ -73,9 +73,8 @@ fn finding(causes: &Causes<'_>, cause: &Cause) -> Finding {
     let verdict = Verdict {
         title: format!("{victim} waits for a lock on {path} that {by} holds"),
         text: format!(
-            "{} of {} pass in waits for the lock; the longest {} {}. The holder {by} {doing}.",
-            words::seconds(cause.seconds),
-            words::seconds(causes.wall_seconds()),
+            "{} pass in waits for the lock; the longest {} {}. The holder {by} {doing}.",
+            words::of_window(cause.seconds, causes.wall_seconds()),
             if cause.standing { "has lasted" } else { "took" },
             words::seconds(cause.longest_seconds),
         ),

@@ -103,9 +103,8 @@ fn finding(causes: &Causes<'_>, cause: &Cause) -> Finding {
     let verdict = Verdict {
         title: format!("{victim} waits for a lock that {by} holds"),
         text: format!(
-            "{} in {} pass in {} for the futex {}; the longest took {}. {held}",
-            words::seconds(cause.seconds),
-            words::seconds(causes.wall_seconds()),
+            "{} pass in {} for the futex {}; the longest took {}. {held}",
+            words::of_window(cause.seconds, causes.wall_seconds()),
             words::count(cause.count as usize, "wait", "waits"),
             cause.object.name,
             words::seconds(cause.longest_seconds),

@@ -68,10 +68,9 @@ fn finding(causes: &Causes<'_>, cause: &Cause, lease: &FileLock) -> Finding {
     let verdict = Verdict {
         title: format!("{victim} waits to open {path}, on which {by} holds a lease"),
         text: format!(
-            "{} of {} pass in open, until {by} gives up its lease ({} so far for the longest). The kernel has told it \
+            "{} pass in open, until {by} gives up its lease ({} so far for the longest). The kernel has told it \
              to; it {}.",
-            words::seconds(cause.seconds),
-            words::seconds(causes.wall_seconds()),
+            words::of_window(cause.seconds, causes.wall_seconds()),
             words::seconds(cause.longest_seconds),
             process::meanwhile(cause).does,
         ),

@@ -240,10 +240,9 @@ fn text(
     }
     if impact.share > 0.05 {
         text.push_str(&format!(
-            "{} of its time ({} in {}) goes into making room{}. ",
+            "{} of its time ({}) goes into making room{}. ",
             words::percent(impact.share),
-            words::seconds(seconds),
-            words::seconds(causes.wall_seconds()),
+            words::of_window(seconds, causes.wall_seconds()),
             if one.thrashes() { " and reading back what was dropped" } else { "" },
         ));
     }

@@ -68,9 +68,8 @@ fn finding(
             class.handle
         ),
         text: format!(
-            "{} of {} pass in waits to send. The class sends {} of its {set}; {} wait in it, {} worth of sending.{steered}",
-            words::seconds(lost),
-            words::seconds(causes.wall_seconds()),
+            "{} pass in waits to send. The class sends {} of its {set}; {} wait in it, {} worth of sending.{steered}",
+            words::of_window(lost, causes.wall_seconds()),
             net::bits(ceiling.sent),
             words::bytes(ceiling.backlog),
             words::seconds(drain),

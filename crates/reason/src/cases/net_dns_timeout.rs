@@ -138,9 +138,8 @@ fn finding(causes: &Causes<'_>, server: &str, cause: &Cause) -> Option<Finding> 
         _ => format!("leaves {silent} of {} questions unanswered", answers.asked),
     };
     let mut text = format!(
-        "{} of {} pass in waits for answers to {names} ({} the longest).",
-        words::seconds(cause.seconds.max(longest_loss(cause))),
-        words::seconds(causes.wall_seconds()),
+        "{} pass in waits for answers to {names} ({} the longest).",
+        words::of_window(cause.seconds.max(longest_loss(cause)), causes.wall_seconds()),
         words::seconds(cause.longest_seconds),
     );
     if silent > 0 {

@@ -75,10 +75,9 @@ fn finding(causes: &Causes<'_>, peer: SocketAddr, streams: &[&Stream<'_>]) -> Op
             words::percent(share)
         ),
         text: format!(
-            "{} of {} pass in waits to write to {peer}. {again} segments had to be sent again; {} gets through, \
+            "{} pass in waits to write to {peer}. {again} segments had to be sent again; {} gets through, \
              with {} segments under way at a time.",
-            words::seconds(net::lost(streams)),
-            words::seconds(causes.wall_seconds()),
+            words::of_window(net::lost(streams), causes.wall_seconds()),
             net::bits(rate),
             first.state.congestion_window,
         ),

@@ -61,10 +61,9 @@ fn finding(causes: &Causes<'_>, peer: SocketAddr, streams: &[&Stream<'_>]) -> Op
     let verdict = Verdict {
         title: format!("{} waits for {by}, which reads too slowly", net::writer(streams)),
         text: format!(
-            "{} of {} pass in waits to write to {peer}. In {} of the time with data outstanding the \
+            "{} pass in waits to write to {peer}. In {} of the time with data outstanding the \
              reader's window was shut; {} a second get through.{doing}",
-            words::seconds(net::lost(streams)),
-            words::seconds(causes.wall_seconds()),
+            words::of_window(net::lost(streams), causes.wall_seconds()),
             words::percent(share),
             words::bytes(net::throughput(causes, streams)),
         ),

@@ -53,10 +53,9 @@ fn finding(causes: &Causes<'_>, peer: SocketAddr, streams: &[&Stream<'_>]) -> Op
             net::writer(streams)
         ),
         text: format!(
-            "{} of {} pass in waits to write to {peer}. The round trip takes {}, {} when the path is empty, and no \
+            "{} pass in waits to write to {peer}. The round trip takes {}, {} when the path is empty, and no \
              queue of this host stands: some {} wait at a hop that lets {} through.",
-            words::seconds(net::lost(streams)),
-            words::seconds(causes.wall_seconds()),
+            words::of_window(net::lost(streams), causes.wall_seconds()),
             words::seconds(rtt),
             words::seconds(least),
             words::bytes((rtt - least) * rate),

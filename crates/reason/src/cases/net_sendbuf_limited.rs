@@ -56,10 +56,9 @@ fn finding(causes: &Causes<'_>, peer: SocketAddr, streams: &[&Stream<'_>]) -> Op
     let verdict = Verdict {
         title: format!("{writer} waits for its own send buffer of {buffer}"),
         text: format!(
-            "{} of {} pass in waits to write to {peer}. All that the buffer holds is under way for a round trip of \
+            "{} pass in waits to write to {peer}. All that the buffer holds is under way for a round trip of \
              {}; the peer would take {}.",
-            words::seconds(net::lost(streams)),
-            words::seconds(causes.wall_seconds()),
+            words::of_window(net::lost(streams), causes.wall_seconds()),
             words::seconds(rtt),
             words::bytes(f64::from(state.send_window_bytes)),
         ),

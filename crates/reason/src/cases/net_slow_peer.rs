@@ -91,9 +91,8 @@ fn answering(causes: &Causes<'_>, address: SocketAddr, cause: &Cause) -> Option<
     let verdict = Verdict {
         title: format!("{victim} waits for {address}, which takes its time to answer"),
         text: format!(
-            "{} of {} pass in waits for what it sends, {} the longest. {}",
-            words::seconds(cause.seconds),
-            words::seconds(causes.wall_seconds()),
+            "{} pass in waits for what it sends, {} the longest. {}",
+            words::of_window(cause.seconds, causes.wall_seconds()),
             words::seconds(cause.longest_seconds),
             match again {
                 0 => "This host sent nothing twice meanwhile: the time passes at the peer or on the way from it."
@@ -129,9 +128,8 @@ fn connecting(causes: &Causes<'_>, address: SocketAddr, cause: &Cause) -> Option
     let verdict = Verdict {
         title: format!("{victim} waits for a connection to {address}, which does not answer"),
         text: format!(
-            "{} of {} pass in waits to be connected, {} the longest; {again} attempts were repeated.",
-            words::seconds(cause.seconds),
-            words::seconds(causes.wall_seconds()),
+            "{} pass in waits to be connected, {} the longest; {again} attempts were repeated.",
+            words::of_window(cause.seconds, causes.wall_seconds()),
             words::seconds(cause.longest_seconds),
         ),
         confidence: if again > 0 { 0.9 } else { 0.75 },

@@ -167,6 +167,23 @@ fn files_are_not_changed_for_a_resolver_that_does_not_read_them() {
 }
 
 #[test]
+fn waits_of_several_askers_are_not_told_as_more_time_than_there_was() {
+    assert!(findings(dns(None))[0].text.starts_with("4.95 s of 5.00 s pass in waits"));
+    let mut facts = dns(None);
+    for fact in dns(None) {
+        let mut other = fact;
+        match &mut other.body {
+            Body::DnsQuery(query) => query.thread = thread(11, "client"),
+            Body::Wait(wait) => wait.thread = thread(11, "client"),
+            _ => {}
+        }
+        facts.push(other);
+    }
+    let text = &findings(facts)[0].text;
+    assert!(text.starts_with("9.90 s (2.0 threads at a time in 5.00 s) pass in waits"), "{text}");
+}
+
+#[test]
 fn a_late_name_server_is_named_and_a_quick_one_is_not() {
     assert_eq!(codes(dns(Some(400))), ["net.dns_timeout"]);
     assert!(codes(dns(Some(20))).is_empty());

@@ -157,11 +157,10 @@ fn finding(causes: &Causes<'_>, program: &Program) -> Option<Finding> {
     let verdict = Verdict {
         title: format!("{} is as fast as the cipher that it computes", most.comm),
         text: format!(
-            "{} of the CPU time of {who} ({} in {}) is spent in {}. {}, or could, for {} of the time, so nothing \
+            "{} of the CPU time of {who} ({}) is spent in {}. {}, or could, for {} of the time, so nothing \
              else holds {} up.",
             words::percent(bound.share),
-            words::seconds(bound.seconds),
-            words::seconds(wall),
+            words::of_window(bound.seconds, wall),
             program.library,
             if several { "They run" } else { "It runs" },
             words::percent(bound.busy),

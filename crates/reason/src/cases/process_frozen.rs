@@ -63,10 +63,9 @@ fn finding(causes: &Causes<'_>, stalled: &Stalled<'_>) -> Option<Finding> {
     let waits = match stalled.others.victims.len() {
         0 => "Nobody outside of it was seen to wait for it.".to_string(),
         n => format!(
-            "{} outside of it waited {} in {}.",
+            "{} outside of it waited {}.",
             words::count(n, "process", "processes"),
-            words::seconds(stalled.others.seconds),
-            words::seconds(causes.wall_seconds())
+            words::of_window(stalled.others.seconds, causes.wall_seconds())
         ),
     };
     let verdict = Verdict {

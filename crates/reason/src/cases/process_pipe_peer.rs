@@ -89,9 +89,8 @@ fn ends<'a>(causes: &'a Causes<'_>, cause: &Cause) -> impl Iterator<Item = &'a E
 
 fn text(causes: &Causes<'_>, cause: &Cause, by: &str, doing: &Meanwhile) -> String {
     let passed = format!(
-        "{} in {} pass in {} for room in {} {}; the longest took {}.",
-        words::seconds(cause.seconds),
-        words::seconds(causes.wall_seconds()),
+        "{} pass in {} for room in {} {}; the longest took {}.",
+        words::of_window(cause.seconds, causes.wall_seconds()),
         words::count(cause.count as usize, "wait", "waits"),
         cause.object.kind,
         cause.object.name,

@@ -96,11 +96,10 @@ fn finding(causes: &Causes<'_>, spent: &work::Spent) -> Option<Finding> {
     let verdict = Verdict {
         title: format!("{who} {does} {} at a time", words::bytes(mean.max(1.0))),
         text: format!(
-            "{} of its CPU time ({} in {}) is spent in {}: {} calls a second for {}/s. Each call costs the same for \
+            "{} of its CPU time ({}) is spent in {}: {} calls a second for {}/s. Each call costs the same for \
              one byte as for thousands.",
             words::percent(share),
-            words::seconds(seconds),
-            words::seconds(wall),
+            words::of_window(seconds, wall),
             most.syscall,
             words::thousands(rates.calls),
             words::bytes(rates.bytes),

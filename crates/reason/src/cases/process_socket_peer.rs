@@ -128,10 +128,9 @@ fn finding(
             words::seconds(answer)
         ),
         text: format!(
-            "{} in {} pass in waits for {} of {who}. Meanwhile it {} for {} of that time, and waits for \
+            "{} pass in waits for {} of {who}. Meanwhile it {} for {} of that time, and waits for \
              nothing that has a name: the time is its own.",
-            words::seconds(cause.seconds),
-            words::seconds(causes.wall_seconds()),
+            words::of_window(cause.seconds, causes.wall_seconds()),
             words::count(asked.answers, "answer", "answers"),
             doing.does,
             words::percent(doing.share),

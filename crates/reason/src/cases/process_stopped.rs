@@ -62,10 +62,9 @@ fn finding(causes: &Causes<'_>, stalled: &Stalled<'_>) -> Option<Finding> {
     let waits = match stalled.others.victims.len() {
         0 => "Nobody was seen to wait for it.".to_string(),
         n => format!(
-            "{} waited {} for it in {}.",
+            "{} waited {} for it.",
             words::count(n, "process", "processes"),
-            words::seconds(stalled.others.seconds),
-            words::seconds(causes.wall_seconds())
+            words::of_window(stalled.others.seconds, causes.wall_seconds())
         ),
     };
     let since = stalled_seconds(causes, stalled);

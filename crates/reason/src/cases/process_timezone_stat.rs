@@ -63,11 +63,10 @@ fn finding(causes: &Causes<'_>, spent: &work::Spent) -> Option<Finding> {
     let verdict = Verdict {
         title: format!("{who} asks for the status of {ZONE_FILE} at every time stamp"),
         text: format!(
-            "{} of its CPU time ({} in {}) goes into stat calls of {ZONE_FILE}. The C library makes one for each local \
+            "{} of its CPU time ({}) goes into stat calls of {ZONE_FILE}. The C library makes one for each local \
              time when TZ is not set.",
             words::percent(share),
-            words::seconds(seconds),
-            words::seconds(causes.wall_seconds()),
+            words::of_window(seconds, causes.wall_seconds()),
         ),
         confidence: 0.95,
         culprit: culprit(causes, &spent.process),

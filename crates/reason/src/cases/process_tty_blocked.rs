@@ -88,9 +88,8 @@ fn text(causes: &Causes<'_>, cause: &Cause, by: &str, doing: &Meanwhile, stopped
         false => format!("{by}, which shows the terminal, {} instead of reading it.", doing.does),
     };
     format!(
-        "{} in {} pass in waits for room in the terminal; the longest took {}. {why}",
-        words::seconds(cause.seconds),
-        words::seconds(causes.wall_seconds()),
+        "{} pass in waits for room in the terminal; the longest took {}. {why}",
+        words::of_window(cause.seconds, causes.wall_seconds()),
         words::seconds(cause.longest_seconds),
     )
 }

@@ -94,11 +94,10 @@ fn finding(causes: &Causes<'_>, leaves: &[(Leaf, usize)]) -> Option<Finding> {
             ),
         },
         text: format!(
-            "It is waiting for child PID {} to exec, in state D but for no disk of its own: {} in {}. For {} of that \
+            "It is waiting for child PID {} to exec, in state D but for no disk of its own: {}. For {} of that \
              time the child {}.",
             child.as_ref().map_or(0, |child| child.pid),
-            words::seconds(cause.seconds),
-            words::seconds(causes.wall_seconds()),
+            words::of_window(cause.seconds, causes.wall_seconds()),
             words::percent(root.share),
             root.words,
         ),

@@ -40,6 +40,17 @@ pub fn of_time(share: f64, waited: f64, wall: f64) -> String {
     }
 }
 
+/// Time that passes within a window: `3.20 s of 5.00 s`. Waits of several threads may add up to more than the window:
+/// `8.01 s (2.0 threads at a time in 4.00 s)`.
+pub fn of_window(spent: f64, wall: f64) -> String {
+    if spent > wall * 1.02 {
+        let at_a_time = spent / wall.max(1e-9);
+        format!("{} ({at_a_time:.1} threads at a time in {})", seconds(spent), seconds(wall))
+    } else {
+        format!("{} of {}", seconds(spent), seconds(wall))
+    }
+}
+
 /// A share of something: `71 %`.
 pub fn percent(share: f64) -> String {
     let p = share * 100.0;
@@ -115,6 +126,13 @@ mod tests {
         assert_eq!(seconds(0.0123), "12.3 ms");
         assert_eq!(seconds(1201.0), "20 min");
         assert_eq!(seconds(0.00085), "850 us");
+    }
+
+    #[test]
+    fn more_time_than_a_window_has_is_that_of_several() {
+        assert_eq!(of_window(3.2, 5.0), "3.20 s of 5.00 s");
+        assert_eq!(of_window(5.01, 5.0), "5.01 s of 5.00 s");
+        assert_eq!(of_window(8.01, 4.0), "8.01 s (2.0 threads at a time in 4.00 s)");
     }
 
     #[test]
