@@ -211,15 +211,18 @@ fn new_cache(dev: DeviceNumber, table: &str, status: &str) -> Option<DiskCacheSa
 /// `reads(R), writes(W), cache hits(H, 0.x),replacement(M), replaced dirty blocks(D)` and
 /// `conf: capacity(CM), associativity(A), block size(BK), write-back`.
 fn old_cache(dev: DeviceNumber, table: &str, stats: &str) -> Option<DiskCacheSample> {
-    let within = |text: &str, name: &str| {
+    let number = |text: &str, name: &str, unit: char| {
         let (_, rest) = text.split_once(&format!("{name}("))?;
         let digits = rest.find(|c: char| !c.is_ascii_digit())?;
-        rest[..digits].parse::<u64>().ok()
+        let number = rest[..digits].parse::<u64>().ok()?;
+        rest[digits..].starts_with(unit).then_some(number)
     };
+    let within =
+        |text: &str, name: &str| number(text, name, ')').or_else(|| number(text, name, ','));
     let asked = within(stats, "reads")?.checked_add(within(stats, "writes")?)?;
     let hits = within(stats, "cache hits")?;
-    let block_bytes = within(table, "block size")?.checked_mul(1 << 10)?;
-    let capacity_bytes = within(table, "capacity")?.checked_mul(1 << 20)?;
+    let block_bytes = number(table, "block size", 'K')?.checked_mul(1 << 10)?;
+    let capacity_bytes = number(table, "capacity", 'M')?.checked_mul(1 << 20)?;
     let demotions = within(stats, "replacement")?;
     Some(DiskCacheSample {
         dev,
@@ -279,6 +282,11 @@ mod tests {
         for status in ["Fail", "Error", "", "stats: reads(", "8 1/2 64 1 2 3", "8 1/2 64 1/x 1 1"] {
             assert_eq!(cache(DEV, "", status), None, "{status}");
         }
+        let status = "stats: reads(3), writes(5), cache hits(2, 0.25),replacement(1)";
+        let told = |table: &str| cache(DEV, table, status).map(|sample| sample.block_bytes);
+        assert_eq!(told("conf: capacity(256M), block size(4K), write-back"), Some(4096));
+        assert_eq!(told("conf: capacity(256M), block size(4096), write-back"), None);
+        assert_eq!(told("conf: capacity(1G), block size(4K), write-back"), None);
     }
 
     #[test]

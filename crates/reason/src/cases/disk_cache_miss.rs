@@ -84,10 +84,14 @@ impl View<'_> {
         self.last.blocks as f64 * self.last.block_bytes as f64
     }
 
-    /// Share of its blocks that are in use; a target that does not tell counts as full.
-    fn used(&self) -> f64 {
-        let used = self.last.blocks_used.unwrap_or(self.last.blocks);
-        used as f64 / self.last.blocks.max(1) as f64
+    /// Share of its blocks that are in use, if the target tells.
+    fn used(&self) -> Option<f64> {
+        Some(self.last.blocks_used? as f64 / self.last.blocks.max(1) as f64)
+    }
+
+    /// It has room that it does not use.
+    fn has_room(&self) -> bool {
+        self.used().is_some_and(|used| used < FULL)
     }
 
     /// Misses explain the waiting.
@@ -210,11 +214,17 @@ fn text(causes: &Causes<'_>, cause: &Cause, view: &View<'_>, left: Option<(f64, 
     let size = words::bytes(view.cache_bytes());
     let share = view.cache_bytes() / (view.disk.size_bytes as f64).max(1.0);
     let room = match (view.used(), left) {
-        (used, _) if used < FULL => format!(", of which only {} is in use", words::percent(used)),
-        (_, Some((left, on))) => {
+        (Some(used), _) if view.has_room() => {
+            format!(", of which only {} is in use", words::percent(used))
+        }
+        (Some(_), Some((left, on))) => {
             format!(", and is full while {} of {} are unused", words::bytes(left), on.name)
         }
-        _ => ", and is full".into(),
+        (Some(_), None) => ", and is full".into(),
+        (None, Some((left, on))) => {
+            format!(", while {} of {} are unused", words::bytes(left), on.name)
+        }
+        (None, None) => String::new(),
     };
     format!(
         "{} for the disk. {hits} of {asked} requests in {} were hits ({}); the others take {} each at {}{quick}, where \
@@ -239,7 +249,6 @@ fn evidence(view: &View<'_>, left: Option<(f64, &Disk)>) -> Vec<Evidence> {
         Evidence::new("blocks moved into the cache", view.promotions as f64, "1", status),
         Evidence::new("blocks moved out of it", view.demotions as f64, "1", status),
         Evidence::new("size of the cache", view.cache_bytes(), "bytes", status),
-        Evidence::new("part of the cache in use", view.used() * 100.0, "%", status),
         Evidence::new("size of the disk", view.disk.size_bytes as f64, "bytes", "/sys/block"),
         Evidence::new(
             "requests in flight that stand at the slow disk",
@@ -249,6 +258,9 @@ fn evidence(view: &View<'_>, left: Option<(f64, &Disk)>) -> Vec<Evidence> {
         ),
         Evidence::new("time in the slow disk", view.queue.seconds * 1e3, "ms", counters),
     ];
+    if let Some(used) = view.used() {
+        all.push(Evidence::new("part of the cache in use", used * 100.0, "%", status));
+    }
     if let Some(seconds) = view.fast_seconds {
         all.push(Evidence::new("time in the fast disk", seconds * 1e3, "ms", counters));
     }
@@ -261,14 +273,14 @@ fn evidence(view: &View<'_>, left: Option<(f64, &Disk)>) -> Vec<Evidence> {
 
 fn remedy(view: &View<'_>, left: Option<(f64, &Disk)>) -> Vec<Remedy> {
     let name = view.disk.mapped_name.as_deref().unwrap_or(&view.disk.name);
-    if view.used() < FULL {
-        let now = view.last.migration_threshold;
+    if view.has_room() {
         let message = |sectors: u64| {
             format!("dmsetup message {} 0 migration_threshold {sectors}", words::shell(name))
         };
+        let now = view.last.migration_threshold;
         return vec![Remedy {
             text: "let more of what is asked for move into the cache at once".into(),
-            command: message(now.unwrap_or(2048).saturating_mul(16)),
+            command: now.map(|now| message(now.saturating_mul(16))).unwrap_or_default(),
             undo: now.map(message).unwrap_or_default(),
         }];
     }
@@ -302,14 +314,14 @@ mod tests {
     struct Look {
         hits: u64,
         misses: u64,
-        used: u64,
+        used: Option<u64>,
         /// Mean time of a miss at the slow disk, milliseconds, and how many stand there.
         slow_ms: u64,
         at_slow: u64,
     }
 
     /// The story's sizes: 256 MiB of a 55 GiB disk in front of 10 GiB.
-    const STORY: Look = Look { hits: 37, misses: 963, used: 65536, slow_ms: 20, at_slow: 4 };
+    const STORY: Look = Look { hits: 37, misses: 963, used: Some(65536), slow_ms: 20, at_slow: 4 };
 
     fn samples(dev: DeviceNumber, requests: u64, ms: u64, in_flight: u64) -> Vec<Fact> {
         let sample = |tenth: u64| {
@@ -345,7 +357,7 @@ mod tests {
                 misses: 9000 + share * look.misses,
                 block_bytes: 4096,
                 blocks: 65536,
-                blocks_used: Some(look.used),
+                blocks_used: look.used,
                 migration_threshold: Some(2048),
                 ..DiskCacheSample::default()
             });
@@ -383,11 +395,19 @@ mod tests {
 
     #[test]
     fn a_cache_that_is_not_full_is_filled_not_enlarged() {
-        let finding = told(&Look { used: 600, ..STORY }).expect("found");
+        let finding = told(&Look { used: Some(600), ..STORY }).expect("found");
         assert!(finding.text.contains("only 0.9 % is in use"), "{}", finding.text);
         let remedy = &finding.remedy[0];
         assert_eq!(remedy.command, "dmsetup message dm-0 0 migration_threshold 32768");
         assert_eq!(remedy.undo, "dmsetup message dm-0 0 migration_threshold 2048");
+    }
+
+    #[test]
+    fn a_cache_that_does_not_tell_how_full_it_is_is_not_called_full() {
+        let finding = told(&Look { used: None, ..STORY }).expect("found");
+        assert!(!finding.text.contains("full"), "{}", finding.text);
+        assert!(finding.text.contains("while 54.8 GiB of sdb are unused"), "{}", finding.text);
+        assert!(finding.evidence.iter().all(|one| one.fact != "part of the cache in use"));
     }
 
     #[test]

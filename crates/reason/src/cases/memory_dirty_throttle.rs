@@ -161,11 +161,10 @@ fn finding(causes: &Causes<'_>, drain: DeviceNumber, cause: &Cause) -> Option<Fi
             )
         },
         text: format!(
-            "{} of the writers' time ({} in {}) passes in pauses: up to {} wait in memory to be written, and the host's limit \
+            "{} of the writers' time ({}) passes in pauses: up to {} wait in memory to be written, and the host's limit \
              is {} ({setting}); {reason}.",
             words::percent(causes.impact(cause).share),
-            words::seconds(cause.seconds),
-            words::seconds(causes.wall_seconds()),
+            words::of_window(cause.seconds, causes.wall_seconds()),
             words::bytes(filled as f64),
             words::bytes(limit as f64),
         ),
@@ -200,6 +199,9 @@ fn setting(causes: &Causes<'_>) -> String {
     if bytes == "0" { "vm.dirty_ratio" } else { "vm.dirty_bytes" }.to_string()
 }
 
+/// More dirty memory than this leaves little for whoever needs memory at once.
+const RATIO_MAX: u64 = 80;
+
 fn remedy(causes: &Causes<'_>, limit: u64, by_limit: bool) -> Remedy {
     if !by_limit {
         // Who writes more than a disk takes meets a higher limit a little later, and is paused as before.
@@ -212,15 +214,21 @@ fn remedy(causes: &Causes<'_>, limit: u64, by_limit: bool) -> Remedy {
     }
     let setting = setting(causes);
     let old = causes.scene.sysctls.get(&setting).cloned();
-    let new = if setting == "vm.dirty_bytes" {
-        limit.saturating_mul(4).to_string()
-    } else {
-        "40".to_string()
+    let now = old.as_deref().and_then(|old| old.parse::<u64>().ok());
+    let new = match now {
+        _ if setting == "vm.dirty_bytes" => Some(limit.saturating_mul(4)),
+        // In percent of what is available; the kernel's own is 20.
+        Some(now) => Some(now.saturating_mul(2).clamp(40, RATIO_MAX)).filter(|new| *new > now),
+        None => None,
     };
+    let set = |value: u64| format!("sysctl -w {setting}={value}");
     Remedy {
         text: "let more wait in memory: the disk has time to write it".into(),
-        command: format!("sysctl -w {setting}={new}"),
-        undo: old.map_or_else(String::new, |old| format!("sysctl -w {setting}={old}")),
+        command: new.map(set).unwrap_or_default(),
+        undo: match (new, old) {
+            (Some(_), Some(old)) => format!("sysctl -w {setting}={old}"),
+            _ => String::new(),
+        },
     }
 }
 
@@ -310,10 +318,19 @@ mod tests {
 
     #[test]
     fn without_a_slow_disk_the_limit_is_too_small() {
-        let scene = scene(4.8, 15 * MIB, [5, 1]);
-        let found = find(&Causes::of(&scene));
-        assert_eq!(found[0].culprit.setting.as_deref(), Some("vm.dirty_ratio"));
-        assert_eq!(found[0].remedy[0].command, "sysctl -w vm.dirty_ratio=40");
+        let told = |ratio: Option<&str>| {
+            let mut scene = scene(4.8, 15 * MIB, [5, 1]);
+            scene.sysctls.extend(ratio.map(|ratio| ("vm.dirty_ratio".into(), ratio.into())));
+            let found = find(&Causes::of(&scene)).remove(0);
+            assert_eq!(found.culprit.setting.as_deref(), Some("vm.dirty_ratio"));
+            (found.remedy[0].command.clone(), found.remedy[0].undo.clone())
+        };
+        let set = |ratio: u64| format!("sysctl -w vm.dirty_ratio={ratio}");
+        assert_eq!(told(Some("20")), (set(40), set(20)));
+        assert_eq!(told(Some("60")), (set(80), set(60)), "never less than it is");
+        for none in [Some("90"), None] {
+            assert_eq!(told(none), (String::new(), String::new()), "{none:?}");
+        }
     }
 
     #[test]
