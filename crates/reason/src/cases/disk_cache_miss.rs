@@ -363,18 +363,7 @@ mod tests {
             });
             facts.push(Fact { at_ns, body });
         }
-        let file = FileRef { rdev: CACHED, ..FileRef::default() };
-        facts.push(at_place(
-            10,
-            "app",
-            Place {
-                state: WaitState::DiskSleep,
-                iowait: true,
-                syscall: "pread64".into(),
-                object: Some(ObjectRef::File(file)),
-                ..Place::default()
-            },
-        ));
+        facts.push(at_place(10, "app", reads_from(CACHED)));
         facts
     }
 

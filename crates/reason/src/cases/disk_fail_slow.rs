@@ -132,14 +132,7 @@ mod tests {
                     ..Request::default()
                 }),
             });
-            let file = FileRef { rdev: DEV, ..FileRef::default() };
-            let place = Place {
-                state: WaitState::DiskSleep,
-                iowait: true,
-                syscall: "pread64".into(),
-                object: Some(ObjectRef::File(file)),
-                ..Place::default()
-            };
+            let place = reads_from(DEV);
             let thread = thread(reader, "store");
             let wake = Wake {
                 at_ns: complete_ns,

@@ -312,18 +312,7 @@ mod tests {
                 facts.push(Fact { at_ns: tenth * LOOK_NS / 50, body: Body::DiskSample(sample) });
             }
         }
-        let file = FileRef { rdev: ARRAY, ..FileRef::default() };
-        facts.push(at_place(
-            10,
-            "backup",
-            Place {
-                state: WaitState::DiskSleep,
-                iowait: true,
-                syscall: "read".into(),
-                object: Some(ObjectRef::File(file)),
-                ..Place::default()
-            },
-        ));
+        facts.push(at_place(10, "backup", reads_from(ARRAY)));
         facts
     }
 

@@ -198,14 +198,7 @@ mod tests {
         let cgroups = vec![Membership { controllers, path: "/db".into() }];
         facts.push(identity(Thread { thread: thread(7, "db"), cgroups, ..Thread::default() }));
         facts.push(fact(Body::Disk(Disk { dev: DISK, name: "sda".into(), ..Disk::default() })));
-        let file = FileRef { rdev: DISK, ..FileRef::default() };
-        let place = Place {
-            state: WaitState::DiskSleep,
-            iowait: true,
-            syscall: "read".into(),
-            object: Some(ObjectRef::File(file)),
-            ..Place::default()
-        };
+        let place = reads_from(DISK);
         facts.push(at_place(20, "reader", place));
         facts.extend(told.into_iter().map(fact));
         let scene = Scene::new(facts);

@@ -232,7 +232,8 @@ fn remedy(causes: &Causes<'_>, answers: &Answers<'_>, cause: &Cause, server: &st
     };
     let mut remedy = vec![Remedy {
         text: "ask the server yourself, then mend it or name another in resolv.conf".into(),
-        command: format!("dig @{address} {} +time=1 +tries=1", words::shell(name)),
+        // Behind -q a name that begins like an option is a name: what is asked for may come from anywhere.
+        command: format!("dig @{address} -q {} +time=1 +tries=1", words::shell(name)),
         ..Remedy::default()
     }];
     let asker = &cause.links[cause.named].who;

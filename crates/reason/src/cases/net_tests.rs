@@ -167,6 +167,18 @@ fn files_are_not_changed_for_a_resolver_that_does_not_read_them() {
 }
 
 #[test]
+fn a_name_that_looks_like_an_option_is_asked_for_as_a_name() {
+    let mut facts = dns(None);
+    for fact in &mut facts {
+        if let Body::DnsQuery(query) = &mut fact.body {
+            query.name = "-f/etc/shadow".into();
+        }
+    }
+    let command = &findings(facts)[0].remedy[0].command;
+    assert_eq!(command, "dig @10.0.0.53 -q -f/etc/shadow +time=1 +tries=1");
+}
+
+#[test]
 fn waits_of_several_askers_are_not_told_as_more_time_than_there_was() {
     assert!(findings(dns(None))[0].text.starts_with("4.95 s of 5.00 s pass in waits"));
     let mut facts = dns(None);

@@ -48,6 +48,17 @@ pub fn at_place(pid: u32, comm: &str, place: Place) -> Fact {
     Fact { at_ns: LOOK_NS, body: Body::Blocked(blocked) }
 }
 
+/// In a read of a disk, by its device file.
+pub fn reads_from(dev: DeviceNumber) -> Place {
+    Place {
+        state: WaitState::DiskSleep,
+        iowait: true,
+        syscall: "pread64".into(),
+        object: Some(ObjectRef::File(FileRef { rdev: dev, ..FileRef::default() })),
+        ..Place::default()
+    }
+}
+
 /// An open descriptor.
 pub fn endpoint(pid: u32, comm: &str, object: ObjectRef) -> Fact {
     fact(Body::Endpoint(Endpoint {
