@@ -44,7 +44,7 @@ pub struct Dropping<'a> {
     pub counted: f64,
     /// Processes of this host that wait for its answers.
     pub losses: Losses,
-    /// Processes of this host that send to it and wait for nothing.
+    /// Processes of this host that are connected to it, have run, and wait for nothing.
     pub senders: Vec<&'a ThreadRef>,
 }
 
@@ -105,6 +105,11 @@ fn senders<'a>(
     waiting: &Losses,
     own: &ThreadRef,
 ) -> Vec<&'a ThreadRef> {
+    // A socket may stand connected for days: whoever has not been on a CPU has sent nothing.
+    let ran = |pid: u32| {
+        let mut times = scene.times.iter().filter(|time| time.thread.pid == pid).peekable();
+        times.peek().is_none() || times.any(|time| time.run_ns > 0)
+    };
     let mut senders: BTreeMap<u32, &ThreadRef> = BTreeMap::new();
     for endpoint in &scene.endpoints {
         let pid = endpoint.process.pid;
@@ -112,6 +117,7 @@ fn senders<'a>(
             && leads_to(socket, server)
             && !waiting.contains_key(&pid)
             && pid != own.pid
+            && ran(pid)
         {
             senders.insert(pid, &endpoint.process);
         }

@@ -356,6 +356,18 @@ fn the_only_sender_that_waits_for_nothing_is_the_flood() {
     assert_eq!(found[0].remedy[0].command, "kill -STOP 30");
 }
 
+#[test]
+fn who_is_only_connected_to_a_flooded_socket_is_not_the_flood() {
+    let mut facts = datagrams(10_000, 4_000);
+    facts.push(endpoint(30, "logger", inet("udp", 500, "10.0.0.1:7000", "10.0.0.2:5000", 1)));
+    let ran = |run_ns| {
+        let thread = thread(30, "logger");
+        fact(Body::ThreadTime(ThreadTime { thread, run_ns, ..ThreadTime::default() }))
+    };
+    let told = |run_ns| findings([facts.clone(), vec![ran(run_ns)]].concat())[0].culprit.pid;
+    assert_eq!((told(0), told(1_000_000)), (Some(20), Some(30)));
+}
+
 fn qdisc(class: bool, handle: &str, backlog_packets: u64, rate: u64, sent: u64, at: u64) -> Fact {
     let sample = QdiscSample {
         netns: 1,
