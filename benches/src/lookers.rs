@@ -19,6 +19,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 /// How long anything may take to end.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// The same for a peer, while the load goes on.
+const PEER_PATIENCE: Duration = Duration::from_secs(25);
 
 /// Who looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -207,7 +209,7 @@ fn under_peer(ctx: &Ctx, command: &[String], measure: Measure<'_>) -> Result<(f6
     tool.ready(ctx)?;
     let seconds = measure()?;
     let asked = std::time::Instant::now();
-    let ended = tool.interrupt(ctx, PATIENCE)?;
+    let ended = tool.interrupt(ctx, PEER_PATIENCE)?;
     let took = ended.at.duration_since(asked).as_secs_f64();
     Ok((seconds, ended, took))
 }

@@ -30,6 +30,8 @@ pub const SLICE_SECONDS: f64 = 0.5;
 /// Rounds of lookers that no goal compares.
 pub const MORE_ROUNDS: usize = 2;
 
+/// Part of a load's time for what goals compare.
+const CORE_SHARE: f64 = 0.75;
 /// Rounds that may fail before the load is given up.
 const FAILURES_MAX: usize = 2;
 
@@ -52,14 +54,16 @@ type Beside = ((Looker, Observation), f64);
 
 /// All lookers on one load.
 pub fn on_load(ctx: &Ctx, kind: &Kind, rounds: usize, share: Duration) -> Result<Vec<Pair>> {
-    let until = Instant::now() + share;
+    let began = Instant::now();
     let load = kind.make(ctx)?;
     let mut seen: Vec<Seen> = LOOKERS.iter().copied().map(Seen::of).collect();
-    // Few as they are, the others come first: what they take of the share is known only then.
+    // First: a peer that is slow to end must not take their rounds.
+    core(ctx, &load, rounds, began + share.mul_f64(CORE_SHARE), &mut seen)?;
     for round in 0..rounds.min(MORE_ROUNDS) {
-        others(ctx, &load, round, &mut seen)?;
+        if round == 0 || began.elapsed() < share {
+            others(ctx, &load, round, &mut seen)?;
+        }
     }
-    core(ctx, &load, rounds, until, &mut seen)?;
     load.close()?;
     Ok(seen.into_iter().map(|seen| pair(kind.name, seen)).collect())
 }
@@ -141,9 +145,15 @@ fn others(ctx: &Ctx, load: &Load, round: usize, seen: &mut [Seen]) -> Result<()>
         let cut = Cut::begin(ctx, load)?;
         let mut nothing = cut.seconds(ctx, 1)?;
         for looker in order {
+            if seen.iter().any(|seen| seen.looker == looker && seen.refusal.is_some()) {
+                continue;
+            }
             match one_round(ctx, &cut, &[looker], &mut nothing) {
                 Ok(one) => taken.extend(one),
-                Err(error) => refused(ctx, seen, looker, &error)?,
+                Err(error) => {
+                    refused(ctx, seen, looker, &error)?;
+                    nothing = cut.seconds(ctx, 1)?;
+                }
             }
         }
     }
