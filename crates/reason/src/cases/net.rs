@@ -72,18 +72,27 @@ impl Queue<'_> {
 
     /// The set time for which each packet is held, seconds.
     pub fn delay_seconds(&self) -> f64 {
-        self.delay.and_then(|s| s.netem.as_ref()).map_or(0.0, |netem| netem.delay_ns as f64 / 1e9)
+        delay_seconds(self.delay)
     }
 
     /// Its packets wait for a set time rather than for each other.
     pub fn is_delay(&self) -> bool {
-        self.delay_seconds() > self.seconds / 2.0
+        is_most(self.delay, self.seconds)
     }
 
     /// Bytes a second that left it.
     pub fn rate(&self, seconds: f64) -> f64 {
         self.flows.iter().map(|f| flow_bytes(f)).sum::<u64>() as f64 / seconds.max(1e-9)
     }
+}
+
+fn delay_seconds(delay: Option<&QdiscSample>) -> f64 {
+    delay.and_then(|s| s.netem.as_ref()).map_or(0.0, |netem| netem.delay_ns as f64 / 1e9)
+}
+
+/// A set delay is most of the time that packets spend.
+fn is_most(delay: Option<&QdiscSample>, seconds: f64) -> bool {
+    delay_seconds(delay) > seconds / 2.0
 }
 
 /// Bytes of a flow, however its packets were seen.
@@ -145,7 +154,10 @@ fn standing<'a>(scene: &'a Scene, series: &'a Series<QdiscSample>) -> Option<Que
     // and a discipline that manages its queue lets it stand for a while.
     let managed = matches!(&*last.kind, "fq_codel" | "codel" | "cake" | "fq_pie" | "pie");
     let least = if managed { 3.0 * TARGET_NS } else { TARGET_NS };
-    let target = (2.0 * 1514.0 / rate.max(1.0) * 1e9).max(least);
+    let delay = delay(scene, last);
+    // What is held for a set time waits for no frame, however seldom one is sent.
+    let frames = if is_most(delay, seconds) { 0.0 } else { 2.0 * 1514.0 / rate.max(1.0) * 1e9 };
+    let target = frames.max(least);
     let never_empty = sojourn.is_none_or(|sojourn| {
         let tenths = &sojourn.sojourn_ns_min_by_tenth;
         let above = tenths.iter().filter(|least| **least as f64 > target).count() as f64;
@@ -166,7 +178,6 @@ fn standing<'a>(scene: &'a Scene, series: &'a Series<QdiscSample>) -> Option<Que
         .collect();
     flows.sort_by_key(|f| std::cmp::Reverse(flow_bytes(f)));
     let packets = mean(samples.iter().map(|s| s.backlog_packets));
-    let delay = delay(scene, last);
     Some(Queue { last, sojourn, seconds, packets, bytes, occupied, ceiling, delay, flows })
 }
 

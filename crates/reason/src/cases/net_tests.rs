@@ -537,6 +537,22 @@ fn a_delay_that_is_set_is_the_cause_and_not_a_rate_or_who_sends_most() {
 }
 
 #[test]
+fn a_delay_that_is_set_is_told_of_a_few_small_packets_too() {
+    let mut facts = delayed(None, 101);
+    facts.retain(|fact| !matches!(&fact.body, Body::QdiscFlow(flow) if flow.packets > 100));
+    for fact in &mut facts {
+        if let Body::QdiscSample(sample) = &mut fact.body {
+            // Ten of 60 bytes a second.
+            sample.bytes /= 1_000;
+            (sample.backlog_packets, sample.backlog_bytes) = (1, 60);
+        }
+    }
+    let found = findings(facts);
+    assert_eq!(found[0].culprit.name, "netem delay 100 ms of eth0");
+    assert_eq!(found[0].victims[0].pid, 10);
+}
+
+#[test]
 fn a_delay_beside_a_queue_that_is_longer_is_not_the_cause() {
     let found = findings(delayed(Some(625_000), 303));
     assert_eq!(found[0].culprit.pid, Some(20));
