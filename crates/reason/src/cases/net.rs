@@ -156,7 +156,8 @@ fn standing<'a>(scene: &'a Scene, series: &'a Series<QdiscSample>) -> Option<Que
     let least = if managed { 3.0 * TARGET_NS } else { TARGET_NS };
     let delay = delay(scene, last);
     // What is held for a set time waits for no frame, however seldom one is sent.
-    let frames = if is_most(delay, seconds) { 0.0 } else { 2.0 * 1514.0 / rate.max(1.0) * 1e9 };
+    let is_held = sojourn.is_some() && is_most(delay, seconds);
+    let frames = if is_held { 0.0 } else { 2.0 * 1514.0 / rate.max(1.0) * 1e9 };
     let target = frames.max(least);
     let never_empty = sojourn.is_none_or(|sojourn| {
         let tenths = &sojourn.sojourn_ns_min_by_tenth;
@@ -166,7 +167,8 @@ fn standing<'a>(scene: &'a Scene, series: &'a Series<QdiscSample>) -> Option<Que
     let ceiling = ceiling(scene, last);
     // Below classes each flow has a queue of its own: the packets of the others come through at once.
     let stands = if ceiling.is_some() { seconds * 1e9 > TARGET_NS / 5.0 } else { never_empty };
-    if occupied < MOST || !stands || (ceiling.is_none() && seconds * 1e9 < target) {
+    // Who sends seldom leaves it empty in between, and waits out the set time with each packet all the same.
+    if (occupied < MOST && !is_held) || !stands || (ceiling.is_none() && seconds * 1e9 < target) {
         return None;
     }
     let mut flows: Vec<&QdiscFlow> = scene
@@ -191,7 +193,8 @@ fn delay<'a>(scene: &'a Scene, root: &QdiscSample) -> Option<&'a QdiscSample> {
     let here = |s: &QdiscSample| s.netns == root.netns && s.index == root.index && !s.class;
     let delays = scene.qdiscs.values().filter_map(|series| {
         let samples = in_window(scene, series);
-        let last = samples.last().copied().filter(|s| here(s) && backlogged(&samples))?;
+        let last = samples.last().copied().filter(|s| here(s))?;
+        samples.iter().find(|s| s.backlog_packets > 0)?;
         Some((last.netem.as_ref()?.delay_ns, last))
     });
     let longest = delays.max_by_key(|(delay_ns, _)| *delay_ns);

@@ -151,10 +151,13 @@ fn finding(
     let interface = &queue.last.interface;
     let (_, (victim, _)) = losses.iter().max_by(|a, b| a.1.1.total_cmp(&b.1.1))?;
     let rate = queue.rate(causes.scene.seconds());
+    let one = queue.packets.round() <= 1.0;
     let waits = format!(
-        "{:.0} packets ({}) wait in the {} of {interface}, which sends {}",
+        "{:.0} packet{} ({}) wait{} in the {} of {interface}, which sends {}",
         queue.packets,
+        if one { "" } else { "s" },
         words::bytes(queue.bytes),
+        if one { "s" } else { "" },
         queue.last.kind,
         net::bits(rate)
     );
@@ -165,7 +168,12 @@ fn finding(
                 words::who(victim),
                 words::seconds(seconds)
             ),
-            format!("{waits}. {}", delayed(queue, held)),
+            // Of one who sends seldom, few stand there at a time: that number would read as no fault at all.
+            if queue.packets < 1.0 {
+                delayed(queue, held)
+            } else {
+                format!("{waits}. {}", delayed(queue, held))
+            },
             Culprit::setting(
                 format!("netem delay {} of {interface}", words::seconds(queue.delay_seconds())),
                 format!("tc qdisc {} dev {interface}", held.handle),

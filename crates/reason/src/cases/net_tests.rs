@@ -547,9 +547,20 @@ fn a_delay_that_is_set_is_told_of_a_few_small_packets_too() {
             (sample.backlog_packets, sample.backlog_bytes) = (1, 60);
         }
     }
+    let found = findings(facts.clone());
+    assert_eq!(found[0].victims[0].pid, 10);
+    assert!(found[0].text.starts_with("1 packet (60 B) waits"), "{}", found[0].text);
+    // Two readings of three find nothing there, because he sends too seldom.
+    for fact in &mut facts {
+        if let Body::QdiscSample(sample) = &mut fact.body
+            && !(fact.at_ns / (LOOK_NS / 50)).is_multiple_of(3)
+        {
+            sample.backlog_packets = 0;
+        }
+    }
     let found = findings(facts);
     assert_eq!(found[0].culprit.name, "netem delay 100 ms of eth0");
-    assert_eq!(found[0].victims[0].pid, 10);
+    assert!(found[0].text.starts_with("Every packet is held"), "{}", found[0].text);
 }
 
 #[test]
