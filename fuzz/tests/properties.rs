@@ -114,7 +114,8 @@ fn a_recording_that_was_cut_short_gives_what_is_whole_and_says_so() {
 /// The recorder was killed: the stream of zstd itself has no end.
 #[test]
 fn what_a_killed_recorder_wrote_is_read_up_to_its_last_whole_block() {
-    let facts = house_recordings().remove(0);
+    // The longest: three quarters of a short one may end within the first of zstd's own blocks.
+    let facts = house_recordings().into_iter().max_by_key(Vec::len).unwrap();
     let mut file = written(&facts, 100);
     file.truncate(file.len() * 3 / 4);
     let cut = read(file).unwrap();

@@ -10,7 +10,7 @@ use crate::facts::*;
 use crate::functions::{LOCKD_FUNCTIONS, STATD_FUNCTIONS};
 use crate::polls::TCP_LISTEN;
 use crate::scene::Scene;
-use crate::timeline::WaitSpan;
+use crate::timeline::{self, WaitSpan};
 use crate::waits::WaitClass;
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -266,6 +266,25 @@ impl<'a> Peers<'a> {
         processes.filter(|process| process.pid != wait.thread.pid).collect()
     }
 
+    /// Whether a wait is for data from somebody who connected to a listener of this host: for the next question, and
+    /// for no answer. A socket that a listener gave has its name; where both ends have one, or none, it is not known.
+    pub fn is_for_a_question(&self, wait: &WaitSpan) -> bool {
+        match &wait.place.object {
+            Some(ObjectRef::Unix { ino, peer_ino, .. }) => {
+                let is_named = |end: &&Endpoint| matches!(&end.object, ObjectRef::Unix { path: Some(path), .. } if !path.is_empty());
+                let named = |ino: u64| self.endpoints_on(ino).iter().any(is_named);
+                named(*ino) && !named(*peer_ino)
+            }
+            Some(ObjectRef::Inet(socket)) => {
+                let here = |end: &&Endpoint| matches!(&end.object, ObjectRef::Inet(own) if own.netns == socket.netns);
+                let listens =
+                    |port: u16| self.listeners.get(&port).is_some_and(|ends| ends.iter().any(here));
+                listens(socket.local.port()) && !listens(socket.remote.port())
+            }
+            _ => false,
+        }
+    }
+
     fn fuse_server(&self, wait: &WaitSpan) -> Option<ThreadRef> {
         let processes = match &wait.place.object {
             Some(ObjectRef::File(file)) => {
@@ -349,7 +368,7 @@ impl<'a> Peers<'a> {
         let mut together = vec![(from, to)];
         for process in processes {
             let held = self.stretches(process.pid, from, to);
-            together = common(&together, &held);
+            together = timeline::common(&together, &held);
         }
         let all: Ns = together.iter().map(|(begin, end)| end - begin).sum();
         all > 0 && all >= to.saturating_sub(from) / 2
@@ -360,17 +379,8 @@ impl<'a> Peers<'a> {
         let threads = self.threads_of(&[pid]);
         let waits = threads.iter().flat_map(|thread| self.scene.timelines.of(thread.tid));
         let held = waits.filter(|w| w.class.is_demand() || is_stalled(w.class));
-        let mut spans: Vec<(Ns, Ns)> =
-            held.map(|w| (w.begin_ns.max(from), w.end_ns.min(to))).filter(|(b, e)| b < e).collect();
-        spans.sort_unstable();
-        spans.dedup_by(|next, last| {
-            let touches = next.0 <= last.1;
-            if touches {
-                last.1 = last.1.max(next.1);
-            }
-            touches
-        });
-        spans
+        let within = held.map(|w| (w.begin_ns.max(from), w.end_ns.min(to)));
+        timeline::joined(within.filter(|(begin, end)| begin < end).collect())
     }
 
     /// How long a thread was held up itself during a wait.
@@ -427,24 +437,6 @@ impl<'a> Peers<'a> {
     pub fn endpoints_on(&self, ino: u64) -> &[&'a Endpoint] {
         self.by_ino.get(&ino).map_or(&[], Vec::as_slice)
     }
-}
-
-/// What two lists of stretches, each in order and without overlap, have in common.
-fn common(one: &[(Ns, Ns)], other: &[(Ns, Ns)]) -> Vec<(Ns, Ns)> {
-    let (mut one, mut other) = (one.iter().peekable(), other.iter().peekable());
-    let mut both = Vec::new();
-    while let (Some(a), Some(b)) = (one.peek(), other.peek()) {
-        let (begin, end) = (a.0.max(b.0), a.1.min(b.1));
-        if begin < end {
-            both.push((begin, end));
-        }
-        if a.1 < b.1 {
-            one.next();
-        } else {
-            other.next();
-        }
-    }
-    both
 }
 
 /// Whose thread carried the packet that ended a wait: on one host the sender's own, in a soft interrupt. It may

@@ -12,6 +12,7 @@ use crate::causes::{Cause, Causes};
 use crate::facts::*;
 use crate::queues::{self, DiskQueue, Service};
 use crate::scene::Scene;
+use crate::timeline;
 use crate::waits::WaitClass;
 
 /// Below this mean time a request is not worth a complaint, whatever the queue, seconds.
@@ -148,7 +149,7 @@ fn decide<'a>(causes: &'a Causes<'a>, cause: &Cause, view: &View<'a>) -> Option<
         return None;
     }
     let mean = view.service.as_ref().map_or(view.queue.seconds, |s| s.mean.max(view.queue.seconds));
-    if has_slow_tail(causes, view) {
+    if has_slow_tail(causes, cause, view) {
         return Some(Wrong::FailSlow);
     }
     if let Some((neighbour, share)) = neighbour(causes, cause, view) {
@@ -266,31 +267,48 @@ fn reached(causes: &Causes<'_>, group: &Cgroup, limit: &IoLimit, view: &View<'_>
 /// divided by n + 1 before it is compared with the median; and all bytes in flight, its own included, take
 /// their time at the best rate that the disk showed. Requests of a queue that is merely long, or large, pass.
 ///
+/// And it must be what is waited for: most of the waiting on the disk lies in such requests. A disk that stumbles now
+/// and then below a flood of writes is held up by the flood.
+///
 /// Once is no tail: what ends at the same moment stood still for the same reason (a host that paused its guest, a
 /// reset), however many requests it were.
-fn has_slow_tail(causes: &Causes<'_>, view: &View<'_>) -> bool {
+fn has_slow_tail(causes: &Causes<'_>, cause: &Cause, view: &View<'_>) -> bool {
     const FAR: f64 = 10.0;
     const WORTH_SECONDS: f64 = 0.03;
     const FEW: f64 = 0.3;
     const MOMENTS_MIN: usize = 3;
     const SAME_MOMENT_NS: Ns = 10_000_000;
+    const OF_WAITING_MIN: f64 = 0.5;
     let Some(service) = &view.service else { return false };
     if service.count < 10 || service.median >= WORTH_SECONDS {
         return false;
     }
     let limit = (service.median * FAR).max(WORTH_SECONDS);
     let best = queues::best_bytes_per_second(causes.scene, view.disk.dev).max(1.0);
-    let mut unexplained: Vec<Ns> = requests_by_depth(causes, view.disk.dev)
+    let mut unexplained: Vec<(Ns, Ns)> = requests_by_depth(causes, view.disk.dev)
         .iter()
         .filter(|r| r.seconds / (r.depth as f64 + 1.0) >= limit)
         .filter(|r| r.seconds >= 3.0 * r.bytes_in_flight as f64 / best)
-        .map(|r| r.complete_ns)
+        .map(|r| (r.complete_ns, r.issue_ns))
         .collect();
     unexplained.sort_unstable();
-    let apart = unexplained.windows(2).filter(|two| two[1] - two[0] > SAME_MOMENT_NS).count();
+    let apart = unexplained.windows(2).filter(|two| two[1].0 - two[0].0 > SAME_MOMENT_NS).count();
     !unexplained.is_empty()
         && apart + 1 >= MOMENTS_MIN
         && (unexplained.len() as f64) < FEW * service.count as f64
+        && part_of_waiting(causes, cause, &unexplained) >= OF_WAITING_MIN
+}
+
+/// The part of all waiting on a disk that passes while one of these requests, told by (end, begin), is inside it.
+fn part_of_waiting(causes: &Causes<'_>, cause: &Cause, requests: &[(Ns, Ns)]) -> f64 {
+    let stretches = timeline::joined(requests.iter().map(|(end, begin)| (*begin, *end)).collect());
+    let waits = causes.scene.waits();
+    let (mut all, mut inside) = (0_u64, 0_u64);
+    for wait in waits.filter(|w| w.class == WaitClass::Disk && w.object == cause.object) {
+        all += wait.end_ns - wait.begin_ns;
+        inside += stretches.iter().map(|(begin, end)| wait.within_ns(*begin, *end)).sum::<Ns>();
+    }
+    inside as f64 / all.max(1) as f64
 }
 
 /// A long request with what stood before it.
@@ -301,6 +319,8 @@ struct Met {
     bytes_in_flight: u64,
     /// Its time inside the device.
     seconds: f64,
+    /// When it went there.
+    issue_ns: Ns,
     /// When it was done.
     complete_ns: Ns,
 }
@@ -325,6 +345,7 @@ fn requests_by_depth(causes: &Causes<'_>, dev: DeviceNumber) -> Vec<Met> {
                 depth,
                 bytes_in_flight: open.iter().map(|(_, bytes)| bytes).sum(),
                 seconds: complete.saturating_sub(issue) as f64 / 1e9,
+                issue_ns: issue,
                 complete_ns: complete,
             }
         })

@@ -206,7 +206,8 @@ impl Talk {
             if by.pid != wait.thread.pid {
                 *talk.questions.entry((wait.thread.pid, by.pid)).or_default() += 1;
             }
-            if reads {
+            // Of two who talk in turns, the one who connected asks: his rest between two questions is his own.
+            if reads && !causes.chains.peers.is_for_a_question(wait) {
                 *talk.answers.entry((by.pid, wait.thread.pid)).or_default() += 1;
             }
         }
@@ -284,8 +285,18 @@ mod tests {
 
     /// Ten rounds of: the client rests, asks, waits; the server sleeps over the answer.
     fn rounds(answer_ms: u64, asks: bool) -> Vec<Fact> {
-        let near = ObjectRef::Unix { ino: 100, peer_ino: 200, path: None };
-        let far = ObjectRef::Unix { ino: 200, peer_ino: 100, path: None };
+        rounds_between(None, None, answer_ms, asks)
+    }
+
+    /// The same between ends of these names: the one that was accepted has its listener's.
+    fn rounds_between(
+        near: Option<&str>,
+        far: Option<&str>,
+        answer_ms: u64,
+        asks: bool,
+    ) -> Vec<Fact> {
+        let near = ObjectRef::Unix { ino: 100, peer_ino: 200, path: near.map(Into::into) };
+        let far = ObjectRef::Unix { ino: 200, peer_ino: 100, path: far.map(Into::into) };
         let (client, server, timer) = (thread(10, "client"), thread(20, "server"), thread(0, ""));
         let mut facts = host();
         facts.push(endpoint(10, "client", near.clone()));
@@ -314,6 +325,17 @@ mod tests {
     #[test]
     fn a_listener_to_news_waits_for_work() {
         assert!(explain(rounds(400, false)).findings.is_empty());
+    }
+
+    #[test]
+    fn who_connected_is_no_server_however_long_he_thinks_between_two_questions() {
+        let path = Some("/run/db.sock");
+        assert!(explain(rounds_between(path, None, 400, true)).findings.is_empty());
+        let report = explain(rounds_between(None, path, 400, true));
+        assert_eq!(report.findings[0].culprit.pid, Some(20));
+        // A client may have a name as well: then neither end tells.
+        let report = explain(rounds_between(Some("/tmp/own"), path, 400, true));
+        assert_eq!(report.findings[0].culprit.pid, Some(20));
     }
 
     #[test]
