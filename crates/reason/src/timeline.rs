@@ -5,6 +5,8 @@
 //! waits at the same place with next to no running between them are one wait (a thread that is woken and
 //! finds nothing, again and again). What was not observed is a gap, told as `Unseen`, never guessed.
 //!
+//! What is reckoned with stretches of time elsewhere (a union, an intersection) uses `joined` and `common` of here.
+//!
 //! Must not: follow wakers. Edit together: waits.rs (classes), names.rs (objects).
 
 use crate::facts::*;
@@ -386,6 +388,7 @@ fn merge(waits: &mut Vec<WaitSpan>) {
     });
     waits.shrink_to_fit();
 }
+
 /// Stretches of time put in order, those that touch made one.
 pub fn joined(mut stretches: Vec<(Ns, Ns)>) -> Vec<(Ns, Ns)> {
     stretches.sort_unstable();

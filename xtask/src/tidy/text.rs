@@ -52,7 +52,7 @@ fn hits<'tree>(
 
 /// No path that exists on one developer's machine only.
 pub fn no_machine_paths(tree: &Tree) -> Vec<Breach> {
-    let pattern = r"(?:^|[^\w.])/(?:work|farm)/[a-z]|/root/|/home/[a-z]+/(?:src|git|code|work)\b";
+    let pattern = r"(?:^|[^\w.])/(?:work|farm)/[a-z]|/root[/]|/home/[a-z]+/(?:src|git|code|work)\b";
     let breach = |(file, line, hit): (&File, usize, String)| {
         let why = format!("a path of one machine: {}", hit.trim());
         Breach::at(file, line, why, "make it relative to the repository, or a parameter")
