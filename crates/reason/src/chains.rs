@@ -162,16 +162,15 @@ impl<'a> Chains<'a> {
         links: &mut Vec<Arc<ChainLink>>,
         leaves: &mut Vec<Leaf>,
     ) {
-        let holder = if wait.class.is_root() || links.len() >= DEPTH_MAX {
-            None
-        } else {
-            self.peers.holder(wait)
-        };
+        let follows = !wait.class.is_root() && links.len() < DEPTH_MAX;
+        let holder = if follows { self.peers.holder(wait) } else { None };
         let circle = holder.as_ref().is_some_and(|h| {
             h.tid == wait.thread.tid || links.iter().any(|link| link.who.tid == h.tid)
         });
         let object = match &holder {
-            None if self.peers.is_open(wait) => ObjectName::new("child", "any of its children"),
+            None if follows && self.peers.waits_for_any_child(wait) => {
+                ObjectName::new("child", "any of its children")
+            }
             _ => wait.object.clone(),
         };
         links.push(Arc::new(ChainLink {

@@ -353,11 +353,10 @@ impl<'a> Peers<'a> {
         alive.map(|pid| self.scene.thread_ref(*pid)).collect()
     }
 
-    /// It waits for whichever child ends first, and nobody can say which that will be.
-    pub fn is_open(&self, wait: &WaitSpan) -> bool {
-        wait.class == WaitClass::Child
-            && self.holder(wait).is_none()
-            && self.living_children(wait).len() > 1
+    /// For a wait of which [`Self::holder`] names nobody: it is for whichever child ends first, and nobody can say
+    /// which that will be.
+    pub fn waits_for_any_child(&self, wait: &WaitSpan) -> bool {
+        wait.class == WaitClass::Child && self.living_children(wait).len() > 1
     }
 
     /// Whether all of some processes were held up at once for most of a wait, as far as the look has seen it. One that
