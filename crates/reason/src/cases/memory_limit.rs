@@ -326,9 +326,12 @@ fn raise(one: &Limited<'_>, available_bytes: Option<u64>, killed_bytes: u64) -> 
     Remedy {
         text,
         command: format!("echo {} > {file}", rounded.max(usual)),
-        // cgroup v1 refuses a limit below what is used just then and cannot be freed.
+        // cgroup v1 refuses a limit below what is used just then and cannot be freed; whoever really has come to need
+        // more than that would be tried for ever.
         undo: match one.file {
-            "memory.limit_in_bytes" => format!("until {back}; do sleep 0.1; done"),
+            "memory.limit_in_bytes" => {
+                format!("for try in $(seq 100); do {back} && break; sleep 0.1; done")
+            }
             _ => back,
         },
     }
@@ -513,6 +516,9 @@ mod tests {
             |spare: u64, killed: u64| raise(&limited[0], Some(spare * MIB), killed * MIB).command;
         let file = "/sys/fs/cgroup/memory/pods/db/memory.limit_in_bytes";
         assert_eq!(to(8192, 1500), format!("echo {} > {file}", (256 + 1500) * MIB));
+        let undo = raise(&limited[0], None, 0).undo;
+        let back = format!("echo {} > {file}", 256 * MIB);
+        assert_eq!(undo, format!("for try in $(seq 100); do {back} && break; sleep 0.1; done"));
         // Small: as without it. Unknown too.
         assert_eq!(to(8192, 300), format!("echo {} > {file}", 4 * 256 * MIB));
         assert_eq!(to(8192, 0), format!("echo {} > {file}", 4 * 256 * MIB));
