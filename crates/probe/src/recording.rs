@@ -7,7 +7,8 @@
 //! recording as JSON lines, which is what format 1 was; it is still read.
 //! Rejected: JSON for all (three times the bytes); positional binary (see `facts/mod.rs`); a database (not a stream).
 //!
-//! A file that was cut short (the recorder was killed) is read up to its last whole block, and says so.
+//! A file that was cut short (the recorder was killed) is read up to its last whole block, and says so; one that
+//! ends before its first is refused for that reason.
 
 mod columns;
 mod parts;
@@ -17,7 +18,7 @@ use columns::{Packer, Unpacker};
 use holdup_reason::facts::{Body, Fact, Lost};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Cursor, ErrorKind, Read, Write};
 use std::path::Path;
 
 /// Version of the file format that is written; readers accept this and older ones.
@@ -31,6 +32,9 @@ const LINE_BYTES_MAX: u64 = 4 << 20;
 
 /// The same for a block, which a writer ends at about an eighth.
 const BLOCK_BYTES_MAX: u32 = 64 << 20;
+
+/// What every zstd stream begins with.
+const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
 /// Level of zstd: beyond it the columns hardly shrink.
 const LEVEL: i32 = 6;
@@ -123,16 +127,23 @@ impl Reader {
     }
 
     /// The same from any reader; `name` stands in errors.
-    pub fn new(file: impl Read + 'static, name: String) -> Result<Self, SourceError> {
+    pub fn new(mut file: impl Read + 'static, name: String) -> Result<Self, SourceError> {
         let wrong = |what: &str| SourceError::Recording { path: name.clone(), what: what.into() };
-        let decoder = zstd::stream::read::Decoder::new(file)
+        let system = |error| SourceError::System { doing: format!("read {name}"), error };
+        let mut magic = Vec::new();
+        file.by_ref().take(ZSTD_MAGIC.len() as u64).read_to_end(&mut magic).map_err(system)?;
+        if magic != ZSTD_MAGIC {
+            return Err(wrong("not a holdup recording (not zstd)"));
+        }
+        let decoder = zstd::stream::read::Decoder::new(Cursor::new(magic).chain(file))
             .map_err(|_| wrong("not a holdup recording (no zstd stream)"))?;
         let mut from: Box<dyn BufRead> = Box::new(BufReader::new(decoder));
         let mut first = Vec::new();
-        from.by_ref()
-            .take(4096)
-            .read_until(b'\n', &mut first)
-            .map_err(|_| wrong("not a holdup recording (not zstd)"))?;
+        let read = from.by_ref().take(4096).read_until(b'\n', &mut first);
+        read.map_err(|error| match error.kind() {
+            ErrorKind::UnexpectedEof => SourceError::CutShort { path: name.clone() },
+            _ => wrong("not a holdup recording (damaged zstd)"),
+        })?;
         let header: Header = serde_json::from_slice(&first)
             .map_err(|_| wrong("not a holdup recording (no header line)"))?;
         if header.holdup_recording > FORMAT {

@@ -16,6 +16,12 @@ pub enum SourceError {
         /// What is wrong with it.
         what: String,
     },
+    /// A recording that ends before its first facts are whole.
+    #[error("{path}: cut off before its first facts")]
+    CutShort {
+        /// The file.
+        path: String,
+    },
     /// The kernel or the operating system refused.
     #[error("{doing}: {error}")]
     System {

@@ -81,11 +81,19 @@ impl From<SourceError> for Failure {
             SourceError::Recording { .. } => {
                 "A recording is made with `holdup record FILE`.".to_owned()
             }
+            SourceError::CutShort { .. } => {
+                "Whoever recorded was killed, or the copy is not whole: copy it again, or \
+                                             record again with `holdup record FILE`."
+                    .to_owned()
+            }
             SourceError::System { error, .. } => advice_for(error),
             SourceError::Bpf { .. } => "`holdup doctor` says what can be seen here.".to_owned(),
         };
         let what = match &error {
             SourceError::Recording { path, what } => format!("cannot answer from {path}: {what}"),
+            SourceError::CutShort { path } => {
+                format!("cannot answer from {path}: it is cut off before its first facts")
+            }
             SourceError::System { doing, error } => format!("cannot {doing}: {}", reason(error)),
             SourceError::Bpf { doing, error } => format!("cannot {doing}: {error}"),
         };
