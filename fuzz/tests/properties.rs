@@ -21,8 +21,8 @@ fn facts() -> Vec<Fact> {
         Body::Blind(Blind {
             what: "bpf".into(),
             why: hostile,
-            remedy: String::new(),
             therefore: String::new(),
+            ..Blind::default()
         }),
         Body::Thread(Thread::default()),
         Body::ThreadTime(ThreadTime { run_ns: u64::MAX, ..ThreadTime::default() }),

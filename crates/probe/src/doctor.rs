@@ -39,8 +39,8 @@ pub fn doctor() -> Vec<Fact> {
         Err(error) => put(Body::Blind(Blind {
             what: "netlink".into(),
             why: error.to_string(),
-            remedy: String::new(),
             therefore: "queueing disciplines are not seen".into(),
+            ..Blind::default()
         })),
     }
     facts

@@ -147,8 +147,8 @@ impl Programs {
                 Err(error) => blind.push(Blind {
                     what: format!("program.{name}"),
                     why: format!("{error:#}"),
-                    remedy: String::new(),
                     therefore: "what it observes is not seen".into(),
+                    ..Blind::default()
                 }),
             }
         }
@@ -187,6 +187,7 @@ impl Programs {
                         why: error.to_string(),
                         remedy: "sysctl kernel.perf_event_paranoid=2, or CAP_PERFMON".into(),
                         therefore: "what runs in the kernel is not told apart".into(),
+                        ..Blind::default()
                     });
                 }
             }

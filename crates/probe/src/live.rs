@@ -458,8 +458,8 @@ fn open_netlink(roots: &Roots, put: &mut impl FnMut(Body)) -> Option<Netlink> {
             put(Body::Blind(Blind {
                 what: "netlink".into(),
                 why: error.to_string(),
-                remedy: String::new(),
                 therefore: "queueing disciplines are not seen".into(),
+                ..Blind::default()
             }));
             None
         }

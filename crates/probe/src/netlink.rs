@@ -186,6 +186,7 @@ fn blind(what: &str, why: String) -> Body {
         why,
         remedy: remedy.into(),
         therefore: "network queues there are unknown".into(),
+        ..Blind::default()
     })
 }
 

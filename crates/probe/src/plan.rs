@@ -103,8 +103,8 @@ pub fn plan(offer: &Offer, purpose: Purpose) -> Plan {
             plan.blind.push(Blind {
                 what: format!("tracepoint.{}", program.tracepoint),
                 why: "this kernel does not have it".into(),
-                remedy: String::new(),
                 therefore: program.therefore.into(),
+                ..Blind::default()
             });
         }
     }
@@ -128,10 +128,10 @@ pub fn give_way(plan: &mut Plan, offer: &mut Offer, purpose: Purpose, refused: &
         plan.blind.push(Blind {
             what: format!("program.{name}"),
             why: refused.why.clone(),
-            remedy: String::new(),
             therefore: therefore
                 .map_or("what runs in the kernel is not told apart", |p| p.therefore)
                 .into(),
+            ..Blind::default()
         });
         return true;
     }
@@ -145,8 +145,8 @@ pub fn give_way(plan: &mut Plan, offer: &mut Offer, purpose: Purpose, refused: &
         plan.blind.push(Blind {
             what: "programs".into(),
             why: refused.why.clone(),
-            remedy: String::new(),
             therefore: "disks, memory and network are judged from counters alone".into(),
+            ..Blind::default()
         });
         return true;
     }
@@ -161,6 +161,7 @@ pub fn no_events(why: &str, remedy: &str) -> Blind {
         remedy: remedy.into(),
         therefore: "waits are sampled from /proc: short ones, wakers and objects are not seen"
             .into(),
+        ..Blind::default()
     }
 }
 

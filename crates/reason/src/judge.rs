@@ -7,7 +7,7 @@
 use crate::accounting::account;
 use crate::cases::CASES;
 use crate::causes::Causes;
-use crate::facts::{Fact, Ns, SWITCHES_UNTOLD, TargetKind, WindowEnd};
+use crate::facts::{Blind, Disk, Fact, Ns, SWITCHES_UNTOLD, TargetKind, WindowEnd};
 use crate::findings::*;
 use crate::queues;
 use crate::scene::Scene;
@@ -39,7 +39,7 @@ fn judge(scene: Scene) -> Report {
     });
     findings.iter_mut().for_each(|finding| add_inner_pids(&scene, finding));
     let accounting = account(&causes);
-    let caveats = caveats(&scene, &accounting);
+    let caveats = caveats(&scene, &accounting, &findings);
     Report {
         schema: SCHEMA,
         tool: Tool { name: "holdup".into(), version: scene.host.tool_version.clone() },
@@ -144,24 +144,43 @@ fn switch_flood(scene: &Scene) -> Option<String> {
     ))
 }
 
-/// Loop devices whose workers have no CPU.
-fn starved_disks(scene: &Scene) -> impl Iterator<Item = String> {
-    scene.disks.values().filter_map(|disk| {
+/// Loop devices that somebody waits for and whose workers have no CPU.
+fn starved_disks(scene: &Scene, accounting: &Accounting) -> impl Iterator<Item = String> {
+    let waited_for = |disk: &&Disk| {
+        let is_it = |object: &ObjectName| object.kind == "disk" && object.name == disk.name;
+        accounting.parts.iter().any(|part| is_it(&part.object))
+    };
+    scene.disks.values().filter(waited_for).filter_map(|disk| {
         let ready = queues::worker_ready_seconds(scene, disk)?;
-        (ready >= 0.05 * scene.seconds()).then(|| {
-            format!(
-                "disk {} is served by kernel workers, which could run and had no CPU for {ready:.2} s: it is slow \
-                 for want of a CPU",
-                disk.name,
-            )
-        })
+        Some(format!(
+            "disk {} is served by kernel workers, which could run and had no CPU for {ready:.2} s: it is slow for \
+             want of a CPU",
+            disk.name,
+        ))
     })
 }
 
-fn caveats(scene: &Scene, accounting: &Accounting) -> Vec<Caveat> {
+/// Whether something unseen can be missed in this answer: it is not only about processes that are neither looked at
+/// nor named.
+fn concerns(scene: &Scene, findings: &[Finding], blind: &Blind) -> bool {
+    let command = crate::causes::command_root(scene).map(|root| root.pid);
+    let is_looked_at = |pid: u32| match command {
+        Some(root) => pid == root || scene.forks.iter().any(|(_, fork)| fork.child.pid == pid),
+        None => scene.in_target(&scene.thread_ref(pid)),
+    };
+    let is_named = |finding: &Finding, pid: u32| {
+        finding.culprit.pid == Some(pid)
+            || finding.victims.iter().any(|victim| victim.pid == pid)
+            || finding.chain.iter().any(|link| link.who.pid == Some(pid))
+    };
+    let meets = |pid: &u32| is_looked_at(*pid) || findings.iter().any(|it| is_named(it, *pid));
+    blind.pids.is_empty() || blind.pids.iter().any(meets)
+}
+
+fn caveats(scene: &Scene, accounting: &Accounting, findings: &[Finding]) -> Vec<Caveat> {
     let mut caveats = Vec::new();
     let mut add = |code: &str, text: String| caveats.push(Caveat { code: code.into(), text });
-    for blind in &scene.blind {
+    for blind in scene.blind.iter().filter(|blind| concerns(scene, findings, blind)) {
         let therefore = match blind.therefore.as_str() {
             "" => String::new(),
             therefore => format!(": {therefore}"),
@@ -183,7 +202,7 @@ fn caveats(scene: &Scene, accounting: &Accounting) -> Vec<Caveat> {
     if let Some(text) = switch_flood(scene) {
         add("switch_flood", text);
     }
-    for text in starved_disks(scene) {
+    for text in starved_disks(scene, accounting) {
         add("disk_starved", text);
     }
     if scene.window_end.interrupted {
@@ -208,7 +227,7 @@ fn caveats(scene: &Scene, accounting: &Accounting) -> Vec<Caveat> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::{Body, Host, ThreadRef, ThreadTime, WindowBegin};
+    use crate::facts::*;
 
     fn report(switches: &[(u32, &str, u64)]) -> Report {
         let host = Host { cpus: 2, ..Host::default() };
@@ -238,6 +257,34 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("(pid 7 and 1 more of that name)"), "{text}");
+    }
+
+    #[test]
+    fn what_single_processes_hide_is_told_to_who_looks_at_them_or_is_led_to_them() {
+        use crate::cases::process_tests::*;
+        let told = |target: Fact, pids: Vec<u32>, server: WaitState| {
+            let (what, why) = ("netns".into(), "permission denied".into());
+            let hidden = Blind { what, why, pids, ..Blind::default() };
+            let mut facts = host();
+            facts.extend(client_and_server(blocked(20, "server", server, "")));
+            facts.extend([target, fact(Body::Blind(hidden))]);
+            explain(facts).caveats.iter().any(|caveat| caveat.code == "blind.netns")
+        };
+        let of_client = || of_process(10, "client");
+        assert!(told(of_client(), vec![], WaitState::Sleep));
+        assert!(told(of_client(), vec![1, 10], WaitState::Sleep));
+        assert!(!told(of_client(), vec![1, 20], WaitState::Sleep));
+        assert!(told(of_client(), vec![1, 20], WaitState::Stopped));
+        let host =
+            Target { kind: TargetKind::Host, name: "web".into(), pid: 0, cgroups: Vec::new() };
+        assert!(told(fact(Body::Target(host)), vec![1], WaitState::Sleep));
+        let command = Target {
+            kind: TargetKind::Command,
+            name: "client".into(),
+            pid: 10,
+            cgroups: Vec::new(),
+        };
+        assert!(!told(fact(Body::Target(command)), vec![1], WaitState::Sleep));
     }
 
     #[test]

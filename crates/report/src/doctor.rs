@@ -135,6 +135,7 @@ mod tests {
             why: "operation not permitted\x1b[2J".into(),
             remedy: "run as root".into(),
             therefore: "single waits are not told, only sums".into(),
+            ..Blind::default()
         };
         let host = Host { hostname: "web".into(), kernel: "6.1.0".into(), ..Host::default() };
         let facts = [Body::Host(host), Body::Blind(blind)];

@@ -124,6 +124,7 @@ fn hidden(roots: &Roots) -> Option<Body> {
             why: "/proc is mounted with hidepid".into(),
             remedy: root_helps().into(),
             therefore: "processes of others are not seen at all".into(),
+            ..Blind::default()
         })
     })
 }
@@ -144,19 +145,29 @@ pub(crate) fn blind(what: &str, error: &std::io::Error, therefore: &str) -> Blin
         why: error.to_string(),
         remedy: remedy.into(),
         therefore: therefore.into(),
+        ..Blind::default()
     }
 }
 
 /// How many processes refused to be read, as a fact; nothing if none did.
 pub(crate) fn refused(what: &str, count: usize, therefore: &str) -> Option<Body> {
-    (count > 0).then(|| {
-        Body::Blind(Blind {
-            what: what.into(),
-            why: format!("permission denied for {count} processes or threads"),
-            remedy: root_helps().into(),
-            therefore: therefore.into(),
-        })
-    })
+    (count > 0).then(|| Body::Blind(refusal(what, count, therefore)))
+}
+
+/// The same where nothing is missing but what these processes would have told of themselves.
+pub(crate) fn refused_by(what: &str, pids: Vec<u32>, therefore: &str) -> Option<Body> {
+    let blind = refusal(what, pids.len(), therefore);
+    (!pids.is_empty()).then_some(Body::Blind(Blind { pids, ..blind }))
+}
+
+fn refusal(what: &str, count: usize, therefore: &str) -> Blind {
+    Blind {
+        what: what.into(),
+        why: format!("permission denied for {count} processes or threads"),
+        remedy: root_helps().into(),
+        therefore: therefore.into(),
+        ..Blind::default()
+    }
 }
 
 /// The remedy for missing privileges, unless holdup is root already.

@@ -5,7 +5,7 @@
 //! rejected: procfs_core's structs, which know the names of their day.
 
 use super::threads::{Stat, link, namespace_inode};
-use super::{Roots, blind, is_refusal, refused, text};
+use super::{Roots, blind, is_refusal, refused_by, text};
 use holdup_reason::facts::{Body, NetCounters};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -32,9 +32,9 @@ pub fn namespaces_refused(roots: &Roots) -> Option<Body> {
         let kernel = || Stat::read(&roots.process(*pid, "stat")).is_none_or(|stat| stat.kernel);
         target.is_err_and(|error| is_refusal(&error)) && !kernel()
     };
-    let count =
-        text::ids(&roots.proc).unwrap_or_default().iter().filter(|pid| refuses(pid)).count();
-    refused("netns", count, "network namespaces of those processes are not looked at")
+    let mut pids = text::ids(&roots.proc).unwrap_or_default();
+    pids.retain(refuses);
+    refused_by("netns", pids, "network namespaces of those processes are not looked at")
 }
 
 /// Counters of each namespace, read through a process in it.

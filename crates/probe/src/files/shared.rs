@@ -10,7 +10,7 @@
 //! memory lock: processes with a thread in D are left out, and the guard stands behind.
 
 use super::threads::{Clock, may_read_memory, stats};
-use super::{Roots, guard, is_refusal, mounts, refused, text};
+use super::{Roots, guard, is_refusal, mounts, refused_by, text};
 use holdup_reason::facts::{Blind, Body, SharedSegment, ThreadRef};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::CString;
@@ -39,13 +39,13 @@ pub fn shared_segments(roots: &Roots) -> Vec<Body> {
 pub(super) fn search(roots: &Roots) -> Vec<Body> {
     let clock = Clock::now();
     let mut processes: Vec<ThreadRef> = Vec::new();
-    let mut left_out = 0;
+    let mut left_out = Vec::new();
     for pid in text::ids(&roots.proc).unwrap_or_default() {
         let stats = stats(roots, pid);
         let Some(main) = stats.first().filter(|main| !main.kernel) else { continue };
         match may_read_memory(&stats) {
             true => processes.push(clock.thread_ref(main, pid)),
-            false => left_out += usize::from(main.state != 'Z'),
+            false => left_out.extend((main.state != 'Z').then_some(pid)),
         }
     }
     let folders: Vec<PathBuf> = processes.iter().map(|p| roots.process(p.pid, "")).collect();
@@ -65,10 +65,13 @@ pub(super) fn search(roots: &Roots) -> Vec<Body> {
         false => shares_of(folder, keys).unwrap_or_default(),
     });
     let mut merged: BTreeMap<Key, SharedSegment> = BTreeMap::new();
-    let mut refusals = 0;
+    let mut refusals = Vec::new();
     for ((process, found), shares) in processes.into_iter().zip(found).zip(shares) {
-        left_out += usize::from(found.is_none());
-        refusals += usize::from(matches!(&found, Some(Err(error)) if is_refusal(error)));
+        match &found {
+            None => left_out.push(process.pid),
+            Some(Err(error)) if is_refusal(error) => refusals.push(process.pid),
+            Some(_) => {}
+        }
         for one in found.into_iter().flatten().flatten() {
             let segment = merged.entry(one.key.clone()).or_default();
             segment.name = one.name;
@@ -82,13 +85,17 @@ pub(super) fn search(roots: &Roots) -> Vec<Body> {
     }
     let mut facts: Vec<Body> = merged.into_values().map(Body::SharedSegment).collect();
     let therefore = "the shared segments of those processes are unknown";
-    facts.extend(refused("proc.maps", refusals, therefore));
-    if left_out > 0 {
+    facts.extend(refused_by("proc.maps", refusals, therefore));
+    if !left_out.is_empty() {
         facts.push(Body::Blind(Blind {
             what: "proc.maps".into(),
-            why: format!("{left_out} processes may hold their memory lock and were left out"),
-            remedy: String::new(),
+            why: format!(
+                "{} processes may hold their memory lock and were left out",
+                left_out.len()
+            ),
             therefore: "their shared segments are unknown".into(),
+            pids: left_out,
+            ..Blind::default()
         }));
     }
     facts

@@ -7,7 +7,7 @@
 //! Start times have the resolution of /proc (10 ms, rounded down); the kernel's own start time of
 //! the same thread lies up to one tick later. Compare them with that tolerance.
 
-use super::{Roots, blind, guard, host, is_refusal, refused, text};
+use super::{Roots, blind, guard, host, is_refusal, refused_by, text};
 use holdup_reason::facts::{Blind, Body, Membership, Ns, Thread, ThreadRef};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::ffi::OsStrExt;
@@ -182,9 +182,9 @@ pub fn threads(roots: &Roots) -> Vec<Body> {
             facts.extend(process.thread(&folder, stat, &clock).map(Body::Thread));
         }
     }
-    let count = processes.iter().filter(|process| process.refused).count();
+    let refusing = processes.iter().filter(|process| process.refused).map(|process| process.pid);
     let therefore = "executables and network namespaces of those processes are unknown";
-    facts.extend(refused("proc.identity", count, therefore));
+    facts.extend(refused_by("proc.identity", refusing.collect(), therefore));
     facts
 }
 

@@ -40,6 +40,7 @@ pub static CASE: Case = Case {
         "the server waits for work itself (the connection is idle)",
         "the server waits for a disk, a lock, a CPU or another server (then that is the finding)",
         "the client only listens: it never woke the server",
+        "who waits is the one that was connected to: he serves, and waits for the next question",
     ],
     remedies: &[
         "find out why the server takes its time",

@@ -45,7 +45,7 @@ pub struct Host {
 }
 
 /// Something that cannot be seen here.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Blind {
     /// A stable word: `bpf`, `btf`, `tracepoint.qdisc_enqueue`, `proc.stack`, ...
     pub what: String,
@@ -57,6 +57,9 @@ pub struct Blind {
     /// What holdup cannot tell because of it, one clause.
     #[serde(default)]
     pub therefore: String,
+    /// The processes of which it cannot be told, if it is about nobody else; empty if it concerns every look.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pids: Vec<u32>,
 }
 
 /// What kind of thing is looked at.
