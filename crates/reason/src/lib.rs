@@ -6,6 +6,7 @@
 pub mod accounting;
 pub mod cases;
 pub mod causes;
+mod caveats;
 pub mod chains;
 pub mod facts;
 pub mod findings;

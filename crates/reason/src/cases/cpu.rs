@@ -12,6 +12,9 @@ use crate::findings::Victim;
 use crate::scene::{Scene, within};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+/// From here on all CPUs count as busy.
+pub const BUSY_MIN: f64 = 0.9;
+
 /// One who competes for CPUs: the processes of one job.
 #[derive(Debug, Clone)]
 pub struct Competitor {

@@ -39,8 +39,6 @@ pub static CASE: Case = Case {
     find,
 };
 
-/// From here on all CPUs count as busy.
-const BUSY_MIN: f64 = 0.9;
 /// Waiting that is a smaller part of a victim's own running is what sharing a CPU costs.
 const WAIT_TO_RUN_MIN: f64 = 0.25;
 /// Nobody is a victim who waits less, seconds a second.
@@ -109,7 +107,7 @@ fn is_victim(causes: &Causes<'_>, one: &Competitor, greedy: &Competitor) -> bool
     let ticks = one.run < RUN_PER_SECOND_MIN * causes.wall_seconds() && !starves;
     looked_at
         && (is_asked_for || !ticks)
-        && busy.is_some_and(|busy| busy >= BUSY_MIN)
+        && busy.is_some_and(|busy| busy >= cpu::BUSY_MIN)
         && one.ready >= WAIT_PER_SECOND_MIN * causes.wall_seconds()
         && one.ready >= WAIT_TO_RUN_MIN * one.run
         && one.shortfall() > 0.0

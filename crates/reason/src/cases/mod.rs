@@ -12,7 +12,7 @@ use crate::findings::{Culprit, Evidence, Finding, Impact, ObjectName, Remedy, Se
 
 pub mod words;
 
-mod cpu;
+pub(crate) mod cpu;
 mod cpu_affinity;
 mod cpu_quota;
 mod cpu_rt_denied;
