@@ -5,7 +5,9 @@
 //! each would be told. BPF statistics are on, so that the kernel's part is counted too.
 //!
 //! Whether something grows faster than linear is asked of the part above the smallest size, because
-//! what a look costs on an empty host is not growth.
+//! what a look costs on an empty host is not growth. A line that begins below that is a line too: the peak of memory
+//! is the greatest of several, of which most do not grow. And a vector that has just doubled is no trend.
+//! So a range of sizes must be wide (16 times and more above what is hidden) to tell a power from a line.
 
 use crate::child::{Ctx, Running, words};
 use crate::kernel::{look_during, statistics, sum};
@@ -35,7 +37,7 @@ pub struct Sizes {
 /// What `make bench` looks at.
 pub const FULL: Sizes = Sizes {
     threads: &[100, 500, 2_000, 5_000, 10_000, 20_000],
-    cgroups: &[10, 100, 500, 1_000, 2_000],
+    cgroups: &[10, 100, 500, 2_000, 8_000],
     pairs: &[1, 4, 16, 64, 160],
     idle_seconds: [2.0, 22.0],
 };
@@ -205,42 +207,104 @@ fn at<T>(
     Ok(())
 }
 
-/// How much faster than linear a cost grows: the exponent of the part above the smallest size, fitted over all sizes
-/// at once (two neighbours differ by little more than noise). At most 1 is linear; none with too few points, or with
-/// growth too small to tell from noise.
+/// By what a cost may be off its trend: a vector holds room for once to twice of what is in it.
+const OFF_TREND: f64 = 0.15;
+
+/// How much faster than linear a cost grows: of all exponents that explain the costs above the smallest size's, the one
+/// nearest to 1; at most 1 is linear. None with too few points, or with growth too small to tell from noise.
 pub fn exponent(points: &[Point], cost: fn(&Point) -> f64, noise: f64) -> Option<f64> {
+    const STEPS: i32 = 200;
     let first = points.first()?;
     let above: Vec<(f64, f64)> = points
         .iter()
-        .map(|point| (point.size - first.size, cost(point) - cost(first)))
-        .filter(|(size, cost)| *size > 0.0 && *cost > noise)
-        .map(|(size, cost)| (size.ln(), cost.ln()))
+        .map(|point| (point.size, cost(point) - cost(first)))
+        .filter(|(size, cost)| *size > first.size && *cost > noise)
         .collect();
-    let count = above.len() as f64;
-    let mean = |part: fn(&(f64, f64)) -> f64| above.iter().map(part).sum::<f64>() / count;
-    let (size, cost) = (mean(|point| point.0), mean(|point| point.1));
-    let spread: f64 = above.iter().map(|point| (point.0 - size).powi(2)).sum();
-    let common: f64 = above.iter().map(|point| (point.0 - size) * (point.1 - cost)).sum();
-    (above.len() > 1 && spread > 0.0).then(|| common / spread)
+    if above.len() < 2 {
+        return None;
+    }
+    let tried = (0..STEPS).flat_map(|step| [f64::from(step), f64::from(-step)]);
+    let tried = tried.map(|step| 1.0 + step / 100.0).filter(|exponent| *exponent > 0.0);
+    let mut best = (f64::INFINITY, 1.0);
+    for exponent in tried {
+        let off = off_trend(&above, first.size, noise, exponent);
+        if off <= 1.0 {
+            return Some(exponent);
+        }
+        if off < best.0 {
+            best = (off, exponent);
+        }
+    }
+    Some(best.1)
+}
+
+/// How far some costs lie off `a + b * size^exponent` at most, in parts of what they may: by weighted least squares, the
+/// trend being nothing or less at the smallest size.
+fn off_trend(above: &[(f64, f64)], smallest: f64, noise: f64, exponent: f64) -> f64 {
+    let power = |size: f64| (size / smallest).powf(exponent);
+    let may = |cost: f64| (OFF_TREND * cost).max(noise);
+    let mean = |part: &dyn Fn(f64, f64) -> f64| {
+        let weighed = above.iter().map(|&(size, cost)| part(power(size), cost) / may(cost).powi(2));
+        weighed.sum::<f64>() / above.iter().map(|&(_, cost)| may(cost).powi(-2)).sum::<f64>()
+    };
+    let (x, y) = (mean(&|x, _| x), mean(&|_, y| y));
+    let mut b = mean(&|px, py| (px - x) * (py - y)) / mean(&|px, _| (px - x).powi(2));
+    let mut a = y - b * x;
+    if a + b > noise {
+        b = mean(&|px, py| (px - 1.0) * py) / mean(&|px, _| (px - 1.0).powi(2));
+        a = -b;
+    }
+    let off = |&(size, cost): &(f64, f64)| (a + b * power(size) - cost).abs() / may(cost);
+    above.iter().map(off).fold(0.0, f64::max)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn points(cost: impl Fn(f64) -> f64) -> Vec<Point> {
-        let point = |size: f64| Point { size, cpu_seconds: cost(size), ..Point::default() };
-        [100.0, 1_000.0, 5_000.0, 20_000.0].map(point).into()
+    const THREADS: &[usize] = FULL.threads;
+    const CGROUPS: &[usize] = FULL.cgroups;
+
+    fn of(sizes: &[usize], cost: impl Fn(f64) -> f64) -> Option<f64> {
+        let point = |&size: &usize| {
+            let size = size as f64;
+            Point { size, cpu_seconds: cost(size), ..Point::default() }
+        };
+        let points: Vec<Point> = sizes.iter().map(point).collect();
+        exponent(&points, |point| point.cpu_seconds, 0.01)
     }
 
     #[test]
     fn linear_and_worse_are_told_apart() {
-        let of = |points: &[Point]| exponent(points, |point| point.cpu_seconds, 0.01);
-        let linear = of(&points(|size| 0.15 + size * 1e-5)).unwrap();
-        assert!((linear - 1.0).abs() < 0.01, "{linear}");
-        let square = of(&points(|size| 0.15 + size * size * 1e-8)).unwrap();
-        assert!(square > 1.9, "{square}");
-        assert_eq!(of(&points(|_| 0.15)), None);
-        assert_eq!(of(&[]), None);
+        for sizes in [THREADS, CGROUPS] {
+            let linear = of(sizes, |size| 0.15 + size * 1e-4).unwrap();
+            assert!((linear - 1.0).abs() < 0.01, "{linear}");
+            let worse = of(sizes, |size| 0.15 + size.powf(1.5) * 1e-5).unwrap();
+            assert!(worse > 1.2, "{worse}");
+            let square = of(sizes, |size| 0.15 + size * size * 1e-6).unwrap();
+            assert!(square > 1.7, "{square}");
+            let root = of(sizes, |size| 0.15 + size.sqrt() * 0.1).unwrap();
+            assert!(root < 0.8, "{root}");
+        }
+        assert_eq!(of(THREADS, |_| 0.15), None);
+        assert_eq!(of(&[], |_| 0.15), None);
+    }
+
+    #[test]
+    fn what_is_hidden_at_first_or_has_just_doubled_is_linear() {
+        for sizes in [THREADS, CGROUPS] {
+            // Another peak is higher, until what grows reaches it.
+            let hidden = of(sizes, |size| (0.05 + size * 1e-4).max(0.10)).unwrap();
+            assert!((hidden - 1.0).abs() < 0.01, "{hidden}");
+            for room in [1.0, 1.3, 1.7] {
+                let doubled = |size: f64| (size * room).log2().ceil().exp2();
+                let found = of(sizes, |size| 0.15 + size * 1e-4 + doubled(size) * 5e-5).unwrap();
+                assert!((0.8..=1.1).contains(&found), "{found} with room {room}");
+                // And it hides nothing: the same vectors, and a square beside them.
+                let worse = |size: f64| 0.15 + size * size * 1e-7 + doubled(size) * 1e-5;
+                let found = of(sizes, worse).unwrap();
+                assert!(found > 1.3, "{found} with room {room}");
+            }
+        }
     }
 }
