@@ -7,9 +7,10 @@
 //!
 //! Rejected: fuzzing through the binary (a process for each input).
 
-use holdup_probe::Source;
+use holdup_probe::decode::Decoder;
 use holdup_probe::recording::Reader;
-use holdup_reason::facts::Fact;
+use holdup_probe::{Source, mapper, netlink_wire};
+use holdup_reason::facts::{DeviceNumber, Fact};
 use std::io::Cursor;
 
 /// A recording as it lies on disk: bytes that may be no zstd, no header, or cut short.
@@ -27,6 +28,47 @@ pub fn recording_block(block: &[u8]) {
     let mut bytes = (block.len() as u32).to_le_bytes().to_vec();
     bytes.extend_from_slice(block);
     drop(read(packed(2, &bytes)));
+}
+
+/// What the kernel programs hand over; the first byte says by which way: a record of the ring, an entry of the task
+/// iterator, one of the descriptor iterator.
+///
+/// # Panics
+/// If a record of the ring is neither told nor counted.
+pub fn kernel_record(bytes: &[u8]) {
+    let Some((way, record)) = bytes.split_first() else { return };
+    let mut decoder = Decoder::of_bytes_alone();
+    let mut facts = Vec::new();
+    match way % 3 {
+        0 => {
+            decoder.record(record, &mut facts);
+            assert_eq!(decoder.events, 1);
+            assert!(facts.len() <= 3, "a record of the ring is told in three facts at most");
+        }
+        1 => {
+            // Twice: the first of its own thread teaches the clock.
+            drop(decoder.thread(record, 0));
+            drop(decoder.thread(record, 0));
+        }
+        _ => drop(decoder.endpoint(record)),
+    }
+    decoder.told_stacks(0, &mut facts);
+}
+
+/// A message of rtnetlink behind its header, read as each kind that is asked for.
+pub fn netlink_message(message: &[u8]) {
+    drop(netlink_wire::link(message));
+    drop(netlink_wire::qdisc(message, false));
+    drop(netlink_wire::qdisc(message, true));
+    drop(netlink_wire::filter(message));
+}
+
+/// Two answers of the device mapper about one disk: its table, whose length the first two bytes say, and its status.
+pub fn mapper_answers(bytes: &[u8]) {
+    let Some((length, answers)) = bytes.split_first_chunk() else { return };
+    let table = usize::from(u16::from_le_bytes(*length)).min(answers.len());
+    let (table, status) = answers.split_at(table);
+    drop(mapper::told(DeviceNumber::default(), table, status));
 }
 
 /// A recording of a format, with this behind its header.

@@ -215,6 +215,25 @@ fn a_line_without_end_is_refused_in_bounded_memory() {
     assert!(refused.unwrap_err().contains("line 2"));
 }
 
+/// libFuzzer's sides need a nightly compiler to run, so a wrong name in one of them would be seen by nobody.
+#[test]
+fn every_target_has_its_side_for_libfuzzer() {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |name: &str| std::fs::read_to_string(here.join(name)).unwrap();
+    let (library, manifest) = (read("src/lib.rs"), read("Cargo.toml"));
+    let targets = library.lines().filter_map(|line| {
+        let (name, takes) = line.strip_prefix("pub fn ")?.split_once('(')?;
+        takes.ends_with(": &[u8]) {").then_some(name)
+    });
+    let targets: Vec<&str> = targets.collect();
+    assert!(targets.len() > 5, "{targets:?}");
+    for name in targets {
+        let file = format!("fuzz_targets/{name}.rs");
+        assert!(manifest.contains(&format!("path = \"{file}\"")), "{name}");
+        assert!(read(&file).ends_with(&format!("holdup_fuzz::{name}(bytes));\n")), "{name}");
+    }
+}
+
 /// `VmHWM` of this process.
 fn resident_peak_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();

@@ -44,6 +44,11 @@ pub struct ThreadRecord {
 }
 
 impl Decoder {
+    /// One that reads no file: stacks are told by their addresses.
+    pub fn of_bytes_alone() -> Self {
+        Self { stacks: Stacks::unnamed(), ..Self::default() }
+    }
+
     /// Reads one record of the ring into facts.
     pub fn record(&mut self, bytes: &[u8], facts: &mut Vec<Fact>) {
         let head: wire_head = wire::read(bytes);
@@ -96,7 +101,7 @@ impl Decoder {
                     thread: thread_ref(&denied.thread),
                     syscall: syscall_name(denied.syscall),
                     args: denied.args,
-                    errno: -denied.result as i32,
+                    errno: denied.result.wrapping_neg() as i32,
                     capabilities: Some(denied.capabilities),
                 }));
             }
@@ -193,14 +198,15 @@ impl Decoder {
         let mode = wire_mode(record.mode);
         if record.thread.tid == own_tid && mode == wire_mode::WIRE_MODE_RUNNING {
             self.clock_offset_ns
-                .get_or_insert(record.note_since_ns as i64 - record.last_arrival_clock as i64);
+                .get_or_insert(record.note_since_ns.wrapping_sub(record.last_arrival_clock) as i64);
         }
         let flag = |bit: wire_flag| record.flags & bit.0 != 0;
         let thread = thread_ref(&record.thread);
         let unseen = flag(wire_flag::WIRE_FLAG_BEGIN_UNSEEN);
         let mut since_ns = record.note_since_ns;
         if unseen {
-            let arrival = record.last_arrival_clock as i64 + self.clock_offset_ns.unwrap_or(0);
+            let offset = self.clock_offset_ns.unwrap_or(0);
+            let arrival = (record.last_arrival_clock as i64).saturating_add(offset);
             if self.clock_offset_ns.is_some() && record.last_arrival_clock != 0 && arrival > 0 {
                 since_ns = since_ns.min(arrival as u64);
                 self.begins.entry(thread.tid).or_insert(since_ns);
@@ -288,23 +294,23 @@ fn add_standing(time: &mut ThreadTime, record: &wire_thread, now: Ns) {
     let mode = wire_mode(record.mode);
     let standing = now.saturating_sub(record.note_since_ns);
     if mode == wire_mode::WIRE_MODE_RUNNING {
-        time.run_ns += standing;
+        time.run_ns = time.run_ns.saturating_add(standing);
     } else if mode == wire_mode::WIRE_MODE_RUNNABLE {
-        time.runnable_ns += standing;
+        time.runnable_ns = time.runnable_ns.saturating_add(standing);
         if record.flags & wire_flag::WIRE_FLAG_THROTTLED.0 != 0 {
-            time.throttled_ns += standing;
+            time.throttled_ns = time.throttled_ns.saturating_add(standing);
         }
     } else if mode == wire_mode::WIRE_MODE_BLOCKED {
         let woken = if record.note_wake_ns != 0 { record.note_wake_ns } else { now };
         let blocked = woken.saturating_sub(record.note_since_ns);
-        time.runnable_ns += now.saturating_sub(woken);
+        time.runnable_ns = time.runnable_ns.saturating_add(now.saturating_sub(woken));
         if record.place.state & 2 != 0 {
-            time.disk_sleep_ns += blocked;
+            time.disk_sleep_ns = time.disk_sleep_ns.saturating_add(blocked);
         } else {
-            time.sleep_ns += blocked;
+            time.sleep_ns = time.sleep_ns.saturating_add(blocked);
         }
         if record.flags & wire_flag::WIRE_FLAG_IOWAIT.0 != 0 {
-            time.iowait_ns += blocked;
+            time.iowait_ns = time.iowait_ns.saturating_add(blocked);
         }
     }
 }

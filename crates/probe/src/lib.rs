@@ -15,10 +15,12 @@ pub mod files;
 pub mod host;
 mod kernel;
 pub mod live;
-mod mapper;
+#[doc(hidden)]
+pub mod mapper;
 mod memory;
 pub mod netlink;
-mod netlink_wire;
+#[doc(hidden)]
+pub mod netlink_wire;
 mod pace;
 mod paths;
 pub mod plan;

@@ -91,13 +91,19 @@ fn blind(error: &io::Error) -> Body {
 
 fn sample(control: &File, dev: DeviceNumber) -> io::Result<Option<DiskCacheSample>> {
     let status = ask(control, dev, 0)?;
-    if !status.iter().any(|target| target.kind == "cache") {
+    if of_cache(&status).is_none() {
         return Ok(None);
     }
-    let table = ask(control, dev, STATUS_TABLE)?;
-    let of = |targets: Vec<Target>| targets.into_iter().find(|t| t.kind == "cache").map(|t| t.text);
-    let (Some(status), Some(table)) = (of(status), of(table)) else { return Ok(None) };
-    Ok(cache(dev, &table, &status))
+    Ok(told(dev, &ask(control, dev, STATUS_TABLE)?, &status))
+}
+
+/// What the two answers about a device, its table and its status, tell of a cache; any bytes may come in.
+pub fn told(dev: DeviceNumber, table: &[u8], status: &[u8]) -> Option<DiskCacheSample> {
+    cache(dev, &of_cache(table)?, &of_cache(status)?)
+}
+
+fn of_cache(answer: &[u8]) -> Option<String> {
+    targets(answer).into_iter().find(|target| target.kind == "cache").map(|target| target.text)
 }
 
 /// One target of a device.
@@ -107,7 +113,7 @@ struct Target {
     text: String,
 }
 
-fn ask(control: &File, dev: DeviceNumber, flags: u32) -> io::Result<Vec<Target>> {
+fn ask(control: &File, dev: DeviceNumber, flags: u32) -> io::Result<Vec<u8>> {
     let mut size = BUFFER_MIN;
     loop {
         let mut buffer = request(dev, flags, size);
@@ -117,7 +123,7 @@ fn ask(control: &File, dev: DeviceNumber, flags: u32) -> io::Result<Vec<Target>>
             return Err(io::Error::last_os_error());
         }
         if word(&buffer, FLAGS).unwrap_or(0) & BUFFER_FULL == 0 || size >= BUFFER_MAX {
-            return Ok(targets(&buffer));
+            return Ok(buffer);
         }
         size *= 2;
     }

@@ -21,6 +21,11 @@ pub struct Stacks {
 }
 
 impl Stacks {
+    /// Asks no kernel for names: addresses are told.
+    pub fn unnamed() -> Self {
+        Self { symbols: Some(Symbols::default()), ..Self::default() }
+    }
+
     /// Identity of a stack, 0 for an empty one. A new stack is remembered for `take_new`.
     pub fn id_of(&mut self, frames: &[u64]) -> u32 {
         let end = frames.iter().position(|&frame| frame == 0).unwrap_or(frames.len());
