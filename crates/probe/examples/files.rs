@@ -29,8 +29,8 @@ fn main() -> std::io::Result<()> {
     };
     let files::Opening { facts, mut cgroups } = files::opening(&roots);
     tell("opening", &mut || files::opening(&roots).facts);
-    tell("cgroup-samples", &mut || cgroups.samples());
-    tell("cgroup-samples-2", &mut || cgroups.samples());
+    tell("cgroup-samples", &mut || cgroups.samples().collect());
+    tell("cgroup-samples-2", &mut || cgroups.samples().collect());
     tell("cgroup-rescan", &mut || cgroups.rescan());
     let mut sampler = Sampler::new(&roots);
     tell("sample", &mut || sampler.sample());

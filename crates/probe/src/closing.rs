@@ -198,7 +198,7 @@ impl Live {
             put(Body::Container(container));
         }
         settings.into_iter().for_each(&mut put);
-        self.cgroups.samples().into_iter().for_each(&mut put);
+        self.cgroups.samples().for_each(&mut put);
         if let Some(netlink) = self.netlink.as_mut() {
             netlink.links().into_iter().for_each(&mut put);
             netlink.qdiscs().into_iter().for_each(&mut put);

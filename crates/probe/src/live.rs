@@ -23,7 +23,7 @@ use crate::plan::{self, Purpose};
 use crate::wire::wire_control;
 use crate::{Source, SourceError, container};
 use holdup_reason::facts::*;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::ffi::OsString;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -67,6 +67,21 @@ pub struct Look {
     pub seconds: Option<f64>,
 }
 
+/// The facts of the opening, piece by piece: of thousands of cgroups they take more room than all that is kept of them,
+/// and so much of it as was told is given back before the rest is.
+#[derive(Default)]
+struct Pieces(VecDeque<Vec<Fact>>);
+
+impl Pieces {
+    fn push(&mut self, fact: Fact) {
+        const FACTS: usize = 300;
+        match self.0.back_mut().filter(|piece| piece.len() < FACTS) {
+            Some(piece) => piece.push(fact),
+            None => self.0.push_back(vec![fact]),
+        }
+    }
+}
+
 /// A look that is going on.
 pub struct Live {
     pub(crate) roots: Roots,
@@ -89,7 +104,7 @@ pub struct Live {
     held: Option<Held>,
     ended: Option<Ended>,
     stop: Arc<AtomicBool>,
-    opening: Vec<Fact>,
+    opening: Pieces,
     pub(crate) begin_ns: Ns,
     end_ns: Option<Ns>,
     ticks: u64,
@@ -112,8 +127,8 @@ impl Live {
     // LONG FUNCTION: the opening facts, once, in the order in which they must be read.
     pub fn start(look: Look) -> Result<Self, SourceError> {
         let roots = Roots::default();
-        let mut facts = Vec::new();
-        let mut put = |body| facts.push(Fact { at_ns: now(), body });
+        let mut opening_facts = Pieces::default();
+        let mut put = |body| opening_facts.push(Fact { at_ns: now(), body });
         let purpose = match look.what {
             What::Command(_) => Purpose::Run,
             _ => Purpose::Look,
@@ -121,9 +136,7 @@ impl Live {
         let offer = host::look(&plan::tracepoints());
         let (mut programs, names, blind) = load(&offer, purpose);
         let opening = files::opening(&roots);
-        let settings: Vec<Body> =
-            opening.facts.iter().filter(|b| matches!(b, Body::Cgroup(_))).cloned().collect();
-        let containers = container::containers(&roots, &settings);
+        let containers = container::containers(&roots, &opening.facts);
         let disk = |body: &Body| match body {
             Body::Disk(disk) => Some(disk.clone()),
             _ => None,
@@ -141,15 +154,15 @@ impl Live {
             }
         }
         blind.into_iter().for_each(|blind| put(Body::Blind(blind)));
-        containers.iter().cloned().for_each(|container| put(Body::Container(container)));
         let target = target(&look.what, &roots, &containers)?;
+        containers.into_iter().map(Body::Container).for_each(&mut put);
         put(Body::Target(target));
         let held = match &look.what {
             What::Command(words) => Some(Held::fork(words).map_err(system("start the command"))?),
             _ => None,
         };
         let mut cgroups = opening.cgroups;
-        cgroups.samples().into_iter().for_each(&mut put);
+        cgroups.samples().for_each(&mut put);
         let mut sampler = Sampler::new(&roots);
         sampler.sample().into_iter().for_each(&mut put);
         let mut locks = LockTable::default();
@@ -197,7 +210,7 @@ impl Live {
             held,
             ended: None,
             stop: Arc::new(AtomicBool::new(false)),
-            opening: facts,
+            opening: opening_facts,
             begin_ns,
             end_ns: look.seconds.map(|seconds| begin_ns + (seconds.max(0.0) * 1e9) as Ns),
             ticks: 0,
@@ -206,9 +219,9 @@ impl Live {
             over: false,
         };
         if live.programs.is_none() {
-            let mut facts = std::mem::take(&mut live.opening);
+            let mut facts = Vec::new();
             live.standing(&mut facts, false)?;
-            live.opening = facts;
+            facts.into_iter().for_each(|fact| live.opening.push(fact));
         }
         // A command's time begins with its release, a look's with the first fact of its window.
         let begin_ns = if live.is_command { now() } else { begin_ns };
@@ -334,7 +347,9 @@ impl Live {
             if self.is_command || self.programs.is_none() {
                 self.standing(facts, self.is_command)?;
             }
-            let locks = self.locks.read(&self.roots);
+            let late = self.locks.ask(&self.roots);
+            facts.extend(late.into_iter().map(|body| Fact { at_ns, body }));
+        } else if let Some((at_ns, locks)) = self.locks.taken(&self.roots) {
             facts.extend(locks.into_iter().map(|body| Fact { at_ns, body }));
         }
         Ok(())
@@ -346,7 +361,10 @@ impl Source for Live {
         if self.over {
             return Ok(false);
         }
-        facts.append(&mut self.opening);
+        if let Some(mut piece) = self.opening.0.pop_front() {
+            facts.append(&mut piece);
+            return Ok(true);
+        }
         self.sleep()?;
         let ended = self.command_ended()?;
         let stopped = self.stop.load(Ordering::Relaxed) && !self.is_command;

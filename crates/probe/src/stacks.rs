@@ -99,24 +99,25 @@ impl Symbols {
         symbols
     }
 
+    /// Most lines are of no use, so the number is read last.
     fn add(&mut self, line: &[u8]) {
-        let mut words = line.split(u8::is_ascii_whitespace);
-        let (Some(start), Some(kind), Some(name)) = (words.next(), words.next(), words.next())
-        else {
-            return;
-        };
-        if !matches!(kind, b"t" | b"T" | b"w" | b"W") {
+        let Some(space) = line.iter().position(|&byte| byte == b' ') else { return };
+        let (start, rest) = line.split_at(space);
+        let [_, b't' | b'T' | b'w' | b'W', b' ', name @ ..] = rest else { return };
+        // The padding before each function (objtool's prefix symbols): nearly half of all names, and nothing
+        // returns there.
+        if name.starts_with(b"__pfx_") {
             return;
         }
         let start = str::from_utf8(start).ok().and_then(|hex| u64::from_str_radix(hex, 16).ok());
         // Addresses are zero where they are hidden (kptr_restrict).
         let Some(start @ 1..) = start else { return };
         // `folio_wait_bit.constprop.0`, `foo.isra.3`: the compiler's copies of one function.
-        let name = name.split(|&byte| byte == b'.').next().unwrap_or_default();
-        let name = &name[..name.len().min(usize::from(u8::MAX))];
+        let end = name.iter().position(|&byte| byte == b'.' || byte.is_ascii_whitespace());
+        let end = end.unwrap_or(name.len()).min(usize::from(u8::MAX));
         self.starts.push((start, self.names.len() as u32));
-        self.names.push(name.len() as u8);
-        self.names.extend_from_slice(name);
+        self.names.push(end as u8);
+        self.names.extend_from_slice(&name[..end]);
     }
 
     /// The function that an address lies in or after.
@@ -138,6 +139,7 @@ mod tests {
 ffffffff81000000 T _stext
 ffffffff81000100 t folio_wait_bit.constprop.0
 ffffffff81000180 D some_data
+ffffffff810001f0 t __pfx_schedule
 ffffffff81000200 W schedule
 ffffffffc0100000 t ext4_sync_file	[ext4]
 ffffffffc0000000 t jbd2_log_wait_commit	[jbd2]

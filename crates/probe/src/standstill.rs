@@ -14,7 +14,7 @@
 use holdup_reason::facts::Body;
 
 /// Ticks after which counters are read in any case.
-pub const READ_AGAIN_TICKS: u32 = 10;
+const READ_AGAIN_TICKS: u32 = 10;
 
 /// One kind of counters: those of disks, or of queueing disciplines.
 #[derive(Debug, Default)]
@@ -33,9 +33,13 @@ impl Standstill {
     pub fn tick(&mut self, queued: Option<bool>) -> Option<Vec<Body>> {
         self.calm = if queued == Some(false) { self.calm + 1 } else { 0 };
         self.age += 1;
+        (self.is_calm() && self.age < READ_AGAIN_TICKS).then(|| self.last.clone())
+    }
+
+    /// Whether the last reading found nothing waiting, and nothing was queued since.
+    pub fn is_calm(&self) -> bool {
         // The reading must be from a calm tick itself: it may have come between a packet's sight and its queueing.
-        let is_true = self.calm >= 2 && self.rests && self.age < READ_AGAIN_TICKS;
-        is_true.then(|| self.last.clone())
+        self.calm >= 2 && self.rests
     }
 
     /// Takes note of a reading.

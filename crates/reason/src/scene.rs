@@ -9,10 +9,29 @@
 
 use crate::facts::*;
 use crate::timeline::{Timelines, WaitSpan};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
 /// Counters of one thing over time.
 pub type Series<T> = Vec<(Ns, T)>;
+
+/// A cgroup's counters at both ends of a look. There may be thousands of groups, and most do nothing: what stayed
+/// as it was is held once.
+#[derive(Debug)]
+pub struct CgroupEnds {
+    /// When the first was read.
+    pub at_ns: Ns,
+    /// The first reading.
+    pub first: CgroupSample,
+    last: Option<Box<CgroupSample>>,
+}
+
+impl CgroupEnds {
+    /// The last reading.
+    pub fn last(&self) -> &CgroupSample {
+        self.last.as_deref().unwrap_or(&self.first)
+    }
+}
 
 /// Everything that was observed in one look.
 #[derive(Debug, Default)]
@@ -72,7 +91,7 @@ pub struct Scene {
     /// Cgroup settings.
     pub cgroups: Vec<Cgroup>,
     /// Cgroup counters, by path and controllers.
-    pub cgroup_samples: BTreeMap<(String, Vec<String>), Series<CgroupSample>>,
+    pub cgroup_counters: BTreeMap<(String, Vec<String>), Box<CgroupEnds>>,
     /// Containers.
     pub containers: Vec<Container>,
     /// CPU times by CPU.
@@ -125,8 +144,6 @@ pub struct Scene {
     blocked: Series<Blocked>,
     /// Thread id, from, to: the most frequent fact of a command, of which nothing else is asked.
     ran: Vec<(u32, Ns, Ns)>,
-    /// Where in `cgroups` one stands, by path and controllers.
-    cgroup_places: HashMap<(String, Vec<String>), usize>,
     /// Bound paths of unix sockets by inode.
     unix_paths: HashMap<u64, String>,
 }
@@ -271,18 +288,8 @@ impl Scene {
             Body::DiskLatency(latency) => self.disk_latency.push(latency),
             Body::Request(request) => self.requests.push(request),
             Body::DiskUse(used) => self.disk_use.push(used),
-            Body::Cgroup(cgroup) => {
-                let key = (cgroup.path.clone(), cgroup.controllers.clone());
-                let place = *self.cgroup_places.entry(key).or_insert(self.cgroups.len());
-                match self.cgroups.get_mut(place) {
-                    Some(known) => *known = cgroup,
-                    None => self.cgroups.push(cgroup),
-                }
-            }
-            Body::CgroupSample(sample) => {
-                let key = (sample.path.clone(), sample.controllers.clone());
-                self.cgroup_samples.entry(key).or_default().push((at, sample));
-            }
+            Body::Cgroup(cgroup) => self.cgroups.push(cgroup),
+            Body::CgroupSample(sample) => self.push_cgroup_sample(at, sample),
             Body::Container(container) => self.containers.push(container),
             Body::CpuSample(sample) => {
                 self.cpu_samples.entry(sample.cpu).or_default().push((at, sample));
@@ -312,6 +319,38 @@ impl Scene {
         }
     }
 
+    /// The key tells path and controllers, and the sample no more.
+    fn push_cgroup_sample(&mut self, at_ns: Ns, mut sample: CgroupSample) {
+        let key = (std::mem::take(&mut sample.path), std::mem::take(&mut sample.controllers));
+        match self.cgroup_counters.entry(key) {
+            Entry::Vacant(place) => {
+                place.insert(Box::new(CgroupEnds { at_ns, first: sample, last: None }));
+            }
+            Entry::Occupied(mut known) => {
+                let known = known.get_mut();
+                known.last = (sample != known.first).then(|| Box::new(sample));
+            }
+        }
+    }
+
+    /// Of settings that were told again, the last ones take the place of the first.
+    fn keep_latest_cgroups(&mut self) {
+        let mut first_at: HashMap<(&str, &[String]), usize> = HashMap::new();
+        let mut again = Vec::new();
+        for (at, group) in self.cgroups.iter().enumerate() {
+            let first = *first_at.entry((&group.path, &group.controllers)).or_insert(at);
+            if first != at {
+                again.push((first, at));
+            }
+        }
+        for (first, at) in &again {
+            self.cgroups.swap(*first, *at);
+        }
+        let mut gone = again.iter().map(|(_, at)| *at).peekable();
+        let mut places = 0..;
+        self.cgroups.retain(|_| gone.next_if_eq(&places.next().unwrap_or(usize::MAX)).is_none());
+    }
+
     /// Remembers a name; an empty or older one never replaces a known one.
     fn name(&mut self, thread: &ThreadRef) {
         if thread.comm.is_empty() {
@@ -336,6 +375,7 @@ impl Scene {
         if self.end_ns == 0 {
             self.end_ns = self.waits.iter().map(|w| w.end_ns).max().unwrap_or(self.begin_ns);
         }
+        self.keep_latest_cgroups();
         self.dns_queries.sort_by_key(|(at, _)| *at);
         self.forks.sort_by_key(|(at, _)| *at);
         for series in self.disk_samples.values_mut() {
@@ -438,10 +478,16 @@ impl Scene {
         })
     }
 
+    /// A cgroup's counters at both ends.
+    pub fn cgroup_ends(&self, group: &Cgroup) -> Option<&CgroupEnds> {
+        let key = (group.path.clone(), group.controllers.clone());
+        self.cgroup_counters.get(&key).map(Box::as_ref)
+    }
+
     /// First and last sample of a cgroup's counters.
     pub fn cgroup_change(&self, group: &Cgroup) -> Option<(&CgroupSample, &CgroupSample)> {
-        let series = self.cgroup_samples.get(&(group.path.clone(), group.controllers.clone()))?;
-        Some((&series.first()?.1, &series.last()?.1))
+        let ends = self.cgroup_ends(group)?;
+        Some((&ends.first, ends.last()))
     }
 
     /// Every wait of every thread.
@@ -456,4 +502,49 @@ pub fn within(path: &str, group: &str) -> bool {
         && path
             .strip_prefix(group.trim_end_matches('/'))
             .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(path: &str, limit: u64) -> Body {
+        let memory_limit_bytes = Some(limit);
+        Body::Cgroup(Cgroup { path: path.into(), memory_limit_bytes, ..Cgroup::default() })
+    }
+
+    fn counters(path: &str, hits: u64) -> Body {
+        let memory_limit_hits = Some(hits);
+        Body::CgroupSample(CgroupSample {
+            path: path.into(),
+            memory_limit_hits,
+            ..CgroupSample::default()
+        })
+    }
+
+    fn scene(bodies: Vec<Body>) -> Scene {
+        let at = |(at, body)| Fact { at_ns: at as Ns, body };
+        Scene::new(bodies.into_iter().enumerate().map(at).collect())
+    }
+
+    #[test]
+    fn settings_told_again_take_the_place_of_the_first() {
+        let told = [("/a", 1), ("/b", 2), ("/a", 3), ("/c", 4), ("/a", 5), ("/b", 6)];
+        let scene = scene(told.into_iter().map(|(path, limit)| settings(path, limit)).collect());
+        let kept = scene.cgroups.iter().map(|it| (it.path.as_str(), it.memory_limit_bytes));
+        assert!(kept.eq([("/a", Some(5)), ("/b", Some(6)), ("/c", Some(4))]));
+    }
+
+    #[test]
+    fn counters_are_kept_of_both_ends() {
+        let told = [("/a", 1), ("/b", 7), ("/a", 2), ("/b", 8), ("/a", 3), ("/b", 7)];
+        let bodies = told.into_iter().map(|(path, hits)| counters(path, hits)).collect();
+        let scene = scene(bodies);
+        let ends = |path: &str| {
+            let group = Cgroup { path: path.into(), ..Cgroup::default() };
+            let (first, last) = scene.cgroup_change(&group)?;
+            Some((first.memory_limit_hits?, last.memory_limit_hits?))
+        };
+        assert_eq!((ends("/a"), ends("/b"), ends("/c")), (Some((1, 3)), Some((7, 7)), None));
+    }
 }

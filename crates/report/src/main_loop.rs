@@ -25,6 +25,9 @@ use std::path::{Path, PathBuf};
 /// it single events are dropped, and counted, while sums and readings go on.
 const FACTS_MAX: usize = 4_000_000;
 
+/// Room for the facts of a tick that is kept from one to the next; the first and the last have many more.
+const BATCH_FACTS: usize = 1_000;
+
 /// What a shell says of a command that it cannot find, or not start.
 const NOT_FOUND: u8 = 127;
 const NOT_EXECUTABLE: u8 = 126;
@@ -113,6 +116,7 @@ fn collect(
             writer.write(&batch)?;
         }
         batch.drain(..).for_each(|fact| kept.take(fact));
+        batch.shrink_to(BATCH_FACTS);
         progress.tick();
         if !more {
             break;

@@ -49,15 +49,13 @@ const COUNTERS: &[Counter] = &[
 ];
 
 impl Cgroups {
-    /// The counters of every group of a hierarchy that has some.
-    pub fn samples(&mut self) -> Vec<Body> {
+    /// The counters of every group of a hierarchy that has some, one after the other.
+    pub fn samples(&mut self) -> impl Iterator<Item = Body> {
+        let Self { hierarchies, groups } = self;
         let mut buffer = Vec::with_capacity(16 * 1024);
-        let mut facts = Vec::with_capacity(self.groups.len());
-        for group in &mut self.groups {
-            let hierarchy = &self.hierarchies[group.hierarchy];
-            facts.extend(sample(hierarchy, group, &mut buffer).map(Body::CgroupSample));
-        }
-        facts
+        groups.iter_mut().filter_map(move |group| {
+            sample(&hierarchies[group.hierarchy], group, &mut buffer).map(Body::CgroupSample)
+        })
     }
 }
 

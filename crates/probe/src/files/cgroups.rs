@@ -10,7 +10,7 @@
 
 use super::{Roots, mounts, text};
 use holdup_reason::facts::{Body, Cgroup, DeviceNumber, IoLimit, Mount};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -59,6 +59,13 @@ pub(super) struct Group {
     pub missing: u32,
 }
 
+impl Group {
+    /// What makes it the same group: a number alone is used again.
+    fn key(&self) -> (usize, u64, &str) {
+        (self.hierarchy, self.id, &self.path)
+    }
+}
+
 /// All cgroups of the host.
 #[derive(Debug, Default)]
 pub struct Cgroups {
@@ -82,22 +89,20 @@ impl Cgroups {
         for (index, hierarchy) in self.hierarchies.iter().enumerate() {
             walk(index, hierarchy, &mut found, &mut unread);
         }
-        let key = |group: &Group| (group.hierarchy, group.id, group.path.clone());
-        let mut known = std::mem::take(&mut self.groups)
-            .into_iter()
-            .map(|group| (key(&group), group))
-            .collect::<std::collections::HashMap<_, _>>();
+        let known: HashMap<_, _> =
+            self.groups.iter().map(|group| (group.key(), group.missing)).collect();
         let mut facts = Vec::new();
-        for group in found {
-            match known.remove(&key(&group)) {
-                Some(group) => self.groups.push(group),
+        for group in &mut found {
+            match known.get(&group.key()) {
+                Some(missing) => group.missing = *missing,
                 None => {
-                    let settings = read_settings(&self.hierarchies[group.hierarchy], &group);
+                    let settings = read_settings(&self.hierarchies[group.hierarchy], group);
                     facts.push(Body::Cgroup(settings));
-                    self.groups.push(group);
                 }
             }
         }
+        drop(known);
+        self.groups = found;
         if unread > 0 {
             let error = std::io::Error::other(format!("{unread} cgroups could not be listed"));
             let therefore = "limits of those cgroups are unknown";

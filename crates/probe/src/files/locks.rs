@@ -10,15 +10,16 @@
 //!
 //! The kernel begins such a reading by waiting until all CPUs have passed a quiet state (fs/locks.c takes its
 //! per-CPU semaphore for writing): some ten milliseconds, on a host whose CPUs are taken seconds. So a thread of its own
-//! reads, and the look goes on without it.
+//! reads: it is asked at one tick, and what it read is taken at a later one, while the look goes on.
 
-use super::threads::{Clock, Stat, link};
+use super::threads::{Clock, Stat, clock_ns, link};
 use super::{Roots, blind, guard, is_refusal, refused, text};
-use holdup_reason::facts::{Body, DeviceNumber, FileLock, ThreadRef};
+use holdup_reason::facts::{Body, DeviceNumber, FileLock, Ns, ThreadRef};
 use std::collections::{BTreeSet, HashMap};
-use std::io;
-use std::path::Path;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::fs::File;
+use std::io::{self, Read, Seek};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 
 /// Descriptors looked at in one call; what is left over then has no path.
 const DESCRIPTORS_MAX: usize = 50_000;
@@ -34,28 +35,66 @@ type Key = (DeviceNumber, u64, String, u64);
 pub struct LockTable {
     bytes: Vec<u8>,
     told: Vec<Body>,
-    /// A reading that has not come back yet.
-    pending: Option<Receiver<io::Result<Vec<u8>>>>,
+    reader: Option<Reader>,
     told_late: bool,
 }
 
+/// The thread that reads, for the length of a look.
+struct Reader {
+    asks: Sender<()>,
+    /// What was read, and when.
+    answers: Receiver<(Ns, io::Result<Vec<u8>>)>,
+    /// It was asked and has not answered.
+    owes: bool,
+}
+
 impl LockTable {
-    /// The table as it is now.
-    pub fn read(&mut self, roots: &Roots) -> Vec<Body> {
-        let unknown =
-            |error: &io::Error, therefore| vec![Body::Blind(blind("proc.locks", error, therefore))];
-        let bytes = match self.bytes_in_time(roots) {
-            Some(Ok(bytes)) => bytes,
-            Some(Err(error)) => return unknown(&error, "holders of file locks are unknown"),
-            None if self.told_late => return Vec::new(),
-            None => {
-                self.told_late = true;
-                let error = io::Error::other("the kernel takes long to begin with it");
-                return unknown(
-                    &error,
-                    "holders of file locks are known for parts of the look only",
-                );
+    /// Asks for a reading, which `taken` gives once it is there. The facts tell if the one before is still owed.
+    pub fn ask(&mut self, roots: &Roots) -> Vec<Body> {
+        match self.reader(roots) {
+            Ok(reader) if !reader.owes => {
+                reader.owes = reader.asks.send(()).is_ok();
+                Vec::new()
             }
+            Ok(_) => self.late(),
+            Err(error) => unread(&error),
+        }
+    }
+
+    /// A reading that was asked for, if it has come since: when it was made, and the facts.
+    pub fn taken(&mut self, roots: &Roots) -> Option<(Ns, Vec<Body>)> {
+        let reader = self.reader.as_mut().filter(|reader| reader.owes)?;
+        let (at_ns, read) = match reader.answers.try_recv() {
+            Ok(answer) => answer,
+            Err(TryRecvError::Empty) => return None,
+            Err(TryRecvError::Disconnected) => (clock_ns(libc::CLOCK_MONOTONIC), Err(ended())),
+        };
+        reader.owes = false;
+        Some((at_ns, self.told(roots, read)))
+    }
+
+    /// The table as it is now, if it comes in time.
+    pub fn read(&mut self, roots: &Roots) -> Vec<Body> {
+        let reader = match self.reader(roots) {
+            Ok(reader) => reader,
+            Err(error) => return unread(&error),
+        };
+        if !reader.owes {
+            reader.owes = reader.asks.send(()).is_ok();
+        }
+        let read = match reader.answers.recv_timeout(guard::PATIENCE) {
+            Ok((_, read)) => read,
+            Err(RecvTimeoutError::Timeout) => return self.late(),
+            Err(RecvTimeoutError::Disconnected) => Err(ended()),
+        };
+        reader.owes = false;
+        self.told(roots, read)
+    }
+
+    fn told(&mut self, roots: &Roots, read: io::Result<Vec<u8>>) -> Vec<Body> {
+        let bytes = match read {
+            Ok(bytes) => bytes,
+            Err(error) => return unread(&error),
         };
         let waits = |body: &Body| matches!(body, Body::FileLock(lock) if lock.blocked);
         if bytes != self.bytes || self.told.iter().any(waits) {
@@ -65,33 +104,61 @@ impl LockTable {
         self.told.clone()
     }
 
-    /// The file, or nothing if it has not come in time: then the next call takes up the same reading.
-    fn bytes_in_time(&mut self, roots: &Roots) -> Option<io::Result<Vec<u8>>> {
-        let receive = match self.pending.take() {
-            Some(receive) => receive,
-            None => {
-                let (send, receive) = sync_channel(1);
-                let path = roots.proc.join("locks");
-                let read = move || drop(send.send(std::fs::read(path)));
-                if let Err(error) =
-                    std::thread::Builder::new().name("holdup-read".into()).spawn(read)
-                {
-                    return Some(Err(error));
-                }
-                receive
-            }
-        };
-        match receive.recv_timeout(guard::PATIENCE) {
-            Ok(read) => Some(read),
-            Err(RecvTimeoutError::Timeout) => {
-                self.pending = Some(receive);
-                None
-            }
-            Err(RecvTimeoutError::Disconnected) => {
-                Some(Err(io::Error::other("its reader has ended")))
-            }
+    /// Told once: a reading takes longer than it may.
+    fn late(&mut self) -> Vec<Body> {
+        if std::mem::replace(&mut self.told_late, true) {
+            return Vec::new();
+        }
+        let error = io::Error::other("the kernel takes long to begin with it");
+        let therefore = "holders of file locks are known for parts of the look only";
+        vec![Body::Blind(blind("proc.locks", &error, therefore))]
+    }
+
+    fn reader(&mut self, roots: &Roots) -> io::Result<&mut Reader> {
+        match &mut self.reader {
+            Some(reader) => Ok(reader),
+            none => Ok(none.insert(Reader::start(roots.proc.join("locks"))?)),
         }
     }
+}
+
+impl Reader {
+    /// It ends when the other end of its channels goes, and is not waited for.
+    fn start(path: PathBuf) -> io::Result<Self> {
+        let (asks, asked) = channel();
+        let (outbox, answers) = channel();
+        let work = move || {
+            let mut file = None;
+            while asked.recv().is_ok() {
+                let read = again(&mut file, &path);
+                if outbox.send((clock_ns(libc::CLOCK_MONOTONIC), read)).is_err() {
+                    break;
+                }
+            }
+        };
+        std::thread::Builder::new().name("holdup-locks".into()).spawn(work)?;
+        Ok(Self { asks, answers, owes: false })
+    }
+}
+
+/// The file from its start; opened once, since the kernel makes the text anew for each reading.
+fn again(kept: &mut Option<File>, path: &Path) -> io::Result<Vec<u8>> {
+    let file = match kept {
+        Some(file) => file,
+        none => none.insert(File::open(path)?),
+    };
+    file.rewind()?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn ended() -> io::Error {
+    io::Error::other("its reader has ended")
+}
+
+fn unread(error: &io::Error) -> Vec<Body> {
+    vec![Body::Blind(blind("proc.locks", error, "holders of file locks are unknown"))]
 }
 
 fn resolved(roots: &Roots, bytes: &[u8]) -> Vec<Body> {

@@ -13,7 +13,7 @@
 //!
 //! Rejected: the live half of the procfs crate (it knows one root, and its parsers refuse a line
 //! that is not UTF-8, so that one hostile comm would hide a whole table). Its core is used where no
-//! foreign name can occur: meminfo, vmstat, diskstats, pressure, kernel configuration.
+//! foreign name can occur and that are read once: meminfo, kernel configuration.
 //!
 //! Edit together: `reason/src/facts/*.rs` (the vocabulary).
 

@@ -1,13 +1,14 @@
 //! Counters of the whole host: of disks ten times a second, because what is in flight is only seen at the
-//! moment; of CPUs, memory and pressure, which are totals or move slowly, twice, and once while disks stand still.
+//! moment; of CPUs, memory and pressure, which are totals or move with the disks, twice a second, and while disks
+//! stand still every five seconds and at both ends of the look.
 //!
 //! The descriptors stay open and are read again from the start: the kernel makes the text anew on
-//! each read at offset 0. A file that cannot be read is told once as blind and not tried again.
+//! each read at offset 0. A file that cannot be read is told once as blind and not tried again. Rejected: the parsers
+//! of procfs_core, which make a table of names of each file, anew for each reading.
 
 use super::{Roots, host, text};
-use crate::standstill::{READ_AGAIN_TICKS, Standstill};
+use crate::standstill::Standstill;
 use holdup_reason::facts::{Body, CpuSample, DeviceNumber, DiskSample, MemorySample, Pressure};
-use procfs_core::{DiskStat, DiskStats, FromRead, Meminfo, ProcResult, VmStat};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
@@ -25,7 +26,7 @@ pub struct Sampler {
     vmstat: Kept,
     pressure: [Kept; 3],
     /// Whether a name is a whole disk, as far as it was asked.
-    whole: HashMap<String, bool>,
+    whole: HashMap<Vec<u8>, bool>,
     /// Disks that have moved at some time.
     moved: HashMap<DeviceNumber, bool>,
     ns_per_tick: u64,
@@ -35,8 +36,9 @@ pub struct Sampler {
     ticks: u32,
 }
 
-/// Ticks between two readings of all counters, unless disks stand still.
+/// Ticks between two readings of all counters; and while disks stand still.
 const ALL_TICKS: u32 = 5;
+const ALL_TICKS_STILL: u32 = 50;
 
 /// A file that is held open.
 struct Kept {
@@ -75,11 +77,6 @@ impl Kept {
             }
         }
     }
-
-    fn parse<T: FromRead>(&self, buffer: &mut Vec<u8>) -> Option<T> {
-        let parsed: ProcResult<T> = T::from_read(self.read(buffer)?);
-        parsed.ok()
-    }
 }
 
 impl Sampler {
@@ -114,7 +111,7 @@ impl Sampler {
     pub fn tick(&mut self, queued: Option<bool>) -> Vec<Body> {
         self.ticks += 1;
         let still = self.standstill.tick(queued);
-        let due = if still.is_some() { READ_AGAIN_TICKS } else { ALL_TICKS };
+        let due = if self.standstill.is_calm() { ALL_TICKS_STILL } else { ALL_TICKS };
         if self.ticks >= due {
             return self.sample();
         }
@@ -141,16 +138,20 @@ impl Sampler {
 
     fn disks(&mut self) -> Vec<Body> {
         let mut facts = Vec::new();
-        let Some(stats) = self.diskstats.parse::<DiskStats>(&mut self.buffer) else { return facts };
-        for disk in stats.0 {
-            let block = &self.block;
-            let whole = self.whole.entry(disk.name.clone()).or_insert_with(|| {
-                std::fs::symlink_metadata(block.join(disk.name.replace('/', "!"))).is_ok()
-            });
-            if !*whole {
+        let Some(bytes) = self.diskstats.read(&mut self.buffer) else { return facts };
+        for (name, sample) in text::lines(bytes).filter_map(disk) {
+            let is_whole = match self.whole.get(name) {
+                Some(known) => *known,
+                None => {
+                    let entry = self.block.join(text::lossy(name).replace('/', "!"));
+                    let is_whole = std::fs::symlink_metadata(entry).is_ok();
+                    self.whole.insert(name.to_vec(), is_whole);
+                    is_whole
+                }
+            };
+            if !is_whole {
                 continue;
             }
-            let sample = disk_sample(&disk);
             let moved = self.moved.entry(sample.dev).or_default();
             *moved |= [sample.reads, sample.writes, sample.flushes, sample.in_flight] != [0; 4];
             if *moved {
@@ -168,38 +169,13 @@ impl Sampler {
     }
 
     fn memory(&mut self) -> Option<MemorySample> {
-        let info = self.meminfo.parse::<Meminfo>(&mut self.buffer)?;
-        let vmstat = self.vmstat.parse::<VmStat>(&mut self.buffer).map(|stat| stat.0);
-        let event = |name: &str| {
-            let value = vmstat.as_ref().and_then(|stat| stat.get(name).copied());
-            value.and_then(|value| u64::try_from(value).ok()).unwrap_or(0)
-        };
-        let sum = |prefix: &str| {
-            let all = vmstat.iter().flatten().filter(|(name, _)| name.starts_with(prefix));
-            all.map(|(_, value)| u64::try_from(*value).unwrap_or(0)).fold(0, u64::saturating_add)
-        };
-        let page = host::page_bytes();
-        Some(MemorySample {
-            total_bytes: info.mem_total,
-            free_bytes: info.mem_free,
-            available_bytes: info.mem_available.unwrap_or(0),
-            shmem_bytes: info.shmem.unwrap_or(0),
-            dirty_bytes: info.dirty,
-            writeback_bytes: info.writeback,
-            dirty_threshold_bytes: event("nr_dirty_threshold").saturating_mul(page),
-            dirty_background_bytes: event("nr_dirty_background_threshold").saturating_mul(page),
-            swap_total_bytes: info.swap_total,
-            swap_free_bytes: info.swap_free,
-            swap_in: event("pswpin"),
-            swap_out: event("pswpout"),
-            major_faults: event("pgmajfault"),
-            faults: event("pgfault"),
-            reclaimed: event("pgsteal_direct").saturating_add(event("pgsteal_kswapd")),
-            allocation_stalls: sum("allocstall"),
-            // One counter before 5.9, one for file and one for anonymous pages since.
-            refaults: sum("workingset_refault"),
-            oom_kills: event("oom_kill"),
-        })
+        let mut memory = MemorySample::default();
+        let info = self.meminfo.read(&mut self.buffer)?;
+        text::pairs(info)
+            .for_each(|(key, kib)| memory_info(&mut memory, key, kib.saturating_mul(1024)));
+        let events = self.vmstat.read(&mut self.buffer).unwrap_or_default();
+        text::pairs(events).for_each(|(key, count)| memory_event(&mut memory, key, count));
+        Some(memory)
     }
 
     fn pressure(&mut self) -> Option<Pressure> {
@@ -225,20 +201,76 @@ fn stall_us(bytes: &[u8], word: &str) -> Option<u64> {
     text::words(line).find_map(|word| text::number(word.strip_prefix(b"total=")?))
 }
 
-fn disk_sample(disk: &DiskStat) -> DiskSample {
-    DiskSample {
-        dev: DeviceNumber { major: disk.major as u32, minor: disk.minor as u32 },
-        reads: disk.reads,
-        read_bytes: disk.sectors_read.saturating_mul(SECTOR_BYTES),
-        read_ms: disk.time_reading,
-        writes: disk.writes,
-        write_bytes: disk.sectors_written.saturating_mul(SECTOR_BYTES),
-        write_ms: disk.time_writing,
-        flushes: disk.flushes.unwrap_or(0),
-        in_flight: disk.in_progress,
-        busy_ms: disk.time_in_progress,
-        weighted_ms: disk.weighted_time_in_progress,
+/// A line of diskstats: the device's name, and its counters as Documentation/admin-guide/iostats.rst counts them.
+fn disk(line: &[u8]) -> Option<(&[u8], DiskSample)> {
+    let mut words = text::words(line);
+    let mut number = || text::number(words.next()?);
+    let dev = DeviceNumber { major: number()? as u32, minor: number()? as u32 };
+    let name = words.next()?;
+    let mut fields = [0; 16];
+    let mut found = 0;
+    for (slot, word) in fields.iter_mut().zip(words) {
+        *slot = text::number(word)?;
+        found += 1;
     }
+    let [reads, _, read_sectors, read_ms, writes, _, write_sectors, write_ms, rest @ ..] = fields;
+    // Discards came with 4.18, flushes with 5.5.
+    let [in_flight, busy_ms, weighted_ms, _, _, _, _, flushes] = rest;
+    let sample = DiskSample {
+        dev,
+        reads,
+        read_bytes: read_sectors.saturating_mul(SECTOR_BYTES),
+        read_ms,
+        writes,
+        write_bytes: write_sectors.saturating_mul(SECTOR_BYTES),
+        write_ms,
+        flushes,
+        in_flight,
+        busy_ms,
+        weighted_ms,
+    };
+    (found >= 11).then_some((name, sample))
+}
+
+/// A line of meminfo.
+fn memory_info(memory: &mut MemorySample, key: &[u8], bytes: u64) {
+    let field = match key {
+        b"MemTotal" => &mut memory.total_bytes,
+        b"MemFree" => &mut memory.free_bytes,
+        b"MemAvailable" => &mut memory.available_bytes,
+        b"Shmem" => &mut memory.shmem_bytes,
+        b"Dirty" => &mut memory.dirty_bytes,
+        b"Writeback" => &mut memory.writeback_bytes,
+        b"SwapTotal" => &mut memory.swap_total_bytes,
+        b"SwapFree" => &mut memory.swap_free_bytes,
+        _ => return,
+    };
+    *field = bytes;
+}
+
+/// A line of vmstat. Of some events there are several, by zone or kind, whose sum is told.
+fn memory_event(memory: &mut MemorySample, key: &[u8], count: u64) {
+    let field = match key {
+        b"nr_dirty_threshold" => {
+            memory.dirty_threshold_bytes = count.saturating_mul(host::page_bytes());
+            return;
+        }
+        b"nr_dirty_background_threshold" => {
+            memory.dirty_background_bytes = count.saturating_mul(host::page_bytes());
+            return;
+        }
+        b"pswpin" => &mut memory.swap_in,
+        b"pswpout" => &mut memory.swap_out,
+        b"pgmajfault" => &mut memory.major_faults,
+        b"pgfault" => &mut memory.faults,
+        b"pgsteal_direct" | b"pgsteal_kswapd" => &mut memory.reclaimed,
+        b"oom_kill" => &mut memory.oom_kills,
+        _ if key.starts_with(b"allocstall") => &mut memory.allocation_stalls,
+        // One counter before 5.9, one for file and one for anonymous pages since.
+        _ if key.starts_with(b"workingset_refault") => &mut memory.refaults,
+        _ => return,
+    };
+    *field = field.saturating_add(count);
 }
 
 fn cpu(line: &[u8], ns_per_tick: u64) -> Option<CpuSample> {

@@ -118,7 +118,7 @@ fn cgroup_settings_v1() {
 #[test]
 fn cgroup_counters_v1() {
     let (mut cgroups, _) = Cgroups::scan(&fixture("v1"));
-    let samples = only!(CgroupSample, cgroups.samples());
+    let samples = only!(CgroupSample, cgroups.samples().collect::<Vec<_>>());
     assert_eq!(samples.len(), 9, "cpu, memory and blkio have counters");
     let merged = samples.iter().filter(|sample| sample.path == docker());
     for sample in merged {
@@ -145,7 +145,11 @@ fn cgroup_counters_v1() {
             }
         }
     }
-    assert_eq!(only!(CgroupSample, cgroups.samples()), samples, "what is missing is remembered");
+    assert_eq!(
+        only!(CgroupSample, cgroups.samples().collect::<Vec<_>>()),
+        samples,
+        "what is missing is remembered"
+    );
     assert_eq!(cgroups.rescan(), []);
     assert_eq!(cgroups.len(), 18);
 }
@@ -161,7 +165,7 @@ fn cgroups_v2() {
     let limits: Vec<_> = web.io_limits.iter().map(|l| (&*l.kind, l.per_second)).collect();
     assert_eq!(limits, [("read_bps", 2_097_152), ("write_iops", 120)]);
     assert_eq!((web.io_weight, web.frozen, web.pids_limit), (Some(200), Some(true), None));
-    let samples = only!(CgroupSample, cgroups.samples());
+    let samples = only!(CgroupSample, cgroups.samples().collect::<Vec<_>>());
     let web = samples.iter().find(|s| s.path == "/system.slice/web.service").unwrap();
     assert_eq!((web.cpu_usage_ns, web.cpu_throttled_ns), (Some(2_500_000), Some(700_000)));
     assert_eq!((web.memory_limit_hits, web.memory_high_hits), (Some(7), Some(6)));
@@ -261,6 +265,22 @@ fn standing_waits() {
 }
 
 #[test]
+fn a_lock_table_that_was_asked_for_is_taken_once() {
+    let roots = fixture("v1");
+    let mut table = LockTable::default();
+    assert!(table.taken(&roots).is_none(), "nobody asked");
+    assert_eq!(table.ask(&roots), []);
+    let taken = (0..200).find_map(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        table.taken(&roots)
+    });
+    let (at_ns, told) = taken.unwrap();
+    assert!(at_ns <= threads::clock_ns(libc::CLOCK_MONOTONIC) && at_ns > 0);
+    assert!(!told.is_empty() && told == table.read(&roots), "as if it had been waited for");
+    assert!(table.taken(&roots).is_none());
+}
+
+#[test]
 fn locks_and_who_carries_them() {
     let locks = only!(FileLock, LockTable::default().read(&fixture("v1")));
     assert_eq!(locks.len(), 5);
@@ -308,7 +328,7 @@ fn counters_of_namespaces() {
 fn nothing_there_is_told_and_nothing_fails() {
     let roots = fixture("none");
     let Opening { facts, mut cgroups } = opening(&roots);
-    assert!(cgroups.is_empty() && cgroups.samples().is_empty());
+    assert!(cgroups.is_empty() && cgroups.samples().next().is_none());
     let what: Vec<String> = only!(Blind, facts).into_iter().map(|blind| blind.what).collect();
     assert_eq!(what, ["proc.mountinfo", "sys.block"]);
     assert_eq!(only!(Blind, sample(&roots)).len(), 7);

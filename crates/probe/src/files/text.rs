@@ -71,6 +71,15 @@ pub fn keyed(bytes: &[u8], key: &str) -> Option<u64> {
     })
 }
 
+/// The lines of a file such as meminfo (`Dirty:   12 kB`) or vmstat (`pgfault 12`): keys and their numbers.
+pub fn pairs(bytes: &[u8]) -> impl Iterator<Item = (&[u8], u64)> {
+    lines(bytes).filter_map(|line| {
+        let mut words = words(line);
+        let key = words.next()?;
+        Some((key.strip_suffix(b":").unwrap_or(key), number(words.next()?)?))
+    })
+}
+
 /// A list of CPUs such as `0-2,5`; empty when it is not one.
 pub fn cpu_list(text: &str) -> Vec<u32> {
     const CPUS_MAX: u32 = 8192;
@@ -122,6 +131,12 @@ mod tests {
         assert_eq!(keyed(file, "nr_periods"), Some(7));
         assert_eq!(keyed(file, "VmRSS"), Some(12));
         assert_eq!(keyed(file, "nr"), None);
+    }
+
+    #[test]
+    fn pairs_of_both_kinds() {
+        let found: Vec<_> = pairs(b"Dirty:  12 kB\nodd\npgfault 7\nx -1\n").collect();
+        assert_eq!(found, [(&b"Dirty"[..], 12), (&b"pgfault"[..], 7)]);
     }
 
     #[test]

@@ -248,15 +248,14 @@ fn used_ns(scene: &Scene, group: &Cgroup) -> Option<Ns> {
 
 /// Counters of a group before and after; those of a group made in the window began at nothing.
 pub fn change(scene: &Scene, group: &Cgroup) -> Option<(CgroupSample, CgroupSample)> {
-    let series = scene.cgroup_samples.get(&(group.path.clone(), group.controllers.clone()))?;
-    let (first, last) = (series.first()?, series.last()?);
+    let ends = scene.cgroup_ends(group)?;
     let zero = || CgroupSample {
         memory_limit_hits: Some(0),
         oom_kills: Some(0),
         ..CgroupSample::default()
     };
-    let before = if first.0 > scene.begin_ns { zero() } else { first.1.clone() };
-    Some((before, last.1.clone()))
+    let before = if ends.at_ns > scene.begin_ns { zero() } else { ends.first.clone() };
+    Some((before, ends.last().clone()))
 }
 
 /// Whether a thread is in a group of a controller, or below it.
