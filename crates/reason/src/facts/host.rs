@@ -1,4 +1,4 @@
-//! Facts of the look itself: the machine, what cannot be seen, the window, the cost.
+//! Facts of the look itself: the machine and its settings, what cannot be seen, the window, the cost.
 //!
 //! What is missing is a fact too: [`Blind`] and [`Lost`] travel with the rest, so that an answer from a
 //! recording carries the same caveats as the live one. Must not hold what was found out about the host.
@@ -60,6 +60,15 @@ pub struct Blind {
     /// The processes of which it cannot be told, if it is about nobody else; empty if it concerns every look.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pids: Vec<u32>,
+}
+
+/// The value of a kernel setting that a rule or a remedy needs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Sysctl {
+    /// Dotted name.
+    pub name: String,
+    /// Its text.
+    pub value: String,
 }
 
 /// What kind of thing is looked at.

@@ -108,9 +108,9 @@ pub struct QdiscSojourn {
     pub bytes: u64,
     /// Sum of their time.
     pub sojourn_ns: Ns,
-    /// Least and greatest time.
+    /// Least time.
     pub sojourn_ns_min: Ns,
-    /// See `sojourn_ns_min`.
+    /// Greatest time.
     pub sojourn_ns_max: Ns,
     /// Packets by log2 of their time in microseconds, slot n counts [2^n, 2^(n+1)) us.
     pub sojourn_us_log2: Vec<u64>,
@@ -201,13 +201,4 @@ pub struct NetCounters {
     pub netns: u32,
     /// Counter by its name, prefixed by its table: `TcpExt.ListenOverflows`, `softnet.dropped`.
     pub counters: BTreeMap<String, u64>,
-}
-
-/// The value of a kernel setting that a rule or a remedy needs.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Sysctl {
-    /// Dotted name.
-    pub name: String,
-    /// Its text.
-    pub value: String,
 }
