@@ -113,7 +113,6 @@ fn losses(
     losses
 }
 
-// LONG FUNCTION: the sentences of one verdict, in the order in which they are read.
 fn finding(
     causes: &Causes<'_>,
     at: usize,
@@ -151,64 +150,20 @@ fn finding(
     let interface = &queue.last.interface;
     let (_, (victim, _)) = losses.iter().max_by(|a, b| a.1.1.total_cmp(&b.1.1))?;
     let rate = queue.rate(causes.scene.seconds());
-    let one = queue.packets.round() <= 1.0;
-    let waits = format!(
-        "{:.0} packet{} ({}) wait{} in the {} of {interface}, which sends {}",
-        queue.packets,
-        if one { "" } else { "s" },
+    let stands = format!(
+        "{} ({}) {} in the {} of {interface}, which sends {}",
+        words::count(queue.packets.round().max(1.0) as usize, "packet", "packets"),
         words::bytes(queue.bytes),
-        if one { "s" } else { "" },
+        if queue.packets < 1.5 { "waits" } else { "wait" },
         queue.last.kind,
         net::bits(rate)
     );
-    let (title, text, blamed) = if let Some(held) = queue.delay.filter(|_| queue.is_delay()) {
-        (
-            format!(
-                "what {} sends is held for {} on {interface}: netem is set to delay it",
-                words::who(victim),
-                words::seconds(seconds)
-            ),
-            // Of one who sends seldom, few stand there at a time: that number would read as no fault at all.
-            if queue.packets < 1.0 {
-                delayed(queue, held)
-            } else {
-                format!("{waits}. {}", delayed(queue, held))
-            },
-            Culprit::setting(
-                format!("netem delay {} of {interface}", words::seconds(queue.delay_seconds())),
-                format!("tc qdisc {} dev {interface}", held.handle),
-            ),
-        )
-    } else if neighbour {
-        let by = first.name();
-        let blamed = match &first.thread {
-            Some(thread) => culprit(causes, thread),
-            None => Culprit::peer(by.clone(), first.flows[0].local.to_string()),
-        };
-        (
-            format!(
-                "packets of {} wait {} behind {by} on {interface}",
-                words::who(victim),
-                words::seconds(seconds)
-            ),
-            format!(
-                "{waits}; the queue never empties. {} of what leaves is {by}'s.",
-                words::percent(share)
-            ),
-            blamed,
-        )
-    } else {
-        let setting = format!("tc qdisc {} dev {interface}", queue.last.handle);
-        (
-            format!(
-                "what {} sends waits {} in the queue of {interface}",
-                words::who(victim),
-                words::seconds(seconds)
-            ),
-            format!("{waits}; the queue never empties. More is sent than its rate lets through."),
-            Culprit::setting(format!("{} of {interface}", queue.last.kind), setting),
-        )
+    let told = match queue.delay.filter(|_| queue.is_delay()) {
+        Some(held) => by_delay(queue, held, victim, seconds, &stands),
+        None if neighbour => by_neighbour(causes, queue, first, share, victim, seconds, &stands),
+        None => by_rate(queue, victim, seconds, &stands),
     };
+    let Told { title, text, blamed } = told;
     let verdict = Verdict {
         title,
         text,
@@ -224,6 +179,86 @@ fn finding(
         finding.severity = Severity::Warning;
     }
     Some(finding)
+}
+
+/// What is said of a queue, and who is to blame for it.
+struct Told {
+    title: String,
+    text: String,
+    blamed: Culprit,
+}
+
+/// netem holds each packet for as long as it is set to.
+fn by_delay(
+    queue: &Queue<'_>,
+    held: &QdiscSample,
+    victim: &ThreadRef,
+    seconds: f64,
+    stands: &str,
+) -> Told {
+    let interface = &queue.last.interface;
+    let delayed = delayed(queue, held);
+    Told {
+        title: format!(
+            "what {} sends is held for {} on {interface}: netem is set to delay it",
+            words::who(victim),
+            words::seconds(seconds)
+        ),
+        // Of one who sends seldom, few stand there at a time: that number would read as no fault at all.
+        text: if queue.packets < 1.0 { delayed } else { format!("{stands}. {delayed}") },
+        blamed: Culprit::setting(
+            format!("netem delay {} of {interface}", words::seconds(queue.delay_seconds())),
+            format!("tc qdisc {} dev {interface}", held.handle),
+        ),
+    }
+}
+
+/// Somebody else fills it.
+fn by_neighbour(
+    causes: &Causes<'_>,
+    queue: &Queue<'_>,
+    first: &Sender<'_>,
+    share: f64,
+    victim: &ThreadRef,
+    seconds: f64,
+    stands: &str,
+) -> Told {
+    let by = first.name();
+    Told {
+        title: format!(
+            "packets of {} wait {} behind {by} on {}",
+            words::who(victim),
+            words::seconds(seconds),
+            queue.last.interface
+        ),
+        text: format!(
+            "{stands}; the queue never empties. {} of what leaves is {by}'s.",
+            words::percent(share)
+        ),
+        blamed: match &first.thread {
+            Some(thread) => culprit(causes, thread),
+            None => Culprit::peer(by, first.flows[0].local.to_string()),
+        },
+    }
+}
+
+/// Everybody waits behind his own packets: more is sent than the rate lets through.
+fn by_rate(queue: &Queue<'_>, victim: &ThreadRef, seconds: f64, stands: &str) -> Told {
+    let (last, interface) = (queue.last, &queue.last.interface);
+    Told {
+        title: format!(
+            "what {} sends waits {} in the queue of {interface}",
+            words::who(victim),
+            words::seconds(seconds)
+        ),
+        text: format!(
+            "{stands}; the queue never empties. More is sent than its rate lets through."
+        ),
+        blamed: Culprit::setting(
+            format!("{} of {interface}", last.kind),
+            format!("tc qdisc {} dev {interface}", last.handle),
+        ),
+    }
 }
 
 /// What the setting does, and what is not due to it.
