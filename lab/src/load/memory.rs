@@ -90,22 +90,11 @@ fn shared_segment(options: &Options) -> Result<()> {
     let figure = Figure::open()?;
     let size = (options.whole("mib", 512)? << 20) as usize;
     let fill = ((options.whole("fill", 256)? << 20) as usize).min(size);
-    // SAFETY: a new anonymous mapping of `size` bytes that is never unmapped; the child only
-    // writes inside it and leaves without running anything else.
-    let begin = unsafe {
-        let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        let map = libc::mmap(
-            std::ptr::null_mut(),
-            size,
-            libc::PROT_READ | libc::PROT_WRITE,
-            flags,
-            -1,
-            0,
-        );
-        if map == libc::MAP_FAILED {
-            return Err(std::io::Error::last_os_error()).context("map shared memory");
-        }
-        let begin = map.cast::<u8>();
+    let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
+    let begin = map(size, flags).context("map shared memory")?;
+    // SAFETY: the mapping of `size` bytes is never unmapped; the child only writes inside it and leaves without
+    // running anything else.
+    unsafe {
         match libc::fork() {
             -1 => bail!("fork: {}", std::io::Error::last_os_error()),
             0 => {
@@ -116,8 +105,7 @@ fn shared_segment(options: &Options) -> Result<()> {
             }
             child => libc::waitpid(child, std::ptr::null_mut(), 0),
         };
-        begin
-    };
+    }
     loop {
         // SAFETY: inside the mapping above.
         std::hint::black_box(unsafe { begin.read_volatile() });
@@ -155,23 +143,21 @@ fn mapper(options: &Options) -> Result<()> {
     bail!("mmap: {}", std::io::Error::last_os_error())
 }
 
+/// Private pages, small ones, so that every page that is touched is a fault.
 fn map_pages(size: usize) -> Option<*mut u8> {
-    // SAFETY: a new private anonymous mapping, and advice on it; small pages, so that every page
-    // that is touched is a fault.
-    unsafe {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        let map = libc::mmap(
-            std::ptr::null_mut(),
-            size,
-            libc::PROT_READ | libc::PROT_WRITE,
-            flags,
-            -1,
-            0,
-        );
-        if map == libc::MAP_FAILED {
-            return None;
-        }
-        libc::madvise(map, size, libc::MADV_NOHUGEPAGE);
-        Some(map.cast())
+    let begin = map(size, libc::MAP_PRIVATE).ok()?;
+    // SAFETY: advice on the mapping that was just made.
+    unsafe { libc::madvise(begin.cast(), size, libc::MADV_NOHUGEPAGE) };
+    Some(begin)
+}
+
+/// New anonymous memory to read and write.
+fn map(size: usize, flags: i32) -> std::io::Result<*mut u8> {
+    let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, flags | libc::MAP_ANONYMOUS);
+    // SAFETY: where the kernel likes, so that it replaces no other mapping.
+    let begin = unsafe { libc::mmap(std::ptr::null_mut(), size, access, flags, -1, 0) };
+    match begin {
+        libc::MAP_FAILED => Err(std::io::Error::last_os_error()),
+        begin => Ok(begin.cast()),
     }
 }

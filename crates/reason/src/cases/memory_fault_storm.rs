@@ -6,7 +6,7 @@
 
 use super::{Case, Verdict, culprit, words, work};
 use crate::causes::Causes;
-use crate::findings::{Evidence, Finding, ObjectName, Remedy, Severity};
+use crate::findings::{Evidence, Finding, ObjectName, Remedy};
 use crate::names;
 
 /// The case.
@@ -57,9 +57,7 @@ const AGAIN_MIN: f64 = 4.0;
 const CLONE_VM: u64 = 0x100;
 
 fn find(causes: &Causes<'_>) -> Vec<Finding> {
-    let spent = work::by_process(causes);
-    let found = spent.iter().filter_map(|spent| finding(causes, spent));
-    found.filter(|finding| finding.severity > Severity::Note).collect()
+    work::findings(causes, finding)
 }
 
 fn finding(causes: &Causes<'_>, spent: &work::Spent) -> Option<Finding> {

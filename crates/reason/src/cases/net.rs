@@ -505,7 +505,6 @@ pub fn finding(
         }
     }
     Finding {
-        code: case.code.into(),
         title: verdict.title,
         text: verdict.text,
         severity: Severity::of(&impact),
@@ -517,7 +516,7 @@ pub fn finding(
         chain,
         evidence: verdict.evidence,
         remedy: verdict.remedy,
-        stories: case.stories.iter().map(|s| (*s).to_string()).collect(),
+        ..case.blank()
     }
 }
 

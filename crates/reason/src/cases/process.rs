@@ -39,6 +39,27 @@ impl Stalled<'_> {
         Some(main_thread(causes, pid))
     }
 
+    /// How long it has stood still itself, whatever the others' waits say.
+    pub fn seconds(&self, causes: &Causes<'_>) -> f64 {
+        let waits = causes.scene.waits();
+        waits
+            .filter(|w| w.class == self.cause.class && w.object == self.cause.object)
+            .map(|w| w.end_ns.saturating_sub(w.begin_ns) as f64 / 1e9)
+            .fold(0.0, f64::max)
+    }
+
+    /// How many others waited for it, and how long, as a sentence.
+    pub fn who_waited(&self, causes: &Causes<'_>) -> String {
+        match self.others.victims.len() {
+            0 => "Nobody was seen to wait for it.".into(),
+            n => format!(
+                "{} waited {} for it.",
+                words::count(n, "process", "processes"),
+                words::of_window(self.others.seconds, causes.wall_seconds())
+            ),
+        }
+    }
+
     /// Weighs a finding by those who wait: none, a note; somebody, or the target, a warning or worse.
     pub fn weigh(&self, causes: &Causes<'_>, finding: &mut Finding) {
         if !self.matters() {

@@ -5,7 +5,6 @@
 //! inside it does nothing.
 
 use super::process::{self, Stalled};
-use super::process_stopped::stalled_seconds;
 use super::{Case, Verdict, words};
 use crate::causes::Causes;
 use crate::facts::{Cgroup, Container, ThreadRef};
@@ -59,7 +58,7 @@ fn finding(causes: &Causes<'_>, stalled: &Stalled<'_>) -> Option<Finding> {
             format!("{victim} waits for {}, which is frozen with {name}", words::who(&frozen))
         }
     };
-    let since = stalled_seconds(causes, stalled);
+    let since = stalled.seconds(causes);
     let waits = match stalled.others.victims.len() {
         0 => "Nobody outside of it was seen to wait for it.".to_string(),
         n => format!(

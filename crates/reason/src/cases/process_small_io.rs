@@ -8,7 +8,7 @@
 use super::{Case, Verdict, culprit, words, work};
 use crate::causes::Causes;
 use crate::facts::Work;
-use crate::findings::{Evidence, Finding, ObjectName, Remedy, Severity};
+use crate::findings::{Evidence, Finding, ObjectName, Remedy};
 use crate::names;
 
 /// The case.
@@ -65,9 +65,7 @@ const COUNTED_BYTES_MAX: f64 = 256.0;
 const CALLS_MIN: f64 = 10_000.0;
 
 fn find(causes: &Causes<'_>) -> Vec<Finding> {
-    let spent = work::by_process(causes);
-    let found = spent.iter().filter_map(|spent| finding(causes, spent));
-    found.filter(|finding| finding.severity > Severity::Note).collect()
+    work::findings(causes, finding)
 }
 
 fn finding(causes: &Causes<'_>, spent: &work::Spent) -> Option<Finding> {

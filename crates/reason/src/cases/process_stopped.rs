@@ -59,15 +59,8 @@ fn finding(causes: &Causes<'_>, stalled: &Stalled<'_>) -> Option<Finding> {
             format!("{victim} waits for {who}, which is stopped by a signal")
         }
     };
-    let waits = match stalled.others.victims.len() {
-        0 => "Nobody was seen to wait for it.".to_string(),
-        n => format!(
-            "{} waited {} for it.",
-            words::count(n, "process", "processes"),
-            words::of_window(stalled.others.seconds, causes.wall_seconds())
-        ),
-    };
-    let since = stalled_seconds(causes, stalled);
+    let waits = stalled.who_waited(causes);
+    let since = stalled.seconds(causes);
     let mut evidence = vec![Evidence::new(
         format!("{who} is in state T (stopped), since"),
         since,
@@ -96,16 +89,6 @@ fn finding(causes: &Causes<'_>, stalled: &Stalled<'_>) -> Option<Finding> {
     let mut finding = CASE.finding(causes, weighed, verdict);
     stalled.weigh(causes, &mut finding);
     Some(finding)
-}
-
-/// How long it has stood still itself, whatever the others' waits say.
-pub fn stalled_seconds(causes: &Causes<'_>, stalled: &Stalled<'_>) -> f64 {
-    causes
-        .scene
-        .waits()
-        .filter(|w| w.class == stalled.cause.class && w.object == stalled.cause.object)
-        .map(|w| w.end_ns.saturating_sub(w.begin_ns) as f64 / 1e9)
-        .fold(0.0, f64::max)
 }
 
 fn stop_signal<'a>(causes: &'a Causes<'_>, stopped: &ThreadRef) -> Option<&'a Signal> {

@@ -6,7 +6,7 @@
 use super::{Case, Verdict, culprit, words, work};
 use crate::causes::Causes;
 use crate::facts::Work;
-use crate::findings::{Evidence, Finding, ObjectName, Remedy, Severity};
+use crate::findings::{Evidence, Finding, ObjectName, Remedy};
 
 /// The case.
 pub static CASE: Case = Case {
@@ -40,9 +40,7 @@ const ZONE_FILE: &str = "/etc/localtime";
 const SHARE_MIN: f64 = 0.1;
 
 fn find(causes: &Causes<'_>) -> Vec<Finding> {
-    let spent = work::by_process(causes);
-    let found = spent.iter().filter_map(|spent| finding(causes, spent));
-    found.filter(|finding| finding.severity > Severity::Note).collect()
+    work::findings(causes, finding)
 }
 
 fn finding(causes: &Causes<'_>, spent: &work::Spent) -> Option<Finding> {

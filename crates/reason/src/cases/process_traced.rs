@@ -5,7 +5,6 @@
 //! they add up.
 
 use super::process::{self, Stalled};
-use super::process_stopped::stalled_seconds;
 use super::{Case, Verdict, culprit, words};
 use crate::causes::Causes;
 use crate::facts::ThreadRef;
@@ -47,7 +46,7 @@ fn finding(causes: &Causes<'_>, stalled: &Stalled<'_>) -> Option<Finding> {
     let tracer = tracer(causes, &traced);
     let who = words::who(&traced);
     let by = tracer.as_ref().map_or_else(|| "its tracer".to_string(), words::who);
-    let longest = stalled_seconds(causes, stalled);
+    let longest = stalled.seconds(causes);
     let title = match stalled.others.victims.is_empty() {
         true => format!("{who} is held by {by}, which traces it"),
         false => {
@@ -55,14 +54,7 @@ fn finding(causes: &Causes<'_>, stalled: &Stalled<'_>) -> Option<Finding> {
             format!("{victim} waits for {who}, which is held by {by}, its tracer")
         }
     };
-    let waits = match stalled.others.victims.len() {
-        0 => "Nobody was seen to wait for it.".to_string(),
-        n => format!(
-            "{} waited {} for it.",
-            words::count(n, "process", "processes"),
-            words::of_window(stalled.others.seconds, causes.wall_seconds())
-        ),
-    };
+    let waits = stalled.who_waited(causes);
     let mut evidence = vec![Evidence::new(
         format!("{who} is in state t (stopped by a tracer), longest"),
         longest,

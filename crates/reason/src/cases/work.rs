@@ -59,6 +59,16 @@ pub fn by_process(causes: &Causes<'_>) -> Vec<Spent> {
         .collect()
 }
 
+/// What a case finds of processes one by one, if it costs them enough to be more than a note.
+pub fn findings(
+    causes: &Causes<'_>,
+    of: fn(&Causes<'_>, &Spent) -> Option<Finding>,
+) -> Vec<Finding> {
+    let spent = by_process(causes);
+    let found = spent.iter().filter_map(|spent| of(causes, spent));
+    found.filter(|finding| finding.severity > Severity::Note).collect()
+}
+
 /// Samples of a process whose kernel stack passes a function for which `wanted` holds.
 pub fn in_kernel(causes: &Causes<'_>, pid: u32, wanted: impl Fn(&str) -> bool) -> u64 {
     let scene = causes.scene;
