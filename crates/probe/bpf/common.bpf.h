@@ -45,6 +45,7 @@ const volatile __u32 bio_argument_index = 0; /* block_bio_queue: likewise; a sta
 const volatile __u32 dirty_pause_index = 6; /* balance_dirty_pages: place of `pause` */
 const volatile __u32 victim_is_task = 1; /* mark_victim tells the task; a number until 6.8 */
 const volatile __u32 notes_in_hash = 0; /* no task storage for tracing (before 5.12) */
+const volatile __u32 tells_queued = 1; /* the scheduler keeps sched_info: not with `nodelayacct` until 5.13 */
 const volatile __u64 nanoseconds_per_jiffy = 4000000;
 const volatile __u64 ring_alarm_bytes = 512 << 10; /* fill of the ring at which the reader is woken */
 
@@ -60,6 +61,7 @@ struct note {
 	__u64 since_ns;
 	__u64 ran_since_ns; /* on the CPU since, before it left */
 	__u64 wake_ns;
+	__u64 delay_ns; /* its run_delay when it left, and again when it was woken */
 	__u32 mode;
 	__u32 state;
 	__u32 flags;
@@ -80,7 +82,25 @@ struct {
 	__type(value, struct note);
 } notes SEC(".maps");
 
-/* In place of `notes`, by thread id, where `notes_in_hash`; only one of the two is ever created. */
+/*
+ * Where most notes are: found by thread id in an array, without a call, while task storage takes several. A thread
+ * whose place is taken by another has its note in task storage. `claims` is 1 while the place is somebody's: of two
+ * that claim at once both may read 2, and then nobody has it.
+ */
+struct slot {
+	__u64 task; /* address of its task_struct; 0: nobody's */
+	__u64 claims;
+	struct note note;
+};
+#define SLOTS 16384
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SLOTS);
+	__type(key, __u32);
+	__type(value, struct slot);
+} slots SEC(".maps");
+
+/* In place of both, by thread id, where `notes_in_hash`; only what is used is ever created. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 32768);
@@ -179,7 +199,14 @@ static __always_inline void fill_ref(struct wire_ref *ref, struct task_struct *t
 	ref->tid = task_field(task, pid);
 	ref->tgid = task_field(task, tgid);
 	ref->start_ns = task_field(task, start_time);
-	bpf_core_read(ref->comm, sizeof(ref->comm), &task->comm);
+	/* As words, if the verifier follows the pointer: the helper that copies is dearer than all the rest. */
+	if (has_helper(get_current_task_btf)) {
+		const __u64 *comm = (const __u64 *)&task->comm;
+		((__u64 *)ref->comm)[0] = comm[0];
+		((__u64 *)ref->comm)[1] = comm[1];
+	} else {
+		bpf_core_read(ref->comm, sizeof(ref->comm), &task->comm);
+	}
 }
 
 /* Kernfs id of the task's group in one controller's hierarchy. */

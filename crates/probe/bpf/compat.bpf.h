@@ -93,12 +93,22 @@ static __always_inline __u32 compat_task_state(const struct task_struct *task)
  */
 const volatile __s64 preempt_count_from_runqueue = 0; /* 0: not known */
 
+extern void *bpf_rdonly_cast(const void *at, __u32 type) __ksym __weak;
+
 static __always_inline __u32 compat_preempt_count(struct task_struct *current)
 {
 	__u32 count = 0;
 #if defined(__TARGET_ARCH_x86)
-	char *runqueue = (char *)BPF_CORE_READ(current, se.cfs_rq, rq);
+	char *runqueue;
 
+	/* 6.2 lets an address be read as any type (a35b9af4ec2c), at a tenth of what the helper takes. */
+	if (preempt_count_from_runqueue && has_helper(get_current_task_btf) && bpf_ksym_exists(bpf_rdonly_cast)) {
+		runqueue = (char *)current->se.cfs_rq->rq;
+		return ((struct refcount_struct *)bpf_rdonly_cast(runqueue + preempt_count_from_runqueue,
+								  bpf_core_type_id_kernel(struct refcount_struct)))
+			->refs.counter;
+	}
+	runqueue = (char *)BPF_CORE_READ(current, se.cfs_rq, rq);
 	if (!preempt_count_from_runqueue || !runqueue)
 		return 0;
 	bpf_probe_read_kernel(&count, sizeof(count), runqueue + preempt_count_from_runqueue);
@@ -162,6 +172,23 @@ static __always_inline __u64 compat_runqueue_clock(const struct task_struct *tas
 {
 	if (bpf_core_field_exists(((struct cfs_rq *)0)->rq) && bpf_core_field_exists(((struct rq *)0)->clock))
 		return task->se.cfs_rq->rq->clock;
+	return 0;
+}
+
+/*
+ * By the run queue's clock, what the scheduler keeps of each task (CONFIG_SCHED_INFO): since when it has been
+ * queued, 0 if it is not, and what it waited on queues that it has left again. Plain loads, as above.
+ */
+static __always_inline __u64 compat_last_queued(const struct task_struct *task)
+{
+	if (bpf_core_field_exists(task->sched_info.last_queued))
+		return task->sched_info.last_queued;
+	return 0;
+}
+static __always_inline __u64 compat_run_delay(const struct task_struct *task)
+{
+	if (bpf_core_field_exists(task->sched_info.run_delay))
+		return task->sched_info.run_delay;
 	return 0;
 }
 

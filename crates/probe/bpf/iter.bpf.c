@@ -26,6 +26,25 @@ struct {
 	__type(value, struct wire_endpoint);
 } endpoint_scratch SEC(".maps");
 
+/*
+ * When a thread was woken that waits for a CPU; 0: it is blocked. If no clock was read then, as long ago as it has
+ * been queued, and now if its CPU has yet to queue it.
+ */
+static __always_inline __u64 woken_at(const struct note *note, const struct task_struct *task, __u64 now)
+{
+	struct switch_clock *own;
+	__u64 queued_clock;
+	__u32 zero = 0;
+
+	if (note->mode != WIRE_MODE_BLOCKED || note->wake_ns || note->context == WIRE_CONTEXT_UNKNOWN)
+		return note->wake_ns;
+	own = bpf_map_lookup_elem(&switch_clocks, &zero);
+	queued_clock = compat_last_queued(task);
+	if (!own || !own->ahead_ns || !queued_clock)
+		return now;
+	return woken(note, task, queued_clock + own->ahead_ns);
+}
+
 SEC("iter/task")
 int threads(struct bpf_iter__task *ctx)
 {
@@ -53,6 +72,7 @@ int threads(struct bpf_iter__task *ctx)
 		/* First sight: the mode is read, not seen; a racing switch overwrites it. */
 		note->sums.since_ns = now;
 		note->state = out->place.state;
+		note->delay_ns = compat_run_delay(task);
 		if (out->on_cpu) {
 			note->mode = WIRE_MODE_RUNNING;
 			note->since_ns = now;
@@ -67,7 +87,7 @@ int threads(struct bpf_iter__task *ctx)
 	fill_ref(&out->thread, task);
 	out->sums = note->sums;
 	out->note_since_ns = note->since_ns;
-	out->note_wake_ns = note->wake_ns;
+	out->note_wake_ns = woken_at(note, task, now);
 	out->last_arrival_clock = BPF_CORE_READ(task, sched_info.last_arrival);
 	out->cpu_cgroup_id = subsystem_cgroup_id(task, cpu_cgrp_id);
 	out->cgroup_id = unified_cgroup_id(task);

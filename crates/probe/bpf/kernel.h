@@ -134,7 +134,9 @@ struct sched_entity {
 	struct cfs_rq *cfs_rq;
 };
 struct sched_info {
+	unsigned long long run_delay;
 	unsigned long long last_arrival;
+	unsigned long long last_queued;
 };
 typedef struct {
 	__u64 val;

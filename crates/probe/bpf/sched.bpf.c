@@ -1,11 +1,16 @@
 /*
  * sched.bpf.c: who runs, who waits, and who ended the wait.
  *
- * Each thread carries a note (task storage). sched_switch out stores when and in what state it left;
+ * Each thread carries a note (`slots`, else task storage). sched_switch out stores when and in what state it left;
  * sched_waking stores who made it ready and from which context; sched_switch in adds to the sums and,
  * if the wait was long or the thread is traced, sends the whole wait with stack, system call and object.
  * The stack of a blocked thread does not change, so it is taken once, at the end, from outside.
  * Switches are dated by the run queue's clock, which the scheduler has just read, and not by one of our own.
+ * A wake-up that ends a short wait is dated by what the scheduler noted when it queued the thread, as it counts
+ * run_delay in /proc/PID/schedstat. Between the wake-up and that may lie an interrupt of the CPU that is to run it:
+ * there the thread counts as blocked. Only the wake-ups that must be exact read the clock (see `is_dated_later`).
+ * Where functions return slowly (mitigations), a helper takes as long as all else together: the fast path of a
+ * pair of switch and wake-up calls none but the one that tells the current task.
  *
  * Must not: trace system calls (each would pay), walk lists, or look at user memory of another task.
  * Rejected: starting a record at switch-out (every short wait would pay for its stack).
@@ -22,11 +27,44 @@ static __always_inline struct note *note_by_tid(struct task_struct *task, bool c
 	return bpf_map_lookup_elem(&notes_by_tid, &tid);
 }
 
+static __always_inline struct slot *slot_at(__u32 tid)
+{
+	__u32 at = tid & (SLOTS - 1);
+
+	return bpf_map_lookup_elem(&slots, &at);
+}
+
+static __always_inline bool claim(struct slot *slot, struct task_struct *task)
+{
+	volatile __u64 *claims = &slot->claims;
+
+	if (*claims)
+		return false;
+	__sync_fetch_and_add(&slot->claims, 1);
+	if (*claims != 1)
+		return false;
+	slot->note = no_note;
+	barrier();
+	slot->task = (__u64)task;
+	return true;
+}
+
 static __always_inline struct note *note_of(struct task_struct *task, bool create)
 {
+	struct slot *slot;
+	struct note *note;
+
 	if (notes_in_hash)
 		return note_by_tid(task, create);
-	return bpf_task_storage_get(&notes, task, 0, create ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
+	slot = slot_at(task_field(task, pid));
+	if (slot && slot->task == (__u64)task)
+		return &slot->note;
+	note = bpf_task_storage_get(&notes, task, 0, 0);
+	if (note || !create)
+		return note;
+	if (slot && claim(slot, task))
+		return &slot->note;
+	return bpf_task_storage_get(&notes, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 }
 
 static __always_inline __u64 interval(__u64 from, __u64 to)
@@ -78,9 +116,9 @@ struct {
  * of the two hardly changes. Between the scheduler's reading and ours lies what it took to choose, mostly some
  * hundred nanoseconds, rarely a search for work on other CPUs: so the least distance seen is the true one.
  */
-static __always_inline __u64 switch_now(const struct task_struct *prev)
+static __always_inline __u64 switch_now(__u64 clock)
 {
-	__u64 clock = compat_runqueue_clock(prev), now, ahead, span, drift;
+	__u64 now, ahead, span, drift;
 	__u32 zero = 0;
 	struct switch_clock *own = bpf_map_lookup_elem(&switch_clocks, &zero);
 
@@ -181,6 +219,7 @@ static __always_inline void leave_cpu(struct note *note, struct task_struct *pre
 	note->context = WIRE_CONTEXT_UNKNOWN;
 	note->state = state;
 	note->cpu = bpf_get_smp_processor_id();
+	note->delay_ns = compat_run_delay(prev);
 	if (!note->sums.since_ns)
 		note->sums.since_ns = now;
 	note->sums.switches++;
@@ -192,6 +231,14 @@ static __always_inline void leave_cpu(struct note *note, struct task_struct *pre
 		note->mode = WIRE_MODE_BLOCKED;
 		note->flags = BPF_CORE_READ_BITFIELD(prev, in_iowait) ? WIRE_FLAG_IOWAIT : 0;
 	}
+}
+
+/* When it was woken, if it has been queued since `queued_ns` here, and before, since then, on other run queues. */
+static __always_inline __u64 woken(const struct note *note, const struct task_struct *task, __u64 queued_ns)
+{
+	__u64 elsewhere_ns = compat_run_delay(task) - note->delay_ns;
+
+	return queued_ns > note->since_ns + elsewhere_ns ? queued_ns - elsewhere_ns : note->since_ns;
 }
 
 /* Its length. From the two parts: a second subtraction would count a negative interval twice. */
@@ -223,7 +270,7 @@ int sched_switch(__u64 *ctx)
 {
 	struct task_struct *prev = (struct task_struct *)ctx[1];
 	struct task_struct *next = (struct task_struct *)ctx[2];
-	__u64 now = switch_now(prev);
+	__u64 clock = compat_runqueue_clock(prev), now = switch_now(clock);
 	struct note *note;
 
 	if (prev->pid) {
@@ -245,8 +292,12 @@ int sched_switch(__u64 *ctx)
 		if (note) {
 			now = not_before(note->since_ns, now);
 			if (note->mode >= WIRE_MODE_RUNNABLE) {
-				__u64 length;
+				__u64 length, queued_clock;
 
+				/* Never queued: it lent its place to the holder of a lock, and the wake-up is not dated. */
+				queued_clock = compat_last_queued(next);
+				if (note->mode == WIRE_MODE_BLOCKED && !note->wake_ns && queued_clock && clock)
+					note->wake_ns = woken(note, next, now - interval(queued_clock, clock));
 				now = not_before(note->wake_ns, now);
 				length = add_wait(note, now);
 				if (length >= threshold_of(note) && !braked(length))
@@ -272,6 +323,45 @@ static __always_inline __u32 wake_context(struct task_struct *current)
 	return WIRE_CONTEXT_TASK;
 }
 
+static __always_inline void note_waker(struct note *note, struct task_struct *current)
+{
+	note->context = wake_context(current);
+	fill_ref(&note->waker, current);
+	if (task_field(current, flags) & PF_KTHREAD)
+		note->flags |= WIRE_FLAG_WAKER_KERNEL;
+	note->wake_disk = 0;
+}
+
+/* A completion this long before is what woke. */
+#define COMPLETION_NS_MAX 100000
+
+/*
+ * Whether the switch in may date this wake-up, so that no clock is read here. What a busy CPU's run queue last read
+ * is at most the truth, and mostly little less; an idle CPU's is as old as its sleep. So a wait that may be short is
+ * short, or as long as somebody ran without a tick: then its waker is noted all the same. Not so: a thread whose
+ * waits are all told; one that may have been woken by a disk; one that is throttled; and one that was moved to
+ * another run queue in its sleep, and was dated there (delayed dequeue, since 6.12).
+ */
+static __always_inline bool is_dated_later(const struct note *note, const struct task_struct *task,
+					   struct task_struct *current, const struct completion *completion)
+{
+	__u32 zero = 0;
+	struct switch_clock *own;
+	__u64 clock, now;
+
+	if (!tells_queued || !has_helper(get_current_task_btf) || note->traced || !current->pid ||
+	    compat_last_queued(task) || note->flags & WIRE_FLAG_THROTTLED)
+		return false;
+	own = bpf_map_lookup_elem(&switch_clocks, &zero);
+	clock = compat_runqueue_clock(current);
+	if (!own || !own->ahead_ns || !clock)
+		return false;
+	now = clock + own->ahead_ns;
+	if (completion && completion->at_ns + COMPLETION_NS_MAX > now)
+		return false;
+	return now < note->since_ns + control.threshold_ns / 2;
+}
+
 SEC("tp_btf/sched_waking")
 int BPF_PROG(sched_waking, struct task_struct *task)
 {
@@ -283,21 +373,22 @@ int BPF_PROG(sched_waking, struct task_struct *task)
 
 	if (!note || note->mode != WIRE_MODE_BLOCKED || note->wake_ns)
 		return 0;
-	now = not_before(note->since_ns, bpf_ktime_get_ns());
-	note->wake_ns = now;
 	if (compat_task_throttled(task))
 		note->flags |= WIRE_FLAG_THROTTLED;
+	current = compat_current();
+	completion = bpf_map_lookup_elem(&completions, &zero);
+	note->delay_ns = compat_run_delay(task);
+	if (is_dated_later(note, task, current, completion)) {
+		note_waker(note, current);
+		return 0;
+	}
+	now = not_before(note->since_ns, bpf_ktime_get_ns());
+	note->wake_ns = now;
 	if (interval(note->since_ns, now) < threshold_of(note) / 2)
 		return 0;
 	/* From here on the wait is long: who ended it is worth its price. */
-	current = compat_current();
-	note->context = wake_context(current);
-	fill_ref(&note->waker, current);
-	if (task_field(current, flags) & PF_KTHREAD)
-		note->flags |= WIRE_FLAG_WAKER_KERNEL;
-	note->wake_disk = 0;
-	completion = bpf_map_lookup_elem(&completions, &zero);
-	if (completion && now - completion->at_ns < 100000)
+	note_waker(note, current);
+	if (completion && now - completion->at_ns < COMPLETION_NS_MAX)
 		note->wake_disk = completion->dev;
 	if (note->traced && control.follow_wakers && note->context == WIRE_CONTEXT_TASK &&
 	    task_field(current, tgid) != control.own_tgid && task_field(current, pid)) {
@@ -322,6 +413,7 @@ int BPF_PROG(task_newtask, struct task_struct *task, __u64 clone_flags)
 	struct wire_fork fork = {};
 
 	if (note) {
+		*note = no_note;
 		note->sums.since_ns = bpf_ktime_get_ns();
 		note->since_ns = note->sums.since_ns;
 		note->mode = WIRE_MODE_RUNNABLE;
@@ -342,7 +434,20 @@ SEC("tp_btf/sched_process_exec")
 int BPF_PROG(sched_process_exec, struct task_struct *task, __s32 old_pid, struct linux_binprm *binary)
 {
 	struct wire_exec exec = {};
+	struct slot *slot;
+	struct note *note;
 	long bytes;
+
+	/* A thread that was not the first of its process has become it: its id is another now. */
+	if (!notes_in_hash && old_pid != task->pid) {
+		slot = slot_at(old_pid);
+		note = note_of(task, true);
+		if (slot && note && slot->task == (__u64)task) {
+			*note = slot->note;
+			slot->task = 0;
+			slot->claims = 0;
+		}
+	}
 
 	exec.head.kind = WIRE_EXEC;
 	exec.head.length = sizeof(exec);
@@ -378,6 +483,23 @@ int BPF_PROG(sched_process_exit, struct task_struct *task)
 		exit.flags |= note->traced ? WIRE_FLAG_TRACED : 0;
 	}
 	send(&exit, sizeof(exit));
+	return 0;
+}
+
+/* Nobody looks for this thread's note any more. */
+SEC("tp_btf/sched_process_free")
+int BPF_PROG(sched_process_free, struct task_struct *task)
+{
+	struct slot *slot;
+
+	if (notes_in_hash)
+		return 0;
+	slot = slot_at(task->pid);
+	if (slot && slot->task == (__u64)task) {
+		slot->task = 0;
+		barrier();
+		slot->claims = 0;
+	}
 	return 0;
 }
 

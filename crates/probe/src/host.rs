@@ -27,6 +27,8 @@ pub struct Offer {
     pub victim_is_task: bool,
     /// Tracing programs have no task storage (before 5.12): notes go into a hash.
     pub notes_in_hash: bool,
+    /// The scheduler keeps how long each task was queued (CONFIG_SCHED_INFO, and not switched off at boot).
+    pub tells_queued: bool,
     /// Where x86 keeps the preempt count, in bytes from the run queue of the same CPU; 0 if unknown.
     pub preempt_count_from_runqueue: i64,
     /// Ticks a second that `pause` of balance_dirty_pages counts in.
@@ -48,6 +50,8 @@ pub fn look(tracepoints: &[&str]) -> Offer {
     let mut offer = Offer {
         capabilities: effective_capabilities(),
         config_hz: config_hz(),
+        tells_queued: std::fs::read_to_string("/proc/self/schedstat")
+            .is_ok_and(|text| is_counted(&text)),
         ..Offer::default()
     };
     // SAFETY: geteuid has no preconditions and cannot fail.
@@ -162,6 +166,11 @@ fn effective_capabilities() -> u64 {
         .unwrap_or(0)
 }
 
+/// Of `run_ns wait_ns times`: a thread that runs has been given a CPU at least once, if anybody counts.
+fn is_counted(schedstat: &str) -> bool {
+    schedstat.split_whitespace().nth(2).is_some_and(|times| times != "0")
+}
+
 /// CONFIG_HZ from the one place that tells user space: the resolution of CLOCK_MONOTONIC_COARSE.
 fn config_hz() -> u32 {
     let mut resolution = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -171,4 +180,17 @@ fn config_hz() -> u32 {
         return 0;
     }
     (1_000_000_000.0 / resolution.tv_nsec as f64).round() as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scheduler_that_counts_nothing_tells_no_queue() {
+        assert!(is_counted("1071600 5300 12\n"));
+        // `nodelayacct` before 5.14.
+        assert!(!is_counted("0 0 0\n"));
+        assert!(!is_counted(""));
+    }
 }

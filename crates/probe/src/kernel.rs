@@ -11,7 +11,7 @@ use crate::refusal::{self, Refusal};
 use crate::samples;
 use crate::skel::{HoldupSkel, HoldupSkelBuilder};
 use crate::wire::{self, *};
-use crate::{SourceError, expense};
+use crate::{SourceError, expense, fitting};
 use holdup_reason::facts::*;
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, RingBuffer, RingBufferBuilder};
@@ -60,30 +60,7 @@ impl Programs {
         refusal::listen();
         let storage = Box::leak(Box::new(MaybeUninit::uninit()));
         let mut open = HoldupSkelBuilder::default().open(storage).map_err(refusal::of("open"))?;
-        if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
-            constants.has_prev_state_argument = u32::from(offer.switch_tells_state);
-            constants.request_argument_index = u32::from(offer.request_after_queue);
-            constants.bio_argument_index = u32::from(offer.bio_after_queue);
-            constants.victim_is_task = u32::from(offer.victim_is_task);
-            constants.notes_in_hash = u32::from(offer.notes_in_hash);
-            constants.dirty_pause_index = offer.dirty_arguments.saturating_sub(2);
-            constants.preempt_count_from_runqueue = offer.preempt_count_from_runqueue;
-            constants.ring_alarm_bytes = u64::from(ring_bytes) / 4;
-            constants.nanoseconds_per_jiffy = 1_000_000_000 / u64::from(offer.config_hz.max(1));
-        }
-        let unused =
-            if offer.notes_in_hash { &mut open.maps.notes } else { &mut open.maps.notes_by_tid };
-        unused.set_autocreate(false).map_err(refusal::of("choose the notes"))?;
-        for mut program in open.open_object_mut().progs_mut() {
-            let name = program.name().to_string_lossy().into_owned();
-            let iterator = name == "threads" || name == "endpoints";
-            let sampler = names.contains(&plan::SAMPLE)
-                && name == if offer.find_vma { plan::SAMPLE_CODE } else { plan::SAMPLE };
-            let sampled = name == plan::SAMPLE || name == plan::SAMPLE_CODE;
-            let wanted = if sampled { sampler } else { names.contains(&&name[..]) };
-            program.set_autoload(iterator || wanted);
-        }
-        open.maps.ring.set_max_entries(ring_bytes).map_err(refusal::of("size the ring"))?;
+        fitting::fit(&mut open, offer, names, ring_bytes)?;
         let skel = open.load().map_err(|error| refusal::read(&refusal::take(), &error))?;
         let skel: &'static mut HoldupSkel<'static> = Box::leak(Box::new(skel));
         let inbox = Rc::new(RefCell::new(Inbox { decoder: Decoder::default(), facts: Vec::new() }));

@@ -12,6 +12,7 @@ mod dns;
 mod doctor;
 mod expense;
 pub mod files;
+mod fitting;
 pub mod host;
 mod kernel;
 pub mod live;

@@ -39,6 +39,7 @@ const PROGRAMS: &[Program] = &[
     program("qdisc_dequeue", "qdisc_dequeue", "time in local packet queues is not measured"),
     program("net_dev_queue", "net_dev_queue", "DNS questions are not seen"),
     program("netif_receive_skb", "netif_receive_skb", "DNS answers are not seen"),
+    program("sched_process_free", "sched_process_free", "a look at many short threads costs more"),
     program("task_newtask", "task_newtask", "new threads are seen late"),
     program("sched_process_exec", "sched_process_exec", "new programs are seen late"),
     program("sched_process_exit", "sched_process_exit", "ended threads lose their sums"),
