@@ -41,6 +41,12 @@ impl Limited<'_> {
             && self.refault_bytes as f64 >= REFAULT_PART_MIN * self.read_bytes as f64
     }
 
+    /// The part of its reading that is reading again. What comes from no disk of this host (NFS, FUSE) is not counted as
+    /// read; then all of it is.
+    pub fn again(&self) -> f64 {
+        (self.refault_bytes as f64 / self.read_bytes.max(1) as f64).min(1.0)
+    }
+
     /// The absolute path of the setting.
     pub fn setting(&self) -> String {
         format!("{}/{}", self.group.directory.trim_end_matches('/'), self.file)

@@ -1,17 +1,15 @@
 //! memory.limit: a group pays for its memory limit with reclaim, with reading again, or with killed processes.
 //!
-//! That the limit is met is one fact; what it costs is the other: refaults beside disk reads, time in reclaim, or
-//! a kill. Rejected: usage near the limit (page cache fills every group that reads, and that is healthy).
+//! That the limit is met is one fact; what it costs (memory_losses.rs) is the other: refaults beside disk reads, time
+//! in reclaim, or a kill. Rejected: usage near the limit (page cache fills every group that reads, and that is healthy).
 
 use super::cpu;
 use super::memory::{self, Limited};
+use super::memory_losses::{self, Loss, Losses};
 use super::{Case, words};
 use crate::causes::Causes;
 use crate::facts::{OomKill, TargetKind, ThreadRef};
 use crate::findings::*;
-use crate::scene::Scene;
-use crate::waits::WaitClass;
-use std::collections::BTreeMap;
 
 const MIB: u64 = 1 << 20;
 
@@ -21,14 +19,15 @@ pub static CASE: Case = Case {
     title: "A cgroup's memory limit is too small for what it does",
     theory: "Whatever a cgroup allocates beyond its limit must first be freed inside the group. File pages are dropped \
              and read from disk again when they are next needed, anonymous pages go to swap, both while the thread \
-             that allocates waits. When nothing can be freed, the kernel kills a process of the group (exit status \
+             that allocates waits; from a quick disk it hardly waits, and the price is its CPU time. When nothing can be freed, the kernel kills a process of the group (exit status \
              137). The host may have memory to spare all the while.",
     needs: &[
         "the group met its limit in the window (memory.failcnt, memory.events)",
-        "it reads back what it dropped (refaults), spends time in reclaim, or had a process killed",
+        "it reads back what it dropped (refaults), waits in reclaim or gets too little there, or had a process killed",
+        "that costs its processes a noticeable part of their time, waiting and CPU together",
     ],
     refuted_by: &[
-        "the limit is met, but by page cache that nobody reads again",
+        "the limit is met, but by page cache that nobody reads again: a stream fills any group",
         "the host itself is out of memory",
     ],
     remedies: &["raise the limit", "make the program need less: fewer workers, smaller caches"],
@@ -39,78 +38,6 @@ pub static CASE: Case = Case {
 fn find(causes: &Causes<'_>) -> Vec<Finding> {
     let limited = memory::limited(causes.scene);
     limited.iter().filter_map(|one| finding(causes, one)).collect()
-}
-
-/// What each process of the group lost to the limit, seconds.
-fn losses(causes: &Causes<'_>, one: &Limited<'_>) -> BTreeMap<u32, (ThreadRef, f64)> {
-    let scene = causes.scene;
-    let mut losses: BTreeMap<u32, (ThreadRef, f64)> = BTreeMap::new();
-    let inside =
-        |thread: &ThreadRef| scene.in_target(thread) && memory::is_member(scene, thread, one.group);
-    let mut add = |thread: &ThreadRef, seconds: f64| {
-        let process = scene.thread_ref(thread.pid);
-        losses.entry(process.pid).or_insert((process, 0.0)).1 += seconds;
-    };
-    // Reclaim told by its own events holds the waits within it: the greater of the two counts.
-    let mut waited: BTreeMap<u32, f64> = BTreeMap::new();
-    for wait in scene.waits() {
-        if wait.class == WaitClass::Reclaim && inside(&wait.thread) {
-            *waited.entry(wait.thread.pid).or_default() +=
-                wait.within_ns(scene.begin_ns, scene.end_ns) as f64 / 1e9;
-        } else if memory::is_memory_wait(wait.class, one.thrashes()) && inside(&wait.thread) {
-            add(&wait.thread, wait.within_ns(scene.begin_ns, scene.end_ns) as f64 / 1e9);
-        }
-    }
-    if one.thrashes() {
-        add_short_reads(scene, &inside, &mut losses);
-    }
-    let mut add = |thread: &ThreadRef, seconds: f64| {
-        let process = scene.thread_ref(thread.pid);
-        losses.entry(process.pid).or_insert((process, 0.0)).1 += seconds;
-    };
-    for reclaim in scene.reclaims.iter().filter(|reclaim| reclaim.memcg) {
-        let here = reclaim.cgroup_id != 0 && reclaim.cgroup_id == one.group.id;
-        if here && scene.in_target(&reclaim.thread) || inside(&reclaim.thread) {
-            let seconds = reclaim.total_ns as f64 / 1e9;
-            add(&reclaim.thread, seconds);
-            if let Some(waited) = waited.get_mut(&reclaim.thread.pid) {
-                *waited = (*waited - seconds).max(0.0);
-            }
-        }
-    }
-    for (pid, seconds) in waited.into_iter().filter(|(_, seconds)| *seconds > 0.0) {
-        add(&scene.thread_ref(pid), seconds);
-    }
-    losses
-}
-
-/// A quick disk's reads are too short to be told one by one; the scheduler's sums have them.
-fn add_short_reads(
-    scene: &Scene,
-    inside: &impl Fn(&ThreadRef) -> bool,
-    losses: &mut BTreeMap<u32, (ThreadRef, f64)>,
-) {
-    let mut iowait: BTreeMap<u32, f64> = BTreeMap::new();
-    for time in scene.times.iter().filter(|time| inside(&time.thread)) {
-        *iowait.entry(time.thread.pid).or_default() += time.iowait_ns as f64 / 1e9;
-    }
-    for (pid, seconds) in iowait.into_iter().filter(|(_, seconds)| *seconds > 0.0) {
-        let lost = losses.entry(pid).or_insert_with(|| (scene.thread_ref(pid), 0.0));
-        lost.1 = lost.1.max(seconds);
-    }
-}
-
-/// Time of processes that was not idle, reads that were too short to be told included, seconds.
-fn demand(causes: &Causes<'_>, losses: &BTreeMap<u32, (ThreadRef, f64)>) -> f64 {
-    let scene = causes.scene;
-    losses
-        .iter()
-        .map(|(pid, (_, lost))| {
-            let times = scene.times.iter().filter(|time| time.thread.pid == *pid);
-            let ran: u64 = times.map(|time| time.run_ns + time.runnable_ns).sum();
-            causes.demand_seconds(*pid).max(ran as f64 / 1e9 + lost)
-        })
-        .sum()
 }
 
 /// Kills in the group, as far as they were seen.
@@ -130,20 +57,17 @@ fn killed(causes: &Causes<'_>, one: &Limited<'_>) -> Vec<ThreadRef> {
 }
 
 fn finding(causes: &Causes<'_>, one: &Limited<'_>) -> Option<Finding> {
-    let losses = losses(causes, one);
+    let losses = memory_losses::of(causes, one);
     let killed = killed(causes, one);
     let wall = causes.wall_seconds().max(1e-9);
     let looked_at = |victim: &ThreadRef| cpu::concerns(causes, victim);
     let any_killed = one.kills > 0 && (is_whole(causes, one) || killed.iter().any(looked_at));
-    let mut seconds: f64 = losses.values().map(|(_, seconds)| seconds).sum();
-    let demand = demand(causes, &losses);
-    if causes.is_command() {
-        let on_path = causes.all.iter().filter(|cause| {
-            memory::is_memory_wait(cause.class, one.thrashes())
-                && cause.links.get(cause.named).is_some_and(|l| losses.contains_key(&l.who.pid))
-        });
-        seconds = seconds.min(on_path.map(|cause| cause.seconds).sum());
-    }
+    let seconds = if causes.is_command() {
+        memory_losses::on_path(causes, one, &losses)
+    } else {
+        losses.values().map(Loss::seconds).sum()
+    };
+    let demand = memory_losses::demand(causes, &losses);
     let of = if causes.is_command() { wall } else { demand.max(seconds).max(1e-9) };
     let mut impact = Impact { wait_seconds_per_second: seconds / wall, share: seconds / of };
     impact.share = impact.share.clamp(0.0, 1.0);
@@ -151,22 +75,22 @@ fn finding(causes: &Causes<'_>, one: &Limited<'_>) -> Option<Finding> {
     if severity == Severity::Note {
         return None;
     }
-    let most = losses.values().max_by(|a, b| a.1.total_cmp(&b.1));
+    let most = losses.values().max_by(|a, b| a.seconds().total_cmp(&b.seconds()));
     let mut victims: Vec<Victim> =
-        losses.values().map(|(process, wait)| cpu::victim(causes, process, *wait)).collect();
+        losses.values().map(|lost| cpu::victim(causes, &lost.process, lost.seconds())).collect();
     for victim in killed.iter().filter(|v| !losses.contains_key(&v.pid)) {
         victims.push(cpu::victim(causes, victim, 0.0));
     }
     victims.sort_by(|a, b| b.wait_seconds.total_cmp(&a.wait_seconds).then(a.pid.cmp(&b.pid)));
     let object = ObjectName::new("memory", &one.group.path);
-    let chain = most.map(|(process, wait)| Link {
-        who: Who::thread(process),
+    let chain = most.map(|lost| Link {
+        who: Who::thread(&lost.process),
         waits_on: object.clone(),
-        seconds: *wait,
+        seconds: lost.seconds(),
     });
     Some(Finding {
-        title: title(causes, one, any_killed, &killed, most.map(|(process, _)| process)),
-        text: text(causes, one, &impact, seconds, any_killed),
+        title: title(causes, one, any_killed, &killed, most.map(|lost| &lost.process)),
+        text: text(causes, one, &impact, &losses, any_killed),
         severity,
         confidence: 0.95,
         culprit: Culprit {
@@ -228,7 +152,7 @@ fn text(
     causes: &Causes<'_>,
     one: &Limited<'_>,
     impact: &Impact,
-    seconds: f64,
+    losses: &Losses,
     any_killed: bool,
 ) -> String {
     let mut text = String::new();
@@ -239,17 +163,24 @@ fn text(
         ));
     }
     if impact.share > 0.05 {
+        let wall = causes.wall_seconds();
+        let seconds = impact.wait_seconds_per_second * wall;
+        let worked: f64 = losses.values().map(Loss::on_cpu).sum();
+        let on_cpu = match worked.min(seconds) {
+            some if some >= 0.05 * seconds => format!(", {} of it CPU", words::seconds(some)),
+            _ => String::new(),
+        };
         text.push_str(&format!(
-            "{} of its time ({}) goes into making room{}. ",
+            "{} of its time ({}{on_cpu}) goes into making room{}. ",
             words::percent(impact.share),
-            words::of_window(seconds, causes.wall_seconds()),
+            words::of_window(seconds, wall),
             if one.thrashes() { " and reading back what was dropped" } else { "" },
         ));
     }
     text.push_str(&format!(
         "The group met its limit of {} {} times",
         words::bytes(one.limit_bytes as f64),
-        one.hits,
+        words::thousands(one.hits as f64),
     ));
     if one.thrashes() {
         text.push_str(&format!(
@@ -264,24 +195,28 @@ fn text(
     text
 }
 
-fn evidence(one: &Limited<'_>, losses: &BTreeMap<u32, (ThreadRef, f64)>) -> Vec<Evidence> {
+fn evidence(one: &Limited<'_>, losses: &Losses) -> Vec<Evidence> {
     let counters = "memory controller";
+    let sum = |of: fn(&Loss) -> f64| losses.values().map(of).sum::<f64>();
+    let in_use = one.last.memory_bytes.unwrap_or(0) as f64;
     let mut evidence = vec![
         Evidence::new("memory limit of the group", one.limit_bytes as f64, "bytes", one.setting()),
         Evidence::new("times the limit was met", one.hits as f64, "1", counters),
-        Evidence::new(
-            "memory in use",
-            one.last.memory_bytes.unwrap_or(0) as f64,
-            "bytes",
-            counters,
-        ),
+        Evidence::new("memory in use", in_use, "bytes", counters),
         Evidence::new(
             "lost to reclaim, and to reading again",
-            losses.values().map(|(_, seconds)| seconds).sum(),
+            sum(Loss::seconds),
             "s",
-            "sched_switch, mm_vmscan_memcg_reclaim",
+            "sched_switch, mm_vmscan_memcg_reclaim, cpu-clock samples",
         ),
     ];
+    if one.thrashes() {
+        evidence.push(Evidence::new("of it waiting", sum(Loss::off_cpu), "s", "sched_switch"));
+        let source = "mm_vmscan_memcg_reclaim";
+        evidence.push(Evidence::new("of it in reclaim", sum(|l| l.reclaimed), "s", source));
+        let source = "cpu-clock samples, kernel stacks";
+        evidence.push(Evidence::new("of it CPU in reading", sum(|l| l.read_again), "s", source));
+    }
     if one.kills > 0 {
         evidence.push(Evidence::new("processes killed", one.kills as f64, "1", "oom:mark_victim"));
     }
@@ -341,12 +276,15 @@ fn raise(one: &Limited<'_>, available_bytes: Option<u64>, killed_bytes: u64) -> 
 mod tests {
     use super::*;
     use crate::facts::*;
+    use crate::scene::Scene;
 
     struct Made {
         hits: u64,
         kills: u64,
         refaults: u64,
         reclaim_seconds: f64,
+        /// By 10,000 calls that ask for 32 each.
+        freed: u64,
     }
 
     fn scene(made: Made) -> Scene {
@@ -401,8 +339,9 @@ mod tests {
                 thread: thread.clone(),
                 memcg: true,
                 total_ns: (made.reclaim_seconds * 1e9) as u64,
+                count: 10_000,
+                pages: made.freed,
                 cgroup_id: 77,
-                ..Reclaim::default()
             }),
         );
         put(
@@ -414,7 +353,8 @@ mod tests {
 
     #[test]
     fn time_in_reclaim_at_the_limit_is_the_limits() {
-        let scene = scene(Made { hits: 900, kills: 0, refaults: 0, reclaim_seconds: 1.5 });
+        let scene =
+            scene(Made { hits: 900, kills: 0, refaults: 0, reclaim_seconds: 1.5, freed: 9_000 });
         let found = find(&Causes::of(&scene));
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].culprit.name, "/pods/db");
@@ -490,7 +430,8 @@ mod tests {
 
     #[test]
     fn a_killed_process_is_told_by_name() {
-        let scene = scene(Made { hits: 30, kills: 1, refaults: 0, reclaim_seconds: 0.01 });
+        let scene =
+            scene(Made { hits: 30, kills: 1, refaults: 0, reclaim_seconds: 0.01, freed: 320_000 });
         let found = find(&Causes::of(&scene));
         assert!(found[0].title.starts_with("job 9 was killed"), "{}", found[0].title);
         assert_eq!(found[0].severity, Severity::Critical);
@@ -498,19 +439,22 @@ mod tests {
 
     #[test]
     fn page_cache_that_fills_a_group_is_healthy() {
-        let scene = scene(Made { hits: 5000, kills: 0, refaults: 0, reclaim_seconds: 0.02 });
+        let scene =
+            scene(Made { hits: 5000, kills: 0, refaults: 0, reclaim_seconds: 1.5, freed: 320_000 });
         assert!(find(&Causes::of(&scene)).is_empty());
     }
 
     #[test]
     fn no_hit_no_finding() {
-        let scene = scene(Made { hits: 0, kills: 0, refaults: 9_000, reclaim_seconds: 2.0 });
+        let scene =
+            scene(Made { hits: 0, kills: 0, refaults: 9_000, reclaim_seconds: 2.0, freed: 9_000 });
         assert!(find(&Causes::of(&scene)).is_empty());
     }
 
     #[test]
     fn the_limit_is_raised_by_what_the_killed_had_mapped() {
-        let scene = scene(Made { hits: 30, kills: 1, refaults: 0, reclaim_seconds: 0.01 });
+        let scene =
+            scene(Made { hits: 30, kills: 1, refaults: 0, reclaim_seconds: 0.01, freed: 320_000 });
         let limited = memory::limited(&scene);
         let to =
             |spare: u64, killed: u64| raise(&limited[0], Some(spare * MIB), killed * MIB).command;

@@ -39,6 +39,7 @@ mod memory;
 mod memory_dirty_throttle;
 mod memory_fault_storm;
 mod memory_limit;
+mod memory_losses;
 mod memory_shared_unaccounted;
 mod net;
 mod net_accept_queue;

@@ -71,12 +71,14 @@ pub fn findings(
 
 /// Samples of a process whose kernel stack passes a function for which `wanted` holds.
 pub fn in_kernel(causes: &Causes<'_>, pid: u32, wanted: impl Fn(&str) -> bool) -> u64 {
+    in_stacks(causes, pid, |frames| frames.iter().any(|frame| wanted(frame)))
+}
+
+/// Samples of a process whose kernel stack is as wanted.
+pub fn in_stacks(causes: &Causes<'_>, pid: u32, wanted: impl Fn(&[String]) -> bool) -> u64 {
     let scene = causes.scene;
     let of_process = scene.samples.iter().filter(|s| s.process.pid == pid && s.stack != 0);
-    of_process
-        .filter(|s| scene.stack(s.stack).iter().any(|frame| wanted(frame)))
-        .map(|s| s.count)
-        .sum()
+    of_process.filter(|s| wanted(scene.stack(s.stack))).map(|s| s.count).sum()
 }
 
 /// What the threads of a process asked of the kernel, a second, while they were sampled; none if the samples
