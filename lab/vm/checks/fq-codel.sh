@@ -1,9 +1,7 @@
 # A bulk flow fills a shaped interface, and the printed way out gives each flow its own queue.
 pair
 tc qdisc add dev near0 root tbf rate 2mbit burst 1600 limit 152100
-ip netns exec far $load udp-echo 0.0.0.0:7000 >/dev/null & echo=$!
-sleep 1
-$load udp-ping 10.77.0.2:7000 --every-ms 20 >/dev/null & victim=$!
+talk
 $load udp-source 10.77.0.2:7000 --per-second 300 >/dev/null & bulk=$!
 sleep 4
 before=$(round_trip 10.77.0.2)

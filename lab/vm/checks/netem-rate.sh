@@ -2,9 +2,7 @@
 pair
 modprobe sch_netem
 tc qdisc add dev near0 root netem rate 2mbit limit 100
-ip netns exec far $load udp-echo 0.0.0.0:7000 >/dev/null & echo=$!
-sleep 1
-$load udp-ping 10.77.0.2:7000 --every-ms 20 --timeout-ms 20 >/dev/null & victim=$!
+talk --timeout-ms 20
 before=$(round_trip 10.77.0.2)
 $load udp-source 10.77.0.2:7000 --per-second 200 >/dev/null & bulk=$!
 sleep 8
