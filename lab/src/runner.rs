@@ -103,7 +103,7 @@ impl Lab {
         case: &mut Case,
         laps: &mut Laps,
     ) -> Result<Outcome> {
-        let fault = match &scenario.fault {
+        let fault = match scenario.fault.as_ref().or(scenario.stage.as_ref()) {
             Some(name) => Some(faults::find(name).with_context(|| format!("no fault {name}"))?),
             None => None,
         };

@@ -52,6 +52,9 @@ pub struct Scenario {
     /// Name of the fault in the registry; absent for a scenario that is healthy by nature.
     #[serde(default)]
     pub fault: Option<String>,
+    /// Name of a fault whose stage a healthy scenario stands on; nothing is injected.
+    #[serde(default)]
+    pub stage: Option<String>,
     /// Stories that it stands for.
     #[serde(default)]
     pub stories: Vec<String>,
@@ -278,6 +281,9 @@ impl Scenario {
         if scenario.fault.is_some() != scenario.truth.is_some() {
             bail!("{}: a fault needs a truth, and a truth a fault", path.display());
         }
+        if scenario.fault.is_some() && scenario.stage.is_some() {
+            bail!("{}: a fault makes its own stage", path.display());
+        }
         Ok(scenario)
     }
 
@@ -365,7 +371,7 @@ mod tests {
         let scenarios = Scenario::read_all(&root).unwrap();
         assert!(!scenarios.is_empty());
         for scenario in scenarios {
-            if let Some(fault) = &scenario.fault {
+            for fault in scenario.fault.iter().chain(&scenario.stage) {
                 assert!(crate::faults::find(fault).is_some(), "{}: {fault}", scenario.name);
             }
             for variant in &scenario.workload {

@@ -16,7 +16,8 @@ use std::time::Duration;
 pub const FAULTS: &[&dyn Fault] = &[&Limit, &Dirty, &Shared];
 
 /// memory.limit: the workload's group gets a limit below what it needs.
-/// Parameters: `limit_mib`; `base_latency_us` of the disk that the file pages come from.
+/// Parameters: `limit_mib`; of the disk that the file pages come from `base_latency_us`, or `quick_disk` for one that is
+/// as quick as memory; `stage_limit_mib` for a group that has its limit from the begin.
 /// Variables: `memory_group`, `memory_group_name`, `limit_bytes`, and those of a disk.
 struct Limit;
 
@@ -26,12 +27,20 @@ impl Fault for Limit {
     }
 
     fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
-        let latency_us = ctx.number_or("base_latency_us", 300.0)?;
         let mib = ctx.number_or("disk_mib", 640.0)? as u64;
-        let mut guards = disks::make(ctx, "", mib, Settings { latency_us, ..Settings::default() })?;
+        let latency_us = ctx.number_or("base_latency_us", 300.0)?;
+        let mut guards = if ctx.variables.contains_key("quick_disk") {
+            disks::make_quick(ctx, mib)?
+        } else {
+            disks::make(ctx, "", mib, Settings { latency_us, ..Settings::default() })?
+        };
         let name = ctx.draw.name();
         let (group, guard) = ctx.cgroup("memory", &name)?;
         guards.push(guard);
+        if ctx.variables.contains_key("stage_limit_mib") {
+            let bytes = (ctx.number("stage_limit_mib")? as u64) << 20;
+            fs::write(group.join("memory.limit_in_bytes"), bytes.to_string())?;
+        }
         ctx.set("memory_group", group.display());
         ctx.set("memory_group_name", name);
         Ok(guards)

@@ -6,12 +6,14 @@
 use super::{Figure, Load, Options};
 use anyhow::{Context, Result, bail};
 use std::fs::File;
+use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 /// The kinds of this file.
 pub const LOADS: &[(&str, Load)] = &[
     ("working-set", working_set),
+    ("stream", stream),
     ("heap-cycles", heap_cycles),
     ("touch", touch),
     ("shared-segment", shared_segment),
@@ -50,6 +52,21 @@ fn working_set(options: &Options) -> Result<()> {
         }
     });
     Ok(())
+}
+
+/// `--path FILE`: reads on through a file that nobody could hold, each page once, and does a little with each block. The
+/// file is one hole, so no disk makes it slower than the page cache is. One operation is 256 KiB.
+fn stream(options: &Options) -> Result<()> {
+    let figure = Figure::open()?;
+    let path = options.text("path")?;
+    File::create(path).and_then(|file| file.set_len(1 << 40)).with_context(|| path.to_string())?;
+    let mut file = File::open(path)?;
+    let mut block = vec![0_u8; 1 << 18];
+    loop {
+        file.read_exact(&mut block)?;
+        std::hint::black_box(block.iter().map(|byte| u64::from(*byte)).sum::<u64>());
+        figure.count();
+    }
 }
 
 /// `--mib M --rest-ms R`: a job starter; each job is a child that fills M MiB and ends. A job that is
