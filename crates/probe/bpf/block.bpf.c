@@ -15,8 +15,12 @@ struct request_note {
 	struct wire_ref by;
 };
 
+/*
+ * By address. A disk has its requests made once and uses them again and again, so a note stays when its request is
+ * done, with both times 0, and is there for the next: to take it out and put it in took longer than all the rest.
+ */
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 16384);
 	__type(key, __u64);
 	__type(value, struct request_note);
@@ -36,6 +40,7 @@ struct {
 	__type(value, struct wire_disk_use);
 } disk_use SEC(".maps");
 
+const struct request_note no_request = {};
 const struct wire_disk_latency no_latency = {};
 const struct wire_disk_use no_use = {};
 
@@ -64,34 +69,41 @@ static __always_inline __u32 slot_of_ns(__u64 ns)
 	return slot & (WIRE_LATENCY_SLOTS - 1);
 }
 
+static __always_inline struct request_note *note_of_request(struct request *rq)
+{
+	__u64 key = (__u64)rq;
+	struct request_note *note = bpf_map_lookup_elem(&requests, &key);
+
+	if (note)
+		return note;
+	if (bpf_map_update_elem(&requests, &key, &no_request, BPF_ANY))
+		count_lost(&lost.requests);
+	return bpf_map_lookup_elem(&requests, &key);
+}
+
 SEC("tp_btf/block_rq_insert")
 int block_rq_insert(__u64 *ctx)
 {
-	struct request *rq = request_argument(ctx);
-	struct request_note note = { .insert_ns = bpf_ktime_get_ns() };
-	__u64 key = (__u64)rq;
+	struct request_note *note = note_of_request(request_argument(ctx));
 
-	fill_ref(&note.by, compat_current());
-	if (bpf_map_update_elem(&requests, &key, &note, BPF_ANY))
-		count_lost(&lost.requests);
+	if (!note)
+		return 0;
+	note->insert_ns = bpf_ktime_get_ns();
+	note->issue_ns = 0;
+	fill_ref(&note->by, compat_current());
 	return 0;
 }
 
 SEC("tp_btf/block_rq_issue")
 int block_rq_issue(__u64 *ctx)
 {
-	struct request *rq = request_argument(ctx);
-	__u64 key = (__u64)rq, now = bpf_ktime_get_ns();
-	struct request_note *known = bpf_map_lookup_elem(&requests, &key);
+	struct request_note *note = note_of_request(request_argument(ctx));
 
-	if (known) {
-		known->issue_ns = now;
-	} else {
-		struct request_note note = { .issue_ns = now };
-		fill_ref(&note.by, compat_current());
-		if (bpf_map_update_elem(&requests, &key, &note, BPF_ANY))
-			count_lost(&lost.requests);
-	}
+	if (!note)
+		return 0;
+	if (!note->insert_ns)
+		fill_ref(&note->by, compat_current());
+	note->issue_ns = bpf_ktime_get_ns();
 	return 0;
 }
 
@@ -154,7 +166,8 @@ int block_rq_complete(__u64 *ctx)
 	}
 	if (service >= control.request_threshold_ns || error)
 		send_request(rq, note, at.dev, bytes, error, now);
-	bpf_map_delete_elem(&requests, &key);
+	note->insert_ns = 0;
+	note->issue_ns = 0;
 	return 0;
 }
 

@@ -145,6 +145,7 @@ struct cred {
 	kernel_cap_t cap_effective;
 };
 struct vm_area_struct {
+	unsigned long vm_start, vm_end;
 	struct file *vm_file;
 };
 

@@ -198,13 +198,19 @@ static __always_inline int send_dns(struct sk_buff *skb, __u32 kind, __u16 famil
 SEC("tp_btf/net_dev_queue")
 int BPF_PROG(net_dev_queue, struct sk_buff *skb)
 {
-	unsigned char *head = skb->head, *network = head + skb->network_header;
-	unsigned char *udp = head + skb->transport_header;
+	unsigned char *head, *network, *udp;
+	struct sock *sk = skb->sk;
 	__be16 ports[2] = {};
 	__u8 protocol = 0;
 	__u16 family = AF_INET;
 
 	mark(&queued.packet);
+	/* Most packets, told by their socket: by plain loads, where each look into the packet is a call. */
+	if (sk && sk->sk_protocol == IPPROTO_TCP)
+		return 0;
+	head = skb->head;
+	network = head + skb->network_header;
+	udp = head + skb->transport_header;
 	if (skb->protocol == __builtin_bswap16(0x0800)) {
 		bpf_probe_read_kernel(&protocol, 1, network + 9);
 	} else if (skb->protocol == __builtin_bswap16(0x86dd)) {

@@ -36,6 +36,28 @@ struct {
 	__type(value, struct wire_effort);
 } efforts SEC(".maps");
 
+/*
+ * Where a file lies in a process, by the 2 MiB that the clock hit: to find it anew each time would take the lock of
+ * its memory, which can only be given back by an interrupt of its own. An exec gives the process another `mm`.
+ */
+struct code_key {
+	__u64 mm;
+	__u32 tgid;
+	__u32 region;
+};
+struct code_file {
+	__u64 start;
+	__u64 end;
+	__u64 ino;
+	char name[64];
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1024);
+	__type(key, struct code_key);
+	__type(value, struct code_file);
+} code_files SEC(".maps");
+
 const struct wire_sample no_sample = {};
 const struct wire_work no_work = {};
 const struct wire_effort no_effort = {};
@@ -91,19 +113,35 @@ static __always_inline __u64 instruction(struct pt_regs *regs)
 }
 #endif
 
-struct code_file {
-	__u64 ino;
-	char name[64];
-};
+#define CODE_REGION_SHIFT 21
 
 static long read_code_file(struct task_struct *task, struct vm_area_struct *vma, void *context)
 {
 	struct code_file *code = context;
 	struct file *file = BPF_CORE_READ(vma, vm_file);
 
+	code->start = BPF_CORE_READ(vma, vm_start);
+	code->end = BPF_CORE_READ(vma, vm_end);
 	code->ino = BPF_CORE_READ(file, f_inode, i_ino);
 	bpf_probe_read_kernel_str(code->name, sizeof(code->name), BPF_CORE_READ(file, f_path.dentry, d_name.name));
 	return 0;
+}
+
+static __always_inline void find_code_file(struct task_struct *current, __u64 at, struct code_file *code)
+{
+	struct code_key key = {
+		.mm = (__u64)task_field(current, mm),
+		.tgid = task_field(current, tgid),
+		.region = (__u32)(at >> CODE_REGION_SHIFT),
+	};
+	struct code_file *known = bpf_map_lookup_elem(&code_files, &key);
+
+	if (known && at >= known->start && at < known->end) {
+		*code = *known;
+		return;
+	}
+	if (!bpf_find_vma(current, at, read_code_file, code, 0))
+		bpf_map_update_elem(&code_files, &key, code, BPF_ANY);
 }
 
 static __always_inline bool same_name(const __u64 *a, const __u64 *b)
@@ -136,7 +174,7 @@ static __always_inline void sample_work(struct task_struct *current, bool user, 
 		if (at >= 0)
 			bpf_probe_read_user_str(named.name, sizeof(named.name), (void *)place.args[at & 1]);
 	} else if (find_code) {
-		bpf_find_vma(current, instruction(regs), read_code_file, &named, 0);
+		find_code_file(current, instruction(regs), &named);
 		key.code_ino = named.ino;
 	}
 	sum = bpf_map_lookup_elem(&work, &key);
@@ -179,12 +217,12 @@ static __always_inline void sample_effort(struct task_struct *current)
 		first = true;
 	}
 	effort->last_ns = bpf_ktime_get_ns();
-	effort->last[WIRE_EFFORT_READS] = BPF_CORE_READ(current, ioac.syscr);
-	effort->last[WIRE_EFFORT_READ_BYTES] = BPF_CORE_READ(current, ioac.rchar);
-	effort->last[WIRE_EFFORT_WRITES] = BPF_CORE_READ(current, ioac.syscw);
-	effort->last[WIRE_EFFORT_WRITE_BYTES] = BPF_CORE_READ(current, ioac.wchar);
-	effort->last[WIRE_EFFORT_MINOR_FAULTS] = BPF_CORE_READ(current, min_flt);
-	effort->last[WIRE_EFFORT_MAJOR_FAULTS] = BPF_CORE_READ(current, maj_flt);
+	effort->last[WIRE_EFFORT_READS] = task_field(current, ioac.syscr);
+	effort->last[WIRE_EFFORT_READ_BYTES] = task_field(current, ioac.rchar);
+	effort->last[WIRE_EFFORT_WRITES] = task_field(current, ioac.syscw);
+	effort->last[WIRE_EFFORT_WRITE_BYTES] = task_field(current, ioac.wchar);
+	effort->last[WIRE_EFFORT_MINOR_FAULTS] = task_field(current, min_flt);
+	effort->last[WIRE_EFFORT_MAJOR_FAULTS] = task_field(current, maj_flt);
 	if (first) {
 		effort->first_ns = effort->last_ns;
 		__builtin_memcpy(effort->first, effort->last, sizeof(effort->first));

@@ -22,7 +22,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::rc::Rc;
 
 /// Samples a second on each CPU. A prime, so that it does not march with timers.
-const SAMPLE_HZ: u32 = 197;
+const SAMPLE_HZ: u32 = 97;
 
 /// Where ring records go as they are decoded.
 pub struct Inbox {
