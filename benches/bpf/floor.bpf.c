@@ -5,7 +5,7 @@
  * The floor is an empty pair. Each `with_` program does one thing more than the empty one, so that the
  * difference of their BPF statistics is the price of that thing. They must stay that small; what holdup
  * itself does is measured on holdup itself. Constants are those of holdup's own programs. Edit together:
- * src/kernel.rs.
+ * src/kernel.rs, src/counted.rs.
  */
 #include "../../crates/probe/bpf/kernel.h"
 #include <bpf/bpf_helpers.h>
@@ -46,6 +46,13 @@ int floor_switch(__u64 *ctx)
 
 SEC("tp_btf/sched_waking")
 int floor_waking(__u64 *ctx)
+{
+	return 0;
+}
+
+/* On a tracepoint that a thread can pass without doing anything else. */
+SEC("tp_btf/task_rename")
+int floor_rename(__u64 *ctx)
 {
 	return 0;
 }

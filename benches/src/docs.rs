@@ -38,6 +38,9 @@ pub fn page(results: &Results) -> String {
     );
     section(&mut text, "Goals", GOALS, &table::goals(results));
     section(&mut text, "Loads under lookers", &pairs(), &table::pairs(results));
+    if !results.counted.is_empty() {
+        section(&mut text, "Counted", COUNTED, &table::counted(results));
+    }
     section(&mut text, "In the kernel", PROGRAMS, &table::programs(results));
     if !results.growth.is_empty() {
         section(&mut text, "Growth", GROWTH, &table::growth(results));
@@ -66,7 +69,7 @@ fn pairs() -> String {
 const GOALS: &str = "A ratio is time with the looker over time with nothing; the figure is the median over the rounds. \
     *95 %* is the\ninterval that holds the true median 95 times in a hundred. A ratio's goal is *met* if all of the \
     interval keeps it,\n*MISSED* if none of it does, and else *cannot be told* from this run, however good the \
-    median looks. The ping-pong's is\njudged by what the look loses beyond 1.5 times the floor's loss, drawn again \
+    median looks: then what was counted\n(below) decides, and the verdict says *by count*. The ping-pong's is\njudged by what the look loses beyond 1.5 times the floor's loss, drawn again \
     4,000 times from whole rounds (bootstrap).\nWhere *nothing again*, the control, misses 1, all intervals of the \
     load are widened by as much.";
 const PAIRS: &str = "In each round *empty programs*, *holdup* and *nothing again* look at a slice of the load by turns; \
@@ -81,6 +84,12 @@ const PAIRS: &str = "In each round *empty programs*, *holdup* and *nothing again
     in the ratio. *written* is\nits recording (or what a peer wrote), *answer* the seconds from the window's end to \
     the report, while the load goes on.\n*empty programs* is the floor: nothing that looks at every switch and \
     wake-up can be cheaper.\n";
+const COUNTED: &str = "A cost of one percent is hidden by a machine whose pace drifts by several; a count is not. Of each load's \
+    CPU time\n(all CPUs, while holdup looked for some seconds): every run of a kernel program times what a run takes, and holdup's \
+    own\nCPU time. A run takes what BPF statistics say of it less what they say of an empty program, and the way to \
+    a program and\nback, which was measured on a thread that renames itself. The ping-pong's goal compares all of it \
+    with what\nempty programs in place of the scheduler's two would take. Not counted: what a program pushes out of the \
+    caches, and\nthe sampling clock's interrupt.";
 const PROGRAMS: &str = "By BPF statistics, under the ping-pong. The statistics count some of their own time: subtract \
     what the empty\nprograms (`floor_`) take. Each `with_` program does one thing more than they: reads the clock, \
     looks into a per-CPU\narray, a hash, the task's storage, or reserves 256 bytes of a ring.";

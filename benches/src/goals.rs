@@ -3,10 +3,11 @@
 //! A ratio is judged by the 95 % interval of its median (stats.rs): met if all of it keeps the goal, missed if none
 //! of it does, else it cannot be told, however good the median looks. The control, nobody again, has to hold 1; by as
 //! much as its own interval misses that, every interval of the load is widened, because the method then errs by
-//! as much. The limits stand here and nowhere else. Edit together: docs.rs.
+//! as much. Where the ratio cannot tell, what was counted (counted.rs) decides, and the verdict says so; where it can, the
+//! count is only shown beside it. The limits stand here and nowhere else. Edit together: docs.rs.
 
 use crate::growth::exponent;
-use crate::results::{Pair, Results};
+use crate::results::{Counted, Pair, Results};
 use crate::stats::{Interval, median, of_both, of_median};
 
 /// How it went.
@@ -14,8 +15,12 @@ use crate::stats::{Interval, median, of_both, of_median};
 pub enum Verdict {
     /// At or below the limit.
     Met,
+    /// The ratio cannot tell, and what was counted is at or below the limit.
+    MetByCount,
     /// On both sides of it: the run is too small or too noisy.
     Untold,
+    /// The ratio cannot tell, and what was counted is above the limit.
+    MissedByCount,
     /// Above it.
     Missed,
     /// Not measured in this run.
@@ -27,7 +32,9 @@ impl Verdict {
     pub fn word(self) -> &'static str {
         match self {
             Self::Met => "met",
+            Self::MetByCount => "met, by count",
             Self::Untold => "cannot be told",
+            Self::MissedByCount => "MISSED, by count",
             Self::Missed => "MISSED",
             Self::Unseen => "not measured",
         }
@@ -107,6 +114,19 @@ fn told(interval: Option<Interval>, limit: f64) -> Verdict {
     }
 }
 
+/// The ratio's own verdict, or that of a count where it has none.
+fn or_counted(verdict: Verdict, counted: Option<f64>, limit: f64) -> Verdict {
+    match (verdict, counted) {
+        (Verdict::Untold, Some(counted)) if counted <= limit => Verdict::MetByCount,
+        (Verdict::Untold, Some(_)) => Verdict::MissedByCount,
+        _ => verdict,
+    }
+}
+
+fn counted<'a>(results: &'a Results, load: &str) -> Option<&'a Counted> {
+    results.counted.iter().find(|counted| counted.load == load && counted.busy_seconds > 0.0)
+}
+
 /// An interval in words.
 fn ends(interval: Option<Interval>, show: fn(f64) -> String) -> String {
     match interval {
@@ -137,14 +157,16 @@ fn pingpong(results: &Results) -> Goal {
             true => format!("{value:.2}"),
             false => "any".into(),
         };
+        let counted = counted(results, "pingpong").and_then(Counted::floors);
         let words = format!(
-            "{:.1} % against the floor's {:.1} %; of their quotient {}{}",
+            "{:.1} % against the floor's {:.1} %; of their quotient {}{}{}",
             of_look * 100.0,
             of_floor * 100.0,
             ends(times, show),
             widened(bias),
+            counted.map_or(String::new(), |floors| format!("; counted {floors:.2}")),
         );
-        Some((words, told(excess, 0.0)))
+        Some((words, or_counted(told(excess, 0.0), counted, FLOORS_MAX)))
     })();
     goal("ping-pong, overhead", format!("at most {FLOORS_MAX} times the floor's"), measured)
 }
@@ -154,8 +176,14 @@ fn ratio(results: &Results, load: &str, limit: f64) -> Goal {
         let bias = bias(results, load);
         let interval = of_median(&pair.ratios).map(|it| it.widened(bias));
         let ends = ends(interval, |value| format!("{value:.3}"));
-        let words = format!("{:.3}; {ends}{}", median(&pair.ratios)?, widened(bias));
-        Some((words, told(interval, limit)))
+        let counted = counted(results, load).map(Counted::ratio);
+        let words = format!(
+            "{:.3}; {ends}{}{}",
+            median(&pair.ratios)?,
+            widened(bias),
+            counted.map_or(String::new(), |ratio| format!("; counted {ratio:.4}"))
+        );
+        Some((words, or_counted(told(interval, limit), counted, limit)))
     });
     goal(load, format!("ratio at most {limit}"), measured)
 }
@@ -295,6 +323,30 @@ mod tests {
         assert_eq!(of_ratio(&good, &around(1.02, 0.002)), Verdict::Untold);
         assert_eq!(of_ratio(&bad, &around(0.98, 0.002)), Verdict::Untold);
         assert_eq!(of_ratio(&good, &around(1.0, 0.01)), Verdict::Met);
+    }
+
+    #[test]
+    fn a_count_decides_where_the_ratio_cannot() {
+        let equal = around(1.0, 0.001);
+        let with = |values: &[f64], own_seconds: f64| {
+            let pairs =
+                vec![pair("redis", "holdup", values), pair("redis", "nothing again", &equal)];
+            let counted = Counted {
+                load: "redis".into(),
+                busy_seconds: 1.0 + own_seconds,
+                own_seconds,
+                ..Counted::default()
+            };
+            let results = Results { pairs, counted: vec![counted], ..Results::default() };
+            ratio(&results, "redis", 1.01).verdict
+        };
+        let noisy = around(1.01, 0.05);
+        assert_eq!(with(&noisy, 0.008), Verdict::MetByCount);
+        assert_eq!(with(&noisy, 0.012), Verdict::MissedByCount);
+        assert_eq!(with(&around(1.05, 0.004), 0.001), Verdict::Missed);
+        assert_eq!(with(&around(1.003, 0.004), 0.1), Verdict::Met);
+        // Nothing was measured that a count could stand beside.
+        assert_eq!(with(&[], 0.001), Verdict::Unseen);
     }
 
     #[test]

@@ -65,16 +65,25 @@ pub fn look_during(
     during: impl FnOnce() -> Result<()>,
 ) -> Result<(Looked, Vec<Program>)> {
     let before = programs();
+    let mut taken = Vec::new();
+    let looked = look_at(ctx, more, |_| {
+        during()?;
+        taken = since(&before, "holdup");
+        Ok(())
+    })?;
+    Ok((looked, taken))
+}
+
+/// A look that lasts while `during` does, which is told its process.
+pub fn look_at(ctx: &Ctx, more: &[&str], during: impl FnOnce(i32) -> Result<()>) -> Result<Looked> {
     let answer = ctx.path("answer.json");
     let mut command = words(&[&ctx.holdup.to_string_lossy()]);
     command.extend(words(more));
     command.extend(words(&["--for", "300s", "--json", "-o", &answer.to_string_lossy()]));
     let tool = ctx.start(&command)?;
     tool.ready(ctx)?;
-    during()?;
-    let taken = since(&before, "holdup");
-    let looked = Looked::read(&answer, tool.interrupt(ctx, Duration::from_secs(90))?)?;
-    Ok((looked, taken))
+    during(tool.pid)?;
+    Looked::read(&answer, tool.interrupt(ctx, Duration::from_secs(90))?)
 }
 
 /// Each program under the ping-pong: the floor and the single accesses together, then holdup's.

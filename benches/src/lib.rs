@@ -7,6 +7,7 @@
 //! Rejected: criterion on whole programs (no interleaving, no ready state); hyperfine (the same).
 
 pub mod child;
+pub mod counted;
 pub mod docs;
 pub mod flood;
 pub mod goals;

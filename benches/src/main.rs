@@ -1,6 +1,6 @@
 //! `holdup-bench`: everything that `make bench` measures, in one go.
 //!
-//! Order: pairs, kernel programs, idle host, growth, floods, profile, parts. A part that fails is told under TROUBLE and
+//! Order: pairs, counted cost, kernel programs, idle host, growth, floods, profile, parts. A part that fails is told under TROUBLE and
 //! the others go on; Ctrl-C ends at once, and the guards take back what was made. Figures are printed as they
 //! come, the tables at the end.
 
@@ -10,13 +10,16 @@ use holdup_bench::child::Ctx;
 use holdup_bench::growth::{self, FULL, QUICK};
 use holdup_bench::machine::Machine;
 use holdup_bench::results::Results;
-use holdup_bench::{docs, flood, kernel, loads, lookers, micro, pairs, profile, say, table};
+use holdup_bench::{
+    counted, docs, flood, kernel, loads, lookers, micro, pairs, profile, say, table,
+};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// What else is measured, by name.
 const PARTS: &[(&str, &str)] = &[
+    ("counted", "what looking takes of each load, by counting"),
     ("kernel", "nanoseconds of each kernel program under the ping-pong"),
     ("idle", "an idle host with 2,000 sleeping threads and 100 cgroups"),
     ("growth", "cost against threads, cgroups and switches a second"),
@@ -193,6 +196,9 @@ fn measure_parts(cli: &Cli, ctx: &Ctx, results: &mut Results) -> Result<()> {
         ctx.heed()?;
         say(&format!("  {name}: {what}"));
         let done = match *name {
+            "counted" => {
+                counted::all(ctx, loads::KINDS, &mut trouble).map(|found| results.counted = found)
+            }
             "kernel" => kernel::under_pingpong(ctx).map(|found| results.programs = found),
             "idle" => growth::idle(ctx, sizes).map(|found| results.idle = Some(found)),
             "growth" => {
@@ -228,6 +234,7 @@ fn parts(cli: &Cli, ctx: &Ctx, results: &mut Results) -> Result<()> {
 fn print(results: &Results) {
     let titled = [
         ("LOADS UNDER LOOKERS", table::pairs(results)),
+        ("COUNTED", table::counted(results)),
         ("IN THE KERNEL", table::programs(results)),
         ("GROWTH", table::growth(results)),
         ("PROFILE", table::profiles(results)),

@@ -23,6 +23,9 @@ pub struct Results {
     pub seconds: f64,
     /// Loads under lookers.
     pub pairs: Vec<Pair>,
+    /// What looking takes, counted.
+    #[serde(default)]
+    pub counted: Vec<Counted>,
     /// Kernel programs under the ping-pong.
     pub programs: Vec<Program>,
     /// An idle host.
@@ -69,6 +72,56 @@ pub struct Pair {
     /// Why there is no figure.
     pub refusal: Option<String>,
 }
+
+/// What holdup took of a load's CPU time, by counting (counted.rs).
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Counted {
+    /// Name of the load.
+    pub load: String,
+    /// CPU seconds that the machine was busy with all of it.
+    pub busy_seconds: f64,
+    /// Of these, holdup's own process.
+    pub own_seconds: f64,
+    /// Nanoseconds to a program and back.
+    pub way_ns: f64,
+    /// Nanoseconds that BPF statistics say of an empty program.
+    pub empty_ns: f64,
+    /// Kernel programs that ran on others' time, as the statistics tell them.
+    pub programs: Vec<Program>,
+}
+
+impl Counted {
+    /// What a run of a program takes, nanoseconds.
+    pub fn run_ns(&self, program: &Program) -> f64 {
+        self.way_ns + (program.ns - self.empty_ns).max(0.0)
+    }
+
+    /// What all programs took.
+    pub fn programs_seconds(&self) -> f64 {
+        self.programs.iter().map(|it| self.run_ns(it) * it.runs as f64).sum::<f64>() / 1e9
+    }
+
+    /// What an empty pair in place of the two programs of the scheduler would have taken.
+    pub fn floor_seconds(&self) -> f64 {
+        let both = self.programs.iter().filter(|it| SCHEDULER.contains(&it.name.as_str()));
+        both.map(|it| self.way_ns * it.runs as f64).sum::<f64>() / 1e9
+    }
+
+    /// What all of it took, in times of what the empty pair would have taken; none without switches.
+    pub fn floors(&self) -> Option<f64> {
+        let floor = self.floor_seconds();
+        (floor > 0.0).then(|| (self.programs_seconds() + self.own_seconds) / floor)
+    }
+
+    /// CPU time with holdup over CPU time without.
+    pub fn ratio(&self) -> f64 {
+        let looking = self.programs_seconds() + self.own_seconds;
+        self.busy_seconds / (self.busy_seconds - looking)
+    }
+}
+
+/// The programs that the floor has empty.
+const SCHEDULER: &[&str] = &["sched_switch", "sched_waking"];
 
 /// A kernel program under the ping-pong.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -42,6 +42,18 @@ fn cut(text: &str, width: usize) -> String {
     }
 }
 
+/// A sentence in lines of at most a width, parted at its semicolons where it must be.
+fn lines(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for part in text.split_inclusive("; ") {
+        match lines.last_mut() {
+            Some(line) if line.len() + part.trim_end().len() <= width => line.push_str(part),
+            _ => lines.push(part.into()),
+        }
+    }
+    lines.iter().map(|line| cut(line.trim_end(), width)).collect()
+}
+
 /// Loads under lookers.
 pub fn pairs(results: &Results) -> String {
     let mut text = String::new();
@@ -93,6 +105,33 @@ fn row(pair: &Pair) -> String {
     line.trim_end().into()
 }
 
+/// What looking takes of each load, by counting.
+pub fn counted(results: &Results) -> String {
+    /// Programs that are shown for each load.
+    const SHOWN: usize = 3;
+    let mut text = format!(
+        "{:<10} {:>8} {:>8} {:>8}   {}\n",
+        "LOAD", "all", "programs", "own", "dearest programs: of the CPU time, ns a run"
+    );
+    for counted in &results.counted {
+        let percent = |seconds: f64| seconds / counted.busy_seconds * 100.0;
+        let dearest = counted.programs.iter().take(SHOWN).map(|program| {
+            let ns = counted.run_ns(program);
+            format!("{} {:.2} % {ns:.0}", program.name, percent(ns * program.runs as f64 / 1e9))
+        });
+        let line = format!(
+            "{:<10} {:>6.2} % {:>6.2} % {:>6.2} %   {}",
+            counted.load,
+            (counted.ratio() - 1.0) * 100.0,
+            percent(counted.programs_seconds()),
+            percent(counted.own_seconds),
+            dearest.collect::<Vec<_>>().join(", ")
+        );
+        let _ = writeln!(text, "{}", cut(&line, WIDTH));
+    }
+    text
+}
+
 /// Goals beside figures.
 pub fn goals(results: &Results) -> String {
     let mut text = String::new();
@@ -100,7 +139,9 @@ pub fn goals(results: &Results) -> String {
         let first = format!("{:<38} {:<32} {}", goal.what, goal.wanted, goal.verdict.word());
         let _ = writeln!(text, "{first}");
         if goal.verdict != goals::Verdict::Unseen {
-            let _ = writeln!(text, "    {}", cut(&goal.measured, WIDTH - 4));
+            for line in lines(&goal.measured, WIDTH - 4) {
+                let _ = writeln!(text, "    {line}");
+            }
         }
     }
     text
@@ -248,6 +289,15 @@ mod tests {
         let text = pairs(&results);
         assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
         assert!(text.contains("no figure: xxx"));
+    }
+
+    #[test]
+    fn a_long_sentence_is_parted_and_not_cut() {
+        let parts = ["14.7 % of x; ", "95 %: 0.99 to 7.22; ", "counted 2.44"];
+        let text = parts.concat();
+        assert_eq!(lines(&text, 100), [text.clone()]);
+        assert_eq!(lines(&text, 33), ["14.7 % of x; 95 %: 0.99 to 7.22;", "counted 2.44"]);
+        assert_eq!(lines("", 10), [""; 0]);
     }
 
     #[test]
