@@ -95,16 +95,14 @@ fn on_load(ctx: &Ctx, kind: &Kind, way_ns: f64) -> Result<Counted> {
     }
     let mut counted = Counted { load: kind.name.into(), way_ns, empty_ns, ..Counted::default() };
     look_at(ctx, &[], |pid| {
-        let (before, own, busy) = (of_process(pid)?, own_seconds(pid)?, busy_seconds()?);
+        let (spent, busy) = (Spent::since(pid)?, busy_seconds()?);
         cut.seconds(ctx, LOOK_SLICES)?;
         counted.busy_seconds = busy_seconds()? - busy;
-        counted.own_seconds = own_seconds(pid)? - own;
-        counted.programs = between(&before, &of_process(pid)?);
+        (_, counted.own_seconds, counted.programs) = spent.until_now()?;
         Ok(())
     })?;
     drop((cut, on));
     load.close()?;
-    counted.programs.retain(|program| !ITERATORS.contains(&program.name.as_str()));
     say(&format!(
         "  {}, counted: {:.2} % ({:.2} % the programs)",
         kind.name,
@@ -112,6 +110,30 @@ fn on_load(ctx: &Ctx, kind: &Kind, way_ns: f64) -> Result<Counted> {
         counted.programs_seconds() / counted.busy_seconds * 100.0
     ));
     Ok(counted)
+}
+
+/// What a look took when a part of it began. BPF statistics are on.
+pub struct Spent {
+    pid: i32,
+    at: Instant,
+    own_seconds: f64,
+    programs: BTreeMap<u32, Program>,
+}
+
+impl Spent {
+    /// By its process.
+    pub fn since(pid: i32) -> Result<Self> {
+        let (own_seconds, programs) = (own_seconds(pid)?, of_process(pid)?);
+        Ok(Self { pid, at: Instant::now(), own_seconds, programs })
+    }
+
+    /// Seconds since then, its process' CPU time in them, and what of its programs ran on others' time.
+    pub fn until_now(&self) -> Result<(f64, f64, Vec<Program>)> {
+        let mut programs = between(&self.programs, &of_process(self.pid)?);
+        programs.retain(|program| !ITERATORS.contains(&program.name.as_str()));
+        let own = own_seconds(self.pid)? - self.own_seconds;
+        Ok((self.at.elapsed().as_secs_f64(), own, programs))
+    }
 }
 
 /// The programs that a process holds, by id: others may look at the same time.

@@ -192,9 +192,9 @@ fn idle(results: &Results) -> [Goal; 2] {
     let idle = results.idle.as_ref();
     let share = idle.map(|idle| {
         let words = format!(
-            "{:.2} % of a core while it lasts, and {:.2} s for begin and end",
+            "{:.3} % of a core while it lasts, and {:.2} s for begin and end",
             idle.steady_share() * 100.0,
-            idle.fixed_seconds()
+            idle.rest_seconds
         );
         (words, judged(idle.steady_share(), IDLE_SHARE_MAX))
     });

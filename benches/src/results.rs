@@ -138,31 +138,28 @@ pub struct Program {
 
 /// An idle host with threads and cgroups.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Idle {
     /// Sleeping threads.
     pub threads: usize,
     /// Cgroups.
     pub cgroups: usize,
-    /// The two windows.
-    pub windows_seconds: [f64; 2],
-    /// CPU seconds of a look for each.
-    pub cpu_seconds: [f64; 2],
-    /// Kernel programs' seconds for each.
-    pub bpf_seconds: [f64; 2],
+    /// Of the steady part, when the begin was over.
+    pub seconds: f64,
+    /// CPU seconds of holdup's process in it.
+    pub own_seconds: f64,
+    /// Kernel programs' seconds in it.
+    pub bpf_seconds: f64,
+    /// CPU seconds of the process before and after it.
+    pub rest_seconds: f64,
     /// Largest resident set.
     pub rss_bytes: u64,
 }
 
 impl Idle {
-    /// Share of a core that each further second of a look takes; beginning and end cancel out.
+    /// Share of a core that each further second of a look takes.
     pub fn steady_share(&self) -> f64 {
-        let total = |i: usize| self.cpu_seconds[i] + self.bpf_seconds[i];
-        (total(1) - total(0)) / (self.windows_seconds[1] - self.windows_seconds[0])
-    }
-
-    /// CPU seconds that a look takes however short it is.
-    pub fn fixed_seconds(&self) -> f64 {
-        (self.cpu_seconds[0] + self.bpf_seconds[0]) - self.steady_share() * self.windows_seconds[0]
+        (self.own_seconds + self.bpf_seconds) / self.seconds
     }
 }
 

@@ -192,19 +192,15 @@ pub fn rest(results: &Results) -> String {
     if let Some(idle) = &results.idle {
         let _ = writeln!(
             text,
-            "IDLE HOST, {} sleeping threads, {} cgroups: looks of {:.1} and {:.1} s took {:.3} and {:.3} s of \
-             CPU\n  ({:.4} and {:.4} s more in its kernel programs): {:.2} % of a core, and {:.2} s for begin\n  \
-             and end; {} resident",
+            "IDLE HOST, {} sleeping threads, {} cgroups: {:.1} s of a look took {:.4} s of CPU and {:.4} s in its\n  \
+             kernel programs: {:.3} % of a core, and {:.2} s for begin and end; {} resident",
             idle.threads,
             idle.cgroups,
-            idle.windows_seconds[0],
-            idle.windows_seconds[1],
-            idle.cpu_seconds[0],
-            idle.cpu_seconds[1],
-            idle.bpf_seconds[0],
-            idle.bpf_seconds[1],
+            idle.seconds,
+            idle.own_seconds,
+            idle.bpf_seconds,
             idle.steady_share() * 100.0,
-            idle.fixed_seconds(),
+            idle.rest_seconds,
             bytes(idle.rss_bytes as f64)
         );
     }
@@ -295,7 +291,7 @@ mod tests {
     fn a_long_sentence_is_parted_and_not_cut() {
         let parts = ["14.7 % of x; ", "95 %: 0.99 to 7.22; ", "counted 2.44"];
         let text = parts.concat();
-        assert_eq!(lines(&text, 100), [text.clone()]);
+        assert_eq!(lines(&text, 100), std::slice::from_ref(&text));
         assert_eq!(lines(&text, 33), ["14.7 % of x; 95 %: 0.99 to 7.22;", "counted 2.44"]);
         assert_eq!(lines("", 10), [""; 0]);
     }

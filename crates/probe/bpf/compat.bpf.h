@@ -118,6 +118,21 @@ static __always_inline __u32 compat_preempt_count(struct task_struct *current)
 	return count;
 }
 
+/* What comes after a network header. Asked of every packet, so without a call since 6.2, as above. */
+static __always_inline __u8 compat_next_protocol(const unsigned char *network, bool six)
+{
+	__u8 protocol = 0;
+
+	if (bpf_ksym_exists(bpf_rdonly_cast)) {
+		if (six)
+			return ((struct ipv6hdr *)bpf_rdonly_cast(network, bpf_core_type_id_kernel(struct ipv6hdr)))
+				->nexthdr;
+		return ((struct iphdr *)bpf_rdonly_cast(network, bpf_core_type_id_kernel(struct iphdr)))->protocol;
+	}
+	bpf_probe_read_kernel(&protocol, 1, network + (six ? 6 : 9));
+	return protocol;
+}
+
 /* 6.18 counts drops at UDP and raw sockets in two counters beside the socket (c51613fa276f). */
 static __always_inline __u32 compat_socket_drops(const struct sock *sk)
 {

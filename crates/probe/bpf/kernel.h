@@ -350,6 +350,12 @@ struct net_device {
 	int ifindex;
 	possible_net_t nd_net;
 };
+struct iphdr {
+	__u8 protocol;
+};
+struct ipv6hdr {
+	__u8 nexthdr;
+};
 struct sk_buff {
 	struct net_device *dev;
 	struct sock *sk;

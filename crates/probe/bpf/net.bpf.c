@@ -212,9 +212,9 @@ int BPF_PROG(net_dev_queue, struct sk_buff *skb)
 	network = head + skb->network_header;
 	udp = head + skb->transport_header;
 	if (skb->protocol == __builtin_bswap16(0x0800)) {
-		bpf_probe_read_kernel(&protocol, 1, network + 9);
+		protocol = compat_next_protocol(network, false);
 	} else if (skb->protocol == __builtin_bswap16(0x86dd)) {
-		bpf_probe_read_kernel(&protocol, 1, network + 6);
+		protocol = compat_next_protocol(network, true);
 		family = AF_INET6;
 	}
 	if (protocol != IPPROTO_UDP)
@@ -232,19 +232,17 @@ int BPF_PROG(netif_receive_skb, struct sk_buff *skb)
 	/* The transport header is not set yet here: the length of the network header is read. */
 	unsigned char *network = skb->head + skb->network_header, *udp;
 	__be16 ports[2] = {};
-	__u8 first = 0, protocol = 0;
+	__u8 first = 0;
 	__u16 family;
 
 	if (skb->protocol == __builtin_bswap16(0x0800)) {
-		bpf_probe_read_kernel(&protocol, 1, network + 9);
-		if (protocol != IPPROTO_UDP)
+		if (compat_next_protocol(network, false) != IPPROTO_UDP)
 			return 0;
 		bpf_probe_read_kernel(&first, 1, network);
 		udp = network + (first & 0xf) * 4;
 		family = AF_INET;
 	} else if (skb->protocol == __builtin_bswap16(0x86dd)) {
-		bpf_probe_read_kernel(&protocol, 1, network + 6);
-		if (protocol != IPPROTO_UDP)
+		if (compat_next_protocol(network, true) != IPPROTO_UDP)
 			return 0;
 		udp = network + 40;
 		family = AF_INET6;

@@ -204,7 +204,7 @@ impl Live {
             earlier,
             named_stacks: Vec::new(),
             own_pid: std::process::id(),
-            pace: Pace::new(held.is_some()),
+            pace: Pace::new(held.is_some(), crate::kernel::online_cpus().len()),
             expense: Expense::default(),
             is_command: held.is_some(),
             held,
@@ -507,7 +507,8 @@ fn begin(
         decoder.page_bytes = files::host::page_bytes();
     }
     if let Some(control) = programs.control() {
-        set_thresholds(control, &Pace::new(command.is_some()));
+        let cpus = crate::kernel::online_cpus().len();
+        set_thresholds(control, &Pace::new(command.is_some(), cpus));
         control.window_begin_ns = now();
         control.own_tgid = std::process::id();
         control.follow_wakers = u32::from(command.is_some());

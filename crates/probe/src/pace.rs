@@ -19,9 +19,11 @@ const TRACED_THRESHOLD_NS: Ns = 20_000;
 const EVENTS_MAX: u64 = 1_000_000;
 /// Ticks after which two thirds of what is left would be told, if events came as fast as they may.
 const TICKS_TO_SPEND: u64 = 400;
-/// Events that a tick may bring at most and, when the budget is nearly spent, at least.
-const LOOK_PER_TICK_MAX: u64 = 500;
+/// Events that a tick may bring at most: of a look for each CPU, so that telling them takes the same small part of a
+/// host of any size (a wait is told in some 10 us), and of a command, whose every wait is wanted.
+const LOOK_PER_CPU_AND_TICK: u64 = 125;
 const RUN_PER_TICK_MAX: u64 = 2_500;
+/// When the budget is nearly spent, at least.
 const PER_TICK_MIN: u64 = 50;
 /// Ticks with few events before a threshold falls.
 const CALM_TICKS: u64 = 10;
@@ -34,6 +36,7 @@ pub struct Pace {
     /// For all others.
     others_ns: Ns,
     is_command: bool,
+    per_tick_max: u64,
     told: u64,
     calm_ticks: u64,
     highest: (Ns, Ns),
@@ -41,12 +44,14 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Of a command, whose every wait is told as long as they are few, or of anything else.
-    pub fn new(is_command: bool) -> Self {
+    /// Of a command, whose every wait is told as long as they are few, or of anything else on so many CPUs.
+    pub fn new(is_command: bool, cpus: usize) -> Self {
+        let of_look = LOOK_PER_CPU_AND_TICK * cpus as u64;
         Self {
             traced_ns: 0,
             others_ns: THRESHOLD_NS,
             is_command,
+            per_tick_max: if is_command { RUN_PER_TICK_MAX } else { of_look.min(RUN_PER_TICK_MAX) },
             told: 0,
             calm_ticks: 0,
             highest: (0, THRESHOLD_NS),
@@ -75,8 +80,8 @@ impl Pace {
     }
 
     fn per_tick(&self) -> u64 {
-        let most = if self.is_command { RUN_PER_TICK_MAX } else { LOOK_PER_TICK_MAX };
-        (EVENTS_MAX.saturating_sub(self.told) / TICKS_TO_SPEND).clamp(PER_TICK_MIN, most)
+        (EVENTS_MAX.saturating_sub(self.told) / TICKS_TO_SPEND)
+            .clamp(PER_TICK_MIN, self.per_tick_max)
     }
 
     /// Takes note of events; `tick_over` unless they came before its end and more will come, `braked`
@@ -168,7 +173,7 @@ mod tests {
 
     #[test]
     fn few_events_leave_the_threshold_alone() {
-        let mut pace = Pace::new(false);
+        let mut pace = Pace::new(false, 4);
         told(&mut pace, 100, |_| 1_000);
         assert_eq!(pace.highest_ns(), (0, THRESHOLD_NS));
         assert!(pace.author().is_none());
@@ -176,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_flood_of_short_waits_raises_the_threshold_and_its_end_lowers_it() {
-        let mut pace = Pace::new(false);
+        let mut pace = Pace::new(false, 4);
         // A hundred thousand waits a second, of 3 ms each: none is 4 ms long.
         let flood =
             told(&mut pace, 50, |threshold| if threshold <= 3_000_000 { 100_000 } else { 10 });
@@ -187,15 +192,29 @@ mod tests {
     }
 
     #[test]
+    fn a_larger_host_may_tell_more_up_to_what_a_command_may() {
+        // Half as many waits are twice as long.
+        let all =
+            |cpus| told(&mut Pace::new(false, cpus), 50, |threshold| 100_000_000_000 / threshold);
+        assert!(all(2) < all(8) && all(8) < all(1_000), "{} {} {}", all(2), all(8), all(1_000));
+        let threshold = |cpus| {
+            let mut pace = Pace::new(false, cpus);
+            told(&mut pace, 100, |_| 2_400);
+            pace.highest_ns().1
+        };
+        assert_eq!((threshold(1) > THRESHOLD_NS, threshold(2)), (true, THRESHOLD_NS));
+    }
+
+    #[test]
     fn long_waits_in_a_flood_are_still_told() {
-        let mut pace = Pace::new(false);
+        let mut pace = Pace::new(false, 4);
         told(&mut pace, 600, |_| 1_000_000);
         assert_eq!(pace.threshold_ns(), THRESHOLD_NS_MAX);
     }
 
     #[test]
     fn every_wait_of_a_command_is_told_until_they_are_too_many() {
-        let mut pace = Pace::new(true);
+        let mut pace = Pace::new(true, 4);
         told(&mut pace, 100, |_| 20_000);
         assert_eq!(pace.traced_threshold_ns(), 0);
         // A ping-pong: two hundred thousand waits a second of 5 us.
@@ -205,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_command_of_any_length_stays_within_its_budget() {
-        let mut pace = Pace::new(true);
+        let mut pace = Pace::new(true, 4);
         // Waits of all lengths: half as many are twice as long.
         let hour = 36_000;
         let all = told(&mut pace, hour, |threshold| 4_000_000_000 / threshold.max(4_000));
@@ -214,7 +233,7 @@ mod tests {
 
     #[test]
     fn an_alarm_in_a_tick_raises_but_never_lowers() {
-        let mut pace = Pace::new(false);
+        let mut pace = Pace::new(false, 4);
         assert!(pace.observe(10_000, false, false));
         let raised = pace.threshold_ns();
         for _ in 0..2 * CALM_TICKS {
@@ -225,7 +244,7 @@ mod tests {
 
     #[test]
     fn what_the_kernel_side_kept_back_is_told() {
-        let mut pace = Pace::new(true);
+        let mut pace = Pace::new(true, 4);
         assert!(pace.observe(1, false, true));
         assert_eq!(pace.highest_ns(), (THRESHOLD_NS, THRESHOLD_NS));
         assert_eq!(pace.traced_threshold_ns(), TRACED_THRESHOLD_NS);
@@ -237,7 +256,7 @@ mod tests {
             let thread = ThreadRef { tid: pid + 1, pid, start_ns: 1, comm: format!("p{pid}") };
             Fact { at_ns: 0, body: Body::Wait(Wait { thread, ..Wait::default() }) }
         };
-        let mut pace = Pace::new(false);
+        let mut pace = Pace::new(false, 4);
         pace.blame(&[wait(7), wait(9), wait(9), wait(7), wait(9)]);
         pace.blame(&[wait(7)]);
         assert_eq!(pace.author().map(|it| (it.tid, it.comm.as_str())), Some((9, "p9")));
