@@ -10,7 +10,8 @@
 //!
 //! The kernel begins such a reading by waiting until all CPUs have passed a quiet state (fs/locks.c takes its
 //! per-CPU semaphore for writing): some ten milliseconds, on a host whose CPUs are taken seconds. So a thread of its own
-//! reads: it is asked at one tick, and what it read is taken at a later one, while the look goes on.
+//! reads: it is asked at one tick, and what it read is taken at a later one, while the look goes on. A process cannot
+//! end while one of its threads is in there, so after a slow reading none is begun for some time.
 
 use super::threads::{Clock, Stat, clock_ns, link};
 use super::{Roots, blind, guard, is_refusal, refused, text};
@@ -25,6 +26,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel}
 const DESCRIPTORS_MAX: usize = 50_000;
 /// Children of lock holders that are looked at, at most.
 const DESCENDANTS_MAX: usize = 256;
+
+/// How often a slow reading's length passes before the next: a host that makes this one wait has enough to do.
+const REST_TIMES: Ns = 10;
+/// A reading so long is slow.
+const SLOW_NS: Ns = 1_000_000_000;
 
 /// Device, inode, kind and first byte: what the two tables share.
 type Key = (DeviceNumber, u64, String, u64);
@@ -42,21 +48,26 @@ pub struct LockTable {
 /// The thread that reads, for the length of a look.
 struct Reader {
     asks: Sender<()>,
-    /// What was read, and when.
-    answers: Receiver<(Ns, io::Result<Vec<u8>>)>,
+    answers: Receiver<Answer>,
     /// It was asked and has not answered.
     owes: bool,
+    /// It is not asked before this.
+    rests_until_ns: Ns,
+}
+
+/// What was read, and between when and when.
+struct Answer {
+    begin_ns: Ns,
+    end_ns: Ns,
+    read: io::Result<Vec<u8>>,
 }
 
 impl LockTable {
     /// Asks for a reading, which `taken` gives once it is there. The facts tell if the one before is still owed.
     pub fn ask(&mut self, roots: &Roots) -> Vec<Body> {
-        match self.reader(roots) {
-            Ok(reader) if !reader.owes => {
-                reader.owes = reader.asks.send(()).is_ok();
-                Vec::new()
-            }
-            Ok(_) => self.late(),
+        match self.reader(roots).map(Reader::ask) {
+            Ok(true) => Vec::new(),
+            Ok(false) => self.late(),
             Err(error) => unread(&error),
         }
     }
@@ -65,11 +76,10 @@ impl LockTable {
     pub fn taken(&mut self, roots: &Roots) -> Option<(Ns, Vec<Body>)> {
         let reader = self.reader.as_mut().filter(|reader| reader.owes)?;
         let (at_ns, read) = match reader.answers.try_recv() {
-            Ok(answer) => answer,
+            Ok(answer) => reader.heard(answer),
             Err(TryRecvError::Empty) => return None,
             Err(TryRecvError::Disconnected) => (clock_ns(libc::CLOCK_MONOTONIC), Err(ended())),
         };
-        reader.owes = false;
         Some((at_ns, self.told(roots, read)))
     }
 
@@ -79,15 +89,14 @@ impl LockTable {
             Ok(reader) => reader,
             Err(error) => return unread(&error),
         };
-        if !reader.owes {
-            reader.owes = reader.asks.send(()).is_ok();
+        if !reader.owes && !reader.ask() {
+            return self.late();
         }
         let read = match reader.answers.recv_timeout(guard::PATIENCE) {
-            Ok((_, read)) => read,
+            Ok(answer) => reader.heard(answer).1,
             Err(RecvTimeoutError::Timeout) => return self.late(),
             Err(RecvTimeoutError::Disconnected) => Err(ended()),
         };
-        reader.owes = false;
         self.told(roots, read)
     }
 
@@ -130,14 +139,37 @@ impl Reader {
         let work = move || {
             let mut file = None;
             while asked.recv().is_ok() {
+                let begin_ns = clock_ns(libc::CLOCK_MONOTONIC);
                 let read = again(&mut file, &path);
-                if outbox.send((clock_ns(libc::CLOCK_MONOTONIC), read)).is_err() {
+                let end_ns = clock_ns(libc::CLOCK_MONOTONIC);
+                if outbox.send(Answer { begin_ns, end_ns, read }).is_err() {
                     break;
                 }
             }
         };
         std::thread::Builder::new().name("holdup-locks".into()).spawn(work)?;
-        Ok(Self { asks, answers, owes: false })
+        Ok(Self { asks, answers, owes: false, rests_until_ns: 0 })
+    }
+
+    /// Asks, unless it owes an answer or rests; whether it was asked.
+    fn ask(&mut self) -> bool {
+        if self.owes || clock_ns(libc::CLOCK_MONOTONIC) < self.rests_until_ns {
+            return false;
+        }
+        // One that has ended owes too: that is noticed when its answer is taken.
+        let _ = self.asks.send(());
+        self.owes = true;
+        true
+    }
+
+    /// Takes note of an answer: when it was made, and what was read.
+    fn heard(&mut self, answer: Answer) -> (Ns, io::Result<Vec<u8>>) {
+        self.owes = false;
+        let took_ns = answer.end_ns.saturating_sub(answer.begin_ns);
+        if took_ns >= SLOW_NS {
+            self.rests_until_ns = answer.end_ns + REST_TIMES * took_ns;
+        }
+        (answer.end_ns, answer.read)
     }
 }
 
@@ -337,6 +369,23 @@ impl<'a> Carriers<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn after_a_slow_reading_none_is_begun_for_some_time() {
+        let (asks, asked) = channel();
+        let (_outbox, answers) = channel();
+        let mut reader = Reader { asks, answers, owes: false, rests_until_ns: 0 };
+        let now = clock_ns(libc::CLOCK_MONOTONIC);
+        let answer =
+            |took_ns| Answer { begin_ns: now - took_ns, end_ns: now, read: Ok(Vec::new()) };
+        assert!(reader.ask() && !reader.ask(), "one at a time");
+        assert_eq!(reader.heard(answer(SLOW_NS / 2)).0, now);
+        assert!(reader.ask());
+        assert_eq!(reader.heard(answer(2 * SLOW_NS)).0, now);
+        assert!(!reader.ask());
+        assert_eq!(reader.rests_until_ns, now + REST_TIMES * 2 * SLOW_NS);
+        assert_eq!(asked.try_iter().count(), 2);
+    }
 
     #[test]
     fn lines() {
