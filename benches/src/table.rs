@@ -192,7 +192,7 @@ pub fn rest(results: &Results) -> String {
     if let Some(idle) = &results.idle {
         let _ = writeln!(
             text,
-            "IDLE HOST, {} sleeping threads, {} cgroups: {:.1} s of a look took {:.4} s of CPU and {:.4} s in its\n  \
+            "IDLE HOST, {} sleeping threads, {} cgroups: {:.1} s of a look took {:.4} s of CPU and {:.4} s\n  in its \
              kernel programs: {:.3} % of a core, and {:.2} s for begin and end; {} resident",
             idle.threads,
             idle.cgroups,
