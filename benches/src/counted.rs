@@ -12,7 +12,7 @@
 //! scheduler's programs run there). Edit together: bpf/floor.bpf.c, goals.rs.
 
 use crate::child::Ctx;
-use crate::kernel::{look_at, programs, statistics};
+use crate::kernel::{look_at, programs, statistics, sum};
 use crate::loads::Kind;
 use crate::results::{Counted, Program};
 use crate::say;
@@ -91,7 +91,7 @@ fn on_load(ctx: &Ctx, kind: &Kind, way_ns: f64) -> Result<Counted> {
         let before = of_process(std::process::id().cast_signed())?;
         cut.seconds(ctx, FLOOR_SLICES)?;
         let after = of_process(std::process::id().cast_signed())?;
-        empty_ns = crate::kernel::sum(&between(&before, &after)).1;
+        empty_ns = sum(&between(&before, &after)).1;
     }
     let mut counted = Counted { load: kind.name.into(), way_ns, empty_ns, ..Counted::default() };
     look_at(ctx, &[], |pid| {
@@ -165,12 +165,12 @@ fn between(before: &BTreeMap<u32, Program>, after: &BTreeMap<u32, Program>) -> V
 
 /// CPU time of all threads of a process: the first word of their schedstat, nanoseconds.
 fn own_seconds(pid: i32) -> Result<f64> {
-    let mut sum = 0.0;
+    let mut all_ns = 0.0;
     for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
         let text = fs::read_to_string(thread?.path().join("schedstat")).unwrap_or_default();
-        sum += text.split(' ').next().and_then(|word| word.parse::<f64>().ok()).unwrap_or(0.0);
+        all_ns += text.split(' ').next().and_then(|word| word.parse::<f64>().ok()).unwrap_or(0.0);
     }
-    Ok(sum / 1e9)
+    Ok(all_ns / 1e9)
 }
 
 /// Time that all CPUs were busy, of /proc/stat: not idle, not waiting for a disk, not taken by the hypervisor.

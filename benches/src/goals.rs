@@ -1,10 +1,10 @@
 //! The goals, and whether a run met them. A goal that the run could not see is not met, it is unseen.
 //!
 //! A ratio is judged by the 95 % interval of its median (stats.rs): met if all of it keeps the goal, missed if none
-//! of it does, else it cannot be told, however good the median looks. The control, nobody again, has to hold 1; by as
-//! much as its own interval misses that, every interval of the load is widened, because the method then errs by
-//! as much. Where the ratio cannot tell, what was counted (counted.rs) decides, and the verdict says so; where it can, the
-//! count is only shown beside it. The limits stand here and nowhere else. Edit together: docs.rs.
+//! of it does, else the ratio cannot tell, however good the median looks. The control, nobody again, has to hold 1;
+//! by as much as its own interval misses that, every interval of the load is widened, because the method then errs by
+//! as much. Where the ratio cannot tell, what was counted (counted.rs) decides, and the verdict says so; where it can,
+//! the count is only shown beside it. The limits stand here and nowhere else. Edit together: docs.rs.
 
 use crate::growth::exponent;
 use crate::results::{Counted, Pair, Results};

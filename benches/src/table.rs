@@ -241,8 +241,9 @@ pub fn rest(results: &Results) -> String {
             count(it.lost as f64)
         );
     }
-    for line in &results.trouble {
-        let _ = writeln!(text, "\nTROUBLE: {}", cut(line, WIDTH - 9));
+    for trouble in &results.trouble {
+        let told = lines(&format!("TROUBLE: {trouble}"), WIDTH - 2);
+        let _ = writeln!(text, "\n{}", told.join("\n  "));
     }
     text
 }

@@ -16,8 +16,9 @@ struct request_note {
 };
 
 /*
- * By address. A disk has its requests made once and uses them again and again, so a note stays when its request is
- * done, with both times 0, and is there for the next: to take it out and put it in took longer than all the rest.
+ * By address, the latest in use. A disk has its requests made once and uses them again and again, so a note stays when
+ * its request is done, with both times 0, and is there for the next: to take it out and put it in took longer than all
+ * the rest.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -144,8 +145,12 @@ int block_rq_complete(__u64 *ctx)
 		completion->dev = at.dev;
 	}
 	note = bpf_map_lookup_elem(&requests, &key);
-	if (!note || !note->issue_ns)
+	if (!note || !note->issue_ns) {
+		/* More were in flight than notes are kept; the kernel dates a request where disks are counted at all. */
+		if (!note && !error && bytes && control.attached_ns && rq->start_time_ns > control.attached_ns)
+			count_lost(&lost.requests);
 		return 0;
+	}
 	at.operation = operation > 2 ? 3 : operation;
 	sum = bpf_map_lookup_elem(&disk_latency, &at);
 	if (!sum) {

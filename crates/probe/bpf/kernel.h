@@ -337,6 +337,7 @@ struct request {
 	unsigned int cmd_flags;
 	unsigned int __data_len;
 	__u64 __sector;
+	__u64 start_time_ns;
 };
 struct backing_dev_info {
 	char dev_name[64];

@@ -515,6 +515,9 @@ fn begin(
         control.trace_tgid = command.unwrap_or(0);
     }
     programs.attach(names)?.into_iter().for_each(|blind| put(Body::Blind(blind)));
+    if let Some(control) = programs.control() {
+        control.attached_ns = now();
+    }
     // One sleep gives this thread a note with the time of its switch-in, which the scheduler clock's
     // offset is learnt from.
     std::thread::sleep(Duration::from_millis(1));

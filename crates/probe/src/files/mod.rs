@@ -12,8 +12,8 @@
 //!   which gives up on a read that hangs.
 //!
 //! Rejected: the live half of the procfs crate (it knows one root, and its parsers refuse a line
-//! that is not UTF-8, so that one hostile comm would hide a whole table). Its core is used where no
-//! foreign name can occur and that are read once: meminfo, kernel configuration.
+//! that is not UTF-8, so that one hostile comm would hide a whole table). Its core is used for
+//! what is read once and holds no foreign name: meminfo, kernel configuration.
 //!
 //! Edit together: `reason/src/facts/*.rs` (the vocabulary).
 
