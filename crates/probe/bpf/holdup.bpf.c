@@ -10,6 +10,7 @@
 #include "block.bpf.c"
 #include "mem.bpf.c"
 #include "net.bpf.c"
+#include "lock.bpf.c"
 #include "sample.bpf.c"
 #include "iter.bpf.c"
 

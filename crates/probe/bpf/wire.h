@@ -442,6 +442,7 @@ struct wire_control {
 struct wire_queued {
 	__u32 bio;
 	__u32 packet;
+	__u32 lock; /* somebody, for a file lock or lease */
 };
 
 struct wire_lost {

@@ -59,7 +59,8 @@ impl Live {
         Ok(())
     }
 
-    fn tell_stacks(&mut self, facts: &mut Vec<Fact>) {
+    /// The stacks that facts name and that were not told yet.
+    pub(crate) fn tell_stacks(&mut self, facts: &mut Vec<Fact>) {
         if let Some(programs) = &self.programs {
             programs.inbox.borrow_mut().decoder.told_stacks(now(), facts);
         }
@@ -115,13 +116,17 @@ impl Live {
         }
         self.complete(&mut waits, facts);
         facts.append(&mut waits);
+        // Their stacks, which may be told here for the first time, tell whether one of them is for a file lock.
+        self.tell_stacks(facts);
+        self.locks.heed(facts, self.programs.is_some());
         let at_ns = now();
-        let mut put = |body| facts.push(Fact { at_ns, body });
-        for body in self.locks.read(&self.roots) {
-            if let Body::FileLock(lock) = &body {
-                wanted.extend(u32::try_from(lock.pid).ok());
+        if self.locks.is_wanted() {
+            for body in self.locks.read(&self.roots) {
+                if let Body::FileLock(lock) = &body {
+                    wanted.extend(u32::try_from(lock.pid).ok());
+                }
+                facts.push(Fact { at_ns, body });
             }
-            put(body);
         }
         let endpoints = match self.programs.as_mut() {
             Some(programs) => programs.endpoints()?,

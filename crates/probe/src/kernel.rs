@@ -32,6 +32,17 @@ pub struct Inbox {
     pub facts: Vec<Fact>,
 }
 
+/// Whether something was queued since that was last asked; none if nobody watches.
+#[derive(Default)]
+pub struct Queued {
+    /// A bio.
+    pub bio: Option<bool>,
+    /// A packet.
+    pub packet: Option<bool>,
+    /// Somebody, to wait for a file lock or lease.
+    pub lock: bool,
+}
+
 /// The loaded programs.
 pub struct Programs {
     skel: &'static mut HoldupSkel<'static>,
@@ -187,9 +198,9 @@ impl Programs {
         self.skel.maps.bss_data.as_deref().map_or(0, |bss| bss.lost.braked)
     }
 
-    /// Whether a bio was queued since this was last asked, and whether a packet was; none if nobody watches.
-    pub fn queued(&mut self) -> (Option<bool>, Option<bool>) {
-        let Some(bss) = self.skel.maps.bss_data.as_deref_mut() else { return (None, None) };
+    /// What was queued since this was last asked.
+    pub fn queued(&mut self) -> Queued {
+        let Some(bss) = self.skel.maps.bss_data.as_deref_mut() else { return Queued::default() };
         let take = |flag: &mut u32, is_seen: bool| {
             let raised = *flag != 0;
             // Lowered only if it was up: what raises it just then is covered by this answer, since whoever asks
@@ -200,7 +211,11 @@ impl Programs {
             is_seen.then_some(raised)
         };
         let queued = &mut bss.queued;
-        (take(&mut queued.bio, self.sees_bios), take(&mut queued.packet, self.sees_packets))
+        Queued {
+            bio: take(&mut queued.bio, self.sees_bios),
+            packet: take(&mut queued.packet, self.sees_packets),
+            lock: take(&mut queued.lock, true) == Some(true),
+        }
     }
 
     /// What the programs counted as lost.

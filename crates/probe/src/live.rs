@@ -15,7 +15,7 @@ use crate::command::{Ended, Held};
 use crate::expense::Expense;
 use crate::files::{self, Cgroups, LockTable, Roots, Sampler, ThreadTimes, threads::clock_ns};
 use crate::host::{self, Offer};
-use crate::kernel::Programs;
+use crate::kernel::{Programs, Queued};
 use crate::mapper::Mapper;
 use crate::netlink::Netlink;
 use crate::pace::Pace;
@@ -38,7 +38,7 @@ const RUN_RING_BYTES: u32 = 8 << 20;
 const RING_BYTES_MAX: u32 = 32 << 20;
 /// Time between two readings of ring and counters.
 const TICK: Duration = Duration::from_millis(100);
-/// Ticks between two walks over the standing waits of a command, and readings of the lock table.
+/// Ticks between two walks over the standing waits of a command.
 const STANDING_TICKS: u64 = 10;
 /// Sockets remembered from the begin.
 const SOCKETS_MAX: usize = 50_000;
@@ -165,8 +165,6 @@ impl Live {
         cgroups.samples().for_each(&mut put);
         let mut sampler = Sampler::new(&roots);
         sampler.sample().into_iter().for_each(&mut put);
-        let mut locks = LockTable::default();
-        locks.read(&roots).into_iter().for_each(&mut put);
         let (mapper, caches) = Mapper::open(&roots, &disks);
         caches.into_iter().for_each(&mut put);
         let namespaces = files::network_namespaces(&roots);
@@ -194,7 +192,7 @@ impl Live {
             programs,
             cgroups,
             sampler,
-            locks,
+            locks: LockTable::default(),
             mapper,
             netlink,
             times,
@@ -221,6 +219,7 @@ impl Live {
         if live.programs.is_none() {
             let mut facts = Vec::new();
             live.standing(&mut facts, false)?;
+            live.locks.heed(&facts, false);
             facts.into_iter().for_each(|fact| live.opening.push(fact));
         }
         // A command's time begins with its release, a look's with the first fact of its window.
@@ -329,12 +328,12 @@ impl Live {
         self.take_events(facts)?;
         self.identify_new(facts);
         let at_ns = now();
-        let (bio, packet) = self.programs.as_mut().map_or((None, None), Programs::queued);
-        let counters = if is_last { self.sampler.sample() } else { self.sampler.tick(bio) };
+        let queued = self.programs.as_mut().map_or_else(Queued::default, Programs::queued);
+        let counters = if is_last { self.sampler.sample() } else { self.sampler.tick(queued.bio) };
         facts.extend(counters.into_iter().map(|body| Fact { at_ns, body }));
         if let Some(netlink) = self.netlink.as_mut() {
-            facts
-                .extend(netlink.qdisc_samples(packet).into_iter().map(|body| Fact { at_ns, body }));
+            let samples = netlink.qdisc_samples(queued.packet);
+            facts.extend(samples.into_iter().map(|body| Fact { at_ns, body }));
         }
         self.ticks += 1;
         if let Some(programs) = &self.programs {
@@ -343,15 +342,17 @@ impl Live {
         if let Some(times) = self.times.as_mut() {
             times.observe();
         }
-        if self.ticks.is_multiple_of(STANDING_TICKS) {
-            if self.is_command || self.programs.is_none() {
-                self.standing(facts, self.is_command)?;
-            }
-            let late = self.locks.ask(&self.roots);
-            facts.extend(late.into_iter().map(|body| Fact { at_ns, body }));
-        } else if let Some((at_ns, locks)) = self.locks.taken(&self.roots) {
-            facts.extend(locks.into_iter().map(|body| Fact { at_ns, body }));
+        let samples_waits = self.is_command || self.programs.is_none();
+        if samples_waits && self.ticks.is_multiple_of(STANDING_TICKS) {
+            self.standing(facts, self.is_command)?;
         }
+        if queued.lock {
+            self.locks.want();
+        }
+        // What the walk at the begin found is told here, however quiet the host.
+        self.tell_stacks(facts);
+        self.locks.heed(facts, self.programs.is_some());
+        self.locks.tick(&self.roots, facts);
         Ok(())
     }
 }

@@ -19,6 +19,8 @@ const fn program(name: &'static str, tracepoint: &'static str, therefore: &'stat
     Program { name, tracepoint, therefore }
 }
 
+const LATE_LOCKS: &str = "who held a file lock that was waited for and let go may not be known";
+
 /// Every tracing program of `bpf/`, in the order of attachment.
 const PROGRAMS: &[Program] = &[
     program("block_rq_insert", "block_rq_insert", "waits before a disk are not told apart"),
@@ -39,6 +41,9 @@ const PROGRAMS: &[Program] = &[
     program("qdisc_dequeue", "qdisc_dequeue", "time in local packet queues is not measured"),
     program("net_dev_queue", "net_dev_queue", "DNS questions are not seen"),
     program("netif_receive_skb", "netif_receive_skb", "DNS answers are not seen"),
+    program("flock_lock_inode", "flock_lock_inode", LATE_LOCKS),
+    program("posix_lock_inode", "posix_lock_inode", LATE_LOCKS),
+    program("break_lease_block", "break_lease_block", LATE_LOCKS),
     program("sched_process_free", "sched_process_free", "a look at many short threads costs more"),
     program("task_newtask", "task_newtask", "new threads are seen late"),
     program("sched_process_exec", "sched_process_exec", "new programs are seen late"),

@@ -4,6 +4,7 @@
 //! seen from 5.4 to 6.18, without the suffixes that a compiler adds to its copies of a function.
 //! Must not classify (waits.rs). Edit together: waits.rs and its tests.
 
+use crate::facts::FILE_LOCK_FUNCTIONS;
 use crate::waits::WaitClass;
 
 /// Rows of kernel functions, the most telling first.
@@ -71,22 +72,7 @@ pub const BY_FUNCTION: &[(WaitClass, &[&str])] = &[
             "btrfs_sync_log",
         ],
     ),
-    (
-        WaitClass::FileLock,
-        &[
-            "locks_lock_inode_wait",
-            "flock_lock_inode_wait",
-            "posix_lock_inode_wait",
-            "fcntl_setlk",
-            "do_lock_file_wait",
-            "__break_lease",
-            "nlmclnt_proc",
-            "nlmclnt_lock",
-            "nlmclnt_block",
-            "nsm_monitor",
-            "nsm_mon_unmon",
-        ],
-    ),
+    (WaitClass::FileLock, FILE_LOCK_FUNCTIONS),
     (WaitClass::TtyWrite, &["n_tty_write", "tty_wait_until_sent", "tty_write_room"]),
     (
         WaitClass::PipeWrite,

@@ -9,13 +9,20 @@
 //! is never touched.
 //!
 //! The kernel begins such a reading by waiting until all CPUs have passed a quiet state (fs/locks.c takes its
-//! per-CPU semaphore for writing): some ten milliseconds, on a host whose CPUs are taken seconds. So a thread of its own
-//! reads: it is asked at one tick, and what it read is taken at a later one, while the look goes on. A process cannot
-//! end while one of its threads is in there, so after a slow reading none is begun for some time.
+//! per-CPU semaphore for writing): some ten milliseconds, on a host whose CPUs are taken seconds. So nobody reads until
+//! somebody waits for a file lock: a kernel program saw him queue (lock.bpf.c), or a stack or system call tells
+//! such a wait, by what reasoning knows one by. From then on a thread of its own reads: it is asked at one tick, and what
+//! it read is taken at a later one, while the look goes on. A process cannot end while one of its threads is in there, so
+//! after a slow reading none is begun for some time. Rejected: a child process that reads, which no end would wait
+//! for (a process more on the host that is looked at, to be kept out of every fact, for the rare host that needs it).
+//!
+//! Edit together: bpf/lock.bpf.c, FILE_LOCK_FUNCTIONS of the facts, live.rs and closing.rs (who calls).
 
 use super::threads::{Clock, Stat, clock_ns, link};
 use super::{Roots, blind, guard, is_refusal, refused, text};
-use holdup_reason::facts::{Body, DeviceNumber, FileLock, Ns, ThreadRef};
+use holdup_reason::facts::{
+    Blocked, Body, DeviceNumber, FILE_LOCK_FUNCTIONS, Fact, FileLock, Ns, ThreadRef,
+};
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io::{self, Read, Seek};
@@ -27,6 +34,8 @@ const DESCRIPTORS_MAX: usize = 50_000;
 /// Children of lock holders that are looked at, at most.
 const DESCENDANTS_MAX: usize = 256;
 
+/// Ticks between two readings.
+const TICKS: u32 = 10;
 /// How often a slow reading's length passes before the next: a host that makes this one wait has enough to do.
 const REST_TIMES: Ns = 10;
 /// A reading so long is slow.
@@ -43,6 +52,10 @@ pub struct LockTable {
     told: Vec<Body>,
     reader: Option<Reader>,
     told_late: bool,
+    /// Somebody waits for a file lock, or did in this look.
+    wanted: bool,
+    /// Ticks before the next reading.
+    ticks_left: u32,
 }
 
 /// The thread that reads, for the length of a look.
@@ -63,6 +76,40 @@ struct Answer {
 }
 
 impl LockTable {
+    /// Somebody waits for a file lock: from now on the table is read.
+    pub fn want(&mut self) {
+        self.wanted = true;
+    }
+
+    /// Whether somebody waits for a file lock, or did in this look.
+    pub fn is_wanted(&self) -> bool {
+        self.wanted
+    }
+
+    /// Looks for such a wait among facts, which are of a look with kernel events or without.
+    pub fn heed(&mut self, facts: &[Fact], kernel_events: bool) {
+        self.wanted |= facts
+            .iter()
+            .any(|fact| tells_wait(&fact.body) || (!kernel_events && may_be_wait(&fact.body)));
+    }
+
+    /// At each tick: what was read since the one before, if somebody waits for a lock, and from time to time another
+    /// reading is asked for.
+    pub fn tick(&mut self, roots: &Roots, facts: &mut Vec<Fact>) {
+        if let Some((at_ns, told)) = self.taken(roots) {
+            facts.extend(told.into_iter().map(|body| Fact { at_ns, body }));
+        }
+        if !self.wanted {
+            return;
+        }
+        if self.ticks_left == 0 {
+            self.ticks_left = TICKS;
+            let at_ns = clock_ns(libc::CLOCK_MONOTONIC);
+            facts.extend(self.ask(roots).into_iter().map(|body| Fact { at_ns, body }));
+        }
+        self.ticks_left -= 1;
+    }
+
     /// Asks for a reading, which `taken` gives once it is there. The facts tell if the one before is still owed.
     pub fn ask(&mut self, roots: &Roots) -> Vec<Body> {
         match self.reader(roots).map(Reader::ask) {
@@ -171,6 +218,25 @@ impl Reader {
         }
         (answer.end_ns, answer.read)
     }
+}
+
+/// A stack is told once, for the first wait in it.
+fn tells_wait(body: &Body) -> bool {
+    const SYSCALL: &str = "flock";
+    match body {
+        Body::Stack(stack) => {
+            stack.frames.iter().any(|frame| FILE_LOCK_FUNCTIONS.contains(&frame.as_str()))
+        }
+        Body::Wait(wait) => wait.place.syscall == SYSCALL,
+        Body::Blocked(blocked) => blocked.place.syscall == SYSCALL,
+        _ => false,
+    }
+}
+
+/// Without privileges nothing is told of where the threads of others wait.
+fn may_be_wait(body: &Body) -> bool {
+    matches!(body, Body::Blocked(Blocked { kernel: false, place, .. })
+        if place.stack == 0 && place.syscall.is_empty())
 }
 
 /// The file from its start; opened once, since the kernel makes the text anew for each reading.

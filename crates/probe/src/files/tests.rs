@@ -281,6 +281,46 @@ fn a_lock_table_that_was_asked_for_is_taken_once() {
 }
 
 #[test]
+fn a_lock_table_is_read_from_the_first_wait_for_a_lock_on() {
+    let roots = fixture("v1");
+    let fact = |body| Fact { at_ns: 1, body };
+    let stack = |frame: &str| {
+        fact(Body::Stack(Stack { id: 1, frames: vec!["schedule".into(), frame.into()] }))
+    };
+    let blocked = |syscall: &str| {
+        let place = Place { syscall: syscall.into(), ..Place::default() };
+        fact(Body::Blocked(Blocked { place, ..Blocked::default() }))
+    };
+    let told = |table: &mut LockTable| {
+        let mut facts = Vec::new();
+        for _ in 0..200 {
+            table.tick(&roots, &mut facts);
+            if !facts.is_empty() || !table.is_wanted() {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        facts
+    };
+    let mut table = LockTable::default();
+    table.heed(&[stack("pipe_read"), blocked("openat"), blocked("")], true);
+    assert_eq!(told(&mut table), [], "nobody waits for a lock");
+    table.heed(&[stack("__break_lease")], true);
+    assert_eq!(told(&mut table).len(), 5);
+    table.heed(&[blocked("nanosleep")], true);
+    assert!(!told(&mut table).is_empty(), "again, though nobody new waits");
+
+    let wanted = |fact, kernel_events| {
+        let mut table = LockTable::default();
+        table.heed(&[fact], kernel_events);
+        table.is_wanted()
+    };
+    assert!(wanted(blocked("flock"), true) && wanted(stack("nlmclnt_block"), true));
+    assert!(wanted(blocked(""), false), "it may be one, for all that is known");
+    assert!(!wanted(blocked("read"), false));
+}
+
+#[test]
 fn locks_and_who_carries_them() {
     let locks = only!(FileLock, LockTable::default().read(&fixture("v1")));
     assert_eq!(locks.len(), 5);

@@ -261,6 +261,22 @@ pub struct Stack {
     pub frames: Vec<String>,
 }
 
+/// Below these functions of the kernel a thread waits for a file lock or a lease, of this host or by NFS. Facts,
+/// because the probe reads the kernel's lock table only if somebody waits so.
+pub const FILE_LOCK_FUNCTIONS: &[&str] = &[
+    "locks_lock_inode_wait",
+    "flock_lock_inode_wait",
+    "posix_lock_inode_wait",
+    "fcntl_setlk",
+    "do_lock_file_wait",
+    "__break_lease",
+    "nlmclnt_proc",
+    "nlmclnt_lock",
+    "nlmclnt_block",
+    "nsm_monitor",
+    "nsm_mon_unmon",
+];
+
 /// A new thread or process. Source: task_newtask.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
