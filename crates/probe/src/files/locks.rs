@@ -233,7 +233,7 @@ fn tells_wait(body: &Body) -> bool {
     }
 }
 
-/// Without privileges nothing is told of where the threads of others wait.
+/// Without privileges nothing is told of where the threads of others wait, nor of one that has just been woken.
 fn may_be_wait(body: &Body) -> bool {
     matches!(body, Body::Blocked(Blocked { kernel: false, place, .. })
         if place.stack == 0 && place.syscall.is_empty())
