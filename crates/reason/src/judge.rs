@@ -14,17 +14,17 @@ use crate::scene::Scene;
 
 /// Explains a look.
 pub fn explain(facts: Vec<Fact>) -> Report {
-    judge(Scene::new(facts))
+    judge(&Scene::new(facts))
 }
 
 /// The same of facts that were taken in one by one and not kept beside it.
-pub fn explain_scene(mut scene: Scene) -> Report {
+pub fn explain_scene(scene: &mut Scene) -> Report {
     scene.finish();
     judge(scene)
 }
 
-fn judge(scene: Scene) -> Report {
-    let causes = Causes::of(&scene);
+fn judge(scene: &Scene) -> Report {
+    let causes = Causes::of(scene);
     let mut findings: Vec<Finding> = CASES.iter().flat_map(|case| (case.find)(&causes)).collect();
     findings.retain(|f| f.severity > Severity::Note || matters(f));
     findings.sort_by(|a, b| {
@@ -36,13 +36,13 @@ fn judge(scene: Scene) -> Report {
             .then_with(|| a.code.cmp(&b.code))
             .then_with(|| a.object.cmp(&b.object))
     });
-    findings.iter_mut().for_each(|finding| add_inner_pids(&scene, finding));
+    findings.iter_mut().for_each(|finding| add_inner_pids(scene, finding));
     let accounting = account(&causes);
     let caveats = caveats(&causes, &accounting, &findings);
     Report {
         schema: SCHEMA,
         tool: Tool { name: "holdup".into(), version: scene.host.tool_version.clone() },
-        target: target(&scene),
+        target: target(scene),
         window: Window { begin_unix_ns: scene.begin_unix_ns, seconds: causes.wall_seconds() },
         accounting,
         findings,

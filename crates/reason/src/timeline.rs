@@ -15,7 +15,7 @@ use crate::handed;
 use crate::polls::Accepted;
 use crate::scene::Scene;
 use crate::waits::{WaitClass, classify};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 /// One blocked wait, or one wait for a CPU.
 #[derive(Debug, Clone)]
@@ -86,8 +86,7 @@ struct Timeline {
 /// The timelines of all threads.
 #[derive(Debug, Default)]
 pub struct Timelines {
-    by_tid: HashMap<u32, Timeline>,
-    order: Vec<u32>,
+    by_tid: BTreeMap<u32, Timeline>,
 }
 
 /// A wait that goes on at the same place after so little running is the same wait.
@@ -102,7 +101,7 @@ impl Timelines {
         ran: Vec<(u32, Ns, Ns)>,
     ) -> Self {
         let accepted = Accepted::of(&scene.endpoints);
-        let mut by_tid: HashMap<u32, Timeline> = HashMap::new();
+        let mut by_tid: BTreeMap<u32, Timeline> = BTreeMap::new();
         for (tid, begin_ns, end_ns) in ran {
             by_tid.entry(tid).or_default().ran.push((begin_ns, end_ns));
         }
@@ -130,14 +129,12 @@ impl Timelines {
             line.waits.sort_by_key(|w| (w.begin_ns, w.end_ns));
             merge(&mut line.waits);
         }
-        let mut order: Vec<u32> = by_tid.keys().copied().collect();
-        order.sort_unstable();
-        Self { by_tid, order }
+        Self { by_tid }
     }
 
     /// Every wait, by thread id and begin.
     pub fn waits(&self) -> impl Iterator<Item = &WaitSpan> {
-        self.order.iter().flat_map(|tid| self.by_tid[tid].waits.iter())
+        self.by_tid.values().flat_map(|line| &line.waits)
     }
 
     /// The waits of one thread, by begin.

@@ -18,6 +18,7 @@ use holdup_reason::findings::Report;
 use holdup_reason::scene::Scene;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
+use std::mem::ManuallyDrop;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -80,7 +81,7 @@ pub fn look(aim: Aim, seconds: Option<f64>, record: Option<&Path>) -> Result<Loo
     let scene = if is_command { scene.map_err(not_executed) } else { scene };
     drop(progress);
     let command_status = is_command.then(|| live.exit_status().unwrap_or(0));
-    Ok(Looked { report: holdup_reason::explain_scene(scene?), command_status })
+    Ok(Looked { report: explain(scene?), command_status })
 }
 
 /// Answers from a recording.
@@ -88,7 +89,13 @@ pub fn replay(file: &Path, aim: &Aim) -> Result<Report, Failure> {
     let mut reader = open(file)?;
     let mut scene = collect(&mut reader, None, &mut Progress::none())?;
     retarget(&mut scene, aim, file)?;
-    Ok(holdup_reason::explain_scene(scene))
+    Ok(explain(scene))
+}
+
+/// The scene is not freed piece by piece (of a host's threads it has some hundred thousand): the process ends once it
+/// has answered, and the kernel takes all at once.
+fn explain(scene: Scene) -> Report {
+    holdup_reason::explain_scene(&mut ManuallyDrop::new(scene))
 }
 
 /// Opens a recording, and says plainly what it cannot be.

@@ -5,6 +5,9 @@
 //!
 //! v1 memory and blkio counters are taken with the groups below (`total_`, `_recursive`), as v2
 //! counts them.
+//!
+//! Rejected: counting the members by cgroup.procs. For each reading the kernel walks all threads of the group, and
+//! v1 sorts them: it was what grew faster than the number of threads, and no case asks how many there are.
 
 use super::cgroups::{Cgroups, Group, Hierarchy};
 use super::{mounts, text};
@@ -44,8 +47,6 @@ const COUNTERS: &[Counter] = &[
     Counter { controller: "", file: "memory.events", read: memory_events },
     Counter { controller: "", file: "memory.stat", read: memory_stat_v2 },
     Counter { controller: "", file: "io.stat", read: io_stat },
-    Counter { controller: "", file: "cgroup.procs", read: processes },
-    Counter { controller: "cpu", file: "cgroup.procs", read: processes },
 ];
 
 impl Cgroups {
@@ -204,8 +205,4 @@ fn io_stat(bytes: &[u8], sample: &mut CgroupSample) {
 
 fn take_io(sample: &mut CgroupSample) -> BTreeMap<DeviceNumber, CgroupIo> {
     std::mem::take(&mut sample.io).into_iter().map(|io| (io.dev, io)).collect()
-}
-
-fn processes(bytes: &[u8], sample: &mut CgroupSample) {
-    sample.processes = Some(text::lines(bytes).count() as u64);
 }

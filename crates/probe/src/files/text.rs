@@ -105,9 +105,16 @@ pub fn names(folder: &Path) -> Vec<String> {
 
 /// Names in a folder that are numbers, in order: processes, threads, descriptors.
 pub fn ids(folder: &Path) -> io::Result<Vec<u32>> {
+    first_ids(folder, usize::MAX)
+}
+
+/// The first of them as the folder lists them, up to `max`. The kernel makes an inode for each thread that it lists:
+/// who needs some of a process's threads must not ask for all.
+pub fn first_ids(folder: &Path, max: usize) -> io::Result<Vec<u32>> {
     let mut ids: Vec<u32> = std::fs::read_dir(folder)?
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .take(max)
         .collect();
     ids.sort_unstable();
     Ok(ids)

@@ -155,13 +155,19 @@ pub fn threads_of(roots: &Roots, tids: impl IntoIterator<Item = u32>) -> Vec<Thr
     found
 }
 
-/// The thread of a process that goes by `inner_tid` in its own PID namespace: its tid as /proc has it.
+/// The thread of a process that goes by `inner_tid` in its own PID namespace: its tid as /proc has it. The search is
+/// over all threads of the process: who asks for many waiters must remember.
 pub fn thread_inside(roots: &Roots, pid: u32, inner_tid: u32) -> Option<u32> {
     let task = roots.process(pid, "task");
-    text::ids(&task).ok()?.into_iter().find(|tid| {
-        let status = text::read(&task.join(tid.to_string()).join("status")).unwrap_or_default();
-        Status::parse(&status).inner_tid.unwrap_or(*tid) == inner_tid
-    })
+    let inner = |tid: u32| {
+        let status = text::read(&task.join(tid.to_string()).join("status")).ok()?;
+        Some(Status::parse(&status).inner_tid.unwrap_or(tid))
+    };
+    // In the namespace of /proc both ids are one.
+    if inner(inner_tid) == Some(inner_tid) {
+        return Some(inner_tid);
+    }
+    text::ids(&task).ok()?.into_iter().find(|tid| inner(*tid) == Some(inner_tid))
 }
 
 /// All threads of all processes. Processes that cannot be read are left out, as are those that
@@ -208,9 +214,9 @@ impl Process {
     /// Reads up to `states_max` of its threads.
     fn read(roots: &Roots, pid: u32, states_max: usize) -> Option<Self> {
         let task = roots.process(pid, "task");
-        let tids = text::ids(&task).ok()?;
+        let tids = text::first_ids(&task, states_max).ok()?;
         let stat = |tid: &u32| Stat::read(&task.join(tid.to_string()).join("stat"));
-        let stats: Vec<Stat> = tids.iter().take(states_max).filter_map(stat).collect();
+        let stats: Vec<Stat> = tids.iter().filter_map(stat).collect();
         let kernel = stats.first()?.kernel;
         let executable = match kernel {
             true => String::new(),

@@ -93,7 +93,8 @@ pub struct CgroupSample {
     pub major_faults: Option<u64>,
     /// I/O done per device: operations and bytes, reads and writes.
     pub io: Vec<CgroupIo>,
-    /// Processes in the group itself.
+    /// Processes in the group itself. Only older recordings tell it: to read it costs a walk over all threads of the
+    /// group, and nothing here asks.
     pub processes: Option<u64>,
 }
 
