@@ -68,6 +68,7 @@ impl Live {
 
     /// Adds what only the waiter's memory tells: futex owners, the descriptor that is polled, the path of a call.
     fn complete(&mut self, waits: &mut [Fact], facts: &mut Vec<Fact>) {
+        let mut owners = Owners::default();
         for fact in waits {
             let Body::Blocked(blocked) = &mut fact.body else { continue };
             if blocked.kernel || blocked.thread.pid == self.own_pid {
@@ -79,7 +80,7 @@ impl Live {
             }
             match blocked.place.syscall.as_str() {
                 "futex" => {
-                    if let Some(owner) = futex_owner(blocked, &self.roots) {
+                    if let Some(owner) = owners.of(blocked, &self.roots) {
                         facts.push(Fact { at_ns: fact.at_ns, body: Body::FutexOwner(owner) });
                     }
                 }
@@ -315,26 +316,33 @@ fn relevant(
         .collect()
 }
 
-/// The owner of the futex that a thread waits on, if its word or glibc's field beside it tells one.
-fn futex_owner(blocked: &Blocked, roots: &files::Roots) -> Option<FutexOwner> {
-    const WAIT: u64 = 0;
-    const LOCK_PI: u64 = 6;
-    const WAIT_BITSET: u64 = 9;
-    const LOCK_PI2: u64 = 13;
-    const COMMAND: u64 = 127;
-    const TID: u32 = 0x3fff_ffff;
-    let [address, operation, ..] = blocked.place.args;
-    let command = operation & COMMAND;
-    let (word, beside) = memory::futex_words(blocked.thread.pid, address)?;
-    let inner = match command {
-        LOCK_PI | LOCK_PI2 => word & TID,
-        WAIT | WAIT_BITSET if word == 1 || word == 2 => beside.unwrap_or(0),
-        _ => 0,
-    };
-    let owner_tid = if inner == 0 {
-        0
-    } else {
-        files::thread_inside(roots, blocked.thread.pid, inner).unwrap_or(0)
-    };
-    Some(FutexOwner { waiter: blocked.thread.clone(), address, word, owner_tid })
+/// Owners of futexes, by process and thread id inside it: hundreds may wait for one, and to find it reads all threads.
+#[derive(Default)]
+struct Owners(BTreeMap<(u32, u32), u32>);
+
+impl Owners {
+    /// The owner of the futex that a thread waits on, if its word or glibc's field beside it tells one.
+    fn of(&mut self, blocked: &Blocked, roots: &files::Roots) -> Option<FutexOwner> {
+        const WAIT: u64 = 0;
+        const LOCK_PI: u64 = 6;
+        const WAIT_BITSET: u64 = 9;
+        const LOCK_PI2: u64 = 13;
+        const COMMAND: u64 = 127;
+        const TID: u32 = 0x3fff_ffff;
+        let [address, operation, ..] = blocked.place.args;
+        let command = operation & COMMAND;
+        let pid = blocked.thread.pid;
+        let (word, beside) = memory::futex_words(pid, address)?;
+        let inner = match command {
+            LOCK_PI | LOCK_PI2 => word & TID,
+            WAIT | WAIT_BITSET if word == 1 || word == 2 => beside.unwrap_or(0),
+            _ => 0,
+        };
+        let owner_tid = match inner {
+            0 => 0,
+            _ => *(self.0.entry((pid, inner)))
+                .or_insert_with(|| files::thread_inside(roots, pid, inner).unwrap_or(0)),
+        };
+        Some(FutexOwner { waiter: blocked.thread.clone(), address, word, owner_tid })
+    }
 }

@@ -26,6 +26,8 @@ pub struct Peers<'a> {
     children: HashMap<u32, Vec<u32>>,
     /// Of each process, by thread id.
     threads: HashMap<u32, Vec<&'a ThreadRef>>,
+    /// What was read of futexes, by who waits.
+    futexes: HashMap<u32, Vec<&'a (Ns, FutexOwner)>>,
 }
 
 impl<'a> Peers<'a> {
@@ -40,7 +42,11 @@ impl<'a> Peers<'a> {
             masters: HashMap::new(),
             children: HashMap::new(),
             threads: HashMap::new(),
+            futexes: HashMap::new(),
         };
+        for read in &scene.futex_owners {
+            peers.futexes.entry(read.1.waiter.tid).or_default().push(read);
+        }
         for thread in scene.names.values() {
             peers.threads.entry(thread.pid).or_default().push(thread);
         }
@@ -189,9 +195,9 @@ impl<'a> Peers<'a> {
 
     fn futex_owner(&self, wait: &WaitSpan) -> Option<ThreadRef> {
         let [address, ..] = wait.place.args;
-        let owner = self.scene.futex_owners.iter().rev().find(|(at, owner)| {
-            owner.waiter.tid == wait.thread.tid
-                && owner.address == address
+        let read = self.futexes.get(&wait.thread.tid)?;
+        let owner = read.iter().rev().find(|(at, owner)| {
+            owner.address == address
                 && owner.owner_tid != 0
                 && *at >= wait.begin_ns
                 && *at <= wait.end_ns + 10_000_000

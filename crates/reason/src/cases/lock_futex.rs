@@ -6,7 +6,9 @@
 
 use super::{Case, Verdict, culprit, words};
 use crate::causes::{Cause, Causes};
+use crate::facts::FutexOwner;
 use crate::findings::{Culprit, Evidence, Finding, Remedy};
+use crate::scene::Scene;
 use crate::waits::WaitClass;
 
 /// The case.
@@ -68,15 +70,18 @@ fn has_gone_on(causes: &Causes<'_>, cause: &Cause) -> bool {
     let is_pi = scene.waits().any(|w| {
         w.class == WaitClass::FutexLock && w.object == cause.object && w.place.args[2] != 2
     });
-    let mut words = scene
-        .futex_owners
-        .iter()
-        .filter(|(_, owner)| {
-            format!("{}:{:#x}", owner.waiter.pid, owner.address) == cause.object.id
-        })
-        .map(|(_, owner)| owner.word)
-        .peekable();
+    let mut words = readings(scene, cause).map(|owner| owner.word).peekable();
     !is_pi && words.peek().is_some() && words.all(|word| word > 2)
+}
+
+/// What was read of a futex in its waiters' memory.
+fn readings<'a>(scene: &'a Scene, cause: &Cause) -> impl Iterator<Item = &'a FutexOwner> {
+    let id = cause.object.id.split_once(":0x");
+    let word = id.and_then(|(pid, address)| {
+        Some((pid.parse().ok()?, u64::from_str_radix(address, 16).ok()?))
+    });
+    let owners = scene.futex_owners.iter().map(|(_, owner)| owner);
+    owners.filter(move |owner| word == Some((owner.waiter.pid, owner.address)))
 }
 
 fn finding(causes: &Causes<'_>, cause: &Cause) -> Finding {
@@ -91,10 +96,7 @@ fn finding(causes: &Causes<'_>, cause: &Cause) -> Finding {
         Some(WaitClass::RunQueue) => "waits for a CPU under it",
         _ => "waits under it",
     };
-    let owner_told = causes.scene.futex_owners.iter().any(|(_, owner)| {
-        owner.owner_tid != 0
-            && format!("{}:{:#x}", owner.waiter.pid, owner.address) == cause.object.id
-    });
+    let owner_told = readings(causes.scene, cause).any(|owner| owner.owner_tid != 0);
     let victim = causes.process_name(cause.first_victim());
     let held = match holder {
         Some(_) => format!("{by} holds it and {doing}."),
