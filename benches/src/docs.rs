@@ -43,7 +43,7 @@ pub fn page(results: &Results) -> String {
     }
     section(&mut text, "In the kernel", PROGRAMS, &table::programs(results));
     if !results.growth.is_empty() {
-        section(&mut text, "Growth", GROWTH, &table::growth(results));
+        section(&mut text, "Growth", &growth(results), &table::growth(results));
         text.push_str("![Cost against threads, cgroups and switches a second](cost.svg)\n\n");
     }
     section(&mut text, "Where its own time goes", PROFILE, &table::profiles(results));
@@ -64,6 +64,17 @@ fn pairs() -> String {
         let _ = write!(text, "\n- *{}*: {}", kind.name, kind.what);
     }
     text
+}
+
+fn growth(results: &Results) -> String {
+    let looks = results.growth.iter().flat_map(|series| &series.points).map(|point| point.looks);
+    match looks.max() {
+        Some(looks @ 2..) => format!(
+            "{GROWTH} Of up to {looks} looks at each\nsize the one in the middle by CPU time is told: one alone swings \
+             by what thousands of threads cost."
+        ),
+        _ => GROWTH.into(),
+    }
 }
 
 const GOALS: &str = "A ratio is time with the looker over time with nothing; the figure is the median over the rounds. \

@@ -172,11 +172,14 @@ pub struct Series {
     pub points: Vec<Point>,
 }
 
-/// One look at one size.
+/// One look at one size, the one in the middle of several.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Point {
     /// The size.
     pub size: f64,
+    /// Looks of which it is the one in the middle by CPU time; 0 in results from when there was one.
+    #[serde(default)]
+    pub looks: usize,
     /// Window, seconds.
     pub seconds: f64,
     /// CPU seconds of holdup.
