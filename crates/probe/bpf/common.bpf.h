@@ -14,6 +14,8 @@
 
 /* Two records that race past the mark still wake the reader. */
 #define RING_ALARM_SPAN 4096
+/* Fill of the ring at which a reader that sleeps for long is woken: fewer records than a tick may bring. */
+#define RING_CALM_BYTES (64 << 10)
 
 #define PF_WQ_WORKER 0x20
 #define PF_KTHREAD 0x00200000
@@ -73,6 +75,8 @@ struct note {
 	__u32 wake_disk;
 	__u32 disk; /* of the last bio submitted */
 	__u64 reclaim_ns;
+	__u32 is_told; /* a wait of its was told, and the reader called to read who it is */
+	__u32 pad;
 };
 
 struct {
@@ -171,11 +175,27 @@ static __always_inline void lower(volatile __u64 *at, __u64 value)
 		*at = value;
 }
 
+/* Wakes a reader that sleeps for long, by a record that it passes over. In a full ring there is no room for one: then
+ * it was called already. */
+static __noinline int call_reader(void)
+{
+	void *record;
+
+	if (!control.calm)
+		return 0;
+	record = bpf_ringbuf_reserve(&ring, sizeof(__u64), 0);
+	if (record)
+		bpf_ringbuf_discard(record, BPF_RB_FORCE_WAKEUP);
+	return 0;
+}
+
 /* Mostly only read, so that CPUs do not take its cache line from each other. */
 static __always_inline void mark(volatile __u32 *flag)
 {
-	if (!*flag)
+	if (!*flag) {
 		*flag = 1;
+		call_reader();
+	}
 }
 
 static __always_inline void count_lost(__u64 *counter)
@@ -183,14 +203,15 @@ static __always_inline void count_lost(__u64 *counter)
 	__sync_fetch_and_add(counter, 1);
 }
 
-/* The reader comes by itself, in a tenth of a second; only the record that fills the ring so far that it
- * might not last calls it. */
+/* The reader comes by itself, in a tenth of a second, or while little happens within a second; only the record that
+ * fills the ring so far that it might not last, or is not little, calls it. */
 static __always_inline void send(void *record, __u64 bytes)
 {
-	__u64 over = bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) - ring_alarm_bytes;
+	__u64 filled = bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA);
+	bool calls = filled - ring_alarm_bytes < RING_ALARM_SPAN ||
+		     (control.calm && filled - RING_CALM_BYTES < RING_ALARM_SPAN);
 
-	if (bpf_ringbuf_output(&ring, record, bytes,
-			       over < RING_ALARM_SPAN ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP))
+	if (bpf_ringbuf_output(&ring, record, bytes, calls ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP))
 		count_lost(&lost.ring);
 }
 

@@ -203,6 +203,11 @@ static __noinline int send_wait(struct task_struct *task, struct task_struct *be
 	length = __builtin_offsetof(struct wire_wait, path) + (path_bytes & (WIRE_PATH_MAX - 1));
 	wait->head.length = length;
 	send(wait, length);
+	/* Who it is, is read while it lives. */
+	if (!note->is_told) {
+		note->is_told = 1;
+		call_reader();
+	}
 	return 0;
 }
 
@@ -427,6 +432,9 @@ int BPF_PROG(task_newtask, struct task_struct *task, __u64 clone_flags)
 	fill_ref(&fork.child, task);
 	fork.flags = clone_flags;
 	send(&fork, sizeof(fork));
+	/* What is short-lived must be read soon; the reader's own threads need not. */
+	if (fork.parent.tgid != control.own_tgid)
+		call_reader();
 	return 0;
 }
 

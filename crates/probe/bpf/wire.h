@@ -436,6 +436,8 @@ struct wire_control {
 	__u32 only_traced; /* the iterator tells traced threads only */
 	__u32 trace_tgid; /* the iterator marks its threads as traced */
 	__u32 only_tid; /* the iterator tells this thread only */
+	__u32 calm; /* the reader may sleep for longer than a tick: what it must see soon calls it */
+	__u32 pad;
 };
 
 /* Raised by the programs before it is queued, lowered by the reader. */

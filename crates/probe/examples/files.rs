@@ -58,7 +58,7 @@ fn main() -> std::io::Result<()> {
     tell("netlink", &mut || blind.clone());
     tell("links", &mut || netlink.links());
     tell("qdiscs", &mut || netlink.qdiscs());
-    tell("qdisc-samples", &mut || netlink.qdisc_samples(None));
+    tell("qdisc-samples", &mut || netlink.qdisc_samples(None, true));
     tell("containers", &mut || {
         let mut all = facts.clone();
         all.extend(files::threads(&roots));

@@ -109,7 +109,7 @@ impl Live {
         facts.push(Fact { at_ns: end_ns, body: Body::WindowEnd(end) });
         let mut wanted = HashSet::new();
         let mut waits = self.last_walk(facts, &mut wanted)?;
-        self.take_events(facts)?;
+        self.take_events(facts, 1)?;
         if let Some(times) = &self.times {
             let at_ns = now();
             facts.extend(times.end(at_ns).into_iter().map(|body| Fact { at_ns, body }));

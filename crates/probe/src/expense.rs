@@ -18,6 +18,7 @@ pub struct Expense {
     slice: Option<Slice>,
     measured_ns: Ns,
     run_time_ns: Ns,
+    next_tick: u64,
 }
 
 struct Slice {
@@ -28,12 +29,18 @@ struct Slice {
 }
 
 impl Expense {
+    /// Whether a slice is measured: one tick, calm or not, or calm ones would count for more than they are.
+    pub fn is_measuring(&self) -> bool {
+        self.slice.is_some()
+    }
+
     /// At the end of a tick: ends a slice, or begins one. The distance doubles, so a long look asks seldom.
     pub fn tick(&mut self, tick: u64, programs: &Programs) {
         if let Some(slice) = self.slice.take() {
             self.measured_ns += now().saturating_sub(slice.begin_ns);
             self.run_time_ns += programs.run_time_ns().saturating_sub(slice.run_time_ns);
-        } else if tick >= 2 && tick.is_power_of_two() {
+        } else if tick >= self.next_tick.max(2) {
+            self.next_tick = (tick + 1).next_power_of_two();
             self.slice = statistics().map(|statistics| Slice {
                 _statistics: statistics,
                 run_time_ns: programs.run_time_ns(),

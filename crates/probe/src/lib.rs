@@ -3,6 +3,7 @@
 //! Must not reason: it sees the vocabulary of facts and nothing of waits, chains or cases. What the host
 //! does not offer, or refuses, becomes a fact with its reason; nothing here fails a look as a whole.
 
+mod calm;
 mod closing;
 pub mod command;
 pub mod container;
@@ -28,6 +29,7 @@ pub mod plan;
 pub mod recording;
 mod refusal;
 mod samples;
+mod sleeping;
 mod source;
 mod stacks;
 mod standstill;

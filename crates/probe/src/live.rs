@@ -3,7 +3,7 @@
 //! A look is: read what changes seldom, attach, walk every thread (what already stands makes no event),
 //! then each tenth of a second take what came and a sample of the counters, and at the end walk again,
 //! detach, and read the sums and whatever names the objects that were waited for. The order of facts is
-//! the order of arrival.
+//! the order of arrival. While the host is calm it sleeps through tenths of seconds that would find nothing (calm.rs).
 //!
 //! Must not: reason about waits, beyond choosing whose identity is worth reading; block on what it looks
 //! at (files/ sees to that); act on the host. Rejected: a thread per reader (order would be lost, and one
@@ -11,6 +11,7 @@
 //!
 //! Edit together: plan.rs (programs), closing.rs (what stands, and the end).
 
+use crate::calm::{Calm, Sleep};
 use crate::command::{Ended, Held};
 use crate::expense::Expense;
 use crate::files::{self, Cgroups, LockTable, Roots, Sampler, ThreadTimes, threads::clock_ns};
@@ -36,10 +37,10 @@ const RING_BYTES: u32 = 2 << 20;
 /// The same for a command, whose every wait is told. Both are powers of two, as the kernel wants it.
 const RUN_RING_BYTES: u32 = 8 << 20;
 const RING_BYTES_MAX: u32 = 32 << 20;
-/// Time between two readings of ring and counters.
-const TICK: Duration = Duration::from_millis(100);
-/// Ticks between two walks over the standing waits of a command.
-const STANDING_TICKS: u64 = 10;
+/// Ticks between two walks over the standing waits of a command, and readings of counters that stand still.
+pub(crate) const STANDING_TICKS: u64 = 10;
+/// Events of a tick that leave the host calm.
+const CALM_EVENTS: u64 = 10;
 /// Sockets remembered from the begin.
 const SOCKETS_MAX: usize = 50_000;
 /// Identities read per tick, so that a fork storm does not become ours.
@@ -99,15 +100,16 @@ pub struct Live {
     pub(crate) named_stacks: Vec<Vec<String>>,
     pub(crate) own_pid: u32,
     pub(crate) pace: Pace,
+    pub(crate) calm: Calm,
     pub(crate) expense: Expense,
     pub(crate) is_command: bool,
-    held: Option<Held>,
+    pub(crate) held: Option<Held>,
     ended: Option<Ended>,
     stop: Arc<AtomicBool>,
     opening: Pieces,
     pub(crate) begin_ns: Ns,
-    end_ns: Option<Ns>,
-    ticks: u64,
+    pub(crate) end_ns: Option<Ns>,
+    pub(crate) ticks: u64,
     events_seen: u64,
     braked_seen: u64,
     over: bool,
@@ -203,6 +205,7 @@ impl Live {
             named_stacks: Vec::new(),
             own_pid: std::process::id(),
             pace: Pace::new(held.is_some(), crate::kernel::online_cpus().len()),
+            calm: Calm::default(),
             expense: Expense::default(),
             is_command: held.is_some(),
             held,
@@ -244,29 +247,6 @@ impl Live {
         self.ended.map(|ended| ended.exit_status)
     }
 
-    /// Sleeps to the end of the tick, or to the end of the command or the window if that is sooner.
-    /// A ring that fills up is emptied meanwhile.
-    fn sleep(&mut self) -> Result<(), SourceError> {
-        let tick_ends = now() + TICK.as_nanos() as u64;
-        let until = self.end_ns.map_or(tick_ends, |end| end.min(tick_ends));
-        loop {
-            let milliseconds = until.saturating_sub(now()).div_ceil(1_000_000);
-            let command = self.held.as_ref().map_or(-1, Held::end_fd);
-            let alarm = self.programs.as_ref().map_or(-1, Programs::alarm_fd);
-            let mut waits =
-                [command, alarm].map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
-            // SAFETY: two valid pollfds; a negative descriptor is ignored by the kernel.
-            let ready = unsafe { libc::poll(waits.as_mut_ptr(), 2, milliseconds as i32) };
-            if ready <= 0 || waits[0].revents != 0 || now() >= until {
-                return Ok(());
-            }
-            if let Some(programs) = &self.programs {
-                programs.answer_alarm()?;
-                self.follow_rate(false);
-            }
-        }
-    }
-
     fn command_ended(&mut self) -> Result<bool, SourceError> {
         match self.held.as_ref().and_then(Held::ended) {
             None => Ok(self.ended.is_some()),
@@ -278,30 +258,35 @@ impl Live {
         }
     }
 
-    /// What came since the last tick, decoded; the threshold follows the rate.
-    pub(crate) fn take_events(&mut self, facts: &mut Vec<Fact>) -> Result<(), SourceError> {
-        let Some(programs) = self.programs.as_mut() else { return Ok(()) };
+    /// What came in so many ticks, decoded; the threshold follows the rate. Gives the number of events.
+    pub(crate) fn take_events(
+        &mut self,
+        facts: &mut Vec<Fact>,
+        ticks: u64,
+    ) -> Result<u64, SourceError> {
+        let Some(programs) = self.programs.as_mut() else { return Ok(0) };
         programs.consume()?;
-        self.follow_rate(true);
+        let events = self.follow_rate(ticks);
         if let Some(programs) = &self.programs {
             facts.append(&mut programs.inbox.borrow_mut().facts);
         }
-        Ok(())
+        Ok(events)
     }
 
-    fn follow_rate(&mut self, tick_over: bool) {
-        let Some(programs) = self.programs.as_mut() else { return };
+    pub(crate) fn follow_rate(&mut self, ticks: u64) -> u64 {
+        let Some(programs) = self.programs.as_mut() else { return 0 };
         let inbox = programs.inbox.borrow();
         let fresh = inbox.decoder.events - self.events_seen;
         self.events_seen = inbox.decoder.events;
         let braked = std::mem::replace(&mut self.braked_seen, programs.braked());
-        if self.pace.observe(fresh, tick_over, braked != self.braked_seen) {
+        if self.pace.observe(fresh, ticks, braked != self.braked_seen) {
             self.pace.blame(&inbox.facts);
         }
         drop(inbox);
         if let Some(control) = programs.control() {
             set_thresholds(control, &self.pace);
         }
+        fresh
     }
 
     /// Reads who the threads are that new waits name, while they still live.
@@ -324,18 +309,29 @@ impl Live {
         facts.extend(told.into_iter().map(|t| Fact { at_ns: now(), body: Body::Thread(t) }));
     }
 
-    fn tick(&mut self, facts: &mut Vec<Fact>, is_last: bool) -> Result<(), SourceError> {
-        self.take_events(facts)?;
+    fn tick(
+        &mut self,
+        facts: &mut Vec<Fact>,
+        sleep: Sleep,
+        is_last: bool,
+    ) -> Result<(), SourceError> {
+        let ticks = sleep.ticks();
+        let events = self.take_events(facts, ticks)?;
         self.identify_new(facts);
+        sleep.slept_through().for_each(|at_ns| self.slept_tick(facts, at_ns));
+        self.ticks += ticks;
+        let again = self.ticks.is_multiple_of(STANDING_TICKS);
         let at_ns = now();
         let queued = self.programs.as_mut().map_or_else(Queued::default, Programs::queued);
-        let counters = if is_last { self.sampler.sample() } else { self.sampler.tick(queued.bio) };
+        let counters = match is_last {
+            true => self.sampler.sample(),
+            false => self.sampler.tick(queued.bio, again),
+        };
         facts.extend(counters.into_iter().map(|body| Fact { at_ns, body }));
         if let Some(netlink) = self.netlink.as_mut() {
-            let samples = netlink.qdisc_samples(queued.packet);
+            let samples = netlink.qdisc_samples(queued.packet, again);
             facts.extend(samples.into_iter().map(|body| Fact { at_ns, body }));
         }
-        self.ticks += 1;
         if let Some(programs) = &self.programs {
             self.expense.tick(self.ticks, programs);
         }
@@ -343,7 +339,7 @@ impl Live {
             times.observe();
         }
         let samples_waits = self.is_command || self.programs.is_none();
-        if samples_waits && self.ticks.is_multiple_of(STANDING_TICKS) {
+        if samples_waits && again {
             self.standing(facts, self.is_command)?;
         }
         if queued.lock {
@@ -353,6 +349,12 @@ impl Live {
         self.tell_stacks(facts);
         self.locks.heed(facts, self.programs.is_some());
         self.locks.tick(&self.roots, facts);
+        let still = self.sampler.still_ticks().is_some()
+            && self.netlink.as_ref().is_none_or(Netlink::is_still)
+            && !self.locks.is_wanted();
+        // Every wait of a command is told: its threads are to be read while they live.
+        self.calm.passed(ticks, still && events <= CALM_EVENTS * ticks && !self.is_command);
+        self.watch();
         Ok(())
     }
 }
@@ -366,12 +368,12 @@ impl Source for Live {
             facts.append(&mut piece);
             return Ok(true);
         }
-        self.sleep()?;
+        let sleep = self.sleep()?;
         let ended = self.command_ended()?;
         let stopped = self.stop.load(Ordering::Relaxed) && !self.is_command;
         let due = self.end_ns.is_some_and(|end| now() >= end);
         let is_last = ended || stopped || due;
-        self.tick(facts, is_last)?;
+        self.tick(facts, sleep, is_last)?;
         if is_last {
             self.over = true;
             if let (Some(ended), Some(held)) = (self.ended, &self.held) {

@@ -141,13 +141,23 @@ impl Netlink {
     }
 
     /// The same without filters, to be called each tick; `queued` says whether a packet was since the one
-    /// before, if that is known.
-    pub fn qdisc_samples(&mut self, queued: Option<bool>) -> Vec<Body> {
-        self.standstill.tick(queued).unwrap_or_else(|| {
+    /// before, if that is known, and `again` whether they are read in any case.
+    pub fn qdisc_samples(&mut self, queued: Option<bool>, again: bool) -> Vec<Body> {
+        self.standstill.tick(queued, again).unwrap_or_else(|| {
             let told = self.ask(Request::Qdiscs { filters: false });
             self.standstill.read(&told);
             told
         })
+    }
+
+    /// Whether queueing disciplines stand still.
+    pub fn is_still(&self) -> bool {
+        self.standstill.is_calm()
+    }
+
+    /// What they were at a tick in which nobody was awake, because all stands still.
+    pub fn slept(&mut self) -> Vec<Body> {
+        self.standstill.slept()
     }
 
     fn ask(&mut self, request: Request) -> Vec<Body> {

@@ -84,11 +84,11 @@ impl Pace {
             .clamp(PER_TICK_MIN, self.per_tick_max)
     }
 
-    /// Takes note of events; `tick_over` unless they came before its end and more will come, `braked`
+    /// Takes note of events of so many ticks, of none if they came before its end and more will come; `braked`
     /// if the kernel side kept waits under `threshold_ns` back because the ring was half full.
     /// True if the threshold rose.
-    pub fn observe(&mut self, events: u64, tick_over: bool, braked: bool) -> bool {
-        let most = self.per_tick();
+    pub fn observe(&mut self, events: u64, ticks: u64, braked: bool) -> bool {
+        let most = self.per_tick() * ticks.max(1);
         self.told += events;
         if braked {
             self.highest.0 = self.highest.0.max(self.others_ns);
@@ -98,8 +98,8 @@ impl Pace {
             self.rise();
             return true;
         }
-        if tick_over && events < most / 8 {
-            self.calm_ticks += 1;
+        if ticks > 0 && events < most / 8 {
+            self.calm_ticks += ticks;
             // A flood that goes on comes back with each fall: one tick of it in eleven is borne.
             if self.calm_ticks >= CALM_TICKS {
                 self.calm_ticks = 0;
@@ -166,7 +166,7 @@ mod tests {
             let threshold = if pace.is_command { pace.traced_ns } else { pace.others_ns };
             let events = per_second(threshold) / 10;
             sum += events;
-            pace.observe(events, true, false);
+            pace.observe(events, 1, false);
         }
         sum
     }
@@ -234,10 +234,10 @@ mod tests {
     #[test]
     fn an_alarm_in_a_tick_raises_but_never_lowers() {
         let mut pace = Pace::new(false, 4);
-        assert!(pace.observe(10_000, false, false));
+        assert!(pace.observe(10_000, 0, false));
         let raised = pace.threshold_ns();
         for _ in 0..2 * CALM_TICKS {
-            assert!(!pace.observe(0, false, false));
+            assert!(!pace.observe(0, 0, false));
         }
         assert_eq!(pace.threshold_ns(), raised);
     }
@@ -245,7 +245,7 @@ mod tests {
     #[test]
     fn what_the_kernel_side_kept_back_is_told() {
         let mut pace = Pace::new(true, 4);
-        assert!(pace.observe(1, false, true));
+        assert!(pace.observe(1, 0, true));
         assert_eq!(pace.highest_ns(), (THRESHOLD_NS, THRESHOLD_NS));
         assert_eq!(pace.traced_threshold_ns(), TRACED_THRESHOLD_NS);
     }

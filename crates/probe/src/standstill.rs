@@ -5,16 +5,14 @@
 //! queued. If none came since a reading that found nothing waiting, the reading is still true, to the byte, and
 //! whoever counts samples gets as many as ever. Pure: it is given readings and whether something was queued.
 //!
-//! Must not: guess. Where no program watches, or something waited, all is read each tick; and after some ticks in
-//! any case, for what moves a counter without being queued. Rejected: reading more seldom while nothing changes
+//! Must not: guess. Where no program watches, or something waited, all is read each tick; and after some ticks, which
+//! are the same for all, in any case, for what moves a counter without being queued. Rejected: reading more seldom while nothing changes
 //! (samples would stand thicker where something waits, and their mean with them).
 //!
-//! Edit together: files/sampler.rs, netlink.rs (who reads), kernel.rs (who knows what was queued).
+//! Edit together: files/sampler.rs, netlink.rs (who reads), kernel.rs (who knows what was queued), calm.rs (ticks in
+//! which nobody is awake).
 
 use holdup_reason::facts::Body;
-
-/// Ticks after which counters are read in any case.
-const READ_AGAIN_TICKS: u32 = 10;
 
 /// One kind of counters: those of disks, or of queueing disciplines.
 #[derive(Debug, Default)]
@@ -24,16 +22,19 @@ pub struct Standstill {
     rests: bool,
     /// Ticks in a row in which nothing was queued.
     calm: u32,
-    /// Ticks since the last reading.
-    age: u32,
 }
 
 impl Standstill {
-    /// At each tick, whether something was queued since the one before: the last reading, if it is still true.
-    pub fn tick(&mut self, queued: Option<bool>) -> Option<Vec<Body>> {
+    /// At each tick, whether something was queued since the one before: the last reading, if it is still true and need
+    /// not be made `again` in any case.
+    pub fn tick(&mut self, queued: Option<bool>, again: bool) -> Option<Vec<Body>> {
         self.calm = if queued == Some(false) { self.calm + 1 } else { 0 };
-        self.age += 1;
-        (self.is_calm() && self.age < READ_AGAIN_TICKS).then(|| self.last.clone())
+        (self.is_calm() && !again).then(|| self.last.clone())
+    }
+
+    /// At a tick in which nobody was awake, because it is calm.
+    pub fn slept(&mut self) -> Vec<Body> {
+        self.tick(Some(false), false).unwrap_or_default()
     }
 
     /// Whether the last reading found nothing waiting, and nothing was queued since.
@@ -44,7 +45,6 @@ impl Standstill {
 
     /// Takes note of a reading.
     pub fn read(&mut self, told: &[Body]) {
-        self.age = 0;
         self.rests = told.iter().all(rests);
         self.last.clear();
         if self.rests {
@@ -76,7 +76,7 @@ mod tests {
         let mut still = Standstill::default();
         let mut read = Vec::new();
         for (tick, queued) in queued.iter().enumerate() {
-            match still.tick(*queued) {
+            match still.tick(*queued, tick > 0 && tick % 10 == 0) {
                 Some(told) => assert_eq!(told, reading),
                 None => {
                     read.push(tick);
@@ -99,6 +99,28 @@ mod tests {
         let mut queued = [Some(false); 9];
         queued[4] = Some(true);
         assert_eq!(readings(&disk(7, 0), &queued), [0, 4, 5]);
+    }
+
+    #[test]
+    fn ticks_that_were_slept_through_are_told_as_if_somebody_had_been_awake() {
+        let reading = disk(7, 0);
+        let mut still = Standstill::default();
+        assert_eq!(still.tick(Some(false), false), None);
+        still.read(&reading);
+        assert!(!still.is_calm());
+        assert_eq!(still.tick(Some(false), false), Some(reading.clone()));
+        for _ in 0..8 {
+            assert!(still.is_calm());
+            assert_eq!(still.slept(), reading);
+        }
+        assert_eq!(still.tick(Some(false), true), None, "it is read again in time");
+        still.read(&reading);
+        assert_eq!(still.slept(), reading);
+        assert_eq!(
+            still.tick(Some(true), false),
+            None,
+            "what called is looked for at the next tick"
+        );
     }
 
     #[test]

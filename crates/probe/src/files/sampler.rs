@@ -107,15 +107,28 @@ impl Sampler {
         }
     }
 
-    /// What is due at a tick; `queued` says whether a bio was since the one before, if that is known.
-    pub fn tick(&mut self, queued: Option<bool>) -> Vec<Body> {
+    /// What is due at a tick; `queued` says whether a bio was since the one before, if that is known, and `again`
+    /// whether disks are read in any case.
+    pub fn tick(&mut self, queued: Option<bool>, again: bool) -> Vec<Body> {
         self.ticks += 1;
-        let still = self.standstill.tick(queued);
+        let still = self.standstill.tick(queued, again);
         let due = if self.standstill.is_calm() { ALL_TICKS_STILL } else { ALL_TICKS };
         if self.ticks >= due {
             return self.sample();
         }
         still.unwrap_or_else(|| self.disks())
+    }
+
+    /// Ticks to the next reading that is due while disks stand still; none if they do not.
+    pub fn still_ticks(&self) -> Option<u64> {
+        let left = ALL_TICKS_STILL.saturating_sub(self.ticks);
+        self.standstill.is_calm().then_some(u64::from(left))
+    }
+
+    /// What is due at a tick before that in which nobody was awake.
+    pub fn slept(&mut self) -> Vec<Body> {
+        self.ticks += 1;
+        self.standstill.slept()
     }
 
     /// One reading of all counters; the first one also tells what cannot be read.
