@@ -200,7 +200,7 @@ int block_bio_queue(__u64 *ctx)
 	struct gendisk *disk = compat_bio_disk(bio);
 	__u32 dev = ((__u32)disk->major << 20) | (__u32)disk->first_minor;
 	__u32 bytes = bio->bi_iter.bi_size;
-	struct note *note = note_of(current, false);
+	struct note *note = note_of(current, NEVER);
 	struct wire_disk_use *use;
 
 	mark(&queued.bio);

@@ -59,7 +59,7 @@ int threads(struct bpf_iter__task *ctx)
 	if (!task || (control.only_tid && (__u32)task->pid != control.only_tid))
 		return 0;
 	out = bpf_map_lookup_elem(&thread_scratch, &zero);
-	note = note_of(task, true);
+	note = note_of(task, ANYWHERE);
 	if (!out || !note || (control.only_traced && !note->traced))
 		return 0;
 	kernel = task->flags & PF_KTHREAD;

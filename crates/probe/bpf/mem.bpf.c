@@ -24,7 +24,7 @@ const struct wire_dirty no_dirty = {};
 
 static __always_inline int reclaim_begin(void)
 {
-	struct note *note = note_of(compat_current(), true);
+	struct note *note = note_of(compat_current(), ANYWHERE);
 
 	if (note)
 		note->reclaim_ns = bpf_ktime_get_ns();
@@ -35,7 +35,7 @@ static __always_inline int reclaim_end(__u32 memcg, __u64 pages)
 {
 	struct task_struct *current = compat_current();
 	struct wire_reclaim_key key = { .tid = task_field(current, pid), .memcg = memcg };
-	struct note *note = note_of(current, false);
+	struct note *note = note_of(current, NEVER);
 	struct wire_reclaim *sum;
 
 	if (!note || !note->reclaim_ns)

@@ -16,12 +16,19 @@
  * Rejected: starting a record at switch-out (every short wait would pay for its stack).
  */
 
-static __always_inline struct note *note_by_tid(struct task_struct *task, bool create)
+/*
+ * What may be done for a thread without a note. IN_PLACE takes its place of the array, and no memory: before 6.4 task
+ * storage came from kmalloc, which may wake kswapd, and to be woken takes the locks that the scheduler holds around its
+ * tracepoints. A thread whose place is taken is met without those locks, when it is born or by the walk of all threads.
+ */
+enum making { NEVER, IN_PLACE, ANYWHERE };
+
+static __always_inline struct note *note_by_tid(struct task_struct *task, enum making make)
 {
 	__u32 tid = BPF_CORE_READ(task, pid);
 	struct note *note = bpf_map_lookup_elem(&notes_by_tid, &tid);
 
-	if (note || !create)
+	if (note || make == NEVER)
 		return note;
 	bpf_map_update_elem(&notes_by_tid, &tid, &no_note, BPF_NOEXIST);
 	return bpf_map_lookup_elem(&notes_by_tid, &tid);
@@ -49,21 +56,23 @@ static __always_inline bool claim(struct slot *slot, struct task_struct *task)
 	return true;
 }
 
-static __always_inline struct note *note_of(struct task_struct *task, bool create)
+static __always_inline struct note *note_of(struct task_struct *task, enum making make)
 {
 	struct slot *slot;
 	struct note *note;
 
 	if (notes_in_hash)
-		return note_by_tid(task, create);
+		return note_by_tid(task, make);
 	slot = slot_at(task_field(task, pid));
 	if (slot && slot->task == (__u64)task)
 		return &slot->note;
 	note = bpf_task_storage_get(&notes, task, 0, 0);
-	if (note || !create)
+	if (note || make == NEVER)
 		return note;
 	if (slot && claim(slot, task))
 		return &slot->note;
+	if (make == IN_PLACE)
+		return 0;
 	return bpf_task_storage_get(&notes, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 }
 
@@ -167,7 +176,7 @@ static __noinline int send_wait(struct task_struct *task, struct task_struct *be
 
 	if (!task || !before)
 		return 0;
-	note = note_of(task, false);
+	note = note_of(task, NEVER);
 	wait = bpf_map_lookup_elem(&wait_scratch, &zero);
 	if (!note || !wait)
 		return 0;
@@ -279,7 +288,7 @@ int sched_switch(__u64 *ctx)
 	struct note *note;
 
 	if (prev->pid) {
-		note = note_of(prev, true);
+		note = note_of(prev, IN_PLACE);
 		if (note) {
 			__u32 state = has_prev_state_argument ? (__u32)ctx[3] : compat_task_state(prev);
 			/* Preempted on its way to sleep: it stays on the run queue. */
@@ -293,7 +302,7 @@ int sched_switch(__u64 *ctx)
 		}
 	}
 	if (next->pid) {
-		note = note_of(next, true);
+		note = note_of(next, IN_PLACE);
 		if (note) {
 			now = not_before(note->since_ns, now);
 			if (note->mode >= WIRE_MODE_RUNNABLE) {
@@ -370,7 +379,7 @@ static __always_inline bool is_dated_later(const struct note *note, const struct
 SEC("tp_btf/sched_waking")
 int BPF_PROG(sched_waking, struct task_struct *task)
 {
-	struct note *note = note_of(task, false), *mine;
+	struct note *note = note_of(task, NEVER), *mine;
 	struct task_struct *current;
 	struct completion *completion;
 	__u32 zero = 0;
@@ -397,7 +406,7 @@ int BPF_PROG(sched_waking, struct task_struct *task)
 		note->wake_disk = completion->dev;
 	if (note->traced && control.follow_wakers && note->context == WIRE_CONTEXT_TASK &&
 	    task_field(current, tgid) != control.own_tgid && task_field(current, pid)) {
-		mine = note_of(current, true);
+		mine = note_of(current, IN_PLACE);
 		if (mine && !mine->traced) {
 			mine->traced = 2;
 			if (mine->mode == WIRE_MODE_UNKNOWN) {
@@ -414,7 +423,7 @@ SEC("tp_btf/task_newtask")
 int BPF_PROG(task_newtask, struct task_struct *task, __u64 clone_flags)
 {
 	struct task_struct *current = compat_current();
-	struct note *mine = note_of(current, false), *note = note_of(task, true);
+	struct note *mine = note_of(current, NEVER), *note = note_of(task, ANYWHERE);
 	struct wire_fork fork = {};
 
 	if (note) {
@@ -449,7 +458,7 @@ int BPF_PROG(sched_process_exec, struct task_struct *task, __s32 old_pid, struct
 	/* A thread that was not the first of its process has become it: its id is another now. */
 	if (!notes_in_hash && old_pid != task->pid) {
 		slot = slot_at(old_pid);
-		note = note_of(task, true);
+		note = note_of(task, ANYWHERE);
 		if (slot && note && slot->task == (__u64)task) {
 			*note = slot->note;
 			slot->task = 0;
@@ -470,7 +479,7 @@ int BPF_PROG(sched_process_exec, struct task_struct *task, __s32 old_pid, struct
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(sched_process_exit, struct task_struct *task)
 {
-	struct note *note = note_of(task, false);
+	struct note *note = note_of(task, NEVER);
 	struct wire_exit exit = {};
 	__u64 now = bpf_ktime_get_ns();
 
@@ -541,7 +550,7 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long result)
 
 	if (result != -1 && result != -13)
 		return 0;
-	note = note_of(current, false);
+	note = note_of(current, NEVER);
 	if (!note || note->traced != 1)
 		return 0;
 	read_syscall(&place, regs);

@@ -46,3 +46,53 @@ pub fn fit(
     }
     open.maps.ring.set_max_entries(ring_bytes).map_err(refusal::of("size the ring"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::skel::HoldupSkelBuilder;
+    use libbpf_rs::skel::SkelBuilder;
+    use std::mem::MaybeUninit;
+
+    const CALL: u8 = 0x85;
+    const MOVE_CONSTANT: u8 = 0xb7;
+    const TASK_STORAGE_GET: i32 = 156;
+
+    /// The flags of each call for task storage in a program.
+    fn storage_flags(instructions: &[libbpf_rs::libbpf_sys::bpf_insn]) -> Vec<Option<i32>> {
+        let calls = instructions.iter().enumerate();
+        calls
+            .filter(|(_, call)| {
+                call.code == CALL && call.src_reg() == 0 && call.imm == TASK_STORAGE_GET
+            })
+            .map(|(at, _)| {
+                let fourth = instructions[..at].iter().rev().find(|before| before.dst_reg() == 4);
+                fourth.filter(|set| set.code == MOVE_CONSTANT).map(|set| set.imm)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn no_memory_is_taken_under_the_locks_of_the_scheduler() {
+        let mut storage = MaybeUninit::uninit();
+        let mut open = HoldupSkelBuilder::default().open(&mut storage).unwrap();
+        let (mut looks, mut makes) = (Vec::new(), Vec::new());
+        for program in open.open_object_mut().progs_mut() {
+            let name = program.name().to_string_lossy().into_owned();
+            let flags = storage_flags(program.insns());
+            assert!(flags.iter().all(Option::is_some), "{name}: {flags:?}");
+            if flags.contains(&Some(0)) {
+                looks.push(name.clone());
+            }
+            if flags.contains(&Some(1)) {
+                makes.push(name);
+            }
+        }
+        for locked in ["sched_switch", "sched_waking"] {
+            assert!(looks.iter().any(|name| name == locked), "{looks:?}");
+            assert!(!makes.iter().any(|name| name == locked), "{makes:?}");
+        }
+        assert!(makes.iter().any(|name| name == "task_newtask"), "{makes:?}");
+        assert!(makes.iter().any(|name| name == "threads"), "{makes:?}");
+    }
+}

@@ -37,8 +37,14 @@ pub fn page(matrix: &[Cell]) -> String {
         let _ = writeln!(out, "| {check} | {} |", verdicts.join(" | "));
     }
     for kernel in kernels {
-        let asked = matrix.iter().find(|cell| cell.version == kernel).map_or("", |c| &c.asked);
-        let _ = writeln!(out, "\n## {kernel}, asked on {asked}\n");
+        let first = matrix.iter().find(|cell| cell.version == kernel);
+        let (asked, boot) = first.map_or(("", 1), |cell| (&cell.asked, cell.boot));
+        let again = if boot > 1 {
+            format!(" in boot {boot}: before, its guest died on the way")
+        } else {
+            String::new()
+        };
+        let _ = writeln!(out, "\n## {kernel}, asked on {asked}{again}\n");
         let _ = writeln!(out, "| check | verdict | what decided | the fault's own proof |");
         let _ = writeln!(out, "| --- | --- | --- | --- |");
         for cell in matrix.iter().filter(|cell| cell.version == kernel) {
@@ -61,6 +67,7 @@ mod tests {
             kernel: version.into(),
             version: version.into(),
             asked: "2026-01-31".into(),
+            boot: if version == "6.1.0" { 2 } else { 1 },
             check: "flock".into(),
             seen: Seen { verdict, said: "a | b".into(), effect: "1 waiting".into() },
         };
@@ -72,6 +79,10 @@ mod tests {
         );
         assert!(page.contains("| flock | wrong | a \\| b | 1 waiting |"), "{page}");
         assert!(page.contains("1 ok, 1 wrong"), "{page}");
-        assert!(page.contains("## 6.1.0, asked on 2026-01-31"), "{page}");
+        assert!(page.contains("## 5.10.0, asked on 2026-01-31\n"), "{page}");
+        assert!(
+            page.contains("## 6.1.0, asked on 2026-01-31 in boot 2: before, its guest died"),
+            "{page}"
+        );
     }
 }

@@ -17,7 +17,7 @@ use checks::{CHECKS, Check, Seen};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant};
 
 /// What to boot and to ask.
 pub struct Plan {
@@ -50,21 +50,28 @@ struct Cell {
     version: String,
     /// The day, by the guest's clock.
     asked: String,
+    /// The boot that answered: each before it died on the way.
+    boot: usize,
     check: String,
     #[serde(flatten)]
     seen: Seen,
 }
 
-/// Emulators lose guests now and then: QEMU 7.2 translates code anew while the other CPU patches it (a
-/// tracepoint that is attached), and the guest dies of an int3, or stands. Such a guest is booted again, with
-/// one thread for both of its CPUs: slower, but nothing is patched behind its back.
+/// Emulators lose guests now and then: QEMU 7.2 keeps its translation of code that the other CPU patched meanwhile (a
+/// tracepoint that is attached, by whomever), and runs an int3 that memory no longer has: the guest dies of it, or
+/// stands there for good. Such a guest is booted again, with one thread for both of its CPUs: slower, but nothing is
+/// patched behind its back. Whether it was that, its console tells, which is kept: where both CPUs stood.
 const BOOTS_MAX: usize = 3;
-/// A guest says a word after each check, which is given up after 150 s: one that is silent for longer stands.
+/// A guest says a word after each check, which is given up after 150 s: one that is silent for longer stands. What the
+/// kernel says in between is no word of the guest: a CPU that stands is told again and again by the other.
+const WORD: &str = "vm: ";
 const SILENT: Duration = Duration::from_secs(240);
 /// Seconds after which a guest ends even if nobody is left to give it up.
 const GUEST_SECONDS: usize = 1800;
 /// Bytes for what a guest sends home.
 const RESULTS_BYTES: u64 = 64 << 20;
+/// File of the results: which boot it was.
+const BOOT: &str = "boot";
 
 /// Boots, asks and prints. An error if any answer was wrong or a guest did not come back.
 pub fn run(home: &Path, plan: &Plan) -> Result<()> {
@@ -88,12 +95,14 @@ pub fn run(home: &Path, plan: &Plan) -> Result<()> {
             (false, Some(_)) => kept(&kernel, &checks)?,
             (false, None) => continue,
         };
-        let asked = std::fs::read_to_string(results.join("asked")).unwrap_or_default();
+        let told = |name| std::fs::read_to_string(results.join(name)).unwrap_or_default();
+        let (asked, boot) = (told("asked"), told(BOOT).trim().parse().unwrap_or(1));
         for check in &checks {
             let cell = Cell {
                 kernel: kernel.name.clone(),
                 version: kernel.version.clone(),
                 asked: asked.trim().to_string(),
+                boot,
                 check: check.name.to_string(),
                 seen: checks::judge(check, &results),
             };
@@ -123,17 +132,34 @@ pub fn run(home: &Path, plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// Boots a kernel until it has answered to the end, or too often.
+/// Boots a kernel until it has answered to the end, or too often. Keeps what the console of a dead guest showed.
 fn ask(home: &Path, plan: &Plan, kernel: &Kernel, checks: &[&Check]) -> Result<PathBuf> {
+    let console = |number: usize| kernel.folder.join(format!("console.{number}"));
+    (1..BOOTS_MAX).for_each(|number| drop(std::fs::remove_file(console(number))));
     let mut results = boot(home, plan, kernel, checks, "multi")?;
-    for again in 1..BOOTS_MAX {
-        if results.join("done").exists() {
-            break;
-        }
-        warn(&format!("{} died on the way, boot {} of {BOOTS_MAX}", kernel.version, again + 1));
+    let mut number = 1;
+    while number < BOOTS_MAX && !results.join("done").exists() {
+        let kept = console(number);
+        std::fs::rename(kernel.folder.join("console"), &kept).context("keep the console")?;
+        let told = std::fs::read(&kept).unwrap_or_default();
+        let told = String::from_utf8_lossy(&told);
+        let (version, why) = (&kernel.version, death(&told));
+        warn(&format!(
+            "{version} died in boot {number} of {BOOTS_MAX}: {why}; see {}",
+            kept.display()
+        ));
         results = boot(home, plan, kernel, checks, "single")?;
+        number += 1;
     }
+    std::fs::write(results.join(BOOT), number.to_string())?;
     Ok(results)
+}
+
+/// What the kernel said first about its death.
+fn death(console: &str) -> &str {
+    let signs = ["soft lockup", "detected stalls", "BUG: ", "Oops: ", "int3: "];
+    let told = console.lines().find(|line| signs.iter().any(|sign| line.contains(sign)));
+    told.map_or("it fell silent", str::trim)
 }
 
 /// What a kernel sent home when it was last asked: for a page of all, if it was asked all.
@@ -219,7 +245,7 @@ fn boot(
     std::fs::OpenOptions::new().write(true).open(&job_disk)?.set_len(bytes)?;
     std::fs::File::create(&results_disk)?.set_len(RESULTS_BYTES)?;
     let guest = emulator(plan, kernel, &job_disk, &results_disk, threads).spawn();
-    attend(guest.context("start QEMU")?, &kernel.folder.join("console"))?;
+    attend(guest.context("start QEMU")?, &kernel.folder.join("console"), SILENT)?;
     // Nothing came home: every check says so.
     if let Err(error) = tar(&["-x", "-f"], &results_disk, &results) {
         warn(&format!(
@@ -231,13 +257,17 @@ fn boot(
     Ok(results)
 }
 
-/// Waits for the guest to power off, or gives it up.
-fn attend(mut guest: Child, console: &Path) -> Result<()> {
-    let begun = SystemTime::now();
+/// Waits for the guest to power off, or gives it up once it has been silent for longer.
+fn attend(mut guest: Child, console: &Path, silent: Duration) -> Result<()> {
+    let (mut words, mut spoken) = (0, Instant::now());
     while guest.try_wait()?.is_none() {
         std::thread::sleep(Duration::from_millis(500));
-        let spoken = std::fs::metadata(console).and_then(|file| file.modified()).unwrap_or(begun);
-        if spoken.max(begun).elapsed().unwrap_or_default() > SILENT {
+        let told = std::fs::read(console).unwrap_or_default();
+        let now = String::from_utf8_lossy(&told).matches(WORD).count();
+        if now != words {
+            (words, spoken) = (now, Instant::now());
+        }
+        if spoken.elapsed() > silent {
             // To `timeout`, which passes it on.
             Command::new("kill").arg(guest.id().to_string()).status().context("end QEMU")?;
             guest.wait()?;
@@ -277,7 +307,9 @@ fn emulator(plan: &Plan, kernel: &Kernel, job: &Path, results: &Path, threads: &
     command.args(["-smp", "2", "-m", "1536", "-nic", "none", "-device", "virtio-rng-pci"]);
     command.arg("-kernel").arg(kernel.folder.join("vmlinuz"));
     command.arg("-initrd").arg(kernel.folder.join("initramfs"));
-    let append = "console=ttyS0 quiet panic=-1 mitigations=off nokaslr tsc=unstable psi=1";
+    // Warnings are told: a CPU that stands still is asked where, beside the one that notices.
+    let append = "console=ttyS0 loglevel=5 sysctl.kernel.softlockup_all_cpu_backtrace=1 panic=-1 mitigations=off \
+                  nokaslr tsc=unstable psi=1";
     command.args(["-append", append]);
     let disks = [
         (plan.folder.join("root.img"), "on"),
@@ -293,4 +325,26 @@ fn emulator(plan: &Plan, kernel: &Kernel, job: &Path, results: &Path, threads: &
     }
     command.stdin(Stdio::null()).stdout(Stdio::null());
     command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guest_that_only_its_kernel_speaks_for_is_given_up() {
+        let console = std::env::temp_dir().join(format!("vm-console-{}", std::process::id()));
+        // Its words end long before it does; its kernel's go on.
+        let script = r#"for n in 1 2 3; do echo "vm: $n" >>"$0"; sleep 0.6; done
+            while sleep 0.1; do echo "[ 9.1] watchdog: BUG: soft lockup - CPU#1 stuck" >>"$0"; done"#;
+        let begun = Instant::now();
+        let guest = Command::new("sh").arg("-c").arg(script).arg(&console).spawn().unwrap();
+        attend(guest, &console, Duration::from_millis(1500)).unwrap();
+        let told = std::fs::read_to_string(&console).unwrap();
+        std::fs::remove_file(&console).unwrap();
+        assert_eq!(told.matches(WORD).count(), 3, "not given up while it spoke: {told}");
+        assert!(begun.elapsed() < Duration::from_secs(60));
+        assert_eq!(death(&told), "[ 9.1] watchdog: BUG: soft lockup - CPU#1 stuck");
+        assert_eq!(death("vm: doctor 0 in 2 s\n"), "it fell silent");
+    }
 }
