@@ -69,14 +69,13 @@ struct note {
 	__u32 flags;
 	__u32 context;
 	__u32 cpu;
-	__u32 traced;
+	__u16 traced;
+	__u16 is_told; /* a wait of its was told, and the reader called to read who it is */
 	struct wire_sums sums;
 	struct wire_ref waker;
 	__u32 wake_disk;
 	__u32 disk; /* of the last bio submitted */
 	__u64 reclaim_ns;
-	__u32 is_told; /* a wait of its was told, and the reader called to read who it is */
-	__u32 pad;
 };
 
 struct {
@@ -175,18 +174,22 @@ static __always_inline void lower(volatile __u64 *at, __u64 value)
 		*at = value;
 }
 
-/* Wakes a reader that sleeps for long, by a record that it passes over. In a full ring there is no room for one: then
- * it was called already. */
-static __noinline int call_reader(void)
+/* Wakes the reader by a record that it passes over. In a full ring there is no room for one: then it was called
+ * already. */
+static __noinline int wake_reader(void)
 {
-	void *record;
+	void *record = bpf_ringbuf_reserve(&ring, sizeof(__u64), 0);
 
-	if (!control.calm)
-		return 0;
-	record = bpf_ringbuf_reserve(&ring, sizeof(__u64), 0);
 	if (record)
 		bpf_ringbuf_discard(record, BPF_RB_FORCE_WAKEUP);
 	return 0;
+}
+
+/* Wakes a reader that sleeps for long. */
+static __always_inline void call_reader(void)
+{
+	if (control.calm)
+		wake_reader();
 }
 
 /* Mostly only read, so that CPUs do not take its cache line from each other. */

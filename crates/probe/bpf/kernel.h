@@ -377,6 +377,22 @@ struct netdev_queue {
 };
 struct kernel_siginfo;
 
+struct flowi_common {
+	__u8 flowic_proto;
+};
+union flowi_uli {
+	struct {
+		__be16 dport;
+	} ports;
+};
+struct flowi4 {
+	struct flowi_common __fl_common;
+	union flowi_uli uli;
+};
+struct flowi6 {
+	struct flowi_common __fl_common;
+	union flowi_uli uli;
+};
 struct list_head {
 	struct list_head *next, *prev;
 };

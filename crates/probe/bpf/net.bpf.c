@@ -4,7 +4,8 @@
  * A packet is known by its address between qdisc_enqueue and qdisc_dequeue. With many packets a second
  * only those are measured whose hash falls under `packet_mask`. Flows are told by the sending socket.
  * A DNS question is seen as it leaves for an interface (every kind of resolver passes there), an answer
- * as it is received; both only for UDP port 53.
+ * as it is received; both only for UDP port 53. The two programs for that run for every packet of the host, so they
+ * are attached once somebody has, or looks for, the way to a name server (live.rs).
  *
  * Must not: parse a packet on the receive path beyond its ports, or read beyond its linear part.
  */
@@ -45,6 +46,7 @@ int BPF_PROG(qdisc_enqueue, struct Qdisc *qdisc, struct netdev_queue *queue, str
 	__u64 key = (__u64)skb;
 	struct packet_note note = { .bytes = skb->len };
 
+	mark(&queued.packet);
 	if (control.packet_mask && (skb->hash & control.packet_mask))
 		return 0;
 	note.at_ns = bpf_ktime_get_ns();
@@ -204,7 +206,6 @@ int BPF_PROG(net_dev_queue, struct sk_buff *skb)
 	__u8 protocol = 0;
 	__u16 family = AF_INET;
 
-	mark(&queued.packet);
 	/* Most packets, told by their socket: by plain loads, where each look into the packet is a call. */
 	if (sk && sk->sk_protocol == IPPROTO_TCP)
 		return 0;
@@ -253,4 +254,25 @@ int BPF_PROG(netif_receive_skb, struct sk_buff *skb)
 	if (ports[0] == __builtin_bswap16(53))
 		return send_dns(skb, WIRE_DNS_REPLY, family, udp, network);
 	return 0;
+}
+
+/* A socket looks for the way when it is connected, or for each datagram if it is not: the first question leaves right after. */
+static __always_inline int way_to(__u8 protocol, __be16 port)
+{
+	if (protocol != IPPROTO_UDP || port != __builtin_bswap16(53) || queued.name_server)
+		return 0;
+	queued.name_server = 1;
+	return wake_reader();
+}
+
+SEC("tp_btf/fib_table_lookup")
+int BPF_PROG(fib_table_lookup, __u32 table, struct flowi4 *flow)
+{
+	return way_to(flow->__fl_common.flowic_proto, flow->uli.ports.dport);
+}
+
+SEC("tp_btf/fib6_table_lookup")
+int BPF_PROG(fib6_table_lookup, struct net *net, void *result, void *table, struct flowi6 *flow)
+{
+	return way_to(flow->__fl_common.flowic_proto, flow->uli.ports.dport);
 }

@@ -443,8 +443,9 @@ struct wire_control {
 /* Raised by the programs before it is queued, lowered by the reader. */
 struct wire_queued {
 	__u32 bio;
-	__u32 packet;
 	__u32 lock; /* somebody, for a file lock or lease */
+	__u32 packet; /* not one that finds its queue empty and is sent at once */
+	__u32 name_server; /* somebody looked for the way to one; never lowered */
 };
 
 struct wire_lost {

@@ -85,7 +85,7 @@ pub fn offers() -> Vec<(String, bool, String)> {
             tracepoint(&["qdisc_enqueue", "qdisc_dequeue"]),
             "tp_btf qdisc_*, rtnetlink",
         ),
-        row("DNS questions", tracepoint(&["net_dev_queue"]), "tp_btf net_dev_queue"),
+        row("DNS questions", tracepoint(&plan::DNS), "tp_btf net_dev_queue, netif_receive_skb"),
         row("refused system calls (run)", tracepoint(&["sys_exit"]), "tp_btf sys_exit"),
         row("kernel stacks of others", readable("/proc/1/stack"), "/proc/PID/stack"),
         row("file locks", readable("/proc/locks"), "/proc/locks"),

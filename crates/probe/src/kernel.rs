@@ -4,6 +4,7 @@
 //! The object lives as long as the process: libbpf's skeleton borrows its own storage, and a look is
 //! taken once per process. Rejected: a self-referential owner with unsafe lifetimes.
 
+use crate::cpu_clock::{SAMPLE_HZ, online_cpus, sampling_event};
 use crate::decode::{self, Decoder, ThreadRecord};
 use crate::host::Offer;
 use crate::plan;
@@ -20,9 +21,6 @@ use std::io::Read;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::rc::Rc;
-
-/// Samples a second on each CPU. A prime, so that it does not march with timers.
-const SAMPLE_HZ: u32 = 97;
 
 /// Where ring records go as they are decoded.
 pub struct Inbox {
@@ -46,7 +44,8 @@ pub struct Queued {
 /// The loaded programs.
 pub struct Programs {
     skel: &'static mut HoldupSkel<'static>,
-    links: Vec<Link>,
+    links: Vec<(&'static str, Link)>,
+    on_demand: Vec<&'static str>,
     ring: RingBuffer<'static>,
     samples_code: bool,
     knows_clock: bool,
@@ -100,6 +99,7 @@ impl Programs {
         Ok(Self {
             skel,
             links: Vec::new(),
+            on_demand: Vec::new(),
             ring,
             samples_code: offer.find_vma,
             knows_clock: false,
@@ -113,9 +113,34 @@ impl Programs {
         })
     }
 
-    /// Attaches, in the order named. A program that is refused is told, and the rest goes on, unless
-    /// it is one of the scheduler's two.
+    /// Attaches what is wanted at the begin, in the order named. A program that is refused is told, and the rest goes
+    /// on, unless it is one of the scheduler's two.
     pub fn attach(&mut self, names: &[&'static str]) -> Result<Vec<Blind>, SourceError> {
+        let at_once = plan::at_once(names);
+        let waits = |name: &&&'static str| plan::DNS.contains(name) && !at_once.contains(name);
+        self.on_demand = names.iter().filter(waits).copied().collect();
+        let mut blind = self.attach_each(&at_once)?;
+        if names.contains(&plan::SAMPLE) {
+            blind.extend(self.start_sampling());
+        }
+        Ok(blind)
+    }
+
+    /// Attaches the programs that look at each packet, if they are not yet and a name server is asked: because the
+    /// caller knows of a socket, or because somebody looked for the way to one since.
+    pub fn follow_names(&mut self, is_asked: bool) -> Result<Vec<Blind>, SourceError> {
+        let seen =
+            self.skel.maps.bss_data.as_deref().is_some_and(|bss| bss.queued.name_server != 0);
+        if self.on_demand.is_empty() || !(is_asked || seen) {
+            return Ok(Vec::new());
+        }
+        let names = std::mem::take(&mut self.on_demand);
+        let blind = self.attach_each(&names)?;
+        self.links.retain(|(name, _)| !plan::DNS_WATCH.contains(name));
+        Ok(blind)
+    }
+
+    fn attach_each(&mut self, names: &[&'static str]) -> Result<Vec<Blind>, SourceError> {
         let mut blind = Vec::new();
         for name in names.iter().filter(|name| **name != plan::SAMPLE) {
             let object = self.skel.object();
@@ -125,9 +150,9 @@ impl Programs {
             };
             match program.attach() {
                 Ok(link) => {
-                    self.links.push(link);
+                    self.links.push((name, link));
                     self.sees_bios |= *name == "block_bio_queue";
-                    self.sees_packets |= *name == "net_dev_queue";
+                    self.sees_packets |= *name == "qdisc_enqueue";
                 }
                 Err(error) if name.starts_with("sched_s") || *name == "sched_waking" => {
                     return Err(bpf("attach to the scheduler")(error));
@@ -139,9 +164,6 @@ impl Programs {
                     ..Blind::default()
                 }),
             }
-        }
-        if names.contains(&plan::SAMPLE) {
-            blind.extend(self.start_sampling());
         }
         Ok(blind)
     }
@@ -166,7 +188,7 @@ impl Programs {
                 Ok((_fd, link)) => {
                     // The link owns the event from here on (libbpf closes its descriptor).
                     std::mem::forget(_fd);
-                    self.links.push(link);
+                    self.links.push((plan::SAMPLE, link));
                     self.sample_hz = SAMPLE_HZ;
                 }
                 Err(error) => {
@@ -529,64 +551,4 @@ fn alarm(ring: BorrowedFd<'_>) -> std::io::Result<OwnedFd> {
     // SAFETY: both descriptors are open, and the event outlives the call.
     let added = unsafe { libc::epoll_ctl(fd, libc::EPOLL_CTL_ADD, ring.as_raw_fd(), &mut event) };
     if added < 0 { Err(std::io::Error::last_os_error()) } else { Ok(alarm) }
-}
-
-pub(crate) fn online_cpus() -> Vec<u32> {
-    let text = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
-    text.trim()
-        .split(',')
-        .filter_map(|range| {
-            let (from, to) = range.split_once('-').unwrap_or((range, range));
-            Some(from.parse::<u32>().ok()?..=to.parse::<u32>().ok()?)
-        })
-        .flatten()
-        .collect()
-}
-
-/// perf_event_open for a CPU clock on one CPU. The struct is perf_event_attr up to its second version.
-fn sampling_event(cpu: u32) -> std::io::Result<OwnedFd> {
-    #[repr(C)]
-    #[derive(Default)]
-    struct Attributes {
-        kind: u32,
-        size: u32,
-        config: u64,
-        sample_frequency: u64,
-        sample_type: u64,
-        read_format: u64,
-        flags: u64,
-        wakeup_events: u32,
-        breakpoint_type: u32,
-        config1: u64,
-    }
-    const PERF_TYPE_SOFTWARE: u32 = 1;
-    const PERF_COUNT_SW_CPU_CLOCK: u64 = 0;
-    const FLAG_FREQUENCY: u64 = 1 << 10;
-    // What a CPU does that does nothing is not counted: the kernel spares the program.
-    const FLAG_EXCLUDE_IDLE: u64 = 1 << 7;
-    const PERF_FLAG_FD_CLOEXEC: libc::c_ulong = 1 << 3;
-    let attributes = Attributes {
-        kind: PERF_TYPE_SOFTWARE,
-        size: size_of::<Attributes>() as u32,
-        config: PERF_COUNT_SW_CPU_CLOCK,
-        sample_frequency: u64::from(SAMPLE_HZ),
-        flags: FLAG_FREQUENCY | FLAG_EXCLUDE_IDLE,
-        ..Attributes::default()
-    };
-    // SAFETY: the struct is a valid perf_event_attr of the size it tells, and outlives the call.
-    let fd = unsafe {
-        libc::syscall(
-            libc::SYS_perf_event_open,
-            &attributes as *const Attributes,
-            -1,
-            cpu as libc::c_int,
-            -1,
-            PERF_FLAG_FD_CLOEXEC,
-        )
-    };
-    if fd < 0 {
-        return Err(std::io::Error::last_os_error());
-    }
-    // SAFETY: the kernel returned a fresh descriptor that nobody else owns.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }

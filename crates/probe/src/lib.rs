@@ -8,6 +8,7 @@ mod closing;
 pub mod command;
 pub mod container;
 mod container_state;
+mod cpu_clock;
 pub mod decode;
 mod dns;
 mod doctor;

@@ -181,6 +181,7 @@ impl Live {
                 let decoder = Decoding { mounts, hz: offer.config_hz };
                 begin(programs, &names, decoder, held.as_ref().map(|held| held.pid), &mut put)?;
                 earlier = sockets(programs)?;
+                follow_names(programs, earlier.values().any(|fact| asks_names(&fact.body)))?;
                 name_polled(&mut programs.inbox.borrow_mut().facts, &earlier);
             }
             None => {
@@ -204,7 +205,7 @@ impl Live {
             earlier,
             named_stacks: Vec::new(),
             own_pid: std::process::id(),
-            pace: Pace::new(held.is_some(), crate::kernel::online_cpus().len()),
+            pace: Pace::new(held.is_some(), crate::cpu_clock::online_cpus().len()),
             calm: Calm::default(),
             expense: Expense::default(),
             is_command: held.is_some(),
@@ -266,6 +267,7 @@ impl Live {
     ) -> Result<u64, SourceError> {
         let Some(programs) = self.programs.as_mut() else { return Ok(0) };
         programs.consume()?;
+        follow_names(programs, false)?;
         let events = self.follow_rate(ticks);
         if let Some(programs) = &self.programs {
             facts.append(&mut programs.inbox.borrow_mut().facts);
@@ -403,6 +405,20 @@ fn sockets(programs: &mut Programs) -> Result<BTreeMap<(u32, u32, u64), Fact>, S
     Ok(counts.collect())
 }
 
+/// Has packets looked at for DNS from now on, if a name server is asked.
+pub(crate) fn follow_names(programs: &mut Programs, is_asked: bool) -> Result<(), SourceError> {
+    let refused = programs.follow_names(is_asked)?;
+    let told = refused.into_iter().map(|it| Fact { at_ns: now(), body: Body::Blind(it) });
+    programs.inbox.borrow_mut().facts.extend(told);
+    Ok(())
+}
+
+/// Somebody has a socket that is connected to a name server: he needs not look for the way again.
+fn asks_names(body: &Body) -> bool {
+    let Body::Endpoint(endpoint) = body else { return false };
+    matches!(&endpoint.object, ObjectRef::Inet(socket) if socket.protocol == "udp" && socket.remote.port() == 53)
+}
+
 /// Names the socket that a thread polls alone: from its memory, which only tells while it waits.
 fn name_polled(facts: &mut [Fact], sockets: &BTreeMap<(u32, u32, u64), Fact>) {
     for fact in facts {
@@ -442,7 +458,7 @@ pub(crate) fn load(
     if plan.programs.is_empty() {
         return (None, plan.programs, plan.blind);
     }
-    let ring_bytes = ring_bytes(purpose, crate::kernel::online_cpus().len());
+    let ring_bytes = ring_bytes(purpose, crate::cpu_clock::online_cpus().len());
     loop {
         let refusal = match Programs::load(&offer, &plan.programs, ring_bytes) {
             Ok(programs) => return (Some(programs), plan.programs, plan.blind),
@@ -510,7 +526,7 @@ fn begin(
         decoder.page_bytes = files::host::page_bytes();
     }
     if let Some(control) = programs.control() {
-        let cpus = crate::kernel::online_cpus().len();
+        let cpus = crate::cpu_clock::online_cpus().len();
         set_thresholds(control, &Pace::new(command.is_some(), cpus));
         control.window_begin_ns = now();
         control.own_tgid = std::process::id();

@@ -20,6 +20,8 @@ const fn program(name: &'static str, tracepoint: &'static str, therefore: &'stat
 }
 
 const LATE_LOCKS: &str = "who held a file lock that was waited for and let go may not be known";
+/// What it means if nobody tells that a name server is going to be asked.
+const ALWAYS: &str = "each packet is looked at for DNS from the begin, which costs more";
 
 /// Every tracing program of `bpf/`, in the order of attachment.
 const PROGRAMS: &[Program] = &[
@@ -44,6 +46,8 @@ const PROGRAMS: &[Program] = &[
     program("flock_lock_inode", "flock_lock_inode", LATE_LOCKS),
     program("posix_lock_inode", "posix_lock_inode", LATE_LOCKS),
     program("break_lease_block", "break_lease_block", LATE_LOCKS),
+    program("fib_table_lookup", "fib_table_lookup", ALWAYS),
+    program("fib6_table_lookup", "fib6_table_lookup", ALWAYS),
     program("sched_process_free", "sched_process_free", "a look at many short threads costs more"),
     program("task_newtask", "task_newtask", "new threads are seen late"),
     program("sched_process_exec", "sched_process_exec", "new programs are seen late"),
@@ -58,6 +62,18 @@ const PROGRAMS: &[Program] = &[
 pub const SAMPLE: &str = "sample";
 /// The same, where the kernel can tell the file that code is in.
 pub const SAMPLE_CODE: &str = "sample_code";
+
+/// Programs that look at each packet for DNS: a look attaches them once it knows that a name server is asked.
+pub const DNS: [&str; 2] = ["net_dev_queue", "netif_receive_skb"];
+/// Programs that tell this, and are in the way afterwards.
+pub const DNS_WATCH: [&str; 2] = ["fib_table_lookup", "fib6_table_lookup"];
+
+/// Of the programs named those that are attached at the begin.
+pub fn at_once(names: &[&'static str]) -> Vec<&'static str> {
+    let later: &[_] =
+        if DNS_WATCH.iter().all(|name| names.contains(name)) { &DNS } else { &DNS_WATCH };
+    names.iter().copied().filter(|name| !later.contains(name)).collect()
+}
 
 /// Programs without which there is no look by events.
 pub const INDISPENSABLE: &[&str] = &["sched_waking", "sched_switch"];
@@ -100,7 +116,12 @@ pub fn plan(offer: &Offer, purpose: Purpose) -> Plan {
         }
     }
     for program in PROGRAMS {
-        if program.name == "sys_exit" && purpose == Purpose::Look {
+        // Of a command every refused call counts, and every question's name from the first.
+        let spared = match purpose {
+            Purpose::Look => program.name == "sys_exit",
+            Purpose::Run => DNS_WATCH.contains(&program.name),
+        };
+        if spared {
             continue;
         }
         if offer.tracepoints.contains(program.tracepoint) {
@@ -186,7 +207,23 @@ mod tests {
     fn a_whole_host_is_not_blind() {
         let plan = plan(&whole(), Purpose::Run);
         assert!(plan.blind.is_empty());
-        assert_eq!(plan.programs.len(), PROGRAMS.len() + 1);
+        assert_eq!(plan.programs.len(), PROGRAMS.len() - DNS_WATCH.len() + 1);
+    }
+
+    #[test]
+    fn a_look_leaves_packets_alone_as_long_as_somebody_watches_for_questions() {
+        let has = |names: &[&'static str], name: &str| at_once(names).contains(&name);
+        let look = plan(&whole(), Purpose::Look).programs;
+        assert!(!has(&look, "netif_receive_skb") && has(&look, "fib_table_lookup"));
+        let run = plan(&whole(), Purpose::Run).programs;
+        assert!(has(&run, "netif_receive_skb") && !has(&run, "fib_table_lookup"));
+        let mut offer = whole();
+        offer.tracepoints.remove("fib6_table_lookup");
+        let half = plan(&offer, Purpose::Look);
+        assert!(
+            has(&half.programs, "netif_receive_skb") && !has(&half.programs, "fib_table_lookup")
+        );
+        assert_eq!(half.blind[0].therefore, ALWAYS);
     }
 
     #[test]
@@ -214,7 +251,7 @@ mod tests {
         let (mut plan, mut offer) = (plan(&whole(), Purpose::Run), whole());
         let refused = refusal("mark_victim");
         assert!(give_way(&mut plan, &mut offer, Purpose::Run, &refused));
-        assert_eq!(plan.programs.len(), PROGRAMS.len());
+        assert_eq!(plan.programs.len(), PROGRAMS.len() - DNS_WATCH.len());
         assert_eq!(plan.blind.len(), 1);
         assert_eq!(plan.blind[0].what, "program.mark_victim");
         assert!(!offer.notes_in_hash);

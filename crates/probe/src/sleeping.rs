@@ -7,7 +7,7 @@ use crate::SourceError;
 use crate::calm::Sleep;
 use crate::command::Held;
 use crate::kernel::Programs;
-use crate::live::{Live, STANDING_TICKS, now};
+use crate::live::{Live, STANDING_TICKS, follow_names, now};
 use crate::netlink::Netlink;
 use holdup_reason::facts::{Fact, Ns};
 
@@ -37,8 +37,9 @@ impl Live {
                 sleep.end(now());
                 return Ok(sleep);
             }
-            if let Some(programs) = &self.programs {
+            if let Some(programs) = self.programs.as_mut() {
                 programs.answer_alarm()?;
+                follow_names(programs, false)?;
                 self.follow_rate(0);
             }
             self.calm.disturb();

@@ -2,8 +2,9 @@
 //!
 //! What is in flight is only seen at the moment, so it is told ten times a second; on a host that does little,
 //! reading it would be most of what a look costs. The kernel programs see each bio and each packet before it is
-//! queued. If none came since a reading that found nothing waiting, the reading is still true, to the byte, and
-//! whoever counts samples gets as many as ever. Pure: it is given readings and whether something was queued.
+//! queued. If none came since a reading that found nothing waiting, nothing waits still, and whoever counts samples
+//! gets as many as ever; of disks the reading is true to the byte, of qdiscs the packets that found them empty and
+//! were sent at once are missing until the next. Pure: it is given readings and whether something was queued.
 //!
 //! Must not: guess. Where no program watches, or something waited, all is read each tick; and after some ticks, which
 //! are the same for all, in any case, for what moves a counter without being queued. Rejected: reading more seldom while nothing changes
