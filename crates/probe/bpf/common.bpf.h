@@ -55,9 +55,11 @@ struct wire_control control = {};
 struct wire_lost lost = {};
 struct wire_queued queued = {};
 
+#define NOTE_WAKER_UNREAD (1U << 31) /* beside WIRE_FLAG_*, never told */
+
 /*
  * Kept per thread; what every switch touches comes first. `since_ns` is when the present mode began.
- * `waker` and `wake_disk` mean something only if `context` is known.
+ * `waker` and `wake_disk` mean something only if `context` is known; of the waker only `waker_task` while `flags` say so.
  */
 struct note {
 	__u64 since_ns;
@@ -72,7 +74,10 @@ struct note {
 	__u16 traced;
 	__u16 is_told; /* a wait of its was told, and the reader called to read who it is */
 	struct wire_sums sums;
-	struct wire_ref waker;
+	union {
+		__u64 waker_task; /* address of its task_struct */
+		struct wire_ref waker;
+	};
 	__u32 wake_disk;
 	__u32 disk; /* of the last bio submitted */
 	__u64 reclaim_ns;

@@ -95,23 +95,19 @@ const volatile __s64 preempt_count_from_runqueue = 0; /* 0: not known */
 
 extern void *bpf_rdonly_cast(const void *at, __u32 type) __ksym __weak;
 
-static __always_inline __u32 compat_preempt_count(struct task_struct *current)
+/* Of this CPU, by the addresses of its run queue and of the task that runs on it; either may be 0: not known. */
+static __always_inline __u32 compat_preempt_count(__u64 runqueue, __u64 current)
 {
 	__u32 count = 0;
 #if defined(__TARGET_ARCH_x86)
-	char *runqueue;
-
-	/* 6.2 lets an address be read as any type (a35b9af4ec2c), at a tenth of what the helper takes. */
-	if (preempt_count_from_runqueue && has_helper(get_current_task_btf) && bpf_ksym_exists(bpf_rdonly_cast)) {
-		runqueue = (char *)current->se.cfs_rq->rq;
-		return ((struct refcount_struct *)bpf_rdonly_cast(runqueue + preempt_count_from_runqueue,
-								  bpf_core_type_id_kernel(struct refcount_struct)))
-			->refs.counter;
-	}
-	runqueue = (char *)BPF_CORE_READ(current, se.cfs_rq, rq);
 	if (!preempt_count_from_runqueue || !runqueue)
 		return 0;
-	bpf_probe_read_kernel(&count, sizeof(count), runqueue + preempt_count_from_runqueue);
+	/* 6.2 lets an address be read as any type (a35b9af4ec2c), at a tenth of what the helper takes. */
+	if (bpf_ksym_exists(bpf_rdonly_cast))
+		return ((struct refcount_struct *)bpf_rdonly_cast((char *)runqueue + preempt_count_from_runqueue,
+								  bpf_core_type_id_kernel(struct refcount_struct)))
+			->refs.counter;
+	bpf_probe_read_kernel(&count, sizeof(count), (char *)runqueue + preempt_count_from_runqueue);
 #elif defined(__TARGET_ARCH_arm64)
 	count = (__u32)BPF_CORE_READ((struct task_struct___arm64 *)current, thread_info.preempt_count);
 #endif
@@ -188,6 +184,24 @@ static __always_inline __u64 compat_runqueue_clock(const struct task_struct *tas
 	if (bpf_core_field_exists(((struct cfs_rq *)0)->rq) && bpf_core_field_exists(((struct rq *)0)->clock))
 		return task->se.cfs_rq->rq->clock;
 	return 0;
+}
+
+/* The address of this run queue, of a task that runs on it. */
+static __always_inline __u64 compat_runqueue(const struct task_struct *task)
+{
+	if (bpf_core_field_exists(((struct cfs_rq *)0)->rq))
+		return (__u64)BPF_CORE_READ(task, se.cfs_rq, rq);
+	return 0;
+}
+
+/* The clock of the run queue at an address, as above. */
+static __always_inline __u64 compat_clock_of_runqueue(__u64 runqueue)
+{
+	if (!runqueue || !bpf_core_field_exists(((struct rq *)0)->clock))
+		return 0;
+	if (bpf_ksym_exists(bpf_rdonly_cast))
+		return ((struct rq *)bpf_rdonly_cast((void *)runqueue, bpf_core_type_id_kernel(struct rq)))->clock;
+	return BPF_CORE_READ((struct rq *)runqueue, clock);
 }
 
 /*

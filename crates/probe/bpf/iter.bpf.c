@@ -32,13 +32,13 @@ struct {
  */
 static __always_inline __u64 woken_at(const struct note *note, const struct task_struct *task, __u64 now)
 {
-	struct switch_clock *own;
+	struct cpu_note *own;
 	__u64 queued_clock;
 	__u32 zero = 0;
 
 	if (note->mode != WIRE_MODE_BLOCKED || note->wake_ns || note->context == WIRE_CONTEXT_UNKNOWN)
 		return note->wake_ns;
-	own = bpf_map_lookup_elem(&switch_clocks, &zero);
+	own = bpf_map_lookup_elem(&cpu_notes, &zero);
 	queued_clock = compat_last_queued(task);
 	if (!own || !own->ahead_ns || !queued_clock)
 		return now;
@@ -91,7 +91,7 @@ int threads(struct bpf_iter__task *ctx)
 	out->last_arrival_clock = BPF_CORE_READ(task, sched_info.last_arrival);
 	out->cpu_cgroup_id = subsystem_cgroup_id(task, cpu_cgrp_id);
 	out->cgroup_id = unified_cgroup_id(task);
-	out->flags = note->flags | (kernel ? WIRE_FLAG_KERNEL : 0) | (note->traced ? WIRE_FLAG_TRACED : 0) |
+	out->flags = (note->flags & ~NOTE_WAKER_UNREAD) | (kernel ? WIRE_FLAG_KERNEL : 0) | (note->traced ? WIRE_FLAG_TRACED : 0) |
 		     (BPF_CORE_READ_BITFIELD(task, frozen) ? WIRE_FLAG_FROZEN : 0);
 	out->mode = note->mode;
 	out->place.disk = note->disk;

@@ -10,7 +10,8 @@
  * run_delay in /proc/PID/schedstat. Between the wake-up and that may lie an interrupt of the CPU that is to run it:
  * there the thread counts as blocked. Only the wake-ups that must be exact read the clock (see `is_dated_later`).
  * Where functions return slowly (mitigations), a helper takes as long as all else together: the fast path of a
- * pair of switch and wake-up calls none but the one that tells the current task.
+ * pair of switch and wake-up calls none. Who runs here was noted at the switch; of the waker of a wait that may be
+ * short only the address is kept, and read if the wait was long after all.
  *
  * Must not: trace system calls (each would pay), walk lists, or look at user memory of another task.
  * Rejected: starting a record at switch-out (every short wait would pay for its stack).
@@ -106,10 +107,12 @@ static __always_inline __u64 not_before(__u64 earlier, __u64 now)
 #define CLOCK_DRIFT_NS_MAX 30000
 #define CLOCK_ABOVE_MAX 64
 
-/* CLOCK_MONOTONIC is ahead of this CPU's run queue clock by `ahead_ns`, as read at `read_ns` of the latter. */
-struct switch_clock {
+/* Kept per CPU. CLOCK_MONOTONIC is ahead of its run queue's clock by `ahead_ns`, as read at `read_ns` of the latter. */
+struct cpu_note {
 	__u64 ahead_ns;
 	__u64 read_ns;
+	__u64 runqueue; /* its address */
+	__u64 current; /* address of the task that runs here; 0: nobody, or no switch was seen yet */
 	__u32 above;
 	__u32 pad;
 };
@@ -117,19 +120,17 @@ struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct switch_clock);
-} switch_clocks SEC(".maps");
+	__type(value, struct cpu_note);
+} cpu_notes SEC(".maps");
 
 /*
  * CLOCK_MONOTONIC at this switch, without reading a clock: the scheduler has just read its own, and the distance
  * of the two hardly changes. Between the scheduler's reading and ours lies what it took to choose, mostly some
  * hundred nanoseconds, rarely a search for work on other CPUs: so the least distance seen is the true one.
  */
-static __always_inline __u64 switch_now(__u64 clock)
+static __always_inline __u64 switch_now(struct cpu_note *own, const struct task_struct *prev, __u64 clock)
 {
 	__u64 now, ahead, span, drift;
-	__u32 zero = 0;
-	struct switch_clock *own = bpf_map_lookup_elem(&switch_clocks, &zero);
 
 	if (!clock || !own)
 		return bpf_ktime_get_ns();
@@ -147,6 +148,7 @@ static __always_inline __u64 switch_now(__u64 clock)
 		own->above = 0;
 	own->ahead_ns = ahead;
 	own->read_ns = clock;
+	own->runqueue = compat_runqueue(prev);
 	return clock + ahead;
 }
 
@@ -166,6 +168,28 @@ static __always_inline bool braked(__u64 wait_ns)
 	return true;
 }
 
+/*
+ * Of a wait that was taken for short. Its waker may be gone, and its memory another's: a thread that began after the
+ * wake-up is not the one.
+ */
+static __always_inline void read_waker(struct note *note, __u64 now)
+{
+	struct task_struct *task = (struct task_struct *)note->waker_task;
+	__u64 woken = note->wake_ns ? note->wake_ns : now;
+
+	note->flags &= ~NOTE_WAKER_UNREAD;
+	note->waker.start_ns = BPF_CORE_READ(task, start_time);
+	note->waker.tid = BPF_CORE_READ(task, pid);
+	note->waker.tgid = BPF_CORE_READ(task, tgid);
+	if (!note->waker.tid || note->waker.start_ns > woken ||
+	    bpf_core_read(note->waker.comm, sizeof(note->waker.comm), &task->comm)) {
+		note->context = WIRE_CONTEXT_UNKNOWN;
+		return;
+	}
+	if (BPF_CORE_READ(task, flags) & PF_KTHREAD)
+		note->flags |= WIRE_FLAG_WAKER_KERNEL;
+}
+
 static __noinline int send_wait(struct task_struct *task, struct task_struct *before, __u64 now)
 {
 	struct note *note;
@@ -180,6 +204,8 @@ static __noinline int send_wait(struct task_struct *task, struct task_struct *be
 	wait = bpf_map_lookup_elem(&wait_scratch, &zero);
 	if (!note || !wait)
 		return 0;
+	if (note->flags & NOTE_WAKER_UNREAD)
+		read_waker(note, now);
 	kernel = task->flags & PF_KTHREAD;
 	sleeping = !(note->state & TASK_UNINTERRUPTIBLE);
 	/* A kernel thread that sleeps interruptibly waits for work. */
@@ -284,7 +310,9 @@ int sched_switch(__u64 *ctx)
 {
 	struct task_struct *prev = (struct task_struct *)ctx[1];
 	struct task_struct *next = (struct task_struct *)ctx[2];
-	__u64 clock = compat_runqueue_clock(prev), now = switch_now(clock);
+	__u32 zero = 0;
+	struct cpu_note *own = bpf_map_lookup_elem(&cpu_notes, &zero);
+	__u64 clock = compat_runqueue_clock(prev), now = switch_now(own, prev, clock);
 	struct note *note;
 
 	if (prev->pid) {
@@ -301,6 +329,8 @@ int sched_switch(__u64 *ctx)
 			}
 		}
 	}
+	if (own)
+		own->current = next->pid ? (__u64)next : 0;
 	if (next->pid) {
 		note = note_of(next, IN_PLACE);
 		if (note) {
@@ -326,24 +356,15 @@ int sched_switch(__u64 *ctx)
 	return 0;
 }
 
-static __always_inline __u32 wake_context(struct task_struct *current)
+static __always_inline __u32 wake_context(__u64 runqueue, __u64 current)
 {
-	__u32 count = compat_preempt_count(current);
+	__u32 count = compat_preempt_count(runqueue, current);
 
 	if (count & 0x00ff0000)
 		return WIRE_CONTEXT_HARDIRQ;
 	if (count & 0x00000100)
 		return WIRE_CONTEXT_SOFTIRQ;
 	return WIRE_CONTEXT_TASK;
-}
-
-static __always_inline void note_waker(struct note *note, struct task_struct *current)
-{
-	note->context = wake_context(current);
-	fill_ref(&note->waker, current);
-	if (task_field(current, flags) & PF_KTHREAD)
-		note->flags |= WIRE_FLAG_WAKER_KERNEL;
-	note->wake_disk = 0;
 }
 
 /* A completion this long before is what woke. */
@@ -357,18 +378,15 @@ static __always_inline void note_waker(struct note *note, struct task_struct *cu
  * another run queue in its sleep, and was dated there (delayed dequeue, since 6.12).
  */
 static __always_inline bool is_dated_later(const struct note *note, const struct task_struct *task,
-					   struct task_struct *current, const struct completion *completion)
+					   const struct cpu_note *own, const struct completion *completion)
 {
-	__u32 zero = 0;
-	struct switch_clock *own;
 	__u64 clock, now;
 
-	if (!tells_queued || !has_helper(get_current_task_btf) || note->traced || !current->pid ||
+	if (!tells_queued || notes_in_hash || !own || !own->current || !own->ahead_ns || note->traced ||
 	    compat_last_queued(task) || note->flags & WIRE_FLAG_THROTTLED)
 		return false;
-	own = bpf_map_lookup_elem(&switch_clocks, &zero);
-	clock = compat_runqueue_clock(current);
-	if (!own || !own->ahead_ns || !clock)
+	clock = compat_clock_of_runqueue(own->runqueue);
+	if (!clock)
 		return false;
 	now = clock + own->ahead_ns;
 	if (completion && completion->at_ns + COMPLETION_NS_MAX > now)
@@ -382,6 +400,7 @@ int BPF_PROG(sched_waking, struct task_struct *task)
 	struct note *note = note_of(task, NEVER), *mine;
 	struct task_struct *current;
 	struct completion *completion;
+	struct cpu_note *own;
 	__u32 zero = 0;
 	__u64 now;
 
@@ -389,11 +408,14 @@ int BPF_PROG(sched_waking, struct task_struct *task)
 		return 0;
 	if (compat_task_throttled(task))
 		note->flags |= WIRE_FLAG_THROTTLED;
-	current = compat_current();
+	own = bpf_map_lookup_elem(&cpu_notes, &zero);
 	completion = bpf_map_lookup_elem(&completions, &zero);
 	note->delay_ns = compat_run_delay(task);
-	if (is_dated_later(note, task, current, completion)) {
-		note_waker(note, current);
+	if (is_dated_later(note, task, own, completion)) {
+		note->waker_task = own->current;
+		note->flags |= NOTE_WAKER_UNREAD;
+		note->context = wake_context(own->runqueue, own->current);
+		note->wake_disk = 0;
 		return 0;
 	}
 	now = not_before(note->since_ns, bpf_ktime_get_ns());
@@ -401,9 +423,12 @@ int BPF_PROG(sched_waking, struct task_struct *task)
 	if (interval(note->since_ns, now) < threshold_of(note) / 2)
 		return 0;
 	/* From here on the wait is long: who ended it is worth its price. */
-	note_waker(note, current);
-	if (completion && now - completion->at_ns < COMPLETION_NS_MAX)
-		note->wake_disk = completion->dev;
+	current = compat_current();
+	note->context = wake_context(compat_runqueue(current), (__u64)current);
+	fill_ref(&note->waker, current);
+	if (task_field(current, flags) & PF_KTHREAD)
+		note->flags |= WIRE_FLAG_WAKER_KERNEL;
+	note->wake_disk = completion && now - completion->at_ns < COMPLETION_NS_MAX ? completion->dev : 0;
 	if (note->traced && control.follow_wakers && note->context == WIRE_CONTEXT_TASK &&
 	    task_field(current, tgid) != control.own_tgid && task_field(current, pid)) {
 		mine = note_of(current, IN_PLACE);
