@@ -5,7 +5,7 @@
 
 use crate::decode::{address, thread_ref};
 use crate::wire::{wire_dns, wire_kind};
-use holdup_reason::facts::{Body, DnsQuery, DnsReply};
+use holdup_reason::facts::{Body, DnsQuery, DnsReply, ObjectRef};
 
 /// A question or an answer as a fact; none if the bytes are neither.
 pub fn fact(record: &wire_dns, kind: wire_kind) -> Option<Body> {
@@ -30,6 +30,12 @@ pub fn fact(record: &wire_dns, kind: wire_kind) -> Option<Body> {
         question_type,
         socket_ino: record.socket_ino,
     }))
+}
+
+/// Somebody has a socket that is connected to a name server: he needs not look for the way again.
+pub fn asks_names(body: &Body) -> bool {
+    let Body::Endpoint(endpoint) = body else { return false };
+    matches!(&endpoint.object, ObjectRef::Inet(socket) if socket.protocol == "udp" && socket.remote.port() == 53)
 }
 
 /// The first question (RFC 1035, 4.1.2): labels up to the root, then the type.

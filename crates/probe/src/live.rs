@@ -112,6 +112,7 @@ pub struct Live {
     pub(crate) ticks: u64,
     events_seen: u64,
     braked_seen: u64,
+    begun: bool,
     over: bool,
 }
 
@@ -125,7 +126,7 @@ pub(crate) fn now() -> Ns {
 }
 
 impl Live {
-    /// Begins a look. For a command: forks it, attaches, and lets it go.
+    /// Begins a look. A command is forked; the first reading lets it go.
     // LONG FUNCTION: the opening facts, once, in the order in which they must be read.
     pub fn start(look: Look) -> Result<Self, SourceError> {
         let roots = Roots::default();
@@ -181,7 +182,10 @@ impl Live {
                 let decoder = Decoding { mounts, hz: offer.config_hz };
                 begin(programs, &names, decoder, held.as_ref().map(|held| held.pid), &mut put)?;
                 earlier = sockets(programs)?;
-                follow_names(programs, earlier.values().any(|fact| asks_names(&fact.body)))?;
+                follow_names(
+                    programs,
+                    earlier.values().any(|fact| crate::dns::asks_names(&fact.body)),
+                )?;
                 name_polled(&mut programs.inbox.borrow_mut().facts, &earlier);
             }
             None => {
@@ -218,6 +222,7 @@ impl Live {
             ticks: 0,
             events_seen: 0,
             braked_seen: 0,
+            begun: false,
             over: false,
         };
         if live.programs.is_none() {
@@ -226,16 +231,23 @@ impl Live {
             live.locks.heed(&facts, false);
             facts.into_iter().for_each(|fact| live.opening.push(fact));
         }
-        // A command's time begins with its release, a look's with the first fact of its window.
-        let begin_ns = if live.is_command { now() } else { begin_ns };
-        live.begin_ns = begin_ns;
-        let unix_ns = clock_ns(libc::CLOCK_REALTIME) - (now() - begin_ns);
-        live.opening
-            .push(Fact { at_ns: begin_ns, body: Body::WindowBegin(WindowBegin { unix_ns }) });
-        if let Some(held) = live.held.as_mut() {
-            held.release().map_err(system("release the command"))?;
-        }
         Ok(live)
+    }
+
+    /// Begins the window, and lets the command go: not before the caller reads, and so has caught the signals that
+    /// he and the command get from a terminal.
+    fn open_window(&mut self) -> Result<(), SourceError> {
+        // A command's time begins with its release, a look's with the first fact of its window.
+        if self.is_command {
+            self.begin_ns = now();
+        }
+        let at_ns = self.begin_ns;
+        let unix_ns = clock_ns(libc::CLOCK_REALTIME) - (now() - at_ns);
+        self.opening.push(Fact { at_ns, body: Body::WindowBegin(WindowBegin { unix_ns }) });
+        match self.held.as_mut() {
+            Some(held) => held.release().map_err(system("release the command")),
+            None => Ok(()),
+        }
     }
 
     /// Set it to end the look early.
@@ -366,6 +378,9 @@ impl Source for Live {
         if self.over {
             return Ok(false);
         }
+        if !std::mem::replace(&mut self.begun, true) {
+            self.open_window()?;
+        }
         if let Some(mut piece) = self.opening.0.pop_front() {
             facts.append(&mut piece);
             return Ok(true);
@@ -411,12 +426,6 @@ pub(crate) fn follow_names(programs: &mut Programs, is_asked: bool) -> Result<()
     let told = refused.into_iter().map(|it| Fact { at_ns: now(), body: Body::Blind(it) });
     programs.inbox.borrow_mut().facts.extend(told);
     Ok(())
-}
-
-/// Somebody has a socket that is connected to a name server: he needs not look for the way again.
-fn asks_names(body: &Body) -> bool {
-    let Body::Endpoint(endpoint) = body else { return false };
-    matches!(&endpoint.object, ObjectRef::Inet(socket) if socket.protocol == "udp" && socket.remote.port() == 53)
 }
 
 /// Names the socket that a thread polls alone: from its memory, which only tells while it waits.
