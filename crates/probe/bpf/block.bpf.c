@@ -131,18 +131,18 @@ SEC("tp_btf/block_rq_complete")
 int block_rq_complete(__u64 *ctx)
 {
 	struct request *rq = (struct request *)ctx[0];
-	__u32 error = (__u32)ctx[1] & 0xff, bytes = (__u32)ctx[2], zero = 0;
+	__u32 error = (__u32)ctx[1] & 0xff, bytes = (__u32)ctx[2];
 	__u64 key = (__u64)rq, now = bpf_ktime_get_ns(), service;
 	struct request_note *note;
-	struct completion *completion;
+	struct cpu_note *own;
 	struct wire_disk_latency *sum;
 	struct wire_disk_key at = { .dev = disk_of_request(rq) };
 	__u32 operation = rq->cmd_flags & 0xff;
 
-	completion = bpf_map_lookup_elem(&completions, &zero);
-	if (completion) {
-		completion->at_ns = now;
-		completion->dev = at.dev;
+	own = own_note();
+	if (own) {
+		own->completion_ns = now;
+		own->completion_dev = at.dev;
 	}
 	note = bpf_map_lookup_elem(&requests, &key);
 	if (!note || !note->issue_ns) {

@@ -91,9 +91,9 @@ struct {
 } notes SEC(".maps");
 
 /*
- * Where most notes are: found by thread id in an array, without a call, while task storage takes several. A thread
- * whose place is taken by another has its note in task storage. `claims` is 1 while the place is somebody's: of two
- * that claim at once both may read 2, and then nobody has it.
+ * Where most notes are: found by thread id in one variable, without a call or a look into a map, while task storage
+ * takes several. A thread whose place is taken by another has its note in task storage. `claims` is 1 while the place
+ * is somebody's: of two that claim at once both may read 2, and then nobody has it. Three cache lines each.
  */
 struct slot {
 	__u64 task; /* address of its task_struct; 0: nobody's */
@@ -101,12 +101,7 @@ struct slot {
 	struct note note;
 };
 #define SLOTS 16384
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, SLOTS);
-	__type(key, __u32);
-	__type(value, struct slot);
-} slots SEC(".maps");
+static struct slot slots[SLOTS] SEC(".bss.slots");
 
 /* In place of both, by thread id, where `notes_in_hash`; only what is used is ever created. */
 struct {
@@ -139,18 +134,28 @@ struct {
 	__type(value, struct wait_slot);
 } wait_scratch SEC(".maps");
 
-struct completion {
-	__u64 at_ns;
-	__u32 dev;
-	__u32 pad;
+/* Kept per CPU. CLOCK_MONOTONIC is ahead of its run queue's clock by `ahead_ns`, as read at `read_ns` of the latter. */
+struct cpu_note {
+	__u64 ahead_ns;
+	__u64 read_ns;
+	__u64 runqueue; /* its address */
+	__u64 completion_ns; /* when a disk's request was completed here last */
+	__u32 completion_dev;
+	__u32 above;
 };
-/* The disk whose request completed last on this CPU. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct completion);
-} completions SEC(".maps");
+	__type(value, struct cpu_note);
+} cpu_notes SEC(".maps");
+
+static __always_inline struct cpu_note *own_note(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&cpu_notes, &zero);
+}
 
 /* An argument of a raw tracepoint at a constant place: the verifier refuses a computed one, and the
  * compiler would merge two branches into one. */

@@ -175,17 +175,6 @@ static __always_inline bool compat_task_throttled(const struct task_struct *task
 	return false;
 }
 
-/*
- * The clock that the scheduler read itself when it began to choose, on the run queue of a task that has
- * just run here; 0 if it cannot be had. Read at every switch, so by plain loads, as above.
- */
-static __always_inline __u64 compat_runqueue_clock(const struct task_struct *task)
-{
-	if (bpf_core_field_exists(((struct cfs_rq *)0)->rq) && bpf_core_field_exists(((struct rq *)0)->clock))
-		return task->se.cfs_rq->rq->clock;
-	return 0;
-}
-
 /* The address of this run queue, of a task that runs on it. */
 static __always_inline __u64 compat_runqueue(const struct task_struct *task)
 {
@@ -194,14 +183,34 @@ static __always_inline __u64 compat_runqueue(const struct task_struct *task)
 	return 0;
 }
 
-/* The clock of the run queue at an address, as above. */
-static __always_inline __u64 compat_clock_of_runqueue(__u64 runqueue)
+/*
+ * The clock that the scheduler read itself when it began to choose, on this run queue: by its address, or of a task that
+ * has just run here while that is not known. 0 if it cannot be had. Read at every switch, so by plain loads, as above.
+ */
+static __always_inline __u64 compat_runqueue_clock(__u64 runqueue, const struct task_struct *task)
 {
-	if (!runqueue || !bpf_core_field_exists(((struct rq *)0)->clock))
+	if (!bpf_core_field_exists(((struct rq *)0)->clock))
 		return 0;
-	if (bpf_ksym_exists(bpf_rdonly_cast))
+	if (runqueue && bpf_ksym_exists(bpf_rdonly_cast))
 		return ((struct rq *)bpf_rdonly_cast((void *)runqueue, bpf_core_type_id_kernel(struct rq)))->clock;
-	return BPF_CORE_READ((struct rq *)runqueue, clock);
+	if (task && bpf_core_field_exists(((struct cfs_rq *)0)->rq))
+		return task->se.cfs_rq->rq->clock;
+	return runqueue ? BPF_CORE_READ((struct rq *)runqueue, clock) : 0;
+}
+
+/* The address of the task that runs on this run queue, the CPU's own; 0: none. Asked at every wake-up. */
+static __always_inline __u64 compat_running(__u64 runqueue)
+{
+	struct task_struct *current;
+	struct rq *rq;
+
+	if (bpf_ksym_exists(bpf_rdonly_cast)) {
+		rq = (struct rq *)bpf_rdonly_cast((void *)runqueue, bpf_core_type_id_kernel(struct rq));
+		current = rq->curr;
+		return current == rq->idle ? 0 : (__u64)current;
+	}
+	current = compat_current();
+	return task_field(current, pid) ? (__u64)current : 0;
 }
 
 /*

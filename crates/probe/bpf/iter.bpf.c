@@ -34,11 +34,10 @@ static __always_inline __u64 woken_at(const struct note *note, const struct task
 {
 	struct cpu_note *own;
 	__u64 queued_clock;
-	__u32 zero = 0;
 
 	if (note->mode != WIRE_MODE_BLOCKED || note->wake_ns || note->context == WIRE_CONTEXT_UNKNOWN)
 		return note->wake_ns;
-	own = bpf_map_lookup_elem(&cpu_notes, &zero);
+	own = own_note();
 	queued_clock = compat_last_queued(task);
 	if (!own || !own->ahead_ns || !queued_clock)
 		return now;

@@ -125,6 +125,7 @@ struct files_struct {
 
 struct rq {
 	__u64 clock;
+	struct task_struct *curr, *idle;
 };
 struct cfs_rq {
 	struct rq *rq;

@@ -10,8 +10,9 @@
  * run_delay in /proc/PID/schedstat. Between the wake-up and that may lie an interrupt of the CPU that is to run it:
  * there the thread counts as blocked. Only the wake-ups that must be exact read the clock (see `is_dated_later`).
  * Where functions return slowly (mitigations), a helper takes as long as all else together: the fast path of a
- * pair of switch and wake-up calls none. Who runs here was noted at the switch; of the waker of a wait that may be
- * short only the address is kept, and read if the wait was long after all.
+ * pair of switch and wake-up calls none. Of the waker of a wait that may be short only the address is kept, and read
+ * if the wait was long after all. Who runs here is read from the run queue, not noted at the switch: some kernels tell
+ * not every switch.
  *
  * Must not: trace system calls (each would pay), walk lists, or look at user memory of another task.
  * Rejected: starting a record at switch-out (every short wait would pay for its stack).
@@ -37,9 +38,7 @@ static __always_inline struct note *note_by_tid(struct task_struct *task, enum m
 
 static __always_inline struct slot *slot_at(__u32 tid)
 {
-	__u32 at = tid & (SLOTS - 1);
-
-	return bpf_map_lookup_elem(&slots, &at);
+	return &slots[tid & (SLOTS - 1)];
 }
 
 static __always_inline bool claim(struct slot *slot, struct task_struct *task)
@@ -65,12 +64,12 @@ static __always_inline struct note *note_of(struct task_struct *task, enum makin
 	if (notes_in_hash)
 		return note_by_tid(task, make);
 	slot = slot_at(task_field(task, pid));
-	if (slot && slot->task == (__u64)task)
+	if (slot->task == (__u64)task)
 		return &slot->note;
 	note = bpf_task_storage_get(&notes, task, 0, 0);
 	if (note || make == NEVER)
 		return note;
-	if (slot && claim(slot, task))
+	if (claim(slot, task))
 		return &slot->note;
 	if (make == IN_PLACE)
 		return 0;
@@ -106,22 +105,6 @@ static __always_inline __u64 not_before(__u64 earlier, __u64 now)
 #define CLOCK_DRIFT_SHIFT 11
 #define CLOCK_DRIFT_NS_MAX 30000
 #define CLOCK_ABOVE_MAX 64
-
-/* Kept per CPU. CLOCK_MONOTONIC is ahead of its run queue's clock by `ahead_ns`, as read at `read_ns` of the latter. */
-struct cpu_note {
-	__u64 ahead_ns;
-	__u64 read_ns;
-	__u64 runqueue; /* its address */
-	__u64 current; /* address of the task that runs here; 0: nobody, or no switch was seen yet */
-	__u32 above;
-	__u32 pad;
-};
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct cpu_note);
-} cpu_notes SEC(".maps");
 
 /*
  * CLOCK_MONOTONIC at this switch, without reading a clock: the scheduler has just read its own, and the distance
@@ -310,9 +293,8 @@ int sched_switch(__u64 *ctx)
 {
 	struct task_struct *prev = (struct task_struct *)ctx[1];
 	struct task_struct *next = (struct task_struct *)ctx[2];
-	__u32 zero = 0;
-	struct cpu_note *own = bpf_map_lookup_elem(&cpu_notes, &zero);
-	__u64 clock = compat_runqueue_clock(prev), now = switch_now(own, prev, clock);
+	struct cpu_note *own = own_note();
+	__u64 clock = compat_runqueue_clock(own ? own->runqueue : 0, prev), now = switch_now(own, prev, clock);
 	struct note *note;
 
 	if (prev->pid) {
@@ -329,8 +311,6 @@ int sched_switch(__u64 *ctx)
 			}
 		}
 	}
-	if (own)
-		own->current = next->pid ? (__u64)next : 0;
 	if (next->pid) {
 		note = note_of(next, IN_PLACE);
 		if (note) {
@@ -378,18 +358,18 @@ static __always_inline __u32 wake_context(__u64 runqueue, __u64 current)
  * another run queue in its sleep, and was dated there (delayed dequeue, since 6.12).
  */
 static __always_inline bool is_dated_later(const struct note *note, const struct task_struct *task,
-					   const struct cpu_note *own, const struct completion *completion)
+					   const struct cpu_note *own, __u64 current)
 {
 	__u64 clock, now;
 
-	if (!tells_queued || notes_in_hash || !own || !own->current || !own->ahead_ns || note->traced ||
+	if (!tells_queued || notes_in_hash || !own || !own->ahead_ns || !current || note->traced ||
 	    compat_last_queued(task) || note->flags & WIRE_FLAG_THROTTLED)
 		return false;
-	clock = compat_clock_of_runqueue(own->runqueue);
+	clock = compat_runqueue_clock(own->runqueue, 0);
 	if (!clock)
 		return false;
 	now = clock + own->ahead_ns;
-	if (completion && completion->at_ns + COMPLETION_NS_MAX > now)
+	if (own->completion_ns + COMPLETION_NS_MAX > now)
 		return false;
 	return now < note->since_ns + control.threshold_ns / 2;
 }
@@ -399,22 +379,20 @@ int BPF_PROG(sched_waking, struct task_struct *task)
 {
 	struct note *note = note_of(task, NEVER), *mine;
 	struct task_struct *current;
-	struct completion *completion;
 	struct cpu_note *own;
-	__u32 zero = 0;
-	__u64 now;
+	__u64 running, now;
 
 	if (!note || note->mode != WIRE_MODE_BLOCKED || note->wake_ns)
 		return 0;
 	if (compat_task_throttled(task))
 		note->flags |= WIRE_FLAG_THROTTLED;
-	own = bpf_map_lookup_elem(&cpu_notes, &zero);
-	completion = bpf_map_lookup_elem(&completions, &zero);
+	own = own_note();
 	note->delay_ns = compat_run_delay(task);
-	if (is_dated_later(note, task, own, completion)) {
-		note->waker_task = own->current;
+	running = own && own->runqueue ? compat_running(own->runqueue) : 0;
+	if (is_dated_later(note, task, own, running)) {
+		note->waker_task = running;
 		note->flags |= NOTE_WAKER_UNREAD;
-		note->context = wake_context(own->runqueue, own->current);
+		note->context = wake_context(own->runqueue, running);
 		note->wake_disk = 0;
 		return 0;
 	}
@@ -428,7 +406,7 @@ int BPF_PROG(sched_waking, struct task_struct *task)
 	fill_ref(&note->waker, current);
 	if (task_field(current, flags) & PF_KTHREAD)
 		note->flags |= WIRE_FLAG_WAKER_KERNEL;
-	note->wake_disk = completion && now - completion->at_ns < COMPLETION_NS_MAX ? completion->dev : 0;
+	note->wake_disk = own && now - own->completion_ns < COMPLETION_NS_MAX ? own->completion_dev : 0;
 	if (note->traced && control.follow_wakers && note->context == WIRE_CONTEXT_TASK &&
 	    task_field(current, tgid) != control.own_tgid && task_field(current, pid)) {
 		mine = note_of(current, IN_PLACE);
@@ -484,7 +462,7 @@ int BPF_PROG(sched_process_exec, struct task_struct *task, __s32 old_pid, struct
 	if (!notes_in_hash && old_pid != task->pid) {
 		slot = slot_at(old_pid);
 		note = note_of(task, ANYWHERE);
-		if (slot && note && slot->task == (__u64)task) {
+		if (note && slot->task == (__u64)task) {
 			*note = slot->note;
 			slot->task = 0;
 			slot->claims = 0;
@@ -537,7 +515,7 @@ int BPF_PROG(sched_process_free, struct task_struct *task)
 	if (notes_in_hash)
 		return 0;
 	slot = slot_at(task->pid);
-	if (slot && slot->task == (__u64)task) {
+	if (slot->task == (__u64)task) {
 		slot->task = 0;
 		barrier();
 		slot->claims = 0;

@@ -30,9 +30,7 @@ pub fn fit(
         constants.nanoseconds_per_jiffy = 1_000_000_000 / u64::from(offer.config_hz.max(1));
     }
     let (maps, hash) = (&mut open.maps, offer.notes_in_hash);
-    for (map, used) in
-        [(&mut maps.notes, !hash), (&mut maps.slots, !hash), (&mut maps.notes_by_tid, hash)]
-    {
+    for (map, used) in [(&mut maps.notes, !hash), (&mut maps.notes_by_tid, hash)] {
         map.set_autocreate(used).map_err(refusal::of("choose the notes"))?;
     }
     for mut program in open.open_object_mut().progs_mut() {
