@@ -59,7 +59,8 @@ struct wire_queued queued = {};
 
 /*
  * Kept per thread; what every switch touches comes first. `since_ns` is when the present mode began.
- * `waker` and `wake_disk` mean something only if `context` is known; of the waker only `waker_task` while `flags` say so.
+ * `waker` and `wake_disk` mean something only if `context` is known; of the waker only `waker_task` while `flags` say
+ * so.
  */
 struct note {
 	__u64 since_ns;

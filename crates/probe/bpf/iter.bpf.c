@@ -90,8 +90,8 @@ int threads(struct bpf_iter__task *ctx)
 	out->last_arrival_clock = BPF_CORE_READ(task, sched_info.last_arrival);
 	out->cpu_cgroup_id = subsystem_cgroup_id(task, cpu_cgrp_id);
 	out->cgroup_id = unified_cgroup_id(task);
-	out->flags = (note->flags & ~NOTE_WAKER_UNREAD) | (kernel ? WIRE_FLAG_KERNEL : 0) | (note->traced ? WIRE_FLAG_TRACED : 0) |
-		     (BPF_CORE_READ_BITFIELD(task, frozen) ? WIRE_FLAG_FROZEN : 0);
+	out->flags = (note->flags & ~NOTE_WAKER_UNREAD) | (kernel ? WIRE_FLAG_KERNEL : 0) |
+		     (note->traced ? WIRE_FLAG_TRACED : 0) | (BPF_CORE_READ_BITFIELD(task, frozen) ? WIRE_FLAG_FROZEN : 0);
 	out->mode = note->mode;
 	out->place.disk = note->disk;
 	out->place.cpu = note->cpu;

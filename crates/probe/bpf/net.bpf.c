@@ -256,7 +256,10 @@ int BPF_PROG(netif_receive_skb, struct sk_buff *skb)
 	return 0;
 }
 
-/* A socket looks for the way when it is connected, or for each datagram if it is not: the first question leaves right after. */
+/*
+ * A socket looks for the way when it is connected, or for each datagram if it is not: the first question leaves right
+ * after.
+ */
 static __always_inline int way_to(__u8 protocol, __be16 port)
 {
 	if (protocol != IPPROTO_UDP || port != __builtin_bswap16(53) || queued.name_server)

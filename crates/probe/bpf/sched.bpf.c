@@ -8,7 +8,7 @@
  * Switches are dated by the run queue's clock, which the scheduler has just read, and not by one of our own.
  * A wake-up that ends a short wait is dated by what the scheduler noted when it queued the thread, as it counts
  * run_delay in /proc/PID/schedstat. Between the wake-up and that may lie an interrupt of the CPU that is to run it:
- * there the thread counts as blocked. Only the wake-ups that must be exact read the clock (see `is_dated_later`).
+ * there the thread counts as blocked. Only the wake-ups that must be exact read the clock (see `waker_if_dated_later`).
  * Where functions return slowly (mitigations), a helper takes as long as all else together: the fast path of a
  * pair of switch and wake-up calls none. Of the waker of a wait that may be short only the address is kept, and read
  * if the wait was long after all. Who runs here is read from the run queue, not noted at the switch: some kernels tell
@@ -131,7 +131,8 @@ static __always_inline __u64 switch_now(struct cpu_note *own, const struct task_
 		own->above = 0;
 	own->ahead_ns = ahead;
 	own->read_ns = clock;
-	own->runqueue = compat_runqueue(prev);
+	if (!own->runqueue)
+		own->runqueue = compat_runqueue(prev);
 	return clock + ahead;
 }
 
@@ -351,27 +352,27 @@ static __always_inline __u32 wake_context(__u64 runqueue, __u64 current)
 #define COMPLETION_NS_MAX 100000
 
 /*
- * Whether the switch in may date this wake-up, so that no clock is read here. What a busy CPU's run queue last read
+ * The address of who wakes, if the switch in may date this wake-up, so that no clock is read here; else 0. What a busy CPU's run queue last read
  * is at most the truth, and mostly little less; an idle CPU's is as old as its sleep. So a wait that may be short is
  * short, or as long as somebody ran without a tick: then its waker is noted all the same. Not so: a thread whose
  * waits are all told; one that may have been woken by a disk; one that is throttled; and one that was moved to
  * another run queue in its sleep, and was dated there (delayed dequeue, since 6.12).
  */
-static __always_inline bool is_dated_later(const struct note *note, const struct task_struct *task,
-					   const struct cpu_note *own, __u64 current)
+static __always_inline __u64 waker_if_dated_later(const struct note *note, const struct task_struct *task,
+						  const struct cpu_note *own)
 {
 	__u64 clock, now;
 
-	if (!tells_queued || notes_in_hash || !own || !own->ahead_ns || !current || note->traced ||
+	if (!tells_queued || notes_in_hash || !own || !own->ahead_ns || !own->runqueue || note->traced ||
 	    compat_last_queued(task) || note->flags & WIRE_FLAG_THROTTLED)
-		return false;
+		return 0;
 	clock = compat_runqueue_clock(own->runqueue, 0);
 	if (!clock)
-		return false;
+		return 0;
 	now = clock + own->ahead_ns;
-	if (own->completion_ns + COMPLETION_NS_MAX > now)
-		return false;
-	return now < note->since_ns + control.threshold_ns / 2;
+	if (own->completion_ns + COMPLETION_NS_MAX > now || now >= note->since_ns + control.threshold_ns / 2)
+		return 0;
+	return compat_running(own->runqueue);
 }
 
 SEC("tp_btf/sched_waking")
@@ -380,7 +381,7 @@ int BPF_PROG(sched_waking, struct task_struct *task)
 	struct note *note = note_of(task, NEVER), *mine;
 	struct task_struct *current;
 	struct cpu_note *own;
-	__u64 running, now;
+	__u64 waker, now;
 
 	if (!note || note->mode != WIRE_MODE_BLOCKED || note->wake_ns)
 		return 0;
@@ -388,11 +389,11 @@ int BPF_PROG(sched_waking, struct task_struct *task)
 		note->flags |= WIRE_FLAG_THROTTLED;
 	own = own_note();
 	note->delay_ns = compat_run_delay(task);
-	running = own && own->runqueue ? compat_running(own->runqueue) : 0;
-	if (is_dated_later(note, task, own, running)) {
-		note->waker_task = running;
+	waker = waker_if_dated_later(note, task, own);
+	if (waker) {
+		note->waker_task = waker;
 		note->flags |= NOTE_WAKER_UNREAD;
-		note->context = wake_context(own->runqueue, running);
+		note->context = wake_context(own->runqueue, waker);
 		note->wake_disk = 0;
 		return 0;
 	}
@@ -402,7 +403,7 @@ int BPF_PROG(sched_waking, struct task_struct *task)
 		return 0;
 	/* From here on the wait is long: who ended it is worth its price. */
 	current = compat_current();
-	note->context = wake_context(compat_runqueue(current), (__u64)current);
+	note->context = wake_context(own && own->runqueue ? own->runqueue : compat_runqueue(current), (__u64)current);
 	fill_ref(&note->waker, current);
 	if (task_field(current, flags) & PF_KTHREAD)
 		note->flags |= WIRE_FLAG_WAKER_KERNEL;

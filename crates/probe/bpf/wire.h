@@ -429,7 +429,7 @@ struct wire_control {
 	__u64 traced_threshold_ns; /* the same for traced threads */
 	__u64 window_begin_ns;
 	__u64 request_threshold_ns;
-	__u64 attached_ns; /* all programs stand since; 0: not yet */
+	__u64 attached_ns; /* the programs of the begin stand since; 0: not yet */
 	__u32 own_tgid;
 	__u32 follow_wakers;
 	__u32 packet_mask; /* a packet is measured if hash & mask == 0 */

@@ -1,6 +1,7 @@
 //! A clock on each CPU that calls the sampling program, opened by perf_event_open(2).
 //!
-//! Owns the one struct that the call takes, written out here: libbpf attaches to such an event but does not open it.
+//! Owns which CPUs there are, and the one struct that the call takes, written out here: libbpf attaches to such an
+//! event but does not open it.
 //! Must not: attach (kernel.rs) or read what was sampled (samples.rs). Edit together: bpf/sample.bpf.c.
 
 use std::os::fd::{FromRawFd, OwnedFd};

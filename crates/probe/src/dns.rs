@@ -32,7 +32,7 @@ pub fn fact(record: &wire_dns, kind: wire_kind) -> Option<Body> {
     }))
 }
 
-/// Somebody has a socket that is connected to a name server: he needs not look for the way again.
+/// Whether this is a socket that is connected to a name server: who has one does not look for the way again.
 pub fn asks_names(body: &Body) -> bool {
     let Body::Endpoint(endpoint) = body else { return false };
     matches!(&endpoint.object, ObjectRef::Inet(socket) if socket.protocol == "udp" && socket.remote.port() == 53)

@@ -7,8 +7,8 @@
 //! were sent at once are missing until the next. Pure: it is given readings and whether something was queued.
 //!
 //! Must not: guess. Where no program watches, or something waited, all is read each tick; and after some ticks, which
-//! are the same for all, in any case, for what moves a counter without being queued. Rejected: reading more seldom while nothing changes
-//! (samples would stand thicker where something waits, and their mean with them).
+//! are the same for all, in any case, for what moves a counter without being queued. Rejected: reading more seldom
+//! while nothing changes (samples would stand thicker where something waits, and their mean with them).
 //!
 //! Edit together: files/sampler.rs, netlink.rs (who reads), kernel.rs (who knows what was queued), calm.rs (ticks in
 //! which nobody is awake).

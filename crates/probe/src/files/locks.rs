@@ -88,9 +88,9 @@ impl LockTable {
 
     /// Looks for such a wait among facts, which are of a look with kernel events or without.
     pub fn heed(&mut self, facts: &[Fact], kernel_events: bool) {
-        self.wanted |= facts
-            .iter()
-            .any(|fact| tells_wait(&fact.body) || (!kernel_events && may_be_wait(&fact.body)));
+        let waits =
+            |fact: &Fact| tells_wait(&fact.body) || (!kernel_events && may_be_wait(&fact.body));
+        self.wanted = self.wanted || facts.iter().any(waits);
     }
 
     /// At each tick: what was read since the one before, if somebody waits for a lock, and from time to time another
