@@ -1,6 +1,6 @@
 /*
- * common.bpf.h: what all programs share: the ring, the control words, the loss counters, the note that
- * each thread carries, and the readers of task, cgroup and descriptor.
+ * common.bpf.h: what all programs share: the ring, the control words, the loss counters, and the readers of
+ * task, cgroup and descriptor.
  *
  * Nothing here decides: thresholds come from the reader through `control`. The fast path is a lookup
  * of the note and a few adds; everything that costs (stack, arguments, object, path) is in slow paths
@@ -54,65 +54,6 @@ const volatile __u64 ring_alarm_bytes = 512 << 10; /* fill of the ring at which 
 struct wire_control control = {};
 struct wire_lost lost = {};
 struct wire_queued queued = {};
-
-#define NOTE_WAKER_UNREAD (1U << 31) /* beside WIRE_FLAG_*, never told */
-
-/*
- * Kept per thread; what every switch touches comes first. `since_ns` is when the present mode began.
- * `waker` and `wake_disk` mean something only if `context` is known; of the waker only `waker_task` while `flags` say
- * so.
- */
-struct note {
-	__u64 since_ns;
-	__u64 ran_since_ns; /* on the CPU since, before it left */
-	__u64 wake_ns;
-	__u64 delay_ns; /* its run_delay when it left, and again when it was woken */
-	__u32 mode;
-	__u32 state;
-	__u32 flags;
-	__u32 context;
-	__u32 cpu;
-	__u16 traced;
-	__u16 is_told; /* a wait of its was told, and the reader called to read who it is */
-	struct wire_sums sums;
-	union {
-		__u64 waker_task; /* address of its task_struct */
-		struct wire_ref waker;
-	};
-	__u32 wake_disk;
-	__u32 disk; /* of the last bio submitted */
-	__u64 reclaim_ns;
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct note);
-} notes SEC(".maps");
-
-/*
- * Where most notes are: found by thread id in one variable, without a call or a look into a map, while task storage
- * takes several. A thread whose place is taken by another has its note in task storage. `claims` is 1 while the place
- * is somebody's: of two that claim at once both may read 2, and then nobody has it. Three cache lines each.
- */
-struct slot {
-	__u64 task; /* address of its task_struct; 0: nobody's */
-	__u64 claims;
-	struct note note;
-};
-#define SLOTS 16384
-static struct slot slots[SLOTS] SEC(".bss.slots");
-
-/* In place of both, by thread id, where `notes_in_hash`; only what is used is ever created. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 32768);
-	__type(key, __u32);
-	__type(value, struct note);
-} notes_by_tid SEC(".maps");
-
-const struct note no_note = {};
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);

@@ -5,6 +5,7 @@
  * descriptors; which of them are attached is decided by src/plan.rs.
  */
 #include "common.bpf.h"
+#include "notes.bpf.h"
 /* In this order: later files use the helpers of earlier ones. */
 #include "sched.bpf.c"
 #include "block.bpf.c"

@@ -52,7 +52,7 @@ int threads(struct bpf_iter__task *ctx)
 	struct wire_thread *out;
 	struct note *note;
 	__u32 zero = 0, path_bytes = 0;
-	__u64 now, length;
+	__u64 now, length, run_delay_ns;
 	bool kernel;
 
 	if (!task || (control.only_tid && (__u32)task->pid != control.only_tid))
@@ -64,6 +64,8 @@ int threads(struct bpf_iter__task *ctx)
 	kernel = task->flags & PF_KTHREAD;
 	if (control.trace_tgid && (__u32)task->tgid == control.trace_tgid)
 		note->traced = 1;
+	/* Before its note: what is added meanwhile is in the sums by then. */
+	run_delay_ns = compat_run_delay(task);
 	now = bpf_ktime_get_ns();
 	out->place.state = compat_task_state(task);
 	out->on_cpu = compat_task_on_cpu(task);
@@ -71,7 +73,7 @@ int threads(struct bpf_iter__task *ctx)
 		/* First sight: the mode is read, not seen; a racing switch overwrites it. */
 		note->sums.since_ns = now;
 		note->state = out->place.state;
-		note->delay_ns = compat_run_delay(task);
+		note->delay_ns = run_delay_ns;
 		if (out->on_cpu) {
 			note->mode = WIRE_MODE_RUNNING;
 			note->since_ns = now;
@@ -85,6 +87,8 @@ int threads(struct bpf_iter__task *ctx)
 	out->head.at_ns = now;
 	fill_ref(&out->thread, task);
 	out->sums = note->sums;
+	if (note->mode == WIRE_MODE_RUNNING)
+		split_sleep(&out->sums, note, run_delay_ns);
 	out->note_since_ns = note->since_ns;
 	out->note_wake_ns = woken_at(note, task, now);
 	out->last_arrival_clock = BPF_CORE_READ(task, sched_info.last_arrival);

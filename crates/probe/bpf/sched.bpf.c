@@ -6,9 +6,11 @@
  * if the wait was long or the thread is traced, sends the whole wait with stack, system call and object.
  * The stack of a blocked thread does not change, so it is taken once, at the end, from outside.
  * Switches are dated by the run queue's clock, which the scheduler has just read, and not by one of our own.
- * A wake-up that ends a short wait is dated by what the scheduler noted when it queued the thread, as it counts
- * run_delay in /proc/PID/schedstat. Between the wake-up and that may lie an interrupt of the CPU that is to run it:
- * there the thread counts as blocked. Only the wake-ups that must be exact read the clock (see `waker_if_dated_later`).
+ * A wake-up that ends a wait which may be short is dated by what the scheduler noted when it queued the thread, and if
+ * the wait was short, not at all: how long it waited for the CPU is what the scheduler has added to its run_delay (of
+ * /proc/PID/schedstat) by the time it leaves again. Between the wake-up and the queue may lie an interrupt of the CPU
+ * that is to run it: there the thread counts as blocked. Only the wake-ups that must be exact read the clock (see
+ * `waker_if_dated_later`).
  * Where functions return slowly (mitigations), a helper takes as long as all else together: the fast path of a
  * pair of switch and wake-up calls none. Of the waker of a wait that may be short only the address is kept, and read
  * if the wait was long after all. Who runs here is read from the run queue, not noted at the switch: some kernels tell
@@ -17,64 +19,6 @@
  * Must not: trace system calls (each would pay), walk lists, or look at user memory of another task.
  * Rejected: starting a record at switch-out (every short wait would pay for its stack).
  */
-
-/*
- * What may be done for a thread without a note. IN_PLACE takes its place of the array, and no memory: before 6.4 task
- * storage came from kmalloc, which may wake kswapd, and to be woken takes the locks that the scheduler holds around its
- * tracepoints. A thread whose place is taken is met without those locks, when it is born or by the walk of all threads.
- */
-enum making { NEVER, IN_PLACE, ANYWHERE };
-
-static __always_inline struct note *note_by_tid(struct task_struct *task, enum making make)
-{
-	__u32 tid = BPF_CORE_READ(task, pid);
-	struct note *note = bpf_map_lookup_elem(&notes_by_tid, &tid);
-
-	if (note || make == NEVER)
-		return note;
-	bpf_map_update_elem(&notes_by_tid, &tid, &no_note, BPF_NOEXIST);
-	return bpf_map_lookup_elem(&notes_by_tid, &tid);
-}
-
-static __always_inline struct slot *slot_at(__u32 tid)
-{
-	return &slots[tid & (SLOTS - 1)];
-}
-
-static __always_inline bool claim(struct slot *slot, struct task_struct *task)
-{
-	volatile __u64 *claims = &slot->claims;
-
-	if (*claims)
-		return false;
-	__sync_fetch_and_add(&slot->claims, 1);
-	if (*claims != 1)
-		return false;
-	slot->note = no_note;
-	barrier();
-	slot->task = (__u64)task;
-	return true;
-}
-
-static __always_inline struct note *note_of(struct task_struct *task, enum making make)
-{
-	struct slot *slot;
-	struct note *note;
-
-	if (notes_in_hash)
-		return note_by_tid(task, make);
-	slot = slot_at(task_field(task, pid));
-	if (slot->task == (__u64)task)
-		return &slot->note;
-	note = bpf_task_storage_get(&notes, task, 0, 0);
-	if (note || make == NEVER)
-		return note;
-	if (claim(slot, task))
-		return &slot->note;
-	if (make == IN_PLACE)
-		return 0;
-	return bpf_task_storage_get(&notes, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-}
 
 static __always_inline __u64 interval(__u64 from, __u64 to)
 {
@@ -115,10 +59,10 @@ static __always_inline __u64 switch_now(struct cpu_note *own, const struct task_
 {
 	__u64 now, ahead, span, drift;
 
-	if (!clock || !own)
+	if (unlikely(!clock || !own))
 		return bpf_ktime_get_ns();
 	span = clock - own->read_ns;
-	if (span < CLOCK_SPAN_NS)
+	if (likely(span < CLOCK_SPAN_NS))
 		return clock + own->ahead_ns;
 	now = bpf_ktime_get_ns();
 	ahead = now - clock;
@@ -162,6 +106,7 @@ static __always_inline void read_waker(struct note *note, __u64 now)
 	__u64 woken = note->wake_ns ? note->wake_ns : now;
 
 	note->flags &= ~NOTE_WAKER_UNREAD;
+	note->wake_disk = 0;
 	note->waker.start_ns = BPF_CORE_READ(task, start_time);
 	note->waker.tid = BPF_CORE_READ(task, pid);
 	note->waker.tgid = BPF_CORE_READ(task, tgid);
@@ -230,30 +175,57 @@ static __noinline int send_wait(struct task_struct *task, struct task_struct *be
 	return 0;
 }
 
+/*
+ * What of the sleep before this stretch on the CPU was a wait for the CPU: the scheduler has added it to the thread's
+ * run_delay only after it was switched in. Not so if the wake-up was dated: then the sums have it already.
+ */
+static __always_inline void split_sleep(struct wire_sums *sums, const struct note *note, __u64 run_delay_ns)
+{
+	__u64 runnable;
+
+	if (note->wake_ns || !note->state)
+		return;
+	runnable = run_delay_ns - note->delay_ns;
+	if (unlikely(runnable > sums->sleep_ns))
+		return;
+	sums->runnable_ns += runnable;
+	sums->sleep_ns -= runnable;
+}
+
 static __always_inline void leave_cpu(struct note *note, struct task_struct *prev, __u32 state, __u64 now)
 {
-	now = not_before(note->since_ns, now);
-	if (note->mode == WIRE_MODE_RUNNING)
-		note->sums.run_ns += interval(note->since_ns, now);
-	else if (note->mode != WIRE_MODE_UNKNOWN)
-		count_lost(&lost.switches_untold);
-	note->ran_since_ns = note->mode == WIRE_MODE_RUNNING ? note->since_ns : 0;
+	__u64 since_ns = note->since_ns, run_delay_ns = compat_run_delay(prev);
+
+	if (likely(note->mode == WIRE_MODE_RUNNING)) {
+		if (unlikely(now < since_ns)) {
+			now = not_before(since_ns, now);
+			since_ns = now - interval(since_ns, now);
+		}
+		note->sums.run_ns += now - since_ns;
+		split_sleep(&note->sums, note, run_delay_ns);
+	} else {
+		if (note->mode != WIRE_MODE_UNKNOWN)
+			count_lost(&lost.switches_untold);
+		else if (!note->sums.since_ns)
+			note->sums.since_ns = now;
+		now = not_before(since_ns, now);
+		since_ns = 0;
+	}
+	note->ran_since_ns = since_ns;
 	note->since_ns = now;
 	note->wake_ns = 0;
-	note->context = WIRE_CONTEXT_UNKNOWN;
+	note->delay_ns = run_delay_ns;
 	note->state = state;
+	note->context = WIRE_CONTEXT_UNKNOWN;
 	note->cpu = bpf_get_smp_processor_id();
-	note->delay_ns = compat_run_delay(prev);
-	if (!note->sums.since_ns)
-		note->sums.since_ns = now;
 	note->sums.switches++;
-	if (state == 0) {
+	if (likely(state)) {
+		note->mode = WIRE_MODE_BLOCKED;
+		note->flags = BPF_CORE_READ_BITFIELD(prev, in_iowait) ? WIRE_FLAG_IOWAIT : 0;
+	} else {
 		note->mode = WIRE_MODE_RUNNABLE;
 		note->sums.preemptions++;
 		note->flags = compat_task_throttled(prev) ? WIRE_FLAG_THROTTLED : 0;
-	} else {
-		note->mode = WIRE_MODE_BLOCKED;
-		note->flags = BPF_CORE_READ_BITFIELD(prev, in_iowait) ? WIRE_FLAG_IOWAIT : 0;
 	}
 }
 
@@ -289,6 +261,43 @@ static __always_inline __u64 add_wait(struct note *note, __u64 now)
 	return blocked + runnable;
 }
 
+/* A wait that is long, or of which the sums want more than its length. When it was over. */
+static __always_inline __u64 end_wait(struct note *note, struct task_struct *next, struct task_struct *prev,
+				      __u64 clock, __u64 now)
+{
+	__u64 length, queued_clock = compat_last_queued(next);
+
+	now = not_before(note->since_ns, now);
+	/* Never queued: it lent its place to the holder of a lock, and the wake-up is not dated. */
+	if (note->mode == WIRE_MODE_BLOCKED && !note->wake_ns && queued_clock && clock)
+		note->wake_ns = woken(note, next, now - interval(queued_clock, clock));
+	now = not_before(note->wake_ns, now);
+	length = add_wait(note, now);
+	if (length >= threshold_of(note) && !braked(length))
+		send_wait(next, prev, now);
+	return now;
+}
+
+static __always_inline void enter_cpu(struct note *note, struct task_struct *next, struct task_struct *prev,
+				      __u64 clock, __u64 now)
+{
+	__u64 length = now - note->since_ns;
+
+	/* One that is negative is the longest. */
+	if (likely(note->mode == WIRE_MODE_BLOCKED && length < threshold_of(note) && !note->wake_ns &&
+		   !(note->state & TASK_UNINTERRUPTIBLE) && !(note->flags & (WIRE_FLAG_IOWAIT | WIRE_FLAG_THROTTLED)))) {
+		note->sums.sleep_ns += length;
+	} else if (note->mode >= WIRE_MODE_RUNNABLE) {
+		now = end_wait(note, next, prev, clock, now);
+	} else {
+		now = not_before(note->since_ns, now);
+		if (!note->sums.since_ns)
+			note->sums.since_ns = now;
+	}
+	note->mode = WIRE_MODE_RUNNING;
+	note->since_ns = now;
+}
+
 SEC("tp_btf/sched_switch")
 int sched_switch(__u64 *ctx)
 {
@@ -296,44 +305,22 @@ int sched_switch(__u64 *ctx)
 	struct task_struct *next = (struct task_struct *)ctx[2];
 	struct cpu_note *own = own_note();
 	__u64 clock = compat_runqueue_clock(own ? own->runqueue : 0, prev), now = switch_now(own, prev, clock);
-	struct note *note;
+	struct note *note = note_at_switch(prev);
 
-	if (prev->pid) {
-		note = note_of(prev, IN_PLACE);
-		if (note) {
-			__u32 state = has_prev_state_argument ? (__u32)ctx[3] : compat_task_state(prev);
-			/* Preempted on its way to sleep: it stays on the run queue. */
-			if ((__u8)ctx[0])
-				state = 0;
-			leave_cpu(note, prev, state & 0xffff, now);
-			if (notes_in_hash && (state & TASK_DEAD)) {
-				__u32 tid = prev->pid;
-				bpf_map_delete_elem(&notes_by_tid, &tid);
-			}
+	if (note) {
+		__u32 state = has_prev_state_argument ? (__u32)ctx[3] : compat_task_state(prev);
+		/* Preempted on its way to sleep: it stays on the run queue. */
+		if ((__u8)ctx[0])
+			state = 0;
+		leave_cpu(note, prev, state & 0xffff, now);
+		if (notes_in_hash && (state & TASK_DEAD)) {
+			__u32 tid = prev->pid;
+			bpf_map_delete_elem(&notes_by_tid, &tid);
 		}
 	}
-	if (next->pid) {
-		note = note_of(next, IN_PLACE);
-		if (note) {
-			now = not_before(note->since_ns, now);
-			if (note->mode >= WIRE_MODE_RUNNABLE) {
-				__u64 length, queued_clock;
-
-				/* Never queued: it lent its place to the holder of a lock, and the wake-up is not dated. */
-				queued_clock = compat_last_queued(next);
-				if (note->mode == WIRE_MODE_BLOCKED && !note->wake_ns && queued_clock && clock)
-					note->wake_ns = woken(note, next, now - interval(queued_clock, clock));
-				now = not_before(note->wake_ns, now);
-				length = add_wait(note, now);
-				if (length >= threshold_of(note) && !braked(length))
-					send_wait(next, prev, now);
-			}
-			if (!note->sums.since_ns)
-				note->sums.since_ns = now;
-			note->mode = WIRE_MODE_RUNNING;
-			note->since_ns = now;
-		}
-	}
+	note = note_at_switch(next);
+	if (note)
+		enter_cpu(note, next, prev, clock, now);
 	return 0;
 }
 
@@ -383,18 +370,17 @@ int BPF_PROG(sched_waking, struct task_struct *task)
 	struct cpu_note *own;
 	__u64 waker, now;
 
-	if (!note || note->mode != WIRE_MODE_BLOCKED || note->wake_ns)
+	if (unlikely(!note || note->mode != WIRE_MODE_BLOCKED || note->wake_ns))
 		return 0;
-	if (compat_task_throttled(task))
+	if (unlikely(compat_task_throttled(task)))
 		note->flags |= WIRE_FLAG_THROTTLED;
 	own = own_note();
 	note->delay_ns = compat_run_delay(task);
 	waker = waker_if_dated_later(note, task, own);
-	if (waker) {
+	if (likely(waker)) {
 		note->waker_task = waker;
 		note->flags |= NOTE_WAKER_UNREAD;
 		note->context = wake_context(own->runqueue, waker);
-		note->wake_disk = 0;
 		return 0;
 	}
 	now = not_before(note->since_ns, bpf_ktime_get_ns());
@@ -498,6 +484,7 @@ int BPF_PROG(sched_process_exit, struct task_struct *task)
 	if (note) {
 		exit.sums = note->sums;
 		if (note->mode == WIRE_MODE_RUNNING) {
+			split_sleep(&exit.sums, note, compat_run_delay(task));
 			exit.ran_since_ns = note->since_ns;
 			exit.sums.run_ns += interval(note->since_ns, now);
 		}

@@ -118,11 +118,11 @@ struct wire_sums {
 	__u64 run_ns;
 	__u64 runnable_ns;
 	__u64 sleep_ns;
+	__u64 switches;
+	__u64 preemptions;
 	__u64 disk_sleep_ns;
 	__u64 iowait_ns;
 	__u64 throttled_ns;
-	__u64 switches;
-	__u64 preemptions;
 };
 
 struct wire_wait {

@@ -1,0 +1,147 @@
+/*
+ * notes.bpf.h: the note that each thread carries, where it is kept, and who may make one.
+ *
+ * Must not know what a note is for: sched.bpf.c writes it, the others add their word. The way to a note is the dearest
+ * part of a switch, so it is a place in an array and a comparison; all else is for threads that share a place.
+ * Rejected: task storage for all (two calls a switch). Edit together: sched.bpf.c, iter.bpf.c, src/fitting.rs.
+ */
+#ifndef HOLDUP_NOTES_H
+#define HOLDUP_NOTES_H
+
+#include "common.bpf.h"
+
+#define NOTE_WAKER_UNREAD (1U << 31) /* beside WIRE_FLAG_*, never told */
+
+/*
+ * Kept per thread, a cache line each for who it is and where it stands, for its sums, and for the rest. `since_ns` is
+ * when the present mode began. `waker` and `wake_disk` mean something only if `context` is known, and instead of them
+ * only `waker_task` while `flags` say so. Of a sleep whose wake-up was not dated, `sums` have all for sleep until
+ * `split_sleep`.
+ */
+struct note {
+	__u64 since_ns;
+	__u64 ran_since_ns; /* on the CPU since, before it left */
+	__u64 wake_ns;
+	__u64 delay_ns; /* its run_delay when it left, and again when it was woken */
+	__u8 mode;
+	__u8 is_told; /* a wait of its was told, and the reader called to read who it is */
+	__u16 traced;
+	__u32 state;
+	__u32 flags;
+	__u16 context;
+	__u16 cpu;
+	__u64 waker_task; /* address of its task_struct */
+	struct wire_sums sums;
+	struct wire_ref waker;
+	__u64 reclaim_ns;
+	__u32 wake_disk;
+	__u32 disk; /* of the last bio submitted */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct note);
+} notes SEC(".maps");
+
+/*
+ * Where most notes are: found by thread id in one variable, without a call or a look into a map, while task storage
+ * takes several. A thread whose place is taken by another has its note in task storage. `claims` is 1 while the place
+ * is somebody's: of two that claim at once both may read 2, and then nobody has it. Three cache lines each.
+ */
+struct slot {
+	__u64 task; /* address of its task_struct; 0: nobody's */
+	struct note note;
+	__u64 claims;
+};
+#define SLOTS 16384
+static struct slot slots[SLOTS] SEC(".bss.slots");
+
+/* In place of both, by thread id, where `notes_in_hash`; only what is used is ever created. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 32768);
+	__type(key, __u32);
+	__type(value, struct note);
+} notes_by_tid SEC(".maps");
+
+const struct note no_note = {};
+
+/*
+ * What may be done for a thread without a note. IN_PLACE takes its place of the array, and no memory: before 6.4 task
+ * storage came from kmalloc, which may wake kswapd, and to be woken takes the locks that the scheduler holds around its
+ * tracepoints. A thread whose place is taken is met without those locks, when it is born or by the walk of all threads.
+ */
+enum making { NEVER, IN_PLACE, ANYWHERE };
+
+static __always_inline struct note *note_by_tid(struct task_struct *task, enum making make)
+{
+	__u32 tid = BPF_CORE_READ(task, pid);
+	struct note *note = bpf_map_lookup_elem(&notes_by_tid, &tid);
+
+	if (note || make == NEVER)
+		return note;
+	bpf_map_update_elem(&notes_by_tid, &tid, &no_note, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&notes_by_tid, &tid);
+}
+
+static __always_inline struct slot *slot_at(__u32 tid)
+{
+	return &slots[tid & (SLOTS - 1)];
+}
+
+static __always_inline bool claim(struct slot *slot, struct task_struct *task)
+{
+	volatile __u64 *claims = &slot->claims;
+
+	if (*claims)
+		return false;
+	__sync_fetch_and_add(&slot->claims, 1);
+	if (*claims != 1)
+		return false;
+	slot->note = no_note;
+	barrier();
+	slot->task = (__u64)task;
+	return true;
+}
+
+/* Of a thread whose place of the array is another's, or nobody's yet. */
+static __always_inline struct note *note_elsewhere(struct slot *slot, struct task_struct *task, enum making make)
+{
+	struct note *note = bpf_task_storage_get(&notes, task, 0, 0);
+
+	if (note || make == NEVER)
+		return note;
+	if (claim(slot, task))
+		return &slot->note;
+	if (make == IN_PLACE)
+		return 0;
+	return bpf_task_storage_get(&notes, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+}
+
+static __always_inline struct note *note_of(struct task_struct *task, enum making make)
+{
+	struct slot *slot;
+
+	if (notes_in_hash)
+		return note_by_tid(task, make);
+	slot = slot_at(task_field(task, pid));
+	if (likely(slot->task == (__u64)task))
+		return &slot->note;
+	return note_elsewhere(slot, task, make);
+}
+
+/* Of one of the two threads of a switch. An idle CPU's, of which each has the id 0, has none. */
+static __always_inline struct note *note_at_switch(struct task_struct *task)
+{
+	struct slot *slot = slot_at(task->pid);
+
+	if (likely(!notes_in_hash && slot->task == (__u64)task))
+		return &slot->note;
+	if (!task->pid)
+		return 0;
+	return notes_in_hash ? note_by_tid(task, IN_PLACE) : note_elsewhere(slot, task, IN_PLACE);
+}
+
+#endif
