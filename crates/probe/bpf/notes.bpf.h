@@ -13,8 +13,8 @@
 #define NOTE_WAKER_UNREAD (1U << 31) /* beside WIRE_FLAG_*, never told */
 
 /*
- * Kept per thread, a cache line each for who it is and where it stands, for its sums, and for the rest. `since_ns` is
- * when the present mode began. `waker` and `wake_disk` mean something only if `context` is known, and instead of them
+ * Kept per thread. In `slots` who it is and where it stands are one cache line, the sums that each switch adds to the
+ * next, the rest the third. `since_ns` is when the present mode began. `waker` and `wake_disk` mean something only if `context` is known, and instead of them
  * only `waker_task` while `flags` say so. Of a sleep whose wake-up was not dated, `sums` have all for sleep until
  * `split_sleep`.
  */

@@ -186,8 +186,12 @@ static __always_inline void split_sleep(struct wire_sums *sums, const struct not
 	if (note->wake_ns || !note->state)
 		return;
 	runnable = run_delay_ns - note->delay_ns;
-	if (unlikely(runnable > sums->sleep_ns))
-		return;
+	if (unlikely(runnable > sums->sleep_ns)) {
+		/* Read before the thread slept once more; else the two clocks differ by that much. */
+		if ((__s64)runnable < 0)
+			return;
+		runnable = sums->sleep_ns;
+	}
 	sums->runnable_ns += runnable;
 	sums->sleep_ns -= runnable;
 }
@@ -220,13 +224,14 @@ static __always_inline void leave_cpu(struct note *note, struct task_struct *pre
 	note->cpu = bpf_get_smp_processor_id();
 	note->sums.switches++;
 	if (likely(state)) {
-		note->mode = WIRE_MODE_BLOCKED;
 		note->flags = BPF_CORE_READ_BITFIELD(prev, in_iowait) ? WIRE_FLAG_IOWAIT : 0;
 	} else {
-		note->mode = WIRE_MODE_RUNNABLE;
 		note->sums.preemptions++;
 		note->flags = compat_task_throttled(prev) ? WIRE_FLAG_THROTTLED : 0;
 	}
+	/* Last: another CPU that wakes it now adds to the rest once it sees this. */
+	barrier();
+	note->mode = state ? WIRE_MODE_BLOCKED : WIRE_MODE_RUNNABLE;
 }
 
 /* When it was woken, if it has been queued since `queued_ns` here, and before, since then, on other run queues. */
@@ -275,6 +280,9 @@ static __always_inline __u64 end_wait(struct note *note, struct task_struct *nex
 	length = add_wait(note, now);
 	if (length >= threshold_of(note) && !braked(length))
 		send_wait(next, prev, now);
+	/* The sums have all of it. */
+	if (!note->wake_ns)
+		note->wake_ns = now;
 	return now;
 }
 
@@ -449,7 +457,7 @@ int BPF_PROG(sched_process_exec, struct task_struct *task, __s32 old_pid, struct
 	if (!notes_in_hash && old_pid != task->pid) {
 		slot = slot_at(old_pid);
 		note = note_of(task, ANYWHERE);
-		if (note && slot->task == (__u64)task) {
+		if (note && note != &slot->note && slot->task == (__u64)task) {
 			*note = slot->note;
 			slot->task = 0;
 			slot->claims = 0;

@@ -481,7 +481,7 @@ pub(crate) fn load(
 }
 
 fn ring_bytes(purpose: Purpose, cpus: usize) -> u32 {
-    let least = if purpose == Purpose::Run { RUN_RING_BYTES } else { RING_BYTES };
+    let least = if purpose == Purpose::Look { RING_BYTES } else { RUN_RING_BYTES };
     let eights = (cpus as u32).div_ceil(8).clamp(1, 64).next_power_of_two();
     least.saturating_mul(eights).min(RING_BYTES_MAX)
 }

@@ -85,6 +85,8 @@ pub enum Purpose {
     Look,
     /// One command from its begin to its end.
     Run,
+    /// Neither: what is there of all that both use.
+    Doctor,
 }
 
 /// What to attach, and what is blind for the want of the rest.
@@ -120,6 +122,7 @@ pub fn plan(offer: &Offer, purpose: Purpose) -> Plan {
         let spared = match purpose {
             Purpose::Look => program.name == "sys_exit",
             Purpose::Run => DNS_WATCH.contains(&program.name),
+            Purpose::Doctor => false,
         };
         if spared {
             continue;
@@ -208,6 +211,12 @@ mod tests {
         let plan = plan(&whole(), Purpose::Run);
         assert!(plan.blind.is_empty());
         assert_eq!(plan.programs.len(), PROGRAMS.len() - DNS_WATCH.len() + 1);
+    }
+
+    #[test]
+    fn the_doctor_tries_everything() {
+        let all = super::plan(&whole(), Purpose::Doctor).programs;
+        assert!(PROGRAMS.iter().all(|program| all.contains(&program.name)), "{all:?}");
     }
 
     #[test]

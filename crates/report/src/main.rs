@@ -10,6 +10,7 @@ mod failure;
 mod flags;
 mod main_loop;
 mod output;
+mod patience;
 mod progress;
 mod signals;
 mod text;

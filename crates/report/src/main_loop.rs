@@ -7,6 +7,7 @@
 
 use crate::failure::Failure;
 use crate::flags::Aim;
+use crate::patience::Patience;
 use crate::progress::Progress;
 use crate::signals;
 use crate::text::escape;
@@ -63,6 +64,7 @@ pub fn look(aim: Aim, seconds: Option<f64>, record: Option<&Path>) -> Result<Loo
     }
     let writer = record.map(Writer::create).transpose()?;
     let (whom, is_command) = (whom(&aim), matches!(aim, Aim::Command(_)));
+    let patience = (!is_command).then(Patience::start);
     let mut live = Live::start(Look { what: what(aim), seconds }).map_err(|error| {
         // It holds nothing but a header; what stood there before is gone in any case.
         if let Some(path) = record {
@@ -70,6 +72,7 @@ pub fn look(aim: Aim, seconds: Option<f64>, record: Option<&Path>) -> Result<Loo
         }
         if is_command { not_executed(error.into()) } else { error.into() }
     })?;
+    drop(patience);
     let stop = live.stopper();
     if is_command { signals::outlive(&stop) } else { signals::end_early(&stop) }
         .map_err(|error| Failure::look(format!("cannot catch signals: {error}"), ""))?;
