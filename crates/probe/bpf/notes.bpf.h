@@ -1,9 +1,9 @@
 /*
  * notes.bpf.h: the note that each thread carries, where it is kept, and who may make one.
  *
- * Must not know what a note is for: sched.bpf.c writes it, the others add their word. The way to a note is the dearest
- * part of a switch, so it is a place in an array and a comparison; all else is for threads that share a place.
- * Rejected: task storage for all (two calls a switch). Edit together: sched.bpf.c, iter.bpf.c, src/fitting.rs.
+ * Must not know what a note is for: sched.bpf.c writes it, the others add their word. Each switch goes this way twice,
+ * so it is a place in an array and a comparison; all else is for threads that share a place. Rejected: task storage for
+ * all (a call each). Edit together: sched.bpf.c, iter.bpf.c, src/fitting.rs (who chooses, and tests who may make).
  */
 #ifndef HOLDUP_NOTES_H
 #define HOLDUP_NOTES_H
@@ -14,9 +14,9 @@
 
 /*
  * Kept per thread. In `slots` who it is and where it stands are one cache line, the sums that each switch adds to the
- * next, the rest the third. `since_ns` is when the present mode began. `waker` and `wake_disk` mean something only if `context` is known, and instead of them
- * only `waker_task` while `flags` say so. Of a sleep whose wake-up was not dated, `sums` have all for sleep until
- * `split_sleep`.
+ * next, the rest the third. `since_ns` is when the present mode began. `waker` and `wake_disk` mean something only if
+ * `context` is known, and instead of them only `waker_task` while `flags` say so. Of a sleep whose wake-up was not
+ * dated, `sums` have all for sleep until `split_sleep`.
  */
 struct note {
 	__u64 since_ns;
@@ -78,8 +78,11 @@ enum making { NEVER, IN_PLACE, ANYWHERE };
 static __always_inline struct note *note_by_tid(struct task_struct *task, enum making make)
 {
 	__u32 tid = BPF_CORE_READ(task, pid);
-	struct note *note = bpf_map_lookup_elem(&notes_by_tid, &tid);
+	struct note *note;
 
+	if (!tid)
+		return 0;
+	note = bpf_map_lookup_elem(&notes_by_tid, &tid);
 	if (note || make == NEVER)
 		return note;
 	bpf_map_update_elem(&notes_by_tid, &tid, &no_note, BPF_NOEXIST);
@@ -109,8 +112,11 @@ static __always_inline bool claim(struct slot *slot, struct task_struct *task)
 /* Of a thread whose place of the array is another's, or nobody's yet. */
 static __always_inline struct note *note_elsewhere(struct slot *slot, struct task_struct *task, enum making make)
 {
-	struct note *note = bpf_task_storage_get(&notes, task, 0, 0);
+	struct note *note;
 
+	if (!task_field(task, pid))
+		return 0;
+	note = bpf_task_storage_get(&notes, task, 0, 0);
 	if (note || make == NEVER)
 		return note;
 	if (claim(slot, task))
@@ -120,6 +126,7 @@ static __always_inline struct note *note_elsewhere(struct slot *slot, struct tas
 	return bpf_task_storage_get(&notes, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 }
 
+/* An idle CPU's thread, of which each has the id 0, has none. */
 static __always_inline struct note *note_of(struct task_struct *task, enum making make)
 {
 	struct slot *slot;
@@ -130,18 +137,6 @@ static __always_inline struct note *note_of(struct task_struct *task, enum makin
 	if (likely(slot->task == (__u64)task))
 		return &slot->note;
 	return note_elsewhere(slot, task, make);
-}
-
-/* Of one of the two threads of a switch. An idle CPU's, of which each has the id 0, has none. */
-static __always_inline struct note *note_at_switch(struct task_struct *task)
-{
-	struct slot *slot = slot_at(task->pid);
-
-	if (likely(!notes_in_hash && slot->task == (__u64)task))
-		return &slot->note;
-	if (!task->pid)
-		return 0;
-	return notes_in_hash ? note_by_tid(task, IN_PLACE) : note_elsewhere(slot, task, IN_PLACE);
 }
 
 #endif

@@ -313,7 +313,7 @@ int sched_switch(__u64 *ctx)
 	struct task_struct *next = (struct task_struct *)ctx[2];
 	struct cpu_note *own = own_note();
 	__u64 clock = compat_runqueue_clock(own ? own->runqueue : 0, prev), now = switch_now(own, prev, clock);
-	struct note *note = note_at_switch(prev);
+	struct note *note = note_of(prev, IN_PLACE);
 
 	if (note) {
 		__u32 state = has_prev_state_argument ? (__u32)ctx[3] : compat_task_state(prev);
@@ -326,7 +326,7 @@ int sched_switch(__u64 *ctx)
 			bpf_map_delete_elem(&notes_by_tid, &tid);
 		}
 	}
-	note = note_at_switch(next);
+	note = note_of(next, IN_PLACE);
 	if (note)
 		enter_cpu(note, next, prev, clock, now);
 	return 0;
@@ -347,11 +347,11 @@ static __always_inline __u32 wake_context(__u64 runqueue, __u64 current)
 #define COMPLETION_NS_MAX 100000
 
 /*
- * The address of who wakes, if the switch in may date this wake-up, so that no clock is read here; else 0. What a busy CPU's run queue last read
- * is at most the truth, and mostly little less; an idle CPU's is as old as its sleep. So a wait that may be short is
- * short, or as long as somebody ran without a tick: then its waker is noted all the same. Not so: a thread whose
- * waits are all told; one that may have been woken by a disk; one that is throttled; and one that was moved to
- * another run queue in its sleep, and was dated there (delayed dequeue, since 6.12).
+ * The address of who wakes, if the switch in may date this wake-up, so that no clock is read here; else 0. What a busy
+ * CPU's run queue last read is at most the truth, and mostly little less; an idle CPU's is as old as its sleep. So a
+ * wait that may be short is short, or as long as somebody ran without a tick: then its waker is noted all the same. Not
+ * so: a thread whose waits are all told; one that may have been woken by a disk; one that is throttled; and one that was
+ * moved to another run queue in its sleep, and was dated there (delayed dequeue, since 6.12).
  */
 static __always_inline __u64 waker_if_dated_later(const struct note *note, const struct task_struct *task,
 						  const struct cpu_note *own)
@@ -403,7 +403,7 @@ int BPF_PROG(sched_waking, struct task_struct *task)
 		note->flags |= WIRE_FLAG_WAKER_KERNEL;
 	note->wake_disk = own && now - own->completion_ns < COMPLETION_NS_MAX ? own->completion_dev : 0;
 	if (note->traced && control.follow_wakers && note->context == WIRE_CONTEXT_TASK &&
-	    task_field(current, tgid) != control.own_tgid && task_field(current, pid)) {
+	    task_field(current, tgid) != control.own_tgid) {
 		mine = note_of(current, IN_PLACE);
 		if (mine && !mine->traced) {
 			mine->traced = 2;

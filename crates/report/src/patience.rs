@@ -1,9 +1,9 @@
 //! What a user is told who waits for a look to begin.
 //!
-//! A look begins once the kernel has attached its programs. If some were detached shortly before, as by an earlier look, it
-//! waits for an RCU grace period first, and where the thread that ends those is kept from the CPUs, that may be a minute
-//! or two (docs/limits.md). Nothing can be done from here, and a signal is not heard there: so it is said, once, on a
-//! terminal. Of a command nothing is said: the terminal is the command's.
+//! A look begins once the kernel has attached its programs. If some were detached shortly before, as by an earlier
+//! look, it waits for an RCU grace period first, and where the thread that ends those is kept from the CPUs, that may
+//! be a minute or two (docs/limits.md). Nothing can be done from here, and a signal is not heard there: so it is said,
+//! once, on a terminal. Of a command nothing is said: the terminal is the command's.
 //!
 //! Rejected: to attach in a thread that is left behind after a deadline (the process cannot end before it).
 

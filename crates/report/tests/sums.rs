@@ -1,9 +1,9 @@
 //! A thread's sums beside what the kernel counts of it in /proc/PID/task/TID/schedstat.
 //!
-//! Short sleeps are not dated at their wake-up, so what of them was a wait for the CPU is the scheduler's own figure, added
-//! later (bpf/sched.bpf.c). Whether it is added once, and to the right sum, is seen here and not in a recording. Holds for
-//! any load: the look lies within two readings of /proc, so it may tell at most what they tell, and at least that less the
-//! time around it. Without root there are no sums of this kind, and the test says so.
+//! Short sleeps are not dated at their wake-up, so what of them was a wait for the CPU is the scheduler's own figure,
+//! added later (bpf/sched.bpf.c). Whether it is added once, and to the right sum, is seen here and not in a recording.
+//! Holds for any load: the look lies within two readings of /proc, so it may tell at most what they tell, and at least
+//! that less the time around it. Without root there are no sums of this kind, and the test says so.
 
 #![expect(clippy::expect_used, reason = "helpers of tests fail as tests do")]
 
