@@ -3,11 +3,20 @@
 //! Every operation on a FUSE mount is a message to a process. If that process is slow, stuck or stopped, its
 //! clients sleep in the kernel; the disk has nothing to do with it. If the daemon itself waits for something that
 //! has a name, that is the finding and the daemon a link of the chain.
+//!
+//! A message and its answer are two switches and two copies: a daemon that answers as quickly as that allows is not slow,
+//! and is a note until those who wait for it lose a good part of their time. Rejected: the share alone, which many quick
+//! answers reach on a slow host.
 
 use super::{Case, Verdict, culprit, words};
 use crate::causes::{Cause, Causes};
-use crate::findings::{Culprit, Evidence, Finding, Remedy};
+use crate::findings::{Culprit, Evidence, Finding, Remedy, Severity};
 use crate::waits::WaitClass;
+
+/// A round trip takes some tenths of a millisecond where its switches wait for a CPU. Seconds.
+const ROUND_TRIP_SECONDS: f64 = 1e-3;
+/// From here on quick answers are too many. Seconds waited per second.
+const QUICK_RATE: f64 = 0.25;
 
 /// The case.
 pub static CASE: Case = Case {
@@ -19,7 +28,10 @@ pub static CASE: Case = Case {
         "threads wait for an answer of a FUSE connection",
         "the process that has this connection's device open is known",
     ],
-    refuted_by: &["the daemon is itself held up by something with a name"],
+    refuted_by: &[
+        "the daemon is itself held up by something with a name",
+        "it answers within a millisecond, and little time is lost to it",
+    ],
     remedies: &[
         "look at what the daemon does; restart it",
         "abort the connection (/sys/fs/fuse/connections/N/abort)",
@@ -84,5 +96,64 @@ fn finding(causes: &Causes<'_>, cause: &Cause) -> Finding {
         ],
         remedy,
     };
-    CASE.finding(causes, cause, verdict)
+    let mut finding = CASE.finding(causes, cause, verdict);
+    if answers_quickly(causes, cause) {
+        finding.severity = Severity::Note;
+    }
+    finding
+}
+
+fn answers_quickly(causes: &Causes<'_>, cause: &Cause) -> bool {
+    cause.seconds < ROUND_TRIP_SECONDS * cause.count as f64
+        && causes.impact(cause).wait_seconds_per_second < QUICK_RATE
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::cases::process_tests::*;
+    use crate::facts::*;
+    use crate::findings::Severity;
+    use crate::judge::explain;
+
+    /// A client that waits for the daemon so often, so long each time.
+    fn severity(count: u64, length_us: u64) -> Severity {
+        let frames = ["request_wait_answer", "__fuse_simple_request", "fuse_file_read_iter"];
+        let frames = frames.iter().map(|f| (*f).to_string()).collect();
+        let dev = DeviceNumber { major: 0, minor: 51 };
+        let place = Place {
+            state: WaitState::Sleep,
+            syscall: "pread64".into(),
+            stack: 1,
+            object: Some(ObjectRef::File(FileRef { dev, ..FileRef::default() })),
+            ..Place::default()
+        };
+        let mut facts = host();
+        facts.push(fact(Body::Stack(Stack { id: 1, frames })));
+        facts.push(endpoint(20, "archived", ObjectRef::FuseServer { dev }));
+        facts.extend((0..count).map(|at| {
+            let begin_ns = at * (LOOK_NS / count);
+            let end_ns = begin_ns + length_us * 1000;
+            let (thread, place) = (thread(10, "reader"), place.clone());
+            let wake = Some(Wake { at_ns: end_ns, ..Wake::default() });
+            let wait = Wait { thread, begin_ns, end_ns, place, wake, ..Wait::default() };
+            Fact { at_ns: end_ns, body: Body::Wait(wait) }
+        }));
+        let report = explain(facts);
+        let finding = report.findings.iter().find(|f| f.code == "fs.fuse_daemon");
+        let finding = finding.expect("the daemon");
+        assert_eq!(finding.culprit.pid, Some(20));
+        finding.severity
+    }
+
+    #[test]
+    fn a_daemon_that_answers_late_is_told() {
+        assert!(severity(7, 40_000) >= Severity::Warning);
+        assert!(severity(100, 3_000) >= Severity::Warning);
+    }
+
+    #[test]
+    fn one_that_answers_at_once_is_a_note_unless_most_of_the_time_goes_there() {
+        assert_eq!(severity(586, 430), Severity::Note);
+        assert!(severity(5_000, 430) >= Severity::Warning);
+    }
 }
