@@ -162,9 +162,13 @@ static __always_inline struct gendisk *compat_bio_disk(const struct bio *bio)
 }
 
 /*
- * 6.18 throttles a task by itself, on its return to user mode (e1fad12dcb66). Read at every waking, so by
- * plain loads: `task` must be a pointer that the verifier knows (a tracepoint's argument).
+ * 6.18 throttles a task by itself, on its return to user mode (e1fad12dcb66). Plain loads: `task` must be a pointer that
+ * the verifier knows (a tracepoint's argument).
  */
+static __always_inline bool compat_throttles_tasks(void)
+{
+	return bpf_core_field_exists(((struct task_struct___throttled *)0)->throttled);
+}
 static __always_inline bool compat_task_throttled(const struct task_struct *task)
 {
 	const struct task_struct___throttled *fresh = (const void *)task;
@@ -198,19 +202,12 @@ static __always_inline __u64 compat_runqueue_clock(__u64 runqueue, const struct 
 	return runqueue ? BPF_CORE_READ((struct rq *)runqueue, clock) : 0;
 }
 
-/* The address of the task that runs on this run queue, the CPU's own; 0: none. Asked at every wake-up. */
+/* The address of the task that runs on this run queue, the CPU's own. Asked at every wake-up. */
 static __always_inline __u64 compat_running(__u64 runqueue)
 {
-	struct task_struct *current;
-	struct rq *rq;
-
-	if (bpf_ksym_exists(bpf_rdonly_cast)) {
-		rq = (struct rq *)bpf_rdonly_cast((void *)runqueue, bpf_core_type_id_kernel(struct rq));
-		current = rq->curr;
-		return current == rq->idle ? 0 : (__u64)current;
-	}
-	current = compat_current();
-	return task_field(current, pid) ? (__u64)current : 0;
+	if (bpf_ksym_exists(bpf_rdonly_cast))
+		return (__u64)((struct rq *)bpf_rdonly_cast((void *)runqueue, bpf_core_type_id_kernel(struct rq)))->curr;
+	return (__u64)compat_current();
 }
 
 /*

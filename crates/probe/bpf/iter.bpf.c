@@ -69,6 +69,8 @@ int threads(struct bpf_iter__task *ctx)
 	now = bpf_ktime_get_ns();
 	out->place.state = compat_task_state(task);
 	out->on_cpu = compat_task_on_cpu(task);
+	if (!out->place.state)
+		is_throttled(task);
 	if (note->mode == WIRE_MODE_UNKNOWN) {
 		/* First sight: the mode is read, not seen; a racing switch overwrites it. */
 		note->sums.since_ns = now;
@@ -88,13 +90,13 @@ int threads(struct bpf_iter__task *ctx)
 	fill_ref(&out->thread, task);
 	out->sums = note->sums;
 	if (note->mode == WIRE_MODE_RUNNING)
-		split_sleep(&out->sums, note, run_delay_ns);
+		split_blocked(&out->sums, note, run_delay_ns);
 	out->note_since_ns = note->since_ns;
 	out->note_wake_ns = woken_at(note, task, now);
 	out->last_arrival_clock = BPF_CORE_READ(task, sched_info.last_arrival);
 	out->cpu_cgroup_id = subsystem_cgroup_id(task, cpu_cgrp_id);
 	out->cgroup_id = unified_cgroup_id(task);
-	out->flags = (note->flags & ~NOTE_WAKER_UNREAD) | (kernel ? WIRE_FLAG_KERNEL : 0) |
+	out->flags = (note->flags & ~NOTE_FLAGS_OWN) | (kernel ? WIRE_FLAG_KERNEL : 0) |
 		     (note->traced ? WIRE_FLAG_TRACED : 0) | (BPF_CORE_READ_BITFIELD(task, frozen) ? WIRE_FLAG_FROZEN : 0);
 	out->mode = note->mode;
 	out->place.disk = note->disk;

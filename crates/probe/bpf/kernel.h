@@ -125,7 +125,7 @@ struct files_struct {
 
 struct rq {
 	__u64 clock;
-	struct task_struct *curr, *idle;
+	struct task_struct *curr;
 };
 struct cfs_rq {
 	struct rq *rq;

@@ -10,26 +10,31 @@
 
 #include "common.bpf.h"
 
-#define NOTE_WAKER_UNREAD (1U << 31) /* beside WIRE_FLAG_*, never told */
+/* Beside WIRE_FLAG_*, never told. */
+#define NOTE_WAKER_UNREAD (1U << 31)
+#define NOTE_AFTER_COMPLETION (1U << 30) /* a disk may have woken it: `wake_disk`, at `completion_ns_low` */
+#define NOTE_FLAGS_OWN (NOTE_WAKER_UNREAD | NOTE_AFTER_COMPLETION)
 
 /*
  * Kept per thread. In `slots` who it is and where it stands are one cache line, the sums that each switch adds to the
- * next, the rest the third. `since_ns` is when the present mode began. `waker` and `wake_disk` mean something only if
- * `context` is known, and instead of them only `waker_task` while `flags` say so. Of a sleep whose wake-up was not
- * dated, `sums` have all for sleep until `split_sleep`.
+ * next, the rest the third. A wake-up writes to the first alone: it goes from CPU to CPU as it is. `since_ns` is when the
+ * present mode began. `waker` and `wake_disk` mean something only if `context` is known, and instead of them only
+ * `waker_task` while `flags` say so. Of a wait whose wake-up was not dated, `sums` have all as blocked until
+ * `split_blocked`.
  */
 struct note {
 	__u64 since_ns;
 	__u64 ran_since_ns; /* on the CPU since, before it left */
 	__u64 wake_ns;
-	__u64 delay_ns; /* its run_delay when it left, and again when it was woken */
+	__u64 delay_ns; /* its run_delay when it left */
 	__u8 mode;
 	__u8 is_told; /* a wait of its was told, and the reader called to read who it is */
-	__u16 traced;
-	__u32 state;
-	__u32 flags;
-	__u16 context;
+	__u8 traced;
+	__u8 context;
+	__u16 state;
 	__u16 cpu;
+	__u32 flags;
+	__u32 completion_ns_low; /* the lower half of its time */
 	__u64 waker_task; /* address of its task_struct */
 	struct wire_sums sums;
 	struct wire_ref waker;
@@ -137,6 +142,22 @@ static __always_inline struct note *note_of(struct task_struct *task, enum makin
 	if (likely(slot->task == (__u64)task))
 		return &slot->note;
 	return note_elsewhere(slot, task, make);
+}
+
+/*
+ * Whether some thread has been seen throttled since the look began: until then a wake-up does not ask, which would be
+ * three more cache lines of another CPU's thread. Who is throttled was thrown off its CPU, or waits at the begin; before
+ * 6.18 a group is throttled while none of it runs, and each thread that leaves is asked.
+ */
+__u32 throttling = 0;
+
+static __always_inline bool is_throttled(const struct task_struct *task)
+{
+	if (!compat_task_throttled(task))
+		return false;
+	if (!throttling)
+		throttling = 1;
+	return true;
 }
 
 #endif

@@ -10,7 +10,7 @@
  * the wait was short, not at all: how long it waited for the CPU is what the scheduler has added to its run_delay (of
  * /proc/PID/schedstat) by the time it leaves again. Between the wake-up and the queue may lie an interrupt of the CPU
  * that is to run it: there the thread counts as blocked. Only the wake-ups that must be exact read the clock (see
- * `waker_if_dated_later`).
+ * `now_if_dated_later`). What else of the thread is read there comes from the CPU that it ran on: so, little.
  * Where functions return slowly (mitigations), a helper takes as long as all else together: the fast path of a
  * pair of switch and wake-up calls none. Of the waker of a wait that may be short only the address is kept, and read
  * if the wait was long after all. Who runs here is read from the run queue, not noted at the switch: some kernels tell
@@ -96,21 +96,27 @@ static __always_inline bool braked(__u64 wait_ns)
 	return true;
 }
 
+/* What is woken so soon after a request was completed on the same CPU, was woken by it. */
+#define COMPLETION_NS_MAX 100000
+
 /*
  * Of a wait that was taken for short. Its waker may be gone, and its memory another's: a thread that began after the
- * wake-up is not the one.
+ * wake-up is not the one. An idle CPU's thread, whose id is 0, stays; in its own context it wakes nobody.
  */
 static __always_inline void read_waker(struct note *note, __u64 now)
 {
 	struct task_struct *task = (struct task_struct *)note->waker_task;
 	__u64 woken = note->wake_ns ? note->wake_ns : now;
 
-	note->flags &= ~NOTE_WAKER_UNREAD;
-	note->wake_disk = 0;
+	/* By two clocks it may seem to be before, by little. */
+	if (!(note->flags & NOTE_AFTER_COMPLETION) ||
+	    (__s32)((__u32)woken - note->completion_ns_low) >= COMPLETION_NS_MAX)
+		note->wake_disk = 0;
+	note->flags &= ~NOTE_FLAGS_OWN;
 	note->waker.start_ns = BPF_CORE_READ(task, start_time);
 	note->waker.tid = BPF_CORE_READ(task, pid);
 	note->waker.tgid = BPF_CORE_READ(task, tgid);
-	if (!note->waker.tid || note->waker.start_ns > woken ||
+	if ((!note->waker.tid && note->context == WIRE_CONTEXT_TASK) || note->waker.start_ns > woken ||
 	    bpf_core_read(note->waker.comm, sizeof(note->waker.comm), &task->comm)) {
 		note->context = WIRE_CONTEXT_UNKNOWN;
 		return;
@@ -175,25 +181,38 @@ static __noinline int send_wait(struct task_struct *task, struct task_struct *be
 	return 0;
 }
 
-/*
- * What of the sleep before this stretch on the CPU was a wait for the CPU: the scheduler has added it to the thread's
- * run_delay only after it was switched in. Not so if the wake-up was dated: then the sums have it already.
- */
-static __always_inline void split_sleep(struct wire_sums *sums, const struct note *note, __u64 run_delay_ns)
+static __always_inline void add_blocked(struct wire_sums *sums, const struct note *note, __u64 ns)
 {
-	__u64 runnable;
+	if (note->state & TASK_UNINTERRUPTIBLE)
+		sums->disk_sleep_ns += ns;
+	else
+		sums->sleep_ns += ns;
+	if (note->flags & WIRE_FLAG_IOWAIT)
+		sums->iowait_ns += ns;
+}
+
+/*
+ * What of the wait before this stretch on the CPU was for the CPU: the scheduler has added it to the thread's run_delay
+ * only after it was switched in. Not so if the wake-up was dated: then the sums have it already.
+ */
+static __always_inline void split_blocked(struct wire_sums *sums, const struct note *note, __u64 run_delay_ns)
+{
+	__u64 runnable, blocked;
 
 	if (note->wake_ns || !note->state)
 		return;
 	runnable = run_delay_ns - note->delay_ns;
-	if (unlikely(runnable > sums->sleep_ns)) {
+	blocked = note->state & TASK_UNINTERRUPTIBLE ? sums->disk_sleep_ns : sums->sleep_ns;
+	if (note->flags & WIRE_FLAG_IOWAIT && sums->iowait_ns < blocked)
+		blocked = sums->iowait_ns;
+	if (unlikely(runnable > blocked)) {
 		/* Read before the thread slept once more; else the two clocks differ by that much. */
 		if ((__s64)runnable < 0)
 			return;
-		runnable = sums->sleep_ns;
+		runnable = blocked;
 	}
 	sums->runnable_ns += runnable;
-	sums->sleep_ns -= runnable;
+	add_blocked(sums, note, -runnable);
 }
 
 static __always_inline void leave_cpu(struct note *note, struct task_struct *prev, __u32 state, __u64 now)
@@ -206,7 +225,7 @@ static __always_inline void leave_cpu(struct note *note, struct task_struct *pre
 			since_ns = now - interval(since_ns, now);
 		}
 		note->sums.run_ns += now - since_ns;
-		split_sleep(&note->sums, note, run_delay_ns);
+		split_blocked(&note->sums, note, run_delay_ns);
 	} else {
 		if (note->mode != WIRE_MODE_UNKNOWN)
 			count_lost(&lost.switches_untold);
@@ -225,9 +244,11 @@ static __always_inline void leave_cpu(struct note *note, struct task_struct *pre
 	note->sums.switches++;
 	if (likely(state)) {
 		note->flags = BPF_CORE_READ_BITFIELD(prev, in_iowait) ? WIRE_FLAG_IOWAIT : 0;
+		if (!compat_throttles_tasks() && !throttling)
+			is_throttled(prev);
 	} else {
 		note->sums.preemptions++;
-		note->flags = compat_task_throttled(prev) ? WIRE_FLAG_THROTTLED : 0;
+		note->flags = is_throttled(prev) ? WIRE_FLAG_THROTTLED : 0;
 	}
 	/* Last: another CPU that wakes it now adds to the rest once it sees this. */
 	barrier();
@@ -257,12 +278,7 @@ static __always_inline __u64 add_wait(struct note *note, __u64 now)
 	note->sums.runnable_ns += runnable;
 	if (note->flags & WIRE_FLAG_THROTTLED)
 		note->sums.throttled_ns += runnable;
-	if (note->state & TASK_UNINTERRUPTIBLE)
-		note->sums.disk_sleep_ns += blocked;
-	else
-		note->sums.sleep_ns += blocked;
-	if (note->flags & WIRE_FLAG_IOWAIT)
-		note->sums.iowait_ns += blocked;
+	add_blocked(&note->sums, note, blocked);
 	return blocked + runnable;
 }
 
@@ -293,8 +309,8 @@ static __always_inline void enter_cpu(struct note *note, struct task_struct *nex
 
 	/* One that is negative is the longest. */
 	if (likely(note->mode == WIRE_MODE_BLOCKED && length < threshold_of(note) && !note->wake_ns &&
-		   !(note->state & TASK_UNINTERRUPTIBLE) && !(note->flags & (WIRE_FLAG_IOWAIT | WIRE_FLAG_THROTTLED)))) {
-		note->sums.sleep_ns += length;
+		   !(note->flags & WIRE_FLAG_THROTTLED))) {
+		add_blocked(&note->sums, note, length);
 	} else if (note->mode >= WIRE_MODE_RUNNABLE) {
 		now = end_wait(note, next, prev, clock, now);
 	} else {
@@ -343,18 +359,15 @@ static __always_inline __u32 wake_context(__u64 runqueue, __u64 current)
 	return WIRE_CONTEXT_TASK;
 }
 
-/* A completion this long before is what woke. */
-#define COMPLETION_NS_MAX 100000
-
 /*
- * The address of who wakes, if the switch in may date this wake-up, so that no clock is read here; else 0. What a busy
- * CPU's run queue last read is at most the truth, and mostly little less; an idle CPU's is as old as its sleep. So a
- * wait that may be short is short, or as long as somebody ran without a tick: then its waker is noted all the same. Not
- * so: a thread whose waits are all told; one that may have been woken by a disk; one that is throttled; and one that was
+ * The time by the run queue of the CPU that wakes, if the switch in may date this wake-up, so that no clock is read
+ * here; else 0. What a busy CPU's run queue last read is at most the truth, and mostly little less; an idle CPU's is as
+ * old as its sleep. So a wait that may be short is short, or as long as somebody ran without a tick, or nobody ran: then
+ * who woke is noted all the same. Not so: a thread whose waits are all told; one that is throttled; and one that was
  * moved to another run queue in its sleep, and was dated there (delayed dequeue, since 6.12).
  */
-static __always_inline __u64 waker_if_dated_later(const struct note *note, const struct task_struct *task,
-						  const struct cpu_note *own)
+static __always_inline __u64 now_if_dated_later(const struct note *note, const struct task_struct *task,
+						const struct cpu_note *own)
 {
 	__u64 clock, now;
 
@@ -362,12 +375,24 @@ static __always_inline __u64 waker_if_dated_later(const struct note *note, const
 	    compat_last_queued(task) || note->flags & WIRE_FLAG_THROTTLED)
 		return 0;
 	clock = compat_runqueue_clock(own->runqueue, 0);
-	if (!clock)
-		return 0;
 	now = clock + own->ahead_ns;
-	if (own->completion_ns + COMPLETION_NS_MAX > now || now >= note->since_ns + control.threshold_ns / 2)
-		return 0;
-	return compat_running(own->runqueue);
+	return clock && now < note->since_ns + control.threshold_ns / 2 ? now : 0;
+}
+
+/* Who wakes, for `read_waker`: the address alone, and the disk that completed here lately, if one did. */
+static __always_inline void note_waker(struct note *note, const struct cpu_note *own, __u64 now)
+{
+	__u64 waker = compat_running(own->runqueue);
+
+	note->waker_task = waker;
+	note->context = wake_context(own->runqueue, waker);
+	note->flags |= NOTE_WAKER_UNREAD;
+	if (own->completion_ns + COMPLETION_NS_MAX > now) {
+		note->flags |= NOTE_AFTER_COMPLETION;
+		note->completion_ns_low = own->completion_ns;
+		if (note->wake_disk != own->completion_dev)
+			note->wake_disk = own->completion_dev;
+	}
 }
 
 SEC("tp_btf/sched_waking")
@@ -376,19 +401,16 @@ int BPF_PROG(sched_waking, struct task_struct *task)
 	struct note *note = note_of(task, NEVER), *mine;
 	struct task_struct *current;
 	struct cpu_note *own;
-	__u64 waker, now;
+	__u64 now;
 
 	if (unlikely(!note || note->mode != WIRE_MODE_BLOCKED || note->wake_ns))
 		return 0;
-	if (unlikely(compat_task_throttled(task)))
+	if (unlikely(throttling) && compat_task_throttled(task))
 		note->flags |= WIRE_FLAG_THROTTLED;
 	own = own_note();
-	note->delay_ns = compat_run_delay(task);
-	waker = waker_if_dated_later(note, task, own);
-	if (likely(waker)) {
-		note->waker_task = waker;
-		note->flags |= NOTE_WAKER_UNREAD;
-		note->context = wake_context(own->runqueue, waker);
+	now = now_if_dated_later(note, task, own);
+	if (likely(now && own)) {
+		note_waker(note, own, now);
 		return 0;
 	}
 	now = not_before(note->since_ns, bpf_ktime_get_ns());
@@ -492,7 +514,7 @@ int BPF_PROG(sched_process_exit, struct task_struct *task)
 	if (note) {
 		exit.sums = note->sums;
 		if (note->mode == WIRE_MODE_RUNNING) {
-			split_sleep(&exit.sums, note, compat_run_delay(task));
+			split_blocked(&exit.sums, note, compat_run_delay(task));
 			exit.ran_since_ns = note->since_ns;
 			exit.sums.run_ns += interval(note->since_ns, now);
 		}

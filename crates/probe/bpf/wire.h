@@ -283,13 +283,12 @@ struct wire_disk_key {
 };
 
 struct wire_disk_latency {
-	__u64 count;
 	__u64 bytes;
 	__u64 service_ns;
 	__u64 service_ns_max;
 	__u64 queued_ns;
 	__u64 errors;
-	__u64 slots[WIRE_LATENCY_SLOTS];
+	__u64 slots[WIRE_LATENCY_SLOTS]; /* by log2 of microseconds; their sum is how many there were */
 };
 
 struct wire_disk_use_key {

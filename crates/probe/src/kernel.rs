@@ -397,7 +397,7 @@ fn disk_latency(key: &wire_disk_key, value: &wire_disk_latency) -> DiskLatency {
     DiskLatency {
         dev: decode::device(key.dev),
         operation: decode::operation(key.operation),
-        count: value.count,
+        count: value.slots.iter().sum(),
         bytes: value.bytes,
         service_ns: value.service_ns,
         service_ns_max: value.service_ns_max,

@@ -1,23 +1,27 @@
 //! A thread's sums beside what the kernel counts of it in /proc/PID/task/TID/schedstat.
 //!
-//! Short sleeps are not dated at their wake-up, so what of them was a wait for the CPU is the scheduler's own figure,
-//! added later (bpf/sched.bpf.c). Whether it is added once, and to the right sum, is seen here and not in a recording.
+//! Short waits are not dated at their wake-up, so what of them was for the CPU is the scheduler's own figure, added later
+//! (bpf/sched.bpf.c). Whether it is added once, and to the right sum, is seen here and not in a recording.
 //! Holds for any load: the look lies within two readings of /proc, so it may tell at most what they tell, and at least
 //! that less the time around it. Without root there are no sums of this kind, and the test says so.
 
 #![expect(clippy::expect_used, reason = "helpers of tests fail as tests do")]
 
 use serde_json::Value;
+use std::fs::File;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
+const BLOCK_BYTES: usize = 4096;
+
 /// Clocks are slewed, and a sum is read while its thread goes on.
 const TOLERANCE_NS: f64 = 2e7;
 
-/// A thread on one CPU, which spins and sleeps by turns; its id.
-fn at_work(ended: &Arc<AtomicBool>, cpu: &str, spin: Duration, sleep: Duration) -> u32 {
+/// A thread on one CPU, which spins and waits by turns; its id.
+fn at_work(ended: &Arc<AtomicBool>, cpu: &str, spin: Duration, wait: impl Wait) -> u32 {
     let ended = ended.clone();
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
@@ -27,13 +31,38 @@ fn at_work(ended: &Arc<AtomicBool>, cpu: &str, spin: Duration, sleep: Duration) 
         while !ended.load(Ordering::Relaxed) {
             let since = Instant::now();
             while since.elapsed() < spin {}
-            std::thread::sleep(sleep);
+            wait();
         }
     });
     let tid: u32 = receiver.recv().expect("it begins");
     let pinned = Command::new("taskset").args(["-cp", cpu, &tid.to_string()]).output();
     assert!(pinned.expect("util-linux").status.success());
     tid
+}
+
+trait Wait: Fn() + Send + 'static {}
+impl<F: Fn() + Send + 'static> Wait for F {}
+
+/// Reads a block past the cache: an uninterruptible wait for the disk.
+fn reads(file: &Arc<File>) -> impl Wait + use<> {
+    let file = file.clone();
+    move || {
+        let mut room = vec![0; 2 * BLOCK_BYTES];
+        let at = room.as_ptr().align_offset(BLOCK_BYTES);
+        file.read_exact_at(&mut room[at..at + BLOCK_BYTES], 0).expect("a block");
+    }
+}
+
+/// A file of one block that is read past the cache, if its file system can do that.
+fn uncached() -> Option<Arc<File>> {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let path = folder.path().join("block");
+    std::fs::write(&path, vec![0x5a; BLOCK_BYTES]).expect("a file");
+    let direct = File::options().read(true).custom_flags(libc::O_DIRECT).open(&path).ok()?;
+    let mut room = vec![0; 2 * BLOCK_BYTES];
+    let at = room.as_ptr().align_offset(BLOCK_BYTES);
+    direct.read_exact_at(&mut room[at..at + BLOCK_BYTES], 0).ok()?;
+    Some(Arc::new(direct))
 }
 
 /// The first CPU that the test may use.
@@ -65,20 +94,38 @@ fn schedstat(tid: u32) -> [f64; 2] {
     [words.next().expect("two"), words.next().expect("two")]
 }
 
-#[test]
-fn sums_are_what_the_scheduler_counts() {
+/// Whether there are sums, and something to hold them against.
+fn is_seen() -> bool {
     let own = std::fs::metadata("/proc/self").expect("procfs");
     let root = std::os::unix::fs::MetadataExt::uid(&own) == 0;
     // The host's own: its number is fixed (PROC_PID_INIT_INO). Elsewhere threads have other ids than holdup tells.
     let outermost = std::fs::read_link("/proc/self/ns/pid")
         .is_ok_and(|link| link.as_os_str() == "pid:[4026531836]");
-    if !root || !outermost || !std::path::Path::new("/proc/self/schedstat").exists() {
+    root && outermost && std::path::Path::new("/proc/self/schedstat").exists()
+}
+
+#[test]
+fn sums_are_what_the_scheduler_counts() {
+    if !is_seen() {
         println!("NOT tested: the sums of threads need root on a host with schedstat");
         return;
     }
+    let sums = sums_of(|| || std::thread::sleep(Duration::from_micros(100)));
+    assert_eq!(sums["disk_sleep_ns"], 0, "{sums}");
+    let Some(file) = uncached() else {
+        println!("NOT tested: waits for a disk need a file system with O_DIRECT");
+        return;
+    };
+    let sums = sums_of(|| reads(&file));
+    assert!(sums["disk_sleep_ns"].as_u64() > Some(0), "{sums}");
+    assert!(sums["iowait_ns"].as_u64() > Some(0), "{sums}");
+}
+
+/// What a look tells of a thread that waits so, after it was held against the scheduler's figures.
+fn sums_of<W: Wait>(wait: impl Fn() -> W) -> Value {
     let (ended, cpu) = (Arc::new(AtomicBool::new(false)), first_cpu());
-    // More than one CPU can do: each waits for it after each sleep, and never long enough to be told.
-    let turn = |()| at_work(&ended, &cpu, Duration::from_micros(60), Duration::from_micros(100));
+    // More than one CPU can do: each waits for it after each wait, and never long enough to be told.
+    let turn = |()| at_work(&ended, &cpu, Duration::from_micros(60), wait());
     let all = [(); 6].map(turn);
     let tid = all[0];
     let folder = tempfile::tempdir().expect("a folder");
@@ -117,4 +164,5 @@ fn sums_are_what_the_scheduler_counts() {
         number("run_ns") + number("runnable_ns") + number("sleep_ns") + number("disk_sleep_ns");
     assert!((known_ns - window_ns).abs() <= TOLERANCE_NS, "{known_ns} of {window_ns}: {sums}");
     assert!(number("runnable_ns") > 0.0, "{sums}");
+    sums
 }
