@@ -80,9 +80,10 @@ fn growth(results: &Results) -> String {
 const GOALS: &str = "A ratio is time with the looker over time with nothing; the figure is the median over the rounds. \
     *95 %* is the\ninterval that holds the true median 95 times in a hundred. A ratio's goal is *met* if all of the \
     interval keeps it,\n*MISSED* if none of it does. Else the ratio cannot tell, however good the median looks, and \
-    what was counted (below)\ndecides: *by count*. The ping-pong's is judged by what the look loses beyond 1.5 times \
-    the floor's loss, drawn again 4,000\ntimes from whole rounds (bootstrap). Where *nothing again*, the control, \
-    misses 1, all intervals of the load are widened\nby as much.";
+    what was counted (below)\ndecides: *by count*. *With every program empty* is what the count would be if holdup's \
+    programs did nothing: no tool\nthat looks at these moments can cost less. The ping-pong's is judged by what the \
+    look loses beyond 1.5 times the floor's\nloss, drawn again 4,000 times from whole rounds (bootstrap). Where \
+    *nothing again*, the control, misses 1, all intervals of\nthe load are widened by as much.";
 const PAIRS: &str = "In each round *empty programs*, *holdup* and *nothing again* look at a slice of the load by turns; \
     who is first goes\nround. Before and after each lies a slice that nobody looks at, and the ratio is against the \
     mean of these two. A load\nthat can runs all the time, and its rate is read from the kernel or its server at \

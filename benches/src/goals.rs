@@ -176,14 +176,18 @@ fn ratio(results: &Results, load: &str, limit: f64) -> Goal {
         let bias = bias(results, load);
         let interval = of_median(&pair.ratios).map(|it| it.widened(bias));
         let ends = ends(interval, |value| format!("{value:.3}"));
-        let counted = counted(results, load).map(Counted::ratio);
+        let counted = counted(results, load);
         let words = format!(
             "{:.3}; {ends}{}{}",
             median(&pair.ratios)?,
             widened(bias),
-            counted.map_or(String::new(), |ratio| format!("; counted {ratio:.4}"))
+            counted.map_or(String::new(), |it| format!(
+                "; counted {:.4}, with every program empty {:.4}",
+                it.ratio(),
+                it.ratio_empty()
+            ))
         );
-        Some((words, or_counted(told(interval, limit), counted, limit)))
+        Some((words, or_counted(told(interval, limit), counted.map(Counted::ratio), limit)))
     });
     goal(load, format!("ratio at most {limit}"), measured)
 }
@@ -289,6 +293,7 @@ fn floods(results: &Results) -> Vec<Goal> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::results::Program;
 
     fn pair(load: &str, looker: &str, ratios: &[f64]) -> Pair {
         let (load, looker) = (load.into(), looker.into());
@@ -347,6 +352,17 @@ mod tests {
         assert_eq!(with(&around(1.003, 0.004), 0.1), Verdict::Met);
         // Nothing was measured that a count could stand beside.
         assert_eq!(with(&[], 0.001), Verdict::Unseen);
+    }
+
+    #[test]
+    fn empty_programs_still_cost_the_way_to_them() {
+        let program = Program { runs: 10_000_000, ns: 150.0, ..Program::default() };
+        let (busy_seconds, way_ns, empty_ns) = (10.0, 20.0, 50.0);
+        let programs = vec![program];
+        let counted = Counted { busy_seconds, way_ns, empty_ns, programs, ..Counted::default() };
+        // Ten million runs of 120 ns, of which 20 are the way.
+        assert!((counted.ratio() - 10.0 / 8.8).abs() < 1e-9);
+        assert!((counted.ratio_empty() - 9.0 / 8.8).abs() < 1e-9);
     }
 
     #[test]

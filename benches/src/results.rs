@@ -115,8 +115,17 @@ impl Counted {
 
     /// CPU time with holdup over CPU time without.
     pub fn ratio(&self) -> f64 {
-        let looking = self.programs_seconds() + self.own_seconds;
-        self.busy_seconds / (self.busy_seconds - looking)
+        self.busy_seconds / self.unwatched_seconds()
+    }
+
+    /// The same if none of the programs did anything: only the ways to where holdup looks.
+    pub fn ratio_empty(&self) -> f64 {
+        let runs: u64 = self.programs.iter().map(|it| it.runs).sum();
+        1.0 + self.way_ns * runs as f64 / 1e9 / self.unwatched_seconds()
+    }
+
+    fn unwatched_seconds(&self) -> f64 {
+        self.busy_seconds - self.programs_seconds() - self.own_seconds
     }
 }
 
