@@ -81,7 +81,7 @@ const GOALS: &str = "A ratio is time with the looker over time with nothing; the
     *95 %* is the\ninterval that holds the true median 95 times in a hundred. A ratio's goal is *met* if all of the \
     interval keeps it,\n*MISSED* if none of it does. Else the ratio cannot tell, however good the median looks, and \
     what was counted (below)\ndecides: *by count*. *With every program empty* is what the count would be if holdup's \
-    programs did nothing: no tool\nthat looks at these moments can cost less. The ping-pong's is judged by what the \
+    programs did nothing: no\nBPF program at these moments can cost less. The ping-pong's is judged by what the \
     look loses beyond 1.5 times the floor's\nloss, drawn again 4,000 times from whole rounds (bootstrap). Where \
     *nothing again*, the control, misses 1, all intervals of\nthe load are widened by as much.";
 const PAIRS: &str = "In each round *empty programs*, *holdup* and *nothing again* look at a slice of the load by turns; \

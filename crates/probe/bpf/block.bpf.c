@@ -17,17 +17,18 @@ struct request_note {
 
 /*
  * Where most notes are: found by the request's address in one variable, without a call. A disk has its requests made
- * once and uses them again and again, so a place stays its request's when that is done, with both times 0, until
- * another wants it. Two that take a free one at the same moment: one is not found when it completes, and counts as lost.
+ * once and uses them again and again, so a slot stays its request's when that is done, with both times 0, until another
+ * wants it. Of two that take a free one at the same moment, one is not found when it completes and counts as lost, and
+ * the other may be told as asked for by the first.
  */
-struct request_place {
+struct request_slot {
 	__u64 request; /* its address */
 	struct request_note note;
 } __attribute__((aligned(64)));
-#define REQUEST_PLACES_SHIFT 12
-static struct request_place request_places[1 << REQUEST_PLACES_SHIFT] SEC(".bss.requests");
+#define REQUEST_SLOTS_SHIFT 12
+static struct request_slot request_slots[1 << REQUEST_SLOTS_SHIFT] SEC(".bss.requests");
 
-/* Of those whose place is taken by another in flight: by address, the latest in use. They stay too. */
+/* Of those whose slot is taken by another in flight: by address, the latest in use. They stay too. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 16384);
@@ -78,45 +79,36 @@ static __always_inline __u32 slot_of_ns(__u64 ns)
 	return slot & (WIRE_LATENCY_SLOTS - 1);
 }
 
-static __always_inline struct request_place *place_of_request(struct request *rq)
+static __always_inline struct request_slot *slot_of_request(struct request *rq)
 {
 	/* A number, where the address itself may not be multiplied: the verifier lets only pointers be subtracted. */
-	__u64 distance = (__u64)rq - (__u64)request_places;
+	__u64 distance = (__u64)rq - (__u64)request_slots;
 
 	barrier_var(distance);
 	/* Fibonacci hashing (Knuth, The Art of Computer Programming, 6.4): requests lie at equal distances. */
-	return &request_places[distance * 0x9e3779b97f4a7c15 >> (64 - REQUEST_PLACES_SHIFT)];
+	return &request_slots[distance * 0x9e3779b97f4a7c15 >> (64 - REQUEST_SLOTS_SHIFT)];
 }
 
-static __always_inline bool is_in_flight(const struct request_note *note)
+static __always_inline struct request_note *find_note(struct request_slot *slot, struct request *rq)
 {
-	return note->insert_ns | note->issue_ns;
-}
-
-static __always_inline struct request_note *find_note(struct request *rq)
-{
-	struct request_place *place = place_of_request(rq);
 	__u64 key = (__u64)rq;
 
-	if (likely(place->request == key))
-		return &place->note;
+	if (likely(slot->request == key))
+		return &slot->note;
 	return bpf_map_lookup_elem(&requests, &key);
 }
 
 static __always_inline struct request_note *note_of_request(struct request *rq)
 {
-	struct request_place *place = place_of_request(rq);
+	struct request_slot *slot = slot_of_request(rq);
+	struct request_note *note = find_note(slot, rq);
 	__u64 key = (__u64)rq;
-	struct request_note *note;
 
-	if (likely(place->request == key))
-		return &place->note;
-	note = bpf_map_lookup_elem(&requests, &key);
-	if (note)
+	if (likely(note))
 		return note;
-	if (!is_in_flight(&place->note)) {
-		place->request = key;
-		return &place->note;
+	if (!slot->note.insert_ns && !slot->note.issue_ns) {
+		slot->request = key;
+		return &slot->note;
 	}
 	if (bpf_map_update_elem(&requests, &key, &no_request, BPF_ANY))
 		count_lost(&lost.requests);
@@ -185,7 +177,7 @@ int block_rq_complete(__u64 *ctx)
 		own->completion_ns = now;
 		own->completion_dev = at.dev;
 	}
-	note = find_note(rq);
+	note = find_note(slot_of_request(rq), rq);
 	if (!note || !note->issue_ns) {
 		/* More were in flight than notes are kept; the kernel dates a request where disks are counted at all. */
 		if (!note && !error && bytes && control.attached_ns && rq->start_time_ns > control.attached_ns)

@@ -161,18 +161,17 @@ static __always_inline struct gendisk *compat_bio_disk(const struct bio *bio)
 	return bio->bi_bdev->bd_disk;
 }
 
-/*
- * 6.18 throttles a task by itself, on its return to user mode (e1fad12dcb66). Plain loads: `task` must be a pointer that
- * the verifier knows (a tracepoint's argument).
- */
+/* 6.18 throttles a task by itself, on its return to user mode (e1fad12dcb66); before, its group stands still at once. */
 static __always_inline bool compat_throttles_tasks(void)
 {
 	return bpf_core_field_exists(((struct task_struct___throttled *)0)->throttled);
 }
+
+/* Plain loads: `task` must be a pointer that the verifier knows (an argument of a tracepoint or an iterator). */
 static __always_inline bool compat_task_throttled(const struct task_struct *task)
 {
 	const struct task_struct___throttled *fresh = (const void *)task;
-	if (bpf_core_field_exists(fresh->throttled) && fresh->throttled)
+	if (compat_throttles_tasks() && fresh->throttled)
 		return true;
 	if (bpf_core_field_exists(((struct cfs_rq *)0)->throttle_count))
 		return task->se.cfs_rq->throttle_count > 0;

@@ -70,7 +70,7 @@ int threads(struct bpf_iter__task *ctx)
 	out->place.state = compat_task_state(task);
 	out->on_cpu = compat_task_on_cpu(task);
 	if (!out->place.state)
-		is_throttled(task);
+		see_throttled(task);
 	if (note->mode == WIRE_MODE_UNKNOWN) {
 		/* First sight: the mode is read, not seen; a racing switch overwrites it. */
 		note->sums.since_ns = now;

@@ -17,10 +17,10 @@
 
 /*
  * Kept per thread. In `slots` who it is and where it stands are one cache line, the sums that each switch adds to the
- * next, the rest the third. A wake-up writes to the first alone: it goes from CPU to CPU as it is. `since_ns` is when the
- * present mode began. `waker` and `wake_disk` mean something only if `context` is known, and instead of them only
- * `waker_task` while `flags` say so. Of a wait whose wake-up was not dated, `sums` have all as blocked until
- * `split_blocked`.
+ * next, the rest the third. A wake-up that is not dated writes to the first, which goes from CPU to CPU as it is, and to
+ * the third only if another disk has woken the thread than the last time. `since_ns` is when the present mode began.
+ * `waker` and `wake_disk` mean something only if `context` is known, and instead of them only `waker_task` while `flags`
+ * say so. Of a wait whose wake-up was not dated, `sums` have all as blocked until `split_blocked`.
  */
 struct note {
 	__u64 since_ns;
@@ -142,22 +142,6 @@ static __always_inline struct note *note_of(struct task_struct *task, enum makin
 	if (likely(slot->task == (__u64)task))
 		return &slot->note;
 	return note_elsewhere(slot, task, make);
-}
-
-/*
- * Whether some thread has been seen throttled since the look began: until then a wake-up does not ask, which would be
- * three more cache lines of another CPU's thread. Who is throttled was thrown off its CPU, or waits at the begin; before
- * 6.18 a group is throttled while none of it runs, and each thread that leaves is asked.
- */
-__u32 throttling = 0;
-
-static __always_inline bool is_throttled(const struct task_struct *task)
-{
-	if (!compat_task_throttled(task))
-		return false;
-	if (!throttling)
-		throttling = 1;
-	return true;
 }
 
 #endif

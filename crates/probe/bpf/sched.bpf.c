@@ -10,7 +10,8 @@
  * the wait was short, not at all: how long it waited for the CPU is what the scheduler has added to its run_delay (of
  * /proc/PID/schedstat) by the time it leaves again. Between the wake-up and the queue may lie an interrupt of the CPU
  * that is to run it: there the thread counts as blocked. Only the wake-ups that must be exact read the clock (see
- * `now_if_dated_later`). What else of the thread is read there comes from the CPU that it ran on: so, little.
+ * `now_if_dated_later`). Of a thread that another CPU ran, a wake-up reads as few cache lines as it can: that they come
+ * from there takes longer than all that is done with them.
  * Where functions return slowly (mitigations), a helper takes as long as all else together: the fast path of a
  * pair of switch and wake-up calls none. Of the waker of a wait that may be short only the address is kept, and read
  * if the wait was long after all. Who runs here is read from the run queue, not noted at the switch: some kernels tell
@@ -215,6 +216,22 @@ static __always_inline void split_blocked(struct wire_sums *sums, const struct n
 	add_blocked(sums, note, -runnable);
 }
 
+/*
+ * Whether some thread has been seen throttled since the look began: until then a wake-up does not ask, which would be
+ * three more cache lines. Who is throttled was thrown off its CPU, or is ready at the begin; before 6.18 a group is
+ * throttled while none of it runs, and each thread that leaves is asked.
+ */
+__u32 throttling = 0;
+
+static __always_inline bool see_throttled(const struct task_struct *task)
+{
+	if (!compat_task_throttled(task))
+		return false;
+	if (!throttling)
+		throttling = 1;
+	return true;
+}
+
 static __always_inline void leave_cpu(struct note *note, struct task_struct *prev, __u32 state, __u64 now)
 {
 	__u64 since_ns = note->since_ns, run_delay_ns = compat_run_delay(prev);
@@ -245,10 +262,10 @@ static __always_inline void leave_cpu(struct note *note, struct task_struct *pre
 	if (likely(state)) {
 		note->flags = BPF_CORE_READ_BITFIELD(prev, in_iowait) ? WIRE_FLAG_IOWAIT : 0;
 		if (!compat_throttles_tasks() && !throttling)
-			is_throttled(prev);
+			see_throttled(prev);
 	} else {
 		note->sums.preemptions++;
-		note->flags = is_throttled(prev) ? WIRE_FLAG_THROTTLED : 0;
+		note->flags = see_throttled(prev) ? WIRE_FLAG_THROTTLED : 0;
 	}
 	/* Last: another CPU that wakes it now adds to the rest once it sees this. */
 	barrier();

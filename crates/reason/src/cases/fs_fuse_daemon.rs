@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_answers_at_once_is_a_note_unless_most_of_the_time_goes_there() {
+    fn one_that_answers_at_once_is_a_note_unless_much_time_goes_there() {
         assert_eq!(severity(586, 430), Severity::Note);
         assert!(severity(5_000, 430) >= Severity::Warning);
     }
