@@ -167,16 +167,13 @@ int block_rq_complete(__u64 *ctx)
 	__u32 error = (__u32)ctx[1] & 0xff, bytes = (__u32)ctx[2];
 	__u64 now = bpf_ktime_get_ns(), service;
 	struct request_note *note;
-	struct cpu_note *own;
+	struct cpu_note *own = own_note();
 	struct wire_disk_latency *sum;
 	struct wire_disk_key at = { .dev = disk_of_request(rq) };
 	__u32 operation = rq->cmd_flags & 0xff;
 
-	own = own_note();
-	if (own) {
-		own->completion_ns = now;
-		own->completion_dev = at.dev;
-	}
+	own->completion_ns = now;
+	own->completion_dev = at.dev;
 	note = find_note(slot_of_request(rq), rq);
 	if (!note || !note->issue_ns) {
 		/* More were in flight than notes are kept; the kernel dates a request where disks are counted at all. */

@@ -47,7 +47,9 @@ const volatile __u32 bio_argument_index = 0; /* block_bio_queue: likewise; a sta
 const volatile __u32 dirty_pause_index = 6; /* balance_dirty_pages: place of `pause` */
 const volatile __u32 victim_is_task = 1; /* mark_victim tells the task; a number until 6.8 */
 const volatile __u32 notes_in_hash = 0; /* no task storage for tracing (before 5.12) */
-const volatile __u32 tells_queued = 1; /* the scheduler keeps sched_info: not with `nodelayacct` until 5.13 */
+/* A wake-up may be dated at the switch in: the scheduler keeps sched_info (not with `nodelayacct` until 5.13), and wakers
+ * need not be looked for by address on a kernel that has notes in a hash. */
+const volatile __u32 dates_later = 1;
 const volatile __u64 nanoseconds_per_jiffy = 4000000;
 const volatile __u64 ring_alarm_bytes = 512 << 10; /* fill of the ring at which the reader is woken */
 
@@ -80,23 +82,17 @@ struct {
 struct cpu_note {
 	__u64 ahead_ns;
 	__u64 read_ns;
-	__u64 runqueue; /* its address */
+	__u64 runqueue; /* its address; 0: neither is known */
 	__u64 completion_ns; /* when a disk's request was completed here last */
 	__u32 completion_dev;
 	__u32 above;
-};
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct cpu_note);
-} cpu_notes SEC(".maps");
+} __attribute__((aligned(64)));
+#define CPU_NOTES 8192 /* no kernel is built for more CPUs */
+static struct cpu_note cpu_notes[CPU_NOTES] SEC(".bss.cpus");
 
 static __always_inline struct cpu_note *own_note(void)
 {
-	__u32 zero = 0;
-
-	return bpf_map_lookup_elem(&cpu_notes, &zero);
+	return &cpu_notes[bpf_get_smp_processor_id() & (CPU_NOTES - 1)];
 }
 
 /* An argument of a raw tracepoint at a constant place: the verifier refuses a computed one, and the

@@ -35,11 +35,11 @@ static __always_inline __u64 woken_at(const struct note *note, const struct task
 	struct cpu_note *own;
 	__u64 queued_clock;
 
-	if (note->mode != WIRE_MODE_BLOCKED || note->wake_ns || note->context == WIRE_CONTEXT_UNKNOWN)
+	if (note->mode != WIRE_MODE_BLOCKED || note->wake_ns || context_of(note) == WIRE_CONTEXT_UNKNOWN)
 		return note->wake_ns;
 	own = own_note();
 	queued_clock = compat_last_queued(task);
-	if (!own || !own->ahead_ns || !queued_clock)
+	if (!own->runqueue || !queued_clock)
 		return now;
 	return woken(note, task, queued_clock + own->ahead_ns);
 }
@@ -62,8 +62,12 @@ int threads(struct bpf_iter__task *ctx)
 	if (!out || !note || (control.only_traced && !note->traced))
 		return 0;
 	kernel = task->flags & PF_KTHREAD;
-	if (control.trace_tgid && (__u32)task->tgid == control.trace_tgid)
+	if (control.trace_tgid && (__u32)task->tgid == control.trace_tgid) {
 		note->traced = 1;
+		/* Of what is traced short waits are told too, and so the one that it is in. */
+		if (note->mode >= WIRE_MODE_RUNNABLE)
+			note->dating = DATED;
+	}
 	/* Before its note: what is added meanwhile is in the sums by then. */
 	run_delay_ns = compat_run_delay(task);
 	now = bpf_ktime_get_ns();
@@ -73,9 +77,8 @@ int threads(struct bpf_iter__task *ctx)
 		see_throttled(task);
 	if (note->mode == WIRE_MODE_UNKNOWN) {
 		/* First sight: the mode is read, not seen; a racing switch overwrites it. */
-		note->sums.since_ns = now;
+		first_seen(note, task, now);
 		note->state = out->place.state;
-		note->delay_ns = run_delay_ns;
 		if (out->on_cpu) {
 			note->mode = WIRE_MODE_RUNNING;
 			note->since_ns = now;
@@ -88,9 +91,7 @@ int threads(struct bpf_iter__task *ctx)
 	out->head.kind = WIRE_THREAD;
 	out->head.at_ns = now;
 	fill_ref(&out->thread, task);
-	out->sums = note->sums;
-	if (note->mode == WIRE_MODE_RUNNING)
-		split_blocked(&out->sums, note, run_delay_ns);
+	tell_sums(&out->sums, note, task, run_delay_ns);
 	out->note_since_ns = note->since_ns;
 	out->note_wake_ns = woken_at(note, task, now);
 	out->last_arrival_clock = BPF_CORE_READ(task, sched_info.last_arrival);

@@ -171,6 +171,7 @@ struct task_struct {
 	unsigned int policy;
 	struct sched_entity se;
 	struct sched_info sched_info;
+	unsigned long nvcsw, nivcsw;
 	int exit_state;
 	unsigned int in_iowait : 1;
 	unsigned int frozen : 1;

@@ -13,30 +13,63 @@
 /* Beside WIRE_FLAG_*, never told. */
 #define NOTE_WAKER_UNREAD (1U << 31)
 #define NOTE_AFTER_COMPLETION (1U << 30) /* a disk may have woken it: `wake_disk`, at `completion_ns_low` */
-#define NOTE_FLAGS_OWN (NOTE_WAKER_UNREAD | NOTE_AFTER_COMPLETION)
+#define NOTE_CONTEXT_SHIFT 28 /* WIRE_CONTEXT_* of the waker */
+#define NOTE_FLAGS_OWN (~0U << NOTE_CONTEXT_SHIFT)
+
+/* How the parts of the wait that a note is in, or of the last one, are told apart. */
+enum dating {
+	DATED, /* the wake-up is dated, now or at the switch in: the sums have each part */
+	UNDATED, /* all of it counts as asleep, and what of it was for a CPU is found in the thread's run_delay at the end */
+	UNDATED_DISK, /* uninterruptible or for I/O: likewise, but found when the thread leaves the CPU again */
+};
+
+/* `mode` and `dating` are read as one. */
+#define STANDING(mode, dating) ((mode) | (dating) << 8)
 
 /*
- * Kept per thread. In `slots` who it is and where it stands are one cache line, the sums that each switch adds to the
- * next, the rest the third. A wake-up that is not dated writes to the first, which goes from CPU to CPU as it is, and to
- * the third only if another disk has woken the thread than the last time. `since_ns` is when the present mode began.
- * `waker` and `wake_disk` mean something only if `context` is known, and instead of them only `waker_task` while `flags`
- * say so. Of a wait whose wake-up was not dated, `sums` have all as blocked until `split_blocked`.
+ * What is added up of a thread since it was first seen. The rest the kernel counts: of what it counts, `_seen` is what it
+ * had counted by then. Nobody adds to the time on a CPU: it is what is left of the time (see `tell_sums`).
+ */
+struct sums {
+	__u64 since_ns; /* first seen */
+	__u64 sleep_ns; /* with what UNDATED waits waited for a CPU */
+	__u64 runnable_ns; /* without that */
+	__u64 disk_sleep_ns;
+	__u64 iowait_ns;
+	__u64 throttled_ns;
+	__u64 untold_ns; /* between a switch and the one that the kernel did not tell */
+	__u64 delay_ns_seen; /* its run_delay, with that of waits which are in `runnable_ns` */
+	__u32 voluntary_seen; /* lower halves of the counts of its switches */
+	__u32 involuntary_seen;
+};
+
+/*
+ * Kept per thread. In `slots` who it is and where it stands are one cache line, what is added up the next, the rest the
+ * third. A wake-up that is not dated writes to the first, which goes from CPU to CPU as it is, and to the third only if
+ * another disk has woken the thread than the last time. `since_ns` is when the present mode began. `waker` and
+ * `wake_disk` mean something only if the waker's context is known, and instead of them only `waker_task` while `flags`
+ * say so.
  */
 struct note {
 	__u64 since_ns;
 	__u64 ran_since_ns; /* on the CPU since, before it left */
 	__u64 wake_ns;
 	__u64 delay_ns; /* its run_delay when it left */
-	__u8 mode;
+	union {
+		struct {
+			__u8 mode;
+			__u8 dating;
+		};
+		__u16 standing;
+	};
 	__u8 is_told; /* a wait of its was told, and the reader called to read who it is */
 	__u8 traced;
-	__u8 context;
 	__u16 state;
 	__u16 cpu;
 	__u32 flags;
 	__u32 completion_ns_low; /* the lower half of its time */
 	__u64 waker_task; /* address of its task_struct */
-	struct wire_sums sums;
+	struct sums sums;
 	struct wire_ref waker;
 	__u64 reclaim_ns;
 	__u32 wake_disk;
@@ -72,6 +105,11 @@ struct {
 } notes_by_tid SEC(".maps");
 
 const struct note no_note = {};
+
+static __always_inline __u32 context_of(const struct note *note)
+{
+	return note->flags >> NOTE_CONTEXT_SHIFT & 3;
+}
 
 /*
  * What may be done for a thread without a note. IN_PLACE takes its place of the array, and no memory: before 6.4 task
@@ -136,11 +174,11 @@ static __always_inline struct note *note_of(struct task_struct *task, enum makin
 {
 	struct slot *slot;
 
-	if (notes_in_hash)
-		return note_by_tid(task, make);
 	slot = slot_at(task_field(task, pid));
 	if (likely(slot->task == (__u64)task))
 		return &slot->note;
+	if (notes_in_hash)
+		return note_by_tid(task, make);
 	return note_elsewhere(slot, task, make);
 }
 

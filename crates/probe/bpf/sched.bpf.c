@@ -60,7 +60,7 @@ static __always_inline __u64 switch_now(struct cpu_note *own, const struct task_
 {
 	__u64 now, ahead, span, drift;
 
-	if (unlikely(!clock || !own))
+	if (unlikely(!clock))
 		return bpf_ktime_get_ns();
 	span = clock - own->read_ns;
 	if (likely(span < CLOCK_SPAN_NS))
@@ -108,6 +108,7 @@ static __always_inline void read_waker(struct note *note, __u64 now)
 {
 	struct task_struct *task = (struct task_struct *)note->waker_task;
 	__u64 woken = note->wake_ns ? note->wake_ns : now;
+	__u32 context = context_of(note);
 
 	/* By two clocks it may seem to be before, by little. */
 	if (!(note->flags & NOTE_AFTER_COMPLETION) ||
@@ -117,11 +118,10 @@ static __always_inline void read_waker(struct note *note, __u64 now)
 	note->waker.start_ns = BPF_CORE_READ(task, start_time);
 	note->waker.tid = BPF_CORE_READ(task, pid);
 	note->waker.tgid = BPF_CORE_READ(task, tgid);
-	if ((!note->waker.tid && note->context == WIRE_CONTEXT_TASK) || note->waker.start_ns > woken ||
-	    bpf_core_read(note->waker.comm, sizeof(note->waker.comm), &task->comm)) {
-		note->context = WIRE_CONTEXT_UNKNOWN;
+	if ((!note->waker.tid && context == WIRE_CONTEXT_TASK) || note->waker.start_ns > woken ||
+	    bpf_core_read(note->waker.comm, sizeof(note->waker.comm), &task->comm))
 		return;
-	}
+	note->flags |= context << NOTE_CONTEXT_SHIFT;
 	if (BPF_CORE_READ(task, flags) & PF_KTHREAD)
 		note->flags |= WIRE_FLAG_WAKER_KERNEL;
 }
@@ -132,6 +132,7 @@ static __noinline int send_wait(struct task_struct *task, struct task_struct *be
 	struct wire_wait *wait;
 	__u32 zero = 0, path_bytes;
 	__u64 length;
+	__u32 context;
 	bool kernel, sleeping;
 
 	if (!task || !before)
@@ -142,6 +143,7 @@ static __noinline int send_wait(struct task_struct *task, struct task_struct *be
 		return 0;
 	if (note->flags & NOTE_WAKER_UNREAD)
 		read_waker(note, now);
+	context = context_of(note);
 	kernel = task->flags & PF_KTHREAD;
 	sleeping = !(note->state & TASK_UNINTERRUPTIBLE);
 	/* A kernel thread that sleeps interruptibly waits for work. */
@@ -152,7 +154,7 @@ static __noinline int send_wait(struct task_struct *task, struct task_struct *be
 	wait->head.kind = WIRE_WAIT;
 	wait->head.at_ns = now;
 	fill_ref(&wait->thread, task);
-	if (note->context != WIRE_CONTEXT_UNKNOWN)
+	if (context != WIRE_CONTEXT_UNKNOWN)
 		wait->waker = note->waker;
 	else
 		__builtin_memset(&wait->waker, 0, sizeof(wait->waker));
@@ -160,9 +162,9 @@ static __noinline int send_wait(struct task_struct *task, struct task_struct *be
 	wait->ran_since_ns = note->ran_since_ns;
 	wait->begin_ns = note->since_ns;
 	wait->wake_ns = note->mode == WIRE_MODE_BLOCKED ? note->wake_ns : 0;
-	wait->flags = note->flags | (kernel ? WIRE_FLAG_KERNEL : 0) | (note->traced ? WIRE_FLAG_TRACED : 0);
-	wait->context = note->context;
-	wait->wake_disk = note->context != WIRE_CONTEXT_UNKNOWN ? note->wake_disk : 0;
+	wait->flags = (note->flags & ~NOTE_FLAGS_OWN) | (kernel ? WIRE_FLAG_KERNEL : 0) | (note->traced ? WIRE_FLAG_TRACED : 0);
+	wait->context = context;
+	wait->wake_disk = context != WIRE_CONTEXT_UNKNOWN ? note->wake_disk : 0;
 	wait->cpu_cgroup_id = subsystem_cgroup_id(task, cpu_cgrp_id);
 	wait->cgroup_id = unified_cgroup_id(task);
 	wait->place.state = note->mode == WIRE_MODE_BLOCKED ? note->state : 0;
@@ -182,7 +184,7 @@ static __noinline int send_wait(struct task_struct *task, struct task_struct *be
 	return 0;
 }
 
-static __always_inline void add_blocked(struct wire_sums *sums, const struct note *note, __u64 ns)
+static __always_inline void add_blocked(struct sums *sums, const struct note *note, __u64 ns)
 {
 	if (note->state & TASK_UNINTERRUPTIBLE)
 		sums->disk_sleep_ns += ns;
@@ -194,15 +196,15 @@ static __always_inline void add_blocked(struct wire_sums *sums, const struct not
 
 /*
  * What of the wait before this stretch on the CPU was for the CPU: the scheduler has added it to the thread's run_delay
- * only after it was switched in. Not so if the wake-up was dated: then the sums have it already.
+ * only after it was switched in. If the wake-up was dated, the sums have it already.
  */
-static __always_inline void split_blocked(struct wire_sums *sums, const struct note *note, __u64 run_delay_ns)
+static __always_inline void settle_delay(struct sums *sums, const struct note *note, __u64 run_delay_ns)
 {
-	__u64 runnable, blocked;
+	__u64 runnable = run_delay_ns - note->delay_ns, blocked;
 
-	if (note->wake_ns || !note->state)
+	sums->delay_ns_seen += runnable;
+	if (note->dating == DATED)
 		return;
-	runnable = run_delay_ns - note->delay_ns;
 	blocked = note->state & TASK_UNINTERRUPTIBLE ? sums->disk_sleep_ns : sums->sleep_ns;
 	if (note->flags & WIRE_FLAG_IOWAIT && sums->iowait_ns < blocked)
 		blocked = sums->iowait_ns;
@@ -214,6 +216,41 @@ static __always_inline void split_blocked(struct wire_sums *sums, const struct n
 	}
 	sums->runnable_ns += runnable;
 	add_blocked(sums, note, -runnable);
+}
+
+static __always_inline void first_seen(struct note *note, const struct task_struct *task, __u64 now)
+{
+	note->sums.since_ns = now;
+	note->sums.voluntary_seen = BPF_CORE_READ(task, nvcsw);
+	note->sums.involuntary_seen = BPF_CORE_READ(task, nivcsw);
+	note->delay_ns = BPF_CORE_READ(task, sched_info.run_delay);
+	note->sums.delay_ns_seen = note->delay_ns;
+}
+
+/* Until its present mode began. `run_delay_ns` was read before the note, or nobody writes to it. */
+static __always_inline void tell_sums(struct wire_sums *told, const struct note *note, const struct task_struct *task,
+				      __u64 run_delay_ns)
+{
+	struct sums sums = note->sums;
+	__u64 ran, runnable;
+
+	if (note->mode != WIRE_MODE_RUNNING)
+		run_delay_ns = note->delay_ns;
+	else if (note->dating != UNDATED)
+		settle_delay(&sums, note, run_delay_ns);
+	ran = note->since_ns - sums.since_ns - sums.sleep_ns - sums.runnable_ns - sums.disk_sleep_ns - sums.untold_ns;
+	runnable = run_delay_ns - sums.delay_ns_seen;
+	if (runnable > sums.sleep_ns)
+		runnable = (__s64)runnable < 0 ? 0 : sums.sleep_ns;
+	told->since_ns = sums.since_ns;
+	told->run_ns = (__s64)ran < 0 ? 0 : ran;
+	told->runnable_ns = sums.runnable_ns + runnable;
+	told->sleep_ns = sums.sleep_ns - runnable;
+	told->disk_sleep_ns = sums.disk_sleep_ns;
+	told->iowait_ns = sums.iowait_ns;
+	told->throttled_ns = sums.throttled_ns;
+	told->preemptions = (__u32)task->nivcsw - sums.involuntary_seen;
+	told->switches = (__u32)task->nvcsw - sums.voluntary_seen + (__u32)told->preemptions;
 }
 
 /*
@@ -232,44 +269,62 @@ static __always_inline bool see_throttled(const struct task_struct *task)
 	return true;
 }
 
+/* What a thread did before it left the CPU, if that was not the usual. Since when it ran; 0: not known. */
+static __always_inline __u64 settle(struct note *note, const struct task_struct *prev, __u64 run_delay_ns, __u64 now)
+{
+	__u64 since_ns = note->since_ns;
+
+	note->wake_ns = 0;
+	if (note->mode == WIRE_MODE_UNKNOWN) {
+		if (!note->sums.since_ns)
+			first_seen(note, prev, now);
+		return 0;
+	}
+	settle_delay(&note->sums, note, run_delay_ns);
+	if (note->mode != WIRE_MODE_RUNNING) {
+		count_lost(&lost.switches_untold);
+		note->sums.untold_ns += now - since_ns;
+		return 0;
+	}
+	return since_ns;
+}
+
 static __always_inline void leave_cpu(struct note *note, struct task_struct *prev, __u32 state, __u64 now)
 {
 	__u64 since_ns = note->since_ns, run_delay_ns = compat_run_delay(prev);
+	__u32 standing = STANDING(WIRE_MODE_RUNNABLE, DATED), flags = 0;
 
-	if (likely(note->mode == WIRE_MODE_RUNNING)) {
-		if (unlikely(now < since_ns)) {
-			now = not_before(since_ns, now);
-			since_ns = now - interval(since_ns, now);
-		}
-		note->sums.run_ns += now - since_ns;
-		split_blocked(&note->sums, note, run_delay_ns);
-	} else {
-		if (note->mode != WIRE_MODE_UNKNOWN)
-			count_lost(&lost.switches_untold);
-		else if (!note->sums.since_ns)
-			note->sums.since_ns = now;
+	if (unlikely(now < since_ns)) {
 		now = not_before(since_ns, now);
-		since_ns = 0;
+		note->sums.untold_ns += now - since_ns - interval(since_ns, now);
+	}
+	if (unlikely(note->standing != STANDING(WIRE_MODE_RUNNING, UNDATED)))
+		since_ns = settle(note, prev, run_delay_ns, now);
+	if (likely(state)) {
+		flags = BPF_CORE_READ_BITFIELD(prev, in_iowait) * WIRE_FLAG_IOWAIT;
+		standing = STANDING(WIRE_MODE_BLOCKED, DATED);
+		if (dates_later && !note->traced)
+			standing = (state & TASK_UNINTERRUPTIBLE) | flags ? STANDING(WIRE_MODE_BLOCKED, UNDATED_DISK) :
+									    STANDING(WIRE_MODE_BLOCKED, UNDATED);
+		if (!compat_throttles_tasks()) {
+			barrier();
+			if (!throttling)
+				see_throttled(prev);
+		}
+	} else if (unlikely(see_throttled(prev))) {
+		flags = WIRE_FLAG_THROTTLED;
+	} else if (likely(dates_later && !note->traced)) {
+		standing = STANDING(WIRE_MODE_RUNNABLE, UNDATED);
 	}
 	note->ran_since_ns = since_ns;
 	note->since_ns = now;
-	note->wake_ns = 0;
 	note->delay_ns = run_delay_ns;
 	note->state = state;
-	note->context = WIRE_CONTEXT_UNKNOWN;
 	note->cpu = bpf_get_smp_processor_id();
-	note->sums.switches++;
-	if (likely(state)) {
-		note->flags = BPF_CORE_READ_BITFIELD(prev, in_iowait) ? WIRE_FLAG_IOWAIT : 0;
-		if (!compat_throttles_tasks() && !throttling)
-			see_throttled(prev);
-	} else {
-		note->sums.preemptions++;
-		note->flags = see_throttled(prev) ? WIRE_FLAG_THROTTLED : 0;
-	}
+	note->flags = flags;
 	/* Last: another CPU that wakes it now adds to the rest once it sees this. */
 	barrier();
-	note->mode = state ? WIRE_MODE_BLOCKED : WIRE_MODE_RUNNABLE;
+	note->standing = standing;
 }
 
 /* When it was woken, if it has been queued since `queued_ns` here, and before, since then, on other run queues. */
@@ -296,6 +351,7 @@ static __always_inline __u64 add_wait(struct note *note, __u64 now)
 	if (note->flags & WIRE_FLAG_THROTTLED)
 		note->sums.throttled_ns += runnable;
 	add_blocked(&note->sums, note, blocked);
+	note->sums.untold_ns += now - note->since_ns - blocked - runnable;
 	return blocked + runnable;
 }
 
@@ -313,29 +369,31 @@ static __always_inline __u64 end_wait(struct note *note, struct task_struct *nex
 	length = add_wait(note, now);
 	if (length >= threshold_of(note) && !braked(length))
 		send_wait(next, prev, now);
-	/* The sums have all of it. */
-	if (!note->wake_ns)
-		note->wake_ns = now;
 	return now;
 }
 
 static __always_inline void enter_cpu(struct note *note, struct task_struct *next, struct task_struct *prev,
 				      __u64 clock, __u64 now)
 {
-	__u64 length = now - note->since_ns;
-
 	/* One that is negative is the longest. */
-	if (likely(note->mode == WIRE_MODE_BLOCKED && length < threshold_of(note) && !note->wake_ns &&
-		   !(note->flags & WIRE_FLAG_THROTTLED))) {
+	__u64 length = now - note->since_ns;
+	__u32 standing = STANDING(WIRE_MODE_RUNNING, DATED);
+
+	if (likely((note->standing | 1) == STANDING(WIRE_MODE_BLOCKED, UNDATED) && length < control.threshold_ns)) {
+		note->sums.sleep_ns += length;
+		standing = STANDING(WIRE_MODE_RUNNING, UNDATED);
+	} else if (note->standing == STANDING(WIRE_MODE_BLOCKED, UNDATED_DISK) && length < control.threshold_ns) {
 		add_blocked(&note->sums, note, length);
+		standing = STANDING(WIRE_MODE_RUNNING, UNDATED_DISK);
 	} else if (note->mode >= WIRE_MODE_RUNNABLE) {
 		now = end_wait(note, next, prev, clock, now);
-	} else {
+	} else if (note->mode == WIRE_MODE_RUNNING) {
 		now = not_before(note->since_ns, now);
-		if (!note->sums.since_ns)
-			note->sums.since_ns = now;
+		note->sums.untold_ns += now - note->since_ns;
+	} else if (!note->sums.since_ns) {
+		first_seen(note, next, now);
 	}
-	note->mode = WIRE_MODE_RUNNING;
+	note->standing = standing;
 	note->since_ns = now;
 }
 
@@ -345,7 +403,7 @@ int sched_switch(__u64 *ctx)
 	struct task_struct *prev = (struct task_struct *)ctx[1];
 	struct task_struct *next = (struct task_struct *)ctx[2];
 	struct cpu_note *own = own_note();
-	__u64 clock = compat_runqueue_clock(own ? own->runqueue : 0, prev), now = switch_now(own, prev, clock);
+	__u64 clock = compat_runqueue_clock(own->runqueue, prev), now = switch_now(own, prev, clock);
 	struct note *note = note_of(prev, IN_PLACE);
 
 	if (note) {
@@ -354,7 +412,7 @@ int sched_switch(__u64 *ctx)
 		if ((__u8)ctx[0])
 			state = 0;
 		leave_cpu(note, prev, state & 0xffff, now);
-		if (notes_in_hash && (state & TASK_DEAD)) {
+		if (unlikely(state & TASK_DEAD) && notes_in_hash) {
 			__u32 tid = prev->pid;
 			bpf_map_delete_elem(&notes_by_tid, &tid);
 		}
@@ -388,8 +446,7 @@ static __always_inline __u64 now_if_dated_later(const struct note *note, const s
 {
 	__u64 clock, now;
 
-	if (!tells_queued || notes_in_hash || !own || !own->ahead_ns || !own->runqueue || note->traced ||
-	    compat_last_queued(task) || note->flags & WIRE_FLAG_THROTTLED)
+	if (unlikely(!own->runqueue || compat_last_queued(task)))
 		return 0;
 	clock = compat_runqueue_clock(own->runqueue, 0);
 	now = clock + own->ahead_ns;
@@ -400,16 +457,16 @@ static __always_inline __u64 now_if_dated_later(const struct note *note, const s
 static __always_inline void note_waker(struct note *note, const struct cpu_note *own, __u64 now)
 {
 	__u64 waker = compat_running(own->runqueue);
+	__u32 flags = note->flags & ~NOTE_FLAGS_OWN;
 
-	note->waker_task = waker;
-	note->context = wake_context(own->runqueue, waker);
-	note->flags |= NOTE_WAKER_UNREAD;
 	if (own->completion_ns + COMPLETION_NS_MAX > now) {
-		note->flags |= NOTE_AFTER_COMPLETION;
+		flags |= NOTE_AFTER_COMPLETION;
 		note->completion_ns_low = own->completion_ns;
 		if (note->wake_disk != own->completion_dev)
 			note->wake_disk = own->completion_dev;
 	}
+	note->waker_task = waker;
+	note->flags = flags | NOTE_WAKER_UNREAD | wake_context(own->runqueue, waker) << NOTE_CONTEXT_SHIFT;
 }
 
 SEC("tp_btf/sched_waking")
@@ -418,38 +475,43 @@ int BPF_PROG(sched_waking, struct task_struct *task)
 	struct note *note = note_of(task, NEVER), *mine;
 	struct task_struct *current;
 	struct cpu_note *own;
+	__u32 context;
 	__u64 now;
 
 	if (unlikely(!note || note->mode != WIRE_MODE_BLOCKED || note->wake_ns))
 		return 0;
-	if (unlikely(throttling) && compat_task_throttled(task))
-		note->flags |= WIRE_FLAG_THROTTLED;
 	own = own_note();
-	now = now_if_dated_later(note, task, own);
-	if (likely(now && own)) {
-		note_waker(note, own, now);
-		return 0;
+	if (unlikely(throttling) && compat_task_throttled(task)) {
+		note->flags |= WIRE_FLAG_THROTTLED;
+	} else if (likely(note->dating)) {
+		now = now_if_dated_later(note, task, own);
+		if (likely(now)) {
+			note_waker(note, own, now);
+			return 0;
+		}
 	}
+	note->dating = DATED;
 	now = not_before(note->since_ns, bpf_ktime_get_ns());
 	note->wake_ns = now;
 	if (interval(note->since_ns, now) < threshold_of(note) / 2)
 		return 0;
 	/* From here on the wait is long: who ended it is worth its price. */
 	current = compat_current();
-	note->context = wake_context(own && own->runqueue ? own->runqueue : compat_runqueue(current), (__u64)current);
+	context = wake_context(own->runqueue ? own->runqueue : compat_runqueue(current), (__u64)current);
+	note->flags = (note->flags & ~NOTE_FLAGS_OWN) | context << NOTE_CONTEXT_SHIFT;
 	fill_ref(&note->waker, current);
 	if (task_field(current, flags) & PF_KTHREAD)
 		note->flags |= WIRE_FLAG_WAKER_KERNEL;
-	note->wake_disk = own && now - own->completion_ns < COMPLETION_NS_MAX ? own->completion_dev : 0;
-	if (note->traced && control.follow_wakers && note->context == WIRE_CONTEXT_TASK &&
+	note->wake_disk = now - own->completion_ns < COMPLETION_NS_MAX ? own->completion_dev : 0;
+	if (note->traced && control.follow_wakers && context == WIRE_CONTEXT_TASK &&
 	    task_field(current, tgid) != control.own_tgid) {
 		mine = note_of(current, IN_PLACE);
 		if (mine && !mine->traced) {
 			mine->traced = 2;
 			if (mine->mode == WIRE_MODE_UNKNOWN) {
-				mine->mode = WIRE_MODE_RUNNING;
+				first_seen(mine, current, now);
 				mine->since_ns = now;
-				mine->sums.since_ns = now;
+				mine->mode = WIRE_MODE_RUNNING;
 			}
 		}
 	}
@@ -529,9 +591,8 @@ int BPF_PROG(sched_process_exit, struct task_struct *task)
 	exit.cgroup_id = unified_cgroup_id(task);
 	exit.flags = task->flags & PF_KTHREAD ? WIRE_FLAG_KERNEL : 0;
 	if (note) {
-		exit.sums = note->sums;
+		tell_sums(&exit.sums, note, task, compat_run_delay(task));
 		if (note->mode == WIRE_MODE_RUNNING) {
-			split_blocked(&exit.sums, note, compat_run_delay(task));
 			exit.ran_since_ns = note->since_ns;
 			exit.sums.run_ns += interval(note->since_ns, now);
 		}

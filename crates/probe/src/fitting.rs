@@ -23,7 +23,7 @@ pub fn fit(
         constants.bio_argument_index = u32::from(offer.bio_after_queue);
         constants.victim_is_task = u32::from(offer.victim_is_task);
         constants.notes_in_hash = u32::from(offer.notes_in_hash);
-        constants.tells_queued = u32::from(offer.tells_queued);
+        constants.dates_later = u32::from(offer.tells_queued && !offer.notes_in_hash);
         constants.dirty_pause_index = offer.dirty_arguments.saturating_sub(2);
         constants.preempt_count_from_runqueue = offer.preempt_count_from_runqueue;
         constants.ring_alarm_bytes = u64::from(ring_bytes) / 4;
