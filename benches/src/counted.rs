@@ -21,11 +21,14 @@ use crate::slices::Cut;
 use crate::stats::median;
 use anyhow::{Context, Result};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use nix::time::{ClockId, clock_gettime};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::Instant;
 
-/// Slices under the empty programs, and under holdup.
+/// The machine's pace drifts: so a load is counted in turns, each with slices under the empty programs and under holdup,
+/// and the way to a program is measured before each load. A look tells most in its first second: so a turn is no shorter.
+const TURNS: usize = 3;
 const FLOOR_SLICES: u32 = 2;
 const LOOK_SLICES: u32 = 6;
 /// How often a thread renames itself in one measure of the way to a program, and how many measures there are.
@@ -38,11 +41,9 @@ const TICKS: f64 = 100.0;
 
 /// Each load, counted; what one refuses is trouble, and the others go on.
 pub fn all(ctx: &Ctx, kinds: &[Kind], trouble: &mut Vec<String>) -> Result<Vec<Counted>> {
-    let way_ns = way_ns()?;
-    say(&format!("  counted: the way to an empty program and back takes {way_ns:.1} ns"));
     let mut found = Vec::new();
     for kind in kinds {
-        match on_load(ctx, kind, way_ns) {
+        match on_load(ctx, kind) {
             Ok(counted) => found.push(counted),
             Err(error) => {
                 ctx.heed()?;
@@ -70,46 +71,76 @@ fn way_ns() -> Result<f64> {
     median(&more).context("no measure")
 }
 
-/// Nanoseconds that a thread takes to rename itself.
+/// Nanoseconds of its CPU time that a thread takes to rename itself.
 fn renames() -> Result<f64> {
-    let since = Instant::now();
+    let own = || clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(std::time::Duration::from);
+    let since = own()?;
     for _ in 0..RENAMES {
         nix::sys::prctl::set_name(c"holdup-bench")?;
     }
-    Ok(since.elapsed().as_secs_f64() * 1e9 / f64::from(RENAMES))
+    Ok((own()? - since).as_secs_f64() * 1e9 / f64::from(RENAMES))
 }
 
-fn on_load(ctx: &Ctx, kind: &Kind, way_ns: f64) -> Result<Counted> {
+fn on_load(ctx: &Ctx, kind: &Kind) -> Result<Counted> {
+    // Before statistics are on, which lengthen it.
+    let mut counted = Counted { load: kind.name.into(), way_ns: way_ns()?, ..Counted::default() };
     let load = kind.make(ctx)?;
     let on = statistics(ctx)?;
     let cut = Cut::begin(ctx, &load)?;
-    let empty_ns;
-    {
-        let mut storage = std::mem::MaybeUninit::uninit();
-        let skel = FloorSkelBuilder::default().open(&mut storage)?.load()?;
-        let _links = [skel.progs.floor_switch.attach()?, skel.progs.floor_waking.attach()?];
-        let before = of_process(std::process::id().cast_signed())?;
-        cut.seconds(ctx, FLOOR_SLICES)?;
-        let after = of_process(std::process::id().cast_signed())?;
-        empty_ns = sum(&between(&before, &after)).1;
+    let (mut empties, mut ran) = (Vec::new(), Vec::new());
+    for _ in 0..TURNS {
+        empties.push(empty_ns(ctx, &cut)?);
+        look_at(ctx, &[], |pid| {
+            let (spent, busy) = (Spent::since(pid)?, busy_seconds()?);
+            cut.seconds(ctx, LOOK_SLICES)?;
+            counted.busy_seconds += busy_seconds()? - busy;
+            let (_, own_seconds, programs) = spent.until_now()?;
+            counted.own_seconds += own_seconds;
+            ran.extend(programs);
+            Ok(())
+        })?;
     }
-    let mut counted = Counted { load: kind.name.into(), way_ns, empty_ns, ..Counted::default() };
-    look_at(ctx, &[], |pid| {
-        let (spent, busy) = (Spent::since(pid)?, busy_seconds()?);
-        cut.seconds(ctx, LOOK_SLICES)?;
-        counted.busy_seconds = busy_seconds()? - busy;
-        (_, counted.own_seconds, counted.programs) = spent.until_now()?;
-        Ok(())
-    })?;
     drop((cut, on));
     load.close()?;
+    counted.empty_ns = median(&empties).context("no turn")?;
+    counted.programs = by_name(ran);
     say(&format!(
-        "  {}, counted: {:.2} % ({:.2} % the programs)",
+        "  {}, counted: {:.2} % ({:.2} % the programs); {:.1} ns to an empty program and back",
         kind.name,
         (counted.ratio() - 1.0) * 100.0,
-        counted.programs_seconds() / counted.busy_seconds * 100.0
+        counted.programs_seconds() / counted.busy_seconds * 100.0,
+        counted.way_ns,
     ));
     Ok(counted)
+}
+
+/// What BPF statistics say of an empty program under the load.
+fn empty_ns(ctx: &Ctx, cut: &Cut) -> Result<f64> {
+    let mut storage = std::mem::MaybeUninit::uninit();
+    let skel = FloorSkelBuilder::default().open(&mut storage)?.load()?;
+    let _links = [skel.progs.floor_switch.attach()?, skel.progs.floor_waking.attach()?];
+    let before = of_process(std::process::id().cast_signed())?;
+    cut.seconds(ctx, FLOOR_SLICES)?;
+    let after = of_process(std::process::id().cast_signed())?;
+    Ok(sum(&between(&before, &after)).1)
+}
+
+/// The looks of all turns as one.
+fn by_name(ran: Vec<Program>) -> Vec<Program> {
+    let mut found: BTreeMap<String, Program> = BTreeMap::new();
+    for program in ran {
+        let all =
+            found.entry(program.name.clone()).or_insert(Program { runs: 0, ..program.clone() });
+        all.ns = sum(&[all.clone(), program.clone()]).1;
+        all.runs += program.runs;
+    }
+    let mut found: Vec<Program> = found.into_values().collect();
+    dearest_first(&mut found);
+    found
+}
+
+fn dearest_first(programs: &mut [Program]) {
+    programs.sort_by(|a, b| (b.ns * b.runs as f64).total_cmp(&(a.ns * a.runs as f64)));
 }
 
 /// What a look took when a part of it began. BPF statistics are on.
@@ -159,7 +190,7 @@ fn between(before: &BTreeMap<u32, Program>, after: &BTreeMap<u32, Program>) -> V
         Some(Program { runs, ns, ..now.clone() })
     };
     let mut found: Vec<Program> = after.iter().filter_map(fresh).collect();
-    found.sort_by(|a, b| (b.ns * b.runs as f64).total_cmp(&(a.ns * a.runs as f64)));
+    dearest_first(&mut found);
     found
 }
 
@@ -207,6 +238,15 @@ mod tests {
             found.iter().map(|it| (it.runs, it.ns)).collect::<Vec<_>>(),
             [(20, 250.0), (1, 9.0)]
         );
+    }
+
+    #[test]
+    fn turns_are_added_by_name() {
+        let program =
+            |name: &str, runs, ns| Program { name: name.into(), runs, ns, ..Program::default() };
+        let found =
+            by_name(vec![program("a", 10, 50.0), program("b", 1, 9.0), program("a", 30, 90.0)]);
+        assert_eq!(found, [program("a", 40, 80.0), program("b", 1, 9.0)]);
     }
 
     #[test]
