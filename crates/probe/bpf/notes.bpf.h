@@ -93,6 +93,8 @@ struct slot {
 	struct note note;
 	__u64 claims;
 };
+_Static_assert(__builtin_offsetof(struct slot, note.sums) == 64, "who it is and where it stands: one cache line");
+_Static_assert(sizeof(struct slot) == 192, "three cache lines");
 #define SLOTS 16384
 static struct slot slots[SLOTS] SEC(".bss.slots");
 

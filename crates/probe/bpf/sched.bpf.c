@@ -7,10 +7,11 @@
  * The stack of a blocked thread does not change, so it is taken once, at the end, from outside.
  * Switches are dated by the run queue's clock, which the scheduler has just read, and not by one of our own.
  * A wake-up that ends a wait which may be short is dated by what the scheduler noted when it queued the thread, and if
- * the wait was short, not at all: how long it waited for the CPU is what the scheduler has added to its run_delay (of
- * /proc/PID/schedstat) by the time it leaves again. Between the wake-up and the queue may lie an interrupt of the CPU
- * that is to run it: there the thread counts as blocked. Only the wake-ups that must be exact read the clock (see
- * `now_if_dated_later`). Of a thread that another CPU ran, a wake-up reads as few cache lines as it can: that they come
+ * the wait was short, not at all. Between the wake-up and the queue may lie an interrupt of the CPU that is to run it:
+ * there the thread counts as blocked. Only the wake-ups that must be exact read the clock (see `now_if_dated_later`).
+ * Of a short wait a switch adds the length alone. What of all of them was for a CPU, the scheduler has added to the
+ * thread's run_delay (of /proc/PID/schedstat), it counts the switches too, and the thread ran for the rest of its time:
+ * that is worked out when the sums are told (`tell_sums`). Of a thread that another CPU ran, a wake-up reads as few cache lines as it can: that they come
  * from there takes longer than all that is done with them.
  * Where functions return slowly (mitigations), a helper takes as long as all else together: the fast path of a
  * pair of switch and wake-up calls none. Of the waker of a wait that may be short only the address is kept, and read
@@ -220,10 +221,12 @@ static __always_inline void settle_delay(struct sums *sums, const struct note *n
 
 static __always_inline void first_seen(struct note *note, const struct task_struct *task, __u64 now)
 {
+	const struct sched_info *info = &task->sched_info;
+
 	note->sums.since_ns = now;
 	note->sums.voluntary_seen = BPF_CORE_READ(task, nvcsw);
 	note->sums.involuntary_seen = BPF_CORE_READ(task, nivcsw);
-	note->delay_ns = BPF_CORE_READ(task, sched_info.run_delay);
+	note->delay_ns = bpf_core_field_exists(info->run_delay) ? BPF_CORE_READ(info, run_delay) : 0;
 	note->sums.delay_ns_seen = note->delay_ns;
 }
 
@@ -379,6 +382,7 @@ static __always_inline void enter_cpu(struct note *note, struct task_struct *nex
 	__u64 length = now - note->since_ns;
 	__u32 standing = STANDING(WIRE_MODE_RUNNING, DATED);
 
+	/* Blocked, or ready, which differ by the last bit. */
 	if (likely((note->standing | 1) == STANDING(WIRE_MODE_BLOCKED, UNDATED) && length < control.threshold_ns)) {
 		note->sums.sleep_ns += length;
 		standing = STANDING(WIRE_MODE_RUNNING, UNDATED);

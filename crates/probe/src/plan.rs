@@ -168,6 +168,14 @@ pub fn give_way(plan: &mut Plan, offer: &mut Offer, purpose: Purpose, refused: &
     if !offer.notes_in_hash {
         offer.notes_in_hash = true;
         *plan = self::plan(offer, purpose);
+        // Nothing is missed; but a look that costs twice as much must not do so silently.
+        plan.blind.push(Blind {
+            what: "task_storage".into(),
+            why: refused.why.clone(),
+            therefore: "threads are found in a hash, and each switch costs about twice as much"
+                .into(),
+            ..Blind::default()
+        });
         return true;
     }
     if plan.programs.len() > INDISPENSABLE.len() {
@@ -275,6 +283,8 @@ mod tests {
         assert!(again());
         assert!(!again());
         assert_eq!(plan.programs, INDISPENSABLE);
+        let blind: Vec<_> = plan.blind.iter().map(|blind| &blind.what[..]).collect();
+        assert_eq!(blind, ["task_storage", "programs"]);
         assert!(offer.notes_in_hash);
     }
 

@@ -77,7 +77,8 @@ pub struct Membership {
 }
 
 /// Sums over one thread's share of the window: `run + runnable + sleep + disk = until - since`.
-/// Source: sched_switch and sched_waking; without BPF, /proc/TID/schedstat.
+/// Source: sched_switch and sched_waking, and the scheduler's run_delay and counts of switches (task_struct); without
+/// BPF, /proc/TID/schedstat.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ThreadTime {

@@ -46,10 +46,17 @@ fn at_rest(report: &Report) -> &'static str {
     if sleeps > work { ": it sleeps on purpose" } else { ": it waits for work" }
 }
 
-/// Whether a caveat says that a cause may have been missed: all but those on when, how much, single
-/// processes of another namespace, and who has no CPU because many have work.
+/// Whether a caveat says that a cause may have been missed: all but those on when, how much, what looking costs,
+/// single processes of another namespace, and who has no CPU because many have work.
 fn sees_less(report: &Report) -> bool {
-    let harmless = ["ended_early", "residual", "blind.netns", "disk_starved", "cpu_full"];
+    let harmless = [
+        "ended_early",
+        "residual",
+        "blind.netns",
+        "blind.task_storage",
+        "disk_starved",
+        "cpu_full",
+    ];
     report.caveats.iter().any(|caveat| !harmless.contains(&caveat.code.as_str()))
 }
 
