@@ -119,6 +119,15 @@ fn sums_are_what_the_scheduler_counts() {
     // Which of its blocked time is for I/O is told beside, not added.
     let blocked_ns = ns(&sums, "disk_sleep") + ns(&sums, "sleep");
     assert!(ns(&sums, "iowait") > 0.0 && ns(&sums, "iowait") <= blocked_ns, "{sums}");
+    // What of both kinds was for a CPU is found in one figure of the scheduler's.
+    let sums = sums_of(|| {
+        let file = file.clone();
+        move || {
+            read_block(&file).expect("a block");
+            std::thread::sleep(Duration::from_micros(100));
+        }
+    });
+    assert!(ns(&sums, "disk_sleep") > 0.0 && ns(&sums, "sleep") > 0.0, "{sums}");
 }
 
 fn ns(sums: &Value, name: &str) -> f64 {
