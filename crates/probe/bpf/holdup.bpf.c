@@ -6,6 +6,7 @@
  */
 #include "common.bpf.h"
 #include "notes.bpf.h"
+#include "sums.bpf.h"
 /* In this order: later files use the helpers of earlier ones. */
 #include "sched.bpf.c"
 #include "block.bpf.c"

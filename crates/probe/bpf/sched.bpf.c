@@ -11,7 +11,7 @@
  * there the thread counts as blocked. Only the wake-ups that must be exact read the clock (see `now_if_dated_later`).
  * Of a short wait a switch adds the length alone. What of all of them was for a CPU, the scheduler has added to the
  * thread's run_delay (of /proc/PID/schedstat), it counts the switches too, and the thread ran for the rest of its time:
- * that is worked out when the sums are told (`tell_sums`). Of a thread that another CPU ran, a wake-up reads as few cache lines as it can: that they come
+ * that is worked out when the sums are told (sums.bpf.h). Of a thread that another CPU ran, a wake-up reads as few cache lines as it can: that they come
  * from there takes longer than all that is done with them.
  * Where functions return slowly (mitigations), a helper takes as long as all else together: the fast path of a
  * pair of switch and wake-up calls none. Of the waker of a wait that may be short only the address is kept, and read
@@ -185,77 +185,6 @@ static __noinline int send_wait(struct task_struct *task, struct task_struct *be
 	return 0;
 }
 
-static __always_inline void add_blocked(struct sums *sums, const struct note *note, __u64 ns)
-{
-	if (note->state & TASK_UNINTERRUPTIBLE)
-		sums->disk_sleep_ns += ns;
-	else
-		sums->sleep_ns += ns;
-	if (note->flags & WIRE_FLAG_IOWAIT)
-		sums->iowait_ns += ns;
-}
-
-/*
- * What of the wait before this stretch on the CPU was for the CPU: the scheduler has added it to the thread's run_delay
- * only after it was switched in. If the wake-up was dated, the sums have it already.
- */
-static __always_inline void settle_delay(struct sums *sums, const struct note *note, __u64 run_delay_ns)
-{
-	__u64 runnable = run_delay_ns - note->delay_ns, blocked;
-
-	sums->delay_ns_seen += runnable;
-	if (note->dating == DATED)
-		return;
-	blocked = note->state & TASK_UNINTERRUPTIBLE ? sums->disk_sleep_ns : sums->sleep_ns;
-	if (note->flags & WIRE_FLAG_IOWAIT && sums->iowait_ns < blocked)
-		blocked = sums->iowait_ns;
-	if (unlikely(runnable > blocked)) {
-		/* Read before the thread slept once more; else the two clocks differ by that much. */
-		if ((__s64)runnable < 0)
-			return;
-		runnable = blocked;
-	}
-	sums->runnable_ns += runnable;
-	add_blocked(sums, note, -runnable);
-}
-
-static __always_inline void first_seen(struct note *note, const struct task_struct *task, __u64 now)
-{
-	const struct sched_info *info = &task->sched_info;
-
-	note->sums.since_ns = now;
-	note->sums.voluntary_seen = BPF_CORE_READ(task, nvcsw);
-	note->sums.involuntary_seen = BPF_CORE_READ(task, nivcsw);
-	note->delay_ns = bpf_core_field_exists(info->run_delay) ? BPF_CORE_READ(info, run_delay) : 0;
-	note->sums.delay_ns_seen = note->delay_ns;
-}
-
-/* Until its present mode began. `run_delay_ns` was read before the note, or nobody writes to it. */
-static __always_inline void tell_sums(struct wire_sums *told, const struct note *note, const struct task_struct *task,
-				      __u64 run_delay_ns)
-{
-	struct sums sums = note->sums;
-	__u64 ran, runnable;
-
-	if (note->mode != WIRE_MODE_RUNNING)
-		run_delay_ns = note->delay_ns;
-	else if (note->dating != UNDATED)
-		settle_delay(&sums, note, run_delay_ns);
-	ran = note->since_ns - sums.since_ns - sums.sleep_ns - sums.runnable_ns - sums.disk_sleep_ns - sums.untold_ns;
-	runnable = run_delay_ns - sums.delay_ns_seen;
-	if (runnable > sums.sleep_ns)
-		runnable = (__s64)runnable < 0 ? 0 : sums.sleep_ns;
-	told->since_ns = sums.since_ns;
-	told->run_ns = (__s64)ran < 0 ? 0 : ran;
-	told->runnable_ns = sums.runnable_ns + runnable;
-	told->sleep_ns = sums.sleep_ns - runnable;
-	told->disk_sleep_ns = sums.disk_sleep_ns;
-	told->iowait_ns = sums.iowait_ns;
-	told->throttled_ns = sums.throttled_ns;
-	told->preemptions = (__u32)task->nivcsw - sums.involuntary_seen;
-	told->switches = (__u32)task->nvcsw - sums.voluntary_seen + (__u32)told->preemptions;
-}
-
 /*
  * Whether some thread has been seen throttled since the look began: until then a wake-up does not ask, which would be
  * three more cache lines. Who is throttled was thrown off its CPU, or is ready at the begin; before 6.18 a group is
@@ -307,8 +236,7 @@ static __always_inline void leave_cpu(struct note *note, struct task_struct *pre
 		flags = BPF_CORE_READ_BITFIELD(prev, in_iowait) * WIRE_FLAG_IOWAIT;
 		standing = STANDING(WIRE_MODE_BLOCKED, DATED);
 		if (dates_later && !note->traced)
-			standing = (state & TASK_UNINTERRUPTIBLE) | flags ? STANDING(WIRE_MODE_BLOCKED, UNDATED_DISK) :
-									    STANDING(WIRE_MODE_BLOCKED, UNDATED);
+			standing += STANDING(0, (state & TASK_UNINTERRUPTIBLE) | flags ? UNDATED_DISK : UNDATED);
 		if (!compat_throttles_tasks()) {
 			barrier();
 			if (!throttling)

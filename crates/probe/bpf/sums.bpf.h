@@ -1,0 +1,85 @@
+/*
+ * sums.bpf.h: where a thread's time went, as its note has added it up.
+ *
+ * All of a thread's time is in one of the sums: who adds a wait adds all of its length, and what nobody adds, it ran.
+ * What the kernel counts anyhow (run_delay, switches) is read at both ends and not added up here. Must not: decide what
+ * a wait is or how it is dated (sched.bpf.c). Rejected: adding up each part at each switch, which took half of all that a
+ * switch does. Edit together: notes.bpf.h (`struct sums`), sched.bpf.c, iter.bpf.c.
+ */
+#ifndef HOLDUP_SUMS_H
+#define HOLDUP_SUMS_H
+
+#include "notes.bpf.h"
+
+static __always_inline void add_blocked(struct sums *sums, const struct note *note, __u64 ns)
+{
+	if (note->state & TASK_UNINTERRUPTIBLE)
+		sums->disk_sleep_ns += ns;
+	else
+		sums->sleep_ns += ns;
+	if (note->flags & WIRE_FLAG_IOWAIT)
+		sums->iowait_ns += ns;
+}
+
+/*
+ * What of the wait before this stretch on the CPU was for the CPU: the scheduler has added it to the thread's run_delay
+ * only after it was switched in. If the wake-up was dated, the sums have it already.
+ */
+static __always_inline void settle_delay(struct sums *sums, const struct note *note, __u64 run_delay_ns)
+{
+	__u64 runnable = run_delay_ns - note->delay_ns, blocked;
+
+	sums->delay_ns_seen += runnable;
+	if (note->dating == DATED)
+		return;
+	blocked = note->state & TASK_UNINTERRUPTIBLE ? sums->disk_sleep_ns : sums->sleep_ns;
+	if (note->flags & WIRE_FLAG_IOWAIT && sums->iowait_ns < blocked)
+		blocked = sums->iowait_ns;
+	if (unlikely(runnable > blocked)) {
+		/* Read before the thread slept once more; else the two clocks differ by that much. */
+		if ((__s64)runnable < 0)
+			return;
+		runnable = blocked;
+	}
+	sums->runnable_ns += runnable;
+	add_blocked(sums, note, -runnable);
+}
+
+static __always_inline void first_seen(struct note *note, const struct task_struct *task, __u64 now)
+{
+	const struct sched_info *info = &task->sched_info;
+
+	note->sums.since_ns = now;
+	note->sums.voluntary_seen = BPF_CORE_READ(task, nvcsw);
+	note->sums.involuntary_seen = BPF_CORE_READ(task, nivcsw);
+	note->delay_ns = bpf_core_field_exists(info->run_delay) ? BPF_CORE_READ(info, run_delay) : 0;
+	note->sums.delay_ns_seen = note->delay_ns;
+}
+
+/* Until its present mode began. `run_delay_ns` was read before the note, or nobody writes to it. */
+static __always_inline void tell_sums(struct wire_sums *told, const struct note *note, const struct task_struct *task,
+				      __u64 run_delay_ns)
+{
+	struct sums sums = note->sums;
+	__u64 ran, runnable;
+
+	if (note->mode != WIRE_MODE_RUNNING)
+		run_delay_ns = note->delay_ns;
+	else if (note->dating != UNDATED)
+		settle_delay(&sums, note, run_delay_ns);
+	ran = note->since_ns - sums.since_ns - sums.sleep_ns - sums.runnable_ns - sums.disk_sleep_ns - sums.untold_ns;
+	runnable = run_delay_ns - sums.delay_ns_seen;
+	if (runnable > sums.sleep_ns)
+		runnable = (__s64)runnable < 0 ? 0 : sums.sleep_ns;
+	told->since_ns = sums.since_ns;
+	told->run_ns = (__s64)ran < 0 ? 0 : ran;
+	told->runnable_ns = sums.runnable_ns + runnable;
+	told->sleep_ns = sums.sleep_ns - runnable;
+	told->disk_sleep_ns = sums.disk_sleep_ns;
+	told->iowait_ns = sums.iowait_ns;
+	told->throttled_ns = sums.throttled_ns;
+	told->preemptions = (__u32)task->nivcsw - sums.involuntary_seen;
+	told->switches = (__u32)task->nvcsw - sums.voluntary_seen + (__u32)told->preemptions;
+}
+
+#endif
