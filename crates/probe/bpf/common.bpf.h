@@ -26,6 +26,7 @@
 #define TASK_STATE_TRACED 0x8
 #define TASK_PARKED 0x40
 #define TASK_DEAD 0x80
+#define TASK_WAKING 0x200
 #define TASK_NOLOAD 0x400
 #define TASK_FROZEN 0x8000
 

@@ -6,8 +6,10 @@
  */
 #include "common.bpf.h"
 #include "notes.bpf.h"
+#include "dating.bpf.h"
 #include "sums.bpf.h"
 /* In this order: later files use the helpers of earlier ones. */
+#include "wake.bpf.c"
 #include "sched.bpf.c"
 #include "block.bpf.c"
 #include "mem.bpf.c"

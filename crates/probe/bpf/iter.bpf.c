@@ -30,13 +30,16 @@ struct {
  * When a thread was woken that waits for a CPU; 0: it is blocked. If no clock was read then, as long ago as it has
  * been queued, and now if its CPU has yet to queue it.
  */
-static __always_inline __u64 woken_at(const struct note *note, const struct task_struct *task, __u64 now)
+static __always_inline __u64 woken_at(const struct note *note, const struct task_struct *task, __u32 state, __u64 now)
 {
+	const struct wake *wake = &slot_at(task_field(task, pid))->wake;
 	struct cpu_note *own;
 	__u64 queued_clock;
 
-	if (note->mode != WIRE_MODE_BLOCKED || note->wake_ns || context_of(note) == WIRE_CONTEXT_UNKNOWN)
+	if (note->mode != WIRE_MODE_BLOCKED || note->wake_ns || (state && !(state & TASK_WAKING)))
 		return note->wake_ns;
+	if (wake->task == (__u64)task && (wake->flags & WAKE_DATED) && wake->at_ns >= note->since_ns)
+		return wake->at_ns;
 	own = own_note();
 	queued_clock = compat_last_queued(task);
 	if (!own->runqueue || !queued_clock)
@@ -63,7 +66,7 @@ int threads(struct bpf_iter__task *ctx)
 		return 0;
 	kernel = task->flags & PF_KTHREAD;
 	if (control.trace_tgid && (__u32)task->tgid == control.trace_tgid) {
-		note->traced = 1;
+		trace(note, task, 1);
 		/* Of what is traced short waits are told too, and so the one that it is in. */
 		if (note->mode >= WIRE_MODE_RUNNABLE)
 			note->dating = DATED;
@@ -93,7 +96,7 @@ int threads(struct bpf_iter__task *ctx)
 	fill_ref(&out->thread, task);
 	tell_sums(&out->sums, note, task, run_delay_ns);
 	out->note_since_ns = note->since_ns;
-	out->note_wake_ns = woken_at(note, task, now);
+	out->note_wake_ns = woken_at(note, task, out->place.state, now);
 	out->last_arrival_clock = BPF_CORE_READ(task, sched_info.last_arrival);
 	out->cpu_cgroup_id = subsystem_cgroup_id(task, cpu_cgrp_id);
 	out->cgroup_id = unified_cgroup_id(task);

@@ -13,6 +13,7 @@
 /* Beside WIRE_FLAG_*, never told. */
 #define NOTE_WAKER_UNREAD (1U << 31)
 #define NOTE_AFTER_COMPLETION (1U << 30) /* a disk may have woken it: `wake_disk`, at `completion_ns_low` */
+#define WAKE_DATED (1U << 27) /* in a `struct wake` alone: `at_ns` is exact */
 #define NOTE_CONTEXT_SHIFT 28 /* WIRE_CONTEXT_* of the waker */
 #define NOTE_FLAGS_OWN (~0U << NOTE_CONTEXT_SHIFT)
 
@@ -45,8 +46,7 @@ struct sums {
 
 /*
  * Kept per thread. In `slots` who it is and where it stands are one cache line, what is added up the next, the rest the
- * third. A wake-up that is not dated writes to the first, which goes from CPU to CPU as it is, and to the third only if
- * another disk has woken the thread than the last time. `since_ns` is when the present mode began. `waker` and
+ * third; no other CPU writes to them but in rare cases. `since_ns` is when the present mode began. `waker` and
  * `wake_disk` mean something only if the waker's context is known, and instead of them only `waker_task` while `flags`
  * say so.
  */
@@ -76,6 +76,19 @@ struct note {
 	__u32 disk; /* of the last bio submitted */
 };
 
+/* Of the last wake-up of a thread that has a place in `slots`; written by who wakes, and by nobody else (wake.bpf.c). */
+struct wake {
+	__u64 task; /* whose it is; 0: the note is to be told */
+	__u64 at_ns; /* exactly, or not before */
+	__u32 flags; /* of the note: the waker's */
+	__u32 disk;
+	__u32 completion_ns_low;
+	union {
+		__u64 waker_task; /* address of its task_struct, while `flags` say that it is unread */
+		struct wire_ref waker;
+	};
+};
+
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -86,15 +99,17 @@ struct {
 /*
  * Where most notes are: found by thread id in one variable, without a call or a look into a map, while task storage
  * takes several. A thread whose place is taken by another has its note in task storage. `claims` is 1 while the place
- * is somebody's: of two that claim at once both may read 2, and then nobody has it. Three cache lines each.
+ * is somebody's: of two that claim at once both may read 2, and then nobody has it. Four cache lines each.
  */
 struct slot {
 	__u64 task; /* address of its task_struct; 0: nobody's */
 	struct note note;
 	__u64 claims;
+	struct wake wake;
 };
 _Static_assert(__builtin_offsetof(struct slot, note.sums) == 64, "who it is and where it stands: one cache line");
-_Static_assert(sizeof(struct slot) == 192, "three cache lines");
+_Static_assert(__builtin_offsetof(struct slot, wake) == 192, "what a wake-up writes: the fourth cache line");
+_Static_assert(sizeof(struct slot) == 256, "four cache lines");
 #define SLOTS 16384
 static struct slot slots[SLOTS] SEC(".bss.slots");
 
@@ -139,6 +154,12 @@ static __always_inline struct slot *slot_at(__u32 tid)
 	return &slots[tid & (SLOTS - 1)];
 }
 
+static __always_inline void forget_wake(struct wake *wake)
+{
+	wake->at_ns = 0;
+	wake->flags = 0;
+}
+
 static __always_inline bool claim(struct slot *slot, struct task_struct *task)
 {
 	volatile __u64 *claims = &slot->claims;
@@ -149,9 +170,31 @@ static __always_inline bool claim(struct slot *slot, struct task_struct *task)
 	if (*claims != 1)
 		return false;
 	slot->note = no_note;
+	forget_wake(&slot->wake);
 	barrier();
 	slot->task = (__u64)task;
+	if (dates_later)
+		slot->wake.task = (__u64)task;
 	return true;
+}
+
+/* Nobody has this place any more. */
+static __always_inline void leave_place(struct slot *slot)
+{
+	slot->wake.task = 0;
+	slot->task = 0;
+	barrier();
+	slot->claims = 0;
+}
+
+/* All its waits are told, and who ended them exactly. */
+static __always_inline void trace(struct note *note, const struct task_struct *task, __u8 why)
+{
+	struct slot *slot = slot_at(task_field(task, pid));
+
+	note->traced = why;
+	if (slot->wake.task == (__u64)task)
+		slot->wake.task = 0;
 }
 
 /* Of a thread whose place of the array is another's, or nobody's yet. */

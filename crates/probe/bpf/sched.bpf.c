@@ -1,92 +1,19 @@
 /*
- * sched.bpf.c: who runs, who waits, and who ended the wait.
+ * sched.bpf.c: who runs and who waits; who comes and goes.
  *
  * Each thread carries a note (`slots`, else task storage). sched_switch out stores when and in what state it left;
- * sched_waking stores who made it ready and from which context; sched_switch in adds to the sums and,
+ * sched_waking (wake.bpf.c) keeps who made it ready and from which context; sched_switch in adds to the sums and,
  * if the wait was long or the thread is traced, sends the whole wait with stack, system call and object.
  * The stack of a blocked thread does not change, so it is taken once, at the end, from outside.
  * Switches are dated by the run queue's clock, which the scheduler has just read, and not by one of our own.
- * A wake-up that ends a wait which may be short is dated by what the scheduler noted when it queued the thread, and if
- * the wait was short, not at all. Between the wake-up and the queue may lie an interrupt of the CPU that is to run it:
- * there the thread counts as blocked. Only the wake-ups that must be exact read the clock (see `now_if_dated_later`).
  * Of a short wait a switch adds the length alone. What of all of them was for a CPU, the scheduler has added to the
  * thread's run_delay (of /proc/PID/schedstat), it counts the switches too, and the thread ran for the rest of its time:
- * that is worked out when the sums are told (sums.bpf.h). Of a thread that another CPU ran, a wake-up reads as few cache lines as it can: that they come
- * from there takes longer than all that is done with them.
- * Where functions return slowly (mitigations), a helper takes as long as all else together: the fast path of a
- * pair of switch and wake-up calls none. Of the waker of a wait that may be short only the address is kept, and read
- * if the wait was long after all. Who runs here is read from the run queue, not noted at the switch: some kernels tell
- * not every switch.
+ * that is worked out when the sums are told (sums.bpf.h). Where functions return slowly (mitigations), a helper takes as
+ * long as all else together: the fast path of a pair of switch and wake-up calls none.
  *
  * Must not: trace system calls (each would pay), walk lists, or look at user memory of another task.
  * Rejected: starting a record at switch-out (every short wait would pay for its stack).
  */
-
-static __always_inline __u64 interval(__u64 from, __u64 to)
-{
-	if (to >= from)
-		return to - from;
-	count_lost(&lost.negative_intervals);
-	return 0;
-}
-
-/*
- * A switch is dated when the scheduler began to choose. What another CPU did meanwhile to a thread that was then
- * chosen (it left there, it was woken) is dated later, by as much as a search for work on other CPUs takes:
- * sysctl_sched_migration_cost, half a millisecond. The thread's own time stands still until then.
- */
-#define CHOICE_NS_MAX 500000
-
-static __always_inline __u64 not_before(__u64 earlier, __u64 now)
-{
-	return now < earlier && earlier - now <= CHOICE_NS_MAX ? earlier : now;
-}
-
-/*
- * How often the two clocks are compared; what they drift apart in that time at most (clocks are slewed by up to
- * 500 parts in a million), of which no more is believed at once than a long idle CPU needs; and after how many
- * comparisons a larger distance is true all the same.
- */
-#define CLOCK_SPAN_NS 1000000
-#define CLOCK_DRIFT_SHIFT 11
-#define CLOCK_DRIFT_NS_MAX 30000
-#define CLOCK_ABOVE_MAX 64
-
-/*
- * CLOCK_MONOTONIC at this switch, without reading a clock: the scheduler has just read its own, and the distance
- * of the two hardly changes. Between the scheduler's reading and ours lies what it took to choose, mostly some
- * hundred nanoseconds, rarely a search for work on other CPUs: so the least distance seen is the true one.
- */
-static __always_inline __u64 switch_now(struct cpu_note *own, const struct task_struct *prev, __u64 clock)
-{
-	__u64 now, ahead, span, drift;
-
-	if (unlikely(!clock))
-		return bpf_ktime_get_ns();
-	span = clock - own->read_ns;
-	if (likely(span < CLOCK_SPAN_NS))
-		return clock + own->ahead_ns;
-	now = bpf_ktime_get_ns();
-	ahead = now - clock;
-	drift = span >> CLOCK_DRIFT_SHIFT;
-	if (drift > CLOCK_DRIFT_NS_MAX)
-		drift = CLOCK_DRIFT_NS_MAX;
-	if (own->read_ns && (__s64)(ahead - own->ahead_ns - drift) > 0 && ++own->above < CLOCK_ABOVE_MAX)
-		ahead = own->ahead_ns + drift;
-	else
-		own->above = 0;
-	own->ahead_ns = ahead;
-	own->read_ns = clock;
-	if (!own->runqueue)
-		own->runqueue = compat_runqueue(prev);
-	return clock + ahead;
-}
-
-/* A wait at least this long is told. */
-static __always_inline __u64 threshold_of(struct note *note)
-{
-	return note->traced ? control.traced_threshold_ns : control.threshold_ns;
-}
 
 /* Short waits of a command yield to long ones before the ring overflows. */
 static __always_inline bool braked(__u64 wait_ns)
@@ -96,35 +23,6 @@ static __always_inline bool braked(__u64 wait_ns)
 		return false;
 	count_lost(&lost.braked);
 	return true;
-}
-
-/* What is woken so soon after a request was completed on the same CPU, was woken by it. */
-#define COMPLETION_NS_MAX 100000
-
-/*
- * Of a wait that was taken for short. Its waker may be gone, and its memory another's: a thread that began after the
- * wake-up is not the one. An idle CPU's thread, whose id is 0, stays; in its own context it wakes nobody.
- */
-static __always_inline void read_waker(struct note *note, __u64 now)
-{
-	struct task_struct *task = (struct task_struct *)note->waker_task;
-	__u64 woken = note->wake_ns ? note->wake_ns : now;
-	__u32 context = context_of(note);
-
-	/* By two clocks it may seem to be before, by little. */
-	if (!(note->flags & NOTE_AFTER_COMPLETION) ||
-	    (__s32)((__u32)woken - note->completion_ns_low) >= COMPLETION_NS_MAX)
-		note->wake_disk = 0;
-	note->flags &= ~NOTE_FLAGS_OWN;
-	note->waker.start_ns = BPF_CORE_READ(task, start_time);
-	note->waker.tid = BPF_CORE_READ(task, pid);
-	note->waker.tgid = BPF_CORE_READ(task, tgid);
-	if ((!note->waker.tid && context == WIRE_CONTEXT_TASK) || note->waker.start_ns > woken ||
-	    bpf_core_read(note->waker.comm, sizeof(note->waker.comm), &task->comm))
-		return;
-	note->flags |= context << NOTE_CONTEXT_SHIFT;
-	if (BPF_CORE_READ(task, flags) & PF_KTHREAD)
-		note->flags |= WIRE_FLAG_WAKER_KERNEL;
 }
 
 static __noinline int send_wait(struct task_struct *task, struct task_struct *before, __u64 now)
@@ -185,22 +83,6 @@ static __noinline int send_wait(struct task_struct *task, struct task_struct *be
 	return 0;
 }
 
-/*
- * Whether some thread has been seen throttled since the look began: until then a wake-up does not ask, which would be
- * three more cache lines. Who is throttled was thrown off its CPU, or is ready at the begin; before 6.18 a group is
- * throttled while none of it runs, and each thread that leaves is asked.
- */
-__u32 throttling = 0;
-
-static __always_inline bool see_throttled(const struct task_struct *task)
-{
-	if (!compat_task_throttled(task))
-		return false;
-	if (!throttling)
-		throttling = 1;
-	return true;
-}
-
 /* What a thread did before it left the CPU, if that was not the usual. Since when it ran; 0: not known. */
 static __always_inline __u64 settle(struct note *note, const struct task_struct *prev, __u64 run_delay_ns, __u64 now)
 {
@@ -258,14 +140,6 @@ static __always_inline void leave_cpu(struct note *note, struct task_struct *pre
 	note->standing = standing;
 }
 
-/* When it was woken, if it has been queued since `queued_ns` here, and before, since then, on other run queues. */
-static __always_inline __u64 woken(const struct note *note, const struct task_struct *task, __u64 queued_ns)
-{
-	__u64 elsewhere_ns = compat_run_delay(task) - note->delay_ns;
-
-	return queued_ns > note->since_ns + elsewhere_ns ? queued_ns - elsewhere_ns : note->since_ns;
-}
-
 /* Its length. From the two parts: a second subtraction would count a negative interval twice. */
 static __always_inline __u64 add_wait(struct note *note, __u64 now)
 {
@@ -294,8 +168,8 @@ static __always_inline __u64 end_wait(struct note *note, struct task_struct *nex
 
 	now = not_before(note->since_ns, now);
 	/* Never queued: it lent its place to the holder of a lock, and the wake-up is not dated. */
-	if (note->mode == WIRE_MODE_BLOCKED && !note->wake_ns && queued_clock && clock)
-		note->wake_ns = woken(note, next, now - interval(queued_clock, clock));
+	if (note->mode == WIRE_MODE_BLOCKED && !note->wake_ns)
+		date_wake(note, next, queued_clock && clock ? now - interval(queued_clock, clock) : 0);
 	now = not_before(note->wake_ns, now);
 	length = add_wait(note, now);
 	if (length >= threshold_of(note) && !braked(length))
@@ -355,101 +229,6 @@ int sched_switch(__u64 *ctx)
 	return 0;
 }
 
-static __always_inline __u32 wake_context(__u64 runqueue, __u64 current)
-{
-	__u32 count = compat_preempt_count(runqueue, current);
-
-	if (count & 0x00ff0000)
-		return WIRE_CONTEXT_HARDIRQ;
-	if (count & 0x00000100)
-		return WIRE_CONTEXT_SOFTIRQ;
-	return WIRE_CONTEXT_TASK;
-}
-
-/*
- * The time by the run queue of the CPU that wakes, if the switch in may date this wake-up, so that no clock is read
- * here; else 0. What a busy CPU's run queue last read is at most the truth, and mostly little less; an idle CPU's is as
- * old as its sleep. So a wait that may be short is short, or as long as somebody ran without a tick, or nobody ran: then
- * who woke is noted all the same. Not so: a thread whose waits are all told; one that is throttled; and one that was
- * moved to another run queue in its sleep, and was dated there (delayed dequeue, since 6.12).
- */
-static __always_inline __u64 now_if_dated_later(const struct note *note, const struct task_struct *task,
-						const struct cpu_note *own)
-{
-	__u64 clock, now;
-
-	if (unlikely(!own->runqueue || compat_last_queued(task)))
-		return 0;
-	clock = compat_runqueue_clock(own->runqueue, 0);
-	now = clock + own->ahead_ns;
-	return clock && now < note->since_ns + control.threshold_ns / 2 ? now : 0;
-}
-
-/* Who wakes, for `read_waker`: the address alone, and the disk that completed here lately, if one did. */
-static __always_inline void note_waker(struct note *note, const struct cpu_note *own, __u64 now)
-{
-	__u64 waker = compat_running(own->runqueue);
-	__u32 flags = note->flags & ~NOTE_FLAGS_OWN;
-
-	if (own->completion_ns + COMPLETION_NS_MAX > now) {
-		flags |= NOTE_AFTER_COMPLETION;
-		note->completion_ns_low = own->completion_ns;
-		if (note->wake_disk != own->completion_dev)
-			note->wake_disk = own->completion_dev;
-	}
-	note->waker_task = waker;
-	note->flags = flags | NOTE_WAKER_UNREAD | wake_context(own->runqueue, waker) << NOTE_CONTEXT_SHIFT;
-}
-
-SEC("tp_btf/sched_waking")
-int BPF_PROG(sched_waking, struct task_struct *task)
-{
-	struct note *note = note_of(task, NEVER), *mine;
-	struct task_struct *current;
-	struct cpu_note *own;
-	__u32 context;
-	__u64 now;
-
-	if (unlikely(!note || note->mode != WIRE_MODE_BLOCKED || note->wake_ns))
-		return 0;
-	own = own_note();
-	if (unlikely(throttling) && compat_task_throttled(task)) {
-		note->flags |= WIRE_FLAG_THROTTLED;
-	} else if (likely(note->dating)) {
-		now = now_if_dated_later(note, task, own);
-		if (likely(now)) {
-			note_waker(note, own, now);
-			return 0;
-		}
-	}
-	note->dating = DATED;
-	now = not_before(note->since_ns, bpf_ktime_get_ns());
-	note->wake_ns = now;
-	if (interval(note->since_ns, now) < threshold_of(note) / 2)
-		return 0;
-	/* From here on the wait is long: who ended it is worth its price. */
-	current = compat_current();
-	context = wake_context(own->runqueue ? own->runqueue : compat_runqueue(current), (__u64)current);
-	note->flags = (note->flags & ~NOTE_FLAGS_OWN) | context << NOTE_CONTEXT_SHIFT;
-	fill_ref(&note->waker, current);
-	if (task_field(current, flags) & PF_KTHREAD)
-		note->flags |= WIRE_FLAG_WAKER_KERNEL;
-	note->wake_disk = now - own->completion_ns < COMPLETION_NS_MAX ? own->completion_dev : 0;
-	if (note->traced && control.follow_wakers && context == WIRE_CONTEXT_TASK &&
-	    task_field(current, tgid) != control.own_tgid) {
-		mine = note_of(current, IN_PLACE);
-		if (mine && !mine->traced) {
-			mine->traced = 2;
-			if (mine->mode == WIRE_MODE_UNKNOWN) {
-				first_seen(mine, current, now);
-				mine->since_ns = now;
-				mine->mode = WIRE_MODE_RUNNING;
-			}
-		}
-	}
-	return 0;
-}
-
 SEC("tp_btf/task_newtask")
 int BPF_PROG(task_newtask, struct task_struct *task, __u64 clone_flags)
 {
@@ -463,7 +242,7 @@ int BPF_PROG(task_newtask, struct task_struct *task, __u64 clone_flags)
 		note->since_ns = note->sums.since_ns;
 		note->mode = WIRE_MODE_RUNNABLE;
 		if (mine && mine->traced == 1)
-			note->traced = 1;
+			trace(note, task, 1);
 	}
 	fork.head.kind = WIRE_FORK;
 	fork.head.length = sizeof(fork);
@@ -492,8 +271,9 @@ int BPF_PROG(sched_process_exec, struct task_struct *task, __s32 old_pid, struct
 		note = note_of(task, ANYWHERE);
 		if (note && note != &slot->note && slot->task == (__u64)task) {
 			*note = slot->note;
-			slot->task = 0;
-			slot->claims = 0;
+			leave_place(slot);
+			if (note->traced)
+				trace(note, task, note->traced);
 		}
 	}
 
@@ -543,11 +323,8 @@ int BPF_PROG(sched_process_free, struct task_struct *task)
 	if (notes_in_hash)
 		return 0;
 	slot = slot_at(task->pid);
-	if (slot->task == (__u64)task) {
-		slot->task = 0;
-		barrier();
-		slot->claims = 0;
-	}
+	if (slot->task == (__u64)task)
+		leave_place(slot);
 	return 0;
 }
 

@@ -1,0 +1,222 @@
+/*
+ * wake.bpf.c: who ended a wait, and when.
+ *
+ * What a wake-up has to tell is kept in a cache line of the woken thread's place that nobody but wakers writes
+ * (`struct wake`), and read at the switch in if the wait was long. So a wake-up from another CPU takes no line from the
+ * CPU that ran the thread, nor does that CPU get it back: what is woken by the same CPU again and again, as most is, costs
+ * either of them next to nothing. That a wait is short cannot be known without the thread's own lines, but it is when the
+ * wake-up before was a moment ago: then no clock is read, and of the waker only the address is kept. Else the wait may be
+ * long, and who woke and when is kept as it is now. If a wait was long and its wake-up is not dated, the scheduler has
+ * noted when it queued the thread; between the two may lie an interrupt of the CPU that is to run it, and there the thread
+ * counts as blocked.
+ *
+ * Threads whose waits are all told, throttled ones, those without a place of the array, and all where the scheduler's
+ * dates cannot be had, are told in their notes, exactly.
+ * Who runs here is read from the run queue, not noted at the switch: some kernels tell not every switch.
+ *
+ * Must not: write to another thread's note on the quick way, or call a helper there. Rejected: the waker in the note
+ * itself (two cache lines went from CPU to CPU at each wake-up and back at each switch); a log of each CPU (of 128 CPUs
+ * one would have to be found). Edit together: notes.bpf.h, sched.bpf.c, iter.bpf.c.
+ */
+
+/* A wait at least this long is told. */
+static __always_inline __u64 threshold_of(struct note *note)
+{
+	return note->traced ? control.traced_threshold_ns : control.threshold_ns;
+}
+
+/*
+ * Whether some thread has been seen throttled since the look began: until then a wake-up does not ask, which would be
+ * three more cache lines. Who is throttled was thrown off its CPU, or is ready at the begin; before 6.18 a group is
+ * throttled while none of it runs, and each thread that leaves is asked.
+ */
+__u32 throttling = 0;
+
+static __always_inline bool see_throttled(const struct task_struct *task)
+{
+	if (!compat_task_throttled(task))
+		return false;
+	if (!throttling)
+		throttling = 1;
+	return true;
+}
+
+/* What is woken so soon after a request was completed on the same CPU, was woken by it. */
+#define COMPLETION_NS_MAX 100000
+
+/*
+ * Of a wait that was taken for short. Its waker may be gone, and its memory another's: a thread that began after the
+ * wake-up is not the one. An idle CPU's thread, whose id is 0, stays; in its own context it wakes nobody.
+ */
+static __always_inline void read_waker(struct note *note, __u64 now)
+{
+	struct task_struct *task = (struct task_struct *)note->waker_task;
+	__u64 woken = note->wake_ns ? note->wake_ns : now;
+	__u32 context = context_of(note);
+
+	/* By two clocks it may seem to be before, by little. */
+	if (!(note->flags & NOTE_AFTER_COMPLETION) ||
+	    (__s32)((__u32)woken - note->completion_ns_low) >= COMPLETION_NS_MAX)
+		note->wake_disk = 0;
+	note->flags &= ~NOTE_FLAGS_OWN;
+	note->waker.start_ns = BPF_CORE_READ(task, start_time);
+	note->waker.tid = BPF_CORE_READ(task, pid);
+	note->waker.tgid = BPF_CORE_READ(task, tgid);
+	if ((!note->waker.tid && context == WIRE_CONTEXT_TASK) || note->waker.start_ns > woken ||
+	    bpf_core_read(note->waker.comm, sizeof(note->waker.comm), &task->comm))
+		return;
+	note->flags |= context << NOTE_CONTEXT_SHIFT;
+	if (BPF_CORE_READ(task, flags) & PF_KTHREAD)
+		note->flags |= WIRE_FLAG_WAKER_KERNEL;
+}
+
+/* When it was woken, if it has been queued since `queued_ns` here, and before, since then, on other run queues. */
+static __always_inline __u64 woken(const struct note *note, const struct task_struct *task, __u64 queued_ns)
+{
+	__u64 elsewhere_ns = compat_run_delay(task) - note->delay_ns;
+
+	return queued_ns > note->since_ns + elsewhere_ns ? queued_ns - elsewhere_ns : note->since_ns;
+}
+
+static __always_inline __u32 wake_context(__u64 runqueue, __u64 current)
+{
+	__u32 count = compat_preempt_count(runqueue, current);
+
+	if (count & 0x00ff0000)
+		return WIRE_CONTEXT_HARDIRQ;
+	if (count & 0x00000100)
+		return WIRE_CONTEXT_SOFTIRQ;
+	return WIRE_CONTEXT_TASK;
+}
+
+/* Who wakes, and when, of a wait that may be long. */
+static __noinline int keep_exactly(struct wake *wake)
+{
+	struct task_struct *current = compat_current();
+	struct cpu_note *own = own_note();
+	__u32 context = wake_context(own->runqueue ? own->runqueue : compat_runqueue(current), (__u64)current);
+	__u64 now = bpf_ktime_get_ns();
+
+	wake->at_ns = now;
+	wake->flags = WAKE_DATED | context << NOTE_CONTEXT_SHIFT |
+		      (task_field(current, flags) & PF_KTHREAD ? WIRE_FLAG_WAKER_KERNEL : 0);
+	wake->disk = now - own->completion_ns < COMPLETION_NS_MAX ? own->completion_dev : 0;
+	fill_ref(&wake->waker, current);
+	return 0;
+}
+
+/*
+ * By the run queue's clock of the CPU that wakes. What a busy CPU's last read is at most the truth, and mostly little
+ * less; an idle CPU's is as old as its sleep. So what seems a moment ago was one, or as long ago as somebody ran without a
+ * tick, or nobody ran: then the wake-up is not dated, and who woke is known all the same.
+ */
+static __always_inline void keep_wake(struct wake *wake)
+{
+	struct cpu_note *own = own_note();
+	__u64 clock = own->runqueue ? compat_runqueue_clock(own->runqueue, 0) : 0, now = clock + own->ahead_ns, waker;
+	__u32 flags = NOTE_WAKER_UNREAD;
+
+	if (unlikely(!clock || now >= wake->at_ns + control.threshold_ns / 2)) {
+		keep_exactly(wake);
+		return;
+	}
+	waker = compat_running(own->runqueue);
+	if (own->completion_ns + COMPLETION_NS_MAX > now) {
+		flags |= NOTE_AFTER_COMPLETION;
+		wake->completion_ns_low = own->completion_ns;
+		wake->disk = own->completion_dev;
+	}
+	wake->at_ns = now;
+	wake->waker_task = waker;
+	wake->flags = flags | wake_context(own->runqueue, waker) << NOTE_CONTEXT_SHIFT;
+}
+
+/* What the last wake-up has kept of this thread, for its note. Not before when it was, if not exactly; 0: not known. */
+static __always_inline __u64 take_wake(struct note *note, const struct task_struct *task)
+{
+	const struct wake *wake = &slot_at(task_field(task, pid))->wake;
+	__u64 at_ns = wake->at_ns;
+	__u32 flags = wake->flags;
+
+	if (wake->task != (__u64)task)
+		return 0;
+	if (flags & WAKE_DATED) {
+		/* Of another wait: this one nobody ended. */
+		if (at_ns + CHOICE_NS_MAX < note->since_ns)
+			return 0;
+		note->wake_ns = at_ns < note->since_ns ? note->since_ns : at_ns;
+		note->waker = wake->waker;
+	} else {
+		note->waker_task = wake->waker_task;
+		note->completion_ns_low = wake->completion_ns_low;
+	}
+	note->wake_disk = wake->disk;
+	note->flags = (note->flags & ~NOTE_FLAGS_OWN) | (flags & ~WAKE_DATED);
+	return at_ns;
+}
+
+/* Of a wait that `note` is in or has just ended, if its wake-up did not date it. */
+static __always_inline void date_wake(struct note *note, const struct task_struct *task, __u64 queued_ns)
+{
+	__u64 least_ns = take_wake(note, task);
+
+	if (note->wake_ns || !queued_ns)
+		return;
+	note->wake_ns = woken(note, task, queued_ns);
+	/* Moved to another run queue in its sleep, and dated there (delayed dequeue, since 6.12). */
+	if (note->wake_ns < least_ns)
+		note->wake_ns = least_ns;
+}
+
+/* Exactly, and into the note. */
+static __always_inline void note_wake(struct note *note, const struct task_struct *task)
+{
+	struct task_struct *current;
+	struct cpu_note *own;
+	struct note *mine;
+	__u32 context;
+	__u64 now;
+
+	if (unlikely(!note || note->mode != WIRE_MODE_BLOCKED || note->wake_ns))
+		return;
+	if (throttling && compat_task_throttled(task))
+		note->flags |= WIRE_FLAG_THROTTLED;
+	own = own_note();
+	note->dating = DATED;
+	now = not_before(note->since_ns, bpf_ktime_get_ns());
+	note->wake_ns = now;
+	if (interval(note->since_ns, now) < threshold_of(note) / 2)
+		return;
+	/* From here on the wait is long: who ended it is worth its price. */
+	current = compat_current();
+	context = wake_context(own->runqueue ? own->runqueue : compat_runqueue(current), (__u64)current);
+	note->flags = (note->flags & ~NOTE_FLAGS_OWN) | context << NOTE_CONTEXT_SHIFT;
+	fill_ref(&note->waker, current);
+	if (task_field(current, flags) & PF_KTHREAD)
+		note->flags |= WIRE_FLAG_WAKER_KERNEL;
+	note->wake_disk = now - own->completion_ns < COMPLETION_NS_MAX ? own->completion_dev : 0;
+	if (note->traced && control.follow_wakers && context == WIRE_CONTEXT_TASK &&
+	    task_field(current, tgid) != control.own_tgid) {
+		mine = note_of(current, IN_PLACE);
+		if (mine && !mine->traced) {
+			trace(mine, current, 2);
+			if (mine->mode == WIRE_MODE_UNKNOWN) {
+				first_seen(mine, current, now);
+				mine->since_ns = now;
+				mine->mode = WIRE_MODE_RUNNING;
+			}
+		}
+	}
+}
+
+SEC("tp_btf/sched_waking")
+int BPF_PROG(sched_waking, struct task_struct *task)
+{
+	struct wake *wake = &slot_at(task_field(task, pid))->wake;
+
+	if (likely(wake->task == (__u64)task && !(unlikely(throttling) && compat_task_throttled(task))))
+		keep_wake(wake);
+	else
+		note_wake(note_of(task, NEVER), task);
+	return 0;
+}
