@@ -5,10 +5,15 @@
 //! Edit together: bpf/wire.h.
 
 use crate::stacks::Stacks;
-use crate::wire::{self, *};
+use crate::wire::{self, field, part, *};
 use holdup_reason::facts::*;
 use std::collections::{HashMap, HashSet};
+use std::mem::offset_of;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// Frames of a stack: those of `wire.h`, where the array is the last of its struct.
+const FRAMES_MAX: usize =
+    (size_of::<wire_place>() - offset_of!(wire_place, frame)) / size_of::<u64>();
 
 /// Turns records into facts. Keeps what makes a record readable: stacks, mounts, estimated begins.
 #[derive(Default)]
@@ -56,7 +61,7 @@ impl Decoder {
         let kind = wire_kind(head.kind);
         let mut push = |body| facts.push(Fact { at_ns: head.at_ns, body });
         match kind {
-            wire_kind::WIRE_WAIT => self.wait(&wire::read(bytes), &mut push),
+            wire_kind::WIRE_WAIT => self.wait(head.at_ns, bytes, facts),
             wire_kind::WIRE_FORK => {
                 let fork: wire_fork = wire::read(bytes);
                 push(Body::Fork(Fork {
@@ -111,7 +116,9 @@ impl Decoder {
             self.unreadable += 1;
         }
         self.events += 1;
-        self.told_stacks(head.at_ns, facts);
+        if self.stacks.has_new() {
+            self.told_stacks(head.at_ns, facts);
+        }
     }
 
     /// Appends the stacks that became known, after the facts that name them.
@@ -121,74 +128,85 @@ impl Decoder {
         }
     }
 
-    fn wait(&mut self, record: &wire_wait, push: &mut impl FnMut(Body)) {
-        let thread = thread_ref(&record.thread);
-        let flag = |bit: wire_flag| record.flags & bit.0 != 0;
-        let mut begin_ns = record.begin_ns;
+    /// The record is read field by field, in place: see `wire::field`.
+    fn wait(&mut self, at_ns: Ns, record: &[u8], facts: &mut Vec<Fact>) {
+        let thread = thread_ref(&field!(record, wire_wait, thread));
+        let flags = field!(record, wire_wait, flags);
+        let flag = |bit: wire_flag| flags & bit.0 != 0;
+        let left_ns = field!(record, wire_wait, begin_ns);
+        let mut begin_ns = left_ns;
         let begin_estimated = flag(wire_flag::WIRE_FLAG_BEGIN_UNSEEN);
         if begin_estimated {
             begin_ns = self.begins.get(&thread.tid).copied().unwrap_or(begin_ns).min(begin_ns);
         }
-        if record.ran_since_ns != 0 && flag(wire_flag::WIRE_FLAG_TRACED) {
-            push(Body::Ran(Ran {
+        let ran_since_ns = field!(record, wire_wait, ran_since_ns);
+        if ran_since_ns != 0 && flag(wire_flag::WIRE_FLAG_TRACED) {
+            let body = Body::Ran(Ran {
                 thread: thread.clone(),
-                begin_ns: record.ran_since_ns,
-                end_ns: record.begin_ns,
-                cpu: record.place.cpu,
-            }));
+                begin_ns: ran_since_ns,
+                end_ns: left_ns,
+                cpu: field!(record, wire_wait, place.cpu),
+            });
+            facts.push(Fact { at_ns, body });
         }
-        let wake = (record.wake_ns != 0).then(|| Wake {
-            at_ns: record.wake_ns,
-            context: match wire_context(record.context) {
-                wire_context::WIRE_CONTEXT_TASK => WakeContext::Task,
-                wire_context::WIRE_CONTEXT_SOFTIRQ => WakeContext::SoftInterrupt,
-                wire_context::WIRE_CONTEXT_HARDIRQ => WakeContext::HardInterrupt,
-                _ => WakeContext::Unknown,
-            },
-            by: thread_ref(&record.waker),
-            by_kernel_thread: flag(wire_flag::WIRE_FLAG_WAKER_KERNEL),
-            disk: (record.wake_disk != 0).then(|| device(record.wake_disk)),
+        let ran_before = field!(record, wire_wait, ran_before);
+        let place = part!(record, wire_wait, place);
+        let path_bytes = field!(record, wire_wait, path_bytes);
+        let names = part!(record, wire_wait, path);
+        let path = self.path(thread.pid, names, path_bytes, field!(place, wire_place, object.dev));
+        let place = self.place(place, flag(wire_flag::WIRE_FLAG_IOWAIT), false, path);
+        let wake = wake(record, flag(wire_flag::WIRE_FLAG_WAKER_KERNEL));
+        facts.push(Fact {
+            at_ns,
+            body: Body::Wait(Wait {
+                kernel: flag(wire_flag::WIRE_FLAG_KERNEL),
+                begin_ns,
+                end_ns: at_ns,
+                place,
+                wake,
+                ran_before: (ran_before.tid != 0).then(|| thread_ref(&ran_before)),
+                throttled: flag(wire_flag::WIRE_FLAG_THROTTLED),
+                cpu_cgroup_id: field!(record, wire_wait, cpu_cgroup_id),
+                cgroup_id: field!(record, wire_wait, cgroup_id),
+                begin_estimated,
+                thread,
+            }),
         });
-        let path = self.path(thread.pid, &record.path, record.path_bytes, &record.place.object);
-        push(Body::Wait(Wait {
-            kernel: flag(wire_flag::WIRE_FLAG_KERNEL),
-            begin_ns,
-            end_ns: record.head.at_ns,
-            place: self.place(&record.place, flag(wire_flag::WIRE_FLAG_IOWAIT), false, path),
-            wake,
-            ran_before: (record.ran_before.tid != 0).then(|| thread_ref(&record.ran_before)),
-            throttled: flag(wire_flag::WIRE_FLAG_THROTTLED),
-            cpu_cgroup_id: record.cpu_cgroup_id,
-            cgroup_id: record.cgroup_id,
-            begin_estimated,
-            thread,
-        }));
     }
 
-    fn place(
-        &mut self,
-        place: &wire_place,
-        iowait: bool,
-        frozen: bool,
-        path: Option<String>,
-    ) -> Place {
-        let frames = &place.frame[..(place.frames as usize).min(place.frame.len())];
+    /// From the bytes of a `wire_place`.
+    fn place(&mut self, place: &[u8], iowait: bool, frozen: bool, path: Option<String>) -> Place {
+        let disk = field!(place, wire_place, disk);
         Place {
-            state: match wait_state(place.state) {
+            state: match wait_state(field!(place, wire_place, state)) {
                 // The kernel marks them as frozen too, so that their group need not wait for them.
                 state @ (WaitState::Stopped | WaitState::Traced) => state,
                 _ if frozen => WaitState::Frozen,
                 state => state,
             },
             iowait,
-            syscall: syscall_name(place.syscall),
-            args: place.args,
-            stack: self.stacks.id_of(frames),
-            object: object(&place.object, path),
-            polled_for_room: place.object.polled_for_room != 0,
-            disk: (place.disk != 0).then(|| device(place.disk)),
-            cpu: place.cpu,
+            syscall: syscall_name(field!(place, wire_place, syscall)),
+            args: field!(place, wire_place, args),
+            stack: self.stack(place),
+            object: match field!(place, wire_place, object.kind) {
+                0 => None,
+                _ => object(&field!(place, wire_place, object), path),
+            },
+            polled_for_room: field!(place, wire_place, object.polled_for_room) != 0,
+            disk: (disk != 0).then(|| device(disk)),
+            cpu: field!(place, wire_place, cpu),
         }
+    }
+
+    /// Identity of a place's stack.
+    fn stack(&mut self, place: &[u8]) -> u32 {
+        let mut frames = [0; FRAMES_MAX];
+        let told = (field!(place, wire_place, frames) as usize).min(FRAMES_MAX);
+        let words = part!(place, wire_place, frame).chunks(size_of::<u64>());
+        for (frame, word) in frames[..told].iter_mut().zip(words) {
+            *frame = wire::read(word);
+        }
+        self.stacks.id_of(&frames[..told])
     }
 
     /// Reads one entry of the task iterator. The first entries teach the scheduler clock's offset.
@@ -219,14 +237,15 @@ impl Decoder {
         time.cgroup_id = record.cgroup_id;
         add_standing(&mut time, &record, now);
         let waits = mode == wire_mode::WIRE_MODE_BLOCKED && record.place.state != 0;
-        let path = self.path(thread.pid, &record.path, record.path_bytes, &record.place.object);
+        let names = part!(bytes, wire_thread, path);
+        let path = self.path(thread.pid, names, record.path_bytes, record.place.object.dev);
         let blocked = waits.then(|| Blocked {
             kernel: time.kernel,
             since_ns,
             since_estimated: unseen,
             woken: record.note_wake_ns != 0,
             place: self.place(
-                &record.place,
+                part!(bytes, wire_thread, place),
                 flag(wire_flag::WIRE_FLAG_IOWAIT),
                 flag(wire_flag::WIRE_FLAG_FROZEN),
                 path,
@@ -241,7 +260,8 @@ impl Decoder {
         let record: wire_endpoint = wire::read(bytes);
         let path = (record.path_bytes > 0).then(|| unix_path(&record.path, record.path_bytes));
         let object = object(&record.object, path)?;
-        let socket = (record.has_socket != 0).then(|| socket_state(&record.socket, self.hz));
+        let socket =
+            (record.has_socket != 0).then(|| crate::socket::state(&record.socket, self.hz));
         let unread = match (&object, &socket) {
             (ObjectRef::Inet(_), Some(socket)) => Some(socket.receive_queued_bytes),
             (ObjectRef::Unix { .. }, _) => Some(u64::from(record.unread)),
@@ -262,19 +282,17 @@ impl Decoder {
 
     /// Dentry names, innermost first, to a path of the initial mount namespace, or as the process sees it
     /// if the file system is not mounted there.
-    fn path(&mut self, pid: u32, names: &[i8], bytes: u32, object: &wire_object) -> Option<String> {
+    fn path(&mut self, pid: u32, names: &[u8], bytes: u32, dev: u32) -> Option<String> {
         if bytes == 0 {
             return None;
         }
-        let raw: Vec<u8> = names.iter().take(bytes as usize).map(|&b| b as u8).collect();
-        let mut inside = String::new();
-        for name in
-            raw.split(|&b| b == 0).filter(|n| !n.is_empty()).collect::<Vec<_>>().iter().rev()
-        {
+        let names = &names[..names.len().min(bytes as usize)];
+        let mut inside = String::with_capacity(names.len() + 1);
+        for name in names.rsplit(|&b| b == 0).filter(|name| !name.is_empty()) {
             inside.push('/');
             inside.push_str(&String::from_utf8_lossy(name));
         }
-        let dev = device(object.dev);
+        let dev = device(dev);
         if !self.mounts.iter().any(|mount| mount.dev == dev) && self.sought.insert(dev) {
             let seen = self.mounts_of.map(|read| read(pid)).unwrap_or_default();
             self.mounts.extend(seen.into_iter().filter(|mount| mount.dev == dev));
@@ -288,6 +306,27 @@ impl Decoder {
         let rest = if mount.root == "/" { &inside[..] } else { &inside[mount.root.len()..] };
         Some(format!("{}{rest}", mount.path.trim_end_matches('/')))
     }
+}
+
+/// What ended a wait; nothing if the thread was never blocked.
+fn wake(record: &[u8], by_kernel_thread: bool) -> Option<Wake> {
+    let at_ns = field!(record, wire_wait, wake_ns);
+    if at_ns == 0 {
+        return None;
+    }
+    let disk = field!(record, wire_wait, wake_disk);
+    Some(Wake {
+        at_ns,
+        context: match wire_context(field!(record, wire_wait, context)) {
+            wire_context::WIRE_CONTEXT_TASK => WakeContext::Task,
+            wire_context::WIRE_CONTEXT_SOFTIRQ => WakeContext::SoftInterrupt,
+            wire_context::WIRE_CONTEXT_HARDIRQ => WakeContext::HardInterrupt,
+            _ => WakeContext::Unknown,
+        },
+        by: thread_ref(&field!(record, wire_wait, waker)),
+        by_kernel_thread,
+        disk: (disk != 0).then(|| device(disk)),
+    })
 }
 
 fn add_standing(time: &mut ThreadTime, record: &wire_thread, now: Ns) {
@@ -466,38 +505,6 @@ fn unix_path(bytes: &[i8], length: u32) -> String {
     }
 }
 
-fn socket_state(record: &wire_socket, hz: u32) -> SocketState {
-    let tick_us = if hz == 0 { 0 } else { 1_000_000 / u64::from(hz) };
-    let mut chrono = record.chrono.map(u64::from);
-    // The running stretch is not in the sums yet (tcp_get_info_chrono_stats does the same).
-    if (1..=3).contains(&record.chrono_type) {
-        let standing = record.jiffies.wrapping_sub(record.chrono_start);
-        chrono[record.chrono_type as usize - 1] += u64::from(standing);
-    }
-    SocketState {
-        receive_limit_bytes: record.receive_limit_bytes,
-        receive_queued_bytes: record.receive_queued_bytes,
-        send_limit_bytes: record.send_limit_bytes,
-        send_queued_bytes: record.send_queued_bytes,
-        drops: record.drops,
-        accept_queue: record.accept_queue,
-        accept_limit: record.accept_limit,
-        rtt_us: record.rtt_us,
-        rtt_us_min: record.rtt_us_min,
-        congestion_window: record.congestion_window,
-        segment_bytes: record.segment_bytes,
-        send_window_bytes: record.send_window_bytes,
-        unsent_bytes: u64::from(record.unsent_bytes),
-        acked_bytes: record.acked_bytes,
-        received_bytes: record.received_bytes,
-        retransmits: record.retransmits,
-        delivered: record.delivered,
-        busy_us: chrono.iter().sum::<u64>() * tick_us,
-        receiver_limited_us: chrono[1] * tick_us,
-        send_buffer_limited_us: chrono[2] * tick_us,
-    }
-}
-
 /// Operation of a request's or bio's flags (REQ_OP_*).
 pub fn operation(flags: u32) -> DiskOperation {
     match flags & 0xff {
@@ -539,11 +546,11 @@ mod tests {
             ..Mount::default()
         };
         decoder.mounts = vec![mount("/sub", "/bind"), mount("/", "/mnt/disk")];
-        let names: Vec<i8> = b"file\0sub\0".iter().map(|&b| b as i8).collect();
-        let object = wire_object { dev: 7 << 20 | 1, ..wire_object::default() };
-        assert_eq!(decoder.path(1, &names, 9, &object).as_deref(), Some("/mnt/disk/sub/file"));
+        let names = b"file\0sub\0";
+        let dev = 7 << 20 | 1;
+        assert_eq!(decoder.path(1, names, 9, dev).as_deref(), Some("/mnt/disk/sub/file"));
         decoder.mounts.pop();
-        assert_eq!(decoder.path(1, &names, 9, &object).as_deref(), Some("/bind/file"));
+        assert_eq!(decoder.path(1, names, 9, dev).as_deref(), Some("/bind/file"));
     }
 
     #[test]
@@ -553,11 +560,9 @@ mod tests {
             vec![Mount { dev, root: "/".into(), path: "/tmp".into(), ..Mount::default() }]
         };
         let mut decoder = Decoder { mounts_of: Some(seen), ..Decoder::default() };
-        let names: Vec<i8> = b"lock\0".iter().map(|&b| b as i8).collect();
-        let object = wire_object { dev: 39, ..wire_object::default() };
-        assert_eq!(decoder.path(39, &names, 5, &object).as_deref(), Some("/tmp/lock"));
-        let other = wire_object { dev: 40, ..wire_object::default() };
-        assert_eq!(decoder.path(39, &names, 5, &other), None);
+        let names = b"lock\0";
+        assert_eq!(decoder.path(39, names, 5, 39).as_deref(), Some("/tmp/lock"));
+        assert_eq!(decoder.path(39, names, 5, 40), None);
     }
 
     #[test]

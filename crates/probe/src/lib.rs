@@ -31,6 +31,7 @@ pub mod recording;
 mod refusal;
 mod samples;
 mod sleeping;
+mod socket;
 mod source;
 mod stacks;
 mod standstill;

@@ -9,15 +9,53 @@
 use holdup_reason::facts::Stack;
 use std::collections::HashMap;
 use std::fs::File;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::io::{BufRead, BufReader, Read};
 
 /// Identities of stacks, and names of functions already asked for.
 #[derive(Default)]
 pub struct Stacks {
-    known: HashMap<Vec<u64>, u32>,
+    known: HashMap<Vec<u64>, u32, BuildHasherDefault<FrameHasher>>,
     names: HashMap<u64, String>,
     fresh: Vec<(u32, Vec<u64>)>,
     symbols: Option<Symbols>,
+}
+
+/// Folds frames into a number, two at a time. Without a secret: return addresses are the kernel's choice, not a
+/// process's, so nobody can make them collide, and this runs for each event.
+#[derive(Default)]
+struct FrameHasher(u64);
+
+impl FrameHasher {
+    fn fold(&mut self, one: u64, other: u64) {
+        // Any number with its bits spread will do: digits of pi. It keeps a frame that is zero from wiping out the rest.
+        let product = u128::from(one ^ self.0) * u128::from(other ^ 0x243f_6a88_85a3_08d3);
+        self.0 = (product as u64) ^ (product >> 64) as u64;
+    }
+}
+
+impl Hasher for FrameHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        let (words, rest) = bytes.as_chunks::<8>();
+        let (pairs, single) = words.as_chunks::<2>();
+        for [one, other] in pairs {
+            self.fold(u64::from_ne_bytes(*one), u64::from_ne_bytes(*other));
+        }
+        for word in single {
+            self.fold(u64::from_ne_bytes(*word), 0);
+        }
+        for byte in rest {
+            self.fold(u64::from(*byte), 0);
+        }
+    }
+
+    fn write_usize(&mut self, length: usize) {
+        self.fold(length as u64, 0);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 impl Stacks {
@@ -40,6 +78,11 @@ impl Stacks {
         self.known.insert(frames.to_vec(), id);
         self.fresh.push((id, frames.to_vec()));
         id
+    }
+
+    /// Whether a stack is new since the last call of `take_new`.
+    pub fn has_new(&self) -> bool {
+        !self.fresh.is_empty()
     }
 
     /// The stacks that are new since the last call, with names.
