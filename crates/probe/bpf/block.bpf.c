@@ -3,30 +3,52 @@
  *
  * A wait for a disk is split here into before the device (insert to issue) and inside it (issue to
  * complete). Long requests are told; all are counted by disk and operation in a log2 histogram.
+ * On a fast disk all that counts is which CPU wrote a cache line last: who asks, who completes and who adds up write to
+ * lines of their own (`request_slots`, `latency_slots`).
  * The completing CPU remembers the disk for a moment, so that a wake-up from that interrupt leads to
  * the disk and not to the bystander that was running.
  *
  * Must not: count an I/O of a stacked device as its own (bio-based devices make no requests).
+ * Rejected: the kernel's own date of the issue (io_start_time_ns), which since 6.9 is that of the first of a batch.
+ * Edit together: src/disk_sums.rs (who reads the sums).
  */
 
 struct request_note {
-	__u64 insert_ns;
+	__u64 insert_ns; /* 0 when it is done, and if no scheduler has it */
 	__u64 issue_ns;
 	struct wire_ref by;
-};
+	__u64 done_ns; /* in `requests`: as in `request_ends` */
+} __attribute__((aligned(64)));
 
 /*
- * Where most notes are: found by the request's address in one variable, without a call. A disk has its requests made
- * once and uses them again and again, so a slot stays its request's when that is done, with both times 0, until another
- * wants it. Of two that take a free one at the same moment, one is not found when it completes and counts as lost, and
- * the other may be told as asked for by the first.
+ * Where most notes are: found by the request's address in variables, without a call. A disk has its requests made
+ * once and uses them again and again, so a slot stays its request's when that is done, until another wants it. Of two
+ * that take a free one at the same moment, one is not found when it completes and counts as lost, and the other may be
+ * told as asked for by the first.
+ * A cache line that another CPU wrote takes longer to come than all that is done with it. So the note is for who asks,
+ * and who completes reads it only where it must. Else the request was issued `lag_ns` after the kernel made it, which it
+ * dates itself: that is written only when it has changed. Both share a line that is hardly ever written.
  */
 struct request_slot {
 	__u64 request; /* its address */
-	struct request_note note;
+	__u32 lag_ns; /* or LAG_NOTED: look at the note */
+	__u32 pad;
+};
+struct request_end {
+	__u64 done_ns; /* when that was issued which completed last: in flight is what was issued later */
 } __attribute__((aligned(64)));
+#define LAG_NOTED (1U << 31)
+#define LAG_NS_MAX (1U << 30)
+/*
+ * By as much may a request that is not long be dated wrong, and two dates of one issue differ: much less than the
+ * histogram can tell, and than a request takes. With 100 every third request would write, with this 3 of 100.
+ */
+#define LAG_CHANGE_NS 250
 #define REQUEST_SLOTS_SHIFT 12
-static struct request_slot request_slots[1 << REQUEST_SLOTS_SHIFT] SEC(".bss.requests");
+#define REQUEST_SLOTS (1 << REQUEST_SLOTS_SHIFT)
+static struct request_slot request_slots[REQUEST_SLOTS] SEC(".bss.requests");
+static struct request_note request_notes[REQUEST_SLOTS] SEC(".bss.notes");
+static struct request_end request_ends[REQUEST_SLOTS] SEC(".bss.ends");
 
 /* Of those whose slot is taken by another in flight: by address, the latest in use. They stay too. */
 struct {
@@ -35,6 +57,17 @@ struct {
 	__type(key, __u64);
 	__type(value, struct request_note);
 } requests SEC(".maps");
+
+/*
+ * Where most sums are: in one variable, by disk and CPU, so that they are found without a call and added to without a
+ * lock. A slot is its first owner's for good. What finds its slot taken is added up in the maps, for all CPUs.
+ */
+#define LATENCY_SLOTS_SHIFT 10
+static struct wire_disk_latency_slot latency_slots[1 << LATENCY_SLOTS_SHIFT] SEC(".bss.latency")
+	__attribute__((aligned(64)));
+#define USE_SLOTS_SHIFT 11
+static struct wire_disk_use_slot use_slots[1 << USE_SLOTS_SHIFT] SEC(".bss.use") __attribute__((aligned(64)));
+_Static_assert(!(sizeof(latency_slots[0]) % 64) && !(sizeof(use_slots[0]) % 64), "no cache line is of two CPUs");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -68,57 +101,56 @@ static __always_inline __u32 disk_of_request(struct request *rq)
 
 static __always_inline __u32 slot_of_ns(__u64 ns)
 {
-	__u64 us = ns / 1000;
 	__u32 slot = 0;
 
-	if (us >= 1ull << 16) { slot += 16; us >>= 16; }
-	if (us >= 1ull << 8) { slot += 8; us >>= 8; }
-	if (us >= 1ull << 4) { slot += 4; us >>= 4; }
-	if (us >= 1ull << 2) { slot += 2; us >>= 2; }
-	if (us >= 1ull << 1) slot += 1;
+	/* Without a division: 2^n microseconds are a whole number of nanoseconds. */
+	if (ns >= 1000ull << 16) { slot += 16; ns >>= 16; }
+	if (ns >= 1000ull << 8) { slot += 8; ns >>= 8; }
+	if (ns >= 1000ull << 4) { slot += 4; ns >>= 4; }
+	if (ns >= 1000ull << 2) { slot += 2; ns >>= 2; }
+	if (ns >= 1000ull << 1) slot += 1;
 	return slot & (WIRE_LATENCY_SLOTS - 1);
 }
 
-static __always_inline struct request_slot *slot_of_request(struct request *rq)
+static __always_inline __u64 slot_of_request(struct request *rq)
 {
 	/* A number, where the address itself may not be multiplied: the verifier lets only pointers be subtracted. */
 	__u64 distance = (__u64)rq - (__u64)request_slots;
 
 	barrier_var(distance);
-	/* Fibonacci hashing (Knuth, The Art of Computer Programming, 6.4): requests lie at equal distances. */
-	return &request_slots[distance * 0x9e3779b97f4a7c15 >> (64 - REQUEST_SLOTS_SHIFT)];
+	return fibonacci_hash(distance, REQUEST_SLOTS_SHIFT);
 }
 
-static __always_inline struct request_note *find_note(struct request_slot *slot, struct request *rq)
+/* Of one whose slot is not its own, or not yet. */
+static __always_inline struct request_note *note_elsewhere_of(__u64 at, __u64 key)
 {
-	__u64 key = (__u64)rq;
+	struct request_note *note = bpf_map_lookup_elem(&requests, &key);
 
-	if (likely(slot->request == key))
-		return &slot->note;
-	return bpf_map_lookup_elem(&requests, &key);
-}
-
-static __always_inline struct request_note *note_of_request(struct request *rq)
-{
-	struct request_slot *slot = slot_of_request(rq);
-	struct request_note *note = find_note(slot, rq);
-	__u64 key = (__u64)rq;
-
-	if (likely(note))
+	if (note)
 		return note;
-	if (!slot->note.insert_ns && !slot->note.issue_ns) {
-		slot->request = key;
-		return &slot->note;
+	note = &request_notes[at];
+	if (!note->insert_ns && note->issue_ns <= request_ends[at].done_ns + LAG_CHANGE_NS) {
+		request_slots[at].lag_ns = LAG_NOTED;
+		request_slots[at].request = key;
+		return note;
 	}
 	if (bpf_map_update_elem(&requests, &key, &no_request, BPF_ANY))
 		count_lost(&lost.requests);
 	return bpf_map_lookup_elem(&requests, &key);
 }
 
+static __always_inline struct request_note *note_of_request(__u64 at, struct request *rq)
+{
+	if (likely(request_slots[at].request == (__u64)rq))
+		return &request_notes[at];
+	return note_elsewhere_of(at, (__u64)rq);
+}
+
 SEC("tp_btf/block_rq_insert")
 int block_rq_insert(__u64 *ctx)
 {
-	struct request_note *note = note_of_request(request_argument(ctx));
+	struct request *rq = request_argument(ctx);
+	struct request_note *note = note_of_request(slot_of_request(rq), rq);
 
 	if (!note)
 		return 0;
@@ -128,16 +160,33 @@ int block_rq_insert(__u64 *ctx)
 	return 0;
 }
 
+/* How long after it was made, where that is enough to know when it was issued. */
+static __always_inline __u32 lag_of(const struct request_note *note, const struct request *rq)
+{
+	__u64 made_ns = rq->start_time_ns, lag = note->issue_ns - made_ns;
+
+	return made_ns && !note->insert_ns && lag < LAG_NS_MAX ? lag : LAG_NOTED;
+}
+
 SEC("tp_btf/block_rq_issue")
 int block_rq_issue(__u64 *ctx)
 {
-	struct request_note *note = note_of_request(request_argument(ctx));
+	struct request *rq = request_argument(ctx);
+	__u64 at = slot_of_request(rq);
+	struct request_slot *slot = &request_slots[at];
+	struct request_note *note = note_of_request(at, rq);
+	__u32 lag;
 
 	if (!note)
 		return 0;
 	if (!note->insert_ns)
 		fill_ref(&note->by, compat_current());
 	note->issue_ns = bpf_ktime_get_ns();
+	if (unlikely(slot->request != (__u64)rq))
+		return 0;
+	lag = lag_of(note, rq);
+	if (lag - slot->lag_ns + LAG_CHANGE_NS > 2 * LAG_CHANGE_NS)
+		slot->lag_ns = lag;
 	return 0;
 }
 
@@ -160,65 +209,153 @@ static __always_inline void send_request(struct request *rq, struct request_note
 	send(&out, sizeof(out));
 }
 
+/* The first who comes has the slot. Of two who claim at once both may read 2, and then nobody has it. */
+static __always_inline bool claim_slot(volatile __u32 *claims)
+{
+	if (*claims)
+		return false;
+	__sync_fetch_and_add(claims, 1);
+	return *claims == 1;
+}
+
+static __always_inline struct wire_disk_latency *own_latency(const struct wire_disk_key *key, __u32 cpu)
+{
+	__u64 number = (__u64)key->dev << 32 | cpu << 2 | key->operation;
+	struct wire_disk_latency_slot *slot = &latency_slots[fibonacci_hash(number, LATENCY_SLOTS_SHIFT)];
+
+	if (likely(slot->owner == cpu + 1 && slot->key.dev == key->dev && slot->key.operation == key->operation))
+		return &slot->sum;
+	if (!claim_slot(&slot->claims))
+		return 0;
+	slot->key = *key;
+	barrier();
+	slot->owner = cpu + 1;
+	return &slot->sum;
+}
+
+static __noinline int add_shared_latency(const struct wire_disk_key *key, __u32 bytes, __u64 service, __u64 queued,
+					 __u32 error)
+{
+	struct wire_disk_latency *sum = bpf_map_lookup_elem(&disk_latency, key);
+
+	if (!sum) {
+		bpf_map_update_elem(&disk_latency, key, &no_latency, BPF_NOEXIST);
+		sum = bpf_map_lookup_elem(&disk_latency, key);
+	}
+	if (!sum)
+		return 0;
+	__sync_fetch_and_add(&sum->bytes, bytes);
+	__sync_fetch_and_add(&sum->service_ns, service);
+	if (queued)
+		__sync_fetch_and_add(&sum->queued_ns, queued);
+	if (error)
+		__sync_fetch_and_add(&sum->errors, 1);
+	raise(&sum->service_ns_max, service);
+	__sync_fetch_and_add(&sum->slots[slot_of_ns(service)], 1);
+	return 0;
+}
+
+static __always_inline void add_latency(const struct wire_disk_key *key, __u32 cpu, __u32 bytes, __u64 service,
+					__u64 queued, __u32 error)
+{
+	struct wire_disk_latency *sum = own_latency(key, cpu);
+
+	if (unlikely(!sum)) {
+		add_shared_latency(key, bytes, service, queued, error);
+		return;
+	}
+	add_own(&sum->bytes, bytes);
+	add_own(&sum->service_ns, service);
+	if (queued)
+		add_own(&sum->queued_ns, queued);
+	if (unlikely(error))
+		add_own(&sum->errors, 1);
+	raise(&sum->service_ns_max, service);
+	add_own(&sum->slots[slot_of_ns(service)], 1);
+}
+
 SEC("tp_btf/block_rq_complete")
 int block_rq_complete(__u64 *ctx)
 {
 	struct request *rq = (struct request *)ctx[0];
-	__u32 error = (__u32)ctx[1] & 0xff, bytes = (__u32)ctx[2];
-	__u64 now = bpf_ktime_get_ns(), service;
-	struct request_note *note;
-	struct cpu_note *own = own_note();
-	struct wire_disk_latency *sum;
-	struct wire_disk_key at = { .dev = disk_of_request(rq) };
+	__u32 error = (__u32)ctx[1] & 0xff, bytes = (__u32)ctx[2], cpu = bpf_get_smp_processor_id();
+	__u64 now = bpf_ktime_get_ns(), made_ns = rq->start_time_ns, insert_ns = 0, issue_ns, service;
+	struct wire_disk_key disk = { .dev = disk_of_request(rq) };
+	__u64 at = slot_of_request(rq), key = (__u64)rq;
+	struct request_slot *slot = &request_slots[at];
+	__u64 *done_ns = &request_ends[at].done_ns;
 	__u32 operation = rq->cmd_flags & 0xff;
+	struct cpu_note *own = note_of_cpu(cpu);
+	struct request_note *note = &request_notes[at];
 
 	own->completion_ns = now;
-	own->completion_dev = at.dev;
-	note = find_note(slot_of_request(rq), rq);
-	if (!note || !note->issue_ns) {
-		/* More were in flight than notes are kept; the kernel dates a request where disks are counted at all. */
-		if (!note && !error && bytes && control.attached_ns && rq->start_time_ns > control.attached_ns)
-			count_lost(&lost.requests);
-		return 0;
+	own->completion_dev = disk.dev;
+	if (unlikely(slot->request != key)) {
+		note = bpf_map_lookup_elem(&requests, &key);
+		if (!note) {
+			/* More were in flight than notes are kept; the kernel dates a request where disks are counted. */
+			if (!error && bytes && control.attached_ns && made_ns > control.attached_ns)
+				count_lost(&lost.requests);
+			return 0;
+		}
+		done_ns = &note->done_ns;
 	}
-	at.operation = operation > 2 ? 3 : operation;
-	sum = bpf_map_lookup_elem(&disk_latency, &at);
-	if (!sum) {
-		bpf_map_update_elem(&disk_latency, &at, &no_latency, BPF_NOEXIST);
-		sum = bpf_map_lookup_elem(&disk_latency, &at);
+	/* What failed, or moved nothing, may never have been issued. */
+	if (likely(slot->request == key && slot->lag_ns != LAG_NOTED && made_ns && bytes && !error)) {
+		issue_ns = made_ns + slot->lag_ns;
+		if (issue_ns <= *done_ns)
+			return 0;
+	} else {
+		insert_ns = note->insert_ns;
+		issue_ns = note->issue_ns;
+		if (issue_ns <= *done_ns + LAG_CHANGE_NS)
+			return 0;
 	}
-	service = now - note->issue_ns;
-	if (sum) {
-		__sync_fetch_and_add(&sum->bytes, bytes);
-		__sync_fetch_and_add(&sum->service_ns, service);
-		if (note->insert_ns)
-			__sync_fetch_and_add(&sum->queued_ns, note->issue_ns - note->insert_ns);
-		if (error)
-			__sync_fetch_and_add(&sum->errors, 1);
-		raise(&sum->service_ns_max, service);
-		__sync_fetch_and_add(&sum->slots[slot_of_ns(service)], 1);
-	}
-	if (service >= control.request_threshold_ns || error)
-		send_request(rq, note, at.dev, bytes, error, now);
-	note->insert_ns = 0;
-	note->issue_ns = 0;
+	*done_ns = issue_ns;
+	disk.operation = operation > 2 ? 3 : operation;
+	service = now > issue_ns ? now - issue_ns : 0;
+	add_latency(&disk, cpu, bytes, service, insert_ns ? issue_ns - insert_ns : 0, error);
+	if (unlikely(service >= control.request_threshold_ns || error))
+		send_request(rq, note, disk.dev, bytes, error, now);
+	if (insert_ns)
+		note->insert_ns = 0;
 	return 0;
 }
 
-static __always_inline struct wire_disk_use *use_of(struct task_struct *task, __u32 dev)
+static __always_inline struct wire_disk_use *own_use(const struct wire_disk_use_key *key, __u32 cpu,
+						     struct task_struct *task)
 {
-	struct wire_disk_use_key key = { .dev = dev, .tgid = task_field(task, tgid) };
-	struct wire_disk_use *use = bpf_map_lookup_elem(&disk_use, &key);
+	__u64 number = ((__u64)key->dev << 32 | key->tgid) + ((__u64)cpu << 22);
+	struct wire_disk_use_slot *slot = &use_slots[fibonacci_hash(number, USE_SLOTS_SHIFT)];
+
+	if (likely(slot->owner == cpu + 1 && slot->key.tgid == key->tgid && slot->key.dev == key->dev))
+		return &slot->sum;
+	if (!claim_slot(&slot->claims))
+		return 0;
+	slot->key = *key;
+	fill_ref(&slot->sum.process, task);
+	slot->sum.cgroup_id = subsystem_cgroup_id(task, io_cgrp_id);
+	barrier();
+	slot->owner = cpu + 1;
+	return &slot->sum;
+}
+
+static __noinline int add_shared_use(const struct wire_disk_use_key *key, struct task_struct *task, bool reads,
+				     __u32 bytes)
+{
+	struct wire_disk_use *use = bpf_map_lookup_elem(&disk_use, key);
 
 	if (!use) {
-		bpf_map_update_elem(&disk_use, &key, &no_use, BPF_NOEXIST);
-		use = bpf_map_lookup_elem(&disk_use, &key);
-		if (use) {
-			fill_ref(&use->process, task);
-			use->cgroup_id = subsystem_cgroup_id(task, io_cgrp_id);
-		}
+		bpf_map_update_elem(&disk_use, key, &no_use, BPF_NOEXIST);
+		use = bpf_map_lookup_elem(&disk_use, key);
+		if (!use)
+			return 0;
+		fill_ref(&use->process, task);
+		use->cgroup_id = subsystem_cgroup_id(task, io_cgrp_id);
 	}
-	return use;
+	__sync_fetch_and_add(reads ? &use->reads : &use->writes, 1);
+	__sync_fetch_and_add(reads ? &use->read_bytes : &use->write_bytes, bytes);
+	return 0;
 }
 
 SEC("tp_btf/block_bio_queue")
@@ -228,23 +365,24 @@ int block_bio_queue(__u64 *ctx)
 	struct task_struct *current = compat_current();
 	struct gendisk *disk = compat_bio_disk(bio);
 	__u32 dev = ((__u32)disk->major << 20) | (__u32)disk->first_minor;
+	struct wire_disk_use_key key = { .dev = dev, .tgid = task_field(current, tgid) };
 	__u32 bytes = bio->bi_iter.bi_size;
+	bool reads = (bio->bi_opf & 0xff) == 0;
 	struct note *note = note_of(current, NEVER);
 	struct wire_disk_use *use;
 
 	mark(&queued.bio);
-	/* Its cache line is read by who wakes (sched.bpf.c), elsewhere. */
-	if (note && note->disk != dev)
+	if (note)
 		note->disk = dev;
-	use = use_of(current, dev);
-	if (!use)
-		return 0;
-	if ((bio->bi_opf & 0xff) == 0) {
-		__sync_fetch_and_add(&use->reads, 1);
-		__sync_fetch_and_add(&use->read_bytes, bytes);
+	use = own_use(&key, bpf_get_smp_processor_id(), current);
+	if (unlikely(!use)) {
+		add_shared_use(&key, current, reads, bytes);
+	} else if (reads) {
+		add_own(&use->reads, 1);
+		add_own(&use->read_bytes, bytes);
 	} else {
-		__sync_fetch_and_add(&use->writes, 1);
-		__sync_fetch_and_add(&use->write_bytes, bytes);
+		add_own(&use->writes, 1);
+		add_own(&use->write_bytes, bytes);
 	}
 	return 0;
 }

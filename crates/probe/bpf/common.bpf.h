@@ -91,10 +91,18 @@ struct cpu_note {
 #define CPU_NOTES 8192 /* no kernel is built for more CPUs */
 static struct cpu_note cpu_notes[CPU_NOTES] SEC(".bss.cpus");
 
+static __always_inline struct cpu_note *note_of_cpu(__u32 cpu)
+{
+	return &cpu_notes[cpu & (CPU_NOTES - 1)];
+}
+
 static __always_inline struct cpu_note *own_note(void)
 {
-	return &cpu_notes[bpf_get_smp_processor_id() & (CPU_NOTES - 1)];
+	return note_of_cpu(bpf_get_smp_processor_id());
 }
+
+/* Fibonacci hashing (Knuth, The Art of Computer Programming, 6.4): what lies at equal distances is spread. */
+#define fibonacci_hash(number, bits) ((number) * 0x9e3779b97f4a7c15 >> (64 - (bits)))
 
 /* An argument of a raw tracepoint at a constant place: the verifier refuses a computed one, and the
  * compiler would merge two branches into one. */
@@ -149,6 +157,15 @@ static __always_inline void mark(volatile __u32 *flag)
 		call_reader();
 	}
 }
+
+/* To what only this CPU's runs of one program add. */
+#define add_own(at, value)                                                                         \
+	({                                                                                         \
+		if (compat_never_nests())                                                          \
+			*(at) += (value);                                                          \
+		else                                                                               \
+			__sync_fetch_and_add(at, value);                                           \
+	})
 
 static __always_inline void count_lost(__u64 *counter)
 {

@@ -114,6 +114,15 @@ static __always_inline __u32 compat_preempt_count(__u64 runqueue, __u64 current)
 	return count;
 }
 
+/*
+ * Whether no two runs of one program are under way on a CPU at once, the second in an interrupt of the first: 6.1 passes
+ * over the second, as a trampoline always did (05b24ff9b2cf). Told by what 6.2 brought, as above.
+ */
+static __always_inline bool compat_never_nests(void)
+{
+	return bpf_ksym_exists(bpf_rdonly_cast);
+}
+
 /* What comes after a network header. Asked of every packet, so without a call since 6.2, as above. */
 static __always_inline __u8 compat_next_protocol(const unsigned char *network, bool six)
 {

@@ -33,8 +33,10 @@ struct wire_types {
 	struct wire_denied denied;
 	struct wire_disk_key disk_key;
 	struct wire_disk_latency disk_latency;
+	struct wire_disk_latency_slot disk_latency_slot;
 	struct wire_disk_use_key disk_use_key;
 	struct wire_disk_use disk_use;
+	struct wire_disk_use_slot disk_use_slot;
 	struct wire_reclaim_key reclaim_key;
 	struct wire_reclaim reclaim;
 	struct wire_dirty_key dirty_key;

@@ -291,6 +291,15 @@ struct wire_disk_latency {
 	__u64 slots[WIRE_LATENCY_SLOTS]; /* by log2 of microseconds; their sum is how many there were */
 };
 
+/* What one CPU has added up of that. The reader adds up the CPUs, and what is in the map of the same key. */
+struct wire_disk_latency_slot {
+	struct wire_disk_key key;
+	__u32 owner; /* number of the CPU + 1; 0: nobody's */
+	__u32 claims;
+	struct wire_disk_latency sum;
+	__u64 pad;
+};
+
 struct wire_disk_use_key {
 	__u32 dev;
 	__u32 tgid;
@@ -303,6 +312,14 @@ struct wire_disk_use {
 	__u64 write_bytes;
 	__u64 cgroup_id;
 	struct wire_ref process;
+};
+
+struct wire_disk_use_slot {
+	struct wire_disk_use_key key;
+	__u32 owner; /* as above */
+	__u32 claims;
+	struct wire_disk_use sum;
+	__u64 pad[5];
 };
 
 struct wire_reclaim_key {

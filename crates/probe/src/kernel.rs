@@ -6,6 +6,7 @@
 
 use crate::cpu_clock::{SAMPLE_HZ, online_cpus, sampling_event};
 use crate::decode::{self, Decoder, ThreadRecord};
+use crate::disk_sums::{Latencies, Uses};
 use crate::host::Offer;
 use crate::plan;
 use crate::refusal::{self, Refusal};
@@ -316,20 +317,17 @@ impl Programs {
     pub fn sums(&mut self) -> Vec<Body> {
         let maps = &self.skel.maps;
         let mut all = Vec::new();
+        let (mut latencies, mut uses) = (Latencies::default(), Uses::default());
+        latencies.add_slots(&variable(&maps.bss_latency));
+        uses.add_slots(&variable(&maps.bss_use));
         each(&maps.disk_latency, |key: wire_disk_key, value: wire_disk_latency| {
-            all.push(Body::DiskLatency(disk_latency(&key, &value)));
+            latencies.add(&key, &value);
         });
         each(&maps.disk_use, |key: wire_disk_use_key, value: wire_disk_use| {
-            all.push(Body::DiskUse(DiskUse {
-                dev: decode::device(key.dev),
-                process: decode::thread_ref(&value.process),
-                reads: value.reads,
-                read_bytes: value.read_bytes,
-                writes: value.writes,
-                write_bytes: value.write_bytes,
-                cgroup_id: value.cgroup_id,
-            }));
+            uses.add(&key, &value);
         });
+        all.extend(latencies.tell());
+        all.extend(uses.tell());
         each(&maps.reclaims, |key: wire_reclaim_key, value: wire_reclaim| {
             all.push(Body::Reclaim(Reclaim {
                 thread: decode::thread_ref(&value.thread),
@@ -390,20 +388,6 @@ impl Programs {
             .map(|chunk| chunk.try_into().map_or(0, u64::from_ne_bytes))
             .collect();
         self.inbox.borrow_mut().decoder.stacks.id_of(&frames)
-    }
-}
-
-fn disk_latency(key: &wire_disk_key, value: &wire_disk_latency) -> DiskLatency {
-    DiskLatency {
-        dev: decode::device(key.dev),
-        operation: decode::operation(key.operation),
-        count: value.slots.iter().sum(),
-        bytes: value.bytes,
-        service_ns: value.service_ns,
-        service_ns_max: value.service_ns_max,
-        queued_ns: value.queued_ns,
-        service_us_log2: trimmed(&value.slots),
-        errors: value.errors,
     }
 }
 
@@ -480,9 +464,15 @@ fn flow(key: &wire_flow_key, value: &wire_flow) -> QdiscFlow {
     }
 }
 
-fn trimmed(slots: &[u64]) -> Vec<u64> {
+/// Without the empty slots at the end.
+pub(crate) fn trimmed(slots: &[u64]) -> Vec<u64> {
     let used = slots.iter().rposition(|&count| count > 0).map_or(0, |last| last + 1);
     slots[..used].to_vec()
+}
+
+/// All of a section of variables, which is a map of one entry.
+fn variable(map: &impl MapCore) -> Vec<u8> {
+    map.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).ok().flatten().unwrap_or_default()
 }
 
 /// Calls for each entry of a hash map.

@@ -10,6 +10,7 @@ pub mod container;
 mod container_state;
 mod cpu_clock;
 pub mod decode;
+mod disk_sums;
 mod dns;
 mod doctor;
 mod expense;
