@@ -23,11 +23,11 @@ struct request_note {
 /*
  * Where most notes are: found by the request's address in variables, without a call. A disk has its requests made
  * once and uses them again and again, so a slot stays its request's when that is done, until another wants it. Of two
- * that take a free one at the same moment, one is not found when it completes and counts as lost, and the other may be
- * told as asked for by the first.
+ * that take a free one at the same moment, or one that its owner uses again, one is not found when it completes, or found
+ * with another's date (`is_of`), and counts as lost.
  * A cache line that another CPU wrote takes longer to come than all that is done with it. So the note is for who asks,
  * and who completes reads it only where it must. Else the request was issued `lag_ns` after the kernel made it, which it
- * dates itself: that is written only when it has changed. Both share a line that is hardly ever written.
+ * dates itself: the lag is written only when it has changed, and its line is hardly ever written.
  */
 struct request_slot {
 	__u64 request; /* its address */
@@ -122,7 +122,7 @@ static __always_inline __u64 slot_of_request(struct request *rq)
 }
 
 /* Of one whose slot is not its own, or not yet. */
-static __always_inline struct request_note *note_elsewhere_of(__u64 at, __u64 key)
+static __always_inline struct request_note *request_note_elsewhere(__u64 at, __u64 key)
 {
 	struct request_note *note = bpf_map_lookup_elem(&requests, &key);
 
@@ -143,7 +143,7 @@ static __always_inline struct request_note *note_of_request(__u64 at, struct req
 {
 	if (likely(request_slots[at].request == (__u64)rq))
 		return &request_notes[at];
-	return note_elsewhere_of(at, (__u64)rq);
+	return request_note_elsewhere(at, (__u64)rq);
 }
 
 SEC("tp_btf/block_rq_insert")
@@ -179,6 +179,9 @@ int block_rq_issue(__u64 *ctx)
 
 	if (!note)
 		return 0;
+	/* Of a use before, in which another request took it in. */
+	if (note->insert_ns && note->insert_ns < rq->start_time_ns)
+		note->insert_ns = 0;
 	if (!note->insert_ns)
 		fill_ref(&note->by, compat_current());
 	note->issue_ns = bpf_ktime_get_ns();
@@ -274,6 +277,12 @@ static __always_inline void add_latency(const struct wire_disk_key *key, __u32 c
 	add_own(&sum->slots[slot_of_ns(service)], 1);
 }
 
+/* Not where an issue was not seen: one in an interrupt of another's, which the kernel passes over since 6.1. */
+static __always_inline bool is_of(const struct request_note *note, __u64 issue_ns)
+{
+	return note->issue_ns + LAG_CHANGE_NS >= issue_ns && note->issue_ns <= issue_ns + LAG_CHANGE_NS;
+}
+
 SEC("tp_btf/block_rq_complete")
 int block_rq_complete(__u64 *ctx)
 {
@@ -303,20 +312,23 @@ int block_rq_complete(__u64 *ctx)
 	/* What failed, or moved nothing, may never have been issued. */
 	if (likely(slot->request == key && slot->lag_ns != LAG_NOTED && made_ns && bytes && !error)) {
 		issue_ns = made_ns + slot->lag_ns;
-		if (issue_ns <= *done_ns)
-			return 0;
 	} else {
 		insert_ns = note->insert_ns;
 		issue_ns = note->issue_ns;
-		if (issue_ns <= *done_ns + LAG_CHANGE_NS)
-			return 0;
 	}
+	/* Another part of one that has completed, or never issued. */
+	if (issue_ns <= *done_ns + LAG_CHANGE_NS)
+		return 0;
 	*done_ns = issue_ns;
 	disk.operation = operation > 2 ? 3 : operation;
 	service = now > issue_ns ? now - issue_ns : 0;
 	add_latency(&disk, cpu, bytes, service, insert_ns ? issue_ns - insert_ns : 0, error);
-	if (unlikely(service >= control.request_threshold_ns || error))
-		send_request(rq, note, disk.dev, bytes, error, now);
+	if (unlikely(service >= control.request_threshold_ns || error)) {
+		if (is_of(note, issue_ns))
+			send_request(rq, note, disk.dev, bytes, error, now);
+		else
+			count_lost(&lost.requests);
+	}
 	if (insert_ns)
 		note->insert_ns = 0;
 	return 0;

@@ -86,6 +86,18 @@ static __always_inline __u32 compat_task_state(const struct task_struct *task)
 }
 
 /*
+ * Of a thread that leaves the CPU, where the tracepoint tells its state (5.18 on, so by the new name): ready all the same.
+ * Until 6.13 or so the state was told that it had before a pending signal kept it from sleep. Of one that sleeps another
+ * CPU may have made TASK_WAKING of it by now, and no more. A plain load, at every switch.
+ */
+static __always_inline bool compat_is_ready(const struct task_struct *task)
+{
+	const struct task_struct___state *fresh = (const void *)task;
+
+	return bpf_core_field_exists(fresh->__state) && !fresh->__state;
+}
+
+/*
  * In which context we are. x86 keeps the preempt count per CPU: by itself until 6.1 and again since 6.15,
  * inside pcpu_hot in between. Its address cannot be had as a symbol where the kernel hides data symbols
  * (no CONFIG_KALLSYMS_ALL), so it is found from the run queue of the current task, which lies in the same

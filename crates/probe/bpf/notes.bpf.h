@@ -3,7 +3,7 @@
  *
  * Must not know what a note is for: sched.bpf.c writes it, the others add their word. Each switch goes this way twice,
  * so it is a place in an array and a comparison; all else is for threads that share a place. Rejected: task storage for
- * all (a call each). Edit together: sched.bpf.c, iter.bpf.c, src/fitting.rs (who chooses, and tests who may make).
+ * all (a call each). Edit together: sched.bpf.c, wake.bpf.c, iter.bpf.c, src/fitting.rs (who chooses, and tests who may make).
  */
 #ifndef HOLDUP_NOTES_H
 #define HOLDUP_NOTES_H
@@ -12,7 +12,7 @@
 
 /* Beside WIRE_FLAG_*, never told. */
 #define NOTE_WAKER_UNREAD (1U << 31)
-#define NOTE_AFTER_COMPLETION (1U << 30) /* a disk may have woken it: `wake_disk`, at `completion_ns_low` */
+#define NOTE_AFTER_COMPLETION (1U << 30) /* a disk may have woken it: `wake_disk`, by the date of the completion */
 #define WAKE_DATED (1U << 27) /* in a `struct wake` alone: `at_ns` is exact */
 #define NOTE_CONTEXT_SHIFT 28 /* WIRE_CONTEXT_* of the waker */
 #define NOTE_FLAGS_OWN (~0U << NOTE_CONTEXT_SHIFT)
@@ -67,7 +67,6 @@ struct note {
 	__u16 state;
 	__u16 cpu;
 	__u32 flags;
-	__u32 completion_ns_low; /* the lower half of its time */
 	__u64 waker_task; /* address of its task_struct */
 	struct sums sums;
 	struct wire_ref waker;
@@ -76,13 +75,13 @@ struct note {
 	__u32 disk; /* of the last bio submitted */
 };
 
-/* Of the last wake-up of a thread that has a place in `slots`; written by who wakes, and by nobody else (wake.bpf.c). */
+/* Of the last wake-up of a thread that has a place in `slots`; but for whose it is, only who wakes writes to it (wake.bpf.c). */
 struct wake {
 	__u64 task; /* whose it is; 0: the note is to be told */
 	__u64 at_ns; /* exactly, or not before */
+	__u64 completion_ns; /* of `disk` */
 	__u32 flags; /* of the note: the waker's */
 	__u32 disk;
-	__u32 completion_ns_low;
 	union {
 		__u64 waker_task; /* address of its task_struct, while `flags` say that it is unread */
 		struct wire_ref waker;

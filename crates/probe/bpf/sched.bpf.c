@@ -167,7 +167,6 @@ static __always_inline __u64 end_wait(struct note *note, struct task_struct *nex
 	__u64 length, queued_clock = compat_last_queued(next);
 
 	now = not_before(note->since_ns, now);
-	/* Never queued: it lent its place to the holder of a lock, and the wake-up is not dated. */
 	if (note->mode == WIRE_MODE_BLOCKED && !note->wake_ns)
 		date_wake(note, next, queued_clock && clock ? now - interval(queued_clock, clock) : 0);
 	now = not_before(note->wake_ns, now);
@@ -214,8 +213,8 @@ int sched_switch(__u64 *ctx)
 
 	if (note) {
 		__u32 state = has_prev_state_argument ? (__u32)ctx[3] : compat_task_state(prev);
-		/* Preempted on its way to sleep: it stays on the run queue. */
-		if ((__u8)ctx[0])
+		/* Preempted on its way to sleep, or a signal was pending: it stays on the run queue. */
+		if ((__u8)ctx[0] || (has_prev_state_argument && state && compat_is_ready(prev)))
 			state = 0;
 		leave_cpu(note, prev, state & 0xffff, now);
 		if (unlikely(state & TASK_DEAD) && notes_in_hash) {
@@ -261,12 +260,18 @@ SEC("tp_btf/sched_process_exec")
 int BPF_PROG(sched_process_exec, struct task_struct *task, __s32 old_pid, struct linux_binprm *binary)
 {
 	struct wire_exec exec = {};
+	struct task_struct *first;
 	struct slot *slot;
 	struct note *note;
 	long bytes;
 
 	/* A thread that was not the first of its process has become it: its id is another now. */
 	if (!notes_in_hash && old_pid != task->pid) {
+		/* The former first has the thread's old id now, and nobody looks for its note here any more. */
+		slot = slot_at(task->pid);
+		first = (struct task_struct *)slot->task;
+		if (first && first != task && BPF_CORE_READ(first, pid) == old_pid)
+			leave_place(slot);
 		slot = slot_at(old_pid);
 		note = note_of(task, ANYWHERE);
 		if (note && note != &slot->note && slot->task == (__u64)task) {

@@ -8,7 +8,8 @@
  * wake-up before was a moment ago: then no clock is read, and of the waker only the address is kept. Else the wait may be
  * long, and who woke and when is kept as it is now. If a wait was long and its wake-up is not dated, the scheduler has
  * noted when it queued the thread; between the two may lie an interrupt of the CPU that is to run it, and there the thread
- * counts as blocked.
+ * counts as blocked. Where a thread is moved in its sleep after its dequeue was put off (6.12 on), a short wait's sleep
+ * since then counts as waiting for a CPU, as it does in the kernel's own schedstat.
  *
  * Threads whose waits are all told, throttled ones, those without a place of the array, and all where the scheduler's
  * dates cannot be had, are told in their notes, exactly.
@@ -54,10 +55,6 @@ static __always_inline void read_waker(struct note *note, __u64 now)
 	__u64 woken = note->wake_ns ? note->wake_ns : now;
 	__u32 context = context_of(note);
 
-	/* By two clocks it may seem to be before, by little. */
-	if (!(note->flags & NOTE_AFTER_COMPLETION) ||
-	    (__s32)((__u32)woken - note->completion_ns_low) >= COMPLETION_NS_MAX)
-		note->wake_disk = 0;
 	note->flags &= ~NOTE_FLAGS_OWN;
 	note->waker.start_ns = BPF_CORE_READ(task, start_time);
 	note->waker.tid = BPF_CORE_READ(task, pid);
@@ -123,7 +120,7 @@ static __always_inline void keep_wake(struct wake *wake)
 	waker = compat_running(own->runqueue);
 	if (own->completion_ns + COMPLETION_NS_MAX > now) {
 		flags |= NOTE_AFTER_COMPLETION;
-		wake->completion_ns_low = own->completion_ns;
+		wake->completion_ns = own->completion_ns;
 		wake->disk = own->completion_dev;
 	}
 	wake->at_ns = now;
@@ -131,41 +128,51 @@ static __always_inline void keep_wake(struct wake *wake)
 	wake->flags = flags | wake_context(own->runqueue, waker) << NOTE_CONTEXT_SHIFT;
 }
 
-/* What the last wake-up has kept of this thread, for its note. Not before when it was, if not exactly; 0: not known. */
-static __always_inline __u64 take_wake(struct note *note, const struct task_struct *task)
+/*
+ * What the last wake-up has kept, for the note of a thread whose wait it ended; false: it ended another. If it is not
+ * dated, a busy CPU's clock was a tick old at most, and only that of an idle one, whose thread has the id 0, was older.
+ */
+static __always_inline bool take_wake(struct note *note, const struct wake *wake)
 {
-	const struct wake *wake = &slot_at(task_field(task, pid))->wake;
+	struct task_struct *waker = (struct task_struct *)wake->waker_task;
 	__u64 at_ns = wake->at_ns;
 	__u32 flags = wake->flags;
 
-	if (wake->task != (__u64)task)
-		return 0;
+	if (at_ns + CHOICE_NS_MAX < note->since_ns &&
+	    (flags & WAKE_DATED || (at_ns + CHOICE_NS_MAX + nanoseconds_per_jiffy < note->since_ns &&
+				    BPF_CORE_READ(waker, pid))))
+		return false;
 	if (flags & WAKE_DATED) {
-		/* Of another wait: this one nobody ended. */
-		if (at_ns + CHOICE_NS_MAX < note->since_ns)
-			return 0;
 		note->wake_ns = at_ns < note->since_ns ? note->since_ns : at_ns;
 		note->waker = wake->waker;
 	} else {
 		note->waker_task = wake->waker_task;
-		note->completion_ns_low = wake->completion_ns_low;
 	}
-	note->wake_disk = wake->disk;
+	note->wake_disk = flags & (WAKE_DATED | NOTE_AFTER_COMPLETION) ? wake->disk : 0;
 	note->flags = (note->flags & ~NOTE_FLAGS_OWN) | (flags & ~WAKE_DATED);
-	return at_ns;
+	return true;
 }
 
-/* Of a wait that `note` is in or has just ended, if its wake-up did not date it. */
+/*
+ * Of a wait that was long and whose note was not told: who ended it, and when. Since `queued_ns` the thread has been on
+ * this run queue; 0: never, it lent its place to the holder of a lock, and if its state still says that it sleeps, nobody
+ * woke it.
+ */
 static __always_inline void date_wake(struct note *note, const struct task_struct *task, __u64 queued_ns)
 {
-	__u64 least_ns = take_wake(note, task);
+	const struct wake *wake = &slot_at(task_field(task, pid))->wake;
+	bool taken = wake->task == (__u64)task && !compat_task_state(task) && take_wake(note, wake);
 
-	if (note->wake_ns || !queued_ns)
-		return;
-	note->wake_ns = woken(note, task, queued_ns);
-	/* Moved to another run queue in its sleep, and dated there (delayed dequeue, since 6.12). */
-	if (note->wake_ns < least_ns)
-		note->wake_ns = least_ns;
+	if (!note->wake_ns && queued_ns) {
+		note->wake_ns = woken(note, task, queued_ns);
+		/* Moved to another run queue in its sleep, and dated there (delayed dequeue, since 6.12). */
+		if (taken && note->wake_ns < wake->at_ns)
+			note->wake_ns = wake->at_ns;
+	}
+	/* By two clocks it may seem to be before, by little. */
+	if (note->flags & NOTE_AFTER_COMPLETION &&
+	    (!note->wake_ns || (__s64)(note->wake_ns - wake->completion_ns) >= COMPLETION_NS_MAX))
+		note->wake_disk = 0;
 }
 
 /* Exactly, and into the note. */
@@ -214,9 +221,14 @@ int BPF_PROG(sched_waking, struct task_struct *task)
 {
 	struct wake *wake = &slot_at(task_field(task, pid))->wake;
 
-	if (likely(wake->task == (__u64)task && !(unlikely(throttling) && compat_task_throttled(task))))
-		keep_wake(wake);
-	else
-		note_wake(note_of(task, NEVER), task);
+	if (likely(wake->task == (__u64)task)) {
+		if (likely(!throttling || !compat_task_throttled(task))) {
+			keep_wake(wake);
+			return 0;
+		}
+		/* Its note may not say yet that it sleeps. */
+		keep_exactly(wake);
+	}
+	note_wake(note_of(task, NEVER), task);
 	return 0;
 }

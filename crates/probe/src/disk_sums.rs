@@ -3,7 +3,6 @@
 //! Must not: read maps (kernel.rs), or judge what a sum means. Edit together: bpf/block.bpf.c (who adds what where).
 
 use crate::decode;
-use crate::kernel::trimmed;
 use crate::wire::{self, *};
 use holdup_reason::facts::{Body, DiskLatency, DiskUse};
 use std::collections::BTreeMap;
@@ -54,7 +53,7 @@ impl Latencies {
                 service_ns: sum.service_ns,
                 service_ns_max: sum.service_ns_max,
                 queued_ns: sum.queued_ns,
-                service_us_log2: trimmed(&sum.slots),
+                service_us_log2: wire::trimmed(&sum.slots),
                 errors: sum.errors,
             })
         })

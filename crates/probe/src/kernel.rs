@@ -426,7 +426,7 @@ fn sojourn(key: &wire_qdisc_key, value: &wire_qdisc, sampling: u32) -> QdiscSojo
         sojourn_ns: value.sojourn_ns,
         sojourn_ns_min: value.sojourn_ns_min,
         sojourn_ns_max: value.sojourn_ns_max,
-        sojourn_us_log2: trimmed(&value.slots),
+        sojourn_us_log2: wire::trimmed(&value.slots),
         sojourn_ns_min_by_tenth: value
             .tenth_min_ns
             .iter()
@@ -462,12 +462,6 @@ fn flow(key: &wire_flow_key, value: &wire_flow) -> QdiscFlow {
         untimed_bytes: value.untimed_bytes,
         socket_ino: value.socket_ino,
     }
-}
-
-/// Without the empty slots at the end.
-pub(crate) fn trimmed(slots: &[u64]) -> Vec<u64> {
-    let used = slots.iter().rposition(|&count| count > 0).map_or(0, |last| last + 1);
-    slots[..used].to_vec()
 }
 
 /// All of a section of variables, which is a map of one entry.

@@ -120,6 +120,12 @@ pub fn part_as<T, F>(bytes: &[u8], at: usize, _type: impl Fn(&T) -> F) -> &[u8] 
     rest.get(..size_of::<F>()).unwrap_or(rest)
 }
 
+/// Without the empty slots at the end.
+pub(crate) fn trimmed(slots: &[u64]) -> Vec<u64> {
+    let used = slots.iter().rposition(|&count| count > 0).map_or(0, |last| last + 1);
+    slots[..used].to_vec()
+}
+
 /// A NUL-terminated name as text; what is not UTF-8 is replaced.
 #[inline]
 pub fn text<T: Copy + Into<i16>, const N: usize>(bytes: &[T; N]) -> String {
