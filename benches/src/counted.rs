@@ -26,14 +26,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::Instant;
 
-/// The machine's pace drifts by minutes: so a load is counted in turns, each with a measure of the way to a program and
-/// slices under the empty programs and under holdup. A look tells most in its first second: so a turn is no shorter.
+/// The machine's pace drifts: so a load is counted in turns, each with slices under the empty programs and under holdup,
+/// and the way to a program is measured before each load. A look tells most in its first second: so a turn is no shorter.
 const TURNS: usize = 3;
 const FLOOR_SLICES: u32 = 2;
 const LOOK_SLICES: u32 = 6;
 /// How often a thread renames itself in one measure of the way to a program, and how many measures there are.
 const RENAMES: u32 = 20_000;
-const MEASURES: usize = 21;
+const MEASURES: usize = 61;
 /// They run in holdup's own system calls, whose time is its own already.
 const ITERATORS: &[&str] = &["threads", "endpoints"];
 /// Ticks a second of /proc/stat (USER_HZ, the same on every architecture that Linux runs holdup on).
@@ -82,14 +82,13 @@ fn renames() -> Result<f64> {
 }
 
 fn on_load(ctx: &Ctx, kind: &Kind) -> Result<Counted> {
-    let mut counted = Counted { load: kind.name.into(), ..Counted::default() };
+    // Before statistics are on, which lengthen it.
+    let mut counted = Counted { load: kind.name.into(), way_ns: way_ns()?, ..Counted::default() };
     let load = kind.make(ctx)?;
+    let on = statistics(ctx)?;
     let cut = Cut::begin(ctx, &load)?;
-    let (mut ways, mut empties, mut ran) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut empties, mut ran) = (Vec::new(), Vec::new());
     for _ in 0..TURNS {
-        // While no statistics lengthen it; a load that can goes on, so that caches and pace are its.
-        ways.push(way_ns()?);
-        let _on = statistics(ctx)?;
         empties.push(empty_ns(ctx, &cut)?);
         look_at(ctx, &[], |pid| {
             let (spent, busy) = (Spent::since(pid)?, busy_seconds()?);
@@ -101,9 +100,8 @@ fn on_load(ctx: &Ctx, kind: &Kind) -> Result<Counted> {
             Ok(())
         })?;
     }
-    drop(cut);
+    drop((cut, on));
     load.close()?;
-    counted.way_ns = median(&ways).context("no turn")?;
     counted.empty_ns = median(&empties).context("no turn")?;
     counted.programs = by_name(ran);
     say(&format!(
