@@ -83,7 +83,8 @@ const GOALS: &str = "A ratio is time with the looker over time with nothing; the
     what was counted (below)\ndecides: *by count*. *With every program empty* is what the count would be if holdup's \
     programs did nothing: no\nBPF program at these moments can cost less. The ping-pong's is judged by what the \
     look loses beyond 1.5 times the floor's\nloss, drawn again 4,000 times from whole rounds (bootstrap). Where \
-    *nothing again*, the control, misses 1, all intervals of\nthe load are widened by as much.";
+    *nothing again*, the control, misses 1, all intervals of\nthe load are widened by as much. The ping-pong gets more \
+    rounds than the others, as its goal is about two small losses.";
 const PAIRS: &str = "In each round *empty programs*, *holdup* and *nothing again* look at a slice of the load by turns; \
     who is first goes\nround. Before and after each lies a slice that nobody looks at, and the ratio is against the \
     mean of these two. A load\nthat can runs all the time, and its rate is read from the kernel or its server at \
@@ -99,9 +100,9 @@ const PAIRS: &str = "In each round *empty programs*, *holdup* and *nothing again
 const COUNTED: &str = "A cost of one percent is hidden by a machine whose pace drifts by several; a count is not. Of each load's \
     CPU time\n(all CPUs, while holdup looked for some seconds): every run of a kernel program times what a run takes, and holdup's \
     own\nCPU time. A run takes what BPF statistics say of it less what they say of an empty program, and the way to \
-    a program and\nback, which was measured on a thread that renames itself. The ping-pong's goal compares all of it \
-    with what\nempty programs in place of the scheduler's two would take. Not counted: what a program pushes out of the \
-    caches, and\nthe sampling clock's interrupt.";
+    a program and\nback, which was measured on a thread that renames itself. That is less than it takes amid a load, and \
+    swings: so the\nping-pong's goal asks of a count only what holdup takes beyond empty programs, and compares it with half \
+    of what the\nfloor's ratio says. Not counted: what a program pushes out of the caches, and the sampling clock's interrupt.";
 const PROGRAMS: &str = "By BPF statistics, under the ping-pong. The statistics count some of their own time: subtract \
     what the empty\nprograms (`floor_`) take. Each `with_` program does one thing more than they: reads the clock, \
     looks into a per-CPU\narray, a hash, the task's storage, or reserves 256 bytes of a ring.";

@@ -157,16 +157,32 @@ fn pingpong(results: &Results) -> Goal {
             true => format!("{value:.2}"),
             false => "any".into(),
         };
-        let counted = counted(results, "pingpong").and_then(Counted::floors);
+        let beyond = counted(results, "pingpong").map(Counted::beyond_empty);
+        let by_count = beyond.zip(of_median(floor)).map(|(beyond, floor)| {
+            let (floor, part) = (floor.widened(bias), FLOORS_MAX - 1.0);
+            Interval {
+                low: beyond - part * (floor.high - 1.0),
+                high: beyond - part * (floor.low - 1.0),
+            }
+        });
         let words = format!(
             "{:.1} % against the floor's {:.1} %; of their quotient {}{}{}",
             of_look * 100.0,
             of_floor * 100.0,
             ends(times, show),
             widened(bias),
-            counted.map_or(String::new(), |floors| format!("; counted {floors:.2}")),
+            beyond.map_or(String::new(), |it| format!(
+                "; counted {:.1} % beyond empty programs, which with the floor's ratio is {}",
+                it * 100.0,
+                show(if of_floor > 0.0 { 1.0 + it / of_floor } else { f64::INFINITY })
+            )),
         );
-        Some((words, or_counted(told(excess, 0.0), counted, FLOORS_MAX)))
+        let verdict = match (told(excess, 0.0), told(by_count, 0.0)) {
+            (Verdict::Untold, Verdict::Met) => Verdict::MetByCount,
+            (Verdict::Untold, Verdict::Missed) => Verdict::MissedByCount,
+            (verdict, _) => verdict,
+        };
+        Some((words, verdict))
     })();
     goal("ping-pong, overhead", format!("at most {FLOORS_MAX} times the floor's"), measured)
 }
@@ -380,6 +396,35 @@ mod tests {
         assert_eq!(with(1.08, 1.30, 0.02), Verdict::Missed);
         // A floor that costs nothing leaves nothing to lose.
         assert_eq!(with(1.0, 1.05, 0.002), Verdict::Missed);
+    }
+
+    #[test]
+    fn where_the_ping_pong_s_ratio_cannot_tell_a_count_may() {
+        let with = |beyond_ns: f64, spread: f64| {
+            let pairs = vec![
+                pair("pingpong", "nothing again", &around(1.0, 0.001)),
+                pair("pingpong", "empty programs", &around(1.08, spread)),
+                pair("pingpong", "holdup", &around(1.122, 0.08)),
+            ];
+            let (way_ns, empty_ns) = (10.0, 40.0);
+            let program = Program { runs: 10_000_000, ns: 40.0 + beyond_ns, ..Program::default() };
+            let counted = Counted {
+                load: "pingpong".into(),
+                busy_seconds: 10.0,
+                way_ns,
+                empty_ns,
+                programs: vec![program],
+                ..Counted::default()
+            };
+            let counted = vec![counted];
+            pingpong(&Results { pairs, counted, ..Results::default() }).verdict
+        };
+        // 2, 6 and 4 % beyond, where half of the floor's 8 % may be.
+        assert_eq!(with(20.0, 0.004), Verdict::MetByCount);
+        assert_eq!(with(60.0, 0.004), Verdict::MissedByCount);
+        assert_eq!(with(38.0, 0.004), Verdict::Untold);
+        // A floor that is not known well leaves it open.
+        assert_eq!(with(20.0, 0.2), Verdict::Untold);
     }
 
     #[test]

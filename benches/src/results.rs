@@ -101,18 +101,6 @@ impl Counted {
         self.programs.iter().map(|it| self.run_ns(it) * it.runs as f64).sum::<f64>() / 1e9
     }
 
-    /// What an empty pair in place of the two programs of the scheduler would have taken.
-    pub fn floor_seconds(&self) -> f64 {
-        let both = self.programs.iter().filter(|it| SCHEDULER.contains(&it.name.as_str()));
-        both.map(|it| self.way_ns * it.runs as f64).sum::<f64>() / 1e9
-    }
-
-    /// What all of it took, in times of what the empty pair would have taken; none without switches.
-    pub fn floors(&self) -> Option<f64> {
-        let floor = self.floor_seconds();
-        (floor > 0.0).then(|| (self.programs_seconds() + self.own_seconds) / floor)
-    }
-
     /// CPU time with holdup over CPU time without.
     pub fn ratio(&self) -> f64 {
         self.busy_seconds / self.unwatched_seconds()
@@ -124,13 +112,16 @@ impl Counted {
         1.0 + self.way_ns * runs as f64 / 1e9 / self.unwatched_seconds()
     }
 
+    /// What it took beyond empty programs, as a part of the CPU time without it. Hardly a matter of what the way to a
+    /// program takes.
+    pub fn beyond_empty(&self) -> f64 {
+        self.ratio() - self.ratio_empty()
+    }
+
     fn unwatched_seconds(&self) -> f64 {
         self.busy_seconds - self.programs_seconds() - self.own_seconds
     }
 }
-
-/// The programs that the floor has empty.
-const SCHEDULER: &[&str] = &["sched_switch", "sched_waking"];
 
 /// A kernel program under the ping-pong.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
