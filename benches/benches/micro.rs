@@ -5,8 +5,8 @@
 
 use divan::{Bencher, counter::ItemsCount};
 use holdup_bench::micro::{self, Inputs};
-use holdup_reason::causes::Causes;
 use holdup_reason::facts::Fact;
+use holdup_reason::measure::Measures;
 
 fn main() {
     divan::main();
@@ -62,19 +62,19 @@ fn waits(bencher: Bencher<'_, '_>) {
 #[divan::bench]
 fn chains(bencher: Bencher<'_, '_>) {
     let Some(inputs) = inputs() else { return };
-    let scenes: Vec<_> = inputs.looks.iter().cloned().map(micro::waits).collect();
-    let waits = scenes.iter().map(|scene| scene.waits().count()).sum::<usize>();
+    let observed: Vec<_> = inputs.looks.iter().cloned().map(micro::waits).collect();
+    let waits = observed.iter().map(|one| one.timelines.waits().count()).sum::<usize>();
     bencher
         .counter(ItemsCount::new(waits))
-        .bench(|| scenes.iter().map(micro::chains).sum::<usize>());
+        .bench(|| observed.iter().map(micro::chains).sum::<usize>());
 }
 
 #[divan::bench]
-fn cases(bencher: Bencher<'_, '_>) {
+fn rules(bencher: Bencher<'_, '_>) {
     let Some(inputs) = inputs() else { return };
-    let scenes: Vec<_> = inputs.looks.iter().cloned().map(micro::waits).collect();
-    let causes: Vec<_> = scenes.iter().map(Causes::of).collect();
+    let observed: Vec<_> = inputs.looks.iter().cloned().map(micro::waits).collect();
+    let measures: Vec<_> = observed.iter().map(Measures::of_observed).collect();
     bencher
-        .counter(ItemsCount::new(causes.len()))
-        .bench(|| causes.iter().map(micro::cases).sum::<usize>());
+        .counter(ItemsCount::new(measures.len()))
+        .bench(|| measures.iter().map(micro::rules).sum::<usize>());
 }

@@ -118,7 +118,7 @@ fn measured(
 /// What the report says, a line for each finding: code, object, culprit, victims; and the caveat that names who
 /// floods without anybody's harm.
 fn named(looked: &Looked) -> Vec<String> {
-    let line = |finding: &holdup_reason::findings::Finding| {
+    let line = |finding: &holdup_reason::answer::Finding| {
         let mut victims: Vec<&str> = finding.victims.iter().map(|it| it.comm.as_str()).collect();
         victims.dedup();
         victims.truncate(3);

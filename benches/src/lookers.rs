@@ -11,7 +11,7 @@ use crate::loads::Load;
 use crate::skel::FloorSkelBuilder;
 use crate::slices::Cut;
 use anyhow::{Context, Result, bail};
-use holdup_reason::findings::Report;
+use holdup_reason::answer::Report;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use std::fs;
 use std::path::{Path, PathBuf};

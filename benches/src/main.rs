@@ -25,7 +25,7 @@ const PARTS: &[(&str, &str)] = &[
     ("growth", "cost against threads, cgroups and switches a second"),
     ("flood", "as many switches, and packets, as the machine makes"),
     ("profile", "where a look's own time goes, by function"),
-    ("parts", "decode, waits, chains, cases, recording on one core"),
+    ("parts", "decode, waits, chains, rules, recording on one core"),
 ];
 
 /// Measures what holdup costs, beside its peers. Needs root and a quiet machine.

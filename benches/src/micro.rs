@@ -1,4 +1,4 @@
-//! holdup's parts by themselves, on one core: decode, waits, chains, cases, recording.
+//! holdup's parts by themselves, on one core: decode, waits, chains, rules, recording.
 //!
 //! The same functions are timed here for the table and by divan in benches/micro.rs for whoever works on one
 //! of them (`cargo bench -p holdup-bench`). Facts come from tests/recordings, so the rates are of real
@@ -11,11 +11,11 @@ use holdup_probe::Source;
 use holdup_probe::decode::Decoder;
 use holdup_probe::recording::{Reader, Writer};
 use holdup_probe::wire::{wire_kind, wire_place, wire_ref, wire_wait};
-use holdup_reason::cases::CASES;
-use holdup_reason::causes::Causes;
-use holdup_reason::chains::Chains;
 use holdup_reason::facts::Fact;
-use holdup_reason::scene::Scene;
+use holdup_reason::graph::chains::Chains;
+use holdup_reason::measure::Measures;
+use holdup_reason::rules::engine;
+use holdup_reason::waits::timeline::Observed;
 use std::hint::black_box;
 use std::mem::offset_of;
 use std::path::Path;
@@ -116,19 +116,22 @@ pub fn read(file: &Path) -> Result<Vec<Fact>> {
 }
 
 /// Facts to waits, in time lines of threads.
-pub fn waits(look: Vec<Fact>) -> Scene {
-    Scene::new(look)
+pub fn waits(look: Vec<Fact>) -> Observed {
+    Observed::new(look)
 }
 
 /// Walks every wait of a look back to its root; gives the leaves.
-pub fn chains(scene: &Scene) -> usize {
-    let chains = Chains::new(scene);
-    scene.waits().map(|wait| chains.follow_wait(wait, wait.begin_ns, wait.end_ns).len()).sum()
+pub fn chains(one: &Observed) -> usize {
+    let chains = Chains::new(&one.model, &one.timelines);
+    one.timelines
+        .waits()
+        .map(|wait| chains.follow_wait(wait, wait.begin_ns, wait.end_ns).len())
+        .sum()
 }
 
-/// Asks every case; gives the findings.
-pub fn cases(causes: &Causes<'_>) -> usize {
-    CASES.iter().map(|case| (case.find)(causes).len()).sum()
+/// Asks every rule; gives the findings.
+pub fn rules(measures: &Measures<'_>) -> usize {
+    engine::name(measures).len()
 }
 
 /// Units a second of the fastest go within `length`.
@@ -156,9 +159,9 @@ pub fn all(inputs: &Inputs, scratch: &Path, each: Duration) -> Result<Vec<Micro>
     };
     let file = scratch.join("micro.hup");
     let facts: Vec<Fact> = inputs.looks.iter().flatten().cloned().collect();
-    let scenes: Vec<Scene> = inputs.looks.iter().cloned().map(waits).collect();
-    let count = scenes.iter().map(|scene| scene.waits().count()).sum::<usize>().max(1);
-    let causes: Vec<Causes<'_>> = scenes.iter().map(Causes::of).collect();
+    let observed: Vec<Observed> = inputs.looks.iter().cloned().map(waits).collect();
+    let count = observed.iter().map(|one| one.timelines.waits().count()).sum::<usize>().max(1);
+    let measures: Vec<Measures<'_>> = observed.iter().map(Measures::of_observed).collect();
     write(&facts, &file)?;
     let (mut decoder, mut decoded) = (decoder(inputs), Vec::new());
     let rows = vec![
@@ -184,19 +187,24 @@ pub fn all(inputs: &Inputs, scratch: &Path, each: Duration) -> Result<Vec<Micro>
         row(
             "chains",
             "waits",
-            best(each, count, || timed(|| scenes.iter().map(chains).sum::<usize>())),
+            best(each, count, || timed(|| observed.iter().map(chains).sum::<usize>())),
         ),
         row(
-            "causes",
+            "measures",
             "looks",
-            best(each, scenes.len(), || {
-                timed(|| scenes.iter().map(|scene| Causes::of(scene).wall_seconds()).sum::<f64>())
+            best(each, observed.len(), || {
+                timed(|| {
+                    observed
+                        .iter()
+                        .map(|one| Measures::of_observed(one).wall_seconds())
+                        .sum::<f64>()
+                })
             }),
         ),
         row(
-            "all cases",
+            "all rules",
             "looks",
-            best(each, causes.len(), || timed(|| causes.iter().map(cases).sum::<usize>())),
+            best(each, measures.len(), || timed(|| measures.iter().map(rules).sum::<usize>())),
         ),
     ];
     std::fs::remove_file(&file)?;
@@ -226,11 +234,14 @@ mod tests {
     fn recordings_of_the_house_feed_every_part() {
         let inputs = Inputs::read(&folder()).unwrap();
         assert!(inputs.facts() > 1_000);
-        let scene = waits(inputs.looks[0].clone());
-        assert!(chains(&scene) > 0);
+        let one = waits(inputs.looks[0].clone());
+        assert!(chains(&one) > 0);
         assert!(decode(&mut decoder(&inputs), &inputs, &mut Vec::new()) >= RECORDS);
-        let found: usize =
-            inputs.looks.iter().map(|look| cases(&Causes::of(&waits(look.clone())))).sum();
+        let found: usize = inputs
+            .looks
+            .iter()
+            .map(|look| rules(&Measures::of_observed(&waits(look.clone()))))
+            .sum();
         assert!(found > 0);
     }
 }

@@ -4,7 +4,7 @@
 
 use crate::fault::{Ctx, Stopped, die_with_the_lab_in};
 use anyhow::{Context, Result, bail};
-use holdup_reason::findings::Report;
+use holdup_reason::answer::Report;
 use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};

@@ -18,7 +18,7 @@ use crate::scenario::Scenario;
 use crate::undo::{Guards, Undo};
 use crate::verdict::alarms;
 use anyhow::Result;
-use holdup_reason::findings::{Finding, Report};
+use holdup_reason::answer::{Finding, Report};
 use std::fs;
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 //!
 //! Never shipped. It knows holdup only as a program that prints JSON: it must not link the probe
 //! or call a rule, or the score would be the lab's opinion of itself. The one thing it shares is
-//! the shape of the report (`holdup_reason::findings`), and, for a rule to be compared with, that of the recorded
+//! the shape of the report (`holdup_reason::answer`), and, for a rule to be compared with, that of the recorded
 //! facts (`holdup_reason::facts`).
 
 pub mod admission;

@@ -18,7 +18,7 @@ use crate::scenario::{Scenario, Start, Target, WorkloadSpec, fill_all};
 use crate::verdict::{Truth, Verdict};
 use crate::workload::{self, Running};
 use anyhow::{Context, Result, bail};
-use holdup_reason::findings::Severity;
+use holdup_reason::answer::Severity;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 

@@ -16,7 +16,7 @@ use crate::undo::{Guards, Journal, Undo};
 use crate::verdict::{Truth, alarms, finding_line};
 use crate::{faults, say, warn};
 use anyhow::{Context, Result};
-use holdup_reason::findings::Report;
+use holdup_reason::answer::Report;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -8,7 +8,7 @@
 
 use crate::scenario::{LinkSpec, Named, Size, TruthSpec, Variables, fill, fill_all};
 use anyhow::Result;
-use holdup_reason::findings::{Culprit, Finding, ObjectName, Report, Severity};
+use holdup_reason::answer::{Culprit, Finding, ObjectName, Report, Severity};
 use serde::{Deserialize, Serialize};
 
 /// How an answer compares with the truth.
@@ -226,7 +226,7 @@ pub fn finding_line(finding: &Finding) -> String {
 mod tests {
     use super::*;
     use crate::scenario::Words;
-    use holdup_reason::findings::{Evidence, Impact, Link, Who};
+    use holdup_reason::answer::{Evidence, Impact, Link, Who};
 
     fn finding(code: &str, disk: &str, culprit: Culprit) -> Finding {
         Finding {

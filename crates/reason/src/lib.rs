@@ -1,24 +1,15 @@
-//! FACTS -> WAITS, QUEUES -> FINDINGS. Pure: no I/O, no clock, no environment.
+//! FACTS -> WAITS -> GRAPH -> MEASURES -> RULES -> ANSWER. Pure: no I/O, no clock, no environment.
 //!
-//! Flow: [`facts`] are pushed into a [`scene::Scene`], which indexes them; `waits` says what each
-//! wait was for; `chains` follows what ended it; `cases` turn what they see into [`findings`].
+//! The folders are the steps, in this order, and no step knows a later one: [`facts`] are pushed into a
+//! [`model::Model`], which indexes them; `waits` says what each wait is for; `graph` follows who would have to act for it to
+//! end; `measure` computes the figures that several rules need; `rules` name ends; `answer` is what is said.
 
-pub mod accounting;
-pub mod cases;
-pub mod causes;
-mod caveats;
-pub mod chains;
+pub mod answer;
 pub mod facts;
-pub mod findings;
-mod functions;
-mod handed;
-mod judge;
-pub mod names;
-pub mod peers;
-mod polls;
-pub mod queues;
-pub mod scene;
-pub mod timeline;
+pub mod graph;
+pub mod measure;
+pub mod model;
+pub mod rules;
 pub mod waits;
 
-pub use judge::{explain, explain_scene};
+pub use answer::{explain, explain_model};

@@ -2,7 +2,7 @@
 //!
 //! `flags` says what is wanted, `main_loop` gets the facts and the report, `text` and serde tell it,
 //! `output` delivers it. This file alone decides the exit status and prints failures. It must not
-//! hold rules (those are in `holdup_reason::cases`) nor read the host (that is `holdup_probe`).
+//! hold rules (those are in `holdup_reason::rules`) nor read the host (that is `holdup_probe`).
 
 mod doctor;
 mod documents;
@@ -80,7 +80,7 @@ fn answer(job: Job) -> Result<u8, Failure> {
 
 /// The exit status of an answer. A command's failure outranks a finding: who wraps a command in
 /// holdup must still see it fail.
-fn status(report: &holdup_reason::findings::Report, check: bool, command: Option<i32>) -> u8 {
+fn status(report: &holdup_reason::answer::Report, check: bool, command: Option<i32>) -> u8 {
     match command {
         Some(own) if own != 0 => u8::try_from(own).unwrap_or(1),
         _ => u8::from(check && text::found(report)),
@@ -91,7 +91,7 @@ fn status(report: &holdup_reason::findings::Report, check: bool, command: Option
 mod tests {
     use super::*;
 
-    fn report(name: &str) -> holdup_reason::findings::Report {
+    fn report(name: &str) -> holdup_reason::answer::Report {
         let path = format!("{}/tests/reports/{name}.json", env!("CARGO_MANIFEST_DIR"));
         let text = std::fs::read_to_string(path).expect("kept");
         serde_json::from_str(&text).expect("a report")

@@ -14,9 +14,9 @@ use crate::text::escape;
 use holdup_probe::live::{Live, Look, What};
 use holdup_probe::recording::{Reader, Writer};
 use holdup_probe::{Source, SourceError};
+use holdup_reason::answer::Report;
 use holdup_reason::facts::{Body, Fact, Lost, Ns, Target, TargetKind};
-use holdup_reason::findings::Report;
-use holdup_reason::scene::Scene;
+use holdup_reason::model::Model;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::mem::ManuallyDrop;
@@ -80,25 +80,25 @@ pub fn look(aim: Aim, seconds: Option<f64>, record: Option<&Path>) -> Result<Loo
         Some(seconds) => Progress::start(&whom, seconds),
         None => Progress::none(),
     };
-    let scene = collect(&mut live, writer, &mut progress);
-    let scene = if is_command { scene.map_err(not_executed) } else { scene };
+    let model = collect(&mut live, writer, &mut progress);
+    let model = if is_command { model.map_err(not_executed) } else { model };
     drop(progress);
     let command_status = is_command.then(|| live.exit_status().unwrap_or(0));
-    Ok(Looked { report: explain(scene?), command_status })
+    Ok(Looked { report: explain(model?), command_status })
 }
 
 /// Answers from a recording.
 pub fn replay(file: &Path, aim: &Aim) -> Result<Report, Failure> {
     let mut reader = open(file)?;
-    let mut scene = collect(&mut reader, None, &mut Progress::none())?;
-    retarget(&mut scene, aim, file)?;
-    Ok(explain(scene))
+    let mut model = collect(&mut reader, None, &mut Progress::none())?;
+    retarget(&mut model, aim, file)?;
+    Ok(explain(model))
 }
 
-/// The scene is not freed piece by piece (of a host's threads it has some hundred thousand): the process ends once it
+/// The model is not freed piece by piece (of a host's threads it has some hundred thousand): the process ends once it
 /// has answered, and the kernel takes all at once.
-fn explain(scene: Scene) -> Report {
-    holdup_reason::explain_scene(&mut ManuallyDrop::new(scene))
+fn explain(model: Model) -> Report {
+    holdup_reason::explain_model(&mut ManuallyDrop::new(model))
 }
 
 /// Opens a recording, and says plainly what it cannot be.
@@ -117,7 +117,7 @@ fn collect(
     source: &mut dyn Source,
     mut writer: Option<Writer>,
     progress: &mut Progress,
-) -> Result<Scene, Failure> {
+) -> Result<Model, Failure> {
     let mut kept = Kept::default();
     let mut batch = Vec::new();
     loop {
@@ -135,13 +135,13 @@ fn collect(
     if let Some(writer) = writer {
         writer.finish()?;
     }
-    Ok(kept.scene())
+    Ok(kept.model())
 }
 
 /// The facts that are held, up to a limit.
 #[derive(Default)]
 struct Kept {
-    scene: Scene,
+    model: Model,
     count: usize,
     dropped: u64,
     at_ns: Ns,
@@ -156,30 +156,30 @@ impl Kept {
         }
         self.count += 1;
         self.at_ns = fact.at_ns;
-        self.scene.push(fact);
+        self.model.push(fact);
     }
 
     /// All of them, and what had to go.
-    fn scene(mut self) -> Scene {
+    fn model(mut self) -> Model {
         if self.dropped > 0 {
             let lost = Lost { source: "too_many_facts".into(), count: self.dropped };
-            self.scene.push(Fact { at_ns: self.at_ns, body: Body::Lost(lost) });
+            self.model.push(Fact { at_ns: self.at_ns, body: Body::Lost(lost) });
         }
-        self.scene
+        self.model
     }
 }
 
 /// Lets a recording of a host answer for one of its processes or containers.
-fn retarget(scene: &mut Scene, aim: &Aim, file: &Path) -> Result<(), Failure> {
+fn retarget(model: &mut Model, aim: &Aim, file: &Path) -> Result<(), Failure> {
     if *aim == Aim::Host {
         return Ok(());
     }
-    let Some(recorded) = scene.target.clone() else {
+    let Some(recorded) = model.target.clone() else {
         return Err(not_in(file, "it does not say whom it looked at"));
     };
     let wanted = match aim {
-        Aim::Process(pid) => process_in(scene, *pid),
-        Aim::Container(name) => container_in(scene, name),
+        Aim::Process(pid) => process_in(model, *pid),
+        Aim::Container(name) => container_in(model, name),
         Aim::Host | Aim::Command(_) => None,
     };
     let Some(wanted) = wanted else {
@@ -193,19 +193,19 @@ fn retarget(scene: &mut Scene, aim: &Aim, file: &Path) -> Result<(), Failure> {
         let kind = kind_word(recorded.kind);
         return Err(not_in(file, &format!("it looked at {kind} {} only", recorded.name)));
     }
-    scene.target = Some(wanted);
+    model.target = Some(wanted);
     Ok(())
 }
 
-fn process_in(scene: &Scene, pid: u32) -> Option<Target> {
-    let sums = || scene.times.iter().map(|time| &time.thread).find(|thread| thread.tid == pid);
-    let thread = scene.threads.get(&pid).map(|it| &it.thread).or_else(sums)?;
+fn process_in(model: &Model, pid: u32) -> Option<Target> {
+    let sums = || model.times.iter().map(|time| &time.thread).find(|thread| thread.tid == pid);
+    let thread = model.threads.get(&pid).map(|it| &it.thread).or_else(sums)?;
     let name = thread.comm.clone();
     Some(Target { kind: TargetKind::Process, name, pid, cgroups: Vec::new() })
 }
 
-fn container_in(scene: &Scene, name: &str) -> Option<Target> {
-    let containers = || scene.containers.iter();
+fn container_in(model: &Model, name: &str) -> Option<Target> {
+    let containers = || model.containers.iter();
     let exact = containers().find(|it| it.name == name || it.id == name);
     let mut by_id = containers().filter(|it| it.id.starts_with(name));
     // Told at both ends of a look, it is still one.
@@ -302,7 +302,7 @@ mod tests {
     use super::*;
     use holdup_reason::facts::{Container, Thread, ThreadRef};
 
-    fn host_recording() -> Scene {
+    fn host_recording() -> Model {
         let target =
             Target { kind: TargetKind::Host, name: "web".into(), pid: 0, cgroups: Vec::new() };
         let thread = Thread {
@@ -313,7 +313,7 @@ mod tests {
             let cgroups = vec![format!("/docker/{id}")];
             Container { name: name.into(), id: id.into(), cgroups, ..Container::default() }
         };
-        let mut scene = Scene::default();
+        let mut model = Model::default();
         for body in [
             Body::Target(target),
             Body::Thread(thread),
@@ -321,24 +321,24 @@ mod tests {
             Body::Container(container("web-2", "3f77aa")),
             Body::Container(container("web-1", "3f2a9c")),
         ] {
-            scene.push(Fact { at_ns: 0, body });
+            model.push(Fact { at_ns: 0, body });
         }
-        scene
+        model
     }
 
-    fn target(scene: &Scene) -> &Target {
-        scene.target.as_ref().expect("it has one")
+    fn target(model: &Model) -> &Target {
+        model.target.as_ref().expect("it has one")
     }
 
     #[test]
     fn a_recording_of_a_host_answers_for_its_parts() {
         let file = Path::new("x.hup");
-        let mut scene = host_recording();
-        retarget(&mut scene, &Aim::Process(812), file).expect("812 is in it");
-        assert_eq!((target(&scene).name.as_str(), target(&scene).pid), ("nginx", 812));
-        let mut scene = host_recording();
-        retarget(&mut scene, &Aim::Container("3f2".into()), file).expect("3f2 is unique");
-        assert_eq!(target(&scene).cgroups, ["/docker/3f2a9c"]);
+        let mut model = host_recording();
+        retarget(&mut model, &Aim::Process(812), file).expect("812 is in it");
+        assert_eq!((target(&model).name.as_str(), target(&model).pid), ("nginx", 812));
+        let mut model = host_recording();
+        retarget(&mut model, &Aim::Container("3f2".into()), file).expect("3f2 is unique");
+        assert_eq!(target(&model).cgroups, ["/docker/3f2a9c"]);
         for wrong in [Aim::Process(813), Aim::Container("3f".into())] {
             assert!(retarget(&mut host_recording(), &wrong, file).is_err(), "{wrong:?}");
         }
@@ -346,11 +346,11 @@ mod tests {
 
     #[test]
     fn a_recording_of_a_process_answers_for_no_other() {
-        let mut scene = host_recording();
+        let mut model = host_recording();
         let file = Path::new("x.hup");
-        retarget(&mut scene, &Aim::Process(812), file).expect("812 is in it");
-        assert!(retarget(&mut scene, &Aim::Container("web-1".into()), file).is_err());
-        assert!(retarget(&mut scene, &Aim::Process(812), file).is_ok());
+        retarget(&mut model, &Aim::Process(812), file).expect("812 is in it");
+        assert!(retarget(&mut model, &Aim::Container("web-1".into()), file).is_err());
+        assert!(retarget(&mut model, &Aim::Process(812), file).is_ok());
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::flags::Answer;
 use crate::text::{self, page::Page};
 use holdup_probe::Source;
-use holdup_reason::findings::Report;
+use holdup_reason::answer::Report;
 use serde::Serialize;
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Write};

@@ -10,7 +10,7 @@
 
 use holdup_probe::Source;
 use holdup_probe::recording::Reader;
-use holdup_reason::findings::{Culprit, ObjectName, Report, Severity};
+use holdup_reason::answer::{Culprit, ObjectName, Report, Severity};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 

@@ -6,8 +6,8 @@
 #![expect(clippy::expect_used, reason = "helpers of tests fail as tests do")]
 
 use holdup_probe::recording::Writer;
+use holdup_reason::answer::Report;
 use holdup_reason::facts::{Body, Cost, Fact, Host, Target, TargetKind, WindowBegin, WindowEnd};
-use holdup_reason::findings::Report;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 

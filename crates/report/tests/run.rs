@@ -48,7 +48,7 @@ fn input_output_and_status_stay_the_command_s_own() {
 fn the_report_goes_to_standard_error() {
     let told = answer(&["--json", "--", "echo", "mine"], "");
     assert_eq!((told.status.code(), told.stdout.as_slice()), (Some(0), &b"mine\n"[..]));
-    let report: holdup_reason::findings::Report =
+    let report: holdup_reason::answer::Report =
         serde_json::from_slice(&told.stderr).expect("one JSON object");
     assert_eq!(report.target.exit_status, Some(0));
     assert!(report.accounting.wall_seconds > 0.0, "{report:?}");

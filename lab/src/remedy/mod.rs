@@ -15,7 +15,7 @@ use crate::fault::{Ctx, die_with_the_lab_in};
 use crate::proc;
 use crate::undo::{Guards, Undo};
 use anyhow::{Context, Result, bail};
-use holdup_reason::findings::Finding;
+use holdup_reason::answer::Finding;
 use plan::{Own, Plan, Touch};
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
@@ -266,7 +266,7 @@ fn last_line(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use holdup_reason::findings::Remedy;
+    use holdup_reason::answer::Remedy;
 
     fn finding(commands: &[&str]) -> Finding {
         let value = serde_json::json!({

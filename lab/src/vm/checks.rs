@@ -4,7 +4,7 @@
 //! instead; `refused`, when the fault's own proof shows that it did not bite, so that no answer counts.
 //! Must not: know a kernel's version. Edit together: lab/vm/checks (a file for each name of the list).
 
-use holdup_reason::findings::{Finding, Report, Severity};
+use holdup_reason::answer::{Finding, Report, Severity};
 use serde::Serialize;
 use std::path::Path;
 

@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn the_probe_sees_facts_only() {
-        let text = "use holdup_reason::facts::Fact;\nuse holdup_reason::findings::Finding;\n";
+        let text = "use holdup_reason::facts::Fact;\nuse holdup_reason::answer::Finding;\n";
         let breaches = probe_sees_facts_only(&Tree::imagined(&[("crates/probe/src/a.rs", text)]));
         assert_eq!(breaches.iter().map(|breach| breach.line).collect::<Vec<_>>(), [2]);
     }

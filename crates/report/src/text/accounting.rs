@@ -6,8 +6,8 @@
 use super::page::{Page, Tone};
 use super::verdict;
 use super::{escape, units};
+use holdup_reason::answer::{Part, Report};
 use holdup_reason::facts::TargetKind;
-use holdup_reason::findings::{Part, Report};
 use unicode_width::UnicodeWidthStr;
 
 /// Rows before the rest is folded.

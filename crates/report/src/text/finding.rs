@@ -5,7 +5,7 @@
 
 use super::page::{Page, Tone};
 use super::{escape, units};
-use holdup_reason::findings::{
+use holdup_reason::answer::{
     Culprit, CulpritKind, Finding, Link, ObjectName, Remedy, Severity, Victim, Who,
 };
 

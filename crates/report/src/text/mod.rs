@@ -14,7 +14,7 @@ pub mod page;
 pub mod units;
 mod verdict;
 
-use holdup_reason::findings::{Caveat, Finding, Report, ReportCost, Severity};
+use holdup_reason::answer::{Caveat, Finding, Report, ReportCost, Severity};
 use page::{Page, Tone};
 
 /// Caveats are one sentence each; this bounds one that is not.

@@ -3,7 +3,7 @@
 //! `INSTA_UPDATE=always cargo test -p holdup` writes the snapshots anew: read the difference.
 
 use super::page::Page;
-use holdup_reason::findings::Report;
+use holdup_reason::answer::Report;
 use std::path::PathBuf;
 use unicode_width::UnicodeWidthStr;
 

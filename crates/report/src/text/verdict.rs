@@ -6,8 +6,8 @@
 use super::accounting::{is_idle, is_running, part_name, threads};
 use super::page::{Page, Tone};
 use super::{escape, units};
+use holdup_reason::answer::{Accounting, Part, Report};
 use holdup_reason::facts::TargetKind;
-use holdup_reason::findings::{Accounting, Part, Report};
 
 /// Columns of a target's name; a command's words may be many.
 const NAME_WIDTH_MAX: usize = 50;

@@ -1,0 +1,122 @@
+//! Conserved time: where the wall time of a target went, in parts that add up, and what is left over.
+//!
+//! For a command the parts are the leaves of its critical path. For a host, process or container they are
+//! thread-seconds: each thread's sums (running, ready, asleep) from the scheduler, with the long waits told
+//! by class and object, and the rest of the sums as short waits. The residual is what the two sources
+//! disagree about; it is shown, and a caveat says so if it is more than a thousandth.
+
+use crate::answer::report::{Accounting, ObjectName, Part};
+use crate::facts::{Ns, ThreadTime};
+use crate::measure::Measures;
+use crate::model::Model;
+use crate::waits::WaitClass;
+use std::collections::BTreeMap;
+
+/// Parts told one by one; the rest is summed by class.
+const PARTS_MAX: usize = 24;
+
+type Key = (String, ObjectName);
+
+/// Accounts for the target's time.
+pub fn account(measures: &Measures<'_>) -> Accounting {
+    let mut parts: BTreeMap<Key, f64> = BTreeMap::new();
+    let wall_seconds = if measures.is_command() {
+        critical_path(measures, &mut parts);
+        measures.wall_seconds()
+    } else {
+        thread_seconds(measures, &mut parts)
+    };
+    let told: f64 = parts.values().sum();
+    Accounting { wall_seconds, parts: largest(parts), residual_seconds: wall_seconds - told }
+}
+
+fn critical_path(measures: &Measures<'_>, parts: &mut BTreeMap<Key, f64>) {
+    for leaf in &measures.graph.path {
+        let link = match leaf.named() {
+            Some(named) if leaf.root().class != WaitClass::Running => &leaf.links[named],
+            _ => leaf.root(),
+        };
+        let mut object = measures.model.name_of(&link.object);
+        // A script runs one program many times: together they are one part.
+        if object.kind == "process" {
+            object.id.clear();
+        }
+        let key = (link.class.word().to_string(), object);
+        *parts.entry(key).or_default() += leaf.ns() as f64 / 1e9;
+    }
+}
+
+fn thread_seconds(measures: &Measures<'_>, parts: &mut BTreeMap<Key, f64>) -> f64 {
+    let model = measures.model;
+    let mut wall = 0.0;
+    let nothing = || ObjectName::new("", "");
+    for time in &model.times {
+        if time.kernel || !model.in_target(&time.thread) {
+            continue;
+        }
+        let mut add = |word: &str, object: ObjectName, ns: Ns| {
+            if ns > 0 {
+                *parts.entry((word.into(), object)).or_default() += ns as f64 / 1e9;
+            }
+        };
+        wall += time.until_ns.saturating_sub(time.since_ns) as f64 / 1e9;
+        add("running", ObjectName::new("CPU", "CPU"), time.run_ns);
+        let quota = time.throttled_ns.min(time.runnable_ns);
+        add("CPU quota", ObjectName::new("cgroup", ""), quota);
+        add("run queue", ObjectName::new("run queue", "CPU"), time.runnable_ns - quota);
+        let long = long_waits(measures, time, &mut add);
+        let asleep = time.sleep_ns + time.disk_sleep_ns;
+        add("short waits", nothing(), asleep.saturating_sub(long));
+    }
+    wall
+}
+
+/// Tells a thread's long blocked waits, and returns how much of its sleep they are; never more than
+/// the scheduler counted.
+fn long_waits(
+    measures: &Measures<'_>,
+    time: &ThreadTime,
+    add: &mut impl FnMut(&str, ObjectName, Ns),
+) -> Ns {
+    let mut left = time.sleep_ns + time.disk_sleep_ns;
+    let before = left;
+    let model = measures.model;
+    for wait in measures.timelines.of(time.thread.tid) {
+        if matches!(wait.class, WaitClass::RunQueue | WaitClass::CpuQuota) {
+            continue;
+        }
+        let ns = wait.within_ns(time.since_ns, time.until_ns).min(left);
+        left -= ns;
+        match wait.class {
+            WaitClass::Timer => add("idle", ObjectName::new("timer", "sleeps on purpose"), ns),
+            WaitClass::FutexWait => {
+                add("idle", ObjectName::new("thread", "waits for a thread"), ns)
+            }
+            WaitClass::Idle => add("idle", ObjectName::new("work", "waits for work"), ns),
+            // Waiting for somebody is no waiting on the pipe or the child: the object would mislead.
+            class if class.is_for_somebody() => add(class.word(), ObjectName::new("", ""), ns),
+            class => add(class.word(), model.name_of(&wait.object), ns),
+        }
+    }
+    before - left
+}
+
+fn largest(parts: BTreeMap<Key, f64>) -> Vec<Part> {
+    let mut all: Vec<Part> = parts
+        .into_iter()
+        .map(|((class, object), seconds)| Part { class, object, seconds })
+        .collect();
+    all.sort_by(|a, b| b.seconds.total_cmp(&a.seconds).then_with(|| a.object.cmp(&b.object)));
+    if all.len() > PARTS_MAX {
+        let mut rest: BTreeMap<String, f64> = BTreeMap::new();
+        for part in all.drain(PARTS_MAX..) {
+            *rest.entry(part.class).or_default() += part.seconds;
+        }
+        all.extend(rest.into_iter().map(|(class, seconds)| Part {
+            class,
+            object: ObjectName::new("", "others"),
+            seconds,
+        }));
+    }
+    all
+}

@@ -1,0 +1,147 @@
+//! Facts to a report: the whole reasoning, in its order.
+//!
+//! Index, follow, ask every case, rank, account, tell what limits the answer. Must not know a single case.
+//! Ranking: worse severity first, then more demand wait; an effect never stands beside its cause, because
+//! waits are grouped by what names them (causes.rs).
+
+pub mod accounting;
+mod caveats;
+pub mod report;
+
+use crate::facts::{Fact, SWITCHES_UNTOLD, TargetKind, ThreadRef};
+use crate::measure::Measures;
+use crate::model::Model;
+use crate::rules::{self, Finds, Step, engine};
+use crate::waits::timeline::Timelines;
+use accounting::account;
+use caveats::caveats;
+pub use report::*;
+
+/// Explains a look.
+pub fn explain(facts: Vec<Fact>) -> Report {
+    explain_model(&mut Model::new(facts))
+}
+
+/// The same of facts that were taken in one by one and not kept beside it.
+pub fn explain_model(model: &mut Model) -> Report {
+    model.finish();
+    let timelines = Timelines::take(model);
+    judge(&Measures::of(model, &timelines))
+}
+
+fn judge(measures: &Measures<'_>) -> Report {
+    let model = measures.model;
+    let mut findings: Vec<Finding> = Vec::new();
+    for rule in rules::all() {
+        if let Finds::Old(find) = rule.finds {
+            findings.extend(find(measures));
+        }
+    }
+    findings.extend(engine::name(measures).into_iter().map(|named| finding(model, named)));
+    findings.retain(|f| f.severity > Severity::Note || matters(f));
+    findings.sort_by(|a, b| {
+        b.severity
+            .cmp(&a.severity)
+            .then_with(|| {
+                b.impact.wait_seconds_per_second.total_cmp(&a.impact.wait_seconds_per_second)
+            })
+            .then_with(|| a.code.cmp(&b.code))
+            .then_with(|| a.object.cmp(&b.object))
+    });
+    findings.iter_mut().for_each(|finding| add_inner_pids(model, finding));
+    let accounting = account(measures);
+    let caveats = caveats(measures, &accounting, &findings);
+    Report {
+        schema: SCHEMA,
+        tool: Tool { name: "holdup".into(), version: model.host.tool_version.clone() },
+        target: target(model),
+        window: Window { begin_unix_ns: model.begin_unix_ns, seconds: measures.wall_seconds() },
+        accounting,
+        findings,
+        caveats,
+        cost: ReportCost {
+            events_lost: (model.lost.iter())
+                .filter(|(source, _)| *source != SWITCHES_UNTOLD)
+                .map(|(_, count)| count)
+                .sum(),
+            ..ReportCost::from(&model.cost)
+        },
+    }
+}
+
+/// A named end in the words of the contract.
+fn finding(model: &Model, named: engine::Named) -> Finding {
+    let victim = |(thread, wait_seconds): &(ThreadRef, f64)| Victim {
+        pid: thread.pid,
+        inner_pid: None,
+        comm: process_name(model, thread),
+        container: model.container_of(thread).map(|container| container.name.clone()),
+        wait_seconds: *wait_seconds,
+    };
+    Finding {
+        code: named.rule.code.into(),
+        title: named.wording.title,
+        text: named.wording.text,
+        severity: named.severity,
+        confidence: named.confidence,
+        object: model.name_of(&named.object),
+        culprit: named.culprit,
+        victims: named.victims.iter().map(victim).collect(),
+        impact: named.impact,
+        chain: named.chain.iter().map(|step| link(model, step)).collect(),
+        evidence: named.wording.evidence,
+        remedy: named.wording.remedy,
+        stories: named.rule.stories.iter().map(|s| (*s).to_string()).collect(),
+    }
+}
+
+/// The name of a thread's process.
+fn process_name(model: &Model, thread: &ThreadRef) -> String {
+    let name = model.process_name(thread.pid);
+    if name.is_empty() { thread.comm.clone() } else { name }
+}
+
+/// A link of the chain that is shown.
+fn link(model: &Model, step: &Step) -> Link {
+    let waits_on = match &step.doing {
+        Some((kind, words)) => ObjectName::new(kind, words.clone()),
+        None => model.name_of(&step.on),
+    };
+    Link { who: Who::thread(&step.who), waits_on, seconds: step.seconds }
+}
+
+/// Inside a container a process has another number, which is the one that its own tools and logs show.
+fn add_inner_pids(model: &Model, finding: &mut Finding) {
+    let inner = |pid: u32| model.threads.get(&pid)?.inner_pid.filter(|inner| *inner != pid);
+    for victim in &mut finding.victims {
+        victim.inner_pid = inner(victim.pid);
+    }
+    for link in &mut finding.chain {
+        link.who.inner_pid = link.who.pid.and_then(inner);
+    }
+    finding.culprit.inner_pid = finding.culprit.pid.and_then(inner);
+}
+
+/// A note about a moment's wait is noise: every busy host has thousands.
+fn matters(note: &Finding) -> bool {
+    note.chain.is_empty() || note.impact.wait_seconds_per_second >= 0.05
+}
+
+fn target(model: &Model) -> ReportTarget {
+    let Some(target) = &model.target else {
+        return ReportTarget {
+            kind: TargetKind::Host,
+            name: model.host.hostname.clone(),
+            pid: None,
+            exit_status: None,
+        };
+    };
+    let command = model.command_end.as_ref().map(|(_, end)| end);
+    let pid = command.map_or(target.pid, |end| end.pid);
+    ReportTarget {
+        kind: target.kind,
+        name: target.name.clone(),
+        pid: (pid != 0).then_some(pid),
+        exit_status: command.map(|end| end.exit_status),
+    }
+}

@@ -1,0 +1,221 @@
+//! Findings and the report: the contract of `--json`, version 1 (docs/json.md, design section 4).
+//!
+//! This module owns the shape of an answer. It must not hold rules (they are in `cases/`) nor
+//! wording for terminals (that is the report crate). Fields are only ever added. Numbers here are
+//! for machines: seconds as floating point, everything else in the unit that the field names.
+//!
+//! Edit together: docs/json.md, `report/src/text.rs`.
+
+pub use crate::model::names::ObjectName;
+pub use crate::rules::wording::{Culprit, CulpritKind, Evidence, Impact, Remedy, Severity};
+
+use crate::facts::{Cost, TargetKind, ThreadRef};
+use serde::{Deserialize, Serialize};
+
+/// Version of the JSON contract.
+pub const SCHEMA: u32 = 1;
+
+/// The whole answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// Who answers.
+    pub tool: Tool,
+    /// What was looked at.
+    pub target: ReportTarget,
+    /// When, and how long.
+    pub window: Window,
+    /// Where the time went; the parts add up to the wall.
+    pub accounting: Accounting,
+    /// What holds it up, worst first; empty if nothing does.
+    pub findings: Vec<Finding>,
+    /// What limits this answer.
+    pub caveats: Vec<Caveat>,
+    /// What it cost to look.
+    pub cost: ReportCost,
+}
+
+/// Name and version.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Tool {
+    /// `holdup`.
+    pub name: String,
+    /// Version of the binary that observed.
+    pub version: String,
+}
+
+/// What was looked at.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ReportTarget {
+    /// Kind.
+    pub kind: TargetKind,
+    /// Host name, container, comm, or the command's words.
+    pub name: String,
+    /// Process, for processes and commands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// Exit status of the command, for `run`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_status: Option<i32>,
+}
+
+/// When, and how long.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Window {
+    /// Nanoseconds since 1970.
+    pub begin_unix_ns: u64,
+    /// Length.
+    pub seconds: f64,
+}
+
+/// Conserved time. For a command, `wall_seconds` is its wall time and the parts are its critical
+/// path. For a process, a container or the host it is thread-seconds: the length of the window
+/// times the threads that lived in it, idle ones included.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Accounting {
+    /// What the parts add up to.
+    pub wall_seconds: f64,
+    /// The parts, greatest first.
+    pub parts: Vec<Part>,
+    /// `wall_seconds` minus the parts.
+    pub residual_seconds: f64,
+}
+
+/// One part of the time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Part {
+    /// Class of wait (`WaitClass::word`), or `running`.
+    pub class: String,
+    /// What was waited for, or who ran.
+    pub object: ObjectName,
+    /// How long.
+    pub seconds: f64,
+}
+
+/// Somebody who waits.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Victim {
+    /// Process.
+    pub pid: u32,
+    /// The same process in its own PID namespace, if that is another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inner_pid: Option<u32>,
+    /// Its name.
+    pub comm: String,
+    /// Its container, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container: Option<String>,
+    /// Demand wait on this object within the window, summed over its threads.
+    pub wait_seconds: f64,
+}
+
+/// One link: who waits on what. The first link is the victim, the last the root.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Link {
+    /// Who waits.
+    pub who: Who,
+    /// On what.
+    pub waits_on: ObjectName,
+    /// How long, within the window.
+    pub seconds: f64,
+}
+
+/// One participant of a chain.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Who {
+    /// `process`, `kernel`, `device`, `peer`.
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+    /// Process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// The same process in its own PID namespace, if that is another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inner_pid: Option<u32>,
+    /// Thread, where it is not the main one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tid: Option<u32>,
+}
+
+impl Who {
+    /// A thread of a process.
+    pub fn thread(thread: &ThreadRef) -> Self {
+        Self {
+            kind: "process".into(),
+            name: thread.comm.clone(),
+            pid: Some(thread.pid),
+            tid: (thread.tid != thread.pid).then_some(thread.tid),
+            inner_pid: None,
+        }
+    }
+}
+
+/// A named cause.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Finding {
+    /// `area.cause`, stable for ever.
+    pub code: String,
+    /// The verdict: one sentence without a full stop's worth of doubt in it.
+    pub title: String,
+    /// One short paragraph that tells the numbers, for people.
+    #[serde(default)]
+    pub text: String,
+    /// How bad.
+    pub severity: Severity,
+    /// 0 to 1: how well the evidence excludes the other causes.
+    pub confidence: f64,
+    /// What is waited for.
+    pub object: ObjectName,
+    /// Who holds it up.
+    pub culprit: Culprit,
+    /// Who waits, longest first.
+    pub victims: Vec<Victim>,
+    /// How much it matters.
+    pub impact: Impact,
+    /// The longest chain from a victim to the root.
+    pub chain: Vec<Link>,
+    /// What was checked.
+    pub evidence: Vec<Evidence>,
+    /// The ways out, best first.
+    pub remedy: Vec<Remedy>,
+    /// Stories of the field that this finding answers.
+    pub stories: Vec<String>,
+}
+
+/// What limits an answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Caveat {
+    /// A stable word: `events_lost`, `no_bpf`, `residual`, `ended_early`, ...
+    pub code: String,
+    /// For people.
+    pub text: String,
+}
+
+/// What it cost to look.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ReportCost {
+    /// CPU time of holdup itself.
+    pub cpu_seconds: f64,
+    /// CPU time of its kernel programs; null if it was not measured.
+    pub bpf_seconds: Option<f64>,
+    /// Peak resident set.
+    pub rss_bytes: u64,
+    /// Kernel events received.
+    pub events: u64,
+    /// Kernel events lost.
+    pub events_lost: u64,
+}
+
+impl From<&Cost> for ReportCost {
+    fn from(cost: &Cost) -> Self {
+        Self {
+            cpu_seconds: cost.cpu_seconds,
+            bpf_seconds: cost.bpf_seconds,
+            rss_bytes: cost.rss_bytes,
+            events: cost.events,
+            events_lost: 0,
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Chains: from a victim's wait to the root, across threads and processes, every nanosecond once.
+//!
+//! `follow` cuts an interval of one thread's life into leaves. Running and waits that name a cause by
+//! themselves are leaves. For a wait that somebody can end, the same interval of that somebody's life is
+//! cut instead: while X waited for Y, X's time is what Y did. So the leaves of an interval are disjoint and
+//! add up to it, which is what makes a critical path add up to the wall time (the same recursion as
+//! Perfetto's critical path and wPerf's cascaded redistribution, told top down).
+//!
+//! A circle of waiters ends at the link that closes it. Must not: weigh or name causes (causes.rs).
+
+use crate::facts::{Ns, ThreadRef};
+use crate::graph::responsible::Peers;
+use crate::model::Model;
+use crate::model::object::Object;
+use crate::waits::WaitClass;
+use crate::waits::timeline::{Doing, Timelines, WaitSpan};
+use std::sync::Arc;
+
+/// Deeper chains than this are cut; real ones have fewer than ten links.
+const DEPTH_MAX: usize = 24;
+/// Leaves of one interval; a longer critical path is cut there and told as unseen.
+const LEAVES_MAX: usize = 2_000_000;
+
+/// One link: who did what, on what, when.
+#[derive(Debug, Clone)]
+pub struct ChainLink {
+    /// Who.
+    pub who: ThreadRef,
+    /// Did what.
+    pub class: WaitClass,
+    /// On what.
+    pub object: Object,
+    /// From, within the interval that is explained.
+    pub begin_ns: Ns,
+    /// To.
+    pub end_ns: Ns,
+    /// Since when it lasts; may be before the window.
+    pub since_ns: Ns,
+    /// It has not ended.
+    pub standing: bool,
+}
+
+impl ChainLink {
+    /// Length, nanoseconds.
+    pub fn ns(&self) -> Ns {
+        self.end_ns.saturating_sub(self.begin_ns)
+    }
+}
+
+/// A piece of an interval, with the chain that leads to what it was spent on.
+#[derive(Debug, Clone)]
+pub struct Leaf {
+    /// From.
+    pub begin_ns: Ns,
+    /// To.
+    pub end_ns: Ns,
+    /// From the victim to the root; never empty. Shared: a long wait is cut into many leaves.
+    pub links: Vec<Arc<ChainLink>>,
+    /// The last link's holder is already in the chain: a circle.
+    pub circle: bool,
+}
+
+impl Leaf {
+    /// Length in nanoseconds.
+    pub fn ns(&self) -> Ns {
+        self.end_ns - self.begin_ns
+    }
+
+    /// The link at the root.
+    pub fn root(&self) -> &ChainLink {
+        &self.links[self.links.len() - 1]
+    }
+
+    /// The link that names the cause: the root if its class is a cause by itself, else the last link
+    /// that somebody holds. None if nothing in the chain is a cause: somebody works, or is idle.
+    pub fn named(&self) -> Option<usize> {
+        let last = self.links.len() - 1;
+        // A pipe, a terminal: the reader is the cause even if he is stopped or frozen.
+        let stalled = matches!(self.links[last].class, WaitClass::Stopped | WaitClass::Traced);
+        if stalled
+            && last > 0
+            && matches!(
+                self.links[last - 1].class,
+                WaitClass::PipeWrite
+                    | WaitClass::TtyWrite
+                    | WaitClass::FileLock
+                    | WaitClass::FutexLock
+            )
+        {
+            return Some(last - 1);
+        }
+        if self.links[last].class.is_root() {
+            return Some(last);
+        }
+        self.links.iter().rposition(|link| link.class.is_held())
+    }
+}
+
+/// Follows waits through a scene.
+pub struct Chains<'a> {
+    timelines: &'a Timelines,
+    /// Who is at the other end of what.
+    pub peers: Peers<'a>,
+}
+
+impl<'a> Chains<'a> {
+    /// For a scene.
+    pub fn new(model: &'a Model, timelines: &'a Timelines) -> Self {
+        Self { timelines, peers: Peers::new(model, timelines) }
+    }
+
+    /// Cuts an interval of a thread's life into leaves that add up to it.
+    pub fn follow(&self, thread: &ThreadRef, from: Ns, to: Ns) -> Vec<Leaf> {
+        let mut leaves = Vec::new();
+        self.cut(thread, from, to, &mut Vec::new(), &mut leaves);
+        leaves
+    }
+
+    /// Cuts one wait into leaves.
+    pub fn follow_wait(&self, wait: &WaitSpan, from: Ns, to: Ns) -> Vec<Leaf> {
+        let mut leaves = Vec::new();
+        let (from, to) = (wait.begin_ns.max(from), wait.end_ns.min(to));
+        if from < to {
+            self.cut_wait(wait, from, to, &mut Vec::new(), &mut leaves);
+        }
+        leaves
+    }
+
+    fn cut(
+        &self,
+        thread: &ThreadRef,
+        from: Ns,
+        to: Ns,
+        links: &mut Vec<Arc<ChainLink>>,
+        leaves: &mut Vec<Leaf>,
+    ) {
+        for piece in self.timelines.pieces(thread.tid, from, to) {
+            match piece.doing {
+                Doing::Waiting(wait) => {
+                    self.cut_wait(wait, piece.begin_ns, piece.end_ns, links, leaves);
+                }
+                Doing::Running | Doing::Unseen => {
+                    let class = match piece.doing {
+                        Doing::Running => WaitClass::Running,
+                        _ => WaitClass::Unseen,
+                    };
+                    links.push(Arc::new(ChainLink {
+                        who: thread.clone(),
+                        class,
+                        object: Object::Process(thread.pid),
+                        begin_ns: piece.begin_ns,
+                        end_ns: piece.end_ns,
+                        since_ns: piece.begin_ns,
+                        standing: false,
+                    }));
+                    push(leaves, piece.begin_ns, piece.end_ns, links, false);
+                    links.pop();
+                }
+            }
+        }
+    }
+
+    fn cut_wait(
+        &self,
+        wait: &WaitSpan,
+        from: Ns,
+        to: Ns,
+        links: &mut Vec<Arc<ChainLink>>,
+        leaves: &mut Vec<Leaf>,
+    ) {
+        let follows = !wait.class.is_root() && links.len() < DEPTH_MAX;
+        let holder = if follows { self.peers.holder(wait) } else { None };
+        let circle = holder.as_ref().is_some_and(|h| {
+            h.tid == wait.thread.tid || links.iter().any(|link| link.who.tid == h.tid)
+        });
+        let object = match &holder {
+            None if follows && self.peers.waits_for_any_child(wait) => Object::AnyChild,
+            _ => wait.object.clone(),
+        };
+        links.push(Arc::new(ChainLink {
+            who: wait.thread.clone(),
+            class: wait.class,
+            object,
+            begin_ns: from,
+            end_ns: to,
+            since_ns: wait.begin_ns,
+            standing: wait.standing,
+        }));
+        match holder {
+            Some(holder) if !circle && leaves.len() < LEAVES_MAX => {
+                self.cut(&holder, from, to, links, leaves);
+            }
+            _ => push(leaves, from, to, links, circle),
+        }
+        links.pop();
+    }
+}
+
+fn push(leaves: &mut Vec<Leaf>, begin_ns: Ns, end_ns: Ns, links: &[Arc<ChainLink>], circle: bool) {
+    leaves.push(Leaf { begin_ns, end_ns, links: links.to_vec(), circle });
+}

@@ -1,0 +1,4 @@
+//! WAITS -> GRAPH: who would have to act for each wait to end, and where following that stops.
+pub mod chains;
+pub mod ends;
+pub mod responsible;

@@ -1,0 +1,584 @@
+//! Who is at the other end: holders of locks, readers of pipes, owners of sockets, servers of file systems.
+//!
+//! Owner over waker: where a table tells who holds a thing (lock table, futex word, open descriptors),
+//! it beats whoever happened to run at the wake-up; a wake-up from an interrupt names nobody. Both ends
+//! of a connection are found by descriptor, so network namespaces do not matter.
+//!
+//! Must not: judge; several candidates are ranked by what they were doing, and chains.rs takes the first.
+
+use crate::facts::*;
+use crate::model::Model;
+use crate::model::object::Object;
+use crate::waits::WaitClass;
+use crate::waits::poll_intent::TCP_LISTEN;
+use crate::waits::timeline::{self, Timelines, WaitSpan};
+use crate::waits::{LOCKD_FUNCTIONS, STATD_FUNCTIONS};
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+/// Open descriptors by what they are on.
+pub struct Peers<'a> {
+    model: &'a Model,
+    timelines: &'a Timelines,
+    by_ino: HashMap<u64, Vec<&'a Endpoint>>,
+    by_pair: HashMap<(SocketAddr, SocketAddr), Vec<&'a Endpoint>>,
+    listeners: HashMap<u16, Vec<&'a Endpoint>>,
+    servers: HashMap<DeviceNumber, Vec<&'a Endpoint>>,
+    masters: HashMap<String, Vec<&'a Endpoint>>,
+    children: HashMap<u32, Vec<u32>>,
+    /// Of each process, by thread id.
+    threads: HashMap<u32, Vec<&'a ThreadRef>>,
+    /// What was read of futexes, by who waits.
+    futexes: HashMap<u32, Vec<&'a (Ns, FutexOwner)>>,
+}
+
+impl<'a> Peers<'a> {
+    /// Indexes the endpoints of a scene.
+    pub fn new(model: &'a Model, timelines: &'a Timelines) -> Self {
+        let mut peers = Self {
+            model,
+            timelines,
+            by_ino: HashMap::new(),
+            by_pair: HashMap::new(),
+            listeners: HashMap::new(),
+            servers: HashMap::new(),
+            masters: HashMap::new(),
+            children: HashMap::new(),
+            threads: HashMap::new(),
+            futexes: HashMap::new(),
+        };
+        for read in &model.futex_owners {
+            peers.futexes.entry(read.1.waiter.tid).or_default().push(read);
+        }
+        for thread in model.names.values() {
+            peers.threads.entry(thread.pid).or_default().push(thread);
+        }
+        for endpoint in &model.endpoints {
+            match &endpoint.object {
+                ObjectRef::Pipe { ino } | ObjectRef::Unix { ino, .. } => {
+                    peers.by_ino.entry(*ino).or_default().push(endpoint);
+                }
+                ObjectRef::Inet(socket) => {
+                    peers.by_ino.entry(socket.ino).or_default().push(endpoint);
+                    let pair = (socket.local, socket.remote);
+                    peers.by_pair.entry(pair).or_default().push(endpoint);
+                    if socket.state == TCP_LISTEN {
+                        let there = peers.listeners.entry(socket.local.port()).or_default();
+                        there.push(endpoint);
+                    }
+                }
+                ObjectRef::FuseServer { dev } => {
+                    peers.servers.entry(*dev).or_default().push(endpoint);
+                }
+                ObjectRef::Tty { name, .. } => {
+                    if let Some(index) = name.strip_prefix("ptm/") {
+                        let slave = format!("pts/{index}");
+                        peers.masters.entry(slave).or_default().push(endpoint);
+                    }
+                }
+                _ => {}
+            }
+        }
+        for (_, fork) in &model.forks {
+            if fork.child.pid != fork.parent.pid {
+                peers.children.entry(fork.parent.pid).or_default().push(fork.child.pid);
+            }
+        }
+        for thread in model.threads.values() {
+            if thread.thread.tid == thread.thread.pid && thread.parent_pid != 0 {
+                let known = peers.children.entry(thread.parent_pid).or_default();
+                if !known.contains(&thread.thread.pid) {
+                    known.push(thread.thread.pid);
+                }
+            }
+        }
+        peers
+    }
+
+    /// Who is to be looked at next for a wait, and since when he can be the reason.
+    pub fn holder(&self, wait: &WaitSpan) -> Option<ThreadRef> {
+        use WaitClass::*;
+        let found = match wait.class {
+            FileLock => {
+                // A worker that wakes only brings the answer of somebody else.
+                let waker = || self.waker(wait).filter(|by| !by.comm.starts_with("kworker"));
+                self.lock_service(wait).or_else(|| self.lock_holder(wait)).or_else(waker)
+            }
+            FutexLock => self.futex_owner(wait).or_else(|| self.waker(wait)),
+            FutexWait => self.joined(wait).or_else(|| self.waker(wait)),
+            PipeWrite => self.pipe_end(wait, true),
+            PipeRead => self.pipe_end(wait, false),
+            UnixRead | UnixWrite | SocketRead | SocketWrite => self.socket_peer(wait),
+            Child => self.child(wait),
+            Vfork => self.vfork_child(wait),
+            FuseDaemon => self.fuse_server(wait),
+            Journal => self.journal_thread(wait),
+            TtyWrite => self.terminal_master(wait),
+            KernelLock => self.waker(wait),
+            Kernel | Idle | Unseen => None,
+            _ => None,
+        };
+        found.filter(|thread| thread.tid != wait.thread.tid && thread.pid != 0)
+    }
+
+    /// The task that woke it, unless it was an interrupt or the idle task.
+    pub fn waker(&self, wait: &WaitSpan) -> Option<ThreadRef> {
+        let wake = wait.wake.as_ref()?;
+        (wake.context == WakeContext::Task && wake.by.tid != 0 && wake.by.tid != wait.thread.tid)
+            .then(|| wake.by.clone())
+    }
+
+    /// A lock on NFS (version 2 and 3) is asked for in steps, each of which somebody must answer before anybody can
+    /// hold anything: the host's rpc.statd, which watches the other end for a restart, then the server's lock
+    /// manager, a kernel thread that asks its own rpc.statd. The kernel asks over a socket that belongs to no
+    /// process, so its functions tell the step, and the service's name the process.
+    fn lock_service(&self, wait: &WaitSpan) -> Option<ThreadRef> {
+        let stands_in = |wait: &WaitSpan, functions: &[&str]| {
+            let mut frames = self.model.stack(wait.place.stack).iter();
+            frames.any(|frame| functions.contains(&frame.as_str()))
+        };
+        if stands_in(wait, STATD_FUNCTIONS) {
+            return self.chosen(wait, self.named(wait, "rpc.statd"));
+        }
+        if !stands_in(wait, LOCKD_FUNCTIONS) {
+            return None;
+        }
+        let stuck = |manager: &ThreadRef| {
+            let mut waits = self.timelines.of(manager.tid).iter();
+            waits.any(|other| {
+                stands_in(other, STATD_FUNCTIONS) && other.within_ns(wait.begin_ns, wait.end_ns) > 0
+            })
+        };
+        self.named(wait, "lockd").into_iter().find(stuck)
+    }
+
+    /// Processes of a name: those in the waiter's network namespace where that is known of both.
+    fn named(&self, wait: &WaitSpan, comm: &str) -> Vec<ThreadRef> {
+        let netns = |thread: &ThreadRef| {
+            self.model.identity(thread).map(|identity| identity.netns).filter(|netns| *netns != 0)
+        };
+        let own = netns(&wait.thread);
+        let here = |thread: &&ThreadRef| {
+            thread.comm == comm
+                && thread.tid == thread.pid
+                && own.is_none_or(|own| netns(thread).is_none_or(|other| other == own))
+        };
+        self.model.names.values().filter(here).cloned().collect()
+    }
+
+    /// The lock table: the holder of a lock on the same file, at a reading within the wait.
+    fn lock_holder(&self, wait: &WaitSpan) -> Option<ThreadRef> {
+        let file = match &wait.place.object {
+            Some(ObjectRef::File(file)) => (file.dev, file.ino),
+            _ => crate::waits::objects::unseen_lock(self.model, wait).map(|l| (l.dev, l.ino))?,
+        };
+        let waiter = i64::from(wait.thread.pid);
+        let mut best: Option<(bool, &FileLock)> = None;
+        for (at, lock) in &self.model.locks {
+            let same = (lock.dev, lock.ino) == file;
+            if lock.blocked || !same || lock.pid == waiter {
+                continue;
+            }
+            let during = *at >= wait.begin_ns && *at <= wait.end_ns + 1_000_000;
+            if best.is_none_or(|(known, _)| during && !known) {
+                best = Some((during, lock));
+            }
+        }
+        let (_, lock) = best?;
+        let pid = match u32::try_from(lock.pid) {
+            Ok(pid) if pid > 0 => pid,
+            _ => lock.holders.first()?.pid,
+        };
+        let mut holder = self.model.thread_ref(pid);
+        if holder.comm.is_empty() {
+            holder.comm.clone_from(&lock.comm);
+        }
+        Some(holder)
+    }
+
+    fn futex_owner(&self, wait: &WaitSpan) -> Option<ThreadRef> {
+        let [address, ..] = wait.place.args;
+        let read = self.futexes.get(&wait.thread.tid)?;
+        let owner = read.iter().rev().find(|(at, owner)| {
+            owner.address == address
+                && owner.owner_tid != 0
+                && *at >= wait.begin_ns
+                && *at <= wait.end_ns + 10_000_000
+        })?;
+        let tid = owner.1.owner_tid;
+        let mut thread = self.model.thread_ref(tid);
+        if thread.comm.is_empty() {
+            thread = ThreadRef { tid, pid: wait.thread.pid, ..wait.thread.clone() };
+        }
+        Some(thread)
+    }
+
+    /// pthread_join waits on the joined thread's id in its own descriptor.
+    fn joined(&self, wait: &WaitSpan) -> Option<ThreadRef> {
+        let [_, _, expected, ..] = wait.place.args;
+        let tid = u32::try_from(expected).ok().filter(|tid| *tid > 2)?;
+        let thread = self.model.names.get(&tid)?;
+        (thread.pid == wait.thread.pid).then(|| thread.clone())
+    }
+
+    fn pipe_end(&self, wait: &WaitSpan, reader: bool) -> Option<ThreadRef> {
+        let Some(ObjectRef::Pipe { ino }) = &wait.place.object else { return self.waker(wait) };
+        let ends = self.by_ino.get(ino).map_or(&[][..], Vec::as_slice);
+        let at_end: Vec<ThreadRef> = ends
+            .iter()
+            .filter(|end| if reader { end.readable } else { end.writable })
+            .map(|end| end.process.clone())
+            .filter(|process| process.pid != wait.thread.pid)
+            .collect();
+        self.chosen(wait, at_end)
+    }
+
+    fn socket_peer(&self, wait: &WaitSpan) -> Option<ThreadRef> {
+        let ends: &[&Endpoint] = match &wait.place.object {
+            Some(ObjectRef::Unix { peer_ino, .. }) => {
+                self.by_ino.get(peer_ino).map_or(&[], Vec::as_slice)
+            }
+            Some(ObjectRef::Inet(socket)) => {
+                self.by_pair.get(&(socket.remote, socket.local)).map_or(&[], Vec::as_slice)
+            }
+            _ => &[],
+        };
+        let mut processes: Vec<ThreadRef> = ends
+            .iter()
+            .map(|end| end.process.clone())
+            .filter(|process| process.pid != wait.thread.pid)
+            .collect();
+        if let Some(ObjectRef::Inet(socket)) = &wait.place.object
+            && processes.is_empty()
+        {
+            processes = self.listeners(wait, socket);
+        }
+        self.chosen(wait, processes)
+    }
+
+    /// Who listens at the other end of a connection that is already closed: an address of this host, or one whose
+    /// listener ended the wait.
+    fn listeners(&self, wait: &WaitSpan, socket: &InetRef) -> Vec<ThreadRef> {
+        let (far, near) = (socket.remote, socket.local);
+        let carrier = carrier(wait).map(|thread| thread.pid);
+        let listens = |end: &&&Endpoint| match &end.object {
+            ObjectRef::Inet(own) => {
+                let here = far.ip().is_loopback() || far.ip() == near.ip();
+                own.local.ip() == far.ip()
+                    || own.local.ip().is_unspecified() && here && own.netns == socket.netns
+                    || carrier == Some(end.process.pid)
+            }
+            _ => false,
+        };
+        let all = self.listeners.get(&far.port()).map_or(&[][..], Vec::as_slice);
+        let processes = all.iter().filter(listens).map(|end| end.process.clone());
+        processes.filter(|process| process.pid != wait.thread.pid).collect()
+    }
+
+    /// Whether a wait is for data from somebody who connected to a listener of this host: for the next question, and
+    /// for no answer. A socket that a listener gave has its name; where both ends have one, or none, it is not known.
+    pub fn is_for_a_question(&self, wait: &WaitSpan) -> bool {
+        match &wait.place.object {
+            Some(ObjectRef::Unix { ino, peer_ino, .. }) => {
+                let is_named = |end: &&Endpoint| matches!(&end.object, ObjectRef::Unix { path: Some(path), .. } if !path.is_empty());
+                let named = |ino: u64| self.endpoints_on(ino).iter().any(is_named);
+                named(*ino) && !named(*peer_ino)
+            }
+            Some(ObjectRef::Inet(socket)) => {
+                let here = |end: &&Endpoint| matches!(&end.object, ObjectRef::Inet(own) if own.netns == socket.netns);
+                let listens =
+                    |port: u16| self.listeners.get(&port).is_some_and(|ends| ends.iter().any(here));
+                listens(socket.local.port()) && !listens(socket.remote.port())
+            }
+            _ => false,
+        }
+    }
+
+    fn fuse_server(&self, wait: &WaitSpan) -> Option<ThreadRef> {
+        let processes = match &wait.place.object {
+            Some(ObjectRef::File(file)) => {
+                let ends = self.servers.get(&file.dev).map_or(&[][..], Vec::as_slice);
+                ends.iter().map(|end| end.process.clone()).collect()
+            }
+            // Without a descriptor (open, stat): the one server there is, if there is but one.
+            _ if self.servers.len() == 1 => {
+                self.servers.values().flatten().map(|end| end.process.clone()).collect()
+            }
+            _ => Vec::new(),
+        };
+        self.chosen(wait, processes)
+    }
+
+    fn terminal_master(&self, wait: &WaitSpan) -> Option<ThreadRef> {
+        let Some(ObjectRef::Tty { name, .. }) = &wait.place.object else { return None };
+        let ends = self.masters.get(name)?;
+        self.chosen(wait, ends.iter().map(|end| end.process.clone()).collect())
+    }
+
+    fn journal_thread(&self, wait: &WaitSpan) -> Option<ThreadRef> {
+        if let Some(waker) = self.waker(wait)
+            && waker.comm.starts_with("jbd2/")
+        {
+            return Some(waker);
+        }
+        let Object::Journal(Some(dev)) = wait.object else { return None };
+        let prefix = format!("jbd2/{}", self.model.disk(dev)?.name);
+        self.model.names.values().find(|thread| thread.comm.starts_with(&prefix)).cloned()
+    }
+
+    fn vfork_child(&self, wait: &WaitSpan) -> Option<ThreadRef> {
+        let before = self.model.forks.iter().rev().find(|(at, fork)| {
+            fork.parent.tid == wait.thread.tid && *at <= wait.begin_ns + 1_000_000
+        });
+        before
+            .map(|(_, fork)| self.model.thread_ref(fork.child.tid))
+            .or_else(|| self.waker(wait))
+            .or_else(|| self.child(wait))
+    }
+
+    fn child(&self, wait: &WaitSpan) -> Option<ThreadRef> {
+        if let Some(waker) = self.waker(wait) {
+            return Some(waker);
+        }
+        let asked = match wait.place.syscall.as_str() {
+            "wait4" => u32::try_from(wait.place.args[0] as i32).ok().filter(|pid| *pid > 0),
+            "waitid" if wait.place.args[0] == 1 => u32::try_from(wait.place.args[1]).ok(),
+            _ => None,
+        };
+        if let Some(pid) = asked {
+            return Some(self.model.thread_ref(pid));
+        }
+        // Any child's end would do: only if there is but one, or all are held up, is it known for whom.
+        let alive = self.living_children(wait);
+        if alive.len() > 1 && !self.hold_up_together(&alive, wait) {
+            return None;
+        }
+        self.chosen(wait, alive)
+    }
+
+    fn living_children(&self, wait: &WaitSpan) -> Vec<ThreadRef> {
+        let ended = |pid: u32| self.model.exits.iter().any(|(_, exit)| exit.thread.tid == pid);
+        let children = self.children.get(&wait.thread.pid).map_or(&[][..], Vec::as_slice);
+        let alive = children.iter().filter(|pid| !ended(**pid));
+        alive.map(|pid| self.model.thread_ref(*pid)).collect()
+    }
+
+    /// For a wait of which [`Self::holder`] names nobody: it is for whichever child ends first, and nobody can say
+    /// which that will be.
+    pub fn waits_for_any_child(&self, wait: &WaitSpan) -> bool {
+        wait.class == WaitClass::Child && self.living_children(wait).len() > 1
+    }
+
+    /// Whether all of some processes were held up at once for most of a wait, as far as the look has seen it. One that
+    /// runs, or waits for input, may end at any time.
+    fn hold_up_together(&self, processes: &[ThreadRef], wait: &WaitSpan) -> bool {
+        let (from, to) =
+            (wait.begin_ns.max(self.model.begin_ns), wait.end_ns.min(self.model.end_ns));
+        let mut together = vec![(from, to)];
+        for process in processes {
+            let held = self.stretches(process.pid, from, to);
+            together = timeline::common(&together, &held);
+        }
+        let all: Ns = together.iter().map(|(begin, end)| end - begin).sum();
+        all > 0 && all >= to.saturating_sub(from) / 2
+    }
+
+    /// When a process was held up, in any of its threads: in order, without overlap.
+    fn stretches(&self, pid: u32, from: Ns, to: Ns) -> Vec<(Ns, Ns)> {
+        let threads = self.threads_of(&[pid]);
+        let waits = threads.iter().flat_map(|thread| self.timelines.of(thread.tid));
+        let held = waits.filter(|w| w.class.is_demand() || is_stalled(w.class));
+        let within = held.map(|w| (w.begin_ns.max(from), w.end_ns.min(to)));
+        timeline::joined(within.filter(|(begin, end)| begin < end).collect())
+    }
+
+    /// How long a thread was held up itself during a wait.
+    fn held_up(&self, thread: &ThreadRef, wait: &WaitSpan) -> Ns {
+        let waits = self.timelines.of(thread.tid).iter();
+        waits
+            .filter(|w| {
+                w.class.is_demand()
+                    || w.class.is_for_somebody() && w.class != WaitClass::FutexWait
+                    || is_stalled(w.class)
+            })
+            .map(|w| w.within_ns(wait.begin_ns, wait.end_ns))
+            .sum()
+    }
+
+    /// Of several processes, the thread that matters: the waker if it is one of them, else the one
+    /// that itself is held up longest during the wait, else the first.
+    fn chosen(&self, wait: &WaitSpan, processes: Vec<ThreadRef>) -> Option<ThreadRef> {
+        if let Some(waker) = self.waker(wait)
+            && (processes.is_empty() || processes.iter().any(|p| p.pid == waker.pid))
+        {
+            return Some(waker);
+        }
+        if let Some(by) = carrier(wait).filter(|by| processes.iter().any(|p| p.pid == by.pid)) {
+            return Some(by.clone());
+        }
+        let first = processes.first().cloned();
+        let mut pids: Vec<u32> = processes.iter().map(|p| p.pid).collect();
+        pids.sort_unstable();
+        pids.dedup();
+        let threads = self.threads_of(&pids);
+        threads
+            .into_iter()
+            .map(|thread| (self.held_up(&thread, wait), thread))
+            .filter(|(held, _)| *held > 0)
+            .max_by_key(|(held, thread)| (*held, std::cmp::Reverse(thread.tid)))
+            .map(|(_, thread)| thread)
+            .or(first)
+    }
+
+    /// Every known thread of some processes, by thread id.
+    pub fn threads_of(&self, pids: &[u32]) -> Vec<ThreadRef> {
+        let mut threads: Vec<ThreadRef> = pids
+            .iter()
+            .filter_map(|pid| self.threads.get(pid))
+            .flat_map(|threads| threads.iter().map(|thread| (*thread).clone()))
+            .collect();
+        threads.sort_by_key(|thread| thread.tid);
+        threads.dedup();
+        threads
+    }
+
+    /// The endpoints on an inode.
+    pub fn endpoints_on(&self, ino: u64) -> &[&'a Endpoint] {
+        self.by_ino.get(&ino).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// Whose thread carried the packet that ended a wait: on one host the sender's own, in a soft interrupt. It may
+/// be a bystander: only somebody at the other end is to be believed.
+pub fn carrier(wait: &WaitSpan) -> Option<&ThreadRef> {
+    let wake = wait.wake.as_ref()?;
+    let carries = matches!(wake.context, WakeContext::Task | WakeContext::SoftInterrupt);
+    (carries && wake.by.tid != 0 && !wake.by_kernel_thread).then_some(&wake.by)
+}
+
+/// It stands still, whoever made it.
+pub fn is_stalled(class: WaitClass) -> bool {
+    matches!(class, WaitClass::Stopped | WaitClass::Traced | WaitClass::FrozenCgroup)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::answer::explain;
+    use crate::facts::*;
+    use crate::rules::scenes::*;
+
+    fn shell(second: Fact) -> Vec<Fact> {
+        let mut facts = host();
+        for pid in [20, 30] {
+            let child = thread(pid, "job");
+            facts.push(identity(Thread { thread: child, parent_pid: 10, ..Thread::default() }));
+        }
+        let mut place =
+            Place { state: WaitState::Sleep, syscall: "wait4".into(), ..Place::default() };
+        place.args[0] = u64::MAX;
+        facts.push(at_place(10, "sh", place));
+        facts.push(blocked(20, "job", WaitState::Stopped, ""));
+        facts.push(second);
+        facts
+    }
+
+    /// Process 10 locks a file on NFS; rpc.statd polls a name server that is silent. `stacks` are those of process
+    /// 10 and of the kernel's lock manager.
+    fn nfs_lock(stacks: [&[&str]; 2]) -> Vec<Fact> {
+        let mut facts = host();
+        for (id, frames) in (1..).zip(stacks) {
+            let frames = frames.iter().map(|frame| (*frame).to_string()).collect();
+            facts.push(fact(Body::Stack(Stack { id, frames })));
+        }
+        let dev = DeviceNumber { major: 0, minor: 40 };
+        let path = Some("/mnt/nfs/file".into());
+        let place = |syscall: &str, object, stack| Place {
+            state: WaitState::DiskSleep,
+            syscall: syscall.into(),
+            object,
+            stack,
+            ..Place::default()
+        };
+        let file = ObjectRef::File(FileRef { dev, ino: 9, path, ..FileRef::default() });
+        facts.push(at_place(10, "flock", place("flock", Some(file), 1)));
+        let lockd = Blocked {
+            thread: thread(20, "lockd"),
+            kernel: true,
+            place: place("", None, 2),
+            ..Blocked::default()
+        };
+        facts.push(Fact { at_ns: LOOK_NS, body: Body::Blocked(lockd) });
+        let question = ObjectRef::Inet(InetRef {
+            ino: 7,
+            netns: 1,
+            protocol: "udp".into(),
+            local: "127.0.0.1:40000".parse().expect("address"),
+            remote: "127.0.0.1:53".parse().expect("address"),
+            state: 0,
+        });
+        let mut asks = place("poll", Some(question), 0);
+        asks.state = WaitState::Sleep;
+        facts.push(at_place(30, "rpc.statd", asks));
+        facts
+    }
+
+    fn chain(facts: Vec<Fact>) -> (String, Vec<String>) {
+        let first = explain(facts).findings.remove(0);
+        (first.code, first.chain.into_iter().map(|link| link.who.name).collect())
+    }
+
+    const MONITORS: &[&str] = &["rpc_wait_bit_killable", "rpc_call_sync", "nsm_mon_unmon"];
+    const SERVES: &[&str] = &["svc_recv", "lockd"];
+
+    #[test]
+    fn a_lock_on_nfs_waits_for_the_hosts_statd_and_whom_that_waits_for() {
+        let (code, chain) = chain(nfs_lock([MONITORS, SERVES]));
+        assert_eq!((&*code, chain), ("net.dns_timeout", vec!["flock".into(), "rpc.statd".into()]));
+    }
+
+    #[test]
+    fn a_lock_manager_on_this_host_is_a_link_if_it_waits_for_statd_itself() {
+        let asks: &[&str] = &["rpc_wait_bit_killable", "nlmclnt_call", "nlmclnt_proc"];
+        let (code, through) = chain(nfs_lock([asks, MONITORS]));
+        assert_eq!(
+            (&*code, through),
+            ("net.dns_timeout", vec!["flock".into(), "lockd".into(), "rpc.statd".into()])
+        );
+        let (code, through) = chain(nfs_lock([asks, SERVES]));
+        assert_eq!((&*code, through), ("lock.file", vec!["flock".into()]));
+    }
+
+    #[test]
+    fn who_waits_for_any_child_does_not_wait_for_the_stopped_one() {
+        let report = explain(shell(blocked(30, "job", WaitState::Sleep, "nanosleep")));
+        assert!(report.findings.iter().all(|finding| finding.victims.is_empty()));
+    }
+
+    /// Two children in turn on one CPU: each is held up for half of the time, and one always runs.
+    #[test]
+    fn who_waits_for_any_child_is_not_held_up_by_one_while_another_runs() {
+        let waits = |pid: u32, second: u64| {
+            let (begin_ns, end_ns) = (second * 1_000_000_000, (second + 1) * 1_000_000_000);
+            let place = Place { state: WaitState::Runnable, ..Place::default() };
+            let thread = thread(pid, "job");
+            let wait = Wait { thread, begin_ns, end_ns, place, ..Wait::default() };
+            Fact { at_ns: end_ns, body: Body::Wait(wait) }
+        };
+        let mut facts = shell(waits(30, 1));
+        facts.retain(|fact| !matches!(&fact.body, Body::Blocked(at) if at.thread.pid == 20));
+        facts.extend([waits(20, 0), waits(20, 2), waits(30, 3), waits(20, 4)]);
+        let command =
+            Target { kind: TargetKind::Command, name: "sh".into(), pid: 10, cgroups: Vec::new() };
+        facts.push(fact(Body::Target(command)));
+        let parts = explain(facts).accounting.parts;
+        let told: Vec<(&str, &str)> =
+            parts.iter().map(|part| (&*part.class, &*part.object.name)).collect();
+        assert_eq!(told, [("child", "any of its children")]);
+    }
+
+    #[test]
+    fn who_waits_for_any_child_waits_for_the_stopped_ones_if_all_are() {
+        let report = explain(shell(blocked(30, "job", WaitState::Stopped, "")));
+        assert!(report.findings.iter().any(|finding| !finding.victims.is_empty()));
+    }
+}

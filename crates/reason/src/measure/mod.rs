@@ -1,0 +1,70 @@
+//! GRAPH -> MEASURES: figures over the window that several rules need, each computed once.
+//!
+//! A measure is what a disk's queue, a CPU's users, a TCP stream or a group's memory did over the look. It is no verdict: what
+//! a figure means is said by the rules. Must not: name a code, or read anything but the model and the graph.
+
+pub mod cpu_profile;
+#[cfg(test)]
+pub(crate) mod cpu_profile_tests;
+pub mod cpu_users;
+pub mod disk_queue;
+pub mod memory_limits;
+pub mod memory_losses;
+
+use crate::facts::ThreadRef;
+use crate::graph::ends::{End, Graph};
+use crate::model::Model;
+use crate::waits::WaitClass;
+use crate::waits::timeline::{Observed, Timelines, WaitSpan};
+
+/// The model, the graph of its waits, and the figures.
+pub struct Measures<'a> {
+    /// What was observed.
+    pub model: &'a Model,
+    /// What each thread did when.
+    pub timelines: &'a Timelines,
+    /// Who waits for whom, and where that ends.
+    pub graph: Graph<'a>,
+}
+
+impl<'a> Measures<'a> {
+    /// Computes them.
+    pub fn of(model: &'a Model, timelines: &'a Timelines) -> Self {
+        Self { model, timelines, graph: Graph::of(model, timelines) }
+    }
+
+    /// The same of a model with its timelines.
+    pub fn of_observed(observed: &'a Observed) -> Self {
+        Self::of(&observed.model, &observed.timelines)
+    }
+
+    /// It is a command that is explained.
+    pub fn is_command(&self) -> bool {
+        self.graph.is_command()
+    }
+
+    /// Seconds that are explained: the window, or the command's life.
+    pub fn wall_seconds(&self) -> f64 {
+        self.graph.wall_seconds()
+    }
+
+    /// Time that a process did not spend idle: running, ready, or in demand waits, seconds.
+    pub fn demand_seconds(&self, pid: u32) -> f64 {
+        self.graph.demand_seconds(pid)
+    }
+
+    /// The name of a thread's process.
+    pub fn process_name(&self, thread: &ThreadRef) -> String {
+        self.graph.process_name(thread)
+    }
+
+    /// The ends of one class.
+    pub fn class(&self, class: WaitClass) -> impl Iterator<Item = &End> {
+        self.graph.class(class)
+    }
+
+    /// Every wait of every thread.
+    pub fn waits(&self) -> impl Iterator<Item = &'a WaitSpan> + use<'a> {
+        self.timelines.waits()
+    }
+}

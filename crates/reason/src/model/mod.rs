@@ -1,0 +1,634 @@
+//! The facts of one look, indexed: what every rule reads.
+//!
+//! Facts are pushed in any order of arrival; `finish` sorts and links them once. The scene holds what
+//! was observed and the waits that follow from it directly (class and object of each); who is to blame
+//! is chains.rs and cases/. Unknown stays absent: nothing here is filled with a default that could be
+//! mistaken for a reading.
+//!
+//! Edit together: facts/mod.rs (a new body needs a place here).
+
+pub mod names;
+pub mod object;
+pub mod words;
+
+use crate::facts::*;
+use object::FileKey;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashMap};
+
+/// Counters of one thing over time.
+pub type Series<T> = Vec<(Ns, T)>;
+
+/// A cgroup's counters at both ends of a look. There may be thousands of groups, and most do nothing: what stayed
+/// as it was is held once.
+#[derive(Debug)]
+pub struct CgroupEnds {
+    /// When the first was read.
+    pub at_ns: Ns,
+    /// The first reading.
+    pub first: CgroupSample,
+    last: Option<Box<CgroupSample>>,
+}
+
+impl CgroupEnds {
+    /// The last reading.
+    pub fn last(&self) -> &CgroupSample {
+        self.last.as_deref().unwrap_or(&self.first)
+    }
+}
+
+/// Everything that was observed in one look.
+#[derive(Debug, Default)]
+pub struct Model {
+    /// The machine.
+    pub host: Host,
+    /// What is looked at.
+    pub target: Option<Target>,
+    /// The window.
+    pub begin_ns: Ns,
+    /// The window.
+    pub end_ns: Ns,
+    /// Wall clock at the begin, nanoseconds since 1970.
+    pub begin_unix_ns: u64,
+    /// How the window ended.
+    pub window_end: WindowEnd,
+    /// How the command ended.
+    pub command_end: Option<(Ns, CommandEnd)>,
+    /// What could not be seen.
+    pub blind: Vec<Blind>,
+    /// Events lost, by source.
+    pub lost: BTreeMap<String, u64>,
+    /// What it cost.
+    pub cost: Cost,
+    /// Kernel stacks by identity.
+    pub stacks: HashMap<u32, Vec<String>>,
+    /// Identities by thread id, latest reading.
+    pub threads: BTreeMap<u32, Thread>,
+    /// Any name by which a thread id was mentioned.
+    pub names: BTreeMap<u32, ThreadRef>,
+    /// Sums by thread.
+    pub times: Vec<ThreadTime>,
+    /// Open descriptors, as they were last seen.
+    pub endpoints: Vec<Endpoint>,
+    /// Sockets among them as they were at the begin.
+    pub endpoints_before: Vec<Endpoint>,
+    /// The lock table, every reading.
+    pub locks: Series<FileLock>,
+    /// Futex owners, every reading.
+    pub futex_owners: Series<FutexOwner>,
+    /// Mounts.
+    pub mounts: Vec<Mount>,
+    /// Disks by device number.
+    pub disks: BTreeMap<DeviceNumber, Disk>,
+    /// Disk counters.
+    pub disk_samples: BTreeMap<DeviceNumber, Series<DiskSample>>,
+    /// Disk caches by the cached disk.
+    pub disk_caches: BTreeMap<DeviceNumber, Series<DiskCacheSample>>,
+    /// Request latency sums.
+    pub disk_latency: Vec<DiskLatency>,
+    /// Long requests.
+    pub requests: Vec<Request>,
+    /// Who used which disk.
+    pub disk_use: Vec<DiskUse>,
+    /// Cgroup settings.
+    pub cgroups: Vec<Cgroup>,
+    /// Cgroup counters, by path and controllers.
+    pub cgroup_counters: BTreeMap<(String, Vec<String>), Box<CgroupEnds>>,
+    /// Containers.
+    pub containers: Vec<Container>,
+    /// CPU times by CPU.
+    pub cpu_samples: BTreeMap<u32, Series<CpuSample>>,
+    /// Memory of the host.
+    pub memory: Series<MemorySample>,
+    /// Pressure of the host.
+    pub pressure: Series<Pressure>,
+    /// Shared anonymous segments.
+    pub segments: Vec<SharedSegment>,
+    /// Time in reclaim.
+    pub reclaims: Vec<Reclaim>,
+    /// Pauses at the dirty limit.
+    pub dirty_pauses: Vec<DirtyPause>,
+    /// Kills for want of memory.
+    pub oom_kills: Series<OomKill>,
+    /// Interfaces.
+    pub links: Vec<Link>,
+    /// Queueing disciplines over time, by namespace, interface and handle (classes: with the class id).
+    pub qdiscs: BTreeMap<(u32, String, String), Series<QdiscSample>>,
+    /// Time in queueing disciplines.
+    pub sojourns: Vec<QdiscSojourn>,
+    /// Flows in queueing disciplines.
+    pub flows: Vec<QdiscFlow>,
+    /// DNS questions.
+    pub dns_queries: Series<DnsQuery>,
+    /// DNS answers.
+    pub dns_replies: Series<DnsReply>,
+    /// Protocol counters by namespace.
+    pub net_counters: BTreeMap<u32, Series<NetCounters>>,
+    /// Kernel settings.
+    pub sysctls: BTreeMap<String, String>,
+    /// New threads.
+    pub forks: Series<Fork>,
+    /// New programs.
+    pub execs: Series<Exec>,
+    /// Ended threads.
+    pub exits: Series<Exit>,
+    /// On-CPU samples.
+    pub samples: Vec<Samples>,
+    /// On-CPU samples by system call and by the file of the code.
+    pub work: Vec<Work>,
+    /// What sampled threads asked of the kernel.
+    pub efforts: Vec<Effort>,
+    /// Stop signals.
+    pub signals: Series<Signal>,
+    /// Refused system calls.
+    pub denied: Series<Denied>,
+    /// What threads waited for and when they ran, until the timelines take it.
+    raw: RawWaits,
+    /// What objects are called, as far as any sight of them told.
+    called: Called,
+}
+
+/// Waits and stretches of running as they were observed.
+#[derive(Debug, Default)]
+pub struct RawWaits {
+    /// Waits that ended.
+    pub waits: Vec<Wait>,
+    /// Waits found standing.
+    pub blocked: Series<Blocked>,
+    /// Thread id, from, to: the most frequent fact of a command, of which nothing else is asked.
+    pub ran: Vec<(u32, Ns, Ns)>,
+}
+
+/// Names of objects by their identity.
+#[derive(Debug, Default)]
+struct Called {
+    files: HashMap<FileKey, String>,
+    sockets: HashMap<u64, InetRef>,
+    /// Peer and bound path of unix sockets, 0 and empty where not known.
+    unix: HashMap<u64, (u64, String)>,
+    terminals: HashMap<DeviceNumber, String>,
+}
+
+impl Called {
+    fn learn(&mut self, object: &ObjectRef) {
+        match object {
+            ObjectRef::File(file) => {
+                if let Some(path) = &file.path {
+                    self.files.entry(file.into()).or_insert_with(|| path.clone());
+                }
+            }
+            ObjectRef::Inet(socket) => {
+                self.sockets.entry(socket.ino).or_insert_with(|| socket.clone());
+            }
+            ObjectRef::Unix { ino, peer_ino, path } => {
+                let known = self.unix.entry(*ino).or_default();
+                known.0 = if known.0 == 0 { *peer_ino } else { known.0 };
+                if let Some(path) = path.as_ref().filter(|_| known.1.is_empty()) {
+                    known.1.clone_from(path);
+                }
+            }
+            ObjectRef::Tty { name, dev } if !name.starts_with("ptm/") => {
+                self.terminals.entry(*dev).or_insert_with(|| name.clone());
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Model {
+    /// Reads all facts of a look.
+    pub fn new(facts: Vec<Fact>) -> Self {
+        let mut model = Self::default();
+        for fact in facts {
+            model.push(fact);
+        }
+        model.finish();
+        model
+    }
+
+    /// Takes a fact in. What came stands in its place at once, waits only after `finish`.
+    pub fn push(&mut self, fact: Fact) {
+        let at = fact.at_ns;
+        match fact.body {
+            Body::Host(host) => self.host = host,
+            Body::Blind(blind) => {
+                if !self.blind.contains(&blind) {
+                    self.blind.push(blind);
+                }
+            }
+            Body::Target(target) => self.target = Some(target),
+            Body::WindowBegin(begin) => {
+                self.begin_ns = at;
+                self.begin_unix_ns = begin.unix_ns;
+            }
+            Body::WindowEnd(end) => {
+                self.end_ns = at;
+                self.window_end = end;
+            }
+            Body::CommandEnd(end) => self.command_end = Some((at, end)),
+            Body::Cost(cost) => self.cost = cost,
+            Body::Lost(lost) => *self.lost.entry(lost.source).or_default() += lost.count,
+            Body::Stack(stack) => {
+                self.stacks.insert(stack.id, stack.frames);
+            }
+            Body::Thread(_)
+            | Body::ThreadTime(_)
+            | Body::Wait(_)
+            | Body::Blocked(_)
+            | Body::Ran(_)
+            | Body::Fork(_)
+            | Body::Exec(_)
+            | Body::Exit(_)
+            | Body::Samples(_)
+            | Body::Work(_)
+            | Body::Effort(_)
+            | Body::Signal(_)
+            | Body::Denied(_) => self.push_thread(at, fact.body),
+            Body::Endpoint(endpoint) => self.push_endpoint(endpoint),
+            Body::FileLock(lock) => {
+                if let Some(path) = &lock.path {
+                    let file = FileKey { dev: lock.dev, ino: lock.ino };
+                    self.called.files.entry(file).or_insert_with(|| path.clone());
+                }
+                self.locks.push((at, lock));
+            }
+            Body::FutexOwner(owner) => self.futex_owners.push((at, owner)),
+            Body::Mount(mount) => self.mounts.push(mount),
+            other => self.push_counter(at, other),
+        }
+    }
+
+    /// The same descriptor on the same object again: the former sight was an earlier one.
+    fn push_endpoint(&mut self, endpoint: Endpoint) {
+        self.called.learn(&endpoint.object);
+        // Told right after each other (closing.rs), so the last one is enough to look at.
+        let same = |known: &Endpoint| {
+            known.process.pid == endpoint.process.pid
+                && known.fd == endpoint.fd
+                && known.object_ino() == endpoint.object_ino()
+        };
+        match self.endpoints.last_mut() {
+            Some(known) if same(known) => {
+                self.endpoints_before.push(std::mem::replace(known, endpoint));
+            }
+            _ => self.endpoints.push(endpoint),
+        }
+    }
+
+    fn push_thread(&mut self, at: Ns, body: Body) {
+        match body {
+            Body::Thread(thread) => {
+                self.name(&thread.thread);
+                self.threads.insert(thread.thread.tid, thread);
+            }
+            Body::ThreadTime(time) => {
+                self.name(&time.thread);
+                self.times.push(time);
+            }
+            Body::Wait(wait) => {
+                self.name(&wait.thread);
+                if let Some(wake) = &wait.wake {
+                    self.name(&wake.by);
+                }
+                if let Some(before) = &wait.ran_before {
+                    self.name(before);
+                }
+                if let Some(object) = &wait.place.object {
+                    self.called.learn(object);
+                }
+                self.raw.waits.push(wait);
+            }
+            Body::Blocked(blocked) => {
+                self.name(&blocked.thread);
+                if let Some(object) = &blocked.place.object {
+                    self.called.learn(object);
+                }
+                self.raw.blocked.push((at, blocked));
+            }
+            Body::Ran(ran) => {
+                self.name(&ran.thread);
+                self.raw.ran.push((ran.thread.tid, ran.begin_ns, ran.end_ns));
+            }
+            Body::Fork(fork) => {
+                self.name(&fork.parent);
+                self.name(&fork.child);
+                self.forks.push((at, fork));
+            }
+            Body::Exec(exec) => {
+                self.name(&exec.thread);
+                self.execs.push((at, exec));
+            }
+            Body::Exit(exit) => {
+                self.name(&exit.thread);
+                self.exits.push((at, exit));
+            }
+            Body::Samples(samples) => self.samples.push(samples),
+            Body::Work(work) => self.work.push(work),
+            Body::Effort(effort) => self.efforts.push(effort),
+            Body::Signal(signal) => self.signals.push((at, signal)),
+            Body::Denied(denied) => self.denied.push((at, denied)),
+            _ => {}
+        }
+    }
+
+    fn push_counter(&mut self, at: Ns, body: Body) {
+        match body {
+            Body::Disk(disk) => {
+                self.disks.insert(disk.dev, disk);
+            }
+            Body::DiskSample(sample) => {
+                self.disk_samples.entry(sample.dev).or_default().push((at, sample));
+            }
+            Body::DiskCacheSample(sample) => {
+                self.disk_caches.entry(sample.dev).or_default().push((at, sample));
+            }
+            Body::DiskLatency(latency) => self.disk_latency.push(latency),
+            Body::Request(request) => self.requests.push(request),
+            Body::DiskUse(used) => self.disk_use.push(used),
+            Body::Cgroup(cgroup) => self.cgroups.push(cgroup),
+            Body::CgroupSample(sample) => self.push_cgroup_sample(at, sample),
+            Body::Container(container) => self.containers.push(container),
+            Body::CpuSample(sample) => {
+                self.cpu_samples.entry(sample.cpu).or_default().push((at, sample));
+            }
+            Body::MemorySample(sample) => self.memory.push((at, sample)),
+            Body::Pressure(pressure) => self.pressure.push((at, pressure)),
+            Body::SharedSegment(segment) => self.segments.push(segment),
+            Body::Reclaim(reclaim) => self.reclaims.push(reclaim),
+            Body::DirtyPause(pause) => self.dirty_pauses.push(pause),
+            Body::OomKill(kill) => self.oom_kills.push((at, kill)),
+            Body::Link(link) => self.links.push(link),
+            Body::QdiscSample(sample) => {
+                let key = (sample.netns, sample.interface.clone(), sample.handle.clone());
+                self.qdiscs.entry(key).or_default().push((at, sample));
+            }
+            Body::QdiscSojourn(sojourn) => self.sojourns.push(sojourn),
+            Body::QdiscFlow(flow) => self.flows.push(flow),
+            Body::DnsQuery(query) => self.dns_queries.push((at, query)),
+            Body::DnsReply(reply) => self.dns_replies.push((at, reply)),
+            Body::NetCounters(counters) => {
+                self.net_counters.entry(counters.netns).or_default().push((at, counters));
+            }
+            Body::Sysctl(sysctl) => {
+                self.sysctls.insert(sysctl.name, sysctl.value);
+            }
+            _ => {}
+        }
+    }
+
+    /// The key tells path and controllers, and the sample no more.
+    fn push_cgroup_sample(&mut self, at_ns: Ns, mut sample: CgroupSample) {
+        let key = (std::mem::take(&mut sample.path), std::mem::take(&mut sample.controllers));
+        match self.cgroup_counters.entry(key) {
+            Entry::Vacant(place) => {
+                place.insert(Box::new(CgroupEnds { at_ns, first: sample, last: None }));
+            }
+            Entry::Occupied(mut known) => {
+                let known = known.get_mut();
+                known.last = (sample != known.first).then(|| Box::new(sample));
+            }
+        }
+    }
+
+    /// Of settings that were told again, the last ones take the place of the first.
+    fn keep_latest_cgroups(&mut self) {
+        let mut first_at: HashMap<(&str, &[String]), usize> = HashMap::new();
+        let mut again = Vec::new();
+        for (at, group) in self.cgroups.iter().enumerate() {
+            let first = *first_at.entry((&group.path, &group.controllers)).or_insert(at);
+            if first != at {
+                again.push((first, at));
+            }
+        }
+        for (first, at) in &again {
+            self.cgroups.swap(*first, *at);
+        }
+        let mut gone = again.iter().map(|(_, at)| *at).peekable();
+        let mut places = 0..;
+        self.cgroups.retain(|_| gone.next_if_eq(&places.next().unwrap_or(usize::MAX)).is_none());
+    }
+
+    /// Remembers a name; an empty or older one never replaces a known one.
+    fn name(&mut self, thread: &ThreadRef) {
+        if thread.comm.is_empty() {
+            self.names.entry(thread.tid).or_insert_with(|| thread.clone());
+            return;
+        }
+        match self.names.get_mut(&thread.tid) {
+            None => {
+                self.names.insert(thread.tid, thread.clone());
+            }
+            // Nearly every mention says what is known.
+            Some(known) if known == thread => {}
+            Some(known) if known.comm.is_empty() || thread.start_ns >= known.start_ns => {
+                known.clone_from(thread);
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// Links what was taken in; once, after the last fact.
+    pub fn finish(&mut self) {
+        if self.end_ns == 0 {
+            self.end_ns = self.raw.waits.iter().map(|w| w.end_ns).max().unwrap_or(self.begin_ns);
+        }
+        self.keep_latest_cgroups();
+        self.dns_queries.sort_by_key(|(at, _)| *at);
+        self.forks.sort_by_key(|(at, _)| *at);
+        for series in self.disk_samples.values_mut() {
+            series.sort_by_key(|(at, _)| *at);
+        }
+    }
+
+    /// Hands the observed waits over to whoever makes timelines of them; once, after `finish`.
+    pub fn take_waits(&mut self) -> RawWaits {
+        std::mem::take(&mut self.raw)
+    }
+
+    /// Length of the window, seconds.
+    pub fn seconds(&self) -> f64 {
+        self.end_ns.saturating_sub(self.begin_ns) as f64 / 1e9
+    }
+
+    /// The best known name of a thread id.
+    pub fn thread_ref(&self, tid: u32) -> ThreadRef {
+        let unknown = || ThreadRef { tid, pid: tid, ..ThreadRef::default() };
+        self.names.get(&tid).cloned().unwrap_or_else(unknown)
+    }
+
+    /// The path that a unix socket is bound to.
+    pub fn unix_path(&self, ino: u64) -> Option<&str> {
+        self.called.unix.get(&ino).map(|(_, path)| path.as_str()).filter(|path| !path.is_empty())
+    }
+
+    /// The other end of a unix socket.
+    pub fn unix_peer(&self, ino: u64) -> Option<u64> {
+        self.called.unix.get(&ino).map(|(peer, _)| *peer).filter(|peer| *peer != 0)
+    }
+
+    /// An internet socket by its inode.
+    pub fn socket(&self, ino: u64) -> Option<&InetRef> {
+        self.called.sockets.get(&ino)
+    }
+
+    /// A path of a file.
+    pub fn path_of(&self, file: FileKey) -> Option<&str> {
+        self.called.files.get(&file).map(String::as_str)
+    }
+
+    /// The name of a terminal, `pts/3`.
+    pub fn terminal_name(&self, dev: DeviceNumber) -> Option<&str> {
+        self.called.terminals.get(&dev).map(String::as_str)
+    }
+
+    /// The name of a process: that of its main thread.
+    pub fn process_name(&self, pid: u32) -> String {
+        self.names.get(&pid).map_or_else(String::new, |main| main.comm.clone())
+    }
+
+    /// The mount of a file system that a person would name: its root, shortest path.
+    pub fn mount_of_device(&self, dev: DeviceNumber) -> Option<&Mount> {
+        let mounts = self.mounts.iter().filter(|mount| mount.dev == dev);
+        mounts.min_by_key(|mount| (mount.root != "/", mount.path.len()))
+    }
+
+    /// The kernel stack of an identity; empty if there is none.
+    pub fn stack(&self, id: u32) -> &[String] {
+        self.stacks.get(&id).map_or(&[], Vec::as_slice)
+    }
+
+    /// Identity of a thread, or of its process.
+    pub fn identity(&self, thread: &ThreadRef) -> Option<&Thread> {
+        self.threads.get(&thread.tid).or_else(|| self.threads.get(&thread.pid))
+    }
+
+    /// Whether a thread belongs to what is looked at.
+    pub fn in_target(&self, thread: &ThreadRef) -> bool {
+        match &self.target {
+            None => true,
+            Some(target) => match target.kind {
+                TargetKind::Host | TargetKind::Command => true,
+                TargetKind::Process => thread.pid == target.pid,
+                TargetKind::Container => self.identity(thread).is_some_and(|identity| {
+                    identity.cgroups.iter().any(|membership| {
+                        target.cgroups.iter().any(|path| within(&membership.path, path))
+                    })
+                }),
+            },
+        }
+    }
+
+    /// The container that a thread is in, if any: the one with the longest matching cgroup path.
+    pub fn container_of(&self, thread: &ThreadRef) -> Option<&Container> {
+        let identity = self.identity(thread)?;
+        self.containers
+            .iter()
+            .filter_map(|container| {
+                let paths = container.cgroups.iter();
+                let longest = paths
+                    .filter(|path| identity.cgroups.iter().any(|m| within(&m.path, path)))
+                    .map(String::len)
+                    .max()?;
+                Some((longest, container))
+            })
+            .max_by_key(|(longest, _)| *longest)
+            .map(|(_, container)| container)
+    }
+
+    /// The whole disk of a device number: the disk itself, or the one that a partition is on.
+    pub fn disk(&self, dev: DeviceNumber) -> Option<&Disk> {
+        self.disks
+            .get(&dev)
+            .or_else(|| self.disks.values().find(|disk| disk.partitions.contains(&dev)))
+    }
+
+    /// The disk under a file system's device number; by the mount's source where the number is
+    /// anonymous (btrfs).
+    pub fn disk_of_file_system(&self, dev: DeviceNumber) -> Option<&Disk> {
+        if let Some(disk) = self.disk(dev) {
+            return Some(disk);
+        }
+        let mount = self.mounts.iter().find(|mount| mount.dev == dev)?;
+        let name = mount.source.strip_prefix("/dev/")?;
+        self.disks.values().find(|disk| disk.name == name)
+    }
+
+    /// The cgroup of a controller that a thread is in: settings of the nearest group.
+    pub fn cgroup_of<'a>(&'a self, thread: &ThreadRef, controller: &str) -> Option<&'a Cgroup> {
+        let identity = self.identity(thread)?;
+        let v1 = identity.cgroups.iter().find(|m| m.controllers.iter().any(|c| c == controller));
+        let membership =
+            v1.or_else(|| identity.cgroups.iter().find(|m| m.controllers.is_empty()))?;
+        self.cgroups.iter().find(|group| {
+            group.path == membership.path
+                && (group.controllers.is_empty() == membership.controllers.is_empty())
+                && (group.controllers.is_empty()
+                    || group.controllers.iter().any(|c| c == controller))
+        })
+    }
+
+    /// A cgroup's counters at both ends.
+    pub fn cgroup_ends(&self, group: &Cgroup) -> Option<&CgroupEnds> {
+        let key = (group.path.clone(), group.controllers.clone());
+        self.cgroup_counters.get(&key).map(Box::as_ref)
+    }
+
+    /// First and last sample of a cgroup's counters.
+    pub fn cgroup_change(&self, group: &Cgroup) -> Option<(&CgroupSample, &CgroupSample)> {
+        let ends = self.cgroup_ends(group)?;
+        Some((&ends.first, ends.last()))
+    }
+}
+
+/// Whether a cgroup path is a group or lies below it.
+pub fn within(path: &str, group: &str) -> bool {
+    group != "/"
+        && path
+            .strip_prefix(group.trim_end_matches('/'))
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(path: &str, limit: u64) -> Body {
+        let memory_limit_bytes = Some(limit);
+        Body::Cgroup(Cgroup { path: path.into(), memory_limit_bytes, ..Cgroup::default() })
+    }
+
+    fn counters(path: &str, hits: u64) -> Body {
+        let memory_limit_hits = Some(hits);
+        Body::CgroupSample(CgroupSample {
+            path: path.into(),
+            memory_limit_hits,
+            ..CgroupSample::default()
+        })
+    }
+
+    fn model(bodies: Vec<Body>) -> Model {
+        let at = |(at, body)| Fact { at_ns: at as Ns, body };
+        Model::new(bodies.into_iter().enumerate().map(at).collect())
+    }
+
+    #[test]
+    fn settings_told_again_take_the_place_of_the_first() {
+        let told = [("/a", 1), ("/b", 2), ("/a", 3), ("/c", 4), ("/a", 5), ("/b", 6)];
+        let model = model(told.into_iter().map(|(path, limit)| settings(path, limit)).collect());
+        let kept = model.cgroups.iter().map(|it| (it.path.as_str(), it.memory_limit_bytes));
+        assert!(kept.eq([("/a", Some(5)), ("/b", Some(6)), ("/c", Some(4))]));
+    }
+
+    #[test]
+    fn counters_are_kept_of_both_ends() {
+        let told = [("/a", 1), ("/b", 7), ("/a", 2), ("/b", 8), ("/a", 3), ("/b", 7)];
+        let bodies = told.into_iter().map(|(path, hits)| counters(path, hits)).collect();
+        let model = model(bodies);
+        let ends = |path: &str| {
+            let group = Cgroup { path: path.into(), ..Cgroup::default() };
+            let (first, last) = model.cgroup_change(&group)?;
+            Some((first.memory_limit_hits?, last.memory_limit_hits?))
+        };
+        assert_eq!((ends("/a"), ends("/b"), ends("/c")), (Some((1, 3)), Some((7, 7)), None));
+    }
+}

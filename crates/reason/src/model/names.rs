@@ -1,0 +1,161 @@
+//! What a wait is on, and what a person calls it.
+//!
+//! The first half finds the identity of what is waited for; the second turns an identity into words, which is the last
+//! step: names come from facts only, and nothing parses one back. Two objects of one name differ in their id.
+//! Must not escape: names are data until they are printed.
+
+use super::Model;
+use super::object::{CgroupKey, FileKey, Object};
+use crate::facts::*;
+use serde::{Deserialize, Serialize};
+
+/// An object by kind and name.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ObjectName {
+    /// `disk`, `file`, `pipe`, `socket`, `run queue`, ...
+    pub kind: String,
+    /// `vda`, a path, an address.
+    pub name: String,
+    /// Device number, inode, cgroup id: what tells two objects of one name apart.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub id: String,
+}
+
+impl ObjectName {
+    /// An object without a separate id.
+    pub fn new(kind: &str, name: impl Into<String>) -> Self {
+        Self { kind: kind.into(), name: name.into(), id: String::new() }
+    }
+
+    /// The same with an id.
+    pub fn with_id(mut self, id: impl Into<String>) -> Self {
+        self.id = id.into();
+        self
+    }
+}
+
+impl Model {
+    /// What a person calls an object.
+    // LONG FUNCTION: one arm a kind of object, none of them more than a line or two.
+    pub fn name_of(&self, object: &Object) -> ObjectName {
+        match object {
+            Object::Nothing => ObjectName::default(),
+            Object::Cpu => ObjectName::new("CPU", "running"),
+            Object::RunQueue(cpus) if cpus.is_empty() => ObjectName::new("run queue", "CPU"),
+            Object::RunQueue(cpus) => {
+                let list: Vec<String> = cpus.iter().map(u32::to_string).collect();
+                let list = list.join(",");
+                ObjectName::new("run queue", format!("CPU {list}")).with_id(list)
+            }
+            Object::Cgroup(group) => ObjectName::new("cgroup", &group.path),
+            Object::Disk(None) => ObjectName::new("disk", "not known"),
+            Object::Disk(Some(dev)) => self.disk_name(*dev),
+            Object::Journal(None) => ObjectName::new("journal", "journal"),
+            Object::Journal(Some(dev)) => {
+                let on = self.disk_name(*dev);
+                ObjectName::new("journal", on.name).with_id(on.id)
+            }
+            Object::Memory(None) => ObjectName::new("memory", "memory"),
+            Object::Memory(Some(group)) => ObjectName::new("memory", &group.path),
+            Object::File(None) => ObjectName::new("file", "not known"),
+            Object::File(Some(file)) => self.file_name(*file),
+            Object::FileSystem(dev) => self.file_system_name("file system", *dev),
+            Object::FuseFileSystem(dev) => self.file_system_name("FUSE file system", *dev),
+            Object::DnsServer(None, _) => ObjectName::new("DNS server", "not known"),
+            Object::DnsServer(Some(server), name) => {
+                ObjectName::new("DNS server", server.to_string()).with_id(&**name)
+            }
+            Object::Futex { pid, address } => {
+                // Of the process: its threads may each have a name of their own, and wait for one lock.
+                let comm = self.process_name(*pid);
+                ObjectName::new("futex", format!("{address:#x} of {comm}"))
+                    .with_id(format!("{pid}:{address:#x}"))
+            }
+            Object::KernelLock(at) => ObjectName::new("kernel lock", &**at),
+            Object::Child(Some(pid)) => ObjectName::new("child", format!("pid {pid}")),
+            Object::Child(None) => ObjectName::new("child", "child"),
+            Object::AnyChild => ObjectName::new("child", "any of its children"),
+            Object::Program(0, path) => ObjectName::new("child", &**path),
+            Object::Program(pid, path) => {
+                ObjectName::new("child", &**path).with_id(pid.to_string())
+            }
+            Object::Timer(call) => ObjectName::new("timer", &**call),
+            Object::Service(name) => ObjectName::new("service", *name),
+            Object::Process(pid) => {
+                ObjectName::new("process", self.process_name(*pid)).with_id(pid.to_string())
+            }
+            Object::Inet(ino) => self.socket_name(*ino),
+            Object::Unix(ino) => self.unix_name(*ino),
+            Object::Pipe(ino) => {
+                ObjectName::new("pipe", format!("pipe:[{ino}]")).with_id(ino.to_string())
+            }
+            Object::Tty(dev) => {
+                let name = self.terminal_name(*dev).map_or_else(|| dev.to_string(), Into::into);
+                ObjectName::new("terminal", format!("/dev/{name}")).with_id(dev.to_string())
+            }
+            Object::FuseServer(dev) => {
+                ObjectName::new("FUSE device", dev.to_string()).with_id(dev.to_string())
+            }
+            Object::Other(what, ino) => ObjectName::new(what, format!("{what}:[{ino}]")),
+            Object::Kernel(at) => ObjectName::new("kernel", &**at),
+        }
+    }
+
+    fn disk_name(&self, dev: DeviceNumber) -> ObjectName {
+        match self.disk(dev) {
+            Some(disk) => ObjectName::new("disk", &disk.name).with_id(disk.dev.to_string()),
+            None => ObjectName::new("disk", dev.to_string()).with_id(dev.to_string()),
+        }
+    }
+
+    /// A file by path, else by device and inode.
+    fn file_name(&self, file: FileKey) -> ObjectName {
+        let id = format!("{}:{}", file.dev, file.ino);
+        match self.path_of(file) {
+            Some(path) => ObjectName::new("file", path).with_id(id),
+            None => {
+                ObjectName::new("file", format!("inode {} on {}", file.ino, file.dev)).with_id(id)
+            }
+        }
+    }
+
+    /// A file system by its mount point.
+    fn file_system_name(&self, kind: &str, dev: Option<DeviceNumber>) -> ObjectName {
+        match dev.and_then(|dev| self.mount_of_device(dev)) {
+            Some(mount) => ObjectName::new(kind, &mount.path).with_id(mount.dev.to_string()),
+            None => ObjectName::new(kind, "not known"),
+        }
+    }
+
+    /// A socket by its other end, or by its own address if it has none.
+    fn socket_name(&self, ino: u64) -> ObjectName {
+        let name = match self.socket(ino) {
+            Some(socket) => {
+                let far = if socket.remote.port() == 0 { socket.local } else { socket.remote };
+                format!("{} {far}", socket.protocol)
+            }
+            None => format!("socket:[{ino}]"),
+        };
+        ObjectName::new("socket", name).with_id(ino.to_string())
+    }
+
+    /// The accepted end has the server's path, the connecting end has none: its peer tells.
+    fn unix_name(&self, ino: u64) -> ObjectName {
+        let peer = || self.unix_path(self.unix_peer(ino)?);
+        let path = self.unix_path(ino).or_else(peer);
+        let name = path.map_or_else(|| format!("socket:[{ino}]"), Into::into);
+        ObjectName::new("unix socket", name).with_id(ino.to_string())
+    }
+}
+
+impl CgroupKey {
+    /// The key of a group.
+    pub fn of(group: &Cgroup) -> Self {
+        Self { controllers: group.controllers.clone(), path: group.path.clone() }
+    }
+
+    /// A group that could not be told.
+    pub fn unknown() -> Self {
+        Self { controllers: Vec::new(), path: String::new() }
+    }
+}

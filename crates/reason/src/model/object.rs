@@ -1,0 +1,111 @@
+//! What is waited for, as an identity: equal for whoever waits for the same thing, whatever it is called.
+//!
+//! Only what identifies is in here: inode and device, address of a word, number of a process. Paths, socket addresses and
+//! names are looked up when a person is to read them (names.rs), because two threads may see one object by different
+//! names, or by none. Must not: be parsed from text, or compared as text.
+//!
+//! Edit together: names.rs (what each is called).
+
+use crate::facts::{DeviceNumber, FileRef, ObjectRef};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// A cgroup: its hierarchy and its path in it. The controllers of a v1 hierarchy; none for v2.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CgroupKey {
+    /// Controllers of the hierarchy; empty for v2.
+    pub controllers: Vec<String>,
+    /// Path inside the hierarchy.
+    pub path: String,
+}
+
+/// A file: its file system's device and its inode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FileKey {
+    /// Device of the file system.
+    pub dev: DeviceNumber,
+    /// Inode.
+    pub ino: u64,
+}
+
+impl From<&FileRef> for FileKey {
+    fn from(file: &FileRef) -> Self {
+        Self { dev: file.dev, ino: file.ino }
+    }
+}
+
+/// An object that threads wait for, or that holds them up. None inside: of that kind, but which one is not known.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Object {
+    /// Nothing beyond what the class of the wait says.
+    Nothing,
+    /// A CPU, by whoever runs on it.
+    Cpu,
+    /// The run queue of some CPUs; of all if none is named.
+    RunQueue(Vec<u32>),
+    /// A cgroup: its quota, its freezer.
+    Cgroup(CgroupKey),
+    /// A whole disk.
+    Disk(Option<DeviceNumber>),
+    /// The journal of the file system on a disk.
+    Journal(Option<DeviceNumber>),
+    /// Memory: the host's, or a group's.
+    Memory(Option<CgroupKey>),
+    /// A file.
+    File(Option<FileKey>),
+    /// A file system.
+    FileSystem(Option<DeviceNumber>),
+    /// A file system that a process serves.
+    FuseFileSystem(Option<DeviceNumber>),
+    /// A name server, and the name that it was asked.
+    DnsServer(Option<SocketAddr>, Arc<str>),
+    /// A word in a process's memory.
+    Futex {
+        /// The process.
+        pid: u32,
+        /// Address of the word.
+        address: u64,
+    },
+    /// A lock inside the kernel, by the function that asked for it.
+    KernelLock(Arc<str>),
+    /// A child process; none: whichever ends first, or one that was not named.
+    Child(Option<u32>),
+    /// Any of several children.
+    AnyChild,
+    /// A program that a child is to execute: the child, and the path.
+    Program(u32, Arc<str>),
+    /// Time that passes, by the system call that lets it.
+    Timer(Arc<str>),
+    /// A service of the kernel's own name for it.
+    Service(&'static str),
+    /// A process.
+    Process(u32),
+    /// An internet socket, by its inode.
+    Inet(u64),
+    /// A unix socket, by its inode.
+    Unix(u64),
+    /// A pipe, by its inode.
+    Pipe(u64),
+    /// A terminal, by the device number of its node.
+    Tty(DeviceNumber),
+    /// An open /dev/fuse of a file system.
+    FuseServer(DeviceNumber),
+    /// Anything else behind a descriptor, by its kind and inode.
+    Other(Arc<str>, u64),
+    /// A place in the kernel without an object: a function, or the system call.
+    Kernel(Arc<str>),
+}
+
+impl From<&ObjectRef> for Object {
+    fn from(object: &ObjectRef) -> Self {
+        match object {
+            ObjectRef::File(file) => Self::File(Some(file.into())),
+            ObjectRef::Pipe { ino } => Self::Pipe(*ino),
+            ObjectRef::Inet(socket) => Self::Inet(socket.ino),
+            ObjectRef::Unix { ino, .. } => Self::Unix(*ino),
+            ObjectRef::Tty { dev, .. } => Self::Tty(*dev),
+            ObjectRef::FuseServer { dev } => Self::FuseServer(*dev),
+            ObjectRef::Other { what, ino } => Self::Other(what.as_str().into(), *ino),
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Walks the ladders: each end is claimed by the first rule that matches it; what is lost, how bad that is and how sure
+//! is computed here for all rules alike.
+//!
+//! A claim may be of some victims only: the rest of the end goes on down the ladder. Rules that look at everything at once
+//! (a group's memory, a hog) claim several ends. What no rule claims stays an end without a name, which answer/ says as
+//! what it is. Must not: know a rule, word a sentence, or make text of an identity.
+//!
+//! Rejected: rules that look at each other's findings (the order of a ladder says the same, in one place).
+
+use super::wording::{Culprit, Impact, Severity, Wording};
+use super::{Claim, Finds, LADDERS, Losses, Match, Rule, Step};
+use crate::facts::ThreadRef;
+use crate::graph::chains::ChainLink;
+use crate::graph::ends::End;
+use crate::measure::Measures;
+use crate::model::object::Object;
+use crate::waits::WaitClass;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What is lost to a claimed end: what a rule's words are made with.
+pub struct Loss<'m> {
+    /// The claimed part of the ends, as one; none if a rule claims none.
+    pub end: Option<&'m End>,
+    /// How much it matters.
+    pub impact: Impact,
+    /// Seconds lost within the window; of a command, of its path.
+    pub seconds: f64,
+    /// Seconds that are explained: the window, or the command's life.
+    pub wall_seconds: f64,
+    /// Who loses, longest first.
+    pub victims: Vec<(ThreadRef, f64)>,
+    /// Name of the process that loses most.
+    pub victim: String,
+}
+
+/// An end with a name.
+pub struct Named {
+    /// By which rule.
+    pub rule: &'static Rule,
+    /// What is waited for.
+    pub object: Object,
+    /// Who holds it up.
+    pub culprit: Culprit,
+    /// 0 to 1.
+    pub confidence: f64,
+    /// How bad.
+    pub severity: Severity,
+    /// How much it matters.
+    pub impact: Impact,
+    /// Who loses, longest first, seconds.
+    pub victims: Vec<(ThreadRef, f64)>,
+    /// The longest chain, from victim to root.
+    pub chain: Vec<Step>,
+    /// In words.
+    pub wording: Wording,
+    /// The ends that it claimed, by index into the graph's, with the victims whose part it is.
+    pub claimed: Vec<Claim>,
+}
+
+/// Names what can be named.
+pub fn name(measures: &Measures<'_>) -> Vec<Named> {
+    let mut open: Vec<End> = measures.graph.ends.clone();
+    let mut named = Vec::new();
+    for rule in LADDERS.iter().flat_map(|ladder| ladder.iter().copied()) {
+        match rule.finds {
+            Finds::End(find) => {
+                for at in 0..open.len() {
+                    let claim = find(measures, &open[at]).map(|matched| {
+                        let claims = vec![Claim { end: at, victims: matched.victims.clone() }];
+                        settle(measures, rule, &open, claims, matched)
+                    });
+                    if let Some(one) = claim {
+                        take(&mut open, &one.claimed);
+                        named.push(one);
+                    }
+                }
+            }
+            Finds::Old(_) => {}
+            Finds::Look(find) => {
+                let found: Vec<Named> = find(measures, &open)
+                    .into_iter()
+                    .map(|matched| {
+                        let claims = matched.claims.clone();
+                        settle(measures, rule, &open, claims, matched)
+                    })
+                    .collect();
+                for one in &found {
+                    take(&mut open, &one.claimed);
+                }
+                named.extend(found);
+            }
+        }
+    }
+    named
+}
+
+/// Removes what was claimed.
+fn take(open: &mut [End], claims: &[Claim]) {
+    for claim in claims {
+        let left = match &claim.victims {
+            None => open[claim.end].of_victims(|_| false),
+            Some(own) => open[claim.end].of_victims(|pid| !own.contains(&pid)),
+        };
+        open[claim.end] = left;
+    }
+}
+
+/// The claimed parts as one end.
+fn claimed(open: &[End], claims: &[Claim]) -> Option<End> {
+    let parts: Vec<End> = claims
+        .iter()
+        .map(|claim| match &claim.victims {
+            None => open[claim.end].clone(),
+            Some(own) => open[claim.end].of_victims(|pid| own.contains(&pid)),
+        })
+        .collect();
+    End::merged(parts.iter())
+}
+
+fn settle(
+    measures: &Measures<'_>,
+    rule: &'static Rule,
+    open: &[End],
+    claims: Vec<Claim>,
+    matched: Match<'_>,
+) -> Named {
+    let end = claimed(open, &claims);
+    let wall = measures.wall_seconds().max(1e-9);
+    let losses: Losses = match (&matched.losses, &end) {
+        (Some(losses), _) => losses.clone(),
+        (None, Some(end)) => end.victims.clone(),
+        (None, None) => BTreeMap::new(),
+    };
+    let lost: f64 = losses.values().map(|(_, seconds)| seconds).sum();
+    let seconds = match (matched.path_seconds, &matched.losses, &end) {
+        (Some(seconds), _, _) => seconds,
+        (None, None, Some(end)) => end.seconds,
+        _ => lost,
+    };
+    let impact = impact(measures, seconds, lost, &losses);
+    let severity = Severity::of(&impact)
+        .clamp(matched.severity_min.min(matched.severity_max), matched.severity_max);
+    let mut victims: Vec<(ThreadRef, f64)> = losses.into_values().collect();
+    victims.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.pid.cmp(&b.0.pid)));
+    let victim = match (&end, &matched.losses) {
+        (Some(end), None) => measures.process_name(end.first_victim()),
+        _ => victims.first().map_or_else(String::new, |(who, _)| measures.process_name(who)),
+    };
+    let object = match (matched.object, &end) {
+        (Some(object), _) => object,
+        (None, Some(end)) => end.object.clone(),
+        (None, None) => Object::Nothing,
+    };
+    let chain = match (matched.chain, &end) {
+        (Some(chain), _) => chain,
+        (None, Some(end)) => end.links.iter().filter_map(|link| step(link)).collect(),
+        (None, None) => Vec::new(),
+    };
+    let loss = Loss { end: end.as_ref(), impact, seconds, wall_seconds: wall, victims, victim };
+    let wording = (matched.explain)(&loss);
+    Named {
+        rule,
+        object,
+        culprit: matched.culprit,
+        confidence: matched.proof.confidence(),
+        severity,
+        impact,
+        victims: loss.victims,
+        chain,
+        wording,
+        claimed: claims,
+    }
+}
+
+/// A link of the graph as a step of the chain that is shown; none where nothing was seen.
+pub fn step(link: &ChainLink) -> Option<Step> {
+    let doing = match link.class {
+        WaitClass::Unseen => return None,
+        WaitClass::Running => Some(("CPU", "running".to_string())),
+        WaitClass::Idle => Some(("idle", "waits for work".to_string())),
+        _ => None,
+    };
+    let seconds = link.ns() as f64 / 1e9;
+    Some(Step { who: link.who.clone(), on: link.object.clone(), doing, seconds })
+}
+
+/// Of a command: the share of its path. Else of the victims' time that was not idle.
+fn impact(measures: &Measures<'_>, seconds: f64, lost: f64, losses: &Losses) -> Impact {
+    let wall = measures.wall_seconds().max(1e-9);
+    let demand: f64 =
+        losses.iter().map(|(pid, (_, lost))| measures.demand_seconds(*pid).max(*lost)).sum();
+    let share = if measures.is_command() {
+        seconds / wall
+    } else if demand > 0.0 {
+        lost / demand
+    } else {
+        0.0
+    };
+    Impact { wait_seconds_per_second: seconds / wall, share: share.clamp(0.0, 1.0) }
+}
+
+/// Processes of a set of claims, for rules that claim part of an end.
+pub fn pids<'a>(of: impl IntoIterator<Item = &'a u32>) -> BTreeSet<u32> {
+    of.into_iter().copied().collect()
+}

@@ -1,0 +1,139 @@
+//! lock.lease: an open waits because another process holds a lease on the file and does not give it up.
+//!
+//! Leases (fcntl F_SETLEASE: Samba, NFS servers, backup tools) are broken by whoever opens: the kernel sends the
+//! holder a signal and makes the opener wait until it answers, for up to /proc/sys/fs/lease-break-time. The lock
+//! table tells that a lease is being broken, and by its holder.
+
+use crate::answer::report::{Culprit, Evidence, Finding, Remedy};
+use crate::facts::FileLock;
+use crate::graph::ends::End;
+use crate::measure::Measures;
+use crate::rules::old::lock_file::held_lock;
+use crate::rules::old::{Rule, Verdict, culprit, process, words};
+use crate::waits::WaitClass;
+
+/// The case.
+pub static RULE: Rule = Rule {
+    code: "lock.lease",
+    title: "An open waits for a lease that its holder does not give up",
+    theory: "A lease promises its holder a signal before anybody else opens the file. Until the holder answers by \
+             unlocking or downgrading, open(2) and truncate(2) of the others sleep, for up to lease-break-time \
+             (45 s). A holder that ignores the signal holds everybody up for all of it.",
+    needs: &[
+        "a thread waits for a lease to break (__break_lease)",
+        "the lock table has a lease on that file, with its holder",
+    ],
+    refuted_by: &["the lock on the file is a flock or POSIX lock", "the holder answers at once"],
+    remedies: &[
+        "make the holder answer its signal (SIGIO)",
+        "end the holder",
+        "shorten fs.lease-break-time",
+    ],
+    stories: &["S3.14"],
+    thresholds: &[],
+    finds: crate::rules::Finds::Old(find),
+};
+
+fn find(measures: &Measures<'_>) -> Vec<Finding> {
+    measures
+        .class(WaitClass::FileLock)
+        .filter_map(|end| {
+            let lease = held_lock(measures, end).filter(|lock| lock.kind == "LEASE")?;
+            Some(finding(measures, end, lease))
+        })
+        .collect()
+}
+
+fn finding(measures: &Measures<'_>, end: &End, lease: &FileLock) -> Finding {
+    let holder = end.holder();
+    let by = holder.map_or_else(|| "a holder that is not known".to_string(), words::who);
+    let victim = measures.process_name(end.first_victim());
+    let path = &measures.model.name_of(&end.object).name;
+    let mut evidence = process::wait_evidence(end, "the lease");
+    evidence.push(Evidence::new(
+        format!("LEASE {} held by pid {}, being broken", lease.access, lease.pid),
+        f64::from(u8::from(lease.breaking)),
+        "1",
+        "/proc/locks",
+    ));
+    let mut remedy = vec![Remedy {
+        text: format!("make {by} give up the lease when it is told to (SIGIO), or end it"),
+        command: holder
+            .map_or_else(String::new, |holder| process::end(measures.model, &[holder.pid])),
+        ..Remedy::default()
+    }];
+    remedy.push(Remedy {
+        text: "let the kernel take leases back sooner".into(),
+        command: "sysctl fs.lease-break-time=5".into(),
+        undo: "sysctl fs.lease-break-time=45".into(),
+    });
+    let verdict = Verdict {
+        title: format!("{victim} waits to open {path}, on which {by} holds a lease"),
+        text: format!(
+            "{} pass in open, until {by} gives up its lease ({} so far for the longest). The kernel has told it \
+             to; it {}.",
+            words::of_window(end.seconds, measures.wall_seconds()),
+            words::seconds(end.longest_seconds),
+            process::meanwhile(end).does,
+        ),
+        confidence: if holder.is_some() && lease.breaking { 0.96 } else { 0.8 },
+        culprit: holder.map_or_else(Culprit::default, |holder| culprit(measures, holder)),
+        evidence,
+        remedy,
+    };
+    RULE.finding(measures, end, verdict)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::answer::explain;
+    use crate::facts::*;
+    use crate::rules::scenes::*;
+
+    fn opener(kind: &str, breaking: bool) -> Vec<Fact> {
+        let frames = ["schedule_timeout", "__break_lease", "do_dentry_open"];
+        let frames = frames.iter().map(|f| (*f).to_string()).collect();
+        let lease = FileLock {
+            id: 1,
+            kind: kind.into(),
+            access: "WRITE".into(),
+            pid: 20,
+            comm: "backup".into(),
+            dev: DeviceNumber { major: 8, minor: 1 },
+            ino: 99,
+            start: 0,
+            end: u64::MAX,
+            blocked: false,
+            breaking,
+            holders: Vec::new(),
+            path: Some("/srv/data".into()),
+        };
+        let place = Place {
+            state: WaitState::Sleep,
+            syscall: "openat".into(),
+            stack: 1,
+            ..Place::default()
+        };
+        let mut facts = host();
+        facts.push(fact(Body::Stack(Stack { id: 1, frames })));
+        facts.push(Fact { at_ns: LOOK_NS, body: Body::FileLock(lease) });
+        facts.push(at_place(10, "editor", place));
+        facts.push(blocked(20, "backup", WaitState::Sleep, "nanosleep"));
+        facts
+    }
+
+    #[test]
+    fn the_holder_of_a_lease_that_is_being_broken_is_named() {
+        let report = explain(opener("LEASE", true));
+        let finding = &report.findings[0];
+        assert_eq!(finding.code, "lock.lease");
+        assert_eq!((&*finding.object.name, finding.culprit.pid), ("/srv/data", Some(20)));
+        assert_eq!(report.findings.len(), 1);
+    }
+
+    #[test]
+    fn a_lease_that_nobody_breaks_is_not_blamed() {
+        let report = explain(opener("LEASE", false));
+        assert!(report.findings.iter().all(|f| f.code != "lock.lease"));
+    }
+}

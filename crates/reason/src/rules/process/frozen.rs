@@ -1,0 +1,250 @@
+//! process.frozen: a cgroup was frozen, and with it everything in it.
+//!
+//! Paused containers, checkpoints, and scripts that froze and died. v1 says so in freezer.state, v2 in
+//! cgroup.freeze; frozen threads sit in the refrigerator. The outermost frozen group is named, because thawing one
+//! inside it does nothing.
+
+use crate::answer::report::{Culprit, CulpritKind, Evidence, Finding, Remedy};
+use crate::facts::{Cgroup, Container, ThreadRef};
+use crate::measure::Measures;
+use crate::rules::old::process::{self, Stalled};
+use crate::rules::old::{Rule, Verdict, words};
+use crate::waits::WaitClass;
+use crate::waits::objects;
+
+/// The case.
+pub static RULE: Rule = Rule {
+    code: "process.frozen",
+    title: "A cgroup is frozen",
+    theory: "The cgroup freezer holds every thread of a group until it is thawed: docker pause, checkpoints and \
+             snapshots use it. Frozen processes keep their connections and locks, do not take signals (not even \
+             SIGKILL on v1), and look like merely sleeping ones.",
+    needs: &[
+        "threads stand in the kernel's refrigerator",
+        "their cgroup, or one above it, says that it is frozen",
+        "others wait for them (else it is only a note), or they are the target",
+    ],
+    refuted_by: &["the group is thawed and its threads run"],
+    remedies: &["thaw the group", "unpause the container"],
+    stories: &["S0.4"],
+    thresholds: &[],
+    finds: crate::rules::Finds::Old(find),
+};
+
+fn find(measures: &Measures<'_>) -> Vec<Finding> {
+    process::stalled(measures, WaitClass::FrozenCgroup)
+        .iter()
+        .filter_map(|stalled| finding(measures, stalled))
+        .collect()
+}
+
+fn finding(measures: &Measures<'_>, stalled: &Stalled<'_>) -> Option<Finding> {
+    let model = measures.model;
+    let frozen = stalled.process(measures)?;
+    let group = objects::frozen_group(model, &frozen);
+    let container = group.and_then(|group| container_of(measures, &frozen, group));
+    let weighed = stalled.weighed();
+    let name = match (&container, group) {
+        (Some(container), _) => format!("container {}", container.name),
+        (None, Some(group)) => format!("cgroup {}", group.path),
+        (None, None) => "its cgroup".into(),
+    };
+    let title = match stalled.others.victims.is_empty() {
+        true => format!(
+            "{name} is frozen, with {}",
+            words::count(stalled.own.len(), "process", "processes")
+        ),
+        false => {
+            let victim = measures.process_name(weighed.first_victim());
+            format!("{victim} waits for {}, which is frozen with {name}", words::who(&frozen))
+        }
+    };
+    let since = stalled.seconds(measures);
+    let waits = match stalled.others.victims.len() {
+        0 => "Nobody outside of it was seen to wait for it.".to_string(),
+        n => format!(
+            "{} outside of it waited {}.",
+            words::count(n, "process", "processes"),
+            words::of_window(stalled.others.seconds, measures.wall_seconds())
+        ),
+    };
+    let verdict = Verdict {
+        title,
+        text: format!(
+            "{name} has been frozen for {}: {} {} still and {} not even take a signal. {waits}",
+            words::seconds(since),
+            process::list(measures, &stalled.own),
+            if stalled.own.len() == 1 { "stands" } else { "stand" },
+            if stalled.own.len() == 1 { "does" } else { "do" },
+        ),
+        confidence: if group.is_some() { 0.98 } else { 0.8 },
+        culprit: culprit(group, container),
+        evidence: evidence(stalled, group, since),
+        remedy: remedy(group, container),
+    };
+    let mut finding = RULE.finding(measures, weighed, verdict);
+    stalled.weigh(measures, &mut finding);
+    Some(finding)
+}
+
+/// The container whose own group was frozen, rather than one around it.
+fn container_of<'a>(
+    measures: &'a Measures<'_>,
+    frozen: &ThreadRef,
+    group: &Cgroup,
+) -> Option<&'a Container> {
+    let container = measures.model.container_of(frozen)?;
+    container.cgroups.contains(&group.path).then_some(container)
+}
+
+fn switch(group: &Cgroup) -> (String, &'static str, &'static str, &'static str) {
+    match group.controllers.is_empty() {
+        true => (format!("{}/cgroup.freeze", group.directory), "0", "1", "cgroup.freeze"),
+        false => {
+            (format!("{}/freezer.state", group.directory), "THAWED", "FROZEN", "freezer.state")
+        }
+    }
+}
+
+fn culprit(group: Option<&Cgroup>, container: Option<&Container>) -> Culprit {
+    let setting = group.map(|group| switch(group).0);
+    if let Some(container) = container {
+        return Culprit {
+            kind: CulpritKind::Container,
+            name: container.name.clone(),
+            container: group.map(|group| group.path.clone()),
+            setting,
+            ..Culprit::default()
+        };
+    }
+    match group {
+        Some(group) => Culprit::setting(group.path.clone(), setting.unwrap_or_default()),
+        None => Culprit::setting("cgroup freezer", "freezer.state or cgroup.freeze"),
+    }
+}
+
+fn evidence(stalled: &Stalled<'_>, group: Option<&Cgroup>, since: f64) -> Vec<Evidence> {
+    let mut evidence = vec![
+        Evidence::new("threads frozen, longest", since, "s", "task iterator"),
+        Evidence::new("processes frozen", stalled.own.len() as f64, "1", "task iterator"),
+    ];
+    if let Some(group) = group {
+        let said = format!("{} says frozen", switch(group).0);
+        evidence.push(Evidence::new(said, 1.0, "1", switch(group).3));
+    }
+    if !stalled.others.victims.is_empty() {
+        evidence.extend(process::wait_evidence(&stalled.others, "what is frozen"));
+    }
+    evidence
+}
+
+fn remedy(group: Option<&Cgroup>, container: Option<&Container>) -> Vec<Remedy> {
+    let mut ways = Vec::new();
+    if let Some(container) = container {
+        let tool = match container.runtime.as_str() {
+            "docker" => Some(("docker unpause", "docker pause")),
+            "podman" => Some(("podman unpause", "podman pause")),
+            "lxc" => Some(("lxc-unfreeze -n", "lxc-freeze -n")),
+            _ => None,
+        };
+        if let Some((unpause, pause)) = tool {
+            let name = words::shell(&container.name);
+            ways.push(Remedy {
+                text: "unpause the container".into(),
+                command: format!("{unpause} {name}"),
+                undo: format!("{pause} {name}"),
+            });
+        }
+    }
+    if let Some(group) = group {
+        let (file, thaw, freeze, _) = switch(group);
+        let file = words::shell(&file);
+        ways.push(Remedy {
+            text: "thaw the group".into(),
+            command: format!("echo {thaw} > {file}"),
+            undo: format!("echo {freeze} > {file}"),
+        });
+    }
+    ways
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::answer::explain;
+    use crate::answer::report::{CulpritKind, Severity};
+    use crate::facts::*;
+    use crate::rules::scenes::*;
+
+    fn frozen_server(controllers: &[&str]) -> Vec<Fact> {
+        let controllers: Vec<String> = controllers.iter().map(|c| (*c).to_string()).collect();
+        let group = |path: &str, frozen| Cgroup {
+            path: path.into(),
+            controllers: controllers.clone(),
+            directory: format!("/sys/fs/cgroup/x{path}"),
+            frozen: Some(frozen),
+            ..Cgroup::default()
+        };
+        let inside = Membership { controllers: controllers.clone(), path: "/jobs/one".into() };
+        let mut facts = host();
+        facts.push(fact(Body::Cgroup(group("/", false))));
+        facts.push(fact(Body::Cgroup(group("/jobs", true))));
+        facts.push(fact(Body::Cgroup(group("/jobs/one", true))));
+        facts.push(identity(Thread {
+            thread: thread(20, "server"),
+            cgroups: vec![inside],
+            ..Thread::default()
+        }));
+        facts
+    }
+
+    #[test]
+    fn the_outermost_frozen_group_of_v1_is_named_with_its_thaw_command() {
+        let mut facts = frozen_server(&["freezer"]);
+        facts.extend(client_and_server(blocked(20, "server", WaitState::Frozen, "")));
+        let report = explain(facts);
+        let finding = &report.findings[0];
+        assert_eq!((&*finding.code, finding.severity), ("process.frozen", Severity::Critical));
+        assert_eq!(finding.object.name, "/jobs");
+        assert_eq!(finding.culprit.kind, CulpritKind::Setting);
+        let thaw = "echo THAWED > /sys/fs/cgroup/x/jobs/freezer.state";
+        assert_eq!(finding.remedy[0].command, thaw);
+    }
+
+    #[test]
+    fn v2_is_thawed_by_its_own_file_and_nobody_waiting_is_a_note() {
+        let mut facts = frozen_server(&[]);
+        facts.push(blocked(20, "server", WaitState::Frozen, ""));
+        let report = explain(facts);
+        let finding = &report.findings[0];
+        assert_eq!((&*finding.code, finding.severity), ("process.frozen", Severity::Note));
+        let thaw = "echo 0 > /sys/fs/cgroup/x/jobs/cgroup.freeze";
+        assert_eq!(finding.remedy[0].command, thaw);
+    }
+
+    #[test]
+    fn a_container_that_is_frozen_as_a_whole_is_a_warning_when_asked_about() {
+        let mut facts = frozen_server(&["freezer"]);
+        facts.push(fact(Body::Target(Target {
+            kind: TargetKind::Container,
+            name: "one".into(),
+            pid: 0,
+            cgroups: vec!["/jobs/one".into()],
+        })));
+        let time = ThreadTime {
+            thread: thread(20, "server"),
+            until_ns: LOOK_NS,
+            sleep_ns: LOOK_NS,
+            ..ThreadTime::default()
+        };
+        facts.push(fact(Body::ThreadTime(time)));
+        facts.push(blocked(20, "server", WaitState::Frozen, ""));
+        assert_eq!(explain(facts).findings[0].severity, Severity::Warning);
+    }
+
+    #[test]
+    fn a_sleeping_process_in_a_thawed_group_is_nothing() {
+        let mut facts = host();
+        facts.push(blocked(20, "server", WaitState::Sleep, "epoll_wait"));
+        assert!(explain(facts).findings.is_empty());
+    }
+}

@@ -1,0 +1,233 @@
+//! process.tty_blocked: a writer waits because its terminal takes no more.
+//!
+//! Either somebody typed ctrl-S, or the program that holds the master side (screen, sshd, a terminal window) does
+//! not read. The kernel knows of ctrl-S (`flow.stopped`); without that it is the master's fault.
+
+use crate::answer::report::{Culprit, Evidence, Finding, Remedy, Severity};
+use crate::facts::ObjectRef;
+use crate::graph::ends::End;
+use crate::measure::Measures;
+use crate::model::object::Object;
+use crate::rules::old::process::{self, Meanwhile};
+use crate::rules::old::{Rule, Verdict, culprit, net, words};
+use crate::waits::WaitClass;
+
+/// Programs that show a terminal take its output some ten to sixty times a second: a wait below that is pace.
+const PACE_SECONDS: f64 = 0.1;
+
+/// The case.
+pub static RULE: Rule = Rule {
+    code: "process.tty_blocked",
+    title: "A terminal takes no more output",
+    theory: "A terminal has a small buffer. When ctrl-S was typed, or the program behind it (a terminal window, screen, \
+             sshd) stops reading, whoever prints to it sleeps in write(2) with no sign on the screen but silence.",
+    needs: &[
+        "a thread waits in write on a terminal (n_tty_write)",
+        "output is stopped by ctrl-S, or the process that holds the master side does not read",
+    ],
+    refuted_by: &[
+        "the master's holder is at work all the time, and reads",
+        "no wait is longer than a tenth of a second: the output is taken at the pace of a screen",
+    ],
+    remedies: &[
+        "type ctrl-Q",
+        "let the terminal program read again",
+        "redirect the output to a file",
+    ],
+    stories: &["S0.11"],
+    thresholds: &[],
+    finds: crate::rules::Finds::Old(find),
+};
+
+fn find(measures: &Measures<'_>) -> Vec<Finding> {
+    measures.class(WaitClass::TtyWrite).map(|end| finding(measures, end)).collect()
+}
+
+fn finding(measures: &Measures<'_>, end: &End) -> Finding {
+    let victim = measures.process_name(end.first_victim());
+    let tty = &measures.model.name_of(&end.object).name;
+    let stopped = output_stopped(measures, end);
+    let master = end.holder();
+    let by = master.map_or_else(|| "whoever holds its other side".to_string(), words::who);
+    let doing = process::meanwhile(end);
+    let verdict = Verdict {
+        title: match stopped {
+            true => format!("{victim} waits to print to {tty}: its output is stopped by ctrl-S"),
+            false => format!("{victim} waits to print to {tty}, which {by} does not read"),
+        },
+        text: text(measures, end, &by, &doing, stopped),
+        confidence: match (stopped, master) {
+            (true, _) => 0.97,
+            (false, Some(_)) => 0.93,
+            (false, None) => 0.7,
+        },
+        culprit: master.map_or_else(Culprit::default, |master| culprit(measures, master)),
+        evidence: evidence(end, &by, &doing, stopped),
+        remedy: remedy(measures, end, stopped),
+    };
+    let mut finding = RULE.finding(measures, end, verdict);
+    if !stopped && (doing.at_work || end.longest_seconds < PACE_SECONDS) {
+        finding.severity = Severity::Note;
+    }
+    finding
+}
+
+/// Some descriptor on the terminal tells that its output is stopped.
+fn output_stopped(measures: &Measures<'_>, end: &End) -> bool {
+    let Object::Tty(dev) = end.object else { return false };
+    let Some(tty) = measures.model.terminal_name(dev) else { return false };
+    let is_side = |name: &str| {
+        name == tty
+            || name.strip_prefix("ptm/").is_some()
+                && name.strip_prefix("ptm/") == tty.strip_prefix("pts/")
+    };
+    measures.model.endpoints.iter().any(|end| {
+        end.output_stopped && matches!(&end.object, ObjectRef::Tty { name, .. } if is_side(name))
+    })
+}
+
+fn text(measures: &Measures<'_>, end: &End, by: &str, doing: &Meanwhile, stopped: bool) -> String {
+    let why = match stopped {
+        true => format!("Somebody typed ctrl-S there; {by} shows the terminal."),
+        false => format!("{by}, which shows the terminal, {} instead of reading it.", doing.does),
+    };
+    format!(
+        "{} pass in waits for room in the terminal; the longest took {}. {why}",
+        words::of_window(end.seconds, measures.wall_seconds()),
+        words::seconds(end.longest_seconds),
+    )
+}
+
+fn evidence(end: &End, by: &str, doing: &Meanwhile, stopped: bool) -> Vec<Evidence> {
+    let mut evidence = process::wait_evidence(end, "room in the terminal");
+    evidence.push(Evidence::new(
+        "output stopped by ctrl-S",
+        f64::from(u8::from(stopped)),
+        "1",
+        "tty_struct::flow.stopped",
+    ));
+    evidence.push(Evidence::new(
+        format!("share of that time in which {by} {}", doing.does),
+        doing.share,
+        "1",
+        "sched_switch and the task iterator",
+    ));
+    evidence
+}
+
+fn remedy(measures: &Measures<'_>, end: &End, stopped: bool) -> Vec<Remedy> {
+    if stopped {
+        return vec![resume(measures, end)];
+    }
+    match (end.holder(), end.holder_mostly()) {
+        (Some(master), Some(WaitClass::Stopped)) => vec![Remedy {
+            text: "continue the program that shows the terminal".into(),
+            command: format!("kill -CONT {}", master.pid),
+            undo: format!("kill -STOP {}", master.pid),
+        }],
+        (Some(master), _) => vec![
+            Remedy {
+                text: format!("see why {} does not read", words::who(master)),
+                command: format!("cat /proc/{}/task/{}/stack", master.pid, master.tid),
+                ..Remedy::default()
+            },
+            Remedy { text: "send the output to a file instead".into(), ..Remedy::default() },
+        ],
+        (None, _) => {
+            vec![Remedy { text: "send the output to a file instead".into(), ..Remedy::default() }]
+        }
+    }
+}
+
+/// Taking ctrl-S its meaning lets the output go on. Without waiting for that output first (`-drain`): it does not
+/// come, and the kernel would spin beside the blocked writer until that ends.
+fn resume(measures: &Measures<'_>, end: &End) -> Remedy {
+    let text = "type ctrl-Q in that terminal, or take ctrl-S its meaning there";
+    let writer = &end.links[end.named].who;
+    let name = &measures.model.name_of(&end.object).name;
+    if !name.starts_with("/dev/pts/") {
+        return Remedy { text: "type ctrl-Q in that terminal".into(), ..Remedy::default() };
+    }
+    let file = words::shell(&net::file_of(measures.model, writer, name));
+    Remedy {
+        text: text.into(),
+        command: format!("stty -F {file} -drain -ixon"),
+        undo: format!("stty -F {file} -drain ixon"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::answer::explain;
+    use crate::answer::report::Severity;
+    use crate::facts::*;
+    use crate::rules::scenes::*;
+
+    fn terminal(stopped: bool, screen: Fact) -> Vec<Fact> {
+        let dev = DeviceNumber { major: 136, minor: 3 };
+        let slave = ObjectRef::Tty { name: "pts/3".into(), dev };
+        let master = ObjectRef::Tty { name: "ptm/3".into(), dev };
+        let place = Place {
+            state: WaitState::Sleep,
+            syscall: "write".into(),
+            object: Some(slave.clone()),
+            ..Place::default()
+        };
+        let mut end = endpoint(20, "screen", master);
+        if let Body::Endpoint(end) = &mut end.body {
+            end.output_stopped = stopped;
+        }
+        let mut facts = host();
+        facts.extend([end, at_place(10, "job", place), screen]);
+        facts
+    }
+
+    #[test]
+    fn ctrl_s_is_told_from_a_reader_that_does_not_read() {
+        let idle = || blocked(20, "screen", WaitState::Sleep, "epoll_wait");
+        let typed = explain(terminal(true, idle()));
+        let finding = &typed.findings[0];
+        assert_eq!((&*finding.code, finding.severity), ("process.tty_blocked", Severity::Critical));
+        assert!(finding.title.contains("ctrl-S"), "{}", finding.title);
+        assert_eq!(finding.object.name, "/dev/pts/3");
+        assert_eq!(finding.remedy[0].command, "stty -F /dev/pts/3 -drain -ixon");
+        assert_eq!(finding.remedy[0].undo, "stty -F /dev/pts/3 -drain ixon");
+        let unread = explain(terminal(false, idle()));
+        assert!(unread.findings[0].title.contains("screen 20 does not read"));
+        assert_eq!(unread.findings[0].culprit.pid, Some(20));
+    }
+
+    #[test]
+    fn a_screen_that_takes_the_output_at_its_pace_is_a_note() {
+        let mut facts = terminal(false, blocked(20, "screen", WaitState::Sleep, "epoll_wait"));
+        let Some(Fact { body: Body::Blocked(stands), .. }) = facts
+            .iter()
+            .find(|f| matches!(&f.body, Body::Blocked(b) if b.thread.pid == 10))
+            .cloned()
+        else {
+            panic!("the job waits")
+        };
+        facts.retain(|f| !matches!(&f.body, Body::Blocked(b) if b.thread.pid == 10));
+        for at in 0..200 {
+            let (begin_ns, end_ns) = (at * 25_000_000, at * 25_000_000 + 18_000_000);
+            facts.push(fact(Body::Wait(Wait {
+                thread: thread(10, "job"),
+                begin_ns,
+                end_ns,
+                place: stands.place.clone(),
+                wake: Some(Wake { at_ns: end_ns, ..Wake::default() }),
+                ..Wait::default()
+            })));
+        }
+        let report = explain(facts);
+        assert!(!report.findings.is_empty());
+        assert!(report.findings.iter().all(|f| f.severity == Severity::Note));
+    }
+
+    #[test]
+    fn a_screen_that_works_is_a_note() {
+        let ran = Ran { thread: thread(20, "screen"), begin_ns: 0, end_ns: LOOK_NS, cpu: 0 };
+        let report = explain(terminal(false, fact(Body::Ran(ran))));
+        assert!(report.findings.iter().all(|f| f.severity == Severity::Note));
+    }
+}

@@ -1,0 +1,248 @@
+//! What a wait is for: from scheduler state, kernel stack, system call and object to a class.
+//!
+//! The kernel stack is the main witness: a function that waits is named after what it waits for. The
+//! table (functions.rs) is read from the innermost frame's caller outwards in the order of its rows, so a wait
+//! for a FUSE daemon inside a file lock call is the daemon's. Where there is no stack (waits that the
+//! kernel side tells by system call alone, or hosts that hide stacks) the system call decides.
+//!
+//! Must not: follow who ended a wait (chains.rs), or weigh it (causes.rs).
+//! Function names differ between kernels; each row lists the names that have been seen since 5.4.
+
+use super::WaitClass;
+use super::functions::{BY_FUNCTION, DISK_FUNCTIONS, LOCK_FUNCTIONS};
+use crate::facts::{ObjectRef, Place, WaitState};
+
+fn has(frames: &[String], names: &[&str]) -> bool {
+    frames.iter().any(|frame| names.contains(&frame.as_str()))
+}
+
+/// The kernel function that asked for a lock: the first one outside of the locking code.
+pub fn lock_caller(frames: &[String]) -> Option<&str> {
+    let outside = |frame: &&String| {
+        let frame = frame.as_str();
+        !LOCK_FUNCTIONS.contains(&frame)
+            && !frame.starts_with("__schedule")
+            && !frame.starts_with("schedule")
+            && !frame.contains("mutex")
+            && !frame.contains("rwsem")
+            && !frame.starts_with("0x")
+    };
+    frames.iter().find(outside).map(String::as_str)
+}
+
+/// Classifies a blocked wait.
+pub fn classify(place: &Place, frames: &[String], kernel: bool) -> WaitClass {
+    match place.state {
+        WaitState::Runnable => return WaitClass::RunQueue,
+        WaitState::Stopped => return WaitClass::Stopped,
+        WaitState::Traced => return WaitClass::Traced,
+        WaitState::Frozen => return WaitClass::FrozenCgroup,
+        WaitState::Idle => return WaitClass::Idle,
+        _ => {}
+    }
+    if has(frames, &["percpu_rwsem_wait", "__percpu_down_read", "__sb_start_write"])
+        && is_write_to_file_system(frames, place)
+    {
+        return WaitClass::FrozenFs;
+    }
+    if kernel
+        && has(frames, &["kthread_worker_fn", "worker_thread", "kjournald2"])
+        && is_disk(frames, place)
+    {
+        return WaitClass::Disk;
+    }
+    if let Some(class) = by_function(frames, place) {
+        return class;
+    }
+    if place.syscall == "futex"
+        || has(frames, &["futex_wait", "futex_wait_queue", "futex_wait_queue_me"])
+    {
+        return futex(place);
+    }
+    if is_disk(frames, place) {
+        let faults = has(frames, &["filemap_fault", "do_fault", "__do_fault", "handle_mm_fault"]);
+        return if faults { WaitClass::PageFault } else { WaitClass::Disk };
+    }
+    // Where the compiler inlined wait_for_vfork_done.
+    if has(frames, &["kernel_clone", "_do_fork"]) {
+        return WaitClass::Vfork;
+    }
+    if place.state == WaitState::DiskSleep && has(frames, LOCK_FUNCTIONS) {
+        return WaitClass::KernelLock;
+    }
+    by_syscall(place)
+}
+
+fn by_function(frames: &[String], place: &Place) -> Option<WaitClass> {
+    let (class, _) = BY_FUNCTION.iter().find(|(_, names)| has(frames, names))?;
+    // The journal's own functions submit and wait for blocks: what counts is the innermost reason.
+    if *class == WaitClass::Journal
+        && has(frames, &["submit_bio_wait", "__wait_on_buffer", "blk_mq_get_tag"])
+    {
+        return Some(WaitClass::Disk);
+    }
+    if *class == WaitClass::SocketRead && dns_socket(place) {
+        return Some(WaitClass::Dns);
+    }
+    if matches!(class, WaitClass::UnixWrite | WaitClass::UnixRead)
+        && matches!(place.object, Some(ObjectRef::Inet(_)))
+    {
+        return Some(WaitClass::SocketWrite);
+    }
+    Some(*class)
+}
+
+fn is_disk(frames: &[String], place: &Place) -> bool {
+    has(frames, DISK_FUNCTIONS) || (place.iowait && place.state == WaitState::DiskSleep)
+}
+
+fn is_write_to_file_system(frames: &[String], place: &Place) -> bool {
+    let frozen = matches!(&place.object, Some(ObjectRef::File(file)) if file.frozen);
+    frozen
+        || has(
+            frames,
+            &[
+                "mnt_want_write",
+                "mnt_want_write_file",
+                "file_start_write",
+                "__sb_start_write",
+                "vfs_write",
+                "do_page_mkwrite",
+                "ext4_page_mkwrite",
+                "xfs_filemap_page_mkwrite",
+                "sb_start_pagefault",
+                "ext4_journal_check_start",
+                "__ext4_journal_start_sb",
+                "xfs_trans_alloc",
+                "vfs_fallocate",
+                "do_sys_openat2",
+                "path_openat",
+                "open_last_lookups",
+            ],
+        )
+}
+
+/// UDP or TCP, port 53 at the other end.
+fn dns_socket(place: &Place) -> bool {
+    matches!(&place.object, Some(ObjectRef::Inet(socket)) if socket.remote.port() == 53)
+}
+
+/// By FUTEX_WAIT's expected value: 2 is "locked, with waiters" in glibc's and Rust's mutexes and in
+/// most others that follow Drepper, "Futexes are tricky". PI futexes are locks by definition.
+fn futex(place: &Place) -> WaitClass {
+    const PI: [u64; 2] = [6, 13];
+    let [_, operation, expected, ..] = place.args;
+    let command = operation & 127;
+    if PI.contains(&command) || (matches!(command, 0 | 9) && expected == 2) {
+        return WaitClass::FutexLock;
+    }
+    WaitClass::FutexWait
+}
+
+fn by_syscall(place: &Place) -> WaitClass {
+    match place.syscall.as_str() {
+        "futex" => futex(place),
+        "poll" | "ppoll" if dns_socket(place) => WaitClass::Dns,
+        "epoll_wait" | "epoll_pwait" | "epoll_pwait2" | "poll" | "ppoll" | "select"
+        | "pselect6" | "pause" | "rt_sigtimedwait" | "rt_sigsuspend" | "accept" | "accept4"
+        | "io_uring_enter" | "io_getevents" | "msgrcv" | "mq_timedreceive" => WaitClass::Idle,
+        "nanosleep" | "clock_nanosleep" => WaitClass::Timer,
+        "wait4" | "waitid" => WaitClass::Child,
+        "flock" => WaitClass::FileLock,
+        "vfork" => WaitClass::Vfork,
+        "connect" => WaitClass::SocketConnect,
+        syscall => by_object(place, syscall),
+    }
+}
+
+fn by_object(place: &Place, syscall: &str) -> WaitClass {
+    let writes = matches!(
+        syscall,
+        "write" | "writev" | "sendto" | "sendmsg" | "sendmmsg" | "pwrite64" | "sendfile" | "splice"
+    );
+    match (&place.object, writes) {
+        (Some(ObjectRef::Pipe { .. }), false) => WaitClass::PipeRead,
+        (Some(ObjectRef::Pipe { .. }), true) => WaitClass::PipeWrite,
+        (Some(ObjectRef::Unix { .. }), false) => WaitClass::UnixRead,
+        (Some(ObjectRef::Unix { .. }), true) => WaitClass::UnixWrite,
+        (Some(ObjectRef::Inet(_)), false) if dns_socket(place) => WaitClass::Dns,
+        (Some(ObjectRef::Inet(_)), false) => WaitClass::SocketRead,
+        (Some(ObjectRef::Inet(_)), true) => WaitClass::SocketWrite,
+        (Some(ObjectRef::Tty { .. }), true) => WaitClass::TtyWrite,
+        (
+            Some(ObjectRef::Tty { .. } | ObjectRef::FuseServer { .. } | ObjectRef::Other { .. }),
+            _,
+        ) => WaitClass::Idle,
+        _ if place.state == WaitState::DiskSleep => WaitClass::Kernel,
+        _ => WaitClass::Idle,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(state: WaitState, syscall: &str) -> Place {
+        Place { state, syscall: syscall.into(), ..Place::default() }
+    }
+
+    fn class(place: &Place, frames: &[&str]) -> WaitClass {
+        let frames: Vec<String> = frames.iter().map(|f| (*f).to_string()).collect();
+        classify(place, &frames, false)
+    }
+
+    #[test]
+    fn vfork_is_no_disk() {
+        let at = place(WaitState::DiskSleep, "vfork");
+        assert_eq!(
+            class(&at, &["__schedule", "schedule_timeout", "kernel_clone"]),
+            WaitClass::Vfork
+        );
+    }
+
+    #[test]
+    fn a_group_above_memory_high_waits_for_memory_wherever_it_left_the_kernel() {
+        let on_a_fault = [
+            "schedule_timeout",
+            "schedule_timeout_killable",
+            "mem_cgroup_handle_over_high",
+            "exit_to_user_mode_prepare",
+            "irqentry_exit_to_user_mode",
+            "asm_exc_page_fault",
+        ];
+        for syscall in ["", "mmap", "futex"] {
+            let at = place(WaitState::DiskSleep, syscall);
+            assert_eq!(class(&at, &on_a_fault), WaitClass::Reclaim, "{syscall}");
+        }
+    }
+
+    #[test]
+    fn a_frozen_file_system_is_no_kernel_lock() {
+        let at = place(WaitState::DiskSleep, "openat");
+        let stack =
+            ["__schedule", "schedule", "percpu_rwsem_wait", "__percpu_down_read", "mnt_want_write"];
+        assert_eq!(class(&at, &stack), WaitClass::FrozenFs);
+    }
+
+    #[test]
+    fn a_lock_call_that_waits_for_a_daemon_is_the_daemons() {
+        let at = place(WaitState::Sleep, "flock");
+        assert_eq!(class(&at, &["request_wait_answer", "fuse_setlk"]), WaitClass::FuseDaemon);
+        assert_eq!(class(&at, &["schedule", "locks_lock_inode_wait"]), WaitClass::FileLock);
+    }
+
+    #[test]
+    fn a_mutex_is_told_from_a_condition_by_its_value() {
+        let mut at = place(WaitState::Sleep, "futex");
+        at.args = [0x1000, 128, 2, 0, 0, 0];
+        assert_eq!(class(&at, &["futex_wait_queue"]), WaitClass::FutexLock);
+        at.args = [0x1000, 128 | 9, 7, 0, 0, 0];
+        assert_eq!(class(&at, &["futex_wait_queue"]), WaitClass::FutexWait);
+    }
+
+    #[test]
+    fn waiting_for_events_is_idle() {
+        assert_eq!(class(&place(WaitState::Sleep, "epoll_wait"), &[]), WaitClass::Idle);
+        assert_eq!(class(&place(WaitState::Sleep, "poll"), &["do_poll"]), WaitClass::Idle);
+    }
+}

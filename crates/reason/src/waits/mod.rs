@@ -1,0 +1,196 @@
+//! Waits: what each is for, on what, and when.
+//!
+//! This file owns the classes of waits and their properties; classify.rs finds the class, objects.rs the object,
+//! timeline.rs puts a thread's waits in order. Must not: follow who ended a wait (graph/), or weigh it.
+//! Edit together: classify.rs, objects.rs, docs/json.md (the words).
+
+mod classify;
+mod functions;
+mod futex_handoff;
+pub mod objects;
+pub mod poll_intent;
+pub mod timeline;
+
+pub use classify::{classify, lock_caller};
+pub use functions::{LOCKD_FUNCTIONS, STATD_FUNCTIONS};
+
+use serde::{Deserialize, Serialize};
+
+/// What a thread does, or waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum WaitClass {
+    /// On a CPU.
+    Running,
+    /// Ready, waits for a CPU.
+    RunQueue,
+    /// Ready, but its group has used up its CPU quota.
+    CpuQuota,
+    /// A disk: before it or inside it (queues.rs tells which).
+    Disk,
+    /// A commit of the file system's journal.
+    Journal,
+    /// Paused at the dirty page limit.
+    DirtyThrottle,
+    /// Frees memory, or waits for it.
+    Reclaim,
+    /// A page from swap.
+    SwapIn,
+    /// A page of a mapped file.
+    PageFault,
+    /// A file lock or lease.
+    FileLock,
+    /// A futex that stands for a lock.
+    FutexLock,
+    /// A futex that stands for a condition, a semaphore or a join: idle unless somebody is waited for.
+    FutexWait,
+    /// A lock inside the kernel.
+    KernelLock,
+    /// Data from a connected socket.
+    SocketRead,
+    /// Room in a socket's send buffer.
+    SocketWrite,
+    /// A connection to be made.
+    SocketConnect,
+    /// An answer to a DNS question.
+    Dns,
+    /// Data from a pipe.
+    PipeRead,
+    /// Room in a pipe.
+    PipeWrite,
+    /// Data from a unix socket.
+    UnixRead,
+    /// Room in a unix socket, or its peer's backlog.
+    UnixWrite,
+    /// Room in a terminal's output.
+    TtyWrite,
+    /// A child to end.
+    Child,
+    /// A child of vfork to exec or end.
+    Vfork,
+    /// A file system served by a process.
+    FuseDaemon,
+    /// Time to pass.
+    Timer,
+    /// Its cgroup to be thawed.
+    FrozenCgroup,
+    /// A frozen file system to be thawed.
+    FrozenFs,
+    /// A signal to continue.
+    Stopped,
+    /// Its tracer.
+    Traced,
+    /// Work to arrive: events, connections, signals, input.
+    Idle,
+    /// Something in the kernel that has no name here.
+    Kernel,
+    /// It did not run and was not seen to wait long: many short waits, or not observed.
+    Unseen,
+}
+
+impl WaitClass {
+    /// The word of reports and JSON.
+    pub fn word(self) -> &'static str {
+        use WaitClass::*;
+        match self {
+            Running => "running",
+            RunQueue => "run queue",
+            CpuQuota => "CPU quota",
+            Disk => "disk",
+            Journal => "journal",
+            DirtyThrottle => "dirty limit",
+            Reclaim => "memory reclaim",
+            SwapIn => "swap-in",
+            PageFault => "page fault",
+            FileLock => "file lock",
+            FutexLock => "futex",
+            FutexWait => "thread",
+            KernelLock => "kernel lock",
+            SocketRead => "socket",
+            SocketWrite => "socket full",
+            SocketConnect => "connection",
+            Dns => "DNS",
+            PipeRead => "pipe",
+            PipeWrite => "pipe full",
+            UnixRead => "unix socket",
+            UnixWrite => "unix socket full",
+            TtyWrite => "terminal",
+            Child => "child",
+            Vfork => "vfork",
+            FuseDaemon => "FUSE daemon",
+            Timer => "timer",
+            FrozenCgroup => "frozen cgroup",
+            FrozenFs => "frozen file system",
+            Stopped => "stopped",
+            Traced => "traced",
+            Idle => "idle",
+            Kernel => "kernel",
+            Unseen => "not seen",
+        }
+    }
+
+    /// A wait with work outstanding, whoever waits: it may become a finding by itself.
+    pub fn is_demand(self) -> bool {
+        use WaitClass::*;
+        !matches!(
+            self,
+            Running
+                | FutexWait
+                | SocketRead
+                | PipeRead
+                | UnixRead
+                | Child
+                | Timer
+                | Traced
+                | Stopped
+                | FrozenCgroup
+                | Idle
+                | Kernel
+                | Unseen
+        )
+    }
+
+    /// A wait for somebody, which is work outstanding only if that somebody is held up himself.
+    pub fn is_for_somebody(self) -> bool {
+        use WaitClass::*;
+        matches!(self, FutexWait | SocketRead | PipeRead | UnixRead | Child)
+    }
+
+    /// The wait names a cause by itself: nobody has to be followed further.
+    pub fn is_root(self) -> bool {
+        use WaitClass::*;
+        matches!(
+            self,
+            RunQueue
+                | CpuQuota
+                | Disk
+                | DirtyThrottle
+                | Reclaim
+                | SwapIn
+                | PageFault
+                | SocketConnect
+                | Dns
+                | FrozenCgroup
+                | FrozenFs
+                | Stopped
+                | Traced
+        )
+    }
+
+    /// Somebody holds what is waited for: if his own time has no name, holding is the cause.
+    pub fn is_held(self) -> bool {
+        use WaitClass::*;
+        matches!(
+            self,
+            FileLock
+                | FutexLock
+                | KernelLock
+                | FuseDaemon
+                | PipeWrite
+                | TtyWrite
+                | SocketWrite
+                | UnixWrite
+                | Vfork
+                | Journal
+        )
+    }
+}

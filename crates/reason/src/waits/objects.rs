@@ -1,0 +1,155 @@
+//! What a wait is on: the identity of the object behind it.
+//!
+//! By the descriptor where there is one, else by the lock table, the name server that was asked, the disk that was last
+//! submitted to. Must not name anything (model/names.rs), nor say who is to blame (graph/).
+
+use super::functions::STATD_FUNCTIONS;
+use super::timeline::WaitSpan;
+use super::{WaitClass, lock_caller};
+use crate::facts::*;
+use crate::model::object::{CgroupKey, FileKey, Object};
+use crate::model::{Model, within};
+
+/// The run queue, or the quota, that a thread waits in.
+pub fn run_queue(model: &Model, span: &WaitSpan) -> Object {
+    if span.class == WaitClass::CpuQuota {
+        let group = model.cgroup_of(&span.thread, "cpu");
+        return Object::Cgroup(group.map_or_else(CgroupKey::unknown, CgroupKey::of));
+    }
+    Object::RunQueue(Vec::new())
+}
+
+/// The disk that a wait is for: under the file, else the one last submitted to, else the one whose
+/// completion ended it.
+pub fn disk_of(model: &Model, span: &WaitSpan) -> Option<DeviceNumber> {
+    if let Some(ObjectRef::File(file)) = &span.place.object {
+        if file.rdev.major != 0
+            && let Some(disk) = model.disk(file.rdev)
+        {
+            return Some(disk.dev);
+        }
+        if let Some(disk) = model.disk_of_file_system(file.dev) {
+            return Some(disk.dev);
+        }
+    }
+    let completed = span.wake.as_ref().and_then(|wake| wake.disk);
+    let device = span.place.disk.or(completed)?;
+    Some(model.disk(device).map_or(device, |disk| disk.dev))
+}
+
+/// What a blocked wait is on.
+pub fn object(model: &Model, span: &WaitSpan) -> Object {
+    use WaitClass::*;
+    let behind = || span.place.object.as_ref().map(Object::from);
+    match span.class {
+        RunQueue | CpuQuota => run_queue(model, span),
+        Disk | PageFault | SwapIn | DirtyThrottle => Object::Disk(disk_of(model, span)),
+        Journal => Object::Journal(disk_of(model, span)),
+        Reclaim => Object::Memory(None),
+        FrozenFs => Object::FileSystem(file_of(span).map(|file| file.dev)),
+        FuseDaemon => Object::FuseFileSystem(file_of(span).map(|file| file.dev)),
+        Dns => dns(model, span),
+        FutexLock | FutexWait => {
+            let [address, ..] = span.place.args;
+            Object::Futex { pid: span.thread.pid, address }
+        }
+        KernelLock => {
+            let at = lock_caller(model.stack(span.place.stack)).unwrap_or("unknown");
+            Object::KernelLock(at.into())
+        }
+        Child | Vfork => Object::Child(child(&span.place)),
+        FrozenCgroup => {
+            let own = || model.cgroup_of(&span.thread, "freezer");
+            let group = frozen_group(model, &span.thread).or_else(own);
+            Object::Cgroup(group.map_or_else(CgroupKey::unknown, CgroupKey::of))
+        }
+        Timer => Object::Timer(span.place.syscall.as_str().into()),
+        FileLock => behind().unwrap_or_else(|| locked_file(model, span)),
+        Stopped | Traced => Object::Process(span.thread.pid),
+        _ => behind().unwrap_or_else(|| Object::Kernel(kernel_word(model, span).into())),
+    }
+}
+
+fn file_of(span: &WaitSpan) -> Option<&FileRef> {
+    match &span.place.object {
+        Some(ObjectRef::File(file)) => Some(file),
+        _ => None,
+    }
+}
+
+/// A file lock without a descriptor: the kernel waits for the host's rpc.statd, or the lock table tells.
+fn locked_file(model: &Model, span: &WaitSpan) -> Object {
+    let mut frames = model.stack(span.place.stack).iter();
+    if frames.any(|frame| STATD_FUNCTIONS.contains(&frame.as_str())) {
+        return Object::Service("rpc.statd");
+    }
+    Object::File(unseen_lock(model, span).map(|lease| FileKey { dev: lease.dev, ino: lease.ino }))
+}
+
+/// The lock that is waited for where no descriptor leads to it: by the waiter's own line in the lock table,
+/// or by the one lease that is being broken.
+pub fn unseen_lock<'a>(model: &'a Model, span: &WaitSpan) -> Option<&'a FileLock> {
+    let pid = i64::from(span.thread.pid);
+    let locks = || model.locks.iter().map(|(_, lock)| lock);
+    let Some(waiting) = locks().find(|lock| lock.blocked && lock.pid == pid) else {
+        return breaking_lease(model, span);
+    };
+    let same =
+        |lock: &&FileLock| !lock.blocked && (lock.dev, lock.ino) == (waiting.dev, waiting.ino);
+    locks().find(same).or(Some(waiting))
+}
+
+/// The lease that an open waits for. Whoever opens has no descriptor yet, so the lock table must tell; it
+/// does if only one file's leases are being broken.
+fn breaking_lease<'a>(model: &'a Model, span: &WaitSpan) -> Option<&'a FileLock> {
+    let waits_for_lease =
+        model.stack(span.place.stack).iter().any(|frame| frame == "__break_lease");
+    let mut leases = model
+        .locks
+        .iter()
+        .filter(|(at, lock)| lock.breaking && *at >= span.begin_ns)
+        .map(|(_, lock)| lock);
+    let first = leases.next().filter(|_| waits_for_lease)?;
+    leases.all(|other| (other.dev, other.ino) == (first.dev, first.ino)).then_some(first)
+}
+
+/// The frozen group that holds a thread: the outermost one, because a group inside it is frozen with it.
+pub fn frozen_group<'a>(model: &'a Model, thread: &ThreadRef) -> Option<&'a Cgroup> {
+    let identity = model.identity(thread)?;
+    let holds = |group: &&Cgroup| {
+        group.frozen == Some(true)
+            && identity.cgroups.iter().any(|own| {
+                let same_hierarchy = match own.controllers.is_empty() {
+                    true => group.controllers.is_empty(),
+                    false => own.controllers.iter().any(|c| group.controllers.contains(c)),
+                };
+                same_hierarchy && within(&own.path, &group.path)
+            })
+    };
+    model.cgroups.iter().filter(holds).min_by_key(|group| group.path.len())
+}
+
+fn child(place: &Place) -> Option<u32> {
+    // The kernel takes an int: -1, any child, stands in the register as 4294967295.
+    let pid = u32::try_from(place.args[0] as i32).ok()?;
+    (pid > 0 && place.syscall == "wait4").then_some(pid)
+}
+
+fn kernel_word(model: &Model, span: &WaitSpan) -> String {
+    let frames = model.stack(span.place.stack);
+    let outside = |f: &&String| !f.contains("schedule") && !f.starts_with("0x");
+    match frames.iter().find(outside) {
+        Some(frame) => frame.clone(),
+        None => span.place.syscall.clone(),
+    }
+}
+
+fn dns(model: &Model, span: &WaitSpan) -> Object {
+    if let Some((_, query)) = span.dns_query.and_then(|index| model.dns_queries.get(index)) {
+        return Object::DnsServer(Some(query.server), query.name.as_str().into());
+    }
+    match &span.place.object {
+        Some(ObjectRef::Inet(socket)) => Object::DnsServer(Some(socket.remote), "".into()),
+        _ => Object::DnsServer(None, "".into()),
+    }
+}

@@ -1,0 +1,436 @@
+//! What each thread did when: stretches on a CPU, ready for one, and blocked, without overlap.
+//!
+//! Built once from wait events, walks over standing waits and, for traced threads, stretches of running.
+//! A wait is split at its wake-up: before it the thread was blocked, after it it waited for a CPU. Consecutive
+//! waits at the same place with next to no running between them are one wait (a thread that is woken and
+//! finds nothing, again and again). What was not observed is a gap, told as `Unseen`, never guessed.
+//!
+//! What is reckoned with stretches of time elsewhere (a union, an intersection) uses `joined` and `common` of here.
+//!
+//! Must not: follow wakers. Edit together: waits.rs (classes), names.rs (objects).
+
+use super::futex_handoff;
+use super::poll_intent::Accepted;
+use super::{WaitClass, classify, objects};
+use crate::facts::*;
+use crate::model::object::Object;
+use crate::model::{Model, RawWaits, Series};
+use std::collections::BTreeMap;
+
+/// One blocked wait, or one wait for a CPU.
+#[derive(Debug, Clone)]
+pub struct WaitSpan {
+    /// Who waits.
+    pub thread: ThreadRef,
+    /// A kernel thread.
+    pub kernel: bool,
+    /// Since; may lie before the window.
+    pub begin_ns: Ns,
+    /// Until it was woken, or until it was last seen standing.
+    pub end_ns: Ns,
+    /// It had not ended when it was last seen.
+    pub standing: bool,
+    /// What for.
+    pub class: WaitClass,
+    /// On what.
+    pub object: Object,
+    /// Where in the kernel.
+    pub place: Place,
+    /// What ended it.
+    pub wake: Option<Wake>,
+    /// Who had the CPU before, for a wait for a CPU.
+    pub ran_before: Option<ThreadRef>,
+    /// Its group was out of CPU quota.
+    pub throttled: bool,
+    /// The begin is an estimate.
+    pub begin_estimated: bool,
+    /// The DNS question that it waits for, by index into `Scene::dns_queries`.
+    pub dns_query: Option<usize>,
+}
+
+impl WaitSpan {
+    /// Length within [from, to], nanoseconds.
+    pub fn within_ns(&self, from: Ns, to: Ns) -> Ns {
+        self.end_ns.min(to).saturating_sub(self.begin_ns.max(from))
+    }
+}
+
+/// What a thread did in a piece of its timeline.
+#[derive(Debug, Clone, Copy)]
+pub enum Doing<'a> {
+    /// On a CPU.
+    Running,
+    /// Waiting: blocked, or for a CPU.
+    Waiting(&'a WaitSpan),
+    /// Not observed: it ran, or waited for less than the threshold.
+    Unseen,
+}
+
+/// One piece of a timeline.
+#[derive(Debug, Clone, Copy)]
+pub struct Piece<'a> {
+    /// From.
+    pub begin_ns: Ns,
+    /// To.
+    pub end_ns: Ns,
+    /// What.
+    pub doing: Doing<'a>,
+}
+
+#[derive(Debug, Default)]
+struct Timeline {
+    waits: Vec<WaitSpan>,
+    ran: Vec<(Ns, Ns)>,
+}
+
+/// The timelines of all threads.
+#[derive(Debug, Default)]
+pub struct Timelines {
+    by_tid: BTreeMap<u32, Timeline>,
+}
+
+/// A wait that goes on at the same place after so little running is the same wait.
+const SAME_WAIT_GAP_NS: Ns = 200_000;
+
+/// A model with the timelines of its threads.
+#[derive(Debug)]
+pub struct Observed {
+    /// What was observed.
+    pub model: Model,
+    /// What each thread did when.
+    pub timelines: Timelines,
+}
+
+impl Observed {
+    /// Reads all facts of a look.
+    pub fn new(facts: Vec<Fact>) -> Self {
+        let mut model = Model::new(facts);
+        let timelines = Timelines::take(&mut model);
+        Self { model, timelines }
+    }
+}
+
+impl Timelines {
+    /// Of a model, whose observed waits it takes.
+    pub fn take(model: &mut Model) -> Self {
+        let raw = model.take_waits();
+        Self::build(model, raw)
+    }
+
+    /// Builds from what was observed.
+    fn build(model: &Model, raw: RawWaits) -> Self {
+        let RawWaits { waits, blocked, ran } = raw;
+        let accepted = Accepted::of(&model.endpoints);
+        let mut by_tid: BTreeMap<u32, Timeline> = BTreeMap::new();
+        for (tid, begin_ns, end_ns) in ran {
+            by_tid.entry(tid).or_default().ran.push((begin_ns, end_ns));
+        }
+        for wait in waits {
+            let line = by_tid.entry(wait.thread.tid).or_default();
+            line.waits.extend(spans(model, &accepted, wait));
+        }
+        for line in by_tid.values_mut() {
+            line.waits.sort_by_key(|w| (w.begin_ns, w.end_ns));
+        }
+        for (at_ns, blocked) in blocked {
+            let line = by_tid.entry(blocked.thread.tid).or_default();
+            add_standing(model, &accepted, line, at_ns, blocked);
+        }
+        let handed = futex_handoff::locks(by_tid.values().flat_map(|line| &line.waits));
+        for line in by_tid.values_mut() {
+            for wait in &mut line.waits {
+                if wait.class == WaitClass::FutexWait
+                    && handed.contains(&(wait.thread.pid, wait.place.args[0]))
+                {
+                    wait.class = WaitClass::FutexLock;
+                }
+            }
+            line.ran.sort_unstable();
+            line.waits.sort_by_key(|w| (w.begin_ns, w.end_ns));
+            merge(&mut line.waits);
+        }
+        Self { by_tid }
+    }
+
+    /// Every wait, by thread id and begin.
+    pub fn waits(&self) -> impl Iterator<Item = &WaitSpan> {
+        self.by_tid.values().flat_map(|line| &line.waits)
+    }
+
+    /// The waits of one thread, by begin.
+    pub fn of(&self, tid: u32) -> &[WaitSpan] {
+        self.by_tid.get(&tid).map_or(&[], |line| &line.waits)
+    }
+
+    /// Anything is known of this thread.
+    pub fn knows(&self, tid: u32) -> bool {
+        self.by_tid.contains_key(&tid)
+    }
+
+    /// What a thread did from one time to another, without gap or overlap.
+    pub fn pieces(&self, tid: u32, from: Ns, to: Ns) -> Vec<Piece<'_>> {
+        let mut pieces = Vec::new();
+        if from >= to {
+            return pieces;
+        }
+        let Some(line) = self.by_tid.get(&tid) else {
+            return vec![Piece { begin_ns: from, end_ns: to, doing: Doing::Unseen }];
+        };
+        // The last wait that begins at or before `from` may reach into it; earlier ones may too if
+        // they are longer, so the search goes back as far as waits overlap.
+        let after = line.waits.partition_point(|w| w.begin_ns <= from);
+        let first = line.waits[..after].iter().rposition(|w| w.end_ns <= from).map_or(0, |i| i + 1);
+        let mut at = from;
+        for wait in &line.waits[first..] {
+            if wait.begin_ns >= to {
+                break;
+            }
+            let (begin, end) = (wait.begin_ns.max(at), wait.end_ns.min(to));
+            if begin >= end {
+                continue;
+            }
+            line.between(at, begin, &mut pieces);
+            pieces.push(Piece { begin_ns: begin, end_ns: end, doing: Doing::Waiting(wait) });
+            at = end;
+        }
+        line.between(at, to, &mut pieces);
+        pieces
+    }
+}
+
+impl Timeline {
+    /// Between waits a thread ran if it was seen running, else it was not observed.
+    fn between<'a>(&'a self, from: Ns, to: Ns, pieces: &mut Vec<Piece<'a>>) {
+        let mut at = from;
+        let first = self.ran.partition_point(|(_, end)| *end <= from);
+        for &(begin, end) in &self.ran[first..] {
+            if begin >= to || at >= to {
+                break;
+            }
+            let (begin, end) = (begin.max(at), end.min(to));
+            if begin >= end {
+                continue;
+            }
+            if begin > at {
+                pieces.push(Piece { begin_ns: at, end_ns: begin, doing: Doing::Unseen });
+            }
+            pieces.push(Piece { begin_ns: begin, end_ns: end, doing: Doing::Running });
+            at = end;
+        }
+        if at < to {
+            pieces.push(Piece { begin_ns: at, end_ns: to, doing: Doing::Unseen });
+        }
+    }
+}
+
+/// One wait event: a blocked part up to the wake-up, and a part for the CPU after it.
+fn spans(model: &Model, accepted: &Accepted, wait: Wait) -> Vec<WaitSpan> {
+    let frames = model.stack(wait.place.stack);
+    let woken = wait.wake.as_ref().map_or(wait.begin_ns, |wake| wake.at_ns);
+    let mut all = Vec::new();
+    let mut span = WaitSpan {
+        class: WaitClass::RunQueue,
+        object: Object::Nothing,
+        kernel: wait.kernel,
+        begin_ns: wait.begin_ns,
+        end_ns: woken,
+        standing: false,
+        wake: None,
+        ran_before: None,
+        throttled: wait.throttled,
+        begin_estimated: wait.begin_estimated,
+        dns_query: None,
+        place: wait.place,
+        thread: wait.thread,
+    };
+    if let Some(wake) = wait.wake {
+        let mut blocked = span.clone();
+        blocked.class = classify(&span.place, frames, span.kernel);
+        blocked.wake = Some(wake);
+        name(model, accepted, &mut blocked);
+        all.push(blocked);
+    }
+    if woken < wait.end_ns {
+        span.begin_ns = woken;
+        span.end_ns = wait.end_ns;
+        span.class = if span.throttled { WaitClass::CpuQuota } else { WaitClass::RunQueue };
+        span.place.state = WaitState::Runnable;
+        span.ran_before = wait.ran_before;
+        span.object = objects::run_queue(model, &span);
+        all.push(span);
+    }
+    all
+}
+
+fn name(model: &Model, accepted: &Accepted, span: &mut WaitSpan) {
+    if let Some(query) = dns_query(model, span) {
+        span.class = WaitClass::Dns;
+        span.dns_query = Some(query);
+    } else if span.class == WaitClass::Idle
+        && let Some(class) = accepted.class(&span.place)
+    {
+        span.class = class;
+    }
+    span.object = objects::object(model, span);
+}
+
+/// The question that a thread sent just before it began to wait for a descriptor.
+fn dns_query(model: &Model, span: &WaitSpan) -> Option<usize> {
+    const JUST_BEFORE_NS: Ns = 20_000_000;
+    let waits_for_input = matches!(
+        span.place.syscall.as_str(),
+        "poll"
+            | "ppoll"
+            | "select"
+            | "pselect6"
+            | "recvfrom"
+            | "recvmsg"
+            | "recvmmsg"
+            | "read"
+            | "epoll_wait"
+            | "epoll_pwait"
+            | "epoll_pwait2"
+    );
+    if !waits_for_input {
+        return None;
+    }
+    let after = model.dns_queries.partition_point(|(at, _)| *at <= span.begin_ns);
+    let mine = |(_, (_, query)): &(usize, &(Ns, DnsQuery))| query.thread.tid == span.thread.tid;
+    let asked = model.dns_queries[..after]
+        .iter()
+        .enumerate()
+        .rev()
+        .take_while(|(_, (at, _))| span.begin_ns - at < JUST_BEFORE_NS)
+        .find(mine);
+    // A question from before the window was not seen; the same thread asking again right after a wait that
+    // nothing but the clock ended tells what it was.
+    let by_clock = span.wake.as_ref().is_some_and(|wake| {
+        matches!(wake.context, WakeContext::HardInterrupt | WakeContext::SoftInterrupt)
+    });
+    let end = model.dns_queries.partition_point(|(at, _)| *at < span.end_ns);
+    let asked_again = || {
+        let next = model.dns_queries[end..].iter().enumerate().map(|(i, q)| (i + end, q));
+        next.take_while(|(_, (at, _))| at - span.end_ns < JUST_BEFORE_NS).find(mine)
+    };
+    let unseen_begin = by_clock && span.begin_ns < model.begin_ns;
+    asked.or_else(|| if unseen_begin { asked_again() } else { None }).map(|(index, _)| index)
+}
+
+/// What is polled, or named by a path, is read from memory while a wait stands: some sights of it do not know.
+fn learn(model: &Model, accepted: &Accepted, known: &mut WaitSpan, object: Option<ObjectRef>) {
+    if known.place.object.is_none() && object.is_some() {
+        known.place.object = object;
+        known.class = classify(&known.place, model.stack(known.place.stack), known.kernel);
+        name(model, accepted, known);
+    }
+}
+
+/// A wait found standing: a new one, unless an ended one covers it or an earlier sight began it.
+fn add_standing(
+    model: &Model,
+    accepted: &Accepted,
+    line: &mut Timeline,
+    at_ns: Ns,
+    blocked: Blocked,
+) {
+    let begin_ns = blocked.since_ns;
+    let covers = |w: &WaitSpan| !w.standing && w.begin_ns < at_ns && w.end_ns >= at_ns;
+    if let Some(known) = line.waits.iter_mut().rev().find(|w| covers(w)) {
+        if known.place.syscall == blocked.place.syscall {
+            learn(model, accepted, known, blocked.place.object);
+        }
+        return;
+    }
+    if let Some(known) = line.waits.iter_mut().rev().find(|w| w.standing)
+        && known.place.syscall == blocked.place.syscall
+        && known.place.args == blocked.place.args
+        && begin_ns <= known.end_ns.max(known.begin_ns + 1)
+    {
+        known.end_ns = known.end_ns.max(at_ns);
+        learn(model, accepted, known, blocked.place.object);
+        return;
+    }
+    let frames = model.stack(blocked.place.stack);
+    let mut span = WaitSpan {
+        class: classify(&blocked.place, frames, blocked.kernel),
+        object: Object::Nothing,
+        kernel: blocked.kernel,
+        begin_ns,
+        end_ns: at_ns,
+        standing: true,
+        wake: None,
+        ran_before: None,
+        throttled: false,
+        begin_estimated: blocked.since_estimated,
+        dns_query: None,
+        place: blocked.place,
+        thread: blocked.thread,
+    };
+    name(model, accepted, &mut span);
+    // Most threads of a host stand in one wait all the time: room for four would be most of the memory.
+    if line.waits.is_empty() {
+        line.waits.reserve_exact(1);
+    }
+    line.waits.push(span);
+}
+
+/// One call made again. Who polls often asks for the same with less time left each time.
+fn same_call(first: &Place, second: &Place) -> bool {
+    match first.syscall.as_str() {
+        "poll" | "ppoll" => first.args[..2] == second.args[..2],
+        _ => first.args == second.args,
+    }
+}
+
+/// Joins waits at one place that only a moment of running parts, in place: a command has a wait for each switch.
+fn merge(waits: &mut Vec<WaitSpan>) {
+    waits.dedup_by(|wait, last| {
+        if last.class == wait.class
+            && wait.class.is_demand()
+            && !matches!(wait.class, WaitClass::RunQueue | WaitClass::CpuQuota | WaitClass::Disk)
+            && last.object == wait.object
+            && last.place.syscall == wait.place.syscall
+            && same_call(&last.place, &wait.place)
+            && wait.begin_ns.saturating_sub(last.end_ns) < SAME_WAIT_GAP_NS
+        {
+            last.end_ns = last.end_ns.max(wait.end_ns);
+            last.standing = wait.standing;
+            last.wake = wait.wake.take();
+            return true;
+        }
+        // A standing sight overlaps the end of the wait before it if the thread was briefly woken.
+        wait.standing && wait.end_ns <= last.end_ns
+    });
+    waits.shrink_to_fit();
+}
+
+/// Stretches of time put in order, those that touch made one.
+pub fn joined(mut stretches: Vec<(Ns, Ns)>) -> Vec<(Ns, Ns)> {
+    stretches.sort_unstable();
+    stretches.dedup_by(|next, last| {
+        let touches = next.0 <= last.1;
+        if touches {
+            last.1 = last.1.max(next.1);
+        }
+        touches
+    });
+    stretches
+}
+
+/// What two lists of stretches, each in order and without overlap, have in common.
+pub fn common(one: &[(Ns, Ns)], other: &[(Ns, Ns)]) -> Vec<(Ns, Ns)> {
+    let (mut one, mut other) = (one.iter().peekable(), other.iter().peekable());
+    let mut both = Vec::new();
+    while let (Some(a), Some(b)) = (one.peek(), other.peek()) {
+        let (begin, end) = (a.0.max(b.0), a.1.min(b.1));
+        if begin < end {
+            both.push((begin, end));
+        }
+        if a.1 < b.1 {
+            one.next();
+        } else {
+            other.next();
+        }
+    }
+    both
+}
