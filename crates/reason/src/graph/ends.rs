@@ -7,9 +7,10 @@
 //!
 //! Must not: decide whether a cause is a finding; each case does, with its second fact.
 
-use crate::facts::{Ns, TargetKind, ThreadRef};
-use crate::graph::chains::{ChainLink, Chains, Leaf};
-use crate::graph::responsible::is_stalled;
+use super::chains::{ChainLink, Chains, Leaf};
+pub use super::end::{End, EndKind};
+use super::responsible::is_stalled;
+use crate::facts::{Ns, TargetKind, ThreadRef, ThreadTime};
 use crate::model::Model;
 use crate::model::object::Object;
 use crate::waits::WaitClass;
@@ -17,99 +18,7 @@ use crate::waits::timeline::{Timelines, WaitSpan};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// Chains kept per cause.
-const EXAMPLES: usize = 1;
-
-/// All waits that come down to one class and object.
-#[derive(Debug, Clone)]
-pub struct End {
-    /// The class that names it.
-    pub class: WaitClass,
-    /// The object.
-    pub object: Object,
-    /// Demand wait on it within the window, seconds, summed over victims. For a command: its share of
-    /// the critical path, seconds.
-    pub seconds: f64,
-    /// Who waits, directly or through others, by process: seconds.
-    pub victims: BTreeMap<u32, (ThreadRef, f64)>,
-    /// The chain of the longest leaf, victim first; the link that names the cause is at `named`.
-    pub links: Vec<Arc<ChainLink>>,
-    /// Index into `links`.
-    pub named: usize,
-    /// Who holds it, by process of the next link: seconds.
-    pub holders: BTreeMap<u32, (ThreadRef, f64)>,
-    /// What the holders did meanwhile: seconds by class.
-    pub holder_doing: BTreeMap<WaitClass, f64>,
-    /// What lay between the victims and the cause: seconds by class of the links before it.
-    pub via: BTreeMap<WaitClass, f64>,
-    /// Leaves.
-    pub count: u64,
-    /// Greatest single wait, seconds, its time before the window included.
-    pub longest_seconds: f64,
-    /// It has not ended.
-    pub standing: bool,
-    /// A circle was met.
-    pub circle: bool,
-    longest_ns: (usize, Ns),
-}
-
-impl End {
-    /// The main holder: who holds it longest.
-    pub fn holder(&self) -> Option<&ThreadRef> {
-        let most = self.holders.values().max_by(|a, b| a.1.total_cmp(&b.1))?;
-        Some(&most.0)
-    }
-
-    /// What the holder mostly did.
-    pub fn holder_mostly(&self) -> Option<WaitClass> {
-        let most = self.holder_doing.iter().max_by(|a, b| a.1.total_cmp(b.1))?;
-        Some(*most.0)
-    }
-
-    /// Several causes told as one, named after the greatest: sockets of one peer, names of one server.
-    pub fn merged<'c>(measures: impl IntoIterator<Item = &'c End>) -> Option<End> {
-        fn add<K: Copy + Ord>(
-            into: &mut BTreeMap<K, (ThreadRef, f64)>,
-            from: &BTreeMap<K, (ThreadRef, f64)>,
-        ) {
-            for (key, (thread, seconds)) in from {
-                into.entry(*key).or_insert_with(|| (thread.clone(), 0.0)).1 += seconds;
-            }
-        }
-        let mut all: Vec<&End> = measures.into_iter().collect();
-        all.sort_by(|a, b| b.seconds.total_cmp(&a.seconds).then(a.object.cmp(&b.object)));
-        let (first, rest) = all.split_first()?;
-        let mut sum = (*first).clone();
-        for end in rest {
-            sum.seconds += end.seconds;
-            sum.count += end.count;
-            add(&mut sum.victims, &end.victims);
-            add(&mut sum.holders, &end.holders);
-            for (class, seconds) in &end.holder_doing {
-                *sum.holder_doing.entry(*class).or_default() += seconds;
-            }
-            for (class, seconds) in &end.via {
-                *sum.via.entry(*class).or_default() += seconds;
-            }
-            sum.longest_seconds = sum.longest_seconds.max(end.longest_seconds);
-            sum.standing |= end.standing;
-            sum.circle |= end.circle;
-            if end.longest_ns > sum.longest_ns {
-                sum.longest_ns = end.longest_ns;
-                sum.links.clone_from(&end.links);
-                sum.named = end.named;
-            }
-        }
-        Some(sum)
-    }
-
-    /// The first victim of the chain.
-    pub fn first_victim(&self) -> &ThreadRef {
-        &self.links[0].who
-    }
-}
-
-/// All causes of a scene, and what the victims spent altogether.
+/// All ends of a look, and what the victims spent altogether.
 pub struct Graph<'a> {
     /// What was observed.
     pub model: &'a Model,
@@ -117,7 +26,7 @@ pub struct Graph<'a> {
     pub timelines: &'a Timelines,
     /// Follows waits.
     pub chains: Chains<'a>,
-    /// The causes, greatest first.
+    /// The ends, greatest first.
     pub ends: Vec<End>,
     /// For a command: the leaves of its critical path, in order of time.
     pub path: Vec<Leaf>,
@@ -125,15 +34,15 @@ pub struct Graph<'a> {
 }
 
 impl<'a> Graph<'a> {
-    /// Finds the causes.
+    /// Follows every wait that is demand to its end.
     pub fn of(model: &'a Model, timelines: &'a Timelines) -> Self {
         let chains = Chains::new(model, timelines);
-        let mut groups: HashMap<(WaitClass, Object), End> = HashMap::new();
+        let mut found = Found::new(model, timelines);
         let mut path = Vec::new();
         if let Some(root) = command_root(model) {
             path = chains.follow(&root, model.begin_ns, command_end_ns(model));
             for leaf in &path {
-                add(&mut groups, leaf, true);
+                found.add(leaf, true);
             }
         } else {
             for wait in timelines.waits() {
@@ -148,21 +57,17 @@ impl<'a> Graph<'a> {
                     continue;
                 }
                 for leaf in chains.follow_wait(wait, model.begin_ns, model.end_ns) {
-                    add(&mut groups, &leaf, counted || is_stalled(wait.class));
+                    found.add(&leaf, counted || is_stalled(wait.class));
                 }
             }
+            found.add_work();
         }
-        let mut ends: Vec<End> = groups.into_values().collect();
-        ends.sort_by(|a, b| {
-            b.seconds
-                .total_cmp(&a.seconds)
-                .then_with(|| (a.class, &a.object).cmp(&(b.class, &b.object)))
-        });
+        let ends = found.sorted();
         let demand_seconds = demand_by_process(model, timelines);
         Self { model, timelines, chains, ends, path, demand_seconds }
     }
 
-    /// The causes of one class.
+    /// The ends of one class.
     pub fn class(&self, class: WaitClass) -> impl Iterator<Item = &End> {
         self.ends.iter().filter(move |end| end.class == class)
     }
@@ -226,91 +131,6 @@ pub fn command_end_ns(model: &Model) -> Ns {
     exit.or(model.command_end.as_ref().map(|(at, _)| *at)).unwrap_or(model.end_ns)
 }
 
-fn add(groups: &mut HashMap<(WaitClass, Object), End>, leaf: &Leaf, counted: bool) {
-    let Some(named) = leaf.named() else { return };
-    let link = &leaf.links[named];
-    // A page of a mapped file comes from the same disk as a page that is read.
-    let class = match link.class {
-        WaitClass::PageFault => WaitClass::Disk,
-        class => class,
-    };
-    groups
-        .entry((class, link.object.clone()))
-        .or_insert_with(|| End::of(class, link.object.clone(), leaf, named))
-        .add(leaf, named, counted);
-}
-
-impl End {
-    fn of(class: WaitClass, object: Object, leaf: &Leaf, named: usize) -> Self {
-        Self {
-            class,
-            object,
-            seconds: 0.0,
-            victims: BTreeMap::new(),
-            links: leaf.links.clone(),
-            named,
-            holders: BTreeMap::new(),
-            holder_doing: BTreeMap::new(),
-            via: BTreeMap::new(),
-            count: 0,
-            longest_seconds: 0.0,
-            standing: false,
-            circle: false,
-            longest_ns: (0, 0),
-        }
-    }
-
-    /// Leaves that a case chose, as one cause under a name of its own; `named` is the link that names
-    /// each of them. None without leaves.
-    pub fn gathered(class: WaitClass, object: Object, leaves: &[(Leaf, usize)]) -> Option<Self> {
-        let (first, named) = leaves.first()?;
-        let mut end = Self::of(class, object, first, *named);
-        for (leaf, named) in leaves {
-            end.add(leaf, *named, true);
-        }
-        Some(end)
-    }
-
-    /// The part of it that some processes lose.
-    pub fn of_victims(&self, wanted: impl Fn(u32) -> bool) -> Self {
-        let mut part = self.clone();
-        part.victims.retain(|pid, _| wanted(*pid));
-        part.seconds = part.victims.values().map(|(_, seconds)| seconds).sum();
-        part
-    }
-
-    fn add(&mut self, leaf: &Leaf, named: usize, counted: bool) {
-        let link = &leaf.links[named];
-        let seconds = leaf.ns() as f64 / 1e9;
-        if counted {
-            self.seconds += seconds;
-            self.count += 1;
-        }
-        let victim = &leaf.links[0].who;
-        let lost = self.victims.entry(victim.pid).or_insert_with(|| (victim.clone(), 0.0));
-        lost.1 += seconds;
-        if let Some(next) = leaf.links.get(named + 1) {
-            let held = self.holders.entry(next.who.pid).or_insert_with(|| (next.who.clone(), 0.0));
-            held.1 += seconds;
-        }
-        *self.holder_doing.entry(leaf.root().class).or_default() += seconds;
-        for before in &leaf.links[..named] {
-            *self.via.entry(before.class).or_default() += seconds;
-        }
-        let whole = link.end_ns.saturating_sub(link.since_ns) as f64 / 1e9;
-        self.longest_seconds = self.longest_seconds.max(whole);
-        self.standing |= link.standing;
-        self.circle |= leaf.circle;
-        // The chain to show: the most links, and of those the longest.
-        let weight = (leaf.links.len(), leaf.ns());
-        if weight > self.longest_ns && leaf.ns() * 20 >= self.longest_ns.1 * EXAMPLES as u64 {
-            self.longest_ns = weight;
-            self.links.clone_from(&leaf.links);
-            self.named = named;
-        }
-    }
-}
-
 /// Time that each process did not spend idle: running, ready, or in demand waits.
 fn demand_by_process(model: &Model, timelines: &Timelines) -> HashMap<u32, f64> {
     let mut seconds: HashMap<u32, f64> = HashMap::new();
@@ -327,4 +147,161 @@ fn demand_by_process(model: &Model, timelines: &Timelines) -> HashMap<u32, f64> 
         }
     }
     seconds
+}
+
+/// What makes leaves one end: kind, class and object, and who acts where the object does not tell.
+type Key = (EndKind, WaitClass, Object, Option<u32>);
+
+/// Leaves by end.
+struct Found<'a> {
+    model: &'a Model,
+    timelines: &'a Timelines,
+    is_command: bool,
+    ends: HashMap<Key, End>,
+    /// How the unseen time of a thread divides, by thread id.
+    unseen: HashMap<u32, [(EndKind, WaitClass, f64); 3]>,
+}
+
+impl<'a> Found<'a> {
+    fn new(model: &'a Model, timelines: &'a Timelines) -> Self {
+        let is_command = command_root(model).is_some();
+        Self { model, timelines, is_command, ends: HashMap::new(), unseen: HashMap::new() }
+    }
+
+    fn add(&mut self, leaf: &Leaf, counted: bool) {
+        match leaf.named() {
+            Some(named) => self.add_named(leaf, named, counted),
+            None => self.add_unnamed(leaf),
+        }
+    }
+
+    /// What is waited for names the end: a disk, a lock that is held.
+    fn add_named(&mut self, leaf: &Leaf, named: usize, counted: bool) {
+        let link = &leaf.links[named];
+        // A page of a mapped file comes from the same disk as a page that is read.
+        let class = match link.class {
+            WaitClass::PageFault => WaitClass::Disk,
+            class => class,
+        };
+        let kind = EndKind::of(class);
+        let end = (self.ends)
+            .entry((kind, class, link.object.clone(), None))
+            .or_insert_with(|| End::new(kind, class, link.object.clone(), leaf, named));
+        end.add(leaf, named, 1.0, counted);
+        end.who = end.holder().cloned();
+    }
+
+    /// Nobody holds anything: somebody works, sleeps, owes an answer, or the chain was not seen further.
+    fn add_unnamed(&mut self, leaf: &Leaf) {
+        let root = leaf.root();
+        if root.class == WaitClass::Unseen {
+            for (kind, class, part) in self.unseen_parts(&root.who.clone()) {
+                if part > 0.0 {
+                    self.add_part(leaf, kind, class, part);
+                }
+            }
+            return;
+        }
+        let kind = match EndKind::of(root.class) {
+            EndKind::Idle if self.is_command => EndKind::Open,
+            kind => kind,
+        };
+        self.add_part(leaf, kind, root.class, 1.0);
+    }
+
+    fn add_part(&mut self, leaf: &Leaf, kind: EndKind, class: WaitClass, part: f64) {
+        let root = leaf.root();
+        let by_actor = matches!(kind, EndKind::Works | EndKind::Sleep | EndKind::Cpu);
+        let object = match kind {
+            EndKind::Works | EndKind::Sleep => Object::Process(root.who.pid),
+            EndKind::Cpu => Object::RunQueue(Vec::new()),
+            _ => root.object.clone(),
+        };
+        let actor = (by_actor && kind != EndKind::Cpu).then_some(root.who.pid);
+        let named = leaf.links.len() - 1;
+        let end = (self.ends)
+            .entry((kind, class, object.clone(), actor))
+            .or_insert_with(|| End::new(kind, class, object, leaf, named));
+        end.add(leaf, named, part, true);
+        end.owed = !self.is_command;
+        if by_actor {
+            end.who = Some(root.who.clone());
+        }
+    }
+
+    /// Time of a thread that no event tells went into running, waiting for a CPU, and waits too short to be told; the
+    /// scheduler's sums say how much into each.
+    fn unseen_parts(&mut self, thread: &ThreadRef) -> [(EndKind, WaitClass, f64); 3] {
+        let (model, timelines) = (self.model, self.timelines);
+        *self.unseen.entry(thread.tid).or_insert_with(|| unseen_parts(model, timelines, thread))
+    }
+
+    /// Outside of a command, what each process of the target ran itself is demand too.
+    fn add_work(&mut self) {
+        let (model, window) = (self.model, (self.model.begin_ns, self.model.end_ns));
+        let mut ran: BTreeMap<u32, Ns> = BTreeMap::new();
+        let wanted =
+            |time: &&ThreadTime| !time.kernel && time.run_ns > 0 && !is_own(model, &time.thread);
+        for time in model.times.iter().filter(wanted).filter(|t| model.in_target(&t.thread)) {
+            *ran.entry(time.thread.pid).or_default() += time.run_ns;
+        }
+        for (pid, ns) in ran {
+            let who = model.thread_ref(pid);
+            let link = ChainLink {
+                who: who.clone(),
+                class: WaitClass::Running,
+                object: Object::Process(pid),
+                begin_ns: window.0,
+                end_ns: window.0 + ns,
+                since_ns: window.0,
+                standing: false,
+            };
+            let (begin_ns, end_ns) = (link.begin_ns, link.end_ns);
+            let leaf = Leaf { begin_ns, end_ns, links: vec![Arc::new(link)], circle: false };
+            let key = (EndKind::Works, WaitClass::Running, Object::Process(pid), Some(pid));
+            let own = End::new(EndKind::Works, WaitClass::Running, Object::Process(pid), &leaf, 0);
+            let end = self.ends.entry(key).or_insert(own);
+            end.add(&leaf, 0, 1.0, true);
+            end.who = Some(who);
+        }
+    }
+
+    fn sorted(self) -> Vec<End> {
+        let mut ends: Vec<(Key, End)> = self.ends.into_iter().collect();
+        ends.sort_by(|(a_key, a), (b_key, b)| {
+            b.seconds.total_cmp(&a.seconds).then_with(|| a_key.cmp(b_key))
+        });
+        ends.into_iter().map(|(_, end)| end).collect()
+    }
+}
+
+/// How the time of a thread that was not told divides: shares of running, of waiting for a CPU, and of short waits.
+fn unseen_parts(
+    model: &Model,
+    timelines: &Timelines,
+    thread: &ThreadRef,
+) -> [(EndKind, WaitClass, f64); 3] {
+    let parts = |works: f64, cpu: f64, open: f64| {
+        [
+            (EndKind::Works, WaitClass::Running, works),
+            (EndKind::Cpu, WaitClass::RunQueue, cpu),
+            (EndKind::Open, WaitClass::Unseen, open),
+        ]
+    };
+    let Some(time) = model.times.iter().find(|time| time.thread.tid == thread.tid) else {
+        return parts(0.0, 0.0, 1.0);
+    };
+    let mut told_ns = 0;
+    let mut told_ready_ns = 0;
+    for wait in timelines.of(thread.tid) {
+        let ns = wait.within_ns(time.since_ns, time.until_ns);
+        told_ns += ns;
+        if matches!(wait.class, WaitClass::RunQueue | WaitClass::CpuQuota) {
+            told_ready_ns += ns;
+        }
+    }
+    let all = time.until_ns.saturating_sub(time.since_ns).saturating_sub(told_ns).max(1) as f64;
+    let works = (time.run_ns as f64 / all).min(1.0);
+    let cpu = (time.runnable_ns.saturating_sub(told_ready_ns) as f64 / all).min(1.0 - works);
+    parts(works, cpu, 1.0 - works - cpu)
 }

@@ -1,4 +1,5 @@
 //! WAITS -> GRAPH: who would have to act for each wait to end, and where following that stops.
 pub mod chains;
+pub mod end;
 pub mod ends;
 pub mod responsible;

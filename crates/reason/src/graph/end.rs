@@ -1,0 +1,239 @@
+//! An end: where following waits stops, with everybody who waits for it, and who would have to act.
+//!
+//! The kinds are a closed list (design, section 4.3): a rule may give an end a name, but even without one it is said as what
+//! it is. Seconds are conserved: what a victim loses to an end is in no other end of the same look. Must not: decide whether
+//! an end is a finding (rules/), or name its object (model/names.rs).
+//!
+//! Edit together: ends.rs (which leaf makes which end), docs/json.md (the words).
+
+use super::chains::{ChainLink, Leaf};
+use crate::facts::{Ns, ThreadRef};
+use crate::model::object::Object;
+use crate::waits::WaitClass;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What kind of thing an end is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EndKind {
+    /// A thread works.
+    Works,
+    /// No CPU: others have it, a quota, a real-time budget.
+    Cpu,
+    /// A disk, before or inside.
+    Device,
+    /// Memory: reclaim, a limit, swap, the dirty limit.
+    Memory,
+    /// A local queue, a ring, a full buffer.
+    Link,
+    /// A peer that owes an answer.
+    Remote,
+    /// A lock that somebody holds.
+    Lock,
+    /// Somebody sleeps: on purpose, between polls, before a retry.
+    Sleep,
+    /// A resource that is refused.
+    Limit,
+    /// A person: a terminal, a debugger, a stop signal.
+    Person,
+    /// The chain goes on, and was not seen further.
+    Open,
+    /// Nobody is owed anything.
+    Idle,
+}
+
+impl EndKind {
+    /// What kind of end a wait of this class is, where nobody is found who could be followed further.
+    pub fn of(class: WaitClass) -> Self {
+        use WaitClass::*;
+        match class {
+            Running => Self::Works,
+            RunQueue | CpuQuota => Self::Cpu,
+            Disk | Journal | PageFault => Self::Device,
+            DirtyThrottle | Reclaim | SwapIn => Self::Memory,
+            FileLock | FutexLock | FutexWait | KernelLock | FrozenFs => Self::Lock,
+            SocketWrite | PipeWrite | UnixWrite | TtyWrite => Self::Link,
+            SocketRead | SocketConnect | Dns | UnixRead | FuseDaemon => Self::Remote,
+            Timer => Self::Sleep,
+            Stopped | Traced | FrozenCgroup => Self::Person,
+            PipeRead | Child | Vfork | Kernel | Unseen => Self::Open,
+            Idle => Self::Idle,
+        }
+    }
+}
+
+/// All waits that come down to one thing.
+#[derive(Debug, Clone)]
+pub struct End {
+    /// What kind of thing it is.
+    pub kind: EndKind,
+    /// The class of the link that names it.
+    pub class: WaitClass,
+    /// The object.
+    pub object: Object,
+    /// Who would have to act, as far as it is known: who works, sleeps, holds the lock, owes the answer.
+    pub who: Option<ThreadRef>,
+    /// Demand wait on it within the window, seconds, summed over victims. For a command: its share of
+    /// the critical path, seconds.
+    pub seconds: f64,
+    /// Who waits, directly or through others, by process: seconds.
+    pub victims: BTreeMap<u32, (ThreadRef, f64)>,
+    /// The chain of the longest leaf, victim first; the link that names the end is at `named`.
+    pub links: Vec<Arc<ChainLink>>,
+    /// Index into `links`.
+    pub named: usize,
+    /// Who holds it, by process of the next link: seconds.
+    pub holders: BTreeMap<u32, (ThreadRef, f64)>,
+    /// What the holders did meanwhile: seconds by class.
+    pub holder_doing: BTreeMap<WaitClass, f64>,
+    /// What lay between the victims and the end: seconds by class of the links before it.
+    pub via: BTreeMap<WaitClass, f64>,
+    /// Leaves.
+    pub count: u64,
+    /// Greatest single wait, seconds, its time before the look included.
+    pub longest_seconds: f64,
+    /// It has not ended.
+    pub standing: bool,
+    /// A circle was met.
+    pub circle: bool,
+    /// It is owed, and not late by itself: a debt whose chain ends in nothing hard. On a host such an end is told only if a
+    /// rule finds more.
+    pub owed: bool,
+    longest_ns: (usize, Ns),
+}
+
+impl End {
+    /// An end without time, with the chain of a leaf; `named` is the link that names it.
+    pub fn new(kind: EndKind, class: WaitClass, object: Object, leaf: &Leaf, named: usize) -> Self {
+        Self {
+            kind,
+            class,
+            object,
+            who: None,
+            seconds: 0.0,
+            victims: BTreeMap::new(),
+            links: leaf.links.clone(),
+            named,
+            holders: BTreeMap::new(),
+            holder_doing: BTreeMap::new(),
+            via: BTreeMap::new(),
+            count: 0,
+            longest_seconds: 0.0,
+            standing: false,
+            circle: false,
+            owed: false,
+            longest_ns: (0, 0),
+        }
+    }
+
+    /// Leaves that a rule chose, as one end under an object of its own; `named` is the link that names
+    /// each of them. None without leaves.
+    pub fn gathered(class: WaitClass, object: Object, leaves: &[(Leaf, usize)]) -> Option<Self> {
+        let (first, named) = leaves.first()?;
+        let mut end = Self::new(EndKind::of(class), class, object, first, *named);
+        for (leaf, named) in leaves {
+            end.add(leaf, *named, 1.0, true);
+        }
+        Some(end)
+    }
+
+    /// Adds a leaf, or a part of it; one that does not count lengthens the list of victims and no more.
+    pub fn add(&mut self, leaf: &Leaf, named: usize, part: f64, counted: bool) {
+        let link = &leaf.links[named];
+        let seconds = part * leaf.ns() as f64 / 1e9;
+        if counted {
+            self.seconds += seconds;
+            self.count += 1;
+        }
+        let victim = &leaf.links[0].who;
+        let lost = self.victims.entry(victim.pid).or_insert_with(|| (victim.clone(), 0.0));
+        lost.1 += seconds;
+        if let Some(next) = leaf.links.get(named + 1) {
+            let held = self.holders.entry(next.who.pid).or_insert_with(|| (next.who.clone(), 0.0));
+            held.1 += seconds;
+        }
+        *self.holder_doing.entry(leaf.root().class).or_default() += seconds;
+        for before in &leaf.links[..named] {
+            *self.via.entry(before.class).or_default() += seconds;
+        }
+        let whole = link.end_ns.saturating_sub(link.since_ns) as f64 / 1e9;
+        self.longest_seconds = self.longest_seconds.max(whole);
+        self.standing |= link.standing;
+        self.circle |= leaf.circle;
+        // The chain to show: the most links, and of those the longest.
+        let weight = (leaf.links.len(), leaf.ns());
+        if weight > self.longest_ns && leaf.ns() * 20 >= self.longest_ns.1 {
+            self.longest_ns = weight;
+            self.links.clone_from(&leaf.links);
+            self.named = named;
+        }
+    }
+
+    /// The main holder: who holds it longest.
+    pub fn holder(&self) -> Option<&ThreadRef> {
+        let most = self.holders.values().max_by(|a, b| a.1.total_cmp(&b.1))?;
+        Some(&most.0)
+    }
+
+    /// What the holder mostly did.
+    pub fn holder_mostly(&self) -> Option<WaitClass> {
+        let most = self.holder_doing.iter().max_by(|a, b| a.1.total_cmp(b.1))?;
+        Some(*most.0)
+    }
+
+    /// The first victim of the chain.
+    pub fn first_victim(&self) -> &ThreadRef {
+        &self.links[0].who
+    }
+
+    /// The part of it that some processes lose.
+    pub fn of_victims(&self, wanted: impl Fn(u32) -> bool) -> Self {
+        let mut part = self.clone();
+        part.victims.retain(|pid, _| wanted(*pid));
+        part.seconds = part.victims.values().map(|(_, seconds)| seconds).sum();
+        part
+    }
+
+    /// Several ends as one, named after the greatest: sockets of one peer, names of one server.
+    pub fn merged<'e>(ends: impl IntoIterator<Item = &'e End>) -> Option<End> {
+        let mut all: Vec<&End> = ends.into_iter().collect();
+        all.sort_by(|a, b| b.seconds.total_cmp(&a.seconds).then(a.object.cmp(&b.object)));
+        let (first, rest) = all.split_first()?;
+        let mut sum = (*first).clone();
+        for end in rest {
+            sum.take_in(end);
+        }
+        Some(sum)
+    }
+
+    fn take_in(&mut self, end: &End) {
+        fn add<K: Copy + Ord>(
+            into: &mut BTreeMap<K, (ThreadRef, f64)>,
+            from: &BTreeMap<K, (ThreadRef, f64)>,
+        ) {
+            for (key, (thread, seconds)) in from {
+                into.entry(*key).or_insert_with(|| (thread.clone(), 0.0)).1 += seconds;
+            }
+        }
+        self.seconds += end.seconds;
+        self.count += end.count;
+        add(&mut self.victims, &end.victims);
+        add(&mut self.holders, &end.holders);
+        for (class, seconds) in &end.holder_doing {
+            *self.holder_doing.entry(*class).or_default() += seconds;
+        }
+        for (class, seconds) in &end.via {
+            *self.via.entry(*class).or_default() += seconds;
+        }
+        self.longest_seconds = self.longest_seconds.max(end.longest_seconds);
+        self.standing |= end.standing;
+        self.circle |= end.circle;
+        if end.longest_ns > self.longest_ns {
+            self.longest_ns = end.longest_ns;
+            self.links.clone_from(&end.links);
+            self.named = end.named;
+        }
+    }
+}
