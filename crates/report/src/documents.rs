@@ -9,6 +9,7 @@ use crate::flags::Cli;
 use crate::text::page::{Page, Tone};
 use clap::CommandFactory;
 use clap_complete::Shell;
+use holdup_reason::rules::threshold::Threshold;
 use holdup_reason::rules::{self, Rule};
 use serde::Serialize;
 use std::path::Path;
@@ -20,23 +21,34 @@ pub struct Entry {
     title: &'static str,
     theory: &'static str,
     needs: &'static [&'static str],
-    refuted_by: &'static [&'static str],
+    refuted_by: Vec<&'static str>,
     remedies: &'static [&'static str],
+    thresholds: Vec<String>,
     stories: &'static [&'static str],
 }
 
 impl From<&Rule> for Entry {
-    fn from(case: &Rule) -> Self {
+    fn from(rule: &Rule) -> Self {
         Self {
-            code: case.code,
-            title: case.title,
-            theory: case.theory,
-            needs: case.needs,
-            refuted_by: case.refuted_by,
-            remedies: case.remedies,
-            stories: case.stories,
+            code: rule.code,
+            title: rule.title,
+            theory: rule.theory,
+            needs: rule.needs,
+            refuted_by: rule.refuted_by.iter().map(|refutation| refutation.by).collect(),
+            remedies: rule.remedies,
+            thresholds: rule.thresholds.iter().map(|it| threshold(it)).collect(),
+            stories: rule.stories,
         }
     }
+}
+
+/// A threshold in one line: value with unit, why, and where the value is from.
+fn threshold(threshold: &Threshold) -> String {
+    let unit = match threshold.unit {
+        "1" => String::new(),
+        unit => format!(" {unit}"),
+    };
+    format!("{}{unit}: {} ({})", threshold.value, threshold.why, threshold.source)
 }
 
 /// All codes, sorted.
@@ -111,9 +123,10 @@ pub fn tell(entries: &[Entry], asked: bool, page: &mut Page) {
     page.gap();
     page.paragraph(&unwrapped(only.theory));
     for (heading, items) in [
-        ("Said only if", only.needs),
-        ("Not said if", only.refuted_by),
-        ("Ways out", only.remedies),
+        ("Said only if", only.needs.to_vec()),
+        ("Not said if", only.refuted_by.clone()),
+        ("Numbers that decide", only.thresholds.iter().map(String::as_str).collect()),
+        ("Ways out", only.remedies.to_vec()),
     ] {
         if items.is_empty() {
             continue;
@@ -157,9 +170,10 @@ fn codes_of(entries: &[Entry]) -> String {
         out.push_str(&format!("\n### {}\n\n**{}**\n\n", entry.code, markdown(entry.title)));
         out.push_str(&paragraph(entry.theory, "", ""));
         for (heading, items) in [
-            ("Said only if:", entry.needs),
-            ("Not said if:", entry.refuted_by),
-            ("Ways out:", entry.remedies),
+            ("Said only if:", entry.needs.to_vec()),
+            ("Not said if:", entry.refuted_by.clone()),
+            ("Numbers that decide:", entry.thresholds.iter().map(String::as_str).collect()),
+            ("Ways out:", entry.remedies.to_vec()),
         ] {
             if items.is_empty() {
                 continue;
@@ -270,8 +284,9 @@ mod tests {
             title: "A disk is slow",
             theory: "It is\n  <slow>.",
             needs: &["it is slow"],
-            refuted_by: &[],
+            refuted_by: Vec::new(),
             remedies: &["wait"],
+            thresholds: Vec::new(),
             stories: &["S1.1"],
         }
     }

@@ -44,8 +44,8 @@ pub struct Rule {
     pub theory: &'static str,
     /// What must be seen before it is said.
     pub needs: &'static [&'static str],
-    /// What would refute it.
-    pub refuted_by: &'static [&'static str],
+    /// What would refute it, each with the test that shows it.
+    pub refuted_by: &'static [Refutation],
     /// The ways out.
     pub remedies: &'static [&'static str],
     /// Stories of the field that it answers.
@@ -54,6 +54,22 @@ pub struct Rule {
     pub thresholds: &'static [&'static Threshold],
     /// The rule itself.
     pub finds: Finds,
+}
+
+/// Something that would refute a rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refutation {
+    /// A clause: what is seen where the rule must stay silent.
+    pub by: &'static str,
+    /// The test, in the rule's own file, that has it and finds nothing of this rule.
+    pub test: &'static str,
+}
+
+impl Refutation {
+    /// A clause with its test.
+    pub const fn new(by: &'static str, test: &'static str) -> Self {
+        Self { by, test }
+    }
 }
 
 /// How a rule is asked.

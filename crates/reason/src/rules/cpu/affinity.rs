@@ -8,6 +8,7 @@ use crate::answer::report::*;
 use crate::facts::{Cgroup, Thread, ThreadRef};
 use crate::graph::ends::command_root;
 use crate::measure::Measures;
+use crate::rules::Refutation;
 use crate::rules::old::cpu;
 use crate::rules::old::{Rule, words};
 use crate::waits::WaitClass;
@@ -25,7 +26,10 @@ pub static RULE: Rule = Rule {
         "these CPUs are busy",
         "CPUs that they may not use are idle for a good part of the time",
     ],
-    refuted_by: &["the other CPUs are as busy", "the threads hardly wait (one thread to a CPU)"],
+    refuted_by: &[
+        Refutation::new("the other CPUs are as busy", ""),
+        Refutation::new("the threads hardly wait (one thread to a CPU)", ""),
+    ],
     remedies: &["widen the affinity mask (taskset -p) or the cpuset", "spread the threads by hand"],
     stories: &[],
     thresholds: &[],

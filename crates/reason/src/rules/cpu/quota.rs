@@ -7,6 +7,7 @@
 use crate::answer::report::*;
 use crate::facts::{ThreadRef, ThreadTime};
 use crate::measure::Measures;
+use crate::rules::Refutation;
 use crate::rules::old::cpu::{self, Quota};
 use crate::rules::old::{Rule, words};
 use crate::waits::WaitClass;
@@ -25,8 +26,8 @@ pub static RULE: Rule = Rule {
         "the group's cpu.stat counts throttled periods in the window",
     ],
     refuted_by: &[
-        "cpu.stat counts no throttled period",
-        "the group's threads hardly wait for a CPU",
+        Refutation::new("cpu.stat counts no throttled period", ""),
+        Refutation::new("the group's threads hardly wait for a CPU", ""),
     ],
     remedies: &["raise or remove the quota", "run fewer threads", "a longer period, for bursts"],
     stories: &["S0.3"],

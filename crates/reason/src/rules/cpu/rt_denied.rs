@@ -8,6 +8,7 @@ use crate::answer::report::*;
 use crate::facts::{Cgroup, Denied, Thread, ThreadRef};
 use crate::measure::Measures;
 use crate::model::Model;
+use crate::rules::Refutation;
 use crate::rules::old::{Rule, culprit, words};
 use std::collections::HashMap;
 
@@ -24,7 +25,10 @@ pub static RULE: Rule = Rule {
         "a scheduling call of the command returned EPERM",
         "the caller's CPU cgroup has cpu.rt_runtime_us 0, or the caller lacks CAP_SYS_NICE",
     ],
-    refuted_by: &["the call succeeded", "the group has a budget and the caller the capability"],
+    refuted_by: &[
+        Refutation::new("the call succeeded", ""),
+        Refutation::new("the group has a budget and the caller the capability", ""),
+    ],
     remedies: &[
         "give the group (and each group above it) a real-time budget",
         "give the program CAP_SYS_NICE, or a higher RLIMIT_RTPRIO",

@@ -7,6 +7,7 @@
 use crate::answer::report::*;
 use crate::facts::{Cgroup, ThreadRef, ThreadTime};
 use crate::measure::Measures;
+use crate::rules::Refutation;
 use crate::rules::old::{Rule, cpu, words};
 use std::collections::BTreeMap;
 
@@ -24,8 +25,8 @@ pub static RULE: Rule = Rule {
         "no other real-time thread had the CPUs meanwhile",
     ],
     refuted_by: &[
-        "other real-time threads used the CPUs",
-        "they ran for clearly less than the budget",
+        Refutation::new("other real-time threads used the CPUs", ""),
+        Refutation::new("they ran for clearly less than the budget", ""),
     ],
     remedies: &["raise the budget", "let the threads sleep within each period"],
     stories: &["S1.4"],

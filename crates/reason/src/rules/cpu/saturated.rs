@@ -10,6 +10,7 @@ use crate::facts::{Cgroup, TargetKind, Thread, ThreadRef, WakeContext};
 use crate::graph::ends::command_root;
 use crate::measure::Measures;
 use crate::model::Model;
+use crate::rules::Refutation;
 use crate::rules::old::cpu::{self, Competitor};
 use crate::rules::old::{Rule, culprit, words};
 use crate::waits::WaitClass;
@@ -27,9 +28,12 @@ pub static RULE: Rule = Rule {
         "one other process or job gets more than its fair part, and two fifths or more of all that is used or asked for",
     ],
     refuted_by: &[
-        "CPUs that the victim may use are idle",
-        "the threads that wait belong to the same job as those that run (use is not a fault)",
-        "the victim's group is out of CPU quota",
+        Refutation::new("CPUs that the victim may use are idle", ""),
+        Refutation::new(
+            "the threads that wait belong to the same job as those that run (use is not a fault)",
+            "",
+        ),
+        Refutation::new("the victim's group is out of CPU quota", ""),
     ],
     remedies: &[
         "give the culprit a lower weight or a quota",

@@ -14,6 +14,7 @@ use crate::graph::ends::End;
 use crate::measure::Measures;
 use crate::measure::disk_queue::{self, DiskQueue};
 use crate::model::Model;
+use crate::rules::Refutation;
 use crate::rules::old::disk::{self, Wrong};
 use crate::rules::old::{Rule, Verdict, words};
 
@@ -30,9 +31,12 @@ pub static RULE: Rule = Rule {
         "at least half of the requests in flight at the cached disk stand at the slow disk, which takes long",
     ],
     refuted_by: &[
-        "most requests of the window are hits",
-        "the slow disk is not what is waited for, or answers about as fast as the cache does",
-        "a neighbour uses the disk up",
+        Refutation::new("most requests of the window are hits", ""),
+        Refutation::new(
+            "the slow disk is not what is waited for, or answers about as fast as the cache does",
+            "",
+        ),
+        Refutation::new("a neighbour uses the disk up", ""),
     ],
     remedies: &[
         "make the cache larger",

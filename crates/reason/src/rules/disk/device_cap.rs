@@ -7,6 +7,7 @@
 use crate::answer::report::{Culprit, Evidence, Finding, Remedy};
 use crate::graph::ends::End;
 use crate::measure::Measures;
+use crate::rules::Refutation;
 use crate::rules::old::disk::{self, View, Wrong};
 use crate::rules::old::{Rule, Verdict, words};
 
@@ -24,10 +25,13 @@ pub static RULE: Rule = Rule {
         "no limit of a cgroup on this host is met",
     ],
     refuted_by: &[
-        "a cgroup limit that is met",
-        "a few slow requests among quick ones (then the device fails slowly)",
-        "the same time for each request however many are in flight (slow, not capped)",
-        "one neighbour that asks for most of what is done",
+        Refutation::new("a cgroup limit that is met", ""),
+        Refutation::new("a few slow requests among quick ones (then the device fails slowly)", ""),
+        Refutation::new(
+            "the same time for each request however many are in flight (slow, not capped)",
+            "",
+        ),
+        Refutation::new("one neighbour that asks for most of what is done", ""),
     ],
     remedies: &[
         "provision more operations or bytes a second",

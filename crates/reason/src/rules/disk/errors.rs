@@ -9,6 +9,7 @@ use crate::facts::DiskUse;
 use crate::graph::ends::End;
 use crate::measure::Measures;
 use crate::measure::disk_queue;
+use crate::rules::Refutation;
 use crate::rules::old::disk::{self, View, Wrong};
 use crate::rules::old::{Rule, Verdict, words};
 
@@ -22,7 +23,7 @@ pub static RULE: Rule = Rule {
         "somebody uses the disk",
         "at least three of its requests, and 1 %, end with an error status (block_rq_complete)",
     ],
-    refuted_by: &["no request ends in an error"],
+    refuted_by: &[Refutation::new("no request ends in an error", "")],
     remedies: &[
         "read the kernel log and the device's counters",
         "move the data off it, and replace it",

@@ -6,6 +6,7 @@
 use crate::answer::report::{Culprit, Evidence, Finding, Remedy};
 use crate::graph::ends::End;
 use crate::measure::Measures;
+use crate::rules::Refutation;
 use crate::rules::old::disk::{self, View, Wrong};
 use crate::rules::old::{Rule, Verdict, words};
 
@@ -22,7 +23,10 @@ pub static RULE: Rule = Rule {
         "most of the waiting for the disk passes while such a request is inside it",
         "or every request is slow by the same time, however many are in flight",
     ],
-    refuted_by: &["a queue that slows all requests alike", "a cgroup limit that is met"],
+    refuted_by: &[
+        Refutation::new("a queue that slows all requests alike", ""),
+        Refutation::new("a cgroup limit that is met", ""),
+    ],
     remedies: &[
         "look at the device's error counters (SMART) and replace it",
         "move the data off it first",

@@ -7,6 +7,7 @@ use crate::answer::report::{Finding, ObjectName};
 use crate::facts::ThreadRef;
 use crate::graph::ends::End;
 use crate::measure::Measures;
+use crate::rules::Refutation;
 use crate::rules::old::disk::{self, View, Wrong};
 use crate::rules::old::{Rule, Verdict, culprit, words};
 use crate::waits::WaitClass;
@@ -22,8 +23,8 @@ pub static RULE: Rule = Rule {
         "another process writes most of what the disk does",
     ],
     refuted_by: &[
-        "the victims write most themselves",
-        "the disk is slow or capped even for a small commit",
+        Refutation::new("the victims write most themselves", ""),
+        Refutation::new("the disk is slow or capped even for a small commit", ""),
     ],
     remedies: &[
         "give the two their own file systems",

@@ -8,6 +8,7 @@ use crate::answer::report::{Culprit, Evidence, Finding, Remedy};
 use crate::facts::IoLimit;
 use crate::graph::ends::End;
 use crate::measure::Measures;
+use crate::rules::Refutation;
 use crate::rules::old::disk::{self, OwnLimit, View, Wrong};
 use crate::rules::old::{Rule, Verdict, words};
 
@@ -25,8 +26,8 @@ pub static RULE: Rule = Rule {
         "what the group does meets the limit (60 % to 135 % of it, by its own counters)",
     ],
     refuted_by: &[
-        "the group stays well under every limit",
-        "no limit is set on the device for the group or any group above it",
+        Refutation::new("the group stays well under every limit", ""),
+        Refutation::new("no limit is set on the device for the group or any group above it", ""),
     ],
     remedies: &["raise or remove the limit", "spread the work, or make fewer, larger requests"],
     stories: &["S1.1", "S0.6"],

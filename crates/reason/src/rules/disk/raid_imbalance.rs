@@ -14,6 +14,7 @@ use crate::graph::ends::End;
 use crate::measure::Measures;
 use crate::measure::disk_queue::{self, DiskQueue};
 use crate::model::Model;
+use crate::rules::Refutation;
 use crate::rules::old::disk::{self, Wrong};
 use crate::rules::old::{Rule, Verdict, words};
 
@@ -30,9 +31,15 @@ pub static RULE: Rule = Rule {
         "another one is busy at least 70 % of the time and slow, with a queue at it or at the array",
     ],
     refuted_by: &[
-        "the members read about alike, or those that do not read are busy with writes",
-        "no member has a queue (then another one would not be quicker)",
-        "the idle members are write-mostly, spare or faulty, or the array is being rebuilt",
+        Refutation::new(
+            "the members read about alike, or those that do not read are busy with writes",
+            "",
+        ),
+        Refutation::new("no member has a queue (then another one would not be quicker)", ""),
+        Refutation::new(
+            "the idle members are write-mostly, spare or faulty, or the array is being rebuilt",
+            "",
+        ),
     ],
     remedies: &[
         "lay the copies out in stripes (RAID-10, far or offset)",

@@ -7,6 +7,7 @@ use crate::answer::report::{Evidence, Finding, Remedy};
 use crate::facts::{Disk, ThreadRef};
 use crate::graph::ends::End;
 use crate::measure::Measures;
+use crate::rules::Refutation;
 use crate::rules::old::disk::{self, View, Wrong};
 use crate::rules::old::{Rule, Verdict, culprit, words};
 
@@ -21,7 +22,10 @@ pub static RULE: Rule = Rule {
         "one other process asks for at least 60 % of the work (bytes, and requests as 64 KiB each)",
         "the disk has work in flight at least half of the time",
     ],
-    refuted_by: &["the victims are the main users themselves", "a cgroup limit that is met"],
+    refuted_by: &[
+        Refutation::new("the victims are the main users themselves", ""),
+        Refutation::new("a cgroup limit that is met", ""),
+    ],
     remedies: &[
         "give the neighbour a lower I/O priority or weight",
         "limit it with a cgroup",

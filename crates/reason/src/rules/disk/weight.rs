@@ -7,6 +7,7 @@ use crate::answer::report::{Culprit, Evidence, Finding, Remedy};
 use crate::facts::{Cgroup, ThreadRef};
 use crate::graph::ends::End;
 use crate::measure::Measures;
+use crate::rules::Refutation;
 use crate::rules::old::disk::{self, View, Wrong};
 use crate::rules::old::{Rule, Verdict, words};
 
@@ -20,7 +21,10 @@ pub static RULE: Rule = Rule {
         "threads of a group wait for a busy disk whose scheduler heeds weights",
         "another group asks for most of the work and has at least twice the weight",
     ],
-    refuted_by: &["equal weights", "a scheduler that does not heed weights"],
+    refuted_by: &[
+        Refutation::new("equal weights", ""),
+        Refutation::new("a scheduler that does not heed weights", ""),
+    ],
     remedies: &["raise the light group's weight, or lower the heavy one's"],
     stories: &["S3.7"],
     thresholds: &[],

@@ -9,6 +9,7 @@ use crate::answer::report::{Evidence, Finding, ObjectName, Remedy, Severity};
 use crate::facts::{ThreadRef, Work};
 use crate::graph::ends::End;
 use crate::measure::Measures;
+use crate::rules::Refutation;
 use crate::rules::old::{Rule, Verdict, culprit, words, work};
 use std::collections::BTreeMap;
 
@@ -23,7 +24,10 @@ pub static RULE: Rule = Rule {
         "waits or CPU samples whose kernel stack passes ovl_copy_up",
         "they take a tenth or more of the process's time",
     ],
-    refuted_by: &["the file is in the upper layer already", "the file system is no overlay"],
+    refuted_by: &[
+        Refutation::new("the file is in the upper layer already", ""),
+        Refutation::new("the file system is no overlay", ""),
+    ],
     remedies: &[
         "keep files that are written on a volume, not in the image",
         "write to a new file instead of appending to the image's",

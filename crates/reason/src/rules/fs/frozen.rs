@@ -8,6 +8,7 @@ use crate::facts::{DeviceNumber, ObjectRef};
 use crate::graph::ends::End;
 use crate::measure::Measures;
 use crate::model::names;
+use crate::rules::Refutation;
 use crate::rules::old::{Rule, Verdict, words};
 use crate::waits::WaitClass;
 
@@ -21,7 +22,7 @@ pub static RULE: Rule = Rule {
         "threads wait to begin a write on a file system (mnt_want_write, sb_start_write)",
         "its superblock is frozen, or nothing of it moves and nobody else writes to it",
     ],
-    refuted_by: &["the superblock is not frozen and the writers go on"],
+    refuted_by: &[Refutation::new("the superblock is not frozen and the writers go on", "")],
     remedies: &["thaw it", "make the snapshot tool thaw on failure"],
     stories: &["S3.3"],
     thresholds: &[],

@@ -18,6 +18,7 @@ use crate::waits::WaitClass;
 const ROUND_TRIP_SECONDS: f64 = 1e-3;
 /// From here on quick answers are too many. Seconds waited per second.
 const QUICK_RATE: f64 = 0.25;
+use crate::rules::Refutation;
 
 /// The case.
 pub static RULE: Rule = Rule {
@@ -30,8 +31,8 @@ pub static RULE: Rule = Rule {
         "the process that has this connection's device open is known",
     ],
     refuted_by: &[
-        "the daemon is itself held up by something with a name",
-        "it answers within a millisecond, and little time is lost to it",
+        Refutation::new("the daemon is itself held up by something with a name", ""),
+        Refutation::new("it answers within a millisecond, and little time is lost to it", ""),
     ],
     remedies: &[
         "look at what the daemon does; restart it",

@@ -6,6 +6,7 @@
 use crate::answer::report::{Evidence, Finding, Impact, Link, Remedy, Severity, Victim, Who};
 use crate::facts::ThreadRef;
 use crate::measure::Measures;
+use crate::rules::Refutation;
 use crate::rules::old::{Rule, Verdict, culprit, process, words};
 use crate::waits::WaitClass;
 use crate::waits::timeline::WaitSpan;
@@ -22,7 +23,10 @@ pub static RULE: Rule = Rule {
         "waits for locks that have not ended",
         "the owner of each is known, and the owners form a circle",
     ],
-    refuted_by: &["any wait of the circle ended within the window", "an owner is not known"],
+    refuted_by: &[
+        Refutation::new("any wait of the circle ended within the window", ""),
+        Refutation::new("an owner is not known", ""),
+    ],
     remedies: &["end one of them", "take locks in one order everywhere, or with a timeout"],
     stories: &["S3.4", "S3.14"],
     thresholds: &[],

@@ -4,15 +4,19 @@
 //! third waiter. What the holder does meanwhile is told, because it is the way out: if it is stopped, continue
 //! it; if it sleeps, ask why it holds a lock while it sleeps.
 
-use crate::answer::report::{Culprit, Evidence, Finding, Remedy};
 use crate::facts::FileLock;
-use crate::graph::ends::End;
+use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::model::object::{FileKey, Object};
-use crate::rules::old::{Rule, Verdict, culprit, process, words};
+use crate::model::words;
+use crate::rules::Refutation;
+use crate::rules::engine::Loss;
+use crate::rules::proof::Proof;
+use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
+use crate::rules::{Finds, Match, Rule, culprit, process};
 use crate::waits::WaitClass;
 
-/// The case.
+/// The rule.
 pub static RULE: Rule = Rule {
     code: "lock.file",
     title: "A file lock is held by another process",
@@ -24,8 +28,11 @@ pub static RULE: Rule = Rule {
         "the lock table names a holder on the same file, or the holder's unlock ended the wait",
     ],
     refuted_by: &[
-        "nobody holds a conflicting lock on the file",
-        "the holder itself is held up by something with a name (then that is the finding)",
+        Refutation::new("nobody holds a conflicting lock on the file", ""),
+        Refutation::new(
+            "the holder itself is held up by something with a name (then that is the finding)",
+            "",
+        ),
     ],
     remedies: &[
         "end or continue the holder",
@@ -34,23 +41,28 @@ pub static RULE: Rule = Rule {
     ],
     stories: &["S3.14", "S4.3"],
     thresholds: &[],
-    finds: crate::rules::Finds::Old(find),
+    finds: Finds::End(find),
 };
 
-fn find(measures: &Measures<'_>) -> Vec<Finding> {
-    measures
-        .class(WaitClass::FileLock)
-        .filter(|c| !c.circle && held_lock(measures, c).is_none_or(|lock| lock.kind != "LEASE"))
-        .map(|c| finding(measures, c))
-        .collect()
+fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
+    let lock = held_lock(measures, end);
+    let is_lease = lock.is_some_and(|lock| lock.kind == "LEASE");
+    if end.class != WaitClass::FileLock || end.circle || is_lease {
+        return None;
+    }
+    let by = end.holder().map_or_else(Culprit::default, |holder| culprit(measures.model, holder));
+    let proof = if lock.is_some() { Proof::Read } else { Proof::Inferred };
+    Some(Match::new(by, proof, move |loss| explain(measures, end, lock, loss)))
 }
 
-fn finding(measures: &Measures<'_>, end: &End) -> Finding {
-    let lock = held_lock(measures, end);
-    let holder = end.holder();
-    let victim = measures.process_name(end.first_victim());
-    let path = &measures.model.name_of(&end.object).name;
-    let by = holder.map_or_else(|| "an unknown holder".to_string(), words::who);
+fn explain(
+    measures: &Measures<'_>,
+    end: &End,
+    lock: Option<&FileLock>,
+    loss: &Loss<'_>,
+) -> Wording {
+    let path = measures.model.name_of(&end.object).name;
+    let by = end.holder().map_or_else(|| "an unknown holder".to_string(), words::who);
     let doing = match end.holder_mostly() {
         Some(WaitClass::Stopped) => "is stopped",
         Some(WaitClass::FrozenCgroup) => "is frozen",
@@ -73,20 +85,17 @@ fn finding(measures: &Measures<'_>, end: &End) -> Finding {
             "/proc/locks",
         ));
     }
-    let verdict = Verdict {
-        title: format!("{victim} waits for a lock on {path} that {by} holds"),
+    Wording {
+        title: format!("{} waits for a lock on {path} that {by} holds", loss.victim),
         text: format!(
             "{} pass in waits for the lock; the longest {} {}. The holder {by} {doing}.",
-            words::of_window(end.seconds, measures.wall_seconds()),
+            words::of_window(loss.seconds, loss.wall_seconds),
             if end.standing { "has lasted" } else { "took" },
             words::seconds(end.longest_seconds),
         ),
-        confidence: if lock.is_some() { 0.97 } else { 0.85 },
-        culprit: holder.map_or_else(Culprit::default, |holder| culprit(measures, holder)),
         evidence,
         remedy: remedy(measures, end),
-    };
-    RULE.finding(measures, end, verdict)
+    }
 }
 
 /// The lock on a cause's file that somebody holds.

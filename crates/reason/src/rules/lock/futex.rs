@@ -10,6 +10,7 @@ use crate::graph::ends::End;
 use crate::measure::Measures;
 use crate::model::Model;
 use crate::model::object::Object;
+use crate::rules::Refutation;
 use crate::rules::old::{Rule, Verdict, culprit, words};
 use crate::waits::WaitClass;
 
@@ -27,8 +28,11 @@ pub static RULE: Rule = Rule {
          wait for the same word",
     ],
     refuted_by: &[
-        "the word is a condition or a semaphore: its waiters are idle (the word has gone beyond what a lock holds)",
-        "the holder itself is held up by something with a name",
+        Refutation::new(
+            "the word is a condition or a semaphore: its waiters are idle (the word has gone beyond what a lock holds)",
+            "",
+        ),
+        Refutation::new("the holder itself is held up by something with a name", ""),
     ],
     remedies: &[
         "hold the lock for less: move I/O and sleeping out of it",

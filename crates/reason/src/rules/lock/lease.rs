@@ -8,6 +8,7 @@ use crate::answer::report::{Culprit, Evidence, Finding, Remedy};
 use crate::facts::FileLock;
 use crate::graph::ends::End;
 use crate::measure::Measures;
+use crate::rules::Refutation;
 use crate::rules::old::lock_file::held_lock;
 use crate::rules::old::{Rule, Verdict, culprit, process, words};
 use crate::waits::WaitClass;
@@ -23,7 +24,10 @@ pub static RULE: Rule = Rule {
         "a thread waits for a lease to break (__break_lease)",
         "the lock table has a lease on that file, with its holder",
     ],
-    refuted_by: &["the lock on the file is a flock or POSIX lock", "the holder answers at once"],
+    refuted_by: &[
+        Refutation::new("the lock on the file is a flock or POSIX lock", ""),
+        Refutation::new("the holder answers at once", ""),
+    ],
     remedies: &[
         "make the holder answer its signal (SIGIO)",
         "end the holder",

@@ -11,6 +11,7 @@ use crate::graph::ends::End;
 use crate::measure::Measures;
 use crate::measure::disk_queue;
 use crate::model::object::Object;
+use crate::rules::Refutation;
 use crate::rules::old::{Rule, Verdict, words};
 use crate::waits::WaitClass;
 
@@ -26,7 +27,10 @@ pub static RULE: Rule = Rule {
         "threads sleep in balance_dirty_pages",
         "the kernel's own pauses add up to at least half of these waits, or the dirty pages are near the limit",
     ],
-    refuted_by: &["no pause was asked for, and the dirty pages stay well below the limit"],
+    refuted_by: &[Refutation::new(
+        "no pause was asked for, and the dirty pages stay well below the limit",
+        "",
+    )],
     remedies: &[
         "write less, or to a quicker disk",
         "raise the limit to ride out bursts; lower it to keep other writers from waiting behind them",

@@ -7,6 +7,7 @@
 use crate::answer::report::{Evidence, Finding, ObjectName, Remedy};
 use crate::measure::Measures;
 use crate::model::object::Object;
+use crate::rules::Refutation;
 use crate::rules::old::{Rule, Verdict, culprit, words, work};
 
 /// The case.
@@ -23,9 +24,9 @@ pub static RULE: Rule = Rule {
         "it faulted in four times what it keeps, or unmapping has a tenth of those samples",
     ],
     refuted_by: &[
-        "it grows: every page is faulted once and stays",
-        "the faults read a disk (then it is the disk, or swap)",
-        "it forks: pages are faulted again because they were shared",
+        Refutation::new("it grows: every page is faulted once and stays", ""),
+        Refutation::new("the faults read a disk (then it is the disk, or swap)", ""),
+        Refutation::new("it forks: pages are faulted again because they were shared", ""),
     ],
     remedies: &[
         "keep and reuse the buffer",

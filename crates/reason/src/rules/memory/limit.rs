@@ -12,6 +12,7 @@ use crate::rules::old::memory_losses::{self, Loss, Losses};
 use crate::rules::old::{Rule, words};
 
 const MIB: u64 = 1 << 20;
+use crate::rules::Refutation;
 
 /// The case.
 pub static RULE: Rule = Rule {
@@ -27,8 +28,11 @@ pub static RULE: Rule = Rule {
         "that costs its processes a noticeable part of their time, waiting and CPU together",
     ],
     refuted_by: &[
-        "the limit is met, but by page cache that nobody reads again: a stream fills any group",
-        "the host itself is out of memory",
+        Refutation::new(
+            "the limit is met, but by page cache that nobody reads again: a stream fills any group",
+            "",
+        ),
+        Refutation::new("the host itself is out of memory", ""),
     ],
     remedies: &["raise the limit", "make the program need less: fewer workers, smaller caches"],
     stories: &["S0.3"],

@@ -7,6 +7,7 @@
 use crate::answer::report::*;
 use crate::facts::{SharedSegment, ThreadRef};
 use crate::measure::Measures;
+use crate::rules::Refutation;
 use crate::rules::old::{Rule, cpu, culprit, words};
 
 /// The case.
@@ -21,7 +22,7 @@ pub static RULE: Rule = Rule {
         "a segment occupies clearly more than the processes that map it have in their page tables",
         "the host counts at least as much shared memory (Shmem)",
     ],
-    refuted_by: &["the processes' shares add up to what the segment occupies"],
+    refuted_by: &[Refutation::new("the processes' shares add up to what the segment occupies", "")],
     remedies: &[
         "make the cache in it smaller (opcache.memory_consumption, shared_buffers)",
         "restart the process that holds it when it may be empty",

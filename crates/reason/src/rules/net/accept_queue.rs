@@ -7,6 +7,7 @@
 use crate::answer::report::{Evidence, Finding, ObjectName, Remedy, Severity};
 use crate::facts::*;
 use crate::measure::Measures;
+use crate::rules::Refutation;
 use crate::rules::old::net::{self, Losses};
 use crate::rules::old::{Rule, Verdict, culprit, words};
 use crate::waits::WaitClass;
@@ -24,7 +25,10 @@ pub static RULE: Rule = Rule {
         "a listening socket's accept queue is at its limit, or clients were seen to wait for it",
         "the namespace counts overflows of accept queues, or those clients have nobody at the other end",
     ],
-    refuted_by: &["the queue is empty", "the counters of overflows stand still and nobody waits"],
+    refuted_by: &[
+        Refutation::new("the queue is empty", ""),
+        Refutation::new("the counters of overflows stand still and nobody waits", ""),
+    ],
     remedies: &["find what the server does instead of accepting", "raise the backlog for bursts"],
     stories: &["S3.5"],
     thresholds: &[],

@@ -6,6 +6,7 @@
 use crate::answer::report::{Culprit, Evidence, Finding, ObjectName, Remedy};
 use crate::graph::ends::End;
 use crate::measure::Measures;
+use crate::rules::Refutation;
 use crate::rules::old::net::{self, Ceiling, Losses, Queue};
 use crate::rules::old::{Rule, Verdict, words};
 
@@ -21,7 +22,10 @@ pub static RULE: Rule = Rule {
         "the class, or one above it, sends at least 85 % of its ceiling",
         "a process of the target waits to send through it",
     ],
-    refuted_by: &["the class stays below its ceiling", "its queue empties now and then"],
+    refuted_by: &[
+        Refutation::new("the class stays below its ceiling", ""),
+        Refutation::new("its queue empties now and then", ""),
+    ],
     remedies: &["raise the ceiling", "move the flow to another class", "send less"],
     stories: &["S0.15"],
     thresholds: &[],

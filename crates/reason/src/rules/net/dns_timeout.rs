@@ -23,6 +23,7 @@ const YOUNG_NS: Ns = 1_000_000_000;
 const LATE_SECONDS: f64 = 0.05;
 /// The type of question that turns an address into a name.
 const POINTER: u16 = 12;
+use crate::rules::Refutation;
 
 /// The case.
 pub static RULE: Rule = Rule {
@@ -36,7 +37,10 @@ pub static RULE: Rule = Rule {
         "a thread sent a DNS question and waits, or waits on a socket connected to port 53",
         "the question was not answered, or the answers take 50 ms or more on average",
     ],
-    refuted_by: &["the questions are answered quickly", "nobody waits for the answers"],
+    refuted_by: &[
+        Refutation::new("the questions are answered quickly", ""),
+        Refutation::new("nobody waits for the answers", ""),
+    ],
     remedies: &[
         "mend or replace the name server",
         "name a server that answers first in resolv.conf",

@@ -14,6 +14,7 @@ use crate::rules::old::{Rule, Verdict, culprit, words};
 
 /// A flow with at least this part of the bytes fills the queue.
 const FILLS: f64 = 0.5;
+use crate::rules::Refutation;
 
 /// The case.
 pub static RULE: Rule = Rule {
@@ -29,7 +30,10 @@ pub static RULE: Rule = Rule {
         "the kernel's backlog of the discipline is not zero in four of five readings",
         "a flow of the target waits in it",
     ],
-    refuted_by: &["the queue empties now and then", "a class below it is at its own ceiling"],
+    refuted_by: &[
+        Refutation::new("the queue empties now and then", ""),
+        Refutation::new("a class below it is at its own ceiling", ""),
+    ],
     remedies: &[
         "put fq_codel in place of the plain queue: flows no longer wait for each other",
         "slow the flow that fills it",

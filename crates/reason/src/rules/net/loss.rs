@@ -6,6 +6,7 @@
 
 use crate::answer::report::{Culprit, Evidence, Finding, Remedy};
 use crate::measure::Measures;
+use crate::rules::Refutation;
 use crate::rules::old::net::{self, Stream, Wrong};
 use crate::rules::old::{Rule, Verdict, words};
 use std::net::SocketAddr;
@@ -23,8 +24,8 @@ pub static RULE: Rule = Rule {
         "the namespace's count of segments sent again grew as well",
     ],
     refuted_by: &[
-        "a local queue stands (it drops what does not fit)",
-        "the round trip has grown: the losses are a remote queue's overflow",
+        Refutation::new("a local queue stands (it drops what does not fit)", ""),
+        Refutation::new("the round trip has grown: the losses are a remote queue's overflow", ""),
     ],
     remedies: &[
         "find the lossy hop",

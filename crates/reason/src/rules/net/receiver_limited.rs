@@ -7,6 +7,7 @@
 use crate::answer::report::{Culprit, Evidence, Finding, Remedy};
 use crate::facts::{Endpoint, ThreadRef};
 use crate::measure::Measures;
+use crate::rules::Refutation;
 use crate::rules::old::net::{self, Stream, Wrong};
 use crate::rules::old::{Rule, Verdict, culprit, words};
 use crate::waits::WaitClass;
@@ -24,8 +25,8 @@ pub static RULE: Rule = Rule {
         "half of the time with data outstanding was limited by the peer's window",
     ],
     refuted_by: &[
-        "the stream passes a queue of this host that stands",
-        "the window was open: the network or the send buffer limited it",
+        Refutation::new("the stream passes a queue of this host that stands", ""),
+        Refutation::new("the window was open: the network or the send buffer limited it", ""),
     ],
     remedies: &["mend the reader", "give it more threads, or less to do per read"],
     stories: &["S0.16"],

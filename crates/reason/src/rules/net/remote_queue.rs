@@ -12,6 +12,7 @@ use std::net::SocketAddr;
 
 /// Shaping slightly below the slow hop moves the queue to where it can be managed.
 const BELOW: f64 = 0.95;
+use crate::rules::Refutation;
 
 /// The case.
 pub static RULE: Rule = Rule {
@@ -25,7 +26,10 @@ pub static RULE: Rule = Rule {
         "the smoothed round trip is three times the least one of the same connection, and 10 ms more",
         "no queue of this host that the stream passes stands",
     ],
-    refuted_by: &["a local queue stands", "the round trip stays near its least value"],
+    refuted_by: &[
+        Refutation::new("a local queue stands", ""),
+        Refutation::new("the round trip stays near its least value", ""),
+    ],
     remedies: &[
         "shape this host's traffic a little below the rate of the slow hop, with fq_codel",
         "use a faster path, or send less",

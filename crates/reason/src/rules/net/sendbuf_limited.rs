@@ -6,6 +6,7 @@
 
 use crate::answer::report::{Culprit, Evidence, Finding, Remedy};
 use crate::measure::Measures;
+use crate::rules::Refutation;
 use crate::rules::old::net::{self, Stream, Wrong};
 use crate::rules::old::{Rule, Verdict, words};
 use std::net::SocketAddr;
@@ -23,8 +24,8 @@ pub static RULE: Rule = Rule {
         "the peer's window has room for more than the buffer holds",
     ],
     refuted_by: &[
-        "the peer's window or a queue limited it",
-        "the congestion window limited it (losses)",
+        Refutation::new("the peer's window or a queue limited it", ""),
+        Refutation::new("the congestion window limited it (losses)", ""),
     ],
     remedies: &[
         "do not set SO_SNDBUF: no setting of the host changes a buffer that a program has set",

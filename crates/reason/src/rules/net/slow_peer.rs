@@ -19,6 +19,7 @@ use std::net::SocketAddr;
 
 /// Below this mean time a peer is not slow: it is a long way off.
 const SLOW_SECONDS: f64 = 0.3;
+use crate::rules::Refutation;
 
 /// The case.
 pub static RULE: Rule = Rule {
@@ -32,8 +33,8 @@ pub static RULE: Rule = Rule {
         "the wait is 0.3 s or more: a round trip around the world, and not yet the first retry",
     ],
     refuted_by: &[
-        "the peer is a process of this host",
-        "its accept queue is full, or a queue here stands",
+        Refutation::new("the peer is a process of this host", ""),
+        Refutation::new("its accept queue is full, or a queue here stands", ""),
     ],
     remedies: &["look at the peer", "check the route and firewalls on the way", "use a timeout"],
     stories: &["S4.3"],

@@ -6,6 +6,7 @@
 use crate::answer::report::{Culprit, Evidence, Finding, ObjectName, Remedy, Severity};
 use crate::facts::*;
 use crate::measure::Measures;
+use crate::rules::Refutation;
 use crate::rules::old::net::{self, Losses};
 use crate::rules::old::{Rule, Verdict, culprit, words};
 use crate::waits::WaitClass;
@@ -22,7 +23,10 @@ pub static RULE: Rule = Rule {
         "the namespace's count of full receive buffers grows as well",
         "the program reads fewer than one datagram for each hundred dropped",
     ],
-    refuted_by: &["the program keeps reading (then more is sent than it can take: net.udp_flood)"],
+    refuted_by: &[Refutation::new(
+        "the program keeps reading (then more is sent than it can take: net.udp_flood)",
+        "",
+    )],
     remedies: &["see why the program does not read"],
     stories: &["S0.16", "S2.10"],
     thresholds: &[],

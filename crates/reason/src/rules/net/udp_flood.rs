@@ -5,6 +5,7 @@
 
 use crate::answer::report::{Finding, Remedy};
 use crate::measure::Measures;
+use crate::rules::Refutation;
 use crate::rules::old::net_socket_full::{Dropping, dropping, reads, told};
 use crate::rules::old::{Rule, culprit, net, words};
 
@@ -20,8 +21,8 @@ pub static RULE: Rule = Rule {
         "the program reads on meanwhile",
     ],
     refuted_by: &[
-        "the program does not read (net.socket_full)",
-        "the drops stopped before the look",
+        Refutation::new("the program does not read (net.socket_full)", ""),
+        Refutation::new("the drops stopped before the look", ""),
     ],
     remedies: &[
         "slow the sender, or drop its packets before the socket",

@@ -8,6 +8,7 @@
 use crate::answer::report::{Evidence, Finding, ObjectName, Remedy, Severity};
 use crate::facts::{ThreadRef, Work};
 use crate::measure::Measures;
+use crate::rules::Refutation;
 use crate::rules::old::{Rule, Verdict, culprit, words, work};
 use std::collections::BTreeMap;
 
@@ -22,8 +23,8 @@ pub static RULE: Rule = Rule {
         "its threads run, or are ready to, for four fifths of their time",
     ],
     refuted_by: &[
-        "it waits for a disk, a peer or a lock for a noticeable part",
-        "most of its time is in other code",
+        Refutation::new("it waits for a disk, a peer or a lock for a noticeable part", ""),
+        Refutation::new("most of its time is in other code", ""),
     ],
     remedies: &[
         "a cipher that the processor has instructions for (AES-GCM; ChaCha20 where there are none)",

@@ -18,6 +18,7 @@ const IN_FORK: &[&str] =
 /// A fork of a small process takes about a tenth of a millisecond: ten times that is dear.
 const DEAR_SECONDS: f64 = 0.001;
 const CLONE_VM: u64 = 0x100;
+use crate::rules::Refutation;
 
 /// The case.
 pub static RULE: Rule = Rule {
@@ -31,8 +32,8 @@ pub static RULE: Rule = Rule {
         "it forked with a copied address space (no CLONE_VM) in the same window, each time for more than a millisecond",
     ],
     refuted_by: &[
-        "forks without copying (vfork, posix_spawn, threads)",
-        "the time is in exec or in the child",
+        Refutation::new("forks without copying (vfork, posix_spawn, threads)", ""),
+        Refutation::new("the time is in exec or in the child", ""),
     ],
     remedies: &[
         "posix_spawn or vfork and exec instead of fork",

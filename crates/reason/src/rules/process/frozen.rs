@@ -7,6 +7,7 @@
 use crate::answer::report::{Culprit, CulpritKind, Evidence, Finding, Remedy};
 use crate::facts::{Cgroup, Container, ThreadRef};
 use crate::measure::Measures;
+use crate::rules::Refutation;
 use crate::rules::old::process::{self, Stalled};
 use crate::rules::old::{Rule, Verdict, words};
 use crate::waits::WaitClass;
@@ -24,7 +25,7 @@ pub static RULE: Rule = Rule {
         "their cgroup, or one above it, says that it is frozen",
         "others wait for them (else it is only a note), or they are the target",
     ],
-    refuted_by: &["the group is thawed and its threads run"],
+    refuted_by: &[Refutation::new("the group is thawed and its threads run", "")],
     remedies: &["thaw the group", "unpause the container"],
     stories: &["S0.4"],
     thresholds: &[],

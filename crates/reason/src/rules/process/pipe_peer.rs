@@ -8,6 +8,7 @@ use crate::facts::{Endpoint, ObjectRef};
 use crate::graph::ends::End;
 use crate::measure::Measures;
 use crate::model::object::Object;
+use crate::rules::Refutation;
 use crate::rules::old::process::{self, Meanwhile};
 use crate::rules::old::{Rule, Verdict, culprit, words};
 use crate::waits::WaitClass;
@@ -25,8 +26,8 @@ pub static RULE: Rule = Rule {
          for something else",
     ],
     refuted_by: &[
-        "the reader is at work all the time (a pipeline that computes)",
-        "the reader itself waits for something with a name",
+        Refutation::new("the reader is at work all the time (a pipeline that computes)", ""),
+        Refutation::new("the reader itself waits for something with a name", ""),
     ],
     remedies: &[
         "continue or restart the reader",

@@ -9,6 +9,7 @@ use crate::answer::report::{Evidence, Finding, ObjectName, Remedy};
 use crate::facts::Work;
 use crate::measure::Measures;
 use crate::model::object::Object;
+use crate::rules::Refutation;
 use crate::rules::old::{Rule, Verdict, culprit, words, work};
 
 /// The case.
@@ -25,8 +26,11 @@ pub static RULE: Rule = Rule {
         "the kernel counted 10,000 calls a second or more, of 256 bytes or less on average",
     ],
     refuted_by: &[
-        "the calls are on sockets, pipes or terminals, where a message has its size",
-        "most of its time goes elsewhere",
+        Refutation::new(
+            "the calls are on sockets, pipes or terminals, where a message has its size",
+            "",
+        ),
+        Refutation::new("most of its time goes elsewhere", ""),
     ],
     remedies: &["buffer: fwrite, BufWriter, io.BufferedWriter", "map the file", "writev"],
     stories: &["S3.1", "S2.9"],

@@ -24,6 +24,7 @@ const SLOW_SECONDS: f64 = 0.03;
 const SLOW_WORK_SECONDS: f64 = 0.03;
 /// Fewer answers may be chance.
 const ANSWERS_MIN: usize = 3;
+use crate::rules::Refutation;
 
 /// The case.
 pub static RULE: Rule = Rule {
@@ -38,10 +39,16 @@ pub static RULE: Rule = Rule {
         "meanwhile the server sleeps or works, and waits for nothing with a name",
     ],
     refuted_by: &[
-        "the server waits for work itself (the connection is idle)",
-        "the server waits for a disk, a lock, a CPU or another server (then that is the finding)",
-        "the client only listens: it never woke the server",
-        "who waits is the one that was connected to: he serves, and waits for the next question",
+        Refutation::new("the server waits for work itself (the connection is idle)", ""),
+        Refutation::new(
+            "the server waits for a disk, a lock, a CPU or another server (then that is the finding)",
+            "",
+        ),
+        Refutation::new("the client only listens: it never woke the server", ""),
+        Refutation::new(
+            "who waits is the one that was connected to: he serves, and waits for the next question",
+            "",
+        ),
     ],
     remedies: &[
         "find out why the server takes its time",

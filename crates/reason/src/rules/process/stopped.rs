@@ -6,6 +6,7 @@
 use crate::answer::report::{Evidence, Finding, Remedy};
 use crate::facts::{Signal, ThreadRef};
 use crate::measure::Measures;
+use crate::rules::Refutation;
 use crate::rules::old::process::{self, Stalled};
 use crate::rules::old::{Rule, Verdict, culprit, words};
 use crate::waits::WaitClass;
@@ -22,9 +23,9 @@ pub static RULE: Rule = Rule {
         "others wait for its answer, its lock or its reading (else it is only a note), or it is the target",
     ],
     refuted_by: &[
-        "the process runs or sleeps",
-        "state t: it is held by a tracer",
-        "its cgroup is frozen",
+        Refutation::new("the process runs or sleeps", ""),
+        Refutation::new("state t: it is held by a tracer", ""),
+        Refutation::new("its cgroup is frozen", ""),
     ],
     remedies: &["continue it (SIGCONT)", "end it"],
     stories: &["S0.4"],

@@ -6,6 +6,7 @@
 use crate::answer::report::{Evidence, Finding, ObjectName, Remedy};
 use crate::facts::Work;
 use crate::measure::Measures;
+use crate::rules::Refutation;
 use crate::rules::old::{Rule, Verdict, culprit, words, work};
 
 /// The case.
@@ -18,7 +19,10 @@ pub static RULE: Rule = Rule {
         "a tenth or more of its CPU samples are in a stat call that was given the path /etc/localtime",
         "the kernel stacks of a tenth or more of its samples lie in the look-up of a path",
     ],
-    refuted_by: &["the calls are for other files", "TZ is set"],
+    refuted_by: &[
+        Refutation::new("the calls are for other files", ""),
+        Refutation::new("TZ is set", ""),
+    ],
     remedies: &["start it with TZ=:/etc/localtime", "stamp once a second and keep the text"],
     stories: &["S4.2"],
     thresholds: &[],

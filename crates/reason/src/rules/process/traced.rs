@@ -7,6 +7,7 @@
 use crate::answer::report::{Culprit, Evidence, Finding, Remedy};
 use crate::facts::ThreadRef;
 use crate::measure::Measures;
+use crate::rules::Refutation;
 use crate::rules::old::process::{self, Stalled};
 use crate::rules::old::{Rule, Verdict, culprit, words};
 use crate::waits::WaitClass;
@@ -21,7 +22,7 @@ pub static RULE: Rule = Rule {
         "threads of the process are in state t",
         "others wait for it (else it is only a note), or it is the target",
     ],
-    refuted_by: &["state T without a tracer: it is stopped by a signal"],
+    refuted_by: &[Refutation::new("state T without a tracer: it is stopped by a signal", "")],
     remedies: &[
         "let it go in the debugger (continue, detach)",
         "end the tracer: the kernel lets the process go",

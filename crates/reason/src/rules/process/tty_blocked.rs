@@ -14,6 +14,7 @@ use crate::waits::WaitClass;
 
 /// Programs that show a terminal take its output some ten to sixty times a second: a wait below that is pace.
 const PACE_SECONDS: f64 = 0.1;
+use crate::rules::Refutation;
 
 /// The case.
 pub static RULE: Rule = Rule {
@@ -26,8 +27,11 @@ pub static RULE: Rule = Rule {
         "output is stopped by ctrl-S, or the process that holds the master side does not read",
     ],
     refuted_by: &[
-        "the master's holder is at work all the time, and reads",
-        "no wait is longer than a tenth of a second: the output is taken at the pace of a screen",
+        Refutation::new("the master's holder is at work all the time, and reads", ""),
+        Refutation::new(
+            "no wait is longer than a tenth of a second: the output is taken at the pace of a screen",
+            "",
+        ),
     ],
     remedies: &[
         "type ctrl-Q",

@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 
 /// Starting a program that is in the page cache takes well under a millisecond; ten times that is slow.
 const SLOW_SECONDS: f64 = 0.005;
+use crate::rules::Refutation;
 
 /// The case.
 pub static RULE: Rule = Rule {
@@ -31,9 +32,9 @@ pub static RULE: Rule = Rule {
         "its child is known, and took longer than an exec from memory takes",
     ],
     refuted_by: &[
-        "the child executes at once",
-        "the child mostly waits for a CPU (then the CPU is what is short)",
-        "state D with a disk in the parent's own stack",
+        Refutation::new("the child executes at once", ""),
+        Refutation::new("the child mostly waits for a CPU (then the CPU is what is short)", ""),
+        Refutation::new("state D with a disk in the parent's own stack", ""),
     ],
     remedies: &[
         "make what the child waits for faster (see the finding before this one)",
