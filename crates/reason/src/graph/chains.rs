@@ -8,8 +8,8 @@
 //!
 //! A circle of waiters ends at the link that closes it. Must not: weigh or name causes (causes.rs).
 
-use crate::facts::{Ns, ThreadRef};
-use crate::graph::responsible::Peers;
+use super::responsible::{Next, Peers};
+use crate::facts::{Ns, TargetKind, ThreadRef};
 use crate::model::Model;
 use crate::model::object::Object;
 use crate::waits::WaitClass;
@@ -38,6 +38,8 @@ pub struct ChainLink {
     pub since_ns: Ns,
     /// It has not ended.
     pub standing: bool,
+    /// It waits for the next question of somebody who connected to it, and for no answer.
+    pub for_question: bool,
 }
 
 impl ChainLink {
@@ -92,13 +94,25 @@ impl Leaf {
         if self.links[last].class.is_root() {
             return Some(last);
         }
-        self.links.iter().rposition(|link| link.class.is_held())
+        (0..=last).rev().find(|at| self.is_held(*at))
+    }
+
+    /// Whether somebody holds what a link waits for. A condition or a semaphore counts where whoever let go of it belongs to
+    /// another process, or was waiting for its client's next question meanwhile: it kept what it had (a row of a table).
+    fn is_held(&self, at: usize) -> bool {
+        let link = &self.links[at];
+        let Some(next) = self.links.get(at + 1) else { return link.class.is_held() };
+        let by_another = next.who.pid != link.who.pid || next.for_question;
+        link.class.is_held() || link.class == WaitClass::FutexWait && by_another
     }
 }
 
 /// Follows waits through a scene.
 pub struct Chains<'a> {
+    model: &'a Model,
     timelines: &'a Timelines,
+    /// All time is owed to somebody: that of a command.
+    all_owed: bool,
     /// Who is at the other end of what.
     pub peers: Peers<'a>,
 }
@@ -106,7 +120,8 @@ pub struct Chains<'a> {
 impl<'a> Chains<'a> {
     /// For a scene.
     pub fn new(model: &'a Model, timelines: &'a Timelines) -> Self {
-        Self { timelines, peers: Peers::new(model, timelines) }
+        let all_owed = model.target.as_ref().is_some_and(|it| it.kind == TargetKind::Command);
+        Self { model, timelines, all_owed, peers: Peers::new(model, timelines) }
     }
 
     /// Cuts an interval of a thread's life into leaves that add up to it.
@@ -152,6 +167,7 @@ impl<'a> Chains<'a> {
                         end_ns: piece.end_ns,
                         since_ns: piece.begin_ns,
                         standing: false,
+                        for_question: false,
                     }));
                     push(leaves, piece.begin_ns, piece.end_ns, links, false);
                     links.pop();
@@ -169,28 +185,47 @@ impl<'a> Chains<'a> {
         leaves: &mut Vec<Leaf>,
     ) {
         let follows = !wait.class.is_root() && links.len() < DEPTH_MAX;
-        let holder = if follows { self.peers.holder(wait) } else { None };
-        let circle = holder.as_ref().is_some_and(|h| {
-            h.tid == wait.thread.tid || links.iter().any(|link| link.who.tid == h.tid)
-        });
-        let object = match &holder {
-            None if follows && self.peers.waits_for_any_child(wait) => Object::AnyChild,
-            _ => wait.object.clone(),
+        let owed = self.all_owed || !links.is_empty();
+        let next = match follows {
+            true => self.peers.responsible(wait, from, to, owed),
+            false => Next::Nobody,
         };
-        links.push(Arc::new(ChainLink {
+        let mut link = ChainLink {
             who: wait.thread.clone(),
             class: wait.class,
-            object,
+            object: wait.object.clone(),
             begin_ns: from,
             end_ns: to,
             since_ns: wait.begin_ns,
             standing: wait.standing,
-        }));
-        match holder {
-            Some(holder) if !circle && leaves.len() < LEAVES_MAX => {
-                self.cut(&holder, from, to, links, leaves);
+            for_question: self.peers.is_for_a_question(wait),
+        };
+        let next = match next {
+            Next::Thread(thread) => Some(thread),
+            Next::Question(index) => {
+                let query = &self.model.dns_queries[index].1;
+                link.class = WaitClass::Dns;
+                link.object = Object::DnsServer(Some(query.server), query.name.as_str().into());
+                self.peers.answers_at(query.server, wait)
             }
-            _ => push(leaves, from, to, links, circle),
+            Next::Nobody if follows && self.peers.waits_for_any_child(wait) => {
+                link.object = Object::AnyChild;
+                None
+            }
+            Next::Nobody => None,
+        };
+        let meets = |next: &ThreadRef| {
+            next.tid == wait.thread.tid || links.iter().any(|link| link.who.tid == next.tid)
+        };
+        let circle = next.as_ref().is_some_and(meets);
+        // Two that wait for each other's next word hold each other up only where a thing is held.
+        let circle_counts = circle && !matches!(link.class, WaitClass::Idle | WaitClass::Timer);
+        links.push(Arc::new(link));
+        match next {
+            Some(next) if !circle && leaves.len() < LEAVES_MAX => {
+                self.cut(&next, from, to, links, leaves);
+            }
+            _ => push(leaves, from, to, links, circle_counts),
         }
         links.pop();
     }

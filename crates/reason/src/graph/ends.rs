@@ -255,6 +255,7 @@ impl<'a> Found<'a> {
                 end_ns: window.0 + ns,
                 since_ns: window.0,
                 standing: false,
+                for_question: false,
             };
             let (begin_ns, end_ns) = (link.begin_ns, link.end_ns);
             let leaf = Leaf { begin_ns, end_ns, links: vec![Arc::new(link)], circle: false };

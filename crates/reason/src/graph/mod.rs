@@ -2,4 +2,5 @@
 pub mod chains;
 pub mod end;
 pub mod ends;
+mod peers;
 pub mod responsible;

@@ -1,101 +1,53 @@
-//! Who is at the other end: holders of locks, readers of pipes, owners of sockets, servers of file systems.
+//! Who would have to act for a wait to end.
 //!
-//! Owner over waker: where a table tells who holds a thing (lock table, futex word, open descriptors),
-//! it beats whoever happened to run at the wake-up; a wake-up from an interrupt names nobody. Both ends
-//! of a connection are found by descriptor, so network namespaces do not matter.
+//! The order is that of design 4.2: the owner where a table tells one (lock table, futex word, open descriptors), who stands
+//! behind a kernel thread, the waker, who owes an answer, and last whoever did it before. A wake-up from an interrupt
+//! names nobody, unless it carried a packet of somebody who is at the other end. No system call is idle by its name: a thread
+//! that waits for events is followed like any other once somebody waits for it.
 //!
-//! Must not: judge; several candidates are ranked by what they were doing, and chains.rs takes the first.
+//! Must not: judge, or say what an end is (ends.rs). Rejected: the waker alone (a stuck holder wakes nobody).
 
+pub use super::peers::Peers;
 use crate::facts::*;
-use crate::model::Model;
 use crate::model::object::Object;
-use crate::waits::WaitClass;
-use crate::waits::poll_intent::TCP_LISTEN;
-use crate::waits::timeline::{self, Timelines, WaitSpan};
-use crate::waits::{LOCKD_FUNCTIONS, STATD_FUNCTIONS};
-use std::collections::HashMap;
-use std::net::SocketAddr;
+use crate::waits::timeline::{self, WaitSpan};
+use crate::waits::{LOCKD_FUNCTIONS, STATD_FUNCTIONS, WaitClass};
 
-/// Open descriptors by what they are on.
-pub struct Peers<'a> {
-    model: &'a Model,
-    timelines: &'a Timelines,
-    by_ino: HashMap<u64, Vec<&'a Endpoint>>,
-    by_pair: HashMap<(SocketAddr, SocketAddr), Vec<&'a Endpoint>>,
-    listeners: HashMap<u16, Vec<&'a Endpoint>>,
-    servers: HashMap<DeviceNumber, Vec<&'a Endpoint>>,
-    masters: HashMap<String, Vec<&'a Endpoint>>,
-    children: HashMap<u32, Vec<u32>>,
-    /// Of each process, by thread id.
-    threads: HashMap<u32, Vec<&'a ThreadRef>>,
-    /// What was read of futexes, by who waits.
-    futexes: HashMap<u32, Vec<&'a (Ns, FutexOwner)>>,
+/// Who, or what, is to be looked at next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Next {
+    /// A thread, for the same interval.
+    Thread(ThreadRef),
+    /// It waits for a name server: index of the question in the model.
+    Question(usize),
+    /// Nobody that could be seen.
+    Nobody,
 }
 
-impl<'a> Peers<'a> {
-    /// Indexes the endpoints of a scene.
-    pub fn new(model: &'a Model, timelines: &'a Timelines) -> Self {
-        let mut peers = Self {
-            model,
-            timelines,
-            by_ino: HashMap::new(),
-            by_pair: HashMap::new(),
-            listeners: HashMap::new(),
-            servers: HashMap::new(),
-            masters: HashMap::new(),
-            children: HashMap::new(),
-            threads: HashMap::new(),
-            futexes: HashMap::new(),
-        };
-        for read in &model.futex_owners {
-            peers.futexes.entry(read.1.waiter.tid).or_default().push(read);
+impl From<Option<ThreadRef>> for Next {
+    fn from(thread: Option<ThreadRef>) -> Self {
+        thread.map_or(Self::Nobody, Self::Thread)
+    }
+}
+
+impl Peers<'_> {
+    /// Who is responsible for a part of a wait. `owed`: somebody waits for this thread, so what it waits for matters even if
+    /// it is only the next event.
+    pub fn responsible(&self, wait: &WaitSpan, from: Ns, to: Ns, owed: bool) -> Next {
+        if let Some(holder) = self.holder(wait) {
+            return Next::Thread(holder);
         }
-        for thread in model.names.values() {
-            peers.threads.entry(thread.pid).or_default().push(thread);
+        if !owed {
+            return Next::Nobody;
         }
-        for endpoint in &model.endpoints {
-            match &endpoint.object {
-                ObjectRef::Pipe { ino } | ObjectRef::Unix { ino, .. } => {
-                    peers.by_ino.entry(*ino).or_default().push(endpoint);
-                }
-                ObjectRef::Inet(socket) => {
-                    peers.by_ino.entry(socket.ino).or_default().push(endpoint);
-                    let pair = (socket.local, socket.remote);
-                    peers.by_pair.entry(pair).or_default().push(endpoint);
-                    if socket.state == TCP_LISTEN {
-                        let there = peers.listeners.entry(socket.local.port()).or_default();
-                        there.push(endpoint);
-                    }
-                }
-                ObjectRef::FuseServer { dev } => {
-                    peers.servers.entry(*dev).or_default().push(endpoint);
-                }
-                ObjectRef::Tty { name, .. } => {
-                    if let Some(index) = name.strip_prefix("ptm/") {
-                        let slave = format!("pts/{index}");
-                        peers.masters.entry(slave).or_default().push(endpoint);
-                    }
-                }
-                _ => {}
-            }
+        match wait.class {
+            WaitClass::Idle | WaitClass::FutexWait => self.behind_events(wait, from, to),
+            WaitClass::Timer => self.polled_child(wait).into(),
+            _ => Next::Nobody,
         }
-        for (_, fork) in &model.forks {
-            if fork.child.pid != fork.parent.pid {
-                peers.children.entry(fork.parent.pid).or_default().push(fork.child.pid);
-            }
-        }
-        for thread in model.threads.values() {
-            if thread.thread.tid == thread.thread.pid && thread.parent_pid != 0 {
-                let known = peers.children.entry(thread.parent_pid).or_default();
-                if !known.contains(&thread.thread.pid) {
-                    known.push(thread.thread.pid);
-                }
-            }
-        }
-        peers
     }
 
-    /// Who is to be looked at next for a wait, and since when he can be the reason.
+    /// Who is to be looked at next for a wait, by what it waits for.
     pub fn holder(&self, wait: &WaitSpan) -> Option<ThreadRef> {
         use WaitClass::*;
         let found = match wait.class {
@@ -112,13 +64,80 @@ impl<'a> Peers<'a> {
             Child => self.child(wait),
             Vfork => self.vfork_child(wait),
             FuseDaemon => self.fuse_server(wait),
+            Dns => self.dns_server(wait),
             Journal => self.journal_thread(wait),
             TtyWrite => self.terminal_master(wait),
             KernelLock => self.waker(wait),
-            Kernel | Idle | Unseen => None,
             _ => None,
         };
         found.filter(|thread| thread.tid != wait.thread.tid && thread.pid != 0)
+    }
+
+    /// For a thread that waits for whatever comes next while somebody waits for it: what it has asked others, who ended it,
+    /// the one child that it has, the thread of its own process that is held up.
+    fn behind_events(&self, wait: &WaitSpan, from: Ns, to: Ns) -> Next {
+        if let Some(question) = self.open_question(wait.thread.pid, from, to) {
+            return Next::Question(question);
+        }
+        if let Some(waker) = self.waker(wait) {
+            return Next::Thread(waker);
+        }
+        if matches!(
+            wait.place.object,
+            Some(ObjectRef::Inet(_) | ObjectRef::Unix { .. } | ObjectRef::Pipe { .. })
+        ) && let Some(peer) = self.far_end(wait)
+        {
+            return Next::Thread(peer);
+        }
+        if let [only] = &self.living_children(wait.thread.pid)[..]
+            && wait.class == WaitClass::Idle
+        {
+            return Next::Thread(only.clone());
+        }
+        self.held_sibling(wait).into()
+    }
+
+    /// The peer of what ended, or will end, a wait for events.
+    fn far_end(&self, wait: &WaitSpan) -> Option<ThreadRef> {
+        let found = match &wait.place.object {
+            Some(ObjectRef::Pipe { .. }) => self.pipe_end(wait, wait.place.polled_for_room),
+            _ => self.socket_peer(wait),
+        };
+        found.filter(|thread| thread.pid != wait.thread.pid)
+    }
+
+    /// The one child of a thread that sleeps for short times again and again: it asks whether the child has ended.
+    fn polled_child(&self, wait: &WaitSpan) -> Option<ThreadRef> {
+        const POLLS_MIN: usize = 3;
+        const PERIOD_NS_MAX: Ns = 500_000_000;
+        let short = |other: &&WaitSpan| {
+            other.class == WaitClass::Timer && other.end_ns - other.begin_ns <= PERIOD_NS_MAX
+        };
+        let polls = self.timelines.of(wait.thread.tid).iter().filter(short).count();
+        if polls < POLLS_MIN || !short(&wait) {
+            return None;
+        }
+        let during = |child: &&ThreadRef| {
+            let ended = self.model.exits.iter().find(|(_, exit)| exit.thread.tid == child.tid);
+            ended.is_none_or(|(at, _)| *at >= wait.begin_ns)
+        };
+        let children = self.children_ever(wait.thread.pid);
+        let alive: Vec<&ThreadRef> = children.iter().filter(during).collect();
+        match alive[..] {
+            [only] => Some(only.clone()),
+            _ => None,
+        }
+    }
+
+    /// The thread of the same process that was held up longest meanwhile, by something other than waiting for work.
+    fn held_sibling(&self, wait: &WaitSpan) -> Option<ThreadRef> {
+        let threads = self.threads_of(&[wait.thread.pid]);
+        let others = threads.into_iter().filter(|thread| thread.tid != wait.thread.tid);
+        others
+            .map(|thread| (self.held_up(&thread, wait), thread))
+            .filter(|(held, _)| *held * 2 >= wait.end_ns.saturating_sub(wait.begin_ns))
+            .max_by_key(|(held, thread)| (*held, std::cmp::Reverse(thread.tid)))
+            .map(|(_, thread)| thread)
     }
 
     /// The task that woke it, unless it was an interrupt or the idle task.
@@ -150,20 +169,6 @@ impl<'a> Peers<'a> {
             })
         };
         self.named(wait, "lockd").into_iter().find(stuck)
-    }
-
-    /// Processes of a name: those in the waiter's network namespace where that is known of both.
-    fn named(&self, wait: &WaitSpan, comm: &str) -> Vec<ThreadRef> {
-        let netns = |thread: &ThreadRef| {
-            self.model.identity(thread).map(|identity| identity.netns).filter(|netns| *netns != 0)
-        };
-        let own = netns(&wait.thread);
-        let here = |thread: &&ThreadRef| {
-            thread.comm == comm
-                && thread.tid == thread.pid
-                && own.is_none_or(|own| netns(thread).is_none_or(|other| other == own))
-        };
-        self.model.names.values().filter(here).cloned().collect()
     }
 
     /// The lock table: the holder of a lock on the same file, at a reading within the wait.
@@ -223,7 +228,7 @@ impl<'a> Peers<'a> {
 
     fn pipe_end(&self, wait: &WaitSpan, reader: bool) -> Option<ThreadRef> {
         let Some(ObjectRef::Pipe { ino }) = &wait.place.object else { return self.waker(wait) };
-        let ends = self.by_ino.get(ino).map_or(&[][..], Vec::as_slice);
+        let ends = self.endpoints_on(*ino);
         let at_end: Vec<ThreadRef> = ends
             .iter()
             .filter(|end| if reader { end.readable } else { end.writable })
@@ -234,64 +239,43 @@ impl<'a> Peers<'a> {
     }
 
     fn socket_peer(&self, wait: &WaitSpan) -> Option<ThreadRef> {
-        let ends: &[&Endpoint] = match &wait.place.object {
+        let is_other = |process: &ThreadRef| process.pid != wait.thread.pid;
+        let mut processes: Vec<ThreadRef> = match &wait.place.object {
             Some(ObjectRef::Unix { peer_ino, .. }) => {
-                self.by_ino.get(peer_ino).map_or(&[], Vec::as_slice)
+                let open = self.endpoints_on(*peer_ino).iter().map(|end| end.process.clone());
+                let waited = self.waits_on(*peer_ino).iter();
+                open.chain(waited.map(|other| self.model.thread_ref(other.thread.pid))).collect()
             }
-            Some(ObjectRef::Inet(socket)) => {
-                self.by_pair.get(&(socket.remote, socket.local)).map_or(&[], Vec::as_slice)
-            }
-            _ => &[],
+            Some(ObjectRef::Inet(socket)) => self.far_processes(socket),
+            _ => Vec::new(),
         };
-        let mut processes: Vec<ThreadRef> = ends
-            .iter()
-            .map(|end| end.process.clone())
-            .filter(|process| process.pid != wait.thread.pid)
-            .collect();
+        processes.retain(is_other);
         if let Some(ObjectRef::Inet(socket)) = &wait.place.object
             && processes.is_empty()
         {
-            processes = self.listeners(wait, socket);
+            let by = carrier(wait).map(|thread| thread.pid);
+            processes = self.listeners(socket, by);
+            processes.retain(is_other);
+            // Who accepts may hand the connection on to a child, which is gone with it.
+            let child = by.filter(|by| processes.iter().any(|of| self.descends(*by, of.pid)));
+            if let Some(child) = child {
+                processes = vec![self.model.thread_ref(child)];
+            }
         }
         self.chosen(wait, processes)
     }
 
-    /// Who listens at the other end of a connection that is already closed: an address of this host, or one whose
-    /// listener ended the wait.
-    fn listeners(&self, wait: &WaitSpan, socket: &InetRef) -> Vec<ThreadRef> {
-        let (far, near) = (socket.remote, socket.local);
-        let carrier = carrier(wait).map(|thread| thread.pid);
-        let listens = |end: &&&Endpoint| match &end.object {
-            ObjectRef::Inet(own) => {
-                let here = far.ip().is_loopback() || far.ip() == near.ip();
-                own.local.ip() == far.ip()
-                    || own.local.ip().is_unspecified() && here && own.netns == socket.netns
-                    || carrier == Some(end.process.pid)
-            }
-            _ => false,
-        };
-        let all = self.listeners.get(&far.port()).map_or(&[][..], Vec::as_slice);
-        let processes = all.iter().filter(listens).map(|end| end.process.clone());
-        processes.filter(|process| process.pid != wait.thread.pid).collect()
+    /// The process of this host that a question goes to.
+    fn dns_server(&self, wait: &WaitSpan) -> Option<ThreadRef> {
+        let Object::DnsServer(Some(server), _) = wait.object else { return None };
+        let server = self.name_server(server)?;
+        (server.pid != wait.thread.pid).then(|| self.chosen(wait, vec![server]))?
     }
 
-    /// Whether a wait is for data from somebody who connected to a listener of this host: for the next question, and
-    /// for no answer. A socket that a listener gave has its name; where both ends have one, or none, it is not known.
-    pub fn is_for_a_question(&self, wait: &WaitSpan) -> bool {
-        match &wait.place.object {
-            Some(ObjectRef::Unix { ino, peer_ino, .. }) => {
-                let is_named = |end: &&Endpoint| matches!(&end.object, ObjectRef::Unix { path: Some(path), .. } if !path.is_empty());
-                let named = |ino: u64| self.endpoints_on(ino).iter().any(is_named);
-                named(*ino) && !named(*peer_ino)
-            }
-            Some(ObjectRef::Inet(socket)) => {
-                let here = |end: &&Endpoint| matches!(&end.object, ObjectRef::Inet(own) if own.netns == socket.netns);
-                let listens =
-                    |port: u16| self.listeners.get(&port).is_some_and(|ends| ends.iter().any(here));
-                listens(socket.local.port()) && !listens(socket.remote.port())
-            }
-            _ => false,
-        }
+    /// The process of this host that answers at a name server's address, by the thread that matters in a wait.
+    pub fn answers_at(&self, server: std::net::SocketAddr, wait: &WaitSpan) -> Option<ThreadRef> {
+        let process = self.name_server(server).filter(|process| process.pid != wait.thread.pid)?;
+        self.chosen(wait, vec![process])
     }
 
     fn fuse_server(&self, wait: &WaitSpan) -> Option<ThreadRef> {
@@ -349,24 +333,17 @@ impl<'a> Peers<'a> {
             return Some(self.model.thread_ref(pid));
         }
         // Any child's end would do: only if there is but one, or all are held up, is it known for whom.
-        let alive = self.living_children(wait);
+        let alive = self.living_children(wait.thread.pid);
         if alive.len() > 1 && !self.hold_up_together(&alive, wait) {
             return None;
         }
         self.chosen(wait, alive)
     }
 
-    fn living_children(&self, wait: &WaitSpan) -> Vec<ThreadRef> {
-        let ended = |pid: u32| self.model.exits.iter().any(|(_, exit)| exit.thread.tid == pid);
-        let children = self.children.get(&wait.thread.pid).map_or(&[][..], Vec::as_slice);
-        let alive = children.iter().filter(|pid| !ended(**pid));
-        alive.map(|pid| self.model.thread_ref(*pid)).collect()
-    }
-
     /// For a wait of which [`Self::holder`] names nobody: it is for whichever child ends first, and nobody can say
     /// which that will be.
     pub fn waits_for_any_child(&self, wait: &WaitSpan) -> bool {
-        wait.class == WaitClass::Child && self.living_children(wait).len() > 1
+        wait.class == WaitClass::Child && self.living_children(wait.thread.pid).len() > 1
     }
 
     /// Whether all of some processes were held up at once for most of a wait, as far as the look has seen it. One that
@@ -405,8 +382,9 @@ impl<'a> Peers<'a> {
             .sum()
     }
 
-    /// Of several processes, the thread that matters: the waker if it is one of them, else the one
-    /// that itself is held up longest during the wait, else the first.
+    /// Of several processes, the thread that matters: the waker if it is one of them, else the one that carried the packet,
+    /// else the one that last read what the waiter wrote to, else the one that itself is held up longest during the wait, else
+    /// the one that ran most.
     fn chosen(&self, wait: &WaitSpan, processes: Vec<ThreadRef>) -> Option<ThreadRef> {
         if let Some(waker) = self.waker(wait)
             && (processes.is_empty() || processes.iter().any(|p| p.pid == waker.pid))
@@ -416,35 +394,44 @@ impl<'a> Peers<'a> {
         if let Some(by) = carrier(wait).filter(|by| processes.iter().any(|p| p.pid == by.pid)) {
             return Some(by.clone());
         }
+        if let Some(serving) = self.serving(wait, &processes) {
+            return Some(serving);
+        }
         let first = processes.first().cloned();
         let mut pids: Vec<u32> = processes.iter().map(|p| p.pid).collect();
         pids.sort_unstable();
         pids.dedup();
         let threads = self.threads_of(&pids);
-        threads
-            .into_iter()
-            .map(|thread| (self.held_up(&thread, wait), thread))
-            .filter(|(held, _)| *held > 0)
-            .max_by_key(|(held, thread)| (*held, std::cmp::Reverse(thread.tid)))
-            .map(|(_, thread)| thread)
-            .or(first)
-    }
-
-    /// Every known thread of some processes, by thread id.
-    pub fn threads_of(&self, pids: &[u32]) -> Vec<ThreadRef> {
-        let mut threads: Vec<ThreadRef> = pids
+        let length = wait.end_ns.saturating_sub(wait.begin_ns);
+        let held = threads
             .iter()
-            .filter_map(|pid| self.threads.get(pid))
-            .flat_map(|threads| threads.iter().map(|thread| (*thread).clone()))
-            .collect();
-        threads.sort_by_key(|thread| thread.tid);
-        threads.dedup();
-        threads
+            .map(|thread| (self.held_up(thread, wait), thread))
+            .filter(|(held, _)| *held > 0)
+            .max_by_key(|(held, thread)| (*held, std::cmp::Reverse(thread.tid)));
+        let ran = threads
+            .iter()
+            .map(|thread| (self.ran_ns.get(&thread.tid).copied().unwrap_or(0), thread))
+            .max_by_key(|(ran, thread)| (*ran, std::cmp::Reverse(thread.tid)));
+        match (held, ran) {
+            (Some((held, thread)), _) if held * 2 >= length => Some(thread.clone()),
+            (_, Some((ran, thread))) if ran * 2 >= length => Some(thread.clone()),
+            (Some((_, thread)), _) => Some(thread.clone()),
+            (None, _) => first,
+        }
     }
 
-    /// The endpoints on an inode.
-    pub fn endpoints_on(&self, ino: u64) -> &[&'a Endpoint] {
-        self.by_ino.get(&ino).map_or(&[], Vec::as_slice)
+    /// The thread at the far end that has read from this very connection last before the wait, and so took the question.
+    fn serving(&self, wait: &WaitSpan, processes: &[ThreadRef]) -> Option<ThreadRef> {
+        let waits = match &wait.place.object {
+            Some(ObjectRef::Unix { peer_ino, .. }) => self.waits_on(*peer_ino),
+            Some(ObjectRef::Inet(socket)) => self.far_waits(socket),
+            _ => return None,
+        };
+        let before = |other: &&&WaitSpan| {
+            other.begin_ns < wait.end_ns && processes.iter().any(|p| p.pid == other.thread.pid)
+        };
+        let last = waits.iter().filter(before).max_by_key(|other| other.begin_ns)?;
+        Some(last.thread.clone())
     }
 }
 

@@ -168,7 +168,6 @@ impl WaitClass {
                 | SwapIn
                 | PageFault
                 | SocketConnect
-                | Dns
                 | FrozenCgroup
                 | FrozenFs
                 | Stopped
@@ -191,6 +190,7 @@ impl WaitClass {
                 | UnixWrite
                 | Vfork
                 | Journal
+                | Dns
         )
     }
 }

@@ -1,0 +1,300 @@
+//! Who is at the other end of what: an index of descriptors, children, threads, questions to name servers.
+//!
+//! Both ends of a connection are found by descriptor, so network namespaces do not matter; a connection that was closed
+//! before the descriptors were read is found by the waits on it. Must not: choose between candidates, or follow anything
+//! (responsible.rs).
+
+use crate::facts::*;
+use crate::model::Model;
+use crate::waits::poll_intent::TCP_LISTEN;
+use crate::waits::timeline::{Timelines, WaitSpan};
+use std::collections::{BTreeSet, HashMap};
+use std::net::SocketAddr;
+
+/// Open descriptors by what they are on, and processes by what they do with each other.
+pub struct Peers<'a> {
+    pub(super) model: &'a Model,
+    pub(super) timelines: &'a Timelines,
+    by_ino: HashMap<u64, Vec<&'a Endpoint>>,
+    by_pair: HashMap<(SocketAddr, SocketAddr), Vec<&'a Endpoint>>,
+    listeners: HashMap<u16, Vec<&'a Endpoint>>,
+    /// Sockets that datagrams to a name server arrive at.
+    name_servers: Vec<(&'a InetRef, &'a ThreadRef)>,
+    pub(super) servers: HashMap<DeviceNumber, Vec<&'a Endpoint>>,
+    pub(super) masters: HashMap<String, Vec<&'a Endpoint>>,
+    children: HashMap<u32, Vec<u32>>,
+    /// Of each process, by thread id.
+    threads: HashMap<u32, Vec<&'a ThreadRef>>,
+    /// What was read of futexes, by who waits.
+    pub(super) futexes: HashMap<u32, Vec<&'a (Ns, FutexOwner)>>,
+    /// Who waited on a connection, by its addresses as its own end has them.
+    waited_pairs: HashMap<(SocketAddr, SocketAddr), Vec<&'a WaitSpan>>,
+    /// Waits on a socket or pipe, by inode.
+    waited_on: HashMap<u64, Vec<&'a WaitSpan>>,
+    /// Questions to name servers by who asks, in order of time: index into the model's.
+    questions: HashMap<u32, Vec<usize>>,
+    /// How long each thread ran.
+    pub(super) ran_ns: HashMap<u32, Ns>,
+}
+
+/// The port that name servers listen at (RFC 1035).
+const DNS_PORT: u16 = 53;
+
+impl<'a> Peers<'a> {
+    /// Indexes a model.
+    pub fn new(model: &'a Model, timelines: &'a Timelines) -> Self {
+        let mut peers = Self {
+            model,
+            timelines,
+            by_ino: HashMap::new(),
+            by_pair: HashMap::new(),
+            listeners: HashMap::new(),
+            name_servers: Vec::new(),
+            servers: HashMap::new(),
+            masters: HashMap::new(),
+            children: HashMap::new(),
+            threads: HashMap::new(),
+            futexes: HashMap::new(),
+            waited_pairs: HashMap::new(),
+            waited_on: HashMap::new(),
+            questions: HashMap::new(),
+            ran_ns: HashMap::new(),
+        };
+        for read in &model.futex_owners {
+            peers.futexes.entry(read.1.waiter.tid).or_default().push(read);
+        }
+        for thread in model.names.values() {
+            peers.threads.entry(thread.pid).or_default().push(thread);
+        }
+        for endpoint in &model.endpoints {
+            peers.add_endpoint(endpoint);
+        }
+        for wait in timelines.waits() {
+            peers.add_wait(wait);
+        }
+        for (index, (_, query)) in model.dns_queries.iter().enumerate() {
+            peers.questions.entry(query.thread.pid).or_default().push(index);
+        }
+        for time in &model.times {
+            *peers.ran_ns.entry(time.thread.tid).or_default() += time.run_ns;
+        }
+        peers.add_children();
+        peers
+    }
+
+    fn add_endpoint(&mut self, endpoint: &'a Endpoint) {
+        match &endpoint.object {
+            ObjectRef::Pipe { ino } | ObjectRef::Unix { ino, .. } => {
+                self.by_ino.entry(*ino).or_default().push(endpoint);
+            }
+            ObjectRef::Inet(socket) => {
+                self.by_ino.entry(socket.ino).or_default().push(endpoint);
+                let pair = (socket.local, socket.remote);
+                self.by_pair.entry(pair).or_default().push(endpoint);
+                if socket.state == TCP_LISTEN {
+                    let there = self.listeners.entry(socket.local.port()).or_default();
+                    there.push(endpoint);
+                }
+                if socket.protocol == "udp"
+                    && socket.local.port() == DNS_PORT
+                    && socket.remote.port() == 0
+                {
+                    self.name_servers.push((socket, &endpoint.process));
+                }
+            }
+            ObjectRef::FuseServer { dev } => {
+                self.servers.entry(*dev).or_default().push(endpoint);
+            }
+            ObjectRef::Tty { name, .. } => {
+                if let Some(index) = name.strip_prefix("ptm/") {
+                    let slave = format!("pts/{index}");
+                    self.masters.entry(slave).or_default().push(endpoint);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn add_wait(&mut self, wait: &'a WaitSpan) {
+        match &wait.place.object {
+            Some(ObjectRef::Inet(socket)) => {
+                self.waited_on.entry(socket.ino).or_default().push(wait);
+                if socket.remote.port() != 0 {
+                    let pair = (socket.local, socket.remote);
+                    self.waited_pairs.entry(pair).or_default().push(wait);
+                }
+            }
+            Some(ObjectRef::Unix { ino, .. } | ObjectRef::Pipe { ino }) => {
+                self.waited_on.entry(*ino).or_default().push(wait);
+            }
+            _ => {}
+        }
+    }
+
+    fn add_children(&mut self) {
+        for (_, fork) in &self.model.forks {
+            if fork.child.pid != fork.parent.pid {
+                self.children.entry(fork.parent.pid).or_default().push(fork.child.pid);
+            }
+        }
+        for thread in self.model.threads.values() {
+            if thread.thread.tid == thread.thread.pid && thread.parent_pid != 0 {
+                let known = self.children.entry(thread.parent_pid).or_default();
+                if !known.contains(&thread.thread.pid) {
+                    known.push(thread.thread.pid);
+                }
+            }
+        }
+    }
+
+    /// Processes of a name: those in the waiter's network namespace where that is known of both.
+    pub(super) fn named(&self, wait: &WaitSpan, comm: &str) -> Vec<ThreadRef> {
+        let netns = |thread: &ThreadRef| {
+            self.model.identity(thread).map(|identity| identity.netns).filter(|netns| *netns != 0)
+        };
+        let own = netns(&wait.thread);
+        let here = |thread: &&ThreadRef| {
+            thread.comm == comm
+                && thread.tid == thread.pid
+                && own.is_none_or(|own| netns(thread).is_none_or(|other| other == own))
+        };
+        self.model.names.values().filter(here).cloned().collect()
+    }
+
+    /// Every known thread of some processes, by thread id.
+    pub fn threads_of(&self, pids: &[u32]) -> Vec<ThreadRef> {
+        let mut threads: Vec<ThreadRef> = pids
+            .iter()
+            .filter_map(|pid| self.threads.get(pid))
+            .flat_map(|threads| threads.iter().map(|thread| (*thread).clone()))
+            .collect();
+        threads.sort_by_key(|thread| thread.tid);
+        threads.dedup();
+        threads
+    }
+
+    /// The endpoints on an inode.
+    pub fn endpoints_on(&self, ino: u64) -> &[&'a Endpoint] {
+        self.by_ino.get(&ino).map_or(&[], Vec::as_slice)
+    }
+
+    /// Processes at the other end of a connection: by descriptor, or by their own waits on it where it was closed since.
+    pub(super) fn far_processes(&self, socket: &InetRef) -> Vec<ThreadRef> {
+        let pair = (socket.remote, socket.local);
+        let ends = self.by_pair.get(&pair).map_or(&[][..], Vec::as_slice);
+        let open = ends.iter().map(|end| end.process.clone());
+        let waited = self.waited_pairs.get(&pair).map_or(&[][..], Vec::as_slice);
+        let mut all: Vec<ThreadRef> =
+            open.chain(waited.iter().map(|wait| self.model.thread_ref(wait.thread.pid))).collect();
+        all.sort_by_key(|process| process.pid);
+        all.dedup_by_key(|process| process.pid);
+        all
+    }
+
+    /// Waits on a socket or a pipe.
+    pub(super) fn waits_on(&self, ino: u64) -> &[&'a WaitSpan] {
+        self.waited_on.get(&ino).map_or(&[], Vec::as_slice)
+    }
+
+    /// Waits on the far end of a connection.
+    pub(super) fn far_waits(&self, socket: &InetRef) -> &[&'a WaitSpan] {
+        self.waited_pairs.get(&(socket.remote, socket.local)).map_or(&[], Vec::as_slice)
+    }
+
+    /// Who listens at the other end of a connection that is already closed: an address of this host, or one whose
+    /// listener ended the wait.
+    pub(super) fn listeners(&self, socket: &InetRef, carrier: Option<u32>) -> Vec<ThreadRef> {
+        let (far, near) = (socket.remote, socket.local);
+        let listens = |end: &&&Endpoint| match &end.object {
+            ObjectRef::Inet(own) => {
+                let here = far.ip().is_loopback() || far.ip() == near.ip();
+                own.local.ip() == far.ip()
+                    || own.local.ip().is_unspecified() && here && own.netns == socket.netns
+                    || carrier == Some(end.process.pid)
+            }
+            _ => false,
+        };
+        let all = self.listeners.get(&far.port()).map_or(&[][..], Vec::as_slice);
+        all.iter().filter(listens).map(|end| end.process.clone()).collect()
+    }
+
+    /// Whether a wait is for data from somebody who connected to a listener of this host: for the next question, and
+    /// for no answer. A socket that a listener gave has its name; where both ends have one, or none, it is not known.
+    pub fn is_for_a_question(&self, wait: &WaitSpan) -> bool {
+        match &wait.place.object {
+            Some(ObjectRef::Unix { ino, peer_ino, .. }) => {
+                let is_named = |ino: u64| self.model.unix_path(ino).is_some();
+                is_named(*ino) && !is_named(*peer_ino)
+            }
+            Some(ObjectRef::Inet(socket)) => self.is_accepted(socket),
+            _ => false,
+        }
+    }
+
+    /// Whether a connection was made to a listener here, and this is the listener's end of it.
+    pub fn is_accepted(&self, socket: &InetRef) -> bool {
+        let here = |end: &&Endpoint| matches!(&end.object, ObjectRef::Inet(own) if own.netns == socket.netns);
+        let listens =
+            |port: u16| self.listeners.get(&port).is_some_and(|ends| ends.iter().any(here));
+        listens(socket.local.port()) && !listens(socket.remote.port())
+    }
+
+    /// Processes that a process has begun, ended or not.
+    pub(super) fn children_ever(&self, pid: u32) -> Vec<ThreadRef> {
+        let children = self.children.get(&pid).map_or(&[][..], Vec::as_slice);
+        children.iter().map(|pid| self.model.thread_ref(*pid)).collect()
+    }
+
+    /// Processes that a process has begun and that have not ended.
+    pub(super) fn living_children(&self, pid: u32) -> Vec<ThreadRef> {
+        let ended = |pid: u32| self.model.exits.iter().any(|(_, exit)| exit.thread.tid == pid);
+        let children = self.children.get(&pid).map_or(&[][..], Vec::as_slice);
+        let alive = children.iter().filter(|pid| !ended(**pid));
+        alive.map(|pid| self.model.thread_ref(*pid)).collect()
+    }
+
+    /// Whether a process is another, or was begun by it, by one that it began, and so on.
+    pub(super) fn descends(&self, pid: u32, from: u32) -> bool {
+        const GENERATIONS_MAX: usize = 16;
+        let mut at: BTreeSet<u32> = BTreeSet::from([from]);
+        for _ in 0..GENERATIONS_MAX {
+            if at.contains(&pid) {
+                return true;
+            }
+            at = at.iter().filter_map(|pid| self.children.get(pid)).flatten().copied().collect();
+        }
+        false
+    }
+
+    /// The process of this host that answers at a name server's address: bound to it, or to all addresses.
+    pub(super) fn name_server(&self, server: SocketAddr) -> Option<ThreadRef> {
+        if server.port() != DNS_PORT {
+            return None;
+        }
+        let bound = |all: bool| {
+            let here = |(socket, _): &&(&InetRef, &ThreadRef)| match all {
+                true => socket.local.ip().is_unspecified() && server.ip().is_loopback(),
+                false => socket.local.ip() == server.ip(),
+            };
+            self.name_servers.iter().find(here).map(|(_, process)| (*process).clone())
+        };
+        bound(false).or_else(|| bound(true))
+    }
+
+    /// A question to a name server that a process had sent and that was not answered before an interval began; of several
+    /// the last that was sent before its end. Index into the model's questions.
+    pub(super) fn open_question(&self, pid: u32, from: Ns, to: Ns) -> Option<usize> {
+        let asked = self.questions.get(&pid)?;
+        let is_open = |index: &&usize| {
+            let (at, query) = &self.model.dns_queries[**index];
+            let answered = self.model.dns_replies.iter().any(|(replied, reply)| {
+                reply.id == query.id
+                    && reply.server == query.server
+                    && replied >= at
+                    && *replied <= from
+            });
+            *at < to && !answered
+        };
+        asked.iter().rev().find(is_open).copied()
+    }
+}
