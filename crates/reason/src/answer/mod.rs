@@ -1,17 +1,18 @@
 //! Facts to a report: the whole reasoning, in its order.
 //!
-//! Index, follow, ask every case, rank, account, tell what limits the answer. Must not know a single case.
-//! Ranking: worse severity first, then more demand wait; an effect never stands beside its cause, because
-//! waits are grouped by what names them (causes.rs).
+//! Index, follow, name, rank, account, say what limits the answer. Must not know a single rule.
+//! Ranking: worse severity first, then more demand wait; an effect never stands next to its cause, because an end is
+//! claimed by one rule (rules/engine.rs).
 
 pub mod accounting;
 mod caveats;
 pub mod report;
+mod verdict;
 
 use crate::facts::{Fact, SWITCHES_UNTOLD, TargetKind, ThreadRef};
 use crate::measure::Measures;
 use crate::model::Model;
-use crate::rules::{self, Finds, Step, engine};
+use crate::rules::{self, Claim, Finds, Step, engine};
 use crate::waits::timeline::Timelines;
 use accounting::account;
 use caveats::caveats;
@@ -31,15 +32,15 @@ pub fn explain_model(model: &mut Model) -> Report {
 
 fn judge(measures: &Measures<'_>) -> Report {
     let model = measures.model;
-    let mut findings: Vec<Finding> = Vec::new();
+    let mut named: Vec<(Finding, Vec<Claim>)> = Vec::new();
     for rule in rules::all() {
         if let Finds::Old(find) = rule.finds {
-            findings.extend(find(measures));
+            named.extend(find(measures).into_iter().map(|finding| (finding, Vec::new())));
         }
     }
-    findings.extend(engine::name(measures).into_iter().map(|named| finding(model, named)));
-    findings.retain(|f| f.severity > Severity::Note || matters(f));
-    findings.sort_by(|a, b| {
+    named.extend(engine::name(measures).into_iter().map(|named| finding(model, named)));
+    named.retain(|(finding, _)| finding.severity > Severity::Note || matters(finding));
+    named.sort_by(|(a, _), (b, _)| {
         b.severity
             .cmp(&a.severity)
             .then_with(|| {
@@ -48,7 +49,9 @@ fn judge(measures: &Measures<'_>) -> Report {
             .then_with(|| a.code.cmp(&b.code))
             .then_with(|| a.object.cmp(&b.object))
     });
+    let (mut findings, claims): (Vec<Finding>, Vec<Vec<Claim>>) = named.into_iter().unzip();
     findings.iter_mut().for_each(|finding| add_inner_pids(model, finding));
+    let answer = verdict::answer(measures, &claims, &findings);
     let accounting = account(measures);
     let caveats = caveats(measures, &accounting, &findings);
     Report {
@@ -57,6 +60,7 @@ fn judge(measures: &Measures<'_>) -> Report {
         target: target(model),
         window: Window { begin_unix_ns: model.begin_unix_ns, seconds: measures.wall_seconds() },
         accounting,
+        answer,
         findings,
         caveats,
         cost: ReportCost {
@@ -70,7 +74,7 @@ fn judge(measures: &Measures<'_>) -> Report {
 }
 
 /// A named end in the words of the contract.
-fn finding(model: &Model, named: engine::Named) -> Finding {
+fn finding(model: &Model, named: engine::Named) -> (Finding, Vec<Claim>) {
     let victim = |(thread, wait_seconds): &(ThreadRef, f64)| Victim {
         pid: thread.pid,
         inner_pid: None,
@@ -78,7 +82,7 @@ fn finding(model: &Model, named: engine::Named) -> Finding {
         container: model.container_of(thread).map(|container| container.name.clone()),
         wait_seconds: *wait_seconds,
     };
-    Finding {
+    let finding = Finding {
         code: named.rule.code.into(),
         title: named.wording.title,
         text: named.wording.text,
@@ -92,7 +96,8 @@ fn finding(model: &Model, named: engine::Named) -> Finding {
         evidence: named.wording.evidence,
         remedy: named.wording.remedy,
         stories: named.rule.stories.iter().map(|s| (*s).to_string()).collect(),
-    }
+    };
+    (finding, named.claimed)
 }
 
 /// The name of a thread's process.

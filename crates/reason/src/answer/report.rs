@@ -6,6 +6,7 @@
 //!
 //! Edit together: docs/json.md, `report/src/text.rs`.
 
+pub use crate::graph::end::EndKind;
 pub use crate::model::names::ObjectName;
 pub use crate::rules::wording::{Culprit, CulpritKind, Evidence, Impact, Remedy, Severity};
 
@@ -28,6 +29,9 @@ pub struct Report {
     pub window: Window,
     /// Where the time went; the parts add up to the wall.
     pub accounting: Accounting,
+    /// The answer in short: the verdict, and who loses how much to what.
+    #[serde(default)]
+    pub answer: Answer,
     /// What holds it up, worst first; empty if nothing does.
     pub findings: Vec<Finding>,
     /// What limits this answer.
@@ -80,6 +84,77 @@ pub struct Accounting {
     pub parts: Vec<Part>,
     /// `wall_seconds` minus the parts.
     pub residual_seconds: f64,
+}
+
+/// What an answer comes down to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// By a named cause, above a note.
+    Held,
+    /// For an end of somebody else's making that no rule names.
+    Waits,
+    /// The time is its own work.
+    Works,
+    /// Nobody is owed anything.
+    #[default]
+    Idle,
+}
+
+/// The answer in short. Of a command the ends add up to its wall time, else to the demand.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Answer {
+    /// What it comes down to.
+    pub verdict: Verdict,
+    /// One sentence.
+    pub title: String,
+    /// A paragraph with the numbers; may be empty.
+    pub text: String,
+    /// What the ends add up to.
+    pub demand_seconds: f64,
+    /// The ends, greatest first.
+    pub ends: Vec<AnswerEnd>,
+}
+
+/// Where following waits stopped.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AnswerEnd {
+    /// What kind of thing it is.
+    pub end: EndKind,
+    /// The object.
+    pub object: ObjectName,
+    /// Who would have to act, if it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub who: Option<Actor>,
+    /// Seconds lost to it.
+    pub seconds: f64,
+    /// Of all, 0 to 1.
+    pub share: f64,
+    /// The longest single wait, its time before the look included, seconds.
+    #[serde(default)]
+    pub longest_seconds: f64,
+    /// Who loses, longest first.
+    pub victims: Vec<Victim>,
+    /// The longest chain, from victim to end.
+    pub chain: Vec<Link>,
+    /// Index into `findings` if a rule named it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finding: Option<usize>,
+    /// Of an open end: why it goes no further, one clause.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why_open: Option<String>,
+}
+
+/// Who would have to act.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Actor {
+    /// The process or thread.
+    #[serde(flatten)]
+    pub who: Who,
+    /// Where it spends its time: a system call, or the file of its code, with its share of the samples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub function: Option<String>,
 }
 
 /// One part of the time.

@@ -1,0 +1,367 @@
+//! The verdict and the ends: who loses how much to what, named or not, in one sentence and a table that adds up.
+//!
+//! Every look gets one, whatever the rules say: `held` by a named cause, `waits` for somebody else's making, `works`, or `idle`
+//! because nobody is owed anything. Of a command the ends add up to its wall time, of everything else to the demand. Must not:
+//! decide what an end is (graph/) or name a cause (rules/); it says what is there.
+//!
+//! Edit together: report.rs (the contract), docs/json.md, the report crate's text/verdict.rs.
+
+use super::report::*;
+use super::{link, process_name};
+use crate::facts::{ObjectRef, TargetKind, ThreadRef};
+use crate::graph::end::{End, EndKind};
+use crate::measure::Measures;
+use crate::model::object::Object;
+use crate::model::words;
+use crate::rules::{Claim, engine};
+use crate::waits::WaitClass;
+use std::collections::BTreeSet;
+
+/// Ends shown one by one; the rest are summed by kind.
+const ENDS_MAX: usize = 40;
+/// Below this part of a look nobody is owed anything that matters: what a process does to stay alive.
+const DEMAND_MIN: f64 = 0.01;
+
+/// The answer; `claims` are those of the findings, in their order.
+pub fn answer(measures: &Measures<'_>, claims: &[Vec<Claim>], findings: &[Finding]) -> Answer {
+    let mut ends = ends(measures, claims);
+    let demand: f64 = ends.iter().map(|end| end.seconds).sum();
+    for end in &mut ends {
+        end.share = end.seconds / demand.max(1e-9);
+    }
+    let verdict = verdict(measures, &ends, demand, findings);
+    let first = findings.first().filter(|finding| finding.severity > Severity::Note);
+    let (title, text) = match (verdict, first) {
+        (Verdict::Held, Some(finding)) => (finding.title.clone(), finding.text.clone()),
+        (Verdict::Idle, _) => (idle_title(measures), String::new()),
+        _ => unnamed(measures, &ends, verdict),
+    };
+    Answer { verdict, title, text, demand_seconds: demand, ends: folded(ends) }
+}
+
+fn verdict(
+    measures: &Measures<'_>,
+    ends: &[AnswerEnd],
+    demand: f64,
+    findings: &[Finding],
+) -> Verdict {
+    if findings.iter().any(|finding| finding.severity > Severity::Note) {
+        return Verdict::Held;
+    }
+    let is_command = measures.is_command();
+    if !is_command && demand < DEMAND_MIN * measures.wall_seconds() {
+        return Verdict::Idle;
+    }
+    let works: f64 = ends.iter().filter(|end| end.end == EndKind::Works).map(|e| e.seconds).sum();
+    if works * 2.0 >= demand { Verdict::Works } else { Verdict::Waits }
+}
+
+/// Every end with its part of the time, greatest first; what a rule claimed points to its finding.
+fn ends(measures: &Measures<'_>, claims: &[Vec<Claim>]) -> Vec<AnswerEnd> {
+    let is_host = measures.model.target.as_ref().is_none_or(|it| it.kind == TargetKind::Host);
+    let mut all = Vec::new();
+    for (at, end) in measures.graph.ends.iter().enumerate() {
+        let mut left: BTreeSet<u32> = end.victims.keys().copied().collect();
+        for (finding, own) in claims.iter().enumerate() {
+            for claim in own.iter().filter(|claim| claim.end == at) {
+                let whole = claim.victims.is_none() && left.len() == end.victims.len();
+                let part = match (&claim.victims, whole) {
+                    (_, true) => end.clone(),
+                    (Some(own), _) => {
+                        end.of_victims(|pid| own.contains(&pid) && left.contains(&pid))
+                    }
+                    (None, _) => end.of_victims(|pid| left.contains(&pid)),
+                };
+                part.victims.keys().for_each(|pid| {
+                    left.remove(pid);
+                });
+                all.push(said(measures, &part, Some(finding)));
+            }
+        }
+        let rest = if left.len() == end.victims.len() {
+            end.clone()
+        } else {
+            end.of_victims(|pid| left.contains(&pid))
+        };
+        // On a host a debt is not late by itself.
+        let counts = !(is_host && end.owed && end.kind != EndKind::Works);
+        if !left.is_empty() && counts && end.kind != EndKind::Idle {
+            all.push(said(measures, &rest, None));
+        }
+    }
+    all.retain(|end| end.seconds > 0.0);
+    all.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+    all
+}
+
+fn said(measures: &Measures<'_>, end: &End, finding: Option<usize>) -> AnswerEnd {
+    let model = measures.model;
+    let mut victims: Vec<Victim> = end
+        .victims
+        .values()
+        .map(|(thread, seconds)| Victim {
+            pid: thread.pid,
+            inner_pid: None,
+            comm: process_name(model, thread),
+            container: model.container_of(thread).map(|container| container.name.clone()),
+            wait_seconds: *seconds,
+        })
+        .collect();
+    victims.sort_by(|a, b| b.wait_seconds.total_cmp(&a.wait_seconds).then(a.pid.cmp(&b.pid)));
+    let who = end.who.as_ref().map(|thread| Actor {
+        who: Who { name: process_name(model, thread), ..Who::thread(thread) },
+        function: (end.kind == EndKind::Works).then(|| works_in(measures, thread.pid)).flatten(),
+    });
+    AnswerEnd {
+        end: end.kind,
+        object: model.name_of(&end.object),
+        who,
+        seconds: end.seconds,
+        share: 0.0,
+        longest_seconds: end.longest_seconds,
+        victims,
+        chain: end
+            .links
+            .iter()
+            .filter_map(|it| engine::step(it))
+            .map(|s| link(model, &s))
+            .collect(),
+        finding,
+        why_open: (end.kind == EndKind::Open).then(|| why_open(measures, end)),
+    }
+}
+
+/// Where a process spends its CPU time: the system call or the file of its code that most samples hit.
+fn works_in(measures: &Measures<'_>, pid: u32) -> Option<String> {
+    let of_it = || measures.model.work.iter().filter(|work| work.process.pid == pid);
+    let all: u64 = of_it().map(|work| work.count).sum();
+    let most = of_it().max_by_key(|work| work.count)?;
+    let place = match (most.syscall.as_str(), most.code.as_str()) {
+        ("", "") => return None,
+        ("", code) => code.to_string(),
+        (call, _) => format!("{call}()"),
+    };
+    (all >= 20).then(|| format!("{place} {}", words::percent(most.count as f64 / all as f64)))
+}
+
+/// Why an end goes no further, one clause.
+fn why_open(measures: &Measures<'_>, end: &End) -> String {
+    let root = &end.links[end.links.len() - 1];
+    match (end.class, &root.object) {
+        (WaitClass::Child, _) => "it waits for whichever of its children ends first".into(),
+        (WaitClass::PipeRead, _) => "nobody was seen at the writing end".into(),
+        (WaitClass::Unseen, _) => {
+            "it had many waits too short to be seen one by one, or none of its events were seen"
+                .into()
+        }
+        (WaitClass::Kernel, Object::Kernel(at)) => {
+            format!("it waits inside the kernel, at {at}, and what for could not be read")
+        }
+        (WaitClass::Idle, _) => match far_address(measures, root) {
+            Some(address) => format!("it waits for the next word of {address}"),
+            None => "it waits for an event, and who would have to send it was not seen".into(),
+        },
+        _ => "who would have to act was not seen".into(),
+    }
+}
+
+/// The far address of a connection that a link waits on.
+fn far_address(measures: &Measures<'_>, link: &crate::graph::chains::ChainLink) -> Option<String> {
+    let Object::Inet(ino) = link.object else { return None };
+    let socket = measures.model.socket(ino).filter(|socket| socket.remote.port() != 0)?;
+    Some(socket.remote.to_string())
+}
+
+/// The ends beyond the first, as one row a kind.
+fn folded(mut ends: Vec<AnswerEnd>) -> Vec<AnswerEnd> {
+    if ends.len() <= ENDS_MAX {
+        return ends;
+    }
+    let mut rest: Vec<AnswerEnd> = Vec::new();
+    for end in ends.split_off(ENDS_MAX) {
+        match rest.iter_mut().find(|known| known.end == end.end) {
+            Some(known) => {
+                known.seconds += end.seconds;
+                known.share += end.share;
+            }
+            None => rest.push(AnswerEnd {
+                object: ObjectName::new("", "others"),
+                who: None,
+                victims: Vec::new(),
+                chain: Vec::new(),
+                finding: None,
+                ..end
+            }),
+        }
+    }
+    ends.extend(rest);
+    ends.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+    ends
+}
+
+/// What is looked at, as a subject.
+fn subject(measures: &Measures<'_>) -> String {
+    let model = measures.model;
+    match &model.target {
+        None => "this host".into(),
+        Some(target) => match target.kind {
+            TargetKind::Host if target.name.is_empty() => "this host".into(),
+            TargetKind::Host => target.name.clone(),
+            TargetKind::Container => format!("container {}", target.name),
+            TargetKind::Process => format!("{} {}", target.name, target.pid),
+            TargetKind::Command => {
+                let root = crate::graph::ends::command_root(model);
+                root.map(|root| root.comm).filter(|comm| !comm.is_empty()).unwrap_or_else(|| {
+                    target.name.split(' ').next().unwrap_or_default().to_string()
+                })
+            }
+        },
+    }
+}
+
+fn idle_title(measures: &Measures<'_>) -> String {
+    let name = subject(measures);
+    let is_asked = |thread: &ThreadRef| measures.model.in_target(thread);
+    let (mut sleeps, mut events, mut person) = (0, 0, false);
+    for wait in measures.waits().filter(|wait| is_asked(&wait.thread) && !wait.kernel) {
+        let ns = wait.within_ns(measures.model.begin_ns, measures.model.end_ns);
+        match wait.class {
+            WaitClass::Timer => sleeps += ns,
+            _ => events += ns,
+        }
+        person |= matches!(wait.place.object, Some(ObjectRef::Tty { .. }));
+    }
+    match measures.model.target.as_ref().map_or(TargetKind::Host, |target| target.kind) {
+        TargetKind::Host => format!("{name} is idle: nobody here is owed anything."),
+        _ if person && sleeps == 0 => format!("{name} waits for its user's input."),
+        _ if sleeps > events => {
+            format!("{name} is idle: it sleeps on purpose, and nobody waits for it.")
+        }
+        _ => format!("{name} is idle: it waits for work, and nobody waits for it."),
+    }
+}
+
+/// Title and paragraph where no rule named a cause: the largest end first.
+fn unnamed(measures: &Measures<'_>, ends: &[AnswerEnd], verdict: Verdict) -> (String, String) {
+    let name = subject(measures);
+    let Some(first) = ends.iter().find(|end| match verdict {
+        Verdict::Works => end.end == EndKind::Works,
+        _ => end.end != EndKind::Works,
+    }) else {
+        return (format!("{name}: no time was seen."), String::new());
+    };
+    let total: f64 = ends.iter().map(|end| end.seconds).sum();
+    let of_kind: f64 = match verdict {
+        Verdict::Works => ends.iter().filter(|e| e.end == EndKind::Works).map(|e| e.seconds).sum(),
+        _ => first.seconds,
+    };
+    let title = title(&name, first, of_kind / total.max(1e-9));
+    let mut text = format!(
+        "{} of {}{}.",
+        words::seconds(of_kind),
+        words::seconds(total),
+        detail(measures, first),
+    );
+    let rest: Vec<String> = ends
+        .iter()
+        .filter(|end| !std::ptr::eq(*end, first))
+        .filter(|end| end.seconds >= 0.02 * total)
+        .filter(|end| verdict != Verdict::Works || end.end != EndKind::Works)
+        .take(3)
+        .map(|end| format!("{} {}", short(end), words::seconds(end.seconds)))
+        .collect();
+    if !rest.is_empty() {
+        text.push_str(&format!(" The rest: {}.", rest.join(", ")));
+    }
+    (title, text)
+}
+
+/// An actor by name and process: `node 812`.
+fn actor(end: &AnswerEnd) -> Option<String> {
+    let who = &end.who.as_ref()?.who;
+    Some(match who.pid {
+        Some(pid) => format!("{} {pid}", who.name),
+        None => who.name.clone(),
+    })
+}
+
+/// Whoever waits directly for the actor; none if the actor is the victim itself.
+fn waiter(end: &AnswerEnd) -> Option<&Link> {
+    let at = end.chain.len().checked_sub(2)?;
+    end.chain.get(at)
+}
+
+fn title(name: &str, end: &AnswerEnd, share: f64) -> String {
+    let share = words::percent(share);
+    let by = actor(end);
+    let behind = waiter(end).is_some();
+    let object = match (end.object.kind.as_str(), end.object.name.as_str()) {
+        ("", "") => "nothing that was seen".to_string(),
+        (kind, "") => kind.to_string(),
+        (kind, object) if kind == object => kind.to_string(),
+        (kind, object) => format!("{kind} {object}"),
+    };
+    match (end.end, by) {
+        (EndKind::Works, Some(by)) if behind => {
+            format!("{name} waits for {by}, which works: {share} of the time.")
+        }
+        (EndKind::Works, _) => format!("{name} works: {share} of the time is its own work."),
+        (EndKind::Cpu, _) => format!("{name} waits for a CPU: {share} of the time."),
+        (EndKind::Sleep, Some(by)) if behind => {
+            format!("{name} waits for {by}, which sleeps: {share} of the time.")
+        }
+        (EndKind::Sleep, _) => format!("{name} sleeps on purpose: {share} of the time."),
+        (EndKind::Lock, Some(by)) => {
+            format!("{name} waits for a lock that {by} holds: {share} of the time.")
+        }
+        (EndKind::Lock, None) => format!(
+            "{name} waits for a lock that somebody holds who cannot be seen from outside: {share} of the time."
+        ),
+        (EndKind::Remote, Some(by)) => {
+            format!("{name} waits for {by}, which owes it an answer: {share} of the time.")
+        }
+        (EndKind::Remote, None) => {
+            format!("{name} waits for {object}, which owes it an answer: {share} of the time.")
+        }
+        (EndKind::Person, _) => format!("{name} waits for a person: {share} of the time."),
+        (EndKind::Open, _) => {
+            format!("{name} waits, and the reason was not seen to its end: {share} of the time.")
+        }
+        (EndKind::Link, Some(by)) => {
+            format!(
+                "{name} waits for room in {object}, which {by} does not empty: {share} of the time."
+            )
+        }
+        _ => format!("{name} waits for {object}: {share} of the time."),
+    }
+}
+
+/// What more is known of the largest end.
+fn detail(measures: &Measures<'_>, end: &AnswerEnd) -> String {
+    let mut clauses = Vec::new();
+    if let Some(function) = end.who.as_ref().and_then(|who| who.function.as_ref()) {
+        clauses.push(format!("most of it in {function}"));
+    }
+    if end.end == EndKind::Works && measures.model.host.cpus > 1 {
+        clauses.push(format!("on one of {} CPUs at a time", measures.model.host.cpus));
+    }
+    if let Some(why) = &end.why_open {
+        clauses.push(why.clone());
+    }
+    if clauses.is_empty() { String::new() } else { format!(": {}", clauses.join("; ")) }
+}
+
+/// An end in two words.
+fn short(end: &AnswerEnd) -> String {
+    let by = actor(end);
+    match (end.end, by) {
+        (EndKind::Works, Some(by)) => format!("work of {by}"),
+        (EndKind::Sleep, Some(by)) => format!("sleep of {by}"),
+        (EndKind::Cpu, _) => "no CPU".into(),
+        (EndKind::Open, _) => "not followed further".into(),
+        _ => match (end.object.kind.as_str(), end.object.name.as_str()) {
+            (kind, object) if kind == object || object.is_empty() => kind.to_string(),
+            (kind, object) => format!("{kind} {object}"),
+        },
+    }
+}
