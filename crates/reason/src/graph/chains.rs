@@ -38,8 +38,9 @@ pub struct ChainLink {
     pub since_ns: Ns,
     /// It has not ended.
     pub standing: bool,
-    /// It waits for the next question of somebody who connected to it, and for no answer.
-    pub for_question: bool,
+    /// It waits for the next question of somebody who connected to it, and for no answer: that process, 0 if it is not
+    /// known which.
+    pub question_of: Option<u32>,
 }
 
 impl ChainLink {
@@ -97,13 +98,16 @@ impl Leaf {
         (0..=last).rev().find(|at| self.is_held(*at))
     }
 
-    /// Whether somebody holds what a link waits for. A condition or a semaphore counts where whoever let go of it belongs to
-    /// another process, or was waiting for its client's next question meanwhile: it kept what it had (a row of a table).
+    /// Whether somebody holds what a link waits for. A condition, a semaphore or an event counts where whoever let go was
+    /// waiting for its own client's next question meanwhile: it kept what it had (a row of a table). A semaphore counts too
+    /// where whoever let go belongs to another process.
     fn is_held(&self, at: usize) -> bool {
         let link = &self.links[at];
         let Some(next) = self.links.get(at + 1) else { return link.class.is_held() };
-        let by_another = next.who.pid != link.who.pid || next.for_question;
-        link.class.is_held() || link.class == WaitClass::FutexWait && by_another
+        let keeps = next.question_of.is_some_and(|asker| asker != link.who.pid);
+        let by_another = link.class == WaitClass::FutexWait && next.who.pid != link.who.pid;
+        let inside = matches!(link.class, WaitClass::FutexWait | WaitClass::Idle) && keeps;
+        link.class.is_held() || by_another || inside
     }
 }
 
@@ -167,7 +171,7 @@ impl<'a> Chains<'a> {
                         end_ns: piece.end_ns,
                         since_ns: piece.begin_ns,
                         standing: false,
-                        for_question: false,
+                        question_of: None,
                     }));
                     push(leaves, piece.begin_ns, piece.end_ns, links, false);
                     links.pop();
@@ -198,7 +202,7 @@ impl<'a> Chains<'a> {
             end_ns: to,
             since_ns: wait.begin_ns,
             standing: wait.standing,
-            for_question: self.peers.is_for_a_question(wait),
+            question_of: self.peers.question_of(wait),
         };
         let next = match next {
             Next::Thread(thread) => Some(thread),

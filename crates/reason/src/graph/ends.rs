@@ -183,10 +183,14 @@ impl<'a> Found<'a> {
             WaitClass::PageFault => WaitClass::Disk,
             class => class,
         };
-        let kind = EndKind::of(class);
+        // An event or a shared word says nothing to a person: what is held is something inside the program.
+        let (kind, object) = match class {
+            WaitClass::Idle | WaitClass::FutexWait => (EndKind::Lock, Object::Inside(link.who.pid)),
+            class => (EndKind::of(class), link.object.clone()),
+        };
         let end = (self.ends)
-            .entry((kind, class, link.object.clone(), None))
-            .or_insert_with(|| End::new(kind, class, link.object.clone(), leaf, named));
+            .entry((kind, class, object.clone(), None))
+            .or_insert_with(|| End::new(kind, class, object, leaf, named));
         end.add(leaf, named, 1.0, counted);
         end.who = end.holder().cloned();
     }
@@ -203,6 +207,11 @@ impl<'a> Found<'a> {
             return;
         }
         let kind = match EndKind::of(root.class) {
+            EndKind::Remote if root.question_of.is_some() => EndKind::Idle,
+            kind => kind,
+        };
+        let kind = match kind {
+            EndKind::Idle if is_terminal(&root.object) => EndKind::Person,
             EndKind::Idle if self.is_command => EndKind::Open,
             kind => kind,
         };
@@ -255,7 +264,7 @@ impl<'a> Found<'a> {
                 end_ns: window.0 + ns,
                 since_ns: window.0,
                 standing: false,
-                for_question: false,
+                question_of: None,
             };
             let (begin_ns, end_ns) = (link.begin_ns, link.end_ns);
             let leaf = Leaf { begin_ns, end_ns, links: vec![Arc::new(link)], circle: false };
@@ -274,6 +283,11 @@ impl<'a> Found<'a> {
         });
         ends.into_iter().map(|(_, end)| end).collect()
     }
+}
+
+/// Whether somebody's input is waited for.
+fn is_terminal(object: &Object) -> bool {
+    matches!(object, Object::Tty(_))
 }
 
 /// How the time of a thread that was not told divides: shares of running, of waiting for a CPU, and of short waits.

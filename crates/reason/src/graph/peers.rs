@@ -226,9 +226,27 @@ impl<'a> Peers<'a> {
                 let is_named = |ino: u64| self.model.unix_path(ino).is_some();
                 is_named(*ino) && !is_named(*peer_ino)
             }
+            Some(ObjectRef::Inet(socket)) if socket.remote.port() == 0 => {
+                socket.protocol == "udp" && socket.local.port() == DNS_PORT
+            }
             Some(ObjectRef::Inet(socket)) => self.is_accepted(socket),
             _ => false,
         }
+    }
+
+    /// Whose next question a wait is for, if it is for one; 0 if that is not known.
+    pub fn question_of(&self, wait: &WaitSpan) -> Option<u32> {
+        if !self.is_for_a_question(wait) {
+            return None;
+        }
+        let far = match &wait.place.object {
+            Some(ObjectRef::Inet(socket)) => self.far_processes(socket).first().map(|far| far.pid),
+            Some(ObjectRef::Unix { peer_ino, .. }) => {
+                self.endpoints_on(*peer_ino).first().map(|end| end.process.pid)
+            }
+            _ => None,
+        };
+        Some(far.unwrap_or(0))
     }
 
     /// Whether a connection was made to a listener here, and this is the listener's end of it.

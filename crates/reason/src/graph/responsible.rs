@@ -394,8 +394,12 @@ impl Peers<'_> {
         if let Some(by) = carrier(wait).filter(|by| processes.iter().any(|p| p.pid == by.pid)) {
             return Some(by.clone());
         }
-        if let Some(serving) = self.serving(wait, &processes) {
-            return Some(serving);
+        let known = self
+            .answers_later(wait, &processes)
+            .or_else(|| self.serving(wait, &processes))
+            .or_else(|| self.turned_to_it(wait, &processes));
+        if known.is_some() {
+            return known;
         }
         let first = processes.first().cloned();
         let mut pids: Vec<u32> = processes.iter().map(|p| p.pid).collect();
@@ -418,6 +422,69 @@ impl Peers<'_> {
             (Some((_, thread)), _) => Some(thread.clone()),
             (None, _) => first,
         }
+    }
+
+    /// The thread that answers later in the same conversation: of waits on the same thing by the same thread that go on right
+    /// after this one (a client that looks at the clock now and then), the first that one of the processes ended.
+    fn answers_later(&self, wait: &WaitSpan, processes: &[ThreadRef]) -> Option<ThreadRef> {
+        const PAUSE_NS_MAX: Ns = 50_000_000;
+        let later = self.timelines.of(wait.thread.tid).iter();
+        let later = later.skip_while(|other| other.begin_ns <= wait.begin_ns);
+        let mut until = wait.end_ns;
+        for other in later.filter(|other| other.place.object == wait.place.object) {
+            if other.begin_ns > until + PAUSE_NS_MAX {
+                break;
+            }
+            until = other.end_ns;
+            let by = self.waker(other).or_else(|| carrier(other).cloned());
+            if let Some(by) = by.filter(|by| processes.iter().any(|p| p.pid == by.pid)) {
+                return Some(by);
+            }
+        }
+        None
+    }
+
+    /// The thread that turned to something else just as the question came, and still is at it: asleep, or in a wait that is
+    /// not for the next event.
+    fn turned_to_it(&self, wait: &WaitSpan, processes: &[ThreadRef]) -> Option<ThreadRef> {
+        const AFTER_NS_MAX: Ns = 200_000_000;
+        const BEFORE_NS_MAX: Ns = 5_000_000;
+        let asked_ns = self.asked_ns(wait);
+        let pids: Vec<u32> = processes.iter().map(|process| process.pid).collect();
+        let mut best: Option<(Ns, ThreadRef)> = None;
+        for thread in self.threads_of(&pids) {
+            let turned = |other: &&WaitSpan| {
+                !matches!(other.class, WaitClass::Idle | WaitClass::FutexWait)
+                    && other.begin_ns + BEFORE_NS_MAX >= asked_ns
+                    && other.begin_ns <= asked_ns + AFTER_NS_MAX
+                    && other.end_ns + BEFORE_NS_MAX >= wait.end_ns
+            };
+            if let Some(turn) = self.timelines.of(thread.tid).iter().find(turned) {
+                let after = turn.begin_ns.abs_diff(asked_ns);
+                if best.as_ref().is_none_or(|(known, _)| after < *known) {
+                    best = Some((after, thread));
+                }
+            }
+        }
+        best.map(|(_, thread)| thread)
+    }
+
+    /// When the conversation that a wait belongs to began to wait: waits on the same thing that only the clock ended go on.
+    fn asked_ns(&self, wait: &WaitSpan) -> Ns {
+        const PAUSE_NS_MAX: Ns = 50_000_000;
+        let mut asked_ns = wait.begin_ns;
+        let waits = self.timelines.of(wait.thread.tid);
+        let before = waits.iter().rev().skip_while(|other| other.begin_ns >= wait.begin_ns);
+        for other in before.filter(|other| other.place.object == wait.place.object) {
+            let by_clock = other.wake.as_ref().is_none_or(|wake| {
+                matches!(wake.context, WakeContext::HardInterrupt | WakeContext::Unknown)
+            });
+            if other.end_ns + PAUSE_NS_MAX < asked_ns || !by_clock {
+                break;
+            }
+            asked_ns = other.begin_ns;
+        }
+        asked_ns
     }
 
     /// The thread at the far end that has read from this very connection last before the wait, and so took the question.

@@ -71,6 +71,10 @@ impl Model {
                 ObjectName::new("futex", format!("{address:#x} of {comm}"))
                     .with_id(format!("{pid}:{address:#x}"))
             }
+            Object::Inside(pid) => {
+                ObjectName::new("lock", format!("inside {}", self.process_name(*pid)))
+                    .with_id(pid.to_string())
+            }
             Object::KernelLock(at) => ObjectName::new("kernel lock", &**at),
             Object::Child(Some(pid)) => ObjectName::new("child", format!("pid {pid}")),
             Object::Child(None) => ObjectName::new("child", "child"),
