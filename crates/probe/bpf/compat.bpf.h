@@ -164,6 +164,17 @@ static __always_inline __u32 compat_socket_drops(const struct sock *sk)
 	return BPF_CORE_READ(sk, sk_drops.counter);
 }
 
+/*
+ * A field of what stands at an address that no verifier follows: by a plain load since 6.2, as above. `compat_followed`
+ * makes the pointer, once for all fields.
+ */
+#define compat_followed(pointer, type)                                                             \
+	(bpf_ksym_exists(bpf_rdonly_cast)                                                          \
+		 ? (type *)bpf_rdonly_cast((const void *)(pointer), bpf_core_type_id_kernel(type)) \
+		 : (type *)(pointer))
+#define followed_field(followed, field)                                                            \
+	(bpf_ksym_exists(bpf_rdonly_cast) ? (followed)->field : BPF_CORE_READ(followed, field))
+
 /* 5.17 moved request::rq_disk to request_queue::disk (f3fa33acca9f). Plain loads, as above. */
 static __always_inline struct gendisk *compat_request_disk(const struct request *rq)
 {

@@ -216,6 +216,7 @@ struct sock_common {
 	short unsigned int skc_family;
 	volatile unsigned char skc_state;
 	possible_net_t skc_net;
+	unsigned long skc_flags;
 	struct in6_addr skc_v6_daddr;
 	struct in6_addr skc_v6_rcv_saddr;
 };
@@ -249,7 +250,22 @@ struct minmax_sample {
 struct minmax {
 	struct minmax_sample s[3];
 };
+struct inet_connection_sock {
+	struct {
+		__u32 lrcvtime;
+	} icsk_ack;
+};
 struct tcp_sock {
+	__u32 copied_seq;
+	__u32 rcv_nxt;
+	__u32 rcv_tstamp;
+	__u32 lsndtime;
+	__u32 snd_una;
+	__u32 snd_wl1;
+	__u32 packets_out;
+	__u8 nonagle : 4;
+	__u64 first_tx_mstamp;
+	__u64 delivered_mstamp;
 	__u32 snd_wnd;
 	__u32 mss_cache;
 	__u32 snd_cwnd;

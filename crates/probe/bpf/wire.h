@@ -208,7 +208,23 @@ struct wire_socket {
 	__u32 chrono[3]; /* tcp_sock::chrono_stat, jiffies */
 	__u32 chrono_type;
 	__u32 chrono_start;
-	__u32 jiffies;
+	__u32 jiffies; /* read after all that is in jiffies */
+	/* The rest only if has_turn: the connection is, or was, open both ways. */
+	__u32 has_turn;
+	__u32 write_seq;
+	__u32 snd_nxt;
+	__u32 snd_una;
+	__u32 snd_wl1;
+	__u32 rcv_nxt;
+	__u32 copied_seq;
+	__u32 packets_out;
+	__u32 sent_jiffies; /* lsndtime */
+	__u32 received_jiffies; /* lrcvtime */
+	__u32 heard_jiffies; /* rcv_tstamp */
+	__u16 nonagle;
+	__u16 keepalive;
+	__u64 first_tx_us;
+	__u64 delivered_us;
 };
 
 struct wire_endpoint {
