@@ -1,9 +1,10 @@
 //! The end of a look: what still stands, the sums, and whatever names the objects that were waited for.
 //!
 //! Reads most where a wait pointed: identities of threads that were named, endpoints of sockets and
-//! pipes that were waited on, owners of futexes that are waited on. Must not reason further.
-//! Edit together: live.rs.
+//! pipes that were waited on and of connections (endpoints.rs), owners of futexes that are waited on. Must not reason
+//! further. Edit together: live.rs.
 
+use crate::endpoints::relevant;
 use crate::files;
 use crate::kernel::Programs;
 use crate::live::{Live, inodes, now};
@@ -135,7 +136,9 @@ impl Live {
         };
         let mut sums = self.programs.as_mut().map_or_else(Vec::new, Programs::sums);
         self.name_flows(&mut sums, &endpoints);
-        for endpoint in relevant(endpoints, &self.objects, &self.polled) {
+        let (endpoints, left_out) = relevant(endpoints, &self.objects, &self.polled);
+        facts.extend(left_out.map(|blind| Fact { at_ns, body: Body::Blind(blind) }));
+        for endpoint in endpoints {
             wanted.insert(endpoint.process.pid);
             if let ObjectRef::Inet(socket) = &endpoint.object
                 && let Some(before) =
@@ -263,57 +266,6 @@ impl Resting {
         *count += 1;
         if *count > RESTING_MAX { blocked.thread.pid } else { blocked.thread.tid }
     }
-}
-
-/// Of all endpoints, those that can matter: on objects that were waited for, their other ends, whoever
-/// listens, serves a file system or masters a terminal, sockets with a standing queue, and whoever sends
-/// to one that drops.
-fn relevant(
-    all: Vec<Endpoint>,
-    objects: &HashSet<u64>,
-    polled: &BTreeMap<(u32, u32), ThreadRef>,
-) -> Vec<Endpoint> {
-    let is_polled = |endpoint: &Endpoint| polled.contains_key(&(endpoint.process.pid, endpoint.fd));
-    let mut inet_pairs = HashSet::new();
-    let mut overrun = HashSet::new();
-    for endpoint in &all {
-        if let ObjectRef::Inet(socket) = &endpoint.object
-            && endpoint.socket.as_ref().is_some_and(|state| state.drops > 0)
-        {
-            overrun.insert((socket.protocol.clone(), socket.local.port()));
-        }
-        if let ObjectRef::Inet(socket) = &endpoint.object
-            && (objects.contains(&socket.ino) || is_polled(endpoint))
-        {
-            inet_pairs.insert((socket.remote, socket.local));
-        }
-    }
-    all.into_iter()
-        .filter(|endpoint| {
-            let standing = endpoint.socket.as_ref().is_some_and(|socket| {
-                socket.accept_queue > 0
-                    || socket.unsent_bytes > 0
-                    || socket.receive_queued_bytes > 0
-                    || socket.send_queued_bytes > 0
-                    || socket.drops > 0
-            });
-            let named = inodes(&endpoint.object).iter().any(|ino| objects.contains(ino));
-            is_polled(endpoint)
-                || named
-                || standing
-                || match &endpoint.object {
-                    ObjectRef::Inet(socket) => {
-                        let to = (socket.protocol.clone(), socket.remote.port());
-                        socket.state == 10
-                            || inet_pairs.contains(&(socket.local, socket.remote))
-                            || overrun.contains(&to)
-                    }
-                    ObjectRef::Tty { name, .. } => name.starts_with("ptm"),
-                    ObjectRef::FuseServer { .. } => true,
-                    _ => false,
-                }
-        })
-        .collect()
 }
 
 /// Owners of futexes, by process and thread id inside it: hundreds may wait for one, and to find it reads all threads.
