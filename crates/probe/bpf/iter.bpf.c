@@ -103,6 +103,7 @@ int threads(struct bpf_iter__task *ctx)
 	out->flags = (note->flags & ~NOTE_FLAGS_OWN) | (kernel ? WIRE_FLAG_KERNEL : 0) |
 		     (note->traced ? WIRE_FLAG_TRACED : 0) | (BPF_CORE_READ_BITFIELD(task, frozen) ? WIRE_FLAG_FROZEN : 0);
 	out->mode = note->mode;
+	out->parent_tgid = BPF_CORE_READ(task, real_parent, tgid);
 	out->place.disk = note->disk;
 	out->place.cpu = note->cpu;
 	out->place.frames = 0;

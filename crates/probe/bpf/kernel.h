@@ -177,6 +177,7 @@ struct task_struct {
 	unsigned int frozen : 1;
 	__s32 pid;
 	__s32 tgid;
+	struct task_struct *real_parent;
 	struct task_struct *group_leader;
 	__u64 start_time;
 	char comm[16];

@@ -167,6 +167,8 @@ struct wire_exit {
 	__u64 cgroup_id;
 	__u32 flags;
 	__u32 last;
+	__u32 parent_tgid;
+	__u32 pad;
 };
 
 /* From the task iterator: who, sums, and the standing wait. */
@@ -183,6 +185,8 @@ struct wire_thread {
 	__u32 mode;
 	__u32 on_cpu;
 	__u32 path_bytes;
+	__u32 parent_tgid;
+	__u32 pad;
 	struct wire_place place;
 	char path[WIRE_PATH_MAX];
 };

@@ -235,6 +235,7 @@ impl Decoder {
         time.kernel = flag(wire_flag::WIRE_FLAG_KERNEL);
         time.cpu_cgroup_id = record.cpu_cgroup_id;
         time.cgroup_id = record.cgroup_id;
+        time.parent_pid = record.parent_tgid;
         add_standing(&mut time, &record, now);
         let waits = mode == wire_mode::WIRE_MODE_BLOCKED && record.place.state != 0;
         let names = part!(bytes, wire_thread, path);
@@ -385,6 +386,7 @@ fn exit(record: &wire_exit, push: &mut impl FnMut(Body)) {
     time.kernel = record.flags & wire_flag::WIRE_FLAG_KERNEL.0 != 0;
     time.cpu_cgroup_id = record.cpu_cgroup_id;
     time.cgroup_id = record.cgroup_id;
+    time.parent_pid = record.parent_tgid;
     if time.since_ns != 0 {
         push(Body::ThreadTime(time));
     }

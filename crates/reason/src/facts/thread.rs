@@ -110,6 +110,9 @@ pub struct ThreadTime {
     pub cgroup_id: u64,
     /// Runnable time during which its group was throttled for CPU quota, as far as it was seen.
     pub throttled_ns: Ns,
+    /// Process that is its parent at `until_ns` (or that adopted it), in the initial PID namespace; 0 if it has none, or
+    /// unknown.
+    pub parent_pid: u32,
 }
 
 /// The scheduler state in which a thread waits.
