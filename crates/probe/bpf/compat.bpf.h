@@ -258,6 +258,14 @@ static __always_inline __u64 compat_run_delay(const struct task_struct *task)
 	return 0;
 }
 
+/* Time on a CPU, as the scheduler counts it at its ticks and switches. */
+static __always_inline __u64 compat_executed(const struct task_struct *task)
+{
+	if (bpf_core_field_exists(((struct sched_entity *)0)->sum_exec_runtime))
+		return BPF_CORE_READ(task, se.sum_exec_runtime);
+	return 0;
+}
+
 /* 7.3 has task_struct::on_cpu as a byte, with others beside it: it is read in the kernel's own size. */
 static __always_inline bool compat_task_on_cpu(const struct task_struct *task)
 {

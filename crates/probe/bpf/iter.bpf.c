@@ -97,6 +97,8 @@ int threads(struct bpf_iter__task *ctx)
 	tell_sums(&out->sums, note, task, run_delay_ns);
 	out->note_since_ns = note->since_ns;
 	out->note_wake_ns = woken_at(note, task, out->place.state, now);
+	out->ran_since_ns = note->mode == WIRE_MODE_RUNNING ? 0 : note->ran_since_ns;
+	out->executed_ns = compat_executed(task);
 	out->last_arrival_clock = BPF_CORE_READ(task, sched_info.last_arrival);
 	out->cpu_cgroup_id = subsystem_cgroup_id(task, cpu_cgrp_id);
 	out->cgroup_id = unified_cgroup_id(task);

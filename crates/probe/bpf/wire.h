@@ -163,6 +163,7 @@ struct wire_exit {
 	struct wire_ref thread;
 	struct wire_sums sums;
 	__u64 ran_since_ns;
+	__u64 executed_ns; /* as in wire_thread */
 	__u64 cpu_cgroup_id;
 	__u64 cgroup_id;
 	__u32 flags;
@@ -179,6 +180,8 @@ struct wire_thread {
 	__u64 note_since_ns; /* of the present mode; 0: not seen */
 	__u64 note_wake_ns; /* woken at, if it waits for a CPU */
 	__u64 last_arrival_clock; /* scheduler clock when it last got a CPU */
+	__u64 ran_since_ns; /* of one that is not on a CPU: as in wire_wait */
+	__u64 executed_ns; /* time on a CPU since it began, as the scheduler counts it; 0: not counted */
 	__u64 cpu_cgroup_id;
 	__u64 cgroup_id;
 	__u32 flags;

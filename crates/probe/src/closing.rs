@@ -10,7 +10,7 @@ use crate::kernel::Programs;
 use crate::live::{Live, inodes, now};
 use crate::{SourceError, memory, paths};
 use holdup_reason::facts::*;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 impl Live {
     /// Tells what is blocked now, and who owns the futexes that are waited on.
@@ -109,8 +109,11 @@ impl Live {
         let end_ns = now();
         facts.push(Fact { at_ns: end_ns, body: Body::WindowEnd(end) });
         let mut wanted = HashSet::new();
-        let mut waits = self.last_walk(facts, &mut wanted)?;
-        self.take_events(facts, 1)?;
+        let mut last = self.last_walk(facts, &mut wanted)?;
+        let mut late = Vec::new();
+        self.take_events(&mut late, 1)?;
+        facts.append(&mut last.without_twice_told(late));
+        let mut waits = last.waits;
         if let Some(times) = &self.times {
             let at_ns = now();
             facts.extend(times.end(at_ns).into_iter().map(|body| Fact { at_ns, body }));
@@ -174,8 +177,8 @@ impl Live {
         &mut self,
         facts: &mut Vec<Fact>,
         wanted: &mut HashSet<u32>,
-    ) -> Result<Vec<Fact>, SourceError> {
-        let mut waits = Vec::new();
+    ) -> Result<LastWalk, SourceError> {
+        let mut last = LastWalk::default();
         let mut resting = Resting { begin_ns: self.begin_ns, by_process: BTreeMap::new() };
         if let Some(programs) = self.programs.as_mut() {
             programs.threads(false, |at_ns, record| {
@@ -186,13 +189,15 @@ impl Live {
                     if !blocked.kernel {
                         wanted.insert(resting.identity(&blocked));
                     }
-                    waits.push(Fact { at_ns, body: Body::Blocked(blocked) });
+                    last.waits.push(Fact { at_ns, body: Body::Blocked(blocked) });
                 }
+                last.stretches.extend(record.ran.map(|ran| (at_ns, ran)));
+                last.told.insert((record.time.thread.tid, record.time.thread.start_ns), at_ns);
                 facts.push(Fact { at_ns, body: Body::ThreadTime(record.time) });
             })?;
             programs.detach();
         }
-        Ok(waits)
+        Ok(last)
     }
 
     /// Settings and counters once more, and what appeared while the look went on.
@@ -244,6 +249,42 @@ impl Live {
                 self.objects.extend(inodes(&endpoint.object));
             }
         }
+    }
+}
+
+/// What the last walk found.
+#[derive(Default)]
+struct LastWalk {
+    /// Standing waits.
+    waits: Vec<Fact>,
+    /// The latest stretches of traced threads on a CPU.
+    stretches: Vec<(Ns, Ran)>,
+    /// Whose time was told, by thread id and begin, and until when.
+    told: HashMap<(u32, Ns), Ns>,
+}
+
+impl LastWalk {
+    /// Events that came since some time before the walk, and the stretches that none of them told. Of a thread that
+    /// ended between the walk and the end of all events, the time that was told by the walk is the window's.
+    fn without_twice_told(&mut self, mut events: Vec<Fact>) -> Vec<Fact> {
+        events.retain(|fact| match &fact.body {
+            Body::ThreadTime(time) => {
+                let told = self.told.get(&(time.thread.tid, time.thread.start_ns));
+                told.is_none_or(|until_ns| time.until_ns <= *until_ns)
+            }
+            _ => true,
+        });
+        let known: HashSet<(u32, Ns)> = events
+            .iter()
+            .filter_map(|fact| match &fact.body {
+                Body::Ran(ran) => Some((ran.thread.tid, ran.begin_ns)),
+                _ => None,
+            })
+            .collect();
+        self.stretches.retain(|(_, ran)| !known.contains(&(ran.thread.tid, ran.begin_ns)));
+        let missing = self.stretches.drain(..);
+        events.extend(missing.map(|(at_ns, ran)| Fact { at_ns, body: Body::Ran(ran) }));
+        events
     }
 }
 
