@@ -4,7 +4,7 @@
 //! pipes that were waited on and of connections (endpoints.rs), owners of futexes that are waited on. Must not reason
 //! further. Edit together: live.rs.
 
-use crate::endpoints::relevant;
+use crate::endpoints::{ends_of, relevant};
 use crate::files;
 use crate::kernel::Programs;
 use crate::live::{Live, inodes, now};
@@ -55,8 +55,33 @@ impl Live {
             }
         }
         self.complete(&mut waits, facts);
+        self.follow_ends(&waits)?;
         facts.append(&mut waits);
         self.tell_stacks(facts);
+        Ok(())
+    }
+
+    /// Who holds the other ends of what a command waits for. With the command they may be gone before the end.
+    fn follow_ends(&mut self, waits: &[Fact]) -> Result<(), SourceError> {
+        let Some(programs) = self.programs.as_mut() else { return Ok(()) };
+        let objects = waits.iter().filter_map(|fact| match &fact.body {
+            Body::Blocked(blocked) => blocked.place.object.as_ref(),
+            _ => None,
+        });
+        let fresh: HashSet<u64> = objects
+            .flat_map(inodes)
+            .filter(|ino| {
+                *ino != 0 && self.followed.len() < FOLLOWED_MAX && self.followed.insert(*ino)
+            })
+            .collect();
+        if fresh.is_empty() {
+            return Ok(());
+        }
+        let at_ns = now();
+        for endpoint in ends_of(programs.endpoints()?, &fresh) {
+            let key = (endpoint.process.pid, endpoint.fd, endpoint.object_ino());
+            self.between.insert(key, Fact { at_ns, body: Body::Endpoint(endpoint) });
+        }
         Ok(())
     }
 
@@ -142,6 +167,7 @@ impl Live {
         let (endpoints, left_out) = relevant(endpoints, &self.objects, &self.polled);
         facts.extend(left_out.map(|blind| Fact { at_ns, body: Body::Blind(blind) }));
         for endpoint in endpoints {
+            self.between.remove(&(endpoint.process.pid, endpoint.fd, endpoint.object_ino()));
             wanted.insert(endpoint.process.pid);
             if let ObjectRef::Inet(socket) = &endpoint.object
                 && let Some(before) =
@@ -151,6 +177,7 @@ impl Live {
             }
             facts.push(Fact { at_ns, body: Body::Endpoint(endpoint) });
         }
+        facts.extend(std::mem::take(&mut self.between).into_values());
         let mut put = |body| facts.push(Fact { at_ns, body });
         if let Some(programs) = self.programs.as_mut() {
             for body in sums {
@@ -288,6 +315,8 @@ impl LastWalk {
     }
 }
 
+/// Objects of a command whose other ends are looked for while it runs.
+const FOLLOWED_MAX: usize = 10_000;
 /// Threads of one process that rest and are still looked at one by one.
 const RESTING_MAX: u32 = 16;
 

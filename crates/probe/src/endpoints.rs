@@ -70,6 +70,25 @@ pub(crate) fn relevant(
     (told, (left_out > 0).then(|| blind(left_out)))
 }
 
+/// Of all endpoints, those on some objects, by inode, and their other ends.
+pub(crate) fn ends_of(mut all: Vec<Endpoint>, objects: &HashSet<u64>) -> Vec<Endpoint> {
+    let is_named =
+        |endpoint: &Endpoint| inodes(&endpoint.object).iter().any(|ino| objects.contains(ino));
+    let pair = |endpoint: &Endpoint| match &endpoint.object {
+        ObjectRef::Inet(socket) => Some((socket.local, socket.remote)),
+        _ => None,
+    };
+    let other_ends: HashSet<_> = all
+        .iter()
+        .filter(|endpoint| is_named(endpoint))
+        .filter_map(|endpoint| pair(endpoint).map(|(local, remote)| (remote, local)))
+        .collect();
+    all.retain(|endpoint| {
+        is_named(endpoint) || pair(endpoint).is_some_and(|it| other_ends.contains(&it))
+    });
+    all
+}
+
 /// TCP_LISTEN and TCP_SYN_SENT.
 const LISTEN: u8 = 10;
 const SYN_SENT: u8 = 2;
@@ -174,6 +193,24 @@ mod tests {
             endpoint(8, inet("tcp", LISTEN, 0), None),
         ];
         assert_eq!(told(all), (vec![1, 3, 5, 7, 8], None));
+    }
+
+    #[test]
+    fn the_ends_of_a_connection_are_found_by_one_of_them() {
+        let ends = |local_port, remote_port, ino| {
+            let at = |port| std::net::SocketAddr::from(([127, 0, 0, 1], port));
+            let (local, remote) = (at(local_port), at(remote_port));
+            let protocol = "tcp".into();
+            ObjectRef::Inet(InetRef { ino, netns: 1, protocol, local, remote, state: 1 })
+        };
+        let all = vec![
+            endpoint(0, ends(80, 9_000, 5), None),
+            endpoint(1, ends(9_000, 80, 6), None),
+            endpoint(2, ends(9_001, 80, 7), None),
+            endpoint(3, ObjectRef::Unix { ino: 8, peer_ino: 5, path: None }, None),
+        ];
+        let found = ends_of(all, &HashSet::from([5]));
+        assert_eq!(found.iter().map(|endpoint| endpoint.fd).collect::<Vec<_>>(), [0, 1, 3]);
     }
 
     #[test]

@@ -108,7 +108,7 @@ pub struct InetRef {
     pub state: u8,
 }
 
-/// One process's open descriptor on an object.
+/// One process's open descriptor on an object, as it was last seen; before that, sockets as they were at the begin.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Endpoint {
     /// The process (its main thread).
