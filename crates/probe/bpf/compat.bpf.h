@@ -164,6 +164,17 @@ static __always_inline __u32 compat_socket_drops(const struct sock *sk)
 	return BPF_CORE_READ(sk, sk_drops.counter);
 }
 
+/*
+ * A field of what stands at an address that no verifier follows: by a plain load since 6.2, as above. `compat_followed`
+ * makes the pointer, once for all fields.
+ */
+#define compat_followed(pointer, type)                                                             \
+	(bpf_ksym_exists(bpf_rdonly_cast)                                                          \
+		 ? (type *)bpf_rdonly_cast((const void *)(pointer), bpf_core_type_id_kernel(type)) \
+		 : (type *)(pointer))
+#define followed_field(followed, field)                                                            \
+	(bpf_ksym_exists(bpf_rdonly_cast) ? (followed)->field : BPF_CORE_READ(followed, field))
+
 /* 5.17 moved request::rq_disk to request_queue::disk (f3fa33acca9f). Plain loads, as above. */
 static __always_inline struct gendisk *compat_request_disk(const struct request *rq)
 {
@@ -244,6 +255,14 @@ static __always_inline __u64 compat_run_delay(const struct task_struct *task)
 {
 	if (bpf_core_field_exists(task->sched_info.run_delay))
 		return task->sched_info.run_delay;
+	return 0;
+}
+
+/* Time on a CPU, as the scheduler counts it at its ticks and switches. */
+static __always_inline __u64 compat_executed(const struct task_struct *task)
+{
+	if (bpf_core_field_exists(((struct sched_entity *)0)->sum_exec_runtime))
+		return BPF_CORE_READ(task, se.sum_exec_runtime);
 	return 0;
 }
 

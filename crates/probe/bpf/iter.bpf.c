@@ -97,12 +97,15 @@ int threads(struct bpf_iter__task *ctx)
 	tell_sums(&out->sums, note, task, run_delay_ns);
 	out->note_since_ns = note->since_ns;
 	out->note_wake_ns = woken_at(note, task, out->place.state, now);
+	out->ran_since_ns = note->mode == WIRE_MODE_RUNNING ? 0 : note->ran_since_ns;
+	out->executed_ns = compat_executed(task);
 	out->last_arrival_clock = BPF_CORE_READ(task, sched_info.last_arrival);
 	out->cpu_cgroup_id = subsystem_cgroup_id(task, cpu_cgrp_id);
 	out->cgroup_id = unified_cgroup_id(task);
 	out->flags = (note->flags & ~NOTE_FLAGS_OWN) | (kernel ? WIRE_FLAG_KERNEL : 0) |
 		     (note->traced ? WIRE_FLAG_TRACED : 0) | (BPF_CORE_READ_BITFIELD(task, frozen) ? WIRE_FLAG_FROZEN : 0);
 	out->mode = note->mode;
+	out->parent_tgid = BPF_CORE_READ(task, real_parent, tgid);
 	out->place.disk = note->disk;
 	out->place.cpu = note->cpu;
 	out->place.frames = 0;
@@ -117,32 +120,74 @@ int threads(struct bpf_iter__task *ctx)
 	return 0;
 }
 
-static __always_inline void read_socket_state(struct wire_socket *state, struct sock *sk, __u16 protocol)
+#define TCP_STATE_SYN_SENT 2
+#define TCP_STATE_SYN_RECEIVED 3
+#define TCP_STATE_CLOSED 7
+#define SOCKET_FLAG_KEEPALIVE (1UL << 3)
+
+/* Who spoke last, as far as the connection itself knows. */
+static __always_inline void read_turn(struct wire_socket *state, struct tcp_sock *tcp, struct sock *sk)
 {
-	state->receive_limit_bytes = BPF_CORE_READ(sk, sk_rcvbuf);
-	state->receive_queued_bytes = BPF_CORE_READ(sk, sk_backlog.rmem_alloc.counter);
-	state->send_limit_bytes = BPF_CORE_READ(sk, sk_sndbuf);
-	state->send_queued_bytes = BPF_CORE_READ(sk, sk_wmem_queued);
-	state->drops = compat_socket_drops(sk);
-	state->accept_queue = BPF_CORE_READ(sk, sk_ack_backlog);
-	state->accept_limit = BPF_CORE_READ(sk, sk_max_ack_backlog);
+	struct inet_connection_sock *connection = compat_followed(tcp, struct inet_connection_sock);
+	__u8 tcp_state = followed_field(sk, __sk_common.skc_state);
+
+	if (tcp_state == TCP_STATE_SYN_SENT || tcp_state == TCP_STATE_SYN_RECEIVED || tcp_state == TCP_STATE_CLOSED ||
+	    !bpf_core_field_exists(tcp->first_tx_mstamp) || !bpf_core_field_exists(tcp->delivered_mstamp) ||
+	    !bpf_core_field_exists(tcp->lsndtime) || !bpf_core_field_exists(tcp->rcv_tstamp) ||
+	    !bpf_core_field_exists(connection->icsk_ack.lrcvtime))
+		return;
+	state->has_turn = 1;
+	state->write_seq = followed_field(tcp, write_seq);
+	state->snd_nxt = followed_field(tcp, snd_nxt);
+	state->snd_una = followed_field(tcp, snd_una);
+	state->snd_wl1 = followed_field(tcp, snd_wl1);
+	state->rcv_nxt = followed_field(tcp, rcv_nxt);
+	state->copied_seq = followed_field(tcp, copied_seq);
+	state->packets_out = followed_field(tcp, packets_out);
+	state->sent_jiffies = followed_field(tcp, lsndtime);
+	state->received_jiffies = followed_field(connection, icsk_ack.lrcvtime);
+	state->heard_jiffies = followed_field(tcp, rcv_tstamp);
+	state->first_tx_us = followed_field(tcp, first_tx_mstamp);
+	state->delivered_us = followed_field(tcp, delivered_mstamp);
+	if (bpf_core_field_exists(tcp->nonagle))
+		state->nonagle = BPF_CORE_READ_BITFIELD_PROBED(tcp, nonagle);
+	state->keepalive = (followed_field(sk, __sk_common.skc_flags) & SOCKET_FLAG_KEEPALIVE) != 0;
+}
+
+static __always_inline void read_tcp_state(struct wire_socket *state, struct sock *sk)
+{
+	struct tcp_sock *tcp = compat_followed(sk, struct tcp_sock);
+
+	state->rtt_us = followed_field(tcp, srtt_us) >> 3;
+	state->rtt_us_min = followed_field(tcp, rtt_min.s[0].v);
+	state->congestion_window = followed_field(tcp, snd_cwnd);
+	state->segment_bytes = followed_field(tcp, mss_cache);
+	state->send_window_bytes = followed_field(tcp, snd_wnd);
+	state->unsent_bytes = followed_field(tcp, write_seq) - followed_field(tcp, snd_nxt);
+	state->acked_bytes = followed_field(tcp, bytes_acked);
+	state->received_bytes = followed_field(tcp, bytes_received);
+	state->retransmits = followed_field(tcp, total_retrans);
+	state->delivered = followed_field(tcp, delivered);
+	bpf_core_read(state->chrono, sizeof(state->chrono), &tcp->chrono_stat);
+	state->chrono_type = BPF_CORE_READ_BITFIELD_PROBED(tcp, chrono_type);
+	state->chrono_start = followed_field(tcp, chrono_start);
+	read_turn(state, tcp, sk);
+}
+
+static __always_inline void read_socket_state(struct wire_socket *state, struct sock *address, __u16 protocol)
+{
+	struct sock *sk = compat_followed(address, struct sock);
+
+	state->receive_limit_bytes = followed_field(sk, sk_rcvbuf);
+	state->receive_queued_bytes = followed_field(sk, sk_backlog.rmem_alloc.counter);
+	state->send_limit_bytes = followed_field(sk, sk_sndbuf);
+	state->send_queued_bytes = followed_field(sk, sk_wmem_queued);
+	state->drops = compat_socket_drops(address);
+	state->accept_queue = followed_field(sk, sk_ack_backlog);
+	state->accept_limit = followed_field(sk, sk_max_ack_backlog);
+	if (protocol == IPPROTO_TCP && followed_field(sk, __sk_common.skc_state) != TCP_STATE_LISTEN)
+		read_tcp_state(state, sk);
 	state->jiffies = (__u32)bpf_jiffies64();
-	if (protocol == IPPROTO_TCP && BPF_CORE_READ(sk, __sk_common.skc_state) != 10) {
-		struct tcp_sock *tcp = (struct tcp_sock *)sk;
-		state->rtt_us = BPF_CORE_READ(tcp, srtt_us) >> 3;
-		state->rtt_us_min = BPF_CORE_READ(tcp, rtt_min.s[0].v);
-		state->congestion_window = BPF_CORE_READ(tcp, snd_cwnd);
-		state->segment_bytes = BPF_CORE_READ(tcp, mss_cache);
-		state->send_window_bytes = BPF_CORE_READ(tcp, snd_wnd);
-		state->unsent_bytes = BPF_CORE_READ(tcp, write_seq) - BPF_CORE_READ(tcp, snd_nxt);
-		state->acked_bytes = BPF_CORE_READ(tcp, bytes_acked);
-		state->received_bytes = BPF_CORE_READ(tcp, bytes_received);
-		state->retransmits = BPF_CORE_READ(tcp, total_retrans);
-		state->delivered = BPF_CORE_READ(tcp, delivered);
-		bpf_core_read(state->chrono, sizeof(state->chrono), &tcp->chrono_stat);
-		state->chrono_type = BPF_CORE_READ_BITFIELD_PROBED(tcp, chrono_type);
-		state->chrono_start = BPF_CORE_READ(tcp, chrono_start);
-	}
 }
 
 /* Of either side of a pair: the master's holder is who can be found. */

@@ -132,6 +132,7 @@ struct cfs_rq {
 	int throttle_count;
 };
 struct sched_entity {
+	__u64 sum_exec_runtime;
 	struct cfs_rq *cfs_rq;
 };
 struct sched_info {
@@ -177,6 +178,7 @@ struct task_struct {
 	unsigned int frozen : 1;
 	__s32 pid;
 	__s32 tgid;
+	struct task_struct *real_parent;
 	struct task_struct *group_leader;
 	__u64 start_time;
 	char comm[16];
@@ -216,6 +218,7 @@ struct sock_common {
 	short unsigned int skc_family;
 	volatile unsigned char skc_state;
 	possible_net_t skc_net;
+	unsigned long skc_flags;
 	struct in6_addr skc_v6_daddr;
 	struct in6_addr skc_v6_rcv_saddr;
 };
@@ -249,7 +252,22 @@ struct minmax_sample {
 struct minmax {
 	struct minmax_sample s[3];
 };
+struct inet_connection_sock {
+	struct {
+		__u32 lrcvtime;
+	} icsk_ack;
+};
 struct tcp_sock {
+	__u32 copied_seq;
+	__u32 rcv_nxt;
+	__u32 rcv_tstamp;
+	__u32 lsndtime;
+	__u32 snd_una;
+	__u32 snd_wl1;
+	__u32 packets_out;
+	__u8 nonagle : 4;
+	__u64 first_tx_mstamp;
+	__u64 delivered_mstamp;
 	__u32 snd_wnd;
 	__u32 mss_cache;
 	__u32 snd_cwnd;

@@ -304,6 +304,8 @@ int BPF_PROG(sched_process_exit, struct task_struct *task)
 	exit.head.at_ns = now;
 	fill_ref(&exit.thread, task);
 	exit.last = task->pid == task->tgid;
+	exit.parent_tgid = BPF_CORE_READ(task, real_parent, tgid);
+	exit.executed_ns = compat_executed(task);
 	exit.cpu_cgroup_id = subsystem_cgroup_id(task, cpu_cgrp_id);
 	exit.cgroup_id = unified_cgroup_id(task);
 	exit.flags = task->flags & PF_KTHREAD ? WIRE_FLAG_KERNEL : 0;

@@ -163,10 +163,13 @@ struct wire_exit {
 	struct wire_ref thread;
 	struct wire_sums sums;
 	__u64 ran_since_ns;
+	__u64 executed_ns; /* as in wire_thread */
 	__u64 cpu_cgroup_id;
 	__u64 cgroup_id;
 	__u32 flags;
 	__u32 last;
+	__u32 parent_tgid;
+	__u32 pad;
 };
 
 /* From the task iterator: who, sums, and the standing wait. */
@@ -177,12 +180,16 @@ struct wire_thread {
 	__u64 note_since_ns; /* of the present mode; 0: not seen */
 	__u64 note_wake_ns; /* woken at, if it waits for a CPU */
 	__u64 last_arrival_clock; /* scheduler clock when it last got a CPU */
+	__u64 ran_since_ns; /* of one that is not on a CPU: as in wire_wait */
+	__u64 executed_ns; /* time on a CPU since it began, as the scheduler counts it; 0: not counted */
 	__u64 cpu_cgroup_id;
 	__u64 cgroup_id;
 	__u32 flags;
 	__u32 mode;
 	__u32 on_cpu;
 	__u32 path_bytes;
+	__u32 parent_tgid;
+	__u32 pad;
 	struct wire_place place;
 	char path[WIRE_PATH_MAX];
 };
@@ -208,7 +215,23 @@ struct wire_socket {
 	__u32 chrono[3]; /* tcp_sock::chrono_stat, jiffies */
 	__u32 chrono_type;
 	__u32 chrono_start;
-	__u32 jiffies;
+	__u32 jiffies; /* read after all that is in jiffies */
+	/* The rest only if has_turn: the connection is, or was, open both ways. */
+	__u32 has_turn;
+	__u32 write_seq;
+	__u32 snd_nxt;
+	__u32 snd_una;
+	__u32 snd_wl1;
+	__u32 rcv_nxt;
+	__u32 copied_seq;
+	__u32 packets_out;
+	__u32 sent_jiffies; /* lsndtime */
+	__u32 received_jiffies; /* lrcvtime */
+	__u32 heard_jiffies; /* rcv_tstamp */
+	__u16 nonagle;
+	__u16 keepalive;
+	__u64 first_tx_us;
+	__u64 delivered_us;
 };
 
 struct wire_endpoint {

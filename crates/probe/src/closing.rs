@@ -1,15 +1,16 @@
 //! The end of a look: what still stands, the sums, and whatever names the objects that were waited for.
 //!
 //! Reads most where a wait pointed: identities of threads that were named, endpoints of sockets and
-//! pipes that were waited on, owners of futexes that are waited on. Must not reason further.
-//! Edit together: live.rs.
+//! pipes that were waited on and of connections (endpoints.rs), owners of futexes that are waited on. Must not reason
+//! further. Edit together: live.rs.
 
+use crate::endpoints::{ends_of, relevant};
 use crate::files;
 use crate::kernel::Programs;
 use crate::live::{Live, inodes, now};
 use crate::{SourceError, memory, paths};
 use holdup_reason::facts::*;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 impl Live {
     /// Tells what is blocked now, and who owns the futexes that are waited on.
@@ -54,8 +55,33 @@ impl Live {
             }
         }
         self.complete(&mut waits, facts);
+        self.follow_ends(&waits)?;
         facts.append(&mut waits);
         self.tell_stacks(facts);
+        Ok(())
+    }
+
+    /// Who holds the other ends of what a command waits for. With the command they may be gone before the end.
+    fn follow_ends(&mut self, waits: &[Fact]) -> Result<(), SourceError> {
+        let Some(programs) = self.programs.as_mut() else { return Ok(()) };
+        let objects = waits.iter().filter_map(|fact| match &fact.body {
+            Body::Blocked(blocked) => blocked.place.object.as_ref(),
+            _ => None,
+        });
+        let fresh: HashSet<u64> = objects
+            .flat_map(inodes)
+            .filter(|ino| {
+                *ino != 0 && self.followed.len() < FOLLOWED_MAX && self.followed.insert(*ino)
+            })
+            .collect();
+        if fresh.is_empty() {
+            return Ok(());
+        }
+        let at_ns = now();
+        for endpoint in ends_of(programs.endpoints()?, &fresh) {
+            let key = (endpoint.process.pid, endpoint.fd, endpoint.object_ino());
+            self.between.insert(key, Fact { at_ns, body: Body::Endpoint(endpoint) });
+        }
         Ok(())
     }
 
@@ -108,8 +134,11 @@ impl Live {
         let end_ns = now();
         facts.push(Fact { at_ns: end_ns, body: Body::WindowEnd(end) });
         let mut wanted = HashSet::new();
-        let mut waits = self.last_walk(facts, &mut wanted)?;
-        self.take_events(facts, 1)?;
+        let mut last = self.last_walk(facts, &mut wanted)?;
+        let mut late = Vec::new();
+        self.take_events(&mut late, 1)?;
+        facts.append(&mut last.without_twice_told(late));
+        let mut waits = last.waits;
         if let Some(times) = &self.times {
             let at_ns = now();
             facts.extend(times.end(at_ns).into_iter().map(|body| Fact { at_ns, body }));
@@ -135,7 +164,10 @@ impl Live {
         };
         let mut sums = self.programs.as_mut().map_or_else(Vec::new, Programs::sums);
         self.name_flows(&mut sums, &endpoints);
-        for endpoint in relevant(endpoints, &self.objects, &self.polled) {
+        let (endpoints, left_out) = relevant(endpoints, &self.objects, &self.polled);
+        facts.extend(left_out.map(|blind| Fact { at_ns, body: Body::Blind(blind) }));
+        for endpoint in endpoints {
+            self.between.remove(&(endpoint.process.pid, endpoint.fd, endpoint.object_ino()));
             wanted.insert(endpoint.process.pid);
             if let ObjectRef::Inet(socket) = &endpoint.object
                 && let Some(before) =
@@ -145,6 +177,7 @@ impl Live {
             }
             facts.push(Fact { at_ns, body: Body::Endpoint(endpoint) });
         }
+        facts.extend(std::mem::take(&mut self.between).into_values());
         let mut put = |body| facts.push(Fact { at_ns, body });
         if let Some(programs) = self.programs.as_mut() {
             for body in sums {
@@ -171,8 +204,8 @@ impl Live {
         &mut self,
         facts: &mut Vec<Fact>,
         wanted: &mut HashSet<u32>,
-    ) -> Result<Vec<Fact>, SourceError> {
-        let mut waits = Vec::new();
+    ) -> Result<LastWalk, SourceError> {
+        let mut last = LastWalk::default();
         let mut resting = Resting { begin_ns: self.begin_ns, by_process: BTreeMap::new() };
         if let Some(programs) = self.programs.as_mut() {
             programs.threads(false, |at_ns, record| {
@@ -183,13 +216,15 @@ impl Live {
                     if !blocked.kernel {
                         wanted.insert(resting.identity(&blocked));
                     }
-                    waits.push(Fact { at_ns, body: Body::Blocked(blocked) });
+                    last.waits.push(Fact { at_ns, body: Body::Blocked(blocked) });
                 }
+                last.stretches.extend(record.ran.map(|ran| (at_ns, ran)));
+                last.told.insert((record.time.thread.tid, record.time.thread.start_ns), at_ns);
                 facts.push(Fact { at_ns, body: Body::ThreadTime(record.time) });
             })?;
             programs.detach();
         }
-        Ok(waits)
+        Ok(last)
     }
 
     /// Settings and counters once more, and what appeared while the look went on.
@@ -244,6 +279,44 @@ impl Live {
     }
 }
 
+/// What the last walk found.
+#[derive(Default)]
+struct LastWalk {
+    /// Standing waits.
+    waits: Vec<Fact>,
+    /// The latest stretches of traced threads on a CPU.
+    stretches: Vec<(Ns, Ran)>,
+    /// Whose time was told, by thread id and begin, and until when.
+    told: HashMap<(u32, Ns), Ns>,
+}
+
+impl LastWalk {
+    /// Events that came since some time before the walk, and the stretches that none of them told. Of a thread that
+    /// ended between the walk and the end of all events, the time that was told by the walk is the window's.
+    fn without_twice_told(&mut self, mut events: Vec<Fact>) -> Vec<Fact> {
+        events.retain(|fact| match &fact.body {
+            Body::ThreadTime(time) => {
+                let told = self.told.get(&(time.thread.tid, time.thread.start_ns));
+                told.is_none_or(|until_ns| time.until_ns <= *until_ns)
+            }
+            _ => true,
+        });
+        let known: HashSet<(u32, Ns)> = events
+            .iter()
+            .filter_map(|fact| match &fact.body {
+                Body::Ran(ran) => Some((ran.thread.tid, ran.begin_ns)),
+                _ => None,
+            })
+            .collect();
+        self.stretches.retain(|(_, ran)| !known.contains(&(ran.thread.tid, ran.begin_ns)));
+        let missing = self.stretches.drain(..);
+        events.extend(missing.map(|(at_ns, ran)| Fact { at_ns, body: Body::Ran(ran) }));
+        events
+    }
+}
+
+/// Objects of a command whose other ends are looked for while it runs.
+const FOLLOWED_MAX: usize = 10_000;
 /// Threads of one process that rest and are still looked at one by one.
 const RESTING_MAX: u32 = 16;
 
@@ -263,57 +336,6 @@ impl Resting {
         *count += 1;
         if *count > RESTING_MAX { blocked.thread.pid } else { blocked.thread.tid }
     }
-}
-
-/// Of all endpoints, those that can matter: on objects that were waited for, their other ends, whoever
-/// listens, serves a file system or masters a terminal, sockets with a standing queue, and whoever sends
-/// to one that drops.
-fn relevant(
-    all: Vec<Endpoint>,
-    objects: &HashSet<u64>,
-    polled: &BTreeMap<(u32, u32), ThreadRef>,
-) -> Vec<Endpoint> {
-    let is_polled = |endpoint: &Endpoint| polled.contains_key(&(endpoint.process.pid, endpoint.fd));
-    let mut inet_pairs = HashSet::new();
-    let mut overrun = HashSet::new();
-    for endpoint in &all {
-        if let ObjectRef::Inet(socket) = &endpoint.object
-            && endpoint.socket.as_ref().is_some_and(|state| state.drops > 0)
-        {
-            overrun.insert((socket.protocol.clone(), socket.local.port()));
-        }
-        if let ObjectRef::Inet(socket) = &endpoint.object
-            && (objects.contains(&socket.ino) || is_polled(endpoint))
-        {
-            inet_pairs.insert((socket.remote, socket.local));
-        }
-    }
-    all.into_iter()
-        .filter(|endpoint| {
-            let standing = endpoint.socket.as_ref().is_some_and(|socket| {
-                socket.accept_queue > 0
-                    || socket.unsent_bytes > 0
-                    || socket.receive_queued_bytes > 0
-                    || socket.send_queued_bytes > 0
-                    || socket.drops > 0
-            });
-            let named = inodes(&endpoint.object).iter().any(|ino| objects.contains(ino));
-            is_polled(endpoint)
-                || named
-                || standing
-                || match &endpoint.object {
-                    ObjectRef::Inet(socket) => {
-                        let to = (socket.protocol.clone(), socket.remote.port());
-                        socket.state == 10
-                            || inet_pairs.contains(&(socket.local, socket.remote))
-                            || overrun.contains(&to)
-                    }
-                    ObjectRef::Tty { name, .. } => name.starts_with("ptm"),
-                    ObjectRef::FuseServer { .. } => true,
-                    _ => false,
-                }
-        })
-        .collect()
 }
 
 /// Owners of futexes, by process and thread id inside it: hundreds may wait for one, and to find it reads all threads.

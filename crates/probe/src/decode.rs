@@ -28,6 +28,10 @@ pub struct Decoder {
     sought: HashSet<DeviceNumber>,
     /// Since when a thread was blocked before it was first seen, by thread id.
     pub begins: HashMap<u32, Ns>,
+    /// The walk at the begin is under way.
+    pub is_first_walk: bool,
+    /// What the scheduler had counted of a thread by then, by thread id.
+    counted: HashMap<u32, Counted>,
     /// CLOCK_MONOTONIC minus the scheduler's clock, nanoseconds.
     pub clock_offset_ns: Option<i64>,
     /// Ticks a second of `chrono` in TCP sockets.
@@ -40,12 +44,20 @@ pub struct Decoder {
     pub events: u64,
 }
 
+/// A thread's time on a CPU since it began, at the first walk.
+struct Counted {
+    start_ns: Ns,
+    executed_ns: Ns,
+}
+
 /// What one entry of the task iterator tells.
 pub struct ThreadRecord {
     /// Sums since `since_ns`, the standing stretch included.
     pub time: ThreadTime,
     /// The standing wait, if it does not run.
     pub blocked: Option<Blocked>,
+    /// Of a traced thread, the stretch on a CPU that it is in or was in last: no event has told it yet.
+    pub ran: Option<Ran>,
 }
 
 impl Decoder {
@@ -77,7 +89,13 @@ impl Decoder {
                     path: wire::text(&exec.path),
                 }));
             }
-            wire_kind::WIRE_EXIT => exit(&wire::read(bytes), &mut push),
+            wire_kind::WIRE_EXIT => {
+                let exited: wire_exit = wire::read(bytes);
+                let thread = thread_ref(&exited.thread);
+                let mut time = sums(&exited.sums, &thread, head.at_ns);
+                time.cpu_ns = self.cpu_ns(&exited.thread, exited.executed_ns, &time);
+                exit(&exited, time, &mut push);
+            }
             wire_kind::WIRE_REQUEST => push(Body::Request(request(&wire::read(bytes)))),
             wire_kind::WIRE_OOM => {
                 let oom: wire_oom = wire::read(bytes);
@@ -235,10 +253,13 @@ impl Decoder {
         time.kernel = flag(wire_flag::WIRE_FLAG_KERNEL);
         time.cpu_cgroup_id = record.cpu_cgroup_id;
         time.cgroup_id = record.cgroup_id;
+        time.parent_pid = record.parent_tgid;
+        time.cpu_ns = self.cpu_ns(&record.thread, record.executed_ns, &time);
         add_standing(&mut time, &record, now);
         let waits = mode == wire_mode::WIRE_MODE_BLOCKED && record.place.state != 0;
         let names = part!(bytes, wire_thread, path);
         let path = self.path(thread.pid, names, record.path_bytes, record.place.object.dev);
+        let ran = flag(wire_flag::WIRE_FLAG_TRACED).then(|| stretch(&record, &thread)).flatten();
         let blocked = waits.then(|| Blocked {
             kernel: time.kernel,
             since_ns,
@@ -252,7 +273,23 @@ impl Decoder {
             ),
             thread,
         });
-        ThreadRecord { time, blocked }
+        ThreadRecord { time, blocked, ran }
+    }
+
+    /// What the scheduler has counted of a thread since the first walk, or since it began if it is younger.
+    fn cpu_ns(&mut self, thread: &wire_ref, executed_ns: Ns, time: &ThreadTime) -> Option<Ns> {
+        if executed_ns == 0 || time.since_ns == 0 {
+            return None;
+        }
+        let (tid, start_ns) = (thread.tid, thread.start_ns);
+        if self.is_first_walk {
+            self.counted.insert(tid, Counted { start_ns, executed_ns });
+        }
+        let known = self.counted.get(&tid).filter(|known| known.start_ns == start_ns);
+        let counted_ns = executed_ns.saturating_sub(known.map_or(0, |known| known.executed_ns));
+        // One that the walk missed because it ended just then has all of its life counted.
+        let most_ns = time.until_ns.saturating_sub(time.since_ns);
+        (known.is_some() || counted_ns <= most_ns).then_some(counted_ns)
     }
 
     /// Reads one entry of the descriptor iterator.
@@ -371,8 +408,18 @@ fn sums(sums: &wire_sums, thread: &ThreadRef, until_ns: Ns) -> ThreadTime {
     }
 }
 
-fn exit(record: &wire_exit, push: &mut impl FnMut(Body)) {
-    let thread = thread_ref(&record.thread);
+/// The stretch on a CPU that a thread is in, or was in before it left.
+fn stretch(record: &wire_thread, thread: &ThreadRef) -> Option<Ran> {
+    let (begin_ns, end_ns) = match wire_mode(record.mode) {
+        wire_mode::WIRE_MODE_RUNNING => (record.note_since_ns, record.head.at_ns),
+        _ => (record.ran_since_ns, record.note_since_ns),
+    };
+    let is_known = begin_ns != 0 && begin_ns <= end_ns;
+    is_known.then(|| Ran { thread: thread.clone(), begin_ns, end_ns, cpu: record.place.cpu })
+}
+
+fn exit(record: &wire_exit, mut time: ThreadTime, push: &mut impl FnMut(Body)) {
+    let thread = time.thread.clone();
     if record.ran_since_ns != 0 && record.flags & wire_flag::WIRE_FLAG_TRACED.0 != 0 {
         push(Body::Ran(Ran {
             thread: thread.clone(),
@@ -381,10 +428,10 @@ fn exit(record: &wire_exit, push: &mut impl FnMut(Body)) {
             cpu: 0,
         }));
     }
-    let mut time = sums(&record.sums, &thread, record.head.at_ns);
     time.kernel = record.flags & wire_flag::WIRE_FLAG_KERNEL.0 != 0;
     time.cpu_cgroup_id = record.cpu_cgroup_id;
     time.cgroup_id = record.cgroup_id;
+    time.parent_pid = record.parent_tgid;
     if time.since_ns != 0 {
         push(Body::ThreadTime(time));
     }
@@ -573,6 +620,38 @@ mod tests {
         decoder.record(&[0xff; 7], &mut facts);
         assert!(facts.is_empty());
         assert_eq!(decoder.unreadable, 2);
+    }
+
+    #[test]
+    fn what_the_scheduler_counts_is_told_from_the_first_walk_or_from_a_threads_begin() {
+        let of = |tid, start_ns| wire_ref { tid, start_ns, ..wire::read(&[]) };
+        let time = |since_ns, until_ns| ThreadTime { since_ns, until_ns, ..ThreadTime::default() };
+        let mut decoder = Decoder { is_first_walk: true, ..Decoder::default() };
+        assert_eq!(decoder.cpu_ns(&of(7, 1), 500, &time(100, 100)), Some(0));
+        decoder.is_first_walk = false;
+        assert_eq!(decoder.cpu_ns(&of(7, 1), 540, &time(100, 200)), Some(40));
+        assert_eq!(
+            decoder.cpu_ns(&of(7, 150), 30, &time(150, 200)),
+            Some(30),
+            "another of that id"
+        );
+        assert_eq!(decoder.cpu_ns(&of(8, 1), 900, &time(100, 120)), None, "missed by the walk");
+        assert_eq!(decoder.cpu_ns(&of(7, 1), 0, &time(100, 200)), None, "not counted");
+    }
+
+    #[test]
+    fn the_latest_stretch_on_a_cpu_ends_with_the_walk_or_where_the_thread_left() {
+        let mut record: wire_thread = wire::read(&[]);
+        (record.head.at_ns, record.note_since_ns, record.ran_since_ns) = (90, 40, 10);
+        let ends = |record: &wire_thread| {
+            stretch(record, &ThreadRef::default()).map(|ran| (ran.begin_ns, ran.end_ns))
+        };
+        record.mode = wire_mode::WIRE_MODE_RUNNING.0;
+        assert_eq!(ends(&record), Some((40, 90)));
+        record.mode = wire_mode::WIRE_MODE_BLOCKED.0;
+        assert_eq!(ends(&record), Some((10, 40)));
+        record.ran_since_ns = 0;
+        assert_eq!(ends(&record), None);
     }
 
     #[test]

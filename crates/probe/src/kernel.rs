@@ -287,7 +287,8 @@ impl Programs {
         let inbox = Rc::clone(&self.inbox);
         let decoder = &mut inbox.borrow_mut().decoder;
         let knows_clock = std::mem::replace(&mut self.knows_clock, true);
-        let mut walk = |only_traced, only_tid, tell: &mut dyn FnMut(Ns, ThreadRecord)| {
+        let mut walk = |only_traced, only_tid, tell: &mut dyn FnMut(Ns, ThreadRecord), is_first| {
+            decoder.is_first_walk = is_first;
             if let Some(control) = self.control() {
                 control.only_traced = u32::from(only_traced);
                 control.only_tid = only_tid;
@@ -298,9 +299,11 @@ impl Programs {
         };
         // The offset of the scheduler's clock is learnt from this thread's own entry, so it comes first.
         if !knows_clock {
-            walk(false, own, &mut |_, _| ())?;
+            walk(false, own, &mut |_, _| (), false)?;
         }
-        walk(only_traced, 0, &mut tell)
+        let walked = walk(only_traced, 0, &mut tell, !knows_clock);
+        decoder.is_first_walk = false;
+        walked
     }
 
     /// Every open socket, pipe, terminal and FUSE device with its process.

@@ -13,6 +13,7 @@ pub mod decode;
 mod disk_sums;
 mod dns;
 mod doctor;
+mod endpoints;
 mod expense;
 pub mod files;
 mod fitting;

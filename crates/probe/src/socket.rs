@@ -1,9 +1,10 @@
-//! A socket's own counters, from the kernel's units to ours: what its queues hold, and what its sending waited for.
+//! A socket's own counters, from the kernel's units to ours: what its queues hold, what its sending waited for,
+//! and who spoke last.
 //!
 //! Must not judge: which of these says that a peer is slow is for the cases. Edit together: bpf/wire.h (`wire_socket`).
 
 use crate::wire::wire_socket;
-use holdup_reason::facts::SocketState;
+use holdup_reason::facts::{SocketState, TcpTurn};
 
 /// The state of a socket; `hz` are the ticks a second in which TCP sums up what it waited for.
 pub fn state(record: &wire_socket, hz: u32) -> SocketState {
@@ -35,5 +36,27 @@ pub fn state(record: &wire_socket, hz: u32) -> SocketState {
         busy_us: chrono.iter().sum::<u64>() * tick_us,
         receiver_limited_us: chrono[1] * tick_us,
         send_buffer_limited_us: chrono[2] * tick_us,
+        turn: (record.has_turn != 0).then(|| turn(record, hz)),
+    }
+}
+
+fn turn(record: &wire_socket, hz: u32) -> TcpTurn {
+    let age = |jiffies| record.jiffies.wrapping_sub(jiffies);
+    TcpTurn {
+        write_seq: record.write_seq,
+        snd_nxt: record.snd_nxt,
+        snd_una: record.snd_una,
+        snd_wl1: record.snd_wl1,
+        rcv_nxt: record.rcv_nxt,
+        copied_seq: record.copied_seq,
+        packets_out: record.packets_out,
+        nonagle: record.nonagle as u8,
+        keepalive: record.keepalive != 0,
+        first_tx_ns: record.first_tx_us.saturating_mul(1_000),
+        delivered_ns: record.delivered_us.saturating_mul(1_000),
+        sent_jiffies: age(record.sent_jiffies),
+        received_jiffies: age(record.received_jiffies),
+        heard_jiffies: age(record.heard_jiffies),
+        jiffy_ns: 1_000_000_000_u32.checked_div(hz).unwrap_or(0),
     }
 }

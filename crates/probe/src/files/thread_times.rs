@@ -116,6 +116,7 @@ impl ThreadTimes {
             iowait_ns: iowait_ticks.saturating_mul(self.clock.tick_ns).min(blocked_ns),
             switches: last.slices.saturating_sub(first.slices),
             kernel: stat.kernel,
+            parent_pid: stat.parent_pid,
             ..ThreadTime::default()
         }
     }

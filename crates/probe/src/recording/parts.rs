@@ -60,10 +60,12 @@ pub(super) enum Column {
     WriteBytes,
     MinorFaults,
     MajorFaults,
+    /// Of facts whose template has it alone: recordings from before it have neither.
+    Executed,
 }
 
 /// How many there are.
-pub(super) const COLUMNS: usize = Column::MajorFaults as usize + 1;
+pub(super) const COLUMNS: usize = Column::Executed as usize + 1;
 
 const ARGS: [Column; 6] =
     [Column::Arg0, Column::Arg1, Column::Arg2, Column::Arg3, Column::Arg4, Column::Arg5];
@@ -256,9 +258,9 @@ impl Memory {
     ) -> Result<(), E::Fault> {
         self.since_ns = to.number(Column::Begin, self.since_ns, &mut time.since_ns)?;
         let until_ns = to.number(Column::End, at_ns, &mut time.until_ns)?;
-        let mut left_ns = until_ns.wrapping_sub(self.since_ns);
+        let run_ns = to.number(Column::Run, 0, &mut time.run_ns)?;
+        let mut left_ns = until_ns.wrapping_sub(self.since_ns).wrapping_sub(run_ns);
         for (column, part) in [
-            (Column::Run, &mut time.run_ns),
             (Column::Runnable, &mut time.runnable_ns),
             (Column::DiskSleep, &mut time.disk_sleep_ns),
         ] {
@@ -269,7 +271,11 @@ impl Memory {
         to.number(Column::IoWait, 0, &mut time.iowait_ns)?;
         to.number(Column::Switches, 0, &mut time.switches)?;
         to.number(Column::Preemptions, 0, &mut time.preemptions)?;
-        to.number(Column::Throttled, 0, &mut time.throttled_ns).map(drop)
+        to.number(Column::Throttled, 0, &mut time.throttled_ns)?;
+        if let Some(cpu_ns) = &mut time.cpu_ns {
+            to.number(Column::Executed, run_ns, cpu_ns)?;
+        }
+        Ok(())
     }
 
     fn request<E: Exchange>(

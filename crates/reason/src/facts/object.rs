@@ -4,7 +4,7 @@
 //! from whichever thread they were seen, because chains are linked by them. A path is decoration and may
 //! be missing. Must not say what a wait for the object means: that is `waits`.
 
-use super::ThreadRef;
+use super::{Ns, ThreadRef};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 
@@ -108,7 +108,7 @@ pub struct InetRef {
     pub state: u8,
 }
 
-/// One process's open descriptor on an object.
+/// One process's open descriptor on an object, as it was last seen; before that, sockets as they were at the begin.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Endpoint {
     /// The process (its main thread).
@@ -196,6 +196,49 @@ pub struct SocketState {
     pub receiver_limited_us: u64,
     /// Part of it limited by the send buffer (`tcpi_sndbuf_limited`).
     pub send_buffer_limited_us: u64,
+    /// What tells who spoke last; of TCP connections that are, or were, open.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub turn: Option<TcpTurn>,
+}
+
+/// What a TCP connection knows of who spoke last and when, under the kernel's names and as it was read; nothing is
+/// concluded. Source: struct tcp_sock, inet_connection_sock.
+///
+/// Sequence numbers count bytes modulo 2^32, SYN and FIN as one each: compare them by their wrapping difference.
+/// Ages are told in jiffies, as coarse as the kernel keeps them, and are right up to 2^32 of them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TcpTurn {
+    /// After the last byte that the application wrote.
+    pub write_seq: u32,
+    /// After the last byte that was sent.
+    pub snd_nxt: u32,
+    /// The first byte that the peer has not acknowledged.
+    pub snd_una: u32,
+    /// The peer's sequence number in the segment that updated the send window last.
+    pub snd_wl1: u32,
+    /// After the last byte that came in order.
+    pub rcv_nxt: u32,
+    /// After the last byte that the application read.
+    pub copied_seq: u32,
+    /// Segments that were sent and not acknowledged.
+    pub packets_out: u32,
+    /// 1: TCP_NODELAY, 2: TCP_CORK, 4: pushed once; 0: Nagle's algorithm holds small segments back.
+    pub nonagle: u8,
+    /// SO_KEEPALIVE is set: probes move `snd_wl1` and `heard_jiffies`.
+    pub keepalive: bool,
+    /// When the last segment that was delivered had been sent (CLOCK_MONOTONIC, by microseconds); 0: none.
+    pub first_tx_ns: Ns,
+    /// When the peer's acknowledgement of it came (likewise).
+    pub delivered_ns: Ns,
+    /// Age of the last data sent (`lsndtime`), jiffies; of the handshake if there was none.
+    pub sent_jiffies: u32,
+    /// Age of the last data received (`icsk_ack.lrcvtime`), jiffies; of the handshake if there was none.
+    pub received_jiffies: u32,
+    /// Age of the last acknowledgement, or segment with one, received (`rcv_tstamp`), jiffies.
+    pub heard_jiffies: u32,
+    /// Length of a jiffy; 0: unknown.
+    pub jiffy_ns: u32,
 }
 
 /// One line of /proc/locks.

@@ -110,6 +110,13 @@ pub struct ThreadTime {
     pub cgroup_id: u64,
     /// Runnable time during which its group was throttled for CPU quota, as far as it was seen.
     pub throttled_ns: Ns,
+    /// On a CPU, as the scheduler itself counts it (`se.sum_exec_runtime`), from the walk of all threads at the begin on:
+    /// a second witness of `run_ns`. Of a thread that is running up to a tick less. None if it was not counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_ns: Option<Ns>,
+    /// Process that is its parent at `until_ns` (or that adopted it), in the initial PID namespace; 0 if it has none, or
+    /// unknown.
+    pub parent_pid: u32,
 }
 
 /// The scheduler state in which a thread waits.

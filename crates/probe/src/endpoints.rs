@@ -1,0 +1,227 @@
+//! Which of all open descriptors are told at the end of a look.
+//!
+//! What was waited for and its other ends, whoever listens, serves a file system or masters a terminal, sockets with
+//! a standing queue, and whoever sends to one that drops. And every connection, whether somebody waits on it or not: a
+//! process that was asked and does not answer may compute, or wait for something else. Of connections only so many;
+//! how many were left out is told.
+//!
+//! Must not: read anything, or conclude who owes an answer. Pure. Edit together: closing.rs.
+
+use crate::live::inodes;
+use holdup_reason::facts::*;
+use std::collections::{BTreeMap, HashSet};
+
+/// Connections that are told though nothing else speaks for them: those that spoke last.
+const CONNECTIONS_MAX: usize = 20_000;
+
+/// Of all endpoints, those that can matter, in their order; and what was left out.
+pub(crate) fn relevant(
+    all: Vec<Endpoint>,
+    objects: &HashSet<u64>,
+    polled: &BTreeMap<(u32, u32), ThreadRef>,
+) -> (Vec<Endpoint>, Option<Blind>) {
+    let is_polled = |endpoint: &Endpoint| polled.contains_key(&(endpoint.process.pid, endpoint.fd));
+    let is_named = |endpoint: &Endpoint| {
+        is_polled(endpoint) || inodes(&endpoint.object).iter().any(|ino| objects.contains(ino))
+    };
+    let mut inet_pairs = HashSet::new();
+    let mut overrun: HashSet<(String, u16)> = HashSet::new();
+    for endpoint in &all {
+        let ObjectRef::Inet(socket) = &endpoint.object else { continue };
+        if endpoint.socket.as_ref().is_some_and(|state| state.drops > 0) {
+            overrun.insert((socket.protocol.clone(), socket.local.port()));
+        }
+        if is_named(endpoint) {
+            inet_pairs.insert((socket.remote, socket.local));
+        }
+    }
+    let matters = |endpoint: &Endpoint| {
+        is_named(endpoint)
+            || endpoint.socket.as_ref().is_some_and(stands)
+            || match &endpoint.object {
+                ObjectRef::Inet(socket) => {
+                    let to = (socket.protocol.clone(), socket.remote.port());
+                    socket.state == LISTEN
+                        || inet_pairs.contains(&(socket.local, socket.remote))
+                        || overrun.contains(&to)
+                }
+                ObjectRef::Tty { name, .. } => name.starts_with("ptm"),
+                ObjectRef::FuseServer { .. } => true,
+                _ => false,
+            }
+    };
+    let mut told = Vec::new();
+    let mut connections = Vec::new();
+    for (at, endpoint) in all.into_iter().enumerate() {
+        if matters(&endpoint) {
+            told.push((at, endpoint));
+        } else if let Some(quiet_ns) = quiet_ns(&endpoint) {
+            connections.push((quiet_ns, at, endpoint));
+        }
+    }
+    let left_out = connections.len().saturating_sub(CONNECTIONS_MAX);
+    if left_out > 0 {
+        connections.sort_by_key(|(quiet_ns, at, _)| (*quiet_ns, *at));
+        connections.truncate(CONNECTIONS_MAX);
+    }
+    told.extend(connections.into_iter().map(|(_, at, endpoint)| (at, endpoint)));
+    told.sort_by_key(|(at, _)| *at);
+    let told = told.into_iter().map(|(_, endpoint)| endpoint).collect();
+    (told, (left_out > 0).then(|| blind(left_out)))
+}
+
+/// Of all endpoints, those on some objects, by inode, and their other ends.
+pub(crate) fn ends_of(mut all: Vec<Endpoint>, objects: &HashSet<u64>) -> Vec<Endpoint> {
+    let is_named =
+        |endpoint: &Endpoint| inodes(&endpoint.object).iter().any(|ino| objects.contains(ino));
+    let pair = |endpoint: &Endpoint| match &endpoint.object {
+        ObjectRef::Inet(socket) => Some((socket.local, socket.remote)),
+        _ => None,
+    };
+    let other_ends: HashSet<_> = all
+        .iter()
+        .filter(|endpoint| is_named(endpoint))
+        .filter_map(|endpoint| pair(endpoint).map(|(local, remote)| (remote, local)))
+        .collect();
+    all.retain(|endpoint| {
+        is_named(endpoint) || pair(endpoint).is_some_and(|it| other_ends.contains(&it))
+    });
+    all
+}
+
+/// TCP_LISTEN and TCP_SYN_SENT.
+const LISTEN: u8 = 10;
+const SYN_SENT: u8 = 2;
+
+/// Something waits in it.
+fn stands(socket: &SocketState) -> bool {
+    socket.accept_queue > 0
+        || socket.unsent_bytes > 0
+        || socket.receive_queued_bytes > 0
+        || socket.send_queued_bytes > 0
+        || socket.drops > 0
+}
+
+/// For how long nothing was said on a connection, the greatest number if nobody knows; none if it is no connection.
+fn quiet_ns(endpoint: &Endpoint) -> Option<Ns> {
+    match &endpoint.object {
+        ObjectRef::Unix { peer_ino, .. } => (*peer_ino != 0).then_some(Ns::MAX),
+        ObjectRef::Inet(socket) => {
+            match endpoint.socket.as_ref().and_then(|state| state.turn.as_ref()) {
+                Some(turn) => {
+                    let jiffies = turn.sent_jiffies.min(turn.received_jiffies);
+                    Some(u64::from(jiffies) * u64::from(turn.jiffy_ns))
+                }
+                None if socket.state == SYN_SENT => Some(0),
+                None => (socket.protocol == "udp" && socket.remote.port() != 0).then_some(Ns::MAX),
+            }
+        }
+        _ => None,
+    }
+}
+
+fn blind(left_out: usize) -> Blind {
+    Blind {
+        what: "endpoints".into(),
+        why: format!(
+            "there are {left_out} connections more than the {CONNECTIONS_MAX} that are told"
+        ),
+        therefore: "who owes an answer on those that were quiet for longest is not seen".into(),
+        ..Blind::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn endpoint(fd: u32, object: ObjectRef, turn: Option<TcpTurn>) -> Endpoint {
+        let socket = Some(SocketState { turn, ..SocketState::default() });
+        let process = ThreadRef { tid: 7, pid: 7, ..ThreadRef::default() };
+        Endpoint {
+            process,
+            fd,
+            readable: true,
+            writable: true,
+            nonblocking: false,
+            object,
+            unread: None,
+            output_stopped: false,
+            socket,
+        }
+    }
+
+    fn inet(protocol: &str, state: u8, remote_port: u16) -> ObjectRef {
+        let at = |port| std::net::SocketAddr::from(([127, 0, 0, 1], port));
+        ObjectRef::Inet(InetRef {
+            ino: 5,
+            netns: 1,
+            protocol: protocol.into(),
+            local: at(80),
+            remote: at(remote_port),
+            state,
+        })
+    }
+
+    fn quiet_for(jiffies: u32) -> Option<TcpTurn> {
+        let turn = TcpTurn {
+            sent_jiffies: jiffies,
+            received_jiffies: jiffies + 1,
+            jiffy_ns: 1,
+            ..TcpTurn::default()
+        };
+        Some(turn)
+    }
+
+    fn told(all: Vec<Endpoint>) -> (Vec<u32>, Option<Blind>) {
+        let (told, blind) = relevant(all, &HashSet::new(), &BTreeMap::new());
+        (told.iter().map(|endpoint| endpoint.fd).collect(), blind)
+    }
+
+    #[test]
+    fn connections_are_told_though_nobody_waits_on_them() {
+        let unix = |peer_ino| ObjectRef::Unix { ino: 9, peer_ino, path: None };
+        let all = vec![
+            endpoint(0, ObjectRef::Pipe { ino: 3 }, None),
+            endpoint(1, inet("tcp", 1, 9_000), quiet_for(100)),
+            endpoint(2, inet("tcp", 7, 0), None),
+            endpoint(3, inet("udp", 0, 53), None),
+            endpoint(4, inet("udp", 0, 0), None),
+            endpoint(5, unix(8), None),
+            endpoint(6, unix(0), None),
+            endpoint(7, inet("tcp", SYN_SENT, 9_000), None),
+            endpoint(8, inet("tcp", LISTEN, 0), None),
+        ];
+        assert_eq!(told(all), (vec![1, 3, 5, 7, 8], None));
+    }
+
+    #[test]
+    fn the_ends_of_a_connection_are_found_by_one_of_them() {
+        let ends = |local_port, remote_port, ino| {
+            let at = |port| std::net::SocketAddr::from(([127, 0, 0, 1], port));
+            let (local, remote) = (at(local_port), at(remote_port));
+            let protocol = "tcp".into();
+            ObjectRef::Inet(InetRef { ino, netns: 1, protocol, local, remote, state: 1 })
+        };
+        let all = vec![
+            endpoint(0, ends(80, 9_000, 5), None),
+            endpoint(1, ends(9_000, 80, 6), None),
+            endpoint(2, ends(9_001, 80, 7), None),
+            endpoint(3, ObjectRef::Unix { ino: 8, peer_ino: 5, path: None }, None),
+        ];
+        let found = ends_of(all, &HashSet::from([5]));
+        assert_eq!(found.iter().map(|endpoint| endpoint.fd).collect::<Vec<_>>(), [0, 1, 3]);
+    }
+
+    #[test]
+    fn of_too_many_connections_those_that_spoke_last_are_told() {
+        let count = CONNECTIONS_MAX as u32 + 10;
+        let mut all: Vec<_> = (0..count)
+            .map(|fd| endpoint(fd, inet("tcp", 1, 9_000), quiet_for(count - fd)))
+            .collect();
+        all.push(endpoint(count, inet("tcp", LISTEN, 0), None));
+        let (told, blind) = told(all);
+        assert_eq!(told, (10..=count).collect::<Vec<_>>());
+        assert!(blind.is_some_and(|blind| blind.why.starts_with("there are 10 connections more")));
+    }
+}
