@@ -135,6 +135,35 @@ impl<'a> Chains<'a> {
         leaves
     }
 
+    /// When which thread was asked and had not answered: by whoever waited for it, and by the clocks of connections.
+    pub fn owed_times(&self) -> Vec<(ThreadRef, Ns, Ns)> {
+        let model = self.model;
+        let mut times = Vec::new();
+        let reads = |wait: &&WaitSpan| {
+            matches!(wait.class, WaitClass::SocketRead | WaitClass::UnixRead) && !wait.kernel
+        };
+        for wait in self.timelines.waits().filter(reads) {
+            if self.peers.is_for_a_question(wait) {
+                continue;
+            }
+            let (from, to) = (wait.begin_ns.max(model.begin_ns), wait.end_ns.min(model.end_ns));
+            if let Some(thread) = self.peers.holder(wait).filter(|_| from < to) {
+                times.push((thread, from, to));
+            }
+        }
+        let debts = &self.peers.debts;
+        for (pid, of_one) in debts.owes.iter().chain(&debts.awaits) {
+            for debt in of_one {
+                let from = debt.since_ns.max(model.begin_ns);
+                let thread = self.peers.serving_since(&[*pid], debt.since_ns, model.end_ns);
+                if let Some(thread) = thread.filter(|_| from < model.end_ns) {
+                    times.push((thread, from, model.end_ns));
+                }
+            }
+        }
+        times
+    }
+
     /// Cuts one wait into leaves.
     pub fn follow_wait(&self, wait: &WaitSpan, from: Ns, to: Ns) -> Vec<Leaf> {
         let mut leaves = Vec::new();
@@ -211,6 +240,11 @@ impl<'a> Chains<'a> {
                 link.class = WaitClass::Dns;
                 link.object = Object::DnsServer(Some(query.server), query.name.as_str().into());
                 self.peers.answers_at(query.server, wait)
+            }
+            Next::Peer(ino) => {
+                link.class = WaitClass::SocketRead;
+                link.object = Object::Inet(ino);
+                None
             }
             Next::Nobody if follows && self.peers.waits_for_any_child(wait) => {
                 link.object = Object::AnyChild;

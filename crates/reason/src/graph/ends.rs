@@ -14,7 +14,7 @@ use crate::facts::{Ns, TargetKind, ThreadRef, ThreadTime};
 use crate::model::Model;
 use crate::model::object::Object;
 use crate::waits::WaitClass;
-use crate::waits::timeline::{Timelines, WaitSpan};
+use crate::waits::timeline::{self, Timelines, WaitSpan};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ impl<'a> Graph<'a> {
     /// Follows every wait that is demand to its end.
     pub fn of(model: &'a Model, timelines: &'a Timelines) -> Self {
         let chains = Chains::new(model, timelines);
-        let mut found = Found::new(model, timelines);
+        let mut found = Found::new(model, timelines, &chains);
         let mut path = Vec::new();
         if let Some(root) = command_root(model) {
             path = chains.follow(&root, model.begin_ns, command_end_ns(model));
@@ -47,7 +47,9 @@ impl<'a> Graph<'a> {
         } else {
             for wait in timelines.waits() {
                 let counted = wait.class.is_demand();
-                let followed = counted || wait.class.is_for_somebody() || is_stalled(wait.class);
+                let followed = counted
+                    || is_stalled(wait.class)
+                    || wait.class.is_for_somebody() && !chains.peers.is_for_a_question(wait);
                 // A kernel thread waits for somebody else's sake: it is a link, never a victim.
                 if !followed
                     || wait.kernel
@@ -60,6 +62,7 @@ impl<'a> Graph<'a> {
                     found.add(&leaf, counted || is_stalled(wait.class));
                 }
             }
+            found.add_owed();
             found.add_work();
         }
         let ends = found.sorted();
@@ -153,19 +156,20 @@ fn demand_by_process(model: &Model, timelines: &Timelines) -> HashMap<u32, f64> 
 type Key = (EndKind, WaitClass, Object, Option<u32>);
 
 /// Leaves by end.
-struct Found<'a> {
+struct Found<'c, 'a> {
     model: &'a Model,
     timelines: &'a Timelines,
+    chains: &'c Chains<'a>,
     is_command: bool,
     ends: HashMap<Key, End>,
     /// How the unseen time of a thread divides, by thread id.
     unseen: HashMap<u32, [(EndKind, WaitClass, f64); 3]>,
 }
 
-impl<'a> Found<'a> {
-    fn new(model: &'a Model, timelines: &'a Timelines) -> Self {
+impl<'c, 'a> Found<'c, 'a> {
+    fn new(model: &'a Model, timelines: &'a Timelines, chains: &'c Chains<'a>) -> Self {
         let is_command = command_root(model).is_some();
-        Self { model, timelines, is_command, ends: HashMap::new(), unseen: HashMap::new() }
+        Self { model, timelines, chains, is_command, ends: HashMap::new(), unseen: HashMap::new() }
     }
 
     fn add(&mut self, leaf: &Leaf, counted: bool) {
@@ -215,17 +219,49 @@ impl<'a> Found<'a> {
             EndKind::Idle if self.is_command => EndKind::Open,
             kind => kind,
         };
-        self.add_part(leaf, kind, root.class, 1.0);
+        match self.is_inside(root) {
+            true => self.add_part_on(
+                leaf,
+                EndKind::Lock,
+                WaitClass::FutexWait,
+                Object::Inside(root.who.pid),
+                1.0,
+            ),
+            false => self.add_part(leaf, kind, root.class, 1.0),
+        }
+    }
+
+    /// Whether a process that owes an answer and has asked nobody stands waiting for something of its own: a lock, a
+    /// connection of its pool, a turn. Who holds that only the program knows.
+    fn is_inside(&self, root: &ChainLink) -> bool {
+        let debts = &self.chains.peers.debts;
+        matches!(root.class, WaitClass::Idle | WaitClass::FutexWait)
+            && root.standing
+            && root.question_of.is_none()
+            && debts.owes.contains_key(&root.who.pid)
+            && !debts.awaits.contains_key(&root.who.pid)
     }
 
     fn add_part(&mut self, leaf: &Leaf, kind: EndKind, class: WaitClass, part: f64) {
         let root = leaf.root();
-        let by_actor = matches!(kind, EndKind::Works | EndKind::Sleep | EndKind::Cpu);
         let object = match kind {
             EndKind::Works | EndKind::Sleep => Object::Process(root.who.pid),
             EndKind::Cpu => Object::RunQueue(Vec::new()),
             _ => root.object.clone(),
         };
+        self.add_part_on(leaf, kind, class, object, part);
+    }
+
+    fn add_part_on(
+        &mut self,
+        leaf: &Leaf,
+        kind: EndKind,
+        class: WaitClass,
+        object: Object,
+        part: f64,
+    ) {
+        let root = leaf.root();
+        let by_actor = matches!(kind, EndKind::Works | EndKind::Sleep | EndKind::Cpu);
         let actor = (by_actor && kind != EndKind::Cpu).then_some(root.who.pid);
         let named = leaf.links.len() - 1;
         let end = (self.ends)
@@ -243,6 +279,37 @@ impl<'a> Found<'a> {
     fn unseen_parts(&mut self, thread: &ThreadRef) -> [(EndKind, WaitClass, f64); 3] {
         let (model, timelines) = (self.model, self.timelines);
         *self.unseen.entry(thread.tid).or_insert_with(|| unseen_parts(model, timelines, thread))
+    }
+
+    /// Where a process or a container was asked about: what its threads do while it owes an answer, or awaits one, is demand,
+    /// whatever they wait for.
+    fn add_owed(&mut self) {
+        let chains = self.chains;
+        let is_host = self.model.target.as_ref().is_none_or(|it| it.kind == TargetKind::Host);
+        if is_host {
+            return;
+        }
+        let mut owed: BTreeMap<u32, (ThreadRef, Vec<(Ns, Ns)>)> = BTreeMap::new();
+        for (thread, from, to) in chains.owed_times() {
+            if self.model.in_target(&thread) && !is_own(self.model, &thread) {
+                let times = owed.entry(thread.tid).or_insert_with(|| (thread, Vec::new()));
+                times.1.push((from, to));
+            }
+        }
+        for (thread, times) in owed.into_values() {
+            for (from, to) in timeline::joined(times) {
+                for leaf in chains.follow(&thread, from, to) {
+                    let first = leaf.links[0].class;
+                    let counted = first.is_demand()
+                        || first.is_for_somebody()
+                        || is_stalled(first)
+                        || matches!(first, WaitClass::Running | WaitClass::Unseen);
+                    if !counted || first == WaitClass::FutexWait {
+                        self.add(&leaf, true);
+                    }
+                }
+            }
+        }
     }
 
     /// Outside of a command, what each process of the target ran itself is demand too.

@@ -4,11 +4,12 @@
 //! before the descriptors were read is found by the waits on it. Must not: choose between candidates, or follow anything
 //! (responsible.rs).
 
+use super::debts::Debts;
 use crate::facts::*;
 use crate::model::Model;
 use crate::waits::poll_intent::TCP_LISTEN;
 use crate::waits::timeline::{Timelines, WaitSpan};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::SocketAddr;
 
 /// Open descriptors by what they are on, and processes by what they do with each other.
@@ -33,6 +34,8 @@ pub struct Peers<'a> {
     waited_on: HashMap<u64, Vec<&'a WaitSpan>>,
     /// Questions to name servers by who asks, in order of time: index into the model's.
     questions: HashMap<u32, Vec<usize>>,
+    /// Who owes whom an answer.
+    pub debts: Debts,
     /// How long each thread ran.
     pub(super) ran_ns: HashMap<u32, Ns>,
 }
@@ -58,6 +61,7 @@ impl<'a> Peers<'a> {
             waited_pairs: HashMap::new(),
             waited_on: HashMap::new(),
             questions: HashMap::new(),
+            debts: Debts::default(),
             ran_ns: HashMap::new(),
         };
         for read in &model.futex_owners {
@@ -79,6 +83,7 @@ impl<'a> Peers<'a> {
             *peers.ran_ns.entry(time.thread.tid).or_default() += time.run_ns;
         }
         peers.add_children();
+        peers.debts = Debts::of(model, &peers);
         peers
     }
 
@@ -137,12 +142,15 @@ impl<'a> Peers<'a> {
                 self.children.entry(fork.parent.pid).or_default().push(fork.child.pid);
             }
         }
-        for thread in self.model.threads.values() {
-            if thread.thread.tid == thread.thread.pid && thread.parent_pid != 0 {
-                let known = self.children.entry(thread.parent_pid).or_default();
-                if !known.contains(&thread.thread.pid) {
-                    known.push(thread.thread.pid);
-                }
+        let told = self.model.threads.values().map(|it| (&it.thread, it.parent_pid));
+        let walked = self.model.times.iter().map(|time| (&time.thread, time.parent_pid));
+        let mut known: HashSet<(u32, u32)> = (self.children.iter())
+            .flat_map(|(parent, children)| children.iter().map(|child| (*parent, *child)))
+            .collect();
+        for (thread, parent) in told.chain(walked) {
+            let is_main = thread.tid == thread.pid && parent != 0;
+            if is_main && known.insert((parent, thread.pid)) {
+                self.children.entry(parent).or_default().push(thread.pid);
             }
         }
     }
@@ -189,6 +197,12 @@ impl<'a> Peers<'a> {
         all.sort_by_key(|process| process.pid);
         all.dedup_by_key(|process| process.pid);
         all
+    }
+
+    /// The clocks of a connection's other end, if it is here.
+    pub(super) fn far_turn(&self, socket: &InetRef) -> Option<&'a TcpTurn> {
+        let ends = self.by_pair.get(&(socket.remote, socket.local))?;
+        ends.iter().find_map(|end| end.socket.as_ref()?.turn.as_ref())
     }
 
     /// Waits on a socket or a pipe.

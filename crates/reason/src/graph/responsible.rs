@@ -20,6 +20,8 @@ pub enum Next {
     Thread(ThreadRef),
     /// It waits for a name server: index of the question in the model.
     Question(usize),
+    /// A peer that was asked on a connection and is not on this host: inode of the socket here.
+    Peer(u64),
     /// Nobody that could be seen.
     Nobody,
 }
@@ -89,12 +91,61 @@ impl Peers<'_> {
         {
             return Next::Thread(peer);
         }
+        if let Some(next) = self.awaited(wait, to) {
+            return next;
+        }
         if let [only] = &self.living_children(wait.thread.pid)[..]
             && wait.class == WaitClass::Idle
         {
             return Next::Thread(only.clone());
         }
         self.held_sibling(wait).into()
+    }
+
+    /// Of a wait that stands at the end of the look: whom its process has asked last and has no answer from.
+    fn awaited(&self, wait: &WaitSpan, to: Ns) -> Option<Next> {
+        const END_NS: Ns = 100_000_000;
+        if wait.end_ns.max(to) + END_NS < self.model.end_ns {
+            return None;
+        }
+        let debts = self.debts.awaits.get(&wait.thread.pid)?;
+        let last = debts.iter().max_by_key(|debt| debt.since_ns)?;
+        let socket = self.model.socket(last.ino)?;
+        let mut far = self.far_processes(socket);
+        far.retain(|process| process.pid != wait.thread.pid);
+        if far.is_empty() {
+            return Some(Next::Peer(last.ino));
+        }
+        let pids: Vec<u32> = far.iter().map(|process| process.pid).collect();
+        self.serving_since(&pids, last.since_ns, wait.end_ns).map(Next::Thread)
+    }
+
+    /// The thread of some processes that serves a question which came at a time and stands: the one that turned to something
+    /// else then, that ran, that was held up, that waits for events; else the first.
+    pub fn serving_since(&self, pids: &[u32], since_ns: Ns, to: Ns) -> Option<ThreadRef> {
+        let threads = self.threads_of(pids);
+        if let [only] = &threads[..] {
+            return Some(only.clone());
+        }
+        let from = since_ns.max(self.model.begin_ns);
+        let length = to.saturating_sub(from);
+        let turned = self.turned_at(&threads, since_ns, to);
+        let busiest = || {
+            let ran = |thread: &&ThreadRef| self.ran_ns.get(&thread.tid).copied().unwrap_or(0);
+            threads.iter().max_by_key(ran).filter(|thread| ran(thread) * 2 >= length).cloned()
+        };
+        let held = || {
+            let held = |thread: &&ThreadRef| self.held_up(thread, from, to);
+            threads.iter().max_by_key(held).filter(|thread| held(thread) * 2 >= length).cloned()
+        };
+        let loops = || {
+            let waits = |thread: &&ThreadRef| {
+                let last = self.timelines.of(thread.tid).last();
+                last.is_some_and(|wait| wait.class == WaitClass::Idle)
+            };
+            threads.iter().find(waits).cloned()
+        };
+        turned.or_else(busiest).or_else(held).or_else(loops).or_else(|| threads.first().cloned())
     }
 
     /// The peer of what ended, or will end, a wait for events.
@@ -134,7 +185,7 @@ impl Peers<'_> {
         let threads = self.threads_of(&[wait.thread.pid]);
         let others = threads.into_iter().filter(|thread| thread.tid != wait.thread.tid);
         others
-            .map(|thread| (self.held_up(&thread, wait), thread))
+            .map(|thread| (self.held_up(&thread, wait.begin_ns, wait.end_ns), thread))
             .filter(|(held, _)| *held * 2 >= wait.end_ns.saturating_sub(wait.begin_ns))
             .max_by_key(|(held, thread)| (*held, std::cmp::Reverse(thread.tid)))
             .map(|(_, thread)| thread)
@@ -369,8 +420,8 @@ impl Peers<'_> {
         timeline::joined(within.filter(|(begin, end)| begin < end).collect())
     }
 
-    /// How long a thread was held up itself during a wait.
-    fn held_up(&self, thread: &ThreadRef, wait: &WaitSpan) -> Ns {
+    /// How long a thread was held up itself in an interval.
+    fn held_up(&self, thread: &ThreadRef, from: Ns, to: Ns) -> Ns {
         let waits = self.timelines.of(thread.tid).iter();
         waits
             .filter(|w| {
@@ -378,7 +429,7 @@ impl Peers<'_> {
                     || w.class.is_for_somebody() && w.class != WaitClass::FutexWait
                     || is_stalled(w.class)
             })
-            .map(|w| w.within_ns(wait.begin_ns, wait.end_ns))
+            .map(|w| w.within_ns(from, to))
             .sum()
     }
 
@@ -409,7 +460,7 @@ impl Peers<'_> {
         let length = wait.end_ns.saturating_sub(wait.begin_ns);
         let held = threads
             .iter()
-            .map(|thread| (self.held_up(thread, wait), thread))
+            .map(|thread| (self.held_up(thread, wait.begin_ns, wait.end_ns), thread))
             .filter(|(held, _)| *held > 0)
             .max_by_key(|(held, thread)| (*held, std::cmp::Reverse(thread.tid)));
         let ran = threads
@@ -447,17 +498,20 @@ impl Peers<'_> {
     /// The thread that turned to something else just as the question came, and still is at it: asleep, or in a wait that is
     /// not for the next event.
     fn turned_to_it(&self, wait: &WaitSpan, processes: &[ThreadRef]) -> Option<ThreadRef> {
+        let pids: Vec<u32> = processes.iter().map(|process| process.pid).collect();
+        self.turned_at(&self.threads_of(&pids), self.asked_ns(wait), wait.end_ns)
+    }
+
+    fn turned_at(&self, threads: &[ThreadRef], asked_ns: Ns, to: Ns) -> Option<ThreadRef> {
         const AFTER_NS_MAX: Ns = 200_000_000;
         const BEFORE_NS_MAX: Ns = 5_000_000;
-        let asked_ns = self.asked_ns(wait);
-        let pids: Vec<u32> = processes.iter().map(|process| process.pid).collect();
-        let mut best: Option<(Ns, ThreadRef)> = None;
-        for thread in self.threads_of(&pids) {
+        let mut best: Option<(Ns, &ThreadRef)> = None;
+        for thread in threads {
             let turned = |other: &&WaitSpan| {
                 !matches!(other.class, WaitClass::Idle | WaitClass::FutexWait)
                     && other.begin_ns + BEFORE_NS_MAX >= asked_ns
                     && other.begin_ns <= asked_ns + AFTER_NS_MAX
-                    && other.end_ns + BEFORE_NS_MAX >= wait.end_ns
+                    && other.end_ns + BEFORE_NS_MAX >= to
             };
             if let Some(turn) = self.timelines.of(thread.tid).iter().find(turned) {
                 let after = turn.begin_ns.abs_diff(asked_ns);
@@ -466,7 +520,7 @@ impl Peers<'_> {
                 }
             }
         }
-        best.map(|(_, thread)| thread)
+        best.map(|(_, thread)| thread.clone())
     }
 
     /// When the conversation that a wait belongs to began to wait: waits on the same thing that only the clock ended go on.
