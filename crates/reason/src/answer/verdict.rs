@@ -83,8 +83,8 @@ fn ends(measures: &Measures<'_>, claims: &[Vec<Claim>]) -> Vec<AnswerEnd> {
         } else {
             end.of_victims(|pid| left.contains(&pid))
         };
-        // On a host a debt is not late by itself.
-        let counts = !(is_host && end.owed && end.kind != EndKind::Works);
+        // On a host neither a debt nor work that nobody waits for is anybody's loss.
+        let counts = !(is_host && (end.owed || end.kind == EndKind::Works));
         if !left.is_empty() && counts && end.kind != EndKind::Idle {
             all.push(said(measures, &rest, None));
         }
@@ -108,12 +108,13 @@ fn said(measures: &Measures<'_>, end: &End, finding: Option<usize>) -> AnswerEnd
         })
         .collect();
     victims.sort_by(|a, b| b.wait_seconds.total_cmp(&a.wait_seconds).then(a.pid.cmp(&b.pid)));
-    let who = end.who.as_ref().map(|thread| Actor {
+    let (kind, who) = acts(end);
+    let who = who.map(|thread| Actor {
         who: Who { name: process_name(model, thread), ..Who::thread(thread) },
-        function: (end.kind == EndKind::Works).then(|| works_in(measures, thread.pid)).flatten(),
+        function: (kind == EndKind::Works).then(|| works_in(measures, thread.pid)).flatten(),
     });
     AnswerEnd {
-        end: end.kind,
+        end: kind,
         object: model.name_of(&end.object),
         who,
         seconds: end.seconds,
@@ -127,7 +128,19 @@ fn said(measures: &Measures<'_>, end: &End, finding: Option<usize>) -> AnswerEnd
             .map(|s| link(model, &s))
             .collect(),
         finding,
-        why_open: (end.kind == EndKind::Open).then(|| why_open(measures, end)),
+        why_open: (kind == EndKind::Open).then(|| why_open(measures, end)),
+    }
+}
+
+/// Kind and actor as they are said: a full buffer whose reader sleeps is the reader's sleep.
+fn acts(end: &End) -> (EndKind, Option<&ThreadRef>) {
+    let root =
+        end.links.last().filter(|root| end.kind == EndKind::Link && root.class == WaitClass::Timer);
+    match root {
+        Some(root) if end.holder_mostly() == Some(WaitClass::Timer) => {
+            (EndKind::Sleep, Some(&root.who))
+        }
+        _ => (end.kind, end.who.as_ref()),
     }
 }
 

@@ -9,7 +9,7 @@
 //! A circle of waiters ends at the link that closes it. Must not: weigh or name causes (causes.rs).
 
 use super::responsible::{Next, Peers};
-use crate::facts::{Ns, TargetKind, ThreadRef};
+use crate::facts::{Ns, TargetKind, ThreadRef, WakeContext};
 use crate::model::Model;
 use crate::model::object::Object;
 use crate::waits::WaitClass;
@@ -38,6 +38,8 @@ pub struct ChainLink {
     pub since_ns: Ns,
     /// It has not ended.
     pub standing: bool,
+    /// Nothing but the clock ended it.
+    pub by_clock: bool,
     /// It waits for the next question of somebody who connected to it, and for no answer: that process, 0 if it is not
     /// known which.
     pub question_of: Option<u32>,
@@ -107,7 +109,10 @@ impl Leaf {
         let keeps = next.question_of.is_some_and(|asker| asker != link.who.pid);
         let by_another = link.class == WaitClass::FutexWait && next.who.pid != link.who.pid;
         let inside = matches!(link.class, WaitClass::FutexWait | WaitClass::Idle) && keeps;
-        link.class.is_held() || by_another || inside
+        // Who reads as fast as he can is no holder: what he does with it is where the time goes.
+        let reads = link.class.is_full()
+            && matches!(self.root().class, WaitClass::Running | WaitClass::Unseen);
+        link.class.is_held() && !reads || by_another || inside
     }
 }
 
@@ -200,6 +205,7 @@ impl<'a> Chains<'a> {
                         end_ns: piece.end_ns,
                         since_ns: piece.begin_ns,
                         standing: false,
+                        by_clock: false,
                         question_of: None,
                     }));
                     push(leaves, piece.begin_ns, piece.end_ns, links, false);
@@ -231,6 +237,7 @@ impl<'a> Chains<'a> {
             end_ns: to,
             since_ns: wait.begin_ns,
             standing: wait.standing,
+            by_clock: is_by_clock(wait),
             question_of: self.peers.question_of(wait),
         };
         let next = match next {
@@ -267,6 +274,13 @@ impl<'a> Chains<'a> {
         }
         links.pop();
     }
+}
+
+/// An interrupt that is no packet's ended a wait that may time out: the clock. Packets come in soft interrupts.
+fn is_by_clock(wait: &WaitSpan) -> bool {
+    let context = wait.wake.as_ref().map(|wake| wake.context);
+    context == Some(WakeContext::HardInterrupt)
+        && wait.wake.as_ref().is_some_and(|w| w.disk.is_none())
 }
 
 fn push(leaves: &mut Vec<Leaf>, begin_ns: Ns, end_ns: Ns, links: &[Arc<ChainLink>], circle: bool) {

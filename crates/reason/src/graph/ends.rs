@@ -15,7 +15,7 @@ use crate::model::Model;
 use crate::model::object::Object;
 use crate::waits::WaitClass;
 use crate::waits::timeline::{self, Timelines, WaitSpan};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 /// All ends of a look, and what the victims spent altogether.
@@ -42,11 +42,14 @@ impl<'a> Graph<'a> {
         if let Some(root) = command_root(model) {
             path = chains.follow(&root, model.begin_ns, command_end_ns(model));
             for leaf in &path {
-                found.add(leaf, true);
+                found.add(leaf, true, true);
             }
         } else {
+            let is_asked = model.target.as_ref().is_some_and(|it| it.kind != TargetKind::Host);
             for wait in timelines.waits() {
-                let counted = wait.class.is_demand();
+                let asked =
+                    is_asked && wait.class.is_for_somebody() && wait.class != WaitClass::FutexWait;
+                let counted = wait.class.is_demand() || asked;
                 let followed = counted
                     || is_stalled(wait.class)
                     || wait.class.is_for_somebody() && !chains.peers.is_for_a_question(wait);
@@ -59,7 +62,7 @@ impl<'a> Graph<'a> {
                     continue;
                 }
                 for leaf in chains.follow_wait(wait, model.begin_ns, model.end_ns) {
-                    found.add(&leaf, counted || is_stalled(wait.class));
+                    found.add(&leaf, counted || is_stalled(wait.class), false);
                 }
             }
             found.add_owed();
@@ -152,8 +155,8 @@ fn demand_by_process(model: &Model, timelines: &Timelines) -> HashMap<u32, f64> 
     seconds
 }
 
-/// What makes leaves one end: kind, class and object, and who acts where the object does not tell.
-type Key = (EndKind, WaitClass, Object, Option<u32>);
+/// What makes leaves one end: kind, class and object; where somebody acts, the object is the actor.
+type Key = (EndKind, WaitClass, Object);
 
 /// Leaves by end.
 struct Found<'c, 'a> {
@@ -162,6 +165,8 @@ struct Found<'c, 'a> {
     chains: &'c Chains<'a>,
     is_command: bool,
     ends: HashMap<Key, End>,
+    /// Processes that began inside the look, once they were asked for.
+    begun: Option<HashSet<u32>>,
     /// How the unseen time of a thread divides, by thread id.
     unseen: HashMap<u32, [(EndKind, WaitClass, f64); 3]>,
 }
@@ -169,18 +174,29 @@ struct Found<'c, 'a> {
 impl<'c, 'a> Found<'c, 'a> {
     fn new(model: &'a Model, timelines: &'a Timelines, chains: &'c Chains<'a>) -> Self {
         let is_command = command_root(model).is_some();
-        Self { model, timelines, chains, is_command, ends: HashMap::new(), unseen: HashMap::new() }
+        Self {
+            model,
+            timelines,
+            chains,
+            is_command,
+            ends: HashMap::new(),
+            begun: None,
+            unseen: HashMap::new(),
+        }
     }
 
-    fn add(&mut self, leaf: &Leaf, counted: bool) {
+    fn add(&mut self, leaf: &Leaf, counted: bool, owed: bool) {
         match leaf.named() {
             Some(named) => self.add_named(leaf, named, counted),
+            // A pool's threads that wait for work: nobody asked them.
+            None if leaf.links[0].class == WaitClass::FutexWait && !self.is_command && !owed => {}
             None => self.add_unnamed(leaf),
         }
     }
 
     /// What is waited for names the end: a disk, a lock that is held.
     fn add_named(&mut self, leaf: &Leaf, named: usize, counted: bool) {
+        let model = self.model;
         let link = &leaf.links[named];
         // A page of a mapped file comes from the same disk as a page that is read.
         let class = match link.class {
@@ -193,10 +209,10 @@ impl<'c, 'a> Found<'c, 'a> {
             class => (EndKind::of(class), link.object.clone()),
         };
         let end = (self.ends)
-            .entry((kind, class, object.clone(), None))
+            .entry((kind, class, object.clone()))
             .or_insert_with(|| End::new(kind, class, object, leaf, named));
         end.add(leaf, named, 1.0, counted);
-        end.who = end.holder().cloned();
+        end.who = holder(model, end, leaf, named);
     }
 
     /// Nobody holds anything: somebody works, sleeps, owes an answer, or the chain was not seen further.
@@ -216,6 +232,7 @@ impl<'c, 'a> Found<'c, 'a> {
         };
         let kind = match kind {
             EndKind::Idle if is_terminal(&root.object) => EndKind::Person,
+            EndKind::Idle if root.by_clock => EndKind::Sleep,
             EndKind::Idle if self.is_command => EndKind::Open,
             kind => kind,
         };
@@ -245,11 +262,24 @@ impl<'c, 'a> Found<'c, 'a> {
     fn add_part(&mut self, leaf: &Leaf, kind: EndKind, class: WaitClass, part: f64) {
         let root = leaf.root();
         let object = match kind {
-            EndKind::Works | EndKind::Sleep => Object::Process(root.who.pid),
+            EndKind::Works | EndKind::Sleep => self.actor(&root.who),
             EndKind::Cpu => Object::RunQueue(Vec::new()),
             _ => root.object.clone(),
         };
         self.add_part_on(leaf, kind, class, object, part);
+    }
+
+    /// Who acts: a process, or of those that a command began and that came and went, the program.
+    fn actor(&mut self, who: &ThreadRef) -> Object {
+        let model = self.model;
+        let begun = self.begun.get_or_insert_with(|| {
+            let own = model.forks.iter().filter(|(_, fork)| fork.child.pid != fork.parent.pid);
+            own.map(|(_, fork)| fork.child.pid).collect()
+        });
+        match self.is_command && begun.contains(&who.pid) && !who.comm.is_empty() {
+            true => Object::Processes(who.comm.as_str().into()),
+            false => Object::Process(who.pid),
+        }
     }
 
     fn add_part_on(
@@ -262,10 +292,9 @@ impl<'c, 'a> Found<'c, 'a> {
     ) {
         let root = leaf.root();
         let by_actor = matches!(kind, EndKind::Works | EndKind::Sleep | EndKind::Cpu);
-        let actor = (by_actor && kind != EndKind::Cpu).then_some(root.who.pid);
         let named = leaf.links.len() - 1;
         let end = (self.ends)
-            .entry((kind, class, object.clone(), actor))
+            .entry((kind, class, object.clone()))
             .or_insert_with(|| End::new(kind, class, object, leaf, named));
         end.add(leaf, named, part, true);
         end.owed = !self.is_command;
@@ -305,7 +334,7 @@ impl<'c, 'a> Found<'c, 'a> {
                         || is_stalled(first)
                         || matches!(first, WaitClass::Running | WaitClass::Unseen);
                     if !counted || first == WaitClass::FutexWait {
-                        self.add(&leaf, true);
+                        self.add(&leaf, true, true);
                     }
                 }
             }
@@ -331,11 +360,12 @@ impl<'c, 'a> Found<'c, 'a> {
                 end_ns: window.0 + ns,
                 since_ns: window.0,
                 standing: false,
+                by_clock: false,
                 question_of: None,
             };
             let (begin_ns, end_ns) = (link.begin_ns, link.end_ns);
             let leaf = Leaf { begin_ns, end_ns, links: vec![Arc::new(link)], circle: false };
-            let key = (EndKind::Works, WaitClass::Running, Object::Process(pid), Some(pid));
+            let key = (EndKind::Works, WaitClass::Running, Object::Process(pid));
             let own = End::new(EndKind::Works, WaitClass::Running, Object::Process(pid), &leaf, 0);
             let end = self.ends.entry(key).or_insert(own);
             end.add(&leaf, 0, 1.0, true);
@@ -349,6 +379,21 @@ impl<'c, 'a> Found<'c, 'a> {
             b.seconds.total_cmp(&a.seconds).then_with(|| a_key.cmp(b_key))
         });
         ends.into_iter().map(|(_, end)| end).collect()
+    }
+}
+
+/// Who holds what names an end: of a server that serves each client by a thread, the client whose next word the holding
+/// thread waits for; of a traced process, its tracer.
+fn holder(model: &Model, end: &End, leaf: &Leaf, named: usize) -> Option<ThreadRef> {
+    let link = &leaf.links[named];
+    if link.class == WaitClass::Traced {
+        let tracer = model.identity(&link.who).map(|known| known.tracer_pid);
+        return tracer.filter(|pid| *pid != 0).map(|pid| model.thread_ref(pid));
+    }
+    let client = leaf.links.get(named + 1).filter(|next| next.who.pid == link.who.pid);
+    match client.and_then(|next| next.question_of).filter(|pid| *pid != 0) {
+        Some(pid) => Some(model.thread_ref(pid)),
+        None => end.holder().cloned(),
     }
 }
 

@@ -42,8 +42,13 @@ impl Peers<'_> {
         if !owed {
             return Next::Nobody;
         }
+        if matches!(wait.place.object, Some(ObjectRef::Tty { .. })) {
+            return Next::Nobody;
+        }
         match wait.class {
             WaitClass::Idle | WaitClass::FutexWait => self.behind_events(wait, from, to),
+            // A socketpair or a pipe to itself: another of its threads is to answer.
+            WaitClass::UnixRead | WaitClass::PipeRead => self.behind_events(wait, from, to),
             WaitClass::Timer => self.polled_child(wait).into(),
             _ => Next::Nobody,
         }
@@ -81,7 +86,7 @@ impl Peers<'_> {
         if let Some(question) = self.open_question(wait.thread.pid, from, to) {
             return Next::Question(question);
         }
-        if let Some(waker) = self.waker(wait) {
+        if let Some(waker) = self.waker(wait).filter(|_| !by_kernel_thread(wait)) {
             return Next::Thread(waker);
         }
         if matches!(
@@ -94,10 +99,10 @@ impl Peers<'_> {
         if let Some(next) = self.awaited(wait, to) {
             return next;
         }
-        if let [only] = &self.living_children(wait.thread.pid)[..]
-            && wait.class == WaitClass::Idle
+        if wait.class == WaitClass::Idle
+            && let Some(only) = self.only_child(wait.thread.pid, from, to)
         {
-            return Next::Thread(only.clone());
+            return Next::Thread(only);
         }
         self.held_sibling(wait).into()
     }
@@ -168,12 +173,22 @@ impl Peers<'_> {
         if polls < POLLS_MIN || !short(&wait) {
             return None;
         }
-        let during = |child: &&ThreadRef| {
-            let ended = self.model.exits.iter().find(|(_, exit)| exit.thread.tid == child.tid);
-            ended.is_none_or(|(at, _)| *at >= wait.begin_ns)
+        self.only_child(wait.thread.pid, wait.begin_ns, wait.end_ns)
+    }
+
+    /// The one child that a process had for most of an interval.
+    fn only_child(&self, pid: u32, from: Ns, to: Ns) -> Option<ThreadRef> {
+        let exits = &self.model.exits;
+        let forks = &self.model.forks;
+        let lived = |child: &&ThreadRef| {
+            let begun = forks.iter().find(|(_, fork)| fork.child.tid == child.tid);
+            let ended = exits.iter().find(|(_, exit)| exit.thread.tid == child.tid);
+            let since = begun.map_or(from, |(at, _)| (*at).max(from));
+            let until = ended.map_or(to, |(at, _)| (*at).min(to));
+            until.saturating_sub(since) * 2 >= to.saturating_sub(from)
         };
-        let children = self.children_ever(wait.thread.pid);
-        let alive: Vec<&ThreadRef> = children.iter().filter(during).collect();
+        let children = self.children_ever(pid);
+        let alive: Vec<&ThreadRef> = children.iter().filter(lived).collect();
         match alive[..] {
             [only] => Some(only.clone()),
             _ => None,
@@ -286,7 +301,17 @@ impl Peers<'_> {
             .map(|end| end.process.clone())
             .filter(|process| process.pid != wait.thread.pid)
             .collect();
-        self.chosen(wait, at_end)
+        if !at_end.is_empty() {
+            return self.chosen(wait, at_end);
+        }
+        // Closed since: who waited at the other end meanwhile was there.
+        let class = if reader { WaitClass::PipeRead } else { WaitClass::PipeWrite };
+        let there = self
+            .waits_on(*ino)
+            .iter()
+            .filter(|other| other.class == class && other.thread.pid != wait.thread.pid);
+        let there = there.map(|other| self.model.thread_ref(other.thread.pid)).collect();
+        self.chosen(wait, there)
     }
 
     fn socket_peer(&self, wait: &WaitSpan) -> Option<ThreadRef> {
@@ -438,7 +463,8 @@ impl Peers<'_> {
     /// the one that ran most.
     fn chosen(&self, wait: &WaitSpan, processes: Vec<ThreadRef>) -> Option<ThreadRef> {
         if let Some(waker) = self.waker(wait)
-            && (processes.is_empty() || processes.iter().any(|p| p.pid == waker.pid))
+            && (processes.is_empty() && !by_kernel_thread(wait)
+                || processes.iter().any(|p| p.pid == waker.pid))
         {
             return Some(waker);
         }
@@ -554,6 +580,11 @@ impl Peers<'_> {
         let last = waits.iter().filter(before).max_by_key(|other| other.begin_ns)?;
         Some(last.thread.clone())
     }
+}
+
+/// Whether a kernel thread ended a wait, for somebody who was not seen.
+fn by_kernel_thread(wait: &WaitSpan) -> bool {
+    wait.wake.as_ref().is_some_and(|wake| wake.by_kernel_thread)
 }
 
 /// Whose thread carried the packet that ended a wait: on one host the sender's own, in a soft interrupt. It may

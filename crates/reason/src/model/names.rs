@@ -88,6 +88,7 @@ impl Model {
             Object::Process(pid) => {
                 ObjectName::new("process", self.process_name(*pid)).with_id(pid.to_string())
             }
+            Object::Processes(comm) => ObjectName::new("process", &**comm),
             Object::Inet(ino) => self.socket_name(*ino),
             Object::Unix(ino) => self.unix_name(*ino),
             Object::Pipe(ino) => {

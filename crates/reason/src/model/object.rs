@@ -82,6 +82,8 @@ pub enum Object {
     Service(&'static str),
     /// A process.
     Process(u32),
+    /// Processes of one program that came and went: a script runs it many times.
+    Processes(Arc<str>),
     /// An internet socket, by its inode.
     Inet(u64),
     /// A unix socket, by its inode.

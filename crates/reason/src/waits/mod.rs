@@ -175,6 +175,12 @@ impl WaitClass {
         )
     }
 
+    /// For room in a buffer that somebody else empties.
+    pub fn is_full(self) -> bool {
+        use WaitClass::*;
+        matches!(self, PipeWrite | UnixWrite | SocketWrite | TtyWrite)
+    }
+
     /// Somebody holds what is waited for: if his own time has no name, holding is the cause.
     pub fn is_held(self) -> bool {
         use WaitClass::*;
