@@ -7,6 +7,7 @@
 
 use crate::answer::report::{Accounting, ObjectName, Part};
 use crate::facts::{Ns, ThreadTime};
+use crate::graph::end::EndKind;
 use crate::measure::Measures;
 use crate::model::Model;
 use crate::waits::WaitClass;
@@ -31,18 +32,18 @@ pub fn account(measures: &Measures<'_>) -> Accounting {
 }
 
 fn critical_path(measures: &Measures<'_>, parts: &mut BTreeMap<Key, f64>) {
-    for leaf in &measures.graph.path {
-        let link = match leaf.named() {
-            Some(named) if leaf.root().class != WaitClass::Running => &leaf.links[named],
-            _ => leaf.root(),
-        };
-        let mut object = measures.model.name_of(&link.object);
+    for end in &measures.graph.ends {
+        let mut object = measures.model.name_of(&end.object);
         // A script runs one program many times: together they are one part.
         if object.kind == "process" {
             object.id.clear();
         }
-        let key = (link.class.word().to_string(), object);
-        *parts.entry(key).or_default() += leaf.ns() as f64 / 1e9;
+        let word = match (end.kind, end.class) {
+            (EndKind::Open, _) => "open",
+            (EndKind::Sleep, _) => WaitClass::Timer.word(),
+            (_, class) => class.word(),
+        };
+        *parts.entry((word.to_string(), object)).or_default() += end.seconds;
     }
 }
 

@@ -5,6 +5,7 @@
 //! claimed by one rule (rules/engine.rs).
 
 pub mod accounting;
+mod ask;
 mod caveats;
 pub mod report;
 mod verdict;

@@ -117,6 +117,14 @@ pub struct Answer {
     pub ends: Vec<AnswerEnd>,
 }
 
+impl Answer {
+    /// The end that the title is about: the largest of the kind that the verdict says.
+    pub fn largest(&self) -> Option<&AnswerEnd> {
+        let works = self.verdict == Verdict::Works;
+        self.ends.iter().find(|end| (end.end == EndKind::Works) == works)
+    }
+}
+
 /// Where following waits stopped.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AnswerEnd {
@@ -141,6 +149,9 @@ pub struct AnswerEnd {
     /// Index into `findings` if a rule named it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finding: Option<usize>,
+    /// The command that asks the program itself, where nothing more can be seen from outside; empty if it is not needed.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub ask: String,
     /// Of an open end: why it goes no further, one clause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why_open: Option<String>,

@@ -7,10 +7,10 @@
 //! Edit together: report.rs (the contract), docs/json.md, the report crate's text/verdict.rs.
 
 use super::report::*;
-use super::{link, process_name};
+use super::{ask, link, process_name};
 use crate::facts::{ObjectRef, TargetKind, ThreadRef};
 use crate::graph::end::{End, EndKind};
-use crate::measure::Measures;
+use crate::measure::{Measures, cpu_users};
 use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::{Claim, engine};
@@ -21,6 +21,9 @@ use std::collections::BTreeSet;
 const ENDS_MAX: usize = 40;
 /// Below this part of a look nobody is owed anything that matters: what a process does to stay alive.
 const DEMAND_MIN: f64 = 0.01;
+
+/// A host whose CPUs are in use for less than this part of the time has nothing to do.
+const HOST_BUSY_MIN: f64 = 0.05;
 
 /// The answer; `claims` are those of the findings, in their order.
 pub fn answer(measures: &Measures<'_>, claims: &[Vec<Claim>], findings: &[Finding]) -> Answer {
@@ -48,9 +51,10 @@ fn verdict(
     if findings.iter().any(|finding| finding.severity > Severity::Note) {
         return Verdict::Held;
     }
-    let is_command = measures.is_command();
-    if !is_command && demand < DEMAND_MIN * measures.wall_seconds() {
-        return Verdict::Idle;
+    if !measures.is_command() && demand < DEMAND_MIN * measures.wall_seconds() {
+        let is_host = measures.model.target.as_ref().is_none_or(|it| it.kind == TargetKind::Host);
+        let busy = cpu_users::mean_busy(&cpu_users::busy(measures.model), &[]).unwrap_or(0.0);
+        return if is_host && busy >= HOST_BUSY_MIN { Verdict::Works } else { Verdict::Idle };
     }
     let works: f64 = ends.iter().filter(|end| end.end == EndKind::Works).map(|e| e.seconds).sum();
     if works * 2.0 >= demand { Verdict::Works } else { Verdict::Waits }
@@ -128,8 +132,22 @@ fn said(measures: &Measures<'_>, end: &End, finding: Option<usize>) -> AnswerEnd
             .map(|s| link(model, &s))
             .collect(),
         finding,
+        ask: ask(measures, end),
         why_open: (kind == EndKind::Open).then(|| why_open(measures, end)),
     }
+}
+
+/// Of whom the program must be asked: whoever waits for something inside itself.
+fn ask(measures: &Measures<'_>, end: &End) -> String {
+    let inside = match (end.kind, &end.object) {
+        (EndKind::Lock, Object::Inside(pid)) => Some(*pid),
+        (EndKind::Lock, Object::Futex { pid, .. }) if end.who.is_none() => Some(*pid),
+        (EndKind::Open, _) if matches!(end.class, WaitClass::Idle | WaitClass::FutexWait) => {
+            end.links.last().map(|root| root.who.pid)
+        }
+        _ => None,
+    };
+    inside.map_or_else(String::new, |pid| ask::question(&measures.model.process_name(pid), pid))
 }
 
 /// Kind and actor as they are said: a full buffer whose reader sleeps is the reader's sleep.
@@ -203,6 +221,7 @@ fn folded(mut ends: Vec<AnswerEnd>) -> Vec<AnswerEnd> {
                 victims: Vec::new(),
                 chain: Vec::new(),
                 finding: None,
+                ask: String::new(),
                 ..end
             }),
         }
@@ -257,6 +276,9 @@ fn idle_title(measures: &Measures<'_>) -> String {
 /// Title and paragraph where no rule named a cause: the largest end first.
 fn unnamed(measures: &Measures<'_>, ends: &[AnswerEnd], verdict: Verdict) -> (String, String) {
     let name = subject(measures);
+    if verdict == Verdict::Works && ends.iter().all(|end| end.end != EndKind::Works) {
+        return host_works(measures, &name);
+    }
     let Some(first) = ends.iter().find(|end| match verdict {
         Verdict::Works => end.end == EndKind::Works,
         _ => end.end != EndKind::Works,
@@ -286,6 +308,34 @@ fn unnamed(measures: &Measures<'_>, ends: &[AnswerEnd], verdict: Verdict) -> (St
     if !rest.is_empty() {
         text.push_str(&format!(" The rest: {}.", rest.join(", ")));
     }
+    (title, text)
+}
+
+/// A host that is busy and on which nobody loses anything: who uses its CPUs.
+fn host_works(measures: &Measures<'_>, name: &str) -> (String, String) {
+    let model = measures.model;
+    let cpus = cpu_users::busy(model);
+    let used: f64 = cpus.values().sum();
+    let mut users: Vec<(f64, &End)> = measures
+        .graph
+        .ends
+        .iter()
+        .filter(|end| end.kind == EndKind::Works)
+        .map(|end| (end.seconds / measures.wall_seconds().max(1e-9), end))
+        .collect();
+    users.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let shown = users.iter().take(3).filter(|(share, _)| *share >= 0.01);
+    let shown: Vec<String> = shown
+        .filter_map(|(share, end)| Some(format!("{} {share:.2}", words::who(end.who.as_ref()?))))
+        .collect();
+    let title = format!(
+        "{name} works, and nobody waits for long: {used:.1} of {} CPUs in use.",
+        cpus.len().max(1)
+    );
+    let text = match shown.is_empty() {
+        true => String::new(),
+        false => format!("Most CPUs are used by {}.", shown.join(", ")),
+    };
     (title, text)
 }
 

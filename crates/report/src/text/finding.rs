@@ -118,10 +118,21 @@ fn victim(victim: &Victim) -> String {
 
 /// `who, object (time), who, object (time), ..., root`.
 fn chain(finding: &Finding, room: usize) -> Vec<String> {
+    let mut pieces = chain_of(&finding.chain, room);
+    if let Some(last) = finding.chain.last()
+        && let Some(root) = root(&finding.culprit, &finding.chain, last)
+    {
+        pieces.push(root);
+    }
+    pieces
+}
+
+/// The links of a chain: `who, object (time), who, object (time)`.
+pub fn chain_of(links: &[Link], room: usize) -> Vec<String> {
     let width = LINK_WIDTH_MAX.min(room.saturating_sub(JOINT_AND_TIME));
     let mut pieces = Vec::new();
     let mut last: Option<&Link> = None;
-    for link in fold(&finding.chain) {
+    for link in fold(links) {
         let Some(link) = link else {
             pieces.push("...".into());
             continue;
@@ -136,11 +147,6 @@ fn chain(finding: &Finding, room: usize) -> Vec<String> {
         let object = object(&link.waits_on, width);
         pieces.push(format!("{object} ({})", units::seconds(link.seconds)));
         last = Some(link);
-    }
-    if let Some(last) = last
-        && let Some(root) = root(&finding.culprit, &finding.chain, last)
-    {
-        pieces.push(root);
     }
     pieces
 }
