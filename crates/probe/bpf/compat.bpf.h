@@ -40,6 +40,9 @@ struct fuse_chan {
 struct fuse_dev___channel {
 	struct fuse_chan *chan;
 };
+struct throtl_service_queue___one_queue {
+	unsigned int nr_queued[2];
+};
 struct numa_drop_counters {
 	atomic_t drops0;
 	atomic_t drops1;
@@ -182,6 +185,30 @@ static __always_inline struct gendisk *compat_request_disk(const struct request 
 	if (bpf_core_field_exists(old->rq_disk))
 		return old->rq_disk;
 	return rq->q->disk;
+}
+
+/* 6.16 or so queues throttled bios by bytes and by operations apart; each for reads and writes. */
+static __always_inline __u32 compat_throttle_queued(struct throtl_grp *group)
+{
+	struct throtl_service_queue___one_queue *old = (void *)&group->service_queue;
+	struct throtl_service_queue *fresh = &group->service_queue;
+	__u32 bytes[2] = {}, operations[2] = {};
+
+	if (bpf_core_field_exists(old->nr_queued)) {
+		bpf_core_read(bytes, sizeof(bytes), &old->nr_queued);
+	} else if (bpf_core_field_exists(fresh->nr_queued_bps)) {
+		bpf_core_read(bytes, sizeof(bytes), &fresh->nr_queued_bps);
+		bpf_core_read(operations, sizeof(operations), &fresh->nr_queued_iops);
+	}
+	return bytes[0] + bytes[1] + operations[0] + operations[1];
+}
+
+/* 5.17 also (as above): a queue knows its disk. 0 if it does not. */
+static __always_inline __u32 compat_queue_device(const struct request_queue *queue)
+{
+	if (!bpf_core_field_exists(queue->disk))
+		return 0;
+	return BPF_CORE_READ(queue, disk, major) << 20 | BPF_CORE_READ(queue, disk, first_minor);
 }
 
 /* 5.12 made the block device of a bio whole again (309dca309fc3). */

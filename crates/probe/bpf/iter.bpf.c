@@ -7,10 +7,12 @@
  *
  * One reader at a time: the scratch records are shared.
  */
+#include "async.bpf.h"
 
 struct thread_slot {
 	struct wire_thread thread;
 	char slack[PATH_SLACK];
+	__u64 task; /* once it was here, a plain number to the verifier, which functions of their own take */
 };
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -55,7 +57,8 @@ int threads(struct bpf_iter__task *ctx)
 	struct wire_thread *out;
 	struct note *note;
 	__u32 zero = 0, path_bytes = 0;
-	__u64 now, length, run_delay_ns;
+	__u64 now, length, run_delay_ns, held = 0;
+	volatile __u64 *address;
 	bool kernel;
 
 	if (!task || (control.only_tid && (__u32)task->pid != control.only_tid))
@@ -110,9 +113,18 @@ int threads(struct bpf_iter__task *ctx)
 	out->place.cpu = note->cpu;
 	out->place.frames = 0;
 	out->place.syscall = -1;
+	out->async_in_flight = -1;
 	if (!out->on_cpu && out->place.state && !task->exit_state &&
-	    !(kernel && !(out->place.state & TASK_UNINTERRUPTIBLE)) && !(out->place.state & TASK_NOLOAD))
+	    !(kernel && !(out->place.state & TASK_UNINTERRUPTIBLE)) && !(out->place.state & TASK_NOLOAD)) {
 		path_bytes = read_place(&out->place, out->path, task, kernel, true);
+		address = &((struct thread_slot *)out)->task;
+		*address = (__u64)task;
+		out->async_in_flight = in_flight(*address, &out->place);
+		if (waits_for_bios(task, &out->place))
+			held = throttle_held(*address);
+	}
+	out->held_bios = held;
+	out->held_disk = held >> 32;
 	out->path_bytes = path_bytes;
 	length = __builtin_offsetof(struct wire_thread, path) + (path_bytes & (WIRE_PATH_MAX - 1));
 	out->head.length = length;

@@ -67,12 +67,18 @@ struct cgroup {
 };
 struct cgroup_subsys_state {
 	struct cgroup *cgroup;
+	struct cgroup_subsys_state *parent;
+};
+struct kernel_cpustat;
+struct cpuacct {
+	struct cgroup_subsys_state css;
+	struct kernel_cpustat *cpustat; /* per CPU */
 };
 struct css_set {
 	struct cgroup_subsys_state *subsys[16];
 	struct cgroup *dfl_cgrp;
 };
-enum cgroup_subsys_id { cpu_cgrp_id = 0, memory_cgrp_id = 1, io_cgrp_id = 2 };
+enum cgroup_subsys_id { cpu_cgrp_id = 0, memory_cgrp_id = 1, io_cgrp_id = 2, cpuacct_cgrp_id = 3 };
 
 struct file_system_type {
 	const char *name;
@@ -157,7 +163,12 @@ struct task_io_accounting {
 struct nameidata {
 	struct path path;
 };
+struct kioctx_table {
+	unsigned int nr;
+	struct kioctx *table[0];
+};
 struct mm_struct {
+	struct kioctx_table *ioctx_table;
 	unsigned long data_vm;
 };
 
@@ -183,6 +194,7 @@ struct task_struct {
 	__u64 start_time;
 	char comm[16];
 	struct files_struct *files;
+	struct io_uring_task *io_uring;
 	struct nameidata *nameidata;
 	struct css_set *cgroups;
 };
@@ -439,6 +451,56 @@ struct epitem {
 };
 struct eventpoll {
 	struct list_head rdllist;
+};
+
+struct io_uring_task {
+	struct file *registered_rings[16];
+};
+struct io_rings {
+	__u32 sq_dropped;
+};
+struct io_ring_ctx {
+	struct io_rings *rings;
+	unsigned int cached_sq_head;
+	unsigned int cached_cq_tail;
+};
+struct kioctx_cpu {
+	unsigned int reqs_available;
+};
+struct kioctx {
+	unsigned long user_id;
+	struct kioctx_cpu *cpu; /* per CPU */
+	unsigned int nr_events;
+	atomic_t reqs_available;
+	unsigned int completed_events;
+};
+struct hlist_node {
+	struct hlist_node *next;
+};
+struct hlist_head {
+	struct hlist_node *first;
+};
+struct blkg_policy_data;
+struct blkcg_gq {
+	struct request_queue *q;
+	struct hlist_node blkcg_node;
+	struct blkcg_gq *parent;
+	struct blkg_policy_data *pd[6];
+};
+struct blkcg {
+	struct cgroup_subsys_state css;
+	struct hlist_head blkg_list;
+};
+struct throtl_data {
+	struct request_queue *queue;
+};
+struct throtl_service_queue {
+	unsigned int nr_queued_bps[2];
+	unsigned int nr_queued_iops[2];
+};
+struct throtl_grp {
+	struct throtl_data *td;
+	struct throtl_service_queue service_queue;
 };
 
 #pragma clang attribute pop

@@ -189,7 +189,9 @@ struct wire_thread {
 	__u32 on_cpu;
 	__u32 path_bytes;
 	__u32 parent_tgid;
-	__u32 pad;
+	__s32 async_in_flight; /* less than none: not known */
+	__u32 held_bios; /* of its group, by blk-throttle */
+	__u32 held_disk;
 	struct wire_place place;
 	char path[WIRE_PATH_MAX];
 };

@@ -213,6 +213,7 @@ impl Decoder {
             polled_for_room: field!(place, wire_place, object.polled_for_room) != 0,
             disk: (disk != 0).then(|| device(disk)),
             cpu: field!(place, wire_place, cpu),
+            ..Place::default()
         }
     }
 
@@ -265,12 +266,16 @@ impl Decoder {
             since_ns,
             since_estimated: unseen,
             woken: record.note_wake_ns != 0,
-            place: self.place(
-                part!(bytes, wire_thread, place),
-                flag(wire_flag::WIRE_FLAG_IOWAIT),
-                flag(wire_flag::WIRE_FLAG_FROZEN),
-                path,
-            ),
+            place: Place {
+                async_in_flight: u32::try_from(record.async_in_flight).ok(),
+                held_back: held_back(&record),
+                ..self.place(
+                    part!(bytes, wire_thread, place),
+                    flag(wire_flag::WIRE_FLAG_IOWAIT),
+                    flag(wire_flag::WIRE_FLAG_FROZEN),
+                    path,
+                )
+            },
             thread,
         });
         ThreadRecord { time, blocked, ran }
@@ -406,6 +411,11 @@ fn sums(sums: &wire_sums, thread: &ThreadRef, until_ns: Ns) -> ThreadTime {
         throttled_ns: sums.throttled_ns,
         ..ThreadTime::default()
     }
+}
+
+fn held_back(record: &wire_thread) -> Option<HeldBack> {
+    let dev = (record.held_disk != 0).then(|| device(record.held_disk));
+    (record.held_bios != 0).then_some(HeldBack { dev, bios: record.held_bios })
 }
 
 /// The stretch on a CPU that a thread is in, or was in before it left.

@@ -2,7 +2,7 @@
 //!
 //! Owns how the kernel programs are fitted to what the host offers; constants are known to the verifier, which drops
 //! what they exclude. Must not: read the host (host.rs) or choose what to look at (plan.rs). Edit together:
-//! bpf/common.bpf.h (the constants).
+//! bpf/common.bpf.h, bpf/compat.bpf.h, bpf/async.bpf.h (the constants).
 
 use crate::host::Offer;
 use crate::plan;
@@ -26,6 +26,8 @@ pub fn fit(
         constants.dates_later = u32::from(offer.tells_queued && !offer.notes_in_hash);
         constants.dirty_pause_index = offer.dirty_arguments.saturating_sub(2);
         constants.preempt_count_from_runqueue = offer.preempt_count_from_runqueue;
+        constants.cpustat_from_runqueue = offer.cpustat_from_runqueue;
+        constants.cpus_online = crate::cpu_clock::online_cpus().len() as u32;
         constants.ring_alarm_bytes = u64::from(ring_bytes) / 4;
         constants.nanoseconds_per_jiffy = 1_000_000_000 / u64::from(offer.config_hz.max(1));
     }

@@ -31,6 +31,8 @@ pub struct Offer {
     pub tells_queued: bool,
     /// Where x86 keeps the preempt count, in bytes from the run queue of the same CPU; 0 if unknown.
     pub preempt_count_from_runqueue: i64,
+    /// Where a CPU's kernel_cpustat lies, in bytes from its run queue; 0 if unknown.
+    pub cpustat_from_runqueue: i64,
     /// Ticks a second that `pause` of balance_dirty_pages counts in.
     pub config_hz: u32,
     /// BPF programs may look up the mapping at an address (5.17).
@@ -81,6 +83,7 @@ pub fn look(tracepoints: &[&str]) -> Offer {
             offer.preempt_count_from_runqueue = preempt_count_from_runqueue(&btf)
                 .or_else(|| preempt_count_by_symbols(Path::new("/proc/kallsyms")))
                 .unwrap_or(0);
+            offer.cpustat_from_runqueue = cpustat_from_runqueue(&btf).unwrap_or(0);
             offer.find_vma = has_helper(&btf, "BPF_FUNC_find_vma");
             offer.victim_is_task = arguments_of(&btf, "mark_victim").is_some_and(|n| n >= 2);
             offer.notes_in_hash = !has_helper(&btf, "BPF_FUNC_task_storage_get");
@@ -105,15 +108,22 @@ fn has_helper(btf: &Btf<'_>, name: &str) -> bool {
     helpers.is_some_and(|all| all.iter().any(|member| member.name.is_some_and(|n| n == name)))
 }
 
+/// Offset of a per-CPU variable in its section.
+fn per_cpu_offset(btf: &Btf<'_>, name: &str) -> Option<i64> {
+    let section: types::DataSec<'_> = btf.type_by_name(".data..percpu")?;
+    section.iter().find_map(|variable| {
+        let of = btf.type_by_id::<libbpf_rs::btf::BtfType<'_>>(variable.ty)?;
+        (of.name()? == name).then_some(i64::from(variable.offset))
+    })
+}
+
+fn cpustat_from_runqueue(btf: &Btf<'_>) -> Option<i64> {
+    Some(per_cpu_offset(btf, "kernel_cpustat")? - per_cpu_offset(btf, "runqueues")?)
+}
+
 /// Distance of two per-CPU variables, by their offsets in the per-CPU section.
 fn preempt_count_from_runqueue(btf: &Btf<'_>) -> Option<i64> {
-    let section: types::DataSec<'_> = btf.type_by_name(".data..percpu")?;
-    let offset_of = |name: &str| {
-        section.iter().find_map(|variable| {
-            let of = btf.type_by_id::<libbpf_rs::btf::BtfType<'_>>(variable.ty)?;
-            (of.name()? == name).then_some(i64::from(variable.offset))
-        })
-    };
+    let offset_of = |name: &str| per_cpu_offset(btf, name);
     let runqueues = offset_of("runqueues")?;
     if let Some(count) = offset_of("__preempt_count") {
         return Some(count - runqueues);

@@ -197,6 +197,27 @@ pub struct Place {
     pub disk: Option<DeviceNumber>,
     /// CPU on which it last ran.
     pub cpu: u32,
+    /// Of a standing wait in io_uring_enter or io_getevents: operations that the ring or context took and has not
+    /// answered. Of a ring it counts a multishot operation's every answer (0 if there were more answers than
+    /// operations), and leaves out what asks for none. None elsewhere, and where it cannot be read: of a context, as
+    /// long as a CPU has not switched since the look began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub async_in_flight: Option<u32>,
+    /// Of a standing wait that may be for a disk (asynchronous I/O and its workers, uninterruptible I/O wait): what
+    /// blk-throttle holds back of the thread's group. None if nothing, or where it cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held_back: Option<HeldBack>,
+}
+
+/// Bios that were submitted and wait for their group's limit (io.max, blkio.throttle): no request of a disk yet.
+/// Source: struct throtl_grp of the group and of up to two above it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HeldBack {
+    /// The disk of which most are held, if the kernel tells it.
+    pub dev: Option<DeviceNumber>,
+    /// How many, of all of the group's threads.
+    pub bios: u32,
 }
 
 /// One wait that ended: off the CPU, perhaps blocked and then woken, then on the CPU again.
