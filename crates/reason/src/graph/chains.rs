@@ -9,7 +9,7 @@
 //! A circle of waiters ends at the link that closes it. Must not: weigh or name causes (causes.rs).
 
 use super::responsible::{Next, Peers};
-use crate::facts::{Ns, TargetKind, ThreadRef, WakeContext};
+use crate::facts::{Ns, Place, TargetKind, ThreadRef, Wake, WakeContext};
 use crate::model::Model;
 use crate::model::object::Object;
 use crate::waits::WaitClass;
@@ -276,11 +276,25 @@ impl<'a> Chains<'a> {
     }
 }
 
-/// An interrupt that is no packet's ended a wait that may time out: the clock. Packets come in soft interrupts.
+/// An interrupt that is no packet's ended a call that may time out: the clock. Packets come in soft interrupts.
 fn is_by_clock(wait: &WaitSpan) -> bool {
-    let context = wait.wake.as_ref().map(|wake| wake.context);
-    context == Some(WakeContext::HardInterrupt)
-        && wait.wake.as_ref().is_some_and(|w| w.disk.is_none())
+    let interrupts =
+        |wake: &Wake| wake.context == WakeContext::HardInterrupt && wake.disk.is_none();
+    wait.wake.as_ref().is_some_and(interrupts) && may_time_out(&wait.place)
+}
+
+/// Whether a call that waits for events has a timeout: its argument is no pointer to none, and no -1.
+fn may_time_out(place: &Place) -> bool {
+    let milliseconds = |at: usize| place.args[at] as i32 >= 0;
+    let pointer = |at: usize| place.args[at] != 0;
+    match place.syscall.as_str() {
+        "epoll_wait" | "epoll_pwait" => milliseconds(3),
+        "poll" => milliseconds(2),
+        "ppoll" | "rt_sigtimedwait" => pointer(2),
+        "select" | "pselect6" => pointer(4),
+        "epoll_pwait2" | "futex" => pointer(3),
+        _ => true,
+    }
 }
 
 fn push(leaves: &mut Vec<Leaf>, begin_ns: Ns, end_ns: Ns, links: &[Arc<ChainLink>], circle: bool) {

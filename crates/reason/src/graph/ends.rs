@@ -236,7 +236,7 @@ impl<'c, 'a> Found<'c, 'a> {
             EndKind::Idle if self.is_command => EndKind::Open,
             kind => kind,
         };
-        match self.is_inside(root) {
+        match kind != EndKind::Sleep && self.is_inside(root) {
             true => self.add_part_on(
                 leaf,
                 EndKind::Lock,
@@ -253,7 +253,6 @@ impl<'c, 'a> Found<'c, 'a> {
     fn is_inside(&self, root: &ChainLink) -> bool {
         let debts = &self.chains.peers.debts;
         matches!(root.class, WaitClass::Idle | WaitClass::FutexWait)
-            && root.standing
             && root.question_of.is_none()
             && debts.owes.contains_key(&root.who.pid)
             && !debts.awaits.contains_key(&root.who.pid)

@@ -86,7 +86,10 @@ impl Peers<'_> {
         if let Some(question) = self.open_question(wait.thread.pid, from, to) {
             return Next::Question(question);
         }
-        if let Some(waker) = self.waker(wait).filter(|_| !by_kernel_thread(wait)) {
+        // Who was not there for most of the time interrupts it, and is no reason for it.
+        let was_there = |by: &ThreadRef| by.start_ns <= from + to.saturating_sub(from) / 2;
+        let waker = self.waker(wait).filter(|_| !by_kernel_thread(wait));
+        if let Some(waker) = waker.filter(was_there) {
             return Next::Thread(waker);
         }
         if matches!(
