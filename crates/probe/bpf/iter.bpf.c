@@ -49,6 +49,29 @@ static __always_inline __u64 woken_at(const struct note *note, const struct task
 	return woken(note, task, queued_clock + own->ahead_ns);
 }
 
+/* Where a thread stands, if it does; gives bytes of path. */
+static __always_inline __u32 read_standing(struct wire_thread *out, struct task_struct *task, bool kernel)
+{
+	volatile __u64 *address = &((struct thread_slot *)out)->task;
+	__u32 path_bytes = 0;
+	__u64 held = 0;
+
+	out->place.frames = 0;
+	out->place.syscall = -1;
+	out->async_in_flight = -1;
+	if (!out->on_cpu && out->place.state && !task->exit_state &&
+	    !(kernel && !(out->place.state & TASK_UNINTERRUPTIBLE)) && !(out->place.state & TASK_NOLOAD)) {
+		path_bytes = read_place(&out->place, out->path, task, kernel, true);
+		*address = (__u64)task;
+		out->async_in_flight = in_flight(*address, &out->place);
+		if (waits_for_bios(task, &out->place))
+			held = throttle_held(*address);
+	}
+	out->held_bios = held;
+	out->held_disk = held >> 32;
+	return path_bytes;
+}
+
 SEC("iter/task")
 int threads(struct bpf_iter__task *ctx)
 {
@@ -56,9 +79,8 @@ int threads(struct bpf_iter__task *ctx)
 	struct task_struct *task = ctx->task;
 	struct wire_thread *out;
 	struct note *note;
-	__u32 zero = 0, path_bytes = 0;
-	__u64 now, length, run_delay_ns, held = 0;
-	volatile __u64 *address;
+	__u32 zero = 0, path_bytes;
+	__u64 now, length, run_delay_ns;
 	bool kernel;
 
 	if (!task || (control.only_tid && (__u32)task->pid != control.only_tid))
@@ -111,20 +133,7 @@ int threads(struct bpf_iter__task *ctx)
 	out->parent_tgid = BPF_CORE_READ(task, real_parent, tgid);
 	out->place.disk = note->disk;
 	out->place.cpu = note->cpu;
-	out->place.frames = 0;
-	out->place.syscall = -1;
-	out->async_in_flight = -1;
-	if (!out->on_cpu && out->place.state && !task->exit_state &&
-	    !(kernel && !(out->place.state & TASK_UNINTERRUPTIBLE)) && !(out->place.state & TASK_NOLOAD)) {
-		path_bytes = read_place(&out->place, out->path, task, kernel, true);
-		address = &((struct thread_slot *)out)->task;
-		*address = (__u64)task;
-		out->async_in_flight = in_flight(*address, &out->place);
-		if (waits_for_bios(task, &out->place))
-			held = throttle_held(*address);
-	}
-	out->held_bios = held;
-	out->held_disk = held >> 32;
+	path_bytes = read_standing(out, task, kernel);
 	out->path_bytes = path_bytes;
 	length = __builtin_offsetof(struct wire_thread, path) + (path_bytes & (WIRE_PATH_MAX - 1));
 	out->head.length = length;

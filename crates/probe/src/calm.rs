@@ -62,6 +62,11 @@ impl Sleep {
         Self { begin_ns, until_ns: end_ns.map_or(until_ns, |end_ns| end_ns.min(until_ns)) }
     }
 
+    /// None at all: what it is for is over.
+    pub fn over(now_ns: Ns) -> Self {
+        Self { begin_ns: now_ns, until_ns: now_ns }
+    }
+
     /// When it is over.
     pub fn until_ns(&self) -> Ns {
         self.until_ns

@@ -11,6 +11,7 @@ use crate::live::{Live, inodes, now};
 use crate::{SourceError, memory, paths};
 use holdup_reason::facts::*;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::atomic::Ordering;
 
 impl Live {
     /// Tells what is blocked now, and who owns the futexes that are waited on.
@@ -122,26 +123,64 @@ impl Live {
         }
     }
 
+    /// Ends the window if the command has ended, somebody wants it, or its time is over.
+    pub(crate) fn end_if_over(&mut self) -> Result<(), SourceError> {
+        let ended = self.command_ended()?;
+        let stopped = self.stop.load(Ordering::Relaxed) && !self.is_command;
+        let due = self.is_overdue();
+        if self.ending.is_none() && (ended || stopped || due) {
+            self.ending = Some(self.end_window(stopped && !due)?);
+        }
+        Ok(())
+    }
+
+    /// The window is to end: what takes time and may be left out only delays it.
+    pub(crate) fn is_overdue(&self) -> bool {
+        self.end_ns.is_some_and(|end_ns| now() >= end_ns)
+    }
+
+    /// Ends the window now: every thread once more, and then no more events. What came before is read after it, and all
+    /// that takes time.
+    pub(crate) fn end_window(&mut self, interrupted: bool) -> Result<LastWalk, SourceError> {
+        let end_ns = now();
+        let mut last = LastWalk { end_ns, interrupted, ..LastWalk::default() };
+        if let Some(times) = &self.times {
+            let at_ns = now();
+            last.times.extend(times.end(at_ns).into_iter().map(|body| Fact { at_ns, body }));
+        }
+        let mut resting = Resting { begin_ns: self.begin_ns, by_process: BTreeMap::new() };
+        let Some(programs) = self.programs.as_mut() else { return Ok(last) };
+        programs.threads(false, |at_ns, record| {
+            if record.time.run_ns > 0 || record.blocked.is_none() {
+                last.wanted.insert(record.time.thread.pid);
+            }
+            if let Some(blocked) = record.blocked {
+                if !blocked.kernel {
+                    last.wanted.insert(resting.identity(&blocked));
+                }
+                last.waits.push(Fact { at_ns, body: Body::Blocked(blocked) });
+            }
+            last.stretches.extend(record.ran.map(|ran| (at_ns, ran)));
+            last.told.insert((record.time.thread.tid, record.time.thread.start_ns), at_ns);
+            last.times.push(Fact { at_ns, body: Body::ThreadTime(record.time) });
+        })?;
+        programs.detach();
+        Ok(last)
+    }
+
     /// Everything that is read once the window is over.
     pub(crate) fn close(
         &mut self,
         facts: &mut Vec<Fact>,
-        interrupted: bool,
+        last: LastWalk,
     ) -> Result<(), SourceError> {
         let (traced_threshold_ns, threshold_ns) = self.pace.highest_ns();
         let flood_by = self.pace.author().cloned();
+        let LastWalk { end_ns, interrupted, mut times, mut waits, mut wanted, .. } = last;
         let end = WindowEnd { interrupted, threshold_ns, traced_threshold_ns, flood_by };
-        let end_ns = now();
         facts.push(Fact { at_ns: end_ns, body: Body::WindowEnd(end) });
-        let mut wanted = HashSet::new();
-        let mut last = self.last_walk(facts, &mut wanted)?;
-        let mut late = Vec::new();
-        self.take_events(&mut late, 1)?;
-        facts.append(&mut last.without_twice_told(late));
-        let mut waits = last.waits;
-        if let Some(times) = &self.times {
-            let at_ns = now();
-            facts.extend(times.end(at_ns).into_iter().map(|body| Fact { at_ns, body }));
+        facts.append(&mut times);
+        if self.times.is_some() {
             self.standing(facts, false)?;
         }
         self.complete(&mut waits, facts);
@@ -199,34 +238,6 @@ impl Live {
         Ok(())
     }
 
-    /// Every thread once more: its sums, and what stands; then no more events.
-    fn last_walk(
-        &mut self,
-        facts: &mut Vec<Fact>,
-        wanted: &mut HashSet<u32>,
-    ) -> Result<LastWalk, SourceError> {
-        let mut last = LastWalk::default();
-        let mut resting = Resting { begin_ns: self.begin_ns, by_process: BTreeMap::new() };
-        if let Some(programs) = self.programs.as_mut() {
-            programs.threads(false, |at_ns, record| {
-                if record.time.run_ns > 0 || record.blocked.is_none() {
-                    wanted.insert(record.time.thread.pid);
-                }
-                if let Some(blocked) = record.blocked {
-                    if !blocked.kernel {
-                        wanted.insert(resting.identity(&blocked));
-                    }
-                    last.waits.push(Fact { at_ns, body: Body::Blocked(blocked) });
-                }
-                last.stretches.extend(record.ran.map(|ran| (at_ns, ran)));
-                last.told.insert((record.time.thread.tid, record.time.thread.start_ns), at_ns);
-                facts.push(Fact { at_ns, body: Body::ThreadTime(record.time) });
-            })?;
-            programs.detach();
-        }
-        Ok(last)
-    }
-
     /// Settings and counters once more, and what appeared while the look went on.
     fn counters(&mut self, facts: &mut Vec<Fact>) {
         let at_ns = now();
@@ -279,21 +290,27 @@ impl Live {
     }
 }
 
-/// What the last walk found.
+/// The end of the window, and what the last walk found.
 #[derive(Default)]
-struct LastWalk {
+pub(crate) struct LastWalk {
+    end_ns: Ns,
+    interrupted: bool,
+    /// Sums of all threads.
+    times: Vec<Fact>,
     /// Standing waits.
     waits: Vec<Fact>,
     /// The latest stretches of traced threads on a CPU.
     stretches: Vec<(Ns, Ran)>,
     /// Whose time was told, by thread id and begin, and until when.
     told: HashMap<(u32, Ns), Ns>,
+    /// Whose identity to read.
+    wanted: HashSet<u32>,
 }
 
 impl LastWalk {
     /// Events that came since some time before the walk, and the stretches that none of them told. Of a thread that
     /// ended between the walk and the end of all events, the time that was told by the walk is the window's.
-    fn without_twice_told(&mut self, mut events: Vec<Fact>) -> Vec<Fact> {
+    pub(crate) fn without_twice_told(&mut self, mut events: Vec<Fact>) -> Vec<Fact> {
         events.retain(|fact| match &fact.body {
             Body::ThreadTime(time) => {
                 let told = self.told.get(&(time.thread.tid, time.thread.start_ns));

@@ -12,6 +12,7 @@
 //! Edit together: plan.rs (programs), closing.rs (what stands, and the end).
 
 use crate::calm::{Calm, Sleep};
+use crate::closing::LastWalk;
 use crate::command::{Ended, Held};
 use crate::expense::Expense;
 use crate::files::{self, Cgroups, LockTable, Roots, Sampler, ThreadTimes, threads::clock_ns};
@@ -22,12 +23,12 @@ use crate::netlink::Netlink;
 use crate::pace::Pace;
 use crate::plan::{self, Purpose};
 use crate::wire::wire_control;
-use crate::{Source, SourceError, container};
+use crate::{Source, SourceError, container, memory};
 use holdup_reason::facts::*;
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::ffi::OsString;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// A request this many times as long as a wait that is told is told in full.
@@ -107,7 +108,8 @@ pub struct Live {
     pub(crate) is_command: bool,
     pub(crate) held: Option<Held>,
     ended: Option<Ended>,
-    stop: Arc<AtomicBool>,
+    pub(crate) ending: Option<LastWalk>,
+    pub(crate) stop: Arc<AtomicBool>,
     opening: Pieces,
     pub(crate) begin_ns: Ns,
     pub(crate) end_ns: Option<Ns>,
@@ -188,7 +190,7 @@ impl Live {
                     programs,
                     earlier.values().any(|fact| crate::dns::asks_names(&fact.body)),
                 )?;
-                name_polled(&mut programs.inbox.borrow_mut().facts, &earlier);
+                memory::name_polled(&mut programs.inbox.borrow_mut().facts, &earlier);
             }
             None => {
                 let (begun, told) = ThreadTimes::begin(&roots, begin_ns);
@@ -219,6 +221,7 @@ impl Live {
             is_command: held.is_some(),
             held,
             ended: None,
+            ending: None,
             stop: Arc::new(AtomicBool::new(false)),
             opening: opening_facts,
             begin_ns,
@@ -264,7 +267,7 @@ impl Live {
         self.ended.map(|ended| ended.exit_status)
     }
 
-    fn command_ended(&mut self) -> Result<bool, SourceError> {
+    pub(crate) fn command_ended(&mut self) -> Result<bool, SourceError> {
         match self.held.as_ref().and_then(Held::ended) {
             None => Ok(self.ended.is_some()),
             Some(Ok(ended)) => {
@@ -321,6 +324,9 @@ impl Live {
                 }
             }
         }
+        if self.is_overdue() {
+            return;
+        }
         wanted.retain(|tid| *tid != 0 && self.identified.insert(*tid));
         wanted.truncate(IDENTITIES_PER_TICK);
         let told = files::threads_of(&self.roots, wanted);
@@ -357,7 +363,7 @@ impl Live {
             times.observe();
         }
         let samples_waits = self.is_command || self.programs.is_none();
-        if samples_waits && again {
+        if samples_waits && again && !is_last && !self.is_overdue() {
             self.standing(facts, self.is_command)?;
         }
         if queued.lock {
@@ -385,30 +391,35 @@ impl Source for Live {
         if !std::mem::replace(&mut self.begun, true) {
             self.open_window()?;
         }
+        // Before what is left to be told of the opening, which may take longer than the window on a host that is busy.
+        self.end_if_over()?;
         if let Some(mut piece) = self.opening.0.pop_front() {
             facts.append(&mut piece);
             return Ok(true);
         }
-        let sleep = self.sleep()?;
-        let ended = self.command_ended()?;
-        let stopped = self.stop.load(Ordering::Relaxed) && !self.is_command;
-        let due = self.end_ns.is_some_and(|end| now() >= end);
-        let is_last = ended || stopped || due;
-        self.tick(facts, sleep, is_last)?;
-        if is_last {
-            self.over = true;
-            if let (Some(ended), Some(held)) = (self.ended, &self.held) {
-                let body = Body::CommandEnd(CommandEnd {
-                    pid: held.pid,
-                    exit_status: ended.exit_status,
-                    signal: ended.signal,
-                });
-                facts.push(Fact { at_ns: ended.at_ns, body });
-            }
-            self.close(facts, stopped && !due)?;
-            return Ok(false);
+        let sleep = match self.ending {
+            None => self.sleep()?,
+            Some(_) => Sleep::over(now()),
+        };
+        self.end_if_over()?;
+        let Some(mut last) = self.ending.take() else {
+            self.tick(facts, sleep, false)?;
+            return Ok(true);
+        };
+        self.over = true;
+        let mut late = Vec::new();
+        self.tick(&mut late, sleep, true)?;
+        facts.append(&mut last.without_twice_told(late));
+        if let (Some(ended), Some(held)) = (self.ended, &self.held) {
+            let body = Body::CommandEnd(CommandEnd {
+                pid: held.pid,
+                exit_status: ended.exit_status,
+                signal: ended.signal,
+            });
+            facts.push(Fact { at_ns: ended.at_ns, body });
         }
-        Ok(true)
+        self.close(facts, last)?;
+        Ok(false)
     }
 }
 
@@ -430,25 +441,6 @@ pub(crate) fn follow_names(programs: &mut Programs, is_asked: bool) -> Result<()
     let told = refused.into_iter().map(|it| Fact { at_ns: now(), body: Body::Blind(it) });
     programs.inbox.borrow_mut().facts.extend(told);
     Ok(())
-}
-
-/// Names the socket that a thread polls alone: from its memory, which only tells while it waits.
-fn name_polled(facts: &mut [Fact], sockets: &BTreeMap<(u32, u32, u64), Fact>) {
-    for fact in facts {
-        let Body::Blocked(blocked) = &mut fact.body else { continue };
-        let polls = matches!(blocked.place.syscall.as_str(), "poll" | "ppoll");
-        if !polls || blocked.place.object.is_some() || blocked.kernel {
-            continue;
-        }
-        let [array, count, ..] = blocked.place.args;
-        let pid = blocked.thread.pid;
-        if let [fd] = crate::memory::poll_descriptors(pid, array, count)[..]
-            && let Some((_, known)) = sockets.range((pid, fd, 0)..=(pid, fd, u64::MAX)).next()
-            && let Body::Endpoint(endpoint) = &known.body
-        {
-            blocked.place.object = Some(endpoint.object.clone());
-        }
-    }
 }
 
 /// The inodes that name an object and its other end.

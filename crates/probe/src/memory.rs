@@ -4,6 +4,9 @@
 //! pages were just used, and a page that is not there gives an error instead of a wait. Nothing is
 //! ever written.
 
+use holdup_reason::facts::{Body, Fact};
+use std::collections::BTreeMap;
+
 /// Reads bytes of another process; none if they are not readable.
 pub fn read(pid: u32, address: u64, bytes: &mut [u8]) -> Option<()> {
     let local = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
@@ -58,6 +61,25 @@ pub fn poll_descriptors(pid: u32, address: u64, count: u64) -> Vec<u32> {
         .chunks_exact(8)
         .filter_map(|c| u32::try_from(i32::from_ne_bytes([c[0], c[1], c[2], c[3]])).ok())
         .collect()
+}
+
+/// Names the socket that a thread polls alone: from its memory, which only tells while it waits.
+pub(crate) fn name_polled(facts: &mut [Fact], sockets: &BTreeMap<(u32, u32, u64), Fact>) {
+    for fact in facts {
+        let Body::Blocked(blocked) = &mut fact.body else { continue };
+        let polls = matches!(blocked.place.syscall.as_str(), "poll" | "ppoll");
+        if !polls || blocked.place.object.is_some() || blocked.kernel {
+            continue;
+        }
+        let [array, count, ..] = blocked.place.args;
+        let pid = blocked.thread.pid;
+        if let [fd] = poll_descriptors(pid, array, count)[..]
+            && let Some((_, known)) = sockets.range((pid, fd, 0)..=(pid, fd, u64::MAX)).next()
+            && let Body::Endpoint(endpoint) = &known.body
+        {
+            blocked.place.object = Some(endpoint.object.clone());
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,214 @@
+//! Threads, wire to fact: entries of the task iterator, and threads that end.
+//!
+//! Owns what the first walk leaves to compare with: since when a thread has waited, and what the scheduler had counted
+//! of it by then. Must not: tell stacks and paths apart (decode.rs). Edit together: bpf/wire.h (`wire_thread`, `wire_exit`).
+
+use super::{Decoder, device, thread_ref};
+use crate::wire::{self, *};
+use holdup_reason::facts::*;
+
+/// A thread's time on a CPU since it began, at the first walk.
+pub(super) struct Counted {
+    start_ns: Ns,
+    executed_ns: Ns,
+}
+
+/// What one entry of the task iterator tells.
+pub struct ThreadRecord {
+    /// Sums since `since_ns`, the standing stretch included.
+    pub time: ThreadTime,
+    /// The standing wait, if it does not run.
+    pub blocked: Option<Blocked>,
+    /// Of a traced thread, the stretch on a CPU that it is in or was in last: no event has told it yet.
+    pub ran: Option<Ran>,
+}
+
+impl Decoder {
+    /// Reads one entry of the task iterator. The first entries teach the scheduler clock's offset.
+    pub fn thread(&mut self, bytes: &[u8], own_tid: u32) -> ThreadRecord {
+        let record: wire_thread = wire::read(bytes);
+        let now = record.head.at_ns;
+        let mode = wire_mode(record.mode);
+        if record.thread.tid == own_tid && mode == wire_mode::WIRE_MODE_RUNNING {
+            self.clock_offset_ns
+                .get_or_insert(record.note_since_ns.wrapping_sub(record.last_arrival_clock) as i64);
+        }
+        let flag = |bit: wire_flag| record.flags & bit.0 != 0;
+        let thread = thread_ref(&record.thread);
+        let unseen = flag(wire_flag::WIRE_FLAG_BEGIN_UNSEEN);
+        let mut since_ns = record.note_since_ns;
+        if unseen {
+            let offset = self.clock_offset_ns.unwrap_or(0);
+            let arrival = (record.last_arrival_clock as i64).saturating_add(offset);
+            if self.clock_offset_ns.is_some() && record.last_arrival_clock != 0 && arrival > 0 {
+                since_ns = since_ns.min(arrival as u64);
+                self.begins.entry(thread.tid).or_insert(since_ns);
+            }
+            since_ns = self.begins.get(&thread.tid).copied().unwrap_or(since_ns).min(since_ns);
+        }
+        let mut time = sums(&record.sums, &thread, now);
+        time.kernel = flag(wire_flag::WIRE_FLAG_KERNEL);
+        time.cpu_cgroup_id = record.cpu_cgroup_id;
+        time.cgroup_id = record.cgroup_id;
+        time.parent_pid = record.parent_tgid;
+        time.cpu_ns = self.cpu_ns(&record.thread, record.executed_ns, &time);
+        add_standing(&mut time, &record, now);
+        let waits = mode == wire_mode::WIRE_MODE_BLOCKED && record.place.state != 0;
+        let names = part!(bytes, wire_thread, path);
+        let path = self.path(thread.pid, names, record.path_bytes, record.place.object.dev);
+        let ran = flag(wire_flag::WIRE_FLAG_TRACED).then(|| stretch(&record, &thread)).flatten();
+        let blocked = waits.then(|| Blocked {
+            kernel: time.kernel,
+            since_ns,
+            since_estimated: unseen,
+            woken: record.note_wake_ns != 0,
+            place: Place {
+                async_in_flight: u32::try_from(record.async_in_flight).ok(),
+                held_back: held_back(&record),
+                ..self.place(
+                    part!(bytes, wire_thread, place),
+                    flag(wire_flag::WIRE_FLAG_IOWAIT),
+                    flag(wire_flag::WIRE_FLAG_FROZEN),
+                    path,
+                )
+            },
+            thread,
+        });
+        ThreadRecord { time, blocked, ran }
+    }
+
+    /// What the scheduler has counted of a thread since the first walk, or since it began if it is younger.
+    fn cpu_ns(&mut self, thread: &wire_ref, executed_ns: Ns, time: &ThreadTime) -> Option<Ns> {
+        if executed_ns == 0 || time.since_ns == 0 {
+            return None;
+        }
+        let (tid, start_ns) = (thread.tid, thread.start_ns);
+        if self.is_first_walk {
+            self.counted.insert(tid, Counted { start_ns, executed_ns });
+        }
+        let known = self.counted.get(&tid).filter(|known| known.start_ns == start_ns);
+        let counted_ns = executed_ns.saturating_sub(known.map_or(0, |known| known.executed_ns));
+        // One that the walk missed because it ended just then has all of its life counted.
+        let most_ns = time.until_ns.saturating_sub(time.since_ns);
+        (known.is_some() || counted_ns <= most_ns).then_some(counted_ns)
+    }
+
+    /// A thread that ends.
+    pub(super) fn exit(&mut self, record: &wire_exit, facts: &mut Vec<Fact>) {
+        let at_ns = record.head.at_ns;
+        let thread = thread_ref(&record.thread);
+        let mut push = |body| facts.push(Fact { at_ns, body });
+        if record.ran_since_ns != 0 && record.flags & wire_flag::WIRE_FLAG_TRACED.0 != 0 {
+            push(Body::Ran(Ran {
+                thread: thread.clone(),
+                begin_ns: record.ran_since_ns,
+                end_ns: at_ns,
+                cpu: 0,
+            }));
+        }
+        let mut time = sums(&record.sums, &thread, at_ns);
+        time.cpu_ns = self.cpu_ns(&record.thread, record.executed_ns, &time);
+        time.kernel = record.flags & wire_flag::WIRE_FLAG_KERNEL.0 != 0;
+        time.cpu_cgroup_id = record.cpu_cgroup_id;
+        time.cgroup_id = record.cgroup_id;
+        time.parent_pid = record.parent_tgid;
+        if time.since_ns != 0 {
+            push(Body::ThreadTime(time));
+        }
+        push(Body::Exit(Exit { thread, last: record.last != 0 }));
+    }
+}
+
+fn add_standing(time: &mut ThreadTime, record: &wire_thread, now: Ns) {
+    let mode = wire_mode(record.mode);
+    let standing = now.saturating_sub(record.note_since_ns);
+    if mode == wire_mode::WIRE_MODE_RUNNING {
+        time.run_ns = time.run_ns.saturating_add(standing);
+    } else if mode == wire_mode::WIRE_MODE_RUNNABLE {
+        time.runnable_ns = time.runnable_ns.saturating_add(standing);
+        if record.flags & wire_flag::WIRE_FLAG_THROTTLED.0 != 0 {
+            time.throttled_ns = time.throttled_ns.saturating_add(standing);
+        }
+    } else if mode == wire_mode::WIRE_MODE_BLOCKED {
+        let woken = if record.note_wake_ns != 0 { record.note_wake_ns } else { now };
+        let blocked = woken.saturating_sub(record.note_since_ns);
+        time.runnable_ns = time.runnable_ns.saturating_add(now.saturating_sub(woken));
+        if record.place.state & 2 != 0 {
+            time.disk_sleep_ns = time.disk_sleep_ns.saturating_add(blocked);
+        } else {
+            time.sleep_ns = time.sleep_ns.saturating_add(blocked);
+        }
+        if record.flags & wire_flag::WIRE_FLAG_IOWAIT.0 != 0 {
+            time.iowait_ns = time.iowait_ns.saturating_add(blocked);
+        }
+    }
+}
+
+fn sums(sums: &wire_sums, thread: &ThreadRef, until_ns: Ns) -> ThreadTime {
+    ThreadTime {
+        thread: thread.clone(),
+        since_ns: sums.since_ns,
+        until_ns,
+        run_ns: sums.run_ns,
+        runnable_ns: sums.runnable_ns,
+        sleep_ns: sums.sleep_ns,
+        disk_sleep_ns: sums.disk_sleep_ns,
+        iowait_ns: sums.iowait_ns,
+        switches: sums.switches,
+        preemptions: sums.preemptions,
+        throttled_ns: sums.throttled_ns,
+        ..ThreadTime::default()
+    }
+}
+
+fn held_back(record: &wire_thread) -> Option<HeldBack> {
+    let dev = (record.held_disk != 0).then(|| device(record.held_disk));
+    (record.held_bios != 0).then_some(HeldBack { dev, bios: record.held_bios })
+}
+
+/// The stretch on a CPU that a thread is in, or was in before it left.
+fn stretch(record: &wire_thread, thread: &ThreadRef) -> Option<Ran> {
+    let (begin_ns, end_ns) = match wire_mode(record.mode) {
+        wire_mode::WIRE_MODE_RUNNING => (record.note_since_ns, record.head.at_ns),
+        _ => (record.ran_since_ns, record.note_since_ns),
+    };
+    let is_known = begin_ns != 0 && begin_ns <= end_ns;
+    is_known.then(|| Ran { thread: thread.clone(), begin_ns, end_ns, cpu: record.place.cpu })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_scheduler_counts_is_told_from_the_first_walk_or_from_a_threads_begin() {
+        let of = |tid, start_ns| wire_ref { tid, start_ns, ..wire::read(&[]) };
+        let time = |since_ns, until_ns| ThreadTime { since_ns, until_ns, ..ThreadTime::default() };
+        let mut decoder = Decoder { is_first_walk: true, ..Decoder::default() };
+        assert_eq!(decoder.cpu_ns(&of(7, 1), 500, &time(100, 100)), Some(0));
+        decoder.is_first_walk = false;
+        assert_eq!(decoder.cpu_ns(&of(7, 1), 540, &time(100, 200)), Some(40));
+        assert_eq!(
+            decoder.cpu_ns(&of(7, 150), 30, &time(150, 200)),
+            Some(30),
+            "another of that id"
+        );
+        assert_eq!(decoder.cpu_ns(&of(8, 1), 900, &time(100, 120)), None, "missed by the walk");
+        assert_eq!(decoder.cpu_ns(&of(7, 1), 0, &time(100, 200)), None, "not counted");
+    }
+
+    #[test]
+    fn the_latest_stretch_on_a_cpu_ends_with_the_walk_or_where_the_thread_left() {
+        let mut record: wire_thread = wire::read(&[]);
+        (record.head.at_ns, record.note_since_ns, record.ran_since_ns) = (90, 40, 10);
+        let ends = |record: &wire_thread| {
+            stretch(record, &ThreadRef::default()).map(|ran| (ran.begin_ns, ran.end_ns))
+        };
+        record.mode = wire_mode::WIRE_MODE_RUNNING.0;
+        assert_eq!(ends(&record), Some((40, 90)));
+        record.mode = wire_mode::WIRE_MODE_BLOCKED.0;
+        assert_eq!(ends(&record), Some((10, 40)));
+        record.ran_since_ns = 0;
+        assert_eq!(ends(&record), None);
+    }
+}
