@@ -9,7 +9,7 @@
 //! A circle of waiters ends at the link that closes it. Must not: weigh or name causes (causes.rs).
 
 use super::responsible::{Next, Peers};
-use crate::facts::{Ns, Place, TargetKind, ThreadRef, Wake, WakeContext};
+use crate::facts::{Ns, Place, ThreadRef, Wake, WakeContext};
 use crate::model::Model;
 use crate::model::object::Object;
 use crate::waits::WaitClass;
@@ -120,8 +120,6 @@ impl Leaf {
 pub struct Chains<'a> {
     model: &'a Model,
     timelines: &'a Timelines,
-    /// All time is owed to somebody: that of a command.
-    all_owed: bool,
     /// Who is at the other end of what.
     pub peers: Peers<'a>,
 }
@@ -129,15 +127,14 @@ pub struct Chains<'a> {
 impl<'a> Chains<'a> {
     /// For a scene.
     pub fn new(model: &'a Model, timelines: &'a Timelines) -> Self {
-        let all_owed = model.target.as_ref().is_some_and(|it| it.kind == TargetKind::Command);
-        Self { model, timelines, all_owed, peers: Peers::new(model, timelines) }
+        Self { model, timelines, peers: Peers::new(model, timelines) }
     }
 
-    /// Cuts an interval of a thread's life into leaves that add up to it.
+    /// Cuts an interval of a thread's life into leaves that add up to it; somebody is owed what it does in it.
     pub fn follow(&self, thread: &ThreadRef, from: Ns, to: Ns) -> Vec<Leaf> {
-        let mut leaves = Vec::new();
-        self.cut(thread, from, to, &mut Vec::new(), &mut leaves);
-        leaves
+        let mut walk = Walk { links: Vec::new(), leaves: Vec::new(), owed: true };
+        self.cut(thread, from, to, &mut walk);
+        walk.leaves
     }
 
     /// When which thread was asked and had not answered: by whoever waited for it, and by the clocks of connections.
@@ -171,33 +168,26 @@ impl<'a> Chains<'a> {
 
     /// Cuts one wait into leaves.
     pub fn follow_wait(&self, wait: &WaitSpan, from: Ns, to: Ns) -> Vec<Leaf> {
-        let mut leaves = Vec::new();
+        let mut walk = Walk { links: Vec::new(), leaves: Vec::new(), owed: false };
         let (from, to) = (wait.begin_ns.max(from), wait.end_ns.min(to));
         if from < to {
-            self.cut_wait(wait, from, to, &mut Vec::new(), &mut leaves);
+            self.cut_wait(wait, from, to, &mut walk);
         }
-        leaves
+        walk.leaves
     }
 
-    fn cut(
-        &self,
-        thread: &ThreadRef,
-        from: Ns,
-        to: Ns,
-        links: &mut Vec<Arc<ChainLink>>,
-        leaves: &mut Vec<Leaf>,
-    ) {
+    fn cut(&self, thread: &ThreadRef, from: Ns, to: Ns, walk: &mut Walk) {
         for piece in self.timelines.pieces(thread.tid, from, to) {
             match piece.doing {
                 Doing::Waiting(wait) => {
-                    self.cut_wait(wait, piece.begin_ns, piece.end_ns, links, leaves);
+                    self.cut_wait(wait, piece.begin_ns, piece.end_ns, walk);
                 }
                 Doing::Running | Doing::Unseen => {
                     let class = match piece.doing {
                         Doing::Running => WaitClass::Running,
                         _ => WaitClass::Unseen,
                     };
-                    links.push(Arc::new(ChainLink {
+                    walk.links.push(Arc::new(ChainLink {
                         who: thread.clone(),
                         class,
                         object: Object::Process(thread.pid),
@@ -208,23 +198,16 @@ impl<'a> Chains<'a> {
                         by_clock: false,
                         question_of: None,
                     }));
-                    push(leaves, piece.begin_ns, piece.end_ns, links, false);
-                    links.pop();
+                    push(walk, piece.begin_ns, piece.end_ns, false);
+                    walk.links.pop();
                 }
             }
         }
     }
 
-    fn cut_wait(
-        &self,
-        wait: &WaitSpan,
-        from: Ns,
-        to: Ns,
-        links: &mut Vec<Arc<ChainLink>>,
-        leaves: &mut Vec<Leaf>,
-    ) {
-        let follows = !wait.class.is_root() && links.len() < DEPTH_MAX;
-        let owed = self.all_owed || !links.is_empty();
+    fn cut_wait(&self, wait: &WaitSpan, from: Ns, to: Ns, walk: &mut Walk) {
+        let follows = !wait.class.is_root() && walk.links.len() < DEPTH_MAX;
+        let owed = walk.owed || !walk.links.is_empty();
         let next = match follows {
             true => self.peers.responsible(wait, from, to, owed),
             false => Next::Nobody,
@@ -260,19 +243,19 @@ impl<'a> Chains<'a> {
             Next::Nobody => None,
         };
         let meets = |next: &ThreadRef| {
-            next.tid == wait.thread.tid || links.iter().any(|link| link.who.tid == next.tid)
+            next.tid == wait.thread.tid || walk.links.iter().any(|link| link.who.tid == next.tid)
         };
         let circle = next.as_ref().is_some_and(meets);
         // Two that wait for each other's next word hold each other up only where a thing is held.
         let circle_counts = circle && !matches!(link.class, WaitClass::Idle | WaitClass::Timer);
-        links.push(Arc::new(link));
+        walk.links.push(Arc::new(link));
         match next {
-            Some(next) if !circle && leaves.len() < LEAVES_MAX => {
-                self.cut(&next, from, to, links, leaves);
+            Some(next) if !circle && walk.leaves.len() < LEAVES_MAX => {
+                self.cut(&next, from, to, walk);
             }
-            _ => push(leaves, from, to, links, circle_counts),
+            _ => push(walk, from, to, circle_counts),
         }
-        links.pop();
+        walk.links.pop();
     }
 }
 
@@ -297,6 +280,14 @@ fn may_time_out(place: &Place) -> bool {
     }
 }
 
-fn push(leaves: &mut Vec<Leaf>, begin_ns: Ns, end_ns: Ns, links: &[Arc<ChainLink>], circle: bool) {
-    leaves.push(Leaf { begin_ns, end_ns, links: links.to_vec(), circle });
+/// A walk along chains: the links so far, and the leaves that were found.
+struct Walk {
+    links: Vec<Arc<ChainLink>>,
+    leaves: Vec<Leaf>,
+    /// Somebody is owed what the first thread does.
+    owed: bool,
+}
+
+fn push(walk: &mut Walk, begin_ns: Ns, end_ns: Ns, circle: bool) {
+    walk.leaves.push(Leaf { begin_ns, end_ns, links: walk.links.clone(), circle });
 }
