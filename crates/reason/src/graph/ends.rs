@@ -309,14 +309,11 @@ impl<'c, 'a> Found<'c, 'a> {
         *self.unseen.entry(thread.tid).or_insert_with(|| unseen_parts(model, timelines, thread))
     }
 
-    /// Where a process or a container was asked about: what its threads do while it owes an answer, or awaits one, is demand,
-    /// whatever they wait for.
+    /// What the threads of the target do while it owes an answer, or awaits one, is demand, whatever they wait for.
     fn add_owed(&mut self) {
         let chains = self.chains;
+        // On a host only what ends in something that is held: a debt is not late by itself.
         let is_host = self.model.target.as_ref().is_none_or(|it| it.kind == TargetKind::Host);
-        if is_host {
-            return;
-        }
         let mut owed: BTreeMap<u32, (ThreadRef, Vec<(Ns, Ns)>)> = BTreeMap::new();
         for (thread, from, to) in chains.owed_times() {
             if self.model.in_target(&thread) && !is_own(self.model, &thread) {
@@ -332,7 +329,8 @@ impl<'c, 'a> Found<'c, 'a> {
                         || first.is_for_somebody()
                         || is_stalled(first)
                         || matches!(first, WaitClass::Running | WaitClass::Unseen);
-                    if !counted || first == WaitClass::FutexWait {
+                    let wanted = !is_host || leaf.named().is_some();
+                    if wanted && (!counted || first == WaitClass::FutexWait) {
                         self.add(&leaf, true, true);
                     }
                 }

@@ -51,6 +51,9 @@ pub fn classify(place: &Place, frames: &[String], kernel: bool) -> WaitClass {
     {
         return WaitClass::Disk;
     }
+    if waits_for_blocks(place) {
+        return WaitClass::Disk;
+    }
     if let Some(class) = by_function(frames, place) {
         return class;
     }
@@ -120,6 +123,17 @@ fn is_write_to_file_system(frames: &[String], place: &Place) -> bool {
                 "open_last_lookups",
             ],
         )
+}
+
+/// Asynchronous I/O that is under way on a disk, or held back before one: libaio has no other, io_uring may as well wait
+/// for a socket.
+fn waits_for_blocks(place: &Place) -> bool {
+    let of_disk = place.held_back.is_some() || place.disk.is_some();
+    match place.syscall.as_str() {
+        "io_getevents" | "io_pgetevents" => place.async_in_flight.is_some_and(|n| n > 0) || of_disk,
+        "io_uring_enter" => of_disk,
+        _ => false,
+    }
 }
 
 /// UDP or TCP, port 53 at the other end.

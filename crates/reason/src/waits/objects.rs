@@ -32,6 +32,9 @@ pub fn disk_of(model: &Model, span: &WaitSpan) -> Option<DeviceNumber> {
             return Some(disk.dev);
         }
     }
+    if let Some(dev) = span.place.held_back.as_ref().and_then(|held| held.dev) {
+        return Some(model.disk(dev).map_or(dev, |disk| disk.dev));
+    }
     let completed = span.wake.as_ref().and_then(|wake| wake.disk);
     let device = span.place.disk.or(completed)?;
     Some(model.disk(device).map_or(device, |disk| disk.dev))

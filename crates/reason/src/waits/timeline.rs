@@ -246,6 +246,9 @@ fn spans(model: &Model, accepted: &Accepted, wait: Wait) -> Vec<WaitSpan> {
     if let Some(wake) = wait.wake {
         let mut blocked = span.clone();
         blocked.class = classify(&span.place, frames, span.kernel);
+        if blocked.class == WaitClass::Idle && wake.disk.is_some() && is_async(&span.place) {
+            blocked.class = WaitClass::Disk;
+        }
         blocked.wake = Some(wake);
         name(model, accepted, &mut blocked);
         all.push(blocked);
@@ -260,6 +263,11 @@ fn spans(model: &Model, accepted: &Accepted, wait: Wait) -> Vec<WaitSpan> {
         all.push(span);
     }
     all
+}
+
+/// In a call that waits for asynchronous I/O.
+fn is_async(place: &Place) -> bool {
+    matches!(place.syscall.as_str(), "io_uring_enter" | "io_getevents" | "io_pgetevents")
 }
 
 fn name(model: &Model, accepted: &Accepted, span: &mut WaitSpan) {
