@@ -82,9 +82,9 @@ fn lines_fit_the_width_but_for_words_of_commands() {
 }
 
 #[test]
-fn a_note_alone_is_nothing_found() {
+fn a_note_alone_is_no_finding() {
     for (name, report) in reports() {
-        let expected = !report.findings.is_empty() && name != "nothing_host_note";
+        let expected = !report.findings.is_empty() && name != "idle_host_note";
         assert_eq!(super::found(&report), expected, "{name}");
     }
 }
