@@ -79,7 +79,10 @@ impl<'a> SocketChanges<'a> {
     }
 
     /// A socket's state at the end, and what its counters grew by.
-    pub fn of_endpoint<'e>(&self, endpoint: &'e Endpoint) -> Option<(&'e SocketState, SocketState)> {
+    pub fn of_endpoint<'e>(
+        &self,
+        endpoint: &'e Endpoint,
+    ) -> Option<(&'e SocketState, SocketState)> {
         let now = endpoint.socket.as_ref()?;
         let at = (endpoint.process.pid, endpoint.fd, endpoint.object_ino());
         Some((now, change(self.before.get(&at).copied(), now)))

@@ -307,7 +307,11 @@ mod tests {
         assert_eq!(found[0].culprit.pid, Some(20));
         assert_eq!(found[0].victims[0].pid, 10);
         assert_eq!(found.len(), 1, "the connect is claimed: {found:?}");
-        assert_eq!(codes(listener(5, 12)), ["net.accept_queue"], "clients of other hosts are not seen");
+        assert_eq!(
+            codes(listener(5, 12)),
+            ["net.accept_queue"],
+            "clients of other hosts are not seen"
+        );
     }
 
     #[test]

@@ -102,12 +102,7 @@ fn matched<'m>(
     Some(behind.into_iter().fold(matched, |matched, at| matched.claiming(at, None)))
 }
 
-fn wording(
-    measures: &Measures<'_>,
-    held_by: HeldBy<'_>,
-    victim: &str,
-    seconds: f64,
-) -> Wording {
+fn wording(measures: &Measures<'_>, held_by: HeldBy<'_>, victim: &str, seconds: f64) -> Wording {
     let HeldBy { ceiling, backlog } = held_by;
     let (class, set) = (ceiling.class, bits(ceiling.ceiling));
     let drain = backlog / ceiling.sent.max(1.0);

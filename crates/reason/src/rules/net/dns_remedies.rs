@@ -220,6 +220,8 @@ fn asked_address(name: &str) -> Option<Ipv4Addr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::*;
+    use crate::rules::net::scenes::*;
 
     #[test]
     fn the_address_that_a_name_was_asked_for() {
@@ -227,5 +229,72 @@ mod tests {
         for other in ["8.9.10.in-addr.arpa", "x'y.8.9.10.in-addr.arpa", "example.org", ""] {
             assert_eq!(asked_address(other), None, "{other}");
         }
+    }
+
+    /// The commands of the ways out of the first finding.
+    fn commands(facts: Vec<Fact>) -> Vec<String> {
+        let found = findings(facts);
+        found[0].remedy.iter().map(|way| way.command.clone()).collect()
+    }
+
+    #[test]
+    fn a_server_that_answers_the_same_asker_is_to_be_asked_first() {
+        let mut facts = dns(None);
+        for query in dns(Some(2)) {
+            // The same questions, of the next server of the same resolv.conf.
+            let other = address("10.0.0.54:53");
+            let body = match query.body {
+                Body::DnsQuery(query) => Body::DnsQuery(DnsQuery { server: other, ..query }),
+                Body::DnsReply(reply) => Body::DnsReply(DnsReply { server: other, ..reply }),
+                _ => continue,
+            };
+            facts.push(Fact { at_ns: query.at_ns + 995_000_000, body });
+        }
+        let way = &commands(facts)[1];
+        assert_eq!(
+            way,
+            "printf '%s\\n' 'nameserver 10.0.0.54' \"$(cat /etc/resolv.conf)\" > /etc/resolv.conf"
+        );
+        // Each question costs a second already, and is asked once.
+        assert_eq!(commands(dns(None)).len(), 1);
+    }
+
+    #[test]
+    fn files_are_not_changed_for_a_resolver_that_does_not_read_them() {
+        for (syscall, changes) in [("poll", true), ("recvfrom", false)] {
+            let mut facts = dns(None);
+            for fact in &mut facts {
+                match &mut fact.body {
+                    Body::DnsQuery(query) => {
+                        query.name = "7.8.9.10.in-addr.arpa".into();
+                        query.question_type = 12;
+                        query.id = 1;
+                    }
+                    Body::Wait(wait) => wait.place.syscall = syscall.into(),
+                    _ => {}
+                }
+            }
+            let commands = commands(facts);
+            let of = |file: &str| commands.iter().position(|command| command.ends_with(file));
+            assert_eq!(
+                (of(">> /etc/hosts"), of(">> /etc/resolv.conf")),
+                match changes {
+                    true => (Some(1), Some(2)),
+                    false => (None, None),
+                }
+            );
+        }
+    }
+
+    #[test]
+    fn a_name_that_looks_like_an_option_is_asked_for_as_a_name() {
+        let mut facts = dns(None);
+        for fact in &mut facts {
+            if let Body::DnsQuery(query) = &mut fact.body {
+                query.name = "-f/etc/shadow".into();
+            }
+        }
+        let command = &findings(facts)[0].remedy[0].command;
+        assert_eq!(command, "dig @10.0.0.53 -q -f/etc/shadow +time=1 +tries=1");
     }
 }

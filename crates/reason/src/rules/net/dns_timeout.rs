@@ -54,7 +54,10 @@ pub static RULE: Rule = Rule {
     ],
     refuted_by: &[
         Refutation::new("the questions are answered quickly", "a_quick_name_server_is_not_said"),
-        Refutation::new("nobody waits for the answers", "questions_that_nobody_waits_for_are_nothing"),
+        Refutation::new(
+            "nobody waits for the answers",
+            "questions_that_nobody_waits_for_are_nothing",
+        ),
         Refutation::new(
             "the question was asked just before the look ended",
             "a_young_question_may_still_be_answered",
@@ -264,4 +267,146 @@ fn evidence(answers: &Answers<'_>, end: &End) -> Vec<Evidence> {
         evidence.push(Evidence::new("answers that are failures", answers.failed as f64, "1", sent));
     }
     evidence
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::answer::report::CulpritKind;
+    use crate::facts::*;
+    use crate::graph::chains::{ChainLink, Leaf};
+    use crate::graph::end::EndKind;
+    use crate::rules::net::scenes::*;
+    use crate::rules::scenes::{LOOK_NS, host, thread};
+    use crate::rules::wording::Impact;
+    use crate::waits::timeline::Timelines;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_mute_name_server_is_named_with_the_name_asked() {
+        let found = findings(dns(None));
+        assert_eq!(found[0].code, "net.dns_timeout");
+        assert_eq!(found[0].object.name, "10.0.0.53:53");
+        assert_eq!(found[0].culprit.kind, CulpritKind::Peer);
+        assert_eq!(found[0].culprit.address.as_deref(), Some("10.0.0.53:53"));
+        assert!(found[0].text.contains("db.internal"), "{}", found[0].text);
+        assert!(found[0].title.ends_with("does not answer"), "{}", found[0].title);
+    }
+
+    #[test]
+    fn names_of_one_server_are_one_answer() {
+        let mut facts = dns(None);
+        for fact in &mut facts {
+            if let Body::DnsQuery(query) = &mut fact.body {
+                query.name = format!("db{}.internal", query.id);
+            }
+        }
+        let found = findings(facts);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].text.contains("db0.internal and"), "{}", found[0].text);
+    }
+
+    #[test]
+    fn waits_of_several_askers_are_not_told_as_more_time_than_there_was() {
+        assert!(findings(dns(None))[0].text.starts_with("4.95 s of 5.00 s pass in waits"));
+        let mut facts = dns(None);
+        for mut other in dns(None) {
+            match &mut other.body {
+                Body::DnsQuery(query) => query.thread = thread(11, "client"),
+                Body::Wait(wait) => wait.thread = thread(11, "client"),
+                _ => {}
+            }
+            facts.push(other);
+        }
+        let text = &findings(facts)[0].text;
+        let both = "9.90 s (2.0 threads at a time in 5.00 s) pass in waits";
+        assert!(text.starts_with(both), "{text}");
+    }
+
+    #[test]
+    fn a_late_name_server_is_named() {
+        assert_eq!(codes(dns(Some(400))), ["net.dns_timeout"]);
+    }
+
+    #[test]
+    fn a_quick_name_server_is_not_said() {
+        assert!(codes(dns(Some(20))).is_empty());
+    }
+
+    #[test]
+    fn questions_that_nobody_waits_for_are_nothing() {
+        let mut facts = dns(None);
+        facts.retain(|fact| !matches!(fact.body, Body::Wait(_)));
+        assert!(codes(facts).is_empty());
+    }
+
+    #[test]
+    fn a_young_question_may_still_be_answered() {
+        let mut facts = dns(None);
+        facts.retain(|fact| fact.at_ns > 4_000_000_000);
+        assert_eq!(facts.len(), 2, "the last question and its wait");
+        assert!(codes(facts).is_empty());
+    }
+
+    /// An end on 10.0.0.53 that a client waits for through a local server, with what was said of it.
+    fn through_a_local_server(facts: Vec<Fact>) -> (Wording, Culprit, Object) {
+        let mut model = Model::new([host(), facts].concat());
+        model.finish();
+        let timelines = Timelines::take(&mut model);
+        let measures = Measures::of(&model, &timelines);
+        let link = |pid, comm: &str, server: &str, name: &str| {
+            Arc::new(ChainLink {
+                who: thread(pid, comm),
+                class: WaitClass::Dns,
+                object: Object::DnsServer(Some(address(server)), name.into()),
+                begin_ns: 0,
+                end_ns: LOOK_NS,
+                since_ns: 0,
+                standing: true,
+                by_clock: false,
+                question_of: None,
+            })
+        };
+        let links = vec![
+            link(10, "client", "127.0.0.1:53", "db.internal"),
+            link(812, "dnsmasq", "10.0.0.53:53", "db.internal"),
+        ];
+        let leaf = Leaf { begin_ns: 0, end_ns: LOOK_NS, links, circle: false };
+        let object = leaf.root().object.clone();
+        let mut end = End::new(EndKind::Remote, WaitClass::Dns, object, &leaf, 1);
+        end.add(&leaf, 1, 1.0, true);
+        let ends = [end];
+        let matched = find(&measures, &ends).pop().expect("a match");
+        let loss = crate::rules::engine::Loss {
+            end: None,
+            impact: Impact::default(),
+            seconds: 5.0,
+            wall_seconds: 5.0,
+            victims: Vec::new(),
+            victim: "client".into(),
+        };
+        let wording = (matched.explain)(&loss);
+        (wording, matched.culprit.clone(), matched.object.clone().expect("an object"))
+    }
+
+    #[test]
+    fn a_local_server_on_the_way_is_named_and_the_server_behind_it_is_to_blame() {
+        let mut facts = dns(None);
+        for fact in &mut facts {
+            if let Body::DnsQuery(query) = &mut fact.body {
+                query.thread = thread(812, "dnsmasq");
+            }
+        }
+        let (wording, culprit, object) = through_a_local_server(facts);
+        let title =
+            "client waits through dnsmasq 812 for DNS server 10.0.0.53:53, which does not answer";
+        assert_eq!(wording.title, title);
+        assert!(wording.text.contains("dnsmasq 812 is asked on this host"), "{}", wording.text);
+        assert_eq!(culprit.address.as_deref(), Some("10.0.0.53:53"));
+        assert_eq!((culprit.kind, culprit.pid), (CulpritKind::Peer, None));
+        assert_eq!(object, Object::DnsServer(Some(address("10.0.0.53:53")), "".into()));
+        let ways: Vec<&str> = wording.remedy.iter().map(|way| &*way.command).collect();
+        assert_eq!(ways, ["dig @10.0.0.53 -q db.internal +time=1 +tries=1", ""]);
+        assert!(wording.remedy[1].text.contains("dnsmasq 812"), "{}", wording.remedy[1].text);
+    }
 }

@@ -48,7 +48,10 @@ pub static RULE: Rule = Rule {
         "no queue of this host that the stream passes stands",
     ],
     refuted_by: &[
-        Refutation::new("a local queue stands", "a_stream_that_passes_a_standing_queue_waits_there"),
+        Refutation::new(
+            "a local queue stands",
+            "a_stream_that_passes_a_standing_queue_waits_there",
+        ),
         Refutation::new(
             "the round trip stays near its least value",
             "a_steady_round_trip_is_no_queue",

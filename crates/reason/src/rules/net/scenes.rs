@@ -186,3 +186,35 @@ pub fn datagrams(dropped: u64, counted: u64, read: u64) -> Vec<Fact> {
     facts.extend(counters(&[("Udp.RcvbufErrors", 0, counted), ("Udp.InDatagrams", 0, read)]));
     facts
 }
+
+/// A client asks a name server each second, and waits in poll until the answer or its timeout.
+pub fn dns(answers_ms: Option<u64>) -> Vec<Fact> {
+    let (server, local) = (address("10.0.0.53:53"), address("10.0.0.1:4000"));
+    let mut facts = Vec::new();
+    for second in 0..5u16 {
+        let at_ns = u64::from(second) * 1_000_000_000 + 1_000_000;
+        let query = DnsQuery {
+            thread: thread(10, "client"),
+            server,
+            local,
+            id: second,
+            name: "db.internal".into(),
+            question_type: 1,
+            socket_ino: 0,
+        };
+        facts.push(Fact { at_ns, body: Body::DnsQuery(query) });
+        let waited = answers_ms.unwrap_or(990) * 1_000_000;
+        if answers_ms.is_some() {
+            let reply = DnsReply { server, local, id: second, rcode: 0 };
+            facts.push(Fact { at_ns: at_ns + waited, body: Body::DnsReply(reply) });
+        }
+        let place = Place { state: WaitState::Sleep, syscall: "poll".into(), ..Place::default() };
+        let begin_ns = at_ns + 10_000;
+        let end_ns = at_ns + waited;
+        let wake = Some(Wake { at_ns: end_ns, ..Wake::default() });
+        let thread = thread(10, "client");
+        let wait = Wait { thread, begin_ns, end_ns, place, wake, ..Wait::default() };
+        facts.push(Fact { at_ns: end_ns, body: Body::Wait(wait) });
+    }
+    facts
+}

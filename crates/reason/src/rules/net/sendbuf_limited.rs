@@ -145,7 +145,11 @@ fn wording(measures: &Measures<'_>, peer: &Peer<'_>) -> Wording {
     let (unsent, window) = (state.unsent_bytes as f64, f64::from(state.send_window_bytes));
     let buffer = state.send_limit_bytes as f64;
     Wording {
-        title: format!("{} waits for its own send buffer of {}", peer.writer(), words::bytes(buffer)),
+        title: format!(
+            "{} waits for its own send buffer of {}",
+            peer.writer(),
+            words::bytes(buffer)
+        ),
         text: format!(
             "{} pass in waits to write to {}. All that the buffer holds is under way for a round trip of \
              {}; the peer would take {}.",

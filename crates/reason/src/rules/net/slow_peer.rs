@@ -56,7 +56,10 @@ pub static RULE: Rule = Rule {
             "its accept queue is full",
             "a_listener_of_this_host_that_does_not_accept_is_no_peer_elsewhere",
         ),
-        Refutation::new("a queue here stands", "a_question_in_a_queue_of_this_host_is_not_the_peers"),
+        Refutation::new(
+            "a queue here stands",
+            "a_question_in_a_queue_of_this_host_is_not_the_peers",
+        ),
         Refutation::new(
             "it waits for the next question: the peer made the connection",
             "who_accepted_the_connection_waits_for_a_question",
@@ -178,7 +181,12 @@ fn answering(measures: &Measures<'_>, address: SocketAddr, end: &End, again: u64
         evidence: vec![
             Evidence::new("time waited for data", end.seconds, "s", "sched_switch"),
             Evidence::new("longest wait for data", end.longest_seconds, "s", "sched_switch"),
-            Evidence::new("segments sent again", again as f64, "1", "/proc/net/snmp Tcp.RetransSegs"),
+            Evidence::new(
+                "segments sent again",
+                again as f64,
+                "1",
+                "/proc/net/snmp Tcp.RetransSegs",
+            ),
         ],
         remedy: vec![Remedy {
             text: "see how far away it is, and what it does".into(),
