@@ -115,12 +115,13 @@ fn claimed<'m>(
 ) -> Match<'m> {
     let waited_on: HashSet<&Object> = clients.iter().map(|wait| &wait.object).collect();
     let pids: BTreeSet<u32> = clients.iter().map(|wait| wait.thread.pid).collect();
+    let through = |end: &End| end.links.iter().any(|link| waited_on.contains(&link.object));
     let mut path_seconds = 0.0;
     for (at, end) in ends.iter().enumerate() {
         let by_server = end.who.as_ref().is_some_and(|who| who.pid == listener.process.pid);
         let victims = match end.kind {
             EndKind::Remote | EndKind::Link if waited_on.contains(&end.object) => None,
-            EndKind::Works | EndKind::Sleep if by_server => Some(pids.clone()),
+            EndKind::Works | EndKind::Sleep if by_server && through(end) => Some(pids.clone()),
             _ => continue,
         };
         let is_ours = |pid: &u32| victims.as_ref().is_none_or(|pids| pids.contains(pid));
@@ -337,7 +338,7 @@ mod tests {
 
     #[test]
     fn a_client_that_was_accepted_does_not_wait_for_the_queue() {
-        let told = |accepted: bool| {
+        let said = |accepted: bool| {
             let mut facts = listener(2, 0);
             facts.push(wait(10, "client", "recvfrom", client(1), 0, 48));
             if accepted {
@@ -346,6 +347,6 @@ mod tests {
             }
             codes(facts).contains(&"net.accept_queue".to_string())
         };
-        assert_eq!((told(false), told(true)), (true, false));
+        assert_eq!((said(false), said(true)), (true, false));
     }
 }

@@ -54,7 +54,7 @@ pub fn dropping<'m>(measures: &'m Measures<'m>) -> impl Iterator<Item = &'m Drop
     })
 }
 
-/// The program reads on beside what is dropped.
+/// The program reads on while others are dropped.
 pub fn reads(one: &Dropping<'_>) -> bool {
     one.read >= READS.value * one.dropped
 }

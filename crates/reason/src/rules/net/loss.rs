@@ -4,7 +4,7 @@
 //! small for ever. The stream's own count of segments sent again is the witness, the namespace's RetransSegs the
 //! second.
 //!
-//! Must not: fire for losses at a full local queue, or beside a grown round trip, which have other names. Rejected: the
+//! Must not: fire for losses at a full local queue, or with a grown round trip, which have other names. Rejected: the
 //! namespace's counter alone (it does not say whose segments).
 
 use crate::graph::end::End;

@@ -144,13 +144,13 @@ fn losses_behind_a_set_delay_are_no_queue() {
         rtt_us_min: 100_000,
         ..SocketState::default()
     };
-    let told = |mut facts: Vec<Fact>| {
+    let said = |mut facts: Vec<Fact>| {
         facts.extend(stream(state.clone()));
         facts.extend(counters(&[("Tcp.RetransSegs", 7, 47)]));
         facts.retain(|fact| !matches!(&fact.body, Body::QdiscFlow(_)));
         facts.push(of_stream(flow(10, "sender", 100, 900, 900_000, 101)));
         codes(facts)
     };
-    assert_eq!(told(delayed(None, 101)), ["net.loss"]);
-    assert_eq!(told(queue(90)), ["net.local_queue"], "a full queue loses by itself");
+    assert_eq!(said(delayed(None, 101)), ["net.loss"]);
+    assert_eq!(said(queue(90)), ["net.local_queue"], "a full queue loses by itself");
 }

@@ -30,7 +30,7 @@ pub static WINDOW_SHUT: Threshold = Threshold::new(
     0.5,
     "1",
     "part of the time with data outstanding that the peer's window limited, if it is the reason",
-    "lab, seeds 4401-4403: 0.9 and more behind a slow reader, next to nothing elsewhere",
+    "lab, seeds 4401-4403: 0.98 behind a slow reader, 0.39 at a class's ceiling, 0 elsewhere",
 );
 /// Segments sent again from which losses are no accident.
 pub static LEAST_AGAIN: Threshold = Threshold::new(
@@ -45,7 +45,7 @@ pub static HEAVY_LOSS: Threshold = Threshold::new(
     "1",
     "segments sent again for each one delivered: a queue that overflows now and then loses far less, for CUBIC fills it for \
      many round trips first",
-    "lab: queues beyond the host lose 0.1 to 0.8 %",
+    "lab, seeds 4402-4403: none of 2362 segments at a queue beyond the host, 1 of 1582 at one here, 4.3 % on a lossy path",
 );
 
 /// A stream that somebody waits to write to.
