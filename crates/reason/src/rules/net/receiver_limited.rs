@@ -199,9 +199,11 @@ mod tests {
 
     #[test]
     fn a_stream_that_passes_a_standing_queue_waits_there() {
-        let mut facts = queue(290);
-        facts.extend(stream(shut()));
-        facts.push(of_stream(flow(10, "sender", 100, 900, 900_000, 303)));
-        assert_eq!(codes(facts), ["net.local_queue"]);
+        for writes in [stream(shut()), event_loop(shut())] {
+            let mut facts = queue(290);
+            facts.extend(writes);
+            facts.push(of_stream(flow(10, "sender", 100, 900, 900_000, 303)));
+            assert_eq!(codes(facts), ["net.local_queue"]);
+        }
     }
 }

@@ -300,8 +300,11 @@ mod tests {
         assert!(!says(CODE, of_command(facts)));
         let mut facts = asks(48);
         let accepted = inet("tcp", 102, "192.0.2.1:80", "10.0.0.1:40000", 1);
-        facts.push(endpoint(20, "server", accepted));
+        facts.push(endpoint(20, "server", accepted.clone()));
         assert!(!says(CODE, of_command(facts)));
+        let mut facts = asks(48);
+        facts.push(endpoint(10, "client", accepted));
+        assert!(!says(CODE, of_command(facts)), "it talks to itself");
     }
 
     #[test]

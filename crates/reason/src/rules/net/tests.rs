@@ -45,6 +45,20 @@ fn a_queue_below_a_class_at_its_ceiling_is_the_classs() {
 }
 
 #[test]
+fn the_wait_of_who_writes_through_the_queue_is_explained_by_it() {
+    let mut facts = queue(290);
+    facts.extend(stream(SocketState::default()));
+    facts.push(of_stream(flow(10, "sender", 100, 900, 900_000, 303)));
+    let mut all = crate::rules::scenes::host();
+    all.extend(facts);
+    let report = crate::answer::explain(all);
+    assert_eq!(report.findings[0].code, "net.local_queue");
+    let ends = &report.answer.ends;
+    let of_writer = ends.iter().find(|end| end.object.kind == "socket").expect("an end");
+    assert_eq!(of_writer.finding, Some(0), "{of_writer:?}");
+}
+
+#[test]
 fn an_answer_whose_question_stands_in_the_queue_is_waited_for_there() {
     let with_queue = |least_ms| {
         let mut facts = queue(least_ms);
