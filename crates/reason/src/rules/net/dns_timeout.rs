@@ -271,16 +271,10 @@ fn evidence(answers: &Answers<'_>, end: &End) -> Vec<Evidence> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::answer::report::CulpritKind;
     use crate::facts::*;
-    use crate::graph::chains::{ChainLink, Leaf};
-    use crate::graph::end::EndKind;
     use crate::rules::net::scenes::*;
-    use crate::rules::scenes::{LOOK_NS, host, thread};
-    use crate::rules::wording::Impact;
-    use crate::waits::timeline::Timelines;
-    use std::sync::Arc;
+    use crate::rules::scenes::{endpoint, thread};
 
     #[test]
     fn a_mute_name_server_is_named_with_the_name_asked() {
@@ -348,65 +342,37 @@ mod tests {
         assert!(codes(facts).is_empty());
     }
 
-    /// An end on 10.0.0.53 that a client waits for through a local server, with what was said of it.
-    fn through_a_local_server(facts: Vec<Fact>) -> (Wording, Culprit, Object) {
-        let mut model = Model::new([host(), facts].concat());
-        model.finish();
-        let timelines = Timelines::take(&mut model);
-        let measures = Measures::of(&model, &timelines);
-        let link = |pid, comm: &str, server: &str, name: &str| {
-            Arc::new(ChainLink {
-                who: thread(pid, comm),
-                class: WaitClass::Dns,
-                object: Object::DnsServer(Some(address(server)), name.into()),
-                begin_ns: 0,
-                end_ns: LOOK_NS,
-                since_ns: 0,
-                standing: true,
-                by_clock: false,
-                question_of: None,
-            })
-        };
-        let links = vec![
-            link(10, "client", "127.0.0.1:53", "db.internal"),
-            link(812, "dnsmasq", "10.0.0.53:53", "db.internal"),
-        ];
-        let leaf = Leaf { begin_ns: 0, end_ns: LOOK_NS, links, circle: false };
-        let object = leaf.root().object.clone();
-        let mut end = End::new(EndKind::Remote, WaitClass::Dns, object, &leaf, 1);
-        end.add(&leaf, 1, 1.0, true);
-        let ends = [end];
-        let matched = find(&measures, &ends).pop().expect("a match");
-        let loss = crate::rules::engine::Loss {
-            end: None,
-            impact: Impact::default(),
-            seconds: 5.0,
-            wall_seconds: 5.0,
-            victims: Vec::new(),
-            victim: "client".into(),
-        };
-        let wording = (matched.explain)(&loss);
-        (wording, matched.culprit.clone(), matched.object.clone().expect("an object"))
-    }
-
     #[test]
     fn a_local_server_on_the_way_is_named_and_the_server_behind_it_is_to_blame() {
-        let mut facts = dns(None);
-        for fact in &mut facts {
-            if let Body::DnsQuery(query) = &mut fact.body {
-                query.thread = thread(812, "dnsmasq");
+        let local = inet("udp", 300, "127.0.0.1:53", "0.0.0.0:0", 0);
+        let mut facts = vec![endpoint(812, "dnsmasq", local)];
+        for mut fact in dns(None) {
+            // The client asks dnsmasq, and that asks the same of the server that is mute.
+            let mut asks = fact.clone();
+            match &mut fact.body {
+                Body::DnsQuery(query) => query.server = address("127.0.0.1:53"),
+                Body::Wait(_) => {}
+                _ => continue,
             }
+            match &mut asks.body {
+                Body::DnsQuery(query) => query.thread = thread(812, "dnsmasq"),
+                Body::Wait(wait) => wait.thread = thread(812, "dnsmasq"),
+                _ => {}
+            }
+            facts.extend([fact, asks]);
         }
-        let (wording, culprit, object) = through_a_local_server(facts);
+        let found = findings(facts);
+        assert_eq!(found.len(), 1, "{found:?}");
+        let found = &found[0];
         let title =
             "client waits through dnsmasq 812 for DNS server 10.0.0.53:53, which does not answer";
-        assert_eq!(wording.title, title);
-        assert!(wording.text.contains("dnsmasq 812 is asked on this host"), "{}", wording.text);
-        assert_eq!(culprit.address.as_deref(), Some("10.0.0.53:53"));
-        assert_eq!((culprit.kind, culprit.pid), (CulpritKind::Peer, None));
-        assert_eq!(object, Object::DnsServer(Some(address("10.0.0.53:53")), "".into()));
-        let ways: Vec<&str> = wording.remedy.iter().map(|way| &*way.command).collect();
+        assert_eq!(found.title, title);
+        assert!(found.text.contains("dnsmasq 812 is asked on this host"), "{}", found.text);
+        assert_eq!(found.object.name, "10.0.0.53:53");
+        assert_eq!((found.culprit.kind, found.culprit.pid), (CulpritKind::Peer, None));
+        assert_eq!(found.culprit.address.as_deref(), Some("10.0.0.53:53"));
+        let ways: Vec<&str> = found.remedy.iter().map(|way| &*way.command).collect();
         assert_eq!(ways, ["dig @10.0.0.53 -q db.internal +time=1 +tries=1", ""]);
-        assert!(wording.remedy[1].text.contains("dnsmasq 812"), "{}", wording.remedy[1].text);
+        assert!(found.remedy[1].text.contains("dnsmasq 812"), "{}", found.remedy[1].text);
     }
 }
