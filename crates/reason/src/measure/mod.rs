@@ -7,15 +7,22 @@ pub mod cpu_profile;
 #[cfg(test)]
 pub(crate) mod cpu_profile_tests;
 pub mod cpu_users;
+pub mod datagram_drops;
 pub mod disk_queue;
+pub mod dns_answers;
 pub mod memory_limits;
 pub mod memory_losses;
+pub mod net_counter;
+pub mod packet_queue;
+pub mod tcp_stream;
 
 use crate::facts::ThreadRef;
 use crate::graph::ends::{End, Graph};
 use crate::model::Model;
 use crate::waits::WaitClass;
 use crate::waits::timeline::{Observed, Timelines, WaitSpan};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 /// The model, the graph of its waits, and the figures.
 pub struct Measures<'a> {
@@ -25,12 +32,26 @@ pub struct Measures<'a> {
     pub timelines: &'a Timelines,
     /// Who waits for whom, and where that ends.
     pub graph: Graph<'a>,
+    /// The packet queues of this host.
+    pub packet_queues: Vec<packet_queue::Queue<'a>>,
+    /// TCP streams with something outstanding.
+    pub tcp_streams: Vec<tcp_stream::Stream<'a>>,
+    /// UDP sockets that dropped something.
+    pub datagram_drops: Vec<datagram_drops::Dropping<'a>>,
+    /// DNS questions with their answers, by server.
+    pub dns_answers: BTreeMap<SocketAddr, Vec<dns_answers::Question<'a>>>,
 }
 
 impl<'a> Measures<'a> {
     /// Computes them.
     pub fn of(model: &'a Model, timelines: &'a Timelines) -> Self {
-        Self { model, timelines, graph: Graph::of(model, timelines) }
+        let graph = Graph::of(model, timelines);
+        let packet_queues = packet_queue::packet_queues(model);
+        let changes = tcp_stream::SocketChanges::of(model);
+        let tcp_streams = tcp_stream::tcp_streams(model, &graph, &packet_queues, &changes);
+        let datagram_drops = datagram_drops::datagram_drops(model, timelines, &changes);
+        let dns_answers = dns_answers::dns_answers(model);
+        Self { model, timelines, graph, packet_queues, tcp_streams, datagram_drops, dns_answers }
     }
 
     /// The same of a model with its timelines.

@@ -83,6 +83,12 @@ impl Model {
             Object::Program(pid, path) => {
                 ObjectName::new("child", &**path).with_id(pid.to_string())
             }
+            Object::PacketQueue { interface, handle, .. } => {
+                ObjectName::new("interface", &**interface).with_id(&**handle)
+            }
+            Object::TrafficClass { interface, class, .. } => {
+                ObjectName::new("class", format!("{interface} {class}")).with_id(&**class)
+            }
             Object::Timer(call) => ObjectName::new("timer", &**call),
             Object::Service(name) => ObjectName::new("service", *name),
             Object::Process(pid) => {

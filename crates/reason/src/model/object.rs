@@ -76,6 +76,24 @@ pub enum Object {
     AnyChild,
     /// A program that a child is to execute: the child, and the path.
     Program(u32, Arc<str>),
+    /// A queueing discipline of an interface, by its handle.
+    PacketQueue {
+        /// Inode of the network namespace.
+        netns: u32,
+        /// Name of the interface, which is unique in it.
+        interface: Arc<str>,
+        /// Handle of the discipline.
+        handle: Arc<str>,
+    },
+    /// A class of an interface's queueing discipline, by its id.
+    TrafficClass {
+        /// Inode of the network namespace.
+        netns: u32,
+        /// Name of the interface, which is unique in it.
+        interface: Arc<str>,
+        /// Id of the class.
+        class: Arc<str>,
+    },
     /// Time that passes, by the system call that lets it.
     Timer(Arc<str>),
     /// A service of the kernel's own name for it.

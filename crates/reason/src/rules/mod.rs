@@ -197,6 +197,16 @@ pub fn culprit(model: &Model, thread: &ThreadRef) -> Culprit {
     culprit
 }
 
+/// A file as a process sees it: in another network namespace or a container it may have an /etc of its own.
+pub fn file_of(model: &Model, thread: &ThreadRef, path: &str) -> String {
+    let netns = model.identity(thread).map_or(0, |known| known.netns);
+    let elsewhere = model.links.iter().any(|l| l.netns == netns && !l.netns_name.is_empty());
+    if elsewhere || model.container_of(thread).is_some() {
+        return format!("/proc/{}/root{path}", thread.pid);
+    }
+    path.to_string()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,7 +6,6 @@ pub(crate) use super::disk::{
 };
 pub(crate) use super::fs::copy_up as fs_copy_up;
 pub(crate) use super::lock::file as lock_file;
-pub(crate) use super::net::socket_full as net_socket_full;
 #[cfg(test)]
 pub(crate) use super::scenes as process_tests;
 use super::wording::*;

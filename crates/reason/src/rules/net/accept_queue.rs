@@ -1,20 +1,39 @@
 //! net.accept_queue: clients are connected, or try to be, and the server does not accept them.
 //!
 //! Two facts name it: the listening socket's queue at its limit, and the count of overflows in its namespace (or
-//! clients that were seen to wait for this very address). What the server does instead is told, because it is the
+//! clients that were seen to wait for this very address). What the server does instead is said, because it is the
 //! way out. Clients behind a full queue wait in connect; those inside it wait for an answer from nobody.
+//!
+//! Must not: claim the wait of a client who has an end of his own at the server. Rejected: overflows alone (they are
+//! counted for all listeners of a namespace together).
 
-use crate::answer::report::{Evidence, Finding, ObjectName, Remedy, Severity};
 use crate::facts::*;
+use crate::graph::end::{End, EndKind};
 use crate::measure::Measures;
-use crate::rules::Refutation;
-use crate::rules::old::net::{self, Losses};
-use crate::rules::old::{Rule, Verdict, culprit, words};
+use crate::measure::net_counter::growth;
+use crate::measure::tcp_stream::{leads_to, other_end};
+use crate::model::object::Object;
+use crate::model::words;
+use crate::rules::net::losses::{self, in_target};
+use crate::rules::proof::Proof;
+use crate::rules::threshold::Threshold;
+use crate::rules::wording::{Evidence, Remedy, Severity, Wording};
+use crate::rules::{Finds, Losses, Match, Refutation, Rule, culprit};
 use crate::waits::WaitClass;
+use crate::waits::poll_intent::TCP_LISTEN;
 use crate::waits::timeline::WaitSpan;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
-/// The case.
+/// Part of the look that clients lose.
+static WAITED: Threshold = Threshold::new(
+    0.1,
+    "1",
+    "seconds that clients waited for the listener, for each second of the look: a queue that is emptied in time makes nobody \
+     wait for long",
+    "chosen: the second try of a connect comes after 1 s",
+);
+
+/// The rule.
 pub static RULE: Rule = Rule {
     code: "net.accept_queue",
     title: "A server does not accept its connections",
@@ -26,34 +45,48 @@ pub static RULE: Rule = Rule {
         "the namespace counts overflows of accept queues, or those clients have nobody at the other end",
     ],
     refuted_by: &[
-        Refutation::new("the queue is empty", ""),
-        Refutation::new("the counters of overflows stand still and nobody waits", ""),
+        Refutation::new("the queue is empty", "an_empty_queue_is_nothing"),
+        Refutation::new(
+            "the counters of overflows stand still and nobody waits",
+            "a_full_queue_without_overflow_or_clients_is_nothing",
+        ),
+        Refutation::new(
+            "the waiting client was accepted: somebody has the other end",
+            "a_client_that_was_accepted_does_not_wait_for_the_queue",
+        ),
     ],
     remedies: &["find what the server does instead of accepting", "raise the backlog for bursts"],
     stories: &["S3.5"],
-    thresholds: &[],
-    finds: crate::rules::Finds::Old(find),
+    thresholds: &[&WAITED],
+    finds: Finds::Look(find),
 };
 
-fn find(measures: &Measures<'_>) -> Vec<Finding> {
+/// A listening socket with connections in its queue.
+#[derive(Clone, Copy)]
+struct Listener<'m> {
+    process: &'m ThreadRef,
+    socket: &'m InetRef,
+    state: &'m SocketState,
+    /// Overflows of accept queues of its namespace within the look.
+    overflows: u64,
+}
+
+fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
+    let model = measures.model;
     let mut seen = BTreeSet::new();
-    let mut findings = Vec::new();
-    for endpoint in &measures.model.endpoints {
+    let mut found = Vec::new();
+    for endpoint in &model.endpoints {
         let (ObjectRef::Inet(socket), Some(state)) = (&endpoint.object, &endpoint.socket) else {
             continue;
         };
-        let listens = socket.protocol == "tcp" && socket.state == 10;
+        let listens = socket.protocol == "tcp" && socket.state == TCP_LISTEN;
         if listens && state.accept_queue > 0 && seen.insert(socket.ino) {
-            findings.extend(finding(measures, endpoint, socket, state));
+            let overflows = growth(model, socket.netns, "TcpExt.ListenOverflows").unwrap_or(0);
+            let listener = Listener { process: &endpoint.process, socket, state, overflows };
+            found.extend(matched(measures, ends, listener));
         }
     }
-    findings
-}
-
-/// Whether a socket's other end is this listener, by address alone.
-fn leads_to(client: &InetRef, listener: &InetRef) -> bool {
-    client.remote.port() == listener.local.port()
-        && (client.remote.ip() == listener.local.ip() || listener.local.ip().is_unspecified())
+    found
 }
 
 /// Waits for the listener: to be connected, or for an answer where nobody has the other end yet.
@@ -63,7 +96,7 @@ fn clients<'a>(measures: &'a Measures<'_>, listener: &InetRef) -> Vec<&'a WaitSp
         match wait.class {
             WaitClass::SocketConnect => leads_to(socket, listener),
             WaitClass::SocketRead | WaitClass::SocketWrite => {
-                leads_to(socket, listener) && net::reader(measures.model, socket).is_none()
+                leads_to(socket, listener) && other_end(measures.model, socket).is_none()
             }
             _ => false,
         }
@@ -71,15 +104,46 @@ fn clients<'a>(measures: &'a Measures<'_>, listener: &InetRef) -> Vec<&'a WaitSp
     measures.waits().filter(waits).collect()
 }
 
+/// The ends of the clients' waits: the connection itself, or what the server does instead of answering. What holds the
+/// server up has a name of its own.
+fn claimed<'m>(
+    mut matched: Match<'m>,
+    measures: &Measures<'_>,
+    ends: &[End],
+    listener: Listener<'_>,
+    clients: &[&WaitSpan],
+) -> Match<'m> {
+    let waited_on: HashSet<&Object> = clients.iter().map(|wait| &wait.object).collect();
+    let pids: BTreeSet<u32> = clients.iter().map(|wait| wait.thread.pid).collect();
+    let through = |end: &End| end.links.iter().any(|link| waited_on.contains(&link.object));
+    let mut path_seconds = 0.0;
+    for (at, end) in ends.iter().enumerate() {
+        let by_server = end.who.as_ref().is_some_and(|who| who.pid == listener.process.pid);
+        let victims = match end.kind {
+            EndKind::Remote | EndKind::Link if waited_on.contains(&end.object) => None,
+            EndKind::Works | EndKind::Sleep if by_server && through(end) => Some(pids.clone()),
+            _ => continue,
+        };
+        let is_ours = |pid: &u32| victims.as_ref().is_none_or(|pids| pids.contains(pid));
+        if end.victims.keys().any(is_ours) {
+            path_seconds += end.seconds;
+            matched = matched.claiming(at, victims);
+        }
+    }
+    if measures.is_command() && !matched.claims.is_empty() {
+        matched.path_seconds = Some(path_seconds);
+    }
+    matched
+}
+
 /// What the server's threads do as the look ends.
 fn doing(measures: &Measures<'_>, process: &ThreadRef) -> (&'static str, WaitClass) {
-    let model = measures.model;
     let mut doing = ("is at work", WaitClass::Running);
     for thread in measures.graph.chains.peers.threads_of(&[process.pid]) {
         let Some(wait) = measures.timelines.of(thread.tid).last().filter(|w| w.standing) else {
             continue;
         };
-        let told = match wait.class {
+        let does = match wait.class {
             WaitClass::Stopped => "is stopped",
             WaitClass::FrozenCgroup => "is frozen",
             WaitClass::Timer => "sleeps",
@@ -89,7 +153,7 @@ fn doing(measures: &Measures<'_>, process: &ThreadRef) -> (&'static str, WaitCla
             _ => "waits",
         };
         if thread.tid == process.tid || doing.1 == WaitClass::Running {
-            doing = (told, wait.class);
+            doing = (does, wait.class);
         }
         if thread.tid == process.tid {
             break;
@@ -98,50 +162,82 @@ fn doing(measures: &Measures<'_>, process: &ThreadRef) -> (&'static str, WaitCla
     doing
 }
 
-// LONG FUNCTION: the sentences of one verdict, in the order in which they are read.
-fn finding(
-    measures: &Measures<'_>,
-    endpoint: &Endpoint,
-    socket: &InetRef,
-    state: &SocketState,
-) -> Option<Finding> {
+fn matched<'m>(
+    measures: &'m Measures<'m>,
+    ends: &'m [End],
+    listener: Listener<'m>,
+) -> Option<Match<'m>> {
     let model = measures.model;
-    let waits = clients(measures, socket);
-    let mut losses = Losses::new();
+    let waits = clients(measures, listener.socket);
+    let mut lost = Losses::new();
     for wait in &waits {
         let seconds = wait.within_ns(model.begin_ns, model.end_ns) as f64 / 1e9;
-        losses.entry(wait.thread.pid).or_insert_with(|| (wait.thread.clone(), 0.0)).1 += seconds;
+        lost.entry(wait.thread.pid).or_insert_with(|| (wait.thread.clone(), 0.0)).1 += seconds;
     }
-    let losses = net::in_target(measures, losses);
-    let lost: f64 = losses.values().map(|(_, seconds)| *seconds).sum();
-    let overflows = net::counter_growth(model, socket.netns, "TcpExt.ListenOverflows").unwrap_or(0);
-    let drops = net::counter_growth(model, socket.netns, "TcpExt.ListenDrops").unwrap_or(0);
+    let lost = in_target(measures, lost);
+    let waited: f64 = lost.values().map(|(_, seconds)| *seconds).sum();
     // The kernel lets one more in than the limit says.
-    let full = state.accept_queue >= state.accept_limit;
-    let refuses = full && overflows > 0 && model.in_target(&endpoint.process);
-    // A queue that is emptied in time makes nobody wait for long.
-    let waited = lost >= 0.1 * measures.wall_seconds();
-    if !refuses && !waited {
+    let full = listener.state.accept_queue >= listener.state.accept_limit;
+    let refuses = full && listener.overflows > 0 && model.in_target(listener.process);
+    if !refuses && waited < WAITED.value * measures.wall_seconds() {
         return None;
     }
-    let server = words::who(&endpoint.process);
-    let (does, class) = doing(measures, &endpoint.process);
-    let place = socket.local.to_string();
+    let proof = if full && listener.overflows > 0 { Proof::Read } else { Proof::TwoWitnesses };
     let longest = waits.iter().map(|w| w.end_ns - w.begin_ns).max().unwrap_or(0) as f64 / 1e9;
-    let who = match losses.len() {
+    let (does, class) = doing(measures, listener.process);
+    let wording = wording(measures, listener, &lost, longest, (does, class));
+    let matched = Match::new(culprit(model, listener.process), proof, move |_| wording.clone());
+    let holder = Some((listener.process, class.word(), does.to_string()));
+    let object = Object::Inet(listener.socket.ino);
+    let matched = losses::of_measure(measures, matched, object, lost, holder);
+    let mut matched = claimed(matched, measures, ends, listener, &waits);
+    // Clients of other hosts are not seen to wait; their attempts are.
+    if refuses {
+        matched.severity_min = Severity::Warning;
+        matched.severity_max = matched.severity_max.max(Severity::Warning);
+    }
+    Some(matched)
+}
+
+fn wording(
+    measures: &Measures<'_>,
+    listener: Listener<'_>,
+    lost: &Losses,
+    longest: f64,
+    (does, class): (&str, WaitClass),
+) -> Wording {
+    let server = words::who(listener.process);
+    let place = listener.socket.local;
+    let waited: f64 = lost.values().map(|(_, seconds)| *seconds).sum();
+    let who = match lost.len() {
         0 => String::new(),
         n => format!(
             " {} lost {} to it, {} the longest.",
             words::count(n, "process", "processes"),
-            words::seconds(lost),
+            words::seconds(waited),
             words::seconds(longest)
         ),
     };
-    let refused = match overflows {
+    let refused = match listener.overflows {
         0 => String::new(),
         n => format!("; {n} attempts to connect were ignored"),
     };
-    let evidence = vec![
+    Wording {
+        title: format!("{server} does not accept its connections on {place}"),
+        text: format!(
+            "{} wait to be accepted, {} may{refused}. The server {does}.{who}",
+            words::count(listener.state.accept_queue as usize, "connection", "connections"),
+            listener.state.accept_limit,
+        ),
+        evidence: evidence(measures, listener, longest),
+        remedy: remedy(listener.process, class),
+    }
+}
+
+fn evidence(measures: &Measures<'_>, listener: Listener<'_>, longest: f64) -> Vec<Evidence> {
+    let state = listener.state;
+    let drops = growth(measures.model, listener.socket.netns, "TcpExt.ListenDrops").unwrap_or(0);
+    vec![
         Evidence::new(
             "connections in the accept queue",
             f64::from(state.accept_queue),
@@ -151,7 +247,7 @@ fn finding(
         Evidence::new("limit of the accept queue", f64::from(state.accept_limit), "1", "sock"),
         Evidence::new(
             "overflows of accept queues in the look",
-            overflows as f64,
+            listener.overflows as f64,
             "1",
             "/proc/net/netstat TcpExt.ListenOverflows",
         ),
@@ -167,28 +263,7 @@ fn finding(
             "s",
             "sched_switch and the task iterator",
         ),
-    ];
-    let verdict = Verdict {
-        title: format!("{server} does not accept its connections on {place}"),
-        text: format!(
-            "{} wait to be accepted, {} may{refused}. The server {does}.{who}",
-            words::count(state.accept_queue as usize, "connection", "connections"),
-            state.accept_limit,
-        ),
-        confidence: if full && overflows > 0 { 0.97 } else { 0.88 },
-        culprit: culprit(measures, &endpoint.process),
-        evidence,
-        remedy: remedy(&endpoint.process, class),
-    };
-    let object = ObjectName::new("socket", format!("tcp {place}")).with_id(socket.ino.to_string());
-    let doing = ObjectName::new(class.word(), does);
-    let holder = Some((&endpoint.process, doing));
-    let mut finding = net::finding(&RULE, measures, object, &losses, holder, verdict);
-    // Clients of other hosts are not seen to wait; their attempts are.
-    if refuses {
-        finding.severity = finding.severity.max(Severity::Warning);
-    }
-    Some(finding)
+    ]
 }
 
 fn remedy(server: &ThreadRef, class: WaitClass) -> Vec<Remedy> {
@@ -204,4 +279,74 @@ fn remedy(server: &ThreadRef, class: WaitClass) -> Vec<Remedy> {
         command: format!("holdup pid {}", server.pid),
         ..Remedy::default()
     }]
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::facts::*;
+    use crate::rules::net::scenes::*;
+    use crate::rules::scenes::{blocked, endpoint};
+
+    fn listener(accept_queue: u32, overflows: u64) -> Vec<Fact> {
+        let state = SocketState { accept_queue, accept_limit: 4, ..SocketState::default() };
+        let listens = inet("tcp", 300, "10.0.0.2:80", "0.0.0.0:0", 10);
+        let mut facts = vec![with_state(20, "server", listens, state)];
+        facts.extend(counters(&[("TcpExt.ListenOverflows", 3, 3 + overflows)]));
+        facts
+    }
+
+    fn client(state: u8) -> ObjectRef {
+        inet("tcp", 100, "10.0.0.1:40000", "10.0.0.2:80", state)
+    }
+
+    #[test]
+    fn a_full_accept_queue_is_the_servers_fault() {
+        let mut facts = listener(5, 12);
+        facts.push(wait(10, "client", "connect", client(2), 0, 48));
+        let found = findings(facts);
+        assert_eq!(found[0].code, "net.accept_queue");
+        assert_eq!(found[0].culprit.pid, Some(20));
+        assert_eq!(found[0].victims[0].pid, 10);
+        assert_eq!(found.len(), 1, "the connect is claimed: {found:?}");
+        assert_eq!(
+            codes(listener(5, 12)),
+            ["net.accept_queue"],
+            "clients of other hosts are not seen"
+        );
+    }
+
+    #[test]
+    fn who_waits_for_an_answer_in_the_queue_waits_for_the_accept() {
+        let mut facts = listener(2, 0);
+        facts.push(wait(10, "client", "recvfrom", client(1), 0, 48));
+        facts.push(blocked(20, "server", WaitState::Sleep, "nanosleep"));
+        let found = findings(facts);
+        assert_eq!((&*found[0].code, found[0].victims[0].pid), ("net.accept_queue", 10));
+        assert!(found[0].text.contains("The server sleeps."), "{}", found[0].text);
+    }
+
+    #[test]
+    fn an_empty_queue_is_nothing() {
+        assert!(codes(listener(0, 12)).is_empty());
+    }
+
+    #[test]
+    fn a_full_queue_without_overflow_or_clients_is_nothing() {
+        assert!(codes(listener(5, 0)).is_empty());
+        assert!(codes(listener(2, 0)).is_empty());
+    }
+
+    #[test]
+    fn a_client_that_was_accepted_does_not_wait_for_the_queue() {
+        let said = |accepted: bool| {
+            let mut facts = listener(2, 0);
+            facts.push(wait(10, "client", "recvfrom", client(1), 0, 48));
+            if accepted {
+                let far = inet("tcp", 101, "10.0.0.2:80", "10.0.0.1:40000", 1);
+                facts.push(endpoint(20, "server", far));
+            }
+            codes(facts).contains(&"net.accept_queue".to_string())
+        };
+        assert_eq!((said(false), said(true)), (true, false));
+    }
 }

@@ -1,16 +1,26 @@
 //! net.class_ceiling: a class of a shaper sends as fast as its ceiling allows, and more waits.
 //!
-//! The wait is configured. The class's own counters tell the rate that it reached; the ceiling may be its own or
+//! The wait is configured. The class's own counters give the rate that it reached; the ceiling may be its own or
 //! that of a class above it. Must not fire for a class that borrows below its ceiling, or whose queue empties.
+//! Rejected: the discipline's drops (a class whose senders slow down in time drops nothing).
 
-use crate::answer::report::{Culprit, Evidence, Finding, ObjectName, Remedy};
-use crate::graph::ends::End;
+use crate::graph::end::End;
 use crate::measure::Measures;
-use crate::rules::Refutation;
-use crate::rules::old::net::{self, Ceiling, Losses, Queue};
-use crate::rules::old::{Rule, Verdict, words};
+use crate::measure::packet_queue::{Queue, flow_seconds};
+use crate::model::object::Object;
+use crate::model::words;
+use crate::rules::net::losses::{self, in_target};
+use crate::rules::net::standing_queue::{
+    ANSWER_BEHIND, BELOW_CLASS, HeldBy, MET, MOST, Standing, TARGET, answers_behind, passed,
+    standing,
+};
+use crate::rules::net::ways_out::{bits, command_in};
+use crate::rules::net::writers::{BUSY, Writer, claim, writers};
+use crate::rules::proof::Proof;
+use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
+use crate::rules::{Finds, Losses, Match, Refutation, Rule};
 
-/// The case.
+/// The rule.
 pub static RULE: Rule = Rule {
     code: "net.class_ceiling",
     title: "A traffic class is at its ceiling",
@@ -23,77 +33,100 @@ pub static RULE: Rule = Rule {
         "a process of the target waits to send through it",
     ],
     refuted_by: &[
-        Refutation::new("the class stays below its ceiling", ""),
-        Refutation::new("its queue empties now and then", ""),
+        Refutation::new(
+            "the class stays below its ceiling",
+            "a_class_below_its_ceiling_is_not_the_reason",
+        ),
+        Refutation::new("its queue empties now and then", "a_class_that_empties_is_not_the_reason"),
+        Refutation::new(
+            "nobody of the target sends through it",
+            "a_ceiling_that_nobody_of_the_target_meets_is_not_said",
+        ),
     ],
     remedies: &["raise the ceiling", "move the flow to another class", "send less"],
     stories: &["S0.15"],
-    thresholds: &[],
-    finds: crate::rules::Finds::Old(find),
+    thresholds: &[&MOST, &MET, &TARGET, &BELOW_CLASS, &ANSWER_BEHIND, &BUSY],
+    finds: Finds::Look(find),
 };
 
-fn find(measures: &Measures<'_>) -> Vec<Finding> {
-    let queues = net::standing_queues(measures.model);
-    let streams = net::streams(measures, &queues);
-    let mut findings = Vec::new();
-    for (at, queue) in queues.iter().enumerate() {
-        if let Some(ceiling) = &queue.ceiling {
-            findings.extend(finding(measures, at, queue, ceiling, &streams));
-        }
-    }
-    findings
+/// How many times the ceiling is proposed: how much more is wanted cannot be seen behind it, an order of magnitude shows.
+const RAISED: f64 = 10.0;
+
+fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
+    let standing = standing(measures);
+    let writers = writers(measures, ends);
+    let of = |one: &Standing<'m>| {
+        let held_by = one.held_by?;
+        let is_mine =
+            |writer: &&Writer<'m>| passed(&standing, writer.stream).is_some_and(|q| q.at == one.at);
+        let mine: Vec<Writer<'m>> = writers.iter().filter(is_mine).copied().collect();
+        matched(measures, ends, one.queue, held_by, &mine)
+    };
+    standing.iter().filter_map(of).collect()
 }
 
-// LONG FUNCTION: the sentences of one verdict, in the order in which they are read.
-fn finding(
-    measures: &Measures<'_>,
-    at: usize,
-    queue: &Queue<'_>,
-    ceiling: &Ceiling<'_>,
-    streams: &[net::Stream<'_>],
-) -> Option<Finding> {
-    let (class, interface) = (ceiling.class, &ceiling.class.interface);
-    let mine: Vec<&net::Stream<'_>> =
-        streams.iter().filter(|s| s.wrong == Some(net::Wrong::Queue(at))).collect();
-    let (victim, lost) = if mine.is_empty() {
-        let losses = net::in_target(measures, delayed(measures, queue));
-        let (_, (thread, seconds)) = losses.iter().max_by(|a, b| a.1.1.total_cmp(&b.1.1))?;
-        (words::who(thread), *seconds)
-    } else {
-        (net::writer(&mine), net::lost(&mine))
+fn matched<'m>(
+    measures: &'m Measures<'m>,
+    ends: &'m [End],
+    queue: &'m Queue<'m>,
+    held_by: HeldBy<'m>,
+    mine: &[Writer<'m>],
+) -> Option<Match<'m>> {
+    let class = held_by.ceiling.class;
+    let lost = in_target(measures, delayed(measures, queue));
+    let most = mine.iter().max_by(|a, b| a.lost.total_cmp(&b.lost));
+    let (victim, seconds) = match most {
+        Some(writer) => (words::who(&writer.stream.endpoint.process), writer.lost),
+        None => losses::most(&lost).map(|(who, seconds)| (words::who(who), *seconds))?,
     };
-    let set = net::bits(ceiling.ceiling);
-    let drain = ceiling.backlog / ceiling.sent.max(1.0);
+    let set = bits(held_by.ceiling.ceiling);
+    let blamed = Culprit::setting(
+        format!("{} class {} of {}", class.kind, class.handle, class.interface),
+        format!("tc class dev {} classid {} ceil {set}", class.interface, class.handle),
+    );
+    let wording = wording(measures, held_by, &victim, seconds);
+    let matched = Match::new(blamed, Proof::Read, move |_| wording.clone());
+    let object = Object::TrafficClass {
+        netns: class.netns,
+        interface: class.interface.as_str().into(),
+        class: class.handle.as_str().into(),
+    };
+    if mine.iter().any(|writer| writer.end.is_some()) {
+        return Some(claim(mine, matched, false).on(object));
+    }
+    if lost.is_empty() {
+        return None;
+    }
+    let behind = answers_behind(measures, ends, queue);
+    let matched = losses::of_measure(measures, matched, object, lost, None);
+    Some(behind.into_iter().fold(matched, |matched, at| matched.claiming(at, None)))
+}
+
+fn wording(measures: &Measures<'_>, held_by: HeldBy<'_>, victim: &str, seconds: f64) -> Wording {
+    let HeldBy { ceiling, backlog } = held_by;
+    let (class, set) = (ceiling.class, bits(ceiling.ceiling));
+    let drain = backlog / ceiling.sent.max(1.0);
     let steered = match class.filters.first() {
         Some(filter) => format!(" The filter \"{filter}\" steers it there."),
         None => String::new(),
     };
-    let verdict = Verdict {
+    let counted = "rtnetlink TCA_STATS2";
+    Wording {
         title: format!(
-            "{victim} is held back by class {} of {interface}, which may send {set}",
-            class.handle
+            "{victim} is held back by class {} of {}, which may send {set}",
+            class.handle, class.interface
         ),
         text: format!(
             "{} pass in waits to send. The class sends {} of its {set}; {} wait in it, {} worth of sending.{steered}",
-            words::of_window(lost, measures.wall_seconds()),
-            net::bits(ceiling.sent),
-            words::bytes(ceiling.backlog),
+            words::of_window(seconds, measures.wall_seconds()),
+            bits(ceiling.sent),
+            words::bytes(backlog),
             words::seconds(drain),
-        ),
-        confidence: 0.96,
-        culprit: Culprit::setting(
-            format!("{} class {} of {interface}", class.kind, class.handle),
-            format!("tc class dev {interface} classid {} ceil {set}", class.handle),
         ),
         evidence: vec![
             Evidence::new("ceiling set", ceiling.ceiling, "bytes/s", "rtnetlink"),
-            Evidence::new("sent by the class", ceiling.sent, "bytes/s", "rtnetlink TCA_STATS2"),
-            Evidence::new(
-                "mean backlog of the class",
-                ceiling.backlog,
-                "bytes",
-                "rtnetlink TCA_STATS2",
-            ),
+            Evidence::new("sent by the class", ceiling.sent, "bytes/s", counted),
+            Evidence::new("mean backlog of the class", backlog, "bytes", counted),
             Evidence::new(
                 "time to send that backlog",
                 drain * 1e3,
@@ -101,39 +134,28 @@ fn finding(
                 "backlog divided by rate",
             ),
         ],
-        remedy: remedy(measures, ceiling),
-    };
-    let object =
-        ObjectName::new("class", format!("{interface} {}", class.handle)).with_id(&*class.handle);
-    if let Some(end) = End::merged(mine.iter().filter_map(|s| s.end)) {
-        let mut finding = RULE.finding(measures, &end, verdict);
-        finding.object = object;
-        // The reader behind the socket waits too, but for this.
-        finding.chain.truncate(end.named + 1);
-        return Some(finding);
+        remedy: remedy(measures, held_by),
     }
-    let losses = net::in_target(measures, delayed(measures, queue));
-    (!losses.is_empty()).then(|| net::finding(&RULE, measures, object, &losses, None, verdict))
 }
 
 /// Who has packets in the queue for longer than they would wait in a good one.
 fn delayed(measures: &Measures<'_>, queue: &Queue<'_>) -> Losses {
-    let mut losses = Losses::new();
+    let mut lost = Losses::new();
     for flow in &queue.flows {
-        let slow = net::flow_seconds(flow).is_some_and(|s| s * 1e9 >= net::TARGET_NS);
+        let slow = flow_seconds(&[*flow]).is_some_and(|seconds| seconds >= TARGET.value);
         if let (Some(process), true) = (&flow.process, slow) {
             let waited = (flow.sojourn_ns as f64 / 1e9).min(measures.model.seconds());
-            let loss = losses.entry(process.pid).or_insert_with(|| (process.clone(), 0.0));
+            let loss = lost.entry(process.pid).or_insert_with(|| (process.clone(), 0.0));
             loss.1 = loss.1.max(waited);
         }
     }
-    losses
+    lost
 }
 
-fn remedy(measures: &Measures<'_>, ceiling: &Ceiling<'_>) -> Vec<Remedy> {
-    let class = ceiling.class;
-    let tc = net::command_in(measures.model, class.netns, "tc");
-    let assured = class.assured_rate_bytes.map_or(ceiling.ceiling, |rate| rate as f64);
+fn remedy(measures: &Measures<'_>, held_by: HeldBy<'_>) -> Vec<Remedy> {
+    let (class, ceiling) = (held_by.ceiling.class, held_by.ceiling.ceiling);
+    let tc = command_in(measures.model, class.netns, "tc");
+    let assured = class.assured_rate_bytes.map_or(ceiling, |rate| rate as f64);
     // Without a parent class there is nobody to borrow from: the assured rate is the ceiling.
     let lends = class.parent != "root";
     let change = |rate: f64, ceil: f64| {
@@ -147,15 +169,64 @@ fn remedy(measures: &Measures<'_>, ceiling: &Ceiling<'_>) -> Vec<Remedy> {
             },
             class.handle,
             class.kind,
-            net::bits(rate),
-            net::bits(ceil),
+            bits(rate),
+            bits(ceil),
         )
     };
-    // How much more is wanted cannot be seen behind the ceiling: an order of magnitude tells.
-    let raised = ceiling.ceiling * 10.0;
+    let raised = ceiling * RAISED;
     vec![Remedy {
         text: "raise the ceiling, if the link has room".into(),
         command: change(if lends { assured } else { raised }, raised),
-        undo: change(assured, ceiling.ceiling),
+        undo: change(assured, ceiling),
     }]
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::answer::report::CulpritKind;
+    use crate::facts::*;
+    use crate::rules::net::scenes::*;
+
+    /// The queue of the scenes with a class whose ceiling is 5 Mbit/s.
+    fn class(backlog: u64, sent: u64) -> Vec<Fact> {
+        let mut facts = queue(290);
+        facts.extend((1..50).map(|at| qdisc(true, "1:20", backlog, 625_000, sent, at)));
+        facts
+    }
+
+    #[test]
+    fn a_class_at_its_ceiling_is_a_setting_and_not_a_queue() {
+        let found = findings(class(90, 620_000));
+        assert_eq!(found[0].code, "net.class_ceiling");
+        assert_eq!(found[0].culprit.kind, CulpritKind::Setting);
+        assert_eq!(found[0].object.name, "eth0 1:20");
+        assert!(found.iter().all(|f| f.code != "net.local_queue"));
+    }
+
+    #[test]
+    fn who_writes_through_the_class_is_named_with_his_wait() {
+        let mut facts = class(90, 620_000);
+        facts.extend(stream(SocketState::default()));
+        facts.push(of_stream(flow(10, "sender", 100, 900, 900_000, 303)));
+        let found = findings(facts);
+        assert_eq!((&*found[0].code, found[0].victims[0].pid), ("net.class_ceiling", 10));
+        assert!((found[0].victims[0].wait_seconds - 4.8).abs() < 0.1, "{:?}", found[0].victims);
+    }
+
+    #[test]
+    fn a_class_below_its_ceiling_is_not_the_reason() {
+        assert_eq!(codes(class(90, 100_000)), ["net.local_queue"]);
+    }
+
+    #[test]
+    fn a_class_that_empties_is_not_the_reason() {
+        assert_eq!(codes(class(0, 620_000)), ["net.local_queue"]);
+    }
+
+    #[test]
+    fn a_ceiling_that_nobody_of_the_target_meets_is_not_said() {
+        let mut facts = class(90, 620_000);
+        facts.push(look_at(TargetKind::Process, 99));
+        assert!(codes(facts).is_empty());
+    }
 }

@@ -1,17 +1,35 @@
 //! net.loss: segments are lost on the way, and a stream crawls.
 //!
-//! TCP takes a loss for a sign of a full path and halves its window; random losses of one in a hundred keep it
+//! TCP takes a loss for a sign of a full path and halves its window; random losses of one in a hundred leave it
 //! small for ever. The stream's own count of segments sent again is the witness, the namespace's RetransSegs the
-//! second. Losses at a full local queue, or beside a grown round trip, have other names (net.rs decides).
+//! second.
+//!
+//! Must not: fire for losses at a full local queue, or with a grown round trip, which have other names. Rejected: the
+//! namespace's counter alone (it does not say whose segments).
 
-use crate::answer::report::{Culprit, Evidence, Finding, Remedy};
+use crate::graph::end::End;
 use crate::measure::Measures;
-use crate::rules::Refutation;
-use crate::rules::old::net::{self, Stream, Wrong};
-use crate::rules::old::{Rule, Verdict, words};
-use std::net::SocketAddr;
+use crate::measure::net_counter::growth;
+use crate::model::words;
+use crate::rules::net::ways_out::bits;
+use crate::rules::net::writers::{
+    BUSY, LEAST_AGAIN, Peer, WINDOW_SHUT, by_peer, loses, window_is_shut,
+};
+use crate::rules::proof::Proof;
+use crate::rules::threshold::Threshold;
+use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
+use crate::rules::{Finds, Match, Refutation, Rule};
 
-/// The case.
+/// Part of the segments whose loss sets the rate.
+static LOST: Threshold = Threshold::new(
+    0.005,
+    "1",
+    "segments sent again for each one delivered: from here loss and not the line sets the rate of Reno and CUBIC on any path \
+     of more than a few milliseconds",
+    "Mathis et al. 1997: rate = segment / round trip * 1.2 / sqrt(loss)",
+);
+
+/// The rule.
 pub static RULE: Rule = Rule {
     code: "net.loss",
     title: "Segments are lost on the way to a peer",
@@ -24,8 +42,19 @@ pub static RULE: Rule = Rule {
         "the namespace's count of segments sent again grew as well",
     ],
     refuted_by: &[
-        Refutation::new("a local queue stands (it drops what does not fit)", ""),
-        Refutation::new("the round trip has grown: the losses are a remote queue's overflow", ""),
+        Refutation::new(
+            "a local queue stands (it drops what does not fit)",
+            "losses_of_a_standing_queue_are_its_own",
+        ),
+        Refutation::new(
+            "the round trip has grown: the losses are a remote queue's overflow",
+            "few_losses_beside_a_grown_round_trip_are_an_overflow",
+        ),
+        Refutation::new(
+            "the namespace counts no segment that was sent again",
+            "losses_need_the_counter_of_the_namespace_as_well",
+        ),
+        Refutation::new("the peer's window is shut", "behind_a_shut_window_losses_cost_nothing"),
     ],
     remedies: &[
         "find the lossy hop",
@@ -33,64 +62,114 @@ pub static RULE: Rule = Rule {
         "BBR bears random loss better",
     ],
     stories: &["S0.17"],
-    thresholds: &[],
-    finds: crate::rules::Finds::Old(find),
+    thresholds: &[&LOST, &LEAST_AGAIN, &WINDOW_SHUT, &BUSY],
+    finds: Finds::Look(find),
 };
 
-fn find(measures: &Measures<'_>) -> Vec<Finding> {
-    let queues = net::standing_queues(measures.model);
-    let streams = net::streams(measures, &queues);
-    let peers = net::by_peer(&streams, Wrong::Loss);
-    peers.iter().filter_map(|(peer, streams)| finding(measures, *peer, streams)).collect()
+fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
+    let peers = by_peer(measures, ends, |writer| {
+        loses(writer.stream, &LOST) && !window_is_shut(writer.stream)
+    });
+    peers.iter().filter_map(|peer| matched(measures, peer)).collect()
 }
 
-fn finding(measures: &Measures<'_>, peer: SocketAddr, streams: &[&Stream<'_>]) -> Option<Finding> {
-    let model = measures.model;
-    let first = streams.iter().max_by(|a, b| a.lost.total_cmp(&b.lost))?;
-    let again: u32 = streams.iter().map(|s| s.change.retransmits).sum();
-    let delivered: u32 = streams.iter().map(|s| s.change.delivered).sum();
-    let share = f64::from(again) / f64::from(again.saturating_add(delivered).max(1));
-    let counted = net::counter_growth(model, first.socket.netns, "Tcp.RetransSegs");
+fn matched<'m>(measures: &'m Measures<'m>, peer: &Peer<'m>) -> Option<Match<'m>> {
+    let counted = growth(measures.model, peer.first().stream.socket.netns, "Tcp.RetransSegs");
     if counted == Some(0) {
         return None;
     }
-    let rate = net::throughput(measures, streams);
+    let proof = if counted.is_some() { Proof::TwoWitnesses } else { Proof::OneWitness };
+    let wording = wording(measures, peer, counted);
+    let path = format!("path to {}", peer.address.ip());
+    let by = Culprit::peer(path, peer.address.to_string());
+    peer.claim(measures, Match::new(by, proof, move |_| wording.clone()), false)
+}
+
+fn wording(measures: &Measures<'_>, peer: &Peer<'_>, counted: Option<u64>) -> Wording {
+    let again: u32 = peer.writers.iter().map(|one| one.stream.change.retransmits).sum();
+    let delivered: u32 = peer.writers.iter().map(|one| one.stream.change.delivered).sum();
+    let share = f64::from(again) / f64::from(again.saturating_add(delivered).max(1));
+    let rate = peer.throughput(measures);
+    let window = peer.first().stream.state.congestion_window;
     let mut evidence = vec![
         Evidence::new("segments sent again", f64::from(again), "1", "tcp_sock.total_retrans"),
         Evidence::new("part of all segments", share * 100.0, "%", "tcp_sock"),
-        Evidence::new(
-            "congestion window",
-            f64::from(first.state.congestion_window),
-            "1",
-            "tcp_sock",
-        ),
+        Evidence::new("congestion window", f64::from(window), "1", "tcp_sock"),
         Evidence::new("acknowledged by the peer", rate, "bytes/s", "tcp_sock"),
     ];
     if let Some(counted) = counted {
         let fact = "segments sent again in the namespace";
         evidence.push(Evidence::new(fact, counted as f64, "1", "/proc/net/snmp Tcp.RetransSegs"));
     }
-    let verdict = Verdict {
+    Wording {
         title: format!(
-            "{} loses {} of its segments on the way to {peer}",
-            net::writer(streams),
-            words::percent(share)
+            "{} loses {} of its segments on the way to {}",
+            peer.writer(),
+            words::percent(share),
+            peer.address
         ),
         text: format!(
-            "{} pass in waits to write to {peer}. {again} segments had to be sent again; {} gets through, \
-             with {} segments under way at a time.",
-            words::of_window(net::lost(streams), measures.wall_seconds()),
-            net::bits(rate),
-            first.state.congestion_window,
+            "{} pass in waits to write to {}. {again} segments had to be sent again; {} gets through, \
+             with {window} segments under way at a time.",
+            words::of_window(peer.lost(), measures.wall_seconds()),
+            peer.address,
+            bits(rate),
         ),
-        confidence: if counted.is_some() { 0.9 } else { 0.8 },
-        culprit: Culprit::peer(format!("path to {}", peer.ip()), peer.to_string()),
         evidence,
         remedy: vec![Remedy {
             text: "find the hop that loses".into(),
-            command: format!("mtr -n --tcp --port {} {}", peer.port(), peer.ip()),
+            command: format!("mtr -n --tcp --port {} {}", peer.address.port(), peer.address.ip()),
             ..Remedy::default()
         }],
-    };
-    net::stream_finding(&RULE, measures, streams, verdict)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::facts::*;
+    use crate::rules::net::scenes::*;
+
+    fn lossy() -> SocketState {
+        SocketState {
+            busy_us: 4_900_000,
+            retransmits: 40,
+            delivered: 900,
+            rtt_us: 10_000,
+            rtt_us_min: 9_000,
+            ..SocketState::default()
+        }
+    }
+
+    fn counted(mut facts: Vec<Fact>, grown: u64) -> Vec<String> {
+        facts.extend(counters(&[("Tcp.RetransSegs", 7, 7 + grown)]));
+        codes(facts)
+    }
+
+    #[test]
+    fn losses_need_the_counter_of_the_namespace_as_well() {
+        assert_eq!(counted(stream(lossy()), 41), ["net.loss"]);
+        assert!(counted(stream(lossy()), 0).is_empty());
+    }
+
+    #[test]
+    fn losses_of_a_standing_queue_are_its_own() {
+        let mut facts = queue(290);
+        facts.extend(stream(lossy()));
+        facts.push(of_stream(flow(10, "sender", 100, 900, 900_000, 303)));
+        assert_eq!(counted(facts, 41), ["net.local_queue"]);
+    }
+
+    #[test]
+    fn few_losses_beside_a_grown_round_trip_are_an_overflow() {
+        let state = |rtt_us| SocketState { rtt_us, delivered: 4_000, ..lossy() };
+        assert_eq!(counted(stream(state(10_000)), 41), ["net.loss"]);
+        assert_eq!(counted(stream(state(90_000)), 41), ["net.remote_queue"]);
+    }
+
+    #[test]
+    fn behind_a_shut_window_losses_cost_nothing() {
+        let shut = SocketState { receiver_limited_us: 4_000_000, ..lossy() };
+        assert_eq!(counted(stream(shut.clone()), 41), ["net.receiver_limited"]);
+        assert_eq!(counted(event_loop(shut), 41), ["net.receiver_limited"]);
+    }
 }

@@ -3,17 +3,23 @@
 //! The sender's kernel counts the time in which the peer's window alone held it back (TCP_CHRONO_RWND_LIMITED).
 //! Where the reader is on this host, in whatever namespace, he is found by the reversed pair of addresses, and
 //! the bytes that wait unread at his socket are the second fact; else the peer's address is the culprit.
+//!
+//! Must not: fire for a stream that passes a standing queue of this host. Rejected: a small window by itself (it is no limit
+//! if the sender has less to send).
 
-use crate::answer::report::{Culprit, Evidence, Finding, Remedy};
 use crate::facts::{Endpoint, ThreadRef};
+use crate::graph::end::End;
 use crate::measure::Measures;
-use crate::rules::Refutation;
-use crate::rules::old::net::{self, Stream, Wrong};
-use crate::rules::old::{Rule, Verdict, culprit, words};
+use crate::measure::tcp_stream::{Stream, other_end};
+use crate::model::words;
+use crate::rules::net::writers::{BUSY, Peer, WINDOW_SHUT, by_peer, window_is_shut};
+use crate::rules::proof::Proof;
+use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
+use crate::rules::{Finds, Match, Refutation, Rule, culprit};
 use crate::waits::WaitClass;
 use std::net::SocketAddr;
 
-/// The case.
+/// The rule.
 pub static RULE: Rule = Rule {
     code: "net.receiver_limited",
     title: "A TCP sender waits for a slow reader",
@@ -25,63 +31,80 @@ pub static RULE: Rule = Rule {
         "half of the time with data outstanding was limited by the peer's window",
     ],
     refuted_by: &[
-        Refutation::new("the stream passes a queue of this host that stands", ""),
-        Refutation::new("the window was open: the network or the send buffer limited it", ""),
+        Refutation::new(
+            "the stream passes a queue of this host that stands",
+            "a_stream_that_passes_a_standing_queue_waits_there",
+        ),
+        Refutation::new(
+            "the window was open: the network or the send buffer limited it",
+            "an_open_window_is_not_the_readers_fault",
+        ),
+        Refutation::new(
+            "the window was shut before the look",
+            "what_a_socket_counted_before_the_look_is_no_evidence",
+        ),
     ],
-    remedies: &["mend the reader", "give it more threads, or less to do per read"],
+    remedies: &["make the reader quicker", "give it more threads, or less to do per read"],
     stories: &["S0.16"],
-    thresholds: &[],
-    finds: crate::rules::Finds::Old(find),
+    thresholds: &[&WINDOW_SHUT, &BUSY],
+    finds: Finds::Look(find),
 };
 
-fn find(measures: &Measures<'_>) -> Vec<Finding> {
-    let queues = net::standing_queues(measures.model);
-    let streams = net::streams(measures, &queues);
-    let peers = net::by_peer(&streams, Wrong::Receiver);
-    peers.iter().filter_map(|(peer, streams)| finding(measures, *peer, streams)).collect()
+fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
+    let peers = by_peer(measures, ends, |writer| window_is_shut(writer.stream));
+    peers.iter().filter_map(|peer| matched(measures, peer)).collect()
 }
 
-fn finding(measures: &Measures<'_>, peer: SocketAddr, streams: &[&Stream<'_>]) -> Option<Finding> {
-    let model = measures.model;
-    let first = streams.iter().max_by(|a, b| a.lost.total_cmp(&b.lost))?;
-    let reader = net::reader(model, first.socket);
-    let busy: u64 = streams.iter().map(|s| s.change.busy_us).sum();
-    let limited: u64 = streams.iter().map(|s| s.change.receiver_limited_us).sum();
-    let share = limited as f64 / busy.max(1) as f64;
-    let thread = reader.map(|end| {
-        let holder = first.end.and_then(|end| end.holder());
-        holder.filter(|h| h.pid == end.process.pid).unwrap_or(&end.process)
+fn matched<'m>(measures: &'m Measures<'m>, peer: &Peer<'m>) -> Option<Match<'m>> {
+    let first = peer.first();
+    let reader = other_end(measures.model, first.stream.socket);
+    let thread = reader.map(|reader| {
+        let holder = first.end.and_then(|(_, end)| end.holder());
+        holder.filter(|h| h.pid == reader.process.pid).unwrap_or(&reader.process)
     });
-    let by = thread.map_or_else(|| format!("the program at {peer}"), words::who);
-    let doing = match first.end.and_then(|end| end.holder_mostly()) {
+    let wording = wording(measures, peer, reader, thread);
+    let by = blamed(measures, peer.address, thread);
+    peer.claim(measures, Match::new(by, Proof::Read, move |_| wording.clone()), true)
+}
+
+fn wording(
+    measures: &Measures<'_>,
+    peer: &Peer<'_>,
+    reader: Option<&Endpoint>,
+    thread: Option<&ThreadRef>,
+) -> Wording {
+    let (address, first) = (peer.address, peer.first());
+    let busy: u64 = peer.writers.iter().map(|one| one.stream.change.busy_us).sum();
+    let limited: u64 = peer.writers.iter().map(|one| one.stream.change.receiver_limited_us).sum();
+    let share = limited as f64 / busy.max(1) as f64;
+    let by = thread.map_or_else(|| format!("the program at {address}"), words::who);
+    let doing = match first.end.and_then(|(_, end)| end.holder_mostly()) {
         Some(WaitClass::Timer) if reader.is_some() => " It sleeps between its reads.",
         Some(WaitClass::Stopped) => " It is stopped.",
         Some(WaitClass::FrozenCgroup) => " It is frozen.",
         Some(WaitClass::Running) if reader.is_some() => " It is at work between its reads.",
         _ => "",
     };
-    let verdict = Verdict {
-        title: format!("{} waits for {by}, which reads too slowly", net::writer(streams)),
+    let rate = peer.throughput(measures);
+    Wording {
+        title: format!("{} waits for {by}, which reads too slowly", peer.writer()),
         text: format!(
-            "{} pass in waits to write to {peer}. In {} of the time with data outstanding the \
+            "{} pass in waits to write to {address}. In {} of the time with data outstanding the \
              reader's window was shut; {} a second get through.{doing}",
-            words::of_window(net::lost(streams), measures.wall_seconds()),
+            words::of_window(peer.lost(), measures.wall_seconds()),
             words::percent(share),
-            words::bytes(net::throughput(measures, streams)),
+            words::bytes(rate),
         ),
-        confidence: if reader.is_some() { 0.96 } else { 0.9 },
-        culprit: blamed(measures, peer, thread),
-        evidence: evidence(share, first, reader, net::throughput(measures, streams)),
-        remedy: remedy(peer, thread),
-    };
-    net::stream_finding(&RULE, measures, streams, verdict)
+        evidence: evidence(share, first.stream, reader, rate),
+        remedy: remedy(address, thread),
+    }
 }
 
 fn blamed(measures: &Measures<'_>, peer: SocketAddr, thread: Option<&ThreadRef>) -> Culprit {
     let Some(thread) = thread else {
         return Culprit::peer(format!("reader at {peer}"), peer.to_string());
     };
-    Culprit { address: Some(peer.to_string()), ..culprit(measures, thread) }
+    Culprit { address: Some(peer.to_string()), ..culprit(measures.model, thread) }
 }
 
 fn evidence(
@@ -90,6 +113,7 @@ fn evidence(
     reader: Option<&Endpoint>,
     rate: f64,
 ) -> Vec<Evidence> {
+    let unsent = stream.state.unsent_bytes as f64;
     let mut evidence = vec![
         Evidence::new(
             "time with data outstanding that the peer's window limited",
@@ -97,12 +121,7 @@ fn evidence(
             "%",
             "tcp_sock.chrono_stat (tcpi_rwnd_limited)",
         ),
-        Evidence::new(
-            "written and not yet sent",
-            stream.state.unsent_bytes as f64,
-            "bytes",
-            "tcp_sock",
-        ),
+        Evidence::new("written and not yet sent", unsent, "bytes", "tcp_sock"),
         Evidence::new("acknowledged by the peer", rate, "bytes/s", "tcp_sock"),
     ];
     if let Some(state) = reader.and_then(|end| end.socket.as_ref()) {
@@ -126,5 +145,65 @@ fn remedy(peer: SocketAddr, thread: Option<&ThreadRef>) -> Vec<Remedy> {
             command: format!("ss -tin dst {}", peer.ip()),
             ..Remedy::default()
         }],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::facts::*;
+    use crate::rules::net::scenes::*;
+
+    fn shut() -> SocketState {
+        SocketState {
+            busy_us: 4_900_000,
+            receiver_limited_us: 4_500_000,
+            unsent_bytes: 100_000,
+            ..SocketState::default()
+        }
+    }
+
+    #[test]
+    fn a_reader_whose_window_stays_shut_is_to_blame() {
+        let found = findings(stream(shut()));
+        assert_eq!(found[0].code, "net.receiver_limited");
+        assert_eq!(found[0].culprit.address.as_deref(), Some("10.0.0.2:80"));
+    }
+
+    #[test]
+    fn an_event_loop_whose_data_stand_unsent_waits_for_the_reader_too() {
+        let found = findings(event_loop(shut()));
+        assert_eq!(found[0].code, "net.receiver_limited");
+        assert_eq!((found[0].victims[0].pid, found[0].chain.len()), (10, 1));
+        let idle = SocketState { busy_us: 900_000, receiver_limited_us: 900_000, ..shut() };
+        assert!(codes(event_loop(idle)).is_empty());
+    }
+
+    #[test]
+    fn what_a_socket_counted_before_the_look_is_no_evidence() {
+        let old = SocketState {
+            busy_us: 100_000_000,
+            receiver_limited_us: 90_000_000,
+            ..SocketState::default()
+        };
+        let now = SocketState { busy_us: 104_900_000, ..old.clone() };
+        let mut facts = vec![with_state(10, "sender", near(), old)];
+        facts.extend(stream(now));
+        assert!(!says("net.receiver_limited", facts));
+    }
+
+    #[test]
+    fn an_open_window_is_not_the_readers_fault() {
+        let open = SocketState { receiver_limited_us: 400_000, ..shut() };
+        assert!(!says("net.receiver_limited", stream(open)));
+    }
+
+    #[test]
+    fn a_stream_that_passes_a_standing_queue_waits_there() {
+        for writes in [stream(shut()), event_loop(shut())] {
+            let mut facts = queue(290);
+            facts.extend(writes);
+            facts.push(of_stream(flow(10, "sender", 100, 900, 900_000, 303)));
+            assert_eq!(codes(facts), ["net.local_queue"]);
+        }
     }
 }

@@ -2,19 +2,40 @@
 //!
 //! The round trip of a busy stream has grown to a multiple of the least that the same path once took, while the
 //! packets pass this host's own queues at once: they wait at a slower hop further on. Which hop cannot be seen
-//! from here. Must not fire while a local queue stands, or the peer's window is shut.
+//! from here.
+//!
+//! Must not: fire while a local queue stands, the peer's window is shut, or more is lost than a queue loses. Rejected: the
+//! round trip alone (a peer far away has a long one on an empty path).
 
-use crate::answer::report::{Culprit, Evidence, Finding, Remedy};
+use crate::graph::end::End;
 use crate::measure::Measures;
-use crate::rules::old::net::{self, Stream, Wrong};
-use crate::rules::old::{Rule, Verdict, words};
-use std::net::SocketAddr;
+use crate::measure::tcp_stream::Stream;
+use crate::model::words;
+use crate::rules::net::ways_out::bits;
+use crate::rules::net::writers::{
+    BUSY, HEAVY_LOSS, LEAST_AGAIN, Peer, WINDOW_SHUT, by_peer, loses, window_is_shut,
+};
+use crate::rules::proof::Proof;
+use crate::rules::threshold::Threshold;
+use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
+use crate::rules::{Finds, Match, Refutation, Rule};
 
-/// Shaping slightly below the slow hop moves the queue to where it can be managed.
-const BELOW: f64 = 0.95;
-use crate::rules::Refutation;
+/// The round trip as a multiple of the least.
+static GROWN: Threshold = Threshold::new(
+    3.0,
+    "1",
+    "smoothed round trip for each least one of the same connection: delayed acknowledgements and a busy CPU do less",
+    "chosen: an acknowledgement delayed behind each segment at most doubles it",
+);
+/// What it has grown by.
+static GROWN_SECONDS: Threshold = Threshold::new(
+    0.01,
+    "s",
+    "smoothed round trip above the least one: within a rack, a busy CPU alone multiplies it",
+    "chosen: two of CoDel's targets",
+);
 
-/// The case.
+/// The rule.
 pub static RULE: Rule = Rule {
     code: "net.remote_queue",
     title: "Packets wait in a queue beyond this host",
@@ -27,47 +48,73 @@ pub static RULE: Rule = Rule {
         "no queue of this host that the stream passes stands",
     ],
     refuted_by: &[
-        Refutation::new("a local queue stands", ""),
-        Refutation::new("the round trip stays near its least value", ""),
+        Refutation::new(
+            "a local queue stands",
+            "a_stream_that_passes_a_standing_queue_waits_there",
+        ),
+        Refutation::new(
+            "the round trip stays near its least value",
+            "a_steady_round_trip_is_no_queue",
+        ),
+        Refutation::new("the peer's window is shut", "behind_a_shut_window_no_queue_fills"),
+        Refutation::new("more is lost than a queue loses", "many_losses_are_no_queue"),
     ],
     remedies: &[
         "shape this host's traffic a little below the rate of the slow hop, with fq_codel",
         "use a faster path, or send less",
     ],
     stories: &["S0.17"],
-    thresholds: &[],
-    finds: crate::rules::Finds::Old(find),
+    thresholds: &[&GROWN, &GROWN_SECONDS, &WINDOW_SHUT, &HEAVY_LOSS, &LEAST_AGAIN, &BUSY],
+    finds: Finds::Look(find),
 };
 
-fn find(measures: &Measures<'_>) -> Vec<Finding> {
-    let queues = net::standing_queues(measures.model);
-    let streams = net::streams(measures, &queues);
-    let peers = net::by_peer(&streams, Wrong::RemoteQueue);
-    peers.iter().filter_map(|(peer, streams)| finding(measures, *peer, streams)).collect()
+/// Shaping slightly below the slow hop moves the queue to where it can be managed.
+const BELOW: f64 = 0.95;
+
+fn round_trips(stream: &Stream<'_>) -> (f64, f64) {
+    (f64::from(stream.state.rtt_us) / 1e6, f64::from(stream.state.rtt_us_min) / 1e6)
 }
 
-fn finding(measures: &Measures<'_>, peer: SocketAddr, streams: &[&Stream<'_>]) -> Option<Finding> {
-    let first = streams.iter().max_by(|a, b| a.lost.total_cmp(&b.lost))?;
-    let (rtt, least) =
-        (f64::from(first.state.rtt_us) / 1e6, f64::from(first.state.rtt_us_min) / 1e6);
-    let rate = net::throughput(measures, streams);
+fn has_grown(stream: &Stream<'_>) -> bool {
+    let (now, least) = round_trips(stream);
+    least > 0.0 && now >= GROWN.value * least && now - least >= GROWN_SECONDS.value
+}
+
+fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
+    let fills_a_queue = |stream: &Stream<'_>| {
+        has_grown(stream) && !window_is_shut(stream) && !loses(stream, &HEAVY_LOSS)
+    };
+    let peers = by_peer(measures, ends, |writer| fills_a_queue(writer.stream));
+    peers.iter().filter_map(|peer| matched(measures, peer)).collect()
+}
+
+fn matched<'m>(measures: &'m Measures<'m>, peer: &Peer<'m>) -> Option<Match<'m>> {
+    let wording = wording(measures, peer);
+    let path = format!("path to {}", peer.address.ip());
+    let by = Culprit::peer(path, peer.address.to_string());
+    peer.claim(measures, Match::new(by, Proof::Inferred, move |_| wording.clone()), false)
+}
+
+fn wording(measures: &Measures<'_>, peer: &Peer<'_>) -> Wording {
+    let (rtt, least) = round_trips(peer.first().stream);
+    let rate = peer.throughput(measures);
     let from = "tcp_sock (srtt_us, rtt_min)";
-    let verdict = Verdict {
+    Wording {
         title: format!(
-            "{} waits for a queue beyond this host, on the way to {peer}",
-            net::writer(streams)
+            "{} waits for a queue beyond this host, on the way to {}",
+            peer.writer(),
+            peer.address
         ),
         text: format!(
-            "{} pass in waits to write to {peer}. The round trip takes {}, {} when the path is empty, and no \
+            "{} pass in waits to write to {}. The round trip takes {}, {} when the path is empty, and no \
              queue of this host stands: some {} wait at a hop that lets {} through.",
-            words::of_window(net::lost(streams), measures.wall_seconds()),
+            words::of_window(peer.lost(), measures.wall_seconds()),
+            peer.address,
             words::seconds(rtt),
             words::seconds(least),
             words::bytes((rtt - least) * rate),
-            net::bits(rate),
+            bits(rate),
         ),
-        confidence: 0.88,
-        culprit: Culprit::peer(format!("path to {}", peer.ip()), peer.to_string()),
         evidence: vec![
             Evidence::new("smoothed round trip", rtt * 1e3, "ms", from),
             Evidence::new("least round trip", least * 1e3, "ms", from),
@@ -82,10 +129,59 @@ fn finding(measures: &Measures<'_>, peer: SocketAddr, streams: &[&Stream<'_>]) -
         remedy: vec![Remedy {
             text: format!(
                 "shape the interface to {} with fq_codel, a little below the slow hop, to have the queue here",
-                net::bits(rate * BELOW)
+                bits(rate * BELOW)
             ),
             ..Remedy::default()
         }],
-    };
-    net::stream_finding(&RULE, measures, streams, verdict)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::facts::*;
+    use crate::rules::net::scenes::*;
+
+    fn grown(rtt_us: u32) -> SocketState {
+        SocketState {
+            busy_us: 4_900_000,
+            rtt_us,
+            rtt_us_min: 10_000,
+            send_limit_bytes: 400_000,
+            send_queued_bytes: 390_000,
+            unsent_bytes: 200_000,
+            ..SocketState::default()
+        }
+    }
+
+    #[test]
+    fn a_grown_round_trip_is_a_remote_queue() {
+        assert_eq!(codes(stream(grown(200_000))), ["net.remote_queue"]);
+        assert_eq!(codes(event_loop(grown(200_000))), ["net.remote_queue"]);
+    }
+
+    #[test]
+    fn a_steady_round_trip_is_no_queue() {
+        assert!(!says("net.remote_queue", stream(grown(14_000))));
+    }
+
+    #[test]
+    fn behind_a_shut_window_no_queue_fills() {
+        let shut = SocketState { receiver_limited_us: 4_000_000, ..grown(200_000) };
+        assert_eq!(codes(stream(shut.clone())), ["net.receiver_limited"]);
+        assert_eq!(codes(event_loop(shut)), ["net.receiver_limited"]);
+    }
+
+    #[test]
+    fn many_losses_are_no_queue() {
+        let lossy = SocketState { retransmits: 40, delivered: 900, ..grown(200_000) };
+        assert_eq!(codes(stream(lossy)), ["net.loss"]);
+    }
+
+    #[test]
+    fn a_stream_that_passes_a_standing_queue_waits_there() {
+        let mut facts = queue(290);
+        facts.extend(stream(grown(200_000)));
+        facts.push(of_stream(flow(10, "sender", 100, 900, 900_000, 303)));
+        assert_eq!(codes(facts), ["net.local_queue"]);
+    }
 }

@@ -1,145 +1,211 @@
 //! net.slow_peer: a peer on another host takes its time to answer, or does not let itself be connected to.
 //!
 //! Nothing of the other host can be seen. A connect that does not come about is a demand wait. A wait for data is
-//! one only if a command is explained: it has nothing else to do. On a host a subscriber that waits for news looks
-//! the same as a client that waits for its answer, so it is not told. A peer on this host is followed further by
-//! chains.rs and never comes here.
+//! one of a command, which has nothing else to do, and of a process or container that somebody asked about. On a host a
+//! subscriber that waits for news looks the same as a client that waits for its answer, so there it is not said. A peer on
+//! this host is followed further by the graph and never comes here.
+//!
+//! Must not: name who waits for the next question of a client. Rejected: a host's debts without an answer (owed is not late).
 
-use crate::answer::report::{Culprit, Evidence, Finding, Remedy, Severity};
 use crate::facts::*;
-use crate::graph::chains::Leaf;
-use crate::graph::ends::End;
+use crate::graph::end::{End, EndKind};
 use crate::measure::Measures;
+use crate::measure::net_counter::growth_everywhere;
+use crate::measure::tcp_stream::{leads_to, other_end};
 use crate::model::object::Object;
-use crate::rules::old::net;
-use crate::rules::old::{Rule, Verdict, words};
+use crate::model::words;
+use crate::rules::proof::Proof;
+use crate::rules::threshold::Threshold;
+use crate::rules::wording::{Culprit, Evidence, Remedy, Severity, Wording};
+use crate::rules::{Finds, Match, Refutation, Rule};
 use crate::waits::WaitClass;
+use crate::waits::poll_intent::TCP_LISTEN;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-/// Below this mean time a peer is not slow: it is a long way off.
-const SLOW_SECONDS: f64 = 0.3;
-use crate::rules::Refutation;
+/// The longest wait below which a peer is not slow.
+static SLOW: Threshold = Threshold::new(
+    0.3,
+    "s",
+    "longest wait for a peer: below this it is not slow, it is a long way off",
+    "a round trip around the world, and not yet the first retry of TCP, after 1 s",
+);
+/// Part of the look that is lost.
+static NOTICED: Threshold = Threshold::new(
+    0.05,
+    "1",
+    "seconds lost for each second of the look: what costs less is a moment",
+    "as for a warning (Severity::of)",
+);
 
-/// The case.
+/// The rule.
 pub static RULE: Rule = Rule {
     code: "net.slow_peer",
     title: "A peer on another host does not answer soon",
     theory: "A program that asks another host waits for the network and for that host's own work. If the local \
              queues are empty and nothing is lost, the time passes beyond this host.",
     needs: &[
-        "a thread waits to be connected to an address that no socket of this host has, or a command that is \
-         explained waits for data from one",
+        "a thread waits to be connected to an address that no socket of this host has; or a command, process or \
+         container that is explained waits for data from one",
         "the wait is 0.3 s or more: a round trip around the world, and not yet the first retry",
     ],
     refuted_by: &[
-        Refutation::new("the peer is a process of this host", ""),
-        Refutation::new("its accept queue is full, or a queue here stands", ""),
+        Refutation::new("the peer is a process of this host", "a_peer_of_this_host_is_followed"),
+        Refutation::new("the answers come soon", "a_quick_peer_is_not_said"),
+        Refutation::new(
+            "its accept queue is full",
+            "a_listener_of_this_host_that_does_not_accept_is_no_peer_elsewhere",
+        ),
+        Refutation::new(
+            "a queue here stands",
+            "a_question_in_a_queue_of_this_host_is_not_the_peers",
+        ),
+        Refutation::new(
+            "it waits for the next question: the peer made the connection",
+            "who_accepted_the_connection_waits_for_a_question",
+        ),
+        Refutation::new(
+            "a host is explained, on which nobody asked about this wait",
+            "on_a_host_a_wait_for_data_may_be_a_subscribers",
+        ),
     ],
     remedies: &["look at the peer", "check the route and firewalls on the way", "use a timeout"],
     stories: &["S4.3"],
-    thresholds: &[],
-    finds: crate::rules::Finds::Old(find),
+    thresholds: &[&SLOW, &NOTICED],
+    finds: Finds::Look(find),
 };
 
-fn find(measures: &Measures<'_>) -> Vec<Finding> {
-    let mut connects: BTreeMap<SocketAddr, Vec<&End>> = BTreeMap::new();
-    for end in measures.class(WaitClass::SocketConnect) {
-        if let Some(address) = elsewhere(measures, &end.object) {
-            connects.entry(address).or_default().push(end);
+/// What is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum For {
+    Connection,
+    Data,
+}
+
+fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
+    let mut peers: BTreeMap<(For, SocketAddr), Vec<usize>> = BTreeMap::new();
+    for (at, end) in ends.iter().enumerate() {
+        if let Some(peer) = waited_for(measures, end) {
+            peers.entry(peer).or_default().push(at);
         }
     }
-    let connects = connects
-        .into_iter()
-        .filter_map(|(address, of)| Some(connecting(measures, address, &End::merged(of)?)));
-    let mut answers: BTreeMap<SocketAddr, Vec<(Leaf, usize)>> = BTreeMap::new();
-    for leaf in measures.graph.path.iter().filter(|leaf| leaf.root().class == WaitClass::SocketRead)
-    {
-        if let Some(address) = elsewhere(measures, &leaf.root().object) {
-            answers.entry(address).or_default().push((leaf.clone(), leaf.links.len() - 1));
-        }
-    }
-    let answers = answers.into_iter().filter_map(|(address, leaves)| {
-        let object = leaves[0].0.root().object.clone();
-        let end = End::gathered(WaitClass::SocketRead, object, &leaves)?;
-        Some(answering(measures, address, &end))
-    });
-    connects.chain(answers).flatten().filter(|f| f.severity > Severity::Note).collect()
+    let matches = peers.into_iter().filter_map(|(peer, own)| matched(measures, ends, peer, own));
+    matches.collect()
 }
 
-/// The address of a socket's name, if nobody on this host listens there.
-fn elsewhere(measures: &Measures<'_>, object: &Object) -> Option<SocketAddr> {
-    let Object::Inet(ino) = object else { return None };
-    let address = measures.model.socket(*ino)?.remote;
-    let here = measures.model.endpoints.iter().any(|end| match &end.object {
-        ObjectRef::Inet(socket) => {
-            socket.state == 10
-                && socket.local.port() == address.port()
-                && (socket.local.ip() == address.ip() || socket.local.ip().is_unspecified())
-        }
-        _ => false,
-    });
-    (!here).then_some(address)
+/// What an end waits for, and from whom, if it is somebody elsewhere.
+fn waited_for(measures: &Measures<'_>, end: &End) -> Option<(For, SocketAddr)> {
+    let what = match end.class {
+        WaitClass::SocketConnect => For::Connection,
+        WaitClass::SocketRead if somebody_asked(measures) => For::Data,
+        _ => return None,
+    };
+    let Object::Inet(ino) = end.object else { return None };
+    let socket = measures.model.socket(ino)?;
+    let is_open = end.kind == EndKind::Remote && !end.victims.is_empty() && !end.circle;
+    (is_open && is_elsewhere(measures, socket)).then_some((what, socket.remote))
 }
 
-fn grown(measures: &Measures<'_>, counter: &str) -> u64 {
-    let namespaces = measures.model.net_counters.keys();
-    namespaces.filter_map(|netns| net::counter_growth(measures.model, *netns, counter)).sum()
+/// A command, a process or a container: who asks about one has a reason.
+fn somebody_asked(measures: &Measures<'_>) -> bool {
+    let target = measures.model.target.as_ref();
+    target.is_some_and(|target| target.kind != TargetKind::Host)
 }
 
-/// A command waits for what a peer elsewhere has to say.
-fn answering(measures: &Measures<'_>, address: SocketAddr, end: &End) -> Option<Finding> {
-    if end.longest_seconds < SLOW_SECONDS {
+fn listeners<'m>(measures: &'m Measures<'_>) -> impl Iterator<Item = &'m InetRef> {
+    measures.model.endpoints.iter().filter_map(|end| match &end.object {
+        ObjectRef::Inet(socket) if socket.state == TCP_LISTEN => Some(socket),
+        _ => None,
+    })
+}
+
+/// It is connected, nobody on this host listens there, and nobody on this host has the other end.
+fn is_elsewhere(measures: &Measures<'_>, socket: &InetRef) -> bool {
+    socket.remote.port() != 0
+        && !listeners(measures).any(|listener| leads_to(socket, listener))
+        && other_end(measures.model, socket).is_none()
+}
+
+fn matched<'m>(
+    measures: &'m Measures<'m>,
+    ends: &'m [End],
+    (what, address): (For, SocketAddr),
+    own: Vec<usize>,
+) -> Option<Match<'m>> {
+    let end = End::merged(own.iter().map(|at| &ends[*at]))?;
+    let noticed = end.seconds >= NOTICED.value * measures.wall_seconds();
+    if end.longest_seconds < SLOW.value || !noticed {
         return None;
     }
+    let (again, proof) = match what {
+        For::Connection => {
+            let again = growth_everywhere(measures.model, "TcpExt.TCPSynRetrans");
+            (again, if again > 0 { Proof::TwoWitnesses } else { Proof::OneWitness })
+        }
+        For::Data => {
+            let again = growth_everywhere(measures.model, "Tcp.RetransSegs");
+            (again, if again == 0 { Proof::Inferred } else { Proof::OneWitness })
+        }
+    };
+    let wording = match what {
+        For::Connection => connecting(measures, address, &end, again),
+        For::Data => answering(measures, address, &end, again),
+    };
+    let by = Culprit::peer(address.ip().to_string(), address.to_string());
+    let mut matched = Match::new(by, proof, move |_| wording.clone());
+    // Owed is not late: a subscriber waits like this all day.
+    if end.owed {
+        matched.severity_max = Severity::Warning;
+    }
+    Some(own.into_iter().fold(matched, |matched, at| matched.claiming(at, None)))
+}
+
+/// Waits for what a peer elsewhere has to say.
+fn answering(measures: &Measures<'_>, address: SocketAddr, end: &End, again: u64) -> Wording {
     let victim = measures.process_name(end.first_victim());
-    let again = grown(measures, "Tcp.RetransSegs");
-    let verdict = Verdict {
+    let nothing_lost = "This host sent nothing twice meanwhile: the time passes at the peer or on the way from it.";
+    Wording {
         title: format!("{victim} waits for {address}, which takes its time to answer"),
         text: format!(
             "{} pass in waits for what it sends, {} the longest. {}",
             words::of_window(end.seconds, measures.wall_seconds()),
             words::seconds(end.longest_seconds),
             match again {
-                0 => "This host sent nothing twice meanwhile: the time passes at the peer or on the way from it."
-                    .to_string(),
+                0 => nothing_lost.to_string(),
                 n => format!(
                     "This host sent {} again meanwhile: the way may lose packets.",
                     words::count(n as usize, "segment", "segments")
                 ),
             },
         ),
-        confidence: if again == 0 { 0.8 } else { 0.65 },
-        culprit: Culprit::peer(address.ip().to_string(), address.to_string()),
         evidence: vec![
             Evidence::new("time waited for data", end.seconds, "s", "sched_switch"),
             Evidence::new("longest wait for data", end.longest_seconds, "s", "sched_switch"),
-            Evidence::new("segments sent again", again as f64, "1", "/proc/net/snmp Tcp.RetransSegs"),
+            Evidence::new(
+                "segments sent again",
+                again as f64,
+                "1",
+                "/proc/net/snmp Tcp.RetransSegs",
+            ),
         ],
         remedy: vec![Remedy {
             text: "see how far away it is, and what it does".into(),
             command: format!("mtr -n --tcp --port {} {}", address.port(), address.ip()),
             ..Remedy::default()
         }],
-    };
-    Some(RULE.finding(measures, end, verdict))
+    }
 }
 
-fn connecting(measures: &Measures<'_>, address: SocketAddr, end: &End) -> Option<Finding> {
-    if end.longest_seconds < SLOW_SECONDS {
-        return None;
-    }
+/// Waits to be connected.
+fn connecting(measures: &Measures<'_>, address: SocketAddr, end: &End, again: u64) -> Wording {
     let victim = measures.process_name(end.first_victim());
-    let again = grown(measures, "TcpExt.TCPSynRetrans");
-    let verdict = Verdict {
+    Wording {
         title: format!("{victim} waits for a connection to {address}, which does not answer"),
         text: format!(
             "{} pass in waits to be connected, {} the longest; {again} attempts were repeated.",
             words::of_window(end.seconds, measures.wall_seconds()),
             words::seconds(end.longest_seconds),
         ),
-        confidence: if again > 0 { 0.9 } else { 0.75 },
-        culprit: Culprit::peer(address.ip().to_string(), address.to_string()),
         evidence: vec![
             Evidence::new("longest wait to be connected", end.longest_seconds, "s", "sched_switch"),
             Evidence::new(
@@ -154,6 +220,120 @@ fn connecting(measures: &Measures<'_>, address: SocketAddr, end: &End) -> Option
             command: format!("mtr -n --tcp --port {} {}", address.port(), address.ip()),
             ..Remedy::default()
         }],
-    };
-    Some(RULE.finding(measures, end, verdict))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::facts::*;
+    use crate::rules::net::scenes::*;
+    use crate::rules::scenes::endpoint;
+    use crate::rules::wording::Severity;
+
+    const CODE: &str = "net.slow_peer";
+
+    /// A connection of process 10 to a peer that no process here is.
+    fn far(ino: u64, port: u16, state: u8) -> ObjectRef {
+        inet("tcp", ino, &format!("10.0.0.1:{port}"), "192.0.2.1:80", state)
+    }
+
+    /// A client polls its connection until a time, in tenths of a second.
+    fn asks(to: u64) -> Vec<Fact> {
+        vec![wait(10, "client", "poll", far(100, 40_000, 1), 0, to)]
+    }
+
+    fn of_command(mut facts: Vec<Fact>) -> Vec<Fact> {
+        facts.push(look_at(TargetKind::Command, 10));
+        facts
+    }
+
+    fn listens(ino: u64, at: &str) -> Fact {
+        with_state(20, "server", inet("tcp", ino, at, "0.0.0.0:0", 10), SocketState::default())
+    }
+
+    #[test]
+    fn a_connect_that_nobody_answers_is_named() {
+        let waits = |to| vec![wait(10, "client", "connect", far(100, 40_000, 2), 0, to)];
+        let found = findings(waits(48));
+        assert_eq!((&*found[0].code, &*found[0].culprit.name), (CODE, "192.0.2.1"));
+        assert!(codes(waits(2)).is_empty());
+    }
+
+    #[test]
+    fn a_command_that_waits_for_a_peer_elsewhere_is_told() {
+        let found = findings(of_command(asks(48)));
+        assert_eq!((&*found[0].code, found[0].severity), (CODE, Severity::Critical));
+        assert!((found[0].impact.share - 0.96).abs() < 0.01, "{:?}", found[0].impact);
+    }
+
+    #[test]
+    fn sockets_of_one_peer_are_one_answer() {
+        let mut facts = asks(20);
+        facts.push(wait(10, "client", "recvfrom", far(101, 40_001, 1), 20, 48));
+        let found = findings(of_command(facts));
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].text.starts_with("4.80 s of 5.00 s"), "{}", found[0].text);
+    }
+
+    #[test]
+    fn a_process_that_somebody_asked_about_is_answered_for() {
+        let mut facts = asks(48);
+        facts.push(look_at(TargetKind::Process, 10));
+        let found = findings(facts);
+        assert_eq!((&*found[0].code, found[0].severity), (CODE, Severity::Warning));
+    }
+
+    #[test]
+    fn on_a_host_a_wait_for_data_may_be_a_subscribers() {
+        assert!(findings(asks(48)).is_empty());
+    }
+
+    #[test]
+    fn a_quick_peer_is_not_said() {
+        assert!(!says(CODE, of_command(asks(2))));
+    }
+
+    #[test]
+    fn a_peer_of_this_host_is_followed() {
+        let mut facts = asks(48);
+        facts.push(listens(101, "192.0.2.1:80"));
+        assert!(!says(CODE, of_command(facts)));
+        let mut facts = asks(48);
+        let accepted = inet("tcp", 102, "192.0.2.1:80", "10.0.0.1:40000", 1);
+        facts.push(endpoint(20, "server", accepted.clone()));
+        assert!(!says(CODE, of_command(facts)));
+        let mut facts = asks(48);
+        facts.push(endpoint(10, "client", accepted));
+        assert!(!says(CODE, of_command(facts)), "it talks to itself");
+    }
+
+    #[test]
+    fn a_listener_of_this_host_that_does_not_accept_is_no_peer_elsewhere() {
+        let full = SocketState { accept_queue: 5, accept_limit: 4, ..SocketState::default() };
+        let listener = inet("tcp", 101, "0.0.0.0:80", "0.0.0.0:0", 10);
+        let facts = vec![
+            wait(10, "client", "connect", far(100, 40_000, 2), 0, 48),
+            with_state(20, "server", listener, full),
+        ];
+        assert_eq!(codes(facts), ["net.accept_queue"]);
+    }
+
+    #[test]
+    fn a_question_in_a_queue_of_this_host_is_not_the_peers() {
+        let mut facts = queue(290);
+        let asked = inet("udp", 7_001, "10.0.0.1:7001", "192.0.2.1:9", 1);
+        facts.push(wait(10, "call", "recvfrom", asked, 0, 48));
+        assert_eq!(codes(of_command(facts)), ["net.local_queue"]);
+    }
+
+    #[test]
+    fn who_accepted_the_connection_waits_for_a_question() {
+        let mut facts = vec![
+            wait(10, "server", "recvfrom", far(100, 80, 1), 0, 48),
+            look_at(TargetKind::Process, 10),
+        ];
+        assert!(says(CODE, facts.clone()));
+        facts.push(listens(101, "0.0.0.0:80"));
+        assert!(!says(CODE, facts));
+    }
 }

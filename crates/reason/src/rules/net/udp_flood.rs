@@ -1,15 +1,24 @@
 //! net.udp_flood: more datagrams arrive than their program can read, and its socket drops the rest.
 //!
-//! As net.socket_full, but the program keeps reading. Where exactly one process of this host sends to the socket
-//! without waiting for answers, it is to blame; else the reader, who at least can be found.
+//! The socket's own count of drops and the namespace's RcvbufErrors both grow while the program reads on. Where exactly one
+//! process of this host sends to the socket without waiting for answers, it is to blame; else the reader, who at least can
+//! be found.
+//!
+//! Must not: fire where the program does not read. Rejected: whoever is connected as the sender (a socket may stand connected
+//! for days).
 
-use crate::answer::report::{Finding, Remedy};
+use crate::graph::end::End;
 use crate::measure::Measures;
-use crate::rules::Refutation;
-use crate::rules::old::net_socket_full::{Dropping, dropping, reads, told};
-use crate::rules::old::{Rule, culprit, net, words};
+use crate::measure::datagram_drops::Dropping;
+use crate::model::words;
+use crate::rules::net::dropped_datagrams::{
+    COUNTED, DROPS, READS, SERIOUS, dropped_part, dropping, matched, reads,
+};
+use crate::rules::net::ways_out::{command_in, pause};
+use crate::rules::wording::{Remedy, Wording};
+use crate::rules::{Finds, Match, Refutation, Rule, culprit};
 
-/// The case.
+/// The rule.
 pub static RULE: Rule = Rule {
     code: "net.udp_flood",
     title: "More datagrams arrive than their program can read",
@@ -21,8 +30,8 @@ pub static RULE: Rule = Rule {
         "the program reads on meanwhile",
     ],
     refuted_by: &[
-        Refutation::new("the program does not read (net.socket_full)", ""),
-        Refutation::new("the drops stopped before the look", ""),
+        Refutation::new("the program does not read", "who_does_not_read_is_not_flooded"),
+        Refutation::new("the drops stopped before the look", "drops_before_the_look_are_no_flood"),
     ],
     remedies: &[
         "slow the sender, or drop its packets before the socket",
@@ -30,44 +39,106 @@ pub static RULE: Rule = Rule {
         "a larger buffer (net.core.rmem_max) only helps against bursts",
     ],
     stories: &["S0.16", "S2.10"],
-    thresholds: &[],
-    finds: crate::rules::Finds::Old(find),
+    thresholds: &[&DROPS, &COUNTED, &READS, &SERIOUS],
+    finds: Finds::Look(find),
 };
 
-fn find(measures: &Measures<'_>) -> Vec<Finding> {
-    let all = dropping(measures);
-    all.iter().filter(|d| reads(d)).map(|d| finding(measures, d)).collect()
+fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
+    let read = dropping(measures).filter(|one| reads(one));
+    let matches = read.map(|one| {
+        let by = match one.senders[..] {
+            [only] => culprit(measures.model, only),
+            _ => culprit(measures.model, &one.endpoint.process),
+        };
+        matched(measures, ends, one, by, wording(measures, one))
+    });
+    matches.collect()
 }
 
-fn finding(measures: &Measures<'_>, dropping: &Dropping<'_>) -> Finding {
-    let server = words::who(&dropping.endpoint.process);
-    let arriving = dropping.dropped + dropping.read;
-    let place = dropping.socket.local;
-    let (by, blamed) = match dropping.senders[..] {
-        [only] => (format!(" from {}", words::who(only)), culprit(measures, only)),
-        _ => (String::new(), culprit(measures, &dropping.endpoint.process)),
+fn wording(measures: &Measures<'_>, one: &Dropping<'_>) -> Wording {
+    let server = words::who(&one.endpoint.process);
+    let place = one.socket.local;
+    let by = match one.senders[..] {
+        [only] => format!(" from {}", words::who(only)),
+        _ => String::new(),
     };
-    let title = format!("datagrams flood {server} on udp {place}{by}: it cannot read them all");
-    let text = format!(
-        "{} of them are dropped: {} a second arrive, {} are read. Whoever waits for an answer waits in vain as often.",
-        words::percent(dropping.dropped / arriving.max(1e-9)),
-        words::rate(arriving),
-        words::rate(dropping.read),
-    );
-    let tcpdump = net::command_in(measures.model, dropping.socket.netns, "tcpdump");
-    let remedy = vec![
-        match dropping.senders[..] {
-            [only] => net::pause(only),
-            _ => Remedy {
-                text: "see who sends".into(),
-                command: format!("{tcpdump} -nn -c 20 udp dst port {}", place.port()),
-                ..Remedy::default()
-            },
-        },
-        Remedy {
-            text: "slow the sender, or read with more threads (SO_REUSEPORT)".into(),
+    let tcpdump = command_in(measures.model, one.socket.netns, "tcpdump");
+    let quieten = match one.senders[..] {
+        [only] => pause(only),
+        _ => Remedy {
+            text: "see who sends".into(),
+            command: format!("{tcpdump} -nn -c 20 udp dst port {}", place.port()),
             ..Remedy::default()
         },
-    ];
-    told(&RULE, measures, dropping, title, text, blamed, remedy)
+    };
+    let slow = Remedy {
+        text: "slow the sender, or read with more threads (SO_REUSEPORT)".into(),
+        ..Remedy::default()
+    };
+    Wording {
+        title: format!("datagrams flood {server} on udp {place}{by}: it cannot read them all"),
+        text: format!(
+            "{} of them are dropped: {} a second arrive, {} are read. Whoever waits for an answer waits in vain as often.",
+            words::percent(dropped_part(one)),
+            words::rate(one.dropped + one.read),
+            words::rate(one.read),
+        ),
+        remedy: vec![quieten, slow],
+        ..Wording::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::facts::*;
+    use crate::rules::net::scenes::*;
+    use crate::rules::scenes::{endpoint, fact, thread};
+
+    const CODE: &str = "net.udp_flood";
+
+    fn flooded() -> Vec<Fact> {
+        datagrams(10_000, 10_000, 4_000)
+    }
+
+    #[test]
+    fn drops_beside_a_program_that_reads_are_a_flood() {
+        assert_eq!(codes(flooded()), [CODE]);
+    }
+
+    #[test]
+    fn who_does_not_read_is_not_flooded() {
+        assert_eq!(codes(datagrams(10_000, 10_000, 0)), ["net.socket_full"]);
+    }
+
+    #[test]
+    fn drops_before_the_look_are_no_flood() {
+        let mut facts = flooded();
+        let before = facts[0].clone();
+        facts.insert(0, before);
+        assert!(codes(facts).is_empty());
+    }
+
+    #[test]
+    fn the_only_sender_that_waits_for_nothing_is_the_flood() {
+        let mut facts = flooded();
+        let to = |ino, from| inet("udp", ino, from, "10.0.0.2:5000", 1);
+        facts.push(endpoint(30, "flood", to(500, "10.0.0.1:7000")));
+        facts.push(endpoint(31, "asker", to(501, "10.0.0.1:7001")));
+        facts.push(wait(31, "asker", "recvfrom", to(501, "10.0.0.1:7001"), 0, 40));
+        let found = findings(facts);
+        assert_eq!(found[0].culprit.pid, Some(30));
+        assert_eq!(found[0].remedy[0].command, "kill -STOP 30");
+    }
+
+    #[test]
+    fn who_is_only_connected_to_a_flooded_socket_is_not_the_flood() {
+        let mut facts = flooded();
+        facts.push(endpoint(30, "logger", inet("udp", 500, "10.0.0.1:7000", "10.0.0.2:5000", 1)));
+        let ran = |run_ns| {
+            let thread = thread(30, "logger");
+            fact(Body::ThreadTime(ThreadTime { thread, run_ns, ..ThreadTime::default() }))
+        };
+        let blamed = |run_ns| findings([facts.clone(), vec![ran(run_ns)]].concat())[0].culprit.pid;
+        assert_eq!((blamed(0), blamed(1_000_000)), (Some(20), Some(30)));
+    }
 }

@@ -1,0 +1,300 @@
+//! Ways out of a name server that does not answer: another server, no question, a shorter wait, each where the asker reads it.
+//!
+//! Who asks decides where it is configured: the C library reads resolv.conf and hosts; a resolver of its own, and a local
+//! server that asks others, have a configuration of their own. Must not: change a file that the asker does not read.
+
+use super::dns_timeout::{Answers, LATE, asked_name};
+use crate::facts::{ObjectRef, ThreadRef};
+use crate::graph::end::End;
+use crate::measure::Measures;
+use crate::model::words;
+use crate::rules::file_of;
+use crate::rules::threshold::Threshold;
+use crate::rules::wording::Remedy;
+use crate::waits::WaitClass;
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+/// The least that a question without an answer costs.
+pub(super) static LEAST_TIMEOUT: Threshold = Threshold::new(
+    1.5,
+    "s",
+    "longest wait from which a shorter timeout is proposed: the least that resolv.conf can make a question cost, and a bit",
+    "resolv.conf(5): timeout:1",
+);
+
+/// The port of name servers.
+const PORT: u16 = 53;
+/// The type of question that turns an address into a name.
+const POINTER: u16 = 12;
+
+/// Who asked the server.
+pub(super) struct Asker<'e> {
+    /// The thread.
+    pub thread: &'e ThreadRef,
+    /// It was asked itself: a local server (dnsmasq, systemd-resolved, unbound).
+    pub forwards: bool,
+    /// It has a resolver of its own.
+    own_resolver: bool,
+}
+
+impl<'e> Asker<'e> {
+    /// Of an end: whose wait names it.
+    pub fn of(measures: &Measures<'_>, end: &'e End) -> Self {
+        let thread = &end.links[end.named].who;
+        let asked = end.links[..end.named].iter().any(|link| link.class == WaitClass::Dns);
+        let forwards = thread.pid != end.first_victim().pid && (asked || serves(measures, thread));
+        Self { thread, forwards, own_resolver: waits_in_recv(measures, thread) }
+    }
+}
+
+/// It answers DNS questions itself.
+fn serves(measures: &Measures<'_>, thread: &ThreadRef) -> bool {
+    let mut own = measures.model.endpoints.iter().filter(|end| end.process.pid == thread.pid);
+    own.any(|end| matches!(&end.object, ObjectRef::Inet(socket) if socket.local.port() == PORT))
+}
+
+/// The C libraries wait for an answer in poll. Who waits in the receiving itself has a resolver of its own.
+fn waits_in_recv(measures: &Measures<'_>, asker: &ThreadRef) -> bool {
+    let mut calls = measures
+        .waits()
+        .filter(|wait| wait.class == WaitClass::Dns && wait.thread.pid == asker.pid)
+        .map(|wait| wait.place.syscall.as_str())
+        .peekable();
+    calls.peek().is_some()
+        && calls.all(|call| matches!(call, "recvfrom" | "recvmsg" | "recvmmsg" | "read"))
+}
+
+/// The ways out, best first.
+pub(super) fn remedies(
+    measures: &Measures<'_>,
+    answers: &Answers<'_>,
+    end: &End,
+    server: Option<SocketAddr>,
+    asker: &Asker<'_>,
+) -> Vec<Remedy> {
+    let name = match asked_name(end) {
+        "" => ".",
+        name => name,
+    };
+    let at = server.map_or_else(String::new, |server| format!("@{} ", server.ip()));
+    let mut remedies = vec![Remedy {
+        text: "ask the server yourself, then repair it or name another in resolv.conf".into(),
+        // Behind -q a name that begins like an option is a name: what is asked for may come from anywhere.
+        command: format!("dig {at}-q {} +time=1 +tries=1", words::shell(name)),
+        ..Remedy::default()
+    }];
+    if asker.forwards {
+        remedies[0].text = "ask that server yourself, then repair it".into();
+        remedies.push(elsewhere_configured(measures, asker, server));
+    } else if asker.own_resolver {
+        remedies.push(Remedy {
+            text: format!(
+                "{} asks with a resolver of its own (it waits in recv, where the C library's waits in poll), which most \
+                 likely reads neither resolv.conf nor hosts: name another server or a shorter timeout where it is \
+                 configured",
+                words::who(asker.thread)
+            ),
+            ..Remedy::default()
+        });
+    } else {
+        remedies.extend(in_its_files(measures, answers, end, server, asker.thread));
+    }
+    if answers.unanswered.iter().any(|question| question.query.question_type == POINTER) {
+        remedies.push(Remedy {
+            text: "the question turns an address into a name: turn that lookup off in the asker if only logs need it"
+                .into(),
+            ..Remedy::default()
+        });
+    }
+    remedies
+}
+
+/// A local server asks the servers of its own configuration.
+fn elsewhere_configured(
+    measures: &Measures<'_>,
+    asker: &Asker<'_>,
+    server: Option<SocketAddr>,
+) -> Remedy {
+    let resolver = words::who(asker.thread);
+    let text = match answers_instead(measures, asker.thread, server) {
+        Some((other, mean)) => format!(
+            "let {resolver} ask {other} first, where its own servers are configured: it answers the same program in {} on \
+             average",
+            words::seconds(mean)
+        ),
+        None => format!("name another server where {resolver} has its own servers configured"),
+    };
+    Remedy { text, ..Remedy::default() }
+}
+
+/// What its resolv.conf and hosts can do, what helps most first: another server, no question, a shorter wait.
+fn in_its_files(
+    measures: &Measures<'_>,
+    answers: &Answers<'_>,
+    end: &End,
+    server: Option<SocketAddr>,
+    asker: &ThreadRef,
+) -> Vec<Remedy> {
+    let file = words::shell(&file_of(measures.model, asker, "/etc/resolv.conf"));
+    let mut ways = Vec::new();
+    if let Some((other, mean)) = answers_instead(measures, asker, server) {
+        ways.push(Remedy {
+            text: format!(
+                "ask {other} first: it answers the same program in {} on average",
+                words::seconds(mean)
+            ),
+            // In place: in a container the file is a mount, which sed -i could not put another one over.
+            command: format!("printf '%s\\n' 'nameserver {other}' \"$(cat {file})\" > {file}"),
+            undo: format!(
+                "printf '%s\\n' \"$(sed '1{{/^nameserver {other}$/d}}' {file})\" > {file}"
+            ),
+        });
+    }
+    let asked: BTreeSet<&str> = answers.unanswered.iter().map(|q| &*q.query.name).collect();
+    if let [name] = Vec::from_iter(asked)[..]
+        && let Some(address) = asked_address(name)
+    {
+        let hosts = words::shell(&file_of(measures.model, asker, "/etc/hosts"));
+        ways.push(Remedy {
+            text: format!("give {address} a name of its own where no server is asked"),
+            command: format!("echo '{address} host-{address}' >> {hosts}"),
+            undo: format!(
+                "printf '%s\\n' \"$(sed '${{/^{address} host-{address}$/d}}' {hosts})\" > {hosts}"
+            ),
+        });
+    }
+    let waits_long = end.longest_seconds >= LEAST_TIMEOUT.value && !answers.unanswered.is_empty();
+    if waits_long || asks_again(answers) {
+        ways.push(Remedy {
+            text: "until then, lose no more than a second per question; there is still no answer"
+                .into(),
+            command: format!("echo 'options timeout:1 attempts:1' >> {file}"),
+            // Only the last line: the same may have stood there before.
+            undo: format!(
+                "printf '%s\\n' \"$(sed '${{/^options timeout:1 attempts:1$/d}}' {file})\" > {file}"
+            ),
+        });
+    }
+    ways
+}
+
+/// Another server that the same process asks, and that answers what it is asked, with its mean time: resolvers
+/// ask the next one when the first has let its time pass.
+fn answers_instead(
+    measures: &Measures<'_>,
+    asker: &ThreadRef,
+    server: Option<SocketAddr>,
+) -> Option<(IpAddr, f64)> {
+    let asked = measures.model.dns_queries.iter().map(|(_, query)| query);
+    let others: BTreeSet<SocketAddr> = asked
+        .filter(|query| query.thread.pid == asker.pid && query.server.port() == PORT)
+        .filter(|query| Some(query.server) != server)
+        .map(|query| query.server)
+        .collect();
+    let good = others.into_iter().filter_map(|other| {
+        let of_it = Answers::of(measures, Some(other));
+        let answers_all = of_it.unanswered.is_empty() && of_it.failed == 0;
+        let quick = !of_it.seconds.is_empty() && of_it.mean() < LATE.value;
+        (answers_all && quick).then(|| (other.ip(), of_it.mean()))
+    });
+    good.min_by(|a, b| a.1.total_cmp(&b.1))
+}
+
+/// The same question was sent again by the same thread.
+fn asks_again(answers: &Answers<'_>) -> bool {
+    let mut seen = BTreeSet::new();
+    let mut questions = answers.unanswered.iter().map(|question| question.query);
+    questions.any(|query| !seen.insert((query.thread.tid, query.id, &query.name)))
+}
+
+/// The address that a question for a name was asked of: `7.8.9.10.in-addr.arpa` is 10.9.8.7.
+fn asked_address(name: &str) -> Option<Ipv4Addr> {
+    let reversed: Ipv4Addr =
+        name.trim_end_matches('.').strip_suffix(".in-addr.arpa")?.parse().ok()?;
+    let mut octets = reversed.octets();
+    octets.reverse();
+    Some(octets.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::*;
+    use crate::rules::net::scenes::*;
+
+    #[test]
+    fn the_address_that_a_name_was_asked_for() {
+        assert_eq!(asked_address("7.8.9.10.in-addr.arpa"), Some(Ipv4Addr::new(10, 9, 8, 7)));
+        for other in ["8.9.10.in-addr.arpa", "x'y.8.9.10.in-addr.arpa", "example.org", ""] {
+            assert_eq!(asked_address(other), None, "{other}");
+        }
+    }
+
+    /// The commands of the ways out of the first finding.
+    fn commands(facts: Vec<Fact>) -> Vec<String> {
+        let found = findings(facts);
+        found[0].remedy.iter().map(|way| way.command.clone()).collect()
+    }
+
+    #[test]
+    fn a_server_that_answers_the_same_asker_is_to_be_asked_first() {
+        let mut facts = dns(None);
+        for query in dns(Some(2)) {
+            // The same questions, of the next server of the same resolv.conf.
+            let other = address("10.0.0.54:53");
+            let body = match query.body {
+                Body::DnsQuery(query) => Body::DnsQuery(DnsQuery { server: other, ..query }),
+                Body::DnsReply(reply) => Body::DnsReply(DnsReply { server: other, ..reply }),
+                _ => continue,
+            };
+            facts.push(Fact { at_ns: query.at_ns + 995_000_000, body });
+        }
+        let way = &commands(facts)[1];
+        assert_eq!(
+            way,
+            "printf '%s\\n' 'nameserver 10.0.0.54' \"$(cat /etc/resolv.conf)\" > /etc/resolv.conf"
+        );
+        // Each question costs a second already, and is asked once.
+        assert_eq!(commands(dns(None)).len(), 1);
+    }
+
+    #[test]
+    fn files_are_not_changed_for_a_resolver_that_does_not_read_them() {
+        for (syscall, changes) in [("poll", true), ("recvfrom", false)] {
+            let mut facts = dns(None);
+            for fact in &mut facts {
+                match &mut fact.body {
+                    Body::DnsQuery(query) => {
+                        query.name = "7.8.9.10.in-addr.arpa".into();
+                        query.question_type = 12;
+                        query.id = 1;
+                    }
+                    Body::Wait(wait) => wait.place.syscall = syscall.into(),
+                    _ => {}
+                }
+            }
+            let commands = commands(facts);
+            let of = |file: &str| commands.iter().position(|command| command.ends_with(file));
+            assert_eq!(
+                (of(">> /etc/hosts"), of(">> /etc/resolv.conf")),
+                match changes {
+                    true => (Some(1), Some(2)),
+                    false => (None, None),
+                }
+            );
+        }
+    }
+
+    #[test]
+    fn a_name_that_looks_like_an_option_is_asked_for_as_a_name() {
+        let mut facts = dns(None);
+        for fact in &mut facts {
+            if let Body::DnsQuery(query) = &mut fact.body {
+                query.name = "-f/etc/shadow".into();
+            }
+        }
+        let command = &findings(facts)[0].remedy[0].command;
+        assert_eq!(command, "dig @10.0.0.53 -q -f/etc/shadow +time=1 +tries=1");
+    }
+}

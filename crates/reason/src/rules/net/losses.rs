@@ -1,0 +1,60 @@
+//! Losses that a measure knows better than the ends: the time of packets in a queue, clients of a full socket.
+//!
+//! Who waits for a reply looks like an idle process, so its time is in nobody's demand: the loss is held against the look
+//! itself, not against the little else that the process did. Must not: decide whether a loss matters.
+
+use crate::facts::ThreadRef;
+use crate::measure::Measures;
+use crate::model::object::Object;
+use crate::rules::wording::{Impact, Severity};
+use crate::rules::{Losses, Match, Step};
+use std::collections::BTreeSet;
+
+/// Only those who belong to what is looked at; for a command, its own processes.
+pub fn in_target(measures: &Measures<'_>, losses: Losses) -> Losses {
+    let model = measures.model;
+    let links = || measures.graph.path.iter().flat_map(|leaf| &leaf.links);
+    let of_command: Option<BTreeSet<u32>> =
+        measures.is_command().then(|| links().map(|link| link.who.pid).collect());
+    losses
+        .into_iter()
+        .filter(|(pid, (thread, _))| match &of_command {
+            Some(pids) => pids.contains(pid),
+            None => model.in_target(thread) && *pid != model.host.own_pid,
+        })
+        .collect()
+}
+
+/// Who loses most.
+pub fn most(losses: &Losses) -> Option<&(ThreadRef, f64)> {
+    losses.values().max_by(|a, b| a.1.total_cmp(&b.1))
+}
+
+/// A match with losses of a measure, and a chain from who loses most to who holds the object.
+pub fn of_measure<'m>(
+    measures: &Measures<'_>,
+    mut matched: Match<'m>,
+    object: Object,
+    losses: Losses,
+    holder: Option<(&ThreadRef, &'static str, String)>,
+) -> Match<'m> {
+    let wall = measures.wall_seconds().max(1e-9);
+    let lost: f64 = losses.values().map(|(_, seconds)| seconds).sum();
+    let mut chain = Vec::new();
+    if let Some((who, seconds)) = most(&losses) {
+        let (on, seconds) = (object.clone(), *seconds);
+        chain.push(Step { who: who.clone(), on, doing: None, seconds });
+        if let Some((holder, kind, doing)) = holder {
+            let doing = Some((kind, doing));
+            chain.push(Step { who: holder.clone(), on: Object::Nothing, doing, seconds });
+        }
+        // What else a victim did is little: next to that, any loss would be all of it.
+        let of_look =
+            Impact { wait_seconds_per_second: lost / wall, share: (seconds / wall).min(1.0) };
+        matched.severity_max = Severity::of(&of_look);
+        matched.path_seconds = measures.is_command().then_some(seconds);
+    }
+    matched.chain = Some(chain);
+    matched.losses = Some(losses);
+    matched.on(object)
+}

@@ -1,0 +1,132 @@
+//! What `tc` can do about a queue that stands: a queue for each flow, a shorter one, a delay taken away; each with its way
+//! back.
+//!
+//! Only what is put back whole can be replaced: with any other kind of discipline its settings, classes or filters would be
+//! lost. Must not: say that a queue stands, or whose fault it is.
+
+use crate::facts::QdiscSample;
+use crate::measure::packet_queue::Queue;
+use crate::model::words;
+use crate::rules::net::standing_queue::{FRAME_BYTES, TARGET};
+use crate::rules::wording::Remedy;
+
+/// Bits in a byte.
+const BITS: u64 = 8;
+/// Nanoseconds in tc's units of time.
+const MILLISECOND_NS: u64 = 1_000_000;
+const MICROSECOND_NS: u64 = 1_000;
+
+/// Where a discipline stands, as tc wants it.
+fn place(last: &QdiscSample) -> String {
+    if last.parent == "root" { "root".into() } else { format!("parent {}", last.parent) }
+}
+
+/// A queue for each flow in place of a plain one. Only what is put back whole can be replaced: with any other kind
+/// its settings, classes or filters would be lost.
+pub fn apart(tc: &str, last: &QdiscSample) -> Option<Remedy> {
+    let device = words::shell(&last.interface);
+    let limit = last.limit.map_or_else(String::new, |limit| format!(" limit {limit}"));
+    let (place, before) = match last.kind.as_str() {
+        // The shaper stays; its packets queue below it.
+        "tbf" => (format!("parent {}1", last.handle), format!("bfifo{limit}")),
+        "pfifo_fast" => (place(last), "pfifo_fast".into()),
+        "pfifo" | "bfifo" | "pfifo_head_drop" => (place(last), format!("{}{limit}", last.kind)),
+        _ => return None,
+    };
+    Some(Remedy {
+        text: "give each flow its own queue, so that a bulk flow delays only itself".into(),
+        command: format!("{tc} qdisc replace dev {device} {place} fq_codel"),
+        undo: format!("{tc} qdisc replace dev {device} {place} {before}"),
+    })
+}
+
+/// The delay taken away. `change` leaves what it is not given, but for limit, delay, losses and duplicates.
+pub fn undelayed(tc: &str, held: &QdiscSample) -> Remedy {
+    let (Some(without), Some(with)) = (netem(tc, held, None, false), netem(tc, held, None, true))
+    else {
+        return Remedy {
+            text: format!(
+                "take netem's delay away with `tc qdisc change`, and give its loss model again, which that forgets (`{tc} \
+                 qdisc show dev {}` shows it)",
+                words::shell(&held.interface)
+            ),
+            ..Remedy::default()
+        };
+    };
+    Remedy {
+        text: "take the delay away; what else netem does stays".into(),
+        command: without,
+        undo: with,
+    }
+}
+
+/// The command that sets netem to what it is, with another limit or without its delay. None where its words are not
+/// enough.
+fn netem(tc: &str, last: &QdiscSample, limit: Option<u64>, delay: bool) -> Option<String> {
+    let netem = last.netem.as_ref()?;
+    let time = |ns: u64| match ns {
+        _ if ns.is_multiple_of(MILLISECOND_NS) => format!("{}ms", ns / MILLISECOND_NS),
+        _ if ns.is_multiple_of(MICROSECOND_NS) => format!("{}us", ns / MICROSECOND_NS),
+        _ => format!("{ns}ns"),
+    };
+    let mut command = format!(
+        "{tc} qdisc change dev {} {} handle {} netem limit {}",
+        words::shell(&last.interface),
+        place(last),
+        last.handle,
+        limit.or(last.limit)?
+    );
+    if delay && netem.delay_ns > 0 {
+        command += &format!(" delay {}", time(netem.delay_ns));
+        if netem.jitter_ns > 0 {
+            command += &format!(" {}", time(netem.jitter_ns));
+        }
+        // Without a delay nothing can overtake, and tc refuses it.
+        if !netem.reorder.is_empty() {
+            command += &format!(" {}", netem.reorder);
+        }
+    }
+    let other = netem.other.as_ref()?;
+    Some(if other.is_empty() { command } else { format!("{command} {other}") })
+}
+
+/// Where flows cannot be kept apart, a queue no longer than a good one: two frames, or what leaves within CoDel's target,
+/// and half a frame more, in which small packets still find room when a full one does not. netem counts packets, those
+/// that it holds for its delay too.
+pub fn shorter(tc: &str, queue: &Queue<'_>, seconds: f64) -> Option<Remedy> {
+    let last = queue.last;
+    let (rate, limit) = (last.rate_bytes?, last.limit?);
+    let wanted = TARGET.value + queue.delay_seconds();
+    let frames = ((queue.flow_rate(seconds) * wanted / FRAME_BYTES).ceil() as u64).max(2);
+    let frame = FRAME_BYTES as u64;
+    let bytes = frames * frame + frame / 2;
+    let tbf = |bytes: u64| {
+        Some(format!(
+            "{tc} qdisc change dev {} {} handle {} tbf rate {}bit burst {} limit {bytes}",
+            words::shell(&last.interface),
+            place(last),
+            last.handle,
+            rate * BITS,
+            last.burst_bytes?
+        ))
+    };
+    let (short, length, change): (u64, String, &dyn Fn(u64) -> Option<String>) =
+        match last.kind.as_str() {
+            "tbf" => (bytes, words::bytes(bytes as f64), &tbf),
+            "netem" => {
+                (frames, format!("{frames} packets"), &|limit| netem(tc, last, Some(limit), true))
+            }
+            _ => return None,
+        };
+    if short >= limit {
+        return None;
+    }
+    Some(Remedy {
+        text: format!(
+            "or keep the queue short, {length}: nobody waits long in it, and what is sent too fast is dropped (TCP slows down by \
+             that, a UDP flood loses packets)"
+        ),
+        command: change(short)?,
+        undo: change(limit)?,
+    })
+}
