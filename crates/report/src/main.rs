@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn check_counts_what_somebody_waits_for() {
-        for (name, found) in [("several", 1), ("nothing_host", 0), ("nothing_host_note", 0)] {
+        for (name, found) in [("several", 1), ("works_host", 0), ("idle_host_note", 0)] {
             assert_eq!(status(&report(name), true, None), found, "{name}");
             assert_eq!(status(&report(name), false, None), 0, "{name}");
         }

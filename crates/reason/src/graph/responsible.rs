@@ -715,7 +715,7 @@ mod tests {
         let parts = explain(facts).accounting.parts;
         let told: Vec<(&str, &str)> =
             parts.iter().map(|part| (&*part.class, &*part.object.name)).collect();
-        assert_eq!(told, [("child", "any of its children")]);
+        assert_eq!(told, [("open", "any of its children")]);
     }
 
     #[test]

@@ -65,6 +65,9 @@ pub fn name(measures: &Measures<'_>) -> Vec<Named> {
         match rule.finds {
             Finds::End(find) => {
                 for at in 0..open.len() {
+                    if open[at].victims.is_empty() {
+                        continue;
+                    }
                     let claim = find(measures, &open[at]).map(|matched| {
                         let claims = vec![Claim { end: at, victims: matched.victims.clone() }];
                         settle(measures, rule, &open, claims, matched)
@@ -177,7 +180,7 @@ pub fn step(link: &ChainLink) -> Option<Step> {
     let doing = match link.class {
         WaitClass::Unseen => return None,
         WaitClass::Running => Some(("CPU", "running".to_string())),
-        WaitClass::Idle => Some(("idle", "waits for work".to_string())),
+        WaitClass::Idle => Some(("event", "event".to_string())),
         _ => None,
     };
     let seconds = link.ns() as f64 / 1e9;

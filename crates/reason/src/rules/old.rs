@@ -128,7 +128,7 @@ impl Measures<'_> {
 pub fn link_of(model: &Model, link: &ChainLink) -> Link {
     let waits_on = match link.class {
         WaitClass::Running => ObjectName::new("CPU", "running"),
-        WaitClass::Idle => ObjectName::new("idle", "waits for work"),
+        WaitClass::Idle => ObjectName::new("event", "event"),
         _ => model.name_of(&link.object),
     };
     Link {
