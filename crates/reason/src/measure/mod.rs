@@ -8,8 +8,10 @@ pub mod cpu_profile;
 pub(crate) mod cpu_profile_tests;
 pub mod cpu_users;
 pub mod disk_queue;
+pub mod longest_wait;
 pub mod memory_limits;
 pub mod memory_losses;
+pub mod process_names;
 
 use crate::facts::ThreadRef;
 use crate::graph::ends::{End, Graph};
@@ -25,12 +27,19 @@ pub struct Measures<'a> {
     pub timelines: &'a Timelines,
     /// Who waits for whom, and where that ends.
     pub graph: Graph<'a>,
+    /// What processes spend their CPU time on.
+    pub profile: cpu_profile::CpuProfile<'a>,
 }
 
 impl<'a> Measures<'a> {
     /// Computes them.
     pub fn of(model: &'a Model, timelines: &'a Timelines) -> Self {
-        Self { model, timelines, graph: Graph::of(model, timelines) }
+        Self {
+            model,
+            timelines,
+            graph: Graph::of(model, timelines),
+            profile: cpu_profile::CpuProfile::of(model),
+        }
     }
 
     /// The same of a model with its timelines.
@@ -53,9 +62,13 @@ impl<'a> Measures<'a> {
         self.graph.demand_seconds(pid)
     }
 
-    /// The name of a thread's process.
+    /// The name of a thread's process: its own at the time of its wait, if it is the main thread.
     pub fn process_name(&self, thread: &ThreadRef) -> String {
-        self.graph.process_name(thread)
+        if thread.tid == thread.pid && !thread.comm.is_empty() {
+            return thread.comm.clone();
+        }
+        let main = self.model.names.get(&thread.pid).filter(|main| !main.comm.is_empty());
+        process_names::present(self.model, main.unwrap_or(thread)).comm
     }
 
     /// The ends of one class.

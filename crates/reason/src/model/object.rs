@@ -98,6 +98,9 @@ pub enum Object {
     Other(Arc<str>, u64),
     /// A place in the kernel without an object: a function, or the system call.
     Kernel(Arc<str>),
+    /// Something that is known by its kind and name alone: a file that a call was given by its path, the processes of
+    /// one program.
+    Named(&'static str, Arc<str>),
 }
 
 impl From<&ObjectRef> for Object {
