@@ -101,6 +101,15 @@ impl<'a> CpuProfile<'a> {
         wanted.then_some(Spent { process, samples: count, each })
     }
 
+    /// Of the processes of a name the one with the most samples.
+    pub fn busiest(&self, comm: &str) -> Option<u32> {
+        let count = |of: &OfProcess<'_>| of.samples.iter().map(|it| it.count).sum::<u64>();
+        let named = self.by_pid.iter().filter(|(_, of)| {
+            of.samples.last().is_some_and(|samples| samples.process.comm == comm)
+        });
+        named.max_by_key(|(_, of)| count(of)).map(|(pid, _)| *pid)
+    }
+
     /// The samples of a process by kernel stack.
     pub fn samples(&self, pid: u32) -> &[&'a Samples] {
         self.by_pid.get(&pid).map_or(&[], |of| &of.samples)

@@ -103,7 +103,7 @@ impl Model {
             }
             Object::Other(what, ino) => ObjectName::new(what, format!("{what}:[{ino}]")),
             Object::Kernel(at) => ObjectName::new("kernel", &**at),
-            Object::Named(kind, name) => ObjectName::new(kind, &**name),
+            Object::Path(path) => ObjectName::new("file", &**path),
         }
     }
 

@@ -98,9 +98,8 @@ pub enum Object {
     Other(Arc<str>, u64),
     /// A place in the kernel without an object: a function, or the system call.
     Kernel(Arc<str>),
-    /// Something that is known by its kind and name alone: a file that a call was given by its path, the processes of
-    /// one program.
-    Named(&'static str, Arc<str>),
+    /// A file of which no more is known than the path that a call was given.
+    Path(Arc<str>),
 }
 
 impl From<&ObjectRef> for Object {

@@ -5,12 +5,11 @@ pub(crate) use super::disk::{
     raid_imbalance as disk_raid_imbalance, saturated as disk_saturated,
 };
 pub(crate) use super::fs::copy_up as fs_copy_up;
-pub(crate) use super::lock::file as lock_file;
 pub(crate) use super::net::socket_full as net_socket_full;
 #[cfg(test)]
 pub(crate) use super::scenes as process_tests;
 use super::wording::*;
-pub(crate) use super::{Rule, disk, net, process};
+pub(crate) use super::{Rule, disk, net};
 use crate::answer::report::{Finding, Impact, Link, ObjectName, Severity, Victim, Who};
 use crate::facts::ThreadRef;
 use crate::graph::chains::ChainLink;

@@ -1,6 +1,6 @@
 //! lock.file: somebody holds a lock on a file that others wait for.
 //!
-//! flock, fcntl (POSIX and OFD) and leases. The lock table tells the holder; a wake-up alone could come from a
+//! flock, fcntl (POSIX and OFD) and leases. The lock table has the holder; a wake-up alone could come from a
 //! third waiter. What the holder does meanwhile is said, because it is the way out: if it is stopped, continue
 //! it; if it sleeps, ask why it holds a lock while it sleeps.
 

@@ -91,7 +91,7 @@ fn is_lock(measures: &Measures<'_>, end: &End) -> bool {
 }
 
 /// Every reading of the word shows more than a lock ever holds (0 free, 1 taken, 2 with waiters); the words of
-/// PI locks are told apart by their operation.
+/// PI locks are known by their operation.
 fn has_gone_on(measures: &Measures<'_>, end: &End) -> bool {
     let model = measures.model;
     let is_pi = measures.waits().any(|w| {

@@ -235,7 +235,9 @@ impl Bound {
 fn matched<'m>(measures: &'m Measures<'m>, ends: &'m [End], program: Program) -> Option<Match<'m>> {
     let bound = Bound::of(measures, program)?;
     let own = |end: &End| {
-        worker(measures, end).is_some_and(|pid| bound.program.processes.contains_key(&pid))
+        let of_one = || worker(measures, end);
+        end.object == Object::Processes(bound.most.comm.as_str().into())
+            || of_one().is_some_and(|pid| bound.program.processes.contains_key(&pid))
     };
     let works: Vec<usize> = (ends.iter().enumerate())
         .filter(|(_, end)| !end.victims.is_empty() && own(end))
@@ -249,7 +251,7 @@ fn matched<'m>(measures: &'m Measures<'m>, ends: &'m [End], program: Program) ->
     let mut object = Object::Process(bound.most.pid);
     if bound.is_several() {
         by.pid = None;
-        object = Object::Named("process", bound.most.comm.as_str().into());
+        object = Object::Processes(bound.most.comm.as_str().into());
     }
     let does = ("library", bound.program.library.clone());
     let mut matched = Match::new(by, Proof::Inferred, move |loss| bound.explain(loss)).on(object);

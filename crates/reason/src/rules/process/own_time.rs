@@ -25,9 +25,14 @@ pub static PART_MIN: Threshold = Threshold::new(
     "chosen: as for every warning",
 );
 
-/// The process whose own work an end is, unless a rule before has claimed it.
+/// The process whose own work an end is, unless a rule before has claimed it. Of the processes of one program that came
+/// and went, the one with the most samples.
 pub fn worker(measures: &Measures<'_>, end: &End) -> Option<u32> {
-    let pid = end.who.as_ref().filter(|_| end.kind == EndKind::Works)?.pid;
+    let who = end.who.as_ref().filter(|_| end.kind == EndKind::Works)?;
+    let pid = match &end.object {
+        Object::Processes(comm) => measures.profile.busiest(comm).unwrap_or(who.pid),
+        _ => who.pid,
+    };
     (measures.is_command() || end.victims.contains_key(&pid)).then_some(pid)
 }
 

@@ -199,6 +199,19 @@ mod tests {
     }
 
     #[test]
+    fn the_one_that_writes_is_named_and_not_the_shell_that_waits_for_it() {
+        let mut facts = pipe(blocked(20, "collector", WaitState::Sleep, "nanosleep"));
+        let mut waits =
+            Place { state: WaitState::Sleep, syscall: "wait4".into(), ..Place::default() };
+        waits.args[0] = 10;
+        facts.push(at_place(5, "bash", waits));
+        let report = explain(facts);
+        let finding = &report.findings[0];
+        assert!(finding.title.starts_with("service waits to write"), "{}", finding.title);
+        assert_eq!(finding.chain[0].who.name, "bash");
+    }
+
+    #[test]
     fn a_sleeping_reader_is_named() {
         let report = explain(pipe(blocked(20, "collector", WaitState::Sleep, "nanosleep")));
         let finding = &report.findings[0];

@@ -223,8 +223,8 @@ fn matched<'m>(
     let proof = if at_work { Proof::OneWitness } else { Proof::TwoWitnesses };
     let parts = waited.parts.clone();
     let by = culprit(measures.model, &server);
-    let told = Answers { server, waited, asked, answer };
-    let explain = move |loss: &Loss<'_>| told.explain(measures, read, loss);
+    let answers = Answers { server, waited, asked, answer };
+    let explain = move |loss: &Loss<'_>| answers.explain(measures, read, loss);
     let mut matched = Match::new(by, proof, explain).on(read.object.clone());
     for (at, victims) in parts {
         matched = matched.claiming(at, victims);

@@ -89,7 +89,7 @@ fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
     let stamps = Stamps { spent, share, looked_up, seconds };
     let matched =
         Match::new(by, Proof::TwoWitnesses, move |loss| stamps.explain(loss.wall_seconds))
-            .on(Object::Named("file", ZONE_FILE.into()));
+            .on(Object::Path(ZONE_FILE.into()));
     Some(cost.charge(matched, ("file", ZONE_FILE.into())))
 }
 

@@ -19,7 +19,7 @@ use crate::waits::WaitClass;
 pub static RULE: Rule = Rule {
     code: "process.traced",
     title: "A process is held by a tracer",
-    theory: "A debugger or strace (ptrace) stops a process at each event until it is told to go on. At a breakpoint it \
+    theory: "A debugger or strace (ptrace) stops a process at each event until it lets it go on. At a breakpoint it \
              stands still for as long as the debugger's user thinks; whoever waits for the process waits for him.",
     needs: &[
         "threads of the process are in state t",
