@@ -9,7 +9,6 @@ use crate::answer::report::{Accounting, ObjectName, Part};
 use crate::facts::{Ns, ThreadTime};
 use crate::graph::end::EndKind;
 use crate::measure::Measures;
-use crate::model::Model;
 use crate::waits::WaitClass;
 use std::collections::BTreeMap;
 

@@ -1,17 +1,18 @@
-//! What processes spend their CPU time on: the on-CPU samples by process, as the cases that need no wait read them.
+//! What processes spend their CPU time on: the on-CPU samples by process, for rules that need no wait.
 //!
 //! A sample stands for 1/frequency seconds of one CPU. Shares of a process's own samples say what its time goes
 //! into; too few of them say nothing. The counters of its threads are the second fact: they were counted by the
-//! kernel, whatever the clock hit. Must not: name codes; each case does.
+//! kernel, whatever the clock hit. Must not: name codes, or decide what is too much.
 
-use crate::answer::report::{Finding, Impact, Link, ObjectName, Severity, Who};
 use crate::facts::*;
-use crate::measure::Measures;
-use crate::rules::old::{Rule, Verdict, cpu};
+use crate::measure::{Measures, cpu_users};
+use crate::model::Model;
 use std::collections::BTreeMap;
 
 /// With fewer samples a share is a guess.
 pub const SAMPLES_MIN: u64 = 20;
+/// Samples that span less than this say nothing of rates, seconds.
+const SPAN_MIN_SECONDS: f64 = 0.1;
 
 /// The on-CPU samples of one process.
 #[derive(Debug, Clone)]
@@ -36,69 +37,6 @@ impl Spent {
     }
 }
 
-/// Every process of what is looked at that was sampled often enough, without kernel threads and the looker.
-pub fn by_process(measures: &Measures<'_>) -> Vec<Spent> {
-    let model = measures.model;
-    let mut spent: BTreeMap<u32, Spent> = BTreeMap::new();
-    for samples in &model.samples {
-        let one = spent.entry(samples.process.pid).or_insert_with(|| Spent {
-            process: model.thread_ref(samples.process.pid),
-            samples: 0,
-            each: 1.0 / f64::from(samples.frequency_hz.max(1)),
-        });
-        if one.process.comm.is_empty() {
-            one.process = samples.process.clone();
-        }
-        one.samples += samples.count;
-    }
-    let is_kernel = |thread: &ThreadRef| model.identity(thread).is_some_and(|known| known.kernel);
-    spent
-        .into_values()
-        .filter(|one| one.samples >= SAMPLES_MIN && one.process.pid != model.host.own_pid)
-        .filter(|one| !is_kernel(&one.process) && cpu::concerns(measures, &one.process))
-        .collect()
-}
-
-/// What a case finds of processes one by one, if it costs them enough to be more than a note.
-pub fn findings(
-    measures: &Measures<'_>,
-    of: fn(&Measures<'_>, &Spent) -> Option<Finding>,
-) -> Vec<Finding> {
-    let spent = by_process(measures);
-    let found = spent.iter().filter_map(|spent| of(measures, spent));
-    found.filter(|finding| finding.severity > Severity::Note).collect()
-}
-
-/// Samples of a process whose kernel stack passes a function for which `wanted` holds.
-pub fn in_kernel(measures: &Measures<'_>, pid: u32, wanted: impl Fn(&str) -> bool) -> u64 {
-    in_stacks(measures, pid, |frames| frames.iter().any(|frame| wanted(frame)))
-}
-
-/// Samples of a process whose kernel stack is as wanted.
-pub fn in_stacks(measures: &Measures<'_>, pid: u32, wanted: impl Fn(&[String]) -> bool) -> u64 {
-    let model = measures.model;
-    let of_process = model.samples.iter().filter(|s| s.process.pid == pid && s.stack != 0);
-    of_process.filter(|s| wanted(model.stack(s.stack))).map(|s| s.count).sum()
-}
-
-/// What the threads of a process asked of the kernel, a second, while they were sampled; none if the samples
-/// span less than a tenth of a second.
-pub fn effort(measures: &Measures<'_>, pid: u32) -> Option<Rates> {
-    let mut sum = Rates::default();
-    let mut seen = false;
-    for effort in measures.model.efforts.iter().filter(|e| e.thread.pid == pid) {
-        let seconds = effort.until_ns.saturating_sub(effort.since_ns) as f64 / 1e9;
-        if seconds < 0.1 {
-            continue;
-        }
-        seen = true;
-        sum.calls += (effort.reads + effort.writes) as f64 / seconds;
-        sum.bytes += (effort.read_bytes + effort.write_bytes) as f64 / seconds;
-        sum.faults += (effort.minor_faults + effort.major_faults) as f64 / seconds;
-    }
-    seen.then_some(sum)
-}
-
 /// Sums over threads, a second.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Rates {
@@ -110,45 +48,114 @@ pub struct Rates {
     pub faults: f64,
 }
 
-/// Processes as they lose time, seconds.
-pub type Lost = Vec<(ThreadRef, f64)>;
+/// What is known of one process.
+#[derive(Debug, Default)]
+struct OfProcess<'a> {
+    samples: Vec<&'a Samples>,
+    calls: Vec<&'a Work>,
+    rates: Option<Rates>,
+}
 
-/// A finding on CPU time that is spent on something that could be had cheaper: the processes that spend it are
-/// culprit and victims in one.
-pub fn finding(
-    rule: &Rule,
-    measures: &Measures<'_>,
-    object: ObjectName,
-    on: ObjectName,
-    lost: &Lost,
-    verdict: Verdict,
-) -> Finding {
-    let impact = impact(measures, lost);
-    let mut chain = Vec::new();
-    if let Some((process, seconds)) = lost.iter().max_by(|a, b| a.1.total_cmp(&b.1)) {
-        chain.push(Link { who: Who::thread(process), waits_on: on, seconds: *seconds });
+/// The on-CPU profile of a look, by process.
+#[derive(Debug)]
+pub struct CpuProfile<'a> {
+    model: &'a Model,
+    by_pid: BTreeMap<u32, OfProcess<'a>>,
+}
+
+impl<'a> CpuProfile<'a> {
+    /// Sorts the samples by process.
+    pub fn of(model: &'a Model) -> Self {
+        let mut by_pid: BTreeMap<u32, OfProcess<'a>> = BTreeMap::new();
+        for samples in &model.samples {
+            by_pid.entry(samples.process.pid).or_default().samples.push(samples);
+        }
+        for work in &model.work {
+            by_pid.entry(work.process.pid).or_default().calls.push(work);
+        }
+        for effort in &model.efforts {
+            let seconds = effort.until_ns.saturating_sub(effort.since_ns) as f64 / 1e9;
+            if seconds >= SPAN_MIN_SECONDS {
+                let sum =
+                    by_pid.entry(effort.thread.pid).or_default().rates.get_or_insert_default();
+                sum.calls += (effort.reads + effort.writes) as f64 / seconds;
+                sum.bytes += (effort.read_bytes + effort.write_bytes) as f64 / seconds;
+                sum.faults += (effort.minor_faults + effort.major_faults) as f64 / seconds;
+            }
+        }
+        Self { model, by_pid }
     }
-    Finding {
-        title: verdict.title,
-        text: verdict.text,
-        severity: Severity::of(&impact),
-        confidence: verdict.confidence,
-        object,
-        culprit: verdict.culprit,
-        victims: lost.iter().map(|(p, seconds)| cpu::victim(measures, p, *seconds)).collect(),
-        impact,
-        chain,
-        evidence: verdict.evidence,
-        remedy: verdict.remedy,
-        ..rule.blank()
+
+    /// All samples of a process; none of a kernel thread or of the looker, or if there are too few.
+    pub fn spent(&self, pid: u32) -> Option<Spent> {
+        let samples = self.samples(pid);
+        let first = samples.first()?;
+        let mut process = self.model.thread_ref(pid);
+        if process.comm.is_empty() {
+            process = first.process.clone();
+        }
+        let count = samples.iter().map(|samples| samples.count).sum();
+        let is_kernel = self.model.identity(&process).is_some_and(|known| known.kernel);
+        let wanted = count >= SAMPLES_MIN && pid != self.model.host.own_pid && !is_kernel;
+        let each = 1.0 / f64::from(first.frequency_hz.max(1));
+        wanted.then_some(Spent { process, samples: count, each })
+    }
+
+    /// Of the processes of a name the one with the most samples.
+    pub fn busiest(&self, comm: &str) -> Option<u32> {
+        let count = |of: &OfProcess<'_>| of.samples.iter().map(|it| it.count).sum::<u64>();
+        let named = self.by_pid.iter().filter(|(_, of)| {
+            of.samples.last().is_some_and(|samples| samples.process.comm == comm)
+        });
+        named.max_by_key(|(_, of)| count(of)).map(|(pid, _)| *pid)
+    }
+
+    /// The samples of a process by kernel stack.
+    pub fn samples(&self, pid: u32) -> &[&'a Samples] {
+        self.by_pid.get(&pid).map_or(&[], |of| &of.samples)
+    }
+
+    /// The same by system call, and by the file of its own code.
+    pub fn work(&self, pid: u32) -> &[&'a Work] {
+        self.by_pid.get(&pid).map_or(&[], |of| &of.calls)
+    }
+
+    /// Samples of a process whose kernel stack passes a function for which `wanted` holds.
+    pub fn in_kernel(&self, pid: u32, wanted: impl Fn(&str) -> bool) -> u64 {
+        self.in_stacks(pid, |frames| frames.iter().any(|frame| wanted(frame)))
+    }
+
+    /// Samples of a process whose kernel stack is as wanted.
+    pub fn in_stacks(&self, pid: u32, wanted: impl Fn(&[String]) -> bool) -> u64 {
+        let in_kernel = self.samples(pid).iter().filter(|samples| samples.stack != 0);
+        in_kernel.filter(|s| wanted(self.model.stack(s.stack))).map(|s| s.count).sum()
+    }
+
+    /// What the threads of a process asked of the kernel, a second, while they were sampled; none if the samples
+    /// span less than a tenth of a second.
+    pub fn rates(&self, pid: u32) -> Option<Rates> {
+        self.by_pid.get(&pid)?.rates
     }
 }
 
-/// Of a command its share of the wall time, else that of the processes' own time.
-pub fn impact(measures: &Measures<'_>, lost: &Lost) -> Impact {
-    let wall = measures.wall_seconds().max(1e-9);
-    let seconds: f64 = lost.iter().map(|(_, seconds)| seconds).sum();
-    let demand: f64 = lost.iter().map(|(p, s)| measures.demand_seconds(p.pid).max(*s)).sum();
-    let share = if measures.is_command() { seconds / wall } else { seconds / demand.max(1e-9) };
-    Impact { wait_seconds_per_second: seconds / wall, share: share.clamp(0.0, 1.0) }
+/// Every process of what is looked at that was sampled often enough, without kernel threads and the looker.
+pub fn by_process(measures: &Measures<'_>) -> Vec<Spent> {
+    let profile = &measures.profile;
+    let all = profile.by_pid.keys().filter_map(|pid| profile.spent(*pid));
+    all.filter(|one| cpu_users::concerns(measures, &one.process)).collect()
+}
+
+/// [`CpuProfile::in_kernel`].
+pub fn in_kernel(measures: &Measures<'_>, pid: u32, wanted: impl Fn(&str) -> bool) -> u64 {
+    measures.profile.in_kernel(pid, wanted)
+}
+
+/// [`CpuProfile::in_stacks`].
+pub fn in_stacks(measures: &Measures<'_>, pid: u32, wanted: impl Fn(&[String]) -> bool) -> u64 {
+    measures.profile.in_stacks(pid, wanted)
+}
+
+/// [`CpuProfile::rates`].
+pub fn effort(measures: &Measures<'_>, pid: u32) -> Option<Rates> {
+    measures.profile.rates(pid)
 }

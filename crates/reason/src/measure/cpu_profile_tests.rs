@@ -1,9 +1,9 @@
-//! Builders of scenes with one sampled process, for the tests of the cases that read samples.
+//! Builders of scenes with one sampled process, for the tests of the rules that read samples.
 //!
 //! Owns only builders; process 10 is `app`, and a sample stands for 5 ms. No rule here.
 
 use crate::facts::*;
-pub use crate::rules::old::process_tests::*;
+pub use crate::rules::scenes::*;
 
 const HZ: u32 = 200;
 

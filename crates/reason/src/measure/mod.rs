@@ -10,10 +10,12 @@ pub mod cpu_users;
 pub mod datagram_drops;
 pub mod disk_queue;
 pub mod dns_answers;
+pub mod longest_wait;
 pub mod memory_limits;
 pub mod memory_losses;
 pub mod net_counter;
 pub mod packet_queue;
+pub mod process_names;
 pub mod tcp_stream;
 
 use crate::facts::ThreadRef;
@@ -40,6 +42,8 @@ pub struct Measures<'a> {
     pub datagram_drops: Vec<datagram_drops::Dropping<'a>>,
     /// DNS questions with their answers, by server.
     pub dns_answers: BTreeMap<SocketAddr, Vec<dns_answers::Question<'a>>>,
+    /// What processes spend their CPU time on.
+    pub profile: cpu_profile::CpuProfile<'a>,
 }
 
 impl<'a> Measures<'a> {
@@ -51,7 +55,17 @@ impl<'a> Measures<'a> {
         let tcp_streams = tcp_stream::tcp_streams(model, &graph, &packet_queues, &changes);
         let datagram_drops = datagram_drops::datagram_drops(model, timelines, &changes);
         let dns_answers = dns_answers::dns_answers(model);
-        Self { model, timelines, graph, packet_queues, tcp_streams, datagram_drops, dns_answers }
+        let profile = cpu_profile::CpuProfile::of(model);
+        Self {
+            model,
+            timelines,
+            graph,
+            packet_queues,
+            tcp_streams,
+            datagram_drops,
+            dns_answers,
+            profile,
+        }
     }
 
     /// The same of a model with its timelines.
@@ -74,9 +88,13 @@ impl<'a> Measures<'a> {
         self.graph.demand_seconds(pid)
     }
 
-    /// The name of a thread's process.
+    /// The name of a thread's process: its own at the time of its wait, if it is the main thread.
     pub fn process_name(&self, thread: &ThreadRef) -> String {
-        self.graph.process_name(thread)
+        if thread.tid == thread.pid && !thread.comm.is_empty() {
+            return thread.comm.clone();
+        }
+        let main = self.model.names.get(&thread.pid).filter(|main| !main.comm.is_empty());
+        process_names::present(self.model, main.unwrap_or(thread)).comm
     }
 
     /// The ends of one class.

@@ -109,6 +109,7 @@ impl Model {
             }
             Object::Other(what, ino) => ObjectName::new(what, format!("{what}:[{ino}]")),
             Object::Kernel(at) => ObjectName::new("kernel", &**at),
+            Object::Path(path) => ObjectName::new("file", &**path),
         }
     }
 

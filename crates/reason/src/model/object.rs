@@ -116,6 +116,8 @@ pub enum Object {
     Other(Arc<str>, u64),
     /// A place in the kernel without an object: a function, or the system call.
     Kernel(Arc<str>),
+    /// A file of which no more is known than the path that a call was given.
+    Path(Arc<str>),
 }
 
 impl From<&ObjectRef> for Object {

@@ -65,6 +65,7 @@ pub fn name(measures: &Measures<'_>) -> Vec<Named> {
         match rule.finds {
             Finds::End(find) => {
                 for at in 0..open.len() {
+                    // Claimed by a rule before this one.
                     if open[at].victims.is_empty() {
                         continue;
                     }

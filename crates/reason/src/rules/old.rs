@@ -5,21 +5,18 @@ pub(crate) use super::disk::{
     raid_imbalance as disk_raid_imbalance, saturated as disk_saturated,
 };
 pub(crate) use super::fs::copy_up as fs_copy_up;
-pub(crate) use super::lock::file as lock_file;
 #[cfg(test)]
 pub(crate) use super::scenes as process_tests;
 use super::wording::*;
-pub(crate) use super::{Rule, disk, net, process};
-use crate::answer::report::{Finding, Link, ObjectName, Victim, Who};
+pub(crate) use super::{Rule, disk, net};
+use crate::answer::report::{Finding, Impact, Link, ObjectName, Severity, Victim, Who};
 use crate::facts::ThreadRef;
 use crate::graph::chains::ChainLink;
 use crate::graph::ends::End;
 use crate::measure::Measures;
 #[cfg(test)]
 pub(crate) use crate::measure::cpu_profile_tests as work_tests;
-pub use crate::measure::{
-    cpu_profile as work, cpu_users as cpu, memory_limits as memory, memory_losses,
-};
+pub use crate::measure::{cpu_users as cpu, memory_limits as memory, memory_losses};
 use crate::model::Model;
 pub use crate::model::words;
 use crate::waits::WaitClass;
@@ -135,5 +132,63 @@ pub fn link_of(model: &Model, link: &ChainLink) -> Link {
         who: Who::thread(&link.who),
         waits_on,
         seconds: link.end_ns.saturating_sub(link.begin_ns) as f64 / 1e9,
+    }
+}
+
+/// The on-CPU profile with the makers of whole findings.
+pub mod work {
+    pub use crate::measure::cpu_profile::*;
+
+    use super::*;
+
+    /// Processes as they lose time, seconds.
+    pub type Lost = Vec<(ThreadRef, f64)>;
+
+    /// What a case finds of processes one by one, if it costs them enough to be more than a note.
+    pub fn findings(
+        measures: &Measures<'_>,
+        of: fn(&Measures<'_>, &Spent) -> Option<Finding>,
+    ) -> Vec<Finding> {
+        let spent = by_process(measures);
+        let found = spent.iter().filter_map(|spent| of(measures, spent));
+        found.filter(|finding| finding.severity > Severity::Note).collect()
+    }
+
+    /// A finding on CPU time: the processes that spend it are culprit and victims in one.
+    pub fn finding(
+        rule: &Rule,
+        measures: &Measures<'_>,
+        object: ObjectName,
+        on: ObjectName,
+        lost: &Lost,
+        verdict: Verdict,
+    ) -> Finding {
+        let impact = impact(measures, lost);
+        let mut chain = Vec::new();
+        if let Some((process, seconds)) = lost.iter().max_by(|a, b| a.1.total_cmp(&b.1)) {
+            chain.push(Link { who: Who::thread(process), waits_on: on, seconds: *seconds });
+        }
+        Finding {
+            title: verdict.title,
+            text: verdict.text,
+            severity: Severity::of(&impact),
+            confidence: verdict.confidence,
+            object,
+            culprit: verdict.culprit,
+            victims: lost.iter().map(|(p, seconds)| cpu::victim(measures, p, *seconds)).collect(),
+            impact,
+            chain,
+            evidence: verdict.evidence,
+            remedy: verdict.remedy,
+            ..rule.blank()
+        }
+    }
+
+    fn impact(measures: &Measures<'_>, lost: &Lost) -> Impact {
+        let wall = measures.wall_seconds().max(1e-9);
+        let seconds: f64 = lost.iter().map(|(_, seconds)| seconds).sum();
+        let demand: f64 = lost.iter().map(|(p, s)| measures.demand_seconds(p.pid).max(*s)).sum();
+        let share = if measures.is_command() { seconds / wall } else { seconds / demand.max(1e-9) };
+        Impact { wait_seconds_per_second: seconds / wall, share: share.clamp(0.0, 1.0) }
     }
 }

@@ -14,7 +14,7 @@ use super::poll_intent::Accepted;
 use super::{WaitClass, classify, objects};
 use crate::facts::*;
 use crate::model::object::Object;
-use crate::model::{Model, RawWaits, Series};
+use crate::model::{Model, RawWaits};
 use std::collections::BTreeMap;
 
 /// One blocked wait, or one wait for a CPU.

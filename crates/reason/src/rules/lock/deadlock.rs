@@ -1,18 +1,27 @@
 //! lock.deadlock: a circle of threads in which each waits for a lock that the next one holds.
 //!
 //! Looked for among the waits that stand at the end of the window, with owners from the lock table and from
-//! glibc's mutexes. A circle of owners cannot resolve itself, so it is told however idle the host is.
+//! glibc's mutexes. A circle of owners cannot resolve itself, so it is said however idle the host is. Must not: take a
+//! waker for an owner (a wait that stands has none). Rejected: circles with anything but locks in them, which a
+//! signal or a packet may break.
 
-use crate::answer::report::{Evidence, Finding, Impact, Link, Remedy, Severity, Victim, Who};
-use crate::facts::ThreadRef;
+use crate::graph::end::End;
 use crate::measure::Measures;
-use crate::rules::Refutation;
-use crate::rules::old::{Rule, Verdict, culprit, process, words};
+use crate::measure::longest_wait::LongestWait;
+use crate::model::words;
+use crate::rules::engine::Loss;
+use crate::rules::process::{holder_doing, wait_words};
+use crate::rules::proof::Proof;
+use crate::rules::wording::{Evidence, Remedy, Severity, Wording};
+use crate::rules::{Finds, Losses, Match, Refutation, Rule, Step, culprit};
 use crate::waits::WaitClass;
 use crate::waits::timeline::WaitSpan;
 use std::collections::BTreeSet;
 
-/// The case.
+/// Longer chains of owners are not followed.
+const CIRCLE_MAX: usize = 16;
+
+/// The rule.
 pub static RULE: Rule = Rule {
     code: "lock.deadlock",
     title: "Threads wait for each other's locks in a circle",
@@ -24,33 +33,35 @@ pub static RULE: Rule = Rule {
         "the owner of each is known, and the owners form a circle",
     ],
     refuted_by: &[
-        Refutation::new("any wait of the circle ended within the window", ""),
-        Refutation::new("an owner is not known", ""),
+        Refutation::new(
+            "any wait of the circle ended within the window",
+            "a_circle_of_which_one_wait_has_ended_is_none",
+        ),
+        Refutation::new("an owner is not known", "without_an_owner_there_is_no_circle"),
     ],
     remedies: &["end one of them", "take locks in one order everywhere, or with a timeout"],
     stories: &["S3.4", "S3.14"],
     thresholds: &[],
-    finds: crate::rules::Finds::Old(find),
+    finds: Finds::Look(find),
 };
 
-fn find(measures: &Measures<'_>) -> Vec<Finding> {
-    let model = measures.model;
+fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
     let standing: Vec<&WaitSpan> = measures
         .waits()
         .filter(|w| w.standing && matches!(w.class, WaitClass::FileLock | WaitClass::FutexLock))
         .collect();
     let mut seen: BTreeSet<Vec<u32>> = BTreeSet::new();
-    let mut findings = Vec::new();
+    let mut found = Vec::new();
     for start in &standing {
         let Some(circle) = circle_from(measures, &standing, start) else { continue };
         let mut key: Vec<u32> = circle.iter().map(|w| w.thread.tid).collect();
         key.sort_unstable();
-        let targeted = circle.iter().any(|w| model.in_target(&w.thread));
+        let targeted = circle.iter().any(|w| measures.model.in_target(&w.thread));
         if targeted && seen.insert(key) {
-            findings.push(finding(measures, &circle));
+            found.push(matched(measures, ends, circle));
         }
     }
-    findings
+    found
 }
 
 /// Follows owners from a wait; the circle if they come back to it.
@@ -72,94 +83,152 @@ fn circle_from<'a>(
         if next.thread.tid == start.thread.tid {
             return Some(circle);
         }
-        if circle.len() > 16 || circle.iter().any(|w| w.thread.tid == next.thread.tid) {
+        if circle.len() > CIRCLE_MAX || circle.iter().any(|w| w.thread.tid == next.thread.tid) {
             return None;
         }
         circle.push(next);
     }
 }
 
-fn finding(measures: &Measures<'_>, circle: &[&WaitSpan]) -> Finding {
+fn matched<'m>(
+    measures: &'m Measures<'m>,
+    ends: &'m [End],
+    circle: Vec<&'m WaitSpan>,
+) -> Match<'m> {
     let model = measures.model;
     let within = |w: &WaitSpan| w.within_ns(model.begin_ns, model.end_ns) as f64 / 1e9;
-    let seconds: f64 = circle.iter().map(|w| within(w)).sum();
-    let age = circle.iter().map(|w| (w.end_ns - w.begin_ns) as f64 / 1e9).fold(f64::MAX, f64::min);
     let first = circle[0];
     // The one whose wait closed the circle is the one that came last.
     let last = circle.iter().max_by_key(|w| w.begin_ns).map_or(first, |w| w);
+    let chain = |w: &&WaitSpan| Step {
+        who: w.thread.clone(),
+        on: w.object.clone(),
+        doing: None,
+        seconds: within(w),
+    };
+    let mut losses = Losses::new();
+    for wait in &circle {
+        losses.entry(wait.thread.pid).or_insert_with(|| (wait.thread.clone(), 0.0)).1 +=
+            within(wait);
+    }
+    let steps = circle.iter().map(chain).collect();
+    let by = culprit(model, &last.thread);
+    let (object, closing) = (first.object.clone(), last.thread.pid);
+    let circular = |end: &End| end.circle && !end.victims.is_empty();
+    let claimed: Vec<usize> = (ends.iter().enumerate())
+        .filter(|(_, end)| circular(end) && circle.iter().any(|w| w.object == end.object))
+        .map(|(at, _)| at)
+        .collect();
+    let mut matched =
+        Match::new(by, Proof::Read, move |loss| explain(measures, &circle, closing, loss))
+            .on(object);
+    for at in claimed {
+        // Those behind the circle wait for it as well.
+        for (pid, (who, seconds)) in &ends[at].victims {
+            losses.entry(*pid).or_insert_with(|| (who.clone(), *seconds));
+        }
+        matched = matched.claiming(at, None);
+    }
+    matched.losses = Some(losses);
+    matched.chain = Some(steps);
+    matched.severity_min = Severity::Critical;
+    matched
+}
+
+fn explain(measures: &Measures<'_>, circle: &[&WaitSpan], closing: u32, _: &Loss<'_>) -> Wording {
+    let model = measures.model;
+    let one = |w: &WaitSpan| LongestWait::of(model, [w]);
+    let youngest = circle.iter().map(|w| one(w)).min_by(|a, b| a.seconds.total_cmp(&b.seconds));
     let names: Vec<String> = circle.iter().map(|w| words::who(&w.thread)).collect();
-    let verdict = Verdict {
+    let evidence = circle.iter().flat_map(|w| {
+        let on = model.name_of(&w.object);
+        let fact = format!("{} waits for {} {}", words::who(&w.thread), on.kind, on.name);
+        let mut evidence = wait_words::longest_evidence(&one(w), &fact);
+        evidence[0].source = "task iterator, lock owners".into();
+        evidence
+    });
+    let evidence: Vec<Evidence> = evidence.collect();
+    Wording {
         title: format!("{} wait for each other's locks: a deadlock", names.join(" and ")),
         text: format!(
             "Each waits for a lock that the next one holds, in a circle of {}, for {} now. It cannot resolve itself.",
             circle.len(),
-            words::seconds(age),
+            wait_words::duration(&youngest.unwrap_or_default()),
         ),
-        confidence: 0.98,
-        culprit: culprit(measures, &last.thread),
-        evidence: circle
-            .iter()
-            .map(|w| {
-                Evidence::new(
-                    format!(
-                        "{} waits for {} {}",
-                        words::who(&w.thread),
-                        model.name_of(&w.object).kind,
-                        model.name_of(&w.object).name
-                    ),
-                    (w.end_ns - w.begin_ns) as f64 / 1e9,
-                    "s",
-                    "task iterator, lock owners",
-                )
-            })
-            .collect(),
+        evidence,
         remedy: vec![Remedy {
             text: "end one of them (what it did under the lock is lost)".into(),
-            command: process::end(measures.model, &[last.thread.pid]),
+            command: holder_doing::end_command(model, &[closing]),
             ..Remedy::default()
         }],
-    };
-    let wall = measures.wall_seconds().max(1e-9);
-    Finding {
-        code: RULE.code.into(),
-        title: verdict.title,
-        text: verdict.text,
-        severity: Severity::Critical,
-        confidence: verdict.confidence,
-        object: measures.model.name_of(&first.object),
-        culprit: verdict.culprit,
-        victims: victims(measures, circle.iter().map(|w| (&w.thread, within(w)))),
-        impact: Impact { wait_seconds_per_second: seconds / wall, share: 1.0 },
-        chain: circle
-            .iter()
-            .map(|w| Link {
-                who: Who::thread(&w.thread),
-                waits_on: measures.model.name_of(&w.object),
-                seconds: within(w),
-            })
-            .collect(),
-        evidence: verdict.evidence,
-        remedy: verdict.remedy,
-        stories: RULE.stories.iter().map(|s| (*s).to_string()).collect(),
     }
 }
 
-fn victims<'a>(
-    measures: &Measures<'_>,
-    waits: impl Iterator<Item = (&'a ThreadRef, f64)>,
-) -> Vec<Victim> {
-    let mut all: Vec<Victim> = Vec::new();
-    for (thread, seconds) in waits {
-        match all.iter_mut().find(|v| v.pid == thread.pid) {
-            Some(known) => known.wait_seconds += seconds,
-            None => all.push(Victim {
-                pid: thread.pid,
-                inner_pid: None,
-                comm: measures.process_name(thread),
-                container: measures.model.container_of(thread).map(|c| c.name.clone()),
-                wait_seconds: seconds,
-            }),
+#[cfg(test)]
+mod tests {
+    use crate::answer::explain;
+    use crate::answer::report::Severity;
+    use crate::facts::*;
+    use crate::rules::scenes::*;
+
+    fn own(tid: u32) -> ThreadRef {
+        ThreadRef { tid, pid: 10, start_ns: 1, comm: "server".into() }
+    }
+
+    fn lock(address: u64) -> Place {
+        Place {
+            state: WaitState::Sleep,
+            syscall: "futex".into(),
+            args: [address, 128, 2, 0, 0, 0],
+            ..Place::default()
         }
     }
-    all
+
+    fn stands(tid: u32, address: u64) -> Fact {
+        let blocked = Blocked { thread: own(tid), place: lock(address), ..Blocked::default() };
+        Fact { at_ns: LOOK_NS, body: Body::Blocked(blocked) }
+    }
+
+    fn ended(tid: u32, address: u64) -> Fact {
+        let wake = Some(Wake { at_ns: LOOK_NS - 2, ..Wake::default() });
+        let (place, end_ns) = (lock(address), LOOK_NS - 1);
+        fact(Body::Wait(Wait { thread: own(tid), end_ns, place, wake, ..Wait::default() }))
+    }
+
+    fn holds(owner_tid: u32, address: u64, waiter: u32) -> Fact {
+        let owner = FutexOwner { waiter: own(waiter), address, word: 2, owner_tid };
+        Fact { at_ns: LOOK_NS, body: Body::FutexOwner(owner) }
+    }
+
+    fn codes(facts: Vec<Fact>) -> Vec<String> {
+        let mut all = host();
+        all.extend(facts);
+        explain(all).findings.into_iter().map(|f| f.code).collect()
+    }
+
+    #[test]
+    fn two_that_hold_what_the_other_wants_are_one_finding() {
+        let mut facts = host();
+        facts.extend([stands(11, 0x7000), stands(12, 0x8000)]);
+        facts.extend([holds(12, 0x7000, 11), holds(11, 0x8000, 12)]);
+        let report = explain(facts);
+        assert_eq!(report.findings.len(), 1, "the locks of the circle are claimed");
+        let finding = &report.findings[0];
+        assert_eq!((&*finding.code, finding.severity), ("lock.deadlock", Severity::Critical));
+        assert_eq!(finding.chain.len(), 2);
+    }
+
+    #[test]
+    fn a_circle_of_which_one_wait_has_ended_is_none() {
+        let owners = [holds(12, 0x7000, 11), holds(11, 0x8000, 12)];
+        let mut facts = vec![stands(11, 0x7000), ended(12, 0x8000)];
+        facts.extend(owners);
+        assert!(!codes(facts).contains(&"lock.deadlock".to_string()));
+    }
+
+    #[test]
+    fn without_an_owner_there_is_no_circle() {
+        let facts = vec![stands(11, 0x7000), stands(12, 0x8000), holds(12, 0x7000, 11)];
+        assert!(!codes(facts).contains(&"lock.deadlock".to_string()));
+    }
 }

@@ -1,7 +1,7 @@
 //! lock.file: somebody holds a lock on a file that others wait for.
 //!
-//! flock, fcntl (POSIX and OFD) and leases. The lock table tells the holder; a wake-up alone could come from a
-//! third waiter. What the holder does meanwhile is told, because it is the way out: if it is stopped, continue
+//! flock, fcntl (POSIX and OFD) and leases. The lock table has the holder; a wake-up alone could come from a
+//! third waiter. What the holder does meanwhile is said, because it is the way out: if it is stopped, continue
 //! it; if it sleeps, ask why it holds a lock while it sleeps.
 
 use crate::facts::FileLock;
@@ -11,9 +11,10 @@ use crate::model::object::{FileKey, Object};
 use crate::model::words;
 use crate::rules::Refutation;
 use crate::rules::engine::Loss;
+use crate::rules::process::{holder_doing, wait_words};
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
-use crate::rules::{Finds, Match, Rule, culprit, process};
+use crate::rules::{Finds, Match, Rule, culprit};
 use crate::waits::WaitClass;
 
 /// The rule.
@@ -28,10 +29,13 @@ pub static RULE: Rule = Rule {
         "the lock table names a holder on the same file, or the holder's unlock ended the wait",
     ],
     refuted_by: &[
-        Refutation::new("nobody holds a conflicting lock on the file", ""),
+        Refutation::new(
+            "the thread waits for no lock but inside the file system",
+            "a_wait_inside_the_file_system_is_for_no_lock",
+        ),
         Refutation::new(
             "the holder itself is held up by something with a name (then that is the finding)",
-            "",
+            "a_holder_that_waits_for_a_cpu_is_the_cpus_victim",
         ),
     ],
     remedies: &[
@@ -41,18 +45,19 @@ pub static RULE: Rule = Rule {
     ],
     stories: &["S3.14", "S4.3"],
     thresholds: &[],
-    finds: Finds::End(find),
+    finds: Finds::Look(find),
 };
 
-fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
-    let lock = held_lock(measures, end);
-    let is_lease = lock.is_some_and(|lock| lock.kind == "LEASE");
-    if end.class != WaitClass::FileLock || end.circle || is_lease {
-        return None;
-    }
-    let by = end.holder().map_or_else(Culprit::default, |holder| culprit(measures.model, holder));
-    let proof = if lock.is_some() { Proof::Read } else { Proof::Inferred };
-    Some(Match::new(by, proof, move |loss| explain(measures, end, lock, loss)))
+fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
+    let of_end = |(at, end): (usize, &'m End)| {
+        let lock = held_lock(measures, end);
+        let holder = wait_words::holder(measures, end);
+        let by = holder.map_or_else(Culprit::default, |holder| culprit(measures.model, &holder));
+        let proof = if lock.is_some() { Proof::Read } else { Proof::Inferred };
+        let matched = Match::new(by, proof, move |loss| explain(measures, end, lock, loss));
+        holder_doing::claim(matched, ends, at)
+    };
+    holder_doing::open(ends, WaitClass::FileLock).map(of_end).collect()
 }
 
 fn explain(
@@ -62,7 +67,9 @@ fn explain(
     loss: &Loss<'_>,
 ) -> Wording {
     let path = measures.model.name_of(&end.object).name;
-    let by = end.holder().map_or_else(|| "an unknown holder".to_string(), words::who);
+    let holder = wait_words::holder(measures, end);
+    let by = holder.as_ref().map_or_else(|| "an unknown holder".to_string(), words::who);
+    let longest = wait_words::longest(measures, end);
     let doing = match end.holder_mostly() {
         Some(WaitClass::Stopped) => "is stopped",
         Some(WaitClass::FrozenCgroup) => "is frozen",
@@ -71,12 +78,8 @@ fn explain(
         Some(WaitClass::Child) => "waits for a child",
         _ => "waits itself",
     };
-    let mut evidence = vec![Evidence::new(
-        "longest wait, its time before the look included",
-        end.longest_seconds,
-        "s",
-        "sched_switch and the task iterator",
-    )];
+    let mut evidence =
+        wait_words::longest_evidence(&longest, "longest wait, as far as it was seen");
     if let Some(lock) = lock {
         evidence.push(Evidence::new(
             format!("{} {} lock held by pid {}", lock.kind, lock.access, lock.pid),
@@ -86,12 +89,14 @@ fn explain(
         ));
     }
     Wording {
-        title: format!("{} waits for a lock on {path} that {by} holds", loss.victim),
+        title: format!(
+            "{} waits for a lock on {path} that {by} holds",
+            wait_words::waiter(measures, end)
+        ),
         text: format!(
-            "{} pass in waits for the lock; the longest {} {}. The holder {by} {doing}.",
+            "{} pass in waits for the lock; the longest {}. The holder {by} {doing}.",
             words::of_window(loss.seconds, loss.wall_seconds),
-            if end.standing { "has lasted" } else { "took" },
-            words::seconds(end.longest_seconds),
+            wait_words::lasted(&longest),
         ),
         evidence,
         remedy: remedy(measures, end),
@@ -142,7 +147,7 @@ fn remedy(measures: &Measures<'_>, end: &End) -> Vec<Remedy> {
             1 => "if the holder is not meant to hold it, end it".into(),
             _ => "if nobody is meant to hold it, end all that do (it is inherited)".into(),
         },
-        command: process::end(measures.model, &all),
+        command: holder_doing::end_command(measures.model, &all),
         ..Remedy::default()
     }]
 }
@@ -154,7 +159,7 @@ mod tests {
     use crate::rules::scenes::*;
 
     /// Process 10 waits for an flock that process 20 took, and its child 21 inherited.
-    fn held(inner_pid: Option<u32>) -> String {
+    fn waiter(inner_pid: Option<u32>, place: Place, holder: Fact) -> Vec<Fact> {
         let (dev, ino) = (DeviceNumber { major: 8, minor: 1 }, 99);
         let lock = FileLock {
             id: 1,
@@ -172,12 +177,7 @@ mod tests {
             path: Some("/run/job".into()),
         };
         let file = FileRef { dev, ino, path: Some("/run/job".into()), ..FileRef::default() };
-        let place = Place {
-            state: WaitState::Sleep,
-            syscall: "flock".into(),
-            object: Some(ObjectRef::File(file)),
-            ..Place::default()
-        };
+        let place = Place { object: Some(ObjectRef::File(file)), ..place };
         let mut facts = host();
         facts.push(Fact { at_ns: LOOK_NS, body: Body::FileLock(lock) });
         facts.push(identity(Thread {
@@ -186,10 +186,56 @@ mod tests {
             ..Thread::default()
         }));
         facts.push(at_place(10, "job", place));
-        facts.push(blocked(20, "flock", WaitState::Sleep, "wait4"));
-        let report = explain(facts);
+        facts.push(holder);
+        facts
+    }
+
+    fn flock() -> Place {
+        Place { state: WaitState::Sleep, syscall: "flock".into(), ..Place::default() }
+    }
+
+    fn held(inner_pid: Option<u32>) -> String {
+        let holder = blocked(20, "flock", WaitState::Sleep, "wait4");
+        let report = explain(waiter(inner_pid, flock(), holder));
         assert_eq!(report.findings[0].code, "lock.file");
         report.findings[0].remedy[0].command.clone()
+    }
+
+    #[test]
+    fn a_wait_inside_the_file_system_is_for_no_lock() {
+        let place =
+            Place { state: WaitState::DiskSleep, syscall: "fsync".into(), ..Place::default() };
+        let holder = blocked(20, "flock", WaitState::Sleep, "wait4");
+        let report = explain(waiter(None, place, holder));
+        assert!(report.findings.iter().all(|f| f.code != "lock.file"));
+    }
+
+    #[test]
+    fn a_holder_that_waits_for_a_cpu_is_the_cpus_victim() {
+        let wait = Wait { thread: thread(20, "flock"), end_ns: LOOK_NS, ..Wait::default() };
+        let report = explain(waiter(None, flock(), fact(Body::Wait(wait))));
+        assert!(report.findings.iter().all(|f| f.code != "lock.file"));
+    }
+
+    #[test]
+    fn a_stopped_holder_is_reported_once() {
+        let holder = blocked(20, "flock", WaitState::Stopped, "");
+        let report = explain(waiter(None, flock(), holder));
+        assert_eq!(report.findings.len(), 1);
+        assert_eq!(report.findings[0].remedy[0].command, "kill -CONT 20");
+    }
+
+    #[test]
+    fn a_wait_whose_begin_is_a_guess_claims_no_more_than_the_look_saw() {
+        let mut facts = waiter(None, flock(), blocked(20, "flock", WaitState::Sleep, "wait4"));
+        facts[0].at_ns = 1_000_000_000;
+        for fact in &mut facts {
+            if let Body::Blocked(blocked) = &mut fact.body {
+                blocked.since_estimated = true;
+            }
+        }
+        let text = explain(facts).findings[0].text.clone();
+        assert!(text.contains("the longest has lasted at least 4.00 s"), "{text}");
     }
 
     #[test]

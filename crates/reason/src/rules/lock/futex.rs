@@ -2,19 +2,25 @@
 //!
 //! The kernel does not know owners of ordinary futexes; glibc writes the owner's thread id beside the word, which
 //! is read from the waiter's memory while it waits. Without it (other runtimes) the thread whose unlock woke
-//! the waiter is the holder.
+//! the waiter is the holder. Rejected: the value of the word alone (a join of thread 2 waits for a 2 as well).
 
-use crate::answer::report::{Culprit, Evidence, Finding, Remedy};
 use crate::facts::FutexOwner;
-use crate::graph::ends::End;
+use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::model::Model;
 use crate::model::object::Object;
-use crate::rules::Refutation;
-use crate::rules::old::{Rule, Verdict, culprit, words};
+use crate::model::words;
+use crate::rules::engine::Loss;
+use crate::rules::process::{holder_doing, wait_words};
+use crate::rules::proof::Proof;
+use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
+use crate::rules::{Finds, Match, Refutation, Rule, culprit};
 use crate::waits::WaitClass;
 
-/// The case.
+/// What a lock's word holds at most (0 free, 1 taken, 2 with waiters).
+const WITH_WAITERS: u64 = 2;
+
+/// The rule.
 pub static RULE: Rule = Rule {
     code: "lock.futex",
     title: "Threads wait for a lock that another thread holds",
@@ -30,9 +36,16 @@ pub static RULE: Rule = Rule {
     refuted_by: &[
         Refutation::new(
             "the word is a condition or a semaphore: its waiters are idle (the word has gone beyond what a lock holds)",
-            "",
+            "a_condition_whose_word_has_gone_on_is_no_lock",
         ),
-        Refutation::new("the holder itself is held up by something with a name", ""),
+        Refutation::new(
+            "one thread alone waits, and nobody is known to hold it: a join",
+            "one_that_joins_thread_two_of_a_container_waits_for_no_lock",
+        ),
+        Refutation::new(
+            "the holder itself is held up by something with a name",
+            "a_holder_that_waits_for_a_cpu_is_the_cpus_victim",
+        ),
     ],
     remedies: &[
         "hold the lock for less: move I/O and sleeping out of it",
@@ -40,15 +53,23 @@ pub static RULE: Rule = Rule {
     ],
     stories: &["S0.4"],
     thresholds: &[],
-    finds: crate::rules::Finds::Old(find),
+    finds: Finds::Look(find),
 };
 
-fn find(measures: &Measures<'_>) -> Vec<Finding> {
-    measures
-        .class(WaitClass::FutexLock)
-        .filter(|c| !c.circle && is_lock(measures, c))
-        .map(|c| finding(measures, c))
-        .collect()
+fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
+    let of_end = |(at, end): (usize, &'m End)| {
+        let holder = wait_words::holder(measures, end);
+        let by = holder.map_or_else(Culprit::default, |holder| culprit(measures.model, &holder));
+        let proof = if is_owner_read(measures, end) { Proof::Read } else { Proof::Inferred };
+        let matched = Match::new(by, proof, move |loss| explain(measures, end, loss));
+        holder_doing::claim(matched, ends, at)
+    };
+    let open = holder_doing::open(ends, WaitClass::FutexLock);
+    open.filter(|(_, end)| is_lock(measures, end)).map(of_end).collect()
+}
+
+fn is_owner_read(measures: &Measures<'_>, end: &End) -> bool {
+    readings(measures.model, end).any(|owner| owner.owner_tid != 0)
 }
 
 /// The value alone does not make it a lock: who joins the thread that is number 2 in its container waits for
@@ -70,14 +91,14 @@ fn is_lock(measures: &Measures<'_>, end: &End) -> bool {
 }
 
 /// Every reading of the word shows more than a lock ever holds (0 free, 1 taken, 2 with waiters); the words of
-/// PI locks are told apart by their operation.
+/// PI locks are known by their operation.
 fn has_gone_on(measures: &Measures<'_>, end: &End) -> bool {
     let model = measures.model;
-    let is_pi = measures
-        .waits()
-        .any(|w| w.class == WaitClass::FutexLock && w.object == end.object && w.place.args[2] != 2);
+    let is_pi = measures.waits().any(|w| {
+        w.class == WaitClass::FutexLock && w.object == end.object && w.place.args[2] != WITH_WAITERS
+    });
     let mut words = readings(model, end).map(|owner| owner.word).peekable();
-    !is_pi && words.peek().is_some() && words.all(|word| word > 2)
+    !is_pi && words.peek().is_some() && words.all(|word| u64::from(word) > WITH_WAITERS)
 }
 
 /// What was read of a futex in its waiters' memory.
@@ -90,45 +111,36 @@ fn readings<'a>(model: &'a Model, end: &End) -> impl Iterator<Item = &'a FutexOw
     owners.filter(move |owner| word == Some((owner.waiter.pid, owner.address)))
 }
 
-fn finding(measures: &Measures<'_>, end: &End) -> Finding {
-    let holder = end.holder();
-    let by = holder.map_or_else(|| "another thread".to_string(), words::who);
-    let doing = match end.holder_mostly() {
-        Some(WaitClass::Timer) => "sleeps under it",
-        Some(WaitClass::Running) => "computes under it",
-        Some(WaitClass::Stopped) => "is stopped",
-        Some(WaitClass::Unseen) => "is at work under it",
-        Some(WaitClass::Idle) => "waits for events under it",
-        Some(WaitClass::RunQueue) => "waits for a CPU under it",
-        _ => "waits under it",
-    };
-    let owner_told = readings(measures.model, end).any(|owner| owner.owner_tid != 0);
-    let victim = measures.process_name(end.first_victim());
+fn explain(measures: &Measures<'_>, end: &End, loss: &Loss<'_>) -> Wording {
+    let holder = wait_words::holder(measures, end);
+    let by = holder.as_ref().map_or_else(|| "another thread".to_string(), words::who);
+    let longest = wait_words::longest(measures, end);
     let held = match holder {
-        Some(_) => format!("{by} holds it and {doing}."),
-        None => "Who holds it is not known: the word tells no owner, and nobody let go of it in the look.".into(),
+        Some(_) => format!("{by} holds it and {}.", does(end)),
+        None => "Who holds it is not known: the word names no owner, and nobody let go of it in the look.".into(),
     };
-    let verdict = Verdict {
-        title: format!("{victim} waits for a lock that {by} holds"),
+    let source = "sched_switch, futex arguments";
+    let mut evidence = vec![
+        Evidence::new("wait for the lock", loss.seconds, "s", source),
+        Evidence::new("waits", end.count as f64, "1", "sched_switch"),
+        Evidence::new(
+            "owner read from the waiter's memory",
+            f64::from(u8::from(is_owner_read(measures, end))),
+            "1",
+            "process_vm_readv",
+        ),
+    ];
+    evidence.extend(wait_words::longest_evidence(&longest, "longest wait, as far as it was seen"));
+    Wording {
+        title: format!("{} waits for a lock that {by} holds", wait_words::waiter(measures, end)),
         text: format!(
-            "{} pass in {} for the futex {}; the longest took {}. {held}",
-            words::of_window(end.seconds, measures.wall_seconds()),
+            "{} pass in {} for the futex {}; the longest {}. {held}",
+            words::of_window(loss.seconds, loss.wall_seconds),
             words::count(end.count as usize, "wait", "waits"),
             measures.model.name_of(&end.object).name,
-            words::seconds(end.longest_seconds),
+            wait_words::lasted(&longest),
         ),
-        confidence: if owner_told { 0.95 } else { 0.85 },
-        culprit: holder.map_or_else(Culprit::default, |holder| culprit(measures, holder)),
-        evidence: vec![
-            Evidence::new("wait for the lock", end.seconds, "s", "sched_switch, futex arguments"),
-            Evidence::new("waits", end.count as f64, "1", "sched_switch"),
-            Evidence::new(
-                "owner read from the waiter's memory",
-                f64::from(u8::from(owner_told)),
-                "1",
-                "process_vm_readv",
-            ),
-        ],
+        evidence,
         remedy: vec![Remedy {
             text: match holder {
                 Some(_) => format!("see where {by} spends its time while it holds the lock"),
@@ -137,13 +149,26 @@ fn finding(measures: &Measures<'_>, end: &End) -> Finding {
             command: match holder {
                 Some(h) => format!("cat /proc/{}/task/{}/stack", h.pid, h.tid),
                 None => {
-                    format!("gdb -p {} -batch -ex 'thread apply all bt'", end.first_victim().pid)
+                    let pid = end.links[end.named].who.pid;
+                    format!("gdb -p {pid} -batch -ex 'thread apply all bt'")
                 }
             },
             ..Remedy::default()
         }],
-    };
-    RULE.finding(measures, end, verdict)
+    }
+}
+
+/// What the holder does under the lock.
+fn does(end: &End) -> &'static str {
+    match end.holder_mostly() {
+        Some(WaitClass::Timer) => "sleeps under it",
+        Some(WaitClass::Running) => "computes under it",
+        Some(WaitClass::Stopped) => "is stopped",
+        Some(WaitClass::Unseen) => "is at work under it",
+        Some(WaitClass::Idle) => "waits for events under it",
+        Some(WaitClass::RunQueue) => "waits for a CPU under it",
+        _ => "waits under it",
+    }
 }
 
 #[cfg(test)]
@@ -190,6 +215,17 @@ mod tests {
             facts.push(fact(Body::FutexOwner(owner)));
             assert_eq!(explain(facts).findings.len(), findings);
         }
+    }
+
+    #[test]
+    fn a_holder_that_waits_for_a_cpu_is_the_cpus_victim() {
+        let holder = ThreadRef { tid: 12, pid: 10, start_ns: 1, comm: "server".into() };
+        let waiter = ThreadRef { tid: 11, pid: 10, ..ThreadRef::default() };
+        let owner = FutexOwner { waiter, address: 0x7000, word: 2, owner_tid: 12 };
+        let ready = Wait { thread: holder, end_ns: LOOK_NS, ..Wait::default() };
+        let mut facts = host();
+        facts.extend([waits_for_a_two(11), fact(Body::FutexOwner(owner)), fact(Body::Wait(ready))]);
+        assert!(explain(facts).findings.iter().all(|f| f.code != "lock.futex"));
     }
 
     #[test]

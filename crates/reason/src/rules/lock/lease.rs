@@ -2,18 +2,21 @@
 //!
 //! Leases (fcntl F_SETLEASE: Samba, NFS servers, backup tools) are broken by whoever opens: the kernel sends the
 //! holder a signal and makes the opener wait until it answers, for up to /proc/sys/fs/lease-break-time. The lock
-//! table tells that a lease is being broken, and by its holder.
+//! table has the lease that is being broken, and its holder. Rejected: the stack of the opener alone (it names no holder).
 
-use crate::answer::report::{Culprit, Evidence, Finding, Remedy};
+use super::file::held_lock;
 use crate::facts::FileLock;
-use crate::graph::ends::End;
+use crate::graph::end::End;
 use crate::measure::Measures;
-use crate::rules::Refutation;
-use crate::rules::old::lock_file::held_lock;
-use crate::rules::old::{Rule, Verdict, culprit, process, words};
+use crate::model::words;
+use crate::rules::engine::Loss;
+use crate::rules::process::{holder_doing, wait_words};
+use crate::rules::proof::Proof;
+use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
+use crate::rules::{Finds, Match, Refutation, Rule, culprit};
 use crate::waits::WaitClass;
 
-/// The case.
+/// The rule.
 pub static RULE: Rule = Rule {
     code: "lock.lease",
     title: "An open waits for a lease that its holder does not give up",
@@ -25,8 +28,11 @@ pub static RULE: Rule = Rule {
         "the lock table has a lease on that file, with its holder",
     ],
     refuted_by: &[
-        Refutation::new("the lock on the file is a flock or POSIX lock", ""),
-        Refutation::new("the holder answers at once", ""),
+        Refutation::new(
+            "the lock on the file is a flock or POSIX lock",
+            "a_flock_on_the_file_is_no_lease",
+        ),
+        Refutation::new("no lease is being broken", "a_lease_that_nobody_breaks_is_not_blamed"),
     ],
     remedies: &[
         "make the holder answer its signal (SIGIO)",
@@ -35,57 +41,62 @@ pub static RULE: Rule = Rule {
     ],
     stories: &["S3.14"],
     thresholds: &[],
-    finds: crate::rules::Finds::Old(find),
+    finds: Finds::End(find),
 };
 
-fn find(measures: &Measures<'_>) -> Vec<Finding> {
-    measures
-        .class(WaitClass::FileLock)
-        .filter_map(|end| {
-            let lease = held_lock(measures, end).filter(|lock| lock.kind == "LEASE")?;
-            Some(finding(measures, end, lease))
-        })
-        .collect()
+fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
+    if end.class != WaitClass::FileLock {
+        return None;
+    }
+    let lease = held_lock(measures, end).filter(|lock| lock.kind == "LEASE")?;
+    let holder = wait_words::holder(measures, end);
+    let is_read = holder.is_some() && lease.breaking;
+    let proof = if is_read { Proof::Read } else { Proof::OneWitness };
+    let by = holder.map_or_else(Culprit::default, |holder| culprit(measures.model, &holder));
+    Some(Match::new(by, proof, move |loss| explain(measures, end, lease, loss)))
 }
 
-fn finding(measures: &Measures<'_>, end: &End, lease: &FileLock) -> Finding {
-    let holder = end.holder();
-    let by = holder.map_or_else(|| "a holder that is not known".to_string(), words::who);
-    let victim = measures.process_name(end.first_victim());
+fn explain(measures: &Measures<'_>, end: &End, lease: &FileLock, loss: &Loss<'_>) -> Wording {
+    let holder = wait_words::holder(measures, end);
+    let by = holder.as_ref().map_or_else(|| "a holder that is not known".to_string(), words::who);
     let path = &measures.model.name_of(&end.object).name;
-    let mut evidence = process::wait_evidence(end, "the lease");
+    let longest = wait_words::longest(measures, end);
+    let mut evidence =
+        wait_words::wait_evidence(loss.seconds, end.count as usize, &longest, "the lease");
     evidence.push(Evidence::new(
         format!("LEASE {} held by pid {}, being broken", lease.access, lease.pid),
         f64::from(u8::from(lease.breaking)),
         "1",
         "/proc/locks",
     ));
-    let mut remedy = vec![Remedy {
-        text: format!("make {by} give up the lease when it is told to (SIGIO), or end it"),
-        command: holder
-            .map_or_else(String::new, |holder| process::end(measures.model, &[holder.pid])),
-        ..Remedy::default()
-    }];
-    remedy.push(Remedy {
-        text: "let the kernel take leases back sooner".into(),
-        command: "sysctl fs.lease-break-time=5".into(),
-        undo: "sysctl fs.lease-break-time=45".into(),
-    });
-    let verdict = Verdict {
-        title: format!("{victim} waits to open {path}, on which {by} holds a lease"),
-        text: format!(
-            "{} pass in open, until {by} gives up its lease ({} so far for the longest). The kernel has told it \
-             to; it {}.",
-            words::of_window(end.seconds, measures.wall_seconds()),
-            words::seconds(end.longest_seconds),
-            process::meanwhile(end).does,
+    Wording {
+        title: format!(
+            "{} waits to open {path}, on which {by} holds a lease",
+            wait_words::waiter(measures, end)
         ),
-        confidence: if holder.is_some() && lease.breaking { 0.96 } else { 0.8 },
-        culprit: holder.map_or_else(Culprit::default, |holder| culprit(measures, holder)),
+        text: format!(
+            "{} pass in open, until {by} gives up its lease ({} so far for the longest). The kernel has asked it \
+             to; it {}.",
+            words::of_window(loss.seconds, loss.wall_seconds),
+            wait_words::duration(&longest),
+            holder_doing::meanwhile(end).does,
+        ),
         evidence,
-        remedy,
-    };
-    RULE.finding(measures, end, verdict)
+        remedy: vec![
+            Remedy {
+                text: format!("make {by} give up the lease when it is asked to (SIGIO), or end it"),
+                command: holder.map_or_else(String::new, |holder| {
+                    holder_doing::end_command(measures.model, &[holder.pid])
+                }),
+                ..Remedy::default()
+            },
+            Remedy {
+                text: "let the kernel take leases back sooner".into(),
+                command: "sysctl fs.lease-break-time=5".into(),
+                undo: "sysctl fs.lease-break-time=45".into(),
+            },
+        ],
+    }
 }
 
 #[cfg(test)]
@@ -133,6 +144,12 @@ mod tests {
         assert_eq!(finding.code, "lock.lease");
         assert_eq!((&*finding.object.name, finding.culprit.pid), ("/srv/data", Some(20)));
         assert_eq!(report.findings.len(), 1);
+    }
+
+    #[test]
+    fn a_flock_on_the_file_is_no_lease() {
+        let report = explain(opener("FLOCK", true));
+        assert!(report.findings.iter().all(|f| f.code != "lock.lease"));
     }
 
     #[test]

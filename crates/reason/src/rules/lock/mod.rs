@@ -6,4 +6,4 @@ pub(crate) mod futex;
 pub(crate) mod lease;
 
 /// The rules of this area; the first that matches claims an end.
-pub static LADDER: &[&super::Rule] = &[&deadlock::RULE, &file::RULE, &futex::RULE, &lease::RULE];
+pub static LADDER: &[&super::Rule] = &[&deadlock::RULE, &lease::RULE, &file::RULE, &futex::RULE];

@@ -33,7 +33,6 @@ mod ways_out;
 mod writers;
 
 // Until nobody asks for it here any more.
-pub(crate) use super::file_of;
 
 /// The rules of this area; the first that matches claims an end.
 pub static LADDER: &[&super::Rule] = &[

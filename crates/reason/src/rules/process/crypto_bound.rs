@@ -3,16 +3,53 @@
 //! The samples tell the file that the code is in: libcrypto and its like name themselves. That it is the limit
 //! needs the other half: its threads are on a CPU, or ready for one, nearly all of their time. Short-lived
 //! processes of one name (one for each transfer) count together. Blind: ciphers linked into the program itself
-//! (Go, rustls) have no file of their own, and are not told.
+//! (Go, rustls) have no file of their own, and are not seen.
 
-use crate::answer::report::{Evidence, Finding, ObjectName, Remedy, Severity};
+use super::own_time::{COST_MIN, Cost, PART_MIN, worker};
 use crate::facts::{ThreadRef, Work};
-use crate::measure::Measures;
-use crate::rules::Refutation;
-use crate::rules::old::{Rule, Verdict, culprit, words, work};
+use crate::graph::end::End;
+use crate::measure::{Measures, cpu_users};
+use crate::model::object::Object;
+use crate::model::words;
+use crate::rules::engine::Loss;
+use crate::rules::proof::Proof;
+use crate::rules::threshold::Threshold;
+use crate::rules::wording::{Evidence, Remedy, Severity, Wording};
+use crate::rules::{Finds, Losses, Match, Refutation, Rule, culprit};
 use std::collections::BTreeMap;
 
-/// The case.
+static SHARE_MIN: Threshold = Threshold::new(
+    0.5,
+    "1",
+    "of its samples, those in the code of a cryptographic library",
+    "chosen: most of it, so that twice the cipher is half as long again",
+);
+static BUSY_MIN: Threshold = Threshold::new(
+    0.8,
+    "1",
+    "of its threads' time, the part in which they run or are ready to; else something else limits it as well",
+    "chosen: four fifths",
+);
+static CPU_MIN: Threshold = Threshold::new(
+    0.5,
+    "CPUs",
+    "that it uses; below that it has time to spare",
+    "chosen: half of one",
+);
+static SAMPLES_MIN: Threshold = Threshold::new(
+    20.0,
+    "1",
+    "samples in that library; with fewer, their share is a guess",
+    "statistics: a quarter off at one standard deviation",
+);
+static IDLER_MAX: Threshold = Threshold::new(
+    0.1,
+    "1",
+    "of its life that a thread runs; one that does less is not the one that is limited",
+    "chosen: a tenth",
+);
+
+/// The rule.
 pub static RULE: Rule = Rule {
     code: "process.crypto_bound",
     title: "A program is limited by the ciphers that it computes",
@@ -23,8 +60,14 @@ pub static RULE: Rule = Rule {
         "its threads run, or are ready to, for four fifths of their time",
     ],
     refuted_by: &[
-        Refutation::new("it waits for a disk, a peer or a lock for a noticeable part", ""),
-        Refutation::new("most of its time is in other code", ""),
+        Refutation::new(
+            "it waits for a disk, a peer or a lock for a noticeable part",
+            "one_that_also_waits_is_not_bound_by_it",
+        ),
+        Refutation::new(
+            "most of its time is in other code",
+            "one_that_mostly_does_other_things_is_not_bound_by_it",
+        ),
     ],
     remedies: &[
         "a cipher that the processor has instructions for (AES-GCM; ChaCha20 where there are none)",
@@ -32,8 +75,8 @@ pub static RULE: Rule = Rule {
         "more streams, one for each CPU",
     ],
     stories: &["S4.7"],
-    thresholds: &[],
-    finds: crate::rules::Finds::Old(find),
+    thresholds: &[&SHARE_MIN, &BUSY_MIN, &CPU_MIN, &SAMPLES_MIN, &IDLER_MAX, &COST_MIN, &PART_MIN],
+    finds: Finds::Look(find),
 };
 
 const LIBRARIES: &[&str] = &[
@@ -49,22 +92,25 @@ const LIBRARIES: &[&str] = &[
     "libtomcrypt",
     "libaws-crypto",
 ];
-const SHARE_MIN: f64 = 0.5;
-const BUSY_MIN: f64 = 0.8;
-/// Half of a CPU: below that it has time to spare.
-const CPU_MIN: f64 = 0.5;
 
-/// The processes of one name, with what of their samples was in which library.
+/// One process of a program: its samples in the library, and all of them.
+struct Ciphers {
+    process: ThreadRef,
+    crypto: u64,
+    all: u64,
+}
+
+/// The processes of one name.
 #[derive(Default)]
 struct Program {
-    processes: BTreeMap<u32, (ThreadRef, u64, u64)>,
+    processes: BTreeMap<u32, Ciphers>,
     each: f64,
     library: String,
 }
 
-fn find(measures: &Measures<'_>) -> Vec<Finding> {
-    let found = programs(measures).into_values().filter_map(|program| finding(measures, &program));
-    found.filter(|finding| finding.severity > Severity::Note).collect()
+fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
+    let all = programs(measures).into_values();
+    all.filter_map(|program| matched(measures, ends, program)).collect()
 }
 
 fn is_crypto(code: &str) -> bool {
@@ -76,22 +122,17 @@ fn programs(measures: &Measures<'_>) -> BTreeMap<String, Program> {
     let mut programs: BTreeMap<String, Program> = BTreeMap::new();
     let crypto = |w: &&Work| is_crypto(&w.code) && w.process.pid != model.host.own_pid;
     for work in model.work.iter().filter(crypto) {
-        if !crate::rules::old::cpu::concerns(measures, &work.process) {
+        let pid = work.process.pid;
+        if !cpu_users::concerns(measures, &work.process) {
             continue;
         }
         let program = programs.entry(work.process.comm.clone()).or_default();
         program.each = 1.0 / f64::from(work.frequency_hz.max(1));
         program.library.clone_from(&work.code);
-        let of = || (work.process.clone(), 0, 0);
-        program.processes.entry(work.process.pid).or_insert_with(of).1 += work.count;
-    }
-    for samples in &model.samples {
         // The same process under its earlier name counts for what it became.
-        for program in programs.values_mut() {
-            if let Some(process) = program.processes.get_mut(&samples.process.pid) {
-                process.2 += samples.count;
-            }
-        }
+        let all = || measures.profile.samples(pid).iter().map(|samples| samples.count).sum();
+        let of = || Ciphers { process: work.process.clone(), crypto: 0, all: all() };
+        program.processes.entry(pid).or_insert_with(of).crypto += work.count;
     }
     programs
 }
@@ -103,11 +144,10 @@ fn busy(measures: &Measures<'_>, program: &Program) -> (f64, f64) {
         if !program.processes.contains_key(&time.thread.pid) {
             continue;
         }
-        let wants = (time.run_ns + time.runnable_ns) as f64 / 1e9;
-        // A thread that did next to nothing is not the one that is limited.
-        if time.run_ns as f64 >= 0.1 * time.until_ns.saturating_sub(time.since_ns) as f64 {
-            busy += wants;
-            alive += time.until_ns.saturating_sub(time.since_ns) as f64 / 1e9;
+        let life = time.until_ns.saturating_sub(time.since_ns) as f64;
+        if time.run_ns as f64 >= IDLER_MAX.value * life {
+            busy += (time.run_ns + time.runnable_ns) as f64 / 1e9;
+            alive += life / 1e9;
         }
     }
     (busy, alive)
@@ -115,6 +155,9 @@ fn busy(measures: &Measures<'_>, program: &Program) -> (f64, f64) {
 
 /// How much of a program's time its ciphers are.
 struct Bound {
+    program: Program,
+    /// The process with the most of it.
+    most: ThreadRef,
     /// Seconds of CPU in them.
     seconds: f64,
     /// Of its CPU time.
@@ -125,83 +168,99 @@ struct Bound {
 
 impl Bound {
     /// None if something else limits it, or nothing does.
-    fn of(measures: &Measures<'_>, program: &Program) -> Option<Self> {
+    fn of(measures: &Measures<'_>, program: Program) -> Option<Self> {
         let sums = program.processes.values();
-        let (crypto, all) = sums.fold((0, 0), |(c, a), (_, crypto, all)| (c + crypto, a + all));
-        let (busy, alive) = busy(measures, program);
+        let (crypto, all) = sums.fold((0, 0), |(c, a), one| (c + one.crypto, a + one.all));
+        let (busy, alive) = busy(measures, &program);
+        let most = program.processes.values().max_by_key(|one| one.crypto)?.process.clone();
         let bound = Self {
             seconds: crypto as f64 * program.each,
             share: crypto as f64 / all.max(1) as f64,
             busy: busy / alive.max(1e-9),
+            program,
+            most,
         };
-        let cpus = all as f64 * program.each / measures.wall_seconds().max(1e-9);
-        (crypto >= work::SAMPLES_MIN
-            && bound.share >= SHARE_MIN
-            && cpus >= CPU_MIN
-            && bound.busy >= BUSY_MIN)
+        let cpus = all as f64 * bound.program.each / measures.wall_seconds().max(1e-9);
+        (crypto as f64 >= SAMPLES_MIN.value
+            && bound.share >= SHARE_MIN.value
+            && cpus >= CPU_MIN.value
+            && bound.busy >= BUSY_MIN.value)
             .then_some(bound)
+    }
+
+    fn is_several(&self) -> bool {
+        self.program.processes.len() > 1
+    }
+
+    fn losses(&self) -> Losses {
+        let of = |(pid, one): (&u32, &Ciphers)| {
+            (*pid, (one.process.clone(), one.crypto as f64 * self.program.each))
+        };
+        self.program.processes.iter().map(of).collect()
+    }
+
+    fn explain(&self, loss: &Loss<'_>) -> Wording {
+        let several = self.is_several();
+        let comm = &self.most.comm;
+        let who = match several {
+            true => words::count(self.program.processes.len(), "", &format!("{comm} processes")),
+            false => words::who(&self.most),
+        };
+        let library = &self.program.library;
+        Wording {
+            title: format!("{comm} is as fast as the cipher that it computes"),
+            text: format!(
+                "{} of the CPU time of {who} ({}) is spent in {library}. {}, or could, for {} of the time, so nothing \
+                 else holds {} up.",
+                words::percent(self.share),
+                words::of_window(self.seconds, loss.wall_seconds),
+                if several { "They run" } else { "It runs" },
+                words::percent(self.busy),
+                if several { "them" } else { "it" },
+            ),
+            evidence: vec![
+                Evidence::new(
+                    format!("share of its CPU time in {library}"),
+                    self.share,
+                    "1",
+                    "cpu-clock samples, mapping of the instruction",
+                ),
+                Evidence::new("runs or is ready to", self.busy, "1", "sched_switch"),
+            ],
+            remedy: remedy(&self.most, several),
+        }
     }
 }
 
-fn finding(measures: &Measures<'_>, program: &Program) -> Option<Finding> {
+fn matched<'m>(measures: &'m Measures<'m>, ends: &'m [End], program: Program) -> Option<Match<'m>> {
     let bound = Bound::of(measures, program)?;
-    let wall = measures.wall_seconds().max(1e-9);
-    let (most, ..) = program.processes.values().max_by_key(|(_, crypto, _)| *crypto)?;
-    let several = program.processes.len() > 1;
-    let who = match several {
-        true => words::count(program.processes.len(), "", &format!("{} processes", most.comm)),
-        false => words::who(most),
+    let own = |end: &End| {
+        let of_one = || worker(measures, end);
+        end.object == Object::Processes(bound.most.comm.as_str().into())
+            || of_one().is_some_and(|pid| bound.program.processes.contains_key(&pid))
     };
-    let mut by = culprit(measures, most);
-    if several {
-        by.pid = None;
-    }
-    let verdict = Verdict {
-        title: format!("{} is as fast as the cipher that it computes", most.comm),
-        text: format!(
-            "{} of the CPU time of {who} ({}) is spent in {}. {}, or could, for {} of the time, so nothing \
-             else holds {} up.",
-            words::percent(bound.share),
-            words::of_window(bound.seconds, wall),
-            program.library,
-            if several { "They run" } else { "It runs" },
-            words::percent(bound.busy),
-            if several { "them" } else { "it" },
-        ),
-        confidence: 0.85,
-        culprit: by,
-        evidence: vec![
-            Evidence::new(
-                format!("share of its CPU time in {}", program.library),
-                bound.share,
-                "1",
-                "cpu-clock samples, mapping of the instruction",
-            ),
-            Evidence::new("runs or is ready to", bound.busy, "1", "sched_switch"),
-        ],
-        remedy: remedy(most, several),
-    };
-    let object = ObjectName::new("library", &program.library);
-    let lost: work::Lost = program
-        .processes
-        .values()
-        .map(|(p, crypto, _)| (p.clone(), *crypto as f64 * program.each))
+    let works: Vec<usize> = (ends.iter().enumerate())
+        .filter(|(_, end)| !end.victims.is_empty() && own(end))
+        .map(|(at, _)| at)
         .collect();
-    let mut finding = work::finding(
-        &RULE,
-        measures,
-        ObjectName::new("process", &most.comm),
-        object,
-        &lost,
-        verdict,
-    );
-    finding
-        .victims
-        .sort_by(|a, b| b.wait_seconds.total_cmp(&a.wait_seconds).then(a.pid.cmp(&b.pid)));
-    finding.victims.truncate(8);
+    let cost = Cost::of(measures, bound.losses(), works.iter().map(|at| &ends[*at]));
+    if works.is_empty() || !cost.counts(measures, &PART_MIN) {
+        return None;
+    }
+    let mut by = culprit(measures.model, &bound.most);
+    let mut object = Object::Process(bound.most.pid);
+    if bound.is_several() {
+        by.pid = None;
+        object = Object::Processes(bound.most.comm.as_str().into());
+    }
+    let does = ("library", bound.program.library.clone());
+    let mut matched = Match::new(by, Proof::Inferred, move |loss| bound.explain(loss)).on(object);
     // Work is no fault: it may be all that the program is there for.
-    finding.severity = finding.severity.min(Severity::Warning);
-    Some(finding)
+    matched.severity_max = Severity::Warning;
+    for at in works {
+        matched = matched.claiming(at, None);
+    }
+    Some(cost.charge(matched, does))
 }
 
 fn remedy(most: &ThreadRef, several: bool) -> Vec<Remedy> {
@@ -230,7 +289,7 @@ fn remedy(most: &ThreadRef, several: bool) -> Vec<Remedy> {
 mod tests {
     use crate::answer::explain;
     use crate::facts::Fact;
-    use crate::rules::old::work_tests::*;
+    use crate::measure::cpu_profile_tests::*;
 
     fn transfer(samples: u64) -> Vec<Fact> {
         let mut facts = sampled(&[(&[], samples)]);
@@ -239,9 +298,16 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_cipher_is_told() {
+    fn a_busy_cipher_is_reported() {
         let report = explain(transfer(960));
         assert_eq!(report.findings[0].code, "process.crypto_bound");
+    }
+
+    #[test]
+    fn one_that_mostly_does_other_things_is_not_bound_by_it() {
+        let mut facts = sampled(&[(&[], 960)]);
+        facts.push(in_code("libcrypto.so.3", 400));
+        assert!(explain(facts).findings.is_empty());
     }
 
     #[test]

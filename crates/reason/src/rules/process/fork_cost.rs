@@ -1,26 +1,48 @@
 //! process.fork_cost: a big process spends its time in copying its page tables at every fork.
 //!
 //! On-CPU samples inside fork tell how much time, fork events how often, the resident set how big. None of the
-//! three alone proves it: a small process may fork often, a big one seldom.
+//! three alone proves it: a small process may fork often, a big one seldom. Rejected: the resident set times a rate
+//! (huge pages have no tables to copy).
 
-use crate::answer::report::{
-    Evidence, Finding, Impact, Link, ObjectName, Remedy, Severity, Victim, Who,
-};
-use crate::facts::{TargetKind, ThreadRef};
+use super::own_time::{COST_MIN, Cost, worker};
+use crate::facts::ThreadRef;
+use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::model::object::Object;
-use crate::rules::old::{Rule, culprit, words};
-use std::collections::BTreeMap;
+use crate::model::words;
+use crate::rules::engine::Loss;
+use crate::rules::proof::Proof;
+use crate::rules::threshold::Threshold;
+use crate::rules::wording::{Evidence, Remedy, Severity, Wording};
+use crate::rules::{Finds, Match, Refutation, Rule, culprit};
 
 /// Functions that only a copying fork passes.
 const IN_FORK: &[&str] =
     &["copy_page_range", "dup_mmap", "dup_mm", "copy_p4d_range", "copy_pte_range"];
-/// A fork of a small process takes about a tenth of a millisecond: ten times that is dear.
-const DEAR_SECONDS: f64 = 0.001;
 const CLONE_VM: u64 = 0x100;
-use crate::rules::Refutation;
 
-/// The case.
+static DEAR: Threshold = Threshold::new(
+    0.001,
+    "s",
+    "CPU time of one fork; that of a small process takes about a tenth of a millisecond, ten times that is dear",
+    "reference machine: fork of a process of 2 MiB",
+);
+static SAMPLES_MIN: Threshold = Threshold::new(
+    10.0,
+    "1",
+    "samples inside fork; with fewer, their share is a guess",
+    "statistics: a third off at one standard deviation",
+);
+static FORKS_MIN: Threshold =
+    Threshold::new(3.0, "1", "forks in the look; fewer may be a start of its own", "chosen");
+static PART_MIN: Threshold = Threshold::new(
+    0.1,
+    "1",
+    "of its time that is not idle; its requests wait for as long as it forks",
+    "chosen: a tenth",
+);
+
+/// The rule.
 pub static RULE: Rule = Rule {
     code: "process.fork_cost",
     title: "A big process pays dearly for every fork",
@@ -32,8 +54,14 @@ pub static RULE: Rule = Rule {
         "it forked with a copied address space (no CLONE_VM) in the same window, each time for more than a millisecond",
     ],
     refuted_by: &[
-        Refutation::new("forks without copying (vfork, posix_spawn, threads)", ""),
-        Refutation::new("the time is in exec or in the child", ""),
+        Refutation::new(
+            "forks without copying (vfork, posix_spawn, threads)",
+            "threads_and_vforks_copy_nothing",
+        ),
+        Refutation::new(
+            "the time is not in copying, but in exec or in the child",
+            "cheap_forks_are_nothing",
+        ),
     ],
     remedies: &[
         "posix_spawn or vfork and exec instead of fork",
@@ -41,130 +69,101 @@ pub static RULE: Rule = Rule {
         "huge pages",
     ],
     stories: &["S4.5"],
-    thresholds: &[],
-    finds: crate::rules::Finds::Old(find),
+    thresholds: &[&DEAR, &SAMPLES_MIN, &FORKS_MIN, &PART_MIN, &COST_MIN],
+    finds: Finds::End(find),
 };
 
-struct Cost {
+/// What a process spends in fork.
+struct Forks {
     process: ThreadRef,
-    forks: u64,
-    fork_seconds: f64,
+    forks: usize,
+    seconds: f64,
     samples: u64,
+    rss_bytes: u64,
 }
 
-fn find(measures: &Measures<'_>) -> Vec<Finding> {
-    costs(measures).into_iter().filter_map(|cost| finding(measures, &cost)).collect()
-}
-
-fn costs(measures: &Measures<'_>) -> Vec<Cost> {
-    let model = measures.model;
-    let mut forks: BTreeMap<u32, u64> = BTreeMap::new();
-    for (_, fork) in &model.forks {
-        if fork.flags & CLONE_VM == 0 && fork.child.pid != fork.parent.pid {
-            *forks.entry(fork.parent.pid).or_default() += 1;
-        }
-    }
-    let mut costs = Vec::new();
-    for (pid, forks) in forks {
-        let process = model.thread_ref(pid);
-        let wanted = match model.target.as_ref().map(|t| t.kind) {
-            Some(TargetKind::Command) => true,
-            _ => model.in_target(&process),
+impl Forks {
+    /// Of a process, if each is dear.
+    fn of(measures: &Measures<'_>, pid: u32) -> Option<Self> {
+        let model = measures.model;
+        let copies = |at: &&(u64, crate::facts::Fork)| {
+            let fork = &at.1;
+            fork.parent.pid == pid && fork.child.pid != pid && fork.flags & CLONE_VM == 0
         };
-        if !wanted || pid == model.host.own_pid {
-            continue;
+        let samples = measures.profile.in_kernel(pid, |frame| IN_FORK.contains(&frame));
+        if (samples as f64) < SAMPLES_MIN.value {
+            return None;
         }
-        let in_fork = model.samples.iter().filter(|s| {
-            let frames = model.stack(s.stack);
-            s.process.pid == pid && frames.iter().any(|f| IN_FORK.contains(&f.as_str()))
-        });
-        let (mut samples, mut fork_seconds) = (0, 0.0);
-        for sample in in_fork {
-            samples += sample.count;
-            fork_seconds += sample.count as f64 / f64::from(sample.frequency_hz.max(1));
-        }
-        costs.push(Cost { process, forks, fork_seconds, samples });
+        let each = measures.profile.samples(pid).first().map_or(1, |s| s.frequency_hz.max(1));
+        let process = model.thread_ref(pid);
+        let one = Self {
+            forks: model.forks.iter().filter(copies).count(),
+            seconds: samples as f64 / f64::from(each),
+            samples,
+            rss_bytes: model.identity(&process).map_or(0, |thread| thread.rss_bytes),
+            process,
+        };
+        (one.forks >= FORKS_MIN.count() && one.each() >= DEAR.value).then_some(one)
     }
-    costs
+
+    fn each(&self) -> f64 {
+        self.seconds / self.forks.max(1) as f64
+    }
+
+    fn explain(&self, loss: &Loss<'_>) -> Wording {
+        let wall = loss.wall_seconds.max(1e-9);
+        let rate = self.forks as f64 / wall;
+        let size = match self.rss_bytes {
+            0 => String::new(),
+            rss => format!(" of {}", words::bytes(rss as f64)),
+        };
+        Wording {
+            title: format!(
+                "{} spends {} of its time in fork: {} each for an image{size}",
+                words::who(&self.process),
+                words::percent(loss.impact.share),
+                words::seconds(self.each())
+            ),
+            text: format!(
+                "It forked {} times a second. Every fork copies the page tables of its image{size} on its own time: {} \
+                 of CPU in {}.",
+                words::rate(rate),
+                words::seconds(self.seconds),
+                words::seconds(wall),
+            ),
+            evidence: self.evidence(loss.impact.share, rate),
+            remedy: remedy(),
+        }
+    }
+
+    fn evidence(&self, share: f64, rate: f64) -> Vec<Evidence> {
+        let stacks = "cpu-clock samples, kernel stacks";
+        vec![
+            Evidence::new("share of its time in fork", share, "1", stacks),
+            Evidence::new("samples in fork", self.samples as f64, "1", "cpu-clock samples"),
+            Evidence::new("forks", rate, "1/s", "task_newtask"),
+            Evidence::new("CPU per fork", self.each(), "s", "samples and task_newtask"),
+            Evidence::new(
+                "resident set of the parent",
+                self.rss_bytes as f64,
+                "bytes",
+                "/proc/PID/statm",
+            ),
+        ]
+    }
 }
 
-fn finding(measures: &Measures<'_>, cost: &Cost) -> Option<Finding> {
-    let wall = measures.wall_seconds().max(1e-9);
-    let each = cost.fork_seconds / cost.forks.max(1) as f64;
-    let demand = measures.demand_seconds(cost.process.pid).max(cost.fork_seconds);
-    let share = match measures.is_command() {
-        true => (cost.fork_seconds / wall).min(1.0),
-        false => cost.fork_seconds / demand.max(1e-9),
-    };
-    // Ten samples: with fewer, the share is a guess.
-    if cost.samples < 10 || cost.forks < 3 || each < DEAR_SECONDS || share < 0.1 {
+fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
+    let pid = worker(measures, end).filter(|pid| *pid != measures.model.host.own_pid)?;
+    let forks = Forks::of(measures, pid)?;
+    let cost = Cost::of_one(measures, &forks.process, forks.seconds, end);
+    if !cost.counts(measures, &PART_MIN) {
         return None;
     }
-    let impact = Impact { wait_seconds_per_second: cost.fork_seconds / wall, share };
-    let severity = match impact.wait_seconds_per_second {
-        rate if rate >= 0.25 && share >= 0.5 => Severity::Critical,
-        rate if rate >= 0.05 => Severity::Warning,
-        _ => return None,
-    };
-    Some(told(measures, cost, severity, impact))
-}
-
-fn told(measures: &Measures<'_>, cost: &Cost, severity: Severity, impact: Impact) -> Finding {
-    let model = measures.model;
-    let wall = measures.wall_seconds().max(1e-9);
-    let each = cost.fork_seconds / cost.forks.max(1) as f64;
-    let who = words::who(&cost.process);
-    let rss = model.identity(&cost.process).map_or(0, |thread| thread.rss_bytes);
-    let size = match rss {
-        0 => String::new(),
-        rss => format!(" of {}", words::bytes(rss as f64)),
-    };
-    Finding {
-        code: RULE.code.into(),
-        title: format!(
-            "{who} spends {} of its time in fork: {} each for an image{size}",
-            words::percent(impact.share),
-            words::seconds(each)
-        ),
-        text: format!(
-            "It forked {} times a second. Every fork copies the page tables of its image{size} on its own time: {} \
-             of CPU in {}.",
-            words::rate(cost.forks as f64 / wall),
-            words::seconds(cost.fork_seconds),
-            words::seconds(wall),
-        ),
-        severity,
-        confidence: 0.93,
-        object: measures.model.name_of(&Object::Process(cost.process.pid)),
-        culprit: culprit(measures, &cost.process),
-        victims: vec![Victim {
-            pid: cost.process.pid,
-            inner_pid: None,
-            comm: cost.process.comm.clone(),
-            container: model.container_of(&cost.process).map(|c| c.name.clone()),
-            wait_seconds: cost.fork_seconds,
-        }],
-        impact,
-        chain: vec![Link {
-            who: Who::thread(&cost.process),
-            waits_on: ObjectName::new("fork", "copying page tables"),
-            seconds: cost.fork_seconds,
-        }],
-        evidence: evidence(cost, impact.share, wall, rss),
-        remedy: remedy(),
-        stories: RULE.stories.iter().map(|s| (*s).to_string()).collect(),
-    }
-}
-
-fn evidence(cost: &Cost, share: f64, wall: f64, rss: u64) -> Vec<Evidence> {
-    let each = cost.fork_seconds / cost.forks.max(1) as f64;
-    vec![
-        Evidence::new("share of its time in fork", share, "1", "cpu-clock samples, kernel stacks"),
-        Evidence::new("samples in fork", cost.samples as f64, "1", "cpu-clock samples"),
-        Evidence::new("forks", cost.forks as f64 / wall, "1/s", "task_newtask"),
-        Evidence::new("CPU per fork", each, "s", "samples and task_newtask"),
-        Evidence::new("resident set of the parent", rss as f64, "bytes", "/proc/PID/statm"),
-    ]
+    let by = culprit(measures.model, &forks.process);
+    let mut matched = Match::new(by, Proof::TwoWitnesses, move |loss| forks.explain(loss));
+    matched.severity_min = Severity::Warning;
+    Some(cost.charge(matched.on(Object::Process(pid)), ("fork", "copying page tables".into())))
 }
 
 fn remedy() -> Vec<Remedy> {
@@ -216,13 +215,17 @@ mod tests {
         let finding = &report.findings[0];
         assert_eq!((&*finding.code, finding.severity), ("process.fork_cost", Severity::Critical));
         assert!((finding.impact.share - 0.75).abs() < 0.01);
-        let each = finding.evidence.iter().find(|e| e.fact == "CPU per fork").expect("told");
+        let each = finding.evidence.iter().find(|e| e.fact == "CPU per fork").expect("evidence");
         assert!((each.value - 0.03).abs() < 1e-6);
     }
 
     #[test]
-    fn cheap_forks_and_threads_are_nothing() {
+    fn cheap_forks_are_nothing() {
         assert!(explain(forker(0x11, 9)).findings.is_empty());
+    }
+
+    #[test]
+    fn threads_and_vforks_copy_nothing() {
         assert!(explain(forker(0x11 | super::CLONE_VM, 300)).findings.is_empty());
     }
 }

@@ -2,18 +2,21 @@
 //!
 //! Paused containers, checkpoints, and scripts that froze and died. v1 says so in freezer.state, v2 in
 //! cgroup.freeze; frozen threads sit in the refrigerator. The outermost frozen group is named, because thawing one
-//! inside it does nothing.
+//! inside it does nothing. Must not: blame the container for a group around it that was frozen.
 
-use crate::answer::report::{Culprit, CulpritKind, Evidence, Finding, Remedy};
+use super::standstill::{NOTICED, Standstill};
+use super::wait_words;
 use crate::facts::{Cgroup, Container, ThreadRef};
+use crate::graph::end::End;
 use crate::measure::Measures;
-use crate::rules::Refutation;
-use crate::rules::old::process::{self, Stalled};
-use crate::rules::old::{Rule, Verdict, words};
+use crate::model::words;
+use crate::rules::proof::Proof;
+use crate::rules::wording::{Culprit, CulpritKind, Evidence, Remedy, Wording};
+use crate::rules::{Finds, Match, Refutation, Rule};
 use crate::waits::WaitClass;
 use crate::waits::objects;
 
-/// The case.
+/// The rule.
 pub static RULE: Rule = Rule {
     code: "process.frozen",
     title: "A cgroup is frozen",
@@ -25,67 +28,71 @@ pub static RULE: Rule = Rule {
         "their cgroup, or one above it, says that it is frozen",
         "others wait for them (else it is only a note), or they are the target",
     ],
-    refuted_by: &[Refutation::new("the group is thawed and its threads run", "")],
+    refuted_by: &[Refutation::new(
+        "the group is thawed and its threads sleep or run",
+        "a_sleeping_process_in_a_thawed_group_is_nothing",
+    )],
     remedies: &["thaw the group", "unpause the container"],
     stories: &["S0.4"],
-    thresholds: &[],
-    finds: crate::rules::Finds::Old(find),
+    thresholds: &[&NOTICED],
+    finds: Finds::End(find),
 };
 
-fn find(measures: &Measures<'_>) -> Vec<Finding> {
-    process::stalled(measures, WaitClass::FrozenCgroup)
-        .iter()
-        .filter_map(|stalled| finding(measures, stalled))
-        .collect()
-}
-
-fn finding(measures: &Measures<'_>, stalled: &Stalled<'_>) -> Option<Finding> {
+fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
     let model = measures.model;
-    let frozen = stalled.process(measures)?;
+    let stands = Standstill::of(measures, end, WaitClass::FrozenCgroup)?;
+    let frozen = stands.process(measures)?;
     let group = objects::frozen_group(model, &frozen);
     let container = group.and_then(|group| container_of(measures, &frozen, group));
-    let weighed = stalled.weighed();
+    let words = explain(measures, &stands, &frozen, group, container);
+    let proof = if group.is_some() { Proof::Read } else { Proof::OneWitness };
+    let matched = Match::new(culprit(group, container), proof, move |_| words.clone());
+    Some(stands.weigh(measures, matched))
+}
+
+fn explain(
+    measures: &Measures<'_>,
+    stands: &Standstill<'_>,
+    frozen: &ThreadRef,
+    group: Option<&Cgroup>,
+    container: Option<&Container>,
+) -> Wording {
     let name = match (&container, group) {
         (Some(container), _) => format!("container {}", container.name),
         (None, Some(group)) => format!("cgroup {}", group.path),
         (None, None) => "its cgroup".into(),
     };
-    let title = match stalled.others.victims.is_empty() {
-        true => format!(
+    let who = words::who(frozen);
+    let title = match stands.has_victims() {
+        false => format!(
             "{name} is frozen, with {}",
-            words::count(stalled.own.len(), "process", "processes")
+            words::count(stands.own.len(), "process", "processes")
         ),
-        false => {
-            let victim = measures.process_name(weighed.first_victim());
-            format!("{victim} waits for {}, which is frozen with {name}", words::who(&frozen))
+        true => {
+            format!("{} waits for {who}, which is frozen with {name}", stands.victim(measures))
         }
     };
-    let since = stalled.seconds(measures);
-    let waits = match stalled.others.victims.len() {
+    let waits = match stands.others.victims.len() {
         0 => "Nobody outside of it was seen to wait for it.".to_string(),
         n => format!(
             "{} outside of it waited {}.",
             words::count(n, "process", "processes"),
-            words::of_window(stalled.others.seconds, measures.wall_seconds())
+            words::of_window(stands.others.seconds, measures.wall_seconds())
         ),
     };
-    let verdict = Verdict {
+    let alone = stands.own.len() == 1;
+    Wording {
         title,
         text: format!(
             "{name} has been frozen for {}: {} {} still and {} not even take a signal. {waits}",
-            words::seconds(since),
-            process::list(measures, &stalled.own),
-            if stalled.own.len() == 1 { "stands" } else { "stand" },
-            if stalled.own.len() == 1 { "does" } else { "do" },
+            wait_words::duration(&stands.longest),
+            wait_words::list(measures, &stands.own),
+            if alone { "stands" } else { "stand" },
+            if alone { "does" } else { "do" },
         ),
-        confidence: if group.is_some() { 0.98 } else { 0.8 },
-        culprit: culprit(group, container),
-        evidence: evidence(stalled, group, since),
+        evidence: evidence(stands, group),
         remedy: remedy(group, container),
-    };
-    let mut finding = RULE.finding(measures, weighed, verdict);
-    stalled.weigh(measures, &mut finding);
-    Some(finding)
+    }
 }
 
 /// The container whose own group was frozen, rather than one around it.
@@ -124,18 +131,15 @@ fn culprit(group: Option<&Cgroup>, container: Option<&Container>) -> Culprit {
     }
 }
 
-fn evidence(stalled: &Stalled<'_>, group: Option<&Cgroup>, since: f64) -> Vec<Evidence> {
-    let mut evidence = vec![
-        Evidence::new("threads frozen, longest", since, "s", "task iterator"),
-        Evidence::new("processes frozen", stalled.own.len() as f64, "1", "task iterator"),
-    ];
+fn evidence(stands: &Standstill<'_>, group: Option<&Cgroup>) -> Vec<Evidence> {
+    let mut evidence = wait_words::longest_evidence(&stands.longest, "threads frozen, longest");
+    let frozen = stands.own.len() as f64;
+    evidence.push(Evidence::new("processes frozen", frozen, "1", "task iterator"));
     if let Some(group) = group {
         let said = format!("{} says frozen", switch(group).0);
         evidence.push(Evidence::new(said, 1.0, "1", switch(group).3));
     }
-    if !stalled.others.victims.is_empty() {
-        evidence.extend(process::wait_evidence(&stalled.others, "what is frozen"));
-    }
+    evidence.extend(stands.others_evidence("what is frozen"));
     evidence
 }
 

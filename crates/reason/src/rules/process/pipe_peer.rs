@@ -1,19 +1,23 @@
 //! process.pipe_peer: writers wait because a pipe is full and its reader does not read.
 //!
 //! A log collector that was stopped, a reader that sleeps between lines. A reader that is at work all the time is
-//! no fault: then the pipe is only the place where a busy pipeline shows that it is busy, and a note says so.
+//! no fault: then the pipe is only the place where a busy pipeline shows that it is busy, and nothing is said here.
+//! Rejected: how full the pipe is (a full one with a quick reader is a good pipeline).
 
-use crate::answer::report::{Culprit, Evidence, Finding, Remedy, Severity};
+use super::holder_doing::{self, AT_WORK, Meanwhile, meanwhile};
+use super::wait_words;
 use crate::facts::{Endpoint, ObjectRef};
-use crate::graph::ends::End;
+use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::model::object::Object;
-use crate::rules::Refutation;
-use crate::rules::old::process::{self, Meanwhile};
-use crate::rules::old::{Rule, Verdict, culprit, words};
+use crate::model::words;
+use crate::rules::engine::Loss;
+use crate::rules::proof::Proof;
+use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
+use crate::rules::{Finds, Match, Refutation, Rule, culprit};
 use crate::waits::WaitClass;
 
-/// The case.
+/// The rule.
 pub static RULE: Rule = Rule {
     code: "process.pipe_peer",
     title: "A pipe is full and its reader does not read",
@@ -26,8 +30,14 @@ pub static RULE: Rule = Rule {
          for something else",
     ],
     refuted_by: &[
-        Refutation::new("the reader is at work all the time (a pipeline that computes)", ""),
-        Refutation::new("the reader itself waits for something with a name", ""),
+        Refutation::new(
+            "the reader is at work all the time (a pipeline that computes)",
+            "a_reader_at_work_makes_a_pipeline_that_computes",
+        ),
+        Refutation::new(
+            "the reader itself waits for something with a name",
+            "a_reader_that_waits_for_a_cpu_is_the_cpus_victim",
+        ),
     ],
     remedies: &[
         "continue or restart the reader",
@@ -35,47 +45,72 @@ pub static RULE: Rule = Rule {
         "make the pipe larger (F_SETPIPE_SZ) where the reader is late only now and then",
     ],
     stories: &["S0.5"],
-    thresholds: &[],
-    finds: crate::rules::Finds::Old(find),
+    thresholds: &[&AT_WORK],
+    finds: Finds::Look(find),
 };
 
-fn find(measures: &Measures<'_>) -> Vec<Finding> {
-    measures.class(WaitClass::PipeWrite).map(|end| finding(measures, end)).collect()
-}
-
-fn finding(measures: &Measures<'_>, end: &End) -> Finding {
-    let doing = process::meanwhile(end);
-    let victim = measures.process_name(end.first_victim());
-    let reader = end.holder();
-    let by = reader.map_or_else(|| "a reader that is not known".to_string(), words::who);
-    let pipe = name(measures, end);
-    let verdict = Verdict {
-        title: match reader {
-            Some(_) if doing.at_work => {
-                format!("{victim} writes to {pipe} faster than {by} can take it")
-            }
-            _ => format!("{victim} waits to write to {pipe}: its reader {by} {}", doing.does),
-        },
-        text: text(measures, end, &by, &doing),
-        confidence: match (reader, doing.at_work) {
-            (None, _) => 0.6,
-            (Some(_), true) => 0.75,
-            (Some(_), false) => 0.95,
-        },
-        culprit: reader.map_or_else(Culprit::default, |reader| culprit(measures, reader)),
-        evidence: evidence(measures, end, &by, &doing),
-        remedy: remedy(measures, end),
+fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
+    let of_end = |(at, end): (usize, &'m End)| {
+        let doing = meanwhile(end);
+        let reader = wait_words::holder(measures, end);
+        if reader.is_some() && doing.at_work {
+            return None;
+        }
+        let proof = if reader.is_some() { Proof::TwoWitnesses } else { Proof::OneWitness };
+        let by = reader.map_or_else(Culprit::default, |reader| culprit(measures.model, &reader));
+        let matched = Match::new(by, proof, move |loss| explain(measures, end, &doing, loss));
+        Some(holder_doing::claim(matched, ends, at))
     };
-    let mut finding = RULE.finding(measures, end, verdict);
-    if doing.at_work {
-        finding.severity = Severity::Note;
-    }
-    finding
+    holder_doing::open(ends, WaitClass::PipeWrite).filter_map(of_end).collect()
 }
 
-/// A FIFO by its path where one end's descriptor tells it, else the pipe.
+fn explain(measures: &Measures<'_>, end: &End, doing: &Meanwhile, loss: &Loss<'_>) -> Wording {
+    let reader = wait_words::holder(measures, end);
+    let by = reader.as_ref().map_or_else(|| "a reader that is not known".to_string(), words::who);
+    let pipe = name(measures, end);
+    let on = measures.model.name_of(&end.object);
+    let longest = wait_words::longest(measures, end);
+    let mut evidence =
+        wait_words::wait_evidence(loss.seconds, end.count as usize, &longest, "room in the pipe");
+    evidence.push(Evidence::new(
+        format!("share of that time in which {by} {}", doing.does),
+        doing.share,
+        "1",
+        "sched_switch and the task iterator",
+    ));
+    if let Some(reader) = &reader {
+        let fds = ends(measures, end).filter(|e| e.readable && e.process.pid == reader.pid);
+        evidence.push(Evidence::new(
+            format!("reading descriptors of {by} on it"),
+            fds.count() as f64,
+            "1",
+            "descriptor iterator",
+        ));
+    }
+    Wording {
+        title: format!(
+            "{} waits to write to {pipe}: its reader {by} {}",
+            wait_words::waiter(measures, end),
+            doing.does
+        ),
+        text: format!(
+            "{} pass in {} for room in {} {}; the longest {}. Meanwhile {by} {} for {}.",
+            words::of_window(loss.seconds, loss.wall_seconds),
+            words::count(end.count as usize, "wait", "waits"),
+            on.kind,
+            on.name,
+            wait_words::lasted(&longest),
+            doing.does,
+            words::percent(doing.share),
+        ),
+        evidence,
+        remedy: remedy(measures, end),
+    }
+}
+
+/// A FIFO by its path where one end's descriptor has it, else the pipe.
 fn name(measures: &Measures<'_>, end: &End) -> String {
-    let reads_standard_input = end.holder().is_some_and(|reader| {
+    let reads_standard_input = wait_words::holder(measures, end).is_some_and(|reader| {
         ends(measures, end).any(|end| end.readable && end.fd == 0 && end.process.pid == reader.pid)
     });
     match (&*measures.model.name_of(&end.object).kind, reads_standard_input) {
@@ -94,43 +129,8 @@ fn ends<'a>(measures: &'a Measures<'_>, end: &End) -> impl Iterator<Item = &'a E
     all.filter(move |end| matches!(&end.object, ObjectRef::Pipe { ino: own } if Some(*own) == ino))
 }
 
-fn text(measures: &Measures<'_>, end: &End, by: &str, doing: &Meanwhile) -> String {
-    let passed = format!(
-        "{} pass in {} for room in {} {}; the longest took {}.",
-        words::of_window(end.seconds, measures.wall_seconds()),
-        words::count(end.count as usize, "wait", "waits"),
-        measures.model.name_of(&end.object).kind,
-        measures.model.name_of(&end.object).name,
-        words::seconds(end.longest_seconds),
-    );
-    if doing.at_work {
-        return format!("{passed} {by} is at work meanwhile: the pipeline is as fast as it is.");
-    }
-    format!("{passed} Meanwhile {by} {} for {}.", doing.does, words::percent(doing.share))
-}
-
-fn evidence(measures: &Measures<'_>, end: &End, by: &str, doing: &Meanwhile) -> Vec<Evidence> {
-    let mut evidence = process::wait_evidence(end, "room in the pipe");
-    evidence.push(Evidence::new(
-        format!("share of that time in which {by} {}", doing.does),
-        doing.share,
-        "1",
-        "sched_switch and the task iterator",
-    ));
-    if let Some(reader) = end.holder() {
-        let fds = ends(measures, end).filter(|e| e.readable && e.process.pid == reader.pid);
-        evidence.push(Evidence::new(
-            format!("reading descriptors of {by} on it"),
-            fds.count() as f64,
-            "1",
-            "descriptor iterator",
-        ));
-    }
-    evidence
-}
-
 fn remedy(measures: &Measures<'_>, end: &End) -> Vec<Remedy> {
-    let Some(reader) = end.holder() else {
+    let Some(reader) = wait_words::holder(measures, end) else {
         return vec![Remedy {
             text: "find who has its reading end".into(),
             command: format!(
@@ -148,7 +148,7 @@ fn remedy(measures: &Measures<'_>, end: &End) -> Vec<Remedy> {
         }],
         _ => vec![
             Remedy {
-                text: format!("see why {} does not read", words::who(reader)),
+                text: format!("see why {} does not read", words::who(&reader)),
                 command: format!("cat /proc/{}/task/{}/stack", reader.pid, reader.tid),
                 ..Remedy::default()
             },
@@ -191,11 +191,24 @@ mod tests {
     #[test]
     fn a_stopped_reader_is_named_once() {
         let report = explain(pipe(blocked(20, "collector", WaitState::Stopped, "")));
-        assert_eq!(report.findings.len(), 1, "the stopped process is not told again");
+        assert_eq!(report.findings.len(), 1, "the stopped process is not reported again");
         let finding = &report.findings[0];
         assert_eq!((&*finding.code, finding.severity), ("process.pipe_peer", Severity::Critical));
         assert_eq!(finding.culprit.pid, Some(20));
         assert_eq!(finding.remedy[0].command, "kill -CONT 20");
+    }
+
+    #[test]
+    fn the_one_that_writes_is_named_and_not_the_shell_that_waits_for_it() {
+        let mut facts = pipe(blocked(20, "collector", WaitState::Sleep, "nanosleep"));
+        let mut waits =
+            Place { state: WaitState::Sleep, syscall: "wait4".into(), ..Place::default() };
+        waits.args[0] = 10;
+        facts.push(at_place(5, "bash", waits));
+        let report = explain(facts);
+        let finding = &report.findings[0];
+        assert!(finding.title.starts_with("service waits to write"), "{}", finding.title);
+        assert_eq!(finding.chain[0].who.name, "bash");
     }
 
     #[test]
@@ -207,9 +220,16 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_at_work_is_a_note() {
+    fn a_reader_at_work_makes_a_pipeline_that_computes() {
         let ran = Ran { thread: thread(20, "gzip"), begin_ns: 0, end_ns: LOOK_NS, cpu: 0 };
         let report = explain(pipe(fact(Body::Ran(ran))));
-        assert!(report.findings.iter().all(|f| f.severity == Severity::Note));
+        assert!(report.findings.iter().all(|f| f.code != "process.pipe_peer"));
+    }
+
+    #[test]
+    fn a_reader_that_waits_for_a_cpu_is_the_cpus_victim() {
+        let wait = Wait { thread: thread(20, "gzip"), end_ns: LOOK_NS, ..Wait::default() };
+        let report = explain(pipe(fact(Body::Wait(wait))));
+        assert!(report.findings.iter().all(|f| f.code != "process.pipe_peer"));
     }
 }

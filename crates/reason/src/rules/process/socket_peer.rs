@@ -1,32 +1,43 @@
 //! process.socket_peer: a client waits for a server on the same host that is slow by its own doing.
 //!
 //! Reading from a socket is a wait for work unless a question is outstanding. So the wait alone says nothing: it
-//! counts where the server was woken by this client (questions) and the client by this server (answers), and the
-//! server neither waits for anything with a name nor for events meanwhile, but sleeps or works. A stream of news
-//! that the client only listens to has answers without questions. Rejected: any wait for a busy peer (every idle
-//! connection to a busy server is one).
+//! counts where the server was woken by this client (questions) and the client by this server (answers), and where the
+//! chain ends in the server's own time: it sleeps or works. A stream of news that the client only listens to has answers
+//! without questions. Rejected: any wait for a busy peer (every idle connection to a busy server is one).
 
-use crate::answer::report::{Evidence, Finding, Remedy, Severity};
-use crate::facts::{Endpoint, ObjectRef};
-use crate::graph::chains::Leaf;
-use crate::graph::ends::End;
-use crate::graph::responsible::carrier;
+use super::holder_doing::AT_WORK;
+use super::wait_words;
+use super::who_talks::{Asked, Talk, is_read};
+use crate::facts::ThreadRef;
+use crate::graph::chains::ChainLink;
+use crate::graph::end::{End, EndKind};
 use crate::measure::Measures;
-use crate::rules::old::process;
-use crate::rules::old::{Rule, Verdict, culprit, words};
+use crate::measure::longest_wait::LongestWait;
+use crate::model::object::Object;
+use crate::model::words;
+use crate::rules::engine::Loss;
+use crate::rules::proof::Proof;
+use crate::rules::threshold::Threshold;
+use crate::rules::wording::{Evidence, Remedy, Severity, Wording};
+use crate::rules::{Finds, Match, Refutation, Rule, culprit};
 use crate::waits::WaitClass;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A round trip on one host takes about 50 us. Pollers answer at their own beat of ten milliseconds or so, which is
-/// their making and nobody's loss; beyond three such beats somebody waits for it.
-const SLOW_SECONDS: f64 = 0.03;
-/// A server that computes is only slow where a person would feel it: a busy database is no fault.
-const SLOW_WORK_SECONDS: f64 = 0.03;
-/// Fewer answers may be chance.
-const ANSWERS_MIN: usize = 3;
-use crate::rules::Refutation;
+static SLOW: Threshold = Threshold::new(
+    0.03,
+    "s",
+    "mean wait for an answer; a round trip on one host takes about 50 us, and pollers answer at their own beat of ten \
+     milliseconds or so: beyond three such beats somebody waits for it, whether the server sleeps or computes",
+    "reference machine: round trips over unix and loopback sockets",
+);
+static ANSWERS_MIN: Threshold = Threshold::new(
+    3.0,
+    "1",
+    "answers in the look; fewer may be chance (a command that asks once has all its time in that one answer)",
+    "chosen",
+);
 
-/// The case.
+/// The rule.
 pub static RULE: Rule = Rule {
     code: "process.socket_peer",
     title: "A client waits for a local server that is slow by its own doing",
@@ -39,225 +50,265 @@ pub static RULE: Rule = Rule {
         "meanwhile the server sleeps or works, and waits for nothing with a name",
     ],
     refuted_by: &[
-        Refutation::new("the server waits for work itself (the connection is idle)", ""),
+        Refutation::new(
+            "the server waits for work itself (the connection is idle)",
+            "a_server_that_waits_for_work_is_asked_nothing",
+        ),
         Refutation::new(
             "the server waits for a disk, a lock, a CPU or another server (then that is the finding)",
-            "",
+            "a_server_that_waits_for_a_cpu_is_the_cpus_victim",
         ),
-        Refutation::new("the client only listens: it never woke the server", ""),
+        Refutation::new(
+            "the client only listens: it never woke the server",
+            "a_listener_to_news_waits_for_work",
+        ),
         Refutation::new(
             "who waits is the one that was connected to: he serves, and waits for the next question",
-            "",
+            "who_connected_is_no_server_however_long_he_thinks_between_two_questions",
         ),
+        Refutation::new("the answers come quickly", "a_quick_server_is_nothing"),
     ],
     remedies: &[
         "find out why the server takes its time",
         "more workers, if it serves one client at a time",
     ],
     stories: &["S4.3"],
-    thresholds: &[],
-    finds: crate::rules::Finds::Old(find),
+    thresholds: &[&SLOW, &ANSWERS_MIN, &AT_WORK],
+    finds: Finds::Look(find),
 };
 
-fn find(measures: &Measures<'_>) -> Vec<Finding> {
-    let mut by_server: BTreeMap<u32, Vec<(Leaf, usize)>> = BTreeMap::new();
-    for (leaf, at) in leaves(measures) {
-        by_server.entry(leaf.links[at + 1].who.pid).or_default().push((leaf, at));
+fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
+    let mut by_server: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+    for (at, end) in ends.iter().enumerate().filter(|(_, end)| !end.victims.is_empty()) {
+        if let Some(server) = server_of(measures, end) {
+            by_server.entry(server).or_default().push(at);
+        }
+    }
+    if by_server.is_empty() {
+        return Vec::new();
     }
     let talk = Talk::of(measures);
-    let found = |(server, leaves)| finding(measures, server, &talk.with(server), leaves);
-    by_server.into_iter().filter_map(found).collect()
+    let all = by_server.into_iter();
+    all.filter_map(|(server, at)| matched(measures, ends, &talk, server, &at)).collect()
 }
 
-fn is_read(class: WaitClass) -> bool {
-    matches!(class, WaitClass::UnixRead | WaitClass::SocketRead)
-}
-
-/// Waits for a socket that end in a peer's own time.
-fn leaves(measures: &Measures<'_>) -> Vec<(Leaf, usize)> {
-    let model = measures.model;
-    let all: Vec<Leaf> = match measures.is_command() {
-        true => measures.graph.path.clone(),
-        false => measures
-            .waits()
-            .filter(|w| is_read(w.class) && !w.kernel && model.in_target(&w.thread))
-            .filter(|w| w.thread.pid != model.host.own_pid)
-            .flat_map(|w| measures.graph.chains.follow_wait(w, model.begin_ns, model.end_ns))
-            .collect(),
-    };
-    all.into_iter()
-        .filter_map(|leaf| {
-            // A command has asked, so an event loop that waits for other events has it wait for its own reasons.
-            let own = match leaf.root().class {
-                WaitClass::Timer | WaitClass::Running | WaitClass::Unseen => true,
-                WaitClass::Idle => measures.is_command(),
-                _ => false,
-            };
-            let at = leaf.links.iter().rposition(|link| is_read(link.class))?;
-            (own && leaf.named().is_none() && at + 1 < leaf.links.len()).then_some((leaf, at))
-        })
-        .collect()
-}
-
-fn finding(
-    measures: &Measures<'_>,
-    server: u32,
-    asked: &Asked,
-    leaves: Vec<(Leaf, usize)>,
-) -> Option<Finding> {
-    // Only the clients that ask.
-    let leaves: Vec<(Leaf, usize)> = leaves
-        .into_iter()
-        .filter(|(leaf, at)| asked.clients.contains(&leaf.links[*at].who.pid))
-        .filter(|(leaf, _)| leaf.links[0].who.pid != server)
-        .collect();
-    let (first, at) = leaves.first()?;
-    let object = first.links[*at].object.clone();
-    let end = End::gathered(first.links[*at].class, object, &leaves)?;
-    let answer = asked.answer_seconds(&end)?;
-    let doing = process::meanwhile(&end);
-    // A command that asks once has all its time in that one answer.
-    let answers_min = if measures.is_command() { 1 } else { ANSWERS_MIN };
-    if asked.answers < answers_min
-        || answer < if doing.at_work { SLOW_WORK_SECONDS } else { SLOW_SECONDS }
-    {
+/// Whose own time an end is that others reach by reading from a socket.
+fn server_of(measures: &Measures<'_>, end: &End) -> Option<u32> {
+    if !end.via.iter().any(|(class, seconds)| is_read(*class) && *seconds > 0.0) {
         return None;
     }
-    let server = process::main_thread(measures, server);
-    let who = words::who(&server);
-    let client = process::main_thread(measures, first.links[*at].who.pid);
-    let does = match end.holder_mostly() {
-        _ if doing.at_work => "is at work over",
-        Some(WaitClass::Idle) => "waits for something else over",
-        _ => "sleeps over",
+    let its_own = match (end.kind, end.class) {
+        (EndKind::Works | EndKind::Sleep, _) | (EndKind::Open, WaitClass::Unseen) => true,
+        // A command has asked, so an event loop that waits for other events has it wait for its own reasons.
+        (EndKind::Open | EndKind::Idle, WaitClass::Idle) => measures.is_command(),
+        _ => false,
     };
-    let verdict = Verdict {
-        title: format!(
-            "{} waits for {who}, which {does} each answer for {}",
-            words::who(&client),
-            words::seconds(answer)
-        ),
-        text: format!(
-            "{} pass in waits for {} of {who}. Meanwhile it {} for {} of that time, and waits for \
-             nothing that has a name: the time is its own.",
-            words::of_window(end.seconds, measures.wall_seconds()),
-            words::count(asked.answers, "answer", "answers"),
-            doing.does,
-            words::percent(doing.share),
-        ),
-        confidence: if doing.at_work { 0.8 } else { 0.92 },
-        culprit: culprit(measures, &server),
-        evidence: evidence(&end, asked, &who, answer, &doing),
-        remedy: vec![Remedy {
-            text: format!("see what {who} does between question and answer"),
-            command: match doing.at_work {
-                true => format!("perf top -p {}", server.pid),
-                false => format!("strace -f -p {} -e trace=%clock,nanosleep,poll", server.pid),
-            },
-            ..Remedy::default()
-        }],
-    };
-    let mut finding = RULE.finding(measures, &end, verdict);
-    if doing.at_work {
-        finding.severity = finding.severity.min(Severity::Warning);
+    if !its_own {
+        return None;
     }
-    Some(finding)
+    match (question(end), &end.who, &end.object) {
+        (Some((_, server)), _, _) => Some(server.who.pid),
+        (None, Some(who), _) => Some(who.pid),
+        (None, None, Object::Process(pid)) => Some(*pid),
+        _ => None,
+    }
 }
 
-fn evidence(
-    end: &End,
-    asked: &Asked,
-    who: &str,
-    answer: f64,
-    doing: &process::Meanwhile,
-) -> Vec<Evidence> {
-    let mut evidence = process::wait_evidence(end, "answers");
-    let source = "sched_waking, sched_switch";
-    evidence.extend([
-        Evidence::new("mean wait for an answer", answer, "s", source),
-        Evidence::new(
-            format!("answers that {who} woke its clients with"),
-            asked.answers as f64,
-            "1",
-            source,
-        ),
-        Evidence::new(format!("questions that woke {who}"), asked.questions as f64, "1", source),
-        Evidence::new(
-            format!("share of that time in which {who} {}", doing.does),
-            doing.share,
-            "1",
-            source,
-        ),
-    ]);
-    evidence
+/// The last link of an end's chain that reads from a socket, and the one at the other end.
+fn question(end: &End) -> Option<(&ChainLink, &ChainLink)> {
+    let at = end.links.iter().rposition(|link| is_read(link.class))?;
+    Some((&end.links[at], end.links.get(at + 1)?))
 }
 
-/// Who asks whom, and who answers, by who wakes whom: one pass over the waits and the sockets for all servers, of which
-/// a host that passes many messages has hundreds.
+/// What a server's clients lose to its own time.
 #[derive(Default)]
-struct Talk {
-    /// By server and client: the client's questions that ended the server's waits.
-    questions: BTreeMap<(u32, u32), usize>,
-    /// By server and client: the server's answers that ended the client's reads.
-    answers: BTreeMap<(u32, u32), usize>,
-    /// Server and client whose question lies unread in one of the server's sockets.
-    unread: BTreeSet<(u32, u32)>,
+struct Waited {
+    /// By end, with the victims whose part it is; none: everybody's.
+    parts: Vec<(usize, Option<BTreeSet<u32>>)>,
+    at_work: f64,
+    asleep: f64,
+    elsewhere: f64,
 }
 
-impl Talk {
-    fn of(measures: &Measures<'_>) -> Self {
-        let mut talk = Self::default();
-        for wait in measures.waits() {
-            let reads = is_read(wait.class);
-            if !reads && wait.class != WaitClass::Idle {
-                continue;
+impl Waited {
+    /// Of the clients that ask it, and of those that wait for them.
+    fn of(
+        measures: &Measures<'_>,
+        ends: &[End],
+        (talk, asked): (&Talk, &Asked),
+        server: u32,
+        all: &[usize],
+    ) -> Self {
+        let behind = talk.behind(server, &asked.clients);
+        let mut waited = Self::default();
+        for at in all {
+            let end = &ends[*at];
+            let in_chain =
+                question(end).is_some_and(|(client, _)| asked.clients.contains(&client.who.pid));
+            let victims = if measures.is_command() {
+                if !in_chain {
+                    continue;
+                }
+                None
+            } else {
+                let first = end.first_victim().pid;
+                let is_client = |pid: &u32| {
+                    *pid != server && (behind.contains(pid) || in_chain && *pid == first)
+                };
+                Some(end.victims.keys().copied().filter(is_client).collect::<BTreeSet<u32>>())
+            };
+            let seconds = match &victims {
+                None => end.seconds,
+                Some(own) => own.iter().map(|pid| end.victims[pid].1).sum(),
+            };
+            match end.kind {
+                _ if seconds <= 0.0 => continue,
+                EndKind::Sleep => waited.asleep += seconds,
+                _ if end.class == WaitClass::Idle => waited.elsewhere += seconds,
+                _ => waited.at_work += seconds,
             }
-            let Some(by) = carrier(wait) else { continue };
-            if by.pid != wait.thread.pid {
-                *talk.questions.entry((wait.thread.pid, by.pid)).or_default() += 1;
-            }
-            // Of two who talk in turns, the one who connected asks: his rest between two questions is his own.
-            if reads && !measures.graph.chains.peers.is_for_a_question(wait) {
-                *talk.answers.entry((by.pid, wait.thread.pid)).or_default() += 1;
-            }
+            waited.parts.push((*at, victims));
         }
-        let has_unread = |end: &&Endpoint| end.unread.is_some_and(|unread| unread > 0);
-        for end in measures.model.endpoints.iter().filter(has_unread) {
-            if let ObjectRef::Unix { peer_ino, .. } = &end.object {
-                let far = measures.graph.chains.peers.endpoints_on(*peer_ino).iter();
-                let far = far.filter(|far| far.process.pid != end.process.pid);
-                talk.unread.extend(far.map(|far| (end.process.pid, far.process.pid)));
-            }
-        }
-        talk
+        waited
     }
 
-    /// What belongs to one server.
-    fn with(&self, server: u32) -> Asked {
-        let own = (server, 0)..=(server, u32::MAX);
-        let mut asked = Asked { clients: BTreeSet::new(), questions: 0, answers: 0 };
-        for ((_, client), count) in self.questions.range(own.clone()) {
-            asked.clients.insert(*client);
-            asked.questions += count;
-        }
-        asked.clients.extend(self.unread.range(own.clone()).map(|(_, client)| *client));
-        let answers = self.answers.range(own).filter(|((_, to), _)| asked.clients.contains(to));
-        asked.answers = answers.map(|(_, count)| count).sum();
-        asked
+    fn seconds(&self) -> f64 {
+        self.at_work + self.asleep + self.elsewhere
+    }
+
+    fn is_at_work(&self) -> bool {
+        self.at_work >= AT_WORK.value * self.seconds()
+    }
+
+    /// What it mostly does, over an answer and in general, and its share of the time.
+    fn doing(&self) -> (&'static str, &'static str, f64) {
+        let (over, does, seconds) = match self.asleep >= self.elsewhere {
+            _ if self.is_at_work() => ("is at work over", "is at work", self.at_work),
+            true => ("sleeps over", "sleeps", self.asleep),
+            false => ("waits for something else over", "waits for other events", self.elsewhere),
+        };
+        (over, does, seconds / self.seconds().max(1e-9))
+    }
+
+    /// The end that most is lost to.
+    fn greatest<'e>(&self, ends: &'e [End]) -> Option<&'e End> {
+        let asked = |(at, _): &(usize, _)| question(&ends[*at]).is_some();
+        let most = self
+            .parts
+            .iter()
+            .filter(|part| asked(part))
+            .max_by(|a, b| ends[a.0].seconds.total_cmp(&ends[b.0].seconds))?;
+        Some(&ends[most.0])
     }
 }
 
-/// Who asks a server, and how often it answers.
-struct Asked {
-    clients: BTreeSet<u32>,
-    questions: usize,
-    answers: usize,
+fn matched<'m>(
+    measures: &'m Measures<'m>,
+    ends: &'m [End],
+    talk: &Talk,
+    server: u32,
+    all: &[usize],
+) -> Option<Match<'m>> {
+    let asked = talk.with(server);
+    let waited = Waited::of(measures, ends, (talk, &asked), server, all);
+    let answer = waited.seconds() / asked.answers.max(1) as f64;
+    // A command that asks once has all its time in that one answer.
+    let answers_min = if measures.is_command() { 1 } else { ANSWERS_MIN.count() };
+    if asked.answers < answers_min || answer < SLOW.value {
+        return None;
+    }
+    let (read, _) = question(waited.greatest(ends)?)?;
+    let server = wait_words::main_thread(measures, server);
+    let at_work = waited.is_at_work();
+    let proof = if at_work { Proof::OneWitness } else { Proof::TwoWitnesses };
+    let parts = waited.parts.clone();
+    let by = culprit(measures.model, &server);
+    let answers = Answers { server, waited, asked, answer };
+    let explain = move |loss: &Loss<'_>| answers.explain(measures, read, loss);
+    let mut matched = Match::new(by, proof, explain).on(read.object.clone());
+    for (at, victims) in parts {
+        matched = matched.claiming(at, victims);
+    }
+    if at_work {
+        matched.severity_max = Severity::Warning;
+    }
+    Some(matched)
 }
 
-impl Asked {
-    fn answer_seconds(&self, end: &End) -> Option<f64> {
-        (self.answers > 0).then(|| end.seconds / self.answers as f64)
+/// A server and how it answers.
+struct Answers {
+    server: ThreadRef,
+    waited: Waited,
+    asked: Asked,
+    /// Mean wait for one, seconds.
+    answer: f64,
+}
+
+impl Answers {
+    fn explain(&self, measures: &Measures<'_>, read: &ChainLink, loss: &Loss<'_>) -> Wording {
+        let who = words::who(&self.server);
+        let client = wait_words::main_thread(measures, read.who.pid);
+        let (over, does, share) = self.waited.doing();
+        let pid = self.server.pid;
+        Wording {
+            title: format!(
+                "{} waits for {who}, which {over} each answer for {}",
+                words::who(&client),
+                words::seconds(self.answer)
+            ),
+            text: format!(
+                "{} pass in waits for {} of {who}. Meanwhile it {does} for {} of that time, and waits for \
+                 nothing that has a name: the time is its own.",
+                words::of_window(loss.seconds, loss.wall_seconds),
+                words::count(self.asked.answers, "answer", "answers"),
+                words::percent(share),
+            ),
+            evidence: self.evidence(measures, read, loss),
+            remedy: vec![Remedy {
+                text: format!("see what {who} does between question and answer"),
+                command: match self.waited.is_at_work() {
+                    true => format!("perf top -p {pid}"),
+                    false => format!("strace -f -p {pid} -e trace=%clock,nanosleep,poll"),
+                },
+                ..Remedy::default()
+            }],
+        }
     }
+
+    fn evidence(
+        &self,
+        measures: &Measures<'_>,
+        read: &ChainLink,
+        loss: &Loss<'_>,
+    ) -> Vec<Evidence> {
+        let who = words::who(&self.server);
+        let reads = || {
+            let on_it = |w: &&_| is_on(w, read);
+            measures.waits().filter(on_it)
+        };
+        let longest = LongestWait::of(measures.model, reads());
+        let mut evidence =
+            wait_words::wait_evidence(loss.seconds, reads().count(), &longest, "answers");
+        let source = "sched_waking, sched_switch";
+        let (_, does, share) = self.waited.doing();
+        let (answers, questions) = (self.asked.answers as f64, self.asked.questions as f64);
+        evidence.extend([
+            Evidence::new("mean wait for an answer", self.answer, "s", source),
+            Evidence::new(
+                format!("answers that {who} woke its clients with"),
+                answers,
+                "1",
+                source,
+            ),
+            Evidence::new(format!("questions that woke {who}"), questions, "1", source),
+            Evidence::new(format!("share of that time in which {who} {does}"), share, "1", source),
+        ]);
+        evidence
+    }
+}
+
+fn is_on(wait: &crate::waits::timeline::WaitSpan, read: &ChainLink) -> bool {
+    is_read(wait.class) && wait.object == read.object && wait.thread.pid == read.who.pid
 }
 
 #[cfg(test)]
@@ -330,6 +381,32 @@ mod tests {
         assert_eq!((&*finding.code, finding.severity), ("process.socket_peer", Severity::Critical));
         assert_eq!(finding.culprit.pid, Some(20));
         assert!(finding.title.contains("sleeps over each answer for 400 ms"), "{}", finding.title);
+    }
+
+    #[test]
+    fn a_server_that_waits_for_work_is_asked_nothing() {
+        let mut facts = rounds(400, true);
+        for fact in &mut facts {
+            if let Body::Wait(wait) = &mut fact.body
+                && wait.place.syscall == "nanosleep"
+            {
+                wait.place.syscall = "epoll_wait".into();
+            }
+        }
+        assert!(explain(facts).findings.iter().all(|f| f.code != "process.socket_peer"));
+    }
+
+    #[test]
+    fn a_server_that_waits_for_a_cpu_is_the_cpus_victim() {
+        let mut facts = rounds(400, true);
+        for fact in &mut facts {
+            if let Body::Wait(wait) = &mut fact.body
+                && wait.place.syscall == "nanosleep"
+            {
+                (wait.place, wait.wake) = (Place::default(), None);
+            }
+        }
+        assert!(explain(facts).findings.iter().all(|f| f.code != "process.socket_peer"));
     }
 
     #[test]

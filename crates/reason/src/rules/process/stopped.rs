@@ -1,17 +1,25 @@
 //! process.stopped: a process stands still because of a stop signal.
 //!
 //! SIGSTOP, ctrl-Z, or a background job that touched its terminal. The scheduler state T is the witness; who
-//! sent the signal is told when it came within the look. A stopped process that nobody waits for is a note.
+//! sent the signal is said when it came within the look. A stopped process that nobody waits for is a note. Must not: say
+//! it of one whose pipe or lock the others wait for (that is claimed with what they wait for).
 
-use crate::answer::report::{Evidence, Finding, Remedy};
+use super::standstill::{NOTICED, Standstill};
+use super::wait_words;
 use crate::facts::{Signal, ThreadRef};
+use crate::graph::end::End;
 use crate::measure::Measures;
-use crate::rules::Refutation;
-use crate::rules::old::process::{self, Stalled};
-use crate::rules::old::{Rule, Verdict, culprit, words};
+use crate::model::words;
+use crate::rules::proof::Proof;
+use crate::rules::wording::{Evidence, Remedy, Wording};
+use crate::rules::{Finds, Match, Refutation, Rule, culprit};
 use crate::waits::WaitClass;
+use std::ops::RangeInclusive;
 
-/// The case.
+/// SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU.
+const STOP_SIGNALS: RangeInclusive<i32> = 19..=22;
+
+/// The rule.
 pub static RULE: Rule = Rule {
     code: "process.stopped",
     title: "A process is stopped by a signal",
@@ -23,74 +31,61 @@ pub static RULE: Rule = Rule {
         "others wait for its answer, its lock or its reading (else it is only a note), or it is the target",
     ],
     refuted_by: &[
-        Refutation::new("the process runs or sleeps", ""),
-        Refutation::new("state t: it is held by a tracer", ""),
-        Refutation::new("its cgroup is frozen", ""),
+        Refutation::new("the process runs or sleeps", "a_sleeping_server_is_not_stopped"),
+        Refutation::new(
+            "state t: it is held by a tracer",
+            "one_in_the_hands_of_a_tracer_is_not_stopped_by_a_signal",
+        ),
+        Refutation::new("its cgroup is frozen", "one_in_a_frozen_group_is_not_stopped_by_a_signal"),
     ],
     remedies: &["continue it (SIGCONT)", "end it"],
     stories: &["S0.4"],
-    thresholds: &[],
-    finds: crate::rules::Finds::Old(find),
+    thresholds: &[&NOTICED],
+    finds: Finds::End(find),
 };
 
-fn find(measures: &Measures<'_>) -> Vec<Finding> {
-    process::stalled(measures, WaitClass::Stopped)
-        .iter()
-        .filter_map(|stalled| finding(measures, stalled))
-        .collect()
+fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
+    let stands = Standstill::of(measures, end, WaitClass::Stopped)?;
+    let stopped = stands.process(measures)?;
+    let by = culprit(measures.model, &stopped);
+    let words = explain(measures, &stands, &stopped);
+    let matched = Match::new(by, Proof::Read, move |_| words.clone());
+    Some(stands.weigh(measures, matched))
 }
 
-fn finding(measures: &Measures<'_>, stalled: &Stalled<'_>) -> Option<Finding> {
-    let stopped = stalled.process(measures)?;
-    if !stalled.matters() && process::is_told_as_holder(measures, stopped.pid) {
-        return None;
-    }
-    let weighed = stalled.weighed();
-    let who = words::who(&stopped);
-    let signal = stop_signal(measures, &stopped);
+fn explain(measures: &Measures<'_>, stands: &Standstill<'_>, stopped: &ThreadRef) -> Wording {
+    let who = words::who(stopped);
+    let signal = stop_signal(measures, stopped);
     let by = match signal {
         Some(signal) => {
             format!("{} sent it {}.", words::who(&signal.from), signal_name(signal.signal))
         }
         None => "Who stopped it is not known: it was before the look.".into(),
     };
-    let title = match stalled.others.victims.is_empty() {
-        true => format!("{who} is stopped by a signal"),
-        false => {
-            let victim = measures.process_name(weighed.first_victim());
-            format!("{victim} waits for {who}, which is stopped by a signal")
+    let title = match stands.has_victims() {
+        false => format!("{who} is stopped by a signal"),
+        true => {
+            format!("{} waits for {who}, which is stopped by a signal", stands.victim(measures))
         }
     };
-    let waits = stalled.who_waited(measures);
-    let since = stalled.seconds(measures);
-    let mut evidence = vec![Evidence::new(
-        format!("{who} is in state T (stopped), since"),
-        since,
-        "s",
-        "task iterator",
-    )];
+    let fact = format!("{who} is in state T (stopped), since");
+    let mut evidence = wait_words::longest_evidence(&stands.longest, &fact);
     if let Some(signal) = signal {
         let sent = format!("{} sent by {}", signal_name(signal.signal), words::who(&signal.from));
         evidence.push(Evidence::new(sent, 1.0, "1", "signal_generate"));
     }
-    if !stalled.others.victims.is_empty() {
-        evidence.extend(process::wait_evidence(&stalled.others, &who));
-    }
-    let verdict = Verdict {
+    evidence.extend(stands.others_evidence(&who));
+    let since = wait_words::duration(&stands.longest);
+    Wording {
         title,
-        text: format!("{who} has stood still for {}. {by} {waits}", words::seconds(since)),
-        confidence: 0.98,
-        culprit: culprit(measures, &stopped),
+        text: format!("{who} has stood still for {since}. {by} {}", stands.who_waited(measures)),
         evidence,
         remedy: vec![Remedy {
             text: "continue it".into(),
             command: format!("kill -CONT {}", stopped.pid),
             undo: format!("kill -STOP {}", stopped.pid),
         }],
-    };
-    let mut finding = RULE.finding(measures, weighed, verdict);
-    stalled.weigh(measures, &mut finding);
-    Some(finding)
+    }
 }
 
 fn stop_signal<'a>(measures: &'a Measures<'_>, stopped: &ThreadRef) -> Option<&'a Signal> {
@@ -100,7 +95,7 @@ fn stop_signal<'a>(measures: &'a Measures<'_>, stopped: &ThreadRef) -> Option<&'
         .iter()
         .rev()
         .map(|(_, signal)| signal)
-        .find(|signal| signal.to.pid == stopped.pid && (19..=22).contains(&signal.signal))
+        .find(|signal| signal.to.pid == stopped.pid && STOP_SIGNALS.contains(&signal.signal))
 }
 
 fn signal_name(signal: i32) -> &'static str {
@@ -152,6 +147,20 @@ mod tests {
         facts.push(blocked(20, "vim", WaitState::Stopped, ""));
         let report = explain(facts);
         assert_eq!(report.findings[0].severity, Severity::Warning);
+    }
+
+    #[test]
+    fn one_in_the_hands_of_a_tracer_is_not_stopped_by_a_signal() {
+        let mut facts = host();
+        facts.extend(client_and_server(blocked(20, "server", WaitState::Traced, "")));
+        assert!(explain(facts).findings.iter().all(|f| f.code != "process.stopped"));
+    }
+
+    #[test]
+    fn one_in_a_frozen_group_is_not_stopped_by_a_signal() {
+        let mut facts = host();
+        facts.extend(client_and_server(blocked(20, "server", WaitState::Frozen, "")));
+        assert!(explain(facts).findings.iter().all(|f| f.code != "process.stopped"));
     }
 
     #[test]

@@ -2,14 +2,29 @@
 //!
 //! The C library must notice when the system's zone changes; without TZ in the environment it asks for the file's
 //! status at every conversion. The samples carry the path that the call was given, so the file needs no guessing.
+//! Rejected: the environment of the process (it may have set TZ itself since).
 
-use crate::answer::report::{Evidence, Finding, ObjectName, Remedy};
+use super::own_time::{COST_MIN, Cost, PART_MIN, worker};
 use crate::facts::Work;
+use crate::graph::end::End;
 use crate::measure::Measures;
-use crate::rules::Refutation;
-use crate::rules::old::{Rule, Verdict, culprit, words, work};
+use crate::measure::cpu_profile::Spent;
+use crate::model::object::Object;
+use crate::model::words;
+use crate::rules::proof::Proof;
+use crate::rules::threshold::Threshold;
+use crate::rules::wording::{Evidence, Remedy, Wording};
+use crate::rules::{Finds, Match, Refutation, Rule, culprit};
 
-/// The case.
+static SHARE_MIN: Threshold = Threshold::new(
+    0.1,
+    "1",
+    "of a program's samples, those in stat calls of the file, and those in looking up paths; below it the stamp is not what \
+     costs",
+    "chosen: a tenth of the CPU time is worth one line in a unit file",
+);
+
+/// The rule.
 pub static RULE: Rule = Rule {
     code: "process.timezone_stat",
     title: "A program asks for the status of /etc/localtime at every time stamp",
@@ -20,13 +35,16 @@ pub static RULE: Rule = Rule {
         "the kernel stacks of a tenth or more of its samples lie in the look-up of a path",
     ],
     refuted_by: &[
-        Refutation::new("the calls are for other files", ""),
-        Refutation::new("TZ is set", ""),
+        Refutation::new("the calls are for other files", "stats_of_other_files_are_healthy"),
+        Refutation::new(
+            "its samples are not in the look-up of paths",
+            "calls_that_look_nothing_up_are_healthy",
+        ),
     ],
     remedies: &["start it with TZ=:/etc/localtime", "stamp once a second and keep the text"],
     stories: &["S4.2"],
-    thresholds: &[],
-    finds: crate::rules::Finds::Old(find),
+    thresholds: &[&SHARE_MIN, &COST_MIN, &PART_MIN],
+    finds: Finds::End(find),
 };
 
 const CALLS: &[&str] = &["newfstatat", "statx", "stat", "lstat", "fstatat64", "stat64"];
@@ -42,67 +60,78 @@ const LOOK_UP: &[&str] = &[
     "cp_new_stat",
 ];
 const ZONE_FILE: &str = "/etc/localtime";
-const SHARE_MIN: f64 = 0.1;
 
-fn find(measures: &Measures<'_>) -> Vec<Finding> {
-    work::findings(measures, finding)
+/// Shares of a program's samples.
+struct Stamps {
+    spent: Spent,
+    share: f64,
+    looked_up: f64,
+    seconds: f64,
 }
 
-fn finding(measures: &Measures<'_>, spent: &work::Spent) -> Option<Finding> {
-    let pid = spent.process.pid;
-    let of_zone = |w: &&Work| {
-        w.process.pid == pid && w.path == ZONE_FILE && CALLS.contains(&w.syscall.as_str())
-    };
+fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
+    let pid = worker(measures, end)?;
+    let profile = &measures.profile;
+    let spent = profile.spent(pid)?;
+    let of_zone = |w: &&&Work| w.path == ZONE_FILE && CALLS.contains(&w.syscall.as_str());
     // Each sample with another path takes one away, so what is left is a lower bound.
-    let samples: u64 = measures.model.work.iter().filter(of_zone).map(|w| w.same_name).sum();
-    let looked_up = work::in_kernel(measures, pid, |f| LOOK_UP.contains(&f));
-    let share = spent.share(samples);
-    if share < SHARE_MIN || spent.share(looked_up) < SHARE_MIN {
+    let samples: u64 = profile.work(pid).iter().filter(of_zone).map(|w| w.same_name).sum();
+    let looked_up = spent.share(profile.in_kernel(pid, |f| LOOK_UP.contains(&f)));
+    let (share, seconds) = (spent.share(samples), spent.seconds(samples));
+    if share < SHARE_MIN.value || looked_up < SHARE_MIN.value {
         return None;
     }
-    let seconds = spent.seconds(samples);
-    let who = words::who(&spent.process);
-    let source = "cpu-clock samples, registers of the call";
-    let verdict = Verdict {
-        title: format!("{who} asks for the status of {ZONE_FILE} at every time stamp"),
-        text: format!(
-            "{} of its CPU time ({}) goes into stat calls of {ZONE_FILE}. The C library makes one for each local \
-             time when TZ is not set.",
-            words::percent(share),
-            words::of_window(seconds, measures.wall_seconds()),
-        ),
-        confidence: 0.95,
-        culprit: culprit(measures, &spent.process),
-        evidence: vec![
-            Evidence::new(
-                format!("share of its CPU time in stat of {ZONE_FILE}"),
-                share,
-                "1",
-                source,
+    let cost = Cost::of_one(measures, &spent.process, seconds, end);
+    if !cost.counts(measures, &PART_MIN) {
+        return None;
+    }
+    let by = culprit(measures.model, &spent.process);
+    let stamps = Stamps { spent, share, looked_up, seconds };
+    let matched =
+        Match::new(by, Proof::TwoWitnesses, move |loss| stamps.explain(loss.wall_seconds))
+            .on(Object::Path(ZONE_FILE.into()));
+    Some(cost.charge(matched, ("file", ZONE_FILE.into())))
+}
+
+impl Stamps {
+    fn explain(&self, wall: f64) -> Wording {
+        let who = words::who(&self.spent.process);
+        Wording {
+            title: format!("{who} asks for the status of {ZONE_FILE} at every time stamp"),
+            text: format!(
+                "{} of its CPU time ({}) goes into stat calls of {ZONE_FILE}. The C library makes one for each local \
+                 time when TZ is not set.",
+                words::percent(self.share),
+                words::of_window(self.seconds, wall),
             ),
-            Evidence::new(
-                "share of its CPU time in looking up paths",
-                spent.share(looked_up),
-                "1",
-                "cpu-clock samples, kernel stacks",
-            ),
-        ],
-        remedy: vec![Remedy {
-            text: "set TZ where it is started (its unit, its shell)".into(),
-            command: format!("export TZ=:{ZONE_FILE}"),
-            undo: "unset TZ".into(),
-        }],
-    };
-    let object = ObjectName::new("file", ZONE_FILE);
-    let lost = vec![(spent.process.clone(), seconds)];
-    Some(work::finding(&RULE, measures, object.clone(), object, &lost, verdict))
+            evidence: vec![
+                Evidence::new(
+                    format!("share of its CPU time in stat of {ZONE_FILE}"),
+                    self.share,
+                    "1",
+                    "cpu-clock samples, registers of the call",
+                ),
+                Evidence::new(
+                    "share of its CPU time in looking up paths",
+                    self.looked_up,
+                    "1",
+                    "cpu-clock samples, kernel stacks",
+                ),
+            ],
+            remedy: vec![Remedy {
+                text: "set TZ where it is started (its unit, its shell)".into(),
+                command: format!("export TZ=:{ZONE_FILE}"),
+                undo: "unset TZ".into(),
+            }],
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use crate::answer::explain;
     use crate::facts::*;
-    use crate::rules::old::work_tests::*;
+    use crate::measure::cpu_profile_tests::*;
 
     fn stamps(path: &str) -> Vec<Fact> {
         let mut facts = sampled(&[(&["filename_lookup", "vfs_statx"], 500), (&[], 300)]);
@@ -111,9 +140,16 @@ mod tests {
     }
 
     #[test]
-    fn stats_of_the_zone_file_are_told() {
+    fn stats_of_the_zone_file_are_reported() {
         let report = explain(stamps("/etc/localtime"));
         assert_eq!(report.findings[0].code, "process.timezone_stat");
+    }
+
+    #[test]
+    fn calls_that_look_nothing_up_are_healthy() {
+        let mut facts = sampled(&[(&["perf_trace_sys_enter"], 500), (&[], 300)]);
+        facts.push(in_call("newfstatat", "/etc/localtime", 500, 0));
+        assert!(explain(facts).findings.is_empty());
     }
 
     #[test]

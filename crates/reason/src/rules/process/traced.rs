@@ -2,97 +2,90 @@
 //!
 //! State t is the witness, the tracer's pid in /proc/PID/status the second fact. A debugger at a breakpoint, or a
 //! tracer that went away from the keyboard; strace shows as many short stops and becomes a finding only when
-//! they add up.
+//! they add up. Must not: blame a tracer that nobody waits for.
 
-use crate::answer::report::{Culprit, Evidence, Finding, Remedy};
+use super::standstill::{NOTICED, Standstill};
+use super::wait_words;
 use crate::facts::ThreadRef;
+use crate::graph::end::End;
 use crate::measure::Measures;
-use crate::rules::Refutation;
-use crate::rules::old::process::{self, Stalled};
-use crate::rules::old::{Rule, Verdict, culprit, words};
+use crate::model::words;
+use crate::rules::proof::Proof;
+use crate::rules::wording::{Evidence, Remedy, Wording};
+use crate::rules::{Finds, Match, Refutation, Rule, culprit};
 use crate::waits::WaitClass;
 
-/// The case.
+/// The rule.
 pub static RULE: Rule = Rule {
     code: "process.traced",
     title: "A process is held by a tracer",
-    theory: "A debugger or strace (ptrace) stops a process at each event until it is told to go on. At a breakpoint it \
+    theory: "A debugger or strace (ptrace) stops a process at each event until it lets it go on. At a breakpoint it \
              stands still for as long as the debugger's user thinks; whoever waits for the process waits for him.",
     needs: &[
         "threads of the process are in state t",
         "others wait for it (else it is only a note), or it is the target",
     ],
-    refuted_by: &[Refutation::new("state T without a tracer: it is stopped by a signal", "")],
+    refuted_by: &[Refutation::new(
+        "state T without a tracer: it is stopped by a signal",
+        "one_that_a_signal_stopped_is_not_traced",
+    )],
     remedies: &[
         "let it go in the debugger (continue, detach)",
         "end the tracer: the kernel lets the process go",
     ],
     stories: &["S0.4"],
-    thresholds: &[],
-    finds: crate::rules::Finds::Old(find),
+    thresholds: &[&NOTICED],
+    finds: Finds::End(find),
 };
 
-fn find(measures: &Measures<'_>) -> Vec<Finding> {
-    process::stalled(measures, WaitClass::Traced)
-        .iter()
-        .filter_map(|stalled| finding(measures, stalled))
-        .collect()
+fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
+    let stands = Standstill::of(measures, end, WaitClass::Traced)?;
+    let traced = stands.process(measures)?;
+    let tracer = tracer(measures, &traced);
+    let by = culprit(measures.model, tracer.as_ref().unwrap_or(&traced));
+    let proof = if tracer.is_some() { Proof::Read } else { Proof::OneWitness };
+    let words = explain(measures, &stands, &traced, tracer.as_ref());
+    let matched = Match::new(by, proof, move |_| words.clone());
+    Some(stands.weigh(measures, matched))
 }
 
-fn finding(measures: &Measures<'_>, stalled: &Stalled<'_>) -> Option<Finding> {
-    let traced = stalled.process(measures)?;
-    if !stalled.matters() && process::is_told_as_holder(measures, traced.pid) {
-        return None;
-    }
-    let weighed = stalled.weighed();
-    let tracer = tracer(measures, &traced);
-    let who = words::who(&traced);
-    let by = tracer.as_ref().map_or_else(|| "its tracer".to_string(), words::who);
-    let longest = stalled.seconds(measures);
-    let title = match stalled.others.victims.is_empty() {
-        true => format!("{who} is held by {by}, which traces it"),
-        false => {
-            let victim = measures.process_name(weighed.first_victim());
-            format!("{victim} waits for {who}, which is held by {by}, its tracer")
+fn explain(
+    measures: &Measures<'_>,
+    stands: &Standstill<'_>,
+    traced: &ThreadRef,
+    tracer: Option<&ThreadRef>,
+) -> Wording {
+    let who = words::who(traced);
+    let by = tracer.map_or_else(|| "its tracer".to_string(), words::who);
+    let title = match stands.has_victims() {
+        false => format!("{who} is held by {by}, which traces it"),
+        true => {
+            format!(
+                "{} waits for {who}, which is held by {by}, its tracer",
+                stands.victim(measures)
+            )
         }
     };
-    let waits = stalled.who_waited(measures);
-    let mut evidence = vec![Evidence::new(
-        format!("{who} is in state t (stopped by a tracer), longest"),
-        longest,
-        "s",
-        "task iterator",
-    )];
-    if let Some(tracer) = &tracer {
+    let fact = format!("{who} is in state t (stopped by a tracer), longest");
+    let mut evidence = wait_words::longest_evidence(&stands.longest, &fact);
+    if let Some(tracer) = tracer {
         let pid = f64::from(tracer.pid);
         evidence.push(Evidence::new("TracerPid", pid, "pid", "/proc/PID/status"));
     }
-    if !stalled.others.victims.is_empty() {
-        evidence.extend(process::wait_evidence(&stalled.others, &who));
-    }
-    let verdict = Verdict {
+    evidence.extend(stands.others_evidence(&who));
+    let since = wait_words::duration(&stands.longest);
+    Wording {
         title,
-        text: format!("{by} has held {who} for {}. {waits}", words::seconds(longest)),
-        confidence: if tracer.is_some() { 0.97 } else { 0.85 },
-        culprit: match &tracer {
-            Some(tracer) => culprit(measures, tracer),
-            None => culprit(measures, &traced),
-        },
+        text: format!("{by} has held {who} for {since}. {}", stands.who_waited(measures)),
         evidence,
-        remedy: remedy(tracer.as_ref()),
-    };
-    let mut finding = RULE.finding(measures, weighed, verdict);
-    stalled.weigh(measures, &mut finding);
-    if finding.culprit == Culprit::default() {
-        finding.culprit = culprit(measures, &traced);
+        remedy: remedy(tracer),
     }
-    Some(finding)
 }
 
 fn tracer(measures: &Measures<'_>, traced: &ThreadRef) -> Option<ThreadRef> {
     let threads = measures.model.threads.values().filter(|t| t.thread.pid == traced.pid);
     let pid = threads.map(|t| t.tracer_pid).find(|pid| *pid != 0)?;
-    Some(process::main_thread(measures, pid))
+    Some(wait_words::main_thread(measures, pid))
 }
 
 fn remedy(tracer: Option<&ThreadRef>) -> Vec<Remedy> {
@@ -134,6 +127,13 @@ mod tests {
         assert_eq!((&*finding.code, finding.severity), ("process.traced", Severity::Critical));
         assert_eq!((finding.culprit.pid, &*finding.culprit.name), (Some(30), "gdb"));
         assert_eq!(finding.remedy[0].command, "kill 30");
+    }
+
+    #[test]
+    fn one_that_a_signal_stopped_is_not_traced() {
+        let mut facts = host();
+        facts.extend(client_and_server(blocked(20, "server", WaitState::Stopped, "")));
+        assert!(explain(facts).findings.iter().all(|f| f.code != "process.traced"));
     }
 
     #[test]

@@ -1,22 +1,32 @@
 //! process.tty_blocked: a writer waits because its terminal takes no more.
 //!
 //! Either somebody typed ctrl-S, or the program that holds the master side (screen, sshd, a terminal window) does
-//! not read. The kernel knows of ctrl-S (`flow.stopped`); without that it is the master's fault.
+//! not read. The kernel knows of ctrl-S (`flow.stopped`); without that it is the master's fault, unless it reads at the pace
+//! of a screen or is at work. Rejected: naming the shell that waits for the one who prints.
 
-use crate::answer::report::{Culprit, Evidence, Finding, Remedy, Severity};
+use super::holder_doing::{self, AT_WORK, Meanwhile, meanwhile};
+use super::wait_words;
 use crate::facts::ObjectRef;
-use crate::graph::ends::End;
+use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::model::object::Object;
-use crate::rules::old::process::{self, Meanwhile};
-use crate::rules::old::{Rule, Verdict, culprit, net, words};
+use crate::model::words;
+use crate::rules::engine::Loss;
+use crate::rules::proof::Proof;
+use crate::rules::threshold::Threshold;
+use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
+use crate::rules::{Finds, Match, Refutation, Rule, culprit};
 use crate::waits::WaitClass;
 
-/// Programs that show a terminal take its output some ten to sixty times a second: a wait below that is pace.
-const PACE_SECONDS: f64 = 0.1;
-use crate::rules::Refutation;
+static PACE: Threshold = Threshold::new(
+    0.1,
+    "s",
+    "longest wait for room; programs that show a terminal take its output some ten to sixty times a second, and a wait \
+     below that is their pace",
+    "chosen: the slowest refresh of the terminals that were tried",
+);
 
-/// The case.
+/// The rule.
 pub static RULE: Rule = Rule {
     code: "process.tty_blocked",
     title: "A terminal takes no more output",
@@ -27,10 +37,13 @@ pub static RULE: Rule = Rule {
         "output is stopped by ctrl-S, or the process that holds the master side does not read",
     ],
     refuted_by: &[
-        Refutation::new("the master's holder is at work all the time, and reads", ""),
+        Refutation::new(
+            "the master's holder is at work all the time, and reads",
+            "a_screen_that_works_is_no_fault",
+        ),
         Refutation::new(
             "no wait is longer than a tenth of a second: the output is taken at the pace of a screen",
-            "",
+            "a_screen_that_takes_the_output_at_its_pace_is_no_fault",
         ),
     ],
     remedies: &[
@@ -39,44 +52,80 @@ pub static RULE: Rule = Rule {
         "redirect the output to a file",
     ],
     stories: &["S0.11"],
-    thresholds: &[],
-    finds: crate::rules::Finds::Old(find),
+    thresholds: &[&PACE, &AT_WORK],
+    finds: Finds::Look(find),
 };
 
-fn find(measures: &Measures<'_>) -> Vec<Finding> {
-    measures.class(WaitClass::TtyWrite).map(|end| finding(measures, end)).collect()
+fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
+    let of_end = |(at, end): (usize, &'m End)| {
+        let stopped = output_stopped(measures, end);
+        let doing = meanwhile(end);
+        let is_pace = wait_words::longest(measures, end).seconds < PACE.value;
+        if !stopped && (doing.at_work || is_pace) {
+            return None;
+        }
+        let master = wait_words::holder(measures, end);
+        let proof = match (stopped, &master) {
+            (true, _) => Proof::Read,
+            (false, Some(_)) => Proof::TwoWitnesses,
+            (false, None) => Proof::OneWitness,
+        };
+        let by = master.map_or_else(Culprit::default, |master| culprit(measures.model, &master));
+        let explain = move |loss: &Loss<'_>| explain(measures, end, &doing, stopped, loss);
+        Some(holder_doing::claim(Match::new(by, proof, explain), ends, at))
+    };
+    holder_doing::open(ends, WaitClass::TtyWrite).filter_map(of_end).collect()
 }
 
-fn finding(measures: &Measures<'_>, end: &End) -> Finding {
-    let victim = measures.process_name(end.first_victim());
+fn explain(
+    measures: &Measures<'_>,
+    end: &End,
+    doing: &Meanwhile,
+    stopped: bool,
+    loss: &Loss<'_>,
+) -> Wording {
+    let victim = wait_words::waiter(measures, end);
     let tty = &measures.model.name_of(&end.object).name;
-    let stopped = output_stopped(measures, end);
-    let master = end.holder();
-    let by = master.map_or_else(|| "whoever holds its other side".to_string(), words::who);
-    let doing = process::meanwhile(end);
-    let verdict = Verdict {
+    let master = wait_words::holder(measures, end);
+    let by = master.as_ref().map_or_else(|| "whoever holds its other side".to_string(), words::who);
+    let longest = wait_words::longest(measures, end);
+    let why = match stopped {
+        true => format!("Somebody typed ctrl-S there; {by} shows the terminal."),
+        false => format!("{by}, which shows the terminal, {} instead of reading it.", doing.does),
+    };
+    let waits = end.count as usize;
+    let mut evidence =
+        wait_words::wait_evidence(loss.seconds, waits, &longest, "room in the terminal");
+    evidence.extend([
+        Evidence::new(
+            "output stopped by ctrl-S",
+            f64::from(u8::from(stopped)),
+            "1",
+            "tty_struct::flow.stopped",
+        ),
+        Evidence::new(
+            format!("share of that time in which {by} {}", doing.does),
+            doing.share,
+            "1",
+            "sched_switch and the task iterator",
+        ),
+    ]);
+    Wording {
         title: match stopped {
             true => format!("{victim} waits to print to {tty}: its output is stopped by ctrl-S"),
             false => format!("{victim} waits to print to {tty}, which {by} does not read"),
         },
-        text: text(measures, end, &by, &doing, stopped),
-        confidence: match (stopped, master) {
-            (true, _) => 0.97,
-            (false, Some(_)) => 0.93,
-            (false, None) => 0.7,
-        },
-        culprit: master.map_or_else(Culprit::default, |master| culprit(measures, master)),
-        evidence: evidence(end, &by, &doing, stopped),
+        text: format!(
+            "{} pass in waits for room in the terminal; the longest {}. {why}",
+            words::of_window(loss.seconds, loss.wall_seconds),
+            wait_words::lasted(&longest),
+        ),
+        evidence,
         remedy: remedy(measures, end, stopped),
-    };
-    let mut finding = RULE.finding(measures, end, verdict);
-    if !stopped && (doing.at_work || end.longest_seconds < PACE_SECONDS) {
-        finding.severity = Severity::Note;
     }
-    finding
 }
 
-/// Some descriptor on the terminal tells that its output is stopped.
+/// Some descriptor on the terminal says that its output is stopped.
 fn output_stopped(measures: &Measures<'_>, end: &End) -> bool {
     let Object::Tty(dev) = end.object else { return false };
     let Some(tty) = measures.model.terminal_name(dev) else { return false };
@@ -90,40 +139,11 @@ fn output_stopped(measures: &Measures<'_>, end: &End) -> bool {
     })
 }
 
-fn text(measures: &Measures<'_>, end: &End, by: &str, doing: &Meanwhile, stopped: bool) -> String {
-    let why = match stopped {
-        true => format!("Somebody typed ctrl-S there; {by} shows the terminal."),
-        false => format!("{by}, which shows the terminal, {} instead of reading it.", doing.does),
-    };
-    format!(
-        "{} pass in waits for room in the terminal; the longest took {}. {why}",
-        words::of_window(end.seconds, measures.wall_seconds()),
-        words::seconds(end.longest_seconds),
-    )
-}
-
-fn evidence(end: &End, by: &str, doing: &Meanwhile, stopped: bool) -> Vec<Evidence> {
-    let mut evidence = process::wait_evidence(end, "room in the terminal");
-    evidence.push(Evidence::new(
-        "output stopped by ctrl-S",
-        f64::from(u8::from(stopped)),
-        "1",
-        "tty_struct::flow.stopped",
-    ));
-    evidence.push(Evidence::new(
-        format!("share of that time in which {by} {}", doing.does),
-        doing.share,
-        "1",
-        "sched_switch and the task iterator",
-    ));
-    evidence
-}
-
 fn remedy(measures: &Measures<'_>, end: &End, stopped: bool) -> Vec<Remedy> {
     if stopped {
         return vec![resume(measures, end)];
     }
-    match (end.holder(), end.holder_mostly()) {
+    match (wait_words::holder(measures, end), end.holder_mostly()) {
         (Some(master), Some(WaitClass::Stopped)) => vec![Remedy {
             text: "continue the program that shows the terminal".into(),
             command: format!("kill -CONT {}", master.pid),
@@ -131,7 +151,7 @@ fn remedy(measures: &Measures<'_>, end: &End, stopped: bool) -> Vec<Remedy> {
         }],
         (Some(master), _) => vec![
             Remedy {
-                text: format!("see why {} does not read", words::who(master)),
+                text: format!("see why {} does not read", words::who(&master)),
                 command: format!("cat /proc/{}/task/{}/stack", master.pid, master.tid),
                 ..Remedy::default()
             },
@@ -152,7 +172,7 @@ fn resume(measures: &Measures<'_>, end: &End) -> Remedy {
     if !name.starts_with("/dev/pts/") {
         return Remedy { text: "type ctrl-Q in that terminal".into(), ..Remedy::default() };
     }
-    let file = words::shell(&net::file_of(measures.model, writer, name));
+    let file = words::shell(&crate::rules::file_of(measures.model, writer, name));
     Remedy {
         text: text.into(),
         command: format!("stty -F {file} -drain -ixon"),
@@ -187,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn ctrl_s_is_told_from_a_reader_that_does_not_read() {
+    fn ctrl_s_is_parted_from_a_reader_that_does_not_read() {
         let idle = || blocked(20, "screen", WaitState::Sleep, "epoll_wait");
         let typed = explain(terminal(true, idle()));
         let finding = &typed.findings[0];
@@ -202,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_screen_that_takes_the_output_at_its_pace_is_a_note() {
+    fn a_screen_that_takes_the_output_at_its_pace_is_no_fault() {
         let mut facts = terminal(false, blocked(20, "screen", WaitState::Sleep, "epoll_wait"));
         let Some(Fact { body: Body::Blocked(stands), .. }) = facts
             .iter()
@@ -223,15 +243,13 @@ mod tests {
                 ..Wait::default()
             })));
         }
-        let report = explain(facts);
-        assert!(!report.findings.is_empty());
-        assert!(report.findings.iter().all(|f| f.severity == Severity::Note));
+        assert!(explain(facts).findings.iter().all(|f| f.code != "process.tty_blocked"));
     }
 
     #[test]
-    fn a_screen_that_works_is_a_note() {
+    fn a_screen_that_works_is_no_fault() {
         let ran = Ran { thread: thread(20, "screen"), begin_ns: 0, end_ns: LOOK_NS, cpu: 0 };
         let report = explain(terminal(false, fact(Body::Ran(ran))));
-        assert!(report.findings.iter().all(|f| f.severity == Severity::Note));
+        assert!(report.findings.iter().all(|f| f.code != "process.tty_blocked"));
     }
 }

@@ -1,26 +1,48 @@
 //! process.vfork_exec: a parent stands still until its vfork child has executed a program.
 //!
 //! The parent is in state D, which looks like a disk but is not: it waits for its child. What the child does
-//! meanwhile (reads its program from a slow disk) is the real cause; where that has a finding of its own, this one
-//! stands behind it. A child that waits for a CPU is the CPU's victim, and so is its parent: nothing is told here.
+//! meanwhile (reads its program from a slow disk) is the real cause; where a rule has named that, its part of the wait is
+//! claimed and missing here. A child that waits for a CPU is the CPU's victim, and so is its parent.
+//! Rejected: state D and the name of a shell (an init that is in vfork for weeks is just a container).
 
-use crate::answer::report::{Culprit, Evidence, Finding, ObjectName, Remedy, Severity};
+use super::wait_words;
 use crate::facts::ThreadRef;
-use crate::graph::chains::Leaf;
-use crate::graph::ends::End;
+use crate::graph::end::End;
 use crate::measure::Measures;
-use crate::model::Model;
+use crate::measure::longest_wait::LongestWait;
+use crate::measure::process_names::present;
 use crate::model::object::Object;
-use crate::rules::old::process;
-use crate::rules::old::{Rule, Verdict, culprit, words};
+use crate::model::words;
+use crate::rules::engine::Loss;
+use crate::rules::proof::Proof;
+use crate::rules::threshold::Threshold;
+use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
+use crate::rules::{Finds, Losses, Match, Refutation, Rule, culprit};
 use crate::waits::WaitClass;
-use std::collections::BTreeMap;
+use crate::waits::timeline::WaitSpan;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Starting a program that is in the page cache takes well under a millisecond; ten times that is slow.
-const SLOW_SECONDS: f64 = 0.005;
-use crate::rules::Refutation;
+static SLOW: Threshold = Threshold::new(
+    0.005,
+    "s",
+    "mean wait without the child's waits for a CPU; starting a program that is in the page cache takes well under a \
+     millisecond, and several times that is slow",
+    "reference machine: vfork and exec of /bin/true",
+);
+static OWN_MIN: Threshold = Threshold::new(
+    0.5,
+    "1",
+    "of the parent's waits, the part that no other rule has named and that is no wait for a CPU",
+    "chosen: most of it",
+);
+static PASSES: Threshold = Threshold::new(
+    0.5,
+    "1",
+    "of what the parent loses to another end, the part that it loses through a vfork",
+    "chosen: most of it, as an end does not part its victims' ways",
+);
 
-/// The case.
+/// The rule.
 pub static RULE: Rule = Rule {
     code: "process.vfork_exec",
     title: "A parent waits for its vfork child to execute a program",
@@ -32,136 +54,153 @@ pub static RULE: Rule = Rule {
         "its child is known, and took longer than an exec from memory takes",
     ],
     refuted_by: &[
-        Refutation::new("the child executes at once", ""),
-        Refutation::new("the child mostly waits for a CPU (then the CPU is what is short)", ""),
-        Refutation::new("state D with a disk in the parent's own stack", ""),
+        Refutation::new("the child executes at once", "a_quick_exec_is_nothing"),
+        Refutation::new(
+            "the child mostly waits for a CPU (then the CPU is what is short)",
+            "a_child_that_waits_for_a_cpu_is_the_cpus_victim",
+        ),
+        Refutation::new(
+            "state D with a disk in the parent's own stack",
+            "a_parent_that_reads_a_disk_itself_waits_for_no_child",
+        ),
     ],
     remedies: &[
         "make what the child waits for faster (see the finding before this one)",
         "start programs from a thread or helper of their own",
     ],
     stories: &["S4.6"],
-    thresholds: &[],
-    finds: crate::rules::Finds::Old(find),
+    thresholds: &[&SLOW, &OWN_MIN, &PASSES],
+    finds: Finds::Look(find),
 };
 
-fn find(measures: &Measures<'_>) -> Vec<Finding> {
-    let mut by_parent: BTreeMap<u32, Vec<(Leaf, usize)>> = BTreeMap::new();
-    for (leaf, at) in leaves(measures) {
-        by_parent.entry(leaf.links[at].who.pid).or_default().push((leaf, at));
+fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
+    let mut by_parent: BTreeMap<u32, Vec<&WaitSpan>> = BTreeMap::new();
+    for wait in measures.waits().filter(|w| w.class == WaitClass::Vfork && !w.kernel) {
+        if measures.model.in_target(&wait.thread) {
+            by_parent.entry(wait.thread.pid).or_default().push(wait);
+        }
     }
-    by_parent.into_values().filter_map(|leaves| finding(measures, &leaves)).collect()
+    let all = by_parent.into_values();
+    all.filter_map(|waits| matched(measures, ends, &waits)).collect()
 }
 
-/// Everything that passed below a vfork: on a command's critical path, or of the target's threads.
-fn leaves(measures: &Measures<'_>) -> Vec<(Leaf, usize)> {
-    let vfork = |leaf: &Leaf| leaf.links.iter().position(|link| link.class == WaitClass::Vfork);
-    if measures.is_command() {
-        return measures
-            .graph
-            .path
-            .iter()
-            .filter_map(|leaf| Some((leaf.clone(), vfork(leaf)?)))
-            .collect();
-    }
+/// A parent's waits in vfork, and what of them nobody else has named.
+struct Spawns {
+    parent: ThreadRef,
+    child: Option<ThreadRef>,
+    /// The program, or the child's name.
+    name: Option<String>,
+    waits: usize,
+    longest: LongestWait,
+    /// All of it, seconds.
+    all: f64,
+    /// What is left, seconds.
+    own: f64,
+    root: Root,
+}
+
+/// What the children mostly did.
+#[derive(Default)]
+struct Root {
+    words: String,
+    share: f64,
+    disk: Option<Object>,
+}
+
+fn matched<'m>(
+    measures: &'m Measures<'m>,
+    ends: &'m [End],
+    waits: &[&WaitSpan],
+) -> Option<Match<'m>> {
     let model = measures.model;
-    measures
-        .waits()
-        .filter(|w| w.class == WaitClass::Vfork && !w.kernel && model.in_target(&w.thread))
-        .flat_map(|w| measures.graph.chains.follow_wait(w, model.begin_ns, model.end_ns))
-        .map(|leaf| (leaf, 0))
-        .collect()
-}
-
-fn finding(measures: &Measures<'_>, leaves: &[(Leaf, usize)]) -> Option<Finding> {
-    let (first, at) = leaves.first()?;
-    let parent = process::main_thread(measures, first.links[*at].who.pid);
-    // One wait is many leaves: what the child did in turn.
-    let mut waits: Vec<(u32, u64)> =
-        leaves.iter().map(|(l, at)| (l.links[*at].who.tid, l.links[*at].since_ns)).collect();
-    waits.sort_unstable();
-    waits.dedup();
-    let child = child_of(leaves);
+    let parent = wait_words::main_thread(measures, waits.first()?.thread.pid);
+    let parts = parts(measures, ends, parent.pid);
+    let within = |w: &&WaitSpan| w.within_ns(model.begin_ns, model.end_ns) as f64 / 1e9;
+    let all: f64 = waits.iter().map(within).sum();
+    let own = parts.iter().map(|(_, seconds)| seconds).sum::<f64>().min(all);
+    let count = waits.iter().filter(|w| within(w) > 0.0).count().max(1);
+    if own / (count as f64) < SLOW.value || own < OWN_MIN.value * all {
+        return None;
+    }
+    let child = child(measures, ends, &parts, parent.pid);
     let program = child.as_ref().and_then(|child| program(measures, child));
-    let name = program.clone().or_else(|| child.as_ref().map(|c| c.comm.clone()));
+    let name = program.or_else(|| child.as_ref().map(|child| child.comm.clone()));
+    let root = root(measures, ends, &parts, all);
+    let by = match (&root.disk, &child) {
+        (Some(disk), _) => Culprit::device(model.name_of(disk).name),
+        (None, Some(child)) => culprit(model, child),
+        (None, None) => Culprit::default(),
+    };
     let object = Object::Program(
         child.as_ref().map_or(0, |child| child.pid),
         name.as_deref().unwrap_or("child").into(),
     );
-    let end = End::gathered(WaitClass::Vfork, object, leaves)?;
-    let mean = end.seconds / waits.len().max(1) as f64;
-    if !is_slow(leaves, waits.len()) {
-        return None;
+    let proof = if child.is_some() { Proof::TwoWitnesses } else { Proof::OneWitness };
+    let longest = LongestWait::of(model, waits.iter().copied());
+    let losses = Losses::from([(parent.pid, (parent.clone(), own))]);
+    let pid = parent.pid;
+    let spawns = Spawns { parent, child, name, waits: count, longest, all, own, root };
+    let mut matched = Match::new(by, proof, move |loss| spawns.explain(loss)).on(object);
+    if !measures.is_command() {
+        matched.losses = Some(losses);
     }
-    let root = root(measures.model, leaves, end.seconds);
-    let last = child.as_ref().map_or_else(|| "its child".to_string(), words::who);
-    let what = name.unwrap_or_else(|| "a program".into());
-    let verdict = Verdict {
-        title: match waits.len() {
-            1 => format!("{} waits for child {last} to exec {what}", words::who(&parent)),
-            n => format!(
-                "{} waits for its children to exec {what}: {n} times, {} each",
-                words::who(&parent),
-                words::seconds(mean)
-            ),
-        },
-        text: format!(
-            "It is waiting for child PID {} to exec, in state D but for no disk of its own: {}. For {} of that \
-             time the child {}.",
-            child.as_ref().map_or(0, |child| child.pid),
-            words::of_window(end.seconds, measures.wall_seconds()),
-            words::percent(root.share),
-            root.words,
-        ),
-        confidence: if child.is_some() { 0.93 } else { 0.7 },
-        culprit: match &root.object {
-            Some(object @ Object::Disk(_)) => Culprit::device(measures.model.name_of(object).name),
-            _ => child.as_ref().map_or_else(Culprit::default, |child| culprit(measures, child)),
-        },
-        evidence: vec![
-            Evidence::new("time in vfork", end.seconds, "s", "sched_switch, kernel stack"),
-            Evidence::new("vfork waits", waits.len() as f64, "1", "sched_switch, task_newtask"),
-            Evidence::new("mean vfork wait", mean, "s", "sched_switch"),
-            Evidence::new(
-                format!("share of it in which the child {}", root.words),
-                root.share,
-                "1",
-                "the child's own waits",
-            ),
-        ],
-        remedy: vec![Remedy {
-            text: format!(
-                "make the start of {what} quick (keep it in memory or on a faster disk), or start it from a helper \
-                 process so that {} need not stand still",
-                parent.comm
-            ),
-            ..Remedy::default()
-        }],
-    };
-    let mut finding = RULE.finding(measures, &end, verdict);
-    if root.has_its_own_finding {
-        finding.severity = finding.severity.min(Severity::Warning);
+    matched.path_seconds = Some(own);
+    let victims = (!measures.is_command()).then(|| BTreeSet::from([pid]));
+    for (at, _) in parts {
+        matched = matched.claiming(at, victims.clone());
     }
-    Some(finding)
+    Some(matched)
 }
 
-/// What is left without the child's waits for a CPU is most of it, and longer than an exec from memory.
-fn is_slow(leaves: &[(Leaf, usize)], waits: usize) -> bool {
-    let (mut all, mut own) = (0.0, 0.0);
-    for (leaf, _) in leaves {
-        let seconds = leaf.ns() as f64 / 1e9;
-        all += seconds;
-        if !matches!(leaf.root().class, WaitClass::RunQueue | WaitClass::CpuQuota) {
-            own += seconds;
+/// The ends that a parent reaches through a vfork, and the seconds that it loses to them there.
+fn parts(measures: &Measures<'_>, ends: &[End], parent: u32) -> Vec<(usize, f64)> {
+    let part = |(at, end): (usize, &End)| {
+        if matches!(end.class, WaitClass::RunQueue | WaitClass::CpuQuota) {
+            return None;
         }
-    }
-    own / waits.max(1) as f64 >= SLOW_SECONDS && own >= 0.5 * all
+        let lost = match measures.is_command() {
+            true => {
+                vfork_link(end).filter(|at| end.links[*at].who.pid == parent).map(|_| end.seconds)
+            }
+            false => end.victims.get(&parent).map(|(_, seconds)| *seconds),
+        };
+        let lost = lost.filter(|seconds| *seconds > 0.0)?;
+        if end.class == WaitClass::Vfork {
+            return Some((at, lost));
+        }
+        let through = end.via.get(&WaitClass::Vfork).copied().unwrap_or(0.0).min(lost);
+        (through >= PASSES.value * lost).then_some((at, through))
+    };
+    let open = ends.iter().enumerate().filter(|(_, end)| !end.victims.is_empty());
+    open.filter_map(part).collect()
 }
 
-/// The child of the longest leaf that has one.
-fn child_of(leaves: &[(Leaf, usize)]) -> Option<ThreadRef> {
-    let with_child = leaves.iter().filter_map(|(leaf, at)| Some((leaf, leaf.links.get(at + 1)?)));
-    with_child.max_by_key(|(leaf, _)| leaf.ns()).map(|(_, link)| link.who.clone())
+/// Where in an end's chain somebody waits in vfork.
+fn vfork_link(end: &End) -> Option<usize> {
+    end.links.iter().position(|link| link.class == WaitClass::Vfork)
+}
+
+/// The child in the chain of the greatest part that shows one, else the last one that was forked.
+fn child(
+    measures: &Measures<'_>,
+    ends: &[End],
+    parts: &[(usize, f64)],
+    parent: u32,
+) -> Option<ThreadRef> {
+    let model = measures.model;
+    let in_chain = |(at, seconds): &(usize, f64)| {
+        let links = &ends[*at].links;
+        let vfork = vfork_link(&ends[*at]).filter(|at| links[*at].who.pid == parent)?;
+        Some((links.get(vfork + 1)?.who.clone(), *seconds))
+    };
+    let seen = parts.iter().filter_map(in_chain).max_by(|a, b| a.1.total_cmp(&b.1));
+    let forked = || {
+        let own =
+            |fork: &&crate::facts::Fork| fork.parent.pid == parent && fork.child.pid != parent;
+        let last = model.forks.iter().rev().map(|(_, fork)| fork).find(own)?;
+        Some(model.thread_ref(last.child.tid))
+    };
+    seen.map(|(child, _)| child).or_else(forked).map(|child| present(model, &child))
 }
 
 fn program(measures: &Measures<'_>, child: &ThreadRef) -> Option<String> {
@@ -170,53 +209,88 @@ fn program(measures: &Measures<'_>, child: &ThreadRef) -> Option<String> {
     (!path.path.is_empty()).then(|| path.path.clone())
 }
 
-struct Root {
-    words: String,
-    share: f64,
-    object: Option<Object>,
-    has_its_own_finding: bool,
-}
-
-/// What the children mostly did.
-fn root(model: &Model, leaves: &[(Leaf, usize)], total: f64) -> Root {
+/// What the children mostly did: other ends by what they are, the rest by what the child did.
+fn root(measures: &Measures<'_>, ends: &[End], parts: &[(usize, f64)], all: f64) -> Root {
     let mut by: BTreeMap<(WaitClass, Object), f64> = BTreeMap::new();
-    for (leaf, at) in leaves {
-        let last = leaf.root();
-        let key = match leaf.links.len() > at + 1 && last.class != WaitClass::Vfork {
-            true if matches!(last.class, WaitClass::Running | WaitClass::Unseen) => {
-                (WaitClass::Running, Object::Nothing)
-            }
-            true => (last.class, last.object.clone()),
-            false => (WaitClass::Unseen, Object::Nothing),
+    for (at, seconds) in parts {
+        let end = &ends[*at];
+        let key = match end.class {
+            WaitClass::Vfork => match end.holder_mostly() {
+                Some(WaitClass::Running | WaitClass::Unseen) => WaitClass::Running,
+                Some(WaitClass::Vfork) | None => WaitClass::Unseen,
+                Some(other) => other,
+            },
+            WaitClass::Running | WaitClass::Unseen => WaitClass::Running,
+            other => other,
         };
-        *by.entry(key).or_default() += leaf.ns() as f64 / 1e9;
+        let object = match end.class {
+            WaitClass::Vfork => {
+                end.links.last().map_or(Object::Nothing, |link| link.object.clone())
+            }
+            _ => end.object.clone(),
+        };
+        *by.entry((key, object)).or_default() += seconds;
     }
     let most = by.into_iter().max_by(|a, b| a.1.total_cmp(&b.1));
-    let Some(((class, object), seconds)) = most else {
-        return Root {
-            words: "was not seen".into(),
-            share: 0.0,
-            object: None,
-            has_its_own_finding: false,
-        };
-    };
-    let named = model.name_of(&object);
+    let Some(((class, object), seconds)) = most else { return Root::default() };
+    let named = measures.model.name_of(&object);
     let words = match class {
-        WaitClass::Disk | WaitClass::PageFault => {
-            format!("waits for {} {} to read its program", named.kind, named.name)
-        }
+        WaitClass::Disk => format!("waits for {} {} to read its program", named.kind, named.name),
         WaitClass::Running => "is at work".into(),
-        WaitClass::RunQueue => "is ready and waits for a CPU".into(),
         WaitClass::Unseen => "was not seen".into(),
         WaitClass::Stopped => "is stopped".into(),
         WaitClass::Timer => "sleeps".into(),
         _ => format!("waits for {} {}", named.kind, named.name),
     };
-    Root {
-        words,
-        share: seconds / total.max(1e-9),
-        object: class.is_root().then_some(object),
-        has_its_own_finding: class.is_root(),
+    let disk = matches!(object, Object::Disk(_)).then_some(object);
+    Root { words, share: (seconds / all.max(1e-9)).min(1.0), disk }
+}
+
+impl Spawns {
+    fn explain(&self, loss: &Loss<'_>) -> Wording {
+        let parent = words::who(&self.parent);
+        let child = self.child.as_ref().map_or_else(|| "its child".to_string(), words::who);
+        let what = self.name.as_deref().unwrap_or("a program");
+        let mean = self.all / self.waits.max(1) as f64;
+        let source = "sched_switch";
+        let mut evidence = vec![
+            Evidence::new("time in vfork", self.all, "s", "sched_switch, kernel stack"),
+            Evidence::new("vfork waits", self.waits as f64, "1", "sched_switch, task_newtask"),
+            Evidence::new("mean vfork wait", mean, "s", source),
+            Evidence::new(
+                format!("share of it in which the child {}", self.root.words),
+                self.root.share,
+                "1",
+                "the child's own waits",
+            ),
+        ];
+        evidence.extend(wait_words::longest_evidence(&self.longest, "longest vfork wait"));
+        Wording {
+            title: match self.waits {
+                1 => format!("{parent} waits for child {child} to exec {what}"),
+                n => format!(
+                    "{parent} waits for its children to exec {what}: {n} times, {} each",
+                    words::seconds(mean)
+                ),
+            },
+            text: format!(
+                "It is waiting for child PID {} to exec, in state D but for no disk of its own: {}. For {} of that \
+                 time the child {}.",
+                self.child.as_ref().map_or(0, |child| child.pid),
+                words::of_window(self.own, loss.wall_seconds),
+                words::percent(self.root.share),
+                self.root.words,
+            ),
+            evidence,
+            remedy: vec![Remedy {
+                text: format!(
+                    "make the start of {what} quick (keep it in memory or on a faster disk), or start it from a \
+                     helper process so that {} need not stand still",
+                    self.parent.comm
+                ),
+                ..Remedy::default()
+            }],
+        }
     }
 }
 
@@ -291,6 +365,38 @@ mod tests {
         }
         let report = explain(facts);
         assert!(report.findings.iter().all(|f| f.code != "process.vfork_exec"));
+    }
+
+    #[test]
+    fn a_parent_that_reads_a_disk_itself_waits_for_no_child() {
+        let disk = DeviceNumber { major: 254, minor: 0 };
+        let mut facts = host();
+        facts.push(at_place(10, "runner", reads_from(disk)));
+        assert!(explain(facts).findings.iter().all(|f| f.code != "process.vfork_exec"));
+    }
+
+    #[test]
+    fn a_child_that_reads_its_program_from_a_disk_has_the_disk_blamed() {
+        let disk = DeviceNumber { major: 254, minor: 0 };
+        let mut facts = spawner(200);
+        facts.push(fact(Body::Disk(Disk { dev: disk, name: "vda".into(), ..Disk::default() })));
+        for fact in &mut facts {
+            if let Body::Wait(wait) = &mut fact.body
+                && wait.thread.comm == "job"
+            {
+                wait.place = Place { disk: Some(disk), ..reads_from(disk) };
+            }
+        }
+        let report = explain(facts);
+        let finding = report.findings.iter().find(|f| f.code == "process.vfork_exec");
+        let finding = finding.expect("no rule of disks has anything against this one");
+        assert_eq!(finding.culprit.name, "vda");
+        assert!(
+            finding.text.contains("waits for disk vda to read its program"),
+            "{}",
+            finding.text
+        );
+        assert!(finding.victims.iter().all(|victim| victim.pid == 10));
     }
 
     #[test]

@@ -1,0 +1,99 @@
+//! What a holder does while others wait for it, and how an end is claimed whose holder stands still.
+//!
+//! Whoever holds a lock or reads a pipe may be stopped or traced itself: that is one thing, which is said once, by what the
+//! others wait for. Must not: name codes, or decide whether it is a finding.
+
+use crate::graph::ends::End;
+use crate::model::Model;
+use crate::model::object::Object;
+use crate::rules::Match;
+use crate::rules::engine;
+use crate::rules::threshold::Threshold;
+use crate::waits::WaitClass;
+use std::collections::BTreeSet;
+
+/// A holder that computes all the while is slow only as work is.
+pub static AT_WORK: Threshold = Threshold::new(
+    0.5,
+    "1",
+    "of the time of those who wait, the part in which the holder is on a CPU or ready for one; then it is at work",
+    "chosen: most of it",
+);
+
+/// What a holder does while others wait for it.
+pub struct Meanwhile {
+    /// As a verb: `is stopped`, `sleeps`.
+    pub does: &'static str,
+    /// It is at work (on a CPU, ready for one, or in waits too short to be reported) more than half of the time.
+    pub at_work: bool,
+    /// Share of the time that it does what `does` says.
+    pub share: f64,
+}
+
+/// What the holders of an end mostly do.
+pub fn meanwhile(end: &End) -> Meanwhile {
+    let total: f64 = end.holder_doing.values().sum();
+    let mostly = end.holder_mostly().unwrap_or(WaitClass::Unseen);
+    let of = |class: WaitClass| end.holder_doing.get(&class).copied().unwrap_or(0.0);
+    let work: f64 =
+        [WaitClass::Running, WaitClass::Unseen, WaitClass::RunQueue, WaitClass::CpuQuota]
+            .into_iter()
+            .map(of)
+            .sum();
+    let at_work = total > 0.0 && work >= AT_WORK.value * total;
+    let does = match mostly {
+        _ if at_work => "is at work",
+        WaitClass::Stopped => "is stopped by a signal",
+        WaitClass::Traced => "is held by a tracer",
+        WaitClass::FrozenCgroup => "is frozen",
+        WaitClass::Timer => "sleeps",
+        WaitClass::Idle => "waits for other events",
+        WaitClass::Child => "waits for a child",
+        WaitClass::FutexWait | WaitClass::FutexLock => "waits for another thread",
+        WaitClass::Disk | WaitClass::PageFault => "waits for a disk",
+        _ => "waits itself",
+    };
+    let share = if total <= 0.0 {
+        0.0
+    } else if at_work {
+        work / total
+    } else {
+        of(mostly) / total
+    };
+    Meanwhile { does, at_work, share }
+}
+
+/// Claims an end of a look, and with it that its holder stands still, where that is what it does meanwhile.
+pub fn claim<'m>(matched: Match<'m>, ends: &[End], at: usize) -> Match<'m> {
+    let end = &ends[at];
+    let mut matched = matched.on(end.object.clone()).claiming(at, None);
+    matched.losses = Some(end.victims.clone());
+    matched.path_seconds = Some(end.seconds);
+    matched.chain = Some(end.links.iter().filter_map(|link| engine::step(link)).collect());
+    let stands = matches!(end.holder_mostly(), Some(WaitClass::Stopped | WaitClass::Traced));
+    let Some(holder) = end.holder().filter(|_| stands) else { return matched };
+    for (index, own) in ends.iter().enumerate() {
+        if matches!(own.class, WaitClass::Stopped | WaitClass::Traced)
+            && own.object == Object::Process(holder.pid)
+        {
+            matched = matched.claiming(index, Some(BTreeSet::from([holder.pid])));
+        }
+    }
+    matched
+}
+
+/// The ends of a class that nobody has claimed yet, with their indices.
+pub fn open(ends: &[End], class: WaitClass) -> impl Iterator<Item = (usize, &End)> {
+    ends.iter().enumerate().filter(move |(_, end)| end.class == class && !end.victims.is_empty())
+}
+
+/// The command that ends some processes. One that is number 1 of its own PID namespace hears no signal that it
+/// does not ask for, but SIGKILL (pid_namespaces(7)).
+pub fn end_command(model: &Model, pids: &[u32]) -> String {
+    let is_init = |pid: &u32| {
+        *pid != 1 && model.threads.get(pid).is_some_and(|thread| thread.inner_pid == Some(1))
+    };
+    let how = if pids.iter().any(is_init) { "kill -KILL" } else { "kill" };
+    let words: Vec<String> = pids.iter().map(u32::to_string).collect();
+    format!("{how} {}", words.join(" "))
+}

@@ -1,0 +1,95 @@
+//! Who asks whom, and who answers, by who wakes whom: the second witness of a wait for a server on the same host.
+//!
+//! A descriptor says only who is at the other end. That he was asked shows in whose send ended his wait, that he answered in
+//! whose send ended the client's. Must not: name codes, or say what is slow.
+
+use crate::facts::{Endpoint, ObjectRef};
+use crate::graph::responsible::carrier;
+use crate::measure::Measures;
+use crate::waits::WaitClass;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A wait for what the other end of a socket sends.
+pub fn is_read(class: WaitClass) -> bool {
+    matches!(class, WaitClass::UnixRead | WaitClass::SocketRead)
+}
+
+/// Who asks whom, and who answers, by who wakes whom: one pass over the waits and the sockets for all servers, of which
+/// a host that passes many messages has hundreds.
+#[derive(Default)]
+pub struct Talk {
+    /// By server and client: the client's questions that ended the server's waits.
+    questions: BTreeMap<(u32, u32), usize>,
+    /// By server and client: the server's answers that ended the client's reads.
+    answers: BTreeMap<(u32, u32), usize>,
+    /// Server and client whose question lies unread in one of the server's sockets.
+    unread: BTreeSet<(u32, u32)>,
+}
+
+impl Talk {
+    /// Of a look.
+    pub fn of(measures: &Measures<'_>) -> Self {
+        let mut talk = Self::default();
+        for wait in measures.waits() {
+            let reads = is_read(wait.class);
+            if !reads && wait.class != WaitClass::Idle {
+                continue;
+            }
+            let Some(by) = carrier(wait) else { continue };
+            if by.pid != wait.thread.pid {
+                *talk.questions.entry((wait.thread.pid, by.pid)).or_default() += 1;
+            }
+            // Of two who talk in turns, the one who connected asks: his rest between two questions is his own.
+            if reads && !measures.graph.chains.peers.is_for_a_question(wait) {
+                *talk.answers.entry((by.pid, wait.thread.pid)).or_default() += 1;
+            }
+        }
+        let has_unread = |end: &&Endpoint| end.unread.is_some_and(|unread| unread > 0);
+        for end in measures.model.endpoints.iter().filter(has_unread) {
+            if let ObjectRef::Unix { peer_ino, .. } = &end.object {
+                let far = measures.graph.chains.peers.endpoints_on(*peer_ino).iter();
+                let far = far.filter(|far| far.process.pid != end.process.pid);
+                talk.unread.extend(far.map(|far| (end.process.pid, far.process.pid)));
+            }
+        }
+        talk
+    }
+
+    /// Those that ask a server, and those that ask them meanwhile, and so on.
+    pub fn behind(&self, server: u32, clients: &BTreeSet<u32>) -> BTreeSet<u32> {
+        let mut all = clients.clone();
+        let mut next: Vec<u32> = clients.iter().copied().collect();
+        while let Some(asked) = next.pop() {
+            for ((_, client), _) in self.questions.range((asked, 0)..=(asked, u32::MAX)) {
+                if *client != server && all.insert(*client) {
+                    next.push(*client);
+                }
+            }
+        }
+        all
+    }
+
+    /// What belongs to one server.
+    pub fn with(&self, server: u32) -> Asked {
+        let own = (server, 0)..=(server, u32::MAX);
+        let mut asked = Asked { clients: BTreeSet::new(), questions: 0, answers: 0 };
+        for ((_, client), count) in self.questions.range(own.clone()) {
+            asked.clients.insert(*client);
+            asked.questions += count;
+        }
+        asked.clients.extend(self.unread.range(own.clone()).map(|(_, client)| *client));
+        let answers = self.answers.range(own).filter(|((_, to), _)| asked.clients.contains(to));
+        asked.answers = answers.map(|(_, count)| count).sum();
+        asked
+    }
+}
+
+/// Who asks a server, and how often it answers.
+pub struct Asked {
+    /// Who asked it directly.
+    pub clients: BTreeSet<u32>,
+    /// Questions that woke it.
+    pub questions: usize,
+    /// Answers that woke its clients.
+    pub answers: usize,
+}
