@@ -22,6 +22,8 @@ const ENDS_MAX: usize = 40;
 /// Below this part of a look nobody is owed anything that matters: what a process does to stay alive.
 const DEMAND_MIN: f64 = 0.01;
 
+/// On a host less waiting than this, seconds a second, is nobody's trouble.
+const HOST_DEMAND_MIN: f64 = 0.25;
 /// A host whose CPUs are in use for less than this part of the time has nothing to do.
 const HOST_BUSY_MIN: f64 = 0.05;
 
@@ -51,8 +53,9 @@ fn verdict(
     if findings.iter().any(|finding| finding.severity > Severity::Note) {
         return Verdict::Held;
     }
-    if !measures.is_command() && demand < DEMAND_MIN * measures.wall_seconds() {
-        let is_host = measures.model.target.as_ref().is_none_or(|it| it.kind == TargetKind::Host);
+    let is_host = measures.model.target.as_ref().is_none_or(|it| it.kind == TargetKind::Host);
+    let demand_min = if is_host { HOST_DEMAND_MIN } else { DEMAND_MIN };
+    if !measures.is_command() && demand < demand_min * measures.wall_seconds() {
         let busy = cpu_users::mean_busy(&cpu_users::busy(measures.model), &[]).unwrap_or(0.0);
         return if is_host && busy >= HOST_BUSY_MIN { Verdict::Works } else { Verdict::Idle };
     }

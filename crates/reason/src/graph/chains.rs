@@ -166,6 +166,28 @@ impl<'a> Chains<'a> {
         times
     }
 
+    /// When a main thread of the target only waits for signals and its process has one child: a wrapper, of which the child is
+    /// what was asked about.
+    pub fn wrapper_times(&self) -> Vec<(ThreadRef, Ns, Ns)> {
+        let model = self.model;
+        let waits_for_signals = |wait: &&WaitSpan| {
+            matches!(wait.place.syscall.as_str(), "rt_sigsuspend" | "pause" | "rt_sigtimedwait")
+                && wait.thread.tid == wait.thread.pid
+                && model.in_target(&wait.thread)
+        };
+        let times = self.timelines.waits().filter(waits_for_signals);
+        times
+            .map(|wait| {
+                (
+                    wait.thread.clone(),
+                    wait.begin_ns.max(model.begin_ns),
+                    wait.end_ns.min(model.end_ns),
+                )
+            })
+            .filter(|(_, from, to)| from < to)
+            .collect()
+    }
+
     /// Cuts one wait into leaves.
     pub fn follow_wait(&self, wait: &WaitSpan, from: Ns, to: Ns) -> Vec<Leaf> {
         let mut walk = Walk { links: Vec::new(), leaves: Vec::new(), owed: false };

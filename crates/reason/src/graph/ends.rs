@@ -234,6 +234,8 @@ impl<'c, 'a> Found<'c, 'a> {
             EndKind::Idle if is_terminal(&root.object) => EndKind::Person,
             EndKind::Idle if root.by_clock => EndKind::Sleep,
             EndKind::Idle if self.is_command => EndKind::Open,
+            // A thread that reads what another of its own process will write.
+            EndKind::Open if root.class == WaitClass::PipeRead && !self.is_command => EndKind::Idle,
             kind => kind,
         };
         match kind != EndKind::Sleep && self.is_inside(root) {
@@ -315,7 +317,8 @@ impl<'c, 'a> Found<'c, 'a> {
         // On a host only what ends in something that is held: a debt is not late by itself.
         let is_host = self.model.target.as_ref().is_none_or(|it| it.kind == TargetKind::Host);
         let mut owed: BTreeMap<u32, (ThreadRef, Vec<(Ns, Ns)>)> = BTreeMap::new();
-        for (thread, from, to) in chains.owed_times() {
+        let wrapped = if is_host { Vec::new() } else { chains.wrapper_times() };
+        for (thread, from, to) in chains.owed_times().into_iter().chain(wrapped) {
             if self.model.in_target(&thread) && !is_own(self.model, &thread) {
                 let times = owed.entry(thread.tid).or_insert_with(|| (thread, Vec::new()));
                 times.1.push((from, to));

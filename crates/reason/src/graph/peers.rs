@@ -310,7 +310,11 @@ impl<'a> Peers<'a> {
             };
             self.name_servers.iter().find(here).map(|(_, process)| (*process).clone())
         };
-        bound(false).or_else(|| bound(true))
+        // Name servers take long questions by TCP, at the same address.
+        let listens = |end: &&&Endpoint| matches!(&end.object, ObjectRef::Inet(own) if own.local.ip() == server.ip());
+        let streams = self.listeners.get(&DNS_PORT).map_or(&[][..], Vec::as_slice);
+        let by_stream = || streams.iter().find(listens).map(|end| end.process.clone());
+        bound(false).or_else(by_stream).or_else(|| bound(true))
     }
 
     /// A question to a name server that a process had sent and that was not answered before an interval began; of several

@@ -49,7 +49,7 @@ impl Peers<'_> {
             WaitClass::Idle | WaitClass::FutexWait => self.behind_events(wait, from, to),
             // A socketpair or a pipe to itself: another of its threads is to answer.
             WaitClass::UnixRead | WaitClass::PipeRead => self.behind_events(wait, from, to),
-            WaitClass::Timer => self.polled_child(wait).into(),
+            WaitClass::Timer => self.polled(wait).into(),
             _ => Next::Nobody,
         }
     }
@@ -102,12 +102,47 @@ impl Peers<'_> {
         if let Some(next) = self.awaited(wait, to) {
             return next;
         }
+        if let Some(next) = self.after_the_clock(wait) {
+            return next;
+        }
         if wait.class == WaitClass::Idle
             && let Some(only) = self.only_child(wait.thread.pid, from, to)
         {
             return Next::Thread(only);
         }
         self.held_sibling(wait).into()
+    }
+
+    /// An event loop looks at the clock between events: what ends one of its next waits, after waits that only the clock ended,
+    /// is what it waited for all the while.
+    fn after_the_clock(&self, wait: &WaitSpan) -> Option<Next> {
+        const PAUSE_NS_MAX: Ns = 50_000_000;
+        let by_clock = |wait: &WaitSpan| {
+            let context = wait.wake.as_ref().map(|wake| wake.context);
+            context == Some(WakeContext::HardInterrupt)
+        };
+        if !by_clock(wait) {
+            return None;
+        }
+        let later = self.timelines.of(wait.thread.tid).iter();
+        let mut until = wait.end_ns;
+        for other in later.skip_while(|other| other.begin_ns <= wait.begin_ns) {
+            if other.class == WaitClass::RunQueue {
+                until = other.end_ns;
+                continue;
+            }
+            let goes_on = other.place.syscall == wait.place.syscall;
+            if other.begin_ns > until + PAUSE_NS_MAX || !goes_on {
+                return None;
+            }
+            until = other.end_ns;
+            if !by_clock(other) {
+                let holder = || self.holder(other).or_else(|| self.far_end(other));
+                let waker = self.waker(other).filter(|_| !by_kernel_thread(other));
+                return waker.or_else(holder).map(Next::Thread);
+            }
+        }
+        None
     }
 
     /// Of a wait that stands at the end of the look: whom its process has asked last and has no answer from.
@@ -120,6 +155,10 @@ impl Peers<'_> {
         let last = debts.iter().max_by_key(|debt| debt.since_ns)?;
         let socket = self.model.socket(last.ino)?;
         let mut far = self.far_processes(socket);
+        if far.is_empty() {
+            // Not accepted yet.
+            far = self.listeners(socket, None);
+        }
         far.retain(|process| process.pid != wait.thread.pid);
         if far.is_empty() {
             return Some(Next::Peer(last.ino));
@@ -165,8 +204,9 @@ impl Peers<'_> {
         found.filter(|thread| thread.pid != wait.thread.pid)
     }
 
-    /// The one child of a thread that sleeps for short times again and again: it asks whether the child has ended.
-    fn polled_child(&self, wait: &WaitSpan) -> Option<ThreadRef> {
+    /// Whom a thread asks after that sleeps for short times again and again: its one child, or the thread of its own process
+    /// that was held up meanwhile.
+    fn polled(&self, wait: &WaitSpan) -> Option<ThreadRef> {
         const POLLS_MIN: usize = 3;
         const PERIOD_NS_MAX: Ns = 500_000_000;
         let short = |other: &&WaitSpan| {
@@ -176,7 +216,8 @@ impl Peers<'_> {
         if polls < POLLS_MIN || !short(&wait) {
             return None;
         }
-        self.only_child(wait.thread.pid, wait.begin_ns, wait.end_ns)
+        let child = self.only_child(wait.thread.pid, wait.begin_ns, wait.end_ns);
+        child.or_else(|| self.held_sibling(wait))
     }
 
     /// The one child that a process had for most of an interval.
@@ -198,12 +239,17 @@ impl Peers<'_> {
         }
     }
 
-    /// The thread of the same process that was held up longest meanwhile, by something other than waiting for work.
+    /// The thread of the same process that was held up longest meanwhile by something outside of it: a lock of its own may be
+    /// the waiter's.
     fn held_sibling(&self, wait: &WaitSpan) -> Option<ThreadRef> {
         let threads = self.threads_of(&[wait.thread.pid]);
         let others = threads.into_iter().filter(|thread| thread.tid != wait.thread.tid);
+        let outside = |thread: &ThreadRef| -> Ns {
+            let waits = self.timelines.of(thread.tid).iter().filter(|w| w.class.is_outside());
+            waits.map(|w| w.within_ns(wait.begin_ns, wait.end_ns)).sum()
+        };
         others
-            .map(|thread| (self.held_up(&thread, wait.begin_ns, wait.end_ns), thread))
+            .map(|thread| (outside(&thread), thread))
             .filter(|(held, _)| *held * 2 >= wait.end_ns.saturating_sub(wait.begin_ns))
             .max_by_key(|(held, thread)| (*held, std::cmp::Reverse(thread.tid)))
             .map(|(_, thread)| thread)

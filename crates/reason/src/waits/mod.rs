@@ -175,6 +175,24 @@ impl WaitClass {
         )
     }
 
+    /// For something that no thread of its own process can give.
+    pub fn is_outside(self) -> bool {
+        use WaitClass::*;
+        matches!(
+            self,
+            Disk | PageFault
+                | Journal
+                | DirtyThrottle
+                | Reclaim
+                | SwapIn
+                | FileLock
+                | SocketRead
+                | SocketConnect
+                | Dns
+                | FuseDaemon
+        )
+    }
+
     /// For room in a buffer that somebody else empties.
     pub fn is_full(self) -> bool {
         use WaitClass::*;
