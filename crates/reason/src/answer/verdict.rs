@@ -10,7 +10,7 @@ use super::report::*;
 use super::{ask, link, process_name};
 use crate::facts::{ObjectRef, TargetKind, ThreadRef};
 use crate::graph::end::{End, EndKind};
-use crate::measure::{Measures, cpu_users};
+use crate::measure::Measures;
 use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::{Claim, engine};
@@ -53,7 +53,7 @@ fn verdict(
     }
     if !measures.is_command() && demand < DEMAND_MIN * measures.wall_seconds() {
         let is_host = measures.model.target.as_ref().is_none_or(|it| it.kind == TargetKind::Host);
-        let busy = cpu_users::mean_busy(&cpu_users::busy(measures.model), &[]).unwrap_or(0.0);
+        let busy = measures.cpu.mean_busy(&[]).unwrap_or(0.0);
         return if is_host && busy >= HOST_BUSY_MIN { Verdict::Works } else { Verdict::Idle };
     }
     let works: f64 = ends.iter().filter(|end| end.end == EndKind::Works).map(|e| e.seconds).sum();
@@ -313,8 +313,7 @@ fn unnamed(measures: &Measures<'_>, ends: &[AnswerEnd], verdict: Verdict) -> (St
 
 /// A host that is busy and on which nobody loses anything: who uses its CPUs.
 fn host_works(measures: &Measures<'_>, name: &str) -> (String, String) {
-    let model = measures.model;
-    let cpus = cpu_users::busy(model);
+    let cpus = &measures.cpu.busy;
     let used: f64 = cpus.values().sum();
     let mut users: Vec<(f64, &End)> = measures
         .graph
