@@ -10,10 +10,11 @@ use crate::answer::report::*;
 use crate::facts::*;
 use crate::graph::ends::command_root;
 use crate::measure::Measures;
-use crate::measure::cpu_users as cpu;
+use crate::measure::cpu_users::Competitor;
 use crate::measure::disk_queue;
 use crate::model::Model;
 use crate::model::words;
+use crate::rules::cpu::saturated::BUSY_MIN;
 use crate::waits::WaitClass;
 use std::collections::BTreeMap;
 
@@ -98,10 +99,10 @@ fn full_cpus(
     let wall = measures.wall_seconds().max(1e-9);
     let impact =
         Impact { wait_seconds_per_second: waited / wall, share: waited / (ran + waited).max(1e-9) };
-    let cpus = cpu::busy(measures.model);
-    let busy = cpu::mean_busy(&cpus, &[])?;
+    let cpus = measures.cpu.busy.len();
+    let busy = measures.cpu.mean_busy(&[])?;
     let is_explained = findings.iter().any(|finding| finding.object.kind == "run queue");
-    if is_explained || busy < cpu::BUSY_MIN || Severity::of(&impact) == Severity::Note {
+    if is_explained || busy < BUSY_MIN.value || Severity::of(&impact) == Severity::Note {
         return None;
     }
     let whose = match measures.model.target.as_ref().map_or(TargetKind::Host, |it| it.kind) {
@@ -111,21 +112,17 @@ fn full_cpus(
     };
     Some(format!(
         "{} in use for {} of the time, and {whose} waited {} for one (/proc/stat, scheduler sums): {}",
-        if cpus.len() == 1 {
-            "the only CPU was".into()
-        } else {
-            format!("all {} CPUs were", cpus.len())
-        },
+        if cpus == 1 { "the only CPU was".into() } else { format!("all {cpus} CPUs were") },
         words::percent(busy),
         words::seconds(waited),
-        who_uses_most(measures, cpus.len() as f64 * measures.model.seconds())?,
+        who_uses_most(measures, cpus as f64 * measures.model.seconds())?,
     ))
 }
 
 /// The three that use most of the CPUs' time, each with how long it waits itself.
 fn who_uses_most(measures: &Measures<'_>, capacity: f64) -> Option<String> {
-    let all = cpu::competitors(measures);
-    let share = |one: &cpu::Competitor| words::percent(one.run / capacity.max(1e-9));
+    let all = &measures.cpu.competitors;
+    let share = |one: &Competitor| words::percent(one.run / capacity.max(1e-9));
     let told = all.iter().take(3).filter_map(|one| {
         let others = match one.processes.len() - 1 {
             0 => String::new(),

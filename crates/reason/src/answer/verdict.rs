@@ -10,7 +10,7 @@ use super::report::*;
 use super::{ask, link, process_name};
 use crate::facts::{ObjectRef, TargetKind, ThreadRef};
 use crate::graph::end::{End, EndKind};
-use crate::measure::{Measures, cpu_users};
+use crate::measure::Measures;
 use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::{Claim, engine};
@@ -56,7 +56,7 @@ fn verdict(
     let is_host = measures.model.target.as_ref().is_none_or(|it| it.kind == TargetKind::Host);
     let demand_min = if is_host { HOST_DEMAND_MIN } else { DEMAND_MIN };
     if !measures.is_command() && demand < demand_min * measures.wall_seconds() {
-        let busy = cpu_users::mean_busy(&cpu_users::busy(measures.model), &[]).unwrap_or(0.0);
+        let busy = measures.cpu.mean_busy(&[]).unwrap_or(0.0);
         return if is_host && busy >= HOST_BUSY_MIN { Verdict::Works } else { Verdict::Idle };
     }
     let works: f64 = ends.iter().filter(|end| end.end == EndKind::Works).map(|e| e.seconds).sum();
@@ -120,6 +120,7 @@ fn said(measures: &Measures<'_>, end: &End, finding: Option<usize>) -> AnswerEnd
         who: Who { name: process_name(model, thread), ..Who::thread(thread) },
         function: (kind == EndKind::Works).then(|| works_in(measures, thread.pid)).flatten(),
     });
+    let who = if kind == EndKind::Cpu { has_the_cpu(measures, end) } else { who };
     AnswerEnd {
         end: kind,
         object: model.name_of(&end.object),
@@ -163,6 +164,24 @@ fn acts(end: &End) -> (EndKind, Option<&ThreadRef>) {
         }
         _ => (end.kind, end.who.as_ref()),
     }
+}
+
+/// Who had the CPUs while an end's victims waited for them: the program that used most, with how many there are of it.
+fn has_the_cpu(measures: &Measures<'_>, end: &End) -> Option<Actor> {
+    let mut waiters: BTreeSet<u32> = end.victims.keys().copied().collect();
+    for pid in end.victims.keys() {
+        let family = measures.cpu.job(*pid).into_iter().flat_map(|job| job.processes.keys());
+        waiters.extend(family);
+    }
+    let instead = measures.cpu.instead_of(&waiters);
+    let all = instead.others.iter().chain(&instead.themselves).filter(|program| !program.kernel);
+    let most = all.max_by(|a, b| a.run.total_cmp(&b.run))?;
+    let name = match most.count {
+        0 | 1 => most.name.clone(),
+        count => format!("{count} x {}", most.name),
+    };
+    let who = Who { kind: "process".into(), name, pid: Some(most.example), ..Who::default() };
+    Some(Actor { who, function: None })
 }
 
 /// Where a process spends its CPU time: the system call or the file of its code that most samples hit.
@@ -316,8 +335,7 @@ fn unnamed(measures: &Measures<'_>, ends: &[AnswerEnd], verdict: Verdict) -> (St
 
 /// A host that is busy and on which nobody loses anything: who uses its CPUs.
 fn host_works(measures: &Measures<'_>, name: &str) -> (String, String) {
-    let model = measures.model;
-    let cpus = cpu_users::busy(model);
+    let cpus = &measures.cpu.busy;
     let used: f64 = cpus.values().sum();
     let mut users: Vec<(f64, &End)> = measures
         .graph
@@ -372,7 +390,11 @@ fn title(name: &str, end: &AnswerEnd, share: f64) -> String {
             format!("{name} waits for {by}, which works: {share} of the time.")
         }
         (EndKind::Works, _) => format!("{name} works: {share} of the time is its own work."),
-        (EndKind::Cpu, _) => format!("{name} waits for a CPU: {share} of the time."),
+        (EndKind::Cpu, Some(_)) => {
+            let by = end.who.as_ref().map_or("", |by| &by.who.name);
+            format!("{name} waits for a CPU, which {by} had instead: {share} of the time.")
+        }
+        (EndKind::Cpu, None) => format!("{name} waits for a CPU: {share} of the time."),
         (EndKind::Sleep, Some(by)) if behind => {
             format!("{name} waits for {by}, which sleeps: {share} of the time.")
         }

@@ -5,7 +5,7 @@
 //! kernel, whatever the clock hit. Must not: name codes, or decide what is too much.
 
 use crate::facts::*;
-use crate::measure::{Measures, cpu_users};
+use crate::measure::Measures;
 use crate::model::Model;
 use std::collections::BTreeMap;
 
@@ -142,7 +142,7 @@ impl<'a> CpuProfile<'a> {
 pub fn by_process(measures: &Measures<'_>) -> Vec<Spent> {
     let profile = &measures.profile;
     let all = profile.by_pid.keys().filter_map(|pid| profile.spent(*pid));
-    all.filter(|one| cpu_users::concerns(measures, &one.process)).collect()
+    all.filter(|one| measures.concerns(&one.process)).collect()
 }
 
 /// [`CpuProfile::in_kernel`].

@@ -1,20 +1,31 @@
-//! Who uses the CPUs, who waits for them, and what each may fairly have: what the CPU cases share.
+//! Who uses the CPUs, who waits for them, and what each may fairly have.
 //!
 //! Competitors are not threads: a build is one job however many compilers it starts, and a service is one
-//! however many workers it has. Nor are they containers: a hog and its victim may live in one. Each gets at most its fair part of what was used (max-min:
-//! who wants less than his part leaves the rest to the others). Use is not a fault; taking more than the fair
-//! part while somebody else gets less than his is. Rejected: the busiest process (a busy host is healthy), and
+//! however many workers it has. Nor are they containers: a hog and its victim may live in one. Each gets at most its fair
+//! part of what was used (max-min: who wants less than his part leaves the rest to the others). Beside the jobs the
+//! same use by the name of the program, which is how a person sees a crowd: `32 x sha256sum`.
+//!
+//! Must not: say that somebody takes too much. Use is not a fault; taking more than the fair part while somebody else
+//! gets less than his is, and rules/cpu/ decides that. Rejected: the busiest process (a busy host is healthy), and
 //! pressure totals (they do not say who).
 
-use crate::answer::report::Victim;
+use super::ancestry::Ancestry;
+use super::cpu_quotas::{Quota, out_of_quota_ns, quotas};
 use crate::facts::*;
-use crate::graph::ends::command_root;
-use crate::measure::Measures;
-use crate::model::{Model, within};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use crate::model::Model;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// From here on all CPUs count as busy.
-pub const BUSY_MIN: f64 = 0.9;
+/// The users of the CPUs over a look.
+#[derive(Debug)]
+pub struct CpuUsers<'a> {
+    /// Everybody who ran or wanted to, who ran most first.
+    pub competitors: Vec<Competitor>,
+    /// Share of the window that each CPU did something, from /proc/stat.
+    pub busy: BTreeMap<u32, f64>,
+    /// Groups that ran out of their CPU quota.
+    pub quotas: Vec<Quota<'a>>,
+    model: &'a Model,
+}
 
 /// One who competes for CPUs: the processes of one job.
 #[derive(Debug, Clone)]
@@ -29,8 +40,6 @@ pub struct Competitor {
     pub wanted_by_one: f64,
     /// What it might fairly have had, seconds.
     pub fair: f64,
-    /// It asked to come last (nice 10 and above, or the idle and batch policies).
-    pub polite: bool,
     /// A kernel thread.
     pub kernel: bool,
 }
@@ -44,6 +53,38 @@ pub struct Use {
     pub run: f64,
     /// Ready without a CPU, seconds.
     pub ready: f64,
+}
+
+/// All processes of one name, and what they did with the CPUs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Program {
+    /// The name of their main threads; of kernel threads without their numbers (`kworker`).
+    pub name: String,
+    /// Processes of that name that ran or wanted to.
+    pub count: usize,
+    /// How many of them there were at a time, on average.
+    pub at_a_time: f64,
+    /// The one that ran most.
+    pub example: u32,
+    /// CPU used, seconds.
+    pub run: f64,
+    /// Ready without a CPU, seconds; time out of quota not included.
+    pub ready: f64,
+    /// What they used of the time of the CPUs that the victims may use, 0 to 1.
+    pub share: f64,
+    /// Kernel threads.
+    pub kernel: bool,
+}
+
+/// Who had the CPUs while some processes waited for them; who ran most first.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Instead {
+    /// All others.
+    pub others: Vec<Program>,
+    /// The waiting processes themselves: each of many has a CPU while the others wait.
+    pub themselves: Vec<Program>,
+    /// Time of the CPUs that the waiting processes may use, seconds.
+    pub capacity: f64,
 }
 
 impl Competitor {
@@ -63,26 +104,148 @@ impl Competitor {
     }
 }
 
-/// Everybody who ran or wanted to.
-pub fn competitors(measures: &Measures<'_>) -> Vec<Competitor> {
-    let model = measures.model;
-    let jobs = Jobs::new(model);
-    let mut all: HashMap<Job, Competitor> = HashMap::new();
-    for time in &model.times {
-        if time.thread.pid == 0 {
-            continue;
+impl<'a> CpuUsers<'a> {
+    /// Of a look.
+    pub fn of(model: &'a Model, ancestry: &Ancestry) -> Self {
+        let quotas = quotas(model);
+        let competitors = competitors(model, &quotas, ancestry);
+        Self { competitors, busy: busy(model), quotas, model }
+    }
+
+    /// How much of a thread's ready time its group was out of quota.
+    pub fn out_of_quota_ns(&self, time: &ThreadTime) -> Ns {
+        out_of_quota_ns(self.model, &self.quotas, time)
+    }
+
+    /// Mean of some CPUs' busy shares; of all if none is given.
+    pub fn mean_busy(&self, of: &[u32]) -> Option<f64> {
+        let of: Vec<f64> = self
+            .busy
+            .iter()
+            .filter(|(cpu, _)| of.is_empty() || of.contains(cpu))
+            .map(|(_, share)| *share)
+            .collect();
+        (!of.is_empty()).then(|| of.iter().sum::<f64>() / of.len() as f64)
+    }
+
+    /// The job that a process is part of.
+    pub fn job(&self, pid: u32) -> Option<&Competitor> {
+        self.competitors.iter().find(|one| one.processes.contains_key(&pid))
+    }
+
+    /// Who had the CPUs while these processes waited for them, by the name of the program. Whoever may use none of the
+    /// CPUs that they may use took nothing from them.
+    pub fn instead_of(&self, victims: &BTreeSet<u32>) -> Instead {
+        let cpus = self.cpus_of(victims);
+        let count = match (cpus.len(), self.busy.len()) {
+            (0, 0) => self.model.host.cpus as usize,
+            (0, all) => all,
+            (some, _) => some,
+        };
+        let capacity = count as f64 * self.model.seconds();
+        let meets = |thread: &ThreadRef| {
+            let allowed = self.model.identity(thread).map_or(&[][..], |known| &known.cpus_allowed);
+            cpus.is_empty() || allowed.is_empty() || allowed.iter().any(|cpu| cpus.contains(cpu))
+        };
+        let mut all: BTreeMap<u32, OfProcess> = BTreeMap::new();
+        for time in self.model.times.iter().filter(|t| t.thread.pid != 0 && meets(&t.thread)) {
+            all.entry(time.thread.pid).or_default().add(time, self.out_of_quota_ns(time));
         }
-        let of = all.entry(jobs.of(model, &time.thread)).or_insert_with(|| Competitor {
+        let is_victim = |pid: &u32| victims.contains(pid);
+        Instead {
+            others: self.programs(all.iter().filter(|(pid, _)| !is_victim(pid)), capacity),
+            themselves: self.programs(all.iter().filter(|(pid, _)| is_victim(pid)), capacity),
+            capacity,
+        }
+    }
+
+    /// The CPUs that some processes may use; none: all.
+    fn cpus_of(&self, pids: &BTreeSet<u32>) -> BTreeSet<u32> {
+        let mut cpus = BTreeSet::new();
+        for pid in pids {
+            match self.model.threads.get(pid).map(|known| &known.cpus_allowed[..]) {
+                None | Some([]) => return BTreeSet::new(),
+                Some(allowed) => cpus.extend(allowed.iter().copied()),
+            }
+        }
+        cpus
+    }
+
+    fn programs<'p>(
+        &self,
+        of: impl Iterator<Item = (&'p u32, &'p OfProcess)>,
+        capacity: f64,
+    ) -> Vec<Program> {
+        let mut programs: BTreeMap<String, (Program, f64)> = BTreeMap::new();
+        for (pid, process) in of.filter(|(_, process)| process.run + process.ready > 0.0) {
+            let name = match self.model.process_name(*pid) {
+                none if none.is_empty() => process.comm.clone(),
+                name => name,
+            };
+            let name = match name.split_once('/') {
+                Some((kind, _)) if process.kernel => kind.to_string(),
+                _ => name,
+            };
+            let (program, most) = programs.entry(name.clone()).or_insert_with(|| {
+                let kernel = process.kernel;
+                let none = (0.0, 0.0, 0.0, 0.0);
+                let (at_a_time, run, ready, share) = none;
+                let example = *pid;
+                (Program { name, count: 0, at_a_time, example, run, ready, share, kernel }, 0.0)
+            });
+            program.count += 1;
+            program.at_a_time += process.alive_ns as f64 / 1e9 / self.model.seconds().max(1e-9);
+            program.run += process.run;
+            program.ready += process.ready;
+            program.share += process.run / capacity.max(1e-9);
+            if process.run > *most {
+                *most = process.run;
+                program.example = *pid;
+            }
+        }
+        let mut programs: Vec<Program> = programs.into_values().map(|(one, _)| one).collect();
+        programs.sort_by(|a, b| b.run.total_cmp(&a.run).then_with(|| a.name.cmp(&b.name)));
+        programs
+    }
+}
+
+/// A process's sums.
+#[derive(Default)]
+struct OfProcess {
+    comm: String,
+    run: f64,
+    ready: f64,
+    alive_ns: Ns,
+    kernel: bool,
+}
+
+impl OfProcess {
+    fn add(&mut self, time: &ThreadTime, out_of_quota_ns: Ns) {
+        if self.comm.is_empty() {
+            self.comm.clone_from(&time.thread.comm);
+        }
+        self.run += time.run_ns as f64 / 1e9;
+        self.ready += time.runnable_ns.saturating_sub(out_of_quota_ns) as f64 / 1e9;
+        self.alive_ns = self.alive_ns.max(time.until_ns.saturating_sub(time.since_ns));
+        self.kernel |= time.kernel;
+    }
+}
+
+/// Everybody who ran or wanted to.
+fn competitors(model: &Model, quotas: &[Quota<'_>], ancestry: &Ancestry) -> Vec<Competitor> {
+    let mut all: HashMap<Job, Competitor> = HashMap::new();
+    for time in model.times.iter().filter(|time| time.thread.pid != 0) {
+        let of = all.entry(job(model, ancestry, &time.thread)).or_insert_with(|| Competitor {
             processes: BTreeMap::new(),
             run: 0.0,
             ready: 0.0,
             wanted_by_one: 0.0,
             fair: 0.0,
-            polite: is_polite(model, &time.thread),
             kernel: time.kernel,
         });
         let run = time.run_ns as f64 / 1e9;
-        let ready = (time.runnable_ns - throttled_ns(model, time)) as f64 / 1e9;
+        let waited_ns = time.runnable_ns - out_of_quota_ns(model, quotas, time);
+        let ready = waited_ns as f64 / 1e9;
         of.run += run;
         of.ready += ready;
         of.wanted_by_one = of.wanted_by_one.max(run + ready);
@@ -122,161 +285,20 @@ enum Job {
     Process(u32),
 }
 
-/// Finds the job of a process.
-struct Jobs {
-    parents: HashMap<u32, u32>,
-    begun: HashSet<u32>,
-}
-
-impl Jobs {
-    fn new(model: &Model) -> Self {
-        let mut parents = HashMap::new();
-        let mut begun = HashSet::new();
-        for (_, fork) in &model.forks {
-            if fork.child.pid != fork.parent.pid {
-                parents.insert(fork.child.pid, fork.parent.pid);
-                begun.insert(fork.child.pid);
-            }
+/// A process that began within the window is a piece of what began it; one that stood before is one with its equals
+/// in the same process group.
+fn job(model: &Model, ancestry: &Ancestry, thread: &ThreadRef) -> Job {
+    let pid = ancestry.eldest(thread.pid);
+    match model.threads.get(&pid) {
+        Some(known) if known.process_group != 0 => {
+            Job::Group(known.process_group, known.thread.comm.clone())
         }
-        Self { parents, begun }
+        _ => Job::Process(pid),
     }
-
-    /// A process that began within the window is a piece of what began it; one that stood before is
-    /// one with its equals in the same process group.
-    fn of(&self, model: &Model, thread: &ThreadRef) -> Job {
-        let mut pid = thread.pid;
-        for _ in 0..64 {
-            if !self.begun.contains(&pid) {
-                break;
-            }
-            match self.parents.get(&pid) {
-                Some(parent) => pid = *parent,
-                None => break,
-            }
-        }
-        match model.threads.get(&pid) {
-            Some(known) if known.process_group != 0 => {
-                Job::Group(known.process_group, known.thread.comm.clone())
-            }
-            _ => Job::Process(pid),
-        }
-    }
-}
-
-fn is_polite(model: &Model, thread: &ThreadRef) -> bool {
-    const BATCH: u32 = 3;
-    const IDLE: u32 = 5;
-    let polite = |known: &Thread| known.nice >= 10 || matches!(known.policy, BATCH | IDLE);
-    model.identity(thread).is_some_and(polite)
-}
-
-/// Under a real-time or deadline policy, where fair shares mean nothing.
-pub fn is_real_time(model: &Model, thread: &ThreadRef) -> bool {
-    model.identity(thread).is_some_and(|known| matches!(known.policy, 1 | 2 | 6))
-}
-
-/// How much of a thread's ready time its group was out of quota. Kernels before 6.18 throttle a whole run
-/// queue and do not mark the thread: then all of it, if the group was throttled about as long.
-pub fn throttled_ns(model: &Model, time: &ThreadTime) -> Ns {
-    if time.throttled_ns > 0 {
-        return time.throttled_ns.min(time.runnable_ns);
-    }
-    let Some(identity) = model.identity(&time.thread) else { return 0 };
-    let throttled = quotas(model)
-        .into_iter()
-        .filter(|quota| belongs(identity, quota.group, "cpu"))
-        .map(|quota| quota.throttled_ns)
-        .max();
-    match throttled {
-        Some(ns) if ns * 2 >= time.runnable_ns => time.runnable_ns,
-        _ => 0,
-    }
-}
-
-/// A group with a CPU quota that it has met.
-#[derive(Debug, Clone)]
-pub struct Quota<'a> {
-    /// The group.
-    pub group: &'a Cgroup,
-    /// CPUs that it may use: quota over period.
-    pub cpus: f64,
-    /// CPUs that it did use, if its group counts it.
-    pub used_cpus: Option<f64>,
-    /// Periods in which it was active.
-    pub periods: u64,
-    /// Periods in which it ran out.
-    pub throttled_periods: u64,
-    /// How long its run queues stood still, summed over CPUs.
-    pub throttled_ns: Ns,
-}
-
-/// Every group that ran out of its quota in the window.
-pub fn quotas(model: &Model) -> Vec<Quota<'_>> {
-    let mut found = Vec::new();
-    for group in &model.cgroups {
-        let Some(quota_us) = group.cpu_quota_us else { continue };
-        let Some((first, last)) = change(model, group) else { continue };
-        let delta = |of: fn(&CgroupSample) -> Option<u64>| {
-            of(&last).unwrap_or(0).saturating_sub(of(&first).unwrap_or(0))
-        };
-        let throttled_periods = delta(|sample| sample.cpu_throttled_periods);
-        if throttled_periods == 0 {
-            continue;
-        }
-        let used_ns = used_ns(model, group);
-        found.push(Quota {
-            group,
-            cpus: quota_us as f64 / group.cpu_period_us.unwrap_or(100_000).max(1) as f64,
-            used_cpus: used_ns.map(|ns| ns as f64 / 1e9 / model.seconds().max(1e-9)),
-            periods: delta(|sample| sample.cpu_periods),
-            throttled_periods,
-            throttled_ns: delta(|sample| sample.cpu_throttled_ns),
-        });
-    }
-    found
-}
-
-/// CPU that a group used; in cgroup v1 another hierarchy may count it, under the same path.
-fn used_ns(model: &Model, group: &Cgroup) -> Option<Ns> {
-    let counts = model.cgroups.iter().filter(|other| {
-        other.path == group.path && other.controllers.is_empty() == group.controllers.is_empty()
-    });
-    counts.into_iter().find_map(|other| {
-        let (first, last) = change(model, other)?;
-        Some(last.cpu_usage_ns?.saturating_sub(first.cpu_usage_ns.unwrap_or(0)))
-    })
-}
-
-/// Counters of a group before and after; those of a group made in the window began at nothing.
-pub fn change(model: &Model, group: &Cgroup) -> Option<(CgroupSample, CgroupSample)> {
-    let ends = model.cgroup_ends(group)?;
-    let zero = || CgroupSample {
-        memory_limit_hits: Some(0),
-        oom_kills: Some(0),
-        ..CgroupSample::default()
-    };
-    let before = if ends.at_ns > model.begin_ns { zero() } else { ends.first.clone() };
-    Some((before, ends.last().clone()))
-}
-
-/// Whether a thread is in a group of a controller, or below it.
-pub fn belongs(thread: &Thread, group: &Cgroup, controller: &str) -> bool {
-    let v2 = group.controllers.is_empty();
-    if !v2 && !group.controllers.iter().any(|own| own == controller) {
-        return false;
-    }
-    thread.cgroups.iter().any(|membership| {
-        let same = if v2 {
-            membership.controllers.is_empty()
-        } else {
-            membership.controllers.iter().any(|own| own == controller)
-        };
-        same && (membership.path == group.path || within(&membership.path, &group.path))
-    })
 }
 
 /// Share of the window that a CPU did something, from /proc/stat.
-pub fn busy(model: &Model) -> BTreeMap<u32, f64> {
+fn busy(model: &Model) -> BTreeMap<u32, f64> {
     let mut busy = BTreeMap::new();
     for (cpu, series) in &model.cpu_samples {
         let (Some((_, first)), Some((_, last))) = (series.first(), series.last()) else { continue };
@@ -291,65 +313,15 @@ pub fn busy(model: &Model) -> BTreeMap<u32, f64> {
     busy
 }
 
-/// Mean of some CPUs' busy shares; of all if none is given.
-pub fn mean_busy(busy: &BTreeMap<u32, f64>, of: &[u32]) -> Option<f64> {
-    let of: Vec<f64> = busy
-        .iter()
-        .filter(|(cpu, _)| of.is_empty() || of.contains(cpu))
-        .map(|(_, share)| *share)
-        .collect();
-    (!of.is_empty()).then(|| of.iter().sum::<f64>() / of.len() as f64)
-}
-
-/// CPUs as a person writes them: `0-3,8`.
-pub fn cpu_list(cpus: &[u32]) -> String {
-    let mut cpus = cpus.to_vec();
-    cpus.sort_unstable();
-    cpus.dedup();
-    let mut ranges: Vec<(u32, u32)> = Vec::new();
-    for cpu in cpus {
-        match ranges.last_mut() {
-            Some((_, end)) if *end + 1 == cpu => *end = cpu,
-            _ => ranges.push((cpu, cpu)),
-        }
-    }
-    let range = |(a, b): &(u32, u32)| if a == b { a.to_string() } else { format!("{a}-{b}") };
-    ranges.iter().map(range).collect::<Vec<_>>().join(",")
-}
-
-/// Whether a thread is of what is looked at; for a command, of the processes that it began.
-pub fn concerns(measures: &Measures<'_>, thread: &ThreadRef) -> bool {
-    let model = measures.model;
-    let Some(root) = command_root(model) else { return model.in_target(thread) };
-    let mut pid = thread.pid;
-    for _ in 0..64 {
-        if pid == root.pid {
-            return true;
-        }
-        let forked =
-            model.forks.iter().find(|(_, fork)| fork.child.pid == pid && fork.parent.pid != pid);
-        pid = match forked {
-            Some((_, fork)) => fork.parent.pid,
-            None => return false,
-        };
-    }
-    false
-}
-
-/// A victim by process.
-pub fn victim(measures: &Measures<'_>, process: &ThreadRef, wait_seconds: f64) -> Victim {
-    Victim {
-        pid: process.pid,
-        comm: measures.process_name(process),
-        container: measures.model.container_of(process).map(|c| c.name.clone()),
-        wait_seconds,
-        ..Victim::default()
-    }
+/// The old name of [`super::Measures::concerns`]; goes with the last that calls it.
+pub fn concerns(measures: &super::Measures<'_>, thread: &ThreadRef) -> bool {
+    measures.concerns(thread)
 }
 
 #[cfg(test)]
-pub mod tests {
+pub(crate) mod tests {
     use super::*;
+    use crate::measure::Measures;
     use crate::waits::timeline::Observed;
 
     /// One thread's sums over a window of five seconds.
@@ -392,7 +364,7 @@ pub mod tests {
             time(2, "much", 6.0, 20.0),
             time(3, "more", 3.5, 20.0),
         ]);
-        let all = competitors(&Measures::of_observed(&model));
+        let all = Measures::of_observed(&model).cpu.competitors;
         let fair: Vec<f64> = all.iter().map(|one| one.fair).collect();
         assert_eq!(fair, [4.5, 4.5, 1.0]);
         assert_eq!(all[0].excess(), 1.5);
@@ -411,14 +383,42 @@ pub mod tests {
             Fact { at_ns: 7, body: Body::Fork(fork) },
             time(9, "cc1", 2.0, 2.0),
         ]);
-        let all = competitors(&Measures::of_observed(&model));
-        assert_eq!(all.len(), 1);
-        assert_eq!(all[0].processes.len(), 2);
+        let measures = Measures::of_observed(&model);
+        assert_eq!(measures.cpu.competitors.len(), 1);
+        assert_eq!(measures.cpu.job(9).map(|job| job.processes.len()), Some(2));
     }
 
     #[test]
-    fn cpus_are_written_as_ranges() {
-        assert_eq!(cpu_list(&[3, 0, 1, 2, 8]), "0-3,8");
-        assert_eq!(cpu_list(&[1]), "1");
+    fn a_crowd_that_had_the_cpus_is_one_program_with_its_count() {
+        let mut facts = cpus([1.0, 1.0]);
+        facts.extend((0..32).map(|n| time(100 + n, "sha256sum", 0.3, 4.7)));
+        facts.extend([time(10, "web", 0.2, 4.0), time(5, "kworker/0:1", 0.1, 0.0)]);
+        let model = Observed::new(facts);
+        let users = Measures::of_observed(&model).cpu;
+        let had = users.instead_of(&BTreeSet::from([10]));
+        let many = &had.others[0];
+        assert_eq!((many.name.as_str(), many.count, many.example), ("sha256sum", 32, 100));
+        assert!((many.run - 9.6).abs() < 1e-6 && (many.share - 0.96).abs() < 1e-6, "{many:?}");
+        assert!((many.at_a_time - 32.0).abs() < 1e-6);
+        assert_eq!(had.themselves.len(), 1);
+        let all = users.instead_of(&(100..132).chain([10]).collect());
+        assert_eq!(all.themselves[0].name, "sha256sum");
+    }
+
+    #[test]
+    fn who_may_not_use_the_victims_cpu_took_nothing_from_it() {
+        let on = |pid, cpu| {
+            let thread = ThreadRef { tid: pid, pid, ..ThreadRef::default() };
+            let known = Thread { thread, cpus_allowed: vec![cpu], ..Thread::default() };
+            Fact { at_ns: 0, body: Body::Thread(known) }
+        };
+        let mut facts = cpus([1.0, 1.0]);
+        facts.extend([on(10, 0), on(20, 0), on(30, 1)]);
+        facts.extend([time(10, "web", 1.0, 4.0), time(20, "near", 4.0, 1.0)]);
+        facts.push(time(30, "far", 5.0, 0.0));
+        let model = Observed::new(facts);
+        let had = Measures::of_observed(&model).cpu.instead_of(&BTreeSet::from([10]));
+        assert_eq!(had.others.iter().map(|p| p.name.as_str()).collect::<Vec<_>>(), ["near"]);
+        assert!((had.others[0].share - 0.8).abs() < 1e-6, "of one CPU");
     }
 }

@@ -1,15 +1,12 @@
-//! Groups at their memory limit: the one decision that memory.limit and the disk cases share.
+//! Groups that met their memory limit in the look: how often, and what they read back, read, and had killed.
 //!
-//! Reaching a limit is normal: page cache fills every group that reads. It is a fault only if the group then pays
-//! for it: it reads back what it has just dropped (refaults), spends its time in reclaim, or has processes
-//! killed. A disk that is busy with refaults is an effect, so the disk cases ask here before they blame it.
+//! Reaching a limit is normal: page cache fills every group that reads. What it costs is memory_losses.rs. Must not: say
+//! that a limit is too small (rules/memory/limit.rs does).
 
+use super::ancestry::Ancestry;
+use super::cgroups::{belongs, change};
 use crate::facts::{Cgroup, CgroupSample, ThreadRef};
-use crate::graph::ends::End;
-use crate::measure::Measures;
 use crate::model::{Model, within};
-use crate::rules::old::cpu::{belongs, change};
-use crate::waits::WaitClass;
 
 /// A group that met its limit in the window.
 #[derive(Debug, Clone)]
@@ -32,16 +29,7 @@ pub struct Limited<'a> {
     pub last: CgroupSample,
 }
 
-/// Share of what is read that must be refaults before the limit is to blame for the reading.
-const REFAULT_PART_MIN: f64 = 0.3;
-
 impl Limited<'_> {
-    /// It reads back what it has just dropped.
-    pub fn thrashes(&self) -> bool {
-        self.refault_bytes >= 1 << 20
-            && self.refault_bytes as f64 >= REFAULT_PART_MIN * self.read_bytes as f64
-    }
-
     /// The part of its reading that is reading again. What comes from no disk of this host (NFS, FUSE) is not counted as
     /// read; then all of it is.
     pub fn again(&self) -> f64 {
@@ -54,8 +42,11 @@ impl Limited<'_> {
     }
 }
 
+/// The smallest page of any kernel, where the host's is not known.
+const PAGE_BYTES: u64 = 4096;
+
 /// Groups that met their limit in the window.
-pub fn limited(model: &Model) -> Vec<Limited<'_>> {
+pub fn limited<'a>(model: &'a Model, ancestry: &Ancestry) -> Vec<Limited<'a>> {
     let mut found = Vec::new();
     for group in &model.cgroups {
         if group.memory_limit_bytes.is_none() && group.memory_high_bytes.is_none() {
@@ -67,11 +58,11 @@ pub fn limited(model: &Model) -> Vec<Limited<'_>> {
         };
         let hits = delta(|sample| sample.memory_limit_hits);
         let high_hits = delta(|sample| sample.memory_high_hits);
-        let told = model
+        let seen = model
             .oom_kills
             .iter()
             .filter(|(_, kill)| kill.cgroup_id != 0 && kill.cgroup_id == group.id);
-        let kills = delta(|sample| sample.oom_kills).max(told.count() as u64);
+        let kills = delta(|sample| sample.oom_kills).max(seen.count() as u64);
         let v2 = group.controllers.is_empty();
         let (limit_bytes, hits, file) = match (group.memory_limit_bytes, group.memory_high_bytes) {
             (Some(limit), _) if hits > 0 || kills > 0 => {
@@ -87,44 +78,36 @@ pub fn limited(model: &Model) -> Vec<Limited<'_>> {
             file,
             hits,
             kills,
-            refault_bytes: pages * model.host.page_bytes.max(4096),
-            read_bytes: read_bytes(model, group),
+            refault_bytes: pages * model.host.page_bytes.max(PAGE_BYTES),
+            read_bytes: read_bytes(model, ancestry, group),
             last,
         });
     }
     found
 }
 
-fn read_bytes(model: &Model, group: &Cgroup) -> u64 {
-    let mine = model.disk_use.iter().filter(|used| is_member(model, &used.process, group));
+fn read_bytes(model: &Model, ancestry: &Ancestry, group: &Cgroup) -> u64 {
+    let mine =
+        model.disk_use.iter().filter(|used| is_member(model, ancestry, &used.process, group));
     mine.map(|used| used.read_bytes).sum()
 }
 
-/// Links from a process to whoever forked it, up to one that is known.
-const FORKS_MAX: usize = 16;
-
 /// Whether a process is charged to a group's memory, or was while it lived. Whoever is gone before anybody read where it
 /// belongs was seen by the kernel side as it ended, or is in its parent's group, where every process begins.
-pub fn is_member(model: &Model, thread: &ThreadRef, group: &Cgroup) -> bool {
-    let mut pid = thread.pid;
-    for _ in 0..FORKS_MAX {
-        let of = ThreadRef { tid: pid, pid, ..ThreadRef::default() };
-        let known = if pid == thread.pid { model.identity(thread) } else { model.identity(&of) };
-        if let Some(known) = known {
+pub fn is_member(model: &Model, ancestry: &Ancestry, thread: &ThreadRef, group: &Cgroup) -> bool {
+    for pid in ancestry.line(thread.pid) {
+        let own = if pid == thread.pid { model.identity(thread) } else { model.threads.get(&pid) };
+        if let Some(known) = own {
             return belongs(known, group, "memory");
         }
         if let Some(seen) = group_seen(model, pid, group.controllers.is_empty()) {
             return seen.path == group.path || within(&seen.path, &group.path);
         }
-        let born = model.forks.iter().rev().map(|(_, fork)| fork);
-        let mut born = born.filter(|fork| fork.child.pid == pid && fork.parent.pid != pid);
-        let Some(fork) = born.next() else { return false };
-        pid = fork.parent.pid;
     }
     false
 }
 
-/// The group whose number the kernel side told with a process: of the unified hierarchy at its end, of the memory
+/// The group whose number the kernel side gave with a process: of the unified hierarchy at its end, of the memory
 /// controller's own when it made room.
 fn group_seen(model: &Model, pid: u32, v2: bool) -> Option<&Cgroup> {
     let unified = model.times.iter().filter(|time| v2 && time.thread.pid == pid);
@@ -141,44 +124,15 @@ fn group_seen(model: &Model, pid: u32, v2: bool) -> Option<&Cgroup> {
     })
 }
 
-/// Whether most of a cause's waiting is of groups that read back what their memory limit made them drop.
-pub fn is_thrash(measures: &Measures<'_>, end: &End) -> bool {
-    let thrashing: Vec<Limited<'_>> =
-        limited(measures.model).into_iter().filter(Limited::thrashes).collect();
-    if thrashing.is_empty() {
-        return false;
-    }
-    let (mut all, mut inside) = (0.0, 0.0);
-    for (thread, seconds) in end.victims.values() {
-        all += seconds;
-        let member =
-            thrashing.iter().any(|limited| is_member(measures.model, thread, limited.group));
-        inside += if member { *seconds } else { 0.0 };
-    }
-    inside >= 0.5 * all
-}
-
-/// Waits that a lack of memory causes, given that the group thrashes or not.
-pub fn is_memory_wait(class: WaitClass, thrashes: bool) -> bool {
-    match class {
-        WaitClass::Reclaim | WaitClass::SwapIn => true,
-        WaitClass::Disk | WaitClass::PageFault => thrashes,
-        _ => false,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::facts::*;
     use crate::rules::scenes::*;
-    use crate::waits::timeline::Observed;
 
-    const DISK: DeviceNumber = DeviceNumber { major: 8, minor: 0 };
-
-    /// A group at its limit that reads back what it dropped, and process 20 that waited for the disk and is gone: nobody
-    /// read where it belonged, `told` is what else is known of it.
-    fn thrash(controllers: &[&str], told: Vec<Body>) -> bool {
+    /// Whether process 20 is taken for a member of the group with a limit. It is gone: nobody read where it belonged,
+    /// `seen` is what else is known of it.
+    fn is_charged(controllers: &[&str], seen: Vec<Body>) -> bool {
         let controllers: Vec<String> = controllers.iter().map(|word| (*word).into()).collect();
         let group = |path: &str, id, limit| {
             let (path, controllers) = (path.to_string(), controllers.clone());
@@ -194,26 +148,11 @@ mod tests {
         let mut facts = host();
         facts.push(group("/db", 77, Some(256 << 20)));
         facts.push(group("/other", 78, None));
-        for (at_ns, count) in [(0, 0), (LOOK_NS, 9_000)] {
-            let sample = CgroupSample {
-                path: "/db".into(),
-                controllers: controllers.clone(),
-                memory_limit_hits: Some(count),
-                memory_refaults: Some(count),
-                ..CgroupSample::default()
-            };
-            facts.push(Fact { at_ns, body: Body::CgroupSample(sample) });
-        }
         let cgroups = vec![Membership { controllers, path: "/db".into() }];
         facts.push(identity(Thread { thread: thread(7, "db"), cgroups, ..Thread::default() }));
-        facts.push(fact(Body::Disk(Disk { dev: DISK, name: "sda".into(), ..Disk::default() })));
-        let place = reads_from(DISK);
-        facts.push(at_place(20, "reader", place));
-        facts.extend(told.into_iter().map(fact));
-        let model = Observed::new(facts);
-        let measures = Measures::of_observed(&model);
-        let end = measures.class(WaitClass::Disk).next().expect("a wait for the disk");
-        is_thrash(&measures, end)
+        facts.extend(seen.into_iter().map(fact));
+        let model = Model::new(facts);
+        is_member(&model, &Ancestry::of(&model), &thread(20, "reader"), &model.cgroups[0])
     }
 
     fn forked(parent: u32, child: u32) -> Body {
@@ -226,17 +165,20 @@ mod tests {
             let thread = thread(20, "reader");
             Body::ThreadTime(ThreadTime { thread, cgroup_id, ..ThreadTime::default() })
         };
-        assert!(thrash(&[], vec![ended(77)]));
-        assert!(!thrash(&[], vec![ended(78), forked(7, 20)]), "it was moved");
-        assert!(!thrash(&["memory"], vec![ended(77)]), "a number of another hierarchy");
+        assert!(is_charged(&[], vec![ended(77)]));
+        assert!(!is_charged(&[], vec![ended(78), forked(7, 20)]), "it was moved");
+        assert!(!is_charged(&["memory"], vec![ended(77)]), "a number of another hierarchy");
         let freed = Reclaim { thread: thread(20, "reader"), cgroup_id: 77, ..Reclaim::default() };
-        assert!(thrash(&["memory"], vec![Body::Reclaim(freed)]));
+        assert!(is_charged(&["memory"], vec![Body::Reclaim(freed)]));
     }
 
     #[test]
     fn a_reader_that_is_gone_belongs_to_its_parents_group() {
-        assert!(thrash(&["memory"], vec![forked(7, 19), forked(19, 20)]));
-        assert!(!thrash(&["memory"], vec![forked(6, 20)]));
-        assert!(!thrash(&["memory"], vec![forked(20, 19), forked(19, 20)]), "numbers used again");
+        assert!(is_charged(&["memory"], vec![forked(7, 19), forked(19, 20)]));
+        assert!(!is_charged(&["memory"], vec![forked(6, 20)]));
+        assert!(
+            !is_charged(&["memory"], vec![forked(20, 19), forked(19, 20)]),
+            "numbers used again"
+        );
     }
 }

@@ -3,9 +3,12 @@
 //! A measure is what a disk's queue, a CPU's users, a TCP stream or a group's memory did over the look. It is no verdict: what
 //! a figure means is said by the rules. Must not: name a code, or read anything but the model and the graph.
 
+pub mod ancestry;
+pub mod cgroups;
 pub mod cpu_profile;
 #[cfg(test)]
 pub(crate) mod cpu_profile_tests;
+pub mod cpu_quotas;
 pub mod cpu_users;
 pub mod datagram_drops;
 pub mod disk_queue;
@@ -19,10 +22,14 @@ pub mod process_names;
 pub mod tcp_stream;
 
 use crate::facts::ThreadRef;
-use crate::graph::ends::{End, Graph};
+use crate::graph::ends::{End, Graph, command_root};
 use crate::model::Model;
 use crate::waits::WaitClass;
 use crate::waits::timeline::{Observed, Timelines, WaitSpan};
+use ancestry::Ancestry;
+use cpu_users::CpuUsers;
+use memory_limits::Limited;
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
@@ -34,6 +41,12 @@ pub struct Measures<'a> {
     pub timelines: &'a Timelines,
     /// Who waits for whom, and where that ends.
     pub graph: Graph<'a>,
+    /// Who began whom.
+    pub ancestry: Ancestry,
+    /// Who uses the CPUs, and who waits for them.
+    pub cpu: CpuUsers<'a>,
+    /// Groups that met their memory limit.
+    pub limited: Vec<Limited<'a>>,
     /// The packet queues of this host.
     pub packet_queues: Vec<packet_queue::Queue<'a>>,
     /// TCP streams with something outstanding.
@@ -44,6 +57,7 @@ pub struct Measures<'a> {
     pub dns_answers: BTreeMap<SocketAddr, Vec<dns_answers::Question<'a>>>,
     /// What processes spend their CPU time on.
     pub profile: cpu_profile::CpuProfile<'a>,
+    memory_losses: OnceCell<Vec<memory_losses::Spent>>,
 }
 
 impl<'a> Measures<'a> {
@@ -56,15 +70,20 @@ impl<'a> Measures<'a> {
         let datagram_drops = datagram_drops::datagram_drops(model, timelines, &changes);
         let dns_answers = dns_answers::dns_answers(model);
         let profile = cpu_profile::CpuProfile::of(model);
+        let ancestry = Ancestry::of(model);
         Self {
             model,
             timelines,
             graph,
+            cpu: CpuUsers::of(model, &ancestry),
+            limited: memory_limits::limited(model, &ancestry),
+            ancestry,
             packet_queues,
             tcp_streams,
             datagram_drops,
             dns_answers,
             profile,
+            memory_losses: OnceCell::new(),
         }
     }
 
@@ -105,5 +124,28 @@ impl<'a> Measures<'a> {
     /// Every wait of every thread.
     pub fn waits(&self) -> impl Iterator<Item = &'a WaitSpan> + use<'a> {
         self.timelines.waits()
+    }
+
+    /// Whether a thread is of what is looked at; for a command, of the processes that it began.
+    pub fn concerns(&self, thread: &ThreadRef) -> bool {
+        match command_root(self.model) {
+            Some(root) => self.ancestry.line(thread.pid).any(|pid| pid == root.pid),
+            None => self.model.in_target(thread),
+        }
+    }
+
+    /// Of a command: how long its path lay in a process between the waits that were seen, seconds.
+    pub fn between_waits_on_path(&self, pid: u32) -> f64 {
+        let between = self.graph.path.iter().filter(|leaf| {
+            matches!(leaf.root().class, WaitClass::Running | WaitClass::Unseen)
+                && leaf.root().who.pid == pid
+        });
+        between.map(|leaf| leaf.ns()).sum::<u64>() as f64 / 1e9
+    }
+
+    /// What the processes of each group that met its memory limit spent on it, in the order of `limited`.
+    pub fn memory_losses(&self) -> &[memory_losses::Spent] {
+        self.memory_losses
+            .get_or_init(|| self.limited.iter().map(|one| memory_losses::of(self, one)).collect())
     }
 }

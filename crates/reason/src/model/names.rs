@@ -6,6 +6,7 @@
 
 use super::Model;
 use super::object::{CgroupKey, FileKey, Object};
+use super::words;
 use crate::facts::*;
 use serde::{Deserialize, Serialize};
 
@@ -43,8 +44,7 @@ impl Model {
             Object::Cpu => ObjectName::new("CPU", "running"),
             Object::RunQueue(cpus) if cpus.is_empty() => ObjectName::new("run queue", "CPU"),
             Object::RunQueue(cpus) => {
-                let list: Vec<String> = cpus.iter().map(u32::to_string).collect();
-                let list = list.join(",");
+                let list = words::cpus(cpus);
                 ObjectName::new("run queue", format!("CPU {list}")).with_id(list)
             }
             Object::Cgroup(group) => ObjectName::new("cgroup", &group.path),
@@ -91,6 +91,12 @@ impl Model {
             }
             Object::Timer(call) => ObjectName::new("timer", &**call),
             Object::Service(name) => ObjectName::new("service", *name),
+            Object::SystemCall(name) => ObjectName::new("system call", &**name),
+            Object::SharedMemory(ino) => {
+                let segment = self.segments.iter().find(|segment| segment.ino == *ino);
+                let name = segment.map_or("not known", |segment| segment.name.as_str());
+                ObjectName::new("shared memory", name).with_id(ino.to_string())
+            }
             Object::Process(pid) => {
                 ObjectName::new("process", self.process_name(*pid)).with_id(pid.to_string())
             }

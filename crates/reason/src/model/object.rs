@@ -98,6 +98,10 @@ pub enum Object {
     Timer(Arc<str>),
     /// A service of the kernel's own name for it.
     Service(&'static str),
+    /// A call of the kernel, by name.
+    SystemCall(Arc<str>),
+    /// A shared anonymous segment, by its inode.
+    SharedMemory(u64),
     /// A process.
     Process(u32),
     /// Processes of one program that came and went: a script runs it many times.

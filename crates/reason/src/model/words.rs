@@ -106,6 +106,22 @@ pub fn count(n: usize, one: &str, many: &str) -> String {
     if n == 1 { format!("1 {one}") } else { format!("{n} {many}") }
 }
 
+/// CPUs as a person writes them: `0-3,8`.
+pub fn cpus(cpus: &[u32]) -> String {
+    let mut cpus = cpus.to_vec();
+    cpus.sort_unstable();
+    cpus.dedup();
+    let mut ranges: Vec<(u32, u32)> = Vec::new();
+    for cpu in cpus {
+        match ranges.last_mut() {
+            Some((_, end)) if *end + 1 == cpu => *end = cpu,
+            _ => ranges.push((cpu, cpu)),
+        }
+    }
+    let range = |(a, b): &(u32, u32)| if a == b { a.to_string() } else { format!("{a}-{b}") };
+    ranges.iter().map(range).collect::<Vec<_>>().join(",")
+}
+
 /// A word safe inside single quotes of a shell.
 pub fn shell(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:=@%,".contains(c);
@@ -145,6 +161,12 @@ mod tests {
     fn data_is_told_in_binary_units() {
         assert_eq!(bytes(268_435_456.0), "256 MiB");
         assert_eq!(bytes(1_572_864.0), "1.5 MiB");
+    }
+
+    #[test]
+    fn cpus_are_written_as_ranges() {
+        assert_eq!(cpus(&[3, 0, 1, 2, 8]), "0-3,8");
+        assert_eq!(cpus(&[1]), "1");
     }
 
     #[test]

@@ -135,13 +135,14 @@ fn settle(
         (None, Some(end)) => end.victims.clone(),
         (None, None) => BTreeMap::new(),
     };
-    let lost: f64 = losses.values().map(|(_, seconds)| seconds).sum();
+    // The sum of nothing is -0.0.
+    let lost = 0.0 + losses.values().map(|(_, seconds)| seconds).sum::<f64>();
     let seconds = match (matched.path_seconds, &matched.losses, &end) {
         (Some(seconds), _, _) => seconds,
         (None, None, Some(end)) => end.seconds,
         _ => lost,
     };
-    let impact = impact(measures, seconds, lost, &losses);
+    let impact = impact(measures, (seconds, lost), matched.demand_seconds, &losses);
     let severity = Severity::of(&impact)
         .clamp(matched.severity_min.min(matched.severity_max), matched.severity_max);
     let mut victims: Vec<(ThreadRef, f64)> = losses.into_values().collect();
@@ -189,10 +190,16 @@ pub fn step(link: &ChainLink) -> Option<Step> {
 }
 
 /// Of a command: the share of its path. Else of the victims' time that was not idle.
-fn impact(measures: &Measures<'_>, seconds: f64, lost: f64, losses: &Losses) -> Impact {
+fn impact(
+    measures: &Measures<'_>,
+    (seconds, lost): (f64, f64),
+    known_demand: Option<f64>,
+    losses: &Losses,
+) -> Impact {
     let wall = measures.wall_seconds().max(1e-9);
-    let demand: f64 =
-        losses.iter().map(|(pid, (_, lost))| measures.demand_seconds(*pid).max(*lost)).sum();
+    let of_all =
+        || losses.iter().map(|(pid, (_, lost))| measures.demand_seconds(*pid).max(*lost)).sum();
+    let demand: f64 = known_demand.unwrap_or_else(of_all);
     let share = if measures.is_command() {
         seconds / wall
     } else if demand > 0.0 {

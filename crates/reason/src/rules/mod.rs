@@ -102,6 +102,8 @@ pub struct Match<'a> {
     pub losses: Option<Losses>,
     /// Of a command: seconds of its path, where `losses` are given.
     pub path_seconds: Option<f64>,
+    /// Time of those who lose that was not idle, seconds, where a measure knows of more than the waits that were seen.
+    pub demand_seconds: Option<f64>,
     /// Not more than this, however much is lost: use is no fault, a stop may be on purpose.
     pub severity_max: Severity,
     /// Not less than this: somebody was killed for it.
@@ -149,6 +151,7 @@ impl<'a> Match<'a> {
             claims: Vec::new(),
             losses: None,
             path_seconds: None,
+            demand_seconds: None,
             severity_max: Severity::Critical,
             severity_min: Severity::Note,
             chain: None,

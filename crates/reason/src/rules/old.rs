@@ -16,10 +16,51 @@ use crate::graph::ends::End;
 use crate::measure::Measures;
 #[cfg(test)]
 pub(crate) use crate::measure::cpu_profile_tests as work_tests;
-pub use crate::measure::{cpu_users as cpu, memory_limits as memory, memory_losses};
 use crate::model::Model;
 pub use crate::model::words;
 use crate::waits::WaitClass;
+
+/// What rules of other areas still ask of the CPU's.
+pub mod cpu {
+    use crate::answer::report::Victim;
+    use crate::facts::ThreadRef;
+    use crate::measure::Measures;
+
+    pub fn concerns(measures: &Measures<'_>, thread: &ThreadRef) -> bool {
+        measures.concerns(thread)
+    }
+
+    pub fn victim(measures: &Measures<'_>, process: &ThreadRef, wait_seconds: f64) -> Victim {
+        Victim {
+            pid: process.pid,
+            comm: measures.process_name(process),
+            container: measures.model.container_of(process).map(|c| c.name.clone()),
+            wait_seconds,
+            ..Victim::default()
+        }
+    }
+}
+
+/// What the disk rules still ask of memory.limit; claims say it now.
+pub mod memory {
+    use crate::graph::ends::End;
+    use crate::measure::Measures;
+    use crate::measure::memory_limits::is_member;
+    use crate::rules::memory::limit::reads_back;
+
+    pub fn is_thrash(measures: &Measures<'_>, end: &End) -> bool {
+        let model = measures.model;
+        let (mut all, mut inside) = (0.0, 0.0);
+        for (thread, seconds) in end.victims.values() {
+            all += seconds;
+            let member = measures.limited.iter().any(|one| {
+                reads_back(one) && is_member(model, &measures.ancestry, thread, one.group)
+            });
+            inside += if member { *seconds } else { 0.0 };
+        }
+        inside > 0.0 && inside >= 0.5 * all
+    }
+}
 
 /// What a rule adds to what its cause already tells.
 pub struct Verdict {

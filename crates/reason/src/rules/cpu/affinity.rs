@@ -4,17 +4,21 @@
 //! CPUs that they may not use is the second fact: without it the host is merely full. Rejected: complaining
 //! about pinning itself, which is right for threads that have a CPU each.
 
-use crate::answer::report::*;
+use super::{claims, on_path};
 use crate::facts::{Cgroup, Thread, ThreadRef};
-use crate::graph::ends::command_root;
+use crate::graph::end::End;
 use crate::measure::Measures;
-use crate::rules::Refutation;
-use crate::rules::old::cpu;
-use crate::rules::old::{Rule, words};
+use crate::model::object::Object;
+use crate::model::words;
+use crate::rules::engine::Loss;
+use crate::rules::proof::Proof;
+use crate::rules::threshold::Threshold;
+use crate::rules::wording::{Culprit, CulpritKind, Evidence, Remedy, Wording};
+use crate::rules::{Finds, Losses, Match, Refutation, Rule, Step};
 use crate::waits::WaitClass;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// The case.
+/// The rule.
 pub static RULE: Rule = Rule {
     code: "cpu.affinity",
     title: "Threads are pinned to few CPUs while others idle",
@@ -27,23 +31,42 @@ pub static RULE: Rule = Rule {
         "CPUs that they may not use are idle for a good part of the time",
     ],
     refuted_by: &[
-        Refutation::new("the other CPUs are as busy", ""),
-        Refutation::new("the threads hardly wait (one thread to a CPU)", ""),
+        Refutation::new("the other CPUs are as busy", "a_full_host_refutes_it"),
+        Refutation::new(
+            "the threads hardly wait (one thread to a CPU)",
+            "one_thread_to_a_cpu_is_well_pinned",
+        ),
     ],
     remedies: &["widen the affinity mask (taskset -p) or the cpuset", "spread the threads by hand"],
     stories: &[],
-    thresholds: &[],
-    finds: crate::rules::Finds::Old(find),
+    thresholds: &[&BUSY_MIN, &GAP_MIN, &WAIT_TO_RUN_MIN, &WAIT_PER_SECOND_MIN],
+    finds: Finds::Look(find),
 };
 
-/// The CPUs they may use are at least so busy.
-const BUSY_MIN: f64 = 0.8;
-/// The CPUs they may not use have at least so much less to do.
-const GAP_MIN: f64 = 0.2;
-/// Waiting that is less than this part of their running would not be worth moving for.
-const WAIT_TO_RUN_MIN: f64 = 0.2;
-/// Nor less than this, seconds a second.
-const WAIT_PER_SECOND_MIN: f64 = 0.05;
+static BUSY_MIN: Threshold = Threshold::new(
+    0.8,
+    "1",
+    "the CPUs that they may use are at least so busy, else waits there are bursts",
+    "chosen: a queue in front of a CPU grows steeply from there on (M/M/1: four at it when 0.8 busy)",
+);
+static GAP_MIN: Threshold = Threshold::new(
+    0.2,
+    "1",
+    "the CPUs that they may not use have at least so much less to do: a fifth of a CPU is worth moving for",
+    "chosen; kernel: the balancer itself leaves CPUs 17 % apart (sd_init, imbalance_pct)",
+);
+static WAIT_TO_RUN_MIN: Threshold = Threshold::new(
+    0.2,
+    "1",
+    "waiting that is less than this part of their running is not worth moving for",
+    "chosen",
+);
+static WAIT_PER_SECOND_MIN: Threshold = Threshold::new(
+    0.05,
+    "s/s",
+    "who waits less in a second has a CPU when it needs one",
+    "chosen: where a wait becomes a warning",
+);
 
 /// The threads of a process with one mask.
 struct Pinned<'a> {
@@ -53,14 +76,14 @@ struct Pinned<'a> {
     ready: f64,
 }
 
-fn find(measures: &Measures<'_>) -> Vec<Finding> {
+fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
     let model = measures.model;
-    let busy = cpu::busy(model);
     let mut pinned: BTreeMap<(u32, &[u32]), Pinned<'_>> = BTreeMap::new();
     for time in model.times.iter().filter(|time| !time.kernel) {
         let Some(identity) = model.identity(&time.thread) else { continue };
         let allowed = &identity.cpus_allowed[..];
-        let narrow = !allowed.is_empty() && busy.keys().any(|cpu| !allowed.contains(cpu));
+        let narrow =
+            !allowed.is_empty() && measures.cpu.busy.keys().any(|cpu| !allowed.contains(cpu));
         if !narrow || !model.in_target(&time.thread) {
             continue;
         }
@@ -71,70 +94,73 @@ fn find(measures: &Measures<'_>) -> Vec<Finding> {
             ready: 0.0,
         });
         one.run += time.run_ns as f64 / 1e9;
-        one.ready += (time.runnable_ns - cpu::throttled_ns(model, time)) as f64 / 1e9;
+        let ready_ns = time.runnable_ns.saturating_sub(measures.cpu.out_of_quota_ns(time));
+        one.ready += ready_ns as f64 / 1e9;
     }
-    pinned.values().filter_map(|one| finding(measures, &busy, one)).collect()
+    pinned.into_values().filter_map(|one| matched(measures, ends, one)).collect()
 }
 
-fn finding(
-    measures: &Measures<'_>,
-    busy: &BTreeMap<u32, f64>,
-    one: &Pinned<'_>,
-) -> Option<Finding> {
+/// The CPUs that threads may and may not use, with how busy they are.
+struct Sides {
+    allowed: Vec<u32>,
+    others: Vec<u32>,
+    here: f64,
+    there: f64,
+}
+
+fn matched<'m>(measures: &'m Measures<'m>, ends: &'m [End], one: Pinned<'m>) -> Option<Match<'m>> {
     let wall = measures.wall_seconds().max(1e-9);
-    let allowed = &one.identity.cpus_allowed;
-    let others: Vec<u32> = busy.keys().copied().filter(|cpu| !allowed.contains(cpu)).collect();
-    let here = cpu::mean_busy(busy, allowed)?;
-    let there = cpu::mean_busy(busy, &others)?;
-    let waits = one.ready >= WAIT_PER_SECOND_MIN * wall && one.ready >= WAIT_TO_RUN_MIN * one.run;
-    if !waits || here < BUSY_MIN || there > here - GAP_MIN {
+    let allowed = one.identity.cpus_allowed.clone();
+    let all = measures.cpu.busy.keys().copied();
+    let others: Vec<u32> = all.filter(|cpu| !allowed.contains(cpu)).collect();
+    let here = measures.cpu.mean_busy(&allowed)?;
+    let there = measures.cpu.mean_busy(&others)?;
+    let waits = one.ready >= WAIT_PER_SECOND_MIN.value * wall
+        && one.ready >= WAIT_TO_RUN_MIN.value * one.run;
+    if !waits || here < BUSY_MIN.value || there > here - GAP_MIN.value {
         return None;
     }
-    let mut seconds = one.ready;
-    let mut share = seconds / measures.demand_seconds(one.process.pid).max(seconds).max(1e-9);
-    if measures.is_command() {
-        let on_path = measures.class(WaitClass::RunQueue).filter(|end| {
-            end.links.get(end.named).is_some_and(|link| link.who.pid == one.process.pid)
-                || command_root(measures.model).is_some_and(|root| root.pid == one.process.pid)
-        });
-        seconds = seconds.min(on_path.map(|end| end.seconds).sum());
-        share = seconds / wall;
-    }
-    let impact = Impact { wait_seconds_per_second: seconds / wall, share: share.min(1.0) };
-    let name = measures.process_name(&one.process);
-    let (list, free) = (cpu::cpu_list(allowed), cpu::cpu_list(&others));
-    let object = ObjectName::new("run queue", format!("CPU {list}")).with_id(list.clone());
-    Some(Finding {
-        title: format!("{name} is pinned to CPU {list} while CPU {free} has time"),
+    let pid = one.process.pid;
+    let losses: Losses = BTreeMap::from([(pid, (one.process.clone(), one.ready))]);
+    let claims = claims(measures, ends, &BTreeSet::from([pid]), &[WaitClass::RunQueue]);
+    let object = Object::RunQueue(allowed.clone());
+    let chain =
+        Step { who: one.process.clone(), on: object.clone(), doing: None, seconds: one.ready };
+    let path_seconds = on_path(measures, ends, &claims).map(|path: f64| path.min(one.ready));
+    let sides = Sides { allowed, others, here, there };
+    let by = who(measures, &one);
+    let explain = move |loss: &Loss<'_>| explain(measures, &one, &sides, loss);
+    Some(Match {
+        object: Some(object),
+        claims,
+        path_seconds,
+        losses: Some(losses),
+        chain: Some(vec![chain]),
+        ..Match::new(by, Proof::TwoWitnesses, explain)
+    })
+}
+
+fn explain(measures: &Measures<'_>, one: &Pinned<'_>, sides: &Sides, loss: &Loss<'_>) -> Wording {
+    let (list, free) = (words::cpus(&sides.allowed), words::cpus(&sides.others));
+    Wording {
+        title: format!("{} is pinned to CPU {list} while CPU {free} has time", loss.victim),
         text: format!(
             "{} of its time ({}) its threads could run and wait for CPU {list}, which is {} busy; CPU {free}, \
              which they may not use, is {} busy.",
-            words::percent(impact.share),
-            words::of_window(seconds, wall),
-            words::percent(here),
-            words::percent(there),
+            words::percent(loss.impact.share),
+            words::of_window(loss.seconds, loss.wall_seconds),
+            words::percent(sides.here),
+            words::percent(sides.there),
         ),
-        severity: Severity::of(&impact),
-        confidence: 0.93,
-        culprit: who(measures, one),
-        victims: vec![cpu::victim(measures, &one.process, one.ready)],
-        chain: vec![Link {
-            who: Who::thread(&one.process),
-            waits_on: object.clone(),
-            seconds: one.ready,
-        }],
-        object,
-        impact,
         evidence: vec![
             Evidence::new("its threads waited for a CPU", one.ready, "s", "sched_switch"),
             Evidence::new("its threads ran", one.run, "s", "sched_switch"),
-            Evidence::new("CPUs it may use", allowed.len() as f64, "1", "/proc/PID/status"),
-            Evidence::new("these are busy", here * 100.0, "%", "/proc/stat"),
-            Evidence::new("the others are busy", there * 100.0, "%", "/proc/stat"),
+            Evidence::new("CPUs it may use", sides.allowed.len() as f64, "1", "/proc/PID/status"),
+            Evidence::new("these are busy", sides.here * 100.0, "%", "/proc/stat"),
+            Evidence::new("the others are busy", sides.there * 100.0, "%", "/proc/stat"),
         ],
-        remedy: vec![widen(measures, one, busy)],
-        ..RULE.blank()
-    })
+        remedy: vec![widen(measures, one)],
+    }
 }
 
 /// The cpuset that narrows it, if it is one.
@@ -165,9 +191,9 @@ fn who(measures: &Measures<'_>, one: &Pinned<'_>) -> Culprit {
     }
 }
 
-fn widen(measures: &Measures<'_>, one: &Pinned<'_>, busy: &BTreeMap<u32, f64>) -> Remedy {
-    let all = cpu::cpu_list(&busy.keys().copied().collect::<Vec<_>>());
-    let old = cpu::cpu_list(&one.identity.cpus_allowed);
+fn widen(measures: &Measures<'_>, one: &Pinned<'_>) -> Remedy {
+    let all = words::cpus(&measures.cpu.busy.keys().copied().collect::<Vec<_>>());
+    let old = words::cpus(&one.identity.cpus_allowed);
     match cpuset(measures, one) {
         Some(group) => {
             let file = words::shell(&set_file(group));
@@ -187,38 +213,50 @@ fn widen(measures: &Measures<'_>, one: &Pinned<'_>, busy: &BTreeMap<u32, f64>) -
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::facts::{Body, Fact};
-    use crate::rules::old::cpu::tests::{cpus, time};
-    use crate::waits::timeline::Observed;
+    use crate::answer::explain;
+    use crate::answer::report::{Finding, Severity};
+    use crate::facts::{Body, Fact, Target, TargetKind, Thread, ThreadRef};
+    use crate::measure::cpu_users::tests::{cpus, time};
 
-    fn pinned(used: [f64; 2], ready: f64) -> Observed {
+    fn pinned(used: [f64; 2], ready: f64, more: Vec<Fact>) -> Vec<Finding> {
         let mut facts = cpus(used);
-        facts.push(time(10, "encoder", 4.9, ready));
+        facts.push(time(10, "encoder", 3.0, ready));
         let thread = ThreadRef { tid: 10, pid: 10, start_ns: 0, comm: "encoder".into() };
         let known = Thread { thread, cpus_allowed: vec![1], ..Thread::default() };
         facts.push(Fact { at_ns: 0, body: Body::Thread(known) });
-        Observed::new(facts)
+        facts.extend(more);
+        explain(facts).findings
     }
 
     #[test]
-    fn threads_that_queue_on_one_cpu_beside_an_idle_one_are_told() {
-        let model = pinned([0.1, 1.0], 9.0);
-        let found = find(&Measures::of_observed(&model));
+    fn threads_that_queue_on_one_cpu_beside_an_idle_one_are_seen() {
+        let found = pinned([0.1, 1.0], 9.0, vec![]);
         assert_eq!(found.len(), 1);
+        assert_eq!(found[0].code, "cpu.affinity");
         assert_eq!(found[0].culprit.pid, Some(10));
         assert_eq!(found[0].remedy[0].command, "taskset -a -c -p 0-1 10");
         assert_eq!(found[0].remedy[0].undo, "taskset -a -c -p 1 10");
         assert_eq!(found[0].severity, Severity::Critical);
+        assert!((found[0].impact.share - 9.0 / 12.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn of_a_command_its_path_counts() {
+        let name = "encoder".to_string();
+        let target = Target { kind: TargetKind::Command, name, pid: 10, cgroups: Vec::new() };
+        let target = Fact { at_ns: 0, body: Body::Target(target) };
+        let found = pinned([0.1, 1.0], 1.5, vec![target]);
+        assert_eq!(found[0].code, "cpu.affinity");
+        assert!((found[0].impact.share - 0.3).abs() < 0.01, "{:?}", found[0].impact);
     }
 
     #[test]
     fn a_full_host_refutes_it() {
-        assert!(find(&Measures::of_observed(&pinned([0.95, 1.0], 9.0))).is_empty());
+        assert_eq!(pinned([0.95, 1.0], 9.0, vec![]), []);
     }
 
     #[test]
     fn one_thread_to_a_cpu_is_well_pinned() {
-        assert!(find(&Measures::of_observed(&pinned([0.1, 1.0], 0.1))).is_empty());
+        assert_eq!(pinned([0.1, 1.0], 0.1, vec![]), []);
     }
 }

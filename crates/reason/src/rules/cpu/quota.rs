@@ -4,16 +4,23 @@
 //! busy host. A limit is looked for in the group and in all above it, because a container's is often its
 //! parent's. Rejected: comparing use with the quota (a bursty group is held back well below it on average).
 
-use crate::answer::report::*;
-use crate::facts::{ThreadRef, ThreadTime};
+use super::{claims, on_path};
+use crate::facts::ThreadTime;
+use crate::graph::end::End;
 use crate::measure::Measures;
-use crate::rules::Refutation;
-use crate::rules::old::cpu::{self, Quota};
-use crate::rules::old::{Rule, words};
+use crate::measure::cgroups::belongs;
+use crate::measure::cpu_quotas::Quota;
+use crate::model::object::{CgroupKey, Object};
+use crate::model::words;
+use crate::rules::engine::Loss;
+use crate::rules::proof::Proof;
+use crate::rules::threshold::Threshold;
+use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
+use crate::rules::{Finds, Losses, Match, Refutation, Rule, Step};
 use crate::waits::WaitClass;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// The case.
+/// The rule.
 pub static RULE: Rule = Rule {
     code: "cpu.quota",
     title: "A cgroup has used up its CPU quota",
@@ -26,115 +33,147 @@ pub static RULE: Rule = Rule {
         "the group's cpu.stat counts throttled periods in the window",
     ],
     refuted_by: &[
-        Refutation::new("cpu.stat counts no throttled period", ""),
-        Refutation::new("the group's threads hardly wait for a CPU", ""),
+        Refutation::new(
+            "cpu.stat counts no throttled period",
+            "a_quota_that_is_not_met_is_no_finding",
+        ),
+        Refutation::new(
+            "the group's threads hardly wait for a CPU",
+            "a_moment_out_of_quota_is_no_finding",
+        ),
     ],
     remedies: &["raise or remove the quota", "run fewer threads", "a longer period, for bursts"],
     stories: &["S0.3"],
-    thresholds: &[],
-    finds: crate::rules::Finds::Old(find),
+    thresholds: &[&WAIT_PER_SECOND_MIN, &OF_READY_MIN],
+    finds: Finds::Look(find),
 };
 
-/// A group's threads must stand still for at least this long a second, all together.
-const WAIT_PER_SECOND_MIN: f64 = 0.02;
+static WAIT_PER_SECOND_MIN: Threshold = Threshold::new(
+    0.02,
+    "s/s",
+    "a group's threads stand still for at least this long in a second, all together: less is one period cut short now and \
+     then",
+    "chosen: a fifth of one usual period (100 ms) in a second",
+);
+static OF_READY_MIN: Threshold = Threshold::new(
+    0.5,
+    "1",
+    "who is out of quota for this part of the time that it is ready waits for the quota in the run queue too",
+    "kernel before 6.18: a run queue is throttled as a whole, and its threads are not marked",
+);
 
-fn find(measures: &Measures<'_>) -> Vec<Finding> {
-    cpu::quotas(measures.model).iter().filter_map(|quota| finding(measures, quota)).collect()
+/// Who of a group is out of quota.
+#[derive(Default)]
+struct Held {
+    /// For how long.
+    losses: Losses,
+    /// Ready altogether, seconds.
+    ready: BTreeMap<u32, f64>,
+}
+
+impl Held {
+    fn seconds(&self) -> f64 {
+        self.losses.values().map(|(_, seconds)| seconds).sum()
+    }
+
+    /// Those who wait for nothing else in the run queue.
+    fn only(&self) -> BTreeSet<u32> {
+        let ready = |pid: &u32| self.ready.get(pid).copied().unwrap_or(0.0);
+        let losses = self.losses.iter();
+        let only = losses.filter(|(pid, (_, held))| *held >= OF_READY_MIN.value * ready(pid));
+        only.map(|(pid, _)| *pid).collect()
+    }
+}
+
+fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
+    measures.cpu.quotas.iter().filter_map(|quota| matched(measures, ends, quota)).collect()
 }
 
 /// Time out of quota by process, of the group's threads that are looked at.
-fn victims(measures: &Measures<'_>, quota: &Quota<'_>) -> BTreeMap<u32, (ThreadRef, f64)> {
+fn held(measures: &Measures<'_>, quota: &Quota<'_>) -> Held {
     let model = measures.model;
-    let mut victims: BTreeMap<u32, (ThreadRef, f64)> = BTreeMap::new();
+    let mut held = Held::default();
     let inside = |time: &&ThreadTime| {
         let identity = model.identity(&time.thread);
         let member = match identity {
-            Some(identity) => cpu::belongs(identity, quota.group, "cpu"),
+            Some(identity) => belongs(identity, quota.group, "cpu"),
             None => time.cpu_cgroup_id != 0 && time.cpu_cgroup_id == quota.group.id,
         };
         member && model.in_target(&time.thread)
     };
     for time in model.times.iter().filter(inside) {
-        let seconds = cpu::throttled_ns(model, time) as f64 / 1e9;
+        let seconds = measures.cpu.out_of_quota_ns(time) as f64 / 1e9;
+        let process = model.thread_ref(time.thread.pid);
+        *held.ready.entry(process.pid).or_default() += time.runnable_ns as f64 / 1e9;
         if seconds > 0.0 {
-            let process = model.thread_ref(time.thread.pid);
-            victims.entry(process.pid).or_insert((process, 0.0)).1 += seconds;
+            held.losses.entry(process.pid).or_insert((process, 0.0)).1 += seconds;
         }
     }
-    victims
+    held
 }
 
-fn finding(measures: &Measures<'_>, quota: &Quota<'_>) -> Option<Finding> {
-    let victims = victims(measures, quota);
-    let wall = measures.wall_seconds().max(1e-9);
-    let mut seconds: f64 = victims.values().map(|(_, seconds)| seconds).sum();
-    let demand: f64 = victims.keys().map(|pid| measures.demand_seconds(*pid)).sum();
-    let mut share = if demand > 0.0 { seconds / demand } else { 0.0 };
-    if measures.is_command() {
-        let on_path = |end: &&crate::graph::ends::End| {
-            matches!(end.class, WaitClass::CpuQuota | WaitClass::RunQueue)
-                && end.victims.keys().any(|pid| victims.contains_key(pid))
-        };
-        let path: f64 = measures.graph.ends.iter().filter(on_path).map(|end| end.seconds).sum();
-        seconds = seconds.min(path);
-        share = seconds / wall;
-    }
-    if seconds / wall < WAIT_PER_SECOND_MIN {
+fn matched<'m>(
+    measures: &'m Measures<'m>,
+    ends: &'m [End],
+    quota: &'m Quota<'m>,
+) -> Option<Match<'m>> {
+    let held = held(measures, quota);
+    let pids: BTreeSet<u32> = held.losses.keys().copied().collect();
+    let mut claimed = claims(measures, ends, &pids, &[WaitClass::CpuQuota]);
+    claimed.extend(claims(measures, ends, &held.only(), &[WaitClass::RunQueue]));
+    let path_seconds = on_path(measures, ends, &claimed).map(|path| path.min(held.seconds()));
+    let seconds = path_seconds.unwrap_or_else(|| held.seconds());
+    if seconds < WAIT_PER_SECOND_MIN.value * measures.wall_seconds().max(1e-9) {
         return None;
     }
-    let impact = Impact { wait_seconds_per_second: seconds / wall, share: share.clamp(0.0, 1.0) };
-    let most = victims.values().max_by(|a, b| a.1.total_cmp(&b.1))?;
-    let wanted_cpus = quota.used_cpus.unwrap_or(quota.cpus) + seconds / wall;
-    let wanted_cpus = wanted_cpus.min(f64::from(measures.model.host.cpus.max(1)));
-    let object = ObjectName::new("cgroup", &quota.group.path);
-    let mut told: Vec<Victim> =
-        victims.values().map(|(process, wait)| cpu::victim(measures, process, *wait)).collect();
-    told.sort_by(|a, b| b.wait_seconds.total_cmp(&a.wait_seconds).then(a.pid.cmp(&b.pid)));
-    Some(Finding {
-        title: format!(
-            "{} is held up by the CPU quota of its cgroup {}",
-            measures.process_name(&most.0),
-            quota.group.path
-        ),
-        text: text(quota, seconds, wall, share),
-        severity: Severity::of(&impact),
-        confidence: 0.97,
-        culprit: Culprit {
-            container: Some(quota.group.path.clone()),
-            ..Culprit::setting(quota.group.path.clone(), setting(quota))
-        },
-        chain: vec![Link { who: Who::thread(&most.0), waits_on: object.clone(), seconds: most.1 }],
-        object,
-        victims: told,
-        impact,
-        evidence: evidence(quota, seconds, wall),
-        remedy: vec![raise(quota, wanted_cpus)],
-        ..RULE.blank()
+    let most = held.losses.values().max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let object = Object::Cgroup(CgroupKey::of(quota.group));
+    let chain = Step { who: most.0.clone(), on: object.clone(), doing: None, seconds: most.1 };
+    let culprit = Culprit {
+        container: Some(quota.group.path.clone()),
+        ..Culprit::setting(quota.group.path.clone(), setting(quota))
+    };
+    Some(Match {
+        object: Some(object),
+        claims: claimed,
+        losses: Some(held.losses),
+        path_seconds,
+        chain: Some(vec![chain]),
+        ..Match::new(culprit, Proof::Read, move |loss| explain(measures, quota, loss))
     })
 }
 
-fn text(quota: &Quota<'_>, seconds: f64, wall: f64, share: f64) -> String {
-    format!(
-        "{} of its time ({}) it could run and may not: the cgroup may use {} CPUs ({} per {}), and ran out of it \
-         in {} of {} periods.{}",
-        words::percent(share.min(1.0)),
-        words::of_window(seconds, wall),
-        words::rate(quota.cpus),
-        words::seconds(quota.group.cpu_quota_us.unwrap_or(0) as f64 / 1e6),
-        words::seconds(quota.group.cpu_period_us.unwrap_or(100_000) as f64 / 1e6),
-        quota.throttled_periods,
-        quota.periods,
-        quota
-            .used_cpus
-            .map_or_else(String::new, |used| format!(" It used {} CPUs.", words::rate(used))),
-    )
+fn explain(measures: &Measures<'_>, quota: &Quota<'_>, loss: &Loss<'_>) -> Wording {
+    let wanted_cpus =
+        quota.used_cpus.unwrap_or_else(|| quota.cpus()) + loss.seconds / loss.wall_seconds;
+    let wanted_cpus = wanted_cpus.min(f64::from(measures.model.host.cpus.max(1)));
+    let path = &quota.group.path;
+    Wording {
+        title: format!("{} is held up by the CPU quota of its cgroup {path}", loss.victim),
+        text: format!(
+            "{} of its time ({}) it could run and may not: the cgroup may use {} CPUs ({} per {}), and ran out of it \
+             in {} of {} periods.{}",
+            words::percent(loss.impact.share),
+            words::of_window(loss.seconds, loss.wall_seconds),
+            words::rate(quota.cpus()),
+            words::seconds(quota.quota_us as f64 / 1e6),
+            words::seconds(quota.period_us as f64 / 1e6),
+            quota.throttled_periods,
+            quota.periods,
+            quota
+                .used_cpus
+                .map_or_else(String::new, |used| format!(" It used {} CPUs.", words::rate(used))),
+        ),
+        evidence: evidence(quota, loss),
+        remedy: vec![raise(quota, wanted_cpus)],
+    }
 }
 
-fn evidence(quota: &Quota<'_>, seconds: f64, wall: f64) -> Vec<Evidence> {
+fn evidence(quota: &Quota<'_>, loss: &Loss<'_>) -> Vec<Evidence> {
     let stat = format!("{}/cpu.stat", quota.group.directory.trim_end_matches('/'));
     let mut evidence = vec![
-        Evidence::new("CPU quota of the group", quota.cpus * 100.0, "%", setting(quota)),
-        Evidence::new("threads ready and out of quota", seconds, "s", "sched_switch"),
+        Evidence::new("CPU quota of the group", quota.cpus() * 100.0, "%", setting(quota)),
+        Evidence::new("threads ready and out of quota", loss.seconds, "s", "sched_switch"),
         Evidence::new("periods out of quota", quota.throttled_periods as f64, "1", stat.clone()),
         Evidence::new(
             "its run queues stood throttled, summed over CPUs",
@@ -146,7 +185,7 @@ fn evidence(quota: &Quota<'_>, seconds: f64, wall: f64) -> Vec<Evidence> {
     if let Some(used) = quota.used_cpus {
         evidence.push(Evidence::new("CPU used", used * 100.0, "%", "cgroup CPU usage"));
     }
-    evidence.push(Evidence::new("window", wall, "s", "CLOCK_MONOTONIC"));
+    evidence.push(Evidence::new("window", loss.wall_seconds, "s", "CLOCK_MONOTONIC"));
     evidence
 }
 
@@ -156,8 +195,7 @@ fn setting(quota: &Quota<'_>) -> String {
 }
 
 fn raise(quota: &Quota<'_>, wanted_cpus: f64) -> Remedy {
-    let (old, period) =
-        (quota.group.cpu_quota_us.unwrap_or(0), quota.group.cpu_period_us.unwrap_or(100_000));
+    let (old, period) = (quota.quota_us, quota.period_us);
     let file = words::shell(&setting(quota));
     let words = |quota_us: u64| {
         if quota.group.controllers.is_empty() {
@@ -178,12 +216,13 @@ fn raise(quota: &Quota<'_>, wanted_cpus: f64) -> Remedy {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::answer::explain;
+    use crate::answer::report::{Finding, Severity};
     use crate::facts::*;
-    use crate::waits::timeline::Observed;
+    use crate::measure::cpu_users::tests::cpus;
 
-    fn model(throttled_periods: u64, throttled_seconds: f64) -> Observed {
-        let mut facts = crate::rules::old::cpu::tests::cpus([0.3, 0.1]);
+    fn found(throttled_periods: u64, throttled_seconds: f64) -> Vec<Finding> {
+        let mut facts = cpus([0.3, 0.1]);
         let controllers = vec!["cpu".to_string()];
         let membership =
             Membership { controllers: controllers.clone(), path: "/pods/web/app".into() };
@@ -231,13 +270,12 @@ mod tests {
                 ..ThreadTime::default()
             }),
         });
-        Observed::new(facts)
+        explain(facts).findings
     }
 
     #[test]
-    fn a_parents_quota_that_is_used_up_is_told_with_its_setting() {
-        let model = model(48, 3.9);
-        let found = find(&Measures::of_observed(&model));
+    fn a_parents_quota_that_is_used_up_is_named_with_its_setting() {
+        let found = found(48, 3.9);
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].culprit.name, "/pods/web");
         assert_eq!(
@@ -252,11 +290,11 @@ mod tests {
 
     #[test]
     fn a_quota_that_is_not_met_is_no_finding() {
-        assert!(find(&Measures::of_observed(&model(0, 0.0))).is_empty());
+        assert_eq!(found(0, 3.9), []);
     }
 
     #[test]
     fn a_moment_out_of_quota_is_no_finding() {
-        assert!(find(&Measures::of_observed(&model(1, 0.05))).is_empty());
+        assert_eq!(found(1, 0.05), []);
     }
 }

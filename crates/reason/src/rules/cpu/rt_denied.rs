@@ -2,17 +2,22 @@
 //!
 //! Two answers that look the same to the caller (EPERM): the cgroup has no real-time budget
 //! (cpu.rt_runtime_us 0, the default of every new group where the kernel has CONFIG_RT_GROUP_SCHED), or the
-//! caller lacks CAP_SYS_NICE. The kernel asks for the capability first, so it is looked at first.
+//! caller lacks CAP_SYS_NICE. The kernel asks for the capability first, so it is looked at first. Nobody waits for it, so it
+//! claims no end. Must not: guess the priority of sched_setattr, which lies in memory that was not read.
 
-use crate::answer::report::*;
+use super::{SCHED_FIFO, SCHED_RR};
 use crate::facts::{Cgroup, Denied, Thread, ThreadRef};
+use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::model::Model;
-use crate::rules::Refutation;
-use crate::rules::old::{Rule, culprit, words};
-use std::collections::HashMap;
+use crate::model::object::Object;
+use crate::model::words;
+use crate::rules::proof::Proof;
+use crate::rules::wording::{Culprit, CulpritKind, Evidence, Remedy, Severity, Wording};
+use crate::rules::{Finds, Match, Refutation, Rule, culprit};
+use std::collections::BTreeMap;
 
-/// The case.
+/// The rule.
 pub static RULE: Rule = Rule {
     code: "cpu.rt_denied",
     title: "Real-time priority is refused",
@@ -26,8 +31,14 @@ pub static RULE: Rule = Rule {
         "the caller's CPU cgroup has cpu.rt_runtime_us 0, or the caller lacks CAP_SYS_NICE",
     ],
     refuted_by: &[
-        Refutation::new("the call succeeded", ""),
-        Refutation::new("the group has a budget and the caller the capability", ""),
+        Refutation::new(
+            "the call did not fail for want of a permission",
+            "another_error_has_another_reason",
+        ),
+        Refutation::new(
+            "the group has a budget and the caller the capability",
+            "a_budget_and_the_capability_leave_it_unexplained",
+        ),
     ],
     remedies: &[
         "give the group (and each group above it) a real-time budget",
@@ -35,31 +46,38 @@ pub static RULE: Rule = Rule {
     ],
     stories: &["S1.4"],
     thresholds: &[],
-    finds: crate::rules::Finds::Old(find),
+    finds: Finds::Look(find),
 };
 
 const CAP_SYS_NICE: u64 = 1 << 23;
 const EPERM: i32 = 1;
 
-fn find(measures: &Measures<'_>) -> Vec<Finding> {
-    let model = measures.model;
-    // One finding per reason, however often it was tried.
-    let mut found: HashMap<String, (Finding, u32)> = HashMap::new();
-    for (_, denied) in model.denied.iter().filter(|(_, denied)| asks_for_real_time(denied)) {
-        let Some(finding) = finding(measures, denied) else { continue };
-        let key = finding.culprit.setting.clone().unwrap_or_default();
-        found.entry(key).or_insert((finding, 0)).1 += 1;
+/// Why real-time priority was refused.
+enum Why<'m> {
+    Budget(&'m Cgroup),
+    Capability,
+}
+
+/// A refusal, and how often there was one for the same reason.
+struct Refusal<'m> {
+    denied: &'m Denied,
+    why: Why<'m>,
+    times: u32,
+}
+
+fn find<'m>(measures: &'m Measures<'m>, _: &'m [End]) -> Vec<Match<'m>> {
+    // One finding a reason, however often it was tried.
+    let mut found: BTreeMap<String, Refusal<'m>> = BTreeMap::new();
+    for (_, denied) in measures.model.denied.iter().filter(|(_, one)| asks_for_real_time(one)) {
+        let Some(why) = why(measures, denied) else { continue };
+        let reason = match why {
+            Why::Budget(group) => budget_file(group),
+            Why::Capability => String::new(),
+        };
+        let refusal = || Refusal { denied, why, times: 0 };
+        found.entry(reason).or_insert_with(refusal).times += 1;
     }
-    let mut found: Vec<Finding> = found
-        .into_values()
-        .map(|(mut finding, times)| {
-            let fact = Evidence::new("times refused", f64::from(times), "1", "sys_exit");
-            finding.evidence.push(fact);
-            finding
-        })
-        .collect();
-    found.sort_by(|a, b| a.culprit.setting.cmp(&b.culprit.setting));
-    found
+    found.into_values().map(|refusal| matched(measures, refusal)).collect()
 }
 
 /// SCHED_FIFO or SCHED_RR; of sched_setattr the policy lies in memory that was not read.
@@ -68,42 +86,71 @@ fn asks_for_real_time(denied: &Denied) -> bool {
     let policy = denied.args[1] & !RESET_ON_FORK;
     denied.errno == EPERM
         && match denied.syscall.as_str() {
-            "sched_setscheduler" => policy == 1 || policy == 2,
+            "sched_setscheduler" => {
+                policy == u64::from(SCHED_FIFO) || policy == u64::from(SCHED_RR)
+            }
             "sched_setattr" => true,
             _ => false,
         }
 }
 
-fn finding(measures: &Measures<'_>, denied: &Denied) -> Option<Finding> {
-    let model = measures.model;
-    let identity = identity(model, &denied.thread);
+fn why<'m>(measures: &'m Measures<'m>, denied: &Denied) -> Option<Why<'m>> {
+    let identity = identity(measures, &denied.thread);
     let held = denied.capabilities.or(identity.and_then(|known| known.capabilities));
-    let lacks = held.is_some_and(|held| held & CAP_SYS_NICE == 0);
-    let call = Evidence::new(
+    if held.is_some_and(|held| held & CAP_SYS_NICE == 0) {
+        return Some(Why::Capability);
+    }
+    let group = group(measures.model, &denied.thread, identity)?;
+    (group.rt_runtime_us == Some(0)).then_some(Why::Budget(group))
+}
+
+fn budget_file(group: &Cgroup) -> String {
+    format!("{}/cpu.rt_runtime_us", group.directory.trim_end_matches('/'))
+}
+
+fn matched<'m>(measures: &'m Measures<'m>, refusal: Refusal<'m>) -> Match<'m> {
+    let by = match refusal.why {
+        Why::Budget(group) => Culprit {
+            container: Some(group.path.clone()),
+            ..Culprit::setting(group.path.clone(), budget_file(group))
+        },
+        Why::Capability => Culprit {
+            kind: CulpritKind::Setting,
+            setting: Some("CAP_SYS_NICE".into()),
+            ..culprit(measures.model, &refusal.denied.thread)
+        },
+    };
+    let object = Object::SystemCall(refusal.denied.syscall.as_str().into());
+    Match {
+        severity_min: Severity::Warning,
+        severity_max: Severity::Warning,
+        ..Match::new(by, Proof::Read, move |_| explain(measures, &refusal)).on(object)
+    }
+}
+
+fn explain(measures: &Measures<'_>, refusal: &Refusal<'_>) -> Wording {
+    let mut wording = match refusal.why {
+        Why::Budget(group) => without_budget(measures, refusal.denied, group),
+        Why::Capability => without_capability(measures, refusal.denied),
+    };
+    let times = Evidence::new("times refused", f64::from(refusal.times), "1", "sys_exit");
+    wording.evidence.push(times);
+    wording
+}
+
+fn call(denied: &Denied) -> Evidence {
+    Evidence::new(
         format!("{} of {} returned EPERM", denied.syscall, words::who(&denied.thread)),
         f64::from(denied.errno),
         "errno",
         "sys_exit",
-    );
-    if lacks {
-        return Some(without_capability(measures, denied, call));
-    }
-    let group = group(model, &denied.thread, identity)?;
-    if group.rt_runtime_us != Some(0) {
-        return None;
-    }
-    Some(without_budget(measures, denied, call, group))
+    )
 }
 
-fn without_budget(
-    measures: &Measures<'_>,
-    denied: &Denied,
-    call: Evidence,
-    group: &Cgroup,
-) -> Finding {
+fn without_budget(measures: &Measures<'_>, denied: &Denied, group: &Cgroup) -> Wording {
     let caller = measures.process_name(&denied.thread);
-    let file = format!("{}/cpu.rt_runtime_us", group.directory.trim_end_matches('/'));
-    Finding {
+    let file = budget_file(group);
+    Wording {
         title: format!(
             "{caller} may not have real-time priority: cgroup {} has no budget for it",
             group.path
@@ -113,15 +160,8 @@ fn without_budget(
              group has. Groups above it need a budget of at least the same size first.",
             denied.syscall, group.path
         ),
-        severity: Severity::Warning,
-        confidence: 0.96,
-        object: ObjectName::new("system call", &denied.syscall),
-        culprit: Culprit {
-            container: Some(group.path.clone()),
-            ..Culprit::setting(group.path.clone(), file.clone())
-        },
         evidence: vec![
-            call,
+            call(denied),
             Evidence::new("real-time budget of the group", 0.0, "us", file.clone()),
         ],
         remedy: vec![Remedy {
@@ -129,29 +169,20 @@ fn without_budget(
             command: format!("echo 100000 > {}", words::shell(&file)),
             undo: format!("echo 0 > {}", words::shell(&file)),
         }],
-        ..RULE.blank()
     }
 }
 
-fn without_capability(measures: &Measures<'_>, denied: &Denied, call: Evidence) -> Finding {
+fn without_capability(measures: &Measures<'_>, denied: &Denied) -> Wording {
     let caller = measures.process_name(&denied.thread);
-    Finding {
+    Wording {
         title: format!("{caller} may not have real-time priority: it lacks CAP_SYS_NICE"),
         text: format!(
             "{} was refused: the process has no CAP_SYS_NICE, and its RLIMIT_RTPRIO does not allow the priority. It goes \
              on at ordinary priority, or gives up.",
             denied.syscall
         ),
-        severity: Severity::Warning,
-        confidence: 0.9,
-        object: ObjectName::new("system call", &denied.syscall),
-        culprit: Culprit {
-            kind: CulpritKind::Setting,
-            setting: Some("CAP_SYS_NICE".into()),
-            ..culprit(measures, &denied.thread)
-        },
         evidence: vec![
-            call,
+            call(denied),
             Evidence::new("CAP_SYS_NICE held", 0.0, "1", "effective capabilities of the caller"),
         ],
         remedy: vec![Remedy {
@@ -159,22 +190,15 @@ fn without_capability(measures: &Measures<'_>, denied: &Denied, call: Evidence) 
             command: "ulimit -r 99".into(),
             undo: "ulimit -r 0".into(),
         }],
-        ..RULE.blank()
     }
 }
 
 /// The caller, or the nearest known process that it comes from: a caller is often gone before it can be
 /// asked, and what matters here is inherited.
-fn identity<'a>(model: &'a Model, thread: &ThreadRef) -> Option<&'a Thread> {
-    let mut at = thread.clone();
-    for _ in 0..16 {
-        if let Some(known) = model.identity(&at) {
-            return Some(known);
-        }
-        let fork = model.forks.iter().find(|(_, fork)| fork.child.pid == at.pid);
-        at = fork?.1.parent.clone();
-    }
-    None
+fn identity<'m>(measures: &'m Measures<'m>, thread: &ThreadRef) -> Option<&'m Thread> {
+    let model = measures.model;
+    let line = || measures.ancestry.line(thread.pid).find_map(|pid| model.threads.get(&pid));
+    model.identity(thread).or_else(line)
 }
 
 fn group<'a>(model: &'a Model, thread: &ThreadRef, known: Option<&Thread>) -> Option<&'a Cgroup> {
@@ -194,11 +218,11 @@ fn group<'a>(model: &'a Model, thread: &ThreadRef, known: Option<&Thread>) -> Op
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::answer::explain;
+    use crate::answer::report::{Finding, Severity};
     use crate::facts::*;
-    use crate::waits::timeline::Observed;
 
-    fn model(budget_us: i64, capabilities: u64) -> Observed {
+    fn found(budget_us: i64, capabilities: u64, errno: i32) -> Vec<Finding> {
         let thread = ThreadRef { tid: 7, pid: 7, start_ns: 0, comm: "chrt".into() };
         let controllers = vec!["cpu".to_string()];
         let membership = Membership { controllers: controllers.clone(), path: "/audio".into() };
@@ -220,31 +244,40 @@ mod tests {
                 thread,
                 syscall: "sched_setscheduler".into(),
                 args: [0, 1, 0, 0, 0, 0],
-                errno: 1,
+                errno,
                 capabilities: None,
             }),
         ];
-        Observed::new(bodies.into_iter().map(|body| Fact { at_ns: 1, body }).collect())
+        explain(bodies.into_iter().map(|body| Fact { at_ns: 1, body }).collect()).findings
     }
 
     #[test]
     fn a_group_without_a_budget_is_the_reason_for_root_too() {
-        let model = model(0, u64::MAX);
-        let found = find(&Measures::of_observed(&model));
+        let found = found(0, u64::MAX, 1);
         assert_eq!(found.len(), 1);
+        assert_eq!((&*found[0].code, found[0].severity), ("cpu.rt_denied", Severity::Warning));
+        assert_eq!(
+            (&*found[0].object.kind, &*found[0].object.name),
+            ("system call", "sched_setscheduler")
+        );
         assert_eq!(found[0].culprit.name, "/audio");
         assert!(found[0].remedy[0].undo.contains("/sys/fs/cgroup/cpu/audio/cpu.rt_runtime_us"));
     }
 
     #[test]
     fn without_the_capability_the_group_is_not_the_reason() {
-        let model = model(0, 0);
-        let found = find(&Measures::of_observed(&model));
+        let found = found(0, 0, 1);
         assert_eq!(found[0].culprit.setting.as_deref(), Some("CAP_SYS_NICE"));
     }
 
     #[test]
     fn a_budget_and_the_capability_leave_it_unexplained() {
-        assert!(find(&Measures::of_observed(&model(100_000, u64::MAX))).is_empty());
+        assert_eq!(found(100_000, u64::MAX, 1), []);
+    }
+
+    #[test]
+    fn another_error_has_another_reason() {
+        const EINVAL: i32 = 22;
+        assert_eq!(found(0, 0, EINVAL), []);
     }
 }

@@ -1,17 +1,24 @@
 //! cpu.rt_throttled: real-time threads have used up the budget of their group, or of the host.
 //!
-//! A ready real-time thread gets a CPU at once unless one of higher priority has it. If it waits while none does,
-//! and its group ran for just its budget, the budget is the reason. No counter of the kernel tells it (cgroup v1
-//! counts nothing for rt), which is why both facts are needed.
+//! A ready real-time thread gets a CPU at once unless one of higher priority has it. If it waits while none does, and its
+//! group ran for just what its budget gives for a wait so long, the budget is the reason. No counter of the kernel shows
+//! it (cgroup v1 counts nothing for rt), which is why both facts are needed. Must not: compare the mean use with the
+//! budget, which a burst meets in one period of many.
 
-use crate::answer::report::*;
-use crate::facts::{Cgroup, ThreadRef, ThreadTime};
+use super::{claims, has_real_time_budget, on_path};
+use crate::facts::Cgroup;
+use crate::graph::end::End;
 use crate::measure::Measures;
-use crate::rules::Refutation;
-use crate::rules::old::{Rule, cpu, words};
-use std::collections::BTreeMap;
+use crate::model::object::{CgroupKey, Object};
+use crate::model::words;
+use crate::rules::engine::Loss;
+use crate::rules::proof::Proof;
+use crate::rules::threshold::Threshold;
+use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
+use crate::rules::{Finds, Losses, Match, Refutation, Rule, Step};
+use crate::waits::WaitClass;
 
-/// The case.
+/// The rule.
 pub static RULE: Rule = Rule {
     code: "cpu.rt_throttled",
     title: "Real-time threads have used up their budget",
@@ -21,29 +28,58 @@ pub static RULE: Rule = Rule {
              period, for up to a whole second at a time.",
     needs: &[
         "threads under SCHED_FIFO or SCHED_RR are ready and do not run",
-        "together they ran for about their budget, and not for more",
+        "together they ran for what the budget gives in the periods that so long a wait takes, and not for more",
         "no other real-time thread had the CPUs meanwhile",
     ],
     refuted_by: &[
-        Refutation::new("other real-time threads used the CPUs", ""),
-        Refutation::new("they ran for clearly less than the budget", ""),
+        Refutation::new("other real-time threads used the CPUs", "others_that_ran_refute_it"),
+        Refutation::new(
+            "they ran for clearly less than the budget",
+            "a_budget_that_is_left_refutes_it",
+        ),
+        Refutation::new(
+            "they ran for more than the budget, so it was not enforced",
+            "a_budget_that_does_not_hold_refutes_it",
+        ),
     ],
     remedies: &["raise the budget", "let the threads sleep within each period"],
     stories: &["S1.4"],
-    thresholds: &[],
-    finds: crate::rules::Finds::Old(find),
+    thresholds: &[&WAIT_PER_SECOND_MIN, &OF_BUDGET_MIN, &OF_BUDGET_MAX, &OTHERS_MAX],
+    finds: Finds::Look(find),
 };
 
-/// Waiting of real-time threads below this is the price of a lock or of migration, seconds a second.
-const WAIT_PER_SECOND_MIN: f64 = 0.03;
+static WAIT_PER_SECOND_MIN: Threshold = Threshold::new(
+    0.03,
+    "s/s",
+    "waiting of real-time threads below this is the price of a lock or of migration",
+    "chosen",
+);
+static OF_BUDGET_MIN: Threshold = Threshold::new(
+    0.9,
+    "1",
+    "standing still for one rest of a period takes one whole budget: they ran for so much of what their waiting takes",
+    "identity; a tenth is left for periods that the look cuts at its ends",
+);
+static OF_BUDGET_MAX: Threshold = Threshold::new(
+    1.3,
+    "1",
+    "who ran for more than this part of the budget of all CPUs was not held by it",
+    "kernel: the budget is checked at ticks, so a small one is exceeded by up to one tick a period",
+);
+static OTHERS_MAX: Threshold = Threshold::new(
+    0.5,
+    "1",
+    "other real-time threads ran for less than this part of the waiting: they cannot explain most of it",
+    "identity: a ready real-time thread waits only for its budget or for another real-time thread",
+);
 
-fn find(measures: &Measures<'_>) -> Vec<Finding> {
-    measures.model.cgroups.iter().filter_map(|group| finding(measures, group)).collect()
-}
+/// Where the host's own period is not known: the kernel's, microseconds.
+const PERIOD_US: f64 = 1e6;
+/// The most that a remedy gives: the host's own limit by default (sched_rt_runtime_us).
+const OF_PERIOD_MAX: f64 = 0.95;
 
-fn is_real_time(measures: &Measures<'_>, time: &ThreadTime) -> bool {
-    let own = measures.model.threads.get(&time.thread.tid);
-    own.is_some_and(|known| matches!(known.policy, 1 | 2))
+fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
+    measures.model.cgroups.iter().filter_map(|group| matched(measures, ends, group)).collect()
 }
 
 /// What the real-time threads of a group, and all others, did: seconds.
@@ -51,15 +87,16 @@ fn is_real_time(measures: &Measures<'_>, time: &ThreadTime) -> bool {
 struct Use {
     run: f64,
     ready: f64,
-    longest: f64,
+    /// The longest that one of them was ready and did not run.
+    longest_ready: f64,
     other: f64,
-    by_process: BTreeMap<u32, (ThreadRef, f64)>,
+    losses: Losses,
 }
 
 fn used(measures: &Measures<'_>, group: &Cgroup) -> Use {
     let model = measures.model;
     let mut used = Use::default();
-    for time in model.times.iter().filter(|t| !t.kernel && is_real_time(measures, t)) {
+    for time in model.times.iter().filter(|t| !t.kernel && has_real_time_budget(model, t)) {
         let inside = model
             .cgroup_of(&time.thread, "cpu")
             .is_some_and(|own| own.path == group.path && own.controllers == group.controllers);
@@ -69,83 +106,100 @@ fn used(measures: &Measures<'_>, group: &Cgroup) -> Use {
             continue;
         }
         used.run += ran;
-        used.longest = used.longest.max(ran);
-        if cpu::concerns(measures, &time.thread) {
+        if measures.concerns(&time.thread) {
             let waited = time.runnable_ns as f64 / 1e9;
             used.ready += waited;
+            used.longest_ready = used.longest_ready.max(waited);
             let process = model.thread_ref(time.thread.pid);
-            used.by_process.entry(process.pid).or_insert((process, 0.0)).1 += waited;
+            used.losses.entry(process.pid).or_insert((process, 0.0)).1 += waited;
         }
     }
     used
 }
 
-/// Budget and period, microseconds.
-fn budget(measures: &Measures<'_>, group: &Cgroup) -> Option<(f64, f64)> {
-    let period = measures.model.sysctls.get("kernel.sched_rt_period_us");
-    let period = period.and_then(|text| text.parse().ok()).unwrap_or(1e6);
-    Some((group.rt_runtime_us.filter(|us| *us > 0)? as f64, period))
+/// Real-time running that is allowed in each period, microseconds.
+#[derive(Clone, Copy)]
+struct Budget {
+    runtime: f64,
+    period: f64,
 }
 
-fn finding(measures: &Measures<'_>, group: &Cgroup) -> Option<Finding> {
-    let (runtime, period) = budget(measures, group)?;
+impl Budget {
+    fn of(measures: &Measures<'_>, group: &Cgroup) -> Option<Self> {
+        let period = measures.model.sysctls.get("kernel.sched_rt_period_us");
+        let period = period.and_then(|text| text.parse().ok()).unwrap_or(PERIOD_US);
+        let runtime = group.rt_runtime_us.filter(|us| *us > 0)? as f64;
+        (runtime < period).then_some(Self { runtime, period })
+    }
+
+    /// What must have been run to stand still for so long, seconds.
+    fn before(self, stood_still: f64) -> f64 {
+        self.runtime * stood_still / (self.period - self.runtime)
+    }
+
+    /// What one CPU may run in a window, seconds.
+    fn within(self, wall: f64) -> f64 {
+        self.runtime / self.period * wall
+    }
+}
+
+fn matched<'m>(
+    measures: &'m Measures<'m>,
+    ends: &'m [End],
+    group: &'m Cgroup,
+) -> Option<Match<'m>> {
+    let budget = Budget::of(measures, group)?;
     let wall = measures.wall_seconds().max(1e-9);
     let used = used(measures, group);
     // The budget holds for each CPU: one thread meets it alone, several on as many CPUs.
-    let most_run = runtime / period * wall * f64::from(measures.model.host.cpus.max(1));
-    let met = (used.longest >= 0.7 * runtime / period * wall || used.run >= 0.7 * most_run)
-        && used.run <= 1.3 * most_run;
-    if used.ready < WAIT_PER_SECOND_MIN * wall || !met || used.other > 0.5 * used.ready {
+    let most_run = budget.within(wall) * f64::from(measures.model.host.cpus.max(1));
+    let met = used.run >= OF_BUDGET_MIN.value * budget.before(used.longest_ready)
+        && used.run <= OF_BUDGET_MAX.value * most_run;
+    if used.ready < WAIT_PER_SECOND_MIN.value * wall
+        || !met
+        || used.other > OTHERS_MAX.value * used.ready
+    {
         return None;
     }
-    told(measures, group, &used, (runtime, period))
+    let most = used.losses.values().max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let object = Object::Cgroup(CgroupKey::of(group));
+    let chain = Step { who: most.0.clone(), on: object.clone(), doing: None, seconds: most.1 };
+    let pids = used.losses.keys().copied().collect();
+    let claims = claims(measures, ends, &pids, &[WaitClass::RunQueue]);
+    let file = format!("{}/cpu.rt_runtime_us", group.directory.trim_end_matches('/'));
+    let culprit = Culprit {
+        container: Some(group.path.clone()),
+        ..Culprit::setting(group.path.clone(), file.clone())
+    };
+    Some(Match {
+        object: Some(object),
+        path_seconds: on_path(measures, ends, &claims).map(|path| path.min(used.ready)),
+        claims,
+        losses: Some(used.losses.clone()),
+        chain: Some(vec![chain]),
+        ..Match::new(culprit, Proof::Inferred, move |loss| {
+            explain(group, &used, budget, &file, loss)
+        })
+    })
 }
 
-fn told(
-    measures: &Measures<'_>,
-    group: &Cgroup,
-    used: &Use,
-    (runtime, period): (f64, f64),
-) -> Option<Finding> {
-    let wall = measures.wall_seconds().max(1e-9);
-    let most = used.by_process.values().max_by(|a, b| a.1.total_cmp(&b.1))?;
-    let demand: f64 = used.by_process.keys().map(|pid| measures.demand_seconds(*pid)).sum();
-    let impact = Impact {
-        wait_seconds_per_second: used.ready / wall,
-        share: (used.ready / demand.max(used.ready).max(1e-9)).min(1.0),
-    };
-    let file = format!("{}/cpu.rt_runtime_us", group.directory.trim_end_matches('/'));
-    let object = ObjectName::new("cgroup", &group.path);
-    let by_process = used.by_process.values();
-    let mut victims: Vec<Victim> =
-        by_process.map(|(process, wait)| cpu::victim(measures, process, *wait)).collect();
-    victims.sort_by(|a, b| b.wait_seconds.total_cmp(&a.wait_seconds).then(a.pid.cmp(&b.pid)));
-    Some(Finding {
+fn explain(group: &Cgroup, used: &Use, budget: Budget, file: &str, loss: &Loss<'_>) -> Wording {
+    let Budget { runtime, period } = budget;
+    Wording {
         title: format!(
             "{} has used up the real-time budget of its cgroup {}",
-            measures.process_name(&most.0),
-            group.path
+            loss.victim, group.path
         ),
         text: format!(
             "{} of its time ({}) its real-time threads are ready and may not run: the cgroup may use {} of each {} \
              at real-time priority, and did.",
-            words::percent(impact.share),
-            words::of_window(used.ready, wall),
+            words::percent(loss.impact.share),
+            words::of_window(loss.seconds, loss.wall_seconds),
             words::seconds(runtime / 1e6),
             words::seconds(period / 1e6),
         ),
-        severity: Severity::of(&impact),
-        confidence: 0.9,
-        culprit: Culprit {
-            container: Some(group.path.clone()),
-            ..Culprit::setting(group.path.clone(), file.clone())
-        },
-        chain: vec![Link { who: Who::thread(&most.0), waits_on: object.clone(), seconds: most.1 }],
-        object,
-        victims,
-        impact,
         evidence: vec![
-            Evidence::new("real-time budget of the group", runtime / period * 100.0, "%", &*file),
+            Evidence::new("real-time budget of the group", runtime / period * 100.0, "%", file),
             Evidence::new("its real-time threads ran", used.run, "s", "sched_switch"),
             Evidence::new("they were ready and did not run", used.ready, "s", "sched_switch"),
             Evidence::new("other real-time threads ran", used.other, "s", "sched_switch"),
@@ -154,56 +208,79 @@ fn told(
             text: "raise the budget (groups above it need at least as much)".into(),
             command: format!(
                 "echo {} > {}",
-                (runtime * 2.0).min(0.95 * period),
-                words::shell(&file)
+                (runtime * 2.0).min(OF_PERIOD_MAX * period),
+                words::shell(file)
             ),
-            undo: format!("echo {runtime} > {}", words::shell(&file)),
+            undo: format!("echo {runtime} > {}", words::shell(file)),
         }],
-        ..RULE.blank()
-    })
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::answer::explain;
+    use crate::answer::report::Finding;
     use crate::facts::*;
-    use crate::rules::old::cpu::tests::{cpus, time};
-    use crate::waits::timeline::Observed;
+    use crate::measure::cpu_users::tests::{cpus, time};
 
-    fn model(run: f64, ready: f64, policy: u32) -> Observed {
-        let mut facts = cpus([0.3, 0.1]);
-        facts.push(time(7, "sampler", run, ready));
-        let controllers = vec!["cpu".to_string()];
+    fn real_time(tid: u32, comm: &str, policy: u32, path: &str) -> Fact {
         let known = Thread {
-            thread: ThreadRef { tid: 7, pid: 7, start_ns: 0, comm: "sampler".into() },
+            thread: ThreadRef { tid, pid: tid, start_ns: 0, comm: comm.into() },
             policy,
-            cgroups: vec![Membership { controllers: controllers.clone(), path: "/rt".into() }],
+            cgroups: vec![Membership { controllers: vec!["cpu".into()], path: path.into() }],
             ..Thread::default()
         };
+        Fact { at_ns: 0, body: Body::Thread(known) }
+    }
+
+    /// A sampler in a group that may use 200 ms of each second.
+    fn found(run: f64, ready: f64, policy: u32, more: Vec<Fact>) -> Vec<Finding> {
+        let mut facts = cpus([0.3, 0.1]);
+        facts.extend([time(7, "sampler", run, ready), real_time(7, "sampler", policy, "/rt")]);
         let group = Cgroup {
             path: "/rt".into(),
-            controllers,
+            controllers: vec!["cpu".into()],
             rt_runtime_us: Some(200_000),
             ..Cgroup::default()
         };
-        facts.push(Fact { at_ns: 0, body: Body::Thread(known) });
         facts.push(Fact { at_ns: 0, body: Body::Cgroup(group) });
-        Observed::new(facts)
+        facts.extend(more);
+        explain(facts).findings
     }
 
     #[test]
-    fn a_budget_that_is_used_up_is_told() {
-        let model = model(1.0, 3.9, 1);
-        let found = find(&Measures::of_observed(&model));
+    fn a_budget_that_is_used_up_is_named() {
+        let found = found(1.0, 3.9, 1, vec![]);
         assert_eq!(found.len(), 1);
-        assert_eq!(found[0].culprit.name, "/rt");
+        assert_eq!((&*found[0].code, &*found[0].culprit.name), ("cpu.rt_throttled", "/rt"));
         assert!((found[0].evidence[0].value - 20.0).abs() < 1e-9);
     }
 
     #[test]
-    fn ordinary_threads_and_budgets_that_are_left_are_not() {
-        assert!(find(&Measures::of_observed(&model(1.0, 3.9, 0))).is_empty());
-        assert!(find(&Measures::of_observed(&model(0.2, 3.9, 1))).is_empty());
-        assert!(find(&Measures::of_observed(&model(1.0, 0.05, 1))).is_empty());
+    fn a_burst_that_meets_it_in_one_period_is_too() {
+        assert_eq!(found(0.2, 0.78, 1, vec![]).len(), 1);
+    }
+
+    #[test]
+    fn ordinary_threads_and_short_waits_are_not() {
+        assert_eq!(found(1.0, 3.9, 0, vec![]), []);
+        assert_eq!(found(1.0, 0.05, 1, vec![]), []);
+    }
+
+    #[test]
+    fn a_budget_that_is_left_refutes_it() {
+        assert_eq!(found(0.2, 3.9, 1, vec![]), []);
+    }
+
+    #[test]
+    fn a_budget_that_does_not_hold_refutes_it() {
+        assert_eq!(found(1.4, 3.4, 1, vec![]), []);
+    }
+
+    #[test]
+    fn others_that_ran_refute_it() {
+        let other = |run| vec![time(8, "mixer", run, 0.0), real_time(8, "mixer", 1, "/")];
+        assert_eq!(found(1.0, 3.9, 1, other(3.9)), []);
+        assert_eq!(found(1.0, 3.9, 1, other(0.5)).len(), 1);
     }
 }

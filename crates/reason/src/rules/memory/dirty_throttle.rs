@@ -1,21 +1,25 @@
 //! memory.dirty_throttle: writers are paused because too many written pages wait for a disk.
 //!
 //! Pages in memory that must still be written are limited for the whole host (vm.dirty_*), so one slow disk can pause
-//! writers to every other. The pause is asked for by the kernel and told by its own tracepoint, which is the
-//! second fact beside the wait. Rejected: blaming the limit always; it mostly only decides when a slow disk is
-//! felt.
+//! writers to every other. The pause is asked for by the kernel and has its own tracepoint, which is the
+//! second fact beside the wait. Must not: make a finding of each file system, because those that wait for one disk have
+//! one reason. Rejected: blaming the limit always; it mostly only decides when a slow disk is felt.
 
-use crate::answer::report::{Culprit, Evidence, Finding, ObjectName, Remedy};
 use crate::facts::{DeviceNumber, DirtyPause, Disk};
-use crate::graph::ends::End;
+use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::disk_queue;
 use crate::model::object::Object;
-use crate::rules::Refutation;
-use crate::rules::old::{Rule, Verdict, words};
+use crate::model::words;
+use crate::rules::engine::Loss;
+use crate::rules::proof::Proof;
+use crate::rules::threshold::Threshold;
+use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
+use crate::rules::{Claim, Finds, Match, Refutation, Rule};
 use crate::waits::WaitClass;
+use std::collections::BTreeMap;
 
-/// The case.
+/// The rule.
 pub static RULE: Rule = Rule {
     code: "memory.dirty_throttle",
     title: "Writers are paused at the dirty page limit",
@@ -29,55 +33,56 @@ pub static RULE: Rule = Rule {
     ],
     refuted_by: &[Refutation::new(
         "no pause was asked for, and the dirty pages stay well below the limit",
-        "",
+        "no_pause_and_few_dirty_pages_refute_it",
     )],
     remedies: &[
         "write less, or to a quicker disk",
         "raise the limit to ride out bursts; lower it to keep other writers from waiting behind them",
     ],
     stories: &["S3.6"],
-    thresholds: &[],
-    finds: crate::rules::Finds::Old(find),
+    thresholds: &[&DISK_BUSY_MIN, &OTHER_BUSIER_MIN, &PAUSED_PART_MIN, &FILLED_PART_MIN],
+    finds: Finds::Look(find),
 };
 
-/// A disk with less to do does not hold pages back.
-const DISK_BUSY_MIN: f64 = 0.3;
+static DISK_BUSY_MIN: Threshold = Threshold::new(
+    0.3,
+    "1",
+    "a disk with less to do does not hold pages back: then the limit itself is what is small",
+    "chosen; lab, seeds 1 and 4402: 1.00 of disks that hold writers back",
+);
+static OTHER_BUSIER_MIN: Threshold = Threshold::new(
+    3.0,
+    "1",
+    "another disk is what the pages wait for if it is so many times busier than the writers' own",
+    "chosen",
+);
+static PAUSED_PART_MIN: Threshold = Threshold::new(
+    0.5,
+    "1",
+    "the pauses that the kernel asked for are at least this part of the waiting",
+    "identity: a wait in balance_dirty_pages is such a pause; half, because pauses are counted when they end",
+);
+static FILLED_PART_MIN: Threshold = Threshold::new(
+    0.4,
+    "1",
+    "dirty pages that reach this part of the limit are near it",
+    "kernel: pausing begins at the mean of the background limit (half by default) and the limit; a file system's own part \
+     may be smaller",
+);
 
-fn find(measures: &Measures<'_>) -> Vec<Finding> {
-    // The limit is the host's: whatever file systems the paused writers write to, those that wait
-    // for one disk have one reason.
-    let mut by_drain: Vec<(DeviceNumber, End)> = Vec::new();
-    for end in measures.class(WaitClass::DirtyThrottle) {
-        let Some((disk, _)) = drain(measures, end) else { continue };
-        match by_drain.iter_mut().find(|(dev, _)| *dev == disk.dev) {
-            Some((_, known)) => fold(known, end),
-            None => by_drain.push((disk.dev, end.clone())),
+fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
+    // The limit is the host's: whatever file systems the paused writers write to, those that wait for one disk have one
+    // reason.
+    let mut by_drain: BTreeMap<DeviceNumber, Vec<usize>> = BTreeMap::new();
+    for (at, end) in ends.iter().enumerate() {
+        if end.class == WaitClass::DirtyThrottle
+            && end.seconds > 0.0
+            && let Some(disk) = drain(measures, end)
+        {
+            by_drain.entry(disk.dev).or_default().push(at);
         }
     }
-    by_drain.iter().filter_map(|(dev, end)| finding(measures, *dev, end)).collect()
-}
-
-/// Adds a cause to a greater one.
-fn fold(known: &mut End, more: &End) {
-    known.seconds += more.seconds;
-    known.count += more.count;
-    known.longest_seconds = known.longest_seconds.max(more.longest_seconds);
-    for (pid, (thread, seconds)) in &more.victims {
-        known.victims.entry(*pid).or_insert_with(|| (thread.clone(), 0.0)).1 += seconds;
-    }
-}
-
-/// The writer itself, where others wait for it.
-fn writer(measures: &Measures<'_>, end: &End) -> String {
-    let link = end.links.get(end.named);
-    measures.process_name(link.map_or(end.first_victim(), |link| &link.who))
-}
-
-/// Dirty pages and pages under writeback, at most, and the limit: bytes.
-fn fill(measures: &Measures<'_>) -> (u64, u64) {
-    let samples = || measures.model.memory.iter().map(|(_, sample)| sample);
-    let most = samples().map(|s| s.dirty_bytes + s.writeback_bytes).max().unwrap_or(0);
-    (most, measures.model.memory.last().map_or(0, |(_, s)| s.dirty_threshold_bytes))
+    by_drain.iter().filter_map(|(dev, of)| matched(measures, ends, *dev, of)).collect()
 }
 
 /// The kernel's pauses of the victims.
@@ -92,15 +97,14 @@ fn busy(measures: &Measures<'_>, disk: &Disk) -> f64 {
 
 /// Where the pages wait: the disk of the victims, unless it has time and another that is written to has
 /// not.
-fn drain<'a>(measures: &'a Measures<'_>, end: &End) -> Option<(&'a Disk, f64)> {
+fn drain<'a>(measures: &'a Measures<'_>, end: &End) -> Option<&'a Disk> {
     let model = measures.model;
     let most = pauses(measures, end).into_iter().max_by_key(|p| p.pause_ns).map(|p| p.dev);
     let own = model
         .disks
         .values()
         .find(|disk| Object::Disk(Some(disk.dev)) == end.object)
-        .or_else(|| model.disk(most.filter(|dev| *dev != DeviceNumber::default())?))
-        .map(|disk| (disk, busy(measures, disk)));
+        .or_else(|| model.disk(most.filter(|dev| *dev != DeviceNumber::default())?));
     let is_written = |disk: &&Disk| {
         let series = model.disk_samples.get(&disk.dev);
         let ends = series.and_then(|series| Some((series.first()?, series.last()?)));
@@ -113,55 +117,131 @@ fn drain<'a>(measures: &'a Measures<'_>, end: &End) -> Option<(&'a Disk, f64)> {
         .map(|disk| (disk, busy(measures, disk)))
         .max_by(|a, b| a.1.total_cmp(&b.1));
     match (own, busiest) {
-        (Some(own), Some(other)) if other.1 >= DISK_BUSY_MIN && other.1 > 3.0 * own.1 => {
-            Some(other)
+        (Some(own), Some((other, its))) => {
+            let far_busier = its > OTHER_BUSIER_MIN.value * busy(measures, own);
+            Some(if its >= DISK_BUSY_MIN.value && far_busier { other } else { own })
         }
-        (Some(own), _) => Some(own),
-        (None, other) => other,
+        (Some(own), None) => Some(own),
+        (None, other) => other.map(|(disk, _)| disk),
     }
+}
+
+/// Paused writers, and the disk that their pages wait for.
+struct Paused<'m> {
+    end: End,
+    disk: &'m Disk,
+    busy: f64,
+    /// Bytes a second.
+    takes: f64,
+    /// The kernel's pauses, seconds.
+    paused: f64,
+    /// Dirty pages and pages under writeback, at most, bytes.
+    filled: u64,
+    /// The limit, bytes.
+    limit: u64,
+}
+
+impl Paused<'_> {
+    /// A disk with time to spare does not hold pages back: then the limit itself is too small.
+    fn is_by_limit(&self) -> bool {
+        self.busy < DISK_BUSY_MIN.value
+    }
+
+    fn is_asked_for(&self) -> bool {
+        self.paused >= PAUSED_PART_MIN.value * self.end.seconds
+    }
+
+    fn is_near(&self) -> bool {
+        self.limit > 0 && self.filled as f64 >= FILLED_PART_MIN.value * self.limit as f64
+    }
+}
+
+fn matched<'m>(
+    measures: &'m Measures<'m>,
+    ends: &'m [End],
+    drain: DeviceNumber,
+    of: &[usize],
+) -> Option<Match<'m>> {
+    let model = measures.model;
+    let end = End::merged(of.iter().map(|at| &ends[*at]))?;
+    let disk = model.disk(drain)?;
+    let samples = || model.memory.iter().map(|(_, sample)| sample);
+    let paused = Paused {
+        disk,
+        busy: busy(measures, disk),
+        takes: disk_queue::disk(model, disk.dev).map_or(0.0, |queue| queue.bytes_per_second),
+        paused: pauses(measures, &end).iter().map(|p| p.pause_ns as f64 / 1e9).sum(),
+        filled: samples().map(|s| s.dirty_bytes + s.writeback_bytes).max().unwrap_or(0),
+        limit: samples().next_back().map_or(0, |sample| sample.dirty_threshold_bytes),
+        end,
+    };
+    if !paused.is_asked_for() && !paused.is_near() {
+        return None;
+    }
+    let setting = setting(measures);
+    let culprit = if paused.is_by_limit() {
+        Culprit::setting("dirty limit", setting)
+    } else {
+        Culprit { setting: Some(setting), ..Culprit::device(disk.name.clone()) }
+    };
+    // The kernel says itself that it paused them; else the stacks and the counters agree.
+    let proof = if paused.is_asked_for() { Proof::Read } else { Proof::TwoWitnesses };
+    let explain = move |loss: &Loss<'_>| explain(measures, &paused, loss);
+    Some(Match {
+        claims: of.iter().map(|at| Claim { end: *at, victims: None }).collect(),
+        ..Match::new(culprit, proof, explain).on(Object::Disk(Some(disk.dev)))
+    })
+}
+
+/// The writer itself, where others wait for it.
+fn writer(measures: &Measures<'_>, end: &End) -> String {
+    let link = end.links.get(end.named);
+    measures.process_name(link.map_or(end.first_victim(), |link| &link.who))
 }
 
 /// Why the pages stay.
-fn reason(measures: &Measures<'_>, end: &End, disk: &Disk, (busy, takes): (f64, f64)) -> String {
-    let (name, on) = (&disk.name, &measures.model.name_of(&end.object));
-    let (busy_text, takes) = (words::percent(busy), words::bytes(takes));
-    if busy < DISK_BUSY_MIN {
-        return format!("disk {name} is only {busy_text} busy: the limit is what is small");
+fn reason(measures: &Measures<'_>, paused: &Paused<'_>) -> String {
+    let name = &paused.disk.name;
+    let (busy, takes) = (words::percent(paused.busy), words::bytes(paused.takes));
+    if paused.is_by_limit() {
+        return format!("disk {name} is only {busy} busy: the limit is what is small");
     }
-    if on.kind == "disk" && on.name != *name && on.name != "not known" {
-        let victim = writer(measures, end);
+    let own = match paused.end.object {
+        Object::Disk(Some(dev)) => {
+            measures.model.disk(dev).filter(|own| own.dev != paused.disk.dev)
+        }
+        _ => None,
+    };
+    if let Some(own) = own {
+        let victim = writer(measures, &paused.end);
         return format!(
-            "they wait for disk {name}, which takes {takes}/s and is {busy_text} busy, though {victim} writes to {}",
-            on.name
+            "they wait for disk {name}, which takes {takes}/s and is {busy} busy, though {victim} writes to {}",
+            own.name
         );
     }
-    format!("disk {name} takes {takes}/s and is {busy_text} busy")
+    format!("disk {name} takes {takes}/s and is {busy} busy")
 }
 
-fn finding(measures: &Measures<'_>, drain: DeviceNumber, end: &End) -> Option<Finding> {
-    let model = measures.model;
-    let paused = pauses(measures, end).iter().map(|p| p.pause_ns as f64 / 1e9).sum::<f64>();
-    let (filled, limit) = fill(measures);
-    let near = limit > 0 && filled as f64 >= 0.4 * limit as f64;
-    if paused < 0.5 * end.seconds && !near {
-        return None;
-    }
-    let disk = model.disk(drain)?;
-    let busy = busy(measures, disk);
-    let queue = disk_queue::disk(model, disk.dev);
-    let takes = queue.as_ref().map_or(0.0, |queue| queue.bytes_per_second);
-    // A disk with time to spare does not hold pages back: then the limit itself is too small.
-    let by_limit = busy < DISK_BUSY_MIN;
-    let setting = setting(measures);
-    let victim = writer(measures, end);
-    let name = &disk.name;
-    let reason = reason(measures, end, disk, (busy, takes));
-    let verdict = Verdict {
-        title: if by_limit {
-            format!(
-                "{victim} is paused at the host's limit of {} dirty memory",
-                words::bytes(limit as f64)
-            )
+fn explain(measures: &Measures<'_>, paused: &Paused<'_>, loss: &Loss<'_>) -> Wording {
+    let victim = writer(measures, &paused.end);
+    let (name, limit) = (&paused.disk.name, words::bytes(paused.limit as f64));
+    let of_limit =
+        Evidence::new("dirty limit of the host", paused.limit as f64, "bytes", "/proc/vmstat");
+    let filled = Evidence::new(
+        "dirty and under writeback, at most",
+        paused.filled as f64,
+        "bytes",
+        "/proc/vmstat",
+    );
+    let asked = Evidence::new(
+        "pauses that the kernel asked for",
+        paused.paused,
+        "s",
+        "balance_dirty_pages",
+    );
+    Wording {
+        title: if paused.is_by_limit() {
+            format!("{victim} is paused at the host's limit of {limit} dirty memory")
         } else {
             format!(
                 "{victim} writes faster than disk {name} takes it, and is paused at the dirty limit"
@@ -169,35 +249,23 @@ fn finding(measures: &Measures<'_>, drain: DeviceNumber, end: &End) -> Option<Fi
         },
         text: format!(
             "{} of the writers' time ({}) passes in pauses: up to {} wait in memory to be written, and the host's limit \
-             is {} ({setting}); {reason}.",
-            words::percent(measures.impact(end).share),
-            words::of_window(end.seconds, measures.wall_seconds()),
-            words::bytes(filled as f64),
-            words::bytes(limit as f64),
+             is {limit} ({}); {}.",
+            words::percent(loss.impact.share),
+            words::of_window(loss.seconds, loss.wall_seconds),
+            words::bytes(paused.filled as f64),
+            setting(measures),
+            reason(measures, paused),
         ),
-        confidence: if paused >= 0.5 * end.seconds && near { 0.96 } else { 0.85 },
-        culprit: if by_limit {
-            Culprit::setting("dirty limit", setting.clone())
-        } else {
-            Culprit { setting: Some(setting.clone()), ..Culprit::device(name.clone()) }
-        },
         evidence: vec![
-            Evidence::new("dirty limit of the host", limit as f64, "bytes", "/proc/vmstat"),
-            Evidence::new(
-                "dirty and under writeback, at most",
-                filled as f64,
-                "bytes",
-                "/proc/vmstat",
-            ),
-            Evidence::new("pauses that the kernel asked for", paused, "s", "balance_dirty_pages"),
-            Evidence::new("waited in them", end.seconds, "s", "sched_switch"),
-            Evidence::new(format!("disk {name} busy"), busy * 100.0, "%", "/proc/diskstats"),
-            Evidence::new(format!("disk {name} takes"), takes, "bytes/s", "/proc/diskstats"),
+            of_limit,
+            filled,
+            asked,
+            Evidence::new("waited in them", loss.seconds, "s", "sched_switch"),
+            Evidence::new(format!("disk {name} busy"), paused.busy * 100.0, "%", "/proc/diskstats"),
+            Evidence::new(format!("disk {name} takes"), paused.takes, "bytes/s", "/proc/diskstats"),
         ],
-        remedy: vec![remedy(measures, limit, by_limit)],
-    };
-    let object = ObjectName::new("disk", name).with_id(disk.dev.to_string());
-    Some(Finding { object, ..RULE.finding(measures, end, verdict) })
+        remedy: vec![remedy(measures, paused)],
+    }
 }
 
 /// The sysctl that is in force.
@@ -206,11 +274,15 @@ fn setting(measures: &Measures<'_>) -> String {
     if bytes == "0" { "vm.dirty_ratio" } else { "vm.dirty_bytes" }.to_string()
 }
 
-/// More dirty memory than this leaves little for whoever needs memory at once.
+/// More dirty memory than this, in percent, leaves little for whoever needs memory at once.
 const RATIO_MAX: u64 = 80;
+/// The least that is offered instead of a ratio: twice the kernel's own.
+const RATIO_OFFERED: u64 = 40;
+/// What is offered instead of a limit in bytes, in times of it.
+const MORE: u64 = 4;
 
-fn remedy(measures: &Measures<'_>, limit: u64, by_limit: bool) -> Remedy {
-    if !by_limit {
+fn remedy(measures: &Measures<'_>, paused: &Paused<'_>) -> Remedy {
+    if !paused.is_by_limit() {
         // Who writes more than a disk takes meets a higher limit a little later, and is paused as before.
         return Remedy {
             text: "write less, or to a quicker disk; a higher limit only moves the pause, unless the writing is a burst \
@@ -223,9 +295,10 @@ fn remedy(measures: &Measures<'_>, limit: u64, by_limit: bool) -> Remedy {
     let old = measures.model.sysctls.get(&setting).cloned();
     let now = old.as_deref().and_then(|old| old.parse::<u64>().ok());
     let new = match now {
-        _ if setting == "vm.dirty_bytes" => Some(limit.saturating_mul(4)),
-        // In percent of what is available; the kernel's own is 20.
-        Some(now) => Some(now.saturating_mul(2).clamp(40, RATIO_MAX)).filter(|new| *new > now),
+        _ if setting == "vm.dirty_bytes" => Some(paused.limit.saturating_mul(MORE)),
+        Some(now) => {
+            Some(now.saturating_mul(2).clamp(RATIO_OFFERED, RATIO_MAX)).filter(|new| *new > now)
+        }
         None => None,
     };
     let set = |value: u64| format!("sysctl -w {setting}={value}");
@@ -241,9 +314,9 @@ fn remedy(measures: &Measures<'_>, limit: u64, by_limit: bool) -> Remedy {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::answer::explain;
+    use crate::answer::report::Finding;
     use crate::facts::*;
-    use crate::waits::timeline::Observed;
 
     const MIB: u64 = 1 << 20;
     const END: Ns = 5_000_000_000;
@@ -252,7 +325,8 @@ mod tests {
         DeviceNumber { major: 7, minor }
     }
 
-    fn model(paused_seconds: f64, filled: u64, busy: [u64; 2]) -> Observed {
+    /// A writer to loop0, which is busy for so many ms of 100, beside loop1.
+    fn scene(paused_seconds: f64, filled: u64, busy: [u64; 2]) -> Vec<Fact> {
         let writer = ThreadRef { tid: 7, pid: 7, start_ns: 0, comm: "export".into() };
         let mut facts = Vec::new();
         let mut put = |at_ns, body| facts.push(Fact { at_ns, body });
@@ -303,13 +377,20 @@ mod tests {
             }),
         );
         put(END, Body::WindowEnd(WindowEnd::default()));
-        Observed::new(facts)
+        facts
+    }
+
+    fn found(paused_seconds: f64, filled: u64, busy: [u64; 2], more: Vec<Fact>) -> Vec<Finding> {
+        let mut facts = scene(paused_seconds, filled, busy);
+        facts.extend(more);
+        let mut found = explain(facts).findings;
+        found.retain(|finding| finding.code == "memory.dirty_throttle");
+        found
     }
 
     #[test]
     fn a_slow_disk_that_fills_the_limit_is_the_culprit() {
-        let model = model(4.8, 15 * MIB, [99, 1]);
-        let found = find(&Measures::of_observed(&model));
+        let found = found(4.8, 15 * MIB, [99, 1], vec![]);
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].culprit.name, "loop0");
         assert_eq!(found[0].evidence[0].value, (20 * MIB) as f64);
@@ -318,30 +399,31 @@ mod tests {
 
     #[test]
     fn a_writer_to_a_quick_disk_waits_for_the_slow_one() {
-        let model = model(4.8, 15 * MIB, [5, 99]);
-        let found = find(&Measures::of_observed(&model));
+        let found = found(4.8, 15 * MIB, [5, 99], vec![]);
         assert_eq!(found[0].culprit.name, "loop1");
     }
 
     #[test]
     fn without_a_slow_disk_the_limit_is_too_small() {
-        let told = |ratio: Option<&str>| {
-            let mut model = model(4.8, 15 * MIB, [5, 1]);
-            model.model.sysctls.extend(ratio.map(|ratio| ("vm.dirty_ratio".into(), ratio.into())));
-            let found = find(&Measures::of_observed(&model)).remove(0);
+        let offered = |ratio: Option<&str>| {
+            let sysctl = ratio.map(|ratio| {
+                let (name, value) = ("vm.dirty_ratio".into(), ratio.into());
+                Fact { at_ns: 0, body: Body::Sysctl(Sysctl { name, value }) }
+            });
+            let found = found(4.8, 15 * MIB, [5, 1], sysctl.into_iter().collect()).remove(0);
             assert_eq!(found.culprit.setting.as_deref(), Some("vm.dirty_ratio"));
             (found.remedy[0].command.clone(), found.remedy[0].undo.clone())
         };
         let set = |ratio: u64| format!("sysctl -w vm.dirty_ratio={ratio}");
-        assert_eq!(told(Some("20")), (set(40), set(20)));
-        assert_eq!(told(Some("60")), (set(80), set(60)), "never less than it is");
+        assert_eq!(offered(Some("20")), (set(40), set(20)));
+        assert_eq!(offered(Some("60")), (set(80), set(60)), "never less than it is");
         for none in [Some("90"), None] {
-            assert_eq!(told(none), (String::new(), String::new()), "{none:?}");
+            assert_eq!(offered(none), (String::new(), String::new()), "{none:?}");
         }
     }
 
     #[test]
     fn no_pause_and_few_dirty_pages_refute_it() {
-        assert!(find(&Measures::of_observed(&model(0.1, MIB, [99, 1]))).is_empty());
+        assert_eq!(found(0.1, MIB, [99, 1], vec![]), []);
     }
 }

@@ -1,20 +1,25 @@
 //! memory.limit: a group pays for its memory limit with reclaim, with reading again, or with killed processes.
 //!
-//! That the limit is met is one fact; what it costs (memory_losses.rs) is the other: refaults beside disk reads, time
-//! in reclaim, or a kill. Rejected: usage near the limit (page cache fills every group that reads, and that is healthy).
+//! That the limit is met is one fact; what it costs (measure/memory_losses.rs) is the other: refaults beside disk reads, time
+//! in reclaim, or a kill. A disk that is busy with refaults is an effect, so the waits for it are claimed here, before the
+//! disk rules are asked. Rejected: usage near the limit (page cache fills every group that reads, and that is healthy).
 
-use crate::answer::report::*;
 use crate::facts::{OomKill, TargetKind, ThreadRef};
+use crate::graph::end::End;
+use crate::graph::ends::command_root;
 use crate::measure::Measures;
-use crate::rules::old::cpu;
-use crate::rules::old::memory::{self, Limited};
-use crate::rules::old::memory_losses::{self, Loss, Losses};
-use crate::rules::old::{Rule, words};
+use crate::measure::memory_limits::{Limited, is_member};
+use crate::measure::memory_losses::{self, Spent, is_of_memory};
+use crate::model::object::{CgroupKey, Object};
+use crate::model::words;
+use crate::rules::engine::Loss;
+use crate::rules::proof::Proof;
+use crate::rules::threshold::Threshold;
+use crate::rules::wording::{Culprit, Evidence, Remedy, Severity, Wording};
+use crate::rules::{Claim, Finds, Losses, Match, Refutation, Rule, Step};
+use std::collections::BTreeSet;
 
-const MIB: u64 = 1 << 20;
-use crate::rules::Refutation;
-
-/// The case.
+/// The rule.
 pub static RULE: Rule = Rule {
     code: "memory.limit",
     title: "A cgroup's memory limit is too small for what it does",
@@ -30,93 +35,198 @@ pub static RULE: Rule = Rule {
     refuted_by: &[
         Refutation::new(
             "the limit is met, but by page cache that nobody reads again: a stream fills any group",
-            "",
+            "page_cache_that_fills_a_group_is_healthy",
         ),
-        Refutation::new("the host itself is out of memory", ""),
+        Refutation::new(
+            "the group's limit is not met: it waits or is killed for want of the host's memory",
+            "the_hosts_own_want_of_memory_refutes_it",
+        ),
     ],
     remedies: &["raise the limit", "make the program need less: fewer workers, smaller caches"],
     stories: &["S0.3"],
-    thresholds: &[],
-    finds: crate::rules::Finds::Old(find),
+    thresholds: &[
+        &REFAULT_PART_MIN,
+        &REFAULT_BYTES_MIN,
+        &LOST_PER_SECOND_MIN,
+        &LOST_PART_MIN,
+        &PLENTY_MIN,
+    ],
+    finds: Finds::Look(find),
 };
 
-fn find(measures: &Measures<'_>) -> Vec<Finding> {
-    let limited = memory::limited(measures.model);
-    limited.iter().filter_map(|one| finding(measures, one)).collect()
+static REFAULT_PART_MIN: Threshold = Threshold::new(
+    0.3,
+    "1",
+    "share of what is read that is read again before the limit is to blame for the reading",
+    "chosen; lab, seeds 1, 4402 and 54: 1.00 in each group that thrashes",
+);
+static REFAULT_BYTES_MIN: Threshold = Threshold::new(
+    1_048_576.0,
+    "bytes",
+    "less that is read again is what any eviction gets wrong now and then",
+    "chosen; lab, seed 4403: 180 KiB where the loss were kills",
+);
+static LOST_PER_SECOND_MIN: Threshold = Threshold::new(
+    0.05,
+    "s/s",
+    "a limit that costs less in a second, and had nobody killed, does its work",
+    "chosen: where a wait becomes a warning",
+);
+static LOST_PART_MIN: Threshold = Threshold::new(
+    1.0 / 6.0,
+    "1",
+    "part of its processes' time that was not idle; of a command, of its life. Work then takes a fifth longer",
+    "chosen: where a wait becomes a warning",
+);
+static PLENTY_MIN: Threshold = Threshold::new(
+    8.0,
+    "1",
+    "a host with so many times the limit to spare can give four times as much, else twice",
+    "chosen: the group then still takes no more than half of what is left",
+);
+
+/// Whether a group reads back what it has just dropped.
+pub(crate) fn reads_back(one: &Limited<'_>) -> bool {
+    let refault_bytes = one.refault_bytes as f64;
+    refault_bytes >= REFAULT_BYTES_MIN.value
+        && refault_bytes >= REFAULT_PART_MIN.value * one.read_bytes as f64
 }
 
-/// Kills in the group, as far as they were seen.
-fn kills<'a>(
-    measures: &'a Measures<'_>,
-    one: &'a Limited<'_>,
-) -> impl Iterator<Item = &'a OomKill> {
-    let model = measures.model;
-    model.oom_kills.iter().map(|(_, kill)| kill).filter(move |kill| {
-        kill.cgroup_id != 0 && kill.cgroup_id == one.group.id
-            || memory::is_member(model, &kill.victim, one.group)
-    })
+fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
+    let limited = measures.limited.iter().zip(measures.memory_losses());
+    limited.filter_map(|(one, spent)| matched(measures, ends, one, spent)).collect()
 }
 
-/// Who was killed in the group.
-fn killed(measures: &Measures<'_>, one: &Limited<'_>) -> Vec<ThreadRef> {
-    let mut killed: Vec<ThreadRef> = kills(measures, one).map(|kill| kill.victim.clone()).collect();
-    killed.dedup_by_key(|victim| victim.pid);
-    killed
+/// A group that pays for its limit.
+struct Paid<'m> {
+    one: &'m Limited<'m>,
+    reads_back: bool,
+    /// What its processes spend, seconds.
+    spent: Spent,
+    /// Who was killed in the group, as far as it was seen.
+    killed: Vec<&'m OomKill>,
+    /// Somebody who is looked at was.
+    any_killed: bool,
+    /// What the host has left by its last reading, bytes.
+    spare_bytes: Option<u64>,
 }
 
-fn finding(measures: &Measures<'_>, one: &Limited<'_>) -> Option<Finding> {
-    let losses = memory_losses::of(measures, one);
-    let killed = killed(measures, one);
+impl<'m> Paid<'m> {
+    fn of(measures: &'m Measures<'m>, one: &'m Limited<'m>, spent: &Spent) -> Self {
+        let model = measures.model;
+        let reads_back = reads_back(one);
+        let mut spent = spent.clone();
+        spent.retain(|_, loss| loss.seconds(reads_back) > 0.0);
+        let mut killed: Vec<&OomKill> = model.oom_kills.iter().map(|(_, kill)| kill).collect();
+        killed.retain(|kill| {
+            kill.cgroup_id != 0 && kill.cgroup_id == one.group.id
+                || is_member(model, &measures.ancestry, &kill.victim, one.group)
+        });
+        killed.dedup_by_key(|kill| kill.victim.pid);
+        let looked_at = killed.iter().any(|kill| measures.concerns(&kill.victim));
+        let any_killed =
+            one.kills > 0 && (is_whole(measures, one) || looked_at) && !is_hosts(measures, one);
+        let spare_bytes = model.memory.last().map(|(_, sample)| sample.available_bytes);
+        Self { one, reads_back, spent, killed, any_killed, spare_bytes }
+    }
+
+    fn sum(&self, of: impl Fn(&memory_losses::Loss) -> f64) -> f64 {
+        self.spent.values().map(of).sum()
+    }
+
+    /// Who loses how much: those that spend, and those that were killed.
+    fn losses(&self) -> Losses {
+        let lost = |loss: &memory_losses::Loss| loss.seconds(self.reads_back);
+        let mut losses: Losses = (self.spent.iter())
+            .map(|(pid, loss)| (*pid, (loss.process.clone(), lost(loss))))
+            .collect();
+        for kill in self.killed.iter().filter(|_| self.any_killed) {
+            losses.entry(kill.victim.pid).or_insert_with(|| (kill.victim.clone(), 0.0));
+        }
+        losses
+    }
+}
+
+/// The group never met its limit, and the host itself had to make room: whoever was killed was killed for that.
+fn is_hosts(measures: &Measures<'_>, one: &Limited<'_>) -> bool {
+    let memory = &measures.model.memory;
+    let stalls = memory
+        .first()
+        .zip(memory.last())
+        .is_some_and(|((_, first), (_, last))| last.allocation_stalls > first.allocation_stalls);
+    one.hits == 0 && stalls
+}
+
+fn matched<'m>(
+    measures: &'m Measures<'m>,
+    ends: &'m [End],
+    one: &'m Limited<'m>,
+    spent: &Spent,
+) -> Option<Match<'m>> {
+    let paid = Paid::of(measures, one, spent);
     let wall = measures.wall_seconds().max(1e-9);
-    let looked_at = |victim: &ThreadRef| cpu::concerns(measures, victim);
-    let any_killed = one.kills > 0 && (is_whole(measures, one) || killed.iter().any(looked_at));
-    let seconds = if measures.is_command() {
-        memory_losses::on_path(measures, one, &losses)
-    } else {
-        losses.values().map(Loss::seconds).sum()
-    };
-    let demand = memory_losses::demand(measures, &losses);
-    let of = if measures.is_command() { wall } else { demand.max(seconds).max(1e-9) };
-    let mut impact = Impact { wait_seconds_per_second: seconds / wall, share: seconds / of };
-    impact.share = impact.share.clamp(0.0, 1.0);
-    let severity = if any_killed { Severity::Critical } else { Severity::of(&impact) };
-    if severity == Severity::Note {
+    let path_seconds = measures
+        .is_command()
+        .then(|| memory_losses::on_path(measures, &paid.spent, paid.reads_back));
+    let seconds = path_seconds.unwrap_or_else(|| paid.sum(|loss| loss.seconds(paid.reads_back)));
+    let demand = memory_losses::demand(measures, &paid.spent, paid.reads_back);
+    let of = if measures.is_command() { wall } else { demand };
+    let costs = seconds >= LOST_PER_SECOND_MIN.value * wall
+        && seconds >= LOST_PART_MIN.value * of
+        && seconds > 0.0;
+    if !costs && !paid.any_killed {
         return None;
     }
-    let most = losses.values().max_by(|a, b| a.seconds().total_cmp(&b.seconds()));
-    let mut victims: Vec<Victim> =
-        losses.values().map(|lost| cpu::victim(measures, &lost.process, lost.seconds())).collect();
-    for victim in killed.iter().filter(|v| !losses.contains_key(&v.pid)) {
-        victims.push(cpu::victim(measures, victim, 0.0));
-    }
-    victims.sort_by(|a, b| b.wait_seconds.total_cmp(&a.wait_seconds).then(a.pid.cmp(&b.pid)));
-    let object = ObjectName::new("memory", &one.group.path);
-    let chain = most.map(|lost| Link {
-        who: Who::thread(&lost.process),
-        waits_on: object.clone(),
-        seconds: lost.seconds(),
+    let object = Object::Memory(Some(CgroupKey::of(one.group)));
+    let losses = paid.losses();
+    let most = losses.values().max_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, lost)| *lost > 0.0);
+    let chain = most.map(|(process, seconds)| Step {
+        who: process.clone(),
+        on: object.clone(),
+        doing: None,
+        seconds: *seconds,
     });
-    Some(Finding {
-        title: title(measures, one, any_killed, &killed, most.map(|lost| &lost.process)),
-        text: text(measures, one, &impact, &losses, any_killed),
-        severity,
-        confidence: 0.95,
-        culprit: Culprit {
-            container: Some(one.group.path.clone()),
-            ..Culprit::setting(one.group.path.clone(), one.setting())
-        },
-        chain: chain.into_iter().collect(),
-        object,
-        victims,
-        impact,
-        evidence: evidence(one, &losses),
-        remedy: vec![raise(
-            one,
-            available_bytes(measures),
-            kills(measures, one).map(|kill| kill.private_bytes).max().unwrap_or(0),
-        )],
-        ..RULE.blank()
+    let culprit = Culprit {
+        container: Some(one.group.path.clone()),
+        ..Culprit::setting(one.group.path.clone(), one.setting())
+    };
+    Some(Match {
+        object: Some(object),
+        claims: claims(measures, ends, &paid),
+        path_seconds,
+        demand_seconds: Some(demand),
+        severity_min: if paid.any_killed { Severity::Critical } else { Severity::Note },
+        chain: Some(chain.into_iter().collect()),
+        losses: Some(losses),
+        ..Match::new(
+            culprit,
+            if paid.any_killed { Proof::Read } else { Proof::TwoWitnesses },
+            move |loss| explain(measures, &paid, loss),
+        )
     })
+}
+
+/// The members' part of the ends that memory is the reason of: of their waits for disks too, where they read back what
+/// was dropped.
+fn claims(measures: &Measures<'_>, ends: &[End], paid: &Paid<'_>) -> Vec<Claim> {
+    let inside =
+        |who: &ThreadRef| is_member(measures.model, &measures.ancestry, who, paid.one.group);
+    let mut claims = Vec::new();
+    let wanted = ends.iter().enumerate().filter(|(_, end)| is_of_memory(end, paid.reads_back));
+    for (end, known) in wanted {
+        // The path of a command has one victim: the end is the group's if a member waits there.
+        let link = known.links.get(known.named);
+        if measures.is_command() && link.is_some_and(|link| inside(&link.who)) {
+            claims.push(Claim { end, victims: None });
+            continue;
+        }
+        let members = known.victims.values().filter(|(who, _)| inside(who));
+        let own: BTreeSet<u32> = members.map(|(who, _)| who.pid).collect();
+        if !own.is_empty() {
+            claims.push(Claim { end, victims: Some(own) });
+        }
+    }
+    claims
 }
 
 /// The whole host, or the container of this very group, is looked at.
@@ -128,61 +238,63 @@ fn is_whole(measures: &Measures<'_>, one: &Limited<'_>) -> bool {
     })
 }
 
-fn title(
-    measures: &Measures<'_>,
-    one: &Limited<'_>,
-    any_killed: bool,
-    killed: &[ThreadRef],
-    most: Option<&ThreadRef>,
-) -> String {
-    let limit = words::bytes(one.limit_bytes as f64);
-    let path = &one.group.path;
-    if any_killed {
-        let root = crate::graph::ends::command_root(measures.model);
-        return match killed.first() {
-            _ if root.is_some_and(|root| killed.iter().any(|v| v.pid == root.pid)) => {
-                format!(
-                    "the command was killed: cgroup {path} may have no more than {limit} of memory"
-                )
-            }
-            Some(victim) => format!(
-                "{} was killed: cgroup {path} may have no more than {limit} of memory",
-                words::who(victim)
-            ),
-            None => format!("processes of cgroup {path} are killed at its memory limit of {limit}"),
-        };
+fn explain(measures: &Measures<'_>, paid: &Paid<'_>, loss: &Loss<'_>) -> Wording {
+    let killed_bytes = paid.killed.iter().map(|kill| kill.private_bytes).max().unwrap_or(0);
+    Wording {
+        title: title(measures, paid, loss),
+        text: text(paid, loss),
+        evidence: evidence(paid),
+        remedy: vec![raise(paid.one, paid.spare_bytes, killed_bytes)],
     }
-    let name = most.map_or_else(|| path.clone(), |process| measures.process_name(process));
-    format!("{name} is held up by the memory limit of its cgroup {path} ({limit})")
 }
 
-fn text(
-    measures: &Measures<'_>,
-    one: &Limited<'_>,
-    impact: &Impact,
-    losses: &Losses,
-    any_killed: bool,
-) -> String {
+fn title(measures: &Measures<'_>, paid: &Paid<'_>, loss: &Loss<'_>) -> String {
+    let limit = words::bytes(paid.one.limit_bytes as f64);
+    let path = &paid.one.group.path;
+    if !paid.any_killed {
+        let name = &loss.victim;
+        return format!("{name} is held up by the memory limit of its cgroup {path} ({limit})");
+    }
+    let root = command_root(measures.model);
+    if root.is_some_and(|root| paid.killed.iter().any(|kill| kill.victim.pid == root.pid)) {
+        return format!(
+            "the command was killed: cgroup {path} may have no more than {limit} of memory"
+        );
+    }
+    match paid.killed.first() {
+        Some(kill) => format!(
+            "{} was killed: cgroup {path} may have no more than {limit} of memory",
+            words::who(&kill.victim)
+        ),
+        None => format!("processes of cgroup {path} are killed at its memory limit of {limit}"),
+    }
+}
+
+/// A smaller part of the time, or of a sum, is not worth a clause.
+const WORTH_A_CLAUSE: f64 = 0.05;
+
+fn text(paid: &Paid<'_>, loss: &Loss<'_>) -> String {
+    let one = paid.one;
     let mut text = String::new();
-    if any_killed {
+    if paid.any_killed {
         text.push_str(&format!(
             "{} killed for want of memory within the group. ",
             words::count(one.kills as usize, "process was", "processes were")
         ));
     }
-    if impact.share > 0.05 {
-        let wall = measures.wall_seconds();
-        let seconds = impact.wait_seconds_per_second * wall;
-        let worked: f64 = losses.values().map(Loss::on_cpu).sum();
-        let on_cpu = match worked.min(seconds) {
-            some if some >= 0.05 * seconds => format!(", {} of it CPU", words::seconds(some)),
+    if loss.impact.share > WORTH_A_CLAUSE {
+        let worked = paid.sum(|loss| loss.on_cpu(paid.reads_back));
+        let on_cpu = match worked.min(loss.seconds) {
+            some if some >= WORTH_A_CLAUSE * loss.seconds => {
+                format!(", {} of it CPU", words::seconds(some))
+            }
             _ => String::new(),
         };
         text.push_str(&format!(
             "{} of its time ({}{on_cpu}) goes into making room{}. ",
-            words::percent(impact.share),
-            words::of_window(seconds, wall),
-            if one.thrashes() { " and reading back what was dropped" } else { "" },
+            words::percent(loss.impact.share),
+            words::of_window(loss.seconds, loss.wall_seconds),
+            if paid.reads_back { " and reading back what was dropped" } else { "" },
         ));
     }
     text.push_str(&format!(
@@ -190,22 +302,22 @@ fn text(
         words::bytes(one.limit_bytes as f64),
         words::thousands(one.hits as f64),
     ));
-    if one.thrashes() {
+    if paid.reads_back {
         text.push_str(&format!(
             "; {} were read from disk again soon after they were dropped",
             words::bytes(one.refault_bytes as f64)
         ));
     }
-    if let Some(free) = available_bytes(measures).filter(|free| *free > one.limit_bytes) {
+    if let Some(free) = paid.spare_bytes.filter(|free| *free > one.limit_bytes) {
         text.push_str(&format!(". The host has {} to spare", words::bytes(free as f64)));
     }
     text.push('.');
     text
 }
 
-fn evidence(one: &Limited<'_>, losses: &Losses) -> Vec<Evidence> {
+fn evidence(paid: &Paid<'_>) -> Vec<Evidence> {
+    let (one, back) = (paid.one, paid.reads_back);
     let counters = "memory controller";
-    let sum = |of: fn(&Loss) -> f64| losses.values().map(of).sum::<f64>();
     let in_use = one.last.memory_bytes.unwrap_or(0) as f64;
     let mut evidence = vec![
         Evidence::new("memory limit of the group", one.limit_bytes as f64, "bytes", one.setting()),
@@ -213,47 +325,45 @@ fn evidence(one: &Limited<'_>, losses: &Losses) -> Vec<Evidence> {
         Evidence::new("memory in use", in_use, "bytes", counters),
         Evidence::new(
             "lost to reclaim, and to reading again",
-            sum(Loss::seconds),
+            paid.sum(|loss| loss.seconds(back)),
             "s",
             "sched_switch, mm_vmscan_memcg_reclaim, cpu-clock samples",
         ),
     ];
-    if one.thrashes() {
-        evidence.push(Evidence::new("of it waiting", sum(Loss::off_cpu), "s", "sched_switch"));
-        let source = "mm_vmscan_memcg_reclaim";
-        evidence.push(Evidence::new("of it in reclaim", sum(|l| l.reclaimed), "s", source));
-        let source = "cpu-clock samples, kernel stacks";
-        evidence.push(Evidence::new("of it CPU in reading", sum(|l| l.read_again), "s", source));
+    let mut add = |fact: &str, value: f64, unit: &str, source: &str| {
+        evidence.push(Evidence::new(fact, value, unit, source));
+    };
+    if back {
+        add("of it waiting", paid.sum(|loss| loss.off_cpu(back)), "s", "sched_switch");
+        let in_reclaim = paid.sum(|loss| loss.in_reclaim(back));
+        add("of it in reclaim", in_reclaim, "s", "mm_vmscan_memcg_reclaim");
+        let in_reading = paid.sum(|loss| loss.in_reading(back));
+        add("of it CPU in reading", in_reading, "s", "cpu-clock samples, kernel stacks");
     }
     if one.kills > 0 {
-        evidence.push(Evidence::new("processes killed", one.kills as f64, "1", "oom:mark_victim"));
+        add("processes killed", one.kills as f64, "1", "oom:mark_victim");
     }
     if one.refault_bytes > 0 {
-        let refaults = one.refault_bytes as f64;
-        evidence.push(Evidence::new("read again after being dropped", refaults, "bytes", counters));
+        add("read again after being dropped", one.refault_bytes as f64, "bytes", counters);
         let read = one.read_bytes as f64;
-        evidence.push(Evidence::new(
-            "read from disks by the group",
-            read,
-            "bytes",
-            "block_bio_queue",
-        ));
+        add("read from disks by the group", read, "bytes", "block_bio_queue");
     }
     evidence
 }
 
-/// What the host has left by its last reading, bytes.
-fn available_bytes(measures: &Measures<'_>) -> Option<u64> {
-    measures.model.memory.last().map(|(_, sample)| sample.available_bytes)
-}
+const MIB: u64 = 1 << 20;
+/// How many times the limit is offered, and where the host has plenty.
+const MORE: u64 = 2;
+const MORE_OF_PLENTY: u64 = 4;
 
 /// How much the group wants cannot be seen while it is held below it: twice as much, or four times where the host
 /// has plenty. Who was killed tells more: what it had mapped to write to is the most that it would have used, beside
 /// what the group may have now; that is given as long as the host keeps half of what it has left.
-fn raise(one: &Limited<'_>, available_bytes: Option<u64>, killed_bytes: u64) -> Remedy {
+pub(super) fn raise(one: &Limited<'_>, available_bytes: Option<u64>, killed_bytes: u64) -> Remedy {
     let file = words::shell(&one.setting());
     let spare = available_bytes.unwrap_or(0);
-    let times = if spare / 8 > one.limit_bytes { 4 } else { 2 };
+    let has_plenty = spare as f64 > PLENTY_MIN.value * one.limit_bytes as f64;
+    let times = if has_plenty { MORE_OF_PLENTY } else { MORE };
     let usual = one.limit_bytes.saturating_mul(times);
     let wanted = one.limit_bytes.saturating_add(killed_bytes).min(spare / 2);
     let rounded = wanted.next_multiple_of(MIB);
@@ -277,205 +387,5 @@ fn raise(one: &Limited<'_>, available_bytes: Option<u64>, killed_bytes: u64) -> 
             }
             _ => back,
         },
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::facts::*;
-    use crate::waits::timeline::Observed;
-
-    struct Made {
-        hits: u64,
-        kills: u64,
-        refaults: u64,
-        reclaim_seconds: f64,
-        /// By 10,000 calls that ask for 32 each.
-        freed: u64,
-    }
-
-    fn model(made: Made) -> Observed {
-        let controllers = vec!["memory".to_string()];
-        let thread = ThreadRef { tid: 7, pid: 7, start_ns: 0, comm: "db".into() };
-        let end = 5_000_000_000;
-        let mut facts = crate::rules::old::cpu::tests::cpus([0.2, 0.2]);
-        let mut put = |at_ns, body| facts.push(Fact { at_ns, body });
-        put(
-            0,
-            Body::Thread(Thread {
-                thread: thread.clone(),
-                cgroups: vec![Membership {
-                    controllers: controllers.clone(),
-                    path: "/pods/db".into(),
-                }],
-                ..Thread::default()
-            }),
-        );
-        put(
-            0,
-            Body::Cgroup(Cgroup {
-                path: "/pods/db".into(),
-                controllers: controllers.clone(),
-                directory: "/sys/fs/cgroup/memory/pods/db".into(),
-                id: 77,
-                memory_limit_bytes: Some(256 * MIB),
-                ..Cgroup::default()
-            }),
-        );
-        for (at_ns, part) in [(0, 0), (end, 1)] {
-            put(
-                at_ns,
-                Body::CgroupSample(CgroupSample {
-                    path: "/pods/db".into(),
-                    controllers: controllers.clone(),
-                    memory_bytes: Some(255 * MIB),
-                    memory_limit_hits: Some(100 + part * made.hits),
-                    oom_kills: Some(part * made.kills),
-                    memory_refaults: Some(part * made.refaults),
-                    ..CgroupSample::default()
-                }),
-            );
-        }
-        if made.kills > 0 {
-            let victim = ThreadRef { tid: 9, pid: 9, start_ns: 0, comm: "job".into() };
-            put(end, Body::OomKill(OomKill { victim, cgroup_id: 77, private_bytes: 0 }));
-        }
-        put(
-            end,
-            Body::Reclaim(Reclaim {
-                thread: thread.clone(),
-                memcg: true,
-                total_ns: (made.reclaim_seconds * 1e9) as u64,
-                count: 10_000,
-                pages: made.freed,
-                cgroup_id: 77,
-            }),
-        );
-        put(
-            end,
-            Body::ThreadTime(ThreadTime { thread, run_ns: 2_000_000_000, ..ThreadTime::default() }),
-        );
-        Observed::new(facts)
-    }
-
-    #[test]
-    fn time_in_reclaim_at_the_limit_is_the_limits() {
-        let model =
-            model(Made { hits: 900, kills: 0, refaults: 0, reclaim_seconds: 1.5, freed: 9_000 });
-        let found = find(&Measures::of_observed(&model));
-        assert_eq!(found.len(), 1);
-        assert_eq!(found[0].culprit.name, "/pods/db");
-        assert_eq!(found[0].evidence[0].value, (256 * MIB) as f64);
-        assert_eq!(found[0].victims[0].pid, 7);
-    }
-
-    #[test]
-    fn a_pause_above_memory_high_is_the_limits_without_any_reclaim() {
-        let facts = paused_above_high();
-        let model = Observed::new(facts);
-        let found = find(&Measures::of_observed(&model));
-        assert_eq!(found.len(), 1);
-        let setting = found[0].culprit.setting.as_deref();
-        assert_eq!(setting, Some("/sys/fs/cgroup/report/memory.high"));
-        assert_eq!(found[0].object.name, "/report");
-        assert_eq!(found[0].victims[0].pid, 7);
-    }
-
-    /// Anonymous memory without swap: nothing can be freed, the thread is made to sleep on its way back.
-    fn paused_above_high() -> Vec<Fact> {
-        let thread = ThreadRef { tid: 7, pid: 7, start_ns: 0, comm: "report".into() };
-        let end = 5_000_000_000;
-        let mut facts = crate::rules::old::cpu::tests::cpus([0.2, 0.2]);
-        let mut put = |at_ns, body| facts.push(Fact { at_ns, body });
-        let path = || "/report".to_string();
-        put(
-            0,
-            Body::Thread(Thread {
-                thread: thread.clone(),
-                cgroups: vec![Membership { controllers: Vec::new(), path: path() }],
-                ..Thread::default()
-            }),
-        );
-        put(
-            0,
-            Body::Cgroup(Cgroup {
-                path: path(),
-                directory: "/sys/fs/cgroup/report".into(),
-                id: 77,
-                memory_high_bytes: Some(48 * MIB),
-                ..Cgroup::default()
-            }),
-        );
-        for (at_ns, hits) in [(0, 4), (end, 45)] {
-            put(
-                at_ns,
-                Body::CgroupSample(CgroupSample {
-                    path: path(),
-                    memory_bytes: Some(48 * MIB),
-                    memory_high_hits: Some(hits),
-                    ..CgroupSample::default()
-                }),
-            );
-        }
-        let stack = ["schedule_timeout_killable", "mem_cgroup_handle_over_high"];
-        put(0, Body::Stack(Stack { id: 3, frames: stack.map(String::from).to_vec() }));
-        put(
-            end,
-            Body::Wait(Wait {
-                thread: thread.clone(),
-                begin_ns: 500_000_000,
-                end_ns: 2_500_000_000,
-                wake: Some(Wake { at_ns: 2_500_000_000, ..Wake::default() }),
-                place: Place { state: WaitState::DiskSleep, stack: 3, ..Place::default() },
-                ..Wait::default()
-            }),
-        );
-        let run_ns = 3_000_000_000;
-        put(end, Body::ThreadTime(ThreadTime { thread, run_ns, ..ThreadTime::default() }));
-        facts
-    }
-
-    #[test]
-    fn a_killed_process_is_told_by_name() {
-        let model =
-            model(Made { hits: 30, kills: 1, refaults: 0, reclaim_seconds: 0.01, freed: 320_000 });
-        let found = find(&Measures::of_observed(&model));
-        assert!(found[0].title.starts_with("job 9 was killed"), "{}", found[0].title);
-        assert_eq!(found[0].severity, Severity::Critical);
-    }
-
-    #[test]
-    fn page_cache_that_fills_a_group_is_healthy() {
-        let model =
-            model(Made { hits: 5000, kills: 0, refaults: 0, reclaim_seconds: 1.5, freed: 320_000 });
-        assert!(find(&Measures::of_observed(&model)).is_empty());
-    }
-
-    #[test]
-    fn no_hit_no_finding() {
-        let model =
-            model(Made { hits: 0, kills: 0, refaults: 9_000, reclaim_seconds: 2.0, freed: 9_000 });
-        assert!(find(&Measures::of_observed(&model)).is_empty());
-    }
-
-    #[test]
-    fn the_limit_is_raised_by_what_the_killed_had_mapped() {
-        let model =
-            model(Made { hits: 30, kills: 1, refaults: 0, reclaim_seconds: 0.01, freed: 320_000 });
-        let limited = memory::limited(&model.model);
-        let to =
-            |spare: u64, killed: u64| raise(&limited[0], Some(spare * MIB), killed * MIB).command;
-        let file = "/sys/fs/cgroup/memory/pods/db/memory.limit_in_bytes";
-        assert_eq!(to(8192, 1500), format!("echo {} > {file}", (256 + 1500) * MIB));
-        let undo = raise(&limited[0], None, 0).undo;
-        let back = format!("echo {} > {file}", 256 * MIB);
-        assert_eq!(undo, format!("for try in $(seq 100); do {back} && break; sleep 0.1; done"));
-        // Small: as without it. Unknown too.
-        assert_eq!(to(8192, 300), format!("echo {} > {file}", 4 * 256 * MIB));
-        assert_eq!(to(8192, 0), format!("echo {} > {file}", 4 * 256 * MIB));
-        // More than the host can miss.
-        assert_eq!(to(8192, 99_999), format!("echo {} > {file}", 4096 * MIB));
-        assert_eq!(to(600, 99_999), format!("echo {} > {file}", 2 * 256 * MIB));
     }
 }

@@ -4,7 +4,10 @@ pub(crate) mod dirty_throttle;
 pub(crate) mod fault_storm;
 pub(crate) mod limit;
 pub(crate) mod shared_unaccounted;
+#[cfg(test)]
+mod tests;
 
-/// The rules of this area; the first that matches claims an end.
+/// The rules of this area; the first that matches claims an end. The limit of a group comes first: what it makes its
+/// members wait for is an effect.
 pub static LADDER: &[&super::Rule] =
-    &[&dirty_throttle::RULE, &fault_storm::RULE, &limit::RULE, &shared_unaccounted::RULE];
+    &[&limit::RULE, &dirty_throttle::RULE, &fault_storm::RULE, &shared_unaccounted::RULE];

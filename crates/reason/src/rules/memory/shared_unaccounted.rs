@@ -2,15 +2,21 @@
 //!
 //! A shared anonymous segment lives as long as one process maps it; what a child wrote into it stays when the child
 //! ends, and no RSS or PSS shows it. What the segment occupies (st_blocks of its map_files entry) minus the sum of
-//! the proportional shares is what is missing. The host's Shmem is the second fact.
+//! the proportional shares is what is missing. The host's Shmem is the second fact. Nobody waits for it, so it claims no
+//! end. Must not: call a cache a leak; the way out is to make it smaller. Rejected: Shmem minus the sum of all RSS (a
+//! file on tmpfs is in neither).
 
-use crate::answer::report::*;
 use crate::facts::{SharedSegment, ThreadRef};
+use crate::graph::end::End;
 use crate::measure::Measures;
-use crate::rules::Refutation;
-use crate::rules::old::{Rule, cpu, culprit, words};
+use crate::model::object::Object;
+use crate::model::words;
+use crate::rules::proof::Proof;
+use crate::rules::threshold::Threshold;
+use crate::rules::wording::{Evidence, Remedy, Severity, Wording};
+use crate::rules::{Finds, Match, Refutation, Rule, culprit};
 
-/// The case.
+/// The rule.
 pub static RULE: Rule = Rule {
     code: "memory.shared_unaccounted",
     title: "Shared memory is held that no process's size shows",
@@ -22,48 +28,88 @@ pub static RULE: Rule = Rule {
         "a segment occupies clearly more than the processes that map it have in their page tables",
         "the host counts at least as much shared memory (Shmem)",
     ],
-    refuted_by: &[Refutation::new("the processes' shares add up to what the segment occupies", "")],
+    refuted_by: &[
+        Refutation::new(
+            "the processes' shares add up to what the segment occupies",
+            "a_segment_that_is_mapped_whole_is_accounted_for",
+        ),
+        Refutation::new(
+            "the host counts less shared memory than is missing",
+            "the_host_must_count_it_too",
+        ),
+    ],
     remedies: &[
         "make the cache in it smaller (opcache.memory_consumption, shared_buffers)",
         "restart the process that holds it when it may be empty",
     ],
     stories: &["S4.4"],
-    thresholds: &[],
-    finds: crate::rules::Finds::Old(find),
+    thresholds: &[&MISSING_MIN, &MISSING_PART_MIN, &OF_HOST_MIN],
+    finds: Finds::Look(find),
 };
 
-/// Less than this is not worth a word, bytes.
-const MISSING_MIN: u64 = 64 << 20;
-/// Nor less than this part of the segment.
-const MISSING_PART_MIN: f64 = 0.1;
-/// From this part of the host's memory on it is more than a note.
-const WARNING_PART: f64 = 0.02;
+static MISSING_MIN: Threshold = Threshold::new(
+    67_108_864.0,
+    "bytes",
+    "less that is in nobody's size is not worth a word",
+    "chosen",
+);
+static MISSING_PART_MIN: Threshold = Threshold::new(
+    0.1,
+    "1",
+    "nor less than this part of the segment: page tables are read one process after the other, and change meanwhile",
+    "chosen",
+);
+static OF_HOST_MIN: Threshold = Threshold::new(
+    0.02,
+    "1",
+    "from this part of the host's memory on it is more than a note",
+    "chosen",
+);
 
-fn find(measures: &Measures<'_>) -> Vec<Finding> {
-    let mut found: Vec<Finding> =
-        measures.model.segments.iter().filter_map(|segment| finding(measures, segment)).collect();
-    found.sort_by(|a, b| b.evidence[0].value.total_cmp(&a.evidence[0].value));
-    found
+/// A segment, and what of it is in nobody's size.
+struct Missing<'m> {
+    segment: &'m SharedSegment,
+    bytes: u64,
+    shmem_bytes: u64,
+    /// Who has mapped it longest, of those that are looked at.
+    oldest: &'m ThreadRef,
 }
 
-fn finding(measures: &Measures<'_>, segment: &SharedSegment) -> Option<Finding> {
+fn find<'m>(measures: &'m Measures<'m>, _: &'m [End]) -> Vec<Match<'m>> {
+    let segments = measures.model.segments.iter();
+    segments.filter_map(|segment| matched(measures, segment)).collect()
+}
+
+fn matched<'m>(measures: &'m Measures<'m>, segment: &'m SharedSegment) -> Option<Match<'m>> {
     let model = measures.model;
-    let missing = segment.allocated_bytes.saturating_sub(segment.mapped_bytes);
-    let holders: Vec<&ThreadRef> =
-        segment.mapped_by.iter().filter(|process| cpu::concerns(measures, process)).collect();
-    let oldest = *holders.iter().min_by_key(|process| (process.start_ns, process.pid))?;
-    let shmem = model.memory.last().map_or(0, |(_, sample)| sample.shmem_bytes);
-    let part = missing as f64 / segment.allocated_bytes.max(1) as f64;
-    if missing < MISSING_MIN || part < MISSING_PART_MIN || shmem < missing {
+    let bytes = segment.allocated_bytes.saturating_sub(segment.mapped_bytes);
+    let holders = segment.mapped_by.iter().filter(|process| measures.concerns(process));
+    let oldest = holders.min_by_key(|process| (process.start_ns, process.pid))?;
+    let shmem_bytes = model.memory.last().map_or(0, |(_, sample)| sample.shmem_bytes);
+    let part = bytes as f64 / segment.allocated_bytes.max(1) as f64;
+    if (bytes as f64) < MISSING_MIN.value || part < MISSING_PART_MIN.value || shmem_bytes < bytes {
         return None;
     }
-    let of_host = missing as f64 / model.host.memory_bytes.max(1) as f64;
+    let of_host = bytes as f64 / model.host.memory_bytes.max(1) as f64;
+    let severity = if of_host >= OF_HOST_MIN.value { Severity::Warning } else { Severity::Note };
+    let missing = Missing { segment, bytes, shmem_bytes, oldest };
+    Some(Match {
+        severity_min: severity,
+        severity_max: severity,
+        ..Match::new(culprit(model, oldest), Proof::Read, move |_| explain(&missing))
+            .on(Object::SharedMemory(segment.ino))
+    })
+}
+
+fn explain(missing: &Missing<'_>) -> Wording {
+    let Missing { segment, oldest, .. } = missing;
     let allocated = words::bytes(segment.allocated_bytes as f64);
-    let smaps = "/proc/PID/smaps";
-    Some(Finding {
+    let unseen = missing.bytes as f64;
+    let bytes = |fact: &str, value: f64, source: &str| Evidence::new(fact, value, "bytes", source);
+    Wording {
         title: format!(
             "{} of shared memory that {} keeps is in no process's size",
-            words::bytes(missing as f64),
+            words::bytes(unseen),
             words::who(oldest)
         ),
         text: format!(
@@ -75,30 +121,15 @@ fn finding(measures: &Measures<'_>, segment: &SharedSegment) -> Option<Finding> 
             words::count(segment.mapped_by.len(), "process", "processes"),
             words::who(oldest),
         ),
-        severity: if of_host >= WARNING_PART { Severity::Warning } else { Severity::Note },
-        confidence: 0.95,
-        object: ObjectName::new("shared memory", &segment.name).with_id(segment.ino.to_string()),
-        culprit: culprit(measures, oldest),
         evidence: vec![
-            Evidence::new(
+            bytes(
                 "the segment occupies",
                 segment.allocated_bytes as f64,
-                "bytes",
                 "st_blocks of /proc/PID/map_files",
             ),
-            Evidence::new(
-                "in the processes' page tables",
-                segment.mapped_bytes as f64,
-                "bytes",
-                smaps,
-            ),
-            Evidence::new("in nobody's size", missing as f64, "bytes", "the difference"),
-            Evidence::new(
-                "shared memory of the host",
-                shmem as f64,
-                "bytes",
-                "/proc/meminfo Shmem",
-            ),
+            bytes("in the processes' page tables", segment.mapped_bytes as f64, "/proc/PID/smaps"),
+            bytes("in nobody's size", unseen, "the difference"),
+            bytes("shared memory of the host", missing.shmem_bytes as f64, "/proc/meminfo Shmem"),
         ],
         remedy: vec![Remedy {
             text: "see how large it is, then make the cache in it smaller, or restart its owner"
@@ -106,19 +137,18 @@ fn finding(measures: &Measures<'_>, segment: &SharedSegment) -> Option<Finding> 
             command: format!("grep -A 3 -F ':{}' /proc/{}/smaps | head", segment.ino, oldest.pid),
             ..Remedy::default()
         }],
-        ..RULE.blank()
-    })
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::answer::explain;
+    use crate::answer::report::{Finding, Severity};
     use crate::facts::*;
-    use crate::waits::timeline::Observed;
 
     const MIB: u64 = 1 << 20;
 
-    fn model(allocated: u64, mapped: u64, shmem: u64) -> Observed {
+    fn found(allocated: u64, mapped: u64, shmem: u64) -> Vec<Finding> {
         let owner = ThreadRef { tid: 7, pid: 7, start_ns: 1, comm: "php-fpm".into() };
         let segment = SharedSegment {
             name: "/dev/zero (deleted)".into(),
@@ -131,14 +161,15 @@ mod tests {
         let memory = MemorySample { shmem_bytes: shmem * MIB, ..MemorySample::default() };
         let host = Host { memory_bytes: 16_384 * MIB, ..Host::default() };
         let bodies = [Body::Host(host), Body::MemorySample(memory), Body::SharedSegment(segment)];
-        Observed::new(bodies.into_iter().map(|body| Fact { at_ns: 1, body }).collect())
+        explain(bodies.into_iter().map(|body| Fact { at_ns: 1, body }).collect()).findings
     }
 
     #[test]
-    fn what_ended_children_left_behind_is_told_with_its_owner() {
-        let model = model(1000, 1, 1012);
-        let found = find(&Measures::of_observed(&model));
+    fn what_ended_children_left_behind_is_shown_with_its_owner() {
+        let found = found(1000, 1, 1012);
         assert_eq!(found.len(), 1);
+        assert_eq!(found[0].code, "memory.shared_unaccounted");
+        assert_eq!((&*found[0].object.kind, &*found[0].object.id), ("shared memory", "1047"));
         assert_eq!(found[0].culprit.pid, Some(7));
         assert_eq!(found[0].evidence[0].value, (1000 * MIB) as f64);
         assert_eq!(found[0].severity, Severity::Warning);
@@ -146,11 +177,11 @@ mod tests {
 
     #[test]
     fn a_segment_that_is_mapped_whole_is_accounted_for() {
-        assert!(find(&Measures::of_observed(&model(1000, 999, 1012))).is_empty());
+        assert_eq!(found(1000, 999, 1012), []);
     }
 
     #[test]
     fn the_host_must_count_it_too() {
-        assert!(find(&Measures::of_observed(&model(1000, 1, 200))).is_empty());
+        assert_eq!(found(1000, 1, 200), []);
     }
 }

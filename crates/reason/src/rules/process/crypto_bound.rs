@@ -8,7 +8,7 @@
 use super::own_time::{COST_MIN, Cost, PART_MIN, worker};
 use crate::facts::{ThreadRef, Work};
 use crate::graph::end::End;
-use crate::measure::{Measures, cpu_users};
+use crate::measure::Measures;
 use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::engine::Loss;
@@ -123,7 +123,7 @@ fn programs(measures: &Measures<'_>) -> BTreeMap<String, Program> {
     let crypto = |w: &&Work| is_crypto(&w.code) && w.process.pid != model.host.own_pid;
     for work in model.work.iter().filter(crypto) {
         let pid = work.process.pid;
-        if !cpu_users::concerns(measures, &work.process) {
+        if !measures.concerns(&work.process) {
             continue;
         }
         let program = programs.entry(work.process.comm.clone()).or_default();

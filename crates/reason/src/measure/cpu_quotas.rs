@@ -1,0 +1,96 @@
+//! Groups that ran out of their CPU quota, and how much of a thread's ready time that was.
+//!
+//! The scheduler's own count of throttled periods; in cgroup v1 another hierarchy may count what was used. Must not: say
+//! whether a quota is too small.
+
+use super::cgroups::{belongs, change};
+use crate::facts::{Cgroup, CgroupSample, Ns, ThreadTime};
+use crate::model::Model;
+
+/// The kernel's own period, microseconds.
+const PERIOD_US: u64 = 100_000;
+
+/// A group with a CPU quota that it has met.
+#[derive(Debug, Clone)]
+pub struct Quota<'a> {
+    /// The group.
+    pub group: &'a Cgroup,
+    /// Microseconds of CPU that it may use each period.
+    pub quota_us: u64,
+    /// Its period, microseconds.
+    pub period_us: u64,
+    /// CPUs that it did use, if its group counts it.
+    pub used_cpus: Option<f64>,
+    /// Periods in which it was active.
+    pub periods: u64,
+    /// Periods in which it ran out.
+    pub throttled_periods: u64,
+    /// How long its run queues stood still, summed over CPUs.
+    pub throttled_ns: Ns,
+}
+
+impl Quota<'_> {
+    /// CPUs that it may use: quota over period.
+    pub fn cpus(&self) -> f64 {
+        self.quota_us as f64 / self.period_us.max(1) as f64
+    }
+}
+
+/// Every group that ran out of its quota in the window.
+pub fn quotas(model: &Model) -> Vec<Quota<'_>> {
+    let mut found = Vec::new();
+    for group in &model.cgroups {
+        let Some(quota_us) = group.cpu_quota_us else { continue };
+        let Some((first, last)) = change(model, group) else { continue };
+        let delta = |of: fn(&CgroupSample) -> Option<u64>| {
+            of(&last).unwrap_or(0).saturating_sub(of(&first).unwrap_or(0))
+        };
+        let throttled_periods = delta(|sample| sample.cpu_throttled_periods);
+        if throttled_periods == 0 {
+            continue;
+        }
+        let used_ns = used_ns(model, group);
+        found.push(Quota {
+            group,
+            quota_us,
+            period_us: group.cpu_period_us.unwrap_or(PERIOD_US),
+            used_cpus: used_ns.map(|ns| ns as f64 / 1e9 / model.seconds().max(1e-9)),
+            periods: delta(|sample| sample.cpu_periods),
+            throttled_periods,
+            throttled_ns: delta(|sample| sample.cpu_throttled_ns),
+        });
+    }
+    found
+}
+
+/// CPU that a group used; in cgroup v1 another hierarchy may count it, under the same path.
+fn used_ns(model: &Model, group: &Cgroup) -> Option<Ns> {
+    let counts = model.cgroups.iter().filter(|other| {
+        other.path == group.path && other.controllers.is_empty() == group.controllers.is_empty()
+    });
+    counts.into_iter().find_map(|other| {
+        let (first, last) = change(model, other)?;
+        Some(last.cpu_usage_ns?.saturating_sub(first.cpu_usage_ns.unwrap_or(0)))
+    })
+}
+
+/// How much of a thread's ready time its group was out of quota. Kernels before 6.18 throttle a whole run
+/// queue and do not mark the thread: then all of it, if the group was throttled at least half as long.
+pub fn out_of_quota_ns(model: &Model, quotas: &[Quota<'_>], time: &ThreadTime) -> Ns {
+    if time.throttled_ns > 0 {
+        return time.throttled_ns.min(time.runnable_ns);
+    }
+    if quotas.is_empty() {
+        return 0;
+    }
+    let Some(identity) = model.identity(&time.thread) else { return 0 };
+    let throttled = quotas
+        .iter()
+        .filter(|quota| belongs(identity, quota.group, "cpu"))
+        .map(|quota| quota.throttled_ns)
+        .max();
+    match throttled {
+        Some(ns) if ns * 2 >= time.runnable_ns => time.runnable_ns,
+        _ => 0,
+    }
+}

@@ -1,0 +1,137 @@
+//! How to let one process come after another: by the weight of its group, by its session, or by its nice value.
+//!
+//! Nice values count within one group; between groups, and so between containers, their weights do. Where the kernel
+//! makes a group of each session (autogroup, of the threads in no other group), the session has a nice value of its own.
+
+use crate::facts::{Cgroup, Thread, ThreadRef};
+use crate::model::{Model, words};
+use crate::rules::wording::Remedy;
+
+/// The least weights that the kernel takes, by the file's name (v2, v1).
+const LEAST: [(&str, u64); 2] = [("cpu.weight", 1), ("cpu.shares", 2)];
+
+/// Lets a process come after another.
+pub(super) fn come_last(model: &Model, hurt: &ThreadRef, by: &ThreadRef) -> Remedy {
+    if let Some((group, weight)) = group_beside(model, hurt, by) {
+        let (name, least) = LEAST[usize::from(!group.controllers.is_empty())];
+        let file = words::shell(&format!("{}/{name}", group.directory.trim_end_matches('/')));
+        return Remedy {
+            text: format!("let its group {} come last", group.path),
+            command: format!("echo {least} > {file}"),
+            undo: format!("echo {weight} > {file}"),
+        };
+    }
+    if is_session_apart(model, hurt, by) {
+        let file = format!("/proc/{}/autogroup", by.pid);
+        return Remedy {
+            text: "let its session come last (a nice value counts within one)".into(),
+            command: format!("echo 19 > {file}"),
+            undo: format!("echo 0 > {file}"),
+        };
+    }
+    let nice = model.identity(by).map_or(0, |known| known.nice);
+    Remedy {
+        text: "let it come last".into(),
+        // The nice value is a thread's own: that of the first thread alone would change little.
+        command: format!("renice -n 19 -p $(ls /proc/{}/task)", by.pid),
+        undo: format!("renice -n {nice} -p $(ls /proc/{}/task)", by.pid),
+    }
+}
+
+/// The culprit's session is a group of its own to the scheduler, and not the victim's (sched(7), "The autogroup
+/// feature").
+fn is_session_apart(model: &Model, hurt: &ThreadRef, by: &ThreadRef) -> bool {
+    let on = model.sysctls.get("kernel.sched_autogroup_enabled").is_some_and(|value| value == "1");
+    let session = |thread: &ThreadRef| model.identity(thread).map(|known| known.session);
+    let own = session(by).filter(|session| *session != 0);
+    let is_in_no_other = model.cgroup_of(by, "cpu").is_none_or(|group| group.path == "/");
+    on && is_in_no_other && own.is_some() && session(hurt).is_some_and(|theirs| Some(theirs) != own)
+}
+
+/// The outermost group of the culprit that the victim is not in, with its weight: there the two compete.
+fn group_beside<'a>(
+    model: &'a Model,
+    hurt: &ThreadRef,
+    by: &ThreadRef,
+) -> Option<(&'a Cgroup, u64)> {
+    let own = model.cgroup_of(by, "cpu")?;
+    let member = |known: &'a Thread| {
+        known.cgroups.iter().find(|m| m.controllers == own.controllers).map(|m| m.path.as_str())
+    };
+    let of_victim = model.identity(hurt).and_then(member).unwrap_or("/");
+    let within = |path: &str, group: &str| {
+        path.strip_prefix(group.trim_end_matches('/'))
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    let beside = model.cgroups.iter().filter(|group| {
+        group.controllers == own.controllers
+            && within(&own.path, &group.path)
+            && !within(of_victim, &group.path)
+    });
+    let outermost = beside.min_by_key(|group| group.path.len())?;
+    Some((outermost, outermost.cpu_weight?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::*;
+
+    #[test]
+    fn a_hog_in_a_group_of_its_own_is_held_back_by_the_weight_of_the_outermost() {
+        let member = |tid, path: &str| {
+            let thread = ThreadRef { tid, pid: tid, ..ThreadRef::default() };
+            let cgroups = vec![Membership { controllers: vec!["cpu".into()], path: path.into() }];
+            Fact { at_ns: 0, body: Body::Thread(Thread { thread, cgroups, ..Thread::default() }) }
+        };
+        let group = |path: &str| {
+            let group = Cgroup {
+                path: path.into(),
+                controllers: vec!["cpu".into()],
+                directory: format!("/sys/fs/cgroup/cpu{path}"),
+                cpu_weight: Some(512),
+                ..Cgroup::default()
+            };
+            Fact { at_ns: 0, body: Body::Cgroup(group) }
+        };
+        let remedy = |victim: &str| {
+            let facts = vec![
+                group("/"),
+                group("/docker"),
+                group("/docker/4b1d"),
+                member(10, victim),
+                member(20, "/docker/4b1d"),
+            ];
+            let (hurt, by) = (ThreadRef { tid: 10, pid: 10, ..ThreadRef::default() }, 20);
+            let by = ThreadRef { tid: by, pid: by, ..ThreadRef::default() };
+            come_last(&Model::new(facts), &hurt, &by)
+        };
+        let of_host = remedy("/");
+        assert_eq!(of_host.command, "echo 2 > /sys/fs/cgroup/cpu/docker/cpu.shares");
+        assert_eq!(of_host.undo, "echo 512 > /sys/fs/cgroup/cpu/docker/cpu.shares");
+        let of_neighbour = remedy("/docker/77aa");
+        assert_eq!(of_neighbour.command, "echo 2 > /sys/fs/cgroup/cpu/docker/4b1d/cpu.shares");
+        assert_eq!(remedy("/docker/4b1d").command, "renice -n 19 -p $(ls /proc/20/task)");
+    }
+
+    #[test]
+    fn a_hog_of_another_session_is_held_back_as_a_session() {
+        let member = |tid, session| {
+            let thread = ThreadRef { tid, pid: tid, ..ThreadRef::default() };
+            let body = Body::Thread(Thread { thread, session, ..Thread::default() });
+            Fact { at_ns: 0, body }
+        };
+        let autogroup = |value: &str| {
+            let name = "kernel.sched_autogroup_enabled".into();
+            Fact { at_ns: 0, body: Body::Sysctl(Sysctl { name, value: value.into() }) }
+        };
+        let remedy = |value: &str, session| {
+            let model = Model::new(vec![autogroup(value), member(10, 7), member(20, session)]);
+            let thread = |tid| ThreadRef { tid, pid: tid, ..ThreadRef::default() };
+            come_last(&model, &thread(10), &thread(20)).command
+        };
+        assert_eq!(remedy("1", 8), "echo 19 > /proc/20/autogroup");
+        let nice = "renice -n 19 -p $(ls /proc/20/task)";
+        assert_eq!((remedy("1", 7), remedy("0", 8)), (nice.into(), nice.into()));
+    }
+}

@@ -1,0 +1,360 @@
+//! Scenes of memory.limit: groups at their limit that pay for it, and such that do not.
+//!
+//! `at_the_limit` has the counters alone; `reading_again` a reader on a disk that is too quick to wait for, whose loss is
+//! CPU time.
+
+use super::limit::raise;
+use crate::answer::explain;
+use crate::answer::report::{Finding, Severity};
+use crate::facts::*;
+use crate::measure::Measures;
+use crate::measure::cpu_users::tests::cpus;
+use crate::waits::timeline::Observed;
+
+const MIB: u64 = 1 << 20;
+
+/// What memory.limit finds.
+fn of_limit(facts: Vec<Fact>) -> Vec<Finding> {
+    let mut found = explain(facts).findings;
+    found.retain(|finding| finding.code == "memory.limit");
+    found
+}
+
+struct Made {
+    hits: u64,
+    kills: u64,
+    refaults: u64,
+    reclaim_seconds: f64,
+    /// By 10,000 calls that ask for 32 each.
+    freed: u64,
+}
+
+fn model(made: Made) -> Vec<Fact> {
+    let controllers = vec!["memory".to_string()];
+    let thread = ThreadRef { tid: 7, pid: 7, start_ns: 0, comm: "db".into() };
+    let end = 5_000_000_000;
+    let mut facts = cpus([0.2, 0.2]);
+    let mut put = |at_ns, body| facts.push(Fact { at_ns, body });
+    put(
+        0,
+        Body::Thread(Thread {
+            thread: thread.clone(),
+            cgroups: vec![Membership { controllers: controllers.clone(), path: "/pods/db".into() }],
+            ..Thread::default()
+        }),
+    );
+    put(
+        0,
+        Body::Cgroup(Cgroup {
+            path: "/pods/db".into(),
+            controllers: controllers.clone(),
+            directory: "/sys/fs/cgroup/memory/pods/db".into(),
+            id: 77,
+            memory_limit_bytes: Some(256 * MIB),
+            ..Cgroup::default()
+        }),
+    );
+    for (at_ns, part) in [(0, 0), (end, 1)] {
+        put(
+            at_ns,
+            Body::CgroupSample(CgroupSample {
+                path: "/pods/db".into(),
+                controllers: controllers.clone(),
+                memory_bytes: Some(255 * MIB),
+                memory_limit_hits: Some(100 + part * made.hits),
+                oom_kills: Some(part * made.kills),
+                memory_refaults: Some(part * made.refaults),
+                ..CgroupSample::default()
+            }),
+        );
+    }
+    if made.kills > 0 {
+        let victim = ThreadRef { tid: 9, pid: 9, start_ns: 0, comm: "job".into() };
+        put(end, Body::OomKill(OomKill { victim, cgroup_id: 77, private_bytes: 0 }));
+    }
+    put(
+        end,
+        Body::Reclaim(Reclaim {
+            thread: thread.clone(),
+            memcg: true,
+            total_ns: (made.reclaim_seconds * 1e9) as u64,
+            count: 10_000,
+            pages: made.freed,
+            cgroup_id: 77,
+        }),
+    );
+    put(
+        end,
+        Body::ThreadTime(ThreadTime { thread, run_ns: 2_000_000_000, ..ThreadTime::default() }),
+    );
+    facts
+}
+
+#[test]
+fn time_in_reclaim_at_the_limit_is_the_limits() {
+    let model =
+        model(Made { hits: 900, kills: 0, refaults: 0, reclaim_seconds: 1.5, freed: 9_000 });
+    let found = of_limit(model);
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].culprit.name, "/pods/db");
+    assert_eq!(found[0].evidence[0].value, (256 * MIB) as f64);
+    assert_eq!(found[0].victims[0].pid, 7);
+}
+
+#[test]
+fn a_pause_above_memory_high_is_the_limits_without_any_reclaim() {
+    let found = of_limit(paused_above_high());
+    assert_eq!(found.len(), 1);
+    let setting = found[0].culprit.setting.as_deref();
+    assert_eq!(setting, Some("/sys/fs/cgroup/report/memory.high"));
+    assert_eq!(found[0].object.name, "/report");
+    assert_eq!(found[0].victims[0].pid, 7);
+}
+
+/// Anonymous memory without swap: nothing can be freed, the thread is made to sleep on its way back.
+fn paused_above_high() -> Vec<Fact> {
+    let thread = ThreadRef { tid: 7, pid: 7, start_ns: 0, comm: "report".into() };
+    let end = 5_000_000_000;
+    let mut facts = cpus([0.2, 0.2]);
+    let mut put = |at_ns, body| facts.push(Fact { at_ns, body });
+    let path = || "/report".to_string();
+    put(
+        0,
+        Body::Thread(Thread {
+            thread: thread.clone(),
+            cgroups: vec![Membership { controllers: Vec::new(), path: path() }],
+            ..Thread::default()
+        }),
+    );
+    put(
+        0,
+        Body::Cgroup(Cgroup {
+            path: path(),
+            directory: "/sys/fs/cgroup/report".into(),
+            id: 77,
+            memory_high_bytes: Some(48 * MIB),
+            ..Cgroup::default()
+        }),
+    );
+    for (at_ns, hits) in [(0, 4), (end, 45)] {
+        put(
+            at_ns,
+            Body::CgroupSample(CgroupSample {
+                path: path(),
+                memory_bytes: Some(48 * MIB),
+                memory_high_hits: Some(hits),
+                ..CgroupSample::default()
+            }),
+        );
+    }
+    let stack = ["schedule_timeout_killable", "mem_cgroup_handle_over_high"];
+    put(0, Body::Stack(Stack { id: 3, frames: stack.map(String::from).to_vec() }));
+    put(
+        end,
+        Body::Wait(Wait {
+            thread: thread.clone(),
+            begin_ns: 500_000_000,
+            end_ns: 2_500_000_000,
+            wake: Some(Wake { at_ns: 2_500_000_000, ..Wake::default() }),
+            place: Place { state: WaitState::DiskSleep, stack: 3, ..Place::default() },
+            ..Wait::default()
+        }),
+    );
+    let run_ns = 3_000_000_000;
+    put(end, Body::ThreadTime(ThreadTime { thread, run_ns, ..ThreadTime::default() }));
+    facts
+}
+
+#[test]
+fn a_killed_process_is_named() {
+    let model =
+        model(Made { hits: 30, kills: 1, refaults: 0, reclaim_seconds: 0.01, freed: 320_000 });
+    let found = of_limit(model);
+    assert!(found[0].title.starts_with("job 9 was killed"), "{}", found[0].title);
+    assert_eq!(found[0].severity, Severity::Critical);
+}
+
+#[test]
+fn page_cache_that_fills_a_group_is_healthy() {
+    let model =
+        model(Made { hits: 5000, kills: 0, refaults: 0, reclaim_seconds: 1.5, freed: 320_000 });
+    assert_eq!(of_limit(model), []);
+}
+
+#[test]
+fn no_hit_no_finding() {
+    let model =
+        model(Made { hits: 0, kills: 0, refaults: 9_000, reclaim_seconds: 2.0, freed: 9_000 });
+    assert_eq!(of_limit(model), []);
+}
+
+#[test]
+fn the_limit_is_raised_by_what_the_killed_had_mapped() {
+    let model =
+        model(Made { hits: 30, kills: 1, refaults: 0, reclaim_seconds: 0.01, freed: 320_000 });
+    let observed = Observed::new(model);
+    let limited = Measures::of_observed(&observed).limited;
+    let to = |spare: u64, killed: u64| raise(&limited[0], Some(spare * MIB), killed * MIB).command;
+    let file = "/sys/fs/cgroup/memory/pods/db/memory.limit_in_bytes";
+    assert_eq!(to(8192, 1500), format!("echo {} > {file}", (256 + 1500) * MIB));
+    let undo = raise(&limited[0], None, 0).undo;
+    let back = format!("echo {} > {file}", 256 * MIB);
+    assert_eq!(undo, format!("for try in $(seq 100); do {back} && break; sleep 0.1; done"));
+    // Small: as without it. Unknown too.
+    assert_eq!(to(8192, 300), format!("echo {} > {file}", 4 * 256 * MIB));
+    assert_eq!(to(8192, 0), format!("echo {} > {file}", 4 * 256 * MIB));
+    // More than the host can miss.
+    assert_eq!(to(8192, 99_999), format!("echo {} > {file}", 4096 * MIB));
+    assert_eq!(to(600, 99_999), format!("echo {} > {file}", 2 * 256 * MIB));
+}
+
+#[test]
+fn the_hosts_own_want_of_memory_refutes_it() {
+    let killed = |hits: u64, stalls: u64| {
+        let made = Made { hits, kills: 1, refaults: 0, reclaim_seconds: 0.01, freed: 320_000 };
+        let mut facts = model(made);
+        for (at_ns, part) in [(0, 0), (5_000_000_000, 1)] {
+            let allocation_stalls = 100 + part * stalls;
+            let sample = MemorySample { allocation_stalls, ..MemorySample::default() };
+            facts.push(Fact { at_ns, body: Body::MemorySample(sample) });
+        }
+        of_limit(facts)
+    };
+    assert_eq!(killed(0, 40), []);
+    assert_eq!(killed(30, 40).len(), 1, "it met its limit too");
+    assert_eq!(killed(0, 0).len(), 1, "a group that is gone: its counter was not read again");
+}
+
+mod reading_again {
+    use super::*;
+    use crate::measure::cpu_profile_tests::*;
+
+    /// SWAP_CLUSTER_MAX pages for each of the calls below: all that was asked for.
+    const ALL: u64 = 32 * CALLS;
+    const CALLS: u64 = 1000;
+    const FILLS: &[&str] = &["clear_page", "page_cache_ra_unbounded", "filemap_get_pages"];
+    const FREES: &[&str] =
+        &["shrink_node", "try_to_free_mem_cgroup_pages", "page_cache_ra_unbounded"];
+    const COPIES: &[&str] = &["_copy_to_iter", "filemap_read"];
+
+    struct Made {
+        /// Samples of 5 ms: filling the cache, in reclaim, copying to the reader.
+        samples: [u64; 3],
+        refault_mib: u64,
+        read_mib: u64,
+        reclaim_ms: u64,
+        freed: u64,
+    }
+
+    /// Process 10 reads from a disk that is too quick to wait for, in a group that is at its limit.
+    fn found(made: &Made) -> Vec<Finding> {
+        explain(facts(made)).findings
+    }
+
+    fn facts(made: &Made) -> Vec<Fact> {
+        let [fills, frees, copies] = made.samples;
+        let mut facts = sampled(&[(FILLS, fills), (FREES, frees), (COPIES, copies)]);
+        let path = || "/cache".to_string();
+        let cgroups = vec![Membership { controllers: Vec::new(), path: path() }];
+        facts.push(identity(Thread { thread: thread(10, "app"), cgroups, ..Thread::default() }));
+        facts.push(fact(Body::Cgroup(Cgroup {
+            path: path(),
+            id: 77,
+            memory_limit_bytes: Some(24 * MIB),
+            ..Cgroup::default()
+        })));
+        for (at_ns, part) in [(0, 0), (LOOK_NS, 1)] {
+            let sample = CgroupSample {
+                path: path(),
+                memory_limit_hits: Some(part * CALLS),
+                memory_refaults: Some(part * made.refault_mib * 256),
+                ..CgroupSample::default()
+            };
+            facts.push(Fact { at_ns, body: Body::CgroupSample(sample) });
+        }
+        facts.push(fact(Body::DiskUse(DiskUse {
+            dev: DeviceNumber { major: 7, minor: 0 },
+            process: thread(10, "app"),
+            reads: 100,
+            read_bytes: made.read_mib * MIB,
+            writes: 0,
+            write_bytes: 0,
+            cgroup_id: 77,
+        })));
+        facts.push(fact(Body::Reclaim(Reclaim {
+            thread: thread(10, "app"),
+            memcg: true,
+            count: CALLS,
+            total_ns: made.reclaim_ms * 1_000_000,
+            pages: made.freed,
+            cgroup_id: 77,
+        })));
+        facts
+    }
+
+    fn figure(found: &[Finding], fact: &str) -> f64 {
+        found[0].evidence.iter().find(|e| e.fact == fact).expect("a fact").value
+    }
+
+    #[test]
+    fn reading_again_from_a_quick_disk_is_lost_cpu() {
+        let samples = [200, 40, 160];
+        let made = Made { samples, refault_mib: 400, read_mib: 400, reclaim_ms: 200, freed: ALL };
+        let seen = found(&made);
+        assert_eq!(seen[0].code, "memory.limit");
+        assert_eq!(seen[0].severity, Severity::Warning);
+        // 200 samples are 1 s; the 40 in reclaim are in its events.
+        assert!((figure(&seen, "of it CPU in reading") - 1.0).abs() < 0.01);
+        assert!((figure(&seen, "of it in reclaim") - 0.2).abs() < 0.01);
+        assert!((seen[0].impact.share - 0.6).abs() < 0.01, "{}", seen[0].impact.share);
+        // Half of what is read was never there: that is not the limit's.
+        let half = found(&Made { read_mib: 800, ..made });
+        assert!((figure(&half, "of it CPU in reading") - 0.5).abs() < 0.01);
+    }
+
+    #[test]
+    fn of_a_command_the_work_on_its_path_counts() {
+        let samples = [200, 40, 160];
+        let made = Made { samples, refault_mib: 400, read_mib: 400, reclaim_ms: 200, freed: ALL };
+        let mut facts = facts(&made);
+        let target =
+            Target { kind: TargetKind::Command, name: "app".into(), pid: 10, cgroups: Vec::new() };
+        facts.push(fact(Body::Target(target)));
+        let seen = explain(facts).findings;
+        assert_eq!(seen[0].code, "memory.limit");
+        // 1.2 s of a command that took 5 s.
+        assert!((seen[0].impact.share - 0.24).abs() < 0.01, "{}", seen[0].impact.share);
+    }
+
+    #[test]
+    fn a_stream_through_a_full_group_is_healthy() {
+        let samples = [160, 100, 140];
+        let made = Made { samples, refault_mib: 0, read_mib: 4000, reclaim_ms: 500, freed: ALL };
+        assert!(found(&made).is_empty());
+        let seen = found(&Made { freed: ALL / 8, ..made });
+        assert_eq!(seen[0].code, "memory.limit", "reclaim finds nothing to free");
+    }
+
+    #[test]
+    fn copying_what_is_still_there_is_no_loss() {
+        let samples = [20, 4, 376];
+        let made = Made { samples, refault_mib: 40, read_mib: 40, reclaim_ms: 20, freed: ALL };
+        assert!(found(&made).is_empty());
+    }
+
+    /// The group reads from a disk that is slow, and waits for it.
+    #[test]
+    fn a_disk_that_is_read_again_is_the_limits_and_no_disks() {
+        let samples = [10, 4, 16];
+        let made = Made { samples, refault_mib: 400, read_mib: 400, reclaim_ms: 20, freed: ALL };
+        let disk = DeviceNumber { major: 8, minor: 0 };
+        let mut facts = facts(&made);
+        facts.push(fact(Body::Disk(Disk { dev: disk, name: "sda".into(), ..Disk::default() })));
+        facts.push(at_place(10, "app", reads_from(disk)));
+        let observed = Observed::new(facts);
+        let named = crate::rules::engine::name(&Measures::of_observed(&observed));
+        assert_eq!(named[0].rule.code, "memory.limit");
+        assert_eq!(named[0].claimed.len(), 1, "the end of the disk");
+        assert_eq!(named[0].severity, Severity::Critical);
+    }
+}
