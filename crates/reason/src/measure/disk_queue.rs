@@ -56,6 +56,10 @@ pub struct Service {
     pub queued_mean: f64,
     /// Ended in an error.
     pub errors: u64,
+    /// Requests, flushes included.
+    pub all: u64,
+    /// Their time inside the device, seconds.
+    pub all_seconds: f64,
 }
 
 /// Measures a disk over the window.
@@ -150,13 +154,15 @@ pub fn spread(values: &[f64]) -> Option<f64> {
     (mean > 0.0).then(|| variance.sqrt() / mean)
 }
 
-/// Time inside a device over the window, all operations but flushes.
+/// Time inside a device over the window; without flushes but for the two sums of everything.
 pub fn service(model: &Model, dev: DeviceNumber) -> Option<Service> {
     let mut sum = Service::default();
     let mut slots: Vec<u64> = Vec::new();
     let (mut service_ns, mut queued_ns) = (0u64, 0u64);
     for latency in model.disk_latency.iter().filter(|l| l.dev == dev) {
         sum.errors += latency.errors;
+        sum.all += latency.count;
+        sum.all_seconds += latency.service_ns as f64 / 1e9;
         if latency.operation == DiskOperation::Flush {
             continue;
         }

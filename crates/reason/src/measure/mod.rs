@@ -8,7 +8,11 @@ pub mod cpu_profile;
 pub(crate) mod cpu_profile_tests;
 pub mod cpu_users;
 pub mod datagram_drops;
+pub mod disk_array;
+pub mod disk_cache;
+pub mod disk_limits;
 pub mod disk_queue;
+pub mod disk_view;
 pub mod dns_answers;
 pub mod longest_wait;
 pub mod memory_limits;
@@ -18,11 +22,12 @@ pub mod packet_queue;
 pub mod process_names;
 pub mod tcp_stream;
 
-use crate::facts::ThreadRef;
+use crate::facts::{DeviceNumber, ThreadRef};
 use crate::graph::ends::{End, Graph};
 use crate::model::Model;
 use crate::waits::WaitClass;
 use crate::waits::timeline::{Observed, Timelines, WaitSpan};
+use disk_view::{DiskView, Disks};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
@@ -44,12 +49,15 @@ pub struct Measures<'a> {
     pub dns_answers: BTreeMap<SocketAddr, Vec<dns_answers::Question<'a>>>,
     /// What processes spend their CPU time on.
     pub profile: cpu_profile::CpuProfile<'a>,
+    /// What each disk did, with the limits, caches and arrays on it.
+    pub disks: Disks<'a>,
 }
 
 impl<'a> Measures<'a> {
     /// Computes them.
     pub fn of(model: &'a Model, timelines: &'a Timelines) -> Self {
         let graph = Graph::of(model, timelines);
+        let disks = Disks::of(model, timelines);
         let packet_queues = packet_queue::packet_queues(model);
         let changes = tcp_stream::SocketChanges::of(model);
         let tcp_streams = tcp_stream::tcp_streams(model, &graph, &packet_queues, &changes);
@@ -65,6 +73,7 @@ impl<'a> Measures<'a> {
             datagram_drops,
             dns_answers,
             profile,
+            disks,
         }
     }
 
@@ -95,6 +104,11 @@ impl<'a> Measures<'a> {
         }
         let main = self.model.names.get(&thread.pid).filter(|main| !main.comm.is_empty());
         process_names::present(self.model, main.unwrap_or(thread)).comm
+    }
+
+    /// What a disk did.
+    pub fn disk(&self, dev: DeviceNumber) -> Option<&DiskView<'a>> {
+        self.disks.views.get(&dev)
     }
 
     /// The ends of one class.

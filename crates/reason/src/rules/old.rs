@@ -1,14 +1,9 @@
 //! The way that goes: rules that make whole findings. Removed with the last of them.
 
-pub(crate) use super::disk::{
-    cache_miss as disk_cache_miss, device_cap as disk_device_cap,
-    raid_imbalance as disk_raid_imbalance, saturated as disk_saturated,
-};
-pub(crate) use super::fs::copy_up as fs_copy_up;
 #[cfg(test)]
 pub(crate) use super::scenes as process_tests;
 use super::wording::*;
-pub(crate) use super::{Rule, disk, net};
+pub(crate) use super::{Rule, net};
 use crate::answer::report::{Finding, Impact, Link, ObjectName, Severity, Victim, Who};
 use crate::facts::ThreadRef;
 use crate::graph::chains::ChainLink;

@@ -1,17 +1,31 @@
 //! disk.saturated: a neighbour asks for most of what the disk does, and others queue behind it.
 //!
-//! Use is not a fault: a process that alone keeps a disk busy is not told. It takes a victim that is not the main
+//! Use is not a fault: a process that alone keeps a disk busy is not reported. It takes a victim that is not the main
 //! user, and a user that does most of the work.
 
-use crate::answer::report::{Evidence, Finding, Remedy};
-use crate::facts::{Disk, ThreadRef};
-use crate::graph::ends::End;
-use crate::measure::Measures;
-use crate::rules::Refutation;
-use crate::rules::old::disk::{self, View, Wrong};
-use crate::rules::old::{Rule, Verdict, culprit, words};
+//! The neighbour's own waiting is no loss to be reported, and is claimed with the others': it is the price of what he asks.
 
-/// The case.
+use super::neighbour::{self, Neighbour, neighbour, part_of_others, victim_beside};
+use super::{waited, wording};
+use crate::facts::ThreadRef;
+use crate::graph::end::End;
+use crate::measure::Measures;
+use crate::measure::disk_view::DiskView;
+use crate::model::words;
+use crate::rules::engine::{self, Loss};
+use crate::rules::proof::Proof;
+use crate::rules::threshold::Threshold;
+use crate::rules::wording::{Evidence, Wording};
+use crate::rules::{Finds, Match, Refutation, Rule, culprit};
+
+static BUSY: Threshold = Threshold::new(
+    0.5,
+    "1",
+    "a disk that idles more than this has room for others",
+    "chosen: below it a request meets another one less than every second time",
+);
+
+/// The rule.
 pub static RULE: Rule = Rule {
     code: "disk.saturated",
     title: "A neighbour uses the disk up",
@@ -23,8 +37,15 @@ pub static RULE: Rule = Rule {
         "the disk has work in flight at least half of the time",
     ],
     refuted_by: &[
-        Refutation::new("the victims are the main users themselves", ""),
-        Refutation::new("a cgroup limit that is met", ""),
+        Refutation::new(
+            "the victims are the main users themselves",
+            "who_keeps_a_disk_busy_alone_is_no_victim",
+        ),
+        Refutation::new("the disk has little to do", "a_disk_that_idles_is_not_used_up"),
+        Refutation::new(
+            "the main user works for those who wait",
+            "a_server_that_reads_for_its_clients_is_no_neighbour",
+        ),
     ],
     remedies: &[
         "give the neighbour a lower I/O priority or weight",
@@ -32,79 +53,64 @@ pub static RULE: Rule = Rule {
         "move it to another disk",
     ],
     stories: &["S3.7", "S1.1"],
-    thresholds: &[],
-    finds: crate::rules::Finds::Old(find),
+    thresholds: &[&BUSY, &neighbour::SHARE, &neighbour::SUFFERS],
+    finds: Finds::End(find),
 };
 
-fn find(measures: &Measures<'_>) -> Vec<Finding> {
-    disk::views(measures)
-        .filter_map(|(end, view)| match &view.wrong {
-            Some(Wrong::Saturated(who, share)) => Some(finding(measures, end, &view, who, *share)),
-            _ => None,
-        })
-        .collect()
+fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
+    let view = waited::slow_disk(measures, end)?;
+    let Neighbour { who, share } = neighbour(measures, end, view)?;
+    if view.queue.busy < BUSY.value {
+        return None;
+    }
+    let by = culprit(measures.model, who);
+    let explain = move |loss: &Loss<'_>| explain(measures, view, who, share, loss);
+    let mut matched = Match::new(by, Proof::Inferred, explain);
+    if let Some(others) = part_of_others(measures, end, who) {
+        matched.chain = Some(others.links.iter().filter_map(|link| engine::step(link)).collect());
+        matched.path_seconds = Some(others.seconds);
+        matched.losses = Some(others.victims);
+    }
+    Some(matched)
 }
 
-fn finding(
+fn explain(
     measures: &Measures<'_>,
-    end: &End,
-    view: &View<'_>,
+    view: &DiskView<'_>,
     who: &ThreadRef,
     share: f64,
-) -> Finding {
-    let end = &disk::of_others(measures, end, who);
+    loss: &Loss<'_>,
+) -> Wording {
     let (name, queue) = (&view.disk.name, &view.queue);
-    let inside = view.service.as_ref().map_or(queue.seconds, |s| s.mean);
-    let victims = measures.victims(end);
-    let victim =
-        victims.iter().find(|v| v.pid != who.pid).map_or_else(String::new, |v| v.comm.clone());
-    let mut evidence = crate::rules::old::disk_device_cap::evidence(view, inside);
+    let asks = words::who(who);
+    let mut evidence = wording::evidence(view);
     evidence.push(Evidence::new(
-        format!("share of the work asked for by {}", words::who(who)),
+        format!("share of the work asked for by {asks}"),
         share * 100.0,
         "%",
         "block_bio_queue",
     ));
-    let verdict = Verdict {
-        title: format!("{victim} queues behind {} on disk {name}", words::who(who)),
+    Wording {
+        title: format!(
+            "{} queues behind {asks} on disk {name}",
+            victim_beside(measures, loss, who)
+        ),
         text: format!(
-            "{} asks for {} of what disk {name} does ({} requests/s, {}/s, {:.1} in flight, {} busy); the others wait \
-             {} for it, {} a request.",
-            words::who(who),
+            "{asks} asks for {} of what disk {name} does ({} requests/s, {}/s, {:.1} in flight, {} busy); the others \
+             wait {} for it, {} a request.",
             words::percent(share),
             words::rate(queue.per_second),
             words::bytes(queue.bytes_per_second),
             queue.in_flight,
             words::percent(queue.busy),
-            words::of_window(end.seconds, measures.wall_seconds()),
-            words::seconds(inside),
+            words::of_window(loss.seconds, loss.wall_seconds),
+            words::seconds(view.inside_seconds()),
         ),
-        confidence: 0.85,
-        culprit: culprit(measures, who),
         evidence,
-        remedy: vec![come_last(view.disk, who, "let it use the disk only when nobody else does")],
-    };
-    RULE.finding(measures, end, verdict)
-}
-
-/// The idle I/O class for all threads of a process (it is a thread's own), or a pause where the scheduler heeds no
-/// priorities.
-pub(super) fn come_last(disk: &Disk, who: &ThreadRef, text: &str) -> Remedy {
-    let heeds = matches!(disk.scheduler.as_str(), "bfq" | "mq-deadline");
-    if !heeds {
-        return Remedy {
-            text: format!(
-                "pause it until the others are done (the scheduler of {}, {}, heeds no priorities)",
-                disk.name, disk.scheduler
-            ),
-            command: format!("kill -STOP {}", who.pid),
-            undo: format!("kill -CONT {}", who.pid),
-        };
-    }
-    let threads = format!("$(ls /proc/{}/task)", who.pid);
-    Remedy {
-        text: text.into(),
-        command: format!("ionice -c 3 -p {threads}"),
-        undo: format!("ionice -c 0 -p {threads}"),
+        remedy: vec![wording::come_last(
+            view.disk,
+            who,
+            "let it use the disk only when nobody else does",
+        )],
     }
 }
