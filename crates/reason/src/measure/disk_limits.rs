@@ -35,6 +35,9 @@ pub struct LimitUse<'a> {
     pub members: BTreeSet<u32>,
     /// Time in which somebody of the group waits for the disk, or for a commit that does, seconds.
     pub waited_seconds: f64,
+    /// The part of it that is for data, with no wait for a free place in the disk's queue in it: what passes between a
+    /// bio's submission and its completion.
+    pub data_seconds: f64,
     /// Time in which somebody else waits for a commit that waits for the disk, where that may be for the group's writes.
     pub journal_seconds: f64,
 }
@@ -107,7 +110,8 @@ fn disk_of(model: &Model, wait: &WaitSpan) -> Option<DeviceNumber> {
     match (wait.class, &wait.object) {
         (WaitClass::Disk, Object::Disk(None)) if is_journal(&wait.thread) => {
             let name = wait.thread.comm.strip_prefix("jbd2/")?;
-            let of = |disk: &&Disk| name.strip_prefix(&*disk.name).is_some_and(|p| p.starts_with('-'));
+            let of =
+                |disk: &&Disk| name.strip_prefix(&*disk.name).is_some_and(|p| p.starts_with('-'));
             model.disks.values().find(of).map(|disk| disk.dev)
         }
         (WaitClass::Disk | WaitClass::PageFault, Object::Disk(dev)) => *dev,
@@ -151,6 +155,7 @@ fn counted<'a>(model: &'a Model, group: &'a Cgroup, limit: &'a IoLimit) -> Limit
         holds_journal: limit.kind.starts_with("write") && writes > 0,
         members: charged(model, group, limit.dev),
         waited_seconds: 0.0,
+        data_seconds: 0.0,
         journal_seconds: 0.0,
     }
 }
@@ -174,10 +179,13 @@ fn add_waits(model: &Model, limit: &mut LimitUse<'_>, waits: &OnDisk<'_>) {
         let known = asked.entry(wait.thread.pid);
         *known.or_insert_with(|| belongs(model, &wait.thread, group))
     };
-    let (mut own, mut others) = (Vec::new(), Vec::new());
+    let (mut own, mut data, mut others) = (Vec::new(), Vec::new(), Vec::new());
     for wait in &waits.direct {
         if is_member(wait) {
             own.push((wait.begin_ns, wait.end_ns));
+            if !is_for_a_place(model.stack(wait.place.stack)) {
+                data.push((wait.begin_ns, wait.end_ns));
+            }
         }
     }
     for wait in &waits.journal {
@@ -191,9 +199,17 @@ fn add_waits(model: &Model, limit: &mut LimitUse<'_>, waits: &OnDisk<'_>) {
         within.iter().map(|(begin, end)| end - begin).sum::<Ns>() as f64 / 1e9
     };
     limit.waited_seconds = seconds(own);
+    limit.data_seconds = seconds(data);
     if limit.holds_journal {
         limit.journal_seconds = seconds(others);
     }
+}
+
+/// Who waits for a place in a queue has not submitted yet.
+fn is_for_a_place(frames: &[String]) -> bool {
+    let names =
+        ["blk_mq_get_tag", "rq_qos_wait", "wbt_wait", "__bio_queue_enter", "blk_queue_enter"];
+    frames.iter().any(|frame| names.contains(&frame.as_str()))
 }
 
 /// Whether a thread is in a group that limits I/O, or below it.

@@ -8,7 +8,6 @@
 //! A cache that is full is too small (or what is read is read once); one that is not full has only not been
 //! filled. The ways out differ, so the two are distinguished.
 
-
 use super::waited::{self, SLOW};
 use crate::facts::Disk;
 use crate::graph::end::End;

@@ -59,7 +59,10 @@ pub static RULE: Rule = Rule {
         "no limit of a cgroup on this host is met",
     ],
     refuted_by: &[
-        Refutation::new("a cgroup limit that is waited for", "a_limit_of_this_host_is_no_cap_of_the_device"),
+        Refutation::new(
+            "a cgroup limit that is waited for",
+            "a_limit_of_this_host_is_no_cap_of_the_device",
+        ),
         Refutation::new(
             "a few slow requests among quick ones (then the device fails slowly)",
             "quick_requests_are_not_capped",

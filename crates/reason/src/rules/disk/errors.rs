@@ -66,11 +66,13 @@ fn find<'m>(measures: &'m Measures<'m>, open: &'m [End]) -> Vec<Match<'m>> {
         let Some(service) = view.service.as_ref().filter(|service| has_errors(service)) else {
             continue;
         };
-        let is_it = |end: &End| disk_of(measures, end).is_some_and(|of| of.disk.dev == view.disk.dev);
+        let is_it =
+            |end: &End| disk_of(measures, end).is_some_and(|of| of.disk.dev == view.disk.dev);
         let mut matched = match open.iter().position(is_it) {
             Some(at) => {
                 let explain = move |loss: &Loss<'_>| waited_for(view, service, loss);
-                Match::new(Culprit::device(&view.disk.name), Proof::Read, explain).claiming(at, None)
+                Match::new(Culprit::device(&view.disk.name), Proof::Read, explain)
+                    .claiming(at, None)
             }
             None => match unwaited(measures, view, service) {
                 Some(matched) => matched,
@@ -94,16 +96,13 @@ fn unwaited<'m>(
     view: &'m DiskView<'m>,
     service: &'m Service,
 ) -> Option<Match<'m>> {
-    let uses = |used: &&DiskUse| {
-        used.reads + used.writes > 0 && concerns(measures, &used.process)
-    };
+    let uses = |used: &&DiskUse| used.reads + used.writes > 0 && concerns(measures, &used.process);
     let users: Vec<&DiskUse> = view.users.iter().map(|user| user.used).filter(uses).collect();
     let most = users.iter().max_by_key(|used| used.reads + used.writes)?;
     let who = words::who(&most.process);
     let explain = move |loss: &Loss<'_>| at_once(view, service, &who, loss);
     let by = Culprit::device(&view.disk.name);
-    let mut matched =
-        Match::new(by, Proof::Read, explain).on(Object::Disk(Some(view.disk.dev)));
+    let mut matched = Match::new(by, Proof::Read, explain).on(Object::Disk(Some(view.disk.dev)));
     let lost = users.iter().map(|used| (used.process.pid, (used.process.clone(), 0.0)));
     matched.losses = Some(lost.collect::<Losses>());
     Some(matched)

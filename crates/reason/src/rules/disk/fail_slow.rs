@@ -116,7 +116,10 @@ pub static RULE: Rule = Rule {
             "one request that took long beside a few that took a little longer",
             "one_request_that_took_most_of_the_time_is_no_slow_disk",
         ),
-        Refutation::new("a queue that slows all requests alike", "a_queue_before_a_request_explains_its_time"),
+        Refutation::new(
+            "a queue that slows all requests alike",
+            "a_queue_before_a_request_explains_its_time",
+        ),
         Refutation::new(
             "most of the waiting is for other requests",
             "slow_requests_that_are_little_of_the_waiting_are_no_cause",
@@ -221,9 +224,8 @@ fn waiting_inside(measures: &Measures<'_>, end: &End, stretches: Vec<(Ns, Ns)>) 
 fn explain(view: &DiskView<'_>, loss: &Loss<'_>) -> Wording {
     let name = &view.disk.name;
     let service = view.service.clone().unwrap_or_default();
-    let of_time = |fact: &str, seconds: f64, source: &str| {
-        Evidence::new(fact, seconds * 1e3, "ms", source)
-    };
+    let of_time =
+        |fact: &str, seconds: f64, source: &str| Evidence::new(fact, seconds * 1e3, "ms", source);
     let mut evidence = wording::evidence(view);
     evidence.extend([
         of_time("median time inside", service.median, "request histogram, upper edge"),
@@ -266,9 +268,15 @@ fn remedy(disk: &Disk) -> Remedy {
     } else if is_one_of(STACKED) || !disk.below.is_empty() {
         ("look at the disks below it: one of them is the slow one", format!("lsblk -s /dev/{name}"))
     } else if is_one_of(VIRTUAL) {
-        ("it is a virtual disk: ask whoever provides it (host, hypervisor, storage) what it waits for", String::new())
+        (
+            "it is a virtual disk: ask whoever provides it (host, hypervisor, storage) what it waits for",
+            String::new(),
+        )
     } else {
-        ("read the device's own error counters, and plan its replacement", format!("smartctl -a /dev/{name}"))
+        (
+            "read the device's own error counters, and plan its replacement",
+            format!("smartctl -a /dev/{name}"),
+        )
     };
     Remedy { text: text.into(), command, ..Remedy::default() }
 }

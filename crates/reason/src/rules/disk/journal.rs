@@ -39,7 +39,10 @@ pub static RULE: Rule = Rule {
         "another process writes most of what the disk does",
     ],
     refuted_by: &[
-        Refutation::new("the victims write most themselves", "who_writes_most_himself_is_no_victim"),
+        Refutation::new(
+            "the victims write most themselves",
+            "who_writes_most_himself_is_no_victim",
+        ),
         Refutation::new(
             "nobody waits for the journal",
             "others_who_do_not_wait_for_a_commit_queue_for_the_disk",

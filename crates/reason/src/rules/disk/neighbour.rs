@@ -9,7 +9,6 @@ use crate::measure::Measures;
 use crate::measure::disk_view::DiskView;
 use crate::rules::engine::Loss;
 use crate::rules::threshold::Threshold;
-use crate::waits::timeline::WaitSpan;
 
 /// His share of the work.
 pub(super) static SHARE: Threshold = Threshold::new(
@@ -56,24 +55,4 @@ pub(super) fn neighbour<'m>(
 pub(super) fn victim_beside(measures: &Measures<'_>, loss: &Loss<'_>, who: &ThreadRef) -> String {
     let other = loss.victims.iter().find(|(victim, _)| victim.pid != who.pid);
     other.map_or_else(|| loss.victim.clone(), |(victim, _)| measures.process_name(victim))
-}
-
-/// The part of an end that others than `who` lose by their own waits, with a chain that one of them begins. None of a
-/// command, whose path is one.
-pub(super) fn part_of_others(measures: &Measures<'_>, end: &End, who: &ThreadRef) -> Option<End> {
-    let (begin, until) = (measures.model.begin_ns, measures.model.end_ns);
-    let is_other = |wait: &&WaitSpan| {
-        wait.thread.pid != who.pid
-            && end.victims.contains_key(&wait.thread.pid)
-            && wait.class.is_demand()
-            && !wait.kernel
-    };
-    let leaves: Vec<_> = measures
-        .waits()
-        .filter(is_other)
-        .flat_map(|wait| measures.graph.chains.follow_wait(wait, begin, until))
-        .filter_map(|leaf| leaf.named().map(|named| (leaf, named)))
-        .filter(|(leaf, named)| leaf.links[*named].object == end.object)
-        .collect();
-    End::gathered(end.class, end.object.clone(), &leaves).filter(|_| !measures.is_command())
 }

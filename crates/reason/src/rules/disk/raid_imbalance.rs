@@ -8,7 +8,6 @@
 //! Members that are meant not to read (write-mostly, spare, faulty) are left out, and an array that is being
 //! rebuilt is not judged.
 
-
 use super::waited::{self, QUEUED, SLOW};
 use crate::graph::end::End;
 use crate::measure::Measures;
@@ -107,8 +106,8 @@ fn find<'m>(measures: &'m Measures<'m>, open: &'m [End]) -> Vec<Match<'m>> {
             format!("/sys/block/{name}/md/layout"),
         );
         let explain = move |loss: &Loss<'_>| explain(array, busiest, loss);
-        let mut matched = Match::new(by, Proof::TwoWitnesses, explain)
-            .on(Object::Disk(Some(array.disk.dev)));
+        let mut matched =
+            Match::new(by, Proof::TwoWitnesses, explain).on(Object::Disk(Some(array.disk.dev)));
         for at in &ends {
             matched = matched.claiming(*at, None);
         }
@@ -123,8 +122,7 @@ fn idle<'m>(array: &'m DiskArray<'m>) -> Vec<&'m ArrayMember<'m>> {
     let even = 1.0 / array.members.len().max(1) as f64;
     let busiest = array.busiest().map_or(0.0, |member| member.queue.busy);
     let is_idle = |member: &&ArrayMember<'_>| {
-        array.share(member) < IDLE_SHARE.value * even
-            && member.queue.busy <= WRITES.value * busiest
+        array.share(member) < IDLE_SHARE.value * even && member.queue.busy <= WRITES.value * busiest
     };
     array.members.iter().filter(is_idle).collect()
 }

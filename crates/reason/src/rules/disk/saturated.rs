@@ -5,14 +5,14 @@
 
 //! The neighbour's own waiting is no loss to be reported, and is claimed with the others': it is the price of what he asks.
 
-use super::neighbour::{self, Neighbour, neighbour, part_of_others, victim_beside};
+use super::neighbour::{self, Neighbour, neighbour, victim_beside};
 use super::{waited, wording};
 use crate::facts::ThreadRef;
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::disk_view::DiskView;
 use crate::model::words;
-use crate::rules::engine::{self, Loss};
+use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
 use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Evidence, Wording};
@@ -65,13 +65,12 @@ fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
     }
     let by = culprit(measures.model, who);
     let explain = move |loss: &Loss<'_>| explain(measures, view, who, share, loss);
-    let mut matched = Match::new(by, Proof::Inferred, explain);
-    if let Some(others) = part_of_others(measures, end, who) {
-        matched.chain = Some(others.links.iter().filter_map(|link| engine::step(link)).collect());
-        matched.path_seconds = Some(others.seconds);
-        matched.losses = Some(others.victims);
-    }
-    Some(matched)
+    let matched = Match::new(by, Proof::Inferred, explain);
+    let others = waited::part_of(measures, end, |pid| pid != who.pid);
+    Some(match others {
+        Some(others) => waited::of_part(matched, others),
+        None => matched,
+    })
 }
 
 fn explain(

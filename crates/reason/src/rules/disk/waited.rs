@@ -9,7 +9,9 @@ use crate::measure::disk_view::DiskView;
 use crate::measure::memory_limits;
 use crate::model::object::Object;
 use crate::rules::threshold::Threshold;
+use crate::rules::{Match, engine};
 use crate::waits::WaitClass;
+use crate::waits::timeline::WaitSpan;
 
 /// Mean time of a request.
 pub(super) static SLOW: Threshold = Threshold::new(
@@ -69,4 +71,34 @@ pub(super) fn is_constant_time(view: &DiskView<'_>) -> bool {
         |(depth, time): (f64, f64)| depth > CONSTANT_DEPTH.value && time < CONSTANT_TIME.value;
     view.requests.len() >= CONSTANT_REQUESTS.count()
         && view.spread_of_depth_and_time().is_some_and(constant)
+}
+
+/// The part of an end that some processes lose by their own waits, with a chain that one of them begins. None of a
+/// command, whose path is one.
+pub(super) fn part_of(
+    measures: &Measures<'_>,
+    end: &End,
+    wanted: impl Fn(u32) -> bool,
+) -> Option<End> {
+    let (begin, until) = (measures.model.begin_ns, measures.model.end_ns);
+    let is_theirs = |wait: &&WaitSpan| {
+        let pid = wait.thread.pid;
+        wanted(pid) && end.victims.contains_key(&pid) && wait.class.is_demand() && !wait.kernel
+    };
+    let leaves: Vec<_> = measures
+        .waits()
+        .filter(is_theirs)
+        .flat_map(|wait| measures.graph.chains.follow_wait(wait, begin, until))
+        .filter_map(|leaf| leaf.named().map(|named| (leaf, named)))
+        .filter(|(leaf, named)| leaf.links[*named].object == end.object)
+        .collect();
+    End::gathered(end.class, end.object.clone(), &leaves).filter(|_| !measures.is_command())
+}
+
+/// Says of a match what is lost by that part instead of what the ends tell.
+pub(super) fn of_part(mut matched: Match<'_>, part: End) -> Match<'_> {
+    matched.chain = Some(part.links.iter().filter_map(|link| engine::step(link)).collect());
+    matched.path_seconds = Some(part.seconds);
+    matched.losses = Some(part.victims);
+    matched
 }

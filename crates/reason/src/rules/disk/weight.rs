@@ -83,14 +83,14 @@ fn weights<'m>(
     if view.disk.scheduler != "bfq" && !has_cost() {
         return None;
     }
-    let group =
-        |thread: &ThreadRef| model.cgroup_of(thread, "blkio").or_else(|| model.cgroup_of(thread, "io"));
+    let group = |thread: &ThreadRef| {
+        model.cgroup_of(thread, "blkio").or_else(|| model.cgroup_of(thread, "io"))
+    };
     let others = end.victims.values().filter(|(thread, _)| thread.pid != who.pid);
     let (most, _) = others.max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.pid.cmp(&a.0.pid)))?;
     let (heavy, light) = (group(who)?, group(most)?);
     let (more, less) = (heavy.io_weight?, light.io_weight?);
-    let is_heavier =
-        heavy.path != light.path && more as f64 >= HEAVIER.value * less.max(1) as f64;
+    let is_heavier = heavy.path != light.path && more as f64 >= HEAVIER.value * less.max(1) as f64;
     is_heavier.then_some(Weights { heavy, light, more, less, who })
 }
 

@@ -54,7 +54,10 @@ pub static RULE: Rule = Rule {
     ],
     refuted_by: &[
         Refutation::new("the file is in the upper layer already", "other_opens_are_healthy"),
-        Refutation::new("the file system is no overlay", "a_copy_that_a_program_makes_is_its_own_work"),
+        Refutation::new(
+            "the file system is no overlay",
+            "a_copy_that_a_program_makes_is_its_own_work",
+        ),
         Refutation::new(
             "the copy is a small part of what the process does",
             "a_copy_that_takes_a_moment_of_its_time_is_not_reported",
