@@ -151,3 +151,63 @@ fn explain(view: &DiskView<'_>, loss: &Loss<'_>) -> Wording {
         ],
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::facts::*;
+    use crate::rules::disk::scenes::*;
+
+    const CAPPED: Rate = Rate { per_second: 50, ms: 40, in_flight: 2, busy: 100 };
+
+    fn with_waiter(mut facts: Vec<Fact>) -> Vec<Fact> {
+        facts.extend(waiter(10, "app", &[(0, 4_900)]));
+        facts
+    }
+
+    fn facts() -> Vec<Fact> {
+        with_waiter(disk(named("vda"), CAPPED))
+    }
+
+    #[test]
+    fn a_flat_rate_with_work_in_flight_all_the_time_is_a_cap() {
+        assert_eq!(codes(facts()), ["disk.device_cap"]);
+    }
+
+    #[test]
+    fn a_limit_of_this_host_is_no_cap_of_the_device() {
+        let mut facts = facts();
+        facts.extend(group("/g", DEV, 3, 15));
+        facts.push(member(10, "app", "/g"));
+        assert_eq!(codes(facts), ["disk.own_throttle"]);
+    }
+
+    #[test]
+    fn quick_requests_are_not_capped() {
+        assert!(codes(with_waiter(disk(named("vda"), Rate { ms: 2, ..CAPPED }))).is_empty());
+        let alone = Rate { ms: 9, in_flight: 1, ..CAPPED };
+        assert!(codes(with_waiter(disk(named("vda"), alone))).is_empty(), "a platter's own time");
+    }
+
+    #[test]
+    fn a_constant_time_is_no_cap() {
+        let mut facts = facts();
+        for at in 0..10 {
+            // Each second one comes alone, two together with it a little later.
+            facts.extend([0, 5, 9].map(|more| request(at * 400 + more, at * 400 + more + 40)));
+        }
+        assert_eq!(codes(facts), ["disk.fail_slow"]);
+    }
+
+    #[test]
+    fn a_neighbour_that_asks_for_most_is_no_cap() {
+        let mut facts = facts();
+        facts.extend([used(10, "app", 10, 1), used(20, "copy", 240, 1)]);
+        assert_eq!(codes(facts), ["disk.saturated"]);
+    }
+
+    #[test]
+    fn a_rate_that_rises_and_falls_is_no_cap() {
+        let bursts = |tenth: u64| 100 * (tenth / 20) + (tenth % 20).min(4) * 25;
+        assert!(codes(with_waiter(disk_of(named("vda"), CAPPED, bursts))).is_empty());
+    }
+}

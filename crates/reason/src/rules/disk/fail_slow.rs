@@ -283,9 +283,11 @@ fn remedy(disk: &Disk) -> Remedy {
 
 #[cfg(test)]
 mod tests {
+    use super::remedy;
     use crate::answer::explain;
     use crate::answer::report::Report;
     use crate::facts::*;
+    use crate::rules::disk::scenes;
     use crate::rules::scenes::*;
 
     const DEV: DeviceNumber = DeviceNumber { major: 8, minor: 0 };
@@ -366,6 +368,60 @@ mod tests {
     #[test]
     fn a_disk_that_stood_still_once_is_no_slow_disk() {
         assert!(codes(facts(&[500, 500, 503, 504])).is_empty());
+    }
+
+    /// The same with other requests that are waited for.
+    fn beside(done_ms: &[Ns], others_ms: &[(Ns, Ns)]) -> Vec<Fact> {
+        let mut facts = facts(done_ms);
+        for (pid, other) in (50..).zip(others_ms) {
+            facts.extend(scenes::waiter(pid, "log", &[*other]));
+            facts.push(scenes::request(other.0, other.1));
+        }
+        facts
+    }
+
+    #[test]
+    fn one_request_that_took_most_of_the_time_is_no_slow_disk() {
+        // 200 ms once, and three times a little more than a turn of the platter or two.
+        let little = [(1_000, 1_035), (2_000, 2_035), (3_000, 3_035)];
+        assert!(codes(beside(&[500], &little)).is_empty());
+        // As long as the first, they are a tail.
+        let long = [(1_000, 1_200), (2_000, 2_200), (3_000, 3_200)];
+        assert_eq!(codes(beside(&[500], &long)), ["disk.fail_slow"]);
+    }
+
+    #[test]
+    fn a_queue_before_a_request_explains_its_time() {
+        let mut facts = facts(&[500, 1_300, 2_100, 3_400]);
+        // Each of them met a full queue: 49 that went there just before it, and were done one after the other.
+        for done in [500, 1_300, 2_100, 3_400] {
+            facts.extend((0..49).map(|at| scenes::request(done - 201, done - 200 + 4 * at)));
+        }
+        assert!(codes(facts).is_empty());
+    }
+
+    #[test]
+    fn slow_requests_that_are_little_of_the_waiting_are_no_cause() {
+        let mut facts = facts(&[500, 1_300, 2_100, 3_400]);
+        facts.extend(scenes::waiter(60, "log", &[(0, 4_990)]));
+        facts.extend(scenes::waiter(61, "log", &[(0, 4_990)]));
+        assert!(codes(facts).is_empty());
+    }
+
+    #[test]
+    fn only_a_device_of_this_machine_is_to_be_replaced() {
+        let advice = |disk: Disk| remedy(&disk);
+        assert!(advice(scenes::named("sda")).text.contains("replacement"));
+        for name in ["vda", "xvdb", "nbd0", "loop3", "dm-1", "md0"] {
+            let remedy = advice(scenes::named(name));
+            assert!(
+                !remedy.text.contains("replace") && !remedy.command.contains("smartctl"),
+                "{name}"
+            );
+        }
+        let backing_file = Some("/srv/an image".into());
+        let of_a_file = advice(Disk { backing_file, ..scenes::named("loop3") });
+        assert_eq!(of_a_file.command, "findmnt -T '/srv/an image'");
     }
 
     #[test]

@@ -8,7 +8,7 @@
 
 use super::neighbour::{self, neighbour, victim_beside};
 use super::{waited, wording};
-use crate::facts::ThreadRef;
+use crate::facts::{Ns, ThreadRef};
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::disk_view::DiskView;
@@ -61,7 +61,7 @@ pub static RULE: Rule = Rule {
 fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
     let view = waited::slow_disk(measures, end)?;
     let who = neighbour(measures, end, view)?.who;
-    let journal = end.via.get(&WaitClass::Journal).copied().unwrap_or(0.0);
+    let journal = through_journal(measures, end, view, who);
     let others = end.victims.iter().filter(|(pid, _)| **pid != who.pid);
     let others: f64 = others.map(|(_, (_, seconds))| seconds).sum();
     if journal <= 0.0 || journal < THROUGH_JOURNAL.value * others {
@@ -70,6 +70,29 @@ fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
     let by = culprit(measures.model, who);
     let explain = move |loss: &Loss<'_>| explain(measures, view, who, journal, loss);
     Some(Match::new(by, Proof::Inferred, explain).on(Object::Journal(Some(view.disk.dev))))
+}
+
+/// What others than `who` wait for commits that wait for the disk, seconds. Of a command, what its path does.
+fn through_journal(
+    measures: &Measures<'_>,
+    end: &End,
+    view: &DiskView<'_>,
+    who: &ThreadRef,
+) -> f64 {
+    if measures.is_command() {
+        return end.via.get(&WaitClass::Journal).copied().unwrap_or(0.0);
+    }
+    let (model, journal) = (measures.model, Object::Journal(Some(view.disk.dev)));
+    let others = measures.waits().filter(|wait| {
+        let pid = wait.thread.pid;
+        wait.class == WaitClass::Journal
+            && wait.object == journal
+            && pid != who.pid
+            && end.victims.contains_key(&pid)
+    });
+    let ns: Ns = others.map(|wait| wait.within_ns(model.begin_ns, model.end_ns)).sum();
+    // A commit also waits for other things than the disk.
+    (ns as f64 / 1e9).min(end.via.get(&WaitClass::Journal).copied().unwrap_or(0.0))
 }
 
 fn explain(
@@ -96,5 +119,42 @@ fn explain(
             who,
             "let the writer use the disk only when nobody else does; better, give it its own file system",
         )],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::facts::*;
+    use crate::rules::disk::scenes::*;
+
+    const BUSY: Rate = Rate { per_second: 50, ms: 40, in_flight: 2, busy: 100 };
+    const ALWAYS: &[(Ns, Ns)] = &[(0, 4_900)];
+
+    fn facts(app_writes: u64, app: Vec<Fact>) -> Vec<Fact> {
+        let mut facts = disk(named("sda"), BUSY);
+        facts.extend(waiter(20, "copy", ALWAYS));
+        facts.extend(app);
+        facts.extend([used(10, "app", app_writes, 1), used(20, "copy", 240, 1)]);
+        facts
+    }
+
+    #[test]
+    fn a_commit_that_carries_the_data_of_another_is_his() {
+        let report = crate::answer::explain(facts(10, committer(10, "app", ALWAYS)));
+        let finding = &report.findings[0];
+        assert_eq!((&*finding.code, &*finding.object.kind), ("disk.journal", "journal"));
+        assert_eq!(finding.culprit.pid, Some(20));
+        assert!(finding.title.starts_with("app waits"), "{}", finding.title);
+    }
+
+    #[test]
+    fn who_writes_most_himself_is_no_victim() {
+        let codes = codes(facts(900, committer(10, "app", ALWAYS)));
+        assert!(!codes.contains(&"disk.journal".to_string()), "{codes:?}");
+    }
+
+    #[test]
+    fn others_who_do_not_wait_for_a_commit_queue_for_the_disk() {
+        assert_eq!(codes(facts(10, waiter(10, "app", ALWAYS))), ["disk.saturated"]);
     }
 }

@@ -4,7 +4,7 @@
 //! block_bio_queue, so no request event shows the wait. The proof is an identity: a group that waits for longer than the
 //! device works waits before the device, and under a limit of which it uses a noticeable part that has no other reason.
 //! Where others keep the device at work, one after the other (commits of a journal), the same holds of the group's own
-//! requests: all of them, each as long as the longest that was seen, take less time than the group waits for its data.
+//! requests: were they the longest of all that the device had, they would take less time than the group waits for its data.
 //!
 //! A commit of the journal waits for the data that is in it: it may stand at the limit of a group that none of those who
 //! wait for the commit is in. They are held up by the limit all the same.
@@ -145,8 +145,9 @@ fn held<'m>(
 fn own_requests(view: &DiskView<'_>, limit: &LimitUse<'_>) -> Option<f64> {
     let service = view.service.as_ref()?;
     let is_quick = view.inside_seconds_max() < SLOW.value;
+    let queued = limit.completed as f64 * service.queued_mean;
     (limit.is_own_count && (is_quick || limit.used() >= MET.value))
-        .then(|| limit.completed as f64 * (service.max + service.queued_mean))
+        .then(|| service.longest_seconds(limit.completed) + queued)
 }
 
 /// What each process itself waits for on a disk, seconds.
@@ -349,14 +350,102 @@ fn raise(limit: &IoLimit, file: &str, times: f64) -> Remedy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::{DeviceNumber, Disk};
+    use crate::answer::explain as answer;
+    use crate::facts::{DeviceNumber, Disk, Fact, Ns};
     use crate::measure::disk_queue::{DiskQueue, Service};
+    use crate::rules::disk::scenes::*;
+
+    const IDLE: Rate = Rate { per_second: 40, ms: 1, in_flight: 0, busy: 5 };
+    const OFTEN: &[(Ns, Ns)] = &[(0, 1_200), (1_300, 2_500), (2_600, 3_800), (3_900, 4_990)];
+
+    /// A writer in a group that may write 8 times a second.
+    fn facts(rate: Rate, wrote: u64) -> Vec<Fact> {
+        let mut facts = disk(named("sda"), rate);
+        facts.extend(group("/g", DEV, 8, wrote));
+        facts.push(member(10, "app", "/g"));
+        facts.extend(waiter(10, "app", OFTEN));
+        facts
+    }
+
+    #[test]
+    fn who_waits_before_an_idle_disk_waits_for_the_limit_however_much_of_it_he_gets() {
+        // 57 % and 170 %: the kernel hands out whole requests.
+        for wrote in [23, 68] {
+            let report = answer(facts(IDLE, wrote));
+            let finding = &report.findings[0];
+            assert_eq!(finding.code, "disk.own_throttle", "{wrote}");
+            assert_eq!(finding.title, "app is held up by its own I/O limit");
+            let setting = finding.culprit.setting.as_deref();
+            assert_eq!(setting, Some("/sys/fs/cgroup/blkio/g/blkio.throttle.write_iops_device"));
+        }
+    }
+
+    #[test]
+    fn commits_of_others_that_keep_a_quick_disk_at_work_do_not_hide_it() {
+        let journal = Rate { per_second: 950, in_flight: 1, busy: 95, ..IDLE };
+        assert_eq!(codes(facts(journal, 23)), ["disk.own_throttle"]);
+    }
+
+    #[test]
+    fn a_commit_that_waits_for_the_groups_data_is_held_up_by_its_limit() {
+        let mut facts = disk(named("sda"), IDLE);
+        facts.extend(group("/g", DEV, 8, 23));
+        facts.push(used(20, "batch", 23, 77));
+        facts.extend(committer(10, "db", OFTEN));
+        let report = answer(facts);
+        let finding = &report.findings[0];
+        assert_eq!(finding.code, "disk.own_throttle");
+        assert_eq!(finding.title, "db is held up by the I/O limit of cgroup /g");
+        assert_eq!(finding.victims[0].pid, 10);
+        assert!(finding.text.contains("Commits of the journal wait for its writes"));
+    }
+
+    #[test]
+    fn somebody_else_who_waits_for_the_disk_is_no_victim_of_the_limit() {
+        let mut facts = facts(IDLE, 23);
+        facts.extend(waiter(30, "other", &[(0, 3_000)]));
+        let report = answer(facts);
+        let victims: Vec<u32> = report.findings[0].victims.iter().map(|one| one.pid).collect();
+        assert_eq!(victims, [10]);
+    }
+
+    #[test]
+    fn a_busy_disk_beside_a_limit_that_is_not_met_is_not_throttled() {
+        let slow = Rate { per_second: 50, ms: 40, in_flight: 2, busy: 100 };
+        assert_eq!(codes(facts(slow, 23)), ["disk.device_cap"]);
+    }
+
+    #[test]
+    fn a_limit_of_which_little_is_used_holds_nobody() {
+        assert!(codes(facts(IDLE, 4)).is_empty());
+    }
+
+    #[test]
+    fn a_limit_of_another_group_or_device_is_no_reason() {
+        let other = DeviceNumber { major: 8, minor: 16 };
+        for (path, dev) in [("/other", DEV), ("/g", other), ("/g/below", DEV)] {
+            let mut facts = disk(named("sda"), IDLE);
+            facts.extend(group(path, dev, 8, 23));
+            facts.push(member(10, "app", "/g"));
+            facts.extend(waiter(10, "app", OFTEN));
+            assert!(codes(facts).is_empty(), "{path} {dev}");
+        }
+    }
 
     fn grown(service: Option<f64>, waiting: f64) -> f64 {
         let disk = Disk::default();
-        let queue = DiskQueue { per_second: 40.0, busy: 0.05, ..DiskQueue::default() };
-        let service = service.map(|mean| Service { mean, ..Service::default() });
-        growth(&View { disk: &disk, queue, service, wrong: None }, waiting)
+        let view = DiskView {
+            disk: &disk,
+            is_counted: true,
+            queue: DiskQueue { per_second: 40.0, busy: 0.05, ..DiskQueue::default() },
+            service: service.map(|mean| Service { mean, ..Service::default() }),
+            workers_ready_seconds: None,
+            best_bytes_per_second: 0.0,
+            requests: Vec::new(),
+            users: Vec::new(),
+            limits: Vec::new(),
+        };
+        growth(&view, waiting)
     }
 
     #[test]

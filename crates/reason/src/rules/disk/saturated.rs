@@ -113,3 +113,57 @@ fn explain(
         )],
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::answer::explain;
+    use crate::facts::*;
+    use crate::rules::disk::scenes::*;
+    use crate::rules::scenes::*;
+
+    const FULL: Rate = Rate { per_second: 50, ms: 40, in_flight: 2, busy: 100 };
+
+    fn facts(rate: Rate) -> Vec<Fact> {
+        let mut facts = disk(named("sda"), rate);
+        facts.extend(waiter(20, "copy", &[(0, 5_000)]));
+        facts.push(used(20, "copy", 240, 1));
+        facts
+    }
+
+    fn beside(rate: Rate) -> Vec<Fact> {
+        let mut facts = facts(rate);
+        facts.extend(waiter(10, "app", &[(0, 4_900)]));
+        facts.push(used(10, "app", 10, 1));
+        facts
+    }
+
+    #[test]
+    fn who_asks_for_most_is_told_with_those_beside_him() {
+        let report = explain(beside(FULL));
+        let finding = &report.findings[0];
+        assert_eq!((&*finding.code, finding.culprit.pid), ("disk.saturated", Some(20)));
+        let victims: Vec<u32> = finding.victims.iter().map(|victim| victim.pid).collect();
+        assert_eq!(victims, [10], "his own waiting is the price of what he asks");
+        assert_eq!(finding.chain[0].who.pid, Some(10));
+        assert!((finding.impact.wait_seconds_per_second - 0.98).abs() < 0.01);
+        assert_eq!(report.findings.len(), 1);
+    }
+
+    #[test]
+    fn who_keeps_a_disk_busy_alone_is_no_victim() {
+        assert!(!codes(facts(FULL)).contains(&"disk.saturated".to_string()));
+    }
+
+    #[test]
+    fn a_disk_that_idles_is_not_used_up() {
+        let idle = Rate { per_second: 50, ms: 1, in_flight: 0, busy: 5 };
+        assert!(!codes(beside(idle)).contains(&"disk.saturated".to_string()));
+    }
+
+    #[test]
+    fn a_server_that_reads_for_its_clients_is_no_neighbour() {
+        let mut facts = facts(FULL);
+        facts.extend(client_and_server(at_place(20, "copy", reads_from(DEV))));
+        assert!(!codes(facts).contains(&"disk.saturated".to_string()));
+    }
+}

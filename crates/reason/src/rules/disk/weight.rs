@@ -138,3 +138,43 @@ fn explain(
         }],
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::facts::*;
+    use crate::rules::disk::scenes::*;
+    use crate::rules::scenes::*;
+
+    fn found(scheduler: &str, heavy: u64, light: u64) -> Vec<String> {
+        let rate = Rate { per_second: 50, ms: 40, in_flight: 2, busy: 100 };
+        let mut facts = disk(Disk { scheduler: scheduler.into(), ..named("sda") }, rate);
+        for (pid, comm, path, weight, writes) in
+            [(10, "app", "/light", light, 10), (20, "copy", "/heavy", heavy, 240)]
+        {
+            facts.extend(waiter(pid, comm, &[(0, 4_900)]));
+            facts.extend([member(pid, comm, path), used(pid, comm, writes, 1)]);
+            facts.push(fact(Body::Cgroup(Cgroup {
+                path: path.into(),
+                controllers: vec!["blkio".into()],
+                io_weight: Some(weight),
+                ..Cgroup::default()
+            })));
+        }
+        codes(facts)
+    }
+
+    #[test]
+    fn the_heavier_group_is_served_first() {
+        assert_eq!(found("bfq", 1000, 10), ["disk.weight"]);
+    }
+
+    #[test]
+    fn groups_of_equal_weight_have_equal_parts() {
+        assert_eq!(found("bfq", 100, 100), ["disk.saturated"]);
+    }
+
+    #[test]
+    fn a_scheduler_that_heeds_no_weights_divides_by_none() {
+        assert_eq!(found("mq-deadline", 1000, 10), ["disk.saturated"]);
+    }
+}

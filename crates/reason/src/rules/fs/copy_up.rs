@@ -241,16 +241,18 @@ fn explain(measures: &Measures<'_>, copy: &Copy, loss: &Loss<'_>) -> Wording {
 #[cfg(test)]
 mod tests {
     use crate::answer::explain;
-    use crate::rules::old::work_tests::*;
+    use crate::facts::*;
+    use crate::measure::cpu_profile_tests::*;
+    use crate::rules::scenes::*;
 
     #[test]
-    fn a_copy_up_is_told_with_its_file() {
+    fn a_copy_up_is_reported_with_its_file() {
         let mut facts =
             sampled(&[(&["copy_splice_read", "ovl_copy_up_file", "ovl_open"], 400), (&[], 20)]);
         facts.push(in_call("openat", "/srv/data", 400, 0));
         let report = explain(facts);
         assert_eq!(report.findings[0].code, "fs.copy_up");
-        assert_eq!(report.findings[0].object.name, "/srv/data");
+        assert!(report.findings[0].title.contains(" /srv/data "), "{:?}", report.findings[0]);
     }
 
     #[test]
@@ -258,5 +260,50 @@ mod tests {
         let mut facts = sampled(&[(&["path_openat", "do_filp_open"], 400)]);
         facts.push(in_call("openat", "/srv/data", 400, 0));
         assert!(explain(facts).findings.is_empty());
+    }
+
+    #[test]
+    fn a_copy_that_a_program_makes_is_its_own_work() {
+        let facts =
+            sampled(&[(&["copy_splice_read", "ext4_file_read_iter", "vfs_copy_file_range"], 400)]);
+        assert!(explain(facts).findings.is_empty());
+    }
+
+    #[test]
+    fn a_copy_that_takes_a_moment_of_its_time_is_not_reported() {
+        let facts =
+            sampled(&[(&["copy_splice_read", "ovl_copy_up_file", "ovl_open"], 30), (&[], 400)]);
+        assert!(explain(facts).findings.iter().all(|finding| finding.code != "fs.copy_up"));
+    }
+
+    #[test]
+    fn the_disk_that_the_copy_waits_for_is_its_effect_and_others_waits_are_not() {
+        const DISK: DeviceNumber = DeviceNumber { major: 8, minor: 0 };
+        let stack = |id, frames: &[&str]| {
+            let frames = frames.iter().map(|frame| (*frame).to_string()).collect();
+            fact(Body::Stack(Stack { id, frames }))
+        };
+        let mut facts = host();
+        facts.push(stack(1, &["folio_wait_bit", "ovl_copy_up_data", "ovl_open"]));
+        facts.push(fact(Body::Disk(Disk { dev: DISK, name: "vda".into(), ..Disk::default() })));
+        for tenth in 0..=50 {
+            let sample = DiskSample {
+                dev: DISK,
+                reads: tenth * 5,
+                read_bytes: tenth * 5 * 4096,
+                read_ms: tenth * 5 * 40,
+                busy_ms: tenth * 100,
+                weighted_ms: tenth * 200,
+                ..DiskSample::default()
+            };
+            facts.push(Fact { at_ns: tenth * LOOK_NS / 50, body: Body::DiskSample(sample) });
+        }
+        facts.push(at_place(10, "app", Place { stack: 1, ..reads_from(DISK) }));
+        let codes = |facts: Vec<Fact>| -> Vec<String> {
+            explain(facts).findings.into_iter().map(|finding| finding.code).collect()
+        };
+        assert_eq!(codes(facts.clone()), ["fs.copy_up"]);
+        facts.push(at_place(20, "other", reads_from(DISK)));
+        assert_eq!(codes(facts), ["disk.device_cap", "fs.copy_up"]);
     }
 }

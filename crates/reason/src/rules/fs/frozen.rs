@@ -87,3 +87,48 @@ fn explain(end: &End, mount: &str, is_frozen: bool, loss: &Loss<'_>) -> Wording 
         }],
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::answer::explain;
+    use crate::facts::*;
+    use crate::rules::scenes::*;
+
+    const DATA: DeviceNumber = DeviceNumber { major: 8, minor: 17 };
+
+    fn facts(frames: &[&str], frozen: bool) -> Vec<Fact> {
+        let frames = frames.iter().map(|frame| (*frame).to_string()).collect();
+        let file = FileRef { dev: DATA, ino: 7, frozen, ..FileRef::default() };
+        let place = Place {
+            state: WaitState::DiskSleep,
+            syscall: "write".into(),
+            stack: 1,
+            object: Some(ObjectRef::File(file)),
+            ..Place::default()
+        };
+        let mount = Mount { dev: DATA, path: "/data".into(), root: "/".into(), ..Mount::default() };
+        let mut facts = host();
+        facts.push(fact(Body::Stack(Stack { id: 1, frames })));
+        facts.push(fact(Body::Mount(mount)));
+        facts.push(at_place(10, "writer", place));
+        facts
+    }
+
+    #[test]
+    fn a_writer_that_cannot_begin_is_held_by_a_freeze_seen_or_not() {
+        for (frozen, confidence) in [(true, 0.97), (false, 0.85)] {
+            let frames = ["percpu_rwsem_wait", "__percpu_down_read", "vfs_write", "ksys_write"];
+            let report = explain(facts(&frames, frozen));
+            let finding = &report.findings[0];
+            assert_eq!((&*finding.code, finding.confidence), ("fs.frozen", confidence));
+            assert_eq!(finding.remedy[0].command, "fsfreeze -u /data");
+        }
+    }
+
+    #[test]
+    fn a_writer_that_waits_for_the_disk_is_not_held_by_a_freeze() {
+        let frames = ["folio_wait_bit", "folio_wait_writeback", "ext4_write_begin", "vfs_write"];
+        let report = explain(facts(&frames, false));
+        assert!(report.findings.iter().all(|finding| finding.code != "fs.frozen"));
+    }
+}

@@ -196,4 +196,44 @@ mod tests {
         assert_eq!(severity_of_told(493, 1_036, 2_000_000), Severity::Note);
         assert!(severity_of_told(100, 3_000, 2_000_000) >= Severity::Warning);
     }
+
+    /// A client that waits in a read of a file, and a daemon that is in some place.
+    fn codes(frames: &[&str], daemon: Place) -> Vec<String> {
+        let frames = frames.iter().map(|frame| (*frame).to_string()).collect();
+        let dev = DeviceNumber { major: 0, minor: 51 };
+        let place = Place {
+            state: WaitState::Sleep,
+            syscall: "pread64".into(),
+            stack: 1,
+            object: Some(ObjectRef::File(FileRef { dev, ..FileRef::default() })),
+            ..Place::default()
+        };
+        let mut facts = host();
+        facts.push(fact(Body::Stack(Stack { id: 1, frames })));
+        facts.push(endpoint(20, "archived", ObjectRef::FuseServer { dev }));
+        facts.push(at_place(10, "reader", place));
+        facts.push(at_place(20, "archived", daemon));
+        explain(facts).findings.into_iter().map(|finding| finding.code).collect()
+    }
+
+    const REQUEST: &[&str] =
+        &["request_wait_answer", "__fuse_simple_request", "fuse_file_read_iter"];
+
+    #[test]
+    fn a_daemon_that_waits_for_a_disk_is_a_link_of_the_chain() {
+        let sleeps = Place {
+            state: WaitState::Sleep,
+            syscall: "clock_nanosleep".into(),
+            ..Place::default()
+        };
+        assert_eq!(codes(REQUEST, sleeps), ["fs.fuse_daemon"]);
+        let reads = reads_from(DeviceNumber { major: 8, minor: 0 });
+        assert!(codes(REQUEST, reads).is_empty(), "the disk's, which no rule names here");
+    }
+
+    #[test]
+    fn a_file_of_another_file_system_has_no_daemon() {
+        let idle = Place { state: WaitState::Sleep, syscall: "read".into(), ..Place::default() };
+        assert!(codes(&["folio_wait_bit", "filemap_read", "ext4_file_read_iter"], idle).is_empty());
+    }
 }
