@@ -13,7 +13,7 @@ mod verdict;
 use crate::facts::{Fact, SWITCHES_UNTOLD, TargetKind, ThreadRef};
 use crate::measure::Measures;
 use crate::model::Model;
-use crate::rules::{self, Claim, Finds, Step, engine};
+use crate::rules::{Claim, Step, engine};
 use crate::waits::timeline::Timelines;
 use accounting::account;
 use caveats::caveats;
@@ -33,13 +33,8 @@ pub fn explain_model(model: &mut Model) -> Report {
 
 fn judge(measures: &Measures<'_>) -> Report {
     let model = measures.model;
-    let mut named: Vec<(Finding, Vec<Claim>)> = Vec::new();
-    for rule in rules::all() {
-        if let Finds::Old(find) = rule.finds {
-            named.extend(find(measures).into_iter().map(|finding| (finding, Vec::new())));
-        }
-    }
-    named.extend(engine::name(measures).into_iter().map(|named| finding(model, named)));
+    let mut named: Vec<(Finding, Vec<Claim>)> =
+        engine::name(measures).into_iter().map(|named| finding(model, named)).collect();
     named.retain(|(finding, _)| finding.severity > Severity::Note || matters(finding));
     named.sort_by(|(a, _), (b, _)| {
         b.severity

@@ -56,6 +56,26 @@ pub struct Service {
     pub queued_mean: f64,
     /// Ended in an error.
     pub errors: u64,
+    /// Requests by log2 of their microseconds, as the facts tell them.
+    pub slots: Vec<u64>,
+    /// Requests, flushes included.
+    pub all: u64,
+    /// Their time inside the device, seconds.
+    pub all_seconds: f64,
+}
+
+impl Service {
+    /// What the `count` longest requests took together, at most.
+    pub fn longest_seconds(&self, count: u64) -> f64 {
+        let (mut left, mut sum) = (count, 0.0);
+        for (slot, requests) in self.slots.iter().enumerate().rev() {
+            let taken = left.min(*requests);
+            sum += taken as f64 * upper_edge(slot).min(self.max);
+            left -= taken;
+        }
+        // More than were seen: events were lost.
+        sum + left as f64 * self.max
+    }
 }
 
 /// Measures a disk over the window.
@@ -150,13 +170,15 @@ pub fn spread(values: &[f64]) -> Option<f64> {
     (mean > 0.0).then(|| variance.sqrt() / mean)
 }
 
-/// Time inside a device over the window, all operations but flushes.
+/// Time inside a device over the window; without flushes but for the two sums of everything.
 pub fn service(model: &Model, dev: DeviceNumber) -> Option<Service> {
     let mut sum = Service::default();
     let mut slots: Vec<u64> = Vec::new();
     let (mut service_ns, mut queued_ns) = (0u64, 0u64);
     for latency in model.disk_latency.iter().filter(|l| l.dev == dev) {
         sum.errors += latency.errors;
+        sum.all += latency.count;
+        sum.all_seconds += latency.service_ns as f64 / 1e9;
         if latency.operation == DiskOperation::Flush {
             continue;
         }
@@ -178,6 +200,7 @@ pub fn service(model: &Model, dev: DeviceNumber) -> Option<Service> {
     sum.queued_mean = queued_ns as f64 / 1e9 / sum.count as f64;
     sum.median = quantile(&slots, 0.5).min(sum.max);
     sum.p99 = quantile(&slots, 0.99).min(sum.max);
+    sum.slots = slots;
     Some(sum)
 }
 
@@ -188,10 +211,15 @@ pub fn quantile(slots: &[u64], q: f64) -> f64 {
     for (slot, count) in slots.iter().enumerate() {
         seen += count;
         if seen as f64 >= q * total as f64 {
-            return 2f64.powi(slot as i32 + 1) / 1e6;
+            return upper_edge(slot);
         }
     }
     0.0
+}
+
+/// Seconds.
+fn upper_edge(slot: usize) -> f64 {
+    2f64.powi(slot as i32 + 1) / 1e6
 }
 
 /// A loop device is served by kernel workers of this host: where they stand ready without a CPU for half of the time
@@ -269,6 +297,14 @@ mod tests {
             }];
             assert_eq!(worker_ready_seconds(&model, &device), told);
         }
+    }
+
+    #[test]
+    fn the_longest_requests_take_no_more_than_their_slots_and_the_greatest_of_all() {
+        let service = Service { slots: vec![0, 5, 0, 2], max: 10e-6, ..Service::default() };
+        assert!((service.longest_seconds(1) - 10e-6).abs() < 1e-12);
+        assert!((service.longest_seconds(4) - (2.0 * 10e-6 + 2.0 * 4e-6)).abs() < 1e-12);
+        assert!((service.longest_seconds(8) - (3.0 * 10e-6 + 5.0 * 4e-6)).abs() < 1e-12);
     }
 
     #[test]

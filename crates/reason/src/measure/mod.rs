@@ -11,7 +11,11 @@ pub(crate) mod cpu_profile_tests;
 pub mod cpu_quotas;
 pub mod cpu_users;
 pub mod datagram_drops;
+pub mod disk_array;
+pub mod disk_cache;
+pub mod disk_limits;
 pub mod disk_queue;
+pub mod disk_view;
 pub mod dns_answers;
 pub mod longest_wait;
 pub mod memory_limits;
@@ -21,13 +25,14 @@ pub mod packet_queue;
 pub mod process_names;
 pub mod tcp_stream;
 
-use crate::facts::ThreadRef;
+use crate::facts::{DeviceNumber, ThreadRef};
 use crate::graph::ends::{End, Graph, command_root};
 use crate::model::Model;
 use crate::waits::WaitClass;
 use crate::waits::timeline::{Observed, Timelines, WaitSpan};
 use ancestry::Ancestry;
 use cpu_users::CpuUsers;
+use disk_view::{DiskView, Disks};
 use memory_limits::Limited;
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -57,6 +62,8 @@ pub struct Measures<'a> {
     pub dns_answers: BTreeMap<SocketAddr, Vec<dns_answers::Question<'a>>>,
     /// What processes spend their CPU time on.
     pub profile: cpu_profile::CpuProfile<'a>,
+    /// What each disk did, with the limits, caches and arrays on it.
+    pub disks: Disks<'a>,
     memory_losses: OnceCell<Vec<memory_losses::Spent>>,
 }
 
@@ -64,6 +71,7 @@ impl<'a> Measures<'a> {
     /// Computes them.
     pub fn of(model: &'a Model, timelines: &'a Timelines) -> Self {
         let graph = Graph::of(model, timelines);
+        let disks = Disks::of(model, timelines);
         let packet_queues = packet_queue::packet_queues(model);
         let changes = tcp_stream::SocketChanges::of(model);
         let tcp_streams = tcp_stream::tcp_streams(model, &graph, &packet_queues, &changes);
@@ -83,6 +91,7 @@ impl<'a> Measures<'a> {
             datagram_drops,
             dns_answers,
             profile,
+            disks,
             memory_losses: OnceCell::new(),
         }
     }
@@ -114,6 +123,11 @@ impl<'a> Measures<'a> {
         }
         let main = self.model.names.get(&thread.pid).filter(|main| !main.comm.is_empty());
         process_names::present(self.model, main.unwrap_or(thread)).comm
+    }
+
+    /// What a disk did.
+    pub fn disk(&self, dev: DeviceNumber) -> Option<&DiskView<'a>> {
+        self.disks.views.get(&dev)
     }
 
     /// The ends of one class.

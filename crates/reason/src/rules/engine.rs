@@ -79,7 +79,6 @@ pub fn name(measures: &Measures<'_>) -> Vec<Named> {
                     }
                 }
             }
-            Finds::Old(_) => {}
             Finds::Look(find) => {
                 let found: Vec<Named> = find(measures, &open)
                     .into_iter()

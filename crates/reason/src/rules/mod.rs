@@ -18,7 +18,6 @@ pub(crate) mod fs;
 pub(crate) mod lock;
 pub(crate) mod memory;
 pub(crate) mod net;
-pub(crate) mod old;
 pub(crate) mod process;
 #[cfg(test)]
 pub(crate) mod scenes;
@@ -79,8 +78,6 @@ pub enum Finds {
     /// Once a look, with all ends that nobody has claimed yet: for what no single end shows (a group's memory, a hog that
     /// many wait beside, the names that one server was asked). A match says itself which ends it claims.
     Look(for<'m> fn(&'m Measures<'m>, &'m [End]) -> Vec<Match<'m>>),
-    /// The way that goes.
-    Old(fn(&Measures<'_>) -> Vec<crate::answer::report::Finding>),
 }
 
 /// Seconds that processes lose, by process id.

@@ -6,19 +6,61 @@
 //! the requests stand meanwhile: at the origin, which is the slower of the two.
 //!
 //! A cache that is full is too small (or what is read is read once); one that is not full has only not been
-//! filled. The ways out differ, so the two are told apart.
+//! filled. The ways out differ, so the two are distinguished.
 
-use crate::answer::report::{Culprit, Evidence, Finding, ObjectName, Remedy};
-use crate::facts::*;
-use crate::graph::ends::End;
+use super::waited::{self, SLOW};
+use crate::facts::Disk;
+use crate::graph::end::End;
 use crate::measure::Measures;
-use crate::measure::disk_queue::{self, DiskQueue};
-use crate::model::Model;
-use crate::rules::Refutation;
-use crate::rules::old::disk::{self, Wrong};
-use crate::rules::old::{Rule, Verdict, words};
+use crate::measure::disk_cache::{self, DiskCache};
+use crate::measure::disk_view::stands_on;
+use crate::model::object::Object;
+use crate::model::words;
+use crate::rules::engine::Loss;
+use crate::rules::proof::Proof;
+use crate::rules::threshold::Threshold;
+use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
+use crate::rules::{Finds, Match, Refutation, Rule};
+use std::collections::BTreeSet;
 
-/// The case.
+static ASKED: Threshold = Threshold::new(
+    100.0,
+    "1",
+    "fewer requests in a window are no ratio",
+    "arithmetic: one more hit would change it by more than a percent",
+);
+static HITS: Threshold = Threshold::new(
+    0.5,
+    "1",
+    "a cache that serves this part of what is asked does its work",
+    "chosen: beyond it a request meets the fast disk more often than not",
+);
+static AT_ORIGIN: Threshold = Threshold::new(
+    0.5,
+    "1",
+    "the part of the requests in flight that stands at the slow disk: most of the waiting must be there",
+    "chosen: most",
+);
+static SLOWER: Threshold = Threshold::new(
+    2.0,
+    "1",
+    "a slow disk that is not so many times slower than the cache would not be much quicker with a better one",
+    "chosen: half of the time is saved at best",
+);
+static FULL: Threshold = Threshold::new(
+    0.95,
+    "1",
+    "a cache with more of its blocks in use has no room to speak of",
+    "dm-cache holds a few blocks free for promotions",
+);
+static UNUSED: Threshold = Threshold::new(
+    0.1,
+    "1",
+    "what the fast disk has left is worth a word from this part of the cache's size on",
+    "chosen: less would not be noticed",
+);
+
+/// The rule.
 pub static RULE: Rule = Rule {
     code: "disk.cache_miss",
     title: "The cache in front of a slow disk misses most of what is asked",
@@ -31,12 +73,18 @@ pub static RULE: Rule = Rule {
         "at least half of the requests in flight at the cached disk stand at the slow disk, which takes long",
     ],
     refuted_by: &[
-        Refutation::new("most requests of the window are hits", ""),
+        Refutation::new(
+            "most requests of the window are hits",
+            "a_cache_that_serves_most_does_its_work_and_few_requests_are_no_ratio",
+        ),
         Refutation::new(
             "the slow disk is not what is waited for, or answers about as fast as the cache does",
-            "",
+            "misses_that_nobody_waits_for_at_the_slow_disk_are_no_cause",
         ),
-        Refutation::new("a neighbour uses the disk up", ""),
+        Refutation::new(
+            "a neighbour uses the disk up",
+            "a_neighbour_that_uses_the_disk_up_is_the_bigger_cause",
+        ),
     ],
     remedies: &[
         "make the cache larger",
@@ -44,162 +92,70 @@ pub static RULE: Rule = Rule {
         "keep scans that read everything once away from it",
     ],
     stories: &["S0.7"],
-    thresholds: &[],
-    finds: crate::rules::Finds::Old(find),
+    thresholds: &[&ASKED, &HITS, &AT_ORIGIN, &SLOWER, &SLOW, &FULL, &UNUSED],
+    finds: Finds::Look(find),
 };
 
-/// Fewer requests than this in a window are no ratio: one more hit would change it by more than a percent.
-const ASKED_MIN: u64 = 100;
-/// A cache that serves most of what is asked does its work.
-const HITS_MAX: f64 = 0.5;
-/// Most of the waiting must be at the origin.
-const AT_ORIGIN_MIN: f64 = 0.5;
-/// An origin that is not twice as slow as the cache would not be much quicker with a better one.
-const SLOWER_MIN: f64 = 2.0;
-/// With fewer free blocks than this a cache has no room to speak of.
-const FULL: f64 = 0.95;
-
-/// A cache over the window.
-pub struct View<'a> {
-    /// The cached disk.
-    disk: &'a Disk,
-    /// The slow disk below it.
-    origin: &'a Disk,
-    /// The fast one, if it is known.
-    fast: Option<&'a Disk>,
-    /// Its counters at the end.
-    last: &'a DiskCacheSample,
-    hits: u64,
-    misses: u64,
-    promotions: u64,
-    demotions: u64,
-    /// The origin as a queue.
-    queue: DiskQueue,
-    /// Mean time of a request in the fast disk, if it had any.
-    fast_seconds: Option<f64>,
-    /// Share of the requests in flight that stand at the origin.
-    at_origin: f64,
-}
-
-impl View<'_> {
-    fn hit_share(&self) -> f64 {
-        self.hits as f64 / (self.hits + self.misses).max(1) as f64
-    }
-
-    fn cache_bytes(&self) -> f64 {
-        self.last.blocks as f64 * self.last.block_bytes as f64
-    }
-
-    /// Share of its blocks that are in use, if the target tells.
-    fn used(&self) -> Option<f64> {
-        Some(self.last.blocks_used? as f64 / self.last.blocks.max(1) as f64)
-    }
-
-    /// It has room that it does not use.
-    fn has_room(&self) -> bool {
-        self.used().is_some_and(|used| used < FULL)
-    }
-
-    /// Misses explain the waiting.
-    fn explains(&self) -> bool {
-        let slower = self.fast_seconds.is_none_or(|fast| self.queue.seconds >= SLOWER_MIN * fast);
-        self.hits + self.misses >= ASKED_MIN
-            && self.hit_share() < HITS_MAX
-            && self.at_origin >= AT_ORIGIN_MIN
-            && self.queue.seconds >= disk::SLOW_SECONDS
-            && slower
-    }
-}
-
-/// The cached disk whose misses explain the waiting for a disk: the cached disk itself, one that stands on it, or
-/// its origin.
-pub fn explaining(model: &Model, waited: &Disk) -> Option<DeviceNumber> {
-    let all = model.disk_caches.keys().filter_map(|dev| view(model, *dev));
-    let concerned = |view: &View<'_>| {
-        disk::stands_on(model, waited, view.disk.dev) || waited.dev == view.origin.dev
-    };
-    all.filter(concerned).find(View::explains).map(|view| view.disk.dev)
-}
-
-fn view(model: &Model, dev: DeviceNumber) -> Option<View<'_>> {
-    let series = model.disk_caches.get(&dev)?;
-    let ((_, first), (_, last)) = (series.first()?, series.last()?);
-    let disk = model.disks.get(&dev)?;
-    let by_size = || {
-        let below = disk.below.iter().filter_map(|dev| model.disk(*dev));
-        below.max_by_key(|disk| disk.size_bytes)
-    };
-    let origin = last.origin.and_then(|dev| model.disk(dev)).or_else(by_size)?;
-    let fast = last.fast.and_then(|dev| model.disk(dev));
-    let (whole, queue) = (disk_queue::disk(model, dev)?, disk_queue::disk(model, origin.dev)?);
-    let fast_queue = fast.and_then(|fast| disk_queue::disk(model, fast.dev));
-    // A table that was loaded anew counts from zero.
-    let grown = |of: fn(&DiskCacheSample) -> u64| of(last).checked_sub(of(first));
-    Some(View {
-        hits: grown(|s| s.hits)?,
-        misses: grown(|s| s.misses)?,
-        promotions: grown(|s| s.promotions)?,
-        demotions: grown(|s| s.demotions)?,
-        at_origin: (queue.in_flight / whole.in_flight.max(1e-9)).min(1.0),
-        fast_seconds: fast_queue.filter(|queue| queue.seconds > 0.0).map(|queue| queue.seconds),
-        disk,
-        origin,
-        fast,
-        last,
-        queue,
-    })
-}
-
-/// What is left of the fast disk, or of the one that it is a part of: bytes, and of which.
-fn unused<'a>(model: &'a Model, view: &View<'a>) -> Option<(f64, &'a Disk)> {
-    let fast = view.fast?;
-    let part = view.last.fast.is_some_and(|dev| dev != fast.dev);
-    let (on, taken) = if part {
-        (fast, fast.partitioned_bytes)
-    } else if let [below] = fast.below[..] {
-        let on = model.disk(below)?;
-        let volumes = || model.disks.values().filter(|disk| disk.below.contains(&on.dev));
-        // A volume over several disks: how much of it lies on this one is not known.
-        if volumes().any(|volume| volume.below.len() > 1 && volume.dev != view.disk.dev) {
-            return None;
+/// The waiting for the cached disk itself, for one that stands on it, and for its origin.
+fn find<'m>(measures: &'m Measures<'m>, open: &'m [End]) -> Vec<Match<'m>> {
+    let mut found = Vec::new();
+    let mut taken: BTreeSet<usize> = BTreeSet::new();
+    for cache in measures.disks.caches.iter().filter(|cache| misses(cache)) {
+        let is_concerned = |end: &End| {
+            waited::slow_disk(measures, end).is_some_and(|view| {
+                view.disk.dev == cache.origin.dev
+                    || stands_on(measures.model, view.disk, cache.disk.dev)
+            })
+        };
+        let ends: Vec<usize> =
+            (0..open.len()).filter(|at| !taken.contains(at) && is_concerned(&open[*at])).collect();
+        if ends.is_empty() {
+            continue;
         }
-        let volumes = volumes().filter(|volume| volume.dev != view.disk.dev);
-        (on, volumes.map(|volume| volume.size_bytes).sum::<u64>().max(on.partitioned_bytes))
-    } else {
-        (fast, view.cache_bytes() as u64)
-    };
-    let left = on.size_bytes.checked_sub(taken)? as f64;
-    // Less than a tenth more would not be noticed.
-    (left >= 0.1 * view.cache_bytes()).then_some((left, on))
+        let proof =
+            if cache.fast_seconds.is_some() { Proof::TwoWitnesses } else { Proof::Inferred };
+        let left = disk_cache::unused(measures.model, cache)
+            .filter(|(left, _)| *left >= UNUSED.value * cache.bytes());
+        let explain = move |loss: &Loss<'_>| explain(cache, left, loss);
+        let mut matched = Match::new(Culprit::device(named(cache.disk)), proof, explain)
+            .on(Object::Disk(Some(cache.disk.dev)));
+        for at in &ends {
+            matched = matched.claiming(*at, None);
+        }
+        taken.extend(ends);
+        found.push(matched);
+    }
+    found
 }
 
-fn find(measures: &Measures<'_>) -> Vec<Finding> {
-    let caches = measures.model.disk_caches.keys();
-    caches.filter_map(|dev| finding(measures, *dev, &view(measures.model, *dev)?)).collect()
+/// Misses explain the waiting.
+fn misses(cache: &DiskCache<'_>) -> bool {
+    let is_slower = |fast: f64| cache.queue.seconds >= SLOWER.value * fast;
+    cache.asked() as f64 >= ASKED.value
+        && cache.hit_share() < HITS.value
+        && cache.at_origin >= AT_ORIGIN.value
+        && cache.queue.seconds >= SLOW.value
+        && cache.fast_seconds.is_none_or(is_slower)
 }
 
-fn finding(measures: &Measures<'_>, dev: DeviceNumber, view: &View<'_>) -> Option<Finding> {
-    let mine =
-        |wrong: &Option<Wrong<'_>>| matches!(wrong, Some(Wrong::CacheMiss(of)) if *of == dev);
-    let of_cache = disk::views(measures).filter(|(_, seen)| mine(&seen.wrong)).map(|(end, _)| end);
-    let end = End::merged(of_cache)?;
-    let name = named(view.disk);
-    let (origin, left) = (&view.origin.name, unused(measures.model, view));
-    let victim = measures.victims(&end).into_iter().next().map(|most| most.comm)?;
-    let verdict = Verdict {
+/// It has room that it does not use.
+fn has_room(cache: &DiskCache<'_>) -> bool {
+    cache.used().is_some_and(|used| used < FULL.value)
+}
+
+fn explain(cache: &DiskCache<'_>, left: Option<(f64, &Disk)>, loss: &Loss<'_>) -> Wording {
+    Wording {
         title: format!(
-            "{victim} waits for {origin}, the slow part of disk {name}: its cache has {} of what is asked",
-            words::percent(view.hit_share())
+            "{} waits for {}, the slow part of disk {}: its cache has {} of what is asked",
+            loss.victim,
+            cache.origin.name,
+            named(cache.disk),
+            words::percent(cache.hit_share())
         ),
-        text: text(measures, &end, view, left),
-        confidence: if view.fast_seconds.is_some() { 0.95 } else { 0.85 },
-        culprit: Culprit::device(name.clone()),
-        evidence: evidence(view, left),
-        remedy: remedy(view, left),
-    };
-    let mut finding = RULE.finding(measures, &end, verdict);
-    finding.object = ObjectName::new("disk", name).with_id(dev.to_string());
-    Some(finding)
+        text: text(cache, left, loss),
+        evidence: evidence(cache, left),
+        remedy: remedy(cache, left),
+    }
 }
 
 /// The name that its owner gave it, with the kernel's.
@@ -210,16 +166,16 @@ fn named(disk: &Disk) -> String {
     }
 }
 
-fn text(measures: &Measures<'_>, end: &End, view: &View<'_>, left: Option<(f64, &Disk)>) -> String {
-    let (hits, asked) = (view.hits, view.hits + view.misses);
-    let quick = match view.fast_seconds {
+fn text(cache: &DiskCache<'_>, left: Option<(f64, &Disk)>, loss: &Loss<'_>) -> String {
+    let (hits, asked) = (cache.hits, cache.asked());
+    let quick = match cache.fast_seconds {
         Some(seconds) => format!(" ({} in the cache)", words::seconds(seconds)),
         None => String::new(),
     };
-    let size = words::bytes(view.cache_bytes());
-    let share = view.cache_bytes() / (view.disk.size_bytes as f64).max(1.0);
-    let room = match (view.used(), left) {
-        (Some(used), _) if view.has_room() => {
+    let size = words::bytes(cache.bytes());
+    let share = cache.bytes() / (cache.disk.size_bytes as f64).max(1.0);
+    let room = match (cache.used(), left) {
+        (Some(used), _) if has_room(cache) => {
             format!(", of which only {} is in use", words::percent(used))
         }
         (Some(_), Some((left, on))) => {
@@ -234,39 +190,39 @@ fn text(measures: &Measures<'_>, end: &End, view: &View<'_>, left: Option<(f64, 
     format!(
         "{} for the disk. {hits} of {asked} requests in {} were hits ({}); the others take {} each at {}{quick}, where \
          {} of all requests in flight stand. The cache has {size}, {} of the disk{room}.",
-        words::of_time(measures.impact(end).share, end.seconds, measures.wall_seconds()),
-        words::seconds(measures.wall_seconds()),
-        words::percent(view.hit_share()),
-        words::seconds(view.queue.seconds),
-        view.origin.name,
-        words::percent(view.at_origin),
+        words::of_time(loss.impact.share, loss.seconds, loss.wall_seconds),
+        words::seconds(loss.wall_seconds),
+        words::percent(cache.hit_share()),
+        words::seconds(cache.queue.seconds),
+        cache.origin.name,
+        words::percent(cache.at_origin),
         words::percent(share),
     )
 }
 
-fn evidence(view: &View<'_>, left: Option<(f64, &Disk)>) -> Vec<Evidence> {
+fn evidence(cache: &DiskCache<'_>, left: Option<(f64, &Disk)>) -> Vec<Evidence> {
     let status = "DM_TABLE_STATUS";
     let counters = "/proc/diskstats";
     let mut all = vec![
-        Evidence::new("hits", view.hits as f64, "1", status),
-        Evidence::new("misses", view.misses as f64, "1", status),
-        Evidence::new("share of hits", view.hit_share() * 100.0, "%", status),
-        Evidence::new("blocks moved into the cache", view.promotions as f64, "1", status),
-        Evidence::new("blocks moved out of it", view.demotions as f64, "1", status),
-        Evidence::new("size of the cache", view.cache_bytes(), "bytes", status),
-        Evidence::new("size of the disk", view.disk.size_bytes as f64, "bytes", "/sys/block"),
+        Evidence::new("hits", cache.hits as f64, "1", status),
+        Evidence::new("misses", cache.misses as f64, "1", status),
+        Evidence::new("share of hits", cache.hit_share() * 100.0, "%", status),
+        Evidence::new("blocks moved into the cache", cache.promotions as f64, "1", status),
+        Evidence::new("blocks moved out of it", cache.demotions as f64, "1", status),
+        Evidence::new("size of the cache", cache.bytes(), "bytes", status),
+        Evidence::new("size of the disk", cache.disk.size_bytes as f64, "bytes", "/sys/block"),
         Evidence::new(
             "requests in flight that stand at the slow disk",
-            view.at_origin * 100.0,
+            cache.at_origin * 100.0,
             "%",
             counters,
         ),
-        Evidence::new("time in the slow disk", view.queue.seconds * 1e3, "ms", counters),
+        Evidence::new("time in the slow disk", cache.queue.seconds * 1e3, "ms", counters),
     ];
-    if let Some(used) = view.used() {
+    if let Some(used) = cache.used() {
         all.push(Evidence::new("part of the cache in use", used * 100.0, "%", status));
     }
-    if let Some(seconds) = view.fast_seconds {
+    if let Some(seconds) = cache.fast_seconds {
         all.push(Evidence::new("time in the fast disk", seconds * 1e3, "ms", counters));
     }
     if let Some((left, on)) = left {
@@ -276,13 +232,13 @@ fn evidence(view: &View<'_>, left: Option<(f64, &Disk)>) -> Vec<Evidence> {
     all
 }
 
-fn remedy(view: &View<'_>, left: Option<(f64, &Disk)>) -> Vec<Remedy> {
-    let name = view.disk.mapped_name.as_deref().unwrap_or(&view.disk.name);
-    if view.has_room() {
+fn remedy(cache: &DiskCache<'_>, left: Option<(f64, &Disk)>) -> Vec<Remedy> {
+    let name = cache.disk.mapped_name.as_deref().unwrap_or(&cache.disk.name);
+    if has_room(cache) {
         let message = |sectors: u64| {
             format!("dmsetup message {} 0 migration_threshold {sectors}", words::shell(name))
         };
-        let now = view.last.migration_threshold;
+        let now = cache.last.migration_threshold;
         return vec![Remedy {
             text: "let more of what is asked for move into the cache at once".into(),
             command: now.map(|now| message(now.saturating_mul(16))).unwrap_or_default(),

@@ -4,14 +4,48 @@
 //! asked, the rate stays flat while there is always work in flight, and time grows with the queue. The limit is
 //! not on this host, so no file here raises it.
 
-use crate::answer::report::{Culprit, Evidence, Finding, Remedy};
-use crate::graph::ends::End;
-use crate::measure::Measures;
-use crate::rules::Refutation;
-use crate::rules::old::disk::{self, View, Wrong};
-use crate::rules::old::{Rule, Verdict, words};
+//! It is what remains: it stands last, so that limits of this host, slow requests, neighbours, caches and arrays have been
+//! asked. Must not: call a disk capped that takes the same time for each request however many it has.
 
-/// The case.
+use super::waited::{self, QUEUED, SLOW};
+use super::wording;
+use crate::graph::end::End;
+use crate::measure::Measures;
+use crate::measure::disk_view::DiskView;
+use crate::model::words;
+use crate::rules::engine::Loss;
+use crate::rules::proof::Proof;
+use crate::rules::threshold::Threshold;
+use crate::rules::wording::{Culprit, Remedy, Wording};
+use crate::rules::{Finds, Match, Refutation, Rule};
+
+static SLOW_ALONE: Threshold = Threshold::new(
+    0.010,
+    "s",
+    "without a queue a request takes the disk's own time; up to this it is just that kind of disk, and one reader at a \
+     time gets no more from it",
+    "a turn of a platter at 5400/min and a seek",
+);
+static BUSY: Threshold = Threshold::new(
+    0.7,
+    "1",
+    "a device at its limit has work in flight nearly all the time",
+    "lab: disk-device-cap, seeds 4401-4403",
+);
+static FLAT_RATE: Threshold = Threshold::new(
+    0.35,
+    "1",
+    "spread of the operations a second over slices of the window, up to which the rate is flat",
+    "lab: disk-device-cap, disk-device-cap-credit",
+);
+static FLAT_BYTES: Threshold = Threshold::new(
+    0.25,
+    "1",
+    "the same of bytes a second, which vary less behind a limit of bytes",
+    "lab: disk-device-cap, seeds 4401-4403",
+);
+
+/// The rule.
 pub static RULE: Rule = Rule {
     code: "disk.device_cap",
     title: "The disk delivers a flat rate and no more",
@@ -25,53 +59,83 @@ pub static RULE: Rule = Rule {
         "no limit of a cgroup on this host is met",
     ],
     refuted_by: &[
-        Refutation::new("a cgroup limit that is met", ""),
-        Refutation::new("a few slow requests among quick ones (then the device fails slowly)", ""),
+        Refutation::new(
+            "a cgroup limit that is waited for",
+            "a_limit_of_this_host_is_no_cap_of_the_device",
+        ),
+        Refutation::new(
+            "a few slow requests among quick ones (then the device fails slowly)",
+            "quick_requests_are_not_capped",
+        ),
         Refutation::new(
             "the same time for each request however many are in flight (slow, not capped)",
-            "",
+            "a_constant_time_is_no_cap",
         ),
-        Refutation::new("one neighbour that asks for most of what is done", ""),
+        Refutation::new(
+            "one neighbour that asks for most of what is done",
+            "a_neighbour_that_asks_for_most_is_no_cap",
+        ),
+        Refutation::new("a rate that rises and falls", "a_rate_that_rises_and_falls_is_no_cap"),
     ],
     remedies: &[
         "provision more operations or bytes a second",
         "cut synchronous writes, batch them, or cache",
     ],
     stories: &["S1.1", "S0.6"],
-    thresholds: &[],
-    finds: crate::rules::Finds::Old(find),
+    thresholds: &[
+        &SLOW,
+        &SLOW_ALONE,
+        &QUEUED,
+        &BUSY,
+        &FLAT_RATE,
+        &FLAT_BYTES,
+        &waited::CONSTANT_REQUESTS,
+        &waited::CONSTANT_DEPTH,
+        &waited::CONSTANT_TIME,
+    ],
+    finds: Finds::End(find),
 };
 
-fn find(measures: &Measures<'_>) -> Vec<Finding> {
-    disk::views(measures)
-        .filter(|(_, view)| matches!(view.wrong, Some(Wrong::Cap)))
-        .map(|(end, view)| finding(measures, end, &view))
-        .collect()
+fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
+    let view = waited::slow_disk(measures, end)?;
+    let queue = &view.queue;
+    let slow = if queue.in_flight >= QUEUED.value { SLOW.value } else { SLOW_ALONE.value };
+    let is_slow = view.inside_seconds_max() >= slow && queue.busy >= BUSY.value;
+    if !is_slow || waited::is_constant_time(view) {
+        return None;
+    }
+    let is_flat = queue.rate_variation.is_some_and(|spread| spread <= FLAT_RATE.value)
+        || queue.bytes_variation.is_some_and(|spread| spread <= FLAT_BYTES.value);
+    // Too few completions have no spread, and are no rate to speak of either.
+    let proof = match queue.rate_variation {
+        Some(_) if is_flat => Proof::Inferred,
+        Some(_) => return None,
+        None => Proof::OneWitness,
+    };
+    let by = Culprit::device(&view.disk.name);
+    Some(Match::new(by, proof, move |loss| explain(view, loss)))
 }
 
-fn finding(measures: &Measures<'_>, end: &End, view: &View<'_>) -> Finding {
+fn explain(view: &DiskView<'_>, loss: &Loss<'_>) -> Wording {
     let (name, queue) = (&view.disk.name, &view.queue);
-    let inside = view.service.as_ref().map_or(queue.seconds, |s| s.mean);
-    let victim = measures.process_name(end.first_victim());
-    let verdict = Verdict {
+    Wording {
         title: format!(
-            "{victim} is held up by disk {name}, which does {} requests/s and no more",
+            "{} is held up by disk {name}, which does {} requests/s and no more",
+            loss.victim,
             words::rate(queue.per_second)
         ),
         text: format!(
             "{} inside disk {name}: it completes {} requests/s ({}/s), flat, \
              with {:.1} in flight and {} busy; a request takes {}. No limit of a cgroup here is met, so the \
              limit is the device's own or its provider's.",
-            words::of_time(measures.impact(end).share, end.seconds, measures.wall_seconds()),
+            words::of_time(loss.impact.share, loss.seconds, loss.wall_seconds),
             words::rate(queue.per_second),
             words::bytes(queue.bytes_per_second),
             queue.in_flight,
             words::percent(queue.busy),
-            words::seconds(inside),
+            words::seconds(view.inside_seconds()),
         ),
-        confidence: if queue.rate_variation.is_some() { 0.9 } else { 0.7 },
-        culprit: Culprit::device(name),
-        evidence: evidence(view, inside),
+        evidence: wording::evidence(view),
         remedy: vec![
             Remedy {
                 text: format!(
@@ -85,35 +149,65 @@ fn finding(measures: &Measures<'_>, end: &End, view: &View<'_>) -> Finding {
                 ..Remedy::default()
             },
         ],
-    };
-    RULE.finding(measures, end, verdict)
+    }
 }
 
-/// What every disk verdict shows.
-pub fn evidence(view: &View<'_>, inside: f64) -> Vec<Evidence> {
-    let queue = &view.queue;
-    let mut all = vec![
-        Evidence::new("requests completed", queue.per_second, "1/s", "/proc/diskstats"),
-        Evidence::new("data moved", queue.bytes_per_second, "bytes/s", "/proc/diskstats"),
-        Evidence::new("mean in flight", queue.in_flight, "1", "/proc/diskstats"),
-        Evidence::new("busy", queue.busy * 100.0, "%", "/proc/diskstats"),
-        Evidence::new(
-            "mean time inside the disk",
-            inside * 1e3,
-            "ms",
-            "block_rq_issue to block_rq_complete",
-        ),
-    ];
-    if let Some(variation) = queue.rate_variation {
-        all.push(Evidence::new("variation of the rate", variation * 100.0, "%", "/proc/diskstats"));
+#[cfg(test)]
+mod tests {
+    use crate::facts::*;
+    use crate::rules::disk::scenes::*;
+
+    const CAPPED: Rate = Rate { per_second: 50, ms: 40, in_flight: 2, busy: 100 };
+
+    fn with_waiter(mut facts: Vec<Fact>) -> Vec<Fact> {
+        facts.extend(waiter(10, "app", &[(0, 4_900)]));
+        facts
     }
-    if let Some(residual) = queue.little_residual {
-        all.push(Evidence::new(
-            "residual of Little's law",
-            residual * 100.0,
-            "%",
-            "/proc/diskstats",
-        ));
+
+    fn facts() -> Vec<Fact> {
+        with_waiter(disk(named("vda"), CAPPED))
     }
-    all
+
+    #[test]
+    fn a_flat_rate_with_work_in_flight_all_the_time_is_a_cap() {
+        assert_eq!(codes(facts()), ["disk.device_cap"]);
+    }
+
+    #[test]
+    fn a_limit_of_this_host_is_no_cap_of_the_device() {
+        let mut facts = facts();
+        facts.extend(group("/g", DEV, 3, 15));
+        facts.push(member(10, "app", "/g"));
+        assert_eq!(codes(facts), ["disk.own_throttle"]);
+    }
+
+    #[test]
+    fn quick_requests_are_not_capped() {
+        assert!(codes(with_waiter(disk(named("vda"), Rate { ms: 2, ..CAPPED }))).is_empty());
+        let alone = Rate { ms: 9, in_flight: 1, ..CAPPED };
+        assert!(codes(with_waiter(disk(named("vda"), alone))).is_empty(), "a platter's own time");
+    }
+
+    #[test]
+    fn a_constant_time_is_no_cap() {
+        let mut facts = facts();
+        for at in 0..10 {
+            // Each second one comes alone, two together with it a little later.
+            facts.extend([0, 5, 9].map(|more| request(at * 400 + more, at * 400 + more + 40)));
+        }
+        assert_eq!(codes(facts), ["disk.fail_slow"]);
+    }
+
+    #[test]
+    fn a_neighbour_that_asks_for_most_is_no_cap() {
+        let mut facts = facts();
+        facts.extend([used(10, "app", 10, 1), used(20, "copy", 240, 1)]);
+        assert_eq!(codes(facts), ["disk.saturated"]);
+    }
+
+    #[test]
+    fn a_rate_that_rises_and_falls_is_no_cap() {
+        let bursts = |tenth: u64| 100 * (tenth / 20) + (tenth % 20).min(4) * 25;
+        assert!(codes(with_waiter(disk_of(named("vda"), CAPPED, bursts))).is_empty());
+    }
 }

@@ -4,16 +4,39 @@
 //! many times over, and may get an I/O error in the end. Where they fail at once there is no wait to find: the
 //! errors that the block layer counts are then enough, and always worth a warning.
 
-use crate::answer::report::{Culprit, Evidence, Finding, ObjectName, Remedy, Severity};
-use crate::facts::DiskUse;
-use crate::graph::ends::End;
-use crate::measure::Measures;
-use crate::measure::disk_queue;
-use crate::rules::Refutation;
-use crate::rules::old::disk::{self, View, Wrong};
-use crate::rules::old::{Rule, Verdict, words};
+//! Must not: weigh how long a failed request took; a device that fails quickly fails no less. Rejected: the kernel log (it
+//! is text, and needs a privilege that the counters do not).
 
-/// The case.
+use super::waited::disk_of;
+use super::wording;
+use crate::facts::DiskUse;
+use crate::graph::end::End;
+use crate::measure::Measures;
+use crate::measure::cpu_users::concerns;
+use crate::measure::disk_queue::Service;
+use crate::measure::disk_view::DiskView;
+use crate::model::object::Object;
+use crate::model::words;
+use crate::rules::engine::Loss;
+use crate::rules::proof::Proof;
+use crate::rules::threshold::Threshold;
+use crate::rules::wording::{Culprit, Evidence, Remedy, Severity, Wording};
+use crate::rules::{Finds, Losses, Match, Refutation, Rule};
+
+static ERRORS: Threshold = Threshold::new(
+    3.0,
+    "1",
+    "fewer errors in a look are stray ones: a medium that was just removed, a request that the device does not know",
+    "chosen: a retry of one request makes two",
+);
+static SHARE: Threshold = Threshold::new(
+    0.01,
+    "1",
+    "a smaller part of all requests costs nobody a noticeable time",
+    "chosen: one request in a hundred",
+);
+
+/// The rule.
 pub static RULE: Rule = Rule {
     code: "disk.errors",
     title: "The disk answers requests with errors",
@@ -23,79 +46,104 @@ pub static RULE: Rule = Rule {
         "somebody uses the disk",
         "at least three of its requests, and 1 %, end with an error status (block_rq_complete)",
     ],
-    refuted_by: &[Refutation::new("no request ends in an error", "")],
+    refuted_by: &[
+        Refutation::new("no request ends in an error", "requests_that_all_succeed_are_no_errors"),
+        Refutation::new("a stray error among thousands", "a_single_error_among_thousands_is_not"),
+    ],
     remedies: &[
         "read the kernel log and the device's counters",
         "move the data off it, and replace it",
     ],
     stories: &["S3.2"],
-    thresholds: &[],
-    finds: crate::rules::Finds::Old(find),
+    thresholds: &[&ERRORS, &SHARE],
+    finds: Finds::Look(find),
 };
 
-fn find(measures: &Measures<'_>) -> Vec<Finding> {
-    let mut found: Vec<Finding> = disk::views(measures)
-        .filter_map(|(end, view)| match &view.wrong {
-            Some(Wrong::Errors(errors)) => Some(finding(measures, end, &view, *errors)),
-            _ => None,
-        })
-        .collect();
-    for one in &mut found {
-        one.severity = one.severity.max(Severity::Warning);
+/// A device that fails at once keeps nobody waiting: its users have errors instead of waits.
+fn find<'m>(measures: &'m Measures<'m>, open: &'m [End]) -> Vec<Match<'m>> {
+    let mut found = Vec::new();
+    for view in measures.disks.views.values() {
+        let Some(service) = view.service.as_ref().filter(|service| has_errors(service)) else {
+            continue;
+        };
+        let is_it =
+            |end: &End| disk_of(measures, end).is_some_and(|of| of.disk.dev == view.disk.dev);
+        let mut matched = match open.iter().position(is_it) {
+            Some(at) => {
+                let explain = move |loss: &Loss<'_>| waited_for(view, service, loss);
+                Match::new(Culprit::device(&view.disk.name), Proof::Read, explain)
+                    .claiming(at, None)
+            }
+            None => match unwaited(measures, view, service) {
+                Some(matched) => matched,
+                None => continue,
+            },
+        };
+        matched.severity_min = Severity::Warning;
+        found.push(matched);
     }
-    found.extend(unwaited(measures, &found));
     found
 }
 
-/// A device that fails at once keeps nobody waiting, and its users have errors instead of waits.
-fn unwaited(measures: &Measures<'_>, told: &[Finding]) -> Vec<Finding> {
-    let model = measures.model;
-    let mut found = Vec::new();
-    for disk in model.disks.values() {
-        let id = disk.dev.to_string();
-        let Some(service) = disk_queue::service(model, disk.dev).filter(disk::has_errors) else {
-            continue;
-        };
-        let users: Vec<&DiskUse> = model
-            .disk_use
-            .iter()
-            .filter(|used| used.dev == disk.dev && used.reads + used.writes > 0)
-            .filter(|used| crate::rules::old::cpu::concerns(measures, &used.process))
-            .collect();
-        let Some(most) = users.iter().max_by_key(|used| used.reads + used.writes) else { continue };
-        if told.iter().any(|finding| finding.object.id == id) {
-            continue;
-        }
-        let name = &disk.name;
-        let who = words::who(&most.process);
-        found.push(Finding {
-            title: format!("disk {name} answers {who} with errors"),
-            text: format!(
-                "{} of {} requests to disk {name} ended in an error in {}. They fail at once, so nobody waits long \
-                 for it: its users see I/O errors.",
-                service.errors,
-                service.count,
-                words::seconds(measures.wall_seconds()),
-            ),
-            severity: Severity::Warning,
-            confidence: 0.95,
-            object: ObjectName::new("disk", name).with_id(id),
-            culprit: Culprit::device(name),
-            victims: users.iter().map(|used| crate::rules::old::cpu::victim(measures, &used.process, 0.0)).collect(),
-            evidence: vec![errors_evidence(service.errors), requests_evidence(service.count)],
-            remedy: remedy(name),
-            ..RULE.blank()
-        });
+/// More than a stray one.
+fn has_errors(service: &Service) -> bool {
+    let errors = service.errors as f64;
+    errors >= ERRORS.value && errors >= SHARE.value * service.count as f64
+}
+
+fn unwaited<'m>(
+    measures: &'m Measures<'m>,
+    view: &'m DiskView<'m>,
+    service: &'m Service,
+) -> Option<Match<'m>> {
+    let uses = |used: &&DiskUse| used.reads + used.writes > 0 && concerns(measures, &used.process);
+    let users: Vec<&DiskUse> = view.users.iter().map(|user| user.used).filter(uses).collect();
+    let most = users.iter().max_by_key(|used| used.reads + used.writes)?;
+    let who = words::who(&most.process);
+    let explain = move |loss: &Loss<'_>| at_once(view, service, &who, loss);
+    let by = Culprit::device(&view.disk.name);
+    let mut matched = Match::new(by, Proof::Read, explain).on(Object::Disk(Some(view.disk.dev)));
+    let lost = users.iter().map(|used| (used.process.pid, (used.process.clone(), 0.0)));
+    matched.losses = Some(lost.collect::<Losses>());
+    Some(matched)
+}
+
+fn waited_for(view: &DiskView<'_>, service: &Service, loss: &Loss<'_>) -> Wording {
+    let name = &view.disk.name;
+    let mut evidence = vec![errors_evidence(service.errors)];
+    evidence.extend(wording::evidence(view));
+    Wording {
+        title: format!("{} is held up by disk {name}, which answers with errors", loss.victim),
+        text: format!(
+            "{} of {} requests to disk {name} ended in an error; {} pass in waits for it.",
+            service.errors,
+            service.count,
+            words::of_window(loss.seconds, loss.wall_seconds),
+        ),
+        evidence,
+        remedy: remedy(name),
     }
-    found
+}
+
+fn at_once(view: &DiskView<'_>, service: &Service, who: &str, loss: &Loss<'_>) -> Wording {
+    let name = &view.disk.name;
+    let requests = Evidence::new("requests", service.count as f64, "1", "block_rq_complete");
+    Wording {
+        title: format!("disk {name} answers {who} with errors"),
+        text: format!(
+            "{} of {} requests to disk {name} ended in an error in {}. They fail at once, so nobody waits long \
+             for it: its users see I/O errors.",
+            service.errors,
+            service.count,
+            words::seconds(loss.wall_seconds),
+        ),
+        evidence: vec![errors_evidence(service.errors), requests],
+        remedy: remedy(name),
+    }
 }
 
 fn errors_evidence(errors: u64) -> Evidence {
     Evidence::new("requests that ended in an error", errors as f64, "1", "block_rq_complete")
-}
-
-fn requests_evidence(count: u64) -> Evidence {
-    Evidence::new("requests", count as f64, "1", "block_rq_complete")
 }
 
 fn remedy(name: &str) -> Vec<Remedy> {
@@ -104,27 +152,6 @@ fn remedy(name: &str) -> Vec<Remedy> {
         command: format!("dmesg | grep -w {name}; smartctl -a /dev/{name}"),
         ..Remedy::default()
     }]
-}
-
-fn finding(measures: &Measures<'_>, end: &End, view: &View<'_>, errors: u64) -> Finding {
-    let name = &view.disk.name;
-    let service = view.service.clone().unwrap_or_default();
-    let mut evidence = crate::rules::old::disk_device_cap::evidence(view, service.mean);
-    evidence.insert(0, errors_evidence(errors));
-    let victim = measures.process_name(end.first_victim());
-    let verdict = Verdict {
-        title: format!("{victim} is held up by disk {name}, which answers with errors"),
-        text: format!(
-            "{errors} of {} requests to disk {name} ended in an error; {} pass in waits for it.",
-            service.count,
-            words::of_window(end.seconds, measures.wall_seconds()),
-        ),
-        confidence: 0.95,
-        culprit: Culprit::device(name),
-        evidence,
-        remedy: remedy(name),
-    };
-    RULE.finding(measures, end, verdict)
 }
 
 #[cfg(test)]
@@ -156,10 +183,15 @@ mod tests {
     }
 
     #[test]
-    fn errors_that_keep_nobody_waiting_are_told() {
+    fn errors_that_keep_nobody_waiting_are_reported() {
         let report = explain(failing(900));
         assert_eq!(report.findings[0].code, "disk.errors");
         assert_eq!(report.findings[0].severity, Severity::Warning);
+    }
+
+    #[test]
+    fn requests_that_all_succeed_are_no_errors() {
+        assert!(explain(failing(0)).findings.is_empty());
     }
 
     #[test]

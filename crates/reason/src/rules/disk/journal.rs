@@ -3,16 +3,32 @@
 //! A journal commits one transaction for the whole file system. In ordered mode it first writes out the data of
 //! every file that grew in it, so a few bytes of one process wait for the megabytes of another.
 
-use crate::answer::report::{Finding, ObjectName};
-use crate::facts::ThreadRef;
-use crate::graph::ends::End;
+//! Must not: speak for a disk that is slow even for a small commit; the rules below it in the ladder do. Rejected: the size
+//! of a commit as the journal counts it (/proc/fs/jbd2 knows blocks, not whose data went with them).
+
+use super::neighbour::{self, neighbour, victim_beside};
+use super::{waited, wording};
+use crate::facts::{Ns, ThreadRef};
+use crate::graph::end::End;
 use crate::measure::Measures;
-use crate::rules::Refutation;
-use crate::rules::old::disk::{self, View, Wrong};
-use crate::rules::old::{Rule, Verdict, culprit, words};
+use crate::measure::disk_view::DiskView;
+use crate::model::object::Object;
+use crate::model::words;
+use crate::rules::engine::Loss;
+use crate::rules::proof::Proof;
+use crate::rules::threshold::Threshold;
+use crate::rules::wording::Wording;
+use crate::rules::{Finds, Match, Refutation, Rule, culprit};
 use crate::waits::WaitClass;
 
-/// The case.
+static THROUGH_JOURNAL: Threshold = Threshold::new(
+    0.25,
+    "1",
+    "at least this part of what the others wait for the disk passes in waits for a commit, else the journal is a detail",
+    "lab: disk-journal, seeds 4401-4403",
+);
+
+/// The rule.
 pub static RULE: Rule = Rule {
     code: "disk.journal",
     title: "An fsync waits for a journal commit that carries somebody else's data",
@@ -23,8 +39,14 @@ pub static RULE: Rule = Rule {
         "another process writes most of what the disk does",
     ],
     refuted_by: &[
-        Refutation::new("the victims write most themselves", ""),
-        Refutation::new("the disk is slow or capped even for a small commit", ""),
+        Refutation::new(
+            "the victims write most themselves",
+            "who_writes_most_himself_is_no_victim",
+        ),
+        Refutation::new(
+            "nobody waits for the journal",
+            "others_who_do_not_wait_for_a_commit_queue_for_the_disk",
+        ),
     ],
     remedies: &[
         "give the two their own file systems",
@@ -32,48 +54,107 @@ pub static RULE: Rule = Rule {
         "fast commits (tune2fs -O fast_commit)",
     ],
     stories: &["S3.6", "S1.1"],
-    thresholds: &[],
-    finds: crate::rules::Finds::Old(find),
+    thresholds: &[&THROUGH_JOURNAL, &neighbour::SHARE, &neighbour::SUFFERS],
+    finds: Finds::End(find),
 };
 
-fn find(measures: &Measures<'_>) -> Vec<Finding> {
-    disk::views(measures)
-        .filter_map(|(end, view)| match &view.wrong {
-            Some(Wrong::Journal(who)) => Some(finding(measures, end, &view, who)),
-            _ => None,
-        })
-        .collect()
+fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
+    let view = waited::slow_disk(measures, end)?;
+    let who = neighbour(measures, end, view)?.who;
+    let journal = through_journal(measures, end, view, who);
+    let others = end.victims.iter().filter(|(pid, _)| **pid != who.pid);
+    let others: f64 = others.map(|(_, (_, seconds))| seconds).sum();
+    if journal <= 0.0 || journal < THROUGH_JOURNAL.value * others {
+        return None;
+    }
+    let by = culprit(measures.model, who);
+    let explain = move |loss: &Loss<'_>| explain(measures, view, who, journal, loss);
+    Some(Match::new(by, Proof::Inferred, explain).on(Object::Journal(Some(view.disk.dev))))
 }
 
-fn finding(measures: &Measures<'_>, end: &End, view: &View<'_>, who: &ThreadRef) -> Finding {
-    let (name, queue) = (&view.disk.name, &view.queue);
-    let inside = view.service.as_ref().map_or(queue.seconds, |s| s.mean);
-    let victims = measures.victims(end);
-    let victim =
-        victims.iter().find(|v| v.pid != who.pid).map_or_else(String::new, |v| v.comm.clone());
-    let journal = end.via.get(&WaitClass::Journal).copied().unwrap_or(0.0);
-    let verdict = Verdict {
-        title: format!(
-            "{victim} waits for journal commits that carry the data of {}",
-            words::who(who)
-        ),
+/// What others than `who` wait for commits that wait for the disk, seconds. Of a command, what its path does.
+fn through_journal(
+    measures: &Measures<'_>,
+    end: &End,
+    view: &DiskView<'_>,
+    who: &ThreadRef,
+) -> f64 {
+    if measures.is_command() {
+        return end.via.get(&WaitClass::Journal).copied().unwrap_or(0.0);
+    }
+    let (model, journal) = (measures.model, Object::Journal(Some(view.disk.dev)));
+    let others = measures.waits().filter(|wait| {
+        let pid = wait.thread.pid;
+        wait.class == WaitClass::Journal
+            && wait.object == journal
+            && pid != who.pid
+            && end.victims.contains_key(&pid)
+    });
+    let ns: Ns = others.map(|wait| wait.within_ns(model.begin_ns, model.end_ns)).sum();
+    // A commit also waits for other things than the disk.
+    (ns as f64 / 1e9).min(end.via.get(&WaitClass::Journal).copied().unwrap_or(0.0))
+}
+
+fn explain(
+    measures: &Measures<'_>,
+    view: &DiskView<'_>,
+    who: &ThreadRef,
+    journal: f64,
+    loss: &Loss<'_>,
+) -> Wording {
+    let name = &view.disk.name;
+    let victim = victim_beside(measures, loss, who);
+    let who_writes = words::who(who);
+    Wording {
+        title: format!("{victim} waits for journal commits that carry the data of {who_writes}"),
         text: format!(
-            "{} pass in waits for the journal of {name}: each commit also writes out what {} wrote, most of the \
-             {}/s that {name} does.",
-            words::of_window(journal, measures.wall_seconds()),
-            words::who(who),
-            words::bytes(queue.bytes_per_second),
+            "{} pass in waits for the journal of {name}: each commit also writes out what {who_writes} wrote, most of \
+             the {}/s that {name} does.",
+            words::of_window(journal, loss.wall_seconds),
+            words::bytes(view.queue.bytes_per_second),
         ),
-        confidence: 0.8,
-        culprit: culprit(measures, who),
-        evidence: crate::rules::old::disk_device_cap::evidence(view, inside),
-        remedy: vec![crate::rules::old::disk_saturated::come_last(
+        evidence: wording::evidence(view),
+        remedy: vec![wording::come_last(
             view.disk,
             who,
             "let the writer use the disk only when nobody else does; better, give it its own file system",
         )],
-    };
-    let mut finding = RULE.finding(measures, end, verdict);
-    finding.object = ObjectName::new("journal", name).with_id(view.disk.dev.to_string());
-    finding
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::facts::*;
+    use crate::rules::disk::scenes::*;
+
+    const BUSY: Rate = Rate { per_second: 50, ms: 40, in_flight: 2, busy: 100 };
+    const ALWAYS: &[(Ns, Ns)] = &[(0, 4_900)];
+
+    fn facts(app_writes: u64, app: Vec<Fact>) -> Vec<Fact> {
+        let mut facts = disk(named("sda"), BUSY);
+        facts.extend(waiter(20, "copy", ALWAYS));
+        facts.extend(app);
+        facts.extend([used(10, "app", app_writes, 1), used(20, "copy", 240, 1)]);
+        facts
+    }
+
+    #[test]
+    fn a_commit_that_carries_the_data_of_another_is_his() {
+        let report = crate::answer::explain(facts(10, committer(10, "app", ALWAYS)));
+        let finding = &report.findings[0];
+        assert_eq!((&*finding.code, &*finding.object.kind), ("disk.journal", "journal"));
+        assert_eq!(finding.culprit.pid, Some(20));
+        assert!(finding.title.starts_with("app waits"), "{}", finding.title);
+    }
+
+    #[test]
+    fn who_writes_most_himself_is_no_victim() {
+        let codes = codes(facts(900, committer(10, "app", ALWAYS)));
+        assert!(!codes.contains(&"disk.journal".to_string()), "{codes:?}");
+    }
+
+    #[test]
+    fn others_who_do_not_wait_for_a_commit_queue_for_the_disk() {
+        assert_eq!(codes(facts(10, waiter(10, "app", ALWAYS))), ["disk.saturated"]);
+    }
 }

@@ -1,18 +1,56 @@
 //! disk.own_throttle: the wait is before the device, at a limit that a cgroup was given.
 //!
 //! blk-throttle holds bios back so that the group stays under its configured rate. On 6.18 it does so before
-//! block_bio_queue, so no request event shows the wait; the witness is the limit itself, met exactly, on a
-//! device that has little to do. Rejected: measuring the gap between bio and request (it shows microseconds).
+//! block_bio_queue, so no request event shows the wait. The proof is an identity: a group that waits for longer than the
+//! device works waits before the device, and under a limit of which it uses a noticeable part that has no other reason.
+//! Where others keep the device at work, one after the other (commits of a journal), the same holds of the group's own
+//! requests: were they the longest of all that the device had, they would take less time than the group waits for its data.
+//!
+//! A commit of the journal waits for the data that is in it: it may stand at the limit of a group that none of those who
+//! wait for the commit is in. They are held up by the limit all the same.
+//!
+//! Must not: ask for a band (60 % to 135 % of the limit). The kernel hands out whole requests by slices of a tenth of a
+//! second, so a group that may write 5 to 12 times a second beside a journal reaches 57 % to 170 %, and waits for nothing
+//! else. Rejected: measuring the gap between bio and request (it shows microseconds).
 
-use crate::answer::report::{Culprit, Evidence, Finding, Remedy};
+use super::waited::{self, SLOW};
+use super::wording;
 use crate::facts::IoLimit;
-use crate::graph::ends::End;
+use crate::graph::end::End;
 use crate::measure::Measures;
-use crate::rules::Refutation;
-use crate::rules::old::disk::{self, OwnLimit, View, Wrong};
-use crate::rules::old::{Rule, Verdict, words};
+use crate::measure::disk_limits::LimitUse;
+use crate::measure::disk_view::DiskView;
+use crate::model::object::Object;
+use crate::model::words;
+use crate::rules::engine::Loss;
+use crate::rules::proof::Proof;
+use crate::rules::threshold::Threshold;
+use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
+use crate::rules::{Finds, Match, Refutation, Rule};
+use crate::waits::WaitClass;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// The case.
+static USED: Threshold = Threshold::new(
+    0.25,
+    "1",
+    "a limit of which less is used holds nobody: a call may make two operations of which one is counted, and the disk \
+     and the journal take their time between two of them",
+    "lab: 5 to 12 writes a second beside a journal reach 57 % to 170 %",
+);
+static BEFORE: Threshold = Threshold::new(
+    0.5,
+    "1",
+    "the part of a group's waiting that passes while the device has nothing to do; more than half is most of it",
+    "chosen: the device's time is an upper bound, so what is left is a lower one",
+);
+static MET: Threshold = Threshold::new(
+    0.85,
+    "1",
+    "where the device is slow for everybody, the group must meet its limit",
+    "lab: disk-own-throttle-*, seeds 1 and 4401-4403, reach 95 % and more",
+);
+
+/// The rule.
 pub static RULE: Rule = Rule {
     code: "disk.own_throttle",
     title: "A cgroup's own I/O limit holds its requests back before the disk",
@@ -21,27 +59,191 @@ pub static RULE: Rule = Rule {
              before it reaches the device, so the disk looks idle and quick while the group's \
              threads sleep in state D.",
     needs: &[
-        "threads of the group wait for the disk",
-        "a limit is set for the group, or for one above it, on this device",
-        "what the group does meets the limit (60 % to 135 % of it, by its own counters)",
+        "threads of the group wait for the disk, or a journal's commit does that others wait for",
+        "a limit is set for the group, or for one above it, on this device, and a quarter of it or more is used",
+        "most of that waiting passes while the device has nothing to do; or the group's own requests take less than half of \
+         the time that it waits for data, and the device is quick or the limit is met",
     ],
     refuted_by: &[
-        Refutation::new("the group stays well under every limit", ""),
-        Refutation::new("no limit is set on the device for the group or any group above it", ""),
+        Refutation::new(
+            "the device works while the group waits, and the limit is not met",
+            "a_busy_disk_beside_a_limit_that_is_not_met_is_not_throttled",
+        ),
+        Refutation::new(
+            "next to nothing of the limit is used",
+            "a_limit_of_which_little_is_used_holds_nobody",
+        ),
+        Refutation::new(
+            "no limit is set on the device for the group or any group above it",
+            "a_limit_of_another_group_or_device_is_no_reason",
+        ),
     ],
     remedies: &["raise or remove the limit", "spread the work, or make fewer, larger requests"],
     stories: &["S1.1", "S0.6"],
-    thresholds: &[],
-    finds: crate::rules::Finds::Old(find),
+    thresholds: &[&USED, &BEFORE, &SLOW, &MET],
+    finds: Finds::Look(find),
 };
 
-fn find(measures: &Measures<'_>) -> Vec<Finding> {
-    disk::views(measures)
-        .filter_map(|(end, view)| match &view.wrong {
-            Some(Wrong::OwnThrottle(limit)) => Some(finding(measures, end, &view, limit)),
-            _ => None,
-        })
-        .collect()
+/// A limit that holds somebody up.
+#[derive(Clone, Copy)]
+struct Held<'m> {
+    limit: &'m LimitUse<'m>,
+    /// Time that is waited for the disk, seconds.
+    waited: f64,
+    /// Of that, at least so much passes before the device.
+    before: f64,
+    /// It holds the group's own threads.
+    own: bool,
+    /// It holds a commit that others wait for.
+    journal: bool,
+}
+
+fn find<'m>(measures: &'m Measures<'m>, open: &'m [End]) -> Vec<Match<'m>> {
+    let mut found = Vec::new();
+    for view in measures.disks.views.values() {
+        let mut held: Vec<Held<'m>> =
+            view.limits.iter().filter_map(|limit| held(measures, view, limit)).collect();
+        held.sort_by(|a, b| b.limit.used().total_cmp(&a.limit.used()));
+        if held.is_empty() {
+            continue;
+        }
+        let waits = Waits::of(measures, view);
+        let mut taken: BTreeSet<(usize, u32)> = BTreeSet::new();
+        for one in held {
+            found.extend(matched(measures, view, one, open, &waits, &mut taken));
+        }
+    }
+    found
+}
+
+fn held<'m>(
+    measures: &'m Measures<'m>,
+    view: &'m DiskView<'m>,
+    limit: &'m LimitUse<'m>,
+) -> Option<Held<'m>> {
+    if !view.is_counted || limit.used() < USED.value {
+        return None;
+    }
+    let device = view.worked_seconds(measures.model.seconds());
+    let is_before =
+        |waited: f64, inside: f64| waited > 0.0 && waited - inside >= BEFORE.value * waited;
+    let idle = is_before(limit.waited_seconds, device);
+    let requests = own_requests(view, limit);
+    let data = requests.is_some_and(|requests| is_before(limit.data_seconds, requests));
+    let journal = is_before(limit.journal_seconds, device);
+    let (waited, inside) = match (idle, requests) {
+        (true, _) => (limit.waited_seconds, device),
+        (false, Some(requests)) if data => (limit.data_seconds, requests),
+        _ => (limit.journal_seconds, device),
+    };
+    let before = waited - inside;
+    (idle || data || journal).then_some(Held { limit, waited, before, own: idle || data, journal })
+}
+
+/// For how long the group's own requests were in the device or its queue, at most, where that can be held against its
+/// waiting: the device answers at once, so that nobody throttles its writers, or the limit is met all the same.
+fn own_requests(view: &DiskView<'_>, limit: &LimitUse<'_>) -> Option<f64> {
+    let service = view.service.as_ref()?;
+    let is_quick = view.inside_seconds_max() < SLOW.value;
+    let queued = limit.completed as f64 * service.queued_mean;
+    (limit.is_own_count && (is_quick || limit.used() >= MET.value))
+        .then(|| service.longest_seconds(limit.completed) + queued)
+}
+
+/// What each process itself waits for on a disk, seconds.
+#[derive(Default)]
+struct Waits {
+    direct: BTreeMap<u32, f64>,
+    journal: BTreeMap<u32, f64>,
+}
+
+impl Waits {
+    fn of(measures: &Measures<'_>, view: &DiskView<'_>) -> Self {
+        let (model, dev) = (measures.model, Some(view.disk.dev));
+        let mut waits = Self::default();
+        for wait in measures.waits().filter(|wait| !wait.kernel) {
+            let sums = match (wait.class, &wait.object) {
+                (WaitClass::Disk | WaitClass::PageFault, Object::Disk(on)) if *on == dev => {
+                    &mut waits.direct
+                }
+                (WaitClass::Journal, Object::Journal(on)) if *on == dev => &mut waits.journal,
+                _ => continue,
+            };
+            let seconds = wait.within_ns(model.begin_ns, model.end_ns) as f64 / 1e9;
+            *sums.entry(wait.thread.pid).or_default() += seconds;
+        }
+        waits
+    }
+
+    /// A limit holds up a victim of an end: of its own group, through a commit, or through somebody of the group.
+    fn is_victim(&self, held: &Held<'_>, pid: u32, lost: f64) -> bool {
+        let of = |sums: &BTreeMap<u32, f64>| sums.get(&pid).copied().unwrap_or(0.0);
+        if held.limit.members.contains(&pid) {
+            return held.own;
+        }
+        let (direct, journal) = (of(&self.direct), of(&self.journal));
+        match () {
+            () if 2.0 * direct >= lost => false,
+            () if 2.0 * journal >= lost => held.journal,
+            () => held.own,
+        }
+    }
+}
+
+/// An end is the disk, or a commit on it that waits for a request which no event showed.
+fn is_on(view: &DiskView<'_>, end: &End) -> bool {
+    let dev = Some(view.disk.dev);
+    let through_journal = || end.links.iter().any(|link| link.object == Object::Journal(dev));
+    let is_wait = matches!(end.class, WaitClass::Disk | WaitClass::PageFault);
+    is_wait
+        && match end.object {
+            Object::Disk(None) => through_journal(),
+            Object::Disk(on) => on == dev,
+            _ => false,
+        }
+}
+
+fn matched<'m>(
+    measures: &'m Measures<'m>,
+    view: &'m DiskView<'m>,
+    held: Held<'m>,
+    open: &'m [End],
+    waits: &Waits,
+    taken: &mut BTreeSet<(usize, u32)>,
+) -> Option<Match<'m>> {
+    let limit = held.limit;
+    let group = limit.group.path.clone();
+    let by = Culprit { container: Some(group.clone()), ..Culprit::setting(group, setting(limit)) };
+    let explain = move |loss: &Loss<'_>| explain(measures, view, &held, loss);
+    let mut matched = Match::new(by, Proof::Read, explain).on(Object::Disk(Some(view.disk.dev)));
+    let mut parts = Vec::new();
+    for (at, end) in open.iter().enumerate().filter(|(_, end)| is_on(view, end)) {
+        let is_free = |pid: &u32| !taken.contains(&(at, *pid));
+        let lost = end.victims.iter().filter(|(pid, _)| is_free(pid));
+        let own: BTreeSet<u32> = lost
+            .filter(|(pid, (_, seconds))| waits.is_victim(&held, **pid, *seconds))
+            .map(|(pid, _)| *pid)
+            .collect();
+        if own.is_empty() {
+            continue;
+        }
+        taken.extend(own.iter().map(|pid| (at, *pid)));
+        let all = own.len() == end.victims.len();
+        parts.extend(waited::part_of(measures, end, |pid| own.contains(&pid)));
+        matched = matched.claiming(at, (!all).then_some(own));
+    }
+    if matched.claims.is_empty() {
+        return None;
+    }
+    Some(match End::merged(&parts) {
+        Some(part) => waited::of_part(matched, part),
+        None => matched,
+    })
+}
+
+/// The file of a limit.
+fn setting(limit: &LimitUse<'_>) -> String {
+    format!("{}/{}", limit.group.directory.trim_end_matches('/'), limit.limit.file)
 }
 
 /// `5.0 write requests/s`, `1.0 MiB/s of reads`.
@@ -54,72 +256,75 @@ fn limit_text(kind: &str, per_second: f64) -> String {
     }
 }
 
-fn finding(measures: &Measures<'_>, end: &End, view: &View<'_>, own: &OwnLimit<'_>) -> Finding {
-    let limit = own.limit;
-    let file = format!("{}/{}", own.group.directory.trim_end_matches('/'), limit.file);
-    let victim = measures.process_name(end.first_victim());
-    let impact = measures.impact(end);
-    let answers = view.service.as_ref().map_or(view.queue.seconds, |s| s.mean);
-    let waiting = end.seconds / measures.wall_seconds().max(1e-9);
-    let remedy = raise(limit, &file, growth(view, waiting));
-    let verdict = Verdict {
-        title: format!("{victim} is held up by its own I/O limit"),
+fn explain(
+    measures: &Measures<'_>,
+    view: &DiskView<'_>,
+    held: &Held<'_>,
+    loss: &Loss<'_>,
+) -> Wording {
+    let LimitUse { group, limit, reached, .. } = held.limit;
+    let (name, file) = (&view.disk.name, setting(held.limit));
+    let first = loss.victims.first().map(|(victim, _)| victim.pid);
+    let is_own =
+        measures.is_command() || first.is_some_and(|pid| held.limit.members.contains(&pid));
+    let whose = match is_own {
+        true => "its own I/O limit".to_string(),
+        false => format!("the I/O limit of cgroup {}", group.path),
+    };
+    let through = match loss.end.and_then(|end| end.via.get(&WaitClass::Journal)) {
+        Some(seconds) if held.journal && !is_own => {
+            format!(" Commits of the journal wait for its writes ({}).", words::seconds(*seconds))
+        }
+        _ => String::new(),
+    };
+    let waiting = loss.seconds / loss.wall_seconds.max(1e-9);
+    Wording {
+        title: format!("{} is held up by {whose}", loss.victim),
         text: format!(
-            "{} before disk {}, not inside it: cgroup {} may do {} \
-             ({}) and does {}; {} itself answers in {} and is {} busy.",
-            words::of_time(impact.share, end.seconds, measures.wall_seconds()),
-            view.disk.name,
-            own.group.path,
+            "{} before disk {name}, not inside it: cgroup {} may do {} \
+             ({}) and does {}; {name} itself answers in {} and is {} busy.{through}",
+            words::of_time(loss.impact.share, loss.seconds, loss.wall_seconds),
+            group.path,
             limit_text(&limit.kind, limit.per_second as f64),
             limit.file,
-            limit_text(&limit.kind, own.reached),
-            view.disk.name,
-            words::seconds(answers),
+            limit_text(&limit.kind, *reached),
+            words::seconds(view.inside_seconds()),
             words::percent(view.queue.busy),
         ),
-        confidence: 0.97,
-        culprit: Culprit {
-            container: Some(own.group.path.clone()),
-            ..Culprit::setting(own.group.path.clone(), file.clone())
-        },
-        evidence: vec![
-            Evidence::new("limit set", limit.per_second as f64, unit(&limit.kind), file),
-            Evidence::new(
-                "reached by the group",
-                own.reached,
-                unit(&limit.kind),
-                "cgroup I/O counters",
-            ),
-            Evidence::new("disk busy", view.queue.busy * 100.0, "%", "/proc/diskstats"),
-            Evidence::new(
-                "mean time inside the disk",
-                answers * 1e3,
-                "ms",
-                "block_rq_issue to block_rq_complete",
-            ),
-        ],
-        remedy: vec![remedy],
-    };
-    RULE.finding(measures, end, verdict)
+        evidence: evidence(view, held, file.clone()),
+        remedy: vec![raise(limit, &file, growth(view, waiting))],
+    }
 }
 
-fn unit(kind: &str) -> &'static str {
-    if kind.ends_with("iops") { "1/s" } else { "bytes/s" }
+fn evidence(view: &DiskView<'_>, held: &Held<'_>, file: String) -> Vec<Evidence> {
+    let LimitUse { limit, reached, .. } = held.limit;
+    let unit = if limit.kind.ends_with("iops") { "1/s" } else { "bytes/s" };
+    let waits = "sched_switch, less the requests' own time";
+    vec![
+        Evidence::new("limit set", limit.per_second as f64, unit, file),
+        Evidence::new("reached by the group", *reached, unit, "cgroup I/O counters"),
+        Evidence::new("time in which it waits for the disk", held.waited, "s", "sched_switch"),
+        Evidence::new("of that before the disk, at least", held.before, "s", waits),
+        Evidence::new("disk busy", view.queue.busy * 100.0, "%", "/proc/diskstats"),
+        wording::inside(view),
+    ]
 }
 
 /// What a group may take of a disk that has nothing else to do: the rest keeps others' requests from queueing.
 const OF_THE_DISK: f64 = 0.8;
 /// Less of a raise is not worth a command.
 const GROWTH_MIN: f64 = 2.0;
+/// A disk is never less at work than this: what a raise divides by.
+const INSIDE_MIN: f64 = 1e-4;
 
 /// How many times more the waiters would get through. As many as wait on average would be inside the disk instead,
 /// where now only the time of those is spent that the limit lets through; the disk has not more than its own time
 /// to give. By the requests' own times where they were seen: the busy time of a disk with little to do is counted in
 /// ticks of the clock, and is several times too long for short requests.
-fn growth(view: &View<'_>, waiting: f64) -> f64 {
+fn growth(view: &DiskView<'_>, waiting: f64) -> f64 {
     let by_requests = view.service.as_ref().map(|s| s.mean * view.queue.per_second);
     let inside = by_requests.map_or(view.queue.busy, |inside| inside.min(view.queue.busy));
-    (waiting.min(OF_THE_DISK) / inside.max(1e-4)).max(GROWTH_MIN)
+    (waiting.min(OF_THE_DISK) / inside.max(INSIDE_MIN)).max(GROWTH_MIN)
 }
 
 /// To what would be asked for without a limit.
@@ -145,14 +350,102 @@ fn raise(limit: &IoLimit, file: &str, times: f64) -> Remedy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::{DeviceNumber, Disk};
+    use crate::answer::explain as answer;
+    use crate::facts::{DeviceNumber, Disk, Fact, Ns};
     use crate::measure::disk_queue::{DiskQueue, Service};
+    use crate::rules::disk::scenes::*;
+
+    const IDLE: Rate = Rate { per_second: 40, ms: 1, in_flight: 0, busy: 5 };
+    const OFTEN: &[(Ns, Ns)] = &[(0, 1_200), (1_300, 2_500), (2_600, 3_800), (3_900, 4_990)];
+
+    /// A writer in a group that may write 8 times a second.
+    fn facts(rate: Rate, wrote: u64) -> Vec<Fact> {
+        let mut facts = disk(named("sda"), rate);
+        facts.extend(group("/g", DEV, 8, wrote));
+        facts.push(member(10, "app", "/g"));
+        facts.extend(waiter(10, "app", OFTEN));
+        facts
+    }
+
+    #[test]
+    fn who_waits_before_an_idle_disk_waits_for_the_limit_however_much_of_it_he_gets() {
+        // 57 % and 170 %: the kernel hands out whole requests.
+        for wrote in [23, 68] {
+            let report = answer(facts(IDLE, wrote));
+            let finding = &report.findings[0];
+            assert_eq!(finding.code, "disk.own_throttle", "{wrote}");
+            assert_eq!(finding.title, "app is held up by its own I/O limit");
+            let setting = finding.culprit.setting.as_deref();
+            assert_eq!(setting, Some("/sys/fs/cgroup/blkio/g/blkio.throttle.write_iops_device"));
+        }
+    }
+
+    #[test]
+    fn commits_of_others_that_keep_a_quick_disk_at_work_do_not_hide_it() {
+        let journal = Rate { per_second: 950, in_flight: 1, busy: 95, ..IDLE };
+        assert_eq!(codes(facts(journal, 23)), ["disk.own_throttle"]);
+    }
+
+    #[test]
+    fn a_commit_that_waits_for_the_groups_data_is_held_up_by_its_limit() {
+        let mut facts = disk(named("sda"), IDLE);
+        facts.extend(group("/g", DEV, 8, 23));
+        facts.push(used(20, "batch", 23, 77));
+        facts.extend(committer(10, "db", OFTEN));
+        let report = answer(facts);
+        let finding = &report.findings[0];
+        assert_eq!(finding.code, "disk.own_throttle");
+        assert_eq!(finding.title, "db is held up by the I/O limit of cgroup /g");
+        assert_eq!(finding.victims[0].pid, 10);
+        assert!(finding.text.contains("Commits of the journal wait for its writes"));
+    }
+
+    #[test]
+    fn somebody_else_who_waits_for_the_disk_is_no_victim_of_the_limit() {
+        let mut facts = facts(IDLE, 23);
+        facts.extend(waiter(30, "other", &[(0, 3_000)]));
+        let report = answer(facts);
+        let victims: Vec<u32> = report.findings[0].victims.iter().map(|one| one.pid).collect();
+        assert_eq!(victims, [10]);
+    }
+
+    #[test]
+    fn a_busy_disk_beside_a_limit_that_is_not_met_is_not_throttled() {
+        let slow = Rate { per_second: 50, ms: 40, in_flight: 2, busy: 100 };
+        assert_eq!(codes(facts(slow, 23)), ["disk.device_cap"]);
+    }
+
+    #[test]
+    fn a_limit_of_which_little_is_used_holds_nobody() {
+        assert!(codes(facts(IDLE, 4)).is_empty());
+    }
+
+    #[test]
+    fn a_limit_of_another_group_or_device_is_no_reason() {
+        let other = DeviceNumber { major: 8, minor: 16 };
+        for (path, dev) in [("/other", DEV), ("/g", other), ("/g/below", DEV)] {
+            let mut facts = disk(named("sda"), IDLE);
+            facts.extend(group(path, dev, 8, 23));
+            facts.push(member(10, "app", "/g"));
+            facts.extend(waiter(10, "app", OFTEN));
+            assert!(codes(facts).is_empty(), "{path} {dev}");
+        }
+    }
 
     fn grown(service: Option<f64>, waiting: f64) -> f64 {
         let disk = Disk::default();
-        let queue = DiskQueue { per_second: 40.0, busy: 0.05, ..DiskQueue::default() };
-        let service = service.map(|mean| Service { mean, ..Service::default() });
-        growth(&View { disk: &disk, queue, service, wrong: None }, waiting)
+        let view = DiskView {
+            disk: &disk,
+            is_counted: true,
+            queue: DiskQueue { per_second: 40.0, busy: 0.05, ..DiskQueue::default() },
+            service: service.map(|mean| Service { mean, ..Service::default() }),
+            workers_ready_seconds: None,
+            best_bytes_per_second: 0.0,
+            requests: Vec::new(),
+            users: Vec::new(),
+            limits: Vec::new(),
+        };
+        growth(&view, waiting)
     }
 
     #[test]

@@ -8,17 +8,46 @@
 //! Members that are meant not to read (write-mostly, spare, faulty) are left out, and an array that is being
 //! rebuilt is not judged.
 
-use crate::answer::report::{Culprit, Evidence, Finding, ObjectName, Remedy};
-use crate::facts::*;
-use crate::graph::ends::End;
+use super::waited::{self, QUEUED, SLOW};
+use crate::graph::end::End;
 use crate::measure::Measures;
-use crate::measure::disk_queue::{self, DiskQueue};
-use crate::model::Model;
-use crate::rules::Refutation;
-use crate::rules::old::disk::{self, Wrong};
-use crate::rules::old::{Rule, Verdict, words};
+use crate::measure::disk_array::{ArrayMember, DiskArray};
+use crate::measure::disk_view::stands_on;
+use crate::model::object::Object;
+use crate::model::words;
+use crate::rules::engine::Loss;
+use crate::rules::proof::Proof;
+use crate::rules::threshold::Threshold;
+use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
+use crate::rules::{Finds, Match, Refutation, Rule};
+use std::collections::BTreeSet;
 
-/// The case.
+static READS: Threshold = Threshold::new(
+    50.0,
+    "1",
+    "fewer reads in a window may have fallen on one member by chance",
+    "arithmetic: of 50 reads over two members fewer than 3 fall on one of them once in 10^12 looks",
+);
+static IDLE_SHARE: Threshold = Threshold::new(
+    0.1,
+    "1",
+    "below this part of an even share a member does not read",
+    "chosen: metadata is read from any member",
+);
+static BUSY: Threshold = Threshold::new(
+    0.7,
+    "1",
+    "a member that is busy for this part of the time is at its limit",
+    "lab: disk-device-cap, the same for a disk alone",
+);
+static WRITES: Threshold = Threshold::new(
+    0.5,
+    "1",
+    "a member that is busy for more than this part of the busiest one's time is not idle: it writes",
+    "a mirror writes everything to all of its members",
+);
+
+/// The rule.
 pub static RULE: Rule = Rule {
     code: "disk.raid_imbalance",
     title: "A mirror reads from some of its members only",
@@ -33,12 +62,15 @@ pub static RULE: Rule = Rule {
     refuted_by: &[
         Refutation::new(
             "the members read about alike, or those that do not read are busy with writes",
-            "",
+            "members_that_read_alike_or_wait_for_nothing_are_balanced",
         ),
-        Refutation::new("no member has a queue (then another one would not be quicker)", ""),
+        Refutation::new(
+            "no member has a queue (then another one would not be quicker)",
+            "members_that_read_alike_or_wait_for_nothing_are_balanced",
+        ),
         Refutation::new(
             "the idle members are write-mostly, spare or faulty, or the array is being rebuilt",
-            "",
+            "members_that_shall_not_read_and_arrays_that_are_rebuilt_are_left_out",
         ),
     ],
     remedies: &[
@@ -46,194 +78,124 @@ pub static RULE: Rule = Rule {
         "read with several streams",
     ],
     stories: &["S4.9"],
-    thresholds: &[],
-    finds: crate::rules::Finds::Old(find),
+    thresholds: &[&READS, &IDLE_SHARE, &BUSY, &WRITES, &QUEUED, &SLOW],
+    finds: Finds::Look(find),
 };
 
-/// Fewer reads than this in a window may have fallen on one member by chance.
-const READS_MIN: u64 = 50;
-/// Below this part of an even share a member does not read.
-const IDLE_SHARE: f64 = 0.1;
-/// From here on a disk is at its limit.
-const BUSY: f64 = 0.7;
-/// A member that is busy for more than this part of the busiest one's time is not idle: it writes.
-const WRITES: f64 = 0.5;
-
-/// One member that may read.
-struct Member<'a> {
-    disk: &'a Disk,
-    reads: u64,
-    queue: DiskQueue,
-}
-
-/// An array over the window.
-struct View<'a> {
-    disk: &'a Disk,
-    layout: u32,
-    members: Vec<Member<'a>>,
-    /// Requests in flight at the array itself; 0 where the kernel does not count them.
-    in_flight: f64,
-}
-
-impl View<'_> {
-    fn reads(&self) -> u64 {
-        self.members.iter().map(|member| member.reads).sum()
-    }
-
-    fn share(&self, member: &Member<'_>) -> f64 {
-        member.reads as f64 / self.reads().max(1) as f64
-    }
-
-    fn idle(&self) -> Vec<&Member<'_>> {
-        let even = 1.0 / self.members.len().max(1) as f64;
-        let busiest = self.busiest().map_or(0.0, |member| member.queue.busy);
-        let idle = |member: &&Member<'_>| {
-            self.share(member) < IDLE_SHARE * even && member.queue.busy <= WRITES * busiest
+/// The waiting for the array itself, for one that stands on it, and for its members.
+fn find<'m>(measures: &'m Measures<'m>, open: &'m [End]) -> Vec<Match<'m>> {
+    let mut found = Vec::new();
+    let mut taken: BTreeSet<usize> = BTreeSet::new();
+    for array in &measures.disks.arrays {
+        let Some(busiest) = overloaded(array) else { continue };
+        let is_concerned = |end: &End| {
+            waited::slow_disk(measures, end).is_some_and(|view| {
+                let is_member = |member: &ArrayMember<'_>| member.disk.dev == view.disk.dev;
+                array.members.iter().any(is_member)
+                    || stands_on(measures.model, view.disk, array.disk.dev)
+            })
         };
-        self.members.iter().filter(idle).collect()
-    }
-
-    fn busiest(&self) -> Option<&Member<'_>> {
-        self.members.iter().max_by_key(|member| member.reads)
-    }
-
-    fn explains(&self) -> bool {
-        let at_its_limit = self.busiest().is_some_and(|member| {
-            let queue = &member.queue;
-            // A member that takes one at a time has its queue in front of it, at the array.
-            queue.busy >= BUSY
-                && queue.in_flight.max(self.in_flight) >= disk::QUEUED_MIN
-                && queue.seconds >= disk::SLOW_SECONDS
-        });
-        self.reads() >= READS_MIN && at_its_limit && !self.idle().is_empty()
-    }
-
-    /// `raid1`, or `raid10 n2` as mdadm names layouts.
-    fn kind(&self) -> String {
-        let level = self.disk.raid_level.as_deref().unwrap_or_default();
-        let (near, far) = (self.layout & 0xff, self.layout >> 8 & 0xff);
-        match (level, far) {
-            ("raid10", 2..) if self.layout & 1 << 16 != 0 => format!("{level} o{far}"),
-            ("raid10", 2..) => format!("{level} f{far}"),
-            ("raid10", _) => format!("{level} n{near}"),
-            _ => level.into(),
+        let ends: Vec<usize> =
+            (0..open.len()).filter(|at| !taken.contains(at) && is_concerned(&open[*at])).collect();
+        if ends.is_empty() {
+            continue;
         }
+        let name = &array.disk.name;
+        let by = Culprit::setting(
+            format!("{name} ({})", array.kind()),
+            format!("/sys/block/{name}/md/layout"),
+        );
+        let explain = move |loss: &Loss<'_>| explain(array, busiest, loss);
+        let mut matched =
+            Match::new(by, Proof::TwoWitnesses, explain).on(Object::Disk(Some(array.disk.dev)));
+        for at in &ends {
+            matched = matched.claiming(*at, None);
+        }
+        taken.extend(ends);
+        found.push(matched);
     }
+    found
 }
 
-/// The array whose idle members explain the waiting for a disk: the array itself, one that stands on it, or a
-/// member.
-pub fn explaining(model: &Model, waited: &Disk) -> Option<DeviceNumber> {
-    let concerned = |view: &View<'_>| {
-        disk::stands_on(model, waited, view.disk.dev)
-            || view.members.iter().any(|member| member.disk.dev == waited.dev)
+/// Members that do not read.
+fn idle<'m>(array: &'m DiskArray<'m>) -> Vec<&'m ArrayMember<'m>> {
+    let even = 1.0 / array.members.len().max(1) as f64;
+    let busiest = array.busiest().map_or(0.0, |member| member.queue.busy);
+    let is_idle = |member: &&ArrayMember<'_>| {
+        array.share(member) < IDLE_SHARE.value * even && member.queue.busy <= WRITES.value * busiest
     };
-    let all = model.disks.values().filter_map(|disk| view(model, disk));
-    all.filter(concerned).find(View::explains).map(|view| view.disk.dev)
+    array.members.iter().filter(is_idle).collect()
 }
 
-fn view<'a>(model: &'a Model, disk: &'a Disk) -> Option<View<'a>> {
-    let raid = disk.raid.as_ref()?;
-    let mirrors = matches!(disk.raid_level.as_deref(), Some("raid1" | "raid10"));
-    if !mirrors || !matches!(&*raid.action, "" | "idle") {
-        return None;
-    }
-    let reads = |state: &str| {
-        let mut words = state.split(',');
-        words.clone().any(|word| word == "in_sync") && words.all(|word| word != "write_mostly")
-    };
-    let of = |member: &RaidMember| {
-        let disk = model.disk(member.dev)?;
-        let (_, first) = model.disk_samples.get(&disk.dev)?.first()?;
-        let (_, last) = model.disk_samples.get(&disk.dev)?.last()?;
-        let reads = last.reads.checked_sub(first.reads)?;
-        Some(Member { disk, reads, queue: disk_queue::disk(model, disk.dev)? })
-    };
-    // A disk that has not moved since it came has no samples, so an unknown member is one that read nothing.
-    let idle = |member: &RaidMember| {
-        let disk = model.disk(member.dev)?;
-        Some(Member { disk, reads: 0, queue: DiskQueue::default() })
-    };
-    let members = raid.members.iter().filter(|member| reads(&member.state));
-    let members = members.filter_map(|member| of(member).or_else(|| idle(member))).collect();
-    let in_flight = disk_queue::disk(model, disk.dev).map_or(0.0, |queue| queue.in_flight);
-    Some(View { disk, layout: raid.layout, members, in_flight })
-}
-
-fn find(measures: &Measures<'_>) -> Vec<Finding> {
-    let model = measures.model;
-    model.disks.values().filter_map(|disk| finding(measures, &view(model, disk)?)).collect()
-}
-
-fn finding(measures: &Measures<'_>, view: &View<'_>) -> Option<Finding> {
-    let dev = view.disk.dev;
-    let mine =
-        |wrong: &Option<Wrong<'_>>| matches!(wrong, Some(Wrong::Imbalance(of)) if *of == dev);
-    let of_array = disk::views(measures).filter(|(_, seen)| mine(&seen.wrong)).map(|(end, _)| end);
-    let end = End::merged(of_array)?;
-    let (name, kind, busiest) = (&view.disk.name, view.kind(), view.busiest()?);
-    let (idle, all) = (view.idle(), view.members.len());
-    let names: Vec<&str> = idle.iter().map(|member| &*member.disk.name).collect();
-    let victim = measures.victims(&end).into_iter().next().map(|most| most.comm)?;
+/// The member that is at its limit while others do not read.
+fn overloaded<'m>(array: &'m DiskArray<'m>) -> Option<&'m ArrayMember<'m>> {
+    let busiest = array.busiest()?;
     let queue = &busiest.queue;
-    let verdict = Verdict {
+    // A member that takes one at a time has its queue in front of it, at the array.
+    let at_its_limit = queue.busy >= BUSY.value
+        && queue.in_flight.max(array.in_flight) >= QUEUED.value
+        && queue.seconds >= SLOW.value;
+    let is_seen = array.reads() as f64 >= READS.value;
+    (is_seen && at_its_limit && !idle(array).is_empty()).then_some(busiest)
+}
+
+fn explain(array: &DiskArray<'_>, busiest: &ArrayMember<'_>, loss: &Loss<'_>) -> Wording {
+    let (idle, queue) = (idle(array), &busiest.queue);
+    let names: Vec<&str> = idle.iter().map(|member| &*member.disk.name).collect();
+    Wording {
         title: format!(
-            "{victim} waits for {name} ({kind}), which leaves {} of {all} members idle",
-            idle.len()
+            "{} waits for {} ({}), which leaves {} of {} members idle",
+            loss.victim,
+            array.disk.name,
+            array.kind(),
+            idle.len(),
+            array.members.len()
         ),
         text: format!(
             "{} for the array. Of {} reads in {}, {} did {}: it is busy {}, with {:.1} in flight \
              ({:.1} at the array) and {} a request, while {} had next to none.",
-            words::of_time(measures.impact(&end).share, end.seconds, measures.wall_seconds()),
-            view.reads(),
-            words::seconds(measures.wall_seconds()),
+            words::of_time(loss.impact.share, loss.seconds, loss.wall_seconds),
+            array.reads(),
+            words::seconds(loss.wall_seconds),
             busiest.disk.name,
-            words::percent(view.share(busiest)),
+            words::percent(array.share(busiest)),
             words::percent(queue.busy),
             queue.in_flight,
-            view.in_flight.max(queue.in_flight),
+            array.in_flight.max(queue.in_flight),
             words::seconds(queue.seconds),
             names.join(", "),
         ),
-        confidence: 0.9,
-        culprit: Culprit::setting(
-            format!("{name} ({kind})"),
-            format!("/sys/block/{name}/md/layout"),
-        ),
-        evidence: evidence(view, busiest),
-        remedy: remedy(view),
-    };
-    let mut finding = RULE.finding(measures, &end, verdict);
-    finding.object = ObjectName::new("disk", name).with_id(dev.to_string());
-    Some(finding)
+        evidence: evidence(array, busiest),
+        remedy: remedy(array),
+    }
 }
 
-fn evidence(view: &View<'_>, busiest: &Member<'_>) -> Vec<Evidence> {
+fn evidence(array: &DiskArray<'_>, busiest: &ArrayMember<'_>) -> Vec<Evidence> {
     let counters = "/proc/diskstats";
     let queue = &busiest.queue;
     let mut all = vec![
         Evidence::new(
             "members in sync",
-            view.members.len() as f64,
+            array.members.len() as f64,
             "1",
             "/sys/block md/dev-*/state",
         ),
-        Evidence::new("members that do not read", view.idle().len() as f64, "1", counters),
+        Evidence::new("members that do not read", idle(array).len() as f64, "1", counters),
         Evidence::new("busy time of the busiest member", queue.busy * 100.0, "%", counters),
         Evidence::new("its mean in flight", queue.in_flight, "1", counters),
-        Evidence::new("mean in flight at the array", view.in_flight, "1", counters),
+        Evidence::new("mean in flight at the array", array.in_flight, "1", counters),
         Evidence::new("its time for a request", queue.seconds * 1e3, "ms", counters),
     ];
-    let shares = view.members.iter().map(|member| {
+    let shares = array.members.iter().map(|member| {
         let what = format!("share of the reads on {}", member.disk.name);
-        Evidence::new(what, view.share(member) * 100.0, "%", counters)
+        Evidence::new(what, array.share(member) * 100.0, "%", counters)
     });
     all.extend(shares);
     all
 }
 
-fn remedy(view: &View<'_>) -> Vec<Remedy> {
-    let striped = view.layout >> 8 & 0xff > 1;
+fn remedy(array: &DiskArray<'_>) -> Vec<Remedy> {
+    let striped = array.striped_copies() > 1;
     let mut all = Vec::new();
     if !striped {
         // No command: it would make a new array, and what is on its disks would be gone.
@@ -241,7 +203,7 @@ fn remedy(view: &View<'_>) -> Vec<Remedy> {
             text: format!(
                 "lay the copies out in stripes, so that one stream reads from all {}: RAID-10 with far copies (mdadm's \
                  layout f2), a new array that the data has to be copied to",
-                view.members.len()
+                array.members.len()
             ),
             ..Remedy::default()
         });

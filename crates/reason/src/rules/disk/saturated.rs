@@ -1,17 +1,31 @@
 //! disk.saturated: a neighbour asks for most of what the disk does, and others queue behind it.
 //!
-//! Use is not a fault: a process that alone keeps a disk busy is not told. It takes a victim that is not the main
+//! Use is not a fault: a process that alone keeps a disk busy is not reported. It takes a victim that is not the main
 //! user, and a user that does most of the work.
 
-use crate::answer::report::{Evidence, Finding, Remedy};
-use crate::facts::{Disk, ThreadRef};
-use crate::graph::ends::End;
-use crate::measure::Measures;
-use crate::rules::Refutation;
-use crate::rules::old::disk::{self, View, Wrong};
-use crate::rules::old::{Rule, Verdict, culprit, words};
+//! The neighbour's own waiting is no loss to be reported, and is claimed with the others': it is the price of what he asks.
 
-/// The case.
+use super::neighbour::{self, Neighbour, neighbour, victim_beside};
+use super::{waited, wording};
+use crate::facts::ThreadRef;
+use crate::graph::end::End;
+use crate::measure::Measures;
+use crate::measure::disk_view::DiskView;
+use crate::model::words;
+use crate::rules::engine::Loss;
+use crate::rules::proof::Proof;
+use crate::rules::threshold::Threshold;
+use crate::rules::wording::{Evidence, Wording};
+use crate::rules::{Finds, Match, Refutation, Rule, culprit};
+
+static BUSY: Threshold = Threshold::new(
+    0.5,
+    "1",
+    "a disk that idles more than this has room for others",
+    "chosen: below it a request meets another one less than every second time",
+);
+
+/// The rule.
 pub static RULE: Rule = Rule {
     code: "disk.saturated",
     title: "A neighbour uses the disk up",
@@ -23,8 +37,15 @@ pub static RULE: Rule = Rule {
         "the disk has work in flight at least half of the time",
     ],
     refuted_by: &[
-        Refutation::new("the victims are the main users themselves", ""),
-        Refutation::new("a cgroup limit that is met", ""),
+        Refutation::new(
+            "the victims are the main users themselves",
+            "who_keeps_a_disk_busy_alone_is_no_victim",
+        ),
+        Refutation::new("the disk has little to do", "a_disk_that_idles_is_not_used_up"),
+        Refutation::new(
+            "the main user works for those who wait",
+            "a_server_that_reads_for_its_clients_is_no_neighbour",
+        ),
     ],
     remedies: &[
         "give the neighbour a lower I/O priority or weight",
@@ -32,79 +53,117 @@ pub static RULE: Rule = Rule {
         "move it to another disk",
     ],
     stories: &["S3.7", "S1.1"],
-    thresholds: &[],
-    finds: crate::rules::Finds::Old(find),
+    thresholds: &[&BUSY, &neighbour::SHARE, &neighbour::SUFFERS],
+    finds: Finds::End(find),
 };
 
-fn find(measures: &Measures<'_>) -> Vec<Finding> {
-    disk::views(measures)
-        .filter_map(|(end, view)| match &view.wrong {
-            Some(Wrong::Saturated(who, share)) => Some(finding(measures, end, &view, who, *share)),
-            _ => None,
-        })
-        .collect()
+fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
+    let view = waited::slow_disk(measures, end)?;
+    let Neighbour { who, share } = neighbour(measures, end, view)?;
+    if view.queue.busy < BUSY.value {
+        return None;
+    }
+    let by = culprit(measures.model, who);
+    let explain = move |loss: &Loss<'_>| explain(measures, view, who, share, loss);
+    let matched = Match::new(by, Proof::Inferred, explain);
+    let others = waited::part_of(measures, end, |pid| pid != who.pid);
+    Some(match others {
+        Some(others) => waited::of_part(matched, others),
+        None => matched,
+    })
 }
 
-fn finding(
+fn explain(
     measures: &Measures<'_>,
-    end: &End,
-    view: &View<'_>,
+    view: &DiskView<'_>,
     who: &ThreadRef,
     share: f64,
-) -> Finding {
-    let end = &disk::of_others(measures, end, who);
+    loss: &Loss<'_>,
+) -> Wording {
     let (name, queue) = (&view.disk.name, &view.queue);
-    let inside = view.service.as_ref().map_or(queue.seconds, |s| s.mean);
-    let victims = measures.victims(end);
-    let victim =
-        victims.iter().find(|v| v.pid != who.pid).map_or_else(String::new, |v| v.comm.clone());
-    let mut evidence = crate::rules::old::disk_device_cap::evidence(view, inside);
+    let asks = words::who(who);
+    let mut evidence = wording::evidence(view);
     evidence.push(Evidence::new(
-        format!("share of the work asked for by {}", words::who(who)),
+        format!("share of the work asked for by {asks}"),
         share * 100.0,
         "%",
         "block_bio_queue",
     ));
-    let verdict = Verdict {
-        title: format!("{victim} queues behind {} on disk {name}", words::who(who)),
+    Wording {
+        title: format!(
+            "{} queues behind {asks} on disk {name}",
+            victim_beside(measures, loss, who)
+        ),
         text: format!(
-            "{} asks for {} of what disk {name} does ({} requests/s, {}/s, {:.1} in flight, {} busy); the others wait \
-             {} for it, {} a request.",
-            words::who(who),
+            "{asks} asks for {} of what disk {name} does ({} requests/s, {}/s, {:.1} in flight, {} busy); the others \
+             wait {} for it, {} a request.",
             words::percent(share),
             words::rate(queue.per_second),
             words::bytes(queue.bytes_per_second),
             queue.in_flight,
             words::percent(queue.busy),
-            words::of_window(end.seconds, measures.wall_seconds()),
-            words::seconds(inside),
+            words::of_window(loss.seconds, loss.wall_seconds),
+            words::seconds(view.inside_seconds()),
         ),
-        confidence: 0.85,
-        culprit: culprit(measures, who),
         evidence,
-        remedy: vec![come_last(view.disk, who, "let it use the disk only when nobody else does")],
-    };
-    RULE.finding(measures, end, verdict)
+        remedy: vec![wording::come_last(
+            view.disk,
+            who,
+            "let it use the disk only when nobody else does",
+        )],
+    }
 }
 
-/// The idle I/O class for all threads of a process (it is a thread's own), or a pause where the scheduler heeds no
-/// priorities.
-pub(super) fn come_last(disk: &Disk, who: &ThreadRef, text: &str) -> Remedy {
-    let heeds = matches!(disk.scheduler.as_str(), "bfq" | "mq-deadline");
-    if !heeds {
-        return Remedy {
-            text: format!(
-                "pause it until the others are done (the scheduler of {}, {}, heeds no priorities)",
-                disk.name, disk.scheduler
-            ),
-            command: format!("kill -STOP {}", who.pid),
-            undo: format!("kill -CONT {}", who.pid),
-        };
+#[cfg(test)]
+mod tests {
+    use crate::answer::explain;
+    use crate::facts::*;
+    use crate::rules::disk::scenes::*;
+    use crate::rules::scenes::*;
+
+    const FULL: Rate = Rate { per_second: 50, ms: 40, in_flight: 2, busy: 100 };
+
+    fn facts(rate: Rate) -> Vec<Fact> {
+        let mut facts = disk(named("sda"), rate);
+        facts.extend(waiter(20, "copy", &[(0, 5_000)]));
+        facts.push(used(20, "copy", 240, 1));
+        facts
     }
-    let threads = format!("$(ls /proc/{}/task)", who.pid);
-    Remedy {
-        text: text.into(),
-        command: format!("ionice -c 3 -p {threads}"),
-        undo: format!("ionice -c 0 -p {threads}"),
+
+    fn beside(rate: Rate) -> Vec<Fact> {
+        let mut facts = facts(rate);
+        facts.extend(waiter(10, "app", &[(0, 4_900)]));
+        facts.push(used(10, "app", 10, 1));
+        facts
+    }
+
+    #[test]
+    fn who_asks_for_most_is_told_with_those_beside_him() {
+        let report = explain(beside(FULL));
+        let finding = &report.findings[0];
+        assert_eq!((&*finding.code, finding.culprit.pid), ("disk.saturated", Some(20)));
+        let victims: Vec<u32> = finding.victims.iter().map(|victim| victim.pid).collect();
+        assert_eq!(victims, [10], "his own waiting is the price of what he asks");
+        assert_eq!(finding.chain[0].who.pid, Some(10));
+        assert!((finding.impact.wait_seconds_per_second - 0.98).abs() < 0.01);
+        assert_eq!(report.findings.len(), 1);
+    }
+
+    #[test]
+    fn who_keeps_a_disk_busy_alone_is_no_victim() {
+        assert!(!codes(facts(FULL)).contains(&"disk.saturated".to_string()));
+    }
+
+    #[test]
+    fn a_disk_that_idles_is_not_used_up() {
+        let idle = Rate { per_second: 50, ms: 1, in_flight: 0, busy: 5 };
+        assert!(!codes(beside(idle)).contains(&"disk.saturated".to_string()));
+    }
+
+    #[test]
+    fn a_server_that_reads_for_its_clients_is_no_neighbour() {
+        let mut facts = facts(FULL);
+        facts.extend(client_and_server(at_place(20, "copy", reads_from(DEV))));
+        assert!(!codes(facts).contains(&"disk.saturated".to_string()));
     }
 }

@@ -1,17 +1,31 @@
 //! disk.weight: a group with a bigger I/O weight gets the disk first.
 //!
-//! bfq and io.cost divide a busy disk by weights. That is what was asked for; it is told because the light group's
+//! bfq and io.cost divide a busy disk by weights. That is what was asked for; it is said because the light group's
 //! users see a slow disk, and because the weights are the way out.
 
-use crate::answer::report::{Culprit, Evidence, Finding, Remedy};
-use crate::facts::{Cgroup, ThreadRef};
-use crate::graph::ends::End;
-use crate::measure::Measures;
-use crate::rules::Refutation;
-use crate::rules::old::disk::{self, View, Wrong};
-use crate::rules::old::{Rule, Verdict, words};
+//! Must not: speak where the scheduler heeds no weights, whatever they are set to.
 
-/// The case.
+use super::neighbour::{self, neighbour, victim_beside};
+use super::{waited, wording};
+use crate::facts::{Cgroup, ThreadRef};
+use crate::graph::end::End;
+use crate::measure::Measures;
+use crate::measure::disk_view::DiskView;
+use crate::model::words;
+use crate::rules::engine::Loss;
+use crate::rules::proof::Proof;
+use crate::rules::threshold::Threshold;
+use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
+use crate::rules::{Finds, Match, Refutation, Rule};
+
+static HEAVIER: Threshold = Threshold::new(
+    2.0,
+    "1",
+    "a weight that is so many times greater gives two thirds of a busy disk or more",
+    "bfq and io.cost divide a disk in proportion to the weights",
+);
+
+/// The rule.
 pub static RULE: Rule = Rule {
     code: "disk.weight",
     title: "A neighbour with a bigger I/O weight gets the disk first",
@@ -22,57 +36,89 @@ pub static RULE: Rule = Rule {
         "another group asks for most of the work and has at least twice the weight",
     ],
     refuted_by: &[
-        Refutation::new("equal weights", ""),
-        Refutation::new("a scheduler that does not heed weights", ""),
+        Refutation::new("equal weights", "groups_of_equal_weight_have_equal_parts"),
+        Refutation::new(
+            "a scheduler that does not heed weights",
+            "a_scheduler_that_heeds_no_weights_divides_by_none",
+        ),
     ],
     remedies: &["raise the light group's weight, or lower the heavy one's"],
     stories: &["S3.7"],
-    thresholds: &[],
-    finds: crate::rules::Finds::Old(find),
+    thresholds: &[&HEAVIER, &neighbour::SHARE, &neighbour::SUFFERS],
+    finds: Finds::End(find),
 };
 
-fn find(measures: &Measures<'_>) -> Vec<Finding> {
-    disk::views(measures)
-        .filter_map(|(end, view)| match &view.wrong {
-            Some(Wrong::Weight(heavy, light, who)) => {
-                Some(finding(measures, end, &view, heavy, light, who))
-            }
-            _ => None,
-        })
-        .collect()
+/// Two groups that the weights part.
+struct Weights<'m> {
+    heavy: &'m Cgroup,
+    light: &'m Cgroup,
+    more: u64,
+    less: u64,
+    who: &'m ThreadRef,
 }
 
-fn finding(
-    measures: &Measures<'_>,
+fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
+    let view = waited::slow_disk(measures, end)?;
+    let who = neighbour(measures, end, view)?.who;
+    let weights = weights(measures, end, view, who)?;
+    let (heavy, file) = (&weights.heavy.path, file(weights.light));
+    let by = Culprit {
+        container: Some(heavy.clone()),
+        pid: Some(who.pid),
+        ..Culprit::setting(heavy.clone(), file)
+    };
+    let explain = move |loss: &Loss<'_>| explain(measures, view, &weights, loss);
+    Some(Match::new(by, Proof::Inferred, explain))
+}
+
+/// The neighbour's group has a greater weight than a victim's, under a scheduler that heeds it.
+fn weights<'m>(
+    measures: &'m Measures<'m>,
     end: &End,
-    view: &View<'_>,
-    heavy: &Cgroup,
-    light: &Cgroup,
-    who: &ThreadRef,
-) -> Finding {
+    view: &DiskView<'_>,
+    who: &'m ThreadRef,
+) -> Option<Weights<'m>> {
+    let model = measures.model;
+    let has_cost = || model.cgroups.iter().any(|g| g.path == "/" && g.io_weight.is_some());
+    if view.disk.scheduler != "bfq" && !has_cost() {
+        return None;
+    }
+    let group = |thread: &ThreadRef| {
+        model.cgroup_of(thread, "blkio").or_else(|| model.cgroup_of(thread, "io"))
+    };
+    let others = end.victims.values().filter(|(thread, _)| thread.pid != who.pid);
+    let (most, _) = others.max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.pid.cmp(&a.0.pid)))?;
+    let (heavy, light) = (group(who)?, group(most)?);
+    let (more, less) = (heavy.io_weight?, light.io_weight?);
+    let is_heavier = heavy.path != light.path && more as f64 >= HEAVIER.value * less.max(1) as f64;
+    is_heavier.then_some(Weights { heavy, light, more, less, who })
+}
+
+/// The file that sets a group's weight.
+fn file(group: &Cgroup) -> String {
+    let file = if group.controllers.is_empty() { "io.weight" } else { "blkio.bfq.weight" };
+    format!("{}/{file}", group.directory.trim_end_matches('/'))
+}
+
+fn explain(
+    measures: &Measures<'_>,
+    view: &DiskView<'_>,
+    weights: &Weights<'_>,
+    loss: &Loss<'_>,
+) -> Wording {
     let name = &view.disk.name;
-    let inside = view.service.as_ref().map_or(view.queue.seconds, |s| s.mean);
-    let (more, less) = (heavy.io_weight.unwrap_or(0), light.io_weight.unwrap_or(0));
-    let file = format!(
-        "{}/{}",
-        light.directory.trim_end_matches('/'),
-        if light.controllers.is_empty() { "io.weight" } else { "blkio.bfq.weight" }
-    );
-    let mut evidence = crate::rules::old::disk_device_cap::evidence(view, inside);
-    evidence.insert(
-        0,
-        Evidence::new(format!("weight of {}", heavy.path), more as f64, "1", "cgroup I/O weight"),
-    );
-    evidence.insert(
-        1,
-        Evidence::new(format!("weight of {}", light.path), less as f64, "1", "cgroup I/O weight"),
-    );
-    let victims = measures.victims(end);
-    let victim =
-        victims.iter().find(|v| v.pid != who.pid).map_or_else(String::new, |v| v.comm.clone());
-    let verdict = Verdict {
+    let Weights { heavy, light, more, less, who } = weights;
+    let of = |group: &Cgroup, weight: u64| {
+        let what = format!("weight of {}", group.path);
+        Evidence::new(what, weight as f64, "1", "cgroup I/O weight")
+    };
+    let mut evidence = vec![of(heavy, *more), of(light, *less)];
+    evidence.extend(wording::evidence(view));
+    let file = words::shell(&file(light)).to_string();
+    Wording {
         title: format!(
-            "{victim} waits for disk {name}, which serves the heavier group {} first",
+            "{} waits for disk {name}, which serves the heavier group {} first",
+            victim_beside(measures, loss, who),
             heavy.path
         ),
         text: format!(
@@ -82,20 +128,53 @@ fn finding(
             heavy.path,
             words::who(who),
             words::percent(view.queue.busy),
-            words::of_window(end.seconds, measures.wall_seconds()),
+            words::of_window(loss.seconds, loss.wall_seconds),
         ),
-        confidence: 0.85,
-        culprit: Culprit {
-            container: Some(heavy.path.clone()),
-            pid: Some(who.pid),
-            ..Culprit::setting(heavy.path.clone(), file.clone())
-        },
         evidence,
         remedy: vec![Remedy {
             text: "give the light group the same weight".into(),
-            command: format!("echo {more} > {}", words::shell(&file)),
-            undo: format!("echo {less} > {}", words::shell(&file)),
+            command: format!("echo {more} > {file}"),
+            undo: format!("echo {less} > {file}"),
         }],
-    };
-    RULE.finding(measures, end, verdict)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::facts::*;
+    use crate::rules::disk::scenes::*;
+    use crate::rules::scenes::*;
+
+    fn found(scheduler: &str, heavy: u64, light: u64) -> Vec<String> {
+        let rate = Rate { per_second: 50, ms: 40, in_flight: 2, busy: 100 };
+        let mut facts = disk(Disk { scheduler: scheduler.into(), ..named("sda") }, rate);
+        for (pid, comm, path, weight, writes) in
+            [(10, "app", "/light", light, 10), (20, "copy", "/heavy", heavy, 240)]
+        {
+            facts.extend(waiter(pid, comm, &[(0, 4_900)]));
+            facts.extend([member(pid, comm, path), used(pid, comm, writes, 1)]);
+            facts.push(fact(Body::Cgroup(Cgroup {
+                path: path.into(),
+                controllers: vec!["blkio".into()],
+                io_weight: Some(weight),
+                ..Cgroup::default()
+            })));
+        }
+        codes(facts)
+    }
+
+    #[test]
+    fn the_heavier_group_is_served_first() {
+        assert_eq!(found("bfq", 1000, 10), ["disk.weight"]);
+    }
+
+    #[test]
+    fn groups_of_equal_weight_have_equal_parts() {
+        assert_eq!(found("bfq", 100, 100), ["disk.saturated"]);
+    }
+
+    #[test]
+    fn a_scheduler_that_heeds_no_weights_divides_by_none() {
+        assert_eq!(found("mq-deadline", 1000, 10), ["disk.saturated"]);
+    }
 }

@@ -8,19 +8,31 @@
 //! and is a note until those who wait for it lose a good part of their time. Rejected: the share alone, which many quick
 //! answers reach on a slow host.
 
-use crate::answer::report::{Culprit, Evidence, Finding, Remedy, Severity};
-use crate::graph::ends::End;
+use crate::facts::ThreadRef;
+use crate::graph::end::End;
 use crate::measure::Measures;
-use crate::rules::old::{Rule, Verdict, culprit, words};
+use crate::model::words;
+use crate::rules::engine::Loss;
+use crate::rules::proof::Proof;
+use crate::rules::threshold::Threshold;
+use crate::rules::wording::{Culprit, Evidence, Remedy, Severity, Wording};
+use crate::rules::{Finds, Match, Refutation, Rule, culprit};
 use crate::waits::WaitClass;
 
-/// A round trip takes some tenths of a millisecond where its switches wait for a CPU. Seconds.
-const ROUND_TRIP_SECONDS: f64 = 1e-3;
-/// From here on quick answers are too many. Seconds waited per second.
-const QUICK_RATE: f64 = 0.25;
-use crate::rules::Refutation;
+static ROUND_TRIP: Threshold = Threshold::new(
+    1e-3,
+    "s",
+    "an answer that takes less is no slow one",
+    "reference machine: a round trip takes some tenths of a millisecond where its switches wait for a CPU",
+);
+static QUICK_RATE: Threshold = Threshold::new(
+    0.25,
+    "1",
+    "seconds a second that are lost to quick answers, up to which they are a note",
+    "the rate from which on a loss may be critical",
+);
 
-/// The case.
+/// The rule.
 pub static RULE: Rule = Rule {
     code: "fs.fuse_daemon",
     title: "A FUSE file system's daemon does not answer",
@@ -29,28 +41,57 @@ pub static RULE: Rule = Rule {
     needs: &[
         "threads wait for an answer of a FUSE connection",
         "the process that has this connection's device open is known",
+        "answers within a millisecond are a note, unless a quarter of the time goes there",
     ],
     refuted_by: &[
-        Refutation::new("the daemon is itself held up by something with a name", ""),
-        Refutation::new("it answers within a millisecond, and little time is lost to it", ""),
+        Refutation::new(
+            "the daemon is itself held up by something with a name",
+            "a_daemon_that_waits_for_a_disk_is_a_link_of_the_chain",
+        ),
+        Refutation::new(
+            "the file system is served by the kernel",
+            "a_file_of_another_file_system_has_no_daemon",
+        ),
     ],
     remedies: &[
         "look at what the daemon does; restart it",
         "abort the connection (/sys/fs/fuse/connections/N/abort)",
     ],
     stories: &["S4.3"],
-    thresholds: &[],
-    finds: crate::rules::Finds::Old(find),
+    thresholds: &[&ROUND_TRIP, &QUICK_RATE],
+    finds: Finds::End(find),
 };
 
-fn find(measures: &Measures<'_>) -> Vec<Finding> {
-    measures.class(WaitClass::FuseDaemon).map(|end| finding(measures, end)).collect()
+fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
+    if end.class != WaitClass::FuseDaemon || end.victims.is_empty() {
+        return None;
+    }
+    let daemon = end.holder();
+    let by = daemon.map_or_else(Culprit::default, |daemon| culprit(measures.model, daemon));
+    // The stack says that a daemon is waited for; the open device says which.
+    let proof = if daemon.is_some() { Proof::TwoWitnesses } else { Proof::OneWitness };
+    let mut matched = Match::new(by, proof, move |loss| explain(measures, end, daemon, loss));
+    if answers_quickly(measures, end) {
+        matched.severity_max = Severity::Note;
+    }
+    Some(matched)
 }
 
-fn finding(measures: &Measures<'_>, end: &End) -> Finding {
-    let daemon = end.holder();
+fn answers_quickly(measures: &Measures<'_>, end: &End) -> bool {
+    // Where events came too fast, the quickest answers were only counted, and the mean is of the others.
+    let counted_seconds = measures.model.window_end.threshold_ns as f64 / 1e9;
+    end.seconds < ROUND_TRIP.value.max(counted_seconds) * end.count as f64
+        && end.seconds < QUICK_RATE.value * measures.wall_seconds()
+}
+
+fn explain(
+    measures: &Measures<'_>,
+    end: &End,
+    daemon: Option<&ThreadRef>,
+    loss: &Loss<'_>,
+) -> Wording {
     let by = daemon.map_or_else(|| "its daemon".to_string(), words::who);
-    let victim = measures.process_name(end.first_victim());
+    let mount = measures.model.name_of(&end.object).name;
     let doing = match end.holder_mostly() {
         Some(WaitClass::Stopped) => "is stopped",
         Some(WaitClass::FrozenCgroup) => "is frozen",
@@ -58,57 +99,39 @@ fn finding(measures: &Measures<'_>, end: &End) -> Finding {
         Some(WaitClass::Running | WaitClass::Unseen) => "is at work",
         _ => "waits itself",
     };
-    let stopped = end.holder_mostly() == Some(WaitClass::Stopped);
-    let mut remedy = vec![Remedy {
-        text: format!("see what {by} does"),
-        command: daemon.map_or_else(String::new, |d| format!("cat /proc/{}/task/*/stack", d.pid)),
-        ..Remedy::default()
-    }];
-    if let (true, Some(daemon)) = (stopped, daemon) {
-        remedy = vec![Remedy {
+    let is_known = f64::from(u8::from(daemon.is_some()));
+    Wording {
+        title: format!("{} waits for {by}, the daemon of {mount}", loss.victim),
+        text: format!(
+            "{} pass in {} requests to the daemon of {mount}; the longest took {}. The daemon {doing}.",
+            words::of_window(loss.seconds, loss.wall_seconds),
+            end.count,
+            words::seconds(end.longest_seconds),
+        ),
+        evidence: vec![
+            Evidence::new("wait for the daemon", loss.seconds, "s", "kernel stacks (FUSE request)"),
+            Evidence::new("requests waited for", end.count as f64, "1", "sched_switch"),
+            Evidence::new("daemon known by its open device", is_known, "1", "descriptor iterator"),
+        ],
+        remedy: vec![remedy(end, daemon)],
+    }
+}
+
+fn remedy(end: &End, daemon: Option<&ThreadRef>) -> Remedy {
+    let is_stopped = end.holder_mostly() == Some(WaitClass::Stopped);
+    match daemon {
+        Some(daemon) if is_stopped => Remedy {
             text: "continue the daemon".into(),
             command: format!("kill -CONT {}", daemon.pid),
             undo: format!("kill -STOP {}", daemon.pid),
-        }];
+        },
+        Some(daemon) => Remedy {
+            text: format!("see what {} does", words::who(daemon)),
+            command: format!("cat /proc/{}/task/*/stack", daemon.pid),
+            ..Remedy::default()
+        },
+        None => Remedy { text: "see what its daemon does".into(), ..Remedy::default() },
     }
-    let verdict = Verdict {
-        title: format!(
-            "{victim} waits for {by}, the daemon of {}",
-            measures.model.name_of(&end.object).name
-        ),
-        text: format!(
-            "{} pass in {} requests to the daemon of {}; the longest took {}. The daemon {doing}.",
-            words::of_window(end.seconds, measures.wall_seconds()),
-            end.count,
-            measures.model.name_of(&end.object).name,
-            words::seconds(end.longest_seconds),
-        ),
-        confidence: if daemon.is_some() { 0.92 } else { 0.6 },
-        culprit: daemon.map_or_else(Culprit::default, |daemon| culprit(measures, daemon)),
-        evidence: vec![
-            Evidence::new("wait for the daemon", end.seconds, "s", "kernel stacks (FUSE request)"),
-            Evidence::new("requests waited for", end.count as f64, "1", "sched_switch"),
-            Evidence::new(
-                "daemon known by its open device",
-                f64::from(u8::from(daemon.is_some())),
-                "1",
-                "descriptor iterator",
-            ),
-        ],
-        remedy,
-    };
-    let mut finding = RULE.finding(measures, end, verdict);
-    if answers_quickly(measures, end) {
-        finding.severity = Severity::Note;
-    }
-    finding
-}
-
-fn answers_quickly(measures: &Measures<'_>, end: &End) -> bool {
-    // Where events came too fast, the quickest answers were only counted, and the mean is of the others.
-    let told_seconds = measures.model.window_end.threshold_ns as f64 / 1e9;
-    end.seconds < ROUND_TRIP_SECONDS.max(told_seconds) * end.count as f64
-        && measures.impact(end).wait_seconds_per_second < QUICK_RATE
 }
 
 #[cfg(test)]
@@ -172,5 +195,45 @@ mod tests {
         assert!(severity_of_told(493, 1_036, 0) >= Severity::Warning);
         assert_eq!(severity_of_told(493, 1_036, 2_000_000), Severity::Note);
         assert!(severity_of_told(100, 3_000, 2_000_000) >= Severity::Warning);
+    }
+
+    /// A client that waits in a read of a file, and a daemon that is in some place.
+    fn codes(frames: &[&str], daemon: Place) -> Vec<String> {
+        let frames = frames.iter().map(|frame| (*frame).to_string()).collect();
+        let dev = DeviceNumber { major: 0, minor: 51 };
+        let place = Place {
+            state: WaitState::Sleep,
+            syscall: "pread64".into(),
+            stack: 1,
+            object: Some(ObjectRef::File(FileRef { dev, ..FileRef::default() })),
+            ..Place::default()
+        };
+        let mut facts = host();
+        facts.push(fact(Body::Stack(Stack { id: 1, frames })));
+        facts.push(endpoint(20, "archived", ObjectRef::FuseServer { dev }));
+        facts.push(at_place(10, "reader", place));
+        facts.push(at_place(20, "archived", daemon));
+        explain(facts).findings.into_iter().map(|finding| finding.code).collect()
+    }
+
+    const REQUEST: &[&str] =
+        &["request_wait_answer", "__fuse_simple_request", "fuse_file_read_iter"];
+
+    #[test]
+    fn a_daemon_that_waits_for_a_disk_is_a_link_of_the_chain() {
+        let sleeps = Place {
+            state: WaitState::Sleep,
+            syscall: "clock_nanosleep".into(),
+            ..Place::default()
+        };
+        assert_eq!(codes(REQUEST, sleeps), ["fs.fuse_daemon"]);
+        let reads = reads_from(DeviceNumber { major: 8, minor: 0 });
+        assert!(codes(REQUEST, reads).is_empty(), "the disk's, which no rule names here");
+    }
+
+    #[test]
+    fn a_file_of_another_file_system_has_no_daemon() {
+        let idle = Place { state: WaitState::Sleep, syscall: "read".into(), ..Place::default() };
+        assert!(codes(&["folio_wait_bit", "filemap_read", "ext4_file_read_iter"], idle).is_empty());
     }
 }

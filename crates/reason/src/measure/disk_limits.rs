@@ -1,0 +1,231 @@
+//! Limits that cgroups have on a disk: what was used of each, and for how long its group waited for the disk.
+//!
+//! The figures stand side by side so that a rule can compare them: a group that waits longer than the disk works waits
+//! before the disk. What a group waits is the time in which at least one of its threads waits for the disk or for the
+//! journal on it, not the sum over threads: so it can be held against the time in which the disk works. Must not: say
+//! that a limit is to blame (rules/disk/own_throttle.rs).
+//!
+//! A group's member is who belongs to it by its cgroup files, or whose bios were charged to it: that is known even of
+//! processes that were gone before anybody read where they belonged.
+
+use super::disk_view::{DiskView, is_journal, is_kernel};
+use crate::facts::*;
+use crate::model::Model;
+use crate::model::object::Object;
+use crate::waits::WaitClass;
+use crate::waits::timeline::{Timelines, WaitSpan, common, joined};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A limit of a group on a disk.
+#[derive(Debug, Clone)]
+pub struct LimitUse<'a> {
+    /// The group.
+    pub group: &'a Cgroup,
+    /// The limit.
+    pub limit: &'a IoLimit,
+    /// What was reached of it, in its own unit a second: by the group's own counters, else by the disk's.
+    pub reached: f64,
+    /// It is known of the group itself.
+    pub is_own_count: bool,
+    /// Operations that the group completed on the disk.
+    pub completed: u64,
+    /// It limits writes, and the group writes here: a commit of the journal may have to wait for them.
+    pub holds_journal: bool,
+    /// Processes of the group that wait for the disk, or use it.
+    pub members: BTreeSet<u32>,
+    /// Time in which somebody of the group waits for the disk, or for a commit that does, seconds.
+    pub waited_seconds: f64,
+    /// The part of it that is for data, with no wait for a free place in the disk's queue in it: what passes between a
+    /// bio's submission and its completion.
+    pub data_seconds: f64,
+    /// Time in which somebody else waits for a commit that waits for the disk, where that may be for the group's writes.
+    pub journal_seconds: f64,
+}
+
+impl LimitUse<'_> {
+    /// The part of the limit that is used.
+    pub fn used(&self) -> f64 {
+        self.reached / self.limit.per_second.max(1) as f64
+    }
+}
+
+/// All limits, by disk.
+pub fn of<'a>(
+    model: &'a Model,
+    timelines: &Timelines,
+) -> BTreeMap<DeviceNumber, Vec<LimitUse<'a>>> {
+    let mut all: BTreeMap<DeviceNumber, Vec<LimitUse<'a>>> = BTreeMap::new();
+    let limits = model.cgroups.iter().flat_map(|g| g.io_limits.iter().map(move |l| (g, l)));
+    for (group, limit) in limits {
+        all.entry(limit.dev).or_default().push(counted(model, group, limit));
+    }
+    if all.is_empty() {
+        return all;
+    }
+    let waits = waits(model, timelines, &all.keys().copied().collect());
+    for (dev, limits) in &mut all {
+        if let Some(waits) = waits.get(dev) {
+            limits.iter_mut().for_each(|limit| add_waits(model, limit, waits));
+        }
+    }
+    all
+}
+
+/// Waits for one disk.
+#[derive(Default)]
+struct OnDisk<'a> {
+    /// For the disk itself.
+    direct: Vec<&'a WaitSpan>,
+    /// For a commit of the journal on it.
+    journal: Vec<&'a WaitSpan>,
+    /// Stretches in which the journal's own thread waits for the disk.
+    commits: Vec<(Ns, Ns)>,
+}
+
+fn waits<'a>(
+    model: &Model,
+    timelines: &'a Timelines,
+    of: &BTreeSet<DeviceNumber>,
+) -> BTreeMap<DeviceNumber, OnDisk<'a>> {
+    let mut all: BTreeMap<DeviceNumber, OnDisk<'a>> = BTreeMap::new();
+    for wait in timelines.waits() {
+        let Some(dev) = disk_of(model, wait).filter(|dev| of.contains(dev)) else { continue };
+        let on = all.entry(dev).or_default();
+        match (wait.kernel, wait.class) {
+            (true, _) if is_journal(&wait.thread) => on.commits.push((wait.begin_ns, wait.end_ns)),
+            (true, _) => {}
+            (false, WaitClass::Journal) => on.journal.push(wait),
+            (false, _) => on.direct.push(wait),
+        }
+    }
+    for on in all.values_mut() {
+        on.commits = joined(std::mem::take(&mut on.commits));
+    }
+    all
+}
+
+/// The disk that a wait is for, directly or through the journal on it. A commit that waits for a request which no
+/// event showed yet is known by its thread's name.
+fn disk_of(model: &Model, wait: &WaitSpan) -> Option<DeviceNumber> {
+    match (wait.class, &wait.object) {
+        (WaitClass::Disk, Object::Disk(None)) if is_journal(&wait.thread) => {
+            let name = wait.thread.comm.strip_prefix("jbd2/")?;
+            let of =
+                |disk: &&Disk| name.strip_prefix(&*disk.name).is_some_and(|p| p.starts_with('-'));
+            model.disks.values().find(of).map(|disk| disk.dev)
+        }
+        (WaitClass::Disk | WaitClass::PageFault, Object::Disk(dev)) => *dev,
+        (WaitClass::Journal, Object::Journal(dev)) => *dev,
+        _ => None,
+    }
+}
+
+/// Where a group's own counters tell nothing, what the disk did is all that is known of its use.
+pub fn use_of_device(view: &mut DiskView<'_>) {
+    for limit in view.limits.iter_mut().filter(|limit| !limit.is_own_count) {
+        let is_of_operations = limit.limit.kind.ends_with("iops");
+        let queue = &view.queue;
+        limit.reached = if is_of_operations { queue.per_second } else { queue.bytes_per_second };
+        limit.completed = queue.completed;
+    }
+}
+
+fn counted<'a>(model: &'a Model, group: &'a Cgroup, limit: &'a IoLimit) -> LimitUse<'a> {
+    let of = |io: &CgroupIo| match limit.kind.as_str() {
+        "read_iops" => io.reads,
+        "write_iops" => io.writes,
+        "read_bps" => io.read_bytes,
+        _ => io.write_bytes,
+    };
+    let on_disk = |sample: &CgroupSample| {
+        sample.io.iter().find(|io| io.dev == limit.dev).cloned().unwrap_or_default()
+    };
+    let (first, last) = match model.cgroup_change(group) {
+        Some((first, last)) => (on_disk(first), on_disk(last)),
+        None => Default::default(),
+    };
+    let reached = of(&last).saturating_sub(of(&first)) as f64 / model.seconds().max(1e-9);
+    let writes = last.writes.saturating_sub(first.writes);
+    LimitUse {
+        group,
+        limit,
+        reached,
+        is_own_count: reached > 0.0,
+        completed: last.reads.saturating_sub(first.reads) + writes,
+        holds_journal: limit.kind.starts_with("write") && writes > 0,
+        members: charged(model, group, limit.dev),
+        waited_seconds: 0.0,
+        data_seconds: 0.0,
+        journal_seconds: 0.0,
+    }
+}
+
+/// Processes whose bios are charged to a group or one below it; the kernel's threads write for others.
+fn charged(model: &Model, group: &Cgroup, dev: DeviceNumber) -> BTreeSet<u32> {
+    let inside = |other: &&Cgroup| {
+        other.id != 0 && other.controllers == group.controllers && is_below(&other.path, group)
+    };
+    let ids: BTreeSet<u64> = model.cgroups.iter().filter(inside).map(|group| group.id).collect();
+    let own = |used: &&DiskUse| {
+        used.dev == dev && ids.contains(&used.cgroup_id) && !is_kernel(model, &used.process)
+    };
+    model.disk_use.iter().filter(own).map(|used| used.process.pid).collect()
+}
+
+fn add_waits(model: &Model, limit: &mut LimitUse<'_>, waits: &OnDisk<'_>) {
+    let mut asked: BTreeMap<u32, bool> = limit.members.iter().map(|pid| (*pid, true)).collect();
+    let group = limit.group;
+    let mut is_member = |wait: &WaitSpan| {
+        let known = asked.entry(wait.thread.pid);
+        *known.or_insert_with(|| belongs(model, &wait.thread, group))
+    };
+    let (mut own, mut data, mut others) = (Vec::new(), Vec::new(), Vec::new());
+    for wait in &waits.direct {
+        if is_member(wait) {
+            own.push((wait.begin_ns, wait.end_ns));
+            if !is_for_a_place(model.stack(wait.place.stack)) {
+                data.push((wait.begin_ns, wait.end_ns));
+            }
+        }
+    }
+    for wait in &waits.journal {
+        let to = if is_member(wait) { &mut own } else { &mut others };
+        to.extend(common(&[(wait.begin_ns, wait.end_ns)], &waits.commits));
+    }
+    limit.members.extend(asked.iter().filter(|(_, own)| **own).map(|(pid, _)| *pid));
+    let window = [(model.begin_ns, model.end_ns)];
+    let seconds = |stretches: Vec<(Ns, Ns)>| {
+        let within = common(&joined(stretches), &window);
+        within.iter().map(|(begin, end)| end - begin).sum::<Ns>() as f64 / 1e9
+    };
+    limit.waited_seconds = seconds(own);
+    limit.data_seconds = seconds(data);
+    if limit.holds_journal {
+        limit.journal_seconds = seconds(others);
+    }
+}
+
+/// Who waits for a place in a queue has not submitted yet.
+fn is_for_a_place(frames: &[String]) -> bool {
+    let names =
+        ["blk_mq_get_tag", "rq_qos_wait", "wbt_wait", "__bio_queue_enter", "blk_queue_enter"];
+    frames.iter().any(|frame| names.contains(&frame.as_str()))
+}
+
+/// Whether a thread is in a group that limits I/O, or below it.
+fn belongs(model: &Model, thread: &ThreadRef, group: &Cgroup) -> bool {
+    let Some(known) = model.identity(thread) else { return false };
+    known.cgroups.iter().any(|own| {
+        let is_same_hierarchy = match group.controllers.is_empty() {
+            true => own.controllers.is_empty(),
+            false => own.controllers.iter().any(|word| word == "blkio" || word == "io"),
+        };
+        is_same_hierarchy && is_below(&own.path, group)
+    })
+}
+
+/// A path is a group's or lies below it; everything lies below the root.
+fn is_below(path: &str, group: &Cgroup) -> bool {
+    let rest = path.strip_prefix(group.path.trim_end_matches('/'));
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}

@@ -1,0 +1,280 @@
+//! What each disk did over the window: its queue, its requests, who used it, the limits set on it.
+//!
+//! Each disk is read once, and every rule that asks about it compares the same figures. A disk's requests come from two
+//! places that know nothing of each other: the kernel's counters ([`DiskQueue`]) and the request events ([`Service`], the
+//! long requests one by one). Who asked comes from a third, the bios. Must not: say what is wrong (rules/disk).
+//!
+//! Rejected: figures worked out when they are asked for, behind a cell. A cell would tie the measures to one lifetime,
+//! and a disk costs less than one thread's timeline.
+
+use super::disk_array::{self, DiskArray};
+use super::disk_cache::{self, DiskCache};
+use super::disk_limits::{self, LimitUse};
+use super::disk_queue::{self, DiskQueue, Service};
+use crate::facts::*;
+use crate::model::Model;
+use crate::waits::timeline::Timelines;
+use std::collections::BTreeMap;
+
+/// A request costs a device about as much as this many bytes more of a long one.
+const BYTES_OF_A_REQUEST: f64 = 65536.0;
+
+/// Disks stand on disks only so deep.
+const DEPTH_MAX: u32 = 8;
+
+/// All disks, and what is made of several.
+#[derive(Debug, Default)]
+pub struct Disks<'a> {
+    /// Each disk.
+    pub views: BTreeMap<DeviceNumber, DiskView<'a>>,
+    /// Caches in front of slow disks.
+    pub caches: Vec<DiskCache<'a>>,
+    /// Arrays of disks that have the same content.
+    pub arrays: Vec<DiskArray<'a>>,
+}
+
+/// A disk with all that was measured of it.
+#[derive(Debug)]
+pub struct DiskView<'a> {
+    /// Who it is.
+    pub disk: &'a Disk,
+    /// Its counters were read over the window; else `queue` is empty.
+    pub is_counted: bool,
+    /// As a queue.
+    pub queue: DiskQueue,
+    /// By its requests; absent if request events were not seen.
+    pub service: Option<Service>,
+    /// Of a loop device: how long the kernel workers that serve it stood ready without a CPU, if that is long.
+    pub workers_ready_seconds: Option<f64>,
+    /// Its best rate between two samples, bytes a second.
+    pub best_bytes_per_second: f64,
+    /// Its long requests, in the order in which they went there.
+    pub requests: Vec<LongRequest>,
+    /// Who asked for what.
+    pub users: Vec<DiskUser<'a>>,
+    /// The limits that groups have on it.
+    pub limits: Vec<LimitUse<'a>>,
+}
+
+/// A long request with what stood before it.
+#[derive(Debug, Clone, Copy)]
+pub struct LongRequest {
+    /// Long requests in flight when it went to the device.
+    pub depth: usize,
+    /// Their bytes and its own.
+    pub bytes_in_flight: u64,
+    /// Its time inside the device.
+    pub seconds: f64,
+    /// When it went there.
+    pub issue_ns: Ns,
+    /// When it was done.
+    pub complete_ns: Ns,
+}
+
+/// What one process asked of a disk.
+#[derive(Debug)]
+pub struct DiskUser<'a> {
+    /// As it was counted.
+    pub used: &'a DiskUse,
+    /// Its work: bytes, and a fixed part a request.
+    pub work: f64,
+    /// The journal's own thread: it writes for whoever commits.
+    pub is_journal: bool,
+    /// A thread of the kernel, the journal's included.
+    pub is_kernel: bool,
+}
+
+/// The process that asks for most.
+#[derive(Debug, Clone, Copy)]
+pub struct MainUser<'a> {
+    /// Who.
+    pub process: &'a ThreadRef,
+    /// Its share of all work that is somebody's own demand, 0 to 1.
+    pub share: f64,
+    /// It asks for at least as much as the commit blocks of the journal.
+    pub is_above_journal: bool,
+}
+
+impl<'a> Disks<'a> {
+    /// Measures all disks of a look.
+    pub fn of(model: &'a Model, timelines: &Timelines) -> Self {
+        let mut limits = disk_limits::of(model, timelines);
+        let mut requests: BTreeMap<DeviceNumber, Vec<&Request>> = BTreeMap::new();
+        for request in &model.requests {
+            requests.entry(request.dev).or_default().push(request);
+        }
+        let mut views = BTreeMap::new();
+        for disk in model.disks.values() {
+            let dev = disk.dev;
+            let queue = disk_queue::disk(model, dev);
+            let view = DiskView {
+                disk,
+                is_counted: queue.is_some(),
+                queue: queue.unwrap_or_default(),
+                service: disk_queue::service(model, dev),
+                workers_ready_seconds: disk_queue::worker_ready_seconds(model, disk),
+                best_bytes_per_second: disk_queue::best_bytes_per_second(model, dev),
+                requests: long_requests(requests.get(&dev).map_or(&[], Vec::as_slice)),
+                users: users(model, dev),
+                limits: limits.remove(&dev).unwrap_or_default(),
+            };
+            views.insert(dev, view);
+        }
+        views.values_mut().for_each(disk_limits::use_of_device);
+        Self { views, caches: disk_cache::of(model), arrays: disk_array::of(model) }
+    }
+}
+
+impl<'a> DiskView<'a> {
+    /// Mean time of a request inside the device, seconds: by its events, else by the counters.
+    pub fn inside_seconds(&self) -> f64 {
+        self.service.as_ref().map_or(self.queue.seconds, |service| service.mean)
+    }
+
+    /// The greater of both where they differ: events may miss requests.
+    pub fn inside_seconds_max(&self) -> f64 {
+        self.inside_seconds().max(self.queue.seconds)
+    }
+
+    /// For how long the device had something to do, at most. Each request's time counts in full even where several were
+    /// inside at once; the counters' busy time counts in ticks of the clock, several times too long for short requests.
+    pub fn worked_seconds(&self, window_seconds: f64) -> f64 {
+        let busy = self.queue.busy * window_seconds;
+        let Some(service) = &self.service else { return busy };
+        let completed = (self.queue.completed as f64).max(service.all as f64);
+        let inside = service.all_seconds / service.all.max(1) as f64 * completed;
+        if self.is_counted { inside.min(busy) } else { inside }
+    }
+
+    /// Whoever asks for most, kernel threads left out.
+    ///
+    /// Commit blocks are the journal's, for whoever commits: they are nobody's demand of his own, but who asks for less
+    /// than they do is no more than another who commits.
+    pub fn main_user(&self) -> Option<MainUser<'a>> {
+        let sum = |journal: bool| -> f64 {
+            let of = self.users.iter().filter(|user| user.is_journal == journal);
+            of.map(|user| user.work).sum()
+        };
+        let own = self.users.iter().filter(|user| !user.is_kernel);
+        let most = own.max_by(|a, b| a.work.total_cmp(&b.work))?;
+        Some(MainUser {
+            process: &most.used.process,
+            share: most.work / sum(false).max(1.0),
+            is_above_journal: most.work >= sum(true),
+        })
+    }
+
+    /// Coefficients of variation over its long requests: of how many were in flight, and of their times.
+    pub fn spread_of_depth_and_time(&self) -> Option<(f64, f64)> {
+        let depths: Vec<f64> = self.requests.iter().map(|r| r.depth as f64 + 1.0).collect();
+        let times: Vec<f64> = self.requests.iter().map(|r| r.seconds).collect();
+        Some((disk_queue::spread(&depths)?, disk_queue::spread(&times)?))
+    }
+}
+
+fn long_requests(of_disk: &[&Request]) -> Vec<LongRequest> {
+    let data = of_disk.iter().filter(|request| request.operation != DiskOperation::Flush);
+    let mut requests: Vec<(Ns, Ns, u64)> =
+        data.map(|r| (r.issue_ns, r.complete_ns, u64::from(r.bytes))).collect();
+    requests.sort_unstable();
+    let mut open: Vec<(Ns, u64)> = Vec::new();
+    requests
+        .into_iter()
+        .map(|(issue_ns, complete_ns, bytes)| {
+            open.retain(|(end, _)| *end > issue_ns);
+            let depth = open.len();
+            open.push((complete_ns, bytes));
+            LongRequest {
+                depth,
+                bytes_in_flight: open.iter().map(|(_, bytes)| bytes).sum(),
+                seconds: complete_ns.saturating_sub(issue_ns) as f64 / 1e9,
+                issue_ns,
+                complete_ns,
+            }
+        })
+        .collect()
+}
+
+fn users<'a>(model: &'a Model, dev: DeviceNumber) -> Vec<DiskUser<'a>> {
+    let user = |used: &'a DiskUse| {
+        let is_journal = is_journal(&used.process);
+        DiskUser {
+            used,
+            work: (used.read_bytes + used.write_bytes) as f64
+                + (used.reads + used.writes) as f64 * BYTES_OF_A_REQUEST,
+            is_journal,
+            is_kernel: is_journal || is_kernel(model, &used.process),
+        }
+    };
+    model.disk_use.iter().filter(|used| used.dev == dev).map(user).collect()
+}
+
+/// The thread that commits a journal of ext4.
+pub fn is_journal(thread: &ThreadRef) -> bool {
+    thread.comm.starts_with("jbd2/")
+}
+
+/// A thread of the kernel, by what is known of it or by its name.
+pub fn is_kernel(model: &Model, thread: &ThreadRef) -> bool {
+    model.threads.get(&thread.pid).is_some_and(|known| known.kernel)
+        || thread.comm.starts_with("kworker")
+        || is_journal(thread)
+}
+
+/// A disk is another one, or is made of it.
+pub fn stands_on(model: &Model, upper: &Disk, lower: DeviceNumber) -> bool {
+    stands_above(model, upper, lower, DEPTH_MAX)
+}
+
+fn stands_above(model: &Model, upper: &Disk, lower: DeviceNumber, depth: u32) -> bool {
+    let below = |dev: &DeviceNumber| {
+        model.disk(*dev).is_some_and(|disk| stands_above(model, disk, lower, depth - 1))
+    };
+    upper.dev == lower || depth > 0 && upper.below.iter().any(below)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(issue_ms: Ns, complete_ms: Ns) -> Request {
+        Request {
+            bytes: 4096,
+            issue_ns: issue_ms * 1_000_000,
+            complete_ns: complete_ms * 1_000_000,
+            ..Request::default()
+        }
+    }
+
+    #[test]
+    fn a_request_knows_what_stood_before_it() {
+        let requests = [request(5, 40), request(0, 10), request(12, 50)];
+        let met = long_requests(&requests.iter().collect::<Vec<_>>());
+        let depths: Vec<usize> = met.iter().map(|one| one.depth).collect();
+        assert_eq!(depths, [0, 1, 1], "the first was done before the third came");
+        assert_eq!(met[2].bytes_in_flight, 8192);
+    }
+
+    #[test]
+    fn a_disk_works_no_longer_than_its_requests_take() {
+        let disk = Disk::default();
+        let view = |busy: f64, service: Option<Service>| DiskView {
+            disk: &disk,
+            is_counted: true,
+            queue: DiskQueue { busy, completed: 40, ..DiskQueue::default() },
+            service,
+            workers_ready_seconds: None,
+            best_bytes_per_second: 0.0,
+            requests: Vec::new(),
+            users: Vec::new(),
+            limits: Vec::new(),
+        };
+        // 40 requests of half a millisecond: 20 ms, where ticks of the clock say 250.
+        let service = Service { all: 40, all_seconds: 0.02, ..Service::default() };
+        assert!((view(0.05, Some(service.clone())).worked_seconds(5.0) - 0.02).abs() < 1e-9);
+        assert!((view(0.05, None).worked_seconds(5.0) - 0.25).abs() < 1e-9);
+        // Half of the events were lost.
+        let service = Service { all: 20, all_seconds: 0.01, ..service };
+        assert!((view(0.05, Some(service)).worked_seconds(5.0) - 0.02).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,101 @@
+//! Which ends the disk rules are asked about, and the numbers that several of them compare with.
+//!
+//! A loop device whose kernel workers have no CPU is slow for want of a CPU, which is no disk's fault: all rules that judge
+//! a device's time are silent about it. Must not: name a cause.
+
+use crate::graph::end::End;
+use crate::measure::Measures;
+use crate::measure::disk_view::DiskView;
+use crate::model::object::Object;
+use crate::rules::threshold::Threshold;
+use crate::rules::{Match, engine};
+use crate::waits::WaitClass;
+use crate::waits::timeline::WaitSpan;
+
+/// Mean time of a request.
+pub(super) static SLOW: Threshold = Threshold::new(
+    0.004,
+    "s",
+    "below this mean time a request is not worth a complaint, whatever the queue",
+    "chosen: a short seek of a platter",
+);
+/// Requests in flight.
+pub(super) static QUEUED: Threshold = Threshold::new(
+    1.5,
+    "1",
+    "fewer in flight on average are no queue: one that waits for each, and a bit",
+    "Little's law: a caller that waits for each request keeps one in flight",
+);
+/// Long requests.
+pub(super) static CONSTANT_REQUESTS: Threshold = Threshold::new(
+    12.0,
+    "1",
+    "with fewer long requests their times say nothing about what they depend on",
+    "chosen: a spread of a dozen values is known to a fifth",
+);
+/// Spread of the depth.
+pub(super) static CONSTANT_DEPTH: Threshold = Threshold::new(
+    0.3,
+    "1",
+    "it takes requests that met different depths to say that the depth does not matter",
+    "lab: disk-fail-slow, disk-device-cap",
+);
+/// Spread of the time.
+pub(super) static CONSTANT_TIME: Threshold = Threshold::new(
+    0.1,
+    "1",
+    "a time that varies less than this while the depth varies does not depend on it",
+    "lab: disk-fail-slow, disk-device-cap",
+);
+
+/// The disk that an end is, if it was measured and anybody still waits for it.
+pub(super) fn disk_of<'m>(measures: &'m Measures<'m>, end: &End) -> Option<&'m DiskView<'m>> {
+    let Object::Disk(Some(dev)) = end.object else { return None };
+    let is_wait = matches!(end.class, WaitClass::Disk | WaitClass::PageFault);
+    let view = measures.disk(dev)?;
+    (is_wait && view.is_counted && !end.victims.is_empty()).then_some(view)
+}
+
+/// The same where the time that the disk takes is its own.
+pub(super) fn slow_disk<'m>(measures: &'m Measures<'m>, end: &End) -> Option<&'m DiskView<'m>> {
+    disk_of(measures, end).filter(|view| view.workers_ready_seconds.is_none())
+    // Until memory.limit claims the disk ends of groups that thrash.
+}
+
+/// Every request takes about the same long time however many are in flight: slow, not capped.
+pub(super) fn is_constant_time(view: &DiskView<'_>) -> bool {
+    let constant =
+        |(depth, time): (f64, f64)| depth > CONSTANT_DEPTH.value && time < CONSTANT_TIME.value;
+    view.requests.len() >= CONSTANT_REQUESTS.count()
+        && view.spread_of_depth_and_time().is_some_and(constant)
+}
+
+/// The part of an end that some processes lose by their own waits, with a chain that one of them begins. None of a
+/// command, whose path is one.
+pub(super) fn part_of(
+    measures: &Measures<'_>,
+    end: &End,
+    wanted: impl Fn(u32) -> bool,
+) -> Option<End> {
+    let (begin, until) = (measures.model.begin_ns, measures.model.end_ns);
+    let is_theirs = |wait: &&WaitSpan| {
+        let pid = wait.thread.pid;
+        wanted(pid) && end.victims.contains_key(&pid) && wait.class.is_demand() && !wait.kernel
+    };
+    let leaves: Vec<_> = measures
+        .waits()
+        .filter(is_theirs)
+        .flat_map(|wait| measures.graph.chains.follow_wait(wait, begin, until))
+        .filter_map(|leaf| leaf.named().map(|named| (leaf, named)))
+        .filter(|(leaf, named)| leaf.links[*named].object == end.object)
+        .collect();
+    End::gathered(end.class, end.object.clone(), &leaves).filter(|_| !measures.is_command())
+}
+
+/// Says of a match what is lost by that part instead of what the ends tell.
+pub(super) fn of_part(mut matched: Match<'_>, part: End) -> Match<'_> {
+    matched.chain = Some(part.links.iter().filter_map(|link| engine::step(link)).collect());
+    matched.path_seconds = Some(part.seconds);
+    matched.losses = Some(part.victims);
+    matched
+}
