@@ -34,7 +34,7 @@ use ancestry::Ancestry;
 use cpu_users::CpuUsers;
 use disk_view::{DiskView, Disks};
 use memory_limits::Limited;
-use std::cell::OnceCell;
+use std::sync::OnceLock;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
@@ -64,7 +64,7 @@ pub struct Measures<'a> {
     pub profile: cpu_profile::CpuProfile<'a>,
     /// What each disk did, with the limits, caches and arrays on it.
     pub disks: Disks<'a>,
-    memory_losses: OnceCell<Vec<memory_losses::Spent>>,
+    memory_losses: OnceLock<Vec<memory_losses::Spent>>,
 }
 
 impl<'a> Measures<'a> {
@@ -92,7 +92,7 @@ impl<'a> Measures<'a> {
             dns_answers,
             profile,
             disks,
-            memory_losses: OnceCell::new(),
+            memory_losses: OnceLock::new(),
         }
     }
 
