@@ -61,12 +61,12 @@ pub fn files_make_no_circles(tree: &Tree) -> Vec<Breach> {
     let mut circles: Vec<Vec<Arrow>> = modules.all.keys().filter_map(circle).collect();
     circles.sort_by_key(Vec::len);
     // Of circles with a common arrow only the shortest: one change undoes them all.
-    let mut told: BTreeSet<(Vec<String>, Vec<String>)> = BTreeSet::new();
+    let mut reported: BTreeSet<(Vec<String>, Vec<String>)> = BTreeSet::new();
     let mut breaches = Vec::new();
     for circle in circles {
         let ends = |arrow: &Arrow| (arrow.from.clone(), arrow.to.clone());
-        if !circle.iter().any(|arrow| told.contains(&ends(arrow))) {
-            told.extend(circle.iter().map(ends));
+        if !circle.iter().any(|arrow| reported.contains(&ends(arrow))) {
+            reported.extend(circle.iter().map(ends));
             breaches.extend(breach(&modules, &circle));
         }
     }
