@@ -207,8 +207,11 @@ impl<'t> Module<'t> {
                 at = after;
                 continue;
             }
+            // `'static` is no keyword.
+            let is_lifetime = at > 0 && is_sign(tokens.get(at - 1), '\'');
             if let (Some(keyword), Some(name)) = (word(tokens.get(at)), word(tokens.get(at + 1)))
                 && DEFINES.contains(&keyword.as_str())
+                && !is_lifetime
             {
                 if keyword == "mod" && is_sign(tokens.get(at + 2), ';') {
                     self.children.insert(name);
@@ -388,7 +391,7 @@ mod tests {
             ("src/lib.rs", "mod a;\nmod b;\n"),
             (
                 "src/a/mod.rs",
-                "pub mod one;\npub mod two;\npub use one::*;\npub use two::Two as Deux;\n",
+                "pub mod one;\npub mod two;\npub use one::*;\npub use two::Two as Deux;\nfn f() -> &'static One {}\n",
             ),
             ("src/a/one.rs", "pub struct One;\n"),
             ("src/a/two.rs", "pub struct Two;\nfn f(_: super::One) {}\n"),

@@ -106,6 +106,13 @@ impl Parts {
     }
 }
 
+/// `/// WORDING: ...` above a constant: it chooses words, and no match depends on it.
+fn is_of_wording(attribute: &syn::Attribute) -> bool {
+    let syn::Meta::NameValue(comment) = &attribute.meta else { return false };
+    comment.path.is_ident("doc")
+        && text_of(Some(&comment.value)).is_some_and(|text| text.contains("WORDING:"))
+}
+
 fn is_float(value: &Expr) -> bool {
     matches!(value, Expr::Lit(literal) if matches!(literal.lit, Lit::Float(_)))
 }
@@ -139,7 +146,7 @@ impl<'ast> Visit<'ast> for Parts {
     }
 
     fn visit_item_const(&mut self, item: &'ast syn::ItemConst) {
-        if is_float(&item.expr) {
+        if is_float(&item.expr) && !item.attrs.iter().any(is_of_wording) {
             self.floats.insert(item.ident.to_string());
         }
         syn::visit::visit_item_const(self, item);
@@ -241,6 +248,7 @@ pub fn no_bare_numbers_in_rules(tree: &Tree) -> Vec<Breach> {
         }
         for (line, name) in parts.compared.iter().filter(|(_, name)| parts.floats.contains(name)) {
             let why = format!("the constant {name} decides, without unit, reason and source");
+            let mend = format!("{mend}; if it only chooses words, say above it: WORDING: why");
             breaches.push(Breach::at(file, *line, why, mend));
         }
     }
@@ -329,6 +337,8 @@ mod tests {
     #[test]
     fn a_named_float_decides_as_a_bare_one_does() {
         assert_eq!(bare("const BUSY_MIN: f64 = 0.8;\nfn f() { a >= BUSY_MIN }\n"), [2]);
+        let words = "/// WORDING: less is not worth a clause.\nconst CLAUSE: f64 = 0.8;\nfn f() { a >= CLAUSE }\n";
+        assert_eq!(bare(words), [0; 0]);
         let elsewhere =
             Tree::imagined(&[("crates/reason/src/measure/a.rs", "fn f() { a > 3; }\n")]);
         assert_eq!(no_bare_numbers_in_rules(&elsewhere), []);
