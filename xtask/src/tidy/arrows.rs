@@ -1,8 +1,8 @@
-//! Rules on who may know whom: kernel -> facts -> findings -> report, and the core without a world.
+//! House rules on who may know whom: kernel -> facts -> answer -> people, and the core without a world.
 //!
 //! Cargo already refuses what a manifest does not name; these rules keep the manifests, and the
 //! paths inside the code, from being bent "just this once". Clippy bans some functions in the core by
-//! type (crates/reason/clippy.toml); the list here is by module, so that a new function is covered.
+//! type (crates/reason/clippy.toml); the list here is by module, so that a new function is covered. Arrows inside the core: rooms.rs.
 
 use super::Breach;
 use crate::tree::{File, Tree};
@@ -80,7 +80,7 @@ pub fn manifests_keep_the_arrows(tree: &Tree) -> Vec<Breach> {
                     "{folder} depends on {name}, against the flow probe -> reason -> report"
                 );
                 let mend =
-                    "move what is needed to the crate that both may see, as facts or findings";
+                    "move what is needed to the crate that both may see, as facts or as the answer";
                 breaches.push(Breach::at(file, index + 1, why, mend));
             }
         }
@@ -96,7 +96,7 @@ pub fn probe_sees_facts_only(tree: &Tree) -> Vec<Breach> {
             for after in code.split("holdup_reason::").skip(1) {
                 if !after.starts_with("facts") {
                     let why = "crates/probe looks past the facts into the reasoning";
-                    let mend = "deliver a fact, and let a case judge it";
+                    let mend = "deliver a fact, and let a rule judge it";
                     breaches.push(Breach::at(file, line, why, mend));
                 }
             }
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn the_probe_sees_facts_only() {
-        let text = "use holdup_reason::facts::Fact;\nuse holdup_reason::answer::Finding;\n";
+        let text = "use holdup_reason::facts::Fact;\nuse holdup_reason::answer::report::Finding;\n";
         let breaches = probe_sees_facts_only(&Tree::imagined(&[("crates/probe/src/a.rs", text)]));
         assert_eq!(breaches.iter().map(|breach| breach.line).collect::<Vec<_>>(), [2]);
     }

@@ -8,7 +8,10 @@
 //! A new rule: a function in the module of its kind, a line in [`RULES`], a test.
 
 mod arrows;
-mod cases;
+mod modules;
+mod rooms;
+mod rule_parts;
+mod rules;
 mod rust;
 mod shape;
 mod text;
@@ -58,7 +61,12 @@ pub const RULES: &[Rule] = &[
     arrows::reason_is_pure,
     arrows::manifests_keep_the_arrows,
     arrows::probe_sees_facts_only,
-    cases::every_case_has_its_file_scenario_and_docs,
+    rooms::rooms_keep_their_order,
+    rooms::files_make_no_circles,
+    rules::every_rule_has_its_file_scenario_and_docs,
+    rule_parts::no_bare_numbers_in_rules,
+    rule_parts::thresholds_have_their_reasons,
+    rule_parts::refutations_have_their_tests,
     text::no_machine_paths,
     text::no_registry_hosts,
     text::no_binaries,

@@ -46,7 +46,7 @@ impl Outline {
 }
 
 /// `#[test]`, `#[cfg(test)]`, `#[cfg(any(test, ..))]` and test attributes of libraries.
-fn marks_test(attribute: &syn::Attribute) -> bool {
+pub fn marks_test(attribute: &syn::Attribute) -> bool {
     let path = attribute.path();
     if path.segments.last().is_some_and(|segment| segment.ident == "test") {
         return true;
@@ -84,11 +84,11 @@ impl<'ast> Visit<'ast> for Outline {
     }
 }
 
-/// A file that is a test as a whole, by its place or name.
-fn is_test_file(path: &str) -> bool {
+/// A file that is for tests as a whole, by its place or name; scenes.rs has builders of facts.
+pub fn is_test_file(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     path.split('/').any(|folder| matches!(folder, "tests" | "benches"))
-        || matches!(name, "tests.rs" | "test.rs")
+        || matches!(name, "tests.rs" | "test.rs" | "scenes.rs")
         || name.ends_with("_test.rs")
         || name.ends_with("_tests.rs")
 }

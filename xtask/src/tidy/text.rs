@@ -24,7 +24,7 @@ const WORDS: &[(&str, &str)] = &[
     ("trace file", "recording"),
     ("capture file", "recording"),
     ("dump file", "recording"),
-    ("detector", "case"),
+    ("detector", "rule"),
     ("anomaly", "finding"),
     ("anomalies", "findings"),
 ];

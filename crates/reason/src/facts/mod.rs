@@ -9,7 +9,7 @@
 //! Rejected: one dynamic key/value type (it panics far from its cause), and a positional binary
 //! format (each added field would make every recording unreadable).
 //!
-//! Edit together: `probe/src/decode.rs` (wire to fact), `reason/src/scene.rs` (fact to index).
+//! Edit together: `probe/src/decode.rs` (wire to fact), `reason/src/model/` (fact to index).
 
 mod cgroup;
 mod disk;
@@ -18,6 +18,7 @@ mod memory;
 mod net;
 mod object;
 mod thread;
+mod thread_ref;
 
 pub use cgroup::*;
 pub use disk::*;
@@ -26,6 +27,7 @@ pub use memory::*;
 pub use net::*;
 pub use object::*;
 pub use thread::*;
+pub use thread_ref::*;
 
 use serde::{Deserialize, Serialize};
 

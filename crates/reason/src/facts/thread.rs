@@ -4,23 +4,8 @@
 //! their thread, long ones as events too: both count the same time, so a rule adds up one of them.
 //! An interrupt's waking names its context, because the thread it interrupted is a bystander.
 
-use super::{DeviceNumber, Ns, ObjectRef};
+use super::{DeviceNumber, Ns, ObjectRef, ThreadRef};
 use serde::{Deserialize, Serialize};
-
-/// Names one thread for the length of a look.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct ThreadRef {
-    /// Thread id in the initial PID namespace.
-    pub tid: u32,
-    /// Process id (thread group) in the initial PID namespace.
-    pub pid: u32,
-    /// When the thread began (CLOCK_MONOTONIC); 0 if unknown.
-    #[serde(default)]
-    pub start_ns: Ns,
-    /// Its name, lossily UTF-8, not escaped.
-    #[serde(default)]
-    pub comm: String,
-}
 
 /// Who a thread is, from /proc.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -7,31 +7,14 @@
 //!
 //! Rejected: rules that look at each other's findings (the order of a ladder says the same, in one place).
 
+pub use super::rule::{Loss, step};
 use super::wording::{Culprit, Impact, Severity, Wording};
 use super::{Claim, Finds, LADDERS, Losses, Match, Rule, Step};
 use crate::facts::ThreadRef;
-use crate::graph::chains::ChainLink;
 use crate::graph::ends::End;
 use crate::measure::Measures;
 use crate::model::object::Object;
-use crate::waits::WaitClass;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// What is lost to a claimed end: what a rule's words are made with.
-pub struct Loss<'m> {
-    /// The claimed part of the ends, as one; none if a rule claims none.
-    pub end: Option<&'m End>,
-    /// How much it matters.
-    pub impact: Impact,
-    /// Seconds lost within the window; of a command, of its path.
-    pub seconds: f64,
-    /// Seconds that are explained: the window, or the command's life.
-    pub wall_seconds: f64,
-    /// Who loses, longest first.
-    pub victims: Vec<(ThreadRef, f64)>,
-    /// Name of the process that loses most.
-    pub victim: String,
-}
 
 /// An end with a name.
 pub struct Named {
@@ -174,18 +157,6 @@ fn settle(
         wording,
         claimed: claims,
     }
-}
-
-/// A link of the graph as a step of the chain that is shown; none where nothing was seen.
-pub fn step(link: &ChainLink) -> Option<Step> {
-    let doing = match link.class {
-        WaitClass::Unseen => return None,
-        WaitClass::Running => Some(("CPU", "running".to_string())),
-        WaitClass::Idle => Some(("event", "event".to_string())),
-        _ => None,
-    };
-    let seconds = link.ns() as f64 / 1e9;
-    Some(Step { who: link.who.clone(), on: link.object.clone(), doing, seconds })
 }
 
 /// Of a command: the share of its path. Else of the victims' time that was not idle.

@@ -12,7 +12,7 @@
 
 use crate::facts::{Ns, WakeContext};
 use crate::waits::WaitClass;
-use crate::waits::timeline::WaitSpan;
+use crate::waits::span::WaitSpan;
 use std::collections::{HashMap, HashSet};
 
 /// A process and the address of a word in its memory.

@@ -1,7 +1,7 @@
 //! Waits: what each is for, on what, and when.
 //!
 //! This file owns the classes of waits and their properties; classify.rs finds the class, objects.rs the object,
-//! timeline.rs puts a thread's waits in order. Must not: follow who ended a wait (graph/), or weigh it.
+//! span.rs is one wait, timeline.rs puts a thread's waits in order. Must not: follow who ended a wait (graph/), or weigh it.
 //! Edit together: classify.rs, objects.rs, docs/json.md (the words).
 
 mod classify;
@@ -9,6 +9,7 @@ mod functions;
 mod futex_handoff;
 pub mod objects;
 pub mod poll_intent;
+pub mod span;
 pub mod timeline;
 
 pub use classify::{classify, lock_caller};

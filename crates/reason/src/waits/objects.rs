@@ -4,7 +4,7 @@
 //! submitted to. Must not name anything (model/names.rs), nor say who is to blame (graph/).
 
 use super::functions::STATD_FUNCTIONS;
-use super::timeline::WaitSpan;
+use super::span::WaitSpan;
 use super::{WaitClass, lock_caller};
 use crate::facts::*;
 use crate::model::object::{CgroupKey, FileKey, Object};

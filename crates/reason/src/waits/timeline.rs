@@ -17,43 +17,7 @@ use crate::model::object::Object;
 use crate::model::{Model, RawWaits};
 use std::collections::BTreeMap;
 
-/// One blocked wait, or one wait for a CPU.
-#[derive(Debug, Clone)]
-pub struct WaitSpan {
-    /// Who waits.
-    pub thread: ThreadRef,
-    /// A kernel thread.
-    pub kernel: bool,
-    /// Since; may lie before the window.
-    pub begin_ns: Ns,
-    /// Until it was woken, or until it was last seen standing.
-    pub end_ns: Ns,
-    /// It had not ended when it was last seen.
-    pub standing: bool,
-    /// What for.
-    pub class: WaitClass,
-    /// On what.
-    pub object: Object,
-    /// Where in the kernel.
-    pub place: Place,
-    /// What ended it.
-    pub wake: Option<Wake>,
-    /// Who had the CPU before, for a wait for a CPU.
-    pub ran_before: Option<ThreadRef>,
-    /// Its group was out of CPU quota.
-    pub throttled: bool,
-    /// The begin is an estimate.
-    pub begin_estimated: bool,
-    /// The DNS question that it waits for, by index into `Scene::dns_queries`.
-    pub dns_query: Option<usize>,
-}
-
-impl WaitSpan {
-    /// Length within [from, to], nanoseconds.
-    pub fn within_ns(&self, from: Ns, to: Ns) -> Ns {
-        self.end_ns.min(to).saturating_sub(self.begin_ns.max(from))
-    }
-}
+pub use super::span::WaitSpan;
 
 /// What a thread did in a piece of its timeline.
 #[derive(Debug, Clone, Copy)]

@@ -4,7 +4,7 @@
 //! CPUs that they may not use is the second fact: without it the host is merely full. Rejected: complaining
 //! about pinning itself, which is right for threads that have a CPU each.
 
-use super::{claims, on_path};
+use super::cpu_waits::{claims, on_path};
 use crate::facts::{Cgroup, Thread, ThreadRef};
 use crate::graph::end::End;
 use crate::measure::Measures;

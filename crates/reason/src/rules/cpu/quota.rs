@@ -4,7 +4,7 @@
 //! busy host. A limit is looked for in the group and in all above it, because a container's is often its
 //! parent's. Rejected: comparing use with the quota (a bursty group is held back well below it on average).
 
-use super::{claims, on_path};
+use super::cpu_waits::{claims, on_path};
 use crate::facts::ThreadTime;
 use crate::graph::end::End;
 use crate::measure::Measures;

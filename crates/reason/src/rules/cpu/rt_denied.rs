@@ -5,7 +5,7 @@
 //! caller lacks CAP_SYS_NICE. The kernel asks for the capability first, so it is looked at first. Nobody waits for it, so it
 //! claims no end. Must not: guess the priority of sched_setattr, which lies in memory that was not read.
 
-use super::{SCHED_FIFO, SCHED_RR};
+use super::cpu_waits::{SCHED_FIFO, SCHED_RR};
 use crate::facts::{Cgroup, Denied, Thread, ThreadRef};
 use crate::graph::end::End;
 use crate::measure::Measures;

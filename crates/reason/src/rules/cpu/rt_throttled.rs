@@ -5,7 +5,7 @@
 //! it (cgroup v1 counts nothing for rt), which is why both facts are needed. Must not: compare the mean use with the
 //! budget, which a burst meets in one period of many.
 
-use super::{claims, has_real_time_budget, on_path};
+use super::cpu_waits::{claims, has_real_time_budget, on_path};
 use crate::facts::Cgroup;
 use crate::graph::end::End;
 use crate::measure::Measures;

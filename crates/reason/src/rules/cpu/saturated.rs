@@ -7,7 +7,7 @@
 //! the end `cpu` says who they are (measure/cpu_users.rs).
 
 use super::come_last::come_last;
-use super::{SCHED_BATCH, SCHED_IDLE, claims, is_claimed, is_real_time, on_path};
+use super::cpu_waits::{SCHED_BATCH, SCHED_IDLE, claims, is_claimed, is_real_time, on_path};
 use crate::facts::{TargetKind, ThreadRef, WakeContext};
 use crate::graph::end::End;
 use crate::graph::ends::command_root;

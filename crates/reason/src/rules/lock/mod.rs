@@ -1,4 +1,7 @@
 //! The ladder of the lock rules.
+//!
+//! A circle has no way out but through one of its locks, so it comes first; a lease is the narrower lock on a file. Must not:
+//! hold anything but the ladder.
 
 pub(crate) mod deadlock;
 pub(crate) mod file;

@@ -270,7 +270,7 @@ fn title(measures: &Measures<'_>, paid: &Paid<'_>, loss: &Loss<'_>) -> String {
     }
 }
 
-/// A smaller part of the time, or of a sum, is not worth a clause.
+/// WORDING: a smaller part of the time, or of a sum, is not worth a clause.
 const WORTH_A_CLAUSE: f64 = 0.05;
 
 fn text(paid: &Paid<'_>, loss: &Loss<'_>) -> String {

@@ -1,4 +1,6 @@
 //! The ladder of the memory rules.
+//!
+//! What the limit of a group makes its members wait for is an effect of it. Must not: hold anything but the ladder.
 
 pub(crate) mod dirty_throttle;
 pub(crate) mod fault_storm;

@@ -3,7 +3,7 @@
 //! Who asks decides where it is configured: the C library reads resolv.conf and hosts; a resolver of its own, and a local
 //! server that asks others, have a configuration of their own. Must not: change a file that the asker does not read.
 
-use super::dns_timeout::{Answers, LATE, asked_name};
+use super::dns_answered::{Answers, LATE, asked_name};
 use crate::facts::{ObjectRef, ThreadRef};
 use crate::graph::end::End;
 use crate::measure::Measures;

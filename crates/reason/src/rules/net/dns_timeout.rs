@@ -8,37 +8,19 @@
 //! Must not: fire for many quick answers, for asking often is the asker's business. Rejected: failures as a reason (a
 //! quick SERVFAIL costs no time).
 
+use super::dns_answered::{Answers, LATE, YOUNG, asked_name};
 use super::dns_remedies::{Asker, remedies};
 use crate::facts::{Endpoint, ObjectRef, ThreadRef};
 use crate::graph::end::End;
 use crate::measure::Measures;
-use crate::measure::dns_answers::Question;
 use crate::model::object::Object;
 use crate::model::{Model, words};
 use crate::rules::proof::Proof;
-use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Culprit, Evidence, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, culprit};
 use crate::waits::WaitClass;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-
-/// A question that is younger when the look ends may still be answered.
-static YOUNG: Threshold = Threshold::new(
-    1.0,
-    "s",
-    "age of a question without an answer when the look ends, and of a wait whose question was not seen: younger, it may still \
-     be answered",
-    "resolv.conf(5): the shortest timeout that it can express",
-);
-/// A mean answer later than this is late.
-pub(super) static LATE: Threshold = Threshold::new(
-    0.05,
-    "s",
-    "mean time to an answer: caches answer within a millisecond, the far side of the world in 300 ms, but a resolver in \
-     between asks it once and remembers",
-    "chosen: a round trip across a continent",
-);
 
 /// The rule.
 pub static RULE: Rule = Rule {
@@ -73,51 +55,6 @@ pub static RULE: Rule = Rule {
     thresholds: &[&YOUNG, &LATE, &super::dns_remedies::LEAST_TIMEOUT],
     finds: Finds::Look(find),
 };
-
-/// Response codes of servers that could not, or would not answer.
-const SERVFAIL: u8 = 2;
-const REFUSED: u8 = 5;
-
-/// What one server was asked and answered.
-#[derive(Default)]
-pub(super) struct Answers<'a> {
-    /// Questions that were answered, or could have been.
-    pub asked: usize,
-    /// Those without an answer.
-    pub unanswered: Vec<Question<'a>>,
-    /// Answers that are failures.
-    pub failed: usize,
-    /// Times to the answers.
-    pub seconds: Vec<f64>,
-}
-
-impl<'a> Answers<'a> {
-    /// Of a server.
-    pub fn of(measures: &'a Measures<'_>, server: Option<SocketAddr>) -> Self {
-        let mut answers = Self::default();
-        let questions = server.and_then(|server| measures.dns_answers.get(&server));
-        for question in questions.into_iter().flatten() {
-            match question.answer {
-                Some(answer) => {
-                    answers.asked += 1;
-                    answers.failed += usize::from(matches!(answer.rcode, SERVFAIL | REFUSED));
-                    answers.seconds.push(answer.seconds);
-                }
-                None if question.age_seconds >= YOUNG.value => {
-                    answers.asked += 1;
-                    answers.unanswered.push(*question);
-                }
-                None => {}
-            }
-        }
-        answers
-    }
-
-    /// Mean time to an answer.
-    pub fn mean(&self) -> f64 {
-        self.seconds.iter().sum::<f64>() / self.seconds.len().max(1) as f64
-    }
-}
 
 fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
     let mut servers: BTreeMap<Option<SocketAddr>, Vec<usize>> = BTreeMap::new();
@@ -220,14 +157,6 @@ fn text(measures: &Measures<'_>, end: &End, answers: &Answers<'_>, asker: &Asker
         text += &format!(" {} answers were failures (SERVFAIL or REFUSED).", answers.failed);
     }
     text
-}
-
-/// The name that was asked for, as far as the end knows.
-pub(super) fn asked_name(end: &End) -> &str {
-    match &end.object {
-        Object::DnsServer(_, name) => name,
-        _ => "",
-    }
 }
 
 fn names(answers: &Answers<'_>, end: &End) -> String {

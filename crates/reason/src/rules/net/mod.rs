@@ -11,6 +11,7 @@
 
 pub(crate) mod accept_queue;
 pub(crate) mod class_ceiling;
+mod dns_answered;
 mod dns_remedies;
 pub(crate) mod dns_timeout;
 mod dropped_datagrams;
@@ -20,6 +21,7 @@ mod losses;
 mod queue_commands;
 pub(crate) mod receiver_limited;
 pub(crate) mod remote_queue;
+mod retransmits;
 #[cfg(test)]
 mod scenes;
 pub(crate) mod sendbuf_limited;
@@ -31,8 +33,6 @@ mod tests;
 pub(crate) mod udp_flood;
 mod ways_out;
 mod writers;
-
-// Until nobody asks for it here any more.
 
 /// The rules of this area; the first that matches claims an end.
 pub static LADDER: &[&super::Rule] = &[

@@ -1,4 +1,6 @@
-//! Scenes for the queues of a host, each with its healthy twin: net.local_queue with all that bears on it. No rule here.
+//! Tests of the queues of a host: net.local_queue with all that bears on it.
+//!
+//! Each look that has the cause has a healthy twin that differs in one thing. No rule here; builders are in scenes.rs.
 
 use super::scenes::*;
 use crate::facts::*;

@@ -12,6 +12,7 @@ use crate::measure::tcp_stream::Stream;
 use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::net::losses;
+pub use crate::rules::net::retransmits::{HEAVY_LOSS, LEAST_AGAIN, loses};
 use crate::rules::net::standing_queue::{passed, standing};
 use crate::rules::threshold::Threshold;
 use crate::rules::{Losses, Match, engine};
@@ -31,21 +32,6 @@ pub static WINDOW_SHUT: Threshold = Threshold::new(
     "1",
     "part of the time with data outstanding that the peer's window limited, if it is the reason",
     "lab, seeds 4401-4403: 0.98 behind a slow reader, 0.39 at a class's ceiling, 0 elsewhere",
-);
-/// Segments sent again from which losses are no accident.
-pub static LEAST_AGAIN: Threshold = Threshold::new(
-    5.0,
-    "1",
-    "segments sent again in the look, from which losses are no accident",
-    "chosen: one burst loses two or three",
-);
-/// Part of the segments that no queue loses.
-pub static HEAVY_LOSS: Threshold = Threshold::new(
-    0.02,
-    "1",
-    "segments sent again for each one delivered: a queue that overflows now and then loses far less, for CUBIC fills it for \
-     many round trips first",
-    "lab, seeds 4402-4403: none of 2362 segments at a queue beyond the host, 1 of 1582 at one here, 4.3 % on a lossy path",
 );
 
 /// A stream that somebody waits to write to.
@@ -114,11 +100,6 @@ pub fn by_peer<'m>(
 /// The peer's window limited it.
 pub fn window_is_shut(stream: &Stream<'_>) -> bool {
     stream.receiver_limited() >= WINDOW_SHUT.value
-}
-
-/// At least this part of its segments had to be sent again, and not by accident.
-pub fn loses(stream: &Stream<'_>, part: &Threshold) -> bool {
-    f64::from(stream.change.retransmits) >= LEAST_AGAIN.value && stream.sent_again() >= part.value
 }
 
 impl<'m> Peer<'m> {

@@ -1,0 +1,71 @@
+//! What the cpu rules share: which ends are their victims' waits for a CPU, and the scheduling policies.
+//!
+//! Must not: decide who is to blame. A wait for a CPU belongs to the first rule that claims it; of a command it is claimed
+//! as a whole, for its path has one victim.
+
+use crate::facts::{ThreadRef, ThreadTime};
+use crate::graph::end::{End, EndKind};
+use crate::measure::Measures;
+use crate::model::Model;
+use crate::rules::Claim;
+use crate::waits::WaitClass;
+use std::collections::BTreeSet;
+
+// Scheduling policies as the kernel numbers them (include/uapi/linux/sched.h).
+pub(super) const SCHED_FIFO: u32 = 1;
+pub(super) const SCHED_RR: u32 = 2;
+pub(super) const SCHED_BATCH: u32 = 3;
+pub(super) const SCHED_IDLE: u32 = 5;
+pub(super) const SCHED_DEADLINE: u32 = 6;
+
+/// Under a real-time or deadline policy, where fair shares mean nothing.
+pub(super) fn is_real_time(model: &Model, thread: &ThreadRef) -> bool {
+    let policies = [SCHED_FIFO, SCHED_RR, SCHED_DEADLINE];
+    model.identity(thread).is_some_and(|known| policies.contains(&known.policy))
+}
+
+/// A thread under one of the two policies that have a budget.
+pub(super) fn has_real_time_budget(model: &Model, time: &ThreadTime) -> bool {
+    let own = model.threads.get(&time.thread.tid);
+    own.is_some_and(|known| matches!(known.policy, SCHED_FIFO | SCHED_RR))
+}
+
+/// What processes wait for a CPU: their part of the ends of these classes. The path of a command has one victim, so of
+/// it whole ends, where one of these processes is it or waits there.
+pub(super) fn claims(
+    measures: &Measures<'_>,
+    ends: &[End],
+    of: &BTreeSet<u32>,
+    classes: &[WaitClass],
+) -> Vec<Claim> {
+    let wanted = |end: &End| end.kind == EndKind::Cpu && classes.contains(&end.class);
+    let mut claims = Vec::new();
+    for (at, end) in ends.iter().enumerate().filter(|(_, end)| wanted(end)) {
+        let own: BTreeSet<u32> =
+            end.victims.keys().filter(|pid| of.contains(pid)).copied().collect();
+        let waits_there = || end.links.get(end.named).is_some_and(|l| of.contains(&l.who.pid));
+        if measures.is_command() {
+            if end.seconds > 0.0 && (!own.is_empty() || waits_there()) {
+                claims.push(Claim { end: at, victims: None });
+            }
+        } else if !own.is_empty() {
+            claims.push(Claim { end: at, victims: Some(own) });
+        }
+    }
+    claims
+}
+
+/// Of a command: the seconds of its path that these claims are.
+pub(super) fn on_path(measures: &Measures<'_>, ends: &[End], claims: &[Claim]) -> Option<f64> {
+    let path = claims.iter().map(|claim| ends[claim.end].seconds).sum();
+    measures.is_command().then_some(path)
+}
+
+/// Whether a rule before this one has claimed what a process waits for a CPU.
+pub(super) fn is_claimed(measures: &Measures<'_>, ends: &[End], pid: u32) -> bool {
+    let has = |ends: &[End]| {
+        let mut queues = ends.iter().filter(|end| end.class == WaitClass::RunQueue);
+        queues.any(|end| end.victims.contains_key(&pid))
+    };
+    has(&measures.graph.ends) && !has(ends)
+}

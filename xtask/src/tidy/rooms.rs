@@ -1,0 +1,183 @@
+//! House rules on crates/reason: the order of its rooms, and no circle between its files.
+//!
+//! The rooms are the steps from facts to answer. A file may name what is in its own room and in earlier ones; then each room
+//! can be read, and replaced, without those behind it. Circles inside a room are refused for the same reason. What counts as
+//! naming: modules.rs.
+
+use super::Breach;
+use super::modules::{Arrow, Module, Modules};
+use crate::tree::Tree;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+const SRC: &str = "crates/reason/src/";
+
+/// The rooms in the order of the flow.
+const ROOMS: &[&str] = &["facts", "model", "waits", "graph", "measure", "rules", "answer"];
+
+fn room(name: Option<&String>) -> Option<usize> {
+    ROOMS.iter().position(|room| name.is_some_and(|name| name == room))
+}
+
+/// No file names a later room.
+pub fn rooms_keep_their_order(tree: &Tree) -> Vec<Breach> {
+    let modules = Modules::read(tree, SRC);
+    let mut breaches = Vec::new();
+    for module in modules.all.values() {
+        let Some(own) = room(module.path.first()) else { continue };
+        let mut seen = BTreeSet::new();
+        for named in &module.named {
+            // What a `use` brought here was found where it stands.
+            if !matches!(named.path[0].as_str(), "crate" | "super" | "self") {
+                continue;
+            }
+            let Some(absolute) = modules.absolute(module, &named.path) else { continue };
+            let Some(later) = room(absolute.first()).filter(|to| *to > own) else { continue };
+            if seen.insert((named.line, later)) {
+                let why = format!(
+                    "{} names crate::{}, a later room: the order is {}",
+                    ROOMS[own],
+                    absolute.join("::"),
+                    ROOMS.join(" < ")
+                );
+                let mend = format!(
+                    "move what is needed to {} or before, or the code behind it",
+                    ROOMS[own]
+                );
+                breaches.push(Breach::at(module.file, named.line, why, mend));
+            }
+        }
+    }
+    breaches
+}
+
+/// No file leads back to itself through others.
+pub fn files_make_no_circles(tree: &Tree) -> Vec<Breach> {
+    let modules = Modules::read(tree, SRC);
+    let mut arrows: BTreeMap<Vec<String>, Vec<Arrow>> = BTreeMap::new();
+    for arrow in modules.arrows() {
+        arrows.entry(arrow.from.clone()).or_default().push(arrow);
+    }
+    let circle = |module: &Vec<String>| shortest_circle(&arrows, module);
+    let mut circles: Vec<Vec<Arrow>> = modules.all.keys().filter_map(circle).collect();
+    circles.sort_by_key(Vec::len);
+    // Of circles with a common arrow only the shortest: one change undoes them all.
+    let mut reported: BTreeSet<(Vec<String>, Vec<String>)> = BTreeSet::new();
+    let mut breaches = Vec::new();
+    for circle in circles {
+        let ends = |arrow: &Arrow| (arrow.from.clone(), arrow.to.clone());
+        if !circle.iter().any(|arrow| reported.contains(&ends(arrow))) {
+            reported.extend(circle.iter().map(ends));
+            breaches.extend(breach(&modules, &circle));
+        }
+    }
+    breaches
+}
+
+fn breach(modules: &Modules<'_>, circle: &[Arrow]) -> Option<Breach> {
+    let name = |module: Option<&Module<'_>>| {
+        module.map_or("", |module| module.file.path.trim_start_matches(SRC)).to_string()
+    };
+    let step = |arrow: &Arrow| {
+        format!(
+            "{}:{} -> {}",
+            name(modules.all.get(&arrow.from)),
+            arrow.line,
+            name(modules.all.get(&arrow.to))
+        )
+    };
+    let steps: Vec<String> = circle.iter().map(step).collect();
+    let first = circle.first()?;
+    let file = modules.all.get(&first.from)?.file;
+    Some(Breach::at(
+        file,
+        first.line,
+        format!("a circle of {} files: {}", circle.len(), steps.join(", ")),
+        "move what both need to a file that names neither",
+    ))
+}
+
+/// The shortest way from a module back to itself, breadth first.
+fn shortest_circle(
+    arrows: &BTreeMap<Vec<String>, Vec<Arrow>>,
+    start: &Vec<String>,
+) -> Option<Vec<Arrow>> {
+    let mut came: BTreeMap<Vec<String>, Arrow> = BTreeMap::new();
+    let mut next = VecDeque::from([start.clone()]);
+    while let Some(at) = next.pop_front() {
+        for arrow in arrows.get(&at).into_iter().flatten() {
+            if arrow.to == *start {
+                let mut circle = vec![arrow.clone()];
+                let mut back = &arrow.from;
+                while back != start {
+                    let before = came.get(back)?;
+                    circle.push(before.clone());
+                    back = &before.from;
+                }
+                circle.reverse();
+                return Some(circle);
+            }
+            if !came.contains_key(&arrow.to) {
+                came.insert(arrow.to.clone(), arrow.clone());
+                next.push_back(arrow.to.clone());
+            }
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reason(files: &[(&str, &str)]) -> Tree {
+        let files: Vec<(String, &str)> =
+            files.iter().map(|(path, text)| (format!("{SRC}{path}"), *text)).collect();
+        let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (&**path, *text)).collect();
+        Tree::imagined(&files)
+    }
+
+    #[test]
+    fn a_later_room_is_found_however_it_is_named() {
+        let text = "use crate::facts::Fact;\nuse crate::{answer::Report, model::Model};\nfn f() { super::super::rules::g() }\n// crate::answer\n#[cfg(test)]\nmod tests { use crate::answer::explain; }\n";
+        let breaches = rooms_keep_their_order(&reason(&[
+            ("lib.rs", "mod graph;\npub use answer::explain;\n"),
+            ("graph/mod.rs", "mod ends;\n"),
+            ("graph/ends.rs", text),
+        ]));
+        assert_eq!(breaches.iter().map(|breach| breach.line).collect::<Vec<_>>(), [2, 3]);
+        assert!(breaches[0].why.contains("graph names crate::answer::Report"));
+    }
+
+    #[test]
+    fn earlier_rooms_and_the_own_one_may_be_named() {
+        let tree = reason(&[
+            ("rules/mod.rs", "pub mod engine;\nuse crate::graph::End;\n"),
+            ("rules/engine.rs", "use super::Rule;\nuse crate::rules::x;\n"),
+        ]);
+        assert_eq!(rooms_keep_their_order(&tree), []);
+    }
+
+    #[test]
+    fn a_circle_is_found_once_with_its_lines() {
+        let tree = reason(&[
+            ("lib.rs", "mod a;\nmod b;\nmod c;\n"),
+            ("a.rs", "use crate::b::B;\npub struct A;\n"),
+            ("b.rs", "\nuse super::c::C;\npub struct B;\n"),
+            ("c.rs", "\n\nuse crate::a::A;\npub struct C;\n"),
+        ]);
+        let breaches = files_make_no_circles(&tree);
+        assert_eq!(breaches.len(), 1);
+        assert_eq!(
+            breaches[0].why,
+            "a circle of 3 files: a.rs:1 -> b.rs, b.rs:2 -> c.rs, c.rs:3 -> a.rs"
+        );
+    }
+
+    #[test]
+    fn a_parent_that_re_exports_makes_no_circle_and_one_that_uses_does() {
+        let child = ("rules/engine.rs", "use super::Rule;\npub struct Loss;\n");
+        let with = |text| files_make_no_circles(&reason(&[("rules/mod.rs", text), child])).len();
+        assert_eq!(with("pub mod engine;\npub use engine::Loss;\npub struct Rule;\n"), 0);
+        assert_eq!(with("pub mod engine;\nuse engine::Loss;\npub struct Rule;\n"), 1);
+    }
+}
