@@ -5,7 +5,6 @@
 //! kernel, whatever the clock hit. Must not: name codes, or decide what is too much.
 
 use crate::facts::*;
-use crate::measure::Measures;
 use crate::model::Model;
 use std::collections::BTreeMap;
 
@@ -136,26 +135,9 @@ impl<'a> CpuProfile<'a> {
     pub fn rates(&self, pid: u32) -> Option<Rates> {
         self.by_pid.get(&pid)?.rates
     }
-}
 
-/// Every process of what is looked at that was sampled often enough, without kernel threads and the looker.
-pub fn by_process(measures: &Measures<'_>) -> Vec<Spent> {
-    let profile = &measures.profile;
-    let all = profile.by_pid.keys().filter_map(|pid| profile.spent(*pid));
-    all.filter(|one| measures.concerns(&one.process)).collect()
-}
-
-/// [`CpuProfile::in_kernel`].
-pub fn in_kernel(measures: &Measures<'_>, pid: u32, wanted: impl Fn(&str) -> bool) -> u64 {
-    measures.profile.in_kernel(pid, wanted)
-}
-
-/// [`CpuProfile::in_stacks`].
-pub fn in_stacks(measures: &Measures<'_>, pid: u32, wanted: impl Fn(&[String]) -> bool) -> u64 {
-    measures.profile.in_stacks(pid, wanted)
-}
-
-/// [`CpuProfile::rates`].
-pub fn effort(measures: &Measures<'_>, pid: u32) -> Option<Rates> {
-    measures.profile.rates(pid)
+    /// Every process that was sampled often enough.
+    pub fn all(&self) -> impl Iterator<Item = Spent> {
+        self.by_pid.keys().filter_map(|pid| self.spent(*pid))
+    }
 }

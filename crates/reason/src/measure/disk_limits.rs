@@ -8,7 +8,7 @@
 //! A group's member is who belongs to it by its cgroup files, or whose bios were charged to it: that is known even of
 //! processes that were gone before anybody read where they belonged.
 
-use super::disk_view::{DiskView, is_journal, is_kernel};
+use super::disk_threads::{is_journal, is_kernel};
 use crate::facts::*;
 use crate::model::Model;
 use crate::model::object::Object;
@@ -117,16 +117,6 @@ fn disk_of(model: &Model, wait: &WaitSpan) -> Option<DeviceNumber> {
         (WaitClass::Disk | WaitClass::PageFault, Object::Disk(dev)) => *dev,
         (WaitClass::Journal, Object::Journal(dev)) => *dev,
         _ => None,
-    }
-}
-
-/// Where a group's own counters tell nothing, what the disk did is all that is known of its use.
-pub fn use_of_device(view: &mut DiskView<'_>) {
-    for limit in view.limits.iter_mut().filter(|limit| !limit.is_own_count) {
-        let is_of_operations = limit.limit.kind.ends_with("iops");
-        let queue = &view.queue;
-        limit.reached = if is_of_operations { queue.per_second } else { queue.bytes_per_second };
-        limit.completed = queue.completed;
     }
 }
 

@@ -11,6 +11,7 @@ use super::disk_array::{self, DiskArray};
 use super::disk_cache::{self, DiskCache};
 use super::disk_limits::{self, LimitUse};
 use super::disk_queue::{self, DiskQueue, Service};
+pub use super::disk_threads::{is_journal, is_kernel};
 use crate::facts::*;
 use crate::model::Model;
 use crate::waits::timeline::Timelines;
@@ -120,7 +121,7 @@ impl<'a> Disks<'a> {
             };
             views.insert(dev, view);
         }
-        views.values_mut().for_each(disk_limits::use_of_device);
+        views.values_mut().for_each(use_of_device);
         Self { views, caches: disk_cache::of(model), arrays: disk_array::of(model) }
     }
 }
@@ -209,16 +210,14 @@ fn users<'a>(model: &'a Model, dev: DeviceNumber) -> Vec<DiskUser<'a>> {
     model.disk_use.iter().filter(|used| used.dev == dev).map(user).collect()
 }
 
-/// The thread that commits a journal of ext4.
-pub fn is_journal(thread: &ThreadRef) -> bool {
-    thread.comm.starts_with("jbd2/")
-}
-
-/// A thread of the kernel, by what is known of it or by its name.
-pub fn is_kernel(model: &Model, thread: &ThreadRef) -> bool {
-    model.threads.get(&thread.pid).is_some_and(|known| known.kernel)
-        || thread.comm.starts_with("kworker")
-        || is_journal(thread)
+/// Where a group's own counters say nothing, what the disk did is all that is known of its use.
+fn use_of_device(view: &mut DiskView<'_>) {
+    for limit in view.limits.iter_mut().filter(|limit| !limit.is_own_count) {
+        let is_of_operations = limit.limit.kind.ends_with("iops");
+        let queue = &view.queue;
+        limit.reached = if is_of_operations { queue.per_second } else { queue.bytes_per_second };
+        limit.completed = queue.completed;
+    }
 }
 
 /// A disk is another one, or is made of it.

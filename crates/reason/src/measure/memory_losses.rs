@@ -9,13 +9,14 @@
 //! memory.pressure of the group (v2 alone, not by process, and it leaves out allocating and clearing the pages: 7.5 %
 //! where a reader lost six tenths).
 
-use super::Measures;
-use super::cpu_profile;
+use super::ancestry::Ancestry;
+use super::cpu_profile::{self, CpuProfile};
 use super::memory_limits::{Limited, is_member};
 use crate::facts::{Reclaim, ThreadRef};
 use crate::graph::end::End;
 use crate::model::Model;
 use crate::waits::WaitClass;
+use crate::waits::timeline::Timelines;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 
@@ -83,9 +84,23 @@ impl Loss {
 /// Spent by process.
 pub type Spent = BTreeMap<u32, Loss>;
 
+/// What it is computed from.
+pub struct Inputs<'m> {
+    /// What was observed.
+    pub model: &'m Model,
+    /// What each thread did when.
+    pub timelines: &'m Timelines,
+    /// Who began whom.
+    pub ancestry: &'m Ancestry,
+    /// What processes spend their CPU time on.
+    pub profile: &'m CpuProfile<'m>,
+    /// The processes of what is looked at that were sampled.
+    pub sampled: &'m [cpu_profile::Spent],
+}
+
 /// Who is in a group, each asked once.
 struct Inside<'m> {
-    measures: &'m Measures<'m>,
+    inputs: &'m Inputs<'m>,
     one: &'m Limited<'m>,
     known: RefCell<HashMap<u32, bool>>,
 }
@@ -96,7 +111,7 @@ impl Inside<'_> {
         if let Some(known) = known(&thread.pid) {
             return known;
         }
-        let (model, ancestry) = (self.measures.model, &self.measures.ancestry);
+        let (model, ancestry) = (self.inputs.model, self.inputs.ancestry);
         let has = model.in_target(thread) && is_member(model, ancestry, thread, self.one.group);
         self.known.borrow_mut().insert(thread.pid, has);
         has
@@ -104,11 +119,11 @@ impl Inside<'_> {
 }
 
 /// What each process of the group that is looked at spent.
-pub fn of(measures: &Measures<'_>, one: &Limited<'_>) -> Spent {
-    let model = measures.model;
-    let inside = Inside { measures, one, known: RefCell::default() };
+pub fn of(inputs: &Inputs<'_>, one: &Limited<'_>) -> Spent {
+    let model = inputs.model;
+    let inside = Inside { inputs, one, known: RefCell::default() };
     let mut spent = Spent::new();
-    for wait in measures.waits() {
+    for wait in inputs.timelines.waits() {
         let of: fn(&mut Loss) -> &mut f64 = match wait.class {
             WaitClass::Reclaim => |loss| &mut loss.waited_in_reclaim,
             WaitClass::SwapIn => |loss| &mut loss.waited_for_swap,
@@ -177,11 +192,11 @@ fn makes_room(frame: &str) -> bool {
 /// CPU time in reading, as far as it is reading again. The samples give its share of what the process ran, the scheduler
 /// how long that was: programs are attached one after the other, so counts alone may span more than the look.
 fn add_reading(inside: &Inside<'_>, spent: &mut Spent) {
-    let (measures, model) = (inside.measures, inside.measures.model);
+    let (inputs, model) = (inside.inputs, inside.inputs.model);
     let again = inside.one.again();
-    for sampled in cpu_profile::by_process(measures).iter().filter(|s| inside.has(&s.process)) {
+    for sampled in inputs.sampled.iter().filter(|s| inside.has(&s.process)) {
         let pid = sampled.process.pid;
-        let reading = measures.profile.in_stacks(pid, |frames| {
+        let reading = inputs.profile.in_stacks(pid, |frames| {
             frames.iter().any(|frame| brings_in(frame))
                 && !frames.iter().any(|frame| makes_room(frame))
         });
@@ -205,31 +220,4 @@ pub fn is_of_memory(end: &End, reads_back: bool) -> bool {
         WaitClass::Disk | WaitClass::PageFault => reads_back,
         _ => false,
     }
-}
-
-/// Time of these processes that was not idle, reads that were too short to be seen included, seconds.
-pub fn demand(measures: &Measures<'_>, spent: &Spent, reads_back: bool) -> f64 {
-    let model = measures.model;
-    let of_one = |(pid, lost): (&u32, &Loss)| {
-        let times = model.times.iter().filter(|time| time.thread.pid == *pid);
-        let ran: u64 = times.map(|time| time.run_ns + time.runnable_ns).sum();
-        let (off_cpu, all) = (lost.off_cpu(reads_back), lost.seconds(reads_back));
-        measures.demand_seconds(*pid).max(ran as f64 / 1e9 + off_cpu).max(all)
-    };
-    spent.iter().map(of_one).sum()
-}
-
-/// The part that a command waited for: of the waiting and of the work, what lies on its path.
-pub fn on_path(measures: &Measures<'_>, spent: &Spent, reads_back: bool) -> f64 {
-    let waits = measures.graph.ends.iter().filter(|end| {
-        is_of_memory(end, reads_back)
-            && end.links.get(end.named).is_some_and(|link| spent.contains_key(&link.who.pid))
-    });
-    let waited: f64 = spent.values().map(|lost| lost.waited(reads_back)).sum();
-    // Between the waits that are seen a thread ran or waited briefly: its path does not say which.
-    let between = spent.iter().map(|(pid, lost)| {
-        let brief = lost.on_cpu(reads_back) + lost.waited_briefly(reads_back);
-        measures.between_waits_on_path(*pid).min(brief)
-    });
-    waited.min(waits.map(|end| end.seconds).sum()) + between.sum::<f64>()
 }

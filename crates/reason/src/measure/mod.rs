@@ -15,6 +15,7 @@ pub mod disk_array;
 pub mod disk_cache;
 pub mod disk_limits;
 pub mod disk_queue;
+mod disk_threads;
 pub mod disk_view;
 pub mod dns_answers;
 pub mod longest_wait;
@@ -159,7 +160,47 @@ impl<'a> Measures<'a> {
 
     /// What the processes of each group that met its memory limit spent on it, in the order of `limited`.
     pub fn memory_losses(&self) -> &[memory_losses::Spent] {
-        self.memory_losses
-            .get_or_init(|| self.limited.iter().map(|one| memory_losses::of(self, one)).collect())
+        self.memory_losses.get_or_init(|| {
+            let inputs = memory_losses::Inputs {
+                model: self.model,
+                timelines: self.timelines,
+                ancestry: &self.ancestry,
+                profile: &self.profile,
+                sampled: &self.sampled(),
+            };
+            self.limited.iter().map(|one| memory_losses::of(&inputs, one)).collect()
+        })
+    }
+
+    /// Every process of what is looked at that was sampled often enough, without kernel threads and the looker.
+    pub fn sampled(&self) -> Vec<cpu_profile::Spent> {
+        self.profile.all().filter(|one| self.concerns(&one.process)).collect()
+    }
+
+    /// Time of these processes that was not idle, reads that were too short to be seen included, seconds.
+    pub fn memory_demand_seconds(&self, spent: &memory_losses::Spent, reads_back: bool) -> f64 {
+        let model = self.model;
+        let of_one = |(pid, lost): (&u32, &memory_losses::Loss)| {
+            let times = model.times.iter().filter(|time| time.thread.pid == *pid);
+            let ran: u64 = times.map(|time| time.run_ns + time.runnable_ns).sum();
+            let (off_cpu, all) = (lost.off_cpu(reads_back), lost.seconds(reads_back));
+            self.demand_seconds(*pid).max(ran as f64 / 1e9 + off_cpu).max(all)
+        };
+        spent.iter().map(of_one).sum()
+    }
+
+    /// The part that a command waited for: of the waiting and of the work, what lies on its path.
+    pub fn memory_seconds_on_path(&self, spent: &memory_losses::Spent, reads_back: bool) -> f64 {
+        let waits = self.graph.ends.iter().filter(|end| {
+            memory_losses::is_of_memory(end, reads_back)
+                && end.links.get(end.named).is_some_and(|link| spent.contains_key(&link.who.pid))
+        });
+        let waited: f64 = spent.values().map(|lost| lost.waited(reads_back)).sum();
+        // Between the waits that are seen a thread ran or waited briefly: its path does not say which.
+        let between = spent.iter().map(|(pid, lost)| {
+            let brief = lost.on_cpu(reads_back) + lost.waited_briefly(reads_back);
+            self.between_waits_on_path(*pid).min(brief)
+        });
+        waited.min(waits.map(|end| end.seconds).sum()) + between.sum::<f64>()
     }
 }

@@ -1,5 +1,7 @@
 //! The ladder of the fs rules: a copy that is made first of all, since what it waits for is its own doing; then who holds
 //! a file system as a whole.
+//!
+//! Must not: hold anything but the ladder.
 
 pub(crate) mod copy_up;
 pub(crate) mod frozen;

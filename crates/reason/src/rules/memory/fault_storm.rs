@@ -8,7 +8,7 @@
 use crate::facts::ThreadRef;
 use crate::graph::end::{End, EndKind};
 use crate::measure::Measures;
-use crate::measure::cpu_profile::{self, Spent};
+use crate::measure::cpu_profile::Spent;
 use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::engine::Loss;
@@ -163,7 +163,7 @@ impl Storm {
 }
 
 fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
-    let sampled = cpu_profile::by_process(measures);
+    let sampled = measures.sampled();
     sampled.iter().filter_map(|spent| matched(measures, ends, spent)).collect()
 }
 

@@ -167,9 +167,9 @@ fn matched<'m>(
     let wall = measures.wall_seconds().max(1e-9);
     let path_seconds = measures
         .is_command()
-        .then(|| memory_losses::on_path(measures, &paid.spent, paid.reads_back));
+        .then(|| measures.memory_seconds_on_path(&paid.spent, paid.reads_back));
     let seconds = path_seconds.unwrap_or_else(|| paid.sum(|loss| loss.seconds(paid.reads_back)));
-    let demand = memory_losses::demand(measures, &paid.spent, paid.reads_back);
+    let demand = measures.memory_demand_seconds(&paid.spent, paid.reads_back);
     let of = if measures.is_command() { wall } else { demand };
     let costs = seconds >= LOST_PER_SECOND_MIN.value * wall
         && seconds >= LOST_PART_MIN.value * of

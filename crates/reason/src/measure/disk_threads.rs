@@ -1,0 +1,19 @@
+//! The kernel's own threads among those who use a disk.
+//!
+//! What they ask for is somebody else's work: a commit of the journal, pages that are written back. Must not: follow them to
+//! whom they work for (graph/).
+
+use crate::facts::ThreadRef;
+use crate::model::Model;
+
+/// The thread that commits a journal of ext4.
+pub fn is_journal(thread: &ThreadRef) -> bool {
+    thread.comm.starts_with("jbd2/")
+}
+
+/// A thread of the kernel, by what is known of it or by its name.
+pub fn is_kernel(model: &Model, thread: &ThreadRef) -> bool {
+    model.threads.get(&thread.pid).is_some_and(|known| known.kernel)
+        || thread.comm.starts_with("kworker")
+        || is_journal(thread)
+}
