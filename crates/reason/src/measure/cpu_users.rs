@@ -313,11 +313,6 @@ fn busy(model: &Model) -> BTreeMap<u32, f64> {
     busy
 }
 
-/// The old name of [`super::Measures::concerns`]; goes with the last that calls it.
-pub fn concerns(measures: &super::Measures<'_>, thread: &ThreadRef) -> bool {
-    measures.concerns(thread)
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;

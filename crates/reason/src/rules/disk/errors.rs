@@ -12,7 +12,6 @@ use super::wording;
 use crate::facts::DiskUse;
 use crate::graph::end::End;
 use crate::measure::Measures;
-use crate::measure::cpu_users::concerns;
 use crate::measure::disk_queue::Service;
 use crate::measure::disk_view::DiskView;
 use crate::model::object::Object;
@@ -96,7 +95,7 @@ fn unwaited<'m>(
     view: &'m DiskView<'m>,
     service: &'m Service,
 ) -> Option<Match<'m>> {
-    let uses = |used: &&DiskUse| used.reads + used.writes > 0 && concerns(measures, &used.process);
+    let uses = |used: &&DiskUse| used.reads + used.writes > 0 && measures.concerns(&used.process);
     let users: Vec<&DiskUse> = view.users.iter().map(|user| user.used).filter(uses).collect();
     let most = users.iter().max_by_key(|used| used.reads + used.writes)?;
     let who = words::who(&most.process);

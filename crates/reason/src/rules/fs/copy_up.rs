@@ -11,7 +11,6 @@
 use crate::facts::{ObjectRef, ThreadRef, Work};
 use crate::graph::end::{End, EndKind};
 use crate::measure::Measures;
-use crate::measure::cpu_users::concerns;
 use crate::model::object::{FileKey, Object};
 use crate::model::words;
 use crate::rules::engine::Loss;
@@ -109,7 +108,7 @@ fn copies(measures: &Measures<'_>) -> BTreeMap<u32, Copy> {
     let model = measures.model;
     let mut copies: BTreeMap<u32, Copy> = BTreeMap::new();
     for wait in measures.waits().filter(|wait| is_copying(measures, wait)) {
-        if !concerns(measures, &wait.thread) {
+        if !measures.concerns(&wait.thread) {
             continue;
         }
         let copy = copies.entry(wait.thread.pid).or_default();
@@ -122,7 +121,7 @@ fn copies(measures: &Measures<'_>) -> BTreeMap<u32, Copy> {
         }
     }
     for samples in model.samples.iter().filter(|samples| samples.stack != 0) {
-        if copies_up(model.stack(samples.stack)) && concerns(measures, &samples.process) {
+        if copies_up(model.stack(samples.stack)) && measures.concerns(&samples.process) {
             let copy = copies.entry(samples.process.pid).or_default();
             copy.process = model.thread_ref(samples.process.pid);
             copy.ran += samples.count as f64 / f64::from(samples.frequency_hz.max(1));
