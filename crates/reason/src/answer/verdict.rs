@@ -6,8 +6,9 @@
 //!
 //! Edit together: report.rs (the contract), docs/json.md, the report crate's text/verdict.rs.
 
+use super::ask;
+use super::naming::{link, process_name};
 use super::report::*;
-use super::{ask, link, process_name};
 use crate::facts::{ObjectRef, TargetKind, ThreadRef};
 use crate::graph::end::{End, EndKind};
 use crate::measure::Measures;
