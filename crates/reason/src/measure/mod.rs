@@ -35,9 +35,9 @@ use ancestry::Ancestry;
 use cpu_users::CpuUsers;
 use disk_view::{DiskView, Disks};
 use memory_limits::Limited;
-use std::sync::OnceLock;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::OnceLock;
 
 /// The model, the graph of its waits, and the figures.
 pub struct Measures<'a> {
