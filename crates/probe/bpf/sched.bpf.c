@@ -34,7 +34,7 @@ static __noinline int send_wait(struct task_struct *task, struct task_struct *be
 	__u32 context;
 	bool kernel, sleeping;
 
-	if (!task || !before)
+	if (!task)
 		return 0;
 	note = note_of(task, NEVER);
 	wait = bpf_map_lookup_elem(&wait_scratch, &zero);
@@ -57,7 +57,10 @@ static __noinline int send_wait(struct task_struct *task, struct task_struct *be
 		wait->waker = note->waker;
 	else
 		__builtin_memset(&wait->waker, 0, sizeof(wait->waker));
-	fill_ref(&wait->ran_before, before);
+	if (before)
+		fill_ref(&wait->ran_before, before);
+	else
+		__builtin_memset(&wait->ran_before, 0, sizeof(wait->ran_before));
 	wait->ran_since_ns = note->ran_since_ns;
 	wait->begin_ns = note->since_ns;
 	wait->wake_ns = note->mode == WIRE_MODE_BLOCKED ? note->wake_ns : 0;
@@ -72,6 +75,8 @@ static __noinline int send_wait(struct task_struct *task, struct task_struct *be
 	path_bytes = read_place(&wait->place, wait->path, task, kernel,
 				note->mode == WIRE_MODE_BLOCKED && wait->wake_ns);
 	wait->path_bytes = path_bytes;
+	if (!before)
+		wait->place.frames = 0;
 	length = __builtin_offsetof(struct wire_wait, path) + (path_bytes & (WIRE_PATH_MAX - 1));
 	wait->head.length = length;
 	send(wait, length);
@@ -83,13 +88,52 @@ static __noinline int send_wait(struct task_struct *task, struct task_struct *be
 	return 0;
 }
 
-/* What a thread did before it left the CPU, if that was not the usual. Since when it ran; 0: not known. */
-static __always_inline __u64 settle(struct note *note, const struct task_struct *prev, __u64 run_delay_ns, __u64 now)
+/* Its length. From the two parts: a second subtraction would count a negative interval twice. */
+static __always_inline __u64 add_wait(struct note *note, __u64 now)
 {
-	__u64 since_ns = note->since_ns;
+	__u64 blocked = 0, runnable;
 
-	note->wake_ns = 0;
+	if (note->mode == WIRE_MODE_BLOCKED) {
+		__u64 woken = note->wake_ns ? note->wake_ns : now;
+		blocked = interval(note->since_ns, woken);
+		runnable = interval(woken, now);
+	} else {
+		runnable = interval(note->since_ns, now);
+	}
+	note->sums.runnable_ns += runnable;
+	if (note->flags & WIRE_FLAG_THROTTLED)
+		note->sums.throttled_ns += runnable;
+	add_blocked(&note->sums, note, blocked);
+	note->sums.untold_ns += now - note->since_ns - blocked - runnable;
+	return blocked + runnable;
+}
+
+/*
+ * The kernel did not tell that it was put on this CPU. Once it was ready, the scheduler counted how long it waited for the
+ * CPU, in its run_delay, and it ran for the rest. Since when it ran; 0: not known. Who had the CPU before is not known, nor
+ * the stack of its wait.
+ */
+static __always_inline __u64 put_on_untold(struct note *note, struct task_struct *task, __u64 delay_ns, __u64 now)
+{
+	__u64 length, since_ns = note->mode == WIRE_MODE_BLOCKED ? note->wake_ns : note->since_ns;
+
+	if (note->dating != DATED || note->mode == WIRE_MODE_UNKNOWN || !since_ns || now < since_ns ||
+	    now - since_ns < delay_ns)
+		return 0;
+	since_ns += delay_ns;
+	length = add_wait(note, since_ns);
+	if (length >= threshold_of(note) && !braked(length))
+		send_wait(task, 0, since_ns);
+	return since_ns;
+}
+
+/* What a thread did before it left the CPU, if that was not the usual. Since when it ran; 0: not known. */
+static __always_inline __u64 settle(struct note *note, struct task_struct *prev, __u64 run_delay_ns, __u64 now)
+{
+	__u64 since_ns = note->since_ns, delay_ns = run_delay_ns - note->delay_ns;
+
 	if (note->mode == WIRE_MODE_UNKNOWN) {
+		note->wake_ns = 0;
 		if (!note->sums.since_ns)
 			first_seen(note, prev, now);
 		return 0;
@@ -97,9 +141,11 @@ static __always_inline __u64 settle(struct note *note, const struct task_struct 
 	settle_delay(&note->sums, note, run_delay_ns);
 	if (note->mode != WIRE_MODE_RUNNING) {
 		count_lost(&lost.switches_untold);
-		note->sums.untold_ns += now - since_ns;
-		return 0;
+		since_ns = put_on_untold(note, prev, delay_ns, now);
+		if (!since_ns)
+			note->sums.untold_ns += now - note->since_ns;
 	}
+	note->wake_ns = 0;
 	return since_ns;
 }
 
@@ -138,26 +184,6 @@ static __always_inline void leave_cpu(struct note *note, struct task_struct *pre
 	/* Last: another CPU that wakes it now adds to the rest once it sees this. */
 	barrier();
 	note->standing = standing;
-}
-
-/* Its length. From the two parts: a second subtraction would count a negative interval twice. */
-static __always_inline __u64 add_wait(struct note *note, __u64 now)
-{
-	__u64 blocked = 0, runnable;
-
-	if (note->mode == WIRE_MODE_BLOCKED) {
-		__u64 woken = note->wake_ns ? note->wake_ns : now;
-		blocked = interval(note->since_ns, woken);
-		runnable = interval(woken, now);
-	} else {
-		runnable = interval(note->since_ns, now);
-	}
-	note->sums.runnable_ns += runnable;
-	if (note->flags & WIRE_FLAG_THROTTLED)
-		note->sums.throttled_ns += runnable;
-	add_blocked(&note->sums, note, blocked);
-	note->sums.untold_ns += now - note->since_ns - blocked - runnable;
-	return blocked + runnable;
 }
 
 /* A wait that is long, or of which the sums want more than its length. When it was over. */

@@ -155,8 +155,12 @@ fn ask(measures: &Measures<'_>, end: &End) -> String {
     inside.map_or_else(String::new, |pid| ask::question(&measures.model.process_name(pid), pid))
 }
 
-/// Kind and actor as they are said: a full buffer whose reader sleeps is the reader's sleep.
+/// Kind and actor as they are said: a full buffer whose reader sleeps is the reader's sleep, and who waits for a vfork's
+/// child that runs waits for its work.
 fn acts(end: &End) -> (EndKind, Option<&ThreadRef>) {
+    if end.class == WaitClass::Vfork && end.holder_mostly() == Some(WaitClass::Running) {
+        return (EndKind::Works, end.who.as_ref());
+    }
     let root =
         end.links.last().filter(|root| end.kind == EndKind::Link && root.class == WaitClass::Timer);
     match root {

@@ -9,11 +9,12 @@
 //! A circle of waiters ends at the link that closes it. Must not: weigh or name causes (causes.rs).
 
 use super::responsible::{Next, Peers};
-use crate::facts::{Ns, Place, ThreadRef, Wake, WakeContext};
+use crate::facts::{Exit, Fork, Ns, Place, ThreadRef, Wake, WakeContext};
 use crate::model::Model;
 use crate::model::object::Object;
 use crate::waits::WaitClass;
 use crate::waits::timeline::{Doing, Timelines, WaitSpan};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Deeper chains than this are cut; real ones have fewer than ten links.
@@ -122,12 +123,25 @@ pub struct Chains<'a> {
     timelines: &'a Timelines,
     /// Who is at the other end of what.
     pub peers: Peers<'a>,
+    /// Who began inside the look, by thread id: when, and by whom.
+    births: HashMap<u32, Vec<(Ns, &'a Fork)>>,
+    /// Who ended inside the look, by thread id and begin: when.
+    deaths: HashMap<(u32, Ns), Ns>,
 }
 
 impl<'a> Chains<'a> {
     /// For a scene.
     pub fn new(model: &'a Model, timelines: &'a Timelines) -> Self {
-        Self { model, timelines, peers: Peers::new(model, timelines) }
+        let mut births: HashMap<u32, Vec<(Ns, &Fork)>> = HashMap::new();
+        for (at_ns, fork) in &model.forks {
+            births.entry(fork.child.tid).or_default().push((*at_ns, fork));
+        }
+        let death = |(at_ns, exit): &(Ns, Exit)| {
+            let seen_ns = timelines.seen_until(exit.thread.tid);
+            ((exit.thread.tid, exit.thread.start_ns), seen_ns.max(*at_ns))
+        };
+        let deaths = model.exits.iter().map(death).collect();
+        Self { model, timelines, peers: Peers::new(model, timelines), births, deaths }
     }
 
     /// Cuts an interval of a thread's life into leaves that add up to it; somebody is owed what it does in it.
@@ -198,7 +212,26 @@ impl<'a> Chains<'a> {
         walk.leaves
     }
 
+    /// Before somebody was there, whoever began it did what there was to do. From when on it was there itself.
+    fn cut_before_birth(&self, thread: &ThreadRef, from: Ns, to: Ns, walk: &mut Walk) -> Ns {
+        let same = |fork: &Fork| thread.start_ns == 0 || fork.child.start_ns == thread.start_ns;
+        let mut births = self.births.get(&thread.tid).into_iter().flatten();
+        let birth = births.find(|(at_ns, fork)| (from..to).contains(at_ns) && same(fork));
+        match birth {
+            Some((at_ns, fork))
+                if !walk.links.is_empty()
+                    && walk.links.len() < DEPTH_MAX
+                    && walk.links.iter().all(|link| link.who.tid != fork.parent.tid) =>
+            {
+                self.cut(&fork.parent, from, *at_ns, walk);
+                *at_ns
+            }
+            _ => from,
+        }
+    }
+
     fn cut(&self, thread: &ThreadRef, from: Ns, to: Ns, walk: &mut Walk) {
+        let from = self.cut_before_birth(thread, from, to, walk);
         for piece in self.timelines.pieces(thread.tid, from, to) {
             match piece.doing {
                 Doing::Waiting(wait) => {
@@ -273,7 +306,15 @@ impl<'a> Chains<'a> {
         walk.links.push(Arc::new(link));
         match next {
             Some(next) if !circle && walk.leaves.len() < LEAVES_MAX => {
-                self.cut(&next, from, to, walk);
+                // Who has ended holds nothing up any more: the rest is the wait's own, as of one that looks from time to time.
+                let death_ns = self.deaths.get(&(next.tid, next.start_ns)).copied();
+                let until = death_ns.map_or(to, |at_ns| at_ns.clamp(from, to));
+                if from < until {
+                    self.cut(&next, from, until, walk);
+                }
+                if until < to {
+                    push(walk, until, to, false);
+                }
             }
             _ => push(walk, from, to, circle_counts),
         }
@@ -312,4 +353,67 @@ struct Walk {
 
 fn push(walk: &mut Walk, begin_ns: Ns, end_ns: Ns, circle: bool) {
     walk.leaves.push(Leaf { begin_ns, end_ns, links: walk.links.clone(), circle });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::*;
+    use crate::rules::scenes::{host, thread};
+    use crate::waits::timeline::Observed;
+
+    const SECOND: Ns = 1_000_000_000;
+
+    fn at(at_ns: Ns, body: Body) -> Fact {
+        Fact { at_ns, body }
+    }
+
+    fn ran(pid: u32, begin_ns: Ns, end_ns: Ns) -> Fact {
+        at(end_ns, Body::Ran(Ran { thread: thread(pid, "job"), begin_ns, end_ns, cpu: 0 }))
+    }
+
+    /// Process 10 reads a pipe from 1 to 4 s, until 20 wakes it, which 15 began at 2 s and which is told to end at 3 s.
+    fn reader(more: Vec<Fact>) -> Vec<(u32, WaitClass, Ns)> {
+        let place = Place {
+            state: WaitState::Sleep,
+            syscall: "read".into(),
+            object: Some(ObjectRef::Pipe { ino: 7 }),
+            ..Place::default()
+        };
+        let by = thread(20, "job");
+        let wake = Wake { at_ns: 4 * SECOND, context: WakeContext::Task, by, ..Wake::default() };
+        let wait = Wait {
+            thread: thread(10, "sh"),
+            begin_ns: SECOND,
+            end_ns: 4 * SECOND,
+            place,
+            wake: Some(wake),
+            ..Wait::default()
+        };
+        let (parent, child) = (thread(15, "job"), thread(20, "job"));
+        let mut facts = host();
+        facts.push(at(2 * SECOND, Body::Fork(Fork { parent, child, flags: 0 })));
+        facts.push(at(4 * SECOND, Body::Wait(wait)));
+        facts.push(at(3 * SECOND, Body::Exit(Exit { thread: thread(20, "job"), last: true })));
+        facts.extend(more);
+        let Observed { model, timelines } = Observed::new(facts);
+        let chains = Chains::new(&model, &timelines);
+        let leaves = chains.follow(&thread(10, "sh"), SECOND, 4 * SECOND);
+        leaves.iter().map(|leaf| (leaf.root().who.tid, leaf.root().class, leaf.ns())).collect()
+    }
+
+    #[test]
+    fn before_its_birth_and_after_its_exit_is_told_somebody_acts_all_the_same() {
+        let leaves = reader(vec![ran(15, SECOND, 2 * SECOND), ran(20, 2 * SECOND, 3 * SECOND)]);
+        let running = |pid| (pid, WaitClass::Running, SECOND);
+        assert_eq!(leaves, vec![running(15), running(20), running(20)]);
+    }
+
+    #[test]
+    fn who_has_ended_holds_nothing_up_any_more() {
+        // Nobody saw it run: so it is not known that it did anything after its end.
+        let leaves = reader(vec![ran(15, SECOND, 2 * SECOND)]);
+        assert_eq!(leaves[1], (20, WaitClass::Unseen, SECOND));
+        assert_eq!(leaves[2], (10, WaitClass::PipeRead, SECOND));
+    }
 }

@@ -14,7 +14,7 @@ use crate::facts::{Ns, TargetKind, ThreadRef, ThreadTime};
 use crate::model::Model;
 use crate::model::object::Object;
 use crate::waits::WaitClass;
-use crate::waits::timeline::{self, Timelines, WaitSpan};
+use crate::waits::timeline::{self, Doing, Timelines, WaitSpan};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -418,17 +418,24 @@ fn unseen_parts(
     let Some(time) = model.times.iter().find(|time| time.thread.tid == thread.tid) else {
         return parts(0.0, 0.0, 1.0);
     };
-    let mut told_ns = 0;
-    let mut told_ready_ns = 0;
-    for wait in timelines.of(thread.tid) {
-        let ns = wait.within_ns(time.since_ns, time.until_ns);
-        told_ns += ns;
-        if matches!(wait.class, WaitClass::RunQueue | WaitClass::CpuQuota) {
-            told_ready_ns += ns;
+    let (mut told_ready_ns, mut told_run_ns, mut unseen_ns) = (0, 0, 0);
+    for piece in timelines.pieces(thread.tid, time.since_ns, time.until_ns) {
+        let ns = piece.end_ns - piece.begin_ns;
+        match piece.doing {
+            Doing::Waiting(wait)
+                if matches!(wait.class, WaitClass::RunQueue | WaitClass::CpuQuota) =>
+            {
+                told_ready_ns += ns;
+            }
+            Doing::Waiting(_) => {}
+            Doing::Running => told_run_ns += ns,
+            Doing::Unseen => unseen_ns += ns,
         }
     }
-    let all = time.until_ns.saturating_sub(time.since_ns).saturating_sub(told_ns).max(1) as f64;
-    let works = (time.run_ns as f64 / all).min(1.0);
+    let all = unseen_ns.max(1) as f64;
+    // Where a switch was not told, the scheduler's own count has what the sums lack.
+    let ran_ns = time.run_ns.max(time.cpu_ns.unwrap_or(0));
+    let works = (ran_ns.saturating_sub(told_run_ns) as f64 / all).min(1.0);
     let cpu = (time.runnable_ns.saturating_sub(told_ready_ns) as f64 / all).min(1.0 - works);
     parts(works, cpu, 1.0 - works - cpu)
 }

@@ -100,6 +100,9 @@ impl Timelines {
             let line = by_tid.entry(blocked.thread.tid).or_default();
             add_standing(model, &accepted, line, at_ns, blocked);
         }
+        for (tid, begin_ns, end_ns) in dying(model, &by_tid) {
+            by_tid.entry(tid).or_default().ran.push((begin_ns, end_ns));
+        }
         let handed = futex_handoff::locks(by_tid.values().flat_map(|line| &line.waits));
         for line in by_tid.values_mut() {
             for wait in &mut line.waits {
@@ -124,6 +127,13 @@ impl Timelines {
     /// The waits of one thread, by begin.
     pub fn of(&self, tid: u32) -> &[WaitSpan] {
         self.by_tid.get(&tid).map_or(&[], |line| &line.waits)
+    }
+
+    /// Until when a thread was last seen to run or to wait.
+    pub fn seen_until(&self, tid: u32) -> Ns {
+        let Some(line) = self.by_tid.get(&tid) else { return 0 };
+        let ran = line.ran.last().map_or(0, |(_, end_ns)| *end_ns);
+        ran.max(line.waits.last().map_or(0, |wait| wait.end_ns))
     }
 
     /// Anything is known of this thread.
@@ -227,6 +237,24 @@ fn spans(model: &Model, accepted: &Accepted, wait: Wait) -> Vec<WaitSpan> {
         all.push(span);
     }
     all
+}
+
+/// What threads ran after their exit was told: it is told before they give back memory and files, which takes time, and
+/// whoever waits for that they wake themselves, so until then they were there. Where they waited meanwhile, that is told.
+fn dying(model: &Model, by_tid: &BTreeMap<u32, Timeline>) -> Vec<(u32, Ns, Ns)> {
+    let is_traced = |tid: u32| by_tid.get(&tid).is_some_and(|line: &Timeline| !line.ran.is_empty());
+    let mut until: BTreeMap<(u32, Ns), (Ns, Ns)> = (model.exits.iter())
+        .filter(|(_, exit)| is_traced(exit.thread.tid))
+        .map(|(at_ns, exit)| ((exit.thread.tid, exit.thread.start_ns), (*at_ns, *at_ns)))
+        .collect();
+    let wakes = by_tid.values().flat_map(|line| &line.waits).filter_map(|wait| wait.wake.as_ref());
+    for wake in wakes.filter(|wake| wake.context == WakeContext::Task) {
+        if let Some((_, end_ns)) = until.get_mut(&(wake.by.tid, wake.by.start_ns)) {
+            *end_ns = wake.at_ns.max(*end_ns);
+        }
+    }
+    let alive = until.into_iter().filter(|(_, (begin_ns, end_ns))| begin_ns < end_ns);
+    alive.map(|((tid, _), (begin_ns, end_ns))| (tid, begin_ns, end_ns)).collect()
 }
 
 /// In a call that waits for asynchronous I/O.
