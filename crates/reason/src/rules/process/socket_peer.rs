@@ -31,6 +31,12 @@ static SLOW: Threshold = Threshold::new(
      milliseconds or so: beyond three such beats somebody waits for it, whether the server sleeps or computes",
     "reference machine: round trips over unix and loopback sockets",
 );
+static COMMAND_WAITS: Threshold = Threshold::new(
+    0.3,
+    "s",
+    "what a command waits for the server altogether; less is no delay that a person notices, and any login takes as much",
+    "chosen: a round trip around the world, as for net.slow_peer",
+);
 static ANSWERS_MIN: Threshold = Threshold::new(
     3.0,
     "1",
@@ -74,7 +80,7 @@ pub static RULE: Rule = Rule {
         "more workers, if it serves one client at a time",
     ],
     stories: &["S4.3"],
-    thresholds: &[&SLOW, &ANSWERS_MIN, &AT_WORK],
+    thresholds: &[&SLOW, &COMMAND_WAITS, &ANSWERS_MIN, &AT_WORK],
     finds: Finds::Look(find),
 };
 
@@ -220,7 +226,8 @@ fn matched<'m>(
     let answer = waited.seconds() / asked.answers.max(1) as f64;
     // A command that asks once has all its time in that one answer.
     let answers_min = if measures.is_command() { 1 } else { ANSWERS_MIN.count() };
-    if asked.answers < answers_min || answer < SLOW.value {
+    let is_short = measures.is_command() && waited.seconds() < COMMAND_WAITS.value;
+    if asked.answers < answers_min || answer < SLOW.value || is_short {
         return None;
     }
     let (read, _) = question(waited.greatest(ends)?)?;
