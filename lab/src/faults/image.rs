@@ -74,7 +74,7 @@ impl Fault for Exec {
     fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
         let pid: i32 = ctx.text("victim_pid")?.parse()?;
         for _ in 0..50 {
-            if crate::proc::wait_channel(pid).contains("kernel_clone") {
+            if crate::procfs::wait_channel(pid).contains("kernel_clone") {
                 return Ok(Some(true));
             }
             ctx.sleep(std::time::Duration::from_millis(10))?;
