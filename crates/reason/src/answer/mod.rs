@@ -7,16 +7,18 @@
 pub mod accounting;
 mod ask;
 mod caveats;
+mod naming;
 pub mod report;
 mod verdict;
 
 use crate::facts::{Fact, SWITCHES_UNTOLD, TargetKind, ThreadRef};
 use crate::measure::Measures;
 use crate::model::Model;
-use crate::rules::{Claim, Step, engine};
+use crate::rules::{Claim, engine};
 use crate::waits::timeline::Timelines;
 use accounting::account;
 use caveats::caveats;
+use naming::{link, process_name};
 pub use report::*;
 
 /// Explains a look.
@@ -94,21 +96,6 @@ fn finding(model: &Model, named: engine::Named) -> (Finding, Vec<Claim>) {
         stories: named.rule.stories.iter().map(|s| (*s).to_string()).collect(),
     };
     (finding, named.claimed)
-}
-
-/// The name of a thread's process.
-fn process_name(model: &Model, thread: &ThreadRef) -> String {
-    let name = model.process_name(thread.pid);
-    if name.is_empty() { thread.comm.clone() } else { name }
-}
-
-/// A link of the chain that is shown.
-fn link(model: &Model, step: &Step) -> Link {
-    let waits_on = match &step.doing {
-        Some((kind, words)) => ObjectName::new(kind, words.clone()),
-        None => model.name_of(&step.on),
-    };
-    Link { who: Who::thread(&step.who), waits_on, seconds: step.seconds }
 }
 
 /// Inside a container a process has another number, which is the one that its own tools and logs show.

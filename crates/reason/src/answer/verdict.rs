@@ -6,8 +6,9 @@
 //!
 //! Edit together: report.rs (the contract), docs/json.md, the report crate's text/verdict.rs.
 
+use super::ask;
+use super::naming::{link, process_name};
 use super::report::*;
-use super::{ask, link, process_name};
 use crate::facts::{ObjectRef, TargetKind, ThreadRef};
 use crate::graph::end::{End, EndKind};
 use crate::measure::Measures;
@@ -75,9 +76,9 @@ fn ends(measures: &Measures<'_>, claims: &[Vec<Claim>]) -> Vec<AnswerEnd> {
                 let part = match (&claim.victims, whole) {
                     (_, true) => end.clone(),
                     (Some(own), _) => {
-                        end.of_victims(|pid| own.contains(&pid) && left.contains(&pid))
+                        end.counted_of(|pid| own.contains(&pid) && left.contains(&pid))
                     }
-                    (None, _) => end.of_victims(|pid| left.contains(&pid)),
+                    (None, _) => end.counted_of(|pid| left.contains(&pid)),
                 };
                 part.victims.keys().for_each(|pid| {
                     left.remove(pid);
@@ -88,7 +89,7 @@ fn ends(measures: &Measures<'_>, claims: &[Vec<Claim>]) -> Vec<AnswerEnd> {
         let rest = if left.len() == end.victims.len() {
             end.clone()
         } else {
-            end.of_victims(|pid| left.contains(&pid))
+            end.counted_of(|pid| left.contains(&pid))
         };
         // On a host neither a debt nor work that nobody waits for is anybody's loss.
         let counts = !(is_host && (end.owed || end.kind == EndKind::Works));

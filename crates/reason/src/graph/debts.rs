@@ -9,8 +9,8 @@
 //!
 //! Must not: follow a debt (chains.rs), or call one late: a long poll is a debt by design.
 
-use super::peers::Peers;
 use crate::facts::*;
+use crate::model::Model;
 use std::collections::HashMap;
 
 /// Who sent the last data on a connection.
@@ -45,8 +45,13 @@ pub struct Debts {
 }
 
 impl Debts {
-    /// From the sockets at the end of a look.
-    pub fn of(model: &crate::model::Model, peers: &Peers<'_>) -> Self {
+    /// From the sockets at the end of a look. `accepted`: this end is the listener's; `far`: the clocks of the other end, if
+    /// it is here.
+    pub fn of<'m>(
+        model: &'m Model,
+        accepted: impl Fn(&InetRef) -> bool,
+        far: impl Fn(&InetRef) -> Option<&'m TcpTurn>,
+    ) -> Self {
         let mut debts = Self::default();
         for endpoint in &model.endpoints {
             let ObjectRef::Inet(socket) = &endpoint.object else { continue };
@@ -56,10 +61,8 @@ impl Debts {
             if state.acked_bytes + state.received_bytes == 0 {
                 continue;
             }
-            let far = peers.far_turn(socket);
             let age = |jiffies: u32| u64::from(jiffies) * u64::from(turn.jiffy_ns);
-            let accepted = peers.is_accepted(socket);
-            let (of, jiffies) = match (spoke_last(turn, far), accepted) {
+            let (of, jiffies) = match (spoke_last(turn, far(socket)), accepted(socket)) {
                 (Spoke::Peer, true) => (&mut debts.owes, turn.received_jiffies),
                 (Spoke::Me, false) => (&mut debts.awaits, turn.sent_jiffies),
                 _ => continue,

@@ -80,6 +80,8 @@ pub struct End {
     pub seconds: f64,
     /// Who waits, directly or through others, by process: seconds.
     pub victims: BTreeMap<u32, (ThreadRef, f64)>,
+    /// What of it counts, by process: not what was waited through others, who are victims themselves.
+    counted: BTreeMap<u32, f64>,
     /// The chain of the longest leaf, victim first; the link that names the end is at `named`.
     pub links: Vec<Arc<ChainLink>>,
     /// Index into `links`.
@@ -114,6 +116,7 @@ impl End {
             who: None,
             seconds: 0.0,
             victims: BTreeMap::new(),
+            counted: BTreeMap::new(),
             links: leaf.links.clone(),
             named,
             holders: BTreeMap::new(),
@@ -143,11 +146,12 @@ impl End {
     pub fn add(&mut self, leaf: &Leaf, named: usize, part: f64, counted: bool) {
         let link = &leaf.links[named];
         let seconds = part * leaf.ns() as f64 / 1e9;
+        let victim = &leaf.links[0].who;
         if counted {
             self.seconds += seconds;
             self.count += 1;
+            *self.counted.entry(victim.pid).or_default() += seconds;
         }
-        let victim = &leaf.links[0].who;
         let lost = self.victims.entry(victim.pid).or_insert_with(|| (victim.clone(), 0.0));
         lost.1 += seconds;
         if let Some(next) = leaf.links.get(named + 1) {
@@ -192,7 +196,15 @@ impl End {
     pub fn of_victims(&self, wanted: impl Fn(u32) -> bool) -> Self {
         let mut part = self.clone();
         part.victims.retain(|pid, _| wanted(*pid));
-        part.seconds = part.victims.values().map(|(_, seconds)| seconds).sum();
+        part.counted.retain(|pid, _| wanted(*pid));
+        part.seconds = part.victims.values().map(|(_, seconds)| seconds).sum::<f64>().max(0.0);
+        part
+    }
+
+    /// The same, with what counts of it alone: parts of an end add up to it.
+    pub fn counted_of(&self, wanted: impl Fn(u32) -> bool) -> Self {
+        let mut part = self.of_victims(wanted);
+        part.seconds = part.counted.values().sum::<f64>().max(0.0);
         part
     }
 
@@ -220,6 +232,9 @@ impl End {
         self.seconds += end.seconds;
         self.count += end.count;
         add(&mut self.victims, &end.victims);
+        for (pid, seconds) in &end.counted {
+            *self.counted.entry(*pid).or_default() += seconds;
+        }
         add(&mut self.holders, &end.holders);
         for (class, seconds) in &end.holder_doing {
             *self.holder_doing.entry(*class).or_default() += seconds;

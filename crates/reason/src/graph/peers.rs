@@ -83,7 +83,8 @@ impl<'a> Peers<'a> {
             *peers.ran_ns.entry(time.thread.tid).or_default() += time.run_ns;
         }
         peers.add_children();
-        peers.debts = Debts::of(model, &peers);
+        peers.debts =
+            Debts::of(model, |socket| peers.is_accepted(socket), |socket| peers.far_turn(socket));
         peers
     }
 

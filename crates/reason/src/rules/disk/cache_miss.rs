@@ -60,6 +60,9 @@ static UNUSED: Threshold = Threshold::new(
     "chosen: less would not be noticed",
 );
 
+/// So many times more sectors may be on the move at once, in the command that is advised.
+const FASTER: u64 = 16;
+
 /// The rule.
 pub static RULE: Rule = Rule {
     code: "disk.cache_miss",
@@ -241,7 +244,7 @@ fn remedy(cache: &DiskCache<'_>, left: Option<(f64, &Disk)>) -> Vec<Remedy> {
         let now = cache.last.migration_threshold;
         return vec![Remedy {
             text: "let more of what is asked for move into the cache at once".into(),
-            command: now.map(|now| message(now.saturating_mul(16))).unwrap_or_default(),
+            command: now.map(|now| message(now.saturating_mul(FASTER))).unwrap_or_default(),
             undo: now.map(message).unwrap_or_default(),
         }];
     }

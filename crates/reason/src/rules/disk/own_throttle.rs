@@ -49,6 +49,12 @@ static MET: Threshold = Threshold::new(
     "where the device is slow for everybody, the group must meet its limit",
     "lab: disk-own-throttle-*, seeds 1 and 4401-4403, reach 95 % and more",
 );
+static MOSTLY: Threshold = Threshold::new(
+    0.5,
+    "1",
+    "who is not of the group and waits this part of his time for the disk himself is none of its victims",
+    "chosen: most",
+);
 
 /// The rule.
 pub static RULE: Rule = Rule {
@@ -80,7 +86,7 @@ pub static RULE: Rule = Rule {
     ],
     remedies: &["raise or remove the limit", "spread the work, or make fewer, larger requests"],
     stories: &["S1.1", "S0.6"],
-    thresholds: &[&USED, &BEFORE, &SLOW, &MET],
+    thresholds: &[&USED, &BEFORE, &SLOW, &MET, &MOSTLY],
     finds: Finds::Look(find),
 };
 
@@ -183,8 +189,8 @@ impl Waits {
         }
         let (direct, journal) = (of(&self.direct), of(&self.journal));
         match () {
-            () if 2.0 * direct >= lost => false,
-            () if 2.0 * journal >= lost => held.journal,
+            () if direct >= MOSTLY.value * lost => false,
+            () if journal >= MOSTLY.value * lost => held.journal,
             () => held.own,
         }
     }

@@ -38,14 +38,14 @@ pub(super) static CONSTANT_DEPTH: Threshold = Threshold::new(
     0.3,
     "1",
     "it takes requests that met different depths to say that the depth does not matter",
-    "lab: disk-fail-slow, disk-device-cap",
+    "chosen: one, two and three in flight by turns have a spread of 0.4",
 );
 /// Spread of the time.
 pub(super) static CONSTANT_TIME: Threshold = Threshold::new(
     0.1,
     "1",
     "a time that varies less than this while the depth varies does not depend on it",
-    "lab: disk-fail-slow, disk-device-cap",
+    "chosen: a third of the spread that the depth must have",
 );
 
 /// The disk that an end is, if it was measured and anybody still waits for it.
@@ -59,7 +59,6 @@ pub(super) fn disk_of<'m>(measures: &'m Measures<'m>, end: &End) -> Option<&'m D
 /// The same where the time that the disk takes is its own.
 pub(super) fn slow_disk<'m>(measures: &'m Measures<'m>, end: &End) -> Option<&'m DiskView<'m>> {
     disk_of(measures, end).filter(|view| view.workers_ready_seconds.is_none())
-    // Until memory.limit claims the disk ends of groups that thrash.
 }
 
 /// Every request takes about the same long time however many are in flight: slow, not capped.

@@ -1,6 +1,6 @@
 //! What several disk rules say alike: the figures of a disk, and how to make somebody come last on it.
 //!
-//! Must not: decide anything; a rule that says so has matched.
+//! Must not: decide anything, or say what only one rule says. Figures come from the measure as they are.
 
 use crate::facts::{Disk, ThreadRef};
 use crate::measure::disk_view::DiskView;

@@ -1,7 +1,8 @@
 //! The ladder of the fs rules: a copy that is made first of all, since what it waits for is its own doing; then who holds
 //! a file system as a whole.
 //!
-//! Must not: hold anything but the ladder.
+//! The area stands above the disk's: what a copy waits for a disk is claimed before the disk is asked. Must not hold more
+//! than the order.
 
 pub(crate) mod copy_up;
 pub(crate) mod frozen;

@@ -1,0 +1,271 @@
+//! Who holds what is waited for, by the class of the wait: where a table tells the owner it beats whoever ran at the wake-up.
+//!
+//! Lock tables, futex words, descriptors at the other end, children, the kernel's own services. Must not: follow a thread that
+//! waits for the next event (responsible.rs), or choose among a process's threads (serving.rs).
+
+use super::peers::Peers;
+use super::wakers::{carrier, is_stalled};
+use crate::facts::*;
+use crate::model::object::Object;
+use crate::waits::timeline::{self, WaitSpan};
+use crate::waits::{LOCKD_FUNCTIONS, STATD_FUNCTIONS, WaitClass};
+
+impl Peers<'_> {
+    /// Who is to be looked at next for a wait, by what it waits for.
+    pub fn holder(&self, wait: &WaitSpan) -> Option<ThreadRef> {
+        use WaitClass::*;
+        let found = match wait.class {
+            FileLock => {
+                // A worker that wakes only brings the answer of somebody else.
+                let waker = || self.waker(wait).filter(|by| !by.comm.starts_with("kworker"));
+                self.lock_service(wait).or_else(|| self.lock_holder(wait)).or_else(waker)
+            }
+            FutexLock => self.futex_owner(wait).or_else(|| self.waker(wait)),
+            FutexWait => self.joined(wait).or_else(|| self.waker(wait)),
+            PipeWrite => self.pipe_end(wait, true),
+            PipeRead => self.pipe_end(wait, false),
+            UnixRead | UnixWrite | SocketRead | SocketWrite => self.socket_peer(wait),
+            Child => self.child(wait),
+            Vfork => self.vfork_child(wait),
+            FuseDaemon => self.fuse_server(wait),
+            Dns => self.dns_server(wait),
+            Journal => self.journal_thread(wait),
+            TtyWrite => self.terminal_master(wait),
+            KernelLock => self.waker(wait),
+            _ => None,
+        };
+        found.filter(|thread| thread.tid != wait.thread.tid && thread.pid != 0)
+    }
+
+    /// A lock on NFS (version 2 and 3) is asked for in steps, each of which somebody must answer before anybody can
+    /// hold anything: the host's rpc.statd, which watches the other end for a restart, then the server's lock
+    /// manager, a kernel thread that asks its own rpc.statd. The kernel asks over a socket that belongs to no
+    /// process, so its functions tell the step, and the service's name the process.
+    pub(super) fn lock_service(&self, wait: &WaitSpan) -> Option<ThreadRef> {
+        let stands_in = |wait: &WaitSpan, functions: &[&str]| {
+            let mut frames = self.model.stack(wait.place.stack).iter();
+            frames.any(|frame| functions.contains(&frame.as_str()))
+        };
+        if stands_in(wait, STATD_FUNCTIONS) {
+            return self.chosen(wait, self.named(wait, "rpc.statd"));
+        }
+        if !stands_in(wait, LOCKD_FUNCTIONS) {
+            return None;
+        }
+        let stuck = |manager: &ThreadRef| {
+            let mut waits = self.timelines.of(manager.tid).iter();
+            waits.any(|other| {
+                stands_in(other, STATD_FUNCTIONS) && other.within_ns(wait.begin_ns, wait.end_ns) > 0
+            })
+        };
+        self.named(wait, "lockd").into_iter().find(stuck)
+    }
+
+    /// The lock table: the holder of a lock on the same file, at a reading within the wait.
+    pub(super) fn lock_holder(&self, wait: &WaitSpan) -> Option<ThreadRef> {
+        let file = match &wait.place.object {
+            Some(ObjectRef::File(file)) => (file.dev, file.ino),
+            _ => crate::waits::objects::unseen_lock(self.model, wait).map(|l| (l.dev, l.ino))?,
+        };
+        let waiter = i64::from(wait.thread.pid);
+        let mut best: Option<(bool, &FileLock)> = None;
+        for (at, lock) in &self.model.locks {
+            let same = (lock.dev, lock.ino) == file;
+            if lock.blocked || !same || lock.pid == waiter {
+                continue;
+            }
+            let during = *at >= wait.begin_ns && *at <= wait.end_ns + 1_000_000;
+            if best.is_none_or(|(known, _)| during && !known) {
+                best = Some((during, lock));
+            }
+        }
+        let (_, lock) = best?;
+        let pid = match u32::try_from(lock.pid) {
+            Ok(pid) if pid > 0 => pid,
+            _ => lock.holders.first()?.pid,
+        };
+        let mut holder = self.model.thread_ref(pid);
+        if holder.comm.is_empty() {
+            holder.comm.clone_from(&lock.comm);
+        }
+        Some(holder)
+    }
+
+    pub(super) fn futex_owner(&self, wait: &WaitSpan) -> Option<ThreadRef> {
+        let [address, ..] = wait.place.args;
+        let read = self.futexes.get(&wait.thread.tid)?;
+        let owner = read.iter().rev().find(|(at, owner)| {
+            owner.address == address
+                && owner.owner_tid != 0
+                && *at >= wait.begin_ns
+                && *at <= wait.end_ns + 10_000_000
+        })?;
+        let tid = owner.1.owner_tid;
+        let mut thread = self.model.thread_ref(tid);
+        if thread.comm.is_empty() {
+            thread = ThreadRef { tid, pid: wait.thread.pid, ..wait.thread.clone() };
+        }
+        Some(thread)
+    }
+
+    /// pthread_join waits on the joined thread's id in its own descriptor.
+    pub(super) fn joined(&self, wait: &WaitSpan) -> Option<ThreadRef> {
+        let [_, _, expected, ..] = wait.place.args;
+        let tid = u32::try_from(expected).ok().filter(|tid| *tid > 2)?;
+        let thread = self.model.names.get(&tid)?;
+        (thread.pid == wait.thread.pid).then(|| thread.clone())
+    }
+
+    pub(super) fn pipe_end(&self, wait: &WaitSpan, reader: bool) -> Option<ThreadRef> {
+        let Some(ObjectRef::Pipe { ino }) = &wait.place.object else { return self.waker(wait) };
+        let ends = self.endpoints_on(*ino);
+        let at_end: Vec<ThreadRef> = ends
+            .iter()
+            .filter(|end| if reader { end.readable } else { end.writable })
+            .map(|end| end.process.clone())
+            .filter(|process| process.pid != wait.thread.pid)
+            .collect();
+        if !at_end.is_empty() {
+            return self.chosen(wait, at_end);
+        }
+        // Closed since: who waited at the other end meanwhile was there.
+        let class = if reader { WaitClass::PipeRead } else { WaitClass::PipeWrite };
+        let there = self
+            .waits_on(*ino)
+            .iter()
+            .filter(|other| other.class == class && other.thread.pid != wait.thread.pid);
+        let there = there.map(|other| self.model.thread_ref(other.thread.pid)).collect();
+        self.chosen(wait, there)
+    }
+
+    pub(super) fn socket_peer(&self, wait: &WaitSpan) -> Option<ThreadRef> {
+        let is_other = |process: &ThreadRef| process.pid != wait.thread.pid;
+        let mut processes: Vec<ThreadRef> = match &wait.place.object {
+            Some(ObjectRef::Unix { peer_ino, .. }) => {
+                let open = self.endpoints_on(*peer_ino).iter().map(|end| end.process.clone());
+                let waited = self.waits_on(*peer_ino).iter();
+                open.chain(waited.map(|other| self.model.thread_ref(other.thread.pid))).collect()
+            }
+            Some(ObjectRef::Inet(socket)) => self.far_processes(socket),
+            _ => Vec::new(),
+        };
+        processes.retain(is_other);
+        if let Some(ObjectRef::Inet(socket)) = &wait.place.object
+            && processes.is_empty()
+        {
+            let by = carrier(wait).map(|thread| thread.pid);
+            processes = self.listeners(socket, by);
+            processes.retain(is_other);
+            // Who accepts may hand the connection on to a child, which is gone with it.
+            let child = by.filter(|by| processes.iter().any(|of| self.descends(*by, of.pid)));
+            if let Some(child) = child {
+                processes = vec![self.model.thread_ref(child)];
+            }
+        }
+        self.chosen(wait, processes)
+    }
+
+    /// The process of this host that a question goes to.
+    pub(super) fn dns_server(&self, wait: &WaitSpan) -> Option<ThreadRef> {
+        let Object::DnsServer(Some(server), _) = wait.object else { return None };
+        let server = self.name_server(server)?;
+        (server.pid != wait.thread.pid).then(|| self.chosen(wait, vec![server]))?
+    }
+
+    /// The process of this host that answers at a name server's address, by the thread that matters in a wait.
+    pub fn answers_at(&self, server: std::net::SocketAddr, wait: &WaitSpan) -> Option<ThreadRef> {
+        let process = self.name_server(server).filter(|process| process.pid != wait.thread.pid)?;
+        self.chosen(wait, vec![process])
+    }
+
+    pub(super) fn fuse_server(&self, wait: &WaitSpan) -> Option<ThreadRef> {
+        let processes = match &wait.place.object {
+            Some(ObjectRef::File(file)) => {
+                let ends = self.servers.get(&file.dev).map_or(&[][..], Vec::as_slice);
+                ends.iter().map(|end| end.process.clone()).collect()
+            }
+            // Without a descriptor (open, stat): the one server there is, if there is but one.
+            _ if self.servers.len() == 1 => {
+                self.servers.values().flatten().map(|end| end.process.clone()).collect()
+            }
+            _ => Vec::new(),
+        };
+        self.chosen(wait, processes)
+    }
+
+    pub(super) fn terminal_master(&self, wait: &WaitSpan) -> Option<ThreadRef> {
+        let Some(ObjectRef::Tty { name, .. }) = &wait.place.object else { return None };
+        let ends = self.masters.get(name)?;
+        self.chosen(wait, ends.iter().map(|end| end.process.clone()).collect())
+    }
+
+    pub(super) fn journal_thread(&self, wait: &WaitSpan) -> Option<ThreadRef> {
+        if let Some(waker) = self.waker(wait)
+            && waker.comm.starts_with("jbd2/")
+        {
+            return Some(waker);
+        }
+        let Object::Journal(Some(dev)) = wait.object else { return None };
+        let prefix = format!("jbd2/{}", self.model.disk(dev)?.name);
+        self.model.names.values().find(|thread| thread.comm.starts_with(&prefix)).cloned()
+    }
+
+    pub(super) fn vfork_child(&self, wait: &WaitSpan) -> Option<ThreadRef> {
+        let before = self.model.forks.iter().rev().find(|(at, fork)| {
+            fork.parent.tid == wait.thread.tid && *at <= wait.begin_ns + 1_000_000
+        });
+        before
+            .map(|(_, fork)| self.model.thread_ref(fork.child.tid))
+            .or_else(|| self.waker(wait))
+            .or_else(|| self.child(wait))
+    }
+
+    pub(super) fn child(&self, wait: &WaitSpan) -> Option<ThreadRef> {
+        if let Some(waker) = self.waker(wait) {
+            return Some(waker);
+        }
+        let asked = match wait.place.syscall.as_str() {
+            "wait4" => u32::try_from(wait.place.args[0] as i32).ok().filter(|pid| *pid > 0),
+            "waitid" if wait.place.args[0] == 1 => u32::try_from(wait.place.args[1]).ok(),
+            _ => None,
+        };
+        if let Some(pid) = asked {
+            return Some(self.model.thread_ref(pid));
+        }
+        // Any child's end would do: only if there is but one, or all are held up, is it known for whom.
+        let alive = self.living_children(wait.thread.pid);
+        if alive.len() > 1 && !self.hold_up_together(&alive, wait) {
+            return None;
+        }
+        self.chosen(wait, alive)
+    }
+
+    /// For a wait of which [`Self::holder`] names nobody: it is for whichever child ends first, and nobody can say
+    /// which that will be.
+    pub fn waits_for_any_child(&self, wait: &WaitSpan) -> bool {
+        wait.class == WaitClass::Child && self.living_children(wait.thread.pid).len() > 1
+    }
+
+    /// Whether all of some processes were held up at once for most of a wait, as far as the look has seen it. One that
+    /// runs, or waits for input, may end at any time.
+    pub(super) fn hold_up_together(&self, processes: &[ThreadRef], wait: &WaitSpan) -> bool {
+        let (from, to) =
+            (wait.begin_ns.max(self.model.begin_ns), wait.end_ns.min(self.model.end_ns));
+        let mut together = vec![(from, to)];
+        for process in processes {
+            let held = self.stretches(process.pid, from, to);
+            together = timeline::common(&together, &held);
+        }
+        let all: Ns = together.iter().map(|(begin, end)| end - begin).sum();
+        all > 0 && all >= to.saturating_sub(from) / 2
+    }
+
+    /// When a process was held up, in any of its threads: in order, without overlap.
+    pub(super) fn stretches(&self, pid: u32, from: Ns, to: Ns) -> Vec<(Ns, Ns)> {
+        let threads = self.threads_of(&[pid]);
+        let waits = threads.iter().flat_map(|thread| self.timelines.of(thread.tid));
+        let held = waits.filter(|w| w.class.is_demand() || is_stalled(w.class));
+        let within = held.map(|w| (w.begin_ns.max(from), w.end_ns.min(to)));
+        timeline::joined(within.filter(|(begin, end)| begin < end).collect())
+    }
+}

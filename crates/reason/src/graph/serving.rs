@@ -1,0 +1,189 @@
+//! Which thread of a process matters to somebody who waits for the process.
+//!
+//! The waker, whoever carried the packet, whoever answers the same conversation later, who read the question last, who turned
+//! to something else just as it came, who was held up, who ran. Must not: look past the processes that it is given.
+
+use super::peers::Peers;
+use super::wakers::{by_kernel_thread, carrier, is_stalled};
+use crate::facts::*;
+use crate::waits::WaitClass;
+use crate::waits::timeline::WaitSpan;
+
+impl Peers<'_> {
+    /// The thread of some processes that serves a question which came at a time and stands: the one that turned to something
+    /// else then, that ran, that was held up, that waits for events; else the first.
+    pub fn serving_since(&self, pids: &[u32], since_ns: Ns, to: Ns) -> Option<ThreadRef> {
+        let threads = self.threads_of(pids);
+        if let [only] = &threads[..] {
+            return Some(only.clone());
+        }
+        let from = since_ns.max(self.model.begin_ns);
+        let length = to.saturating_sub(from);
+        let turned = self.turned_at(&threads, since_ns, to);
+        let busiest = || {
+            let ran = |thread: &&ThreadRef| self.ran_ns.get(&thread.tid).copied().unwrap_or(0);
+            threads.iter().max_by_key(ran).filter(|thread| ran(thread) * 2 >= length).cloned()
+        };
+        let held = || {
+            let held = |thread: &&ThreadRef| self.held_up(thread, from, to);
+            threads.iter().max_by_key(held).filter(|thread| held(thread) * 2 >= length).cloned()
+        };
+        let loops = || {
+            let waits = |thread: &&ThreadRef| {
+                let last = self.timelines.of(thread.tid).last();
+                last.is_some_and(|wait| wait.class == WaitClass::Idle)
+            };
+            threads.iter().find(waits).cloned()
+        };
+        turned.or_else(busiest).or_else(held).or_else(loops).or_else(|| threads.first().cloned())
+    }
+
+    /// How long a thread was held up itself in an interval.
+    pub(super) fn held_up(&self, thread: &ThreadRef, from: Ns, to: Ns) -> Ns {
+        let waits = self.timelines.of(thread.tid).iter();
+        waits
+            .filter(|w| {
+                w.class.is_demand()
+                    || w.class.is_for_somebody() && w.class != WaitClass::FutexWait
+                    || is_stalled(w.class)
+            })
+            .map(|w| w.within_ns(from, to))
+            .sum()
+    }
+
+    /// Of several processes, the thread that matters: the waker if it is one of them, else the one that carried the packet,
+    /// else the one that last read what the waiter wrote to, else the one that itself is held up longest during the wait, else
+    /// the one that ran most.
+    pub(super) fn chosen(&self, wait: &WaitSpan, processes: Vec<ThreadRef>) -> Option<ThreadRef> {
+        if let Some(waker) = self.waker(wait)
+            && (processes.is_empty() && !by_kernel_thread(wait)
+                || processes.iter().any(|p| p.pid == waker.pid))
+        {
+            return Some(waker);
+        }
+        if let Some(by) = carrier(wait).filter(|by| processes.iter().any(|p| p.pid == by.pid)) {
+            return Some(by.clone());
+        }
+        let known = self
+            .answers_later(wait, &processes)
+            .or_else(|| self.serving(wait, &processes))
+            .or_else(|| self.turned_to_it(wait, &processes));
+        if known.is_some() {
+            return known;
+        }
+        let first = processes.first().cloned();
+        let mut pids: Vec<u32> = processes.iter().map(|p| p.pid).collect();
+        pids.sort_unstable();
+        pids.dedup();
+        let threads = self.threads_of(&pids);
+        let length = wait.end_ns.saturating_sub(wait.begin_ns);
+        let held = threads
+            .iter()
+            .map(|thread| (self.held_up(thread, wait.begin_ns, wait.end_ns), thread))
+            .filter(|(held, _)| *held > 0)
+            .max_by_key(|(held, thread)| (*held, std::cmp::Reverse(thread.tid)));
+        let ran = threads
+            .iter()
+            .map(|thread| (self.ran_ns.get(&thread.tid).copied().unwrap_or(0), thread))
+            .max_by_key(|(ran, thread)| (*ran, std::cmp::Reverse(thread.tid)));
+        match (held, ran) {
+            (Some((held, thread)), _) if held * 2 >= length => Some(thread.clone()),
+            (_, Some((ran, thread))) if ran * 2 >= length => Some(thread.clone()),
+            (Some((_, thread)), _) => Some(thread.clone()),
+            (None, _) => first,
+        }
+    }
+
+    /// The thread that answers later in the same conversation: of waits on the same thing by the same thread that go on right
+    /// after this one (a client that looks at the clock now and then), the first that one of the processes ended.
+    pub(super) fn answers_later(
+        &self,
+        wait: &WaitSpan,
+        processes: &[ThreadRef],
+    ) -> Option<ThreadRef> {
+        const PAUSE_NS_MAX: Ns = 50_000_000;
+        let later = self.timelines.of(wait.thread.tid).iter();
+        let later = later.skip_while(|other| other.begin_ns <= wait.begin_ns);
+        let mut until = wait.end_ns;
+        for other in later.filter(|other| other.place.object == wait.place.object) {
+            if other.begin_ns > until + PAUSE_NS_MAX {
+                break;
+            }
+            until = other.end_ns;
+            let by = self.waker(other).or_else(|| carrier(other).cloned());
+            if let Some(by) = by.filter(|by| processes.iter().any(|p| p.pid == by.pid)) {
+                return Some(by);
+            }
+        }
+        None
+    }
+
+    /// The thread that turned to something else just as the question came, and still is at it: asleep, or in a wait that is
+    /// not for the next event.
+    pub(super) fn turned_to_it(
+        &self,
+        wait: &WaitSpan,
+        processes: &[ThreadRef],
+    ) -> Option<ThreadRef> {
+        let pids: Vec<u32> = processes.iter().map(|process| process.pid).collect();
+        self.turned_at(&self.threads_of(&pids), self.asked_ns(wait), wait.end_ns)
+    }
+
+    pub(super) fn turned_at(
+        &self,
+        threads: &[ThreadRef],
+        asked_ns: Ns,
+        to: Ns,
+    ) -> Option<ThreadRef> {
+        const AFTER_NS_MAX: Ns = 200_000_000;
+        const BEFORE_NS_MAX: Ns = 5_000_000;
+        let mut best: Option<(Ns, &ThreadRef)> = None;
+        for thread in threads {
+            let turned = |other: &&WaitSpan| {
+                !matches!(other.class, WaitClass::Idle | WaitClass::FutexWait)
+                    && other.begin_ns + BEFORE_NS_MAX >= asked_ns
+                    && other.begin_ns <= asked_ns + AFTER_NS_MAX
+                    && other.end_ns + BEFORE_NS_MAX >= to
+            };
+            if let Some(turn) = self.timelines.of(thread.tid).iter().find(turned) {
+                let after = turn.begin_ns.abs_diff(asked_ns);
+                if best.as_ref().is_none_or(|(known, _)| after < *known) {
+                    best = Some((after, thread));
+                }
+            }
+        }
+        best.map(|(_, thread)| thread.clone())
+    }
+
+    /// When the conversation that a wait belongs to began to wait: waits on the same thing that only the clock ended go on.
+    pub(super) fn asked_ns(&self, wait: &WaitSpan) -> Ns {
+        const PAUSE_NS_MAX: Ns = 50_000_000;
+        let mut asked_ns = wait.begin_ns;
+        let waits = self.timelines.of(wait.thread.tid);
+        let before = waits.iter().rev().skip_while(|other| other.begin_ns >= wait.begin_ns);
+        for other in before.filter(|other| other.place.object == wait.place.object) {
+            let by_clock = other.wake.as_ref().is_none_or(|wake| {
+                matches!(wake.context, WakeContext::HardInterrupt | WakeContext::Unknown)
+            });
+            if other.end_ns + PAUSE_NS_MAX < asked_ns || !by_clock {
+                break;
+            }
+            asked_ns = other.begin_ns;
+        }
+        asked_ns
+    }
+
+    /// The thread at the far end that has read from this very connection last before the wait, and so took the question.
+    pub(super) fn serving(&self, wait: &WaitSpan, processes: &[ThreadRef]) -> Option<ThreadRef> {
+        let waits = match &wait.place.object {
+            Some(ObjectRef::Unix { peer_ino, .. }) => self.waits_on(*peer_ino),
+            Some(ObjectRef::Inet(socket)) => self.far_waits(socket),
+            _ => return None,
+        };
+        let before = |other: &&&WaitSpan| {
+            other.begin_ns < wait.end_ns && processes.iter().any(|p| p.pid == other.thread.pid)
+        };
+        let last = waits.iter().filter(before).max_by_key(|other| other.begin_ns)?;
+        Some(last.thread.clone())
+    }
+}
