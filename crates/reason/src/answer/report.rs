@@ -111,6 +111,9 @@ pub struct Answer {
     pub title: String,
     /// A paragraph with the numbers; may be empty.
     pub text: String,
+    /// Index into `ends` of the one that the title is about, if it is about one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first: Option<usize>,
     /// What the ends add up to.
     pub demand_seconds: f64,
     /// The ends, greatest first.
@@ -118,10 +121,9 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The end that the title is about: the largest of the kind that the verdict says.
+    /// The end that the title is about.
     pub fn largest(&self) -> Option<&AnswerEnd> {
-        let works = self.verdict == Verdict::Works;
-        self.ends.iter().find(|end| (end.end == EndKind::Works) == works)
+        self.ends.get(self.first?)
     }
 }
 

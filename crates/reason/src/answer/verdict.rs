@@ -11,6 +11,7 @@ use super::naming::{link, process_name};
 use super::report::*;
 use crate::facts::{ObjectRef, TargetKind, ThreadRef};
 use crate::graph::end::{End, EndKind};
+use crate::graph::ends::command_root;
 use crate::measure::Measures;
 use crate::model::object::Object;
 use crate::model::words;
@@ -35,22 +36,24 @@ pub fn answer(measures: &Measures<'_>, claims: &[Vec<Claim>], findings: &[Findin
     for end in &mut ends {
         end.share = end.seconds / demand.max(1e-9);
     }
-    let verdict = verdict(measures, &ends, demand, findings);
-    let first = findings.first().filter(|finding| finding.severity > Severity::Note);
-    let (title, text) = match (verdict, first) {
+    let own = Own::of(measures);
+    let verdict = verdict(&own, &ends, demand, findings);
+    let first = match verdict {
+        Verdict::Held => ends.iter().position(|end| end.finding == Some(0)),
+        Verdict::Works => ends.iter().position(|end| own.works(end)),
+        _ => ends.iter().position(|end| !own.works(end)),
+    };
+    let held = findings.first().filter(|finding| finding.severity > Severity::Note);
+    let (title, text) = match (verdict, held) {
         (Verdict::Held, Some(finding)) => (finding.title.clone(), finding.text.clone()),
         (Verdict::Idle, _) => (idle_title(measures), String::new()),
-        _ => unnamed(measures, &ends, verdict),
+        _ => unnamed(&own, &ends, verdict, first),
     };
-    Answer { verdict, title, text, demand_seconds: demand, ends: folded(ends) }
+    Answer { verdict, title, text, first, demand_seconds: demand, ends: folded(ends) }
 }
 
-fn verdict(
-    measures: &Measures<'_>,
-    ends: &[AnswerEnd],
-    demand: f64,
-    findings: &[Finding],
-) -> Verdict {
+fn verdict(own: &Own<'_>, ends: &[AnswerEnd], demand: f64, findings: &[Finding]) -> Verdict {
+    let measures = own.measures;
     if findings.iter().any(|finding| finding.severity > Severity::Note) {
         return Verdict::Held;
     }
@@ -60,8 +63,33 @@ fn verdict(
         let busy = measures.cpu.mean_busy(&[]).unwrap_or(0.0);
         return if is_host && busy >= HOST_BUSY_MIN { Verdict::Works } else { Verdict::Idle };
     }
-    let works: f64 = ends.iter().filter(|end| end.end == EndKind::Works).map(|e| e.seconds).sum();
+    let works: f64 = ends.iter().filter(|end| own.works(end)).map(|e| e.seconds).sum();
     if works * 2.0 >= demand { Verdict::Works } else { Verdict::Waits }
+}
+
+/// The processes whose work is the target's own: of a command, itself and all that began inside the look.
+struct Own<'m> {
+    measures: &'m Measures<'m>,
+    root: Option<u32>,
+    begun: BTreeSet<u32>,
+}
+
+impl<'m> Own<'m> {
+    fn of(measures: &'m Measures<'m>) -> Self {
+        let begun = measures.model.forks.iter().map(|(_, fork)| fork.child.pid).collect();
+        let root = command_root(measures.model).map(|root| root.pid);
+        Self { measures, root, begun }
+    }
+
+    /// Whether an end is work of what was asked about, and not of a server that it waits for.
+    fn works(&self, end: &AnswerEnd) -> bool {
+        let Some(pid) = end.who.as_ref().and_then(|who| who.who.pid) else { return false };
+        let own = match self.root {
+            Some(root) => pid == root || self.begun.contains(&pid),
+            None => self.measures.model.in_target(&self.measures.model.thread_ref(pid)),
+        };
+        end.end == EndKind::Works && own
+    }
 }
 
 /// Every end with its part of the time, greatest first; what a rule claimed points to its finding.
@@ -269,7 +297,7 @@ fn subject(measures: &Measures<'_>) -> String {
             TargetKind::Container => format!("container {}", target.name),
             TargetKind::Process => format!("{} {}", target.name, target.pid),
             TargetKind::Command => {
-                let root = crate::graph::ends::command_root(model);
+                let root = command_root(model);
                 root.map(|root| root.comm).filter(|comm| !comm.is_empty()).unwrap_or_else(|| {
                     target.name.split(' ').next().unwrap_or_default().to_string()
                 })
@@ -301,23 +329,31 @@ fn idle_title(measures: &Measures<'_>) -> String {
 }
 
 /// Title and paragraph where no rule named a cause: the largest end first.
-fn unnamed(measures: &Measures<'_>, ends: &[AnswerEnd], verdict: Verdict) -> (String, String) {
+fn unnamed(
+    own: &Own<'_>,
+    ends: &[AnswerEnd],
+    verdict: Verdict,
+    first: Option<usize>,
+) -> (String, String) {
+    let measures = own.measures;
     let name = subject(measures);
-    if verdict == Verdict::Works && ends.iter().all(|end| end.end != EndKind::Works) {
-        return host_works(measures, &name);
-    }
-    let Some(first) = ends.iter().find(|end| match verdict {
-        Verdict::Works => end.end == EndKind::Works,
-        _ => end.end != EndKind::Works,
-    }) else {
-        return (format!("{name}: no time was seen."), String::new());
+    let works = verdict == Verdict::Works;
+    let Some(first) = first.and_then(|first| ends.get(first)) else {
+        return match works {
+            true => host_works(measures, &name),
+            false => (format!("{name}: no time was seen."), String::new()),
+        };
     };
     let total: f64 = ends.iter().map(|end| end.seconds).sum();
     let of_kind: f64 = match verdict {
-        Verdict::Works => ends.iter().filter(|e| e.end == EndKind::Works).map(|e| e.seconds).sum(),
+        Verdict::Works => ends.iter().filter(|end| own.works(end)).map(|end| end.seconds).sum(),
         _ => first.seconds,
     };
-    let title = title(&name, first, of_kind / total.max(1e-9));
+    let share = of_kind / total.max(1e-9);
+    let title = match works {
+        true => works_title(&name, first, share),
+        false => title(&name, first, share),
+    };
     let mut text = format!(
         "{} of {}{}.",
         words::seconds(of_kind),
@@ -328,7 +364,7 @@ fn unnamed(measures: &Measures<'_>, ends: &[AnswerEnd], verdict: Verdict) -> (St
         .iter()
         .filter(|end| !std::ptr::eq(*end, first))
         .filter(|end| end.seconds >= 0.02 * total)
-        .filter(|end| verdict != Verdict::Works || end.end != EndKind::Works)
+        .filter(|end| !works || !own.works(end))
         .take(3)
         .map(|end| format!("{} {}", short(end), words::seconds(end.seconds)))
         .collect();
@@ -391,10 +427,9 @@ fn title(name: &str, end: &AnswerEnd, share: f64) -> String {
         (kind, object) => format!("{kind} {object}"),
     };
     match (end.end, by) {
-        (EndKind::Works, Some(by)) if behind => {
+        (EndKind::Works, Some(by)) => {
             format!("{name} waits for {by}, which works: {share} of the time.")
         }
-        (EndKind::Works, _) => format!("{name} works: {share} of the time is its own work."),
         (EndKind::Cpu, Some(_)) => {
             let by = end.who.as_ref().map_or("", |by| &by.who.name);
             format!("{name} waits for a CPU, which {by} had instead: {share} of the time.")
@@ -426,6 +461,18 @@ fn title(name: &str, end: &AnswerEnd, share: f64) -> String {
             )
         }
         _ => format!("{name} waits for {object}: {share} of the time."),
+    }
+}
+
+/// Own work: of a command mostly that of a program that it runs.
+fn works_title(name: &str, end: &AnswerEnd, share: f64) -> String {
+    let share = words::percent(share);
+    let by = end.who.as_ref().map(|who| who.who.name.as_str()).filter(|by| *by != name);
+    match by {
+        Some(by) if !name.starts_with(by) => {
+            format!("{name} works: {share} of the time is its own work, most of it in {by}.")
+        }
+        _ => format!("{name} works: {share} of the time is its own work."),
     }
 }
 

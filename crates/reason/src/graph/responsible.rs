@@ -12,8 +12,8 @@ pub use super::wakers::{carrier, is_stalled};
 
 use super::wakers::by_kernel_thread;
 use crate::facts::*;
-use crate::waits::timeline::WaitSpan;
 use crate::waits::WaitClass;
+use crate::waits::timeline::WaitSpan;
 
 /// Who, or what, is to be looked at next.
 #[derive(Debug, Clone, PartialEq, Eq)]
