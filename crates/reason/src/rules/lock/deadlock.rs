@@ -56,7 +56,7 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
         let Some(circle) = circle_from(measures, &standing, start) else { continue };
         let mut key: Vec<u32> = circle.iter().map(|w| w.thread.tid).collect();
         key.sort_unstable();
-        let targeted = circle.iter().any(|w| measures.model.in_target(&w.thread));
+        let targeted = circle.iter().any(|w| measures.concerns(&w.thread));
         if targeted && seen.insert(key) {
             found.push(matched(measures, ends, circle));
         }

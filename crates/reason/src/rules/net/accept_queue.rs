@@ -178,7 +178,7 @@ fn matched<'m>(
     let waited: f64 = lost.values().map(|(_, seconds)| *seconds).sum();
     // The kernel lets one more in than the limit says.
     let full = listener.state.accept_queue >= listener.state.accept_limit;
-    let refuses = full && listener.overflows > 0 && model.in_target(listener.process);
+    let refuses = full && listener.overflows > 0 && measures.concerns(listener.process);
     if !refuses && waited < WAITED.value * measures.wall_seconds() {
         return None;
     }

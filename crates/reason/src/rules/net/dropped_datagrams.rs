@@ -49,7 +49,7 @@ pub fn dropping<'m>(measures: &'m Measures<'m>) -> impl Iterator<Item = &'m Drop
     measures.datagram_drops.iter().filter(|one| {
         let agreed = one.dropped >= DROPS.value && one.counted >= COUNTED.value * one.dropped;
         agreed
-            && (measures.model.in_target(&one.endpoint.process)
+            && (measures.concerns(&one.endpoint.process)
                 || !in_target(measures, one.waiting.clone()).is_empty())
     })
 }

@@ -8,19 +8,29 @@ use crate::measure::Measures;
 use crate::model::object::Object;
 use crate::rules::wording::{Impact, Severity};
 use crate::rules::{Losses, Match, Step};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Only those who belong to what is looked at; for a command, its own processes.
+/// Only those who belong to what is looked at. Of a command, what its path waited for them: who merely brushed it, and loses
+/// much elsewhere, is no loss of the command's.
 pub fn in_target(measures: &Measures<'_>, losses: Losses) -> Losses {
     let model = measures.model;
-    let links = || measures.graph.path.iter().flat_map(|leaf| &leaf.links);
-    let of_command: Option<BTreeSet<u32>> =
-        measures.is_command().then(|| links().map(|link| link.who.pid).collect());
+    if !measures.is_command() {
+        let wanted =
+            |pid: &u32, of: &(ThreadRef, f64)| model.in_target(&of.0) && *pid != model.host.own_pid;
+        return losses.into_iter().filter(|(pid, of)| wanted(pid, of)).collect();
+    }
+    let mut on_path: BTreeMap<u32, f64> = BTreeMap::new();
+    for leaf in &measures.graph.path {
+        let through: BTreeSet<u32> = leaf.links.iter().map(|link| link.who.pid).collect();
+        for pid in through {
+            *on_path.entry(pid).or_default() += leaf.ns() as f64 / 1e9;
+        }
+    }
     losses
         .into_iter()
-        .filter(|(pid, (thread, _))| match &of_command {
-            Some(pids) => pids.contains(pid),
-            None => model.in_target(thread) && *pid != model.host.own_pid,
+        .filter_map(|(pid, (thread, seconds))| {
+            let path = on_path.get(&pid)?;
+            Some((pid, (thread, seconds.min(*path))))
         })
         .collect()
 }

@@ -64,7 +64,7 @@ fn writer<'m>(
     let stands_unsent = stream.endpoint.nonblocking
         && stream.state.unsent_bytes > 0
         && busy >= BUSY.value * look
-        && measures.model.in_target(&stream.endpoint.process);
+        && measures.concerns(&stream.endpoint.process);
     stands_unsent.then_some(Writer { stream, end: None, lost: busy.min(look) })
 }
 

@@ -8,6 +8,7 @@
 use super::holder_doing::AT_WORK;
 use super::wait_words;
 use super::who_talks::{Asked, Talk, is_read};
+use crate::facts::TargetKind;
 use crate::facts::ThreadRef;
 use crate::graph::chains::ChainLink;
 use crate::graph::end::{End, EndKind};
@@ -90,6 +91,11 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
     let talk = Talk::of(measures);
     let all = by_server.into_iter();
     all.filter_map(|(server, at)| matched(measures, ends, &talk, server, &at)).collect()
+}
+
+/// Whether it is a command, a process or a container that somebody asked about, and no whole host.
+fn is_asked_about(measures: &Measures<'_>) -> bool {
+    measures.model.target.as_ref().is_some_and(|target| target.kind != TargetKind::Host)
 }
 
 /// Whose own time an end is that others reach by reading from a socket.
@@ -209,7 +215,7 @@ fn matched<'m>(
     server: u32,
     all: &[usize],
 ) -> Option<Match<'m>> {
-    let asked = talk.with(server);
+    let asked = talk.with(server, is_asked_about(measures));
     let waited = Waited::of(measures, ends, (talk, &asked), server, all);
     let answer = waited.seconds() / asked.answers.max(1) as f64;
     // A command that asks once has all its time in that one answer.

@@ -69,8 +69,9 @@ impl Talk {
         all
     }
 
-    /// What belongs to one server.
-    pub fn with(&self, server: u32) -> Asked {
+    /// What belongs to one server. Of a command, or of a process that was asked about, whoever is answered has asked: the
+    /// question came while the server was busy, or ended too short a wait to be seen.
+    pub fn with(&self, server: u32, answered_have_asked: bool) -> Asked {
         let own = (server, 0)..=(server, u32::MAX);
         let mut asked = Asked { clients: BTreeSet::new(), questions: 0, answers: 0 };
         for ((_, client), count) in self.questions.range(own.clone()) {
@@ -78,6 +79,9 @@ impl Talk {
             asked.questions += count;
         }
         asked.clients.extend(self.unread.range(own.clone()).map(|(_, client)| *client));
+        if answered_have_asked {
+            asked.clients.extend(self.answers.range(own.clone()).map(|((_, client), _)| *client));
+        }
         let answers = self.answers.range(own).filter(|((_, to), _)| asked.clients.contains(to));
         asked.answers = answers.map(|(_, count)| count).sum();
         asked
