@@ -70,7 +70,7 @@ pub fn drawn(scenario: &Scenario, seed: u64) -> Distractor {
         // A second fault of the first one's code would be the same finding twice.
         let of_truth = |at: usize| {
             let area = |code: &str| code.split('.').next().unwrap_or_default().to_string();
-            let truth = scenario.truth.iter().flat_map(|t| t.code.all());
+            let truth = scenario.truth.iter().map(|truth| &truth.code);
             truth.into_iter().any(|code| area(code) == area(SECONDS[at]))
         };
         let code = if of_truth(code) { (code + 1) % SECONDS.len() } else { code };
@@ -306,7 +306,7 @@ mod tests {
                     let area = SECONDS[number].split('.').next().unwrap();
                     let truth = scenario.truth.as_ref().unwrap();
                     assert!(scenario.double, "{}", scenario.name);
-                    assert!(!truth.code.all().iter().any(|c| c.starts_with(area)));
+                    assert!(!truth.code.starts_with(area));
                 }
             }
         }

@@ -46,7 +46,7 @@ impl Truth {
 
     /// The code by which the trial is averaged.
     pub fn code(&self) -> String {
-        self.spec.code.all().first().cloned().unwrap_or_default()
+        self.spec.code.clone()
     }
 
     /// The truth in one line.
@@ -58,8 +58,8 @@ impl Truth {
                 .trim_end()
                 .into())
         };
-        let codes = self.spec.code.all().join("|");
-        Ok(format!("{codes} on {} by {}", of(&self.spec.object)?, of(&self.spec.culprit)?))
+        let code = &self.spec.code;
+        Ok(format!("{code} on {} by {}", of(&self.spec.object)?, of(&self.spec.culprit)?))
     }
 
     /// The processes of which any is the culprit; empty if the truth names none.
@@ -84,7 +84,7 @@ impl Truth {
         if report.findings.is_empty() {
             judgement.wrong.push("nothing was said".into());
         }
-        let same_code = report.findings.iter().find(|f| self.spec.code.all().contains(&f.code));
+        let same_code = report.findings.iter().find(|f| f.code == self.spec.code);
         if let (Some(size), Some(finding)) = (&self.spec.size, right.or(same_code)) {
             judgement.quantity_error = self.quantity_error(size, finding)?;
         }
@@ -100,7 +100,7 @@ impl Truth {
 
     fn wrong_with(&self, finding: &Finding) -> Result<Vec<String>> {
         let mut wrong = Vec::new();
-        if !self.spec.code.all().contains(&finding.code) {
+        if finding.code != self.spec.code {
             wrong.push(format!("code {}", finding.code));
         }
         if !self.object_is(&finding.object)? {
@@ -270,7 +270,7 @@ mod tests {
 
     fn truth() -> Truth {
         let spec = TruthSpec {
-            code: Words::One("disk.own_throttle".into()),
+            code: "disk.own_throttle".into(),
             object: Named {
                 kind: Words::One("disk".into()),
                 name: Words::One("{disk}".into()),

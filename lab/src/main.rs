@@ -155,7 +155,7 @@ fn home() -> &'static Path {
 
 fn list() -> Result<()> {
     for scenario in Scenario::read_all(&home().join("scenarios"))? {
-        let codes = scenario.truth.as_ref().map_or("nothing".into(), |t| t.code.all().join("|"));
+        let codes = scenario.truth.as_ref().map_or("nothing".into(), |t| t.code.clone());
         say(&format!("{:32} {:28} {}", scenario.name, codes, scenario.about));
     }
     say(&format!("\nfaults: {}", faults::names().join(", ")));

@@ -152,10 +152,7 @@ impl Lab {
         let report = &answer.report;
         let standing = look.second.as_ref().unwrap_or(&neighbour);
         trial.beside = distractor::judge(distractor, standing, report);
-        trial.said = report.findings.iter().take(3).map(finding_line).collect();
-        trial.alarms = alarms(report).into_iter().map(finding_line).collect();
-        trial.confidence = report.findings.iter().take(3).map(|f| f.confidence).collect();
-        trial.alarm_confidence = alarms(report).into_iter().map(|f| f.confidence).collect();
+        note_answer(trial, report);
         let waited =
             if scenario.is_run() { report.accounting.wall_seconds } else { self.seconds(scenario) };
         trial.answer_seconds = Some((answer.seconds - waited).max(0.0));
@@ -228,6 +225,14 @@ fn kinds(scenario: &Scenario, twins: bool) -> &'static [bool] {
         (Some(_), false) => &[true],
         (None, _) => &[false],
     }
+}
+
+fn note_answer(trial: &mut Trial, report: &Report) {
+    let (first, above_note) = (report.findings.iter().take(3), alarms(report));
+    trial.said = first.clone().map(finding_line).collect();
+    trial.confidence = first.map(|finding| finding.confidence).collect();
+    trial.alarm_confidence = above_note.iter().map(|finding| finding.confidence).collect();
+    trial.alarms = above_note.into_iter().map(finding_line).collect();
 }
 
 fn note_look(trial: &mut Trial, scenario: &Scenario, faulted: bool, look: &mut Look) {

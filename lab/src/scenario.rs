@@ -196,8 +196,8 @@ fn rust() -> String {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TruthSpec {
-    /// The code; of several any is right.
-    pub code: Words,
+    /// The code: one trial has one truth.
+    pub code: String,
     /// The object.
     #[serde(default)]
     pub object: Named,
