@@ -2,13 +2,13 @@
 //!
 //! It counts if it hurts: the workload's own figure is at least a fifth worse than without the fault, both
 //! in the same run before the injection and in the paired run, the healthy twin, over the same look. One
-//! that does not hurt is a healthy case, where silence is right; it is printed as refused. A workload
+//! that does not hurt is a healthy trial, where silence is right; it is printed as refused. A workload
 //! without a figure is admitted by the injector's own check alone, and the table says so. Rejected: a
 //! twin of another seed (its numbers differ, so the pair would compare two workloads).
 //!
 //! Edit together: README.md (the rule as people read it).
 
-use crate::case::{Case, Outcome};
+use crate::trial::{Outcome, Trial};
 
 /// The least loss that admits a fault.
 pub const LEAST_LOSS: f64 = 0.2;
@@ -39,21 +39,21 @@ pub fn refuses(loss: Option<f64>) -> Option<String> {
     }
 }
 
-/// Holds a faulted case against its twin, and turns it into a refused one if the pair differs too little.
+/// Holds a faulted trial against its twin, and turns it into a refused one if the pair differs too little.
 /// Says whether it did.
-pub fn against_twin(case: &mut Case, twin: &Case) -> bool {
-    let (Some(under), Some(healthy)) = (case.figure, twin.figure) else { return false };
-    let loss = if case.figure_is_time {
+pub fn against_twin(trial: &mut Trial, twin: &Trial) -> bool {
+    let (Some(under), Some(healthy)) = (trial.figure, twin.figure) else { return false };
+    let loss = if trial.figure_is_time {
         loss_of_time(healthy, under)
     } else {
         loss_of_rate(healthy, under)
     };
-    case.twin_loss = loss;
-    let counted = matches!(case.outcome, Outcome::Faulted(_)) && case.has_figure;
+    trial.twin_loss = loss;
+    let counted = matches!(trial.outcome, Outcome::Faulted(_)) && trial.has_figure;
     match refuses(loss) {
         Some(why) if counted => {
             let why = format!("{why} against its healthy twin");
-            case.outcome = Outcome::Refused { why, alarms: Some(case.alarms.clone()) };
+            trial.outcome = Outcome::Refused { why, alarms: Some(trial.alarms.clone()) };
             true
         }
         _ => false,
@@ -63,15 +63,15 @@ pub fn against_twin(case: &mut Case, twin: &Case) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verdict::Verdict;
+    use crate::judgement::Judgement;
 
-    fn pair(under: f64, healthy: f64) -> (Case, Case) {
-        let mut faulted = Case::new("s", 1);
-        faulted.outcome = Outcome::Faulted(Verdict::default());
+    fn pair(under: f64, healthy: f64) -> (Trial, Trial) {
+        let mut faulted = Trial::new("s", 1);
+        faulted.outcome = Outcome::Faulted(Judgement::default());
         faulted.figure = Some(under);
         faulted.has_figure = true;
         faulted.alarms = vec!["disk.saturated".into()];
-        let mut twin = Case::new("s", 1);
+        let mut twin = Trial::new("s", 1);
         twin.figure = Some(healthy);
         (faulted, twin)
     }

@@ -1,13 +1,13 @@
-//! What a user would read off the counters today, on the same cases and over the same look: the
+//! What a user would read off the counters today, on the same trials and over the same look: the
 //! resource with the highest utilisation, the largest pressure, the disk with the longest await,
 //! and the kernel function in which threads were seen longest off the CPU (uninterruptible ones: with
-//! idle sleeps it would always name a daemon). The fifth, the knot of the wait graph, is in `knot.rs`.
+//! idle sleeps it would always name a daemon). The fifth, the knot of the wait graph, is in `wait_graph_baseline.rs`.
 //!
 //! None of them names a culprit, so they are compared by area only (`disk.` of `disk.journal`): the
 //! kindest rule for them. On a healthy host a baseline that passes its usual threshold is an alarm.
 //! Rejected: stacks by a tracer (it would load the very host that holdup is looking at).
 
-use crate::proc;
+use crate::procfs;
 use std::collections::BTreeMap;
 use std::fs;
 use std::sync::Arc;
@@ -84,7 +84,7 @@ impl Watch {
         let sampler = std::thread::spawn(move || {
             let mut channels = BTreeMap::new();
             while !stopped.load(Ordering::Relaxed) {
-                for channel in proc::uninterruptible() {
+                for channel in procfs::uninterruptible() {
                     *channels.entry(channel).or_default() += 1;
                 }
                 std::thread::sleep(Duration::from_millis(200));

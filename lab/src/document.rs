@@ -7,8 +7,8 @@
 //!
 //! Edit together: README.md, docs/lab.md.
 
-use crate::case::Case;
-use crate::score::{tables, versus};
+use crate::score::{confidence, tables, versus};
+use crate::trial::Trial;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
@@ -32,9 +32,9 @@ pub fn causes(text: &str) -> BTreeMap<String, String> {
 }
 
 /// The list of misses, each with its cause if one is known.
-pub fn misses(cases: &[Case], causes: &BTreeMap<String, String>) -> String {
+pub fn misses(trials: &[Trial], causes: &BTreeMap<String, String>) -> String {
     let mut out = String::new();
-    for (name, what) in tables::misses(cases) {
+    for (name, what) in tables::misses(trials) {
         let scenario = name.split(" (seed").next().unwrap_or_default();
         let cause = causes.get(&name).or_else(|| causes.get(scenario));
         let cause = cause.map_or("not looked into yet", String::as_str);
@@ -56,20 +56,21 @@ pub struct Origin {
 }
 
 /// The page.
-pub fn accuracy(cases: &[Case], causes: &BTreeMap<String, String>, origin: &Origin) -> String {
-    let seeds: BTreeSet<u64> = cases.iter().map(|case| case.seed).collect();
+pub fn accuracy(trials: &[Trial], causes: &BTreeMap<String, String>, origin: &Origin) -> String {
+    let seeds: BTreeSet<u64> = trials.iter().map(|trial| trial.seed).collect();
     let words: Vec<String> = seeds.iter().map(u64::to_string).collect();
     let options: Vec<String> = seeds.iter().map(|seed| format!("--seed {seed}")).collect();
     let Origin { date, kernel, cpus, version } = origin;
     let sections = [
-        ("", tables::figures(cases)),
-        ("Simple rules on the same cases", versus_text(cases)),
-        ("By code", tables::codes(cases)),
-        ("True and said", tables::confusion(cases)),
-        ("What is wrong", misses(cases, causes)),
-        ("Printed ways out that did not help, or could not be tried", tables::remedies(cases)),
-        ("Refused injections, and faults admitted without a figure", tables::refused(cases)),
-        ("Where the time went", tables::time(cases) + "\n"),
+        ("", tables::figures(trials)),
+        ("Simple rules on the same trials", versus_text(trials)),
+        ("By code", tables::codes(trials)),
+        ("Confidence and outcome", confidence_text(trials)),
+        ("True and said", tables::confusion(trials)),
+        ("What is wrong", misses(trials, causes)),
+        ("Printed ways out that did not help, or could not be tried", tables::remedies(trials)),
+        ("Refused injections, and faults admitted without a figure", tables::refused(trials)),
+        ("Where the time went", tables::time(trials) + "\n"),
     ];
     let mut out = format!(
         "# Accuracy\n\nMeasured by the lab on {date} with kernel {kernel} on {cpus} CPUs, holdup {version}, \
@@ -91,28 +92,38 @@ pub fn accuracy(cases: &[Case], causes: &BTreeMap<String, String>, origin: &Orig
 }
 
 /// holdup beside the simple rules, with a sentence on how they are compared.
-pub fn versus_text(cases: &[Case]) -> String {
+pub fn versus_text(trials: &[Trial]) -> String {
     format!(
         "Compared by area (`disk` of `disk.journal`), because most of them name neither cause nor culprit. \
          holdup claims nothing where a rule lies within its interval.\n\n{}\n{}\n{}",
-        versus::overall(cases),
-        versus::by_area(cases),
-        versus::processes(cases)
+        versus::overall(trials),
+        versus::by_area(trials),
+        versus::processes(trials)
+    )
+}
+
+/// How sure holdup said it was beside how often it was right, with a sentence on what is counted.
+pub fn confidence_text(trials: &[Trial]) -> String {
+    format!(
+        "All trials with a finding, by the confidence of the first one: right is code, object and culprit; an alarm of a \
+         healthy trial is wrong.\n\n{}",
+        confidence::table(trials)
     )
 }
 
 /// All of it as text for a terminal.
-pub fn told(cases: &[Case], causes: &BTreeMap<String, String>) -> String {
+pub fn text(trials: &[Trial], causes: &BTreeMap<String, String>) -> String {
     let parts = [
-        tables::figures(cases),
-        versus_text(cases),
-        tables::codes(cases),
-        tables::confusion(cases),
-        format!("misses:\n{}", misses(cases, causes)),
-        format!("ways out that did not help or were not run:\n{}", tables::remedies(cases)),
-        format!("refused, or without a figure:\n{}", tables::refused(cases)),
-        tables::time(cases),
-        tables::summary(cases),
+        tables::figures(trials),
+        versus_text(trials),
+        tables::codes(trials),
+        confidence_text(trials),
+        tables::confusion(trials),
+        format!("misses:\n{}", misses(trials, causes)),
+        format!("ways out that did not help or were not run:\n{}", tables::remedies(trials)),
+        format!("refused, or without a figure:\n{}", tables::refused(trials)),
+        tables::time(trials),
+        tables::summary(trials),
     ];
     parts.join("\n")
 }
@@ -120,14 +131,14 @@ pub fn told(cases: &[Case], causes: &BTreeMap<String, String>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::case::Outcome;
-    use crate::verdict::Verdict;
+    use crate::judgement::Judgement;
+    use crate::trial::Outcome;
 
-    fn missed(seed: u64) -> Case {
-        let mut case = Case::new("disk-journal", seed);
-        case.code = "disk.journal".into();
-        case.outcome = Outcome::Faulted(Verdict::default());
-        case
+    fn missed(seed: u64) -> Trial {
+        let mut trial = Trial::new("disk-journal", seed);
+        trial.code = "disk.journal".into();
+        trial.outcome = Outcome::Faulted(Judgement::default());
+        trial
     }
 
     #[test]
@@ -166,6 +177,7 @@ mod tests {
             "--seed 1 --seed 2 --write-docs",
             "| figure | seed 1 | seed 2 | all | of |",
             "## By code",
+            "## Confidence and outcome",
             "## What is wrong",
             "holdup claims",
         ] {

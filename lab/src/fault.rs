@@ -5,12 +5,12 @@
 //! one thing that is wrong. Both set variables: the scenario's truth names its things by them.
 //! Faults hold no state of their own; what lives between the calls is in the variables and guards.
 //!
-//! Always set: `scratch` (a directory of this case), `seed`; after the workload starts `victim_pid`,
+//! Always set: `scratch` (a directory of this trial), `seed`; after the workload starts `victim_pid`,
 //! `victim` (its comm).
 
-use crate::draw::Draw;
-use crate::proc;
+use crate::procfs;
 use crate::scenario::{Variables, fill};
+use crate::seeded_draw::Draw;
 use crate::undo::{Guard, Guards, Journal, Undo};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
@@ -73,7 +73,7 @@ pub struct Ctx {
     pub journal: Arc<Journal>,
     /// The seed's choices.
     pub draw: Draw,
-    /// A directory of this case, removed at its end.
+    /// A directory of this trial, removed at its end.
     pub scratch: PathBuf,
     /// The multi-call workload program.
     pub load_exe: PathBuf,
@@ -241,7 +241,7 @@ impl Ctx {
         die_with_the_lab_in(&mut command, &spawn.cgroups);
         let child = start(&mut command).with_context(|| format!("start {}", program.display()))?;
         let pid = child.id().cast_signed();
-        let start_time = proc::start_time(pid).unwrap_or(0);
+        let start_time = procfs::start_time(pid).unwrap_or(0);
         let guard = self.journal.guard(Undo::Process { pid, start_time })?;
         let name =
             program.file_name().unwrap_or_default().to_string_lossy().chars().take(15).collect();

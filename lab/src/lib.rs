@@ -6,26 +6,26 @@
 //! facts (`holdup_reason::facts`).
 
 pub mod admission;
-pub mod ask;
 pub mod baseline;
-pub mod case;
+pub mod distractor;
 pub mod document;
-pub mod draw;
-pub mod extra;
 pub mod fault;
 pub mod faults;
-pub mod knot;
+pub mod holdup_client;
+pub mod judgement;
 pub mod load;
 pub mod loads;
 pub mod look;
-pub mod proc;
+pub mod procfs;
 pub mod remedy;
 pub mod runner;
 pub mod scenario;
 pub mod score;
+pub mod seeded_draw;
+pub mod trial;
 pub mod undo;
-pub mod verdict;
 pub mod vm;
+pub mod wait_graph_baseline;
 pub mod workload;
 
 use std::io::Write;

@@ -1,21 +1,21 @@
 //! One look at a workload: its figure before, the fault, holdup's answer, the way out.
 //!
-//! Owns the order of things while a case's stage stands; the stage, and what the answer is worth, are in
+//! Owns the order of things while a trial's stage stands; the stage, and what the answer is worth, are in
 //! `runner.rs`. The answer is judged at once, before a way out may change who the victim is. A fault that does
-//! not hurt is asked about all the same: it is a healthy case then.
+//! not hurt is asked about all the same: it is a healthy trial then.
 
 use crate::admission::{LEAST_LOSS, loss_of_rate, loss_of_time, recovered, refuses};
-use crate::ask::{Answer, Holdup, differences};
 use crate::baseline::{Sayings, Watch};
-use crate::case::{Laps, Tried};
-use crate::extra::{self, Extra, Standing};
+use crate::distractor::{self, Distractor, Standing};
 use crate::fault::{Ctx, Fault, Injected, Spawn, Stopped};
-use crate::knot::{self, Knot};
-use crate::proc;
+use crate::holdup_client::{Answer, Holdup, differences};
+use crate::judgement::{Judgement, Truth};
+use crate::procfs;
 use crate::remedy::{self, ENOUGH, Variables};
 use crate::runner::Lab;
 use crate::scenario::{Scenario, Start, Target, WorkloadSpec, fill_all};
-use crate::verdict::{Truth, Verdict};
+use crate::trial::{Laps, Tried};
+use crate::wait_graph_baseline::{self, Knot};
 use crate::workload::{self, Running};
 use anyhow::{Context, Result, bail};
 use holdup_reason::answer::Severity;
@@ -31,10 +31,10 @@ pub struct Asked<'a> {
     pub scenario: &'a Scenario,
     /// The variant of its workload that was drawn.
     pub spec: &'a WorkloadSpec,
-    /// The fault; none in a healthy case.
+    /// The fault; none in a healthy trial.
     pub inject: Option<&'a dyn Fault>,
     /// What is beside it.
-    pub extra: Extra,
+    pub distractor: Distractor,
     /// The seed.
     pub seed: u64,
 }
@@ -47,7 +47,7 @@ pub struct Look {
     /// The truth, with the names of the time of the look.
     pub truth: Option<Truth>,
     /// The answer judged by it.
-    pub verdict: Option<Verdict>,
+    pub judgement: Option<Judgement>,
     /// The workload's figure while holdup looked.
     pub figure: Option<f64>,
     /// What it lost against the same run before the fault.
@@ -97,9 +97,9 @@ impl Lab {
                 return Ok(look);
             }
             look.refused = why.map(|(Why::NotThere(why) | Why::NoHurt(why))| why);
-            if look.refused.is_none() && look.loss.is_some_and(|loss| loss >= extra::BIG) {
-                let second = extra::second(ctx, asked.seed, asked.extra)?;
-                look.second = matches!(asked.extra, Extra::Second(_)).then_some(second);
+            if look.refused.is_none() && look.loss.is_some_and(|loss| loss >= distractor::BIG) {
+                let second = distractor::second(ctx, asked.seed, asked.distractor)?;
+                look.second = matches!(asked.distractor, Distractor::Second(_)).then_some(second);
             }
             ctx.sleep(Duration::from_secs_f64(scenario.settle_seconds))?;
             laps.lap("settle");
@@ -225,13 +225,13 @@ impl Lab {
     ) -> Result<()> {
         if let (Some(spec), true) = (&asked.scenario.truth, asked.inject.is_some()) {
             let truth = Truth::new(spec, &ctx.variables);
-            look.verdict = Some(truth.judge(&answer.report)?);
+            look.judgement = Some(truth.judge(&answer.report)?);
             look.truth = Some(truth);
         }
         if let Some(holdup) = &self.holdup {
             look.replay_differences = self.replay(ctx, holdup, &answer, recording)?;
             if recording.exists() {
-                look.knot = knot::of_recording(&holdup.program, recording)?;
+                look.knot = wait_graph_baseline::of_recording(&holdup.program, recording)?;
                 let area = look.knot.as_ref().and_then(|knot| knot.area).map(String::from);
                 look.baselines.push(("raw wait-graph knot".into(), area));
             }
@@ -250,7 +250,7 @@ impl Lab {
         running: &mut Running,
         figures: (f64, f64),
     ) -> Result<Option<Tried>> {
-        let right = look.verdict.as_ref().is_some_and(|verdict| verdict.top1);
+        let right = look.judgement.as_ref().is_some_and(|judgement| judgement.top1);
         let first = look.answer.as_ref().and_then(|answer| answer.report.findings.first());
         let (Some(finding), true, None) = (first, right, &look.refused) else { return Ok(None) };
         let (before, under) = figures;
@@ -340,7 +340,7 @@ impl Lab {
         } else {
             look.watch_cost = loss_of_time(quick, wall);
         }
-        let right = look.verdict.as_ref().is_some_and(|verdict| verdict.top1);
+        let right = look.judgement.as_ref().is_some_and(|judgement| judgement.top1);
         let first = look.answer.as_ref().and_then(|answer| answer.report.findings.first());
         if let (Some(finding), true, None) = (first, right, &look.refused) {
             let limit = Duration::from_secs_f64(wall + 2.0);
@@ -404,7 +404,7 @@ fn time(ctx: &mut Ctx, spawn: &Spawn, limit: Duration) -> Result<f64> {
     let begin = Instant::now();
     let started = ctx.spawn(spawn)?;
     let pid = started.pid;
-    ctx.wait_for("the command's end", limit, || proc::state(pid).is_none_or(|s| s == 'Z'))?;
+    ctx.wait_for("the command's end", limit, || procfs::state(pid).is_none_or(|s| s == 'Z'))?;
     Ok(begin.elapsed().as_secs_f64())
 }
 
@@ -435,7 +435,7 @@ fn join_first(cgroups: &[PathBuf]) -> Vec<String> {
 fn whereabouts(ctx: &Ctx, running: &Running) -> Result<String> {
     let mut counts = std::collections::BTreeMap::<String, u32>::new();
     for _ in 0..25 {
-        for place in proc::whereabouts(running.started.pid) {
+        for place in procfs::whereabouts(running.started.pid) {
             *counts.entry(place).or_default() += 1;
         }
         ctx.sleep(Duration::from_millis(20))?;

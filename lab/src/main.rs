@@ -1,15 +1,15 @@
 //! `holdup-lab`: run it as root. See lab/README.md.
 //!
-//! Owns the command line and the order of a run: clean, list, run, score, write. What a case is, is in
-//! `runner.rs`; what is right, in `verdict.rs`.
+//! Owns the command line and the order of a run: clean, list, run, score, write. What a trial is, is in
+//! `runner.rs`; what is right, in `judgement.rs`.
 
 use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
-use holdup_lab::ask::Holdup;
-use holdup_lab::case::Case;
+use holdup_lab::holdup_client::Holdup;
 use holdup_lab::runner::Lab;
 use holdup_lab::scenario::Scenario;
-use holdup_lab::{document, extra, faults, load, say, score, undo, vm, warn};
+use holdup_lab::trial::Trial;
+use holdup_lab::{distractor, document, faults, load, say, score, undo, vm, warn};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -34,7 +34,7 @@ enum Command {
     },
     /// Run scenarios and print the score
     Run(Run),
-    /// Print the score of cases that were saved
+    /// Print the score of trials that were saved
     Score(Saved),
     /// Undo what a killed run has left
     Clean,
@@ -56,7 +56,7 @@ struct Run {
     /// No healthy twins
     #[arg(long)]
     no_twins: bool,
-    /// Only healthy cases
+    /// Only healthy trials
     #[arg(long)]
     twins_only: bool,
     /// Try the injectors and workloads alone, without holdup
@@ -71,7 +71,7 @@ struct Run {
     /// Fail unless strict top-1 (macro average) reaches this, and every replay equals its live answer
     #[arg(long, value_name = "PERCENT")]
     at_least: Option<f64>,
-    /// Append each case to a file as it ends, for `score`
+    /// Append each trial to a file as it ends, for `score`
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
     /// Write docs/accuracy.md
@@ -155,7 +155,7 @@ fn home() -> &'static Path {
 
 fn list() -> Result<()> {
     for scenario in Scenario::read_all(&home().join("scenarios"))? {
-        let codes = scenario.truth.as_ref().map_or("nothing".into(), |t| t.code.all().join("|"));
+        let codes = scenario.truth.as_ref().map_or("nothing".into(), |t| t.code.clone());
         say(&format!("{:32} {:28} {}", scenario.name, codes, scenario.about));
     }
     say(&format!("\nfaults: {}", faults::names().join(", ")));
@@ -165,7 +165,7 @@ fn list() -> Result<()> {
 
 fn list_beside(seed: u64) -> Result<()> {
     for scenario in Scenario::read_all(&home().join("scenarios"))? {
-        say(&format!("{:32} {}", scenario.name, extra::drawn(&scenario, seed)));
+        say(&format!("{:32} {}", scenario.name, distractor::drawn(&scenario, seed)));
     }
     Ok(())
 }
@@ -228,18 +228,18 @@ fn measure(run: &Run) -> Result<()> {
         keep_recordings: run.keep_recordings.clone(),
         look_seconds: run.quick.then_some(3.0),
     };
-    let cases = run_seeds(&lab, run, &scenarios)?;
+    let trials = run_seeds(&lab, run, &scenarios)?;
     if run.inject_only {
         return Ok(());
     }
-    tell(&cases, run.write_docs)?;
-    match run.at_least.map(|bar| score::below(&cases, bar)) {
+    print_score(&trials, run.write_docs)?;
+    match run.at_least.map(|bar| score::below(&trials, bar)) {
         Some(why) if !why.is_empty() => bail!("below the bar: {}", why.join("; ")),
         _ => Ok(()),
     }
 }
 
-fn run_seeds(lab: &Lab, run: &Run, scenarios: &[Scenario]) -> Result<Vec<Case>> {
+fn run_seeds(lab: &Lab, run: &Run, scenarios: &[Scenario]) -> Result<Vec<Trial>> {
     let begin = Instant::now();
     let seeds = if run.seed.is_empty() { vec![1] } else { run.seed.clone() };
     let expected = lab.seconds_expected(scenarios, !run.no_twins) / 60.0;
@@ -255,53 +255,53 @@ fn run_seeds(lab: &Lab, run: &Run, scenarios: &[Scenario]) -> Result<Vec<Case>> 
         ),
         None => None,
     };
-    let mut cases = Vec::new();
+    let mut trials = Vec::new();
     let mut failed = None;
     for seed in &seeds {
         if lab.stop.load(std::sync::atomic::Ordering::Relaxed) {
             break;
         }
         say(&format!("seed {seed}"));
-        lab.run_all(scenarios, *seed, !run.no_twins, &mut |case| {
+        lab.run_all(scenarios, *seed, !run.no_twins, &mut |trial| {
             if let Some(file) = &mut saved
-                && let Err(error) = save(file, &case)
+                && let Err(error) = save(file, &trial)
             {
                 failed = Some(error);
             }
-            cases.push(case);
+            trials.push(trial);
         });
     }
     if let Some(error) = failed {
-        warn(&format!("not all cases are saved: {error:#}"));
+        warn(&format!("not all trials are saved: {error:#}"));
     }
-    say(&format!("{} cases in {:.0} s", cases.len(), begin.elapsed().as_secs_f64()));
-    Ok(cases)
+    say(&format!("{} trials in {:.0} s", trials.len(), begin.elapsed().as_secs_f64()));
+    Ok(trials)
 }
 
-fn save(file: &mut std::fs::File, case: &Case) -> Result<()> {
-    let mut line = serde_json::to_vec(case)?;
+fn save(file: &mut std::fs::File, trial: &Trial) -> Result<()> {
+    let mut line = serde_json::to_vec(trial)?;
     line.push(b'\n');
     Ok(file.write_all(&line)?)
 }
 
 fn score_saved(saved: &Saved) -> Result<()> {
-    let mut cases = Vec::new();
+    let mut trials = Vec::new();
     for path in &saved.files {
         let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
         for (at, line) in text.lines().enumerate() {
-            let case: Case = serde_json::from_str(line)
+            let trial: Trial = serde_json::from_str(line)
                 .with_context(|| format!("{} line {}", path.display(), at + 1))?;
-            cases.push(case);
+            trials.push(trial);
         }
     }
-    tell(&cases, saved.write_docs)
+    print_score(&trials, saved.write_docs)
 }
 
 /// Prints the whole score, and writes the page if it is wanted.
-fn tell(cases: &[Case], write_docs: bool) -> Result<()> {
+fn print_score(trials: &[Trial], write_docs: bool) -> Result<()> {
     let by_hand = std::fs::read_to_string(home().join("misses.md")).unwrap_or_default();
     let causes = document::causes(&by_hand);
-    say(&format!("\n{}", document::told(cases, &causes)));
+    say(&format!("\n{}", document::text(trials, &causes)));
     if !write_docs {
         return Ok(());
     }
@@ -313,7 +313,7 @@ fn tell(cases: &[Case], write_docs: bool) -> Result<()> {
         version: env!("CARGO_PKG_VERSION").into(),
     };
     let path = home().join("../docs/accuracy.md");
-    std::fs::write(&path, document::accuracy(cases, &causes, &origin))
+    std::fs::write(&path, document::accuracy(trials, &causes, &origin))
         .with_context(|| format!("write {}", path.display()))
 }
 

@@ -1,19 +1,19 @@
-//! One case from the stage to the verdict; and all of them, one after the other.
+//! One trial from the stage to the judgement; and all of them, one after the other.
 //!
 //! Order matters for undoing: the fault's guards go first (a frozen file system thaws, a slow disk
 //! is quick again), then the workload, then the stage. Only one lab runs on a host at a time,
 //! because two would see each other's faults: a lock file says so.
 
 use crate::admission::against_twin;
-use crate::ask::Holdup;
-use crate::case::{Case, Laps, Outcome, Tried};
-use crate::draw::Draw;
-use crate::extra::{self, Extra};
+use crate::distractor::{self, Distractor};
 use crate::fault::{Ctx, Stopped};
+use crate::holdup_client::Holdup;
+use crate::judgement::{Truth, alarms, finding_line};
 use crate::look::{Asked, Look};
 use crate::scenario::Scenario;
+use crate::seeded_draw::Draw;
+use crate::trial::{Laps, Outcome, Trial, Tried};
 use crate::undo::{Guards, Journal, Undo};
-use crate::verdict::{Truth, alarms, finding_line};
 use crate::{faults, say, warn};
 use anyhow::{Context, Result};
 use holdup_reason::answer::Report;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// What all cases share.
+/// What all trials share.
 pub struct Lab {
     /// holdup; absent to try the injectors alone.
     pub holdup: Option<Holdup>,
@@ -39,18 +39,18 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Runs one case; what goes wrong becomes its outcome. An error means that the user stops.
-    pub fn run_case(&self, scenario: &Scenario, seed: u64, faulted: bool) -> Result<Case> {
+    /// Runs one trial; what goes wrong becomes its outcome. An error means that the user stops.
+    pub fn run_trial(&self, scenario: &Scenario, seed: u64, faulted: bool) -> Result<Trial> {
         let twin = !faulted && scenario.fault.is_some();
         let name =
             if twin { format!("{} (healthy twin)", scenario.name) } else { scenario.name.clone() };
-        let mut case = Case::new(&name, seed);
+        let mut trial = Trial::new(&name, seed);
         let mut laps = Laps::default();
         let journal = Journal::open(&self.dir)?;
         let result = self.open(&journal, scenario, seed).and_then(|(mut ctx, _scratch)| {
             let twin = if twin { "-healthy" } else { "" };
             ctx.set("kept_name", format!("{}{twin}-{seed}", scenario.name));
-            let outcome = self.stage(&mut ctx, scenario, faulted, &mut case, &mut laps);
+            let outcome = self.stage(&mut ctx, scenario, faulted, &mut trial, &mut laps);
             if std::env::var_os("HOLDUP_LAB_SHOW").is_some() {
                 say(&format!("{:#?}", ctx.variables));
             }
@@ -58,16 +58,16 @@ impl Lab {
         });
         journal.close();
         laps.lap("undoing");
-        case.spent = laps.spent();
+        trial.spent = laps.spent();
         match result {
-            Ok(outcome) => case.outcome = outcome,
+            Ok(outcome) => trial.outcome = outcome,
             Err(error) if error.is::<Stopped>() => return Err(error),
-            Err(error) => case.outcome = Outcome::Broken(format!("{error:#}")),
+            Err(error) => trial.outcome = Outcome::Broken(format!("{error:#}")),
         }
-        Ok(case)
+        Ok(trial)
     }
 
-    /// The context of a case, and the guard of its scratch directory.
+    /// The context of a trial, and the guard of its scratch directory.
     fn open(
         &self,
         journal: &Arc<Journal>,
@@ -100,7 +100,7 @@ impl Lab {
         ctx: &mut Ctx,
         scenario: &Scenario,
         faulted: bool,
-        case: &mut Case,
+        trial: &mut Trial,
         laps: &mut Laps,
     ) -> Result<Outcome> {
         let fault = match scenario.fault.as_ref().or(scenario.stage.as_ref()) {
@@ -112,32 +112,33 @@ impl Lab {
         if let Some(fault) = fault {
             stage.append(fault.set_up(ctx).context("set up")?);
         }
-        let mut extra = extra::drawn(scenario, case.seed);
-        let neighbour = extra::neighbour(ctx, case.seed, extra).context("the neighbour")?;
+        let mut distractor = distractor::drawn(scenario, trial.seed);
+        let neighbour =
+            distractor::neighbour(ctx, trial.seed, distractor).context("the neighbour")?;
         laps.lap("stage");
         let inject = fault.filter(|_| faulted);
-        let asked = Asked { scenario, spec: &spec, inject, extra, seed: case.seed };
+        let asked = Asked { scenario, spec: &spec, inject, distractor, seed: trial.seed };
         let mut look = if scenario.is_run() {
             self.look_at_command(ctx, &asked, laps)?
         } else {
             self.look_at_running(ctx, &asked, laps)?
         };
-        if matches!(extra, Extra::Second(_)) && look.second.is_none() {
-            extra = Extra::None;
+        if matches!(distractor, Distractor::Second(_)) && look.second.is_none() {
+            distractor = Distractor::None;
         }
-        note_look(case, scenario, inject.is_some(), &mut look);
+        note_look(trial, scenario, inject.is_some(), &mut look);
         if let Some(truth) = look.truth.take().or_else(|| {
             let spec = scenario.truth.as_ref().filter(|_| faulted)?;
             Some(Truth::new(spec, &ctx.variables))
         }) {
-            case.code = truth.code();
+            trial.code = truth.code();
             // Without an answer not all names of the truth need be known.
-            case.truth = truth
+            trial.truth = truth
                 .line()
                 .or_else(|e| if look.answer.is_none() { Ok(String::new()) } else { Err(e) })?;
             let pids = truth.culprit_pids().unwrap_or_default();
             if let Some(answer) = &look.answer {
-                case.process_named = named_process(&pids, &answer.report, &look);
+                trial.process_named = named_process(&pids, &answer.report, &look);
             }
         }
         let Some(answer) = &look.answer else {
@@ -150,18 +151,17 @@ impl Lab {
         };
         let report = &answer.report;
         let standing = look.second.as_ref().unwrap_or(&neighbour);
-        case.beside = extra::judge(extra, standing, report);
-        case.said = report.findings.iter().take(3).map(finding_line).collect();
-        case.alarms = alarms(report).into_iter().map(finding_line).collect();
+        trial.beside = distractor::judge(distractor, standing, report);
+        note_answer(trial, report);
         let waited =
             if scenario.is_run() { report.accounting.wall_seconds } else { self.seconds(scenario) };
-        case.answer_seconds = Some((answer.seconds - waited).max(0.0));
+        trial.answer_seconds = Some((answer.seconds - waited).max(0.0));
         if let Some(why) = look.refused {
-            return Ok(Outcome::Refused { why, alarms: Some(case.alarms.clone()) });
+            return Ok(Outcome::Refused { why, alarms: Some(trial.alarms.clone()) });
         }
-        Ok(match look.verdict {
-            Some(verdict) => Outcome::Faulted(verdict),
-            None => Outcome::Healthy(case.alarms.clone()),
+        Ok(match look.judgement {
+            Some(judgement) => Outcome::Faulted(judgement),
+            None => Outcome::Healthy(trial.alarms.clone()),
         })
     }
 
@@ -184,19 +184,19 @@ impl Lab {
         scenarios: &[Scenario],
         seed: u64,
         twins: bool,
-        keep: &mut dyn FnMut(Case),
+        keep: &mut dyn FnMut(Trial),
     ) {
         for scenario in scenarios {
-            let mut pair: Vec<Case> = Vec::new();
+            let mut pair: Vec<Trial> = Vec::new();
             for faulted in kinds(scenario, twins) {
                 if self.stop.load(Ordering::Relaxed) {
                     break;
                 }
                 let begin = Instant::now();
-                match self.run_case(scenario, seed, *faulted) {
-                    Ok(case) => {
-                        say(&progress(&case, begin.elapsed()));
-                        pair.push(case);
+                match self.run_trial(scenario, seed, *faulted) {
+                    Ok(trial) => {
+                        say(&progress(&trial, begin.elapsed()));
+                        pair.push(trial);
                     }
                     Err(error) => {
                         warn(&format!("{error:#}"));
@@ -218,7 +218,7 @@ impl Lab {
     }
 }
 
-/// The cases of a scenario: with its fault, then its healthy twin.
+/// The trials of a scenario: with its fault, then its healthy twin.
 fn kinds(scenario: &Scenario, twins: bool) -> &'static [bool] {
     match (&scenario.fault, scenario.twin && twins) {
         (Some(_), true) => &[true, false],
@@ -227,16 +227,24 @@ fn kinds(scenario: &Scenario, twins: bool) -> &'static [bool] {
     }
 }
 
-fn note_look(case: &mut Case, scenario: &Scenario, faulted: bool, look: &mut Look) {
-    case.loss = look.loss;
-    case.has_figure = scenario.must_hurt && faulted;
-    case.figure = look.figure;
-    case.figure_is_time = scenario.is_run();
-    case.watch_cost = look.watch_cost;
-    case.baselines = std::mem::take(&mut look.baselines);
-    case.knot = look.knot.as_ref().map(|knot| knot.line()).unwrap_or_default();
-    case.replay_differences = look.replay_differences.take();
-    case.tried = look.tried.take();
+fn note_answer(trial: &mut Trial, report: &Report) {
+    let (first, above_note) = (report.findings.iter().take(3), alarms(report));
+    trial.said = first.clone().map(finding_line).collect();
+    trial.confidence = first.map(|finding| finding.confidence).collect();
+    trial.alarm_confidence = above_note.iter().map(|finding| finding.confidence).collect();
+    trial.alarms = above_note.into_iter().map(finding_line).collect();
+}
+
+fn note_look(trial: &mut Trial, scenario: &Scenario, faulted: bool, look: &mut Look) {
+    trial.loss = look.loss;
+    trial.has_figure = scenario.must_hurt && faulted;
+    trial.figure = look.figure;
+    trial.figure_is_time = scenario.is_run();
+    trial.watch_cost = look.watch_cost;
+    trial.baselines = std::mem::take(&mut look.baselines);
+    trial.knot = look.knot.as_ref().map(|knot| knot.line()).unwrap_or_default();
+    trial.replay_differences = look.replay_differences.take();
+    trial.tried = look.tried.take();
 }
 
 /// Whether the first finding, and the knot, name a process of the truth; none if the truth names none.
@@ -250,8 +258,8 @@ fn named_process(pids: &[String], report: &Report, look: &Look) -> Option<(bool,
     (!pids.is_empty()).then_some((by_holdup, by_knot))
 }
 
-fn progress(case: &Case, took: Duration) -> String {
-    let word = match &case.outcome {
+fn progress(trial: &Trial, took: Duration) -> String {
+    let word = match &trial.outcome {
         Outcome::Faulted(v) if v.top1 => "right".into(),
         Outcome::Faulted(v) if v.top3 => "in the first three".into(),
         Outcome::Faulted(v) => format!("WRONG: {}", v.wrong.join(", ")),
@@ -261,12 +269,12 @@ fn progress(case: &Case, took: Duration) -> String {
         Outcome::Unasked(seen) => seen.clone(),
         Outcome::Broken(why) => format!("BROKEN: {why}"),
     };
-    let mut line = format!("{:48} {:5.1} s", case.scenario, took.as_secs_f64());
-    if let Some(loss) = case.loss {
+    let mut line = format!("{:48} {:5.1} s", trial.scenario, took.as_secs_f64());
+    if let Some(loss) = trial.loss {
         line += &format!(", loss {:.0} %", loss * 100.0);
     }
     line += &format!("  {word}");
-    if let Some(Tried::Applied { recovered, undone, .. }) = &case.tried {
+    if let Some(Tried::Applied { recovered, undone, .. }) = &trial.tried {
         let back = recovered.map_or("no figure".into(), |r| format!("{:.0} % back", r * 100.0));
         let undone = match undone {
             Some(true) => ", undone",
@@ -275,10 +283,10 @@ fn progress(case: &Case, took: Duration) -> String {
         };
         line += &format!("; way out: {back}{undone}");
     }
-    if let Some(Tried::NotApplied { command, why }) = &case.tried {
+    if let Some(Tried::NotApplied { command, why }) = &trial.tried {
         line += &format!("; way out not applied ({why}): {command}");
     }
-    let beside = &case.beside;
+    let beside = &trial.beside;
     for what in [&beside.neighbour, &beside.second].into_iter().flatten() {
         line += &format!("; beside it {what}");
     }

@@ -7,7 +7,7 @@
 //!
 //! Edit together: README.md, `fault.rs` (which variables there are always).
 
-use crate::draw::Draw;
+use crate::seeded_draw::Draw;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -79,7 +79,7 @@ pub struct Scenario {
     /// Whether the workload's own figure must be worse; else only the injector's own check counts.
     #[serde(default = "yes")]
     pub must_hurt: bool,
-    /// The same workload without the fault is run as a healthy case too.
+    /// The same workload without the fault is run as a healthy trial too.
     #[serde(default = "yes")]
     pub twin: bool,
     /// A second, smaller fault may stand beside this one: its size is a wait.
@@ -196,8 +196,8 @@ fn rust() -> String {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TruthSpec {
-    /// The code; of several any is right.
-    pub code: Words,
+    /// The code: one trial has one truth.
+    pub code: String,
     /// The object.
     #[serde(default)]
     pub object: Named,
@@ -318,7 +318,7 @@ impl Scenario {
         variables
     }
 
-    /// About how long a case takes, seconds: stage, baseline, bite, look, replay, way out, undoing.
+    /// About how long a trial takes, seconds: stage, baseline, bite, look, replay, way out, undoing.
     pub fn seconds_expected(&self, look_seconds: f64, faulted: bool) -> f64 {
         let look = if self.is_run() { 8.0 } else { look_seconds };
         let fault = if faulted { 1.2 + self.settle_seconds + 3.0 } else { 0.0 };

@@ -9,7 +9,7 @@
 //!
 //! Edit together: README.md (what `clean` undoes).
 
-use crate::proc;
+use crate::procfs;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -88,7 +88,7 @@ pub enum Undo {
 impl Undo {
     /// The action that ends this process.
     pub fn process(pid: i32) -> Self {
-        Self::Process { pid, start_time: proc::start_time(pid).unwrap_or(0) }
+        Self::Process { pid, start_time: procfs::start_time(pid).unwrap_or(0) }
     }
 
     /// The action that writes back what a file holds now.
@@ -100,7 +100,7 @@ impl Undo {
     /// Takes the change back; that it is gone already is no error.
     pub fn apply(&self) -> Result<()> {
         match self {
-            Self::Process { pid, start_time } => proc::end(*pid, *start_time),
+            Self::Process { pid, start_time } => procfs::end(*pid, *start_time),
             Self::Mount { path } => unmount(path),
             Self::Loop { backing } => detach_loops(backing),
             Self::Cgroup { path } => remove_cgroup(path),
@@ -109,8 +109,8 @@ impl Undo {
             }
             Self::Thaw { path } => quiet("fsfreeze", &["-u", &path.to_string_lossy()]),
             Self::Continue { pid, start_time } => {
-                if proc::start_time(*pid) == Some(*start_time) {
-                    proc::signal(*pid, nix::sys::signal::Signal::SIGCONT);
+                if procfs::start_time(*pid) == Some(*start_time) {
+                    procfs::signal(*pid, nix::sys::signal::Signal::SIGCONT);
                 }
                 Ok(())
             }
@@ -217,7 +217,7 @@ impl Journal {
     pub fn open(dir: &Path) -> Result<Arc<Self>> {
         fs::create_dir_all(dir).with_context(|| format!("make {}", dir.display()))?;
         let pid = std::process::id();
-        let start = proc::start_time(pid.cast_signed()).unwrap_or(0);
+        let start = procfs::start_time(pid.cast_signed()).unwrap_or(0);
         let path = dir.join(format!("journal-{pid}-{start}"));
         let file = fs::File::create(&path).with_context(|| format!("make {}", path.display()))?;
         let standing = Mutex::default();
@@ -332,7 +332,7 @@ pub fn clean(dir: &Path) -> Result<(Vec<Undo>, Vec<String>)> {
             continue;
         };
         let (pid, start) = (owner.0.parse::<i32>().unwrap_or(0), owner.1.parse::<u64>().ok());
-        if start.is_some() && proc::start_time(pid) == start && proc::state(pid) != Some('Z') {
+        if start.is_some() && procfs::start_time(pid) == start && procfs::state(pid) != Some('Z') {
             continue;
         }
         let before = failed.len();

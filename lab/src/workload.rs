@@ -5,7 +5,7 @@
 //! mapping), or, for shells, one byte appended per operation. holdup is told nothing of it.
 
 use crate::fault::{Ctx, Spawn, Started};
-use crate::proc;
+use crate::procfs;
 use crate::scenario::{WorkloadSpec, fill_all};
 use anyhow::{Context, Result};
 use std::fs;
@@ -108,13 +108,13 @@ impl Running {
 
     /// The process is there and no zombie.
     pub fn lives(&self) -> bool {
-        proc::start_time(self.started.pid) == Some(self.started.start_time)
-            && proc::state(self.started.pid) != Some('Z')
+        procfs::start_time(self.started.pid) == Some(self.started.start_time)
+            && procfs::state(self.started.pid) != Some('Z')
     }
 
     /// Ends it, and waits until it is gone.
     pub fn end(&self) -> Result<()> {
-        proc::end(self.started.pid, self.started.start_time)
+        procfs::end(self.started.pid, self.started.start_time)
     }
 
     /// Waits for the first operation.
@@ -131,7 +131,7 @@ impl Running {
         )
     }
 
-    /// The last of what processes of this case wrote to standard error.
+    /// The last of what processes of this trial wrote to standard error.
     pub fn errors(&self, ctx: &Ctx) -> String {
         last(fs::read_to_string(ctx.scratch.join("stderr")).unwrap_or_default().trim())
     }

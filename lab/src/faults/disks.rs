@@ -289,7 +289,7 @@ impl Fault for Neighbour {
 
     fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
         let pid: i32 = ctx.text("culprit_pid")?.parse()?;
-        match crate::proc::state(pid) {
+        match crate::procfs::state(pid) {
             None | Some('Z') => bail!(
                 "the neighbour has ended: {}",
                 fs::read_to_string(ctx.scratch.join("stderr"))?

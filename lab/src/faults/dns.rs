@@ -6,7 +6,7 @@
 
 use super::stage::{load, name_switch, netns, start, switch_on, wait_bound};
 use crate::fault::{Ctx, Fault, Injected};
-use crate::proc;
+use crate::procfs;
 use crate::undo::{Guards, Undo};
 use anyhow::{Context, Result};
 use std::fs;
@@ -89,7 +89,7 @@ impl Fault for Dns {
 
     fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
         // The resolver waits in poll for its answer.
-        let channel = proc::wait_channel(ctx.number("victim_pid")? as i32);
+        let channel = procfs::wait_channel(ctx.number("victim_pid")? as i32);
         let waits = channel.contains("poll") || channel.contains("skb");
         Ok(Some(ctx.text("temper")? != "mute" || waits))
     }

@@ -6,7 +6,7 @@
 use super::disks;
 use crate::fault::{Ctx, Fault, Injected};
 use crate::load::slow::Settings;
-use crate::proc;
+use crate::procfs;
 use crate::undo::{Guards, Undo};
 use anyhow::Result;
 use std::fs;
@@ -38,7 +38,9 @@ impl Fault for Frozen {
     fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
         let pid: i32 = ctx.text("victim_pid")?.parse()?;
         Ok(Some(
-            proc::whereabouts(pid).iter().any(|p| p.starts_with('D') && p.contains("percpu_rwsem")),
+            procfs::whereabouts(pid)
+                .iter()
+                .any(|p| p.starts_with('D') && p.contains("percpu_rwsem")),
         ))
     }
 }
@@ -86,7 +88,9 @@ impl Fault for Daemon {
     fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
         let pid: i32 = ctx.text("victim_pid")?.parse()?;
         Ok(Some(
-            proc::whereabouts(pid).iter().any(|p| p.contains("fuse") || p.contains("request_wait")),
+            procfs::whereabouts(pid)
+                .iter()
+                .any(|p| p.contains("fuse") || p.contains("request_wait")),
         ))
     }
 }

@@ -1,17 +1,15 @@
 //! Processes that are dear to start: an image that costs more than
-//! it must, an exec from a slow disk.
+//! it must, a child that does much before it executes its program.
 //!
 //! The cost lies in the start, not in the work: the workload must be one that starts processes all the
 //! time, or the injection does not hurt and is refused.
 
-use super::disks;
+use super::stage::{name_switch, switch_on};
 use crate::fault::{Ctx, Fault, Injected};
-use crate::load::slow::Settings;
 use crate::undo::Guards;
 use anyhow::Result;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
 
 /// The faults of this file.
 pub const FAULTS: &[&dyn Fault] = &[&Image, &Exec];
@@ -45,8 +43,8 @@ fn choose(ctx: &mut Ctx, prefix: &str) {
     ctx.variables.extend(pairs);
 }
 
-/// process.exec: the program that the workload starts lies on a disk that has become slow.
-/// Parameter: `latency_ms`. Variables: those of a disk, `program`.
+/// process.exec: each child of the workload does much between vfork and exec. The workload takes `{switch}` and `{program}`.
+/// Parameter: `closes`, how many descriptors it closes. Variables: `program`, `switch`.
 struct Exec;
 
 impl Fault for Exec {
@@ -55,26 +53,24 @@ impl Fault for Exec {
     }
 
     fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
-        let guards =
-            disks::make(ctx, "", 64, Settings { latency_us: 150.0, ..Settings::default() })?;
-        let program = PathBuf::from(ctx.text("dir")?).join(ctx.draw.name());
+        name_switch(ctx)?;
+        let program = ctx.directory("bin")?.join(ctx.draw.name());
         fs::copy("/bin/true", &program)?;
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
-        fs::File::open(&program)?.sync_all()?;
         ctx.set("program", program.display());
-        Ok(guards)
+        Ok(Guards::new())
     }
 
     fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
-        let settings =
-            Settings { latency_us: ctx.number("latency_ms")? * 1000.0, ..Settings::default() };
-        Ok(disks::change(ctx, "", settings)?.into())
+        let mut guards = Guards::new();
+        guards.push(switch_on(ctx, &ctx.text("closes")?)?);
+        Ok(guards.into())
     }
 
     fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
         let pid: i32 = ctx.text("victim_pid")?.parse()?;
         for _ in 0..50 {
-            if crate::proc::wait_channel(pid).contains("kernel_clone") {
+            if crate::procfs::wait_channel(pid).contains("kernel_clone") {
                 return Ok(Some(true));
             }
             ctx.sleep(std::time::Duration::from_millis(10))?;

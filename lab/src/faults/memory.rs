@@ -113,7 +113,7 @@ impl Fault for Dirty {
         let pid: i32 = ctx.text("victim_pid")?.parse()?;
         let held = |place: &String| place.contains("balance_dirty_pages");
         for _ in 0..20 {
-            if crate::proc::whereabouts(pid).iter().any(held) {
+            if crate::procfs::whereabouts(pid).iter().any(held) {
                 return Ok(Some(true));
             }
             ctx.sleep(Duration::from_millis(10))?;

@@ -13,6 +13,7 @@ mod lock;
 mod memory;
 mod net;
 mod path;
+mod peers;
 mod process;
 mod quota;
 pub mod stage;
@@ -33,6 +34,7 @@ fn all() -> impl Iterator<Item = &'static &'static dyn Fault> {
         memory::FAULTS,
         net::FAULTS,
         path::FAULTS,
+        peers::FAULTS,
         process::FAULTS,
         quota::FAULTS,
         stop::FAULTS,

@@ -5,7 +5,7 @@
 
 use super::stage::{children, load, name_switch, start, stop, switch_on, workload_file};
 use crate::fault::{Ctx, Fault, Injected};
-use crate::proc;
+use crate::procfs;
 use crate::undo::{Guards, Undo};
 use anyhow::{Context, Result, bail};
 use std::fs;
@@ -62,7 +62,7 @@ impl Fault for PipeReader {
     }
 
     fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
-        let channel = proc::wait_channel(ctx.number("victim_pid")? as i32);
+        let channel = procfs::wait_channel(ctx.number("victim_pid")? as i32);
         Ok(Some(channel.contains("pipe_write")))
     }
 }
@@ -85,14 +85,14 @@ impl Fault for PipeChild {
         let victim = ctx.number("victim_pid")? as i32;
         let child = *children(victim).first().context("the workload has no child")?;
         ctx.set("reader_pid", child);
-        ctx.set("reader", proc::comm(child));
+        ctx.set("reader", procfs::comm(child));
         let mut guards = Guards::new();
         guards.push(stop(ctx, child)?);
         Ok(guards.into())
     }
 
     fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
-        let channel = proc::wait_channel(ctx.number("victim_pid")? as i32);
+        let channel = procfs::wait_channel(ctx.number("victim_pid")? as i32);
         Ok(Some(channel.contains("pipe_write")))
     }
 }
@@ -203,7 +203,7 @@ impl Fault for Server {
 
     fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
         let pid = ctx.number("server_pid")? as i32;
-        let state = proc::state(pid);
+        let state = procfs::state(pid);
         Ok(Some(match self.0 {
             "process.stopped_server" => state == Some('T'),
             "process.traced_server" => state == Some('t'),

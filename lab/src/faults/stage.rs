@@ -3,7 +3,7 @@
 //! Everything made here is journalled before it is made. It holds no fault itself.
 
 use crate::fault::{Ctx, Spawn, Started};
-use crate::proc;
+use crate::procfs;
 use crate::undo::{Guard, Guards, Undo};
 use anyhow::{Context, Result};
 use std::fs;
@@ -54,7 +54,7 @@ pub fn start(ctx: &mut Ctx, role: &str, spawn: &Spawn) -> Result<Started> {
     Ok(started)
 }
 
-/// Names the switch of this case, variable `switch`; nothing is there yet.
+/// Names the switch of this trial, variable `switch`; nothing is there yet.
 pub fn name_switch(ctx: &mut Ctx) -> Result<PathBuf> {
     let path = ctx.directory("etc")?.join(format!("{}.conf", ctx.draw.name()));
     ctx.set("switch", path.display());
@@ -74,9 +74,9 @@ pub fn switch_on(ctx: &Ctx, text: &str) -> Result<Guard> {
 
 /// Stops a process with SIGSTOP.
 pub fn stop(ctx: &Ctx, pid: i32) -> Result<Guard> {
-    let start_time = proc::start_time(pid).with_context(|| format!("no process {pid}"))?;
+    let start_time = procfs::start_time(pid).with_context(|| format!("no process {pid}"))?;
     let guard = ctx.journal.guard(Undo::Continue { pid, start_time })?;
-    proc::signal(pid, nix::sys::signal::Signal::SIGSTOP);
+    procfs::signal(pid, nix::sys::signal::Signal::SIGSTOP);
     Ok(guard)
 }
 
@@ -215,11 +215,11 @@ pub fn start_contained(ctx: &mut Ctx, role: &str, spawn: &Spawn) -> Result<Guard
     let outer = ctx.spawn(&contained(ctx, spawn, groups)?)?;
     guards.push(outer.guard);
     ctx.wait_for("first process of the container", Duration::from_secs(10), || {
-        children(outer.pid).first().is_some_and(|pid| proc::comm(*pid) != "unshare")
+        children(outer.pid).first().is_some_and(|pid| procfs::comm(*pid) != "unshare")
     })?;
     let inner = *children(outer.pid).first().context("the container ended")?;
     guards.push(ctx.journal.guard(Undo::process(inner))?);
-    ctx.set(role, proc::comm(inner));
+    ctx.set(role, procfs::comm(inner));
     ctx.set(&format!("{role}_pid"), inner);
     Ok(guards)
 }

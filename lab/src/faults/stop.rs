@@ -4,7 +4,7 @@
 //! ended: a frozen process does not take its signal.
 
 use crate::fault::{Ctx, Fault, Injected};
-use crate::proc;
+use crate::procfs;
 use crate::undo::{Guards, Undo};
 use anyhow::{Context, Result};
 use nix::sys::signal::Signal;
@@ -28,15 +28,15 @@ impl Fault for Stopped {
 
     fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
         let pid: i32 = ctx.text("victim_pid")?.parse()?;
-        let start_time = proc::start_time(pid).context("the workload has ended")?;
+        let start_time = procfs::start_time(pid).context("the workload has ended")?;
         let mut guards = Guards::new();
         guards.push(ctx.journal.guard(Undo::Continue { pid, start_time })?);
-        proc::signal(pid, Signal::SIGSTOP);
+        procfs::signal(pid, Signal::SIGSTOP);
         Ok(guards.into())
     }
 
     fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
-        Ok(Some(proc::state(ctx.text("victim_pid")?.parse()?) == Some('T')))
+        Ok(Some(procfs::state(ctx.text("victim_pid")?.parse()?) == Some('T')))
     }
 }
 

@@ -3,10 +3,9 @@
 //! The start of a process is the operation, and each is waited for: a child left behind would be a process
 //! that the lab does not know.
 
-use super::{Figure, Load, Options, disk};
+use super::{Figure, Load, Options};
 use anyhow::{Result, bail};
-use std::fs::File;
-use std::process::{Command, Stdio};
+use std::ffi::{CStr, CString};
 use std::time::Duration;
 
 /// The kinds of this file.
@@ -42,20 +41,92 @@ fn forker(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// `--program FILE --rest-ms R --count C`: starts a program by vfork and exec, and waits for its end;
-/// the program's pages are dropped from the cache before each start, as on a host short of memory.
+/// `--program FILE --switch FILE --rest-ms R --count C`: starts a program by vfork and exec, and waits for its end.
+/// While the switch is there, each child closes as many descriptors first as it holds, open or not: what a program does
+/// that wants none to be left to its children, and whose limit has grown since.
 fn job_runner(options: &Options) -> Result<()> {
     let figure = Figure::open()?;
-    let program = options.text("program")?;
+    let program = CString::new(options.text("program")?)?;
+    let switch = options.text("switch")?;
     let rest = Duration::from_millis(options.whole("rest-ms", 2)?);
     let count = options.whole("count", u64::MAX)?;
+    let mut actions = Actions::new()?;
     while figure.done() < count {
-        disk::forget(&File::open(program)?, 0, 0);
-        let status = Command::new(program).stdin(Stdio::null()).status()?;
-        if status.success() {
+        let closes = std::fs::read_to_string(switch).unwrap_or_default();
+        actions.closing(closes.trim().parse().unwrap_or(0))?;
+        if actions.run(&program)? {
             figure.count();
         }
         std::thread::sleep(rest);
     }
     Ok(())
+}
+
+/// What posix_spawn's child does before it executes its program; glibc starts it as vfork does.
+struct Actions {
+    closes: usize,
+    actions: libc::posix_spawn_file_actions_t,
+}
+
+impl Actions {
+    fn new() -> Result<Self> {
+        let mut actions = std::mem::MaybeUninit::uninit();
+        // SAFETY: initialises what it is given, which is read only if it did.
+        match unsafe { libc::posix_spawn_file_actions_init(actions.as_mut_ptr()) } {
+            // SAFETY: initialised by the call.
+            0 => Ok(Self { closes: 0, actions: unsafe { actions.assume_init() } }),
+            error => bail!("posix_spawn: {}", std::io::Error::from_raw_os_error(error)),
+        }
+    }
+
+    /// As many descriptors are closed. The numbers repeat, so that they stay below the limit; one that is not open
+    /// costs the call all the same.
+    fn closing(&mut self, closes: usize) -> Result<()> {
+        if closes < self.closes {
+            *self = Self::new()?;
+        }
+        for at in self.closes..closes {
+            let fd = 3 + (at % 1000) as libc::c_int;
+            // SAFETY: initialised in `new`, and nobody else has it.
+            match unsafe { libc::posix_spawn_file_actions_addclose(&raw mut self.actions, fd) } {
+                0 => self.closes = at + 1,
+                error => bail!("addclose {fd}: {}", std::io::Error::from_raw_os_error(error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts a program without arguments, and waits for it; whether it went well.
+    fn run(&self, program: &CStr) -> Result<bool> {
+        let (mut child, mut status) = (0, 0);
+        let arguments = [program.as_ptr().cast_mut(), std::ptr::null_mut()];
+        let environment = [std::ptr::null_mut()];
+        // SAFETY: all pointers are to what outlives the call, and both lists end in a null.
+        let error = unsafe {
+            let (actions, attributes) = (&raw const self.actions, std::ptr::null());
+            let (words, variables) = (arguments.as_ptr(), environment.as_ptr());
+            libc::posix_spawn(
+                &raw mut child,
+                program.as_ptr(),
+                actions,
+                attributes,
+                words,
+                variables,
+            )
+        };
+        if error != 0 {
+            bail!("posix_spawn: {}", std::io::Error::from_raw_os_error(error));
+        }
+        // SAFETY: waits for the child made above.
+        let ended = unsafe { libc::waitpid(child, &raw mut status, 0) };
+        Ok(ended == child && status == 0)
+    }
+}
+
+impl Drop for Actions {
+    fn drop(&mut self) {
+        // SAFETY: initialised in `new`, and not used again. An error would only leave memory behind.
+        let _: libc::c_int =
+            unsafe { libc::posix_spawn_file_actions_destroy(&raw mut self.actions) };
+    }
 }

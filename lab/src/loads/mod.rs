@@ -13,6 +13,7 @@
 pub mod cpu;
 pub mod dns;
 pub mod enter;
+pub mod far_host;
 pub mod fuse_lock;
 pub mod link;
 pub mod lock;
@@ -51,6 +52,8 @@ pub enum Load {
     UdpPing(udp::Ping),
     /// Joins two network namespaces by a bad line.
     Link(link::Link),
+    /// Another host at the end of a wire, which answers TCP.
+    FarHost(far_host::FarHost),
     /// A DNS server: mute, slow, failing or right.
     DnsServer(dns::Server),
     /// Asks DNS questions with its own packets.
@@ -106,6 +109,7 @@ impl Load {
             Self::UdpEcho(load) => load.run(),
             Self::UdpPing(load) => load.run(),
             Self::Link(load) => load.run(),
+            Self::FarHost(load) => load.run(),
             Self::DnsServer(load) => load.run(),
             Self::DnsClient(load) => load.run(),
             Self::Tracer(load) => load.run(),

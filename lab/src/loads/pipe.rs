@@ -1,6 +1,6 @@
 //! The two ends of a FIFO or terminal: a writer of lines, and a reader that may take its time.
 //!
-//! Both open their end by path, because a case starts them apart from each other. A pipe between a
+//! Both open their end by path, because a trial starts them apart from each other. A pipe between a
 //! parent and its child is `lab/workloads/log_child.py`.
 
 use super::ops::{Figure, Switch};

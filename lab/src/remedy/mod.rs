@@ -10,9 +10,9 @@
 
 pub mod plan;
 
-use crate::case::Tried;
 use crate::fault::{Ctx, die_with_the_lab_in};
-use crate::proc;
+use crate::procfs;
+use crate::trial::Tried;
 use crate::undo::{Guards, Undo};
 use anyhow::{Context, Result, bail};
 use holdup_reason::answer::Finding;
@@ -131,11 +131,12 @@ fn resolved(touch: Touch) -> Touch {
 
 /// What the scenario made, by its journal: processes with their offspring, groups, mounts, namespaces.
 fn own(ctx: &Ctx) -> Own {
-    let mut own = Own { pids: proc::offspring(std::process::id().cast_signed()), ..Own::default() };
+    let mut own =
+        Own { pids: procfs::offspring(std::process::id().cast_signed()), ..Own::default() };
     let mut leaders = Vec::new();
     for undo in ctx.journal.standing() {
         match undo {
-            Undo::Process { pid, start_time } if proc::start_time(pid) == Some(start_time) => {
+            Undo::Process { pid, start_time } if procfs::start_time(pid) == Some(start_time) => {
                 leaders.push(pid);
             }
             Undo::Cgroup { path } => own.cgroups.push(fs::canonicalize(&path).unwrap_or(path)),
@@ -145,7 +146,7 @@ fn own(ctx: &Ctx) -> Own {
         }
     }
     // Who has lost its parent is still of the group that the lab started.
-    own.pids.extend(leaders.iter().flat_map(|leader| proc::group_members(*leader)));
+    own.pids.extend(leaders.iter().flat_map(|leader| procfs::group_members(*leader)));
     own.pids.extend(leaders);
     own.terminals = own.pids.iter().flat_map(|pid| terminals(*pid)).collect();
     own.foreign = ["/etc/resolv.conf", "/etc/hosts"]
@@ -188,13 +189,13 @@ fn state(touch: &Touch) -> String {
 }
 
 fn process_state(pid: i32) -> String {
-    let Some(letter) = proc::state(pid) else { return "gone".into() };
+    let Some(letter) = procfs::state(pid) else { return "gone".into() };
     let stopped = if letter == 'T' { "stopped" } else { "not stopped" };
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let allowed = status.lines().find(|line| line.starts_with("Cpus_allowed_list")).unwrap_or("");
     // SAFETY: a plain system call that reads a number of a process; IOPRIO_WHO_PROCESS is 1.
     let io = unsafe { libc::syscall(libc::SYS_ioprio_get, 1, pid) };
-    format!("{stopped}, nice {}, I/O {io:#x}, {allowed}", proc::nice(pid).unwrap_or(0))
+    format!("{stopped}, nice {}, I/O {io:#x}, {allowed}", procfs::nice(pid).unwrap_or(0))
 }
 
 fn queues(place: &[&str]) -> String {
@@ -247,7 +248,7 @@ fn run(ctx: &Ctx, text: &str) -> Result<()> {
         }
         if Instant::now() > until {
             let pid = child.id().cast_signed();
-            proc::end(pid, proc::start_time(pid).unwrap_or(0))?;
+            procfs::end(pid, procfs::start_time(pid).unwrap_or(0))?;
             bail!("not over within {:.0} s", LIMIT.as_secs_f64());
         }
         ctx.sleep(Duration::from_millis(10))?;

@@ -1,24 +1,25 @@
 //! The figures of a run.
 //!
 //! Macro average over codes, so that a code with many scenarios does not outweigh the others; 95 %
-//! interval by bootstrap over cases. Nothing is left out: refused injections, cases that broke and
-//! misses are part of the text (`tables`). Pure. Rejected: averages over all cases alone (the lab has
+//! interval by bootstrap over trials. Nothing is left out: refused injections, trials that broke and
+//! misses are part of the text (`tables`). Pure. Rejected: averages over all trials alone (the lab has
 //! more lock files than frozen file systems, hosts do not).
 //!
 //! Edit together: README.md (the figures as people read them).
 
+pub mod confidence;
 pub mod tables;
 pub mod versus;
 
-use crate::case::{Case, Outcome, Tried};
+use crate::judgement::Judgement;
 use crate::remedy::ENOUGH;
-use crate::verdict::Verdict;
+use crate::trial::{Outcome, Trial, Tried};
 use std::collections::BTreeMap;
 
-/// Mean over codes of the mean over cases.
-pub(crate) fn macro_average(cases: &[(&str, bool)]) -> f64 {
+/// Mean over codes of the mean over trials.
+pub(crate) fn macro_average(trials: &[(&str, bool)]) -> f64 {
     let mut by_code: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
-    for (code, right) in cases {
+    for (code, right) in trials {
         let sums = by_code.entry(code).or_default();
         sums.0 += f64::from(u8::from(*right));
         sums.1 += 1.0;
@@ -29,17 +30,17 @@ pub(crate) fn macro_average(cases: &[(&str, bool)]) -> f64 {
     by_code.values().map(|(right, all)| right / all).sum::<f64>() / by_code.len() as f64
 }
 
-/// 2.5 % and 97.5 % points of the macro average over resampled cases. The seed is fixed: the same
-/// cases give the same interval.
-pub(crate) fn bootstrap(cases: &[(&str, bool)]) -> (f64, f64) {
-    if cases.is_empty() {
+/// 2.5 % and 97.5 % points of the macro average over resampled trials. The seed is fixed: the same
+/// trials give the same interval.
+pub(crate) fn bootstrap(trials: &[(&str, bool)]) -> (f64, f64) {
+    if trials.is_empty() {
         return (f64::NAN, f64::NAN);
     }
     let mut rng = fastrand::Rng::with_seed(1);
     let mut means: Vec<f64> = (0..2000)
         .map(|_| {
             let sample: Vec<_> =
-                (0..cases.len()).map(|_| cases[rng.usize(..cases.len())]).collect();
+                (0..trials.len()).map(|_| trials[rng.usize(..trials.len())]).collect();
             macro_average(&sample)
         })
         .collect();
@@ -62,42 +63,42 @@ pub(crate) fn percent(value: f64) -> String {
 
 /// Why a run does not reach a bar, in words; empty if it does. The bar is on strict top-1 (macro average, in
 /// per cent); false alarms may be as many as it leaves room for, and a replay that differs is never right.
-pub fn below(cases: &[Case], bar_percent: f64) -> Vec<String> {
+pub fn below(trials: &[Trial], bar_percent: f64) -> Vec<String> {
     let mut why = Vec::new();
-    let cases: Vec<&Case> = cases.iter().collect();
-    let top1: Vec<_> = judged(&cases).iter().map(|(c, v)| (c.code.as_str(), v.top1)).collect();
+    let trials: Vec<&Trial> = trials.iter().collect();
+    let top1: Vec<_> = judged(&trials).iter().map(|(c, v)| (c.code.as_str(), v.top1)).collect();
     let reached = macro_average(&top1) * 100.0;
     if top1.is_empty() || reached < bar_percent {
         why.push(format!("strict top-1 is {reached:.0} %, the bar is {bar_percent:.0} %"));
     }
-    let of_healthy: Vec<&[String]> = cases.iter().filter_map(|c| alarms_of_healthy(c)).collect();
+    let of_healthy: Vec<&[String]> = trials.iter().filter_map(|c| alarms_of_healthy(c)).collect();
     let healthy = of_healthy.len();
     let alarmed = of_healthy.iter().filter(|alarms| !alarms.is_empty()).count();
     if alarmed as f64 > healthy as f64 * (1.0 - bar_percent / 100.0) {
-        why.push(format!("{alarmed} of {healthy} healthy cases alarmed"));
+        why.push(format!("{alarmed} of {healthy} healthy trials alarmed"));
     }
-    let differ = |c: &&&Case| c.replay_differences.as_ref().is_some_and(|d| !d.is_empty());
-    let differing = cases.iter().filter(differ).count();
+    let differ = |c: &&&Trial| c.replay_differences.as_ref().is_some_and(|d| !d.is_empty());
+    let differing = trials.iter().filter(differ).count();
     if differing > 0 {
         why.push(format!("{differing} replays differ from their live answer"));
     }
     why
 }
 
-/// The cases whose fault counts, with their verdicts.
-pub(crate) fn judged<'a>(cases: &[&'a Case]) -> Vec<(&'a Case, &'a Verdict)> {
-    cases
+/// The trials whose fault counts, with their judgements.
+pub(crate) fn judged<'a>(trials: &[&'a Trial]) -> Vec<(&'a Trial, &'a Judgement)> {
+    trials
         .iter()
-        .filter_map(|case| match &case.outcome {
-            Outcome::Faulted(verdict) => Some((*case, verdict)),
+        .filter_map(|trial| match &trial.outcome {
+            Outcome::Faulted(judgement) => Some((*trial, judgement)),
             _ => None,
         })
         .collect()
 }
 
-/// The findings above note of a healthy case; a fault that does not hurt makes one too.
-pub(crate) fn alarms_of_healthy(case: &Case) -> Option<&[String]> {
-    match &case.outcome {
+/// The findings above note of a healthy trial; a fault that does not hurt makes one too.
+pub(crate) fn alarms_of_healthy(trial: &Trial) -> Option<&[String]> {
+    match &trial.outcome {
         Outcome::Healthy(alarms) | Outcome::Refused { alarms: Some(alarms), .. } => Some(alarms),
         _ => None,
     }
@@ -125,10 +126,10 @@ pub(crate) struct WaysOut {
 }
 
 /// Counts ways out.
-pub(crate) fn ways_out(cases: &[&Case]) -> WaysOut {
+pub(crate) fn ways_out(trials: &[&Trial]) -> WaysOut {
     let mut ways = WaysOut::default();
-    for (case, _) in judged(cases) {
-        match &case.tried {
+    for (trial, _) in judged(trials) {
+        match &trial.tried {
             Some(Tried::Applied { recovered, undone, .. }) => {
                 match recovered {
                     Some(share) => {
@@ -164,13 +165,13 @@ fn share(part: usize, whole: usize) -> String {
     percent(if whole == 0 { f64::NAN } else { part as f64 / whole as f64 })
 }
 
-/// All figures of some cases.
-pub(crate) fn rows(cases: &[&Case]) -> Vec<Row> {
-    let mut rows = rows_of_answers(cases);
-    rows.extend(rows_of_sizes(cases));
-    rows.extend(rows_of_ways_out(cases));
-    rows.extend(rows_beside(cases));
-    rows.extend(rows_of_the_run(cases));
+/// All figures of some trials.
+pub(crate) fn rows(trials: &[&Trial]) -> Vec<Row> {
+    let mut rows = rows_of_answers(trials);
+    rows.extend(rows_of_sizes(trials));
+    rows.extend(rows_of_ways_out(trials));
+    rows.extend(rows_beside(trials));
+    rows.extend(rows_of_the_run(trials));
     rows
 }
 
@@ -178,8 +179,8 @@ fn row(name: &'static str, value: String, of: String) -> Row {
     Row { name, value, of }
 }
 
-fn rows_of_answers(cases: &[&Case]) -> Vec<Row> {
-    let judged = judged(cases);
+fn rows_of_answers(trials: &[&Trial]) -> Vec<Row> {
+    let judged = judged(trials);
     let top1: Vec<_> = judged.iter().map(|(c, v)| (c.code.as_str(), v.top1)).collect();
     let top3: Vec<_> = judged.iter().map(|(c, v)| (c.code.as_str(), v.top3)).collect();
     let interval = |of: &[(&str, bool)]| {
@@ -188,30 +189,30 @@ fn rows_of_answers(cases: &[&Case]) -> Vec<Row> {
     };
     let codes: std::collections::BTreeSet<_> = judged.iter().map(|(c, _)| &c.code).collect();
     let right = |of: &[(&str, bool)]| of.iter().filter(|(_, right)| *right).count();
-    let healthy: Vec<&[String]> = cases.iter().filter_map(|c| alarms_of_healthy(c)).collect();
+    let healthy: Vec<&[String]> = trials.iter().filter_map(|c| alarms_of_healthy(c)).collect();
     let alarmed = healthy.iter().filter(|alarms| !alarms.is_empty()).count();
     vec![
         row(
             "strict top-1, macro average",
             percent(macro_average(&top1)),
-            format!("{} of {} cases right, {} codes", right(&top1), top1.len(), codes.len()),
+            format!("{} of {} trials right, {} codes", right(&top1), top1.len(), codes.len()),
         ),
-        row("95 % interval of it", interval(&top1), "bootstrap over cases".into()),
+        row("95 % interval of it", interval(&top1), "bootstrap over trials".into()),
         row(
             "top-3, macro average",
             percent(macro_average(&top3)),
-            format!("{} of {} cases right", right(&top3), top3.len()),
+            format!("{} of {} trials right", right(&top3), top3.len()),
         ),
         row(
             "false alarms",
             share(alarmed, healthy.len()),
-            format!("{alarmed} of {} healthy cases", healthy.len()),
+            format!("{alarmed} of {} healthy trials", healthy.len()),
         ),
     ]
 }
 
-fn rows_of_sizes(cases: &[&Case]) -> Vec<Row> {
-    let judged = judged(cases);
+fn rows_of_sizes(trials: &[&Trial]) -> Vec<Row> {
+    let judged = judged(trials);
     let mut errors: Vec<f64> = judged.iter().filter_map(|(_, v)| v.quantity_error).collect();
     let asked = judged.iter().filter(|(_, v)| v.asks_quantity).count();
     let worst = errors.iter().copied().fold(f64::NAN, f64::max);
@@ -227,9 +228,9 @@ fn rows_of_sizes(cases: &[&Case]) -> Vec<Row> {
     ]
 }
 
-fn rows_of_ways_out(cases: &[&Case]) -> Vec<Row> {
-    let ways = ways_out(cases);
-    let right = judged(cases).iter().filter(|(_, v)| v.top1).count();
+fn rows_of_ways_out(trials: &[&Trial]) -> Vec<Row> {
+    let ways = ways_out(trials);
+    let right = judged(trials).iter().filter(|(_, v)| v.top1).count();
     vec![
         row(
             "remedy brings half the loss back",
@@ -252,11 +253,11 @@ fn rows_of_ways_out(cases: &[&Case]) -> Vec<Row> {
     ]
 }
 
-fn rows_beside(cases: &[&Case]) -> Vec<Row> {
-    let with: Vec<_> = cases.iter().filter(|c| c.beside.neighbour.is_some()).collect();
+fn rows_beside(trials: &[&Trial]) -> Vec<Row> {
+    let with: Vec<_> = trials.iter().filter(|c| c.beside.neighbour.is_some()).collect();
     let named = with.iter().filter(|c| c.beside.neighbour_named.is_some()).count();
     let doubles: Vec<_> =
-        judged(cases).into_iter().filter(|(c, _)| c.beside.second.is_some()).collect();
+        judged(trials).into_iter().filter(|(c, _)| c.beside.second.is_some()).collect();
     let bigger_first = doubles.iter().filter(|(_, v)| v.top1).count();
     let smaller_first = doubles.iter().filter(|(c, _)| c.beside.second_place == Some(1)).count();
     let smaller_too =
@@ -278,17 +279,17 @@ fn rows_beside(cases: &[&Case]) -> Vec<Row> {
     ]
 }
 
-fn rows_of_the_run(cases: &[&Case]) -> Vec<Row> {
-    let mut answers: Vec<f64> = cases.iter().filter_map(|c| c.answer_seconds).collect();
+fn rows_of_the_run(trials: &[&Trial]) -> Vec<Row> {
+    let mut answers: Vec<f64> = trials.iter().filter_map(|c| c.answer_seconds).collect();
     let slowest = answers.iter().copied().fold(f64::NAN, f64::max);
-    let mut costs: Vec<f64> = cases.iter().filter_map(|c| c.watch_cost).collect();
+    let mut costs: Vec<f64> = trials.iter().filter_map(|c| c.watch_cost).collect();
     let replays: Vec<bool> =
-        cases.iter().filter_map(|c| c.replay_differences.as_ref().map(Vec::is_empty)).collect();
+        trials.iter().filter_map(|c| c.replay_differences.as_ref().map(Vec::is_empty)).collect();
     let equal = replays.iter().filter(|equal| **equal).count();
-    let count = |wanted: fn(&Case) -> bool| cases.iter().filter(|c| wanted(c)).count();
+    let count = |wanted: fn(&Trial) -> bool| trials.iter().filter(|c| wanted(c)).count();
     let refused = count(|c| matches!(c.outcome, Outcome::Refused { .. }));
     let broken = count(|c| matches!(c.outcome, Outcome::Broken(_)));
-    let by_check_alone = judged(cases).iter().filter(|(c, _)| !c.has_figure).count();
+    let by_check_alone = judged(trials).iter().filter(|(c, _)| !c.has_figure).count();
     vec![
         row(
             "answer after the window, median (worst)",
@@ -311,7 +312,7 @@ fn rows_of_the_run(cases: &[&Case]) -> Vec<Row> {
             by_check_alone.to_string(),
             "by the injector's own check".into(),
         ),
-        row("broken cases", broken.to_string(), "listed below".into()),
+        row("broken trials", broken.to_string(), "listed below".into()),
     ]
 }
 
@@ -319,32 +320,32 @@ fn rows_of_the_run(cases: &[&Case]) -> Vec<Row> {
 pub(crate) mod tests {
     use super::*;
 
-    pub(crate) fn case(code: &str, outcome: Outcome) -> Case {
-        Case {
+    pub(crate) fn trial(code: &str, outcome: Outcome) -> Trial {
+        Trial {
             code: code.into(),
             outcome,
             has_figure: true,
             answer_seconds: Some(0.2),
             baselines: vec![("largest pressure".into(), Some("disk".into()))],
-            ..Case::new("s", 1)
+            ..Trial::new("s", 1)
         }
     }
 
     pub(crate) fn right() -> Outcome {
-        Outcome::Faulted(Verdict { top1: true, top3: true, ..Verdict::default() })
+        Outcome::Faulted(Judgement { top1: true, top3: true, ..Judgement::default() })
     }
 
-    fn value(cases: &[Case], name: &str) -> (String, String) {
-        let all: Vec<&Case> = cases.iter().collect();
+    fn value(trials: &[Trial], name: &str) -> (String, String) {
+        let all: Vec<&Trial> = trials.iter().collect();
         let row = rows(&all).into_iter().find(|row| row.name == name).unwrap();
         (row.value, row.of)
     }
 
     #[test]
-    fn a_code_with_many_cases_does_not_outweigh_another() {
-        let cases = [("a", true), ("a", true), ("a", true), ("b", false)];
-        assert!((macro_average(&cases) - 0.5).abs() < 1e-9);
-        let (low, high) = bootstrap(&cases);
+    fn a_code_with_many_trials_does_not_outweigh_another() {
+        let trials = [("a", true), ("a", true), ("a", true), ("b", false)];
+        assert!((macro_average(&trials) - 0.5).abs() < 1e-9);
+        let (low, high) = bootstrap(&trials);
         assert!(low <= 0.5 && high >= 0.5 && low < high);
     }
 
@@ -355,19 +356,19 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_fault_that_does_not_hurt_is_a_healthy_case() {
+    fn a_fault_that_does_not_hurt_is_a_healthy_trial() {
         let refused = |alarms: Option<Vec<String>>| {
-            case("disk.journal", Outcome::Refused { why: "3 %".into(), alarms })
+            trial("disk.journal", Outcome::Refused { why: "3 %".into(), alarms })
         };
-        let cases = [
+        let trials = [
             refused(Some(vec!["disk.journal on".into()])),
             refused(Some(vec![])),
             refused(None),
-            case("", Outcome::Healthy(vec![])),
+            trial("", Outcome::Healthy(vec![])),
         ];
-        assert_eq!(value(&cases, "false alarms").1, "1 of 3 healthy cases");
-        assert_eq!(value(&cases, "refused injections").0, "3");
-        assert_eq!(value(&cases, "strict top-1, macro average").0, "-");
+        assert_eq!(value(&trials, "false alarms").1, "1 of 3 healthy trials");
+        assert_eq!(value(&trials, "refused injections").0, "3");
+        assert_eq!(value(&trials, "strict top-1, macro average").0, "-");
     }
 
     #[test]
@@ -387,37 +388,37 @@ pub(crate) mod tests {
             Tried::NotApplied { command: "reboot".into(), why: "no".into() },
             Tried::NoCommand,
         ];
-        let cases = tried.map(|tried| Case { tried: Some(tried), ..case("a.b", right()) });
-        let (helped, of) = value(&cases, "remedy brings half the loss back");
+        let trials = tried.map(|tried| Trial { tried: Some(tried), ..trial("a.b", right()) });
+        let (helped, of) = value(&trials, "remedy brings half the loss back");
         assert_eq!((helped.as_str(), of.as_str()), ("66.7 %", "2 of 3 commands that were run"));
-        assert_eq!(value(&cases, "the same, of all right answers").0, "28.6 %");
-        assert_eq!(value(&cases, "its undo brings the state back").1, "1 of 2");
+        assert_eq!(value(&trials, "the same, of all right answers").0, "28.6 %");
+        assert_eq!(value(&trials, "its undo brings the state back").1, "1 of 2");
     }
 
     #[test]
     fn what_stands_beside_is_counted() {
-        let mut named = case("", Outcome::Healthy(vec!["cpu.saturated".into()]));
+        let mut named = trial("", Outcome::Healthy(vec!["cpu.saturated".into()]));
         named.beside.neighbour = Some("a pool".into());
         named.beside.neighbour_named = Some("cpu.saturated".into());
-        let mut double = case("disk.journal", right());
+        let mut double = trial("disk.journal", right());
         double.beside.second = Some("lock.file".into());
         double.beside.second_place = Some(2);
-        let mut wrong = case("disk.journal", Outcome::Faulted(Verdict::default()));
+        let mut wrong = trial("disk.journal", Outcome::Faulted(Judgement::default()));
         wrong.beside.second = Some("lock.file".into());
         wrong.beside.second_place = Some(1);
-        let cases = [named, double, wrong];
-        assert_eq!(value(&cases, "harmless neighbour named").1, "1 of 1 runs with one");
-        let (first, of) = value(&cases, "two faults: the bigger one first");
+        let trials = [named, double, wrong];
+        assert_eq!(value(&trials, "harmless neighbour named").1, "1 of 1 runs with one");
+        let (first, of) = value(&trials, "two faults: the bigger one first");
         assert_eq!(first, "50.0 %");
         assert!(of.contains("first 1, behind it 1"), "{of}");
     }
 
     #[test]
     fn a_bar_is_missed_by_wrong_answers_and_by_alarms() {
-        let wrong = case("fs.frozen", Outcome::Faulted(Verdict::default()));
-        assert!(below(&[case("fs.frozen", right())], 80.0).is_empty());
+        let wrong = trial("fs.frozen", Outcome::Faulted(Judgement::default()));
+        assert!(below(&[trial("fs.frozen", right())], 80.0).is_empty());
         assert_eq!(below(&[wrong], 80.0).len(), 1);
-        let alarm = case("", Outcome::Healthy(vec!["x".into()]));
-        assert_eq!(below(&[case("fs.frozen", right()), alarm], 80.0).len(), 1);
+        let alarm = trial("", Outcome::Healthy(vec!["x".into()]));
+        assert_eq!(below(&[trial("fs.frozen", right()), alarm], 80.0).len(), 1);
     }
 }

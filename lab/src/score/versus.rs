@@ -1,14 +1,14 @@
-//! holdup beside what a user has today, on the same cases.
+//! holdup beside what a user has today, on the same trials.
 //!
 //! The simple rules name no culprit, so they are compared by area (`disk` of `disk.journal`), the kindest
 //! measure for them; the knot names a process, and is compared by that as well. holdup claims nothing where
 //! a rule lies inside its interval: the table says so itself. An area where every answer is right has an
-//! interval of no width; how many cases it rests on stands beside it.
+//! interval of no width; how many trials it rests on stands beside it.
 //!
-//! Edit together: `baseline.rs` and `knot.rs` (the rules), README.md.
+//! Edit together: `baseline.rs` and `wait_graph_baseline.rs` (the rules), README.md.
 
 use super::{alarms_of_healthy, bootstrap, judged, macro_average, percent};
-use crate::case::Case;
+use crate::trial::Trial;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -21,15 +21,15 @@ fn area(code: &str) -> &str {
 /// Right or wrong by rule: (code, right).
 type ByRule<'a> = BTreeMap<&'a str, Vec<(&'a str, bool)>>;
 
-fn right_areas<'a>(cases: &[&'a Case]) -> ByRule<'a> {
+fn right_areas<'a>(trials: &[&'a Trial]) -> ByRule<'a> {
     let mut rules = ByRule::new();
-    for (case, _) in judged(cases) {
-        let truth = area(&case.code);
-        let own = area(case.said_first()) == truth;
-        rules.entry(HOLDUP).or_default().push((&case.code, own));
-        for (rule, said) in &case.baselines {
+    for (trial, _) in judged(trials) {
+        let truth = area(&trial.code);
+        let own = area(trial.said_first()) == truth;
+        rules.entry(HOLDUP).or_default().push((&trial.code, own));
+        for (rule, said) in &trial.baselines {
             let right = said.as_deref() == Some(truth);
-            rules.entry(rule).or_default().push((&case.code, right));
+            rules.entry(rule).or_default().push((&trial.code, right));
         }
     }
     rules
@@ -50,19 +50,19 @@ fn claim(rules: &ByRule<'_>) -> String {
 }
 
 /// All rules over all areas.
-pub fn overall(cases: &[Case]) -> String {
-    let all: Vec<&Case> = cases.iter().collect();
+pub fn overall(trials: &[Trial]) -> String {
+    let all: Vec<&Trial> = trials.iter().collect();
     let rules = right_areas(&all);
     let mut out = String::from(
-        "| rule | right area, macro average | 95 % interval | alarms on healthy cases |\n\
+        "| rule | right area, macro average | 95 % interval | alarms on healthy trials |\n\
          | --- | --- | --- | --- |\n",
     );
     for (rule, right) in &rules {
         let (low, high) = bootstrap(right);
         let (mut alarmed, mut healthy) = (0, 0);
-        for case in cases {
-            let Some(alarms) = alarms_of_healthy(case) else { continue };
-            let said = case.baselines.iter().find(|(name, _)| name == rule);
+        for trial in trials {
+            let Some(alarms) = alarms_of_healthy(trial) else { continue };
+            let said = trial.baselines.iter().find(|(name, _)| name == rule);
             healthy += 1;
             alarmed += usize::from(match said {
                 Some((_, area)) => area.is_some(),
@@ -82,14 +82,14 @@ pub fn overall(cases: &[Case]) -> String {
 }
 
 /// The rules by area, and what may be claimed in each.
-pub fn by_area(cases: &[Case]) -> String {
-    let mut areas: BTreeMap<&str, Vec<&Case>> = BTreeMap::new();
-    for case in cases.iter().filter(|case| !case.code.is_empty()) {
-        areas.entry(area(&case.code)).or_default().push(case);
+pub fn by_area(trials: &[Trial]) -> String {
+    let mut areas: BTreeMap<&str, Vec<&Trial>> = BTreeMap::new();
+    for trial in trials.iter().filter(|trial| !trial.code.is_empty()) {
+        areas.entry(area(&trial.code)).or_default().push(trial);
     }
-    let all: Vec<&Case> = cases.iter().collect();
+    let all: Vec<&Trial> = trials.iter().collect();
     let names: Vec<&str> = right_areas(&all).into_keys().filter(|rule| *rule != HOLDUP).collect();
-    let mut out = String::from("| area | cases | holdup (95 % interval) |");
+    let mut out = String::from("| area | trials | holdup (95 % interval) |");
     for name in &names {
         let _ = write!(out, " {name} |");
     }
@@ -98,8 +98,8 @@ pub fn by_area(cases: &[Case]) -> String {
         " holdup claims |\n| --- | --- | --- |{} --- |",
         " --- |".repeat(names.len())
     );
-    for (area, cases) in areas {
-        let rules = right_areas(&cases);
+    for (area, trials) in areas {
+        let rules = right_areas(&trials);
         let Some(own) = rules.get(HOLDUP) else { continue };
         let (low, high) = bootstrap(own);
         let mean = percent(macro_average(own));
@@ -120,18 +120,18 @@ pub fn by_area(cases: &[Case]) -> String {
 }
 
 /// Where the truth names a process: how often holdup's first finding, and the knot, name it.
-pub fn processes(cases: &[Case]) -> String {
-    let all: Vec<&Case> = cases.iter().collect();
+pub fn processes(trials: &[Trial]) -> String {
+    let all: Vec<&Trial> = trials.iter().collect();
     let mut own = Vec::new();
     let mut knot = Vec::new();
-    for (case, _) in judged(&all) {
-        if let Some((by_holdup, by_knot)) = case.process_named {
-            own.push((case.code.as_str(), by_holdup));
-            knot.push((case.code.as_str(), by_knot));
+    for (trial, _) in judged(&all) {
+        if let Some((by_holdup, by_knot)) = trial.process_named {
+            own.push((trial.code.as_str(), by_holdup));
+            knot.push((trial.code.as_str(), by_knot));
         }
     }
     let mut out = format!(
-        "Where the truth names a process ({} cases):\n\n\
+        "Where the truth names a process ({} trials):\n\n\
          | rule | names it, macro average | 95 % interval |\n| --- | --- | --- |\n",
         own.len()
     );
@@ -145,16 +145,16 @@ pub fn processes(cases: &[Case]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::case;
+    use super::super::tests::trial;
     use super::*;
-    use crate::case::Outcome;
-    use crate::verdict::Verdict;
+    use crate::judgement::Judgement;
+    use crate::trial::Outcome;
 
-    fn faulted(code: &str, said: &str, pressure: Option<&str>) -> Case {
-        let mut case = case(code, Outcome::Faulted(Verdict::default()));
-        case.said = vec![format!("{said} on x by y")];
-        case.baselines = vec![("largest pressure".into(), pressure.map(String::from))];
-        case
+    fn faulted(code: &str, said: &str, pressure: Option<&str>) -> Trial {
+        let mut trial = trial(code, Outcome::Faulted(Judgement::default()));
+        trial.said = vec![format!("{said} on x by y")];
+        trial.baselines = vec![("largest pressure".into(), pressure.map(String::from))];
+        trial
     }
 
     #[test]
@@ -170,7 +170,7 @@ mod tests {
             faulted("lock.futex", "lock.futex", None),
         ];
         assert!(overall(&ahead).contains("holdup claims: above all."), "{}", overall(&ahead));
-        let both: Vec<Case> = even.into_iter().chain(ahead).collect();
+        let both: Vec<Trial> = even.into_iter().chain(ahead).collect();
         let table = by_area(&both);
         assert!(
             table.contains("| lock | 2 |") && table.contains("| 0.0 % | above all |"),
@@ -180,8 +180,8 @@ mod tests {
     }
 
     #[test]
-    fn alarms_of_rules_on_healthy_cases_are_counted() {
-        let mut healthy = case("", Outcome::Healthy(vec![]));
+    fn alarms_of_rules_on_healthy_trials_are_counted() {
+        let mut healthy = trial("", Outcome::Healthy(vec![]));
         healthy.baselines = vec![("largest pressure".into(), Some("cpu".into()))];
         let table = overall(&[faulted("lock.file", "lock.file", None), healthy]);
         assert!(table.contains("| holdup | 100.0 % | 100.0 % to 100.0 % | 0 of 1 |"), "{table}");
@@ -196,6 +196,6 @@ mod tests {
         let mut knotted = faulted("lock.file", "lock.file", None);
         knotted.process_named = Some((true, false));
         let table = processes(&[knotted, faulted("disk.errors", "disk.errors", None)]);
-        assert!(table.contains("(1 cases)") && table.contains("| raw wait-graph knot | 0.0 % |"));
+        assert!(table.contains("(1 trials)") && table.contains("| raw wait-graph knot | 0.0 % |"));
     }
 }

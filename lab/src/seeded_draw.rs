@@ -1,6 +1,6 @@
-//! What a seed decides: every number, name and variant of a case.
+//! What a seed decides: every number, name and variant of a trial.
 //!
-//! One generator per case, seeded by the run's seed and the scenario's name, so that adding a
+//! One generator per trial, seeded by the run's seed and the scenario's name, so that adding a
 //! scenario changes no other. Names are drawn from words that real hosts use, because a name that
 //! tells what it is for would be a hint. Rejected: drawing from a global generator (the order of
 //! scenarios would change the numbers).

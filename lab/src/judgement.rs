@@ -1,4 +1,4 @@
-//! Was the answer right? Pure: a truth, a report, a verdict.
+//! Was the answer right? Pure: a truth, a report, a judgement.
 //!
 //! Strict means code and object and culprit of one finding. A mark is compared with the whole name
 //! or id; only paths and settings may contain it. Rejected: edit distance or any other kindness (a
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 /// How an answer compares with the truth.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Verdict {
+pub struct Judgement {
     /// Code, object and culprit of the first finding are right.
     pub top1: bool,
     /// The same for one of the first three.
@@ -44,9 +44,9 @@ impl Truth {
         Self { spec: spec.clone(), variables: variables.clone() }
     }
 
-    /// The code by which the case is averaged.
+    /// The code by which the trial is averaged.
     pub fn code(&self) -> String {
-        self.spec.code.all().first().cloned().unwrap_or_default()
+        self.spec.code.clone()
     }
 
     /// The truth in one line.
@@ -58,8 +58,8 @@ impl Truth {
                 .trim_end()
                 .into())
         };
-        let codes = self.spec.code.all().join("|");
-        Ok(format!("{codes} on {} by {}", of(&self.spec.object)?, of(&self.spec.culprit)?))
+        let code = &self.spec.code;
+        Ok(format!("{code} on {} by {}", of(&self.spec.object)?, of(&self.spec.culprit)?))
     }
 
     /// The processes of which any is the culprit; empty if the truth names none.
@@ -68,39 +68,39 @@ impl Truth {
     }
 
     /// Judges a report.
-    pub fn judge(&self, report: &Report) -> Result<Verdict> {
-        let mut verdict = Verdict::default();
+    pub fn judge(&self, report: &Report) -> Result<Judgement> {
+        let mut judgement = Judgement::default();
         let mut right = None;
         for (rank, finding) in report.findings.iter().take(3).enumerate() {
             let wrong = self.wrong_with(finding)?;
             if wrong.is_empty() {
                 right = right.or(Some(finding));
-                verdict.top1 |= rank == 0;
-                verdict.top3 = true;
+                judgement.top1 |= rank == 0;
+                judgement.top3 = true;
             } else if rank == 0 {
-                verdict.wrong = wrong;
+                judgement.wrong = wrong;
             }
         }
         if report.findings.is_empty() {
-            verdict.wrong.push("nothing was said".into());
+            judgement.wrong.push("nothing was said".into());
         }
-        let same_code = report.findings.iter().find(|f| self.spec.code.all().contains(&f.code));
+        let same_code = report.findings.iter().find(|f| f.code == self.spec.code);
         if let (Some(size), Some(finding)) = (&self.spec.size, right.or(same_code)) {
-            verdict.quantity_error = self.quantity_error(size, finding)?;
+            judgement.quantity_error = self.quantity_error(size, finding)?;
         }
-        verdict.asks_quantity = self.spec.size.is_some();
-        verdict.chain = self.chain(right.or(same_code))?;
-        verdict.forbidden = alarms(report)
+        judgement.asks_quantity = self.spec.size.is_some();
+        judgement.chain = self.chain(right.or(same_code))?;
+        judgement.forbidden = alarms(report)
             .into_iter()
             .filter(|f| self.spec.forbidden.contains(&f.code))
             .map(|f| f.code.clone())
             .collect();
-        Ok(verdict)
+        Ok(judgement)
     }
 
     fn wrong_with(&self, finding: &Finding) -> Result<Vec<String>> {
         let mut wrong = Vec::new();
-        if !self.spec.code.all().contains(&finding.code) {
+        if finding.code != self.spec.code {
             wrong.push(format!("code {}", finding.code));
         }
         if !self.object_is(&finding.object)? {
@@ -270,7 +270,7 @@ mod tests {
 
     fn truth() -> Truth {
         let spec = TruthSpec {
-            code: Words::One("disk.own_throttle".into()),
+            code: "disk.own_throttle".into(),
             object: Named {
                 kind: Words::One("disk".into()),
                 name: Words::One("{disk}".into()),
@@ -307,33 +307,33 @@ mod tests {
 
     #[test]
     fn right_in_code_object_and_culprit_is_top_one() {
-        let verdict =
+        let judgement =
             truth().judge(&report(vec![finding("disk.own_throttle", "loop3", limit())])).unwrap();
-        assert!(verdict.top1 && verdict.top3 && verdict.wrong.is_empty());
-        assert!((verdict.quantity_error.unwrap() - 0.1).abs() < 1e-9);
-        assert_eq!(verdict.chain, (1, 2));
+        assert!(judgement.top1 && judgement.top3 && judgement.wrong.is_empty());
+        assert!((judgement.quantity_error.unwrap() - 0.1).abs() < 1e-9);
+        assert_eq!(judgement.chain, (1, 2));
     }
 
     #[test]
     fn another_disk_of_a_like_name_is_wrong() {
         let mut wrong = finding("disk.own_throttle", "loop30", limit());
         wrong.object.id = "7:30".into();
-        let verdict = truth().judge(&report(vec![wrong])).unwrap();
-        assert!(!verdict.top1 && !verdict.top3);
+        let judgement = truth().judge(&report(vec![wrong])).unwrap();
+        assert!(!judgement.top1 && !judgement.top3);
     }
 
     #[test]
     fn second_place_counts_for_top_three_only_and_forbidden_is_seen() {
         let first = finding("disk.saturated", "loop3", Culprit::device("loop3"));
         let second = finding("disk.own_throttle", "loop3", limit());
-        let verdict = truth().judge(&report(vec![first, second])).unwrap();
-        assert!(!verdict.top1 && verdict.top3);
-        assert_eq!(verdict.forbidden, vec!["disk.saturated"]);
+        let judgement = truth().judge(&report(vec![first, second])).unwrap();
+        assert!(!judgement.top1 && judgement.top3);
+        assert_eq!(judgement.forbidden, vec!["disk.saturated"]);
     }
 
     #[test]
     fn silence_is_wrong() {
-        let verdict = truth().judge(&report(vec![])).unwrap();
-        assert!(!verdict.top1 && !verdict.top3 && !verdict.wrong.is_empty());
+        let judgement = truth().judge(&report(vec![])).unwrap();
+        assert!(!judgement.top1 && !judgement.top3 && !judgement.wrong.is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! What is known of one case when it is over: plain data, written down line by line as a run goes on.
+//! What is known of one trial when it is over: plain data, written down line by line as a run goes on.
 //!
 //! Owns the shape that `score`, `document` and the files of `--save` share; it judges nothing. Fields are
 //! only ever added, each with a default, so that older files stay readable.
@@ -6,24 +6,24 @@
 //! Edit together: `runner.rs`, which fills it.
 
 use crate::baseline::Sayings;
-use crate::verdict::Verdict;
+use crate::judgement::Judgement;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-/// What became of one case.
+/// What became of one trial.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", content = "what", rename_all = "snake_case")]
 pub enum Outcome {
     /// A fault that hurt, and the answer judged.
-    Faulted(Verdict),
+    Faulted(Judgement),
     /// No fault (or one that should not hurt), and the findings above note.
     Healthy(Vec<String>),
     /// The fault did not hurt, or could not be made.
     Refused {
         /// Why.
         why: String,
-        /// Findings above note: the case is a healthy one then. Absent if holdup was not asked.
+        /// Findings above note: the trial is a healthy one then. Absent if holdup was not asked.
         alarms: Option<Vec<String>>,
     },
     /// holdup was not asked; what the lab itself saw.
@@ -76,15 +76,15 @@ pub struct Beside {
     pub second_place: Option<usize>,
 }
 
-/// One case.
+/// One trial.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Case {
+pub struct Trial {
     /// Scenario.
     pub scenario: String,
     /// Seed.
     pub seed: u64,
-    /// The true code; empty for healthy cases.
+    /// The true code; empty for healthy trials.
     pub code: String,
     /// The truth in one line.
     pub truth: String,
@@ -92,6 +92,10 @@ pub struct Case {
     pub said: Vec<String>,
     /// Findings above note, in one line each.
     pub alarms: Vec<String>,
+    /// How sure holdup was of each of the first findings, 0 to 1.
+    pub confidence: Vec<f64>,
+    /// How sure of each finding above note.
+    pub alarm_confidence: Vec<f64>,
     /// What became of it.
     pub outcome: Outcome,
     /// Start of holdup to its answer, beyond the window that was asked for.
@@ -124,13 +128,13 @@ pub struct Case {
     pub spent: BTreeMap<String, f64>,
 }
 
-impl Default for Case {
+impl Default for Trial {
     fn default() -> Self {
         Self::new("", 0)
     }
 }
 
-impl Case {
+impl Trial {
     /// One of which nothing is known yet.
     pub fn new(scenario: &str, seed: u64) -> Self {
         Self {
@@ -140,6 +144,8 @@ impl Case {
             truth: String::new(),
             said: Vec::new(),
             alarms: Vec::new(),
+            confidence: Vec::new(),
+            alarm_confidence: Vec::new(),
             outcome: Outcome::Healthy(Vec::new()),
             answer_seconds: None,
             replay_differences: None,
@@ -195,18 +201,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_case_is_read_back_as_it_was_written() {
-        let mut case = Case::new("disk-journal", 7);
-        case.outcome = Outcome::Refused { why: "too little".into(), alarms: Some(vec![]) };
-        case.tried = Some(Tried::Applied {
+    fn a_trial_is_read_back_as_it_was_written() {
+        let mut trial = Trial::new("disk-journal", 7);
+        trial.outcome = Outcome::Refused { why: "too little".into(), alarms: Some(vec![]) };
+        trial.tried = Some(Tried::Applied {
             command: "kill 1".into(),
             recovered: Some(0.5),
             note: String::new(),
             undone: None,
         });
-        case.process_named = Some((true, false));
-        let line = serde_json::to_string(&case).unwrap();
-        assert_eq!(serde_json::from_str::<Case>(&line).unwrap(), case);
-        assert_eq!(serde_json::from_str::<Case>("{\"seed\": 3}").unwrap().seed, 3);
+        trial.process_named = Some((true, false));
+        let line = serde_json::to_string(&trial).unwrap();
+        assert_eq!(serde_json::from_str::<Trial>(&line).unwrap(), trial);
+        assert_eq!(serde_json::from_str::<Trial>("{\"seed\": 3}").unwrap().seed, 3);
     }
 }

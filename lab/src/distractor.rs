@@ -10,13 +10,13 @@
 //!
 //! Edit together: README.md (what may be there, and what must be said).
 
-use crate::case::Beside;
-use crate::draw::Draw;
 use crate::fault::{Ctx, Spawn};
 use crate::faults::stage::{netns, words};
+use crate::judgement::alarms;
 use crate::scenario::Scenario;
+use crate::seeded_draw::Draw;
+use crate::trial::Beside;
 use crate::undo::{Guards, Undo};
-use crate::verdict::alarms;
 use anyhow::Result;
 use holdup_reason::answer::{Finding, Report};
 use std::fs;
@@ -27,7 +27,7 @@ pub const BIG: f64 = 0.5;
 
 /// What a run has beside its fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Extra {
+pub enum Distractor {
     /// Nothing.
     None,
     /// One of [`NEIGHBOURS`].
@@ -36,7 +36,7 @@ pub enum Extra {
     Second(usize),
 }
 
-impl std::fmt::Display for Extra {
+impl std::fmt::Display for Distractor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::None => f.write_str("nothing"),
@@ -59,10 +59,10 @@ pub const NEIGHBOURS: [&str; 5] = [
 pub const SECONDS: [&str; 3] = ["lock.file", "cpu.quota", "process.socket_peer"];
 
 /// What the seed decides for a scenario.
-pub fn drawn(scenario: &Scenario, seed: u64) -> Extra {
+pub fn drawn(scenario: &Scenario, seed: u64) -> Distractor {
     let mut draw = Draw::new(seed, &format!("{}/beside", scenario.name));
     if !draw.chance(0.25) {
-        return Extra::None;
+        return Distractor::None;
     }
     let second = draw.chance(0.5);
     let (neighbour, code) = (draw.index(NEIGHBOURS.len()), draw.index(SECONDS.len()));
@@ -70,15 +70,15 @@ pub fn drawn(scenario: &Scenario, seed: u64) -> Extra {
         // A second fault of the first one's code would be the same finding twice.
         let of_truth = |at: usize| {
             let area = |code: &str| code.split('.').next().unwrap_or_default().to_string();
-            let truth = scenario.truth.iter().flat_map(|t| t.code.all());
+            let truth = scenario.truth.iter().map(|truth| &truth.code);
             truth.into_iter().any(|code| area(code) == area(SECONDS[at]))
         };
         let code = if of_truth(code) { (code + 1) % SECONDS.len() } else { code };
-        return Extra::Second(code);
+        return Distractor::Second(code);
     }
     // Where CPUs are what is short, a loop that takes what is left over would change the fault.
     let of_cpu = scenario.fault.as_deref().is_some_and(|fault| fault.starts_with("cpu."));
-    Extra::Neighbour(if of_cpu && neighbour == 0 { 1 } else { neighbour })
+    Distractor::Neighbour(if of_cpu && neighbour == 0 { 1 } else { neighbour })
 }
 
 /// What stands beside the fault, and by what it would be named.
@@ -120,17 +120,19 @@ fn kind(arguments: &[&str]) -> Spawn {
 }
 
 /// Starts what is drawn, if it is a neighbour.
-pub fn neighbour(ctx: &mut Ctx, seed: u64, extra: Extra) -> Result<Standing> {
-    match extra {
-        Extra::Neighbour(number) => with_own_draw(ctx, seed, |ctx| start_neighbour(ctx, number)),
+pub fn neighbour(ctx: &mut Ctx, seed: u64, distractor: Distractor) -> Result<Standing> {
+    match distractor {
+        Distractor::Neighbour(number) => {
+            with_own_draw(ctx, seed, |ctx| start_neighbour(ctx, number))
+        }
         _ => Ok(Standing::default()),
     }
 }
 
 /// Starts what is drawn, if it is a second fault.
-pub fn second(ctx: &mut Ctx, seed: u64, extra: Extra) -> Result<Standing> {
-    match extra {
-        Extra::Second(number) => with_own_draw(ctx, seed, |ctx| start_second(ctx, number)),
+pub fn second(ctx: &mut Ctx, seed: u64, distractor: Distractor) -> Result<Standing> {
+    match distractor {
+        Distractor::Second(number) => with_own_draw(ctx, seed, |ctx| start_second(ctx, number)),
         _ => Ok(Standing::default()),
     }
 }
@@ -249,17 +251,17 @@ fn start_second(ctx: &mut Ctx, number: usize) -> Result<Standing> {
 }
 
 /// What the answer says of what stands beside.
-pub fn judge(extra: Extra, standing: &Standing, report: &Report) -> Beside {
+pub fn judge(distractor: Distractor, standing: &Standing, report: &Report) -> Beside {
     let mut beside = Beside::default();
     let named =
         || alarms(report).into_iter().find(|f| standing.is_named_by(f)).map(|f| f.code.clone());
-    match extra {
-        Extra::None => {}
-        Extra::Neighbour(number) => {
+    match distractor {
+        Distractor::None => {}
+        Distractor::Neighbour(number) => {
             beside.neighbour = Some(NEIGHBOURS[number].into());
             beside.neighbour_named = named();
         }
-        Extra::Second(number) => {
+        Distractor::Second(number) => {
             beside.second = Some(SECONDS[number].into());
             let place = report.findings.iter().position(|f| standing.is_named_by(f));
             beside.second_place = place.map(|at| at + 1);
@@ -285,9 +287,9 @@ mod tests {
             for seed in 1..=20 {
                 runs += 1;
                 match drawn(scenario, seed) {
-                    Extra::None => {}
-                    Extra::Neighbour(_) => neighbours += 1,
-                    Extra::Second(_) => seconds += 1,
+                    Distractor::None => {}
+                    Distractor::Neighbour(_) => neighbours += 1,
+                    Distractor::Second(_) => seconds += 1,
                 }
             }
         }
@@ -300,11 +302,11 @@ mod tests {
     fn a_second_fault_is_of_another_area_and_never_where_it_is_forbidden() {
         for scenario in scenarios() {
             for seed in 1..=40 {
-                if let Extra::Second(number) = drawn(&scenario, seed) {
+                if let Distractor::Second(number) = drawn(&scenario, seed) {
                     let area = SECONDS[number].split('.').next().unwrap();
                     let truth = scenario.truth.as_ref().unwrap();
                     assert!(scenario.double, "{}", scenario.name);
-                    assert!(!truth.code.all().iter().any(|c| c.starts_with(area)));
+                    assert!(!truth.code.starts_with(area));
                 }
             }
         }

@@ -1,0 +1,101 @@
+//! net.deaf_server, net.far_host: peers that say nothing, and that no process here is.
+//!
+//! The proof is the kernel's count of full receive buffers; who plays another host has no socket on this one.
+
+use super::stage::{load, name_switch, net_counter, pair, start, switch_on, wait_bound};
+use crate::fault::{Ctx, Fault, Injected};
+use crate::undo::Guards;
+use anyhow::{Context, Result};
+
+/// The faults of this file.
+pub const FAULTS: &[&dyn Fault] = &[&DeafServer, &FarHost];
+
+/// The server that the workload asks reads its socket no more, whose buffer fills with what others send all the time.
+///
+/// Parameters: `others_per_second`. The workload is `udp-ping {far_ip}:{port}` in `{near_ns}`. Variables: of [`pair`];
+/// `port`, `switch`; `server`, `server_pid`; `others`, `others_pid`.
+struct DeafServer;
+
+/// Longer than any look: it rests after the next datagram.
+const DEAF_MS: &str = "600000";
+
+impl Fault for DeafServer {
+    fn name(&self) -> &'static str {
+        "net.deaf_server"
+    }
+
+    fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
+        let mut guards = pair(ctx)?;
+        let switch = name_switch(ctx)?.to_string_lossy().into_owned();
+        let port = 2000 + ctx.draw.index(30_000) as u16;
+        ctx.set("port", port);
+        let listen = format!("0.0.0.0:{port}");
+        let words = ["udp-echo", &listen, "--switch", &switch, "--receive-buffer", "16384"];
+        let mut spawn = load(ctx, &words);
+        spawn.netns = Some(ctx.text("far_ns")?);
+        let started = start(ctx, "server", &spawn)?;
+        guards.push(started.guard);
+        wait_bound(ctx, started.pid, "udp", port)?;
+        let to = format!("{}:{port}", ctx.text("far_ip")?);
+        let rate = ctx.text("others_per_second")?;
+        let mut spawn = load(ctx, &["udp-source", &to, "--bytes", "500", "--per-second", &rate]);
+        spawn.netns = Some(ctx.text("near_ns")?);
+        guards.push(start(ctx, "others", &spawn)?.guard);
+        Ok(guards)
+    }
+
+    fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
+        let server = ctx.number("server_pid")? as i32;
+        ctx.set("errors_before", net_counter(server, "Udp", "RcvbufErrors").unwrap_or(0));
+        let mut guards = Guards::new();
+        guards.push(switch_on(ctx, DEAF_MS)?);
+        Ok(guards.into())
+    }
+
+    fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
+        let server = ctx.number("server_pid")? as i32;
+        let errors = net_counter(server, "Udp", "RcvbufErrors").context("no RcvbufErrors")? as f64;
+        Ok(Some(errors > ctx.number("errors_before")? + 20.0))
+    }
+}
+
+/// The workload's peer is on another host (at the end of a wire, without a socket on this one), and takes its time.
+///
+/// Parameters: `answer_ms`. The workload is `tcp-client {peer_ip}:{port} --keep` in `{near_ns}`. Variables: of [`pair`];
+/// `peer_ip`, `port`, `switch`; `peer`, `peer_pid` (the process that plays the other host).
+struct FarHost;
+
+impl Fault for FarHost {
+    fn name(&self) -> &'static str {
+        "net.far_host"
+    }
+
+    fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
+        let mut guards = pair(ctx)?;
+        let switch = name_switch(ctx)?.to_string_lossy().into_owned();
+        let port = 2000 + ctx.draw.index(30_000);
+        ctx.set("port", port);
+        // An address that nobody here has: neither does the kernel answer for it, nor ask who has it.
+        let (near_ns, near_if) = (ctx.text("near_ns")?, ctx.text("near_if")?);
+        let (far_ns, far_if) = (ctx.text("far_ns")?, ctx.text("far_if")?);
+        let net = ctx.text("near_ip")?;
+        let net = net.rsplit_once('.').context("an address")?.0.to_string();
+        let peer = format!("{net}.{}", 3 + ctx.draw.index(250));
+        let shown = ctx.tool("ip", &["-n", &far_ns, "-o", "link", "show", "dev", &far_if])?;
+        let mac = shown.split_once("link/ether ").and_then(|(_, rest)| rest.split(' ').next());
+        let mac = mac.context("a hardware address")?;
+        let words = ["neigh", "add", &peer, "lladdr", mac, "dev", &near_if, "nud", "permanent"];
+        ctx.tool("ip", &[&["-n", near_ns.as_str()][..], &words].concat())?;
+        let mut spawn = load(ctx, &["far-host", &far_if, "--switch", &switch]);
+        spawn.netns = Some(far_ns);
+        guards.push(start(ctx, "peer", &spawn)?.guard);
+        ctx.set("peer_ip", peer);
+        Ok(guards)
+    }
+
+    fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
+        let mut guards = Guards::new();
+        guards.push(switch_on(ctx, &ctx.text("answer_ms")?)?);
+        Ok(guards.into())
+    }
+}
