@@ -6,7 +6,7 @@
 //! child, and reading it would be work beside the load.
 
 use anyhow::{Context, Result, bail};
-use holdup_lab::proc;
+use holdup_lab::procfs;
 use holdup_lab::undo::{Guard, Guards, Journal, Undo};
 use nix::sys::signal::Signal;
 use std::fs::{self, File};
@@ -166,7 +166,7 @@ pub struct Ended {
 impl Running {
     /// Sends a signal to it alone.
     pub fn signal(&self, signal: Signal) {
-        proc::signal(self.pid, signal);
+        procfs::signal(self.pid, signal);
     }
 
     /// Waits until its own kernel objects (programs, perf events) stand, it has calmed down and catches the
@@ -180,11 +180,11 @@ impl Running {
     pub fn ready_after(&self, ctx: &Ctx, calm_for: Duration) -> Result<()> {
         let began = Instant::now();
         let (mut seen, mut since) = (0, Instant::now());
-        let mut ticks = proc::cpu_ticks(self.pid);
+        let mut ticks = procfs::cpu_ticks(self.pid);
         loop {
             ctx.sleep(Duration::from_millis(60))?;
             let now = kernel_objects(self.pid);
-            let used = proc::cpu_ticks(self.pid);
+            let used = procfs::cpu_ticks(self.pid);
             let calm = matches!((ticks, used), (Some(a), Some(b)) if b <= a + 2);
             if now != seen || !calm {
                 (seen, since) = (now, Instant::now());
@@ -194,7 +194,7 @@ impl Running {
             if looks && since.elapsed() > calm_for {
                 return Ok(());
             }
-            if matches!(proc::state(self.pid), None | Some('Z')) {
+            if matches!(procfs::state(self.pid), None | Some('Z')) {
                 bail!("it ended at once: {}", first_words(&self.told()));
             }
             // A flood starves whoever starts in it.

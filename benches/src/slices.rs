@@ -9,7 +9,7 @@
 use crate::child::{Ctx, Running};
 use crate::loads::Load;
 use anyhow::{Context, Result, bail};
-use holdup_lab::proc;
+use holdup_lab::procfs;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -100,7 +100,7 @@ pub fn voluntary_switches(pid: i32) -> u64 {
         let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         text.lines().find_map(|line| number(line.strip_prefix("voluntary_ctxt_switches:")?))
     };
-    let all: Vec<i32> = proc::offspring(pid).into_iter().chain([pid]).collect();
+    let all: Vec<i32> = procfs::offspring(pid).into_iter().chain([pid]).collect();
     all.into_iter().filter_map(of).sum()
 }
 
