@@ -8,7 +8,9 @@ pub mod accounting;
 mod ask;
 mod caveats;
 mod naming;
+mod own;
 pub mod report;
+mod sentences;
 mod verdict;
 
 use crate::facts::{Fact, SWITCHES_UNTOLD, TargetKind, ThreadRef};

@@ -1,0 +1,232 @@
+//! The sentences of an answer where no rule named a cause: the title, and the paragraph with the numbers.
+//!
+//! One sentence a kind of end, in the words of the ends alone. Must not: decide the verdict or order the ends (verdict.rs).
+
+use super::own::Own;
+use super::report::*;
+use crate::facts::{ObjectRef, TargetKind, ThreadRef};
+use crate::graph::end::{End, EndKind};
+use crate::graph::ends::command_root;
+use crate::measure::Measures;
+use crate::model::words;
+use crate::waits::WaitClass;
+
+/// What is looked at, as a subject.
+fn subject(measures: &Measures<'_>) -> String {
+    let model = measures.model;
+    match &model.target {
+        None => "this host".into(),
+        Some(target) => match target.kind {
+            TargetKind::Host if target.name.is_empty() => "this host".into(),
+            TargetKind::Host => target.name.clone(),
+            TargetKind::Container => format!("container {}", target.name),
+            TargetKind::Process => format!("{} {}", target.name, target.pid),
+            TargetKind::Command => {
+                let root = command_root(model);
+                root.map(|root| root.comm).filter(|comm| !comm.is_empty()).unwrap_or_else(|| {
+                    target.name.split(' ').next().unwrap_or_default().to_string()
+                })
+            }
+        },
+    }
+}
+
+pub fn idle_title(measures: &Measures<'_>) -> String {
+    let name = subject(measures);
+    let is_asked = |thread: &ThreadRef| measures.model.in_target(thread);
+    let (mut sleeps, mut events, mut person) = (0, 0, false);
+    for wait in measures.waits().filter(|wait| is_asked(&wait.thread) && !wait.kernel) {
+        let ns = wait.within_ns(measures.model.begin_ns, measures.model.end_ns);
+        match wait.class {
+            WaitClass::Timer => sleeps += ns,
+            _ => events += ns,
+        }
+        person |= matches!(wait.place.object, Some(ObjectRef::Tty { .. }));
+    }
+    match measures.model.target.as_ref().map_or(TargetKind::Host, |target| target.kind) {
+        TargetKind::Host => format!("{name} is idle: nobody here is owed anything."),
+        _ if person && sleeps == 0 => format!("{name} waits for its user's input."),
+        _ if sleeps > events => {
+            format!("{name} is idle: it sleeps on purpose, and nobody waits for it.")
+        }
+        _ => format!("{name} is idle: it waits for work, and nobody waits for it."),
+    }
+}
+
+/// Title and paragraph where no rule named a cause: the largest end first.
+pub fn unnamed(
+    own: &Own<'_>,
+    ends: &[AnswerEnd],
+    verdict: Verdict,
+    first: Option<usize>,
+) -> (String, String) {
+    let measures = own.measures;
+    let name = subject(measures);
+    let works = verdict == Verdict::Works;
+    let Some(first) = first.and_then(|first| ends.get(first)) else {
+        return match works {
+            true => host_works(measures, &name),
+            false => (format!("{name}: no time was seen."), String::new()),
+        };
+    };
+    let total: f64 = ends.iter().map(|end| end.seconds).sum();
+    let of_kind: f64 = match verdict {
+        Verdict::Works => ends.iter().filter(|end| own.works(end)).map(|end| end.seconds).sum(),
+        _ => first.seconds,
+    };
+    let share = of_kind / total.max(1e-9);
+    let title = match works {
+        true => works_title(&name, first, share),
+        false => title(&name, first, share),
+    };
+    let mut text = format!(
+        "{} of {}{}.",
+        words::seconds(of_kind),
+        words::seconds(total),
+        detail(measures, first),
+    );
+    let rest: Vec<String> = ends
+        .iter()
+        .filter(|end| !std::ptr::eq(*end, first))
+        .filter(|end| end.seconds >= 0.02 * total)
+        .filter(|end| !works || !own.works(end))
+        .take(3)
+        .map(|end| format!("{} {}", short(end), words::seconds(end.seconds)))
+        .collect();
+    if !rest.is_empty() {
+        text.push_str(&format!(" The rest: {}.", rest.join(", ")));
+    }
+    (title, text)
+}
+
+/// A host that is busy and on which nobody loses anything: who uses its CPUs.
+fn host_works(measures: &Measures<'_>, name: &str) -> (String, String) {
+    let cpus = &measures.cpu.busy;
+    let used: f64 = cpus.values().sum();
+    let mut users: Vec<(f64, &End)> = measures
+        .graph
+        .ends
+        .iter()
+        .filter(|end| end.kind == EndKind::Works)
+        .map(|end| (end.seconds / measures.wall_seconds().max(1e-9), end))
+        .collect();
+    users.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let shown = users.iter().take(3).filter(|(share, _)| *share >= 0.01);
+    let shown: Vec<String> = shown
+        .filter_map(|(share, end)| Some(format!("{} {share:.2}", words::who(end.who.as_ref()?))))
+        .collect();
+    let title = format!(
+        "{name} works, and nobody waits for long: {used:.1} of {} CPUs in use.",
+        cpus.len().max(1)
+    );
+    let text = match shown.is_empty() {
+        true => String::new(),
+        false => format!("Most CPUs are used by {}.", shown.join(", ")),
+    };
+    (title, text)
+}
+
+/// An actor by name and process: `node 812`.
+fn actor(end: &AnswerEnd) -> Option<String> {
+    let who = &end.who.as_ref()?.who;
+    Some(match who.pid {
+        Some(pid) => format!("{} {pid}", who.name),
+        None => who.name.clone(),
+    })
+}
+
+/// Whoever waits directly for the actor; none if the actor is the victim itself.
+fn waiter(end: &AnswerEnd) -> Option<&Link> {
+    let at = end.chain.len().checked_sub(2)?;
+    end.chain.get(at)
+}
+
+fn title(name: &str, end: &AnswerEnd, share: f64) -> String {
+    let share = words::percent(share);
+    let by = actor(end);
+    let behind = waiter(end).is_some();
+    let object = match (end.object.kind.as_str(), end.object.name.as_str()) {
+        ("", "") => "nothing that was seen".to_string(),
+        (kind, "") => kind.to_string(),
+        (kind, object) if kind == object => kind.to_string(),
+        (kind, object) => format!("{kind} {object}"),
+    };
+    match (end.end, by) {
+        (EndKind::Works, Some(by)) => {
+            format!("{name} waits for {by}, which works: {share} of the time.")
+        }
+        (EndKind::Cpu, Some(_)) => {
+            let by = end.who.as_ref().map_or("", |by| &by.who.name);
+            format!("{name} waits for a CPU, which {by} had instead: {share} of the time.")
+        }
+        (EndKind::Cpu, None) => format!("{name} waits for a CPU: {share} of the time."),
+        (EndKind::Sleep, Some(by)) if behind => {
+            format!("{name} waits for {by}, which sleeps: {share} of the time.")
+        }
+        (EndKind::Sleep, _) => format!("{name} sleeps on purpose: {share} of the time."),
+        (EndKind::Lock, Some(by)) => {
+            format!("{name} waits for a lock that {by} holds: {share} of the time.")
+        }
+        (EndKind::Lock, None) => format!(
+            "{name} waits for a lock that somebody holds who cannot be seen from outside: {share} of the time."
+        ),
+        (EndKind::Remote, Some(by)) => {
+            format!("{name} waits for {by}, which owes it an answer: {share} of the time.")
+        }
+        (EndKind::Remote, None) => {
+            format!("{name} waits for {object}, which owes it an answer: {share} of the time.")
+        }
+        (EndKind::Person, _) => format!("{name} waits for a person: {share} of the time."),
+        (EndKind::Open, _) => {
+            format!("{name} waits, and the reason was not seen to its end: {share} of the time.")
+        }
+        (EndKind::Link, Some(by)) => {
+            format!(
+                "{name} waits for room in {object}, which {by} does not empty: {share} of the time."
+            )
+        }
+        _ => format!("{name} waits for {object}: {share} of the time."),
+    }
+}
+
+/// Own work: of a command mostly that of a program that it runs.
+fn works_title(name: &str, end: &AnswerEnd, share: f64) -> String {
+    let share = words::percent(share);
+    let by = end.who.as_ref().map(|who| who.who.name.as_str()).filter(|by| *by != name);
+    match by {
+        Some(by) if !name.starts_with(by) => {
+            format!("{name} works: {share} of the time is its own work, most of it in {by}.")
+        }
+        _ => format!("{name} works: {share} of the time is its own work."),
+    }
+}
+
+/// What more is known of the largest end.
+fn detail(measures: &Measures<'_>, end: &AnswerEnd) -> String {
+    let mut clauses = Vec::new();
+    if let Some(function) = end.who.as_ref().and_then(|who| who.function.as_ref()) {
+        clauses.push(format!("most of it in {function}"));
+    }
+    if end.end == EndKind::Works && measures.model.host.cpus > 1 {
+        clauses.push(format!("on one of {} CPUs at a time", measures.model.host.cpus));
+    }
+    if let Some(why) = &end.why_open {
+        clauses.push(why.clone());
+    }
+    if clauses.is_empty() { String::new() } else { format!(": {}", clauses.join("; ")) }
+}
+
+/// An end in two words.
+fn short(end: &AnswerEnd) -> String {
+    let by = actor(end);
+    match (end.end, by) {
+        (EndKind::Works, Some(by)) => format!("work of {by}"),
+        (EndKind::Sleep, Some(by)) => format!("sleep of {by}"),
+        (EndKind::Cpu, _) => "no CPU".into(),
+        (EndKind::Open, _) => "not followed further".into(),
+        _ => match (end.object.kind.as_str(), end.object.name.as_str()) {
+            (kind, object) if kind == object || object.is_empty() => kind.to_string(),
+            (kind, object) => format!("{kind} {object}"),
+        },
+    }
+}
