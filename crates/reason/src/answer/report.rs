@@ -1,6 +1,6 @@
 //! Findings and the report: the contract of `--json`, version 1 (docs/json.md, design section 4).
 //!
-//! This module owns the shape of an answer. It must not hold rules (they are in `cases/`) nor
+//! This module owns the shape of an answer. It must not hold rules (they are in `rules/`) nor
 //! wording for terminals (that is the report crate). Fields are only ever added. Numbers here are
 //! for machines: seconds as floating point, everything else in the unit that the field names.
 //!

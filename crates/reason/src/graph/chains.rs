@@ -4,9 +4,10 @@
 //! themselves are leaves. For a wait that somebody can end, the same interval of that somebody's life is
 //! cut instead: while X waited for Y, X's time is what Y did. So the leaves of an interval are disjoint and
 //! add up to it, which is what makes a critical path add up to the wall time (the same recursion as
-//! Perfetto's critical path and wPerf's cascaded redistribution, told top down).
+//! Perfetto's critical path and wPerf's cascaded redistribution, seen top down).
 //!
-//! A circle of waiters ends at the link that closes it. Must not: weigh or name causes (causes.rs).
+//! A circle of waiters ends at the link that closes it. Must not: choose who is next (responsible.rs), or
+//! add up (ends.rs).
 
 use super::responsible::{Next, Peers};
 use crate::facts::{Exit, Fork, Ns, Place, ThreadRef, Wake, WakeContext};

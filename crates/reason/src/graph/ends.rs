@@ -1,11 +1,11 @@
-//! Causes: all waits that come down to one thing, with who loses how much and the longest chain.
+//! Ends: every wait that is demand, followed to where that stops, and added up by what it stops at.
 //!
-//! For a host, process or container every demand wait of its threads is followed to its leaves, and the
-//! leaves are grouped by what names them (class and object). For a command only its critical path counts.
-//! Waits for somebody (a reply, a child) count only through what holds that somebody up: they lengthen the
-//! chain and add to the victims, not to the waiting on the object itself.
+//! Of a command its critical path is demand. Of the rest: hard waits, what the target's threads do while their process owes or
+//! awaits an answer, and, if one process or container was asked about, its waits for others and its own work. Waits for somebody
+//! that end in a thing that is held add to the victims of that end, not to its seconds, which the holder's own wait has already.
+//! Time that no event reports is divided by the scheduler's sums.
 //!
-//! Must not: decide whether a cause is a finding; each case does, with its second fact.
+//! Must not: decide whether an end is a finding (rules/), or who is responsible (responsible.rs).
 
 use super::chains::{ChainLink, Chains, Leaf};
 pub use super::end::{End, EndKind};

@@ -1,7 +1,7 @@
 //! How an end was named, and how sure that makes it.
 //!
-//! Confidence is never a rule's literal: it is the share of right answers that the lab measured for answers proven
-//! this way (docs/accuracy.md, the table of confidence against outcome). Events lost on the way lower it.
+//! Confidence is never a rule's literal: it belongs to the kind of proof. The four numbers are chosen, not yet measured: a lab
+//! run prints them next to the share of answers of each kind that were right, and they are to be taken from there.
 
 /// The kinds of proof, strongest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,7 +17,7 @@ pub enum Proof {
 }
 
 impl Proof {
-    /// Share of right answers among those proven so, 0 to 1.
+    /// How sure an answer proven so is said to be, 0 to 1; chosen.
     pub const fn confidence(self) -> f64 {
         match self {
             Self::Read => 0.97,

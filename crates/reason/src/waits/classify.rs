@@ -5,7 +5,7 @@
 //! for a FUSE daemon inside a file lock call is the daemon's. Where there is no stack (waits that the
 //! kernel side tells by system call alone, or hosts that hide stacks) the system call decides.
 //!
-//! Must not: follow who ended a wait (chains.rs), or weigh it (causes.rs).
+//! Must not: follow who ended a wait (graph/), or weigh it (rules/).
 //! Function names differ between kernels; each row lists the names that have been seen since 5.4.
 
 use super::WaitClass;

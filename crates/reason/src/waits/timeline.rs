@@ -7,7 +7,7 @@
 //!
 //! What is reckoned with stretches of time elsewhere (a union, an intersection) uses `joined` and `common` of here.
 //!
-//! Must not: follow wakers. Edit together: waits.rs (classes), names.rs (objects).
+//! Must not: follow wakers. Edit together: classify.rs (classes), objects.rs (objects).
 
 use super::futex_handoff;
 use super::poll_intent::Accepted;
