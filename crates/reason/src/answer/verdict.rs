@@ -42,7 +42,8 @@ pub fn answer(measures: &Measures<'_>, claims: &[Vec<Claim>], findings: &[Findin
     let first = match verdict {
         Verdict::Held => ends.iter().position(|end| end.finding == Some(0)),
         Verdict::Works => ends.iter().position(|end| own.works(end)),
-        _ => ends.iter().position(|end| !own.works(end)),
+        Verdict::Idle => None,
+        Verdict::Waits => ends.iter().position(|end| !own.works(end)),
     };
     let held = findings.first().filter(|finding| finding.severity > Severity::Note);
     let (title, text) = match (verdict, held) {
