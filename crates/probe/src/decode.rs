@@ -138,7 +138,8 @@ impl Decoder {
         let mut begin_ns = left_ns;
         let begin_estimated = flag(wire_flag::WIRE_FLAG_BEGIN_UNSEEN);
         if begin_estimated {
-            begin_ns = self.begins.get(&thread.tid).copied().unwrap_or(begin_ns).min(begin_ns);
+            // Once: a later wait whose begin was lost did not begin before the look.
+            begin_ns = self.begins.remove(&thread.tid).unwrap_or(begin_ns).min(begin_ns);
         }
         let ran_since_ns = field!(record, wire_wait, ran_since_ns);
         if ran_since_ns != 0 && flag(wire_flag::WIRE_FLAG_TRACED) {

@@ -20,8 +20,11 @@ pub const LOADS: &[(&str, Load)] = &[
     ("mapper", mapper),
 ];
 
-/// `--path FILE --mib M --threads N`: reads a file from begin to end over and over; it is quick as
-/// long as the file stays in memory. One operation is 256 KiB.
+/// Blocks from one read to the next: a prime, so that every block of a file has its turn.
+const STRIDE: u64 = 7919;
+
+/// `--path FILE --mib M --threads N`: reads all blocks of a file over and over, in an order that readahead does not guess;
+/// it is quick as long as the file stays in memory. One operation is 256 KiB.
 fn working_set(options: &Options) -> Result<()> {
     let figure = Figure::open()?;
     let path = options.text("path")?;
@@ -43,7 +46,7 @@ fn working_set(options: &Options) -> Result<()> {
                 let mut block = vec![0_u8; 1 << 18];
                 let mut at = thread * blocks / threads;
                 loop {
-                    file.read_exact_at(&mut block, (at % blocks) << 18)?;
+                    file.read_exact_at(&mut block, (at * STRIDE % blocks) << 18)?;
                     at += 1;
                     figure.count();
                     std::thread::sleep(rest);

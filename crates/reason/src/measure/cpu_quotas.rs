@@ -3,9 +3,9 @@
 //! The scheduler's own count of throttled periods; in cgroup v1 another hierarchy may count what was used. Must not: say
 //! whether a quota is too small.
 
-use super::cgroups::{belongs, change};
+use super::cgroups::change;
 use crate::facts::{Cgroup, CgroupSample, Ns, ThreadTime};
-use crate::model::Model;
+use crate::model::{Model, membership};
 
 /// The kernel's own period, microseconds.
 const PERIOD_US: u64 = 100_000;
@@ -86,7 +86,7 @@ pub fn out_of_quota_ns(model: &Model, quotas: &[Quota<'_>], time: &ThreadTime) -
     let Some(identity) = model.identity(&time.thread) else { return 0 };
     let throttled = quotas
         .iter()
-        .filter(|quota| belongs(identity, quota.group, "cpu"))
+        .filter(|quota| membership::belongs(identity, quota.group, &["cpu"]))
         .map(|quota| quota.throttled_ns)
         .max();
     match throttled {

@@ -10,8 +10,8 @@
 
 use super::disk_threads::{is_journal, is_kernel};
 use crate::facts::*;
-use crate::model::Model;
 use crate::model::object::Object;
+use crate::model::{Model, membership};
 use crate::waits::WaitClass;
 use crate::waits::timeline::{Timelines, WaitSpan, common, joined};
 use std::collections::{BTreeMap, BTreeSet};
@@ -153,7 +153,9 @@ fn counted<'a>(model: &'a Model, group: &'a Cgroup, limit: &'a IoLimit) -> Limit
 /// Processes whose bios are charged to a group or one below it; the kernel's threads write for others.
 fn charged(model: &Model, group: &Cgroup, dev: DeviceNumber) -> BTreeSet<u32> {
     let inside = |other: &&Cgroup| {
-        other.id != 0 && other.controllers == group.controllers && is_below(&other.path, group)
+        other.id != 0
+            && other.controllers == group.controllers
+            && membership::is_below(&other.path, &group.path)
     };
     let ids: BTreeSet<u64> = model.cgroups.iter().filter(inside).map(|group| group.id).collect();
     let own = |used: &&DiskUse| {
@@ -205,17 +207,5 @@ fn is_for_a_place(frames: &[String]) -> bool {
 /// Whether a thread is in a group that limits I/O, or below it.
 fn belongs(model: &Model, thread: &ThreadRef, group: &Cgroup) -> bool {
     let Some(known) = model.identity(thread) else { return false };
-    known.cgroups.iter().any(|own| {
-        let is_same_hierarchy = match group.controllers.is_empty() {
-            true => own.controllers.is_empty(),
-            false => own.controllers.iter().any(|word| word == "blkio" || word == "io"),
-        };
-        is_same_hierarchy && is_below(&own.path, group)
-    })
-}
-
-/// A path is a group's or lies below it; everything lies below the root.
-fn is_below(path: &str, group: &Cgroup) -> bool {
-    let rest = path.strip_prefix(group.path.trim_end_matches('/'));
-    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    membership::belongs(known, group, &["blkio", "io"])
 }

@@ -4,9 +4,9 @@
 //! that a limit is too small (rules/memory/limit.rs does).
 
 use super::ancestry::Ancestry;
-use super::cgroups::{belongs, change};
+use super::cgroups::change;
 use crate::facts::{Cgroup, CgroupSample, ThreadRef};
-use crate::model::{Model, within};
+use crate::model::{Model, membership};
 
 /// A group that met its limit in the window.
 #[derive(Debug, Clone)]
@@ -98,10 +98,10 @@ pub fn is_member(model: &Model, ancestry: &Ancestry, thread: &ThreadRef, group: 
     for pid in ancestry.line(thread.pid) {
         let own = if pid == thread.pid { model.identity(thread) } else { model.threads.get(&pid) };
         if let Some(known) = own {
-            return belongs(known, group, "memory");
+            return membership::belongs(known, group, &["memory"]);
         }
         if let Some(seen) = group_seen(model, pid, group.controllers.is_empty()) {
-            return seen.path == group.path || within(&seen.path, &group.path);
+            return membership::is_below(&seen.path, &group.path);
         }
     }
     false

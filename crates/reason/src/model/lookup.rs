@@ -3,7 +3,7 @@
 //! Owns no data: the index is mod.rs. Must not: conclude anything; what is not known is absent.
 
 use super::object::FileKey;
-use super::{CgroupEnds, Model, within};
+use super::{CgroupEnds, Model, membership};
 use crate::facts::*;
 
 impl Model {
@@ -73,7 +73,7 @@ impl Model {
                 TargetKind::Process => thread.pid == target.pid,
                 TargetKind::Container => self.identity(thread).is_some_and(|identity| {
                     identity.cgroups.iter().any(|membership| {
-                        target.cgroups.iter().any(|path| within(&membership.path, path))
+                        target.cgroups.iter().any(|path| is_inside(&membership.path, path))
                     })
                 }),
             },
@@ -88,7 +88,7 @@ impl Model {
             .filter_map(|container| {
                 let paths = container.cgroups.iter();
                 let longest = paths
-                    .filter(|path| identity.cgroups.iter().any(|m| within(&m.path, path)))
+                    .filter(|path| identity.cgroups.iter().any(|m| is_inside(&m.path, path)))
                     .map(String::len)
                     .max()?;
                 Some((longest, container))
@@ -118,9 +118,7 @@ impl Model {
     /// The cgroup of a controller that a thread is in: settings of the nearest group.
     pub fn cgroup_of<'a>(&'a self, thread: &ThreadRef, controller: &str) -> Option<&'a Cgroup> {
         let identity = self.identity(thread)?;
-        let v1 = identity.cgroups.iter().find(|m| m.controllers.iter().any(|c| c == controller));
-        let membership =
-            v1.or_else(|| identity.cgroups.iter().find(|m| m.controllers.is_empty()))?;
+        let membership = membership::place(identity, controller)?;
         self.cgroups.iter().find(|group| {
             group.path == membership.path
                 && (group.controllers.is_empty() == membership.controllers.is_empty())
@@ -140,4 +138,9 @@ impl Model {
         let ends = self.cgroup_ends(group)?;
         Some((&ends.first, ends.last()))
     }
+}
+
+/// Whether a path is a container's or lies below it. The root is no container: a look inside one sees its own group so.
+fn is_inside(path: &str, container: &str) -> bool {
+    container != "/" && membership::is_below(path, container)
 }

@@ -7,6 +7,7 @@
 //! Edit together: facts/mod.rs (a new body needs a place here), lookup.rs (how it is asked).
 
 mod lookup;
+pub mod membership;
 pub mod names;
 pub mod object;
 pub mod words;
@@ -444,14 +445,6 @@ impl Model {
     pub fn take_waits(&mut self) -> RawWaits {
         std::mem::take(&mut self.raw)
     }
-}
-
-/// Whether a cgroup path is a group or lies below it.
-pub fn within(path: &str, group: &str) -> bool {
-    group != "/"
-        && path
-            .strip_prefix(group.trim_end_matches('/'))
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 #[cfg(test)]

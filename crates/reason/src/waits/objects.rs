@@ -8,7 +8,7 @@ use super::span::WaitSpan;
 use super::{WaitClass, lock_caller};
 use crate::facts::*;
 use crate::model::object::{CgroupKey, FileKey, Object};
-use crate::model::{Model, within};
+use crate::model::{Model, membership};
 
 /// The run queue, or the quota, that a thread waits in.
 pub fn run_queue(model: &Model, span: &WaitSpan) -> Object {
@@ -120,14 +120,7 @@ fn breaking_lease<'a>(model: &'a Model, span: &WaitSpan) -> Option<&'a FileLock>
 pub fn frozen_group<'a>(model: &'a Model, thread: &ThreadRef) -> Option<&'a Cgroup> {
     let identity = model.identity(thread)?;
     let holds = |group: &&Cgroup| {
-        group.frozen == Some(true)
-            && identity.cgroups.iter().any(|own| {
-                let same_hierarchy = match own.controllers.is_empty() {
-                    true => group.controllers.is_empty(),
-                    false => own.controllers.iter().any(|c| group.controllers.contains(c)),
-                };
-                same_hierarchy && within(&own.path, &group.path)
-            })
+        group.frozen == Some(true) && membership::belongs(identity, group, &["freezer"])
     };
     model.cgroups.iter().filter(holds).min_by_key(|group| group.path.len())
 }

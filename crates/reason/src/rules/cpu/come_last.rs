@@ -4,6 +4,7 @@
 //! makes a group of each session (autogroup, of the threads in no other group), the session has a nice value of its own.
 
 use crate::facts::{Cgroup, Thread, ThreadRef};
+use crate::model::membership::is_below;
 use crate::model::{Model, words};
 use crate::rules::wording::Remedy;
 
@@ -59,14 +60,10 @@ fn group_beside<'a>(
         known.cgroups.iter().find(|m| m.controllers == own.controllers).map(|m| m.path.as_str())
     };
     let of_victim = model.identity(hurt).and_then(member).unwrap_or("/");
-    let within = |path: &str, group: &str| {
-        path.strip_prefix(group.trim_end_matches('/'))
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    };
     let beside = model.cgroups.iter().filter(|group| {
         group.controllers == own.controllers
-            && within(&own.path, &group.path)
-            && !within(of_victim, &group.path)
+            && is_below(&own.path, &group.path)
+            && !is_below(of_victim, &group.path)
     });
     let outermost = beside.min_by_key(|group| group.path.len())?;
     Some((outermost, outermost.cpu_weight?))

@@ -8,8 +8,8 @@ use super::cpu_waits::{claims, on_path};
 use crate::facts::ThreadTime;
 use crate::graph::end::End;
 use crate::measure::Measures;
-use crate::measure::cgroups::belongs;
 use crate::measure::cpu_quotas::Quota;
+use crate::model::membership;
 use crate::model::object::{CgroupKey, Object};
 use crate::model::words;
 use crate::rules::engine::Loss;
@@ -96,7 +96,7 @@ fn held(measures: &Measures<'_>, quota: &Quota<'_>) -> Held {
     let inside = |time: &&ThreadTime| {
         let identity = model.identity(&time.thread);
         let member = match identity {
-            Some(identity) => belongs(identity, quota.group, "cpu"),
+            Some(identity) => membership::belongs(identity, quota.group, &["cpu"]),
             None => time.cpu_cgroup_id != 0 && time.cpu_cgroup_id == quota.group.id,
         };
         member && model.in_target(&time.thread)

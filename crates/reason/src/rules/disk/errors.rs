@@ -9,7 +9,7 @@
 
 use super::waited::disk_of;
 use super::wording;
-use crate::facts::DiskUse;
+use crate::facts::{Disk, DiskUse};
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::disk_queue::Service;
@@ -120,7 +120,7 @@ fn waited_for(view: &DiskView<'_>, service: &Service, loss: &Loss<'_>) -> Wordin
             words::of_window(loss.seconds, loss.wall_seconds),
         ),
         evidence,
-        remedy: remedy(name),
+        remedy: remedy(view.disk),
     }
 }
 
@@ -137,7 +137,7 @@ fn at_once(view: &DiskView<'_>, service: &Service, who: &str, loss: &Loss<'_>) -
             words::seconds(loss.wall_seconds),
         ),
         evidence: vec![errors_evidence(service.errors), requests],
-        remedy: remedy(name),
+        remedy: remedy(view.disk),
     }
 }
 
@@ -145,12 +145,14 @@ fn errors_evidence(errors: u64) -> Evidence {
     Evidence::new("requests that ended in an error", errors as f64, "1", "block_rq_complete")
 }
 
-fn remedy(name: &str) -> Vec<Remedy> {
-    vec![Remedy {
-        text: "read what the kernel and the device say, and move the data off it".into(),
-        command: format!("dmesg | grep -w {name}; smartctl -a /dev/{name}"),
+fn remedy(disk: &Disk) -> Vec<Remedy> {
+    let read = Remedy {
+        text: "read what the kernel says of it, and move the data off it".into(),
+        command: format!("dmesg | grep -w {}", disk.name),
         ..Remedy::default()
-    }]
+    };
+    let device = "read the device's own error counters, and plan its replacement";
+    vec![read, wording::ask_the_device(disk, device)]
 }
 
 #[cfg(test)]

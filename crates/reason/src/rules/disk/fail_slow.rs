@@ -16,7 +16,7 @@
 
 use super::waited::{self, CONSTANT_DEPTH, CONSTANT_REQUESTS, CONSTANT_TIME};
 use super::wording;
-use crate::facts::{Disk, Ns};
+use crate::facts::Ns;
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::disk_view::{DiskView, LongRequest};
@@ -24,7 +24,7 @@ use crate::model::words;
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
 use crate::rules::threshold::Threshold;
-use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
+use crate::rules::wording::{Culprit, Evidence, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule};
 use crate::waits::WaitClass;
 use crate::waits::timeline::joined;
@@ -247,47 +247,20 @@ fn explain(view: &DiskView<'_>, loss: &Loss<'_>) -> Wording {
             view.queue.in_flight,
         ),
         evidence,
-        remedy: vec![remedy(view.disk)],
-    }
-}
-
-/// Names of disks whose device is not in this machine.
-const VIRTUAL: &[&str] = &["vd", "xvd", "nbd", "rbd", "drbd"];
-/// Names of disks that stand on other disks, or on a file.
-const STACKED: &[&str] = &["loop", "dm-", "md", "bcache", "zram"];
-
-fn remedy(disk: &Disk) -> Remedy {
-    let name = &disk.name;
-    let is_one_of = |names: &[&str]| {
-        let rest = |prefix: &&str| name.strip_prefix(*prefix);
-        names.iter().filter_map(rest).any(|rest| !rest.is_empty())
-    };
-    let (text, command) = if let Some(file) = &disk.backing_file {
-        let below = "look at what its file lies on: the disk, the daemon or the server below is the slow one";
-        (below, format!("findmnt -T {}", words::shell(file)))
-    } else if is_one_of(STACKED) || !disk.below.is_empty() {
-        ("look at the disks below it: one of them is the slow one", format!("lsblk -s /dev/{name}"))
-    } else if is_one_of(VIRTUAL) {
-        (
-            "it is a virtual disk: ask whoever provides it (host, hypervisor, storage) what it waits for",
-            String::new(),
-        )
-    } else {
-        (
+        remedy: vec![wording::ask_the_device(
+            view.disk,
             "read the device's own error counters, and plan its replacement",
-            format!("smartctl -a /dev/{name}"),
-        )
-    };
-    Remedy { text: text.into(), command, ..Remedy::default() }
+        )],
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::remedy;
     use crate::answer::explain;
     use crate::answer::report::Report;
     use crate::facts::*;
     use crate::rules::disk::scenes;
+    use crate::rules::disk::wording::ask_the_device;
     use crate::rules::scenes::*;
 
     const DEV: DeviceNumber = DeviceNumber { major: 8, minor: 0 };
@@ -410,7 +383,7 @@ mod tests {
 
     #[test]
     fn only_a_device_of_this_machine_is_to_be_replaced() {
-        let advice = |disk: Disk| remedy(&disk);
+        let advice = |disk: Disk| ask_the_device(&disk, "plan its replacement");
         assert!(advice(scenes::named("sda")).text.contains("replacement"));
         for name in ["vda", "xvdb", "nbd0", "loop3", "dm-1", "md0"] {
             let remedy = advice(scenes::named(name));

@@ -4,6 +4,7 @@
 
 use crate::facts::{Disk, ThreadRef};
 use crate::measure::disk_view::DiskView;
+use crate::model::words;
 use crate::rules::wording::{Evidence, Remedy};
 
 const COUNTERS: &str = "/proc/diskstats";
@@ -25,6 +26,36 @@ pub(super) fn evidence(view: &DiskView<'_>) -> Vec<Evidence> {
         all.push(Evidence::new("residual of Little's law", residual * 100.0, "%", COUNTERS));
     }
     all
+}
+
+/// Names of disks whose device is not in this machine.
+const VIRTUAL: &[&str] = &["vd", "xvd", "nbd", "rbd", "drbd"];
+/// Names of disks that stand on other disks, or on a file.
+const STACKED: &[&str] = &["loop", "dm-", "md", "bcache", "zram"];
+
+/// What to ask whoever knows more of a disk that answers badly: the device itself only where there is one. `of_its_own` is
+/// the advice for that.
+pub(super) fn ask_the_device(disk: &Disk, of_its_own: &str) -> Remedy {
+    let name = &disk.name;
+    let is_one_of = |names: &[&str]| {
+        let rest = |prefix: &&str| name.strip_prefix(*prefix);
+        names.iter().filter_map(rest).any(|rest| !rest.is_empty())
+    };
+    let (text, command) = if let Some(file) = &disk.backing_file {
+        let below =
+            "look at what its file lies on: the disk, the daemon or the server below is at fault";
+        (below, format!("findmnt -T {}", words::shell(file)))
+    } else if is_one_of(STACKED) || !disk.below.is_empty() {
+        ("look at the disks below it: one of them is at fault", format!("lsblk -s /dev/{name}"))
+    } else if is_one_of(VIRTUAL) {
+        (
+            "it is a virtual disk: ask whoever provides it (host, hypervisor, storage) what is wrong with it",
+            String::new(),
+        )
+    } else {
+        (of_its_own, format!("smartctl -a /dev/{name}"))
+    };
+    Remedy { text: text.into(), command, ..Remedy::default() }
 }
 
 /// The time of a request.
