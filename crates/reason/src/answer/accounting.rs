@@ -81,7 +81,7 @@ fn long_waits(
     let mut left = time.sleep_ns + time.disk_sleep_ns;
     let before = left;
     let model = measures.model;
-    for wait in measures.timelines.of(time.thread.tid) {
+    for wait in measures.timelines.of(model.key_at(&time.thread, time.until_ns)) {
         if matches!(wait.class, WaitClass::RunQueue | WaitClass::CpuQuota) {
             continue;
         }

@@ -1,7 +1,8 @@
 //! The name of a thread: what every fact about one carries.
 //!
 //! Apart from thread.rs, because objects name threads (who holds a lock, whose descriptor it is) and threads name objects
-//! (what they wait for). Identity is (tid, start time); the comm is decoration.
+//! (what they wait for). Identity is (tid, start time), which facts have more
+//! and less exactly: model/thread_key.rs says when two are one. The comm is decoration.
 
 use super::Ns;
 use serde::{Deserialize, Serialize};

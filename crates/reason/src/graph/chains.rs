@@ -11,8 +11,8 @@
 
 use super::responsible::{Next, Peers};
 use crate::facts::{Exit, Fork, Ns, Place, ThreadRef, Wake, WakeContext};
-use crate::model::Model;
 use crate::model::object::Object;
+use crate::model::{Model, ThreadKey};
 use crate::waits::WaitClass;
 use crate::waits::timeline::{Doing, Timelines, WaitSpan};
 use std::collections::HashMap;
@@ -124,22 +124,21 @@ pub struct Chains<'a> {
     timelines: &'a Timelines,
     /// Who is at the other end of what.
     pub peers: Peers<'a>,
-    /// Who began inside the look, by thread id: when, and by whom.
-    births: HashMap<u32, Vec<(Ns, &'a Fork)>>,
-    /// Who ended inside the look, by thread id and begin: when.
-    deaths: HashMap<(u32, Ns), Ns>,
+    /// Who began inside the look: when, and by whom.
+    births: HashMap<ThreadKey, (Ns, &'a Fork)>,
+    /// Who ended inside the look: when.
+    deaths: HashMap<ThreadKey, Ns>,
 }
 
 impl<'a> Chains<'a> {
     /// For a scene.
     pub fn new(model: &'a Model, timelines: &'a Timelines) -> Self {
-        let mut births: HashMap<u32, Vec<(Ns, &Fork)>> = HashMap::new();
-        for (at_ns, fork) in &model.forks {
-            births.entry(fork.child.tid).or_default().push((*at_ns, fork));
-        }
+        let birth =
+            |(at_ns, fork): &'a (Ns, Fork)| (model.key_at(&fork.child, *at_ns), (*at_ns, fork));
+        let births = model.forks.iter().map(birth).collect();
         let death = |(at_ns, exit): &(Ns, Exit)| {
-            let seen_ns = timelines.seen_until(exit.thread.tid);
-            ((exit.thread.tid, exit.thread.start_ns), seen_ns.max(*at_ns))
+            let who = model.key_at(&exit.thread, *at_ns);
+            (who, timelines.seen_until(who).max(*at_ns))
         };
         let deaths = model.exits.iter().map(death).collect();
         Self { model, timelines, peers: Peers::new(model, timelines), births, deaths }
@@ -215,14 +214,12 @@ impl<'a> Chains<'a> {
 
     /// Before somebody was there, whoever began it did what there was to do. From when on it was there itself.
     fn cut_before_birth(&self, thread: &ThreadRef, from: Ns, to: Ns, walk: &mut Walk) -> Ns {
-        let same = |fork: &Fork| thread.start_ns == 0 || fork.child.start_ns == thread.start_ns;
-        let mut births = self.births.get(&thread.tid).into_iter().flatten();
-        let birth = births.find(|(at_ns, fork)| (from..to).contains(at_ns) && same(fork));
-        match birth {
+        let birth = self.births.get(&self.model.key(thread));
+        match birth.filter(|(at_ns, _)| (from..to).contains(at_ns)) {
             Some((at_ns, fork))
                 if !walk.links.is_empty()
                     && walk.links.len() < DEPTH_MAX
-                    && walk.links.iter().all(|link| link.who.tid != fork.parent.tid) =>
+                    && !walk.meets(self.model, &fork.parent) =>
             {
                 self.cut(&fork.parent, from, *at_ns, walk);
                 *at_ns
@@ -233,7 +230,7 @@ impl<'a> Chains<'a> {
 
     fn cut(&self, thread: &ThreadRef, from: Ns, to: Ns, walk: &mut Walk) {
         let from = self.cut_before_birth(thread, from, to, walk);
-        for piece in self.timelines.pieces(thread.tid, from, to) {
+        for piece in self.timelines.pieces(self.model.key(thread), from, to) {
             match piece.doing {
                 Doing::Waiting(wait) => {
                     self.cut_wait(wait, piece.begin_ns, piece.end_ns, walk);
@@ -299,7 +296,7 @@ impl<'a> Chains<'a> {
             Next::Nobody => None,
         };
         let meets = |next: &ThreadRef| {
-            next.tid == wait.thread.tid || walk.links.iter().any(|link| link.who.tid == next.tid)
+            self.model.is_same(next, &wait.thread) || walk.meets(self.model, next)
         };
         let circle = next.as_ref().is_some_and(meets);
         // Two that wait for each other's next word hold each other up only where a thing is held.
@@ -308,7 +305,7 @@ impl<'a> Chains<'a> {
         match next {
             Some(next) if !circle && walk.leaves.len() < LEAVES_MAX => {
                 // Who has ended holds nothing up any more: the rest is the wait's own, as of one that looks from time to time.
-                let death_ns = self.deaths.get(&(next.tid, next.start_ns)).copied();
+                let death_ns = self.deaths.get(&self.model.key(&next)).copied();
                 let until = death_ns.map_or(to, |at_ns| at_ns.clamp(from, to));
                 if from < until {
                     self.cut(&next, from, until, walk);
@@ -350,6 +347,13 @@ struct Walk {
     leaves: Vec<Leaf>,
     /// Somebody is owed what the first thread does.
     owed: bool,
+}
+
+impl Walk {
+    /// Whether a thread is in the chain.
+    fn meets(&self, model: &Model, thread: &ThreadRef) -> bool {
+        self.links.iter().any(|link| model.is_same(&link.who, thread))
+    }
 }
 
 fn push(walk: &mut Walk, begin_ns: Ns, end_ns: Ns, circle: bool) {

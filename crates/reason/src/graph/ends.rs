@@ -11,8 +11,8 @@ use super::chains::{ChainLink, Chains, Leaf};
 pub use super::end::{End, EndKind};
 use super::responsible::is_stalled;
 use crate::facts::{Ns, TargetKind, ThreadRef, ThreadTime};
-use crate::model::Model;
 use crate::model::object::Object;
+use crate::model::{Model, ThreadKey};
 use crate::waits::WaitClass;
 use crate::waits::timeline::{self, Doing, Timelines, WaitSpan};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -167,8 +167,8 @@ struct Found<'c, 'a> {
     ends: HashMap<Key, End>,
     /// Processes that began inside the look, once they were asked for.
     begun: Option<HashSet<u32>>,
-    /// How the unseen time of a thread divides, by thread id.
-    unseen: HashMap<u32, [(EndKind, WaitClass, f64); 3]>,
+    /// How the unseen time of a thread divides.
+    unseen: HashMap<ThreadKey, [(EndKind, WaitClass, f64); 3]>,
 }
 
 impl<'c, 'a> Found<'c, 'a> {
@@ -308,7 +308,10 @@ impl<'c, 'a> Found<'c, 'a> {
     /// scheduler's sums say how much into each.
     fn unseen_parts(&mut self, thread: &ThreadRef) -> [(EndKind, WaitClass, f64); 3] {
         let (model, timelines) = (self.model, self.timelines);
-        *self.unseen.entry(thread.tid).or_insert_with(|| unseen_parts(model, timelines, thread))
+        *self
+            .unseen
+            .entry(model.key(thread))
+            .or_insert_with(|| unseen_parts(model, timelines, thread))
     }
 
     /// What the threads of the target do while it owes an answer, or awaits one, is demand, whatever they wait for.
@@ -316,11 +319,12 @@ impl<'c, 'a> Found<'c, 'a> {
         let chains = self.chains;
         // On a host only what ends in something that is held: a debt is not late by itself.
         let is_host = self.model.target.as_ref().is_none_or(|it| it.kind == TargetKind::Host);
-        let mut owed: BTreeMap<u32, (ThreadRef, Vec<(Ns, Ns)>)> = BTreeMap::new();
+        let mut owed: BTreeMap<ThreadKey, (ThreadRef, Vec<(Ns, Ns)>)> = BTreeMap::new();
         let wrapped = if is_host { Vec::new() } else { chains.wrapper_times() };
         for (thread, from, to) in chains.owed_times().into_iter().chain(wrapped) {
             if self.model.in_target(&thread) && !is_own(self.model, &thread) {
-                let times = owed.entry(thread.tid).or_insert_with(|| (thread, Vec::new()));
+                let who = self.model.key(&thread);
+                let times = owed.entry(who).or_insert_with(|| (thread, Vec::new()));
                 times.1.push((from, to));
             }
         }
@@ -344,6 +348,7 @@ impl<'c, 'a> Found<'c, 'a> {
     /// Outside of a command, what each process of the target ran itself is demand too.
     fn add_work(&mut self) {
         let (model, window) = (self.model, (self.model.begin_ns, self.model.end_ns));
+        // By number, as the end's object is: processes that had it in turn are one end.
         let mut ran: BTreeMap<u32, Ns> = BTreeMap::new();
         let wanted =
             |time: &&ThreadTime| !time.kernel && time.run_ns > 0 && !is_own(model, &time.thread);
@@ -415,11 +420,15 @@ fn unseen_parts(
             (EndKind::Open, WaitClass::Unseen, open),
         ]
     };
-    let Some(time) = model.times.iter().find(|time| time.thread.tid == thread.tid) else {
+    let who = model.key(thread);
+    let is_its = |time: &&ThreadTime| {
+        time.thread.tid == thread.tid && model.key_at(&time.thread, time.until_ns) == who
+    };
+    let Some(time) = model.times.iter().find(is_its) else {
         return parts(0.0, 0.0, 1.0);
     };
     let (mut told_ready_ns, mut told_run_ns, mut unseen_ns) = (0, 0, 0);
-    for piece in timelines.pieces(thread.tid, time.since_ns, time.until_ns) {
+    for piece in timelines.pieces(who, time.since_ns, time.until_ns) {
         let ns = piece.end_ns - piece.begin_ns;
         match piece.doing {
             Doing::Waiting(wait)

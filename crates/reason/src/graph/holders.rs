@@ -34,7 +34,7 @@ impl Peers<'_> {
             KernelLock => self.waker(wait),
             _ => None,
         };
-        found.filter(|thread| thread.tid != wait.thread.tid && thread.pid != 0)
+        found.filter(|thread| thread.pid != 0 && !self.model.is_same(thread, &wait.thread))
     }
 
     /// A lock on NFS (version 2 and 3) is asked for in steps, each of which somebody must answer before anybody can
@@ -53,7 +53,7 @@ impl Peers<'_> {
             return None;
         }
         let stuck = |manager: &ThreadRef| {
-            let mut waits = self.timelines.of(manager.tid).iter();
+            let mut waits = self.waits_of(manager).iter();
             waits.any(|other| {
                 stands_in(other, STATD_FUNCTIONS) && other.within_ns(wait.begin_ns, wait.end_ns) > 0
             })
@@ -68,23 +68,23 @@ impl Peers<'_> {
             _ => crate::waits::objects::unseen_lock(self.model, wait).map(|l| (l.dev, l.ino))?,
         };
         let waiter = i64::from(wait.thread.pid);
-        let mut best: Option<(bool, &FileLock)> = None;
+        let mut best: Option<(bool, Ns, &FileLock)> = None;
         for (at, lock) in &self.model.locks {
             let same = (lock.dev, lock.ino) == file;
             if lock.blocked || !same || lock.pid == waiter {
                 continue;
             }
             let during = *at >= wait.begin_ns && *at <= wait.end_ns + 1_000_000;
-            if best.is_none_or(|(known, _)| during && !known) {
-                best = Some((during, lock));
+            if best.is_none_or(|(known, ..)| during && !known) {
+                best = Some((during, *at, lock));
             }
         }
-        let (_, lock) = best?;
+        let (_, at_ns, lock) = best?;
         let pid = match u32::try_from(lock.pid) {
             Ok(pid) if pid > 0 => pid,
             _ => lock.holders.first()?.pid,
         };
-        let mut holder = self.model.thread_ref(pid);
+        let mut holder = self.model.thread_ref_at(pid, at_ns);
         if holder.comm.is_empty() {
             holder.comm.clone_from(&lock.comm);
         }
@@ -93,7 +93,7 @@ impl Peers<'_> {
 
     pub(super) fn futex_owner(&self, wait: &WaitSpan) -> Option<ThreadRef> {
         let [address, ..] = wait.place.args;
-        let read = self.futexes.get(&wait.thread.tid)?;
+        let read = self.futexes.get(&self.model.key(&wait.thread))?;
         let owner = read.iter().rev().find(|(at, owner)| {
             owner.address == address
                 && owner.owner_tid != 0
@@ -101,9 +101,9 @@ impl Peers<'_> {
                 && *at <= wait.end_ns + 10_000_000
         })?;
         let tid = owner.1.owner_tid;
-        let mut thread = self.model.thread_ref(tid);
+        let mut thread = self.model.thread_ref_at(tid, owner.0);
         if thread.comm.is_empty() {
-            thread = ThreadRef { tid, pid: wait.thread.pid, ..wait.thread.clone() };
+            thread = ThreadRef { tid, start_ns: thread.start_ns, ..wait.thread.clone() };
         }
         Some(thread)
     }
@@ -112,7 +112,7 @@ impl Peers<'_> {
     pub(super) fn joined(&self, wait: &WaitSpan) -> Option<ThreadRef> {
         let [_, _, expected, ..] = wait.place.args;
         let tid = u32::try_from(expected).ok().filter(|tid| *tid > 2)?;
-        let thread = self.model.names.get(&tid)?;
+        let thread = self.model.named_at(tid, wait.begin_ns)?;
         (thread.pid == wait.thread.pid).then(|| thread.clone())
     }
 
@@ -134,7 +134,7 @@ impl Peers<'_> {
             .waits_on(*ino)
             .iter()
             .filter(|other| other.class == class && other.thread.pid != wait.thread.pid);
-        let there = there.map(|other| self.model.thread_ref(other.thread.pid)).collect();
+        let there = there.map(|other| self.process_of(other)).collect();
         self.chosen(wait, there)
     }
 
@@ -144,7 +144,7 @@ impl Peers<'_> {
             Some(ObjectRef::Unix { peer_ino, .. }) => {
                 let open = self.endpoints_on(*peer_ino).iter().map(|end| end.process.clone());
                 let waited = self.waits_on(*peer_ino).iter();
-                open.chain(waited.map(|other| self.model.thread_ref(other.thread.pid))).collect()
+                open.chain(waited.map(|other| self.process_of(other))).collect()
             }
             Some(ObjectRef::Inet(socket)) => self.far_processes(socket),
             _ => Vec::new(),
@@ -159,7 +159,7 @@ impl Peers<'_> {
             // Who accepts may hand the connection on to a child, which is gone with it.
             let child = by.filter(|by| processes.iter().any(|of| self.descends(*by, of.pid)));
             if let Some(child) = child {
-                processes = vec![self.model.thread_ref(child)];
+                processes = vec![self.model.thread_ref_at(child, wait.end_ns)];
             }
         }
         self.chosen(wait, processes)
@@ -212,10 +212,10 @@ impl Peers<'_> {
 
     pub(super) fn vfork_child(&self, wait: &WaitSpan) -> Option<ThreadRef> {
         let before = self.model.forks.iter().rev().find(|(at, fork)| {
-            fork.parent.tid == wait.thread.tid && *at <= wait.begin_ns + 1_000_000
+            *at <= wait.begin_ns + 1_000_000 && self.model.is_same(&fork.parent, &wait.thread)
         });
         before
-            .map(|(_, fork)| self.model.thread_ref(fork.child.tid))
+            .map(|(_, fork)| self.model.present(&fork.child))
             .or_else(|| self.waker(wait))
             .or_else(|| self.child(wait))
     }
@@ -230,7 +230,7 @@ impl Peers<'_> {
             _ => None,
         };
         if let Some(pid) = asked {
-            return Some(self.model.thread_ref(pid));
+            return Some(self.model.thread_ref_at(pid, wait.begin_ns));
         }
         // Any child's end would do: only if there is but one, or all are held up, is it known for whom.
         let alive = self.living_children(wait.thread.pid);
@@ -263,7 +263,7 @@ impl Peers<'_> {
     /// When a process was held up, in any of its threads: in order, without overlap.
     pub(super) fn stretches(&self, pid: u32, from: Ns, to: Ns) -> Vec<(Ns, Ns)> {
         let threads = self.threads_of(&[pid]);
-        let waits = threads.iter().flat_map(|thread| self.timelines.of(thread.tid));
+        let waits = threads.iter().flat_map(|thread| self.waits_of(thread));
         let held = waits.filter(|w| w.class.is_demand() || is_stalled(w.class));
         let within = held.map(|w| (w.begin_ns.max(from), w.end_ns.min(to)));
         timeline::joined(within.filter(|(begin, end)| begin < end).collect())

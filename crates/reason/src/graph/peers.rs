@@ -6,7 +6,7 @@
 
 use super::debts::Debts;
 use crate::facts::*;
-use crate::model::Model;
+use crate::model::{Model, ThreadKey};
 use crate::waits::poll_intent::TCP_LISTEN;
 use crate::waits::timeline::{Timelines, WaitSpan};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -23,11 +23,11 @@ pub struct Peers<'a> {
     name_servers: Vec<(&'a InetRef, &'a ThreadRef)>,
     pub(super) servers: HashMap<DeviceNumber, Vec<&'a Endpoint>>,
     pub(super) masters: HashMap<String, Vec<&'a Endpoint>>,
-    children: HashMap<u32, Vec<u32>>,
+    children: HashMap<u32, Vec<&'a ThreadRef>>,
     /// Of each process, by thread id.
     threads: HashMap<u32, Vec<&'a ThreadRef>>,
     /// What was read of futexes, by who waits.
-    pub(super) futexes: HashMap<u32, Vec<&'a (Ns, FutexOwner)>>,
+    pub(super) futexes: HashMap<ThreadKey, Vec<&'a (Ns, FutexOwner)>>,
     /// Who waited on a connection, by its addresses as its own end has them.
     waited_pairs: HashMap<(SocketAddr, SocketAddr), Vec<&'a WaitSpan>>,
     /// Waits on a socket or pipe, by inode.
@@ -37,7 +37,7 @@ pub struct Peers<'a> {
     /// Who owes whom an answer.
     pub debts: Debts,
     /// How long each thread ran.
-    pub(super) ran_ns: HashMap<u32, Ns>,
+    ran_ns: HashMap<ThreadKey, Ns>,
 }
 
 /// The port that name servers listen at (RFC 1035).
@@ -65,9 +65,10 @@ impl<'a> Peers<'a> {
             ran_ns: HashMap::new(),
         };
         for read in &model.futex_owners {
-            peers.futexes.entry(read.1.waiter.tid).or_default().push(read);
+            let waiter = model.key_at(&read.1.waiter, read.0);
+            peers.futexes.entry(waiter).or_default().push(read);
         }
-        for thread in model.names.values() {
+        for thread in model.every_thread() {
             peers.threads.entry(thread.pid).or_default().push(thread);
         }
         for endpoint in &model.endpoints {
@@ -80,7 +81,8 @@ impl<'a> Peers<'a> {
             peers.questions.entry(query.thread.pid).or_default().push(index);
         }
         for time in &model.times {
-            *peers.ran_ns.entry(time.thread.tid).or_default() += time.run_ns;
+            let who = model.key_at(&time.thread, time.until_ns);
+            *peers.ran_ns.entry(who).or_default() += time.run_ns;
         }
         peers.add_children();
         peers.debts =
@@ -140,18 +142,19 @@ impl<'a> Peers<'a> {
     fn add_children(&mut self) {
         for (_, fork) in &self.model.forks {
             if fork.child.pid != fork.parent.pid {
-                self.children.entry(fork.parent.pid).or_default().push(fork.child.pid);
+                self.children.entry(fork.parent.pid).or_default().push(&fork.child);
             }
         }
         let told = self.model.threads.values().map(|it| (&it.thread, it.parent_pid));
         let walked = self.model.times.iter().map(|time| (&time.thread, time.parent_pid));
-        let mut known: HashSet<(u32, u32)> = (self.children.iter())
-            .flat_map(|(parent, children)| children.iter().map(|child| (*parent, *child)))
+        let model = self.model;
+        let mut known: HashSet<(u32, ThreadKey)> = (self.children.iter())
+            .flat_map(|(parent, all)| all.iter().map(|child| (*parent, model.key(child))))
             .collect();
         for (thread, parent) in told.chain(walked) {
             let is_main = thread.tid == thread.pid && parent != 0;
-            if is_main && known.insert((parent, thread.pid)) {
-                self.children.entry(parent).or_default().push(thread.pid);
+            if is_main && known.insert((parent, model.key(thread))) {
+                self.children.entry(parent).or_default().push(thread);
             }
         }
     }
@@ -182,6 +185,21 @@ impl<'a> Peers<'a> {
         threads
     }
 
+    /// The waits of one thread, by begin.
+    pub fn waits_of(&self, thread: &ThreadRef) -> &'a [WaitSpan] {
+        self.timelines.of(self.model.key(thread))
+    }
+
+    /// How long a thread ran.
+    pub(super) fn ran_ns(&self, thread: &ThreadRef) -> Ns {
+        self.ran_ns.get(&self.model.key(thread)).copied().unwrap_or(0)
+    }
+
+    /// The process of who waited, by its main thread as of then.
+    pub(super) fn process_of(&self, wait: &WaitSpan) -> ThreadRef {
+        self.model.thread_ref_at(wait.thread.pid, wait.end_ns)
+    }
+
     /// The endpoints on an inode.
     pub fn endpoints_on(&self, ino: u64) -> &[&'a Endpoint] {
         self.by_ino.get(&ino).map_or(&[], Vec::as_slice)
@@ -194,7 +212,7 @@ impl<'a> Peers<'a> {
         let open = ends.iter().map(|end| end.process.clone());
         let waited = self.waited_pairs.get(&pair).map_or(&[][..], Vec::as_slice);
         let mut all: Vec<ThreadRef> =
-            open.chain(waited.iter().map(|wait| self.model.thread_ref(wait.thread.pid))).collect();
+            open.chain(waited.iter().map(|wait| self.process_of(wait))).collect();
         all.sort_by_key(|process| process.pid);
         all.dedup_by_key(|process| process.pid);
         all
@@ -275,15 +293,21 @@ impl<'a> Peers<'a> {
     /// Processes that a process has begun, ended or not.
     pub(super) fn children_ever(&self, pid: u32) -> Vec<ThreadRef> {
         let children = self.children.get(&pid).map_or(&[][..], Vec::as_slice);
-        children.iter().map(|pid| self.model.thread_ref(*pid)).collect()
+        children.iter().map(|child| self.model.present(child)).collect()
     }
 
     /// Processes that a process has begun and that have not ended.
     pub(super) fn living_children(&self, pid: u32) -> Vec<ThreadRef> {
-        let ended = |pid: u32| self.model.exits.iter().any(|(_, exit)| exit.thread.tid == pid);
+        let model = self.model;
+        let ended = |child: &ThreadRef| {
+            let is_it =
+                |exit: &Exit, at_ns: Ns| model.key_at(&exit.thread, at_ns) == model.key(child);
+            let mut exits = model.exits.iter();
+            exits.any(|(at_ns, exit)| exit.thread.tid == child.tid && is_it(exit, *at_ns))
+        };
         let children = self.children.get(&pid).map_or(&[][..], Vec::as_slice);
-        let alive = children.iter().filter(|pid| !ended(**pid));
-        alive.map(|pid| self.model.thread_ref(*pid)).collect()
+        let alive = children.iter().filter(|child| !ended(child));
+        alive.map(|child| model.present(child)).collect()
     }
 
     /// Whether a process is another, or was begun by it, by one that it began, and so on.
@@ -294,7 +318,8 @@ impl<'a> Peers<'a> {
             if at.contains(&pid) {
                 return true;
             }
-            at = at.iter().filter_map(|pid| self.children.get(pid)).flatten().copied().collect();
+            let children = at.iter().filter_map(|pid| self.children.get(pid)).flatten();
+            at = children.map(|child| child.pid).collect();
         }
         false
     }
@@ -333,5 +358,28 @@ impl<'a> Peers<'a> {
             *at < to && !answered
         };
         asked.iter().rev().find(is_open).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::scenes::host;
+    use crate::waits::timeline::Observed;
+
+    #[test]
+    fn a_child_lives_though_an_ended_one_had_its_number() {
+        const SECOND: Ns = 1_000_000_000;
+        let of = |start_ns| ThreadRef { tid: 20, pid: 20, start_ns, comm: "sh".into() };
+        let parent = ThreadRef { tid: 10, pid: 10, ..ThreadRef::default() };
+        let fork = |start_ns| {
+            let fork = Fork { parent: parent.clone(), child: of(start_ns), flags: 0 };
+            Fact { at_ns: start_ns, body: Body::Fork(fork) }
+        };
+        let exit = Body::Exit(Exit { thread: of(2 * SECOND), last: true });
+        let exit = Fact { at_ns: 3 * SECOND, body: exit };
+        let facts = [host(), vec![fork(2 * SECOND), exit, fork(4 * SECOND)]].concat();
+        let Observed { model, timelines } = Observed::new(facts);
+        assert_eq!(Peers::new(&model, &timelines).living_children(10), [of(4 * SECOND)]);
     }
 }

@@ -100,7 +100,7 @@ impl Peers<'_> {
         if !by_clock(wait) {
             return None;
         }
-        let later = self.timelines.of(wait.thread.tid).iter();
+        let later = self.waits_of(&wait.thread).iter();
         let mut until = wait.end_ns;
         for other in later.skip_while(|other| other.begin_ns <= wait.begin_ns) {
             if other.class == WaitClass::RunQueue {
@@ -160,7 +160,7 @@ impl Peers<'_> {
         let short = |other: &&WaitSpan| {
             other.class == WaitClass::Timer && other.end_ns - other.begin_ns <= PERIOD_NS_MAX
         };
-        let polls = self.timelines.of(wait.thread.tid).iter().filter(short).count();
+        let polls = self.waits_of(&wait.thread).iter().filter(short).count();
         if polls < POLLS_MIN || !short(&wait) {
             return None;
         }
@@ -173,8 +173,8 @@ impl Peers<'_> {
         let exits = &self.model.exits;
         let forks = &self.model.forks;
         let lived = |child: &&ThreadRef| {
-            let begun = forks.iter().find(|(_, fork)| fork.child.tid == child.tid);
-            let ended = exits.iter().find(|(_, exit)| exit.thread.tid == child.tid);
+            let begun = forks.iter().find(|(_, fork)| self.model.is_same(&fork.child, child));
+            let ended = exits.iter().find(|(_, exit)| self.model.is_same(&exit.thread, child));
             let since = begun.map_or(from, |(at, _)| (*at).max(from));
             let until = ended.map_or(to, |(at, _)| (*at).min(to));
             until.saturating_sub(since) * 2 >= to.saturating_sub(from)
@@ -191,9 +191,9 @@ impl Peers<'_> {
     /// the waiter's.
     fn held_sibling(&self, wait: &WaitSpan) -> Option<ThreadRef> {
         let threads = self.threads_of(&[wait.thread.pid]);
-        let others = threads.into_iter().filter(|thread| thread.tid != wait.thread.tid);
+        let others = threads.into_iter().filter(|other| !self.model.is_same(other, &wait.thread));
         let outside = |thread: &ThreadRef| -> Ns {
-            let waits = self.timelines.of(thread.tid).iter().filter(|w| w.class.is_outside());
+            let waits = self.waits_of(thread).iter().filter(|w| w.class.is_outside());
             waits.map(|w| w.within_ns(wait.begin_ns, wait.end_ns)).sum()
         };
         others

@@ -21,7 +21,7 @@ impl Peers<'_> {
         let length = to.saturating_sub(from);
         let turned = self.turned_at(&threads, since_ns, to);
         let busiest = || {
-            let ran = |thread: &&ThreadRef| self.ran_ns.get(&thread.tid).copied().unwrap_or(0);
+            let ran = |thread: &&ThreadRef| self.ran_ns(thread);
             threads.iter().max_by_key(ran).filter(|thread| ran(thread) * 2 >= length).cloned()
         };
         let held = || {
@@ -30,7 +30,7 @@ impl Peers<'_> {
         };
         let loops = || {
             let waits = |thread: &&ThreadRef| {
-                let last = self.timelines.of(thread.tid).last();
+                let last = self.waits_of(thread).last();
                 last.is_some_and(|wait| wait.class == WaitClass::Idle)
             };
             threads.iter().find(waits).cloned()
@@ -40,7 +40,7 @@ impl Peers<'_> {
 
     /// How long a thread was held up itself in an interval.
     pub(super) fn held_up(&self, thread: &ThreadRef, from: Ns, to: Ns) -> Ns {
-        let waits = self.timelines.of(thread.tid).iter();
+        let waits = self.waits_of(thread).iter();
         waits
             .filter(|w| {
                 w.class.is_demand()
@@ -84,7 +84,7 @@ impl Peers<'_> {
             .max_by_key(|(held, thread)| (*held, std::cmp::Reverse(thread.tid)));
         let ran = threads
             .iter()
-            .map(|thread| (self.ran_ns.get(&thread.tid).copied().unwrap_or(0), thread))
+            .map(|thread| (self.ran_ns(thread), thread))
             .max_by_key(|(ran, thread)| (*ran, std::cmp::Reverse(thread.tid)));
         match (held, ran) {
             (Some((held, thread)), _) if held * 2 >= length => Some(thread.clone()),
@@ -102,7 +102,7 @@ impl Peers<'_> {
         processes: &[ThreadRef],
     ) -> Option<ThreadRef> {
         const PAUSE_NS_MAX: Ns = 50_000_000;
-        let later = self.timelines.of(wait.thread.tid).iter();
+        let later = self.waits_of(&wait.thread).iter();
         let later = later.skip_while(|other| other.begin_ns <= wait.begin_ns);
         let mut until = wait.end_ns;
         for other in later.filter(|other| other.place.object == wait.place.object) {
@@ -145,7 +145,7 @@ impl Peers<'_> {
                     && other.begin_ns <= asked_ns + AFTER_NS_MAX
                     && other.end_ns + BEFORE_NS_MAX >= to
             };
-            if let Some(turn) = self.timelines.of(thread.tid).iter().find(turned) {
+            if let Some(turn) = self.waits_of(thread).iter().find(turned) {
                 let after = turn.begin_ns.abs_diff(asked_ns);
                 if best.as_ref().is_none_or(|(known, _)| after < *known) {
                     best = Some((after, thread));
@@ -159,7 +159,7 @@ impl Peers<'_> {
     pub(super) fn asked_ns(&self, wait: &WaitSpan) -> Ns {
         const PAUSE_NS_MAX: Ns = 50_000_000;
         let mut asked_ns = wait.begin_ns;
-        let waits = self.timelines.of(wait.thread.tid);
+        let waits = self.waits_of(&wait.thread);
         let before = waits.iter().rev().skip_while(|other| other.begin_ns >= wait.begin_ns);
         for other in before.filter(|other| other.place.object == wait.place.object) {
             let by_clock = other.wake.as_ref().is_none_or(|wake| {

@@ -12,7 +12,8 @@ impl Peers<'_> {
     /// The task that woke it, unless it was an interrupt or the idle task.
     pub fn waker(&self, wait: &WaitSpan) -> Option<ThreadRef> {
         let wake = wait.wake.as_ref()?;
-        (wake.context == WakeContext::Task && wake.by.tid != 0 && wake.by.tid != wait.thread.tid)
+        let is_itself = || self.model.is_same(&wake.by, &wait.thread);
+        (wake.context == WakeContext::Task && wake.by.tid != 0 && !is_itself())
             .then(|| wake.by.clone())
     }
 }

@@ -4,18 +4,21 @@
 //! was observed; what each wait is for is said in waits/, who is to blame in graph/ and rules/. Unknown stays absent: nothing here is filled with a default that could be
 //! mistaken for a reading.
 //!
-//! Edit together: facts/mod.rs (a new body needs a place here), lookup.rs (how it is asked).
+//! Edit together: facts/mod.rs (a new body needs a place here), lookup.rs (how it is asked), threads.rs (who it is about).
 
 mod lookup;
 pub mod membership;
 pub mod names;
 pub mod object;
+mod thread_key;
+mod threads;
 pub mod words;
 
 use crate::facts::*;
 use object::FileKey;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
+pub use thread_key::ThreadKey;
 
 /// Counters of one thing over time.
 pub type Series<T> = Vec<(Ns, T)>;
@@ -147,6 +150,8 @@ pub struct Model {
     raw: RawWaits,
     /// What objects are called, as far as any sight of them told.
     called: Called,
+    /// Threads that had one id in turn.
+    lives: thread_key::Lives,
 }
 
 /// Waits and stretches of running as they were observed.
@@ -156,8 +161,8 @@ pub struct RawWaits {
     pub waits: Vec<Wait>,
     /// Waits found standing.
     pub blocked: Series<Blocked>,
-    /// Thread id, from, to: the most frequent fact of a command, of which nothing else is asked.
-    pub ran: Vec<(u32, Ns, Ns)>,
+    /// From, to, by thread id and start: the most frequent fact of a command, of which nothing else is asked.
+    pub ran: BTreeMap<(u32, Ns), Vec<(Ns, Ns)>>,
 }
 
 /// Names of objects by their identity.
@@ -253,7 +258,10 @@ impl Model {
                 }
                 self.locks.push((at, lock));
             }
-            Body::FutexOwner(owner) => self.futex_owners.push((at, owner)),
+            Body::FutexOwner(owner) => {
+                self.mention(&owner.waiter);
+                self.futex_owners.push((at, owner));
+            }
             Body::Mount(mount) => self.mounts.push(mount),
             other => self.push_counter(at, other),
         }
@@ -262,6 +270,7 @@ impl Model {
     /// The same descriptor on the same object again: the former sight was an earlier one.
     fn push_endpoint(&mut self, endpoint: Endpoint) {
         self.called.learn(&endpoint.object);
+        self.mention(&endpoint.process);
         // Told right after each other (closing.rs), so the last one is enough to look at.
         let same = |known: &Endpoint| {
             known.process.pid == endpoint.process.pid
@@ -308,7 +317,8 @@ impl Model {
             }
             Body::Ran(ran) => {
                 self.name(&ran.thread);
-                self.raw.ran.push((ran.thread.tid, ran.begin_ns, ran.end_ns));
+                let who = (ran.thread.tid, ran.thread.start_ns);
+                self.raw.ran.entry(who).or_default().push((ran.begin_ns, ran.end_ns));
             }
             Body::Fork(fork) => {
                 self.name(&fork.parent);
@@ -365,7 +375,10 @@ impl Model {
             }
             Body::QdiscSojourn(sojourn) => self.sojourns.push(sojourn),
             Body::QdiscFlow(flow) => self.flows.push(flow),
-            Body::DnsQuery(query) => self.dns_queries.push((at, query)),
+            Body::DnsQuery(query) => {
+                self.mention(&query.thread);
+                self.dns_queries.push((at, query));
+            }
             Body::DnsReply(reply) => self.dns_replies.push((at, reply)),
             Body::NetCounters(counters) => {
                 self.net_counters.entry(counters.netns).or_default().push((at, counters));
@@ -409,30 +422,12 @@ impl Model {
         self.cgroups.retain(|_| gone.next_if_eq(&places.next().unwrap_or(usize::MAX)).is_none());
     }
 
-    /// Remembers a name; an empty or older one never replaces a known one.
-    fn name(&mut self, thread: &ThreadRef) {
-        if thread.comm.is_empty() {
-            self.names.entry(thread.tid).or_insert_with(|| thread.clone());
-            return;
-        }
-        match self.names.get_mut(&thread.tid) {
-            None => {
-                self.names.insert(thread.tid, thread.clone());
-            }
-            // Nearly every mention says what is known.
-            Some(known) if known == thread => {}
-            Some(known) if known.comm.is_empty() || thread.start_ns >= known.start_ns => {
-                known.clone_from(thread);
-            }
-            Some(_) => {}
-        }
-    }
-
     /// Links what was taken in; once, after the last fact.
     pub fn finish(&mut self) {
         if self.end_ns == 0 {
             self.end_ns = self.raw.waits.iter().map(|w| w.end_ns).max().unwrap_or(self.begin_ns);
         }
+        self.lives.finish(self.begin_ns);
         self.keep_latest_cgroups();
         self.dns_queries.sort_by_key(|(at, _)| *at);
         self.forks.sort_by_key(|(at, _)| *at);

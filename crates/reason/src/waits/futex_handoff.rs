@@ -11,6 +11,7 @@
 //! too (the last to arrive at a barrier has, and so has a worker that hands on a task now and then).
 
 use crate::facts::{Ns, WakeContext};
+use crate::model::{Model, ThreadKey};
 use crate::waits::WaitClass;
 use crate::waits::span::WaitSpan;
 use std::collections::{HashMap, HashSet};
@@ -30,33 +31,33 @@ const HELD_BY_NOBODY: f64 = 0.1;
 #[derive(Clone, Copy)]
 struct Handover {
     at_ns: Ns,
-    from: u32,
-    to: u32,
+    from: ThreadKey,
+    to: ThreadKey,
 }
 
 /// The words that are handed from waiter to waiter.
-pub fn locks<'a>(all: impl Iterator<Item = &'a WaitSpan> + Clone) -> HashSet<Word> {
+pub fn locks<'a>(model: &Model, all: impl Iterator<Item = &'a WaitSpan> + Clone) -> HashSet<Word> {
     let mut by_word: HashMap<Word, Waits<'a>> = HashMap::new();
     for wait in all.clone().filter(|wait| wait.class == WaitClass::FutexWait && !wait.kernel) {
-        by_word.entry((wait.thread.pid, wait.place.args[0])).or_default().push(wait);
+        by_word.entry((wait.thread.pid, wait.place.args[0])).or_default().push(model, wait);
     }
     by_word.retain(|_, waits| {
         waits.sort();
-        is_handed(waits, &waits.handovers())
+        is_handed(waits, &waits.handovers(model))
     });
     by_word.retain(|word, waits| {
-        !is_held_by_nobody(waits, &waits.handovers(), &elsewhere(all.clone(), *word))
+        !is_held_by_nobody(waits, &waits.handovers(model), &elsewhere(model, all.clone(), *word))
     });
     by_word.into_keys().collect()
 }
 
 /// Waits by thread, each thread's in order of time; those of one thread do not overlap.
 #[derive(Default)]
-struct Waits<'a>(HashMap<u32, Vec<&'a WaitSpan>>);
+struct Waits<'a>(HashMap<ThreadKey, Vec<&'a WaitSpan>>);
 
 impl<'a> Waits<'a> {
-    fn push(&mut self, wait: &'a WaitSpan) {
-        self.0.entry(wait.thread.tid).or_default().push(wait);
+    fn push(&mut self, model: &Model, wait: &'a WaitSpan) {
+        self.0.entry(model.key(&wait.thread)).or_default().push(wait);
     }
 
     fn sort(&mut self) {
@@ -64,33 +65,38 @@ impl<'a> Waits<'a> {
     }
 
     /// The first wait of a thread that begins after a time.
-    fn next(&self, tid: u32, after_ns: Ns) -> Option<&'a WaitSpan> {
-        let waits = self.0.get(&tid)?;
+    fn next(&self, who: ThreadKey, after_ns: Ns) -> Option<&'a WaitSpan> {
+        let waits = self.0.get(&who)?;
         waits.get(waits.partition_point(|wait| wait.begin_ns <= after_ns)).copied()
     }
 
     /// The wait of a thread that has begun before a time, or then, the last such.
-    fn begun(&self, tid: u32, at_ns: Ns) -> Option<&'a WaitSpan> {
-        let waits = self.0.get(&tid)?;
+    fn begun(&self, who: ThreadKey, at_ns: Ns) -> Option<&'a WaitSpan> {
+        let waits = self.0.get(&who)?;
         let after = waits.partition_point(|wait| wait.begin_ns <= at_ns);
         after.checked_sub(1).and_then(|at| waits.get(at).copied())
     }
 
     /// In order of time.
-    fn handovers(&self) -> Vec<Handover> {
+    fn handovers(&self, model: &Model) -> Vec<Handover> {
         let mut handovers: Vec<Handover> =
-            self.0.values().flatten().filter_map(|wait| handover(wait)).collect();
+            self.0.values().flatten().filter_map(|wait| handover(model, wait)).collect();
         handovers.sort_unstable_by_key(|handover| (handover.at_ns, handover.to));
         handovers
     }
 }
 
 /// What the threads of a process wait for but the word.
-fn elsewhere<'a>(all: impl Iterator<Item = &'a WaitSpan>, (pid, address): Word) -> Waits<'a> {
+fn elsewhere<'a>(
+    model: &Model,
+    all: impl Iterator<Item = &'a WaitSpan>,
+    (pid, address): Word,
+) -> Waits<'a> {
     let on_word =
         |wait: &WaitSpan| wait.class == WaitClass::FutexWait && wait.place.args[0] == address;
     let mut waits = Waits::default();
-    all.filter(|wait| wait.thread.pid == pid && !on_word(wait)).for_each(|wait| waits.push(wait));
+    all.filter(|wait| wait.thread.pid == pid && !on_word(wait))
+        .for_each(|wait| waits.push(model, wait));
     waits.sort();
     waits
 }
@@ -120,7 +126,7 @@ fn is_handed(waits: &Waits<'_>, handovers: &[Handover]) -> bool {
     if handovers.len() < HANDOVERS_MIN || many * 5 > handovers.len() {
         return false;
     }
-    let mut gives: HashMap<u32, Vec<Ns>> = HashMap::new();
+    let mut gives: HashMap<ThreadKey, Vec<Ns>> = HashMap::new();
     for handover in handovers {
         gives.entry(handover.from).or_default().push(handover.at_ns);
     }
@@ -129,18 +135,26 @@ fn is_handed(waits: &Waits<'_>, handovers: &[Handover]) -> bool {
     told.len() >= HANDOVERS_MIN && handed_on as f64 >= HANDED_ON * told.len() as f64
 }
 
-fn handover(wait: &WaitSpan) -> Option<Handover> {
+fn handover(model: &Model, wait: &WaitSpan) -> Option<Handover> {
     let wake = wait.wake.as_ref()?;
     let within = wake.context == WakeContext::Task && wake.by.pid == wait.thread.pid;
-    within.then_some(Handover { at_ns: wake.at_ns, from: wake.by.tid, to: wait.thread.tid })
+    within.then_some(Handover {
+        at_ns: wake.at_ns,
+        from: model.key(&wake.by),
+        to: model.key(&wait.thread),
+    })
 }
 
 /// Whether the thread that got it let go to the next, by who gives when. None if nobody was left to let go to, or the
 /// look ended first.
-fn hands_on(waits: &Waits<'_>, gives: &HashMap<u32, Vec<Ns>>, one: &Handover) -> Option<bool> {
-    let stands = |tid: &&u32| {
-        let wait = waits.begun(**tid, one.at_ns.saturating_sub(1));
-        **tid != one.to && wait.is_some_and(|wait| wait.end_ns > one.at_ns + ONE_CALL_NS)
+fn hands_on(
+    waits: &Waits<'_>,
+    gives: &HashMap<ThreadKey, Vec<Ns>>,
+    one: &Handover,
+) -> Option<bool> {
+    let stands = |who: &&ThreadKey| {
+        let wait = waits.begun(**who, one.at_ns.saturating_sub(1));
+        **who != one.to && wait.is_some_and(|wait| wait.end_ns > one.at_ns + ONE_CALL_NS)
     };
     waits.0.keys().find(stands)?;
     let again = waits.next(one.to, one.at_ns).map(|wait| wait.begin_ns);

@@ -7,6 +7,8 @@
 //!
 //! What is reckoned with stretches of time elsewhere (a union, an intersection) uses `joined` and `common` of here.
 //!
+//! Each thread has its own timeline, also where its id was another's before (model/thread_key.rs).
+//!
 //! Must not: follow wakers. Edit together: classify.rs (classes), objects.rs (objects).
 
 use super::futex_handoff;
@@ -14,7 +16,7 @@ use super::poll_intent::Accepted;
 use super::{WaitClass, classify, objects};
 use crate::facts::*;
 use crate::model::object::Object;
-use crate::model::{Model, RawWaits};
+use crate::model::{Model, RawWaits, ThreadKey};
 use std::collections::BTreeMap;
 
 pub use super::span::WaitSpan;
@@ -41,6 +43,9 @@ pub struct Piece<'a> {
     pub doing: Doing<'a>,
 }
 
+/// Timelines by whose they are.
+type Lines = BTreeMap<ThreadKey, Timeline>;
+
 #[derive(Debug, Default)]
 struct Timeline {
     waits: Vec<WaitSpan>,
@@ -50,7 +55,7 @@ struct Timeline {
 /// The timelines of all threads.
 #[derive(Debug, Default)]
 pub struct Timelines {
-    by_tid: BTreeMap<u32, Timeline>,
+    lines: Lines,
 }
 
 /// A wait that goes on at the same place after so little running is the same wait.
@@ -85,26 +90,25 @@ impl Timelines {
     fn build(model: &Model, raw: RawWaits) -> Self {
         let RawWaits { waits, blocked, ran } = raw;
         let accepted = Accepted::of(&model.endpoints);
-        let mut by_tid: BTreeMap<u32, Timeline> = BTreeMap::new();
-        for (tid, begin_ns, end_ns) in ran {
-            by_tid.entry(tid).or_default().ran.push((begin_ns, end_ns));
-        }
-        for wait in waits {
-            let line = by_tid.entry(wait.thread.tid).or_default();
+        let mut lines = ran_lines(model, ran);
+        for mut wait in waits {
+            settle(model, &mut wait);
+            let line = lines.entry(model.key(&wait.thread)).or_default();
             line.waits.extend(spans(model, &accepted, wait));
         }
-        for line in by_tid.values_mut() {
+        for line in lines.values_mut() {
             line.waits.sort_by_key(|w| (w.begin_ns, w.end_ns));
         }
-        for (at_ns, blocked) in blocked {
-            let line = by_tid.entry(blocked.thread.tid).or_default();
+        for (at_ns, mut blocked) in blocked {
+            model.settle(&mut blocked.thread, at_ns);
+            let line = lines.entry(model.key(&blocked.thread)).or_default();
             add_standing(model, &accepted, line, at_ns, blocked);
         }
-        for (tid, begin_ns, end_ns) in dying(model, &by_tid) {
-            by_tid.entry(tid).or_default().ran.push((begin_ns, end_ns));
+        for (who, stretch) in dying(model, &lines) {
+            lines.entry(who).or_default().ran.push(stretch);
         }
-        let handed = futex_handoff::locks(by_tid.values().flat_map(|line| &line.waits));
-        for line in by_tid.values_mut() {
+        let handed = futex_handoff::locks(model, lines.values().flat_map(|line| &line.waits));
+        for line in lines.values_mut() {
             for wait in &mut line.waits {
                 if wait.class == WaitClass::FutexWait
                     && handed.contains(&(wait.thread.pid, wait.place.args[0]))
@@ -116,38 +120,33 @@ impl Timelines {
             line.waits.sort_by_key(|w| (w.begin_ns, w.end_ns));
             merge(&mut line.waits);
         }
-        Self { by_tid }
+        Self { lines }
     }
 
     /// Every wait, by thread id and begin.
     pub fn waits(&self) -> impl Iterator<Item = &WaitSpan> {
-        self.by_tid.values().flat_map(|line| &line.waits)
+        self.lines.values().flat_map(|line| &line.waits)
     }
 
     /// The waits of one thread, by begin.
-    pub fn of(&self, tid: u32) -> &[WaitSpan] {
-        self.by_tid.get(&tid).map_or(&[], |line| &line.waits)
+    pub fn of(&self, who: ThreadKey) -> &[WaitSpan] {
+        self.lines.get(&who).map_or(&[], |line| &line.waits)
     }
 
     /// Until when a thread was last seen to run or to wait.
-    pub fn seen_until(&self, tid: u32) -> Ns {
-        let Some(line) = self.by_tid.get(&tid) else { return 0 };
+    pub fn seen_until(&self, who: ThreadKey) -> Ns {
+        let Some(line) = self.lines.get(&who) else { return 0 };
         let ran = line.ran.last().map_or(0, |(_, end_ns)| *end_ns);
         ran.max(line.waits.last().map_or(0, |wait| wait.end_ns))
     }
 
-    /// Anything is known of this thread.
-    pub fn knows(&self, tid: u32) -> bool {
-        self.by_tid.contains_key(&tid)
-    }
-
     /// What a thread did from one time to another, without gap or overlap.
-    pub fn pieces(&self, tid: u32, from: Ns, to: Ns) -> Vec<Piece<'_>> {
+    pub fn pieces(&self, who: ThreadKey, from: Ns, to: Ns) -> Vec<Piece<'_>> {
         let mut pieces = Vec::new();
         if from >= to {
             return pieces;
         }
-        let Some(line) = self.by_tid.get(&tid) else {
+        let Some(line) = self.lines.get(&who) else {
             return vec![Piece { begin_ns: from, end_ns: to, doing: Doing::Unseen }];
         };
         // The last wait that begins at or before `from` may reach into it; earlier ones may too if
@@ -197,6 +196,37 @@ impl Timeline {
     }
 }
 
+/// Stretches of running, by who ran.
+fn ran_lines(model: &Model, ran: BTreeMap<(u32, Ns), Vec<(Ns, Ns)>>) -> Lines {
+    let mut lines = Lines::new();
+    for ((tid, start_ns), stretches) in ran {
+        if start_ns == 0 {
+            for stretch in stretches {
+                let who = model.key_of(tid, 0, stretch.1);
+                lines.entry(who).or_default().ran.push(stretch);
+            }
+            continue;
+        }
+        let line = lines.entry(model.key_of(tid, start_ns, Ns::MAX)).or_default();
+        match line.ran.is_empty() {
+            true => line.ran = stretches,
+            false => line.ran.extend(stretches),
+        }
+    }
+    lines
+}
+
+/// Threads of unknown start get that of their lives while the moment of the fact is known.
+fn settle(model: &Model, wait: &mut Wait) {
+    model.settle(&mut wait.thread, wait.end_ns);
+    if let Some(wake) = &mut wait.wake {
+        model.settle(&mut wake.by, wake.at_ns);
+    }
+    if let Some(before) = &mut wait.ran_before {
+        model.settle(before, wait.end_ns);
+    }
+}
+
 /// One wait event: a blocked part up to the wake-up, and a part for the CPU after it.
 fn spans(model: &Model, accepted: &Accepted, wait: Wait) -> Vec<WaitSpan> {
     let frames = model.stack(wait.place.stack);
@@ -241,20 +271,19 @@ fn spans(model: &Model, accepted: &Accepted, wait: Wait) -> Vec<WaitSpan> {
 
 /// What threads ran after their exit was told: it is told before they give back memory and files, which takes time, and
 /// whoever waits for that they wake themselves, so until then they were there. Where they waited meanwhile, that is told.
-fn dying(model: &Model, by_tid: &BTreeMap<u32, Timeline>) -> Vec<(u32, Ns, Ns)> {
-    let is_traced = |tid: u32| by_tid.get(&tid).is_some_and(|line: &Timeline| !line.ran.is_empty());
-    let mut until: BTreeMap<(u32, Ns), (Ns, Ns)> = (model.exits.iter())
-        .filter(|(_, exit)| is_traced(exit.thread.tid))
-        .map(|(at_ns, exit)| ((exit.thread.tid, exit.thread.start_ns), (*at_ns, *at_ns)))
+fn dying(model: &Model, lines: &Lines) -> Vec<(ThreadKey, (Ns, Ns))> {
+    let is_traced = |who: ThreadKey| lines.get(&who).is_some_and(|line| !line.ran.is_empty());
+    let mut until: BTreeMap<ThreadKey, (Ns, Ns)> = (model.exits.iter())
+        .map(|(at_ns, exit)| (model.key_at(&exit.thread, *at_ns), (*at_ns, *at_ns)))
+        .filter(|(who, _)| is_traced(*who))
         .collect();
-    let wakes = by_tid.values().flat_map(|line| &line.waits).filter_map(|wait| wait.wake.as_ref());
+    let wakes = lines.values().flat_map(|line| &line.waits).filter_map(|wait| wait.wake.as_ref());
     for wake in wakes.filter(|wake| wake.context == WakeContext::Task) {
-        if let Some((_, end_ns)) = until.get_mut(&(wake.by.tid, wake.by.start_ns)) {
+        if let Some((_, end_ns)) = until.get_mut(&model.key(&wake.by)) {
             *end_ns = wake.at_ns.max(*end_ns);
         }
     }
-    let alive = until.into_iter().filter(|(_, (begin_ns, end_ns))| begin_ns < end_ns);
-    alive.map(|((tid, _), (begin_ns, end_ns))| (tid, begin_ns, end_ns)).collect()
+    until.into_iter().filter(|(_, (begin_ns, end_ns))| begin_ns < end_ns).collect()
 }
 
 /// In a call that waits for asynchronous I/O.
@@ -295,7 +324,10 @@ fn dns_query(model: &Model, span: &WaitSpan) -> Option<usize> {
         return None;
     }
     let after = model.dns_queries.partition_point(|(at, _)| *at <= span.begin_ns);
-    let mine = |(_, (_, query)): &(usize, &(Ns, DnsQuery))| query.thread.tid == span.thread.tid;
+    let mine = |(_, (at_ns, query)): &(usize, &(Ns, DnsQuery))| {
+        query.thread.tid == span.thread.tid
+            && model.key_at(&query.thread, *at_ns) == model.key(&span.thread)
+    };
     let asked = model.dns_queries[..after]
         .iter()
         .enumerate()

@@ -205,7 +205,7 @@ fn group<'a>(model: &'a Model, thread: &ThreadRef, known: Option<&Thread>) -> Op
     let id = model
         .times
         .iter()
-        .find(|time| time.thread.tid == thread.tid && time.cpu_cgroup_id != 0)
+        .find(|time| time.cpu_cgroup_id != 0 && model.is_same(&time.thread, thread))
         .map(|time| time.cpu_cgroup_id);
     let has_budget = |group: &&Cgroup| group.rt_runtime_us.is_some();
     if let Some(id) = id

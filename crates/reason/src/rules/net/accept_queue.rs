@@ -140,7 +140,9 @@ fn claimed<'m>(
 fn doing(measures: &Measures<'_>, process: &ThreadRef) -> (&'static str, WaitClass) {
     let mut doing = ("is at work", WaitClass::Running);
     for thread in measures.graph.chains.peers.threads_of(&[process.pid]) {
-        let Some(wait) = measures.timelines.of(thread.tid).last().filter(|w| w.standing) else {
+        let Some(wait) =
+            measures.graph.chains.peers.waits_of(&thread).last().filter(|w| w.standing)
+        else {
             continue;
         };
         let does = match wait.class {
