@@ -5,13 +5,32 @@
 //! further. Edit together: live.rs.
 
 use crate::endpoints::{ends_of, relevant};
-use crate::files;
+use crate::files::{self, Family, family::Observed};
 use crate::kernel::Programs;
 use crate::live::{Live, inodes, now};
 use crate::{SourceError, memory, paths};
 use holdup_reason::facts::*;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::Ordering;
+
+/// The number of a stack that is known by its names; a new one is told.
+fn number_of(
+    named: &mut Vec<Vec<String>>,
+    frames: &[String],
+    at_ns: Ns,
+    facts: &mut Vec<Fact>,
+) -> u32 {
+    if frames.is_empty() {
+        return 0;
+    }
+    if let Some(known) = named.iter().position(|old| old == frames) {
+        return known as u32 + 1;
+    }
+    named.push(frames.to_vec());
+    let id = named.len() as u32;
+    facts.push(Fact { at_ns, body: Body::Stack(Stack { id, frames: frames.to_vec() }) });
+    id
+}
 
 impl Live {
     /// Tells what is blocked now, and who owns the futexes that are waited on.
@@ -29,20 +48,15 @@ impl Live {
                 })?;
             }
             None => {
-                let mut stacks = Vec::new();
-                let mut intern = |frames: &[String]| {
-                    let known = self.named_stacks.iter().position(|old| old == frames);
-                    let at = known.unwrap_or_else(|| {
-                        self.named_stacks.push(frames.to_vec());
-                        let id = self.named_stacks.len() as u32;
-                        stacks.push(Stack { id, frames: frames.to_vec() });
-                        self.named_stacks.len() - 1
-                    });
-                    at as u32 + 1
-                };
-                let told = files::unprivileged_waits(&self.roots, at_ns, &mut intern);
+                let named = &mut self.named_stacks;
+                let mut intern = |frames: &[String]| number_of(named, frames, at_ns, facts);
+                let mut told = files::unprivileged_waits(&self.roots, at_ns, &mut intern);
+                // Who is walked often is known better.
+                let members = self.family.as_ref().map(Family::members).unwrap_or_default();
+                told.retain(
+                    |body| !matches!(body, Body::Blocked(it) if members.contains(&it.thread.pid)),
+                );
                 waits.extend(told.into_iter().map(|body| Fact { at_ns, body }));
-                facts.extend(stacks.into_iter().map(|s| Fact { at_ns, body: Body::Stack(s) }));
                 let unknown: Vec<u32> = waits
                     .iter()
                     .filter_map(|fact| match &fact.body {
@@ -60,6 +74,33 @@ impl Live {
         facts.append(&mut waits);
         self.tell_stacks(facts);
         Ok(())
+    }
+
+    /// Takes over what the walks over a command's family have seen.
+    pub(crate) fn take_family(&mut self, seen: Vec<Observed>, facts: &mut Vec<Fact>) {
+        let mut waits = Vec::new();
+        for Observed { at_ns, mut body, frames } in seen {
+            let named = &mut self.named_stacks;
+            match &mut body {
+                Body::Wait(wait) => wait.place.stack = number_of(named, &frames, at_ns, facts),
+                Body::Blocked(it) => it.place.stack = number_of(named, &frames, at_ns, facts),
+                _ => {}
+            }
+            match body {
+                Body::Blocked(_) => waits.push(Fact { at_ns, body }),
+                Body::Endpoint(endpoint) => {
+                    let key = (endpoint.process.pid, endpoint.fd, endpoint.object_ino());
+                    self.between.insert(key, Fact { at_ns, body: Body::Endpoint(endpoint) });
+                }
+                Body::Thread(thread) => {
+                    self.identified.insert(thread.thread.tid);
+                    facts.push(Fact { at_ns, body: Body::Thread(thread) });
+                }
+                body => facts.push(Fact { at_ns, body }),
+            }
+        }
+        self.complete(&mut waits, facts);
+        facts.append(&mut waits);
     }
 
     /// Who holds the other ends of what a command waits for. With the command they may be gone before the end.
@@ -181,6 +222,8 @@ impl Live {
         facts.push(Fact { at_ns: end_ns, body: Body::WindowEnd(end) });
         facts.append(&mut times);
         if self.times.is_some() {
+            let seen = self.family.as_ref().map_or_else(Vec::new, Family::end);
+            self.take_family(seen, facts);
             self.standing(facts, false)?;
         }
         self.complete(&mut waits, facts);

@@ -37,6 +37,7 @@ mod socket;
 mod source;
 mod stacks;
 mod standstill;
+mod target;
 #[doc(hidden)]
 pub mod wire;
 

@@ -15,7 +15,9 @@ use crate::calm::{Calm, Sleep};
 use crate::closing::LastWalk;
 use crate::command::{Ended, Held};
 use crate::expense::Expense;
-use crate::files::{self, Cgroups, LockTable, Roots, Sampler, ThreadTimes, threads::clock_ns};
+use crate::files::{
+    self, Cgroups, Family, LockTable, Roots, Sampler, ThreadTimes, threads::clock_ns,
+};
 use crate::host::{self, Offer};
 use crate::kernel::{Programs, Queued};
 use crate::mapper::Mapper;
@@ -94,6 +96,9 @@ pub struct Live {
     pub(crate) mapper: Mapper,
     pub(crate) netlink: Option<Netlink>,
     pub(crate) times: Option<ThreadTimes>,
+    pub(crate) family: Option<Family>,
+    /// The process whose family is walked where there are no kernel events.
+    walked_pid: Option<u32>,
     pub(crate) identified: HashSet<u32>,
     pub(crate) objects: HashSet<u64>,
     pub(crate) polled: BTreeMap<(u32, u32), ThreadRef>,
@@ -120,7 +125,7 @@ pub struct Live {
     over: bool,
 }
 
-fn system(doing: &str) -> impl Fn(std::io::Error) -> SourceError + '_ {
+pub(crate) fn system(doing: &str) -> impl Fn(std::io::Error) -> SourceError + '_ {
     move |error| SourceError::System { doing: doing.into(), error }
 }
 
@@ -161,7 +166,7 @@ impl Live {
             }
         }
         blind.into_iter().for_each(|blind| put(Body::Blind(blind)));
-        let target = target(&look.what, &roots, &containers)?;
+        let target = crate::target::target(&look.what, &roots, &containers)?;
         containers.into_iter().map(Body::Container).for_each(&mut put);
         put(Body::Target(target));
         let held = match &look.what {
@@ -178,6 +183,10 @@ impl Live {
         files::net_counters(&roots, &namespaces).into_iter().for_each(&mut put);
         let netlink = open_netlink(&roots, &mut put);
 
+        let walked_pid = match &look.what {
+            What::Process(pid) => Some(*pid),
+            _ => held.as_ref().map(|held| held.pid),
+        };
         let mut times = None;
         let mut earlier = BTreeMap::new();
         let begin_ns = now();
@@ -207,6 +216,8 @@ impl Live {
             mapper,
             netlink,
             times,
+            family: None,
+            walked_pid,
             identified: HashSet::new(),
             objects: HashSet::new(),
             polled: BTreeMap::new(),
@@ -251,10 +262,14 @@ impl Live {
         let at_ns = self.begin_ns;
         let unix_ns = clock_ns(libc::CLOCK_REALTIME) - (now() - at_ns);
         self.opening.push(Fact { at_ns, body: Body::WindowBegin(WindowBegin { unix_ns }) });
-        match self.held.as_mut() {
-            Some(held) => held.release().map_err(system("release the command")),
-            None => Ok(()),
+        if let Some(held) = self.held.as_mut() {
+            held.release().map_err(system("release the command"))?;
         }
+        if let Some(pid) = self.walked_pid.filter(|_| self.programs.is_none()) {
+            let begun = Family::begin(&self.roots, pid, at_ns);
+            self.family = Some(begun.map_err(system("walk the command's processes"))?);
+        }
+        Ok(())
     }
 
     /// Set it to end the look early.
@@ -284,7 +299,11 @@ impl Live {
         facts: &mut Vec<Fact>,
         ticks: u64,
     ) -> Result<u64, SourceError> {
-        let Some(programs) = self.programs.as_mut() else { return Ok(0) };
+        let Some(programs) = self.programs.as_mut() else {
+            let seen = self.family.as_ref().map_or_else(Vec::new, Family::take);
+            self.take_family(seen, facts);
+            return Ok(0);
+        };
         programs.consume()?;
         follow_names(programs, false)?;
         let events = self.follow_rate(ticks);
@@ -561,35 +580,4 @@ pub(crate) fn completed(mut host: Host, kernel_events: bool) -> Host {
     host.own_pid = std::process::id();
     host.kernel_events = kernel_events;
     host
-}
-
-fn target(what: &What, roots: &Roots, containers: &[Container]) -> Result<Target, SourceError> {
-    let plain = |kind, name: String, pid| Target { kind, name, pid, cgroups: Vec::new() };
-    Ok(match what {
-        What::Host => plain(TargetKind::Host, files::host::host(roots).hostname, 0),
-        What::Process(pid) => {
-            let thread = files::thread(roots, *pid).ok_or_else(|| {
-                system(&format!("look at process {pid}"))(std::io::Error::new(
-                    std::io::ErrorKind::NotFound,
-                    "there is no such process",
-                ))
-            })?;
-            plain(TargetKind::Process, thread.thread.comm, *pid)
-        }
-        What::Container(name) => {
-            let found = container::find(name, containers).map_err(|error| {
-                system("find the container")(std::io::Error::other(error.to_string()))
-            })?;
-            Target {
-                kind: TargetKind::Container,
-                name: found.name.clone(),
-                pid: 0,
-                cgroups: found.cgroups.clone(),
-            }
-        }
-        What::Command(words) => {
-            let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
-            plain(TargetKind::Command, words.join(" "), 0)
-        }
-    })
 }

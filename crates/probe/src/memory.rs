@@ -63,6 +63,32 @@ pub fn poll_descriptors(pid: u32, address: u64, count: u64) -> Vec<u32> {
         .collect()
 }
 
+/// The descriptors of a poll array, and whether each is waited on for room only (POLLOUT).
+pub fn polled(pid: u32, address: u64, count: u64) -> Vec<(u32, bool)> {
+    const POLL_ENTRIES_MAX: u64 = 64;
+    let count = count.min(POLL_ENTRIES_MAX) as usize;
+    let mut bytes = vec![0u8; count * 8];
+    if count == 0 || read(pid, address, &mut bytes).is_none() {
+        return Vec::new();
+    }
+    let entry = |c: &[u8]| {
+        let fd = u32::try_from(i32::from_ne_bytes([c[0], c[1], c[2], c[3]])).ok()?;
+        let events = i16::from_ne_bytes([c[4], c[5]]);
+        Some((fd, events & libc::POLLOUT != 0 && events & libc::POLLIN == 0))
+    };
+    bytes.chunks_exact(8).filter_map(entry).collect()
+}
+
+/// The descriptors of a set of select, of which the first `count` count.
+pub fn descriptor_set(pid: u32, address: u64, count: u64) -> Vec<u32> {
+    let count = count.min(libc::FD_SETSIZE as u64) as usize;
+    let mut bytes = vec![0u8; count.div_ceil(64) * 8];
+    if address == 0 || count == 0 || read(pid, address, &mut bytes).is_none() {
+        return Vec::new();
+    }
+    (0..count).filter(|fd| bytes[fd / 8] & (1 << (fd % 8)) != 0).map(|fd| fd as u32).collect()
+}
+
 /// Names the socket that a thread polls alone: from its memory, which only tells while it waits.
 pub(crate) fn name_polled(facts: &mut [Fact], sockets: &BTreeMap<(u32, u32, u64), Fact>) {
     for fact in facts {

@@ -20,6 +20,7 @@
 pub mod cgroup_samples;
 pub mod cgroups;
 pub mod disks;
+pub mod family;
 pub mod guard;
 pub mod host;
 pub mod locks;
@@ -33,6 +34,7 @@ pub mod threads;
 pub mod waits;
 
 pub use cgroups::Cgroups;
+pub use family::Family;
 pub use locks::LockTable;
 pub use net_counters::{net_counters, network_namespaces};
 pub use sampler::Sampler;

@@ -108,14 +108,18 @@ impl Detail {
         if !self.stack.is_empty() {
             return self.stack.clone();
         }
-        let wchan = text::read_text(&folder.join("wchan")).unwrap_or_default();
-        // `0` stands for running, and for `may not be seen`.
-        if wchan.is_empty() || wchan == "0" { Vec::new() } else { vec![wchan] }
+        kernel_function(folder).into_iter().collect()
     }
 }
 
+/// The function that a thread waits in, by wchan; `0` stands for running, and for `may not be seen`.
+pub(super) fn kernel_function(folder: &Path) -> Option<String> {
+    let wchan = text::read_text(&folder.join("wchan")).ok()?;
+    (!wchan.is_empty() && wchan != "0").then_some(wchan)
+}
+
 /// `202 0x7f.. 0x89 0x0 0x0 0x0 0x0 0x7ffd.. 0x7f..`; `-1 ..` and `running` have no system call.
-fn syscall(bytes: &[u8]) -> Option<(String, [u64; 6])> {
+pub(super) fn syscall(bytes: &[u8]) -> Option<(String, [u64; 6])> {
     let mut words = text::words(bytes);
     let number = text::number(words.next()?)?;
     let mut args = [0; 6];
@@ -136,7 +140,7 @@ fn frame(line: &[u8]) -> Option<String> {
 }
 
 /// When a thread last ran, by the scheduler's clock.
-fn last_ran_ns(path: &Path) -> Option<u64> {
+pub(super) fn last_ran_ns(path: &Path) -> Option<u64> {
     let bytes = text::read(path).ok()?;
     let line = text::lines(&bytes).find(|line| line.starts_with(b"se.exec_start"))?;
     let value = text::lossy(line.split(|byte| *byte == b':').nth(1)?.trim_ascii());
@@ -145,7 +149,7 @@ fn last_ran_ns(path: &Path) -> Option<u64> {
 }
 
 /// CLOCK_MONOTONIC minus the scheduler's clock, by holdup's own thread, which runs now.
-fn scheduler_lag_ns(roots: &Roots) -> Option<i64> {
+pub(super) fn scheduler_lag_ns(roots: &Roots) -> Option<i64> {
     let ran_ns = last_ran_ns(&roots.proc.join("thread-self/sched"))?;
     Some(clock_ns(libc::CLOCK_MONOTONIC) as i64 - ran_ns as i64)
 }

@@ -1,0 +1,140 @@
+//! What a standing wait of a readable thread is for: its system call, its kernel function, the object of its descriptor.
+//!
+//! The system call and its arguments say which descriptor; the link in /proc/PID/fd says what that is. Of poll and select the
+//! descriptors are read from the waiter's memory, of epoll from its fdinfo, and the object is told only where but one of them
+//! can be meant. Must not: block (the exec lock is asked for through the guard; no path of the command's own is resolved).
+
+use super::sockets;
+use crate::files::waits::{kernel_function, syscall, wait_state};
+use crate::files::{Roots, guard, mounts, text};
+use crate::memory;
+use holdup_reason::facts::{DeviceNumber, FileRef, ObjectRef, Place, ThreadRef};
+use std::path::PathBuf;
+
+/// Descriptors of one wait that are looked at.
+const DESCRIPTORS_MAX: usize = 16;
+
+/// A wait in detail.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Detail {
+    pub(super) place: Place,
+    /// The kernel function that waits, where it may be read.
+    pub(super) frames: Vec<String>,
+}
+
+/// Reads it; none if the thread does not wait any more, or hangs in the kernel where it cannot be read.
+pub(super) fn detail(roots: &Roots, thread: &ThreadRef) -> Option<Detail> {
+    let folder = roots.process(thread.pid, "task").join(thread.tid.to_string());
+    let stat = crate::files::threads::Stat::read(&folder.join("stat"))?;
+    let state = wait_state(stat.state)?;
+    let call = guard::map(vec![folder.join("syscall")], |path: &PathBuf| {
+        text::read(path).ok().and_then(|bytes| syscall(&bytes))
+    });
+    let (syscall, args) = call.into_iter().next()??.unwrap_or_default();
+    let frames: Vec<String> = kernel_function(&folder).into_iter().collect();
+    let (object, polled_for_room) = match meant(roots, thread, &syscall, &args) {
+        Some((fd, room)) => (object(roots, thread.pid, fd), room),
+        None => (None, false),
+    };
+    let place = Place { state, syscall, args, object, polled_for_room, ..Place::default() };
+    Some(Detail { place, frames })
+}
+
+/// The descriptor that a wait is for, and whether it waits for room in it.
+fn meant(roots: &Roots, thread: &ThreadRef, syscall: &str, args: &[u64; 6]) -> Option<(u32, bool)> {
+    let [first, second, third, ..] = *args;
+    match syscall {
+        "read" | "readv" | "pread64" | "preadv" | "preadv2" | "recvfrom" | "recvmsg"
+        | "recvmmsg" | "write" | "writev" | "pwrite64" | "pwritev" | "pwritev2" | "sendto"
+        | "sendmsg" | "sendmmsg" | "accept" | "accept4" | "connect" | "flock" | "fcntl"
+        | "fsync" | "fdatasync" | "sync_file_range" | "fallocate" | "ftruncate" | "ioctl"
+        | "getdents64" | "fstat" => Some((u32::try_from(first).ok()?, false)),
+        "sendfile" => Some((u32::try_from(first).ok()?, false)),
+        "poll" | "ppoll" => {
+            let all = memory::polled(thread.pid, first, second);
+            only(roots, thread.pid, &all)
+        }
+        "select" | "pselect6" => {
+            let read = memory::descriptor_set(thread.pid, second, first);
+            let write = memory::descriptor_set(thread.pid, third, first);
+            let of = |set: Vec<u32>, room| set.into_iter().map(move |fd| (fd, room));
+            let all: Vec<(u32, bool)> = of(read, false).chain(of(write, true)).collect();
+            only(roots, thread.pid, &all)
+        }
+        "epoll_wait" | "epoll_pwait" | "epoll_pwait2" => {
+            let fdinfo = roots.process(thread.pid, "fdinfo").join(first.to_string());
+            let bytes = text::read(&fdinfo).ok()?;
+            let target = |line: &[u8]| {
+                let mut words = text::words(line.strip_prefix(b"tfd:")?);
+                Some((text::number(words.next()?)? as u32, false))
+            };
+            let all: Vec<(u32, bool)> = text::lines(&bytes).filter_map(target).collect();
+            only(roots, thread.pid, &all)
+        }
+        _ => None,
+    }
+}
+
+/// Of several descriptors the one connection or pipe among them.
+fn only(roots: &Roots, pid: u32, all: &[(u32, bool)]) -> Option<(u32, bool)> {
+    if let [only] = all {
+        return Some(*only);
+    }
+    let all = all.get(..DESCRIPTORS_MAX.min(all.len()))?;
+    let kinds: Vec<Option<ObjectRef>> = all.iter().map(|(fd, _)| object(roots, pid, *fd)).collect();
+    let is_connection = |object: &ObjectRef| match object {
+        ObjectRef::Inet(socket) => socket.remote.port() != 0,
+        ObjectRef::Unix { peer_ino, .. } => *peer_ino != 0,
+        _ => false,
+    };
+    let is_pipe = |object: &ObjectRef| matches!(object, ObjectRef::Pipe { .. });
+    let among = |is: &dyn Fn(&ObjectRef) -> bool| {
+        let mut fitting = all
+            .iter()
+            .zip(&kinds)
+            .filter(|(_, kind)| kind.as_ref().is_some_and(is))
+            .map(|(at, _)| *at);
+        fitting.next().filter(|first| fitting.all(|other| other.0 == first.0))
+    };
+    among(&is_connection).or_else(|| among(&is_pipe))
+}
+
+/// What is behind a descriptor.
+pub(super) fn object(roots: &Roots, pid: u32, fd: u32) -> Option<ObjectRef> {
+    let path = roots.process(pid, "fd").join(fd.to_string());
+    let link = std::fs::read_link(&path).ok()?;
+    let name = link.to_string_lossy();
+    if let Some(ino) = numbered(&name, "pipe:[") {
+        return Some(ObjectRef::Pipe { ino });
+    }
+    if let Some(ino) = numbered(&name, "socket:[") {
+        return sockets::object(roots, pid, ino);
+    }
+    if let Some(what) = name.strip_prefix("anon_inode:") {
+        return Some(ObjectRef::Other { what: what.trim_matches(['[', ']']).into(), ino: 0 });
+    }
+    if name.starts_with("/dev/pts/") || name.starts_with("/dev/tty") {
+        let name = name.trim_start_matches("/dev/").to_string();
+        return Some(ObjectRef::Tty { name, dev: DeviceNumber::default() });
+    }
+    file(roots, pid, fd, &name)
+}
+
+/// The number in `pipe:[77]`.
+pub(super) fn numbered(name: &str, kind: &str) -> Option<u64> {
+    name.strip_prefix(kind)?.strip_suffix(']')?.parse().ok()
+}
+
+/// A file by what the kernel tells of its descriptor: nothing on the way to it is touched, for its file system may be dead.
+fn file(roots: &Roots, pid: u32, fd: u32, path: &str) -> Option<ObjectRef> {
+    let bytes = text::read(&roots.process(pid, "fdinfo").join(fd.to_string())).ok()?;
+    let mounts = mounts::mounts_of(roots, &pid.to_string()).ok()?;
+    let mount = mounts::mount_of(&mounts, path)?;
+    Some(ObjectRef::File(FileRef {
+        dev: mount.dev,
+        ino: text::keyed(&bytes, "ino").unwrap_or(0),
+        path: Some(path.to_string()),
+        fs_type: mount.fs_type.clone(),
+        ..FileRef::default()
+    }))
+}

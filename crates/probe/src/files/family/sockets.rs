@@ -1,0 +1,263 @@
+//! Sockets by inode: addresses, states and peers, as sock_diag(7) tells everybody.
+//!
+//! The tables of all sockets are asked for when an inode is not in the copy that was made last; what that costs makes the walks
+//! rarer. Only of holdup's own network namespace: a descriptor in another is a socket without an address. What TCP
+//! knows of the last data sent and received tells who owes an answer (reason/src/graph/debts.rs); it is in milliseconds here.
+//! Rejected: /proc/net/tcp and /proc/net/unix (without the peers of unix sockets, and slow).
+
+use crate::files::Roots;
+use holdup_reason::facts::{InetRef, ObjectRef, SocketState, TcpTurn};
+use netlink_packet_core::{
+    NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+};
+use netlink_packet_sock_diag::inet::{self, ExtensionFlags, InetRequest, InetResponse, SocketId};
+use netlink_packet_sock_diag::unix::{self, ShowFlags, UnixRequest, UnixResponse};
+use netlink_packet_sock_diag::{AF_INET, AF_INET6, IPPROTO_TCP, IPPROTO_UDP, SockDiagMessage};
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_SOCK_DIAG};
+use std::collections::HashMap;
+use std::net::SocketAddr as Address;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// So young a copy is not made again: what it lacks is no socket of this namespace.
+const PERIOD: Duration = Duration::from_millis(2);
+/// Sockets that are remembered.
+const SOCKETS_MAX: usize = 50_000;
+
+/// A socket as the tables have it.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Known {
+    pub(super) object: ObjectRef,
+    pub(super) state: Option<SocketState>,
+}
+
+/// The last copy of the tables.
+#[derive(Default)]
+struct Tables {
+    at: Option<Instant>,
+    by_inode: HashMap<u64, Known>,
+}
+
+static TABLES: Mutex<Option<Tables>> = Mutex::new(None);
+
+/// A socket of a process of holdup's own network namespace; of any other namespace, that it is one.
+pub(super) fn object(roots: &Roots, pid: u32, ino: u64) -> Option<ObjectRef> {
+    let namespace = |name: &str| std::fs::read_link(roots.proc.join(name).join("ns/net")).ok();
+    let is_ours = namespace(&pid.to_string()) == namespace("self");
+    let known = is_ours.then(|| all_with(&[ino]).remove(&ino)).flatten();
+    Some(known.map_or(ObjectRef::Other { what: "socket".into(), ino }, |known| known.object))
+}
+
+/// All sockets, from a copy that has those asked for or is fresh.
+pub(super) fn all_with(wanted: &[u64]) -> HashMap<u64, Known> {
+    let mut slot = TABLES.lock().unwrap_or_else(PoisonError::into_inner);
+    let tables = slot.get_or_insert_with(Tables::default);
+    let has_all = wanted.iter().all(|ino| tables.by_inode.contains_key(ino));
+    let is_fresh = tables.at.is_some_and(|at| at.elapsed() < PERIOD);
+    if !has_all && !is_fresh {
+        tables.by_inode = dump();
+        tables.at = Some(Instant::now());
+    }
+    tables.by_inode.clone()
+}
+
+/// A copy that is made now.
+pub(super) fn fresh() -> HashMap<u64, Known> {
+    let mut slot = TABLES.lock().unwrap_or_else(PoisonError::into_inner);
+    let tables = slot.get_or_insert_with(Tables::default);
+    (tables.by_inode, tables.at) = (dump(), Some(Instant::now()));
+    tables.by_inode.clone()
+}
+
+/// The tables, as far as they can be had.
+fn dump() -> HashMap<u64, Known> {
+    let mut all = HashMap::new();
+    let netns = own_netns();
+    for (family, protocol) in [
+        (AF_INET, IPPROTO_TCP),
+        (AF_INET6, IPPROTO_TCP),
+        (AF_INET, IPPROTO_UDP),
+        (AF_INET6, IPPROTO_UDP),
+    ] {
+        let request = InetRequest {
+            family,
+            protocol,
+            extensions: ExtensionFlags::INFO,
+            states: inet::StateFlags::all(),
+            socket_id: if family == AF_INET { SocketId::new_v4() } else { SocketId::new_v6() },
+        };
+        for answer in ask(SockDiagMessage::InetRequest(request)).unwrap_or_default() {
+            if let SockDiagMessage::InetResponse(answer) = answer
+                && answer.header.inode != 0
+                && all.len() < SOCKETS_MAX
+            {
+                all.insert(u64::from(answer.header.inode), internet(&answer, protocol, netns));
+            }
+        }
+    }
+    let request = UnixRequest {
+        state_flags: unix::StateFlags::all(),
+        inode: 0,
+        show_flags: ShowFlags::NAME | ShowFlags::PEER,
+        cookie: [0xff; 8],
+    };
+    for answer in ask(SockDiagMessage::UnixRequest(request)).unwrap_or_default() {
+        if let SockDiagMessage::UnixResponse(answer) = answer
+            && all.len() < SOCKETS_MAX
+        {
+            all.insert(u64::from(answer.header.inode), local(&answer));
+        }
+    }
+    all
+}
+
+fn own_netns() -> u32 {
+    let link = std::fs::read_link("/proc/self/ns/net").ok();
+    let name = link.as_deref().and_then(|link| link.to_str()).unwrap_or_default();
+    super::super::threads::namespace_inode(name).unwrap_or(0)
+}
+
+fn internet(answer: &InetResponse, protocol: u8, netns: u32) -> Known {
+    let id = &answer.header.socket_id;
+    let protocol = if protocol == IPPROTO_TCP { "tcp" } else { "udp" };
+    let socket = InetRef {
+        ino: u64::from(answer.header.inode),
+        netns,
+        protocol: protocol.into(),
+        local: Address::new(id.source_address, id.source_port),
+        remote: Address::new(id.destination_address, id.destination_port),
+        state: if protocol == "tcp" { answer.header.state } else { 0 },
+    };
+    let info = answer.nlas.iter().find_map(|attribute| match attribute {
+        inet::nlas::Nla::TcpInfo(bytes) => Some(bytes.as_slice()),
+        _ => None,
+    });
+    Known { object: ObjectRef::Inet(socket), state: info.and_then(tcp) }
+}
+
+/// The kernel's struct tcp_info (include/uapi/linux/tcp.h): later kernels only add to it.
+fn tcp(info: &[u8]) -> Option<SocketState> {
+    let word = |at: usize| {
+        let bytes = info.get(at..at + 4)?;
+        Some(u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
+    };
+    let long = |at: usize| Some(u64::from(word(at)?) | u64::from(word(at + 4)?) << 32);
+    let (unacked, sent_ms, received_ms, heard_ms) = (word(24)?, word(44)?, word(52)?, word(56)?);
+    let turn = TcpTurn {
+        // Sequence numbers are not told: what is unacknowledged is, and that is all that is asked of them.
+        write_seq: unacked,
+        snd_wl1: 1,
+        sent_jiffies: sent_ms,
+        received_jiffies: received_ms,
+        heard_jiffies: heard_ms,
+        jiffy_ns: 1_000_000,
+        ..TcpTurn::default()
+    };
+    Some(SocketState {
+        rtt_us: word(68)?,
+        congestion_window: word(80)?,
+        acked_bytes: long(120)?,
+        received_bytes: long(128)?,
+        retransmits: word(100)?,
+        turn: Some(turn),
+        ..SocketState::default()
+    })
+}
+
+fn local(answer: &UnixResponse) -> Known {
+    let (mut peer_ino, mut path) = (0, None);
+    for attribute in &answer.nlas {
+        match attribute {
+            unix::nlas::Nla::Peer(ino) => peer_ino = u64::from(*ino),
+            unix::nlas::Nla::Name(name) => path = name_of(name),
+            _ => {}
+        }
+    }
+    let ino = u64::from(answer.header.inode);
+    Known { object: ObjectRef::Unix { ino, peer_ino, path }, state: None }
+}
+
+fn name_of(name: &unix::nlas::UnixDiagName) -> Option<String> {
+    match name {
+        unix::nlas::UnixDiagName::Pathname(path) => Some(path.to_string_lossy().into_owned()),
+        unix::nlas::UnixDiagName::Abstract(name) => {
+            Some(format!("@{}", String::from_utf8_lossy(name)))
+        }
+    }
+}
+
+/// One question and all of its answers.
+fn ask(question: SockDiagMessage) -> std::io::Result<Vec<SockDiagMessage>> {
+    let mut socket = Socket::new(NETLINK_SOCK_DIAG)?;
+    socket.bind_auto()?;
+    socket.connect(&SocketAddr::new(0, 0))?;
+    let mut header = NetlinkHeader::default();
+    header.flags = NLM_F_REQUEST | NLM_F_DUMP;
+    let mut packet = NetlinkMessage::new(header, question.into());
+    packet.finalize();
+    let mut bytes = vec![0; packet.buffer_len()];
+    packet.serialize(&mut bytes);
+    socket.send(&bytes, 0)?;
+    let mut answers = Vec::new();
+    loop {
+        let (datagram, _) = socket.recv_from_full()?;
+        let mut rest = &datagram[..];
+        while !rest.is_empty() {
+            let Ok(message) = NetlinkMessage::<SockDiagMessage>::deserialize(rest) else {
+                return Ok(answers);
+            };
+            let length = message.header.length as usize;
+            match message.payload {
+                NetlinkPayload::InnerMessage(answer) => answers.push(answer),
+                NetlinkPayload::Done(_) | NetlinkPayload::Error(_) => return Ok(answers),
+                _ => {}
+            }
+            // Messages are aligned to four bytes.
+            rest = rest.get(length.next_multiple_of(4).max(4)..).unwrap_or_default();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_tcp_says_of_the_last_data_is_read_at_its_place() {
+        let mut info = vec![0u8; 160];
+        let mut put =
+            |at: usize, value: u32| info[at..at + 4].copy_from_slice(&value.to_ne_bytes());
+        put(24, 2);
+        put(44, 1500);
+        put(52, 9);
+        put(120, 77);
+        let state = tcp(&info).expect("whole");
+        let turn = state.turn.expect("tcp");
+        assert_eq!((turn.write_seq, turn.sent_jiffies, turn.received_jiffies), (2, 1500, 9));
+        assert_eq!(state.acked_bytes, 77);
+        assert_eq!(tcp(&info[..40]), None);
+    }
+
+    #[test]
+    fn a_connection_of_ones_own_is_in_the_tables_with_both_ends() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("its address");
+        let near = std::net::TcpStream::connect(address).expect("a connection");
+        let port = near.local_addr().expect("its address").port();
+        let all = fresh();
+        let ends = all.values().filter(|known| match &known.object {
+            ObjectRef::Inet(socket) => socket.local.port() == port || socket.remote.port() == port,
+            _ => false,
+        });
+        // The far end has no inode until it is accepted.
+        assert!(ends.count() >= 1);
+        let (one, _other) = std::os::unix::net::UnixStream::pair().expect("a pair");
+        use std::os::fd::AsRawFd;
+        let link =
+            std::fs::read_link(format!("/proc/self/fd/{}", one.as_raw_fd())).expect("a link");
+        let ino =
+            super::super::place::numbered(&link.to_string_lossy(), "socket:[").expect("inode");
+        let known = fresh().remove(&ino).expect("in the tables");
+        assert!(matches!(known.object, ObjectRef::Unix { peer_ino, .. } if peer_ino != 0));
+    }
+}
