@@ -2,7 +2,7 @@
 //!
 //! The quota is in `quota.rs`.
 
-use super::stage::{load, start_contained};
+use super::stage::{load, start, start_contained};
 use crate::fault::{Ctx, Fault, Injected};
 use crate::undo::Guards;
 use anyhow::{Context, Result};
@@ -31,6 +31,15 @@ impl Fault for Hogs {
         let cpus = std::thread::available_parallelism()?.get() as f64;
         let threads = (ctx.number("hogs_per_cpu")? * cpus).ceil();
         ctx.set("hog_threads", threads);
+        // A crowd: one process for each, all of one name.
+        if ctx.number_or("hogs_apart", 0.0)? > 0.0 {
+            let spawn = load(ctx, &["hog", "--threads", "1"]);
+            let mut guards = Guards::new();
+            for _ in 0..threads as usize {
+                guards.push(start(ctx, "hog", &spawn)?.guard);
+            }
+            return Ok(guards.into());
+        }
         let spawn = load(ctx, &["hog", "--threads", &format!("{threads}")]);
         Ok(start_contained(ctx, "hog", &spawn)?.into())
     }

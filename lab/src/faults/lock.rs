@@ -5,7 +5,8 @@
 //! mutexes.
 
 use super::stage::{
-    load, name_switch, start, start_contained, switch_on, thread_named, words, workload_file,
+    load, name_switch, start, start_contained, switch_on, thread_named, wait_bound, words,
+    workload_file,
 };
 use crate::fault::{Ctx, Fault, Injected, Spawn};
 use crate::undo::Guards;
@@ -14,7 +15,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 /// The faults of this file.
-pub const FAULTS: &[&dyn Fault] = &[&Holder, &Lease, &Mutex, &Deadlock, &FileDeadlock];
+pub const FAULTS: &[&dyn Fault] = &[&Holder, &Lease, &Mutex, &RowHolder, &Deadlock, &FileDeadlock];
 
 /// A file that lies where the seed says. Sets `lock_path`.
 fn lock_file(ctx: &mut Ctx, variable: &str) -> Result<String> {
@@ -100,6 +101,37 @@ impl Fault for Holder {
 
     fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
         Ok(Some(waited_for(&ctx.text("lock_path")?)? > 0))
+    }
+}
+
+/// Another client of the server keeps a row that the workload wants: it is idle in its transaction.
+///
+/// Parameters: `hold_ms`, `gap_ms`. The workload is `transactions.py {port} 0 GAP`. Variables: `port`; `server`, `server_pid`;
+/// `holder`, `holder_pid`.
+struct RowHolder;
+
+impl Fault for RowHolder {
+    fn name(&self) -> &'static str {
+        "lock.row_holder"
+    }
+
+    fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
+        let port = 2000 + ctx.draw.index(30_000) as u16;
+        ctx.set("port", port);
+        let spawn = workload_file(ctx, "sessions.c", &[&port.to_string()])?;
+        let started = start(ctx, "server", &spawn)?;
+        let mut guards = Guards::new();
+        guards.push(started.guard);
+        wait_bound(ctx, started.pid, "tcp", port)?;
+        Ok(guards)
+    }
+
+    fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
+        let (port, hold, gap) = (ctx.text("port")?, ctx.text("hold_ms")?, ctx.text("gap_ms")?);
+        let spawn = workload_file(ctx, "transactions.py", &[&port, &hold, &gap])?;
+        let mut guards = Guards::new();
+        guards.push(start(ctx, "holder", &spawn)?.guard);
+        Ok(guards.into())
     }
 }
 

@@ -41,8 +41,8 @@ pub enum Plan {
 
 /// Tools that only look.
 const LOOKERS: &[&str] = &[
-    "cat", "dig", "dmesg", "fuser", "grep", "head", "holdup", "ip", "ls", "lsof", "mtr", "perf",
-    "ps", "smartctl", "ss", "strace", "tail", "tcpdump", "top", "tr",
+    "cat", "dig", "dmesg", "findmnt", "fuser", "grep", "head", "holdup", "ip", "ls", "lsblk",
+    "lsof", "mtr", "perf", "ps", "smartctl", "ss", "strace", "tail", "tcpdump", "top", "tr",
 ];
 
 /// Reads a command.

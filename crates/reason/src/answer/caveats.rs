@@ -14,7 +14,7 @@ use crate::measure::cpu_users::Competitor;
 use crate::measure::disk_queue;
 use crate::model::Model;
 use crate::model::words;
-use crate::rules::cpu::saturated::BUSY_MIN;
+use crate::rules::cpu::victims::BUSY_MIN;
 use crate::waits::WaitClass;
 use std::collections::BTreeMap;
 

@@ -5,7 +5,6 @@
 //! claimed by one rule (rules/engine.rs).
 
 pub mod accounting;
-mod ask;
 mod caveats;
 mod naming;
 mod own;

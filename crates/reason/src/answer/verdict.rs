@@ -6,7 +6,6 @@
 //!
 //! Edit together: report.rs (the contract), docs/json.md, the report crate's text/verdict.rs.
 
-use super::ask;
 use super::naming::{link, process_name};
 use super::own::Own;
 use super::report::*;
@@ -16,7 +15,7 @@ use crate::graph::end::{End, EndKind};
 use crate::measure::Measures;
 use crate::model::object::Object;
 use crate::model::words;
-use crate::rules::{Claim, engine};
+use crate::rules::{Claim, ask, engine};
 use crate::waits::WaitClass;
 use std::collections::BTreeSet;
 

@@ -63,8 +63,8 @@ pub struct Leaf {
     pub end_ns: Ns,
     /// From the victim to the root; never empty. Shared: a long wait is cut into many leaves.
     pub links: Vec<Arc<ChainLink>>,
-    /// The last link's holder is already in the chain: a circle.
-    pub circle: bool,
+    /// The last link's holder, if it is already in the chain: a circle.
+    pub circle: Option<ThreadRef>,
 }
 
 impl Leaf {
@@ -251,7 +251,7 @@ impl<'a> Chains<'a> {
                         by_clock: false,
                         question_of: None,
                     }));
-                    push(walk, piece.begin_ns, piece.end_ns, false);
+                    push(walk, piece.begin_ns, piece.end_ns, None);
                     walk.links.pop();
                 }
             }
@@ -278,6 +278,10 @@ impl<'a> Chains<'a> {
         };
         let next = match next {
             Next::Thread(thread) => Some(thread),
+            Next::Answer(ino, thread) => {
+                link.object = Object::Inet(ino);
+                Some(thread)
+            }
             Next::Question(index) => {
                 let query = &self.model.dns_queries[index].1;
                 link.class = WaitClass::Dns;
@@ -300,7 +304,8 @@ impl<'a> Chains<'a> {
         };
         let circle = next.as_ref().is_some_and(meets);
         // Two that wait for each other's next word hold each other up only where a thing is held.
-        let circle_counts = circle && !matches!(link.class, WaitClass::Idle | WaitClass::Timer);
+        let circle_counts = circle && !matches!(wait.class, WaitClass::Idle | WaitClass::Timer);
+        let closing = next.clone().filter(|_| circle_counts);
         walk.links.push(Arc::new(link));
         match next {
             Some(next) if !circle && walk.leaves.len() < LEAVES_MAX => {
@@ -311,10 +316,10 @@ impl<'a> Chains<'a> {
                     self.cut(&next, from, until, walk);
                 }
                 if until < to {
-                    push(walk, until, to, false);
+                    push(walk, until, to, None);
                 }
             }
-            _ => push(walk, from, to, circle_counts),
+            _ => push(walk, from, to, closing),
         }
         walk.links.pop();
     }
@@ -356,7 +361,7 @@ impl Walk {
     }
 }
 
-fn push(walk: &mut Walk, begin_ns: Ns, end_ns: Ns, circle: bool) {
+fn push(walk: &mut Walk, begin_ns: Ns, end_ns: Ns, circle: Option<ThreadRef>) {
     walk.leaves.push(Leaf { begin_ns, end_ns, links: walk.links.clone(), circle });
 }
 

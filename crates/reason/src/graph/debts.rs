@@ -5,7 +5,8 @@
 //! unacknowledged data of mine; the send times of both ends where both are here; the ages of the last data sent and received
 //! where more than a jiffy lies between them; and for a tie, which segment moved the window last. Keepalive probes move that
 //! segment, so with them only a clear age counts. Who accepted a connection owes when the peer spoke last; who made it
-//! awaits when it spoke last itself; the rest is quiet. Wrong by nature: half-answered pipelines, messages that want no answer.
+//! awaits when it spoke last itself; the rest is quiet. UDP keeps no clocks: a socket connected to a name server is an open question.
+//! Wrong by nature: half-answered pipelines, messages that want no answer.
 //!
 //! Must not: follow a debt (chains.rs), or call one late: a long poll is a debt by design.
 
@@ -55,6 +56,11 @@ impl Debts {
         let mut debts = Self::default();
         for endpoint in &model.endpoints {
             let ObjectRef::Inet(socket) = &endpoint.object else { continue };
+            if asks_a_name_server(socket) {
+                let debt = Debt { ino: socket.ino, since_ns: model.begin_ns };
+                debts.awaits.entry(endpoint.process.pid).or_default().push(debt);
+                continue;
+            }
             let Some(state) = &endpoint.socket else { continue };
             let Some(turn) = &state.turn else { continue };
             debts.known.insert(endpoint.process.pid);
@@ -77,6 +83,13 @@ impl Debts {
     pub fn knows(&self, pid: u32) -> bool {
         self.known.contains(&pid)
     }
+}
+
+/// A resolver connects a socket for its question and closes it with the answer: one that is open awaits an answer, since when
+/// is not known.
+fn asks_a_name_server(socket: &InetRef) -> bool {
+    const DNS_PORT: u16 = 53;
+    socket.protocol == "udp" && socket.remote.port() == DNS_PORT
 }
 
 /// Who sent the last data.

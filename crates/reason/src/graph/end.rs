@@ -154,8 +154,9 @@ impl End {
         }
         let lost = self.victims.entry(victim.pid).or_insert_with(|| (victim.clone(), 0.0));
         lost.1 += seconds;
-        if let Some(next) = leaf.links.get(named + 1) {
-            let held = self.holders.entry(next.who.pid).or_insert_with(|| (next.who.clone(), 0.0));
+        let next = leaf.links.get(named + 1).map(|next| &next.who);
+        if let Some(next) = next.or(leaf.circle.as_ref()) {
+            let held = self.holders.entry(next.pid).or_insert_with(|| (next.clone(), 0.0));
             held.1 += seconds;
         }
         *self.holder_doing.entry(leaf.root().class).or_default() += seconds;
@@ -165,7 +166,7 @@ impl End {
         let whole = link.end_ns.saturating_sub(link.since_ns) as f64 / 1e9;
         self.longest_seconds = self.longest_seconds.max(whole);
         self.standing |= link.standing;
-        self.circle |= leaf.circle;
+        self.circle |= leaf.circle.is_some();
         // The chain to show: the most links, and of those the longest.
         let weight = (leaf.links.len(), leaf.ns());
         if weight > self.longest_ns && leaf.ns() * 20 >= self.longest_ns.1 {

@@ -232,7 +232,7 @@ impl<'c, 'a> Found<'c, 'a> {
         };
         let kind = match kind {
             EndKind::Idle if is_terminal(&root.object) => EndKind::Person,
-            EndKind::Idle if root.by_clock => EndKind::Sleep,
+            EndKind::Idle if root.by_clock && !is_tick(leaf) => EndKind::Sleep,
             EndKind::Idle if self.is_command => EndKind::Open,
             // A thread that reads what another of its own process will write.
             EndKind::Open if root.class == WaitClass::PipeRead && !self.is_command => EndKind::Idle,
@@ -369,7 +369,7 @@ impl<'c, 'a> Found<'c, 'a> {
                 question_of: None,
             };
             let (begin_ns, end_ns) = (link.begin_ns, link.end_ns);
-            let leaf = Leaf { begin_ns, end_ns, links: vec![Arc::new(link)], circle: false };
+            let leaf = Leaf { begin_ns, end_ns, links: vec![Arc::new(link)], circle: None };
             let key = (EndKind::Works, WaitClass::Running, Object::Process(pid));
             let own = End::new(EndKind::Works, WaitClass::Running, Object::Process(pid), &leaf, 0);
             let end = self.ends.entry(key).or_insert(own);
@@ -400,6 +400,12 @@ fn holder(model: &Model, end: &End, leaf: &Leaf, named: usize) -> Option<ThreadR
         Some(pid) => Some(model.thread_ref(pid)),
         None => end.holder().cloned(),
     }
+}
+
+/// Whether the root's sleep is a small part of what is waited for: an event loop that looks at the clock now and then does not
+/// sleep over an answer.
+fn is_tick(leaf: &Leaf) -> bool {
+    leaf.root().ns() * 2 < leaf.links[0].ns()
 }
 
 /// Whether somebody's input is waited for.

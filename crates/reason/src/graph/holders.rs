@@ -232,12 +232,32 @@ impl Peers<'_> {
         if let Some(pid) = asked {
             return Some(self.model.thread_ref_at(pid, wait.begin_ns));
         }
+        if let Some(ended) = self.child_that_ended_with(wait) {
+            return Some(ended);
+        }
         // Any child's end would do: only if there is but one, or all are held up, is it known for whom.
         let alive = self.living_children(wait.thread.pid);
         if alive.len() > 1 && !self.hold_up_together(&alive, wait) {
             return None;
         }
         self.chosen(wait, alive)
+    }
+
+    /// Where no wake-up was seen: the child whose end was seen as the wait ended, within what sampling leaves open.
+    fn child_that_ended_with(&self, wait: &WaitSpan) -> Option<ThreadRef> {
+        const SAMPLES_APART_NS: Ns = 25_000_000;
+        let is_seen = |wake: &Wake| wake.context != WakeContext::Unknown;
+        if wait.standing || wait.wake.as_ref().is_some_and(is_seen) {
+            return None;
+        }
+        let children = self.children_ever(wait.thread.pid);
+        let ended = self.model.exits.iter().filter(|(at_ns, exit)| {
+            at_ns.abs_diff(wait.end_ns) <= SAMPLES_APART_NS
+                && children.iter().any(|child| self.model.is_same(child, &exit.thread))
+        });
+        // Of several that sampling cannot tell apart a shell waits for the one that it began last.
+        let last = ended.max_by_key(|(_, exit)| exit.thread.start_ns)?;
+        Some(last.1.thread.clone())
     }
 
     /// For a wait of which [`Self::holder`] names nobody: it is for whichever child ends first, and nobody can say

@@ -20,6 +20,8 @@ use crate::waits::timeline::WaitSpan;
 pub enum Next {
     /// A thread, for the same interval.
     Thread(ThreadRef),
+    /// A thread that owes an answer on a connection, with the inode of the socket here.
+    Answer(u64, ThreadRef),
     /// It waits for a name server: index of the question in the model.
     Question(usize),
     /// A peer that was asked on a connection and is not on this host: inode of the socket here.
@@ -68,6 +70,9 @@ impl Peers<'_> {
         if let Some(waker) = waker.filter(was_there) {
             return Next::Thread(waker);
         }
+        if let Some(answered) = self.answered_by(wait) {
+            return Next::Thread(answered);
+        }
         if matches!(
             wait.place.object,
             Some(ObjectRef::Inet(_) | ObjectRef::Unix { .. } | ObjectRef::Pipe { .. })
@@ -87,6 +92,26 @@ impl Peers<'_> {
             return Next::Thread(only);
         }
         self.held_sibling(wait).into()
+    }
+
+    /// Whose packet ended a wait for events of which nobody knows what they were (select and the like): believed if the waiter
+    /// had asked that process, that is, had ended a wait of its own not long before or meanwhile.
+    fn answered_by(&self, wait: &WaitSpan) -> Option<ThreadRef> {
+        const LENGTH_NS_MIN: Ns = 1_000_000;
+        const BEFORE_NS: Ns = 200_000_000;
+        if wait.place.object.is_some() || wait.end_ns - wait.begin_ns < LENGTH_NS_MIN {
+            return None;
+        }
+        let by = carrier(wait).filter(|by| by.pid != wait.thread.pid)?;
+        let since = wait.begin_ns.saturating_sub(BEFORE_NS);
+        let asked = |other: &WaitSpan| {
+            other.end_ns >= since
+                && other.end_ns <= wait.end_ns
+                && carrier(other).is_some_and(|from| from.pid == wait.thread.pid)
+        };
+        let threads = self.threads_of(&[by.pid]);
+        let mut waits = threads.iter().flat_map(|thread| self.waits_of(thread));
+        waits.any(asked).then(|| by.clone())
     }
 
     /// An event loop looks at the clock between events: what ends one of its next waits, after waits that only the clock ended,
@@ -121,14 +146,14 @@ impl Peers<'_> {
         None
     }
 
-    /// Of a wait that stands at the end of the look: whom its process has asked last and has no answer from.
+    /// Whom its process has asked and has no answer from by the end of the look: of a wait that stands there the last one, of one
+    /// that the clock ended before the last that was asked before it.
     fn awaited(&self, wait: &WaitSpan, to: Ns) -> Option<Next> {
         const END_NS: Ns = 100_000_000;
-        if wait.end_ns.max(to) + END_NS < self.model.end_ns {
-            return None;
-        }
+        let stands = wait.end_ns.max(to) + END_NS >= self.model.end_ns;
         let debts = self.debts.awaits.get(&wait.thread.pid)?;
-        let last = debts.iter().max_by_key(|debt| debt.since_ns)?;
+        let outstanding = debts.iter().filter(|debt| stands || debt.since_ns <= wait.begin_ns);
+        let last = outstanding.max_by_key(|debt| debt.since_ns)?;
         let socket = self.model.socket(last.ino)?;
         let mut far = self.far_processes(socket);
         if far.is_empty() {
@@ -140,7 +165,8 @@ impl Peers<'_> {
             return Some(Next::Peer(last.ino));
         }
         let pids: Vec<u32> = far.iter().map(|process| process.pid).collect();
-        self.serving_since(&pids, last.since_ns, wait.end_ns).map(Next::Thread)
+        let by = self.serving_since(&pids, last.since_ns, wait.end_ns);
+        by.map(|by| Next::Answer(last.ino, by))
     }
 
     /// The peer of what ended, or will end, a wait for events.

@@ -3,6 +3,7 @@
 //! The waker, whoever carried the packet, whoever answers the same conversation later, who read the question last, who turned
 //! to something else just as it came, who was held up, who ran. Must not: look past the processes that it is given.
 
+use super::debts::Debt;
 use super::peers::Peers;
 use super::wakers::{by_kernel_thread, carrier, is_stalled};
 use crate::facts::*;
@@ -170,7 +171,11 @@ impl Peers<'_> {
             }
             asked_ns = other.begin_ns;
         }
-        asked_ns
+        // The connection's own clocks know of a question that came before the look.
+        let debts = self.debts.awaits.get(&wait.thread.pid).map_or(&[][..], Vec::as_slice);
+        let of_socket = |debt: &&Debt| matches!(&wait.place.object, Some(ObjectRef::Inet(own)) if own.ino == debt.ino);
+        let since = debts.iter().find(of_socket).map(|debt| debt.since_ns);
+        since.filter(|since| *since < wait.end_ns).map_or(asked_ns, |since| since.min(asked_ns))
     }
 
     /// The thread at the far end that has read from this very connection last before the wait, and so took the question.

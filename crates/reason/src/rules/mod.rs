@@ -7,6 +7,7 @@
 //!
 //! To add one: docs/writing-a-rule.md. Must not print, keep state or read what is not a measure or an end.
 
+pub mod ask;
 pub mod engine;
 pub mod proof;
 pub mod rule;

@@ -13,14 +13,8 @@ const LEAST: [(&str, u64); 2] = [("cpu.weight", 1), ("cpu.shares", 2)];
 
 /// Lets a process come after another.
 pub(super) fn come_last(model: &Model, hurt: &ThreadRef, by: &ThreadRef) -> Remedy {
-    if let Some((group, weight)) = group_beside(model, hurt, by) {
-        let (name, least) = LEAST[usize::from(!group.controllers.is_empty())];
-        let file = words::shell(&format!("{}/{name}", group.directory.trim_end_matches('/')));
-        return Remedy {
-            text: format!("let its group {} come last", group.path),
-            command: format!("echo {least} > {file}"),
-            undo: format!("echo {weight} > {file}"),
-        };
+    if let Some(group) = group_beside(model, hurt, by) {
+        return of_group(group);
     }
     if is_session_apart(model, hurt, by) {
         let file = format!("/proc/{}/autogroup", by.pid);
@@ -36,6 +30,43 @@ pub(super) fn come_last(model: &Model, hurt: &ThreadRef, by: &ThreadRef) -> Reme
         // The nice value is a thread's own: that of the first thread alone would change little.
         command: format!("renice -n 19 -p $(ls /proc/{}/task)", by.pid),
         undo: format!("renice -n {nice} -p $(ls /proc/{}/task)", by.pid),
+    }
+}
+
+/// Lets all processes of one name come after another: those that are there when the command is run.
+pub(super) fn all(model: &Model, hurt: &ThreadRef, example: &ThreadRef, name: &str) -> Remedy {
+    if let Some(group) = group_beside(model, hurt, example) {
+        return of_group(group);
+    }
+    // pgrep takes a pattern; a hostile name is none.
+    let escape = |c: char| if c.is_ascii_alphanumeric() { c.to_string() } else { format!("\\{c}") };
+    let pattern: String = name.chars().map(escape).collect();
+    let pids = format!("pgrep -x -- {}", words::shell(&pattern));
+    if is_session_apart(model, hurt, example) {
+        let write =
+            |nice| format!("for pid in $({pids}); do echo {nice} > /proc/$pid/autogroup; done");
+        return Remedy {
+            text: "let their sessions come last, or run fewer of them at a time".into(),
+            command: write(19),
+            undo: write(0),
+        };
+    }
+    let nice = model.identity(example).map_or(0, |known| known.nice);
+    Remedy {
+        text: "let them come last, or run fewer of them at a time".into(),
+        command: format!("renice -n 19 -p $({pids})"),
+        undo: format!("renice -n {nice} -p $({pids})"),
+    }
+}
+
+/// Lets a group come last, whose weight is known.
+fn of_group((group, weight): (&Cgroup, u64)) -> Remedy {
+    let (name, least) = LEAST[usize::from(!group.controllers.is_empty())];
+    let file = words::shell(&format!("{}/{name}", group.directory.trim_end_matches('/')));
+    Remedy {
+        text: format!("let its group {} come last", group.path),
+        command: format!("echo {least} > {file}"),
+        undo: format!("echo {weight} > {file}"),
     }
 }
 

@@ -5,10 +5,12 @@
 pub(crate) mod affinity;
 mod come_last;
 mod cpu_waits;
+mod crowd;
 pub(crate) mod quota;
 pub(crate) mod rt_denied;
 pub(crate) mod rt_throttled;
 pub(crate) mod saturated;
+pub(crate) mod victims;
 
 /// The rules of this area; the first that matches claims an end. What narrows a victim by itself (a mask, a quota, a
 /// budget) comes before what it shares with others.

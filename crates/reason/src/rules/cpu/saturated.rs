@@ -1,19 +1,24 @@
-//! cpu.saturated: somebody waits for a CPU because somebody else takes more than his fair part.
+//! cpu.saturated: somebody waits for a CPU because others use them up.
 //!
 //! Three things must come together: the CPUs that the victim may use are all busy, the victim gets less than
 //! its fair part and stands in the run queue instead, and one other gets that much more. A host that is merely
 //! busy has no victim; a program that is slowed by its own threads has no culprit; a client that waits while its
-//! own server works is not held up by it. Rejected: naming a crowd as the culprit. Many who share are not one who takes;
-//! the end `cpu` says who they are (measure/cpu_users.rs).
+//! own server works is not held up by it. Where no single one takes too much, a crowd of one program may (crowd.rs).
+//! Rejected: naming the busiest of many who share (the end `cpu` says who they are, measure/cpu_users.rs).
 
 use super::come_last::come_last;
-use super::cpu_waits::{SCHED_BATCH, SCHED_IDLE, claims, is_claimed, is_real_time, on_path};
-use crate::facts::{TargetKind, ThreadRef, WakeContext};
+use super::cpu_waits::{claims, is_claimed, is_real_time, on_path};
+use super::crowd;
+use super::victims::{
+    BUSY_MIN, CULPRIT_OF_ALL_MIN, NICE_MIN, PARTNER_PART_MIN, RUN_PER_SECOND_MIN,
+    RUN_STARVED_PER_SECOND_MIN, WAIT_PER_SECOND_MIN, WAIT_TO_RUN_MIN, WANTED_BY_ONE_MIN,
+    are_partners, is_polite, ticks, waits_much,
+};
+use crate::facts::ThreadRef;
 use crate::graph::end::End;
 use crate::graph::ends::command_root;
 use crate::measure::Measures;
 use crate::measure::cpu_users::Competitor;
-use crate::model::Model;
 use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::engine::Loss;
@@ -27,14 +32,15 @@ use std::collections::BTreeSet;
 /// The rule.
 pub static RULE: Rule = Rule {
     code: "cpu.saturated",
-    title: "Another process uses up the CPUs",
+    title: "Others use up the CPUs",
     theory: "When more threads are ready than there are CPUs, the scheduler deals out time by thread and group, not by \
              process: one process with many busy threads takes most of it. The others then wait in the run queue \
              after every sleep and at the end of every slice, and their requests take several times as long.",
     needs: &[
         "the CPUs that the victim may use are at least nine tenths busy",
         "the victim waits for a CPU for a noticeable part of its own running time, and gets less than its fair part",
-        "one other process or job gets more than its fair part, and two fifths or more of all that is used or asked for",
+        "one other process or job gets more than its fair part, and two fifths or more of all that is used or asked for; or \
+         processes of one program, at least four times as many at a time as there are CPUs, use two fifths of them or more",
     ],
     refuted_by: &[
         Refutation::new("CPUs that the victim may use are idle", "idle_cpus_refute_it"),
@@ -50,7 +56,10 @@ pub static RULE: Rule = Rule {
             "one works for the other: it ends the other's waits",
             "a_client_is_not_held_up_by_its_own_server",
         ),
-        Refutation::new("many share, and none has most of it", "equals_that_share_have_no_culprit"),
+        Refutation::new(
+            "a few share, and none has most of it",
+            "equals_that_share_have_no_culprit",
+        ),
     ],
     remedies: &[
         "give the culprit a lower weight or a quota",
@@ -69,73 +78,21 @@ pub static RULE: Rule = Rule {
         &CULPRIT_OF_ALL_MIN,
         &PARTNER_PART_MIN,
         &NICE_MIN,
+        &crowd::CROWD_PER_CPU_MIN,
+        &crowd::READY_PER_CPU_MIN,
     ],
     finds: Finds::Look(find),
 };
 
-/// From here on all CPUs count as in use.
-pub(crate) static BUSY_MIN: Threshold = Threshold::new(
-    0.9,
-    "1",
-    "the CPUs that the victim may use are in use for so much of the time; with less, somebody idles beside the queue",
-    "chosen; lab, seeds 1, 4401 and 4402: 1.00 on each full host",
-);
-static WAIT_TO_RUN_MIN: Threshold = Threshold::new(
-    0.25,
-    "1",
-    "waiting that is a smaller part of a victim's own running is what sharing a CPU costs",
-    "chosen",
-);
-static WAIT_PER_SECOND_MIN: Threshold = Threshold::new(
-    0.05,
-    "s/s",
-    "nobody is a victim who waits less in a second",
-    "chosen: where a wait becomes a warning",
-);
-static RUN_PER_SECOND_MIN: Threshold = Threshold::new(
-    0.05,
-    "s/s",
-    "on a host, nor who runs less in a second and sleeps meanwhile: what only ticks is late on any busy host, and loses no \
-     work by it",
-    "chosen",
-);
-static WANTED_BY_ONE_MIN: Threshold = Threshold::new(
-    0.5,
-    "1",
-    "a thread that ran or was ready to for this part of the look does not tick: it has work all the time. That it ran for \
-     little is then the harm itself, the greater the heavier the culprit's group is",
-    "chosen",
-);
-static RUN_STARVED_PER_SECOND_MIN: Threshold = Threshold::new(
-    0.01,
-    "s/s",
-    "but for so little as this in a second it has no work: a tick that comes seconds late is a tick",
-    "chosen",
-);
 static CULPRIT_PART_MIN: Threshold = Threshold::new(
     0.4,
     "1",
     "the culprit has at least this part of what is taken beyond the fair parts",
     "chosen: the largest of three equals has a third",
 );
-static CULPRIT_OF_ALL_MIN: Threshold = Threshold::new(
-    0.4,
-    "1",
-    "and at least this part of all that is used (a heavier group), or of all that is asked for, running or ready to (more \
-     threads): who has less of both is one of many",
-    "chosen",
-);
-static PARTNER_PART_MIN: Threshold =
-    Threshold::new(0.3, "1", "two that end so many of each other's waits work together", "chosen");
-static NICE_MIN: Threshold = Threshold::new(
-    10.0,
-    "nice",
-    "who runs at this nice value or above asked to come last, and is no victim if it does",
-    "kernel: sched_prio_to_weight, at 10 a tenth of the usual weight",
-);
-
 fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
-    matched(measures, ends).into_iter().collect()
+    let one = matched(measures, ends);
+    one.or_else(|| crowd::matched(measures, ends)).into_iter().collect()
 }
 
 /// Who takes most beyond his fair part, if it is one.
@@ -210,15 +167,8 @@ fn matched<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Option<Match<'m>>
     })
 }
 
-/// It asked to come last.
-fn is_polite(model: &Model, process: &ThreadRef) -> bool {
-    model.identity(process).is_some_and(|known| {
-        f64::from(known.nice) >= NICE_MIN.value || matches!(known.policy, SCHED_BATCH | SCHED_IDLE)
-    })
-}
-
 fn is_victim(measures: &Measures<'_>, ends: &[End], one: &Competitor, greedy: &Competitor) -> bool {
-    let (model, wall) = (measures.model, measures.wall_seconds());
+    let model = measures.model;
     let Some(process) = one.greatest().map(|used| &used.process) else { return false };
     let own = model.host.own_pid;
     let looked_at = if measures.is_command() {
@@ -240,38 +190,13 @@ fn is_victim(measures: &Measures<'_>, ends: &[End], one: &Competitor, greedy: &C
     }
     let allowed = model.identity(process).map_or(&[][..], |known| &known.cpus_allowed);
     let busy = measures.cpu.mean_busy(allowed);
-    let is_asked_for = model.target.as_ref().is_some_and(|t| t.kind != TargetKind::Host);
-    let starves = one.run >= RUN_STARVED_PER_SECOND_MIN.value * wall
-        && one.wanted_by_one >= WANTED_BY_ONE_MIN.value * wall;
-    let ticks = one.run < RUN_PER_SECOND_MIN.value * wall && !starves;
     looked_at
-        && (is_asked_for || !ticks)
+        && !ticks(measures, one)
         && busy.is_some_and(|busy| busy >= BUSY_MIN.value)
-        && one.ready >= WAIT_PER_SECOND_MIN.value * wall
-        && one.ready >= WAIT_TO_RUN_MIN.value * one.run
+        && waits_much(measures, one.run, one.ready)
         && one.shortfall() > 0.0
         && one.run < greedy.run
         && !are_partners(measures, one, greedy)
-}
-
-/// One works for the other: a client and its server, two ends of a pipe.
-fn are_partners(measures: &Measures<'_>, one: &Competitor, other: &Competitor) -> bool {
-    let ended_by = |one: &Competitor, other: &Competitor| {
-        let (mut all, mut by_other) = (0_u32, 0_u32);
-        for wait in measures.waits() {
-            let counts = one.processes.contains_key(&wait.thread.pid)
-                && !matches!(wait.class, WaitClass::RunQueue | WaitClass::CpuQuota);
-            let Some(wake) = wait.wake.as_ref().filter(|_| counts) else { continue };
-            all += 1;
-            // A timer's interrupt hits whoever runs, and that is mostly the culprit.
-            let meant = wake.context == WakeContext::Task
-                || wake.context == WakeContext::SoftInterrupt
-                    && matches!(wait.class, WaitClass::SocketRead | WaitClass::SocketWrite);
-            by_other += u32::from(meant && other.processes.contains_key(&wake.by.pid));
-        }
-        all > 0 && f64::from(by_other) >= PARTNER_PART_MIN.value * f64::from(all)
-    };
-    ended_by(one, other) || ended_by(other, one)
 }
 
 fn explain(measures: &Measures<'_>, hog: &Hog<'_>, loss: &Loss<'_>) -> Wording {

@@ -176,9 +176,13 @@ fn a_killed_process_is_named() {
 
 #[test]
 fn page_cache_that_fills_a_group_is_healthy() {
-    let model =
+    let none =
         model(Made { hits: 5000, kills: 0, refaults: 0, reclaim_seconds: 1.5, freed: 320_000 });
-    assert_eq!(of_limit(model), []);
+    assert_eq!(of_limit(none), []);
+    // A few pages of the program itself are read again meanwhile.
+    let (hits, refaults) = (11_302, 260);
+    let few = model(Made { hits, kills: 0, refaults, reclaim_seconds: 1.5, freed: 320_000 });
+    assert_eq!(of_limit(few), []);
 }
 
 #[test]

@@ -82,11 +82,35 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
         let listens = socket.protocol == "tcp" && socket.state == TCP_LISTEN;
         if listens && state.accept_queue > 0 && seen.insert(socket.ino) {
             let overflows = growth(model, socket.netns, "TcpExt.ListenOverflows").unwrap_or(0);
-            let listener = Listener { process: &endpoint.process, socket, state, overflows };
+            let process = server(measures, ends, socket);
+            let process = process.unwrap_or(&endpoint.process);
+            let listener = Listener { process, socket, state, overflows };
             found.extend(matched(measures, ends, listener));
         }
     }
     found
+}
+
+/// Of several processes that have the listener, the one that is to accept: whom following the clients' waits came to, else
+/// one that another of them began (a worker, and not its master).
+fn server<'m>(
+    measures: &'m Measures<'m>,
+    ends: &'m [End],
+    listener: &InetRef,
+) -> Option<&'m ThreadRef> {
+    let model = measures.model;
+    let all = model.endpoints.iter();
+    let has_it =
+        |end: &&Endpoint| matches!(&end.object, ObjectRef::Inet(own) if own.ino == listener.ino);
+    let all: Vec<&ThreadRef> = all.filter(has_it).map(|end| &end.process).collect();
+    let clients = clients(measures, listener);
+    let waited_on: HashSet<&Object> = clients.iter().map(|wait| &wait.object).collect();
+    let through = |end: &&End| end.links.iter().any(|link| waited_on.contains(&link.object));
+    let found = ends.iter().filter(through).filter_map(|end| end.who.as_ref());
+    let found = found.filter_map(|who| all.iter().find(|own| own.pid == who.pid)).next();
+    let parent = |own: &ThreadRef| model.identity(own).map(|known| known.parent_pid);
+    let is_worker = |own: &&&ThreadRef| all.iter().any(|other| parent(own) == Some(other.pid));
+    found.or_else(|| all.iter().find(is_worker)).copied()
 }
 
 /// Waits for the listener: to be connected, or for an answer where nobody has the other end yet.

@@ -23,7 +23,7 @@ pub(crate) mod receiver_limited;
 pub(crate) mod remote_queue;
 mod retransmits;
 #[cfg(test)]
-mod scenes;
+pub(crate) mod scenes;
 pub(crate) mod sendbuf_limited;
 pub(crate) mod slow_peer;
 pub(crate) mod socket_full;

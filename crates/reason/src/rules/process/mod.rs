@@ -11,6 +11,8 @@ pub(crate) mod own_time;
 pub(crate) mod pipe_peer;
 pub(crate) mod small_io;
 pub(crate) mod socket_peer;
+#[cfg(test)]
+mod socket_peer_tests;
 pub(crate) mod standstill;
 pub(crate) mod stopped;
 pub(crate) mod timezone_stat;

@@ -87,12 +87,14 @@ fn explain(measures: &Measures<'_>, end: &End, doing: &Meanwhile, loss: &Loss<'_
             "descriptor iterator",
         ));
     }
+    let waiter = wait_words::waiter(measures, end);
     Wording {
-        title: format!(
-            "{} waits to write to {pipe}: its reader {by} {}",
-            wait_words::waiter(measures, end),
-            doing.does
-        ),
+        title: match end.circle && reader.is_some() {
+            true => format!(
+                "{waiter} and {by} wait for each other: each for the other to read its pipe"
+            ),
+            false => format!("{waiter} waits to write to {pipe}: its reader {by} {}", doing.does),
+        },
         text: format!(
             "{} pass in {} for room in {} {}; the longest {}. Meanwhile {by} {} for {}.",
             words::of_window(loss.seconds, loss.wall_seconds),
@@ -141,6 +143,15 @@ fn remedy(measures: &Measures<'_>, end: &End) -> Vec<Remedy> {
         }];
     };
     match end.holder_mostly() {
+        _ if end.circle => vec![Remedy {
+            text: format!(
+                "end one of the two; then let {} read one pipe while it writes the other (a thread, poll, or its library's call \
+                 for both, such as communicate())",
+                words::who(&reader)
+            ),
+            command: format!("kill {}", end.links[end.named].who.pid),
+            ..Remedy::default()
+        }],
         Some(WaitClass::Stopped) => vec![Remedy {
             text: "continue the reader".into(),
             command: format!("kill -CONT {}", reader.pid),
@@ -217,6 +228,30 @@ mod tests {
         let finding = &report.findings[0];
         assert_eq!((&*finding.code, finding.severity), ("process.pipe_peer", Severity::Critical));
         assert!(finding.title.contains("collector 20 sleeps"), "{}", finding.title);
+    }
+
+    /// Each of two writes to a full pipe that the other should read.
+    #[test]
+    fn two_that_wait_for_each_other_to_read_are_a_circle() {
+        let back = ObjectRef::Pipe { ino: 78 };
+        let place = Place {
+            state: WaitState::Sleep,
+            syscall: "write".into(),
+            object: Some(back.clone()),
+            ..Place::default()
+        };
+        let mut facts = pipe(at_place(20, "collector", place));
+        let mut read = endpoint(10, "service", back.clone());
+        let mut write = endpoint(20, "collector", back);
+        if let (Body::Endpoint(read), Body::Endpoint(write)) = (&mut read.body, &mut write.body) {
+            (read.writable, write.readable) = (false, false);
+        }
+        facts.extend([read, write]);
+        let report = explain(facts);
+        let finding = &report.findings[0];
+        assert_eq!(finding.code, "process.pipe_peer");
+        assert!(finding.culprit.pid.is_some(), "{finding:?}");
+        assert!(finding.title.contains("wait for each other"), "{}", finding.title);
     }
 
     #[test]

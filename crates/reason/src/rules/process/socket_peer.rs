@@ -3,7 +3,8 @@
 //! Reading from a socket is a wait for work unless a question is outstanding. So the wait alone says nothing: it
 //! counts where the server was woken by this client (questions) and the client by this server (answers), and where the
 //! chain ends in the server's own time: it sleeps or works. A stream of news that the client only listens to has answers
-//! without questions. Rejected: any wait for a busy peer (every idle connection to a busy server is one).
+//! without questions. Where nothing ends in the look, the clocks of the connection tell that a question is outstanding
+//! (graph/debts.rs); that counts for whoever was asked about, for on a host a long poll looks the same. Rejected: any wait for a busy peer (every idle connection to a busy server is one).
 
 use super::holder_doing::AT_WORK;
 use super::wait_words;
@@ -23,6 +24,7 @@ use crate::rules::wording::{Evidence, Remedy, Severity, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, culprit};
 use crate::waits::WaitClass;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 static SLOW: Threshold = Threshold::new(
     0.03,
@@ -53,7 +55,8 @@ pub static RULE: Rule = Rule {
              slow: the time is the server's own.",
     needs: &[
         "the client waits in read or recv on a connected socket whose other end is a process on this host",
-        "the server's threads were woken by that client's questions, and the client by its answers",
+        "the server's threads were woken by that client's questions, and the client by its answers; or the client spoke last \
+         on the connection, and has waited for the answer to the end of the look",
         "meanwhile the server sleeps or works, and waits for nothing with a name",
     ],
     refuted_by: &[
@@ -106,7 +109,8 @@ fn is_asked_about(measures: &Measures<'_>) -> bool {
 
 /// Whose own time an end is that others reach by reading from a socket.
 fn server_of(measures: &Measures<'_>, end: &End) -> Option<u32> {
-    if !end.via.iter().any(|(class, seconds)| is_read(*class) && *seconds > 0.0) {
+    let reads = end.via.iter().any(|(class, seconds)| is_read(*class) && *seconds > 0.0);
+    if !reads && (measures.is_command() || question(measures, end).is_none()) {
         return None;
     }
     let its_own = match (end.kind, end.class) {
@@ -118,7 +122,7 @@ fn server_of(measures: &Measures<'_>, end: &End) -> Option<u32> {
     if !its_own {
         return None;
     }
-    match (question(end), &end.who, &end.object) {
+    match (question(measures, end), &end.who, &end.object) {
         (Some((_, server)), _, _) => Some(server.who.pid),
         (None, Some(who), _) => Some(who.pid),
         (None, None, Object::Process(pid)) => Some(*pid),
@@ -126,10 +130,18 @@ fn server_of(measures: &Measures<'_>, end: &End) -> Option<u32> {
     }
 }
 
-/// The last link of an end's chain that reads from a socket, and the one at the other end.
-fn question(end: &End) -> Option<(&ChainLink, &ChainLink)> {
-    let at = end.links.iter().rposition(|link| is_read(link.class))?;
-    Some((&end.links[at], end.links.get(at + 1)?))
+/// The last link of an end's chain that reads from a socket, and the one at the other end. An event loop has asked where its
+/// connection says so, and on a command's path whenever it waits for another process.
+fn question<'e>(measures: &Measures<'_>, end: &'e End) -> Option<(&'e ChainLink, &'e ChainLink)> {
+    let asks = |pair: &[Arc<ChainLink>]| {
+        let is_other = pair[0].who.pid != pair[1].who.pid;
+        let on_connection =
+            matches!(pair[0].object, Object::Inet(_)) && pair[0].question_of.is_none();
+        let is_loop = pair[0].class == WaitClass::Idle && is_other;
+        is_read(pair[0].class) || is_loop && (measures.is_command() || on_connection)
+    };
+    let at = end.links.windows(2).rposition(asks)?;
+    Some((&end.links[at], &end.links[at + 1]))
 }
 
 /// What a server's clients lose to its own time.
@@ -155,8 +167,8 @@ impl Waited {
         let mut waited = Self::default();
         for at in all {
             let end = &ends[*at];
-            let in_chain =
-                question(end).is_some_and(|(client, _)| asked.clients.contains(&client.who.pid));
+            let in_chain = question(measures, end)
+                .is_some_and(|(client, _)| asked.clients.contains(&client.who.pid));
             let victims = if measures.is_command() {
                 if !in_chain {
                     continue;
@@ -203,8 +215,8 @@ impl Waited {
     }
 
     /// The end that most is lost to.
-    fn greatest<'e>(&self, ends: &'e [End]) -> Option<&'e End> {
-        let asked = |(at, _): &(usize, _)| question(&ends[*at]).is_some();
+    fn greatest<'e>(&self, measures: &Measures<'_>, ends: &'e [End]) -> Option<&'e End> {
+        let asked = |(at, _): &(usize, _)| question(measures, &ends[*at]).is_some();
         let most = self
             .parts
             .iter()
@@ -221,16 +233,21 @@ fn matched<'m>(
     server: u32,
     all: &[usize],
 ) -> Option<Match<'m>> {
-    let asked = talk.with(server, is_asked_about(measures));
+    let mut asked = talk.with(server, is_asked_about(measures));
+    let outstanding = outstanding(measures, ends, server, all);
+    let is_outstanding = !outstanding.is_empty();
+    asked.clients.extend(outstanding);
     let waited = Waited::of(measures, ends, (talk, &asked), server, all);
     let answer = waited.seconds() / asked.answers.max(1) as f64;
     // A command that asks once has all its time in that one answer.
-    let answers_min = if measures.is_command() { 1 } else { ANSWERS_MIN.count() };
-    let is_short = measures.is_command() && waited.seconds() < COMMAND_WAITS.value;
-    if asked.answers < answers_min || answer < SLOW.value || is_short {
+    let is_one = measures.is_command() || is_outstanding;
+    let answers_min = if is_one { 1 } else { ANSWERS_MIN.count() };
+    let is_short = is_one && waited.seconds() < COMMAND_WAITS.value;
+    if asked.answers + usize::from(is_outstanding) < answers_min || answer < SLOW.value || is_short
+    {
         return None;
     }
-    let (read, _) = question(waited.greatest(ends)?)?;
+    let (read, _) = question(measures, waited.greatest(measures, ends)?)?;
     let server = wait_words::main_thread(measures, server);
     let at_work = waited.is_at_work();
     let proof = if at_work { Proof::OneWitness } else { Proof::TwoWitnesses };
@@ -248,6 +265,22 @@ fn matched<'m>(
     Some(matched)
 }
 
+/// Clients that have asked a server and have no answer by the end of the look, where somebody asked about one process.
+fn outstanding(measures: &Measures<'_>, ends: &[End], server: u32, all: &[usize]) -> BTreeSet<u32> {
+    let awaits = &measures.graph.chains.peers.debts.awaits;
+    // An event loop that the clock ends may wait for other events all the while: a long poll.
+    let own_time = |at: &&usize| ends[**at].class != WaitClass::Idle;
+    let asks = all.iter().filter(own_time).filter_map(|at| question(measures, &ends[*at]));
+    let asks = asks.filter(|(read, by)| {
+        let debts = awaits.get(&read.who.pid).map_or(&[][..], Vec::as_slice);
+        by.who.pid == server && debts.iter().any(|debt| read.object == Object::Inet(debt.ino))
+    });
+    match is_asked_about(measures) {
+        true => asks.map(|(read, _)| read.who.pid).collect(),
+        false => BTreeSet::new(),
+    }
+}
+
 /// A server and how it answers.
 struct Answers {
     server: ThreadRef,
@@ -263,17 +296,23 @@ impl Answers {
         let client = wait_words::main_thread(measures, read.who.pid);
         let (over, does, share) = self.waited.doing();
         let pid = self.server.pid;
-        Wording {
-            title: format!(
-                "{} waits for {who}, which {over} each answer for {}",
-                words::who(&client),
-                words::seconds(self.answer)
+        let (client, answer) = (words::who(&client), words::seconds(self.answer));
+        let (title, answers) = match self.asked.answers {
+            0 => (
+                format!("{client} waits for {who}, which {does} and has not answered for {answer}"),
+                "an answer".to_string(),
             ),
+            count => (
+                format!("{client} waits for {who}, which {over} each answer for {answer}"),
+                words::count(count, "answer", "answers"),
+            ),
+        };
+        Wording {
+            title,
             text: format!(
-                "{} pass in waits for {} of {who}. Meanwhile it {does} for {} of that time, and waits for \
+                "{} pass in waits for {answers} of {who}. Meanwhile it {does} for {} of that time, and waits for \
                  nothing that has a name: the time is its own.",
                 words::of_window(loss.seconds, loss.wall_seconds),
-                words::count(self.asked.answers, "answer", "answers"),
                 words::percent(share),
             ),
             evidence: self.evidence(measures, read, loss),
@@ -321,125 +360,6 @@ impl Answers {
 }
 
 fn is_on(wait: &crate::waits::timeline::WaitSpan, read: &ChainLink) -> bool {
-    is_read(wait.class) && wait.object == read.object && wait.thread.pid == read.who.pid
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::answer::explain;
-    use crate::answer::report::Severity;
-    use crate::facts::*;
-    use crate::rules::scenes::*;
-
-    fn wait(who: &ThreadRef, by: &ThreadRef, begin_ns: Ns, end_ns: Ns, place: Place) -> Fact {
-        let wake =
-            Wake { at_ns: end_ns, context: WakeContext::Task, by: by.clone(), ..Wake::default() };
-        fact(Body::Wait(Wait {
-            thread: who.clone(),
-            begin_ns,
-            end_ns,
-            place,
-            wake: Some(wake),
-            ..Wait::default()
-        }))
-    }
-
-    fn read(object: &ObjectRef) -> Place {
-        Place {
-            state: WaitState::Sleep,
-            syscall: "read".into(),
-            object: Some(object.clone()),
-            ..Place::default()
-        }
-    }
-
-    fn sleep() -> Place {
-        Place { state: WaitState::Sleep, syscall: "nanosleep".into(), ..Place::default() }
-    }
-
-    /// Ten rounds of: the client rests, asks, waits; the server sleeps over the answer.
-    fn rounds(answer_ms: u64, asks: bool) -> Vec<Fact> {
-        rounds_between(None, None, answer_ms, asks)
-    }
-
-    /// The same between ends of these names: the one that was accepted has its listener's.
-    fn rounds_between(
-        near: Option<&str>,
-        far: Option<&str>,
-        answer_ms: u64,
-        asks: bool,
-    ) -> Vec<Fact> {
-        let near = ObjectRef::Unix { ino: 100, peer_ino: 200, path: near.map(Into::into) };
-        let far = ObjectRef::Unix { ino: 200, peer_ino: 100, path: far.map(Into::into) };
-        let (client, server, timer) = (thread(10, "client"), thread(20, "server"), thread(0, ""));
-        let mut facts = host();
-        facts.push(endpoint(10, "client", near.clone()));
-        facts.push(endpoint(20, "server", far.clone()));
-        for round in 0..10 {
-            let asked = round * 500_000_000 + 20_000_000;
-            let answered = asked + answer_ms * 1_000_000;
-            facts.push(wait(&client, &server, asked, answered, read(&near)));
-            facts.push(wait(&server, &timer, asked, answered - 1_000, sleep()));
-            let by = if asks { &client } else { &timer };
-            let place = if asks { read(&far) } else { sleep() };
-            facts.push(wait(&server, by, asked - 20_000_000, asked, place));
-        }
-        facts
-    }
-
-    #[test]
-    fn a_server_that_sleeps_over_its_answers_is_named() {
-        let report = explain(rounds(400, true));
-        let finding = &report.findings[0];
-        assert_eq!((&*finding.code, finding.severity), ("process.socket_peer", Severity::Critical));
-        assert_eq!(finding.culprit.pid, Some(20));
-        assert!(finding.title.contains("sleeps over each answer for 400 ms"), "{}", finding.title);
-    }
-
-    #[test]
-    fn a_server_that_waits_for_work_is_asked_nothing() {
-        let mut facts = rounds(400, true);
-        for fact in &mut facts {
-            if let Body::Wait(wait) = &mut fact.body
-                && wait.place.syscall == "nanosleep"
-            {
-                wait.place.syscall = "epoll_wait".into();
-            }
-        }
-        assert!(explain(facts).findings.iter().all(|f| f.code != "process.socket_peer"));
-    }
-
-    #[test]
-    fn a_server_that_waits_for_a_cpu_is_the_cpus_victim() {
-        let mut facts = rounds(400, true);
-        for fact in &mut facts {
-            if let Body::Wait(wait) = &mut fact.body
-                && wait.place.syscall == "nanosleep"
-            {
-                (wait.place, wait.wake) = (Place::default(), None);
-            }
-        }
-        assert!(explain(facts).findings.iter().all(|f| f.code != "process.socket_peer"));
-    }
-
-    #[test]
-    fn a_listener_to_news_waits_for_work() {
-        assert!(explain(rounds(400, false)).findings.is_empty());
-    }
-
-    #[test]
-    fn who_connected_is_no_server_however_long_he_thinks_between_two_questions() {
-        let path = Some("/run/db.sock");
-        assert!(explain(rounds_between(path, None, 400, true)).findings.is_empty());
-        let report = explain(rounds_between(None, path, 400, true));
-        assert_eq!(report.findings[0].culprit.pid, Some(20));
-        // A client may have a name as well: then neither end tells.
-        let report = explain(rounds_between(Some("/tmp/own"), path, 400, true));
-        assert_eq!(report.findings[0].culprit.pid, Some(20));
-    }
-
-    #[test]
-    fn a_quick_server_is_nothing() {
-        assert!(explain(rounds(4, true)).findings.is_empty());
-    }
+    let is_its = wait.object == read.object && wait.thread.pid == read.who.pid;
+    is_its && (is_read(wait.class) || wait.class == read.class)
 }

@@ -39,8 +39,11 @@ impl Talk {
             if by.pid != wait.thread.pid {
                 *talk.questions.entry((wait.thread.pid, by.pid)).or_default() += 1;
             }
-            // Of two who talk in turns, the one who connected asks: his rest between two questions is his own.
-            if reads && !measures.graph.chains.peers.is_for_a_question(wait) {
+            // Of two who talk in turns, the one who connected asks: his rest between two questions is his own. An event loop
+            // on a command's path has been asked itself, so what ends its wait is an answer.
+            if (reads || measures.is_command())
+                && !measures.graph.chains.peers.is_for_a_question(wait)
+            {
                 *talk.answers.entry((by.pid, wait.thread.pid)).or_default() += 1;
             }
         }

@@ -1,7 +1,8 @@
 //! What only a program itself knows: the question to ask it, as a command with the process filled in.
 //!
 //! For ends behind which nothing can be seen from outside: a row lock, a pool, a turn. One table by the program's name; a program
-//! that is not in it gets the stacks of its threads. Nothing of it is ever run by holdup.
+//! that is not in it gets the stacks of its threads. Nothing of it is ever run by holdup. Here, and not with the answer, because
+//! rules give the question as a way out too.
 
 /// The command that asks a process what it waits for.
 pub fn question(comm: &str, pid: u32) -> String {

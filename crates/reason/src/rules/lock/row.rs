@@ -1,0 +1,247 @@
+//! lock.row: a session of a server waits for what another session of it holds.
+//!
+//! A database gives a row, a table or an advisory lock to a session until its transaction ends. No table of the kernel knows of
+//! it: the waiter sleeps on a semaphore, a latch or a condition of the program. Two facts make it such a lock: the waiter
+//! serves a client that is owed an answer, and whoever let it go (or holds what it waits for) serves another client, whose next
+//! word it waits for meanwhile: it is idle in its transaction. Must not: claim a lock whose holder works or was not seen (then
+//! the end says so, and gives the program's own question). Rejected: the program's name (a server of one's own has locks too).
+
+use crate::facts::ThreadRef;
+use crate::graph::chains::ChainLink;
+use crate::graph::end::{End, EndKind};
+use crate::measure::Measures;
+use crate::measure::process_names::present;
+use crate::model::object::Object;
+use crate::model::words;
+use crate::rules::engine::Loss;
+use crate::rules::process::wait_words;
+use crate::rules::proof::Proof;
+use crate::rules::wording::{Evidence, Remedy, Wording};
+use crate::rules::{Finds, Match, Refutation, Rule, ask, culprit};
+use std::sync::Arc;
+
+/// The rule.
+pub static RULE: Rule = Rule {
+    code: "lock.row",
+    title: "A session of a server waits for a lock that another session holds",
+    theory: "A database gives a lock on a row, a table or a name to a session until its transaction ends. Whoever wants the \
+             same meanwhile waits inside the server, with its client. A session whose client has begun a transaction and now does \
+             something else holds what it has for as long as that takes: it is idle in its transaction, and uses no CPU and no disk.",
+    needs: &[
+        "a thread of a server waits inside the program while its client is owed an answer",
+        "who holds it up serves another client, and waits for that client's next word meanwhile",
+    ],
+    refuted_by: &[
+        Refutation::new(
+            "whoever let it go waited for no client: it handed on work",
+            "who_hands_on_work_holds_no_row",
+        ),
+        Refutation::new(
+            "the thread that waits serves nobody: it waits for work of its own process",
+            "a_background_thread_waits_for_work",
+        ),
+        Refutation::new(
+            "nobody else was seen",
+            "a_session_that_waits_for_nobody_known_is_not_named",
+        ),
+    ],
+    remedies: &[
+        "commit or roll back at the client that holds it, or end its session",
+        "keep transactions short: no waiting for people or for other services inside of one",
+        "let the server end sessions that are idle in a transaction (idle_in_transaction_session_timeout)",
+    ],
+    stories: &[],
+    thresholds: &[],
+    finds: Finds::End(find),
+};
+
+fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
+    let Object::Inside(server) = end.object else { return None };
+    if end.kind != EndKind::Lock {
+        return None;
+    }
+    let holder = session(end).filter(|_| is_session(measures, end))?;
+    let by = end.who.as_ref().unwrap_or(&holder.who);
+    let by = present(measures.model, by);
+    let blame = culprit(measures.model, &by);
+    let explain = move |loss: &Loss<'_>| explain(measures, end, (server, &by), loss);
+    Some(Match::new(blame, Proof::TwoWitnesses, explain))
+}
+
+/// The session that holds it: the link after the one that names the end, if it waits for its client's next question.
+fn session(end: &End) -> Option<&ChainLink> {
+    end.links.get(end.named + 1).map(|next| &**next).filter(|next| next.question_of.is_some())
+}
+
+/// Whether the thread that waits serves a client too: somebody waits for it, it is another process than the holder, or it was
+/// seen to wait for a client's question. A server's own background threads wait for work of the main thread.
+fn is_session(measures: &Measures<'_>, end: &End) -> bool {
+    let waiter = &end.links[end.named].who;
+    let is_other = |link: Option<&Arc<ChainLink>>| link.is_some_and(|it| it.who.pid != waiter.pid);
+    let peers = &measures.graph.chains.peers;
+    let asked = || peers.waits_of(waiter).iter().any(|wait| peers.question_of(wait).is_some());
+    is_other(end.named.checked_sub(1).and_then(|at| end.links.get(at)))
+        || is_other(end.links.get(end.named + 1))
+        || asked()
+}
+
+/// Who is behind the holding session: its client, if it is on this host.
+fn client<'m>(measures: &'m Measures<'_>, end: &'m End) -> Option<ThreadRef> {
+    let asked = session(end)?.question_of.filter(|pid| *pid != 0)?;
+    Some(present(measures.model, &measures.model.thread_ref(asked)))
+}
+
+fn explain(
+    measures: &Measures<'_>,
+    end: &End,
+    (server, by): (u32, &ThreadRef),
+    loss: &Loss<'_>,
+) -> Wording {
+    let program = measures.model.process_name(server);
+    let who = words::who(by);
+    let longest = wait_words::longest(measures, end);
+    let client = client(measures, end);
+    let idle = match client.as_ref().filter(|client| client.pid != by.pid) {
+        Some(client) => {
+            format!(
+                "{who} holds it, and waits for the next word of its client {}",
+                words::who(client)
+            )
+        }
+        None => format!("{who} holds it, and the server waits for the next word of that client"),
+    };
+    let source = "sched_switch, TCP clocks of both ends";
+    let mut evidence =
+        wait_words::wait_evidence(loss.seconds, end.count as usize, &longest, "the lock");
+    evidence.push(Evidence::new(
+        "sessions that hold it and wait for their client",
+        end.holders.len() as f64,
+        "1",
+        source,
+    ));
+    let ended = client.unwrap_or_else(|| by.clone());
+    Wording {
+        title: format!("{} waits for a lock inside {program} that {who} holds", loss.victim),
+        text: format!(
+            "{} pass in {} inside {program}; the longest {}. {idle}: it is idle in its transaction.",
+            words::of_window(loss.seconds, loss.wall_seconds),
+            words::count(end.count as usize, "wait", "waits"),
+            wait_words::lasted(&longest),
+        ),
+        evidence,
+        remedy: vec![
+            Remedy {
+                text: format!("ask {program} which lock it is, and who has it"),
+                command: ask::question(&program, end.links[end.named].who.pid),
+                ..Remedy::default()
+            },
+            Remedy {
+                text: format!(
+                    "commit or roll back at {0}; if nobody is there to do it, end {0} (its transaction is rolled back)",
+                    words::who(&ended)
+                ),
+                command: format!("kill {}", ended.pid),
+                ..Remedy::default()
+            },
+        ],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::answer::explain;
+    use crate::answer::report::Finding;
+    use crate::facts::*;
+    use crate::rules::scenes::*;
+
+    const SOCKET: &str = "/run/db.sock";
+    const END_NS: Ns = 4_000_000_000;
+
+    fn waits(pid: u32, comm: &str, syscall: &str, on: Option<ObjectRef>, by: Option<u32>) -> Fact {
+        let place = Place {
+            state: WaitState::Sleep,
+            syscall: syscall.into(),
+            object: on,
+            ..Place::default()
+        };
+        let wake = by.map(|pid| Wake {
+            at_ns: END_NS,
+            context: WakeContext::Task,
+            by: thread(pid, "db"),
+            ..Wake::default()
+        });
+        let wait =
+            Wait { thread: thread(pid, comm), end_ns: END_NS, place, wake, ..Wait::default() };
+        Fact { at_ns: END_NS, body: Body::Wait(wait) }
+    }
+
+    /// The ends of a connection: the client's and the one that was accepted.
+    fn ends(ino: u64) -> [ObjectRef; 2] {
+        let near = ObjectRef::Unix { ino, peer_ino: ino + 1, path: None };
+        let far = ObjectRef::Unix { ino: ino + 1, peer_ino: ino, path: Some(SOCKET.into()) };
+        [near, far]
+    }
+
+    /// Client 10 waits for its session 20, which waits inside until `by` lets it go; session 30 does `holder`.
+    fn found(by: Option<u32>, holder: fn(ObjectRef) -> Fact) -> Vec<Finding> {
+        let [waiter, session] = ends(100);
+        let [other, holding] = ends(300);
+        let mut facts = host();
+        facts.extend([
+            of_process(10, "psql"),
+            endpoint(10, "psql", waiter.clone()),
+            endpoint(20, "db", session),
+            endpoint(40, "app", other),
+            endpoint(30, "db", holding.clone()),
+            waits(10, "psql", "recvfrom", Some(waiter), Some(20)),
+            waits(20, "db", "epoll_wait", None, by),
+            holder(holding),
+            blocked(40, "app", WaitState::Sleep, "nanosleep"),
+        ]);
+        let mut found = explain(facts).findings;
+        found.retain(|finding| finding.code == "lock.row");
+        found
+    }
+
+    fn waits_for_its_client(on: ObjectRef) -> Fact {
+        waits(30, "db", "recvfrom", Some(on), Some(40))
+    }
+
+    #[test]
+    fn who_is_idle_in_its_transaction_holds_up_whoever_wants_the_row() {
+        let found = found(Some(30), waits_for_its_client);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].culprit.pid, Some(30));
+        assert_eq!(found[0].title, "psql waits for a lock inside db that db 30 holds");
+        assert!(found[0].text.contains("its client app 40"), "{}", found[0].text);
+    }
+
+    #[test]
+    fn who_hands_on_work_holds_no_row() {
+        assert_eq!(found(Some(30), |_| waits(30, "db", "nanosleep", None, None)), []);
+    }
+
+    #[test]
+    fn a_session_that_waits_for_nobody_known_is_not_named() {
+        assert_eq!(found(None, waits_for_its_client), []);
+    }
+
+    #[test]
+    fn a_background_thread_waits_for_work() {
+        let [other, holding] = ends(300);
+        let background = ThreadRef { tid: 21, pid: 30, start_ns: 1, comm: "db".into() };
+        let mut facts = host();
+        let mut waits_for_work = waits(21, "db", "futex", None, Some(30));
+        if let Body::Wait(wait) = &mut waits_for_work.body {
+            wait.thread = background;
+        }
+        facts.extend([
+            of_process(30, "db"),
+            endpoint(40, "app", other),
+            endpoint(30, "db", holding.clone()),
+            waits_for_work,
+            waits_for_its_client(holding),
+        ]);
+        assert!(explain(facts).findings.iter().all(|finding| finding.code != "lock.row"));
+    }
+}

@@ -1,0 +1,160 @@
+//! Tests of process.socket_peer: servers that sleep, work, or are asked nothing, over unix sockets in rounds and over TCP in one
+//! question that stands.
+//!
+//! Apart from the rule for its length. Must not: hold scenes that other rules need (rules/scenes.rs).
+
+use crate::answer::explain;
+use crate::answer::report::Severity;
+use crate::facts::*;
+use crate::rules::net::scenes::{inet, with_state};
+use crate::rules::scenes::*;
+
+fn wait(who: &ThreadRef, by: &ThreadRef, begin_ns: Ns, end_ns: Ns, place: Place) -> Fact {
+    let wake =
+        Wake { at_ns: end_ns, context: WakeContext::Task, by: by.clone(), ..Wake::default() };
+    fact(Body::Wait(Wait {
+        thread: who.clone(),
+        begin_ns,
+        end_ns,
+        place,
+        wake: Some(wake),
+        ..Wait::default()
+    }))
+}
+
+fn read(object: &ObjectRef) -> Place {
+    Place {
+        state: WaitState::Sleep,
+        syscall: "read".into(),
+        object: Some(object.clone()),
+        ..Place::default()
+    }
+}
+
+fn sleep() -> Place {
+    Place { state: WaitState::Sleep, syscall: "nanosleep".into(), ..Place::default() }
+}
+
+/// Ten rounds of: the client rests, asks, waits; the server sleeps over the answer.
+fn rounds(answer_ms: u64, asks: bool) -> Vec<Fact> {
+    rounds_between(None, None, answer_ms, asks)
+}
+
+/// The same between ends of these names: the one that was accepted has its listener's.
+fn rounds_between(near: Option<&str>, far: Option<&str>, answer_ms: u64, asks: bool) -> Vec<Fact> {
+    let near = ObjectRef::Unix { ino: 100, peer_ino: 200, path: near.map(Into::into) };
+    let far = ObjectRef::Unix { ino: 200, peer_ino: 100, path: far.map(Into::into) };
+    let (client, server, timer) = (thread(10, "client"), thread(20, "server"), thread(0, ""));
+    let mut facts = host();
+    facts.push(endpoint(10, "client", near.clone()));
+    facts.push(endpoint(20, "server", far.clone()));
+    for round in 0..10 {
+        let asked = round * 500_000_000 + 20_000_000;
+        let answered = asked + answer_ms * 1_000_000;
+        facts.push(wait(&client, &server, asked, answered, read(&near)));
+        facts.push(wait(&server, &timer, asked, answered - 1_000, sleep()));
+        let by = if asks { &client } else { &timer };
+        let place = if asks { read(&far) } else { sleep() };
+        facts.push(wait(&server, by, asked - 20_000_000, asked, place));
+    }
+    facts
+}
+
+#[test]
+fn a_server_that_sleeps_over_its_answers_is_named() {
+    let report = explain(rounds(400, true));
+    let finding = &report.findings[0];
+    assert_eq!((&*finding.code, finding.severity), ("process.socket_peer", Severity::Critical));
+    assert_eq!(finding.culprit.pid, Some(20));
+    assert!(finding.title.contains("sleeps over each answer for 400 ms"), "{}", finding.title);
+}
+
+#[test]
+fn a_server_that_waits_for_work_is_asked_nothing() {
+    let mut facts = rounds(400, true);
+    for fact in &mut facts {
+        if let Body::Wait(wait) = &mut fact.body
+            && wait.place.syscall == "nanosleep"
+        {
+            wait.place.syscall = "epoll_wait".into();
+        }
+    }
+    assert!(explain(facts).findings.iter().all(|f| f.code != "process.socket_peer"));
+}
+
+#[test]
+fn a_server_that_waits_for_a_cpu_is_the_cpus_victim() {
+    let mut facts = rounds(400, true);
+    for fact in &mut facts {
+        if let Body::Wait(wait) = &mut fact.body
+            && wait.place.syscall == "nanosleep"
+        {
+            (wait.place, wait.wake) = (Place::default(), None);
+        }
+    }
+    assert!(explain(facts).findings.iter().all(|f| f.code != "process.socket_peer"));
+}
+
+#[test]
+fn a_listener_to_news_waits_for_work() {
+    assert!(explain(rounds(400, false)).findings.is_empty());
+}
+
+#[test]
+fn who_connected_is_no_server_however_long_he_thinks_between_two_questions() {
+    let path = Some("/run/db.sock");
+    assert!(explain(rounds_between(path, None, 400, true)).findings.is_empty());
+    let report = explain(rounds_between(None, path, 400, true));
+    assert_eq!(report.findings[0].culprit.pid, Some(20));
+    // A client may have a name as well: then neither end tells.
+    let report = explain(rounds_between(Some("/tmp/own"), path, 400, true));
+    assert_eq!(report.findings[0].culprit.pid, Some(20));
+}
+
+#[test]
+fn a_quick_server_is_nothing() {
+    assert!(explain(rounds(4, true)).findings.is_empty());
+}
+
+/// The client has asked over TCP two seconds before the look ends, and waits in poll with a clock; nothing ends.
+fn standing(sent_jiffies: u32, received_jiffies: u32) -> Vec<Fact> {
+    let turn = TcpTurn {
+        sent_jiffies,
+        received_jiffies,
+        jiffy_ns: 1_000_000,
+        snd_wl1: 1,
+        ..TcpTurn::default()
+    };
+    let state = SocketState {
+        acked_bytes: 10,
+        received_bytes: 10,
+        turn: Some(turn),
+        ..SocketState::default()
+    };
+    let listens = inet("tcp", 300, "10.0.0.1:80", "0.0.0.0:0", 10);
+    let near = inet("tcp", 100, "10.0.0.1:40000", "10.0.0.1:80", 1);
+    let far = inet("tcp", 200, "10.0.0.1:80", "10.0.0.1:40000", 1);
+    let mut facts = host();
+    facts.extend([
+        of_process(10, "client"),
+        with_state(10, "client", near.clone(), state),
+        endpoint(20, "server", listens),
+        endpoint(20, "server", far),
+        at_place(10, "client", Place { syscall: "recvfrom".into(), ..read(&near) }),
+        at_place(20, "server", sleep()),
+    ]);
+    facts
+}
+
+#[test]
+fn a_question_that_stands_is_seen_by_the_clocks_of_its_connection() {
+    let found = explain(standing(2000, 4000)).findings;
+    assert_eq!((&*found[0].code, found[0].culprit.pid), ("process.socket_peer", Some(20)));
+    assert!(found[0].title.contains("has not answered for"), "{}", found[0].title);
+}
+
+#[test]
+fn who_has_its_answer_waits_for_nobody() {
+    let found = explain(standing(4000, 2000)).findings;
+    assert!(found.iter().all(|finding| finding.code != "process.socket_peer"), "{found:?}");
+}
