@@ -3,14 +3,31 @@
 //! The figures are worked out anew each time; the causes are written by hand in `lab/misses.md`, a line
 //! `- SCENARIO: cause` or `- SCENARIO (seed N): cause` each (indented lines go on), and printed beside the
 //! miss that they explain. A miss without one says so, and a cause whose miss is gone is left out. Rejected:
-//! editing the page itself (the next run would have to tell its words from the lab's).
+//! editing the page itself (the next run would have to tell its words from the lab's). One section is not the lab's: that of
+//! the field corpus, between its own markers, which is taken over as it stands.
 //!
-//! Edit together: README.md, docs/lab.md.
+//! Edit together: README.md, docs/lab.md; lab/field/harness/page.py, which writes that section.
 
 use crate::score::{confidence, tables, versus};
 use crate::trial::Trial;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
+
+/// Where the section of the field corpus begins and ends.
+const FIELD: [&str; 2] = ["<!-- field: begin -->", "<!-- field: end -->"];
+
+/// The new page, with the field's section of the old one at its end.
+pub fn with_field_section(page: String, old: &str) -> String {
+    let [begin, end] = FIELD;
+    let section = old.find(begin).and_then(|from| {
+        let length = old[from..].find(end)? + end.len();
+        Some(&old[from..from + length])
+    });
+    match section {
+        Some(section) => format!("{page}\n{section}\n"),
+        None => page,
+    }
+}
 
 /// Causes by scenario, or by scenario and seed.
 pub fn causes(text: &str) -> BTreeMap<String, String> {
@@ -161,6 +178,16 @@ mod tests {
         );
         assert!(!told.contains("gone"));
         assert!(misses(&[missed(1)], &BTreeMap::new()).contains("not looked into yet"));
+    }
+
+    #[test]
+    fn the_fields_section_is_taken_over_as_it_stands() {
+        let [begin, end] = FIELD;
+        let old = format!("# Accuracy\n\nold\n\n{begin}\n\n## The field\n\n{end}\n");
+        let new = with_field_section("# Accuracy\n\nnew\n".into(), &old);
+        assert_eq!(new, format!("# Accuracy\n\nnew\n\n{begin}\n\n## The field\n\n{end}\n"));
+        assert_eq!(with_field_section("new\n".into(), "old\n"), "new\n");
+        assert_eq!(with_field_section("new\n".into(), begin), "new\n");
     }
 
     #[test]

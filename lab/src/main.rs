@@ -313,8 +313,9 @@ fn print_score(trials: &[Trial], write_docs: bool) -> Result<()> {
         version: env!("CARGO_PKG_VERSION").into(),
     };
     let path = home().join("../docs/accuracy.md");
-    std::fs::write(&path, document::accuracy(trials, &causes, &origin))
-        .with_context(|| format!("write {}", path.display()))
+    let old = std::fs::read_to_string(&path).unwrap_or_default();
+    let page = document::with_field_section(document::accuracy(trials, &causes, &origin), &old);
+    std::fs::write(&path, page).with_context(|| format!("write {}", path.display()))
 }
 
 fn clean_before() -> Result<()> {

@@ -55,6 +55,7 @@ pub const RULES: &[Rule] = &[
     shape::opens_with_its_theory,
     shape::file_length,
     shape::c_function_length,
+    shape::python_function_length,
     rust::function_length,
     rust::nothing_unfinished,
     rust::unsafe_is_fenced,

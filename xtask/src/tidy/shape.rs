@@ -2,7 +2,8 @@
 //!
 //! Lengths are limits on what a reader has to hold in mind, not a style; an exception says why, in
 //! words, after the marker: `LONG FILE: reason` within the opening theory, `LONG FUNCTION: reason`
-//! in the comment above. C functions are found by their braces in the first column, as the kernel's
+//! in the comment above. Python is held to them in the field corpus, which is code that is read, and not in the lab's
+//! workloads, which are a few lines each. C functions are found by their braces in the first column, as the kernel's
 //! style writes them; Rust functions by syntax (`rust.rs`).
 
 use super::Breach;
@@ -17,28 +18,53 @@ const THEORY_LINES_MIN: usize = 3;
 
 const SOURCES: &[&str] = &[".rs", ".c", ".h", ".ts", ".tsx"];
 
+/// What a docstring begins and ends with.
+const DOCSTRING: &str = "\"\"\"";
+
+/// Where Python is held to these rules.
+const FIELD: &str = "lab/field/";
+
+fn is_field_python(file: &File) -> bool {
+    file.path.starts_with(FIELD) && file.has_extension(&[".py"])
+}
+
+fn sources(tree: &Tree) -> impl Iterator<Item = &File> {
+    tree.files.iter().filter(|file| file.has_extension(SOURCES) || is_field_python(file))
+}
+
 /// Every source file opens with its theory.
 pub fn opens_with_its_theory(tree: &Tree) -> Vec<Breach> {
-    let sources = tree.files.iter().filter(|file| file.has_extension(SOURCES));
+    let sources = sources(tree);
     let without = sources.filter(|file| theory(&file.text()).len() < THEORY_LINES_MIN);
     let breach = |file| {
         Breach::at(
             file,
             1,
             "no opening theory: the next reader cannot know what this file owns",
-            "open with at least 3 lines (//! or /* */): what it owns, what it must not do, the \
+            "open with at least 3 lines (//!, /* */ or a docstring): what it owns, what it must not do, the \
              design that was rejected, what to edit together",
         )
     };
     without.map(breach).collect()
 }
 
-/// The lines of the comment that opens a file, after a licence line.
+/// The lines of the comment that opens a file, after a licence line or that of the interpreter.
 fn theory(text: &str) -> Vec<&str> {
-    let mut lines =
-        text.lines().skip_while(|line| line.contains("SPDX-License-Identifier")).peekable();
-    let in_block = |line: &&str| line.starts_with("/*");
+    let before = |line: &&str| line.contains("SPDX-License-Identifier") || line.starts_with("#!/");
+    let mut lines = text.lines().skip_while(before).peekable();
     let mut found = Vec::new();
+    if lines.peek().is_some_and(|line| line.starts_with(DOCSTRING)) {
+        let mut quotes = 0;
+        for line in lines {
+            found.push(line);
+            quotes += line.matches(DOCSTRING).count();
+            if quotes > 1 {
+                break;
+            }
+        }
+        return found;
+    }
+    let in_block = |line: &&str| line.starts_with("/*");
     if lines.peek().is_some_and(in_block) {
         for line in lines {
             found.push(line);
@@ -54,7 +80,7 @@ fn theory(text: &str) -> Vec<&str> {
 
 /// No source file past 600 lines without a reason.
 pub fn file_length(tree: &Tree) -> Vec<Breach> {
-    let sources = tree.files.iter().filter(|file| file.has_extension(SOURCES));
+    let sources = sources(tree);
     let breach = |file: &File| {
         let text = file.text();
         let lines = text.lines().count();
@@ -98,6 +124,32 @@ fn long_c_functions(file: &File) -> Vec<Breach> {
     breaches
 }
 
+/// No Python function past 70 lines without a reason.
+pub fn python_function_length(tree: &Tree) -> Vec<Breach> {
+    tree.files.iter().filter(|file| is_field_python(file)).flat_map(long_python_functions).collect()
+}
+
+fn long_python_functions(file: &File) -> Vec<Breach> {
+    let text = file.text();
+    let lines: Vec<&str> = text.lines().collect();
+    let indent = |line: &str| line.len() - line.trim_start().len();
+    let mut breaches = Vec::new();
+    for (start, line) in lines.iter().enumerate() {
+        if !line.trim_start().starts_with("def ") {
+            continue;
+        }
+        // The body is what is indented further; an empty line belongs to neither side.
+        let body = lines[start + 1..]
+            .iter()
+            .take_while(|next| next.trim().is_empty() || indent(next) > indent(line));
+        let length = 1 + body.filter(|next| !next.trim().is_empty()).count();
+        if length > FUNCTION_LINES_MAX && !excused_above(&lines, start) {
+            breaches.push(too_long(file, start + 1, length));
+        }
+    }
+    breaches
+}
+
 /// The message for a function that is too long.
 pub fn too_long(file: &File, line: usize, length: usize) -> Breach {
     Breach::at(
@@ -131,6 +183,30 @@ mod tests {
         assert_eq!(opens_with_its_theory(&Tree::imagined(&good)), []);
         let bad = [("a.rs", "//! One.\nfn a() {}\n"), ("b.h", "int a;\n"), ("c.rs", "")];
         assert_eq!(opens_with_its_theory(&Tree::imagined(&bad)).len(), 3);
+    }
+
+    #[test]
+    fn python_is_held_to_it_in_the_field() {
+        let good = "#!/usr/bin/env python3\n\"\"\"One.\n\nTwo.\n\"\"\"\nimport os\n";
+        let bad = "\"\"\"One.\"\"\"\nimport os\n# a\n# b\n";
+        let tree = Tree::imagined(&[
+            ("lab/field/a.py", good),
+            ("lab/field/b.py", bad),
+            ("lab/field/c.py", "import os\n"),
+            ("lab/workloads/d.py", bad),
+        ]);
+        let paths: Vec<_> = opens_with_its_theory(&tree).into_iter().map(|b| b.path).collect();
+        assert_eq!(paths, ["lab/field/b.py", "lab/field/c.py"]);
+    }
+
+    #[test]
+    fn long_python_functions_need_a_reason() {
+        let long = format!("def a():\n{}\n\ndef b():\n    pass\n", "    x()\n".repeat(70));
+        let excused = format!("# LONG FUNCTION: a list.\n{long}");
+        let tree = Tree::imagined(&[("lab/field/a.py", &long), ("lab/field/b.py", &excused)]);
+        let breaches = python_function_length(&tree);
+        assert_eq!(breaches.len(), 1);
+        assert_eq!((breaches[0].path.as_str(), breaches[0].line), ("lab/field/a.py", 1));
     }
 
     #[test]

@@ -1,0 +1,315 @@
+"""Where a case plays: its folder, processes, mounts, groups and namespaces, and the way back.
+
+Owns everything that a case makes on the host. Each thing is put on the list of what must be undone before it is made, and
+`close` undoes them in reverse order, whatever happened. Names, ports, addresses and seconds are drawn from the seed of the
+run, so that nothing can be fitted to them. It must not touch anything outside loopback, its own namespaces, groups, mounts
+and loop devices.
+
+Edit together: clean.py, which finds by the same names what a killed run has left.
+"""
+
+import fcntl
+import os
+import pathlib
+import pwd
+import random
+import shlex
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import threading
+import time
+
+from . import groups
+from .processes import end_descendants
+from .truth import NotProven, Skip
+
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/games:/usr/local/go/bin"
+PREFIX = "holdup-field-"  # of folders, groups and namespaces
+MARK = "HOLDUP_FIELD"  # in the environment of every process of a case
+WORDS = "amber birch cedar delta ember fjord grove heron indigo juniper kelp larch maple nectar osier poppy quartz".split()
+GIT = {f"GIT_{who}_{what}": "field@example.net" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+RESOLV = 'mount --bind "$0" /etc/resolv.conf && exec "$@"'
+
+
+class Run:
+    """What all cases of one run share: the seed, the folder, and what is made once (data directories, classes)."""
+
+    def __init__(self, seed):
+        self.seed = seed
+        self.dir = pathlib.Path(tempfile.mkdtemp(prefix=PREFIX))
+        os.chmod(self.dir, 0o755)
+        self.name = self.dir.name
+        (self.dir / "pid").write_text(str(os.getpid()))
+        self.cache = self.dir / "cache"
+        self.cache.mkdir()
+
+    def close(self):
+        """Removes the folder."""
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+
+def tool(*names):
+    """The path of the first of these programs that is there; without one the case is left out."""
+    for name in names:
+        found = shutil.which(name, path=PATH) or shutil.which(name)
+        if found:
+            return found
+    raise Skip(f"{' or '.join(names)} is not installed")
+
+
+class Terminal:
+    """A terminal on which the case types and whose output nobody reads."""
+
+    def __init__(self):
+        self.master, self.slave = os.openpty()
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        self.name = os.ttyname(self.slave)
+        self.gone = threading.Event()
+
+    @staticmethod
+    def adopt():
+        """In the child: its own session, with its standard input as the terminal."""
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+    def begin(self):
+        """The child has the other end now."""
+        os.close(self.slave)
+        threading.Thread(target=self.drain, daemon=True).start()
+
+    def drain(self):
+        """Reads until the last process on it is gone, so that nobody waits to write."""
+        try:
+            while os.read(self.master, 65536):
+                pass
+        except OSError:
+            pass
+        self.gone.set()
+        os.close(self.master)
+
+    def type(self, keys):
+        """Types, if anybody is still there."""
+        if not self.gone.is_set():
+            os.write(self.master, keys)
+
+
+class Stage:
+    """What one case may use. Undone in reverse order by close()."""
+
+    def __init__(self, run, name):
+        self.run, self.name = run, name
+        self.random = random.Random(f"{run.seed} {name}")
+        self.dir = run.dir / name.replace("/", "+")
+        self.dir.mkdir()
+        os.chmod(self.dir, 0o755)
+        self.undo = []
+        home = self.dir / "home"
+        home.mkdir()
+        self.env = {"PATH": PATH, "HOME": str(home), "LANG": "C.UTF-8", "TERM": "xterm", "USER": "root",
+                    "SHELL": "/bin/bash", "GIT_CONFIG_NOSYSTEM": "1", "PSQL_PAGER": "cat", **GIT, MARK: str(run.dir)}
+
+    # drawn from the seed
+
+    def word(self):
+        """A name for a file, a table, a host."""
+        return f"{self.random.choice(WORDS)}{self.random.randrange(10, 100)}"
+
+    def seconds(self, low, high):
+        """A time that no threshold can be fitted to."""
+        return round(self.random.uniform(low, high), 2)
+
+    def port(self):
+        """A port that nobody listens on, below those that the kernel gives to clients."""
+        while True:
+            port = self.random.randrange(10000, 32000)
+            with socket.socket() as s:
+                try:
+                    s.bind(("0.0.0.0", port))
+                    return port
+                except OSError:
+                    continue
+
+    def address(self):
+        """A loopback address of its own."""
+        return "127." + ".".join(str(self.random.randrange(10, 250)) for _ in range(3))
+
+    # processes
+
+    def spawn(self, argv, user=None, groups=(), stdin=subprocess.DEVNULL, log=None, env=None, cwd=None, stdout=None):
+        """Starts a process of the case in a session of its own."""
+        argv = shlex.split(argv) if isinstance(argv, str) else [str(word) for word in argv]
+        account = pwd.getpwnam(user) if user else None
+        ways = [str(group.path / "cgroup.procs") for group in groups]
+
+        def prepare():
+            for way in ways:
+                with open(way, "w", encoding="ascii") as procs:
+                    procs.write("0")
+            if account:
+                os.initgroups(account.pw_name, account.pw_gid)
+                os.setgid(account.pw_gid)
+                os.setuid(account.pw_uid)
+
+        out = stdout if stdout is not None else open(self.dir / (log or "log"), "ab")
+        errors = subprocess.STDOUT if stdout is None else subprocess.DEVNULL
+        try:
+            return subprocess.Popen(argv, stdin=stdin, stdout=out, stderr=errors, preexec_fn=prepare, cwd=cwd or self.dir,
+                                    start_new_session=True, env={**self.env, **(env or {})})
+        except FileNotFoundError as e:
+            raise Skip(f"{argv[0]} is not installed") from e
+        finally:
+            if stdout is None:
+                out.close()
+
+    def typist(self, argv, env=None):
+        """Starts a process on a terminal of its own, where a person could type: (process, what types). Its `tty` is the
+        terminal's name, by which the person is known."""
+        terminal = Terminal()
+        process = subprocess.Popen([str(word) for word in argv], stdin=terminal.slave, stdout=terminal.slave,
+                                   stderr=terminal.slave,
+                                   cwd=self.dir, preexec_fn=Terminal.adopt, env={**self.env, **(env or {})})
+        terminal.begin()
+        process.tty = terminal.name
+        return process, lambda text: terminal.type(text.encode())
+
+    def waiting(self, argv, seconds=0.4, **more):
+        """A client in the background that does not come back at once."""
+        process = self.spawn(argv, log="client.log", **more)
+        time.sleep(seconds)
+        if process.poll() is not None:
+            raise NotProven(f"{' '.join(map(str, argv))[:100]} is over already")
+        return process
+
+    def load(self, command, every=0.2):
+        """A light load: a command again and again, with a rest in between."""
+        loop = f"while :; do {command} >/dev/null 2>&1; sleep {every}; done"
+        return self.spawn(["bash", "-c", loop], log="load.log")
+
+    def sh(self, command, check=True, timeout=90, user=None):
+        """A set-up command; its output."""
+        argv = ["bash", "-c", command]
+        if user:
+            argv = ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups"] + argv
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout,
+                              env=self.env, cwd=self.dir, check=False)
+        if check and done.returncode:
+            said = (done.stderr or done.stdout)[-300:]
+            raise NotProven(f"set-up failed: {command[:100]}: {said}")
+        return done.stdout
+
+    def wait(self, test, what, timeout=15, every=0.05):
+        """Waits until a test gives something, and gives that."""
+        until = time.monotonic() + timeout
+        while time.monotonic() < until:
+            try:
+                got = test()
+                if got:
+                    return got
+            except (OSError, ValueError, IndexError, subprocess.SubprocessError, NotProven):
+                pass
+            time.sleep(every)
+        raise NotProven(f"not seen within {timeout} s: {what}")
+
+    def wait_port(self, port, host="127.0.0.1"):
+        """Waits until somebody listens there."""
+        def up():
+            with socket.create_connection((host, port), 1):
+                return True
+        return self.wait(up, f"port {port}")
+
+    def later(self, seconds, function, *arguments):
+        """Does something after a while; not if the case is over by then."""
+        timer = threading.Timer(seconds, function, arguments)
+        timer.daemon = True
+        self.undo.append(timer.cancel)
+        timer.start()
+
+    # files
+
+    def file(self, name, text, mode=0o644):
+        """Writes a file of the case."""
+        path = self.dir / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        os.chmod(path, mode)
+        return path
+
+    def blob(self, name, mib, zeros=False):
+        """A file of so many MiB that does not compress, or of zeros."""
+        path = self.dir / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.sh(f"head -c {mib}M {'/dev/zero' if zeros else '/dev/urandom'} > {path}")
+        return path
+
+    def once(self, name, make, owner=None):
+        """A folder that cases of this run share, made by the first."""
+        path = self.run.cache / name
+        if not path.exists():
+            new = self.run.cache / (name + ".new")
+            shutil.rmtree(new, ignore_errors=True)
+            new.mkdir()
+            if owner:
+                shutil.chown(new, owner, owner)
+                os.chmod(new, 0o700)
+            make(new)
+            new.rename(path)
+        return path
+
+    # what must be undone
+
+    def mount(self, what, where, options=()):
+        """Mounts something below the case's folder."""
+        os.makedirs(where, exist_ok=True)
+        subprocess.run(["mount", *options, str(what), str(where)], check=True)
+        self.undo.append(lambda: subprocess.run(["umount", "-l", str(where)], check=True))
+
+    def disk(self, mib=128):
+        """An ext4 file system on a loop device: (its name, MAJ:MIN, mount point)."""
+        image = self.dir / f"{self.word()}.img"
+        where = self.dir / f"mnt-{image.stem}"
+        self.sh(f"truncate -s {mib}M {image}; mkfs.ext4 -q {image}")
+        device, number = groups.loop_device(self, image)
+        self.mount(device, where)
+        return os.path.basename(device), number, where
+
+    def forget(self, disk, where):
+        """Mounts it anew, so that nothing of it is in the page cache."""
+        self.sh(f"sync -f {where}; umount {where}; mount /dev/{disk} {where}")
+
+    def group(self, controller):
+        """A control group of its own, without a limit yet."""
+        return groups.Group(self, controller, f"{self.run.name}-{self.word()}-{self.random.randrange(1000)}")
+
+    def netns(self):
+        """A network namespace with its loopback up."""
+        name = f"{self.run.name}-{self.word()}-{self.random.randrange(1000)}"
+        self.undo.append(lambda: subprocess.run(["ip", "netns", "del", name], check=True))
+        subprocess.run(["ip", "netns", "add", name], check=True)
+        subprocess.run(["ip", "-n", name, "link", "set", "lo", "up"], check=True)
+        return name
+
+    def resolver(self, *servers, options="", search=""):
+        """A command prefix that gives a command a resolv.conf of its own."""
+        lines = [f"nameserver {server}" for server in servers]
+        lines += [f"options {options}"] * bool(options) + [f"search {search}"] * bool(search)
+        path = self.file(f"resolv-{len(list(self.dir.glob('resolv-*')))}.conf", "\n".join(lines) + "\n")
+        return ["unshare", "-m", "--propagation", "private", "sh", "-c", RESOLV, str(path)]
+
+    def close(self):
+        """Ends the case's processes and undoes the rest; says what would not go."""
+        left = [f"process {pid}" for pid in end_descendants()]
+        for step in reversed(self.undo):
+            try:
+                step()
+            except Exception as e:  # go on undoing whatever comes
+                left.append(str(e))
+        self.undo.clear()
+        shutil.rmtree(self.dir, ignore_errors=True)
+        for what in left:
+            print(f"undo of {self.name}: {what}", file=sys.stderr)
+        return left
