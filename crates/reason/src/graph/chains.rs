@@ -91,6 +91,7 @@ impl Leaf {
                 WaitClass::PipeWrite
                     | WaitClass::TtyWrite
                     | WaitClass::FileLock
+                    | WaitClass::PolledLock
                     | WaitClass::FutexLock
             )
         {

@@ -7,6 +7,8 @@ pub(crate) mod deadlock;
 pub(crate) mod file;
 pub(crate) mod futex;
 pub(crate) mod lease;
+pub(crate) mod polled;
 
 /// The rules of this area; the first that matches claims an end.
-pub static LADDER: &[&super::Rule] = &[&deadlock::RULE, &lease::RULE, &file::RULE, &futex::RULE];
+pub static LADDER: &[&super::Rule] =
+    &[&deadlock::RULE, &lease::RULE, &file::RULE, &polled::RULE, &futex::RULE];
