@@ -139,7 +139,10 @@ fn a_block_that_lies_is_refused() {
 fn a_block_that_unpacks_to_gigabytes_is_refused_in_bounded_memory() {
     let long = "x".repeat(1 << 20);
     let who = ThreadRef { tid: 7, comm: long, ..ThreadRef::default() };
-    let exit = |at_ns| Fact { at_ns, body: Body::Exit(Exit { thread: who.clone(), last: true }) };
+    let exit = |at_ns| Fact {
+        at_ns,
+        body: Body::Exit(Exit { thread: who.clone(), last: true, code: None }),
+    };
     let facts: Vec<Fact> = (0..2).map(exit).collect();
     let few = inside(&written(&facts, 2));
     assert_eq!(read(packed(2, &few)).unwrap(), facts);
@@ -293,7 +296,7 @@ fn frequent() -> impl Strategy<Value = Fact> {
                     run_ns: count,
                     ..ThreadTime::default()
                 }),
-                5 => Body::Exit(Exit { thread, last: is }),
+                5 => Body::Exit(Exit { thread, last: is, code: None }),
                 6 => Body::Fork(Fork { parent: thread, child: other, flags: count }),
                 7 => Body::Request(Request {
                     by: thread,

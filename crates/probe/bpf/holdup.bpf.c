@@ -15,6 +15,7 @@
 #include "mem.bpf.c"
 #include "net.bpf.c"
 #include "lock.bpf.c"
+#include "refused.bpf.c"
 #include "sample.bpf.c"
 #include "iter.bpf.c"
 
@@ -59,5 +60,6 @@ enum wire_flag wire_flag = 0;
 enum wire_context wire_context = 0;
 enum wire_mode wire_mode = 0;
 enum wire_effort_counter wire_effort_counter = 0;
+enum wire_limit wire_limit = 0;
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

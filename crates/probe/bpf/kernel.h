@@ -55,6 +55,7 @@ struct pt_regs {
 	unsigned long r10, r9, r8, dx, si, di, orig_ax, ip;
 	/* arm64 */
 	unsigned long regs[31];
+	__u64 orig_x0;
 	__s32 syscallno;
 	unsigned long pc;
 };
@@ -78,7 +79,13 @@ struct css_set {
 	struct cgroup_subsys_state *subsys[16];
 	struct cgroup *dfl_cgrp;
 };
-enum cgroup_subsys_id { cpu_cgrp_id = 0, memory_cgrp_id = 1, io_cgrp_id = 2, cpuacct_cgrp_id = 3 };
+enum cgroup_subsys_id {
+	cpu_cgrp_id = 0,
+	memory_cgrp_id = 1,
+	io_cgrp_id = 2,
+	cpuacct_cgrp_id = 3,
+	pids_cgrp_id = 4,
+};
 
 struct file_system_type {
 	const char *name;
@@ -172,6 +179,16 @@ struct mm_struct {
 	unsigned long data_vm;
 };
 
+struct fs_struct {
+	struct path pwd;
+};
+struct rlimit {
+	unsigned long rlim_cur;
+};
+struct signal_struct {
+	struct rlimit rlim[16];
+};
+
 struct task_struct {
 	struct mm_struct *mm;
 	const struct cred *cred;
@@ -185,6 +202,7 @@ struct task_struct {
 	struct sched_info sched_info;
 	unsigned long nvcsw, nivcsw;
 	int exit_state;
+	int exit_code;
 	unsigned int in_iowait : 1;
 	unsigned int frozen : 1;
 	__s32 pid;
@@ -193,7 +211,9 @@ struct task_struct {
 	struct task_struct *group_leader;
 	__u64 start_time;
 	char comm[16];
+	struct fs_struct *fs;
 	struct files_struct *files;
+	struct signal_struct *signal;
 	struct io_uring_task *io_uring;
 	struct nameidata *nameidata;
 	struct css_set *cgroups;
@@ -207,6 +227,11 @@ typedef struct {
 } atomic64_t;
 struct refcount_struct {
 	atomic_t refs;
+};
+struct pids_cgroup {
+	struct cgroup_subsys_state css;
+	atomic64_t counter;
+	atomic64_t limit;
 };
 struct ns_common {
 	unsigned int inum;

@@ -331,6 +331,7 @@ int BPF_PROG(sched_process_exit, struct task_struct *task)
 	fill_ref(&exit.thread, task);
 	exit.last = task->pid == task->tgid;
 	exit.parent_tgid = BPF_CORE_READ(task, real_parent, tgid);
+	exit.code = task->exit_code;
 	exit.executed_ns = compat_executed(task);
 	exit.cpu_cgroup_id = subsystem_cgroup_id(task, cpu_cgrp_id);
 	exit.cgroup_id = unified_cgroup_id(task);
@@ -376,35 +377,5 @@ int BPF_PROG(signal_generate, int signal, struct kernel_siginfo *info, struct ta
 	fill_ref(&record.to, task);
 	record.signal = signal;
 	send(&record, sizeof(record));
-	return 0;
-}
-
-/* Refused system calls of traced threads. Attached for `run` only: it makes every system call slower. */
-SEC("tp_btf/sys_exit")
-int BPF_PROG(sys_exit, struct pt_regs *regs, long result)
-{
-	struct task_struct *current = compat_current();
-	struct wire_denied denied = {};
-	const struct cred *cred;
-	struct wire_place place = {};
-	struct note *note;
-
-	if (result != -1 && result != -13)
-		return 0;
-	note = note_of(current, NEVER);
-	if (!note || note->traced != 1)
-		return 0;
-	read_syscall(&place, regs);
-	denied.head.kind = WIRE_DENIED;
-	denied.head.length = sizeof(denied);
-	denied.head.at_ns = bpf_ktime_get_ns();
-	fill_ref(&denied.thread, current);
-	denied.syscall = place.syscall;
-	__builtin_memcpy(denied.args, place.args, sizeof(denied.args));
-	denied.result = result;
-	/* One 64-bit word, as two halves before 6.3; the caller is often gone before /proc can tell. */
-	cred = BPF_CORE_READ(current, cred);
-	bpf_core_read(&denied.capabilities, sizeof(denied.capabilities), &cred->cap_effective);
-	send(&denied, sizeof(denied));
 	return 0;
 }

@@ -16,6 +16,7 @@
 #define WIRE_COMM_MAX 16
 #define WIRE_LATENCY_SLOTS 32
 #define WIRE_DNS_MAX 128
+#define WIRE_GIVEN_MAX 256
 #define WIRE_TENTHS_MAX 64
 
 enum wire_kind {
@@ -169,7 +170,7 @@ struct wire_exit {
 	__u32 flags;
 	__u32 last;
 	__u32 parent_tgid;
-	__u32 pad;
+	__u32 code; /* as wait(2) has it: status << 8 | signal */
 };
 
 /* From the task iterator: who, sums, and the standing wait. */
@@ -291,6 +292,14 @@ struct wire_dns {
 	__u8 message[WIRE_DNS_MAX];
 };
 
+/* Which limit a call met. */
+enum wire_limit {
+	WIRE_LIMIT_NONE = 0,
+	WIRE_LIMIT_PIDS_CGROUP = 1,
+	WIRE_LIMIT_NPROC = 2, /* RLIMIT_NPROC as it is set, met or not */
+	WIRE_LIMIT_NOFILE = 3,
+};
+
 struct wire_denied {
 	struct wire_head head;
 	struct wire_ref thread;
@@ -298,6 +307,17 @@ struct wire_denied {
 	__u64 args[6];
 	__s64 result;
 	__u64 capabilities; /* effective */
+	__u64 unreported; /* refusals of this thread since the last one that was reported */
+	__u64 limit;
+	__u64 used; /* 0: not known */
+	__u64 limit_cgroup_id;
+	__u32 limit_kind;
+	__u32 parent_tgid;
+	__u32 given_bytes;
+	__u32 path_bytes;
+	struct wire_object object; /* the file; of a relative path, the folder that it begins in */
+	char given[WIRE_GIVEN_MAX]; /* the path that the call was given, with its NUL, or the address */
+	char path[WIRE_PATH_MAX]; /* of the object: dentry names, innermost first, each with its NUL */
 };
 
 /* Keys and values of maps that the reader drains at the end of the window. */
@@ -478,13 +498,13 @@ struct wire_control {
 	__u32 trace_tgid; /* the iterator marks its threads as traced */
 	__u32 only_tid; /* the iterator tells this thread only */
 	__u32 calm; /* the reader may sleep for longer than a tick: what it must see soon calls it */
-	__u32 pad;
+	__u32 refused_tgid; /* refused calls of this process and its children are reported; 0: of traced threads */
 };
 
 /* Raised by the programs before it is queued, lowered by the reader. */
 struct wire_queued {
 	__u32 bio;
-	__u32 lock; /* somebody, for a file lock or lease */
+	__u32 lock; /* somebody, for a file lock or lease, or was refused one */
 	__u32 packet; /* not one that finds its queue empty and is sent at once */
 	__u32 name_server; /* somebody looked for the way to one; never lowered */
 };

@@ -4,10 +4,10 @@
 //! pipes that were waited on and of connections (endpoints.rs), owners of futexes that are waited on. Must not reason
 //! further. Edit together: live.rs.
 
-use crate::endpoints::{ends_of, relevant};
+use crate::endpoints::{ends_of, inodes, relevant};
 use crate::files::{self, Family, family::Observed};
 use crate::kernel::Programs;
-use crate::live::{Live, inodes, now};
+use crate::live::{Live, now};
 use crate::{SourceError, memory, paths};
 use holdup_reason::facts::*;
 use std::collections::{BTreeMap, HashMap, HashSet};

@@ -2,9 +2,9 @@
 //! functions and mounts, which it is given; fuzzed.
 //!
 //! Any bytes may come in: a record that is too short or of an unknown kind is counted, never trusted.
-//! Edit together: bpf/wire.h, decode/thread.rs (threads of the iterator, and
-//! those that end).
+//! Edit together: bpf/wire.h, decode/thread.rs (threads of the iterator, and those that end), decode/refused.rs.
 
+mod refused;
 mod thread;
 
 pub use thread::ThreadRecord;
@@ -102,14 +102,8 @@ impl Decoder {
                 }
             }
             wire_kind::WIRE_DENIED => {
-                let denied: wire_denied = wire::read(bytes);
-                push(Body::Denied(Denied {
-                    thread: thread_ref(&denied.thread),
-                    syscall: syscall_name(denied.syscall),
-                    args: denied.args,
-                    errno: denied.result.wrapping_neg() as i32,
-                    capabilities: Some(denied.capabilities),
-                }));
+                let denied = self.refused(bytes);
+                facts.push(Fact { at_ns: head.at_ns, body: Body::Denied(denied) });
             }
             _ => {}
         }
@@ -250,10 +244,7 @@ impl Decoder {
             inside.push_str(&String::from_utf8_lossy(name));
         }
         let dev = device(dev);
-        if !self.mounts.iter().any(|mount| mount.dev == dev) && self.sought.insert(dev) {
-            let seen = self.mounts_of.map(|read| read(pid)).unwrap_or_default();
-            self.mounts.extend(seen.into_iter().filter(|mount| mount.dev == dev));
-        }
+        self.seek_mounts(pid, dev);
         let mount = self
             .mounts
             .iter()
@@ -262,6 +253,22 @@ impl Decoder {
             .min_by_key(|m| (m.root != "/", m.path.len()))?;
         let rest = if mount.root == "/" { &inside[..] } else { &inside[mount.root.len()..] };
         Some(format!("{}{rest}", mount.path.trim_end_matches('/')))
+    }
+
+    /// Looks once in the namespace of a process that has a file there.
+    fn seek_mounts(&mut self, pid: u32, dev: DeviceNumber) {
+        if !self.mounts.iter().any(|mount| mount.dev == dev) && self.sought.insert(dev) {
+            let seen = self.mounts_of.map(|read| read(pid)).unwrap_or_default();
+            self.mounts.extend(seen.into_iter().filter(|mount| mount.dev == dev));
+        }
+    }
+
+    /// Where the root of a file system is mounted.
+    fn mounted_at(&mut self, thread: &ThreadRef, dev: u32) -> Option<String> {
+        let dev = device(dev);
+        self.seek_mounts(thread.pid, dev);
+        let mounts = self.mounts.iter().filter(|mount| mount.dev == dev && mount.root == "/");
+        Some(mounts.min_by_key(|mount| mount.path.len())?.path.clone())
     }
 }
 

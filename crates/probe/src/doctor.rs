@@ -92,7 +92,7 @@ pub fn offers() -> Vec<(String, bool, String)> {
             "tp_btf qdisc_*, rtnetlink",
         ),
         row("DNS questions", tracepoint(&plan::DNS), "tp_btf net_dev_queue, netif_receive_skb"),
-        row("refused system calls (run)", tracepoint(&["sys_exit"]), "tp_btf sys_exit"),
+        row("refused system calls (run, -p)", tracepoint(&["sys_exit"]), "tp_btf sys_exit"),
         row("kernel stacks of others", readable("/proc/1/stack"), "/proc/PID/stack"),
         row("file locks", readable("/proc/locks"), "/proc/locks"),
         row("pressure", readable("/proc/pressure/cpu"), "/proc/pressure"),

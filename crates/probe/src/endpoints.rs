@@ -7,12 +7,21 @@
 //!
 //! Must not: read anything, or conclude who owes an answer. Pure. Edit together: closing.rs.
 
-use crate::live::inodes;
 use holdup_reason::facts::*;
 use std::collections::{BTreeMap, HashSet};
 
 /// Connections that are told though nothing else speaks for them: those that spoke last.
 const CONNECTIONS_MAX: usize = 20_000;
+
+/// The inodes that name an object and its other end.
+pub(crate) fn inodes(object: &ObjectRef) -> Vec<u64> {
+    match object {
+        ObjectRef::Pipe { ino } => vec![*ino],
+        ObjectRef::Inet(socket) => vec![socket.ino],
+        ObjectRef::Unix { ino, peer_ino, .. } => vec![*ino, *peer_ino],
+        _ => Vec::new(),
+    }
+}
 
 /// Of all endpoints, those that can matter, in their order; and what was left out.
 pub(crate) fn relevant(

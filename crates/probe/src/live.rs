@@ -14,6 +14,7 @@
 use crate::calm::{Calm, Sleep};
 use crate::closing::LastWalk;
 use crate::command::{Ended, Held};
+use crate::endpoints::inodes;
 use crate::expense::Expense;
 use crate::files::{
     self, Cgroups, Family, LockTable, Roots, Sampler, ThreadTimes, threads::clock_ns,
@@ -141,10 +142,7 @@ impl Live {
         let roots = Roots::default();
         let mut opening_facts = Pieces::default();
         let mut put = |body| opening_facts.push(Fact { at_ns: now(), body });
-        let purpose = match look.what {
-            What::Command(_) => Purpose::Run,
-            _ => Purpose::Look,
-        };
+        let (purpose, asked_about) = purpose(&look.what);
         let offer = host::look(&plan::tracepoints());
         let (mut programs, names, blind) = load(&offer, purpose);
         let opening = files::opening(&roots);
@@ -192,7 +190,7 @@ impl Live {
         let begin_ns = now();
         match programs.as_mut() {
             Some(programs) => {
-                let decoder = Decoding { mounts, hz: offer.config_hz };
+                let decoder = Decoding { mounts, hz: offer.config_hz, asked_about };
                 begin(programs, &names, decoder, held.as_ref().map(|held| held.pid), &mut put)?;
                 earlier = sockets(programs)?;
                 follow_names(
@@ -462,16 +460,6 @@ pub(crate) fn follow_names(programs: &mut Programs, is_asked: bool) -> Result<()
     Ok(())
 }
 
-/// The inodes that name an object and its other end.
-pub(crate) fn inodes(object: &ObjectRef) -> Vec<u64> {
-    match object {
-        ObjectRef::Pipe { ino } => vec![*ino],
-        ObjectRef::Inet(socket) => vec![socket.ino],
-        ObjectRef::Unix { ino, peer_ino, .. } => vec![*ino, *peer_ino],
-        _ => Vec::new(),
-    }
-}
-
 /// Loads what the plan names; where the kernel refuses, the plan gives way step by step.
 pub(crate) fn load(
     offer: &Offer,
@@ -496,7 +484,7 @@ pub(crate) fn load(
 }
 
 fn ring_bytes(purpose: Purpose, cpus: usize) -> u32 {
-    let least = if purpose == Purpose::Look { RING_BYTES } else { RUN_RING_BYTES };
+    let least = if purpose == Purpose::Run { RUN_RING_BYTES } else { RING_BYTES };
     let eights = (cpus as u32).div_ceil(8).clamp(1, 64).next_power_of_two();
     least.saturating_mul(eights).min(RING_BYTES_MAX)
 }
@@ -530,6 +518,16 @@ fn open_netlink(roots: &Roots, put: &mut impl FnMut(Body)) -> Option<Netlink> {
 struct Decoding {
     mounts: Vec<Mount>,
     hz: u32,
+    asked_about: u32,
+}
+
+/// Of what is looked at: what for, and the process that is asked about, 0 for none.
+fn purpose(what: &What) -> (Purpose, u32) {
+    match what {
+        What::Command(_) => (Purpose::Run, 0),
+        What::Process(pid) => (Purpose::Process, *pid),
+        _ => (Purpose::Look, 0),
+    }
 }
 
 /// Attaches, and walks every thread once so that what already stands is known.
@@ -556,6 +554,7 @@ fn begin(
         control.own_tgid = std::process::id();
         control.follow_wakers = u32::from(command.is_some());
         control.trace_tgid = command.unwrap_or(0);
+        control.refused_tgid = decoding.asked_about;
     }
     programs.attach(names)?.into_iter().for_each(|blind| put(Body::Blind(blind)));
     if let Some(control) = programs.control() {

@@ -53,7 +53,11 @@ const PROGRAMS: &[Program] = &[
     program("sched_process_exec", "sched_process_exec", "new programs are seen late"),
     program("sched_process_exit", "sched_process_exit", "ended threads lose their sums"),
     program("signal_generate", "signal_generate", "who stopped a process is not known"),
-    program("sys_exit", "sys_exit", "refused system calls are not seen"),
+    program(
+        "sys_exit",
+        "sys_exit",
+        "refused system calls are not seen, and what is tried again and again is taken for a sleep",
+    ),
     program("sched_waking", "sched_waking", "nothing can be said about waits"),
     program("sched_switch", "sched_switch", "nothing can be said about waits"),
 ];
@@ -81,8 +85,10 @@ pub const INDISPENSABLE: &[&str] = &["sched_waking", "sched_switch"];
 /// What is going to be looked at, as far as the choice of programs goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// Host, container or process for a while.
+    /// Host or container for a while.
     Look,
+    /// One process for a while.
+    Process,
     /// One command from its begin to its end.
     Run,
     /// Neither: what is there of all that both use.
@@ -118,9 +124,10 @@ pub fn plan(offer: &Offer, purpose: Purpose) -> Plan {
         }
     }
     for program in PROGRAMS {
-        // Of a command every refused call counts, and every question's name from the first.
+        // Of a command and of a process every refused call counts; of a command every question's name from the first.
         let spared = match purpose {
             Purpose::Look => program.name == "sys_exit",
+            Purpose::Process => false,
             Purpose::Run => DNS_WATCH.contains(&program.name),
             Purpose::Doctor => false,
         };
@@ -244,9 +251,12 @@ mod tests {
     }
 
     #[test]
-    fn system_calls_are_traced_for_a_command_only() {
-        assert!(!plan(&whole(), Purpose::Look).programs.contains(&"sys_exit"));
-        assert!(plan(&whole(), Purpose::Run).programs.contains(&"sys_exit"));
+    fn system_calls_are_traced_for_a_command_or_one_process_only() {
+        let traced = |purpose| plan(&whole(), purpose).programs.contains(&"sys_exit");
+        assert!(!traced(Purpose::Look));
+        assert!(traced(Purpose::Process) && traced(Purpose::Run));
+        let of_one = plan(&whole(), Purpose::Process).programs;
+        assert!(of_one.contains(&"fib_table_lookup"), "questions are watched for as in any look");
     }
 
     #[test]

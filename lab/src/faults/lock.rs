@@ -37,7 +37,7 @@ fn waited_for(path: &str) -> Result<usize> {
 ///
 /// Parameters: `lock_kind` (flock, posix), `holder_language` (sh, python, c, rust), `hold_ms` (0:
 /// for good), `gap_ms`, `container_kind`. Variables: `lock_path`; `holder`, `holder_pid`.
-struct Holder;
+pub struct Holder;
 
 impl Holder {
     fn program(&self, ctx: &mut Ctx) -> Result<Spawn> {

@@ -16,6 +16,7 @@ mod path;
 mod peers;
 mod process;
 mod quota;
+mod refused;
 pub mod stage;
 mod stop;
 
@@ -37,6 +38,7 @@ fn all() -> impl Iterator<Item = &'static &'static dyn Fault> {
         peers::FAULTS,
         process::FAULTS,
         quota::FAULTS,
+        refused::FAULTS,
         stop::FAULTS,
     ]
     .into_iter()

@@ -150,6 +150,10 @@ fn touches(words: &[String]) -> Result<Vec<Touch>, String> {
             }
             Ok(vec![process(last)?])
         }
+        "prlimit" => {
+            let after = rest.iter().skip_while(|word| *word != "--pid").nth(1);
+            Ok(vec![process(after.ok_or("it starts a program")?)?])
+        }
         "echo" | "printf" => match rest {
             [.., arrow, file] if matches!(arrow.as_str(), ">" | ">>") => {
                 Ok(vec![Touch::File(file.into())])

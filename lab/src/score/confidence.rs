@@ -16,8 +16,8 @@ use std::fmt::Write;
 const BINS: &[(f64, &str)] = &[
     (0.0, "less: something was lost on the way"),
     (0.75, "one witness"),
-    (0.85, "inferred"),
-    (0.92, "two witnesses"),
+    (0.9, "inferred"),
+    (0.94, "two witnesses"),
     (0.97, "read from its owner"),
 ];
 
@@ -148,10 +148,10 @@ mod tests {
     fn each_kind_of_proof_is_a_bin_with_its_share() {
         let mut trials: Vec<Trial> = (0..19).map(|_| said(0.97, right())).collect();
         trials.push(said(0.9699, wrong()));
-        trials.extend([said(0.92, right()), said(0.85, wrong()), said(0.4, right())]);
+        trials.extend([said(0.94, right()), said(0.9, wrong()), said(0.4, right())]);
         let bins = bins(&trials);
         let seen: Vec<_> = bins.iter().map(|bin| (bin.from, bin.trials, bin.right)).collect();
-        assert_eq!(seen, vec![(0.0, 1, 1), (0.85, 1, 0), (0.92, 1, 1), (0.97, 20, 19)]);
+        assert_eq!(seen, vec![(0.0, 1, 1), (0.9, 1, 0), (0.94, 1, 1), (0.97, 20, 19)]);
         let (low, high) = bins[3].interval();
         assert!((low - 0.764).abs() < 0.002 && (high - 0.991).abs() < 0.002, "{low} {high}");
         let table = table(&trials);
@@ -164,12 +164,12 @@ mod tests {
     fn an_alarm_of_a_healthy_trial_is_said_and_wrong_and_silence_says_nothing() {
         let alarm = Trial {
             confidence: vec![0.97],
-            alarm_confidence: vec![0.85],
+            alarm_confidence: vec![0.9],
             ..trial("", Outcome::Healthy(vec!["cpu.saturated".into()]))
         };
         let trials = [alarm, trial("", Outcome::Healthy(vec![])), trial("disk.journal", wrong())];
         let bins = bins(&trials);
-        assert_eq!((bins.len(), bins[0].from, bins[0].trials, bins[0].right), (1, 0.85, 1, 0));
+        assert_eq!((bins.len(), bins[0].from, bins[0].trials, bins[0].right), (1, 0.9, 1, 0));
         assert_eq!(table(&[]), "no trial tells how sure holdup was\n");
     }
 

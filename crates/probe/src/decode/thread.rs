@@ -115,7 +115,7 @@ impl Decoder {
         if time.since_ns != 0 {
             push(Body::ThreadTime(time));
         }
-        push(Body::Exit(Exit { thread, last: record.last != 0 }));
+        push(Body::Exit(Exit { thread, last: record.last != 0, code: Some(record.code) }));
     }
 }
 

@@ -21,7 +21,7 @@
 use super::threads::{Clock, Stat, clock_ns, link};
 use super::{Roots, blind, guard, is_refusal, refused, text};
 use holdup_reason::facts::{
-    Blocked, Body, DeviceNumber, FILE_LOCK_FUNCTIONS, Fact, FileLock, Ns, ThreadRef,
+    Blocked, Body, DeviceNumber, FILE_LOCK_FUNCTIONS, Fact, FileLock, Ns, ObjectRef, ThreadRef,
 };
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
@@ -41,6 +41,9 @@ const REST_TIMES: Ns = 10;
 /// A reading so long is slow.
 const SLOW_NS: Ns = 1_000_000_000;
 
+/// Files of refused locks that are remembered.
+const REFUSED_MAX: usize = 64;
+
 /// Device, inode, kind and first byte: what the two tables share.
 type Key = (DeviceNumber, u64, String, u64);
 
@@ -54,6 +57,8 @@ pub struct LockTable {
     told_late: bool,
     /// Somebody waits for a file lock, or did in this look.
     wanted: bool,
+    /// Files of which somebody was refused a lock: nobody stands in the table for them but who holds them.
+    refused: BTreeSet<(DeviceNumber, u64)>,
     /// Ticks before the next reading.
     ticks_left: u32,
 }
@@ -91,6 +96,9 @@ impl LockTable {
         let waits =
             |fact: &Fact| tells_wait(&fact.body) || (!kernel_events && may_be_wait(&fact.body));
         self.wanted = self.wanted || facts.iter().any(waits);
+        let room = REFUSED_MAX.saturating_sub(self.refused.len());
+        self.refused.extend(facts.iter().filter_map(refused_file).take(room));
+        self.wanted = self.wanted || !self.refused.is_empty();
     }
 
     /// At each tick: what was read since the one before, if somebody waits for a lock, and from time to time another
@@ -153,8 +161,8 @@ impl LockTable {
             Err(error) => return unread(&error),
         };
         let waits = |body: &Body| matches!(body, Body::FileLock(lock) if lock.blocked);
-        if bytes != self.bytes || self.told.iter().any(waits) {
-            self.told = resolved(roots, &bytes);
+        if bytes != self.bytes || self.told.iter().any(waits) || !self.refused.is_empty() {
+            self.told = resolved(roots, &bytes, &self.refused);
             self.bytes = bytes;
         }
         self.told.clone()
@@ -233,6 +241,17 @@ fn tells_wait(body: &Body) -> bool {
     }
 }
 
+/// The file of a lock that was refused.
+fn refused_file(fact: &Fact) -> Option<(DeviceNumber, u64)> {
+    let Body::Denied(denied) = &fact.body else { return None };
+    match &denied.object {
+        Some(ObjectRef::File(file)) if matches!(denied.syscall.as_str(), "fcntl" | "flock") => {
+            Some((file.dev, file.ino))
+        }
+        _ => None,
+    }
+}
+
 /// Without privileges nothing is told of where the threads of others wait, nor of one that has just been woken.
 fn may_be_wait(body: &Body) -> bool {
     matches!(body, Body::Blocked(Blocked { kernel: false, place, .. })
@@ -259,7 +278,11 @@ fn unread(error: &io::Error) -> Vec<Body> {
     vec![Body::Blind(blind("proc.locks", error, "holders of file locks are unknown"))]
 }
 
-fn resolved(roots: &Roots, bytes: &[u8]) -> Vec<Body> {
+fn resolved(
+    roots: &Roots,
+    bytes: &[u8],
+    refused_files: &BTreeSet<(DeviceNumber, u64)>,
+) -> Vec<Body> {
     let mut locks: Vec<FileLock> = text::lines(bytes).filter_map(parse).collect();
     let mut carriers = Carriers::new(roots);
     let named: BTreeSet<u32> =
@@ -267,7 +290,8 @@ fn resolved(roots: &Roots, bytes: &[u8]) -> Vec<Body> {
     for pid in &named {
         carriers.look_at(*pid, &locks);
     }
-    let waited_for: BTreeSet<u64> = locks.iter().filter(|l| l.blocked).map(|l| l.id).collect();
+    let is_wanted = |l: &&FileLock| l.blocked || refused_files.contains(&(l.dev, l.ino));
+    let waited_for: BTreeSet<u64> = locks.iter().filter(is_wanted).map(|l| l.id).collect();
     // A child keeps the descriptor that its parent locked: ending the parent alone frees nothing.
     let inherited: Vec<FileLock> = locks
         .iter()

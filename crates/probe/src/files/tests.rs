@@ -323,6 +323,12 @@ fn a_lock_table_is_read_from_the_first_wait_for_a_lock_on() {
     assert!(wanted(blocked("flock"), true) && wanted(stack("nlmclnt_block"), true));
     assert!(wanted(blocked(""), false), "it may be one, for all that is known");
     assert!(!wanted(blocked("read"), false));
+    let refused = |syscall: &str| {
+        let object = Some(ObjectRef::File(FileRef::default()));
+        fact(Body::Denied(Denied { syscall: syscall.into(), object, ..Denied::default() }))
+    };
+    assert!(wanted(refused("fcntl"), true), "who only tries stands nowhere in the table");
+    assert!(!wanted(refused("write"), true));
 }
 
 #[test]

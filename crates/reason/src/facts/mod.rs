@@ -12,6 +12,7 @@
 //! Edit together: `probe/src/decode.rs` (wire to fact), `reason/src/model/` (fact to index).
 
 mod cgroup;
+mod denied;
 mod disk;
 mod host;
 mod memory;
@@ -21,6 +22,7 @@ mod thread;
 mod thread_ref;
 
 pub use cgroup::*;
+pub use denied::*;
 pub use disk::*;
 pub use host::*;
 pub use memory::*;

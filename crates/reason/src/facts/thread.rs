@@ -321,6 +321,9 @@ pub struct Exit {
     /// It was the last thread of its process.
     #[serde(default)]
     pub last: bool,
+    /// How it ended, as wait(2) has it: 256 times the exit status, or the signal. None in older recordings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<u32>,
 }
 
 /// On-CPU samples of one process and kernel stack. Source: the cpu-clock perf event.
@@ -393,20 +396,4 @@ pub struct Signal {
     pub to: ThreadRef,
     /// Signal number.
     pub signal: i32,
-}
-
-/// A system call that was refused. Source: sys_exit, for traced threads.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Denied {
-    /// Who asked.
-    pub thread: ThreadRef,
-    /// System call by name.
-    pub syscall: String,
-    /// Its raw arguments.
-    pub args: [u64; 6],
-    /// Positive errno.
-    pub errno: i32,
-    /// Effective capabilities of the caller, a mask; none if they were not read.
-    #[serde(default)]
-    pub capabilities: Option<u64>,
 }

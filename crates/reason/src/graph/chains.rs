@@ -91,6 +91,7 @@ impl Leaf {
                 WaitClass::PipeWrite
                     | WaitClass::TtyWrite
                     | WaitClass::FileLock
+                    | WaitClass::PolledLock
                     | WaitClass::FutexLock
             )
         {
@@ -404,7 +405,10 @@ mod tests {
         let mut facts = host();
         facts.push(at(2 * SECOND, Body::Fork(Fork { parent, child, flags: 0 })));
         facts.push(at(4 * SECOND, Body::Wait(wait)));
-        facts.push(at(3 * SECOND, Body::Exit(Exit { thread: thread(20, "job"), last: true })));
+        facts.push(at(
+            3 * SECOND,
+            Body::Exit(Exit { thread: thread(20, "job"), last: true, code: None }),
+        ));
         facts.extend(more);
         let Observed { model, timelines } = Observed::new(facts);
         let chains = Chains::new(&model, &timelines);

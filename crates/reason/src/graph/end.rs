@@ -53,9 +53,12 @@ impl EndKind {
             RunQueue | CpuQuota => Self::Cpu,
             Disk | Journal | PageFault => Self::Device,
             DirtyThrottle | Reclaim | SwapIn => Self::Memory,
-            FileLock | FutexLock | FutexWait | KernelLock | FrozenFs => Self::Lock,
+            FileLock | PolledLock | FutexLock | FutexWait | KernelLock | FrozenFs => Self::Lock,
             SocketWrite | PipeWrite | UnixWrite | TtyWrite => Self::Link,
-            SocketRead | SocketConnect | Dns | UnixRead | FuseDaemon => Self::Remote,
+            SocketRead | SocketConnect | RefusedConnection | Dns | UnixRead | FuseDaemon => {
+                Self::Remote
+            }
+            RefusedLimit => Self::Limit,
             Timer => Self::Sleep,
             Stopped | Traced | FrozenCgroup => Self::Person,
             PipeRead | Child | Vfork | Kernel | Unseen => Self::Open,

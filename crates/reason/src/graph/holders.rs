@@ -20,6 +20,7 @@ impl Peers<'_> {
                 let waker = || self.waker(wait).filter(|by| !by.comm.starts_with("kworker"));
                 self.lock_service(wait).or_else(|| self.lock_holder(wait)).or_else(waker)
             }
+            PolledLock => self.polled_holder(wait),
             FutexLock => self.futex_owner(wait).or_else(|| self.waker(wait)),
             FutexWait => self.joined(wait).or_else(|| self.waker(wait)),
             PipeWrite => self.pipe_end(wait, true),
@@ -80,6 +81,26 @@ impl Peers<'_> {
             }
         }
         let (_, at_ns, lock) = best?;
+        self.carrier_of(lock, at_ns)
+    }
+
+    /// Of a lock that is tried again and again: who held one on that file at the reading of the table that is nearest. Of
+    /// several holders one that keeps all others out.
+    pub(super) fn polled_holder(&self, wait: &WaitSpan) -> Option<ThreadRef> {
+        let Object::File(Some(file)) = wait.object else { return None };
+        let waiter = i64::from(wait.thread.pid);
+        let held = self.model.locks.iter().filter(|(_, lock)| {
+            !lock.blocked && (lock.dev, lock.ino) == (file.dev, file.ino) && lock.pid != waiter
+        });
+        let away =
+            |at_ns: Ns| wait.begin_ns.saturating_sub(at_ns) + at_ns.saturating_sub(wait.end_ns);
+        let (at_ns, lock) =
+            held.min_by_key(|(at_ns, lock)| (away(*at_ns), lock.access != "WRITE"))?;
+        self.carrier_of(lock, *at_ns)
+    }
+
+    /// Who carries a lock, at a reading of the table.
+    fn carrier_of(&self, lock: &FileLock, at_ns: Ns) -> Option<ThreadRef> {
         let pid = match u32::try_from(lock.pid) {
             Ok(pid) if pid > 0 => pid,
             _ => lock.holders.first()?.pid,

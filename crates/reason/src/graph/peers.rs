@@ -376,7 +376,7 @@ mod tests {
             let fork = Fork { parent: parent.clone(), child: of(start_ns), flags: 0 };
             Fact { at_ns: start_ns, body: Body::Fork(fork) }
         };
-        let exit = Body::Exit(Exit { thread: of(2 * SECOND), last: true });
+        let exit = Body::Exit(Exit { thread: of(2 * SECOND), last: true, code: None });
         let exit = Fact { at_ns: 3 * SECOND, body: exit };
         let facts = [host(), vec![fork(2 * SECOND), exit, fork(4 * SECOND)]].concat();
         let Observed { model, timelines } = Observed::new(facts);

@@ -24,6 +24,7 @@ pub mod memory_losses;
 pub mod net_counter;
 pub mod packet_queue;
 pub mod process_names;
+pub mod refusals;
 pub mod tcp_stream;
 
 use crate::facts::{DeviceNumber, ThreadRef};

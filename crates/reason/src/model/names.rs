@@ -116,6 +116,8 @@ impl Model {
             Object::Other(what, ino) => ObjectName::new(what, format!("{what}:[{ino}]")),
             Object::Kernel(at) => ObjectName::new("kernel", &**at),
             Object::Path(path) => ObjectName::new("file", &**path),
+            Object::Address(address) => ObjectName::new("address", address.to_string()),
+            Object::Limit(name) => ObjectName::new("limit", *name),
         }
     }
 

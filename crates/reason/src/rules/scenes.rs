@@ -48,6 +48,56 @@ pub fn at_place(pid: u32, comm: &str, place: Place) -> Fact {
     Fact { at_ns: LOOK_NS, body: Body::Blocked(blocked) }
 }
 
+/// A call of a process that was refused; what and why is the caller's.
+pub fn refusal(pid: u32, comm: &str, syscall: &str) -> Denied {
+    Denied { thread: thread(pid, comm), syscall: syscall.into(), ..Denied::default() }
+}
+
+/// A sleep that the clock ended.
+pub fn slept(pid: u32, comm: &str, begin_ns: Ns, end_ns: Ns) -> Fact {
+    let place =
+        Place { state: WaitState::Sleep, syscall: "clock_nanosleep".into(), ..Place::default() };
+    let context = WakeContext::HardInterrupt;
+    let wake = Some(Wake { at_ns: end_ns, context, ..Wake::default() });
+    let thread = thread(pid, comm);
+    let wait = Wait { thread, begin_ns, end_ns, place, wake, ..Wait::default() };
+    Fact { at_ns: end_ns, body: Body::Wait(wait) }
+}
+
+/// Process 10, a script that each second runs a program which is refused and ends with a code, and then another that
+/// sleeps; it is seen to wait for the first of those.
+pub fn script_whose_children_are_refused(denied: &Denied, code: u32) -> Vec<Fact> {
+    const SECOND: Ns = 1_000_000_000;
+    const MS: Ns = 1_000_000;
+    let of = |pid, start_ns, comm| ThreadRef { start_ns, ..thread(pid, comm) };
+    let mut facts = [host(), vec![of_process(10, "sh")]].concat();
+    let mut put = |at_ns, body| facts.push(Fact { at_ns, body });
+    for (round, at) in (1..).zip([SECOND, 2 * SECOND, 3 * SECOND]) {
+        let client = of(20 + round, at, &denied.thread.comm);
+        let sleep = of(30 + round, at + 2 * MS, "sleep");
+        for child in [client.clone(), sleep.clone()] {
+            let at_ns = child.start_ns;
+            put(at_ns, Body::Fork(Fork { parent: thread(10, "sh"), child, flags: 0 }));
+        }
+        let refused = Denied { thread: client.clone(), parent_pid: 10, ..denied.clone() };
+        put(at + MS / 2, Body::Denied(refused));
+        put(at + MS, Body::Exit(Exit { thread: client, last: true, code: Some(code) }));
+        let Fact { at_ns, body } = slept(0, "", at + 3 * MS, at + SECOND - MS);
+        if let Body::Wait(wait) = body {
+            put(at_ns, Body::Wait(Wait { thread: sleep, ..wait }));
+        }
+    }
+    let mut place = Place { state: WaitState::Sleep, syscall: "wait4".into(), ..Place::default() };
+    place.args[0] = 31;
+    let end_ns = 2 * SECOND;
+    let by = of(31, SECOND + 2 * MS, "sleep");
+    let wake = Some(Wake { at_ns: end_ns, context: WakeContext::Task, by, ..Wake::default() });
+    let begin_ns = SECOND + 3 * MS;
+    let thread = thread(10, "sh");
+    put(end_ns, Body::Wait(Wait { thread, begin_ns, end_ns, place, wake, ..Wait::default() }));
+    facts
+}
+
 /// In a read of a disk, by its device file.
 pub fn reads_from(dev: DeviceNumber) -> Place {
     Place {

@@ -1,7 +1,7 @@
 //! Waits: what each is for, on what, and when.
 //!
-//! This file owns the classes of waits and their properties; classify.rs finds the class, objects.rs the object,
-//! span.rs is one wait, timeline.rs puts a thread's waits in order. Must not: follow who ended a wait (graph/), or weigh it.
+//! This file owns the classes of waits and their properties; classify.rs finds the class, objects.rs the object, retries.rs
+//! both of a sleep between refusals; span.rs is one wait, timeline.rs puts a thread's waits in order. Must not: follow who ended a wait (graph/), or weigh it.
 //! Edit together: classify.rs, objects.rs, docs/json.md (the words).
 
 mod classify;
@@ -9,6 +9,7 @@ mod functions;
 mod futex_handoff;
 pub mod objects;
 pub mod poll_intent;
+pub mod retries;
 pub mod span;
 pub mod timeline;
 
@@ -72,6 +73,12 @@ pub enum WaitClass {
     FuseDaemon,
     /// Time to pass.
     Timer,
+    /// Asleep before it tries again to get a lock, or to make a file that is there.
+    PolledLock,
+    /// Asleep before it asks again for what a limit refuses.
+    RefusedLimit,
+    /// Asleep before it tries again to connect where nobody listens.
+    RefusedConnection,
     /// Its cgroup to be thawed.
     FrozenCgroup,
     /// A frozen file system to be thawed.
@@ -119,6 +126,9 @@ impl WaitClass {
             Vfork => "vfork",
             FuseDaemon => "FUSE daemon",
             Timer => "timer",
+            PolledLock => "polled lock",
+            RefusedLimit => "limit",
+            RefusedConnection => "refused connection",
             FrozenCgroup => "frozen cgroup",
             FrozenFs => "frozen file system",
             Stopped => "stopped",
@@ -171,6 +181,8 @@ impl WaitClass {
                 | SocketConnect
                 | FrozenCgroup
                 | FrozenFs
+                | RefusedLimit
+                | RefusedConnection
                 | Stopped
                 | Traced
         )
@@ -187,6 +199,9 @@ impl WaitClass {
                 | Reclaim
                 | SwapIn
                 | FileLock
+                | PolledLock
+                | RefusedLimit
+                | RefusedConnection
                 | SocketRead
                 | SocketConnect
                 | Dns
@@ -206,6 +221,7 @@ impl WaitClass {
         matches!(
             self,
             FileLock
+                | PolledLock
                 | FutexLock
                 | KernelLock
                 | FuseDaemon

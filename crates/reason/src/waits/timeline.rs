@@ -9,11 +9,11 @@
 //!
 //! Each thread has its own timeline, also where its id was another's before (model/thread_key.rs).
 //!
-//! Must not: follow wakers. Edit together: classify.rs (classes), objects.rs (objects).
+//! Must not: follow wakers. Edit together: classify.rs (classes), objects.rs (objects), retries.rs (what sleeps are for).
 
 use super::futex_handoff;
 use super::poll_intent::Accepted;
-use super::{WaitClass, classify, objects};
+use super::{WaitClass, classify, objects, retries};
 use crate::facts::*;
 use crate::model::object::Object;
 use crate::model::{Model, RawWaits, ThreadKey};
@@ -108,8 +108,13 @@ impl Timelines {
             lines.entry(who).or_default().ran.push(stretch);
         }
         let handed = futex_handoff::locks(model, lines.values().flat_map(|line| &line.waits));
+        let retried = retries::reasons(model, lines.values().flat_map(|line| &line.waits));
         for line in lines.values_mut() {
             for wait in &mut line.waits {
+                if let Some((class, object)) = retried.get(&(wait.thread.tid, wait.begin_ns)) {
+                    wait.class = *class;
+                    wait.object = object.clone();
+                }
                 if wait.class == WaitClass::FutexWait
                     && handed.contains(&(wait.thread.pid, wait.place.args[0]))
                 {

@@ -201,7 +201,7 @@ impl Watch {
             let mut push = |body| told.push(Observed { at_ns, body, frames: Vec::new() });
             push(Body::ThreadTime(time(&seen, at_ns)));
             let last = seen.thread.tid == seen.thread.pid;
-            push(Body::Exit(Exit { thread: seen.thread.clone(), last }));
+            push(Body::Exit(Exit { thread: seen.thread.clone(), last, code: None }));
             if last {
                 self.family.remove(&tid);
                 self.adopted.remove(&tid);
@@ -225,7 +225,7 @@ impl Watch {
             }
             if stood_ns >= FOLLOWED_NS && !std::mem::replace(&mut wait.followed, true) {
                 let object = wait.detail.as_ref().and_then(|detail| detail.place.object.as_ref());
-                wanted.extend(object.iter().flat_map(|object| crate::live::inodes(object)));
+                wanted.extend(object.iter().flat_map(|object| crate::endpoints::inodes(object)));
             }
         }
         wanted.retain(|ino| *ino != 0 && !self.sought.contains(ino));

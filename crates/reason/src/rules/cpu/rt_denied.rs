@@ -62,7 +62,7 @@ enum Why<'m> {
 struct Refusal<'m> {
     denied: &'m Denied,
     why: Why<'m>,
-    times: u32,
+    times: u64,
 }
 
 fn find<'m>(measures: &'m Measures<'m>, _: &'m [End]) -> Vec<Match<'m>> {
@@ -75,7 +75,8 @@ fn find<'m>(measures: &'m Measures<'m>, _: &'m [End]) -> Vec<Match<'m>> {
             Why::Capability => String::new(),
         };
         let refusal = || Refusal { denied, why, times: 0 };
-        found.entry(reason).or_insert_with(refusal).times += 1;
+        let times = &mut found.entry(reason).or_insert_with(refusal).times;
+        *times = times.saturating_add(denied.unreported).saturating_add(1);
     }
     found.into_values().map(|refusal| matched(measures, refusal)).collect()
 }
@@ -133,7 +134,7 @@ fn explain(measures: &Measures<'_>, refusal: &Refusal<'_>) -> Wording {
         Why::Budget(group) => without_budget(measures, refusal.denied, group),
         Why::Capability => without_capability(measures, refusal.denied),
     };
-    let times = Evidence::new("times refused", f64::from(refusal.times), "1", "sys_exit");
+    let times = Evidence::new("times refused", refusal.times as f64, "1", "sys_exit");
     wording.evidence.push(times);
     wording
 }
@@ -245,7 +246,7 @@ mod tests {
                 syscall: "sched_setscheduler".into(),
                 args: [0, 1, 0, 0, 0, 0],
                 errno,
-                capabilities: None,
+                ..Denied::default()
             }),
         ];
         explain(bodies.into_iter().map(|body| Fact { at_ns: 1, body }).collect()).findings

@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn a_writer_that_cannot_begin_is_held_by_a_freeze_seen_or_not() {
-        for (frozen, confidence) in [(true, 0.97), (false, 0.85)] {
+        for (frozen, confidence) in [(true, 0.97), (false, 0.9)] {
             let frames = ["percpu_rwsem_wait", "__percpu_down_read", "vfs_write", "ksys_write"];
             let report = explain(facts(&frames, frozen));
             let finding = &report.findings[0];

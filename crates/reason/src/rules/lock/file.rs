@@ -99,7 +99,7 @@ fn explain(
             wait_words::lasted(&longest),
         ),
         evidence,
-        remedy: remedy(measures, end),
+        remedy: ways_out(measures, end),
     }
 }
 
@@ -114,7 +114,8 @@ pub fn held_lock<'a>(measures: &'a Measures<'_>, end: &End) -> Option<&'a FileLo
         .find(|lock| !lock.blocked && (lock.dev, lock.ino) == (file.dev, file.ino))
 }
 
-fn remedy(measures: &Measures<'_>, end: &End) -> Vec<Remedy> {
+/// The ways out for whoever waits for a lock on a file: by its holder, as far as one was seen.
+pub fn ways_out(measures: &Measures<'_>, end: &End) -> Vec<Remedy> {
     let Some(holder) = end.holder() else {
         return vec![Remedy {
             text: "see who has the file open".into(),

@@ -1,14 +1,19 @@
 //! The ladder of the process rules.
 //!
 //! Who stands still is claimed by what the others wait for, where that is a pipe or a terminal; what a program computes by
-//! what it computes, before its clients are said to wait for a server that is at work.
+//! what it computes, before its clients are said to wait for a server that is at work. Limits that refuse a call have names of
+//! their own; what else is refused is only tried again.
 
 pub(crate) mod crypto_bound;
+pub(crate) mod descriptor_limit;
 pub(crate) mod fork_cost;
 pub(crate) mod frozen;
 pub(crate) mod holder_doing;
 pub(crate) mod own_time;
 pub(crate) mod pipe_peer;
+pub(crate) mod process_limit;
+pub(crate) mod refusal_words;
+pub(crate) mod retry;
 pub(crate) mod small_io;
 pub(crate) mod socket_peer;
 #[cfg(test)]
@@ -24,6 +29,9 @@ pub(crate) mod who_talks;
 
 /// The rules of this area; the first that matches claims an end.
 pub static LADDER: &[&super::Rule] = &[
+    &process_limit::RULE,
+    &descriptor_limit::RULE,
+    &retry::RULE,
     &pipe_peer::RULE,
     &tty_blocked::RULE,
     &frozen::RULE,

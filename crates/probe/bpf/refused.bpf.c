@@ -1,0 +1,456 @@
+/*
+ * refused.bpf.c: system calls that were refused, and for want of what.
+ *
+ * Whoever is refused a lock, a name, a process, a connection, sleeps and asks again waits for it as surely as one that
+ * the kernel makes wait, and no scheduler's event says so. Of such a call its file is reported, its path or address
+ * (read from the caller's memory, which the kernel has just read itself), and the limit that it met.
+ *
+ * A loop may be refused a million times a second. Of one thread the same refusal is reported once in SAME_NS, any
+ * refusal once in OTHER_NS; those between are counted, and the next report has their number.
+ *
+ * Attached for `run` and for looks at one process alone: a program at the exit of each system call makes every one of
+ * the host slower, by some 90 ns. Must not: report a call that went well, nor EAGAIN of sockets and pipes, which is how
+ * event loops work. Rejected: the tracepoints of file locks (they know neither the caller's wish not to wait nor names).
+ *
+ * Edit together: src/decode/refused.rs, crates/reason/src/waits/retries.rs (what each refusal is for).
+ */
+
+#define EPERM 1
+#define EAGAIN 11
+#define ENOMEM 12
+#define EACCES 13
+#define EEXIST 17
+#define ENFILE 23
+#define EMFILE 24
+#define ENOSPC 28
+#define ECONNREFUSED 111
+#define EDQUOT 122
+
+#define F_SETLK 6
+#define F_OFD_SETLK 37
+#define LOCK_NB 4
+#define AT_FDCWD (-100)
+
+/* Of include/uapi/asm-generic/resource.h. */
+#define RLIMIT_NPROC 6
+#define RLIMIT_NOFILE 7
+
+/* Groups above one another that are looked at for a limit. */
+#define LIMIT_LEVELS 8
+/* The longest address: sockaddr_un. */
+#define ADDRESS_BYTES 110
+
+#define SAME_NS 5000000
+#define OTHER_NS 100000
+
+enum refused {
+	REFUSED_NOTHING, /* that anybody waits for */
+	REFUSED_RIGHT,
+	REFUSED_LOCK,
+	REFUSED_NAME,
+	REFUSED_PROCESS,
+	REFUSED_DESCRIPTOR,
+	REFUSED_CONNECTION,
+	REFUSED_ROOM,
+};
+
+/* Where the path of what is to be made stands among the arguments, and the folder that it begins in if it is relative. */
+enum name_at {
+	NAME_NOWHERE,
+	NAME_FIRST,
+	NAME_SECOND,
+	NAME_SECOND_IN_FIRST,
+	NAME_THIRD_IN_SECOND,
+	NAME_FOURTH_IN_THIRD,
+};
+
+/* Records are built here. */
+struct refused_slot {
+	struct wire_denied record;
+	char slack[PATH_SLACK];
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct refused_slot);
+} refused_scratch SEC(".maps");
+
+/* A thread's last refusal that was reported. */
+struct refusal {
+	__u64 what;
+	__u64 at_ns;
+	__u64 unreported;
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1024);
+	__type(key, __u32);
+	__type(value, struct refusal);
+} refusals SEC(".maps");
+
+#if defined(__TARGET_ARCH_x86)
+static __always_inline __s64 number_of_call(struct pt_regs *regs)
+{
+	return (__s64)BPF_CORE_READ(regs, orig_ax);
+}
+static __always_inline void read_arguments(__u64 args[6], struct pt_regs *regs)
+{
+	args[0] = BPF_CORE_READ(regs, di);
+	args[1] = BPF_CORE_READ(regs, si);
+	args[2] = BPF_CORE_READ(regs, dx);
+	args[3] = BPF_CORE_READ(regs, r10);
+	args[4] = BPF_CORE_READ(regs, r8);
+	args[5] = BPF_CORE_READ(regs, r9);
+}
+static __always_inline bool is_fcntl(__s64 number)
+{
+	return number == 72;
+}
+static __always_inline bool is_flock(__s64 number)
+{
+	return number == 73;
+}
+/* clone, fork, vfork, clone3 */
+static __always_inline bool begins_process(__s64 number)
+{
+	return number == 56 || number == 57 || number == 58 || number == 435;
+}
+static __always_inline bool connects(__s64 number)
+{
+	return number == 42;
+}
+/* write, pwrite64, writev, fallocate, pwritev, pwritev2 */
+static __always_inline bool writes(__s64 number)
+{
+	return number == 1 || number == 18 || number == 20 || number == 285 || number == 296 || number == 328;
+}
+static __always_inline enum name_at name_at(__s64 number)
+{
+	switch (number) {
+	case 2: case 83: case 133: /* open, mkdir, mknod */
+		return NAME_FIRST;
+	case 86: case 88: /* link, symlink */
+		return NAME_SECOND;
+	case 257: case 258: case 259: case 437: /* openat, mkdirat, mknodat, openat2 */
+		return NAME_SECOND_IN_FIRST;
+	case 266: /* symlinkat */
+		return NAME_THIRD_IN_SECOND;
+	case 265: case 316: /* linkat, renameat2 */
+		return NAME_FOURTH_IN_THIRD;
+	}
+	return NAME_NOWHERE;
+}
+#else
+static __always_inline __s64 number_of_call(struct pt_regs *regs)
+{
+	return BPF_CORE_READ(regs, syscallno);
+}
+/* The first register has the result by now. */
+static __always_inline void read_arguments(__u64 args[6], struct pt_regs *regs)
+{
+	args[0] = BPF_CORE_READ(regs, orig_x0);
+	args[1] = BPF_CORE_READ(regs, regs[1]);
+	args[2] = BPF_CORE_READ(regs, regs[2]);
+	args[3] = BPF_CORE_READ(regs, regs[3]);
+	args[4] = BPF_CORE_READ(regs, regs[4]);
+	args[5] = BPF_CORE_READ(regs, regs[5]);
+}
+static __always_inline bool is_fcntl(__s64 number)
+{
+	return number == 25;
+}
+static __always_inline bool is_flock(__s64 number)
+{
+	return number == 32;
+}
+static __always_inline bool begins_process(__s64 number)
+{
+	return number == 220 || number == 435;
+}
+static __always_inline bool connects(__s64 number)
+{
+	return number == 203;
+}
+static __always_inline bool writes(__s64 number)
+{
+	return number == 47 || number == 64 || number == 66 || number == 68 || number == 70 || number == 287;
+}
+static __always_inline enum name_at name_at(__s64 number)
+{
+	switch (number) {
+	case 33: case 34: case 56: case 437: /* mknodat, mkdirat, openat, openat2 */
+		return NAME_SECOND_IN_FIRST;
+	case 36: /* symlinkat */
+		return NAME_THIRD_IN_SECOND;
+	case 37: case 276: /* linkat, renameat2 */
+		return NAME_FOURTH_IN_THIRD;
+	}
+	return NAME_NOWHERE;
+}
+#endif
+
+static __always_inline bool is_refusal(__u64 error)
+{
+	const __u64 low = 1ULL << EPERM | 1ULL << EAGAIN | 1ULL << ENOMEM | 1ULL << EACCES | 1ULL << EEXIST |
+			  1ULL << ENFILE | 1ULL << EMFILE | 1ULL << ENOSPC;
+
+	if (error < 64)
+		return low >> error & 1;
+	return error == ECONNREFUSED || error == EDQUOT;
+}
+
+/* What a call was refused, by its number and error alone. */
+static __always_inline enum refused refused_what(__s64 number, __u64 error)
+{
+	switch (error) {
+	case EAGAIN:
+	case EACCES:
+		if (is_fcntl(number) || is_flock(number))
+			return REFUSED_LOCK;
+		if (error == EACCES)
+			return REFUSED_RIGHT;
+		return begins_process(number) ? REFUSED_PROCESS : REFUSED_NOTHING;
+	case EPERM:
+		return REFUSED_RIGHT;
+	case ENOMEM:
+		return begins_process(number) ? REFUSED_PROCESS : REFUSED_NOTHING;
+	case EEXIST:
+		return name_at(number) != NAME_NOWHERE ? REFUSED_NAME : REFUSED_NOTHING;
+	case ENFILE:
+	case EMFILE:
+		return REFUSED_DESCRIPTOR;
+	case ECONNREFUSED:
+		return connects(number) ? REFUSED_CONNECTION : REFUSED_NOTHING;
+	}
+	return writes(number) ? REFUSED_ROOM : REFUSED_NOTHING;
+}
+
+/* Whether it asked for a lock without waiting for it. */
+static __always_inline bool tries_lock(__s64 number, const __u64 args[6])
+{
+	if (is_fcntl(number))
+		return args[1] == F_SETLK || args[1] == F_OFD_SETLK;
+	return args[1] & LOCK_NB;
+}
+
+/* Threads whose refusals are wanted. */
+static __always_inline bool is_watched(struct task_struct *task)
+{
+	__u32 tgid = control.refused_tgid;
+	struct note *note;
+
+	if (tgid)
+		return (__u32)task_field(task, tgid) == tgid ||
+		       (__u32)BPF_CORE_READ(task, real_parent, tgid) == tgid;
+	note = note_of(task, NEVER);
+	return note && note->traced == 1;
+}
+
+/* Whether this refusal is to be reported, and how many were not since the last one that was. */
+static __always_inline bool is_due(__u32 tid, __u64 what, __u64 now, __u64 *unreported)
+{
+	struct refusal *last = bpf_map_lookup_elem(&refusals, &tid);
+	struct refusal first = { .what = what, .at_ns = now };
+
+	if (!last) {
+		bpf_map_update_elem(&refusals, &tid, &first, BPF_ANY);
+		return true;
+	}
+	if (now - last->at_ns < (last->what == what ? SAME_NS : OTHER_NS)) {
+		last->unreported++;
+		return false;
+	}
+	*unreported = last->unreported;
+	*last = first;
+	return true;
+}
+
+/* The pids.max that is met, of the thread's group or one above it; else its RLIMIT_NPROC. */
+static __always_inline void read_process_limit(struct wire_denied *record, struct task_struct *task)
+{
+	struct cgroup_subsys_state *css = 0;
+
+	if (bpf_core_enum_value_exists(enum cgroup_subsys_id, pids_cgrp_id) &&
+	    bpf_core_field_exists(((struct pids_cgroup *)0)->limit.counter)) {
+		int at = bpf_core_enum_value(enum cgroup_subsys_id, pids_cgrp_id);
+		struct css_set *set = BPF_CORE_READ(task, cgroups);
+
+		bpf_core_read(&css, sizeof(css), &set->subsys[at]);
+		for (int level = 0; level < LIMIT_LEVELS; level++) {
+			struct pids_cgroup *group = (struct pids_cgroup *)css;
+			__s64 limit, used;
+
+			if (!css)
+				break;
+			limit = BPF_CORE_READ(group, limit.counter);
+			used = BPF_CORE_READ(group, counter.counter);
+			if (used >= limit) {
+				record->limit_kind = WIRE_LIMIT_PIDS_CGROUP;
+				record->limit = limit;
+				record->used = used;
+				record->limit_cgroup_id = BPF_CORE_READ(css, cgroup, kn, id);
+				return;
+			}
+			css = BPF_CORE_READ(css, parent);
+		}
+	}
+	record->limit_kind = WIRE_LIMIT_NPROC;
+	record->limit = BPF_CORE_READ(task, signal, rlim[RLIMIT_NPROC].rlim_cur);
+}
+
+/* The path that the call was given; the folder that it begins in if it is relative. */
+static __always_inline struct dentry *read_name(struct wire_denied *record, struct task_struct *task,
+						const __u64 args[6])
+{
+	__u64 path = args[0];
+	__s32 folder = AT_FDCWD;
+	struct file *file;
+	long bytes;
+
+	switch (name_at(record->syscall)) {
+	case NAME_SECOND:
+		path = args[1];
+		break;
+	case NAME_SECOND_IN_FIRST:
+		path = args[1];
+		folder = (__s32)args[0];
+		break;
+	case NAME_THIRD_IN_SECOND:
+		path = args[2];
+		folder = (__s32)args[1];
+		break;
+	case NAME_FOURTH_IN_THIRD:
+		path = args[3];
+		folder = (__s32)args[2];
+		break;
+	default:
+		break;
+	}
+	bytes = bpf_probe_read_user_str(record->given, sizeof(record->given), (void *)path);
+	if (bytes <= 0)
+		return 0;
+	record->given_bytes = bytes;
+	if (record->given[0] == '/')
+		return 0;
+	if (folder == AT_FDCWD)
+		return BPF_CORE_READ(task, fs, pwd.dentry);
+	file = file_of(task, (__u32)folder);
+	return file ? BPF_CORE_READ(file, f_path.dentry) : 0;
+}
+
+static __always_inline void read_address(struct wire_denied *record, const __u64 args[6])
+{
+	__u32 bytes = (__u32)args[2];
+
+	if (bytes > ADDRESS_BYTES)
+		bytes = ADDRESS_BYTES;
+	if (bytes && !bpf_probe_read_user(record->given, bytes & 127, (void *)args[1]))
+		record->given_bytes = bytes;
+}
+
+/* What was refused: names and files are read here, limits and addresses too. Returns bytes of path. */
+static __always_inline __u32 read_refused(struct wire_denied *record, struct task_struct *task, enum refused what,
+					  const __u64 args[6])
+{
+	struct dentry *dentry = 0;
+	struct file *file = 0;
+
+	switch (what) {
+	case REFUSED_LOCK:
+	case REFUSED_ROOM:
+		file = file_of(task, (__u32)args[0]);
+		break;
+	case REFUSED_NAME:
+		dentry = read_name(record, task, args);
+		break;
+	case REFUSED_PROCESS:
+		read_process_limit(record, task);
+		break;
+	case REFUSED_DESCRIPTOR:
+		record->limit_kind = WIRE_LIMIT_NOFILE;
+		record->limit = BPF_CORE_READ(task, signal, rlim[RLIMIT_NOFILE].rlim_cur);
+		break;
+	case REFUSED_CONNECTION:
+		read_address(record, args);
+		break;
+	default:
+		break;
+	}
+	if (file) {
+		read_file_object(&record->object, file);
+		if (record->object.kind == WIRE_OBJECT_FILE)
+			dentry = BPF_CORE_READ(file, f_path.dentry);
+	} else if (dentry) {
+		read_inode_object(&record->object, BPF_CORE_READ(dentry, d_inode));
+	}
+	return dentry ? read_dentry_path(record->path, dentry) : 0;
+}
+
+static __always_inline void report_refused(struct task_struct *task, enum refused what, __s64 number, long result,
+					   const __u64 args[6], __u64 now, __u64 unreported)
+{
+	struct wire_denied *record;
+	const struct cred *cred;
+	__u32 zero = 0, path_bytes;
+	__u64 length;
+
+	record = bpf_map_lookup_elem(&refused_scratch, &zero);
+	if (!record)
+		return;
+	record->head.kind = WIRE_DENIED;
+	record->head.at_ns = now;
+	fill_ref(&record->thread, task);
+	record->syscall = number;
+	__builtin_memcpy(record->args, args, sizeof(record->args));
+	record->result = result;
+	/* One 64-bit word, as two halves before 6.3; the caller is often gone before /proc can tell. */
+	cred = BPF_CORE_READ(task, cred);
+	bpf_core_read(&record->capabilities, sizeof(record->capabilities), &cred->cap_effective);
+	record->unreported = unreported;
+	record->limit = 0;
+	record->used = 0;
+	record->limit_cgroup_id = 0;
+	record->limit_kind = WIRE_LIMIT_NONE;
+	record->parent_tgid = BPF_CORE_READ(task, real_parent, tgid);
+	record->given_bytes = 0;
+	__builtin_memset(&record->object, 0, sizeof(record->object));
+	path_bytes = read_refused(record, task, what, args);
+	record->path_bytes = path_bytes;
+	length = __builtin_offsetof(struct wire_denied, path) + (path_bytes & (WIRE_PATH_MAX - 1));
+	record->head.length = length;
+	send(record, length);
+}
+
+SEC("tp_btf/sys_exit")
+int BPF_PROG(sys_exit, struct pt_regs *regs, long result)
+{
+	struct task_struct *current;
+	enum refused what;
+	__u64 args[6], call, now, unreported = 0;
+	__s64 number;
+
+	/* Nearly all calls end here. */
+	if (result >= 0 || !is_refusal(-result))
+		return 0;
+	current = compat_current();
+	if (!is_watched(current))
+		return 0;
+	number = number_of_call(regs);
+	what = refused_what(number, -result);
+	if (what == REFUSED_NOTHING)
+		return 0;
+	read_arguments(args, regs);
+	if (what == REFUSED_LOCK) {
+		if (!tries_lock(number, args))
+			return 0;
+		/* Who holds it is in the kernel's table as long as he does. */
+		mark(&queued.lock);
+	}
+	now = bpf_ktime_get_ns();
+	call = (__u64)number << 48 ^ (__u64)result << 32 ^ args[0] ^ args[1] << 8;
+	if (!is_due(task_field(current, pid), call, now, &unreported))
+		return 0;
+	report_refused(current, what, number, result, args, now, unreported);
+	return 0;
+}

@@ -1,0 +1,146 @@
+//! Refused system calls, wire to fact: which file, which path, which address, which limit.
+//!
+//! A path is made absolute by the folder that it begins in, as far as the table of mounts tells where that is; nothing is
+//! touched. Must not: say what a refusal is for. Edit together: bpf/refused.bpf.c, bpf/wire.h (`wire_denied`).
+
+use super::{Decoder, address, object, syscall_name, thread_ref};
+use crate::wire::{self, *};
+use holdup_reason::facts::*;
+use std::net::SocketAddr;
+
+const EEXIST: i32 = 17;
+const ECONNREFUSED: i32 = 111;
+
+impl Decoder {
+    /// A call that was refused.
+    pub(super) fn refused(&mut self, bytes: &[u8]) -> Denied {
+        let record: wire_denied = wire::read(bytes);
+        let thread = thread_ref(&record.thread);
+        let errno = record.result.wrapping_neg() as i32;
+        let names = part!(bytes, wire_denied, path);
+        let seen_at = self.path(thread.pid, names, record.path_bytes, record.object.dev);
+        let given = given(&record);
+        let mut denied = Denied {
+            syscall: syscall_name(record.syscall),
+            args: record.args,
+            errno,
+            capabilities: Some(record.capabilities),
+            unreported: record.unreported,
+            parent_pid: record.parent_tgid,
+            limit: limit(&record),
+            ..Denied::default()
+        };
+        match errno {
+            EEXIST => {
+                // The root of a file system has no name in it.
+                let folder = match record.path_bytes {
+                    0 => self.mounted_at(&thread, record.object.dev),
+                    _ => seen_at,
+                };
+                denied.path = absolute(&given, folder.as_deref());
+            }
+            ECONNREFUSED => match peer(&given) {
+                Some(Peer::Inet(address)) => denied.address = Some(address),
+                Some(Peer::Unix(path)) => denied.path = Some(path),
+                None => {}
+            },
+            _ if record.object.kind != 0 => denied.object = object(&record.object, seen_at),
+            _ => {}
+        }
+        denied.thread = thread;
+        denied
+    }
+}
+
+/// What the caller gave, a path without its NUL.
+fn given(record: &wire_denied) -> Vec<u8> {
+    let bytes = record.given.iter().map(|&byte| byte as u8);
+    bytes.take(record.given_bytes as usize).collect()
+}
+
+/// A relative path without its folder says too little to be the same thing twice.
+fn absolute(given: &[u8], folder: Option<&str>) -> Option<String> {
+    let end = given.iter().position(|&byte| byte == 0).unwrap_or(given.len());
+    let path = String::from_utf8_lossy(&given[..end]);
+    let path = path.trim_end_matches('/');
+    match (path.is_empty(), path.starts_with('/')) {
+        (true, _) => None,
+        (_, true) => Some(path.to_string()),
+        _ => Some(format!("{}/{}", folder?.trim_end_matches('/'), path.trim_start_matches("./"))),
+    }
+}
+
+enum Peer {
+    Inet(SocketAddr),
+    Unix(String),
+}
+
+/// A `struct sockaddr` of the families that refuse.
+fn peer(given: &[u8]) -> Option<Peer> {
+    let (family, rest) = given.split_first_chunk::<2>()?;
+    let family = u16::from_ne_bytes(*family);
+    let port = || Some(u16::from_be_bytes(*rest.first_chunk::<2>()?));
+    let mut ip = [0; 16];
+    match i32::from(family) {
+        libc::AF_INET => ip[..4].copy_from_slice(rest.get(2..6)?),
+        // Behind the port the flow's label.
+        libc::AF_INET6 => ip.copy_from_slice(rest.get(6..22)?),
+        libc::AF_UNIX => {
+            let end = rest.iter().position(|&byte| byte == 0).unwrap_or(rest.len());
+            let name = match rest.split_first()? {
+                (0, name) => format!("@{}", String::from_utf8_lossy(name).trim_end_matches('\0')),
+                _ => String::from_utf8_lossy(&rest[..end]).into_owned(),
+            };
+            return Some(Peer::Unix(name));
+        }
+        _ => return None,
+    }
+    Some(Peer::Inet(address(family, &ip, port()?)))
+}
+
+fn limit(record: &wire_denied) -> Option<DeniedLimit> {
+    let kind = match wire_limit(record.limit_kind) {
+        wire_limit::WIRE_LIMIT_PIDS_CGROUP => LimitKind::PidsCgroup,
+        wire_limit::WIRE_LIMIT_NPROC => LimitKind::Processes,
+        wire_limit::WIRE_LIMIT_NOFILE => LimitKind::Descriptors,
+        _ => return None,
+    };
+    let (limit, used, cgroup_id) = (record.limit, record.used, record.limit_cgroup_id);
+    Some(DeniedLimit { kind, limit, used, cgroup_id })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::mem::offset_of;
+
+    fn made(errno: i64, given: &[u8]) -> Denied {
+        let mut bytes = vec![0; size_of::<wire_denied>()];
+        let mut put = |at: usize, from: &[u8]| bytes[at..at + from.len()].copy_from_slice(from);
+        put(offset_of!(wire_denied, result), &(-errno).to_ne_bytes());
+        put(offset_of!(wire_denied, given_bytes), &(given.len() as u32).to_ne_bytes());
+        put(offset_of!(wire_denied, given), given);
+        Decoder::default().refused(&bytes)
+    }
+
+    #[test]
+    fn a_path_ends_at_its_nul_and_a_relative_one_needs_its_folder() {
+        assert_eq!(made(17, b"/run/l.d/\0rest").path.as_deref(), Some("/run/l.d"));
+        assert_eq!(made(17, b"l.d\0").path, None);
+        assert_eq!(absolute(b"./l.d\0", Some("/srv/")).as_deref(), Some("/srv/l.d"));
+        assert_eq!(absolute(b"l.d", Some("")).as_deref(), Some("/l.d"));
+        assert_eq!(made(17, b"/a\xff\x1b\0").path.as_deref(), Some("/a\u{fffd}\u{1b}"));
+    }
+
+    #[test]
+    fn an_address_is_read_by_its_family_however_short() {
+        let mut inet = (libc::AF_INET as u16).to_ne_bytes().to_vec();
+        inet.extend([0x15, 0x38, 127, 0, 0, 1]);
+        let to = made(111, &inet).address;
+        assert_eq!(to, Some("127.0.0.1:5432".parse().expect("an address")));
+        assert_eq!(made(111, &inet[..5]).address, None);
+        let unix = [&(libc::AF_UNIX as u16).to_ne_bytes()[..], b"/run/db\0"].concat();
+        assert_eq!(made(111, &unix).path.as_deref(), Some("/run/db"));
+        assert_eq!(made(111, &[]).address, None);
+    }
+}

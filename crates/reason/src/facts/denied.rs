@@ -1,0 +1,79 @@
+//! Facts of refused system calls: who was refused what, and which limit he met.
+//!
+//! A refusal is no wait by itself: what the sleeps after it are for is said in waits/retries.rs. Must not hold what the
+//! kernel does not say, such as who made a file that is in the way.
+
+use super::{ObjectRef, ThreadRef};
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+
+/// A system call that was refused. Source: sys_exit, for the threads of a command, or of a process that was asked about
+/// and its children. Of the same refusals of one thread, one in 5 ms.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Denied {
+    /// Who asked.
+    pub thread: ThreadRef,
+    /// System call by name.
+    pub syscall: String,
+    /// Its raw arguments.
+    pub args: [u64; 6],
+    /// Positive errno.
+    pub errno: i32,
+    /// Effective capabilities of the caller, a mask; none if they were not read.
+    pub capabilities: Option<u64>,
+    /// Refusals of this thread since its last one that was reported, which were only counted.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub unreported: u64,
+    /// Process that is its parent; 0 if it is not known.
+    #[serde(skip_serializing_if = "is_no_process")]
+    pub parent_pid: u32,
+    /// The file that a lock was asked of, or that was written to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub object: Option<ObjectRef>,
+    /// What was to be made, and is there already: absolute where the folder is known. Of a connection the path of a unix
+    /// socket.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// Where nobody takes connections.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address: Option<SocketAddr>,
+    /// The limit that stands in the way of a new process or descriptor.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<DeniedLimit>,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+fn is_no_process(pid: &u32) -> bool {
+    *pid == 0
+}
+
+/// A limit that a call met.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeniedLimit {
+    /// Which.
+    pub kind: LimitKind,
+    /// How many there may be.
+    pub limit: u64,
+    /// How many there were; 0 if it was not read.
+    #[serde(default)]
+    pub used: u64,
+    /// The group that sets it (kernfs id), 0 for none.
+    #[serde(default)]
+    pub cgroup_id: u64,
+}
+
+/// The limits that a refused call may have met.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LimitKind {
+    /// pids.max of a cgroup, which is met.
+    PidsCgroup,
+    /// RLIMIT_NPROC as it is set: the only one of a process that no group refuses, unless the host has no room.
+    Processes,
+    /// RLIMIT_NOFILE as it is set.
+    Descriptors,
+}

@@ -1,0 +1,273 @@
+//! lock.polled: a lock that is taken is tried again and again, with sleeps in between.
+//!
+//! SQLite, package managers and everybody who makes a lock file: the kernel makes nobody wait, so no stack shows a wait
+//! for a lock. The facts are the refusals (fcntl, flock; a file that may not be there yet) and the sleeps between them. Who
+//! holds a lock the kernel's table says; who made a file nobody can see from outside. Must not: take a sleep for a wait that no
+//! refusal comes before (waits/retries.rs).
+
+use super::file::ways_out;
+use crate::facts::{FileLock, ThreadRef};
+use crate::graph::end::End;
+use crate::measure::Measures;
+use crate::measure::refusals::Tries;
+use crate::model::object::Object;
+use crate::model::words;
+use crate::rules::engine::Loss;
+use crate::rules::process::{holder_doing, refusal_words, wait_words};
+use crate::rules::proof::Proof;
+use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
+use crate::rules::{Finds, Match, Refutation, Rule, culprit};
+use crate::waits::WaitClass;
+
+/// The rule.
+pub static RULE: Rule = Rule {
+    code: "lock.polled",
+    title: "A lock that is taken is tried again and again",
+    theory: "A program that must not hang does not let the kernel make it wait: it tries the lock (F_SETLK, LOCK_NB), or makes \
+             a file that must not be there yet (O_EXCL, mkdir, link), and sleeps before the next try if that is refused. \
+             Nobody wakes it when the lock is free, so it loses the rest of its sleep too, and of several that try, any may \
+             get it next. A lock file stays behind if who made it is killed: then all tries are in vain.",
+    needs: &[
+        "calls that try a lock, or make a file, were refused again and again for the same file",
+        "a sleep stands between them: of the thread that was refused, or, where a script's children are refused, of the \
+         script or another child of it",
+    ],
+    refuted_by: &[
+        Refutation::new("no call was refused", "a_sleep_without_a_refusal_stays_a_sleep"),
+        Refutation::new(
+            "the file was refused once, and not asked for again",
+            "a_file_that_was_refused_once_is_not_polled",
+        ),
+        Refutation::new(
+            "the child that was refused ended well: it did not need to make the file",
+            "a_child_that_ended_well_was_not_waiting",
+        ),
+        Refutation::new(
+            "the holder itself is held up by something with a name (then that is the finding)",
+            "a_holder_that_waits_for_a_cpu_is_the_cpus_victim",
+        ),
+    ],
+    remedies: &[
+        "end or continue the holder",
+        "see whether who made the lock file still lives; remove the file if he does not",
+        "let the kernel make it wait (F_SETLKW, flock without LOCK_NB), which wakes it at once",
+    ],
+    stories: &[],
+    thresholds: &[&refusal_words::SLEPT_MIN],
+    finds: Finds::Look(find),
+};
+
+fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
+    let of_end = |(at, end): (usize, &'m End)| {
+        let tries = refusal_words::tries(measures, end)?;
+        let holder = wait_words::holder(measures, end);
+        let proof = match (&holder, tries.reported) {
+            (Some(_), _) => Proof::Read,
+            (None, 1) => Proof::OneWitness,
+            (None, _) => Proof::TwoWitnesses,
+        };
+        let by = holder.map_or_else(
+            || Culprit { name: measures.model.name_of(&end.object).name, ..Culprit::default() },
+            |holder| culprit(measures.model, &holder),
+        );
+        let matched = Match::new(by, proof, move |loss| explain(measures, end, &tries, loss));
+        Some(holder_doing::claim(matched, ends, at))
+    };
+    holder_doing::open(ends, WaitClass::PolledLock).filter_map(of_end).collect()
+}
+
+fn explain(measures: &Measures<'_>, end: &End, tries: &Tries<'_>, loss: &Loss<'_>) -> Wording {
+    match end.object {
+        Object::Path(_) => in_the_way(measures, end, tries, loss),
+        _ => locked(measures, end, tries, loss),
+    }
+}
+
+/// A lock of the kernel's table.
+fn locked(measures: &Measures<'_>, end: &End, tries: &Tries<'_>, loss: &Loss<'_>) -> Wording {
+    let path = measures.model.name_of(&end.object).name;
+    let holder = wait_words::holder(measures, end);
+    let by = holder.as_ref().map_or_else(|| "somebody who was not seen".into(), words::who);
+    let does = match &holder {
+        Some(_) => format!(" The holder {by} {}.", holder_doing::meanwhile(end).does),
+        None => String::new(),
+    };
+    let mut evidence = refusal_words::evidence(tries, loss.seconds);
+    if let Some(lock) = holder.as_ref().and_then(|holder| lock_of(measures, end, holder)) {
+        let held = format!("{} {} lock held by pid {}", lock.kind, lock.access, lock.pid);
+        evidence.push(Evidence::new(held, 1.0, "1", "/proc/locks"));
+    }
+    Wording {
+        title: format!(
+            "{} tries again and again for a lock on {path} that {by} holds",
+            loss.victim
+        ),
+        text: format!(
+            "{}{does} Nobody wakes it when the lock is free: it sleeps on to its next try.",
+            refusal_words::between(tries, loss.seconds, loss.wall_seconds),
+        ),
+        evidence,
+        remedy: ways_out(measures, end),
+    }
+}
+
+/// A line of the lock table that a holder stands behind; one that keeps all others out before one that does not.
+fn lock_of<'m>(measures: &'m Measures<'_>, end: &End, holder: &ThreadRef) -> Option<&'m FileLock> {
+    let Object::File(Some(file)) = end.object else { return None };
+    let is_its = |lock: &&FileLock| {
+        !lock.blocked
+            && (lock.dev, lock.ino) == (file.dev, file.ino)
+            && (lock.pid == i64::from(holder.pid)
+                || lock.holders.iter().any(|other| other.pid == holder.pid))
+    };
+    let its = measures.model.locks.iter().map(|(_, lock)| lock).filter(is_its);
+    its.max_by_key(|lock| lock.access == "WRITE")
+}
+
+/// A file that may not be there.
+fn in_the_way(measures: &Measures<'_>, end: &End, tries: &Tries<'_>, loss: &Loss<'_>) -> Wording {
+    let path = measures.model.name_of(&end.object).name;
+    let file = words::shell(&path);
+    let by = &tries.last.thread.comm;
+    let command = match tries.last.syscall.starts_with("mkdir") {
+        true => format!("ls -la --time-style=full-iso {file}"),
+        false => format!("ls -l --time-style=full-iso {file}; cat {file}"),
+    };
+    let age = match tries.reported {
+        1 => String::new(),
+        _ => format!(" It was there for at least {}.", words::seconds(tries.seconds())),
+    };
+    Wording {
+        title: format!("{} waits until {path} is gone: {by} cannot make it before", loss.victim),
+        text: format!(
+            "{}{age} Who made it cannot be seen; the file {path} names it if it holds a process id.",
+            refusal_words::between(tries, loss.seconds, loss.wall_seconds),
+        ),
+        evidence: refusal_words::evidence(tries, loss.seconds),
+        remedy: vec![Remedy {
+            text: "see when it was made, by whom, and whether a process id in it still lives; if nobody has it any more, \
+                   remove it"
+                .into(),
+            command,
+            ..Remedy::default()
+        }],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::answer::explain;
+    use crate::answer::report::Report;
+    use crate::facts::*;
+    use crate::graph::end::EndKind;
+    use crate::rules::scenes::*;
+
+    const SECOND: Ns = 1_000_000_000;
+    const EAGAIN: i32 = 11;
+    const EEXIST: i32 = 17;
+    const DEV: DeviceNumber = DeviceNumber { major: 8, minor: 1 };
+
+    /// A lock on a database that process 10 may not have.
+    fn locked() -> Denied {
+        let path = Some("/srv/d.db".into());
+        let file = FileRef { dev: DEV, ino: 9, path, ..FileRef::default() };
+        let object = Some(ObjectRef::File(file));
+        Denied { errno: EAGAIN, object, ..refusal(10, "sqlite3", "fcntl") }
+    }
+
+    fn made(syscall: &str) -> Denied {
+        let path = Some("/srv/l.d".into());
+        Denied { errno: EEXIST, path, ..refusal(10, "job", syscall) }
+    }
+
+    /// Process 20 holds that lock, by the kernel's table.
+    fn held() -> Fact {
+        let lock = FileLock {
+            id: 1,
+            kind: "POSIX".into(),
+            access: "WRITE".into(),
+            pid: 20,
+            comm: "backup".into(),
+            dev: DEV,
+            ino: 9,
+            start: 0,
+            end: u64::MAX,
+            blocked: false,
+            breaking: false,
+            holders: vec![thread(20, "backup")],
+            path: Some("/srv/d.db".into()),
+        };
+        Fact { at_ns: SECOND, body: Body::FileLock(lock) }
+    }
+
+    /// Process 10 is refused so often, and sleeps for a second each time; `more` is what the holder does.
+    fn tried(refusal: &Denied, times: u64, more: Vec<Fact>) -> Report {
+        let mut facts = [host(), more].concat();
+        facts.push(of_process(10, "sqlite3"));
+        for at in 1..=times {
+            facts.push(Fact { at_ns: at * SECOND, body: Body::Denied(refusal.clone()) });
+        }
+        for at in 1..=times.max(3) {
+            facts.push(slept(10, "sqlite3", at * SECOND + 1_000, (at + 1) * SECOND - 1_000));
+        }
+        explain(facts)
+    }
+
+    fn is_polled(report: &Report) -> bool {
+        report.findings.iter().any(|found| found.code == "lock.polled")
+    }
+
+    #[test]
+    fn who_holds_a_lock_that_is_only_tried_is_read_from_the_table() {
+        let holder = blocked(20, "backup", WaitState::Sleep, "nanosleep");
+        let report = tried(&locked(), 3, vec![held(), holder]);
+        let found = &report.findings[0];
+        assert_eq!((&*found.code, &*found.object.name), ("lock.polled", "/srv/d.db"));
+        assert_eq!((found.culprit.pid, &*found.remedy[0].command), (Some(20), "kill 20"));
+        let end = &report.answer.ends[0];
+        assert_eq!((end.end, end.finding), (EndKind::Lock, Some(0)));
+        assert!((end.seconds - 3.0).abs() < 0.01, "{}", end.seconds);
+    }
+
+    #[test]
+    fn a_file_that_is_in_the_way_has_no_holder_to_be_seen() {
+        let report = tried(&made("openat"), 3, Vec::new());
+        let found = &report.findings[0];
+        assert_eq!((&*found.code, &*found.culprit.name), ("lock.polled", "/srv/l.d"));
+        let command = &found.remedy[0].command;
+        assert_eq!(command, "ls -l --time-style=full-iso /srv/l.d; cat /srv/l.d");
+        assert!(found.text.contains("Who made it cannot be seen"), "{}", found.text);
+    }
+
+    #[test]
+    fn a_sleep_without_a_refusal_stays_a_sleep() {
+        let holder = blocked(20, "backup", WaitState::Sleep, "nanosleep");
+        assert!(!is_polled(&tried(&locked(), 0, vec![held(), holder])));
+    }
+
+    #[test]
+    fn a_file_that_was_refused_once_is_not_polled() {
+        assert!(!is_polled(&tried(&made("openat"), 1, Vec::new())));
+        assert!(is_polled(&tried(&made("link"), 1, Vec::new())), "nobody links for another reason");
+    }
+
+    #[test]
+    fn a_program_that_makes_its_folder_waits_for_nobody() {
+        assert!(!is_polled(&tried(&made("mkdir"), 3, Vec::new())));
+    }
+
+    #[test]
+    fn a_child_that_ended_well_was_not_waiting() {
+        let script = |code| explain(script_whose_children_are_refused(&made("mkdir"), code));
+        assert!(!is_polled(&script(0)));
+        let report = script(256);
+        assert!(is_polled(&report));
+        assert!(report.findings[0].title.starts_with("sh waits"), "{}", report.findings[0].title);
+    }
+
+    #[test]
+    fn a_holder_that_waits_for_a_cpu_is_the_cpus_victim() {
+        let wait = Wait { thread: thread(20, "backup"), end_ns: LOOK_NS, ..Wait::default() };
+        assert!(!is_polled(&tried(&locked(), 3, vec![held(), fact(Body::Wait(wait))])));
+    }
+}

@@ -1,0 +1,246 @@
+//! process.process_limit: a new process or thread is refused, and whoever wants it sleeps before it tries again.
+//!
+//! fork and clone return EAGAIN for three limits that look the same to the caller: pids.max of a cgroup, RLIMIT_NPROC of
+//! the user, and what the host has room for. The kernel's own count of the group is read at the refusal; if no group is full,
+//! RLIMIT_NPROC is left, which does not hold whoever has CAP_SYS_ADMIN or CAP_SYS_RESOURCE. Must not: blame a limit that a
+//! caller without sleeps met (it gave up, and nobody waits).
+
+use super::refusal_words;
+use crate::facts::{Cgroup, LimitKind};
+use crate::graph::end::End;
+use crate::measure::Measures;
+use crate::measure::refusals::Tries;
+use crate::model::Model;
+use crate::model::object::{CgroupKey, Object};
+use crate::model::words;
+use crate::rules::engine::Loss;
+use crate::rules::proof::Proof;
+use crate::rules::wording::{Culprit, CulpritKind, Evidence, Remedy, Wording};
+use crate::rules::{Finds, Match, Refutation, Rule, culprit};
+use crate::waits::WaitClass;
+
+/// The rule.
+pub static RULE: Rule = Rule {
+    code: "process.process_limit",
+    title: "New processes are refused for want of a number",
+    theory: "Each process and each thread takes a number. pids.max of a cgroup limits how many the group and those below it \
+             may have, RLIMIT_NPROC how many a user may have, kernel.threads-max and kernel.pid_max all of the host. fork \
+             and clone return EAGAIN at once then. Shells try again after 1, 2, 4 and more seconds, others give up.",
+    needs: &[
+        "fork or clone returned EAGAIN, and the caller slept before it tried again",
+        "the limit that was met: the kernel's count of a group is at its pids.max, or RLIMIT_NPROC is all that is left",
+    ],
+    refuted_by: &[
+        Refutation::new(
+            "the caller did not sleep after the refusal: it gave up",
+            "a_caller_that_gives_up_waits_for_nothing",
+        ),
+        Refutation::new("another call was refused", "another_call_has_another_limit"),
+    ],
+    remedies: &[
+        "end processes of the group or user that are not needed",
+        "raise pids.max of the group, or RLIMIT_NPROC (ulimit -u)",
+    ],
+    stories: &[],
+    thresholds: &[&refusal_words::SLEPT_MIN],
+    finds: Finds::End(find),
+};
+
+/// What was met.
+enum Met<'m> {
+    Group(&'m Cgroup),
+    User,
+    Host,
+}
+
+fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
+    if end.class != WaitClass::RefusedLimit {
+        return None;
+    }
+    let met = match &end.object {
+        Object::Cgroup(key) => Met::Group(group(measures.model, key)?),
+        Object::Limit("RLIMIT_NPROC") => Met::User,
+        Object::Limit("kernel.threads-max" | "pids.max") => Met::Host,
+        _ => return None,
+    };
+    let tries = refusal_words::tries(measures, end)?;
+    let (by, proof) = match met {
+        Met::Group(group) => {
+            let setting = Culprit::setting(group.path.clone(), file(group));
+            (Culprit { container: Some(group.path.clone()), ..setting }, Proof::Read)
+        }
+        Met::User => {
+            let (kind, setting) = (CulpritKind::Setting, Some("RLIMIT_NPROC".into()));
+            let by = culprit(measures.model, &tries.last.thread);
+            (Culprit { kind, setting, ..by }, Proof::Inferred)
+        }
+        Met::Host => {
+            (Culprit::setting("kernel.threads-max", "kernel.threads-max"), Proof::OneWitness)
+        }
+    };
+    Some(Match::new(by, proof, move |loss| explain(measures, &met, &tries, loss)))
+}
+
+fn group<'m>(model: &'m Model, key: &CgroupKey) -> Option<&'m Cgroup> {
+    let is_it = |group: &&Cgroup| group.path == key.path && group.controllers == key.controllers;
+    model.cgroups.iter().find(is_it)
+}
+
+fn file(group: &Cgroup) -> String {
+    format!("{}/pids.max", group.directory.trim_end_matches('/'))
+}
+
+fn explain(measures: &Measures<'_>, met: &Met<'_>, tries: &Tries<'_>, loss: &Loss<'_>) -> Wording {
+    let victim = &loss.victim;
+    let limit = tries.last.limit.map_or(0, |limit| limit.limit);
+    let slept = refusal_words::between(tries, loss.seconds, loss.wall_seconds);
+    let mut evidence = refusal_words::evidence(tries, loss.seconds);
+    if let Some(met) = tries.last.limit.filter(|met| met.kind == LimitKind::PidsCgroup) {
+        let count = "processes and threads of the group at the refusal";
+        evidence.push(Evidence::new(count, met.used as f64, "1", "struct pids_cgroup"));
+    }
+    match met {
+        Met::Group(group) => Wording {
+            title: format!("{victim} may not begin another process: cgroup {} is full", group.path),
+            text: format!(
+                "{slept} The group may have {limit} processes and threads, those of groups below it included, and has as many. \
+                 Whoever made the group set its pids.max."
+            ),
+            evidence: {
+                evidence.push(Evidence::new("pids.max", limit as f64, "1", file(group)));
+                evidence
+            },
+            remedy: vec![Remedy {
+                text: "let the group have twice as many, or end some of those that it has".into(),
+                command: format!(
+                    "echo {} > {}",
+                    limit.saturating_mul(2),
+                    words::shell(&file(group))
+                ),
+                undo: format!("echo {limit} > {}", words::shell(&file(group))),
+            }],
+        },
+        Met::User => Wording {
+            title: format!(
+                "{victim} may not begin another process: its user has as many as RLIMIT_NPROC allows"
+            ),
+            text: format!(
+                "{slept} RLIMIT_NPROC of the caller is {limit}; it counts all processes and threads of its user. No cgroup of \
+                 it is full."
+            ),
+            evidence,
+            remedy: vec![of_user(measures, tries, limit)],
+        },
+        Met::Host => Wording {
+            title: format!("{victim} may not begin another process: the host has no room for it"),
+            text: format!(
+                "{slept} No cgroup of the caller is full, and RLIMIT_NPROC does not hold it: what is left is the host's own \
+                 limit (kernel.threads-max, kernel.pid_max), or that of a PID namespace."
+            ),
+            evidence,
+            remedy: vec![Remedy {
+                text: "see how many there are, and how many there may be".into(),
+                command:
+                    "grep . /proc/sys/kernel/threads-max /proc/sys/kernel/pid_max /proc/loadavg"
+                        .into(),
+                ..Remedy::default()
+            }],
+        },
+    }
+}
+
+/// A command's own limit is that of the shell that starts it.
+fn of_user(measures: &Measures<'_>, tries: &Tries<'_>, limit: u64) -> Remedy {
+    let pid = tries.last.thread.pid;
+    match measures.is_command() {
+        true => Remedy {
+            text: "let the user have twice as many, in the shell that starts it".into(),
+            command: format!("ulimit -u {}", limit.saturating_mul(2)),
+            undo: format!("ulimit -u {limit}"),
+        },
+        false => Remedy {
+            text: "let the user of this process have twice as many, or end some".into(),
+            command: format!("prlimit --pid {pid} --nproc={}:", limit.saturating_mul(2)),
+            undo: format!("prlimit --pid {pid} --nproc={limit}:"),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::answer::explain;
+    use crate::answer::report::{Finding, Severity};
+    use crate::facts::*;
+    use crate::rules::scenes::*;
+
+    const SECOND: Ns = 1_000_000_000;
+    const EAGAIN: i32 = 11;
+
+    /// A shell that is refused a process, sleeps a second, and is refused again; `more` is one more fact.
+    fn found(syscall: &str, limit: DeniedLimit, sleeps: bool) -> Vec<Finding> {
+        let group = Cgroup {
+            path: "/build".into(),
+            controllers: vec!["pids".into()],
+            directory: "/sys/fs/cgroup/pids/build".into(),
+            id: 77,
+            pids_limit: Some(3),
+            ..Cgroup::default()
+        };
+        let mut facts = host();
+        facts.extend([of_process(10, "bash"), fact(Body::Cgroup(group))]);
+        for at in 1..4 {
+            let refusal = Denied {
+                errno: EAGAIN,
+                capabilities: Some(0),
+                limit: Some(limit),
+                ..refusal(10, "bash", syscall)
+            };
+            facts.push(Fact { at_ns: at * SECOND, body: Body::Denied(refusal) });
+            if sleeps {
+                facts.push(slept(10, "bash", at * SECOND + 1_000, (at + 1) * SECOND - 1_000));
+            }
+        }
+        explain(facts).findings
+    }
+
+    fn of_group() -> DeniedLimit {
+        DeniedLimit { kind: LimitKind::PidsCgroup, limit: 3, used: 3, cgroup_id: 77 }
+    }
+
+    fn of_user(limit: u64) -> DeniedLimit {
+        DeniedLimit { kind: LimitKind::Processes, limit, used: 0, cgroup_id: 0 }
+    }
+
+    #[test]
+    fn a_full_group_is_the_reason_and_can_be_made_larger() {
+        let found = found("clone", of_group(), true);
+        assert_eq!(
+            (&*found[0].code, found[0].severity),
+            ("process.process_limit", Severity::Critical)
+        );
+        assert_eq!((&*found[0].object.kind, &*found[0].object.name), ("cgroup", "/build"));
+        assert_eq!(found[0].culprit.setting.as_deref(), Some("/sys/fs/cgroup/pids/build/pids.max"));
+        assert_eq!(found[0].remedy[0].command, "echo 6 > /sys/fs/cgroup/pids/build/pids.max");
+        assert_eq!(found[0].remedy[0].undo, "echo 3 > /sys/fs/cgroup/pids/build/pids.max");
+    }
+
+    #[test]
+    fn without_a_full_group_the_users_limit_is_left_and_then_the_hosts() {
+        let found_user = found("clone3", of_user(100), true);
+        assert_eq!(found_user[0].culprit.setting.as_deref(), Some("RLIMIT_NPROC"));
+        assert_eq!(found_user[0].remedy[0].command, "prlimit --pid 10 --nproc=200:");
+        let found_host = found("vfork", of_user(u64::MAX), true);
+        assert_eq!(found_host[0].culprit.name, "kernel.threads-max");
+    }
+
+    #[test]
+    fn a_caller_that_gives_up_waits_for_nothing() {
+        assert_eq!(found("clone", of_group(), false), []);
+    }
+
+    #[test]
+    fn another_call_has_another_limit() {
+        let found = found("accept4", of_group(), true);
+        assert!(found.iter().all(|one| one.code != "process.process_limit"), "{found:?}");
+    }
+}

@@ -1,0 +1,64 @@
+//! What the rules on refused calls share: when it is worth a sentence, how the tries are said, and their evidence.
+//!
+//! Must not: name codes, or decide what a refusal is for (waits/retries.rs).
+
+use crate::graph::end::End;
+use crate::measure::Measures;
+use crate::measure::refusals::Tries;
+use crate::model::words;
+use crate::rules::threshold::Threshold;
+use crate::rules::wording::Evidence;
+
+/// Part of the look that is slept between tries.
+pub static SLEPT_MIN: Threshold = Threshold::new(
+    0.05,
+    "1",
+    "seconds slept between tries for each second of the look; less is not worth a sentence",
+    "chosen: a twentieth is below what a person notices",
+);
+
+/// The tries behind an end, if enough is lost between them.
+pub fn tries<'m>(measures: &'m Measures<'m>, end: &End) -> Option<Tries<'m>> {
+    let slept = end.seconds / measures.wall_seconds().max(1e-9);
+    if slept < SLEPT_MIN.value {
+        return None;
+    }
+    Tries::of(measures.model, end.class, &end.object)
+}
+
+/// `2.60 s of 2.64 s pass in sleeps between 13 tries, each refused (mkdir: EEXIST).`
+pub fn between(tries: &Tries<'_>, seconds: f64, wall_seconds: f64) -> String {
+    let spent = words::of_window(seconds, wall_seconds);
+    let call = format!("{}: {}", tries.last.syscall, errno_name(tries.last.errno));
+    match tries.times {
+        1 => format!("{spent} pass asleep after a try that was refused ({call})."),
+        times => format!("{spent} pass in sleeps between {times} tries, each refused ({call})."),
+    }
+}
+
+/// How often, for how long, and how much was slept.
+pub fn evidence(tries: &Tries<'_>, seconds: f64) -> Vec<Evidence> {
+    let call = format!("{} returned {}", tries.last.syscall, errno_name(tries.last.errno));
+    vec![
+        Evidence::new(format!("times {call}"), tries.times as f64, "1", "sys_exit"),
+        Evidence::new("from the first to the last", tries.seconds(), "s", "sys_exit"),
+        Evidence::new("time slept between them", seconds, "s", "sched_switch"),
+    ]
+}
+
+/// The kernel's name of an error.
+pub fn errno_name(errno: i32) -> String {
+    let name = match errno {
+        11 => "EAGAIN",
+        12 => "ENOMEM",
+        13 => "EACCES",
+        17 => "EEXIST",
+        23 => "ENFILE",
+        24 => "EMFILE",
+        28 => "ENOSPC",
+        111 => "ECONNREFUSED",
+        122 => "EDQUOT",
+        other => return format!("error {other}"),
+    };
+    name.into()
+}

@@ -1,0 +1,383 @@
+//! Sleeps between refusals: what a thread waits for that was refused it, sleeps, and asks again.
+//!
+//! A lock that is only tried, a file that must not be there yet, a process or a connection that is refused: the kernel makes
+//! nobody wait, so the program does it by sleeping. Such a sleep is a wait for what was refused if the same was refused
+//! before and after it, and most of the time between the two was slept. The last one counts if it follows its refusal at
+//! once: after it comes the call that went well, which no fact tells.
+//!
+//! A shell polls by its children: one is refused and ends badly, the next one sleeps. So what counts is whose refusals they
+//! are: of the process itself, or of processes that it, or theirs, began. A child that was refused and ended well did not
+//! need what it asked for (`mkdir -p`).
+//!
+//! Must not: make a wait of a refusal that no sleep follows, or say who holds what was refused (graph/holders.rs). Rejected:
+//! mkdir in a program's own calls, which most make to have the folder, be it there or not; refused IPv6 addresses, since
+//! whoever is refused `::1` tries 127.0.0.1 next, and whether that went well is not told; waits for events with a timeout,
+//! which have other reasons.
+//!
+//! Edit together: probe/bpf/refused.bpf.c (what is reported), rules/lock/polled.rs and the rules on limits.
+
+use crate::facts::*;
+use crate::model::Model;
+use crate::model::object::{CgroupKey, Object};
+use crate::waits::WaitClass;
+use crate::waits::span::WaitSpan;
+use std::collections::HashMap;
+
+/// What was refused: the class of a wait for it, and the object.
+pub type Refused = (WaitClass, Object);
+
+/// A sleep: thread id and begin.
+pub type Sleep = (u32, Ns);
+
+/// Processes above one that was refused for whom it may have asked: a shell behind `timeout` and `sudo`.
+const GENERATIONS: usize = 3;
+/// The last sleep begins no later after its refusal: a shell begins another program in between.
+const AT_ONCE_NS: Ns = 100_000_000;
+/// Starts of processes may be rounded down by a tick.
+const TICK_NS: Ns = 10_000_000;
+/// Switches and refusals are dated by two clocks, which differ by less.
+const SKEW_NS: Ns = 100_000;
+/// Once refused may be by chance.
+const REFUSALS_MIN: usize = 2;
+
+const EAGAIN: i32 = 11;
+const ENOMEM: i32 = 12;
+const EACCES: i32 = 13;
+const EEXIST: i32 = 17;
+const ENFILE: i32 = 23;
+const EMFILE: i32 = 24;
+const ENOSPC: i32 = 28;
+const ECONNREFUSED: i32 = 111;
+const EDQUOT: i32 = 122;
+
+/// Whoever has one of them is not held by RLIMIT_NPROC: CAP_SYS_ADMIN, CAP_SYS_RESOURCE (kernel/fork.c).
+const ABOVE_PROCESS_LIMIT: u64 = 1 << 21 | 1 << 24;
+
+/// What a call was refused, if that is something that one may wait for.
+pub fn refused(model: &Model, denied: &Denied) -> Option<Refused> {
+    let path = || denied.path.as_deref().map(|path| Object::Path(path.into()));
+    Some(match (denied.errno, denied.syscall.as_str()) {
+        (EAGAIN | EACCES, "fcntl" | "flock") => {
+            (WaitClass::PolledLock, Object::from(denied.object.as_ref()?))
+        }
+        (EEXIST, _) => (WaitClass::PolledLock, path()?),
+        (EAGAIN, "clone" | "clone3" | "fork" | "vfork") => {
+            (WaitClass::RefusedLimit, process_limit(model, denied))
+        }
+        (ENOMEM, "clone" | "clone3" | "fork" | "vfork") => {
+            (WaitClass::RefusedLimit, Object::Memory(None))
+        }
+        (EMFILE, _) => (WaitClass::RefusedLimit, Object::Limit("RLIMIT_NOFILE")),
+        (ENFILE, _) => (WaitClass::RefusedLimit, Object::Limit("fs.file-max")),
+        (ENOSPC | EDQUOT, _) => match denied.object.as_ref()? {
+            ObjectRef::File(file) => (WaitClass::RefusedLimit, Object::FileSystem(Some(file.dev))),
+            _ => return None,
+        },
+        (ECONNREFUSED, _) => match denied.address {
+            Some(address) if address.is_ipv4() => {
+                (WaitClass::RefusedConnection, Object::Address(address))
+            }
+            Some(_) => return None,
+            None => (WaitClass::RefusedConnection, path()?),
+        },
+        _ => return None,
+    })
+}
+
+/// The limit on processes that was met: a group's where the kernel's count says so.
+fn process_limit(model: &Model, denied: &Denied) -> Object {
+    match denied.limit {
+        Some(limit) if limit.kind == LimitKind::PidsCgroup => {
+            let sets = |group: &&Cgroup| group.id == limit.cgroup_id && group.pids_limit.is_some();
+            let group = model.cgroups.iter().find(sets);
+            group.map_or(Object::Limit("pids.max"), |group| Object::Cgroup(CgroupKey::of(group)))
+        }
+        Some(limit) if limit.limit != u64::MAX => {
+            let held = denied.capabilities.unwrap_or(0);
+            let is_above = held & ABOVE_PROCESS_LIMIT != 0;
+            Object::Limit(if is_above { "kernel.threads-max" } else { "RLIMIT_NPROC" })
+        }
+        _ => Object::Limit("kernel.threads-max"),
+    }
+}
+
+/// Of all waits those that are sleeps before the next try, with what for.
+pub fn reasons<'a>(
+    model: &Model,
+    waits: impl Iterator<Item = &'a WaitSpan>,
+) -> HashMap<Sleep, Refused> {
+    if model.denied.is_empty() {
+        return HashMap::new();
+    }
+    let families = Families::of(model);
+    let mut series = series(model, &families);
+    for wait in waits.filter(|wait| is_sleep(wait)) {
+        for (level, pid) in families.line(wait.thread.pid).into_iter().enumerate() {
+            for one in series.get_mut(&pid).into_iter().flatten() {
+                one.take(wait, level == 0);
+            }
+        }
+    }
+    let mut found = Found::default();
+    for one in series.values().flatten() {
+        one.tell(&mut found);
+    }
+    found.0.into_iter().map(|(sleep, (_, what))| (sleep, what)).collect()
+}
+
+/// By sleep what it is for, and when that was refused: of several things the last that was.
+#[derive(Default)]
+struct Found(HashMap<Sleep, (Ns, Refused)>);
+
+impl Found {
+    fn put(&mut self, sleep: Sleep, refused_ns: Ns, what: &Refused) {
+        let known = self.0.get(&sleep);
+        if known.is_none_or(|known| (known.0, &known.1) < (refused_ns, what)) {
+            self.0.insert(sleep, (refused_ns, what.clone()));
+        }
+    }
+}
+
+/// Nothing ends it but the clock, and a signal: a sleep by whatever call.
+fn is_sleep(wait: &WaitSpan) -> bool {
+    let args = &wait.place.args;
+    let by_clock = || {
+        let wake = wait.wake.as_ref();
+        wake.is_some_and(|wake| wake.context == WakeContext::HardInterrupt && wake.disk.is_none())
+    };
+    !wait.kernel
+        && match (wait.class, wait.place.syscall.as_str()) {
+            (WaitClass::Timer, _) => true,
+            // No descriptors.
+            (WaitClass::Idle, "select" | "pselect6") => args[0] == 0,
+            (WaitClass::Idle, "poll" | "ppoll") => args[1] == 0,
+            (WaitClass::FutexWait, _) => args[3] != 0 && by_clock(),
+            _ => false,
+        }
+}
+
+/// Who began whom, and how each ended.
+struct Families {
+    by_child: HashMap<u32, u32>,
+    /// By process: when, and with what code.
+    ends: HashMap<u32, Vec<(Ns, Option<u32>)>>,
+    own_pid: u32,
+}
+
+impl Families {
+    fn of(model: &Model) -> Self {
+        let mut by_child = HashMap::new();
+        for thread in model.threads.values() {
+            by_child.insert(thread.thread.pid, thread.parent_pid);
+        }
+        for time in model.times.iter().filter(|time| time.parent_pid != 0) {
+            by_child.insert(time.thread.pid, time.parent_pid);
+        }
+        // Last: the parent of one whose parent has ended is another.
+        for (_, fork) in model.forks.iter().filter(|(_, it)| it.child.pid != it.parent.pid) {
+            by_child.insert(fork.child.pid, fork.parent.pid);
+        }
+        let mut ends: HashMap<u32, Vec<(Ns, Option<u32>)>> = HashMap::new();
+        for (at_ns, exit) in model.exits.iter().filter(|(_, it)| it.thread.tid == it.thread.pid) {
+            ends.entry(exit.thread.pid).or_default().push((*at_ns, exit.code));
+        }
+        Self { by_child, ends, own_pid: model.host.own_pid }
+    }
+
+    /// With what code a process ended that lived at a moment, if that is known.
+    fn code(&self, pid: u32, at_ns: Ns) -> Option<u32> {
+        let after = self.ends.get(&pid)?.iter().filter(|(ended_ns, _)| *ended_ns >= at_ns);
+        after.min_by_key(|(ended_ns, _)| *ended_ns)?.1
+    }
+
+    /// A process, its parent, and so on.
+    fn line(&self, pid: u32) -> Vec<u32> {
+        let mut line = vec![pid];
+        while let Some(parent) = line.last().and_then(|pid| self.by_child.get(pid)) {
+            let is_end = *parent <= 1 || *parent == self.own_pid;
+            if is_end || line.len() > GENERATIONS || line.contains(parent) {
+                break;
+            }
+            line.push(*parent);
+        }
+        line
+    }
+}
+
+/// One refusal.
+struct Refusal {
+    at_ns: Ns,
+    tid: u32,
+    pid: u32,
+}
+
+/// Refusals of one thing, of a process and of those that it began, in order of time; and the sleeps after each.
+struct Series {
+    what: Refused,
+    refusals: Vec<Refusal>,
+    sleeps: Vec<Vec<(Sleep, Ns)>>,
+    /// One refusal is enough: nobody makes the call for another reason.
+    one_is_enough: bool,
+}
+
+/// By the process that asks, itself or through others.
+fn series(model: &Model, families: &Families) -> HashMap<u32, Vec<Series>> {
+    let mut askers: Vec<(&Ns, &Denied, Refused, Vec<u32>)> = Vec::new();
+    let mut times: HashMap<(u32, Refused), usize> = HashMap::new();
+    for (at_ns, denied) in &model.denied {
+        let Some(what) = refused(model, denied) else { continue };
+        let line = asks_for(families, *at_ns, denied);
+        for pid in &line {
+            *times.entry((*pid, what.clone())).or_default() += 1;
+        }
+        askers.push((at_ns, denied, what, line));
+    }
+    let mut all: HashMap<u32, Vec<Series>> = HashMap::new();
+    for (at_ns, denied, what, line) in askers {
+        let again =
+            |pid: &&u32| times.get(&(**pid, what.clone())).is_some_and(|n| *n >= REFUSALS_MIN);
+        let one_is_enough = is_enough(denied);
+        let first = line.first().filter(|_| one_is_enough);
+        let Some(pid) = line.iter().find(again).or(first) else { continue };
+        let of_it = all.entry(*pid).or_default();
+        let at = of_it.iter().position(|one| one.what == what).unwrap_or_else(|| {
+            of_it.push(Series { what, refusals: Vec::new(), sleeps: Vec::new(), one_is_enough });
+            of_it.len() - 1
+        });
+        let refusal = Refusal { at_ns: *at_ns, tid: denied.thread.tid, pid: denied.thread.pid };
+        of_it[at].refusals.push(refusal);
+    }
+    for one in all.values_mut().flatten() {
+        one.refusals.sort_by_key(|refusal| refusal.at_ns);
+        one.sleeps.resize_with(one.refusals.len(), Vec::new);
+    }
+    all
+}
+
+/// Who may have asked: the process that was refused, and if it has not ended well, those above it.
+fn asks_for(families: &Families, at_ns: Ns, denied: &Denied) -> Vec<u32> {
+    let pid = denied.thread.pid;
+    let mut line = families.line(pid);
+    if line.len() == 1 && denied.parent_pid > 1 && denied.parent_pid != families.own_pid {
+        line.extend(families.line(denied.parent_pid));
+    }
+    let makes_folder = matches!(denied.syscall.as_str(), "mkdir" | "mkdirat");
+    match (families.code(pid, at_ns), makes_folder) {
+        (Some(0), false) => line.truncate(1),
+        (Some(0) | None, true) => line.clear(),
+        (Some(_), true) => {
+            line.remove(0);
+        }
+        _ => {}
+    }
+    line
+}
+
+fn is_enough(denied: &Denied) -> bool {
+    matches!(
+        (denied.errno, denied.syscall.as_str()),
+        (EEXIST, "link" | "linkat") | (EAGAIN, "clone" | "clone3" | "fork" | "vfork")
+    )
+}
+
+impl Series {
+    /// Takes in a sleep that follows one of the refusals: of the thread that was refused, of the process whose children
+    /// are refused, or of a process that was begun since.
+    fn take(&mut self, wait: &WaitSpan, is_asker: bool) {
+        let after = self
+            .refusals
+            .partition_point(|refusal| refusal.at_ns <= wait.begin_ns.saturating_add(SKEW_NS));
+        let Some(at) = after.checked_sub(1) else { return };
+        let (before, thread) = (&self.refusals[at], &wait.thread);
+        let is_its = match is_asker {
+            true if before.pid == thread.pid => before.tid == thread.tid,
+            true => thread.tid == thread.pid,
+            false => {
+                thread.start_ns != 0 && thread.start_ns.saturating_add(TICK_NS) >= before.at_ns
+            }
+        };
+        if is_its {
+            self.sleeps[at].push(((thread.tid, wait.begin_ns), wait.end_ns));
+        }
+    }
+
+    /// Which sleeps are before the next try.
+    fn tell(&self, found: &mut Found) {
+        let mut is_polled = self.one_is_enough;
+        for (pair, sleeps) in self.refusals.windows(2).zip(&self.sleeps) {
+            let [before, next] = pair else { continue };
+            let slept_ns = sleeps.iter().fold(0, |all: Ns, ((_, begin_ns), end_ns)| {
+                all.saturating_add((*end_ns).min(next.at_ns).saturating_sub(*begin_ns))
+            });
+            if slept_ns > 0 && slept_ns >= (next.at_ns - before.at_ns) / 2 {
+                is_polled = true;
+                sleeps.iter().for_each(|(sleep, _)| found.put(*sleep, before.at_ns, &self.what));
+            }
+        }
+        let last = self.refusals.last().zip(self.sleeps.last()).filter(|_| is_polled);
+        let Some((refusal, sleeps)) = last else { return };
+        let next = sleeps.iter().map(|(sleep, _)| *sleep).min_by_key(|(_, begin_ns)| *begin_ns);
+        if let Some(next) = next.filter(|it| it.1.saturating_sub(refusal.at_ns) <= AT_ONCE_NS) {
+            found.put(next, refusal.at_ns, &self.what);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::scenes::{host, refusal, slept, thread};
+    use crate::waits::timeline::Observed;
+
+    const SECOND: Ns = 1_000_000_000;
+
+    /// What the sleeps of a look are for in which process 10 is refused a lock at these times.
+    fn classes(refused_ns: &[Ns], sleeps: Vec<Fact>) -> Vec<WaitClass> {
+        let file = FileRef { ino: 9, ..FileRef::default() };
+        let object = Some(ObjectRef::File(file));
+        let denied = Denied { errno: EAGAIN, object, ..refusal(10, "job", "flock") };
+        let at = |at_ns: &Ns| Fact { at_ns: *at_ns, body: Body::Denied(denied.clone()) };
+        let facts = [host(), refused_ns.iter().map(at).collect(), sleeps].concat();
+        let Observed { timelines, .. } = Observed::new(facts);
+        timelines.waits().map(|wait| wait.class).collect()
+    }
+
+    fn sleep(begin_ns: Ns, end_ns: Ns) -> Fact {
+        slept(10, "job", begin_ns, end_ns)
+    }
+
+    #[test]
+    fn sleeps_between_refusals_and_at_once_after_the_last_are_for_the_lock() {
+        use WaitClass::{PolledLock, Timer};
+        let sleeps = vec![
+            sleep(SECOND / 2, SECOND - 1),
+            sleep(SECOND + 1, 2 * SECOND - 1),
+            sleep(2 * SECOND + 1, 3 * SECOND),
+            sleep(3 * SECOND + 1, 4 * SECOND),
+        ];
+        // The two are one wait: next to nothing was done between them.
+        let classes = classes(&[SECOND, 2 * SECOND], sleeps);
+        assert_eq!(classes, [Timer, PolledLock, Timer]);
+    }
+
+    #[test]
+    fn a_short_sleep_in_long_work_between_two_refusals_is_its_own() {
+        let sleeps = vec![sleep(SECOND + 1, 2 * SECOND)];
+        assert_eq!(classes(&[SECOND, 4 * SECOND], sleeps), [WaitClass::Timer]);
+    }
+
+    #[test]
+    fn another_thread_that_sleeps_meanwhile_waits_for_nothing() {
+        let mut other = sleep(SECOND + 1, 2 * SECOND - 1);
+        if let Body::Wait(wait) = &mut other.body {
+            wait.thread = ThreadRef { tid: 11, ..thread(10, "job") };
+        }
+        assert_eq!(classes(&[SECOND, 2 * SECOND], vec![other]), [WaitClass::Timer]);
+    }
+
+    #[test]
+    fn one_try_is_no_polling() {
+        let sleeps = vec![sleep(SECOND + 1, 4 * SECOND)];
+        assert_eq!(classes(&[SECOND], sleeps), [WaitClass::Timer]);
+    }
+}
