@@ -1,8 +1,8 @@
-//! Sockets by inode: addresses, states and peers, as sock_diag(7) tells everybody.
+//! Sockets by inode: addresses, states and peers, as sock_diag(7) shows them to any user.
 //!
 //! The tables of all sockets are asked for when an inode is not in the copy that was made last; what that costs makes the walks
 //! rarer. Only of holdup's own network namespace: a descriptor in another is a socket without an address. What TCP
-//! knows of the last data sent and received tells who owes an answer (reason/src/graph/debts.rs); it is in milliseconds here.
+//! knows of the last data sent and received shows who owes an answer (reason/src/graph/debts.rs); it is in milliseconds here.
 //! Rejected: /proc/net/tcp and /proc/net/unix (without the peers of unix sockets, and slow).
 
 use crate::files::Roots;
@@ -144,7 +144,7 @@ fn tcp(info: &[u8]) -> Option<SocketState> {
     let long = |at: usize| Some(u64::from(word(at)?) | u64::from(word(at + 4)?) << 32);
     let (unacked, sent_ms, received_ms, heard_ms) = (word(24)?, word(44)?, word(52)?, word(56)?);
     let turn = TcpTurn {
-        // Sequence numbers are not told: what is unacknowledged is, and that is all that is asked of them.
+        // Sequence numbers are not shown: what is unacknowledged is, and that is all that is asked of them.
         write_seq: unacked,
         snd_wl1: 1,
         sent_jiffies: sent_ms,
