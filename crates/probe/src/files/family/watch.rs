@@ -93,7 +93,7 @@ impl Watch {
     /// Looks at every thread once.
     pub(super) fn walk(&mut self, now_ns: Ns) -> Vec<Observed> {
         let mut observed = Vec::new();
-        let mut there = BTreeSet::new();
+        let (mut there, mut alive) = (BTreeSet::new(), BTreeSet::new());
         let mut todo: Vec<u32> = self.members().into_iter().collect();
         let mut at = 0;
         while let Some(pid) = todo.get(at).copied() {
@@ -111,11 +111,15 @@ impl Watch {
                 let counts = counts(&folder).unwrap_or_default();
                 if !matches!(stat.state, 'Z' | 'X') {
                     there.insert(tid);
+                    alive.insert(pid);
                     self.take(pid, &stat, counts, now_ns, &mut observed);
                 }
             }
         }
         self.bury(&there, now_ns, &mut observed);
+        // Whoever ended takes no room, also if no thread of it was ever met.
+        self.family.retain(|pid| alive.contains(pid));
+        self.adopted.retain(|pid| alive.contains(pid));
         self.look_into(now_ns, &mut observed);
         self.identify(now_ns, &mut observed);
         observed
@@ -200,12 +204,8 @@ impl Watch {
             observed.extend(seen.wait.as_ref().and_then(|wait| ended(&seen.thread, wait, at_ns)));
             let mut push = |body| observed.push(Observed { at_ns, body, frames: Vec::new() });
             push(Body::ThreadTime(time(&seen, at_ns)));
-            let last = seen.thread.tid == seen.thread.pid;
-            push(Body::Exit(Exit { thread: seen.thread.clone(), last, code: None }));
-            if last {
-                self.family.remove(&tid);
-                self.adopted.remove(&tid);
-            }
+            let last = !self.threads.values().any(|other| other.thread.pid == seen.thread.pid);
+            push(Body::Exit(Exit { thread: seen.thread, last, code: None }));
         }
     }
 
@@ -394,6 +394,27 @@ mod tests {
     #[test]
     fn who_runs_waits_for_nothing() {
         assert_eq!(seen(&[(10, 'R', 1, 10), (20, 'R', 1, 20)]), []);
+    }
+
+    #[test]
+    fn a_process_ends_with_its_last_thread_and_not_with_its_first() {
+        let (mut watch, mut observed) = (watch(), Vec::new());
+        watch.take(10, &stat('S'), counts(5, 1), 10 * MS, &mut observed);
+        watch.take(10, &Stat { tid: 11, ..stat('S') }, counts(5, 1), 10 * MS, &mut observed);
+        watch.bury(&BTreeSet::from([11]), 20 * MS, &mut observed);
+        watch.bury(&BTreeSet::new(), 30 * MS, &mut observed);
+        let last = observed.iter().filter_map(|one| match &one.body {
+            Body::Exit(exit) => Some((exit.thread.tid, exit.last)),
+            _ => None,
+        });
+        assert!(last.eq([(10, false), (11, true)]));
+    }
+
+    #[test]
+    fn whoever_ended_takes_no_room() {
+        let mut watch = watch();
+        watch.walk(MS);
+        assert!(watch.members().is_empty(), "there is no such process");
     }
 
     #[test]
