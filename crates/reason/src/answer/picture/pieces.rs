@@ -1,0 +1,201 @@
+//! Pieces of a line of time, as many as can be seen: what is too short for a pixel is drawn together with its neighbours.
+//!
+//! A piece that lasts long enough stands alone; shorter ones that follow each other become one, which says how many they are and
+//! has the state and the words of the longest of them. Gaps stay gaps. Labels stand once in a table, which is bounded. Must not:
+//! know what a piece is about.
+
+use super::bounds::{WORDS, clipped};
+use crate::facts::Ns;
+use serde::Serialize;
+use std::collections::HashMap;
+
+/// What a thread does in a piece.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(into = "u8")]
+pub enum State {
+    /// On a CPU.
+    Running,
+    /// Ready for one.
+    Runnable,
+    /// Blocked.
+    Blocked,
+    /// Not seen one by one: it ran, or waited briefly.
+    Unseen,
+}
+
+impl From<State> for u8 {
+    fn from(state: State) -> Self {
+        match state {
+            State::Running => 0,
+            State::Runnable => 1,
+            State::Blocked => 2,
+            State::Unseen => 3,
+        }
+    }
+}
+
+/// One piece as it stands in the page: begin and length in microseconds from the begin, state, index of its words, how many
+/// pieces it is, who woke it at its end (the index of a line, -1 if that was not seen, or -2 minus an index of words), and whose it
+/// is (an index of words, -1 if the line's own), and why it is waited for (an index of words, -1 if the lane says that).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Piece(
+    pub u64,
+    pub u64,
+    pub State,
+    pub usize,
+    pub u32,
+    pub i32,
+    pub i32,
+    pub i32,
+);
+
+/// A piece before it is thinned.
+#[derive(Debug, Clone)]
+pub struct Raw<T> {
+    /// From.
+    pub begin_ns: Ns,
+    /// To.
+    pub end_ns: Ns,
+    /// What.
+    pub state: State,
+    /// What its words are made of.
+    pub about: T,
+}
+
+/// Gathers pieces in order of time.
+pub struct Thinner<T> {
+    least_ns: Ns,
+    all: Vec<(Raw<T>, u32)>,
+    /// Short ones: together, how many, and how long the longest is.
+    short: Option<(Raw<T>, u32, Ns)>,
+}
+
+impl<T> Thinner<T> {
+    /// One that lets pieces of this length stand alone.
+    pub fn new(least_ns: Ns) -> Self {
+        Self { least_ns: least_ns.max(1), all: Vec::new(), short: None }
+    }
+
+    /// The next piece.
+    pub fn push(&mut self, piece: Raw<T>) {
+        /// Short pieces are gathered up to so many times what can be seen.
+        const GATHERED: Ns = 4;
+        let ns = piece.end_ns - piece.begin_ns;
+        if ns >= self.least_ns {
+            self.flush();
+            self.all.push((piece, 1));
+            return;
+        }
+        match &mut self.short {
+            Some((known, count, longest_ns))
+                if piece.begin_ns < known.end_ns + self.least_ns
+                    && known.end_ns - known.begin_ns < GATHERED * self.least_ns =>
+            {
+                known.end_ns = piece.end_ns;
+                *count += 1;
+                if ns > *longest_ns {
+                    *longest_ns = ns;
+                    known.state = piece.state;
+                    known.about = piece.about;
+                }
+            }
+            _ => {
+                self.flush();
+                self.short = Some((piece, 1, ns));
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        if let Some((piece, count, _)) = self.short.take() {
+            self.all.push((piece, count));
+        }
+    }
+
+    /// All pieces; with each how many it was.
+    pub fn finish(mut self) -> Vec<(Raw<T>, u32)> {
+        self.flush();
+        self.all
+    }
+}
+
+/// Labels, each once.
+#[derive(Debug, Default)]
+pub struct Words {
+    all: Vec<String>,
+    index: HashMap<String, usize>,
+    /// How many found no room.
+    pub left_out: usize,
+}
+
+impl Words {
+    /// The index of a label; `plain` is what is said once there is no room for another.
+    pub fn index(&mut self, label: String, plain: &str) -> usize {
+        let label = clipped(&label);
+        if let Some(known) = self.index.get(&label) {
+            return *known;
+        }
+        let label = match self.all.len() < WORDS {
+            true => label,
+            false => {
+                self.left_out += 1;
+                plain.to_string()
+            }
+        };
+        *self.index.entry(label).or_insert_with_key(|label| {
+            self.all.push(label.clone());
+            self.all.len() - 1
+        })
+    }
+
+    /// All of them.
+    pub fn finish(self) -> Vec<String> {
+        self.all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raw(begin_ns: Ns, end_ns: Ns) -> Raw<Ns> {
+        Raw { begin_ns, end_ns, state: State::Blocked, about: end_ns - begin_ns }
+    }
+
+    fn thinned(pieces: impl IntoIterator<Item = Raw<Ns>>, least_ns: Ns) -> Vec<(Raw<Ns>, u32)> {
+        let mut thinner = Thinner::new(least_ns);
+        pieces.into_iter().for_each(|piece| thinner.push(piece));
+        thinner.finish()
+    }
+
+    #[test]
+    fn short_pieces_become_one_that_counts_them() {
+        let pieces = [raw(0, 100), raw(100, 103), raw(103, 109), raw(109, 110), raw(110, 200)];
+        let thin = thinned(pieces, 10);
+        let said: Vec<_> =
+            thin.iter().map(|(p, count)| (p.begin_ns, p.end_ns, p.about, *count)).collect();
+        assert_eq!(said, [(0, 100, 100, 1), (100, 110, 6, 3), (110, 200, 90, 1)]);
+    }
+
+    #[test]
+    fn gaps_stay_and_the_number_is_bounded() {
+        let many = (0..100_000).map(|at| raw(at * 10, at * 10 + 5));
+        let thin = thinned(many, 10_000);
+        assert!((25..=60).contains(&thin.len()), "{}", thin.len());
+        assert_eq!(thin.iter().map(|(_, count)| *count).sum::<u32>(), 100_000);
+        let apart = thinned([raw(0, 5), raw(500, 505)], 10);
+        assert_eq!(apart.len(), 2);
+    }
+
+    #[test]
+    fn words_stand_once_and_are_bounded() {
+        let mut words = Words::default();
+        let first = words.index("sleeps".into(), "waits");
+        for at in 0..2 * WORDS {
+            words.index(format!("waits for the lock on /tmp/{at}"), "waits for a file lock");
+        }
+        assert_eq!(words.index("sleeps".into(), "waits"), first);
+        assert_eq!(words.left_out, WORDS + 1);
+        assert_eq!(words.finish().len(), WORDS + 1);
+    }
+}
