@@ -178,10 +178,9 @@ fn open_file(path: &Path, other: Option<&Path>, both: &str) -> Result<Sink, Fail
         a.is_file() && (a.dev(), a.ino()) == (b.dev(), b.ino())
     };
     match other {
-        Some(other) if same(other) => Err(Failure::usage(format!(
-            "{both} are the same file, {}",
-            path.display()
-        ))),
+        Some(other) if same(other) => {
+            Err(Failure::usage(format!("{both} are the same file, {}", path.display())))
+        }
         _ => Ok(Sink::File { file, path: path.to_owned(), untouched_and_new: new }),
     }
 }

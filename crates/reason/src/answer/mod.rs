@@ -21,8 +21,8 @@ use crate::waits::timeline::Timelines;
 use accounting::account;
 use caveats::caveats;
 use naming::{link, process_name};
-use picture::gather::Gathered;
 use picture::Picture;
+use picture::gather::Gathered;
 pub use report::*;
 use verdict::Origin;
 

@@ -388,7 +388,16 @@ impl<'c, 'a> Found<'c, 'a> {
             let leaf = Leaf { begin_ns, end_ns, links: vec![Arc::new(link)], circle: None };
             let (kind, class, object) = (EndKind::Works, WaitClass::Running, Object::Process(pid));
             let (named, part, counted, timed) = (0, 1.0, true, false);
-            (self.watch)(&Lost { kind, class, object: &object, leaf: &leaf, named, part, counted, timed });
+            (self.watch)(&Lost {
+                kind,
+                class,
+                object: &object,
+                leaf: &leaf,
+                named,
+                part,
+                counted,
+                timed,
+            });
             let own = End::new(kind, class, object.clone(), &leaf, 0);
             let end = self.ends.entry((kind, class, object)).or_insert(own);
             end.add(&leaf, 0, 1.0, true);

@@ -43,9 +43,8 @@ pub fn render(report: &Report, picture: &Picture) -> Result<Vec<u8>, Failure> {
     let data = for_script(&text);
     let mut page = String::with_capacity(PAGE.len() + STYLE.len() + SCRIPT.len() + data.len());
     let mut rest = PAGE;
-    while let Some((before, (name, after))) = rest
-        .split_once("{{")
-        .and_then(|(before, after)| Some((before, after.split_once("}}")?)))
+    while let Some((before, (name, after))) =
+        rest.split_once("{{").and_then(|(before, after)| Some((before, after.split_once("}}")?)))
     {
         page.push_str(before);
         match name {

@@ -70,9 +70,25 @@ fn the_template_loads_nothing_and_writes_no_markup() {
     // A name and no address: nothing is ever fetched from it.
     template = template.replace("http://www.w3.org/2000/svg", "");
     for word in [
-        "http:", "https:", "//cdn", "@import", "url(\"", "innerHTML", "outerHTML", "insertAdjacentHTML",
-        "document.write", "eval(", "new Function", "fetch(", "XMLHttpRequest", "WebSocket", "import(",
-        "setAttribute(\"style\"", "style=\"", "onclick=\"", "href",
+        "http:",
+        "https:",
+        "//cdn",
+        "@import",
+        "url(\"",
+        "innerHTML",
+        "outerHTML",
+        "insertAdjacentHTML",
+        "document.write",
+        "eval(",
+        "new Function",
+        "fetch(",
+        "XMLHttpRequest",
+        "WebSocket",
+        "import(",
+        "setAttribute(\"style\"",
+        "style=\"",
+        "onclick=\"",
+        "href",
     ] {
         assert!(!template.contains(word), "the template has {word}");
     }
@@ -178,7 +194,8 @@ fn look(more: &[Fact]) -> Vec<Fact> {
 
 /// One of many waits for file locks: thread `who` waits for file `of`, whose path is long and hostile.
 fn lock_wait(who: u32, of: u64, begin_ns: Ns, ns: Ns) -> Fact {
-    let thread = |tid: u32| ThreadRef { tid, pid: tid, start_ns: 1, comm: format!("</script>{tid}") };
+    let thread =
+        |tid: u32| ThreadRef { tid, pid: tid, start_ns: 1, comm: format!("</script>{tid}") };
     let path = format!("/{}{NASTY}/{of}", "d".repeat(4000));
     let file = FileRef { ino: of, path: Some(path), ..FileRef::default() };
     let place = Place {
@@ -190,14 +207,22 @@ fn lock_wait(who: u32, of: u64, begin_ns: Ns, ns: Ns) -> Fact {
     let end_ns = begin_ns + ns;
     let by = thread(9_000 + (of % 50) as u32);
     let wake = Wake { at_ns: end_ns, context: WakeContext::Task, by, ..Wake::default() };
-    let wait = Wait { thread: thread(who), begin_ns, end_ns, place, wake: Some(wake), ..Wait::default() };
+    let wait =
+        Wait { thread: thread(who), begin_ns, end_ns, place, wake: Some(wake), ..Wait::default() };
     at(end_ns, Body::Wait(wait))
 }
 
 #[test]
 fn a_hundred_thousand_waits_with_hostile_names_make_a_page_of_bounded_size() {
     let waits: Vec<Fact> = (0..100_000u64)
-        .map(|n| lock_wait(1 + (n % 2_000) as u32, n % 700, SECOND + (n / 2_000) * 98_000_000, 90_000_000))
+        .map(|n| {
+            lock_wait(
+                1 + (n % 2_000) as u32,
+                n % 700,
+                SECOND + (n / 2_000) * 98_000_000,
+                90_000_000,
+            )
+        })
         .collect();
     let (report, picture) = explained(look(&waits));
     assert!(report.answer.demand_seconds > 1000.0, "{}", report.answer.demand_seconds);
@@ -226,7 +251,10 @@ fn what_is_cut_is_said_and_commands_stay_whole() {
     assert!(finding["object"]["name"].as_str().expect("a name").chars().count() <= 400);
     let left: Vec<(u64, String)> =
         serde_json::from_value(data["left_out"].clone()).expect("a list");
-    assert!(left.iter().any(|(count, what)| *count == 76 && what.starts_with("victims")), "{left:?}");
+    assert!(
+        left.iter().any(|(count, what)| *count == 76 && what.starts_with("victims")),
+        "{left:?}"
+    );
     assert!(left.iter().any(|(count, what)| *count == 1 && what.starts_with("names")), "{left:?}");
     let code = &report.findings[0].code;
     assert!(!data["rules"][code]["refuted_by"].as_array().expect("a rule").is_empty());

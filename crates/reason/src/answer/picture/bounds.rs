@@ -23,6 +23,8 @@ pub const WORDS: usize = 600;
 pub const LABEL: usize = 96;
 /// Nodes of the blockers' tree.
 pub const NODES: usize = 360;
+/// Children of a node of it that stand alone.
+pub const CHILDREN: usize = 24;
 /// Points of a curve.
 pub const POINTS: usize = 160;
 /// CPUs with a curve of their own: the busiest.

@@ -35,9 +35,16 @@ pub struct Loss {
     paths: HashMap<u64, Vec<(Vec<Hop>, f64)>>,
     /// How many threads the chains had: seconds by depth.
     pub depths: BTreeMap<usize, f64>,
+    /// Which of its threads lost it: seconds by thread id.
+    threads: BTreeMap<u32, (ThreadRef, f64)>,
 }
 
 impl Loss {
+    /// The thread that lost most of it, and how much, seconds.
+    pub fn main_thread(&self) -> Option<&(ThreadRef, f64)> {
+        self.threads.values().max_by(|a, b| a.1.total_cmp(&b.1))
+    }
+
     /// Paths from the end to the process that lost: what is waited for and who waits, the end's object first.
     pub fn paths(&self) -> impl Iterator<Item = &(Vec<Hop>, f64)> {
         self.paths.values().flatten()
@@ -50,7 +57,7 @@ pub struct Gathered {
     pub begin_ns: Ns,
     /// Its end.
     pub end_ns: Ns,
-    ends: HashMap<EndKey, BTreeMap<u32, (ThreadRef, Loss)>>,
+    ends: HashMap<EndKey, BTreeMap<u32, Loss>>,
 }
 
 impl Gathered {
@@ -60,7 +67,11 @@ impl Gathered {
             Some(_) => command_end_ns(model),
             None => model.end_ns,
         };
-        Self { begin_ns: model.begin_ns, end_ns: end_ns.max(model.begin_ns + 1), ends: HashMap::new() }
+        Self {
+            begin_ns: model.begin_ns,
+            end_ns: end_ns.max(model.begin_ns + 1),
+            ends: HashMap::new(),
+        }
     }
 
     /// Adds a piece.
@@ -69,8 +80,7 @@ impl Gathered {
         let key = (lost.kind, lost.class, lost.object.clone());
         let victim = &lost.leaf.links[0].who;
         let of_end = self.ends.entry(key).or_default();
-        let (_, loss) =
-            of_end.entry(victim.pid).or_insert_with(|| (victim.clone(), Loss::default()));
+        let loss = of_end.entry(victim.pid).or_default();
         let seconds = lost.part * lost.leaf.ns() as f64 / 1e9;
         match (lost.counted, lost.timed) {
             (false, _) => loss.behind_others += seconds,
@@ -80,12 +90,18 @@ impl Gathered {
                 spread(loss, (begin_ns, end_ns), (from, to), lost.part);
             }
         }
+        loss.threads.entry(victim.tid).or_insert_with(|| (victim.clone(), 0.0)).1 += seconds;
         *loss.depths.entry(lost.leaf.links.len()).or_default() += seconds;
         add_path(loss, lost, seconds);
     }
 
     /// What each process lost to an end.
-    pub fn of(&self, kind: EndKind, class: WaitClass, object: &Object) -> Option<&BTreeMap<u32, (ThreadRef, Loss)>> {
+    pub fn of(
+        &self,
+        kind: EndKind,
+        class: WaitClass,
+        object: &Object,
+    ) -> Option<&BTreeMap<u32, Loss>> {
         self.ends.get(&(kind, class, object.clone()))
     }
 }
@@ -114,7 +130,8 @@ fn hops<'l>(lost: &'l Lost<'_>) -> impl Iterator<Item = (&'l Object, u32)> {
     let links = &lost.leaf.links[..=lost.named];
     let own = usize::from(acts);
     let last = lost.named;
-    let object = move |at: usize| if at == last { lost.object } else { &lost.leaf.links[at].object };
+    let object =
+        move |at: usize| if at == last { lost.object } else { &lost.leaf.links[at].object };
     let all = links.iter().enumerate().rev().skip(own).take(HOPS);
     all.map(move |(at, link)| (object(at), link.who.pid))
 }

@@ -19,7 +19,7 @@ mod threads;
 mod tree;
 mod words;
 
-use super::report::Report;
+use super::report::{AnswerEnd, Report};
 use super::verdict::Origin;
 use crate::measure::Measures;
 use band::{Lane, Lanes, Line};
@@ -98,13 +98,15 @@ impl Picture {
         let mut left_out = vec![
             (lanes.ends_left_out, "ends have no lanes"),
             (labels.left_out, "labels of pieces say only the kind of wait"),
-            (nodes_left_out, "small parts of the blockers' tree"),
+            (nodes_left_out, "parts of the blockers' tree that stand there as one"),
             (curves_left_out, "curves of less busy CPUs, disks and packet queues"),
             (queues_left_out, "shorter queues"),
             (stacks_left_out, "stacks with less time in them"),
         ];
         left_out.retain(|(count, _)| *count > 0);
         let ends = report.answer.ends.iter().zip(lanes.bands);
+        let culprit =
+            |end: &AnswerEnd| report.findings.get(end.finding?).map(|finding| &finding.culprit);
         let host = &measures.model.host;
         Self {
             host: PictureHost {
@@ -115,7 +117,7 @@ impl Picture {
             us: (gathered.end_ns - gathered.begin_ns) / 1_000,
             ends: ends
                 .map(|(end, lanes)| PictureEnd {
-                    words: words::end(end),
+                    words: words::end(end, culprit(end)),
                     kind: words::kind(end.end),
                     lanes,
                 })

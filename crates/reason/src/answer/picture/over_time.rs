@@ -36,12 +36,12 @@ pub fn losses<'g>(
     measures: &'g Measures<'_>,
     gathered: &'g Gathered,
     of_end: &'g [Origin],
-) -> impl Iterator<Item = (u32, &'g Loss)> {
+) -> impl Iterator<Item = &'g Loss> {
     of_end.iter().flat_map(move |origin| {
         let end = &measures.graph.ends[origin.end];
         let all = gathered.of(end.kind, end.class, &end.object);
         let own = all.into_iter().flat_map(|all| all.iter());
-        own.filter(|(pid, _)| origin.victims.contains(pid)).map(|(pid, (_, loss))| (*pid, loss))
+        own.filter(|(pid, _)| origin.victims.contains(pid)).map(|(_, loss)| loss)
     })
 }
 
@@ -58,7 +58,7 @@ impl OverTime {
         let mut others = vec![0.0; SLICES];
         for (at, of_end) in origins.iter().enumerate() {
             let mut slices = vec![0.0; SLICES];
-            for (_, loss) in losses(measures, gathered, of_end) {
+            for loss in losses(measures, gathered, of_end) {
                 loss.by_slice.iter().for_each(|(slice, seconds)| slices[*slice] += seconds);
                 has_untimed |= loss.untimed > 0.0;
                 slices.iter_mut().for_each(|slice| *slice += loss.untimed / SLICES as f64);

@@ -4,9 +4,9 @@
 //! step 1 whoever that waits for, and the last step is where it ends. Processes come and go, steps stay, so a lane is a step and
 //! each of its pieces names who is there. Must not: cut the path again (graph/ends.rs has it).
 
+use super::band::{Lane, Lanes, Line, least_ns, piece, state_of, waker};
 use super::bounds::{HOPS, clipped};
 use super::gather::Gathered;
-use super::band::{Lane, Lanes, Line, least_ns, piece, state_of, waker};
 use super::pieces::{Raw, Thinner, Words};
 use super::words::{doing, relation};
 use crate::answer::verdict::Origin;
@@ -35,7 +35,7 @@ pub fn lanes(
     let mut threads: Vec<(usize, ThreadRef)> = Vec::new();
     for step in 0..steps {
         let pieces = pieces(path, step, least_ns);
-        let people = People::of(&pieces);
+        let people = People::of(measures.model, &pieces);
         threads.extend(people.main.clone().map(|(who, _)| (step, who)));
         lines.push(line(measures, gathered, &pieces, &people, step, labels));
     }
@@ -61,7 +61,7 @@ fn depth(measures: &Measures<'_>, gathered: &Gathered, of_end: &[Origin]) -> usi
     for origin in of_end {
         let end = &measures.graph.ends[origin.end];
         let losses = gathered.of(end.kind, end.class, &end.object);
-        for (_, loss) in losses.into_iter().flat_map(|losses| losses.values()) {
+        for loss in losses.into_iter().flat_map(|losses| losses.values()) {
             for (depth, more) in &loss.depths {
                 *seconds.entry(*depth).or_default() += more;
             }
@@ -109,24 +109,24 @@ struct People {
 }
 
 impl People {
-    fn of(pieces: &[(Raw<About>, u32)]) -> Self {
-        let mut programs: BTreeMap<&str, Ns> = BTreeMap::new();
+    fn of(model: &Model, pieces: &[(Raw<About>, u32)]) -> Self {
+        let mut programs: BTreeMap<String, Ns> = BTreeMap::new();
         let mut threads: BTreeMap<u32, (Ns, &ThreadRef)> = BTreeMap::new();
         let mut processes = BTreeSet::new();
         let mut whole_ns = 0;
         for (raw, _) in pieces {
             let (who, ns) = (&raw.about.0.who, raw.end_ns - raw.begin_ns);
-            *programs.entry(&who.comm).or_default() += ns;
+            *programs.entry(model.present(who).comm).or_default() += ns;
             threads.entry(who.tid).or_insert((0, who)).0 += ns;
             processes.insert(who.pid);
             whole_ns += ns;
         }
-        let mut programs: Vec<(&str, Ns)> = programs.into_iter().collect();
+        let mut programs: Vec<(String, Ns)> = programs.into_iter().collect();
         programs.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
         let main = threads.values().max_by_key(|(ns, _)| *ns);
         Self {
-            main: main.map(|(ns, who)| ((*who).clone(), *ns * 2 > whole_ns)),
-            programs: programs.into_iter().map(|(name, _)| name.to_string()).collect(),
+            main: main.map(|(ns, who)| (model.present(who), *ns * 2 > whole_ns)),
+            programs: programs.into_iter().map(|(name, _)| name).collect(),
             processes: processes.len(),
         }
     }
@@ -160,19 +160,19 @@ fn line(
     let model = measures.model;
     let drawn = pieces.iter().map(|(raw, count)| {
         let (link, above) = &raw.about;
-        let waker = match wait_of(measures, link).filter(|wait| *count == 1 && wait.end_ns == raw.end_ns)
-        {
-            Some(wait) => {
-                let next = |by: &ThreadKey| below(model, measures, raw, step, *by);
-                waker(model, wait, next, labels)
-            }
-            None => -1,
-        };
+        let waker =
+            match wait_of(measures, link).filter(|wait| *count == 1 && wait.end_ns == raw.end_ns) {
+                Some(wait) => {
+                    let next = |by: &ThreadKey| below(model, measures, raw, step, *by);
+                    waker(model, wait, next, labels)
+                }
+                None => -1,
+            };
         let does = doing(model, link.class, &link.object);
         let label = labels.index(does, link.class.word());
         let mut piece = piece(gathered, raw, label, *count, waker);
         if !people.is_main(&link.who) {
-            piece.6 = labels.index(words::who(&link.who), &link.who.comm) as i32;
+            piece.6 = labels.index(words::who(&model.present(&link.who)), &link.who.comm) as i32;
         }
         let why = above.as_ref().and_then(|above| relation(model, above.class, &above.object));
         if let Some(why) = why {

@@ -1,8 +1,8 @@
 //! Pieces of a line of time, as many as can be seen: what is too short for a pixel is drawn together with its neighbours.
 //!
 //! A piece that lasts long enough stands alone; shorter ones that follow each other become one, which says how many they are and
-//! has the state and the words of the longest of them. Gaps stay gaps. Labels stand once in a table, which is bounded. Must not:
-//! know what a piece is about.
+//! has the state of most of that time and the words of the longest in that state. Gaps stay gaps. Labels stand once in a table,
+//! which is bounded. Must not: know what a piece is about.
 
 use super::bounds::{WORDS, clipped};
 use crate::facts::Ns;
@@ -38,16 +38,7 @@ impl From<State> for u8 {
 /// pieces it is, who woke it at its end (the index of a line, -1 if that was not seen, or -2 minus an index of words), and whose it
 /// is (an index of words, -1 if the line's own), and why it is waited for (an index of words, -1 if the lane says that).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Piece(
-    pub u64,
-    pub u64,
-    pub State,
-    pub usize,
-    pub u32,
-    pub i32,
-    pub i32,
-    pub i32,
-);
+pub struct Piece(pub u64, pub u64, pub State, pub usize, pub u32, pub i32, pub i32, pub i32);
 
 /// A piece before it is thinned.
 #[derive(Debug, Clone)]
@@ -62,12 +53,50 @@ pub struct Raw<T> {
     pub about: T,
 }
 
+/// Short pieces that follow each other.
+struct Short<T> {
+    begin_ns: Ns,
+    end_ns: Ns,
+    count: u32,
+    /// By state: how long together, and the longest of them.
+    states: [(Ns, Option<(State, Ns, T)>); 4],
+}
+
+impl<T> Short<T> {
+    fn new(begin_ns: Ns) -> Self {
+        Self {
+            begin_ns,
+            end_ns: begin_ns,
+            count: 0,
+            states: [(0, None), (0, None), (0, None), (0, None)],
+        }
+    }
+
+    fn push(&mut self, piece: Raw<T>) {
+        let ns = piece.end_ns - piece.begin_ns;
+        self.end_ns = piece.end_ns;
+        self.count += 1;
+        let (sum, longest) = &mut self.states[usize::from(u8::from(piece.state))];
+        *sum += ns;
+        if longest.as_ref().is_none_or(|(_, known, _)| ns > *known) {
+            *longest = Some((piece.state, ns, piece.about));
+        }
+    }
+
+    /// As one piece, of the state in which most of the time went.
+    fn piece(self) -> Option<(Raw<T>, u32)> {
+        let most = self.states.into_iter().max_by_key(|(sum, longest)| (*sum, longest.is_some()));
+        let (state, _, about) = most?.1?;
+        let (begin_ns, end_ns) = (self.begin_ns, self.end_ns);
+        Some((Raw { begin_ns, end_ns, state, about }, self.count))
+    }
+}
+
 /// Gathers pieces in order of time.
 pub struct Thinner<T> {
     least_ns: Ns,
     all: Vec<(Raw<T>, u32)>,
-    /// Short ones: together, how many, and how long the longest is.
-    short: Option<(Raw<T>, u32, Ns)>,
+    short: Option<Short<T>>,
 }
 
 impl<T> Thinner<T> {
@@ -80,36 +109,24 @@ impl<T> Thinner<T> {
     pub fn push(&mut self, piece: Raw<T>) {
         /// Short pieces are gathered up to so many times what can be seen.
         const GATHERED: Ns = 4;
-        let ns = piece.end_ns - piece.begin_ns;
-        if ns >= self.least_ns {
+        if piece.end_ns - piece.begin_ns >= self.least_ns {
             self.flush();
             self.all.push((piece, 1));
             return;
         }
-        match &mut self.short {
-            Some((known, count, longest_ns))
-                if piece.begin_ns < known.end_ns + self.least_ns
-                    && known.end_ns - known.begin_ns < GATHERED * self.least_ns =>
-            {
-                known.end_ns = piece.end_ns;
-                *count += 1;
-                if ns > *longest_ns {
-                    *longest_ns = ns;
-                    known.state = piece.state;
-                    known.about = piece.about;
-                }
-            }
-            _ => {
-                self.flush();
-                self.short = Some((piece, 1, ns));
-            }
+        let (least_ns, begin_ns) = (self.least_ns, piece.begin_ns);
+        let goes_on = |short: &&Short<T>| {
+            begin_ns < short.end_ns + least_ns
+                && short.end_ns - short.begin_ns < GATHERED * least_ns
+        };
+        if self.short.as_ref().filter(goes_on).is_none() {
+            self.flush();
         }
+        self.short.get_or_insert_with(|| Short::new(begin_ns)).push(piece);
     }
 
     fn flush(&mut self) {
-        if let Some((piece, count, _)) = self.short.take() {
-            self.all.push((piece, count));
-        }
+        self.all.extend(self.short.take().and_then(Short::piece));
     }
 
     /// All pieces; with each how many it was.

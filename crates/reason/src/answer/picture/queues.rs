@@ -80,7 +80,8 @@ fn disks(measures: &Measures<'_>) -> Vec<QueueRow> {
 
 fn packets(measures: &Measures<'_>) -> Vec<QueueRow> {
     let seconds = measures.model.seconds().max(1e-9);
-    let queues = measures.packet_queues.iter().filter(|it| it.packets > 0.0 || it.sojourn.is_some());
+    let queues =
+        measures.packet_queues.iter().filter(|it| it.packets > 0.0 || it.sojourn.is_some());
     let row = |queue: &crate::measure::packet_queue::Queue<'_>| {
         let timed = queue.sojourn;
         let rate = timed.map(|it| it.packets as f64 * f64::from(it.sampling.max(1)) / seconds);
@@ -88,7 +89,10 @@ fn packets(measures: &Measures<'_>) -> Vec<QueueRow> {
         let residual = expected.map(|it| (queue.packets - it).abs() / it.max(queue.packets));
         QueueRow {
             kind: "packets",
-            name: clipped(&format!("{} {} {}", queue.last.interface, queue.last.kind, queue.last.handle)),
+            name: clipped(&format!(
+                "{} {} {}",
+                queue.last.interface, queue.last.kind, queue.last.handle
+            )),
             per_second: rate.map(rounded),
             length: Some(rounded(queue.packets)),
             seconds: Some(rounded(queue.seconds)),

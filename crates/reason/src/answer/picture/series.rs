@@ -44,7 +44,7 @@ struct Draw {
 
 /// Means over less than this are noise: counters in ticks of 10 ms.
 const SHORTEST_NS: Ns = 50_000_000;
-/// A sample is of the window if it was taken so shortly before or after it: the first and last are.
+/// A sample is of the window if it was taken so shortly before it, as the first one is; the last is the first behind it.
 const AROUND_NS: Ns = 150_000_000;
 
 impl Draw {
@@ -57,8 +57,11 @@ impl Draw {
         samples: &Samples<T>,
         value: impl Fn(&T, &T, f64) -> Option<f64>,
     ) -> Option<Curve> {
-        let inside = |at: &Ns| *at + AROUND_NS >= self.begin_ns && *at <= self.end_ns + AROUND_NS;
-        let samples: Vec<&(Ns, T)> = samples.iter().filter(|(at, _)| inside(at)).collect();
+        let mut samples: Vec<&(Ns, T)> =
+            samples.iter().filter(|(at, _)| *at + AROUND_NS >= self.begin_ns).collect();
+        samples.sort_by_key(|(at, _)| *at);
+        let inside = samples.partition_point(|(at, _)| *at < self.end_ns);
+        samples.truncate(inside + 1);
         let least_ns = SHORTEST_NS.max((self.end_ns - self.begin_ns) / POINTS as Ns);
         let mut chosen: Vec<&(Ns, T)> = Vec::new();
         for sample in &samples {
@@ -67,7 +70,9 @@ impl Draw {
             }
         }
         // What is left at the end is too short for an interval of its own.
-        if let Some(last) = samples.last().filter(|last| chosen.last().is_some_and(|it| it.0 < last.0)) {
+        if let Some(last) =
+            samples.last().filter(|last| chosen.last().is_some_and(|it| it.0 < last.0))
+        {
             if chosen.len() > 1 {
                 chosen.pop();
             }
@@ -118,14 +123,17 @@ fn used(before: &CpuSample, after: &CpuSample) -> Option<f64> {
 }
 
 fn cpus(measures: &Measures<'_>, draw: &Draw, all: &mut Vec<Curve>) -> usize {
-    let mut order: Vec<(u32, f64)> = measures.cpu.busy.iter().map(|(cpu, it)| (*cpu, *it)).collect();
+    let mut order: Vec<(u32, f64)> =
+        measures.cpu.busy.iter().map(|(cpu, it)| (*cpu, *it)).collect();
     order.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     let left_out = order.len().saturating_sub(CPUS);
     order.truncate(CPUS);
     order.sort_by_key(|(cpu, _)| *cpu);
     for (cpu, _) in order {
         let Some(samples) = measures.model.cpu_samples.get(&cpu) else { continue };
-        all.extend(draw.between("CPU", format!("CPU {cpu}"), "share", samples, |a, b, _| used(a, b)));
+        all.extend(
+            draw.between("CPU", format!("CPU {cpu}"), "share", samples, |a, b, _| used(a, b)),
+        );
     }
     left_out
 }
@@ -137,9 +145,13 @@ fn memory(measures: &Measures<'_>, draw: &Draw, all: &mut Vec<Curve>) {
         ("dirty, and being written back", |it| it.dirty_bytes + it.writeback_bytes),
     ];
     for (name, of) in fields {
-        all.extend(draw.between("memory", name.into(), "bytes", &measures.model.memory, |_, b, _| {
-            Some(of(b) as f64)
-        }));
+        all.extend(draw.between(
+            "memory",
+            name.into(),
+            "bytes",
+            &measures.model.memory,
+            |_, b, _| Some(of(b) as f64),
+        ));
     }
 }
 
@@ -195,7 +207,8 @@ mod tests {
     #[test]
     fn a_curve_of_fewer_points_is_exact_and_a_counter_that_goes_back_is_a_gap() {
         let draw = Draw { begin_ns: 1_000_000_000, end_ns: 101_000_000_000 };
-        let samples: Samples<u64> = (0..=1000).map(|at| (1_000_000_000 + at * 100_000_000, at * at)).collect();
+        let samples: Samples<u64> =
+            (0..=1000).map(|at| (1_000_000_000 + at * 100_000_000, at * at)).collect();
         let curve = draw
             .between("disk", "x".into(), "share", &samples, |a, b, _| grown(*a, *b))
             .expect("a curve");

@@ -6,7 +6,8 @@
 
 use super::band::{Lane, Lanes, Line, least_ns, piece, state_of, waker};
 use super::bounds::{ENDS_WITH_LANES, LINES, clipped};
-use super::gather::Gathered;
+use super::gather::{Gathered, Loss};
+use super::over_time::losses;
 use super::pieces::{Raw, State, Thinner, Words};
 use super::words::{doing, relation};
 use crate::answer::report::Report;
@@ -22,10 +23,14 @@ use crate::waits::WaitClass;
 use crate::waits::timeline::{Doing, WaitSpan};
 use std::collections::HashMap;
 
+/// From this share on what was not seen one by one is drawn as running: the scheduler's sums say that it was.
+const RUNS_MIN: f64 = 0.9;
+
 /// What a piece of a thread's line is about.
 #[derive(Clone, Copy)]
 enum About<'a> {
     Runs,
+    RunsUnseen,
     Waits(&'a WaitSpan),
     Unseen,
 }
@@ -54,14 +59,15 @@ pub fn lanes(
         let Some(end) = origins[at].first().map(|origin| &measures.graph.ends[origin.end]) else {
             continue;
         };
-        let mut chain = chain(model, end, labels);
-        let who = report.answer.ends[at].who.as_ref();
-        let instead = who.and_then(|who| who.who.pid).filter(|_| end.kind == EndKind::Cpu);
-        chain.extend(instead.map(|pid| {
-            let relation = Some("had the CPU instead".to_string());
-            let lane = Lane { line: 0, role: "instead", relation, while_above: None };
-            (model.thread_ref(pid), lane)
-        }));
+        let chain = match end.kind {
+            EndKind::Cpu => {
+                let user = report.answer.ends[at].who.as_ref().and_then(|who| who.who.pid);
+                // Out of quota it may not run, whoever does.
+                let instead = user.filter(|_| end.class != WaitClass::CpuQuota);
+                waiter_and_user(measures, gathered, &origins[at], instead)
+            }
+            _ => chain(model, end, labels),
+        };
         let new = chain.iter().filter(|(who, _)| !index.contains_key(&model.key(who))).count();
         if rank >= ENDS_WITH_LANES || threads.len() + new > LINES {
             lanes.ends_left_out += 1;
@@ -81,6 +87,25 @@ pub fn lanes(
     }
     lanes.threads = threads.into_iter().enumerate().collect();
     lanes
+}
+
+/// For a CPU nobody is waited for: the one who lost most, and who had the CPUs instead, by its busiest thread.
+fn waiter_and_user(
+    measures: &Measures<'_>,
+    gathered: &Gathered,
+    of_end: &[Origin],
+    instead: Option<u32>,
+) -> Vec<(ThreadRef, Lane)> {
+    let threads = losses(measures, gathered, of_end).filter_map(Loss::main_thread);
+    let most = threads.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(who, _)| who.clone());
+    let lane = |role, relation| Lane { line: 0, role, relation, while_above: None };
+    let mut all: Vec<(ThreadRef, Lane)> =
+        most.into_iter().map(|who| (who, lane("victim", None))).collect();
+    let threads = measures.model.times.iter().filter(|time| Some(time.thread.pid) == instead);
+    let user = threads.max_by_key(|time| time.run_ns).map(|time| time.thread.clone());
+    let relation = Some("had the CPU instead".to_string());
+    all.extend(user.map(|who| (who, lane("instead", relation))));
+    all
 }
 
 /// The threads of an end's chain, each once, with what the one before has to do with it.
@@ -127,11 +152,14 @@ fn line(
     let model = measures.model;
     let key = model.key(who);
     let (from, to) = life(model, gathered, key);
+    let shares = unseen_parts(model, measures.timelines, who).map(|(_, _, share)| share);
+    let runs_unseen = shares[0] >= RUNS_MIN;
     let mut thinner = Thinner::new(least_ns);
     let mut unseen = false;
     for piece in measures.timelines.pieces(key, from, to) {
         let (state, about) = match piece.doing {
             Doing::Running => (State::Running, About::Runs),
+            Doing::Unseen if runs_unseen => (State::Running, About::RunsUnseen),
             Doing::Unseen => (State::Unseen, About::Unseen),
             Doing::Waiting(wait) => (state_of(wait.class), About::Waits(wait)),
         };
@@ -149,20 +177,17 @@ fn line(
         piece(gathered, &raw, labels.index(label, plain), count, waker)
     });
     let pieces = pieces.collect();
-    let between = unseen.then(|| {
-        let shares = unseen_parts(model, measures.timelines, who);
-        shares.map(|(_, _, share)| (share * 1e3).round() / 1e3)
-    });
+    let between = unseen.then(|| shares.map(|share| (share * 1e3).round() / 1e3));
     let who = clipped(&words::who(&model.present(who)));
     Line { who, processes: 1, pieces, between, is_step: false }
 }
 
 fn label(model: &Model, about: About<'_>) -> (String, &'static str) {
     let (class, object) = match about {
+        About::RunsUnseen => return ("runs, by the scheduler's sums".into(), "running"),
         About::Runs => (WaitClass::Running, &Object::Cpu),
         About::Unseen => (WaitClass::Unseen, &Object::Nothing),
         About::Waits(wait) => (wait.class, &wait.object),
     };
     (doing(model, class, object), class.word())
 }
-

@@ -2,12 +2,12 @@
 //!
 //! The roots are the ends of the answer; below a root is what is waited for, below that who waits for it, and below him, where he
 //! keeps others waiting meanwhile, what these wait for. The width of a node is all wait-seconds at it and behind it, so that
-//! children are never wider than their parent and what is left under a parent is its own. Equal siblings are one ("nginx x 37").
-//! Waits behind others count here and not in the answer's seconds: the root of a convoy is wider than the lock's own time.
+//! children are never wider than their parent and what is left under a parent is its own. Equal siblings are one ("nginx x 37"), and
+//! so are those that are too small to see ("640 more"). Waits behind others count here and not in the answer's seconds: the root of a convoy is wider than the lock's own time.
 //!
 //! Must not: draw a circle of waiters (the page draws that as a ring, from the finding's chain).
 
-use super::bounds::{NODES, clipped, rounded};
+use super::bounds::{CHILDREN, NODES, clipped, rounded};
 use super::gather::{Gathered, Hop};
 use super::over_time::losses;
 use super::words::noun;
@@ -44,7 +44,7 @@ pub fn trees(
         .iter()
         .map(|of_end| {
             let mut root = Growing::default();
-            for (_, loss) in losses(measures, gathered, of_end) {
+            for loss in losses(measures, gathered, of_end) {
                 for (path, seconds) in loss.paths() {
                     root.add(measures.model, path, *seconds);
                 }
@@ -54,7 +54,7 @@ pub fn trees(
         .collect();
     let whole: f64 = growing.iter().map(|root| root.seconds).sum();
     let mut least = whole / 2_000.0;
-    // A tree of many small nodes is cut at wider ones until it fits.
+    // In a tree of many small nodes wider ones are too small, until it fits.
     while growing.iter().map(|root| root.count_above(least)).sum::<usize>() > NODES {
         least *= 1.5;
     }
@@ -90,20 +90,34 @@ impl Growing {
         who.add(model, rest, seconds);
     }
 
+    /// Children that stand alone, widest first; and the rest.
+    fn parted(&self, least: f64) -> (Vec<(&Key, &Self)>, Vec<&Self>) {
+        let mut all: Vec<(&Key, &Self)> = self.below.iter().collect();
+        all.sort_by(|a, b| b.1.seconds.total_cmp(&a.1.seconds).then(a.0.cmp(b.0)));
+        let wide = all.iter().take(CHILDREN).take_while(|(_, node)| node.seconds >= least).count();
+        let rest = all.split_off(wide).into_iter().map(|(_, node)| node).collect();
+        (all, rest)
+    }
+
     fn count_above(&self, least: f64) -> usize {
-        let wide = self.below.values().filter(|node| node.seconds >= least);
-        1 + wide.map(|node| node.count_above(least)).sum::<usize>()
+        let (wide, rest) = self.parted(least);
+        let more = usize::from(!rest.is_empty());
+        1 + more + wide.iter().map(|(_, node)| node.count_above(least)).sum::<usize>()
     }
 
     fn node(&self, name: &str, is_who: bool, least: f64, left_out: &mut usize) -> Node {
-        let mut below = Vec::new();
-        for ((is_who, name), node) in &self.below {
-            match node.seconds >= least {
-                true => below.push(node.node(name, *is_who, least, left_out)),
-                false => *left_out += 1,
-            }
+        let (wide, rest) = self.parted(least);
+        let mut below: Vec<Node> = (wide.into_iter())
+            .map(|((is_who, name), node)| node.node(name, *is_who, least, left_out))
+            .collect();
+        if !rest.is_empty() {
+            *left_out += rest.len();
+            let seconds: f64 = rest.iter().map(|node| node.seconds).sum();
+            let name = format!("{} more", rest.len());
+            let is_who = !is_who && !self.objects.is_empty();
+            let seconds = rounded(seconds);
+            below.push(Node { name, count: 1, seconds, is_who, below: Vec::new() });
         }
-        below.sort_by(|a: &Node, b| b.seconds.total_cmp(&a.seconds).then(a.name.cmp(&b.name)));
         let count = if is_who { self.processes.len() } else { self.objects.len() };
         let name = match (is_who, count, &self.first) {
             (true, 1, _) => match self.processes.first() {
@@ -139,7 +153,11 @@ mod tests {
     fn grown(paths: &[(&[Hop], f64)]) -> Node {
         let mut facts = host();
         for (pid, name) in [(1, "nginx"), (2, "nginx"), (3, "nginx"), (9, "php")] {
-            let fork = crate::facts::Fork { parent: thread(pid, name), child: thread(pid, name), flags: 0 };
+            let fork = crate::facts::Fork {
+                parent: thread(pid, name),
+                child: thread(pid, name),
+                flags: 0,
+            };
             facts.push(crate::facts::Fact { at_ns: 0, body: crate::facts::Body::Fork(fork) });
         }
         let observed = Observed::new(facts);
@@ -163,11 +181,22 @@ mod tests {
         assert_eq!((root.seconds, root.below.len()), (14.0, 1));
         let object = &root.below[0];
         assert_eq!((object.seconds, object.is_who), (14.0, false));
-        let [php, nginx] = &object.below[..] else { panic!("{object:?}") };
+        let [nginx, php] = &object.below[..] else { panic!("{object:?}") };
         assert_eq!((nginx.name.as_str(), nginx.count, nginx.seconds), ("nginx", 2, 7.0));
         assert_eq!((php.name.as_str(), php.count, php.seconds), ("php 9", 1, 7.0));
         assert_eq!(php.below[0].name, "pipe [7]");
         assert_eq!((php.below[0].below[0].name.as_str(), php.below[0].seconds), ("nginx 3", 2.0));
+    }
+
+    #[test]
+    fn what_is_too_small_is_one_and_no_second_is_lost() {
+        let hops: Vec<[Hop; 1]> =
+            (1..=100).map(|inode| [(Object::Other("x".into(), inode), 1)]).collect();
+        let paths: Vec<(&[Hop], f64)> = hops.iter().map(|hop| (&hop[..], 1.0)).collect();
+        let root = grown(&paths);
+        assert_eq!(root.below.len(), CHILDREN + 1);
+        assert_eq!(root.below[CHILDREN].name, format!("{} more", 100 - CHILDREN));
+        assert_eq!(root.below.iter().map(|node| node.seconds).sum::<f64>(), root.seconds);
     }
 
     #[test]

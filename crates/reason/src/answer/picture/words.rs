@@ -6,7 +6,7 @@
 //! Edit together: waits/mod.rs (the classes).
 
 use super::bounds::clipped;
-use crate::answer::report::{AnswerEnd, ObjectName};
+use crate::answer::report::{AnswerEnd, Culprit, CulpritKind, ObjectName};
 use crate::graph::end::EndKind;
 use crate::model::Model;
 use crate::model::object::Object;
@@ -131,13 +131,20 @@ pub fn kind(kind: EndKind) -> &'static str {
     }
 }
 
-/// An end of the answer as a clause: what it is, and who would have to act.
-pub fn end(end: &AnswerEnd) -> String {
+/// An end of the answer as a clause: what it is, and who would have to act; `culprit` is that of its finding.
+pub fn end(end: &AnswerEnd, culprit: Option<&Culprit>) -> String {
     let on = clipped(&named(&end.object));
-    let by = end.who.as_ref().map(|who| match who.who.pid {
-        Some(pid) => clipped(&format!("{} {pid}", who.who.name)),
-        None => clipped(&who.who.name),
-    });
+    let person = |name: &str, pid: Option<u32>| match pid {
+        // Of a crowd the number of one says nothing.
+        Some(pid) if !name.contains(" x ") => clipped(&format!("{name} {pid}")),
+        _ => clipped(name),
+    };
+    // For a CPU, whom a rule blames is known better than who used most.
+    let blamed = culprit.filter(|it| end.end == EndKind::Cpu && it.kind == CulpritKind::Process);
+    let by = match (blamed, &end.who) {
+        (Some(culprit), _) => Some(person(&culprit.name, culprit.pid)),
+        (None, who) => who.as_ref().map(|who| person(&who.who.name, who.who.pid)),
+    };
     if end.object.name == "others" && end.object.kind.is_empty() {
         return format!("others: {}", kind(end.end));
     }
@@ -153,6 +160,9 @@ pub fn end(end: &AnswerEnd) -> String {
         }
         (EndKind::Cpu, None) if end.object.kind == "run queue" => "no CPU".into(),
         (EndKind::Cpu, _) => format!("no CPU: quota of {on}"),
+        (EndKind::Sleep, Some(by)) if end.object.kind != "process" => {
+            format!("{by} sleeps, {on} stays full")
+        }
         (EndKind::Sleep, Some(by)) => format!("{by} sleeps"),
         (EndKind::Lock, Some(by)) => format!("lock {on}, held by {by}"),
         (EndKind::Lock, None) => format!("lock {on}, holder not seen"),

@@ -47,7 +47,7 @@ function bandSection() {
     title.textContent = bandTitle(at);
     words.replaceChildren();
     if (at !== null) fill(words, {}, [swatch(kindOf(ends[at])), " ", h("strong", {}, ends[at].words), ", " + seconds(ends[at].seconds) + ". ",
-      ends[at].lanes.length ? null : "Lanes were drawn of larger ends only. "]);
+      ends[at].lanes.length ? null : ends[at].chain.length ? "Lanes were drawn of larger ends only. " : "It is many in one: choose one of the others for its lanes. "]);
     if (picture.over_time.has_untimed) words.append("Work that was counted and not seen is spread evenly over the time. ");
     band.piece = firstPiece(at);
     band.opened = false;
@@ -173,6 +173,14 @@ const why = (lane, above, piece) => (piece[7] >= 0 ? picture.words[piece[7]] : h
 const joined = (...parts) => parts.filter(Boolean).join(", ");
 const said = (lane, above, piece) => joined(why(lane, above, piece), wordsOf(piece));
 
+/** Why a step is waited for, most of the time. */
+function mostly(line) {
+  const sums = new Map();
+  for (const piece of line.pieces) if (piece[7] >= 0) sums.set(piece[7], (sums.get(piece[7]) || 0) + piece[1]);
+  const most = [...sums].sort((a, b) => b[1] - a[1])[0];
+  return most ? picture.words[most[0]] : "";
+}
+
 const ROLES = { victim: "waits", holder: "holds it up", root: "at the root", hop: "between", instead: "instead" };
 
 function laneRow(lane, index, lanes, room, y, { wide, at, figure, details, hidden }) {
@@ -180,7 +188,7 @@ function laneRow(lane, index, lanes, room, y, { wide, at, figure, details, hidde
   const above = lanes[index - 1];
   const high = 26;
   const top = wide ? y + 2 : y + 18;
-  const under = (lane.relation || ROLES[lane.role]) + (line.processes > 1 ? ", " + line.processes + " processes" : "");
+  const under = (lane.relation || mostly(line) || ROLES[lane.role]) + (line.processes > 1 ? ", " + line.processes + " processes" : "");
   const name = wide
     ? [s("text", { class: "who", x: 0, y: y + 14 }, tip(clean(line.who)), fitted(line.who, room.left - 14, 13, 600)),
       s("text", { class: "muted", x: 0, y: y + 30 }, tip(clean(under)), fitted(under, room.left - 14, 12, 400, cutEnd))]
@@ -230,7 +238,7 @@ function pieceMark(piece, { who, reason, does }, heldKind, room, top, high) {
     return group;
   }
   group.append(s("rect", { class: "st" + state + (count > 1 ? " many" : ""), x, y: top, width: wide, height: high, rx: Math.min(3, wide / 3), fill: state === 1 ? "url(#s-ready)" : null }));
-  if (heldKind) group.append(s("rect", { class: "held", x, y: top + high - 4, width: wide, height: 4, fill: "url(#k-" + heldKind + ")" }));
+  if (heldKind) group.append(s("rect", { class: "held f-" + heldKind, x, y: top + high - 4, width: wide, height: 4 }));
   const many = count > 1 ? count + " × " : "";
   const fits = [many + words, many + joined(reason, does), many + does].find((it) => widthOf(clean(it), 12.5, 400) <= wide - 13);
   const text = label(fits || many + does, x + 7, top + (heldKind ? 15 : 17), wide - 13, { class: "in-piece in" + state }, 12.5, state === 1 ? 600 : 400);

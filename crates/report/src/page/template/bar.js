@@ -19,13 +19,11 @@ function bar() {
   const all = conserved();
   const box = section("bar", barTitle(all));
   if (!ends.length) {
-    box.append(h("p", {}, "No wait of this look ends in anything that somebody would have to act on."), parts());
-    return box;
+    return fill(box, {}, [h("p", {}, "No wait of this look ends in anything that somebody would have to act on."), parts()]);
   }
   box.append(h("p", { class: "hint" }, conservation(all), " ", h("span", { class: "noprint" }, "Choose a part to see it alone in all that follows.")));
   box.append(drawn(h("div", { class: "figure" }), (width) => barPicture(all, width)));
-  box.append(endRows(all), parts());
-  return box;
+  return fill(box, {}, [endRows(all), parts()]);
 }
 
 function conservation({ isCommand, sum, whole, residual }) {
@@ -85,7 +83,7 @@ function endRows({ whole, residual }) {
   onChoice(mark);
   if (!rest.length) return list;
   const sum = rest.reduce((all, end) => all + end.seconds, 0);
-  return [list, folded(rest.length + " smaller parts, " + seconds(sum), {}, h("ul", { class: "end-rows" }, rest.map(row)))].reduce((box, it) => { box.append(it); return box; }, h("div", {}));
+  return [list, folded(rest.length + " smaller parts, " + seconds(sum), ON_PAPER, h("ul", { class: "end-rows" }, rest.map(row)))].reduce((box, it) => { box.append(it); return box; }, h("div", {}));
 }
 
 /** The same time by class of wait, which for all but commands holds the idle time too. */

@@ -1,7 +1,7 @@
 /* The page's ground: the data, text made harmless, elements, figures, and the one piece of state (which end is chosen).
  *
  * Every string of the data may come from a hostile program. It reaches the document through textContent or an attribute
- * that is no address and no style, and `clean` spells out what would reorder, hide or break a line. Must not: use innerHTML,
+ * that is no address and no style, and `clean` spells out what would reorder, hide or break a line. Must not: write markup,
  * build an address, or ask the network. */
 
 const data = JSON.parse(document.getElementById("data").textContent);
@@ -46,6 +46,7 @@ const s = (name, attributes, ...children) =>
 /** Three digits and a unit, as the text report has them. */
 function seconds(value) {
   const v = Math.abs(value);
+  if (v < 5e-7) return "0 s";
   if (v >= 7200) return (value / 3600).toFixed(1) + " h";
   if (v >= 600) return (value / 60).toFixed(0) + " min";
   if (v >= 100) return value.toFixed(0) + " s";
@@ -54,7 +55,7 @@ function seconds(value) {
   if (v >= 0.1) return (value * 1e3).toFixed(0) + " ms";
   if (v >= 0.01) return (value * 1e3).toFixed(1) + " ms";
   if (v >= 0.001) return (value * 1e3).toFixed(2) + " ms";
-  return v === 0 ? "0 s" : (value * 1e6).toFixed(0) + " µs";
+  return (value * 1e6).toFixed(0) + " µs";
 }
 function percent(share) {
   const p = share * 100;
@@ -104,8 +105,9 @@ function table(caption, head, rows, attributes) {
       h("tbody", {}, rows.map((row) => h("tr", {}, row.map((it) => cell("td", it)))))));
 }
 const right = (text) => ({ right: true, text });
-/** Something folded away behind its name. */
+/** Something folded away behind its name; on paper it is left out, unless its class says `on-paper`. */
 const folded = (name, attributes, ...children) => h("details", attributes || {}, h("summary", {}, name), ...children);
+const ON_PAPER = { class: "on-paper" };
 
 /** A part of the page, with a heading that says what is seen. */
 function section(id, title, ...children) {
@@ -202,7 +204,8 @@ function fitted(text, width, size, weight, shorten = cut) {
     const middle = Math.ceil((least + most) / 2);
     if (widthOf(shorten(whole, middle), size, weight) <= width) least = middle; else most = middle - 1;
   }
-  return least < 4 ? "" : shorten(whole, least);
+  // Three letters of a name tell less than none.
+  return least < 8 ? "" : shorten(whole, least);
 }
 const cutEnd = (text, length) => ([...text].length <= length ? text : [...text].slice(0, length - 1).join("").trimEnd() + "…");
 /** A text cut to a width; none where nothing of it can be read. */

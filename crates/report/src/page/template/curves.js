@@ -51,7 +51,7 @@ function spansWords() {
   const names = at.slice(0, 3).map((it) => ends[it].words).join("; ");
   return clean("Shaded: when somebody lost time to " + names + (at.length > 3 ? " and " + (at.length - 3) + " more" : "") + ".");
 }
-function spans(room, top, height) {
+function spans(room, top, high) {
   const marks = [];
   for (const at of marked()) {
     const row = rowOf(at);
@@ -61,7 +61,7 @@ function spans(room, top, height) {
       let to = from;
       while (to < lost.count && row.values[to]) to += 1;
       const x = room.left + (from / lost.count) * room.width;
-      marks.push(s("rect", { class: "span", x, y: top, width: ((to - from) / lost.count) * room.width, height, fill: "url(#k-" + kindOf(ends[at]) + ")" }));
+      marks.push(s("rect", { class: "span f-" + kindOf(ends[at]), x, y: top, width: ((to - from) / lost.count) * room.width, height: high }));
       from = to;
     }
   }

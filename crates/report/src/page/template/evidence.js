@@ -9,7 +9,8 @@ function evidenceSection() {
   const refresh = () => {
     const only = chosen.end === null ? null : ends[chosen.end].finding;
     const list = report.findings.filter((_, at) => chosen.end === null || only === at);
-    box.replaceChildren(...(list.length ? list.map(evidence) : [h("p", { class: "muted" }, "No rule gave the chosen end a name: what is known of it is above.")]));
+    const one = (finding, at) => (at === 0 ? evidence(finding) : folded(finding.title, {}, evidence(finding)));
+    box.replaceChildren(...(list.length ? list.map(one) : [h("p", { class: "muted" }, "No rule gave the chosen end a name: what is known of it is above.")]));
   };
   onChoice(refresh);
   refresh();
@@ -66,6 +67,6 @@ function costSection() {
   const left = data.left_out.concat(picture.left_out);
   return h("footer", { id: "cost" },
     h("p", {}, "Looking cost " + parts.join(", ") + "."),
-    left.length ? folded("What this page leaves out", {}, h("ul", {}, left.map(([count, what]) => h("li", {}, number(count) + " " + what))), h("p", {}, "The recording and --json have it all.")) : null,
+    left.length ? folded("What this page leaves out", ON_PAPER, h("ul", {}, left.map(([count, what]) => h("li", {}, number(count) + " " + what))), h("p", {}, "The recording and --json have it all.")) : null,
     h("p", { class: "muted" }, "holdup " + report.tool.version + ". One file, nothing is loaded; the answer is in it as JSON."));
 }

@@ -1,7 +1,7 @@
 /* Puts the page together, from the verdict to the cost, and says what is chosen.
  *
- * The order is that in which people ask: what, how much, how, who, when, why. On paper everything that explains is open, and the
- * stacks stay folded. Must not: draw anything itself. */
+ * The order is that in which people ask: what, how much, how, who, when, why. On paper what explains is open, and tables of
+ * pictures and stacks are left out. Must not: draw anything itself. */
 
 function filterBar() {
   const words = h("span", {});
@@ -27,10 +27,10 @@ function start() {
   if (chosen.end !== null) chosen.listeners.forEach((listener) => listener());
 }
 
-/** On paper nothing can be opened. */
+/** On paper nothing can be opened: what explains is open there, and what only repeats a picture is left out. */
 const printing = [];
 window.addEventListener("beforeprint", () => {
-  document.querySelectorAll("details:not(.stack):not(.all-stacks)").forEach((it) => { if (!it.open) { it.open = true; printing.push(it); } });
+  document.querySelectorAll("details.on-paper").forEach((it) => { if (!it.open) { it.open = true; printing.push(it); } });
 });
 window.addEventListener("afterprint", () => { printing.splice(0).forEach((it) => { it.open = false; }); });
 

@@ -4,10 +4,18 @@
  * that end alone, on the whole width. Must not: draw a circle as a tree. */
 
 const ROW = 34;
+/** Below a cause, what is narrower than this many pixels stands in the table only. */
+const NARROWEST = 10;
 const tree = { node: null };
 
 function treeRoots() {
-  const all = picture.trees.map((node, at) => ({ ...node, at, name: ends[at].words }));
+  const all = picture.trees.map((node, at) => {
+    const name = ends[at].words;
+    const [only, more] = node.below || [];
+    // A disk is held up by itself: once is enough.
+    const below = only && !more && !only.is_who && only.name === name ? only.below : node.below;
+    return { ...node, at, name, below };
+  });
   const wanted = chosen.end === null ? all : all.filter((root) => root.at === chosen.end);
   return wanted.filter((root) => root.seconds > 0).sort((a, b) => b.seconds - a.seconds);
 }
@@ -43,7 +51,7 @@ function treePicture(width, details) {
     let inner = x;
     for (const child of node.below || []) {
       const part = wide * (child.seconds / node.seconds);
-      if (part >= 3) draw(child, kind, at, depth + 1, inner, part, [...path, node]);
+      if (part >= NARROWEST) draw(child, kind, at, depth + 1, inner, part, [...path, node]);
       inner += part;
     }
   };

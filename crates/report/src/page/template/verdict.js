@@ -66,7 +66,7 @@ function badges(finding) {
     h("span", { class: "badge code" }, finding.code));
 }
 
-function victims(list, leftOut) {
+function victims(list) {
   if (!list.length) return null;
   const byName = new Map();
   for (const victim of list) {
@@ -77,7 +77,7 @@ function victims(list, leftOut) {
   }
   const names = [...byName.values()].sort((a, b) => b.seconds - a.seconds).slice(0, 6).map((it) =>
     cut(it.name, 40) + (it.pids.length > 1 ? " × " + it.pids.length : " " + it.pids[0]) + " (" + seconds(it.seconds) + ")");
-  const more = byName.size - names.length + (leftOut || 0);
+  const more = byName.size - names.length;
   return h("p", { class: "losers" }, h("span", { class: "muted" }, "Who waits: "), names.join(", "), more > 0 ? ", and " + more + " more" : "");
 }
 
@@ -90,7 +90,7 @@ function mainVerdict() {
     finding ? badges(finding) : h("p", { class: "badges" }, h("span", { class: "badge " + tone }, answer.verdict)),
     h("h1", { id: "verdict-title" }, answer.title || "No time was seen."),
     answer.text ? h("p", { class: "lead" }, answer.text) : null,
-    finding ? victims(finding.victims, finding.victims_left_out) : null,
+    finding ? victims(finding.victims) : null,
     finding ? waysOut(finding) : null);
   if (!finding && first && first.ask && answer.verdict !== "idle") {
     box.append(h("div", { class: "ways" }, h("h3", {}, "Only the program itself knows more: ask it"), command(first.ask, "the question")));
@@ -98,13 +98,15 @@ function mainVerdict() {
   return box;
 }
 
+const OTHERS_SHOWN = 4;
 function otherFindings() {
   const others = report.findings.filter((_, at) => !(at === 0 && report.answer.verdict === "held"));
   if (!others.length) return null;
-  return section("others", "Also found",
-    others.map((finding) => h("article", { class: "finding " + finding.severity },
-      badges(finding), h("h3", {}, finding.title), h("p", {}, finding.text), victims(finding.victims, finding.victims_left_out),
-      finding.remedy.length ? folded("The way out", {}, waysOut(finding)) : null)));
+  const one = (finding) => h("article", { class: "finding " + finding.severity },
+    badges(finding), h("h3", {}, finding.title), h("p", {}, finding.text), victims(finding.victims),
+    finding.remedy.length ? folded("The way out", ON_PAPER, waysOut(finding)) : null);
+  const [first, rest] = [others.slice(0, OTHERS_SHOWN), others.slice(OTHERS_SHOWN)];
+  return section("others", "Also found", first.map(one), rest.length ? folded(number(rest.length) + " more", ON_PAPER, rest.map(one)) : null);
 }
 
 function limits() {
@@ -118,5 +120,5 @@ function limits() {
   const list = h("ul", {}, caveats.map((it) => h("li", {}, it.text)));
   return h("section", { id: "limits", class: "quiet", "aria-labelledby": "limits-title" },
     h("h2", { id: "limits-title" }, "What limits this answer"),
-    caveats.length <= 3 ? list : folded(plural(caveats.length, "caveat", "caveats"), {}, list));
+    caveats.length <= 3 ? list : folded(plural(caveats.length, "caveat", "caveats"), ON_PAPER, list));
 }
