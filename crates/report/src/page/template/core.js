@@ -173,19 +173,23 @@ function pressable(node, action) {
   return node;
 }
 
-/** Draws into a box at its width, and again when that changes. */
+/** Draws into a box at its width, and again when that changes, when an end is chosen, and for paper. */
+const drawings = [];
 function drawn(box, draw) {
   let width = 0;
+  const redraw = (to) => { box.replaceChildren(...[draw(to || width || 800)].flat().filter(Boolean)); };
   const again = () => {
     const now = Math.max(280, Math.floor(box.clientWidth));
     if (now !== width) { width = now; redraw(); }
   };
-  const redraw = () => { box.replaceChildren(...[draw(width || 800)].flat().filter(Boolean)); };
   new ResizeObserver(again).observe(box);
-  onChoice(redraw);
+  onChoice(() => redraw());
+  drawings.push(redraw);
   again();
   return box;
 }
+/** From this width on names stand beside what is drawn, else above it. */
+const WIDE = 640;
 /** An SVG of a width that shrinks with its paper. */
 const canvas = (width, height, label, ...children) => s("svg", { class: "canvas", viewBox: "0 0 " + width + " " + height,
   width, height, role: "group", "aria-label": label }, ...children);
