@@ -64,7 +64,7 @@ function percent(share) {
 }
 function number(value) {
   const v = Math.abs(value);
-  if (v >= 1000) return Math.round(value).toLocaleString("en").replaceAll(",", "\u2009");
+  if (v >= 1000) return Math.round(value).toLocaleString("en").replaceAll(",", "\u202f");
   if (v >= 100 || Number.isInteger(value)) return value.toFixed(0);
   if (v >= 10) return value.toFixed(1);
   return v >= 0.01 || v === 0 ? value.toFixed(2) : value.toPrecision(2);
