@@ -65,7 +65,7 @@ pub fn look(aim: Aim, seconds: Option<f64>, record: Option<&Path>) -> Result<Loo
     let writer = record.map(Writer::create).transpose()?;
     let (whom, is_command) = (whom(&aim), matches!(aim, Aim::Command(_)));
     let patience = (!is_command).then(Patience::start);
-    let mut live = Live::start(Look { what: what(aim), seconds }).map_err(|error| {
+    let live = Live::start(Look { what: what(aim), seconds }).map_err(|error| {
         // It holds nothing but a header; what stood there before is gone in any case.
         if let Some(path) = record {
             let _ = std::fs::remove_file(path);
@@ -73,6 +73,8 @@ pub fn look(aim: Aim, seconds: Option<f64>, record: Option<&Path>) -> Result<Loo
         if is_command { not_executed(error.into()) } else { error.into() }
     })?;
     drop(patience);
+    // Taking the kernel programs off may take longer than the answer: that is done when the process ends.
+    let mut live = ManuallyDrop::new(live);
     let stop = live.stopper();
     if is_command { signals::outlive(&stop) } else { signals::end_early(&stop) }
         .map_err(|error| Failure::look(format!("cannot catch signals: {error}"), ""))?;
@@ -80,7 +82,7 @@ pub fn look(aim: Aim, seconds: Option<f64>, record: Option<&Path>) -> Result<Loo
         Some(seconds) => Progress::start(&whom, seconds),
         None => Progress::none(),
     };
-    let model = collect(&mut live, writer, &mut progress);
+    let model = collect(&mut *live, writer, &mut progress);
     let model = if is_command { model.map_err(not_executed) } else { model };
     drop(progress);
     let command_status = is_command.then(|| live.exit_status().unwrap_or(0));
