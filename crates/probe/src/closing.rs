@@ -7,6 +7,7 @@
 use crate::endpoints::{ends_of, inodes, relevant};
 use crate::files::{self, Family, family::Observed};
 use crate::live::{Live, now};
+use crate::own::priority;
 use crate::{SourceError, memory, paths};
 use holdup_reason::facts::*;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -183,6 +184,7 @@ impl Live {
     /// that takes time.
     pub(crate) fn end_window(&mut self, interrupted: bool) -> Result<LastWalk, SourceError> {
         let end_ns = now();
+        priority::raise_if_crowded();
         let mut last = LastWalk { end_ns, interrupted, ..LastWalk::default() };
         if let Some(times) = &self.times {
             let at_ns = now();
@@ -259,7 +261,11 @@ impl Live {
         files::threads_of(&self.roots, unknown).into_iter().map(Body::Thread).for_each(&mut put);
         self.tell_stacks(facts);
         let events = self.programs.as_ref().map_or(0, |p| p.inbox.borrow().decoder.events);
-        let cost = self.expense.cost(events, end_ns.saturating_sub(self.begin_ns));
+        let cost = Cost {
+            scheduling: Some(priority::had()),
+            memory_locked: Some(self.memory_locked),
+            ..self.expense.cost(events, end_ns.saturating_sub(self.begin_ns))
+        };
         facts.push(Fact { at_ns: now(), body: Body::Cost(cost) });
         Ok(())
     }

@@ -10,7 +10,7 @@ pub use crate::graph::end::EndKind;
 pub use crate::model::names::ObjectName;
 pub use crate::rules::wording::{Culprit, CulpritKind, Evidence, Impact, Remedy, Severity};
 
-use crate::facts::{Cost, TargetKind, ThreadRef};
+use crate::facts::{Cost, OwnScheduling, TargetKind, ThreadRef};
 use serde::{Deserialize, Serialize};
 
 /// Version of the JSON contract.
@@ -294,6 +294,12 @@ pub struct ReportCost {
     pub events: u64,
     /// Kernel events lost.
     pub events_lost: u64,
+    /// What the scheduler granted holdup's own threads when the look ended; null if a recording does not tell.
+    #[serde(default)]
+    pub scheduling: Option<OwnScheduling>,
+    /// Whether its memory was locked; null if a recording does not tell.
+    #[serde(default)]
+    pub memory_locked: Option<bool>,
 }
 
 impl From<&Cost> for ReportCost {
@@ -304,6 +310,8 @@ impl From<&Cost> for ReportCost {
             rss_bytes: cost.rss_bytes,
             events: cost.events,
             events_lost: 0,
+            scheduling: cost.scheduling,
+            memory_locked: cost.memory_locked,
         }
     }
 }
