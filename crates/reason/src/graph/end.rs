@@ -67,6 +67,26 @@ impl EndKind {
     }
 }
 
+/// A piece of demand as it is added to an end, for whoever wants more of it than the end's sums (answer/picture/).
+pub struct Lost<'l> {
+    /// Kind of the end.
+    pub kind: EndKind,
+    /// Class of the end.
+    pub class: WaitClass,
+    /// Object of the end.
+    pub object: &'l Object,
+    /// When, and by which chain.
+    pub leaf: &'l Leaf,
+    /// The link of the chain that names the end.
+    pub named: usize,
+    /// How much of the leaf it is, 0 to 1.
+    pub part: f64,
+    /// It adds to the end's seconds, and not to its list of victims alone.
+    pub counted: bool,
+    /// The leaf's times were seen. Else they are a length alone: work that the scheduler has counted.
+    pub timed: bool,
+}
+
 /// All waits that come down to one thing.
 #[derive(Debug, Clone)]
 pub struct End {

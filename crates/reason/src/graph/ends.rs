@@ -8,7 +8,7 @@
 //! Must not: decide whether an end is a finding (rules/), or who is responsible (responsible.rs).
 
 use super::chains::{ChainLink, Chains, Leaf};
-pub use super::end::{End, EndKind};
+pub use super::end::{End, EndKind, Lost};
 use super::responsible::is_stalled;
 use crate::facts::{Ns, TargetKind, ThreadRef, ThreadTime};
 use crate::model::object::Object;
@@ -34,10 +34,14 @@ pub struct Graph<'a> {
 }
 
 impl<'a> Graph<'a> {
-    /// Follows every wait that is demand to its end.
-    pub fn of(model: &'a Model, timelines: &'a Timelines) -> Self {
+    /// Follows every wait that is demand to its end, and shows each piece of it to `watch`.
+    pub fn of(
+        model: &'a Model,
+        timelines: &'a Timelines,
+        watch: &mut dyn FnMut(&Lost<'_>),
+    ) -> Self {
         let chains = Chains::new(model, timelines);
-        let mut found = Found::new(model, timelines, &chains);
+        let mut found = Found::new(model, timelines, &chains, watch);
         let mut path = Vec::new();
         if let Some(root) = command_root(model) {
             path = chains.follow(&root, model.begin_ns, command_end_ns(model));
@@ -169,10 +173,17 @@ struct Found<'c, 'a> {
     begun: Option<HashSet<u32>>,
     /// How the unseen time of a thread divides.
     unseen: HashMap<ThreadKey, [(EndKind, WaitClass, f64); 3]>,
+    /// Sees each piece.
+    watch: &'c mut dyn FnMut(&Lost<'_>),
 }
 
 impl<'c, 'a> Found<'c, 'a> {
-    fn new(model: &'a Model, timelines: &'a Timelines, chains: &'c Chains<'a>) -> Self {
+    fn new(
+        model: &'a Model,
+        timelines: &'a Timelines,
+        chains: &'c Chains<'a>,
+        watch: &'c mut dyn FnMut(&Lost<'_>),
+    ) -> Self {
         let is_command = command_root(model).is_some();
         Self {
             model,
@@ -182,6 +193,7 @@ impl<'c, 'a> Found<'c, 'a> {
             ends: HashMap::new(),
             begun: None,
             unseen: HashMap::new(),
+            watch,
         }
     }
 
@@ -208,6 +220,8 @@ impl<'c, 'a> Found<'c, 'a> {
             WaitClass::Idle | WaitClass::FutexWait => (EndKind::Lock, Object::Inside(link.who.pid)),
             class => (EndKind::of(class), link.object.clone()),
         };
+        let (part, timed) = (1.0, true);
+        (self.watch)(&Lost { kind, class, object: &object, leaf, named, part, counted, timed });
         let end = (self.ends)
             .entry((kind, class, object.clone()))
             .or_insert_with(|| End::new(kind, class, object, leaf, named));
@@ -297,6 +311,8 @@ impl<'c, 'a> Found<'c, 'a> {
         let root = leaf.root();
         let by_actor = matches!(kind, EndKind::Works | EndKind::Sleep | EndKind::Cpu);
         let named = leaf.links.len() - 1;
+        let (counted, timed) = (true, true);
+        (self.watch)(&Lost { kind, class, object: &object, leaf, named, part, counted, timed });
         let end = (self.ends)
             .entry((kind, class, object.clone()))
             .or_insert_with(|| End::new(kind, class, object, leaf, named));
@@ -374,9 +390,20 @@ impl<'c, 'a> Found<'c, 'a> {
             };
             let (begin_ns, end_ns) = (link.begin_ns, link.end_ns);
             let leaf = Leaf { begin_ns, end_ns, links: vec![Arc::new(link)], circle: None };
-            let key = (EndKind::Works, WaitClass::Running, Object::Process(pid));
-            let own = End::new(EndKind::Works, WaitClass::Running, Object::Process(pid), &leaf, 0);
-            let end = self.ends.entry(key).or_insert(own);
+            let (kind, class, object) = (EndKind::Works, WaitClass::Running, Object::Process(pid));
+            let (named, part, counted, timed) = (0, 1.0, true, false);
+            (self.watch)(&Lost {
+                kind,
+                class,
+                object: &object,
+                leaf: &leaf,
+                named,
+                part,
+                counted,
+                timed,
+            });
+            let own = End::new(kind, class, object.clone(), &leaf, 0);
+            let end = self.ends.entry((kind, class, object)).or_insert(own);
             end.add(&leaf, 0, 1.0, true);
             end.is_holder = false;
             end.who = Some(who);
@@ -420,7 +447,7 @@ fn is_terminal(object: &Object) -> bool {
 }
 
 /// How the time of a thread that was not told divides: shares of running, of waiting for a CPU, and of short waits.
-fn unseen_parts(
+pub fn unseen_parts(
     model: &Model,
     timelines: &Timelines,
     thread: &ThreadRef,
