@@ -38,6 +38,8 @@ mod source;
 mod stacks;
 mod standstill;
 #[doc(hidden)]
+pub mod user_stacks;
+#[doc(hidden)]
 pub mod wire;
 
 pub use doctor::{doctor, offers};

@@ -19,6 +19,7 @@ mod net;
 mod object;
 mod thread;
 mod thread_ref;
+mod user_stack;
 
 pub use cgroup::*;
 pub use disk::*;
@@ -28,6 +29,7 @@ pub use net::*;
 pub use object::*;
 pub use thread::*;
 pub use thread_ref::*;
+pub use user_stack::*;
 
 use serde::{Deserialize, Serialize};
 
@@ -78,6 +80,8 @@ pub enum Body {
     Ran(Ran),
     /// A kernel stack, symbolised, sent once per identity.
     Stack(Stack),
+    /// Where in its program a thread that stood still waits.
+    UserStack(UserStack),
     /// A new thread or process.
     Fork(Fork),
     /// A thread replaced its image.

@@ -1,16 +1,20 @@
 //! Waits: what each is for, on what, and when.
 //!
 //! This file owns the classes of waits and their properties; classify.rs finds the class, objects.rs the object,
-//! span.rs is one wait, timeline.rs puts a thread's waits in order. Must not: follow who ended a wait (graph/), or weigh it.
+//! user_stack.rs the kind of a lock, span.rs is one wait, timeline.rs puts a thread's waits in order. Must not: follow who
+//! ended a wait (graph/), or weigh it.
 //! Edit together: classify.rs, objects.rs, docs/json.md (the words).
 
 mod classify;
 mod functions;
 mod futex_handoff;
+mod lock_functions;
+pub mod lock_kind;
 pub mod objects;
 pub mod poll_intent;
 pub mod span;
 pub mod timeline;
+pub mod user_stack;
 
 pub use classify::{classify, lock_caller};
 pub use functions::{LOCKD_FUNCTIONS, STATD_FUNCTIONS};
