@@ -8,6 +8,7 @@ use crate::endpoints::{ends_of, inodes, relevant};
 use crate::files::{self, Family, family::Observed};
 use crate::kernel::Programs;
 use crate::live::{Live, now};
+use crate::user_stacks::Left;
 use crate::{SourceError, memory, paths};
 use holdup_reason::facts::*;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -205,7 +206,10 @@ impl Live {
             last.told.insert((record.time.thread.tid, record.time.thread.start_ns), at_ns);
             last.times.push(Fact { at_ns, body: Body::ThreadTime(record.time) });
         })?;
-        programs.detach();
+        last.left = self.left_at_the_end()?;
+        if let Some(programs) = self.programs.as_mut() {
+            programs.detach();
+        }
         Ok(last)
     }
 
@@ -217,7 +221,7 @@ impl Live {
     ) -> Result<(), SourceError> {
         let (traced_threshold_ns, threshold_ns) = self.pace.highest_ns();
         let flood_by = self.pace.author().cloned();
-        let LastWalk { end_ns, interrupted, mut times, mut waits, mut wanted, .. } = last;
+        let LastWalk { end_ns, interrupted, mut times, mut waits, mut wanted, left, .. } = last;
         let end = WindowEnd { interrupted, threshold_ns, traced_threshold_ns, flood_by };
         facts.push(Fact { at_ns: end_ns, body: Body::WindowEnd(end) });
         facts.append(&mut times);
@@ -227,6 +231,7 @@ impl Live {
             self.standing(facts, false)?;
         }
         self.complete(&mut waits, facts);
+        self.user_stacks_at_the_end(&waits, left, facts)?;
         facts.append(&mut waits);
         // Their stacks, which may be told here for the first time, tell whether one of them is for a file lock.
         self.tell_stacks(facts);
@@ -276,7 +281,8 @@ impl Live {
         files::threads_of(&self.roots, unknown).into_iter().map(Body::Thread).for_each(&mut put);
         self.tell_stacks(facts);
         let events = self.programs.as_ref().map_or(0, |p| p.inbox.borrow().decoder.events);
-        let cost = self.expense.cost(events, end_ns.saturating_sub(self.begin_ns));
+        let mut cost = self.expense.cost(events, end_ns.saturating_sub(self.begin_ns));
+        (cost.user_stacks, cost.user_stacks_torn) = self.user_stacks.counts();
         facts.push(Fact { at_ns: now(), body: Body::Cost(cost) });
         Ok(())
     }
@@ -342,6 +348,8 @@ pub(crate) struct LastWalk {
     times: Vec<Fact>,
     /// Standing waits.
     waits: Vec<Fact>,
+    /// Where blocked threads left user space.
+    left: Vec<Left>,
     /// The latest stretches of traced threads on a CPU.
     stretches: Vec<(Ns, Ran)>,
     /// Whose time was told, by thread id and begin, and until when.

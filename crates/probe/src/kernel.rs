@@ -306,6 +306,26 @@ impl Programs {
         walked
     }
 
+    /// Tells where blocked threads left user space: each record of them, of the traced threads or of one process (0: any).
+    pub fn registers(
+        &mut self,
+        only_traced: bool,
+        only_tgid: u32,
+        tell: impl FnMut(&[u8]),
+    ) -> Result<(), SourceError> {
+        let mut ask = |only_registers, only_tgid| {
+            if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
+                let control = &mut bss.control;
+                (control.only_traced, control.only_tid) = (u32::from(only_traced), 0);
+                (control.only_registers, control.only_tgid) = (only_registers, only_tgid);
+            }
+        };
+        ask(1, only_tgid);
+        let walked = each_record(&self.thread_link, "tasks", tell);
+        ask(0, 0);
+        walked
+    }
+
     /// Every open socket, pipe, terminal and FUSE device with its process.
     pub fn endpoints(&mut self) -> Result<Vec<Endpoint>, SourceError> {
         let decoder = &mut self.inbox.borrow_mut().decoder;

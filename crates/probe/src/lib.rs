@@ -39,6 +39,8 @@ mod stacks;
 mod standstill;
 mod target;
 #[doc(hidden)]
+pub mod user_stacks;
+#[doc(hidden)]
 pub mod wire;
 
 pub use doctor::{doctor, offers};

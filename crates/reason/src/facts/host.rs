@@ -145,6 +145,16 @@ pub struct Cost {
     pub rss_bytes: u64,
     /// Kernel events received.
     pub events: u64,
+    /// User stacks that were read.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub user_stacks: u64,
+    /// User stacks that were dropped, because their thread had moved meanwhile.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub user_stacks_torn: u64,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// The source of [`Lost`] that counts switches which the kernel did not tell: seen when a thread leaves a CPU

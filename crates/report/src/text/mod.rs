@@ -33,7 +33,7 @@ fn is_found(finding: &Finding) -> bool {
 pub fn report(report: &Report, verbose: bool, page: &mut Page) {
     let (found, notes): (Vec<_>, Vec<_>) = report.findings.iter().partition(|it| is_found(it));
     if found.is_empty() {
-        verdict::unnamed(report, page);
+        verdict::unnamed(report, verbose, page);
     }
     for finding in found {
         page.gap();
