@@ -9,7 +9,7 @@
  * refusal once in OTHER_NS; those between are counted, and the next report has their number.
  *
  * Attached for `run` and for looks at one process alone: a program at the exit of each system call makes every one of
- * the host slower, by some 90 ns. Must not: report a call that went well, nor EAGAIN of sockets and pipes, which is how
+ * the host slower. Must not: report a call that went well, nor EAGAIN of sockets and pipes, which is how
  * event loops work. Rejected: the tracepoints of file locks (they know neither the caller's wish not to wait nor names).
  *
  * Edit together: src/decode/refused.rs, crates/reason/src/waits/retries.rs (what each refusal is for).

@@ -15,6 +15,7 @@ import pwd
 import random
 import shlex
 import shutil
+import signal
 import socket
 import struct
 import subprocess
@@ -73,7 +74,9 @@ class Terminal:
 
     @staticmethod
     def adopt():
-        """In the child: its own session, with its standard input as the terminal."""
+        """In the child: its own session, with its standard input as the terminal. A shell's background job ignores
+        ctrl-C, and so would all that it starts."""
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.setsid()
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 

@@ -1,7 +1,7 @@
 //! What a standing wait of a readable thread is for: its system call, its kernel function, the object of its descriptor.
 //!
 //! The system call and its arguments say which descriptor; the link in /proc/PID/fd says what that is. Of poll and select the
-//! descriptors are read from the waiter's memory, of epoll from its fdinfo, and the object is told only where but one of them
+//! descriptors are read from the waiter's memory, of epoll from its fdinfo, and the object is given only where but one of them
 //! can be meant. Must not: block (the exec lock is asked for through the guard; no path of the command's own is resolved).
 
 use super::sockets;
@@ -125,7 +125,7 @@ pub(super) fn numbered(name: &str, kind: &str) -> Option<u64> {
     name.strip_prefix(kind)?.strip_suffix(']')?.parse().ok()
 }
 
-/// A file by what the kernel tells of its descriptor: nothing on the way to it is touched, for its file system may be dead.
+/// A file by what the kernel shows of its descriptor: nothing on the way to it is touched, for its file system may be dead.
 fn file(roots: &Roots, pid: u32, fd: u32, path: &str) -> Option<ObjectRef> {
     let bytes = text::read(&roots.process(pid, "fdinfo").join(fd.to_string())).ok()?;
     let mounts = mounts::mounts_of(roots, &pid.to_string()).ok()?;

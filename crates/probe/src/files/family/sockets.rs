@@ -1,8 +1,8 @@
-//! Sockets by inode: addresses, states and peers, as sock_diag(7) tells everybody.
+//! Sockets by inode: addresses, states and peers, as sock_diag(7) shows them to any user.
 //!
 //! The tables of all sockets are asked for when an inode is not in the copy that was made last; what that costs makes the walks
 //! rarer. Only of holdup's own network namespace: a descriptor in another is a socket without an address. What TCP
-//! knows of the last data sent and received tells who owes an answer (reason/src/graph/debts.rs); it is in milliseconds here.
+//! knows of the last data sent and received shows who owes an answer (reason/src/graph/debts.rs); it is in milliseconds here.
 //! Rejected: /proc/net/tcp and /proc/net/unix (without the peers of unix sockets, and slow).
 
 use crate::files::Roots;
@@ -44,21 +44,19 @@ static TABLES: Mutex<Option<Tables>> = Mutex::new(None);
 pub(super) fn object(roots: &Roots, pid: u32, ino: u64) -> Option<ObjectRef> {
     let namespace = |name: &str| std::fs::read_link(roots.proc.join(name).join("ns/net")).ok();
     let is_ours = namespace(&pid.to_string()) == namespace("self");
-    let known = is_ours.then(|| all_with(&[ino]).remove(&ino)).flatten();
+    let known = is_ours.then(|| known(ino)).flatten();
     Some(known.map_or(ObjectRef::Other { what: "socket".into(), ino }, |known| known.object))
 }
 
-/// All sockets, from a copy that has those asked for or is fresh.
-pub(super) fn all_with(wanted: &[u64]) -> HashMap<u64, Known> {
+/// One socket, from a copy that has it or is young.
+fn known(ino: u64) -> Option<Known> {
     let mut slot = TABLES.lock().unwrap_or_else(PoisonError::into_inner);
     let tables = slot.get_or_insert_with(Tables::default);
-    let has_all = wanted.iter().all(|ino| tables.by_inode.contains_key(ino));
-    let is_fresh = tables.at.is_some_and(|at| at.elapsed() < PERIOD);
-    if !has_all && !is_fresh {
-        tables.by_inode = dump();
-        tables.at = Some(Instant::now());
+    let is_young = tables.at.is_some_and(|at| at.elapsed() < PERIOD);
+    if !tables.by_inode.contains_key(&ino) && !is_young {
+        (tables.by_inode, tables.at) = (dump(), Some(Instant::now()));
     }
-    tables.by_inode.clone()
+    tables.by_inode.get(&ino).cloned()
 }
 
 /// A copy that is made now.
@@ -144,7 +142,7 @@ fn tcp(info: &[u8]) -> Option<SocketState> {
     let long = |at: usize| Some(u64::from(word(at)?) | u64::from(word(at + 4)?) << 32);
     let (unacked, sent_ms, received_ms, heard_ms) = (word(24)?, word(44)?, word(52)?, word(56)?);
     let turn = TcpTurn {
-        // Sequence numbers are not told: what is unacknowledged is, and that is all that is asked of them.
+        // Sequence numbers are not shown: what is unacknowledged is, and that is all that is asked of them.
         write_seq: unacked,
         snd_wl1: 1,
         sent_jiffies: sent_ms,

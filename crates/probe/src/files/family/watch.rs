@@ -92,8 +92,8 @@ impl Watch {
 
     /// Looks at every thread once.
     pub(super) fn walk(&mut self, now_ns: Ns) -> Vec<Observed> {
-        let mut told = Vec::new();
-        let mut there = BTreeSet::new();
+        let mut observed = Vec::new();
+        let (mut there, mut alive) = (BTreeSet::new(), BTreeSet::new());
         let mut todo: Vec<u32> = self.members().into_iter().collect();
         let mut at = 0;
         while let Some(pid) = todo.get(at).copied() {
@@ -111,14 +111,18 @@ impl Watch {
                 let counts = counts(&folder).unwrap_or_default();
                 if !matches!(stat.state, 'Z' | 'X') {
                     there.insert(tid);
-                    self.take(pid, &stat, counts, now_ns, &mut told);
+                    alive.insert(pid);
+                    self.take(pid, &stat, counts, now_ns, &mut observed);
                 }
             }
         }
-        self.bury(&there, now_ns, &mut told);
-        self.look_into(now_ns, &mut told);
-        self.identify(now_ns, &mut told);
-        told
+        self.bury(&there, now_ns, &mut observed);
+        // Whoever ended takes no room, also if no thread of it was ever met.
+        self.family.retain(|pid| alive.contains(pid));
+        self.adopted.retain(|pid| alive.contains(pid));
+        self.look_into(now_ns, &mut observed);
+        self.identify(now_ns, &mut observed);
+        observed
     }
 
     /// The waits that stand, once the walks are over.
@@ -137,7 +141,7 @@ impl Watch {
         stat: &Stat,
         counts: Counts,
         now_ns: Ns,
-        told: &mut Vec<Observed>,
+        observed: &mut Vec<Observed>,
     ) {
         let thread = self.clock.thread_ref(stat, pid);
         let asleep = wait_state(stat.state).is_some();
@@ -149,7 +153,7 @@ impl Watch {
             let is_new = thread.start_ns >= self.begin_ns;
             let since_ns = thread.start_ns.max(self.begin_ns).min(now_ns);
             if is_new && self.family.contains(&pid) {
-                told.push(birth(&self.threads, &thread, stat.parent_pid, since_ns));
+                observed.push(birth(&self.threads, &thread, stat.parent_pid, since_ns));
             }
             let first = if is_new { Counts::default() } else { counts };
             let busy_ns = (counts.run_ns + counts.runnable_ns) - (first.run_ns + first.runnable_ns);
@@ -167,7 +171,7 @@ impl Watch {
         if seen.thread.comm != thread.comm && thread.tid == thread.pid {
             let path = super::super::threads::link(&self.roots.process(pid, "exe"));
             let body = Body::Exec(Exec { thread: thread.clone(), path: path.unwrap_or_default() });
-            told.push(Observed { at_ns: now_ns, body, frames: Vec::new() });
+            observed.push(Observed { at_ns: now_ns, body, frames: Vec::new() });
         }
         seen.thread.comm = thread.comm;
         seen.parent_pid = stat.parent_pid;
@@ -181,7 +185,7 @@ impl Watch {
                 false => seen.at_ns + slack_ns,
             };
             if let Some(wait) = seen.wait.take() {
-                told.extend(ended(&seen.thread, &wait, ended_ns));
+                observed.extend(ended(&seen.thread, &wait, ended_ns));
             }
             seen.wait = asleep.then(|| standing((ended_ns + busy_ns).min(now_ns)));
         } else if seen.wait.is_none() {
@@ -191,26 +195,22 @@ impl Watch {
     }
 
     /// Those that were there at the last walk and are not now: their waits, their sums and their end.
-    fn bury(&mut self, there: &BTreeSet<u32>, now_ns: Ns, told: &mut Vec<Observed>) {
+    fn bury(&mut self, there: &BTreeSet<u32>, now_ns: Ns, observed: &mut Vec<Observed>) {
         let gone: Vec<u32> =
             self.threads.keys().filter(|tid| !there.contains(tid)).copied().collect();
         for tid in gone {
             let Some(seen) = self.threads.remove(&tid) else { continue };
             let at_ns = seen.at_ns + now_ns.saturating_sub(seen.at_ns) / 2;
-            told.extend(seen.wait.as_ref().and_then(|wait| ended(&seen.thread, wait, at_ns)));
-            let mut push = |body| told.push(Observed { at_ns, body, frames: Vec::new() });
+            observed.extend(seen.wait.as_ref().and_then(|wait| ended(&seen.thread, wait, at_ns)));
+            let mut push = |body| observed.push(Observed { at_ns, body, frames: Vec::new() });
             push(Body::ThreadTime(time(&seen, at_ns)));
-            let last = seen.thread.tid == seen.thread.pid;
-            push(Body::Exit(Exit { thread: seen.thread.clone(), last, code: None }));
-            if last {
-                self.family.remove(&tid);
-                self.adopted.remove(&tid);
-            }
+            let last = !self.threads.values().any(|other| other.thread.pid == seen.thread.pid);
+            push(Body::Exit(Exit { thread: seen.thread, last, code: None }));
         }
     }
 
     /// Reads what the waits are for that have stood for a while, and who has the other ends.
-    fn look_into(&mut self, now_ns: Ns, told: &mut Vec<Observed>) {
+    fn look_into(&mut self, now_ns: Ns, observed: &mut Vec<Observed>) {
         let mut left = LOOKED_INTO_MAX;
         let mut wanted: BTreeSet<u64> = BTreeSet::new();
         for seen in self.threads.values_mut() {
@@ -220,7 +220,7 @@ impl Watch {
                 left -= 1;
                 wait.detail = detail(&self.roots, &seen.thread);
                 if let Some(detail) = &wait.detail {
-                    told.push(stands(&seen.thread, wait.begin_ns, detail, now_ns));
+                    observed.push(stands(&seen.thread, wait.begin_ns, detail, now_ns));
                 }
             }
             if stood_ns >= FOLLOWED_NS && !std::mem::replace(&mut wait.followed, true) {
@@ -246,12 +246,12 @@ impl Watch {
                 self.adopted.insert(pid);
             }
             let body = Body::Endpoint(endpoint);
-            told.push(Observed { at_ns: now_ns, body, frames: Vec::new() });
+            observed.push(Observed { at_ns: now_ns, body, frames: Vec::new() });
         }
     }
 
     /// Who the new processes are, while they live.
-    fn identify(&mut self, now_ns: Ns, told: &mut Vec<Observed>) {
+    fn identify(&mut self, now_ns: Ns, observed: &mut Vec<Observed>) {
         let ripe = |seen: &&Seen| now_ns.saturating_sub(seen.since_ns) >= LOOKED_INTO_NS;
         let new: Vec<u32> = (self.threads.values().filter(ripe).map(|seen| seen.thread.tid))
             .filter(|tid| !self.identified.contains(tid))
@@ -259,7 +259,7 @@ impl Watch {
             .collect();
         self.identified.extend(&new);
         let known = threads_of(&self.roots, new).into_iter().map(Body::Thread);
-        told.extend(known.map(|body| Observed { at_ns: now_ns, body, frames: Vec::new() }));
+        observed.extend(known.map(|body| Observed { at_ns: now_ns, body, frames: Vec::new() }));
     }
 }
 
@@ -314,7 +314,7 @@ fn ended(thread: &ThreadRef, wait: &Standing, end_ns: Ns) -> Option<Observed> {
     Some(Observed { at_ns: end_ns, body, frames: detail.frames.clone() })
 }
 
-/// A wait that stands: what its thread's memory tells of it is to be read now.
+/// A wait that stands: what its thread's memory says of it is to be read now.
 fn stands(thread: &ThreadRef, since_ns: Ns, detail: &Detail, at_ns: Ns) -> Observed {
     let place = detail.place.clone();
     let body =
@@ -359,24 +359,24 @@ mod tests {
         Counts { run_ns: run_ms * MS, runnable_ns: 0, slices }
     }
 
-    fn waits(told: &[Observed]) -> Vec<(Ns, Ns)> {
+    fn waits(observed: &[Observed]) -> Vec<(Ns, Ns)> {
         let wait = |one: &Observed| match &one.body {
             Body::Wait(wait) => Some((wait.begin_ns / MS, wait.end_ns / MS)),
             _ => None,
         };
-        told.iter().filter_map(wait).collect()
+        observed.iter().filter_map(wait).collect()
     }
 
     /// A thread that is seen at these times, in this state, with these slices and run time; its waits are looked into.
     fn seen(steps: &[(Ns, char, u64, u64)]) -> Vec<(Ns, Ns)> {
-        let (mut watch, mut told) = (watch(), Vec::new());
+        let (mut watch, mut observed) = (watch(), Vec::new());
         for (at_ms, state, slices, run_ms) in steps {
-            watch.take(10, &stat(*state), counts(*run_ms, *slices), at_ms * MS, &mut told);
+            watch.take(10, &stat(*state), counts(*run_ms, *slices), at_ms * MS, &mut observed);
             if let Some(wait) = watch.threads.get_mut(&10).and_then(|seen| seen.wait.as_mut()) {
                 wait.detail = Some(Detail::default());
             }
         }
-        waits(&told)
+        waits(&observed)
     }
 
     #[test]
@@ -387,8 +387,8 @@ mod tests {
     #[test]
     fn a_slice_between_two_sleeps_ends_the_one_and_begins_the_other() {
         // 4 ms of running lie somewhere between 100 and 110 ms.
-        let told = seen(&[(100, 'S', 1, 0), (110, 'S', 2, 4), (200, 'R', 3, 4)]);
-        assert_eq!(told, [(0, 103), (107, 200)]);
+        let observed = seen(&[(100, 'S', 1, 0), (110, 'S', 2, 4), (200, 'R', 3, 4)]);
+        assert_eq!(observed, [(0, 103), (107, 200)]);
     }
 
     #[test]
@@ -397,15 +397,36 @@ mod tests {
     }
 
     #[test]
+    fn a_process_ends_with_its_last_thread_and_not_with_its_first() {
+        let (mut watch, mut observed) = (watch(), Vec::new());
+        watch.take(10, &stat('S'), counts(5, 1), 10 * MS, &mut observed);
+        watch.take(10, &Stat { tid: 11, ..stat('S') }, counts(5, 1), 10 * MS, &mut observed);
+        watch.bury(&BTreeSet::from([11]), 20 * MS, &mut observed);
+        watch.bury(&BTreeSet::new(), 30 * MS, &mut observed);
+        let last = observed.iter().filter_map(|one| match &one.body {
+            Body::Exit(exit) => Some((exit.thread.tid, exit.last)),
+            _ => None,
+        });
+        assert!(last.eq([(10, false), (11, true)]));
+    }
+
+    #[test]
+    fn whoever_ended_takes_no_room() {
+        let mut watch = watch();
+        watch.walk(MS);
+        assert!(watch.members().is_empty(), "there is no such process");
+    }
+
+    #[test]
     fn who_is_gone_leaves_its_wait_its_sums_and_its_end() {
-        let (mut watch, mut told) = (watch(), Vec::new());
-        watch.take(10, &stat('S'), counts(5, 1), 10 * MS, &mut told);
-        watch.bury(&BTreeSet::new(), 30 * MS, &mut told);
-        let time = told.iter().find_map(|one| match &one.body {
+        let (mut watch, mut observed) = (watch(), Vec::new());
+        watch.take(10, &stat('S'), counts(5, 1), 10 * MS, &mut observed);
+        watch.bury(&BTreeSet::new(), 30 * MS, &mut observed);
+        let time = observed.iter().find_map(|one| match &one.body {
             Body::ThreadTime(time) => Some((time.run_ns / MS, time.until_ns / MS)),
             _ => None,
         });
         assert_eq!(time, Some((5, 20)));
-        assert!(told.iter().any(|one| matches!(&one.body, Body::Exit(exit) if exit.last)));
+        assert!(observed.iter().any(|one| matches!(&one.body, Body::Exit(exit) if exit.last)));
     }
 }

@@ -2,7 +2,7 @@
 //! his part.
 //!
 //! What makes a crowd is that there are several times as many of it as CPUs, all look long, and that together they have most
-//! of the CPUs' time. Somebody else who waits beside it is its victim; on a host where nobody else does, and so many are
+//! of the CPUs' time. Somebody else who waits meanwhile is its victim; on a host where nobody else does, and so many are
 //! ready that each has a fifth of a CPU or less, it is its own. Must not: blame a command's own children (how many it starts
 //! is its own choice), or whoever asked to come last. Rejected: the load average (it counts who waits for a disk too, and
 //! names nobody).
