@@ -5,7 +5,7 @@
 //! further. Edit together: live.rs.
 
 use crate::endpoints::{ends_of, inodes, relevant};
-use crate::files::{self, Family, family::Observed};
+use crate::files::{self, Family, family::Observed, threads::clock_ns};
 use crate::kernel::Programs;
 use crate::live::{Live, now};
 use crate::user_stacks::Left;
@@ -192,6 +192,7 @@ impl Live {
         }
         let mut resting = Resting { begin_ns: self.begin_ns, by_process: BTreeMap::new() };
         let Some(programs) = self.programs.as_mut() else { return Ok(last) };
+        let walk_begin_ns = clock_ns(libc::CLOCK_THREAD_CPUTIME_ID);
         programs.threads(false, |at_ns, record| {
             if record.time.run_ns > 0 || record.blocked.is_none() {
                 last.wanted.insert(record.time.thread.pid);
@@ -206,7 +207,8 @@ impl Live {
             last.told.insert((record.time.thread.tid, record.time.thread.start_ns), at_ns);
             last.times.push(Fact { at_ns, body: Body::ThreadTime(record.time) });
         })?;
-        last.left = self.left_at_the_end()?;
+        let walk_ns = clock_ns(libc::CLOCK_THREAD_CPUTIME_ID).saturating_sub(walk_begin_ns);
+        last.left = self.left_at_the_end(walk_ns)?;
         if let Some(programs) = self.programs.as_mut() {
             programs.detach();
         }
@@ -282,7 +284,7 @@ impl Live {
         self.tell_stacks(facts);
         let events = self.programs.as_ref().map_or(0, |p| p.inbox.borrow().decoder.events);
         let mut cost = self.expense.cost(events, end_ns.saturating_sub(self.begin_ns));
-        (cost.user_stacks, cost.user_stacks_torn) = self.user_stacks.counts();
+        self.user_stacks.count(&mut cost);
         facts.push(Fact { at_ns: now(), body: Body::Cost(cost) });
         Ok(())
     }
@@ -348,8 +350,8 @@ pub(crate) struct LastWalk {
     times: Vec<Fact>,
     /// Standing waits.
     waits: Vec<Fact>,
-    /// Where blocked threads left user space.
-    left: Vec<Left>,
+    /// Where blocked threads left user space, if there was time to ask.
+    left: Option<Vec<Left>>,
     /// The latest stretches of traced threads on a CPU.
     stretches: Vec<(Ns, Ran)>,
     /// Whose time was told, by thread id and begin, and until when.

@@ -12,18 +12,41 @@ use holdup_reason::facts::{Blocked, Body, Fact, Ns, WaitState};
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
-/// Threads whose stacks are read at once, and processes that they are of.
+/// Threads whose stacks are read at once. How many there is time for is another question, and mostly fewer (budget.rs).
 const THREADS_MAX: usize = 256;
-const PROCESSES_MAX: usize = 32;
 /// Threads of a process that come before those of the next.
 const SHARE: usize = 16;
 /// Shorter waits are not worth a stack.
 pub const WAIT_NS_MIN: Ns = 100_000_000;
 /// Who has waited for events for longer has nothing to do.
 const LONG_AGO_NS: Ns = 3_600_000_000_000;
+/// The rank of such.
+const WITHOUT_WORK: u32 = 3;
 
-/// Of standing waits and where their threads left user space, whose stacks to read: threads of a process in a row.
-pub fn at_the_end(left: Vec<Left>, waits: &[Fact], target: Option<u32>) -> Vec<Left> {
+/// Whose stacks to read, threads of a process in a row; and of those who wait like them, who is too many.
+#[derive(Debug, Default)]
+pub struct Chosen {
+    /// To be read.
+    pub left: Vec<Left>,
+    /// Threads that wait like them and are too many, by number.
+    pub beyond: HashSet<u32>,
+    /// Of those to be read, the ones that nobody will miss.
+    pub without_work: HashSet<u32>,
+}
+
+/// Standing waits that are long enough for a stack, by thread id, where it is not known whose could be read.
+pub fn standing(waits: &[Fact]) -> impl Iterator<Item = u32> {
+    waits.iter().filter_map(|fact| match &fact.body {
+        Body::Blocked(blocked) if !blocked.kernel => {
+            let waits_ns = fact.at_ns.saturating_sub(blocked.since_ns);
+            (WAIT_NS_MIN..LONG_AGO_NS).contains(&waits_ns).then_some(blocked.thread.tid)
+        }
+        _ => None,
+    })
+}
+
+/// Of standing waits and where their threads left user space, whose stacks to read.
+pub fn at_the_end(left: Vec<Left>, waits: &[Fact], target: Option<u32>) -> Chosen {
     let standing = waits.iter().filter_map(|fact| match &fact.body {
         Body::Blocked(blocked) => Some((fact.at_ns, blocked)),
         _ => None,
@@ -46,7 +69,7 @@ pub fn at_the_end(left: Vec<Left>, waits: &[Fact], target: Option<u32>) -> Vec<L
             _ if target == Some(left.thread.pid) => 0,
             "futex" | "semop" | "semtimedop" => 1,
             _ if waits_ns < LONG_AGO_NS => 2,
-            _ => 3,
+            _ => WITHOUT_WORK,
         };
         (waits_ns >= WAIT_NS_MIN).then_some((rank, waits_ns, left))
     });
@@ -54,7 +77,7 @@ pub fn at_the_end(left: Vec<Left>, waits: &[Fact], target: Option<u32>) -> Vec<L
 }
 
 /// While a look goes on: those of its target that already wait for long.
-pub fn between(left: Vec<Left>) -> Vec<Left> {
+pub fn between(left: Vec<Left>) -> Chosen {
     let ranked = left.into_iter().filter_map(|left| {
         let waits_ns = left.at_ns.saturating_sub(left.since_ns);
         (waits_ns >= WAIT_NS_MIN).then_some((0, waits_ns, left))
@@ -62,7 +85,7 @@ pub fn between(left: Vec<Left>) -> Vec<Left> {
     first(ranked.collect())
 }
 
-fn first(mut ranked: Vec<(u32, Ns, Left)>) -> Vec<Left> {
+fn first(mut ranked: Vec<(u32, Ns, Left)>) -> Chosen {
     ranked.sort_by_key(|(rank, waits_ns, left)| (*rank, Reverse(*waits_ns), left.thread.tid));
     let mut of_process: HashMap<u32, usize> = HashMap::new();
     let mut shared: Vec<(u32, usize, Left)> = (ranked.into_iter())
@@ -73,21 +96,21 @@ fn first(mut ranked: Vec<(u32, Ns, Left)>) -> Vec<Left> {
         })
         .collect();
     shared.sort_by_key(|(rank, turn, _)| (*rank, *turn));
-    let mut processes: Vec<u32> = Vec::new();
-    let mut chosen: Vec<Left> = Vec::new();
-    for (_, _, left) in shared {
-        let pid = left.thread.pid;
-        if !processes.contains(&pid) {
-            if processes.len() >= PROCESSES_MAX {
-                continue;
+    let mut processes: HashMap<u32, usize> = HashMap::new();
+    let mut chosen = Chosen::default();
+    for (rank, _, left) in shared {
+        if chosen.left.len() < THREADS_MAX {
+            let count = processes.len();
+            processes.entry(left.thread.pid).or_insert(count);
+            if rank == WITHOUT_WORK {
+                chosen.without_work.insert(left.thread.tid);
             }
-            processes.push(pid);
-        }
-        if chosen.len() < THREADS_MAX {
-            chosen.push(left);
+            chosen.left.push(left);
+        } else if rank < WITHOUT_WORK {
+            chosen.beyond.insert(left.thread.tid);
         }
     }
-    chosen.sort_by_key(|left| processes.iter().position(|pid| *pid == left.thread.pid));
+    chosen.left.sort_by_key(|left| processes.get(&left.thread.pid).copied());
     chosen
 }
 
@@ -129,7 +152,8 @@ mod tests {
 
     fn chosen(all: Vec<(Left, Fact)>, target: Option<u32>) -> Vec<u32> {
         let (left, waits): (Vec<Left>, Vec<Fact>) = all.into_iter().unzip();
-        at_the_end(left, &waits, target).into_iter().map(|left| left.thread.tid).collect()
+        let all = at_the_end(left, &waits, target).left;
+        all.into_iter().map(|left| left.thread.tid).collect()
     }
 
     #[test]
@@ -151,11 +175,11 @@ mod tests {
         let mut all: Vec<(Left, Fact)> =
             (0..300).map(|at| waits(1, 1000 + at, "futex", 8_000_000_000)).collect();
         all.push(waits(2, 2, "futex", 1_000_000_000));
-        let chosen = chosen(all, None);
+        let chosen = chosen(all.clone(), None);
         assert_eq!(chosen.len(), THREADS_MAX);
         assert!(chosen.contains(&2));
-        let processes = (0..100).map(|pid| waits(pid, pid, "futex", 1_000_000_000)).collect();
-        assert_eq!(self::chosen(processes, None).len(), PROCESSES_MAX);
+        let (left, waits): (Vec<Left>, Vec<Fact>) = all.into_iter().unzip();
+        assert_eq!(at_the_end(left, &waits, None).beyond.len(), 301 - THREADS_MAX);
     }
 
     #[test]

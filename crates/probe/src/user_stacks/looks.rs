@@ -2,10 +2,12 @@
 //!
 //! Of a command that has ended nothing stands any more, so its servers are looked at while it runs. Must not: choose whose (choose.rs), or read (reader.rs).
 
-use super::{Left, Whose, choose, left};
+use super::budget::cpu_ns;
+use super::choose::{self, Chosen};
+use super::{Left, May, Whose};
 use crate::SourceError;
 use crate::live::{Live, now};
-use holdup_reason::facts::Fact;
+use holdup_reason::facts::{Fact, Ns};
 use std::time::Duration;
 
 /// Ticks between two readings while a look goes on.
@@ -23,57 +25,94 @@ impl Live {
         facts: &mut Vec<Fact>,
         is_last: bool,
     ) -> Result<(), SourceError> {
-        if is_last || self.is_overdue() {
-            return Ok(());
-        }
-        let lasted_ns = now().saturating_sub(self.begin_ns);
-        let (Some(programs), Some(whose)) = (self.programs.as_mut(), self.user_stacks.target)
-        else {
-            return Ok(());
-        };
-        if self.ticks < self.user_stacks.next_tick {
+        let Some(whose) = self.user_stacks.target else { return Ok(()) };
+        if is_last || self.is_overdue() || self.ticks < self.user_stacks.next_tick {
             return Ok(());
         }
         self.user_stacks.next_tick = self.ticks + TICKS;
-        self.user_stacks.turn += 1;
-        let begin_ns = self.begin_ns;
-        let others = whose == Whose::Traced && self.user_stacks.turn.is_multiple_of(TURNS);
-        let whose = if others { Whose::All } else { whose };
-        let mut wanted = left(programs, whose)?;
-        // Whose wait is older than the command does not wait for its sake.
-        wanted.retain(|left| !others || left.since_ns >= begin_ns);
-        let wanted = choose::between(wanted);
-        let told = self.user_stacks.of_threads(programs, whose, wanted, lasted_ns, PATIENCE)?;
-        facts.extend(told);
+        let lasted_ns = now().saturating_sub(self.begin_ns);
+        if self.user_stacks.allowance.affordable_ns(lasted_ns).is_none() {
+            return Ok(());
+        }
+        let begin_ns = cpu_ns();
+        let told = self.stacks_of(whose, lasted_ns);
+        self.user_stacks.allowance.pay(cpu_ns().saturating_sub(begin_ns));
+        facts.extend(told?);
         Ok(())
     }
 
-    /// Where all threads stand at the end of the window, before their switches are no longer counted.
-    pub(crate) fn left_at_the_end(&mut self) -> Result<Vec<Left>, SourceError> {
-        match self.programs.as_mut() {
-            Some(programs) if !self.is_command => left(programs, Whose::All),
-            _ => Ok(Vec::new()),
+    fn stacks_of(&mut self, whose: Whose, lasted_ns: Ns) -> Result<Vec<Fact>, SourceError> {
+        let begin_ns = self.begin_ns;
+        let (stacks, Some(programs)) = (&mut self.user_stacks, self.programs.as_mut()) else {
+            return Ok(Vec::new());
+        };
+        stacks.turn += 1;
+        let others = whose == Whose::Traced && stacks.turn.is_multiple_of(TURNS);
+        let whose = if others { Whose::All } else { whose };
+        let mut wanted = stacks.walk(programs, whose)?;
+        // Whose wait is older than the command does not wait for its sake.
+        wanted.retain(|left| !others || left.since_ns >= begin_ns);
+        let allowed_ns = stacks.allowance.affordable_ns(lasted_ns);
+        let may = May { allowed_ns, patience: PATIENCE };
+        stacks.read(programs, whose, choose::between(wanted), may)
+    }
+
+    /// Where all threads stand at the end of the window, before their switches are no longer counted; none if to ask is
+    /// dearer than there is time for. A walk for all that there is to know of each thread took so long.
+    pub(crate) fn left_at_the_end(
+        &mut self,
+        walk_ns: Ns,
+    ) -> Result<Option<Vec<Left>>, SourceError> {
+        let lasted_ns = now().saturating_sub(self.begin_ns);
+        let (stacks, Some(programs)) = (&mut self.user_stacks, self.programs.as_mut()) else {
+            return Ok(None);
+        };
+        stacks.allowance.expect_walk(walk_ns);
+        if self.is_command || stacks.allowance.affordable_at_the_end_ns(lasted_ns).is_none() {
+            return Ok(None);
         }
+        let begin_ns = cpu_ns();
+        let left = stacks.walk(programs, Whose::All);
+        stacks.allowance.pay(cpu_ns().saturating_sub(begin_ns));
+        left.map(Some)
     }
 
     /// Tells the stacks of standing waits.
     pub(crate) fn user_stacks_at_the_end(
         &mut self,
         waits: &[Fact],
-        left: Vec<Left>,
+        left: Option<Vec<Left>>,
         facts: &mut Vec<Fact>,
     ) -> Result<(), SourceError> {
+        let begin_ns = cpu_ns();
+        let told = self.stacks_that_stand(waits, left);
+        self.user_stacks.allowance.pay(cpu_ns().saturating_sub(begin_ns));
+        facts.extend(told?);
+        Ok(())
+    }
+
+    fn stacks_that_stand(
+        &mut self,
+        waits: &[Fact],
+        left: Option<Vec<Left>>,
+    ) -> Result<Vec<Fact>, SourceError> {
         let lasted_ns = now().saturating_sub(self.begin_ns);
-        let Some(programs) = self.programs.as_mut() else { return Ok(()) };
-        let target = match self.user_stacks.target {
+        let (stacks, Some(programs)) = (&mut self.user_stacks, self.programs.as_mut()) else {
+            return Ok(Vec::new());
+        };
+        if self.is_command {
+            return Ok(Vec::new());
+        }
+        let target = match stacks.target {
             Some(Whose::Process(pid)) => Some(pid),
             _ => None,
         };
-        let wanted = choose::at_the_end(left, waits, target);
-        let patience = PATIENCE_AT_THE_END;
-        let told =
-            self.user_stacks.of_threads(programs, Whose::All, wanted, lasted_ns, patience)?;
-        facts.extend(told);
-        Ok(())
+        let chosen = match left {
+            Some(left) => choose::at_the_end(left, waits, target),
+            None => Chosen { beyond: choose::standing(waits).collect(), ..Chosen::default() },
+        };
+        let allowed_ns = stacks.allowance.affordable_at_the_end_ns(lasted_ns);
+        let may = May { allowed_ns, patience: PATIENCE_AT_THE_END };
+        stacks.read(programs, Whose::All, chosen, may)
     }
 }

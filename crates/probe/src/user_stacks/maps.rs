@@ -8,7 +8,7 @@ use std::io::Read;
 use std::sync::Arc;
 
 /// Bytes of the list that are read: some ten thousand lines.
-const LIST_BYTES_MAX: u64 = 1 << 20;
+const LIST_BYTES_MAX: usize = 1 << 20;
 
 /// A stretch of executable memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,13 +27,23 @@ pub struct Mapping {
     pub name: Arc<str>,
 }
 
-/// The executable memory of a process, by address.
-pub fn executable(pid: u32) -> Vec<Mapping> {
-    let mut text = Vec::new();
-    let Ok(file) = File::open(format!("/proc/{pid}/maps")) else { return Vec::new() };
-    // What was read before an error is as good as all of it.
-    let _ = file.take(LIST_BYTES_MAX).read_to_end(&mut text);
-    parse(&String::from_utf8_lossy(&text))
+/// The executable memory of a process, by address; none if there was no time for all of it, which a process with very many
+/// mappings may take.
+pub fn executable(pid: u32, has_time: &dyn Fn() -> bool) -> Option<Vec<Mapping>> {
+    const PIECE_BYTES: usize = 16 << 10;
+    let Ok(mut file) = File::open(format!("/proc/{pid}/maps")) else { return Some(Vec::new()) };
+    let (mut text, mut piece) = (Vec::new(), vec![0; PIECE_BYTES]);
+    while text.len() < LIST_BYTES_MAX {
+        if !has_time() {
+            return None;
+        }
+        // What was read before an error is as good as all of it.
+        match file.read(&mut piece) {
+            Ok(0) | Err(_) => break,
+            Ok(count) => text.extend_from_slice(&piece[..count]),
+        }
+    }
+    Some(parse(&String::from_utf8_lossy(&text)))
 }
 
 /// The mapping that an address is in.

@@ -5,14 +5,16 @@
 //! stack is whole. Any other is dropped and counted. Each wait is read once at most.
 //!
 //! A look at a command or a process reads those of its threads that already wait for long while it goes on; the end of any
-//! other look reads what stands then (choose.rs says whose). It may take a two-hundredth of a CPU and a fifth of a second in all,
-//! on a thread of its own, because memory and files of others may keep whoever reads them waiting (reader.rs).
+//! other look reads what stands then (choose.rs says whose). It may take a two-hundredth of a CPU, walks of the iterator
+//! included (budget.rs), and reads on a thread of its own, because memory and files of others may keep whoever reads
+//! them waiting (reader.rs).
 //!
 //! Must not: stop or trace anybody, write, or say what a function means (reason's lock_kind.rs). Rejected: ptrace (it
 //! stops), stacks by the kernel at each switch (frame pointers are seldom there, and each wait would pay), a daemon's agent.
 //!
 //! Edit together: bpf/iter.bpf.c (`tell_registers`), bpf/wire.h.
 
+mod budget;
 mod called;
 mod choose;
 #[doc(hidden)]
@@ -36,15 +38,12 @@ use crate::SourceError;
 use crate::kernel::Programs;
 use crate::live::What;
 use crate::wire::{self, wire_registers};
+use budget::{Allowance, cpu_ns};
+use choose::Chosen;
 use holdup_reason::facts::*;
 use reader::{Batch, Helper};
-use std::collections::HashMap;
-use std::time::Duration;
+use std::collections::{HashMap, HashSet};
 
-/// Of the time that a look has lasted, what reading stacks may take of a CPU.
-const PART_OF_CPU: u64 = 200;
-/// The same of a look that is too short for that to be anything.
-const ALLOWED_NS_MIN: Ns = 3_000_000;
 /// Batches that hung before no more are tried.
 const GIVEN_UP_MAX: u32 = 2;
 
@@ -123,7 +122,9 @@ pub(crate) struct UserStacks {
     given_up: u32,
     /// By thread id, the wait whose stack was read: by the count of switches.
     read: HashMap<u32, u64>,
-    spent_ns: Ns,
+    /// Threads with a wait for whose stack there was no time.
+    left_out: HashSet<u32>,
+    allowance: Allowance,
     /// Stacks that were whole, and those whose thread had moved.
     whole: u64,
     torn: u64,
@@ -144,7 +145,8 @@ impl UserStacks {
             helper: None,
             given_up: 0,
             read: HashMap::new(),
-            spent_ns: 0,
+            left_out: HashSet::new(),
+            allowance: Allowance::default(),
             whole: 0,
             torn: 0,
             next_tick: 0,
@@ -152,48 +154,78 @@ impl UserStacks {
         }
     }
 
-    /// Stacks that were whole, and those that were dropped because their thread had moved.
-    pub fn counts(&self) -> (u64, u64) {
-        (self.whole, self.torn)
+    /// Writes down what it took and what came of it.
+    pub fn count(&self, cost: &mut Cost) {
+        cost.user_stacks = self.whole;
+        cost.user_stacks_torn = self.torn;
+        cost.user_stacks_left_out = self.left_out.len() as u64;
+        cost.user_stacks_seconds = self.allowance.spent_ns() as f64 / 1e9;
     }
 
-    /// Reads the stacks of those who have not moved since; `whose` they are among. The look has lasted so long.
-    fn of_threads(
+    /// Where blocked threads left user space.
+    fn walk(&mut self, programs: &mut Programs, whose: Whose) -> Result<Vec<Left>, SourceError> {
+        let begin_ns = cpu_ns();
+        let left = left(programs, whose);
+        self.allowance.saw_walk(cpu_ns().saturating_sub(begin_ns));
+        left
+    }
+
+    /// Reads the stacks of those who have not moved since; `whose` they are among.
+    fn read(
         &mut self,
         programs: &mut Programs,
         whose: Whose,
-        mut wanted: Vec<Left>,
-        lasted_ns: Ns,
-        patience: Duration,
+        mut chosen: Chosen,
+        may: May,
     ) -> Result<Vec<Fact>, SourceError> {
-        wanted.retain(|left| self.read.get(&left.thread.tid) != Some(&left.switches));
-        let allowed_ns =
-            (lasted_ns / PART_OF_CPU).max(ALLOWED_NS_MIN).saturating_sub(self.spent_ns);
-        if wanted.is_empty() || allowed_ns == 0 || self.given_up >= GIVEN_UP_MAX {
+        let is_read = |left: &Left| self.read.get(&left.thread.tid) == Some(&left.switches);
+        chosen.left.retain(|left| !is_read(left));
+        self.left_out.extend(&chosen.beyond);
+        let missed = chosen.left.iter().map(|left| left.thread.tid);
+        self.left_out.extend(missed.filter(|tid| !chosen.without_work.contains(tid)));
+        let Some(allowed_ns) = may.allowed_ns.filter(|_| !chosen.left.is_empty()) else {
+            return Ok(Vec::new());
+        };
+        if self.given_up >= GIVEN_UP_MAX {
             return Ok(Vec::new());
         }
         if self.helper.is_none() {
             self.helper = Helper::start();
         }
-        let batch = Batch { left: wanted.clone(), allowed_ns };
-        let Some(read) = self.helper.as_ref().and_then(|helper| helper.read(batch, patience))
-        else {
+        let batch = Batch { left: chosen.left.clone(), allowed_ns, patience: may.patience };
+        let Some(read) = self.helper.as_ref().and_then(|helper| helper.read(batch)) else {
             self.helper = None;
             self.given_up += 1;
+            // What it has taken is not known.
+            self.allowance.pay(allowed_ns);
             return Ok(hung(self.given_up));
         };
-        self.spent_ns += read.spent_ns;
-        let again = left(programs, whose)?;
+        self.allowance.pay(read.spent_ns);
+        self.allowance.save_for(read.needed_ns);
+        let again = self.walk(programs, whose)?;
+        Ok(self.unmoved(chosen.left, again, read))
+    }
+
+    /// The stacks of those whose thread stood still all the time.
+    fn unmoved(&mut self, wanted: Vec<Left>, again: Vec<Left>, read: reader::Read) -> Vec<Fact> {
         let again: HashMap<u32, &Left> = again.iter().map(|left| (left.thread.tid, left)).collect();
         let mut facts = Vec::new();
-        for (left, stack) in wanted.into_iter().take(read.tried).zip(read.stacks) {
+        for (left, stack) in wanted.into_iter().zip(read.stacks) {
+            self.left_out.remove(&left.thread.tid);
             if !again.get(&left.thread.tid).is_some_and(|now| now.is_same(&left)) {
                 self.torn += 1;
                 continue;
             }
-            // Also one without a name: it would have none the next time.
-            self.read.insert(left.thread.tid, left.switches);
-            let Some(stack) = stack else { continue };
+            // Also one without a name: it would have none the next time, unless there was no time for names.
+            if read.needed_ns == 0 {
+                self.read.insert(left.thread.tid, left.switches);
+            }
+            let Some(stack) = stack else {
+                if read.needed_ns > 0 {
+                    self.left_out.insert(left.thread.tid);
+                }
+                continue;
+            };
             self.whole += 1;
             let body = Body::UserStack(UserStack {
                 thread: left.thread,
@@ -203,8 +235,15 @@ impl UserStacks {
             });
             facts.push(Fact { at_ns: left.at_ns, body });
         }
-        Ok(facts)
+        facts
     }
+}
+
+/// What a reading may take: CPU time, none if there is none left, and time on the clock.
+#[derive(Debug, Clone, Copy)]
+struct May {
+    allowed_ns: Option<Ns>,
+    patience: std::time::Duration,
 }
 
 /// Said once, when no more is tried.

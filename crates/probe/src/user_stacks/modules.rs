@@ -7,6 +7,7 @@
 //!
 //! All of this may wait for a disk or a dead server: only the helper thread is here (reader.rs).
 
+use super::budget::{Budget, cpu_ns};
 use super::elf::{Bytes, Elf};
 use super::maps::Mapping;
 use super::names;
@@ -20,6 +21,10 @@ use std::sync::Arc;
 /// Files that are remembered, and of each the rows and names.
 const MODULES_MAX: usize = 256;
 const REMEMBERED_MAX: usize = 4096;
+/// What a pass takes for each symbol, nanoseconds, until one has been made here.
+const SYMBOL_NS: f64 = if cfg!(debug_assertions) { 300.0 } else { 15.0 };
+/// A pass over so many tells what one takes.
+const MEASURED_SYMBOLS: f64 = 10_000.0;
 
 /// Where a module's bytes are.
 enum Origin {
@@ -54,13 +59,21 @@ struct Module {
     elf: Elf,
     rows: HashMap<u64, Option<Arc<Row>>>,
     names: HashMap<u64, Option<Arc<str>>>,
+    symbols: HashMap<&'static str, Option<u64>>,
 }
 
 /// All of a look.
-#[derive(Default)]
 pub struct Modules {
     all: Vec<Option<Module>>,
     by_file: HashMap<(String, u64), usize>,
+    /// What the last pass took for each symbol.
+    symbol_ns: f64,
+}
+
+impl Default for Modules {
+    fn default() -> Self {
+        Self { all: Vec::new(), by_file: HashMap::new(), symbol_ns: SYMBOL_NS }
+    }
 }
 
 impl Modules {
@@ -76,8 +89,8 @@ impl Modules {
             None => {
                 let module = open(pid, mapping).and_then(|from| {
                     let elf = Elf::read(&from)?;
-                    let (rows, names) = (HashMap::new(), HashMap::new());
-                    Some(Module { from: Some(from), elf, rows, names })
+                    let (rows, names, symbols) = Default::default();
+                    Some(Module { from: Some(from), elf, rows, names, symbols })
                 });
                 self.all.push(module);
                 self.by_file.insert(mapping.file.clone(), self.all.len() - 1);
@@ -97,9 +110,14 @@ impl Modules {
     }
 
     /// The address of a symbol of a module.
-    pub fn address_of(&self, at: usize, symbol: &str) -> Option<u64> {
-        let module = self.all[at].as_ref()?;
-        names::address_of(&module.elf, module.from.as_ref()?, symbol)
+    pub fn address_of(&mut self, at: usize, symbol: &'static str) -> Option<u64> {
+        let Module { from, elf, symbols, .. } = self.all[at].as_mut()?;
+        if let Some(known) = symbols.get(symbol) {
+            return *known;
+        }
+        let address = names::address_of(elf, from.as_ref()?, symbol);
+        symbols.insert(symbol, address);
+        address
     }
 
     /// How to leave the function at an address of a module.
@@ -116,11 +134,11 @@ impl Modules {
         row
     }
 
-    /// Finds the names of all these addresses, by module, as long as there is time; each is asked for once.
+    /// Finds the names of all these addresses, file by file, as far as the budget goes; each is asked for once.
     pub fn find_names(
         &mut self,
         addresses: impl Iterator<Item = (usize, u64)>,
-        has_time: impl Fn() -> bool,
+        budget: &Budget,
     ) {
         // In the order in which they were met: those of the threads that matter first.
         let mut wanted: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
@@ -131,17 +149,30 @@ impl Modules {
             }
         }
         for (at, mut addresses) in wanted {
-            if !has_time() {
-                break;
-            }
             let Some(module) = self.all[at].as_mut() else { continue };
             let Some(from) = &module.from else { continue };
+            let symbols = names::count(&module.elf) as f64;
+            // A large file is left out, and the small ones behind it are not.
+            if !budget.fits((symbols * self.symbol_ns) as u64) {
+                continue;
+            }
             addresses.sort_unstable();
             addresses.dedup();
             if module.names.len() >= REMEMBERED_MAX {
                 module.names.clear();
             }
-            let Some(found) = names::of(&module.elf, from, &addresses, &has_time) else { break };
+            let begin_ns = cpu_ns();
+            let found = names::of(&module.elf, from, &addresses, &|| budget.has_time());
+            let took_ns = cpu_ns().saturating_sub(begin_ns) as f64;
+            let Some(found) = found else {
+                // It was not even done: the next try needs more than that.
+                self.symbol_ns = self.symbol_ns.max(2.0 * took_ns / symbols.max(1.0));
+                budget.lacks(took_ns as u64);
+                continue;
+            };
+            if symbols >= MEASURED_SYMBOLS {
+                self.symbol_ns = took_ns / symbols;
+            }
             let found = found.into_iter().map(|name| name.map(Arc::from));
             module.names.extend(addresses.into_iter().zip(found));
         }

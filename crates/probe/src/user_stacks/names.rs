@@ -45,6 +45,12 @@ pub fn of(
     Some(names)
 }
 
+/// Symbols that a search may have to look at.
+pub fn count(elf: &Elf) -> u64 {
+    let of = |it: &Symbols| it.table.end.saturating_sub(it.table.start) / SYMBOL_BYTES as u64;
+    elf.symbols.iter().map(|symbols| of(symbols).min(SYMBOLS_MAX)).sum()
+}
+
 /// The address of a symbol, of whatever kind, in a table that is not larger than a library's.
 pub fn address_of(elf: &Elf, bytes: &dyn Bytes, name: &str) -> Option<u64> {
     const BYTES_MAX: u64 = 1 << 20;

@@ -73,9 +73,10 @@ pub struct Process {
 }
 
 impl Process {
-    /// Reads what code it has.
-    pub fn open(pid: u32) -> Self {
-        Self { pid, mappings: maps::executable(pid), stack: Vec::new(), python: None }
+    /// Reads what code it has; none if there was no time for all of it.
+    pub fn open(pid: u32, has_time: &dyn Fn() -> bool) -> Option<Self> {
+        let mappings = maps::executable(pid, has_time)?;
+        Some(Self { pid, mappings, stack: Vec::new(), python: None })
     }
 
     /// From where a thread left user space to where it began, with what its interpreter runs.

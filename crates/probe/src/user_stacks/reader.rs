@@ -1,23 +1,22 @@
 //! The thread that reads stacks: all that may wait for a page, a disk, or a lock of somebody's memory is done here.
 //!
-//! Owns a batch: processes one by one, names for all at the end, and no more CPU time than it was given. Whoever asked waits for a
-//! while and goes on without; a helper that hangs is left behind and ends when the kernel lets it go. Must not: decide
-//! whose stacks are read (choose.rs), or believe one: whether its thread stood still is seen by others (mod.rs).
+//! Owns a batch: processes one by one, names for all at the end, and no more CPU time than it was given (budget.rs). Whoever
+//! asked waits for a while and goes on without; a helper that hangs is left behind and ends when the kernel lets it go. Must
+//! not: decide whose stacks are read (choose.rs), or believe one: whether its thread stood still is seen by others (mod.rs).
 //!
 //! Rejected: reading on the thread of the event loop (a page that a stuck program has to bring would stop the look), a signal to
 //! interrupt the read (it does not reach a wait for a page).
 
 use super::Left;
+use super::budget::Budget;
 use super::modules::Modules;
 use super::process::{Process, Walk, is_root};
-use crate::files::threads::clock_ns;
 use holdup_reason::facts::{Ns, UserFrame};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-/// CPU time that one batch may take beyond what it was given, because a pass over a file's symbols is done whole or is of
-/// no use. The next ones have that much less. Code that is not optimised takes many times as long.
-const OVERDRAFT_NS: Ns = if cfg!(debug_assertions) { 1_000_000_000 } else { 30_000_000 };
+/// How much longer than its batch may take whoever asked waits: for a page, a disk, a lock.
+const GRACE: Duration = Duration::from_millis(50);
 
 /// Threads of one process one after the other.
 pub struct Batch {
@@ -25,17 +24,19 @@ pub struct Batch {
     pub left: Vec<Left>,
     /// CPU time that it may take.
     pub allowed_ns: Ns,
+    /// Time on the clock that it may take.
+    pub patience: Duration,
 }
 
 /// What was read.
 #[derive(Debug, Clone, Default)]
 pub struct Read {
-    /// In the order of the batch; none where nothing was found.
+    /// Of as many as there was time for, in the order of the batch; none where nothing was found.
     pub stacks: Vec<Option<Stack>>,
-    /// There was time for the first so many.
-    pub tried: usize,
     /// CPU time that it took.
     pub spent_ns: Ns,
+    /// CPU time that a batch needs for the names that there was no time for; 0 if none are missing.
+    pub needed_ns: Ns,
 }
 
 /// A stack by names.
@@ -71,7 +72,8 @@ impl Helper {
     }
 
     /// Has a batch read; none if it was not done in time, and then this helper is of no use any more.
-    pub fn read(&self, batch: Batch, patience: Duration) -> Option<Read> {
+    pub fn read(&self, batch: Batch) -> Option<Read> {
+        let patience = batch.patience + GRACE;
         self.ask.send(batch).ok()?;
         self.answer.recv_timeout(patience).ok()
     }
@@ -79,27 +81,31 @@ impl Helper {
 
 /// Reads a batch as far as the time goes.
 pub fn read(batch: &Batch, modules: &mut Modules) -> Read {
-    let begin = clock_ns(libc::CLOCK_THREAD_CPUTIME_ID);
-    let spent = || clock_ns(libc::CLOCK_THREAD_CPUTIME_ID).saturating_sub(begin);
+    let budget = Budget::begin(batch.allowed_ns, batch.patience);
     let mut walks: Vec<Walk> = Vec::with_capacity(batch.left.len());
     let mut process: Option<(u32, Process)> = None;
     for left in &batch.left {
         // The other half is for names.
-        if spent() > batch.allowed_ns / 2 {
+        if !budget.has_half() {
             break;
         }
         if process.as_ref().is_none_or(|(pid, _)| *pid != left.thread.pid) {
-            process = Some((left.thread.pid, Process::open(left.thread.pid)));
+            let opened = Process::open(left.thread.pid, &|| budget.has_half());
+            let Some(opened) = opened else {
+                budget.lacks(batch.allowed_ns);
+                break;
+            };
+            process = Some((left.thread.pid, opened));
         }
         let walk = process.as_mut().map(|(_, process)| process.read(left, modules));
         walks.push(walk.unwrap_or_default());
     }
     let frames = walks.iter().flat_map(|walk| &walk.frames);
     let places = frames.flat_map(|frame| [frame.place, frame.called]).flatten();
-    modules.find_names(places, || spent() <= batch.allowed_ns + OVERDRAFT_NS);
+    modules.find_names(places, &budget);
     let stacks = walks.iter().map(|walk| named(walk, modules)).collect();
     modules.close();
-    Read { stacks, tried: walks.len(), spent_ns: spent() }
+    Read { stacks, spent_ns: budget.spent_ns(), needed_ns: budget.needed_ns() }
 }
 
 /// A walk by names; none if no function of it has a name.

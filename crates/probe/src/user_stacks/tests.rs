@@ -9,6 +9,10 @@ use super::reader::{self, Batch};
 use super::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+const SECOND_NS: Ns = 1_000_000_000;
+const LONG: Duration = Duration::from_secs(5);
 
 #[derive(Default)]
 struct Gate {
@@ -82,7 +86,7 @@ fn at_the_gate<T>(look: impl FnOnce(Left) -> T) -> T {
 #[test]
 fn a_thread_that_waits_is_read_down_to_its_begin_and_by_name() {
     let read = at_the_gate(|left| {
-        let batch = Batch { left: vec![left], allowed_ns: 1_000_000_000 };
+        let batch = Batch { left: vec![left], allowed_ns: SECOND_NS, patience: LONG };
         reader::read(&batch, &mut Modules::default())
     });
     let stack = read.stacks[0].as_ref().unwrap();
@@ -97,19 +101,21 @@ fn a_helper_reads_it_too_and_no_more_than_it_may() {
     let (read, none) = at_the_gate(|left| {
         let helper = Helper::start().unwrap();
         let ask = |allowed_ns| {
-            let batch = Batch { left: vec![left.clone(); 3], allowed_ns };
-            helper.read(batch, Duration::from_secs(5)).unwrap()
+            let batch = Batch { left: vec![left.clone(); 3], allowed_ns, patience: LONG };
+            helper.read(batch).unwrap()
         };
-        (ask(1_000_000_000), ask(0))
+        (ask(SECOND_NS), ask(0))
     });
-    assert_eq!((read.tried, read.stacks.iter().flatten().count()), (3, 3));
-    assert!(none.tried < 3, "there was no time for all");
+    assert_eq!((read.stacks.len(), read.stacks.iter().flatten().count()), (3, 3));
+    assert_eq!(read.needed_ns, 0, "there was time for all");
+    assert!(none.stacks.is_empty(), "there was no time");
 }
 
 #[test]
 fn a_process_that_is_not_there_has_no_stack() {
     let thread = ThreadRef { tid: 1, pid: u32::MAX / 2, ..ThreadRef::default() };
     let left = Left { thread, ..Left::default() };
-    let walk = Process::open(left.thread.pid).read(&left, &mut Modules::default());
+    let mut process = Process::open(left.thread.pid, &|| true).unwrap();
+    let walk = process.read(&left, &mut Modules::default());
     assert!(walk.frames.is_empty() && !walk.ended);
 }

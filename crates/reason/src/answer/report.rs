@@ -299,6 +299,22 @@ pub struct ReportCost {
     pub events: u64,
     /// Kernel events lost.
     pub events_lost: u64,
+    /// What reading user stacks took of it; absent if none were to be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_stacks: Option<UserStacksCost>,
+}
+
+/// What it cost to read user stacks: at most a two-hundredth of a CPU while the look lasts.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct UserStacksCost {
+    /// Stacks that were read.
+    pub read: u64,
+    /// Stacks that were dropped, because their thread had moved meanwhile.
+    pub moved: u64,
+    /// Threads whose stack was not read, because there was no time for it.
+    pub left_out: u64,
+    /// CPU time, part of holdup's own.
+    pub cpu_seconds: f64,
 }
 
 impl From<&Cost> for ReportCost {
@@ -309,6 +325,19 @@ impl From<&Cost> for ReportCost {
             rss_bytes: cost.rss_bytes,
             events: cost.events,
             events_lost: 0,
+            user_stacks: UserStacksCost::of(cost),
         }
+    }
+}
+
+impl UserStacksCost {
+    fn of(cost: &Cost) -> Option<Self> {
+        let of = Self {
+            read: cost.user_stacks,
+            moved: cost.user_stacks_torn,
+            left_out: cost.user_stacks_left_out,
+            cpu_seconds: cost.user_stacks_seconds,
+        };
+        (of != Self::default()).then_some(of)
     }
 }

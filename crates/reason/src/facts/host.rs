@@ -151,10 +151,20 @@ pub struct Cost {
     /// User stacks that were dropped, because their thread had moved meanwhile.
     #[serde(skip_serializing_if = "is_zero")]
     pub user_stacks_torn: u64,
+    /// Threads with a wait whose stack was not read, because there was no time for it within a two-hundredth of a CPU.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub user_stacks_left_out: u64,
+    /// CPU time of reading them, seconds; part of the CPU time above.
+    #[serde(skip_serializing_if = "is_none_spent")]
+    pub user_stacks_seconds: f64,
 }
 
 fn is_zero(count: &u64) -> bool {
     *count == 0
+}
+
+fn is_none_spent(seconds: &f64) -> bool {
+    *seconds == 0.0
 }
 
 /// The source of [`Lost`] that counts switches which the kernel did not tell: seen when a thread leaves a CPU

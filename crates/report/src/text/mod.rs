@@ -86,6 +86,14 @@ fn cost(cost: &ReportCost, window_seconds: f64) -> String {
         (events, 0) => format!("{} events, none lost", units::count(events)),
         (events, lost) => format!("{} events, {} lost", units::count(events), units::count(lost)),
     });
+    if let Some(stacks) = cost.user_stacks.as_ref().filter(|it| it.left_out > 0) {
+        parts.push(format!(
+            "{} user stacks in {}, {} left out for want of time",
+            units::count(stacks.read),
+            units::seconds(stacks.cpu_seconds),
+            units::count(stacks.left_out),
+        ));
+    }
     format!("Looking cost {}.", parts.join(", "))
 }
 #[cfg(test)]
