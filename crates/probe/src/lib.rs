@@ -18,6 +18,7 @@ mod expense;
 pub mod files;
 mod fitting;
 pub mod host;
+mod iterators;
 mod kernel;
 pub mod live;
 #[doc(hidden)]

@@ -13,7 +13,7 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
 /// Threads whose stacks are read at once. How many there is time for is another question, and mostly fewer (budget.rs).
-const THREADS_MAX: usize = 256;
+const THREADS_MAX: usize = 1024;
 /// Threads of a process that come before those of the next.
 const SHARE: usize = 16;
 /// Shorter waits are not worth a stack.
@@ -173,13 +173,13 @@ mod tests {
     #[test]
     fn a_pool_does_not_take_all_of_the_time() {
         let mut all: Vec<(Left, Fact)> =
-            (0..300).map(|at| waits(1, 1000 + at, "futex", 8_000_000_000)).collect();
+            (0..1100).map(|at| waits(1, 1000 + at, "futex", 8_000_000_000)).collect();
         all.push(waits(2, 2, "futex", 1_000_000_000));
         let chosen = chosen(all.clone(), None);
         assert_eq!(chosen.len(), THREADS_MAX);
         assert!(chosen.contains(&2));
         let (left, waits): (Vec<Left>, Vec<Fact>) = all.into_iter().unzip();
-        assert_eq!(at_the_end(left, &waits, None).beyond.len(), 301 - THREADS_MAX);
+        assert_eq!(at_the_end(left, &waits, None).beyond.len(), 1101 - THREADS_MAX);
     }
 
     #[test]

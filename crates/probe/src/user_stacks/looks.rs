@@ -14,6 +14,8 @@ use std::time::Duration;
 const TICKS: u64 = 3;
 /// Each so manyth reading of a command is of its servers too: of whoever began to wait since the command began.
 const TURNS: u64 = 3;
+/// Walks that a reading pays for once it is done: the one before it and the one after it.
+const WALKS_MEANWHILE: u64 = 2;
 /// How long a reading may take while a look goes on, and at its end.
 const PATIENCE: Duration = Duration::from_millis(50);
 const PATIENCE_AT_THE_END: Duration = Duration::from_millis(200);
@@ -31,7 +33,7 @@ impl Live {
         }
         self.user_stacks.next_tick = self.ticks + TICKS;
         let lasted_ns = now().saturating_sub(self.begin_ns);
-        if self.user_stacks.allowance.affordable_ns(lasted_ns).is_none() {
+        if !self.user_stacks.allowance.is_worth(lasted_ns) {
             return Ok(());
         }
         let begin_ns = cpu_ns();
@@ -52,7 +54,7 @@ impl Live {
         let mut wanted = stacks.walk(programs, whose)?;
         // Whose wait is older than the command does not wait for its sake.
         wanted.retain(|left| !others || left.since_ns >= begin_ns);
-        let allowed_ns = stacks.allowance.affordable_ns(lasted_ns);
+        let allowed_ns = stacks.allowance.batch_ns(lasted_ns, WALKS_MEANWHILE);
         let may = May { allowed_ns, patience: PATIENCE };
         stacks.read(programs, whose, choose::between(wanted), may)
     }
@@ -68,7 +70,7 @@ impl Live {
             return Ok(None);
         };
         stacks.allowance.expect_walk(walk_ns);
-        if self.is_command || stacks.allowance.affordable_at_the_end_ns(lasted_ns).is_none() {
+        if self.is_command || !stacks.allowance.is_worth_at_the_end(lasted_ns) {
             return Ok(None);
         }
         let begin_ns = cpu_ns();
@@ -111,7 +113,7 @@ impl Live {
             Some(left) => choose::at_the_end(left, waits, target),
             None => Chosen { beyond: choose::standing(waits).collect(), ..Chosen::default() },
         };
-        let allowed_ns = stacks.allowance.affordable_at_the_end_ns(lasted_ns);
+        let allowed_ns = stacks.allowance.batch_ns(lasted_ns, 1);
         let may = May { allowed_ns, patience: PATIENCE_AT_THE_END };
         stacks.read(programs, Whose::All, chosen, may)
     }

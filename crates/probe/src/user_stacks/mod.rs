@@ -183,16 +183,14 @@ impl UserStacks {
         self.left_out.extend(&chosen.beyond);
         let missed = chosen.left.iter().map(|left| left.thread.tid);
         self.left_out.extend(missed.filter(|tid| !chosen.without_work.contains(tid)));
-        let Some(allowed_ns) = may.allowed_ns.filter(|_| !chosen.left.is_empty()) else {
-            return Ok(Vec::new());
-        };
-        if self.given_up >= GIVEN_UP_MAX {
+        let May { allowed_ns, patience } = may;
+        if chosen.left.is_empty() || allowed_ns == 0 || self.given_up >= GIVEN_UP_MAX {
             return Ok(Vec::new());
         }
         if self.helper.is_none() {
             self.helper = Helper::start();
         }
-        let batch = Batch { left: chosen.left.clone(), allowed_ns, patience: may.patience };
+        let batch = Batch { left: chosen.left.clone(), allowed_ns, patience };
         let Some(read) = self.helper.as_ref().and_then(|helper| helper.read(batch)) else {
             self.helper = None;
             self.given_up += 1;
@@ -239,10 +237,10 @@ impl UserStacks {
     }
 }
 
-/// What a reading may take: CPU time, none if there is none left, and time on the clock.
+/// What a reading may take: CPU time, and time on the clock.
 #[derive(Debug, Clone, Copy)]
 struct May {
-    allowed_ns: Option<Ns>,
+    allowed_ns: Ns,
     patience: std::time::Duration,
 }
 

@@ -60,6 +60,8 @@ struct Module {
     rows: HashMap<u64, Option<Arc<Row>>>,
     names: HashMap<u64, Option<Arc<str>>>,
     symbols: HashMap<&'static str, Option<u64>>,
+    /// This batch has no time for its names.
+    is_left_out: bool,
 }
 
 /// All of a look.
@@ -90,7 +92,7 @@ impl Modules {
                 let module = open(pid, mapping).and_then(|from| {
                     let elf = Elf::read(&from)?;
                     let (rows, names, symbols) = Default::default();
-                    Some(Module { from: Some(from), elf, rows, names, symbols })
+                    Some(Module { from: Some(from), elf, rows, names, symbols, is_left_out: false })
                 });
                 self.all.push(module);
                 self.by_file.insert(mapping.file.clone(), self.all.len() - 1);
@@ -135,11 +137,7 @@ impl Modules {
     }
 
     /// Finds the names of all these addresses, file by file, as far as the budget goes; each is asked for once.
-    pub fn find_names(
-        &mut self,
-        addresses: impl Iterator<Item = (usize, u64)>,
-        budget: &Budget,
-    ) {
+    pub fn find_names(&mut self, addresses: impl Iterator<Item = (usize, u64)>, budget: &Budget) {
         // In the order in which they were met: those of the threads that matter first.
         let mut wanted: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
         for (at, address) in addresses {
@@ -153,7 +151,11 @@ impl Modules {
             let Some(from) = &module.from else { continue };
             let symbols = names::count(&module.elf) as f64;
             // A large file is left out, and the small ones behind it are not.
+            if module.is_left_out {
+                continue;
+            }
             if !budget.fits((symbols * self.symbol_ns) as u64) {
+                module.is_left_out = true;
                 continue;
             }
             addresses.sort_unstable();
@@ -168,6 +170,7 @@ impl Modules {
                 // It was not even done: the next try needs more than that.
                 self.symbol_ns = self.symbol_ns.max(2.0 * took_ns / symbols.max(1.0));
                 budget.lacks(took_ns as u64);
+                module.is_left_out = true;
                 continue;
             };
             if symbols >= MEASURED_SYMBOLS {
@@ -183,9 +186,11 @@ impl Modules {
         self.all[at].as_ref()?.names.get(&address)?.clone()
     }
 
-    /// Closes all files.
+    /// Closes all files: the batch is over.
     pub fn close(&mut self) {
-        self.all.iter_mut().flatten().for_each(|module| module.from = None);
+        for module in self.all.iter_mut().flatten() {
+            (module.from, module.is_left_out) = (None, false);
+        }
     }
 }
 

@@ -7,7 +7,7 @@
 
 use super::Left;
 use super::called;
-use super::maps::{self, Mapping};
+use super::maps::Maps;
 use super::modules::Modules;
 use super::python::{self, Python};
 use super::unwind::{Registers, Step};
@@ -66,17 +66,16 @@ pub fn is_root(function: &str) -> bool {
 /// A process whose stacks are read.
 pub struct Process {
     pid: u32,
-    mappings: Vec<Mapping>,
+    maps: Maps,
     stack: Vec<u8>,
-    /// Once it was looked for.
-    python: Option<Option<Python>>,
+    python: Option<Python>,
 }
 
 impl Process {
     /// Reads what code it has; none if there was no time for all of it.
     pub fn open(pid: u32, has_time: &dyn Fn() -> bool) -> Option<Self> {
-        let mappings = maps::executable(pid, has_time)?;
-        Some(Self { pid, mappings, stack: Vec::new(), python: None })
+        let maps = Maps::open(pid, has_time)?;
+        Some(Self { pid, maps, stack: Vec::new(), python: None })
     }
 
     /// From where a thread left user space to where it began, with what its interpreter runs.
@@ -86,18 +85,19 @@ impl Process {
         let mut memory = |at: u64, into: &mut [u8]| memory::read(pid, at, into);
         if self.python.is_none() {
             let runtime = self.python_runtime(modules);
-            self.python = Some(runtime.map(|at| Python::read(at, &mut memory)));
+            self.python = runtime.map(|at| Python::read(at, &mut memory));
         }
-        if let Some(Some(python)) = &mut self.python {
+        if let Some(python) = &mut self.python {
             walk.program = python.frames(inner_tid(left.thread.tid), &mut memory);
         }
         walk
     }
 
-    /// Where an interpreter of Python keeps what it knows of its threads.
+    /// Where an interpreter of Python that a stack has passed keeps what it knows of its threads.
     fn python_runtime(&self, modules: &mut Modules) -> Option<u64> {
         // The program itself may be a shell around a library.
-        let mut mappings = self.mappings.iter().filter(|it| python::is_interpreter(&it.name));
+        let known = self.maps.known();
+        let mut mappings = known.iter().filter(|it| python::is_interpreter(&it.name));
         mappings.find_map(|mapping| {
             let module = modules.of(self.pid, mapping)?;
             let moved = modules.moved_by(module, mapping)?;
@@ -106,8 +106,8 @@ impl Process {
     }
 
     fn walk(&mut self, left: &Left, modules: &mut Modules) -> Walk {
-        let Self { pid, mappings, stack, .. } = self;
-        let (pid, mappings): (u32, &[Mapping]) = (*pid, mappings);
+        let Self { pid, maps, stack, .. } = self;
+        let pid = *pid;
         stack.resize(STACK_BYTES, 0);
         let there = memory::read_some(pid, left.stack, stack);
         let (stack, mut single) = (&stack[..there], WORDS_MAX);
@@ -127,20 +127,17 @@ impl Process {
         let mut behind_call = false;
         while walk.frames.len() < FRAMES_MAX {
             let lookup = at.instruction.wrapping_sub(u64::from(behind_call));
-            let Some(mapping) = maps::at(mappings, lookup).map(|index| &mappings[index]) else {
-                break;
-            };
-            let place = modules.of(pid, mapping).and_then(|module| {
-                let moved = modules.moved_by(module, mapping)?;
+            let Some(mapping) = maps.at(lookup) else { break };
+            let place = modules.of(pid, &mapping).and_then(|module| {
+                let moved = modules.moved_by(module, &mapping)?;
                 Some((module, lookup.wrapping_sub(moved)))
             });
             if behind_call {
-                name_callee(&mut walk, place, at.instruction, (pid, mappings, &mut *modules));
+                name_callee(&mut walk, place, at.instruction, (pid, maps, &mut *modules));
             }
             walk.frames.push(Found { place, called: None, name: Arc::clone(&mapping.name) });
             let row = place.and_then(|(module, address)| modules.row(module, address));
-            let is_code =
-                |to: &Registers| maps::at(mappings, to.instruction.wrapping_sub(1)).is_some();
+            let mut is_code = |to: &Registers| maps.at(to.instruction.wrapping_sub(1)).is_some();
             let step = match &row {
                 Some(row) => at.step(row, &mut words),
                 None if !behind_call => match at.step_by_top(&mut words) {
@@ -176,7 +173,7 @@ fn name_callee(
     walk: &mut Walk,
     caller: Option<(usize, u64)>,
     returns_to: u64,
-    (pid, mappings, modules): (u32, &[Mapping], &mut Modules),
+    (pid, maps, modules): (u32, &mut Maps, &mut Modules),
 ) {
     let Some(callee) = walk.frames.last_mut() else { return };
     let elsewhere = caller.is_some() && callee.place.map(|it| it.0) != caller.map(|it| it.0);
@@ -185,9 +182,9 @@ fn name_callee(
     }
     let mut read = |at: u64, into: &mut [u8]| memory::read(pid, at, into);
     callee.called = called::function(returns_to, &mut read).and_then(|target| {
-        let mapping = &mappings[maps::at(mappings, target)?];
-        let module = modules.of(pid, mapping)?;
-        let moved = modules.moved_by(module, mapping)?;
+        let mapping = maps.at(target)?;
+        let module = modules.of(pid, &mapping)?;
+        let moved = modules.moved_by(module, &mapping)?;
         Some((module, target.wrapping_sub(moved)))
     });
 }

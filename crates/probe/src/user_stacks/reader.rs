@@ -79,30 +79,36 @@ impl Helper {
     }
 }
 
-/// Reads a batch as far as the time goes.
+/// Reads a batch as far as the time goes: stacks for half of what is left, then the names that these need, and again.
 pub fn read(batch: &Batch, modules: &mut Modules) -> Read {
     let budget = Budget::begin(batch.allowed_ns, batch.patience);
     let mut walks: Vec<Walk> = Vec::with_capacity(batch.left.len());
     let mut process: Option<(u32, Process)> = None;
-    for left in &batch.left {
-        // The other half is for names.
-        if !budget.has_half() {
+    loop {
+        let (first, until_ns) = (walks.len(), budget.half_of_rest_ns());
+        for left in &batch.left[first..] {
+            if !budget.has_time_until(until_ns) {
+                break;
+            }
+            if process.as_ref().is_none_or(|(pid, _)| *pid != left.thread.pid) {
+                let has_time = || budget.has_time_until(until_ns);
+                let opened = Process::open(left.thread.pid, &has_time);
+                process = opened.map(|opened| (left.thread.pid, opened));
+            }
+            let Some((_, process)) = &mut process else { break };
+            walks.push(process.read(left, modules));
+        }
+        if walks.len() == first {
             break;
         }
-        if process.as_ref().is_none_or(|(pid, _)| *pid != left.thread.pid) {
-            let opened = Process::open(left.thread.pid, &|| budget.has_half());
-            let Some(opened) = opened else {
-                budget.lacks(batch.allowed_ns);
-                break;
-            };
-            process = Some((left.thread.pid, opened));
-        }
-        let walk = process.as_mut().map(|(_, process)| process.read(left, modules));
-        walks.push(walk.unwrap_or_default());
+        let frames = walks[first..].iter().flat_map(|walk| &walk.frames);
+        let places = frames.flat_map(|frame| [frame.place, frame.called]).flatten();
+        modules.find_names(places, &budget);
     }
-    let frames = walks.iter().flat_map(|walk| &walk.frames);
-    let places = frames.flat_map(|frame| [frame.place, frame.called]).flatten();
-    modules.find_names(places, &budget);
+    if walks.is_empty() {
+        // Not even the first process could be opened.
+        budget.lacks(batch.allowed_ns);
+    }
     let stacks = walks.iter().map(|walk| named(walk, modules)).collect();
     modules.close();
     Read { stacks, spent_ns: budget.spent_ns(), needed_ns: budget.needed_ns() }
