@@ -5,9 +5,10 @@
 //! further. Edit together: live.rs.
 
 use crate::endpoints::{ends_of, inodes, relevant};
-use crate::files::{self, Family, family::Observed};
+use crate::files::{self, Family, family::Observed, threads::clock_ns};
 use crate::live::{Live, now};
 use crate::own::priority;
+use crate::user_stacks::Left;
 use crate::{SourceError, memory, paths};
 use holdup_reason::facts::*;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -192,6 +193,7 @@ impl Live {
         }
         let mut resting = Resting { begin_ns: self.begin_ns, by_process: BTreeMap::new() };
         let Some(programs) = self.programs.as_mut() else { return Ok(last) };
+        let walk_begin_ns = clock_ns(libc::CLOCK_THREAD_CPUTIME_ID);
         programs.threads(false, |at_ns, record| {
             if record.time.run_ns > 0 || record.blocked.is_none() {
                 last.wanted.insert(record.time.thread.pid);
@@ -206,9 +208,11 @@ impl Live {
             last.told.insert((record.time.thread.tid, record.time.thread.start_ns), at_ns);
             last.times.push(Fact { at_ns, body: Body::ThreadTime(record.time) });
         })?;
+        let walk_ns = clock_ns(libc::CLOCK_THREAD_CPUTIME_ID).saturating_sub(walk_begin_ns);
         // What they add up goes on.
         last.sums = programs.sums();
         last.lost = programs.lost();
+        last.left = self.left_at_the_end(walk_ns)?;
         Ok(last)
     }
 
@@ -224,7 +228,15 @@ impl Live {
         let (traced_threshold_ns, threshold_ns) = self.pace.highest_ns();
         let flood_by = self.pace.author().cloned();
         let LastWalk {
-            end_ns, interrupted, mut times, mut waits, mut wanted, mut sums, lost, ..
+            end_ns,
+            interrupted,
+            mut times,
+            mut waits,
+            mut wanted,
+            mut sums,
+            lost,
+            left,
+            ..
         } = last;
         let end = WindowEnd { interrupted, threshold_ns, traced_threshold_ns, flood_by };
         facts.push(Fact { at_ns: end_ns, body: Body::WindowEnd(end) });
@@ -235,6 +247,7 @@ impl Live {
             self.standing(facts, false)?;
         }
         self.complete(&mut waits, facts);
+        self.user_stacks_at_the_end(&waits, left, facts)?;
         facts.append(&mut waits);
         // Their stacks, which may be told here for the first time, tell whether one of them is for a file lock.
         self.tell_stacks(facts);
@@ -261,11 +274,12 @@ impl Live {
         files::threads_of(&self.roots, unknown).into_iter().map(Body::Thread).for_each(&mut put);
         self.tell_stacks(facts);
         let events = self.programs.as_ref().map_or(0, |p| p.inbox.borrow().decoder.events);
-        let cost = Cost {
+        let mut cost = Cost {
             scheduling: Some(priority::had()),
             memory_locked: Some(self.memory_locked),
             ..self.expense.cost(events, end_ns.saturating_sub(self.begin_ns))
         };
+        self.user_stacks.count(&mut cost);
         facts.push(Fact { at_ns: now(), body: Body::Cost(cost) });
         Ok(())
     }
@@ -369,6 +383,8 @@ pub(crate) struct LastWalk {
     times: Vec<Fact>,
     /// Standing waits.
     waits: Vec<Fact>,
+    /// Where blocked threads left user space, if there was time to ask.
+    left: Option<Vec<Left>>,
     /// The latest stretches of traced threads on a CPU.
     stretches: Vec<(Ns, Ran)>,
     /// Whose time was told, by thread id and begin, and until when.

@@ -26,6 +26,7 @@ use crate::netlink::Netlink;
 use crate::own;
 use crate::pace::Pace;
 use crate::plan::{self, Purpose};
+use crate::user_stacks::UserStacks;
 use crate::wire::wire_control;
 use crate::{Source, SourceError, container, memory};
 use holdup_reason::facts::*;
@@ -108,6 +109,7 @@ pub struct Live {
     pub(crate) between: BTreeMap<(u32, u32, u64), Fact>,
     pub(crate) followed: HashSet<u64>,
     pub(crate) named_stacks: Vec<Vec<String>>,
+    pub(crate) user_stacks: UserStacks,
     pub(crate) own_pid: u32,
     pub(crate) pace: Pace,
     pub(crate) calm: Calm,
@@ -228,6 +230,7 @@ impl Live {
             between: BTreeMap::new(),
             followed: HashSet::new(),
             named_stacks: Vec::new(),
+            user_stacks: UserStacks::of(&look.what),
             own_pid: std::process::id(),
             pace: Pace::new(held.is_some(), crate::cpu_clock::online_cpus().len()),
             calm: Calm::default(),
@@ -389,6 +392,7 @@ impl Live {
         if samples_waits && again && !is_last && !self.is_overdue() {
             self.standing(facts, self.is_command)?;
         }
+        self.user_stacks_between(facts, is_last)?;
         if queued.lock {
             self.locks.want();
         }

@@ -14,7 +14,9 @@ use crate::facts::{Ns, TargetKind, ThreadRef, ThreadTime};
 use crate::model::object::Object;
 use crate::model::{Model, ThreadKey};
 use crate::waits::WaitClass;
+use crate::waits::lock_kind::LockKind;
 use crate::waits::timeline::{self, Doing, Timelines, WaitSpan};
+use crate::waits::user_stack;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -270,9 +272,16 @@ impl<'c, 'a> Found<'c, 'a> {
     /// Whether a process that owes an answer and has asked nobody stands waiting for something of its own: a lock, a
     /// connection of its pool, a turn. Who holds that only the program knows.
     fn is_inside(&self, root: &ChainLink) -> bool {
+        if !matches!(root.class, WaitClass::Idle | WaitClass::FutexWait) {
+            return false;
+        }
         let debts = &self.chains.peers.debts;
-        matches!(root.class, WaitClass::Idle | WaitClass::FutexWait)
-            && root.question_of.is_none()
+        let kind = user_stack::lock_kind_of(self.model, &root.who, root.since_ns, root.end_ns);
+        // Its own functions say that it is a lock.
+        if kind.is_some_and(LockKind::is_held) {
+            return true;
+        }
+        root.question_of.is_none()
             && debts.owes.contains_key(&root.who.pid)
             && !debts.awaits.contains_key(&root.who.pid)
     }
