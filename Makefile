@@ -32,7 +32,7 @@ run: build ## Build holdup and ask it what holds this host up (ARGS="..." go to 
 	target/holdup $(ARGS)
 
 # Static, because the binary is copied to sick machines, whatever libc they have. --target keeps the
-# flag away from build scripts and procedural macros, which cannot be static. LTO keeps it below 8 MB.
+# flag away from build scripts and procedural macros, which cannot be static. LTO makes it smaller.
 .PHONY: build
 build: ## Build the shipped binary: target/holdup, static and stripped
 	@xtask/setup build

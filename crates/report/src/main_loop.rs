@@ -96,7 +96,7 @@ pub fn look(
     let writer = record.map(Writer::create).transpose()?;
     let (whom, is_command) = (whom(&aim), matches!(aim, Aim::Command(_)));
     let patience = (!is_command).then(Patience::start);
-    let mut live = Live::start(Look { what: what(aim), seconds }).map_err(|error| {
+    let live = Live::start(Look { what: what(aim), seconds }).map_err(|error| {
         // It holds nothing but a header; what stood there before is gone in any case.
         if let Some(path) = record {
             let _ = std::fs::remove_file(path);
@@ -104,6 +104,8 @@ pub fn look(
         if is_command { not_executed(error.into()) } else { error.into() }
     })?;
     drop(patience);
+    // Taking the kernel programs off may take longer than the answer: that is done when the process ends.
+    let mut live = ManuallyDrop::new(live);
     let stop = live.stopper();
     if is_command { signals::outlive(&stop) } else { signals::end_early(&stop) }
         .map_err(|error| Failure::look(format!("cannot catch signals: {error}"), ""))?;
@@ -111,7 +113,7 @@ pub fn look(
         Some(seconds) => Progress::start(&whom, seconds),
         None => Progress::none(),
     };
-    let model = collect(&mut live, writer, &mut progress);
+    let model = collect(&mut *live, writer, &mut progress);
     let model = if is_command { model.map_err(not_executed) } else { model };
     drop(progress);
     let command_status = is_command.then(|| live.exit_status().unwrap_or(0));

@@ -68,7 +68,7 @@ fn judge(measures: &Measures<'_>) -> (Report, Vec<Vec<Origin>>) {
     findings.iter_mut().for_each(|finding| add_inner_pids(model, finding));
     let (answer, origins) = verdict::answer(measures, &claims, &findings);
     let accounting = account(measures);
-    let caveats = caveats(measures, &accounting, &findings);
+    let caveats = caveats(measures, &accounting, &findings, &answer.ends);
     let report = Report {
         schema: SCHEMA,
         tool: Tool { name: "holdup".into(), version: model.host.tool_version.clone() },

@@ -139,14 +139,16 @@ fn said(measures: &Measures<'_>, end: &End, finding: Option<usize>) -> AnswerEnd
         .collect();
     victims.sort_by(|a, b| b.wait_seconds.total_cmp(&a.wait_seconds).then(a.pid.cmp(&b.pid)));
     let (kind, who) = acts(end);
-    let who = who.map(|thread| Actor {
-        who: Who { name: process_name(model, thread), ..Who::thread(thread) },
+    let who = who.map(|thread| Who {
+        name: process_name(model, thread),
         function: (kind == EndKind::Works).then(|| works_in(measures, thread.pid)).flatten(),
+        ..Who::thread(thread)
     });
     let who = if kind == EndKind::Cpu { has_the_cpu(measures, end) } else { who };
     AnswerEnd {
         end: kind,
         object: model.name_of(&end.object),
+        lock_kind: end.lock_kind(model).filter(|_| kind == EndKind::Lock),
         who,
         seconds: end.seconds,
         share: 0.0,
@@ -194,7 +196,7 @@ fn acts(end: &End) -> (EndKind, Option<&ThreadRef>) {
 }
 
 /// Who had the CPUs while an end's victims waited for them: the program that used most, with how many there are of it.
-fn has_the_cpu(measures: &Measures<'_>, end: &End) -> Option<Actor> {
+fn has_the_cpu(measures: &Measures<'_>, end: &End) -> Option<Who> {
     let mut waiters: BTreeSet<u32> = end.victims.keys().copied().collect();
     for pid in end.victims.keys() {
         let family = measures.cpu.job(*pid).into_iter().flat_map(|job| job.processes.keys());
@@ -207,8 +209,7 @@ fn has_the_cpu(measures: &Measures<'_>, end: &End) -> Option<Actor> {
         0 | 1 => most.name.clone(),
         count => format!("{count} x {}", most.name),
     };
-    let who = Who { kind: "process".into(), name, pid: Some(most.example), ..Who::default() };
-    Some(Actor { who, function: None })
+    Some(Who { kind: "process".into(), name, pid: Some(most.example), ..Who::default() })
 }
 
 /// Where a process spends its CPU time: the system call or the file of its code that most samples hit.

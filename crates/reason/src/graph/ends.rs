@@ -14,7 +14,9 @@ use crate::facts::{Ns, TargetKind, ThreadRef, ThreadTime};
 use crate::model::object::Object;
 use crate::model::{Model, ThreadKey};
 use crate::waits::WaitClass;
+use crate::waits::lock_kind::LockKind;
 use crate::waits::timeline::{self, Doing, Timelines, WaitSpan};
+use crate::waits::user_stack;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -226,7 +228,10 @@ impl<'c, 'a> Found<'c, 'a> {
             .entry((kind, class, object.clone()))
             .or_insert_with(|| End::new(kind, class, object, leaf, named));
         end.add(leaf, named, 1.0, counted);
-        end.who = holder(model, end, leaf, named);
+        let who = who_beyond(model, leaf, named);
+        // Of thousands of holders the main one is looked for once, when all leaves are in.
+        end.is_holder = who.is_none();
+        end.who = who.unwrap_or_default();
     }
 
     /// Nobody holds anything: somebody works, sleeps, owes an answer, or the chain was not seen further.
@@ -267,9 +272,16 @@ impl<'c, 'a> Found<'c, 'a> {
     /// Whether a process that owes an answer and has asked nobody stands waiting for something of its own: a lock, a
     /// connection of its pool, a turn. Who holds that only the program knows.
     fn is_inside(&self, root: &ChainLink) -> bool {
+        if !matches!(root.class, WaitClass::Idle | WaitClass::FutexWait) {
+            return false;
+        }
         let debts = &self.chains.peers.debts;
-        matches!(root.class, WaitClass::Idle | WaitClass::FutexWait)
-            && root.question_of.is_none()
+        let kind = user_stack::lock_kind_of(self.model, &root.who, root.since_ns, root.end_ns);
+        // Its own functions say that it is a lock.
+        if kind.is_some_and(LockKind::is_held) {
+            return true;
+        }
+        root.question_of.is_none()
             && debts.owes.contains_key(&root.who.pid)
             && !debts.awaits.contains_key(&root.who.pid)
     }
@@ -316,6 +328,7 @@ impl<'c, 'a> Found<'c, 'a> {
         end.add(leaf, named, part, true);
         end.owed = !self.is_command;
         if by_actor {
+            end.is_holder = false;
             end.who = Some(root.who.clone());
         }
     }
@@ -401,12 +414,16 @@ impl<'c, 'a> Found<'c, 'a> {
             let own = End::new(kind, class, object.clone(), &leaf, 0);
             let end = self.ends.entry((kind, class, object)).or_insert(own);
             end.add(&leaf, 0, 1.0, true);
+            end.is_holder = false;
             end.who = Some(who);
         }
     }
 
     fn sorted(self) -> Vec<End> {
         let mut ends: Vec<(Key, End)> = self.ends.into_iter().collect();
+        for (_, end) in ends.iter_mut().filter(|(_, end)| end.is_holder) {
+            end.who = end.holder().cloned();
+        }
         ends.sort_by(|(a_key, a), (b_key, b)| {
             b.seconds.total_cmp(&a.seconds).then_with(|| a_key.cmp(b_key))
         });
@@ -414,19 +431,17 @@ impl<'c, 'a> Found<'c, 'a> {
     }
 }
 
-/// Who holds what names an end: of a server that serves each client by a thread, the client whose next word the holding
-/// thread waits for; of a traced process, its tracer.
-fn holder(model: &Model, end: &End, leaf: &Leaf, named: usize) -> Option<ThreadRef> {
+/// Who holds what names an end, where that is not the main holder: of a server that serves each client by a thread, the client
+/// whose next word the holding thread waits for; of a traced process, its tracer, if it is known.
+fn who_beyond(model: &Model, leaf: &Leaf, named: usize) -> Option<Option<ThreadRef>> {
     let link = &leaf.links[named];
     if link.class == WaitClass::Traced {
         let tracer = model.identity(&link.who).map(|known| known.tracer_pid);
-        return tracer.filter(|pid| *pid != 0).map(|pid| model.thread_ref(pid));
+        return Some(tracer.filter(|pid| *pid != 0).map(|pid| model.thread_ref(pid)));
     }
     let client = leaf.links.get(named + 1).filter(|next| next.who.pid == link.who.pid);
-    match client.and_then(|next| next.question_of).filter(|pid| *pid != 0) {
-        Some(pid) => Some(model.thread_ref(pid)),
-        None => end.holder().cloned(),
-    }
+    let client = client.and_then(|next| next.question_of).filter(|pid| *pid != 0);
+    client.map(|pid| Some(model.thread_ref(pid)))
 }
 
 /// Whether the root's sleep is a small part of what is waited for: an event loop that looks at the clock now and then does not

@@ -61,7 +61,7 @@ pub fn lanes(
         };
         let chain = match end.kind {
             EndKind::Cpu => {
-                let user = report.answer.ends[at].who.as_ref().and_then(|who| who.who.pid);
+                let user = report.answer.ends[at].who.as_ref().and_then(|who| who.pid);
                 // Out of quota it may not run, whoever does.
                 let instead = user.filter(|_| end.class != WaitClass::CpuQuota);
                 waiter_and_user(measures, gathered, &origins[at], instead)

@@ -143,7 +143,7 @@ pub fn end(end: &AnswerEnd, culprit: Option<&Culprit>) -> String {
     let blamed = culprit.filter(|it| end.end == EndKind::Cpu && it.kind == CulpritKind::Process);
     let by = match (blamed, &end.who) {
         (Some(culprit), _) => Some(person(&culprit.name, culprit.pid)),
-        (None, who) => who.as_ref().map(|who| person(&who.who.name, who.who.pid)),
+        (None, who) => who.as_ref().map(|who| person(&who.name, who.pid)),
     };
     if end.object.name == "others" && end.object.kind.is_empty() {
         return format!("others: {}", kind(end.end));
