@@ -282,11 +282,16 @@ impl Live {
         let unknown: Vec<u32> = wanted.difference(&self.identified).copied().collect();
         files::threads_of(&self.roots, unknown).into_iter().map(Body::Thread).for_each(&mut put);
         self.tell_stacks(facts);
+        facts.push(Fact { at_ns: now(), body: Body::Cost(self.cost(end_ns)) });
+        Ok(())
+    }
+
+    /// What it cost to look.
+    fn cost(&self, end_ns: Ns) -> Cost {
         let events = self.programs.as_ref().map_or(0, |p| p.inbox.borrow().decoder.events);
         let mut cost = self.expense.cost(events, end_ns.saturating_sub(self.begin_ns));
         self.user_stacks.count(&mut cost);
-        facts.push(Fact { at_ns: now(), body: Body::Cost(cost) });
-        Ok(())
+        cost
     }
 
     /// Settings and counters once more, and what appeared while the look went on.
