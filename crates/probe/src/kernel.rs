@@ -171,9 +171,14 @@ impl Programs {
         Ok(blind)
     }
 
-    /// Detaches everything that makes events; maps and iterators stay readable.
-    pub fn detach(&mut self) {
-        self.links.clear();
+    /// Has no more waits told. The programs stay attached until the process ends: where another looker has programs at the same
+    /// places, to detach one waits for an RCU grace period, which the answer need not.
+    pub fn tell_no_more(&mut self) {
+        if let Some(control) = self.control() {
+            control.threshold_ns = u64::MAX;
+            control.traced_threshold_ns = u64::MAX;
+            control.request_threshold_ns = u64::MAX;
+        }
     }
 
     fn start_sampling(&mut self) -> Option<Blind> {

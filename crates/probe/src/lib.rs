@@ -27,6 +27,7 @@ mod memory;
 pub mod netlink;
 #[doc(hidden)]
 pub mod netlink_wire;
+mod own;
 mod pace;
 mod paths;
 pub mod plan;

@@ -23,6 +23,7 @@ use crate::host::{self, Offer};
 use crate::kernel::{Programs, Queued};
 use crate::mapper::Mapper;
 use crate::netlink::Netlink;
+use crate::own;
 use crate::pace::Pace;
 use crate::plan::{self, Purpose};
 use crate::user_stacks::UserStacks;
@@ -114,6 +115,7 @@ pub struct Live {
     pub(crate) calm: Calm,
     pub(crate) expense: Expense,
     pub(crate) is_command: bool,
+    pub(crate) memory_locked: bool,
     pub(crate) held: Option<Held>,
     ended: Option<Ended>,
     pub(crate) ending: Option<LastWalk>,
@@ -144,6 +146,13 @@ impl Live {
         let roots = Roots::default();
         let mut opening_facts = Pieces::default();
         let mut put = |body| opening_facts.push(Fact { at_ns: now(), body });
+        // First: a child inherits neither what the scheduler grants from here on nor a lock on memory.
+        let held = match &look.what {
+            What::Command(words) => Some(Held::fork(words).map_err(system("start the command"))?),
+            _ => None,
+        };
+        own::priority::raise_if_crowded();
+        let memory_locked = own::memory::lock();
         let (purpose, asked_about) = purpose(&look.what);
         let offer = host::look(&plan::tracepoints());
         let (mut programs, names, blind) = load(&offer, purpose);
@@ -169,10 +178,6 @@ impl Live {
         let target = crate::target::target(&look.what, &roots, &containers)?;
         containers.into_iter().map(Body::Container).for_each(&mut put);
         put(Body::Target(target));
-        let held = match &look.what {
-            What::Command(words) => Some(Held::fork(words).map_err(system("start the command"))?),
-            _ => None,
-        };
         let mut cgroups = opening.cgroups;
         cgroups.samples().for_each(&mut put);
         let mut sampler = Sampler::new(&roots);
@@ -231,6 +236,7 @@ impl Live {
             calm: Calm::default(),
             expense: Expense::default(),
             is_command: held.is_some(),
+            memory_locked,
             held,
             ended: None,
             ending: None,

@@ -33,6 +33,7 @@ Examples:
   holdup run -- make -j4          where the wall time of a command goes
   holdup record slow.hup          look, answer, and keep the facts
   holdup --from slow.hup          the same answer again, anywhere, without root
+  holdup page slow.hup -o w.html  the same answer drawn, for a browser
   holdup explain disk.journal     what a finding means and how it is proven
 
 Exit status:
@@ -123,6 +124,9 @@ struct PrintFlags {
 struct AnswerFlags {
     #[command(flatten)]
     print: PrintFlags,
+    /// Draw the answer into a page as well: one HTML file
+    #[arg(long, value_name = "PAGE")]
+    page: Option<PathBuf>,
     /// Exit with 1 if something above a note is found
     #[arg(long)]
     check: bool,
@@ -193,6 +197,19 @@ enum Command {
         /// A command to run and explain, as `run` does
         #[arg(value_name = "CMD", last = true, conflicts_with_all = ["pid", "container", "length"])]
         command: Vec<OsString>,
+    },
+    /// Draw a recording as a page: one HTML file that needs nothing else
+    #[command(
+        after_help = "Examples:\n  holdup page slow.hup -o why.html\n  holdup page slow.hup -p 812 -o why.html"
+    )]
+    Page {
+        /// The recording
+        file: PathBuf,
+        #[command(flatten)]
+        target: TargetFlags,
+        /// Write the page to a file
+        #[arg(short, long, value_name = "PAGE")]
+        output: Option<PathBuf>,
     },
     /// Print the facts of a recording, a line of JSON each
     #[command(after_help = "Example:\n  holdup facts slow.hup | jq 'select(.f == \"wait\")'")]
@@ -268,6 +285,13 @@ pub enum Task {
         /// Narrow a look at a host; `Aim::Host` means: whatever the recording holds.
         aim: Aim,
     },
+    /// Draw a recording as a page.
+    Page {
+        /// The recording.
+        file: PathBuf,
+        /// As of a replay.
+        aim: Aim,
+    },
     /// Print the facts of a recording.
     Facts {
         /// The recording.
@@ -315,6 +339,8 @@ pub enum Aim {
 pub struct Answer {
     /// To which file; none is standard output (for commands: standard error).
     pub output: Option<PathBuf>,
+    /// To which file the page of it; none if none is wanted.
+    pub page: Option<PathBuf>,
     /// As JSON.
     pub json: bool,
     /// Let the exit status say whether something was found.
@@ -327,6 +353,7 @@ pub struct Answer {
 
 impl Cli {
     /// What was typed, as what it means.
+    // LONG FUNCTION: one arm a command, none of them more than a few lines.
     pub fn job(self) -> Result<Job, Failure> {
         let Self { target, look, from, answer, command } = self;
         let Some(command) = command else {
@@ -341,6 +368,9 @@ impl Cli {
             ));
         }
         let outer = Outer { length: look.length, from: from.from };
+        if answer.page.is_some() && !command.answers() {
+            return Err(Failure::usage("--page goes with a look, or with --from"));
+        }
         Ok(match command {
             Command::Pid { pid, look, from, answer: own } => {
                 let (look, from) = outer.merge(look, from.from)?;
@@ -368,6 +398,12 @@ impl Cli {
                 let task = Task::Look { aim, seconds, record: Some(file) };
                 Job { task, answer: own.over(answer) }
             }
+            Command::Page { file, target, output } => {
+                outer.refuse("page", true, true)?;
+                let output = output.or(answer.print.output);
+                let answer = Answer { output, ..Answer::default() };
+                Job { task: Task::Page { file, aim: target.aim() }, answer }
+            }
             Command::Facts { file } => {
                 outer.refuse("facts", true, true)?;
                 Job { task: Task::Facts { file }, answer: answer.into() }
@@ -375,7 +411,7 @@ impl Cli {
             Command::Doctor { from, print, check } => {
                 outer.refuse("doctor", true, false)?;
                 let (_, file) = outer.merge(LookFlags::default(), from.from)?;
-                let own = AnswerFlags { print, check, verbose: false };
+                let own = AnswerFlags { print, check, ..AnswerFlags::default() };
                 Job { task: Task::Doctor { file }, answer: own.over(answer) }
             }
             Command::Explain { code, print } => {
@@ -430,6 +466,16 @@ impl Outer {
     }
 }
 
+impl Command {
+    /// Whether it ends in an answer about something that was looked at.
+    fn answers(&self) -> bool {
+        matches!(
+            self,
+            Self::Pid { .. } | Self::Container { .. } | Self::Run { .. } | Self::Record { .. }
+        )
+    }
+}
+
 impl TargetFlags {
     fn aim(self) -> Aim {
         match (self.pid, self.container) {
@@ -450,6 +496,7 @@ impl AnswerFlags {
     fn over(self, outer: Self) -> Answer {
         Answer {
             output: self.print.output.or(outer.print.output),
+            page: self.page.or(outer.page),
             json: self.print.json || outer.print.json,
             check: self.check || outer.check,
             verbose: self.verbose || outer.verbose,
@@ -521,64 +568,5 @@ fn duration(text: &str) -> Result<Duration, String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::CommandFactory;
-
-    fn job(line: &[&str]) -> Result<Job, Failure> {
-        Cli::try_parse_from(line).expect("clap accepts it").job()
-    }
-
-    #[test]
-    fn the_flags_are_consistent() {
-        Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn pid_flag_and_pid_command_are_the_same() {
-        for line in [&["holdup", "-p", "7"][..], &["holdup", "pid", "7"]] {
-            match job(line).expect("a job").task {
-                Task::Look { aim: Aim::Process(7), seconds: Some(5.0), record: None } => {}
-                other => panic!("{line:?}: {other:?}"),
-            }
-        }
-    }
-
-    #[test]
-    fn flags_before_the_command_count() {
-        let job = job(&["holdup", "--json", "--for", "2s", "pid", "7", "--check"]).expect("a job");
-        assert!(job.answer.json && job.answer.check);
-        assert!(matches!(job.task, Task::Look { seconds: Some(2.0), .. }));
-    }
-
-    #[test]
-    fn flags_of_the_command_behind_run_stay_its_own() {
-        let job = job(&["holdup", "run", "--json", "ls", "--check", "-o", "x"]).expect("a job");
-        assert!(job.answer.json && !job.answer.check && job.answer.output.is_none());
-        let Task::Look { aim: Aim::Command(words), .. } = job.task else { panic!("not a look") };
-        assert_eq!(words, ["ls", "--check", "-o", "x"]);
-    }
-
-    #[test]
-    fn what_does_not_go_together_is_refused() {
-        for line in [
-            &["holdup", "--from", "x", "run", "ls"][..],
-            &["holdup", "--for", "1s", "pid", "1", "--from", "x"],
-            &["holdup", "--for", "1s", "explain"],
-            &["holdup", "-p", "1", "pid", "2"],
-        ] {
-            assert!(job(line).is_err(), "{line:?}");
-        }
-        assert!(Cli::try_parse_from(["holdup", "--for", "1s", "--from", "x"]).is_err());
-        assert!(Cli::try_parse_from(["holdup", "-p", "1", "-c", "x"]).is_err());
-    }
-
-    #[test]
-    fn durations() {
-        assert_eq!(duration("30").expect("seconds"), Duration::from_secs(30));
-        assert_eq!(duration("1m 30s").expect("both"), Duration::from_secs(90));
-        for wrong in ["0", "1ms", "2h", "-3", "nan", "inf", "soon", ""] {
-            assert!(duration(wrong).is_err(), "{wrong}");
-        }
-    }
-}
+#[path = "flags_tests.rs"]
+mod tests;

@@ -8,6 +8,7 @@ pub mod accounting;
 mod caveats;
 mod naming;
 mod own;
+pub mod picture;
 pub mod report;
 mod sentences;
 mod verdict;
@@ -20,7 +21,10 @@ use crate::waits::timeline::Timelines;
 use accounting::account;
 use caveats::caveats;
 use naming::{link, process_name};
+use picture::Picture;
+use picture::gather::Gathered;
 pub use report::*;
+use verdict::Origin;
 
 /// Explains a look.
 pub fn explain(facts: Vec<Fact>) -> Report {
@@ -31,10 +35,22 @@ pub fn explain(facts: Vec<Fact>) -> Report {
 pub fn explain_model(model: &mut Model) -> Report {
     model.finish();
     let timelines = Timelines::take(model);
-    judge(&Measures::of(model, &timelines))
+    judge(&Measures::of(model, &timelines)).0
 }
 
-fn judge(measures: &Measures<'_>) -> Report {
+/// The same, with what drawing it takes beside it.
+pub fn explain_with_picture(model: &mut Model) -> (Report, Picture) {
+    model.finish();
+    let timelines = Timelines::take(model);
+    let mut gathered = Gathered::new(model);
+    let measures = Measures::watched(model, &timelines, &mut |lost| gathered.add(lost));
+    let (report, origins) = judge(&measures);
+    let picture = Picture::of(&measures, gathered, &report, &origins);
+    (report, picture)
+}
+
+/// The report, and of each end of its answer which ends of the graph it is made of.
+fn judge(measures: &Measures<'_>) -> (Report, Vec<Vec<Origin>>) {
     let model = measures.model;
     let mut named: Vec<(Finding, Vec<Claim>)> =
         engine::name(measures).into_iter().map(|named| finding(model, named)).collect();
@@ -50,10 +66,10 @@ fn judge(measures: &Measures<'_>) -> Report {
     });
     let (mut findings, claims): (Vec<Finding>, Vec<Vec<Claim>>) = named.into_iter().unzip();
     findings.iter_mut().for_each(|finding| add_inner_pids(model, finding));
-    let answer = verdict::answer(measures, &claims, &findings);
+    let (answer, origins) = verdict::answer(measures, &claims, &findings);
     let accounting = account(measures);
     let caveats = caveats(measures, &accounting, &findings, &answer.ends);
-    Report {
+    let report = Report {
         schema: SCHEMA,
         tool: Tool { name: "holdup".into(), version: model.host.tool_version.clone() },
         target: target(model),
@@ -69,7 +85,8 @@ fn judge(measures: &Measures<'_>) -> Report {
                 .sum(),
             ..ReportCost::from(&model.cost)
         },
-    }
+    };
+    (report, origins)
 }
 
 /// A named end in the words of the contract.

@@ -11,7 +11,7 @@ pub use crate::model::names::ObjectName;
 pub use crate::rules::wording::{Culprit, CulpritKind, Evidence, Impact, Remedy, Severity};
 pub use crate::waits::lock_kind::LockKind;
 
-use crate::facts::{Cost, TargetKind, ThreadRef};
+use crate::facts::{Cost, OwnScheduling, TargetKind, ThreadRef};
 use serde::{Deserialize, Serialize};
 
 /// Version of the JSON contract.
@@ -302,6 +302,12 @@ pub struct ReportCost {
     /// What reading user stacks took of it; absent if none were to be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_stacks: Option<UserStacksCost>,
+    /// What the scheduler granted holdup's own threads when the look ended; null if a recording does not tell.
+    #[serde(default)]
+    pub scheduling: Option<OwnScheduling>,
+    /// Whether its memory was locked; null if a recording does not tell.
+    #[serde(default)]
+    pub memory_locked: Option<bool>,
 }
 
 /// What it cost to read user stacks: at most a two-hundredth of a CPU while the look lasts.
@@ -326,6 +332,8 @@ impl From<&Cost> for ReportCost {
             events: cost.events,
             events_lost: 0,
             user_stacks: UserStacksCost::of(cost),
+            scheduling: cost.scheduling,
+            memory_locked: cost.memory_locked,
         }
     }
 }

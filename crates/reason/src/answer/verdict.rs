@@ -29,9 +29,22 @@ const HOST_DEMAND_MIN: f64 = 0.25;
 /// A host whose CPUs are in use for less than this part of the time has nothing to do.
 const HOST_BUSY_MIN: f64 = 0.05;
 
-/// The answer; `claims` are those of the findings, in their order.
-pub fn answer(measures: &Measures<'_>, claims: &[Vec<Claim>], findings: &[Finding]) -> Answer {
-    let mut ends = ends(measures, claims);
+/// What an end of the answer is of: one of the graph's ends, as far as these processes lose it.
+#[derive(Debug, Clone)]
+pub struct Origin {
+    /// Index into the graph's ends.
+    pub end: usize,
+    /// The processes.
+    pub victims: BTreeSet<u32>,
+}
+
+/// The answer, and what each of its ends is made of; `claims` are those of the findings, in their order.
+pub fn answer(
+    measures: &Measures<'_>,
+    claims: &[Vec<Claim>],
+    findings: &[Finding],
+) -> (Answer, Vec<Vec<Origin>>) {
+    let (mut ends, origins) = ends(measures, claims);
     let demand: f64 = ends.iter().map(|end| end.seconds).sum();
     for end in &mut ends {
         end.share = end.seconds / demand.max(1e-9);
@@ -50,7 +63,8 @@ pub fn answer(measures: &Measures<'_>, claims: &[Vec<Claim>], findings: &[Findin
         (Verdict::Idle, _) => (idle_title(measures), String::new()),
         _ => unnamed(&own, &ends, verdict, first),
     };
-    Answer { verdict, title, text, first, demand_seconds: demand, ends: folded(ends) }
+    let (ends, origins) = folded(ends, origins);
+    (Answer { verdict, title, text, first, demand_seconds: demand, ends }, origins)
 }
 
 fn verdict(own: &Own<'_>, ends: &[AnswerEnd], demand: f64, findings: &[Finding]) -> Verdict {
@@ -69,7 +83,7 @@ fn verdict(own: &Own<'_>, ends: &[AnswerEnd], demand: f64, findings: &[Finding])
 }
 
 /// Every end with its part of the time, greatest first; what a rule claimed points to its finding.
-fn ends(measures: &Measures<'_>, claims: &[Vec<Claim>]) -> Vec<AnswerEnd> {
+fn ends(measures: &Measures<'_>, claims: &[Vec<Claim>]) -> (Vec<AnswerEnd>, Vec<Origin>) {
     let is_host = measures.model.target.as_ref().is_none_or(|it| it.kind == TargetKind::Host);
     let mut all = Vec::new();
     for (at, end) in measures.graph.ends.iter().enumerate() {
@@ -87,7 +101,7 @@ fn ends(measures: &Measures<'_>, claims: &[Vec<Claim>]) -> Vec<AnswerEnd> {
                 part.victims.keys().for_each(|pid| {
                     left.remove(pid);
                 });
-                all.push(said(measures, &part, Some(finding)));
+                all.push((said(measures, &part, Some(finding)), origin(at, &part)));
             }
         }
         let rest = if left.len() == end.victims.len() {
@@ -98,12 +112,16 @@ fn ends(measures: &Measures<'_>, claims: &[Vec<Claim>]) -> Vec<AnswerEnd> {
         // On a host neither a debt nor work that nobody waits for is anybody's loss.
         let counts = !(is_host && (end.owed || end.kind == EndKind::Works));
         if !left.is_empty() && counts && end.kind != EndKind::Idle {
-            all.push(said(measures, &rest, None));
+            all.push((said(measures, &rest, None), origin(at, &rest)));
         }
     }
-    all.retain(|end| end.seconds > 0.0);
-    all.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
-    all
+    all.retain(|(end, _)| end.seconds > 0.0);
+    all.sort_by(|(a, _), (b, _)| b.seconds.total_cmp(&a.seconds));
+    all.into_iter().unzip()
+}
+
+fn origin(end: usize, part: &End) -> Origin {
+    Origin { end, victims: part.victims.keys().copied().collect() }
 }
 
 fn said(measures: &Measures<'_>, end: &End, finding: Option<usize>) -> AnswerEnd {
@@ -236,29 +254,35 @@ fn far_address(measures: &Measures<'_>, link: &crate::graph::chains::ChainLink) 
 }
 
 /// The ends beyond the first, as one row a kind.
-fn folded(mut ends: Vec<AnswerEnd>) -> Vec<AnswerEnd> {
-    if ends.len() <= ENDS_MAX {
-        return ends;
-    }
-    let mut rest: Vec<AnswerEnd> = Vec::new();
-    for end in ends.split_off(ENDS_MAX) {
-        match rest.iter_mut().find(|known| known.end == end.end) {
-            Some(known) => {
+fn folded(
+    mut ends: Vec<AnswerEnd>,
+    mut origins: Vec<Origin>,
+) -> (Vec<AnswerEnd>, Vec<Vec<Origin>>) {
+    let rest = ends.split_off(ends.len().min(ENDS_MAX));
+    let of_rest = origins.split_off(ends.len());
+    let single = origins.into_iter().map(|origin| vec![origin]);
+    let mut all: Vec<(AnswerEnd, Vec<Origin>)> = ends.into_iter().zip(single).collect();
+    for (end, origin) in rest.into_iter().zip(of_rest) {
+        match all[ENDS_MAX..].iter_mut().find(|(known, _)| known.end == end.end) {
+            Some((known, origins)) => {
                 known.seconds += end.seconds;
                 known.share += end.share;
+                origins.push(origin);
             }
-            None => rest.push(AnswerEnd {
-                object: ObjectName::new("", "others"),
-                who: None,
-                victims: Vec::new(),
-                chain: Vec::new(),
-                finding: None,
-                ask: String::new(),
-                ..end
-            }),
+            None => {
+                let others = AnswerEnd {
+                    object: ObjectName::new("", "others"),
+                    who: None,
+                    victims: Vec::new(),
+                    chain: Vec::new(),
+                    finding: None,
+                    ask: String::new(),
+                    ..end
+                };
+                all.push((others, vec![origin]));
+            }
         }
     }
-    ends.extend(rest);
-    ends.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
-    ends
+    all.sort_by(|(a, _), (b, _)| b.seconds.total_cmp(&a.seconds));
+    all.into_iter().unzip()
 }

@@ -70,6 +70,26 @@ impl EndKind {
     }
 }
 
+/// A piece of demand as it is added to an end, for whoever wants more of it than the end's sums (answer/picture/).
+pub struct Lost<'l> {
+    /// Kind of the end.
+    pub kind: EndKind,
+    /// Class of the end.
+    pub class: WaitClass,
+    /// Object of the end.
+    pub object: &'l Object,
+    /// When, and by which chain.
+    pub leaf: &'l Leaf,
+    /// The link of the chain that names the end.
+    pub named: usize,
+    /// How much of the leaf it is, 0 to 1.
+    pub part: f64,
+    /// It adds to the end's seconds, and not to its list of victims alone.
+    pub counted: bool,
+    /// The leaf's times were seen. Else they are a length alone: work that the scheduler has counted.
+    pub timed: bool,
+}
+
 /// All waits that come down to one thing.
 #[derive(Debug, Clone)]
 pub struct End {
@@ -81,6 +101,8 @@ pub struct End {
     pub object: Object,
     /// Who would have to act, as far as it is known: who works, sleeps, holds the lock, owes the answer.
     pub who: Option<ThreadRef>,
+    /// That is whoever holds it longest, of all its leaves.
+    pub(super) is_holder: bool,
     /// Demand wait on it within the window, seconds, summed over victims. For a command: its share of
     /// the critical path, seconds.
     pub seconds: f64,
@@ -120,6 +142,7 @@ impl End {
             class,
             object,
             who: None,
+            is_holder: false,
             seconds: 0.0,
             victims: BTreeMap::new(),
             counted: BTreeMap::new(),

@@ -15,6 +15,7 @@ pub mod units;
 mod verdict;
 
 use holdup_reason::answer::{Caveat, Finding, Report, ReportCost, Severity};
+use holdup_reason::facts::OwnScheduling;
 use page::{Page, Tone};
 
 /// Caveats are one sentence each; this bounds one that is not.
@@ -94,7 +95,18 @@ fn cost(cost: &ReportCost, window_seconds: f64) -> String {
             units::count(stacks.left_out),
         ));
     }
-    format!("Looking cost {}.", parts.join(", "))
+    let how = match cost.scheduling {
+        Some(OwnScheduling::RoundRobin) => {
+            " The CPUs were all taken: it ran at real-time priority."
+        }
+        Some(OwnScheduling::Deadline) => " The CPUs were all taken: it ran with a deadline.",
+        Some(OwnScheduling::Nice) => " The CPUs were all taken: it ran at nice -20.",
+        Some(OwnScheduling::GivenBack) => {
+            " The CPUs were all taken: it had priority, and gave it back when it took too long."
+        }
+        Some(OwnScheduling::Ordinary) | None => "",
+    };
+    format!("Looking cost {}.{how}", parts.join(", "))
 }
 #[cfg(test)]
 mod tests;
