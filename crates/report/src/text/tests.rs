@@ -54,7 +54,7 @@ fn stacks_that_were_left_out_are_counted_in_the_last_line() {
     };
     assert!(!last(0).contains("stacks"), "{}", last(0));
     assert!(
-        last(70).contains("300 user stacks in 8.1 ms, 70 left out for want of time"),
+        last(70).contains("300 user stacks in 8.10 ms, 70 left out for want of time"),
         "{}",
         last(70)
     );
