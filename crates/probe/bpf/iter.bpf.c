@@ -5,7 +5,7 @@
  * the state of each thread, so that a wait that began before the look is complete when it ends.
  * `endpoints` reports who holds which socket, pipe, terminal and FUSE device, in every network namespace.
  *
- * If it is asked to, `threads` reports where blocked threads left user space and no more: their stacks are read by those
+ * If asked, `threads` reports only where blocked threads left user space: their user stacks are read from those
  * addresses, and are whole if the count of switches is the same before and after.
  *
  * Memory order: a walk reads a thread's state while its CPU may write it. run_delay is read before the state, so that what

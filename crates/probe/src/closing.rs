@@ -208,10 +208,10 @@ impl Live {
             last.told.insert((record.time.thread.tid, record.time.thread.start_ns), at_ns);
             last.times.push(Fact { at_ns, body: Body::ThreadTime(record.time) });
         })?;
+        let walk_ns = clock_ns(libc::CLOCK_THREAD_CPUTIME_ID).saturating_sub(walk_begin_ns);
         // What they add up goes on.
         last.sums = programs.sums();
         last.lost = programs.lost();
-        let walk_ns = clock_ns(libc::CLOCK_THREAD_CPUTIME_ID).saturating_sub(walk_begin_ns);
         last.left = self.left_at_the_end(walk_ns)?;
         Ok(last)
     }
@@ -227,8 +227,17 @@ impl Live {
         }
         let (traced_threshold_ns, threshold_ns) = self.pace.highest_ns();
         let flood_by = self.pace.author().cloned();
-        let LastWalk { end_ns, interrupted, mut times, mut waits, mut wanted, .. } = last;
-        let LastWalk { mut sums, lost, left, .. } = last;
+        let LastWalk {
+            end_ns,
+            interrupted,
+            mut times,
+            mut waits,
+            mut wanted,
+            mut sums,
+            lost,
+            left,
+            ..
+        } = last;
         let end = WindowEnd { interrupted, threshold_ns, traced_threshold_ns, flood_by };
         facts.push(Fact { at_ns: end_ns, body: Body::WindowEnd(end) });
         facts.append(&mut times);
@@ -264,7 +273,14 @@ impl Live {
         let unknown: Vec<u32> = wanted.difference(&self.identified).copied().collect();
         files::threads_of(&self.roots, unknown).into_iter().map(Body::Thread).for_each(&mut put);
         self.tell_stacks(facts);
-        facts.push(Fact { at_ns: now(), body: Body::Cost(self.cost(end_ns)) });
+        let events = self.programs.as_ref().map_or(0, |p| p.inbox.borrow().decoder.events);
+        let mut cost = Cost {
+            scheduling: Some(priority::had()),
+            memory_locked: Some(self.memory_locked),
+            ..self.expense.cost(events, end_ns.saturating_sub(self.begin_ns))
+        };
+        self.user_stacks.count(&mut cost);
+        facts.push(Fact { at_ns: now(), body: Body::Cost(cost) });
         Ok(())
     }
 
@@ -304,18 +320,6 @@ impl Live {
             facts.push(Fact { at_ns, body: Body::Endpoint(endpoint) });
         }
         facts.extend(std::mem::take(&mut self.between).into_values());
-    }
-
-    /// What it cost to look.
-    fn cost(&self, end_ns: Ns) -> Cost {
-        let events = self.programs.as_ref().map_or(0, |p| p.inbox.borrow().decoder.events);
-        let mut cost = Cost {
-            scheduling: Some(priority::had()),
-            memory_locked: Some(self.memory_locked),
-            ..self.expense.cost(events, end_ns.saturating_sub(self.begin_ns))
-        };
-        self.user_stacks.count(&mut cost);
-        cost
     }
 
     /// Settings and counters once more, and what appeared while the look went on.

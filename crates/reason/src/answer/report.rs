@@ -299,15 +299,15 @@ pub struct ReportCost {
     pub events: u64,
     /// Kernel events lost.
     pub events_lost: u64,
-    /// What reading user stacks took of it; absent if none were to be read.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub user_stacks: Option<UserStacksCost>,
     /// What the scheduler granted holdup's own threads when the look ended; null if a recording does not tell.
     #[serde(default)]
     pub scheduling: Option<OwnScheduling>,
     /// Whether its memory was locked; null if a recording does not tell.
     #[serde(default)]
     pub memory_locked: Option<bool>,
+    /// What reading user stacks took of it; absent if none were to be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_stacks: Option<UserStacksCost>,
 }
 
 /// What it cost to read user stacks: at most a two-hundredth of a CPU while the look lasts.
@@ -331,9 +331,9 @@ impl From<&Cost> for ReportCost {
             rss_bytes: cost.rss_bytes,
             events: cost.events,
             events_lost: 0,
-            user_stacks: UserStacksCost::of(cost),
             scheduling: cost.scheduling,
             memory_locked: cost.memory_locked,
+            user_stacks: UserStacksCost::of(cost),
         }
     }
 }
