@@ -301,6 +301,7 @@ struct tcp_sock {
 	__u32 lsndtime;
 	__u32 snd_una;
 	__u32 snd_wl1;
+	__u32 snd_sml;
 	__u32 packets_out;
 	__u8 nonagle : 4;
 	__u64 first_tx_mstamp;

@@ -23,6 +23,7 @@
 #define ENFILE 23
 #define EMFILE 24
 #define ENOSPC 28
+#define EADDRINUSE 98
 #define ECONNREFUSED 111
 #define EDQUOT 122
 
@@ -51,6 +52,7 @@ enum refused {
 	REFUSED_PROCESS,
 	REFUSED_DESCRIPTOR,
 	REFUSED_CONNECTION,
+	REFUSED_ADDRESS,
 	REFUSED_ROOM,
 };
 
@@ -120,6 +122,10 @@ static __always_inline bool connects(__s64 number)
 {
 	return number == 42;
 }
+static __always_inline bool binds(__s64 number)
+{
+	return number == 49;
+}
 /* write, pwrite64, writev, fallocate, pwritev, pwritev2 */
 static __always_inline bool writes(__s64 number)
 {
@@ -172,6 +178,10 @@ static __always_inline bool connects(__s64 number)
 {
 	return number == 203;
 }
+static __always_inline bool binds(__s64 number)
+{
+	return number == 200;
+}
 static __always_inline bool writes(__s64 number)
 {
 	return number == 47 || number == 64 || number == 66 || number == 68 || number == 70 || number == 287;
@@ -197,7 +207,7 @@ static __always_inline bool is_refusal(__u64 error)
 
 	if (error < 64)
 		return low >> error & 1;
-	return error == ECONNREFUSED || error == EDQUOT;
+	return error == ECONNREFUSED || error == EADDRINUSE || error == EDQUOT;
 }
 
 /* What a call was refused, by its number and error alone. */
@@ -222,6 +232,8 @@ static __always_inline enum refused refused_what(__s64 number, __u64 error)
 		return REFUSED_DESCRIPTOR;
 	case ECONNREFUSED:
 		return connects(number) ? REFUSED_CONNECTION : REFUSED_NOTHING;
+	case EADDRINUSE:
+		return binds(number) ? REFUSED_ADDRESS : REFUSED_NOTHING;
 	}
 	return writes(number) ? REFUSED_ROOM : REFUSED_NOTHING;
 }
@@ -372,6 +384,7 @@ static __always_inline __u32 read_refused(struct wire_denied *record, struct tas
 		record->limit = BPF_CORE_READ(task, signal, rlim[RLIMIT_NOFILE].rlim_cur);
 		break;
 	case REFUSED_CONNECTION:
+	case REFUSED_ADDRESS:
 		read_address(record, args);
 		break;
 	default:

@@ -143,7 +143,7 @@ impl Live {
                 continue;
             }
             self.objects.extend(blocked.place.object.iter().flat_map(inodes));
-            if blocked.place.state == WaitState::DiskSleep {
+            if blocked.place.state == WaitState::DiskSleep || paths::opens(blocked) {
                 paths::name(blocked, &self.roots);
             }
             match blocked.place.syscall.as_str() {

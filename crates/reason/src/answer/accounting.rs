@@ -39,7 +39,7 @@ fn critical_path(measures: &Measures<'_>, parts: &mut BTreeMap<Key, f64>) {
         }
         let word = match (end.kind, end.class) {
             (EndKind::Open, _) => "open",
-            (EndKind::Sleep, _) => WaitClass::Timer.word(),
+            (EndKind::Sleep, class) if !class.is_root() => WaitClass::Timer.word(),
             (_, class) => class.word(),
         };
         *parts.entry((word.to_string(), object)).or_default() += end.seconds;

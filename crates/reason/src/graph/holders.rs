@@ -4,7 +4,7 @@
 //! waits for the next event (responsible.rs), or choose among a process's threads (serving.rs).
 
 use super::peers::Peers;
-use super::wakers::{carrier, is_stalled};
+use super::wakers::{by_kernel_thread, carrier, is_stalled};
 use crate::facts::*;
 use crate::model::object::Object;
 use crate::waits::timeline::{self, WaitSpan};
@@ -138,7 +138,10 @@ impl Peers<'_> {
     }
 
     pub(super) fn pipe_end(&self, wait: &WaitSpan, reader: bool) -> Option<ThreadRef> {
-        let Some(ObjectRef::Pipe { ino }) = &wait.place.object else { return self.waker(wait) };
+        let Some(ObjectRef::Pipe { ino }) = &wait.place.object else {
+            // A signal or a terminal may end it too, by way of a kernel thread.
+            return self.waker(wait).filter(|_| !by_kernel_thread(wait));
+        };
         let ends = self.endpoints_on(*ino);
         let at_end: Vec<ThreadRef> = ends
             .iter()

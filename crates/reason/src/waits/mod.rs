@@ -1,12 +1,13 @@
 //! Waits: what each is for, on what, and when.
 //!
 //! This file owns the classes of waits and their properties; classify.rs finds the class, objects.rs the object, retries.rs
-//! both of a sleep between refusals; span.rs is one wait, timeline.rs puts a thread's waits in order. Must not: follow who ended a wait (graph/), or weigh it.
+//! both of a sleep between refusals, nagle.rs what of a wait is for an acknowledgement; span.rs is one wait, timeline.rs puts a thread's waits in order. Must not: follow who ended a wait (graph/), or weigh it.
 //! Edit together: classify.rs, objects.rs, docs/json.md (the words).
 
 mod classify;
 mod functions;
 mod futex_handoff;
+mod nagle;
 pub mod objects;
 pub mod poll_intent;
 pub mod retries;
@@ -53,6 +54,8 @@ pub enum WaitClass {
     SocketWrite,
     /// A connection to be made.
     SocketConnect,
+    /// An acknowledgement: Nagle's algorithm keeps back what it has written to a connection until then.
+    Nagle,
     /// An answer to a DNS question.
     Dns,
     /// Data from a pipe.
@@ -65,6 +68,8 @@ pub enum WaitClass {
     UnixWrite,
     /// Room in a terminal's output.
     TtyWrite,
+    /// A terminal's output, which somebody stopped with ctrl-S, to be let go on.
+    TtyStopped,
     /// A child to end.
     Child,
     /// A child of vfork to exec or end.
@@ -79,6 +84,8 @@ pub enum WaitClass {
     RefusedLimit,
     /// Asleep before it tries again to connect where nobody listens.
     RefusedConnection,
+    /// Asleep before it tries again to take an address that somebody has.
+    TakenAddress,
     /// Its cgroup to be thawed.
     FrozenCgroup,
     /// A frozen file system to be thawed.
@@ -116,12 +123,14 @@ impl WaitClass {
             SocketRead => "socket",
             SocketWrite => "socket full",
             SocketConnect => "connection",
+            Nagle => "acknowledgement",
             Dns => "DNS",
             PipeRead => "pipe",
             PipeWrite => "pipe full",
             UnixRead => "unix socket",
             UnixWrite => "unix socket full",
             TtyWrite => "terminal",
+            TtyStopped => "stopped terminal",
             Child => "child",
             Vfork => "vfork",
             FuseDaemon => "FUSE daemon",
@@ -129,6 +138,7 @@ impl WaitClass {
             PolledLock => "polled lock",
             RefusedLimit => "limit",
             RefusedConnection => "refused connection",
+            TakenAddress => "taken address",
             FrozenCgroup => "frozen cgroup",
             FrozenFs => "frozen file system",
             Stopped => "stopped",
@@ -179,10 +189,13 @@ impl WaitClass {
                 | SwapIn
                 | PageFault
                 | SocketConnect
+                | Nagle
+                | TtyStopped
                 | FrozenCgroup
                 | FrozenFs
                 | RefusedLimit
                 | RefusedConnection
+                | TakenAddress
                 | Stopped
                 | Traced
         )
@@ -202,6 +215,8 @@ impl WaitClass {
                 | PolledLock
                 | RefusedLimit
                 | RefusedConnection
+                | TakenAddress
+                | Nagle
                 | SocketRead
                 | SocketConnect
                 | Dns

@@ -47,6 +47,7 @@ const EEXIST: i32 = 17;
 const ENFILE: i32 = 23;
 const EMFILE: i32 = 24;
 const ENOSPC: i32 = 28;
+const EADDRINUSE: i32 = 98;
 const ECONNREFUSED: i32 = 111;
 const EDQUOT: i32 = 122;
 
@@ -79,6 +80,10 @@ pub fn refused(model: &Model, denied: &Denied) -> Option<Refused> {
             }
             Some(_) => return None,
             None => (WaitClass::RefusedConnection, path()?),
+        },
+        (EADDRINUSE, _) => match denied.address {
+            Some(address) => (WaitClass::TakenAddress, Object::Address(address)),
+            None => (WaitClass::TakenAddress, path()?),
         },
         _ => return None,
     })
