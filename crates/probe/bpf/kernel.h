@@ -277,6 +277,7 @@ struct sock {
 	__u32 sk_ack_backlog;
 	__u32 sk_max_ack_backlog;
 	struct socket *sk_socket;
+	int sk_err;
 };
 struct socket {
 	struct file *file;

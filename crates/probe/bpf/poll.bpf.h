@@ -6,8 +6,9 @@
  * first entry's pointer back to it. epoll keeps its descriptors in a tree, but those that woke the thread stand
  * in a list until it runs on.
  *
- * One object is told, and only if it is plain which: the one connection among wake-up pipes and timers. A
- * listening socket or a terminal means that work is waited for, two connections that it is either of them.
+ * One object is told, and only if it is plain which: the one connection among wake-up pipes and timers, or a terminal
+ * among them, where a person is to type. A listening socket means that work is waited for, two connections that it is
+ * either of them, and so do a connection and a terminal.
  *
  * Must not: run for short waits. Rejected: the pollfd array (user memory cannot be read from here).
  */
@@ -46,9 +47,10 @@ struct {
 enum poll_rank {
 	POLL_RANK_NONE = 0, /* a timer, a signal, a counter: how a program wakes itself */
 	POLL_RANK_PIPE = 1,
-	POLL_RANK_UNIX = 2,
-	POLL_RANK_INET = 3,
-	POLL_RANK_WORK = 4, /* whatever comes: connections, a person's keys */
+	POLL_RANK_TTY = 2, /* a person's keys */
+	POLL_RANK_UNIX = 3,
+	POLL_RANK_INET = 4,
+	POLL_RANK_WORK = 5, /* whatever comes */
 };
 
 /* Global functions with plain numbers: the verifier walks each once, not once for every caller. */
@@ -64,7 +66,7 @@ __noinline int poll_rank(__u64 address)
 	if (mode == S_IFIFO)
 		return POLL_RANK_PIPE;
 	if (mode == S_IFCHR)
-		return tty_major(BPF_CORE_READ(inode, i_rdev) >> 20) ? POLL_RANK_WORK : POLL_RANK_NONE;
+		return tty_major(BPF_CORE_READ(inode, i_rdev) >> 20) ? POLL_RANK_TTY : POLL_RANK_NONE;
 	if (mode != S_IFSOCK)
 		return POLL_RANK_NONE;
 	socket = BPF_CORE_READ(file, private_data);
@@ -128,6 +130,7 @@ __noinline __u64 polled_file(__u64 address)
 	struct poll_wqueues *table = (struct poll_wqueues *)address;
 	struct poll_stack *stack;
 	int best_rank = POLL_RANK_NONE, count;
+	bool types = false;
 	__u64 best = 0, before = 0;
 	__u32 zero = 0;
 	void *entries;
@@ -150,8 +153,9 @@ __noinline __u64 polled_file(__u64 address)
 		rank = poll_rank(file);
 		if (rank == POLL_RANK_WORK)
 			return 0;
-		/* A child's output and its errors come through two pipes: either will do. */
-		if (rank == best_rank && rank != POLL_RANK_PIPE)
+		types |= rank == POLL_RANK_TTY;
+		/* A child's output and its errors come through two pipes, a person's keys by two names: either will do. */
+		if (rank == best_rank && rank > POLL_RANK_TTY)
 			best = 0;
 		if (rank > best_rank) {
 			best_rank = rank;
@@ -159,7 +163,7 @@ __noinline __u64 polled_file(__u64 address)
 			stack->events = BPF_CORE_READ(entry, key);
 		}
 	}
-	return best;
+	return types && best_rank > POLL_RANK_TTY ? 0 : best;
 }
 
 /* The file that woke a thread out of epoll. */

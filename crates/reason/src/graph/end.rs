@@ -57,7 +57,7 @@ impl EndKind {
             SocketWrite | PipeWrite | UnixWrite | TtyWrite | Nagle => Self::Link,
             SocketRead | SocketConnect | Dns | UnixRead | FuseDaemon => Self::Remote,
             RefusedLimit => Self::Limit,
-            Timer | RefusedConnection | TakenAddress => Self::Sleep,
+            Timer | RefusedConnection | TakenAddress | FailedProgram => Self::Sleep,
             Stopped | Traced | FrozenCgroup | TtyStopped => Self::Person,
             PipeRead | Child | Vfork | Kernel | Unseen => Self::Open,
             Idle => Self::Idle,

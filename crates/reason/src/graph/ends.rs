@@ -400,7 +400,9 @@ fn holder(model: &Model, end: &End, leaf: &Leaf, named: usize) -> Option<ThreadR
         return tracer.filter(|pid| *pid != 0).map(|pid| model.thread_ref(pid));
     }
     // Whoever sleeps before the next try ends it by trying.
-    if EndKind::of(link.class) == EndKind::Sleep {
+    // A limit of the process's own is met by itself.
+    let is_own_limit = matches!(link.object, Object::Limit(_));
+    if EndKind::of(link.class) == EndKind::Sleep || is_own_limit {
         return Some(link.who.clone());
     }
     let client = leaf.links.get(named + 1).filter(|next| next.who.pid == link.who.pid);

@@ -5,6 +5,8 @@
 //! Edit together: classify.rs, objects.rs, docs/json.md (the words).
 
 mod classify;
+mod failing;
+mod families;
 mod functions;
 mod futex_handoff;
 mod nagle;
@@ -86,6 +88,8 @@ pub enum WaitClass {
     RefusedConnection,
     /// Asleep before it tries again to take an address that somebody has.
     TakenAddress,
+    /// Asleep before it runs a program again that has failed.
+    FailedProgram,
     /// Its cgroup to be thawed.
     FrozenCgroup,
     /// A frozen file system to be thawed.
@@ -139,6 +143,7 @@ impl WaitClass {
             RefusedLimit => "limit",
             RefusedConnection => "refused connection",
             TakenAddress => "taken address",
+            FailedProgram => "failed program",
             FrozenCgroup => "frozen cgroup",
             FrozenFs => "frozen file system",
             Stopped => "stopped",
@@ -196,6 +201,7 @@ impl WaitClass {
                 | RefusedLimit
                 | RefusedConnection
                 | TakenAddress
+                | FailedProgram
                 | Stopped
                 | Traced
         )

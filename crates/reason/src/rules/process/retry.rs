@@ -1,10 +1,10 @@
 //! process.retry: a call is refused again and again, with sleeps in between, until somebody makes it possible.
 //!
 //! Mostly connections to a server that is not there (ECONNREFUSED), and a server whose address another has (EADDRINUSE); also
-//! writes to a file system without room. Locks and limits have rules of their own before this one. The two facts are the refusals
+//! writes to a file system without room; and whole programs that fail (failed_program.rs). Locks and limits have rules of their own before this one. The two facts are the refusals
 //! and the sleeps between them, of two interfaces. Must not: name whoever should listen there; nobody is there to be seen.
 
-use super::refusal_words;
+use super::{failed_program, refusal_words};
 use crate::facts::ThreadRef;
 use crate::graph::end::End;
 use crate::measure::Measures;
@@ -28,6 +28,7 @@ pub static RULE: Rule = Rule {
     needs: &[
         "the same call was refused for the same address, path or file system again and again",
         "a sleep stands between the tries, and takes most of the time between them",
+        "where no call was seen to be refused: a program that was begun again and again ended badly each time but the last",
     ],
     refuted_by: &[
         Refutation::new(
@@ -37,6 +38,10 @@ pub static RULE: Rule = Rule {
         Refutation::new(
             "the program that was refused ended well: it found what it needed at another address",
             "a_client_that_ended_well_found_another_address",
+        ),
+        Refutation::new(
+            "a program that was begun again and again ended well in between: it is run now and then",
+            "what_ends_well_now_and_then_is_not_tried",
         ),
         Refutation::new(
             "an IPv6 address was refused, after which an IPv4 one is tried",
@@ -55,7 +60,10 @@ pub static RULE: Rule = Rule {
 };
 
 fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
-    use WaitClass::{RefusedConnection, RefusedLimit, TakenAddress};
+    use WaitClass::{FailedProgram, RefusedConnection, RefusedLimit, TakenAddress};
+    if end.class == FailedProgram {
+        return failed_program::matched(measures, end);
+    }
     if !matches!(end.class, RefusedConnection | RefusedLimit | TakenAddress) {
         return None;
     }
@@ -263,6 +271,39 @@ mod tests {
         assert_eq!(report.findings[0].code, "process.retry");
         let last = report.findings[0].chain.last().map(|link| link.waits_on.name.as_str());
         assert_eq!(last, Some("127.0.0.1:80"));
+    }
+
+    /// A script whose program ends so each second, and was refused nothing that is known.
+    fn runs(codes: [u32; 3]) -> Report {
+        let mut facts = script_whose_children_are_refused(&connect("[::1]:80"), 256);
+        let mut codes = codes.into_iter();
+        for fact in &mut facts {
+            if let Body::Exit(exit) = &mut fact.body {
+                exit.code = codes.next();
+            }
+        }
+        let name = "sh".to_string();
+        let kind = TargetKind::Process;
+        facts.push(fact(Body::Target(Target { kind, name, pid: 10, cgroups: Vec::new() })));
+        explain(facts)
+    }
+
+    #[test]
+    fn a_program_that_fails_each_time_is_what_a_script_waits_for() {
+        for codes in [[256, 256, 256], [256, 256, 0]] {
+            let report = runs(codes);
+            let found = &report.findings[0];
+            assert_eq!((&*found.code, &*found.culprit.name), ("process.retry", "client"));
+            assert!(found.title.contains("status 1"), "{}", found.title);
+            assert_eq!(report.answer.ends[0].end, EndKind::Sleep);
+        }
+    }
+
+    #[test]
+    fn what_ends_well_now_and_then_is_not_tried() {
+        for codes in [[256, 0, 256], [0, 0, 0], [256, 0, 0]] {
+            assert_eq!(runs(codes).findings, []);
+        }
     }
 
     #[test]
