@@ -237,6 +237,8 @@ impl<'c, 'a> Found<'c, 'a> {
         let kind = match kind {
             EndKind::Idle if is_terminal(&root.object) => EndKind::Person,
             EndKind::Idle if root.by_clock && !is_tick(leaf) => EndKind::Sleep,
+            // A sleep of a virtual machine's, on a condition that nobody signals.
+            EndKind::Lock if is_timed_out(root) && !is_tick(leaf) => EndKind::Sleep,
             EndKind::Idle if self.is_command => EndKind::Open,
             // A thread that reads what another of its own process will write.
             EndKind::Open if reads_a_pipe(root) && !self.is_command => EndKind::Idle,
@@ -422,6 +424,11 @@ fn is_tick(leaf: &Leaf) -> bool {
 fn is_window(model: &Model, link: &ChainLink) -> bool {
     let Object::Tty(dev) = link.object else { return false };
     model.terminal_name(dev).is_some_and(|name| name.starts_with("pts/"))
+}
+
+/// Whether a wait for a condition, a semaphore or a join had a timeout, and nothing else ended it.
+fn is_timed_out(root: &ChainLink) -> bool {
+    root.class == WaitClass::FutexWait && root.by_clock
 }
 
 /// Whether a pipe is read that is open at both ends; a FIFO that is being opened is a file.

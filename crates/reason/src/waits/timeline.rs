@@ -385,6 +385,11 @@ fn add_standing(
     if let Some(known) = line.waits.iter_mut().rev().find(|w| covers(w)) {
         if known.place.syscall == blocked.place.syscall {
             learn(model, accepted, known, blocked.place);
+        } else if known.place.syscall.is_empty() && !known.kernel {
+            // Its end was not told in time to read where it stood: this is where.
+            known.place = blocked.place;
+            known.class = classify(&known.place, model.stack(known.place.stack), known.kernel);
+            name(model, accepted, known);
         }
         return;
     }
