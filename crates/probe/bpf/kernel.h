@@ -263,6 +263,12 @@ struct socket;
 struct sk_buff_head {
 	__u32 qlen;
 };
+struct upid {
+	int nr;
+};
+struct pid {
+	struct upid numbers[1];
+};
 struct sock {
 	struct sock_common __sk_common;
 	atomic_t sk_drops;
@@ -278,6 +284,7 @@ struct sock {
 	__u32 sk_max_ack_backlog;
 	struct socket *sk_socket;
 	int sk_err;
+	struct pid *sk_peer_pid;
 };
 struct socket {
 	struct file *file;

@@ -124,12 +124,22 @@ __noinline __u64 poll_table(void)
 	return 0;
 }
 
+/* A pair of sockets that a process has made, to wake its own loop or to speak with a child: a pipe by another name. */
+static __always_inline bool is_own_pair(struct file *file, int tgid)
+{
+	struct socket *socket = BPF_CORE_READ(file, private_data);
+	struct sock *sk = BPF_CORE_READ(socket, sk);
+
+	return bpf_core_field_exists(sk->sk_peer_pid) && BPF_CORE_READ(sk, sk_peer_pid, numbers[0].nr) == tgid;
+}
+
 /* The polled file that matters, if it is plain which; what it is polled for is left in the scratch. */
 __noinline __u64 polled_file(__u64 address)
 {
 	struct poll_wqueues *table = (struct poll_wqueues *)address;
+	struct task_struct *task;
 	struct poll_stack *stack;
-	int best_rank = POLL_RANK_NONE, count;
+	int best_rank = POLL_RANK_NONE, count, tgid;
 	bool types = false;
 	__u64 best = 0, before = 0;
 	__u32 zero = 0;
@@ -140,6 +150,8 @@ __noinline __u64 polled_file(__u64 address)
 		return 0;
 	count = BPF_CORE_READ(table, inline_index);
 	entries = &table->inline_entries[0];
+	task = (struct task_struct *)stack->task;
+	tgid = BPF_CORE_READ(task, tgid);
 	for (int i = 0; i < POLL_ENTRIES_MAX; i++) {
 		struct poll_table_entry *entry = entries + i * bpf_core_type_size(struct poll_table_entry);
 		__u64 file;
@@ -153,6 +165,8 @@ __noinline __u64 polled_file(__u64 address)
 		rank = poll_rank(file);
 		if (rank == POLL_RANK_WORK)
 			return 0;
+		if (rank == POLL_RANK_UNIX && is_own_pair((struct file *)file, tgid))
+			rank = POLL_RANK_PIPE;
 		types |= rank == POLL_RANK_TTY;
 		/* A child's output and its errors come through two pipes, a person's keys by two names: either will do. */
 		if (rank == best_rank && rank > POLL_RANK_TTY)

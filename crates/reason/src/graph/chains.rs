@@ -278,7 +278,7 @@ impl<'a> Chains<'a> {
             since_ns: wait.begin_ns,
             standing: wait.standing,
             by_clock: is_by_clock(wait),
-            question_of: self.peers.question_of(wait),
+            question_of: self.peers.question_of(wait, walk.links.last().map(|link| link.who.pid)),
         };
         let next = match next {
             Next::Thread(thread) => Some(thread),

@@ -267,19 +267,22 @@ impl<'a> Peers<'a> {
         }
     }
 
-    /// Whose next question a wait is for, if it is for one; 0 if that is not known.
-    pub fn question_of(&self, wait: &WaitSpan) -> Option<u32> {
+    /// Whose next question a wait is for, if it is for one; 0 if that is not known. Of several that share the connection the one
+    /// that is known to wait for an answer.
+    pub fn question_of(&self, wait: &WaitSpan, asker: Option<u32>) -> Option<u32> {
         if !self.is_for_a_question(wait) {
             return None;
         }
         let far = match &wait.place.object {
-            Some(ObjectRef::Inet(socket)) => self.far_processes(socket).first().map(|far| far.pid),
+            Some(ObjectRef::Inet(socket)) => self.far_processes(socket),
             Some(ObjectRef::Unix { peer_ino, .. }) => {
-                self.endpoints_on(*peer_ino).first().map(|end| end.process.pid)
+                self.endpoints_on(*peer_ino).iter().map(|end| end.process.clone()).collect()
             }
-            _ => None,
+            _ => Vec::new(),
         };
-        Some(far.unwrap_or(0))
+        let is_asker = |far: &&ThreadRef| Some(far.pid) == asker;
+        let far = far.iter().find(is_asker).or(far.first());
+        Some(far.map_or(0, |far| far.pid))
     }
 
     /// Whether a connection was made to a listener here, and this is the listener's end of it.

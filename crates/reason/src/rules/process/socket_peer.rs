@@ -140,7 +140,12 @@ fn question<'e>(measures: &Measures<'_>, end: &'e End) -> Option<(&'e ChainLink,
         let is_loop = pair[0].class == WaitClass::Idle && is_other;
         is_read(pair[0].class) || is_loop && (measures.is_command() || on_connection)
     };
-    let at = end.links.windows(2).rposition(asks)?;
+    // What comes through a pipe is no answer by itself: whoever reads it has been asked on a connection.
+    let on_socket = |pair: &[Arc<ChainLink>]| {
+        asks(pair) && matches!(pair[0].object, Object::Inet(_) | Object::Unix(_))
+    };
+    let pairs = || end.links.windows(2);
+    let at = pairs().rposition(on_socket).or_else(|| pairs().rposition(asks))?;
     Some((&end.links[at], &end.links[at + 1]))
 }
 
