@@ -167,10 +167,14 @@ impl Live {
     /// Ends the window if the command has ended, somebody wants it, or its time is over.
     pub(crate) fn end_if_over(&mut self) -> Result<(), SourceError> {
         let ended = self.command_ended()?;
-        let stopped = self.stop.load(Ordering::Relaxed) && !self.is_command;
+        let stopped = match self.is_command {
+            true => self.stopping.is_due(now(), self.held.as_ref()),
+            false => self.stop.load(Ordering::Relaxed),
+        };
         let due = self.is_overdue();
         if self.ending.is_none() && (ended || stopped || due) {
-            self.ending = Some(self.end_window(stopped && !due)?);
+            self.stopping.stopper.is_over.store(true, Ordering::Relaxed);
+            self.ending = Some(self.end_window(stopped && !ended && !due)?);
         }
         Ok(())
     }

@@ -37,12 +37,14 @@ mod socket;
 mod source;
 mod stacks;
 mod standstill;
+mod stopping;
 mod target;
 #[doc(hidden)]
 pub mod wire;
 
 pub use doctor::{doctor, offers};
 pub use source::{Source, SourceError};
+pub use stopping::Stopper;
 
 #[allow(
     missing_docs,

@@ -74,7 +74,7 @@ pub fn look(aim: Aim, seconds: Option<f64>, record: Option<&Path>) -> Result<Loo
     })?;
     drop(patience);
     let stop = live.stopper();
-    if is_command { signals::outlive(&stop) } else { signals::end_early(&stop) }
+    if is_command { signals::outlive(&live.command_stopper()) } else { signals::end_early(&stop) }
         .map_err(|error| Failure::look(format!("cannot catch signals: {error}"), ""))?;
     let mut progress = match seconds {
         Some(seconds) => Progress::start(&whom, seconds),

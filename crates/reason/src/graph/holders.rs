@@ -245,7 +245,9 @@ impl Peers<'_> {
     }
 
     pub(super) fn child(&self, wait: &WaitSpan) -> Option<ThreadRef> {
-        if let Some(waker) = self.waker(wait) {
+        // A signal ends it too.
+        let is_child = |by: &ThreadRef| self.descends(by.pid, wait.thread.pid);
+        if let Some(waker) = self.waker(wait).filter(is_child) {
             return Some(waker);
         }
         let asked = match wait.place.syscall.as_str() {
@@ -258,6 +260,10 @@ impl Peers<'_> {
         }
         if let Some(ended) = self.child_that_ended_with(wait) {
             return Some(ended);
+        }
+        if self.is_killed(wait) {
+            // Its children were mostly killed with it.
+            return self.only_child(wait.thread.pid, wait.begin_ns, wait.end_ns);
         }
         // Any child's end would do: only if there is but one, or all are held up, is it known for whom.
         let alive = self.living_children(wait.thread.pid);

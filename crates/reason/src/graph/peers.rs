@@ -38,6 +38,8 @@ pub struct Peers<'a> {
     pub debts: Debts,
     /// How long each thread ran.
     ran_ns: HashMap<ThreadKey, Ns>,
+    /// Threads that a signal ended, and when.
+    pub(super) killed: HashMap<ThreadKey, Ns>,
 }
 
 /// The port that name servers listen at (RFC 1035).
@@ -63,7 +65,13 @@ impl<'a> Peers<'a> {
             questions: HashMap::new(),
             debts: Debts::default(),
             ran_ns: HashMap::new(),
+            killed: HashMap::new(),
         };
+        // As wait(2) has it: the number of the signal.
+        let by_signal = |exit: &Exit| exit.code.is_some_and(|code| code & 0x7f != 0);
+        for (at_ns, exit) in model.exits.iter().filter(|(_, exit)| by_signal(exit)) {
+            peers.killed.insert(model.key_at(&exit.thread, *at_ns), *at_ns);
+        }
         for read in &model.futex_owners {
             let waiter = model.key_at(&read.1.waiter, read.0);
             peers.futexes.entry(waiter).or_default().push(read);

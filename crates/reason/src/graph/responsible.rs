@@ -196,7 +196,7 @@ impl Peers<'_> {
     }
 
     /// The one child that a process had for most of an interval.
-    fn only_child(&self, pid: u32, from: Ns, to: Ns) -> Option<ThreadRef> {
+    pub(super) fn only_child(&self, pid: u32, from: Ns, to: Ns) -> Option<ThreadRef> {
         let exits = &self.model.exits;
         let forks = &self.model.forks;
         let lived = |child: &&ThreadRef| {

@@ -28,6 +28,13 @@ static LOST_MIN: Threshold = Threshold::new(
     "seconds lost for each second of the look: less is not worth a sentence",
     "chosen: a twentieth is below what a person notices",
 );
+/// Time lost altogether.
+static NOTICED: Threshold = Threshold::new(
+    0.1,
+    "s",
+    "seconds lost: a question or two that took 40 ms more are nobody's trouble",
+    "Nielsen 1993: a tenth of a second is felt as at once",
+);
 /// Part of the waits that the other end must have put off an acknowledgement for.
 static COUNTED_MIN: Threshold = Threshold::new(
     0.5,
@@ -64,7 +71,7 @@ pub static RULE: Rule = Rule {
         "have the other end acknowledge at once (TCP_QUICKACK, or `quickack 1` on its route)",
     ],
     stories: &[],
-    thresholds: &[&LOST_MIN, &COUNTED_MIN],
+    thresholds: &[&LOST_MIN, &NOTICED, &COUNTED_MIN],
     finds: Finds::Look(find),
 };
 
@@ -94,7 +101,7 @@ fn matched<'m>(
     own: Vec<usize>,
 ) -> Option<Match<'m>> {
     let end = End::merged(own.iter().map(|at| &ends[*at]))?;
-    if end.seconds < LOST_MIN.value * measures.wall_seconds() {
+    if end.seconds < NOTICED.value.max(LOST_MIN.value * measures.wall_seconds()) {
         return None;
     }
     let held = Held::of(measures, peer, &end);
