@@ -449,7 +449,7 @@ fn who_beyond(model: &Model, leaf: &Leaf, named: usize) -> Option<Option<ThreadR
     // A limit of the process's own is met by itself.
     let is_own_limit = matches!(link.object, Object::Limit(_));
     if EndKind::of(link.class) == EndKind::Sleep || is_own_limit {
-        return Some(link.who.clone());
+        return Some(Some(link.who.clone()));
     }
     let client = leaf.links.get(named + 1).filter(|next| next.who.pid == link.who.pid);
     let client = client.and_then(|next| next.question_of).filter(|pid| *pid != 0);

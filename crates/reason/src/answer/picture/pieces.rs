@@ -53,13 +53,16 @@ pub struct Raw<T> {
     pub about: T,
 }
 
+/// How long pieces of one state were together, and the longest of them.
+type OfState<T> = (Ns, Option<(State, Ns, T)>);
+
 /// Short pieces that follow each other.
 struct Short<T> {
     begin_ns: Ns,
     end_ns: Ns,
     count: u32,
-    /// By state: how long together, and the longest of them.
-    states: [(Ns, Option<(State, Ns, T)>); 4],
+    /// By state.
+    states: [OfState<T>; 4],
 }
 
 impl<T> Short<T> {

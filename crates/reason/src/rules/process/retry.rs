@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(found.remedy[0].command, "ss -ltnp 'sport = :5432'");
         let end = &report.answer.ends[0];
         assert_eq!(
-            (end.end, end.who.as_ref().and_then(|by| by.who.pid)),
+            (end.end, end.who.as_ref().and_then(|by| by.pid)),
             (EndKind::Sleep, Some(10))
         );
     }
