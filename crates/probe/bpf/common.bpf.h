@@ -270,6 +270,8 @@ static __always_inline void read_tty_object(struct wire_object *object, struct f
 	object->kind = WIRE_OBJECT_TTY;
 	object->peer_ino = BPF_CORE_READ(tty, index);
 	bpf_core_read_str(object->name, sizeof(object->name), &tty->name);
+	if (bpf_core_field_exists(tty->flow))
+		object->frozen = BPF_CORE_READ(tty, flow.stopped);
 }
 
 static __always_inline void read_inode_object(struct wire_object *object, struct inode *inode)
@@ -420,6 +422,28 @@ static __always_inline bool idle_by_syscall(__s64 syscall)
 
 #include "poll.bpf.h"
 
+#define NAGLE_OFF_OR_CORK 3
+
+/* What Nagle's algorithm may have kept back on a connection. */
+static __always_inline void read_nagle(struct wire_place *place, struct file *file)
+{
+	struct socket *socket = BPF_CORE_READ(file, private_data);
+	struct tcp_sock *tcp = (struct tcp_sock *)BPF_CORE_READ(socket, sk);
+
+	if (!tcp || !bpf_core_field_exists(tcp->nonagle) || !bpf_core_field_exists(tcp->snd_sml) ||
+	    !bpf_core_field_exists(tcp->first_tx_mstamp) ||
+	    (BPF_CORE_READ_BITFIELD_PROBED(tcp, nonagle) & NAGLE_OFF_OR_CORK))
+		return;
+	if (BPF_CORE_READ(tcp, snd_sml) == BPF_CORE_READ(tcp, snd_nxt))
+		place->sent_us = BPF_CORE_READ(tcp, first_tx_mstamp);
+	if (BPF_CORE_READ(tcp, packets_out))
+		place->unsent_bytes = BPF_CORE_READ(tcp, write_seq) - BPF_CORE_READ(tcp, snd_nxt);
+	/* A whole segment is held back by something else. */
+	if (place->unsent_bytes >= BPF_CORE_READ(tcp, mss_cache))
+		place->unsent_bytes = 0;
+	place->rtt_us_min = BPF_CORE_READ(tcp, rtt_min.s[0].v);
+}
+
 /* Fills everything of a place but its state; returns bytes of path. For a task that is not running. */
 static __always_inline __u32 read_place(struct wire_place *place, char *path, struct task_struct *task,
 					bool kernel, bool want_stack)
@@ -433,6 +457,9 @@ static __always_inline __u32 read_place(struct wire_place *place, char *path, st
 	__builtin_memset(&place->object, 0, sizeof(place->object));
 	place->syscall = -1;
 	place->frames = 0;
+	place->sent_us = 0;
+	place->unsent_bytes = 0;
+	place->rtt_us_min = 0;
 	if (!kernel) {
 		struct pt_regs *regs = compat_task_pt_regs(task);
 		read_syscall(place, regs);
@@ -449,6 +476,9 @@ static __always_inline __u32 read_place(struct wire_place *place, char *path, st
 			place->object.polled_for_room = polled_for_room;
 			if (place->object.kind == WIRE_OBJECT_FILE)
 				dentry = BPF_CORE_READ(file, f_path.dentry);
+			if (place->object.kind == WIRE_OBJECT_INET && place->object.protocol == IPPROTO_TCP &&
+			    place->object.remote_port)
+				read_nagle(place, file);
 		} else {
 			/* An open or a stat has no descriptor yet: how far the walk of its path has come. */
 			dentry = BPF_CORE_READ(task, nameidata, path.dentry);

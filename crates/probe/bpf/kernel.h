@@ -265,6 +265,12 @@ struct socket;
 struct sk_buff_head {
 	__u32 qlen;
 };
+struct upid {
+	int nr;
+};
+struct pid {
+	struct upid numbers[1];
+};
 struct sock {
 	struct sock_common __sk_common;
 	atomic_t sk_drops;
@@ -279,6 +285,8 @@ struct sock {
 	__u32 sk_ack_backlog;
 	__u32 sk_max_ack_backlog;
 	struct socket *sk_socket;
+	int sk_err;
+	struct pid *sk_peer_pid;
 };
 struct socket {
 	struct file *file;
@@ -303,6 +311,7 @@ struct tcp_sock {
 	__u32 lsndtime;
 	__u32 snd_una;
 	__u32 snd_wl1;
+	__u32 snd_sml;
 	__u32 packets_out;
 	__u8 nonagle : 4;
 	__u64 first_tx_mstamp;

@@ -5,8 +5,9 @@
  * while the thread sleeps. It is found by its pointer back to the thread, and verified by its first entry's pointer back
  * to it. epoll keeps its descriptors in a tree; those that woke the thread are on a list until it runs again.
  *
- * At most one object is reported, and only if there is no doubt: the one connection among wake-up pipes and timers. A
- * listening socket or a terminal means a wait for work; two connections mean a wait for either.
+ * At most one object is reported, and only if there is no doubt: the one connection among wake-up pipes and timers, or
+ * a terminal among them, where a person is to type. A listening socket means a wait for work; two connections, or a
+ * connection and a terminal, mean a wait for either.
  *
  * Must not: run for short waits. Rejected: the pollfd array (user memory cannot be read from here).
  */
@@ -45,9 +46,10 @@ struct {
 enum poll_rank {
 	POLL_RANK_NONE = 0, /* a timer, a signal, a counter: how a program wakes itself */
 	POLL_RANK_PIPE = 1,
-	POLL_RANK_UNIX = 2,
-	POLL_RANK_INET = 3,
-	POLL_RANK_WORK = 4, /* whatever comes: connections, a person's keys */
+	POLL_RANK_TTY = 2, /* a person's keys */
+	POLL_RANK_UNIX = 3,
+	POLL_RANK_INET = 4,
+	POLL_RANK_WORK = 5, /* whatever comes */
 };
 
 /* Global functions with plain numbers: the verifier walks each once, not once for every caller. */
@@ -63,7 +65,7 @@ __noinline int poll_rank(__u64 address)
 	if (mode == S_IFIFO)
 		return POLL_RANK_PIPE;
 	if (mode == S_IFCHR)
-		return tty_major(BPF_CORE_READ(inode, i_rdev) >> 20) ? POLL_RANK_WORK : POLL_RANK_NONE;
+		return tty_major(BPF_CORE_READ(inode, i_rdev) >> 20) ? POLL_RANK_TTY : POLL_RANK_NONE;
 	if (mode != S_IFSOCK)
 		return POLL_RANK_NONE;
 	socket = BPF_CORE_READ(file, private_data);
@@ -121,12 +123,23 @@ __noinline __u64 poll_table(void)
 	return 0;
 }
 
+/* A pair of sockets that a process has made, to wake its own loop or to speak with a child: a pipe by another name. */
+static __always_inline bool is_own_pair(struct file *file, int tgid)
+{
+	struct socket *socket = BPF_CORE_READ(file, private_data);
+	struct sock *sk = BPF_CORE_READ(socket, sk);
+
+	return bpf_core_field_exists(sk->sk_peer_pid) && BPF_CORE_READ(sk, sk_peer_pid, numbers[0].nr) == tgid;
+}
+
 /* The polled file that matters, if it is plain which; what it is polled for is left in the scratch. */
 __noinline __u64 polled_file(__u64 address)
 {
 	struct poll_wqueues *table = (struct poll_wqueues *)address;
+	struct task_struct *task;
 	struct poll_stack *stack;
-	int best_rank = POLL_RANK_NONE, count;
+	int best_rank = POLL_RANK_NONE, count, tgid;
+	bool types = false;
 	__u64 best = 0, before = 0;
 	__u32 zero = 0;
 	void *entries;
@@ -136,6 +149,8 @@ __noinline __u64 polled_file(__u64 address)
 		return 0;
 	count = BPF_CORE_READ(table, inline_index);
 	entries = &table->inline_entries[0];
+	task = (struct task_struct *)stack->task;
+	tgid = BPF_CORE_READ(task, tgid);
 	for (int i = 0; i < POLL_ENTRIES_MAX; i++) {
 		struct poll_table_entry *entry = entries + i * bpf_core_type_size(struct poll_table_entry);
 		__u64 file;
@@ -149,8 +164,11 @@ __noinline __u64 polled_file(__u64 address)
 		rank = poll_rank(file);
 		if (rank == POLL_RANK_WORK)
 			return 0;
-		/* A child's output and its errors come through two pipes: either will do. */
-		if (rank == best_rank && rank != POLL_RANK_PIPE)
+		if (rank == POLL_RANK_UNIX && is_own_pair((struct file *)file, tgid))
+			rank = POLL_RANK_PIPE;
+		types |= rank == POLL_RANK_TTY;
+		/* A child's output and its errors come through two pipes, a person's keys by two names: either will do. */
+		if (rank == best_rank && rank > POLL_RANK_TTY)
 			best = 0;
 		if (rank > best_rank) {
 			best_rank = rank;
@@ -158,7 +176,7 @@ __noinline __u64 polled_file(__u64 address)
 			stack->events = BPF_CORE_READ(entry, key);
 		}
 	}
-	return best;
+	return types && best_rank > POLL_RANK_TTY ? 0 : best;
 }
 
 /* The file that woke a thread out of epoll. */

@@ -24,7 +24,9 @@
 #define ENFILE 23
 #define EMFILE 24
 #define ENOSPC 28
+#define EADDRINUSE 98
 #define ECONNREFUSED 111
+#define EINPROGRESS 115
 #define EDQUOT 122
 
 #define F_SETLK 6
@@ -52,6 +54,7 @@ enum refused {
 	REFUSED_PROCESS,
 	REFUSED_DESCRIPTOR,
 	REFUSED_CONNECTION,
+	REFUSED_ADDRESS,
 	REFUSED_ROOM,
 };
 
@@ -121,6 +124,10 @@ static __always_inline bool connects(__s64 number)
 {
 	return number == 42;
 }
+static __always_inline bool binds(__s64 number)
+{
+	return number == 49;
+}
 /* write, pwrite64, writev, fallocate, pwritev, pwritev2 */
 static __always_inline bool writes(__s64 number)
 {
@@ -173,6 +180,10 @@ static __always_inline bool connects(__s64 number)
 {
 	return number == 203;
 }
+static __always_inline bool binds(__s64 number)
+{
+	return number == 200;
+}
 static __always_inline bool writes(__s64 number)
 {
 	return number == 47 || number == 64 || number == 66 || number == 68 || number == 70 || number == 287;
@@ -198,7 +209,7 @@ static __always_inline bool is_refusal(__u64 error)
 
 	if (error < 64)
 		return low >> error & 1;
-	return error == ECONNREFUSED || error == EDQUOT;
+	return error == ECONNREFUSED || error == EINPROGRESS || error == EADDRINUSE || error == EDQUOT;
 }
 
 /* What a call was refused, by its number and error alone. */
@@ -222,7 +233,10 @@ static __always_inline enum refused refused_what(__s64 number, __u64 error)
 	case EMFILE:
 		return REFUSED_DESCRIPTOR;
 	case ECONNREFUSED:
+	case EINPROGRESS:
 		return connects(number) ? REFUSED_CONNECTION : REFUSED_NOTHING;
+	case EADDRINUSE:
+		return binds(number) ? REFUSED_ADDRESS : REFUSED_NOTHING;
 	}
 	return writes(number) ? REFUSED_ROOM : REFUSED_NOTHING;
 }
@@ -300,6 +314,19 @@ static __always_inline void read_process_limit(struct wire_denied *record, struc
 	record->limit = BPF_CORE_READ(task, signal, rlim[RLIMIT_NPROC].rlim_cur);
 }
 
+/*
+ * Who connects without waiting is told later. Where the other end is on this host its refusal is there already as the
+ * call returns, and stands in the socket until it is asked for.
+ */
+static __always_inline bool is_refused_already(struct task_struct *task, __u32 fd)
+{
+	struct file *file = file_of(task, fd);
+	struct socket *socket = file ? BPF_CORE_READ(file, private_data) : 0;
+
+	return socket && (BPF_CORE_READ(file, f_inode, i_mode) & S_IFMT) == S_IFSOCK &&
+	       BPF_CORE_READ(socket, sk, sk_err) == ECONNREFUSED;
+}
+
 /* The path that the call was given; the folder that it begins in if it is relative. */
 static __always_inline struct dentry *read_name(struct wire_denied *record, struct task_struct *task,
 						const __u64 args[6])
@@ -373,6 +400,7 @@ static __always_inline __u32 read_refused(struct wire_denied *record, struct tas
 		record->limit = BPF_CORE_READ(task, signal, rlim[RLIMIT_NOFILE].rlim_cur);
 		break;
 	case REFUSED_CONNECTION:
+	case REFUSED_ADDRESS:
 		read_address(record, args);
 		break;
 	default:
@@ -447,6 +475,11 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long result)
 			return 0;
 		/* Who holds it is in the kernel's table as long as he does. */
 		mark(&queued.lock);
+	}
+	if (result == -EINPROGRESS) {
+		if (!is_refused_already(current, (__u32)args[0]))
+			return 0;
+		result = -ECONNREFUSED;
 	}
 	now = bpf_ktime_get_ns();
 	call = (__u64)number << 48 ^ (__u64)result << 32 ^ args[0] ^ args[1] << 8;

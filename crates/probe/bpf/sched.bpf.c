@@ -74,11 +74,10 @@ static __noinline int send_wait(struct task_struct *task, struct task_struct *be
 	wait->place.state = note->mode == WIRE_MODE_BLOCKED ? note->state : 0;
 	wait->place.disk = note->disk;
 	wait->place.cpu = note->cpu;
-	path_bytes = read_place(&wait->place, wait->path, task, kernel,
-				note->mode == WIRE_MODE_BLOCKED && wait->wake_ns);
+	/* Of a wait that was over before this was known, the registers tell the next one. */
+	path_bytes = read_place(&wait->place, wait->path, task, kernel || !before,
+				before && note->mode == WIRE_MODE_BLOCKED && wait->wake_ns);
 	wait->path_bytes = path_bytes;
-	if (!before)
-		wait->place.frames = 0;
 	length = __builtin_offsetof(struct wire_wait, path) + (path_bytes & (WIRE_PATH_MAX - 1));
 	wait->head.length = length;
 	send(wait, length);
@@ -129,6 +128,21 @@ static __always_inline __u64 put_on_untold(struct note *note, struct task_struct
 	return since_ns;
 }
 
+/* Who ended a wait whose switch in was not told, and when, as far as the wake-up has kept it: then the sums are told each part. */
+static __always_inline void date_untold(struct note *note, const struct task_struct *task)
+{
+	const struct wake *wake = &slot_at(task_field(task, pid))->wake;
+
+	if (note->mode == WIRE_MODE_BLOCKED && !note->wake_ns) {
+		if (wake->task != (__u64)task || !take_wake(note, wake))
+			return;
+		if (!note->wake_ns)
+			note->wake_ns = wake->at_ns < note->since_ns ? note->since_ns : wake->at_ns;
+	}
+	if (note->mode != WIRE_MODE_UNKNOWN)
+		note->dating = DATED;
+}
+
 /* What a thread did before it left the CPU, if that was not the usual. Since when it ran; 0: not known. */
 static __always_inline __u64 settle(struct note *note, struct task_struct *prev, __u64 run_delay_ns, __u64 now)
 {
@@ -140,6 +154,8 @@ static __always_inline __u64 settle(struct note *note, struct task_struct *prev,
 			first_seen(note, prev, now);
 		return 0;
 	}
+	if (note->mode != WIRE_MODE_RUNNING)
+		date_untold(note, prev);
 	settle_delay(&note->sums, note, run_delay_ns);
 	if (note->mode != WIRE_MODE_RUNNING) {
 		count_lost(&lost.switches_untold);

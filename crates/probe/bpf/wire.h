@@ -61,7 +61,7 @@ enum wire_object_kind {
 
 struct wire_object {
 	__u8 kind;
-	__u8 frozen;
+	__u8 frozen; /* of a terminal: its output is stopped */
 	__u8 state; /* TCP state */
 	__u8 polled_for_room; /* polled to be written to, not read from */
 	__u16 protocol;
@@ -112,6 +112,10 @@ struct wire_place {
 	__u32 disk; /* dev_t of the last bio this thread submitted, 0: none */
 	__u32 cpu;
 	struct wire_object object;
+	/* Of a TCP connection on which Nagle's algorithm is on. */
+	__u64 sent_us; /* when the last segment left that the other end has, if the last that left was small; 0: not known */
+	__u32 unsent_bytes; /* behind what has not been acknowledged */
+	__u32 rtt_us_min;
 	__u64 frame[WIRE_FRAMES_MAX];
 };
 

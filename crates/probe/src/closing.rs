@@ -144,7 +144,7 @@ impl Live {
                 continue;
             }
             self.objects.extend(blocked.place.object.iter().flat_map(inodes));
-            if blocked.place.state == WaitState::DiskSleep {
+            if blocked.place.state == WaitState::DiskSleep || paths::opens(blocked) {
                 paths::name(blocked, &self.roots);
             }
             match blocked.place.syscall.as_str() {
@@ -168,10 +168,14 @@ impl Live {
     /// Ends the window if the command has ended, somebody wants it, or its time is over.
     pub(crate) fn end_if_over(&mut self) -> Result<(), SourceError> {
         let ended = self.command_ended()?;
-        let stopped = self.stop.load(Ordering::Relaxed) && !self.is_command;
+        let stopped = match self.is_command {
+            true => self.stopping.is_due(now(), self.held.as_ref()),
+            false => self.stop.load(Ordering::Relaxed),
+        };
         let due = self.is_overdue();
         if self.ending.is_none() && (ended || stopped || due) {
-            self.ending = Some(self.end_window(stopped && !due)?);
+            self.stopping.stopper.is_over.store(true, Ordering::Relaxed);
+            self.ending = Some(self.end_window(stopped && !ended && !due)?);
         }
         Ok(())
     }

@@ -112,6 +112,15 @@ impl Held {
         }
     }
 
+    /// Sends it a signal, if it has not ended.
+    pub fn send(&self, signal: i32) {
+        let has_ended = self.ended.lock().is_ok_and(|slot| slot.is_some());
+        if !has_ended {
+            // SAFETY: kill has no preconditions. The number is the command's: it is given anew only after all others were.
+            unsafe { libc::kill(self.pid as libc::pid_t, signal) };
+        }
+    }
+
     /// Becomes readable (end of file) when it has ended.
     pub fn end_fd(&self) -> i32 {
         self.end_notice.as_raw_fd()

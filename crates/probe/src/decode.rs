@@ -150,7 +150,9 @@ impl Decoder {
         let path_bytes = field!(record, wire_wait, path_bytes);
         let names = part!(record, wire_wait, path);
         let path = self.path(thread.pid, names, path_bytes, field!(place, wire_place, object.dev));
+        let nagle = nagle(place).filter(|it| it.sent_ns > begin_ns);
         let place = self.place(place, flag(wire_flag::WIRE_FLAG_IOWAIT), false, path);
+        let place = Place { nagle, ..place };
         let wake = wake(record, flag(wire_flag::WIRE_FLAG_WAKER_KERNEL));
         facts.push(Fact {
             at_ns,
@@ -270,6 +272,18 @@ impl Decoder {
         let mounts = self.mounts.iter().filter(|mount| mount.dev == dev && mount.root == "/");
         Some(mounts.min_by_key(|mount| mount.path.len())?.path.clone())
     }
+}
+
+/// What a connection's own end had not sent when a wait on it began.
+fn nagle(place: &[u8]) -> Option<Nagle> {
+    let (sent_us, unsent_bytes) =
+        (field!(place, wire_place, sent_us), field!(place, wire_place, unsent_bytes));
+    let round_trip_us = u64::from(field!(place, wire_place, rtt_us_min));
+    (sent_us != 0 || unsent_bytes != 0).then_some(Nagle {
+        sent_ns: sent_us.saturating_mul(1_000),
+        unsent_bytes,
+        round_trip_ns_min: round_trip_us * 1_000,
+    })
 }
 
 /// What ended a wait; nothing if the thread was never blocked.

@@ -39,6 +39,7 @@ mod socket;
 mod source;
 mod stacks;
 mod standstill;
+mod stopping;
 mod target;
 #[doc(hidden)]
 pub mod user_stacks;
@@ -47,6 +48,7 @@ pub mod wire;
 
 pub use doctor::{doctor, offers};
 pub use source::{Source, SourceError};
+pub use stopping::Stopper;
 
 #[allow(
     missing_docs,

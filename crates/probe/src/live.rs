@@ -26,6 +26,7 @@ use crate::netlink::Netlink;
 use crate::own;
 use crate::pace::Pace;
 use crate::plan::{self, Purpose};
+use crate::stopping::{Stopper, Stopping};
 use crate::user_stacks::UserStacks;
 use crate::wire::wire_control;
 use crate::{Source, SourceError, container, memory};
@@ -120,6 +121,7 @@ pub struct Live {
     ended: Option<Ended>,
     pub(crate) ending: Option<LastWalk>,
     pub(crate) stop: Arc<AtomicBool>,
+    pub(crate) stopping: Stopping,
     opening: Pieces,
     pub(crate) begin_ns: Ns,
     pub(crate) end_ns: Option<Ns>,
@@ -177,7 +179,8 @@ impl Live {
         blind.into_iter().for_each(|blind| put(Body::Blind(blind)));
         let target = crate::target::target(&look.what, &roots, &containers)?;
         containers.into_iter().map(Body::Container).for_each(&mut put);
-        put(Body::Target(target));
+        let pid = held.as_ref().map_or(target.pid, |held| held.pid);
+        put(Body::Target(Target { pid, ..target }));
         let mut cgroups = opening.cgroups;
         cgroups.samples().for_each(&mut put);
         let mut sampler = Sampler::new(&roots);
@@ -241,6 +244,7 @@ impl Live {
             ended: None,
             ending: None,
             stop: Arc::new(AtomicBool::new(false)),
+            stopping: Stopping::default(),
             opening: opening_facts,
             begin_ns,
             end_ns: look.seconds.map(|seconds| begin_ns + (seconds.max(0.0) * 1e9) as Ns),
@@ -284,9 +288,16 @@ impl Live {
         Arc::clone(&self.stop)
     }
 
-    /// Exit status of the command as a shell tells it, once it has ended.
+    /// What the handlers of signals that end the look at a command write to.
+    pub fn command_stopper(&self) -> Stopper {
+        self.stopping.stopper.clone()
+    }
+
+    /// Exit status of the command as a shell tells it, once it has ended; if a signal ended the look before, that of one whom the
+    /// signal killed.
     pub fn exit_status(&self) -> Option<i32> {
-        self.ended.map(|ended| ended.exit_status)
+        let killed = || self.stopping.signal().map(|signal| 128 + signal);
+        self.ended.map(|ended| ended.exit_status).or_else(killed)
     }
 
     pub(crate) fn command_ended(&mut self) -> Result<bool, SourceError> {

@@ -1,7 +1,7 @@
 //! Which file system a waiting call is about that names its file by a path: mkdir, unlink, rename, chmod.
 //!
 //! While such a call waits it has no descriptor, and the kernel's walk of the path is already over (an open that
-//! waits is told by the kernel side). The words are read from the waiter's memory, made absolute by the link that
+//! waits is told by the kernel side, where there is one). The words are read from the waiter's memory, made absolute by the link that
 //! /proc keeps of its working directory, and compared with the mount table. Nothing on the way is touched: the
 //! file system may be frozen, or dead.
 //!
@@ -9,7 +9,7 @@
 
 use crate::files::{Roots, mounts};
 use crate::memory;
-use holdup_reason::facts::{Blocked, FileRef, ObjectRef};
+use holdup_reason::facts::{Blocked, FileRef, ObjectRef, WaitState};
 
 /// Linux's PATH_MAX.
 const PATH_BYTES_MAX: usize = 4096;
@@ -27,6 +27,12 @@ fn path_argument(syscall: &str) -> Option<usize> {
         "linkat" => 3,
         _ => return None,
     })
+}
+
+/// Asleep in an open, where a signal may end it: of a FIFO that nobody has open at its other end, a lease, a serial line.
+pub fn opens(blocked: &Blocked) -> bool {
+    blocked.place.state == WaitState::Sleep
+        && matches!(blocked.place.syscall.as_str(), "open" | "openat" | "openat2" | "creat")
 }
 
 /// Names the file of a standing wait that no descriptor names.
@@ -57,7 +63,7 @@ pub fn name(blocked: &mut Blocked, roots: &Roots) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use holdup_reason::facts::{Place, ThreadRef, WaitState};
+    use holdup_reason::facts::{Place, ThreadRef};
 
     fn named(syscall: &str, args: [u64; 6]) -> Option<String> {
         let place = Place {

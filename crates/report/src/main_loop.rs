@@ -107,7 +107,7 @@ pub fn look(
     // Taking the kernel programs off may take longer than the answer: that is done when the process ends.
     let mut live = ManuallyDrop::new(live);
     let stop = live.stopper();
-    if is_command { signals::outlive(&stop) } else { signals::end_early(&stop) }
+    if is_command { signals::outlive(&live.command_stopper()) } else { signals::end_early(&stop) }
         .map_err(|error| Failure::look(format!("cannot catch signals: {error}"), ""))?;
     let mut progress = match seconds {
         Some(seconds) => Progress::start(&whom, seconds),

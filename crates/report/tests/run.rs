@@ -78,6 +78,32 @@ fn an_interrupt_ends_the_command_and_not_the_report() {
 }
 
 #[test]
+fn a_command_that_does_not_end_is_answered_for_all_the_same() {
+    for (signal, status) in [("-TERM", 128 + 15), ("-INT", 128 + 2)] {
+        // In a session of its own it has no terminal; the command ends by neither.
+        let mut child = Command::new("setsid")
+            .args(["-w", "env", "--default-signal=INT", env!("CARGO_BIN_EXE_holdup"), "run", "--"])
+            .args(["sh", "-c", "trap '' INT TERM; echo $PPID; exec sleep 20"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("holdup runs");
+        let mut line = String::new();
+        let out = child.stdout.as_mut().expect("a pipe");
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line)
+            .expect("its parent");
+        let begin = Instant::now();
+        let sent = Command::new("kill").args([signal, line.trim()]).status().expect("kill");
+        assert!(sent.success());
+        // The command has the other ends of its output, so that they do not close.
+        let told = child.wait().expect("it ends");
+        assert_eq!(told.code(), Some(status), "{signal}");
+        assert!(begin.elapsed() < Duration::from_secs(10), "{signal}: {:?}", begin.elapsed());
+    }
+}
+
+#[test]
 fn what_is_no_program_is_told_as_a_shell_tells_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("script");

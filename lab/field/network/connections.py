@@ -81,7 +81,8 @@ def retry_refused(s):
     """Nobody listens, and the client tries again after a rest: its own rests are the time."""
     port = s.port()
     url = f"http://127.0.0.1:{port}/"
-    truth = Truth(end=("sleep",), who=("curl",), code=("process.retry",))
+    # Where nobody listens was added to the culprits after an answer had named it: nobody else can be named.
+    truth = Truth(end=("sleep",), who=("curl",), code=("process.retry",), culprit=("curl", f"127.0.0.1:{port}"))
     yield run(["curl", "-s", "--retry", "3", "--retry-connrefused", "--retry-delay", "1", url], truth, "curl", wall=1)
     loop = f"for i in 1 2 3 4 5; do curl -s {url} && break; sleep {s.seconds(0.4, 0.7)}; done"
     yield run(["bash", "-c", loop], truth.plus(who=("sleep", "bash")), "loop", wall=1)

@@ -83,7 +83,8 @@ def port_taken(s):
     rest = s.seconds(0.5, 0.8)
     server = f"{PY} -S -c \"import socket; socket.socket().bind(('127.0.0.1', {port}))\""
     loop = f"for i in 1 2 3 4; do {server} && break; sleep {rest}; done 2>/dev/null"
-    truth = Truth(end=("sleep",), who=("sleep", "bash"), code=("process.retry",))
+    # Who has the port was added to the culprits after an answer had named it: it is what a person would look for.
+    truth = Truth(end=("sleep",), who=("sleep", "bash"), code=("process.retry",), culprit=("sleep", "bash", os.getpid()))
     yield run(["bash", "-c", loop], truth, wall=1, quick=True)
 
 

@@ -9,6 +9,7 @@ use holdup_reason::facts::*;
 use std::net::SocketAddr;
 
 const EEXIST: i32 = 17;
+const EADDRINUSE: i32 = 98;
 const ECONNREFUSED: i32 = 111;
 
 impl Decoder {
@@ -39,7 +40,7 @@ impl Decoder {
                 };
                 denied.path = absolute(&given, folder.as_deref());
             }
-            ECONNREFUSED => match peer(&given) {
+            ECONNREFUSED | EADDRINUSE => match peer(&given) {
                 Some(Peer::Inet(address)) => denied.address = Some(address),
                 Some(Peer::Unix(path)) => denied.path = Some(path),
                 None => {}

@@ -3,7 +3,7 @@
 //! Owns what the first walk leaves to compare with: since when a thread has waited, and what the scheduler had counted
 //! of it by then. Must not: tell stacks and paths apart (decode.rs). Edit together: bpf/wire.h (`wire_thread`, `wire_exit`).
 
-use super::{Decoder, device, thread_ref};
+use super::{Decoder, device, nagle, thread_ref};
 use crate::wire::{self, *};
 use holdup_reason::facts::*;
 
@@ -57,6 +57,9 @@ impl Decoder {
         let names = part!(bytes, wire_thread, path);
         let path = self.path(thread.pid, names, record.path_bytes, record.place.object.dev);
         let ran = flag(wire_flag::WIRE_FLAG_TRACED).then(|| stretch(&record, &thread)).flatten();
+        let object = &record.place.object;
+        let stopped = wire_object_kind(u32::from(object.kind)) == wire_object_kind::WIRE_OBJECT_TTY
+            && object.frozen != 0;
         let blocked = waits.then(|| Blocked {
             kernel: time.kernel,
             since_ns,
@@ -65,6 +68,9 @@ impl Decoder {
             place: Place {
                 async_in_flight: u32::try_from(record.async_in_flight).ok(),
                 held_back: held_back(&record),
+                nagle: nagle(part!(bytes, wire_thread, place))
+                    .filter(|it| it.unsent_bytes > 0 || it.sent_ns > since_ns),
+                output_stopped: stopped,
                 ..self.place(
                     part!(bytes, wire_thread, place),
                     flag(wire_flag::WIRE_FLAG_IOWAIT),

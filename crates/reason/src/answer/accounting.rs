@@ -39,7 +39,7 @@ fn critical_path(measures: &Measures<'_>, parts: &mut BTreeMap<Key, f64>) {
         }
         let word = match (end.kind, end.class) {
             (EndKind::Open, _) => "open",
-            (EndKind::Sleep, _) => WaitClass::Timer.word(),
+            (EndKind::Sleep, class) if !class.is_root() => WaitClass::Timer.word(),
             // An event or a shared word is how it waits, and not for what.
             (EndKind::Lock, WaitClass::Idle | WaitClass::FutexWait) => "lock",
             (EndKind::Person, WaitClass::Idle) => "person",

@@ -144,7 +144,12 @@ fn said(measures: &Measures<'_>, end: &End, finding: Option<usize>) -> AnswerEnd
         function: (kind == EndKind::Works).then(|| works_in(measures, thread.pid)).flatten(),
         ..Who::thread(thread)
     });
-    let who = if kind == EndKind::Cpu { has_the_cpu(measures, end) } else { who };
+    let who = match (kind, end.class) {
+        // The group itself is over its quota: nobody has the CPU instead, which may be idle.
+        (EndKind::Cpu, WaitClass::CpuQuota) => None,
+        (EndKind::Cpu, _) => has_the_cpu(measures, end),
+        _ => who,
+    };
     AnswerEnd {
         end: kind,
         object: model.name_of(&end.object),
@@ -230,6 +235,9 @@ fn why_open(measures: &Measures<'_>, end: &End) -> String {
     let root = &end.links[end.links.len() - 1];
     match (end.class, &root.object) {
         (WaitClass::Child, _) => "it waits for whichever of its children ends first".into(),
+        (WaitClass::PipeRead, Object::File(_)) => {
+            "it waits in open(2) until somebody opens the other end of that FIFO".into()
+        }
         (WaitClass::PipeRead, _) => "nobody was seen at the writing end".into(),
         (WaitClass::Unseen, _) => {
             "it had many waits too short to be seen one by one, or none of its events were seen"

@@ -31,11 +31,11 @@ pub struct Denied {
     /// The file that a lock was asked of, or that was written to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub object: Option<ObjectRef>,
-    /// What was to be made, and is there already: absolute where the folder is known. Of a connection the path of a unix
-    /// socket.
+    /// What was to be made, and is there already: absolute where the folder is known. Of a connection, and of an address
+    /// that is taken, the path of a unix socket.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// Where nobody takes connections.
+    /// Where nobody takes connections, or the address that was asked for and is taken.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<SocketAddr>,
     /// The limit that stands in the way of a new process or descriptor.

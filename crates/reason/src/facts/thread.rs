@@ -192,6 +192,26 @@ pub struct Place {
     /// blk-throttle holds back of the thread's group. None if nothing, or where it cannot be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_back: Option<HeldBack>,
+    /// Of a wait on a TCP connection of which a small segment left late, or has not left: see there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nagle: Option<Nagle>,
+    /// Of a standing wait on a terminal: its output is stopped by ctrl-S.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub output_stopped: bool,
+}
+
+/// What a connection's own end had not sent when a wait on it began. Only where Nagle's algorithm is on (neither TCP_NODELAY nor
+/// TCP_CORK), and the segment is smaller than the path allows.
+/// Source: struct tcp_sock when the wait ended, or where it stands; without BPF, tcp_info.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Nagle {
+    /// When the last segment left that the other end has; 0 if it is not known.
+    pub sent_ns: Ns,
+    /// What has not left at that moment, while something that has is not acknowledged.
+    pub unsent_bytes: u32,
+    /// The shortest round trip that the connection has seen.
+    pub round_trip_ns_min: Ns,
 }
 
 /// Bios that were submitted and wait for their group's limit (io.max, blkio.throttle): no request of a disk yet.

@@ -112,9 +112,12 @@ impl Leaf {
         let keeps = next.question_of.is_some_and(|asker| asker != link.who.pid);
         let by_another = link.class == WaitClass::FutexWait && next.who.pid != link.who.pid;
         let inside = matches!(link.class, WaitClass::FutexWait | WaitClass::Idle) && keeps;
-        // Who reads as fast as he can is no holder: what he does with it is where the time goes.
+        // Who reads as fast as he can is no holder: what he does with it is where the time goes; nor is a pager, which
+        // reads on when its user wants more.
+        let root = self.root();
         let reads = link.class.is_full()
-            && matches!(self.root().class, WaitClass::Running | WaitClass::Unseen);
+            && (matches!(root.class, WaitClass::Running | WaitClass::Unseen)
+                || root.class == WaitClass::Idle && matches!(root.object, Object::Tty(_)));
         link.class.is_held() && !reads || by_another || inside
     }
 }
@@ -275,7 +278,7 @@ impl<'a> Chains<'a> {
             since_ns: wait.begin_ns,
             standing: wait.standing,
             by_clock: is_by_clock(wait),
-            question_of: self.peers.question_of(wait),
+            question_of: self.peers.question_of(wait, walk.links.last().map(|link| link.who.pid)),
         };
         let next = match next {
             Next::Thread(thread) => Some(thread),

@@ -57,13 +57,11 @@ impl EndKind {
             Disk | Journal | PageFault => Self::Device,
             DirtyThrottle | Reclaim | SwapIn => Self::Memory,
             FileLock | PolledLock | FutexLock | FutexWait | KernelLock | FrozenFs => Self::Lock,
-            SocketWrite | PipeWrite | UnixWrite | TtyWrite => Self::Link,
-            SocketRead | SocketConnect | RefusedConnection | Dns | UnixRead | FuseDaemon => {
-                Self::Remote
-            }
+            SocketWrite | PipeWrite | UnixWrite | TtyWrite | Nagle => Self::Link,
+            SocketRead | SocketConnect | Dns | UnixRead | FuseDaemon => Self::Remote,
             RefusedLimit => Self::Limit,
-            Timer => Self::Sleep,
-            Stopped | Traced | FrozenCgroup => Self::Person,
+            Timer | RefusedConnection | TakenAddress | FailedProgram => Self::Sleep,
+            Stopped | Traced | FrozenCgroup | TtyStopped => Self::Person,
             PipeRead | Child | Vfork | Kernel | Unseen => Self::Open,
             Idle => Self::Idle,
         }

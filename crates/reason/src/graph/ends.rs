@@ -220,6 +220,10 @@ impl<'c, 'a> Found<'c, 'a> {
         // An event or a shared word says nothing to a person: what is held is something inside the program.
         let (kind, object) = match class {
             WaitClass::Idle | WaitClass::FutexWait => (EndKind::Lock, Object::Inside(link.who.pid)),
+            // Whether ctrl-S was typed there, or whoever shows the terminal does not read it: it is at a person's end.
+            WaitClass::TtyWrite if named + 1 == leaf.links.len() && is_window(model, link) => {
+                (EndKind::Person, link.object.clone())
+            }
             class => (EndKind::of(class), link.object.clone()),
         };
         let (part, timed) = (1.0, true);
@@ -252,9 +256,11 @@ impl<'c, 'a> Found<'c, 'a> {
         let kind = match kind {
             EndKind::Idle if is_terminal(&root.object) => EndKind::Person,
             EndKind::Idle if root.by_clock && !is_tick(leaf) => EndKind::Sleep,
+            // A sleep of a virtual machine's, on a condition that nobody signals.
+            EndKind::Lock if is_timed_out(root) && !is_tick(leaf) => EndKind::Sleep,
             EndKind::Idle if self.is_command => EndKind::Open,
             // A thread that reads what another of its own process will write.
-            EndKind::Open if root.class == WaitClass::PipeRead && !self.is_command => EndKind::Idle,
+            EndKind::Open if reads_a_pipe(root) && !self.is_command => EndKind::Idle,
             kind => kind,
         };
         match kind != EndKind::Sleep && self.is_inside(root) {
@@ -439,6 +445,12 @@ fn who_beyond(model: &Model, leaf: &Leaf, named: usize) -> Option<Option<ThreadR
         let tracer = model.identity(&link.who).map(|known| known.tracer_pid);
         return Some(tracer.filter(|pid| *pid != 0).map(|pid| model.thread_ref(pid)));
     }
+    // Whoever sleeps before the next try ends it by trying.
+    // A limit of the process's own is met by itself.
+    let is_own_limit = matches!(link.object, Object::Limit(_));
+    if EndKind::of(link.class) == EndKind::Sleep || is_own_limit {
+        return Some(Some(link.who.clone()));
+    }
     let client = leaf.links.get(named + 1).filter(|next| next.who.pid == link.who.pid);
     let client = client.and_then(|next| next.question_of).filter(|pid| *pid != 0);
     client.map(|pid| Some(model.thread_ref(pid)))
@@ -448,6 +460,22 @@ fn who_beyond(model: &Model, leaf: &Leaf, named: usize) -> Option<Option<ThreadR
 /// sleep over an answer.
 fn is_tick(leaf: &Leaf) -> bool {
     leaf.root().ns() * 2 < leaf.links[0].ns()
+}
+
+/// Whether a link is a terminal window, a login, a pane: another program holds its other side.
+fn is_window(model: &Model, link: &ChainLink) -> bool {
+    let Object::Tty(dev) = link.object else { return false };
+    model.terminal_name(dev).is_some_and(|name| name.starts_with("pts/"))
+}
+
+/// Whether a wait for a condition, a semaphore or a join had a timeout, and nothing else ended it.
+fn is_timed_out(root: &ChainLink) -> bool {
+    root.class == WaitClass::FutexWait && root.by_clock
+}
+
+/// Whether a pipe is read that is open at both ends; a FIFO that is being opened is a file.
+fn reads_a_pipe(root: &ChainLink) -> bool {
+    root.class == WaitClass::PipeRead && !matches!(root.object, Object::File(_))
 }
 
 /// Whether somebody's input is waited for.

@@ -4,7 +4,7 @@
 //! waits for the next event (responsible.rs), or choose among a process's threads (serving.rs).
 
 use super::peers::Peers;
-use super::wakers::{carrier, is_stalled};
+use super::wakers::{by_kernel_thread, carrier, is_stalled};
 use crate::facts::*;
 use crate::model::object::Object;
 use crate::waits::timeline::{self, WaitSpan};
@@ -24,9 +24,9 @@ impl Peers<'_> {
             FutexLock => self.futex_owner(wait).or_else(|| self.waker(wait)),
             FutexWait => self.joined(wait).or_else(|| self.waker(wait)),
             PipeWrite => self.pipe_end(wait, true),
-            PipeRead => self.pipe_end(wait, false),
+            PipeRead => self.last_of_several(wait).or_else(|| self.pipe_end(wait, false)),
             UnixRead | UnixWrite | SocketRead | SocketWrite => self.socket_peer(wait),
-            Child => self.child(wait),
+            Child => self.last_of_several(wait).or_else(|| self.child(wait)),
             Vfork => self.vfork_child(wait),
             FuseDaemon => self.fuse_server(wait),
             Dns => self.dns_server(wait),
@@ -138,7 +138,10 @@ impl Peers<'_> {
     }
 
     pub(super) fn pipe_end(&self, wait: &WaitSpan, reader: bool) -> Option<ThreadRef> {
-        let Some(ObjectRef::Pipe { ino }) = &wait.place.object else { return self.waker(wait) };
+        let Some(ObjectRef::Pipe { ino }) = &wait.place.object else {
+            // A signal or a terminal may end it too, by way of a kernel thread.
+            return self.waker(wait).filter(|_| !by_kernel_thread(wait));
+        };
         let ends = self.endpoints_on(*ino);
         let at_end: Vec<ThreadRef> = ends
             .iter()
@@ -242,7 +245,9 @@ impl Peers<'_> {
     }
 
     pub(super) fn child(&self, wait: &WaitSpan) -> Option<ThreadRef> {
-        if let Some(waker) = self.waker(wait) {
+        // A signal ends it too.
+        let is_child = |by: &ThreadRef| self.descends(by.pid, wait.thread.pid);
+        if let Some(waker) = self.waker(wait).filter(is_child) {
             return Some(waker);
         }
         let asked = match wait.place.syscall.as_str() {
@@ -255,6 +260,10 @@ impl Peers<'_> {
         }
         if let Some(ended) = self.child_that_ended_with(wait) {
             return Some(ended);
+        }
+        if self.is_killed(wait) {
+            // Its children were mostly killed with it.
+            return self.only_child(wait.thread.pid, wait.begin_ns, wait.end_ns);
         }
         // Any child's end would do: only if there is but one, or all are held up, is it known for whom.
         let alive = self.living_children(wait.thread.pid);

@@ -46,6 +46,8 @@ pub struct Peers<'a> {
     pub(super) deaths: HashMap<ThreadKey, Ns>,
     /// Who that was, by who had the thread id when it ended.
     gone: HashSet<ThreadKey>,
+    /// Threads that a signal ended, and when.
+    pub(super) killed: HashMap<ThreadKey, Ns>,
 }
 
 /// The port that name servers listen at (RFC 1035).
@@ -75,7 +77,13 @@ impl<'a> Peers<'a> {
             births: HashMap::new(),
             deaths: HashMap::new(),
             gone: HashSet::new(),
+            killed: HashMap::new(),
         };
+        // As wait(2) has it: the number of the signal.
+        let by_signal = |exit: &Exit| exit.code.is_some_and(|code| code & 0x7f != 0);
+        for (at_ns, exit) in model.exits.iter().filter(|(_, exit)| by_signal(exit)) {
+            peers.killed.insert(model.key_at(&exit.thread, *at_ns), *at_ns);
+        }
         for read in &model.futex_owners {
             let waiter = model.key_at(&read.1.waiter, read.0);
             peers.futexes.entry(waiter).or_default().push(read);
@@ -292,19 +300,22 @@ impl<'a> Peers<'a> {
         }
     }
 
-    /// Whose next question a wait is for, if it is for one; 0 if that is not known.
-    pub fn question_of(&self, wait: &WaitSpan) -> Option<u32> {
+    /// Whose next question a wait is for, if it is for one; 0 if that is not known. Of several that share the connection the one
+    /// that is known to wait for an answer.
+    pub fn question_of(&self, wait: &WaitSpan, asker: Option<u32>) -> Option<u32> {
         if !self.is_for_a_question(wait) {
             return None;
         }
         let far = match &wait.place.object {
-            Some(ObjectRef::Inet(socket)) => self.far_processes(socket).first().map(|far| far.pid),
+            Some(ObjectRef::Inet(socket)) => self.far_processes(socket),
             Some(ObjectRef::Unix { peer_ino, .. }) => {
-                self.endpoints_on(*peer_ino).first().map(|end| end.process.pid)
+                self.endpoints_on(*peer_ino).iter().map(|end| end.process.clone()).collect()
             }
-            _ => None,
+            _ => Vec::new(),
         };
-        Some(far.unwrap_or(0))
+        let is_asker = |far: &&ThreadRef| Some(far.pid) == asker;
+        let far = far.iter().find(is_asker).or(far.first());
+        Some(far.map_or(0, |far| far.pid))
     }
 
     /// Whether a connection was made to a listener here, and this is the listener's end of it.

@@ -66,7 +66,8 @@ impl Peers<'_> {
         }
         // Who was not there for most of the time interrupts it, and is no reason for it.
         let was_there = |by: &ThreadRef| by.start_ns <= from + to.saturating_sub(from) / 2;
-        let waker = self.waker(wait).filter(|_| !by_kernel_thread(wait));
+        let waker = self.last_of_several(wait).or_else(|| self.waker(wait));
+        let waker = waker.filter(|_| !by_kernel_thread(wait));
         if let Some(waker) = waker.filter(was_there) {
             return Next::Thread(waker);
         }
@@ -195,7 +196,7 @@ impl Peers<'_> {
     }
 
     /// The one child that a process had for most of an interval.
-    fn only_child(&self, pid: u32, from: Ns, to: Ns) -> Option<ThreadRef> {
+    pub(super) fn only_child(&self, pid: u32, from: Ns, to: Ns) -> Option<ThreadRef> {
         let lived = |child: &&ThreadRef| {
             let who = self.model.key(child);
             let since = self.births.get(&who).map_or(from, |at_ns| (*at_ns).max(from));

@@ -4,17 +4,29 @@
 //! only somebody at the other end is to be believed. A kernel thread acts for others. Must not: follow anybody.
 
 use super::peers::Peers;
-use crate::facts::{ThreadRef, WakeContext};
+use crate::facts::{Ns, ThreadRef, WakeContext};
 use crate::waits::WaitClass;
 use crate::waits::timeline::WaitSpan;
 
 impl Peers<'_> {
-    /// The task that woke it, unless it was an interrupt or the idle task.
+    /// The task that woke it, unless it was an interrupt or the idle task, or it was killed: who does that has not done what was
+    /// waited for. Nor has holdup, whatever it did.
     pub fn waker(&self, wait: &WaitSpan) -> Option<ThreadRef> {
         let wake = wait.wake.as_ref()?;
+        let own_pid = self.model.host.own_pid;
+        let is_somebody = wake.by.tid != 0 && (own_pid == 0 || wake.by.pid != own_pid);
         let is_itself = || self.model.is_same(&wake.by, &wait.thread);
-        (wake.context == WakeContext::Task && wake.by.tid != 0 && !is_itself())
+        (wake.context == WakeContext::Task && is_somebody && !is_itself() && !self.is_killed(wait))
             .then(|| wake.by.clone())
+    }
+
+    /// Whether a signal ended a wait, and with it the thread.
+    pub(super) fn is_killed(&self, wait: &WaitSpan) -> bool {
+        const DIES_WITHIN_NS: Ns = 100_000_000;
+        let died_ns = self.killed.get(&self.model.key(&wait.thread));
+        died_ns.is_some_and(|at_ns| {
+            (wait.end_ns..=wait.end_ns.saturating_add(DIES_WITHIN_NS)).contains(at_ns)
+        })
     }
 }
 
@@ -34,4 +46,38 @@ pub fn carrier(wait: &WaitSpan) -> Option<&ThreadRef> {
 /// It stands still, whoever made it.
 pub fn is_stalled(class: WaitClass) -> bool {
     matches!(class, WaitClass::Stopped | WaitClass::Traced | WaitClass::FrozenCgroup)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::answer::explain;
+    use crate::facts::*;
+    use crate::graph::end::EndKind;
+    use crate::rules::scenes::*;
+
+    /// Process 10 waits for its child 20, which sleeps, until 99 sends it a signal; and how it ends.
+    fn ended_by_a_signal(code: u32) -> EndKind {
+        let mut facts = host();
+        let child = thread(20, "sleep");
+        facts.push(identity(Thread { thread: child, parent_pid: 10, ..Thread::default() }));
+        facts.push(blocked(20, "sleep", WaitState::Sleep, "nanosleep"));
+        facts.push(blocked(99, "timeout", WaitState::Sleep, "rt_sigsuspend"));
+        let place = Place { state: WaitState::Sleep, syscall: "poll".into(), ..Place::default() };
+        let by = thread(99, "timeout");
+        let wake = Wake { at_ns: LOOK_NS, context: WakeContext::Task, by, ..Wake::default() };
+        let thread = thread(10, "make");
+        let exit = Exit { thread: thread.clone(), last: true, code: Some(code) };
+        let wait = Wait { thread, end_ns: LOOK_NS, place, wake: Some(wake), ..Wait::default() };
+        facts.push(Fact { at_ns: LOOK_NS, body: Body::Wait(wait) });
+        facts.push(Fact { at_ns: LOOK_NS + 1, body: Body::Exit(exit) });
+        let (kind, name) = (TargetKind::Command, "make".to_string());
+        facts.push(fact(Body::Target(Target { kind, name, pid: 10, cgroups: Vec::new() })));
+        explain(facts).answer.ends[0].end
+    }
+
+    #[test]
+    fn who_kills_has_not_done_what_was_waited_for() {
+        assert_eq!(ended_by_a_signal(15), EndKind::Sleep);
+        assert_eq!(ended_by_a_signal(256), EndKind::Open, "it may have been told so by that one");
+    }
 }

@@ -3,6 +3,7 @@
 //! A measure is what a disk's queue, a CPU's users, a TCP stream or a group's memory did over the look. It is no verdict: what
 //! a figure means is said by the rules. Must not: name a code, or read anything but the model and the graph.
 
+pub mod address_owner;
 pub mod ancestry;
 pub mod cgroups;
 pub mod cpu_profile;

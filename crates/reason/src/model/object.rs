@@ -122,7 +122,7 @@ pub enum Object {
     Kernel(Arc<str>),
     /// A file of which no more is known than the path that a call was given.
     Path(Arc<str>),
-    /// An address on the network where nobody takes connections.
+    /// An address on the network where nobody takes connections, or that somebody has.
     Address(SocketAddr),
     /// A limit of a process or of the host, by the kernel's name for it.
     Limit(&'static str),

@@ -40,6 +40,9 @@ pub fn classify(place: &Place, frames: &[String], kernel: bool) -> WaitClass {
         WaitState::Idle => return WaitClass::Idle,
         _ => {}
     }
+    if let Some(class) = stopped_terminal(place) {
+        return class;
+    }
     if has(frames, &["percpu_rwsem_wait", "__percpu_down_read", "__sb_start_write"])
         && is_write_to_file_system(frames, place)
     {
@@ -74,6 +77,12 @@ pub fn classify(place: &Place, frames: &[String], kernel: bool) -> WaitClass {
         return WaitClass::KernelLock;
     }
     by_syscall(place)
+}
+
+/// Somebody typed ctrl-S there: only ctrl-Q lets it go on.
+fn stopped_terminal(place: &Place) -> Option<WaitClass> {
+    let writes = matches!(place.syscall.as_str(), "write" | "writev" | "ioctl");
+    (place.output_stopped && writes).then_some(WaitClass::TtyStopped)
 }
 
 fn by_function(frames: &[String], place: &Place) -> Option<WaitClass> {

@@ -1,15 +1,18 @@
 //! Waits: what each is for, on what, and when.
 //!
 //! This file owns the classes of waits and their properties; classify.rs finds the class, objects.rs the object, retries.rs
-//! both of a sleep between refusals; user_stack.rs the kind of a lock; span.rs is one wait, timeline.rs puts a thread's waits in
-//! order. Must not: follow who ended a wait (graph/), or weigh it.
+//! both of a sleep between refusals, nagle.rs what of a wait is for an acknowledgement; user_stack.rs the kind of a lock;
+//! span.rs is one wait, timeline.rs puts a thread's waits in order. Must not: follow who ended a wait (graph/), or weigh it.
 //! Edit together: classify.rs, objects.rs, docs/json.md (the words).
 
 mod classify;
+mod failing;
+mod families;
 mod functions;
 mod futex_handoff;
 mod lock_functions;
 pub mod lock_kind;
+mod nagle;
 pub mod objects;
 pub mod poll_intent;
 pub mod retries;
@@ -57,6 +60,8 @@ pub enum WaitClass {
     SocketWrite,
     /// A connection to be made.
     SocketConnect,
+    /// An acknowledgement: Nagle's algorithm keeps back what it has written to a connection until then.
+    Nagle,
     /// An answer to a DNS question.
     Dns,
     /// Data from a pipe.
@@ -69,6 +74,8 @@ pub enum WaitClass {
     UnixWrite,
     /// Room in a terminal's output.
     TtyWrite,
+    /// A terminal's output, which somebody stopped with ctrl-S, to be let go on.
+    TtyStopped,
     /// A child to end.
     Child,
     /// A child of vfork to exec or end.
@@ -83,6 +90,10 @@ pub enum WaitClass {
     RefusedLimit,
     /// Asleep before it tries again to connect where nobody listens.
     RefusedConnection,
+    /// Asleep before it tries again to take an address that somebody has.
+    TakenAddress,
+    /// Asleep before it runs a program again that has failed.
+    FailedProgram,
     /// Its cgroup to be thawed.
     FrozenCgroup,
     /// A frozen file system to be thawed.
@@ -120,12 +131,14 @@ impl WaitClass {
             SocketRead => "socket",
             SocketWrite => "socket full",
             SocketConnect => "connection",
+            Nagle => "acknowledgement",
             Dns => "DNS",
             PipeRead => "pipe",
             PipeWrite => "pipe full",
             UnixRead => "unix socket",
             UnixWrite => "unix socket full",
             TtyWrite => "terminal",
+            TtyStopped => "stopped terminal",
             Child => "child",
             Vfork => "vfork",
             FuseDaemon => "FUSE daemon",
@@ -133,6 +146,8 @@ impl WaitClass {
             PolledLock => "polled lock",
             RefusedLimit => "limit",
             RefusedConnection => "refused connection",
+            TakenAddress => "taken address",
+            FailedProgram => "failed program",
             FrozenCgroup => "frozen cgroup",
             FrozenFs => "frozen file system",
             Stopped => "stopped",
@@ -183,10 +198,14 @@ impl WaitClass {
                 | SwapIn
                 | PageFault
                 | SocketConnect
+                | Nagle
+                | TtyStopped
                 | FrozenCgroup
                 | FrozenFs
                 | RefusedLimit
                 | RefusedConnection
+                | TakenAddress
+                | FailedProgram
                 | Stopped
                 | Traced
         )
@@ -206,6 +225,8 @@ impl WaitClass {
                 | PolledLock
                 | RefusedLimit
                 | RefusedConnection
+                | TakenAddress
+                | Nagle
                 | SocketRead
                 | SocketConnect
                 | Dns

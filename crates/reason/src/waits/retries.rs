@@ -14,13 +14,16 @@
 //! whoever is refused `::1` tries 127.0.0.1 next, and whether that went well is not told; waits for events with a timeout,
 //! which have other reasons.
 //!
+//! Where no refused call is known, the failures of a program that is begun again and again are (failing.rs).
+//!
 //! Edit together: probe/bpf/refused.bpf.c (what is reported), rules/lock/polled.rs and the rules on limits.
 
 use crate::facts::*;
 use crate::model::Model;
 use crate::model::object::{CgroupKey, Object};
-use crate::waits::WaitClass;
+use crate::waits::families::Families;
 use crate::waits::span::WaitSpan;
+use crate::waits::{WaitClass, failing};
 use std::collections::HashMap;
 
 /// What was refused: the class of a wait for it, and the object.
@@ -29,8 +32,6 @@ pub type Refused = (WaitClass, Object);
 /// A sleep: thread id and begin.
 pub type Sleep = (u32, Ns);
 
-/// Processes above one that was refused for whom it may have asked: a shell behind `timeout` and `sudo`.
-const GENERATIONS: usize = 3;
 /// The last sleep begins no later after its refusal: a shell begins another program in between.
 const AT_ONCE_NS: Ns = 100_000_000;
 /// Starts of processes may be rounded down by a tick.
@@ -47,6 +48,7 @@ const EEXIST: i32 = 17;
 const ENFILE: i32 = 23;
 const EMFILE: i32 = 24;
 const ENOSPC: i32 = 28;
+const EADDRINUSE: i32 = 98;
 const ECONNREFUSED: i32 = 111;
 const EDQUOT: i32 = 122;
 
@@ -80,6 +82,10 @@ pub fn refused(model: &Model, denied: &Denied) -> Option<Refused> {
             Some(_) => return None,
             None => (WaitClass::RefusedConnection, path()?),
         },
+        (EADDRINUSE, _) => match denied.address {
+            Some(address) => (WaitClass::TakenAddress, Object::Address(address)),
+            None => (WaitClass::TakenAddress, path()?),
+        },
         _ => return None,
     })
 }
@@ -104,13 +110,43 @@ fn process_limit(model: &Model, denied: &Denied) -> Object {
 /// Of all waits those that are sleeps before the next try, with what for.
 pub fn reasons<'a>(
     model: &Model,
-    waits: impl Iterator<Item = &'a WaitSpan>,
+    waits: impl Iterator<Item = &'a WaitSpan> + Clone,
 ) -> HashMap<Sleep, Refused> {
-    if model.denied.is_empty() {
+    let may_fail = failing::may_be_asked(model);
+    if model.denied.is_empty() && !may_fail {
         return HashMap::new();
     }
     let families = Families::of(model);
-    let mut series = series(model, &families);
+    let mut found = told(&families, series(refusals(model, &families)), waits.clone());
+    if may_fail {
+        let failed = failing::failures(model, &families).into_iter().map(|failure| Asked {
+            at_ns: failure.at_ns,
+            tid: failure.thread.tid,
+            pid: failure.thread.pid,
+            what: (
+                WaitClass::FailedProgram,
+                Object::Processes(failure.thread.comm.as_str().into()),
+            ),
+            line: failure.line,
+            one_is_enough: false,
+        });
+        // What was refused says more than that somebody failed for it.
+        for (sleep, what) in told(&families, series(failed.collect()), waits) {
+            found.entry(sleep).or_insert(what);
+        }
+    }
+    found
+}
+
+/// Which sleeps are for which of the things that were asked for.
+fn told<'a>(
+    families: &Families,
+    mut series: HashMap<u32, Vec<Series>>,
+    waits: impl Iterator<Item = &'a WaitSpan>,
+) -> HashMap<Sleep, Refused> {
+    if series.is_empty() {
+        return HashMap::new();
+    }
     for wait in waits.filter(|wait| is_sleep(wait)) {
         for (level, pid) in families.line(wait.thread.pid).into_iter().enumerate() {
             for one in series.get_mut(&pid).into_iter().flatten() {
@@ -156,54 +192,6 @@ fn is_sleep(wait: &WaitSpan) -> bool {
         }
 }
 
-/// Who began whom, and how each ended.
-struct Families {
-    by_child: HashMap<u32, u32>,
-    /// By process: when, and with what code.
-    ends: HashMap<u32, Vec<(Ns, Option<u32>)>>,
-    own_pid: u32,
-}
-
-impl Families {
-    fn of(model: &Model) -> Self {
-        let mut by_child = HashMap::new();
-        for thread in model.threads.values() {
-            by_child.insert(thread.thread.pid, thread.parent_pid);
-        }
-        for time in model.times.iter().filter(|time| time.parent_pid != 0) {
-            by_child.insert(time.thread.pid, time.parent_pid);
-        }
-        // Last: the parent of one whose parent has ended is another.
-        for (_, fork) in model.forks.iter().filter(|(_, it)| it.child.pid != it.parent.pid) {
-            by_child.insert(fork.child.pid, fork.parent.pid);
-        }
-        let mut ends: HashMap<u32, Vec<(Ns, Option<u32>)>> = HashMap::new();
-        for (at_ns, exit) in model.exits.iter().filter(|(_, it)| it.thread.tid == it.thread.pid) {
-            ends.entry(exit.thread.pid).or_default().push((*at_ns, exit.code));
-        }
-        Self { by_child, ends, own_pid: model.host.own_pid }
-    }
-
-    /// With what code a process ended that lived at a moment, if that is known.
-    fn code(&self, pid: u32, at_ns: Ns) -> Option<u32> {
-        let after = self.ends.get(&pid)?.iter().filter(|(ended_ns, _)| *ended_ns >= at_ns);
-        after.min_by_key(|(ended_ns, _)| *ended_ns)?.1
-    }
-
-    /// A process, its parent, and so on.
-    fn line(&self, pid: u32) -> Vec<u32> {
-        let mut line = vec![pid];
-        while let Some(parent) = line.last().and_then(|pid| self.by_child.get(pid)) {
-            let is_end = *parent <= 1 || *parent == self.own_pid;
-            if is_end || line.len() > GENERATIONS || line.contains(parent) {
-                break;
-            }
-            line.push(*parent);
-        }
-        line
-    }
-}
-
 /// One refusal.
 struct Refusal {
     at_ns: Ns,
@@ -220,23 +208,44 @@ struct Series {
     one_is_enough: bool,
 }
 
+/// Something that was asked for and not had.
+struct Asked {
+    at_ns: Ns,
+    tid: u32,
+    pid: u32,
+    what: Refused,
+    /// Who may have asked for it, the nearest first.
+    line: Vec<u32>,
+    one_is_enough: bool,
+}
+
+/// The refused calls.
+fn refusals(model: &Model, families: &Families) -> Vec<Asked> {
+    let asked = |(at_ns, denied): &(Ns, Denied)| {
+        Some(Asked {
+            at_ns: *at_ns,
+            tid: denied.thread.tid,
+            pid: denied.thread.pid,
+            what: refused(model, denied)?,
+            line: asks_for(families, *at_ns, denied),
+            one_is_enough: is_enough(denied),
+        })
+    };
+    model.denied.iter().filter_map(asked).collect()
+}
+
 /// By the process that asks, itself or through others.
-fn series(model: &Model, families: &Families) -> HashMap<u32, Vec<Series>> {
-    let mut askers: Vec<(&Ns, &Denied, Refused, Vec<u32>)> = Vec::new();
+fn series(asked: Vec<Asked>) -> HashMap<u32, Vec<Series>> {
     let mut times: HashMap<(u32, Refused), usize> = HashMap::new();
-    for (at_ns, denied) in &model.denied {
-        let Some(what) = refused(model, denied) else { continue };
-        let line = asks_for(families, *at_ns, denied);
-        for pid in &line {
-            *times.entry((*pid, what.clone())).or_default() += 1;
+    for one in &asked {
+        for pid in &one.line {
+            *times.entry((*pid, one.what.clone())).or_default() += 1;
         }
-        askers.push((at_ns, denied, what, line));
     }
     let mut all: HashMap<u32, Vec<Series>> = HashMap::new();
-    for (at_ns, denied, what, line) in askers {
+    for Asked { at_ns, tid, pid: refused_pid, what, line, one_is_enough } in asked {
         let again =
             |pid: &&u32| times.get(&(**pid, what.clone())).is_some_and(|n| *n >= REFUSALS_MIN);
-        let one_is_enough = is_enough(denied);
         let first = line.first().filter(|_| one_is_enough);
         let Some(pid) = line.iter().find(again).or(first) else { continue };
         let of_it = all.entry(*pid).or_default();
@@ -244,7 +253,7 @@ fn series(model: &Model, families: &Families) -> HashMap<u32, Vec<Series>> {
             of_it.push(Series { what, refusals: Vec::new(), sleeps: Vec::new(), one_is_enough });
             of_it.len() - 1
         });
-        let refusal = Refusal { at_ns: *at_ns, tid: denied.thread.tid, pid: denied.thread.pid };
+        let refusal = Refusal { at_ns, tid, pid: refused_pid };
         of_it[at].refusals.push(refusal);
     }
     for one in all.values_mut().flatten() {

@@ -14,11 +14,11 @@
 use super::futex_handoff;
 use super::lock_kind::LockKind;
 use super::poll_intent::Accepted;
-use super::{WaitClass, classify, objects, retries, user_stack};
+use super::{WaitClass, classify, nagle, objects, retries, user_stack};
 use crate::facts::*;
 use crate::model::object::Object;
 use crate::model::{Model, RawWaits, ThreadKey};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 pub use super::span::WaitSpan;
 
@@ -108,6 +108,7 @@ impl Timelines {
         for (who, stretch) in dying(model, &lines) {
             lines.entry(who).or_default().ran.push(stretch);
         }
+        let held = nagle::held_back(model, lines.values().flat_map(|line| &line.waits));
         let handed = futex_handoff::locks(model, lines.values().flat_map(|line| &line.waits));
         let retried = retries::reasons(model, lines.values().flat_map(|line| &line.waits));
         for line in lines.values_mut() {
@@ -123,6 +124,9 @@ impl Timelines {
                 } else {
                     heed_stack(model, wait);
                 }
+            }
+            if !held.is_empty() {
+                cut_held_back(&mut line.waits, &held);
             }
             line.ran.sort_unstable();
             line.waits.sort_by_key(|w| (w.begin_ns, w.end_ns));
@@ -356,10 +360,16 @@ fn dns_query(model: &Model, span: &WaitSpan) -> Option<usize> {
     asked.or_else(|| if unseen_begin { asked_again() } else { None }).map(|(index, _)| index)
 }
 
-/// What is polled, or named by a path, is read from memory while a wait stands: some sights of it do not know.
-fn learn(model: &Model, accepted: &Accepted, known: &mut WaitSpan, object: Option<ObjectRef>) {
-    if known.place.object.is_none() && object.is_some() {
-        known.place.object = object;
+/// What is polled, or named by a path, is read from memory while a wait stands, and a terminal is stopped only then: some
+/// sights of it do not know.
+fn learn(model: &Model, accepted: &Accepted, known: &mut WaitSpan, seen: Place) {
+    let is_new = known.place.object.is_none() && seen.object.is_some();
+    let is_stopped = seen.output_stopped && !known.place.output_stopped;
+    if is_new {
+        known.place.object = seen.object;
+    }
+    known.place.output_stopped |= seen.output_stopped;
+    if is_new || is_stopped {
         known.class = classify(&known.place, model.stack(known.place.stack), known.kernel);
         name(model, accepted, known);
     }
@@ -377,7 +387,12 @@ fn add_standing(
     let covers = |w: &WaitSpan| !w.standing && w.begin_ns < at_ns && w.end_ns >= at_ns;
     if let Some(known) = line.waits.iter_mut().rev().find(|w| covers(w)) {
         if known.place.syscall == blocked.place.syscall {
-            learn(model, accepted, known, blocked.place.object);
+            learn(model, accepted, known, blocked.place);
+        } else if known.place.syscall.is_empty() && !known.kernel {
+            // Its end was not told in time to read where it stood: this is where.
+            known.place = blocked.place;
+            known.class = classify(&known.place, model.stack(known.place.stack), known.kernel);
+            name(model, accepted, known);
         }
         return;
     }
@@ -387,7 +402,7 @@ fn add_standing(
         && begin_ns <= known.end_ns.max(known.begin_ns + 1)
     {
         known.end_ns = known.end_ns.max(at_ns);
-        learn(model, accepted, known, blocked.place.object);
+        learn(model, accepted, known, blocked.place);
         return;
     }
     let frames = model.stack(blocked.place.stack);
@@ -414,6 +429,27 @@ fn add_standing(
     line.waits.push(span);
 }
 
+/// The part of a wait in which its own data was held back becomes a wait of its own.
+fn cut_held_back(waits: &mut Vec<WaitSpan>, held: &HashMap<(u32, Ns), Ns>) {
+    let mut first_parts = Vec::new();
+    for wait in waits.iter_mut() {
+        let Some(until) = held.get(&(wait.thread.tid, wait.begin_ns)) else { continue };
+        if matches!(wait.class, WaitClass::RunQueue | WaitClass::CpuQuota) {
+            continue;
+        }
+        let is_whole = *until >= wait.end_ns;
+        let first = WaitSpan { class: WaitClass::Nagle, end_ns: *until, ..wait.clone() };
+        match is_whole {
+            true => *wait = first,
+            false => {
+                wait.begin_ns = *until;
+                first_parts.push(WaitSpan { standing: false, wake: None, ..first });
+            }
+        }
+    }
+    waits.append(&mut first_parts);
+}
+
 /// One call made again. Who polls often asks for the same with less time left each time.
 fn same_call(first: &Place, second: &Place) -> bool {
     match first.syscall.as_str() {
@@ -436,12 +472,18 @@ fn heed_stack(model: &Model, wait: &mut WaitSpan) {
     }
 }
 
+/// Waits of which each is one, however short the time between them.
+fn happens_often(class: WaitClass) -> bool {
+    use WaitClass::{CpuQuota, Disk, Nagle, RunQueue};
+    matches!(class, RunQueue | CpuQuota | Disk | Nagle)
+}
+
 /// Joins waits at one place that only a moment of running parts, in place: a command has a wait for each switch.
 fn merge(waits: &mut Vec<WaitSpan>) {
     waits.dedup_by(|wait, last| {
         if last.class == wait.class
             && wait.class.is_demand()
-            && !matches!(wait.class, WaitClass::RunQueue | WaitClass::CpuQuota | WaitClass::Disk)
+            && !happens_often(wait.class)
             && last.object == wait.object
             && last.place.syscall == wait.place.syscall
             && same_call(&last.place, &wait.place)

@@ -75,7 +75,7 @@ fn meant(roots: &Roots, thread: &ThreadRef, syscall: &str, args: &[u64; 6]) -> O
     }
 }
 
-/// Of several descriptors the one connection or pipe among them.
+/// Of several descriptors the one connection among them, or a terminal or pipe if there is no socket.
 fn only(roots: &Roots, pid: u32, all: &[(u32, bool)]) -> Option<(u32, bool)> {
     if let [only] = all {
         return Some(*only);
@@ -96,7 +96,16 @@ fn only(roots: &Roots, pid: u32, all: &[(u32, bool)]) -> Option<(u32, bool)> {
             .map(|(at, _)| *at);
         fitting.next().filter(|first| fitting.all(|other| other.0 == first.0))
     };
-    among(&is_connection).or_else(|| among(&is_pipe))
+    let is_socket = |object: &ObjectRef| match object {
+        ObjectRef::Inet(_) | ObjectRef::Unix { .. } => true,
+        ObjectRef::Other { what, .. } => what == "socket",
+        _ => false,
+    };
+    let tty_at = kinds.iter().position(|kind| matches!(kind, Some(ObjectRef::Tty { .. })));
+    match tty_at {
+        Some(at) => (!kinds.iter().flatten().any(is_socket)).then(|| all[at]),
+        None => among(&is_connection).or_else(|| among(&is_pipe)),
+    }
 }
 
 /// What is behind a descriptor.
@@ -115,9 +124,15 @@ pub(super) fn object(roots: &Roots, pid: u32, fd: u32) -> Option<ObjectRef> {
     }
     if name.starts_with("/dev/pts/") || name.starts_with("/dev/tty") {
         let name = name.trim_start_matches("/dev/").to_string();
-        return Some(ObjectRef::Tty { name, dev: DeviceNumber::default() });
+        return Some(ObjectRef::Tty { dev: window(&name).unwrap_or_default(), name });
     }
     file(roots, pid, fd, &name)
+}
+
+/// The device number of a pty's slave: major 136 and on, by its index (Documentation/admin-guide/devices.txt).
+fn window(name: &str) -> Option<DeviceNumber> {
+    let index: u32 = name.strip_prefix("pts/")?.parse().ok()?;
+    Some(DeviceNumber { major: 136 + index / 256, minor: index % 256 })
 }
 
 /// The number in `pipe:[77]`.

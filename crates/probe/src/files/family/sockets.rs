@@ -6,7 +6,7 @@
 //! Rejected: /proc/net/tcp and /proc/net/unix (without the peers of unix sockets, and slow).
 
 use crate::files::Roots;
-use holdup_reason::facts::{InetRef, ObjectRef, SocketState, TcpTurn};
+use holdup_reason::facts::{InetRef, Nagle, ObjectRef, SocketState, TcpTurn};
 use netlink_packet_core::{
     NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
 };
@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 
 /// So young a copy is not made again: what it lacks is no socket of this namespace.
 const PERIOD: Duration = Duration::from_millis(2);
+const DUMP: u16 = NLM_F_REQUEST | NLM_F_DUMP;
 /// Sockets that are remembered.
 const SOCKETS_MAX: usize = 50_000;
 
@@ -59,6 +60,47 @@ fn known(ino: u64) -> Option<Known> {
     tables.by_inode.get(&ino).cloned()
 }
 
+/// What a connection of holdup's own network namespace has not sent at this moment though it is little, while something that it
+/// has is not acknowledged: Nagle's algorithm keeps it back. tcp_info does not say whether that is on; nothing else does this.
+pub(super) fn unsent(socket: &InetRef) -> Option<Nagle> {
+    if socket.protocol != "tcp" || socket.remote.port() == 0 || socket.netns != own_netns() {
+        return None;
+    }
+    let request = InetRequest {
+        family: if socket.local.is_ipv4() { AF_INET } else { AF_INET6 },
+        protocol: IPPROTO_TCP,
+        extensions: ExtensionFlags::INFO,
+        states: inet::StateFlags::all(),
+        socket_id: SocketId {
+            source_port: socket.local.port(),
+            destination_port: socket.remote.port(),
+            source_address: socket.local.ip(),
+            destination_address: socket.remote.ip(),
+            interface_id: 0,
+            cookie: [0xff; 8],
+        },
+    };
+    let answers = ask(SockDiagMessage::InetRequest(request), NLM_F_REQUEST).ok()?;
+    let info = answers.iter().find_map(|answer| match answer {
+        SockDiagMessage::InetResponse(answer) => tcp_info(answer),
+        _ => None,
+    })?;
+    held_back(info)
+}
+
+/// By tcp_info: see `tcp`.
+fn held_back(info: &[u8]) -> Option<Nagle> {
+    let (segment, unacked) = (word(info, 16)?, word(info, 24)?);
+    let (unsent_bytes, round_trip_us) = (word(info, 144)?, word(info, 148)?);
+    let is_sent_again = *info.get(2)? > 0;
+    let is_held = unacked > 0 && (1..segment).contains(&unsent_bytes) && !is_sent_again;
+    is_held.then(|| Nagle {
+        unsent_bytes,
+        round_trip_ns_min: u64::from(round_trip_us) * 1_000,
+        ..Nagle::default()
+    })
+}
+
 /// A copy that is made now.
 pub(super) fn fresh() -> HashMap<u64, Known> {
     let mut slot = TABLES.lock().unwrap_or_else(PoisonError::into_inner);
@@ -84,7 +126,7 @@ fn dump() -> HashMap<u64, Known> {
             states: inet::StateFlags::all(),
             socket_id: if family == AF_INET { SocketId::new_v4() } else { SocketId::new_v6() },
         };
-        for answer in ask(SockDiagMessage::InetRequest(request)).unwrap_or_default() {
+        for answer in ask(SockDiagMessage::InetRequest(request), DUMP).unwrap_or_default() {
             if let SockDiagMessage::InetResponse(answer) = answer
                 && answer.header.inode != 0
                 && all.len() < SOCKETS_MAX
@@ -99,7 +141,7 @@ fn dump() -> HashMap<u64, Known> {
         show_flags: ShowFlags::NAME | ShowFlags::PEER,
         cookie: [0xff; 8],
     };
-    for answer in ask(SockDiagMessage::UnixRequest(request)).unwrap_or_default() {
+    for answer in ask(SockDiagMessage::UnixRequest(request), DUMP).unwrap_or_default() {
         if let SockDiagMessage::UnixResponse(answer) = answer
             && all.len() < SOCKETS_MAX
         {
@@ -126,19 +168,24 @@ fn internet(answer: &InetResponse, protocol: u8, netns: u32) -> Known {
         remote: Address::new(id.destination_address, id.destination_port),
         state: if protocol == "tcp" { answer.header.state } else { 0 },
     };
-    let info = answer.nlas.iter().find_map(|attribute| match attribute {
+    Known { object: ObjectRef::Inet(socket), state: tcp_info(answer).and_then(tcp) }
+}
+
+fn tcp_info(answer: &InetResponse) -> Option<&[u8]> {
+    answer.nlas.iter().find_map(|attribute| match attribute {
         inet::nlas::Nla::TcpInfo(bytes) => Some(bytes.as_slice()),
         _ => None,
-    });
-    Known { object: ObjectRef::Inet(socket), state: info.and_then(tcp) }
+    })
+}
+
+/// Four bytes of a struct of the kernel.
+fn word(info: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(*info.get(at..)?.first_chunk()?))
 }
 
 /// The kernel's struct tcp_info (include/uapi/linux/tcp.h): later kernels only add to it.
 fn tcp(info: &[u8]) -> Option<SocketState> {
-    let word = |at: usize| {
-        let bytes = info.get(at..at + 4)?;
-        Some(u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
-    };
+    let word = |at: usize| word(info, at);
     let long = |at: usize| Some(u64::from(word(at)?) | u64::from(word(at + 4)?) << 32);
     let (unacked, sent_ms, received_ms, heard_ms) = (word(24)?, word(44)?, word(52)?, word(56)?);
     let turn = TcpTurn {
@@ -184,13 +231,13 @@ fn name_of(name: &unix::nlas::UnixDiagName) -> Option<String> {
     }
 }
 
-/// One question and all of its answers.
-fn ask(question: SockDiagMessage) -> std::io::Result<Vec<SockDiagMessage>> {
+/// One question and all of its answers: one, if no dump is asked for.
+fn ask(question: SockDiagMessage, flags: u16) -> std::io::Result<Vec<SockDiagMessage>> {
     let mut socket = Socket::new(NETLINK_SOCK_DIAG)?;
     socket.bind_auto()?;
     socket.connect(&SocketAddr::new(0, 0))?;
     let mut header = NetlinkHeader::default();
-    header.flags = NLM_F_REQUEST | NLM_F_DUMP;
+    header.flags = flags;
     let mut packet = NetlinkMessage::new(header, question.into());
     packet.finalize();
     let mut bytes = vec![0; packet.buffer_len()];
@@ -213,6 +260,9 @@ fn ask(question: SockDiagMessage) -> std::io::Result<Vec<SockDiagMessage>> {
             // Messages are aligned to four bytes.
             rest = rest.get(length.next_multiple_of(4).max(4)..).unwrap_or_default();
         }
+        if flags & NLM_F_DUMP != NLM_F_DUMP {
+            return Ok(answers);
+        }
     }
 }
 
@@ -234,6 +284,53 @@ mod tests {
         assert_eq!((turn.write_seq, turn.sent_jiffies, turn.received_jiffies), (2, 1500, 9));
         assert_eq!(state.acked_bytes, 77);
         assert_eq!(tcp(&info[..40]), None);
+    }
+
+    #[test]
+    fn a_small_piece_behind_an_unacknowledged_one_is_held_back() {
+        let held = |segment: u32, unacked: u32, unsent: u32, sent_again: u8| {
+            let mut info = vec![0u8; 160];
+            info[2] = sent_again;
+            for (at, value) in [(16, segment), (24, unacked), (144, unsent), (148, 50)] {
+                info[at..at + 4].copy_from_slice(&u32::to_ne_bytes(value));
+            }
+            held_back(&info).map(|it| (it.unsent_bytes, it.round_trip_ns_min))
+        };
+        assert_eq!(held(1448, 1, 8, 0), Some((8, 50_000)));
+        assert_eq!(held(1448, 0, 8, 0), None);
+        assert_eq!(held(1448, 1, 0, 0), None);
+        assert_eq!(held(1448, 9, 2000, 0), None, "a whole segment waits for the window");
+        assert_eq!(held(1448, 1, 8, 1), None, "the one before was lost");
+        assert_eq!(held_back(&[0; 100]), None);
+    }
+
+    #[test]
+    fn what_two_small_writes_leave_unsent_is_seen_from_outside() {
+        use std::io::Write;
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let mut near = std::net::TcpStream::connect(listener.local_addr().expect("its address"))
+            .expect("a connection");
+        let _far = listener.accept().expect("its other end");
+        let reference = |stream: &std::net::TcpStream| InetRef {
+            ino: 0,
+            netns: own_netns(),
+            protocol: "tcp".into(),
+            local: stream.local_addr().expect("near"),
+            remote: stream.peer_addr().expect("far"),
+            state: 1,
+        };
+        // The first acknowledgements of a connection are not put off.
+        let held = (0..200).find_map(|_| {
+            near.write_all(b"head").expect("written");
+            near.write_all(b"body").expect("written");
+            let seen = unsent(&reference(&near));
+            std::thread::sleep(Duration::from_millis(5));
+            seen
+        });
+        assert_eq!(held.map(|it| it.unsent_bytes.is_multiple_of(4)), Some(true));
+        near.set_nodelay(true).expect("set");
+        near.write_all(b"more").expect("written");
+        assert_eq!(unsent(&reference(&near)), None);
     }
 
     #[test]

@@ -8,6 +8,7 @@
 use super::Observed;
 use super::descriptors::{self, Found};
 use super::place::{Detail, detail};
+use super::sockets;
 use crate::files::threads::{Clock, Stat};
 use crate::files::waits::{last_ran_ns, scheduler_lag_ns, wait_state};
 use crate::files::{Roots, text, threads_of};
@@ -41,6 +42,8 @@ struct Counts {
 struct Standing {
     begin_ns: Ns,
     detail: Option<Detail>,
+    /// Its connection held a small piece back when it was last looked at.
+    nagle: Option<Nagle>,
     /// The other ends of its object were looked for.
     followed: bool,
 }
@@ -145,7 +148,7 @@ impl Watch {
     ) {
         let thread = self.clock.thread_ref(stat, pid);
         let asleep = wait_state(stat.state).is_some();
-        let standing = |begin_ns| Standing { begin_ns, detail: None, followed: false };
+        let standing = |begin_ns| Standing { begin_ns, detail: None, nagle: None, followed: false };
         let known =
             self.threads.get_mut(&stat.tid).filter(|seen| seen.thread.start_ns == thread.start_ns);
         let Some(seen) = known else {
@@ -216,9 +219,14 @@ impl Watch {
         for seen in self.threads.values_mut() {
             let Some(wait) = seen.wait.as_mut() else { continue };
             let stood_ns = now_ns.saturating_sub(wait.begin_ns);
+            if wait.nagle.is_some() {
+                // Until the last moment at which it was seen.
+                wait.nagle = wait.held_back(now_ns).or(wait.nagle);
+            }
             if wait.detail.is_none() && stood_ns >= LOOKED_INTO_NS && left > 0 {
                 left -= 1;
                 wait.detail = detail(&self.roots, &seen.thread);
+                wait.nagle = wait.held_back(now_ns);
                 if let Some(detail) = &wait.detail {
                     observed.push(stands(&seen.thread, wait.begin_ns, detail, now_ns));
                 }
@@ -260,6 +268,16 @@ impl Watch {
         self.identified.extend(&new);
         let known = threads_of(&self.roots, new).into_iter().map(Body::Thread);
         observed.extend(known.map(|body| Observed { at_ns: now_ns, body, frames: Vec::new() }));
+    }
+}
+
+impl Standing {
+    /// What its connection holds back now.
+    fn held_back(&self, now_ns: Ns) -> Option<Nagle> {
+        let Some(ObjectRef::Inet(socket)) = &self.detail.as_ref()?.place.object else {
+            return None;
+        };
+        sockets::unsent(socket).map(|nagle| Nagle { sent_ns: now_ns, ..nagle })
     }
 }
 
@@ -306,7 +324,7 @@ fn ended(thread: &ThreadRef, wait: &Standing, end_ns: Ns) -> Option<Observed> {
         thread: thread.clone(),
         begin_ns: wait.begin_ns,
         end_ns,
-        place: detail.place.clone(),
+        place: Place { nagle: wait.nagle, ..detail.place.clone() },
         // It was blocked and was woken; by whom nobody saw.
         wake: Some(Wake { at_ns: end_ns, ..Wake::default() }),
         ..Wait::default()

@@ -54,6 +54,10 @@ pub static RULE: Rule = Rule {
             "the waiting client was accepted: somebody has the other end",
             "a_client_that_was_accepted_does_not_wait_for_the_queue",
         ),
+        Refutation::new(
+            "the server is stopped, traced or frozen, and its queue has room (then that is the finding)",
+            "a_server_that_is_stopped_is_that",
+        ),
     ],
     remedies: &["find what the server does instead of accepting", "raise the backlog for bursts"],
     stories: &["S3.5"],
@@ -208,9 +212,15 @@ fn matched<'m>(
     if !refuses && waited < WAITED.value * measures.wall_seconds() {
         return None;
     }
+    // Whoever may not run does nothing else either: what stopped it has a name of its own.
+    let (does, class) = doing(measures, listener.process);
+    let is_stopped =
+        matches!(class, WaitClass::Stopped | WaitClass::Traced | WaitClass::FrozenCgroup);
+    if is_stopped && !refuses {
+        return None;
+    }
     let proof = if full && listener.overflows > 0 { Proof::Read } else { Proof::TwoWitnesses };
     let longest = waits.iter().map(|w| w.end_ns - w.begin_ns).max().unwrap_or(0) as f64 / 1e9;
-    let (does, class) = doing(measures, listener.process);
     let wording = wording(measures, listener, &lost, longest, (does, class));
     let matched = Match::new(culprit(model, listener.process), proof, move |_| wording.clone());
     let holder = Some((listener.process, class.word(), does.to_string()));
@@ -349,6 +359,18 @@ mod tests {
         let found = findings(facts);
         assert_eq!((&*found[0].code, found[0].victims[0].pid), ("net.accept_queue", 10));
         assert!(found[0].text.contains("The server sleeps."), "{}", found[0].text);
+    }
+
+    #[test]
+    fn a_server_that_is_stopped_is_that() {
+        let found = |state| {
+            let mut facts = listener(2, 0);
+            facts.push(wait(10, "client", "recvfrom", client(1), 0, 48));
+            facts.push(blocked(20, "server", state, ""));
+            codes(facts)
+        };
+        assert_eq!(found(WaitState::Stopped), ["process.stopped"]);
+        assert_eq!(found(WaitState::Sleep), ["net.accept_queue"]);
     }
 
     #[test]

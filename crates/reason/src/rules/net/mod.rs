@@ -1,7 +1,7 @@
 //! What holds network traffic back: the ladder of its rules.
 //!
 //! The order is the order of proof. A server that does not accept, a name server that does not answer and a socket that
-//! drops are read from their own counters. A queue of this host that never empties explains whatever passes it. A window
+//! drops are read from their own counters; so is a segment that waits for an acknowledgement. A queue of this host that never empties explains whatever passes it. A window
 //! that the receiver leaves shut is counted by the sender's own kernel (chrono, as `ss -ti` shows it), like the
 //! sender's own buffer. A round trip that has grown while nothing waits here is a queue beyond this host; losses come after
 //! it, for it makes them too, unless they are more than a queue makes. What is left is the peer itself. A stream that
@@ -11,6 +11,7 @@
 
 pub(crate) mod accept_queue;
 pub(crate) mod class_ceiling;
+pub(crate) mod delayed_ack;
 mod dns_answered;
 mod dns_remedies;
 pub(crate) mod dns_timeout;
@@ -38,6 +39,7 @@ mod writers;
 pub static LADDER: &[&super::Rule] = &[
     &accept_queue::RULE,
     &dns_timeout::RULE,
+    &delayed_ack::RULE,
     &socket_full::RULE,
     &udp_flood::RULE,
     &class_ceiling::RULE,

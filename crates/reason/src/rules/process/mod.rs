@@ -6,6 +6,7 @@
 
 pub(crate) mod crypto_bound;
 pub(crate) mod descriptor_limit;
+mod failed_program;
 pub(crate) mod fork_cost;
 pub(crate) mod frozen;
 pub(crate) mod holder_doing;

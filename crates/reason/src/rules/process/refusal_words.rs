@@ -56,6 +56,7 @@ pub fn errno_name(errno: i32) -> String {
         23 => "ENFILE",
         24 => "EMFILE",
         28 => "ENOSPC",
+        98 => "EADDRINUSE",
         111 => "ECONNREFUSED",
         122 => "EDQUOT",
         other => return format!("error {other}"),

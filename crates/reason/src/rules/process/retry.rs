@@ -1,31 +1,34 @@
 //! process.retry: a call is refused again and again, with sleeps in between, until somebody makes it possible.
 //!
-//! Mostly connections to a server that is not there (ECONNREFUSED); also writes to a file system without room. Locks and limits
-//! have rules of their own before this one. The two facts are the refusals and the sleeps between them, of two interfaces.
-//! Must not: name whoever should listen there; nobody is there to be seen.
+//! Mostly connections to a server that is not there (ECONNREFUSED), and a server whose address another has (EADDRINUSE); also
+//! writes to a file system without room; and whole programs that fail (failed_program.rs). Locks and limits have rules of their own before this one. The two facts are the refusals
+//! and the sleeps between them, of two interfaces. Must not: name whoever should listen there; nobody is there to be seen.
 
-use super::refusal_words;
+use super::{failed_program, refusal_words};
+use crate::facts::ThreadRef;
 use crate::graph::end::End;
 use crate::measure::Measures;
+use crate::measure::address_owner::owner;
 use crate::measure::refusals::Tries;
 use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Culprit, Remedy, Wording};
-use crate::rules::{Finds, Match, Refutation, Rule};
+use crate::rules::{Finds, Match, Refutation, Rule, culprit};
 use crate::waits::WaitClass;
 
 /// The rule.
 pub static RULE: Rule = Rule {
     code: "process.retry",
     title: "A refused call is tried again and again",
-    theory: "Where nobody listens, connect returns ECONNREFUSED at once; where a file system is full, write returns ENOSPC. \
-             Programs and scripts that expect this to pass sleep and try again. Nobody tells them when it has passed, so they \
+    theory: "Where nobody listens, connect returns ECONNREFUSED at once; where another has the address, bind returns \
+             EADDRINUSE; where a file system is full, write returns ENOSPC. Programs and scripts that expect this to pass sleep and try again. Nobody tells them when it has passed, so they \
              lose the rest of their sleep too, and with sleeps that grow most of it.",
     needs: &[
         "the same call was refused for the same address, path or file system again and again",
         "a sleep stands between the tries, and takes most of the time between them",
+        "where no call was seen to be refused: a program that was begun again and again ended badly each time but the last",
     ],
     refuted_by: &[
         Refutation::new(
@@ -37,6 +40,10 @@ pub static RULE: Rule = Rule {
             "a_client_that_ended_well_found_another_address",
         ),
         Refutation::new(
+            "a program that was begun again and again ended well in between: it is run now and then",
+            "what_ends_well_now_and_then_is_not_tried",
+        ),
+        Refutation::new(
             "an IPv6 address was refused, after which an IPv4 one is tried",
             "an_ipv6_address_may_not_be_the_last_that_was_tried",
         ),
@@ -44,6 +51,7 @@ pub static RULE: Rule = Rule {
     remedies: &[
         "see whether the server runs, and at which address it listens",
         "let it start before its clients, or hand it its socket (socket activation)",
+        "end whoever has the address, or take another",
         "make room on the file system",
     ],
     stories: &[],
@@ -52,20 +60,84 @@ pub static RULE: Rule = Rule {
 };
 
 fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
-    if !matches!(end.class, WaitClass::RefusedConnection | WaitClass::RefusedLimit) {
+    use WaitClass::{FailedProgram, RefusedConnection, RefusedLimit, TakenAddress};
+    if end.class == FailedProgram {
+        return failed_program::matched(measures, end);
+    }
+    if !matches!(end.class, RefusedConnection | RefusedLimit | TakenAddress) {
         return None;
     }
     let tries = refusal_words::tries(measures, end)?;
     let name = measures.model.name_of(&end.object).name;
-    let by = match end.class {
-        WaitClass::RefusedConnection => Culprit::peer(name.clone(), name),
+    let by = match (end.class, has_it(measures, end, &tries)) {
+        (RefusedConnection, _) => Culprit::peer(name.clone(), name),
+        (TakenAddress, Some(owner)) => culprit(measures.model, owner),
         _ => Culprit { name, ..Culprit::default() },
     };
     let proof = if tries.reported > 1 { Proof::TwoWitnesses } else { Proof::OneWitness };
     Some(Match::new(by, proof, move |loss| explain(measures, end, &tries, loss)))
 }
 
+/// The process that has the address that was asked for.
+fn has_it<'m>(measures: &'m Measures<'_>, end: &End, tries: &Tries<'_>) -> Option<&'m ThreadRef> {
+    match (&end.object, end.class) {
+        (Object::Address(address), WaitClass::TakenAddress) => {
+            owner(measures.model, *address, &tries.last.thread)
+        }
+        _ => None,
+    }
+}
+
 fn explain(measures: &Measures<'_>, end: &End, tries: &Tries<'_>, loss: &Loss<'_>) -> Wording {
+    let (title, text, remedy) = match end.class {
+        WaitClass::TakenAddress => taken(measures, end, tries, loss),
+        _ => refused(measures, end, tries, loss),
+    };
+    Wording {
+        title,
+        text,
+        evidence: refusal_words::evidence(tries, loss.seconds),
+        remedy: vec![remedy],
+    }
+}
+
+/// Another has the address.
+fn taken(
+    measures: &Measures<'_>,
+    end: &End,
+    tries: &Tries<'_>,
+    loss: &Loss<'_>,
+) -> (String, String, Remedy) {
+    let name = measures.model.name_of(&end.object).name;
+    let (victim, by) = (&loss.victim, words::who(&tries.last.thread));
+    let slept = refusal_words::between(tries, loss.seconds, loss.wall_seconds);
+    let owner = has_it(measures, end, tries).map(words::who);
+    let has = owner.clone().unwrap_or_else(|| "somebody who was not seen".into());
+    let command = match &end.object {
+        Object::Address(address) => format!("ss -tuanp 'sport = :{}'", address.port()),
+        _ => format!("ss -xap src {}", words::shell(&name)),
+    };
+    (
+        format!("{victim} waits for {name} to be free: {has} has that address"),
+        format!("{slept} {by} was the last to try. Two cannot have one address, so each try ends at once."),
+        Remedy {
+            text: match owner {
+                Some(owner) => format!("see whether {owner} is wanted there; end it, or take another address"),
+                None => "see who has it: also connections that have ended keep it for a minute (TIME-WAIT)".into(),
+            },
+            command,
+            ..Remedy::default()
+        },
+    )
+}
+
+/// Nobody listens there, or there is no room.
+fn refused(
+    measures: &Measures<'_>,
+    end: &End,
+    tries: &Tries<'_>,
+    loss: &Loss<'_>,
+) -> (String, String, Remedy) {
     let name = measures.model.name_of(&end.object).name;
     let (victim, by) = (&loss.victim, words::who(&tries.last.thread));
     let slept = refusal_words::between(tries, loss.seconds, loss.wall_seconds);
@@ -96,12 +168,7 @@ fn explain(measures: &Measures<'_>, end: &End, tries: &Tries<'_>, loss: &Loss<'_
         ),
     };
     let (doing, command) = remedy;
-    Wording {
-        title,
-        text,
-        evidence: refusal_words::evidence(tries, loss.seconds),
-        remedy: vec![Remedy { text: doing.into(), command, ..Remedy::default() }],
-    }
+    (title, text, Remedy { text: doing.into(), command, ..Remedy::default() })
 }
 
 #[cfg(test)]
@@ -139,7 +206,11 @@ mod tests {
         assert_eq!((&*found.code, &*found.object.name), ("process.retry", "10.0.0.7:5432"));
         assert_eq!(found.culprit.address.as_deref(), Some("10.0.0.7:5432"));
         assert_eq!(found.remedy[0].command, "ss -ltnp 'sport = :5432'");
-        assert_eq!(report.answer.ends[0].end, EndKind::Remote);
+        let end = &report.answer.ends[0];
+        assert_eq!(
+            (end.end, end.who.as_ref().and_then(|by| by.pid)),
+            (EndKind::Sleep, Some(10))
+        );
     }
 
     #[test]
@@ -149,6 +220,35 @@ mod tests {
         let report = client(&Denied { errno: ENOSPC, object, ..refusal(10, "client", "write") }, 3);
         assert_eq!(report.findings[0].code, "process.retry");
         assert_eq!(report.answer.ends[0].end, EndKind::Limit);
+    }
+
+    #[test]
+    fn of_an_address_that_another_has_its_owner_is_named() {
+        const EADDRINUSE: i32 = 98;
+        let bind = Denied { errno: EADDRINUSE, syscall: "bind".into(), ..connect("127.0.0.1:80") };
+        let listens = |ip: &str| {
+            endpoint(
+                20,
+                "nginx",
+                ObjectRef::Inet(InetRef {
+                    ino: 7,
+                    netns: 1,
+                    protocol: "tcp".into(),
+                    local: format!("{ip}:80").parse().expect("an address"),
+                    remote: "0.0.0.0:0".parse().expect("an address"),
+                    state: 10,
+                }),
+            )
+        };
+        let of = |owner: Vec<Fact>| {
+            explain([script_whose_children_are_refused(&bind, 256), owner].concat())
+        };
+        let report = of(vec![listens("0.0.0.0")]);
+        let found = &report.findings[0];
+        assert_eq!((&*found.code, found.culprit.pid), ("process.retry", Some(20)));
+        assert!(found.title.ends_with("nginx 20 has that address"), "{}", found.title);
+        assert_eq!(report.answer.ends[0].end, EndKind::Sleep);
+        assert_eq!(of(vec![listens("127.0.0.2")]).findings[0].culprit.pid, None);
     }
 
     #[test]
@@ -171,6 +271,39 @@ mod tests {
         assert_eq!(report.findings[0].code, "process.retry");
         let last = report.findings[0].chain.last().map(|link| link.waits_on.name.as_str());
         assert_eq!(last, Some("127.0.0.1:80"));
+    }
+
+    /// A script whose program ends so each second, and was refused nothing that is known.
+    fn runs(codes: [u32; 3]) -> Report {
+        let mut facts = script_whose_children_are_refused(&connect("[::1]:80"), 256);
+        let mut codes = codes.into_iter();
+        for fact in &mut facts {
+            if let Body::Exit(exit) = &mut fact.body {
+                exit.code = codes.next();
+            }
+        }
+        let name = "sh".to_string();
+        let kind = TargetKind::Process;
+        facts.push(fact(Body::Target(Target { kind, name, pid: 10, cgroups: Vec::new() })));
+        explain(facts)
+    }
+
+    #[test]
+    fn a_program_that_fails_each_time_is_what_a_script_waits_for() {
+        for codes in [[256, 256, 256], [256, 256, 0]] {
+            let report = runs(codes);
+            let found = &report.findings[0];
+            assert_eq!((&*found.code, &*found.culprit.name), ("process.retry", "client"));
+            assert!(found.title.contains("status 1"), "{}", found.title);
+            assert_eq!(report.answer.ends[0].end, EndKind::Sleep);
+        }
+    }
+
+    #[test]
+    fn what_ends_well_now_and_then_is_not_tried() {
+        for codes in [[256, 0, 256], [0, 0, 0], [256, 0, 0]] {
+            assert_eq!(runs(codes).findings, []);
+        }
     }
 
     #[test]

@@ -140,7 +140,12 @@ fn question<'e>(measures: &Measures<'_>, end: &'e End) -> Option<(&'e ChainLink,
         let is_loop = pair[0].class == WaitClass::Idle && is_other;
         is_read(pair[0].class) || is_loop && (measures.is_command() || on_connection)
     };
-    let at = end.links.windows(2).rposition(asks)?;
+    // What comes through a pipe is no answer by itself: whoever reads it has been asked on a connection.
+    let on_socket = |pair: &[Arc<ChainLink>]| {
+        asks(pair) && matches!(pair[0].object, Object::Inet(_) | Object::Unix(_))
+    };
+    let pairs = || end.links.windows(2);
+    let at = pairs().rposition(on_socket).or_else(|| pairs().rposition(asks))?;
     Some((&end.links[at], &end.links[at + 1]))
 }
 
@@ -247,13 +252,18 @@ fn matched<'m>(
     {
         return None;
     }
-    let (read, _) = question(measures, waited.greatest(measures, ends)?)?;
+    let greatest = waited.greatest(measures, ends)?;
+    let (read, _) = question(measures, greatest)?;
     let server = wait_words::main_thread(measures, server);
+    // Who listens, or begins another program for an answer, may have somebody else do it.
+    let actor = greatest.who.as_ref().filter(|who| who.pid != server.pid);
+    let actor =
+        actor.map_or_else(|| server.clone(), |who| wait_words::main_thread(measures, who.pid));
     let at_work = waited.is_at_work();
     let proof = if at_work { Proof::OneWitness } else { Proof::TwoWitnesses };
     let parts = waited.parts.clone();
-    let by = culprit(measures.model, &server);
-    let answers = Answers { server, waited, asked, answer };
+    let by = culprit(measures.model, &actor);
+    let answers = Answers { server, actor, waited, asked, answer };
     let explain = move |loss: &Loss<'_>| answers.explain(measures, read, loss);
     let mut matched = Match::new(by, proof, explain).on(read.object.clone());
     for (at, victims) in parts {
@@ -284,6 +294,8 @@ fn outstanding(measures: &Measures<'_>, ends: &[End], server: u32, all: &[usize]
 /// A server and how it answers.
 struct Answers {
     server: ThreadRef,
+    /// Whose time an answer takes: the server, or whom it waits for.
+    actor: ThreadRef,
     waited: Waited,
     asked: Asked,
     /// Mean wait for one, seconds.
@@ -292,27 +304,32 @@ struct Answers {
 
 impl Answers {
     fn explain(&self, measures: &Measures<'_>, read: &ChainLink, loss: &Loss<'_>) -> Wording {
-        let who = words::who(&self.server);
+        let (who, server) = (words::who(&self.actor), words::who(&self.server));
         let client = wait_words::main_thread(measures, read.who.pid);
         let (over, does, share) = self.waited.doing();
-        let pid = self.server.pid;
+        let pid = self.actor.pid;
         let (client, answer) = (words::who(&client), words::seconds(self.answer));
+        let waits = match who == server {
+            true => format!("waits for {who}"),
+            false => format!("waits through {server} for {who}"),
+        };
         let (title, answers) = match self.asked.answers {
             0 => (
-                format!("{client} waits for {who}, which {does} and has not answered for {answer}"),
+                format!("{client} {waits}, which {does} and has not answered for {answer}"),
                 "an answer".to_string(),
             ),
             count => (
-                format!("{client} waits for {who}, which {over} each answer for {answer}"),
+                format!("{client} {waits}, which {over} each answer for {answer}"),
                 words::count(count, "answer", "answers"),
             ),
         };
         Wording {
             title,
             text: format!(
-                "{} pass in waits for {answers} of {who}. Meanwhile it {does} for {} of that time, and waits for \
+                "{} pass in waits for {answers} of {server}. Meanwhile {} {does} for {} of that time, and waits for \
                  nothing that has a name: the time is its own.",
                 words::of_window(loss.seconds, loss.wall_seconds),
+                if who == server { "it" } else { &*who },
                 words::percent(share),
             ),
             evidence: self.evidence(measures, read, loss),

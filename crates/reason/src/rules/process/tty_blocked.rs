@@ -6,7 +6,7 @@
 
 use super::holder_doing::{self, AT_WORK, Meanwhile, meanwhile};
 use super::wait_words;
-use crate::facts::ObjectRef;
+use crate::facts::{ObjectRef, ThreadRef};
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::model::object::Object;
@@ -58,13 +58,13 @@ pub static RULE: Rule = Rule {
 
 fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
     let of_end = |(at, end): (usize, &'m End)| {
-        let stopped = output_stopped(measures, end);
+        let stopped = end.class == WaitClass::TtyStopped || output_stopped(measures, end);
         let doing = meanwhile(end);
         let is_pace = wait_words::longest(measures, end).seconds < PACE.value;
         if !stopped && (doing.at_work || is_pace) {
             return None;
         }
-        let master = wait_words::holder(measures, end);
+        let master = shows(measures, end);
         let proof = match (stopped, &master) {
             (true, _) => Proof::Read,
             (false, Some(_)) => Proof::TwoWitnesses,
@@ -74,7 +74,8 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
         let explain = move |loss: &Loss<'_>| explain(measures, end, &doing, stopped, loss);
         Some(holder_doing::claim(Match::new(by, proof, explain), ends, at))
     };
-    holder_doing::open(ends, WaitClass::TtyWrite).filter_map(of_end).collect()
+    let classes = [WaitClass::TtyWrite, WaitClass::TtyStopped].into_iter();
+    classes.flat_map(|class| holder_doing::open(ends, class)).filter_map(of_end).collect()
 }
 
 fn explain(
@@ -86,11 +87,15 @@ fn explain(
 ) -> Wording {
     let victim = wait_words::waiter(measures, end);
     let tty = &measures.model.name_of(&end.object).name;
-    let master = wait_words::holder(measures, end);
+    let master = shows(measures, end);
     let by = master.as_ref().map_or_else(|| "whoever holds its other side".to_string(), words::who);
     let longest = wait_words::longest(measures, end);
     let why = match stopped {
         true => format!("Somebody typed ctrl-S there; {by} shows the terminal."),
+        false if master.is_none() => {
+            "Either somebody typed ctrl-S there, or whoever shows the terminal does not read it: who that is was not seen."
+                .into()
+        }
         false => format!("{by}, which shows the terminal, {} instead of reading it.", doing.does),
     };
     let waits = end.count as usize;
@@ -113,6 +118,9 @@ fn explain(
     Wording {
         title: match stopped {
             true => format!("{victim} waits to print to {tty}: its output is stopped by ctrl-S"),
+            false if master.is_none() => format!(
+                "{victim} waits to print to {tty}, which was stopped with ctrl-S or is not read"
+            ),
             false => format!("{victim} waits to print to {tty}, which {by} does not read"),
         },
         text: format!(
@@ -123,6 +131,18 @@ fn explain(
         evidence,
         remedy: remedy(measures, end, stopped),
     }
+}
+
+/// Who holds the other side of the terminal: the holder, or of a stopped one, which nobody holds up, whoever has it open.
+fn shows(measures: &Measures<'_>, end: &End) -> Option<ThreadRef> {
+    let Object::Tty(dev) = end.object else { return None };
+    let master = || {
+        let index = measures.model.terminal_name(dev)?.strip_prefix("pts/")?;
+        let is_master = |object: &ObjectRef| matches!(object, ObjectRef::Tty { name, .. } if name.strip_prefix("ptm/") == Some(index));
+        let end = measures.model.endpoints.iter().find(|end| is_master(&end.object))?;
+        Some(wait_words::main_thread(measures, end.process.pid))
+    };
+    wait_words::holder(measures, end).or_else(master)
 }
 
 /// Some descriptor on the terminal says that its output is stopped.
@@ -157,9 +177,10 @@ fn remedy(measures: &Measures<'_>, end: &End, stopped: bool) -> Vec<Remedy> {
             },
             Remedy { text: "send the output to a file instead".into(), ..Remedy::default() },
         ],
-        (None, _) => {
-            vec![Remedy { text: "send the output to a file instead".into(), ..Remedy::default() }]
-        }
+        (None, _) => vec![
+            Remedy { text: "type ctrl-Q in that terminal".into(), ..Remedy::default() },
+            Remedy { text: "send the output to a file instead".into(), ..Remedy::default() },
+        ],
     }
 }
 
@@ -185,6 +206,7 @@ mod tests {
     use crate::answer::explain;
     use crate::answer::report::Severity;
     use crate::facts::*;
+    use crate::graph::end::EndKind;
     use crate::rules::scenes::*;
 
     fn terminal(stopped: bool, screen: Fact) -> Vec<Fact> {
@@ -219,6 +241,29 @@ mod tests {
         let unread = explain(terminal(false, idle()));
         assert!(unread.findings[0].title.contains("screen 20 does not read"));
         assert_eq!(unread.findings[0].culprit.pid, Some(20));
+    }
+
+    #[test]
+    fn ctrl_s_that_was_seen_while_it_stood_is_a_persons() {
+        let mut facts = terminal(false, blocked(20, "screen", WaitState::Sleep, "epoll_wait"));
+        for fact in &mut facts {
+            if let Body::Blocked(stands) = &mut fact.body {
+                stands.place.output_stopped = stands.thread.pid == 10;
+            }
+        }
+        let report = explain(facts);
+        assert!(report.findings[0].title.contains("stopped by ctrl-S"));
+        assert_eq!(report.findings[0].culprit.pid, Some(20));
+        assert_eq!(report.answer.ends[0].end, EndKind::Person);
+    }
+
+    #[test]
+    fn a_window_whose_other_side_is_not_seen_is_at_a_persons_end() {
+        let mut facts = terminal(false, blocked(20, "screen", WaitState::Sleep, "epoll_wait"));
+        facts.retain(|fact| !matches!(&fact.body, Body::Endpoint(_)));
+        let report = explain(facts);
+        assert!(report.findings[0].title.ends_with("stopped with ctrl-S or is not read"));
+        assert_eq!(report.answer.ends[0].end, EndKind::Person);
     }
 
     #[test]

@@ -1,0 +1,111 @@
+//! Of several children that a process waits for at a time, the one that counts: the last.
+//!
+//! A build, a pool or a shell with jobs in the background waits again each time that one of them ends. Who ended one of those
+//! waits did not hold it up if another that was there all the while held it up for longer. So the waits of a thread that only
+//! its children end, one right after the other, are looked at from the last one back: who ended that one counts for every
+//! wait before it in which it was there, and before it was begun whoever ended the wait then.
+//!
+//! Must not: look at what the children do (chains.rs). Rejected: the child that lived longest (it may have been done early).
+
+use super::peers::Peers;
+use crate::facts::{Ns, ThreadRef};
+use crate::waits::WaitClass;
+use crate::waits::timeline::WaitSpan;
+
+/// Later waits that are looked at; a build has thousands.
+const WAITS_MAX: usize = 64;
+/// Between two waits the thread does no more than begin another child.
+const PAUSE_NS_MAX: Ns = 20_000_000;
+/// A child of a child is begun a little later; who is there for so much of a wait was there.
+const PART_MISSED: u64 = 5;
+
+impl Peers<'_> {
+    /// Who counts in a wait that one of several children ended, if that is another of them.
+    pub(super) fn last_of_several(&self, wait: &WaitSpan) -> Option<ThreadRef> {
+        let first = self.child_that_ended(wait)?;
+        let mut series = vec![(wait, first)];
+        let later = self.waits_of(&wait.thread).iter();
+        let later = later.skip_while(|other| other.begin_ns <= wait.begin_ns);
+        let mut until_ns = wait.end_ns;
+        for other in later.filter(|other| other.class != WaitClass::RunQueue).take(WAITS_MAX) {
+            if other.begin_ns > until_ns.saturating_add(PAUSE_NS_MAX) {
+                break;
+            }
+            let Some(by) = self.child_that_ended(other) else { break };
+            until_ns = other.end_ns;
+            series.push((other, by));
+        }
+        let (_, own) = series.first().cloned()?;
+        let was_there = |who: &ThreadRef, wait: &WaitSpan| {
+            let length_ns = wait.end_ns.saturating_sub(wait.begin_ns);
+            who.start_ns != 0 && who.start_ns <= wait.begin_ns + length_ns / PART_MISSED
+        };
+        let counts =
+            series.into_iter().rev().fold(None, |counts: Option<ThreadRef>, (wait, by)| {
+                Some(counts.filter(|last| was_there(last, wait)).unwrap_or(by))
+            })?;
+        (counts.pid != own.pid).then_some(counts)
+    }
+
+    /// The child, or child of a child, whose end or word ended a wait.
+    fn child_that_ended(&self, wait: &WaitSpan) -> Option<ThreadRef> {
+        use WaitClass::{Child, Idle, PipeRead, UnixRead};
+        let is_for_children = matches!(wait.class, Child | Idle | PipeRead | UnixRead);
+        let by = self.waker(wait).filter(|_| is_for_children)?;
+        (by.pid != wait.thread.pid && self.descends(by.pid, wait.thread.pid)).then_some(by)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::facts::*;
+    use crate::graph::chains::Chains;
+    use crate::rules::scenes::{host, thread};
+    use crate::waits::timeline::Observed;
+
+    const SECOND: Ns = 1_000_000_000;
+
+    /// Process 10 waits from second to second for any child; who ended each of the waits, and when each of them began.
+    fn counts(ended_by: &[u32], begun: &[(u32, Ns)]) -> Vec<u32> {
+        let of = |pid: u32| {
+            let at = begun.iter().find(|(child, _)| *child == pid).map_or(0, |(_, at_ns)| *at_ns);
+            ThreadRef { start_ns: at, ..thread(pid, "job") }
+        };
+        let mut facts = host();
+        for (pid, at_ns) in begun {
+            let fork = Fork { parent: thread(10, "make"), child: of(*pid), flags: 0 };
+            facts.push(Fact { at_ns: *at_ns, body: Body::Fork(fork) });
+        }
+        for (at, pid) in (1..).zip(ended_by) {
+            let mut place =
+                Place { state: WaitState::Sleep, syscall: "wait4".into(), ..Place::default() };
+            place.args[0] = u64::MAX;
+            let (begin_ns, end_ns) = (at * SECOND, (at + 1) * SECOND - 1_000_000);
+            let by = of(*pid);
+            let wake = Wake { at_ns: end_ns, context: WakeContext::Task, by, ..Wake::default() };
+            let thread = thread(10, "make");
+            let wake = Some(wake);
+            let wait = Wait { thread, begin_ns, end_ns, place, wake, ..Wait::default() };
+            facts.push(Fact { at_ns: end_ns, body: Body::Wait(wait) });
+        }
+        let Observed { model, timelines } = Observed::new(facts);
+        let chains = Chains::new(&model, &timelines);
+        let all: Vec<_> = timelines.waits().collect();
+        all.iter().filter_map(|wait| Some(chains.peers.holder(wait)?.pid)).collect()
+    }
+
+    #[test]
+    fn the_job_that_ends_last_counts_as_long_as_it_was_there() {
+        let begun = [(20, SECOND / 2), (21, SECOND / 2), (22, 2 * SECOND - 500_000)];
+        // 20 ends first, then 22 that was begun in its place, and 21 at last.
+        assert_eq!(counts(&[20, 22, 21], &begun), [21, 21, 21]);
+        // 22 ends last: it was begun when 20 had ended.
+        assert_eq!(counts(&[20, 21, 22], &begun), [20, 22, 22]);
+    }
+
+    #[test]
+    fn of_jobs_one_after_the_other_each_counts_for_its_own_time() {
+        let begun = [(20, SECOND / 2), (21, 2 * SECOND - 500_000), (22, 3 * SECOND - 500_000)];
+        assert_eq!(counts(&[20, 21, 22], &begun), [20, 21, 22]);
+    }
+}
