@@ -288,9 +288,12 @@ impl<'a> Peers<'a> {
             }
             _ => Vec::new(),
         };
+        // Closed since: of a connection within this host it may be whoever is known to wait.
+        let is_within = matches!(&wait.place.object, Some(ObjectRef::Inet(socket))
+            if socket.remote.ip().is_loopback() || socket.remote.ip() == socket.local.ip());
         let is_asker = |far: &&ThreadRef| Some(far.pid) == asker;
-        let far = far.iter().find(is_asker).or(far.first());
-        Some(far.map_or(0, |far| far.pid))
+        let known = far.iter().find(is_asker).or(far.first()).map(|far| far.pid);
+        Some(known.or(asker.filter(|_| is_within)).unwrap_or(0))
     }
 
     /// Whether a connection was made to a listener here, and this is the listener's end of it.

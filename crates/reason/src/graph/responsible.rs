@@ -46,7 +46,8 @@ impl Peers<'_> {
         if !owed {
             return Next::Nobody;
         }
-        if matches!(wait.place.object, Some(ObjectRef::Tty { .. })) {
+        if matches!(&wait.place.object, Some(ObjectRef::Tty { name, .. }) if !name.starts_with("ptm/"))
+        {
             return Next::Nobody;
         }
         match wait.class {
