@@ -503,6 +503,8 @@ struct wire_control {
 	__u32 only_tid; /* the iterator tells this thread only */
 	__u32 calm; /* the reader may sleep for longer than a tick: what it must see soon calls it */
 	__u32 refused_tgid; /* refused calls of this process and its children are reported; 0: of traced threads */
+	__u32 watched_tgid; /* and of this one, for whom somebody waits; 0: nobody */
+	__u32 unused;
 };
 
 /* Raised by the programs before it is queued, lowered by the reader. */

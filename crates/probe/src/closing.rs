@@ -110,19 +110,36 @@ impl Live {
             Body::Blocked(blocked) => blocked.place.object.as_ref(),
             _ => None,
         });
+        let objects = objects.collect::<Vec<_>>();
+        let asks = self.is_command && self.reading_endpoints_ns < READING_NS_MAX;
         let fresh: HashSet<u64> = objects
+            .iter()
+            .copied()
             .flat_map(inodes)
             .filter(|ino| {
                 *ino != 0 && self.followed.len() < FOLLOWED_MAX && self.followed.insert(*ino)
             })
             .collect();
-        if fresh.is_empty() {
+        if fresh.is_empty() && !asks {
             return Ok(());
         }
         let at_ns = now();
-        for endpoint in ends_of(programs.endpoints()?, &fresh) {
+        let all = programs.endpoints()?;
+        self.reading_endpoints_ns = now().saturating_sub(at_ns);
+        if let Some(control) = programs.control() {
+            control.watched_tgid = not_accepting(&all, &objects).unwrap_or(control.watched_tgid);
+        }
+        // Also those of whom somebody asks on the way: their connections may be closed by the end, too.
+        let connections: Vec<Endpoint> = match asks {
+            true => all.iter().filter(|it| is_connection(it)).take(BETWEEN_MAX).cloned().collect(),
+            false => Vec::new(),
+        };
+        for endpoint in connections.into_iter().chain(ends_of(all, &fresh)) {
             let key = (endpoint.process.pid, endpoint.fd, endpoint.object_ino());
-            self.between.insert(key, Fact { at_ns, body: Body::Endpoint(endpoint) });
+            let is_known = self.between.contains_key(&key);
+            if is_known || self.between.len() < BETWEEN_MAX {
+                self.between.insert(key, Fact { at_ns, body: Body::Endpoint(endpoint) });
+            }
         }
         Ok(())
     }
@@ -311,7 +328,8 @@ impl Live {
 impl Live {
     /// Names the process behind each flow by its socket, and wants those sockets told.
     fn name_flows(&mut self, sums: &mut [Body], endpoints: &[Endpoint]) {
-        let earlier = self.earlier.values().filter_map(|fact| match &fact.body {
+        let seen = self.earlier.values().chain(self.between.values());
+        let earlier = seen.filter_map(|fact| match &fact.body {
             Body::Endpoint(endpoint) => Some(endpoint),
             _ => None,
         });
@@ -379,6 +397,32 @@ impl LastWalk {
     }
 }
 
+/// Whoever listens where a connection that is waited on has not been accepted.
+fn not_accepting(all: &[Endpoint], waited_on: &[&ObjectRef]) -> Option<u32> {
+    let ports: HashSet<u16> = (waited_on.iter())
+        .filter_map(|object| match object {
+            ObjectRef::Inet(socket) if socket.protocol == "tcp" => Some(socket.remote.port()),
+            _ => None,
+        })
+        .collect();
+    let has_queue = |end: &&Endpoint| {
+        let stands = end.socket.as_ref().is_some_and(|state| state.accept_queue > 0);
+        matches!(&end.object, ObjectRef::Inet(own) if own.remote.port() == 0 && ports.contains(&own.local.port()))
+            && stands
+    };
+    // Of a master and its workers the last is a worker.
+    all.iter().filter(has_queue).map(|end| end.process.pid).max()
+}
+
+/// A TCP connection, made or being made.
+fn is_connection(endpoint: &Endpoint) -> bool {
+    matches!(&endpoint.object, ObjectRef::Inet(socket) if socket.protocol == "tcp" && socket.remote.port() != 0)
+}
+
+/// Connections of which a sight from within the look is kept.
+const BETWEEN_MAX: usize = 5_000;
+/// A reading of all descriptors that takes longer is not made again just to see connections come and go.
+const READING_NS_MAX: Ns = 20_000_000;
 /// Objects of a command whose other ends are looked for while it runs.
 const FOLLOWED_MAX: usize = 10_000;
 /// Threads of one process that rest and are still looked at one by one.

@@ -107,6 +107,8 @@ pub struct Live {
     pub(crate) earlier: BTreeMap<(u32, u32, u64), Fact>,
     pub(crate) between: BTreeMap<(u32, u32, u64), Fact>,
     pub(crate) followed: HashSet<u64>,
+    /// How long the last reading of all descriptors took.
+    pub(crate) reading_endpoints_ns: Ns,
     pub(crate) named_stacks: Vec<Vec<String>>,
     pub(crate) own_pid: u32,
     pub(crate) pace: Pace,
@@ -225,6 +227,7 @@ impl Live {
             earlier,
             between: BTreeMap::new(),
             followed: HashSet::new(),
+            reading_endpoints_ns: 0,
             named_stacks: Vec::new(),
             own_pid: std::process::id(),
             pace: Pace::new(held.is_some(), crate::cpu_clock::online_cpus().len()),

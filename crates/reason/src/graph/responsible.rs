@@ -10,6 +10,7 @@
 pub use super::peers::Peers;
 pub use super::wakers::{carrier, is_stalled};
 
+use super::debts::Debt;
 use super::wakers::by_kernel_thread;
 use crate::facts::*;
 use crate::waits::WaitClass;
@@ -152,9 +153,16 @@ impl Peers<'_> {
     /// that the clock ended before the last that was asked before it.
     fn awaited(&self, wait: &WaitSpan, to: Ns) -> Option<Next> {
         const END_NS: Ns = 100_000_000;
+        /// Data is dated by jiffies.
+        const CLOCKS_APART_NS: Ns = 10_000_000;
         let stands = wait.end_ns.max(to) + END_NS >= self.model.end_ns;
         let debts = self.debts.awaits.get(&wait.thread.pid)?;
-        let outstanding = debts.iter().filter(|debt| stands || debt.since_ns <= wait.begin_ns);
+        let at_end = |debt: &&Debt| debt.seen_ns >= self.model.end_ns && stands;
+        let before = |debt: &&Debt| {
+            debt.since_ns <= wait.begin_ns.saturating_add(CLOCKS_APART_NS)
+                && wait.begin_ns <= debt.seen_ns
+        };
+        let outstanding = debts.iter().filter(|debt| at_end(debt) || before(debt));
         let last = outstanding.max_by_key(|debt| debt.since_ns)?;
         let socket = self.model.socket(last.ino)?;
         let mut far = self.far_processes(socket);
