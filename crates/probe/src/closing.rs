@@ -8,7 +8,7 @@ use crate::endpoints::{ends_of, inodes, relevant};
 use crate::files::{self, Family, family::Observed};
 use crate::kernel::Programs;
 use crate::live::{Live, now};
-use crate::{SourceError, memory, paths};
+use crate::{SourceError, memory, paths, polled};
 use holdup_reason::facts::*;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::Ordering;
@@ -163,6 +163,12 @@ impl Live {
             if blocked.place.state == WaitState::DiskSleep || paths::opens(blocked) {
                 paths::name(blocked, &self.roots);
             }
+            if self.walked_pid.is_some() && blocked.place.object.is_none() {
+                blocked.place.polled = polled::descriptors(&self.roots, blocked);
+                for fd in &blocked.place.polled {
+                    self.polled.insert((blocked.thread.pid, *fd), blocked.thread.clone());
+                }
+            }
             match blocked.place.syscall.as_str() {
                 "futex" => {
                     if let Some(owner) = owners.of(blocked, &self.roots) {
@@ -267,6 +273,12 @@ impl Live {
         };
         let mut sums = self.programs.as_mut().map_or_else(Vec::new, Programs::sums);
         self.name_flows(&mut sums, &endpoints);
+        // And their other ends.
+        for endpoint in &endpoints {
+            if self.polled.contains_key(&(endpoint.process.pid, endpoint.fd)) {
+                self.objects.extend(inodes(&endpoint.object));
+            }
+        }
         let (endpoints, left_out) = relevant(endpoints, &self.objects, &self.polled);
         facts.extend(left_out.map(|blind| Fact { at_ns, body: Body::Blind(blind) }));
         for endpoint in endpoints {

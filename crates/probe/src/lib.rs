@@ -29,6 +29,7 @@ pub mod netlink_wire;
 mod pace;
 mod paths;
 pub mod plan;
+mod polled;
 pub mod recording;
 mod refusal;
 mod samples;

@@ -100,7 +100,7 @@ pub struct Live {
     pub(crate) times: Option<ThreadTimes>,
     pub(crate) family: Option<Family>,
     /// The process whose family is walked where there are no kernel events.
-    walked_pid: Option<u32>,
+    pub(crate) walked_pid: Option<u32>,
     pub(crate) identified: HashSet<u32>,
     pub(crate) objects: HashSet<u64>,
     pub(crate) polled: BTreeMap<(u32, u32), ThreadRef>,

@@ -266,7 +266,10 @@ impl<'a> Chains<'a> {
         let follows = !wait.class.is_root() && walk.links.len() < DEPTH_MAX;
         let owed = walk.owed || !walk.links.is_empty();
         let next = match follows {
-            true => self.peers.responsible(wait, from, to, owed),
+            true => {
+                let asker = walk.links.last().map(|link| link.who.pid);
+                self.peers.responsible(wait, (from, to), owed, asker)
+            }
             false => Next::Nobody,
         };
         let mut link = ChainLink {

@@ -17,6 +17,8 @@ pub struct Peers<'a> {
     pub(super) model: &'a Model,
     pub(super) timelines: &'a Timelines,
     by_ino: HashMap<u64, Vec<&'a Endpoint>>,
+    /// By process and descriptor.
+    by_fd: HashMap<(u32, u32), &'a Endpoint>,
     by_pair: HashMap<(SocketAddr, SocketAddr), Vec<&'a Endpoint>>,
     listeners: HashMap<u16, Vec<&'a Endpoint>>,
     /// Sockets that datagrams to a name server arrive at.
@@ -52,6 +54,7 @@ impl<'a> Peers<'a> {
             model,
             timelines,
             by_ino: HashMap::new(),
+            by_fd: HashMap::new(),
             by_pair: HashMap::new(),
             listeners: HashMap::new(),
             name_servers: Vec::new(),
@@ -99,6 +102,7 @@ impl<'a> Peers<'a> {
     }
 
     fn add_endpoint(&mut self, endpoint: &'a Endpoint) {
+        self.by_fd.insert((endpoint.process.pid, endpoint.fd), endpoint);
         match &endpoint.object {
             ObjectRef::Pipe { ino } | ObjectRef::Unix { ino, .. } => {
                 self.by_ino.entry(*ino).or_default().push(endpoint);
@@ -206,6 +210,11 @@ impl<'a> Peers<'a> {
     /// The process of who waited, by its main thread as of then.
     pub(super) fn process_of(&self, wait: &WaitSpan) -> ThreadRef {
         self.model.thread_ref_at(wait.thread.pid, wait.end_ns)
+    }
+
+    /// What some descriptors of a process are on, as far as it was told.
+    pub(super) fn descriptors_of(&self, pid: u32, fds: &[u32]) -> Vec<&'a Endpoint> {
+        fds.iter().filter_map(|fd| self.by_fd.get(&(pid, *fd)).copied()).collect()
     }
 
     /// The endpoints on an inode.

@@ -39,8 +39,14 @@ impl From<Option<ThreadRef>> for Next {
 
 impl Peers<'_> {
     /// Who is responsible for a part of a wait. `owed`: somebody waits for this thread, so what it waits for matters even if
-    /// it is only the next event.
-    pub fn responsible(&self, wait: &WaitSpan, from: Ns, to: Ns, owed: bool) -> Next {
+    /// it is only the next event; `asker`: who that is.
+    pub fn responsible(
+        &self,
+        wait: &WaitSpan,
+        (from, to): (Ns, Ns),
+        owed: bool,
+        asker: Option<u32>,
+    ) -> Next {
         if let Some(holder) = self.holder(wait) {
             return Next::Thread(holder);
         }
@@ -52,9 +58,9 @@ impl Peers<'_> {
             return Next::Nobody;
         }
         match wait.class {
-            WaitClass::Idle | WaitClass::FutexWait => self.behind_events(wait, from, to),
+            WaitClass::Idle | WaitClass::FutexWait => self.behind_events(wait, (from, to), asker),
             // A socketpair or a pipe to itself: another of its threads is to answer.
-            WaitClass::UnixRead | WaitClass::PipeRead => self.behind_events(wait, from, to),
+            WaitClass::UnixRead | WaitClass::PipeRead => self.behind_events(wait, (from, to), asker),
             WaitClass::Timer => self.polled(wait).into(),
             _ => Next::Nobody,
         }
@@ -62,7 +68,7 @@ impl Peers<'_> {
 
     /// For a thread that waits for whatever comes next while somebody waits for it: what it has asked others, who ended it,
     /// the one child that it has, the thread of its own process that is held up.
-    fn behind_events(&self, wait: &WaitSpan, from: Ns, to: Ns) -> Next {
+    fn behind_events(&self, wait: &WaitSpan, (from, to): (Ns, Ns), asker: Option<u32>) -> Next {
         if let Some(question) = self.open_question(wait.thread.pid, from, to) {
             return Next::Question(question);
         }
@@ -84,6 +90,9 @@ impl Peers<'_> {
             return Next::Thread(peer);
         }
         if let Some(next) = self.awaited(wait, to) {
+            return next;
+        }
+        if let Some(next) = self.among_polled(wait, asker) {
             return next;
         }
         if let Some(next) = self.after_the_clock(wait) {
