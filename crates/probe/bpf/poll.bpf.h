@@ -52,6 +52,12 @@ enum poll_rank {
 	POLL_RANK_WORK = 5, /* whatever comes */
 };
 
+/* A person's end of a terminal: /dev/ptmx is the other. */
+static __always_inline bool is_terminal(__u32 rdev)
+{
+	return tty_major(rdev >> 20) && rdev != ((5 << 20) | 2);
+}
+
 /* Global functions with plain numbers: the verifier walks each once, not once for every caller. */
 __noinline int poll_rank(__u64 address)
 {
@@ -65,7 +71,7 @@ __noinline int poll_rank(__u64 address)
 	if (mode == S_IFIFO)
 		return POLL_RANK_PIPE;
 	if (mode == S_IFCHR)
-		return tty_major(BPF_CORE_READ(inode, i_rdev) >> 20) ? POLL_RANK_TTY : POLL_RANK_NONE;
+		return is_terminal(BPF_CORE_READ(inode, i_rdev)) ? POLL_RANK_TTY : POLL_RANK_NONE;
 	if (mode != S_IFSOCK)
 		return POLL_RANK_NONE;
 	socket = BPF_CORE_READ(file, private_data);

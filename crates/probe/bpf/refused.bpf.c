@@ -255,6 +255,8 @@ static __always_inline bool is_watched(struct task_struct *task)
 	__u32 tgid = control.refused_tgid;
 	struct note *note;
 
+	if (control.watched_tgid && (__u32)task_field(task, tgid) == control.watched_tgid)
+		return true;
 	if (tgid)
 		return (__u32)task_field(task, tgid) == tgid ||
 		       (__u32)BPF_CORE_READ(task, real_parent, tgid) == tgid;

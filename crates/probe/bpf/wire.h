@@ -518,6 +518,8 @@ struct wire_control {
 	__u32 refused_tgid; /* refused calls of this process and its children are reported; 0: of traced threads */
 	__u32 only_registers; /* the iterator tells the registers of blocked threads, and nothing else */
 	__u32 only_tgid; /* and of this process only */
+	__u32 watched_tgid; /* and of this one, for whom somebody waits; 0: nobody */
+	__u32 unused;
 };
 
 /* Raised by the programs before it is queued, lowered by the reader. */

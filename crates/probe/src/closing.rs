@@ -9,7 +9,7 @@ use crate::files::{self, Family, family::Observed, threads::clock_ns};
 use crate::live::{Live, now};
 use crate::own::priority;
 use crate::user_stacks::Left;
-use crate::{SourceError, memory, paths};
+use crate::{SourceError, memory, paths, polled};
 use holdup_reason::facts::*;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::Ordering;
@@ -111,19 +111,36 @@ impl Live {
             Body::Blocked(blocked) => blocked.place.object.as_ref(),
             _ => None,
         });
+        let objects = objects.collect::<Vec<_>>();
+        let asks = self.is_command && self.reading_endpoints_ns < READING_NS_MAX;
         let fresh: HashSet<u64> = objects
+            .iter()
+            .copied()
             .flat_map(inodes)
             .filter(|ino| {
                 *ino != 0 && self.followed.len() < FOLLOWED_MAX && self.followed.insert(*ino)
             })
             .collect();
-        if fresh.is_empty() {
+        if fresh.is_empty() && !asks {
             return Ok(());
         }
         let at_ns = now();
-        for endpoint in ends_of(programs.endpoints()?, &fresh) {
+        let all = programs.endpoints()?;
+        self.reading_endpoints_ns = now().saturating_sub(at_ns);
+        if let Some(control) = programs.control() {
+            control.watched_tgid = not_accepting(&all, &objects).unwrap_or(control.watched_tgid);
+        }
+        // Also those of whom somebody asks on the way: their connections may be closed by the end, too.
+        let connections: Vec<Endpoint> = match asks {
+            true => all.iter().filter(|it| is_connection(it)).take(BETWEEN_MAX).cloned().collect(),
+            false => Vec::new(),
+        };
+        for endpoint in connections.into_iter().chain(ends_of(all, &fresh)) {
             let key = (endpoint.process.pid, endpoint.fd, endpoint.object_ino());
-            self.between.insert(key, Fact { at_ns, body: Body::Endpoint(endpoint) });
+            let is_known = self.between.contains_key(&key);
+            if is_known || self.between.len() < BETWEEN_MAX {
+                self.between.insert(key, Fact { at_ns, body: Body::Endpoint(endpoint) });
+            }
         }
         Ok(())
     }
@@ -146,6 +163,12 @@ impl Live {
             self.objects.extend(blocked.place.object.iter().flat_map(inodes));
             if blocked.place.state == WaitState::DiskSleep || paths::opens(blocked) {
                 paths::name(blocked, &self.roots);
+            }
+            if self.walked_pid.is_some() && blocked.place.object.is_none() {
+                blocked.place.polled = polled::descriptors(&self.roots, blocked);
+                for fd in &blocked.place.polled {
+                    self.polled.insert((blocked.thread.pid, *fd), blocked.thread.clone());
+                }
             }
             match blocked.place.syscall.as_str() {
                 "futex" => {
@@ -310,6 +333,12 @@ impl Live {
         facts: &mut Vec<Fact>,
         wanted: &mut HashSet<u32>,
     ) {
+        // And their other ends.
+        for endpoint in &endpoints {
+            if self.polled.contains_key(&(endpoint.process.pid, endpoint.fd)) {
+                self.objects.extend(inodes(&endpoint.object));
+            }
+        }
         let (endpoints, left_out) = relevant(endpoints, &self.objects, &self.polled);
         facts.extend(left_out.map(|blind| Fact { at_ns, body: Body::Blind(blind) }));
         for endpoint in endpoints {
@@ -352,7 +381,8 @@ impl Live {
 impl Live {
     /// Names the process behind each flow by its socket, and wants those sockets told.
     fn name_flows(&mut self, sums: &mut [Body], endpoints: &[Endpoint]) {
-        let earlier = self.earlier.values().filter_map(|fact| match &fact.body {
+        let seen = self.earlier.values().chain(self.between.values());
+        let earlier = seen.filter_map(|fact| match &fact.body {
             Body::Endpoint(endpoint) => Some(endpoint),
             _ => None,
         });
@@ -426,6 +456,32 @@ impl LastWalk {
     }
 }
 
+/// Whoever listens where a connection that is waited on has not been accepted.
+fn not_accepting(all: &[Endpoint], waited_on: &[&ObjectRef]) -> Option<u32> {
+    let ports: HashSet<u16> = (waited_on.iter())
+        .filter_map(|object| match object {
+            ObjectRef::Inet(socket) if socket.protocol == "tcp" => Some(socket.remote.port()),
+            _ => None,
+        })
+        .collect();
+    let has_queue = |end: &&Endpoint| {
+        let stands = end.socket.as_ref().is_some_and(|state| state.accept_queue > 0);
+        matches!(&end.object, ObjectRef::Inet(own) if own.remote.port() == 0 && ports.contains(&own.local.port()))
+            && stands
+    };
+    // Of a master and its workers the last is a worker.
+    all.iter().filter(has_queue).map(|end| end.process.pid).max()
+}
+
+/// A TCP connection, made or being made.
+fn is_connection(endpoint: &Endpoint) -> bool {
+    matches!(&endpoint.object, ObjectRef::Inet(socket) if socket.protocol == "tcp" && socket.remote.port() != 0)
+}
+
+/// Connections of which a sight from within the look is kept.
+const BETWEEN_MAX: usize = 5_000;
+/// A reading of all descriptors that takes longer is not made again just to see connections come and go.
+const READING_NS_MAX: Ns = 20_000_000;
 /// Objects of a command whose other ends are looked for while it runs.
 const FOLLOWED_MAX: usize = 10_000;
 /// Threads of one process that rest and are still looked at one by one.

@@ -3,6 +3,7 @@
 //! It tries for real: the programs are loaded and attached, one network namespace is asked, one kernel
 //! stack is read. Must not reason, and leaves nothing behind.
 
+use crate::attach;
 use crate::files::{self, Roots};
 use crate::host::{self, Offer};
 use crate::kernel::Programs;
@@ -17,11 +18,11 @@ pub fn doctor() -> Vec<Fact> {
     let mut facts = Vec::new();
     let mut put = |body| facts.push(Fact { at_ns: live::now(), body });
     let offer = host::look(&plan::tracepoints());
-    let (programs, names, blind) = live::load(&offer, Purpose::Doctor);
+    let (programs, names, blind) = attach::load(&offer, Purpose::Doctor);
     let opening = files::opening(&roots);
     for body in opening.facts {
         match body {
-            Body::Host(host) => put(Body::Host(live::completed(host, programs.is_some()))),
+            Body::Host(host) => put(Body::Host(attach::completed(host, programs.is_some()))),
             Body::Blind(blind) => put(Body::Blind(blind)),
             _ => {}
         }

@@ -3,6 +3,7 @@
 //! Must not reason: it sees the vocabulary of facts and nothing of waits, chains or cases. What the host
 //! does not offer, or refuses, becomes a fact with its reason; nothing here fails a look as a whole.
 
+mod attach;
 mod calm;
 mod closing;
 pub mod command;
@@ -31,6 +32,7 @@ mod own;
 mod pace;
 mod paths;
 pub mod plan;
+mod polled;
 pub mod recording;
 mod refusal;
 mod samples;

@@ -4,10 +4,11 @@
 //! Edit together: calm.rs, live.rs, standstill.rs.
 
 use crate::SourceError;
+use crate::attach::follow_names;
 use crate::calm::Sleep;
 use crate::command::Held;
 use crate::kernel::Programs;
-use crate::live::{Live, STANDING_TICKS, follow_names, now};
+use crate::live::{Live, STANDING_TICKS, now};
 use crate::netlink::Netlink;
 use crate::own::priority;
 use holdup_reason::facts::{Fact, Ns};

@@ -3,6 +3,7 @@
 //! This file owns the registry alone; what a fault does, proves and undoes is in its own file. A name in
 //! here is what `scenario.toml` says in `fault`, so renaming one means editing scenarios too.
 
+mod acknowledgements;
 mod chain;
 mod cpu;
 mod disks;
@@ -25,6 +26,7 @@ use crate::fault::Fault;
 /// The faults of each file.
 fn all() -> impl Iterator<Item = &'static &'static dyn Fault> {
     [
+        acknowledgements::FAULTS,
         chain::FAULTS,
         cpu::FAULTS,
         disks::FAULTS,

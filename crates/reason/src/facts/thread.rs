@@ -195,6 +195,10 @@ pub struct Place {
     /// Of a wait on a TCP connection of which a small segment left late, or has not left: see there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nagle: Option<Nagle>,
+    /// Of a standing wait for one of several descriptors of which `object` does not say which: they, as far as the waiter's
+    /// memory tells, and not more than 64. In looks at a process or a command.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub polled: Vec<u32>,
     /// Of a standing wait on a terminal: its output is stopped by ctrl-S.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub output_stopped: bool,

@@ -174,10 +174,10 @@ impl<'a> Chains<'a> {
         let debts = &self.peers.debts;
         for (pid, of_one) in debts.owes.iter().chain(&debts.awaits) {
             for debt in of_one {
-                let from = debt.since_ns.max(model.begin_ns);
-                let thread = self.peers.serving_since(&[*pid], debt.since_ns, model.end_ns);
-                if let Some(thread) = thread.filter(|_| from < model.end_ns) {
-                    times.push((thread, from, model.end_ns));
+                let (from, to) = (debt.since_ns.max(model.begin_ns), debt.seen_ns);
+                let thread = self.peers.serving_since(&[*pid], debt.since_ns, to);
+                if let Some(thread) = thread.filter(|_| from < to) {
+                    times.push((thread, from, to));
                 }
             }
         }
@@ -266,7 +266,10 @@ impl<'a> Chains<'a> {
         let follows = !wait.class.is_root() && walk.links.len() < DEPTH_MAX;
         let owed = walk.owed || !walk.links.is_empty();
         let next = match follows {
-            true => self.peers.responsible(wait, from, to, owed),
+            true => {
+                let asker = walk.links.last().map(|link| link.who.pid);
+                self.peers.responsible(wait, (from, to), owed, asker)
+            }
             false => Next::Nobody,
         };
         let mut link = ChainLink {

@@ -5,7 +5,8 @@
 //! unacknowledged data of mine; the send times of both ends where both are here; the ages of the last data sent and received
 //! where more than a jiffy lies between them; and for a tie, which segment moved the window last. Keepalive probes move that
 //! segment, so with them only a clear age counts. Who accepted a connection owes when the peer spoke last; who made it
-//! awaits when it spoke last itself; the rest is quiet. UDP keeps no clocks: a socket connected to a name server is an open question.
+//! awaits when it spoke last itself; the rest is quiet. UDP keeps no clocks: a socket connected to a name server is an open
+//! question, and so is a connection that is still being made. What was closed within the look counts as it was last seen.
 //! Wrong by nature: half-answered pipelines, messages that want no answer.
 //!
 //! Must not: follow a debt (chains.rs), or call one late: a long poll is a debt by design.
@@ -13,6 +14,9 @@
 use crate::facts::*;
 use crate::model::Model;
 use std::collections::HashMap;
+
+/// What was read so long before the end of the look was closed since: of the others it is read after the end.
+const CLOSED_NS: Ns = 100_000_000;
 
 /// Who sent the last data on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +36,8 @@ pub struct Debt {
     pub ino: u64,
     /// Since when.
     pub since_ns: Ns,
+    /// When it was last seen to be outstanding: by the end of the look, or before the connection was closed.
+    pub seen_ns: Ns,
 }
 
 /// Outstanding answers by process.
@@ -54,10 +60,14 @@ impl Debts {
         far: impl Fn(&InetRef) -> Option<&'m TcpTurn>,
     ) -> Self {
         let mut debts = Self::default();
-        for endpoint in &model.endpoints {
+        for (endpoint, at_ns) in model.endpoints.iter().zip(&model.endpoints_at) {
             let ObjectRef::Inet(socket) = &endpoint.object else { continue };
-            if asks_a_name_server(socket) {
-                let debt = Debt { ino: socket.ino, since_ns: model.begin_ns };
+            let seen_ns = match at_ns.saturating_add(CLOSED_NS) < model.end_ns {
+                true => *at_ns,
+                false => model.end_ns,
+            };
+            if asks_a_name_server(socket) || is_being_made(socket) {
+                let debt = Debt { ino: socket.ino, since_ns: model.begin_ns, seen_ns };
                 debts.awaits.entry(endpoint.process.pid).or_default().push(debt);
                 continue;
             }
@@ -73,8 +83,9 @@ impl Debts {
                 (Spoke::Me, false) => (&mut debts.awaits, turn.sent_jiffies),
                 _ => continue,
             };
-            let since_ns = model.end_ns.saturating_sub(age(jiffies));
-            of.entry(endpoint.process.pid).or_default().push(Debt { ino: socket.ino, since_ns });
+            let since_ns = seen_ns.saturating_sub(age(jiffies));
+            let debt = Debt { ino: socket.ino, since_ns, seen_ns };
+            of.entry(endpoint.process.pid).or_default().push(debt);
         }
         debts
     }
@@ -90,6 +101,12 @@ impl Debts {
 fn asks_a_name_server(socket: &InetRef) -> bool {
     const DNS_PORT: u16 = 53;
     socket.protocol == "udp" && socket.remote.port() == DNS_PORT
+}
+
+/// It was asked for, and the other end has said nothing.
+fn is_being_made(socket: &InetRef) -> bool {
+    const SYN_SENT: u8 = 2;
+    socket.protocol == "tcp" && socket.state == SYN_SENT && socket.remote.port() != 0
 }
 
 /// Who sent the last data.

@@ -1,9 +1,10 @@
 //! WAITS -> GRAPH: who would have to act for each wait to end, and where following that stops.
 //!
 //! peers.rs indexes who is at the other end of what; debts.rs reads who was asked and has not answered; holders.rs
-//! and responsible.rs order the candidates, parallel.rs picks the child and serving.rs the thread that matters; chains.rs follows them through time; ends.rs adds up where that
+//! and responsible.rs order the candidates, among.rs picks the descriptor, parallel.rs picks the child and serving.rs the thread that matters; chains.rs follows them through time; ends.rs adds up where that
 //! stops (end.rs), each second once. Must not: name a cause, or weigh one.
 
+mod among;
 pub mod chains;
 pub mod debts;
 pub mod end;

@@ -17,6 +17,8 @@ pub struct Peers<'a> {
     pub(super) model: &'a Model,
     pub(super) timelines: &'a Timelines,
     by_ino: HashMap<u64, Vec<&'a Endpoint>>,
+    /// By process and descriptor.
+    by_fd: HashMap<(u32, u32), &'a Endpoint>,
     by_pair: HashMap<(SocketAddr, SocketAddr), Vec<&'a Endpoint>>,
     listeners: HashMap<u16, Vec<&'a Endpoint>>,
     /// Sockets that datagrams to a name server arrive at.
@@ -60,6 +62,7 @@ impl<'a> Peers<'a> {
             model,
             timelines,
             by_ino: HashMap::new(),
+            by_fd: HashMap::new(),
             by_pair: HashMap::new(),
             listeners: HashMap::new(),
             name_servers: Vec::new(),
@@ -112,6 +115,7 @@ impl<'a> Peers<'a> {
     }
 
     fn add_endpoint(&mut self, endpoint: &'a Endpoint) {
+        self.by_fd.insert((endpoint.process.pid, endpoint.fd), endpoint);
         match &endpoint.object {
             ObjectRef::Pipe { ino } | ObjectRef::Unix { ino, .. } => {
                 self.by_ino.entry(*ino).or_default().push(endpoint);
@@ -233,6 +237,11 @@ impl<'a> Peers<'a> {
         self.model.thread_ref_at(wait.thread.pid, wait.end_ns)
     }
 
+    /// What some descriptors of a process are on, as far as it was told.
+    pub(super) fn descriptors_of(&self, pid: u32, fds: &[u32]) -> Vec<&'a Endpoint> {
+        fds.iter().filter_map(|fd| self.by_fd.get(&(pid, *fd)).copied()).collect()
+    }
+
     /// The endpoints on an inode.
     pub fn endpoints_on(&self, ino: u64) -> &[&'a Endpoint] {
         self.by_ino.get(&ino).map_or(&[], Vec::as_slice)
@@ -313,9 +322,12 @@ impl<'a> Peers<'a> {
             }
             _ => Vec::new(),
         };
+        // Closed since: of a connection within this host it may be whoever is known to wait.
+        let is_within = matches!(&wait.place.object, Some(ObjectRef::Inet(socket))
+            if socket.remote.ip().is_loopback() || socket.remote.ip() == socket.local.ip());
         let is_asker = |far: &&ThreadRef| Some(far.pid) == asker;
-        let far = far.iter().find(is_asker).or(far.first());
-        Some(far.map_or(0, |far| far.pid))
+        let known = far.iter().find(is_asker).or(far.first()).map(|far| far.pid);
+        Some(known.or(asker.filter(|_| is_within)).unwrap_or(0))
     }
 
     /// Whether a connection was made to a listener here, and this is the listener's end of it.

@@ -10,6 +10,7 @@
 pub use super::peers::Peers;
 pub use super::wakers::{carrier, is_stalled};
 
+use super::debts::Debt;
 use super::wakers::by_kernel_thread;
 use crate::facts::*;
 use crate::waits::WaitClass;
@@ -38,21 +39,30 @@ impl From<Option<ThreadRef>> for Next {
 
 impl Peers<'_> {
     /// Who is responsible for a part of a wait. `owed`: somebody waits for this thread, so what it waits for matters even if
-    /// it is only the next event.
-    pub fn responsible(&self, wait: &WaitSpan, from: Ns, to: Ns, owed: bool) -> Next {
+    /// it is only the next event; `asker`: who that is.
+    pub fn responsible(
+        &self,
+        wait: &WaitSpan,
+        (from, to): (Ns, Ns),
+        owed: bool,
+        asker: Option<u32>,
+    ) -> Next {
         if let Some(holder) = self.holder(wait) {
             return Next::Thread(holder);
         }
         if !owed {
             return Next::Nobody;
         }
-        if matches!(wait.place.object, Some(ObjectRef::Tty { .. })) {
+        if matches!(&wait.place.object, Some(ObjectRef::Tty { name, .. }) if !name.starts_with("ptm/"))
+        {
             return Next::Nobody;
         }
         match wait.class {
-            WaitClass::Idle | WaitClass::FutexWait => self.behind_events(wait, from, to),
+            WaitClass::Idle | WaitClass::FutexWait => self.behind_events(wait, (from, to), asker),
             // A socketpair or a pipe to itself: another of its threads is to answer.
-            WaitClass::UnixRead | WaitClass::PipeRead => self.behind_events(wait, from, to),
+            WaitClass::UnixRead | WaitClass::PipeRead => {
+                self.behind_events(wait, (from, to), asker)
+            }
             WaitClass::Timer => self.polled(wait).into(),
             _ => Next::Nobody,
         }
@@ -60,7 +70,7 @@ impl Peers<'_> {
 
     /// For a thread that waits for whatever comes next while somebody waits for it: what it has asked others, who ended it,
     /// the one child that it has, the thread of its own process that is held up.
-    fn behind_events(&self, wait: &WaitSpan, from: Ns, to: Ns) -> Next {
+    fn behind_events(&self, wait: &WaitSpan, (from, to): (Ns, Ns), asker: Option<u32>) -> Next {
         if let Some(question) = self.open_question(wait.thread.pid, from, to) {
             return Next::Question(question);
         }
@@ -82,6 +92,9 @@ impl Peers<'_> {
             return Next::Thread(peer);
         }
         if let Some(next) = self.awaited(wait, to) {
+            return next;
+        }
+        if let Some(next) = self.among_polled(wait, asker) {
             return next;
         }
         if let Some(next) = self.after_the_clock(wait) {
@@ -151,9 +164,16 @@ impl Peers<'_> {
     /// that the clock ended before the last that was asked before it.
     fn awaited(&self, wait: &WaitSpan, to: Ns) -> Option<Next> {
         const END_NS: Ns = 100_000_000;
+        /// Data is dated by jiffies.
+        const CLOCKS_APART_NS: Ns = 10_000_000;
         let stands = wait.end_ns.max(to) + END_NS >= self.model.end_ns;
         let debts = self.debts.awaits.get(&wait.thread.pid)?;
-        let outstanding = debts.iter().filter(|debt| stands || debt.since_ns <= wait.begin_ns);
+        let at_end = |debt: &&Debt| debt.seen_ns >= self.model.end_ns && stands;
+        let before = |debt: &&Debt| {
+            debt.since_ns <= wait.begin_ns.saturating_add(CLOCKS_APART_NS)
+                && wait.begin_ns <= debt.seen_ns
+        };
+        let outstanding = debts.iter().filter(|debt| at_end(debt) || before(debt));
         let last = outstanding.max_by_key(|debt| debt.since_ns)?;
         let socket = self.model.socket(last.ino)?;
         let mut far = self.far_processes(socket);

@@ -76,6 +76,8 @@ pub struct Model {
     pub times: Vec<ThreadTime>,
     /// Open descriptors, as they were last seen.
     pub endpoints: Vec<Endpoint>,
+    /// When each of them was read.
+    pub endpoints_at: Vec<Ns>,
     /// Sockets among them as they were at the begin.
     pub endpoints_before: Vec<Endpoint>,
     /// The lock table, every reading.
@@ -253,7 +255,7 @@ impl Model {
             | Body::Effort(_)
             | Body::Signal(_)
             | Body::Denied(_) => self.push_thread(at, fact.body),
-            Body::Endpoint(endpoint) => self.push_endpoint(endpoint),
+            Body::Endpoint(endpoint) => self.push_endpoint(at, endpoint),
             Body::FileLock(lock) => {
                 if let Some(path) = &lock.path {
                     let file = FileKey { dev: lock.dev, ino: lock.ino };
@@ -271,7 +273,7 @@ impl Model {
     }
 
     /// The same descriptor on the same object again: the former sight was an earlier one.
-    fn push_endpoint(&mut self, endpoint: Endpoint) {
+    fn push_endpoint(&mut self, at: Ns, endpoint: Endpoint) {
         self.called.learn(&endpoint.object);
         self.mention(&endpoint.process);
         // Told right after each other (closing.rs), so the last one is enough to look at.
@@ -283,9 +285,11 @@ impl Model {
         match self.endpoints.last_mut() {
             Some(known) if same(known) => {
                 self.endpoints_before.push(std::mem::replace(known, endpoint));
+                self.endpoints_at.pop();
             }
             _ => self.endpoints.push(endpoint),
         }
+        self.endpoints_at.push(at);
     }
 
     fn push_thread(&mut self, at: Ns, body: Body) {

@@ -135,6 +135,10 @@ impl From<&ObjectRef> for Object {
             ObjectRef::Pipe { ino } => Self::Pipe(*ino),
             ObjectRef::Inet(socket) => Self::Inet(socket.ino),
             ObjectRef::Unix { ino, .. } => Self::Unix(*ino),
+            // The side of whoever shows it: what comes there programs have written.
+            ObjectRef::Tty { name, dev } if name.starts_with("ptm/") => {
+                Self::Other("pty master".into(), u64::from(dev.minor))
+            }
             ObjectRef::Tty { dev, .. } => Self::Tty(*dev),
             ObjectRef::FuseServer { dev } => Self::FuseServer(*dev),
             ObjectRef::Other { what, ino } => Self::Other(what.as_str().into(), *ino),

@@ -11,8 +11,8 @@
 //!
 //! Must not: make a wait of a refusal that no sleep follows, or say who holds what was refused (graph/holders.rs). Rejected:
 //! mkdir in a program's own calls, which most make to have the folder, be it there or not; refused IPv6 addresses, since
-//! whoever is refused `::1` tries 127.0.0.1 next, and whether that went well is not told; waits for events with a timeout,
-//! which have other reasons.
+//! whoever is refused `::1` tries 127.0.0.1 next, and whether that went well is not told; waits for events that anything but
+//! the clock ended.
 //!
 //! Where no refused call is known, the failures of a program that is begun again and again are (failing.rs).
 //!
@@ -184,10 +184,11 @@ fn is_sleep(wait: &WaitSpan) -> bool {
     !wait.kernel
         && match (wait.class, wait.place.syscall.as_str()) {
             (WaitClass::Timer, _) => true,
-            // No descriptors.
-            (WaitClass::Idle, "select" | "pselect6") => args[0] == 0,
-            (WaitClass::Idle, "poll" | "ppoll") => args[1] == 0,
+            // No descriptors, or an event loop's timer.
+            (WaitClass::Idle, "select" | "pselect6") => args[0] == 0 || by_clock(),
+            (WaitClass::Idle, "poll" | "ppoll") => args[1] == 0 || by_clock(),
             (WaitClass::FutexWait, _) => args[3] != 0 && by_clock(),
+            (WaitClass::Idle, "epoll_wait" | "epoll_pwait" | "epoll_pwait2") => by_clock(),
             _ => false,
         }
 }

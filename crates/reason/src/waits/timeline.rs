@@ -369,6 +369,9 @@ fn learn(model: &Model, accepted: &Accepted, known: &mut WaitSpan, seen: Place) 
         known.place.object = seen.object;
     }
     known.place.output_stopped |= seen.output_stopped;
+    if known.place.polled.is_empty() {
+        known.place.polled = seen.polled;
+    }
     if is_new || is_stopped {
         known.class = classify(&known.place, model.stack(known.place.stack), known.kernel);
         name(model, accepted, known);

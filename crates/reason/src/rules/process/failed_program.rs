@@ -40,7 +40,7 @@ impl Runs {
     /// `status 2`, `signal 11`.
     fn end(&self) -> String {
         match self.last_code & 0x7f {
-            0 => format!("status {}", self.last_code >> 8),
+            0 => format!("status {}", self.last_code / 256),
             signal => format!("signal {signal}"),
         }
     }

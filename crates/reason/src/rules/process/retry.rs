@@ -207,10 +207,7 @@ mod tests {
         assert_eq!(found.culprit.address.as_deref(), Some("10.0.0.7:5432"));
         assert_eq!(found.remedy[0].command, "ss -ltnp 'sport = :5432'");
         let end = &report.answer.ends[0];
-        assert_eq!(
-            (end.end, end.who.as_ref().and_then(|by| by.pid)),
-            (EndKind::Sleep, Some(10))
-        );
+        assert_eq!((end.end, end.who.as_ref().and_then(|by| by.pid)), (EndKind::Sleep, Some(10)));
     }
 
     #[test]

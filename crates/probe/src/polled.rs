@@ -1,0 +1,76 @@
+//! Which descriptors a standing wait is for that waits for several: of poll and select by the waiter's memory, of epoll by what
+//! the kernel shows of the descriptor.
+//!
+//! Must not: choose one of them (reason does, by who asks), or read more than a page. Edit together: files/family/place.rs, which
+//! reads the same of a command's own family and chooses where but one can be meant.
+
+use crate::files::{Roots, text};
+use crate::memory;
+use holdup_reason::facts::{Blocked, WaitState};
+use std::io::Read;
+
+/// Descriptors that are told; a server of thousands waits for whatever comes.
+const DESCRIPTORS_MAX: usize = 64;
+/// Entries of a poll array that are read (memory.rs).
+const POLLED_MAX: u64 = 16;
+/// Of an epoll's fdinfo: a line for each descriptor.
+const BYTES_MAX: u64 = 8192;
+
+/// The descriptors; none if it waits for nothing of the kind, for too many, or its memory cannot be read.
+pub(crate) fn descriptors(roots: &Roots, blocked: &Blocked) -> Vec<u32> {
+    if blocked.place.state != WaitState::Sleep {
+        return Vec::new();
+    }
+    let pid = blocked.thread.pid;
+    let [first, second, third, ..] = blocked.place.args;
+    let all = match blocked.place.syscall.as_str() {
+        "poll" | "ppoll" if second <= POLLED_MAX => memory::poll_descriptors(pid, first, second),
+        "select" | "pselect6" => {
+            let mut all = memory::descriptor_set(pid, second, first);
+            all.extend(memory::descriptor_set(pid, third, first));
+            all
+        }
+        "epoll_wait" | "epoll_pwait" | "epoll_pwait2" => watched(roots, pid, first),
+        _ => Vec::new(),
+    };
+    if all.len() > DESCRIPTORS_MAX { Vec::new() } else { all }
+}
+
+/// Those that an epoll watches; none if there are too many to tell.
+fn watched(roots: &Roots, pid: u32, epoll: u64) -> Vec<u32> {
+    let path = roots.process(pid, "fdinfo").join(epoll.to_string());
+    let mut bytes = Vec::new();
+    let Ok(file) = std::fs::File::open(path) else { return Vec::new() };
+    if file.take(BYTES_MAX).read_to_end(&mut bytes).is_err() || bytes.len() as u64 == BYTES_MAX {
+        return Vec::new();
+    }
+    let target = |line: &[u8]| {
+        let mut words = text::words(line.strip_prefix(b"tfd:")?);
+        u32::try_from(text::number(words.next()?)?).ok()
+    };
+    text::lines(&bytes).filter_map(target).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdup_reason::facts::{Place, ThreadRef};
+
+    fn of_own(syscall: &str, args: [u64; 6]) -> Vec<u32> {
+        let own = std::process::id();
+        let thread = ThreadRef { tid: own, pid: own, ..ThreadRef::default() };
+        let place =
+            Place { state: WaitState::Sleep, syscall: syscall.into(), args, ..Place::default() };
+        descriptors(&Roots::default(), &Blocked { thread, place, ..Blocked::default() })
+    }
+
+    #[test]
+    fn poll_select_and_epoll_tell_what_they_wait_for() {
+        let polled = [3u32, 1, 7, 1];
+        assert_eq!(of_own("poll", [polled.as_ptr() as u64, 2, 0, 0, 0, 0]), [3, 7]);
+        let set = [0b1010_0000u64; 1];
+        assert_eq!(of_own("select", [8, set.as_ptr() as u64, 0, 0, 0, 0]), [5, 7]);
+        assert_eq!(of_own("epoll_wait", [9_999, 0, 0, 0, 0, 0]), Vec::<u32>::new());
+        assert_eq!(of_own("read", [3, 0, 0, 0, 0, 0]), Vec::<u32>::new());
+    }
+}

@@ -1,0 +1,130 @@
+//! Of several descriptors that a wait is for, the one that leads on: what a relay, a shell over the network or an event loop waits
+//! for while somebody waits for it.
+//!
+//! Who asks is at one of them, and whoever else asks has connected to it: those wait, and are not waited for. If one is left,
+//! what comes there is what everybody waits for. Must not: choose where two are left, or look at threads (serving.rs).
+
+use super::peers::Peers;
+use super::responsible::Next;
+use crate::facts::{Endpoint, ObjectRef, ThreadRef};
+use crate::waits::poll_intent::TCP_LISTEN;
+use crate::waits::timeline::WaitSpan;
+
+/// Where a descriptor leads.
+enum Leads {
+    /// To processes of this host.
+    To(Vec<ThreadRef>),
+    /// To another host: the inode of the socket here.
+    Away(u64),
+}
+
+impl Peers<'_> {
+    /// Who is next by the descriptors that a wait is for; `asker` is who waits for the waiter.
+    pub(super) fn among_polled(&self, wait: &WaitSpan, asker: Option<u32>) -> Option<Next> {
+        let ends = self.descriptors_of(wait.thread.pid, &wait.place.polled);
+        let mut left = ends.into_iter().filter_map(|end| self.leads(end, asker));
+        let only = left.next()?;
+        let pid = |leads: &Leads| match leads {
+            Leads::To(far) => far.first().map(|far| far.pid),
+            Leads::Away(_) => None,
+        };
+        // A child's output and its errors lead to one process.
+        if left.any(|other| pid(&other).is_none() || pid(&other) != pid(&only)) {
+            return None;
+        }
+        match only {
+            Leads::Away(ino) => Some(Next::Peer(ino)),
+            Leads::To(far) => self.chosen(wait, far).map(Next::Thread),
+        }
+    }
+
+    fn leads(&self, end: &Endpoint, asker: Option<u32>) -> Option<Leads> {
+        let far = match &end.object {
+            ObjectRef::Inet(socket) => {
+                let is_asked = socket.state == TCP_LISTEN || self.is_accepted(socket);
+                if is_asked || socket.remote.port() == 0 {
+                    return None;
+                }
+                let far = self.far_processes(socket);
+                if far.is_empty() {
+                    return Some(Leads::Away(socket.ino));
+                }
+                far
+            }
+            ObjectRef::Unix { ino, peer_ino, .. } => {
+                let is_asked = self.model.unix_path(*ino).is_some();
+                if is_asked {
+                    return None;
+                }
+                self.endpoints_on(*peer_ino).iter().map(|end| end.process.clone()).collect()
+            }
+            ObjectRef::Pipe { ino } if end.readable && !end.writable => {
+                let writers = self.endpoints_on(*ino).iter().filter(|other| other.writable);
+                writers.map(|other| other.process.clone()).collect()
+            }
+            _ => return None,
+        };
+        let is_it = |far: &ThreadRef| Some(far.pid) == asker || far.pid == end.process.pid;
+        (!far.is_empty() && !far.iter().any(is_it)).then_some(Leads::To(far))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::answer::explain;
+    use crate::facts::*;
+    use crate::graph::end::EndKind;
+    use crate::rules::scenes::*;
+
+    const READER: u64 = 7;
+
+    /// Process 10 reads a pipe of its child 20, a relay that polls some of its descriptors: that pipe's other end, and
+    /// pipes into which 30 and 40 write, which sleep.
+    fn relay(polled: &[u32]) -> Vec<(EndKind, Option<u32>)> {
+        let pipe = |pid: u32, fd: u32, ino: u64, writes: bool| {
+            let mut fact = endpoint(pid, "job", ObjectRef::Pipe { ino });
+            if let Body::Endpoint(end) = &mut fact.body {
+                (end.fd, end.readable, end.writable) = (fd, !writes, writes);
+            }
+            fact
+        };
+        let mut reads =
+            Place { state: WaitState::Sleep, syscall: "read".into(), ..Place::default() };
+        reads.object = Some(ObjectRef::Pipe { ino: READER });
+        let polls = Place {
+            state: WaitState::Sleep,
+            syscall: "poll".into(),
+            polled: polled.to_vec(),
+            ..Place::default()
+        };
+        let mut facts = host();
+        facts.extend([
+            pipe(10, 0, READER, false),
+            pipe(20, 1, READER, true),
+            pipe(20, 3, 8, false),
+            pipe(30, 1, 8, true),
+            pipe(20, 4, 9, false),
+            pipe(40, 1, 9, true),
+            at_place(10, "rsync", reads),
+            at_place(20, "ssh", polls),
+            blocked(30, "one", WaitState::Sleep, "nanosleep"),
+            blocked(40, "other", WaitState::Sleep, "nanosleep"),
+        ]);
+        let name = "rsync".to_string();
+        let kind = TargetKind::Process;
+        facts.push(fact(Body::Target(Target { kind, name, pid: 10, cgroups: Vec::new() })));
+        let ends = explain(facts).answer.ends;
+        ends.iter().map(|end| (end.end, end.who.as_ref().and_then(|by| by.pid))).collect()
+    }
+
+    #[test]
+    fn what_a_relay_polls_besides_its_asker_is_what_it_waits_for() {
+        assert_eq!(relay(&[1, 3]), [(EndKind::Sleep, Some(30))]);
+    }
+
+    #[test]
+    fn of_two_nobody_knows_which() {
+        assert!(relay(&[1, 3, 4]).iter().all(|(kind, _)| *kind != EndKind::Sleep));
+        assert!(relay(&[1]).iter().all(|(kind, _)| *kind != EndKind::Sleep));
+    }
+}
