@@ -29,12 +29,12 @@ pub fn link(model: &Model, step: &Step) -> Link {
         waits_on,
         seconds: step.seconds,
         lock_kind: kind,
-        stack: stack.map_or_else(Vec::new, said),
+        stack: stack.map_or_else(Vec::new, frames_of),
     }
 }
 
 /// A stack as a person reads it; of one whose outer part is not known it says so.
-fn said(stack: &UserStack) -> Vec<String> {
+pub fn frames_of(stack: &UserStack) -> Vec<String> {
     let frame = |frame: &UserFrame| match (frame.function.as_str(), frame.module.as_str()) {
         ("", "") => "made at run time".to_string(),
         ("", module) => format!("? ({module})"),

@@ -7,7 +7,7 @@
 //! Edit together: crates/reason/src/answer/picture/bounds.rs (the bounds of what is drawn).
 
 use holdup_reason::answer::picture::Picture;
-use holdup_reason::answer::{Finding, Report, Victim};
+use holdup_reason::answer::{Finding, Link, Report, Victim};
 use holdup_reason::rules;
 use serde::Serialize;
 use serde_json::Value;
@@ -19,6 +19,8 @@ const FINDINGS: usize = 30;
 const VICTIMS: usize = 24;
 /// Links of a chain.
 const LINKS: usize = 16;
+/// Functions of a link's stack.
+const STACK: usize = 24;
 /// Facts of a finding's evidence.
 const EVIDENCE: usize = 30;
 /// Caveats.
@@ -78,7 +80,7 @@ impl LeftOut {
         let all = [
             (self.findings, "findings, less severe than those shown"),
             (self.victims, "victims that lose less than those shown"),
-            (self.details, "links of chains, facts of evidence and caveats"),
+            (self.details, "links and stacks of chains, facts of evidence and caveats"),
             (self.texts, "names and sentences cut in their middle"),
             (self.commands, "commands too long to be copied"),
         ];
@@ -96,17 +98,21 @@ fn bounded(report: &Report, left: &mut LeftOut) -> Report {
     let mut report = report.clone();
     cut(&mut report.findings, FINDINGS, &mut left.findings);
     cut(&mut report.caveats, CAVEATS, &mut left.details);
+    let links = |chain: &mut Vec<Link>, left: &mut LeftOut| {
+        cut(chain, LINKS, &mut left.details);
+        chain.iter_mut().for_each(|link| cut(&mut link.stack, STACK, &mut left.details));
+    };
     let people = |victims: &mut Vec<Victim>, left: &mut LeftOut| {
         cut(victims, VICTIMS, &mut left.victims);
     };
     for Finding { victims, chain, evidence, .. } in &mut report.findings {
         people(victims, left);
-        cut(chain, LINKS, &mut left.details);
+        links(chain, left);
         cut(evidence, EVIDENCE, &mut left.details);
     }
     for end in &mut report.answer.ends {
         people(&mut end.victims, left);
-        cut(&mut end.chain, LINKS, &mut left.details);
+        links(&mut end.chain, left);
         end.finding = end.finding.filter(|finding| *finding < FINDINGS);
     }
     report

@@ -6,6 +6,8 @@ use super::bounds::PIECES;
 use super::gather::Gathered;
 use super::pieces::{Piece, Raw, State, Words};
 use crate::facts::{Ns, ThreadRef, WakeContext};
+use crate::graph::chains::ChainLink;
+use crate::measure::Measures;
 use crate::model::{Model, ThreadKey, words};
 use crate::waits::WaitClass;
 use crate::waits::timeline::WaitSpan;
@@ -76,6 +78,13 @@ pub fn state_of(class: WaitClass) -> State {
         WaitClass::Unseen => State::Unseen,
         _ => State::Blocked,
     }
+}
+
+/// The wait that a link is a part of.
+pub fn wait_of<'m>(measures: &Measures<'m>, link: &ChainLink) -> Option<&'m WaitSpan> {
+    let waits = measures.timelines.of(measures.model.key(&link.who));
+    let first = waits.partition_point(|wait| wait.begin_ns < link.since_ns);
+    waits.get(first).filter(|wait| wait.begin_ns == link.since_ns)
 }
 
 /// Who ended a wait: the index of a line, or -2 minus the index of words; -1 if that was not seen.

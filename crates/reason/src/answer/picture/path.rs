@@ -4,17 +4,16 @@
 //! step 1 whoever that waits for, and the last step is where it ends. Processes come and go, steps stay, so a lane is a step and
 //! each of its pieces names who is there. Must not: cut the path again (graph/ends.rs has it).
 
-use super::band::{Lane, Lanes, Line, least_ns, piece, state_of, waker};
+use super::band::{Lane, Lanes, Line, least_ns, piece, state_of, wait_of, waker};
 use super::bounds::{HOPS, clipped};
 use super::gather::Gathered;
 use super::pieces::{Raw, Thinner, Words};
-use super::words::{doing, relation};
+use super::words::{doing, relation, waiting};
 use crate::answer::verdict::Origin;
 use crate::facts::{Ns, ThreadRef};
 use crate::graph::chains::{ChainLink, Leaf};
 use crate::measure::Measures;
 use crate::model::{Model, ThreadKey, words};
-use crate::waits::timeline::WaitSpan;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -168,7 +167,10 @@ fn line(
                 }
                 None => -1,
             };
-        let does = doing(model, link.class, &link.object);
+        let does = match wait_of(measures, link) {
+            Some(wait) if wait.class == link.class => waiting(model, wait),
+            _ => doing(model, link.class, &link.object),
+        };
         let label = labels.index(does, link.class.word());
         let mut piece = piece(gathered, raw, label, *count, waker);
         if !people.is_main(&link.who) {
@@ -197,11 +199,4 @@ fn below(
     let at = path.partition_point(|leaf| leaf.end_ns < raw.end_ns);
     let link = path.get(at)?.links.get(step + 1)?;
     (model.key(&link.who) == by && step + 1 < HOPS).then_some(step + 1)
-}
-
-/// The wait that a link is a part of.
-fn wait_of<'m>(measures: &Measures<'m>, link: &ChainLink) -> Option<&'m WaitSpan> {
-    let waits = measures.timelines.of(measures.model.key(&link.who));
-    let first = waits.partition_point(|wait| wait.begin_ns < link.since_ns);
-    waits.get(first).filter(|wait| wait.begin_ns == link.since_ns)
 }

@@ -1,11 +1,12 @@
-//! Kernel stacks of the threads that are drawn: where they waited, and where they ran.
+//! Stacks of the threads that are drawn: where in the kernel and in their programs they waited, and where they ran.
 //!
-//! Of each thread the stacks in which most of its time went, waits and samples apart. Frames are the kernel's functions, innermost
+//! Of each thread the stacks in which most of its time went, waits and samples apart. Frames are functions, innermost
 //! first. Must not: guess a stack where none was read.
 
 use super::bounds::{FRAMES, STACKS, clipped, rounded};
 use super::gather::Gathered;
-use super::words::doing;
+use super::words::waiting;
+use crate::answer::naming::frames_of;
 use crate::facts::{Ns, ThreadRef};
 use crate::measure::Measures;
 use crate::waits::timeline::WaitSpan;
@@ -28,8 +29,11 @@ pub struct Stack {
     pub count: u64,
     /// It ran, and was sampled.
     pub sampled: bool,
-    /// Functions, innermost first; of samples outside of the kernel empty.
+    /// Functions of the kernel, innermost first; of samples outside of it empty.
     pub frames: Vec<String>,
+    /// Functions of the program that led there, innermost first, with their files; empty if they were not read.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub program: Vec<String>,
 }
 
 /// The stacks of the threads that have lines, and how many were left out.
@@ -56,6 +60,13 @@ fn frames(measures: &Measures<'_>, id: u32) -> Vec<String> {
     measures.model.stack(id).iter().take(FRAMES).map(|frame| clipped(frame)).collect()
 }
 
+/// The program's part of the stack of a wait, if it was read.
+fn program(measures: &Measures<'_>, wait: &WaitSpan) -> Vec<String> {
+    let read = measures.model.user_stack(&wait.thread, wait.begin_ns, wait.end_ns);
+    let frames = read.map_or_else(Vec::new, frames_of);
+    frames.iter().take(FRAMES).map(|frame| clipped(frame)).collect()
+}
+
 fn waits(measures: &Measures<'_>, gathered: &Gathered, line: usize, who: &ThreadRef) -> Vec<Stack> {
     let model = measures.model;
     let mut by_stack: BTreeMap<u32, (Ns, u64, &WaitSpan)> = BTreeMap::new();
@@ -64,15 +75,20 @@ fn waits(measures: &Measures<'_>, gathered: &Gathered, line: usize, who: &Thread
         let known = by_stack.entry(wait.place.stack).or_insert((0, 0, wait));
         known.0 += ns;
         known.1 += 1;
+        // The longest is what is shown of them.
+        if ns > known.2.within_ns(gathered.begin_ns, gathered.end_ns) {
+            known.2 = wait;
+        }
     }
     let stacks = by_stack.into_iter().filter(|(_, (ns, ..))| *ns > 0);
     let stack = |(id, (ns, count, wait)): (u32, (Ns, u64, &WaitSpan))| Stack {
         line,
-        words: clipped(&doing(model, wait.class, &wait.object)),
+        words: clipped(&waiting(model, wait)),
         seconds: rounded(ns as f64 / 1e9),
         count,
         sampled: false,
         frames: frames(measures, id),
+        program: program(measures, wait),
     };
     stacks.map(stack).filter(|stack| !stack.frames.is_empty()).collect()
 }
@@ -92,6 +108,7 @@ fn samples(measures: &Measures<'_>, line: usize, who: &ThreadRef) -> Vec<Stack> 
         count: samples.count,
         sampled: true,
         frames: frames(measures, samples.stack),
+        program: Vec::new(),
     };
     measures.model.samples.iter().filter(of_it).map(stack).collect()
 }

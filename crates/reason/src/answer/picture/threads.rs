@@ -4,12 +4,12 @@
 //! they are the steps of its path instead (path.rs), since its processes come and go. A thread that is in several chains stands
 //! once. Must not: follow anybody (graph/chains.rs did).
 
-use super::band::{Lane, Lanes, Line, least_ns, piece, state_of, waker};
+use super::band::{Lane, Lanes, Line, least_ns, piece, state_of, wait_of, waker};
 use super::bounds::{ENDS_WITH_LANES, LINES, clipped};
 use super::gather::{Gathered, Loss};
 use super::over_time::losses;
 use super::pieces::{Raw, State, Thinner, Words};
-use super::words::{doing, relation};
+use super::words::{doing, relation, waiting};
 use crate::answer::report::Report;
 use crate::answer::verdict::Origin;
 use crate::facts::{Ns, ThreadRef};
@@ -66,7 +66,7 @@ pub fn lanes(
                 let instead = user.filter(|_| end.class != WaitClass::CpuQuota);
                 waiter_and_user(measures, gathered, &origins[at], instead)
             }
-            _ => chain(model, end, labels),
+            _ => chain(measures, end, labels),
         };
         let new = chain.iter().filter(|(who, _)| !index.contains_key(&model.key(who))).count();
         if rank >= ENDS_WITH_LANES || threads.len() + new > LINES {
@@ -109,7 +109,8 @@ fn waiter_and_user(
 }
 
 /// The threads of an end's chain, each once, with what the one before has to do with it.
-fn chain(model: &Model, end: &End, labels: &mut Words) -> Vec<(ThreadRef, Lane)> {
+fn chain(measures: &Measures<'_>, end: &End, labels: &mut Words) -> Vec<(ThreadRef, Lane)> {
+    let model = measures.model;
     let mut all: Vec<(ThreadRef, Lane)> = Vec::new();
     let mut above: Option<&ChainLink> = None;
     for (at, link) in end.links.iter().enumerate() {
@@ -123,7 +124,11 @@ fn chain(model: &Model, end: &End, labels: &mut Words) -> Vec<(ThreadRef, Lane)>
             };
             let relation = above.and_then(|above| relation(model, above.class, &above.object));
             let while_above = above.map(|above| {
-                labels.index(doing(model, above.class, &above.object), above.class.word())
+                let words = match wait_of(measures, above) {
+                    Some(wait) if wait.class == above.class => waiting(model, wait),
+                    _ => doing(model, above.class, &above.object),
+                };
+                labels.index(words, above.class.word())
             });
             all.push((link.who.clone(), Lane { line: 0, role, relation, while_above }));
         }
@@ -183,11 +188,11 @@ fn line(
 }
 
 fn label(model: &Model, about: About<'_>) -> (String, &'static str) {
-    let (class, object) = match about {
-        About::RunsUnseen => return ("runs, by the scheduler's sums".into(), "running"),
-        About::Runs => (WaitClass::Running, &Object::Cpu),
-        About::Unseen => (WaitClass::Unseen, &Object::Nothing),
-        About::Waits(wait) => (wait.class, &wait.object),
-    };
-    (doing(model, class, object), class.word())
+    let of = |class: WaitClass| (doing(model, class, &Object::Nothing), class.word());
+    match about {
+        About::Runs => of(WaitClass::Running),
+        About::RunsUnseen => ("runs, by the scheduler's sums".into(), "running"),
+        About::Unseen => of(WaitClass::Unseen),
+        About::Waits(wait) => (waiting(model, wait), wait.class.word()),
+    }
 }

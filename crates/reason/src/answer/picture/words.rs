@@ -10,7 +10,9 @@ use crate::answer::report::{AnswerEnd, Culprit, CulpritKind, ObjectName};
 use crate::graph::end::EndKind;
 use crate::model::Model;
 use crate::model::object::Object;
-use crate::waits::WaitClass;
+use crate::waits::lock_kind::LockKind;
+use crate::waits::span::WaitSpan;
+use crate::waits::{WaitClass, user_stack};
 
 /// An object as a noun: `/tmp/x`, `disk vda`, `its child cc1 812`.
 pub fn noun(model: &Model, object: &Object) -> String {
@@ -92,6 +94,21 @@ pub fn doing(model: &Model, class: WaitClass, object: &Object) -> String {
         Idle => "waits for an event".into(),
         Kernel => format!("waits in the kernel, {}", on()),
         Unseen => "runs, or waits too briefly to be seen".into(),
+    }
+}
+
+/// What a thread does in a wait, in its program's own words where its stack was read: "waits for a mutex, in Pool::take".
+pub fn waiting(model: &Model, wait: &WaitSpan) -> String {
+    let read = model.user_stack(&wait.thread, wait.begin_ns, wait.end_ns);
+    let frames = read.map_or(&[][..], |stack| stack.frames.as_slice());
+    let vague = matches!(wait.class, WaitClass::FutexLock | WaitClass::FutexWait | WaitClass::Idle);
+    let does = match user_stack::kind(frames).filter(|kind| vague && *kind != LockKind::Idle) {
+        Some(kind) => format!("waits for {}", kind.phrase()),
+        None => doing(model, wait.class, &wait.object),
+    };
+    match user_stack::function(frames).filter(|function| !function.is_empty()) {
+        Some(function) => format!("{does}, in {function}"),
+        None => does,
     }
 }
 
@@ -180,5 +197,53 @@ pub fn end(end: &AnswerEnd, culprit: Option<&Culprit>) -> String {
         (EndKind::Open, _) => format!("{on}, not seen further"),
         (EndKind::Limit, _) => format!("refused by {on}"),
         _ => on,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::*;
+    use crate::rules::scenes::{host, thread};
+    use crate::waits::timeline::Observed;
+
+    const SECOND: Ns = 1_000_000_000;
+
+    /// A thread waits for a word of its memory from 1 to 4 s; its stack is read, or is not.
+    fn said(stack: &[(&str, &str)]) -> String {
+        let place =
+            Place { state: WaitState::Sleep, syscall: "futex".into(), ..Place::default() };
+        let wake = Some(Wake { at_ns: 4 * SECOND, ..Wake::default() });
+        let who = thread(10, "pool");
+        let (begin_ns, end_ns) = (SECOND, 4 * SECOND);
+        let wait = Wait { thread: who.clone(), begin_ns, end_ns, place, wake, ..Wait::default() };
+        let frame = |(function, module): &(&str, &str)| UserFrame {
+            function: (*function).into(),
+            module: (*module).into(),
+        };
+        let frames = stack.iter().map(frame).collect();
+        let read = UserStack { thread: who.clone(), since_ns: SECOND, frames, complete: true };
+        let mut facts = host();
+        facts.push(Fact { at_ns: 4 * SECOND, body: Body::Wait(wait) });
+        facts.push(Fact { at_ns: 2 * SECOND, body: Body::UserStack(read) });
+        let observed = Observed::new(facts);
+        let waits = observed.timelines.of(observed.model.key(&who));
+        waiting(&observed.model, &waits[0])
+    }
+
+    #[test]
+    fn a_wait_is_said_in_the_programs_words_where_its_stack_was_read() {
+        let mutex = [("___pthread_mutex_lock", "libc.so.6"), ("Pool::take", "pool")];
+        assert_eq!(said(&mutex), "waits for a mutex, in Pool::take");
+        assert_eq!(said(&[]), "waits for a thread");
+    }
+
+    #[test]
+    fn who_holds_is_led_to_by_what_he_holds() {
+        let observed = Observed::new(host());
+        let on = Object::Path("/tmp/x".into());
+        let held = relation(&observed.model, WaitClass::FileLock, &on);
+        assert_eq!(held.as_deref(), Some("holds /tmp/x"));
+        assert_eq!(relation(&observed.model, WaitClass::Disk, &on), None);
     }
 }

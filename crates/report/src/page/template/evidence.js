@@ -1,4 +1,4 @@
-/* What stands behind the answer: evidence and what would have refuted it, the queues, the kernel stacks, and the cost of the look.
+/* What stands behind the answer: evidence and what would have refuted it, the queues, the stacks, and the cost of the look.
  *
  * With an end chosen, only its finding's evidence and its threads' stacks are shown. Must not: say that something was ruled out that
  * the rule does not test. */
@@ -49,12 +49,13 @@ function stacksSection() {
     const lines = chosen.end === null ? null : new Set(ends[chosen.end].lanes.map((lane) => lane.line));
     const list = picture.stacks.filter((stack) => !lines || lines.has(stack.line));
     box.replaceChildren(...list.map((stack) => folded([h("strong", {}, picture.lines[stack.line].who), " ", stack.words, h("span", { class: "muted" }, ", " + seconds(stack.seconds) + " in " + plural(stack.count, stack.sampled ? "sample" : "wait", stack.sampled ? "samples" : "waits"))], { class: "stack" },
-      stack.frames.length ? h("ol", {}, stack.frames.map((frame) => h("li", {}, frame))) : h("p", { class: "muted" }, "In its own code: no frame of the kernel."))));
+      stack.frames.length ? h("ol", {}, stack.frames.map((frame) => h("li", {}, frame))) : h("p", { class: "muted" }, "In its own code: no frame of the kernel."),
+      stack.program ? [h("h4", {}, "and in the program"), h("ol", {}, stack.program.map((frame) => h("li", {}, frame)))] : null)));
     if (!list.length) box.replaceChildren(h("p", { class: "muted" }, "No stack was read of the threads of the chosen end."));
   };
   onChoice(refresh);
   refresh();
-  return h("section", { id: "stacks", "aria-labelledby": "stacks-title" }, h("h2", { id: "stacks-title" }, "Kernel stacks"),
+  return h("section", { id: "stacks", "aria-labelledby": "stacks-title" }, h("h2", { id: "stacks-title" }, "Stacks"),
     folded(plural(picture.stacks.length, "stack", "stacks") + " of the threads above, innermost function first", { class: "all-stacks" }, box));
 }
 
