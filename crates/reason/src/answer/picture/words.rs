@@ -211,8 +211,7 @@ mod tests {
 
     /// A thread waits for a word of its memory from 1 to 4 s; its stack is read, or is not.
     fn said(stack: &[(&str, &str)]) -> String {
-        let place =
-            Place { state: WaitState::Sleep, syscall: "futex".into(), ..Place::default() };
+        let place = Place { state: WaitState::Sleep, syscall: "futex".into(), ..Place::default() };
         let wake = Some(Wake { at_ns: 4 * SECOND, ..Wake::default() });
         let who = thread(10, "pool");
         let (begin_ns, end_ns) = (SECOND, 4 * SECOND);
