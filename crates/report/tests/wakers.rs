@@ -145,7 +145,7 @@ fn is_seen() -> bool {
 /// Of these, the long ones, of which each names as waker who wrote at that moment: how many end by who seldom does.
 fn hold_against(waits: &[Value], written: &[Written]) -> usize {
     let number = |value: &Value| value.as_i64().expect("a number");
-    let mut seldom = 0;
+    let (mut seldom, mut unknown) = (0, 0);
     for wait in waits {
         let (begin_ns, end_ns) = (number(&wait["begin_ns"]), number(&wait["end_ns"]));
         if end_ns - begin_ns < LONG_NS || written.first().is_none_or(|it| it.begin_ns > begin_ns) {
@@ -153,15 +153,27 @@ fn hold_against(waits: &[Value], written: &[Written]) -> usize {
         }
         let (wake, woken_ns) = (&wait["wake"], number(&wait["wake"]["at_ns"]));
         let by = wake["by"]["tid"].as_u64().expect("a waker");
-        let mut at_that_moment = written
+        // Rarely the kernel programs cannot read whom they remember, and say so.
+        if by == 0 && wake["context"] == "unknown" {
+            unknown += 1;
+            continue;
+        }
+        let at_that_moment = written
             .iter()
             .filter(|it| it.begin_ns - EARLY_NS <= woken_ns && woken_ns <= it.end_ns + LATE_NS);
-        assert!(at_that_moment.any(|it| it.by == by), "{by} did not write: {wait}");
+        // A wake-up that the kernel programs took for one of a short wait has no date of its own (wake.bpf.c): it
+        // is dated back to the begin, and belongs to the first write after it.
+        let undated = woken_ns == begin_ns;
+        let after = written.iter().filter(|it| undated && it.end_ns >= begin_ns);
+        let first = after.min_by_key(|it| it.end_ns);
+        let mut writers = at_that_moment.chain(first);
+        assert!(writers.any(|it| it.by == by), "{by} did not write: {wait}");
         assert_eq!(wake["context"], "task", "{wait}");
         assert!(woken_ns <= end_ns, "{wait}");
         let writes = written.iter().filter(|it| it.by == by).count();
         seldom += usize::from(writes < written.len() / 2);
     }
+    assert!(unknown * 50 <= waits.len(), "{unknown} of {} wakers unknown", waits.len());
     seldom
 }
 

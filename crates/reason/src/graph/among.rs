@@ -18,7 +18,41 @@ enum Leads {
     Away(u64),
 }
 
-impl Peers<'_> {
+impl<'a> Peers<'a> {
+    /// What a wait is for: what the kernel says it is on, or the only connection among its descriptors, if nobody is owed an
+    /// answer there.
+    pub(super) fn subject<'w>(&self, wait: &'w WaitSpan) -> Option<&'w ObjectRef>
+    where
+        'a: 'w,
+    {
+        if wait.place.object.is_some() {
+            return wait.place.object.as_ref();
+        }
+        let ends = self.descriptors_of(wait.thread.pid, &wait.place.polled);
+        let is_connection = |object: &ObjectRef| match object {
+            ObjectRef::Inet(socket) => socket.remote.port() != 0,
+            ObjectRef::Unix { peer_ino, .. } => *peer_ino != 0,
+            _ => false,
+        };
+        let mut connections = ends.iter().map(|end| &end.object).filter(|it| is_connection(it));
+        let only = connections.next().filter(|only| !self.is_owed_on(wait, only))?;
+        connections.next().is_none().then_some(only)
+    }
+
+    fn is_owed_on(&self, wait: &WaitSpan, object: &ObjectRef) -> bool {
+        match object {
+            ObjectRef::Unix { peer_ino, .. } => {
+                let reads = |other: &&WaitSpan| other.within_ns(wait.begin_ns, wait.end_ns) > 0;
+                self.waits_on(*peer_ino).iter().copied().any(|other| reads(&other))
+            }
+            ObjectRef::Inet(socket) => {
+                let owes = self.debts.owes.get(&wait.thread.pid);
+                owes.is_some_and(|debts| debts.iter().any(|debt| debt.ino == socket.ino))
+            }
+            _ => false,
+        }
+    }
+
     /// Who is next by the descriptors that a wait is for; `asker` is who waits for the waiter.
     pub(super) fn among_polled(&self, wait: &WaitSpan, asker: Option<u32>) -> Option<Next> {
         let ends = self.descriptors_of(wait.thread.pid, &wait.place.polled);

@@ -204,7 +204,7 @@ impl<'c, 'a> Found<'c, 'a> {
             Some(named) => self.add_named(leaf, named, counted),
             // A pool's threads that wait for work: nobody asked them.
             None if leaf.links[0].class == WaitClass::FutexWait && !self.is_command && !owed => {}
-            None => self.add_unnamed(leaf),
+            None => self.add_unnamed(leaf, owed),
         }
     }
 
@@ -239,7 +239,7 @@ impl<'c, 'a> Found<'c, 'a> {
     }
 
     /// Nobody holds anything: somebody works, sleeps, owes an answer, or the chain was not seen further.
-    fn add_unnamed(&mut self, leaf: &Leaf) {
+    fn add_unnamed(&mut self, leaf: &Leaf, owed: bool) {
         let root = leaf.root();
         if root.class == WaitClass::Unseen {
             for (kind, class, part) in self.unseen_parts(&root.who.clone()) {
@@ -259,6 +259,8 @@ impl<'c, 'a> Found<'c, 'a> {
             // A sleep of a virtual machine's, on a condition that nobody signals.
             EndKind::Lock if is_timed_out(root) && !is_tick(leaf) => EndKind::Sleep,
             EndKind::Idle if self.is_command => EndKind::Open,
+            // Who is owed something, and by whom, is known; what that one waits for is not.
+            EndKind::Idle if owed && leaf.links.len() > 1 => EndKind::Open,
             // A thread that reads what another of its own process will write.
             EndKind::Open if reads_a_pipe(root) && !self.is_command => EndKind::Idle,
             kind => kind,

@@ -1,8 +1,9 @@
 //! WAITS -> GRAPH: who would have to act for each wait to end, and where following that stops.
 //!
 //! peers.rs indexes who is at the other end of what; debts.rs reads who was asked and has not answered; holders.rs
-//! and responsible.rs order the candidates, among.rs picks the descriptor, parallel.rs picks the child and serving.rs the thread that matters; chains.rs follows them through time; ends.rs adds up where that
-//! stops (end.rs), each second once. Must not: name a cause, or weigh one.
+//! and responsible.rs order the candidates, among.rs picks the descriptor, parallel.rs the child, serving.rs the thread that
+//! matters and sessions.rs the session of a database; chains.rs follows them through time; ends.rs adds up where that stops
+//! (end.rs), each second once. Must not: name a cause, or weigh one.
 
 mod among;
 pub mod chains;
@@ -14,4 +15,5 @@ mod parallel;
 mod peers;
 pub mod responsible;
 mod serving;
+mod sessions;
 mod wakers;

@@ -296,7 +296,7 @@ impl<'a> Peers<'a> {
     /// Whether a wait is for data from somebody who connected to a listener of this host: for the next question, and
     /// for no answer. A socket that a listener gave has its name; where both ends have one, or none, it is not known.
     pub fn is_for_a_question(&self, wait: &WaitSpan) -> bool {
-        match &wait.place.object {
+        match self.subject(wait) {
             Some(ObjectRef::Unix { ino, peer_ino, .. }) => {
                 let is_named = |ino: u64| self.model.unix_path(ino).is_some();
                 is_named(*ino) && !is_named(*peer_ino)
@@ -315,7 +315,7 @@ impl<'a> Peers<'a> {
         if !self.is_for_a_question(wait) {
             return None;
         }
-        let far = match &wait.place.object {
+        let far = match self.subject(wait) {
             Some(ObjectRef::Inet(socket)) => self.far_processes(socket),
             Some(ObjectRef::Unix { peer_ino, .. }) => {
                 self.endpoints_on(*peer_ino).iter().map(|end| end.process.clone()).collect()
@@ -323,7 +323,7 @@ impl<'a> Peers<'a> {
             _ => Vec::new(),
         };
         // Closed since: of a connection within this host it may be whoever is known to wait.
-        let is_within = matches!(&wait.place.object, Some(ObjectRef::Inet(socket))
+        let is_within = matches!(self.subject(wait), Some(ObjectRef::Inet(socket))
             if socket.remote.ip().is_loopback() || socket.remote.ip() == socket.local.ip());
         let is_asker = |far: &&ThreadRef| Some(far.pid) == asker;
         let known = far.iter().find(is_asker).or(far.first()).map(|far| far.pid);

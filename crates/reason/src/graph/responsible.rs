@@ -13,8 +13,8 @@ pub use super::wakers::{carrier, is_stalled};
 use super::debts::Debt;
 use super::wakers::by_kernel_thread;
 use crate::facts::*;
-use crate::waits::WaitClass;
 use crate::waits::timeline::WaitSpan;
+use crate::waits::{WaitClass, user_stack};
 
 /// Who, or what, is to be looked at next.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,6 +84,17 @@ impl Peers<'_> {
         if let Some(answered) = self.answered_by(wait) {
             return Next::Thread(answered);
         }
+        // Its own functions say that it waits for a lock, and not for one of its descriptors.
+        let kind = user_stack::lock_kind_of(self.model, &wait.thread, wait.begin_ns, wait.end_ns);
+        if let Some(kind) = kind.filter(|kind| kind.holds_up()) {
+            let session = || self.session_that_holds(wait);
+            return kind
+                .is_of_a_session()
+                .then(session)
+                .flatten()
+                .or_else(|| self.held_sibling(wait))
+                .into();
+        }
         if matches!(
             wait.place.object,
             Some(ObjectRef::Inet(_) | ObjectRef::Unix { .. } | ObjectRef::Pipe { .. })
@@ -93,6 +104,9 @@ impl Peers<'_> {
         }
         if let Some(next) = self.awaited(wait, to) {
             return next;
+        }
+        if self.is_for_a_question(wait) {
+            return Next::Nobody;
         }
         if let Some(next) = self.among_polled(wait, asker) {
             return next;

@@ -111,6 +111,12 @@ impl LockKind {
         self.is_held() && self != Self::ProgramLock
     }
 
+    /// A session of a server has it until its transaction ends.
+    pub fn is_of_a_session(self) -> bool {
+        use LockKind::*;
+        matches!(self, RowLock | TableLock | MetadataLock | AdvisoryLock | DatabaseLock)
+    }
+
     /// The word is none of a lock, whatever it holds.
     pub fn is_no_lock(self) -> bool {
         matches!(self, Self::Condition | Self::Join | Self::Barrier | Self::Channel | Self::Park)

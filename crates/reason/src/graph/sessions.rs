@@ -1,0 +1,147 @@
+//! Which session of a database holds what another one waits for, by what the sessions say of themselves.
+//!
+//! A lock of a table of rows lives in the server's memory, and until its holder lets go nothing outside tells who that is. But a
+//! server with a process for each session (PostgreSQL) writes into its title what the session does. What a session has locked
+//! it keeps until its transaction ends: so the holder is one of those that compute a statement, or are idle in a
+//! transaction. If there is one such session in the database of whoever waits, it is that one. Must not: choose among several, or
+//! read a title of a process that was begun by somebody else.
+
+use super::peers::Peers;
+use crate::facts::{Thread, ThreadRef};
+use crate::waits::timeline::WaitSpan;
+
+/// What the title of a session says (PostgreSQL's ps_status: `postgres: [cluster: ]user database host activity`).
+#[derive(Debug, PartialEq, Eq)]
+struct Title<'a> {
+    database: &'a str,
+    activity: &'a str,
+}
+
+impl<'a> Title<'a> {
+    /// Of a process that serves no client there is none.
+    fn read(command: &'a str) -> Option<Self> {
+        let own = command.strip_prefix("postgres: ")?;
+        let own = own.split_once(": ").map_or(own, |(_, own)| own);
+        let mut words = own.splitn(4, ' ');
+        let (_user, database, host) = (words.next()?, words.next()?, words.next()?);
+        let is_host = host == "[local]" || host.ends_with(')');
+        let activity = words.next().map(str::trim_end).filter(|_| is_host)?;
+        Some(Self { database, activity })
+    }
+
+    fn waits(&self) -> bool {
+        self.activity.ends_with(" waiting")
+    }
+
+    /// It has a transaction, and goes on with it, or its client is to.
+    fn may_hold(&self) -> bool {
+        let ended = matches!(self.activity, "" | "idle" | "idle in transaction (aborted)");
+        let begins = matches!(self.activity, "authentication" | "startup" | "initializing");
+        !ended && !begins && !self.waits()
+    }
+}
+
+impl Peers<'_> {
+    /// The session that has what `wait` is for, if only one can have it.
+    pub(super) fn session_that_holds(&self, wait: &WaitSpan) -> Option<ThreadRef> {
+        let identity = |pid: u32| self.model.threads.get(&pid);
+        let waiter = identity(wait.thread.pid)?;
+        let database = Title::read(&waiter.command)?.database;
+        let may_hold = |other: &Thread| {
+            let title = Title::read(&other.command);
+            other.executable == waiter.executable
+                && title.is_some_and(|title| title.database == database && title.may_hold())
+        };
+        let siblings = self.living_children(waiter.parent_pid);
+        let mut holders = siblings.into_iter().filter(|sibling| {
+            sibling.pid != wait.thread.pid && identity(sibling.pid).is_some_and(may_hold)
+        });
+        let only = holders.next()?;
+        holders.next().is_none().then_some(only)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Title;
+    use crate::answer::explain;
+    use crate::facts::*;
+    use crate::graph::end::EndKind;
+    use crate::rules::scenes::*;
+
+    #[test]
+    fn a_title_says_where_a_session_is_and_what_it_does() {
+        let read = |command| Title::read(command).map(|title| (title.database, title.activity));
+        let session = "postgres: app sales 10.0.0.7(56592) UPDATE waiting";
+        assert_eq!(read(session), Some(("sales", "UPDATE waiting")));
+        assert_eq!(read("postgres: 15/main: app sales [local] idle"), Some(("sales", "idle")));
+        assert_eq!(read("postgres: app sales ::1(5000) SELECT"), Some(("sales", "SELECT")));
+        for other in ["postgres: checkpointer ", "postgres: autovacuum worker sales", "bash -c x"] {
+            assert_eq!(read(other), None, "{other}");
+        }
+    }
+
+    /// Session 20 of a server waits for a lock of the table of locks, which its stack says; sessions 30 and 31 do what
+    /// their titles say. Who would have to act for 10, the client of session 20.
+    fn held_by(titles: [&str; 2]) -> Vec<(EndKind, Option<u32>)> {
+        let title = |pid: u32, text: &str| {
+            let command = format!("postgres: app sales [local] {text}");
+            let executable = "/usr/lib/postgresql/15/bin/postgres".to_string();
+            let thread = thread(pid, "postgres");
+            identity(Thread { thread, parent_pid: 5, command, executable, ..Thread::default() })
+        };
+        let [waiting, holding, other] = [300, 100, 200].map(|ino| ObjectRef::Unix {
+            ino: ino + 1,
+            peer_ino: ino,
+            path: Some("/run/db.sock".into()),
+        });
+        let client = |ino| ObjectRef::Unix { ino, peer_ino: ino + 1, path: None };
+        let reads = |on: &ObjectRef| Place {
+            state: WaitState::Sleep,
+            syscall: "recvfrom".into(),
+            object: Some(on.clone()),
+            ..Place::default()
+        };
+        let mut facts = host();
+        facts.extend([title(20, "UPDATE waiting"), title(30, titles[0]), title(31, titles[1])]);
+        facts.extend([
+            endpoint(10, "psql", client(300)),
+            endpoint(20, "postgres", waiting),
+            at_place(10, "psql", reads(&client(300))),
+            endpoint(30, "postgres", holding.clone()),
+            endpoint(31, "postgres", other.clone()),
+            endpoint(40, "psql", client(100)),
+            blocked(20, "postgres", WaitState::Sleep, "epoll_wait"),
+            at_place(30, "postgres", reads(&holding)),
+            at_place(31, "postgres", reads(&other)),
+            blocked(40, "psql", WaitState::Sleep, "nanosleep"),
+        ]);
+        let frame =
+            |function: &str| UserFrame { function: function.into(), module: "postgres".into() };
+        let frames = ["WaitLatch", "ProcSleep", "LockAcquireExtended", "heap_update"];
+        facts.push(fact(Body::UserStack(UserStack {
+            thread: thread(20, "postgres"),
+            since_ns: 0,
+            frames: frames.map(frame).to_vec(),
+            ..UserStack::default()
+        })));
+        let name = "psql".to_string();
+        let kind = TargetKind::Process;
+        facts.push(fact(Body::Target(Target { kind, name, pid: 10, cgroups: Vec::new() })));
+        let ends = explain(facts).answer.ends;
+        ends.iter().map(|end| (end.end, end.who.as_ref().and_then(|who| who.pid))).collect()
+    }
+
+    #[test]
+    fn the_only_session_with_a_transaction_holds_it() {
+        assert_eq!(held_by(["idle in transaction", "idle"]), [(EndKind::Lock, Some(30))]);
+    }
+
+    #[test]
+    fn of_two_nobody_knows_which() {
+        let nobody = |ends: Vec<(EndKind, Option<u32>)>| ends.iter().all(|(_, who)| who.is_none());
+        assert!(nobody(held_by(["idle in transaction", "SELECT"])));
+        assert!(nobody(held_by(["idle", "idle in transaction (aborted)"])));
+        assert!(nobody(held_by(["DELETE waiting", "idle"])));
+    }
+}
