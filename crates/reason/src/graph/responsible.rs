@@ -13,6 +13,7 @@ pub use super::wakers::{carrier, is_stalled};
 use super::debts::Debt;
 use super::wakers::by_kernel_thread;
 use crate::facts::*;
+use crate::waits::lock_kind::LockKind;
 use crate::waits::timeline::WaitSpan;
 use crate::waits::{WaitClass, user_stack};
 
@@ -84,16 +85,13 @@ impl Peers<'_> {
         if let Some(answered) = self.answered_by(wait) {
             return Next::Thread(answered);
         }
-        // Its own functions say that it waits for a lock, and not for one of its descriptors.
+        // Its own functions, or its title, say that it waits for a lock, and not for one of its descriptors.
         let kind = user_stack::lock_kind_of(self.model, &wait.thread, wait.begin_ns, wait.end_ns);
-        if let Some(kind) = kind.filter(|kind| kind.holds_up()) {
-            let session = || self.session_that_holds(wait);
-            return kind
-                .is_of_a_session()
-                .then(session)
-                .flatten()
-                .or_else(|| self.held_sibling(wait))
-                .into();
+        if kind.is_some_and(LockKind::is_of_a_session) || self.says_that_it_waits(wait) {
+            return self.session_that_holds(wait).or_else(|| self.held_sibling(wait)).into();
+        }
+        if kind.is_some_and(LockKind::holds_up) {
+            return self.held_sibling(wait).into();
         }
         if matches!(
             wait.place.object,

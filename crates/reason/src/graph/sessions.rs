@@ -42,6 +42,12 @@ impl<'a> Title<'a> {
 }
 
 impl Peers<'_> {
+    /// Whether a session says that it waits for a lock, by the end of the look, where `wait` stands.
+    pub(super) fn says_that_it_waits(&self, wait: &WaitSpan) -> bool {
+        let waiter = self.model.threads.get(&wait.thread.pid).filter(|_| wait.standing);
+        waiter.and_then(|it| Title::read(&it.command)).is_some_and(|title| title.waits())
+    }
+
     /// The session that has what `wait` is for, if only one can have it.
     pub(super) fn session_that_holds(&self, wait: &WaitSpan) -> Option<ThreadRef> {
         let identity = |pid: u32| self.model.threads.get(&pid);
