@@ -1,6 +1,7 @@
 //! The ladder of the lock rules.
 //!
-//! A circle has no way out but through one of its locks, so it comes first; a lease is the narrower lock on a file. Must not:
+//! A circle has no way out but through one of its locks, so it comes first; a lease is the narrower lock on a file, and
+//! a session's lock the narrower one of a word in memory. Must not:
 //! hold anything but the ladder.
 
 pub(crate) mod deadlock;
@@ -12,4 +13,4 @@ pub(crate) mod row;
 
 /// The rules of this area; the first that matches claims an end.
 pub static LADDER: &[&super::Rule] =
-    &[&deadlock::RULE, &lease::RULE, &file::RULE, &polled::RULE, &futex::RULE, &row::RULE];
+    &[&deadlock::RULE, &lease::RULE, &file::RULE, &polled::RULE, &row::RULE, &futex::RULE];

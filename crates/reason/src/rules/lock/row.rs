@@ -3,8 +3,9 @@
 //! A database gives a row, a table or an advisory lock to a session until its transaction ends. No table of the kernel knows of
 //! it: the waiter sleeps on a semaphore, a latch or a condition of the program. Two facts make it such a lock: the waiter
 //! serves a client that is owed an answer, and whoever let it go (or holds what it waits for) serves another client, whose next
-//! word it waits for meanwhile: it is idle in its transaction. Must not: claim a lock whose holder works or was not seen (then
-//! the end says so, and gives the program's own question). Rejected: the program's name (a server of one's own has locks too).
+//! word it waits for meanwhile: it is idle in its transaction. Or the server's own functions say which kind of lock it is: then
+//! it is one even if nobody outside the server can tell who has it. Must not: claim any other lock whose holder works or was not
+//! seen. Rejected: the program's name (a server of one's own has locks too).
 
 use crate::facts::ThreadRef;
 use crate::graph::chains::ChainLink;
@@ -16,8 +17,9 @@ use crate::model::words;
 use crate::rules::engine::Loss;
 use crate::rules::process::wait_words;
 use crate::rules::proof::Proof;
-use crate::rules::wording::{Evidence, Remedy, Wording};
+use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, ask, culprit};
+use crate::waits::lock_kind::LockKind;
 use std::sync::Arc;
 
 /// The rule.
@@ -29,7 +31,8 @@ pub static RULE: Rule = Rule {
              something else holds what it has for as long as that takes: it is idle in its transaction, and uses no CPU and no disk.",
     needs: &[
         "a thread of a server waits inside the program while its client is owed an answer",
-        "who holds it up serves another client, and waits for that client's next word meanwhile",
+        "who holds it up serves another client, and waits for that client's next word meanwhile; or the functions in which \
+         the thread waits are those of a database's locks",
     ],
     refuted_by: &[
         Refutation::new(
@@ -56,11 +59,20 @@ pub static RULE: Rule = Rule {
 };
 
 fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
-    let Object::Inside(server) = end.object else { return None };
-    if end.kind != EndKind::Lock {
+    let kind = end.lock_kind(measures.model).filter(|kind| kind.is_of_a_session());
+    let server = match end.object {
+        Object::Inside(server) => server,
+        Object::Futex { pid, .. } if kind.is_some() => pid,
+        _ => return None,
+    };
+    if end.kind != EndKind::Lock || !is_session(measures, end) {
         return None;
     }
-    let holder = session(end).filter(|_| is_session(measures, end))?;
+    let Some(holder) = session(end) else {
+        kind?;
+        let explain = move |loss: &Loss<'_>| explain_unseen(measures, end, server, loss);
+        return Some(Match::new(Culprit::default(), Proof::Read, explain));
+    };
     let by = end.who.as_ref().unwrap_or(&holder.who);
     let by = present(measures.model, by);
     let blame = culprit(measures.model, &by);
@@ -92,6 +104,41 @@ fn client<'m>(measures: &'m Measures<'_>, end: &'m End) -> Option<ThreadRef> {
     Some(present(measures.model, &measures.model.thread_ref(asked)))
 }
 
+/// What the lock is called: by the server's own functions if they were seen.
+fn named_lock(measures: &Measures<'_>, end: &End) -> &'static str {
+    let kind = end.lock_kind(measures.model).filter(|kind| kind.is_of_a_session());
+    kind.map_or("a lock", LockKind::phrase)
+}
+
+fn ask_the_server(program: &str, end: &End) -> Remedy {
+    Remedy {
+        text: format!("ask {program} which lock it is, and who has it"),
+        command: ask::question(program, end.links[end.named].who.pid),
+        ..Remedy::default()
+    }
+}
+
+/// The kind of lock is known, and not who has it.
+fn explain_unseen(measures: &Measures<'_>, end: &End, server: u32, loss: &Loss<'_>) -> Wording {
+    let program = measures.model.process_name(server);
+    let longest = wait_words::longest(measures, end);
+    let lock = named_lock(measures, end);
+    let place = end.function(measures.model).map_or_else(String::new, |it| format!(", in {it}()"));
+    let count = end.count as usize;
+    Wording {
+        title: format!("{} waits for {lock} inside {program}", loss.victim),
+        text: format!(
+            "{} pass in {} inside {program}{place}; the longest {}. Another session of it has the lock until its \
+             transaction ends; nothing outside {program} tells which.",
+            words::of_window(loss.seconds, loss.wall_seconds),
+            words::count(count, "wait", "waits"),
+            wait_words::lasted(&longest),
+        ),
+        evidence: wait_words::wait_evidence(loss.seconds, count, &longest, "the lock"),
+        remedy: vec![ask_the_server(&program, end)],
+    }
+}
+
 fn explain(
     measures: &Measures<'_>,
     end: &End,
@@ -121,8 +168,9 @@ fn explain(
         source,
     ));
     let ended = client.unwrap_or_else(|| by.clone());
+    let lock = named_lock(measures, end);
     Wording {
-        title: format!("{} waits for a lock inside {program} that {who} holds", loss.victim),
+        title: format!("{} waits for {lock} inside {program} that {who} holds", loss.victim),
         text: format!(
             "{} pass in {} inside {program}; the longest {}. {idle}: it is idle in its transaction.",
             words::of_window(loss.seconds, loss.wall_seconds),
@@ -131,11 +179,7 @@ fn explain(
         ),
         evidence,
         remedy: vec![
-            Remedy {
-                text: format!("ask {program} which lock it is, and who has it"),
-                command: ask::question(&program, end.links[end.named].who.pid),
-                ..Remedy::default()
-            },
+            ask_the_server(&program, end),
             Remedy {
                 text: format!(
                     "commit or roll back at {0}; if nobody is there to do it, end {0} (its transaction is rolled back)",
@@ -244,6 +288,26 @@ mod tests {
     #[test]
     fn a_session_that_waits_for_nobody_known_is_not_named() {
         assert_eq!(found(None, waits_for_its_client), []);
+    }
+
+    #[test]
+    fn a_lock_of_a_table_of_locks_is_one_whoever_has_it() {
+        let mut facts = facts(None, waits_for_its_client);
+        facts.retain(|fact| !matches!(&fact.body, Body::Wait(wait) if wait.thread.pid == 20));
+        facts.push(blocked(20, "db", WaitState::Sleep, "epoll_wait"));
+        let frame = |function: &str| UserFrame { function: function.into(), module: "db".into() };
+        facts.push(fact(Body::UserStack(UserStack {
+            thread: thread(20, "db"),
+            frames: ["WaitLatch", "ProcSleep", "LockAcquireExtended", "heap_update"]
+                .map(frame)
+                .to_vec(),
+            ..UserStack::default()
+        })));
+        let mut found = explain(facts).findings;
+        found.retain(|finding| finding.code == "lock.row");
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].culprit.pid, None);
+        assert!(found[0].text.contains("nothing outside db tells which"), "{}", found[0].text);
     }
 
     #[test]
