@@ -12,6 +12,7 @@
 //! Must not: follow wakers. Edit together: classify.rs (classes), objects.rs (objects), retries.rs (what sleeps are for).
 
 use super::futex_handoff;
+use super::interpreter_lock;
 use super::lock_kind::LockKind;
 use super::poll_intent::Accepted;
 use super::{WaitClass, classify, nagle, objects, retries, user_stack};
@@ -124,6 +125,7 @@ impl Timelines {
                 } else {
                     heed_stack(model, wait);
                 }
+                interpreter_lock::heed(model, wait);
             }
             if !held.is_empty() {
                 cut_held_back(&mut line.waits, &held);
@@ -489,7 +491,7 @@ fn merge(waits: &mut Vec<WaitSpan>) {
             && !happens_often(wait.class)
             && last.object == wait.object
             && last.place.syscall == wait.place.syscall
-            && same_call(&last.place, &wait.place)
+            && (same_call(&last.place, &wait.place) || interpreter_lock::is_one(&wait.object))
             && wait.begin_ns.saturating_sub(last.end_ns) < SAME_WAIT_GAP_NS
         {
             last.end_ns = last.end_ns.max(wait.end_ns);
