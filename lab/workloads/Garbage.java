@@ -24,8 +24,10 @@ class Garbage {
         long sum = 0;
         for (int request = 0; request < 300; request++) {
             byte[] page = new byte[PIECE];
-            page[request] = (byte) round;
-            sum += page[request];
+            for (int at = 0; at < page.length; at++) {
+                page[at] = (byte) (at * 31 + round);
+                sum += page[at];
+            }
             if (request % 10 == 0) {
                 kept.set((round * 31 + request) % kept.size(), page);
             }
