@@ -469,8 +469,16 @@ fn heed_stack(model: &Model, wait: &mut WaitSpan) {
         return;
     }
     let Some(stack) = model.user_stack(&wait.thread, wait.begin_ns, wait.end_ns) else { return };
+    if user_stack::sleeps(&stack.frames) {
+        (wait.class, wait.object) = (WaitClass::Timer, Object::Timer("Thread.sleep".into()));
+        return;
+    }
     match user_stack::kind(&stack.frames) {
         Some(LockKind::Idle) => wait.class = WaitClass::Idle,
+        // Each of the machine's threads waits on a word of its own, whatever monitor it wants.
+        Some(LockKind::Monitor) => {
+            (wait.class, wait.object) = (WaitClass::FutexLock, Object::Inside(wait.thread.pid));
+        }
         _ if user_stack::is_held_up(&stack.frames) => wait.class = WaitClass::FutexLock,
         Some(kind) if kind.is_no_lock() => wait.class = WaitClass::FutexWait,
         _ => {}

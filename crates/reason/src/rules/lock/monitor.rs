@@ -5,9 +5,10 @@
 //! as often as for a lock: it counts only where its process owes somebody an answer (graph/ends.rs makes no end of the others).
 //! Must not: take the one who hands out work for a holder.
 
+use crate::facts::ThreadRef;
 use crate::graph::end::{End, EndKind};
 use crate::measure::Measures;
-use crate::model::object::Object;
+use crate::measure::process_names::present;
 use crate::model::words;
 use crate::rules::engine::Loss;
 use crate::rules::process::{holder_doing, wait_words};
@@ -58,13 +59,19 @@ fn kind(measures: &Measures<'_>, end: &End) -> Option<LockKind> {
     matches!(kind, LockKind::Monitor | LockKind::Park).then_some(kind)
 }
 
+/// Who has it, as far as it is known: of a row of those who wait for each other, whom the last waits for.
+fn holder(measures: &Measures<'_>, end: &End) -> Option<ThreadRef> {
+    let behind = end.links.get(end.named + 1..).and_then(<[_]>::last);
+    behind.map(|root| present(measures.model, &root.who))
+}
+
 fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
     let of_words = [WaitClass::FutexLock, WaitClass::FutexWait];
     let open = of_words.into_iter().flat_map(|class| holder_doing::open(ends, class));
     let of_end = |(at, end): (usize, &'m End)| {
         let kind = kind(measures, end).filter(|_| end.kind == EndKind::Lock)?;
         let waiter = wait_words::main_thread(measures, end.links[end.named].who.pid);
-        let holder = wait_words::holder(measures, end);
+        let holder = holder(measures, end);
         let proof = if holder.is_some() { Proof::TwoWitnesses } else { Proof::OneWitness };
         // Whoever has it is a thread of the same process.
         let by = culprit(measures.model, &holder.unwrap_or(waiter));
@@ -82,11 +89,11 @@ fn explain(measures: &Measures<'_>, end: &End, kind: LockKind, loss: &Loss<'_>) 
         LockKind::Monitor => ("a monitor", "to enter a monitor (synchronized)"),
         _ => ("a lock or a turn", "parked, for a lock or a turn (java.util.concurrent)"),
     };
-    let held = match wait_words::holder(measures, end) {
+    let by = holder(measures, end);
+    let held = match &by {
         Some(by) => {
             let does = holder_doing::meanwhile(end).does;
-            let has = if end.standing { "has" } else { "had" };
-            format!("{} {has} it, and {does} meanwhile.", words::who(&by))
+            format!("{} has it, and {does} meanwhile.", words::who(by))
         }
         None => format!(
             "Which thread of {program} has it is not known from outside; its own list of threads says it (\"locked\" and \
@@ -98,12 +105,12 @@ fn explain(measures: &Measures<'_>, end: &End, kind: LockKind, loss: &Loss<'_>) 
         Evidence::new("wait for it", loss.seconds, "s", "sched_switch"),
         Evidence::new("waits", end.count as f64, "1", "sched_switch"),
     ];
-    let is_word = matches!(end.object, Object::Futex { .. });
-    let longest =
-        if is_word { wait_words::longest_evidence(&longest, "longest wait") } else { Vec::new() };
-    evidence.extend(longest);
+    evidence.extend(wait_words::longest_evidence(&longest, "longest wait, as far as it is shown"));
     Wording {
-        title: format!("{program} {pid} waits for {what} of its own"),
+        title: match &by {
+            Some(by) => format!("{program} {pid} waits for {what} that {} has", words::who(by)),
+            None => format!("{program} {pid} waits for {what} of its own"),
+        },
         text: format!(
             "{} pass while its thread {who} stands {how}. {held}",
             words::of_window(loss.seconds, loss.wall_seconds),
@@ -200,7 +207,7 @@ mod tests {
         let report = explain(looked_at(facts));
         let finding = &report.findings[0];
         assert_eq!(finding.code, "lock.monitor");
-        let said = "pool-1-thread-22 20/22 had it, and sleeps meanwhile";
+        let said = "pool-1-thread-22 20/22 has it, and sleeps meanwhile";
         assert!(finding.text.contains(said), "{}", finding.text);
     }
 
