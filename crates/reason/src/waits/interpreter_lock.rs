@@ -27,11 +27,6 @@ pub fn heed(model: &Model, wait: &mut WaitSpan) {
     }
 }
 
-/// Whoever wants it asks again each few milliseconds, and on one of two words in turn: that is one wait.
-pub fn is_one(object: &Object) -> bool {
-    matches!(object, Object::InterpreterLock(_))
-}
-
 /// Whether a word belongs to the lock of that process's interpreter.
 fn is_word_of_it(model: &Model, pid: u32, address: u64) -> bool {
     let read = model.interpreter_locks.get(&pid).and_then(|all| all.last());

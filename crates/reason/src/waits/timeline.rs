@@ -499,7 +499,7 @@ fn merge(waits: &mut Vec<WaitSpan>) {
             && !happens_often(wait.class)
             && last.object == wait.object
             && last.place.syscall == wait.place.syscall
-            && (same_call(&last.place, &wait.place) || interpreter_lock::is_one(&wait.object))
+            && same_call(&last.place, &wait.place)
             && wait.begin_ns.saturating_sub(last.end_ns) < SAME_WAIT_GAP_NS
         {
             last.end_ns = last.end_ns.max(wait.end_ns);

@@ -144,7 +144,6 @@ fn most<T: Ord>(all: impl Iterator<Item = T>) -> Option<T> {
 
 fn explain(measures: &Measures<'_>, end: &End, had: Option<&Had>, loss: &Loss<'_>) -> Wording {
     let waiter = wait_words::waiter(measures, end);
-    let longest = wait_words::longest(measures, end);
     let pid = end.links[end.named].who.pid;
     let (who, met) = match had {
         Some(had) => {
@@ -165,21 +164,23 @@ fn explain(measures: &Measures<'_>, end: &End, had: Option<&Had>, loss: &Loss<'_
     let source = "sched_switch, futex arguments";
     let mut evidence = vec![
         Evidence::new("wait for the lock", loss.seconds, "s", source),
-        Evidence::new("waits", end.count as f64, "1", "sched_switch"),
+        Evidence::new(
+            "waits, each of a few milliseconds before it asks again",
+            end.count as f64,
+            "1",
+            "sched_switch",
+        ),
     ];
     if let Some(had) = had {
         let name = format!("readings of the lock of {} with that thread", had.interpreter);
         evidence.push(Evidence::new(name, had.times as f64, "1", "process_vm_readv"));
     }
-    evidence.extend(wait_words::longest_evidence(&longest, "longest wait, as far as it was seen"));
     Wording {
         title: format!("{waiter} waits for its interpreter lock while {who} has it"),
         text: format!(
-            "{} pass in {} for the interpreter lock; the longest {}. One thread of the process runs its program at a \
-             time, however many CPUs are idle. {met}",
+            "{} pass in waiting for it. One thread of the process runs its program at a time, however many CPUs are \
+             idle. {met}",
             words::of_window(loss.seconds, loss.wall_seconds),
-            words::count(end.count as usize, "wait", "waits"),
-            wait_words::lasted(&longest),
         ),
         evidence,
         remedy: vec![Remedy {
