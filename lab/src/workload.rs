@@ -51,8 +51,12 @@ pub fn command(ctx: &mut Ctx, spec: &WorkloadSpec, figure: &Path, finite: bool) 
         interpreter => {
             let script = ctx.directory("bin")?.join(ctx.text("workload_name")?);
             fs::copy(&file, &script).with_context(|| format!("copy {}", file.display()))?;
-            arguments.insert(0, script.to_string_lossy().into_owned());
+            // Options of the machine come before the program.
+            let options = arguments.iter().take_while(|it| it.starts_with('-')).count();
+            let at = if interpreter == "java" { options } else { 0 };
+            arguments.insert(at, script.to_string_lossy().into_owned());
             spawn.program = match interpreter {
+                "java" => "/usr/bin/java".into(),
                 "python" => "/usr/bin/python3".into(),
                 other => PathBuf::from("/bin").join(other),
             };

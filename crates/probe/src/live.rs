@@ -30,7 +30,7 @@ use crate::own;
 use crate::pace::Pace;
 use crate::plan;
 use crate::stopping::{Stopper, Stopping};
-use crate::user_stacks::UserStacks;
+use crate::user_stacks::{Interpreters, UserStacks};
 use crate::{Source, SourceError, container, memory};
 use holdup_reason::facts::*;
 use std::collections::{BTreeMap, HashSet, VecDeque};
@@ -107,6 +107,7 @@ pub struct Live {
     pub(crate) reading_endpoints_ns: Ns,
     pub(crate) named_stacks: Vec<Vec<String>>,
     pub(crate) user_stacks: UserStacks,
+    interpreters: Interpreters,
     pub(crate) own_pid: u32,
     pub(crate) pace: Pace,
     pub(crate) calm: Calm,
@@ -231,6 +232,7 @@ impl Live {
             reading_endpoints_ns: 0,
             named_stacks: Vec::new(),
             user_stacks: UserStacks::of(&look.what),
+            interpreters: Interpreters::default(),
             own_pid: std::process::id(),
             pace: Pace::new(held.is_some(), crate::cpu_clock::online_cpus().len()),
             calm: Calm::default(),
@@ -401,6 +403,7 @@ impl Live {
             self.standing(facts, self.is_command)?;
         }
         self.user_stacks_between(facts, is_last)?;
+        self.interpreters.tick(facts);
         if queued.lock {
             self.locks.want();
         }

@@ -40,6 +40,20 @@ sum(range(1000))
 t.join()
 """
 
+SERVICE = """
+import sys, threading, time
+numbers = range(int(sys.argv[1]))
+def report():
+    while True:
+        sum(numbers)      # one call: the interpreter lock is not passed on
+        time.sleep(0.01)
+def answer():
+    while True:
+        time.sleep(0.005)
+for _ in range(3): threading.Thread(target=answer, daemon=True).start()
+report()
+"""
+
 RUBY_MUTEX = """
 m = Mutex.new
 t = Thread.new { m.synchronize { sleep ARGV[0].to_f } }
@@ -104,6 +118,16 @@ def python_interpreter_lock(s):
     yield run([PY, script], Truth(end=("works",), who=("python3",)), wall=0.5)
 
 
+@case("python-interpreter-lock-service")
+def python_interpreter_lock_service(s):
+    """A service of several threads, one of which computes in long calls: the others wait for the interpreter lock."""
+    script = s.file("service.py", SERVICE)
+    yield pid(s.waiting([PY, script, 100], 0.5), HEALTHY, "twin", secs=2)
+    process = s.waiting([PY, script, s.random.randrange(12, 25) * 1_000_000], 0.5)
+    truth = Truth(end=("lock",), who=(process.pid, "python3"), code=("lock.interpreter",), culprit=(process.pid,))
+    yield pid(process, truth, secs=3)
+
+
 @case("ruby-mutex")
 def ruby_mutex(s):
     """Ruby's Mutex, held by a thread that sleeps."""
@@ -132,6 +156,10 @@ def java_monitor(s):
     busy.wait(9)
     s.waiting(curl(port, "/hold=4"), 0.3)
     yield pid(s.waiting(curl(port, "/take"), 0.2), truth, "client-hang", secs=2, standing=True)
+    time.sleep(2)
+    s.waiting(curl(port, "/hold=6"), 0.3)
+    s.waiting(curl(port, "/take"), 0.2)
+    yield pid(server, truth, "server-hang", secs=3, standing=True)
 
 
 @case("java-park")

@@ -18,6 +18,7 @@ mod peers;
 mod process;
 mod quota;
 mod refused;
+mod runtime;
 pub mod stage;
 mod stop;
 
@@ -41,6 +42,7 @@ fn all() -> impl Iterator<Item = &'static &'static dyn Fault> {
         process::FAULTS,
         quota::FAULTS,
         refused::FAULTS,
+        runtime::FAULTS,
         stop::FAULTS,
     ]
     .into_iter()

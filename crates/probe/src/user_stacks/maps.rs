@@ -73,6 +73,12 @@ impl Maps {
     }
 }
 
+/// All executable memory of a process that the list has in its first part.
+pub fn executable(pid: u32) -> Vec<Mapping> {
+    let file = File::open(format!("/proc/{pid}/maps"));
+    file.ok().and_then(|file| read_whole(file, &|| true)).unwrap_or_default()
+}
+
 /// The text of all; none if there was no time for it.
 fn read_whole(mut file: File, has_time: &dyn Fn() -> bool) -> Option<Vec<Mapping>> {
     const PIECE_BYTES: usize = 16 << 10;

@@ -19,6 +19,7 @@ mod called;
 mod choose;
 #[doc(hidden)]
 pub mod elf;
+mod interpreters;
 mod looks;
 mod maps;
 mod modules;
@@ -41,6 +42,7 @@ use crate::wire::{self, wire_registers};
 use budget::{Allowance, cpu_ns};
 use choose::Chosen;
 use holdup_reason::facts::*;
+pub(crate) use interpreters::Interpreters;
 use reader::{Batch, Helper};
 use std::collections::{HashMap, HashSet};
 

@@ -98,11 +98,7 @@ impl Process {
         // The program itself may be a shell around a library.
         let known = self.maps.known();
         let mut mappings = known.iter().filter(|it| python::is_interpreter(&it.name));
-        mappings.find_map(|mapping| {
-            let module = modules.of(self.pid, mapping)?;
-            let moved = modules.moved_by(module, mapping)?;
-            Some(modules.address_of(module, python::RUNTIME)?.wrapping_add(moved))
-        })
+        mappings.find_map(|mapping| python::runtime(self.pid, mapping, modules))
     }
 
     fn walk(&mut self, left: &Left, modules: &mut Modules) -> Walk {

@@ -6,12 +6,22 @@
 //! a name is taken only if it is plain text. Must not: read values of variables.
 
 use super::called::Memory;
+use super::maps::Mapping;
+use super::modules::Modules;
 use holdup_reason::facts::UserFrame;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
+/// What people call it.
+pub const NAME: &str = "CPython 3.11";
 /// The symbol that all begins at.
-pub const RUNTIME: &str = "_PyRuntime";
+const RUNTIME: &str = "_PyRuntime";
+/// The lock (`struct _gil_runtime_state`): who had it last, whether it is taken, and two pairs of a condition and a mutex.
+const LOCK: u64 = 360;
+const LOCK_LAST_HOLDER: usize = 8;
+const LOCK_TAKEN: usize = 16;
+const LOCK_CONDITION: u64 = 32;
+const LOCK_END: u64 = 208;
 const INTERPRETERS: u64 = 40;
 const INTERPRETER_NEXT: u64 = 0;
 const INTERPRETER_THREADS: u64 = 16;
@@ -37,6 +47,39 @@ const TEXT_BYTES_MAX: u64 = 400;
 /// Whether a file holds an interpreter of this release.
 pub fn is_interpreter(file: &str) -> bool {
     ["python3.11", "libpython3.11.so"].iter().any(|start| file.starts_with(start))
+}
+
+/// Where an interpreter that was found at a mapping keeps all that it knows.
+pub fn runtime(pid: u32, mapping: &Mapping, modules: &mut Modules) -> Option<u64> {
+    let module = modules.of(pid, mapping)?;
+    let moved = modules.moved_by(module, mapping)?;
+    Some(modules.address_of(module, RUNTIME)?.wrapping_add(moved))
+}
+
+/// The interpreter's lock at one instant.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Lock {
+    /// Where its words begin.
+    pub begin: u64,
+    /// Behind the last.
+    pub end: u64,
+    /// Where the thread that has it is described, and its number inside its container.
+    pub holder: Option<(u64, u32)>,
+}
+
+/// Reads the lock; none if the memory is not there.
+pub fn lock(runtime: u64, memory: &mut Memory<'_>) -> Option<Lock> {
+    let at = runtime.wrapping_add(LOCK);
+    let mut head = [0; LOCK_CONDITION as usize];
+    memory(at, &mut head)?;
+    let thread = super::elf::u64_at(&head, LOCK_LAST_HOLDER);
+    let is_taken = super::elf::u32_at(&head, LOCK_TAKEN) == 1 && thread != 0;
+    let id = word(thread.wrapping_add(THREAD_ID), memory).filter(|_| is_taken);
+    Some(Lock {
+        begin: at.wrapping_add(LOCK_CONDITION),
+        end: at.wrapping_add(LOCK_END),
+        holder: id.map(|id| (thread, id as u32)),
+    })
 }
 
 /// The threads of an interpreter, by the number that the kernel gave each inside its container.
@@ -69,7 +112,12 @@ impl Python {
 
     /// The functions that a thread is in, the innermost first.
     pub fn frames(&mut self, id: u32, memory: &mut Memory<'_>) -> Vec<UserFrame> {
-        let Some(thread) = self.threads.get(&id) else { return Vec::new() };
+        let thread = self.threads.get(&id).copied();
+        thread.map_or_else(Vec::new, |thread| self.frames_of(thread, memory))
+    }
+
+    /// The same, of a thread by where it is described.
+    pub fn frames_of(&mut self, thread: u64, memory: &mut Memory<'_>) -> Vec<UserFrame> {
         let mut frames = Vec::new();
         let mut at = word(thread.wrapping_add(THREAD_CFRAME), memory)
             .and_then(|cframe| word(cframe.wrapping_add(CFRAME_CURRENT), memory));
@@ -168,6 +216,25 @@ mod tests {
         assert_eq!((&*frames[0].function, &*frames[0].module), ("Cart.add", "shop.py"));
         assert_eq!(file_name("/usr/lib/python3.11/threading.py"), "python3/threading.py");
         assert_eq!(file_name("/usr/lib/python3/dist-packages/gunicorn/app.py"), "app.py");
+    }
+
+    #[test]
+    fn the_lock_says_which_thread_has_it() {
+        let mut image = interpreter();
+        let at = 0x100 + LOCK as usize;
+        image[at + LOCK_LAST_HOLDER..][..8].copy_from_slice(&0x300_u64.to_le_bytes());
+        let read = |image: &[u8]| {
+            lock(0x100, &mut |at: u64, into: &mut [u8]| {
+                let from = at as usize;
+                into.copy_from_slice(image.get(from..from.checked_add(into.len())?)?);
+                Some(())
+            })
+        };
+        let (begin, end) = (at as u64 + LOCK_CONDITION, at as u64 + LOCK_END);
+        assert_eq!(read(&image), Some(Lock { begin, end, holder: None }), "it had it before");
+        image[at + LOCK_TAKEN] = 1;
+        assert_eq!(read(&image), Some(Lock { begin, end, holder: Some((0x300, 77)) }));
+        assert_eq!(read(&image[..at]), None);
     }
 
     #[test]

@@ -174,7 +174,7 @@ fn said(measures: &Measures<'_>, end: &End, finding: Option<usize>) -> AnswerEnd
 /// Of whom the program must be asked: whoever waits for something inside itself.
 fn ask(measures: &Measures<'_>, end: &End) -> String {
     let inside = match (end.kind, &end.object) {
-        (EndKind::Lock, Object::Inside(pid)) => Some(*pid),
+        (EndKind::Lock, Object::Inside(pid) | Object::InterpreterLock(pid)) => Some(*pid),
         (EndKind::Lock, Object::Futex { pid, .. }) if end.who.is_none() => Some(*pid),
         (EndKind::Open, _) if matches!(end.class, WaitClass::Idle | WaitClass::FutexWait) => {
             end.links.last().map(|root| root.who.pid)

@@ -84,6 +84,8 @@ pub enum Body {
     Stack(Stack),
     /// Where in its program a thread that stood still waits.
     UserStack(UserStack),
+    /// Who has the lock of an interpreter.
+    InterpreterLock(InterpreterLock),
     /// A new thread or process.
     Fork(Fork),
     /// A thread replaced its image.

@@ -32,6 +32,26 @@ pub struct UserFrame {
     pub module: String,
 }
 
+/// The lock of an interpreter, at one instant: one thread of the process at a time runs the program. Source: the process's memory,
+/// process_vm_readv.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct InterpreterLock {
+    /// The process.
+    pub pid: u32,
+    /// The interpreter, with its release: `CPython 3.11`.
+    pub interpreter: String,
+    /// Where the lock is: who sleeps on a word from here on waits for it.
+    pub begin: u64,
+    /// Behind its last word.
+    pub end: u64,
+    /// The thread that has it; 0 if nobody has.
+    pub holder_tid: u32,
+    /// What that thread runs, the innermost first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub frames: Vec<UserFrame>,
+}
+
 #[cfg(test)]
 mod tests {
     use crate::facts::{Body, Fact, UserStack};

@@ -200,12 +200,20 @@ impl<'c, 'a> Found<'c, 'a> {
     }
 
     fn add(&mut self, leaf: &Leaf, counted: bool, owed: bool) {
-        match leaf.named() {
+        match leaf.named().filter(|named| !self.is_its_own_work(leaf, *named)) {
             Some(named) => self.add_named(leaf, named, counted),
             // A pool's threads that wait for work: nobody asked them.
             None if leaf.links[0].class == WaitClass::FutexWait && !self.is_command && !owed => {}
             None => self.add_unnamed(leaf, owed),
         }
+    }
+
+    /// Whether a command waits for the turn of a thread of its own that computes: whoever has the interpreter's lock is on the
+    /// command's path.
+    fn is_its_own_work(&self, leaf: &Leaf, named: usize) -> bool {
+        let works = matches!(leaf.root().class, WaitClass::Running | WaitClass::Unseen);
+        let is_turn = matches!(leaf.links[named].object, Object::InterpreterLock(_));
+        self.is_command && is_turn && works
     }
 
     /// What is waited for names the end: a disk, a lock that is held.

@@ -8,7 +8,10 @@ use super::wakers::{by_kernel_thread, carrier, is_stalled};
 use crate::facts::*;
 use crate::model::object::Object;
 use crate::waits::timeline::{self, WaitSpan};
-use crate::waits::{LOCKD_FUNCTIONS, STATD_FUNCTIONS, WaitClass};
+use crate::waits::{LOCKD_FUNCTIONS, STATD_FUNCTIONS, WaitClass, user_stack};
+
+/// The lock of an interpreter is read so often.
+const READ_AWAY_NS_MAX: Ns = 150_000_000;
 
 impl Peers<'_> {
     /// Who is to be looked at next for a wait, by what it waits for.
@@ -21,7 +24,14 @@ impl Peers<'_> {
                 self.lock_service(wait).or_else(|| self.lock_holder(wait)).or_else(waker)
             }
             PolledLock => self.polled_holder(wait),
-            FutexLock => self.futex_owner(wait).or_else(|| self.waker(wait)),
+            FutexLock if matches!(wait.object, Object::InterpreterLock(_)) => {
+                let met = |away_ns| self.interpreter_holder(wait, away_ns);
+                met(0).or_else(|| self.waker(wait)).or_else(|| met(READ_AWAY_NS_MAX))
+            }
+            FutexLock => {
+                let known = self.futex_owner(wait).or_else(|| self.waker(wait));
+                known.or_else(|| self.only_other(wait))
+            }
             FutexWait => self.joined(wait).or_else(|| self.waker(wait)),
             PipeWrite => self.pipe_end(wait, true),
             PipeRead => self.last_of_several(wait).or_else(|| self.pipe_end(wait, false)),
@@ -127,6 +137,37 @@ impl Peers<'_> {
             thread = ThreadRef { tid, start_ns: thread.start_ns, ..wait.thread.clone() };
         }
         Some(thread)
+    }
+
+    /// Of a lock inside a process, by the waiter's own functions, which is still waited for: the one other thread that there is.
+    pub(super) fn only_other(&self, wait: &WaitSpan) -> Option<ThreadRef> {
+        let stack = self.model.user_stack(&wait.thread, wait.begin_ns, wait.end_ns)?;
+        if !wait.standing || !user_stack::is_held_up(&stack.frames) {
+            return None;
+        }
+        let threads = self.threads_of(&[wait.thread.pid]);
+        let mut others = threads.iter().filter(|it| !self.model.is_same(it, &wait.thread));
+        let only = others.next()?;
+        // One that waits for a lock as well may wait for the same one, and a circle of guesses is none.
+        let last = self.waits_of(only).last();
+        let waits_too = last.is_some_and(|it| it.standing && it.class == WaitClass::FutexLock);
+        (others.next().is_none() && !waits_too).then(|| only.clone())
+    }
+
+    /// Another thread that had the interpreter's lock when it was read within the wait, or not longer before or after it; of
+    /// several readings by the nearest to the end.
+    pub(super) fn interpreter_holder(&self, wait: &WaitSpan, away_ns: Ns) -> Option<ThreadRef> {
+        let read = self.model.interpreter_locks.get(&wait.thread.pid)?;
+        let within = wait.begin_ns.saturating_sub(away_ns)..=wait.end_ns.saturating_add(away_ns);
+        let others = read.iter().filter(|(at_ns, lock)| {
+            let is_other = lock.holder_tid != 0 && lock.holder_tid != wait.thread.tid;
+            is_other && within.contains(at_ns)
+        });
+        let (at_ns, lock) = others.min_by_key(|(at_ns, _)| at_ns.abs_diff(wait.end_ns))?;
+        let holder = self.model.thread_ref_at(lock.holder_tid, *at_ns);
+        let is_known = !holder.comm.is_empty() && holder.pid == wait.thread.pid;
+        let of_it = ThreadRef { tid: lock.holder_tid, start_ns: 0, ..wait.thread.clone() };
+        Some(if is_known { holder } else { of_it })
     }
 
     /// pthread_join waits on the joined thread's id in its own descriptor.

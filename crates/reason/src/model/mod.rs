@@ -68,6 +68,8 @@ pub struct Model {
     pub stacks: HashMap<u32, Vec<String>>,
     /// User stacks by thread id, with when each was read.
     pub user_stacks: HashMap<u32, Series<UserStack>>,
+    /// Locks of interpreters by process, every reading.
+    pub interpreter_locks: HashMap<u32, Series<InterpreterLock>>,
     /// Identities by thread id, latest reading.
     pub threads: BTreeMap<u32, Thread>,
     /// Any name by which a thread id was mentioned.
@@ -247,6 +249,7 @@ impl Model {
             | Body::Blocked(_)
             | Body::Ran(_)
             | Body::UserStack(_)
+            | Body::InterpreterLock(_)
             | Body::Fork(_)
             | Body::Exec(_)
             | Body::Exit(_)
@@ -330,6 +333,9 @@ impl Model {
             Body::UserStack(stack) => {
                 self.mention(&stack.thread);
                 self.user_stacks.entry(stack.thread.tid).or_default().push((at, stack));
+            }
+            Body::InterpreterLock(lock) => {
+                self.interpreter_locks.entry(lock.pid).or_default().push((at, lock));
             }
             Body::Fork(fork) => {
                 self.name(&fork.parent);

@@ -71,6 +71,10 @@ impl Model {
                 ObjectName::new("futex", format!("{address:#x} of {comm}"))
                     .with_id(format!("{pid}:{address:#x}"))
             }
+            Object::InterpreterLock(pid) => {
+                ObjectName::new("interpreter lock", format!("of {}", self.process_name(*pid)))
+                    .with_id(pid.to_string())
+            }
             Object::Inside(pid) => {
                 ObjectName::new("lock", format!("inside {}", self.process_name(*pid)))
                     .with_id(pid.to_string())

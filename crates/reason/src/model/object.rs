@@ -66,6 +66,8 @@ pub enum Object {
         /// Address of the word.
         address: u64,
     },
+    /// The lock of the interpreter that a process is.
+    InterpreterLock(u32),
     /// Something inside a program that only it knows by name: a row, a table, a connection of a pool.
     Inside(u32),
     /// A lock inside the kernel, by the function that asked for it.

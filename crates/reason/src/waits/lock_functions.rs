@@ -154,6 +154,8 @@ pub const IDLE: &[&str] = &[
     "ServerLoop",
     "secure_read",
 ];
+/// Functions that let time pass, where the kernel sees a condition.
+pub const SLEEP: &[&str] = &["JavaThread::sleep", "JVM_Sleep"];
 /// Frames in which a function of an idle pool is looked for.
 pub const IDLE_FRAMES: usize = 9;
 

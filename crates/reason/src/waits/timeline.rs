@@ -12,6 +12,7 @@
 //! Must not: follow wakers. Edit together: classify.rs (classes), objects.rs (objects), retries.rs (what sleeps are for).
 
 use super::futex_handoff;
+use super::interpreter_lock;
 use super::lock_kind::LockKind;
 use super::poll_intent::Accepted;
 use super::{WaitClass, classify, nagle, objects, retries, user_stack};
@@ -124,6 +125,7 @@ impl Timelines {
                 } else {
                     heed_stack(model, wait);
                 }
+                interpreter_lock::heed(model, wait);
             }
             if !held.is_empty() {
                 cut_held_back(&mut line.waits, &held);
@@ -467,8 +469,16 @@ fn heed_stack(model: &Model, wait: &mut WaitSpan) {
         return;
     }
     let Some(stack) = model.user_stack(&wait.thread, wait.begin_ns, wait.end_ns) else { return };
+    if user_stack::sleeps(&stack.frames) {
+        (wait.class, wait.object) = (WaitClass::Timer, Object::Timer("Thread.sleep".into()));
+        return;
+    }
     match user_stack::kind(&stack.frames) {
         Some(LockKind::Idle) => wait.class = WaitClass::Idle,
+        // Each of the machine's threads waits on a word of its own, whatever monitor it wants.
+        Some(LockKind::Monitor) => {
+            (wait.class, wait.object) = (WaitClass::FutexLock, Object::Inside(wait.thread.pid));
+        }
         _ if user_stack::is_held_up(&stack.frames) => wait.class = WaitClass::FutexLock,
         Some(kind) if kind.is_no_lock() => wait.class = WaitClass::FutexWait,
         _ => {}

@@ -73,6 +73,11 @@ pub fn is_held_up(frames: &[UserFrame]) -> bool {
     }
 }
 
+/// Whether it lets time pass: a virtual machine sleeps in a condition that nobody signals.
+pub fn sleeps(frames: &[UserFrame]) -> bool {
+    position(frames, SLEEP).is_some()
+}
+
 /// The function of the program that waits: the first that is neither the C library's, nor a runtime's, nor one of those
 /// above.
 pub fn function(frames: &[UserFrame]) -> Option<&str> {
@@ -244,6 +249,15 @@ mod tests {
         assert!(!up("_PyEval_EvalFrameDefault @python3.12"), "another release: not known");
         assert!(is_held_up(&frames("ObjectMonitor::enter @libjvm.so")));
         assert!(!is_held_up(&frames("pthread_cond_wait @libc.so.6 < take_job")));
+    }
+
+    #[test]
+    fn a_sleep_of_a_virtual_machine_is_one() {
+        let park = "pthread_cond_timedwait @libc.so.6 < os::PlatformEvent::park @libjvm.so < ";
+        assert!(sleeps(&frames(&format!(
+            "{park}JavaThread::sleep @libjvm.so < JVM_Sleep @libjvm.so"
+        ))));
+        assert!(!sleeps(&frames(&format!("{park}ObjectMonitor::enter @libjvm.so"))));
     }
 
     #[test]

@@ -8,6 +8,7 @@
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::longest_wait::LongestWait;
+use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::engine::Loss;
 use crate::rules::process::{holder_doing, wait_words};
@@ -49,6 +50,8 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
     let standing: Vec<&WaitSpan> = measures
         .waits()
         .filter(|w| w.standing && matches!(w.class, WaitClass::FileLock | WaitClass::FutexLock))
+        // An interpreter's lock is taken from whoever has it.
+        .filter(|w| !matches!(w.object, Object::InterpreterLock(_)))
         .collect();
     let mut seen: BTreeSet<Vec<u32>> = BTreeSet::new();
     let mut found = Vec::new();

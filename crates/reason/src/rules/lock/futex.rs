@@ -66,7 +66,8 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
         holder_doing::claim(matched, ends, at)
     };
     let open = holder_doing::open(ends, WaitClass::FutexLock);
-    open.filter(|(_, end)| is_lock(measures, end)).map(of_end).collect()
+    let others = open.filter(|(_, end)| !matches!(end.object, Object::InterpreterLock(_)));
+    others.filter(|(_, end)| is_lock(measures, end)).map(of_end).collect()
 }
 
 fn is_owner_read(measures: &Measures<'_>, end: &End) -> bool {
@@ -199,6 +200,27 @@ mod tests {
         let mut facts = host();
         facts.push(waits_for_a_two(10));
         assert!(explain(facts).findings.is_empty());
+    }
+
+    #[test]
+    fn of_two_threads_the_one_that_does_not_wait_for_a_lock_of_the_program_has_it() {
+        let asleep = |sleepers: &[u32]| {
+            let mut facts = host();
+            facts.push(waits_for_a_two(10));
+            facts.push(stack(10, &["__lll_lock_wait", "pthread_mutex_lock", "transfer", "main"]));
+            for tid in sleepers {
+                let mut sleep = blocked(*tid, "server", WaitState::Sleep, "clock_nanosleep");
+                if let Body::Blocked(blocked) = &mut sleep.body {
+                    blocked.thread.pid = 10;
+                }
+                facts.push(sleep);
+            }
+            explain(facts).findings.into_iter().next()
+        };
+        let found = asleep(&[12]).unwrap();
+        assert_eq!(found.code, "lock.futex");
+        assert!(found.text.contains("server 10/12 holds it and sleeps under it"), "{}", found.text);
+        assert!(asleep(&[12, 13]).is_none_or(|found| !found.text.contains("holds it and")));
     }
 
     #[test]

@@ -7,10 +7,20 @@
 pub(crate) mod deadlock;
 pub(crate) mod file;
 pub(crate) mod futex;
+pub(crate) mod interpreter;
 pub(crate) mod lease;
+pub(crate) mod monitor;
 pub(crate) mod polled;
 pub(crate) mod row;
 
 /// The rules of this area; the first that matches claims an end.
-pub static LADDER: &[&super::Rule] =
-    &[&deadlock::RULE, &lease::RULE, &file::RULE, &polled::RULE, &row::RULE, &futex::RULE];
+pub static LADDER: &[&super::Rule] = &[
+    &deadlock::RULE,
+    &lease::RULE,
+    &file::RULE,
+    &polled::RULE,
+    &interpreter::RULE,
+    &monitor::RULE,
+    &row::RULE,
+    &futex::RULE,
+];

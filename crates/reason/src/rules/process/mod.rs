@@ -9,6 +9,7 @@ pub(crate) mod descriptor_limit;
 mod failed_program;
 pub(crate) mod fork_cost;
 pub(crate) mod frozen;
+pub(crate) mod gc;
 pub(crate) mod holder_doing;
 pub(crate) mod own_time;
 pub(crate) mod pipe_peer;
@@ -39,6 +40,7 @@ pub static LADDER: &[&super::Rule] = &[
     &traced::RULE,
     &stopped::RULE,
     &timezone_stat::RULE,
+    &gc::RULE,
     &small_io::RULE,
     &fork_cost::RULE,
     &crypto_bound::RULE,

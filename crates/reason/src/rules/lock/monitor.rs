@@ -1,0 +1,232 @@
+//! lock.monitor: threads of a Java program wait for a monitor (synchronized), or are parked for a lock, while a client waits.
+//!
+//! The machine's own functions on the stack say which of the two it is; the owner is in the machine's memory, which is not
+//! read. So the holder is whoever let go of it in the look, and else it is said that nobody knows. A parked thread waits for work
+//! as often as for a lock: it counts only where its process owes somebody an answer (graph/ends.rs makes no end of the others).
+//! Must not: take the one who hands out work for a holder.
+
+use crate::facts::ThreadRef;
+use crate::graph::end::{End, EndKind};
+use crate::measure::Measures;
+use crate::measure::process_names::present;
+use crate::model::words;
+use crate::rules::engine::Loss;
+use crate::rules::process::{holder_doing, wait_words};
+use crate::rules::proof::Proof;
+use crate::rules::wording::{Evidence, Remedy, Wording};
+use crate::rules::{Finds, Match, Refutation, Rule, ask, culprit};
+use crate::waits::WaitClass;
+use crate::waits::lock_kind::LockKind;
+
+/// The rule.
+pub static RULE: Rule = Rule {
+    code: "lock.monitor",
+    title: "Threads of a Java program wait for a monitor or a lock",
+    theory: "A method that is synchronized is entered by one thread at a time, and a ReentrantLock is had by one. While the holder \
+             sleeps, does I/O or asks another server, all who want it stand still: the kernel sees words of memory that say \
+             nothing, the machine's functions say what they are.",
+    needs: &[
+        "a thread stands in the machine's functions that enter a monitor (ObjectMonitor::enter), or park a thread \
+         (Unsafe_Park)",
+        "somebody is held up by that: for a parked thread, a client that is owed an answer",
+    ],
+    refuted_by: &[
+        Refutation::new(
+            "a parked thread of a program that owes nobody anything waits for work",
+            "a_parked_thread_of_a_pool_waits_for_work",
+        ),
+        Refutation::new(
+            "it waits in Object.wait, which somebody is to notify: a queue",
+            "who_waits_to_be_notified_waits_for_no_monitor",
+        ),
+        Refutation::new(
+            "the holder itself is held up by something with a name",
+            "a_holder_that_waits_for_a_cpu_is_the_cpus_victim",
+        ),
+    ],
+    remedies: &[
+        "hold it for less: no I/O, no sleep and no question to another server inside synchronized",
+        "split the lock, or use a concurrent collection",
+    ],
+    stories: &[],
+    thresholds: &[],
+    finds: Finds::Look(find),
+};
+
+/// What the functions of the wait say, if it is one of the machine's.
+fn kind(measures: &Measures<'_>, end: &End) -> Option<LockKind> {
+    let kind = end.lock_kind(measures.model)?;
+    matches!(kind, LockKind::Monitor | LockKind::Park).then_some(kind)
+}
+
+/// Who has it, as far as it is known: of a row of those who wait for each other, whom the last waits for.
+fn holder(measures: &Measures<'_>, end: &End) -> Option<ThreadRef> {
+    let behind = end.links.get(end.named + 1..).and_then(<[_]>::last);
+    behind.map(|root| present(measures.model, &root.who))
+}
+
+fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
+    let of_words = [WaitClass::FutexLock, WaitClass::FutexWait];
+    let open = of_words.into_iter().flat_map(|class| holder_doing::open(ends, class));
+    let of_end = |(at, end): (usize, &'m End)| {
+        let kind = kind(measures, end).filter(|_| end.kind == EndKind::Lock)?;
+        let waiter = wait_words::main_thread(measures, end.links[end.named].who.pid);
+        let holder = holder(measures, end);
+        let proof = if holder.is_some() { Proof::TwoWitnesses } else { Proof::OneWitness };
+        // Whoever has it is a thread of the same process.
+        let by = culprit(measures.model, &holder.unwrap_or(waiter));
+        let matched = Match::new(by, proof, move |loss| explain(measures, end, kind, loss));
+        Some(holder_doing::claim(matched, ends, at))
+    };
+    open.filter_map(of_end).collect()
+}
+
+fn explain(measures: &Measures<'_>, end: &End, kind: LockKind, loss: &Loss<'_>) -> Wording {
+    let link = &end.links[end.named];
+    let (who, pid) = (words::who(&link.who), link.who.pid);
+    let program = measures.model.process_name(pid);
+    let (what, how) = match kind {
+        LockKind::Monitor => ("a monitor", "to enter a monitor (synchronized)"),
+        _ => ("a lock or a turn", "parked, for a lock or a turn (java.util.concurrent)"),
+    };
+    let by = holder(measures, end);
+    let held = match &by {
+        Some(by) => {
+            let does = holder_doing::meanwhile(end).does;
+            format!("{} has it, and {does} meanwhile.", words::who(by))
+        }
+        None => format!(
+            "Which thread of {program} has it is not known from outside; its own list of threads says it (\"locked\" and \
+             \"waiting to lock\", or \"parking to wait for\")."
+        ),
+    };
+    let longest = wait_words::longest(measures, end);
+    let mut evidence = vec![
+        Evidence::new("wait for it", loss.seconds, "s", "sched_switch"),
+        Evidence::new("waits", end.count as f64, "1", "sched_switch"),
+    ];
+    evidence.extend(wait_words::longest_evidence(&longest, "longest wait, as far as it is shown"));
+    Wording {
+        title: match &by {
+            Some(by) => format!("{program} {pid} waits for {what} that {} has", words::who(by)),
+            None => format!("{program} {pid} waits for {what} of its own"),
+        },
+        text: format!(
+            "{} pass while its thread {who} stands {how}. {held}",
+            words::of_window(loss.seconds, loss.wall_seconds),
+        ),
+        evidence,
+        remedy: vec![Remedy {
+            text: "see which thread has it, and in which method".into(),
+            command: ask::question("java", pid),
+            ..Remedy::default()
+        }],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::answer::explain;
+    use crate::facts::*;
+    use crate::rules::scenes::*;
+
+    const MONITOR: &[&str] =
+        &["pthread_cond_wait", "ObjectMonitor::EnterI", "ObjectMonitor::enter"];
+    const PARKED: &[&str] = &["pthread_cond_wait", "Parker::park", "Unsafe_Park"];
+
+    fn worker(tid: u32) -> ThreadRef {
+        ThreadRef { tid, pid: 20, start_ns: 1, comm: format!("pool-1-thread-{tid}") }
+    }
+
+    /// Thread 21 of process 20 waits for a word all the time, or until thread 22 ends that, with these functions on its stack.
+    fn stands(functions: &[&str], woken: bool) -> Vec<Fact> {
+        let place = Place {
+            state: WaitState::Sleep,
+            syscall: "futex".into(),
+            args: [0x7000, 137, 0, 0, 0, 0],
+            ..Place::default()
+        };
+        let frame =
+            |name: &&str| UserFrame { function: (*name).into(), module: "libjvm.so".into() };
+        let frames = functions.iter().map(frame).collect();
+        let stack =
+            UserStack { thread: worker(21), frames, complete: true, ..UserStack::default() };
+        let wait = if woken {
+            let (end_ns, context) = (LOOK_NS - 1_000_000, WakeContext::Task);
+            let wake = Some(Wake { at_ns: end_ns, by: worker(22), context, ..Wake::default() });
+            Body::Wait(Wait { thread: worker(21), end_ns, place, wake, ..Wait::default() })
+        } else {
+            Body::Blocked(Blocked { thread: worker(21), place, ..Blocked::default() })
+        };
+        vec![
+            Fact { at_ns: LOOK_NS - 1_000_000, body: Body::UserStack(stack) },
+            Fact { at_ns: LOOK_NS, body: wait },
+        ]
+    }
+
+    fn looked_at(more: Vec<Fact>) -> Vec<Fact> {
+        let named = identity(Thread { thread: thread(20, "java"), ..Thread::default() });
+        [host(), vec![of_process(20, "java"), named], more].concat()
+    }
+
+    fn codes(more: Vec<Fact>) -> Vec<String> {
+        explain(looked_at(more)).findings.into_iter().map(|finding| finding.code).collect()
+    }
+
+    #[test]
+    fn a_monitor_without_a_known_owner_is_said_to_have_none_known() {
+        let mut facts = stands(MONITOR, false);
+        let idle = blocked(20, "java", WaitState::Sleep, "epoll_wait");
+        let Body::Blocked(one) = &idle.body else { return };
+        let other = Blocked { thread: worker(22), ..one.clone() };
+        facts.extend([idle.clone(), Fact { at_ns: LOOK_NS, body: Body::Blocked(other) }]);
+        let report = explain(looked_at(facts));
+        let finding = &report.findings[0];
+        assert_eq!(finding.code, "lock.monitor");
+        assert!(finding.text.contains("is not known from outside"), "{}", finding.text);
+        assert_eq!(finding.remedy[0].command, "jcmd 20 Thread.print");
+    }
+
+    #[test]
+    fn who_let_go_of_a_monitor_had_it() {
+        let mut facts = stands(MONITOR, true);
+        let sleeps = Place {
+            state: WaitState::Sleep,
+            syscall: "clock_nanosleep".into(),
+            ..Place::default()
+        };
+        let wait = Wait {
+            thread: worker(22),
+            end_ns: LOOK_NS - 1_000_000,
+            place: sleeps,
+            ..Wait::default()
+        };
+        let context = WakeContext::HardInterrupt;
+        let wake = Some(Wake { at_ns: LOOK_NS - 1_000_000, context, ..Wake::default() });
+        facts.push(Fact { at_ns: LOOK_NS, body: Body::Wait(Wait { wake, ..wait }) });
+        let report = explain(looked_at(facts));
+        let finding = &report.findings[0];
+        assert_eq!(finding.code, "lock.monitor");
+        let said = "pool-1-thread-22 20/22 has it, and sleeps meanwhile";
+        assert!(finding.text.contains(said), "{}", finding.text);
+    }
+
+    #[test]
+    fn a_parked_thread_of_a_pool_waits_for_work() {
+        assert!(codes(stands(PARKED, false)).is_empty());
+        assert!(codes(stands(PARKED, true)).is_empty());
+    }
+
+    #[test]
+    fn who_waits_to_be_notified_waits_for_no_monitor() {
+        assert!(codes(stands(&["pthread_cond_wait", "ObjectMonitor::wait"], false)).is_empty());
+    }
+
+    #[test]
+    fn a_holder_that_waits_for_a_cpu_is_the_cpus_victim() {
+        let mut facts = stands(MONITOR, true);
+        let ready = Wait { thread: worker(22), end_ns: LOOK_NS, ..Wait::default() };
+        facts.push(Fact { at_ns: LOOK_NS, body: Body::Wait(ready) });
+        assert!(codes(facts).iter().all(|code| code != "lock.monitor"));
+    }
+}

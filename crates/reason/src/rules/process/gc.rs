@@ -1,0 +1,252 @@
+//! process.gc: a Java program spends its time on collecting garbage.
+//!
+//! HotSpot gives its own threads names. While the VM thread carries out a collection all threads of the program stand
+//! still, and while the workers of a collection run the VM thread waits for them. So the time of the VM thread, and of the
+//! worker that ran longest, is time in which nothing else of the program ran: a lower bound, by the scheduler's sums. Marking in the
+//! background stops nobody and is not counted. Must not: read a heap (the program's own tools do), or know other runtimes: Go's,
+//! V8's and CPython's collections run on the program's own threads, whose names say nothing.
+
+use super::own_time::{COST_MIN, Cost, worker};
+use crate::facts::{ThreadRef, ThreadTime};
+use crate::graph::end::End;
+use crate::measure::Measures;
+use crate::model::Model;
+use crate::model::object::Object;
+use crate::model::words;
+use crate::rules::engine::Loss;
+use crate::rules::proof::Proof;
+use crate::rules::threshold::Threshold;
+use crate::rules::wording::{Evidence, Remedy, Wording};
+use crate::rules::{Finds, Match, Refutation, Rule, culprit};
+
+/// The thread that stops the others.
+const VM_THREAD: &str = "VM Thread";
+/// Threads that collect while the others stand: of the serial, parallel and G1 collectors since JDK 9, and of JDK 8.
+const WORKERS: &[&str] = &["GC Thread#", "ParGC Thread#", "GC task thread#"];
+/// Threads that mark, refine and move while the others run.
+const BEHIND: &[&str] =
+    &["G1 Conc#", "G1 Main Marker", "G1 Refine#", "ZWorker", "ZDriver", "Shenandoah GC T"];
+
+static STOOD_MIN: Threshold = Threshold::new(
+    0.4,
+    "1",
+    "of a command's wall time, or of the time that a program runs, that in which all its threads stood still for collections",
+    "reference machine, JDK 17, heap of 64 MB: a program that does nothing but allocate and keeps next to nothing stands for \
+     up to 0.32 of it, one that keeps two thirds of its heap for 0.8 and more",
+);
+static OF_ALL_MIN: Threshold = Threshold::new(
+    0.25,
+    "1",
+    "of the CPU time of the process, what these threads took",
+    "chosen: collectors aim at a twelfth at most (G1's GCTimeRatio is 12, that of the parallel one 99); three times that",
+);
+
+/// The rule.
+pub static RULE: Rule = Rule {
+    code: "process.gc",
+    title: "A Java program spends its time on collecting garbage",
+    theory: "When the heap of a Java program is nearly full, each collection frees little and the next one comes soon. All threads of \
+             the program stand still while the VM thread and its workers collect, so the program uses a whole CPU and \
+             gets on slowly. The same threads of a program with room in its heap take a few percent.",
+    needs: &[
+        "a process with HotSpot's VM thread",
+        "that thread and the workers of its collections ran for two fifths of the program's time, and a quarter of its CPU time",
+    ],
+    refuted_by: &[
+        Refutation::new(
+            "the program's own threads have the time",
+            "a_program_with_room_in_its_heap_is_healthy",
+        ),
+        Refutation::new(
+            "it marks in the background, and nobody stands still meanwhile",
+            "marking_in_the_background_stops_nobody",
+        ),
+        Refutation::new(
+            "threads are called so in a process that is no virtual machine",
+            "without_a_vm_thread_names_say_nothing",
+        ),
+    ],
+    remedies: &[
+        "give it more heap (-Xmx, -XX:MaxRAMPercentage), if the host or the container has it",
+        "look what fills the heap: jcmd PID GC.class_histogram",
+    ],
+    stories: &[],
+    thresholds: &[&STOOD_MIN, &OF_ALL_MIN, &COST_MIN],
+    finds: Finds::End(find),
+};
+
+/// What collecting took.
+struct Collecting {
+    process: ThreadRef,
+    /// Seconds of the VM thread, of the worker that ran longest, and of all workers together.
+    vm: f64,
+    longest_worker: f64,
+    workers: f64,
+    /// Of those that mark in the background.
+    behind: f64,
+    /// CPU time of the process.
+    all: f64,
+}
+
+impl Collecting {
+    /// Of a process that is a virtual machine.
+    fn of(model: &Model, pid: u32) -> Option<Self> {
+        let its = || model.times.iter().filter(move |time| time.thread.pid == pid);
+        its().find(|time| time.thread.comm == VM_THREAD)?;
+        let seconds = |time: &ThreadTime| time.run_ns as f64 / 1e9;
+        let called = |names: &'static [&str]| {
+            its().filter(move |it| names.iter().any(|name| it.thread.comm.starts_with(name)))
+        };
+        Some(Self {
+            process: model.thread_ref(pid),
+            vm: called(&[VM_THREAD]).map(seconds).sum(),
+            longest_worker: called(WORKERS).map(seconds).fold(0.0, f64::max),
+            workers: called(WORKERS).map(seconds).sum(),
+            behind: called(BEHIND).map(seconds).sum(),
+            all: its().map(seconds).sum(),
+        })
+    }
+
+    /// Seconds in which the program stood still, at least.
+    fn stood(&self) -> f64 {
+        self.vm + self.longest_worker
+    }
+
+    /// That, of the time that the program runs or stands for it.
+    fn share(&self) -> f64 {
+        let own = self.all - self.vm - self.workers - self.behind;
+        self.stood() / (self.stood() + own.max(0.0)).max(1e-9)
+    }
+
+    /// What all of it takes of the process's CPU time.
+    fn of_all(&self) -> f64 {
+        (self.vm + self.workers) / self.all.max(1e-9)
+    }
+
+    fn explain(&self, share: f64, loss: &Loss<'_>) -> Wording {
+        let who = words::who(&self.process);
+        let pid = self.process.pid;
+        let source = "scheduler sums by thread name";
+        let mut evidence = vec![
+            Evidence::new("CPU time of the VM thread", self.vm, "s", source),
+            Evidence::new("CPU time of the workers of its collections", self.workers, "s", source),
+            Evidence::new("share of the CPU time of the process", self.of_all(), "1", source),
+        ];
+        if self.behind > 0.0 {
+            evidence.push(Evidence::new(
+                "CPU time of marking in the background",
+                self.behind,
+                "s",
+                source,
+            ));
+        }
+        Wording {
+            title: format!("{who} collects garbage for {} of its time", words::percent(share)),
+            text: format!(
+                "At least {} all threads of the program stood still for its collections, which took {} of its CPU \
+                 time. A heap that is nearly full is collected again and again, and each time little is freed.",
+                words::of_window(loss.seconds, loss.wall_seconds),
+                words::percent(self.of_all()),
+            ),
+            evidence,
+            remedy: vec![Remedy {
+                text: "see how full its heap is; give it more (-Xmx), or keep less in it (jcmd: GC.class_histogram)".into(),
+                command: format!("jcmd {pid} GC.heap_info"),
+                ..Remedy::default()
+            }],
+        }
+    }
+}
+
+fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
+    let pid = worker(measures, end)?;
+    let collecting = Collecting::of(measures.model, pid)?;
+    if collecting.of_all() < OF_ALL_MIN.value {
+        return None;
+    }
+    let process = &collecting.process;
+    let cost = Cost::of_one(measures, process, collecting.stood(), end);
+    let share = if measures.is_command() { cost.share } else { collecting.share() };
+    let rate = cost.seconds / measures.wall_seconds().max(1e-9);
+    if rate < COST_MIN.value || share < STOOD_MIN.value {
+        return None;
+    }
+    let by = culprit(measures.model, process);
+    let proof = match collecting.workers > 0.0 {
+        true => Proof::TwoWitnesses,
+        false => Proof::OneWitness,
+    };
+    let does = ("garbage", "collection".to_string());
+    let matched = Match::new(by, proof, move |loss| collecting.explain(share, loss));
+    Some(cost.charge(matched.on(Object::Process(pid)), does))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::answer::explain;
+    use crate::facts::*;
+    use crate::rules::scenes::*;
+
+    /// A process whose threads ran so many milliseconds in a look of five seconds.
+    fn threads(ran: &[(&str, u64)]) -> Vec<Fact> {
+        let mut facts = [host(), vec![of_process(10, "java")]].concat();
+        for (tid, (comm, ms)) in (10..).zip(ran) {
+            let thread = ThreadRef { tid, pid: 10, start_ns: 1, comm: (*comm).into() };
+            let run_ns = ms * 1_000_000;
+            let until_ns = LOOK_NS;
+            let time = ThreadTime { thread, until_ns, run_ns, ..ThreadTime::default() };
+            facts.push(Fact { at_ns: LOOK_NS, body: Body::ThreadTime(time) });
+        }
+        facts
+    }
+
+    fn codes(ran: &[(&str, u64)]) -> Vec<String> {
+        explain(threads(ran)).findings.into_iter().map(|finding| finding.code).collect()
+    }
+
+    #[test]
+    fn a_program_that_collects_most_of_the_time_is_said_to() {
+        let report = explain(threads(&[("java", 0), ("java", 900), ("VM Thread", 4000)]));
+        let finding = &report.findings[0];
+        assert_eq!(finding.code, "process.gc");
+        assert_eq!(finding.title, "java 10 collects garbage for 82 % of its time");
+        assert!(finding.text.contains("4.00 s of 5.00 s"), "{}", finding.text);
+    }
+
+    #[test]
+    fn of_workers_side_by_side_the_longest_counts() {
+        let ran =
+            [("java", 1000), ("VM Thread", 200), ("GC Thread#0", 2500), ("GC Thread#1", 2400)];
+        let report = explain(threads(&ran));
+        assert!(
+            report.findings[0].text.contains("2.70 s of 5.00 s"),
+            "{}",
+            report.findings[0].text
+        );
+    }
+
+    #[test]
+    fn a_program_with_room_in_its_heap_is_healthy() {
+        assert!(codes(&[("java", 4500), ("VM Thread", 100), ("GC Thread#0", 150)]).is_empty());
+    }
+
+    #[test]
+    fn a_program_that_only_allocates_is_healthy() {
+        assert!(codes(&[("java", 3000), ("VM Thread", 1400)]).is_empty());
+    }
+
+    #[test]
+    fn marking_in_the_background_stops_nobody() {
+        assert!(codes(&[("java", 2500), ("VM Thread", 50), ("G1 Conc#0", 2500)]).is_empty());
+    }
+
+    #[test]
+    fn without_a_vm_thread_names_say_nothing() {
+        assert!(codes(&[("game", 1000), ("GC Thread#0", 4000)]).is_empty());
+    }
+
+    #[test]
+    fn a_program_that_does_nearly_nothing_loses_nothing() {
+        assert!(codes(&[("java", 10), ("VM Thread", 90)]).is_empty());
+    }
+}
