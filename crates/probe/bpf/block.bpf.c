@@ -128,6 +128,8 @@ static __always_inline __u32 slot_of_ns(__u64 ns)
 	slot += step;
 	ns >>= step;
 	slot += reaches(ns, 1000ull << 1);
+	/* The compiler knows that it is no more than this, and verifiers of 5.10 do not. */
+	barrier_var(slot);
 	return slot & (WIRE_LATENCY_SLOTS - 1);
 }
 
