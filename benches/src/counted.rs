@@ -205,7 +205,7 @@ fn own_seconds(pid: i32) -> Result<f64> {
 }
 
 /// Time that all CPUs were busy, of /proc/stat: not idle, not waiting for a disk, not taken by the hypervisor.
-fn busy_seconds() -> Result<f64> {
+pub fn busy_seconds() -> Result<f64> {
     busy(&fs::read_to_string("/proc/stat")?).context("/proc/stat tells no CPU time")
 }
 

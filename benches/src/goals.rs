@@ -214,12 +214,20 @@ fn ratio(results: &Results, load: &str, limit: f64) -> Goal {
 fn idle(results: &Results) -> [Goal; 2] {
     let idle = results.idle.as_ref();
     let share = idle.map(|idle| {
-        let words = format!(
+        let mut words = format!(
             "{:.3} % of a core while it lasts, and {:.2} s for begin and end",
             idle.steady_share() * 100.0,
             idle.rest_seconds
         );
-        (words, judged(idle.steady_share(), IDLE_SHARE_MAX))
+        let mut verdict = judged(idle.steady_share(), IDLE_SHARE_MAX);
+        if let Some(share) = idle.disturbed() {
+            words.push_str(&format!(
+                "; not an idle host, others took {:.0} % of a core",
+                share * 100.0
+            ));
+            verdict = Verdict::Untold;
+        }
+        (words, verdict)
     });
     let resident = idle.map(|idle| {
         let words = format!("{:.1} MB", idle.rss_bytes as f64 / 1e6);
@@ -326,7 +334,7 @@ fn floods(results: &Results) -> Vec<Goal> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::Program;
+    use crate::results::{Idle, Program};
 
     fn pair(load: &str, looker: &str, ratios: &[f64]) -> Pair {
         let (load, looker) = (load.into(), looker.into());
@@ -361,6 +369,19 @@ mod tests {
         assert_eq!(of_ratio(&good, &around(1.02, 0.002)), Verdict::Untold);
         assert_eq!(of_ratio(&bad, &around(0.98, 0.002)), Verdict::Untold);
         assert_eq!(of_ratio(&good, &around(1.0, 0.01)), Verdict::Met);
+    }
+
+    #[test]
+    fn a_host_at_work_tells_nothing_of_an_idle_one() {
+        let verdict = |own_seconds, others_seconds| {
+            let idle = Idle { seconds: 20.0, own_seconds, others_seconds, ..Idle::default() };
+            super::idle(&Results { idle: Some(idle), ..Results::default() })[0].verdict
+        };
+        assert_eq!(verdict(0.02, Some(0.8)), Verdict::Met);
+        assert_eq!(verdict(0.1, Some(0.8)), Verdict::Missed);
+        assert_eq!(verdict(0.1, Some(18.0)), Verdict::Untold);
+        assert_eq!(verdict(0.02, Some(18.0)), Verdict::Untold);
+        assert_eq!(verdict(0.1, None), Verdict::Missed, "results of before");
     }
 
     #[test]

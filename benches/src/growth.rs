@@ -13,7 +13,7 @@
 //! So a range of sizes must be wide (16 times and more above what is hidden) to tell a power from a line.
 
 use crate::child::{Ctx, Running, words};
-use crate::counted::Spent;
+use crate::counted::{Spent, busy_seconds};
 use crate::kernel::{look_at, look_during, statistics, sum};
 use crate::results::{Idle, Point, Series};
 use crate::say;
@@ -157,21 +157,40 @@ fn one_look(ctx: &Ctx, seconds: f64) -> Result<(Point, f64)> {
 }
 
 /// Two thousand sleeping threads and a hundred groups: what each further second of a look takes, and what the rest of
-/// it does. Both of one look, by the kernel's own clocks: the difference of two looks swings by more than the goal.
+/// it does. Both of one look, by the kernel's own clocks: the difference of two looks swings by more than the goal. On a
+/// host where others work meanwhile it is another host, so that is measured too, and the look taken again.
 pub fn idle(ctx: &Ctx, sizes: &Sizes) -> Result<Idle> {
     let (threads, groups) = (2_000, 100);
     let _on = statistics(ctx)?;
     let _groups = cgroups(ctx, groups)?;
     let _load = own_load(ctx, &["sleepers", &threads.to_string()])?;
-    let mut idle = Idle { threads, cgroups: groups, ..Idle::default() };
+    let mut least = idle_look(ctx, sizes)?;
+    for _ in 1..IDLE_LOOKS_MAX {
+        let Some(share) = least.disturbed() else { break };
+        say(&format!("the host is not idle, others took {:.0} % of a core: again", share * 100.0));
+        let again = idle_look(ctx, sizes)?;
+        if again.others_seconds < least.others_seconds {
+            least = again;
+        }
+    }
+    Ok(Idle { threads, cgroups: groups, ..least })
+}
+
+/// Looks at a host that is meant to be idle, until one is at an idle one.
+const IDLE_LOOKS_MAX: usize = 3;
+
+fn idle_look(ctx: &Ctx, sizes: &Sizes) -> Result<Idle> {
+    let mut idle = Idle::default();
     let looked = look_at(ctx, &[], |pid| {
         // The first readings are of the begin.
         ctx.sleep(Duration::from_secs(1))?;
-        let spent = Spent::since(pid)?;
+        let (spent, busy) = (Spent::since(pid)?, busy_seconds()?);
         ctx.sleep(Duration::from_secs_f64(sizes.idle_seconds))?;
         let (seconds, own_seconds, programs) = spent.until_now()?;
         (idle.seconds, idle.own_seconds) = (seconds, own_seconds);
         idle.bpf_seconds = sum(&programs).0;
+        let others_seconds = busy_seconds()? - busy - idle.own_seconds;
+        idle.others_seconds = Some(others_seconds.max(0.0));
         Ok(())
     })?;
     idle.rest_seconds = looked.ended.cpu_seconds - idle.own_seconds;

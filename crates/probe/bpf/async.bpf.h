@@ -108,11 +108,9 @@ __noinline int kept_by_cpus(__u64 part, __u64 from_runqueue)
 
 	/* Without a branch, as in poll.bpf.h: a read that fails leaves zero. */
 	for (int cpu = 0; cpu < AIO_CPUS_MAX; cpu++) {
-		__u64 runqueue = note_of_cpu(cpu)->runqueue, is_known;
+		__u64 runqueue = note_of_cpu(cpu)->runqueue, is_known = is_any(runqueue);
 		struct kioctx_cpu *own;
 		__u32 room = 0;
-		/* Not in C: the compiler would make a comparison of it. */
-		asm volatile("%0 = %1; %0 = -%0; %0 |= %1; %0 >>= 63" : "=&r"(is_known) : "r"(runqueue));
 		own = (void *)((part + from_runqueue + runqueue) * is_known);
 		bpf_core_read(&room, sizeof(room), &own->reqs_available);
 		sum += room;

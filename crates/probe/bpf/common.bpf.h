@@ -72,6 +72,7 @@ struct {
 struct wait_slot {
 	struct wire_wait wait;
 	char slack[PATH_SLACK];
+	__u64 numbers[2]; /* of `as_number` */
 };
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -183,6 +184,18 @@ static __always_inline void send(void *record, __u64 bytes)
 
 	if (bpf_ringbuf_output(&ring, record, bytes, calls ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP))
 		count_lost(&lost.ring);
+}
+
+/*
+ * 0 of 0, else 1; without a branch, which the compiler would make of a comparison. The verifier walks on for each side of a
+ * branch: six in a row are 64 ways through all that follows.
+ */
+static __always_inline __u64 is_any(__u64 bits)
+{
+	__u64 any;
+
+	asm volatile("%0 = %1; %0 = -%0; %0 |= %1; %0 >>= 63" : "=&r"(any) : "r"(bits));
+	return any;
 }
 
 static __always_inline void fill_ref(struct wire_ref *ref, struct task_struct *task)
@@ -444,13 +457,66 @@ static __always_inline void read_nagle(struct wire_place *place, struct file *fi
 	place->rtt_us_min = BPF_CORE_READ(tcp, rtt_min.s[0].v);
 }
 
-/* Fills everything of a place but its state; returns bytes of path. For a task that is not running. */
-static __always_inline __u32 read_place(struct wire_place *place, char *path, struct task_struct *task,
-					bool kernel, bool want_stack)
+/*
+ * A pointer, once it went through memory, is a plain number to the verifier, and all that a global function takes on each
+ * kernel. What is behind it is read by the helper then.
+ */
+static __always_inline __u64 as_number(volatile __u64 *room, const void *pointer)
 {
+	*room = (__u64)pointer;
+	return *room;
+}
+
+/* Beside the bytes of a path: no stack is needed to tell. */
+#define PLACE_IDLE_SHIFT 31
+#define PLACE_IS_IDLE (1U << PLACE_IDLE_SHIFT)
+
+/*
+ * What a thread waits for, and the path of it, of which it returns the bytes. The system call is in the place already. For the
+ * body of a global function: hundreds of branches, which the verifier walks once for each program, not for each way there.
+ */
+static __always_inline __u32 read_object(struct wire_place *place, char *path, __u64 task_address, __u64 registers)
+{
+	struct task_struct *task = (struct task_struct *)task_address;
 	bool polled_for_room = false;
 	struct dentry *dentry = 0;
-	struct file *file = 0;
+	__u32 path_bytes = 0;
+	struct file *file;
+
+	if (first_argument_is_descriptor(place->syscall))
+		file = file_of(task, (__u32)place->args[0]);
+	else
+		file = read_polled(place, task_address, registers, &polled_for_room);
+	if (file) {
+		read_file_object(&place->object, file);
+		place->object.polled_for_room = polled_for_room;
+		if (place->object.kind == WIRE_OBJECT_FILE)
+			dentry = BPF_CORE_READ(file, f_path.dentry);
+		if (place->object.kind == WIRE_OBJECT_INET && place->object.protocol == IPPROTO_TCP &&
+		    place->object.remote_port)
+			read_nagle(place, file);
+	} else {
+		/* An open or a stat has no descriptor yet: how far the walk of its path has come. */
+		dentry = BPF_CORE_READ(task, nameidata, path.dentry);
+		if (BPF_CORE_READ(dentry, d_inode))
+			read_inode_object(&place->object, BPF_CORE_READ(dentry, d_inode));
+		else
+			dentry = 0;
+	}
+	if (dentry)
+		path_bytes = read_dentry_path(path, dentry);
+	if (idle_by_syscall(place->syscall) && !(place->state & TASK_UNINTERRUPTIBLE))
+		path_bytes |= PLACE_IS_IDLE;
+	return path_bytes;
+}
+
+/*
+ * Fills everything of a place but its state; returns bytes of path. For a task that is not running. `object_of` is a global
+ * function around read_object(), and `numbers` room for two.
+ */
+static __always_inline __u32 read_place(struct wire_place *place, struct task_struct *task, bool kernel, __u64 want_stack,
+					__u32 (*object_of)(__u64, __u64), volatile __u64 *numbers)
+{
 	__u32 path_bytes = 0;
 	long bytes;
 
@@ -462,33 +528,12 @@ static __always_inline __u32 read_place(struct wire_place *place, char *path, st
 	place->rtt_us_min = 0;
 	if (!kernel) {
 		struct pt_regs *regs = compat_task_pt_regs(task);
+		__u32 found;
 		read_syscall(place, regs);
-		if (place->state & TASK_UNINTERRUPTIBLE)
-			want_stack = true;
-		if (idle_by_syscall(place->syscall) && !(place->state & TASK_UNINTERRUPTIBLE))
-			want_stack = false;
-		if (first_argument_is_descriptor(place->syscall))
-			file = file_of(task, (__u32)place->args[0]);
-		else
-			file = read_polled(place, task, &polled_for_room);
-		if (file) {
-			read_file_object(&place->object, file);
-			place->object.polled_for_room = polled_for_room;
-			if (place->object.kind == WIRE_OBJECT_FILE)
-				dentry = BPF_CORE_READ(file, f_path.dentry);
-			if (place->object.kind == WIRE_OBJECT_INET && place->object.protocol == IPPROTO_TCP &&
-			    place->object.remote_port)
-				read_nagle(place, file);
-		} else {
-			/* An open or a stat has no descriptor yet: how far the walk of its path has come. */
-			dentry = BPF_CORE_READ(task, nameidata, path.dentry);
-			if (BPF_CORE_READ(dentry, d_inode))
-				read_inode_object(&place->object, BPF_CORE_READ(dentry, d_inode));
-			else
-				dentry = 0;
-		}
-		if (dentry)
-			path_bytes = read_dentry_path(path, dentry);
+		found = object_of(as_number(&numbers[0], task), as_number(&numbers[1], regs));
+		path_bytes = found & ~PLACE_IS_IDLE;
+		want_stack |= place->state & TASK_UNINTERRUPTIBLE;
+		want_stack &= (__u64)(found >> PLACE_IDLE_SHIFT) - 1;
 	}
 	if (want_stack) {
 		bytes = bpf_get_task_stack(task, place->frame, sizeof(place->frame), 0);

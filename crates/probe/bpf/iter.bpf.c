@@ -17,7 +17,7 @@
 struct thread_slot {
 	struct wire_thread thread;
 	char slack[PATH_SLACK];
-	__u64 task; /* once it was here, a plain number to the verifier, which functions of their own take */
+	__u64 numbers[2]; /* of `as_number` */
 };
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -54,23 +54,33 @@ static __always_inline __u64 woken_at(const struct note *note, const struct task
 	return woken(note, task, queued_clock + own->ahead_ns);
 }
 
+/* Of the thread that the walk has come to. */
+__noinline __u32 object_of_thread(__u64 task, __u64 registers)
+{
+	struct wire_thread *out;
+	__u32 zero = 0;
+
+	out = bpf_map_lookup_elem(&thread_scratch, &zero);
+	return out ? read_object(&out->place, out->path, task, registers) : 0;
+}
+
 /* Where a thread stands, if it does; gives bytes of path. */
 static __always_inline __u32 read_standing(struct wire_thread *out, struct task_struct *task, bool kernel)
 {
-	volatile __u64 *address = &((struct thread_slot *)out)->task;
+	volatile __u64 *numbers = ((struct thread_slot *)out)->numbers;
 	__u32 path_bytes = 0;
-	__u64 held = 0;
+	__u64 held = 0, address;
 
 	out->place.frames = 0;
 	out->place.syscall = -1;
 	out->async_in_flight = -1;
 	if (!out->on_cpu && out->place.state && !task->exit_state &&
 	    !(kernel && !(out->place.state & TASK_UNINTERRUPTIBLE)) && !(out->place.state & TASK_NOLOAD)) {
-		path_bytes = read_place(&out->place, out->path, task, kernel, true);
-		*address = (__u64)task;
-		out->async_in_flight = in_flight(*address, &out->place);
+		path_bytes = read_place(&out->place, task, kernel, true, object_of_thread, numbers);
+		address = as_number(&numbers[0], task);
+		out->async_in_flight = in_flight(address, &out->place);
 		if (waits_for_bios(task, &out->place))
-			held = throttle_held(*address);
+			held = throttle_held(address);
 	}
 	out->held_bios = held;
 	out->held_disk = held >> 32;

@@ -102,16 +102,15 @@ __noinline __u64 poll_table(void)
 	if (bpf_probe_read_kernel(stack->words, sizeof(stack->words), (void *)bottom))
 		return 0;
 	/*
-	 * Without a branch (which the compiler would make of a comparison), and through memory: to the verifier all
-	 * iterations are one path of the same states. A table that needs no page more has 0 before the thread.
+	 * Without a branch (which the compiler would make of a comparison, so not in C), and through memory: to the verifier
+	 * all iterations are one path of the same states. A table that needs no page more has 0 before the thread.
 	 */
 	count = &stack->count;
 	*count = 0;
 	for (int i = 1; i < POLL_STACK_BYTES / 8; i++) {
 		__u64 at = *count, differs = (stack->words[i] ^ task) | stack->words[i - 1];
-		asm volatile("" : "+r"(differs));
 		stack->found[at & (POLL_CANDIDATES - 1)] = bottom + i * 8;
-		*count = at + 1 - ((differs | -differs) >> 63);
+		*count = at + 1 - is_any(differs);
 	}
 	for (int i = 0; i < POLL_CANDIDATES; i++) {
 		struct poll_wqueues *table;
@@ -219,7 +218,7 @@ static __always_inline bool polls_events(__s64 syscall)
 #endif
 
 /* The one of several descriptors that a thread waits for, or was woken by. */
-static __always_inline struct file *read_polled(struct wire_place *place, struct task_struct *task, bool *for_room)
+static __always_inline struct file *read_polled(struct wire_place *place, __u64 task, __u64 registers, bool *for_room)
 {
 	struct poll_stack *stack;
 	struct file *file;
@@ -231,8 +230,8 @@ static __always_inline struct file *read_polled(struct wire_place *place, struct
 		stack = bpf_map_lookup_elem(&poll_scratch, &zero);
 		if (!stack)
 			return 0;
-		stack->task = (__u64)task;
-		stack->top = (__u64)compat_task_pt_regs(task);
+		stack->task = task;
+		stack->top = registers;
 		found = poll_table();
 		found = found ? polled_file(found) : 0;
 		*for_room = (stack->events & POLL_OUT) && !(stack->events & POLL_IN);
@@ -240,7 +239,7 @@ static __always_inline struct file *read_polled(struct wire_place *place, struct
 	}
 	if (!polls_events(place->syscall))
 		return 0;
-	file = file_of(task, (__u32)place->args[0]);
+	file = file_of((struct task_struct *)task, (__u32)place->args[0]);
 	found = file ? (__u64)epoll_file(file) : 0;
 	rank = found ? poll_rank(found) : POLL_RANK_NONE;
 	return rank == POLL_RANK_NONE || rank == POLL_RANK_WORK ? 0 : (struct file *)found;

@@ -27,20 +27,26 @@ static __always_inline bool braked(__u64 wait_ns)
 	return true;
 }
 
-static __noinline int send_wait(struct task_struct *task, struct task_struct *before, __u64 now)
+/* Of the wait that is being built. */
+__noinline __u32 object_of_wait(__u64 task, __u64 registers)
 {
-	struct note *note;
+	struct wire_wait *wait;
+	__u32 zero = 0;
+
+	wait = bpf_map_lookup_elem(&wait_scratch, &zero);
+	return wait ? read_object(&wait->place, wait->path, task, registers) : 0;
+}
+
+static __noinline int send_wait(struct note *note, struct task_struct *task, struct task_struct *before, __u64 now)
+{
 	struct wire_wait *wait;
 	__u32 zero = 0, path_bytes;
-	__u64 length;
+	__u64 length, is_blocked, is_known;
 	__u32 context;
 	bool kernel, sleeping;
 
-	if (!task)
-		return 0;
-	note = note_of(task, NEVER);
 	wait = bpf_map_lookup_elem(&wait_scratch, &zero);
-	if (!note || !wait)
+	if (!task || !note || !wait)
 		return 0;
 	if (note->flags & NOTE_WAKER_UNREAD)
 		read_waker(note, now);
@@ -55,28 +61,30 @@ static __noinline int send_wait(struct task_struct *task, struct task_struct *be
 	wait->head.kind = WIRE_WAIT;
 	wait->head.at_ns = now;
 	fill_ref(&wait->thread, task);
-	if (context != WIRE_CONTEXT_UNKNOWN)
-		wait->waker = note->waker;
-	else
-		__builtin_memset(&wait->waker, 0, sizeof(wait->waker));
+	/* Masks. */
+	is_known = -is_any(context ^ WIRE_CONTEXT_UNKNOWN);
+	is_blocked = is_any(note->mode ^ WIRE_MODE_BLOCKED) - 1;
+	for (int i = 0; i < sizeof(wait->waker) / 8; i++)
+		((__u64 *)&wait->waker)[i] = ((__u64 *)&note->waker)[i] & is_known;
 	if (before)
 		fill_ref(&wait->ran_before, before);
 	else
 		__builtin_memset(&wait->ran_before, 0, sizeof(wait->ran_before));
 	wait->ran_since_ns = note->ran_since_ns;
 	wait->begin_ns = note->since_ns;
-	wait->wake_ns = note->mode == WIRE_MODE_BLOCKED ? note->wake_ns : 0;
-	wait->flags = (note->flags & ~NOTE_FLAGS_OWN) | (kernel ? WIRE_FLAG_KERNEL : 0) | (note->traced ? WIRE_FLAG_TRACED : 0);
+	wait->wake_ns = note->wake_ns & is_blocked;
+	wait->flags = (note->flags & ~NOTE_FLAGS_OWN) | is_any(task_field(task, flags) & PF_KTHREAD) * WIRE_FLAG_KERNEL |
+		      is_any(note->traced) * WIRE_FLAG_TRACED;
 	wait->context = context;
-	wait->wake_disk = context != WIRE_CONTEXT_UNKNOWN ? note->wake_disk : 0;
+	wait->wake_disk = note->wake_disk & is_known;
 	wait->cpu_cgroup_id = subsystem_cgroup_id(task, cpu_cgrp_id);
 	wait->cgroup_id = unified_cgroup_id(task);
-	wait->place.state = note->mode == WIRE_MODE_BLOCKED ? note->state : 0;
+	wait->place.state = note->state & is_blocked;
 	wait->place.disk = note->disk;
 	wait->place.cpu = note->cpu;
 	/* Of a wait that was over before this was known, the registers tell the next one. */
-	path_bytes = read_place(&wait->place, wait->path, task, kernel || !before,
-				before && note->mode == WIRE_MODE_BLOCKED && wait->wake_ns);
+	path_bytes = read_place(&wait->place, task, kernel || !before, before ? wait->wake_ns : 0, object_of_wait,
+				((struct wait_slot *)wait)->numbers);
 	wait->path_bytes = path_bytes;
 	length = __builtin_offsetof(struct wire_wait, path) + (path_bytes & (WIRE_PATH_MAX - 1));
 	wait->head.length = length;
@@ -124,7 +132,7 @@ static __always_inline __u64 put_on_untold(struct note *note, struct task_struct
 	since_ns += delay_ns;
 	length = add_wait(note, since_ns);
 	if (length >= threshold_of(note) && !braked(length))
-		send_wait(task, 0, since_ns);
+		send_wait(note, task, 0, since_ns);
 	return since_ns;
 }
 
@@ -216,7 +224,7 @@ static __always_inline __u64 end_wait(struct note *note, struct task_struct *nex
 	now = not_before(note->wake_ns, now);
 	length = add_wait(note, now);
 	if (length >= threshold_of(note) && !braked(length))
-		send_wait(next, prev, now);
+		send_wait(note, next, prev, now);
 	return now;
 }
 

@@ -8,6 +8,7 @@ use super::{Left, May, Whose};
 use crate::SourceError;
 use crate::live::{Live, now};
 use holdup_reason::facts::{Fact, Ns};
+use std::collections::HashSet;
 use std::time::Duration;
 
 /// Ticks between two readings while a look goes on.
@@ -79,7 +80,7 @@ impl Live {
         left.map(Some)
     }
 
-    /// Tells the stacks of standing waits.
+    /// Tells the stacks of standing waits. `facts` has who holds the futexes that they wait for.
     pub(crate) fn user_stacks_at_the_end(
         &mut self,
         waits: &[Fact],
@@ -87,7 +88,7 @@ impl Live {
         facts: &mut Vec<Fact>,
     ) -> Result<(), SourceError> {
         let begin_ns = cpu_ns();
-        let told = self.stacks_that_stand(waits, left);
+        let told = self.stacks_that_stand(waits, left, &choose::holders(facts));
         self.user_stacks.allowance.pay(cpu_ns().saturating_sub(begin_ns));
         facts.extend(told?);
         Ok(())
@@ -97,6 +98,7 @@ impl Live {
         &mut self,
         waits: &[Fact],
         left: Option<Vec<Left>>,
+        holders: &HashSet<u32>,
     ) -> Result<Vec<Fact>, SourceError> {
         let lasted_ns = now().saturating_sub(self.begin_ns);
         let (stacks, Some(programs)) = (&mut self.user_stacks, self.programs.as_mut()) else {
@@ -110,7 +112,7 @@ impl Live {
             _ => None,
         };
         let chosen = match left {
-            Some(left) => choose::at_the_end(left, waits, target),
+            Some(left) => choose::at_the_end(left, waits, target, holders),
             None => Chosen { beyond: choose::standing(waits).collect(), ..Chosen::default() },
         };
         let allowed_ns = stacks.allowance.batch_ns(lasted_ns, 1);
