@@ -1,6 +1,6 @@
 //! process.gc: a Java program spends its time on collecting garbage.
 //!
-//! HotSpot gives its own threads names. While the VM thread carries out a collection all threads of the program stand
+//! the JVM gives its own threads names. While the VM thread carries out a collection all threads of the program stand
 //! still, and while the workers of a collection run the VM thread waits for them. So the time of the VM thread, and of the
 //! worker that ran longest, is time in which nothing else of the program ran: a lower bound, by the scheduler's sums. Marking in the
 //! background stops nobody and is not counted. Must not: read a heap (the program's own tools do), or know other runtimes: Go's,
@@ -49,7 +49,7 @@ pub static RULE: Rule = Rule {
              the program stand still while the VM thread and its workers collect, so the program uses a whole CPU and \
              gets on slowly. The same threads of a program with room in its heap take a few percent.",
     needs: &[
-        "a process with HotSpot's VM thread",
+        "a process with the JVM's VM thread",
         "that thread and the workers of its collections ran for two fifths of the program's time, and a quarter of its CPU time",
     ],
     refuted_by: &[
