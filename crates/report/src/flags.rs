@@ -8,6 +8,7 @@
 //! Edit together: docs/holdup.1 and the trycmd goldens (`holdup docs docs` writes the first,
 //! `TRYCMD=overwrite cargo test -p holdup` the second).
 
+use crate::diff::Sides;
 use crate::failure::Failure;
 use crate::text::escape;
 use clap::builder::NonEmptyStringValueParser;
@@ -33,6 +34,7 @@ Examples:
   holdup run -- make -j4          where the wall time of a command goes
   holdup record slow.hup          look, answer, and keep the facts
   holdup --from slow.hup          the same answer again, anywhere, without root
+  holdup diff fast.hup slow.hup   what changed between two recordings
   holdup explain disk.journal     what a finding means and how it is proven
 
 Exit status:
@@ -194,6 +196,18 @@ enum Command {
         #[arg(value_name = "CMD", last = true, conflicts_with_all = ["pid", "container", "length"])]
         command: Vec<OsString>,
     },
+    /// Compare two recordings, or several a side: what changed, and by how much
+    #[command(
+        after_help = "Examples:\n  holdup diff yesterday.hup today.hup\n  holdup diff --before a.hup b.hup c.hup --after d.hup e.hup f.hup\n\nA recording is made with `holdup record FILE`.",
+        mut_arg("check", |it| it.help("Exit with 1 if something above a note became worse")),
+        mut_arg("verbose", |it| it.help("Show every change with its range, and the parts of the time"))
+    )]
+    Diff {
+        #[command(flatten)]
+        sides: Sides,
+        #[command(flatten)]
+        answer: AnswerFlags,
+    },
     /// Print the facts of a recording, a line of JSON each
     #[command(after_help = "Example:\n  holdup facts slow.hup | jq 'select(.f == \"wait\")'")]
     Facts {
@@ -268,6 +282,8 @@ pub enum Task {
         /// Narrow a look at a host; `Aim::Host` means: whatever the recording holds.
         aim: Aim,
     },
+    /// Compare recordings.
+    Diff(Sides),
     /// Print the facts of a recording.
     Facts {
         /// The recording.
@@ -327,6 +343,7 @@ pub struct Answer {
 
 impl Cli {
     /// What was typed, as what it means.
+    // LONG FUNCTION: one arm a command, none of them more than a few lines.
     pub fn job(self) -> Result<Job, Failure> {
         let Self { target, look, from, answer, command } = self;
         let Some(command) = command else {
@@ -367,6 +384,10 @@ impl Cli {
                 };
                 let task = Task::Look { aim, seconds, record: Some(file) };
                 Job { task, answer: own.over(answer) }
+            }
+            Command::Diff { sides, answer: own } => {
+                outer.refuse("diff", true, true)?;
+                Job { task: Task::Diff(sides), answer: own.over(answer) }
             }
             Command::Facts { file } => {
                 outer.refuse("facts", true, true)?;
@@ -521,64 +542,5 @@ fn duration(text: &str) -> Result<Duration, String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::CommandFactory;
-
-    fn job(line: &[&str]) -> Result<Job, Failure> {
-        Cli::try_parse_from(line).expect("clap accepts it").job()
-    }
-
-    #[test]
-    fn the_flags_are_consistent() {
-        Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn pid_flag_and_pid_command_are_the_same() {
-        for line in [&["holdup", "-p", "7"][..], &["holdup", "pid", "7"]] {
-            match job(line).expect("a job").task {
-                Task::Look { aim: Aim::Process(7), seconds: Some(5.0), record: None } => {}
-                other => panic!("{line:?}: {other:?}"),
-            }
-        }
-    }
-
-    #[test]
-    fn flags_before_the_command_count() {
-        let job = job(&["holdup", "--json", "--for", "2s", "pid", "7", "--check"]).expect("a job");
-        assert!(job.answer.json && job.answer.check);
-        assert!(matches!(job.task, Task::Look { seconds: Some(2.0), .. }));
-    }
-
-    #[test]
-    fn flags_of_the_command_behind_run_stay_its_own() {
-        let job = job(&["holdup", "run", "--json", "ls", "--check", "-o", "x"]).expect("a job");
-        assert!(job.answer.json && !job.answer.check && job.answer.output.is_none());
-        let Task::Look { aim: Aim::Command(words), .. } = job.task else { panic!("not a look") };
-        assert_eq!(words, ["ls", "--check", "-o", "x"]);
-    }
-
-    #[test]
-    fn what_does_not_go_together_is_refused() {
-        for line in [
-            &["holdup", "--from", "x", "run", "ls"][..],
-            &["holdup", "--for", "1s", "pid", "1", "--from", "x"],
-            &["holdup", "--for", "1s", "explain"],
-            &["holdup", "-p", "1", "pid", "2"],
-        ] {
-            assert!(job(line).is_err(), "{line:?}");
-        }
-        assert!(Cli::try_parse_from(["holdup", "--for", "1s", "--from", "x"]).is_err());
-        assert!(Cli::try_parse_from(["holdup", "-p", "1", "-c", "x"]).is_err());
-    }
-
-    #[test]
-    fn durations() {
-        assert_eq!(duration("30").expect("seconds"), Duration::from_secs(30));
-        assert_eq!(duration("1m 30s").expect("both"), Duration::from_secs(90));
-        for wrong in ["0", "1ms", "2h", "-3", "nan", "inf", "soon", ""] {
-            assert!(duration(wrong).is_err(), "{wrong}");
-        }
-    }
-}
+#[path = "flags_tests.rs"]
+mod tests;

@@ -4,6 +4,7 @@
 //! `output` delivers it. This file alone decides the exit status and prints failures. It must not
 //! hold rules (those are in `holdup_reason::rules`) nor read the host (that is `holdup_probe`).
 
+mod diff;
 mod doctor;
 mod documents;
 mod failure;
@@ -48,6 +49,14 @@ fn answer(job: Job) -> Result<u8, Failure> {
             let report = main_loop::replay(&file, &aim)?;
             out.report(&report)?;
             Ok(status(&report, answer.check, None))
+        }
+        Task::Diff(sides) => {
+            sides.spare(answer.output.as_deref())?;
+            let comparison = sides.compare()?;
+            output::Output::open(&answer, false, None)?.deliver(&comparison, |page| {
+                text::comparison::tell(&comparison, answer.verbose, page);
+            })?;
+            Ok(u8::from(answer.check && comparison.is_worse))
         }
         Task::Facts { file } => {
             let mut facts = main_loop::open(&file)?;

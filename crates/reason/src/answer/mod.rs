@@ -6,6 +6,7 @@
 
 pub mod accounting;
 mod caveats;
+pub mod compare;
 mod naming;
 mod own;
 pub mod report;
@@ -15,6 +16,7 @@ mod verdict;
 use crate::facts::{Fact, SWITCHES_UNTOLD, TargetKind, ThreadRef};
 use crate::measure::Measures;
 use crate::model::Model;
+use crate::model::object::Object;
 use crate::rules::{Claim, engine};
 use crate::waits::timeline::Timelines;
 use accounting::account;
@@ -31,15 +33,31 @@ pub fn explain(facts: Vec<Fact>) -> Report {
 pub fn explain_model(model: &mut Model) -> Report {
     model.finish();
     let timelines = Timelines::take(model);
-    judge(&Measures::of(model, &timelines))
+    let measures = Measures::of(model, &timelines);
+    judge(&measures, named(&measures)).0
 }
 
-fn judge(measures: &Measures<'_>) -> Report {
+/// The same, ready to be compared with another look.
+pub fn look_at_model(model: &mut Model) -> compare::Look {
+    model.finish();
+    let timelines = Timelines::take(model);
+    let measures = Measures::of(model, &timelines);
+    let named = named(&measures);
+    let objects: Vec<Object> = named.iter().map(|(_, _, object)| object.clone()).collect();
+    let (report, claims) = judge(&measures, named);
+    compare::Look::of(&measures, report, &claims, &objects)
+}
+
+/// A finding, what it claims, and what it is about.
+type NamedEnd = (Finding, Vec<Claim>, Object);
+
+/// The findings, worst first.
+fn named(measures: &Measures<'_>) -> Vec<NamedEnd> {
     let model = measures.model;
-    let mut named: Vec<(Finding, Vec<Claim>)> =
+    let mut named: Vec<NamedEnd> =
         engine::name(measures).into_iter().map(|named| finding(model, named)).collect();
-    named.retain(|(finding, _)| finding.severity > Severity::Note || matters(finding));
-    named.sort_by(|(a, _), (b, _)| {
+    named.retain(|(finding, ..)| finding.severity > Severity::Note || matters(finding));
+    named.sort_by(|(a, ..), (b, ..)| {
         b.severity
             .cmp(&a.severity)
             .then_with(|| {
@@ -48,12 +66,18 @@ fn judge(measures: &Measures<'_>) -> Report {
             .then_with(|| a.code.cmp(&b.code))
             .then_with(|| a.object.cmp(&b.object))
     });
-    let (mut findings, claims): (Vec<Finding>, Vec<Vec<Claim>>) = named.into_iter().unzip();
+    named
+}
+
+fn judge(measures: &Measures<'_>, named: Vec<NamedEnd>) -> (Report, Vec<Vec<Claim>>) {
+    let model = measures.model;
+    let (mut findings, claims): (Vec<Finding>, Vec<Vec<Claim>>) =
+        named.into_iter().map(|(finding, claims, _)| (finding, claims)).unzip();
     findings.iter_mut().for_each(|finding| add_inner_pids(model, finding));
     let answer = verdict::answer(measures, &claims, &findings);
     let accounting = account(measures);
     let caveats = caveats(measures, &accounting, &findings);
-    Report {
+    let report = Report {
         schema: SCHEMA,
         tool: Tool { name: "holdup".into(), version: model.host.tool_version.clone() },
         target: target(model),
@@ -69,11 +93,12 @@ fn judge(measures: &Measures<'_>) -> Report {
                 .sum(),
             ..ReportCost::from(&model.cost)
         },
-    }
+    };
+    (report, claims)
 }
 
 /// A named end in the words of the contract.
-fn finding(model: &Model, named: engine::Named) -> (Finding, Vec<Claim>) {
+fn finding(model: &Model, named: engine::Named) -> NamedEnd {
     let victim = |(thread, wait_seconds): &(ThreadRef, f64)| Victim {
         pid: thread.pid,
         inner_pid: None,
@@ -96,7 +121,7 @@ fn finding(model: &Model, named: engine::Named) -> (Finding, Vec<Claim>) {
         remedy: named.wording.remedy,
         stories: named.rule.stories.iter().map(|s| (*s).to_string()).collect(),
     };
-    (finding, named.claimed)
+    (finding, named.claimed, named.object)
 }
 
 /// Inside a container a process has another number, which is the one that its own tools and logs show.

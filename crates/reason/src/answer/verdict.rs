@@ -31,7 +31,9 @@ const HOST_BUSY_MIN: f64 = 0.05;
 
 /// The answer; `claims` are those of the findings, in their order.
 pub fn answer(measures: &Measures<'_>, claims: &[Vec<Claim>], findings: &[Finding]) -> Answer {
-    let mut ends = ends(measures, claims);
+    let divided = divided(measures, claims);
+    let mut ends: Vec<AnswerEnd> =
+        divided.iter().map(|(end, finding)| said(measures, end, *finding)).collect();
     let demand: f64 = ends.iter().map(|end| end.seconds).sum();
     for end in &mut ends {
         end.share = end.seconds / demand.max(1e-9);
@@ -68,8 +70,8 @@ fn verdict(own: &Own<'_>, ends: &[AnswerEnd], demand: f64, findings: &[Finding])
     if works * 2.0 >= demand { Verdict::Works } else { Verdict::Waits }
 }
 
-/// Every end with its part of the time, greatest first; what a rule claimed points to its finding.
-fn ends(measures: &Measures<'_>, claims: &[Vec<Claim>]) -> Vec<AnswerEnd> {
+/// Every end with its part of the time, greatest first; what a rule claimed, with the index of its finding.
+pub fn divided(measures: &Measures<'_>, claims: &[Vec<Claim>]) -> Vec<(End, Option<usize>)> {
     let is_host = measures.model.target.as_ref().is_none_or(|it| it.kind == TargetKind::Host);
     let mut all = Vec::new();
     for (at, end) in measures.graph.ends.iter().enumerate() {
@@ -87,7 +89,7 @@ fn ends(measures: &Measures<'_>, claims: &[Vec<Claim>]) -> Vec<AnswerEnd> {
                 part.victims.keys().for_each(|pid| {
                     left.remove(pid);
                 });
-                all.push(said(measures, &part, Some(finding)));
+                all.push((part, Some(finding)));
             }
         }
         let rest = if left.len() == end.victims.len() {
@@ -98,15 +100,16 @@ fn ends(measures: &Measures<'_>, claims: &[Vec<Claim>]) -> Vec<AnswerEnd> {
         // On a host neither a debt nor work that nobody waits for is anybody's loss.
         let counts = !(is_host && (end.owed || end.kind == EndKind::Works));
         if !left.is_empty() && counts && end.kind != EndKind::Idle {
-            all.push(said(measures, &rest, None));
+            all.push((rest, None));
         }
     }
-    all.retain(|end| end.seconds > 0.0);
-    all.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+    all.retain(|(end, _)| end.seconds > 0.0);
+    all.sort_by(|(a, _), (b, _)| b.seconds.total_cmp(&a.seconds));
     all
 }
 
-fn said(measures: &Measures<'_>, end: &End, finding: Option<usize>) -> AnswerEnd {
+/// An end in the words of the contract, without its share.
+pub fn said(measures: &Measures<'_>, end: &End, finding: Option<usize>) -> AnswerEnd {
     let model = measures.model;
     let mut victims: Vec<Victim> = end
         .victims

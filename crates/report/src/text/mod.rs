@@ -8,6 +8,7 @@
 //! Edit together: `reason/src/findings.rs`, docs/json.md.
 
 mod accounting;
+pub mod comparison;
 pub mod escape;
 mod finding;
 pub mod page;
