@@ -1,13 +1,15 @@
 /*
- * async.bpf.h: what is under way for a thread that submitted it and now waits: operations of io_uring and libaio, and
- * bios that blk-throttle holds back.
+ * async.bpf.h: operations in flight of a thread that submitted them and now waits: io_uring, libaio, and bios that
+ * blk-throttle holds back.
  *
- * A throttled bio has no request yet, and of an asynchronous operation no stack tells the disk. io_uring's context
- * counts what it took and what it answered, libaio's what room it has left (some of it kept by each CPU), and
- * blk-throttle queues bios by group and disk: all of that is read from outside, where a thread stands.
+ * A throttled bio has no request yet, and the stack of a thread that waits for an asynchronous operation does not name
+ * the disk. So the counters are read from outside while the thread is blocked: io_uring's context counts submissions
+ * and completions, libaio's context counts free slots (a part of them per CPU), and blk-throttle queues bios by group and
+ * disk.
  *
- * Must not: run for waits that ended (the queues are empty again), or walk without a bound. A kernel that has no such
- * fields tells nothing. Edit together: iter.bpf.c, src/host.rs (where per-CPU variables lie), src/fitting.rs.
+ * Must not: run for waits that ended (the queues are empty again), or walk a list without a bound. On a kernel without
+ * these fields nothing is reported. Edit together: iter.bpf.c, src/host.rs (offsets of per-CPU variables),
+ * src/fitting.rs.
  */
 #ifndef HOLDUP_ASYNC_H
 #define HOLDUP_ASYNC_H

@@ -1,16 +1,16 @@
 /*
- * block.bpf.c: requests from the scheduler to the device and back, who asked, and which disk completed.
+ * block.bpf.c: requests from the scheduler to the device and back, who submitted them, and which disk completed.
  *
- * A wait for a disk is split here into before the device (insert to issue) and inside it (issue to
- * complete). Long requests are told; all are counted by disk and operation in a log2 histogram.
- * On a fast disk all that counts is which CPU wrote a cache line last: who asks, who completes and who adds up write to
- * lines of their own (`request_slots`, `latency_slots`).
- * The completing CPU remembers the disk for a moment, so that a wake-up from that interrupt leads to
- * the disk and not to the bystander that was running.
+ * States of a request: inserted, issued, completed. Insert to issue is time before the device, issue to complete is time
+ * inside it. Requests above the threshold are reported; all are counted by disk and operation in a log2 histogram.
+ * On a fast disk the cost is which CPU wrote a cache line last. So the submitting CPU, the completing CPU and the sums each
+ * write lines of their own (`request_slots`, `latency_slots`).
+ * The completing CPU remembers its disk for a moment: a wake-up from that interrupt then leads to the disk, and not to the
+ * thread that happened to run there.
  *
  * Must not: count an I/O of a stacked device as its own (bio-based devices make no requests).
  * Rejected: the kernel's own date of the issue (io_start_time_ns), which since 6.9 is that of the first of a batch.
- * Edit together: src/disk_sums.rs (who reads the sums).
+ * Edit together: src/disk_sums.rs (reads the sums).
  */
 
 struct request_note {

@@ -2,9 +2,10 @@
  * common.bpf.h: what all programs share: the ring, the control words, the loss counters, and the readers of
  * task, cgroup and descriptor.
  *
- * Nothing here decides: thresholds come from the reader through `control`. The fast path is a lookup
- * of the note and a few adds; everything that costs (stack, arguments, object, path) is in slow paths
- * that only long waits and iterators take.
+ * Nothing here decides: user space sets the thresholds in `control` and the programs only read them. The fast path is a
+ * lookup of the thread's state and a few additions. What costs more (stack, arguments, object, path) is on paths that
+ * only long waits and iterators take.
+ * Written by whom: `control` by user space alone; `lost` by any CPU with atomic additions; a `cpu_note` by its own CPU.
  */
 #ifndef HOLDUP_COMMON_H
 #define HOLDUP_COMMON_H

@@ -1,8 +1,11 @@
 /*
- * dating.bpf.h: what time it is at a switch, and how long something took, where two clocks and two CPUs had a word.
+ * dating.bpf.h: what time it is at a switch, and how long an interval was whose ends two CPUs dated by two clocks.
  *
- * Must not: know what is dated. Rejected: a clock of our own at each switch, which takes as long as all else that is
- * done there. Edit together: sched.bpf.c, wake.bpf.c.
+ * A switch is dated by the run queue's clock, which the scheduler has just read, plus the distance of that clock to
+ * CLOCK_MONOTONIC. Each CPU measures its own distance about once a millisecond and writes only its own `cpu_note`.
+ *
+ * Must not: know what is dated. Rejected: bpf_ktime_get_ns() at each switch, which takes as long as all else that is done
+ * there. Edit together: sched.bpf.c, wake.bpf.c.
  */
 #ifndef HOLDUP_DATING_H
 #define HOLDUP_DATING_H

@@ -1,11 +1,13 @@
 /*
- * iter.bpf.c: what stands still makes no event, so both ends of the window look at every thread.
+ * iter.bpf.c: what stands still makes no event, so both ends of the window walk all threads.
  *
- * `threads` tells each thread's sums and, if it does not run, its standing wait. At the begin it also
- * creates the notes, so that a wait that began before the look is complete when it ends.
- * `endpoints` tells who holds which socket, pipe, terminal and FUSE device, in every network namespace.
+ * `threads` reports the sums of each thread and, if it is blocked, its standing wait. The walk at the begin also creates
+ * the state of each thread, so that a wait that began before the look is complete when it ends.
+ * `endpoints` reports who holds which socket, pipe, terminal and FUSE device, in every network namespace.
  *
- * One reader at a time: the scratch records are shared.
+ * Memory order: a walk reads a thread's state while its CPU may write it. run_delay is read before the state, so that what
+ * is added meanwhile is in the sums already; a mode that the walk sets at first sight is overwritten by a racing switch.
+ * One walk at a time: the scratch records are shared.
  */
 #include "async.bpf.h"
 

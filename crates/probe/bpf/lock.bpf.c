@@ -1,11 +1,11 @@
 /*
- * lock.bpf.c: that somebody is about to wait for a file lock or lease.
+ * lock.bpf.c: a thread is about to wait for a file lock or lease.
  *
- * Who holds it only the kernel's lock table tells, and only as long as it is held; reading it is dear. So the
- * reader must hear of a wait as it begins, not when it is told at its end. Locks on other hosts (NFS) pass through
- * none of these, and are known by their stacks. Must not: tell each wait (the scheduler's events do).
+ * Only the kernel's lock table names the holder, and only as long as the lock is held; reading it is expensive. So user
+ * space is woken when the wait begins, not when it is reported at its end. Locks on other hosts (NFS) pass through none of
+ * these tracepoints and are recognised by their stacks. Must not: report waits (the scheduler's events do).
  *
- * Edit together: src/files/locks.rs (who reads the table then).
+ * Edit together: src/files/locks.rs (reads the table then).
  */
 
 /* What a lock was answered if whoever asks has to wait: FILE_LOCK_DEFERRED of include/linux/filelock.h. */

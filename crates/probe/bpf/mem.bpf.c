@@ -1,8 +1,8 @@
 /*
  * mem.bpf.c: time in reclaim, pauses at the dirty limit, kills for want of memory.
  *
- * All of these are rare events with their own begin and end, so they are summed per thread in maps and
- * read once at the end of the window.
+ * Each is rare and has its own begin and end, so it is summed by thread in a map and read once, at the window's end.
+ * Written by whom: the begin of a reclaim by the reclaiming thread in its own state; a sum by the thread in its key.
  */
 
 struct {

@@ -1,11 +1,11 @@
 /*
  * net.bpf.c: how long packets stand in a queueing discipline and whose they are; DNS questions.
  *
- * A packet is known by its address between qdisc_enqueue and qdisc_dequeue. With many packets a second
- * only those are measured whose hash falls under `packet_mask`. Flows are told by the sending socket.
- * A DNS question is seen as it leaves for an interface (every kind of resolver passes there), an answer
- * as it is received; both only for UDP port 53. The two programs for that run for every packet of the host, so they
- * are attached once somebody has, or looks for, the way to a name server (live.rs).
+ * A packet is identified by its address between qdisc_enqueue and qdisc_dequeue. At high packet rates only packets whose
+ * hash falls under `packet_mask` are measured. A flow belongs to the sending socket.
+ * A DNS question is read as it leaves through an interface (every kind of resolver passes there), an answer as it is
+ * received; both only for UDP port 53. The two programs for that run for every packet of the host, so they are attached
+ * once a process has a socket to a name server, or looks for one (live.rs).
  *
  * Must not: parse a packet on the receive path beyond its ports, or read beyond its linear part.
  */

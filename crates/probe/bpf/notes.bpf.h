@@ -1,9 +1,24 @@
 /*
- * notes.bpf.h: the note that each thread carries, where it is kept, and who may make one.
+ * notes.bpf.h: the state that is kept of each thread (`struct note`), where it is kept, and when it may be created.
  *
- * Must not know what a note is for: sched.bpf.c writes it, the others add their word. Each switch goes this way twice,
- * so it is a place in an array and a comparison; all else is for threads that share a place. Rejected: task storage for
- * all (a call each). Edit together: sched.bpf.c, wake.bpf.c, iter.bpf.c, src/fitting.rs (who chooses, and tests who may make).
+ * A thread is UNKNOWN until it is first seen; then RUNNING, RUNNABLE or BLOCKED (`mode`). Transitions:
+ *   switch out      RUNNING -> BLOCKED (it sleeps) or RUNNABLE (preempted, throttled)
+ *   wake-up         BLOCKED stays BLOCKED; the moment and the waker are recorded
+ *   switch in       BLOCKED or RUNNABLE -> RUNNING; the wait ends here
+ *   fork, iterator  UNKNOWN -> RUNNABLE, or what the thread is in
+ *
+ * Where: in `slots`, an array by thread id, one comparison away, four cache lines a thread. A thread whose slot belongs
+ * to another has its state in task storage; kernels that cannot have that use a hash by thread id.
+ * Written by whom: lines one to three by the CPU that switches the thread; the fourth (`struct wake`) by the CPU that
+ * wakes it.
+ * A waker writes to the first three only on the slow path, when the thread is BLOCKED, so that no switch races with it.
+ * Memory order: leave_cpu() writes `standing` last, behind a compiler barrier. On x86 stores become visible in that
+ * order; another CPU that sees the thread blocked sees the rest of it too. `claims` is 1 while a slot is owned; of two
+ * that claim at the same time both may read 2, and then neither owns it.
+ *
+ * Must not: know what the state is for; sched.bpf.c decides. Rejected: task storage for all (a call each, twice a
+ * switch).
+ * Edit together: sched.bpf.c, wake.bpf.c, iter.bpf.c, src/fitting.rs (chooses the place, and tests who may create it).
  */
 #ifndef HOLDUP_NOTES_H
 #define HOLDUP_NOTES_H

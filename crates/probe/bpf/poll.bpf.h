@@ -1,13 +1,12 @@
 /*
- * poll.bpf.h: which descriptor a thread waits for that waits for several.
+ * poll.bpf.h: which descriptor a thread waits for that polls several.
  *
- * poll and select keep what they wait on in a poll_wqueues on the waiting thread's own kernel stack, which
- * does not change while it sleeps. It is found by its pointer back to the thread, and known for certain by its
- * first entry's pointer back to it. epoll keeps its descriptors in a tree, but those that woke the thread stand
- * in a list until it runs on.
+ * poll and select keep what they wait on in a poll_wqueues on the waiting thread's own kernel stack, which does not change
+ * while the thread sleeps. It is found by its pointer back to the thread, and verified by its first entry's pointer back
+ * to it. epoll keeps its descriptors in a tree; those that woke the thread are on a list until it runs again.
  *
- * One object is told, and only if it is plain which: the one connection among wake-up pipes and timers. A
- * listening socket or a terminal means that work is waited for, two connections that it is either of them.
+ * At most one object is reported, and only if there is no doubt: the one connection among wake-up pipes and timers. A
+ * listening socket or a terminal means a wait for work; two connections mean a wait for either.
  *
  * Must not: run for short waits. Rejected: the pollfd array (user memory cannot be read from here).
  */

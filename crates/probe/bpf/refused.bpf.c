@@ -1,16 +1,17 @@
 /*
  * refused.bpf.c: system calls that were refused, and for want of what.
  *
- * Whoever is refused a lock, a name, a process, a connection, sleeps and asks again waits for it as surely as one that
- * the kernel makes wait, and no scheduler's event says so. Of such a call its file is reported, its path or address
- * (read from the caller's memory, which the kernel has just read itself), and the limit that it met.
+ * A thread that is refused a lock, a name, a process or a connection, sleeps, and asks again waits for it like one that the
+ * kernel blocks, but no scheduler event says so. Of such a call its file is reported, its path or address (read from the
+ * caller's memory, which the kernel has just read itself), and the limit that it met.
  *
- * A loop may be refused a million times a second. Of one thread the same refusal is reported once in SAME_NS, any
- * refusal once in OTHER_NS; those between are counted, and the next report has their number.
+ * A loop may be refused a million times a second. Of one thread the same refusal is reported once in SAME_NS, any refusal
+ * once in OTHER_NS; those between are counted, and the next report carries their number.
+ * Written by whom: all state here is by thread, and the thread itself writes it at the exit of its own call.
  *
- * Attached for `run` and for looks at one process alone: a program at the exit of each system call makes every one of
- * the host slower. Must not: report a call that went well, nor EAGAIN of sockets and pipes, which is how
- * event loops work. Rejected: the tracepoints of file locks (they know neither the caller's wish not to wait nor names).
+ * Attached for `run` and for looks at one process only: a program at the exit of each system call costs every process of
+ * the host. Must not: report a call that succeeded, nor EAGAIN of sockets and pipes, which is how event loops work.
+ * Rejected: the tracepoints of file locks (they know neither the caller's wish not to wait nor names).
  *
  * Edit together: src/decode/refused.rs, crates/reason/src/waits/retries.rs (what each refusal is for).
  */

@@ -1,9 +1,10 @@
 /*
- * sample.bpf.c: what runs, from a CPU clock: by process and kernel stack, by system call, by the file its code is in.
+ * sample.bpf.c: what runs, sampled by a CPU clock: by process and kernel stack, by system call, by the file of its code.
  *
- * Tells what on-CPU time is spent on (forking, faults, tiny writes, ciphers) without tracing functions or system
- * calls: registers and the counters of the task itself are read where the clock hits it. User stacks are not taken:
- * the file that the code is in says enough, and frame pointers are seldom there to walk by.
+ * Says what on-CPU time is spent on (fork, faults, tiny writes, ciphers) without tracing functions or system calls: the
+ * registers and the task's own counters are read where the clock hits. User stacks are not walked here: the file that the
+ * code is in is enough, and frame pointers are seldom there.
+ * Written by whom: a count by any CPU, atomically; the name of most samples without a lock (a lost vote changes little).
  * `sample_code` needs bpf_find_vma (5.17); `sample` is the same without it.
  */
 

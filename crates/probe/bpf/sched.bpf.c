@@ -1,17 +1,19 @@
 /*
- * sched.bpf.c: who runs and who waits; who comes and goes.
+ * sched.bpf.c: which thread runs and which waits; which begin and end.
  *
- * Each thread carries a note (`slots`, else task storage). sched_switch out stores when and in what state it left;
- * sched_waking (wake.bpf.c) keeps who made it ready and from which context; sched_switch in adds to the sums and,
- * if the wait was long or the thread is traced, sends the whole wait with stack, system call and object.
- * The stack of a blocked thread does not change, so it is taken once, at the end, from outside.
- * Switches are dated by the run queue's clock, which the scheduler has just read, and not by one of our own.
- * Of a short wait a switch adds the length alone. What of all of them was for a CPU, the scheduler has added to the
- * thread's run_delay (of /proc/PID/schedstat), it counts the switches too, and the thread ran for the rest of its time:
- * that is worked out when the sums are told (sums.bpf.h). Where functions return slowly (mitigations), a helper takes as
- * long as all else together: the fast path of a pair of switch and wake-up calls none.
+ * The state machine is in notes.bpf.h. sched_switch out stores when and in what state the thread left. sched_waking
+ * (wake.bpf.c) stores who made it ready and from which context. sched_switch in ends the wait: it adds to the sums and, if
+ * the wait was long or the thread is traced, reports it whole with stack, system call and object.
+ * The stack of a blocked thread does not change, so it is taken once, at the end of the wait, from outside.
  *
- * Must not: trace system calls (each would pay), walk lists, or look at user memory of another task.
+ * Cost decides the shape. A switch is dated by the run queue's clock, which the scheduler has just read. A short wait adds
+ * only its length: how much of it was spent ready is in the thread's run_delay (/proc/PID/schedstat), the number of
+ * switches is counted by the kernel too, and the rest of the time the thread ran. That is computed when the sums are read
+ * (sums.bpf.h). Where functions return slowly (mitigations) one helper costs as much as all the rest, so the fast path of
+ * switch and wake-up calls none.
+ * Written by whom: the state of `prev` and `next` by the CPU that switches, under its run queue's lock.
+ *
+ * Must not: trace system calls (each would pay), walk lists, or read user memory of another task.
  * Rejected: starting a record at switch-out (every short wait would pay for its stack).
  */
 

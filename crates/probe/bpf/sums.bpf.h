@@ -1,10 +1,12 @@
 /*
- * sums.bpf.h: where a thread's time went, as its note has added it up.
+ * sums.bpf.h: where the time of a thread went, added up in its state.
  *
- * All of a thread's time is in one of the sums: who adds a wait adds all of its length, and what nobody adds, it ran.
- * What the kernel counts anyhow (run_delay, switches) is read at both ends and not added up here. Must not: decide what
- * a wait is or how it is dated (sched.bpf.c). Rejected: adding up each part at each switch, which took half of all that a
- * switch does. Edit together: notes.bpf.h (`struct sums`), sched.bpf.c, iter.bpf.c.
+ * All of a thread's time is in exactly one of the sums. A wait is added with its whole length, and time that is in no sum
+ * was spent running. What the kernel counts anyway (run_delay, switches) is read at both ends and not added up here.
+ * Written by whom: the CPU that switches the thread; iterators read a copy.
+ *
+ * Must not: decide what a wait is or how it is dated (sched.bpf.c). Rejected: adding up each part at each switch, which was
+ * half of the cost of a switch. Edit together: notes.bpf.h (`struct sums`), sched.bpf.c, iter.bpf.c.
  */
 #ifndef HOLDUP_SUMS_H
 #define HOLDUP_SUMS_H

@@ -1,21 +1,27 @@
 /*
  * wake.bpf.c: who ended a wait, and when.
  *
- * What a wake-up has to tell is kept in a cache line of the woken thread's place that nobody but wakers writes
- * (`struct wake`), and read at the switch in if the wait was long. So a wake-up from another CPU takes no line from the
- * CPU that ran the thread, nor does that CPU get it back: what is woken by the same CPU again and again, as most is, costs
- * either of them next to nothing. That a wait is short cannot be known without the thread's own lines, but it is when the
- * wake-up before was a moment ago: then no clock is read, and of the waker only the address is kept. Else the wait may be
- * long, and who woke and when is kept as it is now. If a wait was long and its wake-up is not dated, the scheduler has
- * noted when it queued the thread; between the two may lie an interrupt of the CPU that is to run it, and there the thread
- * counts as blocked. Where a thread is moved in its sleep after its dequeue was put off (6.12 on), a short wait's sleep
- * since then counts as waiting for a CPU, as it does in the kernel's own schedstat.
+ * A wake-up writes to a cache line of the woken thread's slot that only wakers write (`struct wake`); the switch in
+ * reads it if the wait was long. So a wake-up from another CPU takes no line away from the CPU that runs the thread,
+ * and repeated wake-ups from one CPU cost next to nothing.
  *
- * Threads whose waits are all told, throttled ones, those without a place of the array, and all where the scheduler's
- * dates cannot be had, are told in their notes, exactly.
- * Who runs here is read from the run queue, not noted at the switch: some kernels tell not every switch.
+ * A waker cannot know how long the wait was without the thread's own lines. It takes the wait for short if the previous
+ * wake-up of the thread was a moment ago. Then it reads no clock and stores only the waker's task address; otherwise it
+ * stores who and when exactly (WAKE_DATED). If a wait turns out long and its wake-up is not dated, the moment comes
+ * from when the scheduler queued the thread. An interrupt on the CPU that is to run it may lie between the two, and
+ * counts as blocked.
+ * A thread that is moved in its sleep after a delayed dequeue (6.12 on) counts a short sleep since then as waiting for
+ * a CPU, as the kernel's own schedstat does.
  *
- * Must not: write to another thread's note on the quick way, or call a helper there. Rejected: the waker in the note
+ * Exact on every wake-up, in the thread's own state (note_wake): traced threads, throttled threads, threads without a
+ * slot, and all threads on kernels whose scheduler dates cannot be read.
+ * The running thread is read from the run queue, not remembered from the switch: some kernels do not report every
+ * switch.
+ * Memory order: a waker overwrites the line without a lock; two wakers of one sleep are serialised by the thread's
+ * pi_lock, which the kernel holds at sched_waking (but where a thread wakes itself). The switch in runs after ttwu has
+ * queued the thread, and so sees the last.
+ *
+ * Must not: write to another thread's state on the fast path, or call a helper there. Rejected: the waker in the state
  * itself (two cache lines went from CPU to CPU at each wake-up and back at each switch); a log of each CPU (of 128 CPUs
  * one would have to be found). Edit together: notes.bpf.h, sched.bpf.c, iter.bpf.c.
  */

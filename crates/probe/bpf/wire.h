@@ -1,11 +1,11 @@
 /*
- * wire.h: every struct that crosses from the kernel programs to the reader, once.
+ * wire.h: every struct that crosses from the kernel programs to user space, once.
  *
- * The reader's types are generated from the BTF of these (libbpf-cargo, `types::wire_*`), so there
- * is no second copy to drift. Each record starts with `wire_head`; records with a path end in it, and
- * its length is told in the fixed part. There is no implicit padding: what is sent is initialised.
+ * The Rust types are generated from the BTF of these (libbpf-cargo, `types::wire_*`), so there is no second copy to drift.
+ * Each record starts with `wire_head`. A record with a path ends in it, and the fixed part has its length. There is no
+ * implicit padding: every byte that is sent is initialised.
  *
- * Rejected: hand-mirrored Rust structs; one fat union (a short record would cost a long one).
+ * Rejected: hand-mirrored Rust structs; one fat union (a short record would cost as much as a long one).
  * Edit together: src/decode.rs.
  */
 #ifndef HOLDUP_WIRE_H
