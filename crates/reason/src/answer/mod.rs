@@ -10,6 +10,7 @@ pub mod compare;
 mod naming;
 mod own;
 pub mod report;
+mod saved;
 mod sentences;
 mod verdict;
 
@@ -23,6 +24,7 @@ use accounting::account;
 use caveats::caveats;
 use naming::{link, process_name};
 pub use report::*;
+use saved::Saved;
 
 /// Explains a look.
 pub fn explain(facts: Vec<Fact>) -> Report {
@@ -74,7 +76,11 @@ fn judge(measures: &Measures<'_>, named: Vec<NamedEnd>) -> (Report, Vec<Vec<Clai
     let (mut findings, claims): (Vec<Finding>, Vec<Vec<Claim>>) =
         named.into_iter().map(|(finding, claims, _)| (finding, claims)).unzip();
     findings.iter_mut().for_each(|finding| add_inner_pids(model, finding));
-    let answer = verdict::answer(measures, &claims, &findings);
+    let saved = Saved::of(measures);
+    for (finding, claims) in findings.iter_mut().zip(&claims) {
+        finding.without_it = saved.by_claims(measures, claims);
+    }
+    let answer = verdict::answer(measures, &claims, &findings, &saved);
     let accounting = account(measures);
     let caveats = caveats(measures, &accounting, &findings);
     let report = Report {
@@ -116,6 +122,7 @@ fn finding(model: &Model, named: engine::Named) -> NamedEnd {
         culprit: named.culprit,
         victims: named.victims.iter().map(victim).collect(),
         impact: named.impact,
+        without_it: WithoutIt::default(),
         chain: named.chain.iter().map(|step| link(model, step)).collect(),
         evidence: named.wording.evidence,
         remedy: named.wording.remedy,

@@ -9,6 +9,7 @@
 use super::naming::{link, process_name};
 use super::own::Own;
 use super::report::*;
+use super::saved::Saved;
 use super::sentences::{idle_title, unnamed};
 use crate::facts::{TargetKind, ThreadRef};
 use crate::graph::end::{End, EndKind};
@@ -30,10 +31,18 @@ const HOST_DEMAND_MIN: f64 = 0.25;
 const HOST_BUSY_MIN: f64 = 0.05;
 
 /// The answer; `claims` are those of the findings, in their order.
-pub fn answer(measures: &Measures<'_>, claims: &[Vec<Claim>], findings: &[Finding]) -> Answer {
+pub fn answer(
+    measures: &Measures<'_>,
+    claims: &[Vec<Claim>],
+    findings: &[Finding],
+    saved: &Saved,
+) -> Answer {
     let divided = divided(measures, claims);
     let mut ends: Vec<AnswerEnd> =
         divided.iter().map(|(end, finding)| said(measures, end, *finding)).collect();
+    for (end, (divided, _)) in ends.iter_mut().zip(&divided) {
+        end.without_it = saved.end(measures, divided);
+    }
     let demand: f64 = ends.iter().map(|end| end.seconds).sum();
     for end in &mut ends {
         end.share = end.seconds / demand.max(1e-9);
@@ -136,6 +145,7 @@ pub fn said(measures: &Measures<'_>, end: &End, finding: Option<usize>) -> Answe
         seconds: end.seconds,
         share: 0.0,
         longest_seconds: end.longest_seconds,
+        without_it: WithoutIt::default(),
         victims,
         chain: end
             .links
@@ -256,6 +266,7 @@ fn folded(mut ends: Vec<AnswerEnd>) -> Vec<AnswerEnd> {
                 chain: Vec::new(),
                 finding: None,
                 ask: String::new(),
+                without_it: WithoutIt::default(),
                 ..end
             }),
         }

@@ -67,6 +67,9 @@ impl EndKind {
     }
 }
 
+/// What makes leaves one end: kind, class and object; where somebody acts, the object is the actor.
+pub type EndKey = (EndKind, WaitClass, Object);
+
 /// All waits that come down to one thing.
 #[derive(Debug, Clone)]
 pub struct End {
@@ -177,6 +180,11 @@ impl End {
             self.links.clone_from(&leaf.links);
             self.named = named;
         }
+    }
+
+    /// What makes it one end.
+    pub fn key(&self) -> EndKey {
+        (self.kind, self.class, self.object.clone())
     }
 
     /// The main holder: who holds it longest.

@@ -2,7 +2,7 @@
 //!
 //! peers.rs indexes who is at the other end of what; debts.rs reads who was asked and has not answered; holders.rs
 //! and responsible.rs order the candidates, serving.rs picks the thread that matters; chains.rs follows them through time; ends.rs adds up where that
-//! stops (end.rs), each second once. Must not: name a cause, or weigh one.
+//! stops (end.rs), each second once; what_if.rs says what a command would save without one of them. Must not: name a cause, or weigh one.
 
 pub mod chains;
 pub mod debts;
@@ -13,3 +13,4 @@ mod peers;
 pub mod responsible;
 mod serving;
 mod wakers;
+pub mod what_if;

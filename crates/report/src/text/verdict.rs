@@ -4,7 +4,7 @@
 //! call a long idle time a wait.
 
 use super::escape;
-use super::finding::chain_of;
+use super::finding::{self, chain_of};
 use super::page::{Page, Tone};
 use holdup_reason::answer::{Accounting, Report, Verdict};
 use holdup_reason::facts::TargetKind;
@@ -43,6 +43,9 @@ pub fn unnamed(report: &Report, page: &mut Page) {
     if let Some(end) = answer.largest() {
         if end.chain.len() > 1 {
             page.joined("chain", &chain_of(&end.chain, page.columns_labelled()), " <- ");
+        }
+        if answer.verdict == Verdict::Waits {
+            finding::without(&end.without_it, page);
         }
         if !end.ask.is_empty() && answer.verdict != Verdict::Idle {
             page.labelled("ask", &escape::line(&end.ask));
