@@ -36,6 +36,7 @@ Examples:
   holdup --from slow.hup          the same answer again, anywhere, without root
   holdup diff fast.hup slow.hup   what changed between two recordings
   holdup explain disk.journal     what a finding means and how it is proven
+  holdup demo                     harmless faults, and how to read the answers
 
 Exit status:
   0  nothing found, or found but --check was not given
@@ -208,6 +209,22 @@ enum Command {
         #[command(flatten)]
         answer: AnswerFlags,
     },
+    /// Make harmless faults, look at each, and explain the answers: half a minute
+    #[command(
+        after_help = "Locks, a pipe, servers and a CPU quota, made by processes of its own and undone on every way\nout. Works without root, and leaves out what needs it. Exits with 1 if an answer was not\nwhat was done."
+    )]
+    Demo {
+        /// No colours (they are only used on a terminal)
+        #[arg(long)]
+        no_color: bool,
+    },
+    /// A process of the demonstration
+    #[command(hide = true)]
+    DemoPart {
+        /// Who began it, what it does, with what
+        #[arg(allow_hyphen_values = true, trailing_var_arg = true)]
+        words: Vec<String>,
+    },
     /// Print the facts of a recording, a line of JSON each
     #[command(after_help = "Example:\n  holdup facts slow.hup | jq 'select(.f == \"wait\")'")]
     Facts {
@@ -284,6 +301,13 @@ pub enum Task {
     },
     /// Compare recordings.
     Diff(Sides),
+    /// Make faults, and explain them.
+    Demo,
+    /// Be a process of the demonstration.
+    DemoPart {
+        /// Who began it, what it does, with what.
+        words: Vec<String>,
+    },
     /// Print the facts of a recording.
     Facts {
         /// The recording.
@@ -388,6 +412,17 @@ impl Cli {
             Command::Diff { sides, answer: own } => {
                 outer.refuse("diff", true, true)?;
                 Job { task: Task::Diff(sides), answer: own.over(answer) }
+            }
+            Command::Demo { no_color } => {
+                outer.refuse("demo", true, true)?;
+                let own = AnswerFlags {
+                    print: PrintFlags { no_color, ..PrintFlags::default() },
+                    ..AnswerFlags::default()
+                };
+                Job { task: Task::Demo, answer: own.over(answer) }
+            }
+            Command::DemoPart { words } => {
+                Job { task: Task::DemoPart { words }, answer: answer.into() }
             }
             Command::Facts { file } => {
                 outer.refuse("facts", true, true)?;

@@ -4,6 +4,7 @@
 //! `output` delivers it. This file alone decides the exit status and prints failures. It must not
 //! hold rules (those are in `holdup_reason::rules`) nor read the host (that is `holdup_probe`).
 
+mod demo;
 mod diff;
 mod doctor;
 mod documents;
@@ -58,6 +59,8 @@ fn answer(job: Job) -> Result<u8, Failure> {
             })?;
             Ok(u8::from(answer.check && comparison.is_worse))
         }
+        Task::Demo => demo::run(&mut output::Output::open(&answer, false, None)?),
+        Task::DemoPart { words } => demo::part(&words),
         Task::Facts { file } => {
             let mut facts = main_loop::open(&file)?;
             output::Output::open(&answer, false, Some(&file))?.lines(&mut facts)?;

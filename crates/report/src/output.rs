@@ -88,6 +88,13 @@ impl Output {
         self.write(text.as_bytes())
     }
 
+    /// Writes a piece of text at once; `false` if nobody reads any more.
+    pub fn tell(&mut self, tell: impl FnOnce(&mut Page)) -> Result<bool, Failure> {
+        let mut page = Page::new(self.width, self.colour);
+        tell(&mut page);
+        self.append(page.finish().as_bytes())
+    }
+
     /// Delivers a document as it is.
     pub fn raw(mut self, bytes: &[u8]) -> Result<(), Failure> {
         self.write(bytes)

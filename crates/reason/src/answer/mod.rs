@@ -78,7 +78,7 @@ fn judge(measures: &Measures<'_>, named: Vec<NamedEnd>) -> (Report, Vec<Vec<Clai
     findings.iter_mut().for_each(|finding| add_inner_pids(model, finding));
     let saved = Saved::of(measures);
     for (finding, claims) in findings.iter_mut().zip(&claims) {
-        finding.without_it = saved.by_claims(measures, claims);
+        finding.without_it = saved.by_claims(measures, claims, &finding.impact);
     }
     let answer = verdict::answer(measures, &claims, &findings, &saved);
     let accounting = account(measures);

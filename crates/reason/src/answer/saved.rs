@@ -5,7 +5,7 @@
 //!
 //! Edit together: docs/json.md, the report crate's text/finding.rs.
 
-use super::report::WithoutIt;
+use super::report::{Impact, WithoutIt};
 use crate::graph::end::{End, EndKey};
 use crate::graph::what_if::{WhatIf, Without};
 use crate::measure::Measures;
@@ -28,7 +28,7 @@ impl Saved {
 
     /// Without an end, or the part of it that is meant.
     pub fn end(&self, measures: &Measures<'_>, end: &End) -> WithoutIt {
-        let mut without = self.together(&[end.key()], end.seconds);
+        let mut without = self.together(&[end]);
         let several = matches!(end.object, Object::Processes(_));
         if let (Some(what_if), Some(who), true) = (&self.0, &end.who, several)
             && let Some(alone) = what_if.without_one(&end.key(), measures.model.key(who))
@@ -46,32 +46,46 @@ impl Saved {
         without
     }
 
-    fn together(&self, ends: &[EndKey], seconds: f64) -> WithoutIt {
-        let Some(without) = self.0.as_ref().and_then(|what_if| what_if.without(ends)) else {
+    /// Without several ends; of those too small to be asked about all that they have counts.
+    fn together(&self, ends: &[&End]) -> WithoutIt {
+        let Some(what_if) = &self.0 else { return WithoutIt::default() };
+        let (asked, small): (Vec<&End>, Vec<&End>) =
+            ends.iter().partition(|end| what_if.is_asked(&end.key()));
+        let keys: Vec<EndKey> = asked.iter().map(|end| end.key()).collect();
+        let Some(without) = what_if.without(&keys).filter(|_| !keys.is_empty()) else {
             return WithoutIt::default();
         };
-        let seconds_max = without.seconds_max.min(seconds.max(0.0));
-        let why = why(&without, seconds);
+        let seconds = |ends: &[&End]| ends.iter().map(|end| end.seconds).sum::<f64>();
+        let seconds_max =
+            without.seconds_max.min(seconds(&asked).max(0.0)) + seconds(&small).max(0.0);
+        let why = why(&without, seconds(&asked));
         WithoutIt { seconds_max: Some(seconds_max), who_seconds_max: None, why }
     }
 
-    /// Without what a finding claims; nothing is said where it claims a part of an end, or none.
-    pub fn by_claims(&self, measures: &Measures<'_>, claims: &[Claim]) -> WithoutIt {
+    /// Without what a finding claims, and not more than it says is lost; nothing is said where it claims a part of an end, or
+    /// none.
+    pub fn by_claims(
+        &self,
+        measures: &Measures<'_>,
+        claims: &[Claim],
+        impact: &Impact,
+    ) -> WithoutIt {
         let at: BTreeSet<usize> = claims.iter().map(|claim| claim.end).collect();
         let whole = claims.iter().all(|claim| {
             let end = &measures.graph.ends[claim.end];
             claim.victims.as_ref().is_none_or(|own| end.victims.keys().all(|pid| own.contains(pid)))
         });
         let ends: Vec<&End> = at.into_iter().map(|at| &measures.graph.ends[at]).collect();
-        match ends.as_slice() {
+        let mut without = match ends.as_slice() {
             _ if !whole => WithoutIt::default(),
             [] => WithoutIt::default(),
             [end] => self.end(measures, end),
-            _ => {
-                let keys: Vec<EndKey> = ends.iter().map(|end| end.key()).collect();
-                self.together(&keys, ends.iter().map(|end| end.seconds).sum())
-            }
-        }
+            several => self.together(several),
+        };
+        let lost = impact.wait_seconds_per_second * measures.wall_seconds();
+        without.seconds_max = without.seconds_max.map(|seconds| seconds.min(lost));
+        without.who_seconds_max = without.who_seconds_max.map(|seconds| seconds.min(lost));
+        without
     }
 }
 

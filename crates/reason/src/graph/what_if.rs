@@ -90,6 +90,11 @@ impl WhatIf {
         Some(Self { lines, wall_seconds, asked, spans })
     }
 
+    /// Whether an end can be asked about: it is none of the smallest.
+    pub fn is_asked(&self, end: &EndKey) -> bool {
+        self.asked.contains_key(end)
+    }
+
     /// What would be saved without all of these ends together; none if one of them cannot be asked about.
     pub fn without(&self, ends: &[EndKey]) -> Option<Without> {
         let (numbers, seconds) = self.numbers(ends)?;
