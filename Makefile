@@ -25,7 +25,7 @@ DENY := target/tools/bin/cargo-deny
 
 .PHONY: help
 help: ## Say what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: run
 run: build ## Build holdup and ask it what holds this host up (ARGS="..." go to holdup)
@@ -36,7 +36,7 @@ demo: build ## Make harmless faults, look at each, and explain the answers (half
 	target/holdup demo
 
 # Static, because the binary is copied to sick machines, whatever libc they have. --target keeps the
-# flag away from build scripts and procedural macros, which cannot be static. LTO keeps it below 8 MB.
+# flag away from build scripts and procedural macros, which cannot be static. LTO makes it smaller.
 .PHONY: build
 build: ## Build the shipped binary: target/holdup, static and stripped
 	@xtask/setup build
@@ -51,11 +51,11 @@ build: ## Build the shipped binary: target/holdup, static and stripped
 	fi
 
 .PHONY: test
-test: ## All that CI runs: format, lints, licences, house rules, tests, the commands of the docs, a short lab pass
+test: ## All that CI runs: format, lints, licences, house rules, tests, the page in a browser, the docs' commands, a short lab pass
 	@xtask/setup test
 	@$(MAKE) --no-print-directory check-format check-lints check-dependencies
 	@$(MAKE) --no-print-directory build
-	@$(MAKE) --no-print-directory check-tests check-docs check-lab
+	@$(MAKE) --no-print-directory check-tests check-page check-docs check-lab
 	@echo "test: all of it passed"
 
 .PHONY: check-format
@@ -86,6 +86,17 @@ check-dependencies: $(DENY)
 check-tests:
 	cargo test --locked --workspace --no-fail-fast
 	PYTHONDONTWRITEBYTECODE=1 python3 -m unittest discover -q -s lab/field/harness -t lab/field
+
+# A machine without a browser, or without a package index for its driver, is told so, and goes on.
+.PHONY: check-page
+check-page:
+	@tests/browser/run target/holdup || [ $$? = 3 ]
+
+.PHONY: page-test
+page-test: ## Open pages in Debian's Chromium and try them (ARGS="HostileAndHuge" for some)
+	@xtask/setup page
+	@$(MAKE) --no-print-directory build
+	tests/browser/run target/holdup $(ARGS)
 
 # The console blocks of README.md and docs/, run as they stand.
 .PHONY: check-docs

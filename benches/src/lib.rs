@@ -22,6 +22,7 @@ pub mod plot;
 pub mod profile;
 pub mod results;
 pub mod slices;
+pub mod stacks;
 pub mod stats;
 pub mod table;
 

@@ -25,6 +25,8 @@ enum Load {
     },
     /// Threads that sleep.
     Sleepers { threads: usize },
+    /// Threads that wait for a turn that never comes.
+    Waiters { threads: usize },
     /// Pairs of threads: one waits for what the other gives it every two milliseconds.
     Handovers { pairs: usize },
     /// UDP packets to a socket of its own, as fast as they go.
@@ -35,6 +37,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().load {
         Load::Timed { words } => timed(&words),
         Load::Sleepers { threads } => many(threads, || loop_forever(Duration::from_secs(3600))),
+        Load::Waiters { threads } => many(threads, waits_for_a_turn),
         Load::Handovers { pairs } => many(pairs, handover),
         Load::Packets => packets(),
     };
@@ -57,6 +60,13 @@ fn timed(words: &[String]) -> std::io::Result<u8> {
 fn loop_forever(each: Duration) {
     loop {
         std::thread::sleep(each);
+    }
+}
+
+#[inline(never)]
+fn waits_for_a_turn() {
+    loop {
+        std::thread::park();
     }
 }
 

@@ -11,7 +11,7 @@ use holdup_bench::growth::{self, FULL, QUICK};
 use holdup_bench::machine::Machine;
 use holdup_bench::results::Results;
 use holdup_bench::{
-    counted, docs, flood, kernel, loads, lookers, micro, pairs, profile, say, table,
+    counted, docs, flood, kernel, loads, lookers, micro, pairs, profile, say, stacks, table,
 };
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -22,6 +22,7 @@ const PARTS: &[(&str, &str)] = &[
     ("counted", "what looking takes of each load, by counting"),
     ("kernel", "nanoseconds of each kernel program under the ping-pong"),
     ("idle", "an idle host with 2,000 sleeping threads and 100 cgroups"),
+    ("stacks", "user stacks of 800 threads that wait, in looks of 2 s"),
     ("growth", "cost against threads, cgroups and switches a second"),
     ("flood", "as many switches, and packets, as the machine makes"),
     ("profile", "where a look's own time goes, by function"),
@@ -201,6 +202,7 @@ fn measure_parts(cli: &Cli, ctx: &Ctx, results: &mut Results) -> Result<()> {
             }
             "kernel" => kernel::under_pingpong(ctx).map(|found| results.programs = found),
             "idle" => growth::idle(ctx, sizes).map(|found| results.idle = Some(found)),
+            "stacks" => stacks::all(ctx).map(|found| results.stacks = found),
             "growth" => {
                 growth::series(ctx, sizes, &mut trouble).map(|found| results.growth = found)
             }

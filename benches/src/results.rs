@@ -30,6 +30,9 @@ pub struct Results {
     pub programs: Vec<Program>,
     /// An idle host.
     pub idle: Option<Idle>,
+    /// User stacks of threads that wait.
+    #[serde(default)]
+    pub stacks: Vec<Stacks>,
     /// Cost against size.
     pub growth: Vec<Series>,
     /// Floods.
@@ -160,6 +163,32 @@ impl Idle {
     /// Share of a core that each further second of a look takes.
     pub fn steady_share(&self) -> f64 {
         (self.own_seconds + self.bpf_seconds) / self.seconds
+    }
+}
+
+/// What a look took to read user stacks.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Stacks {
+    /// A look at what: `host`, `process`.
+    pub of: String,
+    /// Processes with threads that wait.
+    pub processes: usize,
+    /// Those threads.
+    pub threads: usize,
+    /// Window, seconds.
+    pub seconds: f64,
+    /// Stacks that were read.
+    pub read: u64,
+    /// Threads whose stack was not, for want of time.
+    pub left_out: u64,
+    /// CPU seconds of reading.
+    pub cpu_seconds: f64,
+}
+
+impl Stacks {
+    /// Part of a CPU while the look lasted.
+    pub fn share(&self) -> f64 {
+        self.cpu_seconds / self.seconds.max(1e-9)
     }
 }
 

@@ -204,6 +204,21 @@ pub fn rest(results: &Results) -> String {
             bytes(idle.rss_bytes as f64)
         );
     }
+    for stacks in &results.stacks {
+        let _ = writeln!(
+            text,
+            "\nUSER STACKS, look at the {} of {:.1} s, {} threads of {} processes wait: {} read and {} left out in\n  \
+             {:.4} s of CPU, {:.2} % of one",
+            stacks.of,
+            stacks.seconds,
+            stacks.threads,
+            stacks.processes,
+            stacks.read,
+            stacks.left_out,
+            stacks.cpu_seconds,
+            stacks.share() * 100.0
+        );
+    }
     for flood in &results.floods {
         let _ = writeln!(
             text,

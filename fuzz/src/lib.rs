@@ -9,6 +9,9 @@
 
 use holdup_probe::decode::Decoder;
 use holdup_probe::recording::Reader;
+use holdup_probe::user_stacks::rows::{self, Frame, Row, Saved};
+use holdup_probe::user_stacks::unwind::Registers;
+use holdup_probe::user_stacks::{elf::Elf, names};
 use holdup_probe::{Source, mapper, netlink_wire};
 use holdup_reason::facts::{DeviceNumber, Fact};
 use std::io::Cursor;
@@ -69,6 +72,35 @@ pub fn mapper_answers(bytes: &[u8]) {
     let table = usize::from(u16::from_le_bytes(*length)).min(answers.len());
     let (table, status) = answers.split_at(table);
     drop(mapper::told(DeviceNumber::default(), table, status));
+}
+
+/// A program file that somebody else made, asked how to leave some of its functions and what they are called.
+pub fn program_file(bytes: &[u8]) {
+    let bytes = &bytes;
+    let Some(elf) = Elf::read(bytes) else { return };
+    let _ = elf.moved_by(0x5555_0000_0000, 0x1000);
+    let addresses: Vec<u64> = (0..64).map(|at| at * 0x40).chain([u64::MAX, 1 << 40]).collect();
+    for address in &addresses {
+        drop(rows::row(&elf, bytes, *address));
+    }
+    drop(names::of(&elf, bytes, &addresses, &|| true));
+}
+
+/// A row whose places are computed by these bytes, on a stack where each word holds its own address.
+pub fn unwind_row(bytes: &[u8]) {
+    let computed = || Saved::Computed(bytes.into());
+    let row = Row {
+        frame: Frame::Expression(bytes.into()),
+        saved: vec![(6, Saved::AtComputed(bytes.into())), (16, computed()), (30, computed())],
+        returns_by: 16,
+        is_signal: bytes.len().is_multiple_of(2),
+    };
+    let _ = Registers::new(1, 2, 3, 4).step(&row, &mut |at| Some(at));
+}
+
+/// A name in a table of symbols.
+pub fn symbol(name: &str) {
+    drop(names::readable(name));
 }
 
 /// A recording of a format, with this behind its header.

@@ -27,6 +27,7 @@ struct wire_types {
 	struct wire_exit exit;
 	struct wire_thread thread;
 	struct wire_endpoint endpoint;
+	struct wire_registers registers;
 	struct wire_request request;
 	struct wire_oom oom;
 	struct wire_signal signal;

@@ -5,6 +5,9 @@
  * the state of each thread, so that a wait that began before the look is complete when it ends.
  * `endpoints` reports who holds which socket, pipe, terminal and FUSE device, in every network namespace.
  *
+ * If asked, `threads` reports only where blocked threads left user space: their user stacks are read from those
+ * addresses, and are whole if the count of switches is the same before and after.
+ *
  * Memory order: a walk reads a thread's state while its CPU may write it. run_delay is read before the state, so that what
  * is added meanwhile is in the sums already; a mode that the walk sets at first sight is overwritten by a racing switch.
  * One walk at a time: the scratch records are shared.
@@ -74,6 +77,44 @@ static __always_inline __u32 read_standing(struct wire_thread *out, struct task_
 	return path_bytes;
 }
 
+#if defined(__TARGET_ARCH_x86)
+static __always_inline void read_registers(struct wire_registers *out, struct pt_regs *regs)
+{
+	out->instruction = BPF_CORE_READ(regs, ip);
+	out->stack = BPF_CORE_READ(regs, sp);
+	out->frame = BPF_CORE_READ(regs, bp);
+	out->link = 0;
+}
+#else
+static __always_inline void read_registers(struct wire_registers *out, struct pt_regs *regs)
+{
+	out->instruction = BPF_CORE_READ(regs, pc);
+	out->stack = BPF_CORE_READ(regs, sp);
+	out->frame = BPF_CORE_READ(regs, regs[29]);
+	out->link = BPF_CORE_READ(regs, regs[30]);
+}
+#endif
+
+/* Of a thread that stands still outside of its own code; the counts are read before the registers. */
+static __always_inline int tell_registers(struct seq_file *seq, struct wire_registers *out, struct task_struct *task,
+					  const struct note *note)
+{
+	if (note->mode != WIRE_MODE_BLOCKED || task->flags & PF_KTHREAD || task->exit_state ||
+	    !compat_task_state(task) || compat_task_on_cpu(task))
+		return 0;
+	if (control.only_tgid && (__u32)task->tgid != control.only_tgid)
+		return 0;
+	out->head.kind = WIRE_REGISTERS;
+	out->head.length = sizeof(*out);
+	out->head.at_ns = bpf_ktime_get_ns();
+	fill_ref(&out->thread, task);
+	out->since_ns = note->since_ns;
+	out->switches = BPF_CORE_READ(task, nvcsw) + BPF_CORE_READ(task, nivcsw);
+	read_registers(out, compat_task_pt_regs(task));
+	bpf_seq_write(seq, out, sizeof(*out));
+	return 0;
+}
+
 SEC("iter/task")
 int threads(struct bpf_iter__task *ctx)
 {
@@ -91,6 +132,8 @@ int threads(struct bpf_iter__task *ctx)
 	note = note_of(task, ANYWHERE);
 	if (!out || !note || (control.only_traced && !note->traced))
 		return 0;
+	if (control.only_registers)
+		return tell_registers(seq, (struct wire_registers *)out, task, note);
 	kernel = task->flags & PF_KTHREAD;
 	if (control.trace_tgid && (__u32)task->tgid == control.trace_tgid) {
 		trace(note, task, 1);

@@ -52,7 +52,9 @@ enum bpf_func_id {
 
 struct pt_regs {
 	/* x86_64 */
-	unsigned long r10, r9, r8, dx, si, di, orig_ax, ip;
+	unsigned long bp, r10, r9, r8, dx, si, di, orig_ax, ip;
+	/* both */
+	unsigned long sp;
 	/* arm64 */
 	unsigned long regs[31];
 	__u64 orig_x0;

@@ -32,6 +32,7 @@ enum wire_kind {
 	WIRE_DENIED = 10,
 	WIRE_THREAD = 11,
 	WIRE_ENDPOINT = 12,
+	WIRE_REGISTERS = 13,
 };
 
 struct wire_head {
@@ -195,6 +196,18 @@ struct wire_thread {
 	__u32 held_disk;
 	struct wire_place place;
 	char path[WIRE_PATH_MAX];
+};
+
+/* From the task iterator, if it is asked for these alone: where a blocked thread of user space left it. */
+struct wire_registers {
+	struct wire_head head;
+	struct wire_ref thread;
+	__u64 since_ns; /* blocked, or seen, since */
+	__u64 switches; /* of all its life: who has not switched stands where it stood */
+	__u64 instruction;
+	__u64 stack;
+	__u64 frame; /* rbp, x29 */
+	__u64 link; /* x30; 0 where return addresses are on the stack */
 };
 
 struct wire_socket {
@@ -499,6 +512,8 @@ struct wire_control {
 	__u32 only_tid; /* the iterator tells this thread only */
 	__u32 calm; /* the reader may sleep for longer than a tick: what it must see soon calls it */
 	__u32 refused_tgid; /* refused calls of this process and its children are reported; 0: of traced threads */
+	__u32 only_registers; /* the iterator tells the registers of blocked threads, and nothing else */
+	__u32 only_tgid; /* and of this process only */
 };
 
 /* Raised by the programs before it is queued, lowered by the reader. */

@@ -5,9 +5,10 @@
 //! further. Edit together: live.rs.
 
 use crate::endpoints::{ends_of, inodes, relevant};
-use crate::files::{self, Family, family::Observed};
-use crate::kernel::Programs;
+use crate::files::{self, Family, family::Observed, threads::clock_ns};
 use crate::live::{Live, now};
+use crate::own::priority;
+use crate::user_stacks::Left;
 use crate::{SourceError, memory, paths};
 use holdup_reason::facts::*;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -180,10 +181,11 @@ impl Live {
         self.end_ns.is_some_and(|end_ns| now() >= end_ns)
     }
 
-    /// Ends the window now: every thread once more, and then no more events. What came before is read after it, and all
+    /// Ends the window now: every thread once more, and the sums. What came before is read after it, and all
     /// that takes time.
     pub(crate) fn end_window(&mut self, interrupted: bool) -> Result<LastWalk, SourceError> {
         let end_ns = now();
+        priority::raise_if_crowded();
         let mut last = LastWalk { end_ns, interrupted, ..LastWalk::default() };
         if let Some(times) = &self.times {
             let at_ns = now();
@@ -191,6 +193,7 @@ impl Live {
         }
         let mut resting = Resting { begin_ns: self.begin_ns, by_process: BTreeMap::new() };
         let Some(programs) = self.programs.as_mut() else { return Ok(last) };
+        let walk_begin_ns = clock_ns(libc::CLOCK_THREAD_CPUTIME_ID);
         programs.threads(false, |at_ns, record| {
             if record.time.run_ns > 0 || record.blocked.is_none() {
                 last.wanted.insert(record.time.thread.pid);
@@ -205,7 +208,11 @@ impl Live {
             last.told.insert((record.time.thread.tid, record.time.thread.start_ns), at_ns);
             last.times.push(Fact { at_ns, body: Body::ThreadTime(record.time) });
         })?;
-        programs.detach();
+        let walk_ns = clock_ns(libc::CLOCK_THREAD_CPUTIME_ID).saturating_sub(walk_begin_ns);
+        // What they add up goes on.
+        last.sums = programs.sums();
+        last.lost = programs.lost();
+        last.left = self.left_at_the_end(walk_ns)?;
         Ok(last)
     }
 
@@ -215,9 +222,22 @@ impl Live {
         facts: &mut Vec<Fact>,
         last: LastWalk,
     ) -> Result<(), SourceError> {
+        if let Some(programs) = self.programs.as_mut() {
+            programs.tell_no_more();
+        }
         let (traced_threshold_ns, threshold_ns) = self.pace.highest_ns();
         let flood_by = self.pace.author().cloned();
-        let LastWalk { end_ns, interrupted, mut times, mut waits, mut wanted, .. } = last;
+        let LastWalk {
+            end_ns,
+            interrupted,
+            mut times,
+            mut waits,
+            mut wanted,
+            mut sums,
+            lost,
+            left,
+            ..
+        } = last;
         let end = WindowEnd { interrupted, threshold_ns, traced_threshold_ns, flood_by };
         facts.push(Fact { at_ns: end_ns, body: Body::WindowEnd(end) });
         facts.append(&mut times);
@@ -227,25 +247,65 @@ impl Live {
             self.standing(facts, false)?;
         }
         self.complete(&mut waits, facts);
+        self.user_stacks_at_the_end(&waits, left, facts)?;
         facts.append(&mut waits);
         // Their stacks, which may be told here for the first time, tell whether one of them is for a file lock.
         self.tell_stacks(facts);
         self.locks.heed(facts, self.programs.is_some());
         let at_ns = now();
-        if self.locks.is_wanted() {
-            for body in self.locks.read(&self.roots) {
-                if let Body::FileLock(lock) = &body {
-                    wanted.extend(u32::try_from(lock.pid).ok());
-                }
-                facts.push(Fact { at_ns, body });
-            }
-        }
+        self.tell_locks(facts, &mut wanted);
         let endpoints = match self.programs.as_mut() {
             Some(programs) => programs.endpoints()?,
             None => Vec::new(),
         };
-        let mut sums = self.programs.as_mut().map_or_else(Vec::new, Programs::sums);
         self.name_flows(&mut sums, &endpoints);
+        self.tell_endpoints(endpoints, at_ns, facts, &mut wanted);
+        let mut put = |body| facts.push(Fact { at_ns, body });
+        for body in sums {
+            if let Body::DiskUse(used) = &body {
+                wanted.insert(used.process.pid);
+            }
+            put(body);
+        }
+        lost.into_iter().for_each(|lost| put(Body::Lost(lost)));
+        self.counters(facts);
+        let mut put = |body| facts.push(Fact { at_ns, body });
+        let unknown: Vec<u32> = wanted.difference(&self.identified).copied().collect();
+        files::threads_of(&self.roots, unknown).into_iter().map(Body::Thread).for_each(&mut put);
+        self.tell_stacks(facts);
+        let events = self.programs.as_ref().map_or(0, |p| p.inbox.borrow().decoder.events);
+        let mut cost = Cost {
+            scheduling: Some(priority::had()),
+            memory_locked: Some(self.memory_locked),
+            ..self.expense.cost(events, end_ns.saturating_sub(self.begin_ns))
+        };
+        self.user_stacks.count(&mut cost);
+        facts.push(Fact { at_ns: now(), body: Body::Cost(cost) });
+        Ok(())
+    }
+
+    /// The table of file locks, if somebody waits for one, and who is to be named because of it.
+    fn tell_locks(&mut self, facts: &mut Vec<Fact>, wanted: &mut HashSet<u32>) {
+        if !self.locks.is_wanted() {
+            return;
+        }
+        let at_ns = now();
+        for body in self.locks.read(&self.roots) {
+            if let Body::FileLock(lock) = &body {
+                wanted.extend(u32::try_from(lock.pid).ok());
+            }
+            facts.push(Fact { at_ns, body });
+        }
+    }
+
+    /// The endpoints that matter, with what was known of them before, and who is to be named because of them.
+    fn tell_endpoints(
+        &mut self,
+        endpoints: Vec<Endpoint>,
+        at_ns: Ns,
+        facts: &mut Vec<Fact>,
+        wanted: &mut HashSet<u32>,
+    ) {
         let (endpoints, left_out) = relevant(endpoints, &self.objects, &self.polled);
         facts.extend(left_out.map(|blind| Fact { at_ns, body: Body::Blind(blind) }));
         for endpoint in endpoints {
@@ -260,25 +320,6 @@ impl Live {
             facts.push(Fact { at_ns, body: Body::Endpoint(endpoint) });
         }
         facts.extend(std::mem::take(&mut self.between).into_values());
-        let mut put = |body| facts.push(Fact { at_ns, body });
-        if let Some(programs) = self.programs.as_mut() {
-            for body in sums {
-                if let Body::DiskUse(used) = &body {
-                    wanted.insert(used.process.pid);
-                }
-                put(body);
-            }
-            programs.lost().into_iter().for_each(|lost| put(Body::Lost(lost)));
-        }
-        self.counters(facts);
-        let mut put = |body| facts.push(Fact { at_ns, body });
-        let unknown: Vec<u32> = wanted.difference(&self.identified).copied().collect();
-        files::threads_of(&self.roots, unknown).into_iter().map(Body::Thread).for_each(&mut put);
-        self.tell_stacks(facts);
-        let events = self.programs.as_ref().map_or(0, |p| p.inbox.borrow().decoder.events);
-        let cost = self.expense.cost(events, end_ns.saturating_sub(self.begin_ns));
-        facts.push(Fact { at_ns: now(), body: Body::Cost(cost) });
-        Ok(())
     }
 
     /// Settings and counters once more, and what appeared while the look went on.
@@ -342,12 +383,18 @@ pub(crate) struct LastWalk {
     times: Vec<Fact>,
     /// Standing waits.
     waits: Vec<Fact>,
+    /// Where blocked threads left user space, if there was time to ask.
+    left: Option<Vec<Left>>,
     /// The latest stretches of traced threads on a CPU.
     stretches: Vec<(Ns, Ran)>,
     /// Whose time was told, by thread id and begin, and until when.
     told: HashMap<(u32, Ns), Ns>,
     /// Whose identity to read.
     wanted: HashSet<u32>,
+    /// What the kernel programs have added up.
+    sums: Vec<Body>,
+    /// What they had no room for.
+    lost: Vec<Lost>,
 }
 
 impl LastWalk {

@@ -4,6 +4,7 @@
 //! waits for it, because std's spawn returns only after the exec. Rejected: ptrace (it changes what is
 //! looked at), and starting first and attaching later (the begin would be missing).
 
+use crate::own::priority;
 use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -70,6 +71,8 @@ impl Held {
         std::thread::Builder::new().name("command".into()).spawn(move || {
             let spawned = command.spawn();
             drop((pid_writer, release_reader));
+            // From here on nothing is started by it any more, and it is to notice the end at once.
+            priority::follow();
             let ending = spawned.and_then(|mut child| child.wait());
             let ending = ending.map(|status| {
                 ended_as(status, crate::files::threads::clock_ns(libc::CLOCK_MONOTONIC))

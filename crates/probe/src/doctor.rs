@@ -30,7 +30,6 @@ pub fn doctor() -> Vec<Fact> {
     if let Some(mut programs) = programs {
         let refused = attach(&mut programs, &names);
         refused.into_iter().for_each(|blind| put(Body::Blind(blind)));
-        programs.detach();
     }
     match Netlink::open(&roots) {
         Ok((_, told)) => {

@@ -64,6 +64,7 @@ impl Expense {
             bpf_seconds: (self.measured_ns > 0).then_some(share * window_ns as f64 / 1e9),
             rss_bytes: usage.ru_maxrss as u64 * 1024,
             events,
+            ..Cost::default()
         }
     }
 }

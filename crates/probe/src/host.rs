@@ -167,7 +167,8 @@ fn member_offset(btf: &Btf<'_>, of: &types::Composite<'_>, name: &str) -> Option
     None
 }
 
-fn effective_capabilities() -> u64 {
+/// The own ones, a bit each (capabilities(7)).
+pub fn effective_capabilities() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     status
         .lines()

@@ -8,6 +8,7 @@ use crate::cpu_clock::{SAMPLE_HZ, online_cpus, sampling_event};
 use crate::decode::{self, Decoder, ThreadRecord};
 use crate::disk_sums::{Latencies, Uses};
 use crate::host::Offer;
+use crate::iterators::{OfProcess, each_record};
 use crate::plan;
 use crate::refusal::{self, Refusal};
 use crate::samples;
@@ -18,7 +19,6 @@ use holdup_reason::facts::*;
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, RingBuffer, RingBufferBuilder};
 use std::cell::RefCell;
-use std::io::Read;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::rc::Rc;
@@ -54,6 +54,7 @@ pub struct Programs {
     sees_packets: bool,
     alarm: OwnedFd,
     thread_link: Link,
+    process_link: Option<OfProcess>,
     endpoint_link: Link,
     /// Decoded records of the ring.
     pub inbox: Rc<RefCell<Inbox>>,
@@ -108,6 +109,7 @@ impl Programs {
             sees_packets: false,
             alarm,
             thread_link,
+            process_link: None,
             endpoint_link,
             inbox,
             sample_hz: 0,
@@ -169,9 +171,14 @@ impl Programs {
         Ok(blind)
     }
 
-    /// Detaches everything that makes events; maps and iterators stay readable.
-    pub fn detach(&mut self) {
-        self.links.clear();
+    /// Has no more waits told. The programs stay attached until the process ends: where another looker has programs at the same
+    /// places, to detach one waits for an RCU grace period, which the answer need not.
+    pub fn tell_no_more(&mut self) {
+        if let Some(control) = self.control() {
+            control.threshold_ns = u64::MAX;
+            control.traced_threshold_ns = u64::MAX;
+            control.request_threshold_ns = u64::MAX;
+        }
     }
 
     fn start_sampling(&mut self) -> Option<Blind> {
@@ -293,7 +300,8 @@ impl Programs {
                 control.only_traced = u32::from(only_traced);
                 control.only_tid = only_tid;
             }
-            each_record(&self.thread_link, "tasks", |record| {
+            let iterator = Iter::new(&self.thread_link).map_err(bpf("tasks"))?;
+            each_record(iterator, "tasks", |record| {
                 tell(wire::read::<wire_head>(record).at_ns, decoder.thread(record, own));
             })
         };
@@ -306,11 +314,48 @@ impl Programs {
         walked
     }
 
+    /// Tells where blocked threads left user space: each record of them, of the traced threads or of one process (0: any).
+    pub fn registers(
+        &mut self,
+        only_traced: bool,
+        only_tgid: u32,
+        tell: impl FnMut(&[u8]),
+    ) -> Result<(), SourceError> {
+        let of_process = self.walk_of(only_tgid);
+        let mut ask = |only_registers, only_tgid| {
+            if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
+                let control = &mut bss.control;
+                (control.only_traced, control.only_tid) = (u32::from(only_traced), 0);
+                (control.only_registers, control.only_tgid) = (only_registers, only_tgid);
+            }
+        };
+        ask(1, only_tgid);
+        let walked = match of_process {
+            Some(walk) => each_record(walk, "tasks", tell),
+            None => (Iter::new(&self.thread_link).map_err(bpf("tasks")))
+                .and_then(|walk| each_record(walk, "tasks", tell)),
+        };
+        ask(0, 0);
+        walked
+    }
+
+    /// A walk of one process's threads, if there is such a thing.
+    fn walk_of(&mut self, pid: u32) -> Option<std::fs::File> {
+        if pid == 0 {
+            return None;
+        }
+        if self.process_link.as_ref().is_none_or(|it| !it.is_of(pid)) {
+            self.process_link = Some(OfProcess::bind(self.skel.progs.threads.as_fd(), pid));
+        }
+        self.process_link.as_ref()?.walk()
+    }
+
     /// Every open socket, pipe, terminal and FUSE device with its process.
     pub fn endpoints(&mut self) -> Result<Vec<Endpoint>, SourceError> {
         let decoder = &mut self.inbox.borrow_mut().decoder;
         let mut all = Vec::new();
-        each_record(&self.endpoint_link, "descriptors", |record| {
+        let iterator = Iter::new(&self.endpoint_link).map_err(bpf("descriptors"))?;
+        each_record(iterator, "descriptors", |record| {
             all.extend(decoder.endpoint(record));
         })?;
         Ok(all)
@@ -480,49 +525,6 @@ fn each<K: Wire, V: Wire>(map: &impl MapCore, mut call: impl FnMut(K, V)) {
             call(wire::read(&key), wire::read(&value));
         }
     }
-}
-
-/// Calls for each record of an iterator. What is read at once is small: a host may have many threads.
-fn each_record(link: &Link, what: &str, mut call: impl FnMut(&[u8])) -> Result<(), SourceError> {
-    const READ_BYTES: usize = 64 << 10;
-    let mut iterator = Iter::new(link).map_err(bpf(what))?;
-    let mut bytes = vec![0; READ_BYTES];
-    let mut filled = 0;
-    loop {
-        let read = match iterator.read(&mut bytes[filled..]) {
-            Ok(0) => return Ok(()),
-            Ok(count) => count,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-            Err(error) => {
-                let doing = format!("read the {what} iterator");
-                return Err(SourceError::System { doing, error });
-            }
-        };
-        filled += read;
-        let mut done = 0;
-        while let Some(record) = first_record(&bytes[done..filled]) {
-            call(record);
-            done += record.len();
-        }
-        // The kernel may end a read within a record.
-        bytes.copy_within(done..filled, 0);
-        filled -= done;
-        if filled == bytes.len() {
-            let doing = format!("read a record of the {what} iterator");
-            let error = std::io::Error::other("it is longer than 64 KiB, or tells no length");
-            return Err(SourceError::System { doing, error });
-        }
-    }
-}
-
-/// The first record, if it is there whole; its length is what it tells.
-fn first_record(bytes: &[u8]) -> Option<&[u8]> {
-    let head: wire_head = wire::read(bytes.get(..size_of::<wire_head>())?);
-    let length = head.length as usize;
-    if length < size_of::<wire_head>() {
-        return None;
-    }
-    bytes.get(..length)
 }
 
 /// An epoll that tells of wake-ups only (edges): between them the ring is readable nearly always.

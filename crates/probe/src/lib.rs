@@ -18,6 +18,7 @@ mod expense;
 pub mod files;
 mod fitting;
 pub mod host;
+mod iterators;
 mod kernel;
 pub mod live;
 #[doc(hidden)]
@@ -26,6 +27,7 @@ mod memory;
 pub mod netlink;
 #[doc(hidden)]
 pub mod netlink_wire;
+mod own;
 mod pace;
 mod paths;
 pub mod plan;
@@ -38,6 +40,8 @@ mod source;
 mod stacks;
 mod standstill;
 mod target;
+#[doc(hidden)]
+pub mod user_stacks;
 #[doc(hidden)]
 pub mod wire;
 

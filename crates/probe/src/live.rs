@@ -23,8 +23,10 @@ use crate::host::{self, Offer};
 use crate::kernel::{Programs, Queued};
 use crate::mapper::Mapper;
 use crate::netlink::Netlink;
+use crate::own;
 use crate::pace::Pace;
 use crate::plan::{self, Purpose};
+use crate::user_stacks::UserStacks;
 use crate::wire::wire_control;
 use crate::{Source, SourceError, container, memory};
 use holdup_reason::facts::*;
@@ -107,11 +109,13 @@ pub struct Live {
     pub(crate) between: BTreeMap<(u32, u32, u64), Fact>,
     pub(crate) followed: HashSet<u64>,
     pub(crate) named_stacks: Vec<Vec<String>>,
+    pub(crate) user_stacks: UserStacks,
     pub(crate) own_pid: u32,
     pub(crate) pace: Pace,
     pub(crate) calm: Calm,
     pub(crate) expense: Expense,
     pub(crate) is_command: bool,
+    pub(crate) memory_locked: bool,
     pub(crate) held: Option<Held>,
     ended: Option<Ended>,
     pub(crate) ending: Option<LastWalk>,
@@ -142,6 +146,13 @@ impl Live {
         let roots = Roots::default();
         let mut opening_facts = Pieces::default();
         let mut put = |body| opening_facts.push(Fact { at_ns: now(), body });
+        // First: a child inherits neither what the scheduler grants from here on nor a lock on memory.
+        let held = match &look.what {
+            What::Command(words) => Some(Held::fork(words).map_err(system("start the command"))?),
+            _ => None,
+        };
+        own::priority::raise_if_crowded();
+        let memory_locked = own::memory::lock();
         let (purpose, asked_about) = purpose(&look.what);
         let offer = host::look(&plan::tracepoints());
         let (mut programs, names, blind) = load(&offer, purpose);
@@ -167,10 +178,6 @@ impl Live {
         let target = crate::target::target(&look.what, &roots, &containers)?;
         containers.into_iter().map(Body::Container).for_each(&mut put);
         put(Body::Target(target));
-        let held = match &look.what {
-            What::Command(words) => Some(Held::fork(words).map_err(system("start the command"))?),
-            _ => None,
-        };
         let mut cgroups = opening.cgroups;
         cgroups.samples().for_each(&mut put);
         let mut sampler = Sampler::new(&roots);
@@ -223,11 +230,13 @@ impl Live {
             between: BTreeMap::new(),
             followed: HashSet::new(),
             named_stacks: Vec::new(),
+            user_stacks: UserStacks::of(&look.what),
             own_pid: std::process::id(),
             pace: Pace::new(held.is_some(), crate::cpu_clock::online_cpus().len()),
             calm: Calm::default(),
             expense: Expense::default(),
             is_command: held.is_some(),
+            memory_locked,
             held,
             ended: None,
             ending: None,
@@ -383,6 +392,7 @@ impl Live {
         if samples_waits && again && !is_last && !self.is_overdue() {
             self.standing(facts, self.is_command)?;
         }
+        self.user_stacks_between(facts, is_last)?;
         if queued.lock {
             self.locks.want();
         }

@@ -17,6 +17,27 @@ pub fn read(pid: u32, address: u64, bytes: &mut [u8]) -> Option<()> {
     (read == bytes.len() as isize).then_some(())
 }
 
+/// Reads as many bytes as are there in a row, at most as many as fit; gives how many.
+pub fn read_some(pid: u32, address: u64, bytes: &mut [u8]) -> usize {
+    const PAGE: usize = 4096;
+    const PAGES_MAX: usize = 16;
+    let local = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    // A vector that is not there whole is left out, so each page has one.
+    let mut remote = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; PAGES_MAX];
+    let (mut used, mut done) = (0, 0);
+    while done < bytes.len() && used < PAGES_MAX {
+        let Some(at) = address.checked_add(done as u64) else { break };
+        let length = (PAGE - at as usize % PAGE).min(bytes.len() - done);
+        remote[used] = libc::iovec { iov_base: at as *mut libc::c_void, iov_len: length };
+        (used, done) = (used + 1, done + length);
+    }
+    let count = used as libc::c_ulong;
+    // SAFETY: as above; the remote vectors are `used` initialised ones.
+    let read =
+        unsafe { libc::process_vm_readv(pid as libc::pid_t, &local, 1, remote.as_ptr(), count, 0) };
+    usize::try_from(read).unwrap_or(0)
+}
+
 /// A text that ends with a NUL, at most `bytes_max` long; none if it is not readable, not UTF-8, or empty.
 pub fn text(pid: u32, address: u64, bytes_max: usize) -> Option<String> {
     const PAGE: u64 = 4096;
@@ -111,6 +132,16 @@ pub(crate) fn name_polled(facts: &mut [Fact], sockets: &BTreeMap<(u32, u32, u64)
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_there_is_read_up_to_where_nothing_is() {
+        let own = std::process::id();
+        let text = vec![7_u8; 20_000];
+        let mut bytes = vec![0; 20_000];
+        assert_eq!(read_some(own, text.as_ptr() as u64, &mut bytes), 20_000);
+        assert_eq!(bytes, text);
+        assert_eq!(read_some(own, 8, &mut bytes), 0);
+    }
 
     #[test]
     fn a_text_ends_at_its_nul_and_at_the_limit() {

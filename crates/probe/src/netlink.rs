@@ -18,6 +18,7 @@
 use crate::files::net_counters::{namespaces_refused, network_namespaces};
 use crate::files::{Roots, mounts, root_helps};
 use crate::netlink_wire as wire;
+use crate::own::priority;
 use crate::standstill::Standstill;
 use holdup_reason::facts::{Blind, Body, Link, QdiscSample};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
@@ -117,7 +118,7 @@ impl Netlink {
                 }
             }
         };
-        std::thread::Builder::new().name("holdup-netlink".into()).spawn(worker)?;
+        priority::spawn("holdup-netlink", worker)?;
         let mut netlink = Self { requests, answers, owed: 0, standstill: Standstill::default() };
         let facts = netlink.refresh(roots);
         Ok((netlink, facts))
@@ -256,7 +257,7 @@ impl Worker {
         namespaces.retain(|namespace| !has(namespace.netns));
         // Ends in whichever namespace came last, so it must not live on.
         let enter = move || namespaces.into_iter().map(enter).collect::<Vec<_>>();
-        let entered = std::thread::Builder::new().name("holdup-netns".into()).spawn(enter);
+        let entered = priority::spawn("holdup-netns", enter);
         let entered = entered.map(|thread| thread.join().unwrap_or_default());
         for result in entered.unwrap_or_default() {
             match result {

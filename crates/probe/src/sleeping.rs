@@ -9,6 +9,7 @@ use crate::command::Held;
 use crate::kernel::Programs;
 use crate::live::{Live, STANDING_TICKS, follow_names, now};
 use crate::netlink::Netlink;
+use crate::own::priority;
 use holdup_reason::facts::{Fact, Ns};
 
 impl Live {
@@ -34,6 +35,7 @@ impl Live {
             // SAFETY: two valid pollfds; a negative descriptor is ignored by the kernel.
             let ready = unsafe { libc::poll(waits.as_mut_ptr(), 2, milliseconds as i32) };
             if ready <= 0 || waits[0].revents != 0 || now() >= sleep.until_ns() {
+                priority::raise_if_late(now().saturating_sub(sleep.until_ns()));
                 sleep.end(now());
                 return Ok(sleep);
             }

@@ -32,6 +32,7 @@ wire!(
     wire_exit,
     wire_thread,
     wire_endpoint,
+    wire_registers,
     wire_request,
     wire_oom,
     wire_signal,

@@ -1,6 +1,6 @@
 //! The command line: every flag once, with its help and its examples.
 //!
-//! Two layers, as ripgrep has them: what was typed ([`Cli`]) and what it means ([`Job`]). Only this
+//! Two layers, as ripgrep has them: what was typed ([`Cli`]) and what it means ([`Job`], job.rs). Only this
 //! file knows that `-p 812` and `pid 812` are the same, and which flags do not go together; all other
 //! code sees a `Job`. Rejected: clap's global flags (they would stand in the help of commands that
 //! ignore them).
@@ -10,6 +10,7 @@
 
 use crate::diff::Sides;
 use crate::failure::Failure;
+use crate::job::{Aim, Answer, Job, Task};
 use crate::text::escape;
 use clap::builder::NonEmptyStringValueParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -35,6 +36,7 @@ Examples:
   holdup record slow.hup          look, answer, and keep the facts
   holdup --from slow.hup          the same answer again, anywhere, without root
   holdup diff fast.hup slow.hup   what changed between two recordings
+  holdup page slow.hup -o w.html  the same answer drawn, for a browser
   holdup explain disk.journal     what a finding means and how it is proven
   holdup demo                     harmless faults, and how to read the answers
 
@@ -126,6 +128,9 @@ struct PrintFlags {
 struct AnswerFlags {
     #[command(flatten)]
     print: PrintFlags,
+    /// Draw the answer into a page as well: one HTML file
+    #[arg(long, value_name = "PAGE")]
+    page: Option<PathBuf>,
     /// Exit with 1 if something above a note is found
     #[arg(long)]
     check: bool,
@@ -199,15 +204,19 @@ enum Command {
     },
     /// Compare two recordings, or several a side: what changed, and by how much
     #[command(
-        after_help = "Examples:\n  holdup diff yesterday.hup today.hup\n  holdup diff --before a.hup b.hup c.hup --after d.hup e.hup f.hup\n\nA recording is made with `holdup record FILE`.",
-        mut_arg("check", |it| it.help("Exit with 1 if something above a note became worse")),
-        mut_arg("verbose", |it| it.help("Show every change with its range, and the parts of the time"))
+        after_help = "Examples:\n  holdup diff yesterday.hup today.hup\n  holdup diff --before a.hup b.hup c.hup --after d.hup e.hup f.hup\n\nA recording is made with `holdup record FILE`."
     )]
     Diff {
         #[command(flatten)]
         sides: Sides,
         #[command(flatten)]
-        answer: AnswerFlags,
+        print: PrintFlags,
+        /// Exit with 1 if something above a note became worse
+        #[arg(long)]
+        check: bool,
+        /// Show every change with its range, and the parts of the time
+        #[arg(short, long, conflicts_with = "json")]
+        verbose: bool,
     },
     /// Make harmless faults, look at each, and explain the answers: half a minute
     #[command(
@@ -224,6 +233,19 @@ enum Command {
         /// Who began it, what it does, with what
         #[arg(allow_hyphen_values = true, trailing_var_arg = true)]
         words: Vec<String>,
+    },
+    /// Draw a recording as a page: one HTML file that needs nothing else
+    #[command(
+        after_help = "Examples:\n  holdup page slow.hup -o why.html\n  holdup page slow.hup -p 812 -o why.html"
+    )]
+    Page {
+        /// The recording
+        file: PathBuf,
+        #[command(flatten)]
+        target: TargetFlags,
+        /// Write the page to a file
+        #[arg(short, long, value_name = "PAGE")]
+        output: Option<PathBuf>,
     },
     /// Print the facts of a recording, a line of JSON each
     #[command(after_help = "Example:\n  holdup facts slow.hup | jq 'select(.f == \"wait\")'")]
@@ -271,100 +293,6 @@ enum Command {
     },
 }
 
-/// What is to be done, and how to tell it.
-#[derive(Debug)]
-pub struct Job {
-    /// What is to be done.
-    pub task: Task,
-    /// How to tell it.
-    pub answer: Answer,
-}
-
-/// What is to be done.
-#[derive(Debug)]
-pub enum Task {
-    /// Look at this host, perhaps keep the facts.
-    Look {
-        /// At whom.
-        aim: Aim,
-        /// How long; none for a command, which is looked at until it ends.
-        seconds: Option<f64>,
-        /// Where to keep the facts.
-        record: Option<PathBuf>,
-    },
-    /// Answer from a recording.
-    Replay {
-        /// The recording.
-        file: PathBuf,
-        /// Narrow a look at a host; `Aim::Host` means: whatever the recording holds.
-        aim: Aim,
-    },
-    /// Compare recordings.
-    Diff(Sides),
-    /// Make faults, and explain them.
-    Demo,
-    /// Be a process of the demonstration.
-    DemoPart {
-        /// Who began it, what it does, with what.
-        words: Vec<String>,
-    },
-    /// Print the facts of a recording.
-    Facts {
-        /// The recording.
-        file: PathBuf,
-    },
-    /// Say what can be seen, here or where a recording was made.
-    Doctor {
-        /// The recording.
-        file: Option<PathBuf>,
-    },
-    /// Tell of codes.
-    Explain {
-        /// A code or an area.
-        code: Option<String>,
-    },
-    /// Print completions.
-    Completions {
-        /// For which shell.
-        shell: Shell,
-    },
-    /// Print the man page.
-    Man,
-    /// Write the generated documents.
-    Docs {
-        /// Where.
-        directory: PathBuf,
-    },
-}
-
-/// At whom to look.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Aim {
-    /// All of this host.
-    Host,
-    /// One process.
-    Process(u32),
-    /// One container, by what the user calls it.
-    Container(String),
-    /// A command to start.
-    Command(Vec<OsString>),
-}
-
-/// How to tell the answer.
-#[derive(Debug, Default)]
-pub struct Answer {
-    /// To which file; none is standard output (for commands: standard error).
-    pub output: Option<PathBuf>,
-    /// As JSON.
-    pub json: bool,
-    /// Let the exit status say whether something was found.
-    pub check: bool,
-    /// With evidence.
-    pub verbose: bool,
-    /// Never in colour.
-    pub no_color: bool,
-}
-
 impl Cli {
     /// What was typed, as what it means.
     // LONG FUNCTION: one arm a command, none of them more than a few lines.
@@ -382,6 +310,9 @@ impl Cli {
             ));
         }
         let outer = Outer { length: look.length, from: from.from };
+        if answer.page.is_some() && !command.answers() {
+            return Err(Failure::usage("--page goes with a look, or with --from"));
+        }
         Ok(match command {
             Command::Pid { pid, look, from, answer: own } => {
                 let (look, from) = outer.merge(look, from.from)?;
@@ -409,8 +340,9 @@ impl Cli {
                 let task = Task::Look { aim, seconds, record: Some(file) };
                 Job { task, answer: own.over(answer) }
             }
-            Command::Diff { sides, answer: own } => {
+            Command::Diff { sides, print, check, verbose } => {
                 outer.refuse("diff", true, true)?;
+                let own = AnswerFlags { print, check, verbose, page: None };
                 Job { task: Task::Diff(sides), answer: own.over(answer) }
             }
             Command::Demo { no_color } => {
@@ -424,6 +356,12 @@ impl Cli {
             Command::DemoPart { words } => {
                 Job { task: Task::DemoPart { words }, answer: answer.into() }
             }
+            Command::Page { file, target, output } => {
+                outer.refuse("page", true, true)?;
+                let output = output.or(answer.print.output);
+                let answer = Answer { output, ..Answer::default() };
+                Job { task: Task::Page { file, aim: target.aim() }, answer }
+            }
             Command::Facts { file } => {
                 outer.refuse("facts", true, true)?;
                 Job { task: Task::Facts { file }, answer: answer.into() }
@@ -431,7 +369,7 @@ impl Cli {
             Command::Doctor { from, print, check } => {
                 outer.refuse("doctor", true, false)?;
                 let (_, file) = outer.merge(LookFlags::default(), from.from)?;
-                let own = AnswerFlags { print, check, verbose: false };
+                let own = AnswerFlags { print, check, ..AnswerFlags::default() };
                 Job { task: Task::Doctor { file }, answer: own.over(answer) }
             }
             Command::Explain { code, print } => {
@@ -486,6 +424,16 @@ impl Outer {
     }
 }
 
+impl Command {
+    /// Whether it ends in an answer about something that was looked at.
+    fn answers(&self) -> bool {
+        matches!(
+            self,
+            Self::Pid { .. } | Self::Container { .. } | Self::Run { .. } | Self::Record { .. }
+        )
+    }
+}
+
 impl TargetFlags {
     fn aim(self) -> Aim {
         match (self.pid, self.container) {
@@ -506,6 +454,7 @@ impl AnswerFlags {
     fn over(self, outer: Self) -> Answer {
         Answer {
             output: self.print.output.or(outer.print.output),
+            page: self.page.or(outer.page),
             json: self.print.json || outer.print.json,
             check: self.check || outer.check,
             verbose: self.verbose || outer.verbose,

@@ -55,6 +55,33 @@ fn what_does_not_go_together_is_refused() {
 }
 
 #[test]
+fn a_page_goes_with_a_look_and_with_nothing_else() {
+    for line in [
+        &["holdup", "--page", "w.html"][..],
+        &["holdup", "--page", "w.html", "--from", "x"],
+        &["holdup", "run", "--page", "w.html", "ls"],
+        &["holdup", "--page", "w.html", "pid", "7"],
+        &["holdup", "record", "x", "--page", "w.html", "--", "ls"],
+    ] {
+        let page = job(line).expect("a job").answer.page;
+        assert_eq!(page.as_deref(), Some("w.html".as_ref()), "{line:?}");
+    }
+    for line in [
+        &["holdup", "--page", "w.html", "doctor"][..],
+        &["holdup", "--page", "w.html", "facts", "x"],
+        &["holdup", "--from", "x", "page", "y"],
+    ] {
+        assert!(job(line).is_err(), "{line:?}");
+    }
+    match job(&["holdup", "page", "x", "-p", "7", "-o", "w.html"]).expect("a job") {
+        Job { task: Task::Page { aim: Aim::Process(7), .. }, answer } => {
+            assert_eq!(answer.output.as_deref(), Some("w.html".as_ref()));
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
 fn durations() {
     assert_eq!(duration("30").expect("seconds"), Duration::from_secs(30));
     assert_eq!(duration("1m 30s").expect("both"), Duration::from_secs(90));

@@ -1,6 +1,6 @@
-//! FINDINGS -> PEOPLE. The binary `holdup`: flags, the one event loop, text, JSON, documents.
+//! FINDINGS -> PEOPLE. The binary `holdup`: flags, the one event loop, text, JSON, page, documents.
 //!
-//! `flags` says what is wanted, `main_loop` gets the facts and the report, `text` and serde tell it,
+//! `flags` says what is wanted, `main_loop` gets the facts and the report, `text`, `page` and serde tell it,
 //! `output` delivers it. This file alone decides the exit status and prints failures. It must not
 //! hold rules (those are in `holdup_reason::rules`) nor read the host (that is `holdup_probe`).
 
@@ -10,15 +10,17 @@ mod doctor;
 mod documents;
 mod failure;
 mod flags;
+mod job;
 mod main_loop;
 mod output;
+mod page;
 mod patience;
 mod progress;
 mod signals;
 mod text;
 
 use failure::Failure;
-use flags::{Aim, Job, Task};
+use job::{Aim, Job, Task};
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -40,16 +42,25 @@ fn answer(job: Job) -> Result<u8, Failure> {
         Task::Look { aim, seconds, record } => {
             let to_stderr = matches!(aim, Aim::Command(_));
             let out = output::Output::open(&answer, to_stderr, record.as_deref())?;
-            let look = main_loop::look(aim, seconds, record.as_deref())?;
-            out.report(&look.report)?;
+            let page = output::Output::open_page(&answer, record.as_deref())?;
+            let look = main_loop::look(aim, seconds, record.as_deref(), page.is_some())?;
+            out.report(&look.answered.report)?;
+            look.answered.draw(page)?;
             look.remind(record.as_deref());
-            Ok(status(&look.report, answer.check, look.command_status))
+            Ok(status(&look.answered.report, answer.check, look.command_status))
         }
         Task::Replay { file, aim } => {
             let out = output::Output::open(&answer, false, Some(&file))?;
-            let report = main_loop::replay(&file, &aim)?;
-            out.report(&report)?;
-            Ok(status(&report, answer.check, None))
+            let page = output::Output::open_page(&answer, Some(&file))?;
+            let answered = main_loop::replay(&file, &aim, page.is_some())?;
+            out.report(&answered.report)?;
+            answered.draw(page)?;
+            Ok(status(&answered.report, answer.check, None))
+        }
+        Task::Page { file, aim } => {
+            let out = output::Output::open(&answer, false, Some(&file))?;
+            main_loop::replay(&file, &aim, true)?.draw(Some(out))?;
+            Ok(0)
         }
         Task::Diff(sides) => {
             sides.spare(answer.output.as_deref())?;

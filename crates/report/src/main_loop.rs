@@ -6,7 +6,9 @@
 //! largest, twice over while they are indexed).
 
 use crate::failure::Failure;
-use crate::flags::Aim;
+use crate::job::Aim;
+use crate::output::Output;
+use crate::page;
 use crate::patience::Patience;
 use crate::progress::Progress;
 use crate::signals;
@@ -14,6 +16,7 @@ use crate::text::escape;
 use holdup_probe::live::{Live, Look, What};
 use holdup_probe::recording::{Reader, Writer};
 use holdup_probe::{Source, SourceError};
+use holdup_reason::answer::picture::Picture;
 use holdup_reason::answer::{Report, compare};
 use holdup_reason::facts::{Body, Fact, Lost, Ns, Target, TargetKind};
 use holdup_reason::model::Model;
@@ -34,10 +37,33 @@ const BATCH_FACTS: usize = 1_000;
 const NOT_FOUND: u8 = 127;
 const NOT_EXECUTABLE: u8 = 126;
 
+/// The answer, and what drawing it takes if it is to be drawn.
+pub struct Answered {
+    /// The answer.
+    pub report: Report,
+    picture: Option<Picture>,
+}
+
+impl Answered {
+    /// What drawing it takes, if it is to be drawn.
+    #[cfg(test)]
+    pub fn picture(&self) -> Option<&Picture> {
+        self.picture.as_ref()
+    }
+
+    /// Writes the page, if there is to be one.
+    pub fn draw(&self, to: Option<Output>) -> Result<(), Failure> {
+        match (&self.picture, to) {
+            (Some(picture), Some(to)) => to.raw(&page::render(&self.report, picture)?),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// What a live look gave.
 pub struct Looked {
     /// The answer.
-    pub report: Report,
+    pub answered: Answered,
     /// The command's own status as a shell tells it, if a command was looked at.
     pub command_status: Option<i32>,
 }
@@ -58,14 +84,19 @@ impl Looked {
 }
 
 /// Looks at this host.
-pub fn look(aim: Aim, seconds: Option<f64>, record: Option<&Path>) -> Result<Looked, Failure> {
+pub fn look(
+    aim: Aim,
+    seconds: Option<f64>,
+    record: Option<&Path>,
+    is_drawn: bool,
+) -> Result<Looked, Failure> {
     if let Aim::Command(words) = &aim {
         find_command(words)?;
     }
     let writer = record.map(Writer::create).transpose()?;
     let (whom, is_command) = (whom(&aim), matches!(aim, Aim::Command(_)));
     let patience = (!is_command).then(Patience::start);
-    let mut live = Live::start(Look { what: what(aim), seconds }).map_err(|error| {
+    let live = Live::start(Look { what: what(aim), seconds }).map_err(|error| {
         // It holds nothing but a header; what stood there before is gone in any case.
         if let Some(path) = record {
             let _ = std::fs::remove_file(path);
@@ -73,6 +104,8 @@ pub fn look(aim: Aim, seconds: Option<f64>, record: Option<&Path>) -> Result<Loo
         if is_command { not_executed(error.into()) } else { error.into() }
     })?;
     drop(patience);
+    // Taking the kernel programs off may take longer than the answer: that is done when the process ends.
+    let mut live = ManuallyDrop::new(live);
     let stop = live.stopper();
     if is_command { signals::outlive(&stop) } else { signals::end_early(&stop) }
         .map_err(|error| Failure::look(format!("cannot catch signals: {error}"), ""))?;
@@ -80,19 +113,19 @@ pub fn look(aim: Aim, seconds: Option<f64>, record: Option<&Path>) -> Result<Loo
         Some(seconds) => Progress::start(&whom, seconds),
         None => Progress::none(),
     };
-    let model = collect(&mut live, writer, &mut progress);
+    let model = collect(&mut *live, writer, &mut progress);
     let model = if is_command { model.map_err(not_executed) } else { model };
     drop(progress);
     let command_status = is_command.then(|| live.exit_status().unwrap_or(0));
-    Ok(Looked { report: explain(model?), command_status })
+    Ok(Looked { answered: explain(model?, is_drawn), command_status })
 }
 
 /// Answers from a recording.
-pub fn replay(file: &Path, aim: &Aim) -> Result<Report, Failure> {
+pub fn replay(file: &Path, aim: &Aim, is_drawn: bool) -> Result<Answered, Failure> {
     let mut reader = open(file)?;
     let mut model = collect(&mut reader, None, &mut Progress::none())?;
     retarget(&mut model, aim, file)?;
-    Ok(explain(model))
+    Ok(explain(model, is_drawn))
 }
 
 /// Answers from a recording, ready to be compared with another.
@@ -104,8 +137,13 @@ pub fn look_again(file: &Path) -> Result<compare::Look, Failure> {
 
 /// The model is not freed piece by piece (of a host's threads it has some hundred thousand): the process ends once it
 /// has answered, and the kernel takes all at once.
-fn explain(model: Model) -> Report {
-    holdup_reason::explain_model(&mut ManuallyDrop::new(model))
+fn explain(model: Model, is_drawn: bool) -> Answered {
+    let mut model = ManuallyDrop::new(model);
+    if is_drawn {
+        let (report, picture) = holdup_reason::explain_with_picture(&mut model);
+        return Answered { report, picture: Some(picture) };
+    }
+    Answered { report: holdup_reason::explain_model(&mut model), picture: None }
 }
 
 /// Opens a recording, and says plainly what it cannot be.

@@ -5,7 +5,7 @@
 //! A reader that goes away (`holdup | head`) is no failure.
 
 use crate::failure::Failure;
-use crate::flags::Answer;
+use crate::job::Answer;
 use crate::text::{self, page::Page};
 use holdup_probe::Source;
 use holdup_reason::answer::Report;
@@ -37,7 +37,7 @@ impl Output {
     /// Opens it; `other` is the recording read or written, which the report may not overwrite.
     pub fn open(answer: &Answer, to_stderr: bool, other: Option<&Path>) -> Result<Self, Failure> {
         let sink = match &answer.output {
-            Some(path) => open_file(path, other)?,
+            Some(path) => open_file(path, other, "the report (-o) and the recording")?,
             None if to_stderr => Sink::Stderr,
             None => Sink::Stdout,
         };
@@ -57,6 +57,17 @@ impl Output {
             colour: terminal && !answer.no_color && !no_color_wished(),
             width,
         })
+    }
+
+    /// Opens the file of the page, if one is wanted; it may overwrite neither the recording nor the report.
+    pub fn open_page(answer: &Answer, other: Option<&Path>) -> Result<Option<Self>, Failure> {
+        let Some(path) = &answer.page else { return Ok(None) };
+        if path.as_os_str() == "-" {
+            return Err(Failure::usage("--page needs a file; `holdup page FILE` prints a page"));
+        }
+        drop(open_file(path, answer.output.as_deref(), "the report (-o) and the page (--page)")?);
+        let sink = open_file(path, other, "the page (--page) and the recording")?;
+        Ok(Some(Self { sink, json: false, verbose: false, colour: false, width: WIDTH }))
     }
 
     /// Delivers a report.
@@ -165,7 +176,7 @@ impl Drop for Sink {
     }
 }
 
-fn open_file(path: &Path, other: Option<&Path>) -> Result<Sink, Failure> {
+fn open_file(path: &Path, other: Option<&Path>, both: &str) -> Result<Sink, Failure> {
     let new = !path.exists();
     let opened = OpenOptions::new().write(true).create(true).truncate(false).open(path);
     let file = opened.map_err(|error| Failure::file("write the report to", path, &error))?;
@@ -174,10 +185,9 @@ fn open_file(path: &Path, other: Option<&Path>) -> Result<Sink, Failure> {
         a.is_file() && (a.dev(), a.ino()) == (b.dev(), b.ino())
     };
     match other {
-        Some(other) if same(other) => Err(Failure::usage(format!(
-            "the report (-o) and the recording are the same file, {}",
-            path.display()
-        ))),
+        Some(other) if same(other) => {
+            Err(Failure::usage(format!("{both} are the same file, {}", path.display())))
+        }
         _ => Ok(Sink::File { file, path: path.to_owned(), untouched_and_new: new }),
     }
 }

@@ -159,3 +159,38 @@ fn a_full_disk_is_told() {
     let error = String::from_utf8_lossy(&answer.stderr);
     assert!(error.contains("cannot write the report to /dev/full: no space left"), "{error}");
 }
+
+#[test]
+fn a_page_stands_beside_the_answer_and_is_the_same_by_itself() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = recording(folder.path());
+    let (beside, alone) = (folder.path().join("beside.html"), folder.path().join("alone.html"));
+    let answer = holdup(&["--from", words(&path), "--page", words(&beside)]);
+    assert_eq!(answer.stdout, holdup(&["--from", words(&path)]).stdout);
+    let page = holdup(&["page", words(&path), "-o", words(&alone)]);
+    assert!(page.status.success() && page.stdout.is_empty() && page.stderr.is_empty(), "{page:?}");
+    let text = std::fs::read_to_string(&alone).expect("a page");
+    assert!(text.starts_with("<!DOCTYPE html>") && text.ends_with("</html>\n"));
+    assert_eq!(text, std::fs::read_to_string(&beside).expect("a page"));
+    assert_eq!(text.as_bytes(), holdup(&["page", words(&path)]).stdout);
+}
+
+#[test]
+fn a_page_overwrites_neither_the_recording_nor_the_report() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = recording(folder.path());
+    let before = std::fs::read(&path).expect("bytes");
+    let report = folder.path().join("report.txt");
+    std::fs::write(&report, "the last report").expect("written");
+    for arguments in [
+        &["--from", words(&path), "--page", words(&path)][..],
+        &["page", words(&path), "-o", words(&path)],
+        &["--from", words(&path), "--page", words(&report), "-o", words(&report)],
+        &["--from", words(&path), "--page", "-"],
+    ] {
+        let answer = holdup(arguments);
+        assert_eq!(answer.status.code(), Some(2), "{arguments:?}: {answer:?}");
+    }
+    assert_eq!(std::fs::read(&path).expect("bytes"), before);
+    assert_eq!(std::fs::read_to_string(&report).expect("kept"), "the last report");
+}

@@ -10,8 +10,12 @@ use regex_lite::Regex;
 const THIS_FILE: &str = "xtask/src/tidy/text.rs";
 /// Written by cargo; the registry in it is cargo's own name for crates.io.
 const LOCK_FILE: &str = "Cargo.lock";
-/// The only place for files that are not text.
+/// A place for files that are not text.
 const RECORDINGS: &str = "tests/recordings/";
+/// The other one: screenshots of pages, small.
+const PICTURES: &str = "docs/pictures/";
+/// What a screenshot may weigh.
+const PICTURE_BYTES_MAX: usize = 150 * 1024;
 /// What a tracked file may weigh.
 const FILE_BYTES_MAX: usize = 400 * 1024;
 
@@ -71,7 +75,7 @@ pub fn no_registry_hosts(tree: &Tree) -> Vec<Breach> {
     hits(tree, pattern, &[LOCK_FILE]).into_iter().filter(example).map(breach).collect()
 }
 
-/// Text, but for small recordings.
+/// Text, but for small recordings and screenshots.
 pub fn no_binaries(tree: &Tree) -> Vec<Breach> {
     let mut breaches = Vec::new();
     for file in &tree.files {
@@ -81,9 +85,20 @@ pub fn no_binaries(tree: &Tree) -> Vec<Breach> {
             let mend = "make it smaller (a shorter recording, fewer threads) or generate it";
             breaches.push(Breach::at(file, 0, why, mend));
         }
-        if file.is_binary() && !file.path.starts_with(RECORDINGS) {
+        let is_picture = file.path.starts_with(PICTURES) && file.has_extension(&[".png"]);
+        if is_picture && bytes > PICTURE_BYTES_MAX {
+            let why = format!(
+                "{} KB, more than a picture's {} KB",
+                bytes / 1024,
+                PICTURE_BYTES_MAX / 1024
+            );
+            breaches.push(Breach::at(file, 0, why, "make it smaller, with fewer colours"));
+        }
+        if file.is_binary() && !file.path.starts_with(RECORDINGS) && !is_picture {
             let why = "a binary file: nobody can review it";
-            let mend = format!("generate it, or, for a recording, put it under {RECORDINGS}");
+            let mend = format!(
+                "generate it, or put it under {RECORDINGS} (a recording) or {PICTURES} (a screenshot, .png)"
+            );
             breaches.push(Breach::at(file, 0, why, mend));
         }
     }
@@ -209,11 +224,13 @@ mod tests {
         let large = "x".repeat(FILE_BYTES_MAX + 1);
         let tree = Tree::imagined(&[
             ("a.png", "\0"),
+            ("docs/pictures/a.png", "\0"),
+            ("docs/pictures/b.bin", "\0"),
             ("tests/recordings/a.holdup", "\0"),
             ("tests/recordings/b.holdup", &large),
         ]);
         let paths: Vec<_> = no_binaries(&tree).into_iter().map(|breach| breach.path).collect();
-        assert_eq!(paths, ["a.png", "tests/recordings/b.holdup"]);
+        assert_eq!(paths, ["a.png", "docs/pictures/b.bin", "tests/recordings/b.holdup"]);
     }
 
     #[test]

@@ -7,15 +7,25 @@
 //! back in time, that thread is given up (it ends when the kernel lets it go) and another one goes
 //! on behind the item.
 //!
+//! A helper that is ready and has no CPU does not hang: on an overloaded host that takes longer than any read. It is waited for
+//! longer, and by its state it is known.
+//!
 //! Rejected: a signal to interrupt the read (it does not reach an uninterruptible sleep), and one
 //! thread per read (30 us each).
 
+use super::threads::Stat;
+use crate::own::priority;
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 /// A read that takes longer than this hangs.
 pub(super) const PATIENCE: Duration = Duration::from_millis(250);
+
+/// How often the same is waited for again if the helper is ready and has no CPU.
+const READY_MAX: usize = 8;
 
 /// Helpers given up in one batch before the rest of it is not tried.
 pub const GIVEN_UP_MAX: usize = 8;
@@ -45,7 +55,10 @@ where
         let first = results.len();
         let (send, receive) = sync_channel(256);
         let (items_there, work_there) = (Arc::clone(&items), Arc::clone(&work));
-        let helper = std::thread::Builder::new().name("holdup-read".into()).spawn(move || {
+        let tid = Arc::new(AtomicU32::new(0));
+        let tid_there = Arc::clone(&tid);
+        let helper = priority::spawn("holdup-read", move || {
+            tid_there.store(priority::own_tid(), Ordering::Relaxed);
             for item in &items_there[first..] {
                 if send.send(work_there(item)).is_err() {
                     break;
@@ -55,9 +68,15 @@ where
         if helper.is_err() {
             break;
         }
+        let mut waited = 0;
         while results.len() < items.len() {
             match receive.recv_timeout(patience) {
                 Ok(result) => results.push(Some(result)),
+                Err(RecvTimeoutError::Timeout)
+                    if waited < READY_MAX && is_ready(tid.load(Ordering::Relaxed)) =>
+                {
+                    waited += 1;
+                }
                 // A helper that died of a panic loses its item like one that hangs.
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
                     results.push(None);
@@ -69,6 +88,12 @@ where
     }
     results.resize_with(items.len(), || None);
     results
+}
+
+/// Whether one of the own threads could run: also one that has not yet come so far as to say its number.
+fn is_ready(tid: u32) -> bool {
+    let stat = |tid| Stat::read(&Path::new("/proc/self/task").join(format!("{tid}/stat")));
+    tid == 0 || stat(tid).is_some_and(|stat| stat.state == 'R')
 }
 
 #[cfg(test)]

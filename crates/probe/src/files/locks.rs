@@ -20,6 +20,7 @@
 
 use super::threads::{Clock, Stat, clock_ns, link};
 use super::{Roots, blind, guard, is_refusal, refused, text};
+use crate::own::priority;
 use holdup_reason::facts::{
     Blocked, Body, DeviceNumber, FILE_LOCK_FUNCTIONS, Fact, FileLock, Ns, ObjectRef, ThreadRef,
 };
@@ -202,7 +203,7 @@ impl Reader {
                 }
             }
         };
-        std::thread::Builder::new().name("holdup-locks".into()).spawn(work)?;
+        priority::spawn("holdup-locks", work)?;
         Ok(Self { asks, answers, owes: false, rests_until_ns: 0 })
     }
 

@@ -74,6 +74,9 @@ fn critical_path(measures: &Measures<'_>, parts: &mut BTreeMap<PartKey, f64>) {
         let word = match (end.kind, end.class) {
             (EndKind::Open, _) => "open",
             (EndKind::Sleep, _) => WaitClass::Timer.word(),
+            // An event or a shared word is how it waits, and not for what.
+            (EndKind::Lock, WaitClass::Idle | WaitClass::FutexWait) => "lock",
+            (EndKind::Person, WaitClass::Idle) => "person",
             (_, class) => class.word(),
         };
         *parts.entry((word, PartObject::Of(object))).or_default() += end.seconds;

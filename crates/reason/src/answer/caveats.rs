@@ -157,11 +157,28 @@ fn concerns(model: &Model, findings: &[Finding], blind: &Blind) -> bool {
     blind.pids.is_empty() || blind.pids.iter().any(meets)
 }
 
-/// All that there is to know beside the findings.
+/// A lock whose kind is not known, where a stack that was not read for want of time could have said it.
+fn stacks_left_out(model: &Model, ends: &[AnswerEnd]) -> Option<String> {
+    let left_out = model.cost.user_stacks_left_out;
+    let is_unknown = |end: &AnswerEnd| {
+        matches!(end.end, EndKind::Lock | EndKind::Open) && end.lock_kind.is_none()
+    };
+    if left_out == 0 || !ends.iter().any(is_unknown) {
+        return None;
+    }
+    Some(format!(
+        "the stacks of {} that wait were not read, which would have taken more than 0.5 % of a CPU: a longer look reads \
+         more of them, and may say which lock it is",
+        words::count(left_out as usize, "thread", "threads"),
+    ))
+}
+
+/// All that there is to know beside the findings and the ends.
 pub fn caveats(
     measures: &Measures<'_>,
     accounting: &Accounting,
     findings: &[Finding],
+    ends: &[AnswerEnd],
 ) -> Vec<Caveat> {
     let model = measures.model;
     let mut caveats = Vec::new();
@@ -193,6 +210,9 @@ pub fn caveats(
     }
     if let Some(text) = full_cpus(measures, accounting, findings) {
         add("cpu_full", text);
+    }
+    if let Some(text) = stacks_left_out(model, ends) {
+        add("stacks_left_out", text);
     }
     if model.window_end.interrupted {
         add("ended_early", "the look was ended early".into());
@@ -315,6 +335,25 @@ mod tests {
         let hogged = crowd(1.0, 0.3, 1.5, vec![time(20, "miner", 7.6, 11.0)]);
         assert_eq!(hogged.findings[0].code, "cpu.saturated");
         assert_eq!(full(&hogged), None);
+    }
+
+    #[test]
+    fn stacks_that_were_not_read_are_told_where_they_could_have_said_more() {
+        use crate::rules::scenes::*;
+        let told = |word: u64, left_out: u64| {
+            let mut wait = blocked(11, "server", WaitState::Sleep, "futex");
+            if let Body::Blocked(blocked) = &mut wait.body {
+                blocked.place.args = [0x1000, 128, word, 0, 0, 0];
+            }
+            let mut facts = host();
+            let cost = Cost { user_stacks_left_out: left_out, ..Cost::default() };
+            facts.extend([wait, of_process(11, "server"), fact(Body::Cost(cost))]);
+            let report = explain(facts);
+            let caveat = report.caveats.iter().find(|it| it.code == "stacks_left_out");
+            caveat.map(|it| it.text.clone())
+        };
+        assert!(told(2, 7).is_some_and(|text| text.starts_with("the stacks of 7 threads")));
+        assert_eq!(told(2, 0), None, "all were read");
     }
 
     #[test]

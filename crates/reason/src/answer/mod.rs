@@ -9,6 +9,7 @@ mod caveats;
 pub mod compare;
 mod naming;
 mod own;
+pub mod picture;
 pub mod report;
 mod saved;
 mod sentences;
@@ -23,8 +24,11 @@ use crate::waits::timeline::Timelines;
 use accounting::account;
 use caveats::caveats;
 use naming::{link, process_name};
+use picture::Picture;
+use picture::gather::Gathered;
 pub use report::*;
 use saved::Saved;
+use verdict::Origin;
 
 /// Explains a look.
 pub fn explain(facts: Vec<Fact>) -> Report {
@@ -36,7 +40,18 @@ pub fn explain_model(model: &mut Model) -> Report {
     model.finish();
     let timelines = Timelines::take(model);
     let measures = Measures::of(model, &timelines);
-    judge(&measures, named(&measures)).0
+    judge(&measures, named(&measures)).report
+}
+
+/// The same, with what drawing it takes beside it.
+pub fn explain_with_picture(model: &mut Model) -> (Report, Picture) {
+    model.finish();
+    let timelines = Timelines::take(model);
+    let mut gathered = Gathered::new(model);
+    let measures = Measures::watched(model, &timelines, &mut |lost| gathered.add(lost));
+    let Judged { report, origins, .. } = judge(&measures, named(&measures));
+    let picture = Picture::of(&measures, gathered, &report, &origins);
+    (report, picture)
 }
 
 /// The same, ready to be compared with another look.
@@ -46,12 +61,21 @@ pub fn look_at_model(model: &mut Model) -> compare::Look {
     let measures = Measures::of(model, &timelines);
     let named = named(&measures);
     let objects: Vec<Object> = named.iter().map(|(_, _, object)| object.clone()).collect();
-    let (report, claims) = judge(&measures, named);
+    let Judged { report, claims, .. } = judge(&measures, named);
     compare::Look::of(&measures, report, &claims, &objects)
 }
 
 /// A finding, what it claims, and what it is about.
 type NamedEnd = (Finding, Vec<Claim>, Object);
+
+/// A report, and what it was made from.
+struct Judged {
+    report: Report,
+    /// What each finding claims.
+    claims: Vec<Vec<Claim>>,
+    /// Of each end of the answer, which ends of the graph it is made of.
+    origins: Vec<Vec<Origin>>,
+}
 
 /// The findings, worst first.
 fn named(measures: &Measures<'_>) -> Vec<NamedEnd> {
@@ -71,7 +95,7 @@ fn named(measures: &Measures<'_>) -> Vec<NamedEnd> {
     named
 }
 
-fn judge(measures: &Measures<'_>, named: Vec<NamedEnd>) -> (Report, Vec<Vec<Claim>>) {
+fn judge(measures: &Measures<'_>, named: Vec<NamedEnd>) -> Judged {
     let model = measures.model;
     let (mut findings, claims): (Vec<Finding>, Vec<Vec<Claim>>) =
         named.into_iter().map(|(finding, claims, _)| (finding, claims)).unzip();
@@ -80,9 +104,9 @@ fn judge(measures: &Measures<'_>, named: Vec<NamedEnd>) -> (Report, Vec<Vec<Clai
     for (finding, claims) in findings.iter_mut().zip(&claims) {
         finding.without_it = saved.by_claims(measures, claims, &finding.impact);
     }
-    let answer = verdict::answer(measures, &claims, &findings, &saved);
+    let (answer, origins) = verdict::answer(measures, &claims, &findings, &saved);
     let accounting = account(measures);
-    let caveats = caveats(measures, &accounting, &findings);
+    let caveats = caveats(measures, &accounting, &findings, &answer.ends);
     let report = Report {
         schema: SCHEMA,
         tool: Tool { name: "holdup".into(), version: model.host.tool_version.clone() },
@@ -100,7 +124,7 @@ fn judge(measures: &Measures<'_>, named: Vec<NamedEnd>) -> (Report, Vec<Vec<Clai
             ..ReportCost::from(&model.cost)
         },
     };
-    (report, claims)
+    Judged { report, claims, origins }
 }
 
 /// A named end in the words of the contract.

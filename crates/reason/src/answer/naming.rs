@@ -2,10 +2,11 @@
 //!
 //! The last step of identity: what is made here is text and is never read back. Must not: decide anything.
 
-use super::report::{Link, ObjectName, Who};
-use crate::facts::ThreadRef;
+use super::report::{Link, LockKind, ObjectName, Who};
+use crate::facts::{ThreadRef, UserFrame, UserStack};
 use crate::model::Model;
 use crate::rules::Step;
+use crate::waits::user_stack;
 
 /// The name of a thread's process.
 pub fn process_name(model: &Model, thread: &ThreadRef) -> String {
@@ -13,11 +14,33 @@ pub fn process_name(model: &Model, thread: &ThreadRef) -> String {
     if name.is_empty() { thread.comm.clone() } else { name }
 }
 
-/// A link of the chain that is shown.
+/// A link of the chain that is shown, with what was read of its thread's stack.
 pub fn link(model: &Model, step: &Step) -> Link {
     let waits_on = match &step.doing {
         Some((kind, words)) => ObjectName::new(kind, words.clone()),
         None => model.name_of(&step.on),
     };
-    Link { who: Who::thread(&step.who), waits_on, seconds: step.seconds }
+    let stack = step.when.and_then(|(from, to)| model.user_stack(&step.who, from, to));
+    let frames = stack.map_or(&[][..], |stack| stack.frames.as_slice());
+    let kind = user_stack::kind(frames).filter(|kind| *kind != LockKind::Idle);
+    let function = user_stack::function(frames).map(str::to_string);
+    Link {
+        who: Who { function, ..Who::thread(&step.who) },
+        waits_on,
+        seconds: step.seconds,
+        lock_kind: kind,
+        stack: stack.map_or_else(Vec::new, said),
+    }
+}
+
+/// A stack as a person reads it; of one whose outer part is not known it says so.
+fn said(stack: &UserStack) -> Vec<String> {
+    let frame = |frame: &UserFrame| match (frame.function.as_str(), frame.module.as_str()) {
+        ("", "") => "made at run time".to_string(),
+        ("", module) => format!("? ({module})"),
+        (function, "") => function.to_string(),
+        (function, module) => format!("{function} ({module})"),
+    };
+    let rest = (!stack.complete).then(|| "...".to_string());
+    stack.frames.iter().map(frame).chain(rest).collect()
 }

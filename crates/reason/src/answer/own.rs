@@ -27,7 +27,7 @@ impl<'m> Own<'m> {
 
     /// Whether an end is work of what was asked about, and not of a server that it waits for.
     pub fn works(&self, end: &AnswerEnd) -> bool {
-        let Some(pid) = end.who.as_ref().and_then(|who| who.who.pid) else { return false };
+        let Some(pid) = end.who.as_ref().and_then(|who| who.pid) else { return false };
         let own = match self.root {
             Some(root) => pid == root || self.begun.contains(&pid),
             None => self.measures.model.in_target(&self.measures.model.thread_ref(pid)),

@@ -9,8 +9,9 @@
 pub use crate::graph::end::EndKind;
 pub use crate::model::names::ObjectName;
 pub use crate::rules::wording::{Culprit, CulpritKind, Evidence, Impact, Remedy, Severity};
+pub use crate::waits::lock_kind::LockKind;
 
-use crate::facts::{Cost, TargetKind, ThreadRef};
+use crate::facts::{Cost, OwnScheduling, TargetKind, ThreadRef};
 use serde::{Deserialize, Serialize};
 
 /// Version of the JSON contract.
@@ -134,9 +135,12 @@ pub struct AnswerEnd {
     pub end: EndKind,
     /// The object.
     pub object: ObjectName,
+    /// What kind of lock it is, if the program's own functions tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lock_kind: Option<LockKind>,
     /// Who would have to act, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub who: Option<Actor>,
+    pub who: Option<Who>,
     /// Seconds lost to it.
     pub seconds: f64,
     /// Of all, 0 to 1.
@@ -177,17 +181,6 @@ pub struct WithoutIt {
     pub why: String,
 }
 
-/// Who would have to act.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Actor {
-    /// The process or thread.
-    #[serde(flatten)]
-    pub who: Who,
-    /// Where it spends its time: a system call, or the file of its code, with its share of the samples.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub function: Option<String>,
-}
-
 /// One part of the time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Part {
@@ -225,6 +218,13 @@ pub struct Link {
     pub waits_on: ObjectName,
     /// How long, within the window.
     pub seconds: f64,
+    /// What kind of lock it is, if the program's own functions tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lock_kind: Option<LockKind>,
+    /// The functions of the program that led to the wait, the innermost first, each with its file; empty if they were not
+    /// read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stack: Vec<String>,
 }
 
 /// One participant of a chain.
@@ -243,6 +243,10 @@ pub struct Who {
     /// Thread, where it is not the main one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tid: Option<u32>,
+    /// Of who works, where it spends its time: a system call, or the file of its code, with its share of the samples. In
+    /// a chain, the function of the program in which it waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub function: Option<String>,
 }
 
 impl Who {
@@ -254,6 +258,7 @@ impl Who {
             pid: Some(thread.pid),
             tid: (thread.tid != thread.pid).then_some(thread.tid),
             inner_pid: None,
+            function: None,
         }
     }
 }
@@ -315,6 +320,28 @@ pub struct ReportCost {
     pub events: u64,
     /// Kernel events lost.
     pub events_lost: u64,
+    /// What the scheduler granted holdup's own threads when the look ended; null if a recording does not tell.
+    #[serde(default)]
+    pub scheduling: Option<OwnScheduling>,
+    /// Whether its memory was locked; null if a recording does not tell.
+    #[serde(default)]
+    pub memory_locked: Option<bool>,
+    /// What reading user stacks took of it; absent if none were to be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_stacks: Option<UserStacksCost>,
+}
+
+/// What it cost to read user stacks: at most a two-hundredth of a CPU while the look lasts.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct UserStacksCost {
+    /// Stacks that were read.
+    pub read: u64,
+    /// Stacks that were dropped, because their thread had moved meanwhile.
+    pub moved: u64,
+    /// Threads whose stack was not read, because there was no time for it.
+    pub left_out: u64,
+    /// CPU time, part of holdup's own.
+    pub cpu_seconds: f64,
 }
 
 impl From<&Cost> for ReportCost {
@@ -325,6 +352,21 @@ impl From<&Cost> for ReportCost {
             rss_bytes: cost.rss_bytes,
             events: cost.events,
             events_lost: 0,
+            scheduling: cost.scheduling,
+            memory_locked: cost.memory_locked,
+            user_stacks: UserStacksCost::of(cost),
         }
+    }
+}
+
+impl UserStacksCost {
+    fn of(cost: &Cost) -> Option<Self> {
+        let of = Self {
+            read: cost.user_stacks,
+            moved: cost.user_stacks_torn,
+            left_out: cost.user_stacks_left_out,
+            cpu_seconds: cost.user_stacks_seconds,
+        };
+        (of != Self::default()).then_some(of)
     }
 }

@@ -128,7 +128,7 @@ fn host_works(measures: &Measures<'_>, name: &str) -> (String, String) {
 
 /// An actor by name and process: `node 812`.
 fn actor(end: &AnswerEnd) -> Option<String> {
-    let who = &end.who.as_ref()?.who;
+    let who = end.who.as_ref()?;
     Some(match who.pid {
         Some(pid) => format!("{} {pid}", who.name),
         None => who.name.clone(),
@@ -156,7 +156,7 @@ fn title(name: &str, end: &AnswerEnd, share: f64) -> String {
             format!("{name} waits for {by}, which works: {share} of the time.")
         }
         (EndKind::Cpu, Some(_)) => {
-            let by = end.who.as_ref().map_or("", |by| &by.who.name);
+            let by = end.who.as_ref().map_or("", |by| &by.name);
             format!("{name} waits for a CPU, which {by} had instead: {share} of the time.")
         }
         (EndKind::Cpu, None) => format!("{name} waits for a CPU: {share} of the time."),
@@ -164,12 +164,7 @@ fn title(name: &str, end: &AnswerEnd, share: f64) -> String {
             format!("{name} waits for {by}, which sleeps: {share} of the time.")
         }
         (EndKind::Sleep, _) => format!("{name} sleeps on purpose: {share} of the time."),
-        (EndKind::Lock, Some(by)) => {
-            format!("{name} waits for a lock that {by} holds: {share} of the time.")
-        }
-        (EndKind::Lock, None) => format!(
-            "{name} waits for a lock that somebody holds who cannot be seen from outside: {share} of the time."
-        ),
+        (EndKind::Lock, by) => format!("{name} waits for {}: {share} of the time.", lock(end, by)),
         (EndKind::Remote, Some(by)) => {
             format!("{name} waits for {by}, which owes it an answer: {share} of the time.")
         }
@@ -189,10 +184,21 @@ fn title(name: &str, end: &AnswerEnd, share: f64) -> String {
     }
 }
 
+/// A lock with its holder, by its kind where that is known; or what somebody else has to bring about.
+fn lock(end: &AnswerEnd, by: Option<String>) -> String {
+    let what = end.lock_kind.map_or("a lock", LockKind::phrase);
+    match (end.lock_kind.is_none_or(LockKind::is_held), by) {
+        (true, Some(by)) => format!("{what} that {by} holds"),
+        (true, None) => format!("{what} that somebody holds who cannot be seen from outside"),
+        (false, Some(by)) => format!("{what}, which {by} would have to bring about"),
+        (false, None) => format!("{what}, and who would have to act cannot be seen from outside"),
+    }
+}
+
 /// Own work: of a command mostly that of a program that it runs.
 fn works_title(name: &str, end: &AnswerEnd, share: f64) -> String {
     let share = words::percent(share);
-    let by = end.who.as_ref().map(|who| who.who.name.as_str()).filter(|by| *by != name);
+    let by = end.who.as_ref().map(|who| who.name.as_str()).filter(|by| *by != name);
     match by {
         Some(by) if !name.starts_with(by) => {
             format!("{name} works: {share} of the time is its own work, most of it in {by}.")
@@ -206,6 +212,12 @@ fn detail(measures: &Measures<'_>, end: &AnswerEnd) -> String {
     let mut clauses = Vec::new();
     if let Some(function) = end.who.as_ref().and_then(|who| who.function.as_ref()) {
         clauses.push(format!("most of it in {function}"));
+    }
+    if end.end == EndKind::Lock
+        && let Some(link) = end.chain.iter().find(|link| link.lock_kind.is_some())
+        && let Some(function) = &link.who.function
+    {
+        clauses.push(format!("it waits in {function}()"));
     }
     if end.end == EndKind::Works && measures.model.host.cpus > 1 {
         clauses.push(format!("on one of {} CPUs at a time", measures.model.host.cpus));

@@ -30,19 +30,39 @@ const HOST_DEMAND_MIN: f64 = 0.25;
 /// A host whose CPUs are in use for less than this part of the time has nothing to do.
 const HOST_BUSY_MIN: f64 = 0.05;
 
-/// The answer; `claims` are those of the findings, in their order.
+/// What an end of the answer is of: one of the graph's ends, as far as these processes lose it.
+#[derive(Debug, Clone)]
+pub struct Origin {
+    /// Index into the graph's ends.
+    pub end: usize,
+    /// The processes.
+    pub victims: BTreeSet<u32>,
+}
+
+/// A part of one of the graph's ends that is an end of the answer.
+pub struct Share {
+    /// Index into the graph's ends.
+    at: usize,
+    /// The part of it.
+    pub end: End,
+    /// Index of the finding that claims it.
+    pub finding: Option<usize>,
+}
+
+/// The answer, and what each of its ends is made of; `claims` are those of the findings, in their order.
 pub fn answer(
     measures: &Measures<'_>,
     claims: &[Vec<Claim>],
     findings: &[Finding],
     saved: &Saved,
-) -> Answer {
-    let divided = divided(measures, claims);
+) -> (Answer, Vec<Vec<Origin>>) {
+    let shares = divided(measures, claims);
     let mut ends: Vec<AnswerEnd> =
-        divided.iter().map(|(end, finding)| said(measures, end, *finding)).collect();
-    for (end, (divided, _)) in ends.iter_mut().zip(&divided) {
-        end.without_it = saved.end(measures, divided);
+        shares.iter().map(|share| said(measures, &share.end, share.finding)).collect();
+    for (end, share) in ends.iter_mut().zip(&shares) {
+        end.without_it = saved.end(measures, &share.end);
     }
+    let origins = shares.iter().map(Share::origin).collect();
     let demand: f64 = ends.iter().map(|end| end.seconds).sum();
     for end in &mut ends {
         end.share = end.seconds / demand.max(1e-9);
@@ -61,7 +81,8 @@ pub fn answer(
         (Verdict::Idle, _) => (idle_title(measures), String::new()),
         _ => unnamed(&own, &ends, verdict, first),
     };
-    Answer { verdict, title, text, first, demand_seconds: demand, ends: folded(ends) }
+    let (ends, origins) = folded(ends, origins);
+    (Answer { verdict, title, text, first, demand_seconds: demand, ends }, origins)
 }
 
 fn verdict(own: &Own<'_>, ends: &[AnswerEnd], demand: f64, findings: &[Finding]) -> Verdict {
@@ -79,8 +100,8 @@ fn verdict(own: &Own<'_>, ends: &[AnswerEnd], demand: f64, findings: &[Finding])
     if works * 2.0 >= demand { Verdict::Works } else { Verdict::Waits }
 }
 
-/// Every end with its part of the time, greatest first; what a rule claimed, with the index of its finding.
-pub fn divided(measures: &Measures<'_>, claims: &[Vec<Claim>]) -> Vec<(End, Option<usize>)> {
+/// Every end with its part of the time, greatest first.
+pub fn divided(measures: &Measures<'_>, claims: &[Vec<Claim>]) -> Vec<Share> {
     let is_host = measures.model.target.as_ref().is_none_or(|it| it.kind == TargetKind::Host);
     let mut all = Vec::new();
     for (at, end) in measures.graph.ends.iter().enumerate() {
@@ -98,7 +119,7 @@ pub fn divided(measures: &Measures<'_>, claims: &[Vec<Claim>]) -> Vec<(End, Opti
                 part.victims.keys().for_each(|pid| {
                     left.remove(pid);
                 });
-                all.push((part, Some(finding)));
+                all.push(Share { at, end: part, finding: Some(finding) });
             }
         }
         let rest = if left.len() == end.victims.len() {
@@ -109,12 +130,18 @@ pub fn divided(measures: &Measures<'_>, claims: &[Vec<Claim>]) -> Vec<(End, Opti
         // On a host neither a debt nor work that nobody waits for is anybody's loss.
         let counts = !(is_host && (end.owed || end.kind == EndKind::Works));
         if !left.is_empty() && counts && end.kind != EndKind::Idle {
-            all.push((rest, None));
+            all.push(Share { at, end: rest, finding: None });
         }
     }
-    all.retain(|(end, _)| end.seconds > 0.0);
-    all.sort_by(|(a, _), (b, _)| b.seconds.total_cmp(&a.seconds));
+    all.retain(|share: &Share| share.end.seconds > 0.0);
+    all.sort_by(|a, b| b.end.seconds.total_cmp(&a.end.seconds));
     all
+}
+
+impl Share {
+    fn origin(&self) -> Origin {
+        Origin { end: self.at, victims: self.end.victims.keys().copied().collect() }
+    }
 }
 
 /// An end in the words of the contract, without its share.
@@ -133,14 +160,16 @@ pub fn said(measures: &Measures<'_>, end: &End, finding: Option<usize>) -> Answe
         .collect();
     victims.sort_by(|a, b| b.wait_seconds.total_cmp(&a.wait_seconds).then(a.pid.cmp(&b.pid)));
     let (kind, who) = acts(end);
-    let who = who.map(|thread| Actor {
-        who: Who { name: process_name(model, thread), ..Who::thread(thread) },
+    let who = who.map(|thread| Who {
+        name: process_name(model, thread),
         function: (kind == EndKind::Works).then(|| works_in(measures, thread.pid)).flatten(),
+        ..Who::thread(thread)
     });
     let who = if kind == EndKind::Cpu { has_the_cpu(measures, end) } else { who };
     AnswerEnd {
         end: kind,
         object: model.name_of(&end.object),
+        lock_kind: end.lock_kind(model).filter(|_| kind == EndKind::Lock),
         who,
         seconds: end.seconds,
         share: 0.0,
@@ -189,7 +218,7 @@ fn acts(end: &End) -> (EndKind, Option<&ThreadRef>) {
 }
 
 /// Who had the CPUs while an end's victims waited for them: the program that used most, with how many there are of it.
-fn has_the_cpu(measures: &Measures<'_>, end: &End) -> Option<Actor> {
+fn has_the_cpu(measures: &Measures<'_>, end: &End) -> Option<Who> {
     let mut waiters: BTreeSet<u32> = end.victims.keys().copied().collect();
     for pid in end.victims.keys() {
         let family = measures.cpu.job(*pid).into_iter().flat_map(|job| job.processes.keys());
@@ -202,8 +231,7 @@ fn has_the_cpu(measures: &Measures<'_>, end: &End) -> Option<Actor> {
         0 | 1 => most.name.clone(),
         count => format!("{count} x {}", most.name),
     };
-    let who = Who { kind: "process".into(), name, pid: Some(most.example), ..Who::default() };
-    Some(Actor { who, function: None })
+    Some(Who { kind: "process".into(), name, pid: Some(most.example), ..Who::default() })
 }
 
 /// Where a process spends its CPU time: the system call or the file of its code that most samples hit.
@@ -248,30 +276,36 @@ fn far_address(measures: &Measures<'_>, link: &crate::graph::chains::ChainLink) 
 }
 
 /// The ends beyond the first, as one row a kind.
-fn folded(mut ends: Vec<AnswerEnd>) -> Vec<AnswerEnd> {
-    if ends.len() <= ENDS_MAX {
-        return ends;
-    }
-    let mut rest: Vec<AnswerEnd> = Vec::new();
-    for end in ends.split_off(ENDS_MAX) {
-        match rest.iter_mut().find(|known| known.end == end.end) {
-            Some(known) => {
+fn folded(
+    mut ends: Vec<AnswerEnd>,
+    mut origins: Vec<Origin>,
+) -> (Vec<AnswerEnd>, Vec<Vec<Origin>>) {
+    let rest = ends.split_off(ends.len().min(ENDS_MAX));
+    let of_rest = origins.split_off(ends.len());
+    let single = origins.into_iter().map(|origin| vec![origin]);
+    let mut all: Vec<(AnswerEnd, Vec<Origin>)> = ends.into_iter().zip(single).collect();
+    for (end, origin) in rest.into_iter().zip(of_rest) {
+        match all[ENDS_MAX..].iter_mut().find(|(known, _)| known.end == end.end) {
+            Some((known, origins)) => {
                 known.seconds += end.seconds;
                 known.share += end.share;
+                origins.push(origin);
             }
-            None => rest.push(AnswerEnd {
-                object: ObjectName::new("", "others"),
-                who: None,
-                victims: Vec::new(),
-                chain: Vec::new(),
-                finding: None,
-                ask: String::new(),
-                without_it: WithoutIt::default(),
-                ..end
-            }),
+            None => {
+                let others = AnswerEnd {
+                    object: ObjectName::new("", "others"),
+                    who: None,
+                    victims: Vec::new(),
+                    chain: Vec::new(),
+                    finding: None,
+                    ask: String::new(),
+                    without_it: WithoutIt::default(),
+                    ..end
+                };
+                all.push((others, vec![origin]));
+            }
         }
     }
-    ends.extend(rest);
-    ends.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
-    ends
+    all.sort_by(|(a, _), (b, _)| b.seconds.total_cmp(&a.seconds));
+    all.into_iter().unzip()
 }

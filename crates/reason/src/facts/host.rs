@@ -145,6 +145,46 @@ pub struct Cost {
     pub rss_bytes: u64,
     /// Kernel events received.
     pub events: u64,
+    /// What the scheduler granted holdup's own threads when the look ended; absent in older recordings.
+    pub scheduling: Option<OwnScheduling>,
+    /// Whether its memory was locked, so that no page of it was read from a disk twice; absent in older recordings.
+    pub memory_locked: Option<bool>,
+    /// User stacks that were read.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub user_stacks: u64,
+    /// User stacks that were dropped, because their thread had moved meanwhile.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub user_stacks_torn: u64,
+    /// Threads with a wait whose stack was not read, because there was no time for it within a two-hundredth of a CPU.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub user_stacks_left_out: u64,
+    /// CPU time of reading them, seconds; part of the CPU time above.
+    #[serde(skip_serializing_if = "is_none_spent")]
+    pub user_stacks_seconds: f64,
+}
+
+/// What the scheduler grants holdup's own threads (sched(7)). Only where the CPUs are all taken is more asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OwnScheduling {
+    /// What every thread has, or what holdup was started with.
+    Ordinary,
+    /// SCHED_RR at the lowest real-time priority.
+    RoundRobin,
+    /// SCHED_DEADLINE: half of one CPU.
+    Deadline,
+    /// SCHED_OTHER at nice -20.
+    Nice,
+    /// More than ordinary at first, and given back, because the look took more CPU than it was to.
+    GivenBack,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+fn is_none_spent(seconds: &f64) -> bool {
+    *seconds == 0.0
 }
 
 /// The source of [`Lost`] that counts switches which the kernel did not tell: seen when a thread leaves a CPU

@@ -20,6 +20,7 @@ mod net;
 mod object;
 mod thread;
 mod thread_ref;
+mod user_stack;
 
 pub use cgroup::*;
 pub use denied::*;
@@ -30,6 +31,7 @@ pub use net::*;
 pub use object::*;
 pub use thread::*;
 pub use thread_ref::*;
+pub use user_stack::*;
 
 use serde::{Deserialize, Serialize};
 
@@ -80,6 +82,8 @@ pub enum Body {
     Ran(Ran),
     /// A kernel stack, symbolised, sent once per identity.
     Stack(Stack),
+    /// Where in its program a thread that stood still waits.
+    UserStack(UserStack),
     /// A new thread or process.
     Fork(Fork),
     /// A thread replaced its image.

@@ -8,8 +8,11 @@
 
 use super::chains::{ChainLink, Leaf};
 use crate::facts::{Ns, ThreadRef};
+use crate::model::Model;
 use crate::model::object::Object;
 use crate::waits::WaitClass;
+use crate::waits::lock_kind::LockKind;
+use crate::waits::user_stack;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -70,6 +73,26 @@ impl EndKind {
 /// What makes leaves one end: kind, class and object; where somebody acts, the object is the actor.
 pub type EndKey = (EndKind, WaitClass, Object);
 
+/// A piece of demand as it is added to an end, for whoever wants more of it than the end's sums (answer/picture/).
+pub struct Lost<'l> {
+    /// Kind of the end.
+    pub kind: EndKind,
+    /// Class of the end.
+    pub class: WaitClass,
+    /// Object of the end.
+    pub object: &'l Object,
+    /// When, and by which chain.
+    pub leaf: &'l Leaf,
+    /// The link of the chain that names the end.
+    pub named: usize,
+    /// How much of the leaf it is, 0 to 1.
+    pub part: f64,
+    /// It adds to the end's seconds, and not to its list of victims alone.
+    pub counted: bool,
+    /// The leaf's times were seen. Else they are a length alone: work that the scheduler has counted.
+    pub timed: bool,
+}
+
 /// All waits that come down to one thing.
 #[derive(Debug, Clone)]
 pub struct End {
@@ -81,6 +104,8 @@ pub struct End {
     pub object: Object,
     /// Who would have to act, as far as it is known: who works, sleeps, holds the lock, owes the answer.
     pub who: Option<ThreadRef>,
+    /// That is whoever holds it longest, of all its leaves.
+    pub(super) is_holder: bool,
     /// Demand wait on it within the window, seconds, summed over victims. For a command: its share of
     /// the critical path, seconds.
     pub seconds: f64,
@@ -120,6 +145,7 @@ impl End {
             class,
             object,
             who: None,
+            is_holder: false,
             seconds: 0.0,
             victims: BTreeMap::new(),
             counted: BTreeMap::new(),
@@ -185,6 +211,19 @@ impl End {
     /// What makes it one end.
     pub fn key(&self) -> EndKey {
         (self.kind, self.class, self.object.clone())
+    }
+
+    /// What kind of lock it is, if a stack was read of the wait that names it.
+    pub fn lock_kind(&self, model: &Model) -> Option<LockKind> {
+        let link = &self.links[self.named];
+        let kind = user_stack::lock_kind_of(model, &link.who, link.since_ns, link.end_ns);
+        kind.filter(|kind| *kind != LockKind::Idle)
+    }
+
+    /// The function of its program in which that wait stands.
+    pub fn function<'m>(&self, model: &'m Model) -> Option<&'m str> {
+        let link = &self.links[self.named];
+        user_stack::function_of(model, &link.who, link.since_ns, link.end_ns)
     }
 
     /// The main holder: who holds it longest.
@@ -262,5 +301,37 @@ impl End {
             self.links.clone_from(&end.links);
             self.named = end.named;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::answer::{EndKind, explain};
+    use crate::facts::*;
+    use crate::rules::scenes::*;
+    use crate::waits::lock_kind::LockKind;
+
+    /// A client of a server whose thread waits for events, with these functions on its stack.
+    fn server(functions: &[&str]) -> Vec<Fact> {
+        let waits = blocked(20, "postgres", WaitState::Sleep, "epoll_wait");
+        let mut facts = host();
+        facts.extend(client_and_server(waits));
+        facts.push(of_process(10, "client"));
+        let frame = |name: &&str| UserFrame { function: (*name).into(), module: "postgres".into() };
+        let frames = functions.iter().map(frame).collect();
+        let stack = UserStack { thread: thread(20, "postgres"), frames, ..UserStack::default() };
+        facts.push(Fact { at_ns: LOOK_NS, body: Body::UserStack(stack) });
+        facts
+    }
+
+    #[test]
+    fn a_wait_for_events_is_one_for_a_lock_if_the_stack_says_so() {
+        let row = ["WaitLatch", "ProcSleep", "LockAcquire", "XactLockTableWait", "heap_update"];
+        let answer = explain(server(&row)).answer;
+        let end = &answer.ends[0];
+        assert_eq!((end.end, end.lock_kind), (EndKind::Lock, Some(LockKind::RowLock)));
+        assert!(answer.title.contains("a row lock"), "{}", answer.title);
+        let idle = explain(server(&["secure_read", "PostgresMain"])).answer;
+        assert!(idle.ends.iter().all(|end| end.end != EndKind::Lock && end.lock_kind.is_none()));
     }
 }

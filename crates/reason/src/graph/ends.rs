@@ -8,13 +8,15 @@
 //! Must not: decide whether an end is a finding (rules/), or who is responsible (responsible.rs).
 
 use super::chains::{ChainLink, Chains, Leaf};
-pub use super::end::{End, EndKey, EndKind};
+pub use super::end::{End, EndKey, EndKind, Lost};
 use super::responsible::is_stalled;
 use crate::facts::{Ns, TargetKind, ThreadRef, ThreadTime};
 use crate::model::object::Object;
 use crate::model::{Model, ThreadKey};
 use crate::waits::WaitClass;
+use crate::waits::lock_kind::LockKind;
 use crate::waits::timeline::{self, Doing, Timelines, WaitSpan};
+use crate::waits::user_stack;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -34,10 +36,14 @@ pub struct Graph<'a> {
 }
 
 impl<'a> Graph<'a> {
-    /// Follows every wait that is demand to its end.
-    pub fn of(model: &'a Model, timelines: &'a Timelines) -> Self {
+    /// Follows every wait that is demand to its end, and shows each piece of it to `watch`.
+    pub fn of(
+        model: &'a Model,
+        timelines: &'a Timelines,
+        watch: &mut dyn FnMut(&Lost<'_>),
+    ) -> Self {
         let chains = Chains::new(model, timelines);
-        let mut found = Found::new(model, timelines, &chains);
+        let mut found = Found::new(model, timelines, &chains, watch);
         let mut path = Vec::new();
         if let Some(root) = command_root(model) {
             path = chains.follow(&root, model.begin_ns, command_end_ns(model));
@@ -182,10 +188,17 @@ pub(super) struct Found<'c, 'a> {
     begun: Option<HashSet<u32>>,
     /// How the unseen time of a thread divides.
     unseen: HashMap<ThreadKey, [(EndKind, WaitClass, f64); 3]>,
+    /// Sees each piece.
+    watch: &'c mut dyn FnMut(&Lost<'_>),
 }
 
 impl<'c, 'a> Found<'c, 'a> {
-    pub(super) fn new(model: &'a Model, timelines: &'a Timelines, chains: &'c Chains<'a>) -> Self {
+    pub(super) fn new(
+        model: &'a Model,
+        timelines: &'a Timelines,
+        chains: &'c Chains<'a>,
+        watch: &'c mut dyn FnMut(&Lost<'_>),
+    ) -> Self {
         let is_command = command_root(model).is_some();
         Self {
             model,
@@ -195,6 +208,7 @@ impl<'c, 'a> Found<'c, 'a> {
             ends: HashMap::new(),
             begun: None,
             unseen: HashMap::new(),
+            watch,
         }
     }
 
@@ -224,21 +238,29 @@ impl<'c, 'a> Found<'c, 'a> {
     fn add_named(&mut self, leaf: &Leaf, named: usize, counted: bool) {
         let key = named_key(&leaf.links[named]);
         let (kind, class, object) = key.clone();
+        let (part, timed) = (1.0, true);
+        (self.watch)(&Lost { kind, class, object: &object, leaf, named, part, counted, timed });
         let end =
             (self.ends).entry(key).or_insert_with(|| End::new(kind, class, object, leaf, named));
         end.add(leaf, named, 1.0, counted);
-        end.who = holder(self.model, end, leaf, named);
+        let who = who_beyond(self.model, leaf, named);
+        // Of thousands of holders the main one is looked for once, when all leaves are in.
+        end.is_holder = who.is_none();
+        end.who = who.unwrap_or_default();
     }
 
     /// Nobody holds anything: somebody works, sleeps, owes an answer, or the chain was not seen further.
     fn add_unnamed(&mut self, leaf: &Leaf, key: EndKey, part: f64) {
         let (kind, class, object) = key.clone();
         let named = leaf.links.len() - 1;
+        let (counted, timed) = (true, true);
+        (self.watch)(&Lost { kind, class, object: &object, leaf, named, part, counted, timed });
         let end =
             (self.ends).entry(key).or_insert_with(|| End::new(kind, class, object, leaf, named));
         end.add(leaf, named, part, true);
         end.owed = !self.is_command;
         if matches!(kind, EndKind::Works | EndKind::Sleep | EndKind::Cpu) {
+            end.is_holder = false;
             end.who = Some(leaf.root().who.clone());
         }
     }
@@ -272,9 +294,16 @@ impl<'c, 'a> Found<'c, 'a> {
     /// Whether a process that owes an answer and has asked nobody stands waiting for something of its own: a lock, a
     /// connection of its pool, a turn. Who holds that only the program knows.
     fn is_inside(&self, root: &ChainLink) -> bool {
+        if !matches!(root.class, WaitClass::Idle | WaitClass::FutexWait) {
+            return false;
+        }
         let debts = &self.chains.peers.debts;
-        matches!(root.class, WaitClass::Idle | WaitClass::FutexWait)
-            && root.question_of.is_none()
+        let kind = user_stack::lock_kind_of(self.model, &root.who, root.since_ns, root.end_ns);
+        // Its own functions say that it is a lock.
+        if kind.is_some_and(LockKind::is_held) {
+            return true;
+        }
+        root.question_of.is_none()
             && debts.owes.contains_key(&root.who.pid)
             && !debts.awaits.contains_key(&root.who.pid)
     }
@@ -367,16 +396,31 @@ impl<'c, 'a> Found<'c, 'a> {
             };
             let (begin_ns, end_ns) = (link.begin_ns, link.end_ns);
             let leaf = Leaf { begin_ns, end_ns, links: vec![Arc::new(link)], circle: None };
-            let key = (EndKind::Works, WaitClass::Running, Object::Process(pid));
-            let own = End::new(EndKind::Works, WaitClass::Running, Object::Process(pid), &leaf, 0);
-            let end = self.ends.entry(key).or_insert(own);
+            let (kind, class, object) = (EndKind::Works, WaitClass::Running, Object::Process(pid));
+            let (named, part, counted, timed) = (0, 1.0, true, false);
+            (self.watch)(&Lost {
+                kind,
+                class,
+                object: &object,
+                leaf: &leaf,
+                named,
+                part,
+                counted,
+                timed,
+            });
+            let own = End::new(kind, class, object.clone(), &leaf, 0);
+            let end = self.ends.entry((kind, class, object)).or_insert(own);
             end.add(&leaf, 0, 1.0, true);
+            end.is_holder = false;
             end.who = Some(who);
         }
     }
 
     fn sorted(self) -> Vec<End> {
         let mut ends: Vec<(EndKey, End)> = self.ends.into_iter().collect();
+        for (_, end) in ends.iter_mut().filter(|(_, end)| end.is_holder) {
+            end.who = end.holder().cloned();
+        }
         ends.sort_by(|(a_key, a), (b_key, b)| {
             b.seconds.total_cmp(&a.seconds).then_with(|| a_key.cmp(b_key))
         });
@@ -384,19 +428,17 @@ impl<'c, 'a> Found<'c, 'a> {
     }
 }
 
-/// Who holds what names an end: of a server that serves each client by a thread, the client whose next word the holding
-/// thread waits for; of a traced process, its tracer.
-fn holder(model: &Model, end: &End, leaf: &Leaf, named: usize) -> Option<ThreadRef> {
+/// Who holds what names an end, where that is not the main holder: of a server that serves each client by a thread, the client
+/// whose next word the holding thread waits for; of a traced process, its tracer, if it is known.
+fn who_beyond(model: &Model, leaf: &Leaf, named: usize) -> Option<Option<ThreadRef>> {
     let link = &leaf.links[named];
     if link.class == WaitClass::Traced {
         let tracer = model.identity(&link.who).map(|known| known.tracer_pid);
-        return tracer.filter(|pid| *pid != 0).map(|pid| model.thread_ref(pid));
+        return Some(tracer.filter(|pid| *pid != 0).map(|pid| model.thread_ref(pid)));
     }
     let client = leaf.links.get(named + 1).filter(|next| next.who.pid == link.who.pid);
-    match client.and_then(|next| next.question_of).filter(|pid| *pid != 0) {
-        Some(pid) => Some(model.thread_ref(pid)),
-        None => end.holder().cloned(),
-    }
+    let client = client.and_then(|next| next.question_of).filter(|pid| *pid != 0);
+    client.map(|pid| Some(model.thread_ref(pid)))
 }
 
 /// Whether the root's sleep is a small part of what is waited for: an event loop that looks at the clock now and then does not
@@ -411,7 +453,7 @@ fn is_terminal(object: &Object) -> bool {
 }
 
 /// How the time of a thread that was not told divides: shares of running, of waiting for a CPU, and of short waits.
-fn unseen_parts(
+pub fn unseen_parts(
     model: &Model,
     timelines: &Timelines,
     thread: &ThreadRef,

@@ -232,9 +232,9 @@ impl Peers<'_> {
     }
 
     pub(super) fn vfork_child(&self, wait: &WaitSpan) -> Option<ThreadRef> {
-        let before = self.model.forks.iter().rev().find(|(at, fork)| {
-            *at <= wait.begin_ns + 1_000_000 && self.model.is_same(&fork.parent, &wait.thread)
-        });
+        let begun = self.begun_by.get(&self.model.key(&wait.thread)).map_or(&[][..], Vec::as_slice);
+        let until = begun.partition_point(|(at_ns, _)| *at_ns <= wait.begin_ns + 1_000_000);
+        let before = begun[..until].last();
         before
             .map(|(_, fork)| self.model.present(&fork.child))
             .or_else(|| self.waker(wait))

@@ -38,6 +38,14 @@ pub struct Peers<'a> {
     pub debts: Debts,
     /// How long each thread ran.
     ran_ns: HashMap<ThreadKey, Ns>,
+    /// What each thread has begun, in order of time.
+    pub(super) begun_by: HashMap<ThreadKey, Vec<&'a (Ns, Fork)>>,
+    /// When who began inside the look.
+    pub(super) births: HashMap<ThreadKey, Ns>,
+    /// When who ended inside the look.
+    pub(super) deaths: HashMap<ThreadKey, Ns>,
+    /// Who that was, by who had the thread id when it ended.
+    gone: HashSet<ThreadKey>,
 }
 
 /// The port that name servers listen at (RFC 1035).
@@ -63,6 +71,10 @@ impl<'a> Peers<'a> {
             questions: HashMap::new(),
             debts: Debts::default(),
             ran_ns: HashMap::new(),
+            begun_by: HashMap::new(),
+            births: HashMap::new(),
+            deaths: HashMap::new(),
+            gone: HashSet::new(),
         };
         for read in &model.futex_owners {
             let waiter = model.key_at(&read.1.waiter, read.0);
@@ -85,6 +97,7 @@ impl<'a> Peers<'a> {
             *peers.ran_ns.entry(who).or_default() += time.run_ns;
         }
         peers.add_children();
+        peers.add_lives();
         peers.debts =
             Debts::of(model, |socket| peers.is_accepted(socket), |socket| peers.far_turn(socket));
         peers
@@ -156,6 +169,18 @@ impl<'a> Peers<'a> {
             if is_main && known.insert((parent, model.key(thread))) {
                 self.children.entry(parent).or_default().push(thread);
             }
+        }
+    }
+
+    fn add_lives(&mut self) {
+        let model = self.model;
+        for fork in &model.forks {
+            self.begun_by.entry(model.key(&fork.1.parent)).or_default().push(fork);
+            self.births.entry(model.key(&fork.1.child)).or_insert(fork.0);
+        }
+        for (at_ns, exit) in &model.exits {
+            self.deaths.entry(model.key(&exit.thread)).or_insert(*at_ns);
+            self.gone.insert(model.key_at(&exit.thread, *at_ns));
         }
     }
 
@@ -299,12 +324,7 @@ impl<'a> Peers<'a> {
     /// Processes that a process has begun and that have not ended.
     pub(super) fn living_children(&self, pid: u32) -> Vec<ThreadRef> {
         let model = self.model;
-        let ended = |child: &ThreadRef| {
-            let is_it =
-                |exit: &Exit, at_ns: Ns| model.key_at(&exit.thread, at_ns) == model.key(child);
-            let mut exits = model.exits.iter();
-            exits.any(|(at_ns, exit)| exit.thread.tid == child.tid && is_it(exit, *at_ns))
-        };
+        let ended = |child: &ThreadRef| self.gone.contains(&model.key(child));
         let children = self.children.get(&pid).map_or(&[][..], Vec::as_slice);
         let alive = children.iter().filter(|child| !ended(child));
         alive.map(|child| model.present(child)).collect()

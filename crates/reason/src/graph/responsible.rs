@@ -196,13 +196,10 @@ impl Peers<'_> {
 
     /// The one child that a process had for most of an interval.
     fn only_child(&self, pid: u32, from: Ns, to: Ns) -> Option<ThreadRef> {
-        let exits = &self.model.exits;
-        let forks = &self.model.forks;
         let lived = |child: &&ThreadRef| {
-            let begun = forks.iter().find(|(_, fork)| self.model.is_same(&fork.child, child));
-            let ended = exits.iter().find(|(_, exit)| self.model.is_same(&exit.thread, child));
-            let since = begun.map_or(from, |(at, _)| (*at).max(from));
-            let until = ended.map_or(to, |(at, _)| (*at).min(to));
+            let who = self.model.key(child);
+            let since = self.births.get(&who).map_or(from, |at_ns| (*at_ns).max(from));
+            let until = self.deaths.get(&who).map_or(to, |at_ns| (*at_ns).min(to));
             until.saturating_sub(since) * 2 >= to.saturating_sub(from)
         };
         let children = self.children_ever(pid);

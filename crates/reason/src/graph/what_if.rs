@@ -18,7 +18,7 @@
 
 use super::chains::{ChainLink, Chains};
 use super::end::EndKind;
-use super::ends::{End, EndKey, Found, Graph, command_end_ns, command_root, named_key};
+use super::ends::{End, EndKey, Found, Graph, Lost, command_end_ns, command_root, named_key};
 use super::responsible::Next;
 use crate::facts::{Ns, ThreadRef};
 use crate::model::{Model, ThreadKey};
@@ -78,7 +78,8 @@ impl WhatIf {
         let asked: HashMap<EndKey, (usize, f64)> =
             ends.enumerate().map(|(number, end)| (end.key(), (number, end.seconds))).collect();
         let lines = Lines::of(graph, &root, &asked)?;
-        let mut found = Found::new(graph.model, graph.timelines, &graph.chains);
+        let mut unwatched = |_: &Lost<'_>| {};
+        let mut found = Found::new(graph.model, graph.timelines, &graph.chains, &mut unwatched);
         let mut spans: Vec<Vec<(Ns, Ns)>> = vec![Vec::new(); asked.len()];
         for leaf in &graph.path {
             for (key, _) in found.keys(leaf) {
@@ -182,7 +183,8 @@ impl Lines {
         asked: &HashMap<EndKey, (usize, f64)>,
     ) -> Option<Self> {
         let (mut all, known) = family(graph.model, root);
-        let mut found = Found::new(graph.model, graph.timelines, &graph.chains);
+        let mut unwatched = |_: &Lost<'_>| {};
+        let mut found = Found::new(graph.model, graph.timelines, &graph.chains, &mut unwatched);
         let mut count = 0;
         for at in 0..all.len() {
             let pieces = pieces(graph, &all, &known, at, &mut found, asked);

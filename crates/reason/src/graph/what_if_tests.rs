@@ -113,7 +113,7 @@ type Asked = (String, EndKind, f64, f64, Option<(String, f64)>);
 /// Each end of the command.
 fn asked(facts: Vec<Fact>) -> Vec<Asked> {
     let Observed { model, timelines } = Observed::new(facts);
-    let graph = Graph::of(&model, &timelines);
+    let graph = Graph::of(&model, &timelines, &mut |_| {});
     let what_if = WhatIf::of(&graph).expect("a command");
     let one = |end: &End| {
         let without = what_if.without(&[end.key()])?;
@@ -200,7 +200,7 @@ fn of_one_program_side_by_side_one_process_costs_less_than_all() {
         }
     }
     let Observed { model, timelines } = Observed::new(facts);
-    let graph = Graph::of(&model, &timelines);
+    let graph = Graph::of(&model, &timelines, &mut |_| {});
     let what_if = WhatIf::of(&graph).expect("a command");
     let key = graph.ends[0].key();
     let all = what_if.without(std::slice::from_ref(&key)).expect("asked");
@@ -208,7 +208,7 @@ fn of_one_program_side_by_side_one_process_costs_less_than_all() {
     assert!(near(all.seconds_max, 3.0), "{all:?}");
     assert!(near(of(20).seconds_max, 1.0) && near(of(30).seconds_max, 0.0));
     let one = Observed::new(command(&[sleeps(20, 3)], 0));
-    let graph = Graph::of(&one.model, &one.timelines);
+    let graph = Graph::of(&one.model, &one.timelines, &mut |_| {});
     let alone = WhatIf::of(&graph).expect("a command");
     assert_eq!(alone.without_one(&graph.ends[0].key(), one.model.key(&thread(20, "job"))), None);
 }
@@ -217,7 +217,7 @@ fn of_one_program_side_by_side_one_process_costs_less_than_all() {
 fn both_together_cost_more_than_one_by_one() {
     let Observed { model, timelines } =
         Observed::new(command(&[sleeps(30, 2), sleeps(20, 3)], SECOND));
-    let graph = Graph::of(&model, &timelines);
+    let graph = Graph::of(&model, &timelines, &mut |_| {});
     let what_if = WhatIf::of(&graph).expect("a command");
     let sleeps: Vec<EndKey> =
         graph.ends.iter().filter(|end| end.kind == EndKind::Sleep).map(End::key).collect();

@@ -28,7 +28,7 @@ pub mod refusals;
 pub mod tcp_stream;
 
 use crate::facts::{DeviceNumber, ThreadRef};
-use crate::graph::ends::{End, Graph, command_root};
+use crate::graph::ends::{End, Graph, Lost, command_root};
 use crate::model::Model;
 use crate::waits::WaitClass;
 use crate::waits::timeline::{Observed, Timelines, WaitSpan};
@@ -72,7 +72,16 @@ pub struct Measures<'a> {
 impl<'a> Measures<'a> {
     /// Computes them.
     pub fn of(model: &'a Model, timelines: &'a Timelines) -> Self {
-        let graph = Graph::of(model, timelines);
+        Self::watched(model, timelines, &mut |_| {})
+    }
+
+    /// The same, while `watch` sees each piece of demand as it is added to its end.
+    pub fn watched(
+        model: &'a Model,
+        timelines: &'a Timelines,
+        watch: &mut dyn FnMut(&Lost<'_>),
+    ) -> Self {
+        let graph = Graph::of(model, timelines, watch);
         let disks = Disks::of(model, timelines);
         let packet_queues = packet_queue::packet_queues(model);
         let changes = tcp_stream::SocketChanges::of(model);

@@ -59,6 +59,16 @@ impl Model {
         self.stacks.get(&id).map_or(&[], Vec::as_slice)
     }
 
+    /// The user stack of a wait: the last that was read while it lasted. Between `since_ns` and its reading the thread did
+    /// not switch, so a stack is of each wait that touches this time.
+    pub fn user_stack(&self, thread: &ThreadRef, from: Ns, to: Ns) -> Option<&UserStack> {
+        let of_wait = |(at_ns, stack): &&(Ns, UserStack)| {
+            stack.since_ns <= to && from <= *at_ns && self.is_same(&stack.thread, thread)
+        };
+        let all = self.user_stacks.get(&thread.tid)?;
+        all.iter().rev().find(of_wait).map(|(_, stack)| stack)
+    }
+
     /// Identity of a thread, or of its process.
     pub fn identity(&self, thread: &ThreadRef) -> Option<&Thread> {
         self.threads.get(&thread.tid).or_else(|| self.threads.get(&thread.pid))
@@ -143,4 +153,22 @@ impl Model {
 /// Whether a path is a container's or lies below it. The root is no container: a look inside one sees its own group so.
 fn is_inside(path: &str, container: &str) -> bool {
     container != "/" && membership::is_below(path, container)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stack_is_of_the_wait_that_lasted_when_it_was_read() {
+        let thread = ThreadRef { tid: 7, pid: 7, start_ns: 1, comm: "x".into() };
+        let stack = UserStack { thread: thread.clone(), since_ns: 100, ..UserStack::default() };
+        let facts = vec![Fact { at_ns: 150, body: Body::UserStack(stack) }];
+        let model = Model::new(facts);
+        let has = |from, to| model.user_stack(&thread, from, to).is_some();
+        assert!(has(100, 200) && has(90, 120) && has(0, 100));
+        assert!(!has(0, 99) && !has(151, 200), "before, and after");
+        let other = ThreadRef { tid: 8, ..thread.clone() };
+        assert!(model.user_stack(&other, 100, 200).is_none());
+    }
 }

@@ -66,6 +66,8 @@ pub struct Model {
     pub cost: Cost,
     /// Kernel stacks by identity.
     pub stacks: HashMap<u32, Vec<String>>,
+    /// User stacks by thread id, with when each was read.
+    pub user_stacks: HashMap<u32, Series<UserStack>>,
     /// Identities by thread id, latest reading.
     pub threads: BTreeMap<u32, Thread>,
     /// Any name by which a thread id was mentioned.
@@ -242,6 +244,7 @@ impl Model {
             | Body::Wait(_)
             | Body::Blocked(_)
             | Body::Ran(_)
+            | Body::UserStack(_)
             | Body::Fork(_)
             | Body::Exec(_)
             | Body::Exit(_)
@@ -319,6 +322,10 @@ impl Model {
                 self.name(&ran.thread);
                 let who = (ran.thread.tid, ran.thread.start_ns);
                 self.raw.ran.entry(who).or_default().push((ran.begin_ns, ran.end_ns));
+            }
+            Body::UserStack(stack) => {
+                self.mention(&stack.thread);
+                self.user_stacks.entry(stack.thread.tid).or_default().push((at, stack));
             }
             Body::Fork(fork) => {
                 self.name(&fork.parent);

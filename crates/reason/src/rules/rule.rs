@@ -8,7 +8,7 @@
 use super::proof::Proof;
 use super::threshold::Threshold;
 use super::wording::{Culprit, Impact, Severity, Wording};
-use crate::facts::ThreadRef;
+use crate::facts::{Ns, ThreadRef};
 use crate::graph::chains::ChainLink;
 use crate::graph::ends::End;
 use crate::measure::Measures;
@@ -115,6 +115,8 @@ pub struct Step {
     pub doing: Option<(&'static str, String)>,
     /// How long, seconds.
     pub seconds: f64,
+    /// From when to when, if it is one wait: what was read of its thread then belongs to it.
+    pub when: Option<(Ns, Ns)>,
 }
 
 impl<'a> Match<'a> {
@@ -178,7 +180,13 @@ pub fn step(link: &ChainLink) -> Option<Step> {
         _ => None,
     };
     let seconds = link.ns() as f64 / 1e9;
-    Some(Step { who: link.who.clone(), on: link.object.clone(), doing, seconds })
+    Some(Step {
+        who: link.who.clone(),
+        on: link.object.clone(),
+        doing,
+        seconds,
+        when: Some((link.since_ns, link.end_ns)),
+    })
 }
 
 /// A process with its container, as a culprit.

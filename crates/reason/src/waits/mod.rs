@@ -1,17 +1,21 @@
 //! Waits: what each is for, on what, and when.
 //!
 //! This file owns the classes of waits and their properties; classify.rs finds the class, objects.rs the object, retries.rs
-//! both of a sleep between refusals; span.rs is one wait, timeline.rs puts a thread's waits in order. Must not: follow who ended a wait (graph/), or weigh it.
+//! both of a sleep between refusals; user_stack.rs the kind of a lock; span.rs is one wait, timeline.rs puts a thread's waits in
+//! order. Must not: follow who ended a wait (graph/), or weigh it.
 //! Edit together: classify.rs, objects.rs, docs/json.md (the words).
 
 mod classify;
 mod functions;
 mod futex_handoff;
+mod lock_functions;
+pub mod lock_kind;
 pub mod objects;
 pub mod poll_intent;
 pub mod retries;
 pub mod span;
 pub mod timeline;
+pub mod user_stack;
 
 pub use classify::{classify, lock_caller};
 pub use functions::{LOCKD_FUNCTIONS, STATD_FUNCTIONS};

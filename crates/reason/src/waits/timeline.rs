@@ -12,8 +12,9 @@
 //! Must not: follow wakers. Edit together: classify.rs (classes), objects.rs (objects), retries.rs (what sleeps are for).
 
 use super::futex_handoff;
+use super::lock_kind::LockKind;
 use super::poll_intent::Accepted;
-use super::{WaitClass, classify, objects, retries};
+use super::{WaitClass, classify, objects, retries, user_stack};
 use crate::facts::*;
 use crate::model::object::Object;
 use crate::model::{Model, RawWaits, ThreadKey};
@@ -119,6 +120,8 @@ impl Timelines {
                     && handed.contains(&(wait.thread.pid, wait.place.args[0]))
                 {
                     wait.class = WaitClass::FutexLock;
+                } else {
+                    heed_stack(model, wait);
                 }
             }
             line.ran.sort_unstable();
@@ -416,6 +419,20 @@ fn same_call(first: &Place, second: &Place) -> bool {
     match first.syscall.as_str() {
         "poll" | "ppoll" => first.args[..2] == second.args[..2],
         _ => first.args == second.args,
+    }
+}
+
+/// What the program's own functions say of a word goes before what is guessed by its value.
+fn heed_stack(model: &Model, wait: &mut WaitSpan) {
+    if !matches!(wait.class, WaitClass::FutexLock | WaitClass::FutexWait) {
+        return;
+    }
+    let Some(stack) = model.user_stack(&wait.thread, wait.begin_ns, wait.end_ns) else { return };
+    match user_stack::kind(&stack.frames) {
+        Some(LockKind::Idle) => wait.class = WaitClass::Idle,
+        _ if user_stack::is_held_up(&stack.frames) => wait.class = WaitClass::FutexLock,
+        Some(kind) if kind.is_no_lock() => wait.class = WaitClass::FutexWait,
+        _ => {}
     }
 }
 

@@ -14,7 +14,7 @@ mod stages;
 mod undo;
 
 use crate::failure::{COULD_NOT_LOOK, Failure};
-use crate::flags::Aim;
+use crate::job::Aim;
 use crate::main_loop;
 use crate::output::Output;
 use crate::text::page::{Page, Tone};
@@ -142,12 +142,12 @@ fn show(out: &mut Output, room: &Room, interrupts: &Interrupts) -> Result<u8, Fa
         let clock = fault
             .clock(&interrupts.flag)
             .map_err(|error| Failure::look(format!("cannot make {}: {error}", stage.title), ""))?;
-        let looked = main_loop::look(Aim::Command(fault.command.clone()), None, None);
+        let looked = main_loop::look(Aim::Command(fault.command.clone()), None, None, false);
         drop(clock);
         if interrupts.status().is_some() {
             return Ok(0);
         }
-        let report = looked?.report;
+        let report = looked?.answered.report;
         let verdict = judge(&report, &fault.truth);
         if !out.tell(|page| answer(&report, stage, &fault, &verdict, page))? {
             return Ok(0);
@@ -167,7 +167,7 @@ fn judge(report: &Report, truth: &Truth) -> Judged {
         return if right { Judged::Right } else { Judged::Other };
     }
     let leads = |end: &holdup_reason::answer::AnswerEnd| {
-        let who = end.who.as_ref().and_then(|actor| actor.who.pid);
+        let who = end.who.as_ref().and_then(|who| who.pid);
         truth.culprit.is_some() && blamed(who)
     };
     if report.answer.largest().is_some_and(leads) { Judged::Led } else { Judged::Other }

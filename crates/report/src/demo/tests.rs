@@ -25,10 +25,10 @@ fn an_answer_is_right_only_with_code_and_culprit() {
 
 #[test]
 fn an_answer_without_a_name_is_nearly_right_if_it_leads_there() {
-    let report = report("waits_command");
+    let report = report("works_command");
     assert!(report.findings.is_empty());
     let first = report.answer.first.expect("one");
-    let who = report.answer.ends[first].who.clone().and_then(|actor| actor.who.pid);
+    let who = report.answer.ends[first].who.clone().and_then(|who| who.pid);
     assert!(who.is_some());
     assert_eq!(judge(&report, &truth("lock.file", who)), Judged::Led);
     assert_eq!(judge(&report, &truth("lock.file", Some(1))), Judged::Other);

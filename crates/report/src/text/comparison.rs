@@ -188,9 +188,9 @@ fn words(end: &EndChange, unit: Unit, verbose: bool) -> String {
         _ => {}
     }
     if let (Some(before), Some(after)) = (&end.who_before, &end.who_after)
-        && before.who.name != after.who.name
+        && before.name != after.name
     {
-        words.push_str(&format!(" (before: {})", escape::name(&before.who.name, FILE_WIDTH_MAX)));
+        words.push_str(&format!(" (before: {})", escape::name(&before.name, FILE_WIDTH_MAX)));
     }
     if let Some(function) = end.who_after.as_ref().and_then(|after| after.function.as_ref()) {
         words.push_str(&format!(", most in {}", escape::name(function, FILE_WIDTH_MAX)));

@@ -17,6 +17,8 @@ const TEXT_WIDTH_MAX: usize = 760;
 const LINK_WIDTH_MAX: usize = 44;
 /// What stands around an object in a chain: `<- ` and ` (12 min 5 s)`.
 const JOINT_AND_TIME: usize = 16;
+/// Columns of one function of a stack.
+const FRAME_WIDTH_MAX: usize = 60;
 /// Links shown before the middle is folded.
 const LINKS: usize = 12;
 /// Victims shown by name.
@@ -74,6 +76,7 @@ fn details(finding: &Finding, verbose: bool, page: &mut Page) {
         remedy(way, if at == 0 { "do" } else { "or" }, page);
     }
     if verbose {
+        stacks(&finding.chain, page);
         for evidence in &finding.evidence {
             let value = units::measured(evidence.value, &evidence.unit);
             let fact = escape::prose(&evidence.fact, 240);
@@ -149,7 +152,8 @@ pub fn chain_of(links: &[Link], room: usize) -> Vec<String> {
         };
         // Named already: it waits on two things in turn, or was the object itself.
         let named = last.is_some_and(|last| {
-            last.who == link.who || (link.who.pid.is_none() && last.waits_on.name == link.who.name)
+            is_same(&last.who, &link.who)
+                || (link.who.pid.is_none() && last.waits_on.name == link.who.name)
         });
         if !named {
             pieces.push(who(&link.who, width));
@@ -159,6 +163,21 @@ pub fn chain_of(links: &[Link], room: usize) -> Vec<String> {
         last = Some(link);
     }
     pieces
+}
+
+/// Whether two links are of one thread, wherever in its program it waits.
+fn is_same(one: &Who, other: &Who) -> bool {
+    (&one.kind, &one.name, one.pid, one.tid) == (&other.kind, &other.name, other.pid, other.tid)
+}
+
+/// The functions of programs that led to the waits of a chain, as far as they were read.
+pub fn stacks(links: &[Link], page: &mut Page) {
+    for link in links.iter().filter(|link| !link.stack.is_empty()) {
+        let frames: Vec<String> =
+            link.stack.iter().map(|frame| escape::name(frame, FRAME_WIDTH_MAX)).collect();
+        let who = who(&link.who, LINK_WIDTH_MAX);
+        page.labelled("stack", &format!("{who}: {}", frames.join(" <- ")));
+    }
 }
 
 /// The ends matter: who waits, and the root.

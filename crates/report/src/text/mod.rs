@@ -16,6 +16,7 @@ pub mod units;
 mod verdict;
 
 use holdup_reason::answer::{Caveat, Finding, Report, ReportCost, Severity};
+use holdup_reason::facts::OwnScheduling;
 use page::{Page, Tone};
 
 /// Caveats are one sentence each; this bounds one that is not.
@@ -34,7 +35,7 @@ fn is_found(finding: &Finding) -> bool {
 pub fn answer(report: &Report, verbose: bool, page: &mut Page) {
     let (found, notes): (Vec<_>, Vec<_>) = report.findings.iter().partition(|it| is_found(it));
     if found.is_empty() {
-        verdict::unnamed(report, page);
+        verdict::unnamed(report, verbose, page);
     }
     for finding in found {
         page.gap();
@@ -92,7 +93,26 @@ fn cost(cost: &ReportCost, window_seconds: f64) -> String {
         (events, 0) => format!("{} events, none lost", units::count(events)),
         (events, lost) => format!("{} events, {} lost", units::count(events), units::count(lost)),
     });
-    format!("Looking cost {}.", parts.join(", "))
+    if let Some(stacks) = cost.user_stacks.as_ref().filter(|it| it.left_out > 0) {
+        parts.push(format!(
+            "{} user stacks in {}, {} left out for want of time",
+            units::count(stacks.read),
+            units::seconds(stacks.cpu_seconds),
+            units::count(stacks.left_out),
+        ));
+    }
+    let how = match cost.scheduling {
+        Some(OwnScheduling::RoundRobin) => {
+            " The CPUs were all taken: it ran at real-time priority."
+        }
+        Some(OwnScheduling::Deadline) => " The CPUs were all taken: it ran with a deadline.",
+        Some(OwnScheduling::Nice) => " The CPUs were all taken: it ran at nice -20.",
+        Some(OwnScheduling::GivenBack) => {
+            " The CPUs were all taken: it had priority, and gave it back when it took too long."
+        }
+        Some(OwnScheduling::Ordinary) | None => "",
+    };
+    format!("Looking cost {}.{how}", parts.join(", "))
 }
 #[cfg(test)]
 mod tests;

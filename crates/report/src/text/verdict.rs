@@ -4,7 +4,7 @@
 //! call a long idle time a wait.
 
 use super::escape;
-use super::finding::{self, chain_of};
+use super::finding::{chain_of, stacks, without};
 use super::page::{Page, Tone};
 use holdup_reason::answer::{Accounting, Report, Verdict};
 use holdup_reason::facts::TargetKind;
@@ -17,7 +17,7 @@ const TITLE_WIDTH_MAX: usize = 236;
 const TEXT_WIDTH_MAX: usize = 760;
 
 /// Verdict, paragraph, the chain of the largest end, and what to ask the program itself.
-pub fn unnamed(report: &Report, page: &mut Page) {
+pub fn unnamed(report: &Report, verbose: bool, page: &mut Page) {
     let Accounting { wall_seconds, .. } = report.accounting;
     if wall_seconds <= 0.0 {
         let name = target(report);
@@ -44,8 +44,11 @@ pub fn unnamed(report: &Report, page: &mut Page) {
         if end.chain.len() > 1 {
             page.joined("chain", &chain_of(&end.chain, page.columns_labelled()), " <- ");
         }
+        if verbose {
+            stacks(&end.chain, page);
+        }
         if answer.verdict == Verdict::Waits {
-            finding::without(&end.without_it, page);
+            without(&end.without_it, page);
         }
         if !end.ask.is_empty() && answer.verdict != Verdict::Idle {
             page.labelled("ask", &escape::line(&end.ask));
@@ -63,6 +66,7 @@ fn sees_less(report: &Report) -> bool {
         "blind.task_storage",
         "disk_starved",
         "cpu_full",
+        "blind.user_stacks",
     ];
     report.caveats.iter().any(|caveat| !harmless.contains(&caveat.code.as_str()))
 }

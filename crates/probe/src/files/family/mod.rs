@@ -17,6 +17,7 @@ mod watch;
 
 use super::Roots;
 use super::threads::clock_ns;
+use crate::own::priority;
 use holdup_reason::facts::{Body, Ns};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -71,7 +72,7 @@ impl Family {
             there.add(watch.end(clock_ns(libc::CLOCK_MONOTONIC)));
             there.over.store(true, Ordering::Release);
         };
-        std::thread::Builder::new().name("holdup-family".into()).spawn(walks)?;
+        priority::spawn("holdup-family", walks)?;
         Ok(Self { shared })
     }
 

@@ -5,7 +5,7 @@
 //!
 //! Edit together: docs/json.md, the report crate's text/comparison.rs.
 
-use crate::answer::report::{Actor, Caveat, EndKind, ObjectName, ReportTarget, Severity, Window};
+use crate::answer::report::{Caveat, EndKind, ObjectName, ReportTarget, Severity, Who, Window};
 use serde::{Deserialize, Serialize};
 
 /// Two sides compared.
@@ -146,10 +146,10 @@ pub struct EndChange {
     pub severity: Severity,
     /// Who would have had to act before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub who_before: Option<Actor>,
+    pub who_before: Option<Who>,
     /// Who would have to act now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub who_after: Option<Actor>,
+    pub who_after: Option<Who>,
     /// Code of the finding that named it before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code_before: Option<String>,

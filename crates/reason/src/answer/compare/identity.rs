@@ -65,7 +65,7 @@ pub struct EndIdentity {
 impl EndIdentity {
     /// Of an end, and of what was said about it.
     pub fn of(measures: &Measures<'_>, end: &End, said: &AnswerEnd) -> Self {
-        let program = || said.who.as_ref().map(|actor| actor.who.name.clone());
+        let program = || said.who.as_ref().map(|who| who.name.clone());
         if matches!(said.end, EndKind::Works | EndKind::Sleep) {
             let object = match program() {
                 Some(name) => ObjectIdentity::Program(name),

@@ -117,9 +117,9 @@ impl Look {
 fn ends(measures: &Measures<'_>, claims: &[Vec<Claim>]) -> BTreeMap<EndIdentity, AnswerEnd> {
     let mut ends: BTreeMap<EndIdentity, AnswerEnd> = BTreeMap::new();
     // Greatest first: that of several which is shown.
-    for (end, finding) in verdict::divided(measures, claims) {
-        let said = verdict::said(measures, &end, finding);
-        let identity = EndIdentity::of(measures, &end, &said);
+    for share in verdict::divided(measures, claims) {
+        let said = verdict::said(measures, &share.end, share.finding);
+        let identity = EndIdentity::of(measures, &share.end, &said);
         match ends.get_mut(&identity) {
             Some(known) => {
                 known.seconds += said.seconds;

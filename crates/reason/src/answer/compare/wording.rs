@@ -10,7 +10,7 @@ use crate::model::words;
 
 /// What an end is, as a noun.
 pub fn noun(end: &AnswerEnd, identity: &ObjectIdentity) -> String {
-    let who = end.who.as_ref().map(|actor| actor.who.name.as_str()).filter(|name| !name.is_empty());
+    let who = end.who.as_ref().map(|who| who.name.as_str()).filter(|name| !name.is_empty());
     let object = object(&end.object, identity);
     match (end.end, who) {
         (EndKind::Works, Some(who)) => format!("work of {who}"),
@@ -22,14 +22,20 @@ pub fn noun(end: &AnswerEnd, identity: &ObjectIdentity) -> String {
         (EndKind::Cpu, None) => "a CPU".into(),
         (EndKind::Lock, who) => {
             let held = who.map_or_else(String::new, |who| format!(", held by {who}"));
-            match end.object.kind.contains("lock") {
-                true => format!("the {object}{held}"),
-                false => format!("the lock on {object}{held}"),
+            match (end.lock_kind, identity) {
+                (Some(kind), ObjectIdentity::Program(program)) => {
+                    format!("{} inside {program}{held}", kind.phrase())
+                }
+                (None, ObjectIdentity::Program(program)) => {
+                    format!("a lock inside {program}{held}")
+                }
+                _ if end.object.kind.contains("lock") => format!("the {object}{held}"),
+                _ => format!("the lock on {object}{held}"),
             }
         }
         (EndKind::Remote, Some(who)) => format!("an answer of {object} ({who})"),
         (EndKind::Remote, None) => format!("an answer of {object}"),
-        (EndKind::Link, Some(who)) => format!("room in {object}, which {who} empties"),
+        (EndKind::Link, Some(who)) => format!("room in {object}, which {who} is to empty"),
         (EndKind::Link, None) => format!("room in {object}"),
         (EndKind::Person, _) => format!("a person at {object}"),
         (EndKind::Open, Some(who)) => format!("{object} of {who}, not followed further"),
@@ -130,7 +136,7 @@ pub fn title(
 fn reason(change: &EndChange, unit: Unit) -> String {
     let by = amount(change.changed.difference.unwrap_or_default().abs(), unit);
     let after = change.who_after.as_ref().or(change.who_before.as_ref());
-    let who = after.map_or("it", |actor| actor.who.name.as_str());
+    let who = after.map_or("it", |who| who.name.as_str());
     let words = &change.words;
     let verb = match change.end {
         EndKind::Works => Some("works"),

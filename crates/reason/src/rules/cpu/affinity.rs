@@ -124,8 +124,13 @@ fn matched<'m>(measures: &'m Measures<'m>, ends: &'m [End], one: Pinned<'m>) -> 
     let losses: Losses = BTreeMap::from([(pid, (one.process.clone(), one.ready))]);
     let claims = claims(measures, ends, &BTreeSet::from([pid]), &[WaitClass::RunQueue]);
     let object = Object::RunQueue(allowed.clone());
-    let chain =
-        Step { who: one.process.clone(), on: object.clone(), doing: None, seconds: one.ready };
+    let chain = Step {
+        who: one.process.clone(),
+        on: object.clone(),
+        doing: None,
+        seconds: one.ready,
+        when: None,
+    };
     let path_seconds = on_path(measures, ends, &claims).map(|path: f64| path.min(one.ready));
     let sides = Sides { allowed, others, here, there };
     let by = who(measures, &one);

@@ -72,7 +72,13 @@ pub(super) fn matched<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Option
     let queue = Object::RunQueue(Vec::new());
     let by = measures.model.thread_ref(crowd.program.example);
     let most = crowd.losses.values().map(|(_, seconds)| *seconds).fold(0.0, f64::max);
-    let step = |who: &ThreadRef, on, seconds| Step { who: who.clone(), on, doing: None, seconds };
+    let step = |who: &ThreadRef, on, seconds| Step {
+        who: who.clone(),
+        on,
+        doing: None,
+        seconds,
+        when: None,
+    };
     let chain =
         vec![step(&crowd.hurt, queue.clone(), most), step(&by, Object::Cpu, crowd.program.run)];
     let mut by = culprit(measures.model, &by);

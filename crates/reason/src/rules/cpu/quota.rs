@@ -128,7 +128,8 @@ fn matched<'m>(
     }
     let most = held.losses.values().max_by(|a, b| a.1.total_cmp(&b.1))?;
     let object = Object::Cgroup(CgroupKey::of(quota.group));
-    let chain = Step { who: most.0.clone(), on: object.clone(), doing: None, seconds: most.1 };
+    let chain =
+        Step { who: most.0.clone(), on: object.clone(), doing: None, seconds: most.1, when: None };
     let culprit = Culprit {
         container: Some(quota.group.path.clone()),
         ..Culprit::setting(quota.group.path.clone(), setting(quota))

@@ -163,7 +163,8 @@ fn matched<'m>(
     }
     let most = used.losses.values().max_by(|a, b| a.1.total_cmp(&b.1))?;
     let object = Object::Cgroup(CgroupKey::of(group));
-    let chain = Step { who: most.0.clone(), on: object.clone(), doing: None, seconds: most.1 };
+    let chain =
+        Step { who: most.0.clone(), on: object.clone(), doing: None, seconds: most.1, when: None };
     let pids = used.losses.keys().copied().collect();
     let claims = claims(measures, ends, &pids, &[WaitClass::RunQueue]);
     let file = format!("{}/cpu.rt_runtime_us", group.directory.trim_end_matches('/'));

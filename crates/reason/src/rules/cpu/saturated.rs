@@ -146,7 +146,13 @@ fn matched<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Option<Match<'m>>
     let by = &greedy.greatest()?.process;
     let queue = Object::RunQueue(Vec::new());
     let waits = losses.values().map(|(_, seconds)| *seconds).fold(0.0, f64::max);
-    let step = |who: &ThreadRef, on, seconds| Step { who: who.clone(), on, doing: None, seconds };
+    let step = |who: &ThreadRef, on, seconds| Step {
+        who: who.clone(),
+        on,
+        doing: None,
+        seconds,
+        when: None,
+    };
     let chain = vec![step(&hurt.process, queue.clone(), waits), step(by, Object::Cpu, greedy.run)];
     let hog = Hog {
         greedy,

@@ -162,7 +162,8 @@ fn matched<'m>(measures: &'m Measures<'m>, open: &'m [End], copy: Copy) -> Match
     let mut matched = Match::new(by, proof, move |loss| explain(measures, &copy, loss));
     matched.claims = claims;
     matched.losses = Some(Losses::from([(process.pid, (process.clone(), seconds))]));
-    matched.chain = Some(vec![Step { who: process, on: object.clone(), doing: None, seconds }]);
+    matched.chain =
+        Some(vec![Step { who: process, on: object.clone(), doing: None, seconds, when: None }]);
     matched.on(object)
 }
 

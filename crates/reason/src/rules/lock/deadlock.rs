@@ -105,6 +105,7 @@ fn matched<'m>(
         on: w.object.clone(),
         doing: None,
         seconds: within(w),
+        when: Some((w.begin_ns, w.end_ns)),
     };
     let mut losses = Losses::new();
     for wait in &circle {

@@ -16,6 +16,7 @@ use crate::rules::proof::Proof;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, culprit};
 use crate::waits::WaitClass;
+use crate::waits::lock_kind::LockKind;
 
 /// What a lock's word holds at most (0 free, 1 taken, 2 with waiters).
 const WITH_WAITERS: u64 = 2;
@@ -115,6 +116,9 @@ fn explain(measures: &Measures<'_>, end: &End, loss: &Loss<'_>) -> Wording {
     let holder = wait_words::holder(measures, end);
     let by = holder.as_ref().map_or_else(|| "another thread".to_string(), words::who);
     let longest = wait_words::longest(measures, end);
+    let kind = end.lock_kind(measures.model).filter(|kind| kind.is_held());
+    let kind = kind.map_or("a lock", LockKind::phrase);
+    let place = end.function(measures.model).map_or_else(String::new, |it| format!(" in {it}()"));
     let held = match holder {
         Some(_) => format!("{by} holds it and {}.", does(end)),
         None => "Who holds it is not known: the word names no owner, and nobody let go of it in the look.".into(),
@@ -132,9 +136,9 @@ fn explain(measures: &Measures<'_>, end: &End, loss: &Loss<'_>) -> Wording {
     ];
     evidence.extend(wait_words::longest_evidence(&longest, "longest wait, as far as it was seen"));
     Wording {
-        title: format!("{} waits for a lock that {by} holds", wait_words::waiter(measures, end)),
+        title: format!("{} waits for {kind} that {by} holds", wait_words::waiter(measures, end)),
         text: format!(
-            "{} pass in {} for the futex {}; the longest {}. {held}",
+            "{} pass in {}{place} for the futex {}; the longest {}. {held}",
             words::of_window(loss.seconds, loss.wall_seconds),
             words::count(end.count as usize, "wait", "waits"),
             measures.model.name_of(&end.object).name,
@@ -173,9 +177,10 @@ fn does(end: &End) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use crate::answer::explain;
+    use crate::answer::{EndKind, explain};
     use crate::facts::*;
     use crate::rules::scenes::*;
+    use crate::waits::lock_kind::LockKind;
 
     fn waits_for_a_two(tid: u32) -> Fact {
         let place = Place {
@@ -203,6 +208,54 @@ mod tests {
         let report = explain(facts);
         assert_eq!(report.findings[0].code, "lock.futex");
         assert!(report.findings[0].text.contains("not known"));
+    }
+
+    fn stack(tid: u32, functions: &[&str]) -> Fact {
+        let thread = ThreadRef { tid, pid: 10, start_ns: 1, comm: "server".into() };
+        let frame = |name: &&str| UserFrame { function: (*name).into(), module: "server".into() };
+        let frames = functions.iter().map(frame).collect();
+        let body = UserStack { thread, frames, complete: true, ..UserStack::default() };
+        Fact { at_ns: LOOK_NS, body: Body::UserStack(body) }
+    }
+
+    #[test]
+    fn a_stack_says_which_kind_of_lock_it_is_and_where() {
+        let mut facts = host();
+        facts.extend([waits_for_a_two(10), waits_for_a_two(11)]);
+        for tid in [10, 11] {
+            facts.push(stack(tid, &["__lll_lock_wait", "pthread_mutex_lock", "transfer", "main"]));
+        }
+        let report = explain(facts);
+        let finding = &report.findings[0];
+        assert!(finding.title.contains("waits for a mutex that"), "{}", finding.title);
+        assert!(finding.text.contains("in transfer()"), "{}", finding.text);
+        assert_eq!(finding.chain[0].who.function.as_deref(), Some("transfer"));
+        assert_eq!(finding.chain[0].stack[1], "pthread_mutex_lock (server)");
+        assert_eq!(report.answer.ends[0].lock_kind, Some(LockKind::Mutex));
+    }
+
+    #[test]
+    fn a_monitor_by_its_stack_is_a_lock_whatever_its_word() {
+        let mut facts = host();
+        facts.push(of_process(10, "server"));
+        facts.push(stack(11, &["pthread_cond_wait", "ObjectMonitor::enter"]));
+        let mut wait = waits_for_a_two(11);
+        if let Body::Blocked(blocked) = &mut wait.body {
+            blocked.place.args[2] = 0;
+        }
+        facts.push(wait);
+        let end = explain(facts).answer.ends.remove(0);
+        assert_eq!((end.end, end.lock_kind), (EndKind::Lock, Some(LockKind::Monitor)));
+    }
+
+    #[test]
+    fn a_condition_by_its_stack_is_no_lock_whatever_its_word() {
+        let mut facts = host();
+        facts.extend([waits_for_a_two(10), waits_for_a_two(11)]);
+        for tid in [10, 11] {
+            facts.push(stack(tid, &["pthread_cond_wait", "take_job"]));
+        }
+        assert!(explain(facts).findings.is_empty());
     }
 
     #[test]

@@ -183,7 +183,7 @@ mod tests {
     }
 
     /// Client 10 waits for its session 20, which waits inside until `by` lets it go; session 30 does `holder`.
-    fn found(by: Option<u32>, holder: fn(ObjectRef) -> Fact) -> Vec<Finding> {
+    fn facts(by: Option<u32>, holder: fn(ObjectRef) -> Fact) -> Vec<Fact> {
         let [waiter, session] = ends(100);
         let [other, holding] = ends(300);
         let mut facts = host();
@@ -198,7 +198,11 @@ mod tests {
             holder(holding),
             blocked(40, "app", WaitState::Sleep, "nanosleep"),
         ]);
-        let mut found = explain(facts).findings;
+        facts
+    }
+
+    fn found(by: Option<u32>, holder: fn(ObjectRef) -> Fact) -> Vec<Finding> {
+        let mut found = explain(facts(by, holder)).findings;
         found.retain(|finding| finding.code == "lock.row");
         found
     }
@@ -214,6 +218,21 @@ mod tests {
         assert_eq!(found[0].culprit.pid, Some(30));
         assert_eq!(found[0].title, "psql waits for a lock inside db that db 30 holds");
         assert!(found[0].text.contains("its client app 40"), "{}", found[0].text);
+        assert!(found[0].text.contains("the longest took 4.00 s"), "{}", found[0].text);
+    }
+
+    #[test]
+    fn a_command_s_time_in_it_is_no_idleness() {
+        let mut facts = facts(Some(30), waits_for_its_client);
+        for fact in &mut facts {
+            if let Body::Target(target) = &mut fact.body {
+                target.kind = TargetKind::Command;
+            }
+        }
+        let parts = explain(facts).accounting.parts;
+        assert!(parts.iter().all(|part| part.class != "idle"), "{parts:?}");
+        let lock = parts.iter().find(|part| part.class == "lock").map(|part| part.seconds);
+        assert!(lock.is_some_and(|seconds| seconds >= 3.9), "{parts:?}");
     }
 
     #[test]

@@ -229,6 +229,7 @@ fn matched<'m>(measures: &'m Measures<'m>, ends: &'m [End], spent: &Spent) -> Op
         on: Object::Memory(None),
         doing: Some(("memory", "page faults and unmapping".into())),
         seconds: storm.seconds(),
+        when: None,
     };
     let by = culprit(measures.model, &storm.process);
     let proof = if storm.again { Proof::TwoWitnesses } else { Proof::Inferred };

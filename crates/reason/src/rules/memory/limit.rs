@@ -193,6 +193,7 @@ fn matched<'m>(
         on: object.clone(),
         doing: None,
         seconds: *seconds,
+        when: None,
     });
     let culprit = Culprit {
         container: Some(one.group.path.clone()),

@@ -53,10 +53,16 @@ pub fn of_measure<'m>(
     let mut chain = Vec::new();
     if let Some((who, seconds)) = most(&losses) {
         let (on, seconds) = (object.clone(), *seconds);
-        chain.push(Step { who: who.clone(), on, doing: None, seconds });
+        chain.push(Step { who: who.clone(), on, doing: None, seconds, when: None });
         if let Some((holder, kind, doing)) = holder {
             let doing = Some((kind, doing));
-            chain.push(Step { who: holder.clone(), on: Object::Nothing, doing, seconds });
+            chain.push(Step {
+                who: holder.clone(),
+                on: Object::Nothing,
+                doing,
+                seconds,
+                when: None,
+            });
         }
         // What else a victim did is little: next to that, any loss would be all of it.
         let of_look =

@@ -84,6 +84,7 @@ impl Cost {
             on: Object::Process(who.pid),
             doing: Some(does),
             seconds: *seconds,
+            when: None,
         });
         matched.chain = Some(step.into_iter().collect());
         matched.path_seconds = Some(self.seconds);

@@ -8,8 +8,10 @@ use crate::graph::ends::End;
 use crate::measure::Measures;
 use crate::measure::longest_wait::LongestWait;
 use crate::measure::process_names::present;
+use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::wording::Evidence;
+use crate::waits::timeline::WaitSpan;
 use std::collections::BTreeSet;
 
 /// Processes that are named one by one.
@@ -31,10 +33,19 @@ pub fn main_thread(measures: &Measures<'_>, pid: u32) -> ThreadRef {
     present(measures.model, &measures.model.thread_ref(pid))
 }
 
-/// The longest wait for what names an end.
+/// The longest wait for what names an end. What is inside a program is no object of its waits: there it is the one that
+/// the chain shows.
 pub fn longest(measures: &Measures<'_>, end: &End) -> LongestWait {
-    let on_it = measures.waits().filter(|w| w.class == end.class && w.object == end.object);
-    LongestWait::of(measures.model, on_it)
+    let link = &end.links[end.named];
+    let is_on_it = |wait: &&WaitSpan| match end.object {
+        Object::Inside(_) => {
+            let is_there = wait.begin_ns <= link.begin_ns && link.begin_ns < wait.end_ns;
+            is_there && measures.model.is_same(&wait.thread, &link.who)
+        }
+        _ => wait.object == end.object,
+    };
+    let of_class = measures.waits().filter(|wait| wait.class == end.class);
+    LongestWait::of(measures.model, of_class.filter(is_on_it))
 }
 
 /// `has lasted at least 5.00 s`, `took 2.10 s`.

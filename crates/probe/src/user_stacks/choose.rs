@@ -1,0 +1,193 @@
+//! Whose stacks are read, and in which order: there is not time for all.
+//!
+//! The threads of what was asked about come first, then those that sleep on a word of memory (a lock, a turn), then those
+//! that wait for events; in each the longest waits first, and of a process with hundreds of threads some before the rest.
+//! Whoever has waited for events since long ago comes last: a daemon without work. A process of which a thread may hold
+//! the lock on its own memory is left alone. Pure.
+//!
+//! Must not: know what a wait is for, which is what the stacks are read to say.
+
+use super::Left;
+use holdup_reason::facts::{Blocked, Body, Fact, Ns, WaitState};
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
+
+/// Threads whose stacks are read at once. How many there is time for is another question, and mostly fewer (budget.rs).
+const THREADS_MAX: usize = 1024;
+/// Threads of a process that come before those of the next.
+const SHARE: usize = 16;
+/// Shorter waits are not worth a stack.
+pub const WAIT_NS_MIN: Ns = 100_000_000;
+/// Who has waited for events for longer has nothing to do.
+const LONG_AGO_NS: Ns = 3_600_000_000_000;
+/// The rank of such.
+const WITHOUT_WORK: u32 = 3;
+
+/// Whose stacks to read, threads of a process in a row; and of those who wait like them, who is too many.
+#[derive(Debug, Default)]
+pub struct Chosen {
+    /// To be read.
+    pub left: Vec<Left>,
+    /// Threads that wait like them and are too many, by number.
+    pub beyond: HashSet<u32>,
+    /// Of those to be read, the ones that nobody will miss.
+    pub without_work: HashSet<u32>,
+}
+
+/// Standing waits that are long enough for a stack, by thread id, where it is not known whose could be read.
+pub fn standing(waits: &[Fact]) -> impl Iterator<Item = u32> {
+    waits.iter().filter_map(|fact| match &fact.body {
+        Body::Blocked(blocked) if !blocked.kernel => {
+            let waits_ns = fact.at_ns.saturating_sub(blocked.since_ns);
+            (WAIT_NS_MIN..LONG_AGO_NS).contains(&waits_ns).then_some(blocked.thread.tid)
+        }
+        _ => None,
+    })
+}
+
+/// Of standing waits and where their threads left user space, whose stacks to read.
+pub fn at_the_end(left: Vec<Left>, waits: &[Fact], target: Option<u32>) -> Chosen {
+    let standing = waits.iter().filter_map(|fact| match &fact.body {
+        Body::Blocked(blocked) => Some((fact.at_ns, blocked)),
+        _ => None,
+    });
+    let standing: HashMap<u32, (Ns, &Blocked)> =
+        standing.map(|(at_ns, blocked)| (blocked.thread.tid, (at_ns, blocked))).collect();
+    let locked: HashSet<u32> = standing
+        .values()
+        .filter(|(_, blocked)| may_hold_its_memory(blocked))
+        .map(|(_, blocked)| blocked.thread.pid)
+        .collect();
+    let ranked = left.into_iter().filter_map(|left| {
+        let (seen_ns, blocked) = standing.get(&left.thread.tid)?;
+        // Another wait than the one that was seen standing, or not yet a long one.
+        if left.since_ns > *seen_ns || locked.contains(&left.thread.pid) {
+            return None;
+        }
+        let waits_ns = seen_ns.saturating_sub(blocked.since_ns.min(left.since_ns));
+        let rank = match blocked.place.syscall.as_str() {
+            _ if target == Some(left.thread.pid) => 0,
+            "futex" | "semop" | "semtimedop" => 1,
+            _ if waits_ns < LONG_AGO_NS => 2,
+            _ => WITHOUT_WORK,
+        };
+        (waits_ns >= WAIT_NS_MIN).then_some((rank, waits_ns, left))
+    });
+    first(ranked.collect())
+}
+
+/// While a look goes on: those of its target that already wait for long.
+pub fn between(left: Vec<Left>) -> Chosen {
+    let ranked = left.into_iter().filter_map(|left| {
+        let waits_ns = left.at_ns.saturating_sub(left.since_ns);
+        (waits_ns >= WAIT_NS_MIN).then_some((0, waits_ns, left))
+    });
+    first(ranked.collect())
+}
+
+fn first(mut ranked: Vec<(u32, Ns, Left)>) -> Chosen {
+    ranked.sort_by_key(|(rank, waits_ns, left)| (*rank, Reverse(*waits_ns), left.thread.tid));
+    let mut of_process: HashMap<u32, usize> = HashMap::new();
+    let mut shared: Vec<(u32, usize, Left)> = (ranked.into_iter())
+        .map(|(rank, _, left)| {
+            let count = of_process.entry(left.thread.pid).or_default();
+            *count += 1;
+            (rank, (*count - 1) / SHARE, left)
+        })
+        .collect();
+    shared.sort_by_key(|(rank, turn, _)| (*rank, *turn));
+    let mut processes: HashMap<u32, usize> = HashMap::new();
+    let mut chosen = Chosen::default();
+    for (rank, _, left) in shared {
+        if chosen.left.len() < THREADS_MAX {
+            let count = processes.len();
+            processes.entry(left.thread.pid).or_insert(count);
+            if rank == WITHOUT_WORK {
+                chosen.without_work.insert(left.thread.tid);
+            }
+            chosen.left.push(left);
+        } else if rank < WITHOUT_WORK {
+            chosen.beyond.insert(left.thread.tid);
+        }
+    }
+    chosen.left.sort_by_key(|left| processes.get(&left.thread.pid).copied());
+    chosen
+}
+
+/// Uninterruptible in a call that changes the memory of its process, or in a page fault: whoever reads it may wait as well.
+fn may_hold_its_memory(blocked: &Blocked) -> bool {
+    let changes = matches!(
+        blocked.place.syscall.as_str(),
+        "" | "mmap"
+            | "munmap"
+            | "mremap"
+            | "mprotect"
+            | "madvise"
+            | "brk"
+            | "fork"
+            | "clone"
+            | "clone3"
+            | "execve"
+            | "execveat"
+            | "userfaultfd"
+    );
+    changes && blocked.place.state == WaitState::DiskSleep
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdup_reason::facts::{Place, ThreadRef};
+
+    const NOW: Ns = 10_000_000_000_000;
+
+    fn waits(pid: u32, tid: u32, syscall: &str, waits_ns: Ns) -> (Left, Fact) {
+        let thread = ThreadRef { tid, pid, ..ThreadRef::default() };
+        let since_ns = NOW - waits_ns;
+        let place = Place { state: WaitState::Sleep, syscall: syscall.into(), ..Place::default() };
+        let left = Left { thread: thread.clone(), at_ns: NOW, since_ns, ..Left::default() };
+        let blocked = Blocked { thread, since_ns, place, ..Blocked::default() };
+        (left, Fact { at_ns: NOW, body: Body::Blocked(blocked) })
+    }
+
+    fn chosen(all: Vec<(Left, Fact)>, target: Option<u32>) -> Vec<u32> {
+        let (left, waits): (Vec<Left>, Vec<Fact>) = all.into_iter().unzip();
+        let all = at_the_end(left, &waits, target).left;
+        all.into_iter().map(|left| left.thread.tid).collect()
+    }
+
+    #[test]
+    fn the_target_comes_first_then_locks_then_the_longest() {
+        let second = 1_000_000_000;
+        let all = vec![
+            waits(1, 1, "epoll_wait", 9000 * second),
+            waits(2, 2, "epoll_wait", second),
+            waits(3, 3, "futex", second),
+            waits(4, 4, "futex", 2 * second),
+            waits(5, 5, "read", second / 2),
+            waits(6, 6, "futex", second / 20),
+        ];
+        assert_eq!(chosen(all, Some(5)), [5, 4, 3, 2, 1]);
+    }
+
+    #[test]
+    fn a_pool_does_not_take_all_of_the_time() {
+        let mut all: Vec<(Left, Fact)> =
+            (0..1100).map(|at| waits(1, 1000 + at, "futex", 8_000_000_000)).collect();
+        all.push(waits(2, 2, "futex", 1_000_000_000));
+        let chosen = chosen(all.clone(), None);
+        assert_eq!(chosen.len(), THREADS_MAX);
+        assert!(chosen.contains(&2));
+        let (left, waits): (Vec<Left>, Vec<Fact>) = all.into_iter().unzip();
+        assert_eq!(at_the_end(left, &waits, None).beyond.len(), 1101 - THREADS_MAX);
+    }
+
+    #[test]
+    fn a_process_that_changes_its_memory_is_left_alone() {
+        let mut all = vec![waits(1, 1, "futex", 1_000_000_000), waits(1, 2, "mmap", 1_000_000_000)];
+        if let Body::Blocked(blocked) = &mut all[1].1.body {
+            blocked.place.state = WaitState::DiskSleep;
+        }
+        assert!(chosen(all, Some(1)).is_empty());
+    }
+}

@@ -1,0 +1,260 @@
+//! The user stacks of threads that stand still: read from outside, without a stop.
+//!
+//! A thread that waits does not change its stack. So where it left user space is read by the task iterator, its stack by
+//! process_vm_readv, and the iterator is asked again: who has not switched meanwhile stood still all the time, and the
+//! stack is whole. Any other is dropped and counted. Each wait is read once at most.
+//!
+//! A look at a command or a process reads those of its threads that already wait for long while it goes on; the end of any
+//! other look reads what stands then (choose.rs says whose). It may take a two-hundredth of a CPU, walks of the iterator
+//! included (budget.rs), and reads on a thread of its own, because memory and files of others may keep whoever reads
+//! them waiting (reader.rs).
+//!
+//! Must not: stop or trace anybody, write, or say what a function means (reason's lock_kind.rs). Rejected: ptrace (it
+//! stops), stacks by the kernel at each switch (frame pointers are seldom there, and each wait would pay), a daemon's agent.
+//!
+//! Edit together: bpf/iter.bpf.c (`tell_registers`), bpf/wire.h.
+
+mod budget;
+mod called;
+mod choose;
+#[doc(hidden)]
+pub mod elf;
+mod looks;
+mod maps;
+mod modules;
+#[doc(hidden)]
+pub mod names;
+mod process;
+mod python;
+mod reader;
+#[doc(hidden)]
+pub mod rows;
+#[cfg(test)]
+mod scenes;
+#[doc(hidden)]
+pub mod unwind;
+
+use crate::SourceError;
+use crate::kernel::Programs;
+use crate::live::What;
+use crate::wire::{self, wire_registers};
+use budget::{Allowance, cpu_ns};
+use choose::Chosen;
+use holdup_reason::facts::*;
+use reader::{Batch, Helper};
+use std::collections::{HashMap, HashSet};
+
+/// Batches that hung before no more are tried.
+const GIVEN_UP_MAX: u32 = 2;
+
+/// Where a blocked thread left user space.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Left {
+    /// Who.
+    pub thread: ThreadRef,
+    /// When that was seen.
+    pub at_ns: Ns,
+    /// Blocked since; of a wait that is older than the look, seen since.
+    pub since_ns: Ns,
+    /// Switches of its life.
+    pub switches: u64,
+    /// Where its code goes on.
+    pub instruction: u64,
+    /// Stack pointer.
+    pub stack: u64,
+    /// Frame pointer.
+    pub frame: u64,
+    /// Return address, where the CPU has a register for it.
+    pub link: u64,
+}
+
+impl Left {
+    fn read(record: &[u8]) -> Self {
+        let record: wire_registers = wire::read(record);
+        Self {
+            thread: crate::decode::thread_ref(&record.thread),
+            at_ns: record.head.at_ns,
+            since_ns: record.since_ns,
+            switches: record.switches,
+            instruction: record.instruction,
+            stack: record.stack,
+            frame: record.frame,
+            link: record.link,
+        }
+    }
+
+    /// Whether it is the same thread in the same wait.
+    fn is_same(&self, other: &Self) -> bool {
+        self.thread.start_ns == other.thread.start_ns && self.switches == other.switches
+    }
+}
+
+/// Whose registers are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Whose {
+    /// All.
+    All,
+    /// Those of the command.
+    Traced,
+    /// Those of a process.
+    Process(u32),
+}
+
+/// Where blocked threads left user space, by thread id.
+pub(crate) fn left(programs: &mut Programs, whose: Whose) -> Result<Vec<Left>, SourceError> {
+    let mut all = Vec::new();
+    let (traced, process) = match whose {
+        Whose::All => (false, 0),
+        Whose::Traced => (true, 0),
+        Whose::Process(pid) => (false, pid),
+    };
+    programs.registers(traced, process, |record| all.push(Left::read(record)))?;
+    let own = std::process::id();
+    all.retain(|left| left.thread.pid != own);
+    Ok(all)
+}
+
+/// What reads the stacks of a look.
+pub(crate) struct UserStacks {
+    /// Whose stacks are read while the look goes on.
+    target: Option<Whose>,
+    helper: Option<Helper>,
+    given_up: u32,
+    /// By thread id, the wait whose stack was read: by the count of switches.
+    read: HashMap<u32, u64>,
+    /// Threads with a wait for whose stack there was no time.
+    left_out: HashSet<u32>,
+    allowance: Allowance,
+    /// Stacks that were whole, and those whose thread had moved.
+    whole: u64,
+    torn: u64,
+    next_tick: u64,
+    turn: u64,
+}
+
+impl UserStacks {
+    /// For a look at this.
+    pub fn of(what: &What) -> Self {
+        let target = match what {
+            What::Command(_) => Some(Whose::Traced),
+            What::Process(pid) => Some(Whose::Process(*pid)),
+            What::Host | What::Container(_) => None,
+        };
+        Self {
+            target,
+            helper: None,
+            given_up: 0,
+            read: HashMap::new(),
+            left_out: HashSet::new(),
+            allowance: Allowance::default(),
+            whole: 0,
+            torn: 0,
+            next_tick: 0,
+            turn: 0,
+        }
+    }
+
+    /// Writes down what it took and what came of it.
+    pub fn count(&self, cost: &mut Cost) {
+        cost.user_stacks = self.whole;
+        cost.user_stacks_torn = self.torn;
+        cost.user_stacks_left_out = self.left_out.len() as u64;
+        cost.user_stacks_seconds = self.allowance.spent_ns() as f64 / 1e9;
+    }
+
+    /// Where blocked threads left user space.
+    fn walk(&mut self, programs: &mut Programs, whose: Whose) -> Result<Vec<Left>, SourceError> {
+        let begin_ns = cpu_ns();
+        let left = left(programs, whose);
+        self.allowance.saw_walk(cpu_ns().saturating_sub(begin_ns));
+        left
+    }
+
+    /// Reads the stacks of those who have not moved since; `whose` they are among.
+    fn read(
+        &mut self,
+        programs: &mut Programs,
+        whose: Whose,
+        mut chosen: Chosen,
+        may: May,
+    ) -> Result<Vec<Fact>, SourceError> {
+        let is_read = |left: &Left| self.read.get(&left.thread.tid) == Some(&left.switches);
+        chosen.left.retain(|left| !is_read(left));
+        self.left_out.extend(&chosen.beyond);
+        let missed = chosen.left.iter().map(|left| left.thread.tid);
+        self.left_out.extend(missed.filter(|tid| !chosen.without_work.contains(tid)));
+        let May { allowed_ns, patience } = may;
+        if chosen.left.is_empty() || allowed_ns == 0 || self.given_up >= GIVEN_UP_MAX {
+            return Ok(Vec::new());
+        }
+        if self.helper.is_none() {
+            self.helper = Helper::start();
+        }
+        let batch = Batch { left: chosen.left.clone(), allowed_ns, patience };
+        let Some(read) = self.helper.as_ref().and_then(|helper| helper.read(batch)) else {
+            self.helper = None;
+            self.given_up += 1;
+            // What it has taken is not known.
+            self.allowance.pay(allowed_ns);
+            return Ok(hung(self.given_up));
+        };
+        self.allowance.pay(read.spent_ns);
+        self.allowance.save_for(read.needed_ns);
+        let again = self.walk(programs, whose)?;
+        Ok(self.unmoved(chosen.left, again, read))
+    }
+
+    /// The stacks of those whose thread stood still all the time.
+    fn unmoved(&mut self, wanted: Vec<Left>, again: Vec<Left>, read: reader::Read) -> Vec<Fact> {
+        let again: HashMap<u32, &Left> = again.iter().map(|left| (left.thread.tid, left)).collect();
+        let mut facts = Vec::new();
+        for (left, stack) in wanted.into_iter().zip(read.stacks) {
+            self.left_out.remove(&left.thread.tid);
+            if !again.get(&left.thread.tid).is_some_and(|now| now.is_same(&left)) {
+                self.torn += 1;
+                continue;
+            }
+            // Also one without a name: it would have none the next time, unless there was no time for names.
+            if read.needed_ns == 0 {
+                self.read.insert(left.thread.tid, left.switches);
+            }
+            let Some(stack) = stack else {
+                if read.needed_ns > 0 {
+                    self.left_out.insert(left.thread.tid);
+                }
+                continue;
+            };
+            self.whole += 1;
+            let body = Body::UserStack(UserStack {
+                thread: left.thread,
+                since_ns: left.since_ns,
+                frames: stack.frames,
+                complete: stack.complete,
+            });
+            facts.push(Fact { at_ns: left.at_ns, body });
+        }
+        facts
+    }
+}
+
+/// What a reading may take: CPU time, and time on the clock.
+#[derive(Debug, Clone, Copy)]
+struct May {
+    allowed_ns: Ns,
+    patience: std::time::Duration,
+}
+
+/// Said once, when no more is tried.
+fn hung(times: u32) -> Vec<Fact> {
+    let blind = Blind {
+        what: "user_stacks".into(),
+        why: "to read the memory of a process took too long, again".into(),
+        therefore: "which lock a program waits for is said only as far as the kernel knows".into(),
+        ..Blind::default()
+    };
+    let said = times >= GIVEN_UP_MAX;
+    said.then(|| Fact { at_ns: crate::live::now(), body: Body::Blind(blind) }).into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests;

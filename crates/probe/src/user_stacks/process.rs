@@ -1,0 +1,190 @@
+//! The stacks of one process's threads: its code, its memory, and a walk from where each thread left it.
+//!
+//! Owns the walk: the tables first, the frame pointer where code has none, and the end where nobody called. A walk only
+//! collects addresses; names are found for all of a batch at once (reader.rs). Must not: say that a stack is whole because
+//! it stopped. A null frame pointer looks like an end and is none, so whole is what the tables say that nobody called, or
+//! what ends in a function that begins threads and programs.
+
+use super::Left;
+use super::called;
+use super::maps::Maps;
+use super::modules::Modules;
+use super::python::{self, Python};
+use super::unwind::{Registers, Step};
+use crate::memory;
+use holdup_reason::facts::UserFrame;
+use std::sync::Arc;
+
+/// Frames of one stack.
+const FRAMES_MAX: usize = 64;
+/// Bytes of a stack that are read at once: most have less.
+const STACK_BYTES: usize = 32 << 10;
+/// Words of a deeper stack that are read one by one.
+const WORDS_MAX: u32 = 256;
+
+/// Functions that nobody called.
+const ROOTS: &[&str] = &[
+    "_start",
+    "clone",
+    "clone3",
+    "start_thread",
+    "thread_start",
+    "runtime.rt0_go",
+    "runtime.mstart",
+    "runtime.goexit",
+    "runtime.mcall",
+    "runtime.systemstack",
+];
+
+/// An address of a stack.
+#[derive(Debug, Clone)]
+pub struct Found {
+    /// The module, and the address in it.
+    pub place: Option<(usize, u64)>,
+    /// The function that was called by this frame's caller, where it is in another file.
+    pub called: Option<(usize, u64)>,
+    /// The file's name.
+    pub name: Arc<str>,
+}
+
+/// A walk.
+#[derive(Debug, Clone, Default)]
+pub struct Walk {
+    /// The innermost first.
+    pub frames: Vec<Found>,
+    /// The tables say that nobody called the last.
+    pub ended: bool,
+    /// Functions of the program that an interpreter runs, the innermost first.
+    pub program: Vec<UserFrame>,
+}
+
+/// Whether a function is where stacks begin.
+pub fn is_root(function: &str) -> bool {
+    ROOTS.contains(&function.trim_start_matches('_')) || ROOTS.contains(&function)
+}
+
+/// A process whose stacks are read.
+pub struct Process {
+    pid: u32,
+    maps: Maps,
+    stack: Vec<u8>,
+    python: Option<Python>,
+}
+
+impl Process {
+    /// Reads what code it has; none if there was no time for all of it.
+    pub fn open(pid: u32, has_time: &dyn Fn() -> bool) -> Option<Self> {
+        let maps = Maps::open(pid, has_time)?;
+        Some(Self { pid, maps, stack: Vec::new(), python: None })
+    }
+
+    /// From where a thread left user space to where it began, with what its interpreter runs.
+    pub fn read(&mut self, left: &Left, modules: &mut Modules) -> Walk {
+        let mut walk = self.walk(left, modules);
+        let pid = self.pid;
+        let mut memory = |at: u64, into: &mut [u8]| memory::read(pid, at, into);
+        if self.python.is_none() {
+            let runtime = self.python_runtime(modules);
+            self.python = runtime.map(|at| Python::read(at, &mut memory));
+        }
+        if let Some(python) = &mut self.python {
+            walk.program = python.frames(inner_tid(left.thread.tid), &mut memory);
+        }
+        walk
+    }
+
+    /// Where an interpreter of Python that a stack has passed keeps what it knows of its threads.
+    fn python_runtime(&self, modules: &mut Modules) -> Option<u64> {
+        // The program itself may be a shell around a library.
+        let known = self.maps.known();
+        let mut mappings = known.iter().filter(|it| python::is_interpreter(&it.name));
+        mappings.find_map(|mapping| {
+            let module = modules.of(self.pid, mapping)?;
+            let moved = modules.moved_by(module, mapping)?;
+            Some(modules.address_of(module, python::RUNTIME)?.wrapping_add(moved))
+        })
+    }
+
+    fn walk(&mut self, left: &Left, modules: &mut Modules) -> Walk {
+        let Self { pid, maps, stack, .. } = self;
+        let pid = *pid;
+        stack.resize(STACK_BYTES, 0);
+        let there = memory::read_some(pid, left.stack, stack);
+        let (stack, mut single) = (&stack[..there], WORDS_MAX);
+        let mut words = |at: u64| {
+            let from = usize::try_from(at.wrapping_sub(left.stack)).ok();
+            let inside = from.and_then(|from| stack.get(from..from.checked_add(8)?));
+            if let Some(word) = inside {
+                return word.try_into().ok().map(u64::from_le_bytes);
+            }
+            single = single.checked_sub(1)?;
+            let mut word = [0; 8];
+            memory::read(pid, at, &mut word).map(|()| u64::from_le_bytes(word))
+        };
+        let mut at = Registers::new(left.instruction, left.stack, left.frame, left.link);
+        let mut walk = Walk::default();
+        // Before a return address stands the call; where a thread was interrupted it is the instruction itself.
+        let mut behind_call = false;
+        while walk.frames.len() < FRAMES_MAX {
+            let lookup = at.instruction.wrapping_sub(u64::from(behind_call));
+            let Some(mapping) = maps.at(lookup) else { break };
+            let place = modules.of(pid, &mapping).and_then(|module| {
+                let moved = modules.moved_by(module, &mapping)?;
+                Some((module, lookup.wrapping_sub(moved)))
+            });
+            if behind_call {
+                name_callee(&mut walk, place, at.instruction, (pid, maps, &mut *modules));
+            }
+            walk.frames.push(Found { place, called: None, name: Arc::clone(&mapping.name) });
+            let row = place.and_then(|(module, address)| modules.row(module, address));
+            let mut is_code = |to: &Registers| maps.at(to.instruction.wrapping_sub(1)).is_some();
+            let step = match &row {
+                Some(row) => at.step(row, &mut words),
+                None if !behind_call => match at.step_by_top(&mut words) {
+                    Step::Caller(caller) if is_code(&caller) => Step::Caller(caller),
+                    _ => at.step_by_frame(&mut words),
+                },
+                None => at.step_by_frame(&mut words),
+            };
+            match step {
+                Step::Caller(caller) if row.is_some() || is_code(&caller) => at = caller,
+                Step::End => {
+                    walk.ended = row.is_some();
+                    break;
+                }
+                _ => break,
+            }
+            behind_call = row.is_none_or(|row| !row.is_signal);
+        }
+        walk
+    }
+}
+
+/// The number of a thread inside its own container, which is the one that its program knows.
+fn inner_tid(tid: u32) -> u32 {
+    let status = std::fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
+    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    let inner = numbers.and_then(|numbers| numbers.split_whitespace().last()?.parse().ok());
+    inner.unwrap_or(tid)
+}
+
+/// What the frame before was called as, if it is of another file than its caller.
+fn name_callee(
+    walk: &mut Walk,
+    caller: Option<(usize, u64)>,
+    returns_to: u64,
+    (pid, maps, modules): (u32, &mut Maps, &mut Modules),
+) {
+    let Some(callee) = walk.frames.last_mut() else { return };
+    let elsewhere = caller.is_some() && callee.place.map(|it| it.0) != caller.map(|it| it.0);
+    if !elsewhere {
+        return;
+    }
+    let mut read = |at: u64, into: &mut [u8]| memory::read(pid, at, into);
+    callee.called = called::function(returns_to, &mut read).and_then(|target| {
+        let mapping = maps.at(target)?;
+        let module = modules.of(pid, &mapping)?;
+        let moved = modules.moved_by(module, &mapping)?;
+        Some((module, target.wrapping_sub(moved)))
+    });
+}

@@ -1,0 +1,138 @@
+//! The thread that reads stacks: all that may wait for a page, a disk, or a lock of somebody's memory is done here.
+//!
+//! Owns a batch: processes one by one, names for all at the end, and no more CPU time than it was given (budget.rs). Whoever
+//! asked waits for a while and goes on without; a helper that hangs is left behind and ends when the kernel lets it go. Must
+//! not: decide whose stacks are read (choose.rs), or believe one: whether its thread stood still is seen by others (mod.rs).
+//!
+//! Rejected: reading on the thread of the event loop (a page that a stuck program has to bring would stop the look), a signal to
+//! interrupt the read (it does not reach a wait for a page).
+
+use super::Left;
+use super::budget::Budget;
+use super::modules::Modules;
+use super::process::{Process, Walk, is_root};
+use holdup_reason::facts::{Ns, UserFrame};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+/// How much longer than its batch may take whoever asked waits: for a page, a disk, a lock.
+const GRACE: Duration = Duration::from_millis(50);
+
+/// Threads of one process one after the other.
+pub struct Batch {
+    /// Whose.
+    pub left: Vec<Left>,
+    /// CPU time that it may take.
+    pub allowed_ns: Ns,
+    /// Time on the clock that it may take.
+    pub patience: Duration,
+}
+
+/// What was read.
+#[derive(Debug, Clone, Default)]
+pub struct Read {
+    /// Of as many as there was time for, in the order of the batch; none where nothing was found.
+    pub stacks: Vec<Option<Stack>>,
+    /// CPU time that it took.
+    pub spent_ns: Ns,
+    /// CPU time that a batch needs for the names that there was no time for; 0 if none are missing.
+    pub needed_ns: Ns,
+}
+
+/// A stack by names.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Stack {
+    /// The innermost first.
+    pub frames: Vec<UserFrame>,
+    /// Down to where the thread began.
+    pub complete: bool,
+}
+
+/// The helper and the ways to it.
+pub struct Helper {
+    ask: Sender<Batch>,
+    answer: Receiver<Read>,
+}
+
+impl Helper {
+    /// Starts the thread; none if the kernel has no room for one.
+    pub fn start() -> Option<Self> {
+        let (ask, asked) = channel::<Batch>();
+        let (answered, answer) = channel();
+        let work = move || {
+            let mut modules = Modules::default();
+            for batch in asked {
+                if answered.send(read(&batch, &mut modules)).is_err() {
+                    break;
+                }
+            }
+        };
+        std::thread::Builder::new().name("holdup-stacks".into()).spawn(work).ok()?;
+        Some(Self { ask, answer })
+    }
+
+    /// Has a batch read; none if it was not done in time, and then this helper is of no use any more.
+    pub fn read(&self, batch: Batch) -> Option<Read> {
+        let patience = batch.patience + GRACE;
+        self.ask.send(batch).ok()?;
+        self.answer.recv_timeout(patience).ok()
+    }
+}
+
+/// Reads a batch as far as the time goes: stacks for half of what is left, then the names that these need, and again.
+pub fn read(batch: &Batch, modules: &mut Modules) -> Read {
+    let budget = Budget::begin(batch.allowed_ns, batch.patience);
+    let mut walks: Vec<Walk> = Vec::with_capacity(batch.left.len());
+    let mut process: Option<(u32, Process)> = None;
+    loop {
+        let (first, until_ns) = (walks.len(), budget.half_of_rest_ns());
+        for left in &batch.left[first..] {
+            if !budget.has_time_until(until_ns) {
+                break;
+            }
+            if process.as_ref().is_none_or(|(pid, _)| *pid != left.thread.pid) {
+                let has_time = || budget.has_time_until(until_ns);
+                let opened = Process::open(left.thread.pid, &has_time);
+                process = opened.map(|opened| (left.thread.pid, opened));
+            }
+            let Some((_, process)) = &mut process else { break };
+            walks.push(process.read(left, modules));
+        }
+        if walks.len() == first {
+            break;
+        }
+        let frames = walks[first..].iter().flat_map(|walk| &walk.frames);
+        let places = frames.flat_map(|frame| [frame.place, frame.called]).flatten();
+        modules.find_names(places, &budget);
+    }
+    if walks.is_empty() {
+        // Not even the first process could be opened.
+        budget.lacks(batch.allowed_ns);
+    }
+    let stacks = walks.iter().map(|walk| named(walk, modules)).collect();
+    modules.close();
+    Read { stacks, spent_ns: budget.spent_ns(), needed_ns: budget.needed_ns() }
+}
+
+/// A walk by names; none if no function of it has a name.
+fn named(walk: &Walk, modules: &Modules) -> Option<Stack> {
+    let name =
+        |place: Option<(usize, u64)>| place.and_then(|(at, address)| modules.name(at, address));
+    let mut frames: Vec<UserFrame> = (walk.frames.iter())
+        .map(|frame| {
+            let function = name(frame.place).or_else(|| name(frame.called));
+            UserFrame {
+                function: function.as_deref().unwrap_or_default().into(),
+                module: frame.name.to_string(),
+            }
+        })
+        .collect();
+    let complete = walk.ended || frames.last().is_some_and(|last| is_root(&last.function));
+    // What is interpreted stands where the interpreter begins.
+    let interprets = |frame: &UserFrame| frame.function == "_PyEval_EvalFrameDefault";
+    if let Some(at) = frames.iter().position(interprets) {
+        frames.splice(at..at, walk.program.iter().cloned());
+    }
+    let is_named = frames.iter().any(|frame| !frame.function.is_empty());
+    is_named.then_some(Stack { frames, complete })
+}

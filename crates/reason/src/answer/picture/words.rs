@@ -1,0 +1,178 @@
+//! What somebody does at a moment, and why another waits for it, in words.
+//!
+//! Labels of lanes and of the tree: "waits for the lock on /tmp/x", "holds /tmp/x". One clause each, without its subject. Must
+//! not: judge, or say what an end is called in a sentence of the text report (sentences.rs).
+//!
+//! Edit together: waits/mod.rs (the classes).
+
+use super::bounds::clipped;
+use crate::answer::report::{AnswerEnd, Culprit, CulpritKind, ObjectName};
+use crate::graph::end::EndKind;
+use crate::model::Model;
+use crate::model::object::Object;
+use crate::waits::WaitClass;
+
+/// An object as a noun: `/tmp/x`, `disk vda`, `its child cc1 812`.
+pub fn noun(model: &Model, object: &Object) -> String {
+    let text = match object {
+        Object::Child(Some(pid)) => match model.process_name(*pid) {
+            name if name.is_empty() => format!("child {pid}"),
+            name => format!("child {name} {pid}"),
+        },
+        Object::Child(None) => "a child".into(),
+        Object::AnyChild => "any of its children".into(),
+        Object::Process(pid) => match model.process_name(*pid) {
+            name if name.is_empty() => format!("process {pid}"),
+            name => format!("{name} {pid}"),
+        },
+        _ => named(&model.name_of(object)),
+    };
+    clipped(&text)
+}
+
+/// A name of the contract as a noun.
+pub fn named(object: &ObjectName) -> String {
+    match (object.kind.as_str(), object.name.as_str()) {
+        ("", "") => "something that was not seen".into(),
+        ("", name) | ("file", name) => name.to_string(),
+        (kind, "") => kind.to_string(),
+        (kind, name) if kind == name => kind.to_string(),
+        ("run queue", _) => "a CPU".into(),
+        ("socket", name) => name.to_string(),
+        ("pipe", name) => format!("pipe {}", name.trim_start_matches("pipe:")),
+        ("process", name) => name.to_string(),
+        (kind, name) if name.starts_with(kind) => name.to_string(),
+        (kind, name) => format!("{kind} {name}"),
+    }
+}
+
+/// What a thread does that is in a wait of a class, or runs.
+// LONG FUNCTION: one line a class.
+pub fn doing(model: &Model, class: WaitClass, object: &Object) -> String {
+    use WaitClass::*;
+    let on = || noun(model, object);
+    match class {
+        Running => "runs".into(),
+        RunQueue => "is ready, waits for a CPU".into(),
+        CpuQuota => "is ready, but its group is out of CPU quota".into(),
+        Disk => format!("waits for {}", on()),
+        Journal => format!("waits for the {}", on()),
+        DirtyThrottle => "is paused at the dirty limit".into(),
+        Reclaim => "frees memory, or waits for it".into(),
+        SwapIn => "waits for a page from swap".into(),
+        PageFault => format!("waits for a page of {}", on()),
+        FileLock => format!("waits for the lock on {}", on()),
+        FutexLock => format!("waits for a lock, {}", on()),
+        FutexWait => "waits for a thread".into(),
+        KernelLock => format!("waits for {}", on()),
+        SocketRead => format!("waits for an answer of {}", on()),
+        SocketWrite => format!("waits for room to send to {}", on()),
+        SocketConnect => format!("connects to {}", on()),
+        Dns => format!("waits for {}", on()),
+        PipeRead => format!("reads {}, which is empty", on()),
+        PipeWrite => format!("writes to {}, which is full", on()),
+        UnixRead => format!("waits for an answer on {}", on()),
+        UnixWrite => format!("waits for room in {}", on()),
+        TtyWrite => format!("writes to {}, which takes no more", on()),
+        Child => format!("waits for {}", on()),
+        Vfork => "waits for its child to execute a program".into(),
+        FuseDaemon => format!("waits for {}", on()),
+        Timer => "sleeps".into(),
+        PolledLock => format!("sleeps before it tries {} again", on()),
+        RefusedLimit => format!("sleeps before it asks again: refused by {}", on()),
+        RefusedConnection => format!("sleeps before it connects again to {}", on()),
+        FrozenCgroup => "is frozen with its group".into(),
+        FrozenFs => format!("waits for {} to be thawed", on()),
+        Stopped => "is stopped by a signal".into(),
+        Traced => "is stopped by its tracer".into(),
+        Idle => "waits for an event".into(),
+        Kernel => format!("waits in the kernel, {}", on()),
+        Unseen => "runs, or waits too briefly to be seen".into(),
+    }
+}
+
+/// Why one that waits so is led to the next: what the next has to do with the object.
+pub fn relation(model: &Model, class: WaitClass, object: &Object) -> Option<String> {
+    use WaitClass::*;
+    let on = || noun(model, object);
+    Some(match class {
+        FileLock | PolledLock | KernelLock => format!("holds {}", on()),
+        FutexLock => format!("holds {}", on()),
+        FutexWait | Idle => "is to wake it".into(),
+        SocketRead | UnixRead => format!("owes the answer on {}", on()),
+        SocketWrite | UnixWrite => format!("is to read {}", on()),
+        PipeRead => format!("is to write to {}", on()),
+        PipeWrite => format!("is to read {}", on()),
+        TtyWrite => format!("is to read {}", on()),
+        Child | Vfork => "is waited for".into(),
+        FuseDaemon => format!("serves {}", on()),
+        Dns => "is to answer the name".into(),
+        Journal => "commits the journal".into(),
+        Timer => "is asked again and again".into(),
+        _ => return None,
+    })
+}
+
+/// The kind of an end as a word of the legend.
+pub fn kind(kind: EndKind) -> &'static str {
+    match kind {
+        EndKind::Works => "works",
+        EndKind::Cpu => "no CPU",
+        EndKind::Device => "disk",
+        EndKind::Memory => "memory",
+        EndKind::Link => "full buffer",
+        EndKind::Remote => "peer",
+        EndKind::Lock => "lock",
+        EndKind::Sleep => "sleep",
+        EndKind::Limit => "limit",
+        EndKind::Person => "person",
+        EndKind::Open => "not seen further",
+        EndKind::Idle => "idle",
+    }
+}
+
+/// An end of the answer as a clause: what it is, and who would have to act; `culprit` is that of its finding.
+pub fn end(end: &AnswerEnd, culprit: Option<&Culprit>) -> String {
+    let on = clipped(&named(&end.object));
+    let person = |name: &str, pid: Option<u32>| match pid {
+        // Of a crowd the number of one says nothing.
+        Some(pid) if !name.contains(" x ") => clipped(&format!("{name} {pid}")),
+        _ => clipped(name),
+    };
+    // For a CPU, whom a rule blames is known better than who used most.
+    let blamed = culprit.filter(|it| end.end == EndKind::Cpu && it.kind == CulpritKind::Process);
+    let by = match (blamed, &end.who) {
+        (Some(culprit), _) => Some(person(&culprit.name, culprit.pid)),
+        (None, who) => who.as_ref().map(|who| person(&who.name, who.pid)),
+    };
+    if end.object.name == "others" && end.object.kind.is_empty() {
+        return format!("others: {}", kind(end.end));
+    }
+    match (end.end, by) {
+        (EndKind::Works, Some(by)) if end.object.id.is_empty() => {
+            let name = by.rsplit_once(' ').map_or(by.as_str(), |(name, _)| name).to_string();
+            format!("{name} works")
+        }
+        (EndKind::Works, Some(by)) => format!("{by} works"),
+        (EndKind::Works, None) => format!("{on} works"),
+        (EndKind::Cpu, Some(by)) if end.object.kind == "run queue" => {
+            format!("no CPU: {by} has it")
+        }
+        (EndKind::Cpu, None) if end.object.kind == "run queue" => "no CPU".into(),
+        (EndKind::Cpu, _) => format!("no CPU: quota of {on}"),
+        (EndKind::Sleep, Some(by)) if end.object.kind != "process" => {
+            format!("{by} sleeps, {on} stays full")
+        }
+        (EndKind::Sleep, Some(by)) => format!("{by} sleeps"),
+        (EndKind::Lock, Some(by)) => format!("lock {on}, held by {by}"),
+        (EndKind::Lock, None) => format!("lock {on}, holder not seen"),
+        (EndKind::Remote, Some(by)) => format!("{by} owes the answer on {on}"),
+        (EndKind::Remote, None) => format!("{on} owes an answer"),
+        (EndKind::Link, Some(by)) => format!("{on} is full, {by} does not empty it"),
+        (EndKind::Link, None) => format!("{on} is full"),
+        (EndKind::Person, _) => format!("a person: {on}"),
+        (EndKind::Open, _) => format!("{on}, not seen further"),
+        (EndKind::Limit, _) => format!("refused by {on}"),
+        _ => on,
+    }
+}

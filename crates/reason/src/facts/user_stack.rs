@@ -1,0 +1,50 @@
+//! The user stack of a thread that stood still: functions of the program, where the kernel's own stack ends.
+//!
+//! Names only, as far as the program's files have them. Whole in time: the thread was seen blocked before and after, and had not
+//! switched in between. Must not: carry arguments or memory, which are the program's content.
+
+use super::{Ns, ThreadRef};
+use serde::{Deserialize, Serialize};
+
+/// Where in its program a thread waits. Source: its registers by the task iterator, its stack by process_vm_readv.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UserStack {
+    /// Who.
+    pub thread: ThreadRef,
+    /// It has not switched since then; of a wait that is older than the look, since it was first seen.
+    pub since_ns: Ns,
+    /// The innermost first.
+    pub frames: Vec<UserFrame>,
+    /// Down to where the thread or its program began; else only the inner part is known.
+    pub complete: bool,
+}
+
+/// A function of a user stack.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UserFrame {
+    /// Its name as people write it (`ObjectMonitor::enter`); empty if the file does not name it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub function: String,
+    /// The file that its code is in, without the folder; empty of code that was made at run time.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub module: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::facts::{Body, Fact, UserStack};
+
+    #[test]
+    fn what_a_recording_does_not_have_is_left_open() {
+        let read: Fact = serde_json::from_str(r#"{"t":1,"f":"user_stack","v":{}}"#).unwrap();
+        assert_eq!(read.body, Body::UserStack(UserStack::default()));
+        let read: Fact = serde_json::from_str(
+            r#"{"t":1,"f":"user_stack","v":{"frames":[{"function":"f","new":1},{"module":"x"}]}}"#,
+        )
+        .unwrap();
+        let Body::UserStack(stack) = read.body else { panic!("another fact") };
+        assert_eq!((&*stack.frames[0].function, &*stack.frames[1].module), ("f", "x"));
+    }
+}

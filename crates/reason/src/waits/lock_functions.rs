@@ -1,0 +1,283 @@
+//! Functions of user space that waits are known by: of C libraries, languages, virtual machines and databases.
+//!
+//! The rows are read in order, the narrow meaning first: a database's row lock sleeps in a semaphore or on a socket, an
+//! interpreter's lock in a condition. A thread of a pool that waits for work sleeps in a condition too, so the functions
+//! of idle pools stand before those. A name matches whole, or as the end of a path (`Context::park` of any runtime's).
+//! Names were read of real programs where they could be had, and else are those of the sources.
+//!
+//! Must not: decide anything (user_stack.rs). Edit together: user_stack.rs and its tests.
+
+use super::lock_kind::LockKind;
+
+/// Functions that say the kind wherever they are, the narrow first. A name matches whole or as the end of a path.
+pub const KINDS: &[(LockKind, &[&str])] = &[
+    (LockKind::BufferPin, &["LockBufferForCleanup"]),
+    (LockKind::Replica, &["SyncRepWaitForLSN"]),
+    (LockKind::ServerLock, &["LWLockAcquire", "LWLockAcquireOrWait", "LWLockWaitForVar"]),
+    (LockKind::MetadataLock, &["MDL_context::acquire_lock"]),
+    (LockKind::AdvisoryLock, &["Item_func_get_lock::val_int"]),
+    (LockKind::RowLock, &["lock_wait", "lock_wait_suspend_thread"]),
+    (
+        LockKind::GarbageCollection,
+        &[
+            "SafepointSynchronize::block",
+            "SafepointMechanism::process",
+            "VMThread::wait_until_executed",
+            "runtime.stopTheWorldWithSema",
+        ],
+    ),
+    (
+        LockKind::Monitor,
+        &[
+            "ObjectMonitor::enter",
+            "ObjectMonitor::EnterI",
+            "ObjectMonitor::enter_internal",
+            "ObjectMonitor::ReenterI",
+            "ObjectMonitor::reenter_internal",
+        ],
+    ),
+    (LockKind::Condition, &["ObjectMonitor::wait"]),
+    (LockKind::Park, &["Unsafe_Park", "Parker::park"]),
+    (
+        LockKind::InterpreterLock,
+        &["PyEval_RestoreThread", "PyEval_AcquireThread", "take_gil", "gvl_acquire", "rb_gvl_lock"],
+    ),
+    (LockKind::Join, &["Thread.join", "Thread._wait_for_tstate_lock"]),
+    (LockKind::Barrier, &["Barrier.wait"]),
+    (LockKind::Semaphore, &["Semaphore.acquire", "BoundedSemaphore.acquire"]),
+    (LockKind::Channel, &["Queue.get", "Queue.put"]),
+    (LockKind::Condition, &["Condition.wait"]),
+    (LockKind::ProgramLock, &["PyThread_acquire_lock_timed", "PyThread_acquire_lock"]),
+    (LockKind::ProgramLock, &["FutexEmulation::WaitSync", "FutexEmulation::Wait"]),
+    (
+        LockKind::Join,
+        &["pthread_join", "pthread_timedjoin_np", "pthread_clockjoin_np", "thread::join"],
+    ),
+    (LockKind::Join, &["JoinInner::join", "uv_thread_join"]),
+    (LockKind::Barrier, &["pthread_barrier_wait", "sync::barrier::Barrier::wait"]),
+    (LockKind::Once, &["pthread_once", "Once::call", "Once::wait", "__cxa_guard_acquire"]),
+    (LockKind::Condition, &["_M_futex_wait_until", "_M_futex_wait_until_steady"]),
+    (
+        LockKind::Rwlock,
+        &[
+            "pthread_rwlock_rdlock",
+            "pthread_rwlock_wrlock",
+            "pthread_rwlock_timedrdlock",
+            "pthread_rwlock_timedwrlock",
+            "pthread_rwlock_clockrdlock",
+            "pthread_rwlock_clockwrlock",
+            "RwLock::read_contended",
+            "RwLock::write_contended",
+            "RawRwLock::lock_shared_slow",
+            "RawRwLock::lock_exclusive_slow",
+            "uv_rwlock_rdlock",
+            "uv_rwlock_wrlock",
+        ],
+    ),
+    (
+        LockKind::Mutex,
+        &[
+            "pthread_mutex_lock",
+            "pthread_mutex_timedlock",
+            "pthread_mutex_clocklock",
+            "lll_lock_wait",
+            "lll_lock_wait_private",
+            "Mutex::lock_contended",
+            "RawMutex::lock_slow",
+            "runtime.lock2",
+            "sync.(*Mutex).lockSlow",
+            "uv_mutex_lock",
+        ],
+    ),
+];
+
+/// Below PostgreSQL's `ProcSleep`: who wanted the lock.
+pub const PROC_SLEEP: &str = "ProcSleep";
+/// The same, in that order.
+pub const AFTER_PROC_SLEEP: &[(LockKind, &[&str])] = &[
+    (
+        LockKind::RowLock,
+        &["XactLockTableWait", "LockTuple", "heap_lock_tuple", "heap_acquire_tuplock"],
+    ),
+    (LockKind::TableLock, &["LockRelationOid", "LockRelation", "LockRelationForExtension"]),
+    (
+        LockKind::AdvisoryLock,
+        &[
+            "pg_advisory_lock_int8",
+            "pg_advisory_lock_int4",
+            "pg_advisory_xact_lock_int8",
+            "pg_advisory_xact_lock_int4",
+        ],
+    ),
+    (LockKind::DatabaseLock, &[PROC_SLEEP]),
+];
+
+/// Threads that wait for work: these functions, next to the wait.
+pub const IDLE: &[&str] = &[
+    "uv__io_poll",
+    "uv__epoll_wait",
+    "runtime.stopm",
+    "runtime.sysmon",
+    "runtime.netpoll",
+    "Context::park_internal",
+    "Context::park",
+    "Context::park_timeout",
+    "Inner::wait_for_task",
+    "Sleep::sleep",
+    "PlatformWorkerThread",
+    "WorkerThreadsTaskRunner::BlockingPop",
+    "DelayedTaskScheduler::Run",
+    "DelayedTaskQueue::GetNext",
+    "tpool::thread_pool_generic::wait_for_tasks",
+    "tpool::aio_linux::getevent_thread_routine",
+    "CompileQueue::get",
+    "WorkerTaskDispatcher::worker_run_task",
+    "GangWorker::wait_for_task",
+    "GangWorker::loop",
+    "VMThread::wait_for_operation",
+    "VMThread::loop",
+    "WatcherThread::sleep",
+    "ServiceThread::service_thread_entry",
+    "NotificationThread::notification_thread_entry",
+    "MonitorDeflationThread::monitor_deflation_thread_entry",
+    "ConcurrentGCThread::run",
+    "G1ServiceThread::wait_for_task",
+    "G1ConcurrentRefineThread::wait_for_completed_buffers",
+    "AttachListener::dequeue",
+    "os::signal_wait",
+    "BackgroundWriterMain",
+    "CheckpointerMain",
+    "WalWriterMain",
+    "AutoVacLauncherMain",
+    "ApplyLauncherMain",
+    "PgArchiverMain",
+    "ServerLoop",
+    "secure_read",
+];
+/// Frames in which a function of an idle pool is looked for.
+pub const IDLE_FRAMES: usize = 9;
+
+/// The plain ways to sleep: they say what nothing else did.
+pub const PLAIN: &[(LockKind, &[&str])] = &[
+    (
+        LockKind::Semaphore,
+        &[
+            "sem_wait",
+            "sem_timedwait",
+            "sem_clockwait",
+            "PGSemaphoreLock",
+            "uv_sem_wait",
+            "semop",
+            "semtimedop",
+        ],
+    ),
+    (
+        LockKind::Semaphore,
+        &["counting_semaphore::acquire", "__platform_semaphore::_M_acquire", "_M_acquire"],
+    ),
+    (
+        LockKind::Channel,
+        &[
+            "runtime.chanrecv",
+            "runtime.chansend",
+            "runtime.selectgo",
+            "mpmc::array::Channel::recv",
+            "Channel::recv",
+            "Channel::send",
+            "mpsc::Receiver::recv",
+        ],
+    ),
+    (
+        LockKind::Condition,
+        &[
+            "pthread_cond_wait",
+            "pthread_cond_timedwait",
+            "pthread_cond_clockwait",
+            "Condvar::wait",
+            "Condvar::wait_optional_timeout",
+            "Condvar::wait_timeout",
+            "uv_cond_wait",
+            "sync.(*Cond).Wait",
+        ],
+    ),
+    (
+        LockKind::Park,
+        &["thread::park", "thread::current::park", "thread::park_timeout", "Parker::park_timeout"],
+    ),
+];
+
+/// Files whose functions say nothing about a program: the C library, and interpreters.
+pub const PLUMBING_FILES: &[&str] = &[
+    "libc.",
+    "libc-",
+    "libpthread",
+    "ld-linux",
+    "ld-musl",
+    "libstdc++",
+    "libgcc_s",
+    "libuv.",
+    "libjvm.",
+    "libjli.",
+    "libjava.",
+    "python3",
+    "libpython",
+    "node",
+    "ruby",
+    "libruby",
+    "perl",
+    "libperl",
+    "php",
+    "beam.smp",
+    "[vdso]",
+];
+/// Paths of the same.
+pub const PLUMBING_PATHS: &[&str] = &[
+    "std::",
+    "<std::",
+    "core::",
+    "<core::",
+    "alloc::",
+    "<alloc::",
+    "__gnu_cxx::",
+    "parking_lot",
+    "<parking_lot",
+    "lock_api::",
+    "<lock_api::",
+    "runtime.",
+    "syscall.",
+    "sync.",
+    "internal/",
+    "tokio::",
+    "<tokio::",
+    "crossbeam",
+    "<crossbeam",
+    "tpool::",
+];
+/// Functions of servers on the way to a lock.
+pub const PLUMBING: &[&str] = &[
+    "WaitEventSetWait",
+    "WaitEventSetWaitBlock",
+    "WaitLatch",
+    "WaitLatchOrSocket",
+    "WaitOnLock",
+    "LockAcquire",
+    "LockAcquireExtended",
+    "ConditionVariableSleep",
+    "ConditionVariableTimedSleep",
+    "syscall",
+    "main",
+    "start_thread",
+    "_start",
+    "clone",
+    "clone3",
+    "psi_cond_wait",
+    "inline_mysql_cond_wait",
+    "safe_cond_wait",
+    "safe_cond_timedwait",
+    "MDL_wait::timed_wait",
+    "my_cond_timedwait",
+    "my_cond_wait",
+    "safe_mutex_lock",
+    "psi_mutex_lock",
+    "inline_mysql_mutex_lock",
+];

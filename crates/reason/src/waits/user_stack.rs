@@ -1,0 +1,267 @@
+//! What a thread waits for, and in which of its program's functions, by its user stack.
+//!
+//! Owns how the tables of lock_functions.rs are read: kinds wherever they are, idle pools only next to the wait, as
+//! all that a pool runs has their functions further out, and the plain ways to sleep last. Functions of an engine without
+//! names (a stripped server) are known by those around them. Pure.
+//!
+//! Must not: say who holds a lock (graph/), or guess: what no row names has no kind.
+
+use super::lock_functions::*;
+use super::lock_kind::LockKind;
+use crate::facts::{Ns, ThreadRef, UserFrame};
+use crate::model::Model;
+
+/// Without what marks a function as the C library's own: `__GI___pthread_mutex_lock`.
+fn bare(function: &str) -> &str {
+    let inner = function.trim_start_matches('_');
+    inner.strip_prefix("GI_").unwrap_or(inner).trim_start_matches('_')
+}
+
+fn is(function: &str, name: &str) -> bool {
+    let matches = |function: &str| {
+        function.strip_suffix(name).is_some_and(|before| {
+            before.is_empty()
+                || before.ends_with("::")
+                || before.ends_with('.')
+                || before.ends_with('>')
+        })
+    };
+    // Of `<std::sync::Mutex>::lock` the brackets are left out.
+    matches(function)
+        || matches(bare(function))
+        || function.contains('<') && matches(&function.replace(['<', '>'], ""))
+}
+
+fn position(frames: &[UserFrame], names: &[&str]) -> Option<usize> {
+    frames.iter().position(|frame| names.iter().any(|name| is(&frame.function, name)))
+}
+
+fn first(frames: &[UserFrame], rows: &[(LockKind, &[&str])]) -> Option<LockKind> {
+    rows.iter().find(|(_, names)| position(frames, names).is_some()).map(|(kind, _)| *kind)
+}
+
+/// What a stack waits for; none if no function of it says.
+pub fn kind(frames: &[UserFrame]) -> Option<LockKind> {
+    if position(frames, &[PROC_SLEEP]).is_some() {
+        return first(frames, AFTER_PROC_SLEEP);
+    }
+    if let Some(told) = first(frames, KINDS) {
+        return Some(told);
+    }
+    if position(&frames[..frames.len().min(IDLE_FRAMES)], IDLE).is_some() {
+        return Some(LockKind::Idle);
+    }
+    let plain = first(frames, PLAIN);
+    // An engine below the server's handler that sleeps in a condition: for a row of its own table of locks.
+    let in_engine = frames.iter().any(|frame| frame.function.starts_with("handler::ha_"));
+    if plain == Some(LockKind::Condition) && in_engine {
+        return Some(LockKind::RowLock);
+    }
+    plain
+}
+
+/// Whether whoever has this stack is held up by who has a lock, and does not wait for work. Of a lock of Python's: if
+/// the program's own function asked for it, and not one of Python's queues and pools.
+pub fn is_held_up(frames: &[UserFrame]) -> bool {
+    match kind(frames) {
+        Some(LockKind::ProgramLock) => {
+            let inner = frames.iter().find(|frame| frame.module.ends_with(".py"));
+            inner.is_some_and(|frame| !frame.module.starts_with("python3/"))
+        }
+        Some(kind) => kind.holds_up(),
+        None => false,
+    }
+}
+
+/// The function of the program that waits: the first that is neither the C library's, nor a runtime's, nor one of those
+/// above.
+pub fn function(frames: &[UserFrame]) -> Option<&str> {
+    let tables =
+        || KINDS.iter().chain(AFTER_PROC_SLEEP).chain(PLAIN).flat_map(|(_, names)| names.iter());
+    let is_plumbing = |frame: &&UserFrame| {
+        let (name, file) = (frame.function.as_str(), frame.module.as_str());
+        name.is_empty()
+            || PLUMBING_FILES.iter().any(|start| file.starts_with(start))
+            || PLUMBING_PATHS.iter().any(|start| name.starts_with(start))
+            || tables().chain(PLUMBING).chain(IDLE).any(|known| is(name, known))
+    };
+    frames.iter().find(|frame| !is_plumbing(frame)).map(|frame| frame.function.as_str())
+}
+
+/// The kind of lock that a thread waited for within a time, if its stack was read and says so.
+pub fn lock_kind_of(model: &Model, thread: &ThreadRef, from: Ns, to: Ns) -> Option<LockKind> {
+    kind(&model.user_stack(thread, from, to)?.frames)
+}
+
+/// The function of its program in which a thread waited within a time.
+pub fn function_of<'m>(model: &'m Model, thread: &ThreadRef, from: Ns, to: Ns) -> Option<&'m str> {
+    function(&model.user_stack(thread, from, to)?.frames)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frames(text: &str) -> Vec<UserFrame> {
+        let frame = |text: &str| {
+            let (function, module) = text.split_once('@').unwrap_or((text, "app"));
+            UserFrame { function: function.trim().into(), module: module.into() }
+        };
+        text.split(" < ").map(frame).collect()
+    }
+
+    /// Stacks as real programs have them, shortened, with the kind and the function that a person knows.
+    const READ: &[(&str, Option<LockKind>, Option<&str>)] = &[
+        (
+            "__lll_lock_wait @libc.so.6 < ___pthread_mutex_lock @libc.so.6 < transfer < worker < start_thread @libc.so.6",
+            Some(LockKind::Mutex),
+            Some("transfer"),
+        ),
+        (
+            "@libc.so.6 < __pthread_cond_wait @libc.so.6 < take_job < start_thread @libc.so.6",
+            Some(LockKind::Condition),
+            Some("take_job"),
+        ),
+        ("@libc.so.6 < sem_wait @libc.so.6 < feed", Some(LockKind::Semaphore), Some("feed")),
+        (
+            "@libc.so.6 < __pthread_clockjoin_ex @libc.so.6 < pthread_join @libc.so.6 < finish",
+            Some(LockKind::Join),
+            Some("finish"),
+        ),
+        (
+            "__pthread_rwlock_wrlock @libc.so.6 < update_index",
+            Some(LockKind::Rwlock),
+            Some("update_index"),
+        ),
+        (
+            "syscall @libc.so.6 < std::sys::sync::mutex::futex::Mutex::lock_contended < app::store::put < app::main",
+            Some(LockKind::Mutex),
+            Some("app::store::put"),
+        ),
+        (
+            "syscall < <std::sys::sync::mutex::futex::Mutex>::lock_contended < app::put",
+            Some(LockKind::Mutex),
+            Some("app::put"),
+        ),
+        (
+            "syscall < parking_lot::raw_rwlock::RawRwLock::lock_exclusive_slow < app::put",
+            Some(LockKind::Rwlock),
+            Some("app::put"),
+        ),
+        (
+            "@libc.so.6 < pthread_cond_timedwait @libc.so.6 < @python3.11 < PyEval_RestoreThread @python3.11 < @python3.11",
+            Some(LockKind::InterpreterLock),
+            None,
+        ),
+        (
+            "@libc.so.6 < sem_clockwait @libc.so.6 < PyThread_acquire_lock_timed @python3.11 < @python3.11 < _PyEval_EvalFrameDefault @python3.11",
+            Some(LockKind::ProgramLock),
+            None,
+        ),
+        (
+            "sem_clockwait @libc.so.6 < PyThread_acquire_lock_timed @python3.11 < @python3.11 < Cart.add @shop.py < handle @app.py < _PyEval_EvalFrameDefault @python3.11",
+            Some(LockKind::ProgramLock),
+            Some("Cart.add"),
+        ),
+        (
+            "sem_clockwait @libc.so.6 < PyThread_acquire_lock_timed @python3.11 < Condition.wait @python3/threading.py < Queue.get @python3/queue.py < next_job @jobs.py",
+            Some(LockKind::Channel),
+            Some("next_job"),
+        ),
+        (
+            "epoll_wait @libc.so.6 < WaitEventSetWait @postgres < WaitLatch @postgres < ProcSleep @postgres < @postgres < LockAcquireExtended @postgres < XactLockTableWait @postgres < heap_update @postgres < ExecModifyTable @postgres",
+            Some(LockKind::RowLock),
+            Some("heap_update"),
+        ),
+        (
+            "epoll_wait @libc.so.6 < WaitLatch @postgres < ProcSleep @postgres < LockAcquireExtended @postgres < LockRelationOid @postgres < RangeVarGetRelidExtended @postgres",
+            Some(LockKind::TableLock),
+            Some("RangeVarGetRelidExtended"),
+        ),
+        (
+            "@libc.so.6 < sem_wait @libc.so.6 < PGSemaphoreLock @postgres < LWLockAcquire @postgres < ReadBuffer_common @postgres",
+            Some(LockKind::ServerLock),
+            Some("ReadBuffer_common"),
+        ),
+        (
+            "epoll_wait @libc.so.6 < WaitEventSetWait @postgres < secure_read @postgres < PostgresMain @postgres",
+            Some(LockKind::Idle),
+            Some("PostgresMain"),
+        ),
+        (
+            "pthread_cond_timedwait @libc.so.6 < MDL_wait::timed_wait @mariadbd < MDL_context::acquire_lock @mariadbd < open_table @mariadbd",
+            Some(LockKind::MetadataLock),
+            Some("open_table"),
+        ),
+        (
+            "pthread_cond_timedwait @libc.so.6 < @mariadbd < @mariadbd < handler::ha_update_row @mariadbd < mysql_update @mariadbd",
+            Some(LockKind::RowLock),
+            Some("handler::ha_update_row"),
+        ),
+        (
+            "pthread_cond_wait @libc.so.6 < Monitor::wait @libjvm.so < PlatformEvent::park @libjvm.so < ObjectMonitor::EnterI @libjvm.so < ObjectMonitor::enter @libjvm.so",
+            Some(LockKind::Monitor),
+            None,
+        ),
+        (
+            "pthread_cond_wait @libc.so.6 < Parker::park @libjvm.so < Unsafe_Park @libjvm.so",
+            Some(LockKind::Park),
+            None,
+        ),
+        (
+            "epoll_pwait @libc.so.6 < uv__io_poll @libuv.so.1 < uv_run @libuv.so.1 < node::SpinEventLoop @node",
+            Some(LockKind::Idle),
+            None,
+        ),
+        (
+            "@libc.so.6 < pthread_cond_wait @libc.so.6 < node::PlatformWorkerThread @node",
+            Some(LockKind::Idle),
+            None,
+        ),
+        (
+            "runtime.futex < runtime.futexsleep < runtime.notesleep < runtime.stopm < runtime.findRunnable",
+            Some(LockKind::Idle),
+            None,
+        ),
+        ("nanosleep @libc.so.6 < pause_for_a_while", None, Some("pause_for_a_while")),
+        ("read @libc.so.6 < @app", None, None),
+    ];
+
+    #[test]
+    fn stacks_that_were_read_say_their_kind_and_where() {
+        for (text, wanted, place) in READ {
+            let frames = frames(text);
+            assert_eq!((kind(&frames), function(&frames)), (*wanted, *place), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_lock_of_pythons_holds_up_who_asked_for_it_himself() {
+        let lock = "sem_wait @libc.so.6 < PyThread_acquire_lock_timed @python3.11 < ";
+        let up = |rest: &str| is_held_up(&frames(&format!("{lock}{rest}")));
+        assert!(up("Cart.add @shop.py < <module> @shop.py"));
+        assert!(!up("_worker @python3/thread.py < Thread.run @python3/threading.py"));
+        assert!(!up("_PyEval_EvalFrameDefault @python3.12"), "another release: not known");
+        assert!(is_held_up(&frames("ObjectMonitor::enter @libjvm.so")));
+        assert!(!is_held_up(&frames("pthread_cond_wait @libc.so.6 < take_job")));
+    }
+
+    #[test]
+    fn what_a_pool_runs_is_not_idle_for_the_pool_further_out() {
+        let deep = ["pthread_cond_wait @libc.so.6"; 1]
+            .into_iter()
+            .chain(["app::call"; 10])
+            .chain(["tokio::runtime::Context::park_internal"])
+            .collect::<Vec<_>>()
+            .join(" < ");
+        assert_eq!(kind(&frames(&deep)), Some(LockKind::Condition));
+    }
+
+    #[test]
+    fn a_name_matches_whole_or_as_the_end_of_a_path() {
+        assert!(is("__GI___pthread_mutex_lock", "pthread_mutex_lock"));
+        assert!(is("tokio::runtime::Context::park_internal", "Context::park_internal"));
+        assert!(!is("my_pthread_mutex_lock", "pthread_mutex_lock"));
+        assert!(!is("pthread_mutex_lock_slow", "pthread_mutex_lock"));
+    }
+}
