@@ -186,6 +186,26 @@ pub fn growth(results: &Results) -> String {
     text
 }
 
+fn stacks(results: &Results) -> String {
+    let mut text = String::new();
+    for stacks in &results.stacks {
+        let _ = writeln!(
+            text,
+            "\nUSER STACKS, look at the {} of {:.1} s, {} threads of {} processes wait: {} read and {} left out in\n  \
+             {:.4} s of CPU, {:.2} % of one",
+            stacks.of,
+            stacks.seconds,
+            stacks.threads,
+            stacks.processes,
+            stacks.read,
+            stacks.left_out,
+            stacks.cpu_seconds,
+            stacks.share() * 100.0
+        );
+    }
+    text
+}
+
 /// Idle host, floods, parts, recording, binary.
 pub fn rest(results: &Results) -> String {
     let mut text = String::new();
@@ -204,21 +224,7 @@ pub fn rest(results: &Results) -> String {
             bytes(idle.rss_bytes as f64)
         );
     }
-    for stacks in &results.stacks {
-        let _ = writeln!(
-            text,
-            "\nUSER STACKS, look at the {} of {:.1} s, {} threads of {} processes wait: {} read and {} left out in\n  \
-             {:.4} s of CPU, {:.2} % of one",
-            stacks.of,
-            stacks.seconds,
-            stacks.threads,
-            stacks.processes,
-            stacks.read,
-            stacks.left_out,
-            stacks.cpu_seconds,
-            stacks.share() * 100.0
-        );
-    }
+    text.push_str(&stacks(results));
     for flood in &results.floods {
         let _ = writeln!(
             text,

@@ -202,6 +202,13 @@ class BandAndTree(Page):
         self.assertIn("holds /run/holdup-lab", details.inner_text())
         self.assertIn("sleeps", details.inner_text())
 
+    def test_a_second_press_on_a_piece_goes_to_the_next_hop(self):
+        page = self.opened(self.kept("lock-file-run-4402"))
+        page.locator("#band .piece.active").focus()
+        for lane in ("1", "2", "2"):
+            page.keyboard.press("Enter")
+            self.assertEqual(page.evaluate("document.activeElement.dataset.lane"), lane)
+
     def test_arrows_go_along_lanes_and_between_them(self):
         page = self.opened(self.kept("chain-five-links-1"))
         page.locator("#band .piece.active").focus()
@@ -225,8 +232,7 @@ class BandAndTree(Page):
 
     def test_the_tree_says_who_costs_whom(self):
         page = self.opened(self.kept("chain-five-links-1"))
-        node = page.locator("#tree g.node[data-depth='2']").first
-        node.click()
+        page.locator("#tree g.node", has=page.locator("rect.tree-who")).first.click()
         self.assertIn("lost", page.locator("#tree .details").inner_text())
         parents = page.eval_on_selector_all("#tree g.node", "all => all.map(it => [+it.dataset.depth, +it.dataset.x, +it.dataset.wide])")
         for depth, x, wide in parents:
@@ -342,7 +348,8 @@ class HostileAndHuge(Page):
         best = []
         for _ in range(3):
             page = self.opened(path)
-            paint = page.evaluate("performance.getEntriesByType('paint').find(it => it.name === 'first-contentful-paint').startTime")
+            painted = "performance.getEntriesByType('paint').find(it => it.name === 'first-contentful-paint')"
+            paint = page.wait_for_function(painted).evaluate("it => it.startTime")
             loaded = page.evaluate("performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd")
             best.append((round(paint), round(loaded)))
         print(f"\n  100,000 waits: page of {path.stat().st_size} bytes, first paint and whole page after (ms): {best}")

@@ -1,7 +1,7 @@
 //! `holdup run` on a host whose CPUs are all taken: what holdup asks of the scheduler for itself is not the command's.
 //!
-//! What is granted depends on the user and the host; what the command inherits does not. How fast an answer comes is the
-//! bench's to measure (`make bench ARGS="--only dying"`): no test here looks at a clock.
+//! What is granted depends on the user and the host; what the command inherits does not. How fast an answer comes is
+//! not tested: no test here looks at a clock.
 
 #![expect(clippy::expect_used, reason = "helpers of tests fail as tests do")]
 

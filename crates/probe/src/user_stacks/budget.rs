@@ -171,7 +171,7 @@ mod tests {
     fn what_does_not_fit_is_saved_for_until_the_end() {
         let mut allowance = Allowance::default();
         allowance.save_for(3 * SECOND / PART_OF_CPU);
-        assert!(!allowance.is_worth(SECOND) && allowance.is_worth(3 * SECOND));
+        assert!(!allowance.is_worth(SECOND) && allowance.is_worth(4 * SECOND));
         assert!(allowance.is_worth_at_the_end(SECOND));
     }
 

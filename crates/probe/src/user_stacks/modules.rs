@@ -138,7 +138,6 @@ impl Modules {
 
     /// Finds the names of all these addresses, file by file, as far as the budget goes; each is asked for once.
     pub fn find_names(&mut self, addresses: impl Iterator<Item = (usize, u64)>, budget: &Budget) {
-        // In the order in which they were met: those of the threads that matter first.
         let mut wanted: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
         for (at, address) in addresses {
             let module = self.all[at].as_mut();
@@ -146,10 +145,15 @@ impl Modules {
                 wanted.entry(at).or_default().push(address);
             }
         }
-        for (at, mut addresses) in wanted {
+        // What gives most names for its symbols comes first: a compiler's library has a hundred thousand.
+        let symbols = |at: usize| self.all[at].as_ref().map_or(0, |it| names::count(&it.elf));
+        let mut wanted: Vec<(u64, usize, Vec<u64>)> =
+            wanted.into_iter().map(|(at, of)| (symbols(at), at, of)).collect();
+        wanted.sort_by_key(|(symbols, at, of)| (symbols / of.len().max(1) as u64, *at));
+        for (symbols, at, mut addresses) in wanted {
             let Some(module) = self.all[at].as_mut() else { continue };
             let Some(from) = &module.from else { continue };
-            let symbols = names::count(&module.elf) as f64;
+            let symbols = symbols as f64;
             // A large file is left out, and the small ones behind it are not.
             if module.is_left_out {
                 continue;

@@ -162,6 +162,23 @@ fn pieces_of_a_line_do_not_overlap_and_stay_in_the_window() {
 }
 
 #[test]
+fn lanes_go_from_the_victim_to_the_holder_and_know_who_wakes_whom() {
+    let path = recordings().into_iter().find(|path| path.ends_with("lock-file-convoy-4403.rec"));
+    let answered = main_loop::replay(&path.expect("kept"), &Aim::Host, true).expect("an answer");
+    let (report, picture) = (&answered.report, answered.picture().expect("a picture"));
+    let end = &picture.ends[report.answer.first.expect("one end")];
+    let [victim, holder] = &end.lanes[..] else { panic!("{:?}", end.lanes) };
+    assert_eq!((victim.role, holder.role), ("victim", "holder"));
+    assert!(holder.relation.as_ref().is_some_and(|it| it.starts_with("holds /run/holdup-lab/")));
+    let (waits, sleeps) = (&picture.lines[victim.line], &picture.lines[holder.line]);
+    let woken = waits.pieces.iter().filter(|piece| piece.5 == holder.line as i32).count();
+    assert!(woken >= 3, "{:?}", waits.pieces);
+    let words = |piece: &usize| picture.words[*piece].as_str();
+    assert!(waits.pieces.iter().any(|it| words(&it.3).starts_with("waits for the lock on /run/")));
+    assert!(sleeps.pieces.iter().any(|it| words(&it.3) == "sleeps"));
+}
+
+#[test]
 fn a_page_is_the_same_twice() {
     let path = &recordings()[0];
     let page = || {

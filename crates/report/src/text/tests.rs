@@ -46,6 +46,21 @@ fn no_control_character_leaves_but_line_feeds() {
 }
 
 #[test]
+fn stacks_that_were_left_out_are_counted_in_the_last_line() {
+    use holdup_reason::answer::{ReportCost, UserStacksCost};
+    let last = |left_out| {
+        let stacks = UserStacksCost { read: 300, moved: 2, left_out, cpu_seconds: 0.0081 };
+        super::cost(&ReportCost { user_stacks: Some(stacks), ..ReportCost::default() }, 2.0)
+    };
+    assert!(!last(0).contains("stacks"), "{}", last(0));
+    assert!(
+        last(70).contains("300 user stacks in 8.10 ms, 70 left out for want of time"),
+        "{}",
+        last(70)
+    );
+}
+
+#[test]
 fn colour_adds_colour_and_nothing_else() {
     for (name, report) in reports() {
         let plain = told(&report, true, 80, false);

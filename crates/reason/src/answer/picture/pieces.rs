@@ -53,13 +53,20 @@ pub struct Raw<T> {
     pub about: T,
 }
 
+/// The longest of the short pieces of one state.
+struct Longest<T> {
+    ns: Ns,
+    state: State,
+    about: T,
+}
+
 /// Short pieces that follow each other.
 struct Short<T> {
     begin_ns: Ns,
     end_ns: Ns,
     count: u32,
     /// By state: how long together, and the longest of them.
-    states: [(Ns, Option<(State, Ns, T)>); 4],
+    states: [(Ns, Option<Longest<T>>); 4],
 }
 
 impl<T> Short<T> {
@@ -78,15 +85,15 @@ impl<T> Short<T> {
         self.count += 1;
         let (sum, longest) = &mut self.states[usize::from(u8::from(piece.state))];
         *sum += ns;
-        if longest.as_ref().is_none_or(|(_, known, _)| ns > *known) {
-            *longest = Some((piece.state, ns, piece.about));
+        if longest.as_ref().is_none_or(|known| ns > known.ns) {
+            *longest = Some(Longest { ns, state: piece.state, about: piece.about });
         }
     }
 
     /// As one piece, of the state in which most of the time went.
     fn piece(self) -> Option<(Raw<T>, u32)> {
         let most = self.states.into_iter().max_by_key(|(sum, longest)| (*sum, longest.is_some()));
-        let (state, _, about) = most?.1?;
+        let Longest { state, about, .. } = most?.1?;
         let (begin_ns, end_ns) = (self.begin_ns, self.end_ns);
         Some((Raw { begin_ns, end_ns, state, about }, self.count))
     }

@@ -85,7 +85,7 @@ function firstPiece(at) {
 function bandPicture(width, figure, details) {
   const at = shownEnd();
   const { lanes, hidden } = at === null ? { lanes: [], hidden: 0 } : lanesOf(at);
-  const wide = width >= 720;
+  const wide = width >= WIDE;
   const left = wide ? 190 : 0;
   const room = { left, width: width - left, x: (us) => left + (us / picture.us) * (width - left) };
   const top = 22;
@@ -304,7 +304,12 @@ function pieceAt(lane, piece) {
   return pieces.reduce((best, it, index) => (best < 0 || overlap(it) > overlap(pieces[best]) ? index : best), -1);
 }
 
+/** Shows a piece; pressed again, a blocked one leads to the next hop. */
 function choosePiece(lane, piece, figure, details) {
+  if (band.piece && band.piece.lane === lane && band.piece.piece === piece) {
+    const next = nextHop();
+    if (next) [lane, piece] = next;
+  }
   band.piece = { lane, piece };
   figure.querySelectorAll(".piece").forEach((it) => {
     const active = Number(it.dataset.lane) === lane && Number(it.dataset.piece) === piece;
@@ -339,13 +344,20 @@ function showPiece(details, at) {
   const woken = wakerWords(piece);
   fill(details, {}, [h("p", {}, h("span", { class: "muted" }, when), h("br"), h("strong", {}, whose(line, piece)), " ", does, woken ? "; then " + woken : "", ".",
     state === 3 && line.between ? h("span", { class: "muted" }, " By the scheduler's sums " + between(line.between) + ".") : null)]);
-  const next = lanes[band.piece.lane + 1];
-  const to = next ? pieceAt(band.piece.lane + 1, piece) : -1;
-  if (to >= 0 && state === 2) {
-    const button = h("button", { type: "button", class: "noprint" }, "Next hop: ", whose(picture.lines[next.line], picture.lines[next.line].pieces[to]));
-    button.addEventListener("click", () => choosePiece(band.piece.lane + 1, to, document.querySelector("#band .figure"), details));
+  const next = nextHop();
+  if (next) {
+    const below = picture.lines[lanes[next[0]].line];
+    const button = h("button", { type: "button", class: "noprint" }, "Next hop: ", whose(below, below.pieces[next[1]]));
+    button.addEventListener("click", () => choosePiece(...next, document.querySelector("#band .figure"), details));
     details.append(button);
   }
+}
+/** Lane and piece of whoever the chosen piece waits for, if it is blocked. */
+function nextHop() {
+  const { lane, piece } = band.piece;
+  const here = lanePiece(lane, piece);
+  const to = here[2] === 2 ? pieceAt(lane + 1, here) : -1;
+  return to >= 0 ? [lane + 1, to] : null;
 }
 const between = ([runs, ready, short]) => [[runs, "it ran"], [ready, "it was ready"], [short, "it waited briefly"]]
   .filter(([share]) => share >= 0.01).map(([share, words]) => words + " for " + percent(share)).join(", ") + " of that time";

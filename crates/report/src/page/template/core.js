@@ -64,7 +64,7 @@ function percent(share) {
 }
 function number(value) {
   const v = Math.abs(value);
-  if (v >= 1000) return Math.round(value).toLocaleString("en").replaceAll(",", "\u2009");
+  if (v >= 1000) return Math.round(value).toLocaleString("en").replaceAll(",", "\u202f");
   if (v >= 100 || Number.isInteger(value)) return value.toFixed(0);
   if (v >= 10) return value.toFixed(1);
   return v >= 0.01 || v === 0 ? value.toFixed(2) : value.toPrecision(2);
@@ -173,19 +173,23 @@ function pressable(node, action) {
   return node;
 }
 
-/** Draws into a box at its width, and again when that changes. */
+/** Draws into a box at its width, and again when that changes, when an end is chosen, and for paper. */
+const drawings = [];
 function drawn(box, draw) {
   let width = 0;
+  const redraw = (to) => { box.replaceChildren(...[draw(to || width || 800)].flat().filter(Boolean)); };
   const again = () => {
     const now = Math.max(280, Math.floor(box.clientWidth));
     if (now !== width) { width = now; redraw(); }
   };
-  const redraw = () => { box.replaceChildren(...[draw(width || 800)].flat().filter(Boolean)); };
   new ResizeObserver(again).observe(box);
-  onChoice(redraw);
+  onChoice(() => redraw());
+  drawings.push(redraw);
   again();
   return box;
 }
+/** From this width on names stand beside what is drawn, else above it. */
+const WIDE = 640;
 /** An SVG of a width that shrinks with its paper. */
 const canvas = (width, height, label, ...children) => s("svg", { class: "canvas", viewBox: "0 0 " + width + " " + height,
   width, height, role: "group", "aria-label": label }, ...children);

@@ -69,7 +69,7 @@ function spans(room, top, high) {
 }
 
 function curvesPicture(shown, width) {
-  const wide = width >= 720;
+  const wide = width >= WIDE;
   const left = wide ? 190 : 0;
   const room = { left, width: width - left, x: (us) => left + (Math.max(0, Math.min(us, picture.us)) / picture.us) * (width - left) };
   const high = shown.length > 8 ? 16 : 30;

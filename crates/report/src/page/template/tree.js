@@ -5,7 +5,7 @@
 
 const ROW = 34;
 /** Below a cause, what is narrower than this many pixels stands in the table only. */
-const NARROWEST = 10;
+const NARROWEST = 40;
 const tree = { node: null };
 
 function treeRoots() {
