@@ -51,8 +51,8 @@ impl Sides {
         })
     }
 
-    /// A comparison must not overwrite what it compares.
-    pub fn spare(&self, output: Option<&Path>) -> Result<(), Failure> {
+    /// A comparison must not overwrite what it compares; `what` would.
+    pub fn spare(&self, output: Option<&Path>, what: &str) -> Result<(), Failure> {
         let Some(output) = output.and_then(|it| fs::canonicalize(it).ok()) else {
             return Ok(());
         };
@@ -63,7 +63,7 @@ impl Sides {
             .any(|file| fs::canonicalize(file).is_ok_and(|it| it == output))
         {
             true => Err(Failure::usage(format!(
-                "the comparison (-o) and a recording are the same file, {}",
+                "{what} and a recording are the same file, {}",
                 output.display()
             ))),
             false => Ok(()),

@@ -204,13 +204,16 @@ enum Command {
     },
     /// Compare two recordings, or several a side: what changed, and by how much
     #[command(
-        after_help = "Examples:\n  holdup diff yesterday.hup today.hup\n  holdup diff --before a.hup b.hup c.hup --after d.hup e.hup f.hup\n\nA recording is made with `holdup record FILE`."
+        after_help = "Examples:\n  holdup diff yesterday.hup today.hup\n  holdup diff yesterday.hup today.hup --page diff.html\n  holdup diff --before a.hup b.hup c.hup --after d.hup e.hup f.hup\n\nA recording is made with `holdup record FILE`."
     )]
     Diff {
         #[command(flatten)]
         sides: Sides,
         #[command(flatten)]
         print: PrintFlags,
+        /// Draw the comparison into a page as well: one HTML file
+        #[arg(long, value_name = "PAGE")]
+        page: Option<PathBuf>,
         /// Exit with 1 if something above a note became worse
         #[arg(long)]
         check: bool,
@@ -311,7 +314,9 @@ impl Cli {
         }
         let outer = Outer { length: look.length, from: from.from };
         if answer.page.is_some() && !command.answers() {
-            return Err(Failure::usage("--page goes with a look, or with --from"));
+            return Err(Failure::usage(
+                "--page goes with a look, with --from, or with `holdup diff`",
+            ));
         }
         Ok(match command {
             Command::Pid { pid, look, from, answer: own } => {
@@ -340,9 +345,9 @@ impl Cli {
                 let task = Task::Look { aim, seconds, record: Some(file) };
                 Job { task, answer: own.over(answer) }
             }
-            Command::Diff { sides, print, check, verbose } => {
+            Command::Diff { sides, print, page, check, verbose } => {
                 outer.refuse("diff", true, true)?;
-                let own = AnswerFlags { print, check, verbose, page: None };
+                let own = AnswerFlags { print, check, verbose, page };
                 Job { task: Task::Diff(sides), answer: own.over(answer) }
             }
             Command::Demo { no_color } => {
@@ -425,11 +430,15 @@ impl Outer {
 }
 
 impl Command {
-    /// Whether it ends in an answer about something that was looked at.
+    /// Whether it ends in something that can be drawn beside its text.
     fn answers(&self) -> bool {
         matches!(
             self,
-            Self::Pid { .. } | Self::Container { .. } | Self::Run { .. } | Self::Record { .. }
+            Self::Pid { .. }
+                | Self::Container { .. }
+                | Self::Run { .. }
+                | Self::Record { .. }
+                | Self::Diff { .. }
         )
     }
 }

@@ -63,11 +63,20 @@ fn answer(job: Job) -> Result<u8, Failure> {
             Ok(0)
         }
         Task::Diff(sides) => {
-            sides.spare(answer.output.as_deref())?;
+            sides.spare(answer.output.as_deref(), "the comparison (-o)")?;
+            sides.spare(answer.page.as_deref(), "the page (--page)")?;
+            let out = output::Output::open(&answer, false, None)?;
+            let page = output::Output::open_page(&answer, None)?;
             let comparison = sides.compare()?;
-            output::Output::open(&answer, false, None)?.deliver(&comparison, |page| {
+            out.deliver(&comparison, |page| {
                 text::comparison::tell(&comparison, answer.verbose, page);
             })?;
+            if let Some(to) = page {
+                to.raw(&page::render_comparison(
+                    &comparison,
+                    &text::comparison::noise(&comparison),
+                )?)?;
+            }
             Ok(u8::from(answer.check && comparison.is_worse))
         }
         Task::Demo => demo::run(&mut output::Output::open(&answer, false, None)?),

@@ -258,7 +258,7 @@ fn difference(changed: &Changed, unit: Unit) -> String {
 }
 
 /// How much is called a change.
-fn noise(comparison: &Comparison) -> String {
+pub fn noise(comparison: &Comparison) -> String {
     let floor = amount(comparison.floor, comparison.unit);
     let (before, after) = (comparison.before.len(), comparison.after.len());
     let share = 100.0 * floor_share(before.min(after)).value;

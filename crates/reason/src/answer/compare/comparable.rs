@@ -86,11 +86,7 @@ pub fn check(before: &[Named], after: &[Named]) -> Result<(), Refusal> {
                 advice: "Record the same program on both sides; its arguments may differ.".into(),
             });
         }
-        if first.look.report.accounting.wall_seconds <= 0.0
-            || other.look.report.accounting.wall_seconds <= 0.0
-        {
-            let empty =
-                if first.look.report.accounting.wall_seconds <= 0.0 { first } else { other };
+        if let Some(empty) = [first, other].into_iter().find(|it| is_empty(&it.look)) {
             return Err(Refusal {
                 why: format!("{} has no time in it: nothing was seen", empty.recording),
                 advice: "`holdup --from FILE` says what limited that look; record again.".into(),
@@ -98,6 +94,11 @@ pub fn check(before: &[Named], after: &[Named]) -> Result<(), Refusal> {
         }
     }
     Ok(())
+}
+
+/// Neither the sums of threads nor a wait were seen.
+fn is_empty(look: &Look) -> bool {
+    look.report.accounting.wall_seconds <= 0.0 && look.ends.is_empty()
 }
 
 fn program(look: &Look) -> String {
