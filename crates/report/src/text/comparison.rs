@@ -270,8 +270,8 @@ pub fn noise(comparison: &Comparison) -> String {
         );
     };
     format!(
-        "{before} and {after} recordings: a change is what lies apart on all of them, by more than {floor}; of the \
-         ends that did not change {} do so by chance",
+        "{before} and {after} recordings: a change is what is larger in each of the one side than in any of the other, \
+         by more than {floor}; {} of what did not change looks like that by chance",
         units::share(chance, 1.0)
     )
 }

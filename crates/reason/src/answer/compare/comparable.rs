@@ -86,14 +86,30 @@ pub fn check(before: &[Named], after: &[Named]) -> Result<(), Refusal> {
                 advice: "Record the same program on both sides; its arguments may differ.".into(),
             });
         }
-        if let Some(empty) = [first, other].into_iter().find(|it| is_empty(&it.look)) {
-            return Err(Refusal {
-                why: format!("{} has no time in it: nothing was seen", empty.recording),
-                advice: "`holdup --from FILE` says what limited that look; record again.".into(),
-            });
-        }
     }
-    Ok(())
+    all.into_iter().find_map(unusable).map_or(Ok(()), Err)
+}
+
+/// A look that cannot be compared with anything.
+fn unusable(Named { recording, look }: &Named) -> Option<Refusal> {
+    if is_cut_off(look) {
+        return Some(Refusal {
+            why: format!(
+                "{recording} was cut off before its command ended: what the command's time was lost to is not in it"
+            ),
+            advice: "Whoever recorded was killed, or the copy is not whole: copy it again, or record again."
+                .into(),
+        });
+    }
+    is_empty(look).then(|| Refusal {
+        why: format!("{recording} has no time in it: nothing was seen"),
+        advice: "`holdup --from FILE` says what limited that look; record again.".into(),
+    })
+}
+
+/// A command that was looked at says which process it was when it ends; before that no path of it is known.
+fn is_cut_off(look: &Look) -> bool {
+    look.is_command() && look.program.is_empty() && look.report.target.exit_status.is_none()
 }
 
 /// Neither the sums of threads nor a wait were seen.
@@ -152,6 +168,7 @@ pub fn caveats(before: &[Named], after: &[Named]) -> Vec<Caveat> {
         false => "/proc alone".into(),
     });
     windows(before, after, &mut caveats);
+    twice(before, after, &mut caveats);
     losses(before, "before", &mut caveats);
     losses(after, "after", &mut caveats);
     for (side, other, word) in [(before, after, "before"), (after, before, "after")] {
@@ -182,6 +199,18 @@ fn windows(before: &[Named], after: &[Named], caveats: &mut Vec<Caveat>) {
             words::seconds(is)
         );
         caveats.push(Caveat { code: "other_window".into(), text });
+    }
+}
+
+/// A recording that was given for both sides, perhaps by mistake.
+fn twice(before: &[Named], after: &[Named], caveats: &mut Vec<Caveat>) {
+    let names: BTreeSet<&str> = before.iter().map(|it| it.recording.as_str()).collect();
+    let both = after.iter().map(|it| it.recording.as_str()).filter(|name| names.contains(name));
+    let both: BTreeSet<&str> = both.collect();
+    if !both.is_empty() {
+        let all = both.into_iter().collect::<Vec<_>>().join(", ");
+        let text = format!("on both sides, so that it does not differ from itself: {all}");
+        caveats.push(Caveat { code: "same_recording".into(), text });
     }
 }
 

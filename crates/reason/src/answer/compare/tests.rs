@@ -97,7 +97,9 @@ fn side(all: Vec<Vec<Fact>>) -> Vec<Named> {
 }
 
 fn compared(before: Vec<Vec<Fact>>, after: Vec<Vec<Fact>>) -> Comparison {
-    compare(&side(before), &side(after)).expect("they can be compared")
+    let mut after = side(after);
+    after.iter_mut().for_each(|it| it.recording = format!("after-{}", it.recording));
+    compare(&side(before), &after).expect("they can be compared")
 }
 
 #[test]
@@ -184,6 +186,35 @@ fn another_kind_or_program_is_refused_with_what_to_do() {
         let refusal = refused.expect_err("refused");
         assert!(refusal.why.contains(why) && !refusal.advice.is_empty(), "{refusal:?}");
     }
+}
+
+#[test]
+fn a_recording_that_was_cut_off_is_refused_and_not_compared_with_all_that_ran() {
+    let mut cut = run(10, 2.4, 0.0);
+    cut.retain(|fact| !matches!(fact.body, Body::CommandEnd(_) | Body::Exit(_)));
+    for fact in &mut cut {
+        // Before it is started a command has no process.
+        if let Body::Target(target) = &mut fact.body {
+            target.pid = 0;
+        }
+    }
+    let whole = || side(vec![run(10, 2.4, 0.0)]);
+    for (before, after) in [(whole(), side(vec![cut.clone()])), (side(vec![cut]), whole())] {
+        let refusal = compare(&before, &after).err().expect("refused");
+        assert!(refusal.why.contains("cut off before its command ended"), "{refusal:?}");
+    }
+}
+
+#[test]
+fn the_same_recording_on_both_sides_is_said() {
+    let names = |a: &str, b: &str| {
+        let one =
+            |name: &str| vec![Named { recording: name.into(), look: look(run(10, 2.4, 0.0)) }];
+        let told = compare(&one(a), &one(b)).expect("they can be compared");
+        assert_eq!(told.verdict, Outcome::Same);
+        told.caveats.iter().any(|it| it.code == "same_recording")
+    };
+    assert!(names("a.hup", "a.hup") && !names("a.hup", "b.hup"));
 }
 
 #[test]

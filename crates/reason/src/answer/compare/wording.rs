@@ -84,7 +84,7 @@ pub fn title(
 ) -> String {
     let name = subject.name;
     let because = first.map_or_else(
-        || ": no single end of its time changed by more than the floor".to_string(),
+        || ": no single end of its time is known to have changed".to_string(),
         |first| format!(": {}", reason(first, unit)),
     );
     let mean = |side: Option<super::contract::Figure>| side.map_or(0.0, |figure| figure.mean);

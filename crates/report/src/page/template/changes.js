@@ -30,7 +30,7 @@ function changesSection() {
   const called = ends.filter(isCalled);
   const same = ends.filter((end) => end.change === "same" && greatest(end) > 0);
   const unknown = ends.filter((end) => end.change === "unknown" && greatest(end) > compared.floor);
-  const box = section("changes", called.length ? "What changed" : "Nothing changed");
+  const box = section("changes", called.length ? "What changed" : isCalled(compared.total) ? "No single end changed" : "Nothing changed");
   if (called.length) {
     const [first, rest] = called.length > CHANGES_SHOWN + 1 ? [called.slice(0, CHANGES_SHOWN), called.slice(CHANGES_SHOWN)] : [called, []];
     const head = h("div", { class: "end-row change-row head", "aria-hidden": "true" }, ["", "what", "change", "before", "after", "difference"].map((it, at) => h("span", { class: at > 2 ? "figure-cell" + (at < 5 ? " was" : "") : at === 2 ? "kind" : null }, it)));
@@ -40,13 +40,13 @@ function changesSection() {
     const mark = () => box.querySelectorAll("[data-row]").forEach((it) => it.setAttribute("aria-pressed", String(chosen.end === Number(it.dataset.row))));
     onChoice(mark);
   } else {
-    box.append(h("p", {}, "No end differs by more than " + amount(compared.floor) + "."));
+    box.append(h("p", {}, (several ? "No end is larger in every recording of one side than in any of the other, by more than " : "No end differs by more than ") + amount(compared.floor) + "."));
   }
   if (unknown.length) {
     fill(box, {}, [h("h3", {}, "Not known whether it changed"), table("On one side only, and the other may have missed it", ["what", right("before"), right("after"), "why"],
       unknown.map((end) => [end.words, right(cell(end.before)), right(cell(end.after)), end.why_unknown || ""]))]);
   }
-  if (same.length) box.append(folded("Did not change: " + plural(same.length, "end", "ends") + ", " + amount(same.reduce((all, end) => all + greatest(end), 0)), ON_PAPER, endTable("What stayed, greatest first", same)));
+  if (same.length) box.append(folded("Did not change: " + plural(same.length, "end", "ends") + ", " + amount(same.reduce((all, end) => all + greatest(end), 0)), {}, endTable("What stayed, greatest first", same)));
   const moved = compared.parts.filter(isCalled);
   if (moved.length) box.append(folded("The same change by class of wait", {}, endTable("Parts of the accounting that changed, idle time included", moved)));
   return box;

@@ -9,6 +9,7 @@ const isRun = compared.unit === "s";
 /** Own work of what is no command is no loss: it stands in the table, and not in the bars. */
 const isCounted = (end) => isRun || end.end !== "works";
 const isCalled = (end) => ["new", "gone", "more", "less"].includes(end.change);
+const several = Math.min(compared.before.length, compared.after.length) > 1;
 const mean = (figure) => (figure ? figure.mean : 0);
 const greatest = (it) => Math.max(mean(it.before), mean(it.after));
 
@@ -58,7 +59,7 @@ function comparedVerdict() {
   const badges = [h("span", { class: "badge " + tone() }, OUTCOMES[compared.verdict] || compared.verdict)];
   if (before && after) badges.push(h("span", { class: "badge" }, amount(before.mean) + " → " + amount(after.mean)));
   const ratio = before && after && before.mean > 0 ? after.mean / before.mean : 0;
-  if (ratio >= 1.5) badges.push(h("span", { class: "badge" }, number(ratio) + " times as much"));
+  if (ratio >= 1.5) badges.push(h("span", { class: "badge" }, number(ratio) + (isRun ? " times as long" : " times as much")));
   return h("section", { id: "verdict", class: "verdict " + tone(), "aria-labelledby": "verdict-title" },
     h("p", { class: "badges" }, badges), h("h1", { id: "verdict-title" }, compared.title),
     h("dl", { class: "sides" }, sideLine("before", compared.before), sideLine("after", compared.after)), cameAndWent(),

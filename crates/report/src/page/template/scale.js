@@ -25,7 +25,7 @@ function steps() {
   const shown = called.slice(0, STEPS_MAX);
   let at = from;
   const all = shown.map((end) => ({ end, from: at, to: (at += end.difference) }));
-  const rest = called.length > shown.length ? plural(called.length - shown.length, "smaller change", "smaller changes") + ", and what is too small to be one" : "what is too small to be called a change";
+  const rest = called.length > shown.length ? plural(called.length - shown.length, "smaller change", "smaller changes") + ", and what is called none" : several ? "what varies within a side, too" : "what is too small to be called a change";
   if (Math.abs(to - at) > 0.002 * Math.max(from, to)) all.push({ end: null, from: at, to, words: rest });
   return { from, to, all, most: Math.max(from, to, sum("before"), sum("after"), ...all.flatMap((it) => [it.from, it.to])) };
 }
