@@ -20,7 +20,7 @@ mod signals;
 mod text;
 
 use failure::Failure;
-use job::{Aim, Job, Task};
+use job::{Aim, Answer, Job, Task};
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -62,23 +62,7 @@ fn answer(job: Job) -> Result<u8, Failure> {
             main_loop::replay(&file, &aim, true)?.draw(Some(out))?;
             Ok(0)
         }
-        Task::Diff(sides) => {
-            sides.spare(answer.output.as_deref(), "the comparison (-o)")?;
-            sides.spare(answer.page.as_deref(), "the page (--page)")?;
-            let out = output::Output::open(&answer, false, None)?;
-            let page = output::Output::open_page(&answer, None)?;
-            let comparison = sides.compare()?;
-            out.deliver(&comparison, |page| {
-                text::comparison::tell(&comparison, answer.verbose, page);
-            })?;
-            if let Some(to) = page {
-                to.raw(&page::render_comparison(
-                    &comparison,
-                    &text::comparison::noise(&comparison),
-                )?)?;
-            }
-            Ok(u8::from(answer.check && comparison.is_worse))
-        }
+        Task::Diff(sides) => compare(&sides, &answer),
         Task::Demo => demo::run(&mut output::Output::open(&answer, false, None)?),
         Task::DemoPart { words } => demo::part(&words),
         Task::Facts { file } => {
@@ -108,6 +92,22 @@ fn answer(job: Job) -> Result<u8, Failure> {
         }
         Task::Docs { directory } => documents::write(&directory).map(|()| 0),
     }
+}
+
+/// Compares recordings, and draws the comparison if it is to be drawn.
+fn compare(sides: &diff::Sides, answer: &Answer) -> Result<u8, Failure> {
+    sides.spare(answer.output.as_deref(), "the comparison (-o)")?;
+    sides.spare(answer.page.as_deref(), "the page (--page)")?;
+    let out = output::Output::open(answer, false, None)?;
+    let to = output::Output::open_page(answer, None)?;
+    let comparison = sides.compare()?;
+    out.deliver(&comparison, |page| {
+        text::comparison::tell(&comparison, answer.verbose, page);
+    })?;
+    if let Some(to) = to {
+        to.raw(&page::render_comparison(&comparison, &text::comparison::noise(&comparison))?)?;
+    }
+    Ok(u8::from(answer.check && comparison.is_worse))
 }
 
 /// The exit status of an answer. A command's failure outranks a finding: who wraps a command in
