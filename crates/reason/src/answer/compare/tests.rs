@@ -200,7 +200,7 @@ fn a_recording_that_was_cut_off_is_refused_and_not_compared_with_all_that_ran() 
     }
     let whole = || side(vec![run(10, 2.4, 0.0)]);
     for (before, after) in [(whole(), side(vec![cut.clone()])), (side(vec![cut]), whole())] {
-        let refusal = compare(&before, &after).err().expect("refused");
+        let refusal = compare(&before, &after).expect_err("refused");
         assert!(refusal.why.contains("cut off before its command ended"), "{refusal:?}");
     }
 }
