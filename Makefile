@@ -31,6 +31,10 @@ help: ## Say what can be made
 run: build ## Build holdup and ask it what holds this host up (ARGS="..." go to holdup)
 	target/holdup $(ARGS)
 
+.PHONY: demo
+demo: build ## Make harmless faults, look at each, and explain the answers (half a minute; root or not)
+	target/holdup demo
+
 # Static, because the binary is copied to sick machines, whatever libc they have. --target keeps the
 # flag away from build scripts and procedural macros, which cannot be static. LTO makes it smaller.
 .PHONY: build

@@ -226,7 +226,7 @@ pub fn finding_line(finding: &Finding) -> String {
 mod tests {
     use super::*;
     use crate::scenario::Words;
-    use holdup_reason::answer::{Evidence, Impact, Link, Who};
+    use holdup_reason::answer::{Evidence, Impact, Link, Who, WithoutIt};
 
     fn finding(code: &str, disk: &str, culprit: Culprit) -> Finding {
         Finding {
@@ -239,6 +239,7 @@ mod tests {
             culprit,
             victims: vec![],
             impact: Impact { wait_seconds_per_second: 0.8, share: 0.8 },
+            without_it: WithoutIt::default(),
             chain: vec![Link {
                 who: Who {
                     kind: "process".into(),

@@ -55,14 +55,14 @@ STACKS = [
 ]
 
 
-def hostile(path):
+def hostile(path, victims=8):
     """Every name that a program can choose is an attack."""
     facts = list(STACKS)
     holder = thread(50, NASTY[:60])
     file = "/" + "d" * 4000 + NASTY + "/db.lock"
     facts.append((BEGIN, "file_lock", {"id": 1, "kind": "FLOCK", "access": "WRITE", "pid": 50, "dev": {"major": 254, "minor": 0},
                                        "ino": zlib.crc32(file.encode()), "start": 0, "end": 2**63 - 1, "blocked": False, "holders": [holder], "path": file}))
-    for at in range(8):
+    for at in range(victims):
         facts.append(lock_wait(thread(60 + at, NASTY[at:at + 40]), file, BEGIN + SECOND // 10, 4 * SECOND, holder))
     facts.append(sleep(holder, BEGIN + SECOND // 20, 4 * SECOND))
     facts.append((BEGIN, "blind", {"what": "proc.stack", "why": NASTY, "therefore": NASTY}))

@@ -12,4 +12,4 @@ pub mod model;
 pub mod rules;
 pub mod waits;
 
-pub use answer::{explain, explain_model, explain_with_picture};
+pub use answer::{explain, explain_model, explain_with_picture, look_at_model};

@@ -1,6 +1,6 @@
 //! The command line: every flag once, with its help and its examples.
 //!
-//! Two layers, as ripgrep has them: what was typed ([`Cli`]) and what it means ([`Job`]). Only this
+//! Two layers, as ripgrep has them: what was typed ([`Cli`]) and what it means ([`Job`], job.rs). Only this
 //! file knows that `-p 812` and `pid 812` are the same, and which flags do not go together; all other
 //! code sees a `Job`. Rejected: clap's global flags (they would stand in the help of commands that
 //! ignore them).
@@ -8,7 +8,9 @@
 //! Edit together: docs/holdup.1 and the trycmd goldens (`holdup docs docs` writes the first,
 //! `TRYCMD=overwrite cargo test -p holdup` the second).
 
+use crate::diff::Sides;
 use crate::failure::Failure;
+use crate::job::{Aim, Answer, Job, Task};
 use crate::text::escape;
 use clap::builder::NonEmptyStringValueParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -33,8 +35,10 @@ Examples:
   holdup run -- make -j4          where the wall time of a command goes
   holdup record slow.hup          look, answer, and keep the facts
   holdup --from slow.hup          the same answer again, anywhere, without root
+  holdup diff fast.hup slow.hup   what changed between two recordings
   holdup page slow.hup -o w.html  the same answer drawn, for a browser
   holdup explain disk.journal     what a finding means and how it is proven
+  holdup demo                     harmless faults, and how to read the answers
 
 Exit status:
   0  nothing found, or found but --check was not given
@@ -198,6 +202,41 @@ enum Command {
         #[arg(value_name = "CMD", last = true, conflicts_with_all = ["pid", "container", "length"])]
         command: Vec<OsString>,
     },
+    /// Compare two recordings, or several a side: what changed, and by how much
+    #[command(
+        after_help = "Examples:\n  holdup diff yesterday.hup today.hup\n  holdup diff yesterday.hup today.hup --page diff.html\n  holdup diff --before a.hup b.hup c.hup --after d.hup e.hup f.hup\n\nA recording is made with `holdup record FILE`."
+    )]
+    Diff {
+        #[command(flatten)]
+        sides: Sides,
+        #[command(flatten)]
+        print: PrintFlags,
+        /// Draw the comparison into a page as well: one HTML file
+        #[arg(long, value_name = "PAGE")]
+        page: Option<PathBuf>,
+        /// Exit with 1 if something above a note became worse
+        #[arg(long)]
+        check: bool,
+        /// Show every change with its range, and the parts of the time
+        #[arg(short, long, conflicts_with = "json")]
+        verbose: bool,
+    },
+    /// Make harmless faults, look at each, and explain the answers: half a minute
+    #[command(
+        after_help = "Locks, a pipe, servers and a CPU quota, made by processes of its own and undone on every way\nout. Works without root, and leaves out what needs it. Exits with 1 if an answer was not\nwhat was done."
+    )]
+    Demo {
+        /// No colours (they are only used on a terminal)
+        #[arg(long)]
+        no_color: bool,
+    },
+    /// A process of the demonstration
+    #[command(hide = true)]
+    DemoPart {
+        /// Who began it, what it does, with what
+        #[arg(allow_hyphen_values = true, trailing_var_arg = true)]
+        words: Vec<String>,
+    },
     /// Draw a recording as a page: one HTML file that needs nothing else
     #[command(
         after_help = "Examples:\n  holdup page slow.hup -o why.html\n  holdup page slow.hup -p 812 -o why.html"
@@ -257,100 +296,6 @@ enum Command {
     },
 }
 
-/// What is to be done, and how to tell it.
-#[derive(Debug)]
-pub struct Job {
-    /// What is to be done.
-    pub task: Task,
-    /// How to tell it.
-    pub answer: Answer,
-}
-
-/// What is to be done.
-#[derive(Debug)]
-pub enum Task {
-    /// Look at this host, perhaps keep the facts.
-    Look {
-        /// At whom.
-        aim: Aim,
-        /// How long; none for a command, which is looked at until it ends.
-        seconds: Option<f64>,
-        /// Where to keep the facts.
-        record: Option<PathBuf>,
-    },
-    /// Answer from a recording.
-    Replay {
-        /// The recording.
-        file: PathBuf,
-        /// Narrow a look at a host; `Aim::Host` means: whatever the recording holds.
-        aim: Aim,
-    },
-    /// Draw a recording as a page.
-    Page {
-        /// The recording.
-        file: PathBuf,
-        /// As of a replay.
-        aim: Aim,
-    },
-    /// Print the facts of a recording.
-    Facts {
-        /// The recording.
-        file: PathBuf,
-    },
-    /// Say what can be seen, here or where a recording was made.
-    Doctor {
-        /// The recording.
-        file: Option<PathBuf>,
-    },
-    /// Tell of codes.
-    Explain {
-        /// A code or an area.
-        code: Option<String>,
-    },
-    /// Print completions.
-    Completions {
-        /// For which shell.
-        shell: Shell,
-    },
-    /// Print the man page.
-    Man,
-    /// Write the generated documents.
-    Docs {
-        /// Where.
-        directory: PathBuf,
-    },
-}
-
-/// At whom to look.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Aim {
-    /// All of this host.
-    Host,
-    /// One process.
-    Process(u32),
-    /// One container, by what the user calls it.
-    Container(String),
-    /// A command to start.
-    Command(Vec<OsString>),
-}
-
-/// How to tell the answer.
-#[derive(Debug, Default)]
-pub struct Answer {
-    /// To which file; none is standard output (for commands: standard error).
-    pub output: Option<PathBuf>,
-    /// To which file the page of it; none if none is wanted.
-    pub page: Option<PathBuf>,
-    /// As JSON.
-    pub json: bool,
-    /// Let the exit status say whether something was found.
-    pub check: bool,
-    /// With evidence.
-    pub verbose: bool,
-    /// Never in colour.
-    pub no_color: bool,
-}
-
 impl Cli {
     /// What was typed, as what it means.
     // LONG FUNCTION: one arm a command, none of them more than a few lines.
@@ -369,7 +314,9 @@ impl Cli {
         }
         let outer = Outer { length: look.length, from: from.from };
         if answer.page.is_some() && !command.answers() {
-            return Err(Failure::usage("--page goes with a look, or with --from"));
+            return Err(Failure::usage(
+                "--page goes with a look, with --from, or with `holdup diff`",
+            ));
         }
         Ok(match command {
             Command::Pid { pid, look, from, answer: own } => {
@@ -397,6 +344,22 @@ impl Cli {
                 };
                 let task = Task::Look { aim, seconds, record: Some(file) };
                 Job { task, answer: own.over(answer) }
+            }
+            Command::Diff { sides, print, page, check, verbose } => {
+                outer.refuse("diff", true, true)?;
+                let own = AnswerFlags { print, check, verbose, page };
+                Job { task: Task::Diff(sides), answer: own.over(answer) }
+            }
+            Command::Demo { no_color } => {
+                outer.refuse("demo", true, true)?;
+                let own = AnswerFlags {
+                    print: PrintFlags { no_color, ..PrintFlags::default() },
+                    ..AnswerFlags::default()
+                };
+                Job { task: Task::Demo, answer: own.over(answer) }
+            }
+            Command::DemoPart { words } => {
+                Job { task: Task::DemoPart { words }, answer: answer.into() }
             }
             Command::Page { file, target, output } => {
                 outer.refuse("page", true, true)?;
@@ -467,11 +430,15 @@ impl Outer {
 }
 
 impl Command {
-    /// Whether it ends in an answer about something that was looked at.
+    /// Whether it ends in something that can be drawn beside its text.
     fn answers(&self) -> bool {
         matches!(
             self,
-            Self::Pid { .. } | Self::Container { .. } | Self::Run { .. } | Self::Record { .. }
+            Self::Pid { .. }
+                | Self::Container { .. }
+                | Self::Run { .. }
+                | Self::Record { .. }
+                | Self::Diff { .. }
         )
     }
 }

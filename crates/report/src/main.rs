@@ -4,10 +4,13 @@
 //! `output` delivers it. This file alone decides the exit status and prints failures. It must not
 //! hold rules (those are in `holdup_reason::rules`) nor read the host (that is `holdup_probe`).
 
+mod demo;
+mod diff;
 mod doctor;
 mod documents;
 mod failure;
 mod flags;
+mod job;
 mod main_loop;
 mod output;
 mod page;
@@ -17,7 +20,7 @@ mod signals;
 mod text;
 
 use failure::Failure;
-use flags::{Aim, Job, Task};
+use job::{Aim, Answer, Job, Task};
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -59,6 +62,9 @@ fn answer(job: Job) -> Result<u8, Failure> {
             main_loop::replay(&file, &aim, true)?.draw(Some(out))?;
             Ok(0)
         }
+        Task::Diff(sides) => compare(&sides, &answer),
+        Task::Demo => demo::run(&mut output::Output::open(&answer, false, None)?),
+        Task::DemoPart { words } => demo::part(&words),
         Task::Facts { file } => {
             let mut facts = main_loop::open(&file)?;
             output::Output::open(&answer, false, Some(&file))?.lines(&mut facts)?;
@@ -86,6 +92,22 @@ fn answer(job: Job) -> Result<u8, Failure> {
         }
         Task::Docs { directory } => documents::write(&directory).map(|()| 0),
     }
+}
+
+/// Compares recordings, and draws the comparison if it is to be drawn.
+fn compare(sides: &diff::Sides, answer: &Answer) -> Result<u8, Failure> {
+    sides.spare(answer.output.as_deref(), "the comparison (-o)")?;
+    sides.spare(answer.page.as_deref(), "the page (--page)")?;
+    let out = output::Output::open(answer, false, None)?;
+    let to = output::Output::open_page(answer, None)?;
+    let comparison = sides.compare()?;
+    out.deliver(&comparison, |page| {
+        text::comparison::tell(&comparison, answer.verbose, page);
+    })?;
+    if let Some(to) = to {
+        to.raw(&page::render_comparison(&comparison, &text::comparison::noise(&comparison))?)?;
+    }
+    Ok(u8::from(answer.check && comparison.is_worse))
 }
 
 /// The exit status of an answer. A command's failure outranks a finding: who wraps a command in

@@ -6,7 +6,7 @@
 //! largest, twice over while they are indexed).
 
 use crate::failure::Failure;
-use crate::flags::Aim;
+use crate::job::Aim;
 use crate::output::Output;
 use crate::page;
 use crate::patience::Patience;
@@ -16,8 +16,8 @@ use crate::text::escape;
 use holdup_probe::live::{Live, Look, What};
 use holdup_probe::recording::{Reader, Writer};
 use holdup_probe::{Source, SourceError};
-use holdup_reason::answer::Report;
 use holdup_reason::answer::picture::Picture;
+use holdup_reason::answer::{Report, compare};
 use holdup_reason::facts::{Body, Fact, Lost, Ns, Target, TargetKind};
 use holdup_reason::model::Model;
 use std::ffi::OsString;
@@ -126,6 +126,13 @@ pub fn replay(file: &Path, aim: &Aim, is_drawn: bool) -> Result<Answered, Failur
     let mut model = collect(&mut reader, None, &mut Progress::none())?;
     retarget(&mut model, aim, file)?;
     Ok(explain(model, is_drawn))
+}
+
+/// Answers from a recording, ready to be compared with another.
+pub fn look_again(file: &Path) -> Result<compare::Look, Failure> {
+    let mut reader = open(file)?;
+    let mut model = collect(&mut reader, None, &mut Progress::none())?;
+    Ok(holdup_reason::look_at_model(&mut model))
 }
 
 /// The model is not freed piece by piece (of a host's threads it has some hundred thousand): the process ends once it

@@ -5,7 +5,7 @@
 //! A reader that goes away (`holdup | head`) is no failure.
 
 use crate::failure::Failure;
-use crate::flags::Answer;
+use crate::job::Answer;
 use crate::text::{self, page::Page};
 use holdup_probe::Source;
 use holdup_reason::answer::Report;
@@ -97,6 +97,13 @@ impl Output {
             page.finish()
         };
         self.write(text.as_bytes())
+    }
+
+    /// Writes a piece of text at once; `false` if nobody reads any more.
+    pub fn tell(&mut self, tell: impl FnOnce(&mut Page)) -> Result<bool, Failure> {
+        let mut page = Page::new(self.width, self.colour);
+        tell(&mut page);
+        self.append(page.finish().as_bytes())
     }
 
     /// Delivers a document as it is.

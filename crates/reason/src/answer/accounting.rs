@@ -9,34 +9,68 @@ use crate::answer::report::{Accounting, ObjectName, Part};
 use crate::facts::{Ns, ThreadTime};
 use crate::graph::end::EndKind;
 use crate::measure::Measures;
+use crate::model::Model;
+use crate::model::object::Object;
 use crate::waits::WaitClass;
 use std::collections::BTreeMap;
 
 /// Parts told one by one; the rest is summed by class.
 const PARTS_MAX: usize = 24;
 
-type Key = (String, ObjectName);
+/// What a part's time was spent on.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PartObject {
+    /// An object.
+    Of(Object),
+    /// Kind and name of what has no identity: why it was idle.
+    Words(&'static str, &'static str),
+}
+
+impl PartObject {
+    /// What a person calls it.
+    pub fn name(&self, model: &Model) -> ObjectName {
+        match self {
+            Self::Of(object) => model.name_of(object),
+            Self::Words(kind, words) => ObjectName::new(kind, *words),
+        }
+    }
+}
+
+/// What makes time one part: the word of its class, and what it was spent on.
+pub type PartKey = (&'static str, PartObject);
 
 /// Accounts for the target's time.
 pub fn account(measures: &Measures<'_>) -> Accounting {
-    let mut parts: BTreeMap<Key, f64> = BTreeMap::new();
+    let (wall_seconds, divided) = divided(measures);
+    let mut parts: BTreeMap<(String, ObjectName), f64> = BTreeMap::new();
+    for ((class, object), seconds) in divided {
+        let name = object.name(measures.model);
+        *parts.entry((class.to_string(), name)).or_default() += seconds;
+    }
+    let told: f64 = parts.values().sum();
+    Accounting { wall_seconds, parts: largest(parts), residual_seconds: wall_seconds - told }
+}
+
+/// What the parts add up to, seconds, and every part of it.
+pub fn divided(measures: &Measures<'_>) -> (f64, BTreeMap<PartKey, f64>) {
+    let mut parts = BTreeMap::new();
     let wall_seconds = if measures.is_command() {
         critical_path(measures, &mut parts);
         measures.wall_seconds()
     } else {
         thread_seconds(measures, &mut parts)
     };
-    let told: f64 = parts.values().sum();
-    Accounting { wall_seconds, parts: largest(parts), residual_seconds: wall_seconds - told }
+    (wall_seconds, parts)
 }
 
-fn critical_path(measures: &Measures<'_>, parts: &mut BTreeMap<Key, f64>) {
+fn critical_path(measures: &Measures<'_>, parts: &mut BTreeMap<PartKey, f64>) {
+    let model = measures.model;
     for end in &measures.graph.ends {
-        let mut object = measures.model.name_of(&end.object);
         // A script runs one program many times: together they are one part.
-        if object.kind == "process" {
-            object.id.clear();
-        }
+        let object = match &end.object {
+            Object::Process(pid) => Object::Processes(model.process_name(*pid).as_str().into()),
+            object => object.clone(),
+        };
         let word = match (end.kind, end.class) {
             (EndKind::Open, _) => "open",
             (EndKind::Sleep, class) if !class.is_root() => WaitClass::Timer.word(),
@@ -45,31 +79,30 @@ fn critical_path(measures: &Measures<'_>, parts: &mut BTreeMap<Key, f64>) {
             (EndKind::Person, WaitClass::Idle) => "person",
             (_, class) => class.word(),
         };
-        *parts.entry((word.to_string(), object)).or_default() += end.seconds;
+        *parts.entry((word, PartObject::Of(object))).or_default() += end.seconds;
     }
 }
 
-fn thread_seconds(measures: &Measures<'_>, parts: &mut BTreeMap<Key, f64>) -> f64 {
+fn thread_seconds(measures: &Measures<'_>, parts: &mut BTreeMap<PartKey, f64>) -> f64 {
     let model = measures.model;
     let mut wall = 0.0;
-    let nothing = || ObjectName::new("", "");
     for time in &model.times {
         if time.kernel || !model.in_target(&time.thread) {
             continue;
         }
-        let mut add = |word: &str, object: ObjectName, ns: Ns| {
+        let mut add = |word: &'static str, object: PartObject, ns: Ns| {
             if ns > 0 {
-                *parts.entry((word.into(), object)).or_default() += ns as f64 / 1e9;
+                *parts.entry((word, object)).or_default() += ns as f64 / 1e9;
             }
         };
         wall += time.until_ns.saturating_sub(time.since_ns) as f64 / 1e9;
-        add("running", ObjectName::new("CPU", "CPU"), time.run_ns);
+        add("running", PartObject::Words("CPU", "CPU"), time.run_ns);
         let quota = time.throttled_ns.min(time.runnable_ns);
-        add("CPU quota", ObjectName::new("cgroup", ""), quota);
-        add("run queue", ObjectName::new("run queue", "CPU"), time.runnable_ns - quota);
+        add("CPU quota", PartObject::Words("cgroup", ""), quota);
+        add("run queue", PartObject::Words("run queue", "CPU"), time.runnable_ns - quota);
         let long = long_waits(measures, time, &mut add);
         let asleep = time.sleep_ns + time.disk_sleep_ns;
-        add("short waits", nothing(), asleep.saturating_sub(long));
+        add("short waits", PartObject::Words("", ""), asleep.saturating_sub(long));
     }
     wall
 }
@@ -79,7 +112,7 @@ fn thread_seconds(measures: &Measures<'_>, parts: &mut BTreeMap<Key, f64>) -> f6
 fn long_waits(
     measures: &Measures<'_>,
     time: &ThreadTime,
-    add: &mut impl FnMut(&str, ObjectName, Ns),
+    add: &mut impl FnMut(&'static str, PartObject, Ns),
 ) -> Ns {
     let mut left = time.sleep_ns + time.disk_sleep_ns;
     let before = left;
@@ -91,20 +124,22 @@ fn long_waits(
         let ns = wait.within_ns(time.since_ns, time.until_ns).min(left);
         left -= ns;
         match wait.class {
-            WaitClass::Timer => add("idle", ObjectName::new("timer", "sleeps on purpose"), ns),
+            WaitClass::Timer => add("idle", PartObject::Words("timer", "sleeps on purpose"), ns),
             WaitClass::FutexWait => {
-                add("idle", ObjectName::new("thread", "waits for a thread"), ns)
+                add("idle", PartObject::Words("thread", "waits for a thread"), ns)
             }
-            WaitClass::Idle => add("idle", ObjectName::new("work", "waits for work"), ns),
+            WaitClass::Idle => add("idle", PartObject::Words("work", "waits for work"), ns),
             // Waiting for somebody is no waiting on the pipe or the child: the object would mislead.
-            class if class.is_for_somebody() => add(class.word(), ObjectName::new("", ""), ns),
-            class => add(class.word(), model.name_of(&wait.object), ns),
+            class if class.is_for_somebody() => {
+                add(class.word(), PartObject::Words("", ""), ns);
+            }
+            class => add(class.word(), PartObject::Of(wait.object.clone()), ns),
         }
     }
     before - left
 }
 
-fn largest(parts: BTreeMap<Key, f64>) -> Vec<Part> {
+fn largest(parts: BTreeMap<(String, ObjectName), f64>) -> Vec<Part> {
     let mut all: Vec<Part> = parts
         .into_iter()
         .map(|((class, object), seconds)| Part { class, object, seconds })

@@ -6,16 +6,19 @@
 
 pub mod accounting;
 mod caveats;
+pub mod compare;
 mod naming;
 mod own;
 pub mod picture;
 pub mod report;
+mod saved;
 mod sentences;
 mod verdict;
 
 use crate::facts::{Fact, SWITCHES_UNTOLD, TargetKind, ThreadRef};
 use crate::measure::Measures;
 use crate::model::Model;
+use crate::model::object::Object;
 use crate::rules::{Claim, engine};
 use crate::waits::timeline::Timelines;
 use accounting::account;
@@ -24,6 +27,7 @@ use naming::{link, process_name};
 use picture::Picture;
 use picture::gather::Gathered;
 pub use report::*;
+use saved::Saved;
 use verdict::Origin;
 
 /// Explains a look.
@@ -35,7 +39,8 @@ pub fn explain(facts: Vec<Fact>) -> Report {
 pub fn explain_model(model: &mut Model) -> Report {
     model.finish();
     let timelines = Timelines::take(model);
-    judge(&Measures::of(model, &timelines)).0
+    let measures = Measures::of(model, &timelines);
+    judge(&measures, named(&measures)).report
 }
 
 /// The same, with what drawing it takes beside it.
@@ -44,18 +49,41 @@ pub fn explain_with_picture(model: &mut Model) -> (Report, Picture) {
     let timelines = Timelines::take(model);
     let mut gathered = Gathered::new(model);
     let measures = Measures::watched(model, &timelines, &mut |lost| gathered.add(lost));
-    let (report, origins) = judge(&measures);
+    let Judged { report, origins, .. } = judge(&measures, named(&measures));
     let picture = Picture::of(&measures, gathered, &report, &origins);
     (report, picture)
 }
 
-/// The report, and of each end of its answer which ends of the graph it is made of.
-fn judge(measures: &Measures<'_>) -> (Report, Vec<Vec<Origin>>) {
+/// The same, ready to be compared with another look.
+pub fn look_at_model(model: &mut Model) -> compare::Look {
+    model.finish();
+    let timelines = Timelines::take(model);
+    let measures = Measures::of(model, &timelines);
+    let named = named(&measures);
+    let objects: Vec<Object> = named.iter().map(|(_, _, object)| object.clone()).collect();
+    let Judged { report, claims, .. } = judge(&measures, named);
+    compare::Look::of(&measures, report, &claims, &objects)
+}
+
+/// A finding, what it claims, and what it is about.
+type NamedEnd = (Finding, Vec<Claim>, Object);
+
+/// A report, and what it was made from.
+struct Judged {
+    report: Report,
+    /// What each finding claims.
+    claims: Vec<Vec<Claim>>,
+    /// Of each end of the answer, which ends of the graph it is made of.
+    origins: Vec<Vec<Origin>>,
+}
+
+/// The findings, worst first.
+fn named(measures: &Measures<'_>) -> Vec<NamedEnd> {
     let model = measures.model;
-    let mut named: Vec<(Finding, Vec<Claim>)> =
+    let mut named: Vec<NamedEnd> =
         engine::name(measures).into_iter().map(|named| finding(model, named)).collect();
-    named.retain(|(finding, _)| finding.severity > Severity::Note || matters(finding));
-    named.sort_by(|(a, _), (b, _)| {
+    named.retain(|(finding, ..)| finding.severity > Severity::Note || matters(finding));
+    named.sort_by(|(a, ..), (b, ..)| {
         b.severity
             .cmp(&a.severity)
             .then_with(|| {
@@ -64,9 +92,19 @@ fn judge(measures: &Measures<'_>) -> (Report, Vec<Vec<Origin>>) {
             .then_with(|| a.code.cmp(&b.code))
             .then_with(|| a.object.cmp(&b.object))
     });
-    let (mut findings, claims): (Vec<Finding>, Vec<Vec<Claim>>) = named.into_iter().unzip();
+    named
+}
+
+fn judge(measures: &Measures<'_>, named: Vec<NamedEnd>) -> Judged {
+    let model = measures.model;
+    let (mut findings, claims): (Vec<Finding>, Vec<Vec<Claim>>) =
+        named.into_iter().map(|(finding, claims, _)| (finding, claims)).unzip();
     findings.iter_mut().for_each(|finding| add_inner_pids(model, finding));
-    let (answer, origins) = verdict::answer(measures, &claims, &findings);
+    let saved = Saved::of(measures);
+    for (finding, claims) in findings.iter_mut().zip(&claims) {
+        finding.without_it = saved.by_claims(measures, claims, &finding.impact);
+    }
+    let (answer, origins) = verdict::answer(measures, &claims, &findings, &saved);
     let accounting = account(measures);
     let caveats = caveats(measures, &accounting, &findings, &answer.ends);
     let report = Report {
@@ -86,11 +124,11 @@ fn judge(measures: &Measures<'_>) -> (Report, Vec<Vec<Origin>>) {
             ..ReportCost::from(&model.cost)
         },
     };
-    (report, origins)
+    Judged { report, claims, origins }
 }
 
 /// A named end in the words of the contract.
-fn finding(model: &Model, named: engine::Named) -> (Finding, Vec<Claim>) {
+fn finding(model: &Model, named: engine::Named) -> NamedEnd {
     let victim = |(thread, wait_seconds): &(ThreadRef, f64)| Victim {
         pid: thread.pid,
         inner_pid: None,
@@ -108,12 +146,13 @@ fn finding(model: &Model, named: engine::Named) -> (Finding, Vec<Claim>) {
         culprit: named.culprit,
         victims: named.victims.iter().map(victim).collect(),
         impact: named.impact,
+        without_it: WithoutIt::default(),
         chain: named.chain.iter().map(|step| link(model, step)).collect(),
         evidence: named.wording.evidence,
         remedy: named.wording.remedy,
         stories: named.rule.stories.iter().map(|s| (*s).to_string()).collect(),
     };
-    (finding, named.claimed)
+    (finding, named.claimed, named.object)
 }
 
 /// Inside a container a process has another number, which is the one that its own tools and logs show.

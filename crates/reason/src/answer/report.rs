@@ -148,6 +148,9 @@ pub struct AnswerEnd {
     /// The longest single wait, its time before the look included, seconds.
     #[serde(default)]
     pub longest_seconds: f64,
+    /// Of a command: how much shorter it would be without the end.
+    #[serde(flatten)]
+    pub without_it: WithoutIt,
     /// Who loses, longest first.
     pub victims: Vec<Victim>,
     /// The longest chain, from victim to end.
@@ -161,6 +164,21 @@ pub struct AnswerEnd {
     /// Of an open end: why it goes no further, one clause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why_open: Option<String>,
+}
+
+/// How much shorter a command would be at most without something. Empty where that is not known.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WithoutIt {
+    /// At most so much, seconds: what the longest other path through the same recording leaves. A bound, no forecast.
+    #[serde(rename = "without_it_seconds_max", skip_serializing_if = "Option::is_none")]
+    pub seconds_max: Option<f64>,
+    /// The same without the part of the process that is named alone, where several of one program do it side by side.
+    #[serde(rename = "without_who_seconds_max", skip_serializing_if = "Option::is_none")]
+    pub who_seconds_max: Option<f64>,
+    /// Why it is so much, one clause.
+    #[serde(rename = "without_it_why", skip_serializing_if = "String::is_empty")]
+    pub why: String,
 }
 
 /// One part of the time.
@@ -267,6 +285,9 @@ pub struct Finding {
     pub victims: Vec<Victim>,
     /// How much it matters.
     pub impact: Impact,
+    /// Of a command: how much shorter it would be without it.
+    #[serde(flatten)]
+    pub without_it: WithoutIt,
     /// The longest chain from a victim to the root.
     pub chain: Vec<Link>,
     /// What was checked.

@@ -9,6 +9,7 @@
 use super::naming::{link, process_name};
 use super::own::Own;
 use super::report::*;
+use super::saved::Saved;
 use super::sentences::{idle_title, unnamed};
 use crate::facts::{TargetKind, ThreadRef};
 use crate::graph::end::{End, EndKind};
@@ -38,13 +39,30 @@ pub struct Origin {
     pub victims: BTreeSet<u32>,
 }
 
+/// A part of one of the graph's ends that is an end of the answer.
+pub struct Share {
+    /// Index into the graph's ends.
+    at: usize,
+    /// The part of it.
+    pub end: End,
+    /// Index of the finding that claims it.
+    pub finding: Option<usize>,
+}
+
 /// The answer, and what each of its ends is made of; `claims` are those of the findings, in their order.
 pub fn answer(
     measures: &Measures<'_>,
     claims: &[Vec<Claim>],
     findings: &[Finding],
+    saved: &Saved,
 ) -> (Answer, Vec<Vec<Origin>>) {
-    let (mut ends, origins) = ends(measures, claims);
+    let shares = divided(measures, claims);
+    let mut ends: Vec<AnswerEnd> =
+        shares.iter().map(|share| said(measures, &share.end, share.finding)).collect();
+    for (end, share) in ends.iter_mut().zip(&shares) {
+        end.without_it = saved.end(measures, &share.end);
+    }
+    let origins = shares.iter().map(Share::origin).collect();
     let demand: f64 = ends.iter().map(|end| end.seconds).sum();
     for end in &mut ends {
         end.share = end.seconds / demand.max(1e-9);
@@ -82,8 +100,8 @@ fn verdict(own: &Own<'_>, ends: &[AnswerEnd], demand: f64, findings: &[Finding])
     if works * 2.0 >= demand { Verdict::Works } else { Verdict::Waits }
 }
 
-/// Every end with its part of the time, greatest first; what a rule claimed points to its finding.
-fn ends(measures: &Measures<'_>, claims: &[Vec<Claim>]) -> (Vec<AnswerEnd>, Vec<Origin>) {
+/// Every end with its part of the time, greatest first.
+pub fn divided(measures: &Measures<'_>, claims: &[Vec<Claim>]) -> Vec<Share> {
     let is_host = measures.model.target.as_ref().is_none_or(|it| it.kind == TargetKind::Host);
     let mut all = Vec::new();
     for (at, end) in measures.graph.ends.iter().enumerate() {
@@ -101,7 +119,7 @@ fn ends(measures: &Measures<'_>, claims: &[Vec<Claim>]) -> (Vec<AnswerEnd>, Vec<
                 part.victims.keys().for_each(|pid| {
                     left.remove(pid);
                 });
-                all.push((said(measures, &part, Some(finding)), origin(at, &part)));
+                all.push(Share { at, end: part, finding: Some(finding) });
             }
         }
         let rest = if left.len() == end.victims.len() {
@@ -112,19 +130,22 @@ fn ends(measures: &Measures<'_>, claims: &[Vec<Claim>]) -> (Vec<AnswerEnd>, Vec<
         // On a host neither a debt nor work that nobody waits for is anybody's loss.
         let counts = !(is_host && (end.owed || end.kind == EndKind::Works));
         if !left.is_empty() && counts && end.kind != EndKind::Idle {
-            all.push((said(measures, &rest, None), origin(at, &rest)));
+            all.push(Share { at, end: rest, finding: None });
         }
     }
-    all.retain(|(end, _)| end.seconds > 0.0);
-    all.sort_by(|(a, _), (b, _)| b.seconds.total_cmp(&a.seconds));
-    all.into_iter().unzip()
+    all.retain(|share: &Share| share.end.seconds > 0.0);
+    all.sort_by(|a, b| b.end.seconds.total_cmp(&a.end.seconds));
+    all
 }
 
-fn origin(end: usize, part: &End) -> Origin {
-    Origin { end, victims: part.victims.keys().copied().collect() }
+impl Share {
+    fn origin(&self) -> Origin {
+        Origin { end: self.at, victims: self.end.victims.keys().copied().collect() }
+    }
 }
 
-fn said(measures: &Measures<'_>, end: &End, finding: Option<usize>) -> AnswerEnd {
+/// An end in the words of the contract, without its share.
+pub fn said(measures: &Measures<'_>, end: &End, finding: Option<usize>) -> AnswerEnd {
     let model = measures.model;
     let mut victims: Vec<Victim> = end
         .victims
@@ -158,6 +179,7 @@ fn said(measures: &Measures<'_>, end: &End, finding: Option<usize>) -> AnswerEnd
         seconds: end.seconds,
         share: 0.0,
         longest_seconds: end.longest_seconds,
+        without_it: WithoutIt::default(),
         victims,
         chain: end
             .links
@@ -285,6 +307,7 @@ fn folded(
                     chain: Vec::new(),
                     finding: None,
                     ask: String::new(),
+                    without_it: WithoutIt::default(),
                     ..end
                 };
                 all.push((others, vec![origin]));

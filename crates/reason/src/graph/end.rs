@@ -68,6 +68,9 @@ impl EndKind {
     }
 }
 
+/// What makes leaves one end: kind, class and object; where somebody acts, the object is the actor.
+pub type EndKey = (EndKind, WaitClass, Object);
+
 /// A piece of demand as it is added to an end, for whoever wants more of it than the end's sums (answer/picture/).
 pub struct Lost<'l> {
     /// Kind of the end.
@@ -201,6 +204,11 @@ impl End {
             self.links.clone_from(&leaf.links);
             self.named = named;
         }
+    }
+
+    /// What makes it one end.
+    pub fn key(&self) -> EndKey {
+        (self.kind, self.class, self.object.clone())
     }
 
     /// What kind of lock it is, if a stack was read of the wait that names it.

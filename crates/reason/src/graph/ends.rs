@@ -8,7 +8,7 @@
 //! Must not: decide whether an end is a finding (rules/), or who is responsible (responsible.rs).
 
 use super::chains::{ChainLink, Chains, Leaf};
-pub use super::end::{End, EndKind, Lost};
+pub use super::end::{End, EndKey, EndKind, Lost};
 use super::responsible::is_stalled;
 use crate::facts::{Ns, TargetKind, ThreadRef, ThreadTime};
 use crate::model::object::Object;
@@ -161,16 +161,29 @@ fn demand_by_process(model: &Model, timelines: &Timelines) -> HashMap<u32, f64> 
     seconds
 }
 
-/// What makes leaves one end: kind, class and object; where somebody acts, the object is the actor.
-type Key = (EndKind, WaitClass, Object);
+/// The end that a link names: what it waits for.
+pub(super) fn named_key(link: &ChainLink) -> EndKey {
+    // A page of a mapped file comes from the same disk as a page that is read.
+    let class = match link.class {
+        WaitClass::PageFault => WaitClass::Disk,
+        class => class,
+    };
+    // An event or a shared word says nothing to a person: what is held is something inside the program.
+    match class {
+        WaitClass::Idle | WaitClass::FutexWait => {
+            (EndKind::Lock, class, Object::Inside(link.who.pid))
+        }
+        class => (EndKind::of(class), class, link.object.clone()),
+    }
+}
 
 /// Leaves by end.
-struct Found<'c, 'a> {
+pub(super) struct Found<'c, 'a> {
     model: &'a Model,
     timelines: &'a Timelines,
     chains: &'c Chains<'a>,
     is_command: bool,
-    ends: HashMap<Key, End>,
+    ends: HashMap<EndKey, End>,
     /// Processes that began inside the look, once they were asked for.
     begun: Option<HashSet<u32>>,
     /// How the unseen time of a thread divides.
@@ -180,7 +193,7 @@ struct Found<'c, 'a> {
 }
 
 impl<'c, 'a> Found<'c, 'a> {
-    fn new(
+    pub(super) fn new(
         model: &'a Model,
         timelines: &'a Timelines,
         chains: &'c Chains<'a>,
@@ -200,11 +213,24 @@ impl<'c, 'a> Found<'c, 'a> {
     }
 
     fn add(&mut self, leaf: &Leaf, counted: bool, owed: bool) {
-        match leaf.named().filter(|named| !self.is_its_own_work(leaf, *named)) {
+        // A pool's threads that wait for work: nobody asked them.
+        let is_unasked = leaf.links[0].class == WaitClass::FutexWait && !self.is_command && !owed;
+        match self.named(leaf) {
             Some(named) => self.add_named(leaf, named, counted),
-            // A pool's threads that wait for work: nobody asked them.
-            None if leaf.links[0].class == WaitClass::FutexWait && !self.is_command && !owed => {}
-            None => self.add_unnamed(leaf, owed),
+            None if is_unasked => {}
+            None => {
+                for (key, part) in self.unnamed_keys(leaf, owed) {
+                    self.add_unnamed(leaf, key, part);
+                }
+            }
+        }
+    }
+
+    /// The ends that a leaf of a command is led to, each with its part of it.
+    pub(super) fn keys(&mut self, leaf: &Leaf) -> Vec<(EndKey, f64)> {
+        match self.named(leaf) {
+            Some(named) => vec![(self.named_key(leaf, named), 1.0)],
+            None => self.unnamed_keys(leaf, true),
         }
     }
 
@@ -216,46 +242,58 @@ impl<'c, 'a> Found<'c, 'a> {
         self.is_command && is_turn && works
     }
 
+    /// The link that names the end.
+    fn named(&self, leaf: &Leaf) -> Option<usize> {
+        leaf.named().filter(|named| !self.is_its_own_work(leaf, *named))
+    }
+
+    fn named_key(&self, leaf: &Leaf, named: usize) -> EndKey {
+        let link = &leaf.links[named];
+        // Whether ctrl-S was typed there, or whoever shows the terminal does not read it: it is at a person's end.
+        let is_last = named + 1 == leaf.links.len();
+        if link.class == WaitClass::TtyWrite && is_last && is_window(self.model, link) {
+            return (EndKind::Person, link.class, link.object.clone());
+        }
+        named_key(link)
+    }
+
     /// What is waited for names the end: a disk, a lock that is held.
     fn add_named(&mut self, leaf: &Leaf, named: usize, counted: bool) {
-        let model = self.model;
-        let link = &leaf.links[named];
-        // A page of a mapped file comes from the same disk as a page that is read.
-        let class = match link.class {
-            WaitClass::PageFault => WaitClass::Disk,
-            class => class,
-        };
-        // An event or a shared word says nothing to a person: what is held is something inside the program.
-        let (kind, object) = match class {
-            WaitClass::Idle | WaitClass::FutexWait => (EndKind::Lock, Object::Inside(link.who.pid)),
-            // Whether ctrl-S was typed there, or whoever shows the terminal does not read it: it is at a person's end.
-            WaitClass::TtyWrite if named + 1 == leaf.links.len() && is_window(model, link) => {
-                (EndKind::Person, link.object.clone())
-            }
-            class => (EndKind::of(class), link.object.clone()),
-        };
+        let key = self.named_key(leaf, named);
+        let (kind, class, object) = key.clone();
         let (part, timed) = (1.0, true);
         (self.watch)(&Lost { kind, class, object: &object, leaf, named, part, counted, timed });
-        let end = (self.ends)
-            .entry((kind, class, object.clone()))
-            .or_insert_with(|| End::new(kind, class, object, leaf, named));
+        let end =
+            (self.ends).entry(key).or_insert_with(|| End::new(kind, class, object, leaf, named));
         end.add(leaf, named, 1.0, counted);
-        let who = who_beyond(model, leaf, named);
+        let who = who_beyond(self.model, leaf, named);
         // Of thousands of holders the main one is looked for once, when all leaves are in.
         end.is_holder = who.is_none();
         end.who = who.unwrap_or_default();
     }
 
     /// Nobody holds anything: somebody works, sleeps, owes an answer, or the chain was not seen further.
-    fn add_unnamed(&mut self, leaf: &Leaf, owed: bool) {
+    fn add_unnamed(&mut self, leaf: &Leaf, key: EndKey, part: f64) {
+        let (kind, class, object) = key.clone();
+        let named = leaf.links.len() - 1;
+        let (counted, timed) = (true, true);
+        (self.watch)(&Lost { kind, class, object: &object, leaf, named, part, counted, timed });
+        let end =
+            (self.ends).entry(key).or_insert_with(|| End::new(kind, class, object, leaf, named));
+        end.add(leaf, named, part, true);
+        end.owed = !self.is_command;
+        if matches!(kind, EndKind::Works | EndKind::Sleep | EndKind::Cpu) {
+            end.is_holder = false;
+            end.who = Some(leaf.root().who.clone());
+        }
+    }
+
+    fn unnamed_keys(&mut self, leaf: &Leaf, owed: bool) -> Vec<(EndKey, f64)> {
         let root = leaf.root();
         if root.class == WaitClass::Unseen {
-            for (kind, class, part) in self.unseen_parts(&root.who.clone()) {
-                if part > 0.0 {
-                    self.add_part(leaf, kind, class, part);
-                }
-            }
-            return;
+            let parts = self.unseen_parts(&root.who);
+            let parts = parts.into_iter().filter(|(_, _, part)| *part > 0.0);
+            return parts.map(|(kind, class, part)| (self.key(root, kind, class), part)).collect();
         }
         let kind = match EndKind::of(root.class) {
             EndKind::Remote if root.question_of.is_some() => EndKind::Idle,
@@ -273,16 +311,11 @@ impl<'c, 'a> Found<'c, 'a> {
             EndKind::Open if reads_a_pipe(root) && !self.is_command => EndKind::Idle,
             kind => kind,
         };
-        match kind != EndKind::Sleep && self.is_inside(root) {
-            true => self.add_part_on(
-                leaf,
-                EndKind::Lock,
-                WaitClass::FutexWait,
-                Object::Inside(root.who.pid),
-                1.0,
-            ),
-            false => self.add_part(leaf, kind, root.class, 1.0),
-        }
+        let key = match kind != EndKind::Sleep && self.is_inside(root) {
+            true => (EndKind::Lock, WaitClass::FutexWait, Object::Inside(root.who.pid)),
+            false => self.key(root, kind, root.class),
+        };
+        vec![(key, 1.0)]
     }
 
     /// Whether a process that owes an answer and has asked nobody stands waiting for something of its own: a lock, a
@@ -302,14 +335,13 @@ impl<'c, 'a> Found<'c, 'a> {
             && !debts.awaits.contains_key(&root.who.pid)
     }
 
-    fn add_part(&mut self, leaf: &Leaf, kind: EndKind, class: WaitClass, part: f64) {
-        let root = leaf.root();
+    fn key(&mut self, root: &ChainLink, kind: EndKind, class: WaitClass) -> EndKey {
         let object = match kind {
             EndKind::Works | EndKind::Sleep => self.actor(&root.who),
             EndKind::Cpu => Object::RunQueue(Vec::new()),
             _ => root.object.clone(),
         };
-        self.add_part_on(leaf, kind, class, object, part);
+        (kind, class, object)
     }
 
     /// Who acts: a process, or of those that a command began and that came and went, the program.
@@ -322,30 +354,6 @@ impl<'c, 'a> Found<'c, 'a> {
         match self.is_command && begun.contains(&who.pid) && !who.comm.is_empty() {
             true => Object::Processes(who.comm.as_str().into()),
             false => Object::Process(who.pid),
-        }
-    }
-
-    fn add_part_on(
-        &mut self,
-        leaf: &Leaf,
-        kind: EndKind,
-        class: WaitClass,
-        object: Object,
-        part: f64,
-    ) {
-        let root = leaf.root();
-        let by_actor = matches!(kind, EndKind::Works | EndKind::Sleep | EndKind::Cpu);
-        let named = leaf.links.len() - 1;
-        let (counted, timed) = (true, true);
-        (self.watch)(&Lost { kind, class, object: &object, leaf, named, part, counted, timed });
-        let end = (self.ends)
-            .entry((kind, class, object.clone()))
-            .or_insert_with(|| End::new(kind, class, object, leaf, named));
-        end.add(leaf, named, part, true);
-        end.owed = !self.is_command;
-        if by_actor {
-            end.is_holder = false;
-            end.who = Some(root.who.clone());
         }
     }
 
@@ -436,7 +444,7 @@ impl<'c, 'a> Found<'c, 'a> {
     }
 
     fn sorted(self) -> Vec<End> {
-        let mut ends: Vec<(Key, End)> = self.ends.into_iter().collect();
+        let mut ends: Vec<(EndKey, End)> = self.ends.into_iter().collect();
         for (_, end) in ends.iter_mut().filter(|(_, end)| end.is_holder) {
             end.who = end.holder().cloned();
         }

@@ -3,7 +3,8 @@
 //! peers.rs indexes who is at the other end of what; debts.rs reads who was asked and has not answered; holders.rs
 //! and responsible.rs order the candidates, among.rs picks the descriptor, parallel.rs the child, serving.rs the thread that
 //! matters and sessions.rs the session of a database; chains.rs follows them through time; ends.rs adds up where that stops
-//! (end.rs), each second once. Must not: name a cause, or weigh one.
+//! (end.rs), each second once; what_if.rs says what a command would save without one of them. Must not: name a cause, or
+//! weigh one.
 
 mod among;
 pub mod chains;
@@ -17,3 +18,4 @@ pub mod responsible;
 mod serving;
 mod sessions;
 mod wakers;
+pub mod what_if;

@@ -67,7 +67,7 @@ impl<'a> Embedded<'a> {
 
 /// Counts of what was left out.
 #[derive(Default)]
-struct LeftOut {
+pub struct LeftOut {
     findings: usize,
     victims: usize,
     details: usize,
@@ -76,7 +76,8 @@ struct LeftOut {
 }
 
 impl LeftOut {
-    fn said(&self) -> Vec<(usize, &'static str)> {
+    /// How many, and of what.
+    pub fn said(&self) -> Vec<(usize, &'static str)> {
         let all = [
             (self.findings, "findings, less severe than those shown"),
             (self.victims, "victims that lose less than those shown"),
@@ -89,7 +90,7 @@ impl LeftOut {
 }
 
 /// Cuts a list, and counts what went.
-fn cut<T>(list: &mut Vec<T>, most: usize, left: &mut usize) {
+pub fn cut<T>(list: &mut Vec<T>, most: usize, left: &mut usize) {
     *left += list.len().saturating_sub(most);
     list.truncate(most);
 }
@@ -119,7 +120,7 @@ fn bounded(report: &Report, left: &mut LeftOut) -> Report {
 }
 
 /// Cuts long strings, wherever they are; `field` is what a value is called.
-fn clip(value: &mut Value, field: &str, left: &mut LeftOut) {
+pub fn clip(value: &mut Value, field: &str, left: &mut LeftOut) {
     match value {
         Value::String(text) if matches!(field, "command" | "undo" | "ask") => {
             if text.chars().count() > COMMAND {

@@ -1,15 +1,16 @@
-//! The answer as a page: one HTML file that works from `file://`, offline, on a phone and on paper.
+//! An answer, or a comparison of two, as a page: one HTML file that works from `file://`, offline, on a phone and on paper.
 //!
 //! The page is a template that is part of the binary (page/template/, joined when holdup is built) and the data: the JSON of the
-//! answer, and beside it what drawing takes and the JSON has not. The script draws, and computes nothing that the data does not say.
+//! answer, and beside it what drawing takes and the JSON has not. Both pages share the ground (core.js, page.css). The script draws, and computes nothing that the data does not say.
 //! Nothing is loaded: the policy in the page allows this very style and this very script, by their hashes, and nothing else.
 //!
 //! Must not: put a string of the data anywhere but into the data block; make an address; need a tool to be built.
 //! Rejected: a chart library (its weight is that of ten looks, and its patterns, tables and keyboard would be ours all the same);
 //! a page that is written without scripts (it could not be filtered, and each width would have to be drawn).
 //!
-//! Edit together: docs/page.md, tests/browser/ (what the page does), embedded.rs (what is in it).
+//! Edit together: docs/page.md, tests/browser/ (what the page does), embedded.rs and compared.rs (what is in it).
 
+mod compared;
 mod embedded;
 
 use crate::failure::Failure;
@@ -17,40 +18,62 @@ use crate::text::escape;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use holdup_reason::answer::Report;
+use holdup_reason::answer::compare::Comparison;
 use holdup_reason::answer::picture::Picture;
+use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 const PAGE: &str = include_str!("template/page.html");
 const STYLE: &str = include_str!("template/page.css");
-/// In one scope, so that nothing of the page is the window's.
-const SCRIPT: &str = concat!(
-    "(() => {\n\"use strict\";\n",
-    include_str!("template/core.js"),
-    include_str!("template/verdict.js"),
-    include_str!("template/bar.js"),
-    include_str!("template/band.js"),
-    include_str!("template/tree.js"),
-    include_str!("template/curves.js"),
-    include_str!("template/evidence.js"),
-    include_str!("template/start.js"),
-    "})();\n",
+/// A script in one scope, so that nothing of the page is the window's.
+macro_rules! script {
+    ($($part:literal),+) => {
+        concat!(
+            "(() => {\n\"use strict\";\n",
+            $(include_str!(concat!("template/", $part)),)+
+            "})();\n",
+        )
+    };
+}
+const LOOK: &str = script!(
+    "core.js",
+    "command.js",
+    "look.js",
+    "verdict.js",
+    "bar.js",
+    "band.js",
+    "tree.js",
+    "curves.js",
+    "evidence.js",
+    "start.js"
 );
+const COMPARED: &str = script!("core.js", "command.js", "compared.js", "scale.js", "changes.js");
 
 /// The page of an answer.
 pub fn render(report: &Report, picture: &Picture) -> Result<Vec<u8>, Failure> {
-    let text = serde_json::to_string(&embedded::Embedded::of(report, picture))
+    filled(LOOK, &embedded::Embedded::of(report, picture))
+}
+
+/// The page of a comparison; `noise` says what is called a change in it.
+pub fn render_comparison(comparison: &Comparison, noise: &str) -> Result<Vec<u8>, Failure> {
+    filled(COMPARED, &compared::Embedded::of(comparison, noise))
+}
+
+/// The template with its script and its data.
+fn filled(script: &str, data: &impl Serialize) -> Result<Vec<u8>, Failure> {
+    let text = serde_json::to_string(data)
         .map_err(|error| Failure::look(format!("cannot write the page: {error}"), ""))?;
     let data = for_script(&text);
-    let mut page = String::with_capacity(PAGE.len() + STYLE.len() + SCRIPT.len() + data.len());
+    let mut page = String::with_capacity(PAGE.len() + STYLE.len() + script.len() + data.len());
     let mut rest = PAGE;
     while let Some((before, (name, after))) =
         rest.split_once("{{").and_then(|(before, after)| Some((before, after.split_once("}}")?)))
     {
         page.push_str(before);
         match name {
-            "policy" => page.push_str(&policy()),
+            "policy" => page.push_str(&policy(script)),
             "style" => page.push_str(STYLE),
-            "script" => page.push_str(SCRIPT),
+            "script" => page.push_str(script),
             _ => page.push_str(&data),
         }
         rest = after;
@@ -60,12 +83,12 @@ pub fn render(report: &Report, picture: &Picture) -> Result<Vec<u8>, Failure> {
 }
 
 /// Content Security Policy Level 3: nothing but this style and this script.
-fn policy() -> String {
+fn policy(script: &str) -> String {
     let hash = |text: &str| format!("'sha256-{}'", STANDARD.encode(Sha256::digest(text)));
     format!(
         "default-src 'none'; style-src {}; script-src {}; base-uri 'none'; form-action 'none'",
         hash(STYLE),
-        hash(SCRIPT)
+        hash(script)
     )
 }
 

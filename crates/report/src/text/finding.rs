@@ -6,7 +6,7 @@
 use super::page::{Page, Tone};
 use super::{escape, units};
 use holdup_reason::answer::{
-    Culprit, CulpritKind, Finding, Link, ObjectName, Remedy, Severity, Victim, Who,
+    Culprit, CulpritKind, Finding, Link, ObjectName, Remedy, Severity, Victim, Who, WithoutIt,
 };
 
 /// Three lines of verdict.
@@ -64,6 +64,7 @@ fn details(finding: &Finding, verbose: bool, page: &mut Page) {
             }
         }
     }
+    without(&finding.without_it, page);
     if let Some(setting) = &finding.culprit.setting
         && !finding.remedy.iter().any(|remedy| remedy.command.contains(setting.as_str()))
         && !finding.text.contains(setting.as_str())
@@ -84,6 +85,15 @@ fn details(finding: &Finding, verbose: bool, page: &mut Page) {
         }
     }
     page.labelled("more", &more(finding));
+}
+
+/// Of a command: what it would save at most; the reason where that is less than what was lost.
+pub fn without(without: &WithoutIt, page: &mut Page) {
+    if let Some(seconds) = without.seconds_max {
+        let saved = units::seconds(-seconds);
+        let why = escape::prose(&without.why, TEXT_WIDTH_MAX);
+        page.labelled("without", &format!("at most {saved}: {why}"));
+    }
 }
 
 fn more(finding: &Finding) -> String {

@@ -8,6 +8,7 @@
 //! Edit together: `reason/src/findings.rs`, docs/json.md.
 
 mod accounting;
+pub mod comparison;
 pub mod escape;
 mod finding;
 pub mod page;
@@ -30,8 +31,8 @@ fn is_found(finding: &Finding) -> bool {
     finding.severity > Severity::Note
 }
 
-/// Writes the whole report.
-pub fn report(report: &Report, verbose: bool, page: &mut Page) {
+/// Writes the answer alone: the verdict and the findings.
+pub fn answer(report: &Report, verbose: bool, page: &mut Page) {
     let (found, notes): (Vec<_>, Vec<_>) = report.findings.iter().partition(|it| is_found(it));
     if found.is_empty() {
         verdict::unnamed(report, verbose, page);
@@ -47,6 +48,11 @@ pub fn report(report: &Report, verbose: bool, page: &mut Page) {
             finding::note(note, verbose, page);
         }
     }
+}
+
+/// Writes the whole report.
+pub fn report(report: &Report, verbose: bool, page: &mut Page) {
+    answer(report, verbose, page);
     page.gap();
     accounting::tell(report, verbose, page);
     if !report.caveats.is_empty() {

@@ -170,7 +170,7 @@ fn every_field_is_documented() {
     }
 }
 
-fn keys_of(value: &serde_json::Value, keys: &mut Vec<String>) {
+pub fn keys_of(value: &serde_json::Value, keys: &mut Vec<String>) {
     match value {
         serde_json::Value::Object(map) => {
             for (key, value) in map {

@@ -4,7 +4,7 @@
 //! call a long idle time a wait.
 
 use super::escape;
-use super::finding::{chain_of, stacks};
+use super::finding::{chain_of, stacks, without};
 use super::page::{Page, Tone};
 use holdup_reason::answer::{Accounting, Report, Verdict};
 use holdup_reason::facts::TargetKind;
@@ -46,6 +46,9 @@ pub fn unnamed(report: &Report, verbose: bool, page: &mut Page) {
         }
         if verbose {
             stacks(&end.chain, page);
+        }
+        if answer.verdict == Verdict::Waits {
+            without(&end.without_it, page);
         }
         if !end.ask.is_empty() && answer.verdict != Verdict::Idle {
             page.labelled("ask", &escape::line(&end.ask));

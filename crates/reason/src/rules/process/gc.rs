@@ -1,6 +1,6 @@
 //! process.gc: a Java program spends its time on collecting garbage.
 //!
-//! the JVM gives its own threads names. While the VM thread carries out a collection all threads of the program stand
+//! A Java machine gives its own threads names. While the VM thread carries out a collection all threads of the program stand
 //! still, and while the workers of a collection run the VM thread waits for them. So the time of the VM thread, and of the
 //! worker that ran longest, is time in which nothing else of the program ran: a lower bound, by the scheduler's sums. Marking in the
 //! background stops nobody and is not counted. Must not: read a heap (the program's own tools do), or know other runtimes: Go's,

@@ -62,11 +62,17 @@ function focusEnd(at) {
   if (again) again.focus();
 }
 
+/** Of a command: what it would save at most without this end, and why not more. */
+function without(end) {
+  if (end.without_it_seconds_max === undefined) return null;
+  return h("small", {}, "without it at most −" + seconds(end.without_it_seconds_max) + (end.without_it_why ? ": " + end.without_it_why : ""));
+}
+
 const ROWS_SHOWN = 8;
 function endRows({ whole, residual }) {
   const row = (end) => {
     const button = h("button", { type: "button", class: "end-row", "data-row": end.at, "aria-pressed": "false" },
-      swatch(kindOf(end)), h("span", { class: "words" }, end.words, end.why_open ? h("small", {}, end.why_open) : null),
+      swatch(kindOf(end)), h("span", { class: "words" }, end.words, end.why_open ? h("small", {}, end.why_open) : null, without(end)),
       h("span", { class: "kind" }, end.kind), h("span", { class: "figure-cell" }, seconds(end.seconds)),
       h("span", { class: "figure-cell" }, percent(end.seconds / whole)));
     button.addEventListener("click", () => choose(end.at));

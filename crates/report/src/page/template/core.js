@@ -5,9 +5,6 @@
  * build an address, or ask the network. */
 
 const data = JSON.parse(document.getElementById("data").textContent);
-const report = data.report;
-const picture = data.picture;
-const ends = report.answer.ends.map((end, at) => ({ ...end, ...picture.ends[at], at }));
 
 /** What would act on a line or cannot be seen is spelled out, as the text report does. */
 const HOSTILE = /[\p{Cc}\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\u{1bca0}-\u{1bca3}\u{1d173}-\u{1d17a}\u{e0000}-\u{e0fff}]/gu;
@@ -141,13 +138,6 @@ function choose(at) {
   chosen.listeners.forEach((listener) => listener());
 }
 const onChoice = (listener) => { chosen.listeners.push(listener); };
-/** The end that a picture of one end shows: the chosen one, else what the title is about, else the greatest. */
-function shownEnd() {
-  if (chosen.end !== null) return chosen.end;
-  if (report.answer.first !== undefined) return report.answer.first;
-  return ends.length ? 0 : null;
-}
-
 /** Moves the focus among a group of elements with the arrow keys: one of them is in the tab order. */
 function roving(group, items, keys) {
   const list = items();
@@ -228,3 +218,16 @@ function ticks(to, count) {
   for (let at = 0; at <= to * 1.0001 && all.length < 50; at += step) all.push(at);
   return { all, step };
 }
+
+/** On paper nothing can be opened: what explains is open there, and what only repeats a picture is left out. */
+const printing = [];
+/** A4 within its margins, pixels. */
+const PAPER = 688;
+window.addEventListener("beforeprint", () => {
+  drawings.forEach((redraw) => redraw(PAPER));
+  document.querySelectorAll("details.on-paper").forEach((it) => { if (!it.open) { it.open = true; printing.push(it); } });
+});
+window.addEventListener("afterprint", () => {
+  drawings.forEach((redraw) => redraw());
+  printing.splice(0).forEach((it) => { it.open = false; });
+});

@@ -27,17 +27,4 @@ function start() {
   if (chosen.end !== null) chosen.listeners.forEach((listener) => listener());
 }
 
-/** On paper nothing can be opened: what explains is open there, and what only repeats a picture is left out. */
-const printing = [];
-/** A4 within its margins, pixels. */
-const PAPER = 688;
-window.addEventListener("beforeprint", () => {
-  drawings.forEach((redraw) => redraw(PAPER));
-  document.querySelectorAll("details.on-paper").forEach((it) => { if (!it.open) { it.open = true; printing.push(it); } });
-});
-window.addEventListener("afterprint", () => {
-  drawings.forEach((redraw) => redraw());
-  printing.splice(0).forEach((it) => { it.open = false; });
-});
-
 start();

@@ -1,0 +1,100 @@
+//! How much shorter a command would be without an end or a finding, in the words of the contract.
+//!
+//! The bound and who sets it come from graph/what_if.rs; here it is cut to what the end has, and said why it is so much. Of
+//! anything but a command nothing is said: a window has no end that could come earlier. Must not: compute a path.
+//!
+//! Edit together: docs/json.md, the report crate's text/finding.rs.
+
+use super::report::{Impact, WithoutIt};
+use crate::graph::end::{End, EndKey};
+use crate::graph::what_if::{WhatIf, Without};
+use crate::measure::Measures;
+use crate::model::object::Object;
+use crate::model::words;
+use crate::rules::Claim;
+use std::collections::BTreeSet;
+
+/// What is within this part of the whole is all of it: the clocks of two threads differ by as much.
+const ALL: f64 = 0.98;
+
+/// What can be saved of a command.
+pub struct Saved(Option<WhatIf>);
+
+impl Saved {
+    /// Of a look.
+    pub fn of(measures: &Measures<'_>) -> Self {
+        Self(WhatIf::of(&measures.graph))
+    }
+
+    /// Without an end, or the part of it that is meant.
+    pub fn end(&self, measures: &Measures<'_>, end: &End) -> WithoutIt {
+        let mut without = self.together(&[end]);
+        let several = matches!(end.object, Object::Processes(_));
+        if let (Some(what_if), Some(who), true) = (&self.0, &end.who, several)
+            && let Some(alone) = what_if.without_one(&end.key(), measures.model.key(who))
+        {
+            let seconds_max = alone.seconds_max.min(end.seconds);
+            without.who_seconds_max = Some(seconds_max);
+            without.why = format!(
+                "that is all of {}; {} alone at most {}: {}",
+                who.comm,
+                words::who(who),
+                words::seconds(-seconds_max),
+                why(&alone, end.seconds)
+            );
+        }
+        without
+    }
+
+    /// Without several ends; of those too small to be asked about all that they have counts.
+    fn together(&self, ends: &[&End]) -> WithoutIt {
+        let Some(what_if) = &self.0 else { return WithoutIt::default() };
+        let (asked, small): (Vec<&End>, Vec<&End>) =
+            ends.iter().partition(|end| what_if.is_asked(&end.key()));
+        let keys: Vec<EndKey> = asked.iter().map(|end| end.key()).collect();
+        let Some(without) = what_if.without(&keys).filter(|_| !keys.is_empty()) else {
+            return WithoutIt::default();
+        };
+        let seconds = |ends: &[&End]| ends.iter().map(|end| end.seconds).sum::<f64>();
+        let seconds_max =
+            without.seconds_max.min(seconds(&asked).max(0.0)) + seconds(&small).max(0.0);
+        let why = why(&without, seconds(&asked));
+        WithoutIt { seconds_max: Some(seconds_max), who_seconds_max: None, why }
+    }
+
+    /// Without what a finding claims, and not more than it says is lost; nothing is said where it claims a part of an end, or
+    /// none.
+    pub fn by_claims(
+        &self,
+        measures: &Measures<'_>,
+        claims: &[Claim],
+        impact: &Impact,
+    ) -> WithoutIt {
+        let at: BTreeSet<usize> = claims.iter().map(|claim| claim.end).collect();
+        let whole = claims.iter().all(|claim| {
+            let end = &measures.graph.ends[claim.end];
+            claim.victims.as_ref().is_none_or(|own| end.victims.keys().all(|pid| own.contains(pid)))
+        });
+        let ends: Vec<&End> = at.into_iter().map(|at| &measures.graph.ends[at]).collect();
+        let mut without = match ends.as_slice() {
+            _ if !whole => WithoutIt::default(),
+            [] => WithoutIt::default(),
+            [end] => self.end(measures, end),
+            several => self.together(several),
+        };
+        let lost = impact.wait_seconds_per_second * measures.wall_seconds();
+        without.seconds_max = without.seconds_max.map(|seconds| seconds.min(lost));
+        without.who_seconds_max = without.who_seconds_max.map(|seconds| seconds.min(lost));
+        without
+    }
+}
+
+fn why(without: &Without, seconds: f64) -> String {
+    match &without.beside {
+        _ if without.seconds_max >= ALL * seconds => "nothing else needs that time".into(),
+        Some((who, took)) => {
+            format!("{} needs {} of that time itself", words::who(who), words::seconds(*took))
+        }
+        None => "the rest of the command needs the time itself".into(),
+    }
+}

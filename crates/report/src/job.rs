@@ -1,0 +1,114 @@
+//! What is to be done: the meaning of a command line, whatever way it was typed.
+//!
+//! flags.rs makes a [`Job`] of what was typed, main.rs does it. Must not: know how a flag is called. Rejected: clap's own types
+//! all the way down (the same look has four spellings, and each reader would have to know them).
+//!
+//! Edit together: flags.rs, main.rs.
+
+use crate::diff::Sides;
+use clap_complete::Shell;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// What is to be done, and how to tell it.
+#[derive(Debug)]
+pub struct Job {
+    /// What is to be done.
+    pub task: Task,
+    /// How to tell it.
+    pub answer: Answer,
+}
+
+/// What is to be done.
+#[derive(Debug)]
+pub enum Task {
+    /// Look at this host, perhaps keep the facts.
+    Look {
+        /// At whom.
+        aim: Aim,
+        /// How long; none for a command, which is looked at until it ends.
+        seconds: Option<f64>,
+        /// Where to keep the facts.
+        record: Option<PathBuf>,
+    },
+    /// Answer from a recording.
+    Replay {
+        /// The recording.
+        file: PathBuf,
+        /// Narrow a look at a host; `Aim::Host` means: whatever the recording holds.
+        aim: Aim,
+    },
+    /// Compare recordings.
+    Diff(Sides),
+    /// Make faults, and explain them.
+    Demo,
+    /// Be a process of the demonstration.
+    DemoPart {
+        /// Who began it, what it does, with what.
+        words: Vec<String>,
+    },
+    /// Draw a recording as a page.
+    Page {
+        /// The recording.
+        file: PathBuf,
+        /// As of a replay.
+        aim: Aim,
+    },
+    /// Print the facts of a recording.
+    Facts {
+        /// The recording.
+        file: PathBuf,
+    },
+    /// Say what can be seen, here or where a recording was made.
+    Doctor {
+        /// The recording.
+        file: Option<PathBuf>,
+    },
+    /// Tell of codes.
+    Explain {
+        /// A code or an area.
+        code: Option<String>,
+    },
+    /// Print completions.
+    Completions {
+        /// For which shell.
+        shell: Shell,
+    },
+    /// Print the man page.
+    Man,
+    /// Write the generated documents.
+    Docs {
+        /// Where.
+        directory: PathBuf,
+    },
+}
+
+/// At whom to look.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Aim {
+    /// All of this host.
+    Host,
+    /// One process.
+    Process(u32),
+    /// One container, by what the user calls it.
+    Container(String),
+    /// A command to start.
+    Command(Vec<OsString>),
+}
+
+/// How to tell the answer.
+#[derive(Debug, Default)]
+pub struct Answer {
+    /// To which file; none is standard output (for commands: standard error).
+    pub output: Option<PathBuf>,
+    /// To which file the page of it; none if none is wanted.
+    pub page: Option<PathBuf>,
+    /// As JSON.
+    pub json: bool,
+    /// Let the exit status say whether something was found.
+    pub check: bool,
+    /// With evidence.
+    pub verbose: bool,
+    /// Never in colour.
+    pub no_color: bool,
+}
