@@ -48,7 +48,7 @@ impl Peers<'_> {
     }
 
     /// The child, or child of a child, whose end or word ended a wait.
-    fn child_that_ended(&self, wait: &WaitSpan) -> Option<ThreadRef> {
+    pub(super) fn child_that_ended(&self, wait: &WaitSpan) -> Option<ThreadRef> {
         use WaitClass::{Child, Idle, PipeRead, UnixRead};
         let is_for_children = matches!(wait.class, Child | Idle | PipeRead | UnixRead);
         let by = self.waker(wait).filter(|_| is_for_children)?;

@@ -329,7 +329,13 @@ fn awaited(
     if wait.class.is_root() {
         return None;
     }
-    match graph.chains.peers.responsible(wait, (from, to), true, None) {
+    let peers = &graph.chains.peers;
+    // It went on when that child ended, whichever of several counts for the path.
+    let next = match peers.child_that_ended(wait) {
+        Some(child) => Next::Thread(child),
+        None => peers.responsible(wait, (from, to), true, None),
+    };
+    match next {
         Next::Thread(thread) | Next::Answer(_, thread) => {
             known.get(&graph.model.key(&thread)).copied().filter(|other| *other != line)
         }
