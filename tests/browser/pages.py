@@ -35,6 +35,17 @@ CONTRAST = """() => {
 }"""
 
 
+def painted_ms(page):
+    """When the page was first painted. Asked again and again from here: the page's own policy lets nobody wait inside of it."""
+    first = "performance.getEntriesByType('paint').find(it => it.name === 'first-contentful-paint')?.startTime ?? null"
+    for _ in range(500):
+        at = page.evaluate(first)
+        if at is not None:
+            return at
+        page.wait_for_timeout(10)
+    raise AssertionError("nothing was painted within five seconds")
+
+
 class Page(unittest.TestCase):
     """One browser for all; a context, and so a fresh page, for each test."""
 

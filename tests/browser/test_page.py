@@ -9,7 +9,7 @@ import time
 import unittest
 
 import recordings
-from pages import CONTRAST, FIRST_PAINT_MS_MAX, KEPT, PAGE_BYTES_MAX, PHONE, Page, holdup
+from pages import CONTRAST, FIRST_PAINT_MS_MAX, KEPT, PAGE_BYTES_MAX, PHONE, Page, holdup, painted_ms
 
 
 class AnswerOfAPage(Page):
@@ -199,10 +199,10 @@ class ScreensAndPaper(Page):
         self.assertEqual(self.wrong, [])
 
     def test_on_paper_what_explains_is_open_and_nothing_is_to_be_pressed(self):
-        page = self.opened(self.kept("lock-file-run-4402"))
+        page = self.opened(self.kept("process-crypto-bound-4401"))
         page.emulate_media(media="print")
         page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
-        smaller = page.locator("#bar details").first
+        smaller = page.locator("#bar details.on-paper").first
         self.assertTrue(smaller.evaluate("it => it.open"))
         self.assertFalse(page.locator("#stacks").is_visible())
         self.assertFalse(page.locator(".copy").first.is_visible())
@@ -269,8 +269,7 @@ class HostileAndHuge(Page):
         best = []
         for _ in range(3):
             page = self.opened(path)
-            painted = "performance.getEntriesByType('paint').find(it => it.name === 'first-contentful-paint')"
-            paint = page.wait_for_function(painted).evaluate("it => it.startTime")
+            paint = painted_ms(page)
             loaded = page.evaluate("performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd")
             best.append((round(paint), round(loaded)))
         print(f"\n  100,000 waits: page of {path.stat().st_size} bytes, first paint and whole page after (ms): {best}")

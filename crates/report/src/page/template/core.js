@@ -165,12 +165,14 @@ function pressable(node, action) {
 
 /** Draws into a box at its width, and again when that changes, when an end is chosen, and for paper. */
 const drawings = [];
+/** The window's own width means nothing meanwhile. */
+let onPaper = false;
 function drawn(box, draw) {
   let width = 0;
   const redraw = (to) => { box.replaceChildren(...[draw(to || width || 800)].flat().filter(Boolean)); };
   const again = () => {
     const now = Math.max(280, Math.floor(box.clientWidth));
-    if (now !== width) { width = now; redraw(); }
+    if (now !== width && !onPaper) { width = now; redraw(); }
   };
   new ResizeObserver(again).observe(box);
   onChoice(() => redraw());
@@ -224,10 +226,12 @@ const printing = [];
 /** A4 within its margins, pixels. */
 const PAPER = 688;
 window.addEventListener("beforeprint", () => {
+  onPaper = true;
   drawings.forEach((redraw) => redraw(PAPER));
   document.querySelectorAll("details.on-paper").forEach((it) => { if (!it.open) { it.open = true; printing.push(it); } });
 });
 window.addEventListener("afterprint", () => {
+  onPaper = false;
   drawings.forEach((redraw) => redraw());
   printing.splice(0).forEach((it) => { it.open = false; });
 });
