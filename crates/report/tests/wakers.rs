@@ -142,38 +142,40 @@ fn is_seen() -> bool {
         .is_ok_and(|link| link.as_os_str() == "pid:[4026531836]")
 }
 
-/// Of these, the long ones, of which each names as waker who wrote at that moment: how many end by who seldom does.
+/// Of these, the long ones, which name as waker who wrote at that moment: how many end by who seldom does.
+///
+/// Two of a hundred may not: a wake-up that the kernel programs took for one of a short wait is dated by when the scheduler
+/// queued the thread, which on a machine whose CPU is taken away may be long after the write (wake.bpf.c), and rarely they cannot
+/// read whom they remember. Whoever keeps an old waker, or the usual one, is wrong in half of them.
 fn hold_against(waits: &[Value], written: &[Written]) -> usize {
+    const STRANGE_PER_HUNDRED: usize = 2;
     let number = |value: &Value| value.as_i64().expect("a number");
-    let (mut seldom, mut unknown) = (0, 0);
+    let (mut long, mut seldom, mut strange) = (0, 0, Vec::new());
     for wait in waits {
         let (begin_ns, end_ns) = (number(&wait["begin_ns"]), number(&wait["end_ns"]));
         if end_ns - begin_ns < LONG_NS || written.first().is_none_or(|it| it.begin_ns > begin_ns) {
             continue;
         }
+        long += 1;
         let (wake, woken_ns) = (&wait["wake"], number(&wait["wake"]["at_ns"]));
         let by = wake["by"]["tid"].as_u64().expect("a waker");
-        // Rarely the kernel programs cannot read whom they remember, and say so.
-        if by == 0 && wake["context"] == "unknown" {
-            unknown += 1;
-            continue;
-        }
-        let at_that_moment = written
+        let mut at_that_moment = written
             .iter()
             .filter(|it| it.begin_ns - EARLY_NS <= woken_ns && woken_ns <= it.end_ns + LATE_NS);
-        // A wake-up that the kernel programs took for one of a short wait has no date of its own (wake.bpf.c): it
-        // is dated back to the begin, and belongs to the first write after it.
-        let undated = woken_ns == begin_ns;
-        let after = written.iter().filter(|it| undated && it.end_ns >= begin_ns);
-        let first = after.min_by_key(|it| it.end_ns);
-        let mut writers = at_that_moment.chain(first);
-        assert!(writers.any(|it| it.by == by), "{by} did not write: {wait}");
-        assert_eq!(wake["context"], "task", "{wait}");
         assert!(woken_ns <= end_ns, "{wait}");
+        if wake["context"] != "task" || !at_that_moment.any(|it| it.by == by) {
+            strange.push(wait);
+            continue;
+        }
         let writes = written.iter().filter(|it| it.by == by).count();
         seldom += usize::from(writes < written.len() / 2);
     }
-    assert!(unknown * 50 <= waits.len(), "{unknown} of {} wakers unknown", waits.len());
+    let first = strange.first();
+    assert!(
+        strange.len() * 100 <= long * STRANGE_PER_HUNDRED,
+        "{} of {long}: {first:?}",
+        strange.len()
+    );
     seldom
 }
 
