@@ -7,7 +7,8 @@
  *
  * At most one object is reported, and only if there is no doubt: the one connection among wake-up pipes and timers, or
  * a terminal among them, where a person is to type. A listening socket means a wait for work; two connections, or a
- * connection and a terminal, mean a wait for either.
+ * connection and a terminal, mean a wait for either. What ended a wait in epoll may be a listening socket: somebody
+ * connected to it.
  *
  * Must not: run for short waits. Rejected: the pollfd array (user memory cannot be read from here).
  */
@@ -50,6 +51,7 @@ enum poll_rank {
 	POLL_RANK_UNIX = 3,
 	POLL_RANK_INET = 4,
 	POLL_RANK_WORK = 5, /* whatever comes */
+	POLL_RANK_LISTENER = 6, /* whoever connects */
 };
 
 /* A person's end of a terminal: /dev/ptmx is the other. */
@@ -80,7 +82,7 @@ __noinline int poll_rank(__u64 address)
 	if (family != AF_UNIX && family != AF_INET && family != AF_INET6)
 		return POLL_RANK_NONE;
 	if (BPF_CORE_READ(sk, __sk_common.skc_state) == TCP_STATE_LISTEN)
-		return POLL_RANK_WORK;
+		return POLL_RANK_LISTENER;
 	if (family == AF_UNIX)
 		return BPF_CORE_READ((struct unix_sock *)sk, peer) ? POLL_RANK_UNIX : POLL_RANK_WORK;
 	return BPF_CORE_READ(sk, __sk_common.skc_dport) ? POLL_RANK_INET : POLL_RANK_WORK;
@@ -167,7 +169,7 @@ __noinline __u64 polled_file(__u64 address)
 			continue;
 		before = file;
 		rank = poll_rank(file);
-		if (rank == POLL_RANK_WORK)
+		if (rank >= POLL_RANK_WORK)
 			return 0;
 		if (rank == POLL_RANK_UNIX && is_own_pair((struct file *)file, tgid))
 			rank = POLL_RANK_PIPE;

@@ -9,6 +9,7 @@
 //! A circle of waiters ends at the link that closes it. Must not: choose who is next (responsible.rs), or
 //! add up (ends.rs).
 
+use super::event_loops::{Asker, Until};
 use super::responsible::{Next, Peers};
 use crate::facts::{Exit, Fork, Ns, Place, ThreadRef, Wake, WakeContext};
 use crate::model::object::Object;
@@ -42,6 +43,8 @@ pub struct ChainLink {
     pub standing: bool,
     /// Nothing but the clock ended it.
     pub by_clock: bool,
+    /// It goes on until a time of its own, though others end its waits in between.
+    pub own_clock: bool,
     /// It waits for the next question of somebody who connected to it, and for no answer: that process, 0 if it is not
     /// known which.
     pub question_of: Option<u32>,
@@ -150,7 +153,8 @@ impl<'a> Chains<'a> {
 
     /// Cuts an interval of a thread's life into leaves that add up to it; somebody is owed what it does in it.
     pub fn follow(&self, thread: &ThreadRef, from: Ns, to: Ns) -> Vec<Leaf> {
-        let mut walk = Walk { links: Vec::new(), leaves: Vec::new(), owed: true };
+        let mut walk =
+            Walk { links: Vec::new(), asked: Vec::new(), leaves: Vec::new(), owed: true };
         self.cut(thread, from, to, &mut walk);
         walk.leaves
     }
@@ -207,8 +211,9 @@ impl<'a> Chains<'a> {
     }
 
     /// Cuts one wait into leaves.
-    pub fn follow_wait(&self, wait: &WaitSpan, from: Ns, to: Ns) -> Vec<Leaf> {
-        let mut walk = Walk { links: Vec::new(), leaves: Vec::new(), owed: false };
+    pub fn follow_wait<'w>(&'w self, wait: &'w WaitSpan, from: Ns, to: Ns) -> Vec<Leaf> {
+        let mut walk =
+            Walk { links: Vec::new(), asked: Vec::new(), leaves: Vec::new(), owed: false };
         let (from, to) = (wait.begin_ns.max(from), wait.end_ns.min(to));
         if from < to {
             self.cut_wait(wait, from, to, &mut walk);
@@ -217,7 +222,13 @@ impl<'a> Chains<'a> {
     }
 
     /// Before somebody was there, whoever began it did what there was to do. From when on it was there itself.
-    fn cut_before_birth(&self, thread: &ThreadRef, from: Ns, to: Ns, walk: &mut Walk) -> Ns {
+    fn cut_before_birth<'w>(
+        &'w self,
+        thread: &ThreadRef,
+        from: Ns,
+        to: Ns,
+        walk: &mut Walk<'w>,
+    ) -> Ns {
         let birth = self.births.get(&self.model.key(thread));
         match birth.filter(|(at_ns, _)| (from..to).contains(at_ns)) {
             Some((at_ns, fork))
@@ -232,7 +243,7 @@ impl<'a> Chains<'a> {
         }
     }
 
-    fn cut(&self, thread: &ThreadRef, from: Ns, to: Ns, walk: &mut Walk) {
+    fn cut<'w>(&'w self, thread: &ThreadRef, from: Ns, to: Ns, walk: &mut Walk<'w>) {
         let from = self.cut_before_birth(thread, from, to, walk);
         for piece in self.timelines.pieces(self.model.key(thread), from, to) {
             match piece.doing {
@@ -253,6 +264,7 @@ impl<'a> Chains<'a> {
                         since_ns: piece.begin_ns,
                         standing: false,
                         by_clock: false,
+                        own_clock: false,
                         question_of: None,
                     }));
                     push(walk, piece.begin_ns, piece.end_ns, None);
@@ -262,12 +274,13 @@ impl<'a> Chains<'a> {
         }
     }
 
-    fn cut_wait(&self, wait: &WaitSpan, from: Ns, to: Ns, walk: &mut Walk) {
+    fn cut_wait<'w>(&'w self, wait: &'w WaitSpan, from: Ns, to: Ns, walk: &mut Walk<'w>) {
         let follows = !wait.class.is_root() && walk.links.len() < DEPTH_MAX;
         let owed = walk.owed || !walk.links.is_empty();
         let next = match follows {
             true => {
-                let asker = walk.links.last().map(|link| link.who.pid);
+                let asked = walk.links.last().zip(walk.asked.last());
+                let asker = asked.map(|(link, until)| Asker { who: &link.who, until: *until });
                 self.peers.responsible(wait, (from, to), owed, asker)
             }
             false => Next::Nobody,
@@ -280,11 +293,21 @@ impl<'a> Chains<'a> {
             end_ns: to,
             since_ns: wait.begin_ns,
             standing: wait.standing,
-            by_clock: is_by_clock(wait),
-            question_of: self.peers.question_of(wait, walk.links.last().map(|link| link.who.pid)),
+            by_clock: is_by_clock(wait) || next == Next::OwnClock,
+            own_clock: next == Next::OwnClock,
+            question_of: match next {
+                // Its questions only interrupt what it waits for.
+                Next::OwnClock | Next::Later(..) => None,
+                _ => self.peers.question_of(wait, walk.links.last().map(|link| link.who.pid)),
+            },
         };
+        let mut until = Until::Wait(wait);
         let next = match next {
             Next::Thread(thread) => Some(thread),
+            Next::Later(thread, at_ns) => {
+                until = Until::At(at_ns);
+                Some(thread)
+            }
             Next::Answer(ino, thread) => {
                 link.object = Object::Inet(ino);
                 Some(thread)
@@ -304,7 +327,7 @@ impl<'a> Chains<'a> {
                 link.object = Object::AnyChild;
                 None
             }
-            Next::Nobody => None,
+            Next::Nobody | Next::OwnClock => None,
         };
         let meets = |next: &ThreadRef| {
             self.model.is_same(next, &wait.thread) || walk.meets(self.model, next)
@@ -314,6 +337,7 @@ impl<'a> Chains<'a> {
         let circle_counts = circle && !matches!(wait.class, WaitClass::Idle | WaitClass::Timer);
         let closing = next.clone().filter(|_| circle_counts);
         walk.links.push(Arc::new(link));
+        walk.asked.push(until);
         match next {
             Some(next) if !circle && walk.leaves.len() < LEAVES_MAX => {
                 // Who has ended holds nothing up any more: the rest is the wait's own, as of one that looks from time to time.
@@ -328,6 +352,7 @@ impl<'a> Chains<'a> {
             }
             _ => push(walk, from, to, closing),
         }
+        walk.asked.pop();
         walk.links.pop();
     }
 }
@@ -354,21 +379,23 @@ fn may_time_out(place: &Place) -> bool {
 }
 
 /// A walk along chains: the links so far, and the leaves that were found.
-struct Walk {
+struct Walk<'w> {
     links: Vec<Arc<ChainLink>>,
+    /// Of each link that is a wait, until when it lasts.
+    asked: Vec<Until<'w>>,
     leaves: Vec<Leaf>,
     /// Somebody is owed what the first thread does.
     owed: bool,
 }
 
-impl Walk {
+impl Walk<'_> {
     /// Whether a thread is in the chain.
     fn meets(&self, model: &Model, thread: &ThreadRef) -> bool {
         self.links.iter().any(|link| model.is_same(&link.who, thread))
     }
 }
 
-fn push(walk: &mut Walk, begin_ns: Ns, end_ns: Ns, circle: Option<ThreadRef>) {
+fn push(walk: &mut Walk<'_>, begin_ns: Ns, end_ns: Ns, circle: Option<ThreadRef>) {
     walk.leaves.push(Leaf { begin_ns, end_ns, links: walk.links.clone(), circle });
 }
 

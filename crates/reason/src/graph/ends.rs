@@ -419,6 +419,7 @@ impl<'c, 'a> Found<'c, 'a> {
                 since_ns: window.0,
                 standing: false,
                 by_clock: false,
+                own_clock: false,
                 question_of: None,
             };
             let (begin_ns, end_ns) = (link.begin_ns, link.end_ns);
@@ -477,7 +478,7 @@ fn who_beyond(model: &Model, leaf: &Leaf, named: usize) -> Option<Option<ThreadR
 /// Whether the root's sleep is a small part of what is waited for: an event loop that looks at the clock now and then does not
 /// sleep over an answer.
 fn is_tick(leaf: &Leaf) -> bool {
-    leaf.root().ns() * 2 < leaf.links[0].ns()
+    !leaf.root().own_clock && leaf.root().ns() * 2 < leaf.links[0].ns()
 }
 
 /// Whether a link is a terminal window, a login, a pane: another program holds its other side.

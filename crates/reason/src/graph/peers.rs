@@ -26,6 +26,8 @@ pub struct Peers<'a> {
     pub(super) servers: HashMap<DeviceNumber, Vec<&'a Endpoint>>,
     pub(super) masters: HashMap<String, Vec<&'a Endpoint>>,
     children: HashMap<u32, Vec<&'a ThreadRef>>,
+    /// Of each process, who began it.
+    parents: HashMap<u32, u32>,
     /// Of each process, by thread id.
     threads: HashMap<u32, Vec<&'a ThreadRef>>,
     /// What was read of futexes, by who waits.
@@ -69,6 +71,7 @@ impl<'a> Peers<'a> {
             servers: HashMap::new(),
             masters: HashMap::new(),
             children: HashMap::new(),
+            parents: HashMap::new(),
             threads: HashMap::new(),
             futexes: HashMap::new(),
             waited_pairs: HashMap::new(),
@@ -182,6 +185,14 @@ impl<'a> Peers<'a> {
                 self.children.entry(parent).or_default().push(thread);
             }
         }
+        for (parent, children) in &self.children {
+            self.parents.extend(children.iter().map(|child| (child.pid, *parent)));
+        }
+    }
+
+    /// Who began a process.
+    pub(super) fn parent_of(&self, pid: u32) -> Option<u32> {
+        self.parents.get(&pid).copied()
     }
 
     fn add_lives(&mut self) {
@@ -374,6 +385,9 @@ impl<'a> Peers<'a> {
                 return true;
             }
             let children = at.iter().filter_map(|pid| self.children.get(pid)).flatten();
+            if at.is_empty() {
+                return false;
+            }
             at = children.map(|child| child.pid).collect();
         }
         false

@@ -11,6 +11,7 @@ pub use super::peers::Peers;
 pub use super::wakers::{carrier, is_stalled};
 
 use super::debts::Debt;
+use super::event_loops::Asker;
 use super::wakers::by_kernel_thread;
 use crate::facts::*;
 use crate::waits::lock_kind::LockKind;
@@ -22,12 +23,16 @@ use crate::waits::{WaitClass, user_stack};
 pub enum Next {
     /// A thread, for the same interval.
     Thread(ThreadRef),
+    /// A thread that answered at a time, in a later wait of an event loop.
+    Later(ThreadRef, Ns),
     /// A thread that owes an answer on a connection, with the inode of the socket here.
     Answer(u64, ThreadRef),
     /// It waits for a name server: index of the question in the model.
     Question(usize),
     /// A peer that was asked on a connection and is not on this host: inode of the socket here.
     Peer(u64),
+    /// Nobody: it waits until a time of its own, whoever ends its waits in between.
+    OwnClock,
     /// Nobody that could be seen.
     Nobody,
 }
@@ -46,7 +51,7 @@ impl Peers<'_> {
         wait: &WaitSpan,
         (from, to): (Ns, Ns),
         owed: bool,
-        asker: Option<u32>,
+        asker: Option<Asker<'_>>,
     ) -> Next {
         if let Some(holder) = self.holder(wait) {
             return Next::Thread(holder);
@@ -71,7 +76,12 @@ impl Peers<'_> {
 
     /// For a thread that waits for whatever comes next while somebody waits for it: what it has asked others, who ended it,
     /// the one child that it has, the thread of its own process that is held up.
-    fn behind_events(&self, wait: &WaitSpan, (from, to): (Ns, Ns), asker: Option<u32>) -> Next {
+    fn behind_events(
+        &self,
+        wait: &WaitSpan,
+        (from, to): (Ns, Ns),
+        asker: Option<Asker<'_>>,
+    ) -> Next {
         if let Some(question) = self.open_question(wait.thread.pid, from, to) {
             return Next::Question(question);
         }
@@ -79,10 +89,11 @@ impl Peers<'_> {
         let was_there = |by: &ThreadRef| by.start_ns <= from + to.saturating_sub(from) / 2;
         let waker = self.last_of_several(wait).or_else(|| self.waker(wait));
         let waker = waker.filter(|_| !by_kernel_thread(wait));
-        if let Some(waker) = waker.filter(was_there) {
+        let did_it = |by: &ThreadRef| was_there(by) && !self.only_interrupts(wait, by, asker);
+        if let Some(waker) = waker.filter(did_it) {
             return Next::Thread(waker);
         }
-        if let Some(answered) = self.answered_by(wait) {
+        if let Some(answered) = self.answered_by(wait).filter(did_it) {
             return Next::Thread(answered);
         }
         // Its own functions, or its title, say that it waits for a lock, and not for one of its descriptors.
@@ -92,6 +103,9 @@ impl Peers<'_> {
         }
         if kind.is_some_and(LockKind::holds_up) {
             return self.held_sibling(wait).into();
+        }
+        if let Some(next) = self.after_others(wait, asker) {
+            return next;
         }
         if matches!(
             wait.place.object,
@@ -106,7 +120,7 @@ impl Peers<'_> {
         if self.is_for_a_question(wait) {
             return Next::Nobody;
         }
-        if let Some(next) = self.among_polled(wait, asker) {
+        if let Some(next) = self.among_polled(wait, asker.map(|asker| asker.who.pid)) {
             return next;
         }
         if let Some(next) = self.after_the_clock(wait) {
@@ -124,51 +138,11 @@ impl Peers<'_> {
     /// had asked that process, that is, had ended a wait of its own not long before or meanwhile.
     fn answered_by(&self, wait: &WaitSpan) -> Option<ThreadRef> {
         const LENGTH_NS_MIN: Ns = 1_000_000;
-        const BEFORE_NS: Ns = 200_000_000;
         if wait.place.object.is_some() || wait.end_ns - wait.begin_ns < LENGTH_NS_MIN {
             return None;
         }
         let by = carrier(wait).filter(|by| by.pid != wait.thread.pid)?;
-        let since = wait.begin_ns.saturating_sub(BEFORE_NS);
-        let asked = |other: &WaitSpan| {
-            other.end_ns >= since
-                && other.end_ns <= wait.end_ns
-                && carrier(other).is_some_and(|from| from.pid == wait.thread.pid)
-        };
-        let threads = self.threads_of(&[by.pid]);
-        let mut waits = threads.iter().flat_map(|thread| self.waits_of(thread));
-        waits.any(asked).then(|| by.clone())
-    }
-
-    /// An event loop looks at the clock between events: what ends one of its next waits, after waits that only the clock ended,
-    /// is what it waited for all the while.
-    fn after_the_clock(&self, wait: &WaitSpan) -> Option<Next> {
-        const PAUSE_NS_MAX: Ns = 50_000_000;
-        let by_clock = |wait: &WaitSpan| {
-            let context = wait.wake.as_ref().map(|wake| wake.context);
-            context == Some(WakeContext::HardInterrupt)
-        };
-        if !by_clock(wait) {
-            return None;
-        }
-        let mut until = wait.end_ns;
-        for other in self.waits_after(wait) {
-            if other.class == WaitClass::RunQueue {
-                until = other.end_ns;
-                continue;
-            }
-            let goes_on = other.place.syscall == wait.place.syscall;
-            if other.begin_ns > until + PAUSE_NS_MAX || !goes_on {
-                return None;
-            }
-            until = other.end_ns;
-            if !by_clock(other) {
-                let holder = || self.holder(other).or_else(|| self.far_end(other));
-                let waker = self.waker(other).filter(|_| !by_kernel_thread(other));
-                return waker.or_else(holder).map(Next::Thread);
-            }
-        }
-        None
+        self.had_asked(wait, by).then(|| by.clone())
     }
 
     /// Whom its process has asked and has no answer from by the end of the look: of a wait that stands there the last one, of one
@@ -202,7 +176,7 @@ impl Peers<'_> {
     }
 
     /// The peer of what ended, or will end, a wait for events.
-    fn far_end(&self, wait: &WaitSpan) -> Option<ThreadRef> {
+    pub(super) fn far_end(&self, wait: &WaitSpan) -> Option<ThreadRef> {
         let found = match &wait.place.object {
             Some(ObjectRef::Pipe { .. }) => self.pipe_end(wait, wait.place.polled_for_room),
             _ => self.socket_peer(wait),

@@ -336,10 +336,10 @@ fn awaited(
         None => peers.responsible(wait, (from, to), true, None),
     };
     match next {
-        Next::Thread(thread) | Next::Answer(_, thread) => {
+        Next::Thread(thread) | Next::Later(thread, _) | Next::Answer(_, thread) => {
             known.get(&graph.model.key(&thread)).copied().filter(|other| *other != line)
         }
-        Next::Question(_) | Next::Peer(_) | Next::Nobody => None,
+        Next::Question(_) | Next::Peer(_) | Next::OwnClock | Next::Nobody => None,
     }
 }
 
@@ -354,6 +354,7 @@ fn link(wait: &WaitSpan, begin_ns: Ns, end_ns: Ns) -> ChainLink {
         since_ns: wait.begin_ns,
         standing: wait.standing,
         by_clock: false,
+        own_clock: false,
         question_of: None,
     }
 }

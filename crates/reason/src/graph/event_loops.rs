@@ -1,0 +1,276 @@
+//! What an event loop waited for, where other events ended its waits in between.
+//!
+//! A server that answers many clients on one thread waits for whatever comes next: questions of other clients, the tick of
+//! its clock. The wait in which somebody is owed an answer is cut by them, and who ended such a piece has not held the
+//! answer up. What did is the event that the answer followed, or before that what somebody was busy with whom the loop had
+//! asked. The answer is known by when it ended the asker's wait; from loop to loop (a proxy before a server) that time is
+//! handed on, so that one connection of several is followed.
+//!
+//! Must not: look further than one thread and who ended its waits (responsible.rs orders that against all else). Rejected:
+//! to blame whoever ended each piece (a server's other clients hold nothing up), and the longest piece (nobody is in it).
+
+use super::peers::Peers;
+use super::responsible::Next;
+use super::wakers::{by_kernel_thread, carrier};
+use crate::facts::*;
+use crate::waits::WaitClass;
+use crate::waits::poll_intent::TCP_LISTEN;
+use crate::waits::timeline::{Doing, WaitSpan};
+
+/// Who waits for a thread.
+#[derive(Debug, Clone, Copy)]
+pub struct Asker<'w> {
+    /// Its thread.
+    pub who: &'w ThreadRef,
+    /// What ends with the answer.
+    pub until: Until<'w>,
+}
+
+/// When an answer was there.
+#[derive(Debug, Clone, Copy)]
+pub enum Until<'w> {
+    /// At the end of this wait, or of a later one on the same thing.
+    Wait(&'w WaitSpan),
+    /// Then.
+    At(Ns),
+}
+
+/// Between two waits of one conversation a client does no more than look at the clock.
+const PAUSE_NS_MAX: Ns = 50_000_000;
+/// How long a loop may wait between an event and the answer to it.
+const FOLLOWS_NS_MAX: Ns = 5_000_000;
+/// Waits before or after one that are looked at.
+const WAITS_MAX: usize = 256;
+
+impl Peers<'_> {
+    /// Whether who ended a wait for events has not done what somebody else waits for: he came with a question of his own, or is
+    /// another process that was not asked, and no answer followed.
+    pub(super) fn only_interrupts(
+        &self,
+        wait: &WaitSpan,
+        by: &ThreadRef,
+        asker: Option<Asker<'_>>,
+    ) -> bool {
+        let Some(asker) = self.outside(asker, wait).filter(|asker| asker.who.pid != by.pid) else {
+            return false;
+        };
+        if wait.class != WaitClass::Idle || self.is_related(by, &wait.thread) {
+            return false;
+        }
+        match self.answered_ns(asker, wait.thread.pid) {
+            Some(answered_ns) => !self.follows(wait, answered_ns) && !self.had_asked(wait, by),
+            None => self.is_ended_by_a_question(wait),
+        }
+    }
+
+    /// What an event loop waited for in a wait that the clock ended, or somebody who only interrupts, if it has answered since.
+    pub(super) fn after_others(&self, wait: &WaitSpan, asker: Option<Asker<'_>>) -> Option<Next> {
+        let asker = self.outside(asker, wait)?;
+        let answered_ns = self.answered_ns(asker, wait.thread.pid)?;
+        if wait.class != WaitClass::Idle || answered_ns < wait.end_ns {
+            return None;
+        }
+        let is_asker = |by: &ThreadRef| asker.who.pid == by.pid;
+        let last = self.last_event(wait, answered_ns)?;
+        if let Some((by, at_ns)) = self.busy_meanwhile(wait, last) {
+            return Some(Next::Later(by, at_ns));
+        }
+        let is_question = self.is_ended_by_a_question(last);
+        if is_by_clock(last) || is_question && is_due(last, answered_ns) {
+            return Some(Next::OwnClock);
+        }
+        let by = self.ended_by(last).filter(|by| !is_asker(by));
+        by.map(|by| Next::Later(by, last.end_ns))
+    }
+
+    /// Who asked by a connection. Who belongs to the same program waits for a thing of theirs, and whoever has that keeps it
+    /// until its own client lets it go.
+    fn outside<'w>(&self, asker: Option<Asker<'w>>, wait: &WaitSpan) -> Option<Asker<'w>> {
+        asker.filter(|asker| !self.is_related(asker.who, &wait.thread))
+    }
+
+    /// The last wait of a loop before it answered, if the answer followed its end.
+    fn last_event(&self, wait: &WaitSpan, answered_ns: Ns) -> Option<&WaitSpan> {
+        let all = self.waits_of(&wait.thread);
+        let before = &all[..all.partition_point(|other| other.begin_ns < answered_ns)];
+        let mut events = before.iter().rev().take(WAITS_MAX);
+        let last = events.find(|other| is_of_events(other, wait) && other.end_ns <= answered_ns)?;
+        self.follows(last, answered_ns).then_some(last)
+    }
+
+    /// Who was at work, or held up, in a wait for events, and ended a later one, up to the last: he had been asked.
+    fn busy_meanwhile(&self, wait: &WaitSpan, last: &WaitSpan) -> Option<(ThreadRef, Ns)> {
+        let middle_ns = wait.begin_ns + (wait.end_ns - wait.begin_ns) / 2;
+        let later = self.waits_after(wait).iter().take(WAITS_MAX);
+        let until = later.take_while(|other| other.begin_ns <= last.begin_ns);
+        for other in until.filter(|other| is_of_events(other, wait)) {
+            if self.is_ended_by_a_question(other) || is_by_clock(other) {
+                continue;
+            }
+            let Some(by) = self.ended_by(other) else { continue };
+            let was_asked = other.place.object.is_some()
+                || self.is_related(&by, &other.thread)
+                || self.had_asked(other, &by);
+            if was_asked && self.is_busy(&by, middle_ns) {
+                return Some((by, other.end_ns));
+            }
+        }
+        None
+    }
+
+    /// Who ended a wait for events: who is at the other end of what it was for, else who woke it.
+    fn ended_by(&self, wait: &WaitSpan) -> Option<ThreadRef> {
+        let holder = self.holder(wait).or_else(|| self.far_end(wait));
+        let waker = || self.waker(wait).filter(|_| !by_kernel_thread(wait));
+        let by = holder.or_else(waker).or_else(|| carrier(wait).cloned());
+        by.filter(|by| !self.model.is_same(by, &wait.thread))
+    }
+
+    /// Whether a thread ran then, or waited for something else than its next question.
+    fn is_busy(&self, thread: &ThreadRef, at_ns: Ns) -> bool {
+        let pieces = self.timelines.pieces(self.model.key(thread), at_ns, at_ns + 1);
+        pieces.iter().any(|piece| match piece.doing {
+            Doing::Running => true,
+            Doing::Waiting(wait) => wait.class != WaitClass::Idle && !self.is_for_a_question(wait),
+            Doing::Unseen => false,
+        })
+    }
+
+    /// An event loop that looks at the clock between events, of which nobody knows when it answers: what ends one of its next
+    /// waits, after waits that only the clock ended.
+    pub(super) fn after_the_clock(&self, wait: &WaitSpan) -> Option<Next> {
+        if !is_by_clock(wait) {
+            return None;
+        }
+        let mut until = wait.end_ns;
+        for other in self.waits_after(wait) {
+            if other.class == WaitClass::RunQueue {
+                until = other.end_ns;
+                continue;
+            }
+            let goes_on = other.place.syscall == wait.place.syscall;
+            if other.begin_ns > until + PAUSE_NS_MAX || !goes_on {
+                return None;
+            }
+            until = other.end_ns;
+            if !is_by_clock(other) {
+                let holder = || self.holder(other).or_else(|| self.far_end(other));
+                let waker = self.waker(other).filter(|_| !by_kernel_thread(other));
+                return waker.or_else(holder).map(Next::Thread);
+            }
+        }
+        None
+    }
+
+    /// When a process answered who waits for it: the end of the first wait of that conversation which it ended.
+    fn answered_ns(&self, asker: Asker<'_>, pid: u32) -> Option<Ns> {
+        let first = match asker.until {
+            Until::At(at_ns) => return Some(at_ns),
+            Until::Wait(wait) => wait,
+        };
+        let mut until = first.end_ns;
+        let later = self.waits_after(first).iter().take(WAITS_MAX);
+        for other in std::iter::once(first).chain(later) {
+            if other.begin_ns > until.saturating_add(PAUSE_NS_MAX) {
+                return None;
+            }
+            let is_same = other.place.object == first.place.object
+                && other.place.syscall == first.place.syscall;
+            if !is_same || other.class == WaitClass::RunQueue {
+                continue;
+            }
+            until = other.end_ns;
+            let by = self.waker(other).or_else(|| carrier(other).cloned());
+            if by.is_some_and(|by| by.pid == pid) {
+                return Some(other.end_ns);
+            }
+        }
+        None
+    }
+
+    /// Whether an answer followed the end of a wait, beside what the thread computed for it.
+    fn follows(&self, wait: &WaitSpan, answered_ns: Ns) -> bool {
+        let Some(apart_ns) = answered_ns.checked_sub(wait.end_ns) else { return false };
+        if apart_ns <= FOLLOWS_NS_MAX {
+            return true;
+        }
+        let key = self.model.key(&wait.thread);
+        let pieces = self.timelines.pieces(key, wait.end_ns, answered_ns);
+        let is_idle =
+            |doing: &Doing<'_>| matches!(doing, Doing::Waiting(it) if it.class == WaitClass::Idle);
+        let idle = pieces.iter().filter(|piece| is_idle(&piece.doing));
+        idle.map(|piece| piece.end_ns - piece.begin_ns).sum::<Ns>() <= FOLLOWS_NS_MAX
+    }
+
+    /// Whether a loop had asked somebody before he ended its wait: it had ended a wait of his own not long before or meanwhile,
+    /// and not by an answer to him.
+    pub(super) fn had_asked(&self, wait: &WaitSpan, by: &ThreadRef) -> bool {
+        const BEFORE_NS: Ns = 200_000_000;
+        let since = wait.begin_ns.saturating_sub(BEFORE_NS);
+        let asked = |other: &WaitSpan| {
+            let from = self.waker(other).or_else(|| carrier(other).cloned());
+            from.is_some_and(|from| from.pid == wait.thread.pid)
+                && !other.place.syscall.is_empty()
+                && !self.is_for_an_answer(other)
+        };
+        self.threads_of(&[by.pid]).iter().any(|thread| {
+            let all = self.waits_of(thread);
+            let near = all[..all.partition_point(|other| other.begin_ns <= wait.end_ns)].iter();
+            let near = near.rev().take_while(|other| other.end_ns >= since);
+            near.filter(|other| other.end_ns <= wait.end_ns).any(asked)
+        })
+    }
+
+    /// Whether a wait is on a connection that its own process made: for an answer, and for no question.
+    fn is_for_an_answer(&self, wait: &WaitSpan) -> bool {
+        match &wait.place.object {
+            Some(ObjectRef::Inet(socket)) => socket.remote.port() != 0 && !self.is_accepted(socket),
+            Some(ObjectRef::Unix { peer_ino, .. }) => {
+                *peer_ino != 0 && !self.is_for_a_question(wait)
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether somebody's question, or his new connection, ended a wait for events.
+    fn is_ended_by_a_question(&self, wait: &WaitSpan) -> bool {
+        match &wait.place.object {
+            Some(ObjectRef::Inet(socket)) if socket.state == TCP_LISTEN => true,
+            Some(_) => self.is_for_a_question(wait),
+            None => false,
+        }
+    }
+
+    /// One process, or one that the other began, or two of one program that a third one began: they work for each other.
+    fn is_related(&self, one: &ThreadRef, other: &ThreadRef) -> bool {
+        let are_siblings = || {
+            let parent = self.parent_of(one.pid);
+            parent.is_some_and(|pid| pid > 1 && self.parent_of(other.pid) == Some(pid))
+                && self.model.process_name(one.pid) == self.model.process_name(other.pid)
+        };
+        self.descends(one.pid, other.pid) || self.descends(other.pid, one.pid) || are_siblings()
+    }
+}
+
+/// Whether a wait is one of the same loop: where it is known what ended it, it is a wait on that.
+fn is_of_events(other: &WaitSpan, wait: &WaitSpan) -> bool {
+    other.class != WaitClass::RunQueue
+        && (other.class == WaitClass::Idle || other.place.syscall == wait.place.syscall)
+}
+
+/// Whether the time until which a loop would have waited was over when it answered: somebody's question came just before.
+fn is_due(wait: &WaitSpan, answered_ns: Ns) -> bool {
+    const NS_PER_MS: Ns = 1_000_000;
+    let argument = match wait.place.syscall.as_str() {
+        "epoll_wait" | "epoll_pwait" => 3,
+        "poll" => 2,
+        _ => return false,
+    };
+    let timeout_ms = Ns::try_from(wait.place.args[argument] as i32).ok();
+    timeout_ms.is_some_and(|ms| wait.begin_ns + ms.saturating_mul(NS_PER_MS) <= answered_ns)
+}
+
+/// Whether nothing but the clock ended a wait.
+fn is_by_clock(wait: &WaitSpan) -> bool {
+    wait.wake.as_ref().map(|wake| wake.context) == Some(WakeContext::HardInterrupt)
+}
