@@ -7,7 +7,7 @@
 
 use super::maps;
 use super::modules::Modules;
-use super::python::{self, Python};
+use super::python::{Python, Runtime};
 use crate::{files, memory};
 use holdup_reason::facts::{Body, Fact, InterpreterLock, WaitState};
 use std::collections::{HashMap, HashSet};
@@ -97,7 +97,6 @@ fn start() -> Option<(Sender<Vec<u32>>, Receiver<Found>)> {
 /// A process that is an interpreter.
 struct Interpreter {
     pid: u32,
-    runtime: u64,
     python: Python,
     /// Numbers of threads by those inside the container.
     numbers: HashMap<u32, u32>,
@@ -105,18 +104,16 @@ struct Interpreter {
 
 impl Interpreter {
     fn find(pid: u32, modules: &mut Modules) -> Option<Self> {
-        let mappings = maps::executable(pid);
-        let mut all = mappings.iter().filter(|mapping| python::is_interpreter(&mapping.name));
-        let runtime = all.find_map(|mapping| python::runtime(pid, mapping, modules))?;
-        Some(Self { pid, runtime, python: Python::default(), numbers: HashMap::new() })
+        let runtime = Runtime::find(pid, maps::executable(pid).iter(), modules)?;
+        Some(Self { pid, python: Python::new(runtime), numbers: HashMap::new() })
     }
 
     /// Who has the lock now; none if the process is gone.
     fn read(&mut self) -> Option<Fact> {
-        let Self { pid, runtime, python, numbers } = self;
+        let Self { pid, python, numbers } = self;
         let at_ns = crate::live::now();
         let mut memory = |at: u64, into: &mut [u8]| memory::read(*pid, at, into);
-        let lock = python::lock(*runtime, &mut memory)?;
+        let lock = python.runtime.lock(&mut memory)?;
         let (holder_tid, frames) = match lock.holder {
             Some((thread, inner)) => {
                 let number = || files::thread_inside(&files::Roots::default(), *pid, inner);
@@ -125,9 +122,9 @@ impl Interpreter {
             }
             None => (0, Vec::new()),
         };
-        let (begin, end) = (lock.begin, lock.end);
-        let interpreter = python::NAME.into();
-        let lock = InterpreterLock { pid: *pid, interpreter, begin, end, holder_tid, frames };
+        let (begin, end, collecting) = (lock.begin, lock.end, lock.is_collecting);
+        let (pid, interpreter) = (*pid, python.runtime.name());
+        let lock = InterpreterLock { pid, interpreter, begin, end, holder_tid, collecting, frames };
         Some(Fact { at_ns, body: Body::InterpreterLock(lock) })
     }
 }

@@ -110,7 +110,11 @@ mod tests {
     fn frames(text: &str) -> Vec<UserFrame> {
         let frame = |text: &str| {
             let (function, module) = text.split_once('@').unwrap_or((text, "app"));
-            UserFrame { function: function.trim().into(), module: module.into() }
+            UserFrame {
+                function: function.trim().into(),
+                module: module.into(),
+                ..UserFrame::default()
+            }
         };
         text.split(" < ").map(frame).collect()
     }

@@ -223,8 +223,16 @@ mod tests {
             let wait =
                 Wait { thread: of(11, "app"), begin_ns, end_ns, place, wake, ..Wait::default() };
             let frames = vec![
-                UserFrame { function: "match".into(), module: "python3/re.py".into() },
-                UserFrame { function: "crunch".into(), module: "app.py".into() },
+                UserFrame {
+                    function: "match".into(),
+                    module: "python3/re.py".into(),
+                    ..UserFrame::default()
+                },
+                UserFrame {
+                    function: "crunch".into(),
+                    module: "app.py".into(),
+                    ..UserFrame::default()
+                },
             ];
             let lock = InterpreterLock {
                 pid: 10,
@@ -292,7 +300,11 @@ mod tests {
         let mut facts = waits(0x7040, 300 * MS);
         facts.retain(|fact| !matches!(fact.body, Body::InterpreterLock(_)));
         let thread = ThreadRef { tid: 11, pid: 10, start_ns: 1, comm: "app".into() };
-        let frame = |name: &str| UserFrame { function: name.into(), module: "python3.12".into() };
+        let frame = |name: &str| UserFrame {
+            function: name.into(),
+            module: "python3.12".into(),
+            ..UserFrame::default()
+        };
         let frames = vec![frame("pthread_cond_timedwait"), frame("take_gil")];
         let stack = UserStack { thread, since_ns: 0, frames, complete: true };
         facts.push(Fact { at_ns: LOOK_NS, body: Body::UserStack(stack) });
