@@ -232,7 +232,7 @@ impl Live {
             reading_endpoints_ns: 0,
             named_stacks: Vec::new(),
             user_stacks: UserStacks::of(&look.what),
-            interpreters: Interpreters::default(),
+            interpreters: Interpreters::of(&look.what),
             own_pid: std::process::id(),
             pace: Pace::new(held.is_some(), crate::cpu_clock::online_cpus().len()),
             calm: Calm::default(),
@@ -403,7 +403,8 @@ impl Live {
             self.standing(facts, self.is_command)?;
         }
         self.user_stacks_between(facts, is_last)?;
-        self.interpreters.tick(facts);
+        let spent_ns = self.interpreters.tick(facts, now().saturating_sub(self.begin_ns));
+        self.user_stacks.pay(spent_ns);
         if queued.lock {
             self.locks.want();
         }

@@ -35,6 +35,16 @@ pub struct UserFrame {
     pub line: u32,
 }
 
+impl UserFrame {
+    /// Its file, with the line where that is known: `shop.py:41`.
+    pub fn place(&self) -> String {
+        match self.line {
+            0 => self.module.clone(),
+            line => format!("{}:{line}", self.module),
+        }
+    }
+}
+
 /// The lock of an interpreter, at one instant: one thread of the process at a time runs the program. Source: the process's memory,
 /// process_vm_readv.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

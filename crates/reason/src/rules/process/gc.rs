@@ -1,11 +1,12 @@
-//! process.gc: a Java program spends its time on collecting garbage.
+//! process.gc: a Java or Python program spends its time on collecting garbage.
 //!
 //! A Java machine gives its own threads names. While the VM thread carries out a collection all threads of the program stand
 //! still, and while the workers of a collection run the VM thread waits for them. So the time of the VM thread, and of the
 //! worker that ran longest, is time in which nothing else of the program ran: a lower bound, by the scheduler's sums. Marking in the
-//! background stops nobody and is not counted. Must not: read a heap (the program's own tools do), or know other runtimes: Go's,
-//! V8's and CPython's collections run on the program's own threads, whose names say nothing.
+//! background stops nobody and is not counted. Must not: read a heap (the program's own tools do), or know other runtimes: CPython's
+//! collections run on the program's own threads (gc_interpreted.rs), and so do Go's and V8's, of which nothing is known.
 
+use super::gc_interpreted::{self, COLLECTS_MIN, COLLECTS_READINGS_MIN};
 use super::own_time::{COST_MIN, Cost, worker};
 use crate::facts::{ThreadRef, ThreadTime};
 use crate::graph::end::End;
@@ -44,13 +45,15 @@ static OF_ALL_MIN: Threshold = Threshold::new(
 /// The rule.
 pub static RULE: Rule = Rule {
     code: "process.gc",
-    title: "A Java program spends its time on collecting garbage",
+    title: "A Java or Python program spends its time on collecting garbage",
     theory: "When the heap of a Java program is nearly full, each collection frees little and the next one comes soon. All threads of \
              the program stand still while the VM thread and its workers collect, so the program uses a whole CPU and \
-             gets on slowly. The same threads of a program with room in its heap take a few percent.",
+             gets on slowly. The same threads of a program with room in its heap take a few percent. CPython's collector runs on the thread \
+             that has the interpreter's lock, whenever so many objects were made, and looks at all that live.",
     needs: &[
         "a process with the JVM's VM thread",
         "that thread and the workers of its collections ran for two fifths of the program's time, and a quarter of its CPU time",
+        "or a process of CPython whose interpreter was met collecting in a quarter of the readings",
     ],
     refuted_by: &[
         Refutation::new(
@@ -65,13 +68,18 @@ pub static RULE: Rule = Rule {
             "threads are called so in a process that is no virtual machine",
             "without_a_vm_thread_names_say_nothing",
         ),
+        Refutation::new(
+            "the interpreter is seldom met collecting: it comes with all objects that are made",
+            "a_python_program_that_seldom_collects_works",
+        ),
     ],
     remedies: &[
         "give it more heap (-Xmx, -XX:MaxRAMPercentage), if the host or the container has it",
         "look what fills the heap: jcmd PID GC.class_histogram",
+        "of Python: gc.freeze once it has started, a higher gc.set_threshold, gc.disable while much is built",
     ],
     stories: &[],
-    thresholds: &[&STOOD_MIN, &OF_ALL_MIN, &COST_MIN],
+    thresholds: &[&STOOD_MIN, &OF_ALL_MIN, &COST_MIN, &COLLECTS_MIN, &COLLECTS_READINGS_MIN],
     finds: Finds::End(find),
 };
 
@@ -159,6 +167,10 @@ impl Collecting {
 }
 
 fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
+    of_a_virtual_machine(measures, end).or_else(|| gc_interpreted::find(measures, end))
+}
+
+fn of_a_virtual_machine<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
     let pid = worker(measures, end)?;
     let collecting = Collecting::of(measures.model, pid)?;
     if collecting.of_all() < OF_ALL_MIN.value {

@@ -10,6 +10,7 @@ mod failed_program;
 pub(crate) mod fork_cost;
 pub(crate) mod frozen;
 pub(crate) mod gc;
+mod gc_interpreted;
 pub(crate) mod holder_doing;
 pub(crate) mod own_time;
 pub(crate) mod pipe_peer;
