@@ -6,7 +6,7 @@ serves it as fast as it can, and the limit is the reason.
 
 from harness.groups import loop_device
 from harness.stage import tool
-from harness.truth import HEALTHY, NotProven, Truth, case, run
+from harness.truth import HEALTHY, NotProven, Truth, case, pid, run
 from programs.web import PY
 
 JAVA = """
@@ -65,8 +65,13 @@ def node_gc(s):
 @case("python-gc")
 def python_gc(s):
     """A Python program that collects a large heap again and again."""
-    argv = [PY, s.file("gc.py", PYTHON), s.random.randrange(200000, 400000), s.seconds(2.2, 3)]
-    yield run(argv, Truth(end=("works",), who=("python3",)), wall=1)
+    script = s.file("gc.py", PYTHON)
+    objects = s.random.randrange(200000, 400000)
+    yield run([PY, script, objects, 0.01], HEALTHY, "twin")
+    truth = Truth(end=("works",), who=("python3",), code=("process.gc",), culprit=("python3",))
+    yield run([PY, script, objects, s.seconds(2.2, 3)], truth, wall=1)
+    process = s.waiting([PY, script, objects, 60], 0.5)
+    yield pid(process, truth.plus(who=(process.pid,), culprit=(process.pid,)), secs=2)
 
 
 @case("group-thrashes")
