@@ -11,7 +11,7 @@ use super::own::Own;
 use super::report::*;
 use super::saved::Saved;
 use super::sentences::{idle_title, unnamed};
-use crate::facts::{TargetKind, ThreadRef};
+use crate::facts::{Function, TargetKind, ThreadRef, Work};
 use crate::graph::end::{End, EndKind};
 use crate::measure::Measures;
 use crate::measure::interpreters::Interpreted;
@@ -266,12 +266,20 @@ fn sampled_in(measures: &Measures<'_>, pid: u32) -> Option<String> {
     let of_it = || measures.model.work.iter().filter(|work| work.process.pid == pid);
     let all: u64 = of_it().map(|work| work.count).sum();
     let most = of_it().max_by_key(|work| work.count)?;
-    let place = match (most.syscall.as_str(), most.code.as_str()) {
+    let (place, count) = match (most.syscall.as_str(), most.code.as_str()) {
         ("", "") => return None,
-        ("", code) => code.to_string(),
-        (call, _) => format!("{call}()"),
+        ("", code) => match outstanding(most) {
+            Some(function) => (format!("{}() of {code}", function.name), function.count),
+            None => (code.to_string(), most.count),
+        },
+        (call, _) => (format!("{call}()"), most.count),
     };
-    (all >= 20).then(|| format!("{place} {}", words::percent(most.count as f64 / all as f64)))
+    (all >= 20).then(|| format!("{place} {}", words::percent(count as f64 / all as f64)))
+}
+
+/// The function that half of a file's samples hit.
+fn outstanding(work: &Work) -> Option<&Function> {
+    work.functions.first().filter(|it| 2 * it.count >= work.count)
 }
 
 /// Why an end goes no further, one clause.
