@@ -234,7 +234,7 @@ impl Live {
             named_stacks: Vec::new(),
             user_stacks: UserStacks::of(&look.what),
             interpreters: Interpreters::of(&look.what),
-            functions: Functions::default(),
+            functions: Functions::of(&look.what),
             own_pid: std::process::id(),
             pace: Pace::new(held.is_some(), crate::cpu_clock::online_cpus().len()),
             calm: Calm::default(),
@@ -407,9 +407,7 @@ impl Live {
         self.user_stacks_between(facts, is_last)?;
         let spent_ns = self.interpreters.tick(facts, now().saturating_sub(self.begin_ns));
         self.user_stacks.pay(spent_ns);
-        if self.is_command {
-            self.functions.tick(facts, self.ticks);
-        }
+        self.functions.tick(facts, self.ticks);
         if queued.lock {
             self.locks.want();
         }

@@ -12,6 +12,7 @@ use super::budget::cpu_ns;
 use super::elf::{Bytes, Elf};
 use super::maps::{self, Mapping};
 use super::names;
+use crate::live::What;
 use crate::samples::Point;
 use holdup_reason::facts::{Body, Fact, Function, Ns};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -53,6 +54,10 @@ type Named = (Vec<(usize, Vec<Function>)>, Ns);
 /// The functions of a look.
 #[derive(Default)]
 pub struct Functions {
+    /// Of a look at a process, of whose files only.
+    process: Option<u32>,
+    /// A command's are those of what it starts.
+    is_command: bool,
     helper: Option<(Sender<Ask>, Receiver<Named>)>,
     /// Processes that were started, with when they are to be read.
     young: Vec<(u64, u32)>,
@@ -60,9 +65,24 @@ pub struct Functions {
 }
 
 impl Functions {
+    /// For a look at this.
+    pub fn of(what: &What) -> Self {
+        let process = match what {
+            What::Process(pid) => Some(*pid),
+            _ => None,
+        };
+        Self { process, is_command: matches!(what, What::Command(_)), ..Self::default() }
+    }
+
+    /// Whether what a process runs is to be named.
+    fn concerns(&self, pid: u32) -> bool {
+        let is_its = !self.is_command || self.remembered.contains(&pid);
+        is_its && self.process.is_none_or(|process| process == pid)
+    }
+
     /// Has it written down which files the processes of a command run.
     pub fn tick(&mut self, facts: &[Fact], tick: u64) {
-        for fact in facts {
+        for fact in facts.iter().filter(|_| self.is_command) {
             let Body::Exec(exec) = &fact.body else { continue };
             let pid = exec.thread.pid;
             if self.remembered.len() < REMEMBERED_MAX && self.remembered.insert(pid) {
@@ -85,6 +105,8 @@ impl Functions {
 
     /// Names the functions of the files with most samples; gives the CPU time that it took.
     pub fn name(&mut self, points: Vec<(Point, String)>, sums: &mut [Body], allowed_ns: Ns) -> Ns {
+        let mut points = points;
+        points.retain(|(point, _)| self.concerns(point.pid));
         let wanted = wanted(points, sums);
         if wanted.is_empty() || self.ask(Ask::Name(wanted, allowed_ns)).is_none() {
             return 0;
@@ -114,6 +136,7 @@ fn wanted(points: Vec<(Point, String)>, sums: &[Body]) -> Vec<Wanted> {
             _ => None,
         })
         .collect();
+    of_files.retain(|(_, _, pid, file)| by_file.contains_key(&(*pid, (*file).to_string())));
     of_files.sort_unstable_by(|a, b| b.cmp(a));
     of_files.truncate(FILES_MAX);
     let of_file = |(_, at, pid, file): (u64, usize, u32, &str)| {

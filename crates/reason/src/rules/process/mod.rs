@@ -11,6 +11,7 @@ pub(crate) mod fork_cost;
 pub(crate) mod frozen;
 pub(crate) mod gc;
 mod gc_interpreted;
+mod gc_sampled;
 pub(crate) mod holder_doing;
 pub(crate) mod own_time;
 pub(crate) mod pipe_peer;
