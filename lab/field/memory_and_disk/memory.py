@@ -58,8 +58,12 @@ def java_gc(s):
 def node_gc(s):
     """node with a small old space and much that lives."""
     node = tool("node", "nodejs")
-    argv = [node, "--max-old-space-size=96", s.file("gc.js", NODE), s.seconds(2.2, 3)]
-    yield run(argv, Truth(end=("works",), who=("node",), code=("process.gc",), culprit=("node",)), wall=1)
+    script = s.file("gc.js", NODE)
+    full, truth = "--max-old-space-size=96", Truth(end=("works",), who=("node",), code=("process.gc",), culprit=("node",))
+    yield run([node, "--max-old-space-size=4000", "--max-semi-space-size=64", script, s.seconds(2.2, 3)], HEALTHY, "twin")
+    yield run([node, full, script, s.seconds(2.2, 3)], truth, wall=1)
+    process = s.waiting([node, full, script, 60], 0.5)
+    yield pid(process, truth.plus(who=(process.pid,), culprit=(process.pid,)), secs=3)
 
 
 @case("python-gc")

@@ -172,7 +172,8 @@ fn start() -> Option<(Sender<Ask>, Receiver<Named>)> {
                 let files = if live.is_empty() { gone()? } else { live };
                 Some((wanted.at, functions(&wanted, &files, &has_time)?))
             });
-            if answered.send((named.collect(), cpu_ns())).is_err() {
+            let named: Vec<_> = named.collect();
+            if answered.send((named, cpu_ns())).is_err() {
                 break;
             }
         }
@@ -189,7 +190,9 @@ fn functions(
 ) -> Option<Vec<Function>> {
     let mapping = files.iter().find(|mapping| *mapping.name == *wanted.file)?;
     let file = Same(open(wanted.pid, mapping)?);
-    let elf = Elf::read(&file)?;
+    let mut elf = Elf::read(&file)?;
+    // The first table has all that the others have; of one that is stripped only what it exports is left.
+    elf.symbols.truncate(1);
     let counted = |(offset, count): &(u64, u64)| Some((elf.address_of(*offset)?, *count));
     counts(&elf, &file, wanted.points.iter().filter_map(counted).collect(), has_time)
 }

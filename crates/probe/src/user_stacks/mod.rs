@@ -168,7 +168,7 @@ impl UserStacks {
 
     /// CPU time that is left of what reading may take by now.
     pub fn rest_ns(&self, lasted_ns: Ns) -> Ns {
-        self.allowance.batch_ns(lasted_ns, 0)
+        self.allowance.rest_ns(lasted_ns)
     }
 
     /// Pays for what was read beside the stacks.

@@ -7,7 +7,7 @@
 //! CPython (gc_interpreted.rs), V8 and Go (gc_sampled.rs) run on the program's own threads.
 
 use super::gc_interpreted::{self, COLLECTS_MIN, COLLECTS_READINGS_MIN};
-use super::gc_sampled::{self, COLLECTOR_MIN, COLLECTOR_SAMPLES_MIN};
+use super::gc_sampled::{self, COLLECTOR_MIN, COLLECTOR_MIN_OF_GO, COLLECTOR_SAMPLES_MIN};
 use super::own_time::{COST_MIN, Cost, worker};
 use crate::facts::{ThreadRef, ThreadTime};
 use crate::graph::end::End;
@@ -56,7 +56,7 @@ pub static RULE: Rule = Rule {
         "a process with the JVM's VM thread",
         "that thread and the workers of its collections ran for two fifths of the program's time, and a quarter of its CPU time",
         "or a process of CPython whose interpreter was met collecting in a quarter of the readings",
-        "or a process with functions of V8's or Go's collector, and a quarter of its on-CPU samples in them",
+        "or a process with functions of V8's or Go's collector, and a fifth (V8) or a third (Go) of its on-CPU samples in them",
     ],
     refuted_by: &[
         Refutation::new(
@@ -94,6 +94,7 @@ pub static RULE: Rule = Rule {
         &COLLECTS_MIN,
         &COLLECTS_READINGS_MIN,
         &COLLECTOR_MIN,
+        &COLLECTOR_MIN_OF_GO,
         &COLLECTOR_SAMPLES_MIN,
     ],
     finds: Finds::End(find),
