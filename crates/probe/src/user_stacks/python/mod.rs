@@ -24,7 +24,7 @@ use objects::{Objects, word};
 use std::collections::HashMap;
 
 /// The symbols that all begins at, the two types, and since 3.11 the release.
-const SYMBOLS: [&'static str; 4] = ["_PyRuntime", "PyCode_Type", "PyUnicode_Type", "Py_Version"];
+const SYMBOLS: [&str; 4] = ["_PyRuntime", "PyCode_Type", "PyUnicode_Type", "Py_Version"];
 
 const INTERPRETERS_MAX: usize = 8;
 const THREADS_MAX: usize = 1024;

@@ -1,4 +1,7 @@
 //! Interpreters as they lie in memory, one for each release, with one thread that is in `Cart.add` of /srv/shop.py.
+//!
+//! An image is written by the same layout that it is read by, so what these tests hold is the walk, not the offsets: those are
+//! of each release's headers and were tried on the releases themselves. Must not need an interpreter.
 
 use super::objects::file_name;
 use super::*;

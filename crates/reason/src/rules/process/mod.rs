@@ -12,6 +12,8 @@ pub(crate) mod frozen;
 pub(crate) mod gc;
 mod gc_interpreted;
 mod gc_sampled;
+#[cfg(test)]
+mod gc_tests;
 pub(crate) mod holder_doing;
 pub(crate) mod own_time;
 pub(crate) mod pipe_peer;
