@@ -25,7 +25,7 @@ class Heap {
 
 NODE = """
 const keep = new Map(); const end = Date.now() + 1000 * Number(process.argv[2]); let n = 0;
-while (Date.now() < end) { keep.set(n % 300000, { a: n, b: [n, n + 1, n + 2] }); n++; }
+while (Date.now() < end) { keep.set(n % process.argv[3], { a: n, b: [n, n + 1, n + 2] }); n++; }
 """
 
 PYTHON = """
@@ -60,9 +60,9 @@ def node_gc(s):
     node = tool("node", "nodejs")
     script = s.file("gc.js", NODE)
     full, truth = "--max-old-space-size=96", Truth(end=("works",), who=("node",), code=("process.gc",), culprit=("node",))
-    yield run([node, "--max-old-space-size=4000", "--max-semi-space-size=64", script, s.seconds(2.2, 3)], HEALTHY, "twin")
-    yield run([node, full, script, s.seconds(2.2, 3)], truth, wall=1)
-    process = s.waiting([node, full, script, 60], 0.5)
+    yield run([node, full, script, s.seconds(2.2, 3), 3000], HEALTHY, "twin")
+    yield run([node, full, script, s.seconds(2.2, 3), 300000], truth, wall=1)
+    process = s.waiting([node, full, script, 60, 300000], 0.5)
     yield pid(process, truth.plus(who=(process.pid,), culprit=(process.pid,)), secs=3)
 
 
