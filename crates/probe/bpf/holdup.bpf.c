@@ -51,6 +51,7 @@ struct wire_types {
 	struct wire_sample sample;
 	struct wire_work_key work_key;
 	struct wire_work work;
+	struct wire_point_key point_key;
 	struct wire_effort_key effort_key;
 	struct wire_effort effort;
 };

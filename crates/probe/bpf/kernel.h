@@ -164,6 +164,7 @@ struct cred {
 struct vm_area_struct {
 	unsigned long vm_start, vm_end;
 	struct file *vm_file;
+	unsigned long vm_pgoff;
 };
 
 struct task_io_accounting {

@@ -1,5 +1,6 @@
 /*
- * sample.bpf.c: what runs, sampled by a CPU clock: by process and kernel stack, by system call, by the file of its code.
+ * sample.bpf.c: what runs, sampled by a CPU clock: by process and kernel stack, by system call, by the file of its code,
+ * and by the place in that file.
  *
  * Says what on-CPU time is spent on (fork, faults, tiny writes, ciphers) without tracing functions or system calls: the
  * registers and the task's own counters are read where the clock hits. User stacks are not walked here: the file that the
@@ -30,6 +31,14 @@ struct {
 	__type(value, struct wire_work);
 } work SEC(".maps");
 
+/* Full: what comes then has no function, and is still counted in `work`. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct wire_point_key);
+	__type(value, __u64);
+} points SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1024);
@@ -50,6 +59,7 @@ struct code_file {
 	__u64 start;
 	__u64 end;
 	__u64 ino;
+	__u64 page; /* of the file, that lies at the start */
 	char name[64];
 };
 struct {
@@ -124,6 +134,7 @@ static long read_code_file(struct task_struct *task, struct vm_area_struct *vma,
 	code->start = BPF_CORE_READ(vma, vm_start);
 	code->end = BPF_CORE_READ(vma, vm_end);
 	code->ino = BPF_CORE_READ(file, f_inode, i_ino);
+	code->page = BPF_CORE_READ(vma, vm_pgoff);
 	bpf_probe_read_kernel_str(code->name, sizeof(code->name), BPF_CORE_READ(file, f_path.dentry, d_name.name));
 	return 0;
 }
@@ -143,6 +154,25 @@ static __always_inline void find_code_file(struct task_struct *current, __u64 at
 	}
 	if (!bpf_find_vma(current, at, read_code_file, code, 0))
 		bpf_map_update_elem(&code_files, &key, code, BPF_ANY);
+}
+
+/* Functions begin at multiples of 16: nearly always one of them holds all of these bytes. */
+#define POINT_MASK 15ULL
+
+static __always_inline void count_point(__u32 tgid, __u64 at, const struct code_file *code)
+{
+	const __u64 first = 1;
+	struct wire_point_key key = { .code_ino = code->ino, .tgid = tgid };
+	__u64 *count;
+
+	if (!code->ino)
+		return;
+	key.offset = (at - code->start + (code->page << 12)) & ~POINT_MASK;
+	count = bpf_map_lookup_elem(&points, &key);
+	if (count)
+		__sync_fetch_and_add(count, 1);
+	else
+		bpf_map_update_elem(&points, &key, &first, BPF_NOEXIST);
 }
 
 static __always_inline bool same_name(const __u64 *a, const __u64 *b)
@@ -175,8 +205,11 @@ static __always_inline void sample_work(struct task_struct *current, bool user, 
 		if (at >= 0)
 			bpf_probe_read_user_str(named.name, sizeof(named.name), (void *)place.args[at & 1]);
 	} else if (find_code) {
-		find_code_file(current, instruction(regs), &named);
+		__u64 at = instruction(regs);
+
+		find_code_file(current, at, &named);
 		key.code_ino = named.ino;
+		count_point(key.tgid, at, &named);
 	}
 	sum = bpf_map_lookup_elem(&work, &key);
 	if (!sum) {

@@ -478,6 +478,14 @@ struct wire_work {
 	char name[64]; /* path that the system call was given, or the last part of the code's file; of most samples */
 };
 
+/* Where in a file the code of a process was hit. */
+struct wire_point_key {
+	__u64 code_ino;
+	__u64 offset; /* in the file, a multiple of 16 */
+	__u32 tgid;
+	__u32 unused;
+};
+
 /* A thread's own counters at its first and its last sample. */
 enum wire_effort_counter {
 	WIRE_EFFORT_READS,

@@ -8,6 +8,7 @@ use crate::endpoints::{ends_of, inodes, relevant};
 use crate::files::{self, Family, family::Observed, threads::clock_ns};
 use crate::live::{Live, now};
 use crate::own::priority;
+use crate::samples::Point;
 use crate::user_stacks::Left;
 use crate::{SourceError, memory, paths, polled};
 use holdup_reason::facts::*;
@@ -238,6 +239,7 @@ impl Live {
         let walk_ns = clock_ns(libc::CLOCK_THREAD_CPUTIME_ID).saturating_sub(walk_begin_ns);
         // What they add up goes on.
         last.sums = programs.sums();
+        last.points = programs.points();
         last.lost = programs.lost();
         last.left = self.left_at_the_end(walk_ns)?;
         Ok(last)
@@ -261,6 +263,7 @@ impl Live {
             mut waits,
             mut wanted,
             mut sums,
+            points,
             lost,
             left,
             ..
@@ -286,6 +289,7 @@ impl Live {
             None => Vec::new(),
         };
         self.name_flows(&mut sums, &endpoints);
+        self.name_functions(points, &mut sums);
         self.tell_endpoints(endpoints, at_ns, facts, &mut wanted);
         let mut put = |body| facts.push(Fact { at_ns, body });
         for body in sums {
@@ -379,6 +383,13 @@ impl Live {
 }
 
 impl Live {
+    /// Names the functions that the CPU clock hit, as far as there is time.
+    fn name_functions(&mut self, points: Vec<(Point, String)>, sums: &mut [Body]) {
+        let allowed_ns = self.user_stacks.rest_ns(now().saturating_sub(self.begin_ns));
+        let spent_ns = self.functions.name(points, sums, allowed_ns);
+        self.user_stacks.pay(spent_ns);
+    }
+
     /// Names the process behind each flow by its socket, and wants those sockets told.
     fn name_flows(&mut self, sums: &mut [Body], endpoints: &[Endpoint]) {
         let seen = self.earlier.values().chain(self.between.values());
@@ -427,6 +438,8 @@ pub(crate) struct LastWalk {
     wanted: HashSet<u32>,
     /// What the kernel programs have added up.
     sums: Vec<Body>,
+    /// Where the CPU clock hit code, and of which file.
+    points: Vec<(Point, String)>,
     /// What they had no room for.
     lost: Vec<Lost>,
 }

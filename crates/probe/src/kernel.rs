@@ -11,7 +11,7 @@ use crate::host::Offer;
 use crate::iterators::{OfProcess, each_record};
 use crate::plan;
 use crate::refusal::{self, Refusal};
-use crate::samples;
+use crate::samples::{self, Point};
 use crate::skel::{HoldupSkel, HoldupSkelBuilder};
 use crate::wire::{self, *};
 use crate::{SourceError, expense, fitting};
@@ -19,6 +19,7 @@ use holdup_reason::facts::*;
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, RingBuffer, RingBufferBuilder};
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::rc::Rc;
@@ -420,6 +421,22 @@ impl Programs {
             all.push(Body::Effort(samples::effort(&value)));
         });
         all
+    }
+
+    /// Where in their code files processes were hit, by the file that most samples of its inode have the name of.
+    pub fn points(&self) -> Vec<(Point, String)> {
+        let (mut names, mut points) = (HashMap::new(), Vec::new());
+        each(&self.skel.maps.work, |key: wire_work_key, value: wire_work| {
+            if key.syscall < 0 && key.code_ino != 0 {
+                names.insert((key.tgid, key.code_ino), wire::text(&value.name));
+            }
+        });
+        each(&self.skel.maps.points, |key: wire_point_key, count: u64| {
+            if let Some(name) = names.get(&(key.tgid, key.code_ino)) {
+                points.push((samples::point(&key, count), name.clone()));
+            }
+        });
+        points
     }
 
     fn qdisc_sampling(&self) -> u32 {

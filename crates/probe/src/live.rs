@@ -30,7 +30,7 @@ use crate::own;
 use crate::pace::Pace;
 use crate::plan;
 use crate::stopping::{Stopper, Stopping};
-use crate::user_stacks::{Interpreters, UserStacks};
+use crate::user_stacks::{Functions, Interpreters, UserStacks};
 use crate::{Source, SourceError, container, memory};
 use holdup_reason::facts::*;
 use std::collections::{BTreeMap, HashSet, VecDeque};
@@ -108,6 +108,7 @@ pub struct Live {
     pub(crate) named_stacks: Vec<Vec<String>>,
     pub(crate) user_stacks: UserStacks,
     interpreters: Interpreters,
+    pub(crate) functions: Functions,
     pub(crate) own_pid: u32,
     pub(crate) pace: Pace,
     pub(crate) calm: Calm,
@@ -232,7 +233,8 @@ impl Live {
             reading_endpoints_ns: 0,
             named_stacks: Vec::new(),
             user_stacks: UserStacks::of(&look.what),
-            interpreters: Interpreters::default(),
+            interpreters: Interpreters::of(&look.what),
+            functions: Functions::of(&look.what),
             own_pid: std::process::id(),
             pace: Pace::new(held.is_some(), crate::cpu_clock::online_cpus().len()),
             calm: Calm::default(),
@@ -403,7 +405,9 @@ impl Live {
             self.standing(facts, self.is_command)?;
         }
         self.user_stacks_between(facts, is_last)?;
-        self.interpreters.tick(facts);
+        let spent_ns = self.interpreters.tick(facts, now().saturating_sub(self.begin_ns));
+        self.user_stacks.pay(spent_ns);
+        self.functions.tick(facts, self.ticks);
         if queued.lock {
             self.locks.want();
         }

@@ -56,6 +56,7 @@ wire!(
     wire_sample,
     wire_work_key,
     wire_work,
+    wire_point_key,
     wire_effort_key,
     wire_effort
 );

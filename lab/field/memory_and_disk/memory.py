@@ -6,7 +6,7 @@ serves it as fast as it can, and the limit is the reason.
 
 from harness.groups import loop_device
 from harness.stage import tool
-from harness.truth import HEALTHY, NotProven, Truth, case, run
+from harness.truth import HEALTHY, NotProven, Truth, case, pid, run
 from programs.web import PY
 
 JAVA = """
@@ -25,7 +25,7 @@ class Heap {
 
 NODE = """
 const keep = new Map(); const end = Date.now() + 1000 * Number(process.argv[2]); let n = 0;
-while (Date.now() < end) { keep.set(n % 300000, { a: n, b: [n, n + 1, n + 2] }); n++; }
+while (Date.now() < end) { keep.set(n % process.argv[3], { a: n, b: [n, n + 1, n + 2] }); n++; }
 """
 
 PYTHON = """
@@ -58,15 +58,24 @@ def java_gc(s):
 def node_gc(s):
     """node with a small old space and much that lives."""
     node = tool("node", "nodejs")
-    argv = [node, "--max-old-space-size=96", s.file("gc.js", NODE), s.seconds(2.2, 3)]
-    yield run(argv, Truth(end=("works",), who=("node",), code=("process.gc",), culprit=("node",)), wall=1)
+    script = s.file("gc.js", NODE)
+    full, truth = "--max-old-space-size=96", Truth(end=("works",), who=("node",), code=("process.gc",), culprit=("node",))
+    yield run([node, full, script, s.seconds(2.2, 3), 3000], HEALTHY, "twin")
+    yield run([node, full, script, s.seconds(2.2, 3), 300000], truth, wall=1)
+    process = s.waiting([node, full, script, 60, 300000], 0.5)
+    yield pid(process, truth.plus(who=(process.pid,), culprit=(process.pid,)), secs=3)
 
 
 @case("python-gc")
 def python_gc(s):
     """A Python program that collects a large heap again and again."""
-    argv = [PY, s.file("gc.py", PYTHON), s.random.randrange(200000, 400000), s.seconds(2.2, 3)]
-    yield run(argv, Truth(end=("works",), who=("python3",)), wall=1)
+    script = s.file("gc.py", PYTHON)
+    objects = s.random.randrange(200000, 400000)
+    yield run([PY, script, objects, 0.01], HEALTHY, "twin")
+    truth = Truth(end=("works",), who=("python3",), code=("process.gc",), culprit=("python3",))
+    yield run([PY, script, objects, s.seconds(2.2, 3)], truth, wall=1)
+    process = s.waiting([PY, script, objects, 60], 0.5)
+    yield pid(process, truth.plus(who=(process.pid,), culprit=(process.pid,)), secs=2)
 
 
 @case("group-thrashes")

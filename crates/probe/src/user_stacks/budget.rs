@@ -18,6 +18,9 @@ use std::time::{Duration, Instant};
 /// not optimised takes some twenty times as long.
 const PART_OF_CPU: u64 = if cfg!(debug_assertions) { 12 } else { 250 };
 
+/// The same, for the last thing that is read: nothing comes behind it that may take longer than was thought.
+const PART_OF_CPU_AT_LAST: u64 = if cfg!(debug_assertions) { 11 } else { 210 };
+
 /// CPU time that the calling thread has used.
 pub fn cpu_ns() -> Ns {
     clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
@@ -56,6 +59,11 @@ impl Allowance {
     pub fn batch_ns(&self, lasted_ns: Ns, walks: u64) -> Ns {
         let walks_ns = walks * (self.walk_ns + self.walk_ns / 2);
         (lasted_ns / PART_OF_CPU).saturating_sub(self.spent_ns + walks_ns)
+    }
+
+    /// What is left for the last step of all.
+    pub fn rest_ns(&self, lasted_ns: Ns) -> Ns {
+        (lasted_ns / PART_OF_CPU_AT_LAST).saturating_sub(self.spent_ns)
     }
 
     /// What a walk for all that there is to know of each thread took, before the first of its own kind, which tells a fifth

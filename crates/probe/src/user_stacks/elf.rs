@@ -163,6 +163,13 @@ impl Elf {
         segment.offset.checked_add(address - segment.address)
     }
 
+    /// The address of code that lies at an offset in the file.
+    pub fn address_of(&self, offset: u64) -> Option<u64> {
+        let holds = |it: &&Segment| it.executable && offset.wrapping_sub(it.offset) < it.bytes;
+        let segment = self.segments.iter().find(holds)?;
+        segment.address.checked_add(offset - segment.offset)
+    }
+
     /// How far the file was moved: what to add to its own addresses. By the executable segment that a mapping is of;
     /// others may be moved apart from it by less than a page, which leads to plausible nonsense.
     pub fn moved_by(&self, mapped_at: u64, mapped_offset: u64) -> Option<u64> {

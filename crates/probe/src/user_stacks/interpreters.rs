@@ -1,15 +1,20 @@
-//! Who has the lock of an interpreter: read ten times a second, of processes of which threads were seen to wait for words.
+//! Who has the lock of an interpreter, and what it runs: read ten times a second of processes that may be one.
 //!
 //! A wait for such a lock is mostly too short for a stack, and none of its words says who has it; the interpreter's own state
-//! does. Owns which processes are interpreters (asked once of each, a few at a time) and a thread that reads, because
-//! memory and files of others may keep whoever reads them waiting: what it has found is told with the next tick, and one that
-//! hangs is not asked again. Must not: read a process that nobody was seen to wait in.
+//! does. Who has it also is who computes, so of what was asked about it is read whether anybody waits or not: a sample of
+//! the program's own functions, and of its collector. Owns which processes are interpreters (asked once of each, a few at a
+//! time, again while one is still starting) and a thread that reads, because memory and files of others may keep whoever reads
+//! them waiting: what it has found is told with the next tick, and one that hangs is not asked again. It takes a
+//! thousandth of a CPU; where that is too little it reads seldom. Must not: read a process of a host that nobody was seen to
+//! wait in.
 
+use super::budget::cpu_ns;
 use super::maps;
 use super::modules::Modules;
-use super::python::{self, Python};
+use super::python::{Python, Runtime, is_interpreter};
+use crate::live::What;
 use crate::{files, memory};
-use holdup_reason::facts::{Body, Fact, InterpreterLock, WaitState};
+use holdup_reason::facts::{Body, Fact, InterpreterLock, Ns, WaitState};
 use std::collections::{HashMap, HashSet};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
@@ -18,40 +23,80 @@ const ASKED_MAX: usize = 256;
 const READ_MAX: usize = 16;
 /// Processes that are asked for in one tick.
 const FRESH_MAX: usize = 8;
+/// Readings without an answer before a process is given up: it has ended, or never was an interpreter.
+const UNREAD_MAX: u32 = 10;
+/// Of the time that a look has lasted, what this takes of a CPU. Code that is not optimised takes some twenty times as long.
+const PART_OF_CPU: u64 = if cfg!(debug_assertions) { 50 } else { 1000 };
 
 /// What the thread answers.
 struct Found {
     facts: Vec<Fact>,
     /// Interpreters that it goes on reading.
     count: usize,
+    /// CPU time that it took.
+    spent_ns: Ns,
 }
 
 /// The interpreters of a look.
 #[derive(Default)]
 pub struct Interpreters {
     asked: HashSet<u32>,
-    fresh: Vec<u32>,
-    reader: Option<(Sender<Vec<u32>>, Receiver<Found>)>,
+    fresh: Vec<Asked>,
+    reader: Option<(Sender<Vec<Asked>>, Receiver<Found>)>,
     is_away: bool,
     count: usize,
+    spent_ns: Ns,
+    /// Whatever is started may be asked for.
+    is_command: bool,
+}
+
+/// A process that is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Asked {
+    pid: u32,
+    /// It was only just started: only its name says so far what it is.
+    is_young: bool,
 }
 
 impl Interpreters {
-    /// Tells what was read since the last tick, and asks for more.
-    pub fn tick(&mut self, facts: &mut Vec<Fact>) {
-        for pid in facts.iter().filter_map(waits_for_a_word) {
-            if self.asked.len() < ASKED_MAX && self.asked.insert(pid) {
-                self.fresh.push(pid);
+    /// For a look at this.
+    pub fn of(what: &What) -> Self {
+        let mut all = Self { is_command: matches!(what, What::Command(_)), ..Self::default() };
+        if let What::Process(pid) = what {
+            all.want(Asked { pid: *pid, is_young: false });
+        }
+        all
+    }
+
+    fn want(&mut self, asked: Asked) {
+        if self.asked.len() < ASKED_MAX && self.asked.insert(asked.pid) {
+            self.fresh.push(asked);
+        }
+    }
+
+    /// Tells what was read since the last tick, and asks for more. Gives the CPU time that the last reading took.
+    pub fn tick(&mut self, facts: &mut Vec<Fact>, lasted_ns: Ns) -> Ns {
+        for fact in facts.iter() {
+            let started = started(fact).filter(|_| self.is_command);
+            if let Some(pid) = started {
+                // Another program than the one that it was.
+                self.asked.remove(&pid);
             }
+            let asked = started.map(|pid| Asked { pid, is_young: true });
+            let waits = || waits_for_a_word(fact).map(|pid| Asked { pid, is_young: false });
+            asked.or_else(waits).into_iter().for_each(|asked| self.want(asked));
         }
+        let mut spent_ns = 0;
         if self.is_away {
-            let Some((_, found)) = &self.reader else { return };
-            let Ok(found) = found.try_recv() else { return };
+            let Some((_, found)) = &self.reader else { return 0 };
+            let Ok(found) = found.try_recv() else { return 0 };
             facts.extend(found.facts);
-            (self.is_away, self.count) = (false, found.count);
+            (self.is_away, self.count, spent_ns) = (false, found.count, found.spent_ns);
+            self.spent_ns += spent_ns;
         }
-        if self.fresh.is_empty() && self.count == 0 {
-            return;
+        let is_dear = self.spent_ns > lasted_ns / PART_OF_CPU;
+        if is_dear || self.fresh.is_empty() && self.count == 0 {
+            return spent_ns;
         }
         if self.reader.is_none() {
             self.reader = start();
@@ -59,6 +104,16 @@ impl Interpreters {
         let fresh = self.fresh.split_off(self.fresh.len().saturating_sub(FRESH_MAX));
         let asked = self.reader.as_ref().map(|(ask, _)| ask.send(fresh).is_ok());
         self.is_away = asked == Some(true);
+        spent_ns
+    }
+}
+
+/// The process that was started, or began another program.
+fn started(fact: &Fact) -> Option<u32> {
+    match &fact.body {
+        Body::Exec(exec) => Some(exec.thread.pid),
+        Body::Fork(fork) => Some(fork.child.pid).filter(|pid| *pid != fork.parent.pid),
+        _ => None,
     }
 }
 
@@ -73,19 +128,26 @@ fn waits_for_a_word(fact: &Fact) -> Option<u32> {
     (waits && !is_kernel && thread.pid != std::process::id()).then_some(thread.pid)
 }
 
-fn start() -> Option<(Sender<Vec<u32>>, Receiver<Found>)> {
-    let (ask, asked) = channel::<Vec<u32>>();
+fn start() -> Option<(Sender<Vec<Asked>>, Receiver<Found>)> {
+    let (ask, asked) = channel::<Vec<Asked>>();
     let (answered, answer) = channel();
     let work = move || {
         let mut modules = Modules::default();
         let mut known: Vec<Interpreter> = Vec::new();
         for fresh in asked {
-            known.extend(fresh.into_iter().filter_map(|pid| Interpreter::find(pid, &mut modules)));
-            modules.close();
+            let begin_ns = cpu_ns();
+            known.retain(|it| fresh.iter().all(|new| new.pid != it.pid));
+            known
+                .extend(fresh.into_iter().filter_map(|asked| Interpreter::of(asked, &mut modules)));
             known.truncate(READ_MAX);
             let mut facts = Vec::new();
-            known.retain_mut(|it| it.read().map(|fact| facts.push(fact)).is_some());
-            if answered.send(Found { facts, count: known.len() }).is_err() {
+            known.retain_mut(|it| {
+                facts.extend(it.read(&mut modules));
+                it.unread < UNREAD_MAX
+            });
+            modules.close();
+            let spent_ns = cpu_ns().saturating_sub(begin_ns);
+            if answered.send(Found { facts, count: known.len(), spent_ns }).is_err() {
                 break;
             }
         }
@@ -94,29 +156,46 @@ fn start() -> Option<(Sender<Vec<u32>>, Receiver<Found>)> {
     Some((ask, answer))
 }
 
-/// A process that is an interpreter.
+/// Whether the program that a process was started with is an interpreter, by its name.
+fn is_named_so(pid: u32) -> bool {
+    let program = std::fs::read_link(format!("/proc/{pid}/exe"));
+    let name = program.ok().and_then(|path| Some(path.file_name()?.to_str()?.to_string()));
+    name.is_some_and(|name| is_interpreter(&name))
+}
+
+/// A process that is an interpreter, or is about to be one.
 struct Interpreter {
     pid: u32,
-    runtime: u64,
-    python: Python,
+    /// None while its files are not there yet.
+    python: Option<Python>,
+    /// Readings in a row without an answer.
+    unread: u32,
     /// Numbers of threads by those inside the container.
     numbers: HashMap<u32, u32>,
 }
 
 impl Interpreter {
-    fn find(pid: u32, modules: &mut Modules) -> Option<Self> {
-        let mappings = maps::executable(pid);
-        let mut all = mappings.iter().filter(|mapping| python::is_interpreter(&mapping.name));
-        let runtime = all.find_map(|mapping| python::runtime(pid, mapping, modules))?;
-        Some(Self { pid, runtime, python: Python::default(), numbers: HashMap::new() })
+    fn of(asked: Asked, modules: &mut Modules) -> Option<Self> {
+        let Asked { pid, is_young } = asked;
+        if is_young && !is_named_so(pid) {
+            return None;
+        }
+        let python = python(pid, modules);
+        let may_be = is_young || python.is_some();
+        may_be.then_some(Self { pid, python, unread: 0, numbers: HashMap::new() })
     }
 
-    /// Who has the lock now; none if the process is gone.
-    fn read(&mut self) -> Option<Fact> {
-        let Self { pid, runtime, python, numbers } = self;
+    /// Who has the lock now; none if it cannot be read, or not yet.
+    fn read(&mut self, modules: &mut Modules) -> Option<Fact> {
+        self.unread += 1;
+        if self.python.is_none() {
+            self.python = python(self.pid, modules);
+        }
+        let Self { pid, python, numbers, .. } = self;
+        let python = python.as_mut()?;
         let at_ns = crate::live::now();
         let mut memory = |at: u64, into: &mut [u8]| memory::read(*pid, at, into);
-        let lock = python::lock(*runtime, &mut memory)?;
+        let lock = python.runtime.lock(&mut memory)?;
         let (holder_tid, frames) = match lock.holder {
             Some((thread, inner)) => {
                 let number = || files::thread_inside(&files::Roots::default(), *pid, inner);
@@ -125,17 +204,25 @@ impl Interpreter {
             }
             None => (0, Vec::new()),
         };
-        let (begin, end) = (lock.begin, lock.end);
-        let interpreter = python::NAME.into();
-        let lock = InterpreterLock { pid: *pid, interpreter, begin, end, holder_tid, frames };
+        self.unread = 0;
+        let (begin, end, collecting) = (lock.begin, lock.end, lock.is_collecting);
+        let (pid, interpreter) = (*pid, python.runtime.name());
+        let lock = InterpreterLock { pid, interpreter, begin, end, holder_tid, collecting, frames };
         Some(Fact { at_ns, body: Body::InterpreterLock(lock) })
     }
+}
+
+fn python(pid: u32, modules: &mut Modules) -> Option<Python> {
+    let runtime = Runtime::find(pid, maps::executable(pid).iter(), modules)?;
+    Some(Python::new(runtime))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use holdup_reason::facts::{Blocked, Place, ThreadRef};
+    use holdup_reason::facts::{Blocked, Exec, Place, ThreadRef};
+
+    const LASTED_NS: Ns = 1_000_000_000;
 
     fn waits(pid: u32, syscall: &str) -> Fact {
         let thread = ThreadRef { tid: pid, pid, ..ThreadRef::default() };
@@ -146,13 +233,38 @@ mod tests {
     #[test]
     fn only_those_who_wait_for_a_word_are_asked_and_each_once() {
         let mut interpreters = Interpreters::default();
-        interpreters.tick(&mut vec![waits(7, "read")]);
+        interpreters.tick(&mut vec![waits(7, "read")], LASTED_NS);
         assert!(interpreters.reader.is_none() && interpreters.asked.is_empty());
         let mut facts: Vec<Fact> =
             (10_000_000..10_000_300).map(|pid| waits(pid, "futex")).collect();
-        interpreters.tick(&mut facts);
+        interpreters.tick(&mut facts, LASTED_NS);
         assert_eq!(interpreters.asked.len(), ASKED_MAX);
         assert_eq!(interpreters.fresh.len(), ASKED_MAX - FRESH_MAX);
         assert_eq!(facts.len(), 300, "processes that are not there have nothing to tell");
+    }
+
+    #[test]
+    fn what_is_asked_about_is_read_and_what_a_command_starts() {
+        let execs = |pid: u32| {
+            let thread = ThreadRef { tid: pid, pid, ..ThreadRef::default() };
+            Fact { at_ns: 1, body: Body::Exec(Exec { thread, path: "/usr/bin/env".into() }) }
+        };
+        let of_process = Interpreters::of(&What::Process(7));
+        assert_eq!(of_process.fresh, [Asked { pid: 7, is_young: false }]);
+        let mut of_host = Interpreters::of(&What::Host);
+        of_host.tick(&mut vec![execs(10_000_000)], LASTED_NS);
+        assert!(of_host.asked.is_empty(), "others start programs too");
+        let mut of_command = Interpreters { is_command: true, ..Interpreters::default() };
+        of_command.tick(&mut vec![execs(10_000_000)], LASTED_NS);
+        assert!(of_command.is_away && of_command.asked.contains(&10_000_000));
+    }
+
+    #[test]
+    fn what_has_taken_its_part_waits() {
+        let mut dear = Interpreters { spent_ns: LASTED_NS, ..Interpreters::of(&What::Process(7)) };
+        dear.tick(&mut Vec::new(), LASTED_NS);
+        assert!(!dear.is_away && dear.fresh.len() == 1);
+        dear.tick(&mut Vec::new(), 2000 * LASTED_NS);
+        assert!(dear.is_away);
     }
 }

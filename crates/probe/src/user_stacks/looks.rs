@@ -20,6 +20,14 @@ const WALKS_MEANWHILE: u64 = 2;
 /// How long a reading may take while a look goes on, and at its end.
 const PATIENCE: Duration = Duration::from_millis(50);
 const PATIENCE_AT_THE_END: Duration = Duration::from_millis(200);
+/// What of the time that a look has lasted stacks are read for while it goes on, and at its end: the rest is for those
+/// that stand at the end, and for the functions that the CPU clock hit (functions.rs).
+const PART_BETWEEN: (u64, u64) = (3, 4);
+const PART_AT_THE_END: (u64, u64) = (4, 5);
+
+fn part(lasted_ns: Ns, (part, of): (u64, u64)) -> Ns {
+    lasted_ns / of * part
+}
 
 impl Live {
     /// Tells the stacks of what was asked about, as far as it waits for long already.
@@ -33,7 +41,7 @@ impl Live {
             return Ok(());
         }
         self.user_stacks.next_tick = self.ticks + TICKS;
-        let lasted_ns = now().saturating_sub(self.begin_ns);
+        let lasted_ns = part(now().saturating_sub(self.begin_ns), PART_BETWEEN);
         if !self.user_stacks.allowance.is_worth(lasted_ns) {
             return Ok(());
         }
@@ -66,7 +74,7 @@ impl Live {
         &mut self,
         walk_ns: Ns,
     ) -> Result<Option<Vec<Left>>, SourceError> {
-        let lasted_ns = now().saturating_sub(self.begin_ns);
+        let lasted_ns = part(now().saturating_sub(self.begin_ns), PART_AT_THE_END);
         let (stacks, Some(programs)) = (&mut self.user_stacks, self.programs.as_mut()) else {
             return Ok(None);
         };
@@ -100,7 +108,7 @@ impl Live {
         left: Option<Vec<Left>>,
         holders: &HashSet<u32>,
     ) -> Result<Vec<Fact>, SourceError> {
-        let lasted_ns = now().saturating_sub(self.begin_ns);
+        let lasted_ns = part(now().saturating_sub(self.begin_ns), PART_AT_THE_END);
         let (stacks, Some(programs)) = (&mut self.user_stacks, self.programs.as_mut()) else {
             return Ok(Vec::new());
         };

@@ -19,6 +19,7 @@ mod called;
 mod choose;
 #[doc(hidden)]
 pub mod elf;
+mod functions;
 mod interpreters;
 mod looks;
 mod maps;
@@ -41,6 +42,7 @@ use crate::live::What;
 use crate::wire::{self, wire_registers};
 use budget::{Allowance, cpu_ns};
 use choose::Chosen;
+pub(crate) use functions::Functions;
 use holdup_reason::facts::*;
 pub(crate) use interpreters::Interpreters;
 use reader::{Batch, Helper};
@@ -162,6 +164,16 @@ impl UserStacks {
         cost.user_stacks_torn = self.torn;
         cost.user_stacks_left_out = self.left_out.len() as u64;
         cost.user_stacks_seconds = self.allowance.spent_ns() as f64 / 1e9;
+    }
+
+    /// CPU time that is left of what reading may take by now.
+    pub fn rest_ns(&self, lasted_ns: Ns) -> Ns {
+        self.allowance.rest_ns(lasted_ns)
+    }
+
+    /// Pays for what was read beside the stacks.
+    pub fn pay(&mut self, spent_ns: Ns) {
+        self.allowance.pay(spent_ns);
     }
 
     /// Where blocked threads left user space.

@@ -51,7 +51,8 @@ pub fn count(elf: &Elf) -> u64 {
     elf.symbols.iter().map(|symbols| of(symbols).min(SYMBOLS_MAX)).sum()
 }
 
-/// The address of a symbol, of whatever kind, in a table that is not larger than a library's.
+/// The address of a symbol, of whatever kind, in a table that is not larger than a library's. What a file exports is asked
+/// first: that table is the smaller one.
 pub fn address_of(elf: &Elf, bytes: &dyn Bytes, name: &str) -> Option<u64> {
     const BYTES_MAX: u64 = 1 << 20;
     let read = |range: &std::ops::Range<u64>| {
@@ -61,13 +62,14 @@ pub fn address_of(elf: &Elf, bytes: &dyn Bytes, name: &str) -> Option<u64> {
         all.truncate(read);
         all
     };
-    let text = [b"\0", name.as_bytes(), b"\0"].concat();
-    elf.symbols.iter().find_map(|symbols| {
-        let names = read(&symbols.names);
-        let before = names.windows(text.len()).position(|part| part == text)?;
-        let table = read(&symbols.table);
-        let mut all = table.chunks_exact(SYMBOL_BYTES);
-        let symbol = all.find(|it| u32_at(it, 0) as usize == before + 1 && u16_at(it, 6) != 0)?;
+    elf.symbols.iter().rev().find_map(|symbols| {
+        let (names, table) = (read(&symbols.names), read(&symbols.table));
+        let is_it = |symbol: &&[u8]| {
+            let rest = names.get(u32_at(symbol, 0) as usize..).unwrap_or_default();
+            let behind = rest.strip_prefix(name.as_bytes()).and_then(|behind| behind.first());
+            u16_at(symbol, 6) != 0 && behind == Some(&0)
+        };
+        let symbol = table.chunks_exact(SYMBOL_BYTES).find(is_it)?;
         Some(u64_at(symbol, 8))
     })
 }

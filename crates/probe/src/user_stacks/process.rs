@@ -9,7 +9,7 @@ use super::Left;
 use super::called;
 use super::maps::Maps;
 use super::modules::Modules;
-use super::python::{self, Python};
+use super::python::{Python, Runtime};
 use super::unwind::{Registers, Step};
 use crate::memory;
 use holdup_reason::facts::UserFrame;
@@ -84,21 +84,15 @@ impl Process {
         let pid = self.pid;
         let mut memory = |at: u64, into: &mut [u8]| memory::read(pid, at, into);
         if self.python.is_none() {
-            let runtime = self.python_runtime(modules);
-            self.python = runtime.map(|at| Python::read(at, &mut memory));
+            // Among what a stack has passed.
+            let known = self.maps.known().iter().map(|mapping| &**mapping);
+            let runtime = Runtime::find(pid, known, modules);
+            self.python = runtime.map(|runtime| Python::read(runtime, &mut memory));
         }
         if let Some(python) = &mut self.python {
             walk.program = python.frames(inner_tid(left.thread.tid), &mut memory);
         }
         walk
-    }
-
-    /// Where an interpreter of Python that a stack has passed keeps what it knows of its threads.
-    fn python_runtime(&self, modules: &mut Modules) -> Option<u64> {
-        // The program itself may be a shell around a library.
-        let known = self.maps.known();
-        let mut mappings = known.iter().filter(|it| python::is_interpreter(&it.name));
-        mappings.find_map(|mapping| python::runtime(self.pid, mapping, modules))
     }
 
     fn walk(&mut self, left: &Left, modules: &mut Modules) -> Walk {

@@ -124,6 +124,7 @@ fn named(walk: &Walk, modules: &Modules) -> Option<Stack> {
             UserFrame {
                 function: function.as_deref().unwrap_or_default().into(),
                 module: frame.name.to_string(),
+                ..UserFrame::default()
             }
         })
         .collect();

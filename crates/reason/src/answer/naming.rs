@@ -23,9 +23,11 @@ pub fn link(model: &Model, step: &Step) -> Link {
     let stack = step.when.and_then(|(from, to)| model.user_stack(&step.who, from, to));
     let frames = stack.map_or(&[][..], |stack| stack.frames.as_slice());
     let kind = user_stack::kind(frames).filter(|kind| *kind != LockKind::Idle);
-    let function = user_stack::function(frames).map(str::to_string);
+    let frame = user_stack::frame(frames);
+    let function = frame.map(|frame| frame.function.clone());
+    let place = frame.filter(|frame| frame.line != 0).map(UserFrame::place);
     Link {
-        who: Who { function, ..Who::thread(&step.who) },
+        who: Who { function, place, ..Who::thread(&step.who) },
         waits_on,
         seconds: step.seconds,
         lock_kind: kind,
@@ -39,7 +41,7 @@ pub fn frames_of(stack: &UserStack) -> Vec<String> {
         ("", "") => "made at run time".to_string(),
         ("", module) => format!("? ({module})"),
         (function, "") => function.to_string(),
-        (function, module) => format!("{function} ({module})"),
+        (function, _) => format!("{function} ({})", frame.place()),
     };
     let rest = (!stack.complete).then(|| "...".to_string());
     stack.frames.iter().map(frame).chain(rest).collect()

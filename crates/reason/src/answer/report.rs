@@ -247,6 +247,9 @@ pub struct Who {
     /// a chain, the function of the program in which it waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub function: Option<String>,
+    /// Of that function in a chain, its file and line (`shop.py:41`), where the language tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
 }
 
 impl Who {
@@ -259,6 +262,7 @@ impl Who {
             tid: (thread.tid != thread.pid).then_some(thread.tid),
             inner_pid: None,
             function: None,
+            place: None,
         }
     }
 }

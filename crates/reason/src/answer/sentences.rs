@@ -217,7 +217,9 @@ fn detail(measures: &Measures<'_>, end: &AnswerEnd) -> String {
         && let Some(link) = end.chain.iter().find(|link| link.lock_kind.is_some())
         && let Some(function) = &link.who.function
     {
-        clauses.push(format!("it waits in {function}()"));
+        let place =
+            link.who.place.as_ref().map_or_else(String::new, |place| format!(" of {place}"));
+        clauses.push(format!("it waits in {function}(){place}"));
     }
     if end.end == EndKind::Works && measures.model.host.cpus > 1 {
         clauses.push(format!("on one of {} CPUs at a time", measures.model.host.cpus));

@@ -11,9 +11,10 @@ use super::own::Own;
 use super::report::*;
 use super::saved::Saved;
 use super::sentences::{idle_title, unnamed};
-use crate::facts::{TargetKind, ThreadRef};
+use crate::facts::{Function, TargetKind, ThreadRef, Work};
 use crate::graph::end::{End, EndKind};
 use crate::measure::Measures;
+use crate::measure::interpreters::Interpreted;
 use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::{Claim, ask, engine};
@@ -239,17 +240,46 @@ fn has_the_cpu(measures: &Measures<'_>, end: &End) -> Option<Who> {
     Some(Who { kind: "process".into(), name, pid: Some(most.example), ..Who::default() })
 }
 
-/// Where a process spends its CPU time: the system call or the file of its code that most samples hit.
+/// Where a process spends its CPU time: the function of its program, where its interpreter tells, or else the system call or
+/// the file of its code that most samples hit.
 fn works_in(measures: &Measures<'_>, pid: u32) -> Option<String> {
+    interpreted_in(measures, pid).or_else(|| sampled_in(measures, pid))
+}
+
+/// The function of an interpreted program, or its collector.
+fn interpreted_in(measures: &Measures<'_>, pid: u32) -> Option<String> {
+    let interpreted = Interpreted::of(measures.model, pid)?;
+    let spent = measures.profile.spent(pid)?;
+    if !interpreted.stands_for(spent.seconds(spent.samples) / measures.wall_seconds().max(1e-9)) {
+        return None;
+    }
+    let share = |times: usize| words::percent(times as f64 / interpreted.held() as f64);
+    let collecting = interpreted.collecting();
+    if collecting * 2 > interpreted.held() {
+        return Some(format!("its garbage collection {}", share(collecting)));
+    }
+    let (place, times) = interpreted.place()?;
+    Some(format!("{} {}", place.words(), share(times)))
+}
+
+fn sampled_in(measures: &Measures<'_>, pid: u32) -> Option<String> {
     let of_it = || measures.model.work.iter().filter(|work| work.process.pid == pid);
     let all: u64 = of_it().map(|work| work.count).sum();
     let most = of_it().max_by_key(|work| work.count)?;
-    let place = match (most.syscall.as_str(), most.code.as_str()) {
+    let (place, count) = match (most.syscall.as_str(), most.code.as_str()) {
         ("", "") => return None,
-        ("", code) => code.to_string(),
-        (call, _) => format!("{call}()"),
+        ("", code) => match outstanding(most) {
+            Some(function) => (format!("{}() of {code}", function.name), function.count),
+            None => (code.to_string(), most.count),
+        },
+        (call, _) => (format!("{call}()"), most.count),
     };
-    (all >= 20).then(|| format!("{place} {}", words::percent(most.count as f64 / all as f64)))
+    (all >= 20).then(|| format!("{place} {}", words::percent(count as f64 / all as f64)))
+}
+
+/// The function that half of a file's samples hit.
+fn outstanding(work: &Work) -> Option<&Function> {
+    work.functions.first().filter(|it| 2 * it.count >= work.count)
 }
 
 /// Why an end goes no further, one clause.

@@ -385,6 +385,19 @@ pub struct Work {
     pub asked_bytes: u64,
     /// Samples a second and CPU.
     pub frequency_hz: u32,
+    /// Functions of that code and how many samples hit each, most first; of the rest none was named.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub functions: Vec<Function>,
+}
+
+/// A function that on-CPU samples hit: the innermost, not who called it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Function {
+    /// Its name as people write it.
+    pub name: String,
+    /// Samples.
+    pub count: u64,
 }
 
 /// One thread's own counters between its first and its last sample. Source: task_struct.

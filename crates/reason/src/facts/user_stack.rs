@@ -30,6 +30,19 @@ pub struct UserFrame {
     /// The file that its code is in, without the folder; empty of code that was made at run time.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub module: String,
+    /// The line of that file that it is in, from 1 on; 0 if the language does not tell.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub line: u32,
+}
+
+impl UserFrame {
+    /// Its file, with the line where that is known: `shop.py:41`.
+    pub fn place(&self) -> String {
+        match self.line {
+            0 => self.module.clone(),
+            line => format!("{}:{line}", self.module),
+        }
+    }
 }
 
 /// The lock of an interpreter, at one instant: one thread of the process at a time runs the program. Source: the process's memory,
@@ -47,9 +60,16 @@ pub struct InterpreterLock {
     pub end: u64,
     /// The thread that has it; 0 if nobody has.
     pub holder_tid: u32,
+    /// The interpreter collects garbage: on that thread, as nothing else of the program runs meanwhile.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub collecting: bool,
     /// What that thread runs, the innermost first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub frames: Vec<UserFrame>,
+}
+
+fn is_zero(line: &u32) -> bool {
+    *line == 0
 }
 
 #[cfg(test)]

@@ -315,7 +315,11 @@ mod tests {
         let mut facts = host();
         facts.extend(client_and_server(waits));
         facts.push(of_process(10, "client"));
-        let frame = |name: &&str| UserFrame { function: (*name).into(), module: "postgres".into() };
+        let frame = |name: &&str| UserFrame {
+            function: (*name).into(),
+            module: "postgres".into(),
+            ..UserFrame::default()
+        };
         let frames = functions.iter().map(frame).collect();
         let stack = UserStack { thread: thread(20, "postgres"), frames, ..UserStack::default() };
         facts.push(Fact { at_ns: LOOK_NS, body: Body::UserStack(stack) });

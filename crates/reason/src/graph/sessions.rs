@@ -122,8 +122,11 @@ mod tests {
             at_place(31, "postgres", reads(&other)),
             blocked(40, "psql", WaitState::Sleep, "nanosleep"),
         ]);
-        let frame =
-            |function: &str| UserFrame { function: function.into(), module: "postgres".into() };
+        let frame = |function: &str| UserFrame {
+            function: function.into(),
+            module: "postgres".into(),
+            ..UserFrame::default()
+        };
         let frames = ["WaitLatch", "ProcSleep", "LockAcquireExtended", "heap_update"];
         facts.push(fact(Body::UserStack(UserStack {
             thread: thread(20, "postgres"),

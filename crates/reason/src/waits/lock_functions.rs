@@ -91,6 +91,16 @@ pub const KINDS: &[(LockKind, &[&str])] = &[
     ),
 ];
 
+/// Methods of Python's own classes as releases before 3.11 name them, without the class: name, file, and full name.
+pub const METHODS: &[(&str, &str, &str)] = &[
+    ("join", "python3/threading.py", "Thread.join"),
+    ("_wait_for_tstate_lock", "python3/threading.py", "Thread._wait_for_tstate_lock"),
+    ("wait", "python3/threading.py", "Condition.wait"),
+    ("acquire", "python3/threading.py", "Semaphore.acquire"),
+    ("get", "python3/queue.py", "Queue.get"),
+    ("put", "python3/queue.py", "Queue.put"),
+];
+
 /// Below PostgreSQL's `ProcSleep`: who wanted the lock.
 pub const PROC_SLEEP: &str = "ProcSleep";
 /// The same, in that order.

@@ -32,8 +32,15 @@ fn is(function: &str, name: &str) -> bool {
         || function.contains('<') && matches(&function.replace(['<', '>'], ""))
 }
 
+/// With its class, where a release of Python leaves that out.
+fn full_name(frame: &UserFrame) -> &str {
+    let mut known = METHODS.iter();
+    let row = known.find(|(name, file, _)| *name == frame.function && *file == frame.module);
+    row.map_or(frame.function.as_str(), |(_, _, full)| full)
+}
+
 fn position(frames: &[UserFrame], names: &[&str]) -> Option<usize> {
-    frames.iter().position(|frame| names.iter().any(|name| is(&frame.function, name)))
+    frames.iter().position(|frame| names.iter().any(|name| is(full_name(frame), name)))
 }
 
 fn first(frames: &[UserFrame], rows: &[(LockKind, &[&str])]) -> Option<LockKind> {
@@ -81,6 +88,11 @@ pub fn sleeps(frames: &[UserFrame]) -> bool {
 /// The function of the program that waits: the first that is neither the C library's, nor a runtime's, nor one of those
 /// above.
 pub fn function(frames: &[UserFrame]) -> Option<&str> {
+    frame(frames).map(|frame| frame.function.as_str())
+}
+
+/// The frame of that function.
+pub fn frame(frames: &[UserFrame]) -> Option<&UserFrame> {
     let tables =
         || KINDS.iter().chain(AFTER_PROC_SLEEP).chain(PLAIN).flat_map(|(_, names)| names.iter());
     let is_plumbing = |frame: &&UserFrame| {
@@ -90,7 +102,7 @@ pub fn function(frames: &[UserFrame]) -> Option<&str> {
             || PLUMBING_PATHS.iter().any(|start| name.starts_with(start))
             || tables().chain(PLUMBING).chain(IDLE).any(|known| is(name, known))
     };
-    frames.iter().find(|frame| !is_plumbing(frame)).map(|frame| frame.function.as_str())
+    frames.iter().find(|frame| !is_plumbing(frame))
 }
 
 /// The kind of lock that a thread waited for within a time, if its stack was read and says so.
@@ -110,7 +122,11 @@ mod tests {
     fn frames(text: &str) -> Vec<UserFrame> {
         let frame = |text: &str| {
             let (function, module) = text.split_once('@').unwrap_or((text, "app"));
-            UserFrame { function: function.trim().into(), module: module.into() }
+            UserFrame {
+                function: function.trim().into(),
+                module: module.into(),
+                ..UserFrame::default()
+            }
         };
         text.split(" < ").map(frame).collect()
     }
@@ -238,6 +254,18 @@ mod tests {
             let frames = frames(text);
             assert_eq!((kind(&frames), function(&frames)), (*wanted, *place), "{text}");
         }
+    }
+
+    #[test]
+    fn methods_of_python_before_3_11_are_known_by_their_file() {
+        let lock = "sem_wait @libc.so.6 < PyThread_acquire_lock_timed @libpython3.9.so.1.0 < ";
+        let kind = |rest: &str| kind(&frames(&format!("{lock}{rest}")));
+        let queue = "wait @python3/threading.py < get @python3/queue.py < work @jobs.py";
+        assert_eq!(kind(queue), Some(LockKind::Channel));
+        assert_eq!(kind("wait @python3/threading.py < work @jobs.py"), Some(LockKind::Condition));
+        let join = "_wait_for_tstate_lock @python3/threading.py < join @python3/threading.py";
+        assert_eq!(kind(join), Some(LockKind::Join));
+        assert_eq!(kind("get @jobs.py"), Some(LockKind::ProgramLock));
     }
 
     #[test]

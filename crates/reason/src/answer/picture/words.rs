@@ -219,6 +219,7 @@ mod tests {
         let frame = |(function, module): &(&str, &str)| UserFrame {
             function: (*function).into(),
             module: (*module).into(),
+            ..UserFrame::default()
         };
         let frames = stack.iter().map(frame).collect();
         let read = UserStack { thread: who.clone(), since_ns: SECOND, frames, complete: true };

@@ -234,7 +234,11 @@ mod tests {
 
     fn stack(tid: u32, functions: &[&str]) -> Fact {
         let thread = ThreadRef { tid, pid: 10, start_ns: 1, comm: "server".into() };
-        let frame = |name: &&str| UserFrame { function: (*name).into(), module: "server".into() };
+        let frame = |name: &&str| UserFrame {
+            function: (*name).into(),
+            module: "server".into(),
+            ..UserFrame::default()
+        };
         let frames = functions.iter().map(frame).collect();
         let body = UserStack { thread, frames, complete: true, ..UserStack::default() };
         Fact { at_ns: LOOK_NS, body: Body::UserStack(body) }

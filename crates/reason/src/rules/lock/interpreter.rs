@@ -4,9 +4,10 @@
 //! sched_switch. Of many who have it in turn the one that was met most often is named, and the function that it was in most
 //! often. Must not: claim the time of a command whose path the holder itself works on: that is its work (graph/ends.rs).
 
-use crate::facts::{InterpreterLock, ThreadRef, UserFrame};
+use crate::facts::{InterpreterLock, ThreadRef};
 use crate::graph::end::End;
 use crate::measure::Measures;
+use crate::measure::interpreters::Place;
 use crate::model::Model;
 use crate::model::object::Object;
 use crate::model::words;
@@ -16,7 +17,7 @@ use crate::rules::proof::Proof;
 use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, ask, culprit};
-use crate::waits::{WaitClass, user_stack};
+use crate::waits::WaitClass;
 use std::collections::BTreeMap;
 
 static LOST_MIN: Threshold = Threshold::new(
@@ -95,8 +96,8 @@ struct Had {
     times: usize,
     of: usize,
     interpreter: String,
-    /// The function and file that it was in most often.
-    place: Option<(String, String)>,
+    /// The function that it was in most often.
+    place: Option<Place>,
 }
 
 impl Had {
@@ -109,7 +110,7 @@ impl Had {
         }
         let tid = most(held.iter().map(|lock| lock.holder_tid))?;
         let its = || held.iter().filter(|lock| lock.holder_tid == tid);
-        let place = most(its().filter_map(|lock| place(&lock.frames)));
+        let place = Place::most(its().map(|lock| lock.frames.as_slice())).map(|(place, _)| place);
         let named = model.names.get(&tid).filter(|thread| thread.pid == pid).cloned();
         let main = || ThreadRef { tid, ..model.thread_ref(pid) };
         Some(Self {
@@ -123,16 +124,8 @@ impl Had {
 
     /// `in crunch() of app.py`; nothing if no function of the program is known.
     fn place(&self) -> String {
-        let place = self.place.as_ref();
-        place.map_or_else(String::new, |(function, file)| format!(" in {function}() of {file}"))
+        self.place.as_ref().map_or_else(String::new, |place| format!(" in {}", place.words()))
     }
-}
-
-/// The innermost function of the program's own, and its file.
-fn place(frames: &[UserFrame]) -> Option<(String, String)> {
-    let function = user_stack::function(frames)?;
-    let frame = frames.iter().find(|frame| frame.function == function)?;
-    Some((frame.function.clone(), frame.module.clone()))
 }
 
 /// What comes most often; of several the first in order.
@@ -223,12 +216,21 @@ mod tests {
             let wait =
                 Wait { thread: of(11, "app"), begin_ns, end_ns, place, wake, ..Wait::default() };
             let frames = vec![
-                UserFrame { function: "match".into(), module: "python3/re.py".into() },
-                UserFrame { function: "crunch".into(), module: "app.py".into() },
+                UserFrame {
+                    function: "match".into(),
+                    module: "python3/re.py".into(),
+                    ..UserFrame::default()
+                },
+                UserFrame {
+                    function: "crunch".into(),
+                    module: "app.py".into(),
+                    ..UserFrame::default()
+                },
             ];
             let lock = InterpreterLock {
                 pid: 10,
                 interpreter: "CPython 3.11".into(),
+                collecting: false,
                 begin: 0x7000,
                 end: 0x7100,
                 holder_tid: 12,
@@ -292,7 +294,11 @@ mod tests {
         let mut facts = waits(0x7040, 300 * MS);
         facts.retain(|fact| !matches!(fact.body, Body::InterpreterLock(_)));
         let thread = ThreadRef { tid: 11, pid: 10, start_ns: 1, comm: "app".into() };
-        let frame = |name: &str| UserFrame { function: name.into(), module: "python3.12".into() };
+        let frame = |name: &str| UserFrame {
+            function: name.into(),
+            module: "python3.12".into(),
+            ..UserFrame::default()
+        };
         let frames = vec![frame("pthread_cond_timedwait"), frame("take_gil")];
         let stack = UserStack { thread, since_ns: 0, frames, complete: true };
         facts.push(Fact { at_ns: LOOK_NS, body: Body::UserStack(stack) });

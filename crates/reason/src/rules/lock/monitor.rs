@@ -146,8 +146,11 @@ mod tests {
             args: [0x7000, 137, 0, 0, 0, 0],
             ..Place::default()
         };
-        let frame =
-            |name: &&str| UserFrame { function: (*name).into(), module: "libjvm.so".into() };
+        let frame = |name: &&str| UserFrame {
+            function: (*name).into(),
+            module: "libjvm.so".into(),
+            ..UserFrame::default()
+        };
         let frames = functions.iter().map(frame).collect();
         let stack =
             UserStack { thread: worker(21), frames, complete: true, ..UserStack::default() };

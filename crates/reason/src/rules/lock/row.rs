@@ -295,7 +295,11 @@ mod tests {
         let mut facts = facts(None, waits_for_its_client);
         facts.retain(|fact| !matches!(&fact.body, Body::Wait(wait) if wait.thread.pid == 20));
         facts.push(blocked(20, "db", WaitState::Sleep, "epoll_wait"));
-        let frame = |function: &str| UserFrame { function: function.into(), module: "db".into() };
+        let frame = |function: &str| UserFrame {
+            function: function.into(),
+            module: "db".into(),
+            ..UserFrame::default()
+        };
         facts.push(fact(Body::UserStack(UserStack {
             thread: thread(20, "db"),
             frames: ["WaitLatch", "ProcSleep", "LockAcquireExtended", "heap_update"]

@@ -1,11 +1,13 @@
-//! process.gc: a Java program spends its time on collecting garbage.
+//! process.gc: a program of a language with a collector spends its time on collecting garbage.
 //!
 //! A Java machine gives its own threads names. While the VM thread carries out a collection all threads of the program stand
 //! still, and while the workers of a collection run the VM thread waits for them. So the time of the VM thread, and of the
 //! worker that ran longest, is time in which nothing else of the program ran: a lower bound, by the scheduler's sums. Marking in the
-//! background stops nobody and is not counted. Must not: read a heap (the program's own tools do), or know other runtimes: Go's,
-//! V8's and CPython's collections run on the program's own threads, whose names say nothing.
+//! background stops nobody and is not counted. Must not: read a heap (the program's own tools do), or know other runtimes: those of
+//! CPython (gc_interpreted.rs), V8 and Go (gc_sampled.rs) run on the program's own threads.
 
+use super::gc_interpreted::{self, COLLECTS_MIN, COLLECTS_READINGS_MIN};
+use super::gc_sampled::{self, COLLECTOR_MIN, COLLECTOR_MIN_OF_GO, COLLECTOR_SAMPLES_MIN};
 use super::own_time::{COST_MIN, Cost, worker};
 use crate::facts::{ThreadRef, ThreadTime};
 use crate::graph::end::End;
@@ -44,13 +46,17 @@ static OF_ALL_MIN: Threshold = Threshold::new(
 /// The rule.
 pub static RULE: Rule = Rule {
     code: "process.gc",
-    title: "A Java program spends its time on collecting garbage",
+    title: "A program spends its time on collecting garbage",
     theory: "When the heap of a Java program is nearly full, each collection frees little and the next one comes soon. All threads of \
              the program stand still while the VM thread and its workers collect, so the program uses a whole CPU and \
-             gets on slowly. The same threads of a program with room in its heap take a few percent.",
+             gets on slowly. The same threads of a program with room in its heap take a few percent. CPython's collector runs on the thread \
+             that has the interpreter's lock, whenever so many objects were made, and looks at all that live. V8 and Go collect on threads of their own beside the \
+             program, and on its own threads where they do not keep up.",
     needs: &[
         "a process with the JVM's VM thread",
         "that thread and the workers of its collections ran for two fifths of the program's time, and a quarter of its CPU time",
+        "or a process of CPython whose interpreter was met collecting in a quarter of the readings",
+        "or a process with functions of V8's or Go's collector, and a fifth (V8) or a third (Go) of its on-CPU samples in them",
     ],
     refuted_by: &[
         Refutation::new(
@@ -65,13 +71,32 @@ pub static RULE: Rule = Rule {
             "threads are called so in a process that is no virtual machine",
             "without_a_vm_thread_names_say_nothing",
         ),
+        Refutation::new(
+            "the interpreter is seldom met collecting: it comes with all objects that are made",
+            "a_python_program_that_seldom_collects_works",
+        ),
+        Refutation::new(
+            "few samples are in functions of a collector: every program with one has some",
+            "a_little_of_it_is_healthy",
+        ),
     ],
     remedies: &[
         "give it more heap (-Xmx, -XX:MaxRAMPercentage), if the host or the container has it",
         "look what fills the heap: jcmd PID GC.class_histogram",
+        "of Node: --max-old-space-size; of Go: GOGC, GOMEMLIMIT",
+        "of Python: gc.freeze once it has started, a higher gc.set_threshold, gc.disable while much is built",
     ],
     stories: &[],
-    thresholds: &[&STOOD_MIN, &OF_ALL_MIN, &COST_MIN],
+    thresholds: &[
+        &STOOD_MIN,
+        &OF_ALL_MIN,
+        &COST_MIN,
+        &COLLECTS_MIN,
+        &COLLECTS_READINGS_MIN,
+        &COLLECTOR_MIN,
+        &COLLECTOR_MIN_OF_GO,
+        &COLLECTOR_SAMPLES_MIN,
+    ],
     finds: Finds::End(find),
 };
 
@@ -159,6 +184,12 @@ impl Collecting {
 }
 
 fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
+    of_a_virtual_machine(measures, end)
+        .or_else(|| gc_interpreted::find(measures, end))
+        .or_else(|| gc_sampled::find(measures, end))
+}
+
+fn of_a_virtual_machine<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
     let pid = worker(measures, end)?;
     let collecting = Collecting::of(measures.model, pid)?;
     if collecting.of_all() < OF_ALL_MIN.value {

@@ -10,6 +10,10 @@ mod failed_program;
 pub(crate) mod fork_cost;
 pub(crate) mod frozen;
 pub(crate) mod gc;
+mod gc_interpreted;
+mod gc_sampled;
+#[cfg(test)]
+mod gc_tests;
 pub(crate) mod holder_doing;
 pub(crate) mod own_time;
 pub(crate) mod pipe_peer;

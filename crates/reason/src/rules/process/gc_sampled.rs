@@ -1,0 +1,185 @@
+//! process.gc of V8 and Go: their collectors run on threads of the program's own names, and are known by their functions.
+//!
+//! The part of the process's on-CPU samples whose innermost function belongs to a collector. It is of CPU time, on whichever
+//! thread: what stops the program and what runs beside it is not told apart. Functions that the program's own code uses too (write
+//! barriers, allocation) are not in the list, so the part is a lower bound. Must not: be believed for a file without names.
+//!
+//! Names were read of real programs (Node 20, Go 1.26), and else are those of the sources (src/heap of V8, runtime/mgc*.go).
+
+use super::own_time::{COST_MIN, Cost, PART_MIN, worker};
+use crate::facts::Function;
+use crate::graph::end::End;
+use crate::measure::Measures;
+use crate::measure::cpu_profile::Spent;
+use crate::model::object::Object;
+use crate::model::words;
+use crate::rules::engine::Loss;
+use crate::rules::proof::Proof;
+use crate::rules::threshold::Threshold;
+use crate::rules::wording::{Evidence, Remedy, Wording};
+use crate::rules::{Match, culprit};
+
+/// Part of the samples.
+pub static COLLECTOR_MIN: Threshold = Threshold::new(
+    0.2,
+    "1",
+    "of the on-CPU samples of a process, those in functions of V8's collector",
+    "reference machine, node 20 with a map of 300,000 objects that does nothing but replace them: 0.29 in a heap of 96 MB, 0.15 \
+     with room (node --trace-gc says 0.29 and 0.15 of the main thread's time)",
+);
+/// The same for Go.
+pub static COLLECTOR_MIN_OF_GO: Threshold = Threshold::new(
+    0.35,
+    "1",
+    "of the on-CPU samples of a process, those in functions of Go's collector",
+    "chosen: while it runs it takes a quarter of the CPUs by design (GOGC=100), and programs that allocate have it run mostly",
+);
+/// Their number.
+pub static COLLECTOR_SAMPLES_MIN: Threshold = Threshold::new(
+    20.0,
+    "1",
+    "samples in functions of the collector",
+    "chosen: of fewer the share is a guess",
+);
+
+/// A collector: whose it is, what its functions begin with, and what helps.
+struct Collector {
+    name: &'static str,
+    functions: &'static [&'static str],
+    share_min: &'static Threshold,
+    remedy: &'static str,
+}
+
+static COLLECTORS: [Collector; 2] = [
+    Collector {
+        name: "V8",
+        functions: &[
+            "v8::internal::MarkCompactCollector",
+            "v8::internal::MinorMarkCompactCollector",
+            "v8::internal::MarkingVisitorBase",
+            "v8::internal::MainMarkingVisitor",
+            "v8::internal::ConcurrentMarking",
+            "v8::internal::IncrementalMarking::",
+            "v8::internal::MarkingWorklists",
+            "v8::internal::BodyDescriptorBase",
+            "v8::internal::Sweeper",
+            "v8::internal::Scavenge",
+            "v8::internal::IterateAndScavenge",
+            "v8::internal::Evacuat",
+            "v8::internal::PointersUpdatingVisitor",
+            "v8::internal::RememberedSetUpdatingItem",
+            "v8::internal::YoungGeneration",
+            "cppgc::internal::",
+        ],
+        share_min: &COLLECTOR_MIN,
+        remedy: "give it more heap (--max-old-space-size, and --max-semi-space-size for what is short-lived), or keep less in it \
+                 (node --heapsnapshot-signal=SIGUSR2 writes down what is kept)",
+    },
+    Collector {
+        name: "Go",
+        functions: &[
+            "runtime.gcDrain",
+            "runtime.gcBgMarkWorker",
+            "runtime.gcMark",
+            "runtime.gcAssist",
+            "runtime.gcSweep",
+            "runtime.(*gcWork)",
+            "runtime.(*sweepLo",
+            "runtime.bgsweep",
+            "runtime.sweepone",
+            "runtime.scanobject",
+            "runtime.scanObject",
+            "runtime.scanblock",
+            "runtime.scanSpan",
+            "runtime.scanConservative",
+            "runtime.greyobject",
+            "runtime.markroot",
+            "runtime.findObject",
+            "runtime.tryDeferToSpanScan",
+        ],
+        share_min: &COLLECTOR_MIN_OF_GO,
+        remedy: "collect more seldom (GOGC=200 or more, with GOMEMLIMIT as the bound), or make fewer objects (go tool pprof \
+                 -alloc_objects says where)",
+    },
+];
+
+impl Collector {
+    fn has(&self, function: &Function) -> bool {
+        self.functions.iter().any(|begin| function.name.starts_with(begin))
+    }
+}
+
+/// What was sampled of a collector.
+struct Sampled<'m> {
+    of: &'static Collector,
+    spent: Spent,
+    samples: u64,
+    /// Its function with most samples.
+    most: &'m Function,
+}
+
+impl<'m> Sampled<'m> {
+    fn of(measures: &'m Measures<'m>, pid: u32) -> Option<Self> {
+        let spent = measures.profile.spent(pid)?;
+        let functions = || measures.profile.work(pid).iter().flat_map(|work| &work.functions);
+        let of = |collector: &'static Collector| {
+            let its = || functions().filter(|function| collector.has(function));
+            let samples = its().map(|function| function.count).sum();
+            let most = its().max_by_key(|function| function.count)?;
+            Some(Self { of: collector, spent: spent.clone(), samples, most })
+        };
+        COLLECTORS.iter().filter_map(of).max_by_key(|sampled| sampled.samples)
+    }
+
+    fn share(&self) -> f64 {
+        self.spent.share(self.samples)
+    }
+}
+
+/// The collector's part in the work of an end.
+pub fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
+    let sampled = Sampled::of(measures, worker(measures, end)?)?;
+    if sampled.share() < sampled.of.share_min.value
+        || (sampled.samples as f64) < COLLECTOR_SAMPLES_MIN.value
+    {
+        return None;
+    }
+    let process = &sampled.spent.process;
+    let seconds = sampled.spent.seconds(sampled.samples);
+    let cost = Cost::of_one(measures, process, seconds, end);
+    if !cost.counts(measures, &PART_MIN) || cost.seconds < COST_MIN.value {
+        return None;
+    }
+    let (by, on) = (culprit(measures.model, process), Object::Process(process.pid));
+    let does = ("garbage", "collection".to_string());
+    let matched = Match::new(by, Proof::OneWitness, move |loss| explain(&sampled, loss));
+    Some(cost.charge(matched.on(on), does))
+}
+
+fn explain(sampled: &Sampled<'_>, loss: &Loss<'_>) -> Wording {
+    let (spent, source) = (&sampled.spent, "samples of the CPU clock");
+    let share = words::percent(sampled.share());
+    Wording {
+        title: format!(
+            "{} collects garbage for {share} of its CPU time",
+            words::who(&spent.process)
+        ),
+        text: format!(
+            "{} pass in functions of the collector of {}, which runs on the program's own threads: most of that in {}. \
+             A heap that is nearly full is collected again and again, and each time little is freed.",
+            words::of_window(loss.seconds, loss.wall_seconds),
+            sampled.of.name,
+            sampled.most.name,
+        ),
+        evidence: vec![
+            Evidence::new("samples of the process", spent.samples as f64, "1", source),
+            Evidence::new(
+                "of those, in functions of its collector",
+                sampled.samples as f64,
+                "1",
+                source,
+            ),
+        ],
+        remedy: vec![Remedy { text: sampled.of.remedy.into(), ..Remedy::default() }],
+    }
+}
