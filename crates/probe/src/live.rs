@@ -30,7 +30,7 @@ use crate::own;
 use crate::pace::Pace;
 use crate::plan;
 use crate::stopping::{Stopper, Stopping};
-use crate::user_stacks::{Interpreters, UserStacks};
+use crate::user_stacks::{Goroutines, Interpreters, UserStacks};
 use crate::{Source, SourceError, container, memory};
 use holdup_reason::facts::*;
 use std::collections::{BTreeMap, HashSet, VecDeque};
@@ -108,6 +108,7 @@ pub struct Live {
     pub(crate) named_stacks: Vec<Vec<String>>,
     pub(crate) user_stacks: UserStacks,
     interpreters: Interpreters,
+    pub(crate) goroutines: Goroutines,
     pub(crate) own_pid: u32,
     pub(crate) pace: Pace,
     pub(crate) calm: Calm,
@@ -212,6 +213,7 @@ impl Live {
                 times = Some(begun);
             }
         }
+        let goroutines = Goroutines::of(&look.what, earlier.values());
         let mut live = Self {
             roots,
             programs,
@@ -233,6 +235,7 @@ impl Live {
             named_stacks: Vec::new(),
             user_stacks: UserStacks::of(&look.what),
             interpreters: Interpreters::default(),
+            goroutines,
             own_pid: std::process::id(),
             pace: Pace::new(held.is_some(), crate::cpu_clock::online_cpus().len()),
             calm: Calm::default(),
@@ -404,6 +407,7 @@ impl Live {
         }
         self.user_stacks_between(facts, is_last)?;
         self.interpreters.tick(facts);
+        self.goroutines.tick(facts);
         if queued.lock {
             self.locks.want();
         }

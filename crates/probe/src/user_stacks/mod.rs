@@ -19,6 +19,12 @@ mod called;
 mod choose;
 #[doc(hidden)]
 pub mod elf;
+mod go_program;
+mod go_routines;
+mod go_stack;
+#[cfg(test)]
+mod go_tests;
+mod goroutines;
 mod interpreters;
 mod looks;
 mod maps;
@@ -41,6 +47,7 @@ use crate::live::What;
 use crate::wire::{self, wire_registers};
 use budget::{Allowance, cpu_ns};
 use choose::Chosen;
+pub(crate) use goroutines::Goroutines;
 use holdup_reason::facts::*;
 pub(crate) use interpreters::Interpreters;
 use reader::{Batch, Helper};

@@ -14,6 +14,7 @@ use crate::facts::{Exit, Fork, Ns, Place, ThreadRef, Wake, WakeContext};
 use crate::model::object::Object;
 use crate::model::{Model, ThreadKey};
 use crate::waits::WaitClass;
+use crate::waits::goroutines::{self, Stands};
 use crate::waits::timeline::{Doing, Timelines, WaitSpan};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -262,13 +263,76 @@ impl<'a> Chains<'a> {
         }
     }
 
+    /// What the goroutine does for whose sake a thread of a Go program has nothing to run.
+    fn goroutine(&self, wait: &WaitSpan, within: (Ns, Ns), walk: &Walk) -> Option<Next> {
+        let pid = wait.thread.pid;
+        let runs_nothing =
+            matches!(wait.class, WaitClass::Idle | WaitClass::FutexWait | WaitClass::Timer);
+        // Of the events that it waits for, one that came says whose goroutine went on then, and no more.
+        let runs_nothing = runs_nothing || wait.place.syscall.starts_with("epoll_");
+        if !runs_nothing || !goroutines::are_known(self.model, pid) {
+            return None;
+        }
+        let asks = walk.links.iter().rev().find(|link| link.who.pid != pid);
+        let asked_ns = asks.map(|asks| {
+            let waits = self.peers.waits_of(&asks.who).iter();
+            let mut its = waits.filter(|it| (it.begin_ns..it.end_ns).contains(&asks.begin_ns));
+            its.next().map_or(asks.since_ns, |it| self.peers.asked_ns(it))
+        });
+        goroutines::stands(self.model, pid, asked_ns, within).map(Next::Goroutine)
+    }
+
+    /// What is waited for, as far as whoever is responsible says it; and who is followed.
+    fn heed(
+        &self,
+        next: Next,
+        wait: &WaitSpan,
+        follows: bool,
+        link: &mut ChainLink,
+    ) -> Option<ThreadRef> {
+        match next {
+            Next::Thread(thread) => Some(thread),
+            Next::Answer(ino, thread) => {
+                link.object = Object::Inet(ino);
+                Some(thread)
+            }
+            Next::Question(index) => {
+                let query = &self.model.dns_queries[index].1;
+                link.class = WaitClass::Dns;
+                link.object = Object::DnsServer(Some(query.server), query.name.as_str().into());
+                self.peers.answers_at(query.server, wait)
+            }
+            Next::Goroutine(Stands::ForMutex(address)) => {
+                link.class = WaitClass::FutexLock;
+                link.object = Object::Mutex { pid: wait.thread.pid, address };
+                None
+            }
+            Next::Goroutine(Stands::Asleep) => {
+                link.class = WaitClass::Timer;
+                link.object = Object::Timer("time.Sleep".into());
+                None
+            }
+            Next::Peer(ino) => {
+                link.class = WaitClass::SocketRead;
+                link.object = Object::Inet(ino);
+                None
+            }
+            Next::Nobody if follows && self.peers.waits_for_any_child(wait) => {
+                link.object = Object::AnyChild;
+                None
+            }
+            Next::Nobody => None,
+        }
+    }
+
     fn cut_wait(&self, wait: &WaitSpan, from: Ns, to: Ns, walk: &mut Walk) {
         let follows = !wait.class.is_root() && walk.links.len() < DEPTH_MAX;
         let owed = walk.owed || !walk.links.is_empty();
+        let asker = walk.links.last().map(|link| link.who.pid);
         let next = match follows {
             true => {
-                let asker = walk.links.last().map(|link| link.who.pid);
-                self.peers.responsible(wait, (from, to), owed, asker)
+                let goroutine = owed.then(|| self.goroutine(wait, (from, to), walk)).flatten();
+                goroutine.unwrap_or_else(|| self.peers.responsible(wait, (from, to), owed, asker))
             }
             false => Next::Nobody,
         };
@@ -281,31 +345,9 @@ impl<'a> Chains<'a> {
             since_ns: wait.begin_ns,
             standing: wait.standing,
             by_clock: is_by_clock(wait),
-            question_of: self.peers.question_of(wait, walk.links.last().map(|link| link.who.pid)),
+            question_of: self.peers.question_of(wait, asker),
         };
-        let next = match next {
-            Next::Thread(thread) => Some(thread),
-            Next::Answer(ino, thread) => {
-                link.object = Object::Inet(ino);
-                Some(thread)
-            }
-            Next::Question(index) => {
-                let query = &self.model.dns_queries[index].1;
-                link.class = WaitClass::Dns;
-                link.object = Object::DnsServer(Some(query.server), query.name.as_str().into());
-                self.peers.answers_at(query.server, wait)
-            }
-            Next::Peer(ino) => {
-                link.class = WaitClass::SocketRead;
-                link.object = Object::Inet(ino);
-                None
-            }
-            Next::Nobody if follows && self.peers.waits_for_any_child(wait) => {
-                link.object = Object::AnyChild;
-                None
-            }
-            Next::Nobody => None,
-        };
+        let next = self.heed(next, wait, follows, &mut link);
         let meets = |next: &ThreadRef| {
             self.model.is_same(next, &wait.thread) || walk.meets(self.model, next)
         };

@@ -13,6 +13,7 @@ pub use super::wakers::{carrier, is_stalled};
 use super::debts::Debt;
 use super::wakers::by_kernel_thread;
 use crate::facts::*;
+use crate::waits::goroutines::Stands;
 use crate::waits::lock_kind::LockKind;
 use crate::waits::timeline::WaitSpan;
 use crate::waits::{WaitClass, user_stack};
@@ -28,6 +29,8 @@ pub enum Next {
     Question(usize),
     /// A peer that was asked on a connection and is not on this host: inode of the socket here.
     Peer(u64),
+    /// A goroutine of its own stands: what for.
+    Goroutine(Stands),
     /// Nobody that could be seen.
     Nobody,
 }

@@ -339,7 +339,7 @@ fn awaited(
         Next::Thread(thread) | Next::Answer(_, thread) => {
             known.get(&graph.model.key(&thread)).copied().filter(|other| *other != line)
         }
-        Next::Question(_) | Next::Peer(_) | Next::Nobody => None,
+        Next::Question(_) | Next::Peer(_) | Next::Goroutine(_) | Next::Nobody => None,
     }
 }
 
