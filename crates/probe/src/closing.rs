@@ -307,7 +307,6 @@ impl Live {
             ..self.expense.cost(events, end_ns.saturating_sub(self.begin_ns))
         };
         self.user_stacks.count(&mut cost);
-        cost.user_stacks_seconds += self.goroutines.spent_ns() as f64 / 1e9;
         facts.push(Fact { at_ns: now(), body: Body::Cost(cost) });
         Ok(())
     }

@@ -108,7 +108,7 @@ pub struct Live {
     pub(crate) named_stacks: Vec<Vec<String>>,
     pub(crate) user_stacks: UserStacks,
     interpreters: Interpreters,
-    pub(crate) goroutines: Goroutines,
+    goroutines: Goroutines,
     pub(crate) own_pid: u32,
     pub(crate) pace: Pace,
     pub(crate) calm: Calm,
@@ -407,7 +407,8 @@ impl Live {
         }
         self.user_stacks_between(facts, is_last)?;
         self.interpreters.tick(facts);
-        self.goroutines.tick(facts);
+        let spent_ns = self.goroutines.tick(facts);
+        self.user_stacks.pay(spent_ns);
         if queued.lock {
             self.locks.want();
         }

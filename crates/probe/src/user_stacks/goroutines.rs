@@ -1,10 +1,11 @@
-//! Which goroutines of which process are read, and how often: of Go programs of which threads were seen to wait for words.
+//! Which goroutines of which process are read, and how often: of Go programs of which threads were seen to wait for words, of
+//! servers, and of the process that was asked about.
 //!
 //! Threads of a Go program that have nothing to run sleep on words of memory, so each such program is met here, and each
 //! process is asked once whether it is one. A thread of its own reads, because memory and files of others may keep whoever
-//! reads them waiting; what it has found is told with the next tick, and one that hangs is not asked again. It may take a
-//! thousandth of a CPU: whatever a reading took, the next one is that much later. Must not: read a process that nobody was
-//! seen to wait in, or run while nobody asks.
+//! reads them waiting; what it has found is told with the next tick, and one that hangs is not asked again. It rests a
+//! thousand times as long as a reading took, and what it takes is paid from the account of all stacks (budget.rs). Must
+//! not: read any other process, or run while nobody asks.
 
 use super::budget::cpu_ns;
 use super::elf::{Bytes, Elf};
@@ -52,7 +53,6 @@ pub struct Goroutines {
     reader: Option<(Sender<Vec<u32>>, Receiver<Found>)>,
     is_away: bool,
     count: usize,
-    spent_ns: Ns,
 }
 
 impl Goroutines {
@@ -77,22 +77,24 @@ impl Goroutines {
         Self { asked, fresh, ..Self::default() }
     }
 
-    /// Tells what was read since the last tick, and asks for more.
-    pub fn tick(&mut self, facts: &mut Vec<Fact>) {
+    /// Tells what was read since the last tick, and asks for more; gives the CPU time that reading it took.
+    pub fn tick(&mut self, facts: &mut Vec<Fact>) -> Ns {
         for pid in facts.iter().filter_map(waits_for_a_word) {
             if self.asked.len() < ASKED_MAX && self.asked.insert(pid) {
                 self.fresh.push(pid);
             }
         }
+        let mut spent_ns = 0;
         if self.is_away {
-            let Some((_, found)) = &self.reader else { return };
-            let Ok(found) = found.try_recv() else { return };
+            let Some(Ok(found)) = self.reader.as_ref().map(|(_, found)| found.try_recv()) else {
+                return 0;
+            };
             facts.extend(found.facts);
             (self.is_away, self.count) = (false, found.count);
-            self.spent_ns += found.spent_ns;
+            spent_ns = found.spent_ns;
         }
         if self.fresh.is_empty() && self.count == 0 {
-            return;
+            return spent_ns;
         }
         if self.reader.is_none() {
             self.reader = start();
@@ -100,11 +102,7 @@ impl Goroutines {
         let fresh = self.fresh.split_off(self.fresh.len().saturating_sub(FRESH_MAX));
         let asked = self.reader.as_ref().map(|(ask, _)| ask.send(fresh).is_ok());
         self.is_away = asked == Some(true);
-    }
-
-    /// CPU time that reading took so far.
-    pub fn spent_ns(&self) -> Ns {
-        self.spent_ns
+        spent_ns
     }
 }
 

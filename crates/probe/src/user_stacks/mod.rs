@@ -171,6 +171,11 @@ impl UserStacks {
         cost.user_stacks_seconds = self.allowance.spent_ns() as f64 / 1e9;
     }
 
+    /// Pays for what was read of memory by others than the helper.
+    pub fn pay(&mut self, spent_ns: Ns) {
+        self.allowance.pay(spent_ns);
+    }
+
     /// Where blocked threads left user space.
     fn walk(&mut self, programs: &mut Programs, whose: Whose) -> Result<Vec<Left>, SourceError> {
         let begin_ns = cpu_ns();
