@@ -194,7 +194,9 @@ impl Peers<'_> {
         processes: &[ThreadRef],
     ) -> Option<ThreadRef> {
         let pids: Vec<u32> = processes.iter().map(|process| process.pid).collect();
-        self.turned_at(&self.threads_of(&pids), self.asked_ns(wait), wait.end_ns)
+        let (threads, asked_ns) = (workers(self.threads_of(&pids)), self.asked_ns(wait));
+        let turned = self.turned_at(&threads, asked_ns, wait.end_ns);
+        turned.or_else(|| self.parked_at(&threads, asked_ns, wait.end_ns))
     }
 
     pub(super) fn turned_at(
