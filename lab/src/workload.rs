@@ -48,6 +48,14 @@ pub fn command(ctx: &mut Ctx, spec: &WorkloadSpec, figure: &Path, finite: bool) 
             }
             spawn.program = binary;
         }
+        "go" => {
+            let binary = ctx.directory("bin")?.join(ctx.text("workload_name")?);
+            if !binary.exists() {
+                let (source, target) = (file.to_string_lossy(), binary.to_string_lossy());
+                ctx.tool("go", &["build", "-o", &target, &source])?;
+            }
+            spawn.program = binary;
+        }
         interpreter => {
             let script = ctx.directory("bin")?.join(ctx.text("workload_name")?);
             fs::copy(&file, &script).with_context(|| format!("copy {}", file.display()))?;

@@ -30,7 +30,7 @@ use crate::own;
 use crate::pace::Pace;
 use crate::plan;
 use crate::stopping::{Stopper, Stopping};
-use crate::user_stacks::{Functions, Interpreters, UserStacks};
+use crate::user_stacks::{Functions, Goroutines, Interpreters, UserStacks};
 use crate::{Source, SourceError, container, memory};
 use holdup_reason::facts::*;
 use std::collections::{BTreeMap, HashSet, VecDeque};
@@ -109,6 +109,7 @@ pub struct Live {
     pub(crate) user_stacks: UserStacks,
     interpreters: Interpreters,
     pub(crate) functions: Functions,
+    goroutines: Goroutines,
     pub(crate) own_pid: u32,
     pub(crate) pace: Pace,
     pub(crate) calm: Calm,
@@ -213,6 +214,7 @@ impl Live {
                 times = Some(begun);
             }
         }
+        let goroutines = Goroutines::of(&look.what, earlier.values());
         let mut live = Self {
             roots,
             programs,
@@ -235,6 +237,7 @@ impl Live {
             user_stacks: UserStacks::of(&look.what),
             interpreters: Interpreters::of(&look.what),
             functions: Functions::of(&look.what),
+            goroutines,
             own_pid: std::process::id(),
             pace: Pace::new(held.is_some(), crate::cpu_clock::online_cpus().len()),
             calm: Calm::default(),
@@ -405,7 +408,8 @@ impl Live {
             self.standing(facts, self.is_command)?;
         }
         self.user_stacks_between(facts, is_last)?;
-        let spent_ns = self.interpreters.tick(facts, now().saturating_sub(self.begin_ns));
+        let lasted_ns = now().saturating_sub(self.begin_ns);
+        let spent_ns = self.interpreters.tick(facts, lasted_ns) + self.goroutines.tick(facts);
         self.user_stacks.pay(spent_ns);
         self.functions.tick(facts, self.ticks);
         if queued.lock {

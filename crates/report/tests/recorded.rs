@@ -2,7 +2,8 @@
 //!
 //! tests/recordings/NAME.rec with NAME.json beside it: code, object and culprit of the first finding above note,
 //! or null for a healthy host. Made by `holdup-lab run --keep-recordings DIR`, of which only right answers are
-//! kept. Replay needs no root, and is the same twice to the last digit.
+//! kept; those called `field-*` are of the field's cases, chosen alike. Replay needs no root, and is the same twice to the
+//! last digit.
 //!
 //! Rejected: keeping whole reports (each better sentence would break them all).
 

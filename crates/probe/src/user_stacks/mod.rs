@@ -20,6 +20,12 @@ mod choose;
 #[doc(hidden)]
 pub mod elf;
 mod functions;
+mod go_program;
+mod go_routines;
+mod go_stack;
+#[cfg(test)]
+mod go_tests;
+mod goroutines;
 mod interpreters;
 mod looks;
 mod maps;
@@ -43,6 +49,7 @@ use crate::wire::{self, wire_registers};
 use budget::{Allowance, cpu_ns};
 use choose::Chosen;
 pub(crate) use functions::Functions;
+pub(crate) use goroutines::Goroutines;
 use holdup_reason::facts::*;
 pub(crate) use interpreters::Interpreters;
 use reader::{Batch, Helper};
@@ -171,7 +178,7 @@ impl UserStacks {
         self.allowance.rest_ns(lasted_ns)
     }
 
-    /// Pays for what was read beside the stacks.
+    /// Pays for what was read of memory by others than the helper.
     pub fn pay(&mut self, spent_ns: Ns) {
         self.allowance.pay(spent_ns);
     }

@@ -3,10 +3,12 @@
 //! The last step of identity: what is made here is text and is never read back. Must not: decide anything.
 
 use super::report::{Link, LockKind, ObjectName, Who};
-use crate::facts::{ThreadRef, UserFrame, UserStack};
+use crate::facts::{Ns, ThreadRef, UserFrame, UserStack};
 use crate::model::Model;
+use crate::model::object::Object;
 use crate::rules::Step;
-use crate::waits::user_stack;
+use crate::waits::{goroutines, user_stack};
+use std::borrow::Cow;
 
 /// The name of a thread's process.
 pub fn process_name(model: &Model, thread: &ThreadRef) -> String {
@@ -20,7 +22,8 @@ pub fn link(model: &Model, step: &Step) -> Link {
         Some((kind, words)) => ObjectName::new(kind, words.clone()),
         None => model.name_of(&step.on),
     };
-    let stack = step.when.and_then(|(from, to)| model.user_stack(&step.who, from, to));
+    let stack = step.when.and_then(|(from, to)| stack(model, step, from, to));
+    let stack = stack.as_deref();
     let frames = stack.map_or(&[][..], |stack| stack.frames.as_slice());
     let kind = user_stack::kind(frames).filter(|kind| *kind != LockKind::Idle);
     let frame = user_stack::frame(frames);
@@ -33,6 +36,17 @@ pub fn link(model: &Model, step: &Step) -> Link {
         lock_kind: kind,
         stack: stack.map_or_else(Vec::new, frames_of),
     }
+}
+
+/// The stack of a link's thread; of a mutex in Go, that of the goroutine which waits for it.
+fn stack<'m>(model: &'m Model, step: &Step, from: Ns, to: Ns) -> Option<Cow<'m, UserStack>> {
+    let Object::Mutex { pid, address } = step.on else {
+        return model.user_stack(&step.who, from, to).map(Cow::Borrowed);
+    };
+    let waiting = goroutines::waiting(model, pid, address, from, to)?;
+    let frames = waiting.first.frames.clone();
+    let complete = frames.last().is_some_and(|last| last.function == "runtime.goexit");
+    Some(Cow::Owned(UserStack { frames, complete, ..UserStack::default() }))
 }
 
 /// A stack as a person reads it; of one whose outer part is not known it says so.

@@ -198,6 +198,7 @@ pub fn said(measures: &Measures<'_>, end: &End, finding: Option<usize>) -> Answe
 fn ask(measures: &Measures<'_>, end: &End) -> String {
     let inside = match (end.kind, &end.object) {
         (EndKind::Lock, Object::Inside(pid) | Object::InterpreterLock(pid)) => Some(*pid),
+        (EndKind::Lock, Object::Mutex { pid, .. }) => return ask::go_question(*pid),
         (EndKind::Lock, Object::Futex { pid, .. }) if end.who.is_none() => Some(*pid),
         (EndKind::Open, _) if matches!(end.class, WaitClass::Idle | WaitClass::FutexWait) => {
             end.links.last().map(|root| root.who.pid)

@@ -14,6 +14,7 @@
 mod cgroup;
 mod denied;
 mod disk;
+pub(crate) mod goroutine;
 mod host;
 mod memory;
 mod net;
@@ -25,6 +26,7 @@ mod user_stack;
 pub use cgroup::*;
 pub use denied::*;
 pub use disk::*;
+pub use goroutine::*;
 pub use host::*;
 pub use memory::*;
 pub use net::*;
@@ -86,6 +88,8 @@ pub enum Body {
     UserStack(UserStack),
     /// Who has the lock of an interpreter.
     InterpreterLock(InterpreterLock),
+    /// Goroutines of a Go program that stand.
+    Goroutines(Goroutines),
     /// A new thread or process.
     Fork(Fork),
     /// A thread replaced its image.

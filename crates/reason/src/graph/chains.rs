@@ -15,6 +15,7 @@ use crate::facts::{Exit, Fork, Ns, Place, ThreadRef, Wake, WakeContext};
 use crate::model::object::Object;
 use crate::model::{Model, ThreadKey};
 use crate::waits::WaitClass;
+use crate::waits::goroutines::{self, Stands};
 use crate::waits::timeline::{Doing, Timelines, WaitSpan};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -274,14 +275,78 @@ impl<'a> Chains<'a> {
         }
     }
 
+    /// What the goroutine does for whose sake a thread of a Go program has nothing to run.
+    fn goroutine(&self, wait: &WaitSpan, within: (Ns, Ns), walk: &Walk<'_>) -> Option<Next> {
+        let pid = wait.thread.pid;
+        let runs_nothing =
+            matches!(wait.class, WaitClass::Idle | WaitClass::FutexWait | WaitClass::Timer);
+        // Of the events that it waits for, one that came says whose goroutine went on then, and no more.
+        let runs_nothing = runs_nothing || wait.place.syscall.starts_with("epoll_");
+        if !runs_nothing || !goroutines::are_known(self.model, pid) {
+            return None;
+        }
+        let asks = walk.links.iter().rev().find(|link| link.who.pid != pid);
+        let asked_ns = asks.map(|asks| {
+            let waits = self.peers.waits_of(&asks.who).iter();
+            let mut its = waits.filter(|it| (it.begin_ns..it.end_ns).contains(&asks.begin_ns));
+            its.next().map_or(asks.since_ns, |it| self.peers.asked_ns(it))
+        });
+        goroutines::stands(self.model, pid, asked_ns, within).map(Next::Goroutine)
+    }
+
+    /// What is waited for, as far as whoever is responsible says it; and who is followed.
+    fn heed(
+        &self,
+        next: Next,
+        wait: &WaitSpan,
+        follows: bool,
+        link: &mut ChainLink,
+    ) -> Option<ThreadRef> {
+        match next {
+            Next::Thread(thread) | Next::Later(thread, _) => Some(thread),
+            Next::Answer(ino, thread) => {
+                link.object = Object::Inet(ino);
+                Some(thread)
+            }
+            Next::Question(index) => {
+                let query = &self.model.dns_queries[index].1;
+                link.class = WaitClass::Dns;
+                link.object = Object::DnsServer(Some(query.server), query.name.as_str().into());
+                self.peers.answers_at(query.server, wait)
+            }
+            Next::Goroutine(Stands::ForMutex(address)) => {
+                link.class = WaitClass::FutexLock;
+                link.object = Object::Mutex { pid: wait.thread.pid, address };
+                None
+            }
+            Next::Goroutine(Stands::Asleep) => {
+                link.class = WaitClass::Timer;
+                link.object = Object::Timer("time.Sleep".into());
+                None
+            }
+            Next::Peer(ino) => {
+                link.class = WaitClass::SocketRead;
+                link.object = Object::Inet(ino);
+                None
+            }
+            Next::Nobody if follows && self.peers.waits_for_any_child(wait) => {
+                link.object = Object::AnyChild;
+                None
+            }
+            Next::Nobody | Next::OwnClock => None,
+        }
+    }
+
     fn cut_wait<'w>(&'w self, wait: &'w WaitSpan, from: Ns, to: Ns, walk: &mut Walk<'w>) {
         let follows = !wait.class.is_root() && walk.links.len() < DEPTH_MAX;
         let owed = walk.owed || !walk.links.is_empty();
+        let asker = walk.links.last().map(|link| link.who.pid);
         let next = match follows {
             true => {
+                let goroutine = owed.then(|| self.goroutine(wait, (from, to), walk)).flatten();
                 let asked = walk.links.last().zip(walk.asked.last());
-                let asker = asked.map(|(link, until)| Asker { who: &link.who, until: *until });
-                self.peers.responsible(wait, (from, to), owed, asker)
+                let asked = asked.map(|(link, until)| Asker { who: &link.who, until: *until });
+                goroutine.unwrap_or_else(|| self.peers.responsible(wait, (from, to), owed, asked))
             }
             false => Next::Nobody,
         };
@@ -298,37 +363,14 @@ impl<'a> Chains<'a> {
             question_of: match next {
                 // Its questions only interrupt what it waits for.
                 Next::OwnClock | Next::Later(..) => None,
-                _ => self.peers.question_of(wait, walk.links.last().map(|link| link.who.pid)),
+                _ => self.peers.question_of(wait, asker),
             },
         };
-        let mut until = Until::Wait(wait);
-        let next = match next {
-            Next::Thread(thread) => Some(thread),
-            Next::Later(thread, at_ns) => {
-                until = Until::At(at_ns);
-                Some(thread)
-            }
-            Next::Answer(ino, thread) => {
-                link.object = Object::Inet(ino);
-                Some(thread)
-            }
-            Next::Question(index) => {
-                let query = &self.model.dns_queries[index].1;
-                link.class = WaitClass::Dns;
-                link.object = Object::DnsServer(Some(query.server), query.name.as_str().into());
-                self.peers.answers_at(query.server, wait)
-            }
-            Next::Peer(ino) => {
-                link.class = WaitClass::SocketRead;
-                link.object = Object::Inet(ino);
-                None
-            }
-            Next::Nobody if follows && self.peers.waits_for_any_child(wait) => {
-                link.object = Object::AnyChild;
-                None
-            }
-            Next::Nobody | Next::OwnClock => None,
+        let until = match next {
+            Next::Later(_, at_ns) => Until::At(at_ns),
+            _ => Until::Wait(wait),
         };
+        let next = self.heed(next, wait, follows, &mut link);
         let meets = |next: &ThreadRef| {
             self.model.is_same(next, &wait.thread) || walk.meets(self.model, next)
         };

@@ -11,6 +11,7 @@ use crate::facts::{Ns, ThreadRef};
 use crate::model::Model;
 use crate::model::object::Object;
 use crate::waits::WaitClass;
+use crate::waits::goroutines::{self, Waiting};
 use crate::waits::lock_kind::LockKind;
 use crate::waits::user_stack;
 use serde::{Deserialize, Serialize};
@@ -213,9 +214,19 @@ impl End {
 
     /// What kind of lock it is, if a stack was read of the wait that names it.
     pub fn lock_kind(&self, model: &Model) -> Option<LockKind> {
+        if let Some(waiting) = self.goroutines(model) {
+            return user_stack::kind(&waiting.first.frames);
+        }
         let link = &self.links[self.named];
         let kind = user_stack::lock_kind_of(model, &link.who, link.since_ns, link.end_ns);
         kind.filter(|kind| *kind != LockKind::Idle)
+    }
+
+    /// Goroutines that wait for the mutex that names it, if it is one.
+    pub fn goroutines<'m>(&self, model: &'m Model) -> Option<Waiting<'m>> {
+        let Object::Mutex { pid, address } = self.object else { return None };
+        let link = &self.links[self.named];
+        goroutines::waiting(model, pid, address, link.since_ns, link.end_ns)
     }
 
     /// The function of its program in which that wait stands.

@@ -389,6 +389,9 @@ impl<'c, 'a> Found<'c, 'a> {
                         || first.is_for_somebody()
                         || is_stalled(first)
                         || matches!(first, WaitClass::Running | WaitClass::Unseen);
+                    // A thread of a Go program has nothing to run meanwhile, which is counted nowhere else.
+                    let is_goroutines = matches!(leaf.links[0].object, Object::Mutex { .. });
+                    let counted = counted && !is_goroutines;
                     let wanted = !is_host || leaf.named().is_some();
                     if wanted && (!counted || first == WaitClass::FutexWait) {
                         self.add(&leaf, true, true);

@@ -14,6 +14,7 @@ use super::debts::Debt;
 use super::event_loops::Asker;
 use super::wakers::by_kernel_thread;
 use crate::facts::*;
+use crate::waits::goroutines::Stands;
 use crate::waits::lock_kind::LockKind;
 use crate::waits::timeline::WaitSpan;
 use crate::waits::{WaitClass, user_stack};
@@ -33,6 +34,8 @@ pub enum Next {
     Peer(u64),
     /// Nobody: it waits until a time of its own, whoever ends its waits in between.
     OwnClock,
+    /// A goroutine of its own stands: what for.
+    Goroutine(Stands),
     /// Nobody that could be seen.
     Nobody,
 }

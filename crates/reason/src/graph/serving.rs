@@ -7,14 +7,56 @@ use super::debts::Debt;
 use super::peers::Peers;
 use super::wakers::{by_kernel_thread, carrier, is_stalled};
 use crate::facts::*;
-use crate::waits::WaitClass;
+use crate::waits::lock_kind::LockKind;
 use crate::waits::timeline::WaitSpan;
+use crate::waits::{WaitClass, user_stack};
+use std::collections::HashSet;
+
+/// The thread that each Java machine has.
+const MACHINE: &str = "VM Thread";
+/// Threads of a Java machine's own, as the kernel cuts their names: they compile, collect and look after the machine, and
+/// serve nobody.
+const OF_MACHINE: &[&str] = &[
+    MACHINE,
+    "VM Periodic Tas",
+    "C1 CompilerThre",
+    "C2 CompilerThre",
+    "Sweeper thread",
+    "Monitor Deflati",
+    "Reference Handl",
+    "Finalizer",
+    "Common-Cleaner",
+    "Signal Dispatch",
+    "Service Thread",
+    "Notification Th",
+    "Attach Listener",
+    "GC Thread#",
+    "ParGC Thread#",
+    "GC task thread#",
+    "G1 ",
+    "ZWorker",
+    "ZDriver",
+    "Shenandoah",
+];
+
+/// Without the threads of a virtual machine's own; all, if no others are known.
+fn workers(threads: Vec<ThreadRef>) -> Vec<ThreadRef> {
+    let machines: HashSet<u32> =
+        threads.iter().filter(|it| it.comm == MACHINE).map(|it| it.pid).collect();
+    let is_own = |it: &&ThreadRef| {
+        machines.contains(&it.pid) && OF_MACHINE.iter().any(|name| it.comm.starts_with(name))
+    };
+    if machines.is_empty() || threads.iter().all(|it| is_own(&it)) {
+        return threads;
+    }
+    threads.iter().filter(|it| !is_own(it)).cloned().collect()
+}
 
 impl Peers<'_> {
     /// The thread of some processes that serves a question which came at a time and stands: the one that turned to something
     /// else then, that ran, that was held up, that waits for events; else the first.
     pub fn serving_since(&self, pids: &[u32], since_ns: Ns, to: Ns) -> Option<ThreadRef> {
-        let threads = self.threads_of(pids);
+        let threads = workers(self.threads_of(pids));
         if let [only] = &threads[..] {
             return Some(only.clone());
         }
@@ -36,7 +78,31 @@ impl Peers<'_> {
             };
             threads.iter().find(waits).cloned()
         };
-        turned.or_else(busiest).or_else(held).or_else(loops).or_else(|| threads.first().cloned())
+        let parked = || self.parked_at(&threads, since_ns, to);
+        let known = turned.or_else(parked).or_else(busiest).or_else(held).or_else(loops);
+        known.or_else(|| threads.first().cloned())
+    }
+
+    /// The thread that was parked just as a question came, and still is: whoever served it stands before something inside the
+    /// program. One that waits for work has been parked since the question before, and one that handed it on waits for events.
+    fn parked_at(&self, threads: &[ThreadRef], asked_ns: Ns, to: Ns) -> Option<ThreadRef> {
+        const AFTER_NS_MAX: Ns = 200_000_000;
+        const BEFORE_NS_MAX: Ns = 5_000_000;
+        let parked = |thread: &&ThreadRef| {
+            self.waits_of(thread).iter().any(|wait| {
+                let kind =
+                    || user_stack::lock_kind_of(self.model, thread, wait.begin_ns, wait.end_ns);
+                wait.class == WaitClass::FutexWait
+                    && wait.begin_ns + BEFORE_NS_MAX >= asked_ns
+                    && wait.begin_ns <= asked_ns + AFTER_NS_MAX
+                    && wait.end_ns + BEFORE_NS_MAX >= to
+                    && kind() == Some(LockKind::Park)
+            })
+        };
+        let mut all = threads.iter().filter(parked);
+        // Of two the one that served it is not known.
+        let only = all.next()?;
+        all.next().is_none().then(|| only.clone())
     }
 
     /// How long a thread was held up itself in an interval.
@@ -76,7 +142,7 @@ impl Peers<'_> {
         let mut pids: Vec<u32> = processes.iter().map(|p| p.pid).collect();
         pids.sort_unstable();
         pids.dedup();
-        let threads = self.threads_of(&pids);
+        let threads = workers(self.threads_of(&pids));
         let length = wait.end_ns.saturating_sub(wait.begin_ns);
         let held = threads
             .iter()
@@ -128,7 +194,9 @@ impl Peers<'_> {
         processes: &[ThreadRef],
     ) -> Option<ThreadRef> {
         let pids: Vec<u32> = processes.iter().map(|process| process.pid).collect();
-        self.turned_at(&self.threads_of(&pids), self.asked_ns(wait), wait.end_ns)
+        let (threads, asked_ns) = (workers(self.threads_of(&pids)), self.asked_ns(wait));
+        let turned = self.turned_at(&threads, asked_ns, wait.end_ns);
+        turned.or_else(|| self.parked_at(&threads, asked_ns, wait.end_ns))
     }
 
     pub(super) fn turned_at(
@@ -197,5 +265,67 @@ impl Peers<'_> {
         };
         let last = waits.iter().filter(before).max_by_key(|other| other.begin_ns)?;
         Some(last.thread.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::scenes::{LOOK_NS, host};
+    use crate::waits::timeline::Observed;
+
+    const PARKED: &[&str] = &["pthread_cond_wait", "Parker::park", "Unsafe_Park"];
+    const SECOND: Ns = 1_000_000_000;
+
+    fn of_java(tid: u32, comm: &str) -> ThreadRef {
+        ThreadRef { tid, pid: 20, start_ns: 1, comm: comm.into() }
+    }
+
+    /// A thread that has waited for a word since then, with these functions on its stack.
+    fn waits(tid: u32, comm: &str, since_ns: Ns, functions: &[&str]) -> Vec<Fact> {
+        let syscall = "futex".into();
+        let place = Place { state: WaitState::Sleep, syscall, ..Place::default() };
+        let thread = of_java(tid, comm);
+        let frame = |name: &&str| UserFrame {
+            function: (*name).into(),
+            module: "libjvm.so".into(),
+            ..UserFrame::default()
+        };
+        let frames = functions.iter().map(frame).collect();
+        let stack = UserStack { thread: thread.clone(), since_ns, frames, complete: true };
+        let blocked = Blocked { thread, since_ns, place, ..Blocked::default() };
+        let fact = |body| Fact { at_ns: LOOK_NS, body };
+        vec![fact(Body::UserStack(stack)), fact(Body::Blocked(blocked))]
+    }
+
+    fn serves(more: Vec<Vec<Fact>>) -> Option<u32> {
+        let Observed { model, timelines } = Observed::new([vec![host()], more].concat().concat());
+        let peers = Peers::new(&model, &timelines);
+        peers.serving_since(&[20], 2 * SECOND, LOOK_NS).map(|thread| thread.tid)
+    }
+
+    #[test]
+    fn a_machines_own_threads_serve_nobody() {
+        let idle =
+            &["pthread_cond_timedwait", "MonitorDeflationThread::monitor_deflation_thread_entry"];
+        let deflates = || waits(22, "Monitor Deflati", 2 * SECOND, idle);
+        let machine = || waits(21, "VM Thread", SECOND, &["VMThread::loop"]);
+        let worker = || waits(23, "pool-1-thread-1", SECOND, PARKED);
+        assert_eq!(serves(vec![deflates(), machine(), worker()]), Some(23));
+        assert_eq!(serves(vec![deflates(), machine()]), Some(21), "nobody else is known");
+        assert_eq!(serves(vec![deflates(), worker()]), Some(22), "names alone make no machine");
+    }
+
+    #[test]
+    fn who_was_parked_just_as_the_question_came_serves_it() {
+        let machine = || waits(21, "VM Thread", 0, &["VMThread::loop"]);
+        let pool = |tid, since_ns| waits(tid, "pool-1-thread", since_ns, PARKED);
+        let asked = 2 * SECOND + SECOND / 100;
+        assert_eq!(serves(vec![machine(), pool(23, SECOND), pool(24, asked)]), Some(24));
+        // Either may have: it is said of neither that it was asked.
+        assert_eq!(
+            serves(vec![machine(), pool(23, SECOND), pool(24, asked), pool(25, asked)]),
+            Some(23)
+        );
     }
 }

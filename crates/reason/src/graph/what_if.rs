@@ -339,7 +339,9 @@ fn awaited(
         Next::Thread(thread) | Next::Later(thread, _) | Next::Answer(_, thread) => {
             known.get(&graph.model.key(&thread)).copied().filter(|other| *other != line)
         }
-        Next::Question(_) | Next::Peer(_) | Next::OwnClock | Next::Nobody => None,
+        Next::Question(_) | Next::Peer(_) | Next::Goroutine(_) | Next::OwnClock | Next::Nobody => {
+            None
+        }
     }
 }
 

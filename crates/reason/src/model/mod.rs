@@ -70,6 +70,8 @@ pub struct Model {
     pub user_stacks: HashMap<u32, Series<UserStack>>,
     /// Locks of interpreters by process, every reading.
     pub interpreter_locks: HashMap<u32, Series<InterpreterLock>>,
+    /// Goroutines that stood, by process, every reading.
+    pub goroutines: HashMap<u32, Series<Goroutines>>,
     /// Identities by thread id, latest reading.
     pub threads: BTreeMap<u32, Thread>,
     /// Any name by which a thread id was mentioned.
@@ -250,6 +252,7 @@ impl Model {
             | Body::Ran(_)
             | Body::UserStack(_)
             | Body::InterpreterLock(_)
+            | Body::Goroutines(_)
             | Body::Fork(_)
             | Body::Exec(_)
             | Body::Exit(_)
@@ -336,6 +339,9 @@ impl Model {
             }
             Body::InterpreterLock(lock) => {
                 self.interpreter_locks.entry(lock.pid).or_default().push((at, lock));
+            }
+            Body::Goroutines(all) => {
+                self.goroutines.entry(all.pid).or_default().push((at, all));
             }
             Body::Fork(fork) => {
                 self.name(&fork.parent);

@@ -71,6 +71,15 @@ impl Model {
                 ObjectName::new("futex", format!("{address:#x} of {comm}"))
                     .with_id(format!("{pid}:{address:#x}"))
             }
+            Object::Mutex { pid, address: 0 } => {
+                ObjectName::new("mutex", format!("of {}", self.process_name(*pid)))
+                    .with_id(pid.to_string())
+            }
+            Object::Mutex { pid, address } => {
+                let comm = self.process_name(*pid);
+                ObjectName::new("mutex", format!("{address:#x} of {comm}"))
+                    .with_id(format!("{pid}:{address:#x}"))
+            }
             Object::InterpreterLock(pid) => {
                 ObjectName::new("interpreter lock", format!("of {}", self.process_name(*pid)))
                     .with_id(pid.to_string())

@@ -66,6 +66,13 @@ pub enum Object {
         /// Address of the word.
         address: u64,
     },
+    /// A mutex that goroutines of a Go program wait for.
+    Mutex {
+        /// The process.
+        pid: u32,
+        /// Its address; 0: which one is not known.
+        address: u64,
+    },
     /// The lock of the interpreter that a process is.
     InterpreterLock(u32),
     /// Something inside a program that only it knows by name: a row, a table, a connection of a pool.

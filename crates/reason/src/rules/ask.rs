@@ -26,9 +26,24 @@ pub fn question(comm: &str, pid: u32) -> String {
     }
 }
 
+/// The command that has a Go program list its goroutines: it answers only if the program was built with net/http/pprof and
+/// serves it, by its own address. A debugger stops it, and a signal that prints stacks ends it.
+pub fn go_question(pid: u32) -> String {
+    format!(
+        "ss -tlnp | grep pid={pid}, then curl -s 'http://ADDRESS/debug/pprof/goroutine?debug=2'   # dlv attach {pid} stops \
+         it; never kill -QUIT, which ends it"
+    )
+}
+
 #[cfg(test)]
 mod tests {
-    use super::question;
+    use super::{go_question, question};
+
+    #[test]
+    fn a_go_program_is_asked_without_a_stop() {
+        let asked = go_question(7);
+        assert!(asked.starts_with("ss -tlnp | grep pid=7,") && asked.contains("pprof/goroutine"));
+    }
 
     #[test]
     fn a_known_program_is_asked_in_its_own_words_and_any_other_for_its_stacks() {

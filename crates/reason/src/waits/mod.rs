@@ -10,6 +10,7 @@ mod failing;
 mod families;
 mod functions;
 mod futex_handoff;
+pub mod goroutines;
 mod interpreter_lock;
 mod lock_functions;
 pub mod lock_kind;

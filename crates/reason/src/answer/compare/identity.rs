@@ -97,6 +97,7 @@ impl ObjectIdentity {
             }
             Object::Cgroup(group) | Object::Memory(Some(group)) => group_identity(model, group),
             Object::Futex { pid, .. }
+            | Object::Mutex { pid, .. }
             | Object::Inside(pid)
             | Object::Child(Some(pid))
             | Object::Process(pid) => program(*pid),

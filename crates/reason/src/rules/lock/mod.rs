@@ -7,6 +7,7 @@
 pub(crate) mod deadlock;
 pub(crate) mod file;
 pub(crate) mod futex;
+pub(crate) mod goroutine;
 pub(crate) mod interpreter;
 pub(crate) mod lease;
 pub(crate) mod monitor;
@@ -21,6 +22,7 @@ pub static LADDER: &[&super::Rule] = &[
     &polled::RULE,
     &interpreter::RULE,
     &monitor::RULE,
+    &goroutine::RULE,
     &row::RULE,
     &futex::RULE,
 ];
