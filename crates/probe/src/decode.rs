@@ -4,6 +4,7 @@
 //! Any bytes may come in: a record that is too short or of an unknown kind is counted, never trusted.
 //! Edit together: bpf/wire.h, decode/thread.rs (threads of the iterator, and those that end), decode/refused.rs.
 
+mod lock;
 mod refused;
 mod thread;
 
@@ -25,6 +26,8 @@ const FRAMES_MAX: usize =
 pub struct Decoder {
     /// Identities of kernel stacks.
     pub stacks: Stacks,
+    /// Identities of locks of the kernel, by address.
+    locks: HashMap<u64, u32>,
     /// Mounts of the initial namespace, to make paths absolute.
     pub mounts: Vec<Mount>,
     /// Reads the mounts that a process sees, for file systems that only other mount namespaces have.
@@ -152,7 +155,8 @@ impl Decoder {
         let path = self.path(thread.pid, names, path_bytes, field!(place, wire_place, object.dev));
         let nagle = nagle(place).filter(|it| it.sent_ns > begin_ns);
         let place = self.place(place, flag(wire_flag::WIRE_FLAG_IOWAIT), false, path);
-        let place = Place { nagle, ..place };
+        let lock = self.lock(part!(record, wire_wait, lock)).map(Box::new);
+        let place = Place { nagle, lock, ..place };
         let wake = wake(record, flag(wire_flag::WIRE_FLAG_WAKER_KERNEL));
         facts.push(Fact {
             at_ns,

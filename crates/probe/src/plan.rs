@@ -20,6 +20,7 @@ const fn program(name: &'static str, tracepoint: &'static str, therefore: &'stat
 }
 
 const LATE_LOCKS: &str = "who held a file lock that was waited for and let go may not be known";
+const LATE_KERNEL_LOCKS: &str = "which lock of the kernel was waited for may not be known";
 /// What it means if nobody tells that a name server is going to be asked.
 const ALWAYS: &str = "each packet is looked at for DNS from the begin, which costs more";
 
@@ -46,6 +47,8 @@ const PROGRAMS: &[Program] = &[
     program("flock_lock_inode", "flock_lock_inode", LATE_LOCKS),
     program("posix_lock_inode", "posix_lock_inode", LATE_LOCKS),
     program("break_lease_block", "break_lease_block", LATE_LOCKS),
+    program("contention_begin", "contention_begin", LATE_KERNEL_LOCKS),
+    program("contention_end", "contention_end", LATE_KERNEL_LOCKS),
     program("fib_table_lookup", "fib_table_lookup", ALWAYS),
     program("fib6_table_lookup", "fib6_table_lookup", ALWAYS),
     program("sched_process_free", "sched_process_free", "a look at many short threads costs more"),

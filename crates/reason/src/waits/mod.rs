@@ -11,6 +11,7 @@ mod families;
 mod functions;
 mod futex_handoff;
 mod interpreter_lock;
+mod kernel_lock;
 mod lock_functions;
 pub mod lock_kind;
 mod nagle;

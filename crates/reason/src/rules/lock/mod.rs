@@ -8,6 +8,8 @@ pub(crate) mod deadlock;
 pub(crate) mod file;
 pub(crate) mod futex;
 pub(crate) mod interpreter;
+pub(crate) mod kernel;
+mod kernel_words;
 pub(crate) mod lease;
 pub(crate) mod monitor;
 pub(crate) mod polled;
@@ -23,4 +25,5 @@ pub static LADDER: &[&super::Rule] = &[
     &monitor::RULE,
     &row::RULE,
     &futex::RULE,
+    &kernel::RULE,
 ];
