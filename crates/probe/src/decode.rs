@@ -258,7 +258,8 @@ impl Decoder {
             .filter(|m| m.root == "/" || inside.starts_with(&m.root))
             .min_by_key(|m| (m.root != "/", m.path.len()))?;
         let rest = if mount.root == "/" { &inside[..] } else { &inside[mount.root.len()..] };
-        Some(format!("{}{rest}", mount.path.trim_end_matches('/')))
+        let path = format!("{}{rest}", mount.path.trim_end_matches('/'));
+        Some(if path.is_empty() { "/".into() } else { path })
     }
 
     /// Looks once in the namespace of a process that has a file there.
@@ -469,6 +470,7 @@ mod tests {
         let names = b"file\0sub\0";
         let dev = 7 << 20 | 1;
         assert_eq!(decoder.path(1, names, 9, dev).as_deref(), Some("/mnt/disk/sub/file"));
+        assert_eq!(decoder.path(1, b"\0", 1, dev).as_deref(), Some("/mnt/disk"), "its root");
         decoder.mounts.pop();
         assert_eq!(decoder.path(1, names, 9, dev).as_deref(), Some("/bind/file"));
     }

@@ -89,7 +89,7 @@ fn proof(measures: &Measures<'_>, end: &End) -> Proof {
 
 fn explain(measures: &Measures<'_>, end: &End, loss: &Loss<'_>) -> Wording {
     let holder = wait_words::holder(measures, end);
-    let by = holder.as_ref().map_or_else(|| "another thread".to_string(), words::who);
+    let by = kernel_words::holders(measures, end, holder.as_ref());
     let longest = wait_words::longest(measures, end);
     let lock = kernel_words::phrase(measures.model, end);
     let meanwhile = holder_doing::meanwhile(end);

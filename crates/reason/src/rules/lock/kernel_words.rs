@@ -26,6 +26,18 @@ pub fn phrase(model: &Model, end: &End) -> String {
     }
 }
 
+/// The main holder, with how many of its name hold the lock beside it: a program that is run again and again.
+pub fn holders(measures: &Measures<'_>, end: &End, main: Option<&ThreadRef>) -> String {
+    let Some(main) = main else { return "another thread".into() };
+    let others =
+        end.holders.keys().filter(|pid| **pid != main.pid && !end.victims.contains_key(pid));
+    let same = others.filter(|pid| measures.model.process_name(**pid) == main.comm).count();
+    match same {
+        0 => words::who(main),
+        more => format!("{} and {more} more", words::who(main)),
+    }
+}
+
 /// ` in openat, unlink`: the system calls that wait; nothing where it is none.
 pub fn calls(measures: &Measures<'_>, end: &End) -> String {
     let waits =
