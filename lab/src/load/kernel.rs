@@ -32,16 +32,15 @@ fn appender(options: &Options) -> Result<()> {
     let size = options.whole("size", 4096)? as usize;
     let rest = Duration::from_micros(options.whole("rest-us", 0)?);
     let count = options.whole("count", u64::MAX)?;
-    let file = File::options()
-        .append(true)
-        .create(true)
-        .custom_flags(libc::O_DIRECT)
-        .open(options.text("path")?)?;
+    let path = options.text("path")?;
     let append = || -> Result<()> {
+        // Of its own: a shared one has one position, and a lock for that.
+        let mut file =
+            File::options().append(true).create(true).custom_flags(libc::O_DIRECT).open(path)?;
         let buffer = vec![b'a'; size + 4096];
         let at = buffer.as_ptr().align_offset(4096);
         while figure.done() < count {
-            (&file).write_all(&buffer[at..at + size])?;
+            file.write_all(&buffer[at..at + size])?;
             if file.metadata()?.len() > BYTES_MAX {
                 file.set_len(0)?;
             }

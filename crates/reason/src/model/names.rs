@@ -79,7 +79,10 @@ impl Model {
                 ObjectName::new("lock", format!("inside {}", self.process_name(*pid)))
                     .with_id(pid.to_string())
             }
-            Object::KernelLock(at) => ObjectName::new("kernel lock", &**at),
+            Object::KernelLock(at, 0) => ObjectName::new("kernel lock", &**at),
+            Object::KernelLock(at, id) => {
+                ObjectName::new("kernel lock", &**at).with_id(id.to_string())
+            }
             Object::Inode(file, part) => {
                 let kind = match part {
                     InodePart::Directory => "directory lock",

@@ -81,8 +81,8 @@ pub enum Object {
     InterpreterLock(u32),
     /// Something inside a program that only it knows by name: a row, a table, a connection of a pool.
     Inside(u32),
-    /// A lock inside the kernel, by its name or by the function that asked for it.
-    KernelLock(Arc<str>),
+    /// A lock inside the kernel, by its name or by the function that asked for it, and which of that name: 0 if it is not known.
+    KernelLock(Arc<str>, u32),
     /// A lock of the kernel that an inode has.
     Inode(FileKey, InodePart),
     /// The lock of a process's mappings.

@@ -76,6 +76,7 @@ const NAMED: &[(&str, KernelLockKind, &[&str])] = &[
             "unregister_pernet_subsys",
         ],
     ),
+    ("f_pos_lock", KernelLockKind::Mutex, &["fdget_pos", "__fdget_pos"]),
     ("rcu_state.barrier_mutex", KernelLockKind::Mutex, &["rcu_barrier"]),
     (
         "j_checkpoint_mutex",
@@ -115,8 +116,8 @@ pub fn object(place: &Place, frames: &[String]) -> Object {
     let guarded = place.lock.as_deref().and_then(|lock| guarded(lock, file));
     guarded.unwrap_or_else(|| {
         let caller = lock_caller(frames).unwrap_or("unknown");
-        let kind = place.lock.as_ref().map(|lock| lock.kind);
-        Object::KernelLock(kind.and_then(|kind| named(kind, caller)).unwrap_or(caller).into())
+        let Some(lock) = &place.lock else { return Object::KernelLock(caller.into(), 0) };
+        Object::KernelLock(named(lock.kind, caller).unwrap_or(caller).into(), lock.id)
     })
 }
 
@@ -173,12 +174,12 @@ mod tests {
     #[test]
     fn a_lock_without_an_object_is_called_by_its_name_or_by_who_asked_for_it() {
         let mutex = || KernelLock { kind: KernelLockKind::Mutex, ..KernelLock::default() };
-        assert_eq!(of(mutex(), "rtnl_newlink"), Object::KernelLock("rtnl_mutex".into()));
-        assert_eq!(of(mutex(), "some_driver"), Object::KernelLock("some_driver".into()));
+        assert_eq!(of(mutex(), "rtnl_newlink"), Object::KernelLock("rtnl_mutex".into(), 0));
+        assert_eq!(of(mutex(), "some_driver"), Object::KernelLock("some_driver".into(), 0));
         // A semaphore that the same function takes is another lock.
         assert_eq!(
             of(KernelLock::default(), "rtnl_newlink"),
-            Object::KernelLock("rtnl_newlink".into())
+            Object::KernelLock("rtnl_newlink".into(), 0)
         );
     }
 }

@@ -62,7 +62,7 @@ pub fn ways_out(end: &End, holder: Option<&ThreadRef>) -> Vec<Remedy> {
         Object::MemoryMap(_) => {
             "look at its memory less often, or by /proc/PID/statm, which takes no lock"
         }
-        Object::KernelLock(name) if &**name == "rtnl_mutex" => {
+        Object::KernelLock(name, _) if &**name == "rtnl_mutex" => {
             "make and remove network devices in fewer, larger steps"
         }
         _ => "",
