@@ -1,4 +1,8 @@
-/* calls.c SWITCH: adds numbers, by itself or, while the switch is there, by a shell for each sum. */
+/*
+ * calls.c SWITCH: adds numbers, by itself or, while the switch is there, by a shell for each sum.
+ *
+ * Either way it is busy all the time: only how the work is done differs. Must not: end with its shell's failures unnoticed.
+ */
 #include "ops.h"
 
 int main(int count, char **words)

@@ -57,7 +57,7 @@ pub static RULE: Rule = Rule {
         "the list of network devices: make and remove devices in fewer, larger steps",
         "see what the holder does, and have it do that less often or in smaller steps",
     ],
-    stories: &["S1.5", "S3.4", "S3.7"],
+    stories: &["S1.5", "S3.7"],
     thresholds: &[&LOST_MIN],
     finds: Finds::Look(find),
 };
