@@ -34,7 +34,8 @@ pub static RULE: Rule = Rule {
              devices and the tree of cgroups by one sleeping lock each. While a thread works under it, or sleeps, every other \
              that wants it stands still in state D, however many CPUs are idle; it looks like a disk, and no disk is busy.",
     needs: &[
-        "waits in state D for a mutex or rw_semaphore (contention_begin, or the task's blocker)",
+        "waits in state D for a mutex or rw_semaphore (contention_begin, or the task's blocker; before 6.0 the stack, \
+         which names the function that asks for it)",
         "who held it: the thread that let go of it and so ended the wait, or the owner that the lock names",
     ],
     refuted_by: &[
@@ -91,16 +92,20 @@ fn explain(measures: &Measures<'_>, end: &End, loss: &Loss<'_>) -> Wording {
     let holder = wait_words::holder(measures, end);
     let by = kernel_words::holders(measures, end, holder.as_ref());
     let longest = wait_words::longest(measures, end);
+    let holds = if by.ends_with(" more") { "hold" } else { "holds" };
     let lock = kernel_words::phrase(measures.model, end);
     let meanwhile = holder_doing::meanwhile(end);
     let in_turn = end.holders.keys().filter(|pid| end.victims.contains_key(pid)).count();
     let held = match in_turn {
-        0 | 1 => format!("{by} holds it most and {} under it.", meanwhile.does),
+        0 | 1 => format!("{by} {holds} it most and {} under it.", meanwhile.does),
         many => {
             format!("{many} processes hold it in turn, {by} most; it {} under it.", meanwhile.does)
         }
     };
-    let source = "contention_begin, sched_switch";
+    let source = match kernel_words::is_told(measures, end) {
+        true => "contention_begin, sched_switch",
+        false => "sched_switch, kernel stacks",
+    };
     let mut evidence = vec![
         Evidence::new("wait for the lock", loss.seconds, "s", source),
         Evidence::new("waits", end.count as f64, "1", source),
@@ -119,7 +124,7 @@ fn explain(measures: &Measures<'_>, end: &End, loss: &Loss<'_>) -> Wording {
     ];
     evidence.extend(wait_words::longest_evidence(&longest, "longest wait, as far as it was seen"));
     Wording {
-        title: format!("{} waits for {lock} that {by} holds", wait_words::waiter(measures, end)),
+        title: format!("{} waits for {lock} that {by} {holds}", wait_words::waiter(measures, end)),
         text: format!(
             "{} pass in {} for {lock}{}; the longest {}. {held}",
             words::of_window(loss.seconds, loss.wall_seconds),

@@ -38,6 +38,14 @@ pub fn holders(measures: &Measures<'_>, end: &End, main: Option<&ThreadRef>) -> 
     }
 }
 
+/// Whether the kernel told which lock it is, and not the stack alone.
+pub fn is_told(measures: &Measures<'_>, end: &End) -> bool {
+    let mut waits = measures.waits();
+    waits.any(|wait| {
+        wait.class == end.class && wait.object == end.object && wait.place.lock.is_some()
+    })
+}
+
 /// ` in openat, unlink`: the system calls that wait; nothing where it is none.
 pub fn calls(measures: &Measures<'_>, end: &End) -> String {
     let waits =
