@@ -32,6 +32,7 @@
 #define TASK_FROZEN 0x8000
 
 #define S_IFMT 0170000
+#define S_IFDIR 0040000
 #define S_IFSOCK 0140000
 #define S_IFIFO 0010000
 #define S_IFCHR 0020000

@@ -28,6 +28,9 @@ struct thread_info___arm64 {
 struct task_struct___arm64 {
 	struct thread_info___arm64 thread_info;
 };
+struct task_struct___blocker {
+	unsigned long blocker;
+};
 struct bio___bi_disk {
 	struct gendisk *bi_disk;
 };
@@ -290,6 +293,23 @@ static __always_inline __u64 compat_executed(const struct task_struct *task)
 {
 	if (bpf_core_field_exists(((struct sched_entity *)0)->sum_exec_runtime))
 		return BPF_CORE_READ(task, se.sum_exec_runtime);
+	return 0;
+}
+
+/*
+ * 6.16 or so keeps the sleeping lock that a thread waits for, with its kind in the lowest two bits (hung_task_set_blocker;
+ * CONFIG_DETECT_HUNG_TASK_BLOCKER). 0 where it does not.
+ */
+static __always_inline bool compat_keeps_blocker(void)
+{
+	return bpf_core_field_exists(((struct task_struct___blocker *)0)->blocker);
+}
+static __always_inline __u64 compat_blocker(const struct task_struct *task)
+{
+	const struct task_struct___blocker *fresh = (const void *)task;
+
+	if (compat_keeps_blocker())
+		return BPF_CORE_READ(fresh, blocker);
 	return 0;
 }
 

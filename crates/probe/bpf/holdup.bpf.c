@@ -8,6 +8,7 @@
 #include "notes.bpf.h"
 #include "dating.bpf.h"
 #include "sums.bpf.h"
+#include "contention.bpf.h"
 /* In this order: later files use the helpers of earlier ones. */
 #include "wake.bpf.c"
 #include "sched.bpf.c"
@@ -63,5 +64,6 @@ enum wire_context wire_context = 0;
 enum wire_mode wire_mode = 0;
 enum wire_effort_counter wire_effort_counter = 0;
 enum wire_limit wire_limit = 0;
+enum wire_lock_guards wire_lock_guards = 0;
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

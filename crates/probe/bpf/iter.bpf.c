@@ -64,6 +64,15 @@ __noinline __u32 object_of_thread(__u64 task, __u64 registers)
 	return out ? read_object(&out->place, out->path, task, registers) : 0;
 }
 
+__noinline __u32 lock_of_thread(__u64 task)
+{
+	struct wire_thread *out;
+	__u32 zero = 0;
+
+	out = bpf_map_lookup_elem(&thread_scratch, &zero);
+	return out ? read_lock(&out->lock, &out->place, out->path, out->path_bytes, task, true) : 0;
+}
+
 /* Where a thread stands, if it does; gives bytes of path. */
 static __always_inline __u32 read_standing(struct wire_thread *out, struct task_struct *task, bool kernel)
 {
@@ -74,10 +83,13 @@ static __always_inline __u32 read_standing(struct wire_thread *out, struct task_
 	out->place.frames = 0;
 	out->place.syscall = -1;
 	out->async_in_flight = -1;
+	out->lock.address = 0;
 	if (!out->on_cpu && out->place.state && !task->exit_state &&
 	    !(kernel && !(out->place.state & TASK_UNINTERRUPTIBLE)) && !(out->place.state & TASK_NOLOAD)) {
 		path_bytes = read_place(&out->place, task, kernel, true, object_of_thread, numbers);
 		address = as_number(&numbers[0], task);
+		out->path_bytes = path_bytes;
+		path_bytes = lock_of_thread(address);
 		out->async_in_flight = in_flight(address, &out->place);
 		if (waits_for_bios(task, &out->place))
 			held = throttle_held(address);

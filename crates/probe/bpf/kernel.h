@@ -89,6 +89,25 @@ enum cgroup_subsys_id {
 	pids_cgrp_id = 4,
 };
 
+typedef struct {
+	int counter;
+} atomic_t;
+typedef struct {
+	__s64 counter;
+} atomic64_t;
+struct hlist_node {
+	struct hlist_node *next;
+};
+struct hlist_head {
+	struct hlist_node *first;
+};
+struct mutex {
+	atomic64_t owner;
+};
+struct rw_semaphore {
+	atomic64_t owner;
+};
+
 struct file_system_type {
 	const char *name;
 };
@@ -96,6 +115,8 @@ struct sb_writers {
 	short unsigned int frozen;
 };
 struct super_block {
+	struct rw_semaphore s_umount;
+	struct dentry *s_root;
 	__u32 s_dev;
 	struct file_system_type *s_type;
 	struct sb_writers s_writers;
@@ -103,7 +124,14 @@ struct super_block {
 struct pipe_inode_info {
 	unsigned int readers;
 };
+struct address_space {
+	struct inode *host;
+	struct rw_semaphore i_mmap_rwsem;
+};
 struct inode {
+	struct rw_semaphore i_rwsem;
+	struct hlist_head i_dentry;
+	struct address_space i_data;
 	__u16 i_mode;
 	struct super_block *i_sb;
 	unsigned long i_ino;
@@ -117,6 +145,10 @@ struct dentry {
 	struct dentry *d_parent;
 	const struct qstr d_name;
 	struct inode *d_inode;
+	struct super_block *d_sb;
+	union {
+		struct hlist_node d_alias;
+	} d_u;
 };
 struct vfsmount;
 struct path {
@@ -178,6 +210,8 @@ struct kioctx_table {
 	struct kioctx *table[0];
 };
 struct mm_struct {
+	struct rw_semaphore mmap_lock;
+	struct task_struct *owner;
 	struct kioctx_table *ioctx_table;
 	unsigned long data_vm;
 };
@@ -222,12 +256,6 @@ struct task_struct {
 	struct css_set *cgroups;
 };
 
-typedef struct {
-	int counter;
-} atomic_t;
-typedef struct {
-	__s64 counter;
-} atomic64_t;
 struct refcount_struct {
 	atomic_t refs;
 };
@@ -510,12 +538,6 @@ struct kioctx {
 	unsigned int nr_events;
 	atomic_t reqs_available;
 	unsigned int completed_events;
-};
-struct hlist_node {
-	struct hlist_node *next;
-};
-struct hlist_head {
-	struct hlist_node *first;
 };
 struct blkg_policy_data;
 struct blkcg_gq {

@@ -1,9 +1,10 @@
 /*
- * lock.bpf.c: a thread is about to wait for a file lock or lease.
+ * lock.bpf.c: a thread is about to wait for a file lock or lease, or for a sleeping lock of the kernel.
  *
  * Only the kernel's lock table names the holder, and only as long as the lock is held; reading it is expensive. So user
  * space is woken when the wait begins, not when it is reported at its end. Locks on other hosts (NFS) pass through none of
- * these tracepoints and are recognised by their stacks. Must not: report waits (the scheduler's events do).
+ * these tracepoints and are recognised by their stacks.
+ * Of a lock of the kernel only that a thread is about to sleep for it is kept (contention.bpf.h). Must not: report waits (the scheduler's events do).
  *
  * Edit together: src/files/locks.rs (reads the table then).
  */
@@ -34,5 +35,38 @@ SEC("tp_btf/break_lease_block")
 int break_lease_block(__u64 *ctx)
 {
 	mark(&queued.lock);
+	return 0;
+}
+
+/* A mutex is announced twice: as one that is spun for, and before the sleep. */
+SEC("tp_btf/contention_begin")
+int contention_begin(__u64 *ctx)
+{
+	__u32 flags = (__u32)ctx[1];
+	struct task_struct *task;
+	struct contended *entry;
+
+	if (likely(flags & CONTENTION_SPIN))
+		return 0;
+	task = compat_current();
+	entry = contended_at(task_field(task, pid));
+	entry->task = 0;
+	barrier();
+	entry->lock = ctx[0];
+	entry->owner = owner_of_lock(ctx[0], flags);
+	entry->flags = flags;
+	barrier();
+	entry->task = (__u64)task;
+	return 0;
+}
+
+SEC("tp_btf/contention_end")
+int contention_end(__u64 *ctx)
+{
+	struct task_struct *task = compat_current();
+	struct contended *entry = contended_at(task_field(task, pid));
+
+	if (entry->task == (__u64)task && entry->lock == ctx[0])
+		entry->task = 0;
 	return 0;
 }

@@ -37,6 +37,16 @@ __noinline __u32 object_of_wait(__u64 task, __u64 registers)
 	return wait ? read_object(&wait->place, wait->path, task, registers) : 0;
 }
 
+/* Of the same wait, and the thread is about to go on. */
+__noinline __u32 lock_of_wait(__u64 task)
+{
+	struct wire_wait *wait;
+	__u32 zero = 0;
+
+	wait = bpf_map_lookup_elem(&wait_scratch, &zero);
+	return wait ? read_lock(&wait->lock, &wait->place, wait->path, wait->path_bytes, task, false) : 0;
+}
+
 static __noinline int send_wait(struct note *note, struct task_struct *task, struct task_struct *before, __u64 now)
 {
 	struct wire_wait *wait;
@@ -86,6 +96,11 @@ static __noinline int send_wait(struct note *note, struct task_struct *task, str
 	path_bytes = read_place(&wait->place, task, kernel || !before, before ? wait->wake_ns : 0, object_of_wait,
 				((struct wait_slot *)wait)->numbers);
 	wait->path_bytes = path_bytes;
+	wait->lock.address = 0;
+	if (before && wait->place.state & TASK_UNINTERRUPTIBLE) {
+		path_bytes = lock_of_wait(as_number(&((struct wait_slot *)wait)->numbers[0], task));
+		wait->path_bytes = path_bytes;
+	}
 	length = __builtin_offsetof(struct wire_wait, path) + (path_bytes & (WIRE_PATH_MAX - 1));
 	wait->head.length = length;
 	send(wait, length);

@@ -119,6 +119,27 @@ struct wire_place {
 	__u64 frame[WIRE_FRAMES_MAX];
 };
 
+/* What a lock of the kernel guards, as far as a pointer back to the lock proves it. */
+enum wire_lock_guards {
+	WIRE_LOCK_UNKNOWN = 0,
+	WIRE_LOCK_INODE = 1, /* the place's object */
+	WIRE_LOCK_DIRECTORY = 2, /* likewise */
+	WIRE_LOCK_MAPPING = 3, /* likewise: who maps that file */
+	WIRE_LOCK_MEMORY = 4, /* a process's mappings */
+	WIRE_LOCK_FILE_SYSTEM = 5,
+};
+
+/* A sleeping lock of the kernel that a thread waits for. */
+struct wire_lock {
+	__u64 address; /* 0: it waits for none, or for one that is not known */
+	__u32 flags; /* as contention_begin told them */
+	__u32 guards;
+	__u32 dev; /* of a file system */
+	__u32 owner_reads; /* the owner is one of its readers, perhaps a former one */
+	struct wire_ref owner; /* when the wait began; of one that stands, now */
+	struct wire_ref process; /* of mappings */
+};
+
 struct wire_sums {
 	__u64 since_ns;
 	__u64 run_ns;
@@ -145,6 +166,7 @@ struct wire_wait {
 	__u32 path_bytes;
 	__u64 cpu_cgroup_id;
 	__u64 cgroup_id;
+	struct wire_lock lock;
 	struct wire_place place;
 	char path[WIRE_PATH_MAX]; /* dentry names, innermost first, each with its NUL */
 };
@@ -198,6 +220,7 @@ struct wire_thread {
 	__s32 async_in_flight; /* less than none: not known */
 	__u32 held_bios; /* of its group, by blk-throttle */
 	__u32 held_disk;
+	struct wire_lock lock;
 	struct wire_place place;
 	char path[WIRE_PATH_MAX];
 };

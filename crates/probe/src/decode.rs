@@ -4,6 +4,7 @@
 //! Any bytes may come in: a record that is too short or of an unknown kind is counted, never trusted.
 //! Edit together: bpf/wire.h, decode/thread.rs (threads of the iterator, and those that end), decode/refused.rs.
 
+mod lock;
 mod refused;
 mod thread;
 
@@ -25,6 +26,8 @@ const FRAMES_MAX: usize =
 pub struct Decoder {
     /// Identities of kernel stacks.
     pub stacks: Stacks,
+    /// Identities of locks of the kernel, by address.
+    locks: HashMap<u64, u32>,
     /// Mounts of the initial namespace, to make paths absolute.
     pub mounts: Vec<Mount>,
     /// Reads the mounts that a process sees, for file systems that only other mount namespaces have.
@@ -152,7 +155,8 @@ impl Decoder {
         let path = self.path(thread.pid, names, path_bytes, field!(place, wire_place, object.dev));
         let nagle = nagle(place).filter(|it| it.sent_ns > begin_ns);
         let place = self.place(place, flag(wire_flag::WIRE_FLAG_IOWAIT), false, path);
-        let place = Place { nagle, ..place };
+        let lock = self.lock(part!(record, wire_wait, lock)).map(Box::new);
+        let place = Place { nagle, lock, ..place };
         let wake = wake(record, flag(wire_flag::WIRE_FLAG_WAKER_KERNEL));
         facts.push(Fact {
             at_ns,
@@ -254,7 +258,8 @@ impl Decoder {
             .filter(|m| m.root == "/" || inside.starts_with(&m.root))
             .min_by_key(|m| (m.root != "/", m.path.len()))?;
         let rest = if mount.root == "/" { &inside[..] } else { &inside[mount.root.len()..] };
-        Some(format!("{}{rest}", mount.path.trim_end_matches('/')))
+        let path = format!("{}{rest}", mount.path.trim_end_matches('/'));
+        Some(if path.is_empty() { "/".into() } else { path })
     }
 
     /// Looks once in the namespace of a process that has a file there.
@@ -465,6 +470,7 @@ mod tests {
         let names = b"file\0sub\0";
         let dev = 7 << 20 | 1;
         assert_eq!(decoder.path(1, names, 9, dev).as_deref(), Some("/mnt/disk/sub/file"));
+        assert_eq!(decoder.path(1, b"\0", 1, dev).as_deref(), Some("/mnt/disk"), "its root");
         decoder.mounts.pop();
         assert_eq!(decoder.path(1, names, 9, dev).as_deref(), Some("/bind/file"));
     }

@@ -20,6 +20,9 @@ const fn program(name: &'static str, tracepoint: &'static str, therefore: &'stat
 }
 
 const LATE_LOCKS: &str = "who held a file lock that was waited for and let go may not be known";
+const CONTENTION_BEGIN: &str = "contention_begin";
+const CONTENTION_END: &str = "contention_end";
+const LATE_KERNEL_LOCKS: &str = "which lock of the kernel was waited for may not be known";
 /// What it means if nobody tells that a name server is going to be asked.
 const ALWAYS: &str = "each packet is looked at for DNS from the begin, which costs more";
 
@@ -46,6 +49,8 @@ const PROGRAMS: &[Program] = &[
     program("flock_lock_inode", "flock_lock_inode", LATE_LOCKS),
     program("posix_lock_inode", "posix_lock_inode", LATE_LOCKS),
     program("break_lease_block", "break_lease_block", LATE_LOCKS),
+    program(CONTENTION_BEGIN, "contention_begin", LATE_KERNEL_LOCKS),
+    program(CONTENTION_END, "contention_end", LATE_KERNEL_LOCKS),
     program("fib_table_lookup", "fib_table_lookup", ALWAYS),
     program("fib6_table_lookup", "fib6_table_lookup", ALWAYS),
     program("sched_process_free", "sched_process_free", "a look at many short threads costs more"),
@@ -161,6 +166,10 @@ pub fn give_way(plan: &mut Plan, offer: &mut Offer, purpose: Purpose, refused: &
     });
     if let Some(at) = droppable {
         let name = plan.programs.remove(at);
+        // A lock that is never seen to be had would stand for every later wait.
+        if name == CONTENTION_END {
+            plan.programs.retain(|name| *name != CONTENTION_BEGIN);
+        }
         let therefore = PROGRAMS.iter().find(|program| program.name == name);
         plan.blind.push(Blind {
             what: format!("program.{name}"),
@@ -282,6 +291,14 @@ mod tests {
         assert_eq!(plan.blind.len(), 1);
         assert_eq!(plan.blind[0].what, "program.mark_victim");
         assert!(!offer.notes_in_hash);
+    }
+
+    #[test]
+    fn without_the_end_of_a_wait_for_a_lock_its_begin_is_not_kept() {
+        let (mut plan, mut offer) = (plan(&whole(), Purpose::Look), whole());
+        assert!(plan.programs.contains(&CONTENTION_BEGIN));
+        assert!(give_way(&mut plan, &mut offer, Purpose::Look, &refusal(CONTENTION_END)));
+        assert!(!plan.programs.contains(&CONTENTION_BEGIN));
     }
 
     #[test]

@@ -26,6 +26,7 @@ wire!(
     wire_object,
     wire_head,
     wire_place,
+    wire_lock,
     wire_wait,
     wire_fork,
     wire_exec,

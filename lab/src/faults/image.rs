@@ -1,5 +1,5 @@
 //! Processes that are dear to start: an image that costs more than
-//! it must, a child that does much before it executes its program.
+//! it must, a child that does much before it executes its program, or more of them than the work needs.
 //!
 //! The cost lies in the start, not in the work: the workload must be one that starts processes all the
 //! time, or the injection does not hurt and is refused.
@@ -12,7 +12,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 /// The faults of this file.
-pub const FAULTS: &[&dyn Fault] = &[&Image, &Exec];
+pub const FAULTS: &[&dyn Fault] = &[&Image, &Exec, &Storm];
 
 /// process.image: the workload is started in another way than before (`start = "after"`): every
 /// parameter `bad_X` takes the place of the variable `X`, which is the parameter `good_X` at first.
@@ -77,4 +77,40 @@ impl Fault for Exec {
         }
         Ok(Some(false))
     }
+}
+
+/// process.spawn_storm: the workload starts processes for what it did itself. It takes `{switch}`. Variables: `switch`.
+struct Storm;
+
+impl Fault for Storm {
+    fn name(&self) -> &'static str {
+        "process.spawn_storm"
+    }
+
+    fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
+        name_switch(ctx)?;
+        Ok(Guards::new())
+    }
+
+    fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
+        let mut guards = Guards::new();
+        guards.push(switch_on(ctx, "on")?);
+        Ok(guards.into())
+    }
+
+    /// Most of the time passes in children that have ended.
+    fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
+        let pid = ctx.text("victim_pid")?;
+        let before = ticks_of_children(&pid)?;
+        ctx.sleep(std::time::Duration::from_millis(500))?;
+        Ok(Some(ticks_of_children(&pid)? >= before + 10))
+    }
+}
+
+/// `cutime` and `cstime` of /proc/PID/stat, in hundredths of a second.
+fn ticks_of_children(pid: &str) -> Result<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let after = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let ticks = after.split_whitespace().skip(13).take(2);
+    Ok(ticks.filter_map(|word| word.parse::<u64>().ok()).sum())
 }

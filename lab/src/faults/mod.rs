@@ -10,6 +10,7 @@ mod disks;
 mod dns;
 mod filesystems;
 mod image;
+mod kernel_lock;
 mod lock;
 mod memory;
 mod net;
@@ -34,6 +35,7 @@ fn all() -> impl Iterator<Item = &'static &'static dyn Fault> {
         dns::FAULTS,
         filesystems::FAULTS,
         image::FAULTS,
+        kernel_lock::FAULTS,
         lock::FAULTS,
         memory::FAULTS,
         net::FAULTS,

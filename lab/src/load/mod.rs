@@ -6,6 +6,7 @@
 
 pub mod cpu;
 pub mod disk;
+pub mod kernel;
 pub mod memory;
 pub mod service;
 pub mod slow;
@@ -21,9 +22,17 @@ pub type Load = fn(&Options) -> Result<()>;
 
 /// The kinds of each file.
 fn all() -> impl Iterator<Item = &'static (&'static str, Load)> {
-    [cpu::LOADS, disk::LOADS, memory::LOADS, service::LOADS, slow::LOADS, spawn::LOADS]
-        .into_iter()
-        .flatten()
+    [
+        cpu::LOADS,
+        disk::LOADS,
+        kernel::LOADS,
+        memory::LOADS,
+        service::LOADS,
+        slow::LOADS,
+        spawn::LOADS,
+    ]
+    .into_iter()
+    .flatten()
 }
 
 /// The kind of that name.

@@ -71,6 +71,7 @@ impl Decoder {
                 nagle: nagle(part!(bytes, wire_thread, place))
                     .filter(|it| it.unsent_bytes > 0 || it.sent_ns > since_ns),
                 output_stopped: stopped,
+                lock: self.lock(part!(bytes, wire_thread, lock)).map(Box::new),
                 ..self.place(
                     part!(bytes, wire_thread, place),
                     flag(wire_flag::WIRE_FLAG_IOWAIT),

@@ -202,6 +202,73 @@ pub struct Place {
     /// Of a standing wait on a terminal: its output is stopped by ctrl-S.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub output_stopped: bool,
+    /// Of an uninterruptible wait: the sleeping lock of the kernel that it is for. Of an inode's lock, `object` is the inode.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lock: Option<Box<KernelLock>>,
+}
+
+/// A sleeping lock of the kernel that a thread waits for. Source: the tracepoints contention_begin and contention_end (since
+/// 6.0), or `task_struct::blocker` (since 6.16); the lock's own owner field.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct KernelLock {
+    /// Stands for its address: equal for one lock, within one look.
+    pub id: u32,
+    /// Which kind of lock.
+    pub kind: KernelLockKind,
+    /// It is wanted for reading alone.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub shared: bool,
+    /// What it guards, where a struct of the kernel points back to it.
+    pub guards: Guards,
+    /// Of mappings: the process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub process: Option<ThreadRef>,
+    /// Of a file system: which.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dev: Option<DeviceNumber>,
+    /// Who had it when the wait began, or, of one that stands, when it was looked at. None where the lock keeps no owner.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner: Option<ThreadRef>,
+    /// That is one of its readers, and perhaps a former one.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub owner_reads: bool,
+}
+
+/// Kinds of sleeping locks, by the kernel's names for their structs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KernelLockKind {
+    /// struct mutex.
+    Mutex,
+    /// struct rw_semaphore.
+    RwSemaphore,
+    /// struct percpu_rw_semaphore.
+    PercpuRwSemaphore,
+    /// struct rt_mutex.
+    RtMutex,
+    /// struct semaphore, or what has no flag of its own.
+    #[default]
+    Semaphore,
+}
+
+/// What a lock of the kernel guards.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Guards {
+    /// Nothing points back to it.
+    #[default]
+    Unknown,
+    /// A directory's entries (`i_rwsem`).
+    Directory,
+    /// Any other inode (`i_rwsem`).
+    Inode,
+    /// Who maps a file (`i_mmap_rwsem`).
+    Mapping,
+    /// A process's mappings (`mmap_lock`).
+    Memory,
+    /// A mounted file system (`s_umount`).
+    FileSystem,
 }
 
 /// What a connection's own end had not sent when a wait on it began. Only where Nagle's algorithm is on (neither TCP_NODELAY nor

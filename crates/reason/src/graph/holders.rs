@@ -42,7 +42,8 @@ impl Peers<'_> {
             Dns => self.dns_server(wait),
             Journal => self.journal_thread(wait),
             TtyWrite => self.terminal_master(wait),
-            KernelLock => self.waker(wait),
+            // Who let go of it had it last; the lock itself says who has it as long as it is held.
+            KernelLock => self.waker(wait).or_else(|| self.kernel_lock_owner(wait)),
             _ => None,
         };
         found.filter(|thread| thread.pid != 0 && !self.model.is_same(thread, &wait.thread))
@@ -168,6 +169,15 @@ impl Peers<'_> {
         let is_known = !holder.comm.is_empty() && holder.pid == wait.thread.pid;
         let of_it = ThreadRef { tid: lock.holder_tid, start_ns: 0, ..wait.thread.clone() };
         Some(if is_known { holder } else { of_it })
+    }
+
+    /// Who had a lock of the kernel when somebody began to wait for it.
+    pub(super) fn kernel_lock_owner(&self, wait: &WaitSpan) -> Option<ThreadRef> {
+        let owner = wait.place.lock.as_ref()?.owner.as_ref()?;
+        let own_pid = self.model.host.own_pid;
+        let known = self.model.present(owner);
+        let owner = if known.comm.is_empty() { owner.clone() } else { known };
+        (own_pid == 0 || owner.pid != own_pid).then_some(owner)
     }
 
     /// pthread_join waits on the joined thread's id in its own descriptor.

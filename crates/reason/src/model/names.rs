@@ -5,7 +5,7 @@
 //! Must not escape: names are data until they are printed.
 
 use super::Model;
-use super::object::{CgroupKey, FileKey, Object};
+use super::object::{CgroupKey, FileKey, InodePart, Object};
 use super::words;
 use crate::facts::*;
 use serde::{Deserialize, Serialize};
@@ -88,7 +88,23 @@ impl Model {
                 ObjectName::new("lock", format!("inside {}", self.process_name(*pid)))
                     .with_id(pid.to_string())
             }
-            Object::KernelLock(at) => ObjectName::new("kernel lock", &**at),
+            Object::KernelLock(at, 0) => ObjectName::new("kernel lock", &**at),
+            Object::KernelLock(at, id) => {
+                ObjectName::new("kernel lock", &**at).with_id(id.to_string())
+            }
+            Object::Inode(file, part) => {
+                let kind = match part {
+                    InodePart::Directory => "directory lock",
+                    InodePart::File => "inode lock",
+                    InodePart::Mappings => "mapping lock",
+                };
+                ObjectName { kind: kind.into(), ..self.file_name(*file) }
+            }
+            Object::MemoryMap(pid) => {
+                ObjectName::new("mmap_lock", format!("of {}", self.process_name(*pid)))
+                    .with_id(pid.to_string())
+            }
+            Object::Superblock(dev) => self.file_system_name("s_umount", Some(*dev)),
             Object::Child(Some(pid)) => ObjectName::new("child", format!("pid {pid}")),
             Object::Child(None) => ObjectName::new("child", "child"),
             Object::AnyChild => ObjectName::new("child", "any of its children"),

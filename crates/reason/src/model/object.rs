@@ -34,6 +34,17 @@ impl From<&FileRef> for FileKey {
     }
 }
 
+/// What a lock of an inode guards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum InodePart {
+    /// A directory's entries.
+    Directory,
+    /// A file's size and data.
+    File,
+    /// Who maps a file.
+    Mappings,
+}
+
 /// An object that threads wait for, or that holds them up. None inside: of that kind, but which one is not known.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Object {
@@ -77,8 +88,14 @@ pub enum Object {
     InterpreterLock(u32),
     /// Something inside a program that only it knows by name: a row, a table, a connection of a pool.
     Inside(u32),
-    /// A lock inside the kernel, by the function that asked for it.
-    KernelLock(Arc<str>),
+    /// A lock inside the kernel, by its name or by the function that asked for it, and which of that name: 0 if it is not known.
+    KernelLock(Arc<str>, u32),
+    /// A lock of the kernel that an inode has.
+    Inode(FileKey, InodePart),
+    /// The lock of a process's mappings.
+    MemoryMap(u32),
+    /// The lock of a mounted file system.
+    Superblock(DeviceNumber),
     /// A child process; none: whichever ends first, or one that was not named.
     Child(Option<u32>),
     /// Any of several children.

@@ -57,7 +57,12 @@ pub fn classify(place: &Place, frames: &[String], kernel: bool) -> WaitClass {
     if waits_for_blocks(place) {
         return WaitClass::Disk;
     }
-    if let Some(class) = by_function(frames, place) {
+    let by_function = by_function(frames, place);
+    // What frees memory takes locks too, and is not about them.
+    if place.lock.is_some() && by_function != Some(WaitClass::Reclaim) {
+        return WaitClass::KernelLock;
+    }
+    if let Some(class) = by_function {
         return class;
     }
     if place.syscall == "futex"
@@ -237,6 +242,15 @@ mod tests {
             let at = place(WaitState::DiskSleep, syscall);
             assert_eq!(class(&at, &on_a_fault), WaitClass::Reclaim, "{syscall}");
         }
+    }
+
+    #[test]
+    fn a_lock_that_the_kernel_tells_is_what_is_waited_for_but_where_memory_is_freed() {
+        let mut at = place(WaitState::DiskSleep, "openat");
+        at.lock = Some(Box::default());
+        assert_eq!(class(&at, &["path_openat", "do_sys_openat2"]), WaitClass::KernelLock);
+        assert_eq!(class(&at, &["pipe_write"]), WaitClass::KernelLock);
+        assert_eq!(class(&at, &["try_to_free_pages"]), WaitClass::Reclaim);
     }
 
     #[test]

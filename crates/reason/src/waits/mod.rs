@@ -12,6 +12,7 @@ mod functions;
 mod futex_handoff;
 pub mod goroutines;
 mod interpreter_lock;
+mod kernel_lock;
 mod lock_functions;
 pub mod lock_kind;
 mod nagle;

@@ -5,7 +5,7 @@
 
 use super::functions::STATD_FUNCTIONS;
 use super::span::WaitSpan;
-use super::{WaitClass, lock_caller};
+use super::{WaitClass, kernel_lock};
 use crate::facts::*;
 use crate::model::object::{CgroupKey, FileKey, Object};
 use crate::model::{Model, membership};
@@ -56,10 +56,7 @@ pub fn object(model: &Model, span: &WaitSpan) -> Object {
             let [address, ..] = span.place.args;
             Object::Futex { pid: span.thread.pid, address }
         }
-        KernelLock => {
-            let at = lock_caller(model.stack(span.place.stack)).unwrap_or("unknown");
-            Object::KernelLock(at.into())
-        }
+        KernelLock => kernel_lock::object(&span.place, model.stack(span.place.stack)),
         Child | Vfork => Object::Child(child(&span.place)),
         FrozenCgroup => {
             let own = || model.cgroup_of(&span.thread, "freezer");

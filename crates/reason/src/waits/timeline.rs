@@ -371,6 +371,9 @@ fn learn(model: &Model, accepted: &Accepted, known: &mut WaitSpan, seen: Place) 
         known.place.object = seen.object;
     }
     known.place.output_stopped |= seen.output_stopped;
+    if known.place.lock.is_none() {
+        known.place.lock = seen.lock;
+    }
     if known.place.polled.is_empty() {
         known.place.polled = seen.polled;
     }

@@ -9,6 +9,8 @@ pub(crate) mod file;
 pub(crate) mod futex;
 pub(crate) mod goroutine;
 pub(crate) mod interpreter;
+pub(crate) mod kernel;
+mod kernel_words;
 pub(crate) mod lease;
 pub(crate) mod monitor;
 pub(crate) mod polled;
@@ -25,4 +27,5 @@ pub static LADDER: &[&super::Rule] = &[
     &goroutine::RULE,
     &row::RULE,
     &futex::RULE,
+    &kernel::RULE,
 ];

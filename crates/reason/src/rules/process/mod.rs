@@ -24,6 +24,7 @@ pub(crate) mod small_io;
 pub(crate) mod socket_peer;
 #[cfg(test)]
 mod socket_peer_tests;
+pub(crate) mod spawn_storm;
 pub(crate) mod standstill;
 pub(crate) mod stopped;
 pub(crate) mod timezone_stat;
@@ -47,6 +48,7 @@ pub static LADDER: &[&super::Rule] = &[
     &gc::RULE,
     &small_io::RULE,
     &fork_cost::RULE,
+    &spawn_storm::RULE,
     &crypto_bound::RULE,
     &vfork_exec::RULE,
     &socket_peer::RULE,

@@ -1,0 +1,348 @@
+//! process.spawn_storm: a program does its work by processes that are gone at once, and starting them is most of it.
+//!
+//! Forks tell who began whom and how, exits that they are gone, the scheduler's sums what each has cost. A process that needs
+//! no more CPU time than its own start takes did next to nothing else. Whoever began it is to blame, or, where that one is
+//! such a process itself (a shell of system() or popen), whoever began that.
+//! Must not: count a process that worked (a compiler), or one that is still there. Rejected: the rate of forks alone (a
+//! server that forks ten times a second is well).
+
+use super::own_time::{COST_MIN, Cost};
+use crate::facts::{Ns, ThreadRef};
+use crate::graph::ends::{End, EndKind};
+use crate::measure::Measures;
+use crate::model::object::Object;
+use crate::model::words;
+use crate::rules::engine::Loss;
+use crate::rules::proof::Proof;
+use crate::rules::threshold::Threshold;
+use crate::rules::wording::{Evidence, Remedy, Wording};
+use crate::rules::{Finds, Losses, Match, Refutation, Rule, culprit};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+const CLONE_VM: u64 = 0x100;
+const CLONE_VFORK: u64 = 0x4000;
+/// Programs that are named one by one.
+const NAMES_SHOWN_MAX: usize = 3;
+
+static START_MAX: Threshold = Threshold::new(
+    0.005,
+    "s",
+    "CPU time of a process, from its begin to its end: fork, exec, the dynamic linker and exit take one to two milliseconds; \
+     what takes several times that did some work of its own",
+    "reference machine: /bin/true from a shell, 0.6 ms; a shell of system(), 1.1 ms",
+);
+static RATE_MIN: Threshold = Threshold::new(
+    20.0,
+    "1/s",
+    "processes of one starter that came and went; with fewer even five milliseconds each are a tenth of a CPU at most",
+    "chosen: with START_MAX, twice COST_MIN",
+);
+static PART_MIN: Threshold = Threshold::new(
+    0.4,
+    "1",
+    "of the CPU time of the starter and of all that it began; less is the price of how the work is done",
+    "chosen: nearly half of it, as what the starter spends in fork is not counted",
+);
+
+/// The rule.
+pub static RULE: Rule = Rule {
+    code: "process.spawn_storm",
+    title: "A program spends its time on starting processes that are gone at once",
+    theory: "To start a program takes one to two milliseconds of CPU time: an address space is made, the program mapped and \
+             linked, and all of it torn down again. A loop in a shell that runs small programs, or a server that calls \
+             system() for each request, spends more on this than on its work; each short process is too small to be seen \
+             in a list of the busiest.",
+    needs: &[
+        "many processes a second of one starter that began and ended in the look (task_newtask, sched_process_exit)",
+        "each used no more CPU time than a start takes, and together they used most of what the starter's job did",
+    ],
+    refuted_by: &[
+        Refutation::new(
+            "they work longer than a start takes: compilers",
+            "compilers_are_short_lived_and_work",
+        ),
+        Refutation::new("they are few", "a_start_now_and_then_is_nothing"),
+        Refutation::new(
+            "they are a small part of what the job computes",
+            "a_program_that_computes_beside_its_starts_is_at_work",
+        ),
+    ],
+    remedies: &[
+        "do it in the program itself: what the shell has built in, a library in place of a command",
+        "start one program for all of the work (xargs, awk) or keep a helper running",
+        "posix_spawn without a shell in place of system() and popen()",
+    ],
+    stories: &["S4.5", "S4.6"],
+    thresholds: &[&START_MAX, &RATE_MIN, &PART_MIN, &COST_MIN],
+    finds: Finds::Look(find),
+};
+
+/// What a starter began that is gone.
+#[derive(Default)]
+struct Storm {
+    pids: BTreeSet<u32>,
+    seconds: f64,
+    names: BTreeMap<String, usize>,
+    /// Began with a copy of the starter's address space.
+    copied: usize,
+    /// Began by vfork, or posix_spawn on top of it.
+    by_vfork: usize,
+    /// Executed nothing: the starter went on in them.
+    without_exec: usize,
+}
+
+/// Processes that began and ended in the look, with the CPU time that each took, seconds.
+fn small(measures: &Measures<'_>) -> HashMap<u32, f64> {
+    let model = measures.model;
+    let ended: BTreeSet<u32> =
+        model.exits.iter().filter(|(_, exit)| exit.last).map(|(_, exit)| exit.thread.pid).collect();
+    let begun =
+        model.forks.iter().map(|(_, fork)| fork).filter(|fork| fork.child.pid != fork.parent.pid);
+    let mut all: HashMap<u32, f64> = begun
+        .map(|fork| fork.child.pid)
+        .filter(|pid| ended.contains(pid))
+        .map(|pid| (pid, 0.0))
+        .collect();
+    for time in &model.times {
+        let ran: Ns = time.run_ns.max(time.cpu_ns.unwrap_or(0));
+        if let Some(seconds) = all.get_mut(&time.thread.pid) {
+            *seconds += ran as f64 / 1e9;
+        }
+    }
+    all.retain(|_, seconds| *seconds > 0.0 && *seconds <= START_MAX.value);
+    all
+}
+
+fn storms(measures: &Measures<'_>, small: &HashMap<u32, f64>) -> BTreeMap<u32, Storm> {
+    let model = measures.model;
+    let executed: BTreeSet<u32> = model.execs.iter().map(|(_, exec)| exec.thread.pid).collect();
+    let mut storms: BTreeMap<u32, Storm> = BTreeMap::new();
+    for (_, fork) in &model.forks {
+        let pid = fork.child.pid;
+        let Some(seconds) = small.get(&pid).filter(|_| fork.parent.pid != pid) else { continue };
+        let Some(starter) = measures.ancestry.line(pid).skip(1).find(|by| !small.contains_key(by))
+        else {
+            continue;
+        };
+        let storm = storms.entry(starter).or_default();
+        if !storm.pids.insert(pid) {
+            continue;
+        }
+        storm.seconds += seconds;
+        storm.copied += usize::from(fork.flags & CLONE_VM == 0);
+        storm.by_vfork += usize::from(fork.flags & CLONE_VFORK != 0);
+        storm.without_exec += usize::from(!executed.contains(&pid));
+        *storm.names.entry(measures.process_name(&model.thread_ref(pid))).or_default() += 1;
+    }
+    storms
+}
+
+fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
+    let small = small(measures);
+    let mut found = Vec::new();
+    for (starter, storm) in storms(measures, &small) {
+        found.extend(matched(measures, ends, starter, storm));
+    }
+    found
+}
+
+fn matched<'m>(
+    measures: &'m Measures<'m>,
+    ends: &'m [End],
+    starter: u32,
+    storm: Storm,
+) -> Option<Match<'m>> {
+    let model = measures.model;
+    let process = model.thread_ref(starter);
+    let wall = measures.wall_seconds().max(1e-9);
+    let is_own = starter == model.host.own_pid && starter != 0;
+    if is_own || storm.pids.len() as f64 / wall < RATE_MIN.value {
+        return None;
+    }
+    if storm.seconds < PART_MIN.value * job_seconds(measures, starter) {
+        return None;
+    }
+    let is_theirs = |end: &(usize, &End)| is_work_of(measures, end.1, &storm);
+    let claimed: Vec<(usize, &End)> = ends.iter().enumerate().filter(is_theirs).collect();
+    let losses = Losses::from([(starter, (process.clone(), storm.seconds))]);
+    let cost = Cost::of(measures, losses, claimed.iter().map(|(_, end)| *end));
+    if claimed.is_empty() || !cost.counts(measures, &super::own_time::PART_MIN) {
+        return None;
+    }
+    let by = culprit(model, &process);
+    let does = ("process", storm.shown());
+    let mut matched =
+        Match::new(by, Proof::TwoWitnesses, move |loss| explain(&process, &storm, loss));
+    for (at, _) in claimed {
+        matched = matched.claiming(at, None);
+    }
+    Some(cost.charge(matched.on(Object::Process(starter)), does))
+}
+
+/// What a starter and all that it began have used, seconds.
+fn job_seconds(measures: &Measures<'_>, starter: u32) -> f64 {
+    let of_job = |pid: u32| measures.ancestry.line(pid).any(|by| by == starter);
+    let times = measures.model.times.iter().filter(|time| of_job(time.thread.pid));
+    times.map(|time| time.run_ns as f64 / 1e9).sum()
+}
+
+/// Whether an end is the work of processes of a storm.
+fn is_work_of(measures: &Measures<'_>, end: &End, storm: &Storm) -> bool {
+    if end.kind != EndKind::Works {
+        return false;
+    }
+    match &end.object {
+        Object::Process(pid) => storm.pids.contains(pid),
+        Object::Processes(comm) => {
+            storm.names.contains_key(&**comm)
+                || end.who.as_ref().is_some_and(|who| {
+                    storm.pids.contains(&who.pid)
+                        || measures.process_name(who) == **comm
+                            && storm.names.contains_key(&who.comm)
+                })
+        }
+        _ => false,
+    }
+}
+
+impl Storm {
+    fn each(&self) -> f64 {
+        self.seconds / self.pids.len().max(1) as f64
+    }
+
+    /// `tr, echo and 2 other programs`.
+    fn shown(&self) -> String {
+        let mut names: Vec<(&str, usize)> =
+            self.names.iter().map(|(name, count)| (name.as_str(), *count)).collect();
+        names.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
+        let shown: Vec<&str> = names.iter().take(NAMES_SHOWN_MAX).map(|(name, _)| *name).collect();
+        match names.len().saturating_sub(NAMES_SHOWN_MAX) {
+            0 => shown.join(", "),
+            more => {
+                let others = words::count(more, "other program", "other programs");
+                format!("{} and {others}", shown.join(", "))
+            }
+        }
+    }
+
+    /// How they were begun.
+    fn how(&self) -> String {
+        let all = self.pids.len();
+        let mut how = match (self.copied, self.by_vfork) {
+            (copied, _) if copied == all => {
+                "all by fork, which copies the starter's page tables".to_string()
+            }
+            (_, vfork) if vfork == all => "all by vfork or posix_spawn".to_string(),
+            (copied, vfork) => format!("{copied} by fork, {vfork} by vfork or posix_spawn"),
+        };
+        if self.without_exec > 0 {
+            how.push_str(&format!(
+                "; {} ran no program of their own (a subshell)",
+                self.without_exec
+            ));
+        }
+        how
+    }
+}
+
+fn explain(process: &ThreadRef, storm: &Storm, loss: &Loss<'_>) -> Wording {
+    let wall = loss.wall_seconds.max(1e-9);
+    let rate = storm.pids.len() as f64 / wall;
+    let who = words::who(process);
+    Wording {
+        title: format!("{who} starts {} processes a second, each gone at once", words::rate(rate)),
+        text: format!(
+            "{} came and went in {} ({}), with {} of CPU each: about what a start and an end take. Together that is {}. \
+             Of them {}.",
+            words::thousands(storm.pids.len() as f64),
+            words::seconds(wall),
+            storm.shown(),
+            words::seconds(storm.each()),
+            words::of_window(storm.seconds, wall),
+            storm.how(),
+        ),
+        evidence: vec![
+            Evidence::new("processes that came and went", rate, "1/s", "task_newtask, sched_process_exit"),
+            Evidence::new("CPU time of each", storm.each(), "s", "sched_switch"),
+            Evidence::new("CPU time of all", storm.seconds, "s", "sched_switch"),
+            Evidence::new("begun with a copy of the address space", storm.copied as f64, "1", "clone flags"),
+            Evidence::new("begun by vfork", storm.by_vfork as f64, "1", "clone flags"),
+            Evidence::new("without a program of their own", storm.without_exec as f64, "1", "sched_process_exec"),
+        ],
+        remedy: vec![Remedy {
+            text: "do it without a process each: what the shell has built in, one program for all lines, a library; see which \
+                   programs it starts"
+                .into(),
+            command: format!("strace -f -e trace=execve -p {} 2>&1 | head -20", process.pid),
+            ..Remedy::default()
+        }],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::answer::{Report, explain};
+    use crate::facts::*;
+    use crate::rules::scenes::*;
+
+    const MS: Ns = 1_000_000;
+
+    /// A script, 10, that begins so many processes one after the other, each of which runs for so long; it runs itself as well.
+    fn script(count: u32, each_ns: Ns, own_ns: Ns) -> Report {
+        let mut facts = host();
+        let ran = |thread: ThreadRef, since_ns, run_ns| ThreadTime {
+            thread,
+            since_ns,
+            until_ns: since_ns + run_ns,
+            run_ns,
+            ..ThreadTime::default()
+        };
+        for at in 0..count {
+            let begin_ns = u64::from(at) * LOOK_NS / u64::from(count);
+            let child = ThreadRef { start_ns: begin_ns, ..thread(1000 + at, "tr") };
+            let end_ns = begin_ns + each_ns;
+            let fork = Fork { parent: thread(10, "sh"), child: child.clone(), flags: 17 };
+            facts.push(Fact { at_ns: begin_ns, body: Body::Fork(fork) });
+            let exec = Exec { thread: child.clone(), path: "/usr/bin/tr".into() };
+            facts.push(Fact { at_ns: begin_ns + MS / 10, body: Body::Exec(exec) });
+            facts.push(Fact {
+                at_ns: end_ns,
+                body: Body::ThreadTime(ran(child.clone(), begin_ns, each_ns)),
+            });
+            let exit = Exit { thread: child, last: true, code: Some(0) };
+            facts.push(Fact { at_ns: end_ns, body: Body::Exit(exit) });
+        }
+        let own = ran(thread(10, "sh"), 0, own_ns);
+        facts.push(Fact { at_ns: LOOK_NS, body: Body::ThreadTime(own) });
+        explain(facts)
+    }
+
+    fn says_it(report: &Report) -> bool {
+        report.findings.iter().any(|finding| finding.code == "process.spawn_storm")
+    }
+
+    #[test]
+    fn a_loop_that_runs_a_small_program_for_each_line_is_named_with_its_starter() {
+        let report = script(1000, 2 * MS, 500 * MS);
+        let finding = &report.findings[0];
+        assert_eq!((&*finding.code, finding.culprit.pid), ("process.spawn_storm", Some(10)));
+        assert!(finding.title.contains("starts 200 processes a second"), "{}", finding.title);
+        assert!(finding.text.contains("2.00 ms of CPU each"), "{}", finding.text);
+        assert!(finding.text.contains("all by fork"), "{}", finding.text);
+    }
+
+    #[test]
+    fn compilers_are_short_lived_and_work() {
+        assert!(!says_it(&script(150, 30 * MS, 100 * MS)));
+    }
+
+    #[test]
+    fn a_start_now_and_then_is_nothing() {
+        assert!(!says_it(&script(50, 4 * MS, 10 * MS)));
+    }
+
+    #[test]
+    fn a_program_that_computes_beside_its_starts_is_at_work() {
+        assert!(!says_it(&script(300, 2 * MS, 4000 * MS)));
+    }
+}
