@@ -267,6 +267,9 @@ impl Live {
         } = last;
         let end = WindowEnd { interrupted, threshold_ns, traced_threshold_ns, flood_by };
         facts.push(Fact { at_ns: end_ns, body: Body::WindowEnd(end) });
+        if let Some(log) = self.kernel_log.as_mut() {
+            facts.extend(log.since(self.begin_ns, end_ns));
+        }
         facts.append(&mut times);
         if self.times.is_some() {
             let seen = self.family.as_ref().map_or_else(Vec::new, Family::end);

@@ -21,6 +21,7 @@ mod fitting;
 pub mod host;
 mod iterators;
 mod kernel;
+mod kernel_log;
 pub mod live;
 #[doc(hidden)]
 pub mod mapper;

@@ -24,6 +24,7 @@ use crate::files::{
 };
 use crate::host;
 use crate::kernel::{Programs, Queued};
+use crate::kernel_log::KernelLog;
 use crate::mapper::Mapper;
 use crate::netlink::Netlink;
 use crate::own;
@@ -93,6 +94,7 @@ pub struct Live {
     pub(crate) locks: LockTable,
     pub(crate) mapper: Mapper,
     pub(crate) netlink: Option<Netlink>,
+    pub(crate) kernel_log: Option<KernelLog>,
     pub(crate) times: Option<ThreadTimes>,
     pub(crate) family: Option<Family>,
     /// The process whose family is walked where there are no kernel events.
@@ -187,6 +189,7 @@ impl Live {
         let namespaces = files::network_namespaces(&roots);
         files::net_counters(&roots, &namespaces).into_iter().for_each(&mut put);
         let netlink = open_netlink(&roots, &mut put);
+        let kernel_log = KernelLog::open().map_err(|blind| put(Body::Blind(blind))).ok();
 
         let walked_pid = match &look.what {
             What::Process(pid) => Some(*pid),
@@ -220,6 +223,7 @@ impl Live {
             locks: LockTable::default(),
             mapper,
             netlink,
+            kernel_log,
             times,
             family: None,
             walked_pid,
@@ -272,6 +276,9 @@ impl Live {
         let at_ns = self.begin_ns;
         let unix_ns = clock_ns(libc::CLOCK_REALTIME) - (now() - at_ns);
         self.opening.push(Fact { at_ns, body: Body::WindowBegin(WindowBegin { unix_ns }) });
+        if let Some(log) = self.kernel_log.as_mut() {
+            log.begin();
+        }
         if let Some(held) = self.held.as_mut() {
             held.release().map_err(system("release the command"))?;
         }

@@ -15,6 +15,7 @@ mod cgroup;
 mod denied;
 mod disk;
 mod host;
+mod kernel_log;
 mod memory;
 mod net;
 mod object;
@@ -26,6 +27,7 @@ pub use cgroup::*;
 pub use denied::*;
 pub use disk::*;
 pub use host::*;
+pub use kernel_log::*;
 pub use memory::*;
 pub use net::*;
 pub use object::*;
@@ -146,6 +148,10 @@ pub enum Body {
     DirtyPause(DirtyPause),
     /// A process was killed for want of memory.
     OomKill(OomKill),
+    /// What the kernel printed about such a kill.
+    OomReport(OomReport),
+    /// A line of the kernel's log.
+    KernelLog(KernelLogLine),
 
     /// A network interface.
     Link(Link),

@@ -120,6 +120,10 @@ pub struct Model {
     pub dirty_pauses: Vec<DirtyPause>,
     /// Kills for want of memory.
     pub oom_kills: Series<OomKill>,
+    /// What the kernel printed about them.
+    pub oom_reports: Series<OomReport>,
+    /// Lines of the kernel's log.
+    pub kernel_log: Series<KernelLogLine>,
     /// Interfaces.
     pub links: Vec<Link>,
     /// Queueing disciplines over time, by namespace, interface and handle (classes: with the class id).
@@ -385,6 +389,8 @@ impl Model {
             Body::Reclaim(reclaim) => self.reclaims.push(reclaim),
             Body::DirtyPause(pause) => self.dirty_pauses.push(pause),
             Body::OomKill(kill) => self.oom_kills.push((at, kill)),
+            Body::OomReport(report) => self.oom_reports.push((at, report)),
+            Body::KernelLog(line) => self.kernel_log.push((at, line)),
             Body::Link(link) => self.links.push(link),
             Body::QdiscSample(sample) => {
                 let key = (sample.netns, sample.interface.clone(), sample.handle.clone());
