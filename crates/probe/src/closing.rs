@@ -371,6 +371,7 @@ impl Live {
         }
         settings.into_iter().for_each(&mut put);
         self.cgroups.samples().for_each(&mut put);
+        self.container_counters.iter().for_each(|it| put(it.sample(&self.roots)));
         if let Some(netlink) = self.netlink.as_mut() {
             netlink.links().into_iter().for_each(&mut put);
             netlink.qdiscs().into_iter().for_each(&mut put);

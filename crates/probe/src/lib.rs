@@ -8,6 +8,7 @@ mod calm;
 mod closing;
 pub mod command;
 pub mod container;
+mod container_counters;
 mod container_state;
 mod cpu_clock;
 pub mod decode;

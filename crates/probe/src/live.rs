@@ -17,6 +17,7 @@ use crate::attach::{
 use crate::calm::{Calm, Sleep};
 use crate::closing::LastWalk;
 use crate::command::{Ended, Held};
+use crate::container_counters::ContainerCounters;
 use crate::endpoints::inodes;
 use crate::expense::Expense;
 use crate::files::{
@@ -95,6 +96,7 @@ pub struct Live {
     pub(crate) mapper: Mapper,
     pub(crate) netlink: Option<Netlink>,
     pub(crate) kernel_log: Option<KernelLog>,
+    pub(crate) container_counters: Option<ContainerCounters>,
     pub(crate) times: Option<ThreadTimes>,
     pub(crate) family: Option<Family>,
     /// The process whose family is walked where there are no kernel events.
@@ -165,6 +167,7 @@ impl Live {
         };
         let disks: Vec<Disk> = opening.facts.iter().filter_map(disk).collect();
         let mut mounts = Vec::new();
+        let container_counters = ContainerCounters::of(&look.what, &containers, &opening.facts);
         for body in opening.facts {
             match body {
                 Body::Host(host) => put(Body::Host(completed(host, programs.is_some()))),
@@ -182,6 +185,7 @@ impl Live {
         put(Body::Target(Target { pid, ..target }));
         let mut cgroups = opening.cgroups;
         cgroups.samples().for_each(&mut put);
+        container_counters.iter().for_each(|it| put(it.sample(&roots)));
         let mut sampler = Sampler::new(&roots);
         sampler.sample().into_iter().for_each(&mut put);
         let (mapper, caches) = Mapper::open(&roots, &disks);
@@ -224,6 +228,7 @@ impl Live {
             mapper,
             netlink,
             kernel_log,
+            container_counters,
             times,
             family: None,
             walked_pid,

@@ -5,8 +5,10 @@
 //! claimed by one rule (rules/engine.rs).
 
 pub mod accounting;
+mod card;
 mod caveats;
 pub mod compare;
+pub mod container_card;
 mod kernel_log;
 mod naming;
 mod own;
@@ -118,6 +120,7 @@ fn judge(measures: &Measures<'_>, named: Vec<NamedEnd>) -> Judged {
         accounting,
         answer,
         findings,
+        container: card::card(model),
         kernel_log,
         caveats,
         cost: ReportCost {

@@ -6,6 +6,7 @@
 //!
 //! Edit together: docs/json.md, `report/src/text.rs`.
 
+pub use super::container_card::*;
 pub use crate::graph::end::EndKind;
 pub use crate::model::names::ObjectName;
 pub use crate::rules::wording::{Culprit, CulpritKind, Evidence, Impact, Remedy, Severity};
@@ -35,6 +36,9 @@ pub struct Report {
     pub answer: Answer,
     /// What holds it up, worst first; empty if nothing does.
     pub findings: Vec<Finding>,
+    /// Of a container that was looked at: what it used, beside its limits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container: Option<Card>,
     /// Lines of the kernel's log in the window that belong to no finding.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kernel_log: Vec<LogLine>,

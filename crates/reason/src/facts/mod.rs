@@ -133,6 +133,8 @@ pub enum Body {
     CgroupSample(CgroupSample),
     /// A container, from its runtime's state.
     Container(Container),
+    /// What is read besides of the container that is looked at.
+    ContainerSample(ContainerSample),
 
     /// One CPU's times at one instant.
     CpuSample(CpuSample),

@@ -106,6 +106,8 @@ pub struct Model {
     pub cgroup_counters: BTreeMap<(String, Vec<String>), Box<CgroupEnds>>,
     /// Containers.
     pub containers: Vec<Container>,
+    /// More counters of the container that is looked at.
+    pub container_samples: Series<ContainerSample>,
     /// CPU times by CPU.
     pub cpu_samples: BTreeMap<u32, Series<CpuSample>>,
     /// Memory of the host.
@@ -380,6 +382,7 @@ impl Model {
             Body::Cgroup(cgroup) => self.cgroups.push(cgroup),
             Body::CgroupSample(sample) => self.push_cgroup_sample(at, sample),
             Body::Container(container) => self.containers.push(container),
+            Body::ContainerSample(sample) => self.container_samples.push((at, sample)),
             Body::CpuSample(sample) => {
                 self.cpu_samples.entry(sample.cpu).or_default().push((at, sample));
             }

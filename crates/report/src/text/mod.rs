@@ -8,6 +8,7 @@
 //! Edit together: `reason/src/findings.rs`, docs/json.md.
 
 mod accounting;
+mod card;
 pub mod comparison;
 pub mod escape;
 mod finding;
@@ -57,6 +58,10 @@ pub fn answer(report: &Report, verbose: bool, page: &mut Page) {
 pub fn report(report: &Report, verbose: bool, page: &mut Page) {
     answer(report, verbose, page);
     page.gap();
+    if let Some(container) = &report.container {
+        card::tell(container, report.window.seconds, page);
+        page.gap();
+    }
     accounting::tell(report, verbose, page);
     if !report.kernel_log.is_empty() {
         page.gap();
