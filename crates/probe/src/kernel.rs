@@ -256,7 +256,7 @@ impl Programs {
             ("ring", lost.ring),
             ("requests", lost.requests),
             ("packets", lost.packets),
-            ("negative_interval", lost.negative_intervals),
+            (CLOCKS_APART, lost.negative_intervals),
             (SWITCHES_UNTOLD, lost.switches_untold),
         ]
         .into_iter()

@@ -173,6 +173,17 @@ fn stacks_left_out(model: &Model, ends: &[AnswerEnd]) -> Option<String> {
     ))
 }
 
+/// What a count of lost events means for the figures.
+fn lost_events(source: &str, count: u64) -> String {
+    match source {
+        CLOCKS_APART => format!(
+            "{} ended before they began, as two CPUs' clocks date them: each counts as 0 s",
+            words::count(usize::try_from(count).unwrap_or(usize::MAX), "interval", "intervals"),
+        ),
+        _ => format!("{count} lost ({source}): figures that need them are lower bounds"),
+    }
+}
+
 /// All that there is to know beside the findings and the ends.
 pub fn caveats(
     measures: &Measures<'_>,
@@ -194,10 +205,7 @@ pub fn caveats(
         );
     }
     for (source, count) in model.lost.iter().filter(|(source, _)| *source != SWITCHES_UNTOLD) {
-        add(
-            "events_lost",
-            format!("{count} lost ({source}): figures that need them are lower bounds"),
-        );
+        add("events_lost", lost_events(source, *count));
     }
     if let Some(text) = thinned(&model.window_end) {
         add("events_thinned", text);

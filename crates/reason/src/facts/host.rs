@@ -191,6 +191,9 @@ fn is_none_spent(seconds: &f64) -> bool {
 /// that no event had put it on. Their time is missing from the sums of the threads; no fact is missing.
 pub const SWITCHES_UNTOLD: &str = "switch_untold";
 
+/// The source of [`Lost`] that counts intervals whose end was dated before their begin, by another CPU's clock.
+pub const CLOCKS_APART: &str = "negative_interval";
+
 /// Events that were lost.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Lost {

@@ -24,8 +24,7 @@ impl Peers<'_> {
     pub(super) fn last_of_several(&self, wait: &WaitSpan) -> Option<ThreadRef> {
         let first = self.child_that_ended(wait)?;
         let mut series = vec![(wait, first)];
-        let later = self.waits_of(&wait.thread).iter();
-        let later = later.skip_while(|other| other.begin_ns <= wait.begin_ns);
+        let later = self.waits_after(wait).iter();
         let mut until_ns = wait.end_ns;
         for other in later.filter(|other| other.class != WaitClass::RunQueue).take(WAITS_MAX) {
             if other.begin_ns > until_ns.saturating_add(PAUSE_NS_MAX) {

@@ -227,6 +227,18 @@ impl<'a> Peers<'a> {
         self.timelines.of(self.model.key(thread))
     }
 
+    /// The waits of the same thread that begin after one, by begin.
+    pub(super) fn waits_after(&self, wait: &WaitSpan) -> &'a [WaitSpan] {
+        let all = self.waits_of(&wait.thread);
+        &all[all.partition_point(|other| other.begin_ns <= wait.begin_ns)..]
+    }
+
+    /// The waits of the same thread that begin before one, by begin.
+    pub(super) fn waits_before(&self, wait: &WaitSpan) -> &'a [WaitSpan] {
+        let all = self.waits_of(&wait.thread);
+        &all[..all.partition_point(|other| other.begin_ns < wait.begin_ns)]
+    }
+
     /// How long a thread ran.
     pub(super) fn ran_ns(&self, thread: &ThreadRef) -> Ns {
         self.ran_ns.get(&self.model.key(thread)).copied().unwrap_or(0)

@@ -151,9 +151,8 @@ impl Peers<'_> {
         if !by_clock(wait) {
             return None;
         }
-        let later = self.waits_of(&wait.thread).iter();
         let mut until = wait.end_ns;
-        for other in later.skip_while(|other| other.begin_ns <= wait.begin_ns) {
+        for other in self.waits_after(wait) {
             if other.class == WaitClass::RunQueue {
                 until = other.end_ns;
                 continue;

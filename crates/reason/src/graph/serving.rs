@@ -103,12 +103,13 @@ impl Peers<'_> {
         processes: &[ThreadRef],
     ) -> Option<ThreadRef> {
         const PAUSE_NS_MAX: Ns = 50_000_000;
-        let later = self.waits_of(&wait.thread).iter();
-        let later = later.skip_while(|other| other.begin_ns <= wait.begin_ns);
         let mut until = wait.end_ns;
-        for other in later.filter(|other| other.place.object == wait.place.object) {
+        for other in self.waits_after(wait) {
             if other.begin_ns > until + PAUSE_NS_MAX {
                 break;
+            }
+            if other.place.object != wait.place.object {
+                continue;
             }
             until = other.end_ns;
             let by = self.waker(other).or_else(|| carrier(other).cloned());
@@ -142,11 +143,13 @@ impl Peers<'_> {
         for thread in threads {
             let turned = |other: &&WaitSpan| {
                 !matches!(other.class, WaitClass::Idle | WaitClass::FutexWait)
-                    && other.begin_ns + BEFORE_NS_MAX >= asked_ns
-                    && other.begin_ns <= asked_ns + AFTER_NS_MAX
                     && other.end_ns + BEFORE_NS_MAX >= to
             };
-            if let Some(turn) = self.waits_of(thread).iter().find(turned) {
+            let all = self.waits_of(thread);
+            let first = all.partition_point(|other| other.begin_ns + BEFORE_NS_MAX < asked_ns);
+            let mut near =
+                all[first..].iter().take_while(|other| other.begin_ns <= asked_ns + AFTER_NS_MAX);
+            if let Some(turn) = near.find(turned) {
                 let after = turn.begin_ns.abs_diff(asked_ns);
                 if best.as_ref().is_none_or(|(known, _)| after < *known) {
                     best = Some((after, thread));
@@ -160,13 +163,17 @@ impl Peers<'_> {
     pub(super) fn asked_ns(&self, wait: &WaitSpan) -> Ns {
         const PAUSE_NS_MAX: Ns = 50_000_000;
         let mut asked_ns = wait.begin_ns;
-        let waits = self.waits_of(&wait.thread);
-        let before = waits.iter().rev().skip_while(|other| other.begin_ns >= wait.begin_ns);
-        for other in before.filter(|other| other.place.object == wait.place.object) {
+        for other in self.waits_before(wait).iter().rev() {
+            if other.end_ns + PAUSE_NS_MAX < asked_ns {
+                break;
+            }
+            if other.place.object != wait.place.object {
+                continue;
+            }
             let by_clock = other.wake.as_ref().is_none_or(|wake| {
                 matches!(wake.context, WakeContext::HardInterrupt | WakeContext::Unknown)
             });
-            if other.end_ns + PAUSE_NS_MAX < asked_ns || !by_clock {
+            if !by_clock {
                 break;
             }
             asked_ns = other.begin_ns;

@@ -89,11 +89,19 @@ fn caveats(caveats: &[Caveat], page: &mut Page) {
     }
 }
 
+/// The shortest window of which a share of a CPU is said.
+const SHARE_WINDOW_SECONDS_MIN: f64 = 1.0;
+
 /// One line on what it cost to look.
 fn cost(cost: &ReportCost, window_seconds: f64) -> String {
     let mut parts = Vec::new();
     let cpu = units::seconds(cost.cpu_seconds);
-    let share = units::share(cost.cpu_seconds + cost.bpf_seconds.unwrap_or(0.0), window_seconds);
+    let spent_seconds = cost.cpu_seconds + cost.bpf_seconds.unwrap_or(0.0);
+    // To begin and to end a look takes CPU outside of its window: beside a short one a share says nothing.
+    let share = match window_seconds < SHARE_WINDOW_SECONDS_MIN {
+        true => String::new(),
+        false => units::share(spent_seconds, window_seconds),
+    };
     let share = if share.is_empty() { share } else { format!(" ({share} of one CPU)") };
     parts.push(match cost.bpf_seconds {
         Some(bpf) => {
