@@ -163,8 +163,20 @@ fn disks(model: &Model, groups: &[&Cgroup]) -> Vec<CardDisk> {
         disk.limits.insert(limit.kind.clone(), limit.per_second);
         disk.limit_group = Some(group.path.clone());
     }
-    let used = |disk: &CardDisk| disk.reads + disk.writes > 0 || !disk.limits.is_empty();
-    disks.into_values().filter(used).collect()
+    let used = |disk: &CardDisk| disk.reads + disk.writes > 0;
+    // v1 counts for a group only once it has a limit: then what its processes were seen to ask for is what is known.
+    if !disks.values().any(used) {
+        let members = model.disk_use.iter().filter(|it| model.in_target(&it.process));
+        for it in members {
+            let disk = disks.entry(it.dev).or_insert_with(|| fresh(it.dev));
+            disk.by_events = true;
+            disk.reads += it.reads;
+            disk.read_bytes += it.read_bytes;
+            disk.writes += it.writes;
+            disk.written_bytes += it.write_bytes;
+        }
+    }
+    disks.into_values().filter(|disk| used(disk) || !disk.limits.is_empty()).collect()
 }
 
 fn interfaces(first: &ContainerSample, last: &ContainerSample) -> Vec<CardInterface> {
@@ -249,6 +261,40 @@ mod tests {
             (None, None, None)
         );
         assert_eq!(card.runtime, "docker");
+    }
+
+    #[test]
+    fn disks_are_counted_by_events_only_where_the_group_does_not_count() {
+        let dev = DeviceNumber { major: 8, minor: 0 };
+        let used = |io: &[CgroupIo]| {
+            let mut facts = looked_at(TargetKind::Container);
+            facts.push(group(PATH, &["blkio"], |_| ()));
+            facts.push(sample(0, &["blkio"], |_| ()));
+            facts.push(sample(LOOK_NS, &["blkio"], |it| it.io = io.to_vec()));
+            let cgroups = vec![Membership { controllers: vec!["blkio".into()], path: PATH.into() }];
+            for (pid, cgroups) in [(10, cgroups), (11, Vec::new())] {
+                let thread = thread(pid, "app");
+                facts.push(identity(Thread {
+                    thread: thread.clone(),
+                    cgroups,
+                    ..Thread::default()
+                }));
+                facts.push(fact(Body::DiskUse(DiskUse {
+                    dev,
+                    process: thread,
+                    reads: 3,
+                    read_bytes: 4096,
+                    writes: 0,
+                    write_bytes: 0,
+                    cgroup_id: 0,
+                })));
+            }
+            explain(facts).container.expect("a card").disks
+        };
+        let seen = used(&[]);
+        assert_eq!((seen[0].reads, seen[0].read_bytes, seen[0].by_events), (3, 4096, true));
+        let seen = used(&[CgroupIo { dev, reads: 7, read_bytes: 9, ..CgroupIo::default() }]);
+        assert_eq!((seen[0].reads, seen[0].read_bytes, seen[0].by_events), (7, 9, false));
     }
 
     #[test]

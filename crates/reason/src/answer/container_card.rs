@@ -145,6 +145,9 @@ pub struct CardDisk {
     pub writes: u64,
     /// Their bytes.
     pub written_bytes: u64,
+    /// Counted by what its processes were seen to ask for, because the group's own counters stand still (cgroup v1 without a
+    /// limit).
+    pub by_events: bool,
     /// Limits: `read_iops`, `write_iops`, `read_bps`, `write_bps`, a second.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub limits: BTreeMap<String, u64>,

@@ -136,6 +136,9 @@ fn disk_line(disk: &CardDisk) -> String {
         units::count(disk.writes),
         units::bytes(disk.written_bytes as f64),
     );
+    if disk.by_events {
+        text.push_str(", as its processes were seen to ask");
+    }
     for (kind, limit) in &disk.limits {
         let what = kind.split('_').next().unwrap_or_default();
         let limit = match kind.ends_with("_bps") {
