@@ -95,7 +95,7 @@ impl<'a> Measures<'a> {
         let dns_answers = dns_answers::dns_answers(model);
         let profile = cpu_profile::CpuProfile::of(model);
         let ancestry = Ancestry::of(model);
-        let oom_kills = oom_kills::oom_kills(model);
+        let oom_kills = oom_kills::oom_kills(model, &ancestry);
         Self {
             model,
             timelines,

@@ -5,6 +5,7 @@
 //! a kill is (rules/memory does).
 
 use super::ancestry::Ancestry;
+use super::cgroups::change;
 use super::memory_members::is_member;
 use crate::facts::{Cgroup, Ns, OomReport, ThreadRef};
 use crate::model::Model;
@@ -49,7 +50,7 @@ impl Killed<'_> {
 }
 
 /// Every kill of the window, the first first.
-pub fn oom_kills(model: &Model) -> Vec<Killed<'_>> {
+pub fn oom_kills<'m>(model: &'m Model, ancestry: &Ancestry) -> Vec<Killed<'m>> {
     let mut seen = BTreeSet::new();
     let mut kills: Vec<Killed<'_>> = (model.oom_kills.iter())
         .filter(|(_, kill)| seen.insert(kill.victim.pid))
@@ -73,8 +74,26 @@ pub fn oom_kills(model: &Model) -> Vec<Killed<'_>> {
             }),
         }
     }
+    if kills.is_empty() {
+        kills.extend(command_killed(model, ancestry));
+    }
     kills.sort_by_key(|kill| kill.at_ns);
     kills
+}
+
+/// An ordinary user sees neither the event nor the log: his command was ended by SIGKILL, and the kernel counted a kill in
+/// the group that the command was in.
+fn command_killed<'m>(model: &'m Model, ancestry: &Ancestry) -> Option<Killed<'m>> {
+    const SIGKILL: i32 = 9;
+    let (at_ns, end) = model.command_end.as_ref().filter(|(_, end)| end.signal == SIGKILL)?;
+    let victim = model.thread_ref(end.pid);
+    let has_killed = |group: &&Cgroup| {
+        let ends =
+            change(model, group).and_then(|(first, last)| first.oom_kills.zip(last.oom_kills));
+        ends.is_some_and(|(first, last)| last > first) && is_member(model, ancestry, &victim, group)
+    };
+    let group = model.cgroups.iter().find(has_killed)?;
+    Some(Killed { at_ns: *at_ns, victim, cgroup_id: group.id, private_bytes: 0, report: None })
 }
 
 fn named(model: &Model, report: &OomReport) -> ThreadRef {
