@@ -253,6 +253,7 @@ mod tests {
                 stack: vec![],
             }],
             evidence: vec![Evidence::new("limit of writes", 55.0, "1/s", "blkio")],
+            kernel_log: vec![],
             remedy: vec![],
             stories: vec![],
         }

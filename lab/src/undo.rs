@@ -44,7 +44,7 @@ pub enum Undo {
         /// The backing file.
         backing: PathBuf,
     },
-    /// Move the members of a cgroup to its parent and remove it.
+    /// Move the members of a cgroup to its parent and remove it, with the groups in it.
     Cgroup {
         /// Its directory.
         path: PathBuf,
@@ -182,6 +182,11 @@ fn remove_cgroup(path: &Path) -> Result<()> {
         fs::write(&frozen, "THAWED").ok();
     }
     let parent = path.parent().unwrap_or(path).join("cgroup.procs");
+    // Groups that a workload made in it, and had no time to remove.
+    let below = fs::read_dir(path).into_iter().flatten().flatten();
+    for group in below.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
+        remove_cgroup(&group.path())?;
+    }
     for _ in 0..40 {
         let members = fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default();
         for member in members.split_whitespace() {

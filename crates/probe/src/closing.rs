@@ -270,6 +270,9 @@ impl Live {
         } = last;
         let end = WindowEnd { interrupted, threshold_ns, traced_threshold_ns, flood_by };
         facts.push(Fact { at_ns: end_ns, body: Body::WindowEnd(end) });
+        if let Some(log) = self.kernel_log.as_mut() {
+            facts.extend(log.since(self.begin_ns, end_ns));
+        }
         facts.append(&mut times);
         if self.times.is_some() {
             let seen = self.family.as_ref().map_or_else(Vec::new, Family::end);
@@ -372,6 +375,7 @@ impl Live {
         }
         settings.into_iter().for_each(&mut put);
         self.cgroups.samples().for_each(&mut put);
+        self.container_counters.iter().for_each(|it| put(it.sample(&self.roots)));
         if let Some(netlink) = self.netlink.as_mut() {
             netlink.links().into_iter().for_each(&mut put);
             netlink.qdiscs().into_iter().for_each(&mut put);

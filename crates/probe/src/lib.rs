@@ -8,6 +8,7 @@ mod calm;
 mod closing;
 pub mod command;
 pub mod container;
+mod container_counters;
 mod container_state;
 mod cpu_clock;
 pub mod decode;
@@ -21,6 +22,7 @@ mod fitting;
 pub mod host;
 mod iterators;
 mod kernel;
+mod kernel_log;
 pub mod live;
 #[doc(hidden)]
 pub mod mapper;

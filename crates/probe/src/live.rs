@@ -17,6 +17,7 @@ use crate::attach::{
 use crate::calm::{Calm, Sleep};
 use crate::closing::LastWalk;
 use crate::command::{Ended, Held};
+use crate::container_counters::ContainerCounters;
 use crate::endpoints::inodes;
 use crate::expense::Expense;
 use crate::files::{
@@ -24,6 +25,7 @@ use crate::files::{
 };
 use crate::host;
 use crate::kernel::{Programs, Queued};
+use crate::kernel_log::KernelLog;
 use crate::mapper::Mapper;
 use crate::netlink::Netlink;
 use crate::own;
@@ -93,6 +95,8 @@ pub struct Live {
     pub(crate) locks: LockTable,
     pub(crate) mapper: Mapper,
     pub(crate) netlink: Option<Netlink>,
+    pub(crate) kernel_log: Option<KernelLog>,
+    pub(crate) container_counters: Option<ContainerCounters>,
     pub(crate) times: Option<ThreadTimes>,
     pub(crate) family: Option<Family>,
     /// The process whose family is walked where there are no kernel events.
@@ -165,6 +169,7 @@ impl Live {
         };
         let disks: Vec<Disk> = opening.facts.iter().filter_map(disk).collect();
         let mut mounts = Vec::new();
+        let container_counters = ContainerCounters::of(&look.what, &containers, &opening.facts);
         for body in opening.facts {
             match body {
                 Body::Host(host) => put(Body::Host(completed(host, programs.is_some()))),
@@ -182,6 +187,7 @@ impl Live {
         put(Body::Target(Target { pid, ..target }));
         let mut cgroups = opening.cgroups;
         cgroups.samples().for_each(&mut put);
+        container_counters.iter().for_each(|it| put(it.sample(&roots)));
         let mut sampler = Sampler::new(&roots);
         sampler.sample().into_iter().for_each(&mut put);
         let (mapper, caches) = Mapper::open(&roots, &disks);
@@ -189,6 +195,7 @@ impl Live {
         let namespaces = files::network_namespaces(&roots);
         files::net_counters(&roots, &namespaces).into_iter().for_each(&mut put);
         let netlink = open_netlink(&roots, &mut put);
+        let kernel_log = KernelLog::open().map_err(|blind| put(Body::Blind(blind))).ok();
 
         let walked_pid = match &look.what {
             What::Process(pid) => Some(*pid),
@@ -223,6 +230,8 @@ impl Live {
             locks: LockTable::default(),
             mapper,
             netlink,
+            kernel_log,
+            container_counters,
             times,
             family: None,
             walked_pid,
@@ -277,6 +286,9 @@ impl Live {
         let at_ns = self.begin_ns;
         let unix_ns = clock_ns(libc::CLOCK_REALTIME) - (now() - at_ns);
         self.opening.push(Fact { at_ns, body: Body::WindowBegin(WindowBegin { unix_ns }) });
+        if let Some(log) = self.kernel_log.as_mut() {
+            log.begin();
+        }
         if let Some(held) = self.held.as_mut() {
             held.release().map_err(system("release the command"))?;
         }

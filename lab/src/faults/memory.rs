@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The faults of this file.
-pub const FAULTS: &[&dyn Fault] = &[&Limit, &Dirty, &Shared];
+pub const FAULTS: &[&dyn Fault] = &[&Limit, &Jobs, &Dirty, &Shared];
 
 /// memory.limit: the workload's group gets a limit below what it needs.
 /// Parameters: `limit_mib`; of the disk that the file pages come from `base_latency_us`, or `quick_disk` for one that is
@@ -69,6 +69,49 @@ impl Fault for Limit {
 
 fn failures(group: &Path) -> Result<u64> {
     fs::read_to_string(group.join("memory.failcnt"))?.trim().parse().context("memory.failcnt")
+}
+
+/// memory.limit_of_jobs: each new group that the workload makes gets a limit below what its job needs, and is gone when the job is.
+/// Parameters: `limit_mib`. Variables: `jobs_group`, `jobs_group_name`, `jobs_limit_file`, `limit_bytes`.
+struct Jobs;
+
+impl Fault for Jobs {
+    fn name(&self) -> &'static str {
+        "memory.limit_of_jobs"
+    }
+
+    fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
+        let name = ctx.draw.name();
+        let (group, guard) = ctx.cgroup("memory", &name)?;
+        ctx.set("jobs_group", group.display());
+        ctx.set("jobs_group_name", name);
+        ctx.set("jobs_limit_file", ctx.scratch.join("limit").display().to_string());
+        let mut guards = Guards::new();
+        guards.push(guard);
+        Ok(guards)
+    }
+
+    fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
+        let bytes = (ctx.number("limit_mib")? as u64) << 20;
+        ctx.set("limit_bytes", bytes);
+        ctx.set("kills_before", kills()?);
+        let file = PathBuf::from(ctx.text("jobs_limit_file")?);
+        let mut guards = Guards::new();
+        guards.push(ctx.journal.guard(Undo::Remove { path: file.clone() })?);
+        fs::write(&file, bytes.to_string())?;
+        Ok(guards.into())
+    }
+
+    fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
+        Ok(Some(kills()? as f64 > ctx.number("kills_before")?))
+    }
+}
+
+/// Processes that the host has killed for want of memory, whoever's limit it was.
+fn kills() -> Result<u64> {
+    let text = fs::read_to_string("/proc/vmstat")?;
+    let kills = text.lines().find_map(|line| line.strip_prefix("oom_kill "));
+    kills.context("no oom_kill in /proc/vmstat")?.trim().parse().context("oom_kill")
 }
 
 /// memory.dirty: the host may hold only a few dirty bytes, and the disk below takes them slowly.

@@ -5,8 +5,11 @@
 //! claimed by one rule (rules/engine.rs).
 
 pub mod accounting;
+mod card;
 mod caveats;
 pub mod compare;
+pub mod container_card;
+mod kernel_log;
 mod naming;
 mod own;
 pub mod picture;
@@ -80,19 +83,20 @@ struct Judged {
 /// The findings, worst first.
 fn named(measures: &Measures<'_>) -> Vec<NamedEnd> {
     let model = measures.model;
-    let mut named: Vec<NamedEnd> =
-        engine::name(measures).into_iter().map(|named| finding(model, named)).collect();
-    named.retain(|(finding, ..)| finding.severity > Severity::Note || matters(finding));
-    named.sort_by(|(a, ..), (b, ..)| {
-        b.severity
-            .cmp(&a.severity)
+    let made = |named: engine::Named| (named.is_final, finding(model, named));
+    let mut named: Vec<(bool, NamedEnd)> = engine::name(measures).into_iter().map(made).collect();
+    named.retain(|(_, (finding, ..))| finding.severity > Severity::Note || matters(finding));
+    named.sort_by(|(a_final, (a, ..)), (b_final, (b, ..))| {
+        b_final
+            .cmp(a_final)
+            .then_with(|| b.severity.cmp(&a.severity))
             .then_with(|| {
                 b.impact.wait_seconds_per_second.total_cmp(&a.impact.wait_seconds_per_second)
             })
             .then_with(|| a.code.cmp(&b.code))
             .then_with(|| a.object.cmp(&b.object))
     });
-    named
+    named.into_iter().map(|(_, named)| named).collect()
 }
 
 fn judge(measures: &Measures<'_>, named: Vec<NamedEnd>) -> Judged {
@@ -100,6 +104,7 @@ fn judge(measures: &Measures<'_>, named: Vec<NamedEnd>) -> Judged {
     let (mut findings, claims): (Vec<Finding>, Vec<Vec<Claim>>) =
         named.into_iter().map(|(finding, claims, _)| (finding, claims)).unzip();
     findings.iter_mut().for_each(|finding| add_inner_pids(model, finding));
+    let kernel_log = kernel_log::attach(model, &mut findings);
     let saved = Saved::of(measures);
     for (finding, claims) in findings.iter_mut().zip(&claims) {
         finding.without_it = saved.by_claims(measures, claims, &finding.impact);
@@ -115,6 +120,8 @@ fn judge(measures: &Measures<'_>, named: Vec<NamedEnd>) -> Judged {
         accounting,
         answer,
         findings,
+        container: card::card(model),
+        kernel_log,
         caveats,
         cost: ReportCost {
             events_lost: (model.lost.iter())
@@ -149,6 +156,7 @@ fn finding(model: &Model, named: engine::Named) -> NamedEnd {
         without_it: WithoutIt::default(),
         chain: named.chain.iter().map(|step| link(model, step)).collect(),
         evidence: named.wording.evidence,
+        kernel_log: Vec::new(),
         remedy: named.wording.remedy,
         stories: named.rule.stories.iter().map(|s| (*s).to_string()).collect(),
     };

@@ -6,6 +6,7 @@
 //!
 //! Edit together: docs/json.md, `report/src/text.rs`.
 
+pub use super::container_card::*;
 pub use crate::graph::end::EndKind;
 pub use crate::model::names::ObjectName;
 pub use crate::rules::wording::{Culprit, CulpritKind, Evidence, Impact, Remedy, Severity};
@@ -35,6 +36,12 @@ pub struct Report {
     pub answer: Answer,
     /// What holds it up, worst first; empty if nothing does.
     pub findings: Vec<Finding>,
+    /// Of a container that was looked at: what it used, beside its limits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container: Option<Card>,
+    /// Lines of the kernel's log in the window that belong to no finding.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kernel_log: Vec<LogLine>,
     /// What limits this answer.
     pub caveats: Vec<Caveat>,
     /// What it cost to look.
@@ -296,10 +303,32 @@ pub struct Finding {
     pub chain: Vec<Link>,
     /// What was checked.
     pub evidence: Vec<Evidence>,
+    /// Lines of the kernel's log in the window that name what it is about.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kernel_log: Vec<LogLine>,
     /// The ways out, best first.
     pub remedy: Vec<Remedy>,
     /// Stories of the field that this finding answers.
     pub stories: Vec<String>,
+}
+
+/// A line of the kernel's log.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LogLine {
+    /// When, seconds after the begin of the window, by the log's own clock.
+    pub seconds: f64,
+    /// Its severity in words, from `emergency` to `debug`.
+    pub level: String,
+    /// The line, cut at 240 bytes; names in it belong to anybody.
+    pub text: String,
+    /// Lines like it that came after it and were only counted.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub more: u64,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// What limits an answer.

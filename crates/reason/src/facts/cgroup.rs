@@ -4,7 +4,7 @@
 //! limit, in the unit that its field names. Names of containers come from their runtimes' state files and
 //! are decoration: the path identifies.
 
-use super::DeviceNumber;
+use super::{DeviceNumber, Pressure};
 use serde::{Deserialize, Serialize};
 
 /// The settings of a cgroup. Every limit is absent when it is not set or could not be read.
@@ -128,4 +128,44 @@ pub struct Container {
     pub cgroups: Vec<String>,
     /// Pod and namespace, for Kubernetes.
     pub pod: Option<String>,
+}
+
+/// What is read besides of the container that is looked at, at one instant. Absent is not zero.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ContainerSample {
+    /// Processes and threads (pids.current).
+    pub pids: Option<u64>,
+    /// File pages that were not used again lately, bytes (memory.stat, inactive_file).
+    pub inactive_file_bytes: Option<u64>,
+    /// In swap, bytes (v1 memory.stat swap, v2 memory.swap.current).
+    pub swap_bytes: Option<u64>,
+    /// The most memory that it ever had, bytes (v1 memory.max_usage_in_bytes, v2 memory.peak).
+    pub memory_peak_bytes: Option<u64>,
+    /// Pressure of the group; v1 has none.
+    pub pressure: Option<Pressure>,
+    /// It has a network namespace of its own.
+    pub own_network: Option<bool>,
+    /// Interfaces of that namespace (/proc/PID/net/dev).
+    pub interfaces: Vec<InterfaceSample>,
+}
+
+/// Counters of one network interface since it was made.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct InterfaceSample {
+    /// Its name inside the namespace.
+    pub name: String,
+    /// Bytes received.
+    pub rx_bytes: u64,
+    /// Packets received; of what the kernel joined (GRO), one.
+    pub rx_packets: u64,
+    /// Received packets that were dropped.
+    pub rx_dropped: u64,
+    /// Bytes sent.
+    pub tx_bytes: u64,
+    /// Packets sent.
+    pub tx_packets: u64,
+    /// Packets that were to be sent and were dropped.
+    pub tx_dropped: u64,
 }

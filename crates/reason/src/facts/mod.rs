@@ -16,6 +16,7 @@ mod denied;
 mod disk;
 pub(crate) mod goroutine;
 mod host;
+mod kernel_log;
 mod memory;
 mod net;
 mod object;
@@ -28,6 +29,7 @@ pub use denied::*;
 pub use disk::*;
 pub use goroutine::*;
 pub use host::*;
+pub use kernel_log::*;
 pub use memory::*;
 pub use net::*;
 pub use object::*;
@@ -135,6 +137,8 @@ pub enum Body {
     CgroupSample(CgroupSample),
     /// A container, from its runtime's state.
     Container(Container),
+    /// What is read besides of the container that is looked at.
+    ContainerSample(ContainerSample),
 
     /// One CPU's times at one instant.
     CpuSample(CpuSample),
@@ -150,6 +154,10 @@ pub enum Body {
     DirtyPause(DirtyPause),
     /// A process was killed for want of memory.
     OomKill(OomKill),
+    /// What the kernel printed about such a kill.
+    OomReport(OomReport),
+    /// A line of the kernel's log.
+    KernelLog(KernelLogLine),
 
     /// A network interface.
     Link(Link),

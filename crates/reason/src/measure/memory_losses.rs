@@ -11,7 +11,8 @@
 
 use super::ancestry::Ancestry;
 use super::cpu_profile::{self, CpuProfile};
-use super::memory_limits::{Limited, is_member};
+use super::memory_limits::Limited;
+use super::memory_members::is_member;
 use crate::facts::{Reclaim, ThreadRef};
 use crate::graph::end::End;
 use crate::model::Model;

@@ -23,7 +23,9 @@ pub mod interpreters;
 pub mod longest_wait;
 pub mod memory_limits;
 pub mod memory_losses;
+pub mod memory_members;
 pub mod net_counter;
+pub mod oom_kills;
 pub mod packet_queue;
 pub mod process_names;
 pub mod refusals;
@@ -56,6 +58,8 @@ pub struct Measures<'a> {
     pub cpu: CpuUsers<'a>,
     /// Groups that met their memory limit.
     pub limited: Vec<Limited<'a>>,
+    /// Processes that were killed for want of memory.
+    pub oom_kills: Vec<oom_kills::Killed<'a>>,
     /// The packet queues of this host.
     pub packet_queues: Vec<packet_queue::Queue<'a>>,
     /// TCP streams with something outstanding.
@@ -92,13 +96,15 @@ impl<'a> Measures<'a> {
         let dns_answers = dns_answers::dns_answers(model);
         let profile = cpu_profile::CpuProfile::of(model);
         let ancestry = Ancestry::of(model);
+        let oom_kills = oom_kills::oom_kills(model, &ancestry);
         Self {
             model,
             timelines,
             graph,
             cpu: CpuUsers::of(model, &ancestry),
-            limited: memory_limits::limited(model, &ancestry),
+            limited: memory_limits::limited(model, &ancestry, &oom_kills),
             ancestry,
+            oom_kills,
             packet_queues,
             tcp_streams,
             datagram_drops,

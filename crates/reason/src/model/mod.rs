@@ -108,6 +108,8 @@ pub struct Model {
     pub cgroup_counters: BTreeMap<(String, Vec<String>), Box<CgroupEnds>>,
     /// Containers.
     pub containers: Vec<Container>,
+    /// More counters of the container that is looked at.
+    pub container_samples: Series<ContainerSample>,
     /// CPU times by CPU.
     pub cpu_samples: BTreeMap<u32, Series<CpuSample>>,
     /// Memory of the host.
@@ -122,6 +124,10 @@ pub struct Model {
     pub dirty_pauses: Vec<DirtyPause>,
     /// Kills for want of memory.
     pub oom_kills: Series<OomKill>,
+    /// What the kernel printed about them.
+    pub oom_reports: Series<OomReport>,
+    /// Lines of the kernel's log.
+    pub kernel_log: Series<KernelLogLine>,
     /// Interfaces.
     pub links: Vec<Link>,
     /// Queueing disciplines over time, by namespace, interface and handle (classes: with the class id).
@@ -382,6 +388,7 @@ impl Model {
             Body::Cgroup(cgroup) => self.cgroups.push(cgroup),
             Body::CgroupSample(sample) => self.push_cgroup_sample(at, sample),
             Body::Container(container) => self.containers.push(container),
+            Body::ContainerSample(sample) => self.container_samples.push((at, sample)),
             Body::CpuSample(sample) => {
                 self.cpu_samples.entry(sample.cpu).or_default().push((at, sample));
             }
@@ -391,6 +398,8 @@ impl Model {
             Body::Reclaim(reclaim) => self.reclaims.push(reclaim),
             Body::DirtyPause(pause) => self.dirty_pauses.push(pause),
             Body::OomKill(kill) => self.oom_kills.push((at, kill)),
+            Body::OomReport(report) => self.oom_reports.push((at, report)),
+            Body::KernelLog(line) => self.kernel_log.push((at, line)),
             Body::Link(link) => self.links.push(link),
             Body::QdiscSample(sample) => {
                 let key = (sample.netns, sample.interface.clone(), sample.handle.clone());

@@ -28,6 +28,8 @@ pub struct Named {
     pub confidence: f64,
     /// How bad.
     pub severity: Severity,
+    /// Somebody was killed or waits for ever: no seconds say how much that is.
+    pub is_final: bool,
     /// How much it matters.
     pub impact: Impact,
     /// Who loses, longest first, seconds.
@@ -150,6 +152,7 @@ fn settle(
         object,
         culprit: matched.culprit,
         confidence: matched.proof.confidence(),
+        is_final: matched.severity_min == Severity::Critical,
         severity,
         impact,
         victims: loss.victims,

@@ -23,6 +23,8 @@ const LINKS: usize = 16;
 const STACK: usize = 24;
 /// Facts of a finding's evidence.
 const EVIDENCE: usize = 30;
+/// Lines of the kernel's log, of a finding and of none.
+const LOG: usize = 20;
 /// Caveats.
 const CAVEATS: usize = 30;
 /// Characters of a name or a sentence.
@@ -106,7 +108,9 @@ fn bounded(report: &Report, left: &mut LeftOut) -> Report {
     let people = |victims: &mut Vec<Victim>, left: &mut LeftOut| {
         cut(victims, VICTIMS, &mut left.victims);
     };
-    for Finding { victims, chain, evidence, .. } in &mut report.findings {
+    cut(&mut report.kernel_log, LOG, &mut left.details);
+    for Finding { victims, chain, evidence, kernel_log, .. } in &mut report.findings {
+        cut(kernel_log, LOG, &mut left.details);
         people(victims, left);
         links(chain, left);
         cut(evidence, EVIDENCE, &mut left.details);

@@ -6,7 +6,8 @@
 use super::page::{Page, Tone};
 use super::{escape, units};
 use holdup_reason::answer::{
-    Culprit, CulpritKind, Finding, Link, ObjectName, Remedy, Severity, Victim, Who, WithoutIt,
+    Culprit, CulpritKind, Finding, Link, LogLine, ObjectName, Remedy, Severity, Victim, Who,
+    WithoutIt,
 };
 
 /// Three lines of verdict.
@@ -23,6 +24,12 @@ const FRAME_WIDTH_MAX: usize = 60;
 const LINKS: usize = 12;
 /// Victims shown by name.
 const VICTIMS: usize = 3;
+/// Lines of the kernel's log shown without -v, and with it.
+pub const LOG_LINES: usize = 2;
+/// See [`LOG_LINES`].
+pub const LOG_LINES_VERBOSE: usize = 40;
+/// Three lines of one of them.
+const LOG_WIDTH_MAX: usize = 220;
 /// Ways out shown without -v.
 const REMEDIES: usize = 2;
 /// Below this, the verdict says how sure it is.
@@ -54,7 +61,8 @@ pub fn note(finding: &Finding, verbose: bool, page: &mut Page) {
 
 fn details(finding: &Finding, verbose: bool, page: &mut Page) {
     if let Some(victims) = victims(finding, verbose) {
-        page.labelled("waits", &victims);
+        let waits = finding.victims.iter().any(|victim| victim.wait_seconds > 0.0);
+        page.labelled(if waits { "waits" } else { "hit" }, &victims);
     }
     match chain(finding, page.columns_labelled()) {
         pieces if pieces.len() > 1 => page.joined("chain", &pieces, " <- "),
@@ -71,6 +79,7 @@ fn details(finding: &Finding, verbose: bool, page: &mut Page) {
     {
         page.labelled("set in", &escape::name(setting, page.columns_labelled()));
     }
+    log(&finding.kernel_log, if verbose { LOG_LINES_VERBOSE } else { LOG_LINES }, page);
     let shown = if verbose { finding.remedy.len() } else { REMEDIES };
     for (at, way) in finding.remedy.iter().take(shown).enumerate() {
         remedy(way, if at == 0 { "do" } else { "or" }, page);
@@ -85,6 +94,23 @@ fn details(finding: &Finding, verbose: bool, page: &mut Page) {
         }
     }
     page.labelled("more", &more(finding));
+}
+
+/// What the kernel itself said of it.
+pub fn log(lines: &[LogLine], shown: usize, page: &mut Page) {
+    for line in lines.iter().take(shown) {
+        let more = match line.more {
+            0 => String::new(),
+            more => format!(" (and {} more like it)", units::count(more)),
+        };
+        let text = escape::prose(&line.text, LOG_WIDTH_MAX);
+        let at = units::seconds(line.seconds);
+        page.labelled("log", &format!("at {at}: {text}{more}"));
+    }
+    let more = lines.len().saturating_sub(shown);
+    if more > 0 {
+        page.labelled("", &format!("and {more} more lines (with -v)"));
+    }
 }
 
 /// Of a command: what it would save at most; the reason where that is less than what was lost.
@@ -114,7 +140,11 @@ fn victims(finding: &Finding, verbose: bool) -> Option<String> {
     let mut parts: Vec<String> = finding.victims.iter().take(shown).map(victim).collect();
     if let Some(rest) = finding.victims.get(shown..).filter(|rest| !rest.is_empty()) {
         let seconds: f64 = rest.iter().map(|it| it.wait_seconds).sum();
-        parts.push(format!("{} more ({})", rest.len(), units::seconds(seconds)));
+        let lost = match seconds > 0.0 {
+            true => format!(" ({})", units::seconds(seconds)),
+            false => String::new(),
+        };
+        parts.push(format!("{} more{lost}", rest.len()));
     }
     Some(parts.join(", "))
 }
@@ -126,7 +156,12 @@ fn victim(victim: &Victim) -> String {
         None => String::new(),
     };
     let pid = pid(victim.pid, victim.inner_pid);
-    format!("{name} {pid}{container} ({})", units::seconds(victim.wait_seconds))
+    // Somebody who was killed lost no time by it.
+    let lost = match victim.wait_seconds > 0.0 {
+        true => format!(" ({})", units::seconds(victim.wait_seconds)),
+        false => String::new(),
+    };
+    format!("{name} {pid}{container}{lost}")
 }
 
 /// `who, object (time), who, object (time), ..., root`.

@@ -8,6 +8,7 @@
 //! Edit together: `reason/src/findings.rs`, docs/json.md.
 
 mod accounting;
+mod card;
 pub mod comparison;
 pub mod escape;
 mod finding;
@@ -21,6 +22,9 @@ use page::{Page, Tone};
 
 /// Caveats are one sentence each; this bounds one that is not.
 const CAVEAT_WIDTH_MAX: usize = 320;
+
+/// Lines of the kernel's log that belong to no finding, shown without -v.
+const LOG_LINES_OF_NOTHING: usize = 4;
 
 /// Whether the report found something that somebody waits for: above a note.
 pub fn found(report: &Report) -> bool {
@@ -54,7 +58,17 @@ pub fn answer(report: &Report, verbose: bool, page: &mut Page) {
 pub fn report(report: &Report, verbose: bool, page: &mut Page) {
     answer(report, verbose, page);
     page.gap();
+    if let Some(container) = &report.container {
+        card::tell(container, report.window.seconds, page);
+        page.gap();
+    }
     accounting::tell(report, verbose, page);
+    if !report.kernel_log.is_empty() {
+        page.gap();
+        page.verdict("What else the kernel logged meanwhile", Tone::Heading);
+        let shown = if verbose { finding::LOG_LINES_VERBOSE } else { LOG_LINES_OF_NOTHING };
+        finding::log(&report.kernel_log, shown, page);
+    }
     if !report.caveats.is_empty() {
         page.gap();
         caveats(&report.caveats, page);

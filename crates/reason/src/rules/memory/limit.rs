@@ -4,12 +4,15 @@
 //! in reclaim, or a kill. A disk that is busy with refaults is an effect, so the waits for it are claimed here, before the
 //! disk rules are asked. Rejected: usage near the limit (page cache fills every group that reads, and that is healthy).
 
-use crate::facts::{OomKill, TargetKind, ThreadRef};
+use super::kill_words;
+use crate::facts::{TargetKind, ThreadRef};
 use crate::graph::end::End;
 use crate::graph::ends::command_root;
 use crate::measure::Measures;
-use crate::measure::memory_limits::{Limited, is_member};
+use crate::measure::memory_limits::Limited;
 use crate::measure::memory_losses::{self, Spent, is_of_memory};
+use crate::measure::memory_members::is_member;
+use crate::measure::oom_kills::Killed;
 use crate::model::object::{CgroupKey, Object};
 use crate::model::words;
 use crate::rules::engine::Loss;
@@ -112,7 +115,7 @@ struct Paid<'m> {
     /// What its processes spend, seconds.
     spent: Spent,
     /// Who was killed in the group, as far as it was seen.
-    killed: Vec<&'m OomKill>,
+    killed: Vec<&'m Killed<'m>>,
     /// Somebody who is looked at was.
     any_killed: bool,
     /// What the host has left by its last reading, bytes.
@@ -125,12 +128,8 @@ impl<'m> Paid<'m> {
         let reads_back = reads_back(one);
         let mut spent = spent.clone();
         spent.retain(|_, loss| loss.seconds(reads_back) > 0.0);
-        let mut killed: Vec<&OomKill> = model.oom_kills.iter().map(|(_, kill)| kill).collect();
-        killed.retain(|kill| {
-            kill.cgroup_id != 0 && kill.cgroup_id == one.group.id
-                || is_member(model, &measures.ancestry, &kill.victim, one.group)
-        });
-        killed.dedup_by_key(|kill| kill.victim.pid);
+        let mut killed: Vec<&Killed<'_>> = measures.oom_kills.iter().collect();
+        killed.retain(|kill| kill.is_at_limit_of(model, &measures.ancestry, one.group));
         let looked_at = killed.iter().any(|kill| measures.concerns(&kill.victim));
         let any_killed =
             one.kills > 0 && (is_whole(measures, one) || looked_at) && !is_hosts(measures, one);
@@ -251,7 +250,7 @@ fn explain(measures: &Measures<'_>, paid: &Paid<'_>, loss: &Loss<'_>) -> Wording
     let killed_bytes = paid.killed.iter().map(|kill| kill.private_bytes).max().unwrap_or(0);
     Wording {
         title: title(measures, paid, loss),
-        text: text(paid, loss),
+        text: text(measures, paid, loss),
         evidence: evidence(paid),
         remedy: vec![raise(paid.one, paid.spare_bytes, killed_bytes)],
     }
@@ -282,7 +281,7 @@ fn title(measures: &Measures<'_>, paid: &Paid<'_>, loss: &Loss<'_>) -> String {
 /// WORDING: a smaller part of the time, or of a sum, is not worth a clause.
 const WORTH_A_CLAUSE: f64 = 0.05;
 
-fn text(paid: &Paid<'_>, loss: &Loss<'_>) -> String {
+fn text(measures: &Measures<'_>, paid: &Paid<'_>, loss: &Loss<'_>) -> String {
     let one = paid.one;
     let mut text = String::new();
     if paid.any_killed {
@@ -290,6 +289,7 @@ fn text(paid: &Paid<'_>, loss: &Loss<'_>) -> String {
             "{} killed for want of memory within the group. ",
             words::count(one.kills as usize, "process was", "processes were")
         ));
+        text.push_str(&kill_words::of_all(measures, &paid.killed));
     }
     if loss.impact.share > WORTH_A_CLAUSE {
         let worked = paid.sum(|loss| loss.on_cpu(paid.reads_back));
@@ -352,6 +352,12 @@ fn evidence(paid: &Paid<'_>) -> Vec<Evidence> {
     if one.kills > 0 {
         add("processes killed", one.kills as f64, "1", "oom:mark_victim");
     }
+    if paid.any_killed {
+        evidence.extend(kill_words::evidence(&paid.killed));
+    }
+    let mut add = |fact: &str, value: f64, unit: &str, source: &str| {
+        evidence.push(Evidence::new(fact, value, unit, source));
+    };
     if one.refault_bytes > 0 {
         add("read again after being dropped", one.refault_bytes as f64, "bytes", counters);
         let read = one.read_bytes as f64;

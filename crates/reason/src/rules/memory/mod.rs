@@ -4,12 +4,19 @@
 
 pub(crate) mod dirty_throttle;
 pub(crate) mod fault_storm;
+mod kill_words;
 pub(crate) mod limit;
+pub(crate) mod oom_kill;
 pub(crate) mod shared_unaccounted;
 #[cfg(test)]
 mod tests;
 
 /// The rules of this area; the first that matches claims an end. The limit of a group comes first: what it makes its
-/// members wait for is an effect.
-pub static LADDER: &[&super::Rule] =
-    &[&limit::RULE, &dirty_throttle::RULE, &fault_storm::RULE, &shared_unaccounted::RULE];
+/// members wait for is an effect, and who was killed at it was killed for it.
+pub static LADDER: &[&super::Rule] = &[
+    &limit::RULE,
+    &oom_kill::RULE,
+    &dirty_throttle::RULE,
+    &fault_storm::RULE,
+    &shared_unaccounted::RULE,
+];

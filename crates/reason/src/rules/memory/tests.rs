@@ -174,6 +174,26 @@ fn a_killed_process_is_named() {
     assert_eq!(found[0].severity, Severity::Critical);
 }
 
+/// The look of an ordinary user: no event, no log.
+#[test]
+fn a_command_that_was_killed_is_known_by_its_signal_and_the_groups_count() {
+    let found = |signal, kills| {
+        let made = Made { hits: 30, kills, refaults: 0, reclaim_seconds: 0.01, freed: 320_000 };
+        let mut facts = model(made);
+        facts.retain(|fact| !matches!(fact.body, Body::OomKill(_)));
+        let end = CommandEnd { pid: 7, exit_status: 128 + signal, signal };
+        facts.push(Fact { at_ns: 5_000_000_000, body: Body::CommandEnd(end) });
+        let (kind, name) = (TargetKind::Command, "db".to_string());
+        let target = Target { kind, name, pid: 7, cgroups: Vec::new() };
+        facts.push(Fact { at_ns: 0, body: Body::Target(target) });
+        of_limit(facts)
+    };
+    let seen = found(9, 1);
+    assert!(seen[0].title.starts_with("the command was killed"), "{}", seen[0].title);
+    assert_eq!(found(9, 0), [], "somebody else sent the signal");
+    assert_eq!(found(15, 1), [], "it was another process of the group");
+}
+
 #[test]
 fn page_cache_that_fills_a_group_is_healthy() {
     let none =

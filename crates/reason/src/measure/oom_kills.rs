@@ -1,0 +1,103 @@
+//! Processes that were killed for want of memory: each once, with what the kernel printed about it.
+//!
+//! The tracepoint says who and when, the kernel's log who asked, whose limit it was and who had how much. Either may be
+//! missing: an ordinary user has the log alone, a host with a restricted log the tracepoint alone. Must not: say whose fault
+//! a kill is (rules/memory does).
+
+use super::ancestry::Ancestry;
+use super::cgroups::change;
+use super::memory_members::is_member;
+use crate::facts::{Cgroup, Ns, OomReport, ThreadRef};
+use crate::model::Model;
+use std::collections::BTreeSet;
+
+/// One kill.
+#[derive(Debug, Clone)]
+pub struct Killed<'m> {
+    /// When.
+    pub at_ns: Ns,
+    /// Who.
+    pub victim: ThreadRef,
+    /// Memory cgroup of the victim (kernfs id), 0 if unknown.
+    pub cgroup_id: u64,
+    /// Private writable memory that it had mapped, touched or not, bytes; 0 if unknown.
+    pub private_bytes: u64,
+    /// What the kernel printed about it.
+    pub report: Option<&'m OomReport>,
+}
+
+/// The constraint of a kill at a group's limit, as the kernel prints it.
+const AT_GROUP: &str = "CONSTRAINT_MEMCG";
+
+impl Killed<'_> {
+    /// Whether it happened at the limit of this group. Where the log does not say, the victim's membership does.
+    pub fn is_at_limit_of(&self, model: &Model, ancestry: &Ancestry, group: &Cgroup) -> bool {
+        match (self.group(), self.report.map(|report| report.constraint.as_str())) {
+            (Some(path), _) => path == group.path,
+            (None, Some("" | AT_GROUP) | None) => {
+                self.cgroup_id != 0 && self.cgroup_id == group.id
+                    || is_member(model, ancestry, &self.victim, group)
+            }
+            (None, Some(_)) => false,
+        }
+    }
+
+    /// The group whose limit it was, as the log has it: of many kills in a row it has it of a few only.
+    pub fn group(&self) -> Option<&str> {
+        let report = self.report.filter(|report| report.constraint == AT_GROUP)?;
+        Some(report.group.as_str()).filter(|path| !path.is_empty())
+    }
+}
+
+/// Every kill of the window, the first first.
+pub fn oom_kills<'m>(model: &'m Model, ancestry: &Ancestry) -> Vec<Killed<'m>> {
+    let mut seen = BTreeSet::new();
+    let mut kills: Vec<Killed<'_>> = (model.oom_kills.iter())
+        .filter(|(_, kill)| seen.insert(kill.victim.pid))
+        .map(|(at_ns, kill)| Killed {
+            at_ns: *at_ns,
+            victim: kill.victim.clone(),
+            cgroup_id: kill.cgroup_id,
+            private_bytes: kill.private_bytes,
+            report: None,
+        })
+        .collect();
+    for (at_ns, report) in &model.oom_reports {
+        match kills.iter_mut().find(|kill| kill.victim.pid == report.pid) {
+            Some(kill) => kill.report = Some(report),
+            None => kills.push(Killed {
+                at_ns: *at_ns,
+                victim: named(model, report),
+                cgroup_id: 0,
+                private_bytes: 0,
+                report: Some(report),
+            }),
+        }
+    }
+    if kills.is_empty() {
+        kills.extend(command_killed(model, ancestry));
+    }
+    kills.sort_by_key(|kill| kill.at_ns);
+    kills
+}
+
+/// An ordinary user sees neither the event nor the log: his command was ended by SIGKILL, and the kernel counted a kill in
+/// the group that the command was in.
+fn command_killed<'m>(model: &'m Model, ancestry: &Ancestry) -> Option<Killed<'m>> {
+    const SIGKILL: i32 = 9;
+    let (at_ns, end) = model.command_end.as_ref().filter(|(_, end)| end.signal == SIGKILL)?;
+    let victim = model.thread_ref(end.pid);
+    let has_killed = |group: &&Cgroup| {
+        let ends =
+            change(model, group).and_then(|(first, last)| first.oom_kills.zip(last.oom_kills));
+        ends.is_some_and(|(first, last)| last > first) && is_member(model, ancestry, &victim, group)
+    };
+    let group = model.cgroups.iter().find(has_killed)?;
+    Some(Killed { at_ns: *at_ns, victim, cgroup_id: group.id, private_bytes: 0, report: None })
+}
+
+fn named(model: &Model, report: &OomReport) -> ThreadRef {
+    let known = model.thread_ref(report.pid);
+    let comm = if known.comm.is_empty() { report.comm.clone() } else { known.comm.clone() };
+    ThreadRef { comm, tid: report.pid, pid: report.pid, ..known }
+}

@@ -1,0 +1,151 @@
+//! The container's card as text: one labelled line for each resource, with its limit beside it.
+//!
+//! What was not read is left out; what is zero is said where a reader would ask (throttling under a quota, hits of a limit).
+//! Must not: judge, which is the findings'.
+
+use super::page::{Page, Tone};
+use super::{escape, units};
+use holdup_reason::answer::{Card, CardCpu, CardDisk, CardMemory};
+
+/// Columns of a name.
+const NAME: usize = 40;
+
+/// The card.
+pub fn tell(card: &Card, window_seconds: f64, page: &mut Page) {
+    let kind = match (card.runtime.as_str(), card.pod.as_deref()) {
+        ("" | "cgroup", None) => String::new(),
+        (runtime, None) => format!(" ({})", escape::name(runtime, NAME)),
+        (runtime, Some(pod)) => {
+            format!(" ({}, pod {})", escape::name(runtime, NAME), escape::name(pod, NAME))
+        }
+    };
+    let name = escape::name(&card.name, NAME);
+    page.verdict(&format!("What {name}{kind} used"), Tone::Heading);
+    let mut line = |label: &str, parts: Vec<Option<String>>| {
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        if !parts.is_empty() {
+            page.labelled(label, &parts.join("; "));
+        }
+    };
+    line("cpu", cpu(&card.cpu, window_seconds));
+    line("memory", memory(&card.memory));
+    for disk in &card.disks {
+        line("disk", vec![Some(disk_line(disk))]);
+    }
+    for it in &card.interfaces {
+        let dropped = match it.dropped_packets {
+            0 => String::new(),
+            dropped => format!(", {} dropped", units::count(dropped)),
+        };
+        let text = format!(
+            "{}: {} in {} packets received, {} in {} packets sent{dropped}",
+            escape::name(&it.name, NAME),
+            units::bytes(it.received_bytes as f64),
+            units::count(it.received_packets),
+            units::bytes(it.sent_bytes as f64),
+            units::count(it.sent_packets),
+        );
+        line("net", vec![Some(text)]);
+    }
+    if card.own_network == Some(false) {
+        line("net", vec![Some("the host's own".into())]);
+    }
+    if let Some(stalls) = &card.pressure {
+        let text = format!(
+            "some of it stood still {} for a CPU, {} for memory, {} for I/O",
+            units::seconds(stalls.cpu_seconds),
+            units::seconds(stalls.memory_seconds),
+            units::seconds(stalls.io_seconds),
+        );
+        line("stalls", vec![Some(text)]);
+    }
+    if let Some(pids) = card.pids {
+        let limit = card.pids_limit.map(|limit| format!(" of {}", units::count(limit)));
+        let text = format!(
+            "{} processes and threads{}",
+            units::count(pids),
+            limit.unwrap_or_else(|| ", no limit".into())
+        );
+        line("tasks", vec![Some(text)]);
+    }
+}
+
+fn cpu(cpu: &CardCpu, window_seconds: f64) -> Vec<Option<String>> {
+    let used = cpu.used_seconds.map(|used| {
+        let cpus = used / window_seconds.max(1e-9);
+        let quota = match (cpu.quota_cpus, &cpu.quota_group) {
+            (Some(quota), Some(group)) => {
+                format!(" of a quota of {quota:.2} (cgroup {})", escape::name(group, NAME))
+            }
+            _ => ", no quota".into(),
+        };
+        format!(
+            "{} in {}: {cpus:.2} CPUs{quota}",
+            units::seconds(used),
+            units::seconds(window_seconds)
+        )
+    });
+    let throttled = cpu.throttled_periods.zip(cpu.periods).filter(|(_, periods)| *periods > 0);
+    let throttled = throttled.map(|(throttled, periods)| {
+        let time = cpu.throttled_seconds.filter(|time| *time > 0.0);
+        let time = time.map_or_else(String::new, |time| format!(", {}", units::seconds(time)));
+        format!("throttled in {throttled} of {periods} periods{time}")
+    });
+    vec![used, throttled]
+}
+
+fn memory(memory: &CardMemory) -> Vec<Option<String>> {
+    let bytes = |bytes: u64| units::bytes(bytes as f64);
+    let used = memory.used_bytes.map(|used| match (memory.limit_bytes, &memory.limit_group) {
+        (Some(limit), Some(group)) => {
+            format!("{} of {} (cgroup {})", bytes(used), bytes(limit), escape::name(group, NAME))
+        }
+        _ => format!("{}, no limit", bytes(used)),
+    });
+    let cache = memory.cache_bytes.map(|cache| {
+        let shared = memory.shared_bytes.filter(|shared| *shared > 0);
+        let shared = shared.map(|it| format!(" (of it {} shared memory)", bytes(it)));
+        format!("{} page cache{}", bytes(cache), shared.unwrap_or_default())
+    });
+    let some = |value: Option<u64>| value.filter(|value| *value > 0);
+    let limited = memory.limit_bytes.is_some() || memory.high_bytes.is_some();
+    vec![
+        used,
+        memory.anon_bytes.map(|anon| format!("{} anonymous", bytes(anon))),
+        cache,
+        memory.working_set_bytes.map(|set| format!("working set {}", bytes(set))),
+        memory.peak_bytes.map(|peak| format!("at most {} so far", bytes(peak))),
+        some(memory.swap_bytes).map(|swap| format!("{} in swap", bytes(swap))),
+        memory
+            .limit_hits
+            .filter(|_| limited)
+            .map(|hits| format!("met its limit {} times", units::count(hits))),
+        some(memory.killed).map(|killed| format!("{} processes killed", units::count(killed))),
+        some(memory.refault_bytes)
+            .map(|it| format!("{} read again after being dropped", bytes(it))),
+        some(memory.major_faults).map(|it| format!("{} major faults", units::count(it))),
+    ]
+}
+
+fn disk_line(disk: &CardDisk) -> String {
+    let mut text = format!(
+        "{}: {} reads ({}), {} writes ({})",
+        escape::name(&disk.name, NAME),
+        units::count(disk.reads),
+        units::bytes(disk.read_bytes as f64),
+        units::count(disk.writes),
+        units::bytes(disk.written_bytes as f64),
+    );
+    if disk.by_events {
+        text.push_str(", as its processes were seen to ask");
+    }
+    for (kind, limit) in &disk.limits {
+        let what = kind.split('_').next().unwrap_or_default();
+        let limit = match kind.ends_with("_bps") {
+            true => format!("{}/s", units::bytes(*limit as f64)),
+            false => format!("{}/s", units::count(*limit)),
+        };
+        text.push_str(&format!("; {} limit {limit}", escape::name(what, NAME)));
+    }
+    text
+}
