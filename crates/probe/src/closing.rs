@@ -307,6 +307,13 @@ impl Live {
         let unknown: Vec<u32> = wanted.difference(&self.identified).copied().collect();
         files::threads_of(&self.roots, unknown).into_iter().map(Body::Thread).for_each(&mut put);
         self.tell_stacks(facts);
+        let cost = self.cost(end_ns);
+        facts.push(Fact { at_ns: now(), body: Body::Cost(cost) });
+        Ok(())
+    }
+
+    /// What the look cost until now.
+    fn cost(&mut self, end_ns: Ns) -> Cost {
         let events = self.programs.as_ref().map_or(0, |p| p.inbox.borrow().decoder.events);
         let mut cost = Cost {
             scheduling: Some(priority::had()),
@@ -314,8 +321,7 @@ impl Live {
             ..self.expense.cost(events, end_ns.saturating_sub(self.begin_ns))
         };
         self.user_stacks.count(&mut cost);
-        facts.push(Fact { at_ns: now(), body: Body::Cost(cost) });
-        Ok(())
+        cost
     }
 
     /// The table of file locks, if somebody waits for one, and who is to be named because of it.

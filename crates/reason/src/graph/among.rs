@@ -4,8 +4,8 @@
 //! Who asks is at one of them, and whoever else asks has connected to it: those wait, and are not waited for. If one is left,
 //! what comes there is what everybody waits for. Must not: choose where two are left, or look at threads (serving.rs).
 
+use super::next::Next;
 use super::peers::Peers;
-use super::responsible::Next;
 use crate::facts::{Endpoint, ObjectRef, ThreadRef};
 use crate::waits::poll_intent::TCP_LISTEN;
 use crate::waits::timeline::WaitSpan;

@@ -9,8 +9,8 @@
 //! A circle of waiters ends at the link that closes it. Must not: choose who is next (responsible.rs), or
 //! add up (ends.rs).
 
-use super::event_loops::{Asker, Until};
-use super::responsible::{Next, Peers};
+use super::next::{Asker, Next, Until};
+use super::responsible::Peers;
 use crate::facts::{Exit, Fork, Ns, Place, ThreadRef, Wake, WakeContext};
 use crate::model::object::Object;
 use crate::model::{Model, ThreadKey};

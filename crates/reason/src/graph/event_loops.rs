@@ -9,31 +9,13 @@
 //! Must not: look further than one thread and who ended its waits (responsible.rs orders that against all else). Rejected:
 //! to blame whoever ended each piece (a server's other clients hold nothing up), and the longest piece (nobody is in it).
 
+use super::next::{Asker, Next, Until};
 use super::peers::Peers;
-use super::responsible::Next;
 use super::wakers::{by_kernel_thread, carrier};
 use crate::facts::*;
 use crate::waits::WaitClass;
 use crate::waits::poll_intent::TCP_LISTEN;
 use crate::waits::timeline::{Doing, WaitSpan};
-
-/// Who waits for a thread.
-#[derive(Debug, Clone, Copy)]
-pub struct Asker<'w> {
-    /// Its thread.
-    pub who: &'w ThreadRef,
-    /// What ends with the answer.
-    pub until: Until<'w>,
-}
-
-/// When an answer was there.
-#[derive(Debug, Clone, Copy)]
-pub enum Until<'w> {
-    /// At the end of this wait, or of a later one on the same thing.
-    Wait(&'w WaitSpan),
-    /// Then.
-    At(Ns),
-}
 
 /// Between two waits of one conversation a client does no more than look at the clock.
 const PAUSE_NS_MAX: Ns = 50_000_000;

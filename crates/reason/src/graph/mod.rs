@@ -13,6 +13,7 @@ pub mod end;
 pub mod ends;
 mod event_loops;
 mod holders;
+mod next;
 mod parallel;
 mod peers;
 pub mod responsible;

@@ -11,40 +11,12 @@ pub use super::peers::Peers;
 pub use super::wakers::{carrier, is_stalled};
 
 use super::debts::Debt;
-use super::event_loops::Asker;
+use super::next::{Asker, Next};
 use super::wakers::by_kernel_thread;
 use crate::facts::*;
-use crate::waits::goroutines::Stands;
 use crate::waits::lock_kind::LockKind;
 use crate::waits::timeline::WaitSpan;
 use crate::waits::{WaitClass, user_stack};
-
-/// Who, or what, is to be looked at next.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Next {
-    /// A thread, for the same interval.
-    Thread(ThreadRef),
-    /// A thread that answered at a time, in a later wait of an event loop.
-    Later(ThreadRef, Ns),
-    /// A thread that owes an answer on a connection, with the inode of the socket here.
-    Answer(u64, ThreadRef),
-    /// It waits for a name server: index of the question in the model.
-    Question(usize),
-    /// A peer that was asked on a connection and is not on this host: inode of the socket here.
-    Peer(u64),
-    /// Nobody: it waits until a time of its own, whoever ends its waits in between.
-    OwnClock,
-    /// A goroutine of its own stands: what for.
-    Goroutine(Stands),
-    /// Nobody that could be seen.
-    Nobody,
-}
-
-impl From<Option<ThreadRef>> for Next {
-    fn from(thread: Option<ThreadRef>) -> Self {
-        thread.map_or(Self::Nobody, Self::Thread)
-    }
-}
 
 impl Peers<'_> {
     /// Who is responsible for a part of a wait. `owed`: somebody waits for this thread, so what it waits for matters even if

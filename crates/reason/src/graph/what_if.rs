@@ -19,7 +19,7 @@
 use super::chains::{ChainLink, Chains};
 use super::end::EndKind;
 use super::ends::{End, EndKey, Found, Graph, Lost, command_end_ns, command_root, named_key};
-use super::responsible::Next;
+use super::next::Next;
 use crate::facts::{Ns, ThreadRef};
 use crate::model::{Model, ThreadKey};
 use crate::waits::timeline::{Doing, WaitSpan};
