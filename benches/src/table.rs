@@ -191,7 +191,7 @@ fn stacks(results: &Results) -> String {
     for stacks in &results.stacks {
         let _ = writeln!(
             text,
-            "\nUSER STACKS, look at the {} of {:.1} s, {} threads of {} processes wait: {} read and {} left out in\n  \
+            "\nUSER STACKS, look at the {} of {:.1} s, {} threads of {} processes wait:\n  {} read and {} left out in \
              {:.4} s of CPU, {:.2} % of one",
             stacks.of,
             stacks.seconds,

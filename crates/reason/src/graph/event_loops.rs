@@ -256,3 +256,119 @@ fn is_due(wait: &WaitSpan, answered_ns: Ns) -> bool {
 fn is_by_clock(wait: &WaitSpan) -> bool {
     wait.wake.as_ref().map(|wake| wake.context) == Some(WakeContext::HardInterrupt)
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::answer::explain;
+    use crate::facts::*;
+    use crate::graph::end::EndKind;
+    use crate::rules::scenes::*;
+
+    const MS: Ns = 1_000_000;
+    const CLIENT: u32 = 10;
+    const SERVER: u32 = 20;
+    const OTHER: u32 = 30;
+
+    fn socket(ino: u64, local: &str, remote: &str, state: u8) -> ObjectRef {
+        ObjectRef::Inet(InetRef {
+            ino,
+            netns: 1,
+            protocol: "tcp".into(),
+            local: local.parse().expect("address"),
+            remote: remote.parse().expect("address"),
+            state,
+        })
+    }
+
+    fn listener() -> ObjectRef {
+        socket(1, "127.0.0.1:80", "0.0.0.0:0", 10)
+    }
+
+    /// A wait from one millisecond to another, and who ended it from where.
+    fn waits(
+        (pid, syscall): (u32, &str),
+        (begin_ms, end_ms): (u64, u64),
+        object: Option<ObjectRef>,
+        (context, by): (WakeContext, u32),
+        timeout_ms: u64,
+    ) -> Fact {
+        let mut place =
+            Place { state: WaitState::Sleep, syscall: syscall.into(), object, ..Place::default() };
+        place.args[3] = u64::from(syscall == "epoll_wait") * timeout_ms;
+        let (begin_ns, end_ns) = (begin_ms * MS, end_ms * MS);
+        let wake = Wake { at_ns: end_ns, context, by: thread(by, "other"), ..Wake::default() };
+        let thread = thread(pid, "job");
+        let wait = Wait { thread, begin_ns, end_ns, place, wake: Some(wake), ..Wait::default() };
+        Fact { at_ns: end_ns, body: Body::Wait(wait) }
+    }
+
+    /// Process 10 asks 20 from 100 to 900 ms, which is an event loop; process 30 connects to that at 300 and 600 ms, and
+    /// sleeps in between. `last`: what ends the loop's wait before it answers, and when.
+    fn asked(
+        last_ms: u64,
+        last: (WakeContext, u32),
+        object: Option<ObjectRef>,
+        timeout_ms: u64,
+    ) -> Vec<(EndKind, Option<u32>, f64)> {
+        let to_server = socket(5, "127.0.0.1:5000", "127.0.0.1:80", 1);
+        let question = (WakeContext::SoftInterrupt, OTHER);
+        let nobody = (WakeContext::HardInterrupt, 0);
+        let mut facts = host();
+        facts.extend([
+            endpoint(SERVER, "loop", listener()),
+            endpoint(SERVER, "loop", socket(6, "127.0.0.1:80", "127.0.0.1:5000", 1)),
+            endpoint(CLIENT, "curl", to_server.clone()),
+            waits((OTHER, "clock_nanosleep"), (0, 299), None, nobody, 0),
+            waits((OTHER, "clock_nanosleep"), (302, 599), None, nobody, 0),
+            waits((OTHER, "clock_nanosleep"), (602, 898), None, nobody, 0),
+            waits((SERVER, "epoll_wait"), (101, 300), Some(listener()), question, timeout_ms),
+            waits((SERVER, "epoll_wait"), (301, 600), Some(listener()), question, timeout_ms),
+            waits((SERVER, "epoll_wait"), (601, last_ms), object, last, timeout_ms),
+            waits(
+                (CLIENT, "recvfrom"),
+                (100, 900),
+                Some(to_server),
+                (WakeContext::SoftInterrupt, SERVER),
+                0,
+            ),
+        ]);
+        let (kind, name) = (TargetKind::Command, "curl".to_string());
+        facts.push(fact(Body::Target(Target { kind, name, pid: CLIENT, cgroups: Vec::new() })));
+        let ends = explain(facts).answer.ends;
+        ends.iter()
+            .map(|end| (end.end, end.who.as_ref().and_then(|by| by.pid), end.seconds))
+            .collect()
+    }
+
+    /// The end of most of the wait.
+    fn most(ends: &[(EndKind, Option<u32>, f64)]) -> (EndKind, Option<u32>) {
+        let others = ends.iter().find(|(_, who, _)| who.is_some_and(|by| by != CLIENT));
+        let (kind, who, seconds) = *others.expect("an end");
+        assert!((0.75..0.81).contains(&seconds), "{ends:?}");
+        (kind, who)
+    }
+
+    #[test]
+    fn who_asks_something_else_meanwhile_holds_nothing_up() {
+        let ends = asked(899, (WakeContext::HardInterrupt, 0), None, 400);
+        assert_eq!(most(&ends), (EndKind::Sleep, Some(SERVER)));
+    }
+
+    #[test]
+    fn whose_question_the_answer_follows_is_who_was_waited_for() {
+        let ends = asked(899, (WakeContext::SoftInterrupt, OTHER), Some(listener()), 400);
+        assert_eq!(most(&ends), (EndKind::Sleep, Some(OTHER)));
+    }
+
+    #[test]
+    fn but_a_time_of_its_own_that_is_over_then_counts_before_a_question() {
+        let ends = asked(899, (WakeContext::SoftInterrupt, OTHER), Some(listener()), 298);
+        assert_eq!(most(&ends), (EndKind::Sleep, Some(SERVER)));
+    }
+
+    #[test]
+    fn an_answer_after_nobody_knows_what_is_no_timer() {
+        let ends = asked(899, (WakeContext::Unknown, 0), None, 400);
+        assert!(ends.iter().all(|(kind, _, _)| *kind != EndKind::Sleep), "{ends:?}");
+    }
+}

@@ -8,7 +8,7 @@
 
 use super::holder_doing::AT_WORK;
 use super::wait_words;
-use super::who_talks::{Asked, Talk, is_read};
+use super::who_talks::{Asked, Talk, first_question, is_read};
 use crate::facts::TargetKind;
 use crate::facts::ThreadRef;
 use crate::graph::chains::ChainLink;
@@ -243,6 +243,13 @@ fn matched<'m>(
     let is_outstanding = !outstanding.is_empty();
     asked.clients.extend(outstanding);
     let waited = Waited::of(measures, ends, (talk, &asked), server, all);
+    let greatest = waited.greatest(measures, ends)?;
+    if measures.is_command() {
+        // Whoever is behind that answers others too.
+        let first = first_question(&greatest.links);
+        let answered = first.and_then(|(asks, by)| talk.answered(by.who.pid, asks.who.pid));
+        asked.answers = answered.unwrap_or(asked.answers);
+    }
     let answer = waited.seconds() / asked.answers.max(1) as f64;
     // A command that asks once has all its time in that one answer.
     let is_one = measures.is_command() || is_outstanding;
@@ -252,18 +259,25 @@ fn matched<'m>(
     {
         return None;
     }
-    let greatest = waited.greatest(measures, ends)?;
     let (read, _) = question(measures, greatest)?;
     let server = wait_words::main_thread(measures, server);
     // Who listens, or begins another program for an answer, may have somebody else do it.
     let actor = greatest.who.as_ref().filter(|who| who.pid != server.pid);
     let actor =
         actor.map_or_else(|| server.clone(), |who| wait_words::main_thread(measures, who.pid));
+    let first = if measures.is_command() { first_question(&greatest.links) } else { None };
+    let (client, server) = match first {
+        Some((asks, answers)) => (
+            wait_words::main_thread(measures, asks.who.pid),
+            wait_words::main_thread(measures, answers.who.pid),
+        ),
+        None => (wait_words::main_thread(measures, read.who.pid), server),
+    };
     let at_work = waited.is_at_work();
     let proof = if at_work { Proof::OneWitness } else { Proof::TwoWitnesses };
     let parts = waited.parts.clone();
     let by = culprit(measures.model, &actor);
-    let answers = Answers { server, actor, waited, asked, answer };
+    let answers = Answers { client, server, actor, waited, asked, answer };
     let explain = move |loss: &Loss<'_>| answers.explain(measures, read, loss);
     let mut matched = Match::new(by, proof, explain).on(read.object.clone());
     for (at, victims) in parts {
@@ -293,6 +307,9 @@ fn outstanding(measures: &Measures<'_>, ends: &[End], server: u32, all: &[usize]
 
 /// A server and how it answers.
 struct Answers {
+    /// Who asks: of a command the first that does.
+    client: ThreadRef,
+    /// Whom it asks.
     server: ThreadRef,
     /// Whose time an answer takes: the server, or whom it waits for.
     actor: ThreadRef,
@@ -305,10 +322,9 @@ struct Answers {
 impl Answers {
     fn explain(&self, measures: &Measures<'_>, read: &ChainLink, loss: &Loss<'_>) -> Wording {
         let (who, server) = (words::who(&self.actor), words::who(&self.server));
-        let client = wait_words::main_thread(measures, read.who.pid);
         let (over, does, share) = self.waited.doing();
         let pid = self.actor.pid;
-        let (client, answer) = (words::who(&client), words::seconds(self.answer));
+        let (client, answer) = (words::who(&self.client), words::seconds(self.answer));
         let waits = match who == server {
             true => format!("waits for {who}"),
             false => format!("waits through {server} for {who}"),
@@ -317,6 +333,10 @@ impl Answers {
             0 => (
                 format!("{client} {waits}, which {does} and has not answered for {answer}"),
                 "an answer".to_string(),
+            ),
+            1 => (
+                format!("{client} {waits}, which {over} the answer for {answer}"),
+                "1 answer".to_string(),
             ),
             count => (
                 format!("{client} {waits}, which {over} each answer for {answer}"),

@@ -4,14 +4,22 @@
 //! whose send ended the client's. Must not: name codes, or say what is slow.
 
 use crate::facts::{Endpoint, ObjectRef};
+use crate::graph::chains::ChainLink;
 use crate::graph::responsible::carrier;
 use crate::measure::Measures;
 use crate::waits::WaitClass;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// A wait for what the other end of a socket sends.
 pub fn is_read(class: WaitClass) -> bool {
     matches!(class, WaitClass::UnixRead | WaitClass::SocketRead)
+}
+
+/// The first link of a chain that waits for an answer, and whose.
+pub fn first_question(links: &[Arc<ChainLink>]) -> Option<(&ChainLink, &ChainLink)> {
+    let first = links.windows(2).find(|pair| is_read(pair[0].class))?;
+    Some((&first[0], &first[1]))
 }
 
 /// Who asks whom, and who answers, by who wakes whom: one pass over the waits and the sockets for all servers, of which
@@ -70,6 +78,11 @@ impl Talk {
             }
         }
         all
+    }
+
+    /// How often a server answered one client.
+    pub fn answered(&self, server: u32, client: u32) -> Option<usize> {
+        self.answers.get(&(server, client)).copied()
     }
 
     /// What belongs to one server. Of a command, or of a process that was asked about, whoever is answered has asked: the

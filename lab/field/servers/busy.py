@@ -1,0 +1,65 @@
+"""Servers with one event loop that answer other clients while one waits.
+
+A test bench asks one question at a time; in the field every server has traffic. Each question of others wakes the loop, and
+whoever asked it was the last to wake the loop; but he holds nothing up.
+"""
+
+from harness.truth import HEALTHY, Truth, case, run
+from programs.databases import Redis
+from programs.web import PEER, PY, asyncio_server, curl, nginx, node_server
+
+CLIENT = """
+import http.client, sys, time
+port, path, keep = int(sys.argv[1]), sys.argv[2], sys.argv[3] == "keep"
+connection = http.client.HTTPConnection("127.0.0.1", port)
+while True:
+    connection.request("GET", path)
+    connection.getresponse().read()
+    if not keep:
+        connection.close()
+    time.sleep(float(sys.argv[4]))
+"""
+
+
+def traffic(s, port, keep):
+    """Another client that asks a quick question some fifteen times a second, by one connection or by a new one each time."""
+    script = s.file(f"client{port}.py", CLIENT)
+    s.spawn([PY, script, port, "/", "keep" if keep else "anew", s.seconds(0.05, 0.09)], log="client.log")
+
+
+@case("busy-node")
+def busy_node(s):
+    """A timer of node's, and node behind nginx, with other clients on either."""
+    server, port = node_server(s)
+    _, _, front = nginx(s, f"proxy_pass http://127.0.0.1:{port};")
+    traffic(s, port, keep=True)
+    traffic(s, front, keep=False)
+    truth = Truth(end=("sleep",), who=(server.pid,), code=PEER)
+    yield run(curl(front), HEALTHY, "twin")
+    yield run(curl(port, f"/later={s.seconds(2.4, 3.2)}"), truth, "timer", wall=1)
+    yield run(curl(front, f"/later={s.seconds(2.4, 3.2)}"), truth, "timer-behind-nginx", wall=1)
+    works = Truth(end=("works",), who=(server.pid,))
+    yield run(curl(front, f"/compute={s.seconds(2.4, 3.2)}"), works, "computes-behind-nginx", wall=1)
+
+
+@case("busy-asyncio")
+def busy_asyncio(s):
+    """asyncio.sleep and time.sleep, with other clients."""
+    server, port = asyncio_server(s)
+    traffic(s, port, keep=False)
+    truth = Truth(end=("sleep",), who=(server.pid,), code=PEER)
+    yield run(curl(port), HEALTHY, "twin")
+    yield run(curl(port, f"/later={s.seconds(2.4, 3.2)}"), truth, "timer", wall=1)
+    yield run(curl(port, f"/block={s.seconds(2.4, 3.2)}"), truth, "blocked", wall=1)
+
+
+@case("redis-late-producer")
+def redis_late_producer(s):
+    """A worker takes from a list that another program fills late; others use the same server."""
+    redis = Redis(s)
+    s.load(" ".join(redis.cli + ["incr", "n"]), 0.05)
+    produces = f"sleep {s.seconds(2.4, 3.2)}; {' '.join(redis.cli)} lpush jobs one"
+    taken = redis.cli + ["blpop", "jobs", "9"]
+    producer = s.spawn(["bash", "-c", produces], log="producer.log")
+    truth = Truth(end=("sleep",), who=(producer.pid, "sleep"))
+    yield run(taken, truth, wall=1)
