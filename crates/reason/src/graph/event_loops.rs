@@ -61,8 +61,35 @@ impl Peers<'_> {
         if is_by_clock(last) || is_question && is_due(last, answered_ns) {
             return Some(Next::OwnClock);
         }
-        let by = self.ended_by(last).filter(|by| !is_asker(by));
-        by.map(|by| Next::Later(by, last.end_ns))
+        let by = self.ended_by(last).filter(|by| !is_asker(by))?;
+        if is_question && self.asks_often(last, &by) {
+            let asked = self.only_asked(last)?;
+            return Some(Next::Later(asked, answered_ns));
+        }
+        Some(Next::Later(by, last.end_ns))
+    }
+
+    /// Whether somebody ended waits of a loop again and again: that an answer to another followed once is chance.
+    fn asks_often(&self, last: &WaitSpan, by: &ThreadRef) -> bool {
+        const OFTEN: usize = 3;
+        let before = self.waits_before(last).iter().rev().take(WAITS_MAX);
+        let his = before.filter(|it| carrier(it).is_some_and(|from| from.pid == by.pid));
+        his.take(OFTEN).count() == OFTEN
+    }
+
+    /// The one process that a loop has asked by connections of its own, if it is one: its answer came in too short a wait to be
+    /// seen.
+    fn only_asked(&self, last: &WaitSpan) -> Option<ThreadRef> {
+        let before = self.waits_before(last).iter().rev().take(WAITS_MAX);
+        let asks = before.filter(|it| is_of_events(it, last) && self.is_for_an_answer(it));
+        let mut only: Option<ThreadRef> = None;
+        for by in asks.filter_map(|it| self.ended_by(it)) {
+            if only.as_ref().is_some_and(|known| known.pid != by.pid) {
+                return None;
+            }
+            only = Some(by);
+        }
+        only
     }
 
     /// Who asked by a connection. Who belongs to the same program waits for a thing of theirs, and whoever has that keeps it
@@ -156,7 +183,7 @@ impl Peers<'_> {
             if other.begin_ns > until.saturating_add(PAUSE_NS_MAX) {
                 return None;
             }
-            let is_same = other.place.object == first.place.object
+            let is_same = is_same_thing(&other.place, &first.place)
                 && other.place.syscall == first.place.syscall;
             if !is_same || other.class == WaitClass::RunQueue {
                 continue;
@@ -231,6 +258,14 @@ impl Peers<'_> {
                 && self.model.process_name(one.pid) == self.model.process_name(other.pid)
         };
         self.descends(one.pid, other.pid) || self.descends(other.pid, one.pid) || are_siblings()
+    }
+}
+
+/// Whether two waits are on the same: the state of a connection changes as its answer comes.
+pub(super) fn is_same_thing(one: &Place, other: &Place) -> bool {
+    match (&one.object, &other.object) {
+        (Some(ObjectRef::Inet(one)), Some(ObjectRef::Inet(other))) => one.ino == other.ino,
+        (one, other) => one == other,
     }
 }
 

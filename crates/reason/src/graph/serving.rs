@@ -4,6 +4,7 @@
 //! to something else just as it came, who was held up, who ran. Must not: look past the processes that it is given.
 
 use super::debts::Debt;
+use super::event_loops::is_same_thing;
 use super::peers::Peers;
 use super::wakers::{by_kernel_thread, carrier, is_stalled};
 use crate::facts::*;
@@ -174,7 +175,7 @@ impl Peers<'_> {
             if other.begin_ns > until + PAUSE_NS_MAX {
                 break;
             }
-            if other.place.object != wait.place.object {
+            if !is_same_thing(&other.place, &wait.place) {
                 continue;
             }
             until = other.end_ns;
@@ -235,7 +236,7 @@ impl Peers<'_> {
             if other.end_ns + PAUSE_NS_MAX < asked_ns {
                 break;
             }
-            if other.place.object != wait.place.object {
+            if !is_same_thing(&other.place, &wait.place) {
                 continue;
             }
             let by_clock = other.wake.as_ref().is_none_or(|wake| {

@@ -44,6 +44,14 @@ static PART_MIN: Threshold = Threshold::new(
     "chosen: nearly half of it, as what the starter spends in fork is not counted",
 );
 
+static ALL_MIN: Threshold = Threshold::new(
+    0.3,
+    "s",
+    "CPU time of all of them in the look; a script of some milliseconds that starts one program has a rate as well, and less \
+     than this is no delay that a person notices",
+    "chosen: as for what a command waits for a server (process.socket_peer)",
+);
+
 /// The rule.
 pub static RULE: Rule = Rule {
     code: "process.spawn_storm",
@@ -63,6 +71,10 @@ pub static RULE: Rule = Rule {
         ),
         Refutation::new("they are few", "a_start_now_and_then_is_nothing"),
         Refutation::new(
+            "all of them together take less than a person notices",
+            "some_starts_of_a_short_script_are_nothing",
+        ),
+        Refutation::new(
             "they are a small part of what the job computes",
             "a_program_that_computes_beside_its_starts_is_at_work",
         ),
@@ -73,7 +85,7 @@ pub static RULE: Rule = Rule {
         "posix_spawn without a shell in place of system() and popen()",
     ],
     stories: &["S4.5", "S4.6"],
-    thresholds: &[&START_MAX, &RATE_MIN, &PART_MIN, &COST_MIN],
+    thresholds: &[&START_MAX, &RATE_MIN, &ALL_MIN, &PART_MIN, &COST_MIN],
     finds: Finds::Look(find),
 };
 
@@ -159,7 +171,8 @@ fn matched<'m>(
     if is_own || storm.pids.len() as f64 / wall < RATE_MIN.value {
         return None;
     }
-    if storm.seconds < PART_MIN.value * job_seconds(measures, starter) {
+    let is_small = storm.seconds < ALL_MIN.value;
+    if is_small || storm.seconds < PART_MIN.value * job_seconds(measures, starter) {
         return None;
     }
     let is_theirs = |end: &(usize, &End)| is_work_of(measures, end.1, &storm);
@@ -339,6 +352,12 @@ mod tests {
     #[test]
     fn a_start_now_and_then_is_nothing() {
         assert!(!says_it(&script(50, 4 * MS, 10 * MS)));
+    }
+
+    #[test]
+    fn some_starts_of_a_short_script_are_nothing() {
+        assert!(says_it(&script(160, 2 * MS, 10 * MS)));
+        assert!(!says_it(&script(140, 2 * MS, 10 * MS)));
     }
 
     #[test]
