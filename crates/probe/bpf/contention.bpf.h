@@ -7,9 +7,11 @@
  * A lock has no name. It is taken for part of a struct only if that struct points back to where it would have to lie.
  *
  * The stacks of waits do not show it: functions that schedule are left out of them.
- * Written by whom: an entry by the thread itself. Two threads that share one forget each other's lock, never mistake it.
- * Must not: do anything for a spin lock but return. Rejected: a map by thread (a helper call for each contended mutex);
- * the kernel's own note of it alone (`blocker`, since 6.16, and not of every lock).
+ * Written by whom: an entry by the thread itself, without a lock. Two threads whose numbers share one may write it at once;
+ * its sum then fits neither, and it counts as empty: a lock is forgotten, never mistaken.
+ * Must not: write anything for a spin lock; its end looks into one entry, as that tracepoint has no flags. Rejected: a map by
+ * thread (a helper call for each contended mutex); the kernel's own note of it alone (`blocker`, since 6.16, and not of
+ * every lock); the address of the task in the sum (the verifier allows no arithmetic on it).
  */
 #ifndef HOLDUP_CONTENTION_H
 #define HOLDUP_CONTENTION_H
@@ -35,7 +37,7 @@
 #define OWNER_READS 1ULL
 
 struct contended {
-	__u64 task; /* address of its task_struct; 0: nobody's */
+	__u64 sum; /* exclusive or of whose it is (contended_by) and all below; 0: nobody's */
 	__u64 lock;
 	__u64 owner; /* as it stands in the lock */
 	__u64 flags;
@@ -46,6 +48,16 @@ static struct contended contended_slots[CONTENDED_SLOTS] SEC(".bss.contended");
 static __always_inline struct contended *contended_at(__u32 tid)
 {
 	return &contended_slots[tid & (CONTENDED_SLOTS - 1)];
+}
+
+static __always_inline __u64 contended_by(__u32 tid, __u64 start_time)
+{
+	return start_time ^ (__u64)tid << 32;
+}
+
+static __always_inline __u64 contended_sum(__u64 by, const struct contended *entry)
+{
+	return by ^ entry->lock ^ entry->owner ^ entry->flags;
 }
 
 /* 0 of a lock that keeps none. */
@@ -158,16 +170,20 @@ static __always_inline __u32 read_lock(struct wire_lock *out, struct wire_place 
 				       __u64 task_address, bool stands)
 {
 	struct task_struct *task = (struct task_struct *)task_address;
-	struct contended *entry = contended_at(BPF_CORE_READ(task, pid));
+	__u32 tid = BPF_CORE_READ(task, pid);
+	__u64 by = contended_by(tid, BPF_CORE_READ(task, start_time));
 	__u64 blocker, owner, now = bpf_ktime_get_ns();
+	struct contended seen;
 
 	__builtin_memset(out, 0, sizeof(*out));
 	if (!(place->state & TASK_UNINTERRUPTIBLE))
 		return path_bytes;
-	if (entry->task == task_address) {
-		out->address = entry->lock;
-		out->flags = entry->flags;
-		owner = entry->owner;
+	/* One look at it: it may change meanwhile. */
+	bpf_probe_read_kernel(&seen, sizeof(seen), contended_at(tid));
+	if (seen.sum && seen.sum == contended_sum(by, &seen)) {
+		out->address = seen.lock;
+		out->flags = seen.flags;
+		owner = seen.owner;
 	} else {
 		/* Since before the look, or where the tracepoints are not to be had. */
 		blocker = compat_blocker(task);

@@ -4,9 +4,10 @@
  * Only the kernel's lock table names the holder, and only as long as the lock is held; reading it is expensive. So user
  * space is woken when the wait begins, not when it is reported at its end. Locks on other hosts (NFS) pass through none of
  * these tracepoints and are recognised by their stacks.
- * Of a lock of the kernel only that a thread is about to sleep for it is kept (contention.bpf.h). Must not: report waits (the scheduler's events do).
+ * Of a lock of the kernel it is only noted that a thread is about to sleep for it (contention.bpf.h). Must not: report waits
+ * (the scheduler's events do).
  *
- * Edit together: src/files/locks.rs (reads the table then).
+ * Edit together: src/files/locks.rs (reads the table of file locks then), src/decode/lock.rs.
  */
 
 /* What a lock was answered if whoever asks has to wait: FILE_LOCK_DEFERRED of include/linux/filelock.h. */
@@ -44,19 +45,18 @@ int contention_begin(__u64 *ctx)
 {
 	__u32 flags = (__u32)ctx[1];
 	struct task_struct *task;
-	struct contended *entry;
+	struct contended own = {};
+	__u32 tid;
 
 	if (likely(flags & CONTENTION_SPIN))
 		return 0;
 	task = compat_current();
-	entry = contended_at(task_field(task, pid));
-	entry->task = 0;
-	barrier();
-	entry->lock = ctx[0];
-	entry->owner = owner_of_lock(ctx[0], flags);
-	entry->flags = flags;
-	barrier();
-	entry->task = (__u64)task;
+	tid = task_field(task, pid);
+	own.lock = ctx[0];
+	own.owner = owner_of_lock(ctx[0], flags);
+	own.flags = flags;
+	own.sum = contended_sum(contended_by(tid, task_field(task, start_time)), &own);
+	*contended_at(tid) = own;
 	return 0;
 }
 
@@ -64,9 +64,12 @@ SEC("tp_btf/contention_end")
 int contention_end(__u64 *ctx)
 {
 	struct task_struct *task = compat_current();
-	struct contended *entry = contended_at(task_field(task, pid));
+	__u32 tid = task_field(task, pid);
+	struct contended *entry = contended_at(tid);
 
-	if (entry->task == (__u64)task && entry->lock == ctx[0])
-		entry->task = 0;
+	if (entry->lock != ctx[0])
+		return 0;
+	if (entry->sum == contended_sum(contended_by(tid, task_field(task, start_time)), entry))
+		entry->sum = 0;
 	return 0;
 }

@@ -132,7 +132,7 @@ enum wire_lock_guards {
 /* A sleeping lock of the kernel that a thread waits for. */
 struct wire_lock {
 	__u64 address; /* 0: it waits for none, or for one that is not known */
-	__u32 flags; /* as contention_begin told them */
+	__u32 flags; /* as contention_begin gives them */
 	__u32 guards;
 	__u32 dev; /* of a file system */
 	__u32 owner_reads; /* the owner is one of its readers, perhaps a former one */

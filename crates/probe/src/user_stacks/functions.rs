@@ -17,7 +17,7 @@ use crate::samples::Point;
 use holdup_reason::facts::{Body, Fact, Function, Ns};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 const FILES_MAX: usize = 8;
 /// With fewer samples a share is a guess.
 const SAMPLES_MIN: u64 = 20;
-/// Functions of a file that are told.
+/// Functions of a file that are reported.
 const FUNCTIONS_MAX: usize = 64;
 /// Processes of a command whose files are written down.
 const REMEMBERED_MAX: usize = 32;
@@ -189,7 +189,7 @@ fn functions(
     has_time: &dyn Fn() -> bool,
 ) -> Option<Vec<Function>> {
     let mapping = files.iter().find(|mapping| *mapping.name == *wanted.file)?;
-    let file = Same(open(wanted.pid, mapping)?);
+    let file = open(wanted.pid, mapping)?;
     let mut elf = Elf::read(&file)?;
     // The first table has all that the others have; of one that is stripped only what it exports is left.
     elf.symbols.truncate(1);
@@ -227,21 +227,6 @@ fn open(pid: u32, mapping: &Mapping) -> Option<File> {
     let is_same = |path: &str| std::fs::metadata(path).is_ok_and(|it| it.ino() == mapping.file.1);
     let found = is_plain(&mapping.path) && is_same(&mapping.path);
     found.then(|| File::open(&mapping.path).ok()).flatten()
-}
-
-struct Same(File);
-
-impl Bytes for Same {
-    fn read_at(&self, offset: u64, into: &mut [u8]) -> usize {
-        let mut filled = 0;
-        while filled < into.len() {
-            match self.0.read_at(&mut into[filled..], offset.wrapping_add(filled as u64)) {
-                Ok(0) | Err(_) => break,
-                Ok(count) => filled += count,
-            }
-        }
-        filled
-    }
 }
 
 #[cfg(test)]
@@ -287,7 +272,7 @@ mod tests {
         let own = std::process::id();
         let mapping = maps::executable(own).into_iter().find(|it| it.name.contains("probe"));
         let mapping = mapping.unwrap();
-        let file = Same(open(own, &mapping).unwrap());
+        let file = open(own, &mapping).unwrap();
         assert!(Elf::read(&file).is_some());
         let other = Mapping { file: (String::new(), 1), start: 1, end: 2, ..mapping };
         assert!(open(own, &other).is_none(), "another file by that path");

@@ -1,7 +1,7 @@
 //! The goroutines of one process: which stand where since when, and whose stack has the mutex that others wait for.
 //!
 //! Owns the proof that the list was found: it begins with the main goroutine, number 1, and each of the first few is a
-//! goroutine by its own word. Without that nothing of the process is told. Many are read in part, the same ones each time. The
+//! goroutine by its own word. Without that nothing of the process is reported. Many are read in part, the same ones each time. The
 //! runtime's own are left out. Whose stack refers to a mutex is looked for only if somebody waits for one; the address
 //! itself counts more than that of what it is a part of. Must not: say who holds a mutex (reason's graph/goroutines.rs), as the
 //! runtime keeps no owner.
@@ -18,11 +18,11 @@ const READ_MAX: u64 = 1024;
 const COUNT_MAX: u64 = 1 << 24;
 /// Of the list, so many must be goroutines for it to be one.
 const PROOF: u64 = 4;
-/// Goroutines that are told.
-const TOLD_MAX: usize = 32;
+/// Goroutines that are reported.
+const REPORTED_MAX: usize = 32;
 /// Of those, at each end of the row the ones that wait for a mutex.
 const WAITERS_MAX: usize = 10;
-const FRAMES_TOLD_MAX: usize = 24;
+const FRAMES_REPORTED_MAX: usize = 24;
 
 /// Since when one stands where.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,7 +107,7 @@ impl Routines {
         }
         (self.stood, self.last_ns) = (stood, at_ns);
         let release = self.program.release.clone();
-        Some(Goroutines { pid, release, count, read, standing: told(standing) })
+        Some(Goroutines { pid, release, count, read, standing: those_that_matter(standing) })
     }
 
     fn read_one(&mut self, at: u64, memory: &mut Memory<'_>) -> Option<Read> {
@@ -130,7 +130,7 @@ impl Routines {
     }
 
     fn frames(&self, stack: &Stack) -> Vec<UserFrame> {
-        let frames = stack.frames.iter().take(FRAMES_TOLD_MAX);
+        let frames = stack.frames.iter().take(FRAMES_REPORTED_MAX);
         let frame = |function: Option<&str>| UserFrame {
             function: function.unwrap_or_default().into(),
             module: self.module.clone(),
@@ -179,7 +179,7 @@ fn refers(all: &[Read]) -> Vec<Vec<u64>> {
 
 /// Those that matter most: who waits for a mutex, some of the longest and of the shortest, who refers to it, who waits for
 /// something that is no descriptor.
-fn told(mut standing: Vec<Goroutine>) -> Vec<Goroutine> {
+fn those_that_matter(mut standing: Vec<Goroutine>) -> Vec<Goroutine> {
     let waits =
         |it: &Goroutine| it.frames.iter().any(|frame| frame.function.contains("Semacquire"));
     let polls = |it: &Goroutine| {
@@ -192,6 +192,6 @@ fn told(mut standing: Vec<Goroutine>) -> Vec<Goroutine> {
     if waiting > 2 * WAITERS_MAX {
         standing.drain(WAITERS_MAX..waiting - WAITERS_MAX);
     }
-    standing.truncate(TOLD_MAX);
+    standing.truncate(REPORTED_MAX);
     standing
 }

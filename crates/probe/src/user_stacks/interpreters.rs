@@ -3,48 +3,32 @@
 //! A wait for such a lock is mostly too short for a stack, and none of its words says who has it; the interpreter's own state
 //! does. Who has it also is who computes, so of what was asked about it is read whether anybody waits or not: a sample of
 //! the program's own functions, and of its collector. Owns which processes are interpreters (asked once of each, a few at a
-//! time, again while one is still starting) and a thread that reads, because memory and files of others may keep whoever reads
-//! them waiting: what it has found is told with the next tick, and one that hangs is not asked again. It takes a
-//! thousandth of a CPU; where that is too little it reads seldom. Must not: read a process of a host that nobody was seen to
+//! time, again while one is still starting); a thread of its own reads them (rounds.rs). It takes a thousandth of a CPU; where
+//! that is too little it reads seldom. Must not: read a process of a host that nobody was seen to
 //! wait in.
 
-use super::budget::cpu_ns;
 use super::maps;
 use super::modules::Modules;
 use super::python::{Python, Runtime, is_interpreter};
+use super::rounds::{Rounds, waits_for_a_word};
 use crate::live::What;
 use crate::{files, memory};
-use holdup_reason::facts::{Body, Fact, InterpreterLock, Ns, WaitState};
+use holdup_reason::facts::{Body, Fact, InterpreterLock, Ns};
 use std::collections::{HashMap, HashSet};
-use std::sync::mpsc::{Receiver, Sender, channel};
 
 /// Processes that are asked for in a look, and of those with an interpreter how many are read.
 const ASKED_MAX: usize = 256;
 const READ_MAX: usize = 16;
-/// Processes that are asked for in one tick.
-const FRESH_MAX: usize = 8;
 /// Readings without an answer before a process is given up: it has ended, or never was an interpreter.
 const UNREAD_MAX: u32 = 10;
 /// Of the time that a look has lasted, what this takes of a CPU. Code that is not optimised takes some twenty times as long.
 const PART_OF_CPU: u64 = if cfg!(debug_assertions) { 50 } else { 1000 };
 
-/// What the thread answers.
-struct Found {
-    facts: Vec<Fact>,
-    /// Interpreters that it goes on reading.
-    count: usize,
-    /// CPU time that it took.
-    spent_ns: Ns,
-}
-
 /// The interpreters of a look.
 #[derive(Default)]
 pub struct Interpreters {
     asked: HashSet<u32>,
-    fresh: Vec<Asked>,
-    reader: Option<(Sender<Vec<Asked>>, Receiver<Found>)>,
-    is_away: bool,
-    count: usize,
+    rounds: Rounds<Asked>,
     spent_ns: Ns,
     /// Whatever is started may be asked for.
     is_command: bool,
@@ -70,11 +54,11 @@ impl Interpreters {
 
     fn want(&mut self, asked: Asked) {
         if self.asked.len() < ASKED_MAX && self.asked.insert(asked.pid) {
-            self.fresh.push(asked);
+            self.rounds.fresh.push(asked);
         }
     }
 
-    /// Tells what was read since the last tick, and asks for more. Gives the CPU time that the last reading took.
+    /// Adds what was read since the last tick, and asks for more. Gives the CPU time that the last reading took.
     pub fn tick(&mut self, facts: &mut Vec<Fact>, lasted_ns: Ns) -> Ns {
         for fact in facts.iter() {
             let started = started(fact).filter(|_| self.is_command);
@@ -86,24 +70,11 @@ impl Interpreters {
             let waits = || waits_for_a_word(fact).map(|pid| Asked { pid, is_young: false });
             asked.or_else(waits).into_iter().for_each(|asked| self.want(asked));
         }
-        let mut spent_ns = 0;
-        if self.is_away {
-            let Some((_, found)) = &self.reader else { return 0 };
-            let Ok(found) = found.try_recv() else { return 0 };
-            facts.extend(found.facts);
-            (self.is_away, self.count, spent_ns) = (false, found.count, found.spent_ns);
-            self.spent_ns += spent_ns;
+        let Some(spent_ns) = self.rounds.take(facts) else { return 0 };
+        self.spent_ns += spent_ns;
+        if self.spent_ns <= lasted_ns / PART_OF_CPU {
+            self.rounds.send("holdup-locks", round);
         }
-        let is_dear = self.spent_ns > lasted_ns / PART_OF_CPU;
-        if is_dear || self.fresh.is_empty() && self.count == 0 {
-            return spent_ns;
-        }
-        if self.reader.is_none() {
-            self.reader = start();
-        }
-        let fresh = self.fresh.split_off(self.fresh.len().saturating_sub(FRESH_MAX));
-        let asked = self.reader.as_ref().map(|(ask, _)| ask.send(fresh).is_ok());
-        self.is_away = asked == Some(true);
         spent_ns
     }
 }
@@ -117,43 +88,24 @@ fn started(fact: &Fact) -> Option<u32> {
     }
 }
 
-/// The process of a thread that waits for a word of memory.
-fn waits_for_a_word(fact: &Fact) -> Option<u32> {
-    let (thread, place, is_kernel) = match &fact.body {
-        Body::Wait(wait) => (&wait.thread, &wait.place, wait.kernel),
-        Body::Blocked(blocked) => (&blocked.thread, &blocked.place, blocked.kernel),
-        _ => return None,
-    };
-    let waits = place.syscall == "futex" && place.state == WaitState::Sleep;
-    (waits && !is_kernel && thread.pid != std::process::id()).then_some(thread.pid)
+/// What the thread keeps from round to round.
+#[derive(Default)]
+struct Known {
+    modules: Modules,
+    interpreters: Vec<Interpreter>,
 }
 
-fn start() -> Option<(Sender<Vec<Asked>>, Receiver<Found>)> {
-    let (ask, asked) = channel::<Vec<Asked>>();
-    let (answered, answer) = channel();
-    let work = move || {
-        let mut modules = Modules::default();
-        let mut known: Vec<Interpreter> = Vec::new();
-        for fresh in asked {
-            let begin_ns = cpu_ns();
-            known.retain(|it| fresh.iter().all(|new| new.pid != it.pid));
-            known
-                .extend(fresh.into_iter().filter_map(|asked| Interpreter::of(asked, &mut modules)));
-            known.truncate(READ_MAX);
-            let mut facts = Vec::new();
-            known.retain_mut(|it| {
-                facts.extend(it.read(&mut modules));
-                it.unread < UNREAD_MAX
-            });
-            modules.close();
-            let spent_ns = cpu_ns().saturating_sub(begin_ns);
-            if answered.send(Found { facts, count: known.len(), spent_ns }).is_err() {
-                break;
-            }
-        }
-    };
-    std::thread::Builder::new().name("holdup-locks".into()).spawn(work).ok()?;
-    Some((ask, answer))
+fn round(known: &mut Known, fresh: Vec<Asked>, facts: &mut Vec<Fact>) -> usize {
+    let Known { modules, interpreters } = known;
+    interpreters.retain(|it| fresh.iter().all(|new| new.pid != it.pid));
+    interpreters.extend(fresh.into_iter().filter_map(|asked| Interpreter::of(asked, modules)));
+    interpreters.truncate(READ_MAX);
+    interpreters.retain_mut(|it| {
+        facts.extend(it.read(modules));
+        it.unread < UNREAD_MAX
+    });
+    modules.close();
+    interpreters.len()
 }
 
 /// Whether the program that a process was started with is an interpreter, by its name.
@@ -220,7 +172,8 @@ fn python(pid: u32, modules: &mut Modules) -> Option<Python> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use holdup_reason::facts::{Blocked, Exec, Place, ThreadRef};
+    use crate::user_stacks::rounds::FRESH_MAX;
+    use holdup_reason::facts::{Blocked, Exec, Place, ThreadRef, WaitState};
 
     const LASTED_NS: Ns = 1_000_000_000;
 
@@ -234,12 +187,12 @@ mod tests {
     fn only_those_who_wait_for_a_word_are_asked_and_each_once() {
         let mut interpreters = Interpreters::default();
         interpreters.tick(&mut vec![waits(7, "read")], LASTED_NS);
-        assert!(interpreters.reader.is_none() && interpreters.asked.is_empty());
+        assert!(!interpreters.rounds.is_away && interpreters.asked.is_empty());
         let mut facts: Vec<Fact> =
             (10_000_000..10_000_300).map(|pid| waits(pid, "futex")).collect();
         interpreters.tick(&mut facts, LASTED_NS);
         assert_eq!(interpreters.asked.len(), ASKED_MAX);
-        assert_eq!(interpreters.fresh.len(), ASKED_MAX - FRESH_MAX);
+        assert_eq!(interpreters.rounds.fresh.len(), ASKED_MAX - FRESH_MAX);
         assert_eq!(facts.len(), 300, "processes that are not there have nothing to tell");
     }
 
@@ -250,21 +203,21 @@ mod tests {
             Fact { at_ns: 1, body: Body::Exec(Exec { thread, path: "/usr/bin/env".into() }) }
         };
         let of_process = Interpreters::of(&What::Process(7));
-        assert_eq!(of_process.fresh, [Asked { pid: 7, is_young: false }]);
+        assert_eq!(of_process.rounds.fresh, [Asked { pid: 7, is_young: false }]);
         let mut of_host = Interpreters::of(&What::Host);
         of_host.tick(&mut vec![execs(10_000_000)], LASTED_NS);
         assert!(of_host.asked.is_empty(), "others start programs too");
         let mut of_command = Interpreters { is_command: true, ..Interpreters::default() };
         of_command.tick(&mut vec![execs(10_000_000)], LASTED_NS);
-        assert!(of_command.is_away && of_command.asked.contains(&10_000_000));
+        assert!(of_command.rounds.is_away && of_command.asked.contains(&10_000_000));
     }
 
     #[test]
     fn what_has_taken_its_part_waits() {
         let mut dear = Interpreters { spent_ns: LASTED_NS, ..Interpreters::of(&What::Process(7)) };
         dear.tick(&mut Vec::new(), LASTED_NS);
-        assert!(!dear.is_away && dear.fresh.len() == 1);
+        assert!(!dear.rounds.is_away && dear.rounds.fresh.len() == 1);
         dear.tick(&mut Vec::new(), 2000 * LASTED_NS);
-        assert!(dear.is_away);
+        assert!(dear.rounds.is_away);
     }
 }

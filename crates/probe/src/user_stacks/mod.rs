@@ -35,6 +35,7 @@ pub mod names;
 mod process;
 mod python;
 mod reader;
+mod rounds;
 #[doc(hidden)]
 pub mod rows;
 #[cfg(test)]

@@ -32,19 +32,24 @@ enum Origin {
     Memory { pid: u32, start: u64 },
 }
 
+impl Bytes for File {
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> usize {
+        let mut filled = 0;
+        while filled < into.len() {
+            let at = offset.wrapping_add(filled as u64);
+            match FileExt::read_at(self, &mut into[filled..], at) {
+                Ok(0) | Err(_) => break,
+                Ok(count) => filled += count,
+            }
+        }
+        filled
+    }
+}
+
 impl Bytes for Origin {
     fn read_at(&self, offset: u64, into: &mut [u8]) -> usize {
         match self {
-            Self::File(file) => {
-                let mut filled = 0;
-                while filled < into.len() {
-                    match file.read_at(&mut into[filled..], offset.wrapping_add(filled as u64)) {
-                        Ok(0) | Err(_) => break,
-                        Ok(count) => filled += count,
-                    }
-                }
-                filled
-            }
+            Self::File(file) => Bytes::read_at(file, offset, into),
             Self::Memory { pid, start } => {
                 let at = start.wrapping_add(offset);
                 memory::read(*pid, at, into).map_or(0, |()| into.len())

@@ -287,9 +287,8 @@ impl<'a> Chains<'a> {
         }
         let asks = walk.links.iter().rev().find(|link| link.who.pid != pid);
         let asked_ns = asks.map(|asks| {
-            let waits = self.peers.waits_of(&asks.who).iter();
-            let mut its = waits.filter(|it| (it.begin_ns..it.end_ns).contains(&asks.begin_ns));
-            its.next().map_or(asks.since_ns, |it| self.peers.asked_ns(it))
+            let its = self.peers.wait_at(&asks.who, asks.begin_ns);
+            its.map_or(asks.since_ns, |it| self.peers.asked_ns(it))
         });
         goroutines::stands(self.model, pid, asked_ns, within).map(Next::Goroutine)
     }

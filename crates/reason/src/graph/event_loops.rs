@@ -58,7 +58,7 @@ impl Peers<'_> {
             return Some(Next::Later(by, at_ns));
         }
         let is_question = self.is_ended_by_a_question(last);
-        if is_by_clock(last) || is_question && is_due(last, answered_ns) {
+        if ended_by_interrupt(last) || is_question && is_due(last, answered_ns) {
             return Some(Next::OwnClock);
         }
         let by = self.ended_by(last).filter(|by| !is_asker(by))?;
@@ -113,7 +113,7 @@ impl Peers<'_> {
         let later = self.waits_after(wait).iter().take(WAITS_MAX);
         let until = later.take_while(|other| other.begin_ns <= last.begin_ns);
         for other in until.filter(|other| is_of_events(other, wait)) {
-            if self.is_ended_by_a_question(other) || is_by_clock(other) {
+            if self.is_ended_by_a_question(other) || ended_by_interrupt(other) {
                 continue;
             }
             let Some(by) = self.ended_by(other) else { continue };
@@ -148,7 +148,7 @@ impl Peers<'_> {
     /// An event loop that looks at the clock between events, of which nobody knows when it answers: what ends one of its next
     /// waits, after waits that only the clock ended.
     pub(super) fn after_the_clock(&self, wait: &WaitSpan) -> Option<Next> {
-        if !is_by_clock(wait) {
+        if !ended_by_interrupt(wait) {
             return None;
         }
         let mut until = wait.end_ns;
@@ -162,7 +162,7 @@ impl Peers<'_> {
                 return None;
             }
             until = other.end_ns;
-            if !is_by_clock(other) {
+            if !ended_by_interrupt(other) {
                 let holder = || self.holder(other).or_else(|| self.far_end(other));
                 let waker = self.waker(other).filter(|_| !by_kernel_thread(other));
                 return waker.or_else(holder).map(Next::Thread);
@@ -287,8 +287,8 @@ fn is_due(wait: &WaitSpan, answered_ns: Ns) -> bool {
     timeout_ms.is_some_and(|ms| wait.begin_ns + ms.saturating_mul(NS_PER_MS) <= answered_ns)
 }
 
-/// Whether nothing but the clock ended a wait.
-fn is_by_clock(wait: &WaitSpan) -> bool {
+/// Whether no task and no packet ended a wait: the clock, as a loop's descriptors are no disks.
+fn ended_by_interrupt(wait: &WaitSpan) -> bool {
     wait.wake.as_ref().map(|wake| wake.context) == Some(WakeContext::HardInterrupt)
 }
 

@@ -238,6 +238,13 @@ impl<'a> Peers<'a> {
         self.timelines.of(self.model.key(thread))
     }
 
+    /// The last wait of a thread that had begun by then, if it goes on.
+    pub(super) fn wait_at(&self, thread: &ThreadRef, at_ns: Ns) -> Option<&'a WaitSpan> {
+        let all = self.waits_of(thread);
+        let last = all[..all.partition_point(|it| it.begin_ns <= at_ns)].last()?;
+        (at_ns < last.end_ns).then_some(last)
+    }
+
     /// The waits of the same thread that begin after one, by begin.
     pub(super) fn waits_after(&self, wait: &WaitSpan) -> &'a [WaitSpan] {
         let all = self.waits_of(&wait.thread);

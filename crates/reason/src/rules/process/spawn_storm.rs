@@ -25,17 +25,17 @@ const CLONE_VFORK: u64 = 0x4000;
 const NAMES_SHOWN_MAX: usize = 3;
 
 static START_MAX: Threshold = Threshold::new(
-    0.005,
+    0.002,
     "s",
-    "CPU time of a process, from its begin to its end: fork, exec, the dynamic linker and exit take one to two milliseconds; \
-     what takes several times that did some work of its own",
+    "CPU time of a process, from its begin to its end: fork, exec, the dynamic linker and exit take about a millisecond; what \
+     takes twice that did some work of its own",
     "reference machine: /bin/true from a shell, 0.6 ms; a shell of system(), 1.1 ms",
 );
 static RATE_MIN: Threshold = Threshold::new(
     20.0,
     "1/s",
-    "processes of one starter that came and went; with fewer even five milliseconds each are a tenth of a CPU at most",
-    "chosen: with START_MAX, twice COST_MIN",
+    "processes of one starter that came and went; with fewer, even START_MAX each is less than COST_MIN",
+    "chosen: from these two",
 );
 static PART_MIN: Threshold = Threshold::new(
     0.4,
@@ -336,11 +336,11 @@ mod tests {
 
     #[test]
     fn a_loop_that_runs_a_small_program_for_each_line_is_named_with_its_starter() {
-        let report = script(1000, 2 * MS, 500 * MS);
+        let report = script(1000, 1_500_000, 500 * MS);
         let finding = &report.findings[0];
         assert_eq!((&*finding.code, finding.culprit.pid), ("process.spawn_storm", Some(10)));
         assert!(finding.title.contains("starts 200 processes a second"), "{}", finding.title);
-        assert!(finding.text.contains("2.00 ms of CPU each"), "{}", finding.text);
+        assert!(finding.text.contains("1.50 ms of CPU each"), "{}", finding.text);
         assert!(finding.text.contains("all by fork"), "{}", finding.text);
     }
 
@@ -351,7 +351,7 @@ mod tests {
 
     #[test]
     fn a_start_now_and_then_is_nothing() {
-        assert!(!says_it(&script(50, 4 * MS, 10 * MS)));
+        assert!(!says_it(&script(90, 2 * MS, 10 * MS)));
     }
 
     #[test]

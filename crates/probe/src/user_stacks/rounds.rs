@@ -1,0 +1,100 @@
+//! A thread that reads processes round by round: what is asked with one tick is answered with a later one.
+//!
+//! Memory and files of others may keep whoever reads them waiting, and the look must not wait with him. So one round is out
+//! at a time, and a thread that hangs is not asked again. Owns the thread and which processes are asked for; must not: know
+//! what is read (interpreters.rs, goroutines.rs).
+
+use super::budget::cpu_ns;
+use holdup_reason::facts::{Body, Fact, Ns, Place, WaitState};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+/// Processes that are asked for in one round.
+pub const FRESH_MAX: usize = 8;
+
+/// What a round brings back.
+struct Found {
+    facts: Vec<Fact>,
+    /// Processes that the thread goes on reading.
+    count: usize,
+    /// CPU time that it took.
+    spent_ns: Ns,
+}
+
+/// The thread of one kind of reader, and what it is to be asked.
+pub struct Rounds<A> {
+    pub fresh: Vec<A>,
+    helper: Option<(Sender<Vec<A>>, Receiver<Found>)>,
+    pub is_away: bool,
+    count: usize,
+}
+
+impl<A> Default for Rounds<A> {
+    fn default() -> Self {
+        Self { fresh: Vec::new(), helper: None, is_away: false, count: 0 }
+    }
+}
+
+impl<A: Send + 'static> Rounds<A> {
+    /// Adds what came back since the last tick; gives the CPU time that reading it took, or none while a round is out.
+    pub fn take(&mut self, facts: &mut Vec<Fact>) -> Option<Ns> {
+        if !self.is_away {
+            return Some(0);
+        }
+        let (_, found) = self.helper.as_ref()?;
+        let found = found.try_recv().ok()?;
+        facts.extend(found.facts);
+        (self.is_away, self.count) = (false, found.count);
+        Some(found.spent_ns)
+    }
+
+    /// Sends the next round, if there is anything to read. The thread has a state of its own, which a round gets with what is
+    /// asked for and where facts go, and gives how many processes it goes on reading.
+    pub fn send<S: Default + 'static>(
+        &mut self,
+        name: &str,
+        round: fn(&mut S, Vec<A>, &mut Vec<Fact>) -> usize,
+    ) {
+        if self.fresh.is_empty() && self.count == 0 {
+            return;
+        }
+        if self.helper.is_none() {
+            self.helper = start(name, round);
+        }
+        let fresh = self.fresh.split_off(self.fresh.len().saturating_sub(FRESH_MAX));
+        let asked = self.helper.as_ref().map(|(ask, _)| ask.send(fresh).is_ok());
+        self.is_away = asked == Some(true);
+    }
+}
+
+fn start<A: Send + 'static, S: Default + 'static>(
+    name: &str,
+    round: fn(&mut S, Vec<A>, &mut Vec<Fact>) -> usize,
+) -> Option<(Sender<Vec<A>>, Receiver<Found>)> {
+    let (ask, asked) = channel::<Vec<A>>();
+    let (answered, answer) = channel();
+    let work = move || {
+        let mut state = S::default();
+        for fresh in asked {
+            let begin_ns = cpu_ns();
+            let mut facts = Vec::new();
+            let count = round(&mut state, fresh, &mut facts);
+            let spent_ns = cpu_ns().saturating_sub(begin_ns);
+            if answered.send(Found { facts, count, spent_ns }).is_err() {
+                break;
+            }
+        }
+    };
+    std::thread::Builder::new().name(name.into()).spawn(work).ok()?;
+    Some((ask, answer))
+}
+
+/// The process of a thread that waits for a word of memory.
+pub fn waits_for_a_word(fact: &Fact) -> Option<u32> {
+    let waits = |place: &Place| place.syscall == "futex" && place.state == WaitState::Sleep;
+    let (thread, place, is_kernel) = match &fact.body {
+        Body::Wait(wait) => (&wait.thread, &wait.place, wait.kernel),
+        Body::Blocked(blocked) => (&blocked.thread, &blocked.place, blocked.kernel),
+        _ => return None,
+    };
+    (waits(place) && !is_kernel && thread.pid != std::process::id()).then_some(thread.pid)
+}
