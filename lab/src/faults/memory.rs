@@ -6,6 +6,7 @@
 use super::disks;
 use crate::fault::{Ctx, Fault, Injected, Spawn};
 use crate::load::slow::Settings;
+use crate::procfs;
 use crate::undo::{Guards, Undo};
 use anyhow::{Context, Result};
 use std::fs;
@@ -13,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The faults of this file.
-pub const FAULTS: &[&dyn Fault] = &[&Limit, &Jobs, &Dirty, &Shared];
+pub const FAULTS: &[&dyn Fault] = &[&Limit, &Jobs, &Dirty, &Shared, &Swapped];
 
 /// memory.limit: the workload's group gets a limit below what it needs.
 /// Parameters: `limit_mib`; of the disk that the file pages come from `base_latency_us`, or `quick_disk` for one that is
@@ -156,7 +157,7 @@ impl Fault for Dirty {
         let pid: i32 = ctx.text("victim_pid")?.parse()?;
         let held = |place: &String| place.contains("balance_dirty_pages");
         for _ in 0..20 {
-            if crate::procfs::whereabouts(pid).iter().any(held) {
+            if procfs::whereabouts(pid).iter().any(held) {
                 return Ok(Some(true));
             }
             ctx.sleep(Duration::from_millis(10))?;
@@ -210,4 +211,67 @@ fn shmem_bytes() -> Result<u64> {
         text.lines().find_map(|l| l.strip_prefix("Shmem:")).context("no Shmem in meminfo")?;
     let kib: u64 = line.trim().trim_end_matches("kB").trim().parse()?;
     Ok(kib * 1024)
+}
+
+/// memory.swapped: the workload's memory is written to swap while it stands still, and the disk with the swap is slow from then on.
+/// Parameters: `swap_mib` (what the workload has), `latency_us`. Variables: `memory_group`, and those of a disk.
+///
+/// By a group, which has no limit: emptying it (v1) also drops the pages that are written already, where MADV_PAGEOUT leaves
+/// them in the swap cache, and no touch would have to read.
+struct Swapped;
+
+impl Fault for Swapped {
+    fn name(&self) -> &'static str {
+        "memory.swapped"
+    }
+
+    fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
+        let mib = 2 * ctx.number("swap_mib")? as u64;
+        let mut guards = disks::make(ctx, "", mib + 64, Settings::default())?;
+        let file = Path::new(&ctx.text("dir")?).join("swap").to_string_lossy().into_owned();
+        ctx.tool("fallocate", &["-l", &format!("{mib}M"), &file])?;
+        ctx.tool("chmod", &["600", &file])?;
+        ctx.tool("mkswap", &[&file])?;
+        let words = ["swapoff", &file].map(String::from).to_vec();
+        guards.push(ctx.journal.guard(Undo::Command { words })?);
+        // Before any other swap that the host may have.
+        ctx.tool("swapon", &["--priority", "32767", &file])?;
+        let name = ctx.draw.name();
+        let (group, guard) = ctx.cgroup("memory", &name)?;
+        guards.push(guard);
+        ctx.set("memory_group", group.display());
+        Ok(guards)
+    }
+
+    fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
+        let pid: i32 = ctx.text("victim_pid")?.parse()?;
+        let settings = Settings { latency_us: ctx.number("latency_us")?, ..Settings::default() };
+        let start_time = procfs::start_time(pid).context("the workload has ended")?;
+        // Stopped, or it would bring its pages back as quickly as they go.
+        let stopped = ctx.journal.guard(Undo::Continue { pid, start_time })?;
+        procfs::signal(pid, nix::sys::signal::Signal::SIGSTOP);
+        let group = PathBuf::from(ctx.text("memory_group")?);
+        let most = ctx.number("swap_mib")? as u64 * (1 << 20) / 10;
+        ctx.wait_for("the memory to be in swap", Duration::from_secs(10), || {
+            // It says so if some of it is still being written.
+            let _ = fs::write(group.join("memory.force_empty"), "0");
+            let left = fs::read_to_string(group.join("memory.usage_in_bytes"));
+            left.is_ok_and(|left| left.trim().parse::<u64>().is_ok_and(|bytes| bytes < most))
+        })?;
+        let guards = disks::change(ctx, "", settings)?;
+        drop(stopped);
+        ctx.set("swapped_in_before", swapped_in()?);
+        Ok(guards.into())
+    }
+
+    fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
+        Ok(Some(swapped_in()? as f64 > ctx.number("swapped_in_before")?))
+    }
+}
+
+/// Pages that the host has read from swap.
+fn swapped_in() -> Result<u64> {
+    let text = fs::read_to_string("/proc/vmstat")?;
+    let pages = text.lines().find_map(|line| line.strip_prefix("pswpin "));
+    pages.context("no pswpin in /proc/vmstat")?.trim().parse().context("pswpin")
 }

@@ -256,6 +256,7 @@ impl Process {
             state: stat.state.to_string(),
             tracer_pid: status.tracer_pid,
             rss_bytes: stat.rss_pages.saturating_mul(host::page_bytes()),
+            swap_bytes: status.swap_bytes,
             capabilities: status.capabilities,
             // `0` stands for running, and for `may not be seen`.
             wchan: wchan.filter(|wchan| wchan != "0").unwrap_or_default(),
@@ -264,7 +265,7 @@ impl Process {
 }
 
 /// Processes whose command line did not come back once: a second try would cost the guard's
-/// patience again, and one more thread left behind.
+/// timeout again, and one more thread left behind.
 static STUCK: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 
 /// The command lines of all processes of which none can be asleep with its memory lock held.
@@ -329,6 +330,7 @@ struct Status {
     inner_pid: Option<u32>,
     inner_tid: Option<u32>,
     tracer_pid: u32,
+    swap_bytes: Option<u64>,
     capabilities: Option<u64>,
     cpus_allowed: Vec<u32>,
 }
@@ -343,6 +345,7 @@ impl Status {
                 b"NStgid" => status.inner_pid = innermost(value),
                 b"NSpid" => status.inner_tid = innermost(value),
                 b"TracerPid" => status.tracer_pid = text::number(value).unwrap_or(0) as u32,
+                b"VmSwap" => status.swap_bytes = kilobytes(value),
                 b"CapEff" => {
                     status.capabilities = u64::from_str_radix(&text::lossy(value), 16).ok();
                 }
@@ -352,6 +355,11 @@ impl Status {
         }
         status
     }
+}
+
+/// `12 kB` in bytes.
+fn kilobytes(value: &[u8]) -> Option<u64> {
+    Some(text::words(value).next().and_then(text::number)?.saturating_mul(1024))
 }
 
 /// The last of several ids: the one in the innermost namespace.
@@ -414,6 +422,13 @@ mod tests {
     fn ids_inside_a_namespace() {
         assert_eq!(innermost(b"120\t7\t1"), Some(1));
         assert_eq!(innermost(b"120"), None);
+    }
+
+    #[test]
+    fn what_is_in_swap_is_bytes_and_a_kernel_thread_has_none() {
+        let swap_bytes = |file: &[u8]| Status::parse(file).swap_bytes;
+        assert_eq!(swap_bytes(b"Name:\tx\nVmSwap:\t      12 kB\n"), Some(12 << 10));
+        assert_eq!(swap_bytes(b"Name:\tkswapd0\n"), None);
     }
 
     #[test]

@@ -46,6 +46,8 @@ pub struct Thread {
     pub tracer_pid: u32,
     /// Resident set of the process, bytes.
     pub rss_bytes: u64,
+    /// Of the process in swap, bytes (`VmSwap`); of a kernel thread none.
+    pub swap_bytes: Option<u64>,
     /// Effective capabilities, a mask (`CapEff`).
     pub capabilities: Option<u64>,
     /// `wchan`, where stacks cannot be had.
@@ -344,7 +346,7 @@ pub struct Blocked {
     pub place: Place,
 }
 
-/// One stretch on a CPU, told for traced threads only.
+/// One stretch on a CPU, reported for traced threads only.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ran {
     /// Who.
@@ -420,7 +422,7 @@ pub struct Exit {
 /// On-CPU samples of one process and kernel stack. Source: the cpu-clock perf event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Samples {
-    /// The process; 0 is idle and is not told.
+    /// The process; 0 is idle and is not reported.
     pub process: ThreadRef,
     /// Kernel stack, 0 if the CPU was in user mode.
     pub stack: u32,
