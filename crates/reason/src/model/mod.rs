@@ -162,7 +162,7 @@ pub struct Model {
     pub denied: Series<Denied>,
     /// What threads waited for and when they ran, until the timelines take it.
     raw: RawWaits,
-    /// What objects are called, as far as any sight of them told.
+    /// What objects are called, as far as any sight of them reported.
     called: Called,
     /// Threads that had one id in turn.
     lives: thread_key::Lives,
@@ -288,7 +288,7 @@ impl Model {
     fn push_endpoint(&mut self, at: Ns, endpoint: Endpoint) {
         self.called.learn(&endpoint.object);
         self.mention(&endpoint.process);
-        // Told right after each other (closing.rs), so the last one is enough to look at.
+        // Reported right after each other (look_end.rs), so the last one is enough to look at.
         let same = |known: &Endpoint| {
             known.process.pid == endpoint.process.pid
                 && known.fd == endpoint.fd
@@ -302,6 +302,11 @@ impl Model {
             _ => self.endpoints.push(endpoint),
         }
         self.endpoints_at.push(at);
+    }
+
+    fn push_denied(&mut self, at: Ns, denied: Denied) {
+        denied.object.iter().for_each(|object| self.called.learn(object));
+        self.denied.push((at, denied));
     }
 
     fn push_thread(&mut self, at: Ns, body: Body) {
@@ -366,7 +371,7 @@ impl Model {
             Body::Work(work) => self.work.push(work),
             Body::Effort(effort) => self.efforts.push(effort),
             Body::Signal(signal) => self.signals.push((at, signal)),
-            Body::Denied(denied) => self.denied.push((at, denied)),
+            Body::Denied(denied) => self.push_denied(at, denied),
             _ => {}
         }
     }
@@ -436,7 +441,7 @@ impl Model {
         }
     }
 
-    /// Of settings that were told again, the last ones take the place of the first.
+    /// Of settings that were reported again, the last ones take the place of the first.
     fn keep_latest_cgroups(&mut self) {
         let mut first_at: HashMap<(&str, &[String]), usize> = HashMap::new();
         let mut again = Vec::new();
@@ -498,17 +503,18 @@ mod tests {
     }
 
     #[test]
-    fn settings_told_again_take_the_place_of_the_first() {
-        let told = [("/a", 1), ("/b", 2), ("/a", 3), ("/c", 4), ("/a", 5), ("/b", 6)];
-        let model = model(told.into_iter().map(|(path, limit)| settings(path, limit)).collect());
+    fn settings_reported_again_take_the_place_of_the_first() {
+        let reported = [("/a", 1), ("/b", 2), ("/a", 3), ("/c", 4), ("/a", 5), ("/b", 6)];
+        let model =
+            model(reported.into_iter().map(|(path, limit)| settings(path, limit)).collect());
         let kept = model.cgroups.iter().map(|it| (it.path.as_str(), it.memory_limit_bytes));
         assert!(kept.eq([("/a", Some(5)), ("/b", Some(6)), ("/c", Some(4))]));
     }
 
     #[test]
     fn counters_are_kept_of_both_ends() {
-        let told = [("/a", 1), ("/b", 7), ("/a", 2), ("/b", 8), ("/a", 3), ("/b", 7)];
-        let bodies = told.into_iter().map(|(path, hits)| counters(path, hits)).collect();
+        let reported = [("/a", 1), ("/b", 7), ("/a", 2), ("/b", 8), ("/a", 3), ("/b", 7)];
+        let bodies = reported.into_iter().map(|(path, hits)| counters(path, hits)).collect();
         let model = model(bodies);
         let ends = |path: &str| {
             let group = Cgroup { path: path.into(), ..Cgroup::default() };

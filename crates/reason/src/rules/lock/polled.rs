@@ -180,7 +180,7 @@ mod tests {
         Denied { errno: EEXIST, path, ..refusal(10, "job", syscall) }
     }
 
-    /// Process 20 holds that lock, by the kernel's table.
+    /// Process 20 holds that lock, by the kernel's table, in which files have no names.
     fn held() -> Fact {
         let lock = FileLock {
             id: 1,
@@ -195,7 +195,7 @@ mod tests {
             blocked: false,
             breaking: false,
             holders: vec![thread(20, "backup")],
-            path: Some("/srv/d.db".into()),
+            path: None,
         };
         Fact { at_ns: SECOND, body: Body::FileLock(lock) }
     }
