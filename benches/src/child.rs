@@ -128,8 +128,8 @@ impl Ctx {
     }
 
     /// Runs a child to its end.
-    pub fn complete(&self, words: &[String], patience: Duration) -> Result<Ended> {
-        self.start(words)?.wait(self, patience)
+    pub fn complete(&self, words: &[String], timeout: Duration) -> Result<Ended> {
+        self.start(words)?.wait(self, timeout)
     }
 }
 
@@ -176,7 +176,7 @@ impl Running {
         self.ready_after(ctx, Duration::from_millis(300))
     }
 
-    /// The same, calm for so long: shorter for a tool that attaches all at once.
+    /// The same, quiet for so long: shorter for a tool that attaches all at once.
     pub fn ready_after(&self, ctx: &Ctx, calm_for: Duration) -> Result<()> {
         let began = Instant::now();
         let (mut seen, mut since) = (0, Instant::now());
@@ -185,8 +185,8 @@ impl Running {
             ctx.sleep(Duration::from_millis(60))?;
             let now = kernel_objects(self.pid);
             let used = procfs::cpu_ticks(self.pid);
-            let calm = matches!((ticks, used), (Some(a), Some(b)) if b <= a + 2);
-            if now != seen || !calm {
+            let quiet = matches!((ticks, used), (Some(a), Some(b)) if b <= a + 2);
+            if now != seen || !quiet {
                 (seen, since) = (now, Instant::now());
             }
             ticks = used;
@@ -195,7 +195,7 @@ impl Running {
                 return Ok(());
             }
             if matches!(procfs::state(self.pid), None | Some('Z')) {
-                bail!("it ended at once: {}", first_words(&self.told()));
+                bail!("it ended at once: {}", first_words(&self.printed()));
             }
             // A flood starves whoever starts in it.
             if began.elapsed() > Duration::from_secs(30) {
@@ -209,32 +209,32 @@ impl Running {
         fs::read_to_string(&self.out).unwrap_or_default()
     }
 
-    fn told(&self) -> String {
+    fn printed(&self) -> String {
         let read = |path: &Path| fs::read_to_string(path).unwrap_or_default();
         format!("{} {}", read(&self.err), read(&self.out))
     }
 
     /// Asks it to end and waits.
-    pub fn interrupt(self, ctx: &Ctx, patience: Duration) -> Result<Ended> {
+    pub fn interrupt(self, ctx: &Ctx, timeout: Duration) -> Result<Ended> {
         self.signal(Signal::SIGINT);
-        self.wait_watching(ctx, patience, Duration::from_millis(10))
+        self.wait_watching(ctx, timeout, Duration::from_millis(10))
     }
 
     /// Waits for its end.
-    pub fn wait(self, ctx: &Ctx, patience: Duration) -> Result<Ended> {
-        self.wait_watching(ctx, patience, Duration::from_millis(50))
+    pub fn wait(self, ctx: &Ctx, timeout: Duration) -> Result<Ended> {
+        self.wait_watching(ctx, timeout, Duration::from_millis(50))
     }
 
-    fn wait_watching(self, ctx: &Ctx, patience: Duration, every: Duration) -> Result<Ended> {
+    fn wait_watching(self, ctx: &Ctx, timeout: Duration, every: Duration) -> Result<Ended> {
         let pid = self.pid;
         // The guard ends it on every early way out of here.
         let Self { child, guard, out, err, name, .. } = self;
-        let (told, ended) = channel();
+        let (reported, ended) = channel();
         std::thread::spawn(move || {
             let used = child.wait4();
-            let _ = told.send((used, Instant::now()));
+            let _ = reported.send((used, Instant::now()));
         });
-        let until = Instant::now() + patience;
+        let until = Instant::now() + timeout;
         let mut rss_read_bytes = 0;
         let (used, at) = loop {
             rss_read_bytes = rss_read_bytes.max(peak_bytes(pid));
@@ -245,7 +245,7 @@ impl Running {
             }
             ctx.heed()?;
             if Instant::now() > until {
-                bail!("{name} had not ended after {} s", patience.as_secs());
+                bail!("{name} had not ended after {} s", timeout.as_secs());
             }
         };
         let used = used.with_context(|| format!("wait for {name}"))?;
@@ -256,7 +256,7 @@ impl Running {
             String::from_utf8_lossy(&bytes[..bytes.len().min(4 << 20)]).into_owned()
         };
         let rss_bytes = match used.rusage.maxrss {
-            told if told > peak_bytes(std::process::id().cast_signed()) => told,
+            reported if reported > peak_bytes(std::process::id().cast_signed()) => reported,
             _ => rss_read_bytes,
         };
         Ok(Ended {

@@ -1,6 +1,6 @@
 //! docs/cost.md, docs/cost.svg and docs/cost.json: the last run that was kept.
 //!
-//! The document is made from the JSON alone, so that a test can make it again and compare: nobody mends a
+//! The document is made from the JSON alone, so that a test can make it again and compare: nobody fixes a
 //! figure by hand. What is prose stands here; it may explain a figure, not praise it.
 
 use crate::growth::QUICK;
@@ -70,7 +70,7 @@ fn growth(results: &Results) -> String {
     let looks = results.growth.iter().flat_map(|series| &series.points).map(|point| point.looks);
     match looks.max() {
         Some(looks @ 2..) => format!(
-            "{GROWTH} Of up to {looks} looks at each\nsize the one in the middle by CPU time is told: one alone swings \
+            "{GROWTH} Of up to {looks} looks at each\nsize the one in the middle by CPU time is reported: one alone swings \
              by what thousands of threads cost."
         ),
         _ => GROWTH.into(),
@@ -89,7 +89,7 @@ const PAIRS: &str = "In each round *empty programs*, *holdup* and *nothing again
     who is first goes\nround. Before and after each lies a slice that nobody looks at, and the ratio is against the \
     mean of these two. A load\nthat can runs all the time, and its rate is read from the kernel or its server at \
     both ends of a slice; messaging and\ncompile are run anew for each slice, and their own figure taken. A looker \
-    is attached and calm before its slice begins\nand ends after it, so begin and end (some 0.2 s of CPU for holdup) \
+    is attached and quiet before its slice begins\nand ends after it, so begin and end (some 0.2 s of CPU for holdup) \
     are in *own CPU* and not in the ratio. holdup looks\nfor twice as long as the others, so that what it does each \
     second is in its slice. The other lookers have few rounds;\n*holdup run* is measured on whole loads, start and \
     end included.\n\n*95 %* is the interval of the ratio's median; with too few rounds for one, lowest and highest stand \
@@ -107,7 +107,7 @@ const PROGRAMS: &str = "By BPF statistics, under the ping-pong. The statistics c
     what the empty\nprograms (`floor_`) take. Each `with_` program does one thing more than they: reads the clock, \
     looks into a per-CPU\narray, a hash, the task's storage, or reserves 256 bytes of a ring.";
 const GROWTH: &str = "A look of 2 s at each size, BPF statistics on. Threads sleep, cgroups are empty, switches come from \
-    threads that\nwait 2 ms for each other, each of which is long enough to be told.";
+    threads that\nwait 2 ms for each other, each of which is long enough to be reported.";
 const PROFILE: &str = "CPU time of a look of 5 s, its begin and end included, sampled by `perf record`; `k` stands for the \
     kernel at\nwork for it. What its programs take on other threads' time is in the table of the kernel.";
 const REST: &str =
@@ -132,10 +132,12 @@ pub fn write(results: &Results, folder: &Path) -> Result<()> {
 /// The same without the places of this machine, which stand in what programs said.
 fn of_no_machine(results: &Results) -> Results {
     let mut results = results.clone();
-    let told = results.trouble.iter_mut();
-    let told = told.chain(results.pairs.iter_mut().filter_map(|pair| pair.refusal.as_mut()));
-    let told = told.chain(results.floods.iter_mut().flat_map(|flood| flood.named.iter_mut()));
-    told.chain([&mut results.command]).for_each(|text| *text = without_places(text));
+    let reported = results.trouble.iter_mut();
+    let reported =
+        reported.chain(results.pairs.iter_mut().filter_map(|pair| pair.refusal.as_mut()));
+    let reported =
+        reported.chain(results.floods.iter_mut().flat_map(|flood| flood.named.iter_mut()));
+    reported.chain([&mut results.command]).for_each(|text| *text = without_places(text));
     results
 }
 
@@ -202,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn no_place_of_the_machine_is_told() {
+    fn no_place_of_the_machine_is_reported() {
         assert_eq!(
             without_places("run /home/me/x/holdup: no (/tmp/a/b.img)"),
             "run holdup: no (b.img)"

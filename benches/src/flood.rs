@@ -2,7 +2,7 @@
 //! what it could not take, and still say who floods.
 //!
 //! Switches come from ping-pongs pinned two to a CPU; waits from pairs of threads, each wait long enough to be
-//! told; packets run over the loopback of a network namespace made for them. The report is taken as it stands: what it named is printed, and whether the
+//! reported; packets run over the loopback of a network namespace made for them. The report is taken as it stands: what it named is printed, and whether the
 //! author's name is among it is looked up, not judged.
 
 use crate::child::{Ctx, Running, words};

@@ -18,7 +18,7 @@ pub enum Verdict {
     /// The ratio cannot tell, and what was counted is at or below the limit.
     MetByCount,
     /// On both sides of it: the run is too small or too noisy.
-    Untold,
+    Undecided,
     /// The ratio cannot tell, and what was counted is above the limit.
     MissedByCount,
     /// Above it.
@@ -33,7 +33,7 @@ impl Verdict {
         match self {
             Self::Met => "met",
             Self::MetByCount => "met, by count",
-            Self::Untold => "cannot be told",
+            Self::Undecided => "cannot be decided",
             Self::MissedByCount => "MISSED, by count",
             Self::Missed => "MISSED",
             Self::Unseen => "not measured",
@@ -109,19 +109,19 @@ fn judged(value: f64, limit: f64) -> Verdict {
 }
 
 /// Of a figure whose truth lies in an interval; without one there were too few rounds.
-fn told(interval: Option<Interval>, limit: f64) -> Verdict {
+fn decided(interval: Option<Interval>, limit: f64) -> Verdict {
     match interval {
         Some(interval) if interval.high <= limit => Verdict::Met,
         Some(interval) if interval.low > limit => Verdict::Missed,
-        _ => Verdict::Untold,
+        _ => Verdict::Undecided,
     }
 }
 
 /// The ratio's own verdict, or that of a count where it has none.
 fn or_counted(verdict: Verdict, counted: Option<f64>, limit: f64) -> Verdict {
     match (verdict, counted) {
-        (Verdict::Untold, Some(counted)) if counted <= limit => Verdict::MetByCount,
-        (Verdict::Untold, Some(_)) => Verdict::MissedByCount,
+        (Verdict::Undecided, Some(counted)) if counted <= limit => Verdict::MetByCount,
+        (Verdict::Undecided, Some(_)) => Verdict::MissedByCount,
         _ => verdict,
     }
 }
@@ -180,9 +180,9 @@ fn pingpong(results: &Results) -> Goal {
                 show(if of_floor > 0.0 { 1.0 + it / of_floor } else { f64::INFINITY })
             )),
         );
-        let verdict = match (told(excess, 0.0), told(by_count, 0.0)) {
-            (Verdict::Untold, Verdict::Met) => Verdict::MetByCount,
-            (Verdict::Untold, Verdict::Missed) => Verdict::MissedByCount,
+        let verdict = match (decided(excess, 0.0), decided(by_count, 0.0)) {
+            (Verdict::Undecided, Verdict::Met) => Verdict::MetByCount,
+            (Verdict::Undecided, Verdict::Missed) => Verdict::MissedByCount,
             (verdict, _) => verdict,
         };
         Some((words, verdict))
@@ -206,7 +206,7 @@ fn ratio(results: &Results, load: &str, limit: f64) -> Goal {
                 it.ratio_empty()
             ))
         );
-        Some((words, or_counted(told(interval, limit), counted.map(Counted::ratio), limit)))
+        Some((words, or_counted(decided(interval, limit), counted.map(Counted::ratio), limit)))
     });
     goal(load, format!("ratio at most {limit}"), measured)
 }
@@ -225,7 +225,7 @@ fn idle(results: &Results) -> [Goal; 2] {
                 "; not an idle host, others took {:.0} % of a core",
                 share * 100.0
             ));
-            verdict = Verdict::Untold;
+            verdict = Verdict::Undecided;
         }
         (words, verdict)
     });
@@ -280,8 +280,8 @@ fn decode(results: &Results) -> Goal {
 
 fn recording(results: &Results) -> Goal {
     let each = |it: &crate::results::Recording| it.bytes as f64 / it.events as f64;
-    let told = results.recordings.iter().filter(|it| it.events > 0);
-    let worst = told.max_by(|a, b| each(a).total_cmp(&each(b)));
+    let reported = results.recordings.iter().filter(|it| it.events > 0);
+    let worst = reported.max_by(|a, b| each(a).total_cmp(&each(b)));
     let measured = worst.map(|it| {
         let words = format!("{:.1} bytes ({})", each(it), it.load);
         (words, judged(each(it), BYTES_PER_EVENT_MAX))
@@ -316,7 +316,7 @@ fn growth(results: &Results) -> Vec<Goal> {
 fn floods(results: &Results) -> Vec<Goal> {
     let of = |flood: &crate::results::Flood| {
         let words = format!(
-            "{:.0} k/s, {} lost and told, author {}",
+            "{:.0} k/s, {} lost and reported, author {}",
             flood.per_second / 1e3,
             flood.lost,
             if flood.author_named { "named" } else { "not named" }
@@ -356,18 +356,18 @@ mod tests {
         let equal = around(1.0, 0.002);
         assert_eq!(of_ratio(&around(1.003, 0.004), &equal), Verdict::Met);
         assert_eq!(of_ratio(&around(1.03, 0.004), &equal), Verdict::Missed);
-        // Medians on either side of the goal, and neither is told.
-        assert_eq!(of_ratio(&around(1.005, 0.05), &equal), Verdict::Untold);
-        assert_eq!(of_ratio(&around(1.03, 0.09), &equal), Verdict::Untold);
+        // Medians on either side of the goal, and neither is decided.
+        assert_eq!(of_ratio(&around(1.005, 0.05), &equal), Verdict::Undecided);
+        assert_eq!(of_ratio(&around(1.03, 0.09), &equal), Verdict::Undecided);
         // However good: five values are no interval.
-        assert_eq!(of_ratio(&[0.9; 5], &equal), Verdict::Untold);
+        assert_eq!(of_ratio(&[0.9; 5], &equal), Verdict::Undecided);
     }
 
     #[test]
     fn a_control_that_errs_takes_the_verdict_back() {
         let (good, bad) = (around(1.003, 0.004), around(1.02, 0.004));
-        assert_eq!(of_ratio(&good, &around(1.02, 0.002)), Verdict::Untold);
-        assert_eq!(of_ratio(&bad, &around(0.98, 0.002)), Verdict::Untold);
+        assert_eq!(of_ratio(&good, &around(1.02, 0.002)), Verdict::Undecided);
+        assert_eq!(of_ratio(&bad, &around(0.98, 0.002)), Verdict::Undecided);
         assert_eq!(of_ratio(&good, &around(1.0, 0.01)), Verdict::Met);
     }
 
@@ -379,8 +379,8 @@ mod tests {
         };
         assert_eq!(verdict(0.02, Some(0.8)), Verdict::Met);
         assert_eq!(verdict(0.1, Some(0.8)), Verdict::Missed);
-        assert_eq!(verdict(0.1, Some(18.0)), Verdict::Untold);
-        assert_eq!(verdict(0.02, Some(18.0)), Verdict::Untold);
+        assert_eq!(verdict(0.1, Some(18.0)), Verdict::Undecided);
+        assert_eq!(verdict(0.02, Some(18.0)), Verdict::Undecided);
         assert_eq!(verdict(0.1, None), Verdict::Missed, "results of before");
     }
 
@@ -430,7 +430,7 @@ mod tests {
             pingpong(&Results { pairs, ..Results::default() }).verdict
         };
         assert_eq!(with(1.08, 1.11, 0.004), Verdict::Met);
-        assert_eq!(with(1.08, 1.122, 0.02), Verdict::Untold);
+        assert_eq!(with(1.08, 1.122, 0.02), Verdict::Undecided);
         assert_eq!(with(1.08, 1.30, 0.02), Verdict::Missed);
         // A floor that costs nothing leaves nothing to lose.
         assert_eq!(with(1.0, 1.05, 0.002), Verdict::Missed);
@@ -460,9 +460,9 @@ mod tests {
         // 2, 6 and 4 % beyond, where half of the floor's 8 % may be.
         assert_eq!(with(20.0, 0.004), Verdict::MetByCount);
         assert_eq!(with(60.0, 0.004), Verdict::MissedByCount);
-        assert_eq!(with(38.0, 0.004), Verdict::Untold);
+        assert_eq!(with(38.0, 0.004), Verdict::Undecided);
         // A floor that is not known well leaves it open.
-        assert_eq!(with(20.0, 0.2), Verdict::Untold);
+        assert_eq!(with(20.0, 0.2), Verdict::Undecided);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Threads sleep (they cost a walk at both ends of the look, and readings), cgroups are empty groups of the
 //! cpu controller, events are pairs of threads that wait two milliseconds for each other: above the threshold, so
-//! each would be told. BPF statistics are on, so that the kernel's part is counted too.
+//! each would be reported. BPF statistics are on, so that the kernel's part is counted too.
 //!
 //! One look's CPU time swings by a tenth of a second where other machines share the caches, which is as much as ten
 //! thousand threads cost. So each size is looked at several times, and the look in the middle stands for it.
@@ -119,7 +119,7 @@ pub fn switches() -> u64 {
     line.and_then(|line| line.trim().parse().ok()).unwrap_or(0)
 }
 
-/// Some looks, of which the one in the middle by CPU time is told, with the switches a second while it lasted.
+/// Some looks, of which the one in the middle by CPU time is reported, with the switches a second while it lasted.
 fn point(ctx: &Ctx, looks: usize) -> Result<(Point, f64)> {
     let all: Result<Vec<_>> = (0..looks).map(|_| one_look(ctx, WINDOW_SECONDS)).collect();
     let (point, rate) = middle(all?).context("no look was asked for")?;
@@ -198,7 +198,7 @@ fn idle_look(ctx: &Ctx, sizes: &Sizes) -> Result<Idle> {
     Ok(idle)
 }
 
-/// All three series. What cannot be made (a limit on threads) ends its series and is told.
+/// All three series. What cannot be made (a limit on threads) ends its series and is reported.
 pub fn series(ctx: &Ctx, sizes: &Sizes, trouble: &mut Vec<String>) -> Result<Vec<Series>> {
     let _on = statistics(ctx)?;
     let mut threads = Series { of: "threads".into(), points: Vec::new() };

@@ -74,7 +74,7 @@ pub fn look_during(
     Ok((looked, taken))
 }
 
-/// A look that lasts while `during` does, which is told its process.
+/// A look that lasts while `during` does, which is given its process.
 pub fn look_at(ctx: &Ctx, more: &[&str], during: impl FnOnce(i32) -> Result<()>) -> Result<Looked> {
     let answer = ctx.path("answer.json");
     let mut command = words(&[&ctx.holdup.to_string_lossy()]);
@@ -119,7 +119,7 @@ pub fn under_pingpong(ctx: &Ctx) -> Result<Vec<Program>> {
     Ok(found)
 }
 
-/// What a recording takes in which every wait of a command is told.
+/// What a recording takes in which every wait of a command is reported.
 pub fn recording(ctx: &Ctx, kind: &loads::Kind) -> Result<Recording> {
     let load = kind.make(ctx)?;
     let (file, answer) = (ctx.path("run.hup"), ctx.path("answer.json"));

@@ -1,7 +1,7 @@
 //! What looks while a load runs: nothing, the floor, holdup in its three ways, and what a user would pick
 //! instead.
 //!
-//! Each is attached and calm before a slice of the load begins and asked to end after it has, so that the figure
+//! Each is attached and quiet before a slice of the load begins and asked to end after it has, so that the figure
 //! holds the cost of being watched and nothing else: what beginning and ending take stands in the looker's own CPU
 //! time. Only `holdup run` has the whole load under it, because it starts it. A peer that is not there, or fails,
 //! is an answer (`refusal`), not an end of the bench.
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
 /// How long anything may take to end.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// The same for a peer, while the load goes on.
 const PEER_PATIENCE: Duration = Duration::from_secs(25);
 
@@ -172,7 +172,7 @@ fn look(ctx: &Ctx, recording: Option<PathBuf>, measure: Measure<'_>) -> Result<O
     // holdup attaches all at once, and slices settle.
     tool.ready_after(ctx, Duration::from_millis(120))?;
     let seconds = measure()?;
-    let looked = Looked::read(&answer, tool.interrupt(ctx, PATIENCE)?)?;
+    let looked = Looked::read(&answer, tool.interrupt(ctx, TIMEOUT)?)?;
     let bytes = recording.map(|file| taken_away(&file));
     let mut observation = looked.observation(seconds, bytes);
     // Closing and writing are counted too: more than the report can know.
@@ -187,7 +187,7 @@ pub fn under_run(ctx: &Ctx, load: &Load) -> Result<Observation> {
     let holdup = ctx.holdup.to_string_lossy();
     let mut command = words(&[&holdup, "run", "--json", "-o", &answer.to_string_lossy(), "--"]);
     command.extend(load.words.iter().cloned());
-    let ended = ctx.complete(&command, PATIENCE + PATIENCE)?;
+    let ended = ctx.complete(&command, TIMEOUT + TIMEOUT)?;
     let seconds = load.figure_of(&ended)?;
     let rss_read_bytes = ended.rss_read_bytes;
     let mut observation = Looked::read(&answer, ended)?.observation(seconds, None);

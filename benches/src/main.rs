@@ -1,6 +1,6 @@
 //! `holdup-bench`: everything that `make bench` measures, in one go.
 //!
-//! Order: pairs, counted cost, kernel programs, idle host, growth, floods, profile, parts. A part that fails is told under TROUBLE and
+//! Order: pairs, counted cost, kernel programs, idle host, growth, floods, profile, parts. A part that fails is reported under TROUBLE and
 //! the others go on; Ctrl-C ends at once, and the guards take back what was made. Figures are printed as they
 //! come, the tables at the end.
 
@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_is_told_without_files() {
+    fn the_command_is_reported_without_files() {
         let of = |line: &str| command(line.split_whitespace().map(String::from));
         assert_eq!(of("--holdup target/holdup"), "make bench");
         assert_eq!(

@@ -4,7 +4,7 @@
 //! slices of the load, in rounds; before and after each comes a slice that nobody looks at, and a ratio is taken
 //! against the mean of these two, so that a machine that drifts does not become a cost. Who comes first goes round.
 //! A round in which one of them failed counts for none: what is compared shares its rounds. What comes of
-//! the ratios is told by stats.rs and judged by goals.rs; nothing is left out because it looks odd. The others look in a
+//! the ratios is reported by stats.rs and judged by goals.rs; nothing is left out because it looks odd. The others look in a
 //! few rounds. A load gets a share of the time; when it is used up, rounds are left out and the table
 //! tells how many there were. Rejected: whole runs of the load by turns, seconds apart, whose pairs of equals differed by
 //! 4 to 24 %.
@@ -102,7 +102,7 @@ fn core(ctx: &Ctx, load: &Load, rounds: usize, until: Instant, seen: &mut [Seen]
             Err(error) => return Err(error),
         }
     }
-    let told = seen.iter().filter(|seen| CORE.contains(&seen.looker)).map(|seen| {
+    let reported = seen.iter().filter(|seen| CORE.contains(&seen.looker)).map(|seen| {
         let interval = of_median(&seen.ratios);
         let ends = interval.map_or("too few rounds for an interval".into(), |it| {
             format!("95 %: {:.3} - {:.3}", it.low, it.high)
@@ -110,7 +110,7 @@ fn core(ctx: &Ctx, load: &Load, rounds: usize, until: Instant, seen: &mut [Seen]
         let middle = median(&seen.ratios).unwrap_or(f64::NAN);
         format!(" {} {middle:.3} ({ends})", seen.looker.name())
     });
-    say(&format!("  {}, {done} rounds:{}", load.name, told.collect::<Vec<_>>().join(",")));
+    say(&format!("  {}, {done} rounds:{}", load.name, reported.collect::<Vec<_>>().join(",")));
     Ok(())
 }
 
@@ -165,10 +165,10 @@ fn others(ctx: &Ctx, load: &Load, round: usize, seen: &mut [Seen]) -> Result<()>
         Ok(run) => taken.push(((Looker::Run, run), (first + load.run(ctx)?) / 2.0)),
         Err(error) => refused(ctx, seen, Looker::Run, &error)?,
     }
-    let told = taken.iter().map(|((looker, observation), nothing)| {
+    let reported = taken.iter().map(|((looker, observation), nothing)| {
         format!(" {} {:.3}", looker.name(), observation.seconds / nothing)
     });
-    say(&format!("  {}, others:{}", load.name, told.collect::<Vec<_>>().join(",")));
+    say(&format!("  {}, others:{}", load.name, reported.collect::<Vec<_>>().join(",")));
     keep(seen, taken);
     Ok(())
 }

@@ -18,7 +18,7 @@ const SAMPLES_PER_SECOND: u32 = 4_999;
 /// Seconds of a look.
 const LOOK: &str = "5s";
 /// How long perf may take to write and to read.
-const PATIENCE: Duration = Duration::from_secs(90);
+const TIMEOUT: Duration = Duration::from_secs(90);
 /// Rows that are kept; below a part in a hundred a row says nothing.
 const ROWS_MAX: usize = 16;
 const PERCENT_MIN: f64 = 1.0;
@@ -65,10 +65,10 @@ fn of_a_look(ctx: &Ctx, holdup: &Path, what: &str) -> Result<Profile> {
     record.extend([data.to_string_lossy().into_owned(), "--".into()]);
     record.push(holdup.to_string_lossy().into_owned());
     record.extend(words(&["--for", LOOK, "--json", "-o", &answer.to_string_lossy()]));
-    ctx.complete(&record, PATIENCE)?.well("perf record")?;
+    ctx.complete(&record, TIMEOUT)?.well("perf record")?;
     let mut report = words(&["perf", "report", "-q", "--stdio", "--no-children", "-g", "none"]);
     report.extend(words(&["-n", "--sort", "symbol", "-i", &data.to_string_lossy()]));
-    let report = ctx.complete(&report, PATIENCE)?.well("perf report")?;
+    let report = ctx.complete(&report, TIMEOUT)?.well("perf report")?;
     let (samples, rows) = read(&report.out);
     Ok(Profile {
         what: what.into(),
@@ -109,7 +109,7 @@ mod tests {
                     \x20    0.10%             1  [.] rare\n\n";
         let (samples, rows) = read(text);
         assert_eq!(samples, 443);
-        let told: Vec<_> = rows.iter().map(|row| (row.kernel, row.function.as_str())).collect();
-        assert_eq!(told, [(true, "seq_printf"), (false, "<a::B as c::D>::e f")]);
+        let reported: Vec<_> = rows.iter().map(|row| (row.kernel, row.function.as_str())).collect();
+        assert_eq!(reported, [(true, "seq_printf"), (false, "<a::B as c::D>::e f")]);
     }
 }

@@ -246,7 +246,7 @@ pub struct Flood {
     pub per_second: f64,
     /// Events taken.
     pub events: u64,
-    /// Events lost, as told.
+    /// Events lost, as reported.
     pub lost: u64,
     /// CPU seconds of holdup, and the window.
     pub cpu_seconds: f64,
@@ -271,7 +271,7 @@ pub struct Micro {
     pub per_second: f64,
 }
 
-/// A recording of a command, where every wait is told.
+/// A recording of a command, where every wait is reported.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Recording {
     /// Which load.

@@ -21,7 +21,7 @@ pub const NGINX_STATUS: &str = "/status";
 /// What an attached or ended looker leaves running in the kernel is over after it.
 const SETTLE: Duration = Duration::from_millis(60);
 /// A server that is looked at by a slow peer answers late.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 /// Until an endless load has come to its pace.
 const WARM: Duration = Duration::from_millis(400);
 
@@ -115,13 +115,13 @@ pub fn reads(device: &str) -> Result<u64> {
 pub fn redis_commands(port: u16) -> Result<u64> {
     const KEY: &str = "total_commands_processed:";
     let text = answer(port, "INFO stats\r\nQUIT\r\n")?;
-    text.split_once(KEY).and_then(|(_, rest)| number(rest)).context("redis told no count")
+    text.split_once(KEY).and_then(|(_, rest)| number(rest)).context("redis reported no count")
 }
 
 /// Requests that an nginx server has taken; its page says `server accepts handled requests` and three numbers.
 pub fn nginx_requests(port: u16) -> Result<u64> {
     let text = answer(port, &format!("GET {NGINX_STATUS} HTTP/1.0\r\n\r\n"))?;
-    nginx_count(&text).context("nginx told no count")
+    nginx_count(&text).context("nginx reported no count")
 }
 
 fn nginx_count(text: &str) -> Option<u64> {
@@ -137,7 +137,7 @@ fn number(text: &str) -> Option<u64> {
 /// All that a server of loopback says to a question until it hangs up.
 fn answer(port: u16, question: &str) -> Result<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
     stream.write_all(question.as_bytes())?;
     let mut text = String::new();
     stream.read_to_string(&mut text)?;

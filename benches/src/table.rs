@@ -255,7 +255,7 @@ pub fn rest(results: &Results) -> String {
         let each = it.bytes as f64 / it.events.max(1) as f64;
         let _ = writeln!(
             text,
-            "\nRECORDING of {}, every wait told: {} for {} events, {each:.1} bytes each; {} lost",
+            "\nRECORDING of {}, every wait reported: {} for {} events, {each:.1} bytes each; {} lost",
             it.load,
             bytes(it.bytes as f64),
             count(it.events as f64),
@@ -263,8 +263,8 @@ pub fn rest(results: &Results) -> String {
         );
     }
     for trouble in &results.trouble {
-        let told = lines(&format!("TROUBLE: {trouble}"), WIDTH - 2);
-        let _ = writeln!(text, "\n{}", told.join("\n  "));
+        let reported = lines(&format!("TROUBLE: {trouble}"), WIDTH - 2);
+        let _ = writeln!(text, "\n{}", reported.join("\n  "));
     }
     text
 }

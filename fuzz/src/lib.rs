@@ -37,7 +37,7 @@ pub fn recording_block(block: &[u8]) {
 /// iterator, one of the descriptor iterator.
 ///
 /// # Panics
-/// If a record of the ring is neither told nor counted.
+/// If a record of the ring is neither reported nor counted.
 pub fn kernel_record(bytes: &[u8]) {
     let Some((way, record)) = bytes.split_first() else { return };
     let mut decoder = Decoder::of_bytes_alone();
@@ -46,7 +46,7 @@ pub fn kernel_record(bytes: &[u8]) {
         0 => {
             decoder.record(record, &mut facts);
             assert_eq!(decoder.events, 1);
-            assert!(facts.len() <= 3, "a record of the ring is told in three facts at most");
+            assert!(facts.len() <= 3, "a record of the ring is reported in three facts at most");
         }
         1 => {
             // Twice: the first of its own thread teaches the clock.
@@ -55,7 +55,7 @@ pub fn kernel_record(bytes: &[u8]) {
         }
         _ => drop(decoder.endpoint(record)),
     }
-    decoder.told_stacks(0, &mut facts);
+    decoder.reported_stacks(0, &mut facts);
 }
 
 /// A message of rtnetlink behind its header, read as each kind that is asked for.
@@ -71,7 +71,7 @@ pub fn mapper_answers(bytes: &[u8]) {
     let Some((length, answers)) = bytes.split_first_chunk() else { return };
     let table = usize::from(u16::from_le_bytes(*length)).min(answers.len());
     let (table, status) = answers.split_at(table);
-    drop(mapper::told(DeviceNumber::default(), table, status));
+    drop(mapper::cache_sample(DeviceNumber::default(), table, status));
 }
 
 /// A program file that somebody else made, asked how to leave some of its functions and what they are called.

@@ -151,7 +151,7 @@ fn both(answers: [BoxedStrategy<Vec<u8>>; 2]) -> impl Strategy<Value = Vec<u8>> 
 
 proptest! {
     #[test]
-    fn any_record_is_told_or_counted(record in record()) {
+    fn any_record_is_reported_or_counted(record in record()) {
         kernel_record(&record);
     }
 
@@ -192,7 +192,7 @@ fn well_formed_answers_are_read() {
     let links = read(interface().boxed(), &|it| netlink_wire::link(it).is_some());
     let caches = read(both([answer().boxed(), answer().boxed()]).boxed(), &|it| {
         let (table, status) = it[2..].split_at(usize::from(u16::from_le_bytes([it[0], it[1]])));
-        mapper::told(DeviceNumber::default(), table, status).is_some()
+        mapper::cache_sample(DeviceNumber::default(), table, status).is_some()
     });
     assert!(
         qdiscs > 300 && filters > 100 && links > 300 && caches > 10,

@@ -171,12 +171,12 @@ mod tests {
     fn a_cause_stands_by_its_miss_the_seed_before_the_scenario() {
         let causes =
             causes("- disk-journal: in general\n- disk-journal (seed 2): of this one\n- gone: x\n");
-        let told = misses(&[missed(1), missed(2)], &causes);
+        let reported = misses(&[missed(1), missed(2)], &causes);
         assert!(
-            told.contains("cause: in general") && told.contains("cause: of this one"),
-            "{told}"
+            reported.contains("cause: in general") && reported.contains("cause: of this one"),
+            "{reported}"
         );
-        assert!(!told.contains("gone"));
+        assert!(!reported.contains("gone"));
         assert!(misses(&[missed(1)], &BTreeMap::new()).contains("not looked into yet"));
     }
 

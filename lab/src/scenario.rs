@@ -358,7 +358,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn variables_are_filled_in_and_missing_ones_told() {
+    fn variables_are_filled_in_and_missing_ones_reported() {
         let v = Variables::from([("a".into(), "1".into()), ("b".into(), "{x}".into())]);
         assert_eq!(fill("x{a}y{b}", &v).unwrap(), "x1y{x}");
         assert!(fill("{c}", &v).is_err());

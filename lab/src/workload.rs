@@ -1,6 +1,6 @@
 //! Workloads as processes, and their own figure: how much they got done.
 //!
-//! A workload is told a file by the environment variable `FIGURE` and counts its operations there:
+//! A workload is given a file by the environment variable `FIGURE` and counts its operations there:
 //! either a file that begins with [`MAGIC`] and holds a native 64-bit counter behind it (shared
 //! mapping), or, for shells, one byte appended per operation. holdup is told nothing of it.
 

@@ -123,11 +123,11 @@ mod tests {
 
     #[test]
     fn a_session_has_a_folder_of_its_own_and_leaves_nothing() {
-        let told = std::env::temp_dir().join(format!("xtask-docs-{}", std::process::id()));
-        let command = format!("touch $HOLDUP_DOCS/x && echo $HOLDUP_DOCS > {}", told.display());
+        let reported = std::env::temp_dir().join(format!("xtask-docs-{}", std::process::id()));
+        let command = format!("touch $HOLDUP_DOCS/x && echo $HOLDUP_DOCS > {}", reported.display());
         assert_eq!(ran(&format!("```console test\n$ {command}\n```\n")), Ok(()));
-        let own = std::fs::read_to_string(&told).unwrap();
-        std::fs::remove_file(&told).unwrap();
+        let own = std::fs::read_to_string(&reported).unwrap();
+        std::fs::remove_file(&reported).unwrap();
         assert!(own.contains("target/docs/") && !Path::new(own.trim()).exists(), "{own}");
     }
 

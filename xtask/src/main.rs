@@ -52,6 +52,6 @@ fn run_tidy() -> anyhow::Result<bool> {
     }
     let files = tree.files.len();
     let rules = tidy::RULES.len();
-    println!("tidy: {files} files, {rules} rules, {} to mend", breaches.len());
+    println!("tidy: {files} files, {rules} rules, {} to fix", breaches.len());
     Ok(breaches.is_empty())
 }

@@ -16,7 +16,7 @@
 /* Two records that race past the mark still wake the reader. */
 #define RING_ALARM_SPAN 4096
 /* Fill of the ring at which a reader that sleeps for long is woken: fewer records than a tick may bring. */
-#define RING_CALM_BYTES (64 << 10)
+#define RING_QUIET_BYTES (64 << 10)
 
 #define PF_WQ_WORKER 0x20
 #define PF_KTHREAD 0x00200000
@@ -148,7 +148,7 @@ static __noinline int wake_reader(void)
 /* Wakes a reader that sleeps for long. */
 static __always_inline void call_reader(void)
 {
-	if (control.calm)
+	if (control.quiet)
 		wake_reader();
 }
 
@@ -181,7 +181,7 @@ static __always_inline void send(void *record, __u64 bytes)
 {
 	__u64 filled = bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA);
 	bool calls = filled - ring_alarm_bytes < RING_ALARM_SPAN ||
-		     (control.calm && filled - RING_CALM_BYTES < RING_ALARM_SPAN);
+		     (control.quiet && filled - RING_QUIET_BYTES < RING_ALARM_SPAN);
 
 	if (bpf_ringbuf_output(&ring, record, bytes, calls ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP))
 		count_lost(&lost.ring);

@@ -134,7 +134,7 @@ static __always_inline __u32 compat_preempt_count(__u64 runqueue, __u64 current)
 
 /*
  * Whether no two runs of one program are under way on a CPU at once, the second in an interrupt of the first: 6.1 passes
- * over the second, as a trampoline always did (05b24ff9b2cf). Told by what 6.2 brought, as above.
+ * over the second, as a trampoline always did (05b24ff9b2cf). Recognised by what 6.2 brought, as above.
  */
 static __always_inline bool compat_never_nests(void)
 {

@@ -118,7 +118,7 @@ static __always_inline void read_registers(struct wire_registers *out, struct pt
 #endif
 
 /* Of a thread that stands still outside of its own code; the counts are read before the registers. */
-static __always_inline int tell_registers(struct seq_file *seq, struct wire_registers *out, struct task_struct *task,
+static __always_inline int report_registers(struct seq_file *seq, struct wire_registers *out, struct task_struct *task,
 					  const struct note *note)
 {
 	if (note->mode != WIRE_MODE_BLOCKED || task->flags & PF_KTHREAD || task->exit_state ||
@@ -155,11 +155,11 @@ int threads(struct bpf_iter__task *ctx)
 	if (!out || !note || (control.only_traced && !note->traced))
 		return 0;
 	if (control.only_registers)
-		return tell_registers(seq, (struct wire_registers *)out, task, note);
+		return report_registers(seq, (struct wire_registers *)out, task, note);
 	kernel = task->flags & PF_KTHREAD;
 	if (control.trace_tgid && (__u32)task->tgid == control.trace_tgid) {
 		trace(note, task, 1);
-		/* Of what is traced short waits are told too, and so the one that it is in. */
+		/* Of what is traced short waits are reported too, and so the one that it is in. */
 		if (note->mode >= WIRE_MODE_RUNNABLE)
 			note->dating = DATED;
 	}
@@ -186,7 +186,7 @@ int threads(struct bpf_iter__task *ctx)
 	out->head.kind = WIRE_THREAD;
 	out->head.at_ns = now;
 	fill_ref(&out->thread, task);
-	tell_sums(&out->sums, note, task, run_delay_ns);
+	fill_sums(&out->sums, note, task, run_delay_ns);
 	out->note_since_ns = note->since_ns;
 	out->note_wake_ns = woken_at(note, task, out->place.state, now);
 	out->ran_since_ns = note->mode == WIRE_MODE_RUNNING ? 0 : note->ran_since_ns;

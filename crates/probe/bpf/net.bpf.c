@@ -206,7 +206,7 @@ int BPF_PROG(net_dev_queue, struct sk_buff *skb)
 	__u8 protocol = 0;
 	__u16 family = AF_INET;
 
-	/* Most packets, told by their socket: by plain loads, where each look into the packet is a call. */
+	/* Most packets, reported by their socket: by plain loads, where each look into the packet is a call. */
 	if (sk && sk->sk_protocol == IPPROTO_TCP)
 		return 0;
 	head = skb->head;

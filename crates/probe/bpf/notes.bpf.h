@@ -25,7 +25,7 @@
 
 #include "common.bpf.h"
 
-/* Beside WIRE_FLAG_*, never told. */
+/* Beside WIRE_FLAG_*, never reported. */
 #define NOTE_WAKER_UNREAD (1U << 31)
 #define NOTE_AFTER_COMPLETION (1U << 30) /* a disk may have woken it: `wake_disk`, by the date of the completion */
 #define WAKE_DATED (1U << 27) /* in a `struct wake` alone: `at_ns` is exact */
@@ -44,7 +44,7 @@ enum dating {
 
 /*
  * What is added up of a thread since it was first seen. The rest the kernel counts: of what it counts, `_seen` is what it
- * had counted by then. Nobody adds to the time on a CPU: it is what is left of the time (see `tell_sums`).
+ * had counted by then. Nobody adds to the time on a CPU: it is what is left of the time (see `fill_sums`).
  */
 struct sums {
 	__u64 since_ns; /* first seen */
@@ -53,7 +53,7 @@ struct sums {
 	__u64 disk_sleep_ns;
 	__u64 iowait_ns;
 	__u64 throttled_ns;
-	__u64 untold_ns; /* between a switch and the one that the kernel did not tell */
+	__u64 unreported_ns; /* between a switch and the one that the kernel did not tell */
 	__u64 delay_ns_seen; /* its run_delay, with that of waits which are in `runnable_ns` */
 	__u32 voluntary_seen; /* lower halves of the counts of its switches */
 	__u32 involuntary_seen;
@@ -77,7 +77,7 @@ struct note {
 		};
 		__u16 standing;
 	};
-	__u8 is_told; /* a wait of its was told, and the reader called to read who it is */
+	__u8 is_reported; /* a wait of its was reported, and the reader called to read who it is */
 	__u8 traced;
 	__u16 state;
 	__u16 cpu;
@@ -92,7 +92,7 @@ struct note {
 
 /* Of the last wake-up of a thread that has a place in `slots`; but for whose it is, only who wakes writes to it (wake.bpf.c). */
 struct wake {
-	__u64 task; /* whose it is; 0: the note is to be told */
+	__u64 task; /* whose it is; 0: the note is to be reported */
 	__u64 at_ns; /* exactly, or not before */
 	__u64 completion_ns; /* of `disk` */
 	__u32 flags; /* of the note: the waker's */
@@ -201,7 +201,7 @@ static __always_inline void leave_place(struct slot *slot)
 	slot->claims = 0;
 }
 
-/* All its waits are told, and who ended them exactly. */
+/* All its waits are reported, and who ended them exactly. */
 static __always_inline void trace(struct note *note, const struct task_struct *task, __u8 why)
 {
 	struct slot *slot = slot_at(task_field(task, pid));

@@ -317,7 +317,7 @@ static __always_inline void read_process_limit(struct wire_denied *record, struc
 }
 
 /*
- * Who connects without waiting is told later. Where the other end is on this host its refusal is there already as the
+ * Who connects without waiting is reported later. Where the other end is on this host its refusal is there already as the
  * call returns, and stands in the socket until it is asked for.
  */
 static __always_inline bool is_refused_already(struct task_struct *task, __u32 fd)

@@ -105,8 +105,8 @@ static __noinline int send_wait(struct note *note, struct task_struct *task, str
 	wait->head.length = length;
 	send(wait, length);
 	/* Who it is, is read while it lives. */
-	if (!note->is_told) {
-		note->is_told = 1;
+	if (!note->is_reported) {
+		note->is_reported = 1;
 		call_reader();
 	}
 	return 0;
@@ -128,7 +128,7 @@ static __always_inline __u64 add_wait(struct note *note, __u64 now)
 	if (note->flags & WIRE_FLAG_THROTTLED)
 		note->sums.throttled_ns += runnable;
 	add_blocked(&note->sums, note, blocked);
-	note->sums.untold_ns += now - note->since_ns - blocked - runnable;
+	note->sums.unreported_ns += now - note->since_ns - blocked - runnable;
 	return blocked + runnable;
 }
 
@@ -137,7 +137,7 @@ static __always_inline __u64 add_wait(struct note *note, __u64 now)
  * CPU, in its run_delay, and it ran for the rest. Since when it ran; 0: not known. Who had the CPU before is not known, nor
  * the stack of its wait.
  */
-static __always_inline __u64 put_on_untold(struct note *note, struct task_struct *task, __u64 delay_ns, __u64 now)
+static __always_inline __u64 put_on_unreported(struct note *note, struct task_struct *task, __u64 delay_ns, __u64 now)
 {
 	__u64 length, since_ns = note->mode == WIRE_MODE_BLOCKED ? note->wake_ns : note->since_ns;
 
@@ -151,8 +151,8 @@ static __always_inline __u64 put_on_untold(struct note *note, struct task_struct
 	return since_ns;
 }
 
-/* Who ended a wait whose switch in was not told, and when, as far as the wake-up has kept it: then the sums are told each part. */
-static __always_inline void date_untold(struct note *note, const struct task_struct *task)
+/* Who ended a wait whose switch in was not reported, and when, as far as the wake-up has it: the sums then get each part. */
+static __always_inline void date_unreported(struct note *note, const struct task_struct *task)
 {
 	const struct wake *wake = &slot_at(task_field(task, pid))->wake;
 
@@ -178,13 +178,13 @@ static __always_inline __u64 settle(struct note *note, struct task_struct *prev,
 		return 0;
 	}
 	if (note->mode != WIRE_MODE_RUNNING)
-		date_untold(note, prev);
+		date_unreported(note, prev);
 	settle_delay(&note->sums, note, run_delay_ns);
 	if (note->mode != WIRE_MODE_RUNNING) {
-		count_lost(&lost.switches_untold);
-		since_ns = put_on_untold(note, prev, delay_ns, now);
+		count_lost(&lost.switches_unreported);
+		since_ns = put_on_unreported(note, prev, delay_ns, now);
 		if (!since_ns)
-			note->sums.untold_ns += now - note->since_ns;
+			note->sums.unreported_ns += now - note->since_ns;
 	}
 	note->wake_ns = 0;
 	return since_ns;
@@ -197,7 +197,7 @@ static __always_inline void leave_cpu(struct note *note, struct task_struct *pre
 
 	if (unlikely(now < since_ns)) {
 		now = not_before(since_ns, now);
-		note->sums.untold_ns += now - since_ns - interval(since_ns, now);
+		note->sums.unreported_ns += now - since_ns - interval(since_ns, now);
 	}
 	if (unlikely(note->standing != STANDING(WIRE_MODE_RUNNING, UNDATED)))
 		since_ns = settle(note, prev, run_delay_ns, now);
@@ -261,7 +261,7 @@ static __always_inline void enter_cpu(struct note *note, struct task_struct *nex
 		now = end_wait(note, next, prev, clock, now);
 	} else if (note->mode == WIRE_MODE_RUNNING) {
 		now = not_before(note->since_ns, now);
-		note->sums.untold_ns += now - note->since_ns;
+		note->sums.unreported_ns += now - note->since_ns;
 	} else if (!note->sums.since_ns) {
 		first_seen(note, next, now);
 	}
@@ -378,7 +378,7 @@ int BPF_PROG(sched_process_exit, struct task_struct *task)
 	exit.cgroup_id = unified_cgroup_id(task);
 	exit.flags = task->flags & PF_KTHREAD ? WIRE_FLAG_KERNEL : 0;
 	if (note) {
-		tell_sums(&exit.sums, note, task, compat_run_delay(task));
+		fill_sums(&exit.sums, note, task, compat_run_delay(task));
 		if (note->mode == WIRE_MODE_RUNNING) {
 			exit.ran_since_ns = note->since_ns;
 			exit.sums.run_ns += interval(note->since_ns, now);

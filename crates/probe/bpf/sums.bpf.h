@@ -59,7 +59,7 @@ static __always_inline void first_seen(struct note *note, const struct task_stru
 }
 
 /* Until its present mode began. `run_delay_ns` was read before the note, or nobody writes to it. */
-static __always_inline void tell_sums(struct wire_sums *told, const struct note *note, const struct task_struct *task,
+static __always_inline void fill_sums(struct wire_sums *out, const struct note *note, const struct task_struct *task,
 				      __u64 run_delay_ns)
 {
 	struct sums sums = note->sums;
@@ -69,19 +69,19 @@ static __always_inline void tell_sums(struct wire_sums *told, const struct note 
 		run_delay_ns = note->delay_ns;
 	else if (note->dating != UNDATED)
 		settle_delay(&sums, note, run_delay_ns);
-	ran = note->since_ns - sums.since_ns - sums.sleep_ns - sums.runnable_ns - sums.disk_sleep_ns - sums.untold_ns;
+	ran = note->since_ns - sums.since_ns - sums.sleep_ns - sums.runnable_ns - sums.disk_sleep_ns - sums.unreported_ns;
 	runnable = run_delay_ns - sums.delay_ns_seen;
 	if (runnable > sums.sleep_ns)
 		runnable = (__s64)runnable < 0 ? 0 : sums.sleep_ns;
-	told->since_ns = sums.since_ns;
-	told->run_ns = (__s64)ran < 0 ? 0 : ran;
-	told->runnable_ns = sums.runnable_ns + runnable;
-	told->sleep_ns = sums.sleep_ns - runnable;
-	told->disk_sleep_ns = sums.disk_sleep_ns;
-	told->iowait_ns = sums.iowait_ns;
-	told->throttled_ns = sums.throttled_ns;
-	told->preemptions = (__u32)task->nivcsw - sums.involuntary_seen;
-	told->switches = (__u32)task->nvcsw - sums.voluntary_seen + (__u32)told->preemptions;
+	out->since_ns = sums.since_ns;
+	out->run_ns = (__s64)ran < 0 ? 0 : ran;
+	out->runnable_ns = sums.runnable_ns + runnable;
+	out->sleep_ns = sums.sleep_ns - runnable;
+	out->disk_sleep_ns = sums.disk_sleep_ns;
+	out->iowait_ns = sums.iowait_ns;
+	out->throttled_ns = sums.throttled_ns;
+	out->preemptions = (__u32)task->nivcsw - sums.involuntary_seen;
+	out->switches = (__u32)task->nvcsw - sums.voluntary_seen + (__u32)out->preemptions;
 }
 
 #endif

@@ -26,7 +26,7 @@
  * one would have to be found). Edit together: notes.bpf.h, sched.bpf.c, iter.bpf.c.
  */
 
-/* A wait at least this long is told. */
+/* A wait at least this long is reported. */
 static __always_inline __u64 threshold_of(struct note *note)
 {
 	return note->traced ? control.traced_threshold_ns : control.threshold_ns;
@@ -160,7 +160,7 @@ static __always_inline bool take_wake(struct note *note, const struct wake *wake
 }
 
 /*
- * Of a wait that was long and whose note was not told: who ended it, and when. Since `queued_ns` the thread has been on
+ * Of a wait that was long and whose note was not reported: who ended it, and when. Since `queued_ns` the thread has been on
  * this run queue; 0: never, it lent its place to the holder of a lock, and if its state still says that it sleeps, nobody
  * woke it.
  */

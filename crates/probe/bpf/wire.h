@@ -545,7 +545,7 @@ struct wire_control {
 	__u32 only_traced; /* the iterator tells traced threads only */
 	__u32 trace_tgid; /* the iterator marks its threads as traced */
 	__u32 only_tid; /* the iterator tells this thread only */
-	__u32 calm; /* the reader may sleep for longer than a tick: what it must see soon calls it */
+	__u32 quiet; /* the reader may sleep for longer than a tick: what it must see soon calls it */
 	__u32 refused_tgid; /* refused calls of this process and its children are reported; 0: of traced threads */
 	__u32 only_registers; /* the iterator tells the registers of blocked threads, and nothing else */
 	__u32 only_tgid; /* and of this process only */
@@ -566,7 +566,7 @@ struct wire_lost {
 	__u64 requests;
 	__u64 packets;
 	__u64 negative_intervals;
-	__u64 switches_untold; /* a thread left a CPU that no event had put it on */
+	__u64 switches_unreported; /* a thread left a CPU that no event had put it on */
 	__u64 braked; /* waits of traced threads that were only counted, the ring being half full */
 };
 

@@ -9,25 +9,25 @@ use crate::host::Offer;
 use crate::kernel::Programs;
 use crate::live::{What, now};
 use crate::netlink::Netlink;
-use crate::pace::Pace;
 use crate::plan::{self, Purpose};
+use crate::wait_threshold::WaitThreshold;
 use crate::wire::wire_control;
 use holdup_reason::facts::*;
 use std::time::Duration;
 
-/// A request this many times as long as a wait that is told is told in full.
+/// A request this many times as long as a wait that is reported is reported in full.
 const REQUEST_TO_WAIT: u64 = 5;
 /// Room for records between two readings, for each eight CPUs; the ring is mapped twice.
 const RING_BYTES: u32 = 2 << 20;
-/// The same for a command, whose every wait is told. Both are powers of two, as the kernel wants it.
+/// The same for a command, whose every wait is reported. Both are powers of two, as the kernel wants it.
 const RUN_RING_BYTES: u32 = 8 << 20;
 const RING_BYTES_MAX: u32 = 32 << 20;
 
 /// Has packets looked at for DNS from now on, if a name server is asked.
 pub(crate) fn follow_names(programs: &mut Programs, is_asked: bool) -> Result<(), SourceError> {
     let refused = programs.follow_names(is_asked)?;
-    let told = refused.into_iter().map(|it| Fact { at_ns: now(), body: Body::Blind(it) });
-    programs.inbox.borrow_mut().facts.extend(told);
+    let reported = refused.into_iter().map(|it| Fact { at_ns: now(), body: Body::Blind(it) });
+    programs.inbox.borrow_mut().facts.extend(reported);
     Ok(())
 }
 
@@ -60,16 +60,16 @@ fn ring_bytes(purpose: Purpose, cpus: usize) -> u32 {
     least.saturating_mul(eights).min(RING_BYTES_MAX)
 }
 
-pub(crate) fn set_thresholds(control: &mut wire_control, pace: &Pace) {
-    control.threshold_ns = pace.threshold_ns();
-    control.traced_threshold_ns = pace.traced_threshold_ns();
-    control.request_threshold_ns = pace.threshold_ns() * REQUEST_TO_WAIT;
+pub(crate) fn set_thresholds(control: &mut wire_control, wait_threshold: &WaitThreshold) {
+    control.threshold_ns = wait_threshold.threshold_ns();
+    control.traced_threshold_ns = wait_threshold.traced_threshold_ns();
+    control.request_threshold_ns = wait_threshold.threshold_ns() * REQUEST_TO_WAIT;
 }
 
 pub(crate) fn open_netlink(roots: &Roots, put: &mut impl FnMut(Body)) -> Option<Netlink> {
     match Netlink::open(roots) {
-        Ok((mut netlink, told)) => {
-            told.into_iter().for_each(&mut *put);
+        Ok((mut netlink, reported)) => {
+            reported.into_iter().for_each(&mut *put);
             netlink.links().into_iter().for_each(&mut *put);
             netlink.qdiscs().into_iter().for_each(put);
             Some(netlink)
@@ -121,7 +121,7 @@ pub(crate) fn begin(
     }
     if let Some(control) = programs.control() {
         let cpus = cpu_clock::online_cpus().len();
-        set_thresholds(control, &Pace::new(command.is_some(), cpus));
+        set_thresholds(control, &WaitThreshold::new(command.is_some(), cpus));
         control.window_begin_ns = now();
         control.own_tgid = std::process::id();
         control.follow_wakers = u32::from(command.is_some());

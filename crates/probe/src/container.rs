@@ -3,7 +3,7 @@
 //! Theory: the cgroup path tells the runtime and mostly the id (`/docker/ID`, `libpod-ID.scope`,
 //! `lxc.payload.NAME`); the runtime's state files tell the name (`container_state.rs`). Each v1
 //! controller may hold the same container at another path, so paths are brought together by id; for
-//! plain cgroups by the threads that are in both. A container is told by its topmost cgroups: what
+//! plain cgroups by the threads that are in both. A container is recognised by its topmost cgroups: what
 //! lies below belongs to it.
 //!
 //! What is no container of a runtime is a unit of systemd, or a plain cgroup named by its last
@@ -92,7 +92,7 @@ fn classify(path: &str) -> Option<Place> {
         }
         pod_uid = pod_uid.or_else(|| pod_part(part));
         if [".service", ".scope", ".slice"].iter().any(|suffix| part.ends_with(suffix)) {
-            // A slice is told only by its own path: what lies in it is not of it.
+            // A slice is recognised only by its own path: what lies in it is not of it.
             unit = Some(top.clone()).filter(|top| !part.ends_with(".slice") || top == path);
         }
         before = part;

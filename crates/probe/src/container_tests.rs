@@ -35,20 +35,20 @@ fn one(path: &str) -> (String, String, String) {
     (container.runtime, container.name, container.cgroups[0].clone())
 }
 
-fn told(runtime: &str, name: &str, top: &str) -> (String, String, String) {
+fn reported(runtime: &str, name: &str, top: &str) -> (String, String, String) {
     (runtime.into(), name.into(), top.into())
 }
 
 #[test]
 fn docker_by_both_drivers() {
     let cgroupfs = format!("/docker/{DOCKER}");
-    assert_eq!(one(&cgroupfs), told("docker", "web-1", &cgroupfs));
+    assert_eq!(one(&cgroupfs), reported("docker", "web-1", &cgroupfs));
     let inside = format!("{cgroupfs}/system.slice/nginx.service");
-    assert_eq!(one(&inside), told("docker", "web-1", &cgroupfs));
+    assert_eq!(one(&inside), reported("docker", "web-1", &cgroupfs));
     let systemd = format!("/system.slice/docker-{DOCKER}.scope");
-    assert_eq!(one(&systemd), told("docker", "web-1", &systemd));
+    assert_eq!(one(&systemd), reported("docker", "web-1", &systemd));
     let unknown = format!("/docker/{}", id("eeee"));
-    assert_eq!(one(&unknown), told("docker", "eeee00000000", &unknown));
+    assert_eq!(one(&unknown), reported("docker", "eeee00000000", &unknown));
 }
 
 #[test]
@@ -80,13 +80,13 @@ fn kubernetes_with_containerd() {
     assert_eq!(pod.id, uid.replace('_', "-"));
     let bare =
         format!("/kubepods/burstable/pod0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9/{}", id("aa11"));
-    assert_eq!(one(&bare), told("containerd", "app", &bare));
+    assert_eq!(one(&bare), reported("containerd", "app", &bare));
 }
 
 #[test]
 fn kubernetes_with_cri_o() {
     let path = format!("/kubepods/besteffort/crio-{}", id("bb11"));
-    assert_eq!(one(&path), told("cri-o", "db", &path));
+    assert_eq!(one(&path), reported("cri-o", "db", &path));
     let conmon = format!("/kubepods/besteffort/crio-conmon-{}", id("bb11"));
     assert_eq!(one(&conmon).0, "cgroup");
 }
@@ -94,27 +94,27 @@ fn kubernetes_with_cri_o() {
 #[test]
 fn podman_with_and_without_root() {
     let cgroupfs = format!("/libpod_parent/libpod-{PODMAN}");
-    assert_eq!(one(&cgroupfs), told("podman", "hf-pod", &cgroupfs));
+    assert_eq!(one(&cgroupfs), reported("podman", "hf-pod", &cgroupfs));
     let scope = format!(
         "/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{}.scope",
         id("cc11")
     );
-    assert_eq!(one(&format!("{scope}/container")), told("podman", "rootless", &scope));
+    assert_eq!(one(&format!("{scope}/container")), reported("podman", "rootless", &scope));
     let far = format!("/machine.slice/libpod-{}.scope", id("dd11"));
     assert_eq!(one(&far).1, "dd1100000000", "a home on NFS is not looked at");
 }
 
 #[test]
 fn lxc_and_machines() {
-    assert_eq!(one("/lxc/old/init.scope"), told("lxc", "old", "/lxc/old"));
-    assert_eq!(one("/lxc.payload.hf-lxc"), told("lxc", "hf-lxc", "/lxc.payload.hf-lxc"));
+    assert_eq!(one("/lxc/old/init.scope"), reported("lxc", "old", "/lxc/old"));
+    assert_eq!(one("/lxc.payload.hf-lxc"), reported("lxc", "hf-lxc", "/lxc.payload.hf-lxc"));
     assert_eq!(one("/lxc.monitor.hf-lxc").0, "cgroup");
     let machine = r"/machine.slice/machine-deb\x2d12.scope";
-    assert_eq!(one(&format!("{machine}/payload")), told("nspawn", "deb-12", machine));
+    assert_eq!(one(&format!("{machine}/payload")), reported("nspawn", "deb-12", machine));
     let service = r"/machine.slice/systemd-nspawn@deb\x2d12.service";
-    assert_eq!(one(service), told("nspawn", "deb-12", service));
+    assert_eq!(one(service), reported("nspawn", "deb-12", service));
     let guest = r"/machine.slice/machine-qemu\x2d3\x2dmail.scope";
-    assert_eq!(one(guest), told("libvirt", "mail", guest));
+    assert_eq!(one(guest), reported("libvirt", "mail", guest));
 }
 
 #[test]
@@ -137,9 +137,9 @@ fn runc_and_crun_name_their_cgroups() {
 #[test]
 fn units_and_plain_cgroups() {
     let web = "/system.slice/web.service";
-    assert_eq!(one(&format!("{web}/workers")), told("systemd", "web.service", web));
-    assert_eq!(one("/system.slice"), told("systemd", "system.slice", "/system.slice"));
-    assert_eq!(one("/jobs/nightly"), told("cgroup", "nightly", "/jobs/nightly"));
+    assert_eq!(one(&format!("{web}/workers")), reported("systemd", "web.service", web));
+    assert_eq!(one("/system.slice"), reported("systemd", "system.slice", "/system.slice"));
+    assert_eq!(one("/jobs/nightly"), reported("cgroup", "nightly", "/jobs/nightly"));
     assert!(read(&["/"]).is_empty());
 }
 

@@ -53,7 +53,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// One that reads no file: stacks are told by their addresses.
+    /// One that reads no file: stacks are reported by their addresses.
     pub fn of_bytes_alone() -> Self {
         Self { stacks: Stacks::unnamed(), ..Self::default() }
     }
@@ -115,12 +115,12 @@ impl Decoder {
         }
         self.events += 1;
         if self.stacks.has_new() {
-            self.told_stacks(head.at_ns, facts);
+            self.reported_stacks(head.at_ns, facts);
         }
     }
 
     /// Appends the stacks that became known, after the facts that name them.
-    pub fn told_stacks(&mut self, at_ns: Ns, facts: &mut Vec<Fact>) {
+    pub fn reported_stacks(&mut self, at_ns: Ns, facts: &mut Vec<Fact>) {
         for stack in self.stacks.take_new() {
             facts.push(Fact { at_ns, body: Body::Stack(stack) });
         }
@@ -204,12 +204,12 @@ impl Decoder {
     /// Identity of a place's stack.
     fn stack(&mut self, place: &[u8]) -> u32 {
         let mut frames = [0; FRAMES_MAX];
-        let told = (field!(place, wire_place, frames) as usize).min(FRAMES_MAX);
+        let reported = (field!(place, wire_place, frames) as usize).min(FRAMES_MAX);
         let words = part!(place, wire_place, frame).chunks(size_of::<u64>());
-        for (frame, word) in frames[..told].iter_mut().zip(words) {
+        for (frame, word) in frames[..reported].iter_mut().zip(words) {
             *frame = wire::read(word);
         }
-        self.stacks.id_of(&frames[..told])
+        self.stacks.id_of(&frames[..reported])
     }
 
     /// Reads one entry of the descriptor iterator.

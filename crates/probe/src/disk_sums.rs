@@ -43,7 +43,7 @@ impl Latencies {
     }
 
     /// As facts.
-    pub fn tell(self) -> impl Iterator<Item = Body> {
+    pub fn facts(self) -> impl Iterator<Item = Body> {
         self.0.into_iter().map(|((dev, operation), sum)| {
             Body::DiskLatency(DiskLatency {
                 dev: decode::device(dev),
@@ -68,7 +68,7 @@ impl Uses {
             .for_each(|slot| self.add(&slot.key, &slot.sum));
     }
 
-    /// Adds one sum. Each names the thread that it met first: told is the eldest of them.
+    /// Adds one sum. Each names the thread that it met first: reported is the eldest of them.
     pub fn add(&mut self, key: &wire_disk_use_key, more: &wire_disk_use) {
         match self.0.entry((key.dev, key.tgid)) {
             Entry::Vacant(place) => {
@@ -89,7 +89,7 @@ impl Uses {
     }
 
     /// As facts.
-    pub fn tell(self) -> impl Iterator<Item = Body> {
+    pub fn facts(self) -> impl Iterator<Item = Body> {
         self.0.into_iter().map(|((dev, _), sum)| {
             Body::DiskUse(DiskUse {
                 dev: decode::device(dev),
@@ -134,8 +134,8 @@ mod tests {
         let mut all = Latencies::default();
         all.add_slots(bytes_of(&[slot(1, 9_000, 0, 3), slot(0, 1, 1, 0), slot(2, 3_000, 1, 1)]));
         all.add(&slot(1, 0, 0, 0).key, &slot(1, 5_000, 0, 2).sum);
-        let told: Vec<Body> = all.tell().collect();
-        let [Body::DiskLatency(sum)] = &told[..] else { panic!("{told:?}") };
+        let reported: Vec<Body> = all.facts().collect();
+        let [Body::DiskLatency(sum)] = &reported[..] else { panic!("{reported:?}") };
         assert_eq!((sum.count, sum.bytes, sum.errors), (3, 3 * 4096, 1));
         assert_eq!((sum.service_ns, sum.service_ns_max), (17_000, 9_000));
         assert_eq!(sum.service_us_log2, [0, 1, 1, 1]);
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_told_once_for_each_disk_by_its_eldest_thread() {
+    fn a_process_is_reported_once_for_each_disk_by_its_eldest_thread() {
         let slot = |dev, tid, start_ns, reads| {
             let mut slot: wire_disk_use_slot = nothing();
             (slot.owner, slot.key.dev, slot.key.tgid) = (1, dev, 40);
@@ -155,8 +155,10 @@ mod tests {
         };
         let mut all = Uses::default();
         all.add_slots(bytes_of(&[slot(1, 42, 9, 2), slot(2, 40, 5, 1), slot(1, 41, 7, 3)]));
-        let told: Vec<Body> = all.tell().collect();
-        let [Body::DiskUse(first), Body::DiskUse(second)] = &told[..] else { panic!("{told:?}") };
+        let reported: Vec<Body> = all.facts().collect();
+        let [Body::DiskUse(first), Body::DiskUse(second)] = &reported[..] else {
+            panic!("{reported:?}")
+        };
         assert_eq!((first.reads, first.read_bytes, first.process.tid), (5, 2560, 41));
         assert_eq!((first.cgroup_id, second.reads), (7, 1));
     }

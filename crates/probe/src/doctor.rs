@@ -33,8 +33,8 @@ pub fn doctor() -> Vec<Fact> {
         refused.into_iter().for_each(|blind| put(Body::Blind(blind)));
     }
     match Netlink::open(&roots) {
-        Ok((_, told)) => {
-            told.into_iter().filter(|body| matches!(body, Body::Blind(_))).for_each(&mut put)
+        Ok((_, reported)) => {
+            reported.into_iter().filter(|body| matches!(body, Body::Blind(_))).for_each(&mut put)
         }
         Err(error) => put(Body::Blind(Blind {
             what: "netlink".into(),
@@ -47,12 +47,12 @@ pub fn doctor() -> Vec<Fact> {
 }
 
 fn attach(programs: &mut Programs, names: &[&'static str]) -> Vec<Blind> {
-    // Nothing is told, so that each switch until the end costs little.
+    // Nothing is reported, so that each switch until the end costs little.
     if let Some(control) = programs.control() {
         control.threshold_ns = u64::MAX;
     }
     let at_once = programs.attach(names);
-    let both = at_once.and_then(|told| Ok([told, programs.follow_names(true)?].concat()));
+    let both = at_once.and_then(|reported| Ok([reported, programs.follow_names(true)?].concat()));
     both.unwrap_or_else(|error| vec![plan::no_events(&error.to_string(), "")])
 }
 

@@ -1,16 +1,16 @@
-//! Which of all open descriptors are told at the end of a look.
+//! Which of all open descriptors are reported at the end of a look.
 //!
 //! What was waited for and its other ends, whoever listens, serves a file system or masters a terminal, sockets with
 //! a standing queue, and whoever sends to one that drops. And every connection, whether somebody waits on it or not: a
 //! process that was asked and does not answer may compute, or wait for something else. Of connections only so many;
-//! how many were left out is told.
+//! how many were left out is reported.
 //!
-//! Must not: read anything, or conclude who owes an answer. Pure. Edit together: closing.rs.
+//! Must not: read anything, or conclude who owes an answer. Pure. Edit together: look_end.rs.
 
 use holdup_reason::facts::*;
 use std::collections::{BTreeMap, HashSet};
 
-/// Connections that are told though nothing else speaks for them: those that spoke last.
+/// Connections that are reported though nothing else speaks for them: those that spoke last.
 const CONNECTIONS_MAX: usize = 20_000;
 
 /// The inodes that name an object and its other end.
@@ -59,11 +59,11 @@ pub(crate) fn relevant(
                 _ => false,
             }
     };
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let mut connections = Vec::new();
     for (at, endpoint) in all.into_iter().enumerate() {
         if matters(&endpoint) {
-            told.push((at, endpoint));
+            reported.push((at, endpoint));
         } else if let Some(quiet_ns) = quiet_ns(&endpoint) {
             connections.push((quiet_ns, at, endpoint));
         }
@@ -73,10 +73,10 @@ pub(crate) fn relevant(
         connections.sort_by_key(|(quiet_ns, at, _)| (*quiet_ns, *at));
         connections.truncate(CONNECTIONS_MAX);
     }
-    told.extend(connections.into_iter().map(|(_, at, endpoint)| (at, endpoint)));
-    told.sort_by_key(|(at, _)| *at);
-    let told = told.into_iter().map(|(_, endpoint)| endpoint).collect();
-    (told, (left_out > 0).then(|| blind(left_out)))
+    reported.extend(connections.into_iter().map(|(_, at, endpoint)| (at, endpoint)));
+    reported.sort_by_key(|(at, _)| *at);
+    let reported = reported.into_iter().map(|(_, endpoint)| endpoint).collect();
+    (reported, (left_out > 0).then(|| blind(left_out)))
 }
 
 /// Of all endpoints, those on some objects, by inode, and their other ends.
@@ -133,7 +133,7 @@ fn blind(left_out: usize) -> Blind {
     Blind {
         what: "endpoints".into(),
         why: format!(
-            "there are {left_out} connections more than the {CONNECTIONS_MAX} that are told"
+            "there are {left_out} connections more than the {CONNECTIONS_MAX} that are reported"
         ),
         therefore: "who owes an answer on those that were quiet for longest is not seen".into(),
         ..Blind::default()
@@ -182,13 +182,13 @@ mod tests {
         Some(turn)
     }
 
-    fn told(all: Vec<Endpoint>) -> (Vec<u32>, Option<Blind>) {
-        let (told, blind) = relevant(all, &HashSet::new(), &BTreeMap::new());
-        (told.iter().map(|endpoint| endpoint.fd).collect(), blind)
+    fn reported(all: Vec<Endpoint>) -> (Vec<u32>, Option<Blind>) {
+        let (reported, blind) = relevant(all, &HashSet::new(), &BTreeMap::new());
+        (reported.iter().map(|endpoint| endpoint.fd).collect(), blind)
     }
 
     #[test]
-    fn connections_are_told_though_nobody_waits_on_them() {
+    fn connections_are_reported_though_nobody_waits_on_them() {
         let unix = |peer_ino| ObjectRef::Unix { ino: 9, peer_ino, path: None };
         let all = vec![
             endpoint(0, ObjectRef::Pipe { ino: 3 }, None),
@@ -201,7 +201,7 @@ mod tests {
             endpoint(7, inet("tcp", SYN_SENT, 9_000), None),
             endpoint(8, inet("tcp", LISTEN, 0), None),
         ];
-        assert_eq!(told(all), (vec![1, 3, 5, 7, 8], None));
+        assert_eq!(reported(all), (vec![1, 3, 5, 7, 8], None));
     }
 
     #[test]
@@ -223,14 +223,14 @@ mod tests {
     }
 
     #[test]
-    fn of_too_many_connections_those_that_spoke_last_are_told() {
+    fn of_too_many_connections_those_that_spoke_last_are_reported() {
         let count = CONNECTIONS_MAX as u32 + 10;
         let mut all: Vec<_> = (0..count)
             .map(|fd| endpoint(fd, inet("tcp", 1, 9_000), quiet_for(count - fd)))
             .collect();
         all.push(endpoint(count, inet("tcp", LISTEN, 0), None));
-        let (told, blind) = told(all);
-        assert_eq!(told, (10..=count).collect::<Vec<_>>());
+        let (reported, blind) = reported(all);
+        assert_eq!(reported, (10..=count).collect::<Vec<_>>());
         assert!(blind.is_some_and(|blind| blind.why.starts_with("there are 10 connections more")));
     }
 }

@@ -29,7 +29,7 @@ struct Slice {
 }
 
 impl Expense {
-    /// Whether a slice is measured: one tick, calm or not, or calm ones would count for more than they are.
+    /// Whether a slice is measured: one tick, quiet or not, or quiet ones would count for more than they are.
     pub fn is_measuring(&self) -> bool {
         self.slice.is_some()
     }
@@ -81,7 +81,7 @@ fn statistics() -> Option<OwnedFd> {
 pub fn run_time_ns(program: BorrowedFd<'_>) -> Option<u64> {
     let mut info = std::mem::MaybeUninit::<libbpf_sys::bpf_prog_info>::zeroed();
     let mut bytes = size_of::<libbpf_sys::bpf_prog_info>() as u32;
-    // SAFETY: room for one bpf_prog_info of the size told; all zeroes ask for no arrays.
+    // SAFETY: room for one bpf_prog_info of the size passed; all zeroes ask for no arrays.
     let info = unsafe {
         let failed = libbpf_sys::bpf_obj_get_info_by_fd(
             program.as_raw_fd(),

@@ -117,7 +117,7 @@ impl Programs {
         })
     }
 
-    /// Attaches what is wanted at the begin, in the order named. A program that is refused is told, and the rest goes
+    /// Attaches what is wanted at the begin, in the order named. A program that is refused is reported, and the rest goes
     /// on, unless it is one of the scheduler's two.
     pub fn attach(&mut self, names: &[&'static str]) -> Result<Vec<Blind>, SourceError> {
         let at_once = plan::at_once(names);
@@ -172,9 +172,9 @@ impl Programs {
         Ok(blind)
     }
 
-    /// Has no more waits told. The programs stay attached until the process ends: where another looker has programs at the same
+    /// Has no more waits reported. The programs stay attached until the process ends: where another looker has programs at the same
     /// places, to detach one waits for an RCU grace period, which the answer need not.
-    pub fn tell_no_more(&mut self) {
+    pub fn report_no_more(&mut self) {
         if let Some(control) = self.control() {
             control.threshold_ns = u64::MAX;
             control.traced_threshold_ns = u64::MAX;
@@ -258,7 +258,7 @@ impl Programs {
             ("requests", lost.requests),
             ("packets", lost.packets),
             (CLOCKS_APART, lost.negative_intervals),
-            (SWITCHES_UNTOLD, lost.switches_untold),
+            (SWITCHES_UNREPORTED, lost.switches_unreported),
         ]
         .into_iter()
         .filter(|(_, count)| *count > 0)
@@ -375,8 +375,8 @@ impl Programs {
         each(&maps.disk_use, |key: wire_disk_use_key, value: wire_disk_use| {
             uses.add(&key, &value);
         });
-        all.extend(latencies.tell());
-        all.extend(uses.tell());
+        all.extend(latencies.facts());
+        all.extend(uses.facts());
         each(&maps.reclaims, |key: wire_reclaim_key, value: wire_reclaim| {
             all.push(Body::Reclaim(Reclaim {
                 thread: decode::thread_ref(&value.thread),

@@ -4,8 +4,6 @@
 //! does not offer, or refuses, becomes a fact with its reason; nothing here fails a look as a whole.
 
 mod attach;
-mod calm;
-mod closing;
 pub mod command;
 pub mod container;
 mod container_counters;
@@ -24,6 +22,7 @@ mod iterators;
 mod kernel;
 mod kernel_log;
 pub mod live;
+mod look_end;
 #[doc(hidden)]
 pub mod mapper;
 mod memory;
@@ -31,10 +30,10 @@ pub mod netlink;
 #[doc(hidden)]
 pub mod netlink_wire;
 mod own;
-mod pace;
 mod paths;
 pub mod plan;
 mod polled;
+mod quiet_host;
 pub mod recording;
 mod refusal;
 mod samples;
@@ -47,6 +46,7 @@ mod stopping;
 mod target;
 #[doc(hidden)]
 pub mod user_stacks;
+mod wait_threshold;
 #[doc(hidden)]
 pub mod wire;
 

@@ -3,19 +3,17 @@
 //! A look is: read what changes seldom, attach, walk every thread (what already stands makes no event),
 //! then each tenth of a second take what came and a sample of the counters, and at the end walk again,
 //! detach, and read the sums and whatever names the objects that were waited for. The order of facts is
-//! the order of arrival. While the host is calm it sleeps through tenths of seconds that would find nothing (calm.rs).
+//! the order of arrival. While the host is quiet it sleeps through tenths of seconds that would find nothing (quiet_host.rs).
 //!
 //! Must not: reason about waits, beyond choosing whose identity is worth reading; block on what it looks
 //! at (files/ sees to that); act on the host. Rejected: a thread per reader (order would be lost, and one
 //! look costs little); waking up for each event (a tenth of a second is soon enough and costs nothing).
 //!
-//! Edit together: plan.rs (programs), closing.rs (what stands, and the end).
+//! Edit together: plan.rs (programs), look_end.rs (what stands, and the end).
 
 use crate::attach::{
     Decoding, begin, completed, follow_names, load, open_netlink, purpose, set_thresholds,
 };
-use crate::calm::{Calm, Sleep};
-use crate::closing::LastWalk;
 use crate::command::{Ended, Held};
 use crate::container_counters::ContainerCounters;
 use crate::endpoints::inodes;
@@ -26,13 +24,15 @@ use crate::files::{
 use crate::host;
 use crate::kernel::{Programs, Queued};
 use crate::kernel_log::KernelLog;
+use crate::look_end::LastWalk;
 use crate::mapper::Mapper;
 use crate::netlink::Netlink;
 use crate::own;
-use crate::pace::Pace;
 use crate::plan;
+use crate::quiet_host::{QuietHost, Sleep};
 use crate::stopping::{Stopper, Stopping};
 use crate::user_stacks::{Functions, Goroutines, Interpreters, UserStacks};
+use crate::wait_threshold::WaitThreshold;
 use crate::{Source, SourceError, container, memory};
 use holdup_reason::facts::*;
 use std::collections::{BTreeMap, HashSet, VecDeque};
@@ -42,8 +42,8 @@ use std::sync::atomic::AtomicBool;
 
 /// Ticks between two walks over the standing waits of a command, and readings of counters that stand still.
 pub(crate) const STANDING_TICKS: u64 = 10;
-/// Events of a tick that leave the host calm.
-const CALM_EVENTS: u64 = 10;
+/// Events of a tick that leave the host quiet.
+const QUIET_EVENTS: u64 = 10;
 /// Sockets remembered from the begin.
 const SOCKETS_MAX: usize = 50_000;
 /// Identities read per tick, so that a fork storm does not become ours.
@@ -72,7 +72,7 @@ pub struct Look {
 }
 
 /// The facts of the opening, piece by piece: of thousands of cgroups they take more room than all that is kept of them,
-/// and so much of it as was told is given back before the rest is.
+/// and so much of it as was reported is given back before the rest is.
 #[derive(Default)]
 struct Pieces(VecDeque<Vec<Fact>>);
 
@@ -115,8 +115,8 @@ pub struct Live {
     pub(crate) functions: Functions,
     goroutines: Goroutines,
     pub(crate) own_pid: u32,
-    pub(crate) pace: Pace,
-    pub(crate) calm: Calm,
+    pub(crate) wait_threshold: WaitThreshold,
+    pub(crate) quiet: QuietHost,
     pub(crate) expense: Expense,
     pub(crate) is_command: bool,
     pub(crate) memory_locked: bool,
@@ -216,8 +216,8 @@ impl Live {
                 memory::name_polled(&mut programs.inbox.borrow_mut().facts, &earlier);
             }
             None => {
-                let (begun, told) = ThreadTimes::begin(&roots, begin_ns);
-                told.into_iter().for_each(&mut put);
+                let (begun, reported) = ThreadTimes::begin(&roots, begin_ns);
+                reported.into_iter().for_each(&mut put);
                 times = Some(begun);
             }
         }
@@ -248,8 +248,11 @@ impl Live {
             functions: Functions::of(&look.what),
             goroutines,
             own_pid: std::process::id(),
-            pace: Pace::new(held.is_some(), crate::cpu_clock::online_cpus().len()),
-            calm: Calm::default(),
+            wait_threshold: WaitThreshold::new(
+                held.is_some(),
+                crate::cpu_clock::online_cpus().len(),
+            ),
+            quiet: QuietHost::default(),
             expense: Expense::default(),
             is_command: held.is_some(),
             memory_locked,
@@ -309,7 +312,7 @@ impl Live {
         self.stopping.stopper.clone()
     }
 
-    /// Exit status of the command as a shell tells it, once it has ended; if a signal ended the look before, that of one whom the
+    /// Exit status of the command as a shell reports it, once it has ended; if a signal ended the look before, that of one whom the
     /// signal killed.
     pub fn exit_status(&self) -> Option<i32> {
         let killed = || self.stopping.signal().map(|signal| 128 + signal);
@@ -353,12 +356,12 @@ impl Live {
         let fresh = inbox.decoder.events - self.events_seen;
         self.events_seen = inbox.decoder.events;
         let braked = std::mem::replace(&mut self.braked_seen, programs.braked());
-        if self.pace.observe(fresh, ticks, braked != self.braked_seen) {
-            self.pace.blame(&inbox.facts);
+        if self.wait_threshold.observe(fresh, ticks, braked != self.braked_seen) {
+            self.wait_threshold.blame(&inbox.facts);
         }
         drop(inbox);
         if let Some(control) = programs.control() {
-            set_thresholds(control, &self.pace);
+            set_thresholds(control, &self.wait_threshold);
         }
         fresh
     }
@@ -382,8 +385,8 @@ impl Live {
         }
         wanted.retain(|tid| *tid != 0 && self.identified.insert(*tid));
         wanted.truncate(IDENTITIES_PER_TICK);
-        let told = files::threads_of(&self.roots, wanted);
-        facts.extend(told.into_iter().map(|t| Fact { at_ns: now(), body: Body::Thread(t) }));
+        let reported = files::threads_of(&self.roots, wanted);
+        facts.extend(reported.into_iter().map(|t| Fact { at_ns: now(), body: Body::Thread(t) }));
     }
 
     fn tick(
@@ -427,15 +430,15 @@ impl Live {
         if queued.lock {
             self.locks.want();
         }
-        // What the walk at the begin found is told here, however quiet the host.
-        self.tell_stacks(facts);
+        // What the walk at the begin found is reported here, however quiet the host.
+        self.report_stacks(facts);
         self.locks.heed(facts, self.programs.is_some());
         self.locks.tick(&self.roots, facts);
         let still = self.sampler.still_ticks().is_some()
             && self.netlink.as_ref().is_none_or(Netlink::is_still)
             && !self.locks.is_wanted();
-        // Every wait of a command is told: its threads are to be read while they live.
-        self.calm.passed(ticks, still && events <= CALM_EVENTS * ticks && !self.is_command);
+        // Every wait of a command is reported: its threads are to be read while they live.
+        self.quiet.passed(ticks, still && events <= QUIET_EVENTS * ticks && !self.is_command);
         self.watch();
         Ok(())
     }
@@ -449,7 +452,7 @@ impl Source for Live {
         if !std::mem::replace(&mut self.begun, true) {
             self.open_window()?;
         }
-        // Before what is left to be told of the opening, which may take longer than the window on a host that is busy.
+        // Before what is left to be reported of the opening, which may take longer than the window on a host that is busy.
         self.end_if_over()?;
         if let Some(mut piece) = self.opening.0.pop_front() {
             facts.append(&mut piece);
@@ -467,7 +470,7 @@ impl Source for Live {
         self.over = true;
         let mut late = Vec::new();
         self.tick(&mut late, sleep, true)?;
-        facts.append(&mut last.without_twice_told(late));
+        facts.append(&mut last.without_repeats(late));
         if let (Some(ended), Some(held)) = (self.ended, &self.held) {
             let body = Body::CommandEnd(CommandEnd {
                 pid: held.pid,
@@ -482,7 +485,7 @@ impl Source for Live {
 }
 
 /// Sockets of the internet as they are now, by process, descriptor and inode: what they count since
-/// they began means little without it. Told at the end, of those that matter then.
+/// they began means little without it. Reported at the end, of those that matter then.
 fn sockets(programs: &mut Programs) -> Result<BTreeMap<(u32, u32, u64), Fact>, SourceError> {
     let at_ns = now();
     let counts = programs.endpoints()?.into_iter().take(SOCKETS_MAX).filter_map(|endpoint| {

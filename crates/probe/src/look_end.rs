@@ -15,7 +15,7 @@ use holdup_reason::facts::*;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::Ordering;
 
-/// The number of a stack that is known by its names; a new one is told.
+/// The number of a stack that is known by its names; a new one is reported.
 fn number_of(
     named: &mut Vec<Vec<String>>,
     frames: &[String],
@@ -52,13 +52,13 @@ impl Live {
             None => {
                 let named = &mut self.named_stacks;
                 let mut intern = |frames: &[String]| number_of(named, frames, at_ns, facts);
-                let mut told = files::unprivileged_waits(&self.roots, at_ns, &mut intern);
+                let mut reported = files::unprivileged_waits(&self.roots, at_ns, &mut intern);
                 // Who is walked often is known better.
                 let members = self.family.as_ref().map(Family::members).unwrap_or_default();
-                told.retain(
+                reported.retain(
                     |body| !matches!(body, Body::Blocked(it) if members.contains(&it.thread.pid)),
                 );
-                waits.extend(told.into_iter().map(|body| Fact { at_ns, body }));
+                waits.extend(reported.into_iter().map(|body| Fact { at_ns, body }));
                 let unknown: Vec<u32> = waits
                     .iter()
                     .filter_map(|fact| match &fact.body {
@@ -67,14 +67,14 @@ impl Live {
                     })
                     .filter(|tid| self.identified.insert(*tid))
                     .collect();
-                let told = files::threads_of(&self.roots, unknown);
-                facts.extend(told.into_iter().map(|t| Fact { at_ns, body: Body::Thread(t) }));
+                let reported = files::threads_of(&self.roots, unknown);
+                facts.extend(reported.into_iter().map(|t| Fact { at_ns, body: Body::Thread(t) }));
             }
         }
         self.complete(&mut waits, facts);
         self.follow_ends(&waits)?;
         facts.append(&mut waits);
-        self.tell_stacks(facts);
+        self.report_stacks(facts);
         Ok(())
     }
 
@@ -146,10 +146,10 @@ impl Live {
         Ok(())
     }
 
-    /// The stacks that facts name and that were not told yet.
-    pub(crate) fn tell_stacks(&mut self, facts: &mut Vec<Fact>) {
+    /// The stacks that facts name and that were not reported yet.
+    pub(crate) fn report_stacks(&mut self, facts: &mut Vec<Fact>) {
         if let Some(programs) = &self.programs {
-            programs.inbox.borrow_mut().decoder.told_stacks(now(), facts);
+            programs.inbox.borrow_mut().decoder.reported_stacks(now(), facts);
         }
     }
 
@@ -233,7 +233,7 @@ impl Live {
                 last.waits.push(Fact { at_ns, body: Body::Blocked(blocked) });
             }
             last.stretches.extend(record.ran.map(|ran| (at_ns, ran)));
-            last.told.insert((record.time.thread.tid, record.time.thread.start_ns), at_ns);
+            last.reported.insert((record.time.thread.tid, record.time.thread.start_ns), at_ns);
             last.times.push(Fact { at_ns, body: Body::ThreadTime(record.time) });
         })?;
         let walk_ns = clock_ns(libc::CLOCK_THREAD_CPUTIME_ID).saturating_sub(walk_begin_ns);
@@ -252,10 +252,10 @@ impl Live {
         last: LastWalk,
     ) -> Result<(), SourceError> {
         if let Some(programs) = self.programs.as_mut() {
-            programs.tell_no_more();
+            programs.report_no_more();
         }
-        let (traced_threshold_ns, threshold_ns) = self.pace.highest_ns();
-        let flood_by = self.pace.author().cloned();
+        let (traced_threshold_ns, threshold_ns) = self.wait_threshold.highest_ns();
+        let flood_by = self.wait_threshold.author().cloned();
         let LastWalk {
             end_ns,
             interrupted,
@@ -282,18 +282,18 @@ impl Live {
         self.complete(&mut waits, facts);
         self.user_stacks_at_the_end(&waits, left, facts)?;
         facts.append(&mut waits);
-        // Their stacks, which may be told here for the first time, tell whether one of them is for a file lock.
-        self.tell_stacks(facts);
+        // Their stacks, which may be reported here for the first time, tell whether one of them is for a file lock.
+        self.report_stacks(facts);
         self.locks.heed(facts, self.programs.is_some());
         let at_ns = now();
-        self.tell_locks(facts, &mut wanted);
+        self.report_locks(facts, &mut wanted);
         let endpoints = match self.programs.as_mut() {
             Some(programs) => programs.endpoints()?,
             None => Vec::new(),
         };
         self.name_flows(&mut sums, &endpoints);
         self.name_functions(points, &mut sums);
-        self.tell_endpoints(endpoints, at_ns, facts, &mut wanted);
+        self.report_endpoints(endpoints, at_ns, facts, &mut wanted);
         let mut put = |body| facts.push(Fact { at_ns, body });
         for body in sums {
             if let Body::DiskUse(used) = &body {
@@ -306,7 +306,7 @@ impl Live {
         let mut put = |body| facts.push(Fact { at_ns, body });
         let unknown: Vec<u32> = wanted.difference(&self.identified).copied().collect();
         files::threads_of(&self.roots, unknown).into_iter().map(Body::Thread).for_each(&mut put);
-        self.tell_stacks(facts);
+        self.report_stacks(facts);
         let cost = self.cost(end_ns);
         facts.push(Fact { at_ns: now(), body: Body::Cost(cost) });
         Ok(())
@@ -325,7 +325,7 @@ impl Live {
     }
 
     /// The table of file locks, if somebody waits for one, and who is to be named because of it.
-    fn tell_locks(&mut self, facts: &mut Vec<Fact>, wanted: &mut HashSet<u32>) {
+    fn report_locks(&mut self, facts: &mut Vec<Fact>, wanted: &mut HashSet<u32>) {
         if !self.locks.is_wanted() {
             return;
         }
@@ -339,7 +339,7 @@ impl Live {
     }
 
     /// The endpoints that matter, with what was known of them before, and who is to be named because of them.
-    fn tell_endpoints(
+    fn report_endpoints(
         &mut self,
         endpoints: Vec<Endpoint>,
         at_ns: Ns,
@@ -400,7 +400,7 @@ impl Live {
         self.user_stacks.pay(spent_ns);
     }
 
-    /// Names the process behind each flow by its socket, and wants those sockets told.
+    /// Names the process behind each flow by its socket, and wants those sockets reported.
     fn name_flows(&mut self, sums: &mut [Body], endpoints: &[Endpoint]) {
         let seen = self.earlier.values().chain(self.between.values());
         let earlier = seen.filter_map(|fact| match &fact.body {
@@ -442,8 +442,8 @@ pub(crate) struct LastWalk {
     left: Option<Vec<Left>>,
     /// The latest stretches of traced threads on a CPU.
     stretches: Vec<(Ns, Ran)>,
-    /// Whose time was told, by thread id and begin, and until when.
-    told: HashMap<(u32, Ns), Ns>,
+    /// Whose time was reported, by thread id and begin, and until when.
+    reported: HashMap<(u32, Ns), Ns>,
     /// Whose identity to read.
     wanted: HashSet<u32>,
     /// What the kernel programs have added up.
@@ -455,13 +455,13 @@ pub(crate) struct LastWalk {
 }
 
 impl LastWalk {
-    /// Events that came since some time before the walk, and the stretches that none of them told. Of a thread that
-    /// ended between the walk and the end of all events, the time that was told by the walk is the window's.
-    pub(crate) fn without_twice_told(&mut self, mut events: Vec<Fact>) -> Vec<Fact> {
+    /// Events that came since some time before the walk, and the stretches that none of them reported. Of a thread that
+    /// ended between the walk and the end of all events, the time that was reported by the walk is the window's.
+    pub(crate) fn without_repeats(&mut self, mut events: Vec<Fact>) -> Vec<Fact> {
         events.retain(|fact| match &fact.body {
             Body::ThreadTime(time) => {
-                let told = self.told.get(&(time.thread.tid, time.thread.start_ns));
-                told.is_none_or(|until_ns| time.until_ns <= *until_ns)
+                let reported = self.reported.get(&(time.thread.tid, time.thread.start_ns));
+                reported.is_none_or(|until_ns| time.until_ns <= *until_ns)
             }
             _ => true,
         });

@@ -23,7 +23,7 @@ const DATA_START: usize = 16;
 const TARGETS: usize = 20;
 const FLAGS: usize = 28;
 const DEVICE: usize = 40;
-/// A `dm_target_spec` before each target's text, and where in it the next one and the type are told.
+/// A `dm_target_spec` before each target's text, and where in it the next one and the type stand.
 const SPEC: usize = 40;
 const SPEC_NEXT: usize = 20;
 const SPEC_TYPE: std::ops::Range<usize> = 24..40;
@@ -57,31 +57,31 @@ impl Mapper {
             Ok(control) => {
                 let mut mapper = Self { control: Some(Arc::new(control)), caches };
                 let first = mapper.samples();
-                let told = |dev: &DeviceNumber| {
+                let reported = |dev: &DeviceNumber| {
                     first.iter().any(|b| matches!(b, Body::DiskCacheSample(s) if s.dev == *dev))
                 };
-                mapper.caches.retain(told);
+                mapper.caches.retain(reported);
                 (mapper, first)
             }
             Err(error) => (Self::default(), vec![blind(&error)]),
         }
     }
 
-    /// All caches as they are now; what cannot be asked is told.
+    /// All caches as they are now; what cannot be asked is reported.
     pub fn samples(&self) -> Vec<Body> {
         let Some(control) = self.control.clone() else { return Vec::new() };
         // The target takes a lock that its own commits hold while they write.
         let answers = guard::map(self.caches.clone(), move |dev| sample(&control, *dev));
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         for answer in answers {
             match answer {
-                Some(Ok(sample)) => told.extend(sample.map(Body::DiskCacheSample)),
+                Some(Ok(sample)) => reported.extend(sample.map(Body::DiskCacheSample)),
                 Some(Err(error)) if files::is_refusal(&error) => return vec![blind(&error)],
                 // A device that went away meanwhile, or one that hangs: nothing is known of it.
                 Some(Err(_)) | None => {}
             }
         }
-        told
+        reported
     }
 }
 
@@ -94,11 +94,11 @@ fn sample(control: &File, dev: DeviceNumber) -> io::Result<Option<DiskCacheSampl
     if of_cache(&status).is_none() {
         return Ok(None);
     }
-    Ok(told(dev, &ask(control, dev, STATUS_TABLE)?, &status))
+    Ok(cache_sample(dev, &ask(control, dev, STATUS_TABLE)?, &status))
 }
 
 /// What the two answers about a device, its table and its status, tell of a cache; any bytes may come in.
-pub fn told(dev: DeviceNumber, table: &[u8], status: &[u8]) -> Option<DiskCacheSample> {
+pub fn cache_sample(dev: DeviceNumber, table: &[u8], status: &[u8]) -> Option<DiskCacheSample> {
     cache(dev, &of_cache(table)?, &of_cache(status)?)
 }
 
@@ -279,7 +279,7 @@ mod tests {
         let share = |part: u64, whole: u64| (part as f64 / whole as f64 * 1000.0).round() / 10.0;
         assert_eq!((asked, share(sample.hits, asked)), (654_535, 3.7));
         assert_eq!(share(sample.demotions, asked), 52.9);
-        assert_eq!(share(sample.demotions_dirty.expect("told"), sample.demotions), 26.8);
+        assert_eq!(share(sample.demotions_dirty.expect("reported"), sample.demotions), 26.8);
         assert_eq!(sample.blocks * sample.block_bytes, 256 << 20);
     }
 
@@ -289,10 +289,10 @@ mod tests {
             assert_eq!(cache(DEV, "", status), None, "{status}");
         }
         let status = "stats: reads(3), writes(5), cache hits(2, 0.25),replacement(1)";
-        let told = |table: &str| cache(DEV, table, status).map(|sample| sample.block_bytes);
-        assert_eq!(told("conf: capacity(256M), block size(4K), write-back"), Some(4096));
-        assert_eq!(told("conf: capacity(256M), block size(4096), write-back"), None);
-        assert_eq!(told("conf: capacity(1G), block size(4K), write-back"), None);
+        let reported = |table: &str| cache(DEV, table, status).map(|sample| sample.block_bytes);
+        assert_eq!(reported("conf: capacity(256M), block size(4K), write-back"), Some(4096));
+        assert_eq!(reported("conf: capacity(256M), block size(4096), write-back"), None);
+        assert_eq!(reported("conf: capacity(1G), block size(4K), write-back"), None);
     }
 
     #[test]

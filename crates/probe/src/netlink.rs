@@ -6,7 +6,7 @@
 //! namespace nobody else has, and the whole must not outlive the look.
 //!
 //! Every dump takes the kernel's rtnl lock, which a stuck driver may hold for ever, and no signal
-//! ends that wait. So a worker thread owns the sockets; an answer that does not come in time is told
+//! ends that wait. So a worker thread owns the sockets; an answer that does not come in time is reported
 //! as blind, and nothing is asked until it has come.
 //!
 //! Namespaces are found by the nsfs mounts in mountinfo (`ip netns`, Docker) and by
@@ -32,7 +32,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 /// An answer that takes longer than this is given up for now.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Each namespace costs a descriptor.
 const NAMESPACES_MAX: usize = 400;
@@ -145,9 +145,9 @@ impl Netlink {
     /// before, if that is known, and `again` whether they are read in any case.
     pub fn qdisc_samples(&mut self, queued: Option<bool>, again: bool) -> Vec<Body> {
         self.standstill.tick(queued, again).unwrap_or_else(|| {
-            let told = self.ask(Request::Qdiscs { filters: false });
-            self.standstill.read(&told);
-            told
+            let reported = self.ask(Request::Qdiscs { filters: false });
+            self.standstill.read(&reported);
+            reported
         })
     }
 
@@ -171,12 +171,12 @@ impl Netlink {
         if self.requests.send(request).is_err() {
             return vec![blind("netlink", "the thread that asks has ended".into())];
         }
-        match self.answers.recv_timeout(PATIENCE) {
+        match self.answers.recv_timeout(TIMEOUT) {
             Ok(facts) => facts,
             Err(RecvTimeoutError::Timeout) => {
                 self.owed += 1;
                 let why =
-                    format!("no answer within {} s: the rtnl lock is held", PATIENCE.as_secs());
+                    format!("no answer within {} s: the rtnl lock is held", TIMEOUT.as_secs());
                 vec![blind("netlink", why)]
             }
             Err(RecvTimeoutError::Disconnected) => {
@@ -226,7 +226,7 @@ impl Worker {
         }
         let mut facts = Vec::new();
         for place in &mut self.places {
-            let told = match request {
+            let reported = match request {
                 Request::Links => place.links(&mut self.buffer).map(|links| {
                     facts.extend(links.into_iter().map(Body::Link));
                 }),
@@ -237,7 +237,7 @@ impl Worker {
                 }
                 Request::Replace(_) => Ok(()),
             };
-            if let Err(error) = told {
+            if let Err(error) = reported {
                 facts.push(blind(&place.namespace.what(), error.to_string()));
             }
         }

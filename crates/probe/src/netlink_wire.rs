@@ -1,6 +1,6 @@
 //! rtnetlink messages as facts: pure parsing of links, qdiscs, classes and filters.
 //!
-//! Only the attributes that are told are looked at, and an unknown or short one is passed over.
+//! Only the attributes that are reported are looked at, and an unknown or short one is passed over.
 //! Rejected: netlink-packet-route, which parses every attribute of a message, refuses the message
 //! for one that it cannot read, and knows neither tbf nor htb.
 //!
@@ -280,7 +280,7 @@ fn rate(wide: Option<&&[u8]>, parms: &[u8], offset: usize) -> Option<u64> {
     wide.and_then(|value| u64_at(value, 0)).or_else(|| u32_at(parms, offset).map(u64::from))
 }
 
-/// A bucket is told as the time that it takes to fill.
+/// A bucket is reported as the time that it takes to fill.
 fn bucket(rate_bytes: Option<u64>, ticks: Option<u32>) -> Option<u64> {
     let filled = u128::from(rate_bytes?) * u128::from(ticks?) * u128::from(PSCHED_TICK_NS);
     // Rounded: the kernel rounds down the time.

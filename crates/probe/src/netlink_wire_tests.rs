@@ -77,8 +77,8 @@ fn a_netem_that_delays() {
     let wide = |kind, ns: u64| attribute(kind, &ns.to_ne_bytes());
     let exact = [wide(10, 100_000_010), wide(11, 10_000_000)];
     let one_percent = 42_949_673;
-    let told = netem_message([1_562_500, 1000, one_percent, 0, 0, 156_250], &exact);
-    let sample = qdisc(&told, false).unwrap();
+    let reported = netem_message([1_562_500, 1000, one_percent, 0, 0, 156_250], &exact);
+    let sample = qdisc(&reported, false).unwrap();
     assert_eq!((sample.limit, sample.rate_bytes), (Some(1000), None), "a rate of zero is none");
     let netem = sample.netem.unwrap();
     assert_eq!((netem.delay_ns, netem.jitter_ns), (100_000_010, 10_000_000));
@@ -91,17 +91,18 @@ fn a_netem_that_delays() {
 
 #[test]
 fn what_netem_would_forget_is_kept_in_the_words_of_tc() {
-    let told = |qopt, more: &[Vec<u8>]| qdisc(&netem_message(qopt, more), false).unwrap().netem;
-    let reorders = told([1000, 1000, 0, 5, 1 << 31, 0], &[]).unwrap();
+    let reported = |qopt, more: &[Vec<u8>]| qdisc(&netem_message(qopt, more), false).unwrap().netem;
+    let reorders = reported([1000, 1000, 0, 5, 1 << 31, 0], &[]).unwrap();
     assert_eq!(reorders.other.as_deref(), Some("duplicate 50%"));
     assert_eq!(reorders.reorder, "reorder 25% 0% gap 5");
     // A loss model (gemodel) has no place in these words.
-    let model = told([1000, 1000, 0, 0, 0, 0], &[attribute(5, &attribute(2, &[0; 16]))]).unwrap();
+    let model =
+        reported([1000, 1000, 0, 0, 0, 0], &[attribute(5, &attribute(2, &[0; 16]))]).unwrap();
     assert_eq!(model.other, None);
 }
 
 #[test]
-fn shares_are_told_so_that_tc_reads_the_same_back() {
+fn shares_are_reported_so_that_tc_reads_the_same_back() {
     for share in [0, 1, 42_949_673, 1 << 30, u32::MAX / 3, u32::MAX - 1, u32::MAX] {
         let text = percent(share);
         let read: f64 = text.trim_end_matches('%').parse().unwrap();

@@ -1,7 +1,7 @@
 //! Which file system a waiting call is about that names its file by a path: mkdir, unlink, rename, chmod.
 //!
 //! While such a call waits it has no descriptor, and the kernel's walk of the path is already over (an open that
-//! waits is told by the kernel side, where there is one). The words are read from the waiter's memory, made absolute by the link that
+//! waits is reported by the kernel side, where there is one). The words are read from the waiter's memory, made absolute by the link that
 //! /proc keeps of its working directory, and compared with the mount table. Nothing on the way is touched: the
 //! file system may be frozen, or dead.
 //!

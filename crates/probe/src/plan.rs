@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_tracepoint_is_told_and_the_rest_goes_on() {
+    fn a_missing_tracepoint_is_reported_and_the_rest_goes_on() {
         let mut offer = whole();
         offer.tracepoints.remove("qdisc_enqueue");
         let plan = plan(&offer, Purpose::Look);

@@ -9,7 +9,7 @@ use crate::memory;
 use holdup_reason::facts::{Blocked, WaitState};
 use std::io::Read;
 
-/// Descriptors that are told; a server of thousands waits for whatever comes.
+/// Descriptors that are reported; a server of thousands waits for whatever comes.
 const DESCRIPTORS_MAX: usize = 64;
 /// Entries of a poll array that are read (memory.rs).
 const POLLED_MAX: u64 = 16;

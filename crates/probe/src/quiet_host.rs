@@ -4,11 +4,11 @@
 //! kernel programs are asked to call the reader for whatever could make a sample at a tick differ from the one
 //! before, or must be read while it lives: the first bio or packet, a thread that is born or waits for the first
 //! time, records that pile up. From the next tick on it sleeps until something is due. The ticks that it slept
-//! through are told after it, to the byte as it would have read them; once called it is up at the very next tick. So
+//! through are reported after it, to the byte as it would have read them; once called it is up at the very next tick. So
 //! nobody who counts samples, or ticks, can tell a long sleep from a short one.
 //!
 //! Must not: sleep for long in the tick in which the programs are asked (one that has looked just before would not
-//! call); know what a disturbance is (who reads says so). Rejected: longer ticks for a calm host (a burst between two
+//! call); know what a disturbance is (who reads says so). Rejected: longer ticks for a quiet host (a burst between two
 //! of them would be averaged over both, and samples would stand thinner where nothing waits, and means with them).
 //! Pure. Edit together: live.rs, standstill.rs, `call_reader` of bpf/common.bpf.h.
 
@@ -18,15 +18,15 @@ use holdup_reason::facts::Ns;
 pub const TICK_NS: Ns = 100_000_000;
 /// Ticks without a disturbance after which the programs are asked to call. Being called costs about as much as a
 /// tick: what comes more often than these has them as ever, and at most one call in so many.
-const CALM_TICKS: u64 = 4;
+const QUIET_TICKS: u64 = 4;
 
-/// Whether the host has been calm for a while.
+/// Whether the host has been quiet for a while.
 #[derive(Debug, Default)]
-pub struct Calm {
+pub struct QuietHost {
     ticks: u64,
 }
 
-impl Calm {
+impl QuietHost {
     /// Takes note of ticks that have passed, in which nothing happened that must be seen soon, or something.
     pub fn passed(&mut self, ticks: u64, undisturbed: bool) {
         self.ticks = if undisturbed { self.ticks + ticks } else { 0 };
@@ -39,12 +39,12 @@ impl Calm {
 
     /// Whether the programs are to call the reader.
     pub fn is_watched(&self) -> bool {
-        self.ticks >= CALM_TICKS
+        self.ticks >= QUIET_TICKS
     }
 
     /// Ticks to sleep for if something is due in so many.
     pub fn ticks(&self, due: u64) -> u64 {
-        if self.ticks > CALM_TICKS { due.max(1) } else { 1 }
+        if self.ticks > QUIET_TICKS { due.max(1) } else { 1 }
     }
 }
 
@@ -120,33 +120,36 @@ mod tests {
 
     #[test]
     fn a_long_sleep_needs_calm_and_a_tick_in_which_the_programs_call() {
-        let mut calm = Calm::default();
-        for _ in 0..CALM_TICKS {
-            assert!(!calm.is_watched());
-            assert_eq!(calm.ticks(10), 1);
-            calm.passed(1, true);
+        let mut quiet = QuietHost::default();
+        for _ in 0..QUIET_TICKS {
+            assert!(!quiet.is_watched());
+            assert_eq!(quiet.ticks(10), 1);
+            quiet.passed(1, true);
         }
-        assert!(calm.is_watched());
+        assert!(quiet.is_watched());
         assert_eq!(
-            calm.ticks(10),
+            quiet.ticks(10),
             1,
             "one that did not see that it is to call may be at work still"
         );
-        calm.passed(1, true);
-        assert_eq!((calm.ticks(10), calm.ticks(0)), (10, 1));
-        calm.passed(10, true);
-        assert_eq!(calm.ticks(7), 7);
+        quiet.passed(1, true);
+        assert_eq!((quiet.ticks(10), quiet.ticks(0)), (10, 1));
+        quiet.passed(10, true);
+        assert_eq!(quiet.ticks(7), 7);
     }
 
     #[test]
     fn who_is_called_or_finds_something_is_awake_for_a_while() {
-        for disturb in [|calm: &mut Calm| calm.disturb(), |calm: &mut Calm| calm.passed(1, false)] {
-            let mut calm = Calm::default();
-            calm.passed(CALM_TICKS + 1, true);
-            assert_eq!(calm.ticks(10), 10);
-            disturb(&mut calm);
-            assert!(!calm.is_watched());
-            assert_eq!(calm.ticks(10), 1);
+        for disturb in [
+            |quiet: &mut QuietHost| quiet.disturb(),
+            |quiet: &mut QuietHost| quiet.passed(1, false),
+        ] {
+            let mut quiet = QuietHost::default();
+            quiet.passed(QUIET_TICKS + 1, true);
+            assert_eq!(quiet.ticks(10), 10);
+            disturb(&mut quiet);
+            assert!(!quiet.is_watched());
+            assert_eq!(quiet.ticks(10), 1);
         }
     }
 }

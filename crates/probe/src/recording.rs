@@ -3,7 +3,7 @@
 //! Format 2: one zstd stream. A header line, `{"holdup_recording":2,"tool":"holdup 0.1.0"}`, then blocks, each
 //! behind its length (four bytes, the low one first). In a block the facts about a thread or process (waits,
 //! stretches of running, sums; `subject` in recording/parts.rs has them all) are taken apart into columns
-//! (recording/columns.rs), because a command's every switch is told; all others, and every name, stand as JSON. Fields only ever get added. `holdup facts FILE` prints any
+//! (recording/columns.rs), because a command's every switch is reported; all others, and every name, stand as JSON. Fields only ever get added. `holdup facts FILE` prints any
 //! recording as JSON lines, which is what format 1 was; it is still read.
 //! Rejected: JSON for all (three times the bytes); positional binary (see `facts/mod.rs`); a database (not a stream).
 //!

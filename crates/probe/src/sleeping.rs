@@ -1,16 +1,16 @@
 //! Between two ticks of a look: how long it sleeps, what wakes it, and what it slept through.
 //!
-//! Must not: decide when a host is calm (calm.rs), or read what a sample needs (live.rs).
-//! Edit together: calm.rs, live.rs, standstill.rs.
+//! Must not: decide when a host is quiet (quiet_host.rs), or read what a sample needs (live.rs).
+//! Edit together: quiet_host.rs, live.rs, standstill.rs.
 
 use crate::SourceError;
 use crate::attach::follow_names;
-use crate::calm::Sleep;
 use crate::command::Held;
 use crate::kernel::Programs;
 use crate::live::{Live, STANDING_TICKS, now};
 use crate::netlink::Netlink;
 use crate::own::priority;
+use crate::quiet_host::Sleep;
 use holdup_reason::facts::{Fact, Ns};
 
 impl Live {
@@ -23,10 +23,10 @@ impl Live {
         }
     }
 
-    /// Sleeps to the end of the tick, or for some ticks if the host is calm, or to the end of the command or the window
+    /// Sleeps to the end of the tick, or for some ticks if the host is quiet, or to the end of the command or the window
     /// if that is sooner. A ring that fills up is emptied meanwhile.
     pub(crate) fn sleep(&mut self) -> Result<Sleep, SourceError> {
-        let mut sleep = Sleep::new(now(), self.calm.ticks(self.due_ticks()), self.end_ns);
+        let mut sleep = Sleep::new(now(), self.quiet.ticks(self.due_ticks()), self.end_ns);
         loop {
             let milliseconds = sleep.until_ns().saturating_sub(now()).div_ceil(1_000_000);
             let command = self.held.as_ref().map_or(-1, Held::end_fd);
@@ -45,7 +45,7 @@ impl Live {
                 follow_names(programs, false)?;
                 self.follow_rate(0);
             }
-            self.calm.disturb();
+            self.quiet.disturb();
             self.watch();
             sleep.end_with_tick(now());
         }
@@ -53,16 +53,16 @@ impl Live {
 
     /// Tells the programs whether to call.
     pub(crate) fn watch(&mut self) {
-        let calm = u32::from(self.calm.is_watched());
+        let quiet = u32::from(self.quiet.is_watched());
         if let Some(control) = self.programs.as_mut().and_then(Programs::control) {
-            control.calm = calm;
+            control.quiet = quiet;
         }
     }
 
     /// The samples of a tick that was slept through.
     pub(crate) fn slept_tick(&mut self, facts: &mut Vec<Fact>, at_ns: Ns) {
         let qdiscs = self.netlink.as_mut().map(Netlink::slept).unwrap_or_default();
-        let told = self.sampler.slept().into_iter().chain(qdiscs);
-        facts.extend(told.map(|body| Fact { at_ns, body }));
+        let reported = self.sampler.slept().into_iter().chain(qdiscs);
+        facts.extend(reported.map(|body| Fact { at_ns, body }));
     }
 }

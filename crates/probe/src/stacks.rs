@@ -1,4 +1,4 @@
-//! Kernel stacks: each distinct one gets an identity and is told once, by function names.
+//! Kernel stacks: each distinct one gets an identity and is reported once, by function names.
 //!
 //! Names come from /proc/kallsyms, read once when the first stack is asked for and kept as one block of
 //! names with an index: of the functions only, without what the compiler appended. Nothing here reads
@@ -59,7 +59,7 @@ impl Hasher for FrameHasher {
 }
 
 impl Stacks {
-    /// Asks no kernel for names: addresses are told.
+    /// Asks no kernel for names: addresses are reported.
     pub fn unnamed() -> Self {
         Self { symbols: Some(Symbols::default()), ..Self::default() }
     }
@@ -88,11 +88,11 @@ impl Stacks {
     /// The stacks that are new since the last call, with names.
     pub fn take_new(&mut self) -> Vec<Stack> {
         let fresh = std::mem::take(&mut self.fresh);
-        let told = |(id, frames): (u32, Vec<u64>)| Stack {
+        let reported = |(id, frames): (u32, Vec<u64>)| Stack {
             id,
             frames: frames.into_iter().map(|frame| self.name(frame)).collect(),
         };
-        fresh.into_iter().map(told).collect()
+        fresh.into_iter().map(reported).collect()
     }
 
     fn name(&mut self, address: u64) -> String {
@@ -120,7 +120,7 @@ const LINE_BYTES_MAX: u64 = 1024;
 
 impl Symbols {
     fn of_kernel() -> Self {
-        // An empty table names nothing, and addresses are told instead.
+        // An empty table names nothing, and addresses are reported instead.
         File::open("/proc/kallsyms").map(Self::read).unwrap_or_default()
     }
 
@@ -217,9 +217,9 @@ garbage
         let first = stacks.id_of(&[0xffffffff81000204, 0xffffffff81000001, 0, 7]);
         assert_eq!(stacks.id_of(&[0xffffffff81000204, 0xffffffff81000001]), first);
         assert_eq!(stacks.id_of(&[0, 1]), 0);
-        let told = stacks.take_new();
-        assert_eq!(told.len(), 1);
-        assert_eq!(told[0].frames, ["schedule", "_stext"]);
+        let reported = stacks.take_new();
+        assert_eq!(reported.len(), 1);
+        assert_eq!(reported[0].frames, ["schedule", "_stext"]);
         assert!(stacks.take_new().is_empty());
     }
 }

@@ -1,6 +1,6 @@
-//! Counters that cannot have moved since they were read: told again each tick, and not read again.
+//! Counters that cannot have moved since they were read: reported again each tick, and not read again.
 //!
-//! What is in flight is only seen at the moment, so it is told ten times a second; on a host that does little,
+//! What is in flight is only seen at the moment, so it is reported ten times a second; on a host that does little,
 //! reading it would be most of what a look costs. The kernel programs see each bio and each packet before it is
 //! queued. If none came since a reading that found nothing waiting, nothing waits still, and whoever counts samples
 //! gets as many as ever; of disks the reading is true to the byte, of qdiscs the packets that found them empty and
@@ -10,7 +10,7 @@
 //! are the same for all, in any case, for what moves a counter without being queued. Rejected: reading more seldom
 //! while nothing changes (samples would stand thicker where something waits, and their mean with them).
 //!
-//! Edit together: files/sampler.rs, netlink.rs (who reads), kernel.rs (who knows what was queued), calm.rs (ticks in
+//! Edit together: files/sampler.rs, netlink.rs (who reads), kernel.rs (who knows what was queued), quiet_host.rs (ticks in
 //! which nobody is awake).
 
 use holdup_reason::facts::Body;
@@ -22,34 +22,34 @@ pub struct Standstill {
     /// The last reading found nothing waiting.
     rests: bool,
     /// Ticks in a row in which nothing was queued.
-    calm: u32,
+    quiet: u32,
 }
 
 impl Standstill {
     /// At each tick, whether something was queued since the one before: the last reading, if it is still true and need
     /// not be made `again` in any case.
     pub fn tick(&mut self, queued: Option<bool>, again: bool) -> Option<Vec<Body>> {
-        self.calm = if queued == Some(false) { self.calm + 1 } else { 0 };
+        self.quiet = if queued == Some(false) { self.quiet + 1 } else { 0 };
         (self.is_calm() && !again).then(|| self.last.clone())
     }
 
-    /// At a tick in which nobody was awake, because it is calm.
+    /// At a tick in which nobody was awake, because it is quiet.
     pub fn slept(&mut self) -> Vec<Body> {
         self.tick(Some(false), false).unwrap_or_default()
     }
 
     /// Whether the last reading found nothing waiting, and nothing was queued since.
     pub fn is_calm(&self) -> bool {
-        // The reading must be from a calm tick itself: it may have come between a packet's sight and its queueing.
-        self.calm >= 2 && self.rests
+        // The reading must be from a quiet tick itself: it may have come between a packet's sight and its queueing.
+        self.quiet >= 2 && self.rests
     }
 
     /// Takes note of a reading.
-    pub fn read(&mut self, told: &[Body]) {
-        self.rests = told.iter().all(rests);
+    pub fn read(&mut self, reported: &[Body]) {
+        self.rests = reported.iter().all(rests);
         self.last.clear();
         if self.rests {
-            self.last.extend_from_slice(told);
+            self.last.extend_from_slice(reported);
         }
     }
 }
@@ -72,13 +72,13 @@ mod tests {
         vec![Body::DiskSample(DiskSample { reads, in_flight, ..DiskSample::default() })]
     }
 
-    /// Ticks in which a reading was needed, of those told whether something was queued.
+    /// Ticks in which a reading was needed, of those reported whether something was queued.
     fn readings(reading: &[Body], queued: &[Option<bool>]) -> Vec<usize> {
         let mut still = Standstill::default();
         let mut read = Vec::new();
         for (tick, queued) in queued.iter().enumerate() {
             match still.tick(*queued, tick > 0 && tick % 10 == 0) {
-                Some(told) => assert_eq!(told, reading),
+                Some(reported) => assert_eq!(reported, reading),
                 None => {
                     read.push(tick);
                     still.read(reading);
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_rests_is_read_twice_and_then_told_until_it_is_old() {
+    fn what_rests_is_read_twice_and_then_reported_until_it_is_old() {
         let none = [Some(false); 24];
         assert_eq!(readings(&disk(7, 0), &none), [0, 10, 20]);
         assert_eq!(readings(&[], &none), [0, 10, 20], "no disk has moved");
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn ticks_that_were_slept_through_are_told_as_if_somebody_had_been_awake() {
+    fn ticks_that_were_slept_through_are_reported_as_if_somebody_had_been_awake() {
         let reading = disk(7, 0);
         let mut still = Standstill::default();
         assert_eq!(still.tick(Some(false), false), None);

@@ -1,15 +1,15 @@
-//! How long a wait must be to be told: long enough that events stay under a rate.
+//! How long a wait must be to be reported: long enough that events stay under a rate.
 //!
 //! Short waits are only counted; the threshold that parts them from long ones doubles while a tick
-//! brings more events than may be told, and falls again when they are few. What may be told in a tick
-//! shrinks with what was told already, so that a look of any length stays within a budget of events.
+//! brings more events than may be reported, and falls again when they are few. What may be reported in a tick
+//! shrinks with what was reported already, so that a look of any length stays within a budget of events.
 //! Pure: it is given counts and gives thresholds. Must not: drop events itself (the ring counts those
 //! that do not fit). Rejected: sampling one wait in n (the longest, which explain a hang, would be gone).
 
 use holdup_reason::facts::{Body, Fact, Ns, ThreadRef};
 use std::collections::HashMap;
 
-/// A wait at least this long is told in full, as long as there are few.
+/// A wait at least this long is reported in full, as long as there are few.
 pub const THRESHOLD_NS: Ns = 1_000_000;
 /// A threshold above this would hide what a look is for.
 const THRESHOLD_NS_MAX: Ns = 1_000_000_000;
@@ -17,34 +17,34 @@ const THRESHOLD_NS_MAX: Ns = 1_000_000_000;
 const TRACED_THRESHOLD_NS: Ns = 20_000;
 /// Events that a look may tell (about 2 KB each, with the reasoning).
 const EVENTS_MAX: u64 = 1_000_000;
-/// Ticks after which two thirds of what is left would be told, if events came as fast as they may.
+/// Ticks after which two thirds of what is left would be reported, if events came as fast as they may.
 const TICKS_TO_SPEND: u64 = 400;
 /// Events that a tick may bring at most: of a look for each CPU, so that telling them takes the same small part of a
-/// host of any size (a wait is told in some 10 us), and of a command, whose every wait is wanted.
+/// host of any size (a wait is reported in some 10 us), and of a command, whose every wait is wanted.
 const LOOK_PER_CPU_AND_TICK: u64 = 125;
 const RUN_PER_TICK_MAX: u64 = 2_500;
 /// When the budget is nearly spent, at least.
 const PER_TICK_MIN: u64 = 50;
 /// Ticks with few events before a threshold falls.
-const CALM_TICKS: u64 = 10;
+const QUIET_TICKS: u64 = 10;
 
 /// The thresholds of one look.
 #[derive(Debug)]
-pub struct Pace {
+pub struct WaitThreshold {
     /// For the threads of a command, 0: every wait.
     traced_ns: Ns,
     /// For all others.
     others_ns: Ns,
     is_command: bool,
     per_tick_max: u64,
-    told: u64,
+    reported: u64,
     calm_ticks: u64,
     highest: (Ns, Ns),
     author: Option<(u64, ThreadRef)>,
 }
 
-impl Pace {
-    /// Of a command, whose every wait is told as long as they are few, or of anything else on so many CPUs.
+impl WaitThreshold {
+    /// Of a command, whose every wait is reported as long as they are few, or of anything else on so many CPUs.
     pub fn new(is_command: bool, cpus: usize) -> Self {
         let of_look = LOOK_PER_CPU_AND_TICK * cpus as u64;
         Self {
@@ -52,19 +52,19 @@ impl Pace {
             others_ns: THRESHOLD_NS,
             is_command,
             per_tick_max: if is_command { RUN_PER_TICK_MAX } else { of_look.min(RUN_PER_TICK_MAX) },
-            told: 0,
+            reported: 0,
             calm_ticks: 0,
             highest: (0, THRESHOLD_NS),
             author: None,
         }
     }
 
-    /// Threads of a command: a wait this long is told.
+    /// Threads of a command: a wait this long is reported.
     pub fn traced_threshold_ns(&self) -> Ns {
         self.traced_ns
     }
 
-    /// All others: a wait this long is told.
+    /// All others: a wait this long is reported.
     pub fn threshold_ns(&self) -> Ns {
         self.others_ns
     }
@@ -80,7 +80,7 @@ impl Pace {
     }
 
     fn per_tick(&self) -> u64 {
-        (EVENTS_MAX.saturating_sub(self.told) / TICKS_TO_SPEND)
+        (EVENTS_MAX.saturating_sub(self.reported) / TICKS_TO_SPEND)
             .clamp(PER_TICK_MIN, self.per_tick_max)
     }
 
@@ -89,7 +89,7 @@ impl Pace {
     /// True if the threshold rose.
     pub fn observe(&mut self, events: u64, ticks: u64, braked: bool) -> bool {
         let most = self.per_tick() * ticks.max(1);
-        self.told += events;
+        self.reported += events;
         if braked {
             self.highest.0 = self.highest.0.max(self.others_ns);
         }
@@ -101,7 +101,7 @@ impl Pace {
         if ticks > 0 && events < most / 8 {
             self.calm_ticks += ticks;
             // A flood that goes on comes back with each fall: one tick of it in eleven is borne.
-            if self.calm_ticks >= CALM_TICKS {
+            if self.calm_ticks >= QUIET_TICKS {
                 self.calm_ticks = 0;
                 self.fall();
             }
@@ -160,94 +160,114 @@ mod tests {
     use holdup_reason::facts::Wait;
 
     /// A host on which `per_second(threshold)` waits a second are at least as long as the threshold.
-    fn told(pace: &mut Pace, ticks: u64, per_second: impl Fn(Ns) -> u64) -> u64 {
+    fn reported(
+        wait_threshold: &mut WaitThreshold,
+        ticks: u64,
+        per_second: impl Fn(Ns) -> u64,
+    ) -> u64 {
         let mut sum = 0;
         for _ in 0..ticks {
-            let threshold = if pace.is_command { pace.traced_ns } else { pace.others_ns };
+            let threshold = if wait_threshold.is_command {
+                wait_threshold.traced_ns
+            } else {
+                wait_threshold.others_ns
+            };
             let events = per_second(threshold) / 10;
             sum += events;
-            pace.observe(events, 1, false);
+            wait_threshold.observe(events, 1, false);
         }
         sum
     }
 
     #[test]
     fn few_events_leave_the_threshold_alone() {
-        let mut pace = Pace::new(false, 4);
-        told(&mut pace, 100, |_| 1_000);
-        assert_eq!(pace.highest_ns(), (0, THRESHOLD_NS));
-        assert!(pace.author().is_none());
+        let mut wait_threshold = WaitThreshold::new(false, 4);
+        reported(&mut wait_threshold, 100, |_| 1_000);
+        assert_eq!(wait_threshold.highest_ns(), (0, THRESHOLD_NS));
+        assert!(wait_threshold.author().is_none());
     }
 
     #[test]
     fn a_flood_of_short_waits_raises_the_threshold_and_its_end_lowers_it() {
-        let mut pace = Pace::new(false, 4);
+        let mut wait_threshold = WaitThreshold::new(false, 4);
         // A hundred thousand waits a second, of 3 ms each: none is 4 ms long.
         let flood =
-            told(&mut pace, 50, |threshold| if threshold <= 3_000_000 { 100_000 } else { 10 });
-        assert!(pace.highest_ns().1 == 4 * THRESHOLD_NS, "{pace:?}");
-        assert!(flood < 70_000, "{flood} told of 500,000");
-        told(&mut pace, 30, |_| 10);
-        assert_eq!(pace.threshold_ns(), THRESHOLD_NS);
+            reported(
+                &mut wait_threshold,
+                50,
+                |threshold| if threshold <= 3_000_000 { 100_000 } else { 10 },
+            );
+        assert!(wait_threshold.highest_ns().1 == 4 * THRESHOLD_NS, "{wait_threshold:?}");
+        assert!(flood < 70_000, "{flood} reported of 500,000");
+        reported(&mut wait_threshold, 30, |_| 10);
+        assert_eq!(wait_threshold.threshold_ns(), THRESHOLD_NS);
     }
 
     #[test]
     fn a_larger_host_may_tell_more_up_to_what_a_command_may() {
         // Half as many waits are twice as long.
-        let all =
-            |cpus| told(&mut Pace::new(false, cpus), 50, |threshold| 100_000_000_000 / threshold);
+        let all = |cpus| {
+            reported(&mut WaitThreshold::new(false, cpus), 50, |threshold| {
+                100_000_000_000 / threshold
+            })
+        };
         assert!(all(2) < all(8) && all(8) < all(1_000), "{} {} {}", all(2), all(8), all(1_000));
         let threshold = |cpus| {
-            let mut pace = Pace::new(false, cpus);
-            told(&mut pace, 100, |_| 2_400);
-            pace.highest_ns().1
+            let mut wait_threshold = WaitThreshold::new(false, cpus);
+            reported(&mut wait_threshold, 100, |_| 2_400);
+            wait_threshold.highest_ns().1
         };
         assert_eq!((threshold(1) > THRESHOLD_NS, threshold(2)), (true, THRESHOLD_NS));
     }
 
     #[test]
-    fn long_waits_in_a_flood_are_still_told() {
-        let mut pace = Pace::new(false, 4);
-        told(&mut pace, 600, |_| 1_000_000);
-        assert_eq!(pace.threshold_ns(), THRESHOLD_NS_MAX);
+    fn long_waits_in_a_flood_are_still_reported() {
+        let mut wait_threshold = WaitThreshold::new(false, 4);
+        reported(&mut wait_threshold, 600, |_| 1_000_000);
+        assert_eq!(wait_threshold.threshold_ns(), THRESHOLD_NS_MAX);
     }
 
     #[test]
-    fn every_wait_of_a_command_is_told_until_they_are_too_many() {
-        let mut pace = Pace::new(true, 4);
-        told(&mut pace, 100, |_| 20_000);
-        assert_eq!(pace.traced_threshold_ns(), 0);
+    fn every_wait_of_a_command_is_reported_until_they_are_too_many() {
+        let mut wait_threshold = WaitThreshold::new(true, 4);
+        reported(&mut wait_threshold, 100, |_| 20_000);
+        assert_eq!(wait_threshold.traced_threshold_ns(), 0);
         // A ping-pong: two hundred thousand waits a second of 5 us.
-        told(&mut pace, 10, |threshold| if threshold <= 5_000 { 200_000 } else { 100 });
-        assert_eq!(pace.highest_ns(), (TRACED_THRESHOLD_NS, THRESHOLD_NS));
+        reported(
+            &mut wait_threshold,
+            10,
+            |threshold| if threshold <= 5_000 { 200_000 } else { 100 },
+        );
+        assert_eq!(wait_threshold.highest_ns(), (TRACED_THRESHOLD_NS, THRESHOLD_NS));
     }
 
     #[test]
     fn a_command_of_any_length_stays_within_its_budget() {
-        let mut pace = Pace::new(true, 4);
+        let mut wait_threshold = WaitThreshold::new(true, 4);
         // Waits of all lengths: half as many are twice as long.
         let hour = 36_000;
-        let all = told(&mut pace, hour, |threshold| 4_000_000_000 / threshold.max(4_000));
+        let all =
+            reported(&mut wait_threshold, hour, |threshold| 4_000_000_000 / threshold.max(4_000));
         assert!(all < EVENTS_MAX + hour * PER_TICK_MIN * 2, "{all}");
     }
 
     #[test]
     fn an_alarm_in_a_tick_raises_but_never_lowers() {
-        let mut pace = Pace::new(false, 4);
-        assert!(pace.observe(10_000, 0, false));
-        let raised = pace.threshold_ns();
-        for _ in 0..2 * CALM_TICKS {
-            assert!(!pace.observe(0, 0, false));
+        let mut wait_threshold = WaitThreshold::new(false, 4);
+        assert!(wait_threshold.observe(10_000, 0, false));
+        let raised = wait_threshold.threshold_ns();
+        for _ in 0..2 * QUIET_TICKS {
+            assert!(!wait_threshold.observe(0, 0, false));
         }
-        assert_eq!(pace.threshold_ns(), raised);
+        assert_eq!(wait_threshold.threshold_ns(), raised);
     }
 
     #[test]
-    fn what_the_kernel_side_kept_back_is_told() {
-        let mut pace = Pace::new(true, 4);
-        assert!(pace.observe(1, 0, true));
-        assert_eq!(pace.highest_ns(), (THRESHOLD_NS, THRESHOLD_NS));
-        assert_eq!(pace.traced_threshold_ns(), TRACED_THRESHOLD_NS);
+    fn what_the_kernel_side_kept_back_is_reported() {
+        let mut wait_threshold = WaitThreshold::new(true, 4);
+        assert!(wait_threshold.observe(1, 0, true));
+        assert_eq!(wait_threshold.highest_ns(), (THRESHOLD_NS, THRESHOLD_NS));
+        assert_eq!(wait_threshold.traced_threshold_ns(), TRACED_THRESHOLD_NS);
     }
 
     #[test]
@@ -256,9 +276,9 @@ mod tests {
             let thread = ThreadRef { tid: pid + 1, pid, start_ns: 1, comm: format!("p{pid}") };
             Fact { at_ns: 0, body: Body::Wait(Wait { thread, ..Wait::default() }) }
         };
-        let mut pace = Pace::new(false, 4);
-        pace.blame(&[wait(7), wait(9), wait(9), wait(7), wait(9)]);
-        pace.blame(&[wait(7)]);
-        assert_eq!(pace.author().map(|it| (it.tid, it.comm.as_str())), Some((9, "p9")));
+        let mut wait_threshold = WaitThreshold::new(false, 4);
+        wait_threshold.blame(&[wait(7), wait(9), wait(9), wait(7), wait(9)]);
+        wait_threshold.blame(&[wait(7)]);
+        assert_eq!(wait_threshold.author().map(|it| (it.tid, it.comm.as_str())), Some((9, "p9")));
     }
 }

@@ -67,7 +67,7 @@ impl Sight {
     }
 
     /// For people.
-    pub fn tell(&self, page: &mut Page) {
+    pub fn render(&self, page: &mut Page) {
         let whom = self.host.as_ref().map_or("this host", |host| host.hostname.as_str());
         let whom = escape::name(whom, 40);
         match self.blind.len() {
@@ -134,14 +134,14 @@ mod tests {
             what: "bpf".into(),
             why: "operation not permitted\x1b[2J".into(),
             remedy: "run as root".into(),
-            therefore: "single waits are not told, only sums".into(),
+            therefore: "single waits are not reported, only sums".into(),
             ..Blind::default()
         };
         let host = Host { hostname: "web".into(), kernel: "6.1.0".into(), ..Host::default() };
         let facts = [Body::Host(host), Body::Blind(blind)];
         let sight = Sight::from_facts(facts.map(|body| Fact { at_ns: 0, body }).into());
         let mut page = Page::new(80, false);
-        sight.tell(&mut page);
+        sight.render(&mut page);
         let text = page.finish();
         assert!(text.starts_with("One thing is hidden from holdup on web.\n"), "{text}");
         assert!(text.contains(r"bpf: operation not permitted\x1b[2J"), "{text}");

@@ -106,7 +106,7 @@ fn distance(a: &str, b: &str) -> usize {
 }
 
 /// For a terminal: one code in full, several as a list.
-pub fn tell(entries: &[Entry], asked: bool, page: &mut Page) {
+pub fn render(entries: &[Entry], asked: bool, page: &mut Page) {
     let [only] = entries else {
         for entry in entries {
             page.row(&format!("{:<24}", entry.code), entry.title, Tone::Plain);

@@ -14,9 +14,9 @@ mod job;
 mod main_loop;
 mod output;
 mod page;
-mod patience;
 mod progress;
 mod signals;
+mod slow_start;
 mod text;
 
 use failure::Failure;
@@ -73,13 +73,13 @@ fn answer(job: Job) -> Result<u8, Failure> {
         Task::Doctor { file } => {
             let out = output::Output::open(&answer, false, file.as_deref())?;
             let sight = doctor::Sight::of(file.as_deref())?;
-            out.deliver(&sight, |page| sight.tell(page))?;
+            out.deliver(&sight, |page| sight.render(page))?;
             Ok(u8::from(answer.check && !sight.is_whole()))
         }
         Task::Explain { code } => {
             let pages = documents::lookup(code.as_deref())?;
             output::Output::open(&answer, false, None)?
-                .deliver(&pages, |page| documents::tell(&pages, code.is_some(), page))?;
+                .deliver(&pages, |page| documents::render(&pages, code.is_some(), page))?;
             Ok(0)
         }
         Task::Completions { shell } => {
@@ -102,7 +102,7 @@ fn compare(sides: &diff::Sides, answer: &Answer) -> Result<u8, Failure> {
     let to = output::Output::open_page(answer, None)?;
     let comparison = sides.compare()?;
     out.deliver(&comparison, |page| {
-        text::comparison::tell(&comparison, answer.verbose, page);
+        text::comparison::render(&comparison, answer.verbose, page);
     })?;
     if let Some(to) = to {
         to.raw(&page::render_comparison(&comparison, &text::comparison::noise(&comparison))?)?;
@@ -140,10 +140,10 @@ mod tests {
     #[test]
     fn the_command_s_own_failure_comes_first() {
         let report = report("file_lock");
-        for (own, check, told) in
+        for (own, check, reported) in
             [(0, false, 0), (0, true, 1), (3, true, 3), (130, false, 130), (137, true, 137)]
         {
-            assert_eq!(status(&report, check, Some(own)), told, "{own} {check}");
+            assert_eq!(status(&report, check, Some(own)), reported, "{own} {check}");
         }
     }
 }

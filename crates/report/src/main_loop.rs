@@ -9,9 +9,9 @@ use crate::failure::Failure;
 use crate::job::Aim;
 use crate::output::Output;
 use crate::page;
-use crate::patience::Patience;
 use crate::progress::Progress;
 use crate::signals;
+use crate::slow_start::SlowStart;
 use crate::text::escape;
 use holdup_probe::live::{Live, Look, What};
 use holdup_probe::recording::{Reader, Writer};
@@ -64,7 +64,7 @@ impl Answered {
 pub struct Looked {
     /// The answer.
     pub answered: Answered,
-    /// The command's own status as a shell tells it, if a command was looked at.
+    /// The command's own status as a shell reports it, if a command was looked at.
     pub command_status: Option<i32>,
 }
 
@@ -95,7 +95,7 @@ pub fn look(
     }
     let writer = record.map(Writer::create).transpose()?;
     let (whom, is_command) = (whom(&aim), matches!(aim, Aim::Command(_)));
-    let patience = (!is_command).then(Patience::start);
+    let slow_start = (!is_command).then(SlowStart::start);
     let live = Live::start(Look { what: what(aim), seconds }).map_err(|error| {
         // It holds nothing but a header; what stood there before is gone in any case.
         if let Some(path) = record {
@@ -103,7 +103,7 @@ pub fn look(
         }
         if is_command { not_executed(error.into()) } else { error.into() }
     })?;
-    drop(patience);
+    drop(slow_start);
     // Taking the kernel programs off may take longer than the answer: that is done when the process ends.
     let mut live = ManuallyDrop::new(live);
     let stop = live.stopper();
@@ -253,7 +253,7 @@ fn container_in(model: &Model, name: &str) -> Option<Target> {
     let containers = || model.containers.iter();
     let exact = containers().find(|it| it.name == name || it.id == name);
     let mut by_id = containers().filter(|it| it.id.starts_with(name));
-    // Told at both ends of a look, it is still one.
+    // Reported at both ends of a look, it is still one.
     let first = by_id.next();
     let found = exact.or_else(|| first.filter(|it| by_id.all(|other| other.id == it.id)))?;
     Some(Target {
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_executed_is_told_as_a_shell_tells_it() {
+    fn what_cannot_be_executed_is_reported_as_a_shell_reports_it() {
         let failed = |error| {
             let error = SourceError::System { doing: "execute x".into(), error };
             not_executed(error.into()).status

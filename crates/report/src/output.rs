@@ -76,11 +76,11 @@ impl Output {
         self.deliver(report, |page| text::report(report, verbose, page))
     }
 
-    /// Delivers `value` as JSON, or as the text that `tell` writes.
+    /// Delivers `value` as JSON, or as the text that `render` writes.
     pub fn deliver(
         mut self,
         value: &impl Serialize,
-        tell: impl FnOnce(&mut Page),
+        render: impl FnOnce(&mut Page),
     ) -> Result<(), Failure> {
         let text = if self.json {
             let mut text = serde_json::to_string_pretty(value)
@@ -93,16 +93,16 @@ impl Output {
                 // The command may have left its last line open.
                 page.start_on_a_new_line();
             }
-            tell(&mut page);
+            render(&mut page);
             page.finish()
         };
         self.write(text.as_bytes())
     }
 
     /// Writes a piece of text at once; `false` if nobody reads any more.
-    pub fn tell(&mut self, tell: impl FnOnce(&mut Page)) -> Result<bool, Failure> {
+    pub fn print(&mut self, render: impl FnOnce(&mut Page)) -> Result<bool, Failure> {
         let mut page = Page::new(self.width, self.colour);
-        tell(&mut page);
+        render(&mut page);
         self.append(page.finish().as_bytes())
     }
 

@@ -105,9 +105,9 @@ mod tests {
             drawn: None,
             columns: 80,
         };
-        let told = |seconds| line.text(Duration::from_secs(seconds));
-        assert_eq!(told(0), "Looking at this host [                    ] 4 s left");
-        assert_eq!(told(3), "Looking at this host [===============     ] 1 s left");
-        assert_eq!(told(9), "Looking at this host [====================] sorting it out");
+        let reported = |seconds| line.text(Duration::from_secs(seconds));
+        assert_eq!(reported(0), "Looking at this host [                    ] 4 s left");
+        assert_eq!(reported(3), "Looking at this host [===============     ] 1 s left");
+        assert_eq!(reported(9), "Looking at this host [====================] sorting it out");
     }
 }

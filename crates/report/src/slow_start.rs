@@ -14,27 +14,27 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// A begin takes a third of a second, and some more on a host with full CPUs.
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Until this is dropped, the look is beginning.
-pub struct Patience {
+pub struct SlowStart {
     waiting: Option<(Sender<()>, JoinHandle<()>)>,
 }
 
-impl Patience {
+impl SlowStart {
     /// Counts from here. Where no thread can be had, nothing will be said.
     pub fn start() -> Self {
         if !std::io::stderr().is_terminal() {
             return Self { waiting: None };
         }
         let (begun, waits) = mpsc::channel();
-        let thread = std::thread::Builder::new().spawn(move || tell_later(&waits));
+        let thread = std::thread::Builder::new().spawn(move || report_later(&waits));
         Self { waiting: thread.ok().map(|thread| (begun, thread)) }
     }
 }
 
 /// Nothing is written afterwards, so that no other line is written into.
-impl Drop for Patience {
+impl Drop for SlowStart {
     fn drop(&mut self) {
         if let Some((begun, thread)) = self.waiting.take() {
             drop(begun);
@@ -43,8 +43,8 @@ impl Drop for Patience {
     }
 }
 
-fn tell_later(waits: &Receiver<()>) {
-    if waits.recv_timeout(PATIENCE) != Err(RecvTimeoutError::Timeout) {
+fn report_later(waits: &Receiver<()>) {
+    if waits.recv_timeout(TIMEOUT) != Err(RecvTimeoutError::Timeout) {
         return;
     }
     let place = fs::read_to_string(format!("/proc/self/task/{}/wchan", std::process::id()));
@@ -60,7 +60,7 @@ fn text(wchan: &str) -> String {
     } else {
         ""
     };
-    format!("The look has not begun after {} s{place}.", PATIENCE.as_secs())
+    format!("The look has not begun after {} s{place}.", TIMEOUT.as_secs())
 }
 
 #[cfg(test)]
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reason_is_told_only_if_it_is_known() {
+    fn a_reason_is_reported_only_if_it_is_known() {
         assert!(text("synchronize_rcu_normal").contains("RCU grace period"));
         for unknown in ["", "0", "futex_do_wait"] {
             assert_eq!(text(unknown), "The look has not begun after 3 s.");

@@ -28,10 +28,10 @@ fn every_recording_is_as_it_was() {
     let folder = recording("");
     let all = std::fs::read_dir(folder).expect("recordings").map(|it| it.expect("an entry").path());
     for file in all.filter(|it| it.extension().is_some_and(|it| it == "rec")) {
-        let told = comparison(&["--json"], &[&file, &file]);
-        let outcome = (told.verdict, told.is_worse, told.first);
+        let reported = comparison(&["--json"], &[&file, &file]);
+        let outcome = (reported.verdict, reported.is_worse, reported.first);
         assert_eq!(outcome, (Outcome::Same, false, None), "{}", file.display());
-        let other = told.ends.iter().find(|it| it.changed.change != Change::Same);
+        let other = reported.ends.iter().find(|it| it.changed.change != Change::Same);
         assert!(other.is_none(), "{}: {other:?}", file.display());
     }
 }
@@ -40,10 +40,10 @@ fn every_recording_is_as_it_was() {
 fn a_healthy_and_a_held_host_differ_by_what_holds() {
     let (well, held) =
         (recording("healthy-memory-stream-53.rec"), recording("lock-file-convoy-4403.rec"));
-    let told = comparison(&["--json"], &[&well, &held]);
-    assert_eq!((told.verdict, told.is_worse), (Outcome::Worse, true), "{}", told.title);
-    let first = &told.ends[told.first.expect("one")];
-    assert_eq!(first.code_after.as_deref(), Some("lock.file"), "{}", told.title);
+    let reported = comparison(&["--json"], &[&well, &held]);
+    assert_eq!((reported.verdict, reported.is_worse), (Outcome::Worse, true), "{}", reported.title);
+    let first = &reported.ends[reported.first.expect("one")];
+    assert_eq!(first.code_after.as_deref(), Some("lock.file"), "{}", reported.title);
     let worse = diff(&["--check"], &[&well, &held]);
     assert_eq!(worse.status.code(), Some(1));
     let better = diff(&["--check"], &[&held, &well]);

@@ -92,7 +92,7 @@ fn kill(signal: &str, pid: u32) {
 }
 
 #[test]
-fn an_ordinary_user_is_told_what_was_done() {
+fn an_ordinary_user_is_reported_what_was_done() {
     let place = Place::new("whole");
     for attempt in 1..=TRIES {
         let output = place.demo().output().expect("it runs");

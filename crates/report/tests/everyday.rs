@@ -361,8 +361,9 @@ fn outcome(everyday: &Everyday, folder: &Path, port: u16) -> Outcome {
     let mut look = Command::new(env!("CARGO_BIN_EXE_holdup"));
     look.args(["run", "--json", "-o"]).arg(&report).arg("--").args(words);
     look.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let told = look.output().expect("holdup runs");
-    let failed = |why: String| format!("{name}: {why}; {}", String::from_utf8_lossy(&told.stderr));
+    let reported = look.output().expect("holdup runs");
+    let failed =
+        |why: String| format!("{name}: {why}; {}", String::from_utf8_lossy(&reported.stderr));
     let report = std::fs::read_to_string(&report)
         .unwrap_or_else(|error| panic!("{}", failed(error.to_string())));
     let report: Value = serde_json::from_str(&report)
@@ -391,7 +392,7 @@ fn outcome(everyday: &Everyday, folder: &Path, port: u16) -> Outcome {
     }
 }
 
-/// An end that is open because no event told of it; where a wait was seen, and only its other end was not, that is said.
+/// An end that is open because no event shows it; where a wait was seen, and only its other end was not, that is said.
 fn is_unseen(end: &Value) -> bool {
     let why = end["why_open"].as_str().unwrap_or_default();
     end["end"] == "open" && (why.is_empty() || why.contains("seen"))

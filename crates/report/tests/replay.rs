@@ -82,8 +82,8 @@ fn the_report_goes_where_it_should() {
     std::fs::write(&out, "x".repeat(100_000)).expect("written");
     let answer = holdup(&["--from", words(&path), "-o", words(&out)]);
     assert!(answer.stdout.is_empty() && answer.stderr.is_empty(), "{answer:?}");
-    let told = std::fs::read(&out).expect("a report");
-    assert_eq!(told, holdup(&["--from", words(&path)]).stdout);
+    let reported = std::fs::read(&out).expect("a report");
+    assert_eq!(reported, holdup(&["--from", words(&path)]).stdout);
 }
 
 #[test]
@@ -119,12 +119,12 @@ fn a_recording_cut_short_is_answered_or_refused_but_never_a_panic() {
 }
 
 #[test]
-fn damage_is_told_with_its_place() {
+fn damage_is_reported_with_its_place() {
     let folder = tempfile::tempdir().expect("a folder");
     let header = r#"{"holdup_recording":1,"tool":"holdup 0.1.0"}"#;
     let newer = r#"{"holdup_recording":99,"tool":"holdup 9.0.0"}"#;
     let fact = r#"{"t":1,"f":"window_begin","v":{"unix_ns":1}}"#;
-    for (lines, status, told) in [
+    for (lines, status, reported) in [
         (vec![header, fact], 0, ""),
         (vec![newer, fact], 3, "format 99 was written by a newer holdup 9.0.0"),
         (vec![header, fact, "{\x1b]0;pwned}"], 3, "line 3 is not a fact"),
@@ -137,7 +137,7 @@ fn damage_is_told_with_its_place() {
         let answer = holdup(&["--from", words(&path)]);
         let error = String::from_utf8_lossy(&answer.stderr);
         assert_eq!(answer.status.code(), Some(status), "{lines:?}: {error}");
-        assert!(error.contains(told) && !error.contains('\x1b'), "{error:?}");
+        assert!(error.contains(reported) && !error.contains('\x1b'), "{error:?}");
     }
 }
 
@@ -151,7 +151,7 @@ fn a_reader_that_goes_away_is_no_failure() {
 }
 
 #[test]
-fn a_full_disk_is_told() {
+fn a_full_disk_is_reported() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = recording(folder.path());
     let answer = holdup(&["--from", words(&path), "-o", "/dev/full"]);

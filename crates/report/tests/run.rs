@@ -36,28 +36,28 @@ fn input_output_and_status_stay_the_command_s_own() {
     let report = folder.path().join("report.txt");
     let path = report.to_str().expect("UTF-8");
     let script = "cat; echo to-stderr >&2; exit 7";
-    let told = answer(&["-o", path, "--", "sh", "-c", script], "to-stdout\n");
-    assert_eq!(told.status.code(), Some(7), "{told:?}");
-    assert_eq!(String::from_utf8_lossy(&told.stdout), "to-stdout\n");
-    assert_eq!(String::from_utf8_lossy(&told.stderr), "to-stderr\n");
+    let reported = answer(&["-o", path, "--", "sh", "-c", script], "to-stdout\n");
+    assert_eq!(reported.status.code(), Some(7), "{reported:?}");
+    assert_eq!(String::from_utf8_lossy(&reported.stdout), "to-stdout\n");
+    assert_eq!(String::from_utf8_lossy(&reported.stderr), "to-stderr\n");
     let report = std::fs::read_to_string(report).expect("a report");
     assert!(report.contains("exit status 7"), "{report}");
 }
 
 #[test]
 fn the_report_goes_to_standard_error() {
-    let told = answer(&["--json", "--", "echo", "mine"], "");
-    assert_eq!((told.status.code(), told.stdout.as_slice()), (Some(0), &b"mine\n"[..]));
+    let reported = answer(&["--json", "--", "echo", "mine"], "");
+    assert_eq!((reported.status.code(), reported.stdout.as_slice()), (Some(0), &b"mine\n"[..]));
     let report: holdup_reason::answer::Report =
-        serde_json::from_slice(&told.stderr).expect("one JSON object");
+        serde_json::from_slice(&reported.stderr).expect("one JSON object");
     assert_eq!(report.target.exit_status, Some(0));
     assert!(report.accounting.wall_seconds > 0.0, "{report:?}");
 }
 
 #[test]
 fn a_killed_command_gives_what_a_shell_gives() {
-    let told = answer(&["--", "sh", "-c", "kill -KILL $$"], "");
-    assert_eq!(told.status.code(), Some(128 + 9), "{told:?}");
+    let reported = answer(&["--", "sh", "-c", "kill -KILL $$"], "");
+    assert_eq!(reported.status.code(), Some(128 + 9), "{reported:?}");
 }
 
 #[test]
@@ -71,9 +71,9 @@ fn an_interrupt_ends_the_command_and_not_the_report() {
     let group = format!("-{}", child.id());
     let sent = Command::new("kill").args(["-INT", "--", &group]).status().expect("kill");
     assert!(sent.success());
-    let told = child.wait_with_output().expect("it ends");
-    assert_eq!(told.status.code(), Some(128 + 2), "{told:?}");
-    assert!(String::from_utf8_lossy(&told.stderr).contains("sleep 60"), "{told:?}");
+    let reported = child.wait_with_output().expect("it ends");
+    assert_eq!(reported.status.code(), Some(128 + 2), "{reported:?}");
+    assert!(String::from_utf8_lossy(&reported.stderr).contains("sleep 60"), "{reported:?}");
     assert!(begin.elapsed() < Duration::from_secs(30));
 }
 
@@ -97,20 +97,20 @@ fn a_command_that_does_not_end_is_answered_for_all_the_same() {
         let sent = Command::new("kill").args([signal, line.trim()]).status().expect("kill");
         assert!(sent.success());
         // The command has the other ends of its output, so that they do not close.
-        let told = child.wait().expect("it ends");
-        assert_eq!(told.code(), Some(status), "{signal}");
+        let reported = child.wait().expect("it ends");
+        assert_eq!(reported.code(), Some(status), "{signal}");
         assert!(begin.elapsed() < Duration::from_secs(10), "{signal}: {:?}", begin.elapsed());
     }
 }
 
 #[test]
-fn what_is_no_program_is_told_as_a_shell_tells_it() {
+fn what_is_no_program_is_reported_as_a_shell_reports_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("script");
     std::fs::write(&path, "#!/no/such/interpreter\n").expect("written");
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(&path, mode).expect("executable");
-    let told = answer(&["--", path.to_str().expect("UTF-8")], "");
-    assert_eq!(told.status.code(), Some(126), "{told:?}");
-    assert!(String::from_utf8_lossy(&told.stderr).contains("interpreter"), "{told:?}");
+    let reported = answer(&["--", path.to_str().expect("UTF-8")], "");
+    assert_eq!(reported.status.code(), Some(126), "{reported:?}");
+    assert!(String::from_utf8_lossy(&reported.stderr).contains("interpreter"), "{reported:?}");
 }

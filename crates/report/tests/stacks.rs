@@ -24,29 +24,29 @@ fn is_seen() -> bool {
 }
 
 fn holdup(arguments: &[&str]) -> String {
-    let told = Command::new(env!("CARGO_BIN_EXE_holdup")).args(arguments).output();
-    let told = told.expect("holdup runs");
-    assert!(told.status.success(), "{told:?}");
-    String::from_utf8(told.stdout).expect("UTF-8")
+    let reported = Command::new(env!("CARGO_BIN_EXE_holdup")).args(arguments).output();
+    let reported = reported.expect("holdup runs");
+    assert!(reported.status.success(), "{reported:?}");
+    String::from_utf8(reported.stdout).expect("UTF-8")
 }
 
 /// What holdup records of this process, while three of its threads want what is held.
 fn recorded(file: &str) -> Vec<u64> {
     let ledger = Arc::new(Mutex::new(0));
     let held = ledger.lock().expect("nobody panics");
-    let (tell, told) = mpsc::channel();
+    let (sender, tids) = mpsc::channel();
     let waiters: Vec<_> = (0..3)
         .map(|_| {
-            let (ledger, tell) = (Arc::clone(&ledger), tell.clone());
+            let (ledger, sender) = (Arc::clone(&ledger), sender.clone());
             std::thread::spawn(move || {
                 let own = std::fs::read_link("/proc/thread-self").expect("procfs");
                 let tid = own.file_name().and_then(|name| name.to_str()?.parse().ok());
-                tell.send(tid.expect("a number")).expect("heard");
+                sender.send(tid.expect("a number")).expect("heard");
                 wants_the_ledger(&ledger)
             })
         })
         .collect();
-    let tids = told.iter().take(3).collect();
+    let tids = tids.iter().take(3).collect();
     let pid = std::process::id().to_string();
     holdup(&["record", "--for", "2s", "-p", &pid, "--json", file]);
     drop(held);
@@ -89,6 +89,6 @@ fn a_mutex_is_named_as_one_and_by_who_wants_it() {
     assert_eq!(link["lock_kind"], "mutex", "{first}");
     let function = link["who"]["function"].as_str().expect("a function");
     assert!(function.ends_with("wants_the_ledger"), "{function}");
-    let told = holdup(&["--from", file, "-v"]);
-    assert!(told.contains("stack ") && told.contains("wants_the_ledger"), "{told}");
+    let reported = holdup(&["--from", file, "-v"]);
+    assert!(reported.contains("stack ") && reported.contains("wants_the_ledger"), "{reported}");
 }

@@ -116,7 +116,7 @@ fn sums_are_what_the_scheduler_counts() {
         move || read_block(&file).expect("a block")
     });
     assert!(ns(&sums, "disk_sleep") > ns(&sums, "sleep"), "{sums}");
-    // Which of its blocked time is for I/O is told beside, not added.
+    // Which of its blocked time is for I/O is reported beside, not added.
     let blocked_ns = ns(&sums, "disk_sleep") + ns(&sums, "sleep");
     assert!(ns(&sums, "iowait") > 0.0 && ns(&sums, "iowait") <= blocked_ns, "{sums}");
     // What of both kinds was for a CPU is found in one figure of the scheduler's.
@@ -137,7 +137,7 @@ fn ns(sums: &Value, name: &str) -> f64 {
 /// What a look tells of a thread that waits so, after it was held against the scheduler's figures.
 fn sums_of<W: Wait>(wait: impl Fn() -> W) -> Value {
     let (ended, cpu) = (Arc::new(AtomicBool::new(false)), first_cpu());
-    // More than one CPU can do: each waits for it after each wait, mostly too short to be told.
+    // More than one CPU can do: each waits for it after each wait, mostly too short to be reported.
     let turn = |()| at_work(&ended, &cpu, Duration::from_micros(60), wait());
     let all = [(); 6].map(turn);
     let tid = all[0];
@@ -146,11 +146,11 @@ fn sums_of<W: Wait>(wait: impl Fn() -> W) -> Value {
     let (since, taken_before, before) = (Instant::now(), taken(&cpu), schedstat(tid));
     let mut look = Command::new(env!("CARGO_BIN_EXE_holdup"));
     look.args(["record", "--for", "5s"]).arg(&file);
-    let told = look.output().expect("holdup runs");
+    let reported = look.output().expect("holdup runs");
     let (span_ns, after) = (since.elapsed().as_secs_f64() * 1e9, schedstat(tid));
     let taken_ns = taken(&cpu) - taken_before;
     ended.store(true, Ordering::Relaxed);
-    assert!(told.status.success(), "{told:?}");
+    assert!(reported.status.success(), "{reported:?}");
 
     let facts = Command::new(env!("CARGO_BIN_EXE_holdup")).arg("facts").arg(&file).output();
     let facts = String::from_utf8(facts.expect("holdup runs").stdout).expect("UTF-8");
@@ -162,15 +162,15 @@ fn sums_of<W: Wait>(wait: impl Fn() -> W) -> Value {
         .clone();
     let window_ns = ns(&sums, "until") - ns(&sums, "since");
     let around_ns = span_ns - window_ns + TOLERANCE_NS;
-    for (name, told_ns, counted_ns, more_ns) in [
+    for (name, reported_ns, counted_ns, more_ns) in [
         ("run", ns(&sums, "run"), after[0] - before[0], taken_ns + TOLERANCE_NS),
         ("runnable", ns(&sums, "runnable"), after[1] - before[1], TOLERANCE_NS),
     ] {
         let context = format!(
-            "{name}: told {told_ns}, the scheduler {counted_ns}, around {around_ns}: {sums}"
+            "{name}: reported {reported_ns}, the scheduler {counted_ns}, around {around_ns}: {sums}"
         );
-        assert!(told_ns <= counted_ns + more_ns, "{context}");
-        assert!(told_ns >= counted_ns - around_ns, "{context}");
+        assert!(reported_ns <= counted_ns + more_ns, "{context}");
+        assert!(reported_ns >= counted_ns - around_ns, "{context}");
     }
     let known_ns =
         ns(&sums, "run") + ns(&sums, "runnable") + ns(&sums, "sleep") + ns(&sums, "disk_sleep");

@@ -72,13 +72,13 @@ fn sleeper(mut pipe: impl Read + Send + 'static, cpu: String) -> u64 {
 fn waker(
     cpu: String,
     mut part: impl FnMut(u64) + Send + 'static,
-    told: mpsc::Receiver<()>,
+    asked: mpsc::Receiver<()>,
     other: mpsc::Sender<()>,
     ended: Arc<AtomicBool>,
 ) {
     std::thread::spawn(move || {
         let tid = placed(&cpu);
-        while told.recv().is_ok() && !ended.load(Ordering::Relaxed) {
+        while asked.recv().is_ok() && !ended.load(Ordering::Relaxed) {
             part(tid);
             if other.send(()).is_err() {
                 return;
@@ -93,8 +93,8 @@ fn watch(often: &str, seldom: &str, asleep: &str) -> (Vec<Value>, Vec<Written>) 
     let tid = sleeper(reader, asleep.into());
     let written = Arc::new(Mutex::new(Vec::new()));
     let ended = Arc::new(AtomicBool::new(false));
-    let (begin, often_told) = mpsc::channel();
-    let (to_seldom, seldom_told) = mpsc::channel();
+    let (begin, often_asked) = mpsc::channel();
+    let (to_seldom, seldom_asked) = mpsc::channel();
     let (mut pipe, all) = (writer.try_clone().expect("a descriptor"), written.clone());
     let bursts = move |tid| {
         for _ in 0..OFTEN {
@@ -105,20 +105,20 @@ fn watch(often: &str, seldom: &str, asleep: &str) -> (Vec<Value>, Vec<Written>) 
         std::thread::sleep(PAUSE);
         write(&mut pipe, tid, &all);
     };
-    waker(often.into(), bursts, often_told, to_seldom, ended.clone());
+    waker(often.into(), bursts, often_asked, to_seldom, ended.clone());
     let (mut pipe, all) = (writer, written.clone());
     let once = move |tid| {
         std::thread::sleep(REST);
         write(&mut pipe, tid, &all);
     };
-    waker(seldom.into(), once, seldom_told, begin.clone(), ended.clone());
+    waker(seldom.into(), once, seldom_asked, begin.clone(), ended.clone());
     begin.send(()).expect("heard");
 
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("wakers.hup");
     let mut look = Command::new(env!("CARGO_BIN_EXE_holdup"));
-    let told = look.args(["record", "--for", "3s"]).arg(&file).output().expect("holdup runs");
-    assert!(told.status.success(), "{told:?}");
+    let reported = look.args(["record", "--for", "3s"]).arg(&file).output().expect("holdup runs");
+    assert!(reported.status.success(), "{reported:?}");
     ended.store(true, Ordering::Relaxed);
     drop(begin);
     let facts = Command::new(env!("CARGO_BIN_EXE_holdup")).arg("facts").arg(&file).output();

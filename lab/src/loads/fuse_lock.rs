@@ -72,8 +72,8 @@ impl Monitor {
             let _: anyhow::Result<u8> = dns::ask(server, &name, 12, self.timeout, self.attempts);
             return;
         }
-        // SAFETY: `address` is a whole sockaddr_in of the length told, and `name` is as long as is
-        // told; neither is kept.
+        // SAFETY: `address` is a whole sockaddr_in of the length passed, and `name` is as long as is
+        // passed; neither is kept.
         unsafe {
             let mut address: libc::sockaddr_in = std::mem::zeroed();
             address.sin_family = libc::AF_INET as u16;

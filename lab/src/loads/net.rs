@@ -36,7 +36,7 @@ pub struct Server {
 fn listen(address: SocketAddr, backlog: i32) -> anyhow::Result<TcpListener> {
     let SocketAddr::V4(v4) = address else { bail!("only IPv4: {address}") };
     // SAFETY: plain socket calls on a descriptor that this function owns until it is wrapped;
-    // `name` is a valid sockaddr_in of the length told.
+    // `name` is a valid sockaddr_in of the length passed.
     unsafe {
         let fd = libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0);
         if fd < 0 {

@@ -167,14 +167,14 @@ pub fn refused(trials: &[Trial]) -> String {
     if out.is_empty() { "none\n".into() } else { out }
 }
 
-/// Ways out that did not help, were not run, or cannot be told. A path below a process's root is written as
+/// Ways out that did not help, were not run, or cannot be decided. A path below a process's root is written as
 /// `/proc/PID/root:/path`: as it was run, it would look like one of this machine's own.
 pub fn remedies(trials: &[Trial]) -> String {
     let mut out = String::new();
     let below_root = ["", "root", ""].join("/");
     let all: Vec<&Trial> = trials.iter().collect();
     for (trial, _) in judged(&all) {
-        let told = match &trial.tried {
+        let reported = match &trial.tried {
             Some(Tried::Applied { command, recovered, note, undone }) => {
                 let back = match recovered {
                     Some(share)
@@ -193,8 +193,9 @@ pub fn remedies(trials: &[Trial]) -> String {
             Some(Tried::NoCommand) => "no command".into(),
             None => continue,
         };
-        let told = told.replace(&below_root, "/root:/");
-        let _ = writeln!(out, "- {}, {} (seed {}): {told}", trial.code, trial.scenario, trial.seed);
+        let reported = reported.replace(&below_root, "/root:/");
+        let _ =
+            writeln!(out, "- {}, {} (seed {}): {reported}", trial.code, trial.scenario, trial.seed);
     }
     if out.is_empty() { "none\n".into() } else { out }
 }
@@ -275,9 +276,9 @@ mod tests {
             beside,
             trial("fs.frozen", refused),
         ];
-        let told: Vec<String> = misses(&trials).into_iter().map(|(_, what)| what).collect();
+        let reported: Vec<String> = misses(&trials).into_iter().map(|(_, what)| what).collect();
         for word in ["missed", "not said", "false alarm: cpu", "neighbour", "refused fault"] {
-            assert!(told.iter().any(|what| what.contains(word)), "{word}: {told:?}");
+            assert!(reported.iter().any(|what| what.contains(word)), "{word}: {reported:?}");
         }
         let matrix = confusion(&trials);
         assert!(matrix.contains("| disk.journal | nothing | 2 |"), "{matrix}");
@@ -290,10 +291,12 @@ mod tests {
         let refused = Outcome::Refused { why: "3 %".into(), alarms: Some(vec![]) };
         let mut check = trial("cpu.rt_denied", right());
         check.has_figure = false;
-        let told =
+        let reported =
             super::refused(&[trial("fs.frozen", refused), check, trial("fs.frozen", right())]);
-        assert!(told.contains("3 %; counted as healthy") && told.contains("own check alone"));
-        assert_eq!(told.lines().count(), 2);
+        assert!(
+            reported.contains("3 %; counted as healthy") && reported.contains("own check alone")
+        );
+        assert_eq!(reported.lines().count(), 2);
     }
 
     #[test]
@@ -310,9 +313,9 @@ mod tests {
             of(applied(Some(0.2), "it failed: 1")),
             of(Tried::LooksOnly { command: ["cat /proc/7", "root", "etc/x"].join("/") }),
         ];
-        let told = remedies(&trials);
-        assert!(told.contains("/proc/7/root:/etc/x"), "{told}");
-        assert_eq!(told.lines().count(), 2, "{told}");
-        assert!(told.contains("20.0 % of the loss came back; it failed: 1"), "{told}");
+        let reported = remedies(&trials);
+        assert!(reported.contains("/proc/7/root:/etc/x"), "{reported}");
+        assert_eq!(reported.lines().count(), 2, "{reported}");
+        assert!(reported.contains("20.0 % of the loss came back; it failed: 1"), "{reported}");
     }
 }

@@ -93,7 +93,7 @@ pub fn judge(check: &Check, results: &Path) -> Seen {
         Ok(report) => report,
         Err(_) => return seen("wrong", format!("no answer: {}", text("err").trim())),
     };
-    let told = report.findings.first().map_or("(nothing found)", |first| &first.title);
+    let reported = report.findings.first().map_or("(nothing found)", |first| &first.title);
     let Truth::First { code, object, culprit } = truth else {
         let alarm = report.findings.iter().find(|f| f.severity != Severity::Note);
         return match alarm {
@@ -117,20 +117,20 @@ pub fn judge(check: &Check, results: &Path) -> Seen {
     let sights = ["blind.kernel_events", sight(code)];
     let blind = report.caveats.iter().find(|c| sights.iter().any(|at| c.code.starts_with(at)));
     match (right, without_effect, blind) {
-        (_, true, _) => seen("refused", told.into()),
+        (_, true, _) => seen("refused", reported.into()),
         (true, false, _) if *way_out => match cure(&text("cured")) {
             Some((before, after)) if after * 2 <= before => {
-                seen("ok", format!("{told}; its way out: {before} ms, then {after} ms"))
+                seen("ok", format!("{reported}; its way out: {before} ms, then {after} ms"))
             }
             cure => seen("wrong", format!("the way out did not help: {cure:?} ms")),
         },
-        (true, false, _) => seen("ok", told.into()),
+        (true, false, _) => seen("ok", reported.into()),
         (false, false, Some(blind)) => seen("lacks", blind.text.clone()),
-        (false, false, None) => seen("wrong", told.into()),
+        (false, false, None) => seen("wrong", reported.into()),
     }
 }
 
-/// What else a code cannot be told without.
+/// What else a code cannot be decided without.
 fn sight(code: &str) -> &'static str {
     match code {
         "net.local_queue" => "blind.tracepoint.qdisc_enqueue",
@@ -152,11 +152,15 @@ fn differing(finding: &Finding, figures: &str) -> Option<String> {
         let fact = fields.next()?;
         let number = |text: Option<&str>| text?.trim().parse::<f64>().ok();
         let (value, tolerance) = (number(fields.next()), number(fields.next()));
-        let told = finding.evidence.iter().find(|evidence| evidence.fact == fact);
-        let told = told.map(|evidence| evidence.value);
-        match (told, value, tolerance) {
-            (Some(told), Some(value), Some(tolerance)) if (told - value).abs() <= tolerance => None,
-            _ => Some(format!("\"{fact}\": {told:?}, but the guest counts {value:?}")),
+        let reported = finding.evidence.iter().find(|evidence| evidence.fact == fact);
+        let reported = reported.map(|evidence| evidence.value);
+        match (reported, value, tolerance) {
+            (Some(reported), Some(value), Some(tolerance))
+                if (reported - value).abs() <= tolerance =>
+            {
+                None
+            }
+            _ => Some(format!("\"{fact}\": {reported:?}, but the guest counts {value:?}")),
         }
     })
 }

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_kernel_is_a_column_and_what_it_said_is_told() {
+    fn each_kernel_is_a_column_and_what_it_said_is_reported() {
         let cell = |version: &str, verdict| Cell {
             kernel: version.into(),
             version: version.into(),

@@ -63,7 +63,7 @@ struct Cell {
 /// patched behind its back. Whether it was that, its console tells, which is kept: where both CPUs stood.
 const BOOTS_MAX: usize = 3;
 /// A guest says a word after each check, which is given up after 150 s: one that is silent for longer stands. What the
-/// kernel says in between is no word of the guest: a CPU that stands is told again and again by the other.
+/// kernel says in between is no word of the guest: a CPU that stands is reported again and again by the other.
 const WORD: &str = "vm: ";
 const SILENT: Duration = Duration::from_secs(240);
 /// Seconds after which a guest ends even if nobody is left to give it up.
@@ -95,8 +95,8 @@ pub fn run(home: &Path, plan: &Plan) -> Result<()> {
             (false, Some(_)) => kept(&kernel, &checks)?,
             (false, None) => continue,
         };
-        let told = |name| std::fs::read_to_string(results.join(name)).unwrap_or_default();
-        let (asked, boot) = (told("asked"), told(BOOT).trim().parse().unwrap_or(1));
+        let reported = |name| std::fs::read_to_string(results.join(name)).unwrap_or_default();
+        let (asked, boot) = (reported("asked"), reported(BOOT).trim().parse().unwrap_or(1));
         for check in &checks {
             let cell = Cell {
                 kernel: kernel.name.clone(),
@@ -141,9 +141,9 @@ fn ask(home: &Path, plan: &Plan, kernel: &Kernel, checks: &[&Check]) -> Result<P
     while number < BOOTS_MAX && !results.join("done").exists() {
         let kept = console(number);
         std::fs::rename(kernel.folder.join("console"), &kept).context("keep the console")?;
-        let told = std::fs::read(&kept).unwrap_or_default();
-        let told = String::from_utf8_lossy(&told);
-        let (version, why) = (&kernel.version, death(&told));
+        let reported = std::fs::read(&kept).unwrap_or_default();
+        let reported = String::from_utf8_lossy(&reported);
+        let (version, why) = (&kernel.version, death(&reported));
         warn(&format!(
             "{version} died in boot {number} of {BOOTS_MAX}: {why}; see {}",
             kept.display()
@@ -158,8 +158,8 @@ fn ask(home: &Path, plan: &Plan, kernel: &Kernel, checks: &[&Check]) -> Result<P
 /// What the kernel said first about its death.
 fn death(console: &str) -> &str {
     let signs = ["soft lockup", "detected stalls", "BUG: ", "Oops: ", "int3: "];
-    let told = console.lines().find(|line| signs.iter().any(|sign| line.contains(sign)));
-    told.map_or("it fell silent", str::trim)
+    let reported = console.lines().find(|line| signs.iter().any(|sign| line.contains(sign)));
+    reported.map_or("it fell silent", str::trim)
 }
 
 /// What a kernel sent home when it was last asked: for a page of all, if it was asked all.
@@ -179,7 +179,12 @@ fn count(matrix: &[Cell]) -> String {
         let cells = matrix.iter().filter(|cell| cell.seen.verdict == verdict).count();
         format!("{cells} {verdict}")
     });
-    verdicts.iter().filter(|told| !told.starts_with("0 ")).cloned().collect::<Vec<_>>().join(", ")
+    verdicts
+        .iter()
+        .filter(|reported| !reported.starts_with("0 "))
+        .cloned()
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 fn line(cell: &Cell) -> String {
@@ -262,8 +267,8 @@ fn attend(mut guest: Child, console: &Path, silent: Duration) -> Result<()> {
     let (mut words, mut spoken) = (0, Instant::now());
     while guest.try_wait()?.is_none() {
         std::thread::sleep(Duration::from_millis(500));
-        let told = std::fs::read(console).unwrap_or_default();
-        let now = String::from_utf8_lossy(&told).matches(WORD).count();
+        let reported = std::fs::read(console).unwrap_or_default();
+        let now = String::from_utf8_lossy(&reported).matches(WORD).count();
         if now != words {
             (words, spoken) = (now, Instant::now());
         }
@@ -307,7 +312,7 @@ fn emulator(plan: &Plan, kernel: &Kernel, job: &Path, results: &Path, threads: &
     command.args(["-smp", "2", "-m", "1536", "-nic", "none", "-device", "virtio-rng-pci"]);
     command.arg("-kernel").arg(kernel.folder.join("vmlinuz"));
     command.arg("-initrd").arg(kernel.folder.join("initramfs"));
-    // Warnings are told: a CPU that stands still is asked where, beside the one that notices.
+    // Warnings are reported: a CPU that stands still is asked where, beside the one that notices.
     let append = "console=ttyS0 loglevel=5 sysctl.kernel.softlockup_all_cpu_backtrace=1 panic=-1 mitigations=off \
                   nokaslr tsc=unstable psi=1";
     command.args(["-append", append]);
@@ -340,11 +345,11 @@ mod tests {
         let begun = Instant::now();
         let guest = Command::new("sh").arg("-c").arg(script).arg(&console).spawn().unwrap();
         attend(guest, &console, Duration::from_millis(1500)).unwrap();
-        let told = std::fs::read_to_string(&console).unwrap();
+        let reported = std::fs::read_to_string(&console).unwrap();
         std::fs::remove_file(&console).unwrap();
-        assert_eq!(told.matches(WORD).count(), 3, "not given up while it spoke: {told}");
+        assert_eq!(reported.matches(WORD).count(), 3, "not given up while it spoke: {reported}");
         assert!(begun.elapsed() < Duration::from_secs(60));
-        assert_eq!(death(&told), "[ 9.1] watchdog: BUG: soft lockup - CPU#1 stuck");
+        assert_eq!(death(&reported), "[ 9.1] watchdog: BUG: soft lockup - CPU#1 stuck");
         assert_eq!(death("vm: doctor 0 in 2 s\n"), "it fell silent");
     }
 }

@@ -54,8 +54,8 @@ pub fn reason_is_pure(tree: &Tree) -> Vec<Breach> {
             if let Some(world) = WORLD.iter().find(|world| code.contains(*world)) {
                 let why =
                     format!("{world} in the core: a rule that touches the world cannot replay");
-                let mend = "make it a fact that crates/probe delivers, or do it in crates/report";
-                breaches.push(Breach::at(file, line, why, mend));
+                let fix = "make it a fact that crates/probe delivers, or do it in crates/report";
+                breaches.push(Breach::at(file, line, why, fix));
             }
         }
     }
@@ -79,9 +79,9 @@ pub fn manifests_keep_the_arrows(tree: &Tree) -> Vec<Breach> {
                 let why = format!(
                     "{folder} depends on {name}, against the flow probe -> reason -> report"
                 );
-                let mend =
+                let fix =
                     "move what is needed to the crate that both may see, as facts or as the answer";
-                breaches.push(Breach::at(file, index + 1, why, mend));
+                breaches.push(Breach::at(file, index + 1, why, fix));
             }
         }
     }
@@ -96,8 +96,8 @@ pub fn probe_sees_facts_only(tree: &Tree) -> Vec<Breach> {
             for after in code.split("holdup_reason::").skip(1) {
                 if !after.starts_with("facts") {
                     let why = "crates/probe looks past the facts into the reasoning";
-                    let mend = "deliver a fact, and let a rule judge it";
-                    breaches.push(Breach::at(file, line, why, mend));
+                    let fix = "deliver a fact, and let a rule judge it";
+                    breaches.push(Breach::at(file, line, why, fix));
                 }
             }
         }

@@ -29,21 +29,21 @@ pub struct Breach {
     /// What is wrong and why it matters.
     pub why: String,
     /// What to do.
-    pub mend: String,
+    pub fix: String,
 }
 
 impl fmt::Display for Breach {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
-            0 => write!(out, "{}: {}\n    -> {}", self.path, self.why, self.mend),
-            line => write!(out, "{}:{line}: {}\n    -> {}", self.path, self.why, self.mend),
+            0 => write!(out, "{}: {}\n    -> {}", self.path, self.why, self.fix),
+            line => write!(out, "{}:{line}: {}\n    -> {}", self.path, self.why, self.fix),
         }
     }
 }
 
 impl Breach {
-    fn at(file: &File, line: usize, why: impl Into<String>, mend: impl Into<String>) -> Self {
-        Self { path: file.path.clone(), line, why: why.into(), mend: mend.into() }
+    fn at(file: &File, line: usize, why: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { path: file.path.clone(), line, why: why.into(), fix: fix.into() }
     }
 }
 
@@ -93,13 +93,13 @@ mod tests {
         let tree = Tree::read(crate::root()).unwrap();
         assert!(tree.files.len() > 20, "only {} files found", tree.files.len());
         let breaches: Vec<String> = check(&tree).iter().map(Breach::to_string).collect();
-        assert!(breaches.is_empty(), "\n{}\n{} to mend", breaches.join("\n"), breaches.len());
+        assert!(breaches.is_empty(), "\n{}\n{} to fix", breaches.join("\n"), breaches.len());
     }
 
     #[test]
     fn a_message_says_where_why_and_what_to_do() {
         let tree = Tree::imagined(&[("a.rs", "")]);
-        let breach = Breach::at(&tree.files[0], 3, "wrong", "mend it");
-        assert_eq!(breach.to_string(), "a.rs:3: wrong\n    -> mend it");
+        let breach = Breach::at(&tree.files[0], 3, "wrong", "fix it");
+        assert_eq!(breach.to_string(), "a.rs:3: wrong\n    -> fix it");
     }
 }

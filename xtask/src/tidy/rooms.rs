@@ -39,11 +39,11 @@ pub fn rooms_keep_their_order(tree: &Tree) -> Vec<Breach> {
                     absolute.join("::"),
                     ROOMS.join(" < ")
                 );
-                let mend = format!(
+                let fix = format!(
                     "move what is needed to {} or before, or the code behind it",
                     ROOMS[own]
                 );
-                breaches.push(Breach::at(module.file, named.line, why, mend));
+                breaches.push(Breach::at(module.file, named.line, why, fix));
             }
         }
     }

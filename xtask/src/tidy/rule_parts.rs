@@ -236,20 +236,19 @@ fn of_areas(tree: &Tree) -> impl Iterator<Item = (&File, &str)> {
 
 /// What decides is a threshold.
 pub fn no_bare_numbers_in_rules(tree: &Tree) -> Vec<Breach> {
-    let mend =
-        "make it a Threshold with unit, reason and source, listed in the rule's `thresholds`";
+    let fix = "make it a Threshold with unit, reason and source, listed in the rule's `thresholds`";
     let mut breaches = Vec::new();
     for (file, _) in of_areas(tree).filter(|(file, _)| !is_test_file(&file.path)) {
         let parts = Parts::of(file);
         for (line, number) in &parts.numbers {
             let why =
                 format!("a bare number decides: {number}; nobody can check why it is that high");
-            breaches.push(Breach::at(file, *line, why, mend));
+            breaches.push(Breach::at(file, *line, why, fix));
         }
         for (line, name) in parts.compared.iter().filter(|(_, name)| parts.floats.contains(name)) {
             let why = format!("the constant {name} decides, without unit, reason and source");
-            let mend = format!("{mend}; if it only chooses words, say above it: WORDING: why");
-            breaches.push(Breach::at(file, *line, why, mend));
+            let fix = format!("{fix}; if it only chooses words, say above it: WORDING: why");
+            breaches.push(Breach::at(file, *line, why, fix));
         }
     }
     breaches
@@ -263,9 +262,9 @@ pub fn thresholds_have_their_reasons(tree: &Tree) -> Vec<Breach> {
     for file in tree.files.iter().filter(inside).filter(|file| !is_test_file(&file.path)) {
         for (line, what) in Parts::of(file).unfounded {
             let why = format!("a threshold without its {what}: docs/codes.md cannot explain it");
-            let mend =
+            let fix =
                 "say what it is compared with and why it is this high, and where that was found";
-            breaches.push(Breach::at(file, line, why, mend));
+            breaches.push(Breach::at(file, line, why, fix));
         }
     }
     breaches
@@ -295,8 +294,8 @@ pub fn refutations_have_their_tests(tree: &Tree) -> Vec<Breach> {
             } else {
                 continue;
             };
-            let mend = "write a test that has it and finds nothing of this rule, and give its name";
-            breaches.push(Breach::at(file, *line, why, mend));
+            let fix = "write a test that has it and finds nothing of this rule, and give its name";
+            breaches.push(Breach::at(file, *line, why, fix));
         }
     }
     breaches

@@ -36,16 +36,16 @@ pub fn every_rule_has_its_file_scenario_and_docs(tree: &Tree) -> Vec<Breach> {
                 && !mentioned(tree, "lab/src/vm/", &["checks.rs"], name)
             {
                 let why = format!("rule {name} has no scenario: nobody has seen it be right");
-                let mend = format!(
+                let fix = format!(
                     "add lab/scenarios/<name>/scenario.toml whose truth is code = \"{name}\", or, for a kernel that \
                      only a guest has, a check to lab/src/vm/checks.rs"
                 );
-                breaches.push(Breach::at(file, line, why, mend));
+                breaches.push(Breach::at(file, line, why, fix));
             }
             if !mentioned(tree, "docs/codes.md", &[".md"], name) {
                 let why = format!("rule {name} is not in docs/codes.md");
-                let mend = "generate the docs of the codes again (docs/writing-a-rule.md says how)";
-                breaches.push(Breach::at(file, line, why, mend));
+                let fix = "generate the docs of the codes again (docs/writing-a-rule.md says how)";
+                breaches.push(Breach::at(file, line, why, fix));
             }
         }
     }
@@ -97,7 +97,7 @@ mod tests {
             ]);
             let breaches = every_rule_has_its_file_scenario_and_docs(&tree);
             assert_eq!(breaches.len(), 1);
-            assert!(breaches[0].mend.contains("rules/lock/file.rs"));
+            assert!(breaches[0].fix.contains("rules/lock/file.rs"));
         }
     }
 

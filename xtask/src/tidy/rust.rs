@@ -184,7 +184,7 @@ pub fn nothing_unfinished(tree: &Tree) -> Vec<Breach> {
             if tests_may && (is_test_file(&file.path) || outline.is_test(line)) {
                 return;
             }
-            let (why, mend) = match name.as_str() {
+            let (why, fix) = match name.as_str() {
                 "#[ignore]" => {
                     ("a test that no job runs", "make it run where it can, or delete it")
                 }
@@ -194,7 +194,7 @@ pub fn nothing_unfinished(tree: &Tree) -> Vec<Breach> {
                 "dbg!" => ("debug output left behind", "delete it"),
                 _ => ("a panic on a sick machine", "return the error, or match on what can happen"),
             };
-            breaches.push(Breach::at(file, line, format!("{name}: {why}"), mend));
+            breaches.push(Breach::at(file, line, format!("{name}: {why}"), fix));
         });
     }
     breaches
@@ -214,12 +214,11 @@ pub fn unsafe_is_fenced(tree: &Tree) -> Vec<Breach> {
             }
             let line = at[0].span().start().line;
             if !UNSAFE_FOLDERS.iter().any(|folder| file.path.starts_with(folder)) {
-                let mend = "move it behind a safe function of crates/probe (or the lab)";
-                breaches.push(Breach::at(file, line, "unsafe outside crates/probe and lab", mend));
+                let fix = "move it behind a safe function of crates/probe (or the lab)";
+                breaches.push(Breach::at(file, line, "unsafe outside crates/probe and lab", fix));
             } else if !reason_above(&lines, line) {
-                let mend =
-                    "say right above, in a comment: // SAFETY: why nothing can go wrong here";
-                breaches.push(Breach::at(file, line, "unsafe without its reason", mend));
+                let fix = "say right above, in a comment: // SAFETY: why nothing can go wrong here";
+                breaches.push(Breach::at(file, line, "unsafe without its reason", fix));
             }
         });
     }

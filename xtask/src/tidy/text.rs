@@ -82,8 +82,8 @@ pub fn no_binaries(tree: &Tree) -> Vec<Breach> {
         let bytes = file.bytes.len();
         if bytes > FILE_BYTES_MAX {
             let why = format!("{} KB, more than {} KB", bytes / 1024, FILE_BYTES_MAX / 1024);
-            let mend = "make it smaller (a shorter recording, fewer threads) or generate it";
-            breaches.push(Breach::at(file, 0, why, mend));
+            let fix = "make it smaller (a shorter recording, fewer threads) or generate it";
+            breaches.push(Breach::at(file, 0, why, fix));
         }
         let is_picture = file.path.starts_with(PICTURES) && file.has_extension(&[".png"]);
         if is_picture && bytes > PICTURE_BYTES_MAX {
@@ -96,10 +96,10 @@ pub fn no_binaries(tree: &Tree) -> Vec<Breach> {
         }
         if file.is_binary() && !file.path.starts_with(RECORDINGS) && !is_picture {
             let why = "a binary file: nobody can review it";
-            let mend = format!(
+            let fix = format!(
                 "generate it, or put it under {RECORDINGS} (a recording) or {PICTURES} (a screenshot, .png)"
             );
-            breaches.push(Breach::at(file, 0, why, mend));
+            breaches.push(Breach::at(file, 0, why, fix));
         }
     }
     breaches
@@ -125,22 +125,22 @@ pub fn words_of_the_design(tree: &Tree) -> Vec<Breach> {
 
 /// CHANGELOG.md stands, is for users, and has a place for what comes next.
 pub fn changelog_is_kept(tree: &Tree) -> Vec<Breach> {
-    let mend =
+    let fix =
         "keep `## [Unreleased]` first, with `### Added`, `### Changed`, `### Fixed`, .. below";
     let Some(file) = tree.file("CHANGELOG.md") else {
         return vec![Breach {
             path: "CHANGELOG.md".into(),
             line: 0,
             why: "missing: users cannot see what changed".into(),
-            mend: mend.into(),
+            fix: fix.into(),
         }];
     };
     let text = file.text();
     let mut releases = text.lines().enumerate().filter(|(_, line)| line.starts_with("## "));
     match releases.next() {
         Some((_, first)) if first.starts_with("## [Unreleased]") => Vec::new(),
-        Some((index, _)) => vec![Breach::at(file, index + 1, "no Unreleased section first", mend)],
-        None => vec![Breach::at(file, 0, "no Unreleased section", mend)],
+        Some((index, _)) => vec![Breach::at(file, index + 1, "no Unreleased section first", fix)],
+        None => vec![Breach::at(file, 0, "no Unreleased section", fix)],
     }
 }
 
@@ -171,7 +171,7 @@ pub fn links_and_paths_exist(tree: &Tree) -> Vec<Breach> {
                     file,
                     index + 1,
                     why,
-                    "mend the path, or write what is missing",
+                    "fix the path, or write what is missing",
                 ));
             }
         }

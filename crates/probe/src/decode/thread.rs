@@ -19,7 +19,7 @@ pub struct ThreadRecord {
     pub time: ThreadTime,
     /// The standing wait, if it does not run.
     pub blocked: Option<Blocked>,
-    /// Of a traced thread, the stretch on a CPU that it is in or was in last: no event has told it yet.
+    /// Of a traced thread, the stretch on a CPU that it is in or was in last: no event has reported it yet.
     pub ran: Option<Ran>,
 }
 

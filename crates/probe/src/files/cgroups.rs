@@ -1,7 +1,7 @@
 //! Cgroups: which hierarchies are mounted, which groups they have, and how each is set.
 //!
 //! A host may mount several v1 hierarchies (one or more controllers each), the v2 hierarchy, or
-//! both. A group is told once per hierarchy, because its path may differ in each.
+//! both. A group is reported once per hierarchy, because its path may differ in each.
 //! A limit that is not set is absent, never a huge number. Documentation/admin-guide/cgroup-v1 and
 //! cgroup-v2.rst.
 //!

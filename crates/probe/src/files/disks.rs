@@ -1,6 +1,6 @@
 //! Who the disks are: /sys/block (Documentation/ABI/stable/sysfs-block).
 //!
-//! Partitions are told with their whole disk. What a stacked disk stands on (dm, md, a loop file)
+//! Partitions are reported with their whole disk. What a stacked disk stands on (dm, md, a loop file)
 //! comes from `slaves/` and, for loops, from the mount that the backing file lies on, found by its
 //! path: the file itself is never touched, it may lie on a dead mount.
 

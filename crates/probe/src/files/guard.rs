@@ -22,7 +22,7 @@ use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 /// A read that takes longer than this hangs.
-pub(super) const PATIENCE: Duration = Duration::from_millis(250);
+pub(super) const TIMEOUT: Duration = Duration::from_millis(250);
 
 /// How often the same is waited for again if the helper is ready and has no CPU.
 const READY_MAX: usize = 8;
@@ -38,10 +38,10 @@ where
     T: Send + 'static,
     F: Fn(&I) -> T + Send + Sync + 'static,
 {
-    map_within(PATIENCE, items, work)
+    map_within(TIMEOUT, items, work)
 }
 
-fn map_within<I, T, F>(patience: Duration, items: Vec<I>, work: F) -> Vec<Option<T>>
+fn map_within<I, T, F>(timeout: Duration, items: Vec<I>, work: F) -> Vec<Option<T>>
 where
     I: Send + Sync + 'static,
     T: Send + 'static,
@@ -70,7 +70,7 @@ where
         }
         let mut waited = 0;
         while results.len() < items.len() {
-            match receive.recv_timeout(patience) {
+            match receive.recv_timeout(timeout) {
                 Ok(result) => results.push(Some(result)),
                 Err(RecvTimeoutError::Timeout)
                     if waited < READY_MAX && is_ready(tid.load(Ordering::Relaxed)) =>
@@ -109,8 +109,8 @@ mod tests {
 
     #[test]
     fn one_that_hangs_costs_only_itself() {
-        let patience = Duration::from_millis(100);
-        let out = map_within(patience, vec![1, 2, 3, 4], |n: &u32| {
+        let timeout = Duration::from_millis(100);
+        let out = map_within(timeout, vec![1, 2, 3, 4], |n: &u32| {
             if *n == 2 {
                 std::thread::sleep(Duration::from_secs(5));
             }
@@ -121,9 +121,9 @@ mod tests {
 
     #[test]
     fn many_that_hang_end_the_batch() {
-        let patience = Duration::from_millis(5);
+        let timeout = Duration::from_millis(5);
         let begin = std::time::Instant::now();
-        let out = map_within(patience, vec![0; 500], |_: &u32| {
+        let out = map_within(timeout, vec![0; 500], |_: &u32| {
             std::thread::sleep(Duration::from_secs(5));
         });
         assert_eq!(out.len(), 500);

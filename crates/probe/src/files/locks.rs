@@ -13,10 +13,11 @@
 //! somebody waits for a file lock: a kernel program saw him queue (lock.bpf.c), or a stack or system call tells
 //! such a wait, by what reasoning knows one by. From then on a thread of its own reads: it is asked at one tick, and what
 //! it read is taken at a later one, while the look goes on. A process cannot end while one of its threads is in there, so
-//! after a slow reading none is begun for some time. Rejected: a child process that reads, which no end would wait
+//! after a slow reading none is begun for some time. Who holds a lock for a moment may be between two holds at the reading: as long
+//! as somebody is refused a lock that nobody was seen to hold, the next tick reads again. Rejected: a child process that reads, which no end would wait
 //! for (a process more on the host that is looked at, to be kept out of every fact, for the rare host that needs it).
 //!
-//! Edit together: bpf/lock.bpf.c, FILE_LOCK_FUNCTIONS of the facts, live.rs and closing.rs (who calls).
+//! Edit together: bpf/lock.bpf.c, FILE_LOCK_FUNCTIONS of the facts, live.rs and look_end.rs (who calls).
 
 use super::threads::{Clock, Stat, clock_ns, link};
 use super::{Roots, blind, guard, is_refusal, refused, text};
@@ -44,6 +45,8 @@ const SLOW_NS: Ns = 1_000_000_000;
 
 /// Files of refused locks that are remembered.
 const REFUSED_MAX: usize = 64;
+/// Readings of a look that are asked for before their time.
+const EARLY_MAX: u32 = 30;
 
 /// Device, inode, kind and first byte: what the two tables share.
 type Key = (DeviceNumber, u64, String, u64);
@@ -53,15 +56,19 @@ type Key = (DeviceNumber, u64, String, u64);
 #[derive(Default)]
 pub struct LockTable {
     bytes: Vec<u8>,
-    told: Vec<Body>,
+    reported: Vec<Body>,
     reader: Option<Reader>,
-    told_late: bool,
+    reported_late: bool,
     /// Somebody waits for a file lock, or did in this look.
     wanted: bool,
     /// Files of which somebody was refused a lock: nobody stands in the table for them but who holds them.
     refused: BTreeSet<(DeviceNumber, u64)>,
+    /// Since the last tick somebody was refused a lock on a file that the last reading has no holder for.
+    is_sought: bool,
     /// Ticks before the next reading.
     ticks_left: u32,
+    /// Readings that were asked for before that.
+    early: u32,
 }
 
 /// The thread that reads, for the length of a look.
@@ -95,21 +102,34 @@ impl LockTable {
     /// Looks for such a wait among facts, which are of a look with kernel events or without.
     pub fn heed(&mut self, facts: &[Fact], kernel_events: bool) {
         let waits =
-            |fact: &Fact| tells_wait(&fact.body) || (!kernel_events && may_be_wait(&fact.body));
+            |fact: &Fact| reports_wait(&fact.body) || (!kernel_events && may_be_wait(&fact.body));
         self.wanted = self.wanted || facts.iter().any(waits);
+        let mut fresh = facts.iter().filter_map(refused_file);
+        self.is_sought = self.is_sought || fresh.any(|file| !self.is_held(file));
         let room = REFUSED_MAX.saturating_sub(self.refused.len());
         self.refused.extend(facts.iter().filter_map(refused_file).take(room));
         self.wanted = self.wanted || !self.refused.is_empty();
     }
 
+    /// Whether the last reading has a holder of it.
+    fn is_held(&self, (dev, ino): (DeviceNumber, u64)) -> bool {
+        let holds = |body: &Body| matches!(body, Body::FileLock(lock) if !lock.blocked && (lock.dev, lock.ino) == (dev, ino));
+        self.reported.iter().any(holds)
+    }
+
     /// At each tick: what was read since the one before, if somebody waits for a lock, and from time to time another
     /// reading is asked for.
     pub fn tick(&mut self, roots: &Roots, facts: &mut Vec<Fact>) {
-        if let Some((at_ns, told)) = self.taken(roots) {
-            facts.extend(told.into_iter().map(|body| Fact { at_ns, body }));
+        if let Some((at_ns, reported)) = self.taken(roots) {
+            facts.extend(reported.into_iter().map(|body| Fact { at_ns, body }));
         }
         if !self.wanted {
             return;
+        }
+        let is_sought = std::mem::take(&mut self.is_sought) && self.early < EARLY_MAX;
+        let owes = self.reader.as_ref().is_some_and(|reader| reader.owes);
+        if self.ticks_left > 0 && is_sought && !owes {
+            (self.ticks_left, self.early) = (0, self.early + 1);
         }
         if self.ticks_left == 0 {
             self.ticks_left = TICKS;
@@ -136,7 +156,7 @@ impl LockTable {
             Err(TryRecvError::Empty) => return None,
             Err(TryRecvError::Disconnected) => (clock_ns(libc::CLOCK_MONOTONIC), Err(ended())),
         };
-        Some((at_ns, self.told(roots, read)))
+        Some((at_ns, self.facts_of(roots, read)))
     }
 
     /// The table as it is now, if it comes in time.
@@ -148,30 +168,30 @@ impl LockTable {
         if !reader.owes && !reader.ask() {
             return self.late();
         }
-        let read = match reader.answers.recv_timeout(guard::PATIENCE) {
+        let read = match reader.answers.recv_timeout(guard::TIMEOUT) {
             Ok(answer) => reader.heard(answer).1,
             Err(RecvTimeoutError::Timeout) => return self.late(),
             Err(RecvTimeoutError::Disconnected) => Err(ended()),
         };
-        self.told(roots, read)
+        self.facts_of(roots, read)
     }
 
-    fn told(&mut self, roots: &Roots, read: io::Result<Vec<u8>>) -> Vec<Body> {
+    fn facts_of(&mut self, roots: &Roots, read: io::Result<Vec<u8>>) -> Vec<Body> {
         let bytes = match read {
             Ok(bytes) => bytes,
             Err(error) => return unread(&error),
         };
         let waits = |body: &Body| matches!(body, Body::FileLock(lock) if lock.blocked);
-        if bytes != self.bytes || self.told.iter().any(waits) || !self.refused.is_empty() {
-            self.told = resolved(roots, &bytes, &self.refused);
+        if bytes != self.bytes || self.reported.iter().any(waits) || !self.refused.is_empty() {
+            self.reported = resolved(roots, &bytes, &self.refused);
             self.bytes = bytes;
         }
-        self.told.clone()
+        self.reported.clone()
     }
 
-    /// Told once: a reading takes longer than it may.
+    /// Reported once: a reading takes longer than it may.
     fn late(&mut self) -> Vec<Body> {
-        if std::mem::replace(&mut self.told_late, true) {
+        if std::mem::replace(&mut self.reported_late, true) {
             return Vec::new();
         }
         let error = io::Error::other("the kernel takes long to begin with it");
@@ -229,8 +249,8 @@ impl Reader {
     }
 }
 
-/// A stack is told once, for the first wait in it.
-fn tells_wait(body: &Body) -> bool {
+/// A stack is reported once, for the first wait in it.
+fn reports_wait(body: &Body) -> bool {
     const SYSCALL: &str = "flock";
     match body {
         Body::Stack(stack) => {
@@ -253,7 +273,7 @@ fn refused_file(fact: &Fact) -> Option<(DeviceNumber, u64)> {
     }
 }
 
-/// Without privileges nothing is told of where the threads of others wait, nor of one that has just been woken.
+/// Without privileges nothing is reported of where the threads of others wait, nor of one that has just been woken.
 fn may_be_wait(body: &Body) -> bool {
     matches!(body, Body::Blocked(Blocked { kernel: false, place, .. })
         if place.stack == 0 && place.syscall.is_empty())
@@ -460,6 +480,7 @@ impl<'a> Carriers<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use holdup_reason::facts::{Denied, FileRef};
 
     #[test]
     fn after_a_slow_reading_none_is_begun_for_some_time() {
@@ -476,6 +497,29 @@ mod tests {
         assert!(!reader.ask());
         assert_eq!(reader.rests_until_ns, now + REST_TIMES * 2 * SLOW_NS);
         assert_eq!(asked.try_iter().count(), 2);
+    }
+
+    #[test]
+    fn a_refused_lock_that_nobody_was_seen_to_hold_is_looked_for_again() {
+        let file = ObjectRef::File(FileRef { ino: 7, ..FileRef::default() });
+        let denied = Denied { syscall: "flock".into(), object: Some(file), ..Denied::default() };
+        let refusal = [Fact { at_ns: 1, body: Body::Denied(denied) }];
+        let (roots, mut table) = (Roots::default(), LockTable::default());
+        let (asks, asked) = channel();
+        let (outbox, answers) = channel();
+        table.reader = Some(Reader { asks, answers, owes: false, rests_until_ns: 0 });
+        let mut tick = |facts: &[Fact], answers: bool| {
+            if answers {
+                outbox.send(Answer { begin_ns: 1, end_ns: 2, read: Ok(Vec::new()) }).unwrap();
+            }
+            table.heed(facts, true);
+            table.tick(&roots, &mut Vec::new());
+            asked.try_iter().count()
+        };
+        assert_eq!(tick(&refusal, false), 1, "somebody waits");
+        assert_eq!(tick(&refusal, false), 0, "the answer is still owed");
+        assert_eq!(tick(&refusal, true), 1, "nobody holds it in that one");
+        assert_eq!(tick(&[], true), 0, "nobody was refused since");
     }
 
     #[test]

@@ -156,7 +156,7 @@ pub(crate) fn refused(what: &str, count: usize, therefore: &str) -> Option<Body>
     (count > 0).then(|| Body::Blind(refusal(what, count, therefore)))
 }
 
-/// The same where nothing is missing but what these processes would have told of themselves.
+/// The same where nothing is missing but what these processes would have reported of themselves.
 pub(crate) fn refused_by(what: &str, pids: Vec<u32>, therefore: &str) -> Option<Body> {
     let blind = refusal(what, pids.len(), therefore);
     (!pids.is_empty()).then_some(Body::Blind(Blind { pids, ..blind }))

@@ -1,7 +1,7 @@
 //! Protocol counters of network namespaces, through one process of each:
 //! /proc/PID/net/{netstat,snmp,snmp6,stat/*_cache} and, once for the host, softnet_stat.
 //!
-//! Names come from the files, so that a counter a newer kernel adds is told without a change here;
+//! Names come from the files, so that a counter a newer kernel adds is reported without a change here;
 //! rejected: procfs_core's structs, which know the names of their day.
 
 use super::threads::{Stat, link, namespace_inode};
@@ -89,7 +89,7 @@ fn pairs(bytes: &[u8], counters: &mut Counters) {
     }
 }
 
-/// Lines such as `Udp6RcvbufErrors 0`, told as `Udp6.RcvbufErrors`.
+/// Lines such as `Udp6RcvbufErrors 0`, reported as `Udp6.RcvbufErrors`.
 fn snmp6(bytes: &[u8], counters: &mut Counters) {
     for line in text::lines(bytes) {
         let mut words = text::words(line);

@@ -3,7 +3,7 @@
 //! stand still every five seconds and at both ends of the look.
 //!
 //! The descriptors stay open and are read again from the start: the kernel makes the text anew on
-//! each read at offset 0. A file that cannot be read is told once as blind and not tried again. Rejected: the parsers
+//! each read at offset 0. A file that cannot be read is reported once as blind and not tried again. Rejected: the parsers
 //! of procfs_core, which make a table of names of each file, anew for each reading.
 
 use super::{Roots, host, text};
@@ -20,11 +20,11 @@ const SECTOR_BYTES: u64 = 512;
 /// Reads all counters of the host; keep it for the length of a look.
 pub struct Sampler {
     block: PathBuf,
-    diskstats: Kept,
-    stat: Kept,
-    meminfo: Kept,
-    vmstat: Kept,
-    pressure: [Kept; 3],
+    diskstats: OpenFile,
+    stat: OpenFile,
+    meminfo: OpenFile,
+    vmstat: OpenFile,
+    pressure: [OpenFile; 3],
     /// Whether a name is a whole disk, as far as it was asked.
     whole: HashMap<Vec<u8>, bool>,
     /// Disks that have moved at some time.
@@ -41,12 +41,12 @@ const ALL_TICKS: u32 = 5;
 const ALL_TICKS_STILL: u32 = 50;
 
 /// A file that is held open.
-struct Kept {
+struct OpenFile {
     file: Option<File>,
     blind: Option<Body>,
 }
 
-impl Kept {
+impl OpenFile {
     fn open(path: PathBuf, what: &str, therefore: &str) -> Self {
         match File::open(path) {
             Ok(file) => Self { file: Some(file), blind: None },
@@ -84,7 +84,7 @@ impl Sampler {
     pub fn new(roots: &Roots) -> Self {
         let open = |name: &str, therefore: &str| {
             let what = format!("proc.{}", name.replace('/', "."));
-            Kept::open(roots.proc.join(name), &what, therefore)
+            OpenFile::open(roots.proc.join(name), &what, therefore)
         };
         let stalls = "pressure totals are missing from the evidence";
         Self {
@@ -136,11 +136,11 @@ impl Sampler {
         self.ticks = 0;
         let mut facts = Vec::new();
         let [cpu, io, memory] = &mut self.pressure;
-        for kept in [&mut self.diskstats, &mut self.stat, &mut self.meminfo, &mut self.vmstat]
+        for file in [&mut self.diskstats, &mut self.stat, &mut self.meminfo, &mut self.vmstat]
             .into_iter()
             .chain([cpu, io, memory])
         {
-            facts.extend(kept.blind.take());
+            facts.extend(file.blind.take());
         }
         facts.extend(self.disks());
         self.cpus(&mut facts);
@@ -193,8 +193,8 @@ impl Sampler {
 
     fn pressure(&mut self) -> Option<Pressure> {
         let [cpu, io, memory] = &self.pressure;
-        let [cpu, io, memory] = [cpu, io, memory].map(|kept| {
-            let bytes = kept.read(&mut self.buffer)?;
+        let [cpu, io, memory] = [cpu, io, memory].map(|file| {
+            let bytes = file.read(&mut self.buffer)?;
             Some(["some", "full"].map(|word| stall_us(bytes, word).unwrap_or(0)))
         });
         if cpu.is_none() && io.is_none() && memory.is_none() {
@@ -261,7 +261,7 @@ fn memory_info(memory: &mut MemorySample, key: &[u8], bytes: u64) {
     *field = bytes;
 }
 
-/// A line of vmstat. Of some events there are several, by zone or kind, whose sum is told.
+/// A line of vmstat. Of some events there are several, by zone or kind, whose sum is reported.
 fn memory_event(memory: &mut MemorySample, key: &[u8], count: u64) {
     let field = match key {
         b"nr_dirty_threshold" => {

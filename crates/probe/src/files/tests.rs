@@ -197,7 +197,7 @@ fn host_counters() {
     assert_eq!((pressure.cpu_some_us, pressure.io_full_us), (111, 200));
     let blind = only!(Blind, facts);
     assert_eq!((blind.len(), &*blind[0].what), (1, "proc.pressure.memory"));
-    assert!(only!(Blind, sampler.sample()).is_empty(), "what is missing is told once");
+    assert!(only!(Blind, sampler.sample()).is_empty(), "what is missing is reported once");
 }
 
 #[test]
@@ -279,9 +279,9 @@ fn a_lock_table_that_was_asked_for_is_taken_once() {
         std::thread::sleep(std::time::Duration::from_millis(5));
         table.taken(&roots)
     });
-    let (at_ns, told) = taken.unwrap();
+    let (at_ns, reported) = taken.unwrap();
     assert!(at_ns <= threads::clock_ns(libc::CLOCK_MONOTONIC) && at_ns > 0);
-    assert!(!told.is_empty() && told == table.read(&roots), "as if it had been waited for");
+    assert!(!reported.is_empty() && reported == table.read(&roots), "as if it had been waited for");
     assert!(table.taken(&roots).is_none());
 }
 
@@ -296,7 +296,7 @@ fn a_lock_table_is_read_from_the_first_wait_for_a_lock_on() {
         let place = Place { syscall: syscall.into(), ..Place::default() };
         fact(Body::Blocked(Blocked { place, ..Blocked::default() }))
     };
-    let told = |table: &mut LockTable| {
+    let reported = |table: &mut LockTable| {
         let mut facts = Vec::new();
         for _ in 0..200 {
             table.tick(&roots, &mut facts);
@@ -309,11 +309,11 @@ fn a_lock_table_is_read_from_the_first_wait_for_a_lock_on() {
     };
     let mut table = LockTable::default();
     table.heed(&[stack("pipe_read"), blocked("openat"), blocked("")], true);
-    assert_eq!(told(&mut table), [], "nobody waits for a lock");
+    assert_eq!(reported(&mut table), [], "nobody waits for a lock");
     table.heed(&[stack("__break_lease")], true);
-    assert_eq!(told(&mut table).len(), 5);
+    assert_eq!(reported(&mut table).len(), 5);
     table.heed(&[blocked("nanosleep")], true);
-    assert!(!told(&mut table).is_empty(), "again, though nobody new waits");
+    assert!(!reported(&mut table).is_empty(), "again, though nobody new waits");
 
     let wanted = |fact, kernel_events| {
         let mut table = LockTable::default();
@@ -376,7 +376,7 @@ fn counters_of_namespaces() {
 }
 
 #[test]
-fn nothing_there_is_told_and_nothing_fails() {
+fn nothing_there_is_reported_and_nothing_fails() {
     let roots = fixture("none");
     let Opening { facts, mut cgroups } = opening(&roots);
     assert!(cgroups.is_empty() && cgroups.samples().next().is_none());

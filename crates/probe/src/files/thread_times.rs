@@ -4,7 +4,7 @@
 //! The kernel counts time on a CPU and time ready for one; what is left of the window was blocked.
 //! How much of that was uninterruptible nobody counts, so it is split by how often the thread was
 //! seen in state D: call [`ThreadTimes::observe`] a few times in between. A thread that began in
-//! the window is told from its begin; one that ended in it is not told.
+//! the window is told from its begin; one that ended in it is not reported.
 
 use super::threads::{Clock, Stat, no_proc};
 use super::{Roots, blind, text};
@@ -51,7 +51,7 @@ impl ThreadTimes {
             Err(error) => facts.push(Body::Blind(no_proc(&error))),
         }
         if let Some(why) = no_schedstat(roots) {
-            let therefore = "waiting for a CPU cannot be told from sleeping";
+            let therefore = "waiting for a CPU cannot be decided from sleeping";
             facts.push(Body::Blind(blind("proc.schedstat", &why, therefore)));
         }
         (times, facts)

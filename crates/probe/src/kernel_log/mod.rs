@@ -26,7 +26,7 @@ const RECORDS_MAX: usize = 20_000;
 const EACH_MAX: usize = 4;
 /// Kinds and names that are kept.
 const SUBJECTS_MAX: usize = 32;
-/// Kills that are told in full.
+/// Kills that are reported in full.
 const REPORTS_MAX: usize = 64;
 
 /// The log from the begin of a window on.
@@ -43,16 +43,16 @@ impl KernelLog {
 
     /// The window begins: what was logged before is left out.
     pub fn begin(&mut self) {
-        // A log that cannot be asked for its end cannot be read either: nothing of it is told then.
+        // A log that cannot be asked for its end cannot be read either: nothing of it is reported then.
         let _ = self.0.seek(SeekFrom::End(0));
     }
 
     /// What was logged since, with its time cut to the window.
     pub fn since(&mut self, begin_ns: Ns, end_ns: Ns) -> Vec<Fact> {
-        let mut kept = Kept::default();
-        let unread = each_record(&mut self.0, |record| kept.take(record));
-        kept.missed = kept.missed.saturating_add(unread);
-        kept.facts(begin_ns, end_ns)
+        let mut excerpt = Excerpt::default();
+        let unread = each_record(&mut self.0, |record| excerpt.take(record));
+        excerpt.missed = excerpt.missed.saturating_add(unread);
+        excerpt.facts(begin_ns, end_ns)
     }
 }
 
@@ -76,9 +76,9 @@ fn each_record(log: &mut impl Read, mut take: impl FnMut(&records::Record<'_>)) 
     missed
 }
 
-/// What is kept of a log.
+/// What is reported of a log.
 #[derive(Default)]
-struct Kept {
+struct Excerpt {
     lines: BTreeMap<(KernelLogKind, String), Vec<(Ns, KernelLogLine)>>,
     reports: Vec<(Ns, OomReport)>,
     oom: oom::Reading,
@@ -86,7 +86,7 @@ struct Kept {
     missed: u64,
 }
 
-impl Kept {
+impl Excerpt {
     fn take(&mut self, record: &records::Record<'_>) {
         if let Some(report) = self.oom.take(record.text) {
             self.report(record.at_ns, report);
@@ -159,10 +159,10 @@ mod tests {
     fn of(records: impl IntoIterator<Item = String>) -> Vec<Fact> {
         let mut log = Log(records.into_iter().map(Ok).collect());
         log.0.insert(0, Err(io::Error::from_raw_os_error(libc::EPIPE)));
-        let mut kept = Kept::default();
-        let missed = each_record(&mut log, |record| kept.take(record));
+        let mut excerpt = Excerpt::default();
+        let missed = each_record(&mut log, |record| excerpt.take(record));
         assert_eq!(missed, 1, "one was overwritten");
-        kept.facts(2_000, 9_000_000)
+        excerpt.facts(2_000, 9_000_000)
     }
 
     fn lines(facts: &[Fact]) -> Vec<&KernelLogLine> {

@@ -64,7 +64,7 @@ pub fn is_chosen(of: &Attributes) -> bool {
 pub fn get(tid: u32) -> io::Result<Attributes> {
     let mut found = attributes(libc::SCHED_OTHER);
     let size = size_of::<Attributes>() as libc::c_uint;
-    // SAFETY: room for the struct of the size told, which outlives the call.
+    // SAFETY: room for the struct of the size passed, which outlives the call.
     let failed = unsafe { libc::syscall(libc::SYS_sched_getattr, tid, &raw mut found, size, 0) };
     if failed != 0 { Err(io::Error::last_os_error()) } else { Ok(found) }
 }
@@ -99,19 +99,24 @@ mod tests {
     #[test]
     fn a_thread_is_what_it_was_granted_and_what_it_starts_is_not() {
         std::thread::spawn(|| {
-            let before = get(0).expect("told");
+            let before = get(0).expect("the kernel answers");
             for wanted in [round_robin(), deadline(), nice()] {
                 // An ordinary user, or a group without a real-time budget, is refused.
                 if set(0, &wanted).is_err() {
-                    assert_eq!(get(0).expect("told").sched_policy, before.sched_policy);
+                    assert_eq!(
+                        get(0).expect("the kernel answers").sched_policy,
+                        before.sched_policy
+                    );
                     continue;
                 }
-                let had = get(0).expect("told");
+                let had = get(0).expect("the kernel answers");
                 assert_eq!(
                     (had.sched_policy, had.sched_nice, had.sched_priority),
                     (wanted.sched_policy, wanted.sched_nice, wanted.sched_priority)
                 );
-                let child = std::thread::spawn(|| get(0).expect("told")).join().expect("it ends");
+                let child = std::thread::spawn(|| get(0).expect("the kernel answers"))
+                    .join()
+                    .expect("it ends");
                 assert_eq!((child.sched_policy, child.sched_nice), (libc::SCHED_OTHER as u32, 0));
                 set(0, &back_to(&before)).expect("it may always come down");
             }

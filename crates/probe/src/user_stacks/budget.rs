@@ -102,11 +102,11 @@ pub struct Budget {
 
 impl Budget {
     /// A batch begins. Of what it may take an eighth is left for what comes behind the last step.
-    pub fn begin(allowed_ns: Ns, patience: Duration) -> Self {
+    pub fn begin(allowed_ns: Ns, timeout: Duration) -> Self {
         Self {
             begin_ns: cpu_ns(),
             allowed_ns: allowed_ns - allowed_ns / 8,
-            until: Instant::now() + patience,
+            until: Instant::now() + timeout,
             short_ns: Cell::new(0),
         }
     }

@@ -32,7 +32,7 @@ const REMEMBERED_MAX: usize = 32;
 /// Ticks after which that is done: once it has begun, and once it has loaded all.
 const AFTER_TICKS: [u64; 2] = [1, 6];
 /// How long naming may take on the clock.
-const PATIENCE: Duration = Duration::from_millis(100);
+const TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Of one file of a process, where it was hit.
 struct Wanted {
@@ -111,7 +111,7 @@ impl Functions {
         if wanted.is_empty() || self.ask(Ask::Name(wanted, allowed_ns)).is_none() {
             return 0;
         }
-        let named = self.helper.as_ref().map(|(_, named)| named.recv_timeout(2 * PATIENCE));
+        let named = self.helper.as_ref().map(|(_, named)| named.recv_timeout(2 * TIMEOUT));
         let Some(Ok((named, spent_ns))) = named else { return allowed_ns };
         for (at, functions) in named {
             if let Body::Work(work) = &mut sums[at] {
@@ -164,7 +164,7 @@ fn start() -> Option<(Sender<Ask>, Receiver<Named>)> {
                 }
                 Ask::Name(wanted, allowed_ns) => (wanted, allowed_ns),
             };
-            let until = Instant::now() + PATIENCE;
+            let until = Instant::now() + TIMEOUT;
             let has_time = || cpu_ns() < allowed_ns && Instant::now() < until;
             let named = wanted.into_iter().filter_map(|wanted| {
                 let live = maps::executable(wanted.pid);

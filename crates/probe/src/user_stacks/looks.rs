@@ -18,8 +18,8 @@ const TURNS: u64 = 3;
 /// Walks that a reading pays for once it is done: the one before it and the one after it.
 const WALKS_MEANWHILE: u64 = 2;
 /// How long a reading may take while a look goes on, and at its end.
-const PATIENCE: Duration = Duration::from_millis(50);
-const PATIENCE_AT_THE_END: Duration = Duration::from_millis(200);
+const TIMEOUT: Duration = Duration::from_millis(50);
+const TIMEOUT_AT_THE_END: Duration = Duration::from_millis(200);
 /// What of the time that a look has lasted stacks are read for while it goes on, and at its end: the rest is for those
 /// that stand at the end, and for the functions that the CPU clock hit (functions.rs).
 const PART_BETWEEN: (u64, u64) = (3, 4);
@@ -46,9 +46,9 @@ impl Live {
             return Ok(());
         }
         let begin_ns = cpu_ns();
-        let told = self.stacks_of(whose, lasted_ns);
+        let reported = self.stacks_of(whose, lasted_ns);
         self.user_stacks.allowance.pay(cpu_ns().saturating_sub(begin_ns));
-        facts.extend(told?);
+        facts.extend(reported?);
         Ok(())
     }
 
@@ -64,7 +64,7 @@ impl Live {
         // Whose wait is older than the command does not wait for its sake.
         wanted.retain(|left| !others || left.since_ns >= begin_ns);
         let allowed_ns = stacks.allowance.batch_ns(lasted_ns, WALKS_MEANWHILE);
-        let may = May { allowed_ns, patience: PATIENCE };
+        let may = May { allowed_ns, timeout: TIMEOUT };
         stacks.read(programs, whose, choose::between(wanted), may)
     }
 
@@ -96,9 +96,9 @@ impl Live {
         facts: &mut Vec<Fact>,
     ) -> Result<(), SourceError> {
         let begin_ns = cpu_ns();
-        let told = self.stacks_that_stand(waits, left, &choose::holders(facts));
+        let reported = self.stacks_that_stand(waits, left, &choose::holders(facts));
         self.user_stacks.allowance.pay(cpu_ns().saturating_sub(begin_ns));
-        facts.extend(told?);
+        facts.extend(reported?);
         Ok(())
     }
 
@@ -124,7 +124,7 @@ impl Live {
             None => Chosen { beyond: choose::standing(waits).collect(), ..Chosen::default() },
         };
         let allowed_ns = stacks.allowance.batch_ns(lasted_ns, 1);
-        let may = May { allowed_ns, patience: PATIENCE_AT_THE_END };
+        let may = May { allowed_ns, timeout: TIMEOUT_AT_THE_END };
         stacks.read(programs, Whose::All, chosen, may)
     }
 }

@@ -142,7 +142,7 @@ fn ask(maps: &File, address: u64, flags: u64) -> Answer {
         name: path.as_mut_ptr() as u64,
         ..Query::default()
     };
-    // SAFETY: the query and the room for a name outlive the call, and their lengths are told.
+    // SAFETY: the query and the room for a name outlive the call, and their lengths are passed with them.
     let failed = unsafe { libc::ioctl(maps.as_raw_fd(), PROCMAP_QUERY as _, &mut query) };
     if failed != 0 {
         let error = std::io::Error::last_os_error().raw_os_error();

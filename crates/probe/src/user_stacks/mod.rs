@@ -12,7 +12,7 @@
 //! Must not: stop or trace anybody, write, or say what a function means (reason's lock_kind.rs). Rejected: ptrace (it
 //! stops), stacks by the kernel at each switch (frame pointers are seldom there, and each wait would pay), a daemon's agent.
 //!
-//! Edit together: bpf/iter.bpf.c (`tell_registers`), bpf/wire.h.
+//! Edit together: bpf/iter.bpf.c (`report_registers`), bpf/wire.h.
 
 mod budget;
 mod called;
@@ -205,14 +205,14 @@ impl UserStacks {
         self.left_out.extend(&chosen.beyond);
         let missed = chosen.left.iter().map(|left| left.thread.tid);
         self.left_out.extend(missed.filter(|tid| !chosen.without_work.contains(tid)));
-        let May { allowed_ns, patience } = may;
+        let May { allowed_ns, timeout } = may;
         if chosen.left.is_empty() || allowed_ns == 0 || self.given_up >= GIVEN_UP_MAX {
             return Ok(Vec::new());
         }
         if self.helper.is_none() {
             self.helper = Helper::start();
         }
-        let batch = Batch { left: chosen.left.clone(), allowed_ns, patience };
+        let batch = Batch { left: chosen.left.clone(), allowed_ns, timeout };
         let Some(read) = self.helper.as_ref().and_then(|helper| helper.read(batch)) else {
             self.helper = None;
             self.given_up += 1;
@@ -263,7 +263,7 @@ impl UserStacks {
 #[derive(Debug, Clone, Copy)]
 struct May {
     allowed_ns: Ns,
-    patience: std::time::Duration,
+    timeout: std::time::Duration,
 }
 
 /// Said once, when no more is tried.

@@ -25,7 +25,7 @@ pub struct Batch {
     /// CPU time that it may take.
     pub allowed_ns: Ns,
     /// Time on the clock that it may take.
-    pub patience: Duration,
+    pub timeout: Duration,
 }
 
 /// What was read.
@@ -73,15 +73,15 @@ impl Helper {
 
     /// Has a batch read; none if it was not done in time, and then this helper is of no use any more.
     pub fn read(&self, batch: Batch) -> Option<Read> {
-        let patience = batch.patience + GRACE;
+        let timeout = batch.timeout + GRACE;
         self.ask.send(batch).ok()?;
-        self.answer.recv_timeout(patience).ok()
+        self.answer.recv_timeout(timeout).ok()
     }
 }
 
 /// Reads a batch as far as the time goes: stacks for half of what is left, then the names that these need, and again.
 pub fn read(batch: &Batch, modules: &mut Modules) -> Read {
-    let budget = Budget::begin(batch.allowed_ns, batch.patience);
+    let budget = Budget::begin(batch.allowed_ns, batch.timeout);
     let mut walks: Vec<Walk> = Vec::with_capacity(batch.left.len());
     let mut process: Option<(u32, Process)> = None;
     loop {

@@ -86,7 +86,7 @@ fn at_the_gate<T>(look: impl FnOnce(Left) -> T) -> T {
 #[test]
 fn a_thread_that_waits_is_read_down_to_its_begin_and_by_name() {
     let read = at_the_gate(|left| {
-        let batch = Batch { left: vec![left], allowed_ns: SECOND_NS, patience: LONG };
+        let batch = Batch { left: vec![left], allowed_ns: SECOND_NS, timeout: LONG };
         reader::read(&batch, &mut Modules::default())
     });
     let stack = read.stacks[0].as_ref().unwrap();
@@ -101,7 +101,7 @@ fn a_helper_reads_it_too_and_no_more_than_it_may() {
     let (read, none) = at_the_gate(|left| {
         let helper = Helper::start().unwrap();
         let ask = |allowed_ns| {
-            let batch = Batch { left: vec![left.clone(); 3], allowed_ns, patience: LONG };
+            let batch = Batch { left: vec![left.clone(); 3], allowed_ns, timeout: LONG };
             helper.read(batch).unwrap()
         };
         (ask(SECOND_NS), ask(0))

@@ -1,7 +1,7 @@
 //! Conserved time: where the wall time of a target went, in parts that add up, and what is left over.
 //!
 //! For a command the parts are the leaves of its critical path. For a host, process or container they are
-//! thread-seconds: each thread's sums (running, ready, asleep) from the scheduler, with the long waits told
+//! thread-seconds: each thread's sums (running, ready, asleep) from the scheduler, with the long waits reported
 //! by class and object, and the rest of the sums as short waits. The residual is what the two sources
 //! disagree about; it is shown, and a caveat says so if it is more than a thousandth.
 
@@ -14,7 +14,7 @@ use crate::model::object::Object;
 use crate::waits::WaitClass;
 use std::collections::BTreeMap;
 
-/// Parts told one by one; the rest is summed by class.
+/// Parts reported one by one; the rest is summed by class.
 const PARTS_MAX: usize = 24;
 
 /// What a part's time was spent on.
@@ -47,8 +47,8 @@ pub fn account(measures: &Measures<'_>) -> Accounting {
         let name = object.name(measures.model);
         *parts.entry((class.to_string(), name)).or_default() += seconds;
     }
-    let told: f64 = parts.values().sum();
-    Accounting { wall_seconds, parts: largest(parts), residual_seconds: wall_seconds - told }
+    let reported: f64 = parts.values().sum();
+    Accounting { wall_seconds, parts: largest(parts), residual_seconds: wall_seconds - reported }
 }
 
 /// What the parts add up to, seconds, and every part of it.

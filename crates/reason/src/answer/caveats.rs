@@ -18,9 +18,9 @@ use crate::rules::cpu::victims::BUSY_MIN;
 use crate::waits::WaitClass;
 use std::collections::BTreeMap;
 
-/// Events came too fast to be told one by one: from which length on they were, and who made most.
+/// Events came too fast to be reported one by one: from which length on they were, and who made most.
 fn thinned(end: &WindowEnd) -> Option<String> {
-    /// From here on waits are told when they are few.
+    /// From here on waits are reported when they are few.
     const THRESHOLD_NS: Ns = 1_000_000;
     let (whose, threshold_ns) = match (end.traced_threshold_ns, end.threshold_ns) {
         (_, ns) if ns > THRESHOLD_NS => ("", ns),
@@ -32,7 +32,7 @@ fn thinned(end: &WindowEnd) -> Option<String> {
     });
     let milliseconds = threshold_ns as f64 / 1e6;
     Some(format!(
-        "waits{whose} came too fast to be told one by one: those under {milliseconds} ms were at times only counted{by}"
+        "waits{whose} came too fast to be reported one by one: those under {milliseconds} ms were at times only counted{by}"
     ))
 }
 
@@ -62,7 +62,7 @@ fn switch_flood(model: &Model) -> Option<String> {
     };
     Some(format!(
         "{:.0} thousand switches a second, {:.0} % of them by {name} (pid {pid}{others}): their waits are too short \
-         to be told one by one and stand in the sums",
+         to be reported one by one and stand in the sums",
         all / 1e3,
         100.0 * per_second(*switches) / all,
     ))
@@ -123,7 +123,7 @@ fn full_cpus(
 fn who_uses_most(measures: &Measures<'_>, capacity: f64) -> Option<String> {
     let all = &measures.cpu.competitors;
     let share = |one: &Competitor| words::percent(one.run / capacity.max(1e-9));
-    let told = all.iter().take(3).filter_map(|one| {
+    let reported = all.iter().take(3).filter_map(|one| {
         let others = match one.processes.len() - 1 {
             0 => String::new(),
             others => format!(" and {others} more"),
@@ -131,13 +131,13 @@ fn who_uses_most(measures: &Measures<'_>, capacity: f64) -> Option<String> {
         let who = words::who(&one.greatest()?.process);
         Some(format!("{who}{others} {} (waited {})", share(one), words::seconds(one.ready)))
     });
-    let told = told.collect::<Vec<_>>().join(", ");
+    let reported = reported.collect::<Vec<_>>().join(", ");
     let first = all.first()?;
     let nobody = match first.run < capacity / 2.0 {
         true => format!("nobody uses more than {} of them; ", share(first)),
         false => String::new(),
     };
-    Some(format!("{nobody}who uses most: {told}"))
+    Some(format!("{nobody}who uses most: {reported}"))
 }
 
 /// Whether something unseen can be missed in this answer: it is not only about processes that are neither looked at
@@ -204,7 +204,7 @@ pub fn caveats(
             format!("cannot see {} ({}){therefore}", blind.what, blind.why),
         );
     }
-    for (source, count) in model.lost.iter().filter(|(source, _)| *source != SWITCHES_UNTOLD) {
+    for (source, count) in model.lost.iter().filter(|(source, _)| *source != SWITCHES_UNREPORTED) {
         add("events_lost", lost_events(source, *count));
     }
     if let Some(text) = thinned(&model.window_end) {
@@ -226,8 +226,10 @@ pub fn caveats(
         add("ended_early", "the look was ended early".into());
     }
     if accounting.residual_seconds.abs() > accounting.wall_seconds * 0.001 {
-        let why = match model.lost.get(SWITCHES_UNTOLD) {
-            Some(count) => format!(": {count} switches to a thread were not told by the kernel"),
+        let why = match model.lost.get(SWITCHES_UNREPORTED) {
+            Some(count) => {
+                format!(": {count} switches to a thread were not reported by the kernel")
+            }
             None => String::new(),
         };
         add(
@@ -268,9 +270,10 @@ mod tests {
     }
 
     #[test]
-    fn who_floods_with_switches_is_told_with_his_part() {
-        let told = report(&[(7, "pinger", 900_000), (8, "pinger", 600_000), (9, "web", 500_000)]);
-        let text = flood(&told).expect("400,000 switches a second are a flood");
+    fn who_floods_with_switches_is_reported_with_his_part() {
+        let reported =
+            report(&[(7, "pinger", 900_000), (8, "pinger", 600_000), (9, "web", 500_000)]);
+        let text = flood(&reported).expect("400,000 switches a second are a flood");
         assert!(
             text.starts_with("400 thousand switches a second, 75 % of them by pinger"),
             "{text}"
@@ -281,7 +284,7 @@ mod tests {
     #[test]
     fn what_single_processes_hide_is_told_to_who_looks_at_them_or_is_led_to_them() {
         use crate::rules::scenes::*;
-        let told = |target: Fact, pids: Vec<u32>, server: WaitState| {
+        let reported = |target: Fact, pids: Vec<u32>, server: WaitState| {
             let (what, why) = ("netns".into(), "permission denied".into());
             let hidden = Blind { what, why, pids, ..Blind::default() };
             let mut facts = host();
@@ -290,20 +293,20 @@ mod tests {
             explain(facts).caveats.iter().any(|caveat| caveat.code == "blind.netns")
         };
         let of_client = || of_process(10, "client");
-        assert!(told(of_client(), vec![], WaitState::Sleep));
-        assert!(told(of_client(), vec![1, 10], WaitState::Sleep));
-        assert!(!told(of_client(), vec![1, 20], WaitState::Sleep));
-        assert!(told(of_client(), vec![1, 20], WaitState::Stopped));
+        assert!(reported(of_client(), vec![], WaitState::Sleep));
+        assert!(reported(of_client(), vec![1, 10], WaitState::Sleep));
+        assert!(!reported(of_client(), vec![1, 20], WaitState::Sleep));
+        assert!(reported(of_client(), vec![1, 20], WaitState::Stopped));
         let host =
             Target { kind: TargetKind::Host, name: "web".into(), pid: 0, cgroups: Vec::new() };
-        assert!(told(fact(Body::Target(host)), vec![1], WaitState::Sleep));
+        assert!(reported(fact(Body::Target(host)), vec![1], WaitState::Sleep));
         let command = Target {
             kind: TargetKind::Command,
             name: "client".into(),
             pid: 10,
             cgroups: Vec::new(),
         };
-        assert!(!told(fact(Body::Target(command)), vec![1], WaitState::Sleep));
+        assert!(!reported(fact(Body::Target(command)), vec![1], WaitState::Sleep));
     }
 
     /// Eight programs that run and wait for so long, seconds, on two CPUs that were in use for this part of the time;
@@ -320,10 +323,10 @@ mod tests {
     }
 
     #[test]
-    fn cpus_that_many_use_up_together_are_told_without_a_culprit() {
-        let told = crowd(0.98, 1.2, 1.5, vec![]);
-        assert_eq!(told.findings, []);
-        let text = full(&told).expect("12 s of waiting in 10 s of CPU time");
+    fn cpus_that_many_use_up_together_are_reported_without_a_culprit() {
+        let reported = crowd(0.98, 1.2, 1.5, vec![]);
+        assert_eq!(reported.findings, []);
+        let text = full(&reported).expect("12 s of waiting in 10 s of CPU time");
         assert!(
             text.starts_with(
                 "all 2 CPUs were in use for 98 % of the time, and threads waited 12.0 s"
@@ -346,9 +349,9 @@ mod tests {
     }
 
     #[test]
-    fn stacks_that_were_not_read_are_told_where_they_could_have_said_more() {
+    fn stacks_that_were_not_read_are_reported_where_they_could_have_said_more() {
         use crate::rules::scenes::*;
-        let told = |word: u64, left_out: u64| {
+        let reported = |word: u64, left_out: u64| {
             let mut wait = blocked(11, "server", WaitState::Sleep, "futex");
             if let Body::Blocked(blocked) = &mut wait.body {
                 blocked.place.args = [0x1000, 128, word, 0, 0, 0];
@@ -360,8 +363,8 @@ mod tests {
             let caveat = report.caveats.iter().find(|it| it.code == "stacks_left_out");
             caveat.map(|it| it.text.clone())
         };
-        assert!(told(2, 7).is_some_and(|text| text.starts_with("the stacks of 7 threads")));
-        assert_eq!(told(2, 0), None, "all were read");
+        assert!(reported(2, 7).is_some_and(|text| text.starts_with("the stacks of 7 threads")));
+        assert_eq!(reported(2, 0), None, "all were read");
     }
 
     #[test]

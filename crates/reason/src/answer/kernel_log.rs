@@ -14,10 +14,10 @@ use crate::model::Model;
 pub fn attach(model: &Model, findings: &mut [Finding]) -> Vec<LogLine> {
     let mut rest = Vec::new();
     for (at_ns, line) in &model.kernel_log {
-        let told = log_line(model, *at_ns, line);
+        let reported = log_line(model, *at_ns, line);
         match findings.iter_mut().find(|finding| belongs(model, line, finding)) {
-            Some(finding) => finding.kernel_log.push(told),
-            None => rest.push(told),
+            Some(finding) => finding.kernel_log.push(reported),
+            None => rest.push(reported),
         }
     }
     rest

@@ -18,7 +18,7 @@ mod saved;
 mod sentences;
 mod verdict;
 
-use crate::facts::{Fact, SWITCHES_UNTOLD, TargetKind, ThreadRef};
+use crate::facts::{Fact, SWITCHES_UNREPORTED, TargetKind, ThreadRef};
 use crate::measure::Measures;
 use crate::model::Model;
 use crate::model::object::Object;
@@ -125,7 +125,7 @@ fn judge(measures: &Measures<'_>, named: Vec<NamedEnd>) -> Judged {
         caveats,
         cost: ReportCost {
             events_lost: (model.lost.iter())
-                .filter(|(source, _)| *source != SWITCHES_UNTOLD)
+                .filter(|(source, _)| *source != SWITCHES_UNREPORTED)
                 .map(|(_, count)| count)
                 .sum(),
             ..ReportCost::from(&model.cost)

@@ -7,7 +7,7 @@
 use super::{Ns, UserFrame};
 use serde::{Deserialize, Serialize};
 
-/// Goroutines of one process at one instant: those that stand, the ones that matter to a wait first. Told when something has
+/// Goroutines of one process at one instant: those that stand, the ones that matter to a wait first. Reported when something has
 /// changed, and each second. Source: the process's memory, process_vm_readv, by the tables that the Go linker writes
 /// (runtime/symtab.go).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

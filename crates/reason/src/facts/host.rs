@@ -57,7 +57,7 @@ pub struct Blind {
     /// What holdup cannot tell because of it, one clause.
     #[serde(default)]
     pub therefore: String,
-    /// The processes of which it cannot be told, if it is about nobody else; empty if it concerns every look.
+    /// The processes of which it cannot be decided, if it is about nobody else; empty if it concerns every look.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pids: Vec<u32>,
 }
@@ -113,11 +113,11 @@ pub struct WindowBegin {
 pub struct WindowEnd {
     /// The user ended it early.
     pub interrupted: bool,
-    /// Waits shorter than this were counted, not told; the largest value during the window.
+    /// Waits shorter than this were counted, not reported; the largest value during the window.
     pub threshold_ns: Ns,
-    /// The same for the threads of a command; 0: every one was told.
+    /// The same for the threads of a command; 0: every one was reported.
     pub traced_threshold_ns: Ns,
-    /// The process whose waits were most when events came too fast to be told.
+    /// The process whose waits were most when events came too fast to be reported.
     pub flood_by: Option<ThreadRef>,
 }
 
@@ -126,7 +126,7 @@ pub struct WindowEnd {
 pub struct CommandEnd {
     /// Its root process.
     pub pid: u32,
-    /// Its exit status as a shell tells it (128 + signal if it was killed).
+    /// Its exit status as a shell reports it (128 + signal if it was killed).
     pub exit_status: i32,
     /// The signal that killed it, or 0.
     #[serde(default)]
@@ -189,7 +189,7 @@ fn is_none_spent(seconds: &f64) -> bool {
 
 /// The source of [`Lost`] that counts switches which the kernel did not tell: seen when a thread leaves a CPU
 /// that no event had put it on. Their time is missing from the sums of the threads; no fact is missing.
-pub const SWITCHES_UNTOLD: &str = "switch_untold";
+pub const SWITCHES_UNREPORTED: &str = "switch_untold";
 
 /// The source of [`Lost`] that counts intervals whose end was dated before their begin, by another CPU's clock.
 pub const CLOCKS_APART: &str = "negative_interval";

@@ -82,7 +82,7 @@ pub enum Body {
     Wait(Wait),
     /// One wait that was found standing, at the begin or the end of the window or in between.
     Blocked(Blocked),
-    /// One stretch of running or waiting to run, told only for traced threads (`run`).
+    /// One stretch of running or waiting to run, reported only for traced threads (`run`).
     Ran(Ran),
     /// A kernel stack, symbolised, sent once per identity.
     Stack(Stack),

@@ -128,7 +128,7 @@ pub struct Endpoint {
     /// in use, terminal output in bytes.
     #[serde(default)]
     pub unread: Option<u64>,
-    /// The terminal's output is stopped (ctrl-S), told for either side of it.
+    /// The terminal's output is stopped (ctrl-S), reported for either side of it.
     #[serde(default)]
     pub output_stopped: bool,
     /// The socket's own state, for sockets.
@@ -205,7 +205,7 @@ pub struct SocketState {
 /// concluded. Source: struct tcp_sock, inet_connection_sock.
 ///
 /// Sequence numbers count bytes modulo 2^32, SYN and FIN as one each: compare them by their wrapping difference.
-/// Ages are told in jiffies, as coarse as the kernel keeps them, and are right up to 2^32 of them.
+/// Ages are reported in jiffies, as coarse as the kernel keeps them, and are right up to 2^32 of them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TcpTurn {

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 /// Deeper chains than this are cut; real ones have fewer than ten links.
 const DEPTH_MAX: usize = 24;
-/// Leaves of one interval; a longer critical path is cut there and told as unseen.
+/// Leaves of one interval; a longer critical path is cut there and reported as unseen.
 const LEAVES_MAX: usize = 2_000_000;
 
 /// One link: who did what, on what, when.
@@ -491,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn before_its_birth_and_after_its_exit_is_told_somebody_acts_all_the_same() {
+    fn before_its_birth_and_after_its_exit_is_reported_somebody_acts_all_the_same() {
         let leaves = reader(vec![ran(15, SECOND, 2 * SECOND), ran(20, 2 * SECOND, 3 * SECOND)]);
         let running = |pid| (pid, WaitClass::Running, SECOND);
         assert_eq!(leaves, vec![running(15), running(20), running(20)]);

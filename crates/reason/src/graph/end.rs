@@ -130,7 +130,7 @@ pub struct End {
     pub standing: bool,
     /// A circle was met.
     pub circle: bool,
-    /// It is owed, and not late by itself: a debt whose chain ends in nothing hard. On a host such an end is told only if a
+    /// It is owed, and not late by itself: a debt whose chain ends in nothing hard. On a host such an end is reported only if a
     /// rule finds more.
     pub owed: bool,
     longest_ns: (usize, Ns),

@@ -357,7 +357,7 @@ impl<'c, 'a> Found<'c, 'a> {
         }
     }
 
-    /// Time of a thread that no event tells went into running, waiting for a CPU, and waits too short to be told; the
+    /// Time of a thread that no event tells went into running, waiting for a CPU, and waits too short to be reported; the
     /// scheduler's sums say how much into each.
     fn unseen_parts(&mut self, thread: &ThreadRef) -> [(EndKind, WaitClass, f64); 3] {
         let (model, timelines) = (self.model, self.timelines);
@@ -505,7 +505,7 @@ fn is_terminal(object: &Object) -> bool {
     matches!(object, Object::Tty(_))
 }
 
-/// How the time of a thread that was not told divides: shares of running, of waiting for a CPU, and of short waits.
+/// How the time of a thread that was not reported divides: shares of running, of waiting for a CPU, and of short waits.
 pub fn unseen_parts(
     model: &Model,
     timelines: &Timelines,
@@ -525,24 +525,24 @@ pub fn unseen_parts(
     let Some(time) = model.times.iter().find(is_its) else {
         return parts(0.0, 0.0, 1.0);
     };
-    let (mut told_ready_ns, mut told_run_ns, mut unseen_ns) = (0, 0, 0);
+    let (mut reported_ready_ns, mut reported_run_ns, mut unseen_ns) = (0, 0, 0);
     for piece in timelines.pieces(who, time.since_ns, time.until_ns) {
         let ns = piece.end_ns - piece.begin_ns;
         match piece.doing {
             Doing::Waiting(wait)
                 if matches!(wait.class, WaitClass::RunQueue | WaitClass::CpuQuota) =>
             {
-                told_ready_ns += ns;
+                reported_ready_ns += ns;
             }
             Doing::Waiting(_) => {}
-            Doing::Running => told_run_ns += ns,
+            Doing::Running => reported_run_ns += ns,
             Doing::Unseen => unseen_ns += ns,
         }
     }
     let all = unseen_ns.max(1) as f64;
-    // Where a switch was not told, the scheduler's own count has what the sums lack.
+    // Where a switch was not reported, the scheduler's own count has what the sums lack.
     let ran_ns = time.run_ns.max(time.cpu_ns.unwrap_or(0));
-    let works = (ran_ns.saturating_sub(told_run_ns) as f64 / all).min(1.0);
-    let cpu = (time.runnable_ns.saturating_sub(told_ready_ns) as f64 / all).min(1.0 - works);
+    let works = (ran_ns.saturating_sub(reported_run_ns) as f64 / all).min(1.0);
+    let cpu = (time.runnable_ns.saturating_sub(reported_ready_ns) as f64 / all).min(1.0 - works);
     parts(works, cpu, 1.0 - works - cpu)
 }

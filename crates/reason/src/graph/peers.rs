@@ -173,13 +173,13 @@ impl<'a> Peers<'a> {
                 self.children.entry(fork.parent.pid).or_default().push(&fork.child);
             }
         }
-        let told = self.model.threads.values().map(|it| (&it.thread, it.parent_pid));
+        let reported = self.model.threads.values().map(|it| (&it.thread, it.parent_pid));
         let walked = self.model.times.iter().map(|time| (&time.thread, time.parent_pid));
         let model = self.model;
         let mut known: HashSet<(u32, ThreadKey)> = (self.children.iter())
             .flat_map(|(parent, all)| all.iter().map(|child| (*parent, model.key(child))))
             .collect();
-        for (thread, parent) in told.chain(walked) {
+        for (thread, parent) in reported.chain(walked) {
             let is_main = thread.tid == thread.pid && parent != 0;
             if is_main && known.insert((parent, model.key(thread))) {
                 self.children.entry(parent).or_default().push(thread);
@@ -267,7 +267,7 @@ impl<'a> Peers<'a> {
         self.model.thread_ref_at(wait.thread.pid, wait.end_ns)
     }
 
-    /// What some descriptors of a process are on, as far as it was told.
+    /// What some descriptors of a process are on, as far as it was reported.
     pub(super) fn descriptors_of(&self, pid: u32, fds: &[u32]) -> Vec<&'a Endpoint> {
         fds.iter().filter_map(|fd| self.by_fd.get(&(pid, *fd)).copied()).collect()
     }

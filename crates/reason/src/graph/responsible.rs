@@ -318,9 +318,9 @@ mod tests {
             Target { kind: TargetKind::Command, name: "sh".into(), pid: 10, cgroups: Vec::new() };
         facts.push(fact(Body::Target(command)));
         let parts = explain(facts).accounting.parts;
-        let told: Vec<(&str, &str)> =
+        let reported: Vec<(&str, &str)> =
             parts.iter().map(|part| (&*part.class, &*part.object.name)).collect();
-        assert_eq!(told, [("open", "any of its children")]);
+        assert_eq!(reported, [("open", "any of its children")]);
     }
 
     #[test]

@@ -78,6 +78,10 @@ mod tests {
     #[test]
     fn who_kills_has_not_done_what_was_waited_for() {
         assert_eq!(ended_by_a_signal(15), EndKind::Sleep);
-        assert_eq!(ended_by_a_signal(256), EndKind::Open, "it may have been told so by that one");
+        assert_eq!(
+            ended_by_a_signal(256),
+            EndKind::Open,
+            "it may have been reported so by that one"
+        );
     }
 }

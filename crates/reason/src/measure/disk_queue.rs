@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_steady_disk_obeys_littles_law_and_is_told_steady() {
+    fn a_steady_disk_obeys_littles_law_and_is_reported_steady() {
         // 50 requests a second of 40 ms each: two in flight all the time.
         let model = model((0..=50).map(|tenth| {
             let sample = DiskSample {
@@ -287,7 +287,7 @@ mod tests {
             (tenth * 100_000_000, DiskSample { busy_ms: tenth * 2, ..DiskSample::default() })
         }));
         let device = Disk { backing_file: Some("/srv/image".into()), ..Disk::default() };
-        for (ready_ms, told) in [(80, None), (300, Some(0.3))] {
+        for (ready_ms, reported) in [(80, None), (300, Some(0.3))] {
             let comm = "kworker/u8:3".into();
             model.times = vec![ThreadTime {
                 thread: ThreadRef { comm, ..ThreadRef::default() },
@@ -295,7 +295,7 @@ mod tests {
                 runnable_ns: ready_ms * 1_000_000,
                 ..ThreadTime::default()
             }];
-            assert_eq!(worker_ready_seconds(&model, &device), told);
+            assert_eq!(worker_ready_seconds(&model, &device), reported);
         }
     }
 

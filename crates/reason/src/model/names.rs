@@ -203,7 +203,7 @@ impl CgroupKey {
         Self { controllers: group.controllers.clone(), path: group.path.clone() }
     }
 
-    /// A group that could not be told.
+    /// A group that could not be reported.
     pub fn unknown() -> Self {
         Self { controllers: Vec::new(), path: String::new() }
     }

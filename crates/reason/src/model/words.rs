@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn data_is_told_in_binary_units() {
+    fn data_is_reported_in_binary_units() {
         assert_eq!(bytes(268_435_456.0), "256 MiB");
         assert_eq!(bytes(1_572_864.0), "1.5 MiB");
     }

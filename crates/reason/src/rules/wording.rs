@@ -98,7 +98,7 @@ pub struct Culprit {
 }
 
 impl Culprit {
-    /// A process (its thread told if it is not the main one).
+    /// A process (its thread reported if it is not the main one).
     pub fn process(thread: &ThreadRef) -> Self {
         Self {
             kind: CulpritKind::Process,

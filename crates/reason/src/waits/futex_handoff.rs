@@ -130,9 +130,10 @@ fn is_handed(waits: &Waits<'_>, handovers: &[Handover]) -> bool {
     for handover in handovers {
         gives.entry(handover.from).or_default().push(handover.at_ns);
     }
-    let told: Vec<bool> = handovers.iter().filter_map(|one| hands_on(waits, &gives, one)).collect();
-    let handed_on = told.iter().filter(|on| **on).count();
-    told.len() >= HANDOVERS_MIN && handed_on as f64 >= HANDED_ON * told.len() as f64
+    let reported: Vec<bool> =
+        handovers.iter().filter_map(|one| hands_on(waits, &gives, one)).collect();
+    let handed_on = reported.iter().filter(|on| **on).count();
+    reported.len() >= HANDOVERS_MIN && handed_on as f64 >= HANDED_ON * reported.len() as f64
 }
 
 fn handover(model: &Model, wait: &WaitSpan) -> Option<Handover> {

@@ -12,7 +12,7 @@ use super::user_stack;
 use crate::facts::{Goroutine, Goroutines, Ns};
 use crate::model::Model;
 
-/// A reading is told again after a second; what was read last may be believed for a little longer.
+/// A reading is reported again after a second; what was read last may be believed for a little longer.
 const TOLD_AGAIN_NS: Ns = 1_300_000_000;
 /// Another goroutine fits a question better only if it began so much nearer to it.
 const NEARER_NS: Ns = 300_000_000;

@@ -11,7 +11,7 @@
 //!
 //! Must not: make a wait of a refusal that no sleep follows, or say who holds what was refused (graph/holders.rs). Rejected:
 //! mkdir in a program's own calls, which most make to have the folder, be it there or not; refused IPv6 addresses, since
-//! whoever is refused `::1` tries 127.0.0.1 next, and whether that went well is not told; waits for events that anything but
+//! whoever is refused `::1` tries 127.0.0.1 next, and whether that went well is not reported; waits for events that anything but
 //! the clock ended.
 //!
 //! Where no refused call is known, the failures of a program that is begun again and again are (failing.rs).
@@ -117,7 +117,7 @@ pub fn reasons<'a>(
         return HashMap::new();
     }
     let families = Families::of(model);
-    let mut found = told(&families, series(refusals(model, &families)), waits.clone());
+    let mut found = of_series(&families, series(refusals(model, &families)), waits.clone());
     if may_fail {
         let failed = failing::failures(model, &families).into_iter().map(|failure| Asked {
             at_ns: failure.at_ns,
@@ -131,7 +131,7 @@ pub fn reasons<'a>(
             one_is_enough: false,
         });
         // What was refused says more than that somebody failed for it.
-        for (sleep, what) in told(&families, series(failed.collect()), waits) {
+        for (sleep, what) in of_series(&families, series(failed.collect()), waits) {
             found.entry(sleep).or_insert(what);
         }
     }
@@ -139,7 +139,7 @@ pub fn reasons<'a>(
 }
 
 /// Which sleeps are for which of the things that were asked for.
-fn told<'a>(
+fn of_series<'a>(
     families: &Families,
     mut series: HashMap<u32, Vec<Series>>,
     waits: impl Iterator<Item = &'a WaitSpan>,
@@ -156,7 +156,7 @@ fn told<'a>(
     }
     let mut found = Found::default();
     for one in series.values().flatten() {
-        one.tell(&mut found);
+        one.add_to(&mut found);
     }
     found.0.into_iter().map(|(sleep, (_, what))| (sleep, what)).collect()
 }
@@ -312,7 +312,7 @@ impl Series {
     }
 
     /// Which sleeps are before the next try.
-    fn tell(&self, found: &mut Found) {
+    fn add_to(&self, found: &mut Found) {
         let mut is_polled = self.one_is_enough;
         for (pair, sleeps) in self.refusals.windows(2).zip(&self.sleeps) {
             let [before, next] = pair else { continue };

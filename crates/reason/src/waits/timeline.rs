@@ -3,7 +3,7 @@
 //! Built once from wait events, walks over standing waits and, for traced threads, stretches of running.
 //! A wait is split at its wake-up: before it the thread was blocked, after it it waited for a CPU. Consecutive
 //! waits at the same place with next to no running between them are one wait (a thread that is woken and
-//! finds nothing, again and again). What was not observed is a gap, told as `Unseen`, never guessed.
+//! finds nothing, again and again). What was not observed is a gap, reported as `Unseen`, never guessed.
 //!
 //! What is reckoned with stretches of time elsewhere (a union, an intersection) uses `joined` and `common` of here.
 //!
@@ -283,8 +283,8 @@ fn spans(model: &Model, accepted: &Accepted, wait: Wait) -> Vec<WaitSpan> {
     all
 }
 
-/// What threads ran after their exit was told: it is told before they give back memory and files, which takes time, and
-/// whoever waits for that they wake themselves, so until then they were there. Where they waited meanwhile, that is told.
+/// What threads ran after their exit was reported: it is reported before they give back memory and files, which takes time, and
+/// whoever waits for that they wake themselves, so until then they were there. Where they waited meanwhile, that is reported.
 fn dying(model: &Model, lines: &Lines) -> Vec<(ThreadKey, (Ns, Ns))> {
     let is_traced = |who: ThreadKey| lines.get(&who).is_some_and(|line| !line.ran.is_empty());
     let mut until: BTreeMap<ThreadKey, (Ns, Ns)> = (model.exits.iter())
@@ -397,7 +397,7 @@ fn add_standing(
         if known.place.syscall == blocked.place.syscall {
             learn(model, accepted, known, blocked.place);
         } else if known.place.syscall.is_empty() && !known.kernel {
-            // Its end was not told in time to read where it stood: this is where.
+            // Its end was not reported in time to read where it stood: this is where.
             known.place = blocked.place;
             known.class = classify(&known.place, model.stack(known.place.stack), known.kernel);
             name(model, accepted, known);

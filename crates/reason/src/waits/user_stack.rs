@@ -52,8 +52,8 @@ pub fn kind(frames: &[UserFrame]) -> Option<LockKind> {
     if position(frames, &[PROC_SLEEP]).is_some() {
         return first(frames, AFTER_PROC_SLEEP);
     }
-    if let Some(told) = first(frames, KINDS) {
-        return Some(told);
+    if let Some(reported) = first(frames, KINDS) {
+        return Some(reported);
     }
     if position(&frames[..frames.len().min(IDLE_FRAMES)], IDLE).is_some() {
         return Some(LockKind::Idle);

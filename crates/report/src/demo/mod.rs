@@ -108,8 +108,8 @@ pub fn run(out: &mut Output) -> Result<u8, Failure> {
     }
     match (shown, interrupts.status()) {
         (_, Some(status)) => {
-            let told = "\nInterrupted. All that the demonstration made is undone.\n";
-            let _ = std::io::stderr().write_all(told.as_bytes());
+            let reported = "\nInterrupted. All that the demonstration made is undone.\n";
+            let _ = std::io::stderr().write_all(reported.as_bytes());
             Ok(status)
         }
         (shown, None) => shown,
@@ -117,7 +117,7 @@ pub fn run(out: &mut Output) -> Result<u8, Failure> {
 }
 
 fn show(out: &mut Output, room: &Room, interrupts: &Interrupts) -> Result<u8, Failure> {
-    if !out.tell(|page| introduction(room, page))? {
+    if !out.print(|page| introduction(room, page))? {
         return Ok(0);
     }
     let (mut judged, mut left_out) = (Vec::new(), 0);
@@ -127,7 +127,7 @@ fn show(out: &mut Output, room: &Room, interrupts: &Interrupts) -> Result<u8, Fa
             Ok(fault) => fault,
             Err(NotMade::Here(why)) => {
                 left_out += 1;
-                if !out.tell(|page| not_made(&heading, &why, page))? {
+                if !out.print(|page| not_made(&heading, &why, page))? {
                     return Ok(0);
                 }
                 continue;
@@ -136,7 +136,7 @@ fn show(out: &mut Output, room: &Room, interrupts: &Interrupts) -> Result<u8, Fa
                 return Err(Failure::look(format!("cannot make {}: {error}", stage.title), ""));
             }
         };
-        if !out.tell(|page| made(&heading, &fault, page))? || interrupts.status().is_some() {
+        if !out.print(|page| made(&heading, &fault, page))? || interrupts.status().is_some() {
             return Ok(0);
         }
         let clock = fault
@@ -149,12 +149,12 @@ fn show(out: &mut Output, room: &Room, interrupts: &Interrupts) -> Result<u8, Fa
         }
         let report = looked?.answered.report;
         let verdict = judge(&report, &fault.truth);
-        if !out.tell(|page| answer(&report, stage, &fault, &verdict, page))? {
+        if !out.print(|page| answer(&report, stage, &fault, &verdict, page))? {
             return Ok(0);
         }
         judged.push(verdict);
     }
-    out.tell(|page| summary(&judged, left_out, page))?;
+    out.print(|page| summary(&judged, left_out, page))?;
     Ok(u8::from(judged.contains(&Judged::Other)))
 }
 

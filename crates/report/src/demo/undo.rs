@@ -27,7 +27,7 @@ pub const NAMES: &[&str] =
 /// What every name begins with.
 const PREFIX: &str = "holdup-demo-";
 /// A killed process leaves its cgroup within this time.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// Of each period the group may compute so long: a fifth of one CPU.
 const QUOTA_US: (u32, u32) = (20_000, 100_000);
 
@@ -84,7 +84,7 @@ impl Room {
     pub fn leave(mut self) -> bool {
         drop(self.janitor.stdin.take());
         let began = Instant::now();
-        while began.elapsed() < PATIENCE + Duration::from_secs(1) {
+        while began.elapsed() < TIMEOUT + Duration::from_secs(1) {
             match self.janitor.try_wait() {
                 Ok(None) => std::thread::sleep(Duration::from_millis(10)),
                 _ => break,
@@ -105,7 +105,7 @@ pub fn janitor(words: &[String]) -> io::Result<()> {
     io::stdin().lock().read_to_end(&mut Vec::new())?;
     let groups: Vec<&Path> = groups.iter().map(Path::new).collect();
     let began = Instant::now();
-    while began.elapsed() < PATIENCE {
+    while began.elapsed() < TIMEOUT {
         let gone = groups.iter().all(|group| remove_group(group));
         if remove_folder(Path::new(folder)) && gone {
             break;

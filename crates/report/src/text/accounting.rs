@@ -28,7 +28,7 @@ pub fn is_running(class: &str) -> bool {
 }
 
 /// The table.
-pub fn tell(report: &Report, verbose: bool, page: &mut Page) {
+pub fn render(report: &Report, verbose: bool, page: &mut Page) {
     let accounting = &report.accounting;
     page.verdict(&heading(report), Tone::Heading);
     if accounting.parts.is_empty() {

@@ -11,7 +11,7 @@ use holdup_reason::answer::{Card, CardCpu, CardDisk, CardMemory};
 const NAME: usize = 40;
 
 /// The card.
-pub fn tell(card: &Card, window_seconds: f64, page: &mut Page) {
+pub fn render(card: &Card, window_seconds: f64, page: &mut Page) {
     let kind = match (card.runtime.as_str(), card.pod.as_deref()) {
         ("" | "cgroup", None) => String::new(),
         (runtime, None) => format!(" ({})", escape::name(runtime, NAME)),

@@ -27,7 +27,7 @@ const STAYED: usize = 3;
 const CAVEAT_WIDTH_MAX: usize = 320;
 
 /// Writes the whole comparison.
-pub fn tell(comparison: &Comparison, verbose: bool, page: &mut Page) {
+pub fn render(comparison: &Comparison, verbose: bool, page: &mut Page) {
     let tone = match (comparison.verdict, comparison.is_worse) {
         (Outcome::Worse, true) => Tone::Critical,
         (Outcome::Worse, false) | (Outcome::Unknown | Outcome::Shifted, _) => Tone::Warning,
@@ -71,13 +71,13 @@ fn sides(label: &str, sides: &[Side], verbose: bool, page: &mut Page) {
 
 /// Causes that came and went, by code.
 fn findings(comparison: &Comparison, page: &mut Page) {
-    let told = [
+    let reported = [
         (Change::New, "new"),
         (Change::More, "worse"),
         (Change::Less, "better"),
         (Change::Gone, "gone"),
     ];
-    for (change, label) in told {
+    for (change, label) in reported {
         let all = comparison.findings.iter().filter(|it| it.change == change);
         let words = all.map(|it| {
             let severity = match it.severity_after.or(it.severity_before) {

@@ -18,17 +18,17 @@ fn comparisons() -> Vec<(String, Comparison)> {
     files.into_iter().map(read).collect()
 }
 
-fn told(comparison: &Comparison, verbose: bool, width: usize) -> String {
+fn rendered(comparison: &Comparison, verbose: bool, width: usize) -> String {
     let mut page = Page::new(width, false);
-    tell(comparison, verbose, &mut page);
+    render(comparison, verbose, &mut page);
     page.finish()
 }
 
 #[test]
 fn texts_are_the_kept_ones() {
     for (name, comparison) in comparisons() {
-        insta::assert_snapshot!(format!("diff_{name}"), told(&comparison, false, 80));
-        insta::assert_snapshot!(format!("diff_{name}_verbose"), told(&comparison, true, 80));
+        insta::assert_snapshot!(format!("diff_{name}"), rendered(&comparison, false, 80));
+        insta::assert_snapshot!(format!("diff_{name}_verbose"), rendered(&comparison, true, 80));
     }
 }
 
@@ -36,7 +36,7 @@ fn texts_are_the_kept_ones() {
 fn names_stay_harmless_and_lines_fit() {
     for (name, comparison) in comparisons() {
         for (verbose, width) in [(false, 50), (false, 80), (true, 80)] {
-            let text = told(&comparison, verbose, width);
+            let text = rendered(&comparison, verbose, width);
             let hostile = text.chars().find(|c| (c.is_control() && *c != '\n') || *c == '\u{202e}');
             assert_eq!(hostile, None, "{name}");
             let command = |line: &&str| line.contains("--from") || line.contains("bbbbbbbb");
@@ -50,7 +50,7 @@ fn names_stay_harmless_and_lines_fit() {
 #[test]
 fn what_is_not_known_is_never_shown_as_nothing() {
     let (_, hostile) = comparisons().into_iter().find(|it| it.0 == "hostile").expect("kept");
-    let text = told(&hostile, true, 80);
+    let text = rendered(&hostile, true, 80);
     assert!(text.contains("not known before"), "{text}");
     assert!(text.contains("Not known whether it changed"), "{text}");
     assert!(text.contains("(not seen before)") && text.contains(">+0.500 s/s"), "{text}");
@@ -64,8 +64,8 @@ fn every_field_is_documented() {
         let mut keys = Vec::new();
         crate::text::tests::keys_of(&serde_json::to_value(&comparison).expect("JSON"), &mut keys);
         for key in keys {
-            let told = ["`{}`", "`{}.", ".{}`", "\"{}\""].map(|it| it.replace("{}", &key));
-            assert!(told.iter().any(|it| docs.contains(it.as_str())), "{name}: {key}");
+            let reported = ["`{}`", "`{}.", ".{}`", "\"{}\""].map(|it| it.replace("{}", &key));
+            assert!(reported.iter().any(|it| docs.contains(it.as_str())), "{name}: {key}");
         }
     }
 }

@@ -36,7 +36,7 @@ const REMEDIES: usize = 2;
 const SURE: f64 = 0.8;
 
 /// The whole block.
-pub fn tell(finding: &Finding, verbose: bool, page: &mut Page) {
+pub fn render(finding: &Finding, verbose: bool, page: &mut Page) {
     let tone = match finding.severity {
         Severity::Critical => Tone::Critical,
         Severity::Warning => Tone::Warning,
@@ -244,14 +244,14 @@ fn pid(outer: u32, inner: Option<u32>) -> String {
 
 /// The culprit as the end of the chain, if the chain does not tell it already.
 fn root(culprit: &Culprit, chain: &[Link], last: &Link) -> Option<String> {
-    let told = chain.iter().any(|link| match (culprit.pid, link.who.pid) {
+    let reported = chain.iter().any(|link| match (culprit.pid, link.who.pid) {
         (Some(culprit_pid), Some(pid)) => {
             culprit_pid == pid && (culprit.tid.is_none() || culprit.tid == link.who.tid)
         }
         _ => culprit.name == link.who.name,
     });
     let is_object = culprit.pid.is_none() && culprit.name == last.waits_on.name;
-    if told || is_object { None } else { self::culprit(culprit) }
+    if reported || is_object { None } else { self::culprit(culprit) }
 }
 
 fn culprit(culprit: &Culprit) -> Option<String> {

@@ -43,7 +43,7 @@ pub fn answer(report: &Report, verbose: bool, page: &mut Page) {
     }
     for finding in found {
         page.gap();
-        finding::tell(finding, verbose, page);
+        finding::render(finding, verbose, page);
     }
     if !notes.is_empty() {
         page.gap();
@@ -59,10 +59,10 @@ pub fn report(report: &Report, verbose: bool, page: &mut Page) {
     answer(report, verbose, page);
     page.gap();
     if let Some(container) = &report.container {
-        card::tell(container, report.window.seconds, page);
+        card::render(container, report.window.seconds, page);
         page.gap();
     }
-    accounting::tell(report, verbose, page);
+    accounting::render(report, verbose, page);
     if !report.kernel_log.is_empty() {
         page.gap();
         page.verdict("What else the kernel logged meanwhile", Tone::Heading);
@@ -81,8 +81,8 @@ fn caveats(caveats: &[Caveat], page: &mut Page) {
     page.verdict("What limits this answer", Tone::Heading);
     for (at, caveat) in caveats.iter().enumerate() {
         // Both ends of a look meet the same blindness, with other counts.
-        let is_told = |earlier: &Caveat| earlier.code == caveat.code;
-        if caveat.code.starts_with("blind.") && caveats[..at].iter().any(is_told) {
+        let is_reported = |earlier: &Caveat| earlier.code == caveat.code;
+        if caveat.code.starts_with("blind.") && caveats[..at].iter().any(is_reported) {
             continue;
         }
         page.item(&escape::prose(&caveat.text, CAVEAT_WIDTH_MAX));

@@ -20,7 +20,7 @@ fn reports() -> Vec<(String, Report)> {
     files.into_iter().map(read).collect()
 }
 
-fn told(report: &Report, verbose: bool, width: usize, colour: bool) -> String {
+fn rendered(report: &Report, verbose: bool, width: usize, colour: bool) -> String {
     let mut page = Page::new(width, colour);
     super::report(report, verbose, &mut page);
     page.finish()
@@ -29,8 +29,8 @@ fn told(report: &Report, verbose: bool, width: usize, colour: bool) -> String {
 #[test]
 fn texts_are_the_kept_ones() {
     for (name, report) in reports() {
-        insta::assert_snapshot!(name.clone(), told(&report, false, 80, false));
-        insta::assert_snapshot!(format!("{name}_verbose"), told(&report, true, 80, false));
+        insta::assert_snapshot!(name.clone(), rendered(&report, false, 80, false));
+        insta::assert_snapshot!(format!("{name}_verbose"), rendered(&report, true, 80, false));
     }
 }
 
@@ -38,7 +38,7 @@ fn texts_are_the_kept_ones() {
 fn no_control_character_leaves_but_line_feeds() {
     for (name, report) in reports() {
         for verbose in [false, true] {
-            let text = told(&report, verbose, 80, false);
+            let text = rendered(&report, verbose, 80, false);
             let hostile = text.chars().find(|c| (c.is_control() && *c != '\n') || *c == '\u{202e}');
             assert_eq!(hostile, None, "{name}");
         }
@@ -63,8 +63,8 @@ fn stacks_that_were_left_out_are_counted_in_the_last_line() {
 #[test]
 fn colour_adds_colour_and_nothing_else() {
     for (name, report) in reports() {
-        let plain = told(&report, true, 80, false);
-        let coloured = told(&report, true, 80, true);
+        let plain = rendered(&report, true, 80, false);
+        let coloured = rendered(&report, true, 80, true);
         assert_ne!(plain, coloured, "{name}");
         assert_eq!(plain, strip(&coloured), "{name}");
     }
@@ -88,7 +88,7 @@ fn strip(text: &str) -> String {
 fn lines_fit_the_width_but_for_words_of_commands() {
     for (name, report) in reports() {
         for width in [50, 80] {
-            for line in told(&report, true, width, false).lines() {
+            for line in rendered(&report, true, width, false).lines() {
                 let command = line.contains("/sys/fs/cgroup/");
                 assert!(command || line.width() <= width, "{name} at {width}: {line:?}");
             }
@@ -148,7 +148,7 @@ mod any_names {
                 }
             }
             for verbose in [false, true] {
-                let text = told(&report, verbose, 80, false);
+                let text = rendered(&report, verbose, 80, false);
                 prop_assert!(!text.chars().any(|c| c.is_control() && c != '\n'));
                 prop_assert!(text.lines().count() < 400);
             }
@@ -164,8 +164,8 @@ fn every_field_is_documented() {
         let mut keys = Vec::new();
         keys_of(&serde_json::to_value(&report).expect("JSON"), &mut keys);
         for key in keys {
-            let told = ["`{}`", "`{}.", ".{}`", "\"{}\""].map(|it| it.replace("{}", &key));
-            assert!(told.iter().any(|it| docs.contains(it.as_str())), "{name}: {key}");
+            let reported = ["`{}`", "`{}.", ".{}`", "\"{}\""].map(|it| it.replace("{}", &key));
+            assert!(reported.iter().any(|it| docs.contains(it.as_str())), "{name}: {key}");
         }
     }
 }

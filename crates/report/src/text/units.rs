@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn times() {
-        for (value, told) in [
+        for (value, reported) in [
             (0.0, "0 s"),
             (1e-17, "0 s"),
             (3.2e-8, "32 ns"),
@@ -134,7 +134,7 @@ mod tests {
             (187_200.0, "2 d 4 h"),
             (f64::NAN, "an unknown time"),
         ] {
-            assert_eq!(seconds(value), told, "{value}");
+            assert_eq!(seconds(value), reported, "{value}");
         }
     }
 

@@ -30,7 +30,7 @@ const PERIOD: Duration = Duration::from_millis(4);
 /// A walk may take this part of the time.
 const PART: u32 = 20;
 /// How long the end waits for a walk under way; one that hangs in the kernel is left behind.
-const PATIENCE: Duration = Duration::from_millis(500);
+const TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Something that was seen, at a time. The kernel functions of a wait go with it: who numbers stacks is the look.
 #[derive(Debug, Clone, PartialEq)]
@@ -90,7 +90,7 @@ impl Family {
     pub fn end(&self) -> Vec<Observed> {
         self.shared.stop.store(true, Ordering::Relaxed);
         let begun = std::time::Instant::now();
-        while !self.shared.over.load(Ordering::Acquire) && begun.elapsed() < PATIENCE {
+        while !self.shared.over.load(Ordering::Acquire) && begun.elapsed() < TIMEOUT {
             std::thread::sleep(Duration::from_millis(1));
         }
         self.take()

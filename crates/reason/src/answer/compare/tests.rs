@@ -1,6 +1,6 @@
 //! Whole comparisons on scenes: a command that was slowed by a lock, the same faster, noise, other programs, blind sides.
 //!
-//! What a single file decides is tested there; here a scene is told twice with one thing changed, and the sentence is read.
+//! What a single file decides is tested there; here a scene is played twice with one thing changed, and the sentence is read.
 
 use super::*;
 use crate::facts::*;
@@ -104,47 +104,53 @@ fn compared(before: Vec<Vec<Fact>>, after: Vec<Vec<Fact>>) -> Comparison {
 
 #[test]
 fn what_was_not_there_before_is_the_first_line() {
-    let told = compared(vec![run(10, 2.4, 0.0)], vec![run(500, 2.4, 6.7)]);
+    let reported = compared(vec![run(10, 2.4, 0.0)], vec![run(500, 2.4, 6.7)]);
     assert_eq!(
-        told.title,
+        reported.title,
         "sqlite3 is slower by 6.70 s of 9.10 s: it waits for the lock on /tmp/shop.db, held by python3, which was \
          not there before."
     );
-    assert_eq!((told.verdict, told.is_worse, told.unit), (Outcome::Worse, true, Unit::Seconds));
-    let first = &told.ends[told.first.expect("one")];
+    assert_eq!(
+        (reported.verdict, reported.is_worse, reported.unit),
+        (Outcome::Worse, true, Unit::Seconds)
+    );
+    let first = &reported.ends[reported.first.expect("one")];
     assert_eq!((first.changed.change, first.end), (Change::New, EndKind::Lock));
     assert_eq!(first.code_after.as_deref(), Some("lock.file"));
-    assert_eq!(told.ends[1].changed.change, Change::Same);
-    assert_eq!(told.findings[0].change, Change::New);
+    assert_eq!(reported.ends[1].changed.change, Change::Same);
+    assert_eq!(reported.findings[0].change, Change::New);
 }
 
 #[test]
 fn the_other_way_round_it_is_gone() {
-    let told = compared(vec![run(500, 2.4, 6.7)], vec![run(10, 2.4, 0.0)]);
+    let reported = compared(vec![run(500, 2.4, 6.7)], vec![run(10, 2.4, 0.0)]);
     assert_eq!(
-        told.title,
+        reported.title,
         "sqlite3 is faster by 6.70 s of 9.10 s: it no longer waits for the lock on /tmp/shop.db, held by python3."
     );
-    assert_eq!((told.verdict, told.is_worse), (Outcome::Better, false));
-    assert_eq!(told.findings[0].change, Change::Gone);
+    assert_eq!((reported.verdict, reported.is_worse), (Outcome::Better, false));
+    assert_eq!(reported.findings[0].change, Change::Gone);
 }
 
 #[test]
 fn other_process_ids_inodes_and_a_little_noise_change_nothing() {
-    let told = compared(vec![run(10, 2.4, 1.0)], vec![run(800, 2.45, 1.02)]);
-    assert_eq!((told.verdict, told.first, told.is_worse), (Outcome::Same, None, false));
-    assert_eq!(told.title, "sqlite3 takes as long as before, 3.47 s, and nothing in it changed.");
-    assert_eq!(told.ends.len(), 2);
+    let reported = compared(vec![run(10, 2.4, 1.0)], vec![run(800, 2.45, 1.02)]);
+    assert_eq!((reported.verdict, reported.first, reported.is_worse), (Outcome::Same, None, false));
+    assert_eq!(
+        reported.title,
+        "sqlite3 takes as long as before, 3.47 s, and nothing in it changed."
+    );
+    assert_eq!(reported.ends.len(), 2);
 }
 
 #[test]
 fn the_same_time_spent_otherwise_is_said() {
-    let told = compared(vec![run(10, 3.0, 0.0)], vec![run(10, 1.0, 2.0)]);
-    assert_eq!(told.verdict, Outcome::Shifted);
-    assert!(told.title.starts_with(
+    let reported = compared(vec![run(10, 3.0, 0.0)], vec![run(10, 1.0, 2.0)]);
+    assert_eq!(reported.verdict, Outcome::Shifted);
+    assert!(reported.title.starts_with(
         "sqlite3 takes as long as before, 3.00 s, and another way: it waits for the lock"
     ));
-    assert!(told.is_worse);
+    assert!(reported.is_worse);
 }
 
 #[test]
@@ -210,9 +216,9 @@ fn the_same_recording_on_both_sides_is_said() {
     let names = |a: &str, b: &str| {
         let one =
             |name: &str| vec![Named { recording: name.into(), look: look(run(10, 2.4, 0.0)) }];
-        let told = compare(&one(a), &one(b)).expect("they can be compared");
-        assert_eq!(told.verdict, Outcome::Same);
-        told.caveats.iter().any(|it| it.code == "same_recording")
+        let reported = compare(&one(a), &one(b)).expect("they can be compared");
+        assert_eq!(reported.verdict, Outcome::Same);
+        reported.caveats.iter().any(|it| it.code == "same_recording")
     };
     assert!(names("a.hup", "a.hup") && !names("a.hup", "b.hup"));
 }
@@ -224,10 +230,10 @@ fn another_machine_and_kernel_are_said_and_compared() {
         host.hostname = "db\u{1b}[31m".into();
         host.kernel = "5.10".into();
     }
-    let told = compared(vec![run(10, 1.0, 0.0)], vec![there]);
-    let codes: Vec<&str> = told.caveats.iter().map(|it| it.code.as_str()).collect();
+    let reported = compared(vec![run(10, 1.0, 0.0)], vec![there]);
+    let codes: Vec<&str> = reported.caveats.iter().map(|it| it.code.as_str()).collect();
     assert_eq!(codes, ["other_machine", "other_kernel"]);
-    assert_eq!(told.verdict, Outcome::Worse);
+    assert_eq!(reported.verdict, Outcome::Worse);
 }
 
 /// The lock is not seen before, but so much of that run was not followed to its end.
@@ -287,23 +293,25 @@ fn process(seconds: f64, waits: f64, lost: u64) -> Vec<Fact> {
 
 #[test]
 fn looks_of_another_length_are_compared_by_the_second() {
-    let told = compared(vec![process(5.0, 1.0, 0)], vec![process(10.0, 2.0, 0)]);
-    assert_eq!((told.verdict, told.unit), (Outcome::Same, Unit::SecondsPerSecond));
-    assert!(told.caveats.iter().any(|it| it.code == "other_window"));
-    let told = compared(vec![process(5.0, 1.0, 0)], vec![process(10.0, 8.0, 0)]);
-    assert_eq!(told.verdict, Outcome::Worse);
-    assert!((told.total.difference.expect("both") - 0.6).abs() < 1e-6);
+    let reported = compared(vec![process(5.0, 1.0, 0)], vec![process(10.0, 2.0, 0)]);
+    assert_eq!((reported.verdict, reported.unit), (Outcome::Same, Unit::SecondsPerSecond));
+    assert!(reported.caveats.iter().any(|it| it.code == "other_window"));
+    let reported = compared(vec![process(5.0, 1.0, 0)], vec![process(10.0, 8.0, 0)]);
+    assert_eq!(reported.verdict, Outcome::Worse);
+    assert!((reported.total.difference.expect("both") - 0.6).abs() < 1e-6);
     assert!(
-        told.title.starts_with("sqlite3 loses 600 ms a second more than before (200 ms a second)"),
+        reported
+            .title
+            .starts_with("sqlite3 loses 600 ms a second more than before (200 ms a second)"),
         "{}",
-        told.title
+        reported.title
     );
 }
 
 #[test]
 fn what_lost_events_may_hide_is_not_zero() {
-    let told = compared(vec![process(5.0, 0.0, 7)], vec![process(5.0, 4.0, 0)]);
-    let lock = told.ends.iter().find(|it| it.end == EndKind::Lock);
+    let reported = compared(vec![process(5.0, 0.0, 7)], vec![process(5.0, 4.0, 0)]);
+    let lock = reported.ends.iter().find(|it| it.end == EndKind::Lock);
     let lock = lock.expect("the lock");
     assert_eq!(lock.changed.change, Change::Unknown);
     assert_eq!(lock.why_unknown.as_deref(), Some("events were lost before"));
@@ -322,16 +330,16 @@ fn own_work_of_a_process_is_no_loss() {
             time.sleep_ns = at(4.0);
         }
     }
-    let told = compared(vec![idle], vec![busy]);
-    assert!(!told.is_worse);
+    let reported = compared(vec![idle], vec![busy]);
+    assert!(!reported.is_worse);
 }
 
 #[test]
 fn the_json_reads_back_as_it_was() {
-    let told = compared(vec![run(10, 2.4, 0.0)], vec![run(500, 2.4, 6.7)]);
-    let text = serde_json::to_string(&told).expect("JSON");
+    let reported = compared(vec![run(10, 2.4, 0.0)], vec![run(500, 2.4, 6.7)]);
+    let text = serde_json::to_string(&reported).expect("JSON");
     let read: Comparison = serde_json::from_str(&text).expect("a comparison");
-    assert_eq!(read.ends.len(), told.ends.len());
-    assert_eq!(read.title, told.title);
+    assert_eq!(read.ends.len(), reported.ends.len());
+    assert_eq!(read.title, reported.title);
     assert!(text.contains(r#""unit":"s""#) && text.contains(r#""verdict":"worse""#), "{text}");
 }

@@ -331,14 +331,14 @@ mod tests {
         facts
     }
 
-    fn told(look: &Look) -> Option<Finding> {
+    fn reported(look: &Look) -> Option<Finding> {
         let findings = explain(facts(look)).findings;
         findings.into_iter().find(|finding| finding.code == "disk.cache_miss")
     }
 
     #[test]
-    fn a_small_cache_beside_an_unused_disk_is_told_with_its_share_of_hits() {
-        let finding = told(&STORY).expect("found");
+    fn a_small_cache_beside_an_unused_disk_is_reported_with_its_share_of_hits() {
+        let finding = reported(&STORY).expect("found");
         assert!(finding.title.contains("sda") && finding.title.contains("3.7 %"), "{finding:?}");
         for words in ["256 MiB, 2.5 % of the disk", "54.8 GiB of sdb are unused", "100 %"] {
             assert!(finding.text.contains(words), "{words}: {}", finding.text);
@@ -348,7 +348,7 @@ mod tests {
 
     #[test]
     fn a_cache_that_is_not_full_is_filled_not_enlarged() {
-        let finding = told(&Look { used: Some(600), ..STORY }).expect("found");
+        let finding = reported(&Look { used: Some(600), ..STORY }).expect("found");
         assert!(finding.text.contains("only 0.9 % is in use"), "{}", finding.text);
         let remedy = &finding.remedy[0];
         assert_eq!(remedy.command, "dmsetup message dm-0 0 migration_threshold 32768");
@@ -357,7 +357,7 @@ mod tests {
 
     #[test]
     fn a_cache_that_does_not_tell_how_full_it_is_is_not_called_full() {
-        let finding = told(&Look { used: None, ..STORY }).expect("found");
+        let finding = reported(&Look { used: None, ..STORY }).expect("found");
         assert!(!finding.text.contains("full"), "{}", finding.text);
         assert!(finding.text.contains("while 54.8 GiB of sdb are unused"), "{}", finding.text);
         assert!(finding.evidence.iter().all(|one| one.fact != "part of the cache in use"));
@@ -365,14 +365,14 @@ mod tests {
 
     #[test]
     fn misses_that_nobody_waits_for_at_the_slow_disk_are_no_cause() {
-        assert!(told(&Look { at_slow: 1, ..STORY }).is_none());
-        assert!(told(&Look { slow_ms: 1, ..STORY }).is_none());
+        assert!(reported(&Look { at_slow: 1, ..STORY }).is_none());
+        assert!(reported(&Look { slow_ms: 1, ..STORY }).is_none());
     }
 
     #[test]
     fn a_cache_that_serves_most_does_its_work_and_few_requests_are_no_ratio() {
-        assert!(told(&Look { hits: 600, misses: 400, ..STORY }).is_none());
-        assert!(told(&Look { hits: 2, misses: 60, ..STORY }).is_none());
+        assert!(reported(&Look { hits: 600, misses: 400, ..STORY }).is_none());
+        assert!(reported(&Look { hits: 2, misses: 60, ..STORY }).is_none());
     }
 
     #[test]

@@ -417,9 +417,9 @@ mod tests {
             let starved = report.caveats.into_iter().find(|it| it.code == "disk_starved");
             starved.map_or_else(String::new, |it| it.text)
         };
-        let told = explain(of_a_loop(800));
-        assert_eq!(told.findings, []);
-        let text = caveat(told);
+        let reported = explain(of_a_loop(800));
+        assert_eq!(reported.findings, []);
+        let text = caveat(reported);
         assert!(text.contains("loop3") && text.contains("0.80 s"), "{text:?}");
         let mut unasked = of_a_loop(800);
         unasked.retain(|fact| !matches!(fact.body, Body::Wait(_)));

@@ -286,7 +286,7 @@ mod tests {
         facts
     }
 
-    fn told(array: &Array) -> Option<Finding> {
+    fn reported(array: &Array) -> Option<Finding> {
         let findings = explain(facts(array)).findings;
         findings.into_iter().find(|finding| finding.code == "disk.raid_imbalance")
     }
@@ -296,9 +296,9 @@ mod tests {
     }
 
     #[test]
-    fn a_mirror_that_reads_from_one_of_its_members_is_told_with_the_others() {
+    fn a_mirror_that_reads_from_one_of_its_members_is_reported_with_the_others() {
         let array = mirror(&[(250, 3, "in_sync"), (0, 0, "in_sync"), (1, 0, "in_sync")]);
-        let finding = told(&array).expect("found");
+        let finding = reported(&array).expect("found");
         assert!(
             finding.title.ends_with("md99 (raid1), which leaves 2 of 3 members idle"),
             "{finding:?}"
@@ -314,30 +314,30 @@ mod tests {
         members.extend([(0, 0, "in_sync"); 5]);
         let array =
             Array { level: "raid10", layout: 1 | 3 << 8 | 1 << 16, action: "idle", members };
-        let finding = told(&array).expect("found");
+        let finding = reported(&array).expect("found");
         assert!(finding.title.ends_with("md99 (raid10 o3), which leaves 5 of 15 members idle"));
         assert!(finding.remedy[0].text.starts_with("read with several streams"));
     }
 
     #[test]
     fn members_that_read_alike_or_wait_for_nothing_are_balanced() {
-        assert!(told(&mirror(&[(130, 2, "in_sync"), (120, 2, "in_sync")])).is_none());
+        assert!(reported(&mirror(&[(130, 2, "in_sync"), (120, 2, "in_sync")])).is_none());
         // A mirror writes to all of its members, so one that reads nothing may be as busy.
-        assert!(told(&mirror(&[(250, 3, "in_sync"), (0, 3, "in_sync")])).is_none());
+        assert!(reported(&mirror(&[(250, 3, "in_sync"), (0, 3, "in_sync")])).is_none());
         // One request after the other: a second member would be no quicker.
-        assert!(told(&mirror(&[(250, 1, "in_sync"), (0, 0, "in_sync")])).is_none());
+        assert!(reported(&mirror(&[(250, 1, "in_sync"), (0, 0, "in_sync")])).is_none());
     }
 
     #[test]
     fn members_that_shall_not_read_and_arrays_that_are_rebuilt_are_left_out() {
         for state in ["in_sync,write_mostly", "spare", "faulty"] {
-            assert!(told(&mirror(&[(250, 3, "in_sync"), (0, 0, state)])).is_none(), "{state}");
+            assert!(reported(&mirror(&[(250, 3, "in_sync"), (0, 0, state)])).is_none(), "{state}");
         }
         let mut rebuilt = mirror(&[(250, 3, "in_sync"), (0, 0, "in_sync")]);
         rebuilt.action = "recover";
-        assert!(told(&rebuilt).is_none());
+        assert!(reported(&rebuilt).is_none());
         rebuilt.action = "idle";
         rebuilt.level = "raid0";
-        assert!(told(&rebuilt).is_none());
+        assert!(reported(&rebuilt).is_none());
     }
 }

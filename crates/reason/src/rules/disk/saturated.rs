@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_most_is_told_with_those_beside_him() {
+    fn who_asks_for_most_is_reported_with_those_beside_him() {
         let report = explain(beside(FULL));
         let finding = &report.findings[0];
         assert_eq!((&*finding.code, finding.culprit.pid), ("disk.saturated", Some(20)));

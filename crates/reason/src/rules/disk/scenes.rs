@@ -27,7 +27,7 @@ pub(super) fn disk(disk: Disk, rate: Rate) -> Vec<Fact> {
     disk_of(disk, rate, |tenth| rate.per_second * tenth / 10)
 }
 
-/// The same where the requests that are done by each tenth of a second are told.
+/// The same where the requests that are done by each tenth of a second are reported.
 pub(super) fn disk_of(disk: Disk, rate: Rate, done: impl Fn(u64) -> u64) -> Vec<Fact> {
     let mut facts = host();
     facts.push(fact(Body::Disk(Disk { dev: DEV, ..disk })));

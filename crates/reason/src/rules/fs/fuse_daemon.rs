@@ -143,11 +143,11 @@ mod tests {
 
     /// A client that waits for the daemon so often, so long each time.
     fn severity(count: u64, length_us: u64) -> Severity {
-        severity_of_told(count, length_us, 0)
+        severity_of_reported(count, length_us, 0)
     }
 
-    /// The same where shorter waits than this were at times not told.
-    fn severity_of_told(count: u64, length_us: u64, threshold_ns: u64) -> Severity {
+    /// The same where shorter waits than this were at times not reported.
+    fn severity_of_reported(count: u64, length_us: u64, threshold_ns: u64) -> Severity {
         let frames = ["request_wait_answer", "__fuse_simple_request", "fuse_file_read_iter"];
         let frames = frames.iter().map(|f| (*f).to_string()).collect();
         let dev = DeviceNumber { major: 0, minor: 51 };
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_that_answers_late_is_told() {
+    fn a_daemon_that_answers_late_is_reported() {
         assert!(severity(7, 40_000) >= Severity::Warning);
         assert!(severity(100, 3_000) >= Severity::Warning);
     }
@@ -192,9 +192,9 @@ mod tests {
 
     #[test]
     fn quick_answers_that_were_only_counted_are_thought_of() {
-        assert!(severity_of_told(493, 1_036, 0) >= Severity::Warning);
-        assert_eq!(severity_of_told(493, 1_036, 2_000_000), Severity::Note);
-        assert!(severity_of_told(100, 3_000, 2_000_000) >= Severity::Warning);
+        assert!(severity_of_reported(493, 1_036, 0) >= Severity::Warning);
+        assert_eq!(severity_of_reported(493, 1_036, 2_000_000), Severity::Note);
+        assert!(severity_of_reported(100, 3_000, 2_000_000) >= Severity::Warning);
     }
 
     /// A client that waits in a read of a file, and a daemon that is in some place.

@@ -102,7 +102,7 @@ fn explain(measures: &Measures<'_>, end: &End, loss: &Loss<'_>) -> Wording {
             format!("{many} processes hold it in turn, {by} most; it {} under it.", meanwhile.does)
         }
     };
-    let source = match kernel_words::is_told(measures, end) {
+    let source = match kernel_words::is_reported(measures, end) {
         true => "contention_begin, sched_switch",
         false => "sched_switch, kernel stacks",
     };

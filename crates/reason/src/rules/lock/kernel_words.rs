@@ -38,8 +38,8 @@ pub fn holders(measures: &Measures<'_>, end: &End, main: Option<&ThreadRef>) -> 
     }
 }
 
-/// Whether the kernel told which lock it is, and not the stack alone.
-pub fn is_told(measures: &Measures<'_>, end: &End) -> bool {
+/// Whether the kernel reported which lock it is, and not the stack alone.
+pub fn is_reported(measures: &Measures<'_>, end: &End) -> bool {
     let mut waits = measures.waits();
     waits.any(|wait| {
         wait.class == end.class && wait.object == end.object && wait.place.lock.is_some()

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_of_several_askers_are_not_told_as_more_time_than_there_was() {
+    fn waits_of_several_askers_are_not_reported_as_more_time_than_there_was() {
         assert!(findings(dns(None))[0].text.starts_with("4.95 s of 5.00 s pass in waits"));
         let mut facts = dns(None);
         for mut other in dns(None) {

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_waits_for_a_peer_elsewhere_is_told() {
+    fn a_command_that_waits_for_a_peer_elsewhere_is_reported() {
         let found = findings(of_command(asks(48)));
         assert_eq!((&*found[0].code, found[0].severity), (CODE, Severity::Critical));
         assert!((found[0].impact.share - 0.96).abs() < 0.01, "{:?}", found[0].impact);

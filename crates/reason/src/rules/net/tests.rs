@@ -7,7 +7,7 @@ use crate::facts::*;
 use crate::rules::scenes::LOOK_NS;
 
 #[test]
-fn a_standing_queue_is_told_with_its_time_and_who_fills_it() {
+fn a_standing_queue_is_reported_with_its_time_and_who_fills_it() {
     let found = findings(queue(290));
     assert_eq!(found[0].code, "net.local_queue");
     assert_eq!(found[0].object.name, "eth0");
@@ -113,7 +113,7 @@ fn a_delay_that_is_set_is_the_cause_and_not_a_rate_or_who_sends_most() {
 }
 
 #[test]
-fn a_delay_that_is_set_is_told_of_a_few_small_packets_too() {
+fn a_delay_that_is_set_is_reported_of_a_few_small_packets_too() {
     let mut facts = delayed(None, 101);
     facts.retain(|fact| !matches!(&fact.body, Body::QdiscFlow(flow) if flow.packets > 100));
     for fact in &mut facts {
