@@ -14,7 +14,8 @@ use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Culprit, CulpritKind, Evidence, Remedy, Severity, Wording};
-use crate::rules::{Finds, Match, Refutation, Rule, culprit};
+use crate::rules::{Claim, Finds, Match, Refutation, Rule, culprit};
+use crate::waits::WaitClass;
 use std::collections::BTreeMap;
 
 /// The rule.
@@ -65,7 +66,7 @@ struct Refusal<'m> {
     times: u64,
 }
 
-fn find<'m>(measures: &'m Measures<'m>, _: &'m [End]) -> Vec<Match<'m>> {
+fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
     // One finding a reason, however often it was tried.
     let mut found: BTreeMap<String, Refusal<'m>> = BTreeMap::new();
     for (_, denied) in measures.model.denied.iter().filter(|(_, one)| asks_for_real_time(one)) {
@@ -78,7 +79,7 @@ fn find<'m>(measures: &'m Measures<'m>, _: &'m [End]) -> Vec<Match<'m>> {
         let times = &mut found.entry(reason).or_insert_with(refusal).times;
         *times = times.saturating_add(denied.unreported).saturating_add(1);
     }
-    found.into_values().map(|refusal| matched(measures, refusal)).collect()
+    found.into_values().map(|refusal| matched(measures, ends, refusal)).collect()
 }
 
 /// SCHED_FIFO or SCHED_RR; of sched_setattr the policy lies in memory that was not read.
@@ -109,7 +110,7 @@ fn budget_file(group: &Cgroup) -> String {
     format!("{}/cpu.rt_runtime_us", group.directory.trim_end_matches('/'))
 }
 
-fn matched<'m>(measures: &'m Measures<'m>, refusal: Refusal<'m>) -> Match<'m> {
+fn matched<'m>(measures: &'m Measures<'m>, ends: &'m [End], refusal: Refusal<'m>) -> Match<'m> {
     let by = match refusal.why {
         Why::Budget(group) => Culprit {
             container: Some(group.path.clone()),
@@ -122,7 +123,13 @@ fn matched<'m>(measures: &'m Measures<'m>, refusal: Refusal<'m>) -> Match<'m> {
         },
     };
     let object = Object::SystemCall(refusal.denied.syscall.as_str().into());
+    // Who runs the program again and again, as it fails, waits for the same right.
+    let program = Object::Processes(refusal.denied.thread.comm.as_str().into());
+    let waits_for_it = |end: &End| end.class == WaitClass::FailedProgram && end.object == program;
+    let claims = ends.iter().enumerate().filter(|(_, end)| waits_for_it(end));
+    let claims = claims.map(|(end, _)| Claim { end, victims: None }).collect();
     Match {
+        claims,
         severity_min: Severity::Warning,
         severity_max: Severity::Warning,
         ..Match::new(by, Proof::Read, move |_| explain(measures, &refusal)).on(object)
@@ -222,6 +229,7 @@ mod tests {
     use crate::answer::explain;
     use crate::answer::report::{Finding, Severity};
     use crate::facts::*;
+    use crate::rules::scenes::*;
 
     fn found(budget_us: i64, capabilities: u64, errno: i32) -> Vec<Finding> {
         let thread = ThreadRef { tid: 7, pid: 7, start_ns: 0, comm: "chrt".into() };
@@ -274,6 +282,20 @@ mod tests {
     #[test]
     fn a_budget_and_the_capability_leave_it_unexplained() {
         assert_eq!(found(100_000, u64::MAX, 1), []);
+    }
+
+    #[test]
+    fn a_script_that_tries_it_again_and_again_waits_for_that_right() {
+        let denied = Denied {
+            args: [0, 1, 0, 0, 0, 0],
+            errno: 1,
+            capabilities: Some(0),
+            ..refusal(0, "chrt", "sched_setscheduler")
+        };
+        let report = explain(script_whose_children_are_refused(&denied, 256));
+        let codes: Vec<&str> = report.findings.iter().map(|found| &*found.code).collect();
+        assert_eq!(codes, ["cpu.rt_denied"]);
+        assert!(report.findings[0].impact.share > 0.5, "{:?}", report.findings[0].impact);
     }
 
     #[test]
