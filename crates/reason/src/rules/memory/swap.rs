@@ -200,7 +200,9 @@ impl<'m> Swapped<'m> {
                 ..Remedy::default()
             },
             _ => Remedy {
-                text: "memory is free again: read all of swap back at once, while it may take its time".into(),
+                text: "memory is free again: read all of swap back at once, while it may take its time; swapon -a knows what \
+                       /etc/fstab names, so see first whether it is that (swapon --show)"
+                    .into(),
                 command: "swapoff -a && swapon -a".into(),
                 ..Remedy::default()
             },
