@@ -6,9 +6,10 @@
 use super::ancestry::Ancestry;
 use super::cgroups::change;
 use super::memory_members::is_member;
-use super::oom_kills::Killed;
+use super::oom_kills::{AT_GROUP, Killed};
 use crate::facts::{Cgroup, CgroupSample};
 use crate::model::Model;
+use std::collections::BTreeSet;
 
 /// A group that met its limit in the window.
 #[derive(Debug, Clone)]
@@ -91,6 +92,20 @@ pub fn limited<'a>(
         });
     }
     found
+}
+
+/// Marks what is of a series. The kernel's log names the group of each kill; one that is not known to have met a limit came
+/// and went within the look.
+pub fn mark_series(limited: &[Limited<'_>], kills: &mut [Killed<'_>]) {
+    let stands = |path: &str| limited.iter().any(|one| one.group.path == path);
+    let gone: BTreeSet<String> = (kills.iter())
+        .filter(|kill| kill.group().is_some_and(|path| !stands(path)))
+        .map(|kill| kill.victim.comm.clone())
+        .collect();
+    for kill in kills {
+        kill.is_of_series = gone.contains(&kill.victim.comm)
+            && kill.report.is_none_or(|report| matches!(report.constraint.as_str(), "" | AT_GROUP));
+    }
 }
 
 fn read_bytes(model: &Model, ancestry: &Ancestry, group: &Cgroup) -> u64 {

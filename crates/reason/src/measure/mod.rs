@@ -96,13 +96,15 @@ impl<'a> Measures<'a> {
         let dns_answers = dns_answers::dns_answers(model);
         let profile = cpu_profile::CpuProfile::of(model);
         let ancestry = Ancestry::of(model);
-        let oom_kills = oom_kills::oom_kills(model, &ancestry);
+        let mut oom_kills = oom_kills::oom_kills(model, &ancestry);
+        let limited = memory_limits::limited(model, &ancestry, &oom_kills);
+        memory_limits::mark_series(&limited, &mut oom_kills);
         Self {
             model,
             timelines,
             graph,
             cpu: CpuUsers::of(model, &ancestry),
-            limited: memory_limits::limited(model, &ancestry, &oom_kills),
+            limited,
             ancestry,
             oom_kills,
             packet_queues,

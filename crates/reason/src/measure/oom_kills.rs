@@ -24,10 +24,13 @@ pub struct Killed<'m> {
     pub private_bytes: u64,
     /// What the kernel printed about it.
     pub report: Option<&'m OomReport>,
+    /// Others of its name were killed at the limits of groups that are gone: each time a group was made for it, and this
+    /// one's is no more to blame than theirs.
+    pub is_of_series: bool,
 }
 
 /// The constraint of a kill at a group's limit, as the kernel prints it.
-const AT_GROUP: &str = "CONSTRAINT_MEMCG";
+pub(super) const AT_GROUP: &str = "CONSTRAINT_MEMCG";
 
 impl Killed<'_> {
     /// Whether it happened at the limit of this group. Where the log does not say, the victim's membership does.
@@ -60,6 +63,7 @@ pub fn oom_kills<'m>(model: &'m Model, ancestry: &Ancestry) -> Vec<Killed<'m>> {
             cgroup_id: kill.cgroup_id,
             private_bytes: kill.private_bytes,
             report: None,
+            is_of_series: false,
         })
         .collect();
     for (at_ns, report) in &model.oom_reports {
@@ -71,6 +75,7 @@ pub fn oom_kills<'m>(model: &'m Model, ancestry: &Ancestry) -> Vec<Killed<'m>> {
                 cgroup_id: 0,
                 private_bytes: 0,
                 report: Some(report),
+                is_of_series: false,
             }),
         }
     }
@@ -93,7 +98,14 @@ fn command_killed<'m>(model: &'m Model, ancestry: &Ancestry) -> Option<Killed<'m
         ends.is_some_and(|(first, last)| last > first) && is_member(model, ancestry, &victim, group)
     };
     let group = model.cgroups.iter().find(has_killed)?;
-    Some(Killed { at_ns: *at_ns, victim, cgroup_id: group.id, private_bytes: 0, report: None })
+    Some(Killed {
+        at_ns: *at_ns,
+        victim,
+        cgroup_id: group.id,
+        private_bytes: 0,
+        report: None,
+        is_of_series: false,
+    })
 }
 
 fn named(model: &Model, report: &OomReport) -> ThreadRef {

@@ -130,9 +130,13 @@ impl<'m> Paid<'m> {
         spent.retain(|_, loss| loss.seconds(reads_back) > 0.0);
         let mut killed: Vec<&Killed<'_>> = measures.oom_kills.iter().collect();
         killed.retain(|kill| kill.is_at_limit_of(model, &measures.ancestry, one.group));
+        let seen = killed.len();
+        killed.retain(|kill| !kill.is_of_series);
+        let of_series = (seen - killed.len()) as u64;
         let looked_at = killed.iter().any(|kill| measures.concerns(&kill.victim));
-        let any_killed =
-            one.kills > 0 && (is_whole(measures, one) || looked_at) && !is_hosts(measures, one);
+        let any_killed = one.kills > of_series
+            && (is_whole(measures, one) || looked_at)
+            && !is_hosts(measures, one);
         let spare_bytes = model.memory.last().map(|(_, sample)| sample.available_bytes);
         Self { one, reads_back, spent, killed, any_killed, spare_bytes }
     }

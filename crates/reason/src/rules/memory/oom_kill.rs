@@ -1,8 +1,9 @@
 //! memory.oom_kill: a process was killed because the host, or a group that is gone by now, had no memory left.
 //!
 //! The kernel marks its victim (oom:mark_victim) and prints what was short (the constraint), who had how much, and who was
-//! killed. Kills at the limit of a group that is still there are memory.limit's, which knows the setting and what it costs.
-//! A kill that SysRq asked for is said as that. Must not: guess what was short where the log does not say.
+//! killed. Kills at the limit of a group that is still there are memory.limit's, which knows the setting and what it costs,
+//! unless they are the last of a series of which each had a group of its own. A kill that SysRq asked for is said as that.
+//! Must not: guess what was short where the log does not say.
 
 use super::kill_words;
 use crate::facts::{OomReport, ThreadRef};
@@ -81,8 +82,11 @@ fn find<'m>(measures: &'m Measures<'m>, _ends: &'m [crate::graph::end::End]) -> 
             Short::Unknown if at_groups.contains(kill.victim.comm.as_str()) => Short::Group,
             short => short,
         };
-        // Where the log does not say what was short, a group that met its limit did.
-        let is_the_limits = matches!(short, Short::Group | Short::Unknown) && at_a_limit(kill);
+        // Where the log does not say what was short, a group that met its limit did; that the last group of a series still
+        // stands is chance.
+        let may_be_the_limits =
+            matches!(short, Short::Group | Short::Unknown) && !kill.is_of_series;
+        let is_the_limits = may_be_the_limits && at_a_limit(kill);
         if !is_the_limits {
             // Jobs that are started again each have a group of their own.
             let name = if short == Short::Group { kill.victim.comm.as_str() } else { "" };
@@ -322,6 +326,40 @@ mod tests {
         assert_eq!(found[0].victims.len(), 4);
     }
 
+    /// A group with a limit at which so many were killed.
+    fn limited(path: &str, kills: u64) -> Vec<Fact> {
+        let settings = Cgroup {
+            path: path.into(),
+            controllers: vec!["memory".into()],
+            directory: format!("/sys/fs/cgroup/memory{path}"),
+            id: 5,
+            memory_limit_bytes: Some(48 * MIB),
+            ..Cgroup::default()
+        };
+        let sample = |kills: u64| CgroupSample {
+            path: path.into(),
+            controllers: vec!["memory".into()],
+            memory_limit_hits: Some(kills * 3),
+            // The counter of v1 counts at the victim's own group.
+            oom_kills: Some(0),
+            ..CgroupSample::default()
+        };
+        let sample = |kills, at_ns| Fact { at_ns, body: Body::CgroupSample(sample(kills)) };
+        vec![fact(Body::Cgroup(settings)), sample(0, 0), sample(kills, LOOK_NS)]
+    }
+
+    #[test]
+    fn that_the_last_group_of_a_series_still_stands_changes_nothing() {
+        let of = |pid, group: &str| {
+            let at_ns = AT + u64::from(pid) * 1_000_000;
+            [killed(pid, at_ns), vec![printed(pid, at_ns, "CONSTRAINT_MEMCG", group)]].concat()
+        };
+        let series = [of(20, "/jobs/a-1"), of(21, "/jobs/a-2"), limited("/jobs/a-2", 1)];
+        let found = found(series.concat());
+        assert_eq!((found.len(), found[0].code.as_str()), (1, "memory.oom_kill"));
+        assert_eq!(found[0].culprit.container.as_deref(), Some("/jobs"));
+    }
+
     #[test]
     fn what_was_short_is_not_guessed() {
         let found = found(killed(20, AT));
@@ -355,26 +393,7 @@ mod tests {
 
     #[test]
     fn a_kill_at_a_groups_limit_is_the_limits() {
-        let group = |kills: u64, at_ns| {
-            let sample = CgroupSample {
-                path: "/job".into(),
-                controllers: vec!["memory".into()],
-                memory_limit_hits: Some(kills * 3),
-                // The counter of v1 counts at the victim's own group.
-                oom_kills: Some(0),
-                ..CgroupSample::default()
-            };
-            Fact { at_ns, body: Body::CgroupSample(sample) }
-        };
-        let settings = Cgroup {
-            path: "/job".into(),
-            controllers: vec!["memory".into()],
-            directory: "/sys/fs/cgroup/memory/job".into(),
-            id: 5,
-            memory_limit_bytes: Some(48 * MIB),
-            ..Cgroup::default()
-        };
-        let mut facts = vec![fact(Body::Cgroup(settings)), group(0, 0), group(1, LOOK_NS)];
+        let mut facts = limited("/job", 1);
         facts.extend(killed(20, AT));
         facts.push(printed(20, AT, "CONSTRAINT_MEMCG", "/job"));
         let found = found(facts);
