@@ -9,6 +9,7 @@ pub mod admission;
 pub mod baseline;
 pub mod distractor;
 pub mod document;
+pub mod dying;
 pub mod fault;
 pub mod faults;
 pub mod holdup_client;

@@ -9,7 +9,7 @@ use holdup_lab::holdup_client::Holdup;
 use holdup_lab::runner::Lab;
 use holdup_lab::scenario::Scenario;
 use holdup_lab::trial::Trial;
-use holdup_lab::{distractor, document, faults, load, say, score, undo, vm, warn};
+use holdup_lab::{distractor, document, dying, faults, load, say, score, undo, vm, warn};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -40,6 +40,8 @@ enum Command {
     Clean,
     /// Boot stock kernels in QEMU and ask holdup in each
     Vm(Vm),
+    /// Ask while the host is dying, and print how late the answers are
+    Dying(Dying),
 }
 
 #[derive(clap::Args)]
@@ -119,6 +121,22 @@ impl Vm {
 }
 
 #[derive(clap::Args)]
+struct Dying {
+    /// Only loads whose name begins so (may be repeated)
+    #[arg(long)]
+    load: Vec<String>,
+    /// Looks during each
+    #[arg(long, value_name = "N", default_value_t = 7)]
+    times: usize,
+    /// The binary to ask
+    #[arg(long, value_name = "PATH")]
+    holdup: Option<PathBuf>,
+    /// Write docs/dying.md
+    #[arg(long)]
+    write_docs: bool,
+}
+
+#[derive(clap::Args)]
 struct Saved {
     /// Files that `run --save` has written
     #[arg(required = true)]
@@ -145,6 +163,7 @@ fn run(command: &Command) -> Result<()> {
         Command::Clean => clean(),
         Command::Vm(wanted) => vm::run(home(), &wanted.plan()),
         Command::Run(run) => measure(run),
+        Command::Dying(wanted) => ask_while_dying(wanted),
         Command::Score(saved) => score_saved(saved),
     }
 }
@@ -197,7 +216,8 @@ fn lock() -> Result<std::fs::File> {
     Ok(file)
 }
 
-fn measure(run: &Run) -> Result<()> {
+/// The signals that end a run, the lock of the only one, and a host on which nothing is left of another.
+fn begin() -> Result<(Arc<AtomicBool>, std::fs::File)> {
     if !nix::unistd::geteuid().is_root() {
         bail!("injecting faults needs root");
     }
@@ -207,8 +227,43 @@ fn measure(run: &Run) -> Result<()> {
     {
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
-    let _only = lock()?;
+    let only = lock()?;
     clean_before()?;
+    Ok((stop, only))
+}
+
+fn ask_while_dying(wanted: &Dying) -> Result<()> {
+    let (stop, _only) = begin()?;
+    let lab = Lab {
+        holdup: Some(find_holdup(wanted.holdup.as_deref())?),
+        load_exe: beside("holdup-lab-load")?,
+        dir: undo::JOURNAL_DIR.into(),
+        stop,
+        keep_recordings: None,
+        look_seconds: None,
+    };
+    let table = dying::run(&lab, &wanted.load, wanted.times)?;
+    say(&format!("\n{table}"));
+    if !wanted.write_docs {
+        return Ok(());
+    }
+    let path = home().join("../docs/dying.md");
+    std::fs::write(&path, dying::page(&table, &origin()?))
+        .with_context(|| format!("write {}", path.display()))
+}
+
+fn origin() -> Result<document::Origin> {
+    let date = std::process::Command::new("date").arg("+%Y-%m-%d").output()?;
+    Ok(document::Origin {
+        date: String::from_utf8_lossy(&date.stdout).trim().into(),
+        kernel: std::fs::read_to_string("/proc/sys/kernel/osrelease")?.trim().into(),
+        cpus: std::thread::available_parallelism()?.get(),
+        version: env!("CARGO_PKG_VERSION").into(),
+    })
+}
+
+fn measure(run: &Run) -> Result<()> {
+    let (stop, _only) = begin()?;
     let mut scenarios = Scenario::read_all(&home().join("scenarios"))?;
     scenarios.retain(|s| {
         (run.scenario.is_empty() || run.scenario.iter().any(|n| s.name.starts_with(n)))
@@ -305,16 +360,9 @@ fn print_score(trials: &[Trial], write_docs: bool) -> Result<()> {
     if !write_docs {
         return Ok(());
     }
-    let date = std::process::Command::new("date").arg("+%Y-%m-%d").output()?;
-    let origin = document::Origin {
-        date: String::from_utf8_lossy(&date.stdout).trim().into(),
-        kernel: std::fs::read_to_string("/proc/sys/kernel/osrelease")?.trim().into(),
-        cpus: std::thread::available_parallelism()?.get(),
-        version: env!("CARGO_PKG_VERSION").into(),
-    };
     let path = home().join("../docs/accuracy.md");
     let old = std::fs::read_to_string(&path).unwrap_or_default();
-    let page = document::with_field_section(document::accuracy(trials, &causes, &origin), &old);
+    let page = document::with_field_section(document::accuracy(trials, &causes, &origin()?), &old);
     std::fs::write(&path, page).with_context(|| format!("write {}", path.display()))
 }
 

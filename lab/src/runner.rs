@@ -10,7 +10,7 @@ use crate::fault::{Ctx, Stopped};
 use crate::holdup_client::Holdup;
 use crate::judgement::{Truth, alarms, finding_line};
 use crate::look::{Asked, Look};
-use crate::scenario::Scenario;
+use crate::scenario::{Scenario, Variables};
 use crate::seeded_draw::Draw;
 use crate::trial::{Laps, Outcome, Trial, Tried};
 use crate::undo::{Guards, Journal, Undo};
@@ -47,7 +47,8 @@ impl Lab {
         let mut trial = Trial::new(&name, seed);
         let mut laps = Laps::default();
         let journal = Journal::open(&self.dir)?;
-        let result = self.open(&journal, scenario, seed).and_then(|(mut ctx, _scratch)| {
+        let (draw, variables) = Self::drawn(scenario, seed);
+        let result = self.open(&journal, draw, variables).and_then(|(mut ctx, _scratch)| {
             let twin = if twin { "-healthy" } else { "" };
             ctx.set("kept_name", format!("{}{twin}-{seed}", scenario.name));
             let outcome = self.stage(&mut ctx, scenario, faulted, &mut trial, &mut laps);
@@ -68,22 +69,18 @@ impl Lab {
     }
 
     /// The context of a trial, and the guard of its scratch directory.
-    fn open(
+    pub fn open(
         &self,
         journal: &Arc<Journal>,
-        scenario: &Scenario,
-        seed: u64,
+        draw: Draw,
+        mut variables: Variables,
     ) -> Result<(Ctx, Guards)> {
-        let mut draw = Draw::new(seed, &scenario.name);
         // No scenario's name: a path is seen by holdup.
         let scratch = self.dir.join(format!("{}", std::process::id()));
         let mut guards = Guards::new();
         guards.push(journal.guard(Undo::Remove { path: scratch.clone() })?);
         std::fs::create_dir_all(&scratch).with_context(|| format!("make {}", scratch.display()))?;
-        let mut variables = scenario.draw(&mut draw);
         variables.insert("scratch".into(), scratch.to_string_lossy().into_owned());
-        variables.insert("seed".into(), seed.to_string());
-        variables.insert("workload_name".into(), draw.name());
         let ctx = Ctx {
             journal: Arc::clone(journal),
             draw,
@@ -93,6 +90,15 @@ impl Lab {
             stop: Arc::clone(&self.stop),
         };
         Ok((ctx, guards))
+    }
+
+    /// What a scenario's seed draws.
+    fn drawn(scenario: &Scenario, seed: u64) -> (Draw, Variables) {
+        let mut draw = Draw::new(seed, &scenario.name);
+        let mut variables = scenario.draw(&mut draw);
+        variables.insert("seed".into(), seed.to_string());
+        variables.insert("workload_name".into(), draw.name());
+        (draw, variables)
     }
 
     fn stage(

@@ -31,7 +31,7 @@ use crate::own;
 use crate::plan;
 use crate::quiet_host::{QuietHost, Sleep};
 use crate::stopping::{Stopper, Stopping};
-use crate::user_stacks::{Functions, Goroutines, Interpreters, UserStacks};
+use crate::user_stacks::{Functions, Goroutines, Interpreters, JavaMonitors, UserStacks};
 use crate::wait_threshold::WaitThreshold;
 use crate::{Source, SourceError, container, memory};
 use holdup_reason::facts::*;
@@ -114,6 +114,7 @@ pub struct Live {
     interpreters: Interpreters,
     pub(crate) functions: Functions,
     goroutines: Goroutines,
+    java_monitors: JavaMonitors,
     pub(crate) own_pid: u32,
     pub(crate) wait_threshold: WaitThreshold,
     pub(crate) quiet: QuietHost,
@@ -194,6 +195,8 @@ impl Live {
         caches.into_iter().for_each(&mut put);
         let namespaces = files::network_namespaces(&roots);
         files::net_counters(&roots, &namespaces).into_iter().for_each(&mut put);
+        files::softirqs::softirqs(&roots).into_iter().for_each(&mut put);
+        files::frequencies::frequencies(&roots).into_iter().for_each(&mut put);
         let netlink = open_netlink(&roots, &mut put);
         let kernel_log = KernelLog::open().map_err(|blind| put(Body::Blind(blind))).ok();
 
@@ -247,6 +250,7 @@ impl Live {
             interpreters: Interpreters::of(&look.what),
             functions: Functions::of(&look.what),
             goroutines,
+            java_monitors: JavaMonitors::of(&look.what),
             own_pid: std::process::id(),
             wait_threshold: WaitThreshold::new(
                 held.is_some(),
@@ -425,7 +429,7 @@ impl Live {
         self.user_stacks_between(facts, is_last)?;
         let lasted_ns = now().saturating_sub(self.begin_ns);
         let spent_ns = self.interpreters.tick(facts, lasted_ns) + self.goroutines.tick(facts);
-        self.user_stacks.pay(spent_ns);
+        self.user_stacks.pay(spent_ns + self.java_monitors.tick(facts));
         self.functions.tick(facts, self.ticks);
         if queued.lock {
             self.locks.want();

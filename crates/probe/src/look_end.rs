@@ -388,6 +388,8 @@ impl Live {
         }
         let namespaces = files::network_namespaces(&self.roots);
         files::net_counters(&self.roots, &namespaces).into_iter().for_each(&mut put);
+        files::softirqs::softirqs(&self.roots).into_iter().for_each(&mut put);
+        files::frequencies::frequencies(&self.roots).into_iter().for_each(&mut put);
         files::shared_segments(&self.roots).into_iter().for_each(&mut put);
     }
 }

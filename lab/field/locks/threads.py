@@ -30,6 +30,22 @@ def take(x, y):
 t = threading.Thread(target=take, args=(a, b)); t.start(); take(b, a)
 """
 
+JAVA_ABBA = """
+public class Abba {
+  static final Object a = new Object(), b = new Object();
+  static void take(Object first, Object second) {
+    synchronized (first) {
+      try { Thread.sleep(300); } catch (InterruptedException e) { }
+      synchronized (second) { }
+    }
+  }
+  public static void main(String[] args) {
+    new Thread(() -> take(a, b), "orders").start();
+    new Thread(() -> take(b, a), "stock").start();
+  }
+}
+"""
+
 GIL = """
 import re, threading, time
 def burn():
@@ -108,6 +124,16 @@ def python_deadlock(s):
     """Two threads, two locks, the wrong order."""
     process = s.waiting([PY, s.file("abba.py", ABBA)], 0.8)
     truth = Truth(end=("lock",), who=(process.pid, "python3"), unseen=True, code=("lock.deadlock",))
+    yield pid(process, truth, "hang", secs=2, standing=True)
+
+
+@case("java-deadlock")
+def java_deadlock(s):
+    """Two threads of a Java program, two monitors, the wrong order."""
+    tool("javac")
+    classes = s.once("java-abba", lambda new: ((new / "Abba.java").write_text(JAVA_ABBA), s.sh(f"javac -d {new} {new}/Abba.java")))
+    process = s.waiting(["java", "-Xmx64m", "-cp", classes, "Abba"], 2)
+    truth = Truth(end=("lock",), who=(process.pid, "java", "orders", "stock"), unseen=True, code=("lock.deadlock",))
     yield pid(process, truth, "hang", secs=2, standing=True)
 
 

@@ -60,6 +60,49 @@ def hogs(s):
     yield pid(procs[5], truth)
 
 
+@case("nice-gzip")
+def nice_gzip(s):
+    """A backup compresses at nice 19, or under SCHED_IDLE, beside programs that have the CPUs."""
+    data = s.file("data", "")
+    s.sh(f"head -c {s.random.randrange(12, 18)}M /dev/urandom > {data}")
+    polite = (["nice", "-n", "19"], ["chrt", "-i", "0"])
+    yield run([*polite[0], "gzip", "-k", "-f", data], HEALTHY, "twin")
+    for _ in range(2 * os.cpu_count()):
+        s.spawn(["sha256sum", "/dev/zero"])
+    truth = Truth(end=("cpu",), who=("sha256sum", "many", "other"), code=("cpu.weight",), culprit=("gzip", "nice 19", "SCHED_IDLE"))
+    for words, part in zip(polite, ("nice", "idle"), strict=True):
+        yield run([*words, "gzip", "-k", "-f", data], truth, part, wall=1)
+    yield pid(s.spawn([*polite[0], "sha512sum", "/dev/zero"]),
+              Truth(end=("cpu",), who=("sha256sum", "many", "other"), code=("cpu.weight",), culprit=("sha512sum", "nice 19")))
+
+
+OPENMP = """
+#include <stdio.h>
+int main(int argc, char **argv)
+{
+  double sum = 0;
+  for (int round = 0; round < 40; round++) {
+    #pragma omp parallel for schedule(static) reduction(+:sum)
+    for (int part = 0; part < THREADS; part++) {
+      double x = 0;
+      for (long k = 0; k < (part == 0 ? 80000000 : 1000000); k++) x += k * 0.5;
+      sum += x;
+    }
+  }
+  printf("%f\\n", sum);
+}
+"""
+
+
+@case("openmp-uneven")
+def openmp_uneven(s):
+    """One thread of an OpenMP loop has most of the work; the others spin at the barrier, as OMP_WAIT_POLICY=active has it."""
+    cpus, gcc = os.cpu_count(), tool("gcc")
+    s.sh(f"{gcc} -O1 -fopenmp -DTHREADS={cpus} -o {s.dir}/uneven {s.file('uneven.c', OPENMP)}")
+    truth = Truth(end=("works",), who=("uneven",), code=("process.spin",), culprit=("uneven",))
+    yield run(["env", "OMP_WAIT_POLICY=active", f"{s.dir}/uneven"], truth, wall=1)
+
+
 @case("cpu-quota", quick=True)
 def cpu_quota(s):
     """A compiler in a group that may use a tenth of a CPU."""

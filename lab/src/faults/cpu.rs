@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// The faults of this file.
-pub const FAULTS: &[&dyn Fault] = &[&Hogs, &Affinity, &RtDenied, &RtThrottled];
+pub const FAULTS: &[&dyn Fault] = &[&Hogs, &Affinity, &Weight, &RtDenied, &RtThrottled];
 
 /// A process with more threads than there are CPUs burns all of them.
 ///
@@ -45,18 +45,23 @@ impl Fault for Hogs {
     }
 
     fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
-        // Fields of /proc/PID/schedstat: time on a CPU, time waited for one.
-        let victim = ctx.text("victim_pid")?;
-        let mut waited = 0_u64;
-        for task in fs::read_dir(format!("/proc/{victim}/task"))?.flatten() {
-            let text = fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
-            let field = text.split_whitespace().nth(1).and_then(|word| word.parse::<u64>().ok());
-            waited += field.unwrap_or(0);
-        }
-        let before = ctx.number_or("waited_before_ns", waited as f64)?;
-        ctx.set("waited_before_ns", waited);
-        Ok(Some(waited as f64 > before + 5e7))
+        waits_for_a_cpu(ctx)
     }
+}
+
+/// The workload's threads waited 50 ms or more for CPUs since the last time this was asked.
+fn waits_for_a_cpu(ctx: &mut Ctx) -> Result<Option<bool>> {
+    // Fields of /proc/PID/schedstat: time on a CPU, time waited for one.
+    let victim = ctx.text("victim_pid")?;
+    let mut waited = 0_u64;
+    for task in fs::read_dir(format!("/proc/{victim}/task"))?.flatten() {
+        let text = fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
+        let field = text.split_whitespace().nth(1).and_then(|word| word.parse::<u64>().ok());
+        waited += field.unwrap_or(0);
+    }
+    let before = ctx.number_or("waited_before_ns", waited as f64)?;
+    ctx.set("waited_before_ns", waited);
+    Ok(Some(waited as f64 > before + 5e7))
 }
 
 /// All threads of the workload are pinned to one CPU while another idles.
@@ -86,6 +91,60 @@ impl Fault for Affinity {
         let status = fs::read_to_string(format!("/proc/{}/status", ctx.text("victim_pid")?))?;
         let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
         Ok(Some(list.context("no Cpus_allowed_list")?.trim() == ctx.text("pinned_cpu")?))
+    }
+}
+
+/// The workload comes last beside a program that has the CPUs: by its nice value, or by the weight of its group.
+///
+/// Parameters: `nice`, or `shares` for groups that lie beside one another. Variables: `slow_group`, `slow_group_name`, `hog`,
+/// `hog_pid`.
+struct Weight;
+
+impl Fault for Weight {
+    fn name(&self) -> &'static str {
+        "cpu.weight"
+    }
+
+    /// Little weight alone costs nothing, so the group has it from the beginning.
+    fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
+        let mut guards = Guards::new();
+        let name = ctx.draw.name();
+        let (slow, guard) = ctx.cgroup("cpu", &name)?;
+        guards.push(guard);
+        ctx.set("slow_group", slow.display());
+        ctx.set("slow_group_name", name);
+        ctx.set("hog_group", slow.display());
+        let shares = ctx.number_or("shares", 0.0)?;
+        if shares > 0.0 {
+            let file = slow.join("cpu.shares");
+            fs::write(&file, format!("{shares}"))
+                .with_context(|| format!("write {}", file.display()))?;
+            let name = ctx.draw.name();
+            let (beside, guard) = ctx.cgroup("cpu", &name)?;
+            guards.push(guard);
+            ctx.set("hog_group", beside.display());
+        }
+        Ok(guards)
+    }
+
+    fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
+        let nice = ctx.number_or("nice", 0.0)?;
+        let tasks = format!("/proc/{}/task", ctx.text("victim_pid")?);
+        for task in fs::read_dir(tasks)?.flatten().filter(|_| nice > 0.0) {
+            // It goes with the process.
+            let tid = task.file_name().to_string_lossy().into_owned();
+            ctx.tool("renice", &["-n", &format!("{nice}"), "-p", &tid])?;
+        }
+        let cpus = std::thread::available_parallelism()?.get();
+        let mut spawn = load(ctx, &["hog", "--threads", &cpus.to_string()]);
+        spawn.cgroups = vec![PathBuf::from(ctx.text("hog_group")?)];
+        let mut guards = Guards::new();
+        guards.push(start(ctx, "hog", &spawn)?.guard);
+        Ok(guards.into())
+    }
+
+    fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
+        waits_for_a_cpu(ctx)
     }
 }
 

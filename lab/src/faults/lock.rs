@@ -15,7 +15,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 /// The faults of this file.
-pub const FAULTS: &[&dyn Fault] = &[&Holder, &Lease, &Mutex, &RowHolder, &Deadlock, &FileDeadlock];
+pub const FAULTS: &[&dyn Fault] =
+    &[&Holder, &Lease, &Mutex, &Spin, &RowHolder, &Deadlock, &FileDeadlock];
 
 /// A file that lies where the seed says. Sets `lock_path`.
 fn lock_file(ctx: &mut Ctx, variable: &str) -> Result<String> {
@@ -199,6 +200,45 @@ impl Fault for Mutex {
     fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
         Ok(Some(futex_waiters(ctx.number("victim_pid")? as i32) >= 2))
     }
+}
+
+/// Threads of the workload (`spin.c {threads} {switch}`) hold a lock for long that the others yield for.
+///
+/// Parameters: `hold_us`. Variables: of [`name_switch`].
+struct Spin;
+
+impl Fault for Spin {
+    fn name(&self) -> &'static str {
+        "lock.spin_keeper"
+    }
+
+    fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
+        name_switch(ctx)?;
+        Ok(Guards::new())
+    }
+
+    fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
+        ctx.set("switches_before", switches(ctx.number("victim_pid")? as i32));
+        let mut guards = Guards::new();
+        guards.push(switch_on(ctx, &ctx.text("hold_us")?)?);
+        Ok(guards.into())
+    }
+
+    fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
+        let now = switches(ctx.number("victim_pid")? as i32) as f64;
+        Ok(Some(now > ctx.number("switches_before")? + 2_000.0))
+    }
+}
+
+/// How often threads of a process gave up a CPU while they could run: a yield counts as that.
+fn switches(pid: i32) -> u64 {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return 0 };
+    let of = |task: std::path::PathBuf| {
+        let text = fs::read_to_string(task.join("status")).unwrap_or_default();
+        let count = text.lines().find_map(|it| it.strip_prefix("nonvoluntary_ctxt_switches:"));
+        count.and_then(|count| count.trim().parse::<u64>().ok()).unwrap_or(0)
+    };
+    tasks.flatten().map(|task| of(task.path())).sum()
 }
 
 /// Threads of a process that wait for a futex, by their wait channel.

@@ -8,8 +8,10 @@ use super::stage::{
 };
 use crate::fault::{Ctx, Fault, Injected};
 use crate::loads::ops;
-use crate::undo::Guards;
+use crate::undo::{Guard, Guards};
 use anyhow::{Context, Result, bail};
+use std::fs;
+use std::path::PathBuf;
 
 /// The faults of this file.
 pub const FAULTS: &[&dyn Fault] = &[
@@ -19,6 +21,7 @@ pub const FAULTS: &[&dyn Fault] = &[
     &Listener("net.full_backlog"),
     &Listener("net.slow_answers"),
     &Flood,
+    &Packets,
 ];
 
 /// Bytes of an Ethernet frame that the bulk source fills.
@@ -316,4 +319,74 @@ impl Fault for Flood {
         let errors = net_counter(server, "Udp", "RcvbufErrors").context("no RcvbufErrors")? as f64;
         Ok(Some(errors > ctx.number("errors_before")? + 100.0))
     }
+}
+
+/// Packets come in faster than one CPU handles them beside its work: all of an interface are handled on the CPU that the
+/// workload is bound to, while their sender has another.
+///
+/// Parameters: `packets_per_second`. Variables: of [`pair`]; `bound_group`, `sender_group`, `packets_cpu`, `sender_pid`.
+struct Packets;
+
+impl Fault for Packets {
+    fn name(&self) -> &'static str {
+        "net.packets"
+    }
+
+    fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
+        let mut guards = pair(ctx)?;
+        // The kernel's mask of CPUs is written in pieces of 32.
+        let last = (std::thread::available_parallelism()?.get() - 1).min(31);
+        if last == 0 {
+            bail!("it takes two CPUs");
+        }
+        ctx.set("packets_cpu", last);
+        for (variable, cpu) in [("bound_group", last), ("sender_group", 0)] {
+            let (group, guard) = on_one_cpu(ctx, cpu)?;
+            guards.push(guard);
+            ctx.set(variable, group.display());
+        }
+        let (ns, interface) = (ctx.text("far_ns")?, ctx.text("far_if")?);
+        let steer =
+            format!("echo {:x} >/sys/class/net/{interface}/queues/rx-0/rps_cpus", 1_u64 << last);
+        ctx.tool("ip", &["netns", "exec", &ns, "sh", "-c", &steer])?;
+        Ok(guards)
+    }
+
+    fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
+        ctx.set("received_before", received(ctx.number("packets_cpu")? as usize)?);
+        // Nobody listens there: handling is all that becomes of them.
+        let to = format!("{}:9", ctx.text("far_ip")?);
+        let rate = ctx.text("packets_per_second")?;
+        let words = ["udp-source", &to, "--bytes", "64", "--per-second", &rate, "--burst", "200"];
+        let mut spawn = load(ctx, &words);
+        spawn.netns = Some(ctx.text("near_ns")?);
+        spawn.cgroups = vec![PathBuf::from(ctx.text("sender_group")?)];
+        let mut guards = Guards::new();
+        guards.push(start(ctx, "sender", &spawn)?.guard);
+        Ok(guards.into())
+    }
+
+    fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
+        let received = received(ctx.number("packets_cpu")? as usize)? as f64;
+        Ok(Some(received > ctx.number("received_before")? + 5_000.0))
+    }
+}
+
+/// A cpuset of one CPU.
+fn on_one_cpu(ctx: &mut Ctx, cpu: usize) -> Result<(PathBuf, Guard)> {
+    let name = ctx.draw.name();
+    let (group, guard) = ctx.cgroup("cpuset", &name)?;
+    for (file, value) in [("cpuset.mems", 0), ("cpuset.cpus", cpu)] {
+        let path = group.join(file);
+        fs::write(&path, value.to_string()).with_context(|| format!("write {}", path.display()))?;
+    }
+    Ok((group, guard))
+}
+
+/// Soft interrupts for packets that came in, on one CPU.
+fn received(cpu: usize) -> Result<u64> {
+    let text = fs::read_to_string("/proc/softirqs")?;
+    let line = text.lines().find_map(|line| line.trim_start().strip_prefix("NET_RX:"));
+    let count = line.and_then(|line| line.split_whitespace().nth(cpu));
+    count.context("no NET_RX in /proc/softirqs")?.parse().context("NET_RX")
 }

@@ -480,3 +480,13 @@ fn a_real_flock_is_found() {
     assert_eq!(own.pid, i64::from(std::process::id()));
     assert_eq!(own.holders[0].pid, std::process::id());
 }
+
+#[test]
+fn each_cpu_with_a_policy_says_how_quickly_it_may_run() {
+    let read = only!(CpuFrequency, frequencies::frequencies(&fixture("v2")));
+    let [one] = &read[..] else { panic!("{read:?}") };
+    assert_eq!((one.cpu, one.hardware_hz, one.most_hz), (1, 3_500_000_000, 1_200_000_000));
+    assert_eq!((one.governor.as_str(), one.driver.as_str()), ("powersave", "acpi-cpufreq"));
+    assert_eq!((one.least_hz, one.throttled), (800_000_000, Some(17)));
+    assert!(frequencies::frequencies(&fixture("v1")).is_empty(), "a virtual machine has none");
+}

@@ -9,7 +9,7 @@
 
 use super::{Roots, blind, guard, host, is_refusal, refused_by, text};
 use holdup_reason::facts::{Blind, Body, Membership, Ns, Thread, ThreadRef};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -168,6 +168,16 @@ pub fn thread_inside(roots: &Roots, pid: u32, inner_tid: u32) -> Option<u32> {
         return Some(inner_tid);
     }
     text::ids(&task).ok()?.into_iter().find(|tid| inner(*tid) == Some(inner_tid))
+}
+
+/// The threads of a process as /proc has them, by their ids in its own PID namespace.
+pub fn threads_by_inner_tid(roots: &Roots, pid: u32) -> HashMap<u32, u32> {
+    let task = roots.process(pid, "task");
+    let inner = |tid: u32| {
+        let status = text::read(&task.join(tid.to_string()).join("status")).ok()?;
+        Some((Status::parse(&status).inner_tid.unwrap_or(tid), tid))
+    };
+    text::ids(&task).unwrap_or_default().into_iter().filter_map(inner).collect()
 }
 
 /// All threads of all processes. Processes that cannot be read are left out, as are those that

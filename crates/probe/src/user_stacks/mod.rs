@@ -27,6 +27,7 @@ mod go_stack;
 mod go_tests;
 mod goroutines;
 mod interpreters;
+mod java;
 mod looks;
 mod maps;
 mod modules;
@@ -53,6 +54,7 @@ pub(crate) use functions::Functions;
 pub(crate) use goroutines::Goroutines;
 use holdup_reason::facts::*;
 pub(crate) use interpreters::Interpreters;
+pub(crate) use java::JavaMonitors;
 use reader::{Batch, Helper};
 use std::collections::{HashMap, HashSet};
 

@@ -2,7 +2,7 @@
 //!
 //! Memory and files of others may keep whoever reads them waiting, and the look must not wait with him. So one round is out
 //! at a time, and a thread that hangs is not asked again. Owns the thread and which processes are asked for; must not: know
-//! what is read (interpreters.rs, goroutines.rs).
+//! what is read (interpreters.rs, goroutines.rs, java).
 
 use super::budget::cpu_ns;
 use holdup_reason::facts::{Body, Fact, Ns, Place, WaitState};

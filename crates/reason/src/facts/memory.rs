@@ -6,6 +6,7 @@
 
 use super::{DeviceNumber, Ns, ThreadRef};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// One CPU's times since boot, nanoseconds. Source: /proc/stat (resolution 10 ms).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -27,6 +28,36 @@ pub struct CpuSample {
     pub softirq_ns: Ns,
     /// Taken by the hypervisor.
     pub steal_ns: Ns,
+}
+
+/// Soft interrupts that a CPU has handled since boot. Source: /proc/softirqs.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SoftirqSample {
+    /// CPU number.
+    pub cpu: u32,
+    /// By kind, as the kernel names them: `NET_RX`, `TIMER`, `BLOCK`, ...
+    pub counts: BTreeMap<String, u64>,
+}
+
+/// How quickly a CPU may run. Sources: /sys/devices/system/cpu/cpuN/cpufreq and thermal_throttle.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CpuFrequency {
+    /// CPU number.
+    pub cpu: u32,
+    /// What the hardware can do (cpuinfo_max_freq).
+    pub hardware_hz: u64,
+    /// What its policy allows at most (scaling_max_freq).
+    pub most_hz: u64,
+    /// And at least (scaling_min_freq).
+    pub least_hz: u64,
+    /// Who chooses in between (`schedutil`, `powersave`, ...).
+    pub governor: String,
+    /// Driver (`acpi-cpufreq`, `intel_pstate`, ...).
+    pub driver: String,
+    /// How often heat held it back since boot; none if the hardware does not say.
+    pub throttled: Option<u64>,
 }
 
 /// Memory state of the host. Sources: /proc/meminfo, /proc/vmstat. Bytes and counts.

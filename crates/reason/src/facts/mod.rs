@@ -16,6 +16,7 @@ mod denied;
 mod disk;
 pub(crate) mod goroutine;
 mod host;
+mod java;
 mod kernel_log;
 mod memory;
 mod net;
@@ -29,6 +30,7 @@ pub use denied::*;
 pub use disk::*;
 pub use goroutine::*;
 pub use host::*;
+pub use java::*;
 pub use kernel_log::*;
 pub use memory::*;
 pub use net::*;
@@ -92,6 +94,8 @@ pub enum Body {
     InterpreterLock(InterpreterLock),
     /// Goroutines of a Go program that stand.
     Goroutines(Goroutines),
+    /// Threads of a Java program that wait to enter monitors.
+    MonitorWaits(MonitorWaits),
     /// A new thread or process.
     Fork(Fork),
     /// A thread replaced its image.
@@ -142,6 +146,10 @@ pub enum Body {
 
     /// One CPU's times at one instant.
     CpuSample(CpuSample),
+    /// Soft interrupts of one CPU at one instant.
+    SoftirqSample(SoftirqSample),
+    /// How quickly a CPU may run.
+    CpuFrequency(CpuFrequency),
     /// Memory state of the host at one instant.
     MemorySample(MemorySample),
     /// Pressure stall information of the host at one instant.

@@ -10,7 +10,7 @@ use crate::model::object::Object;
 use crate::waits::timeline::{self, WaitSpan};
 use crate::waits::{LOCKD_FUNCTIONS, STATD_FUNCTIONS, WaitClass, user_stack};
 
-/// The lock of an interpreter is read so often.
+/// Locks of interpreters and monitors are read so often.
 const READ_AWAY_NS_MAX: Ns = 150_000_000;
 
 impl Peers<'_> {
@@ -29,10 +29,15 @@ impl Peers<'_> {
                 met(0).or_else(|| self.waker(wait)).or_else(|| met(READ_AWAY_NS_MAX))
             }
             FutexLock => {
-                let known = self.futex_owner(wait).or_else(|| self.waker(wait));
+                let read = self.monitor_owner(wait, 0).or_else(|| self.futex_owner(wait));
+                let known = read.or_else(|| self.waker(wait));
+                let known = known.or_else(|| self.monitor_owner(wait, READ_AWAY_NS_MAX));
                 known.or_else(|| self.only_other(wait))
             }
-            FutexWait => self.joined(wait).or_else(|| self.waker(wait)),
+            FutexWait => {
+                let known = self.monitor_owner(wait, 0).or_else(|| self.joined(wait));
+                known.or_else(|| self.waker(wait))
+            }
             PipeWrite => self.pipe_end(wait, true),
             PipeRead => self.last_of_several(wait).or_else(|| self.pipe_end(wait, false)),
             UnixRead | UnixWrite | SocketRead | SocketWrite => self.socket_peer(wait),
@@ -169,6 +174,25 @@ impl Peers<'_> {
         let is_known = !holder.comm.is_empty() && holder.pid == wait.thread.pid;
         let of_it = ThreadRef { tid: lock.holder_tid, start_ns: 0, ..wait.thread.clone() };
         Some(if is_known { holder } else { of_it })
+    }
+
+    /// Who had the monitor of a Java program that a thread waits to enter: the machine's timer cuts such a wait into pieces,
+    /// and some are shorter than the time between two readings.
+    fn monitor_owner(&self, wait: &WaitSpan, away_ns: Ns) -> Option<ThreadRef> {
+        let read = self.model.monitor_waits.get(&wait.thread.pid)?;
+        let within = wait.begin_ns.saturating_sub(away_ns)..=wait.end_ns.saturating_add(away_ns);
+        let (at_ns, owner_tid) = (read.iter())
+            .filter(|(at_ns, _)| within.contains(at_ns))
+            .filter_map(|(at_ns, all)| {
+                let its = all.waits.iter().find(|it| it.waiter_tid == wait.thread.tid)?;
+                let is_other = its.owner_tid != 0 && its.owner_tid != wait.thread.tid;
+                is_other.then_some((*at_ns, its.owner_tid))
+            })
+            .min_by_key(|(at_ns, _)| at_ns.abs_diff(wait.end_ns))?;
+        let owner = self.model.thread_ref_at(owner_tid, at_ns);
+        let is_known = !owner.comm.is_empty() && owner.pid == wait.thread.pid;
+        let of_it = ThreadRef { tid: owner_tid, start_ns: 0, ..wait.thread.clone() };
+        Some(if is_known { owner } else { of_it })
     }
 
     /// Who had a lock of the kernel when somebody began to wait for it.

@@ -20,6 +20,7 @@ mod disk_threads;
 pub mod disk_view;
 pub mod dns_answers;
 pub mod interpreters;
+pub mod interrupts;
 pub mod longest_wait;
 pub mod memory_limits;
 pub mod memory_losses;
@@ -29,6 +30,7 @@ pub mod oom_kills;
 pub mod packet_queue;
 pub mod process_names;
 pub mod refusals;
+pub mod steal;
 pub mod tcp_stream;
 
 use crate::facts::{DeviceNumber, ThreadRef};
@@ -68,6 +70,10 @@ pub struct Measures<'a> {
     pub datagram_drops: Vec<datagram_drops::Dropping<'a>>,
     /// DNS questions with their answers, by server.
     pub dns_answers: BTreeMap<SocketAddr, Vec<dns_answers::Question<'a>>>,
+    /// What interrupts take of each CPU.
+    pub interrupts: BTreeMap<u32, interrupts::Interrupts>,
+    /// What the hypervisor took of each CPU, 0 to 1.
+    pub stolen: BTreeMap<u32, f64>,
     /// What processes spend their CPU time on.
     pub profile: cpu_profile::CpuProfile<'a>,
     /// What each disk did, with the limits, caches and arrays on it.
@@ -111,6 +117,8 @@ impl<'a> Measures<'a> {
             tcp_streams,
             datagram_drops,
             dns_answers,
+            interrupts: interrupts::interrupts(model),
+            stolen: steal::stolen(model),
             profile,
             disks,
             memory_losses: OnceLock::new(),

@@ -72,6 +72,8 @@ pub struct Model {
     pub interpreter_locks: HashMap<u32, Series<InterpreterLock>>,
     /// Goroutines that stood, by process, every reading.
     pub goroutines: HashMap<u32, Series<Goroutines>>,
+    /// Who waited to enter a monitor of a Java program, by process, every reading.
+    pub monitor_waits: HashMap<u32, Series<MonitorWaits>>,
     /// Identities by thread id, latest reading.
     pub threads: BTreeMap<u32, Thread>,
     /// Any name by which a thread id was mentioned.
@@ -112,6 +114,10 @@ pub struct Model {
     pub container_samples: Series<ContainerSample>,
     /// CPU times by CPU.
     pub cpu_samples: BTreeMap<u32, Series<CpuSample>>,
+    /// By CPU, in order of time.
+    pub softirqs: BTreeMap<u32, Vec<SoftirqSample>>,
+    /// How quickly each may run, in order of time.
+    pub cpu_frequencies: BTreeMap<u32, Vec<CpuFrequency>>,
     /// Memory of the host.
     pub memory: Series<MemorySample>,
     /// Pressure of the host.
@@ -259,6 +265,7 @@ impl Model {
             | Body::UserStack(_)
             | Body::InterpreterLock(_)
             | Body::Goroutines(_)
+            | Body::MonitorWaits(_)
             | Body::Fork(_)
             | Body::Exec(_)
             | Body::Exit(_)
@@ -354,6 +361,9 @@ impl Model {
             Body::Goroutines(all) => {
                 self.goroutines.entry(all.pid).or_default().push((at, all));
             }
+            Body::MonitorWaits(all) => {
+                self.monitor_waits.entry(all.pid).or_default().push((at, all));
+            }
             Body::Fork(fork) => {
                 self.name(&fork.parent);
                 self.name(&fork.child);
@@ -397,6 +407,10 @@ impl Model {
             Body::CpuSample(sample) => {
                 self.cpu_samples.entry(sample.cpu).or_default().push((at, sample));
             }
+            Body::SoftirqSample(sample) => {
+                self.softirqs.entry(sample.cpu).or_default().push(sample);
+            }
+            Body::CpuFrequency(one) => self.cpu_frequencies.entry(one.cpu).or_default().push(one),
             Body::MemorySample(sample) => self.memory.push((at, sample)),
             Body::Pressure(pressure) => self.pressure.push((at, pressure)),
             Body::SharedSegment(segment) => self.segments.push(segment),

@@ -4,8 +4,9 @@
 //! CPUs that they may not use is the second fact: without it the host is merely full. Rejected: complaining
 //! about pinning itself, which is right for threads that have a CPU each.
 
-use super::cpu_waits::{claims, on_path};
-use crate::facts::{Cgroup, Thread, ThreadRef};
+use super::cpu_waits::{Bound, by_mask, claims, on_path};
+use super::interrupts;
+use crate::facts::Cgroup;
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::model::object::Object;
@@ -35,6 +36,10 @@ pub static RULE: Rule = Rule {
         Refutation::new(
             "the threads hardly wait (one thread to a CPU)",
             "one_thread_to_a_cpu_is_well_pinned",
+        ),
+        Refutation::new(
+            "interrupts take much of the CPUs that it is pinned to: cpu.interrupts",
+            "a_cpu_that_interrupts_have_is_theirs",
         ),
     ],
     remedies: &["widen the affinity mask (taskset -p) or the cpuset", "spread the threads by hand"],
@@ -68,36 +73,13 @@ static WAIT_PER_SECOND_MIN: Threshold = Threshold::new(
     "chosen: where a wait becomes a warning",
 );
 
-/// The threads of a process with one mask.
-struct Pinned<'a> {
-    identity: &'a Thread,
-    process: ThreadRef,
-    run: f64,
-    ready: f64,
-}
-
 fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
-    let model = measures.model;
-    let mut pinned: BTreeMap<(u32, &[u32]), Pinned<'_>> = BTreeMap::new();
-    for time in model.times.iter().filter(|time| !time.kernel) {
-        let Some(identity) = model.identity(&time.thread) else { continue };
-        let allowed = &identity.cpus_allowed[..];
-        let narrow =
-            !allowed.is_empty() && measures.cpu.busy.keys().any(|cpu| !allowed.contains(cpu));
-        if !narrow || !model.in_target(&time.thread) {
-            continue;
-        }
-        let one = pinned.entry((time.thread.pid, allowed)).or_insert_with(|| Pinned {
-            identity,
-            process: model.thread_ref(time.thread.pid),
-            run: 0.0,
-            ready: 0.0,
-        });
-        one.run += time.run_ns as f64 / 1e9;
-        let ready_ns = time.runnable_ns.saturating_sub(measures.cpu.out_of_quota_ns(time));
-        one.ready += ready_ns as f64 / 1e9;
-    }
-    pinned.into_values().filter_map(|one| matched(measures, ends, one)).collect()
+    let is_narrow = |one: &Bound<'_>| {
+        let allowed = &one.identity.cpus_allowed;
+        !allowed.is_empty() && measures.cpu.busy.keys().any(|cpu| !allowed.contains(cpu))
+    };
+    let pinned = by_mask(measures).into_iter().filter(is_narrow);
+    pinned.filter_map(|one| matched(measures, ends, one)).collect()
 }
 
 /// The CPUs that threads may and may not use, with how busy they are.
@@ -108,7 +90,7 @@ struct Sides {
     there: f64,
 }
 
-fn matched<'m>(measures: &'m Measures<'m>, ends: &'m [End], one: Pinned<'m>) -> Option<Match<'m>> {
+fn matched<'m>(measures: &'m Measures<'m>, ends: &'m [End], one: Bound<'m>) -> Option<Match<'m>> {
     let wall = measures.wall_seconds().max(1e-9);
     let allowed = one.identity.cpus_allowed.clone();
     let all = measures.cpu.busy.keys().copied();
@@ -117,7 +99,8 @@ fn matched<'m>(measures: &'m Measures<'m>, ends: &'m [End], one: Pinned<'m>) -> 
     let there = measures.cpu.mean_busy(&others)?;
     let waits = one.ready >= WAIT_PER_SECOND_MIN.value * wall
         && one.ready >= WAIT_TO_RUN_MIN.value * one.run;
-    if !waits || here < BUSY_MIN.value || there > here - GAP_MIN.value {
+    let is_crowded = here >= BUSY_MIN.value && there <= here - GAP_MIN.value;
+    if !waits || !is_crowded || interrupts::take(measures, &allowed) {
         return None;
     }
     let pid = one.process.pid;
@@ -145,7 +128,7 @@ fn matched<'m>(measures: &'m Measures<'m>, ends: &'m [End], one: Pinned<'m>) -> 
     })
 }
 
-fn explain(measures: &Measures<'_>, one: &Pinned<'_>, sides: &Sides, loss: &Loss<'_>) -> Wording {
+fn explain(measures: &Measures<'_>, one: &Bound<'_>, sides: &Sides, loss: &Loss<'_>) -> Wording {
     let (list, free) = (words::cpus(&sides.allowed), words::cpus(&sides.others));
     Wording {
         title: format!("{} is pinned to CPU {list} while CPU {free} has time", loss.victim),
@@ -169,7 +152,7 @@ fn explain(measures: &Measures<'_>, one: &Pinned<'_>, sides: &Sides, loss: &Loss
 }
 
 /// The cpuset that narrows it, if it is one.
-fn cpuset<'a>(measures: &'a Measures<'_>, one: &Pinned<'_>) -> Option<&'a Cgroup> {
+fn cpuset<'a>(measures: &'a Measures<'_>, one: &Bound<'_>) -> Option<&'a Cgroup> {
     let group = measures.model.cgroup_of(&one.process, "cpuset")?;
     (group.path != "/" && group.cpus_allowed.as_ref() == Some(&one.identity.cpus_allowed))
         .then_some(group)
@@ -179,7 +162,7 @@ fn set_file(group: &Cgroup) -> String {
     format!("{}/cpuset.cpus", group.directory.trim_end_matches('/'))
 }
 
-fn who(measures: &Measures<'_>, one: &Pinned<'_>) -> Culprit {
+fn who(measures: &Measures<'_>, one: &Bound<'_>) -> Culprit {
     match cpuset(measures, one) {
         Some(group) => Culprit {
             container: Some(group.path.clone()),
@@ -196,7 +179,7 @@ fn who(measures: &Measures<'_>, one: &Pinned<'_>) -> Culprit {
     }
 }
 
-fn widen(measures: &Measures<'_>, one: &Pinned<'_>) -> Remedy {
+fn widen(measures: &Measures<'_>, one: &Bound<'_>) -> Remedy {
     let all = words::cpus(&measures.cpu.busy.keys().copied().collect::<Vec<_>>());
     let old = words::cpus(&one.identity.cpus_allowed);
     match cpuset(measures, one) {
@@ -220,8 +203,9 @@ fn widen(measures: &Measures<'_>, one: &Pinned<'_>) -> Remedy {
 mod tests {
     use crate::answer::explain;
     use crate::answer::report::{Finding, Severity};
-    use crate::facts::{Body, Fact, Target, TargetKind, Thread, ThreadRef};
+    use crate::facts::{Body, CpuSample, Fact, Target, TargetKind, Thread, ThreadRef};
     use crate::measure::cpu_users::tests::{cpus, time};
+    use crate::rules::scenes::LOOK_NS;
 
     fn pinned(used: [f64; 2], ready: f64, more: Vec<Fact>) -> Vec<Finding> {
         let mut facts = cpus(used);
@@ -263,5 +247,15 @@ mod tests {
     #[test]
     fn one_thread_to_a_cpu_is_well_pinned() {
         assert_eq!(pinned([0.1, 1.0], 0.1, vec![]), []);
+    }
+
+    #[test]
+    fn a_cpu_that_interrupts_have_is_theirs() {
+        let (softirq_ns, user_ns) = (3_000_000_000, 2_000_000_000);
+        let sample = CpuSample { cpu: 1, user_ns, softirq_ns, ..CpuSample::default() };
+        let sample = Fact { at_ns: LOOK_NS, body: Body::CpuSample(sample) };
+        let found = pinned([0.1, 1.0], 9.0, vec![sample]);
+        let codes: Vec<&str> = found.iter().map(|it| &*it.code).collect();
+        assert_eq!(codes, ["cpu.interrupts"]);
     }
 }

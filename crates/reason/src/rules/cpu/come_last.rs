@@ -72,7 +72,7 @@ fn of_group((group, weight): (&Cgroup, u64)) -> Remedy {
 
 /// The culprit's session is a group of its own to the scheduler, and not the victim's (sched(7), "The autogroup
 /// feature").
-fn is_session_apart(model: &Model, hurt: &ThreadRef, by: &ThreadRef) -> bool {
+pub(super) fn is_session_apart(model: &Model, hurt: &ThreadRef, by: &ThreadRef) -> bool {
     let on = model.sysctls.get("kernel.sched_autogroup_enabled").is_some_and(|value| value == "1");
     let session = |thread: &ThreadRef| model.identity(thread).map(|known| known.session);
     let own = session(by).filter(|session| *session != 0);
@@ -81,7 +81,7 @@ fn is_session_apart(model: &Model, hurt: &ThreadRef, by: &ThreadRef) -> bool {
 }
 
 /// The outermost group of the culprit that the victim is not in, with its weight: there the two compete.
-fn group_beside<'a>(
+pub(super) fn group_beside<'a>(
     model: &'a Model,
     hurt: &ThreadRef,
     by: &ThreadRef,

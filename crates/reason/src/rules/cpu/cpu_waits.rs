@@ -3,13 +3,13 @@
 //! Must not: decide who is to blame. A wait for a CPU belongs to the first rule that claims it; of a command it is claimed
 //! as a whole, for its path has one victim.
 
-use crate::facts::{ThreadRef, ThreadTime};
+use crate::facts::{Thread, ThreadRef, ThreadTime};
 use crate::graph::end::{End, EndKind};
 use crate::measure::Measures;
 use crate::model::Model;
 use crate::rules::Claim;
 use crate::waits::WaitClass;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 // Scheduling policies as the kernel numbers them (include/uapi/linux/sched.h).
 pub(super) const SCHED_FIFO: u32 = 1;
@@ -28,6 +28,35 @@ pub(super) fn is_real_time(model: &Model, thread: &ThreadRef) -> bool {
 pub(super) fn has_real_time_budget(model: &Model, time: &ThreadTime) -> bool {
     let own = model.threads.get(&time.thread.tid);
     own.is_some_and(|known| matches!(known.policy, SCHED_FIFO | SCHED_RR))
+}
+
+/// The threads of a process that may use the same CPUs.
+pub(super) struct Bound<'a> {
+    /// One of them.
+    pub identity: &'a Thread,
+    /// The process, as a thread.
+    pub process: ThreadRef,
+    /// They ran, seconds.
+    pub run: f64,
+    /// They were ready without a CPU, seconds; time out of quota not included.
+    pub ready: f64,
+}
+
+/// All threads of what is looked at, but the kernel's, by process and CPUs.
+pub(super) fn by_mask<'a>(measures: &'a Measures<'a>) -> Vec<Bound<'a>> {
+    let model = measures.model;
+    let mut all: BTreeMap<(u32, &[u32]), Bound<'_>> = BTreeMap::new();
+    for time in model.times.iter().filter(|time| !time.kernel && model.in_target(&time.thread)) {
+        let Some(identity) = model.identity(&time.thread) else { continue };
+        let of_process =
+            || Bound { identity, process: model.thread_ref(time.thread.pid), run: 0.0, ready: 0.0 };
+        let key = (time.thread.pid, &identity.cpus_allowed[..]);
+        let one = all.entry(key).or_insert_with(of_process);
+        one.run += time.run_ns as f64 / 1e9;
+        let ready_ns = time.runnable_ns.saturating_sub(measures.cpu.out_of_quota_ns(time));
+        one.ready += ready_ns as f64 / 1e9;
+    }
+    all.into_values().collect()
 }
 
 /// What processes wait for a CPU: their part of the ends of these classes. The path of a command has one victim, so of

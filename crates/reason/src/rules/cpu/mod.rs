@@ -6,13 +6,27 @@ pub(crate) mod affinity;
 mod come_last;
 mod cpu_waits;
 mod crowd;
+pub(crate) mod frequency;
+pub(crate) mod interrupts;
 pub(crate) mod quota;
 pub(crate) mod rt_denied;
 pub(crate) mod rt_throttled;
 pub(crate) mod saturated;
+pub(crate) mod steal;
 pub(crate) mod victims;
+pub(crate) mod weight;
 
 /// The rules of this area; the first that matches claims an end. What narrows a victim by itself (a mask, a quota, a
-/// budget) comes before what it shares with others.
-pub static LADDER: &[&super::Rule] =
-    &[&affinity::RULE, &quota::RULE, &rt_throttled::RULE, &rt_denied::RULE, &saturated::RULE];
+/// budget) comes before what it shares with others, and what takes a CPU from whoever may use it (the hypervisor,
+/// interrupts) before both. Less weight than usual comes before who has more of it.
+pub static LADDER: &[&super::Rule] = &[
+    &steal::RULE,
+    &interrupts::RULE,
+    &affinity::RULE,
+    &quota::RULE,
+    &rt_throttled::RULE,
+    &rt_denied::RULE,
+    &weight::RULE,
+    &saturated::RULE,
+    &frequency::RULE,
+];

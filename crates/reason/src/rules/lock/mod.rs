@@ -10,6 +10,7 @@ pub(crate) mod futex;
 pub(crate) mod goroutine;
 pub(crate) mod interpreter;
 pub(crate) mod kernel;
+pub(crate) mod kernel_spin;
 mod kernel_words;
 pub(crate) mod lease;
 pub(crate) mod monitor;
@@ -28,4 +29,5 @@ pub static LADDER: &[&super::Rule] = &[
     &row::RULE,
     &futex::RULE,
     &kernel::RULE,
+    &kernel_spin::RULE,
 ];

@@ -1,8 +1,9 @@
 //! lock.monitor: threads of a Java program wait for a monitor (synchronized), or are parked for a lock, while a client waits.
 //!
-//! The machine's own functions on the stack say which of the two it is; the owner is in the machine's memory, which is not
-//! read. So the holder is whoever let go of it in the look, and else it is said that nobody knows. A parked thread waits for work
-//! as often as for a lock: it counts only where its process owes somebody an answer (graph/ends.rs makes no end of the others).
+//! The machine's own functions on the stack say which of the two it is. Who has a monitor the machine's own lists say, which are
+//! read some times a second; of a lock of java.util.concurrent, which is an object of the program, it is whoever let go of it in
+//! the look, and else it is said that nobody knows. A parked thread waits for work as often as for a lock: it counts only where
+//! its process owes somebody an answer (graph/ends.rs makes no end of the others).
 //! Must not: take the one who hands out work for a holder.
 
 use crate::facts::ThreadRef;
@@ -188,6 +189,45 @@ mod tests {
         assert_eq!(finding.code, "lock.monitor");
         assert!(finding.text.contains("is not known from outside"), "{}", finding.text);
         assert_eq!(finding.remedy[0].command, "jcmd 20 Thread.print");
+    }
+
+    /// What the machine's lists said at an instant: thread 21 waits for a monitor of this one.
+    fn owned(owner_tid: u32, at_ns: Ns) -> Fact {
+        let waits = vec![MonitorWait { waiter_tid: 21, owner_tid, monitor: 0x5000 }];
+        Fact { at_ns, body: Body::MonitorWaits(MonitorWaits { pid: 20, waits }) }
+    }
+
+    /// Thread 22 sleeps.
+    fn sleeping_owner() -> Fact {
+        let idle = blocked(20, "java", WaitState::Sleep, "clock_nanosleep");
+        let Body::Blocked(one) = idle.body else { unreachable!() };
+        Fact { at_ns: LOOK_NS, body: Body::Blocked(Blocked { thread: worker(22), ..one }) }
+    }
+
+    #[test]
+    fn the_machine_says_who_has_a_monitor_that_is_still_held() {
+        let mut facts = stands(MONITOR, false);
+        facts.extend([sleeping_owner(), owned(22, LOOK_NS / 2)]);
+        let report = explain(looked_at(facts));
+        let finding = &report.findings[0];
+        assert_eq!((finding.code.as_str(), finding.culprit.tid), ("lock.monitor", Some(22)));
+        assert!(finding.text.contains("has it, and"), "{}", finding.text);
+    }
+
+    #[test]
+    fn an_owner_that_the_machine_does_not_name_stays_unknown() {
+        let mut facts = stands(MONITOR, false);
+        let third = Blocked {
+            thread: worker(23),
+            ..match blocked(20, "java", WaitState::Sleep, "epoll_wait").body {
+                Body::Blocked(one) => one,
+                _ => unreachable!(),
+            }
+        };
+        facts.extend([sleeping_owner(), owned(0, LOOK_NS / 2)]);
+        facts.push(Fact { at_ns: LOOK_NS, body: Body::Blocked(third) });
+        let report = explain(looked_at(facts));
+        assert!(report.findings[0].text.contains("is not known from outside"));
     }
 
     #[test]

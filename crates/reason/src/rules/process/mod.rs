@@ -25,6 +25,7 @@ pub(crate) mod socket_peer;
 #[cfg(test)]
 mod socket_peer_tests;
 pub(crate) mod spawn_storm;
+pub(crate) mod spin;
 pub(crate) mod standstill;
 pub(crate) mod stopped;
 pub(crate) mod timezone_stat;
@@ -49,6 +50,7 @@ pub static LADDER: &[&super::Rule] = &[
     &small_io::RULE,
     &fork_cost::RULE,
     &spawn_storm::RULE,
+    &spin::RULE,
     &crypto_bound::RULE,
     &vfork_exec::RULE,
     &socket_peer::RULE,

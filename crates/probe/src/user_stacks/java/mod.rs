@@ -1,0 +1,149 @@
+//! Which thread of a Java program has the monitor that another waits to enter: read some times a second of processes that
+//! were seen to wait for words.
+//!
+//! The kernel sees words of memory, and most waits for a monitor are cut into pieces by the machine's own timer, so nobody's wake
+//! says who has it; the machine's own lists do (machine.rs). A thread of its own reads (rounds.rs), and rests a thousand times
+//! as long as a reading took. Must not: read objects of the program, or a process whose program is not Java.
+//!
+//! Rejected: attaching (jcmd does: it has the machine stop at a safepoint), and perf data files (no monitors in them).
+
+mod machine;
+#[cfg(test)]
+mod tests;
+
+use super::budget::cpu_ns;
+use super::maps;
+use super::modules::Modules;
+use super::rounds::{Rounds, waits_for_a_word};
+use crate::live::What;
+use crate::{files, memory};
+use holdup_reason::facts::{Body, Fact, MonitorWait, MonitorWaits, Ns};
+use machine::Machine;
+use std::collections::{HashMap, HashSet};
+
+/// Processes that are asked for in a look, and of those in Java how many are read.
+const ASKED_MAX: usize = 256;
+const MACHINES_MAX: usize = 16;
+/// Readings without an answer before a process is given up: lists that change are not always found whole.
+const UNREAD_MAX: u32 = 10;
+/// A reading may take this part of the time until the next one.
+const PART_OF_CPU: Ns = 1000;
+/// The machine's own library.
+const LIBRARY: &str = "libjvm.so";
+
+/// The Java programs of a look.
+#[derive(Default)]
+pub struct JavaMonitors {
+    asked: HashSet<u32>,
+    rounds: Rounds<u32>,
+}
+
+impl JavaMonitors {
+    /// For a look at this.
+    pub fn of(what: &What) -> Self {
+        let mut monitors = Self::default();
+        if let What::Process(pid) = what {
+            monitors.asked.insert(*pid);
+            monitors.rounds.fresh.push(*pid);
+        }
+        monitors
+    }
+
+    /// Adds what was read since the last tick, and asks for more; gives the CPU time that reading it took.
+    pub fn tick(&mut self, facts: &mut Vec<Fact>) -> Ns {
+        for pid in facts.iter().filter_map(waits_for_a_word) {
+            if self.asked.len() < ASKED_MAX && self.asked.insert(pid) {
+                self.rounds.fresh.push(pid);
+            }
+        }
+        let Some(spent_ns) = self.rounds.take(facts) else { return 0 };
+        self.rounds.send("holdup-java", round);
+        spent_ns
+    }
+}
+
+/// What the thread keeps from round to round.
+#[derive(Default)]
+struct Known {
+    modules: Modules,
+    programs: Vec<Program>,
+}
+
+fn round(known: &mut Known, fresh: Vec<u32>, facts: &mut Vec<Fact>) -> usize {
+    let Known { modules, programs } = known;
+    programs.extend(fresh.into_iter().filter_map(|pid| Program::find(pid, modules)));
+    programs.truncate(MACHINES_MAX);
+    programs.retain_mut(|program| {
+        program.unread = program.read(facts).map_or(program.unread + 1, |()| 0);
+        program.unread < UNREAD_MAX
+    });
+    modules.close();
+    programs.len()
+}
+
+/// Whether the program that a process was started with may be a Java machine, by its path: asked before its memory map, which
+/// is long.
+fn may_be_java(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    name == "java" || name == "jsvc" || ["/jvm/", "jdk", "jre"].iter().any(|it| path.contains(it))
+}
+
+/// A process that runs a Java program.
+struct Program {
+    pid: u32,
+    machine: Machine,
+    /// Numbers of threads by those inside the container.
+    numbers: HashMap<u32, u32>,
+    /// Somebody waited at the last reading.
+    was_waited: bool,
+    /// Readings in a row without an answer.
+    unread: u32,
+    /// Not read again before.
+    next_ns: Ns,
+}
+
+impl Program {
+    fn find(pid: u32, modules: &mut Modules) -> Option<Self> {
+        let path = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+        if !may_be_java(&path.to_string_lossy()) {
+            return None;
+        }
+        let mappings = maps::executable(pid);
+        let library = mappings.iter().find(|mapping| &*mapping.name == LIBRARY)?;
+        let module = modules.of(pid, library)?;
+        let moved_by = modules.moved_by(module, library)?;
+        let mut memory = |at: u64, into: &mut [u8]| memory::read(pid, at, into);
+        let mut symbol =
+            |name| modules.address_of(module, name).map(|at| at.wrapping_add(moved_by));
+        let machine = Machine::find(&mut symbol, &mut memory)?;
+        Some(Self { pid, machine, numbers: HashMap::new(), was_waited: false, unread: 0, next_ns: 0 })
+    }
+
+    /// Reports who waits for whom, if it is time and there is something to report; none if it could not be read.
+    fn read(&mut self, facts: &mut Vec<Fact>) -> Option<()> {
+        let at_ns = crate::live::now();
+        if at_ns < self.next_ns {
+            return Some(());
+        }
+        let begin_ns = cpu_ns();
+        let Self { pid, machine, numbers, .. } = self;
+        let pid = *pid;
+        let mut memory = |at: u64, into: &mut [u8]| memory::read(pid, at, into);
+        let mut waits = machine.waits(&mut memory)?;
+        let inner = waits.iter().flat_map(|wait| [wait.waiter_tid, wait.owner_tid]);
+        if inner.clone().any(|inner| inner != 0 && !numbers.contains_key(&inner)) {
+            *numbers = files::threads_by_inner_tid(&files::Roots::default(), pid);
+        }
+        let outside = |inner: u32| numbers.get(&inner).copied().unwrap_or(0);
+        for MonitorWait { waiter_tid, owner_tid, .. } in &mut waits {
+            (*waiter_tid, *owner_tid) = (outside(*waiter_tid), outside(*owner_tid));
+        }
+        self.next_ns = at_ns + cpu_ns().saturating_sub(begin_ns) * PART_OF_CPU;
+        let is_waited = !waits.is_empty();
+        if is_waited || self.was_waited {
+            facts.push(Fact { at_ns, body: Body::MonitorWaits(MonitorWaits { pid, waits }) });
+        }
+        self.was_waited = is_waited;
+        Some(())
+    }
+}

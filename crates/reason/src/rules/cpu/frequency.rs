@@ -1,0 +1,272 @@
+//! cpu.frequency: the CPUs may not run as quickly as they can, by a setting.
+//!
+//! The limit and what the hardware can do stand side by side in cpufreq; that the program computed is the other fact. What it
+//! would gain is the part of its own running time that the missing hertz are, which is the most: memory does not get quicker.
+//! That heat held the CPUs back is said beside it; by how much, the kernel does not count. Must not: guess the frequency that
+//! a CPU really had, or take a governor that chooses by load for a limit. Rejected: the current frequency, which differs from
+//! one millisecond to the next.
+
+use super::cpu_waits::{Bound, by_mask};
+use crate::facts::CpuFrequency;
+use crate::graph::end::End;
+use crate::measure::Measures;
+use crate::model::Model;
+use crate::model::object::Object;
+use crate::model::words;
+use crate::rules::engine::Loss;
+use crate::rules::proof::Proof;
+use crate::rules::threshold::Threshold;
+use crate::rules::wording::{Culprit, Evidence, Remedy, Severity, Wording};
+use crate::rules::{Finds, Losses, Match, Refutation, Rule, Step};
+use std::collections::BTreeMap;
+
+static OF_HARDWARE_MAX: Threshold = Threshold::new(
+    0.8,
+    "1",
+    "of what the hardware can do, what the CPUs may; from there on it is a margin for boost",
+    "chosen: work then takes a quarter longer",
+);
+static LOST_PER_SECOND_MIN: Threshold = Threshold::new(
+    0.05,
+    "s/s",
+    "who loses less in a second does not feel it",
+    "chosen: where a wait becomes a warning",
+);
+
+/// The rule.
+pub static RULE: Rule = Rule {
+    code: "cpu.frequency",
+    title: "The CPUs are held below what they can do",
+    theory: "A CPU runs between the least and the most that its policy allows (scaling_min_freq, scaling_max_freq); a \
+             power profile, a battery or an administrator sets them. The governor `powersave` stays at the least, but for \
+             intel_pstate and amd-pstate-epp, where it only prefers to. What a program computes takes longer in \
+             proportion, and nothing of that is a wait.",
+    needs: &[
+        "the policy of the CPUs that the program may use allows four fifths or less of what the hardware can do",
+        "the program computed: the missing part of its running time is a twentieth of the look or more",
+    ],
+    refuted_by: &[
+        Refutation::new("the policy allows all", "a_cpu_that_may_run_as_it_can_is_not_held"),
+        Refutation::new(
+            "the governor chooses by load, whatever its name is",
+            "a_powersave_that_chooses_by_load_is_no_limit",
+        ),
+        Refutation::new("the program hardly computes", "who_computes_little_loses_little_by_it"),
+    ],
+    remedies: &[
+        "allow the CPUs what they can: another power profile, scaling_max_freq",
+        "the governor schedutil or performance",
+    ],
+    stories: &["S0.2"],
+    thresholds: &[&OF_HARDWARE_MAX, &LOST_PER_SECOND_MIN],
+    finds: Finds::Look(find),
+};
+
+/// Drivers whose `powersave` chooses by load.
+const BY_LOAD: [&str; 2] = ["intel_pstate", "amd-pstate-epp"];
+
+/// What holds a CPU, and at how many hertz.
+fn limit(one: &CpuFrequency) -> (&'static str, u64) {
+    match one.governor == "powersave" && !BY_LOAD.contains(&one.driver.as_str()) {
+        true => ("scaling_governor", one.least_hz),
+        false => ("scaling_max_freq", one.most_hz),
+    }
+}
+
+/// The policies of the CPUs that a program may use, together.
+struct Held<'m> {
+    of: Bound<'m>,
+    /// The one that is held most.
+    most: &'m CpuFrequency,
+    lost: f64,
+}
+
+impl<'m> Held<'m> {
+    fn of(model: &'m Model, of: Bound<'m>) -> Option<Self> {
+        let part = |one: &CpuFrequency| limit(one).1 as f64 / one.hardware_hz.max(1) as f64;
+        let allowed = &of.identity.cpus_allowed;
+        let its = || {
+            let last = model.cpu_frequencies.values().filter_map(|series| series.last());
+            last.filter(|one| allowed.is_empty() || allowed.contains(&one.cpu))
+        };
+        let most = its().min_by(|a, b| part(a).total_cmp(&part(b)))?;
+        let part = its().map(part).sum::<f64>() / its().count() as f64;
+        let lost = of.run * (1.0 - part).max(0.0);
+        (part <= OF_HARDWARE_MAX.value).then_some(Self { of, most, lost })
+    }
+}
+
+fn find<'m>(measures: &'m Measures<'m>, _: &'m [End]) -> Vec<Match<'m>> {
+    let all = by_mask(measures).into_iter().filter_map(|one| Held::of(measures.model, one));
+    let least = LOST_PER_SECOND_MIN.value * measures.wall_seconds();
+    let mut by_setting: BTreeMap<(&str, u64), Vec<Held<'_>>> = BTreeMap::new();
+    for held in all.filter(|held| held.lost >= least) {
+        by_setting.entry(limit(held.most)).or_default().push(held);
+    }
+    by_setting.into_values().filter_map(|held| matched(measures, held)).collect()
+}
+
+/// All that one setting holds, with the one that loses most as the example.
+fn matched<'m>(measures: &'m Measures<'m>, all: Vec<Held<'m>>) -> Option<Match<'m>> {
+    let mut losses = Losses::new();
+    for held in &all {
+        let process = &held.of.process;
+        losses.entry(process.pid).or_insert_with(|| (process.clone(), 0.0)).1 += held.lost;
+    }
+    let chief = all.into_iter().max_by(|a, b| a.lost.total_cmp(&b.lost))?;
+    let process = chief.of.process.clone();
+    let on_path = || chief.lost.min(measures.between_waits_on_path(process.pid));
+    let path_seconds = measures.is_command().then(on_path);
+    let step = Step {
+        who: process.clone(),
+        on: Object::Cpu,
+        doing: None,
+        seconds: chief.lost,
+        when: None,
+    };
+    let (file, hertz) = limit(chief.most);
+    let by = Culprit::setting(format!("{file} {}", gigahertz(hertz)), path(chief.most, file));
+    Some(Match {
+        object: Some(Object::Cpu),
+        path_seconds,
+        losses: Some(losses),
+        chain: Some(vec![step]),
+        // What is lost is the most that it can be, and somebody chose it.
+        severity_max: Severity::Warning,
+        ..Match::new(by, Proof::TwoWitnesses, move |loss| explain(measures, &chief, loss))
+    })
+}
+
+fn path(one: &CpuFrequency, file: &str) -> String {
+    format!("/sys/devices/system/cpu/cpu{}/cpufreq/{file}", one.cpu)
+}
+
+/// `1.20 GHz`.
+fn gigahertz(hertz: u64) -> String {
+    format!("{:.2} GHz", hertz as f64 / 1e9)
+}
+
+fn explain(measures: &Measures<'_>, held: &Held<'_>, loss: &Loss<'_>) -> Wording {
+    let most = held.most;
+    let (file, hertz) = limit(most);
+    let (may, can) = (gigahertz(hertz), gigahertz(most.hardware_hz));
+    let hot = heat(measures.model, most.cpu);
+    let because = match file {
+        "scaling_governor" => "governor powersave keeps it at the least that is allowed".into(),
+        _ => format!("{file} allows no more, by governor {}", most.governor),
+    };
+    let mut text = format!(
+        "CPU {} may run at {may} of the {can} that it can: {because}. At most {} of what it computed is that.",
+        most.cpu,
+        words::of_window(loss.seconds, loss.wall_seconds),
+    );
+    let mut evidence = vec![
+        Evidence::new("what the CPU may run at", hertz as f64, "Hz", path(most, file)),
+        Evidence::new(
+            "what it can run at",
+            most.hardware_hz as f64,
+            "Hz",
+            path(most, "cpuinfo_max_freq"),
+        ),
+        Evidence::new("its threads ran", held.of.run, "s", "sched_switch"),
+    ];
+    if let Some(times) = hot.filter(|times| *times > 0) {
+        text.push_str(&format!(" Heat held it back {times} times meanwhile."));
+        let source = "thermal_throttle/core_throttle_count";
+        evidence.push(Evidence::new("held back by heat", times as f64, "1", source));
+    }
+    Wording {
+        title: format!("{} computes on CPUs that are held at {may} of {can}", loss.victim),
+        text,
+        evidence,
+        remedy: vec![remedy(most, file)],
+    }
+}
+
+/// How often heat held a CPU back within the look.
+fn heat(model: &Model, cpu: u32) -> Option<u64> {
+    let series = model.cpu_frequencies.get(&cpu)?;
+    Some(series.last()?.throttled?.saturating_sub(series.first()?.throttled?))
+}
+
+fn remedy(most: &CpuFrequency, file: &str) -> Remedy {
+    let (text, value, was) = match file {
+        "scaling_governor" => {
+            ("let the governor choose by load", "schedutil".to_string(), most.governor.clone())
+        }
+        _ => (
+            "allow the CPUs what they can",
+            (most.hardware_hz / 1000).to_string(),
+            (most.most_hz / 1000).to_string(),
+        ),
+    };
+    let write = |value: &str| {
+        format!("for file in /sys/devices/system/cpu/cpu*/cpufreq/{file}; do echo {value} > $file; done")
+    };
+    Remedy { text: text.into(), command: write(&value), undo: write(&was) }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::answer::explain;
+    use crate::answer::report::Finding;
+    use crate::facts::*;
+    use crate::measure::cpu_users::tests::time;
+    use crate::rules::scenes::*;
+
+    const GHZ: u64 = 1_000_000_000;
+
+    fn found(of: CpuFrequency, run: f64) -> Vec<Finding> {
+        let mut facts = host();
+        for (at_ns, throttled) in [(0, 4), (LOOK_NS, 9)] {
+            let hardware_hz = 4 * GHZ;
+            let one = CpuFrequency { hardware_hz, throttled: Some(throttled), ..of.clone() };
+            facts.push(Fact { at_ns, body: Body::CpuFrequency(one) });
+        }
+        facts.push(time(10, "encoder", run, 0.0));
+        let thread = ThreadRef { tid: 10, pid: 10, start_ns: 0, comm: "encoder".into() };
+        facts.push(identity(Thread { thread, ..Thread::default() }));
+        let mut found = explain(facts).findings;
+        found.retain(|finding| finding.code == "cpu.frequency");
+        found
+    }
+
+    fn capped(most_hz: u64) -> CpuFrequency {
+        CpuFrequency { most_hz, least_hz: GHZ, governor: "schedutil".into(), ..CpuFrequency::default() }
+    }
+
+    #[test]
+    fn a_cap_is_named_with_what_it_costs_at_most() {
+        let found = found(capped(GHZ), 4.0);
+        assert_eq!(found.len(), 1);
+        let says = "encoder computes on CPUs that are held at 1.00 GHz of 4.00 GHz";
+        assert_eq!(found[0].title, says);
+        assert!(found[0].text.contains("At most 3.00 s of 5.00 s"), "{}", found[0].text);
+        assert!(found[0].text.contains("Heat held it back 5 times"), "{}", found[0].text);
+        assert!(found[0].remedy[0].command.contains("echo 4000000 > $file"));
+        assert!(found[0].remedy[0].undo.contains("echo 1000000 > $file"));
+    }
+
+    #[test]
+    fn the_governor_that_stays_at_the_least_is_a_limit() {
+        let of = CpuFrequency { governor: "powersave".into(), ..capped(4 * GHZ) };
+        let found = found(CpuFrequency { driver: "acpi-cpufreq".into(), ..of }, 4.0);
+        assert!(found[0].culprit.setting.as_deref().is_some_and(|it| it.ends_with("scaling_governor")));
+    }
+
+    #[test]
+    fn a_cpu_that_may_run_as_it_can_is_not_held() {
+        assert_eq!(found(capped(4 * GHZ), 4.0), []);
+    }
+
+    #[test]
+    fn a_powersave_that_chooses_by_load_is_no_limit() {
+        let of = CpuFrequency { governor: "powersave".into(), ..capped(4 * GHZ) };
+        assert_eq!(found(CpuFrequency { driver: "intel_pstate".into(), ..of }, 4.0), []);
+    }
+
+    #[test]
+    fn who_computes_little_loses_little_by_it() {
+        assert_eq!(found(capped(GHZ), 0.2), []);
+    }
+}

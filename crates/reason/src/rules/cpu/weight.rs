@@ -1,0 +1,400 @@
+//! cpu.weight: threads wait for a CPU because they, or their group, were given less weight than those that run.
+//!
+//! Full CPUs are dealt out by weight: by the nice values of threads within one group, by the groups' weights between groups.
+//! That the two compete at different weights is one fact; that the lighter one stands ready while the heavier one runs is the
+//! other. Who is nice asked for it, so a look at a host has that as a note; who asks about the slow one is given the setting.
+//! Rejected: naming the heavier one (it has what it was given), and pressure of a group (it does not say why).
+//! Must not: judge one that has the usual weight (saturated.rs does), or guess the nice value of a session (autogroup).
+
+use super::come_last::{group_beside, is_session_apart};
+use super::cpu_waits::{Bound, SCHED_IDLE, by_mask, claims, is_claimed, is_real_time, on_path};
+use super::victims::{BUSY_MIN, CULPRIT_OF_ALL_MIN, WAIT_PER_SECOND_MIN, WAIT_TO_RUN_MIN, waits_much};
+use crate::facts::{Cgroup, TargetKind, ThreadRef};
+use crate::graph::end::End;
+use crate::measure::Measures;
+use crate::measure::cpu_users::Program;
+use crate::model::membership::is_below;
+use crate::model::object::Object;
+use crate::model::{Model, words};
+use crate::rules::engine::Loss;
+use crate::rules::proof::Proof;
+use crate::rules::threshold::Threshold;
+use crate::rules::wording::{Culprit, Evidence, Remedy, Severity, Wording};
+use crate::rules::{Finds, Losses, Match, Refutation, Rule, Step};
+use crate::waits::WaitClass;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The rule.
+pub static RULE: Rule = Rule {
+    code: "cpu.weight",
+    title: "It was given less weight than those that have the CPUs",
+    theory: "The scheduler deals out full CPUs by weight. A thread at nice 0 has 1024 parts, each step of the nice value is a \
+             quarter more or a fifth less, so one at nice 19 has 15. Between groups the groups' weights count and the nice \
+             values do not: a group with cpu.shares 2 or cpu.weight 1 gets next to nothing beside a busy neighbour, whatever \
+             runs in it. Nothing is lost while CPUs idle.",
+    needs: &[
+        "the threads stand ready for a noticeable part of their own running, on CPUs that are nine tenths busy",
+        "they have less than the usual weight where they compete with the program that runs most there, and a quarter of that \
+         program's weight or less",
+    ],
+    refuted_by: &[
+        Refutation::new("both have the same weight", "equals_compete_with_equal_weight"),
+        Refutation::new("CPUs that it may use are idle", "who_finds_a_cpu_loses_nothing_by_its_weight"),
+        Refutation::new(
+            "its session has a nice value of its own, which is not known",
+            "a_nice_value_counts_for_nothing_between_sessions",
+        ),
+    ],
+    remedies: &[
+        "give it the usual nice value, or its group the usual weight",
+        "run it when, or where, the CPUs are free",
+    ],
+    stories: &[],
+    thresholds: &[
+        &BUSY_MIN,
+        &WAIT_TO_RUN_MIN,
+        &WAIT_PER_SECOND_MIN,
+        &CULPRIT_OF_ALL_MIN,
+        &TIMES_MIN,
+    ],
+    finds: Finds::Look(find),
+};
+
+static TIMES_MIN: Threshold = Threshold::new(
+    4.0,
+    "1",
+    "who competes has so many times its weight; with less the two still share as neighbours do",
+    "kernel: sched_prio_to_weight, nice 7 against 0 is 4.8",
+);
+
+/// Weight of a thread at nice 0, and of one under SCHED_IDLE; of a group that nobody gave another one (v1, v2).
+const OF_NICE_0: u32 = 1024;
+const OF_IDLE: f64 = 3.0;
+const OF_GROUP: [u64; 2] = [1024, 100];
+/// Between one nice value and the next (kernel/sched/core.c, sched_prio_to_weight).
+const OF_ONE_STEP: f64 = 1.25;
+
+/// What gives a weight.
+#[derive(Debug, Clone, Copy)]
+enum Weighted<'m> {
+    Nice(i32),
+    Idle,
+    /// A group and the value in its file.
+    Group(&'m Cgroup, u64),
+}
+
+impl Weighted<'_> {
+    /// In parts of which a thread at nice 0 has 1024.
+    fn weight(&self) -> f64 {
+        match self {
+            Self::Nice(nice) => f64::from(OF_NICE_0) / OF_ONE_STEP.powi(*nice),
+            Self::Idle => OF_IDLE,
+            Self::Group(group, weight) => *weight as f64 * f64::from(OF_NICE_0) / usual(group) as f64,
+        }
+    }
+
+    /// `nice 19`, `cgroup /jobs with cpu.shares 2`.
+    fn words(&self) -> String {
+        match self {
+            Self::Nice(nice) => format!("nice {nice}"),
+            Self::Idle => "policy SCHED_IDLE".into(),
+            Self::Group(group, weight) => {
+                format!("cgroup {} with {} {weight}", group.path, file_name(group))
+            }
+        }
+    }
+}
+
+fn is_v1(group: &Cgroup) -> bool {
+    !group.controllers.is_empty()
+}
+
+fn usual(group: &Cgroup) -> u64 {
+    OF_GROUP[usize::from(!is_v1(group))]
+}
+
+fn file_name(group: &Cgroup) -> &'static str {
+    if is_v1(group) { "cpu.shares" } else { "cpu.weight" }
+}
+
+fn file(group: &Cgroup) -> String {
+    format!("{}/{}", group.directory.trim_end_matches('/'), file_name(group))
+}
+
+/// What one thread's weight comes from where it competes with another: nothing if that is not known.
+fn by<'m>(model: &'m Model, one: &ThreadRef, other: &ThreadRef) -> Option<Weighted<'m>> {
+    if let Some((group, weight)) = group_beside(model, other, one) {
+        return Some(Weighted::Group(group, weight));
+    }
+    let path = |thread| model.cgroup_of(thread, "cpu").map_or("/", |group| group.path.as_str());
+    // Its own group holds the other's too, or it is in a group whose weight could not be read.
+    let holds_both = is_below(path(other), path(one));
+    let known = model.identity(one).filter(|_| holds_both)?;
+    Some(if known.policy == SCHED_IDLE { Weighted::Idle } else { Weighted::Nice(known.nice) })
+}
+
+/// Threads of less weight than those that had the CPUs.
+struct Light<'m> {
+    of: Bound<'m>,
+    by: Weighted<'m>,
+    /// Who had the CPUs, and the weight of that.
+    heavy: Program,
+    heavy_by: Weighted<'m>,
+}
+
+impl<'m> Light<'m> {
+    fn of(measures: &'m Measures<'m>, ends: &[End], of: Bound<'m>) -> Option<Self> {
+        let (model, pid) = (measures.model, of.process.pid);
+        let busy = measures.cpu.mean_busy(&of.identity.cpus_allowed)?;
+        if busy < BUSY_MIN.value
+            || !waits_much(measures, of.run, of.ready)
+            || is_real_time(model, &of.process)
+            || is_claimed(measures, ends, pid)
+        {
+            return None;
+        }
+        let mut had = measures.cpu.instead_of(&BTreeSet::from([pid])).others;
+        had.retain(|program| !program.kernel && program.share >= CULPRIT_OF_ALL_MIN.value);
+        let heavy = had.into_iter().find(|program| program.run > of.run)?;
+        let other = model.thread_ref(heavy.example);
+        if is_session_apart(model, &of.process, &other) {
+            return None;
+        }
+        let (by, heavy_by) = (by(model, &of.process, &other)?, by(model, &other, &of.process)?);
+        let is_light = by.weight() < f64::from(OF_NICE_0) && heavy_by.weight() >= TIMES_MIN.value * by.weight();
+        is_light.then_some(Self { of, by, heavy, heavy_by })
+    }
+
+    fn culprit(&self) -> Culprit {
+        match self.by {
+            Weighted::Group(group, _) => Culprit {
+                container: Some(group.path.clone()),
+                ..Culprit::setting(group.path.clone(), file(group))
+            },
+            Weighted::Nice(_) | Weighted::Idle => {
+                Culprit { setting: Some(self.by.words()), ..Culprit::process(&self.of.process) }
+            }
+        }
+    }
+}
+
+fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
+    let all = by_mask(measures).into_iter().filter_map(|one| Light::of(measures, ends, one));
+    let mut by_setting: BTreeMap<String, Vec<Light<'_>>> = BTreeMap::new();
+    for light in all {
+        by_setting.entry(light.by.words()).or_default().push(light);
+    }
+    by_setting.into_values().filter_map(|lights| matched(measures, ends, lights)).collect()
+}
+
+/// All that one setting makes wait, with the one that waits most as the example.
+fn matched<'m>(
+    measures: &'m Measures<'m>,
+    ends: &'m [End],
+    lights: Vec<Light<'m>>,
+) -> Option<Match<'m>> {
+    let mut losses = Losses::new();
+    for light in &lights {
+        let process = &light.of.process;
+        losses.entry(process.pid).or_insert_with(|| (process.clone(), 0.0)).1 += light.of.ready;
+    }
+    let pids: BTreeSet<u32> = losses.keys().copied().collect();
+    let claims = claims(measures, ends, &pids, &[WaitClass::RunQueue]);
+    let run: f64 = lights.iter().map(|light| light.of.run).sum();
+    let chief = lights.into_iter().max_by(|a, b| a.of.ready.total_cmp(&b.of.ready))?;
+    let object = Object::RunQueue(chief.of.identity.cpus_allowed.clone());
+    let step = |who: ThreadRef, on, seconds| Step { who, on, doing: None, seconds, when: None };
+    let heavy = measures.model.thread_ref(chief.heavy.example);
+    let chain = vec![
+        step(chief.of.process.clone(), object.clone(), chief.of.ready),
+        step(heavy, Object::Cpu, chief.heavy.run),
+    ];
+    // A thread's own nice value was asked for by whoever started it; who has made a group may not know what runs there.
+    let is_own_wish = !matches!(chief.by, Weighted::Group(..));
+    let target = measures.model.target.as_ref();
+    let is_asked_for = target.is_some_and(|target| target.kind != TargetKind::Host);
+    Some(Match {
+        object: Some(object),
+        path_seconds: on_path(measures, ends, &claims),
+        claims,
+        losses: Some(losses),
+        chain: Some(chain),
+        severity_max: if is_asked_for || !is_own_wish { Severity::Critical } else { Severity::Note },
+        ..Match::new(chief.culprit(), Proof::TwoWitnesses, move |loss| explain(&chief, run, loss))
+    })
+}
+
+fn explain(light: &Light<'_>, run: f64, loss: &Loss<'_>) -> Wording {
+    let one = loss.victims.len() == 1;
+    let (own, theirs) = (light.by.weight(), light.heavy_by.weight());
+    let name = &light.heavy.name;
+    let parts = |weight: f64| words::thousands(weight.round().max(1.0));
+    let evidence = |fact: String, value, unit: &str, source: &str| {
+        Evidence::new(fact, value, unit, source)
+    };
+    let of_weight = |by: &Weighted<'_>| match by {
+        Weighted::Group(group, _) => file(group),
+        Weighted::Nice(_) | Weighted::Idle => "/proc/PID/stat".into(),
+    };
+    Wording {
+        title: format!(
+            "{} comes last, by {}, while {name} has the CPUs",
+            loss.victim,
+            light.by.words()
+        ),
+        text: format!(
+            "{} of {} time ({}) {} could run and {} no CPU; {} for {}. Where the two compete, {} gives {} parts and {} of \
+             {name} {}: {name} may have {} times as much, and used {} of the CPUs.",
+            words::percent(loss.impact.share),
+            if one { "its" } else { "their" },
+            words::of_window(loss.seconds, loss.wall_seconds),
+            if one { "it" } else { "they" },
+            if one { "has" } else { "have" },
+            if one { "it ran" } else { "they ran" },
+            words::seconds(run),
+            light.by.words(),
+            parts(own),
+            light.heavy_by.words(),
+            parts(theirs),
+            words::thousands((theirs / own).round()),
+            words::percent(light.heavy.share),
+        ),
+        evidence: vec![
+            evidence("waited for a CPU".into(), loss.seconds, "s", "sched_switch"),
+            evidence("ran".into(), run, "s", "sched_switch"),
+            evidence("its weight, of 1024".into(), own, "1", &of_weight(&light.by)),
+            evidence(format!("weight of {name}"), theirs, "1", &of_weight(&light.heavy_by)),
+            evidence(
+                format!("CPUs used by {name}"),
+                light.heavy.share * 100.0,
+                "%",
+                "sched_switch",
+            ),
+        ],
+        remedy: vec![remedy(light)],
+    }
+}
+
+fn remedy(light: &Light<'_>) -> Remedy {
+    let pid = light.of.process.pid;
+    match light.by {
+        Weighted::Group(group, weight) => {
+            let file = words::shell(&file(group));
+            Remedy {
+                text: format!("give cgroup {} the usual weight", group.path),
+                command: format!("echo {} > {file}", usual(group)),
+                undo: format!("echo {weight} > {file}"),
+            }
+        }
+        Weighted::Nice(nice) => Remedy {
+            text: "give it the usual nice value".into(),
+            // The nice value is a thread's own.
+            command: format!("renice -n 0 -p $(ls /proc/{pid}/task)"),
+            undo: format!("renice -n {nice} -p $(ls /proc/{pid}/task)"),
+        },
+        Weighted::Idle => Remedy {
+            text: "give it the usual policy".into(),
+            command: format!("chrt -a -o -p 0 {pid}"),
+            undo: format!("chrt -a -i -p 0 {pid}"),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::answer::explain;
+    use crate::answer::report::{Finding, Severity};
+    use crate::facts::*;
+    use crate::measure::cpu_users::tests::{cpus, time};
+    use crate::rules::scenes::{identity, of_process};
+
+    const SLOW: u32 = 10;
+    const BUSY: u32 = 20;
+
+    fn known(pid: u32, nice: i32, session: u32, group: &str) -> Fact {
+        let comm = if pid == SLOW { "backup" } else { "encoder" };
+        let thread = ThreadRef { tid: pid, pid, start_ns: 0, comm: comm.into() };
+        let member = Membership { controllers: vec!["cpu".into()], path: group.into() };
+        identity(Thread { thread, nice, session, cgroups: vec![member], ..Thread::default() })
+    }
+
+    fn group(path: &str, weight: u64) -> Fact {
+        let group = Cgroup {
+            path: path.into(),
+            controllers: vec!["cpu".into()],
+            directory: format!("/sys/fs/cgroup/cpu{path}"),
+            cpu_weight: Some(weight),
+            ..Cgroup::default()
+        };
+        Fact { at_ns: 0, body: Body::Cgroup(group) }
+    }
+
+    /// A slow program beside one that has both CPUs.
+    fn found(used: [f64; 2], more: Vec<Fact>) -> Vec<Finding> {
+        let mut facts = cpus(used);
+        facts.extend([time(SLOW, "backup", 0.3, 4.5), time(BUSY, "encoder", 9.5, 0.3)]);
+        facts.extend(more);
+        let mut found = explain(facts).findings;
+        found.retain(|finding| finding.code == "cpu.weight");
+        found
+    }
+
+    fn nice(own: i32) -> Vec<Fact> {
+        vec![of_process(SLOW, "backup"), known(SLOW, own, 1, "/a"), known(BUSY, 0, 1, "/a")]
+    }
+
+    #[test]
+    fn a_polite_program_that_is_asked_about_comes_last_by_its_nice_value() {
+        let found = found([1.0, 1.0], nice(19));
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].title, "backup comes last, by nice 19, while encoder has the CPUs");
+        assert_eq!(found[0].culprit.setting.as_deref(), Some("nice 19"));
+        assert!(found[0].text.contains("nice 19 gives 15 parts and nice 0 of encoder 1,024"));
+        assert_eq!(found[0].remedy[0].undo, "renice -n 19 -p $(ls /proc/10/task)");
+        assert_eq!(found[0].severity, Severity::Critical);
+    }
+
+    #[test]
+    fn on_a_host_it_is_as_somebody_asked() {
+        let found = found([1.0, 1.0], nice(19).split_off(1));
+        assert!(found.iter().all(|one| one.severity == Severity::Note), "{found:?}");
+    }
+
+    #[test]
+    fn between_groups_their_weights_count() {
+        let more = vec![
+            of_process(SLOW, "backup"),
+            known(SLOW, 0, 1, "/low/x"),
+            known(BUSY, 19, 1, "/usual"),
+            group("/low", 20),
+            group("/low/x", 1024),
+            group("/usual", 1024),
+        ];
+        let found = found([1.0, 1.0], more);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].culprit.container.as_deref(), Some("/low"));
+        assert_eq!(found[0].remedy[0].command, "echo 1024 > /sys/fs/cgroup/cpu/low/cpu.shares");
+    }
+
+    #[test]
+    fn equals_compete_with_equal_weight() {
+        assert_eq!(found([1.0, 1.0], nice(0)), []);
+    }
+
+    #[test]
+    fn who_finds_a_cpu_loses_nothing_by_its_weight() {
+        assert_eq!(found([1.0, 0.4], nice(19)), []);
+    }
+
+    #[test]
+    fn a_nice_value_counts_for_nothing_between_sessions() {
+        let sysctl = Sysctl { name: "kernel.sched_autogroup_enabled".into(), value: "1".into() };
+        let more = vec![
+            of_process(SLOW, "backup"),
+            known(SLOW, 19, 1, "/"),
+            known(BUSY, 0, 2, "/"),
+            Fact { at_ns: 0, body: Body::Sysctl(sysctl) },
+        ];
+        assert_eq!(found([1.0, 1.0], more), []);
+    }
+}
