@@ -31,8 +31,7 @@ pub trait Load: Sync {
 }
 
 /// All of them, the quiet host first.
-pub const LOADS: &[&dyn Load] =
-    &[&Quiet, &Hogs, &Forks, &Stuck, &Memory, &FullDisk, &Packets];
+pub const LOADS: &[&dyn Load] = &[&Quiet, &Hogs, &Forks, &Stuck, &Memory, &FullDisk, &Packets];
 
 struct Quiet;
 

@@ -8,8 +8,8 @@
 
 mod loads;
 
-use crate::fault::{Ctx, Stopped, die_with_the_lab_in};
 use crate::document::Origin;
+use crate::fault::{Ctx, Stopped, die_with_the_lab_in};
 use crate::runner::Lab;
 use crate::scenario::Variables;
 use crate::seeded_draw::Draw;

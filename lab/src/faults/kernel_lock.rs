@@ -1,11 +1,11 @@
-//! lock.directory, lock.mappings, lock.devices: somebody works under a lock of the kernel that the workload wants.
+//! lock.directory, lock.mappings: somebody works under a lock of the kernel that the workload wants.
 //!
 //! Whoever it is does the same work beforehand elsewhere, where nobody wants the lock: neither the work nor the CPU is
 //! the fault. The proof is the function in which the workload stands.
 
 use super::disks;
-use super::stage::{load, name_switch, netns, start, switch_on, workload_file};
-use crate::fault::{Ctx, Fault, Injected, Spawn};
+use super::stage::{load, name_switch, start, switch_on};
+use crate::fault::{Ctx, Fault, Injected};
 use crate::procfs;
 use crate::undo::Guards;
 use anyhow::{Context, Result};
@@ -13,7 +13,7 @@ use std::fs;
 use std::path::Path;
 
 /// The faults of this file.
-pub const FAULTS: &[&dyn Fault] = &[&Directory, &Mappings, &Devices];
+pub const FAULTS: &[&dyn Fault] = &[&Directory, &Mappings];
 
 /// Of the disk that is made, which has to hold the names of two directories.
 const DISK_MIB: u64 = 64;
@@ -99,46 +99,5 @@ impl Fault for Mappings {
     fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
         let channel = procfs::wait_channel(ctx.number("victim_pid")? as i32);
         Ok(Some(["vm_mmap_pgoff", "__vm_munmap", "do_munmap", "vm_munmap"].contains(&&*channel)))
-    }
-}
-
-/// Several processes make and remove network devices in a namespace of their own.
-///
-/// Parameters: `churners`. Variables: `links_ns` (the workload's namespace), `switch`; `churner`, `churner_pid` (of the last).
-struct Devices;
-
-impl Fault for Devices {
-    fn name(&self) -> &'static str {
-        "lock.devices"
-    }
-
-    fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
-        let mut guards = Guards::new();
-        let (own, guard) = netns(ctx)?;
-        guards.push(guard);
-        ctx.set("links_ns", own);
-        let switch = name_switch(ctx)?.to_string_lossy().into_owned();
-        let spawn = workload_file(ctx, "links.py", &["churn", &switch])?;
-        for _ in 0..ctx.number("churners")? as usize {
-            // A name in one namespace is taken; each has its own.
-            let (other, guard) = netns(ctx)?;
-            guards.push(guard);
-            let arguments = spawn.arguments.clone();
-            let netns = Some(other);
-            let spawn = Spawn { program: spawn.program.clone(), arguments, netns, ..Spawn::default() };
-            guards.push(start(ctx, "churner", &spawn)?.guard);
-        }
-        Ok(guards)
-    }
-
-    fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
-        let mut guards = Guards::new();
-        guards.push(switch_on(ctx, "on")?);
-        Ok(guards.into())
-    }
-
-    fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
-        let channel = procfs::wait_channel(ctx.number("victim_pid")? as i32);
-        Ok(Some(channel.contains("rtnl") || channel.contains("rtnetlink")))
     }
 }

@@ -116,7 +116,14 @@ impl Program {
         let mut symbol =
             |name| modules.address_of(module, name).map(|at| at.wrapping_add(moved_by));
         let machine = Machine::find(&mut symbol, &mut memory)?;
-        Some(Self { pid, machine, numbers: HashMap::new(), was_waited: false, unread: 0, next_ns: 0 })
+        Some(Self {
+            pid,
+            machine,
+            numbers: HashMap::new(),
+            was_waited: false,
+            unread: 0,
+            next_ns: 0,
+        })
     }
 
     /// Reports who waits for whom, if it is time and there is something to report; none if it could not be read.

@@ -1,4 +1,7 @@
 //! The machine's table and lists on memory that is made up, as HotSpot lays them out.
+//!
+//! Owns the layout of that memory: a table of fields, a list of three threads, one monitor. Must not: need a Java program, or
+//! know where a real release has its fields; live looks at programs are the lab's and the field's.
 
 use super::machine::Machine;
 use super::may_be_java;

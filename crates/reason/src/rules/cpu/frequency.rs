@@ -201,7 +201,9 @@ fn remedy(most: &CpuFrequency, file: &str) -> Remedy {
         ),
     };
     let write = |value: &str| {
-        format!("for file in /sys/devices/system/cpu/cpu*/cpufreq/{file}; do echo {value} > $file; done")
+        format!(
+            "for file in /sys/devices/system/cpu/cpu*/cpufreq/{file}; do echo {value} > $file; done"
+        )
     };
     Remedy { text: text.into(), command: write(&value), undo: write(&was) }
 }
@@ -232,7 +234,12 @@ mod tests {
     }
 
     fn capped(most_hz: u64) -> CpuFrequency {
-        CpuFrequency { most_hz, least_hz: GHZ, governor: "schedutil".into(), ..CpuFrequency::default() }
+        CpuFrequency {
+            most_hz,
+            least_hz: GHZ,
+            governor: "schedutil".into(),
+            ..CpuFrequency::default()
+        }
     }
 
     #[test]
@@ -251,7 +258,9 @@ mod tests {
     fn the_governor_that_stays_at_the_least_is_a_limit() {
         let of = CpuFrequency { governor: "powersave".into(), ..capped(4 * GHZ) };
         let found = found(CpuFrequency { driver: "acpi-cpufreq".into(), ..of }, 4.0);
-        assert!(found[0].culprit.setting.as_deref().is_some_and(|it| it.ends_with("scaling_governor")));
+        assert!(
+            found[0].culprit.setting.as_deref().is_some_and(|it| it.ends_with("scaling_governor"))
+        );
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub static RULE: Rule = Rule {
         "the threads ran there, or were ready to",
     ],
     refuted_by: &[
-        Refutation::new("little is taken", "a_guest_that_gets_its_cpus_loses_nothing_to_steal"),
+        Refutation::new("little is taken", "a_guest_that_gets_its_cpus_is_not_stolen_from"),
         Refutation::new("the threads hardly ran", "who_wants_no_cpu_loses_none_to_the_hypervisor"),
     ],
     remedies: &[
@@ -70,7 +70,7 @@ fn find<'m>(measures: &'m Measures<'m>, _: &'m [End]) -> Vec<Match<'m>> {
     matched(measures, all).into_iter().collect()
 }
 
-fn robbed<'m>(measures: &'m Measures<'m>, of: Bound<'m>) -> Option<Stolen<'m>> {
+fn stolen_from<'m>(measures: &'m Measures<'m>, of: Bound<'m>) -> Option<Stolen<'m>> {
     let cpus = &of.identity.cpus_allowed;
     let share = steal::share_of(&measures.stolen, cpus);
     let busy = measures.cpu.mean_busy(cpus)?;
@@ -91,13 +91,8 @@ fn matched<'m>(measures: &'m Measures<'m>, all: Vec<Stolen<'m>>) -> Option<Match
     let on_path = || chief.lost.min(measures.between_waits_on_path(process.pid));
     let path_seconds = measures.is_command().then(on_path);
     let object = Object::Cpu;
-    let chain = Step {
-        who: process,
-        on: object.clone(),
-        doing: None,
-        seconds: chief.lost,
-        when: None,
-    };
+    let chain =
+        Step { who: process, on: object.clone(), doing: None, seconds: chief.lost, when: None };
     let hypervisor =
         Culprit { kind: CulpritKind::None, name: "the hypervisor".into(), ..Culprit::default() };
     Some(Match {

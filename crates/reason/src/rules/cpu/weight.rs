@@ -8,7 +8,9 @@
 
 use super::come_last::{group_beside, is_session_apart};
 use super::cpu_waits::{Bound, SCHED_IDLE, by_mask, claims, is_claimed, is_real_time, on_path};
-use super::victims::{BUSY_MIN, CULPRIT_OF_ALL_MIN, WAIT_PER_SECOND_MIN, WAIT_TO_RUN_MIN, waits_much};
+use super::victims::{
+    BUSY_MIN, CULPRIT_OF_ALL_MIN, WAIT_PER_SECOND_MIN, WAIT_TO_RUN_MIN, waits_much,
+};
 use crate::facts::{Cgroup, TargetKind, ThreadRef};
 use crate::graph::end::End;
 use crate::measure::Measures;
@@ -39,7 +41,10 @@ pub static RULE: Rule = Rule {
     ],
     refuted_by: &[
         Refutation::new("both have the same weight", "equals_compete_with_equal_weight"),
-        Refutation::new("CPUs that it may use are idle", "who_finds_a_cpu_loses_nothing_by_its_weight"),
+        Refutation::new(
+            "CPUs that it may use are idle",
+            "who_finds_a_cpu_loses_nothing_by_its_weight",
+        ),
         Refutation::new(
             "its session has a nice value of its own, which is not known",
             "a_nice_value_counts_for_nothing_between_sessions",
@@ -89,7 +94,9 @@ impl Weighted<'_> {
         match self {
             Self::Nice(nice) => f64::from(OF_NICE_0) / OF_ONE_STEP.powi(*nice),
             Self::Idle => OF_IDLE,
-            Self::Group(group, weight) => *weight as f64 * f64::from(OF_NICE_0) / usual(group) as f64,
+            Self::Group(group, weight) => {
+                *weight as f64 * f64::from(OF_NICE_0) / usual(group) as f64
+            }
         }
     }
 
@@ -161,7 +168,8 @@ impl<'m> Light<'m> {
             return None;
         }
         let (by, heavy_by) = (by(model, &of.process, &other)?, by(model, &other, &of.process)?);
-        let is_light = by.weight() < f64::from(OF_NICE_0) && heavy_by.weight() >= TIMES_MIN.value * by.weight();
+        let is_light = by.weight() < f64::from(OF_NICE_0)
+            && heavy_by.weight() >= TIMES_MIN.value * by.weight();
         is_light.then_some(Self { of, by, heavy, heavy_by })
     }
 
@@ -219,7 +227,11 @@ fn matched<'m>(
         claims,
         losses: Some(losses),
         chain: Some(chain),
-        severity_max: if is_asked_for || !is_own_wish { Severity::Critical } else { Severity::Note },
+        severity_max: if is_asked_for || !is_own_wish {
+            Severity::Critical
+        } else {
+            Severity::Note
+        },
         ..Match::new(chief.culprit(), Proof::TwoWitnesses, move |loss| explain(&chief, run, loss))
     })
 }
@@ -229,9 +241,8 @@ fn explain(light: &Light<'_>, run: f64, loss: &Loss<'_>) -> Wording {
     let (own, theirs) = (light.by.weight(), light.heavy_by.weight());
     let name = &light.heavy.name;
     let parts = |weight: f64| words::thousands(weight.round().max(1.0));
-    let evidence = |fact: String, value, unit: &str, source: &str| {
-        Evidence::new(fact, value, unit, source)
-    };
+    let evidence =
+        |fact: String, value, unit: &str, source: &str| Evidence::new(fact, value, unit, source);
     let of_weight = |by: &Weighted<'_>| match by {
         Weighted::Group(group, _) => file(group),
         Weighted::Nice(_) | Weighted::Idle => "/proc/PID/stat".into(),

@@ -5,15 +5,16 @@
 //! of the function, of those that are known to do nothing else. Must not: say whom they wait for (nothing shows it), or take a
 //! function for spinning because it is hot. Rejected: the rate of involuntary switches, which every busy host has.
 
-use super::own_time::{COST_MIN, Cost, PART_MIN, worker};
+use super::own_time::{COST_MIN, Cost, worker};
 use crate::facts::Work;
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::cpu_profile::Spent;
 use crate::model::words;
+use crate::rules::cpu::victims::BUSY_MIN;
 use crate::rules::proof::Proof;
 use crate::rules::threshold::Threshold;
-use crate::rules::wording::{Evidence, Remedy, Wording};
+use crate::rules::wording::{Evidence, Remedy, Severity, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, culprit};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -36,9 +37,11 @@ pub static RULE: Rule = Rule {
     needs: &[
         "three tenths or more of its CPU samples are in sched_yield, by the call's number and by the kernel's stack, in \
          functions that do nothing but spin, or in a library of OpenMP",
+        "the CPUs that it may use are full: else it takes them from nobody",
     ],
     refuted_by: &[
         Refutation::new("it yields, but mostly works", "a_yield_now_and_then_is_healthy"),
+        Refutation::new("CPUs are idle", "who_spins_while_cpus_idle_hurts_nobody"),
         Refutation::new(
             "the kernel's stacks are not those of a yield",
             "calls_that_are_no_yields_by_their_stacks_do_not_count",
@@ -49,7 +52,7 @@ pub static RULE: Rule = Rule {
         "run no more such threads than there are CPUs (OMP_NUM_THREADS), or OMP_WAIT_POLICY=passive",
     ],
     stories: &[],
-    thresholds: &[&SHARE_MIN, &COST_MIN, &PART_MIN],
+    thresholds: &[&SHARE_MIN, &COST_MIN, &BUSY_MIN],
     finds: Finds::End(find),
 };
 
@@ -58,6 +61,8 @@ const YIELDS: &[&str] =
     &["do_sched_yield", "__do_sys_sched_yield", "__x64_sys_sched_yield", "__arm64_sys_sched_yield"];
 /// Functions that only spin: of the C library, of InnoDB, PostgreSQL, Go and Java's VM.
 const SPINS: &[&str] = &[
+    "sched_yield",
+    "__sched_yield",
     "pthread_spin_lock",
     "__pthread_spin_lock",
     "ut_delay",
@@ -95,8 +100,10 @@ fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
         return None;
     }
     let seconds = spent.seconds(yields + spins);
+    let allowed = measures.model.identity(&spent.process).map_or(&[][..], |it| &it.cpus_allowed);
+    let are_full = measures.cpu.mean_busy(allowed).is_some_and(|busy| busy >= BUSY_MIN.value);
     let cost = Cost::of_one(measures, &spent.process, seconds, end);
-    if !cost.counts(measures, &PART_MIN) {
+    if !are_full || cost.seconds < COST_MIN.value * measures.wall_seconds() {
         return None;
     }
     let by = culprit(measures.model, &spent.process);
@@ -106,7 +113,10 @@ fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
     let spun = Spun { yielding, functions: functions.collect(), seconds, spent };
     let does = spun.first().to_string();
     let matched = Match::new(by, proof, move |loss| spun.explain(loss.wall_seconds));
-    Some(cost.charge(matched, ("spins in", does)))
+    let mut matched = cost.charge(matched, ("spins in", does));
+    // Of its CPU time it is much; its threads' waits for a CPU, which come of it, are no reason to say less.
+    matched.severity_min = Severity::Warning;
+    Some(matched)
 }
 
 /// Samples of each function that only spins, and of each such library, most first.
@@ -142,9 +152,8 @@ impl Spun {
 
     fn explain(&self, wall: f64) -> Wording {
         let who = words::who(&self.spent.process);
-        let evidence = |fact: String, share: f64, source: &str| {
-            Evidence::new(fact, share, "1", source)
-        };
+        let evidence =
+            |fact: String, share: f64, source: &str| Evidence::new(fact, share, "1", source);
         let mut all = vec![evidence(
             "share of its CPU time in sched_yield".into(),
             self.yielding,
@@ -188,10 +197,21 @@ mod tests {
     use crate::facts::*;
     use crate::measure::cpu_profile_tests::*;
 
-    fn found(facts: Vec<Fact>) -> Vec<Finding> {
+    /// What is found while two CPUs are in use for this share of the look.
+    fn while_busy(busy: f64, mut facts: Vec<Fact>) -> Vec<Finding> {
+        for (cpu, part) in [(0, 0.0), (1, 0.0), (0, 1.0), (1, 1.0)] {
+            let ns = |share: f64| (part * share * LOOK_NS as f64) as u64;
+            let (user_ns, idle_ns) = (ns(busy), ns(1.0 - busy));
+            let sample = CpuSample { cpu, user_ns, idle_ns, ..CpuSample::default() };
+            facts.push(Fact { at_ns: ns(1.0), body: Body::CpuSample(sample) });
+        }
         let mut found = explain(facts).findings;
         found.retain(|finding| finding.code == "process.spin");
         found
+    }
+
+    fn found(facts: Vec<Fact>) -> Vec<Finding> {
+        while_busy(1.0, facts)
     }
 
     fn yields(function: &str, samples: u64) -> Vec<Fact> {
@@ -227,6 +247,11 @@ mod tests {
         facts.push(in_code("libgomp.so.1.0.0", 400));
         let found = found(facts);
         assert_eq!(found[0].remedy[0].command, "export OMP_WAIT_POLICY=passive");
+    }
+
+    #[test]
+    fn who_spins_while_cpus_idle_hurts_nobody() {
+        assert_eq!(while_busy(0.7, yields("do_sched_yield", 400)), []);
     }
 
     #[test]
