@@ -15,7 +15,7 @@ use super::futex_handoff;
 use super::interpreter_lock;
 use super::lock_kind::LockKind;
 use super::poll_intent::Accepted;
-use super::{WaitClass, classify, nagle, objects, retries, user_stack};
+use super::{WaitClass, classify, monitor, nagle, objects, retries, user_stack};
 use crate::facts::*;
 use crate::model::object::Object;
 use crate::model::{Model, RawWaits, ThreadKey};
@@ -471,6 +471,12 @@ fn heed_stack(model: &Model, wait: &mut WaitSpan) {
     if !matches!(wait.class, WaitClass::FutexLock | WaitClass::FutexWait) {
         return;
     }
+    // Each of the machine's threads waits on a word of its own, whatever monitor it wants.
+    let of_monitor = (WaitClass::FutexLock, Object::Inside(wait.thread.pid));
+    if monitor::is_waited_for(model, &wait.thread, wait.begin_ns, wait.end_ns) {
+        (wait.class, wait.object) = of_monitor;
+        return;
+    }
     let Some(stack) = model.user_stack(&wait.thread, wait.begin_ns, wait.end_ns) else { return };
     if user_stack::sleeps(&stack.frames) {
         (wait.class, wait.object) = (WaitClass::Timer, Object::Timer("Thread.sleep".into()));
@@ -478,10 +484,7 @@ fn heed_stack(model: &Model, wait: &mut WaitSpan) {
     }
     match user_stack::kind(&stack.frames) {
         Some(LockKind::Idle) => wait.class = WaitClass::Idle,
-        // Each of the machine's threads waits on a word of its own, whatever monitor it wants.
-        Some(LockKind::Monitor) => {
-            (wait.class, wait.object) = (WaitClass::FutexLock, Object::Inside(wait.thread.pid));
-        }
+        Some(LockKind::Monitor) => (wait.class, wait.object) = of_monitor,
         _ if user_stack::is_held_up(&stack.frames) => wait.class = WaitClass::FutexLock,
         Some(kind) if kind.is_no_lock() => wait.class = WaitClass::FutexWait,
         _ => {}

@@ -8,6 +8,7 @@
 
 use super::lock_functions::*;
 use super::lock_kind::LockKind;
+use super::monitor;
 use crate::facts::{Ns, ThreadRef, UserFrame};
 use crate::model::Model;
 
@@ -105,8 +106,11 @@ pub fn frame(frames: &[UserFrame]) -> Option<&UserFrame> {
     frames.iter().find(|frame| !is_plumbing(frame))
 }
 
-/// The kind of lock that a thread waited for within a time, if its stack was read and says so.
+/// The kind of lock that a thread waited for within a time, if its stack was read and says so, or its machine.
 pub fn lock_kind_of(model: &Model, thread: &ThreadRef, from: Ns, to: Ns) -> Option<LockKind> {
+    if monitor::is_waited_for(model, thread, from, to) {
+        return Some(LockKind::Monitor);
+    }
     kind(&model.user_stack(thread, from, to)?.frames)
 }
 

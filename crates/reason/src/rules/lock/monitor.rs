@@ -215,6 +215,13 @@ mod tests {
     }
 
     #[test]
+    fn the_machine_knows_a_wait_of_which_no_stack_was_read() {
+        let mut facts = stands(MONITOR, false).split_off(1);
+        facts.extend([sleeping_owner(), owned(22, LOOK_NS / 2)]);
+        assert_eq!(codes(facts), ["lock.monitor"]);
+    }
+
+    #[test]
     fn an_owner_that_the_machine_does_not_name_stays_unknown() {
         let mut facts = stands(MONITOR, false);
         let third = Blocked {
