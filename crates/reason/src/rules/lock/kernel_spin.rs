@@ -134,10 +134,11 @@ fn explain(function: &str, spun: &Spun, loss: &Loss<'_>) -> Wording {
     Wording {
         title: format!("{} spins in the kernel for a lock that {function} takes", loss.victim),
         text: format!(
-            "{} of the CPU time of {processes} ({}) goes into busy-waiting until another CPU lets go of that lock. The \
-             more CPUs do so, the less is done.",
+            "{} of the CPU time of {processes} goes into busy-waiting until another CPU lets go of that lock: {} of CPU in \
+             {}. The more CPUs do so, the less is done.",
             words::percent(share),
-            words::of_window(loss.seconds, loss.wall_seconds),
+            words::seconds(loss.seconds),
+            words::seconds(loss.wall_seconds),
         ),
         evidence: vec![
             Evidence::new(

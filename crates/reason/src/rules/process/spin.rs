@@ -169,10 +169,11 @@ impl Spun {
         Wording {
             title: format!("{who} waits by running: its threads spin in {}", self.first()),
             text: format!(
-                "{} of its CPU time ({}) goes into asking again and again whether others are done. Those others share the CPUs \
-                 with the threads that ask.",
+                "{} of its CPU time goes into asking again and again whether others are done: {} of CPU in {}. Those others \
+                 share the CPUs with the threads that ask.",
                 words::percent(self.share()),
-                words::of_window(self.seconds, wall),
+                words::seconds(self.seconds),
+                words::seconds(wall),
             ),
             evidence: all,
             remedy: vec![self.remedy()],
