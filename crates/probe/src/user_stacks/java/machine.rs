@@ -18,7 +18,7 @@ const NAME_BYTES_MAX: usize = 64;
 const THREADS_MAX: u32 = 4096;
 /// Entries that are read at a time.
 const AT_A_TIME: u64 = 64;
-/// Owners without a name: the machine has not yet been told who it is (objectMonitor.hpp).
+/// Owners without a name: the machine does not know yet who it is (objectMonitor.hpp).
 const NAMELESS_MAX: u64 = 2;
 /// Waits that are reported at a time.
 const WAITS_MAX: usize = 256;

@@ -1,4 +1,5 @@
-//! What the cpu rules share: which ends are their victims' waits for a CPU, and the scheduling policies.
+//! What the cpu rules share: which ends are their victims' waits for a CPU, who loses by one cause, and the scheduling
+//! policies.
 //!
 //! Must not: decide who is to blame. A wait for a CPU belongs to the first rule that claims it; of a command it is claimed
 //! as a whole, for its path has one victim.
@@ -7,7 +8,7 @@ use crate::facts::{Thread, ThreadRef, ThreadTime};
 use crate::graph::end::{End, EndKind};
 use crate::measure::Measures;
 use crate::model::Model;
-use crate::rules::Claim;
+use crate::rules::{Claim, Losses};
 use crate::waits::WaitClass;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -57,6 +58,25 @@ pub(super) fn by_mask<'a>(measures: &'a Measures<'a>) -> Vec<Bound<'a>> {
         one.ready += ready_ns as f64 / 1e9;
     }
     all.into_values().collect()
+}
+
+/// All that lose by one cause: what each process loses, and the one that loses most, as the example.
+pub(super) fn gathered<T>(
+    all: Vec<T>,
+    loss: impl Fn(&T) -> (&ThreadRef, f64),
+) -> Option<(Losses, T)> {
+    let mut losses = Losses::new();
+    for one in &all {
+        let (process, seconds) = loss(one);
+        losses.entry(process.pid).or_insert_with(|| (process.clone(), 0.0)).1 += seconds;
+    }
+    let most = all.into_iter().max_by(|a, b| loss(a).1.total_cmp(&loss(b).1))?;
+    Some((losses, most))
+}
+
+/// Of a command: what of a loss that looks like running lies on its path, seconds.
+pub(super) fn running_on_path(measures: &Measures<'_>, pid: u32, lost: f64) -> Option<f64> {
+    measures.is_command().then(|| lost.min(measures.between_waits_on_path(pid)))
 }
 
 /// What processes wait for a CPU: their part of the ends of these classes. The path of a command has one victim, so of

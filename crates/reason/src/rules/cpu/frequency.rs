@@ -2,11 +2,11 @@
 //!
 //! The limit and what the hardware can do stand side by side in cpufreq; that the program computed is the other fact. What it
 //! would gain is the part of its own running time that the missing hertz are, which is the most: memory does not get quicker.
-//! That heat held the CPUs back is said beside it; by how much, the kernel does not count. Must not: guess the frequency that
+//! That heat held the CPUs back is said as well; by how much, the kernel does not count. Must not: guess the frequency that
 //! a CPU really had, or take a governor that chooses by load for a limit. Rejected: the current frequency, which differs from
 //! one millisecond to the next.
 
-use super::cpu_waits::{Bound, by_mask};
+use super::cpu_waits::{Bound, by_mask, gathered, running_on_path};
 use crate::facts::CpuFrequency;
 use crate::graph::end::End;
 use crate::measure::Measures;
@@ -17,7 +17,7 @@ use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
 use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Severity, Wording};
-use crate::rules::{Finds, Losses, Match, Refutation, Rule, Step};
+use crate::rules::{Finds, Match, Refutation, Rule, Step};
 use std::collections::BTreeMap;
 
 static OF_HARDWARE_MAX: Threshold = Threshold::new(
@@ -108,15 +108,9 @@ fn find<'m>(measures: &'m Measures<'m>, _: &'m [End]) -> Vec<Match<'m>> {
 
 /// All that one setting holds, with the one that loses most as the example.
 fn matched<'m>(measures: &'m Measures<'m>, all: Vec<Held<'m>>) -> Option<Match<'m>> {
-    let mut losses = Losses::new();
-    for held in &all {
-        let process = &held.of.process;
-        losses.entry(process.pid).or_insert_with(|| (process.clone(), 0.0)).1 += held.lost;
-    }
-    let chief = all.into_iter().max_by(|a, b| a.lost.total_cmp(&b.lost))?;
+    let (losses, chief) = gathered(all, |held| (&held.of.process, held.lost))?;
     let process = chief.of.process.clone();
-    let on_path = || chief.lost.min(measures.between_waits_on_path(process.pid));
-    let path_seconds = measures.is_command().then(on_path);
+    let path_seconds = running_on_path(measures, process.pid, chief.lost);
     let step = Step {
         who: process.clone(),
         on: Object::Cpu,

@@ -8,7 +8,7 @@
 //! Must not: claim the work itself, of which this is a part. Rejected: the busiest line of /proc/interrupts (what costs is what
 //! follows the interrupt).
 
-use super::cpu_waits::{Bound, by_mask, claims, on_path};
+use super::cpu_waits::{Bound, by_mask, claims, gathered, on_path};
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::interrupts::{self, Interrupts, busiest_receiver};
@@ -18,7 +18,7 @@ use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
 use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Culprit, CulpritKind, Evidence, Remedy, Wording};
-use crate::rules::{Finds, Losses, Match, Refutation, Rule, Step};
+use crate::rules::{Finds, Match, Refutation, Rule, Step};
 use crate::waits::WaitClass;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -149,16 +149,11 @@ fn matched<'m>(
     ends: &'m [End],
     all: Vec<Taken<'m>>,
 ) -> Option<Match<'m>> {
-    let mut losses = Losses::new();
-    for taken in &all {
-        let process = &taken.of.process;
-        losses.entry(process.pid).or_insert_with(|| (process.clone(), 0.0)).1 += taken.lost();
-    }
     // What they wait for a CPU is this rule's only if ksoftirqd is what they wait for.
     let waiting = all.iter().filter(|taken| taken.waited >= taken.of.ready / 2.0);
     let waiting: BTreeSet<u32> = waiting.map(|taken| taken.of.process.pid).collect();
     let claims = claims(measures, ends, &waiting, &[WaitClass::RunQueue]);
-    let chief = all.into_iter().max_by(|a, b| a.lost().total_cmp(&b.lost()))?;
+    let (losses, chief) = gathered(all, |taken| (&taken.of.process, taken.lost()))?;
     let (process, lost) = (chief.of.process.clone(), chief.lost());
     let object = Object::RunQueue(chief.cpus.clone());
     let path_seconds = measures.is_command().then(|| {

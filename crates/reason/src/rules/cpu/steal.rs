@@ -4,7 +4,7 @@
 //! CPUs were wanted for, running and ready threads lost the same part as the CPUs did. It looks like running, so no wait shows
 //! it. Must not: claim the work itself, or name a neighbour, which a guest cannot see.
 
-use super::cpu_waits::{Bound, by_mask};
+use super::cpu_waits::{Bound, by_mask, gathered, running_on_path};
 use crate::graph::end::End;
 use crate::measure::{Measures, steal};
 use crate::model::object::Object;
@@ -13,7 +13,7 @@ use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
 use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Culprit, CulpritKind, Evidence, Remedy, Wording};
-use crate::rules::{Finds, Losses, Match, Refutation, Rule, Step};
+use crate::rules::{Finds, Match, Refutation, Rule, Step};
 
 static STOLEN_MIN: Threshold = Threshold::new(
     0.1,
@@ -81,15 +81,9 @@ fn stolen_from<'m>(measures: &'m Measures<'m>, of: Bound<'m>) -> Option<Stolen<'
 }
 
 fn matched<'m>(measures: &'m Measures<'m>, all: Vec<Stolen<'m>>) -> Option<Match<'m>> {
-    let mut losses = Losses::new();
-    for one in &all {
-        let process = &one.of.process;
-        losses.entry(process.pid).or_insert_with(|| (process.clone(), 0.0)).1 += one.lost;
-    }
-    let chief = all.into_iter().max_by(|a, b| a.lost.total_cmp(&b.lost))?;
+    let (losses, chief) = gathered(all, |one| (&one.of.process, one.lost))?;
     let process = chief.of.process.clone();
-    let on_path = || chief.lost.min(measures.between_waits_on_path(process.pid));
-    let path_seconds = measures.is_command().then(on_path);
+    let path_seconds = running_on_path(measures, process.pid, chief.lost);
     let object = Object::Cpu;
     let chain =
         Step { who: process, on: object.clone(), doing: None, seconds: chief.lost, when: None };
@@ -168,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guest_whose_cpus_are_taken_is_told_how_much() {
+    fn what_the_hypervisor_takes_is_named_with_its_size() {
         let found = found(0.4, 8.0);
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].title, "encoder loses 40 % of its CPUs to the hypervisor");

@@ -7,7 +7,9 @@
 //! Must not: judge one that has the usual weight (saturated.rs does), or guess the nice value of a session (autogroup).
 
 use super::come_last::{group_beside, is_session_apart};
-use super::cpu_waits::{Bound, SCHED_IDLE, by_mask, claims, is_claimed, is_real_time, on_path};
+use super::cpu_waits::{
+    Bound, SCHED_IDLE, by_mask, claims, gathered, is_claimed, is_real_time, on_path,
+};
 use super::victims::{
     BUSY_MIN, CULPRIT_OF_ALL_MIN, WAIT_PER_SECOND_MIN, WAIT_TO_RUN_MIN, waits_much,
 };
@@ -22,7 +24,7 @@ use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
 use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Severity, Wording};
-use crate::rules::{Finds, Losses, Match, Refutation, Rule, Step};
+use crate::rules::{Finds, Match, Refutation, Rule, Step};
 use crate::waits::WaitClass;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -201,15 +203,10 @@ fn matched<'m>(
     ends: &'m [End],
     lights: Vec<Light<'m>>,
 ) -> Option<Match<'m>> {
-    let mut losses = Losses::new();
-    for light in &lights {
-        let process = &light.of.process;
-        losses.entry(process.pid).or_insert_with(|| (process.clone(), 0.0)).1 += light.of.ready;
-    }
+    let run: f64 = lights.iter().map(|light| light.of.run).sum();
+    let (losses, chief) = gathered(lights, |light| (&light.of.process, light.of.ready))?;
     let pids: BTreeSet<u32> = losses.keys().copied().collect();
     let claims = claims(measures, ends, &pids, &[WaitClass::RunQueue]);
-    let run: f64 = lights.iter().map(|light| light.of.run).sum();
-    let chief = lights.into_iter().max_by(|a, b| a.of.ready.total_cmp(&b.of.ready))?;
     let object = Object::RunQueue(chief.of.identity.cpus_allowed.clone());
     let step = |who: ThreadRef, on, seconds| Step { who, on, doing: None, seconds, when: None };
     let heavy = measures.model.thread_ref(chief.heavy.example);
