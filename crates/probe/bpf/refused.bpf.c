@@ -249,12 +249,14 @@ static __always_inline bool tries_lock(__s64 number, const __u64 args[6])
 	return args[1] & LOCK_NB;
 }
 
-/* Threads whose refusals are wanted. */
-static __always_inline bool is_watched(struct task_struct *task)
+/* Threads whose refusals are wanted. Who may open no more descriptors accepts nobody: that is seldom, and of anybody. */
+static __always_inline bool is_watched(struct task_struct *task, long result)
 {
 	__u32 tgid = control.refused_tgid;
 	struct note *note;
 
+	if (result == -EMFILE || result == -ENFILE)
+		return true;
 	if (control.watched_tgid && (__u32)task_field(task, tgid) == control.watched_tgid)
 		return true;
 	if (tgid)
@@ -465,7 +467,7 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long result)
 	if (result >= 0 || !is_refusal(-result))
 		return 0;
 	current = compat_current();
-	if (!is_watched(current))
+	if (!is_watched(current, result))
 		return 0;
 	number = number_of_call(regs);
 	what = refused_what(number, -result);

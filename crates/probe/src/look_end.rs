@@ -156,6 +156,7 @@ impl Live {
     /// Adds what only the waiter's memory tells: futex owners, the descriptor that is polled, the path of a call.
     fn complete(&mut self, waits: &mut [Fact], facts: &mut Vec<Fact>) {
         let mut owners = Owners::default();
+        let begun_last = self.walked_pid.is_none().then(|| polled::begun_last(waits));
         for fact in waits {
             let Body::Blocked(blocked) = &mut fact.body else { continue };
             if blocked.kernel || blocked.thread.pid == self.own_pid {
@@ -165,7 +166,8 @@ impl Live {
             if blocked.place.state == WaitState::DiskSleep || paths::opens(blocked) {
                 paths::name(blocked, &self.roots);
             }
-            if self.walked_pid.is_some() && blocked.place.object.is_none() {
+            let is_asked = begun_last.is_none_or(|from_ns| blocked.since_ns >= from_ns);
+            if is_asked && blocked.place.object.is_none() {
                 blocked.place.polled = polled::descriptors(&self.roots, blocked);
                 for fd in &blocked.place.polled {
                     self.polled.insert((blocked.thread.pid, *fd), blocked.thread.clone());
@@ -280,6 +282,7 @@ impl Live {
             self.standing(facts, false)?;
         }
         self.complete(&mut waits, facts);
+        self.locks_at_the_end(facts);
         self.user_stacks_at_the_end(&waits, left, facts)?;
         facts.append(&mut waits);
         // Their stacks, which may be reported here for the first time, tell whether one of them is for a file lock.
@@ -395,6 +398,18 @@ impl Live {
 }
 
 impl Live {
+    /// Who has the locks of Go's and Java's programs that are waited for as the look ends, as far as there is time.
+    fn locks_at_the_end(&mut self, facts: &mut Vec<Fact>) {
+        if self.is_command {
+            return;
+        }
+        let lasted_ns = now().saturating_sub(self.begin_ns);
+        let spent_ns = self.goroutines.last(facts, self.user_stacks.rest_ns(lasted_ns));
+        self.user_stacks.pay(spent_ns);
+        let spent_ns = self.java_monitors.last(facts, self.user_stacks.rest_ns(lasted_ns));
+        self.user_stacks.pay(spent_ns);
+    }
+
     /// Names the functions that the CPU clock hit, as far as there is time.
     fn name_functions(&mut self, points: Vec<(Point, String)>, sums: &mut [Body]) {
         let allowed_ns = self.user_stacks.rest_ns(now().saturating_sub(self.begin_ns));

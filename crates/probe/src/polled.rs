@@ -6,7 +6,7 @@
 
 use crate::files::{Roots, text};
 use crate::memory;
-use holdup_reason::facts::{Blocked, WaitState};
+use holdup_reason::facts::{Blocked, Body, Fact, Ns, WaitState};
 use std::io::Read;
 
 /// Descriptors that are reported; a server of thousands waits for whatever comes.
@@ -15,6 +15,8 @@ const DESCRIPTORS_MAX: usize = 64;
 const POLLED_MAX: u64 = 16;
 /// Of an epoll's fdinfo: a line for each descriptor.
 const BYTES_MAX: u64 = 8192;
+/// Waits of a whole host whose descriptors are read: each takes some microseconds after the look.
+const WAITS_MAX: usize = 512;
 
 /// The descriptors; none if it waits for nothing of the kind, for too many, or its memory cannot be read.
 pub(crate) fn descriptors(roots: &Roots, blocked: &Blocked) -> Vec<u32> {
@@ -34,6 +36,24 @@ pub(crate) fn descriptors(roots: &Roots, blocked: &Blocked) -> Vec<u32> {
         _ => Vec::new(),
     };
     if all.len() > DESCRIPTORS_MAX { Vec::new() } else { all }
+}
+
+/// Since when the last waits of a host stand that there is time for.
+pub(crate) fn begun_last(waits: &[Fact]) -> Ns {
+    let since = waits.iter().filter_map(|fact| match &fact.body {
+        Body::Blocked(blocked) if may_be_for_several(blocked) => Some(blocked.since_ns),
+        _ => None,
+    });
+    let mut since: Vec<Ns> = since.collect();
+    let Some(beyond) = since.len().checked_sub(WAITS_MAX) else { return 0 };
+    *since.select_nth_unstable(beyond).1
+}
+
+/// Whether a wait is for whichever of several descriptors comes first.
+fn may_be_for_several(blocked: &Blocked) -> bool {
+    let calls =
+        ["poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "epoll_pwait2"];
+    !blocked.kernel && blocked.place.object.is_none() && calls.contains(&&*blocked.place.syscall)
 }
 
 /// Those that an epoll watches; none if there are too many to tell.
@@ -62,6 +82,22 @@ mod tests {
         let place =
             Place { state: WaitState::Sleep, syscall: syscall.into(), args, ..Place::default() };
         descriptors(&Roots::default(), &Blocked { thread, place, ..Blocked::default() })
+    }
+
+    #[test]
+    fn of_a_host_the_waits_that_began_last_are_read() {
+        let waits = |count: u64| -> Vec<Fact> {
+            let of = |since_ns| {
+                let place = Place { syscall: "epoll_wait".into(), ..Place::default() };
+                Fact {
+                    at_ns: 1,
+                    body: Body::Blocked(Blocked { since_ns, place, ..Blocked::default() }),
+                }
+            };
+            (1..=count).map(of).collect()
+        };
+        assert_eq!(begun_last(&waits(12)), 0);
+        assert_eq!(begun_last(&waits(WAITS_MAX as u64 + 100)), 101);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::elf::Elf;
 use super::go_program::{self, Program};
 use super::go_routines::Routines;
 use super::maps;
-use super::rounds::{Rounds, waits_for_a_word};
+use super::rounds::{Ask, Rounds, waits_for_a_word};
 use crate::live::What;
 use crate::memory;
 use holdup_reason::facts::{Body, Endpoint, Fact, Goroutines as Standing, Ns, ObjectRef};
@@ -71,12 +71,18 @@ impl Goroutines {
         self.rounds.send("holdup-go", round);
         spent_ns
     }
+
+    /// Reads once more, as the look ends; gives what that took of the CPU time that is allowed.
+    pub fn last(&mut self, facts: &mut Vec<Fact>, allowed_ns: Ns) -> Ns {
+        self.rounds.last(facts, allowed_ns)
+    }
 }
 
-fn round(known: &mut Vec<Process>, fresh: Vec<u32>, facts: &mut Vec<Fact>) -> usize {
+fn round(known: &mut Vec<Process>, asked: Ask<u32>, facts: &mut Vec<Fact>) -> usize {
+    let Ask { fresh, mut last_ns } = asked;
     known.extend(fresh.into_iter().filter_map(Process::find));
     known.truncate(PROGRAMS_MAX);
-    known.retain_mut(|process| process.read(facts).is_some());
+    known.retain_mut(|process| process.read(facts, &mut last_ns).is_some());
     known.len()
 }
 
@@ -87,8 +93,10 @@ struct Process {
     /// What was reported last, and when.
     reported: Standing,
     reported_ns: Ns,
-    /// Not read again before.
+    /// Not read again before, but as the look ends.
     next_ns: Ns,
+    /// What a reading took.
+    cost_ns: Ns,
 }
 
 impl Process {
@@ -112,21 +120,31 @@ impl Process {
         let spent_ns = cpu_ns().saturating_sub(begin_ns);
         // It was asked once: half of what that took is enough of a rest, or a short look would see nothing.
         let next_ns = crate::live::now() + spent_ns.min(AGAIN_NS / PART_OF_CPU) * PART_OF_CPU / 2;
-        Some(Self { pid, routines, reported: Standing::default(), reported_ns: 0, next_ns })
+        Some(Self {
+            pid,
+            routines,
+            reported: Standing::default(),
+            reported_ns: 0,
+            next_ns,
+            cost_ns: 0,
+        })
     }
 
-    /// Reports which stand now, if it is time; none if the process is gone.
-    fn read(&mut self, facts: &mut Vec<Fact>) -> Option<()> {
+    /// Reports which stand now, if it is time, or the last time and there is enough of it; none if the process is gone.
+    fn read(&mut self, facts: &mut Vec<Fact>, last_ns: &mut Option<Ns>) -> Option<()> {
         let at_ns = crate::live::now();
-        if at_ns < self.next_ns {
+        let is_last = last_ns.is_some_and(|rest_ns| self.cost_ns <= rest_ns);
+        if at_ns < self.next_ns && !is_last {
             return Some(());
         }
         let begin_ns = cpu_ns();
         let pid = self.pid;
         let mut memory = |at: u64, into: &mut [u8]| memory::read(pid, at, into);
         let read = self.routines.read(pid, at_ns, &mut memory)?;
-        self.next_ns = at_ns + cpu_ns().saturating_sub(begin_ns) * PART_OF_CPU;
-        if read != self.reported || at_ns >= self.reported_ns + AGAIN_NS {
+        self.cost_ns = cpu_ns().saturating_sub(begin_ns);
+        self.next_ns = at_ns + self.cost_ns * PART_OF_CPU;
+        *last_ns = last_ns.map(|rest_ns| rest_ns.saturating_sub(self.cost_ns));
+        if is_last || read != self.reported || at_ns >= self.reported_ns + AGAIN_NS {
             (self.reported, self.reported_ns) = (read.clone(), at_ns);
             facts.push(Fact { at_ns, body: Body::Goroutines(read) });
         }

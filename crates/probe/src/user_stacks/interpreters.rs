@@ -10,7 +10,7 @@
 use super::maps;
 use super::modules::Modules;
 use super::python::{Python, Runtime, is_interpreter};
-use super::rounds::{Rounds, waits_for_a_word};
+use super::rounds::{Ask, Rounds, waits_for_a_word};
 use crate::live::What;
 use crate::{files, memory};
 use holdup_reason::facts::{Body, Fact, InterpreterLock, Ns};
@@ -95,8 +95,9 @@ struct Known {
     interpreters: Vec<Interpreter>,
 }
 
-fn round(known: &mut Known, fresh: Vec<Asked>, facts: &mut Vec<Fact>) -> usize {
+fn round(known: &mut Known, asked: Ask<Asked>, facts: &mut Vec<Fact>) -> usize {
     let Known { modules, interpreters } = known;
+    let fresh = asked.fresh;
     interpreters.retain(|it| fresh.iter().all(|new| new.pid != it.pid));
     interpreters.extend(fresh.into_iter().filter_map(|asked| Interpreter::of(asked, modules)));
     interpreters.truncate(READ_MAX);

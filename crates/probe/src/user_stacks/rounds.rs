@@ -7,9 +7,21 @@
 use super::budget::cpu_ns;
 use holdup_reason::facts::{Body, Fact, Ns, Place, WaitState};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
 
 /// Processes that are asked for in one round.
 pub const FRESH_MAX: usize = 8;
+
+/// How long the last round is waited for.
+const TIMEOUT: Duration = Duration::from_millis(50);
+
+/// What is asked for in a round.
+pub struct Ask<A> {
+    /// Processes that were not asked for before.
+    pub fresh: Vec<A>,
+    /// As the look ends: the CPU time that is left, for which those are read too that rest from the reading before.
+    pub last_ns: Option<Ns>,
+}
 
 /// What a round brings back.
 struct Found {
@@ -23,7 +35,7 @@ struct Found {
 /// The thread of one kind of reader, and what it is to be asked.
 pub struct Rounds<A> {
     pub fresh: Vec<A>,
-    helper: Option<(Sender<Vec<A>>, Receiver<Found>)>,
+    helper: Option<(Sender<Ask<A>>, Receiver<Found>)>,
     pub is_away: bool,
     count: usize,
 }
@@ -52,7 +64,7 @@ impl<A: Send + 'static> Rounds<A> {
     pub fn send<S: Default + 'static>(
         &mut self,
         name: &str,
-        round: fn(&mut S, Vec<A>, &mut Vec<Fact>) -> usize,
+        round: fn(&mut S, Ask<A>, &mut Vec<Fact>) -> usize,
     ) {
         if self.fresh.is_empty() && self.count == 0 {
             return;
@@ -61,23 +73,46 @@ impl<A: Send + 'static> Rounds<A> {
             self.helper = start(name, round);
         }
         let fresh = self.fresh.split_off(self.fresh.len().saturating_sub(FRESH_MAX));
-        let asked = self.helper.as_ref().map(|(ask, _)| ask.send(fresh).is_ok());
+        let asked = Ask { fresh, last_ns: None };
+        let asked = self.helper.as_ref().map(|(ask, _)| ask.send(asked).is_ok());
         self.is_away = asked == Some(true);
+    }
+
+    /// Reads once more what is read already, for no more than this of CPU time: what stands as the look ends may stand since the
+    /// last reading only. Gives what it took; a round that is out is waited for as well.
+    pub fn last(&mut self, facts: &mut Vec<Fact>, allowed_ns: Ns) -> Ns {
+        let Some((ask, answer)) = &self.helper else { return 0 };
+        let mut spent_ns = 0;
+        let mut take = |facts: &mut Vec<Fact>| {
+            let found = answer.recv_timeout(TIMEOUT).ok()?;
+            facts.extend(found.facts);
+            spent_ns += found.spent_ns;
+            Some(found.count)
+        };
+        if self.is_away {
+            let Some(count) = take(facts) else { return 0 };
+            (self.is_away, self.count) = (false, count);
+        }
+        let asked = Ask { fresh: Vec::new(), last_ns: Some(allowed_ns) };
+        if self.count > 0 && ask.send(asked).is_ok() {
+            self.is_away = take(facts).is_none();
+        }
+        spent_ns
     }
 }
 
 fn start<A: Send + 'static, S: Default + 'static>(
     name: &str,
-    round: fn(&mut S, Vec<A>, &mut Vec<Fact>) -> usize,
-) -> Option<(Sender<Vec<A>>, Receiver<Found>)> {
-    let (ask, asked) = channel::<Vec<A>>();
+    round: fn(&mut S, Ask<A>, &mut Vec<Fact>) -> usize,
+) -> Option<(Sender<Ask<A>>, Receiver<Found>)> {
+    let (ask, asked) = channel::<Ask<A>>();
     let (answered, answer) = channel();
     let work = move || {
         let mut state = S::default();
-        for fresh in asked {
+        for asked in asked {
             let begin_ns = cpu_ns();
             let mut facts = Vec::new();
-            let count = round(&mut state, fresh, &mut facts);
+            let count = round(&mut state, asked, &mut facts);
             let spent_ns = cpu_ns().saturating_sub(begin_ns);
             if answered.send(Found { facts, count, spent_ns }).is_err() {
                 break;

@@ -9,10 +9,14 @@ use crate::files::waits::{kernel_function, syscall, wait_state};
 use crate::files::{Roots, guard, mounts, text};
 use crate::memory;
 use holdup_reason::facts::{DeviceNumber, FileRef, ObjectRef, Place, ThreadRef};
+use std::cell::OnceCell;
+use std::collections::HashSet;
 use std::path::PathBuf;
 
 /// Descriptors of one wait that are looked at.
 const DESCRIPTORS_MAX: usize = 16;
+/// Open descriptors of a process of which it is asked what they are.
+const OPEN_MAX: usize = 256;
 
 /// A wait in detail.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -82,9 +86,13 @@ fn only(roots: &Roots, pid: u32, all: &[(u32, bool)]) -> Option<(u32, bool)> {
     }
     let all = all.get(..DESCRIPTORS_MAX.min(all.len()))?;
     let kinds: Vec<Option<ObjectRef>> = all.iter().map(|(fd, _)| object(roots, pid, *fd)).collect();
+    let own = OnceCell::new();
     let is_connection = |object: &ObjectRef| match object {
         ObjectRef::Inet(socket) => socket.remote.port() != 0,
-        ObjectRef::Unix { peer_ino, .. } => *peer_ino != 0,
+        // By a pair of its own a process wakes itself.
+        ObjectRef::Unix { peer_ino, .. } => {
+            *peer_ino != 0 && !own.get_or_init(|| own_sockets(roots, pid)).contains(peer_ino)
+        }
         _ => false,
     };
     let is_pipe = |object: &ObjectRef| matches!(object, ObjectRef::Pipe { .. });
@@ -101,11 +109,20 @@ fn only(roots: &Roots, pid: u32, all: &[(u32, bool)]) -> Option<(u32, bool)> {
         ObjectRef::Other { what, .. } => what == "socket",
         _ => false,
     };
+    // Beside signals, events and listeners a pipe tells of the end of whoever made it.
+    let are_pipes = kinds.iter().all(|kind| kind.as_ref().is_some_and(is_pipe));
     let tty_at = kinds.iter().position(|kind| matches!(kind, Some(ObjectRef::Tty { .. })));
     match tty_at {
         Some(at) => (!kinds.iter().flatten().any(is_socket)).then(|| all[at]),
-        None => among(&is_connection).or_else(|| among(&is_pipe)),
+        None => among(&is_connection).or_else(|| among(&is_pipe).filter(|_| are_pipes)),
     }
+}
+
+/// The sockets that a process has open, by inode.
+pub(super) fn own_sockets(roots: &Roots, pid: u32) -> HashSet<u64> {
+    let Ok(folder) = std::fs::read_dir(roots.process(pid, "fd")) else { return HashSet::new() };
+    let links = folder.flatten().take(OPEN_MAX).filter_map(|it| std::fs::read_link(it.path()).ok());
+    links.filter_map(|link| numbered(&link.to_string_lossy(), "socket:[")).collect()
 }
 
 /// What is behind a descriptor.

@@ -7,7 +7,7 @@
 
 use super::Observed;
 use super::descriptors::{self, Found};
-use super::place::{Detail, detail};
+use super::place::{Detail, detail, own_sockets};
 use super::sockets;
 use crate::files::threads::{Clock, Stat};
 use crate::files::waits::{last_ran_ns, scheduler_lag_ns, wait_state};
@@ -232,8 +232,15 @@ impl Watch {
                 }
             }
             if stood_ns >= FOLLOWED_NS && !std::mem::replace(&mut wait.followed, true) {
-                let object = wait.detail.as_ref().and_then(|detail| detail.place.object.as_ref());
-                wanted.extend(object.iter().flat_map(|object| crate::endpoints::inodes(object)));
+                let Some(Detail { place, .. }) = &wait.detail else { continue };
+                match &place.object {
+                    Some(object) => wanted.extend(crate::endpoints::inodes(object)),
+                    // For whichever comes first: who has been asked on any of its connections may be waited for.
+                    None if is_for_events(&place.syscall) => {
+                        wanted.extend(own_sockets(&self.roots, seen.thread.pid));
+                    }
+                    None => {}
+                }
             }
         }
         wanted.retain(|ino| *ino != 0 && !self.sought.contains(ino));
@@ -269,6 +276,12 @@ impl Watch {
         let known = threads_of(&self.roots, new).into_iter().map(Body::Thread);
         observed.extend(known.map(|body| Observed { at_ns: now_ns, body, frames: Vec::new() }));
     }
+}
+
+/// Whether a call waits for any of several descriptors.
+fn is_for_events(syscall: &str) -> bool {
+    ["poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "epoll_pwait2"]
+        .contains(&syscall)
 }
 
 impl Standing {

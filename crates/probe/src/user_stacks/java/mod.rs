@@ -14,7 +14,7 @@ mod tests;
 use super::budget::cpu_ns;
 use super::maps;
 use super::modules::Modules;
-use super::rounds::{Rounds, waits_for_a_word};
+use super::rounds::{Ask, Rounds, waits_for_a_word};
 use crate::live::What;
 use crate::{files, memory};
 use holdup_reason::facts::{Body, Fact, MonitorWait, MonitorWaits, Ns};
@@ -60,6 +60,11 @@ impl JavaMonitors {
         self.rounds.send("holdup-java", round);
         spent_ns
     }
+
+    /// Reads once more, as the look ends; gives what that took of the CPU time that is allowed.
+    pub fn last(&mut self, facts: &mut Vec<Fact>, allowed_ns: Ns) -> Ns {
+        self.rounds.last(facts, allowed_ns)
+    }
 }
 
 /// What the thread keeps from round to round.
@@ -69,12 +74,13 @@ struct Known {
     programs: Vec<Program>,
 }
 
-fn round(known: &mut Known, fresh: Vec<u32>, facts: &mut Vec<Fact>) -> usize {
+fn round(known: &mut Known, asked: Ask<u32>, facts: &mut Vec<Fact>) -> usize {
     let Known { modules, programs } = known;
+    let Ask { fresh, mut last_ns } = asked;
     programs.extend(fresh.into_iter().filter_map(|pid| Program::find(pid, modules)));
     programs.truncate(MACHINES_MAX);
     programs.retain_mut(|program| {
-        program.unread = program.read(facts).map_or(program.unread + 1, |()| 0);
+        program.unread = program.read(facts, &mut last_ns).map_or(program.unread + 1, |()| 0);
         program.unread < UNREAD_MAX
     });
     modules.close();
@@ -98,8 +104,10 @@ struct Program {
     was_waited: bool,
     /// Readings in a row without an answer.
     unread: u32,
-    /// Not read again before.
+    /// Not read again before, but as the look ends.
     next_ns: Ns,
+    /// What a reading took.
+    cost_ns: Ns,
 }
 
 impl Program {
@@ -123,13 +131,16 @@ impl Program {
             was_waited: false,
             unread: 0,
             next_ns: 0,
+            cost_ns: 0,
         })
     }
 
-    /// Reports who waits for whom, if it is time and there is something to report; none if it could not be read.
-    fn read(&mut self, facts: &mut Vec<Fact>) -> Option<()> {
+    /// Reports who waits for whom, if it is time, or the last time and there is enough of it, and there is something to report;
+    /// none if it could not be read.
+    fn read(&mut self, facts: &mut Vec<Fact>, last_ns: &mut Option<Ns>) -> Option<()> {
         let at_ns = crate::live::now();
-        if at_ns < self.next_ns {
+        let is_last = last_ns.is_some_and(|rest_ns| self.cost_ns <= rest_ns);
+        if at_ns < self.next_ns && !is_last {
             return Some(());
         }
         let begin_ns = cpu_ns();
@@ -145,7 +156,9 @@ impl Program {
         for MonitorWait { waiter_tid, owner_tid, .. } in &mut waits {
             (*waiter_tid, *owner_tid) = (outside(*waiter_tid), outside(*owner_tid));
         }
-        self.next_ns = at_ns + cpu_ns().saturating_sub(begin_ns) * PART_OF_CPU;
+        self.cost_ns = cpu_ns().saturating_sub(begin_ns);
+        self.next_ns = at_ns + self.cost_ns * PART_OF_CPU;
+        *last_ns = last_ns.map(|rest_ns| rest_ns.saturating_sub(self.cost_ns));
         let is_waited = !waits.is_empty();
         if is_waited || self.was_waited {
             facts.push(Fact { at_ns, body: Body::MonitorWaits(MonitorWaits { pid, waits }) });
