@@ -11,7 +11,8 @@
 
 use super::next::{Asker, Next, Until};
 use super::responsible::Peers;
-use crate::facts::{Exit, Fork, Ns, Place, ThreadRef, Wake, WakeContext};
+use super::wakers;
+use crate::facts::{Exit, Fork, Ns, ThreadRef};
 use crate::model::object::Object;
 use crate::model::{Model, ThreadKey};
 use crate::waits::WaitClass;
@@ -231,14 +232,15 @@ impl<'a> Chains<'a> {
         walk: &mut Walk<'w>,
     ) -> Ns {
         let birth = self.births.get(&self.model.key(thread));
-        match birth.filter(|(at_ns, _)| (from..to).contains(at_ns)) {
+        match birth.filter(|(at_ns, _)| from < *at_ns) {
             Some((at_ns, fork))
                 if !walk.links.is_empty()
                     && walk.links.len() < DEPTH_MAX
                     && !walk.meets(self.model, &fork.parent) =>
             {
-                self.cut(&fork.parent, from, *at_ns, walk);
-                *at_ns
+                let until = to.min(*at_ns);
+                self.cut(&fork.parent, from, until, walk);
+                until
             }
             _ => from,
         }
@@ -304,6 +306,7 @@ impl<'a> Chains<'a> {
         match next {
             Next::Thread(thread) | Next::Later(thread, _) => Some(thread),
             Next::Answer(ino, thread) => {
+                link.class = WaitClass::SocketRead;
                 link.object = Object::Inet(ino);
                 Some(thread)
             }
@@ -357,11 +360,11 @@ impl<'a> Chains<'a> {
             end_ns: to,
             since_ns: wait.begin_ns,
             standing: wait.standing,
-            by_clock: is_by_clock(wait) || next == Next::OwnClock,
+            by_clock: wakers::is_by_clock(wait) || next == Next::OwnClock,
             own_clock: next == Next::OwnClock,
             question_of: match next {
-                // Its questions only interrupt what it waits for.
-                Next::OwnClock | Next::Later(..) => None,
+                // Questions only interrupt what it waits for: an answer of its own, or a time.
+                Next::OwnClock | Next::Later(..) | Next::Answer(..) | Next::Peer(_) => None,
                 _ => self.peers.question_of(wait, asker),
             },
         };
@@ -395,27 +398,6 @@ impl<'a> Chains<'a> {
         }
         walk.asked.pop();
         walk.links.pop();
-    }
-}
-
-/// An interrupt that is no packet's ended a call that may time out: the clock. Packets come in soft interrupts.
-fn is_by_clock(wait: &WaitSpan) -> bool {
-    let interrupts =
-        |wake: &Wake| wake.context == WakeContext::HardInterrupt && wake.disk.is_none();
-    wait.wake.as_ref().is_some_and(interrupts) && may_time_out(&wait.place)
-}
-
-/// Whether a call that waits for events has a timeout: its argument is no pointer to none, and no -1.
-fn may_time_out(place: &Place) -> bool {
-    let milliseconds = |at: usize| place.args[at] as i32 >= 0;
-    let pointer = |at: usize| place.args[at] != 0;
-    match place.syscall.as_str() {
-        "epoll_wait" | "epoll_pwait" => milliseconds(3),
-        "poll" => milliseconds(2),
-        "ppoll" | "rt_sigtimedwait" => pointer(2),
-        "select" | "pselect6" => pointer(4),
-        "epoll_pwait2" | "futex" => pointer(3),
-        _ => true,
     }
 }
 

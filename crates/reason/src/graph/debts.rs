@@ -6,7 +6,7 @@
 //! where more than a jiffy lies between them; and for a tie, which segment moved the window last. Keepalive probes move that
 //! segment, so with them only a clear age counts. Who accepted a connection owes when the peer spoke last; who made it
 //! awaits when it spoke last itself; the rest is quiet. UDP keeps no clocks: a socket connected to a name server is an open
-//! question, and so is a connection that is still being made. What was closed within the look counts as it was last seen.
+//! question, and so is a connection that is still being made. Where one end alone has ever sent, it spoke last. What was closed within the look counts as it was last seen.
 //! Wrong by nature: half-answered pipelines, messages that want no answer.
 //!
 //! Must not: follow a debt (chains.rs), or call one late: a long poll is a debt by design.
@@ -34,8 +34,10 @@ pub enum Spoke {
 pub struct Debt {
     /// The socket at this end, by inode.
     pub ino: u64,
-    /// Since when.
+    /// Since when; the begin of the look where that is not known.
     pub since_ns: Ns,
+    /// Whether it is known.
+    pub since_known: bool,
     /// When it was last seen to be outstanding: by the end of the look, or before the connection was closed.
     pub seen_ns: Ns,
 }
@@ -67,7 +69,8 @@ impl Debts {
                 false => model.end_ns,
             };
             if asks_a_name_server(socket) || is_being_made(socket) {
-                let debt = Debt { ino: socket.ino, since_ns: model.begin_ns, seen_ns };
+                let since_ns = model.begin_ns;
+                let debt = Debt { ino: socket.ino, since_ns, since_known: false, seen_ns };
                 debts.awaits.entry(endpoint.process.pid).or_default().push(debt);
                 continue;
             }
@@ -78,13 +81,14 @@ impl Debts {
                 continue;
             }
             let age = |jiffies: u32| u64::from(jiffies) * u64::from(turn.jiffy_ns);
-            let (of, jiffies) = match (spoke_last(turn, far(socket)), accepted(socket)) {
+            let spoke = only_speaker(state).unwrap_or_else(|| spoke_last(turn, far(socket)));
+            let (of, jiffies) = match (spoke, accepted(socket)) {
                 (Spoke::Peer, true) => (&mut debts.owes, turn.received_jiffies),
                 (Spoke::Me, false) => (&mut debts.awaits, turn.sent_jiffies),
                 _ => continue,
             };
             let since_ns = seen_ns.saturating_sub(age(jiffies));
-            let debt = Debt { ino: socket.ino, since_ns, seen_ns };
+            let debt = Debt { ino: socket.ino, since_ns, since_known: true, seen_ns };
             of.entry(endpoint.process.pid).or_default().push(debt);
         }
         debts
@@ -107,6 +111,18 @@ fn asks_a_name_server(socket: &InetRef) -> bool {
 fn is_being_made(socket: &InetRef) -> bool {
     const SYN_SENT: u8 = 2;
     socket.protocol == "tcp" && socket.state == SYN_SENT && socket.remote.port() != 0
+}
+
+/// Of a connection on which only one end has ever sent anything: that one. The clocks of a question that was sent as soon as
+/// the connection was there tell nothing. What is acknowledged counts the SYN as one byte.
+fn only_speaker(state: &SocketState) -> Option<Spoke> {
+    let turn = state.turn.as_ref()?;
+    let has_sent = state.acked_bytes > 1 || turn.write_seq != turn.snd_una;
+    match (has_sent, state.received_bytes > 0) {
+        (true, false) => Some(Spoke::Me),
+        (false, true) => Some(Spoke::Peer),
+        _ => None,
+    }
 }
 
 /// Who sent the last data.
@@ -182,6 +198,23 @@ mod tests {
         assert_eq!(spoke_last(&turn(7, 7), None), Spoke::Me, "a pure acknowledgement took my data");
         let answered = TcpTurn { snd_wl1: 400, ..turn(7, 7) };
         assert_eq!(spoke_last(&answered, None), Spoke::Peer);
+    }
+
+    #[test]
+    fn where_one_end_has_sent_all_there_is_nothing_to_compare() {
+        let speaker = |acked_bytes, received_bytes| {
+            let turn = Some(turn(7, 7));
+            only_speaker(&SocketState {
+                acked_bytes,
+                received_bytes,
+                turn,
+                ..SocketState::default()
+            })
+        };
+        assert_eq!(speaker(80, 0), Some(Spoke::Me));
+        assert_eq!(speaker(1, 79), Some(Spoke::Peer), "the SYN was acknowledged");
+        assert_eq!(speaker(80, 79), None);
+        assert_eq!(speaker(1, 0), None);
     }
 
     #[test]

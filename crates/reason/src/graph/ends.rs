@@ -367,6 +367,12 @@ impl<'c, 'a> Found<'c, 'a> {
             .or_insert_with(|| unseen_parts(model, timelines, thread))
     }
 
+    /// What a thread's wait is by itself, whatever its process was found to wait for: that is counted nowhere else.
+    fn own_class(&self, link: &ChainLink) -> WaitClass {
+        let wait = self.chains.peers.wait_at(&link.who, link.begin_ns);
+        wait.map_or(link.class, |wait| wait.class)
+    }
+
     /// What the threads of the target do while it owes an answer, or awaits one, is demand, whatever they wait for.
     fn add_owed(&mut self) {
         let chains = self.chains;
@@ -384,14 +390,11 @@ impl<'c, 'a> Found<'c, 'a> {
         for (thread, times) in owed.into_values() {
             for (from, to) in timeline::joined(times) {
                 for leaf in chains.follow(&thread, from, to) {
-                    let first = leaf.links[0].class;
+                    let first = self.own_class(&leaf.links[0]);
                     let counted = first.is_demand()
                         || first.is_for_somebody()
                         || is_stalled(first)
                         || matches!(first, WaitClass::Running | WaitClass::Unseen);
-                    // A thread of a Go program has nothing to run meanwhile, which is counted nowhere else.
-                    let is_goroutines = matches!(leaf.links[0].object, Object::Mutex { .. });
-                    let counted = counted && !is_goroutines;
                     let wanted = !is_host || leaf.named().is_some();
                     if wanted && (!counted || first == WaitClass::FutexWait) {
                         self.add(&leaf, true, true);

@@ -11,7 +11,7 @@
 
 use super::next::{Asker, Next, Until};
 use super::peers::Peers;
-use super::wakers::{by_kernel_thread, carrier};
+use super::wakers::{by_kernel_thread, carrier, has_timed_out};
 use crate::facts::*;
 use crate::waits::WaitClass;
 use crate::waits::poll_intent::TCP_LISTEN;
@@ -289,7 +289,8 @@ fn is_due(wait: &WaitSpan, answered_ns: Ns) -> bool {
 
 /// Whether no task and no packet ended a wait: the clock, as a loop's descriptors are no disks.
 fn ended_by_interrupt(wait: &WaitSpan) -> bool {
-    wait.wake.as_ref().map(|wake| wake.context) == Some(WakeContext::HardInterrupt)
+    let context = wait.wake.as_ref().map(|wake| wake.context);
+    context == Some(WakeContext::HardInterrupt) || has_timed_out(wait)
 }
 
 #[cfg(test)]

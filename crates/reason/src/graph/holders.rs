@@ -3,12 +3,14 @@
 //! Lock tables, futex words, descriptors at the other end, children, the kernel's own services. Must not: follow a thread that
 //! waits for the next event (responsible.rs), or choose among a process's threads (serving.rs).
 
+use super::debts::Debt;
+use super::ends::command_root;
 use super::peers::Peers;
 use super::wakers::{by_kernel_thread, carrier, is_stalled};
 use crate::facts::*;
 use crate::model::object::Object;
 use crate::waits::timeline::{self, WaitSpan};
-use crate::waits::{LOCKD_FUNCTIONS, STATD_FUNCTIONS, WaitClass, user_stack};
+use crate::waits::{LOCKD_FUNCTIONS, STATD_FUNCTIONS, WaitClass, monitor, user_stack};
 
 /// Locks of interpreters and monitors are read so often.
 const READ_AWAY_NS_MAX: Ns = 150_000_000;
@@ -32,7 +34,7 @@ impl Peers<'_> {
                 let read = self.monitor_owner(wait, 0).or_else(|| self.futex_owner(wait));
                 let known = read.or_else(|| self.waker(wait));
                 let known = known.or_else(|| self.monitor_owner(wait, READ_AWAY_NS_MAX));
-                known.or_else(|| self.only_other(wait))
+                known.or_else(|| self.session_of_row(wait)).or_else(|| self.only_other(wait))
             }
             FutexWait => {
                 let known = self.monitor_owner(wait, 0).or_else(|| self.joined(wait));
@@ -176,18 +178,20 @@ impl Peers<'_> {
         Some(if is_known { holder } else { of_it })
     }
 
+    /// For a word of a database of which its own functions say that a session has it until its transaction ends.
+    fn session_of_row(&self, wait: &WaitSpan) -> Option<ThreadRef> {
+        let kind = user_stack::lock_kind_of(self.model, &wait.thread, wait.begin_ns, wait.end_ns);
+        kind.filter(|kind| kind.is_of_a_session()).and_then(|_| self.session_that_holds(wait))
+    }
+
     /// Who had the monitor of a Java program that a thread waits to enter: the machine's timer cuts such a wait into pieces,
     /// and some are shorter than the time between two readings.
     fn monitor_owner(&self, wait: &WaitSpan, away_ns: Ns) -> Option<ThreadRef> {
-        let read = self.model.monitor_waits.get(&wait.thread.pid)?;
-        let within = wait.begin_ns.saturating_sub(away_ns)..=wait.end_ns.saturating_add(away_ns);
-        let (at_ns, owner_tid) = (read.iter())
-            .filter(|(at_ns, _)| within.contains(at_ns))
-            .filter_map(|(at_ns, all)| {
-                let its = all.waits.iter().find(|it| it.waiter_tid == wait.thread.tid)?;
-                let is_other = its.owner_tid != 0 && its.owner_tid != wait.thread.tid;
-                is_other.then_some((*at_ns, its.owner_tid))
-            })
+        let from = wait.begin_ns.saturating_sub(away_ns);
+        let to = wait.end_ns.saturating_add(away_ns);
+        let (at_ns, owner_tid) = monitor::readings(self.model, &wait.thread, from, to)
+            .map(|(at_ns, read)| (at_ns, read.owner_tid))
+            .filter(|(_, owner_tid)| *owner_tid != 0 && *owner_tid != wait.thread.tid)
             .min_by_key(|(at_ns, _)| at_ns.abs_diff(wait.end_ns))?;
         let owner = self.model.thread_ref_at(owner_tid, at_ns);
         let is_known = !owner.comm.is_empty() && owner.pid == wait.thread.pid;
@@ -253,7 +257,14 @@ impl Peers<'_> {
             && processes.is_empty()
         {
             let by = carrier(wait).map(|thread| thread.pid);
-            processes = self.listeners(socket, by);
+            let awaits = self.debts.awaits.get(&wait.thread.pid).map_or(&[][..], Vec::as_slice);
+            let at_end = |debt: &Debt| debt.ino == socket.ino && debt.seen_ns >= self.model.end_ns;
+            // Of a command that has ended somebody has accepted since.
+            let stands = command_root(self.model).is_none() && awaits.iter().any(at_end);
+            processes = match by.is_none() && stands {
+                true => self.listeners_in_arrears(socket),
+                false => self.listeners(socket, by),
+            };
             processes.retain(is_other);
             // Who accepts may hand the connection on to a child, which is gone with it.
             let child = by.filter(|by| processes.iter().any(|of| self.descends(*by, of.pid)));

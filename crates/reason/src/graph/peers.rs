@@ -278,7 +278,7 @@ impl<'a> Peers<'a> {
     }
 
     /// Processes at the other end of a connection: by descriptor, or by their own waits on it where it was closed since.
-    pub(super) fn far_processes(&self, socket: &InetRef) -> Vec<ThreadRef> {
+    pub fn far_processes(&self, socket: &InetRef) -> Vec<ThreadRef> {
         let pair = (socket.remote, socket.local);
         let ends = self.by_pair.get(&pair).map_or(&[][..], Vec::as_slice);
         let open = ends.iter().map(|end| end.process.clone());
@@ -321,6 +321,19 @@ impl<'a> Peers<'a> {
         };
         let all = self.listeners.get(&far.port()).map_or(&[][..], Vec::as_slice);
         all.iter().filter(listens).map(|end| end.process.clone()).collect()
+    }
+
+    /// The listeners whose connections wait to be accepted, or of which that is not known: whose other connections nobody has
+    /// open has closed them, and what he sent before that is on its way.
+    pub(super) fn listeners_in_arrears(&self, socket: &InetRef) -> Vec<ThreadRef> {
+        let all = self.listeners.get(&socket.remote.port()).map_or(&[][..], Vec::as_slice);
+        let has_none = |process: &ThreadRef| {
+            let mut own = all.iter().filter(|end| end.process.pid == process.pid);
+            own.all(|end| end.socket.as_ref().is_some_and(|state| state.accept_queue == 0))
+        };
+        let mut listeners = self.listeners(socket, None);
+        listeners.retain(|process| !has_none(process));
+        listeners
     }
 
     /// Whether a wait is for data from somebody who connected to a listener of this host: for the next question, and

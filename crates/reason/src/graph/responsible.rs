@@ -11,7 +11,7 @@ pub use super::peers::Peers;
 pub use super::wakers::{carrier, is_stalled};
 
 use super::debts::Debt;
-use super::next::{Asker, Next};
+use super::next::{Asker, Next, Until};
 use super::wakers::by_kernel_thread;
 use crate::facts::*;
 use crate::waits::lock_kind::LockKind;
@@ -79,20 +79,30 @@ impl Peers<'_> {
         if kind.is_some_and(LockKind::holds_up) {
             return self.held_sibling(wait).into();
         }
-        if let Some(next) = self.after_others(wait, asker) {
-            return next;
+        let after = self.after_others(wait, asker);
+        let is_reason = |next: &Next| !matches!(next, Next::Later(by, _) if !was_there(by));
+        if let Some(next) = after.filter(is_reason) {
+            // The clock ends a wait for somebody who never answers too.
+            let asked_ns = |until| match until {
+                Until::Wait(of_asker) => self.asked_ns(of_asker),
+                Until::At(_) => wait.begin_ns,
+            };
+            let gave_up = || self.awaited_since(wait, to, asked_ns(asker?.until));
+            return (next == Next::OwnClock).then(gave_up).flatten().unwrap_or(next);
         }
+        let is_asked = self.is_asked_by(wait, asker);
         if matches!(
             wait.place.object,
             Some(ObjectRef::Inet(_) | ObjectRef::Unix { .. } | ObjectRef::Pipe { .. })
-        ) && let Some(peer) = self.far_end(wait)
+        ) && !is_asked
+            && let Some(peer) = self.far_end(wait)
         {
             return Next::Thread(peer);
         }
         if let Some(next) = self.awaited(wait, to) {
             return next;
         }
-        if self.is_for_a_question(wait) {
+        if self.is_for_a_question(wait) && !is_asked {
             return Next::Nobody;
         }
         if let Some(next) = self.among_polled(wait, asker.map(|asker| asker.who.pid)) {
@@ -109,6 +119,13 @@ impl Peers<'_> {
         self.held_sibling(wait).into()
     }
 
+    /// Whether whoever waits for it is the one at the other end: then it is not his next question that it waits for.
+    fn is_asked_by(&self, wait: &WaitSpan, asker: Option<Asker<'_>>) -> bool {
+        let Some(ObjectRef::Inet(socket)) = self.subject(wait) else { return false };
+        let far = || self.far_processes(socket);
+        asker.is_some_and(|asker| far().iter().any(|far| far.pid == asker.who.pid))
+    }
+
     /// Whose packet ended a wait for events of which nobody knows what they were (select and the like): believed if the waiter
     /// had asked that process, that is, had ended a wait of its own not long before or meanwhile.
     fn answered_by(&self, wait: &WaitSpan) -> Option<ThreadRef> {
@@ -123,6 +140,11 @@ impl Peers<'_> {
     /// Whom its process has asked and has no answer from by the end of the look: of a wait that stands there the last one, of one
     /// that the clock ended before the last that was asked before it.
     fn awaited(&self, wait: &WaitSpan, to: Ns) -> Option<Next> {
+        self.awaited_since(wait, to, 0)
+    }
+
+    /// The same, of what was asked from a time on.
+    fn awaited_since(&self, wait: &WaitSpan, to: Ns, from: Ns) -> Option<Next> {
         const END_NS: Ns = 100_000_000;
         /// Data is dated by jiffies.
         const CLOCKS_APART_NS: Ns = 10_000_000;
@@ -133,7 +155,10 @@ impl Peers<'_> {
             debt.since_ns <= wait.begin_ns.saturating_add(CLOCKS_APART_NS)
                 && wait.begin_ns <= debt.seen_ns
         };
-        let outstanding = debts.iter().filter(|debt| at_end(debt) || before(debt));
+        let of_it = |debt: &&Debt| {
+            !debt.since_known || debt.since_ns.saturating_add(CLOCKS_APART_NS) >= from
+        };
+        let outstanding = debts.iter().filter(of_it).filter(|debt| at_end(debt) || before(debt));
         let last = outstanding.max_by_key(|debt| debt.since_ns)?;
         let socket = self.model.socket(last.ino)?;
         let mut far = self.far_processes(socket);

@@ -53,6 +53,19 @@ fn workers(threads: Vec<ThreadRef>) -> Vec<ThreadRef> {
     threads.iter().filter(|it| !is_own(it)).cloned().collect()
 }
 
+/// The only thread that was begun just as a question came: a server with a thread for each.
+fn born_at(threads: &[ThreadRef], asked_ns: Ns) -> Option<ThreadRef> {
+    // Without root a thread's begin is known to ten milliseconds; and between it and the question there may be a greeting.
+    const BEFORE_NS_MAX: Ns = 30_000_000;
+    const AFTER_NS_MAX: Ns = 50_000_000;
+    let from = asked_ns.saturating_sub(BEFORE_NS_MAX);
+    let within = from..=asked_ns.saturating_add(AFTER_NS_MAX);
+    let is_thread = |of: &&ThreadRef| of.tid != of.pid && within.contains(&of.start_ns);
+    let mut born = threads.iter().filter(is_thread);
+    let only = born.next()?;
+    born.next().is_none().then(|| only.clone())
+}
+
 impl Peers<'_> {
     /// The thread of some processes that serves a question which came at a time and stands: the one that turned to something
     /// else then, that ran, that was held up, that waits for events; else the first.
@@ -197,7 +210,8 @@ impl Peers<'_> {
         let pids: Vec<u32> = processes.iter().map(|process| process.pid).collect();
         let (threads, asked_ns) = (workers(self.threads_of(&pids)), self.asked_ns(wait));
         let turned = self.turned_at(&threads, asked_ns, wait.end_ns);
-        turned.or_else(|| self.parked_at(&threads, asked_ns, wait.end_ns))
+        let born = || born_at(&threads, asked_ns);
+        turned.or_else(born).or_else(|| self.parked_at(&threads, asked_ns, wait.end_ns))
     }
 
     pub(super) fn turned_at(

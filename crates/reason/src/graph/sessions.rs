@@ -3,7 +3,8 @@
 //! A lock of a table of rows lives in the server's memory, and until its holder lets go nothing outside tells who that is. But a
 //! server with a process for each session (PostgreSQL) writes into its title what the session does. What a session has locked
 //! it keeps until its transaction ends: so the holder is one of those that compute a statement, or are idle in a
-//! transaction. If there is one such session in the database of whoever waits, it is that one. Must not: choose among several, or
+//! transaction. If there is one such session in the database of whoever waits, it is that one. A server with a thread for each
+//! session says nothing of the kind; there it is the other one only if there is one other. Must not: choose among several, or
 //! read a title of a process that was begun by somebody else.
 
 use super::peers::Peers;
@@ -50,6 +51,26 @@ impl Peers<'_> {
 
     /// The session that has what `wait` is for, if only one can have it.
     pub(super) fn session_that_holds(&self, wait: &WaitSpan) -> Option<ThreadRef> {
+        self.session_by_title(wait).or_else(|| self.only_other_session(wait))
+    }
+
+    /// Of a server with a thread for each session (MariaDB, MySQL): the only other one, where it waits for its client's next
+    /// word meanwhile. Somebody has the lock, and who works for a client would be seen to.
+    fn only_other_session(&self, wait: &WaitSpan) -> Option<ThreadRef> {
+        // Threads are read one after another as the look ends.
+        let at_ns = wait.begin_ns.max(self.model.begin_ns).midpoint(wait.end_ns);
+        let rests = |thread: &ThreadRef| {
+            let its = self.wait_at(thread, at_ns);
+            its.is_some_and(|its| self.is_for_a_question(its))
+        };
+        let threads = self.threads_of(&[wait.thread.pid]);
+        let others = threads.into_iter().filter(|other| other.tid != wait.thread.tid);
+        let mut resting = others.filter(rests);
+        let only = resting.next()?;
+        resting.next().is_none().then_some(only)
+    }
+
+    fn session_by_title(&self, wait: &WaitSpan) -> Option<ThreadRef> {
         let identity = |pid: u32| self.model.threads.get(&pid);
         let waiter = identity(wait.thread.pid)?;
         let database = Title::read(&waiter.command)?.database;

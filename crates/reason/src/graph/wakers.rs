@@ -4,7 +4,7 @@
 //! only somebody at the other end is to be believed. A kernel thread acts for others. Must not: follow anybody.
 
 use super::peers::Peers;
-use crate::facts::{Ns, ThreadRef, WakeContext};
+use crate::facts::{Ns, Place, ThreadRef, Wake, WakeContext};
 use crate::waits::WaitClass;
 use crate::waits::timeline::WaitSpan;
 
@@ -35,6 +35,49 @@ pub fn by_kernel_thread(wait: &WaitSpan) -> bool {
     wait.wake.as_ref().is_some_and(|wake| wake.by_kernel_thread)
 }
 
+/// Whether the clock ended a wait for events: an interrupt did that is no packet's, in a call that may time out (packets come in
+/// soft interrupts). Where no wake-up is seen: it took as long as the call was to wait at most.
+pub(super) fn is_by_clock(wait: &WaitSpan) -> bool {
+    let interrupts =
+        |wake: &Wake| wake.context == WakeContext::HardInterrupt && wake.disk.is_none();
+    wait.wake.as_ref().is_some_and(interrupts) && may_time_out(&wait.place) || has_timed_out(wait)
+}
+
+/// Whether a call that waits for events has a timeout: its argument is no pointer to none, and no -1.
+fn may_time_out(place: &Place) -> bool {
+    let pointer = |at: usize| place.args[at] != 0;
+    match place.syscall.as_str() {
+        "epoll_wait" | "epoll_pwait" | "poll" => timeout_ms(place).is_some(),
+        "ppoll" | "rt_sigtimedwait" => pointer(2),
+        "select" | "pselect6" => pointer(4),
+        "epoll_pwait2" | "futex" => pointer(3),
+        _ => true,
+    }
+}
+
+/// How long a call waits at most, where its arguments say it; none: for ever, or not known.
+fn timeout_ms(place: &Place) -> Option<u32> {
+    let argument = match place.syscall.as_str() {
+        "epoll_wait" | "epoll_pwait" => place.args[3],
+        "poll" => place.args[2],
+        _ => return None,
+    };
+    // An int of the caller's.
+    u32::try_from(argument as i32).ok()
+}
+
+/// Whether a wait whose wake-up nobody saw took as long as its call was to wait at most, as far as sampling tells.
+pub(super) fn has_timed_out(wait: &WaitSpan) -> bool {
+    const TIMEOUT_MS_MIN: u32 = 50;
+    const SAMPLES_APART_NS: Ns = 25_000_000;
+    let is_unseen = wait.wake.as_ref().is_some_and(|wake| wake.context == WakeContext::Unknown);
+    let timeout_ms = timeout_ms(&wait.place).filter(|ms| is_unseen && *ms >= TIMEOUT_MS_MIN);
+    timeout_ms.is_some_and(|ms| {
+        let lasted_ns = wait.end_ns.saturating_sub(wait.begin_ns);
+        lasted_ns.abs_diff(Ns::from(ms) * 1_000_000) <= SAMPLES_APART_NS
+    })
+}
+
 /// Whose thread carried the packet that ended a wait: on one host the sender's own, in a soft interrupt. It may
 /// be a bystander: only somebody at the other end is to be believed.
 pub fn carrier(wait: &WaitSpan) -> Option<&ThreadRef> {
@@ -50,10 +93,14 @@ pub fn is_stalled(class: WaitClass) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::is_by_clock;
     use crate::answer::explain;
     use crate::facts::*;
     use crate::graph::end::EndKind;
+    use crate::model::object::Object;
     use crate::rules::scenes::*;
+    use crate::waits::WaitClass;
+    use crate::waits::timeline::WaitSpan;
 
     /// Process 10 waits for its child 20, which sleeps, until 99 sends it a signal; and how it ends.
     fn ended_by_a_signal(code: u32) -> EndKind {
@@ -83,5 +130,37 @@ mod tests {
             EndKind::Open,
             "it may have been reported so by that one"
         );
+    }
+
+    #[test]
+    fn a_wait_whose_end_nobody_saw_timed_out_if_it_took_that_long() {
+        let lasted = |ms: u64, timeout: u64, context: WakeContext| {
+            let place = Place {
+                syscall: "epoll_wait".into(),
+                args: [5, 0, 64, timeout, 0, 0],
+                ..Place::default()
+            };
+            is_by_clock(&WaitSpan {
+                thread: ThreadRef::default(),
+                class: WaitClass::Idle,
+                object: Object::Nothing,
+                kernel: false,
+                begin_ns: 0,
+                end_ns: ms * 1_000_000,
+                standing: false,
+                place,
+                wake: Some(Wake { context, ..Wake::default() }),
+                ran_before: None,
+                throttled: false,
+                begin_estimated: false,
+                dns_query: None,
+            })
+        };
+        let none = u64::from(u32::MAX);
+        assert!(lasted(2008, 2000, WakeContext::Unknown));
+        assert!(!lasted(900, 2000, WakeContext::Unknown));
+        assert!(!lasted(2008, none, WakeContext::Unknown));
+        assert!(!lasted(2008, 2000, WakeContext::Task), "somebody was seen to end it");
+        assert!(lasted(900, 2000, WakeContext::HardInterrupt));
     }
 }

@@ -131,6 +131,11 @@ pub const AFTER_PROC_SLEEP: &[(LockKind, &[&str])] = &[
     (LockKind::DatabaseLock, &[PROC_SLEEP]),
 ];
 
+/// Ruby's, which take a mutex and also run what is done under it; and those that stand before them once it runs.
+pub const RUBY_MUTEX: &[&str] = &["rb_mutex_lock", "rb_mutex_synchronize"];
+/// See [`RUBY_MUTEX`].
+pub const RUBY_RUNS: &[&str] = &["rb_ensure", "rb_vm_exec", "vm_exec"];
+
 /// Threads that wait for work: these functions, next to the wait.
 pub const IDLE: &[&str] = &[
     "uv__io_poll",

@@ -15,7 +15,7 @@ mod interpreter_lock;
 mod kernel_lock;
 mod lock_functions;
 pub mod lock_kind;
-mod monitor;
+pub mod monitor;
 mod nagle;
 pub mod objects;
 pub mod poll_intent;

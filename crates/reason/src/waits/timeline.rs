@@ -468,16 +468,24 @@ fn same_call(first: &Place, second: &Place) -> bool {
 
 /// What the program's own functions say of a word goes before what is guessed by its value.
 fn heed_stack(model: &Model, wait: &mut WaitSpan) {
-    if !matches!(wait.class, WaitClass::FutexLock | WaitClass::FutexWait) {
+    let is_word = matches!(wait.class, WaitClass::FutexLock | WaitClass::FutexWait);
+    if !is_word && wait.class != WaitClass::Idle {
         return;
     }
-    // Each of the machine's threads waits on a word of its own, whatever monitor it wants.
+    // Each of a virtual machine's threads waits on something of its own, whatever lock it wants.
     let of_monitor = (WaitClass::FutexLock, Object::Inside(wait.thread.pid));
-    if monitor::is_waited_for(model, &wait.thread, wait.begin_ns, wait.end_ns) {
+    if is_word && monitor::is_waited_for(model, &wait.thread, wait.begin_ns, wait.end_ns) {
         (wait.class, wait.object) = of_monitor;
         return;
     }
     let Some(stack) = model.user_stack(&wait.thread, wait.begin_ns, wait.end_ns) else { return };
+    if user_stack::wants_ruby_mutex(&stack.frames) {
+        (wait.class, wait.object) = of_monitor;
+        return;
+    }
+    if !is_word {
+        return;
+    }
     if user_stack::sleeps(&stack.frames) {
         (wait.class, wait.object) = (WaitClass::Timer, Object::Timer("Thread.sleep".into()));
         return;

@@ -53,6 +53,9 @@ pub fn kind(frames: &[UserFrame]) -> Option<LockKind> {
     if position(frames, &[PROC_SLEEP]).is_some() {
         return first(frames, AFTER_PROC_SLEEP);
     }
+    if wants_ruby_mutex(frames) {
+        return Some(LockKind::Mutex);
+    }
     if let Some(reported) = first(frames, KINDS) {
         return Some(reported);
     }
@@ -66,6 +69,12 @@ pub fn kind(frames: &[UserFrame]) -> Option<LockKind> {
         return Some(LockKind::RowLock);
     }
     plain
+}
+
+/// Whether a thread of Ruby wants a mutex that another has. It sleeps in a call of its own choice, which says nothing.
+pub fn wants_ruby_mutex(frames: &[UserFrame]) -> bool {
+    let takes = position(frames, RUBY_MUTEX);
+    takes.is_some_and(|takes| position(&frames[..takes], RUBY_RUNS).is_none())
 }
 
 /// Whether whoever has this stack is held up by who has a lock, and does not wait for work. Of a lock of Python's: if
@@ -251,6 +260,14 @@ mod tests {
         ("nanosleep @libc.so.6 < pause_for_a_while", None, Some("pause_for_a_while")),
         ("read @libc.so.6 < @app", None, None),
     ];
+
+    #[test]
+    fn a_mutex_of_rubys_is_wanted_until_it_is_had() {
+        let wants = "ppoll @libc.so.6 < @libruby.so < @libruby.so < rb_mutex_synchronize @libruby.so < rb_vm_exec @libruby.so";
+        assert_eq!(kind(&frames(wants)), Some(LockKind::Mutex));
+        let has = "ppoll @libc.so.6 < @libruby.so < rb_ensure @libruby.so < rb_mutex_synchronize @libruby.so";
+        assert_eq!(kind(&frames(has)), None);
+    }
 
     #[test]
     fn stacks_that_were_read_say_their_kind_and_where() {
