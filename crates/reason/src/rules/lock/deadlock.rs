@@ -1,10 +1,12 @@
 //! lock.deadlock: a circle of threads in which each waits for a lock that the next one holds.
 //!
 //! Looked for among the waits that stand at the end of the window, with owners from the lock table and from
-//! glibc's mutexes. A circle of owners cannot resolve itself, so it is said however idle the host is. Must not: take a
-//! waker for an owner (a wait that stands has none). Rejected: circles with anything but locks in them, which a
-//! signal or a packet may break.
+//! glibc's mutexes. A circle of owners cannot resolve itself, so it is said however idle the host is. Of locks that do not say
+//! who has them there is one where no thread of the process is left that could let go (stuck.rs). Must not: take a waker for
+//! an owner (a wait that stands has none). Rejected: circles with anything but locks in them, which a signal or a packet may
+//! break.
 
+use super::stuck::{self, Stuck};
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::longest_wait::LongestWait;
@@ -14,9 +16,10 @@ use crate::rules::engine::Loss;
 use crate::rules::process::{holder_doing, wait_words};
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Evidence, Remedy, Severity, Wording};
-use crate::rules::{Finds, Losses, Match, Refutation, Rule, Step, culprit};
+use crate::rules::{Finds, Losses, Match, Refutation, Rule, Step, ask, culprit};
 use crate::waits::WaitClass;
 use crate::waits::timeline::WaitSpan;
+use crate::waits::user_stack;
 use std::collections::BTreeSet;
 
 /// Longer chains of owners are not followed.
@@ -31,14 +34,22 @@ pub static RULE: Rule = Rule {
              that needs them stands still too.",
     needs: &[
         "waits for locks that have not ended",
-        "the owner of each is known, and the owners form a circle",
+        "the owner of each is known, and the owners form a circle; or all threads of the process wait for its own memory without \
+         a time limit, two or more of them for locks",
     ],
     refuted_by: &[
         Refutation::new(
             "any wait of the circle ended within the window",
             "a_circle_of_which_one_wait_has_ended_is_none",
         ),
-        Refutation::new("an owner is not known", "without_an_owner_there_is_no_circle"),
+        Refutation::new(
+            "an owner is not known, and another thread of the process could let go",
+            "without_an_owner_there_is_no_circle",
+        ),
+        Refutation::new(
+            "its threads wait for conditions, which the handler of a signal may bring about",
+            "threads_that_all_rest_are_in_no_circle",
+        ),
     ],
     remedies: &["end one of them", "take locks in one order everywhere, or with a timeout"],
     stories: &["S3.4", "S3.14"],
@@ -64,6 +75,12 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
             found.push(matched(measures, ends, circle));
         }
     }
+    let is_new = |stuck: &Stuck<'_>| {
+        let mut waits = stuck.locks.iter();
+        waits.all(|wait| !seen.iter().any(|circle| circle.contains(&wait.thread.tid)))
+    };
+    let stuck = stuck::processes(measures).into_iter().filter(is_new);
+    found.extend(stuck.map(|stuck| all_matched(measures, ends, stuck)));
     found
 }
 
@@ -137,6 +154,90 @@ fn matched<'m>(
     matched.chain = Some(steps);
     matched.severity_min = Severity::Critical;
     matched
+}
+
+/// A process of which no thread can let go any more.
+fn all_matched<'m>(measures: &'m Measures<'m>, ends: &'m [End], stuck: Stuck<'m>) -> Match<'m> {
+    let model = measures.model;
+    let within = |w: &WaitSpan| w.within_ns(model.begin_ns, model.end_ns) as f64 / 1e9;
+    let step = |w: &&WaitSpan| Step {
+        who: w.thread.clone(),
+        on: w.object.clone(),
+        doing: None,
+        seconds: within(w),
+        when: Some((w.begin_ns, w.end_ns)),
+    };
+    let first = stuck.locks[0];
+    let pid = first.thread.pid;
+    let process = wait_words::main_thread(measures, pid);
+    let seconds = stuck.locks.iter().map(|w| within(w)).fold(0.0, f64::max);
+    let own = |end: &End| {
+        let is_lock = matches!(end.class, WaitClass::FutexLock | WaitClass::FutexWait);
+        is_lock && end.links.iter().all(|link| link.who.pid == pid) && !end.victims.is_empty()
+    };
+    let claimed: Vec<usize> =
+        ends.iter().enumerate().filter(|(_, end)| own(end)).map(|(at, _)| at).collect();
+    let chain = stuck.locks.iter().map(step).collect();
+    let (by, object) = (culprit(model, &process), first.object.clone());
+    let explain = move |_: &Loss<'_>| explain_stuck(measures, &stuck);
+    let mut matched = Match::new(by, Proof::TwoWitnesses, explain).on(object);
+    for at in claimed {
+        matched = matched.claiming(at, None);
+    }
+    matched.losses = Some(Losses::from([(pid, (process, seconds))]));
+    matched.chain = Some(chain);
+    matched.severity_min = Severity::Critical;
+    matched
+}
+
+fn explain_stuck(measures: &Measures<'_>, stuck: &Stuck<'_>) -> Wording {
+    let model = measures.model;
+    let all = || stuck.locks.iter().chain(&stuck.others);
+    let one = |w: &&WaitSpan| LongestWait::of(model, [*w]);
+    let shortest = all().map(one).min_by(|a, b| a.seconds.total_cmp(&b.seconds));
+    let pid = stuck.locks[0].thread.pid;
+    let who = words::who(&wait_words::main_thread(measures, pid));
+    let place = |w: &&WaitSpan| {
+        let stack = model.user_stack(&w.thread, w.begin_ns, w.end_ns)?;
+        user_stack::function(&stack.frames).map(|function| format!("{function}()"))
+    };
+    let places: BTreeSet<String> = stuck.locks.iter().filter_map(place).collect();
+    let places: Vec<String> = places.into_iter().collect();
+    let within =
+        if places.is_empty() { String::new() } else { format!(", in {}", places.join(" and ")) };
+    let (locks, others) = (stuck.locks.len(), stuck.others.len());
+    let who_waits = match others {
+        0 => format!("Its {locks} threads all wait for locks{within}"),
+        _ => format!(
+            "{locks} of its {} threads wait for locks{within}, and the rest for something else inside it",
+            locks + others
+        ),
+    };
+    let evidence = stuck.locks.iter().flat_map(|w| {
+        let fact = format!("{} waits for {}", words::who(&w.thread), model.name_of(&w.object).name);
+        wait_words::longest_evidence(&one(w), &fact)
+    });
+    Wording {
+        title: format!("all threads of {who} wait for each other: a deadlock"),
+        text: format!(
+            "{who_waits}, without a time limit, for {} now. Whoever has these locks is among them, or gone: nobody is left who \
+             could let go.",
+            wait_words::duration(&shortest.unwrap_or_default()),
+        ),
+        evidence: evidence.collect(),
+        remedy: vec![
+            Remedy {
+                text: "see what each of them is in the middle of".into(),
+                command: ask::question(&model.process_name(pid), pid),
+                ..Remedy::default()
+            },
+            Remedy {
+                text: "end it (what it did under the locks is lost)".into(),
+                command: holder_doing::end_command(model, &[pid]),
+                ..Remedy::default()
+            },
+        ],
+    }
 }
 
 fn explain(measures: &Measures<'_>, circle: &[&WaitSpan], closing: u32, _: &Loss<'_>) -> Wording {
@@ -228,6 +329,46 @@ mod tests {
         let mut facts = vec![stands(11, 0x7000), ended(12, 0x8000)];
         facts.extend(owners);
         assert!(!codes(facts).contains(&"lock.deadlock".to_string()));
+    }
+
+    /// Threads of a process with nobody else in it, each in a function of its own program below the one that waits.
+    fn all_stand(waits_in: &str) -> Vec<Fact> {
+        let thread = |tid: u32, address: u64| {
+            let frame = |function: &str, module: &str| UserFrame {
+                function: function.into(),
+                module: module.into(),
+                ..UserFrame::default()
+            };
+            let stack = UserStack {
+                thread: own(tid),
+                since_ns: 0,
+                frames: vec![frame(waits_in, "libc.so.6"), frame("transfer", "bank")],
+                ..UserStack::default()
+            };
+            let time = ThreadTime { thread: own(tid), until_ns: LOOK_NS, ..ThreadTime::default() };
+            let at_end = |body| Fact { at_ns: LOOK_NS, body };
+            [stands(tid, address), at_end(Body::UserStack(stack)), at_end(Body::ThreadTime(time))]
+        };
+        thread(10, 0x7000).into_iter().chain(thread(11, 0x8000)).collect()
+    }
+
+    #[test]
+    fn where_all_threads_wait_for_locks_nobody_lets_go() {
+        let mut facts = host();
+        facts.extend(all_stand("pthread_mutex_lock"));
+        let report = explain(facts);
+        let found: Vec<&str> = report.findings.iter().map(|it| &*it.code).collect();
+        assert_eq!(found, ["lock.deadlock"]);
+        let mut another = all_stand("pthread_mutex_lock");
+        let time = ThreadTime { thread: own(12), until_ns: LOOK_NS, ..ThreadTime::default() };
+        another.push(Fact { at_ns: LOOK_NS, body: Body::ThreadTime(time) });
+        assert!(!codes(another).contains(&"lock.deadlock".to_string()), "a thread is left");
+    }
+
+    #[test]
+    fn threads_that_all_rest_are_in_no_circle() {
+        let rest = codes(all_stand("pthread_cond_wait"));
+        assert!(!rest.contains(&"lock.deadlock".to_string()));
     }
 
     #[test]

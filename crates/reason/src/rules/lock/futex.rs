@@ -120,6 +120,11 @@ fn explain(measures: &Measures<'_>, end: &End, loss: &Loss<'_>) -> Wording {
     let kind = end.lock_kind(measures.model).filter(|kind| kind.is_held());
     let kind = kind.map_or("a lock", LockKind::phrase);
     let place = end.function(measures.model).map_or_else(String::new, |it| format!(" in {it}()"));
+    let word = match &end.object {
+        // Of a virtual machine's lock there is no word that says which it is.
+        Object::Inside(_) => String::new(),
+        object => format!(" for the futex {}", measures.model.name_of(object).name),
+    };
     let held = match holder {
         Some(_) => format!("{by} holds it and {}.", does(end)),
         None => "Who holds it is not known: the word names no owner, and nobody let go of it in the look.".into(),
@@ -139,10 +144,9 @@ fn explain(measures: &Measures<'_>, end: &End, loss: &Loss<'_>) -> Wording {
     Wording {
         title: format!("{} waits for {kind} that {by} holds", wait_words::waiter(measures, end)),
         text: format!(
-            "{} pass in {}{place} for the futex {}; the longest {}. {held}",
+            "{} pass in {}{place}{word}; the longest {}. {held}",
             words::of_window(loss.seconds, loss.wall_seconds),
             words::count(end.count as usize, "wait", "waits"),
-            measures.model.name_of(&end.object).name,
             wait_words::lasted(&longest),
         ),
         evidence,

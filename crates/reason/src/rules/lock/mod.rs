@@ -16,6 +16,7 @@ pub(crate) mod lease;
 pub(crate) mod monitor;
 pub(crate) mod polled;
 pub(crate) mod row;
+mod stuck;
 
 /// The rules of this area; the first that matches claims an end.
 pub static LADDER: &[&super::Rule] = &[

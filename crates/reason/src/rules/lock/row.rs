@@ -65,7 +65,7 @@ fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
         Object::Futex { pid, .. } if kind.is_some() => pid,
         _ => return None,
     };
-    if end.kind != EndKind::Lock || !is_session(measures, end) {
+    if end.kind != EndKind::Lock || kind.is_none() && !is_session(measures, end) {
         return None;
     }
     let Some(holder) = session(end) else {

@@ -58,6 +58,10 @@ pub static RULE: Rule = Rule {
             "the server is stopped, traced or frozen, and its queue has room (then that is the finding)",
             "a_server_that_is_stopped_is_that",
         ),
+        Refutation::new(
+            "the server tries to, and is refused a descriptor (then that is the finding)",
+            "a_server_that_may_open_no_more_is_that",
+        ),
     ],
     remedies: &["find what the server does instead of accepting", "raise the backlog for bursts"],
     stories: &["S3.5"],
@@ -88,11 +92,21 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
             let overflows = growth(model, socket.netns, "TcpExt.ListenOverflows").unwrap_or(0);
             let process = server(measures, ends, socket);
             let process = process.unwrap_or(&endpoint.process);
+            if may_open_no_more(measures, process) {
+                continue;
+            }
             let listener = Listener { process, socket, state, overflows };
             found.extend(matched(measures, ends, listener));
         }
     }
     found
+}
+
+/// Whether a process tries to accept, and is refused a descriptor for it.
+fn may_open_no_more(measures: &Measures<'_>, process: &ThreadRef) -> bool {
+    let own = measures.model.denied.iter().filter(|(_, denied)| denied.thread.pid == process.pid);
+    let mut limits = own.filter_map(|(_, denied)| denied.limit);
+    limits.any(|limit| limit.kind == LimitKind::Descriptors)
 }
 
 /// Of several processes that have the listener, the one that is to accept: whom following the clients' waits came to, else
@@ -322,6 +336,7 @@ mod tests {
     use crate::facts::*;
     use crate::rules::net::scenes::*;
     use crate::rules::scenes::{blocked, endpoint};
+    use crate::rules::scenes::{fact, thread};
 
     fn listener(accept_queue: u32, overflows: u64) -> Vec<Fact> {
         let state = SocketState { accept_queue, accept_limit: 4, ..SocketState::default() };
@@ -371,6 +386,19 @@ mod tests {
         };
         assert_eq!(found(WaitState::Stopped), ["process.stopped"]);
         assert_eq!(found(WaitState::Sleep), ["net.accept_queue"]);
+    }
+
+    #[test]
+    fn a_server_that_may_open_no_more_is_that() {
+        let mut facts = listener(2, 0);
+        facts.push(wait(10, "client", "recvfrom", client(1), 0, 48));
+        let kind = LimitKind::Descriptors;
+        let limit = Some(DeniedLimit { kind, limit: 20, used: 0, cgroup_id: 0 });
+        let thread = thread(20, "server");
+        let denied =
+            Denied { thread, syscall: "accept4".into(), errno: 24, limit, ..Denied::default() };
+        facts.push(fact(Body::Denied(denied)));
+        assert!(!codes(facts).contains(&"net.accept_queue".into()));
     }
 
     #[test]

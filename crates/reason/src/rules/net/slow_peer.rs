@@ -23,6 +23,9 @@ use crate::waits::poll_intent::TCP_LISTEN;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
+/// The state of a socket whose connection was asked for and not answered (include/net/tcp_states.h).
+const TCP_SYN_SENT: u8 = 2;
+
 /// The longest wait below which a peer is not slow.
 static SLOW: Threshold = Threshold::new(
     0.3,
@@ -95,13 +98,15 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
 
 /// What an end waits for, and from whom, if it is somebody elsewhere.
 fn waited_for(measures: &Measures<'_>, end: &End) -> Option<(For, SocketAddr)> {
+    let Object::Inet(ino) = end.object else { return None };
+    let socket = measures.model.socket(ino)?;
     let what = match end.class {
         WaitClass::SocketConnect => For::Connection,
+        // An event loop connects without waiting.
+        WaitClass::SocketRead if socket.state == TCP_SYN_SENT => For::Connection,
         WaitClass::SocketRead if somebody_asked(measures) => For::Data,
         _ => return None,
     };
-    let Object::Inet(ino) = end.object else { return None };
-    let socket = measures.model.socket(ino)?;
     let is_open = end.kind == EndKind::Remote && !end.victims.is_empty() && !end.circle;
     (is_open && is_elsewhere(measures, socket)).then_some((what, socket.remote))
 }
@@ -112,17 +117,24 @@ fn somebody_asked(measures: &Measures<'_>) -> bool {
     target.is_some_and(|target| target.kind != TargetKind::Host)
 }
 
-fn listeners<'m>(measures: &'m Measures<'_>) -> impl Iterator<Item = &'m InetRef> {
-    measures.model.endpoints.iter().filter_map(|end| match &end.object {
-        ObjectRef::Inet(socket) if socket.state == TCP_LISTEN => Some(socket),
-        _ => None,
+/// Whether somebody on this host has a connection's other end still to accept.
+fn is_to_be_accepted(measures: &Measures<'_>, socket: &InetRef) -> bool {
+    let mut endpoints = measures.model.endpoints.iter();
+    endpoints.any(|end| match &end.object {
+        ObjectRef::Inet(listener) if listener.state == TCP_LISTEN => {
+            // A command's connection was accepted before the queue was read.
+            let state = end.socket.as_ref().filter(|_| !measures.is_command());
+            leads_to(socket, listener) && state.is_none_or(|state| state.accept_queue > 0)
+        }
+        _ => false,
     })
 }
 
-/// It is connected, nobody on this host listens there, and nobody on this host has the other end.
+/// It is connected, and nobody on this host has the other end, or will accept it: one that a process here has closed, and what it
+/// sent last does not arrive, is elsewhere too.
 fn is_elsewhere(measures: &Measures<'_>, socket: &InetRef) -> bool {
     socket.remote.port() != 0
-        && !listeners(measures).any(|listener| leads_to(socket, listener))
+        && !is_to_be_accepted(measures, socket)
         && other_end(measures.model, socket).is_none()
 }
 
@@ -160,12 +172,22 @@ fn matched<'m>(
     Some(own.into_iter().fold(matched, |matched, at| matched.claiming(at, None)))
 }
 
+/// `curl waits`, `curl waits through nginx 459`.
+fn who_waits(measures: &Measures<'_>, end: &End) -> String {
+    let victim = measures.process_name(end.first_victim());
+    let asks = &end.links[end.named].who;
+    match asks.pid == end.links[0].who.pid || measures.process_name(asks) == victim {
+        true => format!("{victim} waits"),
+        false => format!("{victim} waits through {}", words::who(asks)),
+    }
+}
+
 /// Waits for what a peer elsewhere has to say.
 fn answering(measures: &Measures<'_>, address: SocketAddr, end: &End, again: u64) -> Wording {
-    let victim = measures.process_name(end.first_victim());
+    let waits = who_waits(measures, end);
     let nothing_lost = "This host sent nothing twice meanwhile: the time passes at the peer or on the way from it.";
     Wording {
-        title: format!("{victim} waits for {address}, which takes its time to answer"),
+        title: format!("{waits} for {address}, which takes its time to answer"),
         text: format!(
             "{} pass in waits for what it sends, {} the longest. {}",
             words::of_window(end.seconds, measures.wall_seconds()),
@@ -198,9 +220,9 @@ fn answering(measures: &Measures<'_>, address: SocketAddr, end: &End, again: u64
 
 /// Waits to be connected.
 fn connecting(measures: &Measures<'_>, address: SocketAddr, end: &End, again: u64) -> Wording {
-    let victim = measures.process_name(end.first_victim());
+    let waits = who_waits(measures, end);
     Wording {
-        title: format!("{victim} waits for a connection to {address}, which does not answer"),
+        title: format!("{waits} for a connection to {address}, which does not answer"),
         text: format!(
             "{} pass in waits to be connected, {} the longest; {again} attempts were repeated.",
             words::of_window(end.seconds, measures.wall_seconds()),
@@ -329,11 +351,11 @@ mod tests {
     #[test]
     fn who_accepted_the_connection_waits_for_a_question() {
         let mut facts = vec![
-            wait(10, "server", "recvfrom", far(100, 80, 1), 0, 48),
+            wait(10, "server", "recvfrom", far(100, 8080, 1), 0, 48),
             look_at(TargetKind::Process, 10),
         ];
         assert!(says(CODE, facts.clone()));
-        facts.push(listens(101, "0.0.0.0:80"));
+        facts.push(listens(101, "0.0.0.0:8080"));
         assert!(!says(CODE, facts));
     }
 }

@@ -16,7 +16,7 @@ use crate::rules::proof::Proof;
 use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Evidence, Remedy, Severity, Wording};
 use crate::rules::{Finds, Losses, Match, Refutation, Rule, culprit};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 static SHARE_MIN: Threshold = Threshold::new(
     0.5,
@@ -57,7 +57,7 @@ pub static RULE: Rule = Rule {
              transfer that fills a CPU with it is as fast as its cipher, whatever network or disk could do.",
     needs: &[
         "half or more of its CPU samples are in the code of a cryptographic library",
-        "its threads run, or are ready to, for four fifths of their time",
+        "its threads run, or are ready to, for four fifths of their time; or it is a server, and a command waits for its work",
     ],
     refuted_by: &[
         Refutation::new(
@@ -109,7 +109,7 @@ struct Program {
 }
 
 fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
-    let all = programs(measures).into_values();
+    let all = programs(measures, ends).into_values();
     all.filter_map(|program| matched(measures, ends, program)).collect()
 }
 
@@ -117,13 +117,15 @@ fn is_crypto(code: &str) -> bool {
     LIBRARIES.iter().any(|name| code.starts_with(name))
 }
 
-fn programs(measures: &Measures<'_>) -> BTreeMap<String, Program> {
+/// Those that were asked about, and those whose work somebody waits for.
+fn programs(measures: &Measures<'_>, ends: &[End]) -> BTreeMap<String, Program> {
     let model = measures.model;
+    let at_work: BTreeSet<u32> = ends.iter().filter_map(|end| worker(measures, end)).collect();
     let mut programs: BTreeMap<String, Program> = BTreeMap::new();
     let crypto = |w: &&Work| is_crypto(&w.code) && w.process.pid != model.host.own_pid;
     for work in model.work.iter().filter(crypto) {
         let pid = work.process.pid;
-        if !measures.concerns(&work.process) {
+        if !measures.concerns(&work.process) && !at_work.contains(&pid) {
             continue;
         }
         let program = programs.entry(work.process.comm.clone()).or_default();
@@ -164,6 +166,8 @@ struct Bound {
     share: f64,
     /// Share of its threads' time that they run or are ready to.
     busy: f64,
+    /// It is none of the command's own, and rests while it is asked nothing.
+    is_server: bool,
 }
 
 impl Bound {
@@ -177,6 +181,7 @@ impl Bound {
             seconds: crypto as f64 * program.each,
             share: crypto as f64 / all.max(1) as f64,
             busy: busy / alive.max(1e-9),
+            is_server: !measures.concerns(&most),
             program,
             most,
         };
@@ -184,7 +189,7 @@ impl Bound {
         (crypto as f64 >= SAMPLES_MIN.value
             && bound.share >= SHARE_MIN.value
             && cpus >= CPU_MIN.value
-            && bound.busy >= BUSY_MIN.value)
+            && (bound.busy >= BUSY_MIN.value || bound.is_server))
             .then_some(bound)
     }
 
@@ -207,16 +212,20 @@ impl Bound {
             false => words::who(&self.most),
         };
         let library = &self.program.library;
+        let (they, them) = if several { ("They run", "them") } else { ("It runs", "it") };
+        let held_up = match self.busy >= BUSY_MIN.value {
+            true => format!(
+                "{they}, or could, for {} of the time, so nothing else holds {them} up.",
+                words::percent(self.busy)
+            ),
+            false => format!("While somebody waits for {them}, nothing else holds {them} up."),
+        };
         Wording {
             title: format!("{comm} is as fast as the cipher that it computes"),
             text: format!(
-                "{} of the CPU time of {who} ({}) is spent in {library}. {}, or could, for {} of the time, so nothing \
-                 else holds {} up.",
+                "{} of the CPU time of {who} ({}) is spent in {library}. {held_up}",
                 words::percent(self.share),
                 words::of_window(self.seconds, loss.wall_seconds),
-                if several { "They run" } else { "It runs" },
-                words::percent(self.busy),
-                if several { "them" } else { "it" },
             ),
             evidence: vec![
                 Evidence::new(

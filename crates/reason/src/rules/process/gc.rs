@@ -44,6 +44,12 @@ static MOST_MIN: Threshold = Threshold::new(
      PART_MIN of the time",
     "chosen: most of it; lab, seed 6113: 0.55 on two CPUs, where the program did half of its work",
 );
+static NOTICED_MIN: Threshold = Threshold::new(
+    0.3,
+    "s",
+    "what it took altogether; less is no delay that a person notices, and a virtual machine that begins and ends takes as much",
+    "reference machine, JDK 17: a program of 0.35 s stood for 0.15 s",
+);
 static OF_ALL_MIN: Threshold = Threshold::new(
     0.25,
     "1",
@@ -98,6 +104,7 @@ pub static RULE: Rule = Rule {
     stories: &[],
     thresholds: &[
         &STOOD_MIN,
+        &NOTICED_MIN,
         &OF_ALL_MIN,
         &PART_MIN,
         &MOST_MIN,
@@ -256,7 +263,7 @@ fn of_a_virtual_machine<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<
         (_, true) => Cost::of_one(measures, process, collecting.seconds(), end),
         _ => return None,
     };
-    if cost.seconds < COST_MIN.value * measures.wall_seconds() {
+    if cost.seconds < NOTICED_MIN.value.max(COST_MIN.value * measures.wall_seconds()) {
         return None;
     }
     let by = culprit(measures.model, process);

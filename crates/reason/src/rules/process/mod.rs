@@ -15,6 +15,7 @@ mod gc_sampled;
 #[cfg(test)]
 mod gc_tests;
 pub(crate) mod holder_doing;
+mod owing;
 pub(crate) mod own_time;
 pub(crate) mod pipe_peer;
 pub(crate) mod process_limit;

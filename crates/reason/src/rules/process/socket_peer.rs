@@ -7,8 +7,8 @@
 //! (graph/debts.rs); that counts for whoever was asked about, for on a host a long poll looks the same. Rejected: any wait for a busy peer (every idle connection to a busy server is one).
 
 use super::holder_doing::AT_WORK;
-use super::wait_words;
 use super::who_talks::{Asked, Talk, first_question, is_read};
+use super::{owing, wait_words};
 use crate::facts::TargetKind;
 use crate::facts::ThreadRef;
 use crate::graph::chains::ChainLink;
@@ -95,11 +95,12 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
         }
     }
     if by_server.is_empty() {
-        return Vec::new();
+        return owing::found(measures, ends, &COMMAND_WAITS).into_iter().collect();
     }
     let talk = Talk::of(measures);
     let all = by_server.into_iter();
-    all.filter_map(|(server, at)| matched(measures, ends, &talk, server, &at)).collect()
+    let waited = all.filter_map(|(server, at)| matched(measures, ends, &talk, server, &at));
+    waited.chain(owing::found(measures, ends, &COMMAND_WAITS)).collect()
 }
 
 /// Whether it is a command, a process or a container that somebody asked about, and no whole host.
@@ -107,10 +108,14 @@ fn is_asked_about(measures: &Measures<'_>) -> bool {
     measures.model.target.as_ref().is_some_and(|target| target.kind != TargetKind::Host)
 }
 
+fn is_container(measures: &Measures<'_>) -> bool {
+    measures.model.target.as_ref().is_some_and(|target| target.kind == TargetKind::Container)
+}
+
 /// Whose own time an end is that others reach by reading from a socket.
 fn server_of(measures: &Measures<'_>, end: &End) -> Option<u32> {
     let reads = end.via.iter().any(|(class, seconds)| is_read(*class) && *seconds > 0.0);
-    if !reads && (measures.is_command() || question(measures, end).is_none()) {
+    if !reads && !question(measures, end).is_some_and(|(asks, _)| is_asked_on(asks)) {
         return None;
     }
     let its_own = match (end.kind, end.class) {
@@ -133,20 +138,25 @@ fn server_of(measures: &Measures<'_>, end: &End) -> Option<u32> {
 /// The last link of an end's chain that reads from a socket, and the one at the other end. An event loop has asked where its
 /// connection says so, and on a command's path whenever it waits for another process.
 fn question<'e>(measures: &Measures<'_>, end: &'e End) -> Option<(&'e ChainLink, &'e ChainLink)> {
+    let is_loop = |pair: &[Arc<ChainLink>]| {
+        pair[0].class == WaitClass::Idle && pair[0].who.pid != pair[1].who.pid
+    };
     let asks = |pair: &[Arc<ChainLink>]| {
-        let is_other = pair[0].who.pid != pair[1].who.pid;
-        let on_connection =
-            matches!(pair[0].object, Object::Inet(_)) && pair[0].question_of.is_none();
-        let is_loop = pair[0].class == WaitClass::Idle && is_other;
-        is_read(pair[0].class) || is_loop && (measures.is_command() || on_connection)
+        is_read(pair[0].class) || is_loop(pair) && (measures.is_command() || is_asked_on(&pair[0]))
     };
     // What comes through a pipe is no answer by itself: whoever reads it has been asked on a connection.
-    let on_socket = |pair: &[Arc<ChainLink>]| {
-        asks(pair) && matches!(pair[0].object, Object::Inet(_) | Object::Unix(_))
+    let on_socket = |pair: &[Arc<ChainLink>]| match is_read(pair[0].class) {
+        true => matches!(pair[0].object, Object::Inet(_) | Object::Unix(_)),
+        false => is_loop(pair) && is_asked_on(&pair[0]),
     };
     let pairs = || end.links.windows(2);
     let at = pairs().rposition(on_socket).or_else(|| pairs().rposition(asks))?;
     Some((&end.links[at], &end.links[at + 1]))
+}
+
+/// Whether an event loop waits for an answer on a connection, and for nobody's question.
+fn is_asked_on(link: &ChainLink) -> bool {
+    matches!(link.object, Object::Inet(_)) && link.question_of.is_none()
 }
 
 /// What a server's clients lose to its own time.
@@ -251,8 +261,8 @@ fn matched<'m>(
         asked.answers = answered.unwrap_or(asked.answers);
     }
     let answer = waited.seconds() / asked.answers.max(1) as f64;
-    // A command that asks once has all its time in that one answer.
-    let is_one = measures.is_command() || is_outstanding;
+    // Who was asked about and asks once has all its time in that one answer; in a container others ask too.
+    let is_one = is_outstanding || is_asked_about(measures) && !is_container(measures);
     let answers_min = if is_one { 1 } else { ANSWERS_MIN.count() };
     let is_short = is_one && waited.seconds() < COMMAND_WAITS.value;
     if asked.answers + usize::from(is_outstanding) < answers_min || answer < SLOW.value || is_short
