@@ -39,7 +39,7 @@ class Play:
             raise KeyboardInterrupt
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, stop)
-        run = Run(self.options.seed)
+        run = Run(self.options.seed, self.options.user)
         try:
             for case in chosen:
                 self.one(run, case)

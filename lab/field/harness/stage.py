@@ -40,8 +40,8 @@ RESOLV = 'mount --bind "$0" /etc/resolv.conf && exec "$@"'
 class Run:
     """What all cases of one run share: the seed, the folder, and what is made once (data directories, classes)."""
 
-    def __init__(self, seed):
-        self.seed = seed
+    def __init__(self, seed, user=None):
+        self.seed, self.user = seed, user
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix=PREFIX))
         os.chmod(self.dir, 0o755)
         self.name = self.dir.name
@@ -52,6 +52,14 @@ class Run:
     def close(self):
         """Removes the folder."""
         shutil.rmtree(self.dir, ignore_errors=True)
+
+
+def become(account):
+    """In the child: gives root up for good."""
+    if account:
+        os.initgroups(account.pw_name, account.pw_gid)
+        os.setgid(account.pw_gid)
+        os.setuid(account.pw_uid)
 
 
 def tool(*names):
@@ -143,20 +151,33 @@ class Stage:
 
     # processes
 
+    def account(self, user=None):
+        """Whose a program of the case is; none: root's. The case's folder is made his as well."""
+        name = user if user == "root" or not self.run.user else self.run.user
+        if name in (None, "root"):
+            return None
+        account = pwd.getpwnam(name)
+        if self.run.user:
+            os.chmod(self.dir, 0o755)
+            subprocess.run(["chown", "-R", f"{account.pw_uid}:{account.pw_gid}", str(self.dir)], check=False)
+        return account
+
     def spawn(self, argv, user=None, groups=(), stdin=subprocess.DEVNULL, log=None, env=None, cwd=None, stdout=None):
-        """Starts a process of the case in a session of its own."""
+        """Starts a process of the case in a session of its own. Where an ordinary user asks, what he asks about is his own; but
+        for what only `root` may do."""
         argv = shlex.split(argv) if isinstance(argv, str) else [str(word) for word in argv]
-        account = pwd.getpwnam(user) if user else None
+        account = self.account(user)
+        if account and argv[:3] == ["ip", "netns", "exec"]:
+            # Only root may enter the namespace.
+            argv = argv[:4] + ["setpriv", f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}", "--init-groups"] + argv[4:]
+            account = None
         ways = [str(group.path / "cgroup.procs") for group in groups]
 
         def prepare():
             for way in ways:
                 with open(way, "w", encoding="ascii") as procs:
                     procs.write("0")
-            if account:
-                os.initgroups(account.pw_name, account.pw_gid)
-                os.setgid(account.pw_gid)
-                os.setuid(account.pw_uid)
+            become(account)
 
         out = stdout if stdout is not None else open(self.dir / (log or "log"), "ab")
         errors = subprocess.STDOUT if stdout is None else subprocess.DEVNULL
@@ -172,10 +193,15 @@ class Stage:
     def typist(self, argv, env=None):
         """Starts a process on a terminal of its own, where a person could type: (process, what types). Its `tty` is the
         terminal's name, by which the person is known."""
-        terminal = Terminal()
+        terminal, account = Terminal(), self.account()
+
+        def prepare():
+            Terminal.adopt()
+            become(account)
+
         process = subprocess.Popen([str(word) for word in argv], stdin=terminal.slave, stdout=terminal.slave,
                                    stderr=terminal.slave,
-                                   cwd=self.dir, preexec_fn=Terminal.adopt, env={**self.env, **(env or {})})
+                                   cwd=self.dir, preexec_fn=prepare, env={**self.env, **(env or {})})
         terminal.begin()
         process.tty = terminal.name
         return process, lambda text: terminal.type(text.encode())
@@ -196,8 +222,10 @@ class Stage:
     def sh(self, command, check=True, timeout=90, user=None):
         """A set-up command; its output."""
         argv = ["bash", "-c", command]
+        user = user and (self.run.user or user)
         if user:
-            argv = ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups"] + argv
+            account = pwd.getpwnam(user)
+            argv = ["setpriv", f"--reuid={user}", f"--regid={account.pw_gid}", "--init-groups"] + argv
         done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout,
                               env=self.env, cwd=self.dir, check=False)
         if check and done.returncode:
@@ -252,12 +280,13 @@ class Stage:
     def once(self, name, make, owner=None):
         """A folder that cases of this run share, made by the first."""
         path = self.run.cache / name
+        owner = owner and (self.run.user or owner)
         if not path.exists():
             new = self.run.cache / (name + ".new")
             shutil.rmtree(new, ignore_errors=True)
             new.mkdir()
             if owner:
-                shutil.chown(new, owner, owner)
+                shutil.chown(new, owner, pwd.getpwnam(owner).pw_gid)
                 os.chmod(new, 0o700)
             make(new)
             new.rename(path)

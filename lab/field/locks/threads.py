@@ -158,7 +158,8 @@ def python_interpreter_lock_service(s):
 def ruby_mutex(s):
     """Ruby's Mutex, held by a thread that sleeps."""
     tool("ruby")
-    truth = Truth(end=("lock", "sleep"), who=("ruby",), code=("lock.futex",))
+    # Ruby names a thread by the line that made it.
+    truth = Truth(end=("lock", "sleep"), who=("ruby",), code=("lock.futex",), culprit=("m.rb:3",))
     yield run(["ruby", s.file("m.rb", RUBY_MUTEX), s.seconds(2.5, 3.3)], truth, wall=1)
 
 

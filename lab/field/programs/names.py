@@ -45,7 +45,7 @@ def started(s, code, arguments, inside):
     """Starts such a server and waits until it is there."""
     count = len(list(s.dir.glob("dns-*.log")))
     log = f"dns-{count}.log"
-    server = s.spawn([*inside, PY, s.file(f"dns-{count}.py", code), *arguments], log=log)
+    server = s.spawn([*inside, PY, s.file(f"dns-{count}.py", code), *arguments], "root", log=log)
     s.wait(lambda: "up" in (s.dir / log).read_text(), "the name server is up")
     return server
 
@@ -54,7 +54,7 @@ def dnsmasq(s, address, *options, inside=()):
     """dnsmasq on an address of its own."""
     argv = [*inside, tool("dnsmasq"), "-k", "-C", "/dev/null", "-u", "root", "--no-resolv", "--no-hosts", "-p", "53",
             f"--listen-address={address}", "--bind-interfaces", "--pid-file=", *options]
-    server = s.spawn(argv, log="dnsmasq.log")
+    server = s.spawn(argv, "root", log="dnsmasq.log")
     s.wait(lambda: address in s.sh(" ".join([*inside, "ss", "-lun"])), "dnsmasq listens")
     return server
 
@@ -78,7 +78,7 @@ forward-zone:
   name: "."
   forward-addr: {upstream}
 """)
-    server = s.spawn([tool("unbound"), "-d", "-c", conf], log="unbound.log")
+    server = s.spawn([tool("unbound"), "-d", "-c", conf], "root", log="unbound.log")
     s.wait(lambda: address in s.sh("ss -lun"), "unbound listens")
     return server
 
@@ -118,7 +118,7 @@ PidFile {s.dir}/pid
 UseDNS {'yes' if resolver else 'no'}
 PermitRootLogin yes
 """)
-        self.process = s.spawn([*resolver, "/usr/sbin/sshd", "-D", "-e", "-f", config], log="sshd.log")
+        self.process = s.spawn([*resolver, "/usr/sbin/sshd", "-D", "-e", "-f", config], "root", log="sshd.log")
         s.wait_port(self.port)
 
     def ssh(self, *command, source="127.0.0.1", known="no"):
