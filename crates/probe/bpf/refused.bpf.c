@@ -249,7 +249,10 @@ static __always_inline bool tries_lock(__s64 number, const __u64 args[6])
 	return args[1] & LOCK_NB;
 }
 
-/* Threads whose refusals are wanted. Who may open no more descriptors accepts nobody: that is seldom, and of anybody. */
+/*
+ * Threads whose refusals are wanted. A server without a free descriptor accepts nobody, so those refusals are wanted of every
+ * process: there are few.
+ */
 static __always_inline bool is_watched(struct task_struct *task, long result)
 {
 	__u32 tgid = control.refused_tgid;

@@ -156,7 +156,7 @@ impl Live {
     /// Adds what only the waiter's memory tells: futex owners, the descriptor that is polled, the path of a call.
     fn complete(&mut self, waits: &mut [Fact], facts: &mut Vec<Fact>) {
         let mut owners = Owners::default();
-        let begun_last = self.walked_pid.is_none().then(|| polled::begun_last(waits));
+        let oldest_ns = self.walked_pid.is_none().then(|| polled::oldest_begin_ns(waits));
         for fact in waits {
             let Body::Blocked(blocked) = &mut fact.body else { continue };
             if blocked.kernel || blocked.thread.pid == self.own_pid {
@@ -166,8 +166,8 @@ impl Live {
             if blocked.place.state == WaitState::DiskSleep || paths::opens(blocked) {
                 paths::name(blocked, &self.roots);
             }
-            let is_asked = begun_last.is_none_or(|from_ns| blocked.since_ns >= from_ns);
-            if is_asked && blocked.place.object.is_none() {
+            let is_recent = oldest_ns.is_none_or(|oldest_ns| blocked.since_ns >= oldest_ns);
+            if is_recent && blocked.place.object.is_none() {
                 blocked.place.polled = polled::descriptors(&self.roots, blocked);
                 for fd in &blocked.place.polled {
                     self.polled.insert((blocked.thread.pid, *fd), blocked.thread.clone());

@@ -38,8 +38,8 @@ pub(crate) fn descriptors(roots: &Roots, blocked: &Blocked) -> Vec<u32> {
     if all.len() > DESCRIPTORS_MAX { Vec::new() } else { all }
 }
 
-/// Since when the last waits of a host stand that there is time for.
-pub(crate) fn begun_last(waits: &[Fact]) -> Ns {
+/// Of a host, the begin of the oldest wait whose descriptors are read: those that began last, WAITS_MAX of them.
+pub(crate) fn oldest_begin_ns(waits: &[Fact]) -> Ns {
     let since = waits.iter().filter_map(|fact| match &fact.body {
         Body::Blocked(blocked) if may_be_for_several(blocked) => Some(blocked.since_ns),
         _ => None,
@@ -51,9 +51,7 @@ pub(crate) fn begun_last(waits: &[Fact]) -> Ns {
 
 /// Whether a wait is for whichever of several descriptors comes first.
 fn may_be_for_several(blocked: &Blocked) -> bool {
-    let calls =
-        ["poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "epoll_pwait2"];
-    !blocked.kernel && blocked.place.object.is_none() && calls.contains(&&*blocked.place.syscall)
+    !blocked.kernel && blocked.place.object.is_none() && blocked.place.is_for_several()
 }
 
 /// Those that an epoll watches; none if there are too many to tell.
@@ -96,8 +94,8 @@ mod tests {
             };
             (1..=count).map(of).collect()
         };
-        assert_eq!(begun_last(&waits(12)), 0);
-        assert_eq!(begun_last(&waits(WAITS_MAX as u64 + 100)), 101);
+        assert_eq!(oldest_begin_ns(&waits(12)), 0);
+        assert_eq!(oldest_begin_ns(&waits(WAITS_MAX as u64 + 100)), 101);
     }
 
     #[test]

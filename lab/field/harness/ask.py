@@ -83,7 +83,7 @@ def perform(ask, holdup, base, stage, user=None):
 
 def open_to(user, stage, base):
     """An ordinary user may write where the case and the answer are."""
-    stage.account()
+    stage.hand_over()
     for suffix in (".hup", ".json"):
         path = pathlib.Path(base + suffix)
         path.touch()

@@ -151,8 +151,9 @@ class Stage:
 
     # processes
 
-    def account(self, user=None):
-        """Whose a program of the case is; none: root's. The case's folder is made his as well."""
+    def hand_over(self, user=None):
+        """The account that a program of the case runs as, none for root's. Where an ordinary user asks, the case's folder becomes
+        his too."""
         name = user if user == "root" or not self.run.user else self.run.user
         if name in (None, "root"):
             return None
@@ -166,7 +167,7 @@ class Stage:
         """Starts a process of the case in a session of its own. Where an ordinary user asks, what he asks about is his own; but
         for what only `root` may do."""
         argv = shlex.split(argv) if isinstance(argv, str) else [str(word) for word in argv]
-        account = self.account(user)
+        account = self.hand_over(user)
         if account and argv[:3] == ["ip", "netns", "exec"]:
             # Only root may enter the namespace.
             argv = argv[:4] + ["setpriv", f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}", "--init-groups"] + argv[4:]
@@ -193,7 +194,7 @@ class Stage:
     def typist(self, argv, env=None):
         """Starts a process on a terminal of its own, where a person could type: (process, what types). Its `tty` is the
         terminal's name, by which the person is known."""
-        terminal, account = Terminal(), self.account()
+        terminal, account = Terminal(), self.hand_over()
 
         def prepare():
             Terminal.adopt()

@@ -62,7 +62,7 @@ def hogs(s):
 
 @case("nice-gzip")
 def nice_gzip(s):
-    """A backup compresses at a nice value, or under SCHED_IDLE, beside programs that have the CPUs."""
+    """A backup compresses at a nice value, or under SCHED_IDLE, while other programs have the CPUs."""
     data = s.file("data", "")
     s.sh(f"head -c {s.random.randrange(8, 12)}M /dev/urandom > {data}")
     # one group, as a service's: between sessions, of which the kernel may make groups, a nice value counts for nothing

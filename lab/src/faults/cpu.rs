@@ -94,9 +94,9 @@ impl Fault for Affinity {
     }
 }
 
-/// The workload comes last beside a program that has the CPUs: by its nice value, or by the weight of its group.
+/// The workload comes last while another program has the CPUs: by its nice value, or by the weight of its group.
 ///
-/// Parameters: `nice`, or `shares` for groups that lie beside one another. Variables: `slow_group`, `slow_group_name`, `hog`,
+/// Parameters: `nice`, or `shares` for sibling groups. Variables: `slow_group`, `slow_group_name`, `hog`,
 /// `hog_pid`.
 struct Weight;
 
@@ -120,9 +120,9 @@ impl Fault for Weight {
             fs::write(&file, format!("{shares}"))
                 .with_context(|| format!("write {}", file.display()))?;
             let name = ctx.draw.name();
-            let (beside, guard) = ctx.cgroup("cpu", &name)?;
+            let (sibling, guard) = ctx.cgroup("cpu", &name)?;
             guards.push(guard);
-            ctx.set("hog_group", beside.display());
+            ctx.set("hog_group", sibling.display());
         }
         Ok(guards)
     }

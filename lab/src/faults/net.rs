@@ -321,7 +321,7 @@ impl Fault for Flood {
     }
 }
 
-/// Packets come in faster than one CPU handles them beside its work: all of an interface are handled on the CPU that the
+/// Packets come in faster than one CPU handles them along with its work: all of an interface are handled on the CPU that the
 /// workload is bound to, while their sender has another.
 ///
 /// Parameters: `packets_per_second`. Variables: of [`pair`]; `bound_group`, `sender_group`, `packets_cpu`, `sender_pid`.

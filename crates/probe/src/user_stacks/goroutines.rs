@@ -11,32 +11,24 @@ use super::elf::Elf;
 use super::go_program::{self, Program};
 use super::go_routines::Routines;
 use super::maps;
-use super::rounds::{Ask, Rounds, waits_for_a_word};
+use super::rounds::{Ask, Once, PART_OF_CPU, Pace};
 use crate::live::What;
 use crate::memory;
 use holdup_reason::facts::{Body, Endpoint, Fact, Goroutines as Standing, Ns, ObjectRef};
-use std::collections::HashSet;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 
-/// Processes that are asked for in a look, and of those in Go how many are read.
-const ASKED_MAX: usize = 256;
+/// Go programs that are read.
 const PROGRAMS_MAX: usize = 16;
 /// Sockets that take connections, by whose processes a look begins.
 const SERVERS_MAX: usize = 64;
 /// State of such a socket (`TCP_LISTEN`, include/net/tcp_states.h).
 const TCP_LISTEN: u8 = 10;
-/// A reading may take this part of the time until the next one.
-const PART_OF_CPU: Ns = 1000;
 /// What has not changed is reported again after so long.
 const AGAIN_NS: Ns = 1_000_000_000;
 
 /// The Go programs of a look.
-#[derive(Default)]
-pub struct Goroutines {
-    asked: HashSet<u32>,
-    rounds: Rounds<u32>,
-}
+pub struct Goroutines(Once);
 
 impl Goroutines {
     /// For a look at this: the process that somebody asks about, and servers, are asked for at once, as one that has nothing
@@ -52,29 +44,17 @@ impl Goroutines {
             }
             _ => None,
         });
-        let mut goroutines = Self::default();
-        let all = target.into_iter().chain(listens.take(SERVERS_MAX));
-        goroutines.rounds.fresh = all.filter(|pid| goroutines.asked.insert(*pid)).collect();
-        // The last is asked first.
-        goroutines.rounds.fresh.reverse();
-        goroutines
+        Self(Once::of(target.into_iter().chain(listens.take(SERVERS_MAX))))
     }
 
     /// Adds what was read since the last tick, and asks for more; gives the CPU time that reading it took.
     pub fn tick(&mut self, facts: &mut Vec<Fact>) -> Ns {
-        for pid in facts.iter().filter_map(waits_for_a_word) {
-            if self.asked.len() < ASKED_MAX && self.asked.insert(pid) {
-                self.rounds.fresh.push(pid);
-            }
-        }
-        let Some(spent_ns) = self.rounds.take(facts) else { return 0 };
-        self.rounds.send("holdup-go", round);
-        spent_ns
+        self.0.tick(facts, "holdup-go", round)
     }
 
     /// Reads once more, as the look ends; gives what that took of the CPU time that is allowed.
     pub fn last(&mut self, facts: &mut Vec<Fact>, allowed_ns: Ns) -> Ns {
-        self.rounds.last(facts, allowed_ns)
+        self.0.last(facts, allowed_ns)
     }
 }
 
@@ -93,10 +73,7 @@ struct Process {
     /// What was reported last, and when.
     reported: Standing,
     reported_ns: Ns,
-    /// Not read again before, but as the look ends.
-    next_ns: Ns,
-    /// What a reading took.
-    cost_ns: Ns,
+    pace: Pace,
 }
 
 impl Process {
@@ -120,31 +97,22 @@ impl Process {
         let spent_ns = cpu_ns().saturating_sub(begin_ns);
         // It was asked once: half of what that took is enough of a rest, or a short look would see nothing.
         let next_ns = crate::live::now() + spent_ns.min(AGAIN_NS / PART_OF_CPU) * PART_OF_CPU / 2;
-        Some(Self {
-            pid,
-            routines,
-            reported: Standing::default(),
-            reported_ns: 0,
-            next_ns,
-            cost_ns: 0,
-        })
+        let pace = Pace::from(next_ns);
+        Some(Self { pid, routines, reported: Standing::default(), reported_ns: 0, pace })
     }
 
     /// Reports which stand now, if it is time, or the last time and there is enough of it; none if the process is gone.
     fn read(&mut self, facts: &mut Vec<Fact>, last_ns: &mut Option<Ns>) -> Option<()> {
         let at_ns = crate::live::now();
-        let is_last = last_ns.is_some_and(|rest_ns| self.cost_ns <= rest_ns);
-        if at_ns < self.next_ns && !is_last {
+        if !self.pace.is_due(at_ns, *last_ns) {
             return Some(());
         }
         let begin_ns = cpu_ns();
         let pid = self.pid;
         let mut memory = |at: u64, into: &mut [u8]| memory::read(pid, at, into);
         let read = self.routines.read(pid, at_ns, &mut memory)?;
-        self.cost_ns = cpu_ns().saturating_sub(begin_ns);
-        self.next_ns = at_ns + self.cost_ns * PART_OF_CPU;
-        *last_ns = last_ns.map(|rest_ns| rest_ns.saturating_sub(self.cost_ns));
-        if is_last || read != self.reported || at_ns >= self.reported_ns + AGAIN_NS {
+        self.pace.paid(at_ns, cpu_ns().saturating_sub(begin_ns), last_ns);
+        if last_ns.is_some() || read != self.reported || at_ns >= self.reported_ns + AGAIN_NS {
             (self.reported, self.reported_ns) = (read.clone(), at_ns);
             facts.push(Fact { at_ns, body: Body::Goroutines(read) });
         }

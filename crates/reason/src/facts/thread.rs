@@ -209,6 +209,22 @@ pub struct Place {
     pub lock: Option<Box<KernelLock>>,
 }
 
+impl Place {
+    /// Whether its system call waits for whichever of several descriptors comes first.
+    pub fn is_for_several(&self) -> bool {
+        matches!(
+            self.syscall.as_str(),
+            "poll"
+                | "ppoll"
+                | "select"
+                | "pselect6"
+                | "epoll_wait"
+                | "epoll_pwait"
+                | "epoll_pwait2"
+        )
+    }
+}
+
 /// A sleeping lock of the kernel that a thread waits for. Source: the tracepoints contention_begin and contention_end (since
 /// 6.0), or `task_struct::blocker` (since 6.16); the lock's own owner field.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,13 +6,15 @@
 //! where more than a jiffy lies between them; and for a tie, which segment moved the window last. Keepalive probes move that
 //! segment, so with them only a clear age counts. Who accepted a connection owes when the peer spoke last; who made it
 //! awaits when it spoke last itself; the rest is quiet. UDP keeps no clocks: a socket connected to a name server is an open
-//! question, and so is a connection that is still being made. Where one end alone has ever sent, it spoke last. What was closed within the look counts as it was last seen.
+//! question, and so is a connection that is still being made. What was closed within the look counts as it was last seen. Where
+//! one end alone has ever sent, it spoke last, whatever the clocks say.
 //! Wrong by nature: half-answered pipelines, messages that want no answer.
 //!
 //! Must not: follow a debt (chains.rs), or call one late: a long poll is a debt by design.
 
 use crate::facts::*;
 use crate::model::Model;
+use crate::waits::poll_intent::TCP_SYN_SENT;
 use std::collections::HashMap;
 
 /// What was read so long before the end of the look was closed since: of the others it is read after the end.
@@ -81,8 +83,10 @@ impl Debts {
                 continue;
             }
             let age = |jiffies: u32| u64::from(jiffies) * u64::from(turn.jiffy_ns);
-            let spoke = only_speaker(state).unwrap_or_else(|| spoke_last(turn, far(socket)));
-            let (of, jiffies) = match (spoke, accepted(socket)) {
+            let accepted = accepted(socket);
+            let spoke = only_speaker(state, turn, accepted);
+            let spoke = spoke.unwrap_or_else(|| spoke_last(turn, far(socket)));
+            let (of, jiffies) = match (spoke, accepted) {
                 (Spoke::Peer, true) => (&mut debts.owes, turn.received_jiffies),
                 (Spoke::Me, false) => (&mut debts.awaits, turn.sent_jiffies),
                 _ => continue,
@@ -109,15 +113,15 @@ fn asks_a_name_server(socket: &InetRef) -> bool {
 
 /// It was asked for, and the other end has said nothing.
 fn is_being_made(socket: &InetRef) -> bool {
-    const SYN_SENT: u8 = 2;
-    socket.protocol == "tcp" && socket.state == SYN_SENT && socket.remote.port() != 0
+    socket.protocol == "tcp" && socket.state == TCP_SYN_SENT && socket.remote.port() != 0
 }
 
-/// Of a connection on which only one end has ever sent anything: that one. The clocks of a question that was sent as soon as
-/// the connection was there tell nothing. What is acknowledged counts the SYN as one byte.
-fn only_speaker(state: &SocketState) -> Option<Spoke> {
-    let turn = state.turn.as_ref()?;
-    let has_sent = state.acked_bytes > 1 || turn.write_seq != turn.snd_una;
+/// Of a connection on which only one end has ever sent data: that one. A question that was sent as soon as the connection was there
+/// is as old as the handshake, so its clocks tell nothing. Who made the connection has its SYN counted as acknowledged
+/// (tcp_ack, bytes_acked: one more than was sent).
+fn only_speaker(state: &SocketState, turn: &TcpTurn, accepted: bool) -> Option<Spoke> {
+    let acknowledged = state.acked_bytes.saturating_sub(u64::from(!accepted));
+    let has_sent = acknowledged > 0 || turn.write_seq != turn.snd_una;
     match (has_sent, state.received_bytes > 0) {
         (true, false) => Some(Spoke::Me),
         (false, true) => Some(Spoke::Peer),
@@ -202,19 +206,16 @@ mod tests {
 
     #[test]
     fn where_one_end_has_sent_all_there_is_nothing_to_compare() {
-        let speaker = |acked_bytes, received_bytes| {
-            let turn = Some(turn(7, 7));
-            only_speaker(&SocketState {
-                acked_bytes,
-                received_bytes,
-                turn,
-                ..SocketState::default()
-            })
+        let speaker = |acked_bytes, received_bytes, accepted| {
+            let state = SocketState { acked_bytes, received_bytes, ..SocketState::default() };
+            only_speaker(&state, &turn(7, 7), accepted)
         };
-        assert_eq!(speaker(80, 0), Some(Spoke::Me));
-        assert_eq!(speaker(1, 79), Some(Spoke::Peer), "the SYN was acknowledged");
-        assert_eq!(speaker(80, 79), None);
-        assert_eq!(speaker(1, 0), None);
+        assert_eq!(speaker(80, 0, false), Some(Spoke::Me));
+        assert_eq!(speaker(1, 79, false), Some(Spoke::Peer), "its SYN was acknowledged");
+        assert_eq!(speaker(0, 79, true), Some(Spoke::Peer));
+        assert_eq!(speaker(1, 79, true), None, "it has answered with one byte");
+        assert_eq!(speaker(80, 79, false), None);
+        assert_eq!(speaker(1, 0, false), None);
     }
 
     #[test]

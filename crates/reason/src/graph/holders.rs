@@ -4,7 +4,6 @@
 //! waits for the next event (responsible.rs), or choose among a process's threads (serving.rs).
 
 use super::debts::Debt;
-use super::ends::command_root;
 use super::peers::Peers;
 use super::wakers::{by_kernel_thread, carrier, is_stalled};
 use crate::facts::*;
@@ -259,10 +258,8 @@ impl Peers<'_> {
             let by = carrier(wait).map(|thread| thread.pid);
             let awaits = self.debts.awaits.get(&wait.thread.pid).map_or(&[][..], Vec::as_slice);
             let at_end = |debt: &Debt| debt.ino == socket.ino && debt.seen_ns >= self.model.end_ns;
-            // Of a command that has ended somebody has accepted since.
-            let stands = command_root(self.model).is_none() && awaits.iter().any(at_end);
-            processes = match by.is_none() && stands {
-                true => self.listeners_in_arrears(socket),
+            processes = match by.is_none() && awaits.iter().any(at_end) {
+                true => self.may_accept(socket),
                 false => self.listeners(socket, by),
             };
             processes.retain(is_other);

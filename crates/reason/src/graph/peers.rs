@@ -323,16 +323,18 @@ impl<'a> Peers<'a> {
         all.iter().filter(listens).map(|end| end.process.clone()).collect()
     }
 
-    /// The listeners whose connections wait to be accepted, or of which that is not known: whose other connections nobody has
-    /// open has closed them, and what he sent before that is on its way.
-    pub(super) fn listeners_in_arrears(&self, socket: &InetRef) -> Vec<ThreadRef> {
-        let all = self.listeners.get(&socket.remote.port()).map_or(&[][..], Vec::as_slice);
-        let has_none = |process: &ThreadRef| {
-            let mut own = all.iter().filter(|end| end.process.pid == process.pid);
-            own.all(|end| end.socket.as_ref().is_some_and(|state| state.accept_queue == 0))
-        };
+    /// The listeners that may still accept a connection that nobody has open: those whose queue is not empty, or not known. With an
+    /// empty queue it was accepted and closed since, and what was sent before that is on its way. Of a command that has ended any
+    /// listener: its connections were accepted before the queues were read.
+    pub fn may_accept(&self, socket: &InetRef) -> Vec<ThreadRef> {
         let mut listeners = self.listeners(socket, None);
-        listeners.retain(|process| !has_none(process));
+        let target = self.model.target.as_ref();
+        if target.is_some_and(|target| target.kind == TargetKind::Command) {
+            return listeners;
+        }
+        let all = self.listeners.get(&socket.remote.port()).map_or(&[][..], Vec::as_slice);
+        let has_queue = |end: &Endpoint| end.socket.as_ref().is_none_or(|it| it.accept_queue > 0);
+        listeners.retain(|of| all.iter().any(|end| end.process.pid == of.pid && has_queue(end)));
         listeners
     }
 

@@ -82,7 +82,7 @@ impl Peers<'_> {
         let after = self.after_others(wait, asker);
         let is_reason = |next: &Next| !matches!(next, Next::Later(by, _) if !was_there(by));
         if let Some(next) = after.filter(is_reason) {
-            // The clock ends a wait for somebody who never answers too.
+            // The clock also ends a wait for somebody who never answers.
             let asked_ns = |until| match until {
                 Until::Wait(of_asker) => self.asked_ns(of_asker),
                 Until::At(_) => wait.begin_ns,
@@ -119,11 +119,12 @@ impl Peers<'_> {
         self.held_sibling(wait).into()
     }
 
-    /// Whether whoever waits for it is the one at the other end: then it is not his next question that it waits for.
+    /// Whether the asker is at the other end of the connection that a wait is for: he waits for it, so it does not wait for him.
     fn is_asked_by(&self, wait: &WaitSpan, asker: Option<Asker<'_>>) -> bool {
-        let Some(ObjectRef::Inet(socket)) = self.subject(wait) else { return false };
-        let far = || self.far_processes(socket);
-        asker.is_some_and(|asker| far().iter().any(|far| far.pid == asker.who.pid))
+        let (Some(asker), Some(ObjectRef::Inet(socket))) = (asker, self.subject(wait)) else {
+            return false;
+        };
+        self.far_processes(socket).iter().any(|far| far.pid == asker.who.pid)
     }
 
     /// Whose packet ended a wait for events of which nobody knows what they were (select and the like): believed if the waiter

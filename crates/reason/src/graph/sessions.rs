@@ -94,6 +94,7 @@ mod tests {
     use crate::answer::explain;
     use crate::facts::*;
     use crate::graph::end::EndKind;
+    use crate::rules::net::scenes::inet;
     use crate::rules::scenes::*;
 
     #[test]
@@ -173,5 +174,61 @@ mod tests {
         assert!(nobody(held_by(["idle in transaction", "SELECT"])));
         assert!(nobody(held_by(["idle", "idle in transaction (aborted)"])));
         assert!(nobody(held_by(["DELETE waiting", "idle"])));
+    }
+
+    /// Thread 21 of a server wants a row, and others of its threads wait for their clients' next word. Who holds the row.
+    fn row_of_threads(resting: &[u32]) -> Option<u32> {
+        let of_server = |tid| ThreadRef { tid, ..thread(20, "mariadbd") };
+        let stands = |tid, place| {
+            let thread = of_server(tid);
+            let blocked = Blocked { thread, place, ..Blocked::default() };
+            Fact { at_ns: LOOK_NS, body: Body::Blocked(blocked) }
+        };
+        let word = Place {
+            state: WaitState::Sleep,
+            syscall: "futex".into(),
+            args: [0x7000, 128, 2, 0, 0, 0],
+            ..Place::default()
+        };
+        let frame = |function: &str| UserFrame {
+            function: function.into(),
+            module: "mariadbd".into(),
+            ..UserFrame::default()
+        };
+        let mut facts = host();
+        facts.extend([
+            of_process(20, "mariadbd"),
+            endpoint(20, "mariadbd", inet("tcp", 300, "10.0.0.1:3306", "0.0.0.0:0", 10)),
+            stands(21, word),
+            fact(Body::UserStack(UserStack {
+                thread: of_server(21),
+                since_ns: 0,
+                frames: ["lock_wait", "ha_index_read_map"].map(frame).to_vec(),
+                ..UserStack::default()
+            })),
+        ]);
+        for tid in resting {
+            let (client, ino) = (40_000 + tid, u64::from(400 + tid));
+            let far = format!("10.0.0.9:{client}");
+            let on = inet("tcp", ino, "10.0.0.1:3306", &far, 1);
+            facts.push(endpoint(20, "mariadbd", on.clone()));
+            let place = Place {
+                state: WaitState::Sleep,
+                syscall: "poll".into(),
+                object: Some(on),
+                ..Place::default()
+            };
+            facts.push(stands(*tid, place));
+        }
+        let ends = explain(facts).answer.ends;
+        let lock = ends.iter().find(|end| end.end == EndKind::Lock)?;
+        lock.who.as_ref()?.tid
+    }
+
+    #[test]
+    fn of_a_server_of_threads_the_only_other_session_holds_a_row() {
+        assert_eq!(row_of_threads(&[22]), Some(22));
+        assert_eq!(row_of_threads(&[22, 23]), None, "nobody knows which");
+        assert_eq!(row_of_threads(&[]), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Who ended a wait, as far as the wake-up tells.
+//! Who ended a wait, as far as the wake-up tells: a task, whoever sent a packet, or the clock.
 //!
 //! A task that wakes in its own context is believed. What runs in an interrupt is a bystander, unless it carried a packet: then
 //! only somebody at the other end is to be believed. A kernel thread acts for others. Must not: follow anybody.

@@ -14,7 +14,7 @@ use crate::waits::WaitClass;
 use std::collections::HashSet;
 
 /// TCP states (include/net/tcp_states.h) in which a connection is being made.
-const TCP_SYN_SENT: u8 = 2;
+pub const TCP_SYN_SENT: u8 = 2;
 /// A socket that accepts connections.
 pub const TCP_LISTEN: u8 = 10;
 
@@ -47,7 +47,7 @@ impl Accepted {
 
     /// What a wait in poll, select or epoll is for, if it is not for work.
     pub fn class(&self, place: &Place) -> Option<WaitClass> {
-        if !polls(&place.syscall) {
+        if !place.is_for_several() {
             return None;
         }
         let room = place.polled_for_room;
@@ -74,13 +74,6 @@ impl Accepted {
         }
         Some(if room { WaitClass::SocketWrite } else { WaitClass::SocketRead })
     }
-}
-
-fn polls(syscall: &str) -> bool {
-    matches!(
-        syscall,
-        "poll" | "ppoll" | "select" | "pselect6" | "epoll_wait" | "epoll_pwait" | "epoll_pwait2"
-    )
 }
 
 #[cfg(test)]

@@ -89,7 +89,7 @@ fn only(roots: &Roots, pid: u32, all: &[(u32, bool)]) -> Option<(u32, bool)> {
     let own = OnceCell::new();
     let is_connection = |object: &ObjectRef| match object {
         ObjectRef::Inet(socket) => socket.remote.port() != 0,
-        // By a pair of its own a process wakes itself.
+        // A process wakes itself by a pair whose two ends are its own.
         ObjectRef::Unix { peer_ino, .. } => {
             *peer_ino != 0 && !own.get_or_init(|| own_sockets(roots, pid)).contains(peer_ino)
         }
@@ -109,7 +109,7 @@ fn only(roots: &Roots, pid: u32, all: &[(u32, bool)]) -> Option<(u32, bool)> {
         ObjectRef::Other { what, .. } => what == "socket",
         _ => false,
     };
-    // Beside signals, events and listeners a pipe tells of the end of whoever made it.
+    // Polled together with signals, events or listeners, a pipe mostly reports the end of the process that made it.
     let are_pipes = kinds.iter().all(|kind| kind.as_ref().is_some_and(is_pipe));
     let tty_at = kinds.iter().position(|kind| matches!(kind, Some(ObjectRef::Tty { .. })));
     match tty_at {
@@ -169,4 +169,28 @@ fn file(roots: &Roots, pid: u32, fd: u32, path: &str) -> Option<ObjectRef> {
         fs_type: mount.fs_type.clone(),
         ..FileRef::default()
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn a_pair_by_which_a_process_wakes_itself_is_not_what_it_waits_for() {
+        let (one, _other) = std::os::unix::net::UnixStream::pair().expect("a pair");
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("its address");
+        let near = std::net::TcpStream::connect(address).expect("a connection");
+        let another = std::net::TcpStream::connect(address).expect("a connection");
+        let meant = |all: &[i32]| {
+            let all: Vec<(u32, bool)> = all.iter().map(|fd| (*fd as u32, false)).collect();
+            only(&Roots::default(), std::process::id(), &all).map(|(fd, _)| fd as i32)
+        };
+        let [pair, tcp] = [one.as_raw_fd(), near.as_raw_fd()];
+        assert_eq!(meant(&[pair, tcp]), Some(tcp));
+        assert_eq!(meant(&[tcp, another.as_raw_fd()]), None, "it may be either");
+        let (pipe, _writer) = std::io::pipe().expect("a pipe");
+        assert_eq!(meant(&[pipe.as_raw_fd(), listener.as_raw_fd()]), None);
+    }
 }

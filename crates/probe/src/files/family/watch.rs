@@ -236,7 +236,7 @@ impl Watch {
                 match &place.object {
                     Some(object) => wanted.extend(crate::endpoints::inodes(object)),
                     // For whichever comes first: who has been asked on any of its connections may be waited for.
-                    None if is_for_events(&place.syscall) => {
+                    None if place.is_for_several() => {
                         wanted.extend(own_sockets(&self.roots, seen.thread.pid));
                     }
                     None => {}
@@ -276,12 +276,6 @@ impl Watch {
         let known = threads_of(&self.roots, new).into_iter().map(Body::Thread);
         observed.extend(known.map(|body| Observed { at_ns: now_ns, body, frames: Vec::new() }));
     }
-}
-
-/// Whether a call waits for any of several descriptors.
-fn is_for_events(syscall: &str) -> bool {
-    ["poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "epoll_pwait2"]
-        .contains(&syscall)
 }
 
 impl Standing {

@@ -14,56 +14,41 @@ mod tests;
 use super::budget::cpu_ns;
 use super::maps;
 use super::modules::Modules;
-use super::rounds::{Ask, Rounds, waits_for_a_word};
+use super::rounds::{Ask, Once, Pace};
 use crate::live::What;
 use crate::{files, memory};
 use holdup_reason::facts::{Body, Fact, MonitorWait, MonitorWaits, Ns};
 use machine::Machine;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
-/// Processes that are asked for in a look, and of those in Java how many are read.
-const ASKED_MAX: usize = 256;
+/// Java programs that are read.
 const MACHINES_MAX: usize = 16;
 /// Readings without an answer before a process is given up: lists that change are not always found whole.
 const UNREAD_MAX: u32 = 10;
-/// A reading may take this part of the time until the next one.
-const PART_OF_CPU: Ns = 1000;
 /// The machine's own library.
 const LIBRARY: &str = "libjvm.so";
 
 /// The Java programs of a look.
-#[derive(Default)]
-pub struct JavaMonitors {
-    asked: HashSet<u32>,
-    rounds: Rounds<u32>,
-}
+pub struct JavaMonitors(Once);
 
 impl JavaMonitors {
     /// For a look at this.
     pub fn of(what: &What) -> Self {
-        let mut monitors = Self::default();
-        if let What::Process(pid) = what {
-            monitors.asked.insert(*pid);
-            monitors.rounds.fresh.push(*pid);
-        }
-        monitors
+        let target = match what {
+            What::Process(pid) => Some(*pid),
+            What::Host | What::Command(_) | What::Container(_) => None,
+        };
+        Self(Once::of(target.into_iter()))
     }
 
     /// Adds what was read since the last tick, and asks for more; gives the CPU time that reading it took.
     pub fn tick(&mut self, facts: &mut Vec<Fact>) -> Ns {
-        for pid in facts.iter().filter_map(waits_for_a_word) {
-            if self.asked.len() < ASKED_MAX && self.asked.insert(pid) {
-                self.rounds.fresh.push(pid);
-            }
-        }
-        let Some(spent_ns) = self.rounds.take(facts) else { return 0 };
-        self.rounds.send("holdup-java", round);
-        spent_ns
+        self.0.tick(facts, "holdup-java", round)
     }
 
     /// Reads once more, as the look ends; gives what that took of the CPU time that is allowed.
     pub fn last(&mut self, facts: &mut Vec<Fact>, allowed_ns: Ns) -> Ns {
-        self.rounds.last(facts, allowed_ns)
+        self.0.last(facts, allowed_ns)
     }
 }
 
@@ -104,10 +89,7 @@ struct Program {
     was_waited: bool,
     /// Readings in a row without an answer.
     unread: u32,
-    /// Not read again before, but as the look ends.
-    next_ns: Ns,
-    /// What a reading took.
-    cost_ns: Ns,
+    pace: Pace,
 }
 
 impl Program {
@@ -130,8 +112,7 @@ impl Program {
             numbers: HashMap::new(),
             was_waited: false,
             unread: 0,
-            next_ns: 0,
-            cost_ns: 0,
+            pace: Pace::default(),
         })
     }
 
@@ -139,8 +120,7 @@ impl Program {
     /// none if it could not be read.
     fn read(&mut self, facts: &mut Vec<Fact>, last_ns: &mut Option<Ns>) -> Option<()> {
         let at_ns = crate::live::now();
-        let is_last = last_ns.is_some_and(|rest_ns| self.cost_ns <= rest_ns);
-        if at_ns < self.next_ns && !is_last {
+        if !self.pace.is_due(at_ns, *last_ns) {
             return Some(());
         }
         let begin_ns = cpu_ns();
@@ -156,9 +136,7 @@ impl Program {
         for MonitorWait { waiter_tid, owner_tid, .. } in &mut waits {
             (*waiter_tid, *owner_tid) = (outside(*waiter_tid), outside(*owner_tid));
         }
-        self.cost_ns = cpu_ns().saturating_sub(begin_ns);
-        self.next_ns = at_ns + self.cost_ns * PART_OF_CPU;
-        *last_ns = last_ns.map(|rest_ns| rest_ns.saturating_sub(self.cost_ns));
+        self.pace.paid(at_ns, cpu_ns().saturating_sub(begin_ns), last_ns);
         let is_waited = !waits.is_empty();
         if is_waited || self.was_waited {
             facts.push(Fact { at_ns, body: Body::MonitorWaits(MonitorWaits { pid, waits }) });

@@ -34,7 +34,7 @@ pub static RULE: Rule = Rule {
     title: "It was given less weight than those that have the CPUs",
     theory: "The scheduler deals out full CPUs by weight. A thread at nice 0 has 1024 parts, each step of the nice value is a \
              quarter more or a fifth less, so one at nice 19 has 15. Between groups the groups' weights count and the nice \
-             values do not: a group with cpu.shares 2 or cpu.weight 1 gets next to nothing beside a busy neighbour, whatever \
+             values do not: a group with cpu.shares 2 or cpu.weight 1 gets next to nothing while a sibling group is busy, whatever \
              runs in it. Nothing is lost while CPUs idle.",
     needs: &[
         "the threads stand ready for a noticeable part of their own running, on CPUs that are nine tenths busy",
@@ -337,7 +337,7 @@ mod tests {
         Fact { at_ns: 0, body: Body::Cgroup(group) }
     }
 
-    /// A slow program beside one that has both CPUs.
+    /// A slow program, and another that has both CPUs.
     fn found(used: [f64; 2], more: Vec<Fact>) -> Vec<Finding> {
         let mut facts = cpus(used);
         facts.extend([time(SLOW, "backup", 0.3, 4.5), time(BUSY, "encoder", 9.5, 0.3)]);

@@ -10,6 +10,7 @@ use super::stuck::{self, Stuck};
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::longest_wait::LongestWait;
+use crate::model::Model;
 use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::engine::Loss;
@@ -110,29 +111,36 @@ fn circle_from<'a>(
     }
 }
 
+/// How much of a wait lies within the look, seconds.
+fn seconds(model: &Model, wait: &WaitSpan) -> f64 {
+    wait.within_ns(model.begin_ns, model.end_ns) as f64 / 1e9
+}
+
+fn step(model: &Model, wait: &WaitSpan) -> Step {
+    Step {
+        who: wait.thread.clone(),
+        on: wait.object.clone(),
+        doing: None,
+        seconds: seconds(model, wait),
+        when: Some((wait.begin_ns, wait.end_ns)),
+    }
+}
+
 fn matched<'m>(
     measures: &'m Measures<'m>,
     ends: &'m [End],
     circle: Vec<&'m WaitSpan>,
 ) -> Match<'m> {
     let model = measures.model;
-    let within = |w: &WaitSpan| w.within_ns(model.begin_ns, model.end_ns) as f64 / 1e9;
     let first = circle[0];
     // The one whose wait closed the circle is the one that came last.
     let last = circle.iter().max_by_key(|w| w.begin_ns).map_or(first, |w| w);
-    let chain = |w: &&WaitSpan| Step {
-        who: w.thread.clone(),
-        on: w.object.clone(),
-        doing: None,
-        seconds: within(w),
-        when: Some((w.begin_ns, w.end_ns)),
-    };
     let mut losses = Losses::new();
     for wait in &circle {
         losses.entry(wait.thread.pid).or_insert_with(|| (wait.thread.clone(), 0.0)).1 +=
-            within(wait);
+            seconds(model, wait);
     }
-    let steps = circle.iter().map(chain).collect();
+    let steps = circle.iter().map(|w| step(model, w)).collect();
     let by = culprit(model, &last.thread);
     let (object, closing) = (first.object.clone(), last.thread.pid);
     let circular = |end: &End| end.circle && !end.victims.is_empty();
@@ -159,32 +167,24 @@ fn matched<'m>(
 /// A process of which no thread can let go any more.
 fn all_matched<'m>(measures: &'m Measures<'m>, ends: &'m [End], stuck: Stuck<'m>) -> Match<'m> {
     let model = measures.model;
-    let within = |w: &WaitSpan| w.within_ns(model.begin_ns, model.end_ns) as f64 / 1e9;
-    let step = |w: &&WaitSpan| Step {
-        who: w.thread.clone(),
-        on: w.object.clone(),
-        doing: None,
-        seconds: within(w),
-        when: Some((w.begin_ns, w.end_ns)),
-    };
     let first = stuck.locks[0];
     let pid = first.thread.pid;
     let process = wait_words::main_thread(measures, pid);
-    let seconds = stuck.locks.iter().map(|w| within(w)).fold(0.0, f64::max);
+    let longest = stuck.locks.iter().map(|w| seconds(model, w)).fold(0.0, f64::max);
     let own = |end: &End| {
         let is_lock = matches!(end.class, WaitClass::FutexLock | WaitClass::FutexWait);
         is_lock && end.links.iter().all(|link| link.who.pid == pid) && !end.victims.is_empty()
     };
     let claimed: Vec<usize> =
         ends.iter().enumerate().filter(|(_, end)| own(end)).map(|(at, _)| at).collect();
-    let chain = stuck.locks.iter().map(step).collect();
+    let chain = stuck.locks.iter().map(|w| step(model, w)).collect();
     let (by, object) = (culprit(model, &process), first.object.clone());
     let explain = move |_: &Loss<'_>| explain_stuck(measures, &stuck);
     let mut matched = Match::new(by, Proof::TwoWitnesses, explain).on(object);
     for at in claimed {
         matched = matched.claiming(at, None);
     }
-    matched.losses = Some(Losses::from([(pid, (process, seconds))]));
+    matched.losses = Some(Losses::from([(pid, (process, longest))]));
     matched.chain = Some(chain);
     matched.severity_min = Severity::Critical;
     matched

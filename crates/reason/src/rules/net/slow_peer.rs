@@ -11,7 +11,7 @@ use crate::facts::*;
 use crate::graph::end::{End, EndKind};
 use crate::measure::Measures;
 use crate::measure::net_counter::growth_everywhere;
-use crate::measure::tcp_stream::{leads_to, other_end};
+use crate::measure::tcp_stream::other_end;
 use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::proof::Proof;
@@ -19,12 +19,9 @@ use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Severity, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule};
 use crate::waits::WaitClass;
-use crate::waits::poll_intent::TCP_LISTEN;
+use crate::waits::poll_intent::TCP_SYN_SENT;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-
-/// The state of a socket whose connection was asked for and not answered (include/net/tcp_states.h).
-const TCP_SYN_SENT: u8 = 2;
 
 /// The longest wait below which a peer is not slow.
 static SLOW: Threshold = Threshold::new(
@@ -117,24 +114,11 @@ fn somebody_asked(measures: &Measures<'_>) -> bool {
     target.is_some_and(|target| target.kind != TargetKind::Host)
 }
 
-/// Whether somebody on this host has a connection's other end still to accept.
-fn is_to_be_accepted(measures: &Measures<'_>, socket: &InetRef) -> bool {
-    let mut endpoints = measures.model.endpoints.iter();
-    endpoints.any(|end| match &end.object {
-        ObjectRef::Inet(listener) if listener.state == TCP_LISTEN => {
-            // A command's connection was accepted before the queue was read.
-            let state = end.socket.as_ref().filter(|_| !measures.is_command());
-            leads_to(socket, listener) && state.is_none_or(|state| state.accept_queue > 0)
-        }
-        _ => false,
-    })
-}
-
-/// It is connected, and nobody on this host has the other end, or will accept it: one that a process here has closed, and what it
-/// sent last does not arrive, is elsewhere too.
+/// It is connected, and nobody on this host has the other end, or may still accept it. One that a process here has closed is
+/// elsewhere too: what it sent last is on its way.
 fn is_elsewhere(measures: &Measures<'_>, socket: &InetRef) -> bool {
     socket.remote.port() != 0
-        && !is_to_be_accepted(measures, socket)
+        && measures.graph.chains.peers.may_accept(socket).is_empty()
         && other_end(measures.model, socket).is_none()
 }
 
@@ -249,7 +233,7 @@ fn connecting(measures: &Measures<'_>, address: SocketAddr, end: &End, again: u6
 mod tests {
     use crate::facts::*;
     use crate::rules::net::scenes::*;
-    use crate::rules::scenes::endpoint;
+    use crate::rules::scenes::{LOOK_NS, at_place, blocked, endpoint};
     use crate::rules::wording::Severity;
 
     const CODE: &str = "net.slow_peer";
@@ -286,6 +270,40 @@ mod tests {
         let found = findings(of_command(asks(48)));
         assert_eq!((&*found[0].code, found[0].severity), (CODE, Severity::Critical));
         assert!((found[0].impact.share - 0.96).abs() < 0.01, "{:?}", found[0].impact);
+    }
+
+    #[test]
+    fn an_event_loop_that_connects_waits_for_a_connection() {
+        let facts = vec![wait(10, "proxy", "recvfrom", far(100, 40_000, 2), 0, 48)];
+        let found = findings(of_command(facts));
+        assert!(found[0].title.contains("waits for a connection to"), "{}", found[0].title);
+    }
+
+    /// A client waits all the time on a connection to a listener of this host, whose queue holds so many, and which nobody has open.
+    fn without_another_end(accept_queue: u32) -> Vec<Fact> {
+        let near = || inet("tcp", 100, "10.0.0.1:40000", "10.0.0.2:80", 1);
+        let turn = TcpTurn { snd_una: 1, jiffy_ns: 1_000_000, ..TcpTurn::default() };
+        let sent = SocketState { acked_bytes: 80, turn: Some(turn), ..SocketState::default() };
+        let listener = SocketState { accept_queue, ..SocketState::default() };
+        let stands = Place {
+            state: WaitState::Sleep,
+            syscall: "recvfrom".into(),
+            object: Some(near()),
+            ..Place::default()
+        };
+        vec![
+            look_at(TargetKind::Process, 10),
+            Fact { at_ns: LOOK_NS, ..with_state(10, "client", near(), sent) },
+            with_state(20, "server", inet("tcp", 200, "10.0.0.2:80", "0.0.0.0:0", 10), listener),
+            at_place(10, "client", stands),
+            blocked(20, "server", WaitState::Sleep, "accept4"),
+        ]
+    }
+
+    #[test]
+    fn what_was_sent_before_a_connection_was_closed_here_is_on_its_way() {
+        assert!(says(CODE, without_another_end(0)));
+        assert!(!says(CODE, without_another_end(1)), "it was not accepted yet");
     }
 
     #[test]

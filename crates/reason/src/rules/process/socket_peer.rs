@@ -4,7 +4,8 @@
 //! counts where the server was woken by this client (questions) and the client by this server (answers), and where the
 //! chain ends in the server's own time: it sleeps or works. A stream of news that the client only listens to has answers
 //! without questions. Where nothing ends in the look, the clocks of the connection tell that a question is outstanding
-//! (graph/debts.rs); that counts for whoever was asked about, for on a host a long poll looks the same. Rejected: any wait for a busy peer (every idle connection to a busy server is one).
+//! (graph/debts.rs); that counts for whoever was asked about, for on a host a long poll looks the same. Who asks about the
+//! server itself is answered in owing.rs. Rejected: any wait for a busy peer (every idle connection to a busy server is one).
 
 use super::holder_doing::AT_WORK;
 use super::who_talks::{Asked, Talk, first_question, is_read};
@@ -36,13 +37,14 @@ static SLOW: Threshold = Threshold::new(
 static COMMAND_WAITS: Threshold = Threshold::new(
     0.3,
     "s",
-    "what a command waits for the server altogether; less is no delay that a person notices, and any login takes as much",
+    "what a command, or the process that was asked about, waits for the server altogether; less is no delay that a person notices, \
+     and any login takes as much",
     "chosen: a round trip around the world, as for net.slow_peer",
 );
 static ANSWERS_MIN: Threshold = Threshold::new(
     3.0,
     "1",
-    "answers in the look; fewer may be chance (a command that asks once has all its time in that one answer)",
+    "answers in the look; fewer may be chance (who was asked about and asks once has all its time in that one answer)",
     "chosen",
 );
 
@@ -58,6 +60,7 @@ pub static RULE: Rule = Rule {
         "the server's threads were woken by that client's questions, and the client by its answers; or the client spoke last \
          on the connection, and has waited for the answer to the end of the look",
         "meanwhile the server sleeps or works, and waits for nothing with a name",
+        "or, where the server is what was asked about: it sleeps on purpose, and its connections owe answers meanwhile",
     ],
     refuted_by: &[
         Refutation::new(
@@ -77,6 +80,10 @@ pub static RULE: Rule = Rule {
             "who_connected_is_no_server_however_long_he_thinks_between_two_questions",
         ),
         Refutation::new("the answers come quickly", "a_quick_server_is_nothing"),
+        Refutation::new(
+            "the server that was asked about sleeps, and owes nobody an answer",
+            "a_server_that_owes_nothing_may_sleep",
+        ),
     ],
     remedies: &[
         "find out why the server takes its time",

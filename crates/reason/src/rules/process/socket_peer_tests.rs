@@ -158,3 +158,43 @@ fn who_has_its_answer_waits_for_nobody() {
     let found = explain(standing(4000, 2000)).findings;
     assert!(found.iter().all(|finding| finding.code != "process.socket_peer"), "{found:?}");
 }
+
+/// Somebody asks about a server that is in `place` all the time; its one client spoke last so long ago, or it did itself.
+fn asked_server(client_spoke_ms: u32, server_spoke_ms: u32, place: Place) -> Vec<Fact> {
+    let turn = TcpTurn {
+        sent_jiffies: server_spoke_ms,
+        received_jiffies: client_spoke_ms,
+        jiffy_ns: 1_000_000,
+        snd_wl1: 1,
+        ..TcpTurn::default()
+    };
+    let turn = Some(turn);
+    let state = SocketState { acked_bytes: 10, received_bytes: 10, turn, ..SocketState::default() };
+    let near = inet("tcp", 100, "10.0.0.1:40000", "10.0.0.1:80", 1);
+    let far = inet("tcp", 200, "10.0.0.1:80", "10.0.0.1:40000", 1);
+    let mut facts = host();
+    facts.extend([
+        of_process(20, "server"),
+        endpoint(10, "client", near),
+        endpoint(20, "server", inet("tcp", 300, "10.0.0.1:80", "0.0.0.0:0", 10)),
+        Fact { at_ns: LOOK_NS, ..with_state(20, "server", far, state) },
+        at_place(20, "server", place),
+    ]);
+    facts
+}
+
+#[test]
+fn a_server_that_was_asked_about_sleeps_while_its_client_waits() {
+    let found = explain(asked_server(2000, 4000, sleep())).findings;
+    assert_eq!((&*found[0].code, found[0].culprit.pid), ("process.socket_peer", Some(20)));
+    assert_eq!(found[0].title, "server 20 sleeps while client 10 waits for its answer");
+    assert!(found[0].text.contains("the oldest for 2.00 s"), "{}", found[0].text);
+}
+
+#[test]
+fn a_server_that_owes_nothing_may_sleep() {
+    let said = |facts| explain(facts).findings.iter().any(|it| it.code == "process.socket_peer");
+    assert!(!said(asked_server(4000, 2000, sleep())));
+    let events = Place { syscall: "epoll_wait".into(), ..sleep() };
+    assert!(!said(asked_server(2000, 4000, events)), "it may be a long poll");
+}
