@@ -28,7 +28,9 @@ pub mod mapper;
 mod memory;
 pub mod netlink;
 #[doc(hidden)]
+mod netlink_exchange;
 pub mod netlink_wire;
+mod next_hops;
 mod own;
 mod paths;
 pub mod plan;

@@ -27,6 +27,7 @@ use crate::kernel_log::KernelLog;
 use crate::look_end::LastWalk;
 use crate::mapper::Mapper;
 use crate::netlink::Netlink;
+use crate::next_hops::Unanswered;
 use crate::own;
 use crate::plan;
 use crate::quiet_host::{QuietHost, Sleep};
@@ -107,6 +108,8 @@ pub struct Live {
     pub(crate) earlier: BTreeMap<(u32, u32, u64), Fact>,
     pub(crate) between: BTreeMap<(u32, u32, u64), Fact>,
     pub(crate) followed: HashSet<u64>,
+    /// Addresses of which no answer comes.
+    pub(crate) unanswered: Unanswered,
     /// How long the last reading of all descriptors took.
     pub(crate) reading_endpoints_ns: Ns,
     pub(crate) named_stacks: Vec<Vec<String>>,
@@ -244,6 +247,7 @@ impl Live {
             earlier,
             between: BTreeMap::new(),
             followed: HashSet::new(),
+            unanswered: Unanswered::default(),
             reading_endpoints_ns: 0,
             named_stacks: Vec::new(),
             user_stacks: UserStacks::of(&look.what),
@@ -375,6 +379,7 @@ impl Live {
         let mut wanted = Vec::new();
         for fact in facts.iter() {
             if let Body::Wait(wait) = &fact.body {
+                self.unanswered.heed(wait.place.object.as_ref());
                 self.objects.extend(wait.place.object.iter().flat_map(inodes));
                 wanted.push(wait.thread.tid);
                 if let Some(wake) = &wait.wake

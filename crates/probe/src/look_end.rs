@@ -163,6 +163,7 @@ impl Live {
                 continue;
             }
             self.objects.extend(blocked.place.object.iter().flat_map(inodes));
+            self.unanswered.heed(blocked.place.object.as_ref());
             if blocked.place.state == WaitState::DiskSleep || paths::opens(blocked) {
                 paths::name(blocked, &self.roots);
             }
@@ -294,6 +295,7 @@ impl Live {
             Some(programs) => programs.endpoints()?,
             None => Vec::new(),
         };
+        self.next_hops(&endpoints, facts);
         self.name_flows(&mut sums, &endpoints);
         self.name_functions(points, &mut sums);
         self.report_endpoints(endpoints, at_ns, facts, &mut wanted);

@@ -13,14 +13,16 @@
 //! /proc/PID/ns/net; no mount point is touched.
 //!
 //! Rejected: rtnetlink with tokio (an executor for what is one question and one answer). Edit
-//! together: `netlink_wire.rs` (what the answers say).
+//! together: `netlink_wire.rs` (what the answers say), `netlink_exchange.rs` (how it is asked).
 
 use crate::files::net_counters::{namespaces_refused, network_namespaces};
 use crate::files::{Roots, mounts, root_helps};
+use crate::netlink_exchange::dump;
 use crate::netlink_wire as wire;
+use crate::next_hops::{Destination, next_hop};
 use crate::own::priority;
 use crate::standstill::Standstill;
-use holdup_reason::facts::{Blind, Body, Link, QdiscSample};
+use holdup_reason::facts::{Blind, Body, Link, NextHop, QdiscSample};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -102,6 +104,7 @@ pub struct Netlink {
 enum Request {
     Links,
     Qdiscs { filters: bool },
+    NextHops(Vec<Destination>),
     Replace(Vec<Namespace>),
 }
 
@@ -149,6 +152,11 @@ impl Netlink {
             self.standstill.read(&reported);
             reported
         })
+    }
+
+    /// Next hops to some addresses; of one that has none, or that is this host's own, nothing.
+    pub fn next_hops(&mut self, to: Vec<Destination>) -> Vec<Body> {
+        if to.is_empty() { Vec::new() } else { self.ask(Request::NextHops(to)) }
     }
 
     /// Whether queueing disciplines stand still.
@@ -226,15 +234,18 @@ impl Worker {
         }
         let mut facts = Vec::new();
         for place in &mut self.places {
-            let reported = match request {
+            let reported = match &request {
                 Request::Links => place.links(&mut self.buffer).map(|links| {
                     facts.extend(links.into_iter().map(Body::Link));
                 }),
                 Request::Qdiscs { filters } => {
-                    place.qdiscs(&mut self.buffer, filters).map(|found| {
+                    place.qdiscs(&mut self.buffer, *filters).map(|found| {
                         facts.extend(found.into_iter().map(Body::QdiscSample));
                     })
                 }
+                Request::NextHops(to) => place.next_hops(&mut self.buffer, to).map(|found| {
+                    facts.extend(found.into_iter().map(Body::NextHop));
+                }),
                 Request::Replace(_) => Ok(()),
             };
             if let Err(error) = reported {
@@ -367,6 +378,24 @@ impl Place {
     }
 }
 
+impl Place {
+    fn next_hops(&mut self, buffer: &mut Vec<u8>, to: &[Destination]) -> io::Result<Vec<NextHop>> {
+        let mut found = Vec::new();
+        for destination in to.iter().filter(|it| it.netns == self.namespace.netns) {
+            found.extend(next_hop(&self.socket, destination, buffer)?);
+        }
+        if found.iter().any(|hop| !self.interfaces.contains_key(&hop.index)) {
+            self.links(buffer)?;
+        }
+        for hop in &mut found {
+            if let Some(interface) = self.interfaces.get(&hop.index) {
+                hop.interface.clone_from(&interface.name);
+            }
+        }
+        Ok(found)
+    }
+}
+
 /// Writes a filter down at the class it steers into, at the qdisc that stands for that class
 /// (prio), or else at the qdisc that it hangs on.
 fn attach(filter: wire::Filter, found: &mut [QdiscSample]) {
@@ -399,49 +428,6 @@ fn request(index: u32, parent: u32) -> [u8; 20] {
     message[4..8].copy_from_slice(&index.to_ne_bytes());
     message[12..16].copy_from_slice(&parent.to_ne_bytes());
     message
-}
-
-/// Asks for all objects of a kind and gives each message, without its netlink header, to `each`.
-fn dump(
-    socket: &Socket,
-    kind: u16,
-    body: &[u8],
-    buffer: &mut Vec<u8>,
-    mut each: impl FnMut(&[u8]),
-) -> io::Result<()> {
-    const HEADER: usize = 16;
-    const REQUEST_DUMP: u16 = 0x301;
-    const ERROR: u16 = 2;
-    const DONE: u16 = 3;
-    let mut message = Vec::with_capacity(HEADER + body.len());
-    message.extend(((HEADER + body.len()) as u32).to_ne_bytes());
-    message.extend(kind.to_ne_bytes());
-    message.extend(REQUEST_DUMP.to_ne_bytes());
-    message.extend([0; 8]);
-    message.extend(body);
-    socket.send(&message, 0)?;
-    loop {
-        buffer.clear();
-        buffer.reserve(64 * 1024);
-        socket.recv(buffer, 0)?;
-        let mut rest = buffer.as_slice();
-        while let Some(header) = rest.get(..HEADER) {
-            let length = u32::from_ne_bytes([header[0], header[1], header[2], header[3]]) as usize;
-            let kind = u16::from_ne_bytes([header[4], header[5]]);
-            let Some(payload) = rest.get(HEADER..length) else {
-                return Err(io::Error::other("a netlink message was cut"));
-            };
-            match kind {
-                DONE => return Ok(()),
-                ERROR => {
-                    let code = payload.get(..4).map_or([0; 4], |b| [b[0], b[1], b[2], b[3]]);
-                    return Err(io::Error::from_raw_os_error(-i32::from_ne_bytes(code)));
-                }
-                _ => each(payload),
-            }
-            rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,16 +1,16 @@
-//! rtnetlink messages as facts: pure parsing of links, qdiscs, classes and filters.
+//! rtnetlink messages as facts: pure parsing of links, qdiscs, classes, filters, routes and neighbours.
 //!
 //! Only the attributes that are reported are looked at, and an unknown or short one is passed over.
 //! Rejected: netlink-packet-route, which parses every attribute of a message, refuses the message
 //! for one that it cannot read, and knows neither tbf nor htb.
 //!
-//! Layouts: include/uapi/linux/{rtnetlink,if_link,pkt_sched,pkt_cls,gen_stats}.h.
-//! Edit together: `netlink.rs` (who asks).
+//! Layouts: include/uapi/linux/{rtnetlink,if_link,neighbour,pkt_sched,pkt_cls,gen_stats}.h.
+//! Edit together: `netlink.rs`, `next_hops.rs` (who asks).
 
-use holdup_reason::facts::{Link, Netem, QdiscSample};
+use holdup_reason::facts::{Link, Netem, Ns, QdiscSample};
 use netlink_packet_core::NlasIterator;
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Length of a psched tick, the unit of a token bucket's buffer: nanoseconds.
 const PSCHED_TICK_NS: u64 = 64;
@@ -105,6 +105,102 @@ pub fn link(message: &[u8]) -> Option<Link> {
         counters: counters.collect(),
         ..Link::default()
     })
+}
+
+/// Where packets to an address go.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Route {
+    /// Index of the interface.
+    pub index: u32,
+    /// Whom they are given to there; none: the address itself.
+    pub gateway: Option<IpAddr>,
+}
+
+/// An entry of the neighbour table.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Neighbour {
+    /// NUD_*.
+    pub state: u16,
+    /// Age of that state.
+    pub updated_ns: Ns,
+}
+
+/// struct rtmsg and its attributes: which way to this one address, from that one.
+pub fn route_request(to: IpAddr, from: IpAddr) -> Vec<u8> {
+    const RTA_DST: u16 = 1;
+    const RTA_SRC: u16 = 2;
+    let (to, from) = (octets(to), octets(from));
+    let bits = |bytes: &[u8]| (bytes.len() * 8) as u8;
+    let is_known = from.len() == to.len() && from.iter().any(|byte| *byte != 0);
+    let source_bits = if is_known { bits(&from) } else { 0 };
+    let mut message = vec![family(&to), bits(&to), source_bits, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    put_attribute(&mut message, RTA_DST, &to);
+    if is_known {
+        put_attribute(&mut message, RTA_SRC, &from);
+    }
+    message
+}
+
+/// A RTM_NEWROUTE message behind its netlink header; none if it leads over no link.
+pub fn route(message: &[u8]) -> Option<Route> {
+    const RTN_UNICAST: u8 = 1;
+    const RTA_OIF: u16 = 4;
+    const RTA_GATEWAY: u16 = 5;
+    const RTA_VIA: u16 = 18;
+    if *message.get(7)? != RTN_UNICAST {
+        return None;
+    }
+    let found = attributes(message.get(12..)?);
+    let via = || address(found.get(&RTA_VIA)?.get(2..)?);
+    let gateway = found.get(&RTA_GATEWAY).and_then(|bytes| address(bytes)).or_else(via);
+    Some(Route { index: u32_at(found.get(&RTA_OIF)?, 0)?, gateway })
+}
+
+/// struct ndmsg and its attribute: the entry of this one address on an interface.
+pub fn neighbour_request(of: IpAddr, index: u32) -> Vec<u8> {
+    let of = octets(of);
+    let mut message = vec![family(&of), 0, 0, 0];
+    message.extend(index.to_ne_bytes());
+    message.extend([0; 4]);
+    put_attribute(&mut message, NDA_DST, &of);
+    message
+}
+
+const NDA_DST: u16 = 1;
+
+/// A RTM_NEWNEIGH message behind its netlink header.
+pub fn neighbour(message: &[u8]) -> Option<Neighbour> {
+    const NDA_CACHEINFO: u16 = 3;
+    // Of the ages in it: USER_HZ, 100 but on Alpha.
+    const TICK_NS: Ns = 10_000_000;
+    let state = u16_at(message, 8)?;
+    let found = attributes(message.get(12..)?);
+    // confirmed, used, updated.
+    let updated = found.get(&NDA_CACHEINFO).and_then(|ages| u32_at(ages, 8)).unwrap_or(0);
+    Some(Neighbour { state, updated_ns: Ns::from(updated) * TICK_NS })
+}
+
+fn octets(address: IpAddr) -> Vec<u8> {
+    match address {
+        IpAddr::V4(it) => it.octets().to_vec(),
+        IpAddr::V6(it) => it.octets().to_vec(),
+    }
+}
+
+fn family(address: &[u8]) -> u8 {
+    (if address.len() == 4 { libc::AF_INET } else { libc::AF_INET6 }) as u8
+}
+
+fn address(bytes: &[u8]) -> Option<IpAddr> {
+    let v4 = <[u8; 4]>::try_from(bytes).map(|it| Ipv4Addr::from(it).into());
+    v4.ok().or_else(|| <[u8; 16]>::try_from(bytes).map(|it| Ipv6Addr::from(it).into()).ok())
+}
+
+fn put_attribute(message: &mut Vec<u8>, kind: u16, value: &[u8]) {
+    message.extend(((value.len() + 4) as u16).to_ne_bytes());
+    message.extend(kind.to_ne_bytes());
+    message.extend(value);
+    message.resize(message.len().next_multiple_of(4), 0);
 }
 
 const TCA_KIND: u16 = 1;

@@ -151,8 +151,55 @@ fn a_link_with_a_short_table() {
     assert_eq!((link.counters.len(), link.counters["tx_bytes"]), (4, 4));
 }
 
+/// A route to an address over interface 3.
+fn route_message(kind: u8, more: &[Vec<u8>]) -> Vec<u8> {
+    let head = vec![2, 32, 0, 0, 254, 0, 0, kind, 0, 0, 0, 0];
+    [head, attribute(4, &numbers(&[3])), more.concat()].concat()
+}
+
+/// An entry whose state is 70 ms old.
+fn neighbour_message(state: u16) -> Vec<u8> {
+    let head = [&[2, 0, 0, 0, 3, 0, 0, 0][..], &state.to_ne_bytes(), &[0, 1]].concat();
+    [head, attribute(1, &[10, 0, 0, 9]), attribute(3, &numbers(&[100, 30, 7, 1]))].concat()
+}
+
+#[test]
+fn the_way_to_an_address() {
+    let on_link = route(&route_message(1, &[])).unwrap();
+    assert_eq!(on_link, Route { index: 3, gateway: None });
+    let gateway = |reported: Vec<u8>| route(&reported).unwrap().gateway.unwrap().to_string();
+    assert_eq!(gateway(route_message(1, &[attribute(5, &[10, 0, 0, 1])])), "10.0.0.1");
+    let via = [&10u16.to_ne_bytes()[..], &[0; 15], &[1]].concat();
+    assert_eq!(gateway(route_message(1, &[attribute(18, &via)])), "::1");
+    assert_eq!(route(&route_message(2, &[])), None, "an address of its own");
+}
+
+#[test]
+fn a_neighbour_entry() {
+    let failed = neighbour(&neighbour_message(0x20)).unwrap();
+    assert_eq!(failed, Neighbour { state: 0x20, updated_ns: 70_000_000 });
+}
+
+#[test]
+fn a_question_names_one_address() {
+    let to = |text: &str| text.parse().unwrap();
+    let asked = route_request(to("10.0.0.9"), to("10.0.0.1"));
+    assert_eq!(asked[..3], [2, 32, 32]);
+    assert_eq!(asked[12..], [attribute(1, &[10, 0, 0, 9]), attribute(2, &[10, 0, 0, 1])].concat());
+    let asked = route_request(to("fd00::9"), to("::"));
+    assert_eq!((&asked[..3], asked.len()), (&[10, 128, 0][..], 32), "from wherever");
+    let asked = neighbour_request(to("10.0.0.9"), 3);
+    assert_eq!(asked[12..], attribute(1, &[10, 0, 0, 9]));
+}
+
 #[test]
 fn damage_is_survived() {
+    for whole in [route_message(1, &[attribute(5, &[10, 0, 0, 1])]), neighbour_message(1)] {
+        for cut in 0..whole.len() {
+            let _ = route(&whole[..cut]);
+            let _ = neighbour(&whole[..cut]);
+        }
+    }
     let whole = tbf_message();
     for cut in 0..whole.len() {
         let _ = qdisc(&whole[..cut], false);

@@ -1,14 +1,15 @@
-//! net.deaf_server, net.far_host: peers that say nothing, and that no process here is.
+//! net.deaf_server, net.far_host, net.gone_host: peers that say nothing, and that no process here is.
 //!
-//! The proof is the kernel's count of full receive buffers; who plays another host has no socket on this one.
+//! The proof is the kernel's count of full receive buffers, or its neighbour table; who plays another host has no socket on
+//! this one.
 
-use super::stage::{load, name_switch, net_counter, pair, start, switch_on, wait_bound};
+use super::stage::{load, name_switch, net_counter, pair, start, switch_on, wait_bound, words};
 use crate::fault::{Ctx, Fault, Injected};
-use crate::undo::Guards;
+use crate::undo::{Guards, Undo};
 use anyhow::{Context, Result};
 
 /// The faults of this file.
-pub const FAULTS: &[&dyn Fault] = &[&DeafServer, &FarHost];
+pub const FAULTS: &[&dyn Fault] = &[&DeafServer, &FarHost, &GoneHost];
 
 /// The server that the workload asks reads its socket no more, whose buffer fills with what others send all the time.
 ///
@@ -75,17 +76,8 @@ impl Fault for FarHost {
         let switch = name_switch(ctx)?.to_string_lossy().into_owned();
         let port = 2000 + ctx.draw.index(30_000);
         ctx.set("port", port);
-        // An address that nobody here has: neither does the kernel answer for it, nor ask who has it.
-        let (near_ns, near_if) = (ctx.text("near_ns")?, ctx.text("near_if")?);
-        let (far_ns, far_if) = (ctx.text("far_ns")?, ctx.text("far_if")?);
-        let net = ctx.text("near_ip")?;
-        let net = net.rsplit_once('.').context("an address")?.0.to_string();
-        let peer = format!("{net}.{}", 3 + ctx.draw.index(250));
-        let shown = ctx.tool("ip", &["-n", &far_ns, "-o", "link", "show", "dev", &far_if])?;
-        let mac = shown.split_once("link/ether ").and_then(|(_, rest)| rest.split(' ').next());
-        let mac = mac.context("a hardware address")?;
-        let words = ["neigh", "add", &peer, "lladdr", mac, "dev", &near_if, "nud", "permanent"];
-        ctx.tool("ip", &[&["-n", near_ns.as_str()][..], &words].concat())?;
+        let (peer, far_if) = (wired(ctx)?, ctx.text("far_if")?);
+        let far_ns = ctx.text("far_ns")?;
         let mut spawn = load(ctx, &["far-host", &far_if, "--switch", &switch]);
         spawn.netns = Some(far_ns);
         guards.push(start(ctx, "peer", &spawn)?.guard);
@@ -98,4 +90,76 @@ impl Fault for FarHost {
         guards.push(switch_on(ctx, &ctx.text("answer_ms")?)?);
         Ok(guards.into())
     }
+}
+
+/// The host at the other end of the workload's wire is gone, or the gateway to it: nobody answers for its address any more.
+///
+/// Parameters: `hop` (`link`, `gateway`). The workload is `tcp-client {peer_ip}:{port}` in `{near_ns}`. Variables: of [`pair`];
+/// `peer_ip`, `port`, `neighbour` (the address that nobody answers for); `peer`, `peer_pid` (the process that plays the host).
+struct GoneHost;
+
+impl Fault for GoneHost {
+    fn name(&self) -> &'static str {
+        "net.gone_host"
+    }
+
+    fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
+        let mut guards = pair(ctx)?;
+        let port = 2000 + ctx.draw.index(30_000);
+        ctx.set("port", port);
+        let neighbour = wired(ctx)?;
+        let peer = match ctx.text("hop")?.as_str() {
+            "gateway" => {
+                let net = format!("172.{}.{}", 16 + ctx.draw.index(16), ctx.draw.index(250));
+                let (near_ns, to) = (ctx.text("near_ns")?, format!("{net}.0/24"));
+                ctx.tool("ip", &["-n", &near_ns, "route", "add", &to, "via", &neighbour])?;
+                format!("{net}.{}", 1 + ctx.draw.index(250))
+            }
+            _ => neighbour.clone(),
+        };
+        ctx.set("peer_ip", peer);
+        ctx.set("neighbour", neighbour);
+        let mut spawn = load(ctx, &["far-host", &ctx.text("far_if")?]);
+        spawn.netns = Some(ctx.text("far_ns")?);
+        guards.push(start(ctx, "peer", &spawn)?.guard);
+        Ok(guards)
+    }
+
+    fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
+        let neighbour = ctx.text("neighbour")?;
+        let (near_ns, near_if) = (ctx.text("near_ns")?, ctx.text("near_if")?);
+        let known = known_neighbour(ctx, &neighbour)?;
+        let words = ["ip".to_string()].into_iter().chain(known).collect();
+        let mut guards = Guards::new();
+        guards.push(ctx.journal.guard(Undo::Command { words })?);
+        ctx.tool("ip", &["-n", &near_ns, "neigh", "del", &neighbour, "dev", &near_if])?;
+        Ok(guards.into())
+    }
+
+    fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
+        let (near_ns, neighbour) = (ctx.text("near_ns")?, ctx.text("neighbour")?);
+        let shown = ctx.tool("ip", &["-n", &near_ns, "neigh", "show", &neighbour])?;
+        Ok(Some(shown.contains("FAILED") || shown.contains("INCOMPLETE")))
+    }
+}
+
+/// An address at the far end of the wire that nobody here has: the kernel there does not answer for it, and the one here is
+/// told whose it is, so that it need not ask.
+fn wired(ctx: &mut Ctx) -> Result<String> {
+    let net = ctx.text("near_ip")?;
+    let net = net.rsplit_once('.').context("an address")?.0.to_string();
+    let peer = format!("{net}.{}", 3 + ctx.draw.index(250));
+    ctx.tool("ip", &known_neighbour(ctx, &peer)?)?;
+    Ok(peer)
+}
+
+/// Arguments of `ip` that tell the near end that an address is at the far one.
+fn known_neighbour(ctx: &Ctx, address: &str) -> Result<Vec<String>> {
+    let (near_ns, near_if) = (ctx.text("near_ns")?, ctx.text("near_if")?);
+    let (far_ns, far_if) = (ctx.text("far_ns")?, ctx.text("far_if")?);
+    let shown = ctx.tool("ip", &["-n", &far_ns, "-o", "link", "show", "dev", &far_if])?;
+    let mac = shown.split_once("link/ether ").and_then(|(_, rest)| rest.split(' ').next());
+    let mac = mac.context("a hardware address")?;
+    let entry = ["neigh", "replace", address, "lladdr", mac, "dev", &near_if, "nud", "permanent"];
+    Ok(words(&[&["-n", near_ns.as_str()][..], &entry].concat()))
 }

@@ -127,8 +127,9 @@ fn looks_only(part: &[String]) -> bool {
     let Some((tool, rest)) = part.split_first() else { return false };
     let writes = rest.iter().any(|word| word.starts_with('>'));
     let kills = tool == "fuser" && rest.iter().any(|word| word.starts_with("-k"));
-    // `ip netns exec` runs something else; `ip -n NS ... show` looks.
-    let runs = tool == "ip" && !rest.iter().any(|word| matches!(word.as_str(), "show" | "list"));
+    // `ip netns exec` runs something else; `ip -n NS ... show` looks, and so does `ip route get`.
+    let runs =
+        tool == "ip" && !rest.iter().any(|word| matches!(word.as_str(), "show" | "list" | "get"));
     let measures = tool == "openssl" && rest.first().is_some_and(|word| word == "speed");
     (LOOKERS.contains(&tool.as_str()) || measures) && !writes && !kills && !runs
 }

@@ -181,6 +181,8 @@ pub enum Body {
     DnsReply(DnsReply),
     /// Protocol counters of one network namespace at one instant.
     NetCounters(NetCounters),
+    /// The next hop to an address that does not answer.
+    NextHop(NextHop),
     /// What sysctls of the networking say.
     Sysctl(Sysctl),
 }

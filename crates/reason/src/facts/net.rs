@@ -7,7 +7,7 @@
 use super::{Ns, ThreadRef};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// A network interface.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -201,4 +201,27 @@ pub struct NetCounters {
     pub netns: u32,
     /// Counter by its name, prefixed by its table: `TcpExt.ListenOverflows`, `softnet.dropped`.
     pub counters: BTreeMap<String, u64>,
+}
+
+/// The next hop to an address that somebody sends to without an answer, and what the neighbour table says of it. Sources:
+/// rtnetlink RTM_GETROUTE, RTM_GETNEIGH, of that one address.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NextHop {
+    /// Network namespace inode.
+    pub netns: u32,
+    /// The address that is sent to.
+    pub destination: IpAddr,
+    /// The gateway to it; none if it is on the link.
+    #[serde(default)]
+    pub gateway: Option<IpAddr>,
+    /// Interface.
+    pub interface: String,
+    /// Interface index.
+    pub index: u32,
+    /// State of the next hop's neighbour entry, as the kernel numbers it (1 incomplete, 2 reachable, 32 failed); 0 if there is none.
+    #[serde(default)]
+    pub state: u16,
+    /// Age of that state.
+    #[serde(default)]
+    pub updated_ns: Ns,
 }

@@ -18,6 +18,7 @@ use crate::facts::*;
 use object::FileKey;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
 pub use thread_key::ThreadKey;
 
 /// Counters of one thing over time.
@@ -148,6 +149,8 @@ pub struct Model {
     pub dns_replies: Series<DnsReply>,
     /// Protocol counters by namespace.
     pub net_counters: BTreeMap<u32, Series<NetCounters>>,
+    /// Next hops by namespace and by the address that is sent to.
+    pub next_hops: BTreeMap<(u32, IpAddr), NextHop>,
     /// Kernel settings.
     pub sysctls: BTreeMap<String, String>,
     /// New threads.
@@ -433,6 +436,9 @@ impl Model {
             Body::DnsReply(reply) => self.dns_replies.push((at, reply)),
             Body::NetCounters(counters) => {
                 self.net_counters.entry(counters.netns).or_default().push((at, counters));
+            }
+            Body::NextHop(hop) => {
+                self.next_hops.insert((hop.netns, hop.destination), hop);
             }
             Body::Sysctl(sysctl) => {
                 self.sysctls.insert(sysctl.name, sysctl.value);

@@ -1,8 +1,9 @@
 //! What holds network traffic back: the ladder of its rules.
 //!
-//! The order is the order of proof. A server that does not accept, a name server that does not answer and a socket that
-//! drops are read from their own counters; so is a segment that waits for an acknowledgement. A queue of this host that never empties explains whatever passes it. A window
-//! that the receiver leaves shut is counted by the sender's own kernel (chrono, as `ss -ti` shows it), like the
+//! The order is the order of proof. A server that does not accept, a name server that does not answer, a neighbour that does not
+//! answer ARP and a socket that drops are read from their own counters and tables (a name server first: it has a way out of its
+//! own); so is a segment that waits for an acknowledgement. A queue of this host that never empties explains whatever passes it. A
+//! window that the receiver leaves shut is counted by the sender's own kernel (chrono, as `ss -ti` shows it), like the
 //! sender's own buffer. A round trip that has grown while nothing waits here is a queue beyond this host; losses come after
 //! it, for it makes them too, unless they are more than a queue makes. What is left is the peer itself. A stream that
 //! nothing of this explains stays silent.
@@ -19,6 +20,7 @@ mod dropped_datagrams;
 pub(crate) mod local_queue;
 pub(crate) mod loss;
 mod losses;
+pub(crate) mod neighbour_failed;
 mod queue_commands;
 pub(crate) mod receiver_limited;
 pub(crate) mod remote_queue;
@@ -33,12 +35,14 @@ mod standing_queue;
 mod tests;
 pub(crate) mod udp_flood;
 mod ways_out;
+mod who_waits;
 mod writers;
 
 /// The rules of this area; the first that matches claims an end.
 pub static LADDER: &[&super::Rule] = &[
     &accept_queue::RULE,
     &dns_timeout::RULE,
+    &neighbour_failed::RULE,
     &delayed_ack::RULE,
     &socket_full::RULE,
     &udp_flood::RULE,

@@ -14,6 +14,7 @@ use crate::measure::net_counter::growth_everywhere;
 use crate::measure::tcp_stream::other_end;
 use crate::model::object::Object;
 use crate::model::words;
+use crate::rules::net::who_waits::who_waits;
 use crate::rules::proof::Proof;
 use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Severity, Wording};
@@ -154,16 +155,6 @@ fn matched<'m>(
         matched.severity_max = Severity::Warning;
     }
     Some(own.into_iter().fold(matched, |matched, at| matched.claiming(at, None)))
-}
-
-/// `curl waits`, `curl waits through nginx 459`.
-fn who_waits(measures: &Measures<'_>, end: &End) -> String {
-    let victim = measures.process_name(end.first_victim());
-    let asks = &end.links[end.named].who;
-    match asks.pid == end.links[0].who.pid || measures.process_name(asks) == victim {
-        true => format!("{victim} waits"),
-        false => format!("{victim} waits through {}", words::who(asks)),
-    }
 }
 
 /// Waits for what a peer elsewhere has to say.

@@ -1,0 +1,374 @@
+//! net.neighbour_failed: the next hop to an address does not answer ARP, or neighbour discovery of IPv6.
+//!
+//! Two witnesses: somebody waits for the address, and the kernel's neighbour table says of the next hop to it that nobody answered.
+//! An entry that is still incomplete is no such word, so there the table's count of failures must have grown. TCP sends no SYN again
+//! while the first one waits for its neighbour, so its counters say nothing. Ends of several sockets with one next hop are one answer.
+//!
+//! Must not: name an entry that only went stale, or a host that answers ARP and nothing else (a firewall, a dead program: slow_peer).
+//! Rejected: the error that the program gets at last (EHOSTUNREACH also comes from a router on the way).
+
+use crate::facts::*;
+use crate::graph::end::{End, EndKind};
+use crate::measure::Measures;
+use crate::measure::net_counter::growth_everywhere;
+use crate::model::object::Object;
+use crate::model::words;
+use crate::rules::net::ways_out::command_in;
+use crate::rules::net::who_waits::who_waits;
+use crate::rules::proof::Proof;
+use crate::rules::threshold::Threshold;
+use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
+use crate::rules::{Finds, Match, Refutation, Rule};
+use crate::waits::WaitClass;
+use crate::waits::poll_intent::TCP_SYN_SENT;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
+
+/// The wait below which the neighbour may still answer.
+static ASKED_AGAIN: Threshold = Threshold::new(
+    1.0,
+    "s",
+    "what one process waits for an address: after this the kernel has asked for its neighbour a second time",
+    "default of net.ipv4.neigh.*.retrans_time_ms (RetransTimer of RFC 4861)",
+);
+/// Part of the look that is lost.
+static NOTICED: Threshold = Threshold::new(
+    0.05,
+    "1",
+    "seconds lost for each second of the look: what costs less is a moment",
+    "as for a warning (Severity::of)",
+);
+
+/// States of a neighbour entry (include/uapi/linux/neighbour.h): it is asked for and has not answered, or has not at all.
+const NUD_INCOMPLETE: u16 = 0x01;
+const NUD_FAILED: u16 = 0x20;
+
+/// The rule.
+pub static RULE: Rule = Rule {
+    code: "net.neighbour_failed",
+    title: "A host or gateway of the local link does not answer",
+    theory: "Before a packet leaves by Ethernet the kernel asks the link who has its next hop: the address itself, or the \
+             gateway to it, by ARP or by IPv6's neighbour discovery. While nobody answers, packets wait and then are dropped, \
+             and the program gets an error after three seconds. A host that is down, a wrong address, VLAN or cable looks like this; a firewall does not.",
+    needs: &[
+        "a process waits to be connected to an address, or for one that does not acknowledge what it was sent, for 1 s or more",
+        "the neighbour entry of the next hop to it is failed, or still incomplete",
+    ],
+    refuted_by: &[
+        Refutation::new("the neighbour answers", "who_answers_arp_and_nothing_else_is_a_slow_peer"),
+        Refutation::new(
+            "the entry is incomplete because it was just made",
+            "a_neighbour_that_was_just_asked_for_may_still_answer",
+        ),
+        Refutation::new(
+            "it is another namespace's neighbour",
+            "the_same_address_in_another_namespace_is_another_host",
+        ),
+    ],
+    remedies: &[
+        "see whether the host is up, and its cable, VLAN and address are right",
+        "if it is the gateway: see the routes",
+    ],
+    stories: &["S4.3"],
+    thresholds: &[&ASKED_AGAIN, &NOTICED],
+    finds: Finds::Look(find),
+};
+
+/// What is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum For {
+    Connection,
+    Data,
+    Room,
+}
+
+/// Ends that come down to one next hop.
+struct Silent<'m> {
+    hop: &'m NextHop,
+    /// By index.
+    ends: Vec<usize>,
+    addresses: BTreeSet<SocketAddr>,
+    what: For,
+}
+
+impl Silent<'_> {
+    /// Who does not answer.
+    fn neighbour(&self) -> IpAddr {
+        self.hop.gateway.unwrap_or(self.hop.destination)
+    }
+
+    fn question(&self) -> &'static str {
+        if self.neighbour().is_ipv4() { "ARP" } else { "neighbour discovery" }
+    }
+
+    fn counter(&self) -> &'static str {
+        if self.neighbour().is_ipv4() { "arp_cache.res_failed" } else { "ndisc_cache.res_failed" }
+    }
+
+    /// How many neighbours the kernel asked for in vain: of the whole host, for it counts them once for all namespaces.
+    fn failures(&self, measures: &Measures<'_>) -> u64 {
+        growth_everywhere(measures.model, self.counter())
+    }
+}
+
+fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
+    let mut all: BTreeMap<(u32, u32, IpAddr), Silent<'m>> = BTreeMap::new();
+    for (at, end) in ends.iter().enumerate() {
+        let Some((what, socket, hop)) = waited_for(measures, end) else { continue };
+        let key = (hop.netns, hop.index, hop.gateway.unwrap_or(hop.destination));
+        let new = || Silent { hop, ends: Vec::new(), addresses: BTreeSet::new(), what };
+        let silent = all.entry(key).or_insert_with(new);
+        silent.ends.push(at);
+        silent.addresses.insert(socket.remote);
+    }
+    all.into_values().filter_map(|silent| matched(measures, ends, silent)).collect()
+}
+
+/// What an end waits for, on which socket, and the next hop that does not answer.
+fn waited_for<'m>(
+    measures: &'m Measures<'m>,
+    end: &End,
+) -> Option<(For, &'m InetRef, &'m NextHop)> {
+    let Object::Inet(ino) = end.object else { return None };
+    let socket = measures.model.socket(ino)?;
+    let what = match end.class {
+        WaitClass::SocketConnect => For::Connection,
+        // An event loop connects without waiting.
+        WaitClass::SocketRead if socket.state == TCP_SYN_SENT => For::Connection,
+        WaitClass::SocketRead => For::Data,
+        WaitClass::SocketWrite => For::Room,
+        _ => return None,
+    };
+    let hop = measures.model.next_hops.get(&(socket.netns, socket.remote.ip().to_canonical()))?;
+    let is_open = matches!(end.kind, EndKind::Remote | EndKind::Link) && !end.victims.is_empty();
+    (is_open && hop.state & (NUD_INCOMPLETE | NUD_FAILED) != 0).then_some((what, socket, hop))
+}
+
+fn matched<'m>(
+    measures: &'m Measures<'m>,
+    ends: &'m [End],
+    silent: Silent<'m>,
+) -> Option<Match<'m>> {
+    let end = End::merged(silent.ends.iter().map(|at| &ends[*at]))?;
+    let noticed = end.seconds >= NOTICED.value * measures.wall_seconds();
+    // A client that looks at the clock each second waits longer than its longest wait.
+    let most =
+        end.victims.values().map(|(_, seconds)| *seconds).fold(end.longest_seconds, f64::max);
+    if most < ASKED_AGAIN.value || !noticed {
+        return None;
+    }
+    let failures = silent.failures(measures);
+    let is_failed = silent.hop.state & NUD_FAILED != 0;
+    let proof = match is_failed || failures > 0 {
+        true => Proof::TwoWitnesses,
+        false => Proof::OneWitness,
+    };
+    let wording = wording(measures, &end, &silent, failures);
+    let neighbour = silent.neighbour().to_string();
+    let by = Culprit::peer(neighbour.clone(), neighbour);
+    let matched = Match::new(by, proof, move |_| wording.clone());
+    Some(silent.ends.iter().fold(matched, |matched, at| matched.claiming(*at, None)))
+}
+
+fn title(measures: &Measures<'_>, end: &End, silent: &Silent<'_>) -> String {
+    let waits = who_waits(measures, end);
+    let address = match (silent.addresses.first(), silent.addresses.len()) {
+        (Some(first), 1) => first.to_string(),
+        (Some(first), n) => {
+            format!("{first} and {}", words::count(n - 1, "other address", "other addresses"))
+        }
+        (None, _) => silent.hop.destination.to_string(),
+    };
+    let what = match silent.what {
+        For::Connection => format!("for a connection to {address}"),
+        For::Data => format!("for an answer of {address}"),
+        For::Room => format!("until {address} takes what it sends"),
+    };
+    let who = match silent.hop.gateway {
+        Some(gateway) => format!(": gateway {gateway}"),
+        None => ", whose host".to_string(),
+    };
+    let (question, interface) = (silent.question(), &silent.hop.interface);
+    format!("{waits} {what}{who} does not answer {question} on {interface}")
+}
+
+fn wording(measures: &Measures<'_>, end: &End, silent: &Silent<'_>, failures: u64) -> Wording {
+    let hop = silent.hop;
+    let neighbour = silent.neighbour();
+    let state = if hop.state & NUD_FAILED != 0 { "FAILED" } else { "INCOMPLETE" };
+    let age = hop.updated_ns as f64 / 1e9;
+    let mut evidence = vec![
+        Evidence::new("time waited for it", end.seconds, "s", "sched_switch"),
+        Evidence::new("longest wait for it", end.longest_seconds, "s", "sched_switch"),
+        Evidence::new(
+            format!("neighbour {neighbour} is {state} on {}, for", hop.interface),
+            age,
+            "s",
+            "rtnetlink RTM_GETNEIGH",
+        ),
+    ];
+    if failures > 0 {
+        let fact = "neighbours of this host that were asked for in vain";
+        evidence.push(Evidence::new(
+            fact,
+            failures as f64,
+            "1",
+            format!("/proc/net/stat {}", silent.counter()),
+        ));
+    }
+    let ip = command_in(measures.model, hop.netns, "ip");
+    let device = words::shell(&hop.interface);
+    let mut remedy = vec![Remedy {
+        text: format!(
+            "see that {} is up, and that its cable, VLAN and address are right; the kernel's word on it",
+            hop.gateway.map_or("the host".to_string(), |it| format!("gateway {it}"))
+        ),
+        command: format!("{ip} neigh show {neighbour} dev {device}"),
+        ..Remedy::default()
+    }];
+    if hop.gateway.is_some() {
+        remedy.push(Remedy {
+            text: "or see whether that is the way it should go".into(),
+            command: format!("{ip} route get {}", hop.destination),
+            ..Remedy::default()
+        });
+    }
+    Wording {
+        title: title(measures, end, silent),
+        text: format!(
+            "{} pass so. Nobody on {} answers for {neighbour}: its neighbour entry is {state}, and what is sent there never leaves \
+             this host.",
+            words::of_window(end.seconds, measures.wall_seconds()),
+            hop.interface,
+        ),
+        evidence,
+        remedy,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::net::scenes::*;
+    use crate::rules::scenes::fact;
+    use crate::rules::wording::Severity;
+
+    const CODE: &str = "net.neighbour_failed";
+
+    /// The next hop of 192.0.2.1 is in a state.
+    fn hop(state: u16) -> NextHop {
+        NextHop {
+            netns: 1,
+            destination: "192.0.2.1".parse().expect("an address"),
+            gateway: None,
+            interface: "eth0".into(),
+            index: 2,
+            state,
+            updated_ns: 1_500_000_000,
+        }
+    }
+
+    /// A client waits to be connected to it until then, in tenths of a second.
+    fn connects(to: u64, hop: NextHop) -> Vec<Fact> {
+        let object = inet("tcp", 100, "10.0.0.1:40000", "192.0.2.1:80", 2);
+        let mut facts = vec![wait(10, "curl", "connect", object, 0, to), fact(Body::NextHop(hop))];
+        facts.extend(counters(&[("arp_cache.res_failed", 3, 4)]));
+        facts
+    }
+
+    #[test]
+    fn a_connect_to_a_host_that_nobody_answers_for_is_named() {
+        for state in [NUD_FAILED, NUD_INCOMPLETE] {
+            let found = findings(connects(30, hop(state)));
+            assert_eq!((&*found[0].code, &*found[0].culprit.name), (CODE, "192.0.2.1"));
+            assert_eq!(found[0].severity, Severity::Critical);
+            assert_eq!(
+                found[0].title,
+                "curl waits for a connection to 192.0.2.1:80, whose host does not answer ARP on eth0"
+            );
+            assert!(
+                found[0].text.contains("3.00 s of 5.00 s pass so. Nobody on eth0"),
+                "{}",
+                found[0].text
+            );
+        }
+    }
+
+    #[test]
+    fn behind_a_gateway_the_gateway_is_named() {
+        let gateway = Some("10.0.0.254".parse().expect("an address"));
+        let found = findings(connects(30, NextHop { gateway, ..hop(NUD_FAILED) }));
+        assert_eq!((&*found[0].code, &*found[0].culprit.name), (CODE, "10.0.0.254"));
+        assert!(found[0].title.ends_with(": gateway 10.0.0.254 does not answer ARP on eth0"));
+        let ways = &found[0].remedy;
+        assert_eq!(ways[0].command, "ip neigh show 10.0.0.254 dev eth0");
+        assert_eq!(ways[1].command, "ip route get 192.0.2.1");
+    }
+
+    #[test]
+    fn a_peer_that_is_gone_while_it_owes_an_answer_is_named() {
+        let object = inet("tcp", 100, "10.0.0.1:40000", "192.0.2.1:80", 1);
+        let facts = |state| {
+            let asks = wait(10, "client", "recvfrom", object.clone(), 0, 48);
+            vec![asks, fact(Body::NextHop(hop(state))), look_at(TargetKind::Process, 10)]
+        };
+        let found = findings(facts(NUD_FAILED));
+        assert!(
+            found[0].title.starts_with("client waits for an answer of 192.0.2.1:80, whose host")
+        );
+        assert_eq!(codes(facts(2)), ["net.slow_peer"]);
+    }
+
+    #[test]
+    fn sockets_behind_one_gateway_are_one_answer() {
+        let gateway = Some("10.0.0.254".parse().expect("an address"));
+        let mut facts = connects(20, NextHop { gateway, ..hop(NUD_FAILED) });
+        let other = inet("tcp", 101, "10.0.0.1:40001", "192.0.2.7:80", 2);
+        facts.push(wait(10, "curl", "connect", other, 20, 40));
+        let destination = "192.0.2.7".parse().expect("an address");
+        facts.push(fact(Body::NextHop(NextHop { gateway, destination, ..hop(NUD_FAILED) })));
+        let found = findings(facts);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(
+            found[0].title.contains("192.0.2.1:80 and 1 other address: gateway"),
+            "{}",
+            found[0].title
+        );
+    }
+
+    #[test]
+    fn who_answers_arp_and_nothing_else_is_a_slow_peer() {
+        for state in [0, 2, 4, 8, 16, 0x80] {
+            assert_eq!(codes(connects(30, hop(state))), ["net.slow_peer"], "{state}");
+        }
+    }
+
+    #[test]
+    fn a_neighbour_that_was_just_asked_for_may_still_answer() {
+        assert!(says(CODE, connects(11, hop(NUD_INCOMPLETE))));
+        assert!(!says(CODE, connects(9, hop(NUD_INCOMPLETE))));
+    }
+
+    #[test]
+    fn a_client_that_looks_at_the_clock_waits_all_the_same() {
+        let object = inet("tcp", 100, "10.0.0.1:40000", "192.0.2.1:80", 2);
+        let mut facts = connects(7, hop(NUD_FAILED));
+        facts.push(wait(10, "curl", "connect", object, 7, 14));
+        assert!(says(CODE, facts));
+    }
+
+    #[test]
+    fn an_entry_that_is_only_incomplete_is_one_witness_without_a_failure() {
+        let surely = |facts| findings(facts)[0].confidence;
+        let mut facts = connects(30, hop(NUD_INCOMPLETE));
+        let before = surely(facts.clone());
+        facts.retain(|fact| !matches!(fact.body, Body::NetCounters(_)));
+        assert!(surely(facts) < before);
+    }
+
+    #[test]
+    fn the_same_address_in_another_namespace_is_another_host() {
+        let other = NextHop { netns: 2, ..hop(NUD_FAILED) };
+        assert_eq!(codes(connects(30, other)), ["net.slow_peer"]);
+    }
+}
