@@ -17,6 +17,7 @@ mod net;
 mod path;
 mod peers;
 mod process;
+mod proxy;
 mod quota;
 mod refused;
 mod runtime;
@@ -42,6 +43,7 @@ fn all() -> impl Iterator<Item = &'static &'static dyn Fault> {
         path::FAULTS,
         peers::FAULTS,
         process::FAULTS,
+        proxy::FAULTS,
         quota::FAULTS,
         refused::FAULTS,
         runtime::FAULTS,

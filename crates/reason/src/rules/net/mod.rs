@@ -5,7 +5,8 @@
 //! own); so is a segment that waits for an acknowledgement. A queue of this host that never empties explains whatever passes it. A
 //! window that the receiver leaves shut is counted by the sender's own kernel (chrono, as `ss -ti` shows it), like the
 //! sender's own buffer. A round trip that has grown while nothing waits here is a queue beyond this host; losses come after
-//! it, for it makes them too, unless they are more than a queue makes. What is left is the peer itself. A stream that
+//! it, for it makes them too, unless they are more than a queue makes. A proxy of this host that keeps
+//! questions stands before whomever it passes them on to. What is left is the peer itself. A stream that
 //! nothing of this explains stays silent.
 //!
 //! Must not: hold anything but the ladder.
@@ -17,10 +18,12 @@ mod dns_answered;
 mod dns_remedies;
 pub(crate) mod dns_timeout;
 mod dropped_datagrams;
+mod kept_questions;
 pub(crate) mod local_queue;
 pub(crate) mod loss;
 mod losses;
 pub(crate) mod neighbour_failed;
+pub(crate) mod proxy_queue;
 mod queue_commands;
 pub(crate) mod receiver_limited;
 pub(crate) mod remote_queue;
@@ -52,5 +55,6 @@ pub static LADDER: &[&super::Rule] = &[
     &sendbuf_limited::RULE,
     &remote_queue::RULE,
     &loss::RULE,
+    &proxy_queue::RULE,
     &slow_peer::RULE,
 ];
