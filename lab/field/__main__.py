@@ -5,6 +5,7 @@
   python3 lab/field [NAME...] [--class locks,names]     ask, as root (NAME* for a beginning)
   python3 lab/field --replay DIR [--holdup BIN]         ask the recordings of an earlier run again, without root
   python3 lab/field --replay DIR --rejudge              judge the saved answers anew
+  python3 lab/field --questions [NAME...]               put the questions that holdup prints to the real programs
   python3 lab/field --clean                             undo what a killed run has left
 
 Owns the command line. Cases are found in the folders beside this file: a folder is a class, and every file in it registers
@@ -23,7 +24,7 @@ sys.dont_write_bytecode = True
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-from harness import clean, page, play, processes, score  # noqa: E402
+from harness import clean, page, play, processes, questioning, score  # noqa: E402
 from harness.truth import CASES  # noqa: E402
 
 TREE = HERE.parent.parent
@@ -45,6 +46,7 @@ def arguments():
     parser.add_argument("--replay", type=pathlib.Path, metavar="DIR", help="ask the recordings of an earlier run")
     parser.add_argument("--rejudge", action="store_true", help="with --replay: judge its saved answers only")
     parser.add_argument("--write-docs", action="store_true", help="write the field's section of docs/accuracy.md")
+    parser.add_argument("--questions", action="store_true", help="put the questions that holdup prints to the programs")
     parser.add_argument("--list", action="store_true", help="every case, by class")
     parser.add_argument("--clean", action="store_true", help="undo what a killed run has left")
     options = parser.parse_args()
@@ -70,8 +72,8 @@ def listed():
                 print(f"{group:<16} {case.name:<26} {'quick ' if case.quick else ''}{case.about}")
 
 
-def asked(options):
-    """Asks live; (rows, exit status)."""
+def ready(options):
+    """Faults can be made, and holdup is there."""
     if os.geteuid() != 0:
         sys.exit("field: faults are made as root; --replay and --list need none")
     if not os.access(options.holdup, os.X_OK):
@@ -79,6 +81,20 @@ def asked(options):
     for what in clean.clean():
         print(f"of a killed run: {what} undone")
     processes.become_subreaper()
+
+
+def put_questions(options):
+    """The programs' own answers, as a table; the exit status."""
+    importlib.import_module("questions")
+    it = questioning.Questioning(options)
+    status = it.all()
+    print(it.table())
+    return status
+
+
+def asked(options):
+    """Asks live; (rows, exit status)."""
+    ready(options)
     it = play.Play(options)
     print(f"field: seed {options.seed}, answers and recordings in {options.save}", flush=True)
     it.all(play.chosen(options))
@@ -86,7 +102,10 @@ def asked(options):
     if options.write_docs and it.whole:
         # Answers to an ordinary user stand beside those to root if both were saved into one folder.
         write_docs(options, score.read(options.save / "results.jsonl"), it.failed)
-    return it.rows, 1 if it.left or not it.whole else 0
+    status = 1 if it.left or not it.whole else 0
+    if options.quick and not options.names:
+        status = max(status, put_questions(options))
+    return it.rows, status
 
 
 def write_docs(options, rows, failed):
@@ -107,6 +126,9 @@ def main():
         for what in clean.clean():
             print(what)
         return 0
+    if options.questions:
+        ready(options)
+        return put_questions(options)
     if options.replay:
         rows = play.replay(options)
         print(score.summary(rows, [], []))

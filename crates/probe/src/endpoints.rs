@@ -1,7 +1,7 @@
 //! Which of all open descriptors are reported at the end of a look.
 //!
-//! What was waited for and its other ends, whoever listens, serves a file system or masters a terminal, sockets with
-//! a standing queue, and whoever sends to one that drops. And every connection, whether somebody waits on it or not: a
+//! What was waited for and its other ends, whoever listens (a question to a program goes there), serves a file system or
+//! masters a terminal, sockets with a standing queue, and whoever sends to one that drops. And every connection, whether somebody waits on it or not: a
 //! process that was asked and does not answer may compute, or wait for something else. Of connections only so many;
 //! how many were left out is reported.
 //!
@@ -54,6 +54,8 @@ pub(crate) fn relevant(
                         || inet_pairs.contains(&(socket.local, socket.remote))
                         || overrun.contains(&to)
                 }
+                // Bound and not connected: a listener, by its path.
+                ObjectRef::Unix { peer_ino: 0, path: Some(path), .. } => path.starts_with('/'),
                 ObjectRef::Tty { name, .. } => name.starts_with("ptm"),
                 ObjectRef::FuseServer { .. } => true,
                 _ => false,
@@ -188,8 +190,9 @@ mod tests {
     }
 
     #[test]
-    fn connections_are_reported_though_nobody_waits_on_them() {
+    fn connections_and_listeners_are_reported_though_nobody_waits_on_them() {
         let unix = |peer_ino| ObjectRef::Unix { ino: 9, peer_ino, path: None };
+        let bound = |path: &str| ObjectRef::Unix { ino: 9, peer_ino: 0, path: Some(path.into()) };
         let all = vec![
             endpoint(0, ObjectRef::Pipe { ino: 3 }, None),
             endpoint(1, inet("tcp", 1, 9_000), quiet_for(100)),
@@ -200,8 +203,10 @@ mod tests {
             endpoint(6, unix(0), None),
             endpoint(7, inet("tcp", SYN_SENT, 9_000), None),
             endpoint(8, inet("tcp", LISTEN, 0), None),
+            endpoint(9, bound("/run/db"), None),
+            endpoint(10, bound("@db"), None),
         ];
-        assert_eq!(reported(all), (vec![1, 3, 5, 7, 8], None));
+        assert_eq!(reported(all), (vec![1, 3, 5, 7, 8, 9], None));
     }
 
     #[test]

@@ -67,8 +67,8 @@ func main() {
 """
 
 
-def shop(s):
-    """The server, stripped or not: (process, port)."""
+def shop(s, pprof=False):
+    """The server, stripped or not, or with the list of its goroutines: (process, port)."""
     go = tool("go")
 
     def build(new):
@@ -76,8 +76,11 @@ def shop(s):
         (new / "go.mod").write_text("module shop\n\ngo 1.19\n")
         env = f"GOCACHE={s.dir}/go GOPATH={s.dir}/gopath GOFLAGS=-mod=mod GOTOOLCHAIN=local"
         s.sh(f"cd {new} && {env} {go} build -o shop . && {env} {go} build -ldflags='-s -w' -o shop-stripped .", timeout=240)
+        (new / "main.go").write_text(SHOP.replace('"net/http"', '"net/http"\n\t_ "net/http/pprof"'))
+        s.sh(f"cd {new} && {env} {go} build -o shop-pprof .", timeout=240)
     folder, port = s.once("go-shop", build), s.port()
-    server = s.spawn([folder / s.random.choice(("shop", "shop-stripped")), f"127.0.0.1:{port}"], log="shop.log")
+    program = "shop-pprof" if pprof else s.random.choice(("shop", "shop-stripped"))
+    server = s.spawn([folder / program, f"127.0.0.1:{port}"], log="shop.log")
     s.wait_port(port)
     s.sh(" ".join(curl(port, "/count")))
     return server, port

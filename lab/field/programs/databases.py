@@ -158,8 +158,8 @@ class Redis:
         return ["redis-cli", "-p", str(self.port)]
 
 
-def pgbouncer(s, pg, mode="transaction"):
-    """A PgBouncer with a pool of one connection: (process, psql's command line through it)."""
+def pgbouncer(s, pg, mode="transaction", auth="any"):
+    """A PgBouncer with a pool of one connection, and a socket for its console: (process, psql's command line through it)."""
     tool("pgbouncer")
     port = s.port()
     s.file("users", '"postgres" ""\n')
@@ -168,8 +168,8 @@ postgres = host=127.0.0.1 port={pg.port} pool_size=1 user=postgres
 [pgbouncer]
 listen_addr = 127.0.0.1
 listen_port = {port}
-unix_socket_dir =
-auth_type = any
+unix_socket_dir = {s.dir}
+auth_type = {auth}
 auth_file = {s.dir}/users
 pool_mode = {mode}
 default_pool_size = 1

@@ -198,14 +198,21 @@ pub fn said(measures: &Measures<'_>, end: &End, finding: Option<usize>) -> Answe
 fn ask(measures: &Measures<'_>, end: &End) -> String {
     let inside = match (end.kind, &end.object) {
         (EndKind::Lock, Object::Inside(pid) | Object::InterpreterLock(pid)) => Some(*pid),
-        (EndKind::Lock, Object::Mutex { pid, .. }) => return ask::go_question(*pid),
+        (EndKind::Lock, Object::Mutex { pid, .. }) => {
+            return ask::go_question(measures.model, *pid);
+        }
         (EndKind::Lock, Object::Futex { pid, .. }) if end.who.is_none() => Some(*pid),
+        // Of a peer on another host this side of the connection is all that can be asked.
+        (EndKind::Remote, Object::Inet(ino)) if end.who.is_none() => {
+            let socket = measures.model.socket(*ino).filter(|it| it.remote.port() != 0);
+            return socket.map_or_else(String::new, |it| ask::of_socket(measures.model, it));
+        }
         (EndKind::Open, _) if matches!(end.class, WaitClass::Idle | WaitClass::FutexWait) => {
             end.links.last().map(|root| root.who.pid)
         }
         _ => None,
     };
-    inside.map_or_else(String::new, |pid| ask::question(&measures.model.process_name(pid), pid))
+    inside.map_or_else(String::new, |pid| ask::question(measures.model, pid))
 }
 
 /// Kind and actor as they are said: a full buffer whose reader sleeps is the reader's sleep, and who waits for a vfork's

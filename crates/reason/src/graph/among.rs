@@ -56,7 +56,12 @@ impl<'a> Peers<'a> {
     /// Who is next by the descriptors that a wait is for; `asker` is who waits for the waiter.
     pub(super) fn among_polled(&self, wait: &WaitSpan, asker: Option<u32>) -> Option<Next> {
         let ends = self.descriptors_of(wait.thread.pid, &wait.place.polled);
-        let mut left = ends.into_iter().filter_map(|end| self.leads(end, asker));
+        let mut left: Vec<Leads> =
+            ends.into_iter().filter_map(|end| self.leads(end, asker)).collect();
+        if left.len() > 1 {
+            left.retain(|leads| !self.is_master(wait.thread.pid, leads));
+        }
+        let mut left = left.into_iter();
         let only = left.next()?;
         let pid = |leads: &Leads| match leads {
             Leads::To(far) => far.first().map(|far| far.pid),
@@ -70,6 +75,14 @@ impl<'a> Peers<'a> {
             Leads::Away(ino) => Some(Next::Peer(ino)),
             Leads::To(far) => self.chosen(wait, far).map(Next::Thread),
         }
+    }
+
+    /// Whether a descriptor leads to the process of the same program that began this one: over that its orders come, and it
+    /// asks nothing there while it serves others.
+    fn is_master(&self, pid: u32, leads: &Leads) -> bool {
+        let Some(parent) = self.parent_of(pid) else { return false };
+        let is_same = || self.model.process_name(parent) == self.model.process_name(pid);
+        matches!(leads, Leads::To(far) if far.iter().all(|far| far.pid == parent)) && is_same()
     }
 
     fn leads(&self, end: &Endpoint, asker: Option<u32>) -> Option<Leads> {
@@ -154,6 +167,48 @@ mod tests {
     #[test]
     fn what_a_relay_polls_besides_its_asker_is_what_it_waits_for() {
         assert_eq!(relay(&[1, 3]), [(EndKind::Sleep, Some(30))]);
+    }
+
+    /// Process 10 waits for 20, which polls its connections: to its parent 15 of this name, and to 30, which sleeps.
+    fn worker(parent: &str) -> Vec<Option<u32>> {
+        let pair = |ino, path: Option<&str>| ObjectRef::Unix {
+            ino,
+            peer_ino: ino ^ 1,
+            path: path.map(Into::into),
+        };
+        let place = |syscall: &str, object, polled: &[u32]| Place {
+            state: WaitState::Sleep,
+            syscall: syscall.into(),
+            object,
+            polled: polled.to_vec(),
+            ..Place::default()
+        };
+        let own = Thread { thread: thread(20, "web"), parent_pid: 15, ..Thread::default() };
+        let above = Thread { thread: thread(15, parent), ..Thread::default() };
+        let mut facts = host();
+        facts.extend([
+            identity(above),
+            identity(own),
+            of_process(10, "client"),
+            descriptor(10, 3, "client", pair(100, None)),
+            descriptor(20, 3, "web", pair(101, Some("/run/web"))),
+            descriptor(20, 4, "web", pair(200, None)),
+            descriptor(15, 4, parent, pair(201, None)),
+            descriptor(20, 5, "web", pair(300, None)),
+            descriptor(30, 5, "app", pair(301, Some("/run/app"))),
+            at_place(10, "client", place("read", Some(pair(100, None)), &[])),
+            at_place(20, "web", place("epoll_wait", None, &[3, 4, 5])),
+            blocked(15, parent, WaitState::Sleep, "rt_sigsuspend"),
+            blocked(30, "app", WaitState::Sleep, "nanosleep"),
+        ]);
+        let ends = explain(facts).answer.ends;
+        ends.iter().map(|end| end.who.as_ref().and_then(|by| by.pid)).collect()
+    }
+
+    #[test]
+    fn a_worker_serves_and_does_not_wait_for_the_orders_of_its_master() {
+        assert_eq!(worker("web"), [Some(30)]);
+        assert!(!worker("supervisor").contains(&Some(30)), "it may wait for that one");
     }
 
     #[test]

@@ -19,6 +19,7 @@ pub mod disk_queue;
 mod disk_threads;
 pub mod disk_view;
 pub mod dns_answers;
+pub mod doors;
 pub mod interpreters;
 pub mod interrupts;
 pub mod longest_wait;

@@ -111,9 +111,14 @@ pub fn reads_from(dev: DeviceNumber) -> Place {
 
 /// An open descriptor.
 pub fn endpoint(pid: u32, comm: &str, object: ObjectRef) -> Fact {
+    descriptor(pid, 3, comm, object)
+}
+
+/// One of several.
+pub fn descriptor(pid: u32, fd: u32, comm: &str, object: ObjectRef) -> Fact {
     fact(Body::Endpoint(Endpoint {
         process: thread(pid, comm),
-        fd: 3,
+        fd,
         readable: true,
         writable: true,
         nonblocking: false,

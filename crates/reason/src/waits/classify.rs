@@ -170,6 +170,8 @@ fn futex(place: &Place) -> WaitClass {
 fn by_syscall(place: &Place) -> WaitClass {
     match place.syscall.as_str() {
         "futex" => futex(place),
+        // A semaphore of System V's is waited for like a word of the process: another process gives it back.
+        "semop" | "semtimedop" => WaitClass::FutexWait,
         "poll" | "ppoll" if dns_socket(place) => WaitClass::Dns,
         "epoll_wait" | "epoll_pwait" | "epoll_pwait2" | "poll" | "ppoll" | "select"
         | "pselect6" | "pause" | "rt_sigtimedwait" | "rt_sigsuspend" | "accept" | "accept4"
@@ -217,6 +219,15 @@ mod tests {
     fn class(place: &Place, frames: &[&str]) -> WaitClass {
         let frames: Vec<String> = frames.iter().map(|f| (*f).to_string()).collect();
         classify(place, &frames, false)
+    }
+
+    #[test]
+    fn a_semaphore_of_system_v_is_somebodys_turn() {
+        for syscall in ["semop", "semtimedop"] {
+            let at = place(WaitState::Sleep, syscall);
+            let frames = ["schedule", "__do_semtimedop", "do_semtimedop"];
+            assert_eq!(class(&at, &frames), WaitClass::FutexWait, "{syscall}");
+        }
     }
 
     #[test]

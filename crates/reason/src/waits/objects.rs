@@ -52,6 +52,8 @@ pub fn object(model: &Model, span: &WaitSpan) -> Object {
         FrozenFs => Object::FileSystem(file_of(span).map(|file| file.dev)),
         FuseDaemon => Object::FuseFileSystem(file_of(span).map(|file| file.dev)),
         Dns => dns(model, span),
+        // Its arguments name a set of semaphores, and no word.
+        FutexWait if span.place.syscall != "futex" => Object::Inside(span.thread.pid),
         FutexLock | FutexWait => {
             let [address, ..] = span.place.args;
             Object::Futex { pid: span.thread.pid, address }

@@ -228,7 +228,7 @@ fn explain_stuck(measures: &Measures<'_>, stuck: &Stuck<'_>) -> Wording {
         remedy: vec![
             Remedy {
                 text: "see what each of them is in the middle of".into(),
-                command: ask::question(&model.process_name(pid), pid),
+                command: ask::question(model, pid),
                 ..Remedy::default()
             },
             Remedy {
@@ -261,12 +261,24 @@ fn explain(measures: &Measures<'_>, circle: &[&WaitSpan], closing: u32, _: &Loss
             wait_words::duration(&youngest.unwrap_or_default()),
         ),
         evidence,
-        remedy: vec![Remedy {
-            text: "end one of them (what it did under the lock is lost)".into(),
-            command: holder_doing::end_command(model, &[closing]),
-            ..Remedy::default()
-        }],
+        remedy: ways_out(model, circle, closing),
     }
+}
+
+fn ways_out(model: &Model, circle: &[&WaitSpan], closing: u32) -> Vec<Remedy> {
+    let end = Remedy {
+        text: "end one of them (what it did under the lock is lost)".into(),
+        command: holder_doing::end_command(model, &[closing]),
+        ..Remedy::default()
+    };
+    let pid = circle[0].thread.pid;
+    let of_one = circle.iter().all(|wait| wait.thread.pid == pid);
+    let see = of_one.then(|| Remedy {
+        text: "before that, see where each of its threads took its lock".into(),
+        command: ask::question(model, pid),
+        ..Remedy::default()
+    });
+    [Some(end), see].into_iter().flatten().collect()
 }
 
 #[cfg(test)]

@@ -121,7 +121,7 @@ fn explain(measures: &Measures<'_>, end: &End, waiting: &Waiting<'_>, loss: &Los
         remedy: vec![Remedy {
             text: "see what every goroutine does: the program's own list, if it has net/http/pprof"
                 .into(),
-            command: ask::go_question(pid),
+            command: ask::go_question(measures.model, pid),
             ..Remedy::default()
         }],
     }

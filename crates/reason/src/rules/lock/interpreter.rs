@@ -188,7 +188,7 @@ fn explain(measures: &Measures<'_>, end: &End, had: Option<&Had>, loss: &Loss<'_
 fn question(measures: &Measures<'_>, had: Option<&Had>, pid: u32) -> String {
     let is_python = had.is_some_and(|had| had.interpreter.starts_with("CPython"));
     let name = measures.model.process_name(pid);
-    ask::question(if is_python { "python3" } else { &name }, pid)
+    ask::question_as(measures.model, if is_python { "python3" } else { &name }, pid)
 }
 
 #[cfg(test)]
@@ -256,7 +256,7 @@ mod tests {
         assert_eq!(finding.title, title);
         assert!(finding.text.contains("8 of 8 times"), "{}", finding.text);
         assert_eq!(finding.culprit.pid, Some(10));
-        assert_eq!(finding.remedy[0].command, "py-spy dump --pid 10");
+        assert_eq!(finding.remedy[0].command, crate::rules::ask::python_question(10));
     }
 
     #[test]

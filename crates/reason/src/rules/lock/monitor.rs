@@ -119,7 +119,7 @@ fn explain(measures: &Measures<'_>, end: &End, kind: LockKind, loss: &Loss<'_>) 
         evidence,
         remedy: vec![Remedy {
             text: "see which thread has it, and in which method".into(),
-            command: ask::question("java", pid),
+            command: ask::question_as(measures.model, "java", pid),
             ..Remedy::default()
         }],
     }

@@ -110,10 +110,10 @@ fn named_lock(measures: &Measures<'_>, end: &End) -> &'static str {
     kind.map_or("a lock", LockKind::phrase)
 }
 
-fn ask_the_server(program: &str, end: &End) -> Remedy {
+fn ask_the_server(measures: &Measures<'_>, program: &str, end: &End) -> Remedy {
     Remedy {
         text: format!("ask {program} which lock it is, and who has it"),
-        command: ask::question(program, end.links[end.named].who.pid),
+        command: ask::question(measures.model, end.links[end.named].who.pid),
         ..Remedy::default()
     }
 }
@@ -135,7 +135,7 @@ fn explain_unseen(measures: &Measures<'_>, end: &End, server: u32, loss: &Loss<'
             wait_words::lasted(&longest),
         ),
         evidence: wait_words::wait_evidence(loss.seconds, count, &longest, "the lock"),
-        remedy: vec![ask_the_server(&program, end)],
+        remedy: vec![ask_the_server(measures, &program, end)],
     }
 }
 
@@ -179,7 +179,7 @@ fn explain(
         ),
         evidence,
         remedy: vec![
-            ask_the_server(&program, end),
+            ask_the_server(measures, &program, end),
             Remedy {
                 text: format!(
                     "commit or roll back at {0}; if nobody is there to do it, end {0} (its transaction is rolled back)",

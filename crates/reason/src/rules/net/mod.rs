@@ -37,7 +37,7 @@ mod standing_queue;
 #[cfg(test)]
 mod tests;
 pub(crate) mod udp_flood;
-mod ways_out;
+pub(crate) mod ways_out;
 mod who_waits;
 mod writers;
 

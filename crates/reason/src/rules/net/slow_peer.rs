@@ -18,7 +18,7 @@ use crate::rules::net::who_waits::who_waits;
 use crate::rules::proof::Proof;
 use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Severity, Wording};
-use crate::rules::{Finds, Match, Refutation, Rule};
+use crate::rules::{Finds, Match, Refutation, Rule, ask};
 use crate::waits::WaitClass;
 use crate::waits::poll_intent::TCP_SYN_SENT;
 use std::collections::BTreeMap;
@@ -185,12 +185,28 @@ fn answering(measures: &Measures<'_>, address: SocketAddr, end: &End, again: u64
                 "/proc/net/snmp Tcp.RetransSegs",
             ),
         ],
-        remedy: vec![Remedy {
-            text: "see how far away it is, and what it does".into(),
-            command: format!("mtr -n --tcp --port {} {}", address.port(), address.ip()),
-            ..Remedy::default()
-        }],
+        remedy: ways_out(measures, address, end, "see how far away it is, and what it does"),
     }
+}
+
+/// This side of the connection, and the way to the peer.
+fn ways_out(measures: &Measures<'_>, address: SocketAddr, end: &End, text: &str) -> Vec<Remedy> {
+    let socket = match end.object {
+        Object::Inet(ino) => measures.model.socket(ino),
+        _ => None,
+    };
+    let own = socket.map(|socket| Remedy {
+        text: "see what this side knows of the connection: what was not acknowledged, and since when nothing came"
+            .into(),
+        command: ask::of_socket(measures.model, socket),
+        ..Remedy::default()
+    });
+    let way = Remedy {
+        text: text.into(),
+        command: format!("mtr -n --tcp --port {} {}", address.port(), address.ip()),
+        ..Remedy::default()
+    };
+    own.into_iter().chain([way]).collect()
 }
 
 /// Waits to be connected.
@@ -212,11 +228,7 @@ fn connecting(measures: &Measures<'_>, address: SocketAddr, end: &End, again: u6
                 "/proc/net/netstat TcpExt.TCPSynRetrans",
             ),
         ],
-        remedy: vec![Remedy {
-            text: "see whether it can be reached at all".into(),
-            command: format!("mtr -n --tcp --port {} {}", address.port(), address.ip()),
-            ..Remedy::default()
-        }],
+        remedy: ways_out(measures, address, end, "see whether it can be reached at all"),
     }
 }
 

@@ -94,7 +94,7 @@ fn explain(spent: &Spent, interpreted: &Interpreted<'_>, share: f64, loss: &Loss
             text: "collect more seldom (gc.set_threshold(100_000, 50, 1000)), not while much is built (gc.disable), and not \
                    what stays for good (gc.freeze after the start)"
                 .into(),
-            command: ask::question("python3", pid),
+            command: ask::python_question(pid),
             ..Remedy::default()
         }],
     }
