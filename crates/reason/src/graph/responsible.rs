@@ -74,7 +74,12 @@ impl Peers<'_> {
         // Its own functions, or its title, say that it waits for a lock, and not for one of its descriptors.
         let kind = user_stack::lock_kind_of(self.model, &wait.thread, wait.begin_ns, wait.end_ns);
         if kind.is_some_and(LockKind::is_of_a_session) || self.says_that_it_waits(wait) {
-            return self.session_that_holds(wait).or_else(|| self.held_sibling(wait)).into();
+            let did_then = |(at, by): &(&WaitSpan, ThreadRef)| {
+                was_there(by) && !self.only_interrupts(at, by, asker)
+            };
+            let later = self.lets_go_later(wait).filter(did_then).map(|(_, by)| by);
+            let holder = later.or_else(|| self.session_that_holds(wait));
+            return holder.or_else(|| self.held_sibling(wait)).into();
         }
         if kind.is_some_and(LockKind::holds_up) {
             return self.held_sibling(wait).into();

@@ -8,7 +8,7 @@
 //! read a title of a process that was begun by somebody else.
 
 use super::peers::Peers;
-use crate::facts::{Thread, ThreadRef};
+use crate::facts::{Ns, Thread, ThreadRef};
 use crate::waits::timeline::WaitSpan;
 
 /// What the title of a session says (PostgreSQL's ps_status: `postgres: [cluster: ]user database host activity`).
@@ -47,6 +47,25 @@ impl Peers<'_> {
     pub(super) fn says_that_it_waits(&self, wait: &WaitSpan) -> bool {
         let waiter = self.model.threads.get(&wait.thread.pid).filter(|_| wait.standing);
         waiter.and_then(|it| Title::read(&it.command)).is_some_and(|title| title.waits())
+    }
+
+    /// Who lets go in the end of what a session waits for: its own server's clock ends the wait for a moment, to look for a
+    /// deadlock (PostgreSQL, after a second), and the session waits on. With the wait that he ended.
+    pub(super) fn lets_go_later(&self, wait: &WaitSpan) -> Option<(&WaitSpan, ThreadRef)> {
+        const PAUSE_NS_MAX: Ns = 50_000_000;
+        let mut until = wait.end_ns;
+        for other in self.waits_after(wait) {
+            if other.begin_ns > until + PAUSE_NS_MAX {
+                break;
+            }
+            until = other.end_ns;
+            if other.place.syscall == wait.place.syscall
+                && let Some(by) = self.waker(other)
+            {
+                return (by.pid != wait.thread.pid).then_some((other, by));
+            }
+        }
+        None
     }
 
     /// The session that has what `wait` is for, if only one can have it.

@@ -220,6 +220,15 @@ mod tests {
         Fact { at_ns: END_NS, body: Body::Wait(wait) }
     }
 
+    fn lock_frames() -> Vec<UserFrame> {
+        let frame = |function: &str| UserFrame {
+            function: function.into(),
+            module: "db".into(),
+            ..UserFrame::default()
+        };
+        ["WaitLatch", "ProcSleep", "LockAcquireExtended", "heap_update"].map(frame).to_vec()
+    }
+
     /// The ends of a connection: the client's and the one that was accepted.
     fn ends(ino: u64) -> [ObjectRef; 2] {
         let near = ObjectRef::Unix { ino, peer_ino: ino + 1, path: None };
@@ -295,16 +304,9 @@ mod tests {
         let mut facts = facts(None, waits_for_its_client);
         facts.retain(|fact| !matches!(&fact.body, Body::Wait(wait) if wait.thread.pid == 20));
         facts.push(blocked(20, "db", WaitState::Sleep, "epoll_wait"));
-        let frame = |function: &str| UserFrame {
-            function: function.into(),
-            module: "db".into(),
-            ..UserFrame::default()
-        };
         facts.push(fact(Body::UserStack(UserStack {
             thread: thread(20, "db"),
-            frames: ["WaitLatch", "ProcSleep", "LockAcquireExtended", "heap_update"]
-                .map(frame)
-                .to_vec(),
+            frames: lock_frames(),
             ..UserStack::default()
         })));
         let mut found = explain(facts).findings;
@@ -312,6 +314,41 @@ mod tests {
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].culprit.pid, None);
         assert!(found[0].text.contains("nothing outside db tells which"), "{}", found[0].text);
+    }
+
+    #[test]
+    fn a_look_for_a_deadlock_does_not_part_a_wait() {
+        const LOOKS_NS: Ns = 1_000_000_000;
+        let mut facts = facts(Some(30), waits_for_its_client);
+        let is_main = |wait: &Wait| wait.thread.pid == 20;
+        let mut first = None;
+        for fact in &mut facts {
+            if let Body::Wait(wait) = &mut fact.body
+                && is_main(wait)
+            {
+                let by_clock = Wake {
+                    at_ns: LOOKS_NS,
+                    context: WakeContext::HardInterrupt,
+                    ..Wake::default()
+                };
+                let cut = Wait { end_ns: LOOKS_NS, wake: Some(by_clock), ..wait.clone() };
+                wait.begin_ns = LOOKS_NS + 1_000_000;
+                first = Some(Fact { at_ns: LOOKS_NS, body: Body::Wait(cut) });
+            }
+        }
+        let stack = UserStack {
+            thread: thread(20, "db"),
+            frames: lock_frames(),
+            complete: true,
+            ..UserStack::default()
+        };
+        facts.extend([Fact { at_ns: LOOKS_NS / 2, body: Body::UserStack(stack) }]);
+        facts.extend(first);
+        let mut found = explain(facts).findings;
+        found.retain(|finding| finding.code == "lock.row");
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found[0].culprit.pid, Some(30));
+        assert!(found[0].text.starts_with("4.00 s of 5.00 s"), "{}", found[0].text);
     }
 
     #[test]
