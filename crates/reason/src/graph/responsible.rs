@@ -74,12 +74,7 @@ impl Peers<'_> {
         // Its own functions, or its title, say that it waits for a lock, and not for one of its descriptors.
         let kind = user_stack::lock_kind_of(self.model, &wait.thread, wait.begin_ns, wait.end_ns);
         if kind.is_some_and(LockKind::is_of_a_session) || self.says_that_it_waits(wait) {
-            let did_then = |(at, by): &(&WaitSpan, ThreadRef)| {
-                was_there(by) && !self.only_interrupts(at, by, asker)
-            };
-            let later = self.lets_go_later(wait).filter(did_then).map(|(_, by)| by);
-            let holder = later.or_else(|| self.session_that_holds(wait));
-            return holder.or_else(|| self.held_sibling(wait)).into();
+            return self.holds_for_a_session(wait, asker, was_there).into();
         }
         if kind.is_some_and(LockKind::holds_up) {
             return self.held_sibling(wait).into();
@@ -122,6 +117,21 @@ impl Peers<'_> {
             return Next::Thread(only);
         }
         self.held_sibling(wait).into()
+    }
+
+    /// Who has the lock that a session waits for: who lets go in the end, was there and does not only interrupt; or the one
+    /// session, or thread, that can have it.
+    fn holds_for_a_session(
+        &self,
+        wait: &WaitSpan,
+        asker: Option<Asker<'_>>,
+        was_there: impl Fn(&ThreadRef) -> bool,
+    ) -> Option<ThreadRef> {
+        let did_it = |(at, by): &(&WaitSpan, ThreadRef)| {
+            was_there(by) && !self.only_interrupts(at, by, asker)
+        };
+        let later = self.lets_go_later(wait).filter(did_it).map(|(_, by)| by);
+        later.or_else(|| self.session_that_holds(wait)).or_else(|| self.held_sibling(wait))
     }
 
     /// Whether the asker is at the other end of the connection that a wait is for: he waits for it, so it does not wait for him.
