@@ -19,6 +19,7 @@
 #define RING_QUIET_BYTES (64 << 10)
 
 #define PF_WQ_WORKER 0x20
+#define PF_MEMALLOC 0x800
 #define PF_KTHREAD 0x00200000
 
 #define TASK_INTERRUPTIBLE 0x1
@@ -362,6 +363,24 @@ static __always_inline __u32 read_dentry_path(char *path, struct dentry *dentry)
 		dentry = parent;
 	}
 	return used;
+}
+
+/* By one of the names that an inode has; 0 bytes if none is known. */
+static __always_inline __u32 read_inode_path(char *path, struct inode *inode)
+{
+	struct hlist_node *alias = 0;
+	__u32 bytes;
+
+	if (bpf_core_field_exists(inode->i_dentry) && bpf_core_field_exists(((struct dentry *)0)->d_u.d_alias))
+		alias = BPF_CORE_READ(inode, i_dentry.first);
+	if (!alias)
+		return 0;
+	bytes = read_dentry_path(path, (void *)alias - bpf_core_field_offset(struct dentry, d_u.d_alias));
+	if (bytes)
+		return bytes;
+	/* The root of its file system: a path without names. */
+	path[0] = 0;
+	return 1;
 }
 
 #if defined(__TARGET_ARCH_x86)

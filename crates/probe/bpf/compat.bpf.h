@@ -34,6 +34,9 @@ struct task_struct___blocker {
 struct bio___bi_disk {
 	struct gendisk *bi_disk;
 };
+struct folio___order {
+	unsigned char _folio_order;
+};
 struct request___rq_disk {
 	struct gendisk *rq_disk;
 };
@@ -180,6 +183,34 @@ static __always_inline __u32 compat_socket_drops(const struct sock *sk)
 		 : (type *)(pointer))
 #define followed_field(followed, field)                                                            \
 	(bpf_ksym_exists(bpf_rdonly_cast) ? (followed)->field : BPF_CORE_READ(followed, field))
+
+/*
+ * A page of the cache, as its tracepoints tell it: 5.16 or so made it a folio, of one page or of several, and until 6.6
+ * or so the number is elsewhere: then one is counted. Plain loads, as the verifier knows the argument.
+ */
+struct cache_pages {
+	struct inode *inode;
+	__u64 index, count;
+};
+static __always_inline struct cache_pages compat_cache_pages(__u64 *ctx)
+{
+	struct cache_pages pages = { .count = 1 };
+
+	if (bpf_core_type_exists(struct folio)) {
+		const struct folio *folio = (const struct folio *)ctx[0];
+		pages.inode = folio->mapping->host;
+		pages.index = folio->index;
+		/* Of several, the second refers to the first. */
+		if (bpf_core_field_exists(folio->_head_1) && !bpf_core_field_exists(((struct folio___order *)0)->_folio_order) &&
+		    folio->_head_1 - 1 == (__u64)folio)
+			pages.count = 1ULL << (folio->_flags_1 & 31);
+	} else {
+		const struct page *page = (const struct page *)ctx[0];
+		pages.inode = page->mapping->host;
+		pages.index = page->index;
+	}
+	return pages;
+}
 
 /* 5.17 moved request::rq_disk to request_queue::disk (f3fa33acca9f). Plain loads, as above. */
 static __always_inline struct gendisk *compat_request_disk(const struct request *rq)

@@ -98,21 +98,9 @@ static __always_inline void read_owner(struct wire_lock *out, __u64 owner, __u32
 /* The inode as the place's object; gives bytes of path. */
 static __always_inline __u32 read_locked_inode(struct wire_place *place, char *path, struct inode *inode)
 {
-	struct hlist_node *alias = 0;
-	__u32 bytes;
-
 	__builtin_memset(&place->object, 0, sizeof(place->object));
 	read_inode_object(&place->object, inode);
-	if (bpf_core_field_exists(inode->i_dentry) && bpf_core_field_exists(((struct dentry *)0)->d_u.d_alias))
-		alias = BPF_CORE_READ(inode, i_dentry.first);
-	if (!alias)
-		return 0;
-	bytes = read_dentry_path(path, (void *)alias - bpf_core_field_offset(struct dentry, d_u.d_alias));
-	if (bytes)
-		return bytes;
-	/* The root of its file system: a path without names. */
-	path[0] = 0;
-	return 1;
+	return read_inode_path(path, inode);
 }
 
 /* Gives bytes of path if the lock is an inode's, and `path_bytes` else. */

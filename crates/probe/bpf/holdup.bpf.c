@@ -14,6 +14,7 @@
 #include "sched.bpf.c"
 #include "block.bpf.c"
 #include "mem.bpf.c"
+#include "cache.bpf.c"
 #include "net.bpf.c"
 #include "lock.bpf.c"
 #include "refused.bpf.c"
@@ -42,6 +43,10 @@ struct wire_types {
 	struct wire_disk_use_slot disk_use_slot;
 	struct wire_reclaim_key reclaim_key;
 	struct wire_reclaim reclaim;
+	struct wire_cache_key cache_key;
+	struct wire_cache cache;
+	struct wire_refault_key refault_key;
+	struct wire_refault refault;
 	struct wire_dirty_key dirty_key;
 	struct wire_dirty dirty;
 	struct wire_qdisc_key qdisc_key;

@@ -128,6 +128,16 @@ struct address_space {
 	struct inode *host;
 	struct rw_semaphore i_mmap_rwsem;
 };
+/* Of a page of the cache, or of the several that are kept as one since 5.16. */
+struct folio {
+	struct address_space *mapping;
+	unsigned long index;
+	unsigned long _flags_1, _head_1;
+};
+struct page {
+	struct address_space *mapping;
+	unsigned long index;
+};
 struct inode {
 	struct rw_semaphore i_rwsem;
 	struct hlist_head i_dentry;

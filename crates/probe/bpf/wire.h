@@ -420,6 +420,30 @@ struct wire_reclaim {
 	struct wire_ref thread;
 };
 
+struct wire_cache_key {
+	__u32 tgid; /* who brought pages in */
+	__u32 by; /* who had them evicted before; 0: nobody was seen to */
+};
+
+struct wire_cache {
+	__u64 pages; /* that those which were looked at stand for */
+	__u64 cgroup_id;
+	struct wire_ref process;
+};
+
+struct wire_refault_key {
+	__u32 tgid;
+	__u32 dev;
+	__u64 ino;
+};
+
+struct wire_refault {
+	__u64 pages; /* as above */
+	__u64 path_bytes;
+	char path[WIRE_PATH_MAX]; /* dentry names, innermost first, each with its NUL */
+	char slack[128]; /* PATH_SLACK */
+};
+
 struct wire_dirty_key {
 	__u32 tid;
 	__u32 pad;

@@ -239,7 +239,7 @@ impl Decoder {
 
     /// Dentry names, innermost first, to a path of the initial mount namespace, or as the process sees it
     /// if the file system is not mounted there.
-    fn path(&mut self, pid: u32, names: &[u8], bytes: u32, dev: u32) -> Option<String> {
+    pub(crate) fn path(&mut self, pid: u32, names: &[u8], bytes: u32, dev: u32) -> Option<String> {
         if bytes == 0 {
             return None;
         }

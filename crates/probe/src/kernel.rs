@@ -4,6 +4,7 @@
 //! The object lives as long as the process: libbpf's skeleton borrows its own storage, and a look is
 //! taken once per process. Rejected: a self-referential owner with unsafe lifetimes.
 
+use crate::cache_sums;
 use crate::cpu_clock::{SAMPLE_HZ, online_cpus, sampling_event};
 use crate::decode::{self, Decoder, ThreadRecord};
 use crate::disk_sums::{Latencies, Uses};
@@ -387,6 +388,7 @@ impl Programs {
                 cgroup_id: value.cgroup_id,
             }));
         });
+        self.add_cache(&mut all);
         each(&maps.dirty_pauses, |key: wire_dirty_key, value: wire_dirty| {
             all.push(Body::DirtyPause(dirty_pause(&key, &value)));
         });
@@ -421,6 +423,17 @@ impl Programs {
             all.push(Body::Effort(samples::effort(&value)));
         });
         all
+    }
+
+    /// What was brought into the page cache.
+    fn add_cache(&self, all: &mut Vec<Body>) {
+        let decoder = &mut self.inbox.borrow_mut().decoder;
+        each(&self.skel.maps.cache_fills, |key: wire_cache_key, value: wire_cache| {
+            all.push(Body::CacheFill(cache_sums::fill(&key, &value, decoder.page_bytes)));
+        });
+        each(&self.skel.maps.refaults, |key: wire_refault_key, value: wire_refault| {
+            all.push(Body::FileRefault(cache_sums::refault(&key, &value, decoder)));
+        });
     }
 
     /// Where in their code files processes were hit, by the file that most samples of its inode have the name of.

@@ -4,6 +4,7 @@
 //! does not offer, or refuses, becomes a fact with its reason; nothing here fails a look as a whole.
 
 mod attach;
+mod cache_sums;
 pub mod command;
 pub mod container;
 mod container_counters;

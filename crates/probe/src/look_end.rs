@@ -34,6 +34,15 @@ fn number_of(
     id
 }
 
+/// Whom a sum names, and so has to be known.
+fn users(body: &Body) -> Vec<u32> {
+    match body {
+        Body::DiskUse(used) => vec![used.process.pid],
+        Body::CacheFill(fill) if fill.evicted_by != 0 => vec![fill.process.pid, fill.evicted_by],
+        _ => Vec::new(),
+    }
+}
+
 impl Live {
     /// Tells what is blocked now, and who owns the futexes that are waited on.
     pub(crate) fn standing(
@@ -301,9 +310,7 @@ impl Live {
         self.report_endpoints(endpoints, at_ns, facts, &mut wanted);
         let mut put = |body| facts.push(Fact { at_ns, body });
         for body in sums {
-            if let Body::DiskUse(used) = &body {
-                wanted.insert(used.process.pid);
-            }
+            wanted.extend(users(&body));
             put(body);
         }
         lost.into_iter().for_each(|lost| put(Body::Lost(lost)));

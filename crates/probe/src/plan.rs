@@ -19,6 +19,7 @@ const fn program(name: &'static str, tracepoint: &'static str, therefore: &'stat
     Program { name, tracepoint, therefore }
 }
 
+const EVICTIONS: &str = "whose pages of files are evicted by whom is not known";
 const LATE_LOCKS: &str = "who held a file lock that was waited for and let go may not be known";
 const CONTENTION_BEGIN: &str = "contention_begin";
 const CONTENTION_END: &str = "contention_end";
@@ -41,6 +42,8 @@ const PROGRAMS: &[Program] = &[
         "balance_dirty_pages",
         "pauses at the dirty limit are not timed",
     ),
+    program("page_evicted", "mm_filemap_delete_from_page_cache", EVICTIONS),
+    program("page_brought_in", "mm_filemap_add_to_page_cache", EVICTIONS),
     program("mark_victim", "mark_victim", "kills for want of memory are not seen"),
     program("qdisc_enqueue", "qdisc_enqueue", "time in local packet queues is not measured"),
     program("qdisc_dequeue", "qdisc_dequeue", "time in local packet queues is not measured"),

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The faults of this file.
-pub const FAULTS: &[&dyn Fault] = &[&Limit, &Jobs, &Dirty, &Shared, &Swapped];
+pub const FAULTS: &[&dyn Fault] = &[&Limit, &StreamBeside, &Jobs, &Dirty, &Shared, &Swapped];
 
 /// memory.limit: the workload's group gets a limit below what it needs.
 /// Parameters: `limit_mib`; of the disk that the file pages come from `base_latency_us`, or `quick_disk` for one that is
@@ -70,6 +70,65 @@ impl Fault for Limit {
 
 fn failures(group: &Path) -> Result<u64> {
     fs::read_to_string(group.join("memory.failcnt"))?.trim().parse().context("memory.failcnt")
+}
+
+/// memory.stream_beside: in a group whose limit the workload fits into, a neighbour begins to read what it needs once. Each has a
+/// group of its own below, where the kernel does not tell its pages from the workload's by their use.
+/// Parameters: `limit_mib`, `stream_rest_us`; of the disk `base_latency_us`.
+/// Variables: `memory_group`, `stream_group`, `culprit`, `culprit_pid`, and those of a disk.
+struct StreamBeside;
+
+impl Fault for StreamBeside {
+    fn name(&self) -> &'static str {
+        "memory.stream_beside"
+    }
+
+    fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
+        let latency_us = ctx.number_or("base_latency_us", 300.0)?;
+        let mut guards = disks::make(ctx, "", 320, Settings { latency_us, ..Settings::default() })?;
+        let both = ctx.draw.name();
+        let (group, guard) = ctx.cgroup("memory", &both)?;
+        guards.push(guard);
+        let bytes = (ctx.number("limit_mib")? as u64) << 20;
+        fs::write(group.join("memory.limit_in_bytes"), bytes.to_string())?;
+        for variable in ["memory_group", "stream_group"] {
+            let name = format!("{both}/{}", ctx.draw.name());
+            let (below, guard) = ctx.cgroup("memory", &name)?;
+            guards.push(guard);
+            ctx.set(variable, below.display());
+        }
+        Ok(guards)
+    }
+
+    fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
+        ctx.set("refaults_before", refaults(&PathBuf::from(ctx.text("memory_group")?))?);
+        let path = format!("{}/stream", ctx.text("dir")?);
+        let words = ["stream", "--path", &path, "--rest-us", &ctx.text("stream_rest_us")?];
+        let spawn = Spawn {
+            name: ctx.draw.name(),
+            arguments: words.map(String::from).to_vec(),
+            cgroups: vec![ctx.text("stream_group")?.into()],
+            ..Spawn::default()
+        };
+        let neighbour = ctx.spawn(&spawn)?;
+        ctx.set("culprit", &neighbour.name);
+        ctx.set("culprit_pid", neighbour.pid);
+        let mut guards = Guards::new();
+        guards.push(neighbour.guard);
+        Ok(guards.into())
+    }
+
+    fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
+        let group = PathBuf::from(ctx.text("memory_group")?);
+        Ok(Some(refaults(&group)? as f64 > ctx.number("refaults_before")? + 1000.0))
+    }
+}
+
+/// Pages of files that a group has read again.
+fn refaults(group: &Path) -> Result<u64> {
+    let text = fs::read_to_string(group.join("memory.stat"))?;
+    let pages = text.lines().find_map(|line| line.strip_prefix("workingset_refault_file "));
+    pages.context("no workingset_refault_file in memory.stat")?.trim().parse().context("refaults")
 }
 
 /// memory.limit_of_jobs: each new group that the workload makes gets a limit below what its job needs, and is gone when the job is.

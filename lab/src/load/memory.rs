@@ -57,7 +57,7 @@ fn working_set(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// `--path FILE`: reads on through a file that nobody could hold, each page once, and does a little with each block. The
+/// `--path FILE --rest-us R`: reads on through a file that nobody could hold, each page once, and does a little with each block. The
 /// file is one hole, so no disk makes it slower than the page cache is. One operation is 256 KiB.
 fn stream(options: &Options) -> Result<()> {
     let figure = Figure::open()?;
@@ -65,10 +65,14 @@ fn stream(options: &Options) -> Result<()> {
     File::create(path).and_then(|file| file.set_len(1 << 40)).with_context(|| path.to_string())?;
     let mut file = File::open(path)?;
     let mut block = vec![0_u8; 1 << 18];
+    let rest = Duration::from_micros(options.whole("rest-us", 0)?);
     loop {
         file.read_exact(&mut block)?;
         std::hint::black_box(block.iter().map(|byte| u64::from(*byte)).sum::<u64>());
         figure.count();
+        if !rest.is_zero() {
+            std::thread::sleep(rest);
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 //! worked out by the reasoning. Sizes are bytes, whatever unit the file had; counters that the kernel
 //! keeps in pages say so. Reclaim, pauses and kills name the thread that they hit.
 
-use super::{DeviceNumber, Ns, ThreadRef};
+use super::{DeviceNumber, FileRef, Ns, ThreadRef};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -152,6 +152,33 @@ pub struct Reclaim {
     pub pages: u64,
     /// Memory cgroup (kernfs id), 0 if unknown.
     pub cgroup_id: u64,
+}
+
+/// What one process brought into the page cache over the window, by who had it evicted before. Source:
+/// mm_filemap_add_to_page_cache and mm_filemap_delete_from_page_cache, of which one page in some is looked at.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CacheFill {
+    /// Who read or wrote it.
+    pub process: ThreadRef,
+    /// The process in whose reclaim these pages were dropped earlier in the window; 0: they were not seen to be there before.
+    pub evicted_by: u32,
+    /// How much.
+    pub bytes: u64,
+    /// Memory cgroup (kernfs id), 0 if unknown.
+    pub cgroup_id: u64,
+}
+
+/// Pages of one file that one process brought into the page cache again over the window. Source: as [`CacheFill`].
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FileRefault {
+    /// The process.
+    pub pid: u32,
+    /// The file.
+    pub file: FileRef,
+    /// How much.
+    pub bytes: u64,
 }
 
 /// One thread's pauses at the dirty limit over the window. Source: balance_dirty_pages.

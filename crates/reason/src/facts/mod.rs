@@ -158,6 +158,10 @@ pub enum Body {
     SharedSegment(SharedSegment),
     /// One thread's time in reclaim over the window.
     Reclaim(Reclaim),
+    /// What one process brought into the page cache over the window.
+    CacheFill(CacheFill),
+    /// Pages of one file that one process brought in again.
+    FileRefault(FileRefault),
     /// One thread's pauses at the dirty limit over the window.
     DirtyPause(DirtyPause),
     /// A process was killed for want of memory.

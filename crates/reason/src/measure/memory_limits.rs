@@ -46,7 +46,7 @@ impl Limited<'_> {
 }
 
 /// The smallest page of any kernel, where the host's is not known.
-const PAGE_BYTES: u64 = 4096;
+pub(super) const PAGE_BYTES: u64 = 4096;
 
 /// Groups that met their limit in the window.
 pub fn limited<'a>(

@@ -5,6 +5,7 @@
 
 pub mod address_owner;
 pub mod ancestry;
+pub mod cache_readers;
 pub mod cgroups;
 pub mod cpu_profile;
 #[cfg(test)]
@@ -43,7 +44,8 @@ use ancestry::Ancestry;
 use cpu_users::CpuUsers;
 use disk_view::{DiskView, Disks};
 use memory_limits::Limited;
-use std::collections::BTreeMap;
+use memory_losses::Whose;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::OnceLock;
 
@@ -59,6 +61,8 @@ pub struct Measures<'a> {
     pub ancestry: Ancestry,
     /// Who uses the CPUs, and who waits for them.
     pub cpu: CpuUsers<'a>,
+    /// Who brings pages of files into memory, and which of them again, by number.
+    pub readers: BTreeMap<u32, cache_readers::Reader>,
     /// Groups that met their memory limit.
     pub limited: Vec<Limited<'a>>,
     /// Processes that were killed for want of memory.
@@ -111,6 +115,7 @@ impl<'a> Measures<'a> {
             timelines,
             graph,
             cpu: CpuUsers::of(model, &ancestry),
+            readers: cache_readers::readers(model),
             limited,
             ancestry,
             oom_kills,
@@ -189,16 +194,25 @@ impl<'a> Measures<'a> {
 
     /// What the processes of each group that met its memory limit spent on it, in the order of `limited`.
     pub fn memory_losses(&self) -> &[memory_losses::Spent] {
-        self.memory_losses.get_or_init(|| {
-            let inputs = memory_losses::Inputs {
-                model: self.model,
-                timelines: self.timelines,
-                ancestry: &self.ancestry,
-                profile: &self.profile,
-                sampled: &self.sampled(),
-            };
-            self.limited.iter().map(|one| memory_losses::of(&inputs, one)).collect()
-        })
+        self.memory_losses
+            .get_or_init(|| self.limited.iter().map(|one| self.spent(Whose::Group(one))).collect())
+    }
+
+    /// What these processes spent on reading again, and on room for it.
+    pub fn spent_by(&self, readers: &BTreeSet<u32>) -> memory_losses::Spent {
+        self.spent(Whose::Processes(readers))
+    }
+
+    fn spent(&self, whose: Whose<'_>) -> memory_losses::Spent {
+        let inputs = memory_losses::Inputs {
+            model: self.model,
+            timelines: self.timelines,
+            ancestry: &self.ancestry,
+            profile: &self.profile,
+            readers: &self.readers,
+            sampled: &self.sampled(),
+        };
+        memory_losses::of(&inputs, whose)
     }
 
     /// Every process of what is looked at that was sampled often enough, without kernel threads and the looker.

@@ -127,6 +127,10 @@ pub struct Model {
     pub segments: Vec<SharedSegment>,
     /// Time in reclaim.
     pub reclaims: Vec<Reclaim>,
+    /// Pages brought into the page cache.
+    pub cache_fills: Vec<CacheFill>,
+    /// Files whose pages were brought in again.
+    pub file_refaults: Vec<FileRefault>,
     /// Pauses at the dirty limit.
     pub dirty_pauses: Vec<DirtyPause>,
     /// Kills for want of memory.
@@ -418,6 +422,11 @@ impl Model {
             Body::Pressure(pressure) => self.pressure.push((at, pressure)),
             Body::SharedSegment(segment) => self.segments.push(segment),
             Body::Reclaim(reclaim) => self.reclaims.push(reclaim),
+            Body::CacheFill(fill) => self.cache_fills.push(fill),
+            Body::FileRefault(one) => {
+                self.called.learn(&ObjectRef::File(one.file.clone()));
+                self.file_refaults.push(one);
+            }
             Body::DirtyPause(pause) => self.dirty_pauses.push(pause),
             Body::OomKill(kill) => self.oom_kills.push((at, kill)),
             Body::OomReport(report) => self.oom_reports.push((at, report)),

@@ -4,13 +4,14 @@
 //! in reclaim, or a kill. A disk that is busy with refaults is an effect, so the waits for it are claimed here, before the
 //! disk rules are asked. Rejected: usage near the limit (page cache fills every group that reads, and that is healthy).
 
-use super::kill_words;
-use crate::facts::{TargetKind, ThreadRef};
+use super::costs::{self, Cost, LOST_PART_MIN, LOST_PER_SECOND_MIN};
+use super::{kill_words, streams};
+use crate::facts::TargetKind;
 use crate::graph::end::End;
 use crate::graph::ends::command_root;
 use crate::measure::Measures;
 use crate::measure::memory_limits::Limited;
-use crate::measure::memory_losses::{self, Spent, is_of_memory};
+use crate::measure::memory_losses::{self, Spent};
 use crate::measure::memory_members::is_member;
 use crate::measure::oom_kills::Killed;
 use crate::model::object::{CgroupKey, Object};
@@ -19,8 +20,7 @@ use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
 use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Severity, Wording};
-use crate::rules::{Claim, Finds, Losses, Match, Refutation, Rule, Step};
-use std::collections::BTreeSet;
+use crate::rules::{Finds, Losses, Match, Refutation, Rule, Step};
 
 /// The rule.
 pub static RULE: Rule = Rule {
@@ -39,6 +39,10 @@ pub static RULE: Rule = Rule {
         Refutation::new(
             "the limit is met, but by page cache that nobody reads again: a stream fills any group",
             "page_cache_that_fills_a_group_is_healthy",
+        ),
+        Refutation::new(
+            "one member's stream displaces what another reads: it would fill any limit",
+            "what_a_stream_displaces_is_not_the_limits",
         ),
         Refutation::new(
             "the group's limit is not met: it waits or is killed for want of the host's memory",
@@ -76,18 +80,6 @@ static REFAULT_PER_HIT_MIN: Threshold = Threshold::new(
     "read again for each time that the limit was met; each frees 32 pages or more, so less is a stream that passes through",
     "lab, seeds 45307 and 49112: 6.4 KiB and more where a group thrashes, 93 bytes where one streams",
 );
-static LOST_PER_SECOND_MIN: Threshold = Threshold::new(
-    0.05,
-    "s/s",
-    "a limit that costs less in a second, and had nobody killed, does its work",
-    "chosen: where a wait becomes a warning",
-);
-static LOST_PART_MIN: Threshold = Threshold::new(
-    1.0 / 6.0,
-    "1",
-    "part of its processes' time that was not idle; of a command, of its life. Work then takes a fifth longer",
-    "chosen: where a wait becomes a warning",
-);
 static PLENTY_MIN: Threshold = Threshold::new(
     8.0,
     "1",
@@ -95,9 +87,12 @@ static PLENTY_MIN: Threshold = Threshold::new(
     "chosen: the group then still takes no more than half of what is left",
 );
 
-/// Whether a group reads back what it has just dropped.
-pub(crate) fn reads_back(one: &Limited<'_>) -> bool {
-    let refault_bytes = one.refault_bytes as f64;
+/// Whether a group reads back what it has just dropped, beyond what a stream of one member has others read again: it would
+/// with any limit.
+fn reads_back(measures: &Measures<'_>, one: &Limited<'_>) -> bool {
+    let streams = streams::streams(measures);
+    let of_streams = streams.iter().map(|it| it.displaced_in(measures, one.group));
+    let refault_bytes = one.refault_bytes.saturating_sub(of_streams.sum()) as f64;
     refault_bytes >= REFAULT_BYTES_MIN.value
         && refault_bytes >= REFAULT_PER_HIT_MIN.value * one.hits as f64
         && refault_bytes >= REFAULT_PART_MIN.value * one.read_bytes as f64
@@ -125,7 +120,7 @@ struct Paid<'m> {
 impl<'m> Paid<'m> {
     fn of(measures: &'m Measures<'m>, one: &'m Limited<'m>, spent: &Spent) -> Self {
         let model = measures.model;
-        let reads_back = reads_back(one);
+        let reads_back = reads_back(measures, one);
         let mut spent = spent.clone();
         spent.retain(|_, loss| loss.seconds(reads_back) > 0.0);
         let mut killed: Vec<&Killed<'_>> = measures.oom_kills.iter().collect();
@@ -174,18 +169,10 @@ fn matched<'m>(
     one: &'m Limited<'m>,
     spent: &Spent,
 ) -> Option<Match<'m>> {
+    let model = measures.model;
     let paid = Paid::of(measures, one, spent);
-    let wall = measures.wall_seconds().max(1e-9);
-    let path_seconds = measures
-        .is_command()
-        .then(|| measures.memory_seconds_on_path(&paid.spent, paid.reads_back));
-    let seconds = path_seconds.unwrap_or_else(|| paid.sum(|loss| loss.seconds(paid.reads_back)));
-    let demand = measures.memory_demand_seconds(&paid.spent, paid.reads_back);
-    let of = if measures.is_command() { wall } else { demand };
-    let costs = seconds >= LOST_PER_SECOND_MIN.value * wall
-        && seconds >= LOST_PART_MIN.value * of
-        && seconds > 0.0;
-    if !costs && !paid.any_killed {
+    let cost = Cost::of(measures, &paid.spent, paid.reads_back);
+    if !cost.matters(measures) && !paid.any_killed {
         return None;
     }
     let object = Object::Memory(Some(CgroupKey::of(one.group)));
@@ -204,9 +191,11 @@ fn matched<'m>(
     };
     Some(Match {
         object: Some(object),
-        claims: claims(measures, ends, &paid),
-        path_seconds,
-        demand_seconds: Some(demand),
+        claims: costs::claims(measures, ends, paid.reads_back, |who| {
+            is_member(model, &measures.ancestry, who, one.group)
+        }),
+        path_seconds: cost.path_seconds,
+        demand_seconds: Some(cost.demand_seconds),
         severity_min: if paid.any_killed { Severity::Critical } else { Severity::Note },
         chain: Some(chain.into_iter().collect()),
         losses: Some(losses),
@@ -216,29 +205,6 @@ fn matched<'m>(
             move |loss| explain(measures, &paid, loss),
         )
     })
-}
-
-/// The members' part of the ends that memory is the reason of: of their waits for disks too, where they read back what
-/// was dropped.
-fn claims(measures: &Measures<'_>, ends: &[End], paid: &Paid<'_>) -> Vec<Claim> {
-    let inside =
-        |who: &ThreadRef| is_member(measures.model, &measures.ancestry, who, paid.one.group);
-    let mut claims = Vec::new();
-    let wanted = ends.iter().enumerate().filter(|(_, end)| is_of_memory(end, paid.reads_back));
-    for (end, known) in wanted {
-        // The path of a command has one victim: the end is the group's if a member waits there.
-        let link = known.links.get(known.named);
-        if measures.is_command() && link.is_some_and(|link| inside(&link.who)) {
-            claims.push(Claim { end, victims: None });
-            continue;
-        }
-        let members = known.victims.values().filter(|(who, _)| inside(who));
-        let own: BTreeSet<u32> = members.map(|(who, _)| who.pid).collect();
-        if !own.is_empty() {
-            claims.push(Claim { end, victims: Some(own) });
-        }
-    }
-    claims
 }
 
 /// The whole host, or the container of this very group, is looked at.

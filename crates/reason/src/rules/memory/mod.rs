@@ -2,19 +2,24 @@
 //!
 //! What the limit of a group makes its members wait for is an effect of it. Must not: hold anything but the ladder.
 
+mod costs;
 pub(crate) mod dirty_throttle;
 pub(crate) mod fault_storm;
 mod kill_words;
 pub(crate) mod limit;
 pub(crate) mod oom_kill;
 pub(crate) mod shared_unaccounted;
+mod streams;
 pub(crate) mod swap;
 #[cfg(test)]
 mod tests;
+pub(crate) mod thrash;
 
-/// The rules of this area; the first that matches claims an end. The limit of a group comes first: what it makes its
-/// members wait for is an effect, and who was killed at it was killed for it. So it is with what they swap.
+/// The rules of this area; the first that matches claims an end. Who fills memory with what he needs once comes before the
+/// limit that he fills. Then the limit of a group: what it makes its members wait for is an effect, and who was killed at
+/// it was killed for it. So it is with what they swap.
 pub static LADDER: &[&super::Rule] = &[
+    &thrash::RULE,
     &limit::RULE,
     &oom_kill::RULE,
     &swap::RULE,

@@ -212,6 +212,26 @@ fn no_hit_no_finding() {
     assert_eq!(of_limit(model), []);
 }
 
+/// With and without a stream of process 8, which had most of it dropped.
+#[test]
+fn what_a_stream_displaces_is_not_the_limits() {
+    let found = |evicted_by| {
+        let (hits, refaults) = (900, 9_000);
+        let mut facts =
+            model(Made { hits, kills: 0, refaults, reclaim_seconds: 1.5, freed: 320_000 });
+        let mut put = |pid: u32, evicted_by, bytes| {
+            let process = ThreadRef { tid: pid, pid, ..ThreadRef::default() };
+            let fill = CacheFill { process, evicted_by, bytes, cgroup_id: 0 };
+            facts.push(Fact { at_ns: 0, body: Body::CacheFill(fill) });
+        };
+        put(7, evicted_by, 35 * MIB);
+        put(8, 0, 900 * MIB);
+        of_limit(facts)
+    };
+    assert_eq!(found(7).len(), 1);
+    assert_eq!(found(8), []);
+}
+
 #[test]
 fn the_limit_is_raised_by_what_the_killed_had_mapped() {
     let model =
