@@ -94,6 +94,7 @@ pub fn unwind_row(bytes: &[u8]) {
         saved: vec![(6, Saved::AtComputed(bytes.into())), (16, computed()), (30, computed())],
         returns_by: 16,
         is_signal: bytes.len().is_multiple_of(2),
+        begins_at: 0,
     };
     let _ = Registers::new(1, 2, 3, 4).step(&row, &mut |at| Some(at));
 }

@@ -71,6 +71,16 @@ pub fn futex_words(pid: u32, address: u64) -> Option<(u32, Option<u32>)> {
     Some((word(0, &words), None))
 }
 
+/// A `struct timespec` of a 64-bit process; none of no address, and of what is no time.
+pub fn time_ns(pid: u32, address: u64) -> Option<u64> {
+    let mut bytes = [0u8; 16];
+    read(pid, address, &mut bytes).filter(|()| address != 0)?;
+    let (seconds, rest) = bytes.split_first_chunk::<8>()?;
+    let ns = u64::from_ne_bytes(*rest.first_chunk()?);
+    let whole = u64::from_ne_bytes(*seconds).checked_mul(1_000_000_000)?;
+    (ns < 1_000_000_000).then(|| whole.checked_add(ns)).flatten()
+}
+
 /// The descriptors of a poll array (`struct pollfd`), at most `count`.
 pub fn poll_descriptors(pid: u32, address: u64, count: u64) -> Vec<u32> {
     let count = count.min(16) as usize;

@@ -216,7 +216,7 @@ pub fn no_events(why: &str, remedy: &str) -> Blind {
         what: "kernel_events".into(),
         why: why.into(),
         remedy: remedy.into(),
-        therefore: "waits are sampled from /proc: short ones, wakers and objects are not seen"
+        therefore: "waits are sampled from /proc: short ones, and who ends a wait, are not seen"
             .into(),
         ..Blind::default()
     }

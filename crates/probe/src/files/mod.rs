@@ -28,6 +28,7 @@ pub mod locks;
 pub mod mounts;
 pub mod net_counters;
 pub mod sampler;
+pub mod scheduler_clock;
 pub mod shared;
 pub mod softirqs;
 pub mod text;

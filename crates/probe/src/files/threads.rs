@@ -48,6 +48,8 @@ pub struct Stat {
     pub start_ticks: u64,
     /// Resident set, pages.
     pub rss_pages: u64,
+    /// CPU on which it last ran.
+    pub cpu: u32,
     /// Scheduling policy.
     pub policy: u32,
     /// Time in I/O wait, ticks (0 unless delay accounting is on).
@@ -81,6 +83,7 @@ impl Stat {
             nice: nice.unwrap_or(0),
             start_ticks: value(22),
             rss_pages: value(24),
+            cpu: value(39) as u32,
             policy: value(41) as u32,
             iowait_ticks: value(42),
         })

@@ -2,11 +2,10 @@
 //! D, S or T.
 //!
 //! wchan and the state are for everybody; the system call and the stack need privileges and are
-//! left out without them. Since when a thread waits is estimated from `se.exec_start` in
-//! /proc/TID/sched, the scheduler's clock at which it last ran; holdup's own value, compared with
-//! the clock, gives the offset between the two.
+//! left out without them. Since when a thread waits is estimated from when it last ran (scheduler_clock.rs).
 
-use super::threads::{Clock, Stat, clock_ns, no_proc};
+use super::scheduler_clock::SchedulerClock;
+use super::threads::{Clock, Stat, no_proc};
 use super::{Roots, guard, is_refusal, refused, text};
 use holdup_reason::facts::{Blocked, Body, Ns, Place, WaitState};
 use std::path::{Path, PathBuf};
@@ -37,15 +36,14 @@ pub fn unprivileged_waits(
     // The system call and the stack take the exec lock: see guard.rs.
     let details = guard::map(folders, |folder| Detail::read(folder));
     let clock = Clock::now();
-    let lag_ns = scheduler_lag_ns(roots);
+    let scheduler = SchedulerClock::read(roots);
     let mut facts = Vec::with_capacity(waiting.len());
     let mut refusals = 0;
     for ((pid, folder, stat), detail) in waiting.into_iter().zip(details) {
         let detail = detail.unwrap_or_default();
         refusals += usize::from(detail.refused);
         let start_ns = clock.start_ns(&stat);
-        let since = last_ran_ns(&folder.join("sched")).zip(lag_ns);
-        let since = since.map(|(ran_ns, lag_ns)| ran_ns.saturating_add_signed(lag_ns));
+        let since = scheduler.ran_ns(&folder, stat.cpu);
         let frames = detail.frames(&folder);
         facts.push(Body::Blocked(Blocked {
             thread: clock.thread_ref(&stat, pid),
@@ -131,27 +129,20 @@ pub(super) fn syscall(bytes: &[u8]) -> Option<(String, [u64; 6])> {
     Some((known.map_or_else(|| number.to_string(), |known| known.name().into()), args))
 }
 
+/// The stack and the instruction at which a thread in a system call left user space: the last two words of the same line.
+pub fn left_user_space(bytes: &[u8]) -> Option<(u64, u64)> {
+    let mut words = text::words(bytes)
+        .skip(7)
+        .map(|word| u64::from_str_radix(&text::lossy(word.strip_prefix(b"0x")?), 16).ok());
+    Some((words.next()??, words.next()??))
+}
+
 /// `[<0>] futex_wait_queue+0x63/0x90` as the function's name alone.
 fn frame(line: &[u8]) -> Option<String> {
     let line = text::lossy(line);
     let name = line.split_once("] ").map_or(&*line, |(_, name)| name);
     let name = name.split_once('+').map_or(name, |(name, _)| name).trim();
     (!name.is_empty()).then(|| name.to_string())
-}
-
-/// When a thread last ran, by the scheduler's clock.
-pub(super) fn last_ran_ns(path: &Path) -> Option<u64> {
-    let bytes = text::read(path).ok()?;
-    let line = text::lines(&bytes).find(|line| line.starts_with(b"se.exec_start"))?;
-    let value = text::lossy(line.split(|byte| *byte == b':').nth(1)?.trim_ascii());
-    let (ms, fraction) = value.split_once('.')?;
-    ms.parse::<u64>().ok()?.checked_mul(1_000_000)?.checked_add(fraction.parse().ok()?)
-}
-
-/// CLOCK_MONOTONIC minus the scheduler's clock, by holdup's own thread, which runs now.
-pub(super) fn scheduler_lag_ns(roots: &Roots) -> Option<i64> {
-    let ran_ns = last_ran_ns(&roots.proc.join("thread-self/sched"))?;
-    Some(clock_ns(libc::CLOCK_MONOTONIC) as i64 - ran_ns as i64)
 }
 
 #[cfg(test)]
@@ -167,6 +158,8 @@ mod tests {
         assert!(!name.is_empty());
         assert_eq!(args[..3], [3, 0x7ffc, 0x400]);
         assert_eq!(syscall(b"-1 0x7ffd 0x7f\n"), None);
+        assert_eq!(left_user_space(line), Some((0x7ffd1, 0x7f2)));
+        assert_eq!(left_user_space(b"-1 0x7ffd 0x7f\n"), None);
         assert_eq!(syscall(b"running\n"), None);
         assert_eq!(syscall(b"99999 0x1\n").unwrap().0, "99999");
     }

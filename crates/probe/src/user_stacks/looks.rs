@@ -4,7 +4,7 @@
 
 use super::budget::cpu_ns;
 use super::choose::{self, Chosen};
-use super::{Left, May, Whose};
+use super::{Left, May, Walker, Whose};
 use crate::SourceError;
 use crate::live::{Live, now};
 use holdup_reason::facts::{Fact, Ns};
@@ -54,18 +54,21 @@ impl Live {
 
     fn stacks_of(&mut self, whose: Whose, lasted_ns: Ns) -> Result<Vec<Fact>, SourceError> {
         let begin_ns = self.begin_ns;
-        let (stacks, Some(programs)) = (&mut self.user_stacks, self.programs.as_mut()) else {
-            return Ok(Vec::new());
+        let stacks = &mut self.user_stacks;
+        let mut walker = match (self.programs.as_mut(), &self.family) {
+            (Some(programs), _) => Walker::Programs(programs),
+            (None, Some(family)) => Walker::Files(family, &self.roots, begin_ns),
+            (None, None) => return Ok(Vec::new()),
         };
         stacks.turn += 1;
         let others = whose == Whose::Traced && stacks.turn.is_multiple_of(TURNS);
         let whose = if others { Whose::All } else { whose };
-        let mut wanted = stacks.walk(programs, whose)?;
+        let mut wanted = stacks.walk(&mut walker, whose)?;
         // Whose wait is older than the command does not wait for its sake.
         wanted.retain(|left| !others || left.since_ns >= begin_ns);
         let allowed_ns = stacks.allowance.batch_ns(lasted_ns, WALKS_MEANWHILE);
         let may = May { allowed_ns, timeout: TIMEOUT };
-        stacks.read(programs, whose, choose::between(wanted), may)
+        stacks.read(&mut walker, whose, choose::between(wanted), may)
     }
 
     /// Where all threads stand at the end of the window, before their switches are no longer counted; none if to ask is
@@ -83,7 +86,7 @@ impl Live {
             return Ok(None);
         }
         let begin_ns = cpu_ns();
-        let left = stacks.walk(programs, Whose::All);
+        let left = stacks.walk(&mut Walker::Programs(programs), Whose::All);
         stacks.allowance.pay(cpu_ns().saturating_sub(begin_ns));
         left.map(Some)
     }
@@ -125,6 +128,6 @@ impl Live {
         };
         let allowed_ns = stacks.allowance.batch_ns(lasted_ns, 1);
         let may = May { allowed_ns, timeout: TIMEOUT_AT_THE_END };
-        stacks.read(programs, Whose::All, chosen, may)
+        stacks.read(&mut Walker::Programs(programs), Whose::All, chosen, may)
     }
 }

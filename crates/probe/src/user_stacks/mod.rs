@@ -9,12 +9,15 @@
 //! included (budget.rs), and reads on a thread of its own, because memory and files of others may keep whoever reads
 //! them waiting (reader.rs).
 //!
+//! Without kernel events the same is asked of /proc (by_files.rs), for threads of the user's own.
+//!
 //! Must not: stop or trace anybody, write, or say what a function means (reason's lock_kind.rs). Rejected: ptrace (it
 //! stops), stacks by the kernel at each switch (frame pointers are seldom there, and each wait would pay), a daemon's agent.
 //!
 //! Edit together: bpf/iter.bpf.c (`report_registers`), bpf/wire.h.
 
 mod budget;
+mod by_files;
 mod called;
 mod choose;
 #[doc(hidden)]
@@ -45,6 +48,7 @@ mod scenes;
 pub mod unwind;
 
 use crate::SourceError;
+use crate::files::{Family, Roots};
 use crate::kernel::Programs;
 use crate::live::What;
 use crate::wire::{self, wire_registers};
@@ -112,6 +116,14 @@ pub enum Whose {
     Traced,
     /// Those of a process.
     Process(u32),
+}
+
+/// What says where threads left user space.
+pub(crate) enum Walker<'a> {
+    /// The kernel's own list of threads.
+    Programs(&'a mut Programs),
+    /// Files, of those that the walks over a command's family know to stand; the window began then.
+    Files(&'a Family, &'a Roots, Ns),
 }
 
 /// Where blocked threads left user space, by thread id.
@@ -187,9 +199,12 @@ impl UserStacks {
     }
 
     /// Where blocked threads left user space.
-    fn walk(&mut self, programs: &mut Programs, whose: Whose) -> Result<Vec<Left>, SourceError> {
+    fn walk(&mut self, walker: &mut Walker<'_>, whose: Whose) -> Result<Vec<Left>, SourceError> {
         let begin_ns = cpu_ns();
-        let left = left(programs, whose);
+        let left = match walker {
+            Walker::Programs(programs) => left(programs, whose),
+            Walker::Files(family, roots, begin_ns) => Ok(by_files::left(family, roots, *begin_ns)),
+        };
         self.allowance.saw_walk(cpu_ns().saturating_sub(begin_ns));
         left
     }
@@ -197,7 +212,7 @@ impl UserStacks {
     /// Reads the stacks of those who have not moved since; `whose` they are among.
     fn read(
         &mut self,
-        programs: &mut Programs,
+        walker: &mut Walker<'_>,
         whose: Whose,
         mut chosen: Chosen,
         may: May,
@@ -224,7 +239,7 @@ impl UserStacks {
         };
         self.allowance.pay(read.spent_ns);
         self.allowance.save_for(read.needed_ns);
-        let again = self.walk(programs, whose)?;
+        let again = self.walk(walker, whose)?;
         Ok(self.unmoved(chosen.left, again, read))
     }
 

@@ -10,7 +10,8 @@ use super::called;
 use super::maps::Maps;
 use super::modules::Modules;
 use super::python::{Python, Runtime};
-use super::unwind::{Registers, Step};
+use super::rows::Row;
+use super::unwind::{Registers, Step, Words};
 use crate::memory;
 use holdup_reason::facts::UserFrame;
 use std::sync::Arc;
@@ -21,6 +22,9 @@ const FRAMES_MAX: usize = 64;
 const STACK_BYTES: usize = 32 << 10;
 /// Words of a deeper stack that are read one by one.
 const WORDS_MAX: u32 = 256;
+/// Words of a function's frame among which its return address is looked for, and those of them that may be one.
+const FRAME_WORDS_MAX: u64 = 1024;
+const CANDIDATES_MAX: usize = 64;
 
 /// Functions that nobody called.
 const ROOTS: &[&str] = &[
@@ -128,6 +132,13 @@ impl Process {
             walk.frames.push(Found { place, called: None, name: Arc::clone(&mapping.name) });
             let row = place.and_then(|(module, address)| modules.row(module, address));
             let mut is_code = |to: &Registers| maps.at(to.instruction.wrapping_sub(1)).is_some();
+            if let Some((row, (module, _))) = row.as_ref().zip(place) {
+                let begins_at =
+                    modules.moved_by(module, &mapping).map(|by| row.begins_at.wrapping_add(by));
+                let mut code = |at: u64, into: &mut [u8]| memory::read(pid, at, into);
+                at = begins_at
+                    .map_or(at.clone(), |it| completed(at, row, it, &mut words, &mut code));
+            }
             let step = match &row {
                 Some(row) => at.step(row, &mut words),
                 None if !behind_call => match at.step_by_top(&mut words) {
@@ -148,6 +159,37 @@ impl Process {
         }
         walk
     }
+}
+
+/// With the frame pointer, if it is needed to leave a function that begins there, and not known.
+fn completed(
+    at: Registers,
+    row: &Row,
+    begins_at: u64,
+    words: &mut Words<'_>,
+    memory: &mut called::Memory<'_>,
+) -> Registers {
+    let Some(distance) = at.lacks_frame_pointer(row) else { return at };
+    let frame = frame_of(begins_at, at.stack(), words, memory);
+    frame.map_or(at.clone(), |frame| at.with_frame_pointer(frame.wrapping_add_signed(-distance)))
+}
+
+/// Where the frame of a function ends whose frame pointer is not known: behind the first return address that a call of just this
+/// function left on the stack.
+fn frame_of(
+    begins_at: u64,
+    stack: u64,
+    words: &mut Words<'_>,
+    memory: &mut called::Memory<'_>,
+) -> Option<u64> {
+    let near = stack.saturating_sub(STACK_BYTES as u64)..stack.saturating_add(8 << 20);
+    let slots = (0..FRAME_WORDS_MAX).map(|at| stack.wrapping_add(at * 8));
+    let candidates = slots.map_while(|slot| Some((slot, words(slot)?)));
+    candidates
+        .filter(|(_, word)| *word >> 12 != 0 && *word >> 47 == 0 && !near.contains(word))
+        .take(CANDIDATES_MAX)
+        .find(|(_, word)| called::function(*word, memory) == Some(begins_at))
+        .map(|(slot, _)| slot.wrapping_add(8))
 }
 
 /// The number of a thread inside its own container, which is the one that its program knows.
@@ -177,4 +219,27 @@ fn name_callee(
         let moved = modules.moved_by(module, &mapping)?;
         Some((module, target.wrapping_sub(moved)))
     });
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_without_its_pointer_ends_behind_the_return_address_of_its_own_call() {
+        // At 0x5020: call 0x5100; at 0x5030: call 0x5200.
+        let mut code = vec![0x90_u8; 0x300];
+        code[0x20..0x25].copy_from_slice(&[0xe8, 0xdb, 0, 0, 0]);
+        code[0x30..0x35].copy_from_slice(&[0xe8, 0xcb, 1, 0, 0]);
+        let mut memory = |at: u64, into: &mut [u8]| {
+            let from = usize::try_from(at.checked_sub(0x5000)?).ok()?;
+            into.copy_from_slice(code.get(from..from.checked_add(into.len())?)?);
+            Some(())
+        };
+        // A number, a pointer into the stack, a stale return address of another function, the one of this function.
+        let stack = [7, 0x10_0020, 0x5035, 0x5025, 0x5035];
+        let mut words = |at: u64| stack.get(usize::try_from(at - 0x10_0000).ok()? / 8).copied();
+        assert_eq!(frame_of(0x5100, 0x10_0000, &mut words, &mut memory), Some(0x10_0020));
+        assert_eq!(frame_of(0x5300, 0x10_0000, &mut words, &mut memory), None);
+    }
 }

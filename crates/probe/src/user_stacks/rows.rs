@@ -58,6 +58,8 @@ pub struct Row {
     pub returns_by: u16,
     /// A signal came here: the address before it is no call.
     pub is_signal: bool,
+    /// Where the function begins, or the part of it that the entry is of.
+    pub begins_at: u64,
 }
 
 /// What the tables say of an address; none if they say nothing.
@@ -109,7 +111,8 @@ fn read(entry: u64, own: &[u8], mut table: Vec<u8>, address: u64) -> Option<Row>
         saved.push((register.0, how));
     }
     let returns_by = found.cie().return_address_register().0;
-    Some(Row { frame, saved, returns_by, is_signal: found.is_signal_trampoline() })
+    let (is_signal, begins_at) = (found.is_signal_trampoline(), found.initial_address());
+    Some(Row { frame, saved, returns_by, is_signal, begins_at })
 }
 
 fn expression(

@@ -54,11 +54,11 @@ pub enum Step {
 }
 
 impl Registers {
-    /// As a thread left user space with them.
+    /// As a thread left user space with them; a frame pointer of 0 is not known.
     pub fn new(instruction: u64, stack: u64, frame: u64, link: u64) -> Self {
         let mut values = [None; COUNT];
         values[usize::from(STACK)] = Some(stack);
-        values[usize::from(FRAME)] = Some(frame);
+        values[usize::from(FRAME)] = (frame != 0).then_some(frame);
         if let Some(number) = LINK {
             values[usize::from(number)] = Some(link);
         }
@@ -75,6 +75,21 @@ impl Registers {
     /// The stack pointer.
     pub fn stack(&self) -> u64 {
         self.get(STACK).unwrap_or(0)
+    }
+
+    /// How far from the frame the frame pointer points, where that is all that is missing for a step.
+    pub fn lacks_frame_pointer(&self, row: &Row) -> Option<i64> {
+        match row.frame {
+            Frame::Register(FRAME, offset) if self.get(FRAME).is_none() => Some(offset),
+            _ => None,
+        }
+    }
+
+    /// The same with a frame pointer.
+    pub fn with_frame_pointer(&self, frame: u64) -> Self {
+        let mut known = self.clone();
+        known.values[usize::from(FRAME)] = Some(frame);
+        known
     }
 
     /// To the caller by what the tables say.
@@ -304,6 +319,7 @@ mod tests {
             saved: vec![(16, saved)],
             returns_by: 16,
             is_signal: false,
+            begins_at: 0,
         };
         let mut words = |at| Some(at);
         let back = registers.step(&row(-8, Saved::At(-8)), &mut words);

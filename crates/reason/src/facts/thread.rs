@@ -201,6 +201,9 @@ pub struct Place {
     /// memory tells, and not more than 64. In looks at a process or a command.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub polled: Vec<u32>,
+    /// Where wake-ups are not seen: how long the call waits at most, by its arguments or the memory that they point to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout_ns: Option<Ns>,
     /// Of a standing wait on a terminal: its output is stopped by ctrl-S.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub output_stopped: bool,

@@ -18,12 +18,13 @@ mod watch;
 use super::Roots;
 use super::threads::clock_ns;
 use crate::own::priority;
-use holdup_reason::facts::{Body, Ns};
+use holdup_reason::facts::{Body, Ns, ThreadRef};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use watch::Watch;
+pub use watch::slices;
 
 /// Between two walks, at least.
 const PERIOD: Duration = Duration::from_millis(4);
@@ -43,11 +44,23 @@ pub struct Observed {
     pub frames: Vec<String>,
 }
 
+/// A thread that stood at the last walk.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Standing {
+    /// Who.
+    pub thread: ThreadRef,
+    /// Since when.
+    pub since_ns: Ns,
+    /// Of the command and what it began, or of the process that was asked about: no server that these wait for.
+    pub own: bool,
+}
+
 /// What the walks have seen and nobody has taken yet.
 #[derive(Default)]
 struct Shared {
     seen: Mutex<Vec<Observed>>,
     members: Mutex<BTreeSet<u32>>,
+    standing: Mutex<Vec<Standing>>,
     stop: AtomicBool,
     over: AtomicBool,
 }
@@ -86,6 +99,11 @@ impl Family {
         self.shared.members.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// The threads that stood at the last walk.
+    pub fn standing(&self) -> Vec<Standing> {
+        self.shared.standing.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// The last walk, and what it saw.
     pub fn end(&self) -> Vec<Observed> {
         self.shared.stop.store(true, Ordering::Relaxed);
@@ -113,6 +131,7 @@ impl Shared {
         let begun_ns = clock_ns(libc::CLOCK_THREAD_CPUTIME_ID);
         self.add(watch.walk(clock_ns(libc::CLOCK_MONOTONIC)));
         *self.members.lock().unwrap_or_else(PoisonError::into_inner) = watch.members();
+        *self.standing.lock().unwrap_or_else(PoisonError::into_inner) = watch.standing();
         Duration::from_nanos(clock_ns(libc::CLOCK_THREAD_CPUTIME_ID).saturating_sub(begun_ns))
     }
 }

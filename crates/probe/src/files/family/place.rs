@@ -5,10 +5,11 @@
 //! can be meant. Must not: block (the exec lock is asked for through the guard; no path of the command's own is resolved).
 
 use super::sockets;
+use crate::files::threads::clock_ns;
 use crate::files::waits::{kernel_function, syscall, wait_state};
 use crate::files::{Roots, guard, mounts, text};
 use crate::memory;
-use holdup_reason::facts::{DeviceNumber, FileRef, ObjectRef, Place, ThreadRef};
+use holdup_reason::facts::{DeviceNumber, FileRef, Ns, ObjectRef, Place, ThreadRef};
 use std::cell::OnceCell;
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -26,8 +27,8 @@ pub(super) struct Detail {
     pub(super) frames: Vec<String>,
 }
 
-/// Reads it; none if the thread does not wait any more, or hangs in the kernel where it cannot be read.
-pub(super) fn detail(roots: &Roots, thread: &ThreadRef) -> Option<Detail> {
+/// Reads it, of a wait since a time; none if the thread does not wait any more, or hangs in the kernel where it cannot be read.
+pub(super) fn detail(roots: &Roots, thread: &ThreadRef, since_ns: Ns) -> Option<Detail> {
     let folder = roots.process(thread.pid, "task").join(thread.tid.to_string());
     let stat = crate::files::threads::Stat::read(&folder.join("stat"))?;
     let state = wait_state(stat.state)?;
@@ -40,8 +41,38 @@ pub(super) fn detail(roots: &Roots, thread: &ThreadRef) -> Option<Detail> {
         Some((fd, room)) => (object(roots, thread.pid, fd), room),
         None => (None, false),
     };
-    let place = Place { state, syscall, args, object, polled_for_room, ..Place::default() };
+    let timeout_ns = timeout(thread.pid, &syscall, &args, since_ns);
+    let place =
+        Place { state, syscall, args, object, polled_for_room, timeout_ns, ..Place::default() };
     Some(Detail { place, frames })
+}
+
+/// How long a call that began at a time waits at most; none: for ever, or not known.
+fn timeout(pid: u32, syscall: &str, args: &[u64; 6], since_ns: Ns) -> Option<Ns> {
+    /// Commands of futex(2) that take a length of time, and those that take a point in time.
+    const FUTEX_WAIT: u64 = 0;
+    const FUTEX_UNTIL: [u64; 2] = [9, 11];
+    const CLOCK_REALTIME: u64 = 256;
+    let ms = |at: usize| u64::try_from(args[at] as i32).ok().map(|ms| ms * 1_000_000);
+    let length = |at: usize| memory::time_ns(pid, args[at]);
+    let [_, operation, ..] = *args;
+    match syscall {
+        "epoll_wait" | "epoll_pwait" => ms(3),
+        "poll" => ms(2),
+        "ppoll" | "rt_sigtimedwait" => length(2),
+        "pselect6" => length(4),
+        "epoll_pwait2" => length(3),
+        "futex" if operation & 127 == FUTEX_WAIT => length(3),
+        "futex" if FUTEX_UNTIL.contains(&(operation & 127)) => {
+            let clock = match operation & CLOCK_REALTIME {
+                0 => libc::CLOCK_MONOTONIC,
+                _ => libc::CLOCK_REALTIME,
+            };
+            let left_ns = length(3)?.saturating_sub(clock_ns(clock));
+            Some((clock_ns(libc::CLOCK_MONOTONIC) + left_ns).saturating_sub(since_ns))
+        }
+        _ => None,
+    }
 }
 
 /// The descriptor that a wait is for, and whether it waits for room in it.
@@ -175,6 +206,30 @@ fn file(roots: &Roots, pid: u32, fd: u32, path: &str) -> Option<ObjectRef> {
 mod tests {
     use super::*;
     use std::os::fd::AsRawFd;
+
+    #[test]
+    fn how_long_a_call_waits_at_most_stands_in_its_arguments_or_behind_them() {
+        let own = std::process::id();
+        let length = libc::timespec { tv_sec: 2, tv_nsec: 5 };
+        let at = std::ptr::from_ref(&length) as u64;
+        let of = |call: &str, args: [u64; 6], since_ns| timeout(own, call, &args, since_ns);
+        assert_eq!(of("epoll_wait", [3, 0, 64, 250, 0, 0], 0), Some(250_000_000));
+        assert_eq!(of("epoll_wait", [3, 0, 64, u64::from(u32::MAX), 0, 0], 0), None);
+        assert_eq!(of("ppoll", [0, 1, at, 0, 0, 0], 0), Some(2_000_000_005));
+        assert_eq!(of("futex", [0, 128, 2, at, 0, 0], 0), Some(2_000_000_005));
+        assert_eq!(of("futex", [0, 128, 2, 0, 0, 0], 0), None);
+        assert_eq!(of("read", [at; 6], 0), None);
+        // A point in time: what is left of it, counted from the begin of the wait.
+        let until_ns = clock_ns(libc::CLOCK_MONOTONIC) + 7_000_000_000;
+        let until = libc::timespec {
+            tv_sec: (until_ns / 1_000_000_000) as i64,
+            tv_nsec: (until_ns % 1_000_000_000) as i64,
+        };
+        let at = std::ptr::from_ref(&until) as u64;
+        let since_ns = until_ns - 9_000_000_000;
+        let whole = of("futex", [0, 137, 2, at, 0, 0], since_ns).expect("a time");
+        assert!(whole.abs_diff(9_000_000_000) < 1_000_000_000, "{whole}");
+    }
 
     #[test]
     fn a_pair_by_which_a_process_wakes_itself_is_not_what_it_waits_for() {

@@ -164,8 +164,9 @@ fn internet(answer: &InetResponse, protocol: u8, netns: u32) -> Known {
         ino: u64::from(answer.header.inode),
         netns,
         protocol: protocol.into(),
-        local: Address::new(id.source_address, id.source_port),
-        remote: Address::new(id.destination_address, id.destination_port),
+        // Java and others take IPv4 through sockets of IPv6: the other end has the same address written the short way.
+        local: Address::new(id.source_address.to_canonical(), id.source_port),
+        remote: Address::new(id.destination_address.to_canonical(), id.destination_port),
         state: if protocol == "tcp" { answer.header.state } else { 0 },
     };
     Known { object: ObjectRef::Inet(socket), state: tcp_info(answer).and_then(tcp) }

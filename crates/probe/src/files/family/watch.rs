@@ -5,12 +5,13 @@
 //! so the rest is halved between the end of the old wait and the begin of the new one. Must not: read what a wait is for
 //! (place.rs), or name anybody's peer.
 
-use super::Observed;
 use super::descriptors::{self, Found};
 use super::place::{Detail, detail, own_sockets};
 use super::sockets;
+use super::{Observed, Standing};
+use crate::files::scheduler_clock::SchedulerClock;
 use crate::files::threads::{Clock, Stat};
-use crate::files::waits::{last_ran_ns, scheduler_lag_ns, wait_state};
+use crate::files::waits::wait_state;
 use crate::files::{Roots, text, threads_of};
 use holdup_reason::facts::*;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -18,13 +19,16 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 /// Processes that are walked; a fork storm is not followed beyond.
 const PROCESSES_MAX: usize = 512;
 /// Servers of the user that are walked with the command.
-const ADOPTED_MAX: usize = 32;
+const ADOPTED_MAX: usize = 64;
 /// A wait that has stood so long is looked into.
 const LOOKED_INTO_NS: Ns = 3_000_000;
 /// Waits that are looked into in one walk.
 const LOOKED_INTO_MAX: usize = 64;
 /// A wait that has stood so long has its other end looked for.
 const FOLLOWED_NS: Ns = 50_000_000;
+/// The connections of who waits for whichever event comes first are looked at again after so long: whom it asks, and who asks
+/// it, changes while its waits are short.
+const AGAIN_NS: Ns = 400_000_000;
 /// Searches of all descriptors in a look.
 const SEARCHES_MAX: usize = 200;
 const TCP_LISTEN: u8 = 10;
@@ -39,7 +43,7 @@ struct Counts {
 
 /// A wait that stands.
 #[derive(Debug, Clone, PartialEq)]
-struct Standing {
+struct Waiting {
     begin_ns: Ns,
     detail: Option<Detail>,
     /// Its connection held a small piece back when it was last looked at.
@@ -57,19 +61,23 @@ struct Seen {
     since_ns: Ns,
     first: Counts,
     last: Counts,
-    wait: Option<Standing>,
+    wait: Option<Waiting>,
 }
 
 /// All that is walked.
 pub(super) struct Watch {
     roots: Roots,
     clock: Clock,
+    /// Of this walk; read where a thread is met that is older than the look.
+    scheduler: Option<SchedulerClock>,
     begin_ns: Ns,
     family: BTreeSet<u32>,
     adopted: BTreeSet<u32>,
     threads: BTreeMap<u32, Seen>,
     identified: HashSet<u32>,
     sought: HashSet<u64>,
+    /// When the connections of all who wait so were looked at.
+    looked_at_ns: Ns,
     searches: usize,
 }
 
@@ -78,12 +86,14 @@ impl Watch {
         Self {
             roots,
             clock: Clock::now(),
+            scheduler: None,
             begin_ns,
             family: BTreeSet::from([command_pid]),
             adopted: BTreeSet::new(),
             threads: BTreeMap::new(),
             identified: HashSet::new(),
             sought: HashSet::new(),
+            looked_at_ns: begin_ns,
             searches: 0,
         }
     }
@@ -95,6 +105,7 @@ impl Watch {
 
     /// Looks at every thread once.
     pub(super) fn walk(&mut self, now_ns: Ns) -> Vec<Observed> {
+        self.scheduler = None;
         let mut observed = Vec::new();
         let (mut there, mut alive) = (BTreeSet::new(), BTreeSet::new());
         let mut todo: Vec<u32> = self.members().into_iter().collect();
@@ -105,8 +116,7 @@ impl Watch {
             for tid in text::ids(&task).unwrap_or_default() {
                 let folder = task.join(tid.to_string());
                 for child in children(&folder) {
-                    let room = self.family.len() < PROCESSES_MAX;
-                    if !self.adopted.contains(&pid) && room && self.family.insert(child) {
+                    if self.takes_in(child, self.adopted.contains(&pid)) {
                         todo.push(child);
                     }
                 }
@@ -126,6 +136,38 @@ impl Watch {
         self.look_into(now_ns, &mut observed);
         self.identify(now_ns, &mut observed);
         observed
+    }
+
+    /// The threads that stood at the last walk.
+    pub(super) fn standing(&self) -> Vec<Standing> {
+        let standing = |seen: &Seen| {
+            let since_ns = seen.wait.as_ref()?.begin_ns;
+            let own = self.family.contains(&seen.thread.pid);
+            Some(Standing { thread: seen.thread.clone(), since_ns, own })
+        };
+        self.threads.values().filter_map(standing).collect()
+    }
+
+    /// Whether another process is walked from now on: one of the command, or one that belongs to a server.
+    fn takes_in(&mut self, pid: u32, of_server: bool) -> bool {
+        match of_server {
+            true => {
+                let room = self.adopted.len() < ADOPTED_MAX && !self.family.contains(&pid);
+                room && pid != std::process::id() && self.adopted.insert(pid)
+            }
+            false => self.family.len() < PROCESSES_MAX && self.family.insert(pid),
+        }
+    }
+
+    /// Of a server that was met, who began it, if he runs the same program: his other children (sessions, workers) may hold what
+    /// this one waits for.
+    fn take_in_parent(&mut self, pid: u32) {
+        let of = |pid: u32| Stat::read(&self.roots.process(pid, "stat"));
+        let Some(own) = of(pid) else { return };
+        let is_same = of(own.parent_pid).is_some_and(|parent| parent.comm == own.comm);
+        if is_same && own.parent_pid > 1 {
+            self.takes_in(own.parent_pid, true);
+        }
     }
 
     /// The waits that stand, once the walks are over.
@@ -148,7 +190,7 @@ impl Watch {
     ) {
         let thread = self.clock.thread_ref(stat, pid);
         let asleep = wait_state(stat.state).is_some();
-        let standing = |begin_ns| Standing { begin_ns, detail: None, nagle: None, followed: false };
+        let standing = |begin_ns| Waiting { begin_ns, detail: None, nagle: None, followed: false };
         let known =
             self.threads.get_mut(&stat.tid).filter(|seen| seen.thread.start_ns == thread.start_ns);
         let Some(seen) = known else {
@@ -162,7 +204,11 @@ impl Watch {
             let busy_ns = (counts.run_ns + counts.runnable_ns) - (first.run_ns + first.runnable_ns);
             let begin_ns = match is_new {
                 true => (since_ns + busy_ns).min(now_ns),
-                false => stood_since(&self.roots, &thread, now_ns),
+                false => {
+                    let scheduler =
+                        self.scheduler.get_or_insert_with(|| SchedulerClock::read(&self.roots));
+                    stood_since(&self.roots, scheduler, (stat, &thread), now_ns)
+                }
             };
             let parent_pid = stat.parent_pid;
             let wait = asleep.then(|| standing(begin_ns));
@@ -215,7 +261,11 @@ impl Watch {
     /// Reads what the waits are for that have stood for a while, and who has the other ends.
     fn look_into(&mut self, now_ns: Ns, observed: &mut Vec<Observed>) {
         let mut left = LOOKED_INTO_MAX;
-        let mut wanted: BTreeSet<u64> = BTreeSet::new();
+        let (mut wanted, mut again): (BTreeSet<u64>, BTreeSet<u64>) = Default::default();
+        let is_due = now_ns.saturating_sub(self.looked_at_ns) >= AGAIN_NS;
+        if is_due {
+            self.looked_at_ns = now_ns;
+        }
         for seen in self.threads.values_mut() {
             let Some(wait) = seen.wait.as_mut() else { continue };
             let stood_ns = now_ns.saturating_sub(wait.begin_ns);
@@ -225,25 +275,28 @@ impl Watch {
             }
             if wait.detail.is_none() && stood_ns >= LOOKED_INTO_NS && left > 0 {
                 left -= 1;
-                wait.detail = detail(&self.roots, &seen.thread);
+                wait.detail = detail(&self.roots, &seen.thread, wait.begin_ns);
                 wait.nagle = wait.held_back(now_ns);
                 if let Some(detail) = &wait.detail {
                     observed.push(stands(&seen.thread, wait.begin_ns, detail, now_ns));
                 }
             }
-            if stood_ns >= FOLLOWED_NS && !std::mem::replace(&mut wait.followed, true) {
-                let Some(Detail { place, .. }) = &wait.detail else { continue };
-                match &place.object {
-                    Some(object) => wanted.extend(crate::endpoints::inodes(object)),
-                    // For whichever comes first: who has been asked on any of its connections may be waited for.
-                    None if place.is_for_several() => {
-                        wanted.extend(own_sockets(&self.roots, seen.thread.pid));
-                    }
-                    None => {}
+            let Some(Detail { place, .. }) = &wait.detail else { continue };
+            let is_long = stood_ns >= FOLLOWED_NS;
+            match &place.object {
+                Some(object) if is_long && !wait.followed => {
+                    wanted.extend(crate::endpoints::inodes(object));
                 }
+                // For whichever comes first: who has been asked on any of its connections may be waited for.
+                None if place.is_for_several() && (is_due || is_long && !wait.followed) => {
+                    again.extend(own_sockets(&self.roots, seen.thread.pid));
+                }
+                _ => {}
             }
+            wait.followed |= is_long;
         }
         wanted.retain(|ino| *ino != 0 && !self.sought.contains(ino));
+        wanted.append(&mut again);
         if wanted.is_empty() || self.searches >= SEARCHES_MAX {
             return;
         }
@@ -253,12 +306,8 @@ impl Watch {
             let pid = endpoint.process.pid;
             let listens =
                 matches!(&endpoint.object, ObjectRef::Inet(own) if own.state == TCP_LISTEN);
-            if (is_far || listens)
-                && !self.family.contains(&pid)
-                && pid != std::process::id()
-                && self.adopted.len() < ADOPTED_MAX
-            {
-                self.adopted.insert(pid);
+            if (is_far || listens) && self.takes_in(pid, true) {
+                self.take_in_parent(pid);
             }
             let body = Body::Endpoint(endpoint);
             observed.push(Observed { at_ns: now_ns, body, frames: Vec::new() });
@@ -278,7 +327,7 @@ impl Watch {
     }
 }
 
-impl Standing {
+impl Waiting {
     /// What its connection holds back now.
     fn held_back(&self, now_ns: Ns) -> Option<Nagle> {
         let Some(ObjectRef::Inet(socket)) = &self.detail.as_ref()?.place.object else {
@@ -294,12 +343,21 @@ fn children(folder: &std::path::Path) -> Vec<u32> {
     text::words(&bytes).filter_map(text::number).map(|pid| pid as u32).collect()
 }
 
-/// Since when a thread stands that is met asleep: since it last ran, by the scheduler's clock.
-fn stood_since(roots: &Roots, thread: &ThreadRef, now_ns: Ns) -> Ns {
+/// Since when a thread stands that is met asleep: since it last ran, as far as that is known.
+fn stood_since(
+    roots: &Roots,
+    scheduler: &SchedulerClock,
+    (stat, thread): (&Stat, &ThreadRef),
+    now_ns: Ns,
+) -> Ns {
     let folder = roots.process(thread.pid, "task").join(thread.tid.to_string());
-    let ran = last_ran_ns(&folder.join("sched")).zip(scheduler_lag_ns(roots));
-    let since = ran.map_or(now_ns, |(ran_ns, lag_ns)| ran_ns.saturating_add_signed(lag_ns));
+    let since = scheduler.ran_ns(&folder, stat.cpu).unwrap_or(now_ns);
     since.clamp(thread.start_ns.min(now_ns), now_ns)
+}
+
+/// Time slices that the thread of a folder of /proc has had.
+pub fn slices(folder: &std::path::Path) -> Option<u64> {
+    Some(counts(folder)?.slices)
 }
 
 fn counts(folder: &std::path::Path) -> Option<Counts> {
@@ -324,7 +382,7 @@ fn birth(
 }
 
 /// A wait that has ended, if it was looked into; shorter ones are in the sums.
-fn ended(thread: &ThreadRef, wait: &Standing, end_ns: Ns) -> Option<Observed> {
+fn ended(thread: &ThreadRef, wait: &Waiting, end_ns: Ns) -> Option<Observed> {
     let detail = wait.detail.as_ref()?;
     let end_ns = end_ns.max(wait.begin_ns);
     let body = Body::Wait(Wait {
