@@ -9,6 +9,7 @@
 //! A circle of waiters ends at the link that closes it. Must not: choose who is next (responsible.rs), or
 //! add up (ends.rs).
 
+use super::debts::asks_a_name_server;
 use super::next::{Asker, Next, Until};
 use super::responsible::Peers;
 use super::wakers;
@@ -327,6 +328,12 @@ impl<'a> Chains<'a> {
                 None
             }
             Next::Peer(ino) => {
+                let asked = self.model.socket(ino).filter(|socket| asks_a_name_server(socket));
+                if let Some(server) = asked.map(|socket| socket.remote) {
+                    link.class = WaitClass::Dns;
+                    link.object = Object::DnsServer(Some(server), "".into());
+                    return self.peers.answers_at(server, wait);
+                }
                 link.class = WaitClass::SocketRead;
                 link.object = Object::Inet(ino);
                 None

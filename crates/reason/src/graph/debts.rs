@@ -106,7 +106,7 @@ impl Debts {
 
 /// A resolver connects a socket for its question and closes it with the answer: one that is open awaits an answer, since when
 /// is not known.
-fn asks_a_name_server(socket: &InetRef) -> bool {
+pub(super) fn asks_a_name_server(socket: &InetRef) -> bool {
     const DNS_PORT: u16 = 53;
     socket.protocol == "udp" && socket.remote.port() == DNS_PORT
 }

@@ -11,7 +11,9 @@
 
 use super::next::{Asker, Next, Until};
 use super::peers::Peers;
-use super::wakers::{by_kernel_thread, carrier, has_timed_out};
+use super::wakers::{
+    SAMPLES_APART_NS, by_kernel_thread, carrier, has_timed_out, is_unseen, timeout_ns,
+};
 use crate::facts::*;
 use crate::waits::WaitClass;
 use crate::waits::poll_intent::TCP_LISTEN;
@@ -58,7 +60,9 @@ impl Peers<'_> {
             return Some(Next::Later(by, at_ns));
         }
         let is_question = self.is_ended_by_a_question(last);
-        if ended_by_interrupt(last) || is_question && is_due(last, answered_ns) {
+        let may_be_due = is_question || is_unseen(last);
+        let by_clock = ended_by_interrupt(last) || may_be_due && is_due(last, answered_ns);
+        if by_clock && !(is_unseen(last) && self.ticks(last)) {
             return Some(Next::OwnClock);
         }
         let by = self.ended_by(last).filter(|by| !is_asker(by))?;
@@ -75,6 +79,18 @@ impl Peers<'_> {
         let before = self.waits_before(last).iter().rev().take(WAITS_MAX);
         let his = before.filter(|it| carrier(it).is_some_and(|from| from.pid == by.pid));
         his.take(OFTEN).count() == OFTEN
+    }
+
+    /// Whether the clock ended an earlier wait of a loop after just as long a time: it looks at the clock so often, and where nobody
+    /// sees what ended the last, that it was the clock is chance.
+    fn ticks(&self, last: &WaitSpan) -> bool {
+        const APART_NS_MAX: Ns = 2_000_000;
+        let Some(own_ns) = timeout_ns(&last.place) else { return false };
+        let is_as_long = |it: &WaitSpan| {
+            timeout_ns(&it.place).is_some_and(|ns| ns.abs_diff(own_ns) <= APART_NS_MAX)
+        };
+        let mut before = self.waits_before(last).iter().rev().take(WAITS_MAX);
+        before.any(|it| has_timed_out(it) && is_as_long(it))
     }
 
     /// The one process that a loop has asked by connections of its own, if it is one: its answer came in too short a wait to be
@@ -103,7 +119,10 @@ impl Peers<'_> {
         let all = self.waits_of(&wait.thread);
         let before = &all[..all.partition_point(|other| other.begin_ns < answered_ns)];
         let mut events = before.iter().rev().take(WAITS_MAX);
-        let last = events.find(|other| is_of_events(other, wait) && other.end_ns <= answered_ns)?;
+        let slack_ns = |other: &WaitSpan| if is_unseen(other) { SAMPLES_APART_NS } else { 0 };
+        let last = events.find(|other| {
+            is_of_events(other, wait) && other.end_ns <= answered_ns + slack_ns(other)
+        })?;
         self.follows(last, answered_ns).then_some(last)
     }
 
@@ -171,7 +190,8 @@ impl Peers<'_> {
         None
     }
 
-    /// When a process answered who waits for it: the end of the first wait of that conversation which it ended.
+    /// When a process answered who waits for it: the end of the first wait of that conversation which it ended. Where nobody
+    /// sees who ends a wait, of the first that took less time than it might have.
     fn answered_ns(&self, asker: Asker<'_>, pid: u32) -> Option<Ns> {
         let first = match asker.until {
             Until::At(at_ns) => return Some(at_ns),
@@ -181,7 +201,7 @@ impl Peers<'_> {
         let later = self.waits_after(first).iter().take(WAITS_MAX);
         for other in std::iter::once(first).chain(later) {
             if other.begin_ns > until.saturating_add(PAUSE_NS_MAX) {
-                return None;
+                break;
             }
             let is_same = is_same_thing(&other.place, &first.place)
                 && other.place.syscall == first.place.syscall;
@@ -189,18 +209,32 @@ impl Peers<'_> {
                 continue;
             }
             until = other.end_ns;
+            if is_unseen(other) && !other.standing && !has_timed_out(other) {
+                return Some(other.end_ns);
+            }
             let by = self.waker(other).or_else(|| carrier(other).cloned());
             if by.is_some_and(|by| by.pid == pid) {
                 return Some(other.end_ns);
             }
         }
-        None
+        // Who looks at the clock meanwhile goes on waiting; he did not.
+        (is_unseen(first) && !first.standing && until < self.model.end_ns).then_some(until)
+    }
+
+    /// The same, of whoever answers, where nobody sees who ends a wait.
+    pub(super) fn answered_unseen_ns(&self, first: &WaitSpan) -> Option<Ns> {
+        let nobody = 0;
+        let asker = Asker { who: &first.thread, until: Until::Wait(first) };
+        is_unseen(first).then(|| self.answered_ns(asker, nobody)).flatten()
     }
 
     /// Whether an answer followed the end of a wait, beside what the thread computed for it.
     fn follows(&self, wait: &WaitSpan, answered_ns: Ns) -> bool {
-        let Some(apart_ns) = answered_ns.checked_sub(wait.end_ns) else { return false };
-        if apart_ns <= FOLLOWS_NS_MAX {
+        let slack_ns = if is_unseen(wait) { SAMPLES_APART_NS } else { 0 };
+        let Some(apart_ns) = (answered_ns + slack_ns).checked_sub(wait.end_ns) else {
+            return false;
+        };
+        if apart_ns <= FOLLOWS_NS_MAX + 2 * slack_ns {
             return true;
         }
         let key = self.model.key(&wait.thread);
@@ -277,14 +311,9 @@ fn is_of_events(other: &WaitSpan, wait: &WaitSpan) -> bool {
 
 /// Whether the time until which a loop would have waited was over when it answered: somebody's question came just before.
 fn is_due(wait: &WaitSpan, answered_ns: Ns) -> bool {
-    const NS_PER_MS: Ns = 1_000_000;
-    let argument = match wait.place.syscall.as_str() {
-        "epoll_wait" | "epoll_pwait" => 3,
-        "poll" => 2,
-        _ => return false,
-    };
-    let timeout_ms = Ns::try_from(wait.place.args[argument] as i32).ok();
-    timeout_ms.is_some_and(|ms| wait.begin_ns + ms.saturating_mul(NS_PER_MS) <= answered_ns)
+    let slack_ns = if is_unseen(wait) { SAMPLES_APART_NS } else { 0 };
+    timeout_ns(&wait.place)
+        .is_some_and(|ns| wait.begin_ns.saturating_add(ns) <= answered_ns + slack_ns)
 }
 
 /// Whether no task and no packet ended a wait: the clock, as a loop's descriptors are no disks.
@@ -400,6 +429,12 @@ mod tests {
     fn but_a_time_of_its_own_that_is_over_then_counts_before_a_question() {
         let ends = asked(899, (WakeContext::SoftInterrupt, OTHER), Some(listener()), 298);
         assert_eq!(most(&ends), (EndKind::Sleep, Some(SERVER)));
+    }
+
+    #[test]
+    fn where_nobody_sees_what_ends_a_wait_a_time_that_was_over_then_is_the_loops_own() {
+        let unseen = (WakeContext::Unknown, 0);
+        assert_eq!(most(&asked(899, unseen, None, 299)), (EndKind::Sleep, Some(SERVER)));
     }
 
     #[test]

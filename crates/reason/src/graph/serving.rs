@@ -6,7 +6,7 @@
 use super::debts::Debt;
 use super::event_loops::is_same_thing;
 use super::peers::Peers;
-use super::wakers::{by_kernel_thread, carrier, is_stalled};
+use super::wakers::{SAMPLES_APART_NS, by_kernel_thread, carrier, is_stalled};
 use crate::facts::*;
 use crate::waits::lock_kind::LockKind;
 use crate::waits::timeline::WaitSpan;
@@ -147,6 +147,7 @@ impl Peers<'_> {
         }
         let known = self
             .answers_later(wait, &processes)
+            .or_else(|| self.let_go_with_the_answer(wait, &processes))
             .or_else(|| self.serving(wait, &processes))
             .or_else(|| self.turned_to_it(wait, &processes));
         if known.is_some() {
@@ -173,6 +174,28 @@ impl Peers<'_> {
             (Some((_, thread)), _) => Some(thread.clone()),
             (None, _) => first,
         }
+    }
+
+    /// Where nobody sees who ends a wait: the only thread of some processes that stood for most of a conversation and was let go
+    /// just as its answer came.
+    fn let_go_with_the_answer(
+        &self,
+        wait: &WaitSpan,
+        processes: &[ThreadRef],
+    ) -> Option<ThreadRef> {
+        let answered_ns = self.answered_unseen_ns(wait)?;
+        let length = answered_ns.saturating_sub(wait.begin_ns);
+        let pids: Vec<u32> = processes.iter().map(|process| process.pid).collect();
+        let is_it = |other: &WaitSpan| {
+            !other.standing
+                && other.class != WaitClass::RunQueue
+                && other.end_ns.abs_diff(answered_ns) <= SAMPLES_APART_NS
+                && other.within_ns(wait.begin_ns, answered_ns) * 2 > length
+        };
+        let threads = workers(self.threads_of(&pids));
+        let mut all = threads.iter().filter(|thread| self.waits_of(thread).iter().any(is_it));
+        let only = all.next()?;
+        all.next().is_none().then(|| only.clone())
     }
 
     /// The thread that answers later in the same conversation: of waits on the same thing by the same thread that go on right
@@ -317,6 +340,43 @@ mod tests {
         let Observed { model, timelines } = Observed::new([vec![host()], more].concat().concat());
         let peers = Peers::new(&model, &timelines);
         peers.serving_since(&[20], 2 * SECOND, LOOK_NS).map(|thread| thread.tid)
+    }
+
+    #[test]
+    fn where_nobody_sees_who_answers_it_is_who_was_let_go_with_the_answer() {
+        let socket = |ino, local: &str, remote: &str| {
+            ObjectRef::Inet(InetRef {
+                ino,
+                netns: 1,
+                protocol: "tcp".into(),
+                local: local.parse().expect("address"),
+                remote: remote.parse().expect("address"),
+                state: 1,
+            })
+        };
+        let wait = |thread: ThreadRef, (begin_ns, end_ns): (Ns, Ns), object: Option<ObjectRef>| {
+            let syscall = if object.is_some() { "recvfrom" } else { "futex" }.into();
+            let place = Place { state: WaitState::Sleep, syscall, object, ..Place::default() };
+            let wake = Some(Wake { at_ns: end_ns, ..Wake::default() });
+            let wait = Wait { thread, begin_ns, end_ns, place, wake, ..Wait::default() };
+            Fact { at_ns: end_ns, body: Body::Wait(wait) }
+        };
+        let asker = ThreadRef { tid: 10, pid: 10, start_ns: 1, comm: "curl".into() };
+        let near = socket(5, "127.0.0.1:5000", "127.0.0.1:80");
+        let chosen = |second_ends_ns: Ns| {
+            let mut facts = host();
+            facts.extend([
+                wait(of_java(21, "serves"), (SECOND, 4 * SECOND + 4_000_000), None),
+                wait(of_java(22, "other"), (SECOND, second_ends_ns), None),
+                wait(asker.clone(), (SECOND, 4 * SECOND), Some(near.clone())),
+            ]);
+            let Observed { model, timelines } = Observed::new(facts);
+            let peers = Peers::new(&model, &timelines);
+            let asked = peers.wait_at(&asker, 2 * SECOND).expect("it waits");
+            peers.chosen(asked, vec![of_java(20, "java")]).map(|thread| thread.tid)
+        };
+        assert_eq!(chosen(3 * SECOND), Some(21));
+        assert_ne!(chosen(4 * SECOND), Some(21), "it may be either");
     }
 
     #[test]

@@ -47,7 +47,7 @@ pub(super) fn is_by_clock(wait: &WaitSpan) -> bool {
 fn may_time_out(place: &Place) -> bool {
     let pointer = |at: usize| place.args[at] != 0;
     match place.syscall.as_str() {
-        "epoll_wait" | "epoll_pwait" | "poll" => timeout_ms(place).is_some(),
+        "epoll_wait" | "epoll_pwait" | "poll" => timeout_ns(place).is_some(),
         "ppoll" | "rt_sigtimedwait" => pointer(2),
         "select" | "pselect6" => pointer(4),
         "epoll_pwait2" | "futex" => pointer(3),
@@ -55,27 +55,32 @@ fn may_time_out(place: &Place) -> bool {
     }
 }
 
-/// How long a call waits at most, where its arguments say it; none: for ever, or not known.
-fn timeout_ms(place: &Place) -> Option<u32> {
+/// How long a call waits at most, where that is known; none: for ever, or not known.
+pub(super) fn timeout_ns(place: &Place) -> Option<Ns> {
+    const NS_PER_MS: Ns = 1_000_000;
     let argument = match place.syscall.as_str() {
         "epoll_wait" | "epoll_pwait" => place.args[3],
         "poll" => place.args[2],
-        _ => return None,
+        _ => return place.timeout_ns,
     };
     // An int of the caller's.
-    u32::try_from(argument as i32).ok()
+    u32::try_from(argument as i32).ok().map(|ms| Ns::from(ms) * NS_PER_MS)
+}
+
+/// Between two samples of a thread whose wake-ups nobody sees: so far its times may be off.
+pub(super) const SAMPLES_APART_NS: Ns = 25_000_000;
+
+/// Whether nobody saw what ended a wait.
+pub(super) fn is_unseen(wait: &WaitSpan) -> bool {
+    wait.wake.as_ref().is_some_and(|wake| wake.context == WakeContext::Unknown)
 }
 
 /// Whether a wait whose wake-up nobody saw took as long as its call was to wait at most, as far as sampling tells.
 pub(super) fn has_timed_out(wait: &WaitSpan) -> bool {
-    const TIMEOUT_MS_MIN: u32 = 50;
-    const SAMPLES_APART_NS: Ns = 25_000_000;
-    let is_unseen = wait.wake.as_ref().is_some_and(|wake| wake.context == WakeContext::Unknown);
-    let timeout_ms = timeout_ms(&wait.place).filter(|ms| is_unseen && *ms >= TIMEOUT_MS_MIN);
-    timeout_ms.is_some_and(|ms| {
-        let lasted_ns = wait.end_ns.saturating_sub(wait.begin_ns);
-        lasted_ns.abs_diff(Ns::from(ms) * 1_000_000) <= SAMPLES_APART_NS
-    })
+    const TIMEOUT_NS_MIN: Ns = 2 * SAMPLES_APART_NS;
+    let timeout_ns = timeout_ns(&wait.place).filter(|ns| is_unseen(wait) && *ns >= TIMEOUT_NS_MIN);
+    let lasted_ns = wait.end_ns.saturating_sub(wait.begin_ns);
+    timeout_ns.is_some_and(|ns| lasted_ns.abs_diff(ns) <= SAMPLES_APART_NS)
 }
 
 /// Whose thread carried the packet that ended a wait: on one host the sender's own, in a soft interrupt. It may
