@@ -12,7 +12,7 @@ import pwd
 import subprocess
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .processes import descendants, evidence, stat_of
 from .simple_rules import Watch
@@ -32,6 +32,7 @@ class Result:
     status: int
     sayings: dict  # of the simple rules
     replay_equal: bool = None
+    stolen: float = 0.0  # what of the CPUs the hypervisor took meanwhile, by the kernel's own count
 
 
 def command(ask, holdup, base, user):
@@ -78,7 +79,8 @@ def perform(ask, holdup, base, stage, user=None):
         for timer in timers:
             timer.cancel()
         sayings = watch.end()
-    return answer_of(base, holdup, time.monotonic() - begin, status, sayings)
+    result = answer_of(base, holdup, time.monotonic() - begin, status, sayings)
+    return replace(result, stolen=watch.stolen)
 
 
 def open_to(user, stage, base):

@@ -45,6 +45,12 @@ def cpu_ticks():
     return sum(fields) - fields[3] - fields[4], sum(fields)
 
 
+def stolen_ticks():
+    """(taken by the hypervisor, all)."""
+    fields = [int(word) for word in text_of("/proc/stat").splitlines()[0].split()[1:9]]
+    return fields[7], sum(fields)
+
+
 def disk_counters():
     """By disk: requests, milliseconds of requests, milliseconds busy."""
     found = {}
@@ -80,6 +86,7 @@ class Watch:
     def __init__(self):
         self.begun = time.monotonic()
         self.cpu, self.disks, self.pressed = cpu_ticks(), disk_counters(), pressures()
+        self.stolen, self.stolen_begin = 0.0, stolen_ticks()
         self.processes, self.last = cpu_of_processes(), {}
         self.channels = {}
         self.over = threading.Event()
@@ -104,6 +111,8 @@ class Watch:
         self.over.set()
         self.sampler.join()
         seconds = max(0.001, time.monotonic() - self.begun)
+        stolen, all_ticks = (now - then for now, then in zip(stolen_ticks(), self.stolen_begin))
+        self.stolen = stolen / max(1, all_ticks)
         busy, ticks = cpu_ticks()
         cpu = (busy - self.cpu[0]) / max(1, ticks - self.cpu[1])
         utilised, longest = 0.0, 0.0

@@ -28,6 +28,13 @@ static LOST_PER_SECOND_MIN: Threshold = Threshold::new(
     "chosen: where a wait becomes a warning",
 );
 
+static LOST_MIN: Threshold = Threshold::new(
+    0.1,
+    "s",
+    "the kernel counts what is taken in ticks of a hundredth of a second: of a short command two or three are chance",
+    "chosen: ten ticks; three commands of 0.2 s and less were told of one tick or two",
+);
+
 /// The rule.
 pub static RULE: Rule = Rule {
     code: "cpu.steal",
@@ -42,13 +49,17 @@ pub static RULE: Rule = Rule {
     refuted_by: &[
         Refutation::new("little is taken", "a_guest_that_gets_its_cpus_is_not_stolen_from"),
         Refutation::new("the threads hardly ran", "who_wants_no_cpu_loses_none_to_the_hypervisor"),
+        Refutation::new(
+            "it is a few ticks of the kernel's",
+            "of_a_short_command_a_few_ticks_are_chance",
+        ),
     ],
     remedies: &[
         "ask whoever runs the machine: fewer guests on it, or more CPU for this one",
         "on a rented machine see its CPU credits or limit; another size may have none",
     ],
     stories: &[],
-    thresholds: &[&STOLEN_MIN, &LOST_PER_SECOND_MIN],
+    thresholds: &[&STOLEN_MIN, &LOST_PER_SECOND_MIN, &LOST_MIN],
     finds: Finds::Look(find),
 };
 
@@ -66,8 +77,12 @@ struct Stolen<'m> {
 fn find<'m>(measures: &'m Measures<'m>, _: &'m [End]) -> Vec<Match<'m>> {
     let all = by_mask(measures).into_iter().filter_map(|one| stolen_from(measures, one));
     let wall = measures.wall_seconds();
-    let all: Vec<_> = all.filter(|one| one.lost >= LOST_PER_SECOND_MIN.value * wall).collect();
+    let all: Vec<_> = all.filter(|one| is_felt(one.lost, wall)).collect();
     matched(measures, all).into_iter().collect()
+}
+
+fn is_felt(lost: f64, wall: f64) -> bool {
+    lost >= (LOST_PER_SECOND_MIN.value * wall).max(LOST_MIN.value)
 }
 
 fn stolen_from<'m>(measures: &'m Measures<'m>, of: Bound<'m>) -> Option<Stolen<'m>> {
@@ -132,6 +147,7 @@ fn explain(measures: &Measures<'_>, one: &Stolen<'_>, loss: &Loss<'_>) -> Wordin
 
 #[cfg(test)]
 mod tests {
+    use super::is_felt;
     use crate::answer::explain;
     use crate::answer::report::Finding;
     use crate::facts::*;
@@ -179,5 +195,12 @@ mod tests {
     #[test]
     fn who_wants_no_cpu_loses_none_to_the_hypervisor() {
         assert_eq!(found(0.4, 0.2), []);
+    }
+
+    #[test]
+    fn of_a_short_command_a_few_ticks_are_chance() {
+        assert!(!is_felt(0.03, 0.2));
+        assert!(is_felt(0.15, 0.2));
+        assert!(!is_felt(0.15, 5.0));
     }
 }
