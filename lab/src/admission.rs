@@ -6,12 +6,32 @@
 //! without a figure is admitted by the injector's own check alone, and the table says so. Rejected: a
 //! twin of another seed (its numbers differ, so the pair would compare two workloads).
 //!
+//! A trial whose host was held up by its own hypervisor proves nothing, right or wrong: it is not counted. The
+//! lab reads that itself, beside holdup. Rejected: to leave out the finding cpu.steal alone (who holds a lock
+//! is then slow too, and is named rightly).
+//!
 //! Edit together: README.md (the rule as people read it).
 
 use crate::trial::{Outcome, Trial};
 
 /// The least loss that admits a fault.
 pub const LEAST_LOSS: f64 = 0.2;
+
+/// What the hypervisor may take of all CPUs during a look, 0 to 1. A CPU that is busy half of the time loses
+/// a tenth of its work by then, where cpu.steal begins.
+pub const STOLEN_MAX: f64 = 0.05;
+
+/// The outcome, if the host was not held up by its hypervisor while holdup was asked.
+pub fn undisturbed(outcome: Outcome, stolen: f64) -> Outcome {
+    let asked = matches!(
+        outcome,
+        Outcome::Faulted(_) | Outcome::Healthy(_) | Outcome::Refused { alarms: Some(_), .. }
+    );
+    if !asked || stolen <= STOLEN_MAX {
+        return outcome;
+    }
+    Outcome::Disturbed(format!("the hypervisor took {:.0} % of all CPUs", stolen * 100.0))
+}
 
 /// Relative loss of a rate: 0.3 if three tenths less got done. Nothing done before is no rate to lose.
 pub fn loss_of_rate(before: f64, under: f64) -> Option<f64> {
@@ -63,6 +83,17 @@ pub fn against_twin(trial: &mut Trial, twin: &Trial) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_seen_while_the_hypervisor_takes_the_cpus_proves_nothing() {
+        let alarm = || Outcome::Healthy(vec!["cpu.steal".into()]);
+        assert_eq!(undisturbed(alarm(), 0.01), alarm());
+        assert!(matches!(undisturbed(alarm(), 0.4), Outcome::Disturbed(_)));
+        let right = Judgement { top1: true, ..Judgement::default() };
+        assert!(matches!(undisturbed(Outcome::Faulted(right), 0.4), Outcome::Disturbed(_)));
+        let broken = || Outcome::Broken("no disk".into());
+        assert_eq!(undisturbed(broken(), 0.4), broken());
+    }
     use crate::judgement::Judgement;
 
     fn pair(under: f64, healthy: f64) -> (Trial, Trial) {

@@ -18,11 +18,22 @@ use std::time::{Duration, Instant};
 /// What each rule says: its name, and an area, or nothing.
 pub type Sayings = Vec<(String, Option<String>)>;
 
+/// What was seen over one look.
+#[derive(Debug, Default)]
+pub struct Watched {
+    /// What the rules say.
+    pub sayings: Sayings,
+    /// Share of all CPUs that the hypervisor took, 0 to 1: steal in /proc/stat.
+    pub stolen: f64,
+}
+
 /// Counters at one instant.
 struct Counters {
     at: Instant,
     /// Busy and all ticks of all CPUs.
     cpu: (f64, f64),
+    /// Ticks that the hypervisor took.
+    stolen: f64,
     /// By disk: requests, milliseconds of requests, milliseconds busy.
     disks: BTreeMap<String, (f64, f64, f64)>,
     /// Microseconds that some tasks waited, by resource.
@@ -43,6 +54,7 @@ impl Counters {
             .collect();
         let all: f64 = ticks.iter().take(8).sum();
         let idle = ticks.get(3).unwrap_or(&0.0) + ticks.get(4).unwrap_or(&0.0);
+        let stolen = ticks.get(7).copied().unwrap_or(0.0);
         let mut disks = BTreeMap::new();
         for line in text("/proc/diskstats").lines() {
             let words: Vec<&str> = line.split_whitespace().collect();
@@ -65,7 +77,7 @@ impl Counters {
                 .and_then(|(_, t)| t.parse().ok());
             pressure.insert(resource, total.unwrap_or(0.0));
         }
-        Self { at: Instant::now(), cpu: (all - idle, all), disks, pressure }
+        Self { at: Instant::now(), cpu: (all - idle, all), stolen, disks, pressure }
     }
 }
 
@@ -94,13 +106,15 @@ impl Watch {
         Self { begin: Counters::read(), stop, sampler }
     }
 
-    /// Ends, and says what each rule says.
-    pub fn end(self) -> Sayings {
+    /// Ends, and says what was seen.
+    pub fn end(self) -> Watched {
         self.stop.store(true, Ordering::Relaxed);
         let end = Counters::read();
         let channels = self.sampler.join().unwrap_or_default();
         let seconds = end.at.duration_since(self.begin.at).as_secs_f64().max(0.001);
-        let cpu = (end.cpu.0 - self.begin.cpu.0) / (end.cpu.1 - self.begin.cpu.1).max(1.0);
+        let ticks = (end.cpu.1 - self.begin.cpu.1).max(1.0);
+        let cpu = (end.cpu.0 - self.begin.cpu.0) / ticks;
+        let stolen = (end.stolen - self.begin.stolen) / ticks;
         let mut busiest = 0.0_f64;
         let mut slowest = 0.0_f64;
         for (name, now) in &end.disks {
@@ -123,7 +137,8 @@ impl Watch {
             ("longest await", (slowest > 10.0).then_some("disk")),
             ("longest off-CPU stack", longest),
         ];
-        sayings.map(|(rule, area)| (rule.into(), area.map(String::from))).into()
+        let sayings = sayings.map(|(rule, area)| (rule.into(), area.map(String::from))).into();
+        Watched { sayings, stolen }
     }
 }
 
@@ -175,6 +190,8 @@ mod tests {
     fn a_watch_on_this_host_ends() {
         let watch = Watch::begin();
         std::thread::sleep(Duration::from_millis(50));
-        assert_eq!(watch.end().len(), 4);
+        let watched = watch.end();
+        assert_eq!(watched.sayings.len(), 4);
+        assert!((0.0..=1.0).contains(&watched.stolen));
     }
 }

@@ -60,6 +60,8 @@ pub struct Look {
     pub refused: Option<String>,
     /// What simple rules say.
     pub baselines: Sayings,
+    /// Share of all CPUs that the hypervisor took meanwhile, 0 to 1.
+    pub stolen: f64,
     /// What the raw wait graph points to.
     pub knot: Option<Knot>,
     /// The second fault, if it stood.
@@ -207,7 +209,8 @@ impl Lab {
         let limit = Duration::from_secs_f64(seconds + 30.0);
         let watch = Watch::begin();
         let answer = holdup.ask(ctx, &arguments, &[], &[], limit);
-        look.baselines = watch.end();
+        let watched = watch.end();
+        (look.baselines, look.stolen) = (watched.sayings, watched.stolen);
         look.figure = Some(figure());
         laps.lap("look");
         self.read_answer(ctx, asked, look, answer?, &recording)?;
@@ -381,7 +384,8 @@ impl Lab {
         let environment: Vec<_> = spawn.environment.clone().into_iter().collect();
         let watch = Watch::begin();
         let answer = holdup.ask(ctx, &arguments, &words, &environment, Duration::from_secs(150));
-        look.baselines = watch.end();
+        let watched = watch.end();
+        (look.baselines, look.stolen) = (watched.sayings, watched.stolen);
         let answer = answer?;
         ctx.set("victim_pid", answer.report.target.pid.unwrap_or(0));
         ctx.set("victim", program.file_name().unwrap_or_default().to_string_lossy());

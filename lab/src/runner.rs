@@ -4,7 +4,7 @@
 //! is quick again), then the workload, then the stage. Only one lab runs on a host at a time,
 //! because two would see each other's faults: a lock file says so.
 
-use crate::admission::against_twin;
+use crate::admission::{against_twin, undisturbed};
 use crate::distractor::{self, Distractor};
 use crate::fault::{Ctx, Stopped};
 use crate::holdup_client::Holdup;
@@ -61,11 +61,22 @@ impl Lab {
         laps.lap("undoing");
         trial.spent = laps.spent();
         match result {
-            Ok(outcome) => trial.outcome = outcome,
+            Ok(outcome) => trial.outcome = undisturbed(outcome, trial.stolen),
             Err(error) if error.is::<Stopped>() => return Err(error),
             Err(error) => trial.outcome = Outcome::Broken(format!("{error:#}")),
         }
         Ok(trial)
+    }
+
+    /// Runs one trial; a second time, whatever came of it, if the host was held up meanwhile.
+    fn run_trial_again(&self, scenario: &Scenario, seed: u64, faulted: bool) -> Result<Trial> {
+        let begin = Instant::now();
+        let trial = self.run_trial(scenario, seed, faulted)?;
+        if !matches!(trial.outcome, Outcome::Disturbed(_)) {
+            return Ok(trial);
+        }
+        say(&progress(&trial, begin.elapsed()));
+        self.run_trial(scenario, seed, faulted)
     }
 
     /// The context of a trial, and the guard of its scratch directory.
@@ -199,7 +210,7 @@ impl Lab {
                     break;
                 }
                 let begin = Instant::now();
-                match self.run_trial(scenario, seed, *faulted) {
+                match self.run_trial_again(scenario, seed, *faulted) {
                     Ok(trial) => {
                         say(&progress(&trial, begin.elapsed()));
                         pair.push(trial);
@@ -248,6 +259,7 @@ fn note_look(trial: &mut Trial, scenario: &Scenario, faulted: bool, look: &mut L
     trial.figure_is_time = scenario.is_run();
     trial.watch_cost = look.watch_cost;
     trial.baselines = std::mem::take(&mut look.baselines);
+    trial.stolen = look.stolen;
     trial.knot = look.knot.as_ref().map(|knot| knot.line()).unwrap_or_default();
     trial.replay_differences = look.replay_differences.take();
     trial.tried = look.tried.take();
@@ -273,6 +285,7 @@ fn progress(trial: &Trial, took: Duration) -> String {
         Outcome::Healthy(alarms) => format!("FALSE ALARM: {}", alarms.join("; ")),
         Outcome::Refused { why, .. } => format!("refused: {why}"),
         Outcome::Unasked(seen) => seen.clone(),
+        Outcome::Disturbed(why) => format!("DISTURBED: {why}"),
         Outcome::Broken(why) => format!("BROKEN: {why}"),
     };
     let mut line = format!("{:48} {:5.1} s", trial.scenario, took.as_secs_f64());

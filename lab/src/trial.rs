@@ -28,6 +28,8 @@ pub enum Outcome {
     },
     /// holdup was not asked; what the lab itself saw.
     Unasked(String),
+    /// The host itself was held up during the look, by what the lab did not make: nothing is proven. Why.
+    Disturbed(String),
     /// The lab or holdup broke.
     Broken(String),
 }
@@ -114,6 +116,8 @@ pub struct Trial {
     pub figure_is_time: bool,
     /// What simple rules say of the same look.
     pub baselines: Sayings,
+    /// Share of all CPUs that the hypervisor took while holdup looked, 0 to 1: steal in /proc/stat.
+    pub stolen: f64,
     /// The process that the raw wait graph points to, for people.
     pub knot: String,
     /// The truth names a process: whether holdup's first finding, and the knot, name it.
@@ -155,6 +159,7 @@ impl Trial {
             figure: None,
             figure_is_time: false,
             baselines: Vec::new(),
+            stolen: 0.0,
             knot: String::new(),
             process_named: None,
             watch_cost: None,

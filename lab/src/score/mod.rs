@@ -289,6 +289,7 @@ fn rows_of_the_run(trials: &[&Trial]) -> Vec<Row> {
     let count = |wanted: fn(&Trial) -> bool| trials.iter().filter(|c| wanted(c)).count();
     let refused = count(|c| matches!(c.outcome, Outcome::Refused { .. }));
     let broken = count(|c| matches!(c.outcome, Outcome::Broken(_)));
+    let disturbed = count(|c| matches!(c.outcome, Outcome::Disturbed(_)));
     let by_check_alone = judged(trials).iter().filter(|(c, _)| !c.has_figure).count();
     vec![
         row(
@@ -311,6 +312,11 @@ fn rows_of_the_run(trials: &[&Trial]) -> Vec<Row> {
             "admitted without a figure",
             by_check_alone.to_string(),
             "by the injector's own check".into(),
+        ),
+        row(
+            "not counted: the hypervisor took the CPUs, twice",
+            disturbed.to_string(),
+            "listed below".into(),
         ),
         row("broken trials", broken.to_string(), "listed below".into()),
     ]

@@ -147,7 +147,7 @@ fn wrong_with(trial: &Trial) -> Vec<String> {
     wrong
 }
 
-/// Injections that were refused, and trials admitted without a figure.
+/// Injections that were refused, trials that prove nothing, and trials admitted without a figure.
 pub fn refused(trials: &[Trial]) -> String {
     let mut out = String::new();
     for trial in trials {
@@ -156,6 +156,9 @@ pub fn refused(trials: &[Trial]) -> String {
             Outcome::Refused { why, alarms } => {
                 let asked = if alarms.is_some() { "counted as healthy" } else { "not asked" };
                 let _ = writeln!(out, "- {name}: {why}; {asked}");
+            }
+            Outcome::Disturbed(why) => {
+                let _ = writeln!(out, "- {name}: {why}; not counted");
             }
             Outcome::Faulted(_) if !trial.has_figure => {
                 let check = "no figure: admitted by the injector's own check alone";
