@@ -13,6 +13,9 @@ use std::collections::{BTreeMap, HashSet};
 /// Connections that are reported though nothing else speaks for them: those that spoke last.
 const CONNECTIONS_MAX: usize = 20_000;
 
+/// Of whom more speak with it a process is no client of theirs.
+const PARTNERS_MAX: usize = 8;
+
 /// The inodes that name an object and its other end.
 pub(crate) fn inodes(object: &ObjectRef) -> Vec<u64> {
     match object {
@@ -98,6 +101,31 @@ pub(crate) fn ends_of(mut all: Vec<Endpoint>, objects: &HashSet<u64>) -> Vec<End
         is_named(endpoint) || pair(endpoint).is_some_and(|it| other_ends.contains(&it))
     });
     all
+}
+
+/// Processes that may owe one an answer: those at the other ends of its sockets and pipes, and who listens where it asks.
+/// None if there are many: a server and its clients.
+pub(crate) fn partners(all: &[Endpoint], pid: u32) -> HashSet<u32> {
+    let is_own = |endpoint: &&Endpoint| endpoint.process.pid == pid;
+    let mut other_inodes = HashSet::new();
+    let (mut other_ends, mut asked) = (HashSet::new(), HashSet::new());
+    for endpoint in all.iter().filter(is_own) {
+        match &endpoint.object {
+            ObjectRef::Inet(socket) if socket.state != LISTEN && socket.remote.port() != 0 => {
+                other_ends.insert((socket.remote, socket.local));
+                asked.insert(socket.remote.port());
+            }
+            object => other_inodes.extend(inodes(object)),
+        }
+    }
+    let is_other_end = |endpoint: &&Endpoint| match &endpoint.object {
+        ObjectRef::Inet(socket) if socket.state == LISTEN => asked.contains(&socket.local.port()),
+        ObjectRef::Inet(socket) => other_ends.contains(&(socket.local, socket.remote)),
+        object => inodes(object).iter().any(|ino| *ino != 0 && other_inodes.contains(ino)),
+    };
+    let others = all.iter().filter(|endpoint| !is_own(endpoint)).filter(is_other_end);
+    let partners: HashSet<u32> = others.map(|endpoint| endpoint.process.pid).collect();
+    if partners.len() > PARTNERS_MAX { HashSet::new() } else { partners }
 }
 
 /// TCP_LISTEN and TCP_SYN_SENT.
@@ -187,6 +215,31 @@ mod tests {
     fn reported(all: Vec<Endpoint>) -> (Vec<u32>, Option<Blind>) {
         let (reported, blind) = relevant(all, &HashSet::new(), &BTreeMap::new());
         (reported.iter().map(|endpoint| endpoint.fd).collect(), blind)
+    }
+
+    #[test]
+    fn who_may_owe_an_answer_is_at_the_other_end_or_listens_there() {
+        let of = |pid: u32, object: ObjectRef| {
+            let process = ThreadRef { tid: pid, pid, ..ThreadRef::default() };
+            Endpoint { process, ..endpoint(3, object, None) }
+        };
+        let between = |local: u16, remote: u16| {
+            let ObjectRef::Inet(socket) = inet("tcp", 1, remote) else { unreachable!() };
+            let local = std::net::SocketAddr::from(([127, 0, 0, 1], local));
+            ObjectRef::Inet(InetRef { local, ..socket })
+        };
+        let mut all = vec![
+            of(1, between(50_000, 80)),
+            of(2, between(80, 50_000)),
+            of(3, inet("tcp", LISTEN, 0)),
+            of(4, between(80, 50_001)),
+            of(5, ObjectRef::Pipe { ino: 9 }),
+            of(1, ObjectRef::Pipe { ino: 9 }),
+        ];
+        assert_eq!(partners(&all, 1), HashSet::from([2, 3, 5]));
+        assert_eq!(partners(&all, 2), HashSet::from([1]));
+        all.extend((10..30).map(|pid| of(pid, ObjectRef::Pipe { ino: 9 })));
+        assert!(partners(&all, 1).is_empty(), "too many");
     }
 
     #[test]

@@ -293,21 +293,22 @@ impl Live {
         }
         self.complete(&mut waits, facts);
         self.locks_at_the_end(facts);
-        self.user_stacks_at_the_end(&waits, left, facts)?;
+        let endpoints_ns = now();
+        let endpoints = match self.programs.as_mut() {
+            Some(programs) => programs.endpoints()?,
+            None => Vec::new(),
+        };
+        self.user_stacks_at_the_end(&waits, left, &endpoints, facts)?;
         facts.append(&mut waits);
         // Their stacks, which may be reported here for the first time, tell whether one of them is for a file lock.
         self.report_stacks(facts);
         self.locks.heed(facts, self.programs.is_some());
         let at_ns = now();
         self.report_locks(facts, &mut wanted);
-        let endpoints = match self.programs.as_mut() {
-            Some(programs) => programs.endpoints()?,
-            None => Vec::new(),
-        };
         self.next_hops(&endpoints, facts);
         self.name_flows(&mut sums, &endpoints);
         self.name_functions(points, &mut sums);
-        self.report_endpoints(endpoints, at_ns, facts, &mut wanted);
+        self.report_endpoints(endpoints, endpoints_ns, facts, &mut wanted);
         let mut put = |body| facts.push(Fact { at_ns, body });
         for body in sums {
             wanted.extend(users(&body));

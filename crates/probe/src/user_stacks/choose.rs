@@ -1,7 +1,7 @@
 //! Whose stacks are read, and in which order: there is not time for all.
 //!
-//! The threads of what was asked about come first, then those that sleep on a word of memory (a lock, a turn), then those
-//! that wait for events; in each the longest waits first, and of a process with hundreds of threads some before the rest.
+//! The threads of what was asked about come first, then those of whom it may wait for, then those that sleep on a word of
+//! memory (a lock, a turn), then those that wait for events; in each the longest waits first, and of a process with hundreds of threads some before the rest.
 //! Whoever has waited for events since long ago comes last: a daemon without work. Who sleeps on purpose waits for nobody,
 //! so of a process a few such are read, and those that are known to hold what others wait for. A process of which a thread
 //! may hold the lock on its own memory is left alone. Pure.
@@ -23,9 +23,9 @@ pub const WAIT_NS_MIN: Ns = 100_000_000;
 /// Who has waited for events for longer has nothing to do.
 const LONG_AGO_NS: Ns = 3_600_000_000_000;
 /// The rank of such.
-const WITHOUT_WORK: u32 = 4;
+const WITHOUT_WORK: u32 = 5;
 /// The rank of who sleeps on purpose. From here on nobody is missed.
-const SLEEPS: u32 = 3;
+const SLEEPS: u32 = 4;
 /// Of them, how many of a process are read: one that holds up others mostly is the only one.
 const SLEEPERS: usize = 4;
 
@@ -51,6 +51,17 @@ pub fn standing(waits: &[Fact]) -> impl Iterator<Item = u32> {
     })
 }
 
+/// Who matters more than others.
+#[derive(Debug, Default)]
+pub struct Wanted {
+    /// The process that was asked about.
+    pub target: Option<u32>,
+    /// Processes that may owe it an answer.
+    pub partners: HashSet<u32>,
+    /// Threads that are known to hold what others wait for.
+    pub holders: HashSet<u32>,
+}
+
 /// Threads that are known to hold what others wait for.
 pub fn holders(facts: &[Fact]) -> HashSet<u32> {
     let holder = |fact: &Fact| match &fact.body {
@@ -61,12 +72,7 @@ pub fn holders(facts: &[Fact]) -> HashSet<u32> {
 }
 
 /// Of standing waits and where their threads left user space, whose stacks to read.
-pub fn at_the_end(
-    left: Vec<Left>,
-    waits: &[Fact],
-    target: Option<u32>,
-    holders: &HashSet<u32>,
-) -> Chosen {
+pub fn at_the_end(left: Vec<Left>, waits: &[Fact], wanted: &Wanted) -> Chosen {
     let standing = waits.iter().filter_map(|fact| match &fact.body {
         Body::Blocked(blocked) => Some((fact.at_ns, blocked)),
         _ => None,
@@ -86,11 +92,12 @@ pub fn at_the_end(
         }
         let waits_ns = seen_ns.saturating_sub(blocked.since_ns.min(left.since_ns));
         let rank = match blocked.place.syscall.as_str() {
-            _ if target == Some(left.thread.pid) => 0,
-            "futex" | "semop" | "semtimedop" => 1,
-            _ if holders.contains(&left.thread.tid) => 1,
+            _ if wanted.target == Some(left.thread.pid) => 0,
+            _ if wanted.partners.contains(&left.thread.pid) => 1,
+            "futex" | "semop" | "semtimedop" => 2,
+            _ if wanted.holders.contains(&left.thread.tid) => 2,
             _ if sleeps(blocked) => SLEEPS,
-            _ if waits_ns < LONG_AGO_NS => 2,
+            _ if waits_ns < LONG_AGO_NS => 3,
             _ => WITHOUT_WORK,
         };
         (waits_ns >= WAIT_NS_MIN).then_some((rank, waits_ns, left))
@@ -191,12 +198,13 @@ mod tests {
 
     fn chosen(all: Vec<(Left, Fact)>, target: Option<u32>) -> Vec<u32> {
         let (left, waits): (Vec<Left>, Vec<Fact>) = all.into_iter().unzip();
-        let all = at_the_end(left, &waits, target, &HashSet::from([77])).left;
+        let (partners, holders) = (HashSet::from([44]), HashSet::from([77]));
+        let all = at_the_end(left, &waits, &Wanted { target, partners, holders }).left;
         all.into_iter().map(|left| left.thread.tid).collect()
     }
 
     #[test]
-    fn the_target_comes_first_then_locks_then_the_longest() {
+    fn the_target_comes_first_then_whom_it_asks_then_locks_then_the_longest() {
         let second = 1_000_000_000;
         let all = vec![
             waits(1, 1, "epoll_wait", 9000 * second),
@@ -205,8 +213,9 @@ mod tests {
             waits(4, 4, "futex", 2 * second),
             waits(5, 5, "read", second / 2),
             waits(6, 6, "futex", second / 20),
+            waits(44, 44, "nanosleep", second / 3),
         ];
-        assert_eq!(chosen(all, Some(5)), [5, 4, 3, 2, 1]);
+        assert_eq!(chosen(all, Some(5)), [5, 44, 4, 3, 2, 1]);
     }
 
     #[test]
@@ -218,10 +227,7 @@ mod tests {
         assert_eq!(chosen.len(), THREADS_MAX);
         assert!(chosen.contains(&2));
         let (left, waits): (Vec<Left>, Vec<Fact>) = all.into_iter().unzip();
-        assert_eq!(
-            at_the_end(left, &waits, None, &HashSet::new()).beyond.len(),
-            1101 - THREADS_MAX
-        );
+        assert_eq!(at_the_end(left, &waits, &Wanted::default()).beyond.len(), 1101 - THREADS_MAX);
     }
 
     #[test]

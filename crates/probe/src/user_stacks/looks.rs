@@ -3,12 +3,12 @@
 //! Of a command that has ended nothing stands any more, so its servers are looked at while it runs. Must not: choose whose (choose.rs), or read (reader.rs).
 
 use super::budget::cpu_ns;
-use super::choose::{self, Chosen};
+use super::choose::{self, Chosen, Wanted};
 use super::{Left, May, Walker, Whose};
 use crate::SourceError;
+use crate::endpoints::partners;
 use crate::live::{Live, now};
-use holdup_reason::facts::{Fact, Ns};
-use std::collections::HashSet;
+use holdup_reason::facts::{Endpoint, Fact, Ns};
 use std::time::Duration;
 
 /// Ticks between two readings while a look goes on.
@@ -91,15 +91,22 @@ impl Live {
         left.map(Some)
     }
 
-    /// Tells the stacks of standing waits. `facts` has who holds the futexes that they wait for.
+    /// Tells the stacks of standing waits. `facts` has who holds the futexes that they wait for, `endpoints` who speaks to whom.
     pub(crate) fn user_stacks_at_the_end(
         &mut self,
         waits: &[Fact],
         left: Option<Vec<Left>>,
+        endpoints: &[Endpoint],
         facts: &mut Vec<Fact>,
     ) -> Result<(), SourceError> {
+        let target = match self.user_stacks.target {
+            Some(Whose::Process(pid)) => Some(pid),
+            _ => None,
+        };
+        let partners = target.map(|pid| partners(endpoints, pid)).unwrap_or_default();
+        let wanted = Wanted { target, partners, holders: choose::holders(facts) };
         let begin_ns = cpu_ns();
-        let reported = self.stacks_that_stand(waits, left, &choose::holders(facts));
+        let reported = self.stacks_that_stand(waits, left, &wanted);
         self.user_stacks.allowance.pay(cpu_ns().saturating_sub(begin_ns));
         facts.extend(reported?);
         Ok(())
@@ -109,7 +116,7 @@ impl Live {
         &mut self,
         waits: &[Fact],
         left: Option<Vec<Left>>,
-        holders: &HashSet<u32>,
+        wanted: &Wanted,
     ) -> Result<Vec<Fact>, SourceError> {
         let lasted_ns = part(now().saturating_sub(self.begin_ns), PART_AT_THE_END);
         let (stacks, Some(programs)) = (&mut self.user_stacks, self.programs.as_mut()) else {
@@ -118,12 +125,8 @@ impl Live {
         if self.is_command {
             return Ok(Vec::new());
         }
-        let target = match stacks.target {
-            Some(Whose::Process(pid)) => Some(pid),
-            _ => None,
-        };
         let chosen = match left {
-            Some(left) => choose::at_the_end(left, waits, target, holders),
+            Some(left) => choose::at_the_end(left, waits, wanted),
             None => Chosen { beyond: choose::standing(waits).collect(), ..Chosen::default() },
         };
         let allowed_ns = stacks.allowance.batch_ns(lasted_ns, 1);

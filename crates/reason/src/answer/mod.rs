@@ -13,6 +13,7 @@ mod kernel_log;
 mod naming;
 mod own;
 pub mod picture;
+mod places;
 pub mod report;
 mod saved;
 mod sentences;

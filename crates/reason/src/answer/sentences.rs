@@ -3,6 +3,7 @@
 //! One sentence a kind of end, in the words of the ends alone. Must not: decide the verdict or order the ends (verdict.rs).
 
 use super::own::Own;
+use super::places;
 use super::report::*;
 use crate::facts::{ObjectRef, TargetKind, ThreadRef};
 use crate::graph::end::{End, EndKind};
@@ -128,11 +129,14 @@ fn host_works(measures: &Measures<'_>, name: &str) -> (String, String) {
 
 /// An actor by name and process: `node 812`.
 fn actor(end: &AnswerEnd) -> Option<String> {
-    let who = end.who.as_ref()?;
-    Some(match who.pid {
+    end.who.as_ref().map(by_name)
+}
+
+fn by_name(who: &Who) -> String {
+    match who.pid {
         Some(pid) => format!("{} {pid}", who.name),
         None => who.name.clone(),
-    })
+    }
 }
 
 /// Whoever waits directly for the actor; none if the actor is the victim itself.
@@ -164,6 +168,14 @@ fn title(name: &str, end: &AnswerEnd, share: f64) -> String {
             format!("{name} waits for {by}, which sleeps: {share} of the time.")
         }
         (EndKind::Sleep, _) => format!("{name} sleeps on purpose: {share} of the time."),
+        (EndKind::Lock, None) if end.lock_kind.is_none() => match by_last(end) {
+            Some(by) if behind => {
+                format!(
+                    "{name} waits for {by}, which waits for something that was not seen: {share} of the time."
+                )
+            }
+            _ => format!("{name} waits for something that was not seen: {share} of the time."),
+        },
         (EndKind::Lock, by) => format!("{name} waits for {}: {share} of the time.", lock(end, by)),
         (EndKind::Remote, Some(by)) => {
             format!("{name} waits for {by}, which owes it an answer: {share} of the time.")
@@ -182,6 +194,11 @@ fn title(name: &str, end: &AnswerEnd, share: f64) -> String {
         }
         _ => format!("{name} waits for {object}: {share} of the time."),
     }
+}
+
+/// Whoever stands at the end of its chain.
+fn by_last(end: &AnswerEnd) -> Option<String> {
+    end.chain.last().map(|link| by_name(&link.who))
 }
 
 /// A lock with its holder, by its kind where that is known; or what somebody else has to bring about.
@@ -213,14 +230,7 @@ fn detail(measures: &Measures<'_>, end: &AnswerEnd) -> String {
     if let Some(function) = end.who.as_ref().and_then(|who| who.function.as_ref()) {
         clauses.push(format!("most of it in {function}"));
     }
-    if end.end == EndKind::Lock
-        && let Some(link) = end.chain.iter().find(|link| link.lock_kind.is_some())
-        && let Some(function) = &link.who.function
-    {
-        let place =
-            link.who.place.as_ref().map_or_else(String::new, |place| format!(" of {place}"));
-        clauses.push(format!("it waits in {function}(){place}"));
-    }
+    clauses.extend(places::of_end(measures, end));
     if end.end == EndKind::Works && measures.model.host.cpus > 1 {
         clauses.push(format!("on one of {} CPUs at a time", measures.model.host.cpus));
     }

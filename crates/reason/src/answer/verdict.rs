@@ -8,17 +8,18 @@
 
 use super::naming::{link, process_name};
 use super::own::Own;
+use super::places;
 use super::report::*;
 use super::saved::Saved;
 use super::sentences::{idle_title, unnamed};
-use crate::facts::{Function, TargetKind, ThreadRef, Work};
+use crate::facts::{TargetKind, ThreadRef};
 use crate::graph::end::{End, EndKind};
 use crate::measure::Measures;
-use crate::measure::interpreters::Interpreted;
+use crate::measure::own_functions::works_in;
 use crate::model::object::Object;
-use crate::model::words;
 use crate::rules::{Claim, ask, engine};
 use crate::waits::WaitClass;
+use crate::waits::poll_intent::TCP_LISTEN;
 use std::collections::BTreeSet;
 
 /// Ends shown one by one; the rest are summed by kind.
@@ -79,7 +80,7 @@ pub fn answer(
     let held = findings.first().filter(|finding| finding.severity > Severity::Note);
     let (title, text) = match (verdict, held) {
         (Verdict::Held, Some(finding)) => (finding.title.clone(), finding.text.clone()),
-        (Verdict::Idle, _) => (idle_title(measures), String::new()),
+        (Verdict::Idle, _) => (idle_title(measures), places::of_idle(measures.model)),
         _ => unnamed(&own, &ends, verdict, first),
     };
     let (ends, origins) = folded(ends, origins);
@@ -248,48 +249,6 @@ fn has_the_cpu(measures: &Measures<'_>, end: &End) -> Option<Who> {
     Some(Who { kind: "process".into(), name, pid: Some(most.example), ..Who::default() })
 }
 
-/// Where a process spends its CPU time: the function of its program, where its interpreter tells, or else the system call or
-/// the file of its code that most samples hit.
-fn works_in(measures: &Measures<'_>, pid: u32) -> Option<String> {
-    interpreted_in(measures, pid).or_else(|| sampled_in(measures, pid))
-}
-
-/// The function of an interpreted program, or its collector.
-fn interpreted_in(measures: &Measures<'_>, pid: u32) -> Option<String> {
-    let interpreted = Interpreted::of(measures.model, pid)?;
-    let spent = measures.profile.spent(pid)?;
-    if !interpreted.stands_for(spent.seconds(spent.samples) / measures.wall_seconds().max(1e-9)) {
-        return None;
-    }
-    let share = |times: usize| words::percent(times as f64 / interpreted.held() as f64);
-    let collecting = interpreted.collecting();
-    if collecting * 2 > interpreted.held() {
-        return Some(format!("its garbage collection {}", share(collecting)));
-    }
-    let (place, times) = interpreted.place()?;
-    Some(format!("{} {}", place.words(), share(times)))
-}
-
-fn sampled_in(measures: &Measures<'_>, pid: u32) -> Option<String> {
-    let of_it = || measures.model.work.iter().filter(|work| work.process.pid == pid);
-    let all: u64 = of_it().map(|work| work.count).sum();
-    let most = of_it().max_by_key(|work| work.count)?;
-    let (place, count) = match (most.syscall.as_str(), most.code.as_str()) {
-        ("", "") => return None,
-        ("", code) => match outstanding(most) {
-            Some(function) => (format!("{}() of {code}", function.name), function.count),
-            None => (code.to_string(), most.count),
-        },
-        (call, _) => (format!("{call}()"), most.count),
-    };
-    (all >= 20).then(|| format!("{place} {}", words::percent(count as f64 / all as f64)))
-}
-
-/// The function that half of a file's samples hit.
-fn outstanding(work: &Work) -> Option<&Function> {
-    work.functions.first().filter(|it| 2 * it.count >= work.count)
-}
-
 /// Why an end goes no further, one clause.
 fn why_open(measures: &Measures<'_>, end: &End) -> String {
     let root = &end.links[end.links.len() - 1];
@@ -306,19 +265,24 @@ fn why_open(measures: &Measures<'_>, end: &End) -> String {
         (WaitClass::Kernel, Object::Kernel(at)) => {
             format!("it waits inside the kernel, at {at}, and what for could not be read")
         }
-        (WaitClass::Idle, _) => match far_address(measures, root) {
-            Some(address) => format!("it waits for the next word of {address}"),
-            None => "it waits for an event, and who would have to send it was not seen".into(),
-        },
+        (WaitClass::Idle, _) => whose_word(measures, root).unwrap_or_else(|| {
+            "it waits for an event, and who would have to send it was not seen".into()
+        }),
         _ => "who would have to act was not seen".into(),
     }
 }
 
-/// The far address of a connection that a link waits on.
-fn far_address(measures: &Measures<'_>, link: &crate::graph::chains::ChainLink) -> Option<String> {
+/// Whose word a link waits for on a socket of its own.
+fn whose_word(measures: &Measures<'_>, link: &crate::graph::chains::ChainLink) -> Option<String> {
     let Object::Inet(ino) = link.object else { return None };
-    let socket = measures.model.socket(ino).filter(|socket| socket.remote.port() != 0)?;
-    Some(socket.remote.to_string())
+    let socket = measures.model.socket(ino)?;
+    match socket.remote.port() {
+        0 if socket.state == TCP_LISTEN => {
+            Some(format!("it waits for somebody to connect to {}", socket.local))
+        }
+        0 => None,
+        _ => Some(format!("it waits for the next word of {}", socket.remote)),
+    }
 }
 
 /// The ends beyond the first, as one row a kind.

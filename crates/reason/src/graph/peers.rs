@@ -21,8 +21,8 @@ pub struct Peers<'a> {
     by_fd: HashMap<(u32, u32), &'a Endpoint>,
     by_pair: HashMap<(SocketAddr, SocketAddr), Vec<&'a Endpoint>>,
     listeners: HashMap<u16, Vec<&'a Endpoint>>,
-    /// Sockets that datagrams to a name server arrive at.
-    name_servers: Vec<(&'a InetRef, &'a ThreadRef)>,
+    /// Sockets without a peer, by port: what is sent to a server by datagrams arrives there.
+    datagram_servers: HashMap<u16, Vec<(&'a InetRef, &'a ThreadRef)>>,
     pub(super) servers: HashMap<DeviceNumber, Vec<&'a Endpoint>>,
     pub(super) masters: HashMap<String, Vec<&'a Endpoint>>,
     children: HashMap<u32, Vec<&'a ThreadRef>>,
@@ -67,7 +67,7 @@ impl<'a> Peers<'a> {
             by_fd: HashMap::new(),
             by_pair: HashMap::new(),
             listeners: HashMap::new(),
-            name_servers: Vec::new(),
+            datagram_servers: HashMap::new(),
             servers: HashMap::new(),
             masters: HashMap::new(),
             children: HashMap::new(),
@@ -131,11 +131,9 @@ impl<'a> Peers<'a> {
                     let there = self.listeners.entry(socket.local.port()).or_default();
                     there.push(endpoint);
                 }
-                if socket.protocol == "udp"
-                    && socket.local.port() == DNS_PORT
-                    && socket.remote.port() == 0
-                {
-                    self.name_servers.push((socket, &endpoint.process));
+                if socket.protocol == "udp" && socket.remote.port() == 0 {
+                    let there = self.datagram_servers.entry(socket.local.port()).or_default();
+                    there.push((socket, &endpoint.process));
                 }
             }
             ObjectRef::FuseServer { dev } => {
@@ -285,6 +283,10 @@ impl<'a> Peers<'a> {
         let waited = self.waited_pairs.get(&pair).map_or(&[][..], Vec::as_slice);
         let mut all: Vec<ThreadRef> =
             open.chain(waited.iter().map(|wait| self.process_of(wait))).collect();
+        if all.is_empty() && socket.protocol == "udp" && socket.remote.port() != 0 {
+            let bound = |all| self.datagram_server(socket.remote, all);
+            all.extend(bound(false).or_else(|| bound(true)));
+        }
         all.sort_by_key(|process| process.pid);
         all.dedup_by_key(|process| process.pid);
         all
@@ -420,18 +422,22 @@ impl<'a> Peers<'a> {
         if server.port() != DNS_PORT {
             return None;
         }
-        let bound = |all: bool| {
-            let here = |(socket, _): &&(&InetRef, &ThreadRef)| match all {
-                true => socket.local.ip().is_unspecified() && server.ip().is_loopback(),
-                false => socket.local.ip() == server.ip(),
-            };
-            self.name_servers.iter().find(here).map(|(_, process)| (*process).clone())
-        };
         // Name servers take long questions by TCP, at the same address.
         let listens = |end: &&&Endpoint| matches!(&end.object, ObjectRef::Inet(own) if own.local.ip() == server.ip());
         let streams = self.listeners.get(&DNS_PORT).map_or(&[][..], Vec::as_slice);
         let by_stream = || streams.iter().find(listens).map(|end| end.process.clone());
+        let bound = |all| self.datagram_server(server, all);
         bound(false).or_else(by_stream).or_else(|| bound(true))
+    }
+
+    /// The process of this host whose socket without a peer gets what is sent to an address: bound to it, or to `all`.
+    fn datagram_server(&self, address: SocketAddr, all: bool) -> Option<ThreadRef> {
+        let here = |(socket, _): &&(&InetRef, &ThreadRef)| match all {
+            true => socket.local.ip().is_unspecified() && address.ip().is_loopback(),
+            false => socket.local.ip() == address.ip(),
+        };
+        let there = self.datagram_servers.get(&address.port())?;
+        there.iter().find(here).map(|(_, process)| (*process).clone())
     }
 
     /// A question to a name server that a process had sent and that was not answered before an interval began; of several
@@ -455,8 +461,45 @@ impl<'a> Peers<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::scenes::host;
+    use crate::answer::explain;
+    use crate::graph::end::EndKind;
+    use crate::rules::scenes::{at_place, blocked, endpoint, host, of_process};
     use crate::waits::timeline::Observed;
+
+    /// Process 10 asks 127.0.0.1:514 by a datagram; a process that sleeps is bound to an address and that port.
+    fn asks_by_datagram(bound_to: &str) -> EndKind {
+        let inet = |ino, local: &str, remote: &str| {
+            ObjectRef::Inet(InetRef {
+                ino,
+                netns: 1,
+                protocol: "udp".into(),
+                local: local.parse().unwrap(),
+                remote: remote.parse().unwrap(),
+                state: 0,
+            })
+        };
+        let near = inet(100, "127.0.0.1:40000", "127.0.0.1:514");
+        let syscall = "recvfrom".to_string();
+        let object = Some(near.clone());
+        let place = Place { state: WaitState::Sleep, syscall, object, ..Place::default() };
+        let asleep = blocked(20, "server", WaitState::Sleep, "nanosleep");
+        let ends = vec![
+            of_process(10, "client"),
+            endpoint(10, "client", near),
+            endpoint(20, "server", inet(200, bound_to, "0.0.0.0:0")),
+            at_place(10, "client", place),
+            asleep,
+        ];
+        explain([host(), ends].concat()).answer.ends[0].end
+    }
+
+    #[test]
+    fn who_is_bound_where_a_datagram_goes_is_its_server() {
+        assert_eq!(asks_by_datagram("127.0.0.1:514"), EndKind::Sleep);
+        assert_eq!(asks_by_datagram("0.0.0.0:514"), EndKind::Sleep);
+        assert_eq!(asks_by_datagram("0.0.0.0:515"), EndKind::Remote);
+        assert_eq!(asks_by_datagram("10.0.0.1:514"), EndKind::Remote);
+    }
 
     #[test]
     fn a_child_lives_though_an_ended_one_had_its_number() {

@@ -8,6 +8,9 @@ use crate::facts::{Ns, Place, ThreadRef, Wake, WakeContext};
 use crate::waits::WaitClass;
 use crate::waits::timeline::WaitSpan;
 
+/// A thread that is to die by a signal is gone by then.
+const DIES_WITHIN_NS: Ns = 100_000_000;
+
 impl Peers<'_> {
     /// The task that woke it, unless it was an interrupt or the idle task, or it was killed: who does that has not done what was
     /// waited for. Nor has holdup, whatever it did.
@@ -17,16 +20,23 @@ impl Peers<'_> {
         let is_somebody = wake.by.tid != 0 && (own_pid == 0 || wake.by.pid != own_pid);
         let is_itself = || self.model.is_same(&wake.by, &wait.thread);
         (wake.context == WakeContext::Task && is_somebody && !is_itself() && !self.is_killed(wait))
-            .then(|| wake.by.clone())
+            .then(|| self.as_process(&wake.by, wake.at_ns))
     }
 
     /// Whether a signal ended a wait, and with it the thread.
     pub(super) fn is_killed(&self, wait: &WaitSpan) -> bool {
-        const DIES_WITHIN_NS: Ns = 100_000_000;
         let died_ns = self.killed.get(&self.model.key(&wait.thread));
         died_ns.is_some_and(|at_ns| {
             (wait.end_ns..=wait.end_ns.saturating_add(DIES_WITHIN_NS)).contains(at_ns)
         })
+    }
+
+    /// The thread that a wake-up is believed of. A process that a signal ends wakes its parent by whichever of its threads is
+    /// the last to go: what was waited for is what its main thread did.
+    fn as_process(&self, by: &ThreadRef, at_ns: Ns) -> ThreadRef {
+        let died_ns = self.killed.get(&self.model.key_at(by, at_ns));
+        let dies = died_ns.is_some_and(|it| it.abs_diff(at_ns) <= DIES_WITHIN_NS);
+        if dies && by.tid != by.pid { self.model.thread_ref(by.pid) } else { by.clone() }
     }
 }
 
@@ -135,6 +145,35 @@ mod tests {
             EndKind::Open,
             "it may have been reported so by that one"
         );
+    }
+
+    #[test]
+    fn a_process_of_threads_that_is_killed_is_waited_for_by_its_main_thread() {
+        let mut facts = host();
+        let (main, helper) = (thread(20, "npm"), ThreadRef { tid: 21, ..thread(20, "worker") });
+        facts.push(identity(Thread { thread: main, parent_pid: 10, ..Thread::default() }));
+        facts.push(blocked(20, "npm", WaitState::Sleep, "nanosleep"));
+        let idle = Place { state: WaitState::Sleep, syscall: "futex".into(), ..Place::default() };
+        let of_helper = Blocked { thread: helper.clone(), place: idle, ..Blocked::default() };
+        facts.push(Fact { at_ns: LOOK_NS - 1, body: Body::Blocked(of_helper) });
+        let wake =
+            Wake { at_ns: LOOK_NS, context: WakeContext::Task, by: helper, ..Wake::default() };
+        let place =
+            Place { state: WaitState::Sleep, syscall: "rt_sigsuspend".into(), ..Place::default() };
+        let wait = Wait {
+            thread: thread(10, "timeout"),
+            end_ns: LOOK_NS,
+            place,
+            wake: Some(wake.clone()),
+            ..Wait::default()
+        };
+        facts.push(Fact { at_ns: LOOK_NS, body: Body::Wait(wait) });
+        let exit = Exit { thread: wake.by, last: true, code: Some(15) };
+        facts.push(Fact { at_ns: LOOK_NS - 1, body: Body::Exit(exit) });
+        let (kind, name) = (TargetKind::Command, "timeout".to_string());
+        facts.push(fact(Body::Target(Target { kind, name, pid: 10, cgroups: Vec::new() })));
+        let end = explain(facts).answer.ends.remove(0);
+        assert_eq!((end.end, end.who.and_then(|who| who.pid)), (EndKind::Sleep, Some(20)));
     }
 
     #[test]

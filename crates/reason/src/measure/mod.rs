@@ -29,6 +29,7 @@ pub mod memory_losses;
 pub mod memory_members;
 pub mod net_counter;
 pub mod oom_kills;
+pub mod own_functions;
 pub mod packet_queue;
 pub mod process_names;
 pub mod refusals;

@@ -68,3 +68,14 @@ pub(super) fn failures<'m>(model: &'m Model, families: &Families) -> Vec<Failure
         .map(|(at_ns, exit, line)| Failure { at_ns, thread: &exit.thread, line })
         .collect()
 }
+
+/// All runs of the programs that fail, by process id: whoever sleeps within a run does not sleep between two.
+pub(super) fn runs(model: &Model, families: &Families, failures: &[Failure<'_>]) -> HashSet<u32> {
+    let programs: HashSet<(u32, &str)> =
+        failures.iter().map(|failure| (failure.line[0], failure.thread.comm.as_str())).collect();
+    let of_one = |exit: &&Exit| {
+        let by = families.line(exit.thread.pid).get(1).copied();
+        by.is_some_and(|by| programs.contains(&(by, exit.thread.comm.as_str())))
+    };
+    model.exits.iter().map(|(_, exit)| exit).filter(of_one).map(|exit| exit.thread.pid).collect()
+}

@@ -55,6 +55,11 @@ fn polls(of: &Goroutine) -> bool {
     is_in(of, "internal/poll.runtime_pollWait")
 }
 
+/// Sleeps on purpose.
+pub fn sleeps(of: &Goroutine) -> bool {
+    is_in(of, "time.Sleep")
+}
+
 fn accepts(of: &Goroutine) -> bool {
     is_in(of, "internal/poll.(*FD).Accept")
 }
@@ -72,6 +77,24 @@ fn stood(model: &Model, pid: u32) -> impl Iterator<Item = (&Goroutines, &Gorouti
 /// Whether goroutines of a process were read at all.
 pub fn are_known(model: &Model, pid: u32) -> bool {
     model.goroutines.contains_key(&pid)
+}
+
+/// Those of the last reading in a time that stood for half of it or more, the longest first; not those that wait for a
+/// descriptor, nor the runtime's own.
+pub fn standing(model: &Model, pid: u32, (from, to): (Ns, Ns)) -> Vec<&Goroutine> {
+    let Some(all) = model.goroutines.get(&pid) else { return Vec::new() };
+    let Some((at_ns, last)) = all.iter().rev().find(|(at_ns, _)| *at_ns <= to) else {
+        return Vec::new();
+    };
+    let until_ns = at_ns.saturating_add(TOLD_AGAIN_NS).min(to);
+    let is_long = |one: &&Goroutine| {
+        until_ns.saturating_sub(one.since_ns.max(from)) * 2 >= to.saturating_sub(from).max(1)
+    };
+    let is_own = |one: &&Goroutine| function(one).is_some_and(|it| !it.starts_with("runtime."));
+    let mut standing: Vec<&Goroutine> =
+        last.standing.iter().filter(is_long).filter(|one| !polls(one)).filter(is_own).collect();
+    standing.sort_by_key(|one| (one.since_ns, one.id));
+    standing
 }
 
 /// What the goroutine does that somebody waits for, for half of a time or more. `asked_ns`: since when, if it was asked.
@@ -103,8 +126,7 @@ pub fn stands(
         return Some(Stands::ForMutex(waits.lock));
     }
     // A program that has goroutines asleep for its own reasons owes nobody their end.
-    let sleeps = |one: &&Goroutine| is_in(one, "time.Sleep");
-    let asked = asked_ns.is_some().then(|| near().find(sleeps)).flatten();
+    let asked = asked_ns.is_some().then(|| near().find(|one| sleeps(one))).flatten();
     asked.map(|_| Stands::Asleep)
 }
 

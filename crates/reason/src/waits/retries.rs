@@ -119,7 +119,11 @@ pub fn reasons<'a>(
     let families = Families::of(model);
     let mut found = of_series(&families, series(refusals(model, &families)), waits.clone());
     if may_fail {
-        let failed = failing::failures(model, &families).into_iter().map(|failure| Asked {
+        let failures = failing::failures(model, &families);
+        let runs = failing::runs(model, &families, &failures);
+        let is_between =
+            |wait: &&WaitSpan| !families.line(wait.thread.pid).iter().any(|pid| runs.contains(pid));
+        let failed = failures.into_iter().map(|failure| Asked {
             at_ns: failure.at_ns,
             tid: failure.thread.tid,
             pid: failure.thread.pid,
@@ -131,7 +135,8 @@ pub fn reasons<'a>(
             one_is_enough: false,
         });
         // What was refused says more than that somebody failed for it.
-        for (sleep, what) in of_series(&families, series(failed.collect()), waits) {
+        let between = waits.filter(is_between);
+        for (sleep, what) in of_series(&families, series(failed.collect()), between) {
             found.entry(sleep).or_insert(what);
         }
     }

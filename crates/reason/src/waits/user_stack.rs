@@ -112,7 +112,9 @@ pub fn frame(frames: &[UserFrame]) -> Option<&UserFrame> {
             || PLUMBING_PATHS.iter().any(|start| name.starts_with(start))
             || tables().chain(PLUMBING).chain(IDLE).any(|known| is(name, known))
     };
-    frames.iter().find(|frame| !is_plumbing(frame))
+    // Of a language that tells lines the program's own comes before what its interpreter or a library calls for it.
+    let own = frames.iter().find(|frame| frame.line != 0 && !is_plumbing(frame));
+    own.or_else(|| frames.iter().find(|frame| !is_plumbing(frame)))
 }
 
 /// The kind of lock that a thread waited for within a time, if its stack was read and says so, or its machine.
@@ -275,6 +277,16 @@ mod tests {
             let frames = frames(text);
             assert_eq!((kind(&frames), function(&frames)), (*wanted, *place), "{text}");
         }
+    }
+
+    #[test]
+    fn the_programs_own_function_comes_before_what_is_called_for_it() {
+        let mut stack = frames(
+            "accept @libc.so.6 < sock_accept @python3.11 < PQexec @libpq.so.5 < query @shop.py",
+        );
+        assert_eq!(function(&stack), Some("PQexec"), "no lines: another language");
+        stack[3].line = 12;
+        assert_eq!(function(&stack), Some("query"));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use crate::facts::*;
 use crate::graph::end::{End, EndKind};
 use crate::measure::Measures;
 use crate::measure::net_counter::growth;
+use crate::measure::own_functions::stands_in;
 use crate::measure::tcp_stream::{leads_to, other_end};
 use crate::model::object::Object;
 use crate::model::words;
@@ -268,6 +269,13 @@ fn wording(
             words::seconds(longest)
         ),
     };
+    let within = (measures.model.begin_ns, measures.model.end_ns);
+    let stands = (class != WaitClass::Running)
+        .then(|| {
+            stands_in(measures.model, &measures.model.thread_ref(listener.process.pid), within)
+        })
+        .flatten();
+    let stands = stands.map_or_else(String::new, |stands| format!(" in {stands}"));
     let refused = match listener.overflows {
         0 => String::new(),
         n => format!("; {n} attempts to connect were ignored"),
@@ -275,7 +283,7 @@ fn wording(
     Wording {
         title: format!("{server} does not accept its connections on {place}"),
         text: format!(
-            "{} wait to be accepted, {} may{refused}. The server {does}.{who}",
+            "{} wait to be accepted, {} may{refused}. The server {does}{stands}.{who}",
             words::count(listener.state.accept_queue as usize, "connection", "connections"),
             listener.state.accept_limit,
         ),

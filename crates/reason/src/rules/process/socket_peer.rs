@@ -10,12 +10,12 @@
 use super::holder_doing::AT_WORK;
 use super::who_talks::{Asked, Talk, first_question, is_read};
 use super::{owing, wait_words};
-use crate::facts::TargetKind;
-use crate::facts::ThreadRef;
+use crate::facts::{TargetKind, ThreadRef};
 use crate::graph::chains::ChainLink;
 use crate::graph::end::{End, EndKind};
 use crate::measure::Measures;
 use crate::measure::longest_wait::LongestWait;
+use crate::measure::own_functions::{stands_in, works_in};
 use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::engine::Loss;
@@ -294,7 +294,8 @@ fn matched<'m>(
     let proof = if at_work { Proof::OneWitness } else { Proof::TwoWitnesses };
     let parts = waited.parts.clone();
     let by = culprit(measures.model, &actor);
-    let answers = Answers { client, server, actor, waited, asked, answer };
+    let place = place(measures, greatest, &actor, at_work);
+    let answers = Answers { client, server, actor, place, waited, asked, answer };
     let explain = move |loss: &Loss<'_>| answers.explain(measures, read, loss);
     let mut matched = Match::new(by, proof, explain).on(read.object.clone());
     for (at, victims) in parts {
@@ -322,6 +323,18 @@ fn outstanding(measures: &Measures<'_>, ends: &[End], server: u32, all: &[usize]
     }
 }
 
+/// In which of its functions the actor spends the time of an end.
+fn place(measures: &Measures<'_>, end: &End, actor: &ThreadRef, at_work: bool) -> String {
+    if at_work {
+        // A file alone says no more than the program's name.
+        let works = works_in(measures, actor.pid).filter(|place| place.contains("()"));
+        return works.map_or_else(String::new, |place| format!(", most of it in {place}"));
+    }
+    let root = end.links.last().filter(|root| root.who.pid == actor.pid);
+    let stands = root.and_then(|it| stands_in(measures.model, &it.who, (it.since_ns, it.end_ns)));
+    stands.map_or_else(String::new, |place| format!(" in {place}"))
+}
+
 /// A server and how it answers.
 struct Answers {
     /// Who asks: of a command the first that does.
@@ -330,6 +343,8 @@ struct Answers {
     server: ThreadRef,
     /// Whose time an answer takes: the server, or whom it waits for.
     actor: ThreadRef,
+    /// In which of its functions, as a clause; empty if that is not known.
+    place: String,
     waited: Waited,
     asked: Asked,
     /// Mean wait for one, seconds.
@@ -363,11 +378,12 @@ impl Answers {
         Wording {
             title,
             text: format!(
-                "{} pass in waits for {answers} of {server}. Meanwhile {} {does} for {} of that time, and waits for \
+                "{} pass in waits for {answers} of {server}. Meanwhile {} {does} for {} of that time{}, and waits for \
                  nothing that has a name: the time is its own.",
                 words::of_window(loss.seconds, loss.wall_seconds),
                 if who == server { "it" } else { &*who },
                 words::percent(share),
+                self.place,
             ),
             evidence: self.evidence(measures, read, loss),
             remedy: vec![Remedy {

@@ -1,0 +1,153 @@
+//! Where in its program's own functions a wait stands: a clause of an answer where no rule named a cause.
+//!
+//! Of a thread its user stack says it; of a Go program, whose threads run any goroutine, the goroutines that stood. One
+//! function that a person knows, not a stack. Must not: decide whose wait it is (verdict.rs), or name who holds a lock.
+
+use super::report::{AnswerEnd, Link};
+use crate::facts::{Goroutine, TargetKind};
+use crate::graph::end::EndKind;
+use crate::measure::Measures;
+use crate::measure::own_functions::stands_in;
+use crate::model::Model;
+use crate::waits::goroutines;
+
+/// Goroutines that are shown.
+const GOROUTINES_MAX: usize = 3;
+
+/// Where the wait of an end stands.
+pub fn of_end(measures: &Measures<'_>, end: &AnswerEnd) -> Option<String> {
+    let model = measures.model;
+    if matches!(end.end, EndKind::Works | EndKind::Cpu) {
+        return None;
+    }
+    if end.end == EndKind::Lock
+        && let Some(link) = end.chain.iter().find(|link| link.lock_kind.is_some())
+    {
+        return Some(format!("it waits in {}", place(link)?));
+    }
+    let link = end.chain.last()?;
+    let does = if end.end == EndKind::Sleep { "sleeps" } else { "waits" };
+    match place(link) {
+        Some(place) => {
+            let is_first = end.chain.len() == 1;
+            let who = if is_first { "it" } else { link.who.name.as_str() };
+            Some(format!("{who} {does} in {place}"))
+        }
+        None => of_goroutines(model, link.who.pid?),
+    }
+}
+
+/// `take() of shop.py:12`.
+fn place(link: &Link) -> Option<String> {
+    let function = link.who.function.as_ref()?;
+    let file = link.who.place.as_ref().map_or_else(String::new, |place| format!(" of {place}"));
+    Some(format!("{function}(){file}"))
+}
+
+/// Where a process stands that was asked about and has nothing to do, as a sentence; empty if that is not known.
+pub fn of_idle(model: &Model) -> String {
+    let Some(target) = model.target.as_ref().filter(|it| it.kind == TargetKind::Process) else {
+        return String::new();
+    };
+    if let Some(all) = of_goroutines(model, target.pid) {
+        return capitalised(&format!("{all}."));
+    }
+    let main = model.thread_ref(target.pid);
+    let place = stands_in(model, &main, (model.begin_ns, model.end_ns));
+    place.map_or_else(String::new, |place| format!("It stands in {place}."))
+}
+
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// What goroutines of a program do that stood for most of the window.
+fn of_goroutines(model: &Model, pid: u32) -> Option<String> {
+    let all = goroutines::standing(model, pid, (model.begin_ns, model.end_ns));
+    let words = |one: &&Goroutine| {
+        let function = goroutines::function(one)?;
+        Some(format!("goroutine {} {} in {function}()", one.id, goroutines::does(one)))
+    };
+    let mut said: Vec<String> = all.iter().take(GOROUTINES_MAX).filter_map(words).collect();
+    let more = all.len().saturating_sub(said.len());
+    if more > 0 && !said.is_empty() {
+        said.push(format!("{more} more stand"));
+    }
+    (!said.is_empty()).then(|| said.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::answer::{Verdict, explain};
+    use crate::facts::*;
+    use crate::rules::scenes::*;
+
+    fn frame(function: &str, module: &str, line: u32) -> UserFrame {
+        UserFrame { function: function.into(), module: module.into(), line }
+    }
+
+    fn target() -> Fact {
+        of_process(10, "shop")
+    }
+
+    /// A thread that stood with these functions all the time.
+    fn stack(frames: Vec<UserFrame>) -> Fact {
+        let thread = thread(10, "shop");
+        let stack = UserStack { thread, since_ns: 0, frames, complete: true };
+        Fact { at_ns: LOOK_NS, body: Body::UserStack(stack) }
+    }
+
+    fn goroutines(all: &[(u64, &[&str])]) -> Fact {
+        let one = |(id, functions): &(u64, &[&str])| Goroutine {
+            id: *id,
+            frames: functions.iter().map(|name| frame(name, "shop", 0)).collect(),
+            ..Goroutine::default()
+        };
+        let standing = all.iter().map(one).collect();
+        let all = Goroutines { pid: 10, standing, ..Goroutines::default() };
+        Fact { at_ns: LOOK_NS, body: Body::Goroutines(all) }
+    }
+
+    const SLEEPS: &[&str] = &["runtime.gopark", "time.Sleep", "main.refill"];
+    const WAITS: &[&str] = &["runtime.gopark", "runtime.chanrecv", "main.main"];
+    const POLLS: &[&str] = &["runtime.gopark", "internal/poll.runtime_pollWait", "main.serve"];
+    const COLLECTS: &[&str] = &["runtime.gopark", "runtime.bgsweep"];
+
+    #[test]
+    fn of_an_idle_program_it_is_said_where_it_stands() {
+        let asleep = blocked(10, "shop", WaitState::Sleep, "clock_nanosleep");
+        let frames = vec![frame("clock_nanosleep", "libc.so.6", 0), frame("take", "shop.py", 12)];
+        let facts = [host(), vec![target(), asleep.clone(), stack(frames)]].concat();
+        let answer = explain(facts).answer;
+        assert_eq!(answer.verdict, Verdict::Idle);
+        assert_eq!(answer.text, "It stands in take() of shop.py:12.");
+        let unread = explain([host(), vec![target(), asleep]].concat());
+        assert_eq!(unread.answer.text, "");
+    }
+
+    #[test]
+    fn of_a_go_program_its_goroutines_say_it() {
+        let idle = blocked(10, "shop", WaitState::Sleep, "futex");
+        let all = goroutines(&[(1, WAITS), (6, SLEEPS), (7, POLLS), (2, COLLECTS)]);
+        let facts = [host(), vec![target(), idle, all]].concat();
+        let said =
+            "Goroutine 1 waits for a channel in main.main(), goroutine 6 sleeps in main.refill().";
+        assert_eq!(explain(facts).answer.text, said);
+    }
+
+    #[test]
+    fn who_sleeps_over_an_answer_does_it_in_a_function() {
+        let asleep = blocked(20, "server", WaitState::Sleep, "clock_nanosleep");
+        let thread = thread(20, "server");
+        let frames = vec![frame("clock_nanosleep", "libc.so.6", 0), frame("price", "shop.py", 7)];
+        let stack = UserStack { thread, since_ns: 0, frames, complete: true };
+        let stack = Fact { at_ns: LOOK_NS, body: Body::UserStack(stack) };
+        let facts =
+            [host(), client_and_server(asleep), vec![of_process(10, "client"), stack]].concat();
+        let report = explain(facts);
+        let ends = &report.answer.ends;
+        let who = ends[0].chain.last().and_then(|link| link.who.function.clone());
+        assert_eq!(who.as_deref(), Some("price"), "{ends:?}");
+    }
+}

@@ -1,0 +1,65 @@
+//! The functions of a program in which its time goes: where it computes, and where it stands.
+//!
+//! Of work the samples say it, or the interpreter; of a wait the user stack, or of a Go program, whose threads run any goroutine,
+//! the goroutine that sleeps. One function that a person knows. Must not: say why it is there.
+
+use crate::facts::{Function, Ns, ThreadRef, Work};
+use crate::measure::Measures;
+use crate::measure::interpreters::Interpreted;
+use crate::model::{Model, words};
+use crate::waits::{goroutines, user_stack};
+
+/// Where a process spends its CPU time: the function of its program, where its interpreter tells, or else the system call or
+/// the file of its code that most samples hit.
+pub fn works_in(measures: &Measures<'_>, pid: u32) -> Option<String> {
+    interpreted_in(measures, pid).or_else(|| sampled_in(measures, pid))
+}
+
+/// The function of an interpreted program, or its collector.
+fn interpreted_in(measures: &Measures<'_>, pid: u32) -> Option<String> {
+    let interpreted = Interpreted::of(measures.model, pid)?;
+    let spent = measures.profile.spent(pid)?;
+    if !interpreted.stands_for(spent.seconds(spent.samples) / measures.wall_seconds().max(1e-9)) {
+        return None;
+    }
+    let share = |times: usize| words::percent(times as f64 / interpreted.held() as f64);
+    let collecting = interpreted.collecting();
+    if collecting * 2 > interpreted.held() {
+        return Some(format!("its garbage collection {}", share(collecting)));
+    }
+    let (place, times) = interpreted.place()?;
+    Some(format!("{} {}", place.words(), share(times)))
+}
+
+fn sampled_in(measures: &Measures<'_>, pid: u32) -> Option<String> {
+    let of_it = || measures.model.work.iter().filter(|work| work.process.pid == pid);
+    let all: u64 = of_it().map(|work| work.count).sum();
+    let most = of_it().max_by_key(|work| work.count)?;
+    let (place, count) = match (most.syscall.as_str(), most.code.as_str()) {
+        ("", "") => return None,
+        ("", code) => match outstanding(most) {
+            Some(function) => (format!("{}() of {code}", function.name), function.count),
+            None => (code.to_string(), most.count),
+        },
+        (call, _) => (format!("{call}()"), most.count),
+    };
+    (all >= 20).then(|| format!("{place} {}", words::percent(count as f64 / all as f64)))
+}
+
+/// The function that half of a file's samples hit.
+fn outstanding(work: &Work) -> Option<&Function> {
+    work.functions.first().filter(|it| 2 * it.count >= work.count)
+}
+
+/// Where a thread stands within a time: `price() of shop.py:7`.
+pub fn stands_in(model: &Model, thread: &ThreadRef, (from, to): (Ns, Ns)) -> Option<String> {
+    let stack = model.user_stack(thread, from, to);
+    if let Some(frame) = stack.and_then(|stack| user_stack::frame(&stack.frames)) {
+        let file = if frame.line == 0 { String::new() } else { format!(" of {}", frame.place()) };
+        return Some(format!("{}(){file}", frame.function));
+    }
+    let standing = goroutines::standing(model, thread.pid, (from, to));
+    let mut asleep = standing.into_iter().filter(|one| goroutines::sleeps(one));
+    let only = asleep.next().filter(|_| asleep.next().is_none())?;
+    goroutines::function(only).map(|function| format!("{function}()"))
+}
