@@ -1,10 +1,10 @@
-//! lock.directory, lock.mappings: somebody works under a lock of the kernel that the workload wants.
+//! lock.directory, lock.mappings, lock.rtnl: somebody works under a lock of the kernel that the workload wants.
 //!
 //! Whoever it is does the same work beforehand elsewhere, where nobody wants the lock: neither the work nor the CPU is
-//! the fault. The proof is the function in which the workload stands.
+//! the fault. But rtnl_mutex is one for the host: there is no elsewhere. The proof is the function in which the workload stands.
 
 use super::disks;
-use super::stage::{load, name_switch, start, switch_on};
+use super::stage::{load, name_switch, netns, start, switch_on};
 use crate::fault::{Ctx, Fault, Injected};
 use crate::procfs;
 use crate::undo::Guards;
@@ -13,7 +13,7 @@ use std::fs;
 use std::path::Path;
 
 /// The faults of this file.
-pub const FAULTS: &[&dyn Fault] = &[&Directory, &Mappings];
+pub const FAULTS: &[&dyn Fault] = &[&Directory, &Mappings, &Rtnl];
 
 /// Of the disk that is made, which has to hold the names of two directories.
 const DISK_MIB: u64 = 64;
@@ -99,5 +99,44 @@ impl Fault for Mappings {
     fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
         let channel = procfs::wait_channel(ctx.number("victim_pid")? as i32);
         Ok(Some(["vm_mmap_pgoff", "__vm_munmap", "do_munmap", "vm_munmap"].contains(&&*channel)))
+    }
+}
+
+/// A neighbour makes, brings up and down, and removes network devices in a namespace of its own.
+///
+/// Parameters: `link_kind`, `links` (how many are there at a time), `times` (up and down). Variables: `own_ns` (of the workload), `switch`; `maker`,
+/// `maker_pid`.
+struct Rtnl;
+
+impl Fault for Rtnl {
+    fn name(&self) -> &'static str {
+        "lock.rtnl"
+    }
+
+    fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
+        let mut guards = Guards::new();
+        let (own, guard) = netns(ctx)?;
+        guards.push(guard);
+        ctx.set("own_ns", own);
+        let (makers, guard) = netns(ctx)?;
+        guards.push(guard);
+        let switch = name_switch(ctx)?.to_string_lossy().into_owned();
+        let [kind, links, times] = ["link_kind", "links", "times"].map(|name| ctx.text(name));
+        let sizes = ["link-maker", "--kind", &kind?, "--links", &links?, "--times", &times?];
+        let mut spawn = load(ctx, &[&sizes[..], &["--switch", &switch]].concat());
+        spawn.netns = Some(makers);
+        guards.push(start(ctx, "maker", &spawn)?.guard);
+        Ok(guards)
+    }
+
+    fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
+        let mut guards = Guards::new();
+        guards.push(switch_on(ctx, "")?);
+        Ok(guards.into())
+    }
+
+    fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
+        let channel = procfs::wait_channel(ctx.number("victim_pid")? as i32);
+        Ok(Some(["rtnetlink_rcv_msg", "dev_ioctl", "rtnl_lock", "rtnl_getlink"].contains(&&*channel)))
     }
 }

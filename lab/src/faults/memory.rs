@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The faults of this file.
-pub const FAULTS: &[&dyn Fault] = &[&Limit, &StreamBeside, &Jobs, &Dirty, &Shared, &Swapped];
+pub const FAULTS: &[&dyn Fault] = &[&Limit, &StreamBeside, &WriterBeside, &Jobs, &Dirty, &Shared, &Swapped];
 
 /// memory.limit: the workload's group gets a limit below what it needs.
 /// Parameters: `limit_mib`; of the disk that the file pages come from `base_latency_us`, or `quick_disk` for one that is
@@ -86,17 +86,7 @@ impl Fault for StreamBeside {
     fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
         let latency_us = ctx.number_or("base_latency_us", 300.0)?;
         let mut guards = disks::make(ctx, "", 320, Settings { latency_us, ..Settings::default() })?;
-        let both = ctx.draw.name();
-        let (group, guard) = ctx.cgroup("memory", &both)?;
-        guards.push(guard);
-        let bytes = (ctx.number("limit_mib")? as u64) << 20;
-        fs::write(group.join("memory.limit_in_bytes"), bytes.to_string())?;
-        for variable in ["memory_group", "stream_group"] {
-            let name = format!("{both}/{}", ctx.draw.name());
-            let (below, guard) = ctx.cgroup("memory", &name)?;
-            guards.push(guard);
-            ctx.set(variable, below.display());
-        }
+        guards.append(groups_below_one(ctx, ["memory_group", "stream_group"])?);
         Ok(guards)
     }
 
@@ -121,6 +111,71 @@ impl Fault for StreamBeside {
     fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
         let group = PathBuf::from(ctx.text("memory_group")?);
         Ok(Some(refaults(&group)? as f64 > ctx.number("refaults_before")? + 1000.0))
+    }
+}
+
+/// Two groups below one that has the limit `limit_mib`. Sets a variable for each, and `both_group_name`.
+fn groups_below_one(ctx: &mut Ctx, variables: [&str; 2]) -> Result<Guards> {
+    let mut guards = Guards::new();
+    let both = ctx.draw.name();
+    let (group, guard) = ctx.cgroup("memory", &both)?;
+    guards.push(guard);
+    let bytes = (ctx.number("limit_mib")? as u64) << 20;
+    fs::write(group.join("memory.limit_in_bytes"), bytes.to_string())?;
+    for variable in variables {
+        let name = format!("{both}/{}", ctx.draw.name());
+        let (below, guard) = ctx.cgroup("memory", &name)?;
+        guards.push(guard);
+        ctx.set(variable, below.display());
+    }
+    ctx.set("both_group_name", both);
+    Ok(guards)
+}
+
+/// memory.writer_beside: below the limit that the workload's group shares, a neighbour begins to write more than there is room for,
+/// to a slow disk. Whoever asks for memory has to wait until some of it is written; the workload itself needs little.
+/// Parameters: `limit_mib`, `file_mib`, `bytes_per_second`.
+/// Variables: `memory_group`, `writer_group`, `both_group_name`, `culprit`, `culprit_pid`, and those of a disk.
+struct WriterBeside;
+
+impl Fault for WriterBeside {
+    fn name(&self) -> &'static str {
+        "memory.writer_beside"
+    }
+
+    fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
+        let bytes_per_second = ctx.number("bytes_per_second")?;
+        let settings = Settings { latency_us: 150.0, bytes_per_second, ..Settings::default() };
+        let mib = ctx.number("file_mib")? as u64 + 64;
+        let mut guards = disks::make(ctx, "", mib, settings)?;
+        guards.append(groups_below_one(ctx, ["memory_group", "writer_group"])?);
+        Ok(guards)
+    }
+
+    fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
+        let victims = PathBuf::from(ctx.text("memory_group")?);
+        let both = victims.parent().context("the group has none above it")?.to_path_buf();
+        ctx.set("failures_before", failures(&both)?);
+        let path = format!("{}/copy", ctx.text("dir")?);
+        let words = ["buffered-writer", "--path", &path, "--mib", &ctx.text("file_mib")?];
+        let spawn = Spawn {
+            name: ctx.draw.name(),
+            arguments: words.map(String::from).to_vec(),
+            cgroups: vec![ctx.text("writer_group")?.into()],
+            ..Spawn::default()
+        };
+        let neighbour = ctx.spawn(&spawn)?;
+        ctx.set("culprit", &neighbour.name);
+        ctx.set("culprit_pid", neighbour.pid);
+        let mut guards = Guards::new();
+        guards.push(neighbour.guard);
+        Ok(guards.into())
+    }
+
+    fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
+        let group = PathBuf::from(ctx.text("memory_group")?);
+        let both = group.parent().context("the group has none above it")?;
+        Ok(Some(failures(both)? as f64 > ctx.number("failures_before")? + 100.0))
     }
 }
 

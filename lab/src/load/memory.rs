@@ -138,12 +138,13 @@ fn shared_segment(options: &Options) -> Result<()> {
     }
 }
 
-/// `--keep 0|1 --kib K --threads N`: fills a buffer of K KiB per request; without `keep` it is mapped
-/// and unmapped each time.
+/// `--keep 0|1 --kib K --threads N --rest-us R`: fills a buffer of K KiB per request; without `keep` it is mapped and
+/// unmapped each time.
 fn mapper(options: &Options) -> Result<()> {
     let figure = Figure::open()?;
     let size = (options.whole("kib", 1024)? << 10) as usize;
     let keep = options.whole("keep", 1)? == 1;
+    let rest = Duration::from_micros(options.whole("rest-us", 0)?);
     let threads = options.whole("threads", 1)?.max(1);
     std::thread::scope(|scope| {
         for _ in 0..threads {
@@ -159,6 +160,9 @@ fn mapper(options: &Options) -> Result<()> {
                         // SAFETY: unmaps what was mapped above; nothing else points into it.
                         unsafe { libc::munmap(begin.cast(), size) };
                         kept = map_pages(size);
+                    }
+                    if !rest.is_zero() {
+                        std::thread::sleep(rest);
                     }
                 }
             });

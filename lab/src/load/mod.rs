@@ -7,6 +7,7 @@
 pub mod cpu;
 pub mod disk;
 pub mod kernel;
+pub mod links;
 pub mod memory;
 pub mod service;
 pub mod slow;
@@ -26,6 +27,7 @@ fn all() -> impl Iterator<Item = &'static (&'static str, Load)> {
         cpu::LOADS,
         disk::LOADS,
         kernel::LOADS,
+        links::LOADS,
         memory::LOADS,
         service::LOADS,
         slow::LOADS,
