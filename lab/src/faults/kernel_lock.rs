@@ -137,6 +137,8 @@ impl Fault for Rtnl {
 
     fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
         let channel = procfs::wait_channel(ctx.number("victim_pid")? as i32);
-        Ok(Some(["rtnetlink_rcv_msg", "dev_ioctl", "rtnl_lock", "rtnl_getlink"].contains(&&*channel)))
+        Ok(Some(
+            ["rtnetlink_rcv_msg", "dev_ioctl", "rtnl_lock", "rtnl_getlink"].contains(&&*channel),
+        ))
     }
 }

@@ -14,7 +14,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The faults of this file.
-pub const FAULTS: &[&dyn Fault] = &[&Limit, &StreamBeside, &WriterBeside, &Jobs, &Dirty, &Shared, &Swapped];
+pub const FAULTS: &[&dyn Fault] =
+    &[&Limit, &StreamBeside, &WriterBeside, &Jobs, &Dirty, &Shared, &Swapped];
 
 /// memory.limit: the workload's group gets a limit below what it needs.
 /// Parameters: `limit_mib`; of the disk that the file pages come from `base_latency_us`, or `quick_disk` for one that is

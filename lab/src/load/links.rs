@@ -123,9 +123,7 @@ fn link_maker(options: &Options) -> Result<()> {
                 attribute(IFLA_GROUP, &GROUP.to_ne_bytes()),
                 attribute(IFLA_LINKINFO, &attribute(IFLA_INFO_KIND, kind)),
             ];
-            rtnetlink
-                .ask(&new, &attributes.concat())
-                .with_context(|| format!("make link{at}"))?;
+            rtnetlink.ask(&new, &attributes.concat()).with_context(|| format!("make link{at}"))?;
         }
         let group = attribute(IFLA_GROUP, &GROUP.to_ne_bytes());
         for at in 0..2 * times {

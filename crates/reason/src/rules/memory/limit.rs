@@ -5,7 +5,7 @@
 //! disk rules are asked. Rejected: usage near the limit (page cache fills every group that reads, and that is healthy).
 
 use super::costs::{self, Cost, LOST_PART_MIN, LOST_PER_SECOND_MIN};
-use super::{kill_words, streams};
+use super::{fillers, kill_words, streams};
 use crate::facts::TargetKind;
 use crate::graph::end::End;
 use crate::graph::ends::command_root;
@@ -43,6 +43,10 @@ pub static RULE: Rule = Rule {
         Refutation::new(
             "one member's stream displaces what another reads: it would fill any limit",
             "what_a_stream_displaces_is_not_the_limits",
+        ),
+        Refutation::new(
+            "who makes room takes up little, and a neighbour most of what both may: any limit would be filled",
+            "who_makes_room_for_a_neighbour_is_not_held_up_by_the_limit",
         ),
         Refutation::new(
             "the group's limit is not met: it waits or is killed for want of the host's memory",
@@ -122,7 +126,10 @@ impl<'m> Paid<'m> {
         let model = measures.model;
         let reads_back = reads_back(measures, one);
         let mut spent = spent.clone();
-        spent.retain(|_, loss| loss.seconds(reads_back) > 0.0);
+        // Who makes room for a neighbour would have to with any limit.
+        let filler = fillers::of_group(measures, one);
+        let for_another = |pid: &u32| filler.as_ref().is_some_and(|it| it.victims.contains(pid));
+        spent.retain(|pid, loss| loss.seconds(reads_back) > 0.0 && !for_another(pid));
         let mut killed: Vec<&Killed<'_>> = measures.oom_kills.iter().collect();
         killed.retain(|kill| kill.is_at_limit_of(model, &measures.ancestry, one.group));
         let seen = killed.len();

@@ -5,9 +5,11 @@
 mod costs;
 pub(crate) mod dirty_throttle;
 pub(crate) mod fault_storm;
+mod fillers;
 mod kill_words;
 pub(crate) mod limit;
 pub(crate) mod oom_kill;
+pub(crate) mod reclaim;
 pub(crate) mod shared_unaccounted;
 mod streams;
 pub(crate) mod swap;
@@ -15,11 +17,12 @@ pub(crate) mod swap;
 mod tests;
 pub(crate) mod thrash;
 
-/// The rules of this area; the first that matches claims an end. Who fills memory with what he needs once comes before the
-/// limit that he fills. Then the limit of a group: what it makes its members wait for is an effect, and who was killed at
+/// The rules of this area; the first that matches claims an end. Who fills memory, with what he needs once or at all,
+/// comes before the limit that he fills. Then the limit of a group: what it makes its members wait for is an effect, and who was killed at
 /// it was killed for it. So it is with what they swap.
 pub static LADDER: &[&super::Rule] = &[
     &thrash::RULE,
+    &reclaim::RULE,
     &limit::RULE,
     &oom_kill::RULE,
     &swap::RULE,
