@@ -236,6 +236,18 @@ struct signal_struct {
 	struct rlimit rlim[16];
 };
 
+/* One bit for each call that a filter lets pass whatever its arguments are; from 5.11 on. */
+struct action_cache {
+	unsigned long allow_native[8];
+};
+struct seccomp_filter {
+	struct action_cache cache;
+};
+struct seccomp {
+	int mode;
+	struct seccomp_filter *filter;
+};
+
 struct task_struct {
 	struct mm_struct *mm;
 	const struct cred *cred;
@@ -264,6 +276,7 @@ struct task_struct {
 	struct io_uring_task *io_uring;
 	struct nameidata *nameidata;
 	struct css_set *cgroups;
+	struct seccomp seccomp;
 };
 
 struct refcount_struct {

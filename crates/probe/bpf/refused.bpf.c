@@ -3,7 +3,7 @@
  *
  * A thread that is refused a lock, a name, a process or a connection, sleeps, and asks again waits for it like one that the
  * kernel blocks, but no scheduler event says so. Of such a call its file is reported, its path or address (read from the
- * caller's memory, which the kernel has just read itself), and the limit that it met.
+ * caller's memory, which the kernel has just read itself), the limit that it met, and whether a seccomp filter may have refused it.
  *
  * A loop may be refused a million times a second. Of one thread the same refusal is reported once in SAME_NS, any refusal
  * once in OTHER_NS; those between are counted, and the next report carries their number.
@@ -23,7 +23,9 @@
 #define EEXIST 17
 #define ENFILE 23
 #define EMFILE 24
+#define EFBIG 27
 #define ENOSPC 28
+#define EROFS 30
 #define EADDRINUSE 98
 #define ECONNREFUSED 111
 #define EINPROGRESS 115
@@ -34,7 +36,12 @@
 #define LOCK_NB 4
 #define AT_FDCWD (-100)
 
+/* Of include/uapi/linux/seccomp.h, and the calls that are looked up in what it has cached. */
+#define SECCOMP_MODE_FILTER 2
+#define FILTERED_CALLS 512
+
 /* Of include/uapi/asm-generic/resource.h. */
+#define RLIMIT_FSIZE 1
 #define RLIMIT_NPROC 6
 #define RLIMIT_NOFILE 7
 
@@ -56,9 +63,10 @@ enum refused {
 	REFUSED_CONNECTION,
 	REFUSED_ADDRESS,
 	REFUSED_ROOM,
+	REFUSED_SIZE,
 };
 
-/* Where the path of what is to be made stands among the arguments, and the folder that it begins in if it is relative. */
+/* Where a path stands among the arguments, and the folder that it begins in if it is relative. */
 enum name_at {
 	NAME_NOWHERE,
 	NAME_FIRST,
@@ -149,6 +157,27 @@ static __always_inline enum name_at name_at(__s64 number)
 	}
 	return NAME_NOWHERE;
 }
+/* Of a call that makes nothing new. */
+static __always_inline enum name_at path_at(__s64 number)
+{
+	switch (number) {
+	case 21: case 59: case 76: case 80: case 82: /* access, execve, truncate, chdir, rename */
+	case 84: case 85: case 87: case 90: case 92: case 94: /* rmdir, creat, unlink, chmod, chown, lchown */
+	case 161: case 166: case 167: case 188: /* chroot, umount2, swapon, setxattr */
+		return NAME_FIRST;
+	case 155: case 165: /* pivot_root, mount */
+		return NAME_SECOND;
+	case 260: case 261: case 263: case 264: case 268: /* fchownat, futimesat, unlinkat, renameat, fchmodat */
+	case 269: case 280: case 322: case 439: case 452: /* faccessat, utimensat, execveat, faccessat2, fchmodat2 */
+		return NAME_SECOND_IN_FIRST;
+	}
+	return name_at(number);
+}
+/* fsync, ftruncate, fchmod, fchown, ioctl */
+static __always_inline bool is_of_file(__s64 number)
+{
+	return number == 74 || number == 77 || number == 91 || number == 93 || number == 16;
+}
 #else
 static __always_inline __s64 number_of_call(struct pt_regs *regs)
 {
@@ -200,12 +229,30 @@ static __always_inline enum name_at name_at(__s64 number)
 	}
 	return NAME_NOWHERE;
 }
+static __always_inline enum name_at path_at(__s64 number)
+{
+	switch (number) {
+	case 5: case 39: case 45: case 49: case 51: /* setxattr, umount2, truncate, chdir, chroot */
+	case 221: case 224: /* execve, swapon */
+		return NAME_FIRST;
+	case 40: case 41: /* mount, pivot_root */
+		return NAME_SECOND;
+	case 35: case 38: case 48: case 53: case 54: /* unlinkat, renameat, faccessat, fchmodat, fchownat */
+	case 88: case 281: case 439: case 452: /* utimensat, execveat, faccessat2, fchmodat2 */
+		return NAME_SECOND_IN_FIRST;
+	}
+	return name_at(number);
+}
+static __always_inline bool is_of_file(__s64 number)
+{
+	return number == 82 || number == 46 || number == 52 || number == 55 || number == 29;
+}
 #endif
 
 static __always_inline bool is_refusal(__u64 error)
 {
 	const __u64 low = 1ULL << EPERM | 1ULL << EAGAIN | 1ULL << ENOMEM | 1ULL << EACCES | 1ULL << EEXIST |
-			  1ULL << ENFILE | 1ULL << EMFILE | 1ULL << ENOSPC;
+			  1ULL << ENFILE | 1ULL << EMFILE | 1ULL << EFBIG | 1ULL << ENOSPC | 1ULL << EROFS;
 
 	if (error < 64)
 		return low >> error & 1;
@@ -224,7 +271,10 @@ static __always_inline enum refused refused_what(__s64 number, __u64 error)
 			return REFUSED_RIGHT;
 		return begins_process(number) ? REFUSED_PROCESS : REFUSED_NOTHING;
 	case EPERM:
+	case EROFS:
 		return REFUSED_RIGHT;
+	case EFBIG:
+		return writes(number) ? REFUSED_SIZE : REFUSED_NOTHING;
 	case ENOMEM:
 		return begins_process(number) ? REFUSED_PROCESS : REFUSED_NOTHING;
 	case EEXIST:
@@ -343,7 +393,9 @@ static __always_inline struct dentry *read_name(struct wire_denied *record, stru
 	struct file *file;
 	long bytes;
 
-	switch (name_at(record->syscall)) {
+	switch (path_at(record->syscall)) {
+	case NAME_NOWHERE:
+		return 0;
 	case NAME_SECOND:
 		path = args[1];
 		break;
@@ -399,6 +451,18 @@ static __always_inline __u32 read_refused(struct wire_denied *record, struct tas
 	case REFUSED_NAME:
 		dentry = read_name(record, task, args);
 		break;
+	case REFUSED_RIGHT:
+		if (connects(record->syscall) || binds(record->syscall))
+			read_address(record, args);
+		else if (writes(record->syscall) || is_of_file(record->syscall))
+			file = file_of(task, (__u32)args[0]);
+		else
+			dentry = read_name(record, task, args);
+		break;
+	case REFUSED_SIZE:
+		record->limit_kind = WIRE_LIMIT_FSIZE;
+		record->limit = BPF_CORE_READ(task, signal, rlim[RLIMIT_FSIZE].rlim_cur);
+		break;
 	case REFUSED_PROCESS:
 		read_process_limit(record, task);
 		break;
@@ -421,6 +485,25 @@ static __always_inline __u32 read_refused(struct wire_denied *record, struct tas
 		read_inode_object(&record->object, BPF_CORE_READ(dentry, d_inode));
 	}
 	return dentry ? read_dentry_path(record->path, dentry) : 0;
+}
+
+/*
+ * Whether a seccomp filter may have refused the call. Nothing says that it did; of a call that it lets pass whatever the arguments
+ * are the kernel keeps a bit, so that it need not ask the filter.
+ */
+static __always_inline bool is_filtered(struct task_struct *task, __s64 number)
+{
+	struct seccomp_filter *filter;
+	unsigned long *calls, passes = 0;
+
+	if (!bpf_core_field_exists(task->seccomp.filter) || BPF_CORE_READ(task, seccomp.mode) != SECCOMP_MODE_FILTER)
+		return false;
+	filter = BPF_CORE_READ(task, seccomp.filter);
+	if (!filter || !bpf_core_field_exists(filter->cache.allow_native) || number < 0 || number >= FILTERED_CALLS)
+		return filter;
+	calls = (unsigned long *)((void *)filter + bpf_core_field_offset(filter->cache.allow_native));
+	bpf_probe_read_kernel(&passes, sizeof(passes), &calls[number / 64]);
+	return !(passes >> (number & 63) & 1);
 }
 
 static __always_inline void report_refused(struct task_struct *task, enum refused what, __s64 number, long result,
@@ -450,6 +533,7 @@ static __always_inline void report_refused(struct task_struct *task, enum refuse
 	record->limit_kind = WIRE_LIMIT_NONE;
 	record->parent_tgid = BPF_CORE_READ(task, real_parent, tgid);
 	record->given_bytes = 0;
+	record->filtered = is_filtered(task, number);
 	__builtin_memset(&record->object, 0, sizeof(record->object));
 	path_bytes = read_refused(record, task, what, args);
 	record->path_bytes = path_bytes;

@@ -338,6 +338,7 @@ enum wire_limit {
 	WIRE_LIMIT_PIDS_CGROUP = 1,
 	WIRE_LIMIT_NPROC = 2, /* RLIMIT_NPROC as it is set, met or not */
 	WIRE_LIMIT_NOFILE = 3,
+	WIRE_LIMIT_FSIZE = 4,
 };
 
 struct wire_denied {
@@ -355,6 +356,8 @@ struct wire_denied {
 	__u32 parent_tgid;
 	__u32 given_bytes;
 	__u32 path_bytes;
+	__u32 filtered; /* 1: a seccomp filter of the caller does not let this call pass as such */
+	__u32 pad;
 	struct wire_object object; /* the file; of a relative path, the folder that it begins in */
 	char given[WIRE_GIVEN_MAX]; /* the path that the call was given, with its NUL, or the address */
 	char path[WIRE_PATH_MAX]; /* of the object: dentry names, innermost first, each with its NUL */

@@ -1,20 +1,20 @@
-//! Calls that are refused, and programs that sleep before they try again: locks, processes, descriptors, connections.
+//! Calls that are refused, and programs that sleep before they try again: locks, processes, descriptors, connections, rights.
 //!
 //! The kernel makes nobody wait here, so the proof is what refuses: the lock table, the group's count of refusals, the limit
-//! of the process, the port that nobody listens on. Edit together: lab/workloads (poll_lock.py, fork_retry.py,
-//! open_retry.py, connect_retry.py, listen.py).
+//! of the process, the port that nobody listens on, the mount's own options, the mode of the folder. Edit together: lab/workloads (poll_lock.py, fork_retry.py,
+//! open_retry.py, connect_retry.py, write_retry.py, listen.py).
 
 use super::lock::Holder;
 use super::stage::{name_switch, start, switch_on, wait_bound, workload_file};
 use crate::fault::{Ctx, Fault, Injected};
-use crate::undo::Guards;
+use crate::undo::{Guards, Undo};
 use anyhow::{Context, Result};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The faults of this file.
-pub const FAULTS: &[&dyn Fault] = &[&Polled, &Processes, &Descriptors, &Listener];
+pub const FAULTS: &[&dyn Fault] = &[&Polled, &Processes, &Descriptors, &Listener, &ReadOnly];
 
 /// Another process holds a file lock that the workload only tries.
 ///
@@ -148,5 +148,44 @@ impl Fault for Listener {
             local && words.nth(1) == Some("0A")
         };
         Ok(Some(!table.lines().any(listens)))
+    }
+}
+
+/// The file system that the workload makes its files in is mounted read-only.
+///
+/// Variables: `dir`, `report` (what it makes there).
+struct ReadOnly;
+
+impl Fault for ReadOnly {
+    fn name(&self) -> &'static str {
+        "process.read_only"
+    }
+
+    fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
+        let mut guards = Guards::new();
+        let dir = ctx.directory("data")?;
+        guards.push(ctx.journal.guard(Undo::Mount { path: dir.clone() })?);
+        ctx.tool("mount", &["-t", "tmpfs", "-o", "size=1m", "tmpfs", &dir.to_string_lossy()])?;
+        let report = dir.join(ctx.draw.name());
+        ctx.set("report", report.display());
+        ctx.set("dir", dir.display());
+        Ok(guards)
+    }
+
+    fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
+        let dir = ctx.text("dir")?;
+        let again = ["mount", "-o", "remount,rw", &dir].map(String::from).to_vec();
+        let mut guards = Guards::new();
+        guards.push(ctx.journal.guard(Undo::Command { words: again })?);
+        ctx.tool("mount", &["-o", "remount,ro", &dir])?;
+        Ok(guards.into())
+    }
+
+    fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
+        let dir = ctx.text("dir")?;
+        let mounts = fs::read_to_string("/proc/self/mounts")?;
+        let of_it = mounts.lines().find(|line| line.split(' ').nth(1) == Some(&*dir));
+        let options = of_it.and_then(|line| line.split(' ').nth(3)).context("it is not mounted")?;
+        Ok(Some(options.split(',').any(|option| option == "ro")))
     }
 }

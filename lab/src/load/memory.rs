@@ -6,7 +6,8 @@
 use super::{Figure, Load, Options};
 use anyhow::{Context, Result, bail};
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Write};
+use std::os::fd::FromRawFd;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ pub const LOADS: &[(&str, Load)] = &[
     ("touch", touch),
     ("shared-segment", shared_segment),
     ("mapper", mapper),
+    ("spooler", spooler),
 ];
 
 /// Blocks from one read to the next: a prime, so that every block of a file has its turn.
@@ -138,13 +140,32 @@ fn shared_segment(options: &Options) -> Result<()> {
     }
 }
 
-/// `--keep 0|1 --kib K --threads N --rest-us R`: fills a buffer of K KiB per request; without `keep` it is mapped and
-/// unmapped each time.
+/// `--kib K --rest-us R`: keeps each request in a file in memory for as long as it works on it.
+fn spooler(options: &Options) -> Result<()> {
+    let figure = Figure::open()?;
+    let request = vec![1_u8; (options.whole("kib", 512)? << 10) as usize];
+    let rest = Duration::from_micros(options.whole("rest-us", 1000)?);
+    loop {
+        // SAFETY: a new descriptor, which nobody else has; the name is a C string.
+        let mut file = unsafe {
+            match libc::memfd_create(c"request".as_ptr(), libc::MFD_CLOEXEC) {
+                -1 => bail!("memfd_create: {}", std::io::Error::last_os_error()),
+                number => File::from_raw_fd(number),
+            }
+        };
+        file.write_all(&request)?;
+        drop(file);
+        figure.count();
+        std::thread::sleep(rest);
+    }
+}
+
+/// `--keep 0|1 --kib K --threads N`: fills a buffer of K KiB per request; without `keep` it is mapped
+/// and unmapped each time.
 fn mapper(options: &Options) -> Result<()> {
     let figure = Figure::open()?;
     let size = (options.whole("kib", 1024)? << 10) as usize;
     let keep = options.whole("keep", 1)? == 1;
-    let rest = Duration::from_micros(options.whole("rest-us", 0)?);
     let threads = options.whole("threads", 1)?.max(1);
     std::thread::scope(|scope| {
         for _ in 0..threads {
@@ -160,9 +181,6 @@ fn mapper(options: &Options) -> Result<()> {
                         // SAFETY: unmaps what was mapped above; nothing else points into it.
                         unsafe { libc::munmap(begin.cast(), size) };
                         kept = map_pages(size);
-                    }
-                    if !rest.is_zero() {
-                        std::thread::sleep(rest);
                     }
                 }
             });

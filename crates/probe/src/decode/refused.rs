@@ -8,7 +8,10 @@ use crate::wire::{self, *};
 use holdup_reason::facts::*;
 use std::net::SocketAddr;
 
+const EPERM: i32 = 1;
+const EACCES: i32 = 13;
 const EEXIST: i32 = 17;
+const EROFS: i32 = 30;
 const EADDRINUSE: i32 = 98;
 const ECONNREFUSED: i32 = 111;
 
@@ -29,10 +32,12 @@ impl Decoder {
             unreported: record.unreported,
             parent_pid: record.parent_tgid,
             limit: limit(&record),
+            filtered: record.filtered != 0,
             ..Denied::default()
         };
+        let is_address = matches!(&*denied.syscall, "bind" | "connect");
         match errno {
-            EEXIST => {
+            EEXIST | EPERM | EACCES | EROFS if !given.is_empty() && !is_address => {
                 // The root of a file system has no name in it.
                 let folder = match record.path_bytes {
                     0 => self.mounted_at(&thread, record.object.dev),
@@ -40,7 +45,7 @@ impl Decoder {
                 };
                 denied.path = absolute(&given, folder.as_deref());
             }
-            ECONNREFUSED | EADDRINUSE => match peer(&given) {
+            ECONNREFUSED | EADDRINUSE | EACCES | EPERM if is_address => match peer(&given) {
                 Some(Peer::Inet(address)) => denied.address = Some(address),
                 Some(Peer::Unix(path)) => denied.path = Some(path),
                 None => {}
@@ -104,6 +109,7 @@ fn limit(record: &wire_denied) -> Option<DeniedLimit> {
         wire_limit::WIRE_LIMIT_PIDS_CGROUP => LimitKind::PidsCgroup,
         wire_limit::WIRE_LIMIT_NPROC => LimitKind::Processes,
         wire_limit::WIRE_LIMIT_NOFILE => LimitKind::Descriptors,
+        wire_limit::WIRE_LIMIT_FSIZE => LimitKind::FileSize,
         _ => return None,
     };
     let (limit, used, cgroup_id) = (record.limit, record.used, record.limit_cgroup_id);

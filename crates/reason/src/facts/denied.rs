@@ -28,14 +28,17 @@ pub struct Denied {
     /// Process that is its parent; 0 if it is not known.
     #[serde(skip_serializing_if = "is_no_process")]
     pub parent_pid: u32,
+    /// A seccomp filter of the caller does not let this call pass whatever its arguments are.
+    #[serde(skip_serializing_if = "is_false")]
+    pub filtered: bool,
     /// The file that a lock was asked of, or that was written to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub object: Option<ObjectRef>,
-    /// What was to be made, and is there already: absolute where the folder is known. Of a connection, and of an address
+    /// What was to be made, and is there already, or what the caller had no right to: absolute where the folder is known. Of a connection, and of an address
     /// that is taken, the path of a unix socket.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// Where nobody takes connections, or the address that was asked for and is taken.
+    /// Where nobody takes connections, or the address that was asked for and is taken, or that the caller has no right to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<SocketAddr>,
     /// The limit that stands in the way of a new process or descriptor.
@@ -45,6 +48,10 @@ pub struct Denied {
 
 fn is_zero(count: &u64) -> bool {
     *count == 0
+}
+
+fn is_false(is: &bool) -> bool {
+    !is
 }
 
 fn is_no_process(pid: &u32) -> bool {
@@ -76,4 +83,6 @@ pub enum LimitKind {
     Processes,
     /// RLIMIT_NOFILE as it is set.
     Descriptors,
+    /// RLIMIT_FSIZE as it is set.
+    FileSize,
 }

@@ -60,7 +60,7 @@ impl EndKind {
             FileLock | PolledLock | FutexLock | FutexWait | KernelLock | FrozenFs => Self::Lock,
             SocketWrite | PipeWrite | UnixWrite | TtyWrite | Nagle => Self::Link,
             SocketRead | SocketConnect | Dns | UnixRead | FuseDaemon => Self::Remote,
-            RefusedLimit => Self::Limit,
+            RefusedLimit | RefusedRight => Self::Limit,
             Timer | RefusedConnection | TakenAddress | FailedProgram => Self::Sleep,
             Stopped | Traced | FrozenCgroup | TtyStopped => Self::Person,
             PipeRead | Child | Vfork | Kernel | Unseen => Self::Open,

@@ -44,6 +44,14 @@ impl Families {
         after.min_by_key(|(ended_ns, _)| *ended_ns)?.1
     }
 
+    /// Whether a process ends so soon after a moment.
+    pub(super) fn ends_within(&self, pid: u32, at_ns: Ns, most_ns: Ns) -> bool {
+        let until_ns = at_ns.saturating_add(most_ns);
+        self.ends.get(&pid).is_some_and(|ends| {
+            ends.iter().any(|(ended_ns, _)| (at_ns..=until_ns).contains(ended_ns))
+        })
+    }
+
     /// A process, its parent, and so on.
     pub(super) fn line(&self, pid: u32) -> Vec<u32> {
         let mut line = vec![pid];

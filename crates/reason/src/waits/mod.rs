@@ -92,6 +92,8 @@ pub enum WaitClass {
     PolledLock,
     /// Asleep before it asks again for what a limit refuses.
     RefusedLimit,
+    /// Asleep before it asks again for what it has no right to.
+    RefusedRight,
     /// Asleep before it tries again to connect where nobody listens.
     RefusedConnection,
     /// Asleep before it tries again to take an address that somebody has.
@@ -149,6 +151,7 @@ impl WaitClass {
             Timer => "timer",
             PolledLock => "polled lock",
             RefusedLimit => "limit",
+            RefusedRight => "refused right",
             RefusedConnection => "refused connection",
             TakenAddress => "taken address",
             FailedProgram => "failed program",
@@ -207,6 +210,7 @@ impl WaitClass {
                 | FrozenCgroup
                 | FrozenFs
                 | RefusedLimit
+                | RefusedRight
                 | RefusedConnection
                 | TakenAddress
                 | FailedProgram
@@ -228,6 +232,7 @@ impl WaitClass {
                 | FileLock
                 | PolledLock
                 | RefusedLimit
+                | RefusedRight
                 | RefusedConnection
                 | TakenAddress
                 | Nagle

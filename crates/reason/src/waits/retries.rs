@@ -9,6 +9,10 @@
 //! are: of the process itself, or of processes that it, or theirs, began. A child that was refused and ended well did not
 //! need what it asked for (`mkdir -p`).
 //!
+//! A right that is refused is often one that nobody needs: monitors look into what they may not, and programs for files that
+//! they can do without. So it counts only if next to nothing lies between the refusal, the sleep and the next try; of a program
+//! that is begun for it, if it ended badly at once; and if no more than a few things are refused a process.
+//!
 //! Must not: make a wait of a refusal that no sleep follows, or say who holds what was refused (graph/holders.rs). Rejected:
 //! mkdir in a program's own calls, which most make to have the folder, be it there or not; refused IPv6 addresses, since
 //! whoever is refused `::1` tries 127.0.0.1 next, and whether that went well is not reported; waits for events that anything but
@@ -24,7 +28,7 @@ use crate::model::object::{CgroupKey, Object};
 use crate::waits::families::Families;
 use crate::waits::span::WaitSpan;
 use crate::waits::{WaitClass, failing};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// What was refused: the class of a wait for it, and the object.
 pub type Refused = (WaitClass, Object);
@@ -40,14 +44,21 @@ const TICK_NS: Ns = 10_000_000;
 const SKEW_NS: Ns = 100_000;
 /// Once refused may be by chance.
 const REFUSALS_MIN: usize = 2;
+/// Between tries for a right there is no more than this but sleep, and as little before a program ends that was refused it.
+const RIGHT_WORK_NS: Ns = 20_000_000;
+/// Whoever is refused more rights than this looks around.
+const RIGHTS_MAX: usize = 3;
 
+const EPERM: i32 = 1;
 const EAGAIN: i32 = 11;
 const ENOMEM: i32 = 12;
 const EACCES: i32 = 13;
 const EEXIST: i32 = 17;
 const ENFILE: i32 = 23;
 const EMFILE: i32 = 24;
+const EFBIG: i32 = 27;
 const ENOSPC: i32 = 28;
+const EROFS: i32 = 30;
 const EADDRINUSE: i32 = 98;
 const ECONNREFUSED: i32 = 111;
 const EDQUOT: i32 = 122;
@@ -71,6 +82,10 @@ pub fn refused(model: &Model, denied: &Denied) -> Option<Refused> {
         }
         (EMFILE, _) => (WaitClass::RefusedLimit, Object::Limit("RLIMIT_NOFILE")),
         (ENFILE, _) => (WaitClass::RefusedLimit, Object::Limit("fs.file-max")),
+        // cpu.rt_denied has a sentence for them, whether anybody sleeps or not.
+        (EPERM, "sched_setscheduler" | "sched_setattr") => return None,
+        (EPERM | EACCES | EROFS, call) => (WaitClass::RefusedRight, of_right(denied, call)),
+        (EFBIG, _) => (WaitClass::RefusedRight, Object::Limit("RLIMIT_FSIZE")),
         (ENOSPC | EDQUOT, _) => match denied.object.as_ref()? {
             ObjectRef::File(file) => (WaitClass::RefusedLimit, Object::FileSystem(Some(file.dev))),
             _ => return None,
@@ -88,6 +103,16 @@ pub fn refused(model: &Model, denied: &Denied) -> Option<Refused> {
         },
         _ => return None,
     })
+}
+
+/// What there is no right to: a path, an address, an open file, or the call itself.
+fn of_right(denied: &Denied, call: &str) -> Object {
+    match (&denied.path, denied.address, &denied.object) {
+        (Some(path), ..) => Object::Path(path.as_str().into()),
+        (_, Some(address), _) => Object::Address(address),
+        (.., Some(object)) => Object::from(object),
+        _ => Object::SystemCall(call.into()),
+    }
 }
 
 /// The limit on processes that was met: a group's where the kernel's count says so.
@@ -228,16 +253,22 @@ struct Asked {
 /// The refused calls.
 fn refusals(model: &Model, families: &Families) -> Vec<Asked> {
     let asked = |(at_ns, denied): &(Ns, Denied)| {
-        Some(Asked {
-            at_ns: *at_ns,
-            tid: denied.thread.tid,
-            pid: denied.thread.pid,
-            what: refused(model, denied)?,
-            line: asks_for(families, *at_ns, denied),
-            one_is_enough: is_enough(denied),
-        })
+        let what = refused(model, denied)?;
+        let mut line = asks_for(families, *at_ns, denied);
+        if what.0 == WaitClass::RefusedRight {
+            for_a_right(families, *at_ns, denied, &mut line);
+        }
+        let (tid, pid) = (denied.thread.tid, denied.thread.pid);
+        Some(Asked { at_ns: *at_ns, tid, pid, what, line, one_is_enough: is_enough(denied) })
     };
-    model.denied.iter().filter_map(asked).collect()
+    let mut all: Vec<Asked> = model.denied.iter().filter_map(asked).collect();
+    let mut rights: HashMap<u32, HashSet<Object>> = HashMap::new();
+    for one in all.iter().filter(|one| one.what.0 == WaitClass::RefusedRight) {
+        rights.entry(one.pid).or_default().insert(one.what.1.clone());
+    }
+    rights.retain(|_, objects| objects.len() > RIGHTS_MAX);
+    all.retain(|one| one.what.0 != WaitClass::RefusedRight || !rights.contains_key(&one.pid));
+    all
 }
 
 /// By the process that asks, itself or through others.
@@ -276,7 +307,8 @@ fn asks_for(families: &Families, at_ns: Ns, denied: &Denied) -> Vec<u32> {
     if line.len() == 1 && denied.parent_pid > 1 && denied.parent_pid != families.own_pid {
         line.extend(families.line(denied.parent_pid));
     }
-    let makes_folder = matches!(denied.syscall.as_str(), "mkdir" | "mkdirat");
+    let makes_folder =
+        denied.errno == EEXIST && matches!(denied.syscall.as_str(), "mkdir" | "mkdirat");
     match (families.code(pid, at_ns), makes_folder) {
         (Some(0), false) => line.truncate(1),
         (Some(0) | None, true) => line.clear(),
@@ -286,6 +318,15 @@ fn asks_for(families: &Families, at_ns: Ns, denied: &Denied) -> Vec<u32> {
         _ => {}
     }
     line
+}
+
+/// Of a program that was begun for it the right counts if that is what it ended for; else it is the process's own wish.
+fn for_a_right(families: &Families, at_ns: Ns, denied: &Denied, line: &mut Vec<u32>) {
+    let pid = denied.thread.pid;
+    match families.code(pid, at_ns) {
+        Some(code) if code != 0 && families.ends_within(pid, at_ns, RIGHT_WORK_NS) => {}
+        _ => line.truncate(1),
+    }
 }
 
 fn is_enough(denied: &Denied) -> bool {
@@ -324,7 +365,14 @@ impl Series {
             let slept_ns = sleeps.iter().fold(0, |all: Ns, ((_, begin_ns), end_ns)| {
                 all.saturating_add((*end_ns).min(next.at_ns).saturating_sub(*begin_ns))
             });
-            if slept_ns > 0 && slept_ns >= (next.at_ns - before.at_ns) / 2 {
+            let between_ns = next.at_ns - before.at_ns;
+            let is_of_process = before.pid == next.pid;
+            let worked_ns = between_ns.saturating_sub(slept_ns);
+            let is_right = self.what.0 == WaitClass::RefusedRight;
+            if is_right && is_of_process && worked_ns > RIGHT_WORK_NS {
+                continue;
+            }
+            if slept_ns > 0 && slept_ns >= between_ns / 2 {
                 is_polled = true;
                 sleeps.iter().for_each(|(sleep, _)| found.put(*sleep, before.at_ns, &self.what));
             }
@@ -388,6 +436,39 @@ mod tests {
             wait.thread = ThreadRef { tid: 11, ..thread(10, "job") };
         }
         assert_eq!(classes(&[SECOND, 2 * SECOND], vec![other]), [WaitClass::Timer]);
+    }
+
+    /// The same of a file that process 10 has no right to open.
+    fn rights(paths: &[&str], refused_ns: &[Ns], sleeps: Vec<Fact>) -> Vec<WaitClass> {
+        let denied = |path: &&str| Denied {
+            errno: EACCES,
+            path: Some((*path).into()),
+            ..refusal(10, "job", "openat")
+        };
+        let at = |at_ns: &Ns| {
+            let of = |path| Fact { at_ns: *at_ns, body: Body::Denied(denied(path)) };
+            paths.iter().map(of).collect::<Vec<_>>()
+        };
+        let facts = [host(), refused_ns.iter().flat_map(at).collect(), sleeps].concat();
+        let Observed { timelines, .. } = Observed::new(facts);
+        timelines.waits().map(|wait| wait.class).collect()
+    }
+
+    #[test]
+    fn a_right_that_is_refused_is_waited_for_if_nothing_else_is_done() {
+        let tries = [SECOND, 2 * SECOND];
+        let sleeps = || vec![sleep(SECOND + 1, 2 * SECOND - 1)];
+        assert_eq!(rights(&["/etc/shadow"], &tries, sleeps()), [WaitClass::RefusedRight]);
+        let works = vec![sleep(SECOND + RIGHT_WORK_NS + 1, 2 * SECOND - 1)];
+        assert_eq!(rights(&["/etc/shadow"], &tries, works), [WaitClass::Timer]);
+    }
+
+    #[test]
+    fn whoever_is_refused_many_rights_looks_around() {
+        let tries = [SECOND, 2 * SECOND];
+        let sleeps = vec![sleep(SECOND + 1, 2 * SECOND - 1)];
+        let paths = ["/proc/1/io", "/proc/2/io", "/proc/3/io", "/proc/4/io"];
+        assert_eq!(rights(&paths, &tries, sleeps), [WaitClass::Timer]);
     }
 
     #[test]

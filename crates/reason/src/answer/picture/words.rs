@@ -83,7 +83,7 @@ pub fn doing(model: &Model, class: WaitClass, object: &Object) -> String {
         FuseDaemon => format!("waits for {}", on()),
         Timer => "sleeps".into(),
         PolledLock => format!("sleeps before it tries {} again", on()),
-        RefusedLimit => format!("sleeps before it asks again: refused by {}", on()),
+        RefusedLimit | RefusedRight => format!("sleeps before it asks again: refused by {}", on()),
         RefusedConnection => format!("sleeps before it connects again to {}", on()),
         TakenAddress => format!("sleeps before it tries {} again, which is taken", on()),
         FailedProgram => format!("sleeps before it runs {} again, which failed", on()),

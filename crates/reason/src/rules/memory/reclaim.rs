@@ -185,9 +185,14 @@ fn remedy(measures: &Measures<'_>, filler: &Filler<'_>) -> Remedy {
         false => ("memory.limit_in_bytes", group.memory_limit_bytes, "-1"),
     };
     let file = words::shell(&format!("{}/{name}", group.directory.trim_end_matches('/')));
+    let set = format!("echo {} > {file}", filler.room_bytes / 2);
     Remedy {
         text: "give the neighbour a memory limit of its own".into(),
-        command: format!("echo {} > {file}", filler.room_bytes / 2),
+        // cgroup v1 refuses it as long as more is used that cannot be freed yet.
+        command: match group.controllers.is_empty() {
+            true => set,
+            false => format!("for try in $(seq 100); do {set} && break; sleep 0.1; done"),
+        },
         undo: format!("echo {} > {file}", before.map_or(none.into(), |bytes| bytes.to_string())),
     }
 }

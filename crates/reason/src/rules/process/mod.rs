@@ -20,6 +20,7 @@ pub(crate) mod own_time;
 pub(crate) mod pipe_peer;
 pub(crate) mod process_limit;
 pub(crate) mod refusal_words;
+mod refused_right;
 pub(crate) mod retry;
 pub(crate) mod small_io;
 pub(crate) mod socket_peer;

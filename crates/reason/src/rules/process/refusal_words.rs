@@ -49,13 +49,16 @@ pub fn evidence(tries: &Tries<'_>, seconds: f64) -> Vec<Evidence> {
 /// The kernel's name of an error.
 pub fn errno_name(errno: i32) -> String {
     let name = match errno {
+        1 => "EPERM",
         11 => "EAGAIN",
         12 => "ENOMEM",
         13 => "EACCES",
         17 => "EEXIST",
         23 => "ENFILE",
         24 => "EMFILE",
+        27 => "EFBIG",
         28 => "ENOSPC",
+        30 => "EROFS",
         98 => "EADDRINUSE",
         111 => "ECONNREFUSED",
         122 => "EDQUOT",

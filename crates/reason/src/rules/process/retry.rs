@@ -1,10 +1,11 @@
 //! process.retry: a call is refused again and again, with sleeps in between, until somebody makes it possible.
 //!
 //! Mostly connections to a server that is not there (ECONNREFUSED), and a server whose address another has (EADDRINUSE); also
-//! writes to a file system without room; and whole programs that fail (failed_program.rs). Locks and limits have rules of their own before this one. The two facts are the refusals
+//! writes to a file system without room; what the caller has no right to (refused_right.rs); and whole programs that fail
+//! (failed_program.rs). Locks and limits have rules of their own before this one. The two facts are the refusals
 //! and the sleeps between them, of two interfaces. Must not: name whoever should listen there; nobody is there to be seen.
 
-use super::{failed_program, refusal_words};
+use super::{failed_program, refusal_words, refused_right};
 use crate::facts::ThreadRef;
 use crate::graph::end::End;
 use crate::measure::Measures;
@@ -23,7 +24,8 @@ pub static RULE: Rule = Rule {
     code: "process.retry",
     title: "A refused call is tried again and again",
     theory: "Where nobody listens, connect returns ECONNREFUSED at once; where another has the address, bind returns \
-             EADDRINUSE; where a file system is full, write returns ENOSPC. Programs and scripts that expect this to pass sleep and try again. Nobody tells them when it has passed, so they \
+             EADDRINUSE; where a file system is full, write returns ENOSPC; without the \
+             right to it, a call returns EPERM, EACCES or EROFS. Programs and scripts that expect this to pass sleep and try again. Nobody tells them when it has passed, so they \
              lose the rest of their sleep too, and with sleeps that grow most of it.",
     needs: &[
         "the same call was refused for the same address, path or file system again and again",
@@ -44,6 +46,10 @@ pub static RULE: Rule = Rule {
             "what_ends_well_now_and_then_is_not_tried",
         ),
         Refutation::new(
+            "a right was refused in passing: other work lies between it and the sleep, or many are refused",
+            "whoever_is_refused_many_rights_looks_around",
+        ),
+        Refutation::new(
             "an IPv6 address was refused, after which an IPv4 one is tried",
             "an_ipv6_address_may_not_be_the_last_that_was_tried",
         ),
@@ -53,16 +59,19 @@ pub static RULE: Rule = Rule {
         "let it start before its clients, or hand it its socket (socket activation)",
         "end whoever has the address, or take another",
         "make room on the file system",
+        "give the program the capability or the file's mode that it lacks, or let its seccomp filter pass the call",
     ],
-    stories: &[],
+    stories: &["S1.4"],
     thresholds: &[&refusal_words::SLEPT_MIN],
     finds: Finds::End(find),
 };
 
 fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
-    use WaitClass::{FailedProgram, RefusedConnection, RefusedLimit, TakenAddress};
-    if end.class == FailedProgram {
-        return failed_program::matched(measures, end);
+    use WaitClass::{FailedProgram, RefusedConnection, RefusedLimit, RefusedRight, TakenAddress};
+    match end.class {
+        FailedProgram => return failed_program::matched(measures, end),
+        RefusedRight => return refused_right::matched(measures, end),
+        _ => {}
     }
     if !matches!(end.class, RefusedConnection | RefusedLimit | TakenAddress) {
         return None;

@@ -1,0 +1,291 @@
+//! process.retry where it is a right that is refused: by a seccomp filter, for want of a capability, by a mount or by a file's mode.
+//!
+//! The kernel answers EPERM or EACCES to all of them. What it asks is known of some calls (a capability each), of a filter whether it
+//! lets the call pass as such, of a path that it is what was asked for. Must not: name a capability that the caller has.
+//! Rejected: the tracepoint of capability checks (6.14 and later; many checks fail in calls that go well).
+//!
+//! Edit together: waits/retries.rs (when a sleep is for a right).
+
+use super::refusal_words;
+use crate::facts::Denied;
+use crate::graph::end::End;
+use crate::measure::Measures;
+use crate::measure::refusals::Tries;
+use crate::model::object::Object;
+use crate::model::words;
+use crate::rules::engine::Loss;
+use crate::rules::proof::Proof;
+use crate::rules::wording::{Culprit, CulpritKind, Evidence, Remedy, Wording};
+use crate::rules::{Match, culprit};
+
+const EACCES: i32 = 13;
+const EFBIG: i32 = 27;
+const EROFS: i32 = 30;
+
+/// The capability that the kernel asks of a call, by its number (include/uapi/linux/capability.h).
+const NEEDS: &[(&str, u32, &[&str])] = &[
+    ("CAP_CHOWN", 0, &["chown", "fchown", "lchown", "fchownat"]),
+    ("CAP_FOWNER", 3, &["chmod", "fchmod", "fchmodat", "fchmodat2", "utimensat"]),
+    ("CAP_KILL", 5, &["kill", "tkill", "tgkill", "pidfd_send_signal"]),
+    ("CAP_SETGID", 6, &["setgid", "setregid", "setresgid", "setgroups"]),
+    ("CAP_SETUID", 7, &["setuid", "setreuid", "setresuid"]),
+    ("CAP_NET_BIND_SERVICE", 10, &["bind"]),
+    ("CAP_NET_RAW", 13, &["socket"]),
+    ("CAP_IPC_LOCK", 14, &["mlock", "mlock2", "mlockall"]),
+    ("CAP_SYS_MODULE", 16, &["init_module", "finit_module", "delete_module"]),
+    ("CAP_SYS_CHROOT", 18, &["chroot"]),
+    ("CAP_SYS_PTRACE", 19, &["ptrace", "process_vm_readv", "process_vm_writev", "pidfd_getfd"]),
+    (
+        "CAP_SYS_ADMIN",
+        21,
+        &[
+            "mount",
+            "umount2",
+            "pivot_root",
+            "swapon",
+            "swapoff",
+            "sethostname",
+            "setdomainname",
+            "setns",
+            "unshare",
+            "fsopen",
+            "fsmount",
+            "move_mount",
+            "open_tree",
+            "mount_setattr",
+            "quotactl",
+        ],
+    ),
+    ("CAP_SYS_BOOT", 22, &["reboot", "kexec_load", "kexec_file_load"]),
+    ("CAP_SYS_NICE", 23, &["setpriority", "sched_setaffinity", "ioprio_set", "move_pages"]),
+    ("CAP_SYS_RESOURCE", 24, &["setrlimit", "prlimit64"]),
+    ("CAP_SYS_TIME", 25, &["settimeofday", "clock_settime", "adjtimex", "clock_adjtime"]),
+    ("CAP_MKNOD", 27, &["mknod", "mknodat"]),
+    ("CAP_SYSLOG", 34, &["syslog"]),
+    ("CAP_PERFMON", 38, &["perf_event_open"]),
+    ("CAP_BPF", 39, &["bpf"]),
+];
+
+/// What refuses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Why {
+    Filter,
+    Capability(&'static str),
+    ReadOnly,
+    Mode,
+    FileSize(u64),
+    Unknown,
+}
+
+fn why(denied: &Denied) -> Why {
+    let call = denied.syscall.as_str();
+    let needed = NEEDS.iter().find(|(.., calls)| calls.contains(&call));
+    let lacks = |bit: u32| denied.capabilities.is_some_and(|held| held >> bit & 1 == 0);
+    match (denied.errno, needed) {
+        (EROFS, _) => Why::ReadOnly,
+        (EFBIG, _) => Why::FileSize(denied.limit.map_or(0, |limit| limit.limit)),
+        // It is asked before anything else is.
+        _ if denied.filtered => Why::Filter,
+        (_, Some((name, bit, _))) if lacks(*bit) => Why::Capability(name),
+        (EACCES, _) if denied.path.is_some() => Why::Mode,
+        _ => Why::Unknown,
+    }
+}
+
+/// Of an end that is the sleeps between the tries.
+pub(super) fn matched<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
+    let tries = refusal_words::tries(measures, end)?;
+    let why = why(tries.last);
+    let name = measures.model.name_of(&end.object).name;
+    let kind = CulpritKind::Setting;
+    let of_caller = |setting: &str| {
+        let setting = Some(setting.to_string());
+        Culprit { kind, setting, ..culprit(measures.model, &tries.last.thread) }
+    };
+    let (by, proof) = match why {
+        Why::Filter => (of_caller("seccomp filter"), Proof::Inferred),
+        Why::Capability(needed) => (of_caller(needed), Proof::TwoWitnesses),
+        Why::FileSize(_) => (of_caller("RLIMIT_FSIZE"), Proof::Read),
+        Why::ReadOnly => (Culprit::setting(name, "mount option ro"), Proof::Read),
+        Why::Mode => (Culprit::setting(name, "mode and owner"), Proof::Inferred),
+        Why::Unknown => (Culprit { name, ..Culprit::default() }, Proof::OneWitness),
+    };
+    Some(Match::new(by, proof, move |loss| explain(measures, end, &tries, why, loss)))
+}
+
+fn explain(
+    measures: &Measures<'_>,
+    end: &End,
+    tries: &Tries<'_>,
+    why: Why,
+    loss: &Loss<'_>,
+) -> Wording {
+    let (victim, call) = (&loss.victim, &tries.last.syscall);
+    let name = measures.model.name_of(&end.object).name;
+    let what = match &end.object {
+        Object::SystemCall(_) | Object::Limit(_) => call.clone(),
+        _ => format!("{call} of {name}"),
+    };
+    let (reason, text) = reason(why);
+    let mut evidence = refusal_words::evidence(tries, loss.seconds);
+    evidence.extend(witness(why));
+    Wording {
+        title: format!("{victim} is refused {what} again and again: {reason}"),
+        text: format!("{} {text}", refusal_words::between(tries, loss.seconds, loss.wall_seconds)),
+        evidence,
+        remedy: vec![remedy(why, tries, &name)],
+    }
+}
+
+/// For the title, and a sentence.
+fn reason(why: Why) -> (String, String) {
+    match why {
+        Why::Filter => (
+            "a seccomp filter does not let it pass".into(),
+            "The caller has a seccomp filter that does not let this call pass whatever its arguments are, and the kernel asks it first."
+                .into(),
+        ),
+        Why::Capability(name) => (
+            format!("it lacks {name}"),
+            format!("The kernel asks {name} for that, which the caller does not have."),
+        ),
+        Why::ReadOnly => (
+            "it is mounted read-only".into(),
+            "The file system is mounted read-only there, or was made so after an error.".into(),
+        ),
+        Why::Mode => (
+            "its user may not".into(),
+            "The mode or owner of the file, or of a folder above it, does not allow that to its user.".into(),
+        ),
+        Why::FileSize(bytes) => (
+            format!("its files may have {}", words::bytes(bytes as f64)),
+            "RLIMIT_FSIZE of the caller lets no file become larger.".into(),
+        ),
+        Why::Unknown => (
+            "the kernel does not permit it".into(),
+            "The caller has the capability that this call is known to ask for, or none is known; an attribute of the file \
+             (immutable), a security module or the state of what it asks for may refuse it too."
+                .into(),
+        ),
+    }
+}
+
+fn witness(why: Why) -> Option<Evidence> {
+    Some(match why {
+        Why::Filter => Evidence::new(
+            "seccomp filter that looks at the call",
+            1.0,
+            "1",
+            "struct seccomp_filter",
+        ),
+        Why::Capability(name) => {
+            Evidence::new(format!("{name} held"), 0.0, "1", "effective capabilities of the caller")
+        }
+        Why::FileSize(bytes) => {
+            Evidence::new("RLIMIT_FSIZE", bytes as f64, "bytes", "resource limits of the caller")
+        }
+        _ => return None,
+    })
+}
+
+fn remedy(why: Why, tries: &Tries<'_>, name: &str) -> Remedy {
+    let pid = tries.last.thread.pid;
+    let call = &tries.last.syscall;
+    let (text, command) = match why {
+        Why::Filter => (
+            format!(
+                "let the filter pass {call}: SystemCallFilter= of its unit, the seccomp profile of its container"
+            ),
+            format!("grep -E 'Seccomp|NoNewPrivs' /proc/{pid}/status"),
+        ),
+        Why::Capability(needed) => (
+            format!(
+                "give it {needed}: AmbientCapabilities= of its unit, --cap-add of its container; or do without"
+            ),
+            format!("grep Cap /proc/{pid}/status"),
+        ),
+        Why::ReadOnly => (
+            "see which mount it is, and why it is read-only".into(),
+            format!("findmnt -T {}", words::shell(name)),
+        ),
+        Why::Mode => ("see who may do that".into(), format!("namei -l {}", words::shell(name))),
+        Why::FileSize(bytes) => (
+            "let its files become twice as large, or have it begin a new one".into(),
+            format!("prlimit --pid {pid} --fsize={}:", bytes.saturating_mul(2)),
+        ),
+        Why::Unknown => ("see what the kernel says of it".into(), "dmesg | tail -n 20".into()),
+    };
+    let undo = match why {
+        Why::FileSize(bytes) => format!("prlimit --pid {pid} --fsize={bytes}:"),
+        _ => String::new(),
+    };
+    Remedy { text, command, undo }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::answer::explain;
+    use crate::answer::report::Finding;
+    use crate::facts::*;
+    use crate::graph::end::EndKind;
+    use crate::rules::scenes::*;
+
+    const SECOND: Ns = 1_000_000_000;
+    const EPERM: i32 = 1;
+
+    /// A program that is refused so, and sleeps for a second each time.
+    fn found(refused: &Denied) -> Finding {
+        let mut facts = host();
+        facts.push(of_process(10, "job"));
+        for at in 1..=3 {
+            facts.push(Fact { at_ns: at * SECOND, body: Body::Denied(refused.clone()) });
+            facts.push(slept(10, "job", at * SECOND + 1_000, (at + 1) * SECOND - 1_000));
+        }
+        let report = explain(facts);
+        assert_eq!(report.answer.ends[0].end, EndKind::Limit);
+        assert_eq!(report.findings[0].code, "process.retry");
+        report.findings[0].clone()
+    }
+
+    fn chown() -> Denied {
+        let path = Some("/srv/data".to_string());
+        Denied { errno: EPERM, capabilities: Some(0), path, ..refusal(10, "job", "chown") }
+    }
+
+    fn setting(refused: &Denied) -> Option<String> {
+        found(refused).culprit.setting
+    }
+
+    #[test]
+    fn a_capability_that_the_call_asks_and_the_caller_lacks_is_named() {
+        let finding = found(&chown());
+        assert_eq!(finding.culprit.setting.as_deref(), Some("CAP_CHOWN"));
+        assert!(finding.title.contains("chown of /srv/data"), "{}", finding.title);
+        assert_eq!(setting(&Denied { capabilities: Some(u64::MAX), ..chown() }), None);
+    }
+
+    #[test]
+    fn a_filter_is_asked_before_the_capability_is() {
+        let refused = Denied { filtered: true, ..chown() };
+        assert_eq!(setting(&refused).as_deref(), Some("seccomp filter"));
+    }
+
+    #[test]
+    fn a_read_only_mount_and_a_files_mode_are_told_apart_by_the_error() {
+        let open = |errno| Denied { errno, syscall: "openat".into(), ..chown() };
+        assert_eq!(setting(&open(super::EROFS)).as_deref(), Some("mount option ro"));
+        assert_eq!(setting(&open(super::EACCES)).as_deref(), Some("mode and owner"));
+    }
+
+    #[test]
+    fn a_limit_on_the_size_of_files_can_be_raised() {
+        let limit = DeniedLimit { kind: LimitKind::FileSize, limit: 4096, used: 0, cgroup_id: 0 };
+        let write = Denied {
+            errno: super::EFBIG,
+            limit: Some(limit),
+            path: None,
+            ..refusal(10, "job", "write")
+        };
+        assert_eq!(found(&write).remedy[0].command, "prlimit --pid 10 --fsize=8192:");
+    }
+}
