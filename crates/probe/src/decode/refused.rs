@@ -35,7 +35,8 @@ impl Decoder {
             filtered: record.filtered != 0,
             ..Denied::default()
         };
-        let is_address = matches!(&*denied.syscall, "bind" | "connect");
+        let is_address = matches!(errno, ECONNREFUSED | EADDRINUSE)
+            || matches!(&*denied.syscall, "bind" | "connect");
         match errno {
             EEXIST | EPERM | EACCES | EROFS if !given.is_empty() && !is_address => {
                 // The root of a file system has no name in it.
@@ -45,7 +46,7 @@ impl Decoder {
                 };
                 denied.path = absolute(&given, folder.as_deref());
             }
-            ECONNREFUSED | EADDRINUSE | EACCES | EPERM if is_address => match peer(&given) {
+            _ if is_address => match peer(&given) {
                 Some(Peer::Inet(address)) => denied.address = Some(address),
                 Some(Peer::Unix(path)) => denied.path = Some(path),
                 None => {}
