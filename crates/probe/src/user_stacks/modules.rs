@@ -9,6 +9,7 @@
 
 use super::budget::{Budget, cpu_ns};
 use super::elf::{Bytes, Elf};
+use super::java;
 use super::maps::Mapping;
 use super::names;
 use super::rows::{self, Row};
@@ -73,13 +74,16 @@ struct Module {
 pub struct Modules {
     all: Vec<Option<Module>>,
     by_file: HashMap<(String, u64), usize>,
+    /// Of Java's libraries, where they say that things are.
+    machines: HashMap<usize, Option<Arc<java::Layout>>>,
     /// What the last pass took for each symbol.
     symbol_ns: f64,
 }
 
 impl Default for Modules {
     fn default() -> Self {
-        Self { all: Vec::new(), by_file: HashMap::new(), symbol_ns: SYMBOL_NS }
+        let (all, by_file, machines) = Default::default();
+        Self { all, by_file, machines, symbol_ns: SYMBOL_NS }
     }
 }
 
@@ -125,6 +129,20 @@ impl Modules {
         let address = names::address_of(elf, from.as_ref()?, symbol);
         symbols.insert(symbol, address);
         address
+    }
+
+    /// Where a Java machine's library says that things are: asked once.
+    pub fn machine(
+        &mut self,
+        at: usize,
+        find: impl FnOnce(&mut Self) -> Option<java::Layout>,
+    ) -> Option<Arc<java::Layout>> {
+        if let Some(known) = self.machines.get(&at) {
+            return known.clone();
+        }
+        let found = find(self).map(Arc::new);
+        self.machines.insert(at, found.clone());
+        found
     }
 
     /// How to leave the function at an address of a module.

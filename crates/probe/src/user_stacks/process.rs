@@ -7,7 +7,8 @@
 
 use super::Left;
 use super::called;
-use super::maps::Maps;
+use super::java;
+use super::maps::{self, Maps};
 use super::modules::Modules;
 use super::python::{Python, Runtime};
 use super::rows::Row;
@@ -60,6 +61,15 @@ pub struct Walk {
     pub ended: bool,
     /// Functions of the program that an interpreter runs, the innermost first.
     pub program: Vec<UserFrame>,
+    /// Methods of a Java program, in the same order.
+    pub methods: Vec<UserFrame>,
+}
+
+impl Walk {
+    /// It passes code that was made at run time.
+    fn has_made_code(&self) -> bool {
+        self.frames.iter().any(|frame| frame.name.is_empty())
+    }
 }
 
 /// Whether a function is where stacks begin.
@@ -73,13 +83,17 @@ pub struct Process {
     maps: Maps,
     stack: Vec<u8>,
     python: Option<Python>,
+    java: Option<java::Frames>,
+    /// All of its code was looked through for a Java machine.
+    is_searched: bool,
 }
 
 impl Process {
     /// Reads what code it has; none if there was no time for all of it.
     pub fn open(pid: u32, has_time: &dyn Fn() -> bool) -> Option<Self> {
         let maps = Maps::open(pid, has_time)?;
-        Some(Self { pid, maps, stack: Vec::new(), python: None })
+        let (stack, python, java) = Default::default();
+        Some(Self { pid, maps, stack, python, java, is_searched: false })
     }
 
     /// From where a thread left user space to where it began, with what its interpreter runs.
@@ -96,7 +110,24 @@ impl Process {
         if let Some(python) = &mut self.python {
             walk.program = python.frames(inner_tid(left.thread.tid), &mut memory);
         }
+        self.find_java(&walk, modules);
+        if let Some(java) = &mut self.java {
+            walk.methods = java.of(inner_tid(left.thread.tid), &mut memory);
+        }
         walk
+    }
+
+    /// Looks for a Java machine among what stacks have passed; where one ends in code that was made at run time, once
+    /// among all.
+    fn find_java(&mut self, walk: &Walk, modules: &mut Modules) {
+        if self.java.is_none() {
+            let known = self.maps.known().iter().map(|mapping| &**mapping);
+            self.java = java::frames(self.pid, known, modules);
+        }
+        if self.java.is_none() && !self.is_searched && walk.has_made_code() {
+            self.is_searched = true;
+            self.java = java::frames(self.pid, maps::executable(self.pid).iter(), modules);
+        }
     }
 
     fn walk(&mut self, left: &Left, modules: &mut Modules) -> Walk {

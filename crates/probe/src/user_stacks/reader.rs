@@ -134,6 +134,18 @@ fn named(walk: &Walk, modules: &Modules) -> Option<Stack> {
     if let Some(at) = frames.iter().position(interprets) {
         frames.splice(at..at, walk.program.iter().cloned());
     }
+    splice_methods(&mut frames, &walk.methods);
     let is_named = frames.iter().any(|frame| !frame.function.is_empty());
     is_named.then_some(Stack { frames, complete })
+}
+
+/// Methods stand where code that was made at run time does: the innermost stretch of it; behind all, if the walk got not so far.
+fn splice_methods(frames: &mut Vec<UserFrame>, methods: &[UserFrame]) {
+    if methods.is_empty() {
+        return;
+    }
+    let is_made = |frame: &&UserFrame| frame.module.is_empty() && frame.function.is_empty();
+    let begin = frames.iter().position(|frame| is_made(&frame)).unwrap_or(frames.len());
+    let end = begin + frames[begin..].iter().take_while(is_made).count();
+    frames.splice(begin..end, methods.iter().cloned());
 }

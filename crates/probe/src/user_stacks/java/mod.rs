@@ -1,5 +1,5 @@
-//! Which thread of a Java program has the monitor that another waits to enter: read some times a second of processes that
-//! were seen to wait for words.
+//! What a Java machine's own structures say of its threads: the methods that one is in, as its stack is read (frames.rs); and
+//! who has the monitor that another waits to enter, read some times a second of processes that were seen to wait for words.
 //!
 //! The kernel sees words of memory, and most waits for a monitor are cut into pieces by the machine's own timer, so nobody's wake
 //! says who has it; the machine's own lists do (machine.rs). A thread of its own reads (rounds.rs), and rests a thousand times
@@ -7,17 +7,22 @@
 //!
 //! Rejected: attaching (jcmd does: it has the machine stop at a safepoint), and perf data files (no monitors in them).
 
+mod frames;
 mod machine;
+mod methods;
+mod table;
 #[cfg(test)]
 mod tests;
+mod threads;
 
 use super::budget::cpu_ns;
-use super::maps;
+use super::maps::{self, Mapping};
 use super::modules::Modules;
 use super::rounds::{Ask, Once, Pace};
 use crate::live::What;
 use crate::{files, memory};
 use holdup_reason::facts::{Body, Fact, MonitorWait, MonitorWaits, Ns};
+pub use frames::{Frames, Layout};
 use machine::Machine;
 use std::collections::HashMap;
 
@@ -77,6 +82,24 @@ fn round(known: &mut Known, asked: Ask<u32>, facts: &mut Vec<Fact>) -> usize {
 fn may_be_java(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or_default();
     name == "java" || name == "jsvc" || ["/jvm/", "jdk", "jre"].iter().any(|it| path.contains(it))
+}
+
+/// What reads the methods of a process's threads, if the machine's library is among the files that it runs code of.
+pub fn frames<'m>(
+    pid: u32,
+    mut mappings: impl Iterator<Item = &'m Mapping>,
+    modules: &mut Modules,
+) -> Option<Frames> {
+    let library = mappings.find(|mapping| &*mapping.name == LIBRARY)?;
+    let module = modules.of(pid, library)?;
+    let moved_by = modules.moved_by(module, library)?;
+    let mut memory = |at: u64, into: &mut [u8]| memory::read(pid, at, into);
+    let layout = modules.machine(module, |modules| {
+        let mut symbol =
+            |name| modules.address_of(module, name).map(|at| at.wrapping_add(moved_by));
+        Layout::find(moved_by, &mut symbol, &mut memory)
+    })?;
+    Frames::open(&layout, moved_by, &mut memory)
 }
 
 /// A process that runs a Java program.
