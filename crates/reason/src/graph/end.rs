@@ -222,6 +222,12 @@ impl End {
         kind.filter(|kind| *kind != LockKind::Idle)
     }
 
+    /// Whether the wait that names it is one of a thread that is parked by a Java machine.
+    pub fn is_parked_in_java(&self, model: &Model) -> bool {
+        let link = &self.links[self.named];
+        user_stack::parked_in_java(model, &link.who, link.since_ns, link.end_ns)
+    }
+
     /// Goroutines that wait for the mutex that names it, if it is one.
     pub fn goroutines<'m>(&self, model: &'m Model) -> Option<Waiting<'m>> {
         let Object::Mutex { pid, address } = self.object else { return None };

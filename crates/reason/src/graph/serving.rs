@@ -8,7 +8,6 @@ use super::event_loops::is_same_thing;
 use super::peers::Peers;
 use super::wakers::{SAMPLES_APART_NS, by_kernel_thread, carrier, is_stalled};
 use crate::facts::*;
-use crate::waits::lock_kind::LockKind;
 use crate::waits::timeline::WaitSpan;
 use crate::waits::{WaitClass, user_stack};
 use std::collections::HashSet;
@@ -104,13 +103,12 @@ impl Peers<'_> {
         const BEFORE_NS_MAX: Ns = 5_000_000;
         let parked = |thread: &&ThreadRef| {
             self.waits_of(thread).iter().any(|wait| {
-                let kind =
-                    || user_stack::lock_kind_of(self.model, thread, wait.begin_ns, wait.end_ns);
+                let (from, until) = (wait.begin_ns, wait.end_ns);
                 wait.class == WaitClass::FutexWait
                     && wait.begin_ns + BEFORE_NS_MAX >= asked_ns
                     && wait.begin_ns <= asked_ns + AFTER_NS_MAX
                     && wait.end_ns + BEFORE_NS_MAX >= to
-                    && kind() == Some(LockKind::Park)
+                    && user_stack::parked_in_java(self.model, thread, from, until)
             })
         };
         let mut all = threads.iter().filter(parked);

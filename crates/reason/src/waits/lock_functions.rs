@@ -110,6 +110,110 @@ pub const METHODS: &[(&str, &str, &str)] = &[
     ("put", "python3/queue.py", "Queue.put"),
 ];
 
+/// The folder that methods of Java's own classes stand under.
+pub const JAVAS_OWN: &str = "jdk/";
+/// What source files of the machine's languages end in.
+pub const JAVA_FILES: &[&str] = &[".java", ".kt", ".scala", ".groovy", ".clj"];
+/// How a thread of Java's stands: parked, by the method or by the machine's function.
+pub const JAVA_PARKS: &[&str] = &["Unsafe.park", "Unsafe_Park", "Parker::park"];
+/// Methods of Java's own that say the kind, where the program called them, in the order in which one runs inside another.
+pub const JAVA_KINDS: &[(LockKind, &[&str])] = &[
+    (
+        LockKind::Mutex,
+        &["ReentrantLock.lock", "ReentrantLock.lockInterruptibly", "ReentrantLock.tryLock"],
+    ),
+    (
+        LockKind::Rwlock,
+        &[
+            "ReentrantReadWriteLock$ReadLock.lock",
+            "ReentrantReadWriteLock$ReadLock.lockInterruptibly",
+            "ReentrantReadWriteLock$ReadLock.tryLock",
+            "ReentrantReadWriteLock$WriteLock.lock",
+            "ReentrantReadWriteLock$WriteLock.lockInterruptibly",
+            "ReentrantReadWriteLock$WriteLock.tryLock",
+            "StampedLock.readLock",
+            "StampedLock.readLockInterruptibly",
+            "StampedLock.tryReadLock",
+            "StampedLock.writeLock",
+            "StampedLock.writeLockInterruptibly",
+            "StampedLock.tryWriteLock",
+        ],
+    ),
+    (
+        LockKind::Idle,
+        &[
+            "ForkJoinPool.awaitWork",
+            "ReferenceQueue.remove",
+            "Reference.waitForReferencePendingList",
+            "TimerThread.mainLoop",
+        ],
+    ),
+    (
+        LockKind::Semaphore,
+        &["Semaphore.acquire", "Semaphore.acquireUninterruptibly", "Semaphore.tryAcquire"],
+    ),
+    (
+        LockKind::Barrier,
+        &["CyclicBarrier.await", "Phaser.awaitAdvance", "Phaser.internalAwaitAdvance"],
+    ),
+    (LockKind::Join, &["Thread.join"]),
+    (
+        LockKind::Channel,
+        &[
+            "ArrayBlockingQueue.take",
+            "ArrayBlockingQueue.poll",
+            "ArrayBlockingQueue.put",
+            "ArrayBlockingQueue.offer",
+            "LinkedBlockingQueue.take",
+            "LinkedBlockingQueue.poll",
+            "LinkedBlockingQueue.put",
+            "LinkedBlockingQueue.offer",
+            "LinkedBlockingDeque.takeFirst",
+            "LinkedBlockingDeque.takeLast",
+            "LinkedBlockingDeque.pollFirst",
+            "LinkedBlockingDeque.pollLast",
+            "LinkedBlockingDeque.putFirst",
+            "LinkedBlockingDeque.putLast",
+            "LinkedBlockingDeque.offerFirst",
+            "LinkedBlockingDeque.offerLast",
+            "PriorityBlockingQueue.take",
+            "PriorityBlockingQueue.poll",
+            "SynchronousQueue.take",
+            "SynchronousQueue.poll",
+            "SynchronousQueue.put",
+            "SynchronousQueue.offer",
+            "LinkedTransferQueue.take",
+            "LinkedTransferQueue.poll",
+            "LinkedTransferQueue.transfer",
+            "DelayQueue.take",
+            "DelayQueue.poll",
+            "Exchanger.exchange",
+        ],
+    ),
+    (
+        LockKind::Condition,
+        &[
+            "CountDownLatch.await",
+            "CompletableFuture.get",
+            "CompletableFuture.join",
+            "FutureTask.get",
+            "ForkJoinTask.get",
+            "ForkJoinTask.join",
+            "AbstractQueuedSynchronizer$ConditionObject.await",
+            "AbstractQueuedSynchronizer$ConditionObject.awaitNanos",
+            "AbstractQueuedSynchronizer$ConditionObject.awaitUntil",
+            "AbstractQueuedSynchronizer$ConditionObject.awaitUninterruptibly",
+            "AbstractQueuedLongSynchronizer$ConditionObject.await",
+            "AbstractQueuedLongSynchronizer$ConditionObject.awaitNanos",
+            "Object.wait",
+        ],
+    ),
+];
+/// Methods of pools that wait for work, Java's own and those made after them: as the end of a path, so many frames behind Java's own.
+pub const JAVA_POOLS: &[&str] = &["ThreadPoolExecutor.getTask", "QueuedThreadPool.idleJobPoll"];
+/// See [`JAVA_POOLS`].
+pub const JAVA_POOL_FRAMES: usize = 3;
+
 /// Below PostgreSQL's `ProcSleep`: who wanted the lock.
 pub const PROC_SLEEP: &str = "ProcSleep";
 /// The same, in that order.
@@ -179,7 +283,10 @@ pub const IDLE: &[&str] = &[
     "secure_read",
 ];
 /// Functions that let time pass, where the kernel sees a condition.
-pub const SLEEP: &[&str] = &["JavaThread::sleep", "JVM_Sleep"];
+pub const SLEEP: &[&str] =
+    &["JavaThread::sleep", "JavaThread::sleep_nanos", "JVM_Sleep", "JVM_SleepNanos"];
+/// The same of Java's own.
+pub const JAVA_SLEEP: &str = "Thread.sleep";
 /// Frames in which a function of an idle pool is looked for.
 pub const IDLE_FRAMES: usize = 9;
 
@@ -245,6 +352,9 @@ pub const PLUMBING_FILES: &[&str] = &[
     "libjvm.",
     "libjli.",
     "libjava.",
+    "libnio.",
+    "libnet.",
+    JAVAS_OWN,
     "python3",
     "libpython",
     "node",
@@ -278,6 +388,9 @@ pub const PLUMBING_PATHS: &[&str] = &[
     "crossbeam",
     "<crossbeam",
     "tpool::",
+    "Java_java_",
+    "Java_jdk_",
+    "Java_sun_",
 ];
 /// Functions of servers on the way to a lock.
 pub const PLUMBING: &[&str] = &[

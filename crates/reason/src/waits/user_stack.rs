@@ -41,7 +41,46 @@ fn full_name(frame: &UserFrame) -> &str {
 }
 
 fn position(frames: &[UserFrame], names: &[&str]) -> Option<usize> {
-    frames.iter().position(|frame| names.iter().any(|name| is(full_name(frame), name)))
+    let named = |frame: &UserFrame| names.iter().any(|name| is(full_name(frame), name));
+    frames.iter().position(|frame| !is_a_method(frame) && named(frame))
+}
+
+fn is_javas_own(frame: &UserFrame) -> bool {
+    frame.module.starts_with(JAVAS_OWN)
+}
+
+/// Of a program in one of the Java machine's languages. What it calls its own says nothing of functions of other languages.
+fn is_a_method(frame: &UserFrame) -> bool {
+    is_javas_own(frame) || JAVA_FILES.iter().any(|end| frame.module.ends_with(end))
+}
+
+/// Methods of Java's own that a thread is in, up to the one that the program called, and all that is further out; none where
+/// the program's own method is the innermost.
+fn javas_own(frames: &[UserFrame]) -> Option<(&[UserFrame], &[UserFrame])> {
+    let begin = frames.iter().position(is_javas_own)?;
+    let (native, methods) = frames.split_at(begin);
+    let length = methods.iter().take_while(|frame| is_javas_own(frame)).count();
+    native.iter().all(|frame| frame.module.contains(".so")).then(|| methods.split_at(length))
+}
+
+/// What a thread of a Java program waits for by the methods of Java's own.
+fn java_kind(frames: &[UserFrame]) -> Option<LockKind> {
+    let (own, outer) = javas_own(frames)?;
+    let has = |names: &[&str]| own.iter().any(|frame| names.contains(&frame.function.as_str()));
+    let known = JAVA_KINDS.iter().find(|(_, names)| has(names)).map(|(kind, _)| *kind);
+    let near = own.iter().chain(outer.iter().take(JAVA_POOL_FRAMES));
+    let pool = || near.clone().any(|frame| JAVA_POOLS.iter().any(|name| is(&frame.function, name)));
+    match known {
+        Some(kind) if kind.is_held() => Some(kind),
+        _ if pool() => Some(LockKind::Idle),
+        known => known,
+    }
+}
+
+/// Whether a thread of a Java program is parked, and not for want of work.
+pub fn is_parked_in_java(frames: &[UserFrame]) -> bool {
+    let parks = |frame: &UserFrame| JAVA_PARKS.contains(&frame.function.as_str());
+    frames.iter().any(parks) && kind(frames) != Some(LockKind::Idle)
 }
 
 fn first(frames: &[UserFrame], rows: &[(LockKind, &[&str])]) -> Option<LockKind> {
@@ -56,7 +95,11 @@ pub fn kind(frames: &[UserFrame]) -> Option<LockKind> {
     if wants_ruby_mutex(frames) {
         return Some(LockKind::Mutex);
     }
-    if let Some(reported) = first(frames, KINDS) {
+    let reported = first(frames, KINDS);
+    // The machine itself holds it up, whatever the program called.
+    let by_machine = [LockKind::GarbageCollection, LockKind::Monitor];
+    let of_java = java_kind(frames).filter(|_| reported.is_none_or(|it| !by_machine.contains(&it)));
+    if let Some(reported) = of_java.or(reported) {
         return Some(reported);
     }
     if position(&frames[..frames.len().min(IDLE_FRAMES)], IDLE).is_some() {
@@ -92,7 +135,8 @@ pub fn is_held_up(frames: &[UserFrame]) -> bool {
 
 /// Whether it lets time pass: a virtual machine sleeps in a condition that nobody signals.
 pub fn sleeps(frames: &[UserFrame]) -> bool {
-    position(frames, SLEEP).is_some()
+    let is_javas = |(own, _): (&[UserFrame], _)| own.iter().any(|it| it.function == JAVA_SLEEP);
+    position(frames, SLEEP).is_some() || javas_own(frames).is_some_and(is_javas)
 }
 
 /// The function of the program that waits: the first that is neither the C library's, nor a runtime's, nor one of those
@@ -110,7 +154,8 @@ pub fn frame(frames: &[UserFrame]) -> Option<&UserFrame> {
         name.is_empty()
             || PLUMBING_FILES.iter().any(|start| file.starts_with(start))
             || PLUMBING_PATHS.iter().any(|start| name.starts_with(start))
-            || tables().chain(PLUMBING).chain(IDLE).any(|known| is(name, known))
+            || !is_a_method(frame)
+                && tables().chain(PLUMBING).chain(IDLE).any(|known| is(name, known))
     };
     // Of a language that tells lines the program's own comes before what its interpreter or a library calls for it.
     let own = frames.iter().find(|frame| frame.line != 0 && !is_plumbing(frame));
@@ -123,6 +168,12 @@ pub fn lock_kind_of(model: &Model, thread: &ThreadRef, from: Ns, to: Ns) -> Opti
         return Some(LockKind::Monitor);
     }
     kind(&model.user_stack(thread, from, to)?.frames)
+}
+
+/// Whether a thread of a Java program was parked within a time, and not for want of work.
+pub fn parked_in_java(model: &Model, thread: &ThreadRef, from: Ns, to: Ns) -> bool {
+    let stack = model.user_stack(thread, from, to);
+    stack.is_some_and(|stack| is_parked_in_java(&stack.frames))
 }
 
 /// The function of its program in which a thread waited within a time.
@@ -245,6 +296,56 @@ mod tests {
             None,
         ),
         (
+            "pthread_cond_wait @libc.so.6 < ObjectMonitor::enter @libjvm.so < made @libjvm.so < shop.Till.take @Till.java < Thread.run @jdk/Thread.java",
+            Some(LockKind::Monitor),
+            Some("shop.Till.take"),
+        ),
+        (
+            "Parker::park @libjvm.so < Unsafe_Park @libjvm.so < Unsafe.park @jdk/Unsafe.java < LockSupport.park @jdk/LockSupport.java < ReentrantLock.lock @jdk/ReentrantLock.java < Shop.buy @Shop.java",
+            Some(LockKind::Mutex),
+            Some("Shop.buy"),
+        ),
+        (
+            "Parker::park @libjvm.so < Unsafe.park @jdk/ < ReentrantLock.lockInterruptibly @jdk/ < LinkedBlockingQueue.take @jdk/ < ThreadPoolExecutor.getTask @jdk/",
+            Some(LockKind::Mutex),
+            None,
+        ),
+        (
+            "Parker::park @libjvm.so < Unsafe.park @jdk/Unsafe.java < LinkedBlockingQueue.take @jdk/LinkedBlockingQueue.java < ThreadPoolExecutor.getTask @jdk/ThreadPoolExecutor.java < Thread.run @jdk/Thread.java",
+            Some(LockKind::Idle),
+            None,
+        ),
+        (
+            "Unsafe_Park @libjvm.so < Unsafe.park @jdk/ < LinkedBlockingQueue.take @jdk/ < org.web.TaskQueue.take @TaskQueue.java < org.web.ThreadPoolExecutor.getTask @ThreadPoolExecutor.java",
+            Some(LockKind::Idle),
+            Some("org.web.TaskQueue.take"),
+        ),
+        (
+            "Parker::park @libjvm.so < Unsafe.park @jdk/ < ArrayBlockingQueue.take @jdk/ < Shop.next @Shop.kt < FutureTask.run @jdk/ < ThreadPoolExecutor.runWorker @jdk/",
+            Some(LockKind::Channel),
+            Some("Shop.next"),
+        ),
+        (
+            "Parker::park @libjvm.so < Unsafe.park @jdk/ < Semaphore.acquire @jdk/ < Shop.sit @Shop.java",
+            Some(LockKind::Semaphore),
+            Some("Shop.sit"),
+        ),
+        (
+            "Parker::park @libjvm.so < Unsafe.park @jdk/ < CompletableFuture.get @jdk/ < Shop.future @Shop.java",
+            Some(LockKind::Condition),
+            Some("Shop.future"),
+        ),
+        (
+            "ObjectMonitor::wait @libjvm.so < Object.wait @jdk/Object.java < Thread.join @jdk/Thread.java < Shop.join @Shop.java",
+            Some(LockKind::Join),
+            Some("Shop.join"),
+        ),
+        (
+            "read @libc.so.6 < Java_sun_nio_ch_SocketDispatcher_read0 @libnio.so < SocketDispatcher.read0 @jdk/SocketDispatcher.java < own.Semaphore.acquire @Semaphore.java",
+            None,
+            Some("own.Semaphore.acquire"),
+        ),
+        (
             "epoll_pwait @libc.so.6 < uv__io_poll @libuv.so.1 < uv_run @libuv.so.1 < node::SpinEventLoop @node",
             Some(LockKind::Idle),
             None,
@@ -319,6 +420,18 @@ mod tests {
             "{park}JavaThread::sleep @libjvm.so < JVM_Sleep @libjvm.so"
         ))));
         assert!(!sleeps(&frames(&format!("{park}ObjectMonitor::enter @libjvm.so"))));
+    }
+
+    #[test]
+    fn a_thread_of_java_is_parked_for_somebody_unless_it_waits_for_work() {
+        let parked = |rest: &str| {
+            is_parked_in_java(&frames(&format!("Unsafe.park @jdk/Unsafe.java < {rest}")))
+        };
+        assert!(parked("Shop.spin @Shop.java") && parked("CountDownLatch.await @jdk/"));
+        assert!(!parked("ForkJoinPool.awaitWork @jdk/") && !is_parked_in_java(&[]));
+        assert!(is_held_up(&frames("Unsafe.park @jdk/ < ReentrantLock.lock @jdk/")));
+        assert!(sleeps(&frames("clock @libjvm.so < Thread.sleep @jdk/ < Shop.rest @Shop.java")));
+        assert!(!sleeps(&frames("Shop.rest @Shop.java < Thread.sleep @jdk/Thread.java")));
     }
 
     #[test]

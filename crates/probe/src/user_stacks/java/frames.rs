@@ -203,7 +203,8 @@ impl Frames {
 
     /// The last Java frame; none while Java code runs, and of a thread that has none.
     fn anchor(&self, thread: u64, memory: &mut Memory<'_>) -> Option<Place> {
-        let [stack, frame, instruction] = self.layout.anchor.map(|offset| thread.wrapping_add(offset));
+        let [stack, frame, instruction] =
+            self.layout.anchor.map(|offset| thread.wrapping_add(offset));
         let stack = pointer(stack, memory)?;
         // Where the machine was called by compiled code, only the call itself wrote it down.
         let instruction = match number(instruction, memory)? {
@@ -217,11 +218,8 @@ impl Frames {
         let (mut frames, mut at) = (Vec::new(), begin);
         for _ in 0..FRAMES_MAX {
             let is_interpreted = self.interpreter.contains(&at.instruction);
-            let step = if is_interpreted {
-                interpreted(at, memory)
-            } else {
-                self.compiled(at, memory)
-            };
+            let step =
+                if is_interpreted { interpreted(at, memory) } else { self.compiled(at, memory) };
             let Some((method, caller)) = step else { break };
             if let Some(method) = method {
                 // Where there is no method, the walk has gone astray.

@@ -76,7 +76,8 @@ impl Machine {
             if pending(thread, memory) != Some(monitor) || owner == Some(thread) {
                 continue;
             }
-            let owner_tid = owner.and_then(|owner| self.layout.threads.id(owner, memory)).unwrap_or(0);
+            let owner_tid =
+                owner.and_then(|owner| self.layout.threads.id(owner, memory)).unwrap_or(0);
             if let Some(waiter_tid) = self.layout.threads.id(thread, memory) {
                 waits.push(MonitorWait { waiter_tid, owner_tid, monitor });
             }

@@ -171,7 +171,10 @@ mod tests {
             format!("{function} {module}")
         };
         assert_eq!(said("Shop", "order", "Shop.java"), "Shop.order Shop.java");
-        assert_eq!(said("shop/Till$Drawer", "take", "Till.java"), "shop.Till$Drawer.take Till.java");
+        assert_eq!(
+            said("shop/Till$Drawer", "take", "Till.java"),
+            "shop.Till$Drawer.take Till.java"
+        );
         assert_eq!(
             said("java/util/concurrent/Semaphore", "acquire", "Semaphore.java"),
             "Semaphore.acquire jdk/Semaphore.java"

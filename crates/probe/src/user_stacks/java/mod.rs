@@ -21,8 +21,8 @@ use super::modules::Modules;
 use super::rounds::{Ask, Once, Pace};
 use crate::live::What;
 use crate::{files, memory};
-use holdup_reason::facts::{Body, Fact, MonitorWait, MonitorWaits, Ns};
 pub use frames::{Frames, Layout};
+use holdup_reason::facts::{Body, Fact, MonitorWait, MonitorWaits, Ns};
 use machine::Machine;
 use std::collections::HashMap;
 

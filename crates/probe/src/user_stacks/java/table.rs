@@ -167,8 +167,7 @@ impl Table {
         let table = number(symbol(FIELDS)?, memory)?;
         let [type_at, field_at, offset_at, address_at, stride] =
             columns(FIELD_COLUMNS, symbol, memory)?;
-        let (mut read, mut types, mut names) =
-            (Self::default(), HashMap::new(), Names::default());
+        let (mut read, mut types, mut names) = (Self::default(), HashMap::new(), Names::default());
         entries((table, stride), memory, &mut |entry, memory| {
             let column = |at: u64| u64_at(entry, at as usize);
             if column(type_at) == 0 {

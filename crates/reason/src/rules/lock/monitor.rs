@@ -18,6 +18,7 @@ use crate::rules::wording::{Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, ask, culprit};
 use crate::waits::WaitClass;
 use crate::waits::lock_kind::LockKind;
+use crate::waits::user_stack;
 
 /// The rule.
 pub static RULE: Rule = Rule {
@@ -57,7 +58,8 @@ pub static RULE: Rule = Rule {
 /// What the functions of the wait say, if it is one of the machine's.
 fn kind(measures: &Measures<'_>, end: &End) -> Option<LockKind> {
     let kind = end.lock_kind(measures.model)?;
-    matches!(kind, LockKind::Monitor | LockKind::Park).then_some(kind)
+    let is_its = kind == LockKind::Monitor || end.is_parked_in_java(measures.model);
+    is_its.then_some(kind)
 }
 
 /// Who has it, as far as it is known: of a row of those who wait for each other, whom the last waits for.
@@ -82,19 +84,30 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
     open.filter_map(of_end).collect()
 }
 
+/// Where a thread stands, if its methods are known.
+fn within(function: Option<&str>) -> String {
+    function.map_or_else(String::new, |function| format!(" in {function}()"))
+}
+
 fn explain(measures: &Measures<'_>, end: &End, kind: LockKind, loss: &Loss<'_>) -> Wording {
     let link = &end.links[end.named];
     let (who, pid) = (words::who(&link.who), link.who.pid);
     let program = measures.model.process_name(pid);
-    let (what, how) = match kind {
-        LockKind::Monitor => ("a monitor", "to enter a monitor (synchronized)"),
-        _ => ("a lock or a turn", "parked, for a lock or a turn (java.util.concurrent)"),
+    let what = if kind == LockKind::Park { "a lock or a turn" } else { kind.phrase() };
+    let how = match kind {
+        LockKind::Monitor => "to enter a monitor (synchronized)".to_string(),
+        _ => format!("parked, for {what} (java.util.concurrent)"),
     };
+    let place = within(end.function(measures.model));
     let by = holder(measures, end);
     let held = match &by {
         Some(by) => {
             let does = holder_doing::meanwhile(end).does;
-            format!("{} has it, and {does} meanwhile.", words::who(by))
+            let root = end.links.last().filter(|root| root.who.tid == by.tid);
+            let function = root.and_then(|root| {
+                user_stack::function_of(measures.model, &root.who, root.since_ns, root.end_ns)
+            });
+            format!("{} has it, and {does} meanwhile{}.", words::who(by), within(function))
         }
         None => format!(
             "Which thread of {program} has it is not known from outside; its own list of threads says it (\"locked\" and \
@@ -113,7 +126,7 @@ fn explain(measures: &Measures<'_>, end: &End, kind: LockKind, loss: &Loss<'_>) 
             None => format!("{program} {pid} waits for {what} of its own"),
         },
         text: format!(
-            "{} pass while its thread {who} stands {how}. {held}",
+            "{} pass while its thread {who} stands{place} {how}. {held}",
             words::of_window(loss.seconds, loss.wall_seconds),
         ),
         evidence,
@@ -259,6 +272,41 @@ mod tests {
         assert_eq!(finding.code, "lock.monitor");
         let said = "pool-1-thread-22 20/22 has it, and sleeps meanwhile";
         assert!(finding.text.contains(said), "{}", finding.text);
+    }
+
+    /// The same with methods behind the machine's functions.
+    fn stands_in(functions: &[&str], methods: &[(&str, &str)]) -> Vec<Fact> {
+        let mut facts = stands(functions, false);
+        if let Body::UserStack(stack) = &mut facts[0].body {
+            stack.frames.extend(methods.iter().map(|(function, module)| UserFrame {
+                function: (*function).into(),
+                module: (*module).into(),
+                ..UserFrame::default()
+            }));
+        }
+        facts
+    }
+
+    #[test]
+    fn the_method_that_waits_is_named() {
+        let methods = [("Hashtable.get", "jdk/Hashtable.java"), ("Shop.order", "Shop.java")];
+        let mut facts = stands_in(MONITOR, &methods);
+        facts.extend([sleeping_owner(), owned(22, LOOK_NS / 2)]);
+        let report = explain(looked_at(facts));
+        let finding = &report.findings[0];
+        assert!(finding.text.contains("stands in Shop.order() to enter"), "{}", finding.text);
+        assert_eq!(finding.chain[0].who.function.as_deref(), Some("Shop.order"));
+    }
+
+    #[test]
+    fn a_lock_of_javas_own_is_waited_for_without_a_client_too() {
+        let lock = [("ReentrantLock.lock", "jdk/ReentrantLock.java"), ("Shop.buy", "Shop.java")];
+        let report = explain(looked_at(stands_in(PARKED, &lock)));
+        let finding = &report.findings[0];
+        assert_eq!(finding.code, "lock.monitor");
+        assert!(finding.text.contains("stands in Shop.buy() parked, for a mutex"));
+        let queue = ("LinkedBlockingQueue.take", "jdk/LinkedBlockingQueue.java");
+        assert!(codes(stands_in(PARKED, &[queue, ("Shop.next", "Shop.java")])).is_empty());
     }
 
     #[test]
