@@ -198,7 +198,10 @@ pub fn said(measures: &Measures<'_>, end: &End, finding: Option<usize>) -> Answe
 /// Of whom the program must be asked: whoever waits for something inside itself.
 fn ask(measures: &Measures<'_>, end: &End) -> String {
     let inside = match (end.kind, &end.object) {
-        (EndKind::Lock, Object::Inside(pid) | Object::InterpreterLock(pid)) => Some(*pid),
+        (
+            EndKind::Lock,
+            Object::Inside(pid) | Object::Parked(pid) | Object::InterpreterLock(pid),
+        ) => Some(*pid),
         (EndKind::Lock, Object::Mutex { pid, .. }) => {
             return ask::go_question(measures.model, *pid);
         }

@@ -88,6 +88,11 @@ impl Model {
                 ObjectName::new("lock", format!("inside {}", self.process_name(*pid)))
                     .with_id(pid.to_string())
             }
+            Object::Parked(pid) => {
+                let comm = self.process_name(*pid);
+                ObjectName::new("lock", format!("of java.util.concurrent inside {comm}"))
+                    .with_id(pid.to_string())
+            }
             Object::KernelLock(at, 0) => ObjectName::new("kernel lock", &**at),
             Object::KernelLock(at, id) => {
                 ObjectName::new("kernel lock", &**at).with_id(id.to_string())

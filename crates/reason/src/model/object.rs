@@ -88,6 +88,8 @@ pub enum Object {
     InterpreterLock(u32),
     /// Something inside a program that only it knows by name: a row, a table, a connection of a pool.
     Inside(u32),
+    /// A lock of java.util.concurrent: an object of the program, which is not read.
+    Parked(u32),
     /// A lock inside the kernel, by its name or by the function that asked for it, and which of that name: 0 if it is not known.
     KernelLock(Arc<str>, u32),
     /// A lock of the kernel that an inode has.

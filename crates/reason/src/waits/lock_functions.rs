@@ -208,6 +208,8 @@ pub const JAVA_KINDS: &[(LockKind, &[&str])] = &[
             "Object.wait",
         ],
     ),
+    // In some releases it is what parks.
+    (LockKind::Idle, &["ForkJoinPool.runWorker"]),
 ];
 /// Methods of pools that wait for work, Java's own and those made after them: as the end of a path, so many frames behind Java's own.
 pub const JAVA_POOLS: &[&str] = &["ThreadPoolExecutor.getTask", "QueuedThreadPool.idleJobPoll"];

@@ -494,7 +494,9 @@ fn heed_stack(model: &Model, wait: &mut WaitSpan) {
     match user_stack::kind(&stack.frames) {
         Some(LockKind::Idle) => wait.class = WaitClass::Idle,
         Some(LockKind::Monitor) => (wait.class, wait.object) = of_monitor,
-        Some(kind) if is_parked && kind.holds_up() => (wait.class, wait.object) = of_monitor,
+        Some(kind) if is_parked && kind.holds_up() => {
+            (wait.class, wait.object) = (WaitClass::FutexLock, Object::Parked(wait.thread.pid));
+        }
         _ if is_parked => wait.class = WaitClass::FutexWait,
         _ if user_stack::is_held_up(&stack.frames) => wait.class = WaitClass::FutexLock,
         Some(kind) if kind.is_no_lock() => wait.class = WaitClass::FutexWait,

@@ -43,6 +43,51 @@ const TYPES: [&str; 11] = [
 const MORE_TYPES: [&str; 1] = ["CompiledMethod"];
 const SIZED: [&str; 1] = ["HeapBlock"];
 
+/// Where the parts of the code cache are: the address of the pointer to their list, and the offsets inside; before Java 9 of the
+/// only one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Heaps {
+    Array { at: u64, length: u64, first: u64 },
+    One { at: u64 },
+}
+
+impl Heaps {
+    fn of(table: &Table) -> Option<Self> {
+        if let Some(at) = table.address("CodeCache", "_heap") {
+            return Some(Self::One { at });
+        }
+        let length = ["GrowableArrayBase", "GenericGrowableArray"];
+        Some(Self::Array {
+            at: table.address("CodeCache", "_heaps")?,
+            length: length.iter().find_map(|of| table.offset(of, "_len"))?,
+            first: table.offset("GrowableArray<int>", "_data")?,
+        })
+    }
+
+    fn moved(self, by: u64) -> Self {
+        match self {
+            Self::Array { at, length, first } => {
+                Self::Array { at: at.wrapping_add(by), length, first }
+            }
+            Self::One { at } => Self::One { at: at.wrapping_add(by) },
+        }
+    }
+
+    /// Where each is.
+    fn all(self, memory: &mut Memory<'_>) -> Option<Vec<u64>> {
+        match self {
+            Self::One { at } => Some(vec![pointer(at, memory)?]),
+            Self::Array { at, length, first } => {
+                let array = pointer(at, memory)?;
+                let count = short(array.wrapping_add(length), memory)?.min(HEAPS_MAX);
+                let first = pointer(array.wrapping_add(first), memory)?;
+                let places = (0..u64::from(count)).map(|at| first.wrapping_add(at * 8));
+                places.map(|at| pointer(at, memory)).collect()
+            }
+        }
+    }
+}
+
 /// Where things are, as long as the library is where it was linked to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
@@ -52,9 +97,7 @@ pub struct Layout {
     interpreter: u64,
     interpreter_begin: u64,
     interpreter_bytes: u64,
-    heaps: u64,
-    heaps_length: u64,
-    heaps_first: u64,
+    heaps: Heaps,
     code: [u64; 2],
     segments: u64,
     segment_shift: u64,
@@ -76,7 +119,6 @@ impl Layout {
     }
 
     fn of(table: &Table) -> Option<Self> {
-        let first = |of: &[&'static str], field| of.iter().find_map(|of| table.offset(of, field));
         let anchor = table.of_thread("_anchor")?;
         let in_anchor = |field| Some(anchor + table.offset("JavaFrameAnchor", field)?);
         let memory = table.offset("CodeHeap", "_memory")?;
@@ -91,16 +133,15 @@ impl Layout {
             interpreter: table.address("AbstractInterpreter", "_code")?,
             interpreter_begin: table.offset("StubQueue", "_stub_buffer")?,
             interpreter_bytes: table.offset("StubQueue", "_buffer_limit")?,
-            heaps: table.address("CodeCache", "_heaps")?,
-            heaps_length: first(&["GrowableArrayBase", "GenericGrowableArray"], "_len")?,
-            heaps_first: table.offset("GrowableArray<int>", "_data")?,
+            heaps: Heaps::of(table)?,
             code: [memory + low, memory + table.offset("VirtualSpace", "_high")?],
             segments: table.offset("CodeHeap", "_segmap")? + low,
             segment_shift: table.offset("CodeHeap", "_log2_segment_size")?,
             block_head: table.bytes("HeapBlock")?,
             code_name: table.offset("CodeBlob", "_name")?,
             code_frame: table.offset("CodeBlob", "_frame_size")?,
-            code_method: first(&["CompiledMethod", "nmethod"], "_method")?,
+            code_method: (table.offset("CompiledMethod", "_method"))
+                .or_else(|| table.offset("nmethod", "_method"))?,
             methods: methods::Layout::of(table)?,
         })
     }
@@ -110,7 +151,7 @@ impl Layout {
         Self {
             threads: self.threads.moved(by),
             interpreter: self.interpreter.wrapping_add(by),
-            heaps: self.heaps.wrapping_add(by),
+            heaps: self.heaps.moved(by),
             ..self
         }
     }
@@ -158,12 +199,8 @@ impl Frames {
         let stubs = pointer(layout.interpreter, memory)?;
         let begin = pointer(stubs.wrapping_add(layout.interpreter_begin), memory)?;
         let bytes = short(stubs.wrapping_add(layout.interpreter_bytes), memory)?;
-        let array = pointer(layout.heaps, memory)?;
-        let count = short(array.wrapping_add(layout.heaps_length), memory)?.min(HEAPS_MAX);
-        let first = pointer(array.wrapping_add(layout.heaps_first), memory)?;
         let mut heaps = Vec::new();
-        for at in 0..u64::from(count) {
-            let heap = pointer(first.wrapping_add(at * 8), memory)?;
+        for heap in layout.heaps.all(memory)? {
             let [low, high] = layout.code.map(|offset| pointer(heap.wrapping_add(offset), memory));
             heaps.push(Heap {
                 code: low?..high?,

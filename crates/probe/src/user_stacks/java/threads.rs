@@ -1,36 +1,56 @@
 //! The list of a Java machine's threads, and each thread's number inside its own container.
 //!
-//! Owns where the list is (ThreadsSMRSupport, Java 10 and later). Must not: remember: places are used again by other threads.
+//! Owns where the list is: an array (ThreadsSMRSupport), or before Java 12 a chain (Threads). Must not: remember: places are used
+//! again by other threads.
 
 use super::table::{Table, number, pointer, short};
 use crate::user_stacks::called::Memory;
 use crate::user_stacks::elf::u64_at;
 
 /// Types of the table that tell.
-pub const TYPES: [&str; 5] =
-    ["ThreadsSMRSupport", "ThreadsList", "JavaThread", "Thread", "OSThread"];
+pub const TYPES: [&str; 6] =
+    ["ThreadsSMRSupport", "ThreadsList", "Threads", "JavaThread", "Thread", "OSThread"];
 
 /// Threads that are read of a list.
 const THREADS_MAX: u32 = 4096;
 
+/// Where the list is: the address of the pointer to it, and the offsets inside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum List {
+    Array { at: u64, length: u64, first: u64 },
+    Chain { at: u64, next: u64 },
+}
+
 /// Where things are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Threads {
-    /// Address of the pointer to the list.
-    list: u64,
-    length: u64,
-    first: u64,
+    list: List,
     os_thread: u64,
     id: u64,
+}
+
+impl List {
+    fn array(table: &Table) -> Option<Self> {
+        Some(Self::Array {
+            at: table.address("ThreadsSMRSupport", "_java_thread_list")?,
+            length: table.offset("ThreadsList", "_length")?,
+            first: table.offset("ThreadsList", "_threads")?,
+        })
+    }
+
+    fn chain(table: &Table) -> Option<Self> {
+        Some(Self::Chain {
+            at: table.address("Threads", "_thread_list")?,
+            next: table.offset("JavaThread", "_next")?,
+        })
+    }
 }
 
 impl Threads {
     /// By the table; none if a field is missing.
     pub fn of(table: &Table) -> Option<Self> {
         Some(Self {
-            list: table.address("ThreadsSMRSupport", "_java_thread_list")?,
-            length: table.offset("ThreadsList", "_length")?,
-            first: table.offset("ThreadsList", "_threads")?,
+            list: List::array(table).or_else(|| List::chain(table))?,
             os_thread: table.of_thread("_osthread")?,
             id: table.offset("OSThread", "_thread_id")?,
         })
@@ -38,17 +58,35 @@ impl Threads {
 
     /// The same library, moved elsewhere.
     pub fn moved(self, by: u64) -> Self {
-        Self { list: self.list.wrapping_add(by), ..self }
+        let list = match self.list {
+            List::Array { at, length, first } => {
+                List::Array { at: at.wrapping_add(by), length, first }
+            }
+            List::Chain { at, next } => List::Chain { at: at.wrapping_add(by), next },
+        };
+        Self { list, ..self }
     }
 
     /// Where each is described.
     pub fn all(&self, memory: &mut Memory<'_>) -> Option<Vec<u64>> {
-        let list = pointer(self.list, memory)?;
-        let length = short(list.wrapping_add(self.length), memory)?.min(THREADS_MAX);
-        let first = number(list.wrapping_add(self.first), memory)?;
-        let mut bytes = vec![0; length as usize * 8];
-        memory(first, &mut bytes)?;
-        Some(bytes.chunks_exact(8).map(|word| u64_at(word, 0)).collect())
+        match self.list {
+            List::Array { at, length, first } => {
+                let list = pointer(at, memory)?;
+                let length = short(list.wrapping_add(length), memory)?.min(THREADS_MAX);
+                let first = number(list.wrapping_add(first), memory)?;
+                let mut bytes = vec![0; length as usize * 8];
+                memory(first, &mut bytes)?;
+                Some(bytes.chunks_exact(8).map(|word| u64_at(word, 0)).collect())
+            }
+            List::Chain { at, next } => {
+                let (mut all, mut thread) = (Vec::new(), number(at, memory)?);
+                while thread != 0 && all.len() < THREADS_MAX as usize {
+                    all.push(thread);
+                    thread = number(thread.wrapping_add(next), memory)?;
+                }
+                Some(all)
+            }
+        }
     }
 
     /// The thread id inside the process's own namespace.

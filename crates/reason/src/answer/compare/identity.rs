@@ -99,6 +99,7 @@ impl ObjectIdentity {
             Object::Futex { pid, .. }
             | Object::Mutex { pid, .. }
             | Object::Inside(pid)
+            | Object::Parked(pid)
             | Object::Child(Some(pid))
             | Object::Process(pid) => program(*pid),
             Object::Processes(comm) => Self::Program(comm.to_string()),

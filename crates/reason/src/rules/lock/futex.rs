@@ -122,7 +122,7 @@ fn explain(measures: &Measures<'_>, end: &End, loss: &Loss<'_>) -> Wording {
     let place = end.function(measures.model).map_or_else(String::new, |it| format!(" in {it}()"));
     let word = match &end.object {
         // Of a virtual machine's lock there is no word that says which it is.
-        Object::Inside(_) => String::new(),
+        Object::Inside(_) | Object::Parked(_) => String::new(),
         object => format!(" for the futex {}", measures.model.name_of(object).name),
     };
     let held = match holder {

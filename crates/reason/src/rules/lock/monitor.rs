@@ -94,11 +94,11 @@ fn explain(measures: &Measures<'_>, end: &End, kind: LockKind, loss: &Loss<'_>) 
     let (who, pid) = (words::who(&link.who), link.who.pid);
     let program = measures.model.process_name(pid);
     let what = if kind == LockKind::Park { "a lock or a turn" } else { kind.phrase() };
-    let how = match kind {
-        LockKind::Monitor => "to enter a monitor (synchronized)".to_string(),
-        _ => format!("parked, for {what} (java.util.concurrent)"),
-    };
     let place = within(end.function(measures.model));
+    let stands = match kind {
+        LockKind::Monitor => format!("stands{place} to enter a monitor (synchronized)"),
+        _ => format!("stands parked{place}, for {what} (java.util.concurrent)"),
+    };
     let by = holder(measures, end);
     let held = match &by {
         Some(by) => {
@@ -126,7 +126,7 @@ fn explain(measures: &Measures<'_>, end: &End, kind: LockKind, loss: &Loss<'_>) 
             None => format!("{program} {pid} waits for {what} of its own"),
         },
         text: format!(
-            "{} pass while its thread {who} stands{place} {how}. {held}",
+            "{} pass while its thread {who} {stands}. {held}",
             words::of_window(loss.seconds, loss.wall_seconds),
         ),
         evidence,
@@ -304,7 +304,7 @@ mod tests {
         let report = explain(looked_at(stands_in(PARKED, &lock)));
         let finding = &report.findings[0];
         assert_eq!(finding.code, "lock.monitor");
-        assert!(finding.text.contains("stands in Shop.buy() parked, for a mutex"));
+        assert!(finding.text.contains("stands parked in Shop.buy(), for a mutex"));
         let queue = ("LinkedBlockingQueue.take", "jdk/LinkedBlockingQueue.java");
         assert!(codes(stands_in(PARKED, &[queue, ("Shop.next", "Shop.java")])).is_empty());
     }

@@ -38,7 +38,7 @@ pub fn main_thread(measures: &Measures<'_>, pid: u32) -> ThreadRef {
 pub fn longest(measures: &Measures<'_>, end: &End) -> LongestWait {
     let link = &end.links[end.named];
     let is_on_it = |wait: &&WaitSpan| match end.object {
-        Object::Inside(_) => {
+        Object::Inside(_) | Object::Parked(_) => {
             let is_there = wait.begin_ns <= link.begin_ns && link.begin_ns < wait.end_ns;
             is_there && measures.model.is_same(&wait.thread, &link.who)
         }
