@@ -7,6 +7,8 @@
 //!
 //! Rejected: attaching (jcmd does: it has the machine stop at a safepoint), and perf data files (no monitors in them).
 
+#[cfg(test)]
+mod frame_tests;
 mod frames;
 mod machine;
 mod methods;

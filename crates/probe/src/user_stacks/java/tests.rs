@@ -9,6 +9,7 @@ use holdup_reason::facts::MonitorWait;
 use std::collections::HashMap;
 
 const SYMBOLS: u64 = 0x1000;
+const TYPE_SYMBOLS: u64 = 0x1100;
 const TABLE: u64 = 0x2000;
 const NAMES: u64 = 0x4000;
 const LIST_POINTER: u64 = 0x8000;
@@ -18,28 +19,40 @@ const MONITOR: u64 = 0x9000;
 const STRIDE: u64 = 48;
 
 /// Of each thread 0x10000 bytes: what the machine keeps of it, of the system's thread, and its stack.
-const fn thread(index: u64) -> u64 {
+pub(super) const fn thread(index: u64) -> u64 {
     0x10_0000 + index * 0x1_0000
 }
 
-const fn stack(index: u64) -> u64 {
+pub(super) const fn stack(index: u64) -> u64 {
     thread(index) + 0x8000
+}
+
+/// Where a symbol is: the tables, then their columns.
+pub(super) fn symbol(name: &str) -> Option<u64> {
+    let of_types = name.starts_with("gHotSpotVMType");
+    let columns = match of_types {
+        true => &["TypeN", "Size", "ArrayS"][..],
+        false => &["TypeN", "Field", "OffsetO", "Address", "ArrayS"],
+    };
+    let column = columns.iter().position(|it| name.contains(&format!("Entry{it}")));
+    let index = if name.ends_with('s') { 0 } else { 1 + column? as u64 };
+    Some(if of_types { TYPE_SYMBOLS } else { SYMBOLS } + index * 8)
 }
 
 /// Memory byte by byte: what was never written cannot be read.
 #[derive(Default)]
-struct Memory(HashMap<u64, u8>);
+pub(super) struct Memory(HashMap<u64, u8>);
 
 impl Memory {
-    fn put(&mut self, at: u64, bytes: &[u8]) {
+    pub(super) fn put(&mut self, at: u64, bytes: &[u8]) {
         self.0.extend((at..).zip(bytes.iter().copied()));
     }
 
-    fn word(&mut self, at: u64, word: u64) {
+    pub(super) fn word(&mut self, at: u64, word: u64) {
         self.put(at, &word.to_le_bytes());
     }
 
-    fn read(&self, at: u64, into: &mut [u8]) -> Option<()> {
+    pub(super) fn read(&self, at: u64, into: &mut [u8]) -> Option<()> {
         for (at, byte) in (at..).zip(into) {
             *byte = *self.0.get(&at)?;
         }
@@ -47,13 +60,7 @@ impl Memory {
     }
 
     fn machine(&self) -> Option<Machine> {
-        let at = |name: &str| {
-            let columns = ["Type", "Field", "OffsetO", "Address", "ArrayS"];
-            let column = columns.iter().position(|it| name.contains(&format!("Entry{it}")));
-            let index = if name == "gHotSpotVMStructs" { 0 } else { 1 + column? as u64 };
-            Some(SYMBOLS + index * 8)
-        };
-        Machine::find(&mut |name| at(name), &mut |at, into: &mut [u8]| self.read(at, into))
+        Machine::find(&mut symbol, &mut |at, into: &mut [u8]| self.read(at, into))
     }
 
     fn waits(&self) -> Option<Vec<MonitorWait>> {
@@ -62,7 +69,7 @@ impl Memory {
 }
 
 /// A machine with three threads, 101 to 103.
-fn java(fields: &[(&str, &str, u64, u64)]) -> Memory {
+pub(super) fn java(fields: &[(&str, &str, u64, u64)]) -> Memory {
     let mut memory = Memory::default();
     // type, field, offset and address, in another order than the entries' own.
     for (index, value) in [TABLE, 0, 8, 32, 40, STRIDE].into_iter().enumerate() {
@@ -100,7 +107,7 @@ fn java(fields: &[(&str, &str, u64, u64)]) -> Memory {
     memory
 }
 
-const FIELDS: &[(&str, &str, u64, u64)] = &[
+pub(super) const FIELDS: &[(&str, &str, u64, u64)] = &[
     ("Klass", "_length", 99, 0),
     ("ThreadsSMRSupport", "_java_thread_list", 0, LIST_POINTER),
     ("ThreadsList", "_length", 8, 0),
@@ -112,6 +119,23 @@ const FIELDS: &[(&str, &str, u64, u64)] = &[
     ("OSThread", "_thread_id", 4, 0),
     ("ObjectMonitor", "_owner", 0x18, 0),
 ];
+
+#[test]
+fn an_older_release_has_a_chain_of_threads() {
+    let older = FIELDS.iter().filter(|(kind, ..)| !kind.starts_with("Threads")).copied();
+    let chain = [("Threads", "_thread_list", 0, LIST_POINTER), ("JavaThread", "_next", 0x40, 0)];
+    let fields: Vec<_> = older.chain(chain).collect();
+    let mut memory = java(&fields);
+    memory.word(LIST_POINTER, thread(0));
+    for (at, next) in [(0, thread(1)), (1, thread(2)), (2, 0)] {
+        memory.word(thread(at) + 0x40, next);
+    }
+    memory.word(thread(0) + 0x20, MONITOR);
+    memory.word(MONITOR + 0x18, thread(2));
+    assert_eq!(memory.waits(), Some(vec![wait(101, 103)]));
+    memory.word(thread(2) + 0x40, thread(0));
+    assert!(memory.waits().is_some(), "a circle ends");
+}
 
 fn wait(waiter_tid: u32, owner_tid: u32) -> MonitorWait {
     MonitorWait { waiter_tid, owner_tid, monitor: MONITOR }
