@@ -7,9 +7,10 @@
 //! hold anything and changes while it is read: frames only go up a stack, their number is bounded, and with an anchor that has
 //! changed meanwhile they are dropped.
 //!
-//! Must not: follow a call from C++ to the frames before it. Methods that were compiled into their callers have no frame.
+//! Must not: follow a call from C++ to the frames before it.
 
 use super::methods::{self, Methods};
+use super::scopes;
 use super::table::{Symbol, Table, name, number, pointer, short};
 use super::threads::{self, Threads};
 use crate::user_stacks::called::Memory;
@@ -17,6 +18,7 @@ use crate::user_stacks::elf::u64_at;
 use holdup_reason::facts::UserFrame;
 use std::collections::HashMap;
 use std::ops::Range;
+use std::rc::Rc;
 
 /// Frames that are followed, and bytes of stack that a frame may have.
 const FRAMES_MAX: usize = 48;
@@ -40,8 +42,8 @@ const TYPES: [&str; 11] = [
     "CodeBlob",
     "nmethod",
 ];
-const MORE_TYPES: [&str; 1] = ["CompiledMethod"];
-const SIZED: [&str; 1] = ["HeapBlock"];
+const MORE_TYPES: [&str; 2] = ["CompiledMethod", "PcDesc"];
+const SIZED: [&str; 2] = ["HeapBlock", "PcDesc"];
 
 /// Where the parts of the code cache are: the address of the pointer to their list, and the offsets inside; before Java 9 of the
 /// only one.
@@ -105,6 +107,8 @@ pub struct Layout {
     code_name: u64,
     code_frame: u64,
     code_method: u64,
+    /// None of a release that writes them elsewhere: there code is of its own method.
+    scopes: Option<scopes::Layout>,
     methods: methods::Layout,
 }
 
@@ -142,6 +146,7 @@ impl Layout {
             code_frame: table.offset("CodeBlob", "_frame_size")?,
             code_method: (table.offset("CompiledMethod", "_method"))
                 .or_else(|| table.offset("nmethod", "_method"))?,
+            scopes: scopes::Layout::of(table),
             methods: methods::Layout::of(table)?,
         })
     }
@@ -165,12 +170,16 @@ struct Heap {
     shift: u32,
 }
 
-/// A piece of compiled code.
-#[derive(Debug, Clone, Copy)]
+/// A place in a piece of compiled code.
+#[derive(Debug, Clone)]
 struct Code {
     frame_bytes: u64,
-    method: Option<u64>,
+    /// Those that it is in, the innermost first; none of a stub.
+    methods: Rc<[u64]>,
 }
+
+/// A frame's methods, and its caller.
+type Step = (Rc<[u64]>, Place);
 
 /// A frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -257,54 +266,55 @@ impl Frames {
             let is_interpreted = self.interpreter.contains(&at.instruction);
             let step =
                 if is_interpreted { interpreted(at, memory) } else { self.compiled(at, memory) };
-            let Some((method, caller)) = step else { break };
-            if let Some(method) = method {
-                // Where there is no method, the walk has gone astray.
-                let Some(frame) = self.methods.frame(method, memory) else { break };
-                frames.push(frame);
-            }
+            let Some((methods, caller)) = step else { break };
+            let of_it: Option<Vec<UserFrame>> =
+                methods.iter().map(|method| self.methods.frame(*method, memory)).collect();
+            // Where there is no method, the walk has gone astray.
+            let Some(of_it) = of_it else { break };
+            frames.extend(of_it);
             let passed = caller.stack.wrapping_sub(at.stack);
-            if passed == 0 || passed > FRAME_BYTES_MAX {
+            if passed == 0 || passed > FRAME_BYTES_MAX || frames.len() >= FRAMES_MAX {
                 break;
             }
             at = caller;
         }
+        frames.truncate(FRAMES_MAX);
         frames
     }
 
-    fn compiled(&mut self, at: Place, memory: &mut Memory<'_>) -> Option<(Option<u64>, Place)> {
+    fn compiled(&mut self, at: Place, memory: &mut Memory<'_>) -> Option<Step> {
         let code = self.code(at.instruction, memory)?;
         let caller = at.stack.wrapping_add(code.frame_bytes);
         let mut words = [0; 16];
         memory(caller.wrapping_sub(16), &mut words)?;
         let (frame, instruction) = (u64_at(&words, 0), u64_at(&words, 8));
-        Some((code.method, Place { stack: caller, frame, instruction }))
+        Some((code.methods, Place { stack: caller, frame, instruction }))
     }
 
     /// The piece of code at an address; none of what has no frame of a fixed size, as where C++ calls Java.
     fn code(&mut self, at: u64, memory: &mut Memory<'_>) -> Option<Code> {
         if let Some(known) = self.code.get(&at) {
-            return *known;
+            return known.clone();
         }
         if self.code.len() >= REMEMBERED_MAX {
             self.code.clear();
         }
         let heap = self.heaps.iter().find(|heap| heap.code.contains(&at));
         let found = heap.and_then(|heap| self.layout.code(heap, at, memory));
-        self.code.insert(at, found);
+        self.code.insert(at, found.clone());
         found
     }
 }
 
 /// An interpreted frame: its method, and its caller. Below the frame pointer are the caller's stack pointer, the last one of
 /// its own, and the method.
-fn interpreted(at: Place, memory: &mut Memory<'_>) -> Option<(Option<u64>, Place)> {
+fn interpreted(at: Place, memory: &mut Memory<'_>) -> Option<Step> {
     const BELOW: u64 = 3 * 8;
     let mut words = [0; BELOW as usize + 16];
     memory(at.frame.wrapping_sub(BELOW), &mut words)?;
     let word = |index: usize| u64_at(&words, index * 8);
     let caller = Place { stack: word(2), frame: word(3), instruction: word(4) };
-    Some((Some(word(0)), caller))
+    Some((Rc::new([word(0)]), caller))
 }
 
 impl Layout {
@@ -335,7 +345,11 @@ impl Layout {
         let kind = name(pointer(code.wrapping_add(self.code_name), memory)?, memory)?;
         // "nmethod", and "native nmethod" around a native one.
         let is_method = kind.ends_with("nmethod");
-        let method = is_method.then(|| pointer(code.wrapping_add(self.code_method), memory));
-        Some(Code { frame_bytes, method: method.flatten() })
+        let own = is_method.then(|| pointer(code.wrapping_add(self.code_method), memory));
+        let methods = own.flatten().map_or_else(Vec::new, |own| {
+            let inside = |scopes: &scopes::Layout| scopes.methods((code, own), at, memory);
+            self.scopes.as_ref().and_then(inside).unwrap_or_else(|| vec![own])
+        });
+        Some(Code { frame_bytes, methods: methods.into() })
     }
 }

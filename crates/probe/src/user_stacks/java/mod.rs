@@ -12,6 +12,7 @@ mod frame_tests;
 mod frames;
 mod machine;
 mod methods;
+mod scopes;
 mod table;
 #[cfg(test)]
 mod tests;
