@@ -117,15 +117,18 @@ impl Process {
         walk
     }
 
-    /// Looks for a Java machine among what stacks have passed; where one ends in code that was made at run time, once
-    /// among all.
+    /// Looks for a Java machine among what stacks have passed; where one ends in code that was made at run time, and the program
+    /// is called like one, once among all.
     fn find_java(&mut self, walk: &Walk, modules: &mut Modules) {
         if self.java.is_none() {
             let known = self.maps.known().iter().map(|mapping| &**mapping);
             self.java = java::frames(self.pid, known, modules);
         }
-        if self.java.is_none() && !self.is_searched && walk.has_made_code() {
-            self.is_searched = true;
+        if self.java.is_some() || self.is_searched || !walk.has_made_code() {
+            return;
+        }
+        self.is_searched = true;
+        if java::is_called_java(self.pid) {
             self.java = java::frames(self.pid, maps::executable(self.pid).iter(), modules);
         }
     }

@@ -27,7 +27,8 @@ pub struct UserFrame {
     /// Its name as people write it (`ObjectMonitor::enter`); empty if the file does not name it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub function: String,
-    /// The file that its code is in, without the folder; empty of code that was made at run time.
+    /// The file that its code is in, without the folder; of Python and Java its source, what is their own below `python3/` and
+    /// `jdk/`; empty of code that was made at run time.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub module: String,
     /// The line of that file that it is in, from 1 on; 0 if the language does not tell.

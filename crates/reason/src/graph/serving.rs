@@ -104,7 +104,7 @@ impl Peers<'_> {
         let parked = |thread: &&ThreadRef| {
             self.waits_of(thread).iter().any(|wait| {
                 let (from, until) = (wait.begin_ns, wait.end_ns);
-                wait.class == WaitClass::FutexWait
+                matches!(wait.class, WaitClass::FutexWait | WaitClass::FutexLock)
                     && wait.begin_ns + BEFORE_NS_MAX >= asked_ns
                     && wait.begin_ns <= asked_ns + AFTER_NS_MAX
                     && wait.end_ns + BEFORE_NS_MAX >= to

@@ -105,6 +105,12 @@ pub fn frames<'m>(
     Frames::open(&layout, moved_by, &mut memory)
 }
 
+/// Whether the program that a process was started with is called like a Java machine.
+pub fn is_called_java(pid: u32) -> bool {
+    let path = std::fs::read_link(format!("/proc/{pid}/exe"));
+    path.is_ok_and(|path| may_be_java(&path.to_string_lossy()))
+}
+
 /// A process that runs a Java program.
 struct Program {
     pid: u32,
@@ -120,8 +126,7 @@ struct Program {
 
 impl Program {
     fn find(pid: u32, modules: &mut Modules) -> Option<Self> {
-        let path = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
-        if !may_be_java(&path.to_string_lossy()) {
+        if !is_called_java(pid) {
             return None;
         }
         let mappings = maps::executable(pid);

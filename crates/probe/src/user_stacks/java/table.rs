@@ -2,8 +2,8 @@
 //! vmStructs.hpp): type, field, offset or address; type and bytes.
 //!
 //! So no release has to be known; whoever misses a field reads nothing. Owns how the tables are read, with bounds, as the
-//! memory may hold anything: their names are a few thousand short texts that lie together, so they are read by pages, and
-//! one by one where a page is not there. Must not: know what a field is for.
+//! memory may hold anything: their names are a few thousand short texts that lie in a megabyte or two, so they are read by blocks, and
+//! one by one where a block is not there whole: each call to read costs more than what it reads. Must not: know what a field is for.
 
 use crate::user_stacks::called::Memory;
 use crate::user_stacks::elf::{u32_at, u64_at};
@@ -14,10 +14,10 @@ const ENTRIES_MAX: u64 = 16_384;
 const ENTRY_BYTES_MAX: u64 = 256;
 const NAME_BYTES_MAX: usize = 64;
 /// Entries that are read at a time.
-const AT_A_TIME: u64 = 64;
-const PAGE: u64 = 4096;
-/// Pages of names that are remembered.
-const PAGES_MAX: usize = 256;
+const AT_A_TIME: u64 = 512;
+/// Bytes of a block of names, and blocks that are remembered.
+const BLOCK_BYTES: u64 = 64 << 10;
+const BLOCKS_MAX: usize = 64;
 
 /// The tables, and where their columns are: names first, the length of an entry last.
 const FIELDS: &str = "gHotSpotVMStructs";
@@ -57,28 +57,28 @@ pub fn short(at: u64, memory: &mut Memory<'_>) -> Option<u32> {
     Some(u32_at(&bytes, 0))
 }
 
-/// Texts of the library, by pages.
+/// Texts of the library, by blocks.
 #[derive(Default)]
 struct Names {
-    pages: HashMap<u64, Option<Vec<u8>>>,
+    blocks: HashMap<u64, Option<Vec<u8>>>,
 }
 
 impl Names {
     /// A name of the table; none if it is not there, or too long.
     fn at(&mut self, at: u64, memory: &mut Memory<'_>) -> Option<String> {
-        if self.pages.len() >= PAGES_MAX {
-            self.pages.clear();
+        if self.blocks.len() >= BLOCKS_MAX {
+            self.blocks.clear();
         }
-        let page = self.pages.entry(at / PAGE).or_insert_with(|| {
-            let mut bytes = vec![0; PAGE as usize];
-            memory(at / PAGE * PAGE, &mut bytes).map(|()| bytes)
+        let block = self.blocks.entry(at / BLOCK_BYTES).or_insert_with(|| {
+            let mut bytes = vec![0; BLOCK_BYTES as usize];
+            memory(at / BLOCK_BYTES * BLOCK_BYTES, &mut bytes).map(|()| bytes)
         });
-        let inside = page.as_ref().and_then(|page| {
-            let rest = &page[(at % PAGE) as usize..];
+        let inside = block.as_ref().and_then(|block| {
+            let rest = &block[(at % BLOCK_BYTES) as usize..];
             let end = rest.iter().take(NAME_BYTES_MAX).position(|byte| *byte == 0)?;
             String::from_utf8(rest[..end].to_vec()).ok()
         });
-        // Not there whole, or on two pages.
+        // Not there whole, or in two blocks.
         inside.or_else(|| name(at, memory))
     }
 }

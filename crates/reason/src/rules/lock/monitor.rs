@@ -2,8 +2,8 @@
 //!
 //! The machine's own functions on the stack say which of the two it is. Who has a monitor the machine's own lists say, which are
 //! read some times a second; of a lock of java.util.concurrent, which is an object of the program, it is whoever let go of it in
-//! the look, and else it is said that nobody knows. A parked thread waits for work as often as for a lock: it counts only where
-//! its process owes somebody an answer (graph/ends.rs makes no end of the others).
+//! the look, and else it is said that nobody knows. A parked thread waits for work as often as for a lock: where its methods do
+//! not say that it is a lock, it counts only if its process owes somebody an answer (graph/ends.rs makes no end of the others).
 //! Must not: take the one who hands out work for a holder.
 
 use crate::facts::ThreadRef;
@@ -30,7 +30,8 @@ pub static RULE: Rule = Rule {
     needs: &[
         "a thread stands in the machine's functions that enter a monitor (ObjectMonitor::enter), or park a thread \
          (Unsafe_Park)",
-        "somebody is held up by that: for a parked thread, a client that is owed an answer",
+        "somebody is held up by that: for a parked thread, whoever asked for a lock that another has (ReentrantLock.lock), or a \
+         client that is owed an answer",
     ],
     refuted_by: &[
         Refutation::new(
