@@ -14,6 +14,7 @@ use super::maps::Mapping;
 use super::names;
 use super::rows::{self, Row};
 use crate::memory;
+use holdup_reason::facts::Ns;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -24,6 +25,8 @@ const MODULES_MAX: usize = 256;
 const REMEMBERED_MAX: usize = 4096;
 /// What a pass takes for each symbol, nanoseconds, until one has been made here.
 const SYMBOL_NS: f64 = if cfg!(debug_assertions) { 300.0 } else { 15.0 };
+/// What a Java machine's tables take, nanoseconds.
+const MACHINE_NS: Ns = if cfg!(debug_assertions) { 30_000_000 } else { 1_500_000 };
 /// A pass over so many tells what one takes.
 const MEASURED_SYMBOLS: f64 = 10_000.0;
 
@@ -131,14 +134,18 @@ impl Modules {
         address
     }
 
-    /// Where a Java machine's library says that things are: asked once.
+    /// Where a Java machine's library says that things are: asked once, when there is time for it.
     pub fn machine(
         &mut self,
         at: usize,
+        budget: &Budget,
         find: impl FnOnce(&mut Self) -> Option<java::Layout>,
     ) -> Option<Arc<java::Layout>> {
         if let Some(known) = self.machines.get(&at) {
             return known.clone();
+        }
+        if !budget.fits(MACHINE_NS) {
+            return None;
         }
         let found = find(self).map(Arc::new);
         self.machines.insert(at, found.clone());

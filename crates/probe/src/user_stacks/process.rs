@@ -6,6 +6,7 @@
 //! what ends in a function that begins threads and programs.
 
 use super::Left;
+use super::budget::Budget;
 use super::called;
 use super::java;
 use super::maps::{self, Maps};
@@ -84,8 +85,9 @@ pub struct Process {
     stack: Vec<u8>,
     python: Option<Python>,
     java: Option<java::Frames>,
-    /// All of its code was looked through for a Java machine.
+    /// All of its code was looked through for a Java machine; and one was found, read or not.
     is_searched: bool,
+    is_java: bool,
 }
 
 impl Process {
@@ -93,11 +95,11 @@ impl Process {
     pub fn open(pid: u32, has_time: &dyn Fn() -> bool) -> Option<Self> {
         let maps = Maps::open(pid, has_time)?;
         let (stack, python, java) = Default::default();
-        Some(Self { pid, maps, stack, python, java, is_searched: false })
+        Some(Self { pid, maps, stack, python, java, is_searched: false, is_java: false })
     }
 
     /// From where a thread left user space to where it began, with what its interpreter runs.
-    pub fn read(&mut self, left: &Left, modules: &mut Modules) -> Walk {
+    pub fn read(&mut self, left: &Left, modules: &mut Modules, budget: &Budget) -> Walk {
         let mut walk = self.walk(left, modules);
         let pid = self.pid;
         let mut memory = |at: u64, into: &mut [u8]| memory::read(pid, at, into);
@@ -110,7 +112,7 @@ impl Process {
         if let Some(python) = &mut self.python {
             walk.program = python.frames(inner_tid(left.thread.tid), &mut memory);
         }
-        self.find_java(&walk, modules);
+        self.find_java(&walk, modules, budget);
         if let Some(java) = &mut self.java {
             walk.methods = java.of(inner_tid(left.thread.tid), &mut memory);
         }
@@ -119,18 +121,20 @@ impl Process {
 
     /// Looks for a Java machine among what stacks have passed; where one ends in code that was made at run time, and the program
     /// is called like one, once among all.
-    fn find_java(&mut self, walk: &Walk, modules: &mut Modules) {
-        if self.java.is_none() {
-            let known = self.maps.known().iter().map(|mapping| &**mapping);
-            self.java = java::frames(self.pid, known, modules);
-        }
-        if self.java.is_some() || self.is_searched || !walk.has_made_code() {
+    fn find_java(&mut self, walk: &Walk, modules: &mut Modules, budget: &Budget) {
+        if self.is_java {
             return;
         }
-        self.is_searched = true;
-        if java::is_called_java(self.pid) {
-            self.java = java::frames(self.pid, maps::executable(self.pid).iter(), modules);
+        let known = self.maps.known().iter().map(|mapping| &**mapping);
+        let mut library = java::library(known).cloned();
+        if library.is_none() && !self.is_searched && walk.has_made_code() {
+            self.is_searched = true;
+            let all = java::is_called_java(self.pid).then(|| maps::executable(self.pid));
+            library = all.and_then(|all| java::library(all.iter()).cloned());
         }
+        let Some(library) = library else { return };
+        self.is_java = true;
+        self.java = java::frames(self.pid, &library, modules, budget);
     }
 
     fn walk(&mut self, left: &Left, modules: &mut Modules) -> Walk {

@@ -96,7 +96,7 @@ pub fn read(batch: &Batch, modules: &mut Modules) -> Read {
                 process = opened.map(|opened| (left.thread.pid, opened));
             }
             let Some((_, process)) = &mut process else { break };
-            walks.push(process.read(left, modules));
+            walks.push(process.read(left, modules, &budget));
         }
         if walks.len() == first {
             break;

@@ -3,6 +3,7 @@
 //! Its registers come from /proc/PID/task/TID/syscall, which has the stack and the instruction, and from the thread itself,
 //! which writes down its frame pointer before it waits. Must not need root.
 
+use super::budget::Budget;
 use super::modules::Modules;
 use super::process::Process;
 use super::reader::{self, Batch};
@@ -116,6 +117,7 @@ fn a_process_that_is_not_there_has_no_stack() {
     let thread = ThreadRef { tid: 1, pid: u32::MAX / 2, ..ThreadRef::default() };
     let left = Left { thread, ..Left::default() };
     let mut process = Process::open(left.thread.pid, &|| true).unwrap();
-    let walk = process.read(&left, &mut Modules::default());
+    let budget = Budget::begin(SECOND_NS, LONG);
+    let walk = process.read(&left, &mut Modules::default(), &budget);
     assert!(walk.frames.is_empty() && !walk.ended);
 }

@@ -181,9 +181,24 @@ pub fn function_of<'m>(model: &'m Model, thread: &ThreadRef, from: Ns, to: Ns) -
     function(&model.user_stack(thread, from, to)?.frames)
 }
 
+/// The method in which a thread waits to enter a monitor within a time: by its stack, or by that of another piece of such a wait
+/// in the look, if it was never seen to wait for another monitor.
+pub fn method_of<'m>(model: &'m Model, thread: &ThreadRef, from: Ns, to: Ns) -> Option<&'m str> {
+    let at_once = function_of(model, thread, from, to);
+    at_once.or_else(|| {
+        let mut read = monitor::readings(model, thread, model.begin_ns, model.end_ns);
+        let (_, first) = read.next()?;
+        let stack = model.user_stack(thread, model.begin_ns, model.end_ns)?;
+        let is_its = kind(&stack.frames) == Some(LockKind::Monitor);
+        let is_one = is_its && read.all(|(_, other)| other.monitor == first.monitor);
+        is_one.then(|| function(&stack.frames))?
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::{Body, Fact, MonitorWait, MonitorWaits, UserStack, WindowEnd};
 
     fn frames(text: &str) -> Vec<UserFrame> {
         let frame = |text: &str| {
@@ -451,5 +466,32 @@ mod tests {
         assert!(is("tokio::runtime::Context::park_internal", "Context::park_internal"));
         assert!(!is("my_pthread_mutex_lock", "pthread_mutex_lock"));
         assert!(!is("pthread_mutex_lock_slow", "pthread_mutex_lock"));
+    }
+
+    #[test]
+    fn the_method_of_one_piece_is_that_of_all_pieces_for_the_same_monitor() {
+        const MS: Ns = 1_000_000;
+        let function = |other: u64| {
+            let read = |at_ms: u64, monitor: u64| Fact {
+                at_ns: at_ms * MS,
+                body: Body::MonitorWaits(MonitorWaits {
+                    pid: 5,
+                    waits: vec![MonitorWait { waiter_tid: 7, owner_tid: 8, monitor }],
+                }),
+            };
+            let thread = ThreadRef { tid: 7, pid: 5, ..ThreadRef::default() };
+            let stack = UserStack {
+                thread: thread.clone(),
+                since_ns: 400 * MS,
+                frames: frames("ObjectMonitor::enter @libjvm.so < Shop.order @Shop.java"),
+                ..UserStack::default()
+            };
+            let stack = Fact { at_ns: 500 * MS, body: Body::UserStack(stack) };
+            let end = Fact { at_ns: 3000 * MS, body: Body::WindowEnd(WindowEnd::default()) };
+            let model = Model::new(vec![stack, read(600, 1), read(2000, other), end]);
+            method_of(&model, &thread, 1800 * MS, 2100 * MS).map(str::to_string)
+        };
+        assert_eq!(function(1).as_deref(), Some("Shop.order"));
+        assert_eq!(function(2), None, "it waited for another one meanwhile");
     }
 }

@@ -18,7 +18,7 @@ mod table;
 mod tests;
 mod threads;
 
-use super::budget::cpu_ns;
+use super::budget::{Budget, cpu_ns};
 use super::maps::{self, Mapping};
 use super::modules::Modules;
 use super::rounds::{Ask, Once, Pace};
@@ -87,17 +87,22 @@ fn may_be_java(path: &str) -> bool {
     name == "java" || name == "jsvc" || ["/jvm/", "jdk", "jre"].iter().any(|it| path.contains(it))
 }
 
-/// What reads the methods of a process's threads, if the machine's library is among the files that it runs code of.
-pub fn frames<'m>(
+/// The machine's own library among the files that a process runs code of.
+pub fn library<'m>(mut mappings: impl Iterator<Item = &'m Mapping>) -> Option<&'m Mapping> {
+    mappings.find(|mapping| &*mapping.name == LIBRARY)
+}
+
+/// What reads the methods of a process's threads, if there is time for what its machine writes of itself.
+pub fn frames(
     pid: u32,
-    mut mappings: impl Iterator<Item = &'m Mapping>,
+    library: &Mapping,
     modules: &mut Modules,
+    budget: &Budget,
 ) -> Option<Frames> {
-    let library = mappings.find(|mapping| &*mapping.name == LIBRARY)?;
     let module = modules.of(pid, library)?;
     let moved_by = modules.moved_by(module, library)?;
     let mut memory = |at: u64, into: &mut [u8]| memory::read(pid, at, into);
-    let layout = modules.machine(module, |modules| {
+    let layout = modules.machine(module, budget, |modules| {
         let mut symbol =
             |name| modules.address_of(module, name).map(|at| at.wrapping_add(moved_by));
         Layout::find(moved_by, &mut symbol, &mut memory)
@@ -130,7 +135,7 @@ impl Program {
             return None;
         }
         let mappings = maps::executable(pid);
-        let library = mappings.iter().find(|mapping| &*mapping.name == LIBRARY)?;
+        let library = library(mappings.iter())?;
         let module = modules.of(pid, library)?;
         let moved_by = modules.moved_by(module, library)?;
         let mut memory = |at: u64, into: &mut [u8]| memory::read(pid, at, into);

@@ -95,7 +95,8 @@ fn explain(measures: &Measures<'_>, end: &End, kind: LockKind, loss: &Loss<'_>) 
     let (who, pid) = (words::who(&link.who), link.who.pid);
     let program = measures.model.process_name(pid);
     let what = if kind == LockKind::Park { "a lock or a turn" } else { kind.phrase() };
-    let place = within(end.function(measures.model));
+    let place =
+        within(user_stack::method_of(measures.model, &link.who, link.since_ns, link.end_ns));
     let stands = match kind {
         LockKind::Monitor => format!("stands{place} to enter a monitor (synchronized)"),
         _ => format!("stands parked{place}, for {what} (java.util.concurrent)"),
