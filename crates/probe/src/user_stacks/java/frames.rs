@@ -339,7 +339,7 @@ impl Layout {
         let code = is_begin.then(|| block.wrapping_add(self.block_head))?;
         let frame_words = short(code.wrapping_add(self.code_frame), memory)?;
         let frame_bytes = u64::from(frame_words) * 8;
-        if frame_bytes < 16 || frame_bytes > FRAME_BYTES_MAX {
+        if !(16..=FRAME_BYTES_MAX).contains(&frame_bytes) {
             return None;
         }
         let kind = name(pointer(code.wrapping_add(self.code_name), memory)?, memory)?;
