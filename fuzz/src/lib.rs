@@ -11,7 +11,7 @@ use holdup_probe::decode::Decoder;
 use holdup_probe::recording::Reader;
 use holdup_probe::user_stacks::rows::{self, Frame, Row, Saved};
 use holdup_probe::user_stacks::unwind::Registers;
-use holdup_probe::user_stacks::{elf::Elf, names};
+use holdup_probe::user_stacks::{elf::Elf, exports, names};
 use holdup_probe::{Source, mapper, netlink_wire};
 use holdup_reason::facts::{DeviceNumber, Fact};
 use std::io::Cursor;
@@ -84,6 +84,7 @@ pub fn program_file(bytes: &[u8]) {
         drop(rows::row(&elf, bytes, *address));
     }
     drop(names::of(&elf, bytes, &addresses, &|| true));
+    let _ = exports::address_of(&elf, bytes, "main");
 }
 
 /// A row whose places are computed by these bytes, on a stack where each word holds its own address.

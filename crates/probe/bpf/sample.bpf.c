@@ -165,9 +165,8 @@ static __always_inline void count_point(__u32 tgid, __u64 at, const struct code_
 	struct wire_point_key key = { .code_ino = code->ino, .tgid = tgid };
 	__u64 *count;
 
-	if (!code->ino)
-		return;
-	key.offset = (at - code->start + (code->page << 12)) & ~POINT_MASK;
+	/* Code that is made at run time has no file: there it is the address. */
+	key.offset = (code->ino ? at - code->start + (code->page << 12) : at) & ~POINT_MASK;
 	count = bpf_map_lookup_elem(&points, &key);
 	if (count)
 		__sync_fetch_and_add(count, 1);

@@ -531,7 +531,7 @@ struct wire_work {
 /* Where in a file the code of a process was hit. */
 struct wire_point_key {
 	__u64 code_ino;
-	__u64 offset; /* in the file, a multiple of 16 */
+	__u64 offset; /* in the file, or without one the address; a multiple of 16 */
 	__u32 tgid;
 	__u32 unused;
 };

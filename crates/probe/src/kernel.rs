@@ -436,7 +436,8 @@ impl Programs {
         });
     }
 
-    /// Where in their code files processes were hit, by the file that most samples of its inode have the name of.
+    /// Where in their code files processes were hit, by the file that most samples of its inode have the name of; without a
+    /// name in code that was made at run time.
     pub fn points(&self) -> Vec<(Point, String)> {
         let (mut names, mut points) = (HashMap::new(), Vec::new());
         each(&self.skel.maps.work, |key: wire_work_key, value: wire_work| {
@@ -445,9 +446,11 @@ impl Programs {
             }
         });
         each(&self.skel.maps.points, |key: wire_point_key, count: u64| {
-            if let Some(name) = names.get(&(key.tgid, key.code_ino)) {
-                points.push((samples::point(&key, count), name.clone()));
-            }
+            let name = match key.code_ino {
+                0 => Some(String::new()),
+                ino => names.get(&(key.tgid, ino)).cloned(),
+            };
+            points.extend(name.map(|name| (samples::point(&key, count), name)));
         });
         points
     }

@@ -307,7 +307,7 @@ impl Live {
         self.report_locks(facts, &mut wanted);
         self.next_hops(&endpoints, facts);
         self.name_flows(&mut sums, &endpoints);
-        self.name_functions(points, &mut sums);
+        self.name_functions(points, &mut sums, facts);
         self.report_endpoints(endpoints, endpoints_ns, facts, &mut wanted);
         let mut put = |body| facts.push(Fact { at_ns, body });
         for body in sums {
@@ -421,10 +421,16 @@ impl Live {
     }
 
     /// Names the functions that the CPU clock hit, as far as there is time.
-    fn name_functions(&mut self, points: Vec<(Point, String)>, sums: &mut [Body]) {
+    fn name_functions(
+        &mut self,
+        points: Vec<(Point, String)>,
+        sums: &mut [Body],
+        facts: &mut Vec<Fact>,
+    ) {
         let allowed_ns = self.user_stacks.rest_ns(now().saturating_sub(self.begin_ns));
-        let spent_ns = self.functions.name(points, sums, allowed_ns);
+        let (spent_ns, too_long) = self.functions.name(points, sums, allowed_ns);
         self.user_stacks.pay(spent_ns);
+        self.user_stacks.say_too_long(&too_long, facts);
     }
 
     /// Names the process behind each flow by its socket, and wants those sockets reported.

@@ -1,7 +1,8 @@
 //! Whose stacks are read, and in which order: there is not time for all.
 //!
-//! The threads of what was asked about come first, then those of whom it may wait for, then those that sleep on a word of
-//! memory (a lock, a turn), then those that wait for events; in each the longest waits first, and of a process with hundreds of threads some before the rest.
+//! The threads of what was asked about come first, the main one before its pools, then those of whom it may wait for, then
+//! those that sleep on a word of memory (a lock, a turn), then those that wait for events; in each the longest waits first, and of
+//! a process with hundreds of threads some before the rest.
 //! Whoever has waited for events since long ago comes last: a daemon without work. Who sleeps on purpose waits for nobody,
 //! so of a process a few such are read, and those that are known to hold what others wait for. A process of which a thread
 //! may hold the lock on its own memory is left alone. Pure.
@@ -115,7 +116,10 @@ pub fn between(left: Vec<Left>) -> Chosen {
 }
 
 fn first(mut ranked: Vec<(u32, Ns, Left)>) -> Chosen {
-    ranked.sort_by_key(|(rank, waits_ns, left)| (*rank, Reverse(*waits_ns), left.thread.tid));
+    ranked.sort_by_key(|(rank, waits_ns, left)| {
+        let is_of_pool = *rank == 0 && left.thread.tid != left.thread.pid;
+        (*rank, is_of_pool, Reverse(*waits_ns), left.thread.tid)
+    });
     let mut asleep: HashMap<u32, usize> = HashMap::new();
     ranked.retain(|(rank, _, left)| {
         let count = asleep.entry(left.thread.pid).or_default();

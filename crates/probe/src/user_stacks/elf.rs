@@ -15,6 +15,7 @@ const SEGMENT_UNWIND_INDEX: u32 = 0x6474_e550;
 const EXECUTABLE: u32 = 1;
 const SECTION_SYMBOLS: u32 = 2;
 const SECTION_DYNAMIC_SYMBOLS: u32 = 11;
+const SECTION_EXPORTS: u32 = 0x6fff_fff6;
 const SEGMENT_BYTES: u64 = 56;
 const SECTION_BYTES: u64 = 64;
 const PAGE: u64 = 4096;
@@ -92,6 +93,8 @@ pub struct Elf {
     pub unwind_index: Option<u64>,
     /// Tables of symbols, the one that has the local ones too first.
     pub symbols: Vec<Symbols>,
+    /// The index of what it exports (`.gnu.hash`), and the table that it is of.
+    pub exports: Option<(Range<u64>, Symbols)>,
 }
 
 impl Elf {
@@ -143,15 +146,19 @@ impl Elf {
         };
         for at in 0..count {
             let Some(head) = section(at) else { return };
-            let kind = u32_at(&head, 4);
-            if kind != SECTION_SYMBOLS && kind != SECTION_DYNAMIC_SYMBOLS {
-                continue;
-            }
-            let Some(names) = section(u64::from(u32_at(&head, 40))) else { continue };
-            let symbols = Symbols { table: range(&head), names: range(&names) };
-            match kind {
-                SECTION_SYMBOLS => self.symbols.insert(0, symbols),
-                _ => self.symbols.push(symbols),
+            let linked = |head: &[u8]| section(u64::from(u32_at(head, 40)));
+            let symbols =
+                |table: &[u8]| Some(Symbols { table: range(table), names: range(&linked(table)?) });
+            match u32_at(&head, 4) {
+                SECTION_SYMBOLS => {
+                    symbols(&head).into_iter().for_each(|it| self.symbols.insert(0, it));
+                }
+                SECTION_DYNAMIC_SYMBOLS => self.symbols.extend(symbols(&head)),
+                SECTION_EXPORTS => {
+                    let of = linked(&head).and_then(|table| symbols(&table));
+                    self.exports = of.map(|of| (range(&head), of));
+                }
+                _ => {}
             }
         }
     }

@@ -1,4 +1,5 @@
-//! Which functions of a program's files the CPU clock hit: the places that the kernel counted, by name.
+//! Which functions of a program's files, and of the code that it made at run time, the CPU clock hit: the places that the kernel
+//! counted, by name.
 //!
 //! The clock counts places in files (bpf/sample.bpf.c); names are found once, when the look is over. Of a command nothing is left
 //! then, so which files its processes run is written down while they live, of each twice, and a file is opened again only if
@@ -12,9 +13,10 @@ use super::budget::cpu_ns;
 use super::elf::{Bytes, Elf};
 use super::maps::{self, Mapping};
 use super::names;
+use super::perf_map;
 use crate::live::What;
 use crate::samples::Point;
-use holdup_reason::facts::{Body, Fact, Function, Ns};
+use holdup_reason::facts::{Body, Fact, Function, Ns, UserFrame};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -48,8 +50,20 @@ enum Ask {
     Name(Vec<Wanted>, Ns),
 }
 
-/// Functions by which of the sums they belong to, and the CPU time that all took.
-type Named = (Vec<(usize, Vec<Function>)>, Ns);
+/// What is kept of a process that may end before the look does.
+struct Kept {
+    files: Vec<Mapping>,
+    map: Option<perf_map::Place>,
+}
+
+/// What came of naming.
+struct Named {
+    /// By which of the sums they belong to.
+    functions: Vec<(usize, Vec<Function>)>,
+    /// Processes whose maps of code that was made at run time are too long to be read.
+    too_long: Vec<u32>,
+    spent_ns: Ns,
+}
 
 /// The functions of a look.
 #[derive(Default)]
@@ -103,22 +117,28 @@ impl Functions {
         self.helper.as_ref()?.0.send(what).ok()
     }
 
-    /// Names the functions of the files with most samples; gives the CPU time that it took.
-    pub fn name(&mut self, points: Vec<(Point, String)>, sums: &mut [Body], allowed_ns: Ns) -> Ns {
+    /// Names the functions of the files with most samples; gives the CPU time that it took, and whose list of functions that
+    /// were made at run time is too long.
+    pub fn name(
+        &mut self,
+        points: Vec<(Point, String)>,
+        sums: &mut [Body],
+        allowed_ns: Ns,
+    ) -> (Ns, Vec<u32>) {
         let mut points = points;
         points.retain(|(point, _)| self.concerns(point.pid));
         let wanted = wanted(points, sums);
         if wanted.is_empty() || self.ask(Ask::Name(wanted, allowed_ns)).is_none() {
-            return 0;
+            return (0, Vec::new());
         }
         let named = self.helper.as_ref().map(|(_, named)| named.recv_timeout(2 * TIMEOUT));
-        let Some(Ok((named, spent_ns))) = named else { return allowed_ns };
-        for (at, functions) in named {
+        let Some(Ok(named)) = named else { return (allowed_ns, Vec::new()) };
+        for (at, functions) in named.functions {
             if let Body::Work(work) = &mut sums[at] {
                 work.functions = functions;
             }
         }
-        spent_ns
+        (named.spent_ns, named.too_long)
     }
 }
 
@@ -130,7 +150,8 @@ fn wanted(points: Vec<(Point, String)>, sums: &[Body]) -> Vec<Wanted> {
     }
     let mut of_files: Vec<(u64, usize, u32, &str)> = (sums.iter().enumerate())
         .filter_map(|(at, body)| match body {
-            Body::Work(work) if !work.code.is_empty() && work.count >= SAMPLES_MIN => {
+            // In a system call it is the kernel's code.
+            Body::Work(work) if work.syscall.is_empty() && work.count >= SAMPLES_MIN => {
                 Some((work.count, at, work.process.pid, work.code.as_str()))
             }
             _ => None,
@@ -151,35 +172,75 @@ fn start() -> Option<(Sender<Ask>, Receiver<Named>)> {
     let (ask, asked) = channel::<Ask>();
     let (answered, answer) = channel();
     let work = move || {
-        let mut remembered: HashMap<u32, Vec<Mapping>> = HashMap::new();
+        let mut remembered: HashMap<u32, Kept> = HashMap::new();
         for what in asked {
-            let (wanted, allowed_ns) = match what {
+            let named = match what {
                 Ask::Remember(pid) => {
-                    let mut files = maps::executable(pid);
-                    files.retain(|mapping| mapping.file.1 != 0);
-                    if !files.is_empty() {
-                        remembered.insert(pid, files);
+                    let kept = Kept::of(pid);
+                    if !kept.files.is_empty() {
+                        remembered.insert(pid, kept);
                     }
                     continue;
                 }
-                Ask::Name(wanted, allowed_ns) => (wanted, allowed_ns),
+                Ask::Name(wanted, allowed_ns) => name_all(wanted, &remembered, allowed_ns),
             };
-            let until = Instant::now() + TIMEOUT;
-            let has_time = || cpu_ns() < allowed_ns && Instant::now() < until;
-            let named = wanted.into_iter().filter_map(|wanted| {
-                let live = maps::executable(wanted.pid);
-                let gone = || remembered.get(&wanted.pid).cloned();
-                let files = if live.is_empty() { gone()? } else { live };
-                Some((wanted.at, functions(&wanted, &files, &has_time)?))
-            });
-            let named: Vec<_> = named.collect();
-            if answered.send((named, cpu_ns())).is_err() {
+            if answered.send(named).is_err() {
                 break;
             }
         }
     };
     std::thread::Builder::new().name("holdup-functions".into()).spawn(work).ok()?;
     Some((ask, answer))
+}
+
+impl Kept {
+    fn of(pid: u32) -> Self {
+        let mut files = maps::executable(pid);
+        files.retain(|mapping| mapping.file.1 != 0);
+        Self { files, map: perf_map::Place::of(pid) }
+    }
+}
+
+fn name_all(wanted: Vec<Wanted>, remembered: &HashMap<u32, Kept>, allowed_ns: Ns) -> Named {
+    let until = Instant::now() + TIMEOUT;
+    let has_time = |more_ns: Ns| cpu_ns() + more_ns < allowed_ns && Instant::now() < until;
+    let mut named = Named { functions: Vec::new(), too_long: Vec::new(), spent_ns: 0 };
+    for wanted in wanted {
+        let live = Kept::of(wanted.pid);
+        let kept = if live.files.is_empty() { remembered.get(&wanted.pid) } else { Some(&live) };
+        let Some(kept) = kept else { continue };
+        let functions = match (wanted.file.as_str(), &kept.map) {
+            ("", Some(map)) => {
+                let addresses: Vec<u64> = wanted.points.iter().map(|(at, _)| *at).collect();
+                let found = map.find(&addresses, &|bytes| has_time(bytes * perf_map::BYTE_NS));
+                named.too_long.extend(found.is_too_long.then_some(wanted.pid));
+                Some(made(found.names, &wanted.points))
+            }
+            ("", None) => None,
+            _ => functions(&wanted, &kept.files, &|| has_time(0)),
+        };
+        named.functions.extend(functions.map(|functions| (wanted.at, functions)));
+    }
+    Named { spent_ns: cpu_ns(), ..named }
+}
+
+/// The functions that were made at run time, by the name of each place that was hit, most first.
+fn made(names: Vec<Option<UserFrame>>, points: &[(u64, u64)]) -> Vec<Function> {
+    let mut counts: BTreeMap<(String, String), u64> = BTreeMap::new();
+    for (frame, (_, count)) in names.into_iter().zip(points) {
+        if let Some(frame) = frame {
+            let place = frame.place();
+            *counts.entry((frame.function, place)).or_default() += count;
+        }
+    }
+    sorted(counts.into_iter().map(|((name, place), count)| Function { name, place, count }))
+}
+
+fn sorted(all: impl Iterator<Item = Function>) -> Vec<Function> {
+    let mut all: Vec<Function> = all.collect();
+    all.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.name.cmp(&b.name)));
+    all.truncate(FUNCTIONS_MAX);
+    all
 }
 
 /// The functions that were hit, most first; none if the file is not there any more, or there is no time.
@@ -210,11 +271,8 @@ fn counts(
             *counts.entry(name).or_default() += count;
         }
     }
-    let mut all: Vec<Function> =
-        counts.into_iter().map(|(name, count)| Function { name, count }).collect();
-    all.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.name.cmp(&b.name)));
-    all.truncate(FUNCTIONS_MAX);
-    Some(all)
+    let of = |(name, count)| Function { name, count, ..Function::default() };
+    Some(sorted(counts.into_iter().map(of)))
 }
 
 /// The file of a mapping: by the process if it lives, else by its path if that still leads to the same file.
@@ -244,9 +302,38 @@ mod tests {
         let hit = vec![(0x2020, 3), (0x2000, 2), (0x2010, 4), (0x2040, 9)];
         let named = counts(&elf, &file, hit.clone(), &|| true).unwrap();
         let wanted = [("spin", 6), ("rest", 3)];
-        let wanted = wanted.map(|(name, count)| Function { name: name.into(), count });
+        let wanted = wanted.map(|(name, count)| Function {
+            name: name.into(),
+            count,
+            ..Function::default()
+        });
         assert_eq!(named, wanted);
         assert!(counts(&elf, &file, hit, &|| false).is_none(), "no time");
+    }
+
+    #[test]
+    fn what_was_made_at_run_time_is_named_with_its_place() {
+        let frame = |function: &str, module: &str, line| {
+            Some(UserFrame { function: function.into(), module: module.into(), line })
+        };
+        let mix = || frame("mix", "crunch.js", 3);
+        let names = vec![mix(), frame("put", "", 0), None, mix()];
+        let named = made(names, &[(0x1000, 2), (0x1010, 3), (0x1020, 9), (0x1030, 4)]);
+        let named: Vec<_> = named.iter().map(|it| (&*it.name, &*it.place, it.count)).collect();
+        assert_eq!(named, [("mix", "crunch.js:3", 6), ("put", "", 3)]);
+    }
+
+    #[test]
+    fn code_without_a_file_is_read_where_it_was_hit() {
+        let process = ThreadRef { pid: 8, ..ThreadRef::default() };
+        let of_own = |syscall: &str| {
+            let (process, syscall) = (process.clone(), syscall.into());
+            Body::Work(Work { process, syscall, count: 50, ..Work::default() })
+        };
+        let point = Point { pid: 8, code_ino: 0, offset: 0x7f00_0010, count: 40 };
+        let wanted = wanted(vec![(point, String::new())], &[of_own("read"), of_own("")]);
+        assert_eq!(wanted.len(), 1);
+        assert_eq!((wanted[0].at, &*wanted[0].points), (1, &[(0x7f00_0010, 40)][..]));
     }
 
     #[test]

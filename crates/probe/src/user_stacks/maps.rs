@@ -30,6 +30,14 @@ pub struct Mapping {
     pub name: Arc<str>,
 }
 
+impl Mapping {
+    /// Whether code was made there at run time.
+    pub fn is_made(&self) -> bool {
+        let is_nameless = self.file.1 == 0 && !self.path.starts_with("[v");
+        is_nameless || self.path.starts_with("/memfd:")
+    }
+}
+
 /// The executable memory of a process, as far as it was asked for.
 pub struct Maps {
     /// None if it is read whole.

@@ -22,6 +22,8 @@ mod called;
 mod choose;
 #[doc(hidden)]
 pub mod elf;
+#[doc(hidden)]
+pub mod exports;
 mod functions;
 mod go_program;
 mod go_routines;
@@ -31,11 +33,13 @@ mod go_tests;
 mod goroutines;
 mod interpreters;
 mod java;
+mod javascript;
 mod looks;
 mod maps;
 mod modules;
 #[doc(hidden)]
 pub mod names;
+mod perf_map;
 mod process;
 mod python;
 mod reader;
@@ -150,6 +154,8 @@ pub(crate) struct UserStacks {
     read: HashMap<u32, u64>,
     /// Threads with a wait for whose stack there was no time.
     left_out: HashSet<u32>,
+    /// Processes of which it was said that their map is too long.
+    too_long: HashSet<u32>,
     allowance: Allowance,
     /// Stacks that were whole, and those whose thread had moved.
     whole: u64,
@@ -172,6 +178,7 @@ impl UserStacks {
             given_up: 0,
             read: HashMap::new(),
             left_out: HashSet::new(),
+            too_long: HashSet::new(),
             allowance: Allowance::default(),
             whole: 0,
             torn: 0,
@@ -196,6 +203,12 @@ impl UserStacks {
     /// Pays for what was read of memory by others than the helper.
     pub fn pay(&mut self, spent_ns: Ns) {
         self.allowance.pay(spent_ns);
+    }
+
+    /// Says whose maps of code that was made at run time are too long to be read, of each once.
+    pub fn say_too_long(&mut self, pids: &[u32], facts: &mut Vec<Fact>) {
+        let fresh = pids.iter().filter(|pid| self.too_long.insert(**pid));
+        facts.extend(fresh.map(|pid| perf_map::too_long(crate::live::now(), *pid)));
     }
 
     /// Where blocked threads left user space.
@@ -240,7 +253,10 @@ impl UserStacks {
         self.allowance.pay(read.spent_ns);
         self.allowance.save_for(read.needed_ns);
         let again = self.walk(walker, whose)?;
-        Ok(self.unmoved(chosen.left, again, read))
+        let mut facts = Vec::new();
+        self.say_too_long(&read.too_long, &mut facts);
+        facts.extend(self.unmoved(chosen.left, again, read));
+        Ok(facts)
     }
 
     /// The stacks of those whose thread stood still all the time.

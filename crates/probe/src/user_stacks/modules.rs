@@ -9,10 +9,10 @@
 
 use super::budget::{Budget, cpu_ns};
 use super::elf::{Bytes, Elf};
-use super::java;
 use super::maps::Mapping;
 use super::names;
 use super::rows::{self, Row};
+use super::{exports, java};
 use crate::memory;
 use holdup_reason::facts::Ns;
 use std::collections::{BTreeMap, HashMap};
@@ -69,6 +69,7 @@ struct Module {
     rows: HashMap<u64, Option<Arc<Row>>>,
     names: HashMap<u64, Option<Arc<str>>>,
     symbols: HashMap<&'static str, Option<u64>>,
+    constants: HashMap<&'static str, Option<i32>>,
     /// This batch has no time for its names.
     is_left_out: bool,
 }
@@ -103,8 +104,9 @@ impl Modules {
             None => {
                 let module = open(pid, mapping).and_then(|from| {
                     let elf = Elf::read(&from)?;
-                    let (rows, names, symbols) = Default::default();
-                    Some(Module { from: Some(from), elf, rows, names, symbols, is_left_out: false })
+                    let (rows, names, symbols, constants) = Default::default();
+                    let (from, is_left_out) = (Some(from), false);
+                    Some(Module { from, elf, rows, names, symbols, constants, is_left_out })
                 });
                 self.all.push(module);
                 self.by_file.insert(mapping.file.clone(), self.all.len() - 1);
@@ -150,6 +152,23 @@ impl Modules {
         let found = find(self).map(Arc::new);
         self.machines.insert(at, found.clone());
         found
+    }
+
+    /// A number that a module exports by this name and never changes: found by the loader's own index, and read from the file,
+    /// which has no bytes for a zero.
+    pub fn constant(&mut self, at: usize, symbol: &'static str) -> Option<i32> {
+        let Module { from, elf, constants, .. } = self.all[at].as_mut()?;
+        if let Some(known) = constants.get(symbol) {
+            return *known;
+        }
+        let from = from.as_ref()?;
+        let value = exports::address_of(elf, from, symbol).map(|address| {
+            let mut bytes = [0; 4];
+            elf.read_from(from, address, &mut bytes);
+            i32::from_le_bytes(bytes)
+        });
+        constants.insert(symbol, value);
+        value
     }
 
     /// How to leave the function at an address of a module.

@@ -9,6 +9,7 @@ use super::Left;
 use super::budget::Budget;
 use super::called;
 use super::java;
+use super::javascript::{Blocks, JavaScript};
 use super::maps::{self, Maps};
 use super::modules::Modules;
 use super::python::{Python, Runtime};
@@ -51,6 +52,12 @@ pub struct Found {
     pub called: Option<(usize, u64)>,
     /// The file's name.
     pub name: Arc<str>,
+    /// Where it is, of code that was made at run time.
+    pub made_at: Option<u64>,
+    /// The frame pointer, where that alone led on.
+    pub frame: Option<u64>,
+    /// The function of a program that it is a frame of.
+    pub program: Option<UserFrame>,
 }
 
 /// A walk.
@@ -88,14 +95,17 @@ pub struct Process {
     /// All of its code was looked through for a Java machine; and one was found, read or not.
     is_searched: bool,
     is_java: bool,
+    /// Looked for once a stack has a frame that may be of a script.
+    javascript: Option<Option<JavaScript>>,
 }
 
 impl Process {
     /// Reads what code it has; none if there was no time for all of it.
     pub fn open(pid: u32, has_time: &dyn Fn() -> bool) -> Option<Self> {
         let maps = Maps::open(pid, has_time)?;
-        let (stack, python, java) = Default::default();
-        Some(Self { pid, maps, stack, python, java, is_searched: false, is_java: false })
+        let (stack, python, java, javascript) = Default::default();
+        let (is_searched, is_java) = (false, false);
+        Some(Self { pid, maps, stack, python, java, is_searched, is_java, javascript })
     }
 
     /// From where a thread left user space to where it began, with what its interpreter runs.
@@ -115,6 +125,17 @@ impl Process {
         self.find_java(&walk, modules, budget);
         if let Some(java) = &mut self.java {
             walk.methods = java.of(inner_tid(left.thread.tid), &mut memory);
+        } else if walk.frames.iter().any(|found| found.frame.is_some()) {
+            let known = self.maps.known();
+            let find = || JavaScript::find(pid, known, modules);
+            if let Some(javascript) = self.javascript.get_or_insert_with(find) {
+                let mut blocks = Blocks::default();
+                let mut held = |at: u64, into: &mut [u8]| blocks.read(at, into, &mut memory);
+                for found in &mut walk.frames {
+                    let function = |frame| javascript.function(frame, &mut held);
+                    found.program = found.frame.and_then(function);
+                }
+            }
         }
         walk
     }
@@ -167,8 +188,11 @@ impl Process {
             if behind_call {
                 name_callee(&mut walk, place, at.instruction, (pid, maps, &mut *modules));
             }
-            walk.frames.push(Found { place, called: None, name: Arc::clone(&mapping.name) });
             let row = place.and_then(|(module, address)| modules.row(module, address));
+            let frame = at.frame_pointer().filter(|_| row.is_none());
+            let name = Arc::clone(&mapping.name);
+            let made_at = Some(lookup).filter(|_| place.is_none() && mapping.is_made());
+            walk.frames.push(Found { place, called: None, name, made_at, frame, program: None });
             let mut is_code = |to: &Registers| maps.at(to.instruction.wrapping_sub(1)).is_some();
             if let Some((row, (module, _))) = row.as_ref().zip(place) {
                 let begins_at =
@@ -231,7 +255,7 @@ fn frame_of(
 }
 
 /// The number of a thread inside its own container, which is the one that its program knows.
-fn inner_tid(tid: u32) -> u32 {
+pub fn inner_tid(tid: u32) -> u32 {
     let status = std::fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
     let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
     let inner = numbers.and_then(|numbers| numbers.split_whitespace().last()?.parse().ok());

@@ -10,8 +10,10 @@
 use super::Left;
 use super::budget::Budget;
 use super::modules::Modules;
-use super::process::{Process, Walk, is_root};
+use super::perf_map;
+use super::process::{Found, Process, Walk, is_root};
 use holdup_reason::facts::{Ns, UserFrame};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
@@ -37,6 +39,8 @@ pub struct Read {
     pub spent_ns: Ns,
     /// CPU time that a batch needs for the names that there was no time for; 0 if none are missing.
     pub needed_ns: Ns,
+    /// Processes whose maps of code that was made at run time are too long to be read.
+    pub too_long: Vec<u32>,
 }
 
 /// A stack by names.
@@ -84,6 +88,7 @@ pub fn read(batch: &Batch, modules: &mut Modules) -> Read {
     let budget = Budget::begin(batch.allowed_ns, batch.timeout);
     let mut walks: Vec<Walk> = Vec::with_capacity(batch.left.len());
     let mut process: Option<(u32, Process)> = None;
+    let mut too_long = BTreeSet::new();
     loop {
         let (first, until_ns) = (walks.len(), budget.half_of_rest_ns());
         for left in &batch.left[first..] {
@@ -104,6 +109,9 @@ pub fn read(batch: &Batch, modules: &mut Modules) -> Read {
         let frames = walks[first..].iter().flat_map(|walk| &walk.frames);
         let places = frames.flat_map(|frame| [frame.place, frame.called]).flatten();
         modules.find_names(places, &budget);
+        for pid in name_made(&batch.left[first..], &mut walks[first..], &budget) {
+            too_long.insert(pid);
+        }
     }
     if walks.is_empty() {
         // Not even the first process could be opened.
@@ -111,7 +119,30 @@ pub fn read(batch: &Batch, modules: &mut Modules) -> Read {
     }
     let stacks = walks.iter().map(|walk| named(walk, modules)).collect();
     modules.close();
-    Read { stacks, spent_ns: budget.spent_ns(), needed_ns: budget.needed_ns() }
+    let (spent_ns, needed_ns) = (budget.spent_ns(), budget.needed_ns());
+    Read { stacks, spent_ns, needed_ns, too_long: too_long.into_iter().collect() }
+}
+
+/// Names code that was made at run time by the maps of its processes; gives those whose map is too long.
+fn name_made(left: &[Left], walks: &mut [Walk], budget: &Budget) -> Vec<u32> {
+    let mut of_processes: BTreeMap<u32, Vec<&mut Found>> = BTreeMap::new();
+    for (left, walk) in left.iter().zip(walks) {
+        let made = walk.frames.iter_mut().filter(|it| it.made_at.is_some() && it.program.is_none());
+        of_processes.entry(left.thread.pid).or_default().extend(made);
+    }
+    of_processes.retain(|_, made| !made.is_empty());
+    let mut too_long = Vec::new();
+    for (pid, made) in of_processes {
+        let addresses: Vec<u64> = made.iter().filter_map(|it| it.made_at).collect();
+        let fits = |bytes: u64| budget.fits(bytes * perf_map::BYTE_NS);
+        let found = perf_map::Place::of(pid).map(|place| place.find(&addresses, &fits));
+        let found = found.unwrap_or_default();
+        too_long.extend(found.is_too_long.then_some(pid));
+        for (made, name) in made.into_iter().zip(found.names) {
+            made.program = name;
+        }
+    }
+    too_long
 }
 
 /// A walk by names; none if no function of it has a name.
@@ -120,6 +151,9 @@ fn named(walk: &Walk, modules: &Modules) -> Option<Stack> {
         |place: Option<(usize, u64)>| place.and_then(|(at, address)| modules.name(at, address));
     let mut frames: Vec<UserFrame> = (walk.frames.iter())
         .map(|frame| {
+            if let Some(program) = &frame.program {
+                return program.clone();
+            }
             let function = name(frame.place).or_else(|| name(frame.called));
             UserFrame {
                 function: function.as_deref().unwrap_or_default().into(),

@@ -77,6 +77,11 @@ impl Registers {
         self.get(STACK).unwrap_or(0)
     }
 
+    /// The frame pointer, if it is known.
+    pub fn frame_pointer(&self) -> Option<u64> {
+        self.get(FRAME)
+    }
+
     /// How far from the frame the frame pointer points, where that is all that is missing for a step.
     pub fn lacks_frame_pointer(&self, row: &Row) -> Option<i64> {
         match row.frame {

@@ -16,6 +16,14 @@ pub fn process_name(model: &Model, thread: &ThreadRef) -> String {
     if name.is_empty() { thread.comm.clone() } else { name }
 }
 
+/// A process by name and number.
+pub fn by_name(who: &Who) -> String {
+    match who.pid {
+        Some(pid) => format!("{} {pid}", who.name),
+        None => who.name.clone(),
+    }
+}
+
 /// A link of the chain that is shown, with what was read of its thread's stack.
 pub fn link(model: &Model, step: &Step) -> Link {
     let waits_on = match &step.doing {

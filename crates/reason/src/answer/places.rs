@@ -3,6 +3,7 @@
 //! Of a thread its user stack says it; of a Go program, whose threads run any goroutine, the goroutines that stood. One
 //! function that a person knows, not a stack. Must not: decide whose wait it is (verdict.rs), or name who holds a lock.
 
+use super::naming::by_name;
 use super::report::{AnswerEnd, Link};
 use crate::facts::{Goroutine, TargetKind};
 use crate::graph::end::EndKind;
@@ -16,25 +17,29 @@ const GOROUTINES_MAX: usize = 3;
 
 /// Where the wait of an end stands.
 pub fn of_end(measures: &Measures<'_>, end: &AnswerEnd) -> Option<String> {
-    let model = measures.model;
-    if matches!(end.end, EndKind::Works | EndKind::Cpu) {
-        return None;
-    }
-    if end.end == EndKind::Lock
-        && let Some(link) = end.chain.iter().find(|link| link.lock_kind.is_some())
-    {
-        return Some(format!("it waits in {}", place(link)?));
-    }
-    let link = end.chain.last()?;
-    let does = if end.end == EndKind::Sleep { "sleeps" } else { "waits" };
-    match place(link) {
-        Some(place) => {
-            let is_first = end.chain.len() == 1;
-            let who = if is_first { "it" } else { link.who.name.as_str() };
-            Some(format!("{who} {does} in {place}"))
-        }
-        None => of_goroutines(model, link.who.pid?),
-    }
+    let last = end.chain.last().and_then(|link| link.who.pid);
+    let goroutines = || of_goroutines(measures.model, last?);
+    of_links(end).or_else(|| goroutines().filter(|_| waits(end)))
+}
+
+fn waits(end: &AnswerEnd) -> bool {
+    !matches!(end.end, EndKind::Works | EndKind::Cpu | EndKind::Idle)
+}
+
+/// By the functions of its chain: that of the lock, that of the last, or else the first of a script, which a person will know.
+fn of_links(end: &AnswerEnd) -> Option<String> {
+    let all = || end.chain.iter().enumerate();
+    let is_last = |at: usize| at + 1 == end.chain.len();
+    let of_lock = || all().find(|(_, link)| link.lock_kind.is_some());
+    let of_last = || all().next_back().filter(|(_, link)| link.who.function.is_some());
+    let (at, link) = match end.end {
+        _ if !waits(end) => return None,
+        EndKind::Lock if of_lock().is_some() => of_lock()?,
+        _ => of_last().or_else(|| all().find(|(_, link)| link.who.place.is_some()))?,
+    };
+    let who = if at == 0 { "it".to_string() } else { by_name(&link.who) };
+    let does = if end.end == EndKind::Sleep && is_last(at) { "sleeps" } else { "waits" };
+    Some(format!("{who} {does} in {}", place(link)?))
 }
 
 /// `take() of shop.py:12`.
@@ -79,9 +84,42 @@ fn of_goroutines(model: &Model, pid: u32) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::of_links;
+    use crate::answer::report::{Link, ObjectName, Who};
     use crate::answer::{Verdict, explain};
     use crate::facts::*;
     use crate::rules::scenes::*;
+
+    /// An end of `app 10`, then `node 20`, which stand in these functions.
+    fn waits(end: &str, functions: [&str; 2]) -> Option<String> {
+        let link = |(name, pid, function): (&str, u32, &str)| {
+            let (function, place) = function.split_once('@').unwrap_or((function, ""));
+            let who = serde_json::json!({"kind": "process", "name": name, "pid": pid});
+            let mut who: Who = serde_json::from_value(who).unwrap();
+            who.function = Some(function.to_string()).filter(|it| !it.is_empty());
+            who.place = Some(place.to_string()).filter(|it| !it.is_empty());
+            let (waits_on, stack) = (ObjectName::new("pipe", "pipe:[1]"), Vec::new());
+            Link { who, waits_on, seconds: 1.0, lock_kind: None, stack }
+        };
+        let chain = [("app", 10, functions[0]), ("node", 20, functions[1])].map(link);
+        let end = serde_json::json!({"end": end, "object": chain[0].waits_on, "seconds": 1.0, "share": 1.0,
+            "longest_seconds": 1.0, "victims": [], "chain": chain});
+        of_links(&serde_json::from_value(end).unwrap())
+    }
+
+    #[test]
+    fn the_function_of_a_script_is_said_wherever_the_wait_leads() {
+        let said = waits("sleep", ["load@server.js:5", ""]);
+        assert_eq!(said.as_deref(), Some("it waits in load() of server.js:5"));
+        let said = waits("device", ["", "load@server.js:5"]);
+        assert_eq!(said.as_deref(), Some("node 20 waits in load() of server.js:5"));
+        assert_eq!(
+            waits("sleep", ["uv_fs_read", ""]),
+            None,
+            "a library's says nothing to a person"
+        );
+        assert_eq!(waits("works", ["load@server.js:5", ""]), None);
+    }
 
     fn frame(function: &str, module: &str, line: u32) -> UserFrame {
         UserFrame { function: function.into(), module: module.into(), line }

@@ -2,6 +2,7 @@
 //!
 //! One sentence a kind of end, in the words of the ends alone. Must not: decide the verdict or order the ends (verdict.rs).
 
+use super::naming::by_name;
 use super::own::Own;
 use super::places;
 use super::report::*;
@@ -130,13 +131,6 @@ fn host_works(measures: &Measures<'_>, name: &str) -> (String, String) {
 /// An actor by name and process: `node 812`.
 fn actor(end: &AnswerEnd) -> Option<String> {
     end.who.as_ref().map(by_name)
-}
-
-fn by_name(who: &Who) -> String {
-    match who.pid {
-        Some(pid) => format!("{} {pid}", who.name),
-        None => who.name.clone(),
-    }
 }
 
 /// Whoever waits directly for the actor; none if the actor is the victim itself.

@@ -484,6 +484,9 @@ pub struct Work {
 pub struct Function {
     /// Its name as people write it.
     pub name: String,
+    /// Of one that was made at run time: the script and the line that it begins on (`server.js:12`), if its runtime says so.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub place: String,
     /// Samples.
     pub count: u64,
 }

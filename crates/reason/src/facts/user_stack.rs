@@ -31,7 +31,7 @@ pub struct UserFrame {
     /// `jdk/`; empty of code that was made at run time.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub module: String,
-    /// The line of that file that it is in, from 1 on; 0 if the language does not tell.
+    /// The line of that file that it is in, from 1 on; of JavaScript the one on which it begins; 0 if the language does not tell.
     #[serde(skip_serializing_if = "is_zero")]
     pub line: u32,
 }

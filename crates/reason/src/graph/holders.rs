@@ -348,8 +348,12 @@ impl Peers<'_> {
             // Its children were mostly killed with it.
             return self.only_child(wait.thread.pid, wait.begin_ns, wait.end_ns);
         }
-        // Any child's end would do: only if there is but one, or all are held up, is it known for whom.
         let alive = self.living_children(wait.thread.pid);
+        // By its own functions it waits for the one that it has just begun.
+        if wait.place.syscall.starts_with("epoll") {
+            return alive.into_iter().max_by_key(|child| child.start_ns);
+        }
+        // Any child's end would do: only if there is but one, or all are held up, is it known for whom.
         if alive.len() > 1 && !self.hold_up_together(&alive, wait) {
             return None;
         }

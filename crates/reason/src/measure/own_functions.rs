@@ -36,14 +36,23 @@ fn sampled_in(measures: &Measures<'_>, pid: u32) -> Option<String> {
     let all: u64 = of_it().map(|work| work.count).sum();
     let most = of_it().max_by_key(|work| work.count)?;
     let (place, count) = match (most.syscall.as_str(), most.code.as_str()) {
-        ("", "") => return None,
-        ("", code) => match outstanding(most) {
-            Some(function) => (format!("{}() of {code}", function.name), function.count),
-            None => (code.to_string(), most.count),
+        ("", code) => match (outstanding(most), code) {
+            (Some(function), code) => (of_file(function, code), function.count),
+            (None, "") => return None,
+            (None, code) => (code.to_string(), most.count),
         },
         (call, _) => (format!("{call}()"), most.count),
     };
     (all >= 20).then(|| format!("{place} {}", words::percent(count as f64 / all as f64)))
+}
+
+/// A function and the file that its code is in.
+fn of_file(Function { name, place, .. }: &Function, code: &str) -> String {
+    match (place.as_str(), code) {
+        ("", "") => format!("{name}()"),
+        ("", code) => format!("{name}() of {code}"),
+        (place, _) => format!("{name}() of {place}"),
+    }
 }
 
 /// The function that half of a file's samples hit.

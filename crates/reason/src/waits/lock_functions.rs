@@ -284,6 +284,14 @@ pub const IDLE: &[&str] = &[
     "ServerLoop",
     "secure_read",
 ];
+/// Functions that run an event loop of their own until a child that they began has ended.
+pub const CHILD: &[&str] =
+    &["SyncProcessRunner::Spawn", "SyncProcessRunner::TryInitializeAndRunLoop"];
+/// The same by the function of the language's own library, where the program's have no names: name and file.
+pub const CHILD_SCRIPTS: &[(&str, &str)] =
+    &[("spawnSync", "node:child_process"), ("spawnSync", "node:internal/child_process")];
+/// Node's, of a thread that a program began for work of its own: it may wait for work by whatever word it likes.
+pub const WORKER: &[&str] = &["worker::Worker::Run", "worker::Worker::StartThread"];
 /// Functions that let time pass, where the kernel sees a condition.
 pub const SLEEP: &[&str] =
     &["JavaThread::sleep", "JavaThread::sleep_nanos", "JVM_Sleep", "JVM_SleepNanos"];
@@ -359,7 +367,8 @@ pub const PLUMBING_FILES: &[&str] = &[
     JAVAS_OWN,
     "python3",
     "libpython",
-    "node",
+    "node:",
+    "libnode.",
     "ruby",
     "libruby",
     "perl",
@@ -368,7 +377,15 @@ pub const PLUMBING_FILES: &[&str] = &[
     "beam.smp",
     "[vdso]",
 ];
-/// Paths of the same.
+/// Whole names of such files, as a script's own may well begin with them.
+pub const PLUMBING_PROGRAMS: &[&str] = &["node", "nodejs"];
+/// Files with a program's own functions, whatever these are called.
+pub const SCRIPTS: &[&str] = &[".py", ".js", ".mjs", ".cjs", ".ts", ".mts", ".cts"];
+/// What names of files have that extend a script's language: a person knows the script that called them.
+pub const EXTENSIONS: &[&str] = &[".cpython-", ".abi3.so", ".node"];
+/// How those of a language's own library begin.
+pub const RUNTIME_SCRIPTS: &[&str] = &["python3/", "node:"];
+/// Paths of functions that say as little.
 pub const PLUMBING_PATHS: &[&str] = &[
     "std::",
     "<std::",
@@ -381,6 +398,9 @@ pub const PLUMBING_PATHS: &[&str] = &[
     "<parking_lot",
     "lock_api::",
     "<lock_api::",
+    "java.",
+    "jdk.",
+    "sun.",
     "runtime.",
     "syscall.",
     "sync.",

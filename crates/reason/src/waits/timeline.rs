@@ -469,7 +469,8 @@ fn same_call(first: &Place, second: &Place) -> bool {
 /// What the program's own functions say of a word goes before what is guessed by its value.
 fn heed_stack(model: &Model, wait: &mut WaitSpan) {
     let is_word = matches!(wait.class, WaitClass::FutexLock | WaitClass::FutexWait);
-    if !is_word && wait.class != WaitClass::Idle {
+    let is_loop = wait.place.syscall.starts_with("epoll");
+    if !is_word && !is_loop && wait.class != WaitClass::Idle {
         return;
     }
     // Each of a virtual machine's threads waits on something of its own, whatever lock it wants.
@@ -479,7 +480,12 @@ fn heed_stack(model: &Model, wait: &mut WaitSpan) {
         return;
     }
     let Some(stack) = model.user_stack(&wait.thread, wait.begin_ns, wait.end_ns) else { return };
-    if user_stack::wants_ruby_mutex(&stack.frames) {
+    // Whichever of its child's ends that loop heard from.
+    if is_loop && user_stack::waits_for_child(&stack.frames) {
+        (wait.class, wait.object) = (WaitClass::Child, Object::Child(None));
+        return;
+    }
+    if user_stack::wants_ruby_mutex(&stack.frames) && (is_word || wait.class == WaitClass::Idle) {
         (wait.class, wait.object) = of_monitor;
         return;
     }

@@ -120,13 +120,22 @@ pub fn wants_ruby_mutex(frames: &[UserFrame]) -> bool {
     takes.is_some_and(|takes| position(&frames[..takes], RUBY_RUNS).is_none())
 }
 
-/// Whether whoever has this stack is held up by who has a lock, and does not wait for work. Of a lock of Python's: if
-/// the program's own function asked for it, and not one of Python's queues and pools.
+/// Whether it waits for a child that it began, in a loop of events for that alone.
+pub fn waits_for_child(frames: &[UserFrame]) -> bool {
+    let is_known = |frame: &UserFrame| {
+        CHILD_SCRIPTS.contains(&(frame.function.as_str(), frame.module.as_str()))
+    };
+    position(frames, CHILD).is_some() || frames.iter().any(is_known)
+}
+
+/// Whether whoever has this stack is held up by who has a lock, and does not wait for work. Of a lock of Python's, or a word
+/// of JavaScript's: if the program's own function asked for it, and not one of the language's queues and pools, or a worker.
 pub fn is_held_up(frames: &[UserFrame]) -> bool {
     match kind(frames) {
         Some(LockKind::ProgramLock) => {
-            let inner = frames.iter().find(|frame| frame.module.ends_with(".py"));
-            inner.is_some_and(|frame| !frame.module.starts_with("python3/"))
+            let inner = frames.iter().find(|frame| is_script(frame) || is_runtimes(frame));
+            let is_own = inner.is_some_and(|frame| !is_runtimes(frame));
+            is_own && position(frames, WORKER).is_none()
         }
         Some(kind) => kind.holds_up(),
         None => false,
@@ -137,6 +146,16 @@ pub fn is_held_up(frames: &[UserFrame]) -> bool {
 pub fn sleeps(frames: &[UserFrame]) -> bool {
     let is_javas = |(own, _): (&[UserFrame], _)| own.iter().any(|it| it.function == JAVA_SLEEP);
     position(frames, SLEEP).is_some() || javas_own(frames).is_some_and(is_javas)
+}
+
+/// Whether it is a function of a script.
+fn is_script(frame: &UserFrame) -> bool {
+    !frame.function.is_empty() && SCRIPTS.iter().any(|end| frame.module.ends_with(end))
+}
+
+/// Whether that script is of the language's own library.
+fn is_runtimes(frame: &UserFrame) -> bool {
+    RUNTIME_SCRIPTS.iter().any(|start| frame.module.starts_with(start))
 }
 
 /// The function of the program that waits: the first that is neither the C library's, nor a runtime's, nor one of those
@@ -151,15 +170,21 @@ pub fn frame(frames: &[UserFrame]) -> Option<&UserFrame> {
         || KINDS.iter().chain(AFTER_PROC_SLEEP).chain(PLAIN).flat_map(|(_, names)| names.iter());
     let is_plumbing = |frame: &&UserFrame| {
         let (name, file) = (frame.function.as_str(), frame.module.as_str());
+        if is_script(frame) {
+            return is_runtimes(frame);
+        }
         name.is_empty()
+            || PLUMBING_PROGRAMS.contains(&file)
             || PLUMBING_FILES.iter().any(|start| file.starts_with(start))
             || PLUMBING_PATHS.iter().any(|start| name.starts_with(start))
             || !is_a_method(frame)
                 && tables().chain(PLUMBING).chain(IDLE).any(|known| is(name, known))
     };
+    let extends = |frame: &&UserFrame| EXTENSIONS.iter().any(|part| frame.module.contains(part));
+    let known = || frames.iter().filter(|frame| !is_plumbing(frame));
     // Of a language that tells lines the program's own comes before what its interpreter or a library calls for it.
-    let own = frames.iter().find(|frame| frame.line != 0 && !is_plumbing(frame));
-    own.or_else(|| frames.iter().find(|frame| !is_plumbing(frame)))
+    let own = known().find(|frame| frame.line != 0);
+    own.or_else(|| known().find(|frame| !extends(frame))).or_else(|| known().next())
 }
 
 /// The kind of lock that a thread waited for within a time, if its stack was read and says so, or its machine.
@@ -375,6 +400,23 @@ mod tests {
             Some(LockKind::Idle),
             None,
         ),
+        (
+            "read @libc.so.6 < uv__fs_work @node < uv_fs_read @node < Builtins_CallApiCallback @node < readSync @node:fs < load @node-config.js < main @server.mjs",
+            None,
+            Some("load"),
+        ),
+        (
+            "poll @libc.so.6 < select_poll_poll @select.cpython-311-x86_64-linux-gnu.so < select @python3/selectors.py < build @make.py",
+            None,
+            Some("build"),
+        ),
+        ("poll @libc.so.6 < pq_wait @_pq.abi3.so", None, Some("pq_wait")),
+        ("epoll_pwait @libc.so.6 < recv @node:net < main @tool.ts", None, Some("main")),
+        (
+            "pthread_cond_timedwait @libc.so.6 < v8::internal::FutexEmulation::WaitSync @node < waitForTurn @turns.js",
+            Some(LockKind::ProgramLock),
+            Some("waitForTurn"),
+        ),
         ("nanosleep @libc.so.6 < pause_for_a_while", None, Some("pause_for_a_while")),
         ("read @libc.so.6 < @app", None, None),
     ];
@@ -426,6 +468,26 @@ mod tests {
         assert!(!up("_PyEval_EvalFrameDefault @python3.12"), "another release: not known");
         assert!(is_held_up(&frames("ObjectMonitor::enter @libjvm.so")));
         assert!(!is_held_up(&frames("pthread_cond_wait @libc.so.6 < take_job")));
+    }
+
+    #[test]
+    fn a_word_of_javascripts_holds_up_who_is_no_worker() {
+        let up =
+            |rest: &str| is_held_up(&frames(&format!("FutexEmulation::WaitSync @node < {rest}")));
+        assert!(up("waitForTurn @turns.js < <module> @turns.js < node::Start @node"));
+        assert!(!up("next @pool.js < <module> @pool.js < node::worker::Worker::Run @node"));
+        assert!(!up("wait @node:internal/worker < waitForTurn @turns.js"));
+        assert!(!up("Builtins_JSEntry @node"), "no function of a script");
+    }
+
+    #[test]
+    fn a_loop_for_a_child_alone_waits_for_that_child() {
+        let within = "epoll_pwait @libc.so.6 < uv__io_poll @node < uv_run @node < ";
+        let waits = |rest: &str| waits_for_child(&frames(&format!("{within}{rest}")));
+        assert!(waits("node::SyncProcessRunner::Spawn @node < execSync @node:child_process"));
+        assert!(waits_for_child(&frames("@libc.so.6 < @node < spawnSync @node:child_process")));
+        assert!(!waits("spawnSync @tasks.js"), "a function of that name");
+        assert!(!waits("node::SpinEventLoopInternal @node"));
     }
 
     #[test]

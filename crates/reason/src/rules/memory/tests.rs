@@ -402,3 +402,10 @@ mod reading_again {
         assert_eq!(named[0].severity, Severity::Critical);
     }
 }
+
+#[test]
+fn who_makes_room_for_a_neighbour_is_not_held_up_by_the_limit() {
+    use super::reclaim::tests::{filled, found};
+    assert!(found(&filled(), "memory.reclaim").is_some());
+    assert_eq!(found(&filled(), "memory.limit"), None);
+}

@@ -85,7 +85,11 @@ fn sampled(functions: &[(&str, u64)]) -> Vec<Fact> {
         run_ns: LOOK_NS,
         ..ThreadTime::default()
     };
-    let named = |(name, count): &(&str, u64)| Function { name: (*name).into(), count: *count };
+    let named = |(name, count): &(&str, u64)| Function {
+        name: (*name).into(),
+        count: *count,
+        ..Function::default()
+    };
     let work = Work {
         process: process.clone(),
         code: "app".into(),
@@ -134,4 +138,22 @@ fn the_function_of_most_samples_is_where_it_works() {
     };
     assert_eq!(function(&[("spin", 300)]).as_deref(), Some("spin() of app 60 %"));
     assert_eq!(function(&[("spin", 200)]).as_deref(), Some("app 100 %"), "not half of it");
+}
+
+#[test]
+fn a_function_that_was_made_at_run_time_is_where_it_works() {
+    let function = |place: &str| {
+        let mut facts = sampled(&[("crunch", 400)]);
+        for fact in &mut facts {
+            if let Body::Work(work) = &mut fact.body {
+                work.code.clear();
+                work.functions[0].place = place.into();
+            }
+        }
+        let report = explain(facts);
+        let end = report.answer.ends.first().and_then(|end| end.who.clone());
+        end.and_then(|who| who.function)
+    };
+    assert_eq!(function("server.js:12").as_deref(), Some("crunch() of server.js:12 80 %"));
+    assert_eq!(function("").as_deref(), Some("crunch() 80 %"));
 }

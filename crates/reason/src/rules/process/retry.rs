@@ -190,7 +190,23 @@ mod tests {
 
     const SECOND: Ns = 1_000_000_000;
     const ECONNREFUSED: i32 = 111;
+    const EACCES: i32 = 13;
     const ENOSPC: i32 = 28;
+
+    #[test]
+    fn whoever_is_refused_many_rights_looks_around() {
+        let mut facts = host();
+        facts.push(of_process(10, "ps"));
+        for at in 1..=3 {
+            for pid in 1..=4 {
+                let path = Some(format!("/proc/{pid}/io"));
+                let refused = Denied { errno: EACCES, path, ..refusal(10, "ps", "openat") };
+                facts.push(Fact { at_ns: at * SECOND, body: Body::Denied(refused) });
+            }
+            facts.push(slept(10, "ps", at * SECOND + 1_000, (at + 1) * SECOND - 1_000));
+        }
+        assert!(explain(facts).findings.iter().all(|finding| finding.code != "process.retry"));
+    }
 
     fn connect(address: &str) -> Denied {
         let address = Some(address.parse().expect("an address"));

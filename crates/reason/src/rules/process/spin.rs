@@ -234,7 +234,8 @@ mod tests {
         let mut facts = sampled(&[(&[], 800)]);
         let mut code = in_code("mariadbd", 700);
         if let Body::Work(work) = &mut code.body {
-            let named = |name: &str, count| Function { name: name.into(), count };
+            let named =
+                |name: &str, count| Function { name: name.into(), count, ..Function::default() };
             work.functions = vec![named("ut_delay", 480), named("row_search_mvcc", 100)];
         }
         facts.push(code);
