@@ -431,10 +431,11 @@ impl Live {
         if samples_waits && again && !is_last && !self.is_overdue() {
             self.standing(facts, self.is_command)?;
         }
-        self.user_stacks_between(facts, is_last)?;
         let lasted_ns = now().saturating_sub(self.begin_ns);
         let spent_ns = self.interpreters.tick(facts, lasted_ns) + self.goroutines.tick(facts);
         self.user_stacks.pay(spent_ns + self.java_monitors.tick(facts));
+        // Behind the monitors: who waits for one comes first.
+        self.user_stacks_between(facts, is_last)?;
         self.functions.tick(facts, self.ticks);
         if queued.lock {
             self.locks.want();

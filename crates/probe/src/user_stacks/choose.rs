@@ -1,6 +1,6 @@
 //! Whose stacks are read, and in which order: there is not time for all.
 //!
-//! The threads of what was asked about come first, the main one before its pools, then those of whom it may wait for, then
+//! The threads of what was asked about come first (those that a lock is known of, the main one, its pools), then those of whom it may wait for, then
 //! those that sleep on a word of memory (a lock, a turn), then those that wait for events; in each the longest waits first, and of
 //! a process with hundreds of threads some before the rest.
 //! Whoever has waited for events since long ago comes last: a daemon without work. Who sleeps on purpose waits for nobody,
@@ -59,17 +59,20 @@ pub struct Wanted {
     pub target: Option<u32>,
     /// Processes that may owe it an answer.
     pub partners: HashSet<u32>,
-    /// Threads that are known to hold what others wait for.
-    pub holders: HashSet<u32>,
+    /// Threads that are known to hold what others wait for, or to wait for what another holds.
+    pub known: HashSet<u32>,
 }
 
-/// Threads that are known to hold what others wait for.
-pub fn holders(facts: &[Fact]) -> HashSet<u32> {
-    let holder = |fact: &Fact| match &fact.body {
-        Body::FutexOwner(owner) if owner.owner_tid != 0 => Some(owner.owner_tid),
-        _ => None,
+/// Threads that are known to hold what others wait for, and those that a Java machine says to wait for a monitor.
+pub fn known(facts: &[Fact]) -> impl Iterator<Item = u32> {
+    let tids = |fact: &Fact| match &fact.body {
+        Body::FutexOwner(owner) => vec![owner.owner_tid],
+        Body::MonitorWaits(all) => {
+            all.waits.iter().flat_map(|wait| [wait.waiter_tid, wait.owner_tid]).collect()
+        }
+        _ => Vec::new(),
     };
-    facts.iter().filter_map(holder).collect()
+    facts.iter().flat_map(tids).filter(|tid| *tid != 0)
 }
 
 /// Of standing waits and where their threads left user space, whose stacks to read.
@@ -96,29 +99,30 @@ pub fn at_the_end(left: Vec<Left>, waits: &[Fact], wanted: &Wanted) -> Chosen {
             _ if wanted.target == Some(left.thread.pid) => 0,
             _ if wanted.partners.contains(&left.thread.pid) => 1,
             "futex" | "semop" | "semtimedop" => 2,
-            _ if wanted.holders.contains(&left.thread.tid) => 2,
+            _ if wanted.known.contains(&left.thread.tid) => 2,
             _ if sleeps(blocked) => SLEEPS,
             _ if waits_ns < LONG_AGO_NS => 3,
             _ => WITHOUT_WORK,
         };
         (waits_ns >= WAIT_NS_MIN).then_some((rank, waits_ns, left))
     });
-    first(ranked.collect())
+    first(ranked.collect(), &wanted.known)
 }
 
 /// While a look goes on: those of its target that already wait for long.
-pub fn between(left: Vec<Left>) -> Chosen {
+pub fn between(left: Vec<Left>, known: &HashSet<u32>) -> Chosen {
     let ranked = left.into_iter().filter_map(|left| {
         let waits_ns = left.at_ns.saturating_sub(left.since_ns);
         (waits_ns >= WAIT_NS_MIN).then_some((0, waits_ns, left))
     });
-    first(ranked.collect())
+    first(ranked.collect(), known)
 }
 
-fn first(mut ranked: Vec<(u32, Ns, Left)>) -> Chosen {
+fn first(mut ranked: Vec<(u32, Ns, Left)>, known: &HashSet<u32>) -> Chosen {
     ranked.sort_by_key(|(rank, waits_ns, left)| {
+        let is_other = !known.contains(&left.thread.tid);
         let is_of_pool = *rank == 0 && left.thread.tid != left.thread.pid;
-        (*rank, is_of_pool, Reverse(*waits_ns), left.thread.tid)
+        (*rank, is_other, is_of_pool, Reverse(*waits_ns), left.thread.tid)
     });
     let mut asleep: HashMap<u32, usize> = HashMap::new();
     ranked.retain(|(rank, _, left)| {
@@ -187,7 +191,7 @@ fn may_hold_its_memory(blocked: &Blocked) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use holdup_reason::facts::{Place, ThreadRef};
+    use holdup_reason::facts::{MonitorWait, MonitorWaits, Place, ThreadRef};
 
     const NOW: Ns = 10_000_000_000_000;
 
@@ -202,8 +206,8 @@ mod tests {
 
     fn chosen(all: Vec<(Left, Fact)>, target: Option<u32>) -> Vec<u32> {
         let (left, waits): (Vec<Left>, Vec<Fact>) = all.into_iter().unzip();
-        let (partners, holders) = (HashSet::from([44]), HashSet::from([77]));
-        let all = at_the_end(left, &waits, &Wanted { target, partners, holders }).left;
+        let (partners, known) = (HashSet::from([44]), HashSet::from([77]));
+        let all = at_the_end(left, &waits, &Wanted { target, partners, known }).left;
         all.into_iter().map(|left| left.thread.tid).collect()
     }
 
@@ -220,6 +224,20 @@ mod tests {
             waits(44, 44, "nanosleep", second / 3),
         ];
         assert_eq!(chosen(all, Some(5)), [5, 44, 4, 3, 2, 1]);
+    }
+
+    #[test]
+    fn of_a_process_who_waits_for_a_monitor_and_who_has_it_come_first() {
+        let second = 1_000_000_000;
+        let longest: [(u32, Ns); 4] = [(50, 9), (51, 8), (52, 2), (53, 1)];
+        let of = |(tid, seconds): (u32, Ns)| waits(50, tid, "futex", seconds * second).0;
+        let left: Vec<Left> = longest.map(of).into();
+        let wait = MonitorWait { waiter_tid: 53, owner_tid: 52, monitor: 1 };
+        let waits = MonitorWaits { pid: 50, waits: vec![wait] };
+        let facts = [Fact { at_ns: NOW, body: Body::MonitorWaits(waits) }];
+        let chosen = between(left, &known(&facts).collect());
+        let order: Vec<u32> = chosen.left.iter().map(|left| left.thread.tid).collect();
+        assert_eq!(order, [52, 53, 50, 51]);
     }
 
     #[test]

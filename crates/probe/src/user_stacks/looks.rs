@@ -37,6 +37,7 @@ impl Live {
         is_last: bool,
     ) -> Result<(), SourceError> {
         let Some(whose) = self.user_stacks.target else { return Ok(()) };
+        self.user_stacks.known.extend(choose::known(facts));
         if is_last || self.is_overdue() || self.ticks < self.user_stacks.next_tick {
             return Ok(());
         }
@@ -68,7 +69,7 @@ impl Live {
         wanted.retain(|left| !others || left.since_ns >= begin_ns);
         let allowed_ns = stacks.allowance.batch_ns(lasted_ns, WALKS_MEANWHILE);
         let may = May { allowed_ns, timeout: TIMEOUT };
-        stacks.read(&mut walker, whose, choose::between(wanted), may)
+        stacks.read(&mut walker, whose, choose::between(wanted, &stacks.known), may)
     }
 
     /// Where all threads stand at the end of the window, before their switches are no longer counted; none if to ask is
@@ -103,8 +104,9 @@ impl Live {
             Some(Whose::Process(pid)) => Some(pid),
             _ => None,
         };
+        self.user_stacks.known.extend(choose::known(facts));
         let partners = target.map(|pid| partners(endpoints, pid)).unwrap_or_default();
-        let wanted = Wanted { target, partners, holders: choose::holders(facts) };
+        let wanted = Wanted { target, partners, known: self.user_stacks.known.clone() };
         let begin_ns = cpu_ns();
         let reported = self.stacks_that_stand(waits, left, &wanted);
         self.user_stacks.allowance.pay(cpu_ns().saturating_sub(begin_ns));

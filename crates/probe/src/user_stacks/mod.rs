@@ -152,6 +152,8 @@ pub(crate) struct UserStacks {
     given_up: u32,
     /// By thread id, the wait whose stack was read: by the count of switches.
     read: HashMap<u32, u64>,
+    /// Threads that are known to have what others wait for, or to wait for what another has.
+    known: HashSet<u32>,
     /// Threads with a wait for whose stack there was no time.
     left_out: HashSet<u32>,
     /// Processes of which it was said that their map is too long.
@@ -177,6 +179,7 @@ impl UserStacks {
             helper: None,
             given_up: 0,
             read: HashMap::new(),
+            known: HashSet::new(),
             left_out: HashSet::new(),
             too_long: HashSet::new(),
             allowance: Allowance::default(),
