@@ -12,9 +12,9 @@ use holdup_probe::recording::Reader;
 use holdup_probe::user_stacks::rows::{self, Frame, Row, Saved};
 use holdup_probe::user_stacks::unwind::Registers;
 use holdup_probe::user_stacks::{elf::Elf, exports, names};
-use holdup_probe::{Source, mapper, netlink_wire};
+use holdup_probe::{Source, kernel_log, mapper, netlink_wire};
 use holdup_reason::facts::{DeviceNumber, Fact};
-use std::io::Cursor;
+use std::io::{self, Cursor, Read};
 
 /// A recording as it lies on disk: bytes that may be no zstd, no header, or cut short.
 pub fn recording(bytes: &[u8]) {
@@ -72,6 +72,32 @@ pub fn mapper_answers(bytes: &[u8]) {
     let table = usize::from(u16::from_le_bytes(*length)).min(answers.len());
     let (table, status) = answers.split_at(table);
     drop(mapper::cache_sample(DeviceNumber::default(), table, status));
+}
+
+/// Lines of the kernel's log, of which processes choose the names: each as a record, in one window.
+///
+/// # Panics
+/// If a fact is dated outside of the window, or more are reported than there are lines.
+pub fn kernel_log(lines: &[u8]) {
+    const WINDOW: (u64, u64) = (1_000, 2_000);
+    let records: Vec<&[u8]> = lines.split(|byte| *byte == 0).collect();
+    let most = 2 * records.len() + 1;
+    let facts = kernel_log::excerpt(&mut Records(records.into_iter()), WINDOW.0, WINDOW.1);
+    assert!(facts.len() <= most, "a line is reported at most twice, and what is missing once");
+    assert!(facts.iter().all(|fact| (WINDOW.0..=WINDOW.1).contains(&fact.at_ns)));
+}
+
+/// Gives one record a reading, as /dev/kmsg does.
+struct Records<'a, I: Iterator<Item = &'a [u8]>>(I);
+
+impl<'a, I: Iterator<Item = &'a [u8]>> Read for Records<'a, I> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        // Nothing at all would be the log's end.
+        let Some(record) = self.0.find(|record| !record.is_empty()) else { return Ok(0) };
+        let bytes = record.len().min(buffer.len());
+        buffer[..bytes].copy_from_slice(&record[..bytes]);
+        Ok(bytes)
+    }
 }
 
 /// A program file that somebody else made, asked how to leave some of its functions and what they are called.

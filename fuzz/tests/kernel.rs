@@ -1,4 +1,5 @@
-//! What the kernel hands over, as properties on the stable compiler: records of the programs, rtnetlink, device mapper.
+//! What the kernel hands over, as properties on the stable compiler: records of the programs, rtnetlink, device mapper,
+//! lines of its log.
 //!
 //! Random bytes are no attributes and no offsets, so inputs are well-formed answers with foreign values, and the same
 //! damaged: cut, flipped. What libFuzzer once found stands here as a test of its own.
@@ -6,7 +7,7 @@
 //! Edit together: `src/lib.rs`, `fuzz_targets/`; the layouts are those of the probe's `wire.h`, `netlink_wire.rs` and
 //! `mapper.rs`.
 
-use holdup_fuzz::{kernel_record, mapper_answers, netlink_message};
+use holdup_fuzz::{kernel_log, kernel_record, mapper_answers, netlink_message};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -35,6 +36,34 @@ fn damaged(good: impl Strategy<Value = Vec<u8>>) -> impl Strategy<Value = Vec<u8
             bytes
         },
     )
+}
+
+/// Lines as the kernel writes them of kills, hung tasks, disks and links, with a name that somebody chose.
+fn log() -> impl Strategy<Value = Vec<u8>> {
+    const TEXTS: [&str; 10] = [
+        "~ invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0",
+        "memory: usage 65536kB, limit 65536kB, failcnt 9",
+        "[  pid  ]   uid  tgid total_vm      rss pgtables_bytes swapents oom_score_adj name",
+        "[   9001]     0  9001    17000    16000   180224        3             0 ~",
+        "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),oom_memcg=/~,task_memcg=/~,task=~,pid=9001,uid=0",
+        "Memory cgroup out of memory: Killed process 9001 (~) total-vm:68000kB, anon-rss:64000kB",
+        "INFO: task ~:9001 blocked for more than 120 seconds.",
+        "I/O error, dev ~, sector 8 op 0x0:(READ) flags 0x0 phys_seg 1 prio class 2",
+        "~[9001]: segfault at 0 ip 0000 sp 0000 error 4 in ~[5555+1000]",
+        "~: Link is Down",
+    ];
+    let name = prop_oneof![
+        "[a-z0-9]{1,15}",
+        ".{0,15}",
+        Just("a) b]: (x".to_string()),
+        Just(" invoked oom-killer: ".to_string()),
+    ];
+    let line = (0_u8..16, any::<u64>(), prop::sample::select(&TEXTS[..]), name).prop_map(
+        |(priority, at_us, text, name)| {
+            format!("{priority},1,{at_us},-;{}\n", text.replace('~', &name)).into_bytes()
+        },
+    );
+    vec(line, 0..40).prop_map(|lines| lines.join(&0))
 }
 
 /// A record of each kind and way, of any length: a kind, a time, and fields.
@@ -172,6 +201,11 @@ proptest! {
     #[test]
     fn any_answer_about_a_cache_is_read_or_unknown(answers in both([damaged(answer()).boxed(), damaged(answer()).boxed()])) {
         mapper_answers(&answers);
+    }
+
+    #[test]
+    fn any_lines_of_the_log_are_kept_or_counted(lines in damaged(log())) {
+        kernel_log(&lines);
     }
 }
 

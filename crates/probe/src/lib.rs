@@ -21,15 +21,16 @@ mod fitting;
 pub mod host;
 mod iterators;
 mod kernel;
-mod kernel_log;
+#[doc(hidden)]
+pub mod kernel_log;
 pub mod live;
 mod look_end;
 #[doc(hidden)]
 pub mod mapper;
 mod memory;
 pub mod netlink;
-#[doc(hidden)]
 mod netlink_exchange;
+#[doc(hidden)]
 pub mod netlink_wire;
 mod next_hops;
 mod own;

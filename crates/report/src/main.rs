@@ -47,7 +47,14 @@ fn answer(job: Job) -> Result<u8, Failure> {
             out.report(&look.answered.report)?;
             look.answered.draw(page)?;
             look.remind(record.as_deref());
-            Ok(status(&look.answered.report, answer.check, look.command_status))
+            let status = status(&look.answered.report, answer.check, look.command_status);
+            match look.unrecorded {
+                None => Ok(status),
+                Some(failure) if look.command_status.is_some_and(|own| own != 0) => {
+                    Err(failure.with_status(status))
+                }
+                Some(failure) => Err(failure),
+            }
         }
         Task::Replay { file, aim } => {
             let out = output::Output::open(&answer, false, Some(&file))?;

@@ -66,12 +66,15 @@ pub struct Looked {
     pub answered: Answered,
     /// The command's own status as a shell reports it, if a command was looked at.
     pub command_status: Option<i32>,
+    /// Why the recording could not be written to its end, if it could not: the look went on without it.
+    pub unrecorded: Option<Failure>,
 }
 
 impl Looked {
     /// Says where the recording is, on a terminal only: it is no part of the report.
     pub fn remind(&self, recording: Option<&Path>) {
         if let Some(path) = recording
+            && self.unrecorded.is_none()
             && std::io::stderr().is_terminal()
         {
             let word = escape::shell_word(&escape::line(&path.display().to_string()));
@@ -98,7 +101,7 @@ pub fn look(
     let slow_start = (!is_command).then(SlowStart::start);
     let live = Live::start(Look { what: what(aim), seconds }).map_err(|error| {
         // It holds nothing but a header; what stood there before is gone in any case.
-        if let Some(path) = record {
+        if let Some(path) = record.filter(|path| path.is_file()) {
             let _ = std::fs::remove_file(path);
         }
         if is_command { not_executed(error.into()) } else { error.into() }
@@ -113,17 +116,18 @@ pub fn look(
         Some(seconds) => Progress::start(&whom, seconds),
         None => Progress::none(),
     };
-    let model = collect(&mut *live, writer, &mut progress);
-    let model = if is_command { model.map_err(not_executed) } else { model };
+    let collected = collect(&mut *live, writer, &mut progress);
+    let collected = if is_command { collected.map_err(not_executed) } else { collected };
     drop(progress);
     let command_status = is_command.then(|| live.exit_status().unwrap_or(0));
-    Ok(Looked { answered: explain(model?, is_drawn), command_status })
+    let Collected { model, unrecorded } = collected?;
+    Ok(Looked { answered: explain(model, is_drawn), command_status, unrecorded })
 }
 
 /// Answers from a recording.
 pub fn replay(file: &Path, aim: &Aim, is_drawn: bool) -> Result<Answered, Failure> {
     let mut reader = open(file)?;
-    let mut model = collect(&mut reader, None, &mut Progress::none())?;
+    let Collected { mut model, .. } = collect(&mut reader, None, &mut Progress::none())?;
     retarget(&mut model, aim, file)?;
     Ok(explain(model, is_drawn))
 }
@@ -131,7 +135,7 @@ pub fn replay(file: &Path, aim: &Aim, is_drawn: bool) -> Result<Answered, Failur
 /// Answers from a recording, ready to be compared with another.
 pub fn look_again(file: &Path) -> Result<compare::Look, Failure> {
     let mut reader = open(file)?;
-    let mut model = collect(&mut reader, None, &mut Progress::none())?;
+    let Collected { mut model, .. } = collect(&mut reader, None, &mut Progress::none())?;
     Ok(holdup_reason::look_at_model(&mut model))
 }
 
@@ -157,18 +161,28 @@ pub fn open(file: &Path) -> Result<Reader, Failure> {
     Err(SourceError::Recording { path, what: what.into() }.into())
 }
 
-/// All facts of a source, indexed and copied to a recording as they come.
+/// The facts of a source.
+struct Collected {
+    model: Model,
+    /// See [`Looked::unrecorded`].
+    unrecorded: Option<Failure>,
+}
+
+/// All facts of a source, indexed and copied to a recording as they come. A full disk ends the recording, not the look.
 fn collect(
     source: &mut dyn Source,
     mut writer: Option<Writer>,
     progress: &mut Progress,
-) -> Result<Model, Failure> {
+) -> Result<Collected, Failure> {
     let mut kept = Kept::default();
     let mut batch = Vec::new();
+    let mut unrecorded = None;
     loop {
         let more = source.drain(&mut batch)?;
-        if let Some(writer) = &mut writer {
-            writer.write(&batch)?;
+        if let Some(open) = &mut writer
+            && let Err(error) = open.write(&batch)
+        {
+            (writer, unrecorded) = (None, Some(error));
         }
         batch.drain(..).for_each(|fact| kept.take(fact));
         batch.shrink_to(BATCH_FACTS);
@@ -178,9 +192,9 @@ fn collect(
         }
     }
     if let Some(writer) = writer {
-        writer.finish()?;
+        unrecorded = writer.finish().err();
     }
-    Ok(kept.model())
+    Ok(Collected { model: kept.model(), unrecorded: unrecorded.map(Failure::from) })
 }
 
 /// The facts that are held, up to a limit.

@@ -130,9 +130,13 @@ impl Output {
         }
     }
 
+    /// What cannot be written to its file, as on a full disk, goes to standard error: the look cannot be had again.
     fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        self.begin()?;
-        self.append(bytes).map(drop)
+        let written = self.begin().and_then(|()| self.append(bytes).map(drop));
+        if written.is_err() && matches!(self.sink, Sink::File { .. }) {
+            let _ = io::stderr().lock().write_all(bytes);
+        }
+        written
     }
 
     /// Empties a file.

@@ -49,11 +49,16 @@ impl KernelLog {
 
     /// What was logged since, with its time cut to the window.
     pub fn since(&mut self, begin_ns: Ns, end_ns: Ns) -> Vec<Fact> {
-        let mut excerpt = Excerpt::default();
-        let unread = each_record(&mut self.0, |record| excerpt.take(record));
-        excerpt.missed = excerpt.missed.saturating_add(unread);
-        excerpt.facts(begin_ns, end_ns)
+        excerpt(&mut self.0, begin_ns, end_ns)
     }
+}
+
+/// What is reported of a log that gives one record a reading.
+pub fn excerpt(log: &mut impl Read, begin_ns: Ns, end_ns: Ns) -> Vec<Fact> {
+    let mut excerpt = Excerpt::default();
+    let unread = each_record(log, |record| excerpt.take(record));
+    excerpt.missed = excerpt.missed.saturating_add(unread);
+    excerpt.facts(begin_ns, end_ns)
 }
 
 /// Gives each record to `take`, until there is none. A record that was overwritten before it was read is skipped.

@@ -9,6 +9,7 @@ mod card;
 mod caveats;
 pub mod compare;
 pub mod container_card;
+mod container_start;
 mod kernel_log;
 mod naming;
 mod own;
@@ -122,6 +123,7 @@ fn judge(measures: &Measures<'_>, named: Vec<NamedEnd>) -> Judged {
         answer,
         findings,
         container: card::card(model),
+        container_start: container_start::start(measures),
         kernel_log,
         caveats,
         cost: ReportCost {

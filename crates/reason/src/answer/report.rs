@@ -7,6 +7,7 @@
 //! Edit together: docs/json.md, `report/src/text.rs`.
 
 pub use super::container_card::*;
+pub use super::container_start::{ContainerStart, StartPhase};
 pub use crate::graph::end::EndKind;
 pub use crate::model::names::ObjectName;
 pub use crate::rules::wording::{Culprit, CulpritKind, Evidence, Impact, Remedy, Severity};
@@ -39,6 +40,9 @@ pub struct Report {
     /// Of a container that was looked at: what it used, beside its limits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container: Option<Card>,
+    /// Of a command that started a container: what its start took.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container_start: Option<ContainerStart>,
     /// Lines of the kernel's log in the window that belong to no finding.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kernel_log: Vec<LogLine>,

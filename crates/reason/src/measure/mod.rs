@@ -7,6 +7,7 @@ pub mod address_owner;
 pub mod ancestry;
 pub mod cache_readers;
 pub mod cgroups;
+pub mod container_start;
 pub mod cpu_profile;
 #[cfg(test)]
 pub(crate) mod cpu_profile_tests;

@@ -170,12 +170,15 @@ fn futex(place: &Place) -> WaitClass {
 fn by_syscall(place: &Place) -> WaitClass {
     match place.syscall.as_str() {
         "futex" => futex(place),
-        // A semaphore of System V's is waited for like a word of the process: another process gives it back.
-        "semop" | "semtimedop" => WaitClass::FutexWait,
+        // A semaphore of System V's, or room in a queue of messages, is waited for like a word of the process: another
+        // process gives it back.
+        "semop" | "semtimedop" | "msgrcv" | "msgsnd" | "mq_timedreceive" | "mq_timedsend" => {
+            WaitClass::FutexWait
+        }
         "poll" | "ppoll" if dns_socket(place) => WaitClass::Dns,
         "epoll_wait" | "epoll_pwait" | "epoll_pwait2" | "poll" | "ppoll" | "select"
         | "pselect6" | "pause" | "rt_sigtimedwait" | "rt_sigsuspend" | "accept" | "accept4"
-        | "io_uring_enter" | "io_getevents" | "msgrcv" | "mq_timedreceive" => WaitClass::Idle,
+        | "io_uring_enter" | "io_getevents" => WaitClass::Idle,
         "nanosleep" | "clock_nanosleep" => WaitClass::Timer,
         "wait4" | "waitid" => WaitClass::Child,
         "flock" => WaitClass::FileLock,
@@ -222,11 +225,17 @@ mod tests {
     }
 
     #[test]
-    fn a_semaphore_of_system_v_is_somebodys_turn() {
-        for syscall in ["semop", "semtimedop"] {
+    fn a_semaphore_or_a_message_is_somebodys_turn() {
+        let waits = [
+            ("semop", "__do_semtimedop"),
+            ("semtimedop", "__do_semtimedop"),
+            ("msgrcv", "do_msgrcv"),
+            ("mq_timedreceive", "wq_sleep"),
+            ("mq_timedsend", "wq_sleep"),
+        ];
+        for (syscall, function) in waits {
             let at = place(WaitState::Sleep, syscall);
-            let frames = ["schedule", "__do_semtimedop", "do_semtimedop"];
-            assert_eq!(class(&at, &frames), WaitClass::FutexWait, "{syscall}");
+            assert_eq!(class(&at, &["schedule", function]), WaitClass::FutexWait, "{syscall}");
         }
     }
 

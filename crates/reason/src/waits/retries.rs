@@ -84,6 +84,8 @@ pub fn refused(model: &Model, denied: &Denied) -> Option<Refused> {
         (ENFILE, _) => (WaitClass::RefusedLimit, Object::Limit("fs.file-max")),
         // cpu.rt_denied has a sentence for them, whether anybody sleeps or not.
         (EPERM, "sched_setscheduler" | "sched_setattr") => return None,
+        // They say so of a file that has no events to wait for, and of a process that is a leader already or has executed.
+        (EPERM | EACCES, "epoll_ctl" | "setpgid" | "setsid") => return None,
         (EPERM | EACCES | EROFS, call) => (WaitClass::RefusedRight, of_right(denied, call)),
         (EFBIG, _) => (WaitClass::RefusedRight, Object::Limit("RLIMIT_FSIZE")),
         (ENOSPC | EDQUOT, _) => match denied.object.as_ref()? {
@@ -461,6 +463,15 @@ mod tests {
         assert_eq!(rights(&["/etc/shadow"], &tries, sleeps()), [WaitClass::RefusedRight]);
         let works = vec![sleep(SECOND + RIGHT_WORK_NS + 1, 2 * SECOND - 1)];
         assert_eq!(rights(&["/etc/shadow"], &tries, works), [WaitClass::Timer]);
+    }
+
+    #[test]
+    fn what_no_right_would_change_is_not_waited_for() {
+        let denied = |syscall: &str| Denied { errno: EPERM, ..refusal(10, "job", syscall) };
+        let waited_for = |syscall| refused(&Model::new(host()), &denied(syscall)).is_some();
+        assert!(waited_for("mount"));
+        assert!(!waited_for("epoll_ctl"), "a file that has no events");
+        assert!(!waited_for("setsid"), "it is a leader already");
     }
 
     #[test]

@@ -10,6 +10,7 @@
 mod accounting;
 mod card;
 pub mod comparison;
+mod container_start;
 pub mod escape;
 mod finding;
 pub mod page;
@@ -61,6 +62,9 @@ pub fn report(report: &Report, verbose: bool, page: &mut Page) {
     if let Some(container) = &report.container {
         card::render(container, report.window.seconds, page);
         page.gap();
+    }
+    if let Some(start) = &report.container_start {
+        container_start::render(start, report.window.seconds, verbose, page);
     }
     accounting::render(report, verbose, page);
     if !report.kernel_log.is_empty() {
