@@ -104,14 +104,14 @@ fn a_full_disk_costs_the_file_and_not_the_answer() {
     let said = String::from_utf8_lossy(&report.stderr);
     assert_eq!(report.status.code(), Some(3), "{said}");
     assert!(
-        said.contains("Looked at ") && said.contains("cannot write the report to /dev/full"),
+        said.contains("Looking cost ") && said.contains("cannot write the report to /dev/full"),
         "{said}"
     );
 
     let recording = output(&["record", "/dev/full", "--for", "0.2s"]);
     let said = String::from_utf8_lossy(&recording.stderr);
     assert_eq!(recording.status.code(), Some(3), "{said}");
-    assert!(String::from_utf8_lossy(&recording.stdout).contains("Looked at "), "{recording:?}");
+    assert!(String::from_utf8_lossy(&recording.stdout).contains("Looking cost "), "{recording:?}");
     assert!(said.contains("write /dev/full"), "{said}");
 
     let command = output(&["record", "/dev/full", "--", "sh", "-c", "echo mine; exit 7"]);

@@ -91,7 +91,7 @@ impl Debts {
                 (Spoke::Me, false) => (&mut debts.awaits, turn.sent_jiffies),
                 _ => continue,
             };
-            let since_ns = seen_ns.saturating_sub(age(jiffies));
+            let since_ns = at_ns.saturating_sub(age(jiffies));
             let debt = Debt { ino: socket.ino, since_ns, since_known: true, seen_ns };
             of.entry(endpoint.process.pid).or_default().push(debt);
         }
@@ -216,6 +216,43 @@ mod tests {
         assert_eq!(speaker(1, 79, true), None, "it has answered with one byte");
         assert_eq!(speaker(80, 79, false), None);
         assert_eq!(speaker(1, 0, false), None);
+    }
+
+    #[test]
+    fn how_long_ago_a_question_was_sent_counts_from_the_reading() {
+        const SECOND: Ns = 1_000_000_000;
+        let socket = InetRef {
+            ino: 5,
+            netns: 1,
+            protocol: "tcp".into(),
+            local: "127.0.0.1:5000".parse().unwrap(),
+            remote: "127.0.0.1:80".parse().unwrap(),
+            state: 1,
+        };
+        let sent = turn(250, 500);
+        let state = SocketState { acked_bytes: 9, turn: Some(sent), ..SocketState::default() };
+        let endpoint = |socket: InetRef| Endpoint {
+            process: ThreadRef { tid: 10, pid: 10, start_ns: 1, comm: "curl".into() },
+            fd: 3,
+            readable: true,
+            writable: true,
+            nonblocking: false,
+            object: ObjectRef::Inet(socket),
+            unread: None,
+            output_stopped: false,
+            socket: Some(state.clone()),
+        };
+        let fact = |at_ns, body| Fact { at_ns, body };
+        let model = Model::new(vec![
+            fact(0, Body::WindowBegin(WindowBegin { unix_ns: 1 })),
+            fact(4 * SECOND, Body::Endpoint(endpoint(socket))),
+            fact(4 * SECOND + 40_000_000, Body::WindowEnd(WindowEnd::default())),
+        ]);
+        let debts = Debts::of(&model, |_| false, |_| None);
+        let debt = &debts.awaits[&10][0];
+        // 250 jiffies of 4 ms before the reading, which was a little before the end.
+        assert_eq!(debt.since_ns, 3 * SECOND);
+        assert_eq!(debt.seen_ns, model.end_ns, "it was open as the look ended");
     }
 
     #[test]

@@ -100,14 +100,14 @@ impl Peers<'_> {
     /// program. One that waits for work has been parked since the question before, and one that handed it on waits for events.
     fn parked_at(&self, threads: &[ThreadRef], asked_ns: Ns, to: Ns) -> Option<ThreadRef> {
         const AFTER_NS_MAX: Ns = 200_000_000;
-        const BEFORE_NS_MAX: Ns = 5_000_000;
+        let apart_ns = self.apart_ns();
         let parked = |thread: &&ThreadRef| {
             self.waits_of(thread).iter().any(|wait| {
                 let (from, until) = (wait.begin_ns, wait.end_ns);
                 matches!(wait.class, WaitClass::FutexWait | WaitClass::FutexLock)
-                    && wait.begin_ns + BEFORE_NS_MAX >= asked_ns
+                    && wait.begin_ns + apart_ns >= asked_ns
                     && wait.begin_ns <= asked_ns + AFTER_NS_MAX
-                    && wait.end_ns + BEFORE_NS_MAX >= to
+                    && wait.end_ns + apart_ns >= to
                     && user_stack::parked_in_java(self.model, thread, from, until)
             })
         };
@@ -235,6 +235,12 @@ impl Peers<'_> {
         turned.or_else(born).or_else(|| self.parked_at(&threads, asked_ns, wait.end_ns))
     }
 
+    /// So far may the times of two waits be off that began, or ended, with each other.
+    fn apart_ns(&self) -> Ns {
+        const DATED_NS: Ns = 5_000_000;
+        if self.model.host.kernel_events { DATED_NS } else { SAMPLES_APART_NS }
+    }
+
     pub(super) fn turned_at(
         &self,
         threads: &[ThreadRef],
@@ -242,15 +248,15 @@ impl Peers<'_> {
         to: Ns,
     ) -> Option<ThreadRef> {
         const AFTER_NS_MAX: Ns = 200_000_000;
-        const BEFORE_NS_MAX: Ns = 5_000_000;
+        let apart_ns = self.apart_ns();
         let mut best: Option<(Ns, &ThreadRef)> = None;
         for thread in threads {
             let turned = |other: &&WaitSpan| {
                 !matches!(other.class, WaitClass::Idle | WaitClass::FutexWait)
-                    && other.end_ns + BEFORE_NS_MAX >= to
+                    && other.end_ns + apart_ns >= to
             };
             let all = self.waits_of(thread);
-            let first = all.partition_point(|other| other.begin_ns + BEFORE_NS_MAX < asked_ns);
+            let first = all.partition_point(|other| other.begin_ns + apart_ns < asked_ns);
             let mut near =
                 all[first..].iter().take_while(|other| other.begin_ns <= asked_ns + AFTER_NS_MAX);
             if let Some(turn) = near.find(turned) {
@@ -375,6 +381,31 @@ mod tests {
         };
         assert_eq!(chosen(3 * SECOND), Some(21));
         assert_ne!(chosen(4 * SECOND), Some(21), "it may be either");
+    }
+
+    #[test]
+    fn who_turned_to_it_is_dated_less_well_where_threads_are_sampled() {
+        let sleeps = |kernel_events: bool, before_ns: Ns| {
+            let mut facts = host();
+            let host = Host { kernel_events, ..Host::default() };
+            facts.push(Fact { at_ns: 0, body: Body::Host(host) });
+            let thread = |tid| ThreadRef { tid, pid: 20, start_ns: 1, comm: "python3".into() };
+            for (tid, syscall, since_ns) in
+                [(20, "poll", SECOND), (21, "clock_nanosleep", 2 * SECOND - before_ns)]
+            {
+                let place =
+                    Place { state: WaitState::Sleep, syscall: syscall.into(), ..Place::default() };
+                let thread = thread(tid);
+                let blocked = Blocked { thread, since_ns, place, ..Blocked::default() };
+                facts.push(Fact { at_ns: LOOK_NS, body: Body::Blocked(blocked) });
+            }
+            let Observed { model, timelines } = Observed::new(facts);
+            let peers = Peers::new(&model, &timelines);
+            peers.serving_since(&[20], 2 * SECOND, LOOK_NS).map(|thread| thread.tid)
+        };
+        assert_eq!(sleeps(true, 1_000_000), Some(21));
+        assert_eq!(sleeps(true, 15_000_000), Some(20), "it slept before the question came");
+        assert_eq!(sleeps(false, 15_000_000), Some(21));
     }
 
     #[test]
