@@ -443,6 +443,9 @@ impl Live {
         // What the walk at the begin found is reported here, however quiet the host.
         self.report_stacks(facts);
         self.locks.heed(facts, self.programs.is_some());
+        if let Some(family) = &self.family {
+            self.locks.look_into(family.askers());
+        }
         self.locks.tick(&self.roots, facts);
         let still = self.sampler.still_ticks().is_some()
             && self.netlink.as_ref().is_none_or(Netlink::is_still)

@@ -17,10 +17,10 @@
 //! as somebody is refused a lock that nobody was seen to hold, the next tick reads again. Rejected: a child process that reads, which no end would wait
 //! for (a process more on the host that is looked at, to be kept out of every fact, for the rare host that needs it).
 //!
-//! Edit together: bpf/lock.bpf.c, FILE_LOCK_FUNCTIONS of the facts, live.rs and look_end.rs (who calls).
+//! Edit together: open_files.rs, bpf/lock.bpf.c, FILE_LOCK_FUNCTIONS of the facts, live.rs and look_end.rs (who calls).
 
 use super::threads::{Clock, Stat, clock_ns, link};
-use super::{Roots, blind, guard, is_refusal, refused, text};
+use super::{Roots, blind, guard, is_refusal, open_files, refused, text};
 use crate::own::priority;
 use holdup_reason::facts::{
     Blocked, Body, DeviceNumber, FILE_LOCK_FUNCTIONS, Fact, FileLock, Ns, ObjectRef, ThreadRef,
@@ -69,6 +69,8 @@ pub struct LockTable {
     ticks_left: u32,
     /// Readings that were asked for before that.
     early: u32,
+    /// Processes in whose open files the locked ones are looked for.
+    askers: BTreeSet<u32>,
 }
 
 /// The thread that reads, for the length of a look.
@@ -97,6 +99,11 @@ impl LockTable {
     /// Whether somebody waits for a file lock, or did in this look.
     pub fn is_wanted(&self) -> bool {
         self.wanted
+    }
+
+    /// From now on the locked files are looked for among the open ones of these processes, too.
+    pub fn look_into(&mut self, askers: BTreeSet<u32>) {
+        self.askers = askers;
     }
 
     /// Looks for such a wait among facts, which are of a look with kernel events or without.
@@ -182,8 +189,9 @@ impl LockTable {
             Err(error) => return unread(&error),
         };
         let waits = |body: &Body| matches!(body, Body::FileLock(lock) if lock.blocked);
-        if bytes != self.bytes || self.reported.iter().any(waits) || !self.refused.is_empty() {
-            self.reported = resolved(roots, &bytes, &self.refused);
+        let seeks = !self.refused.is_empty() || !self.askers.is_empty();
+        if bytes != self.bytes || self.reported.iter().any(waits) || seeks {
+            self.reported = resolved(roots, &bytes, &self.refused, &self.askers);
             self.bytes = bytes;
         }
         self.reported.clone()
@@ -273,10 +281,17 @@ fn refused_file(fact: &Fact) -> Option<(DeviceNumber, u64)> {
     }
 }
 
-/// Without privileges nothing is reported of where the threads of others wait, nor of one that has just been woken.
+/// Without privileges nothing is reported of where the threads of others wait, nor of one that has just been woken; and of a
+/// lock that is tried and refused only the sleep after it.
 fn may_be_wait(body: &Body) -> bool {
-    matches!(body, Body::Blocked(Blocked { kernel: false, place, .. })
-        if place.stack == 0 && place.syscall.is_empty())
+    let Body::Blocked(Blocked { kernel: false, place, .. }) = body else { return false };
+    let sleeps = match place.syscall.as_str() {
+        "nanosleep" | "clock_nanosleep" => true,
+        "select" | "pselect6" => place.args[0] == 0,
+        "poll" | "ppoll" => place.args[1] == 0,
+        _ => false,
+    };
+    sleeps || place.stack == 0 && place.syscall.is_empty()
 }
 
 /// The file from its start; opened once, since the kernel makes the text anew for each reading.
@@ -303,6 +318,7 @@ fn resolved(
     roots: &Roots,
     bytes: &[u8],
     refused_files: &BTreeSet<(DeviceNumber, u64)>,
+    askers: &BTreeSet<u32>,
 ) -> Vec<Body> {
     let mut locks: Vec<FileLock> = text::lines(bytes).filter_map(parse).collect();
     let mut carriers = Carriers::new(roots);
@@ -348,6 +364,9 @@ fn resolved(
         lock.path.clone_from(&carried.path);
     }
     share_paths(&mut locks);
+    for asker in askers {
+        open_files::add_open_in(roots, *asker, &clock, &mut locks);
+    }
     let therefore = "who holds some file locks, and their paths, is unknown";
     let blind = refused("proc.fdinfo", refusals, therefore);
     locks.into_iter().map(Body::FileLock).chain(blind).collect()
@@ -389,7 +408,7 @@ fn comm(roots: &Roots, pid: u32) -> Option<String> {
     Some(Stat::read(&roots.process(pid, "stat"))?.comm)
 }
 
-fn process(roots: &Roots, pid: u32, clock: &Clock) -> Option<ThreadRef> {
+pub(super) fn process(roots: &Roots, pid: u32, clock: &Clock) -> Option<ThreadRef> {
     Some(clock.thread_ref(&Stat::read(&roots.process(pid, "stat"))?, pid))
 }
 
@@ -426,6 +445,7 @@ fn parse(line: &[u8]) -> Option<FileLock> {
         blocked,
         breaking,
         holders: Vec::new(),
+        open_in: Vec::new(),
         path: None,
     })
 }

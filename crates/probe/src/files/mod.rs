@@ -27,6 +27,7 @@ pub mod host;
 pub mod locks;
 pub mod mounts;
 pub mod net_counters;
+mod open_files;
 pub mod sampler;
 pub mod scheduler_clock;
 pub mod shared;

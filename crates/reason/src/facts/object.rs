@@ -272,6 +272,10 @@ pub struct FileLock {
     /// found. An flock outlives the process that took it while a child keeps the descriptor.
     #[serde(default)]
     pub holders: Vec<ThreadRef>,
+    /// Processes of the command, or that were asked about, that have the file open without a lock of their own on it. Looked
+    /// for only where refused calls are not reported.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub open_in: Vec<ThreadRef>,
     /// Path of the file, from a descriptor of the owner.
     #[serde(default)]
     pub path: Option<String>,

@@ -108,7 +108,7 @@ pub fn go_question(model: &Model, pid: u32) -> String {
     );
     match urls.is_empty() {
         true => format!(
-            "ss -tlnp | grep pid={pid}, then curl -s 'http://ADDRESS/debug/pprof/goroutine?debug=2'   # {warning}"
+            "ss -tlnp | grep pid={pid}   # then curl -s 'http://ADDRESS/debug/pprof/goroutine?debug=2', {warning}"
         ),
         false => format!("curl -s -m 5 {}   # {warning}", urls.join(" ")),
     }
@@ -187,7 +187,7 @@ mod tests {
         assert!(asked.contains("'http://127.0.0.1:8080/debug/pprof/goroutine?debug=2'"), "{asked}");
         assert!(asked.contains("'http://[::1]:6060/debug/pprof/goroutine?debug=2'"), "{asked}");
         let nowhere = go_question(&listening("shop", Vec::new()), 7);
-        assert!(nowhere.starts_with("ss -tlnp | grep pid=7,"), "{nowhere}");
+        assert!(nowhere.starts_with("ss -tlnp | grep pid=7   # then curl "), "{nowhere}");
     }
 
     #[test]

@@ -18,6 +18,7 @@ pub mod lock_kind;
 pub mod monitor;
 mod nagle;
 pub mod objects;
+mod open_locked;
 pub mod poll_intent;
 pub mod retries;
 pub mod span;

@@ -207,7 +207,7 @@ impl Found {
 }
 
 /// Nothing ends it but the clock, and a signal: a sleep by whatever call.
-fn is_sleep(wait: &WaitSpan) -> bool {
+pub(super) fn is_sleep(wait: &WaitSpan) -> bool {
     let args = &wait.place.args;
     let by_clock = || {
         let wake = wait.wake.as_ref();

@@ -15,7 +15,7 @@ use super::futex_handoff;
 use super::interpreter_lock;
 use super::lock_kind::LockKind;
 use super::poll_intent::Accepted;
-use super::{WaitClass, classify, monitor, nagle, objects, retries, user_stack};
+use super::{WaitClass, classify, monitor, nagle, objects, open_locked, retries, user_stack};
 use crate::facts::*;
 use crate::model::object::Object;
 use crate::model::{Model, RawWaits, ThreadKey};
@@ -111,7 +111,8 @@ impl Timelines {
         }
         let held = nagle::held_back(model, lines.values().flat_map(|line| &line.waits));
         let handed = futex_handoff::locks(model, lines.values().flat_map(|line| &line.waits));
-        let retried = retries::reasons(model, lines.values().flat_map(|line| &line.waits));
+        let mut retried = retries::reasons(model, lines.values().flat_map(|line| &line.waits));
+        retried.extend(open_locked::reasons(model, lines.values().flat_map(|line| &line.waits)));
         for line in lines.values_mut() {
             for wait in &mut line.waits {
                 if let Some((class, object)) = retried.get(&(wait.thread.tid, wait.begin_ns)) {

@@ -302,7 +302,7 @@ fn remedy(remedy: &Remedy, label: &str, page: &mut Page) {
 }
 
 /// A command must not be shortened; one that cannot be shown as it is must not be copied either.
-fn command(command: &str, label: &str, page: &mut Page) {
+pub fn command(command: &str, label: &str, page: &mut Page) {
     let safe = escape::line(command);
     page.command(label, &safe);
     if safe != command {

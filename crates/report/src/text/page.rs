@@ -187,14 +187,19 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
     textwrap::wrap(text, options).into_iter().map(|line| line.into_owned()).collect()
 }
 
-/// A command on lines that a shell joins again: broken at spaces outside quotes with a backslash.
+/// A command on lines that a shell joins again: broken at spaces outside quotes with a backslash. Its comment, which a
+/// backslash does not continue, stands on lines of its own.
 fn shell_lines(command: &str, width: usize) -> Vec<String> {
+    const COMMENT: &str = "#";
     if command.width() <= width {
         return vec![command.to_owned()];
     }
     let mut lines = Vec::new();
     let mut current = String::new();
-    for word in shell_words(command) {
+    let words = shell_words(command);
+    let comment_at = words.iter().position(|word| word == COMMENT).unwrap_or(words.len());
+    let (words, comment) = words.split_at(comment_at);
+    for word in words {
         let needed = current.width() + 1 + word.width() + 2;
         if !current.is_empty() && needed > width {
             lines.push(format!("{current} \\"));
@@ -203,10 +208,15 @@ fn shell_lines(command: &str, width: usize) -> Vec<String> {
             if !current.is_empty() {
                 current.push(' ');
             }
-            current.push_str(&word);
+            current.push_str(word);
         }
     }
     lines.push(current);
+    if let [_, comment @ ..] = comment {
+        let room = width.saturating_sub(COMMENT.len() + 1);
+        let of_comment = wrap(&comment.join(" "), room);
+        lines.extend(of_comment.into_iter().map(|line| format!("{COMMENT} {line}")));
+    }
     lines
 }
 
@@ -248,6 +258,11 @@ mod tests {
             [r#"echo "252:0 50 and more words" > \"#, "  /sys/fs/cgroup/blkio/docker/write_iops"]
         );
         assert_eq!(shell_lines("true", 40), ["true"]);
+        let asks = "gdb -p 10 -batch -ex 'bt'   # stops it for a moment, and no longer";
+        assert_eq!(
+            shell_lines(asks, 28),
+            ["gdb -p 10 -batch -ex 'bt'", "# stops it for a moment, and", "# no longer"]
+        );
     }
 
     #[test]

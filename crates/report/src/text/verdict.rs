@@ -4,7 +4,7 @@
 //! call a long idle time a wait.
 
 use super::escape;
-use super::finding::{chain_of, stacks, without};
+use super::finding::{chain_of, command, stacks, without};
 use super::page::{Page, Tone};
 use holdup_reason::answer::{Accounting, Report, Verdict};
 use holdup_reason::facts::TargetKind;
@@ -51,7 +51,7 @@ pub fn unnamed(report: &Report, verbose: bool, page: &mut Page) {
             without(&end.without_it, page);
         }
         if !end.ask.is_empty() && answer.verdict != Verdict::Idle {
-            page.labelled("ask", &escape::line(&end.ask));
+            command(&end.ask, "ask", page);
         }
     }
 }

@@ -104,6 +104,11 @@ impl Family {
         self.shared.standing.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// The processes of the command and of what it began, or the one that was asked about, that stood at the last walk.
+    pub fn askers(&self) -> BTreeSet<u32> {
+        self.standing().iter().filter(|it| it.own).map(|it| it.thread.pid).collect()
+    }
+
     /// The last walk, and what it saw.
     pub fn end(&self) -> Vec<Observed> {
         self.shared.stop.store(true, Ordering::Relaxed);

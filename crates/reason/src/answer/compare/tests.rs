@@ -66,6 +66,7 @@ fn lock_wait(me: &ThreadRef, from: f64, to: f64) -> [Fact; 3] {
         blocked: false,
         breaking: false,
         holders: vec![holder.clone()],
+        open_in: Vec::new(),
         path,
     };
     let wait = |thread: &ThreadRef, syscall: &str, object, context, by| {

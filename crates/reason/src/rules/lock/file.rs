@@ -175,6 +175,7 @@ mod tests {
             blocked: false,
             breaking: false,
             holders: vec![thread(20, "flock"), thread(21, "sleep")],
+            open_in: Vec::new(),
             path: Some("/run/job".into()),
         };
         let file = FileRef { dev, ino, path: Some("/run/job".into()), ..FileRef::default() };

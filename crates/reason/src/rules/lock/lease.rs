@@ -121,6 +121,7 @@ mod tests {
             blocked: false,
             breaking,
             holders: Vec::new(),
+            open_in: Vec::new(),
             path: Some("/srv/data".into()),
         };
         let place = Place {

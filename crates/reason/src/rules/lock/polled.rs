@@ -2,8 +2,9 @@
 //!
 //! SQLite, package managers and everybody who makes a lock file: the kernel makes nobody wait, so no stack shows a wait
 //! for a lock. The facts are the refusals (fcntl, flock; a file that may not be there yet) and the sleeps between them. Who
-//! holds a lock the kernel's table says; who made a file nobody can see from outside. Must not: take a sleep for a wait that no
-//! refusal comes before (waits/retries.rs).
+//! holds a lock the kernel's table says; who made a file nobody can see from outside. Without root no refusal is seen, and the
+//! lock table with the open files stands for it (waits/open_locked.rs). Must not: take a sleep for a wait that no refusal comes
+//! before (waits/retries.rs), where they are reported.
 
 use super::file::ways_out;
 use crate::facts::{FileLock, ThreadRef};
@@ -31,6 +32,8 @@ pub static RULE: Rule = Rule {
         "calls that try a lock, or make a file, were refused again and again for the same file",
         "a sleep stands between them: of the thread that was refused, or, where a script's children are refused, of the \
          script or another child of it",
+        "without root no refusal is seen: the process has the file open without a lock on it, somebody else has one, and it \
+         sleeps at least twice meanwhile",
     ],
     refuted_by: &[
         Refutation::new("no call was refused", "a_sleep_without_a_refusal_stays_a_sleep"),
@@ -59,7 +62,9 @@ pub static RULE: Rule = Rule {
 
 fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
     let of_end = |(at, end): (usize, &'m End)| {
-        let tries = refusal_words::tries(measures, end)?;
+        let Some(tries) = refusal_words::tries(measures, end) else {
+            return Some(holder_doing::claim(unreported(measures, end)?, ends, at));
+        };
         let holder = wait_words::holder(measures, end);
         let proof = match (&holder, tries.reported) {
             (Some(_), _) => Proof::Read,
@@ -74,6 +79,44 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
         Some(holder_doing::claim(matched, ends, at))
     };
     holder_doing::open(ends, WaitClass::PolledLock).filter_map(of_end).collect()
+}
+
+/// Where refused calls are not reported: the file is open, somebody else has the lock on it, and sleeps follow each other.
+fn unreported<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
+    let slept = end.seconds / measures.wall_seconds().max(1e-9);
+    if measures.model.host.kernel_events || slept < refusal_words::SLEPT_MIN.value {
+        return None;
+    }
+    let holder = wait_words::holder(measures, end)?;
+    let by = culprit(measures.model, &holder);
+    let explain = move |loss: &Loss<'_>| sleeps_before(measures, end, &holder, loss);
+    Some(Match::new(by, Proof::OneWitness, explain))
+}
+
+fn sleeps_before(
+    measures: &Measures<'_>,
+    end: &End,
+    holder: &ThreadRef,
+    loss: &Loss<'_>,
+) -> Wording {
+    let (path, by) = (measures.model.name_of(&end.object).name, words::who(holder));
+    let mut evidence =
+        vec![Evidence::new("time slept", loss.seconds, "s", "/proc/PID/syscall, schedstat")];
+    if let Some(lock) = lock_of(measures, end, holder) {
+        let held = format!("{} {} lock held by pid {}", lock.kind, lock.access, lock.pid);
+        evidence.push(Evidence::new(held, 1.0, "1", "/proc/locks"));
+    }
+    Wording {
+        title: format!("{} sleeps again and again while {by} holds a lock on {path}", loss.victim),
+        text: format!(
+            "{} pass asleep. It has that file open, and no lock on it; {by} has one all the while and {}. That it \
+             tries for the lock between them is not seen without root.",
+            words::of_window(loss.seconds, loss.wall_seconds),
+            holder_doing::meanwhile(end).does,
+        ),
+        evidence,
+        remedy: ways_out(measures, end),
+    }
 }
 
 fn explain(measures: &Measures<'_>, end: &End, tries: &Tries<'_>, loss: &Loss<'_>) -> Wording {
@@ -195,6 +238,7 @@ mod tests {
             blocked: false,
             breaking: false,
             holders: vec![thread(20, "backup")],
+            open_in: Vec::new(),
             path: None,
         };
         Fact { at_ns: SECOND, body: Body::FileLock(lock) }
@@ -243,6 +287,37 @@ mod tests {
     fn a_sleep_without_a_refusal_stays_a_sleep() {
         let holder = blocked(20, "backup", WaitState::Sleep, "nanosleep");
         assert!(!is_polled(&tried(&locked(), 0, vec![held(), holder])));
+    }
+
+    /// Without kernel events: process 10 has the file open that 20 has locked, and sleeps so often.
+    fn open_without_root(sleeps: u64, kernel_events: bool) -> Report {
+        let holder = blocked(20, "backup", WaitState::Sleep, "nanosleep");
+        let mut facts = [host(), vec![of_process(10, "sqlite3"), holder]].concat();
+        let host = Host { kernel_events, ..Host::default() };
+        facts.push(fact(Body::Host(host)));
+        for at in [1, 2, 3] {
+            let mut read = held();
+            read.at_ns = at * SECOND;
+            if let Body::FileLock(lock) = &mut read.body {
+                lock.open_in = vec![thread(10, "sqlite3")];
+            }
+            facts.push(read);
+        }
+        for at in 1..=sleeps {
+            facts.push(slept(10, "sqlite3", at * SECOND + 1_000, (at + 1) * SECOND - 1_000));
+        }
+        explain(facts)
+    }
+
+    #[test]
+    fn where_no_refusal_is_reported_the_open_file_and_its_lock_say_it() {
+        let report = open_without_root(3, false);
+        let found = &report.findings[0];
+        assert_eq!((&*found.code, found.culprit.pid), ("lock.polled", Some(20)));
+        assert!(found.text.contains("not seen without root"), "{}", found.text);
+        assert_eq!(report.answer.ends[0].end, EndKind::Lock);
+        assert!(!is_polled(&open_without_root(1, false)), "one sleep is no try again");
+        assert!(!is_polled(&open_without_root(3, true)), "a refusal would have been seen");
     }
 
     #[test]
