@@ -15,6 +15,7 @@ use super::rounds::{Ask, Once, PART_OF_CPU, Pace};
 use crate::live::What;
 use crate::memory;
 use holdup_reason::facts::{Body, Endpoint, Fact, Goroutines as Standing, Ns, ObjectRef};
+use std::collections::HashSet;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 
@@ -58,12 +59,21 @@ impl Goroutines {
     }
 }
 
-fn round(known: &mut Vec<Process>, asked: Ask<u32>, facts: &mut Vec<Fact>) -> usize {
+/// What the thread keeps from round to round.
+#[derive(Default)]
+struct Known {
+    processes: Vec<Process>,
+    /// Programs that are not Go's, by device and inode: to look into a file is dear where many processes run the same.
+    others: HashSet<(u64, u64)>,
+}
+
+fn round(known: &mut Known, asked: Ask<u32>, facts: &mut Vec<Fact>) -> usize {
+    let Known { processes, others } = known;
     let Ask { fresh, mut last_ns } = asked;
-    known.extend(fresh.into_iter().filter_map(Process::find));
-    known.truncate(PROGRAMS_MAX);
-    known.retain_mut(|process| process.read(facts, &mut last_ns).is_some());
-    known.len()
+    processes.extend(fresh.into_iter().filter_map(|pid| Process::find(pid, others)));
+    processes.truncate(PROGRAMS_MAX);
+    processes.retain_mut(|process| process.read(facts, &mut last_ns).is_some());
+    processes.len()
 }
 
 /// A process that runs a Go program.
@@ -77,13 +87,18 @@ struct Process {
 }
 
 impl Process {
-    fn find(pid: u32) -> Option<Self> {
+    fn find(pid: u32, others: &mut HashSet<(u64, u64)>) -> Option<Self> {
         let path = format!("/proc/{pid}/exe");
         let begin_ns = cpu_ns();
         let file = File::open(&path).ok()?;
-        let inode = file.metadata().ok()?.ino();
+        let metadata = file.metadata().ok()?;
+        let (device, inode) = (metadata.dev(), metadata.ino());
+        if others.contains(&(device, inode)) {
+            return None;
+        }
         let name = std::fs::read_link(&path).ok()?.file_name()?.to_string_lossy().into_owned();
         if !go_program::is_go(&file) {
+            others.insert((device, inode));
             return None;
         }
         let elf = Elf::read(&file)?;

@@ -15,12 +15,15 @@ use crate::live::What;
 use crate::{files, memory};
 use holdup_reason::facts::{Body, Fact, InterpreterLock, Ns};
 use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
 
 /// Processes that are asked for in a look, and of those with an interpreter how many are read.
 const ASKED_MAX: usize = 256;
 const READ_MAX: usize = 16;
 /// Readings without an answer before a process is given up: it has ended, or never was an interpreter.
 const UNREAD_MAX: u32 = 10;
+/// Processes of one program without an interpreter, before no more of them are asked: it may come with a plug-in.
+const STRANGER_TIMES: u32 = 3;
 /// Of the time that a look has lasted, what this takes of a CPU. Code that is not optimised takes some twenty times as long.
 const PART_OF_CPU: u64 = if cfg!(debug_assertions) { 50 } else { 1000 };
 
@@ -93,13 +96,16 @@ fn started(fact: &Fact) -> Option<u32> {
 struct Known {
     modules: Modules,
     interpreters: Vec<Interpreter>,
+    /// Programs by path, and in how many of their processes no interpreter was found: their memory maps are long.
+    strangers: HashMap<PathBuf, u32>,
 }
 
 fn round(known: &mut Known, asked: Ask<Asked>, facts: &mut Vec<Fact>) -> usize {
-    let Known { modules, interpreters } = known;
+    let Known { modules, interpreters, strangers } = known;
     let fresh = asked.fresh;
     interpreters.retain(|it| fresh.iter().all(|new| new.pid != it.pid));
-    interpreters.extend(fresh.into_iter().filter_map(|asked| Interpreter::of(asked, modules)));
+    let found = fresh.into_iter().filter_map(|asked| Interpreter::of(asked, modules, strangers));
+    interpreters.extend(found);
     interpreters.truncate(READ_MAX);
     interpreters.retain_mut(|it| {
         facts.extend(it.read(modules));
@@ -128,12 +134,23 @@ struct Interpreter {
 }
 
 impl Interpreter {
-    fn of(asked: Asked, modules: &mut Modules) -> Option<Self> {
+    fn of(
+        asked: Asked,
+        modules: &mut Modules,
+        strangers: &mut HashMap<PathBuf, u32>,
+    ) -> Option<Self> {
         let Asked { pid, is_young } = asked;
         if is_young && !is_named_so(pid) {
             return None;
         }
+        let path = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+        if !is_young && strangers.get(&path).is_some_and(|times| *times >= STRANGER_TIMES) {
+            return None;
+        }
         let python = python(pid, modules);
+        if python.is_none() && !is_young {
+            *strangers.entry(path).or_default() += 1;
+        }
         let may_be = is_young || python.is_some();
         may_be.then_some(Self { pid, python, unread: 0, numbers: HashMap::new() })
     }
