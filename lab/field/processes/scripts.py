@@ -102,6 +102,13 @@ def coproc(s):
     yield run(argv, Truth(end=("sleep",), who=("sleep",)), wall=1)
 
 
+@case("flock-wrapped-sleeper")
+def flock_wrapped_sleeper(s):
+    """A program that sleeps again and again under flock(1), as cron's jobs are begun: it has the locked file open by inheritance."""
+    script = s.file("job.py", f"import time\nfor _ in range({s.random.randrange(8, 14)}): time.sleep(0.25)\n")
+    yield run(["flock", "job.lock", PY, script], Truth(end=("sleep",), who=("python3",)), wall=1)
+
+
 @case("perl-flock-loop")
 def perl_flock_loop(s):
     """Perl tries a flock again and again, as its documentation has it."""

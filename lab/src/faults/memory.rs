@@ -95,24 +95,25 @@ impl Fault for StreamBeside {
         ctx.set("refaults_before", refaults(&PathBuf::from(ctx.text("memory_group")?))?);
         let path = format!("{}/stream", ctx.text("dir")?);
         let words = ["stream", "--path", &path, "--rest-us", &ctx.text("stream_rest_us")?];
-        let spawn = Spawn {
-            name: ctx.draw.name(),
-            arguments: words.map(String::from).to_vec(),
-            cgroups: vec![ctx.text("stream_group")?.into()],
-            ..Spawn::default()
-        };
-        let neighbour = ctx.spawn(&spawn)?;
-        ctx.set("culprit", &neighbour.name);
-        ctx.set("culprit_pid", neighbour.pid);
-        let mut guards = Guards::new();
-        guards.push(neighbour.guard);
-        Ok(guards.into())
+        neighbour(ctx, words.map(String::from).to_vec(), "stream_group")
     }
 
     fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
         let group = PathBuf::from(ctx.text("memory_group")?);
         Ok(Some(refaults(&group)? as f64 > ctx.number("refaults_before")? + 1000.0))
     }
+}
+
+/// A neighbour in the group that a variable names; it is the culprit.
+fn neighbour(ctx: &mut Ctx, arguments: Vec<String>, group: &str) -> Result<Injected> {
+    let cgroups = vec![ctx.text(group)?.into()];
+    let spawn = Spawn { name: ctx.draw.name(), arguments, cgroups, ..Spawn::default() };
+    let neighbour = ctx.spawn(&spawn)?;
+    ctx.set("culprit", &neighbour.name);
+    ctx.set("culprit_pid", neighbour.pid);
+    let mut guards = Guards::new();
+    guards.push(neighbour.guard);
+    Ok(guards.into())
 }
 
 /// Two groups below one that has the limit `limit_mib`. Sets a variable for each, and `both_group_name`.
@@ -159,18 +160,7 @@ impl Fault for WriterBeside {
         ctx.set("failures_before", failures(&both)?);
         let path = format!("{}/copy", ctx.text("dir")?);
         let words = ["buffered-writer", "--path", &path, "--mib", &ctx.text("file_mib")?];
-        let spawn = Spawn {
-            name: ctx.draw.name(),
-            arguments: words.map(String::from).to_vec(),
-            cgroups: vec![ctx.text("writer_group")?.into()],
-            ..Spawn::default()
-        };
-        let neighbour = ctx.spawn(&spawn)?;
-        ctx.set("culprit", &neighbour.name);
-        ctx.set("culprit_pid", neighbour.pid);
-        let mut guards = Guards::new();
-        guards.push(neighbour.guard);
-        Ok(guards.into())
+        neighbour(ctx, words.map(String::from).to_vec(), "writer_group")
     }
 
     fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {

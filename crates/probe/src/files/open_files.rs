@@ -14,7 +14,8 @@ use std::collections::BTreeSet;
 const ASKER_DESCRIPTORS_MAX: usize = 256;
 
 /// Adds a process to the locks of others on files that it has open. The kernel gives inode (since 5.14) and path of an open file;
-/// both must be those of the locked one, as far as they are known.
+/// both must be those of the locked one, as far as they are known. A descriptor that carries a lock is no reason to wait for
+/// it: a child has its parent's (`flock FILE COMMAND`).
 pub(super) fn add_open_in(roots: &Roots, pid: u32, clock: &Clock, locks: &mut [FileLock]) {
     let own = |lock: &FileLock| {
         lock.pid == i64::from(pid) || lock.holders.iter().any(|holder| holder.pid == pid)
@@ -26,6 +27,9 @@ pub(super) fn add_open_in(roots: &Roots, pid: u32, clock: &Clock, locks: &mut [F
     for fd in text::ids(&fdinfo).unwrap_or_default().into_iter().take(ASKER_DESCRIPTORS_MAX) {
         let Some(path) = link(&roots.process(pid, "fd").join(fd.to_string())) else { continue };
         let Ok(info) = text::read(&fdinfo.join(fd.to_string())) else { continue };
+        if text::lines(&info).any(|line| line.starts_with(b"lock:")) {
+            continue;
+        }
         let ino = text::lines(&info).find_map(|line| line.strip_prefix(b"ino:"));
         let ino = ino.and_then(|word| text::lossy(word.trim_ascii()).parse::<u64>().ok());
         for lock in locks.iter_mut().filter(|lock| !lock.blocked) {
@@ -88,6 +92,9 @@ mod tests {
         assert_eq!(open_in(&open, 1), [own]);
         assert_eq!(open_in(&open, i64::from(own)), Vec::<u32>::new(), "its own lock");
         assert_eq!(open_in(&closed, 1), Vec::<u32>::new(), "not open");
+        // As a child that was begun with a descriptor which its parent has locked.
+        file.lock().expect("a lock");
+        assert_eq!(open_in(&open, 1), Vec::<u32>::new(), "it carries the lock itself");
         drop(file);
         for path in [open, closed] {
             std::fs::remove_file(path).expect("removed");

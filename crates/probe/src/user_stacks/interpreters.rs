@@ -15,7 +15,7 @@ use crate::live::What;
 use crate::{files, memory};
 use holdup_reason::facts::{Body, Fact, InterpreterLock, Ns};
 use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
 
 /// Processes that are asked for in a look, and of those with an interpreter how many are read.
 const ASKED_MAX: usize = 256;
@@ -96,8 +96,8 @@ fn started(fact: &Fact) -> Option<u32> {
 struct Known {
     modules: Modules,
     interpreters: Vec<Interpreter>,
-    /// Programs by path, and in how many of their processes no interpreter was found: their memory maps are long.
-    strangers: HashMap<PathBuf, u32>,
+    /// Programs by device and inode, and in how many of their processes no interpreter was found: memory maps are long.
+    strangers: HashMap<(u64, u64), u32>,
 }
 
 fn round(known: &mut Known, asked: Ask<Asked>, facts: &mut Vec<Fact>) -> usize {
@@ -137,19 +137,21 @@ impl Interpreter {
     fn of(
         asked: Asked,
         modules: &mut Modules,
-        strangers: &mut HashMap<PathBuf, u32>,
+        strangers: &mut HashMap<(u64, u64), u32>,
     ) -> Option<Self> {
         let Asked { pid, is_young } = asked;
         if is_young && !is_named_so(pid) {
             return None;
         }
-        let path = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
-        if !is_young && strangers.get(&path).is_some_and(|times| *times >= STRANGER_TIMES) {
+        let program = std::fs::metadata(format!("/proc/{pid}/exe")).ok().filter(|_| !is_young);
+        let program = program.map(|file| (file.dev(), file.ino()));
+        let times = program.and_then(|program| strangers.get(&program));
+        if times.is_some_and(|times| *times >= STRANGER_TIMES) {
             return None;
         }
         let python = python(pid, modules);
-        if python.is_none() && !is_young {
-            *strangers.entry(path).or_default() += 1;
+        if let (None, Some(program)) = (&python, program) {
+            *strangers.entry(program).or_default() += 1;
         }
         let may_be = is_young || python.is_some();
         may_be.then_some(Self { pid, python, unread: 0, numbers: HashMap::new() })

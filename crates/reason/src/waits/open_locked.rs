@@ -10,7 +10,7 @@
 use super::WaitClass;
 use super::retries::{Refused, Sleep, is_sleep};
 use super::span::WaitSpan;
-use crate::facts::Ns;
+use crate::facts::{FileLock, Ns};
 use crate::model::Model;
 use crate::model::object::{FileKey, Object};
 use std::collections::HashMap;
@@ -53,7 +53,9 @@ pub fn reasons<'w>(
 /// By process the files that it has open and others have locked, with the first and last reading that says so.
 fn locked(model: &Model) -> HashMap<u32, HashMap<FileKey, (Ns, Ns)>> {
     let mut found: HashMap<u32, HashMap<FileKey, (Ns, Ns)>> = HashMap::new();
-    for (at_ns, lock) in model.locks.iter().filter(|(_, lock)| !lock.blocked) {
+    // A lock that is shared may be had together with its holder.
+    let keeps_out = |(_, lock): &&(Ns, FileLock)| !lock.blocked && lock.access == "WRITE";
+    for (at_ns, lock) in model.locks.iter().filter(keeps_out) {
         let file = FileKey { dev: lock.dev, ino: lock.ino };
         for process in &lock.open_in {
             let (first, last) =
