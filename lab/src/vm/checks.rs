@@ -56,6 +56,7 @@ pub const CHECKS: &[Check] = &[
     first("io-max", "disk.own_throttle", "nullb0", "/journal/io.max"),
     first("memory-high", "memory.limit", "report", "/report/memory.high"),
     first("memory-max", "memory.limit", "cache", "/cache/memory.max"),
+    with_way_out(first("compaction", "memory.compaction", "", "transparent_hugepage.defrag")),
     // Queueing disciplines
     first("netem-rate", "net.local_queue", "near0", "holdup-lab-load"),
     with_way_out(first("netem-delay", "net.local_queue", "near0", "netem delay")),

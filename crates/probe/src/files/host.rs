@@ -153,5 +153,12 @@ pub fn sysctls(roots: &Roots) -> Vec<Sysctl> {
         let value = value.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
         Some(Sysctl { name: (*name).into(), value })
     };
-    SYSCTLS.iter().filter_map(read).collect()
+    SYSCTLS.iter().filter_map(read).chain(huge_pages(roots)).collect()
+}
+
+/// Whether a fault waits for a huge page: the word in brackets of those that could be set.
+fn huge_pages(roots: &Roots) -> Option<Sysctl> {
+    let words = text::read_text(&roots.sys.join("kernel/mm/transparent_hugepage/defrag")).ok()?;
+    let (value, _) = words.split_once('[')?.1.split_once(']')?;
+    Some(Sysctl { name: "transparent_hugepage.defrag".into(), value: value.into() })
 }

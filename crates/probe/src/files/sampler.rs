@@ -278,6 +278,7 @@ fn memory_event(memory: &mut MemorySample, key: &[u8], count: u64) {
         b"pgfault" => &mut memory.faults,
         b"pgsteal_direct" | b"pgsteal_kswapd" => &mut memory.reclaimed,
         b"oom_kill" => &mut memory.oom_kills,
+        b"compact_stall" => &mut memory.compaction_stalls,
         _ if key.starts_with(b"allocstall") => &mut memory.allocation_stalls,
         // One counter before 5.9, one for file and one for anonymous pages since.
         _ if key.starts_with(b"workingset_refault") => &mut memory.refaults,

@@ -193,6 +193,7 @@ fn host_counters() {
     assert_eq!(memory.dirty_threshold_bytes, 1000 * host::page_bytes());
     assert_eq!((memory.allocation_stalls, memory.refaults), (9, 11));
     assert_eq!((memory.reclaimed, memory.oom_kills), (110, 1));
+    assert_eq!(memory.compaction_stalls, 7);
     let pressure = &only!(Pressure, facts)[0];
     assert_eq!((pressure.cpu_some_us, pressure.io_full_us), (111, 200));
     let blind = only!(Blind, facts);

@@ -65,7 +65,7 @@ pub struct Blind {
 /// The value of a kernel setting that a rule or a remedy needs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Sysctl {
-    /// Dotted name.
+    /// Dotted name, below /proc/sys; of transparent huge pages below /sys/kernel/mm.
     pub name: String,
     /// Its text.
     pub value: String,

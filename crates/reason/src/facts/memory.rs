@@ -96,6 +96,8 @@ pub struct MemorySample {
     pub reclaimed: u64,
     /// allocstall over all zones.
     pub allocation_stalls: u64,
+    /// compact_stall: allocations that had to compact before they went on.
+    pub compaction_stalls: u64,
     /// workingset_refault over file and anon.
     pub refaults: u64,
     /// oom_kill.

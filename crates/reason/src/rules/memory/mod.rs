@@ -2,6 +2,7 @@
 //!
 //! What the limit of a group makes its members wait for is an effect of it. Must not: hold anything but the ladder.
 
+pub(crate) mod compaction;
 mod costs;
 pub(crate) mod dirty_throttle;
 pub(crate) mod fault_storm;
@@ -27,6 +28,7 @@ pub static LADDER: &[&super::Rule] = &[
     &oom_kill::RULE,
     &swap::RULE,
     &dirty_throttle::RULE,
+    &compaction::RULE,
     &fault_storm::RULE,
     &shared_unaccounted::RULE,
 ];
