@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::FromRawFd;
 use std::os::unix::fs::FileExt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The kinds of this file.
 pub const LOADS: &[(&str, Load)] = &[
@@ -20,6 +20,8 @@ pub const LOADS: &[(&str, Load)] = &[
     ("shared-segment", shared_segment),
     ("mapper", mapper),
     ("spooler", spooler),
+    ("pieces", pieces),
+    ("huge-pages", huge_pages),
 ];
 
 /// Blocks from one read to the next: a prime, so that every block of a file has its turn.
@@ -187,6 +189,46 @@ fn mapper(options: &Options) -> Result<()> {
         }
     });
     bail!("mmap: {}", std::io::Error::last_os_error())
+}
+
+const PAGE_BYTES: usize = 4096;
+
+/// `--leave-mib M --ready FILE`: takes all memory but so much in small pages, gives every other one back, makes the file and
+/// holds the rest: what is free then lies in pieces. For a guest of its own.
+fn pieces(options: &Options) -> Result<()> {
+    let info = std::fs::read_to_string("/proc/meminfo")?;
+    let available = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kib = available.and_then(|kib| kib.trim().trim_end_matches(" kB").parse::<u64>().ok());
+    let kib = kib.context("no MemAvailable in /proc/meminfo")?;
+    let size = (kib.saturating_sub(options.whole("leave-mib", 256)? << 10) << 10) as usize;
+    let begin = map_pages(size).context("mmap")?;
+    for at in (0..size).step_by(PAGE_BYTES) {
+        // SAFETY: within the mapping just made, which nobody else knows.
+        unsafe { begin.add(at).write_volatile(1) };
+    }
+    for at in (0..size).step_by(2 * PAGE_BYTES) {
+        // SAFETY: advice on a page of the same mapping, whose data nobody reads.
+        unsafe { libc::madvise(begin.add(at).cast(), PAGE_BYTES, libc::MADV_DONTNEED) };
+    }
+    File::create(options.text("ready")?)?;
+    loop {
+        std::thread::park();
+    }
+}
+
+/// `--mib M`: writes to so much new memory, for which it asks huge pages; prints the milliseconds that it took.
+fn huge_pages(options: &Options) -> Result<()> {
+    let size = (options.whole("mib", 256)? << 20) as usize;
+    let begun = Instant::now();
+    let begin = map(size, libc::MAP_PRIVATE)?;
+    // SAFETY: advice on the mapping that was just made.
+    unsafe { libc::madvise(begin.cast(), size, libc::MADV_HUGEPAGE) };
+    for at in (0..size).step_by(PAGE_BYTES) {
+        // SAFETY: within that mapping, which nobody else knows.
+        unsafe { begin.add(at).write_volatile(1) };
+    }
+    writeln!(std::io::stdout(), "{}", begun.elapsed().as_millis())?;
+    Ok(())
 }
 
 /// Private pages, small ones, so that every page that is touched is a fault.

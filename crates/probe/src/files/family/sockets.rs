@@ -20,7 +20,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// So young a copy is not made again: what it lacks is no socket of this namespace.
-const PERIOD: Duration = Duration::from_millis(2);
+pub(super) const PERIOD: Duration = Duration::from_millis(2);
 const DUMP: u16 = NLM_F_REQUEST | NLM_F_DUMP;
 /// Sockets that are remembered.
 const SOCKETS_MAX: usize = 50_000;
