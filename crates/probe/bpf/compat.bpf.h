@@ -260,14 +260,26 @@ static __always_inline bool compat_throttles_tasks(void)
 	return bpf_core_field_exists(((struct task_struct___throttled *)0)->throttled);
 }
 
-/* Plain loads: `task` must be a pointer that the verifier knows (an argument of a tracepoint or an iterator). */
-static __always_inline bool compat_task_throttled(const struct task_struct *task)
+/*
+ * The queue of fair tasks that a task stands on; 0 if its throttling cannot be read. A plain load: `task` must be a pointer that
+ * the verifier knows (an argument of a tracepoint or an iterator). To follow a pointer from there it searches all the kernel's
+ * types by name, a millisecond each time that it comes by: where many paths lead on, this is loaded before they part.
+ */
+static __always_inline const struct cfs_rq *compat_queue(const struct task_struct *task)
+{
+	if (bpf_core_field_exists(((struct cfs_rq *)0)->throttle_count))
+		return task->se.cfs_rq;
+	return 0;
+}
+
+/* Of a task and its queue, by plain loads. */
+static __always_inline bool compat_task_throttled(const struct task_struct *task, const struct cfs_rq *queue)
 {
 	const struct task_struct___throttled *fresh = (const void *)task;
 	if (compat_throttles_tasks() && fresh->throttled)
 		return true;
 	if (bpf_core_field_exists(((struct cfs_rq *)0)->throttle_count))
-		return task->se.cfs_rq->throttle_count > 0;
+		return queue->throttle_count > 0;
 	return false;
 }
 

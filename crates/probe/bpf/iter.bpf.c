@@ -169,7 +169,7 @@ int threads(struct bpf_iter__task *ctx)
 	out->place.state = compat_task_state(task);
 	out->on_cpu = compat_task_on_cpu(task);
 	if (!out->place.state)
-		see_throttled(task);
+		see_throttled(task, compat_queue(task));
 	if (note->mode == WIRE_MODE_UNKNOWN) {
 		/* First sight: the mode is read, not seen; a racing switch overwrites it. */
 		first_seen(note, task, now);

@@ -21,6 +21,8 @@
 #define POLL_ENTRIES_MAX 9
 /* Saved registers and earlier tables hold the thread's address as well. A power of two. */
 #define POLL_CANDIDATES 16
+/* Words that one call looks at; of 24 calls the verifier then walks one. */
+#define POLL_STEP 16
 
 #define POLL_IN 0x1
 #define POLL_OUT 0x4
@@ -29,11 +31,18 @@
 
 struct poll_stack {
 	__u64 words[POLL_STACK_BYTES / 8];
+	__u64 no_word; /* behind the last: 0 */
 	__u64 found[POLL_CANDIDATES]; /* where the thread's own address stands */
 	__u64 count;
 	__u64 task; /* whose stack */
 	__u64 top; /* of its kernel stack */
 	__u64 events;
+	/* Of the entries so far. */
+	__u64 best; /* the file that is plainest */
+	__u64 best_rank;
+	__u64 before; /* the last one's file */
+	__u64 types; /* a terminal is among them */
+	__u32 tgid; /* of the thread */
 };
 
 struct {
@@ -88,32 +97,50 @@ __noinline int poll_rank(__u64 address)
 	return BPF_CORE_READ(sk, __sk_common.skc_dport) ? POLL_RANK_INET : POLL_RANK_WORK;
 }
 
+/* Where the thread's address stands among some words of its stack, from the one behind `from` on. */
+__noinline int poll_words(__u64 from)
+{
+	struct poll_stack *stack;
+	__u32 zero = 0;
+	volatile __u64 *count;
+	const __u64 *words;
+	__u64 task, bottom;
+
+	stack = bpf_map_lookup_elem(&poll_scratch, &zero);
+	if (!stack || from > POLL_STACK_BYTES / 8 - POLL_STEP)
+		return 0;
+	task = stack->task;
+	bottom = stack->top - POLL_STACK_BYTES + from * 8;
+	words = &stack->words[from];
+	/*
+	 * Without a branch (which the compiler would make of a comparison, so not in C), and through memory: to the verifier
+	 * all iterations are one path of the same states. A table that needs no page more has 0 before the thread.
+	 */
+	count = &stack->count;
+	for (int i = 1; i <= POLL_STEP; i++) {
+		__u64 at = *count, differs = (words[i] ^ task) | words[i - 1];
+		stack->found[at & (POLL_CANDIDATES - 1)] = bottom + i * 8;
+		*count = at + 1 - is_any(differs);
+	}
+	return 0;
+}
+
 /* The poll_wqueues of the thread that the scratch names, which sleeps in poll or select. */
 __noinline __u64 poll_table(void)
 {
 	struct poll_stack *stack;
-	__u64 task, bottom;
 	__u32 zero = 0;
 	volatile __u64 *count;
 
 	stack = bpf_map_lookup_elem(&poll_scratch, &zero);
 	if (!stack)
 		return 0;
-	task = stack->task;
-	bottom = stack->top - POLL_STACK_BYTES;
-	if (bpf_probe_read_kernel(stack->words, sizeof(stack->words), (void *)bottom))
+	if (bpf_probe_read_kernel(stack->words, sizeof(stack->words), (void *)(stack->top - POLL_STACK_BYTES)))
 		return 0;
-	/*
-	 * Without a branch (which the compiler would make of a comparison, so not in C), and through memory: to the verifier
-	 * all iterations are one path of the same states. A table that needs no page more has 0 before the thread.
-	 */
 	count = &stack->count;
 	*count = 0;
-	for (int i = 1; i < POLL_STACK_BYTES / 8; i++) {
-		__u64 at = *count, differs = (stack->words[i] ^ task) | stack->words[i - 1];
-		stack->found[at & (POLL_CANDIDATES - 1)] = bottom + i * 8;
-		*count = at + 1 - is_any(differs);
-	}
+	for (int from = 0; from < POLL_STACK_BYTES / 8; from += POLL_STEP)
+		poll_words(from);
 	for (int i = 0; i < POLL_CANDIDATES; i++) {
 		struct poll_wqueues *table;
 		struct list_head *queued;
@@ -139,17 +166,53 @@ static __always_inline bool is_own_pair(struct file *file, int tgid)
 	return bpf_core_field_exists(sk->sk_peer_pid) && BPF_CORE_READ(sk, sk_peer_pid, numbers[0].nr) == tgid;
 }
 
+/*
+ * One entry of the table of the thread that the scratch names: it is the plainest so far, or it is not. Gives false if nothing
+ * plain can come of the rest. What is known so far stands in the scratch, so that to the verifier all entries are alike.
+ */
+__noinline int poll_entry(__u64 address)
+{
+	struct poll_table_entry *entry = (struct poll_table_entry *)address;
+	struct poll_stack *stack;
+	__u64 file, best_rank;
+	__u32 zero = 0;
+	int rank;
+
+	stack = bpf_map_lookup_elem(&poll_scratch, &zero);
+	if (!stack)
+		return 0;
+	file = (__u64)BPF_CORE_READ(entry, filp);
+	if (!file || file == stack->before)
+		return 1;
+	stack->before = file;
+	rank = poll_rank(file);
+	if (rank >= POLL_RANK_WORK)
+		return 0;
+	if (rank == POLL_RANK_UNIX && is_own_pair((struct file *)file, stack->tgid))
+		rank = POLL_RANK_PIPE;
+	if (rank == POLL_RANK_TTY)
+		stack->types = 1;
+	best_rank = stack->best_rank;
+	/* A child's output and its errors come through two pipes, a person's keys by two names: either will do. */
+	if (rank == best_rank && rank > POLL_RANK_TTY)
+		stack->best = 0;
+	if (rank > best_rank) {
+		stack->best_rank = rank;
+		stack->best = file;
+		stack->events = BPF_CORE_READ(entry, key);
+	}
+	return 1;
+}
+
 /* The polled file that matters, if it is plain which; what it is polled for is left in the scratch. */
 __noinline __u64 polled_file(__u64 address)
 {
 	struct poll_wqueues *table = (struct poll_wqueues *)address;
 	struct task_struct *task;
 	struct poll_stack *stack;
-	int best_rank = POLL_RANK_NONE, count, tgid;
-	bool types = false;
-	__u64 best = 0, before = 0;
 	__u32 zero = 0;
 	void *entries;
+	int count;
 
 	stack = bpf_map_lookup_elem(&poll_scratch, &zero);
 	if (!stack)
@@ -157,33 +220,18 @@ __noinline __u64 polled_file(__u64 address)
 	count = BPF_CORE_READ(table, inline_index);
 	entries = &table->inline_entries[0];
 	task = (struct task_struct *)stack->task;
-	tgid = BPF_CORE_READ(task, tgid);
+	stack->tgid = BPF_CORE_READ(task, tgid);
+	stack->best = 0;
+	stack->best_rank = POLL_RANK_NONE;
+	stack->before = 0;
+	stack->types = 0;
 	for (int i = 0; i < POLL_ENTRIES_MAX; i++) {
-		struct poll_table_entry *entry = entries + i * bpf_core_type_size(struct poll_table_entry);
-		__u64 file;
-		int rank;
 		if (i >= count)
 			break;
-		file = (__u64)BPF_CORE_READ(entry, filp);
-		if (!file || file == before)
-			continue;
-		before = file;
-		rank = poll_rank(file);
-		if (rank >= POLL_RANK_WORK)
+		if (!poll_entry((__u64)(entries + i * bpf_core_type_size(struct poll_table_entry))))
 			return 0;
-		if (rank == POLL_RANK_UNIX && is_own_pair((struct file *)file, tgid))
-			rank = POLL_RANK_PIPE;
-		types |= rank == POLL_RANK_TTY;
-		/* A child's output and its errors come through two pipes, a person's keys by two names: either will do. */
-		if (rank == best_rank && rank > POLL_RANK_TTY)
-			best = 0;
-		if (rank > best_rank) {
-			best_rank = rank;
-			best = file;
-			stack->events = BPF_CORE_READ(entry, key);
-		}
 	}
-	return types && best_rank > POLL_RANK_TTY ? 0 : best;
+	return stack->types && stack->best_rank > POLL_RANK_TTY ? 0 : stack->best;
 }
 
 /* The file that woke a thread out of epoll. */

@@ -190,7 +190,8 @@ static __always_inline __u64 settle(struct note *note, struct task_struct *prev,
 	return since_ns;
 }
 
-static __always_inline void leave_cpu(struct note *note, struct task_struct *prev, __u32 state, __u64 now)
+static __always_inline void leave_cpu(struct note *note, struct task_struct *prev, const struct cfs_rq *queue, __u32 state,
+				      __u64 now)
 {
 	__u64 since_ns = note->since_ns, run_delay_ns = compat_run_delay(prev);
 	__u32 standing = STANDING(WIRE_MODE_RUNNABLE, DATED), flags = 0;
@@ -209,9 +210,9 @@ static __always_inline void leave_cpu(struct note *note, struct task_struct *pre
 		if (!compat_throttles_tasks()) {
 			barrier();
 			if (!throttling)
-				see_throttled(prev);
+				see_throttled(prev, queue);
 		}
-	} else if (unlikely(see_throttled(prev))) {
+	} else if (unlikely(see_throttled(prev, queue))) {
 		flags = WIRE_FLAG_THROTTLED;
 	} else if (likely(dates_later && !note->traced)) {
 		standing = STANDING(WIRE_MODE_RUNNABLE, UNDATED);
@@ -274,6 +275,7 @@ int sched_switch(__u64 *ctx)
 {
 	struct task_struct *prev = (struct task_struct *)ctx[1];
 	struct task_struct *next = (struct task_struct *)ctx[2];
+	const struct cfs_rq *queue = compat_queue(prev);
 	struct cpu_note *own = own_note();
 	__u64 clock = compat_runqueue_clock(own->runqueue, prev), now = switch_now(own, prev, clock);
 	struct note *note = note_of(prev, IN_PLACE);
@@ -283,7 +285,7 @@ int sched_switch(__u64 *ctx)
 		/* Preempted on its way to sleep, or a signal was pending: it stays on the run queue. */
 		if ((__u8)ctx[0] || (has_prev_state_argument && state && compat_is_ready(prev)))
 			state = 0;
-		leave_cpu(note, prev, state & 0xffff, now);
+		leave_cpu(note, prev, queue, state & 0xffff, now);
 		if (unlikely(state & TASK_DEAD) && notes_in_hash) {
 			__u32 tid = prev->pid;
 			bpf_map_delete_elem(&notes_by_tid, &tid);

@@ -39,9 +39,9 @@ static __always_inline __u64 threshold_of(struct note *note)
  */
 __u32 throttling = 0;
 
-static __always_inline bool see_throttled(const struct task_struct *task)
+static __always_inline bool see_throttled(const struct task_struct *task, const struct cfs_rq *queue)
 {
-	if (!compat_task_throttled(task))
+	if (!compat_task_throttled(task, queue))
 		return false;
 	if (!throttling)
 		throttling = 1;
@@ -192,7 +192,7 @@ static __always_inline void note_wake(struct note *note, const struct task_struc
 
 	if (unlikely(!note || note->mode != WIRE_MODE_BLOCKED || note->wake_ns))
 		return;
-	if (throttling && compat_task_throttled(task))
+	if (throttling && compat_task_throttled(task, compat_queue(task)))
 		note->flags |= WIRE_FLAG_THROTTLED;
 	own = own_note();
 	note->dating = DATED;
@@ -228,7 +228,7 @@ int BPF_PROG(sched_waking, struct task_struct *task)
 	struct wake *wake = &slot_at(task_field(task, pid))->wake;
 
 	if (likely(wake->task == (__u64)task)) {
-		if (likely(!throttling || !compat_task_throttled(task))) {
+		if (likely(!throttling || !compat_task_throttled(task, compat_queue(task)))) {
 			keep_wake(wake);
 			return 0;
 		}

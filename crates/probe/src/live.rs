@@ -7,7 +7,7 @@
 //!
 //! Must not: reason about waits, beyond choosing whose identity is worth reading; block on what it looks
 //! at (files/ sees to that); act on the host. Rejected: a thread per reader (order would be lost, and one
-//! look costs little); waking up for each event (a tenth of a second is soon enough and costs nothing).
+//! look costs little; only what changes seldom is read beside the loading of the programs, which takes longer); waking up for each event (a tenth of a second is soon enough and costs nothing).
 //!
 //! Edit together: plan.rs (programs), look_end.rs (what stands, and the end).
 
@@ -45,6 +45,8 @@ use std::sync::atomic::AtomicBool;
 pub(crate) const STANDING_TICKS: u64 = 10;
 /// Events of a tick that leave the host quiet.
 const QUIET_EVENTS: u64 = 10;
+/// Of the thread that reads files while the programs are loaded; locked memory is dear.
+const READER_STACK_BYTES: usize = 512 << 10;
 /// Sockets remembered from the begin.
 const SOCKETS_MAX: usize = 50_000;
 /// Identities read per tick, so that a fork storm does not become ours.
@@ -139,6 +141,32 @@ pub struct Live {
     over: bool,
 }
 
+/// What of files does not have to be as old as the window.
+struct Read {
+    opening: files::Opening,
+    containers: Vec<Container>,
+    /// Inodes of network namespaces, each with a process in it.
+    namespaces: BTreeMap<u32, u32>,
+}
+
+/// Does something long, which is the kernel's verifier, and reads files beside it.
+fn while_it_reads<T>(roots: &Roots, load: impl FnOnce() -> T) -> std::io::Result<(T, Read)> {
+    std::thread::scope(|scope| {
+        let read = || {
+            let opening = files::opening(roots);
+            let containers = container::containers(roots, &opening.facts);
+            Read { opening, containers, namespaces: files::network_namespaces(roots) }
+        };
+        let reader = std::thread::Builder::new().stack_size(READER_STACK_BYTES);
+        let reader = reader.name("holdup-opening".into()).spawn_scoped(scope, read)?;
+        let loaded = load();
+        match reader.join() {
+            Ok(read) => Ok((loaded, read)),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
+}
+
 pub(crate) fn system(doing: &str) -> impl Fn(std::io::Error) -> SourceError + '_ {
     move |error| SourceError::System { doing: doing.into(), error }
 }
@@ -164,9 +192,9 @@ impl Live {
         let memory_locked = own::memory::lock();
         let (purpose, asked_about) = purpose(&look.what);
         let offer = host::look(&plan::tracepoints());
-        let (mut programs, names, blind) = load(&offer, purpose);
-        let opening = files::opening(&roots);
-        let containers = container::containers(&roots, &opening.facts);
+        let ((mut programs, names, blind), read) =
+            while_it_reads(&roots, || load(&offer, purpose)).map_err(system("begin a thread"))?;
+        let Read { opening, containers, namespaces } = read;
         let disk = |body: &Body| match body {
             Body::Disk(disk) => Some(disk.clone()),
             _ => None,
@@ -196,7 +224,6 @@ impl Live {
         sampler.sample().into_iter().for_each(&mut put);
         let (mapper, caches) = Mapper::open(&roots, &disks);
         caches.into_iter().for_each(&mut put);
-        let namespaces = files::network_namespaces(&roots);
         files::net_counters(&roots, &namespaces).into_iter().for_each(&mut put);
         files::softirqs::softirqs(&roots).into_iter().for_each(&mut put);
         files::frequencies::frequencies(&roots).into_iter().for_each(&mut put);

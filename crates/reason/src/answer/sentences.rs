@@ -11,6 +11,7 @@ use crate::graph::end::{End, EndKind};
 use crate::graph::ends::command_root;
 use crate::measure::Measures;
 use crate::model::words;
+use crate::rules::cpu::crowded::READY_PER_CPU_MIN;
 use crate::waits::WaitClass;
 
 /// What is looked at, as a subject.
@@ -117,10 +118,17 @@ fn host_works(measures: &Measures<'_>, name: &str) -> (String, String) {
     let shown: Vec<String> = shown
         .filter_map(|(share, end)| Some(format!("{} {share:.2}", words::who(end.who.as_ref()?))))
         .collect();
-    let title = format!(
-        "{name} works, and nobody waits for long: {used:.1} of {} CPUs in use.",
-        cpus.len().max(1)
-    );
+    let cpus = cpus.len().max(1);
+    let ready = measures.cpu.ready_seconds() / measures.wall_seconds().max(1e-9);
+    let title = match ready < READY_PER_CPU_MIN.value * cpus as f64 {
+        true => {
+            format!("{name} works, and nobody waits for long: {used:.1} of {cpus} CPUs in use.")
+        }
+        false => format!(
+            "{name} works, and has more to do than it can: {used:.1} of {cpus} CPUs in use, {ready:.1} threads at a time ready \
+             without one."
+        ),
+    };
     let text = match shown.is_empty() {
         true => String::new(),
         false => format!("Most CPUs are used by {}.", shown.join(", ")),

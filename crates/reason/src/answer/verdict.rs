@@ -94,6 +94,13 @@ fn verdict(own: &Own<'_>, ends: &[AnswerEnd], demand: f64, findings: &[Finding])
     }
     let is_host = measures.model.target.as_ref().is_none_or(|it| it.kind == TargetKind::Host);
     let demand_min = if is_host { HOST_DEMAND_MIN } else { DEMAND_MIN };
+    // Whoever shares full CPUs with his equals works, at a part of his pace.
+    let shared: f64 = ends
+        .iter()
+        .filter(|end| is_host && end.end == EndKind::Cpu && end.finding.is_some())
+        .map(|end| end.seconds)
+        .sum();
+    let demand = demand - shared;
     if !measures.is_command() && demand < demand_min * measures.wall_seconds() {
         let busy = measures.cpu.mean_busy(&[]).unwrap_or(0.0);
         return if is_host && busy >= HOST_BUSY_MIN { Verdict::Works } else { Verdict::Idle };

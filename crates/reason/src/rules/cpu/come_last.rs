@@ -11,6 +11,11 @@ use crate::rules::wording::Remedy;
 /// The least weights that the kernel takes, by the file's name (v2, v1).
 const LEAST: [(&str, u64); 2] = [("cpu.weight", 1), ("cpu.shares", 2)];
 
+/// The file of a group's weight, and the least that may be written there.
+pub(super) fn least(group: &Cgroup) -> (&'static str, u64) {
+    LEAST[usize::from(!group.controllers.is_empty())]
+}
+
 /// Lets a process come after another.
 pub(super) fn come_last(model: &Model, hurt: &ThreadRef, by: &ThreadRef) -> Remedy {
     if let Some(group) = group_beside(model, hurt, by) {
@@ -61,7 +66,7 @@ pub(super) fn all(model: &Model, hurt: &ThreadRef, example: &ThreadRef, name: &s
 
 /// Lets a group come last, whose weight is known.
 fn of_group((group, weight): (&Cgroup, u64)) -> Remedy {
-    let (name, least) = LEAST[usize::from(!group.controllers.is_empty())];
+    let (name, least) = least(group);
     let file = words::shell(&format!("{}/{name}", group.directory.trim_end_matches('/')));
     Remedy {
         text: format!("let its group {} come last", group.path),

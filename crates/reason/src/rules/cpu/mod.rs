@@ -6,6 +6,7 @@ pub(crate) mod affinity;
 mod come_last;
 mod cpu_waits;
 mod crowd;
+pub(crate) mod crowded;
 pub(crate) mod frequency;
 pub(crate) mod interrupts;
 pub(crate) mod quota;
@@ -18,7 +19,8 @@ pub(crate) mod weight;
 
 /// The rules of this area; the first that matches claims an end. What narrows a victim by itself (a mask, a quota, a
 /// budget) comes before what it shares with others, and what takes a CPU from whoever may use it (the hypervisor,
-/// interrupts) before both. Less weight than usual comes before who has more of it.
+/// interrupts) before both. Less weight than usual comes before who has more of it, and that
+/// before plain too much work.
 pub static LADDER: &[&super::Rule] = &[
     &steal::RULE,
     &interrupts::RULE,
@@ -28,5 +30,6 @@ pub static LADDER: &[&super::Rule] = &[
     &rt_denied::RULE,
     &weight::RULE,
     &saturated::RULE,
+    &crowded::RULE,
     &frequency::RULE,
 ];

@@ -58,7 +58,7 @@ static OF_BUDGET_MIN: Threshold = Threshold::new(
     0.9,
     "1",
     "standing still for one rest of a period takes one whole budget: they ran for so much of what their waiting takes",
-    "identity; a tenth is left for periods that the look cuts at its ends",
+    "identity; a tenth is left for ticks, and one budget for the period that the look begins in",
 );
 static OF_BUDGET_MAX: Threshold = Threshold::new(
     1.3,
@@ -137,6 +137,12 @@ impl Budget {
         self.runtime * stood_still / (self.period - self.runtime)
     }
 
+    /// The same within a look, seconds: of the rest that it begins in the budget may have been used before.
+    fn within_look(self, stood_still: f64) -> f64 {
+        let has_more = stood_still > (self.period - self.runtime) / 1e6;
+        self.before(stood_still) - if has_more { self.runtime / 1e6 } else { 0.0 }
+    }
+
     /// What one CPU may run in a window, seconds.
     fn within(self, wall: f64) -> f64 {
         self.runtime / self.period * wall
@@ -153,7 +159,7 @@ fn matched<'m>(
     let used = used(measures, group);
     // The budget holds for each CPU: one thread meets it alone, several on as many CPUs.
     let most_run = budget.within(wall) * f64::from(measures.model.host.cpus.max(1));
-    let met = used.run >= OF_BUDGET_MIN.value * budget.before(used.longest_ready)
+    let met = used.run >= OF_BUDGET_MIN.value * budget.within_look(used.longest_ready)
         && used.run <= OF_BUDGET_MAX.value * most_run;
     if used.ready < WAIT_PER_SECOND_MIN.value * wall
         || !met
@@ -260,6 +266,11 @@ mod tests {
     #[test]
     fn a_burst_that_meets_it_in_one_period_is_too() {
         assert_eq!(found(0.2, 0.78, 1, vec![]).len(), 1);
+    }
+
+    #[test]
+    fn a_look_that_begins_while_it_stands_still_has_one_budget_less() {
+        assert_eq!(found(0.82, 3.9, 1, vec![]).len(), 1);
     }
 
     #[test]

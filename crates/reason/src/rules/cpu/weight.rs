@@ -6,7 +6,7 @@
 //! Rejected: naming the heavier one (it has what it was given), and pressure of a group (it does not say why).
 //! Must not: judge one that has the usual weight (saturated.rs does), or guess the nice value of a session (autogroup).
 
-use super::come_last::{group_beside, is_session_apart};
+use super::come_last::{self, group_beside, is_session_apart};
 use super::cpu_waits::{
     Bound, SCHED_IDLE, by_mask, claims, gathered, is_claimed, is_real_time, on_path,
 };
@@ -99,6 +99,15 @@ impl Weighted<'_> {
             Self::Group(group, weight) => {
                 *weight as f64 * f64::from(OF_NICE_0) / usual(group) as f64
             }
+        }
+    }
+
+    /// A thread's own nice value was asked for by whoever started it, and the least weight of a group by whoever made it; of
+    /// another weight he may not know what runs there.
+    fn is_wish(&self) -> bool {
+        match self {
+            Self::Nice(_) | Self::Idle => true,
+            Self::Group(group, weight) => *weight <= come_last::least(group).1,
         }
     }
 
@@ -214,8 +223,7 @@ fn matched<'m>(
         step(chief.of.process.clone(), object.clone(), chief.of.ready),
         step(heavy, Object::Cpu, chief.heavy.run),
     ];
-    // A thread's own nice value was asked for by whoever started it; who has made a group may not know what runs there.
-    let is_own_wish = !matches!(chief.by, Weighted::Group(..));
+    let is_own_wish = chief.by.is_wish();
     let target = measures.model.target.as_ref();
     let is_asked_for = target.is_some_and(|target| target.kind != TargetKind::Host);
     Some(Match {
@@ -366,6 +374,21 @@ mod tests {
     fn on_a_host_it_is_as_somebody_asked() {
         let found = found([1.0, 1.0], nice(19).split_off(1));
         assert!(found.iter().all(|one| one.severity == Severity::Note), "{found:?}");
+    }
+
+    #[test]
+    fn a_group_of_the_least_weight_was_meant_to_come_last() {
+        let severity = |weight| {
+            let all = vec![
+                known(SLOW, 0, 1, "/low"),
+                known(BUSY, 0, 1, "/usual"),
+                group("/low", weight),
+                group("/usual", 1024),
+            ];
+            found([1.0, 1.0], all).first().map(|one| one.severity)
+        };
+        assert_eq!(severity(2), Some(Severity::Note));
+        assert!(severity(20) > Some(Severity::Note));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! What the limit of a group makes its members wait for is an effect of it. Must not: hold anything but the ladder.
 
+pub(crate) mod allocator;
 pub(crate) mod compaction;
 mod costs;
 pub(crate) mod dirty_throttle;
@@ -30,5 +31,6 @@ pub static LADDER: &[&super::Rule] = &[
     &dirty_throttle::RULE,
     &compaction::RULE,
     &fault_storm::RULE,
+    &allocator::RULE,
     &shared_unaccounted::RULE,
 ];

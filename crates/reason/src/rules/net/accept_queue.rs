@@ -2,7 +2,8 @@
 //!
 //! Two facts name it: the listening socket's queue at its limit, and the count of overflows in its namespace (or
 //! clients that were seen to wait for this very address). What the server does instead is said, because it is the
-//! way out. Clients behind a full queue wait in connect; those inside it wait for an answer from nobody.
+//! way out. Clients behind a full queue wait in connect; those inside it wait for an answer from nobody. A queue that overflows
+//! in bursts has room when the look ends: then the listener's own count of what it dropped is the fact beside the clients.
 //!
 //! Must not: claim the wait of a client who has an end of his own at the server. Rejected: overflows alone (they are
 //! counted for all listeners of a namespace together).
@@ -12,7 +13,7 @@ use crate::graph::end::{End, EndKind};
 use crate::measure::Measures;
 use crate::measure::net_counter::growth;
 use crate::measure::own_functions::stands_in;
-use crate::measure::tcp_stream::{leads_to, other_end};
+use crate::measure::tcp_stream::{SocketChanges, leads_to, other_end};
 use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::net::losses::{self, in_target};
@@ -43,10 +44,11 @@ pub static RULE: Rule = Rule {
              then the kernel ignores further attempts, and clients try again after 1, 3, 7 s.",
     needs: &[
         "a listening socket's accept queue is at its limit, or clients were seen to wait for it",
-        "the namespace counts overflows of accept queues, or those clients have nobody at the other end",
+        "the namespace counts overflows of accept queues, the listener counts what it dropped, or those clients have nobody at the \
+         other end",
     ],
     refuted_by: &[
-        Refutation::new("the queue is empty", "an_empty_queue_is_nothing"),
+        Refutation::new("the queue is empty, and dropped nothing", "an_empty_queue_is_nothing"),
         Refutation::new(
             "the counters of overflows stand still and nobody waits",
             "a_full_queue_without_overflow_or_clients_is_nothing",
@@ -78,10 +80,25 @@ struct Listener<'m> {
     state: &'m SocketState,
     /// Overflows of accept queues of its namespace within the look.
     overflows: u64,
+    /// What this one dropped within the look.
+    dropped: u64,
+}
+
+impl Listener<'_> {
+    /// The kernel lets one more in than the limit says.
+    fn is_full(&self) -> bool {
+        self.state.accept_queue >= self.state.accept_limit
+    }
+
+    /// It overflows now and then, and is emptied in between.
+    fn has_bursts(&self) -> bool {
+        self.dropped > 0 && !self.is_full()
+    }
 }
 
 fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
     let model = measures.model;
+    let changes = SocketChanges::of(model);
     let mut seen = BTreeSet::new();
     let mut found = Vec::new();
     for endpoint in &model.endpoints {
@@ -89,14 +106,15 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
             continue;
         };
         let listens = socket.protocol == "tcp" && socket.state == TCP_LISTEN;
-        if listens && state.accept_queue > 0 && seen.insert(socket.ino) {
+        let dropped = changes.of_endpoint(endpoint).map_or(0, |(_, change)| change.drops);
+        if listens && (state.accept_queue > 0 || dropped > 0) && seen.insert(socket.ino) {
             let overflows = growth(model, socket.netns, "TcpExt.ListenOverflows").unwrap_or(0);
             let process = server(measures, ends, socket);
             let process = process.unwrap_or(&endpoint.process);
             if may_open_no_more(measures, process) {
                 continue;
             }
-            let listener = Listener { process, socket, state, overflows };
+            let listener = Listener { process, socket, state, overflows, dropped };
             found.extend(matched(measures, ends, listener));
         }
     }
@@ -221,8 +239,7 @@ fn matched<'m>(
     }
     let lost = in_target(measures, lost);
     let waited: f64 = lost.values().map(|(_, seconds)| *seconds).sum();
-    // The kernel lets one more in than the limit says.
-    let full = listener.state.accept_queue >= listener.state.accept_limit;
+    let full = listener.is_full();
     let refuses = full && listener.overflows > 0 && measures.concerns(listener.process);
     if !refuses && waited < WAITED.value * measures.wall_seconds() {
         return None;
@@ -234,7 +251,8 @@ fn matched<'m>(
     if is_stopped && !refuses {
         return None;
     }
-    let proof = if full && listener.overflows > 0 { Proof::Read } else { Proof::TwoWitnesses };
+    let is_counted = (full || listener.dropped > 0) && listener.overflows > 0;
+    let proof = if is_counted { Proof::Read } else { Proof::TwoWitnesses };
     let longest = waits.iter().map(|w| w.end_ns - w.begin_ns).max().unwrap_or(0) as f64 / 1e9;
     let wording = wording(measures, listener, &lost, longest, (does, class));
     let matched = Match::new(culprit(model, listener.process), proof, move |_| wording.clone());
@@ -280,6 +298,20 @@ fn wording(
         0 => String::new(),
         n => format!("; {n} attempts to connect were ignored"),
     };
+    if listener.has_bursts() {
+        return Wording {
+            title: format!("connections come faster than {server} accepts them on {place}"),
+            text: format!(
+                "{} to connect were ignored, since {} waited to be accepted, which is all that may; the client tries again \
+                 after 1 s. The server does accept: {} wait as the look ends.{who}",
+                words::count(listener.dropped as usize, "attempt", "attempts"),
+                words::count(listener.state.accept_limit as usize, "connection", "connections"),
+                listener.state.accept_queue,
+            ),
+            evidence: evidence(measures, listener, longest),
+            remedy: vec![backlog(listener)],
+        };
+    }
     Wording {
         title: format!("{server} does not accept its connections on {place}"),
         text: format!(
@@ -302,6 +334,7 @@ fn evidence(measures: &Measures<'_>, listener: Listener<'_>, longest: f64) -> Ve
             "1",
             "sock",
         ),
+        Evidence::new("dropped by this listener", listener.dropped as f64, "1", "sock, sk_drops"),
         Evidence::new("limit of the accept queue", f64::from(state.accept_limit), "1", "sock"),
         Evidence::new(
             "overflows of accept queues in the look",
@@ -322,6 +355,15 @@ fn evidence(measures: &Measures<'_>, listener: Listener<'_>, longest: f64) -> Ve
             "sched_switch and the task iterator",
         ),
     ]
+}
+
+/// A longer queue: the lesser of what the program asks and what the host allows.
+fn backlog(listener: Listener<'_>) -> Remedy {
+    Remedy {
+        text: "give listen() a longer backlog in the program's settings, up to net.core.somaxconn; Send-Q is the limit".into(),
+        command: format!("ss -ltn 'sport = :{}'; sysctl net.core.somaxconn", listener.socket.local.port()),
+        ..Remedy::default()
+    }
 }
 
 fn remedy(server: &ThreadRef, class: WaitClass) -> Vec<Remedy> {
@@ -372,6 +414,27 @@ mod tests {
             ["net.accept_queue"],
             "clients of other hosts are not seen"
         );
+    }
+
+    #[test]
+    fn a_queue_that_overflows_in_bursts_has_room_when_the_look_ends() {
+        let mut facts = listener(0, 9);
+        let mut again = facts[0].clone();
+        if let Body::Endpoint(endpoint) = &mut again.body {
+            endpoint.socket = endpoint.socket.take().map(|state| SocketState { drops: 9, ..state });
+        }
+        facts.push(again);
+        let quiet = facts.clone();
+        facts.push(wait(10, "client", "connect", client(2), 0, 48));
+        let found = findings(facts);
+        assert_eq!((found.len(), found[0].code.as_str()), (1, "net.accept_queue"));
+        assert!(found[0].title.starts_with("connections come faster than server 20 accepts"));
+        assert!(
+            found[0].text.starts_with("9 attempts to connect were ignored"),
+            "{}",
+            found[0].text
+        );
+        assert!(codes(quiet).is_empty(), "nobody is seen to lose by it");
     }
 
     #[test]
