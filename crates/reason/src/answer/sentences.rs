@@ -12,6 +12,7 @@ use crate::graph::ends::command_root;
 use crate::measure::Measures;
 use crate::model::words;
 use crate::rules::cpu::crowded::READY_PER_CPU_MIN;
+use crate::rules::cpu::victims::is_polite;
 use crate::waits::WaitClass;
 
 /// What is looked at, as a subject.
@@ -102,6 +103,13 @@ pub fn unnamed(
     (title, text)
 }
 
+/// Time in which user programs were ready and had no CPU, seconds, but for those that asked to come last.
+fn ready_seconds(measures: &Measures<'_>) -> f64 {
+    let all = measures.cpu.competitors.iter().filter(|one| !one.kernel);
+    let all = all.flat_map(|one| one.processes.values());
+    all.filter(|used| !is_polite(measures.model, &used.process)).map(|used| used.ready).sum()
+}
+
 /// A host that is busy and on which nobody loses anything: who uses its CPUs.
 fn host_works(measures: &Measures<'_>, name: &str) -> (String, String) {
     let cpus = &measures.cpu.busy;
@@ -119,7 +127,7 @@ fn host_works(measures: &Measures<'_>, name: &str) -> (String, String) {
         .filter_map(|(share, end)| Some(format!("{} {share:.2}", words::who(end.who.as_ref()?))))
         .collect();
     let cpus = cpus.len().max(1);
-    let ready = measures.cpu.ready_seconds() / measures.wall_seconds().max(1e-9);
+    let ready = ready_seconds(measures) / measures.wall_seconds().max(1e-9);
     let title = match ready < READY_PER_CPU_MIN.value * cpus as f64 {
         true => {
             format!("{name} works, and nobody waits for long: {used:.1} of {cpus} CPUs in use.")

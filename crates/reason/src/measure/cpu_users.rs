@@ -128,11 +128,6 @@ impl<'a> CpuUsers<'a> {
         (!of.is_empty()).then(|| of.iter().sum::<f64>() / of.len() as f64)
     }
 
-    /// Time in which threads of user programs were ready and had no CPU, seconds; out of quota not included.
-    pub fn ready_seconds(&self) -> f64 {
-        self.competitors.iter().filter(|one| !one.kernel).map(|one| one.ready).sum()
-    }
-
     /// The job that a process is part of.
     pub fn job(&self, pid: u32) -> Option<&Competitor> {
         self.competitors.iter().find(|one| one.processes.contains_key(&pid))

@@ -4,11 +4,13 @@
 //!
 //! Edit together: saturated.rs, which prints these numbers as its own.
 
+use super::come_last;
 use super::cpu_waits::{SCHED_BATCH, SCHED_IDLE};
 use crate::facts::{TargetKind, ThreadRef, WakeContext};
 use crate::measure::Measures;
 use crate::measure::cpu_users::Competitor;
 use crate::model::Model;
+use crate::model::membership::is_below;
 use crate::rules::threshold::Threshold;
 use crate::waits::WaitClass;
 
@@ -67,11 +69,23 @@ pub(super) static NICE_MIN: Threshold = Threshold::new(
     "kernel: sched_prio_to_weight, at 10 a tenth of the usual weight",
 );
 
-/// It asked to come last.
-pub(super) fn is_polite(model: &Model, process: &ThreadRef) -> bool {
-    model.identity(process).is_some_and(|known| {
+/// It asked to come last, or is in a group of the least weight, which somebody meant to.
+pub(crate) fn is_polite(model: &Model, process: &ThreadRef) -> bool {
+    let by_itself = model.identity(process).is_some_and(|known| {
         f64::from(known.nice) >= NICE_MIN.value || matches!(known.policy, SCHED_BATCH | SCHED_IDLE)
-    })
+    });
+    by_itself || is_in_least_group(model, process)
+}
+
+fn is_in_least_group(model: &Model, process: &ThreadRef) -> bool {
+    let Some(own) = model.cgroup_of(process, "cpu").filter(|own| own.path != "/") else {
+        return false;
+    };
+    let mut around = model
+        .cgroups
+        .iter()
+        .filter(|group| group.controllers == own.controllers && is_below(&own.path, &group.path));
+    around.any(|group| group.cpu_weight.is_some_and(|weight| weight <= come_last::least(group).1))
 }
 
 /// On a host: what only now and then has work, and is late with it.
