@@ -10,7 +10,7 @@ use crate::kernel::Programs;
 use crate::live::{What, now};
 use crate::netlink::Netlink;
 use crate::plan::{self, Purpose};
-use crate::wait_threshold::WaitThreshold;
+use crate::wait_threshold::{Traced, WaitThreshold};
 use crate::wire::wire_control;
 use holdup_reason::facts::*;
 use std::time::Duration;
@@ -60,6 +60,15 @@ fn ring_bytes(purpose: Purpose, cpus: usize) -> u32 {
     least.saturating_mul(eights).min(RING_BYTES_MAX)
 }
 
+/// Whose waits are reported from a lower threshold on.
+pub(crate) fn traced(what: &What) -> Traced {
+    match what {
+        What::Host | What::Container(_) => Traced::Nobody,
+        What::Process(_) => Traced::Process,
+        What::Command(_) => Traced::Command,
+    }
+}
+
 pub(crate) fn set_thresholds(control: &mut wire_control, wait_threshold: &WaitThreshold) {
     control.threshold_ns = wait_threshold.threshold_ns();
     control.traced_threshold_ns = wait_threshold.traced_threshold_ns();
@@ -107,6 +116,7 @@ pub(crate) fn begin(
     programs: &mut Programs,
     names: &[&'static str],
     decoding: Decoding,
+    what: &What,
     command: Option<u32>,
     put: &mut impl FnMut(Body),
 ) -> Result<(), SourceError> {
@@ -121,11 +131,14 @@ pub(crate) fn begin(
     }
     if let Some(control) = programs.control() {
         let cpus = cpu_clock::online_cpus().len();
-        set_thresholds(control, &WaitThreshold::new(command.is_some(), cpus));
+        set_thresholds(control, &WaitThreshold::new(traced(what), cpus));
         control.window_begin_ns = now();
         control.own_tgid = std::process::id();
         control.follow_wakers = u32::from(command.is_some());
-        control.trace_tgid = command.unwrap_or(0);
+        control.trace_tgid = match what {
+            What::Process(pid) => *pid,
+            _ => command.unwrap_or(0),
+        };
         control.refused_tgid = decoding.asked_about;
     }
     programs.attach(names)?.into_iter().for_each(|blind| put(Body::Blind(blind)));

@@ -12,7 +12,7 @@
 //! Edit together: plan.rs (programs), look_end.rs (what stands, and the end).
 
 use crate::attach::{
-    Decoding, begin, completed, follow_names, load, open_netlink, purpose, set_thresholds,
+    Decoding, begin, completed, follow_names, load, open_netlink, purpose, set_thresholds, traced,
 };
 use crate::command::{Ended, Held};
 use crate::container_counters::ContainerCounters;
@@ -240,7 +240,8 @@ impl Live {
         match programs.as_mut() {
             Some(programs) => {
                 let decoder = Decoding { mounts, hz: offer.config_hz, asked_about };
-                begin(programs, &names, decoder, held.as_ref().map(|held| held.pid), &mut put)?;
+                let command = held.as_ref().map(|held| held.pid);
+                begin(programs, &names, decoder, &look.what, command, &mut put)?;
                 earlier = sockets(programs)?;
                 follow_names(
                     programs,
@@ -284,7 +285,7 @@ impl Live {
             java_monitors: JavaMonitors::of(&look.what),
             own_pid: std::process::id(),
             wait_threshold: WaitThreshold::new(
-                held.is_some(),
+                traced(&look.what),
                 crate::cpu_clock::online_cpus().len(),
             ),
             quiet: QuietHost::default(),

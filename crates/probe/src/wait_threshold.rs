@@ -13,7 +13,7 @@ use std::collections::HashMap;
 pub const THRESHOLD_NS: Ns = 1_000_000;
 /// A threshold above this would hide what a look is for.
 const THRESHOLD_NS_MAX: Ns = 1_000_000_000;
-/// The least threshold above none for the threads of a command.
+/// The least threshold above none for the threads of a command, and the least of all for those of a process.
 const TRACED_THRESHOLD_NS: Ns = 20_000;
 /// Events that a look may tell (about 2 KB each, with the reasoning).
 const EVENTS_MAX: u64 = 1_000_000;
@@ -23,19 +23,32 @@ const TICKS_TO_SPEND: u64 = 400;
 /// host of any size (a wait is reported in some 10 us), and of a command, whose every wait is wanted.
 const LOOK_PER_CPU_AND_TICK: u64 = 125;
 const RUN_PER_TICK_MAX: u64 = 2_500;
+/// Of a process for each CPU: four times as many as of a host, so that its own waits are seen beside those of all others.
+const PROCESS_PER_CPU_AND_TICK: u64 = 500;
 /// When the budget is nearly spent, at least.
 const PER_TICK_MIN: u64 = 50;
 /// Ticks with few events before a threshold falls.
 const QUIET_TICKS: u64 = 10;
 
+/// Whose threads have a threshold of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Traced {
+    /// Nobody's: a host, a container.
+    Nobody,
+    /// Those of a process that was asked about.
+    Process,
+    /// Those of a command, whose every wait is wanted.
+    Command,
+}
+
 /// The thresholds of one look.
 #[derive(Debug)]
 pub struct WaitThreshold {
-    /// For the threads of a command, 0: every wait.
+    /// For the threads of a command or a process, 0: every wait.
     traced_ns: Ns,
     /// For all others.
     others_ns: Ns,
-    is_command: bool,
+    traced: Traced,
     per_tick_max: u64,
     reported: u64,
     calm_ticks: u64,
@@ -44,14 +57,19 @@ pub struct WaitThreshold {
 }
 
 impl WaitThreshold {
-    /// Of a command, whose every wait is reported as long as they are few, or of anything else on so many CPUs.
-    pub fn new(is_command: bool, cpus: usize) -> Self {
-        let of_look = LOOK_PER_CPU_AND_TICK * cpus as u64;
+    /// Of a look on so many CPUs.
+    pub fn new(traced: Traced, cpus: usize) -> Self {
+        let cpus = cpus as u64;
+        let per_tick_max = match traced {
+            Traced::Nobody => (LOOK_PER_CPU_AND_TICK * cpus).min(RUN_PER_TICK_MAX),
+            Traced::Process => (PROCESS_PER_CPU_AND_TICK * cpus).min(RUN_PER_TICK_MAX),
+            Traced::Command => RUN_PER_TICK_MAX,
+        };
         Self {
-            traced_ns: 0,
+            traced_ns: least(traced),
             others_ns: THRESHOLD_NS,
-            is_command,
-            per_tick_max: if is_command { RUN_PER_TICK_MAX } else { of_look.min(RUN_PER_TICK_MAX) },
+            traced,
+            per_tick_max,
             reported: 0,
             calm_ticks: 0,
             highest: (0, THRESHOLD_NS),
@@ -59,7 +77,7 @@ impl WaitThreshold {
         }
     }
 
-    /// Threads of a command: a wait this long is reported.
+    /// Threads of a command or a process: a wait this long is reported.
     pub fn traced_threshold_ns(&self) -> Ns {
         self.traced_ns
     }
@@ -110,11 +128,12 @@ impl WaitThreshold {
     }
 
     fn rise(&mut self) {
-        if self.is_command && self.traced_ns < THRESHOLD_NS {
+        let has_traced = self.traced != Traced::Nobody;
+        if has_traced && self.traced_ns < THRESHOLD_NS {
             self.traced_ns = (self.traced_ns * 2).clamp(TRACED_THRESHOLD_NS, THRESHOLD_NS);
         } else {
             self.others_ns = (self.others_ns * 2).min(THRESHOLD_NS_MAX);
-            if self.is_command {
+            if has_traced {
                 self.traced_ns = self.others_ns;
             }
         }
@@ -123,13 +142,14 @@ impl WaitThreshold {
     }
 
     fn fall(&mut self) {
+        let least = least(self.traced);
         if self.others_ns > THRESHOLD_NS {
             self.others_ns = (self.others_ns / 2).max(THRESHOLD_NS);
-            self.traced_ns = if self.is_command { self.others_ns } else { 0 };
+            self.traced_ns = if self.traced == Traced::Nobody { 0 } else { self.others_ns };
         } else if self.traced_ns > TRACED_THRESHOLD_NS {
-            self.traced_ns /= 2;
+            self.traced_ns = (self.traced_ns / 2).max(least);
         } else {
-            self.traced_ns = 0;
+            self.traced_ns = least;
         }
     }
 
@@ -154,6 +174,14 @@ impl WaitThreshold {
     }
 }
 
+/// The threshold of traced threads where there are few events.
+fn least(traced: Traced) -> Ns {
+    match traced {
+        Traced::Nobody | Traced::Command => 0,
+        Traced::Process => TRACED_THRESHOLD_NS,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -167,10 +195,9 @@ mod tests {
     ) -> u64 {
         let mut sum = 0;
         for _ in 0..ticks {
-            let threshold = if wait_threshold.is_command {
-                wait_threshold.traced_ns
-            } else {
-                wait_threshold.others_ns
+            let threshold = match wait_threshold.traced {
+                Traced::Nobody => wait_threshold.others_ns,
+                Traced::Process | Traced::Command => wait_threshold.traced_ns,
             };
             let events = per_second(threshold) / 10;
             sum += events;
@@ -181,7 +208,7 @@ mod tests {
 
     #[test]
     fn few_events_leave_the_threshold_alone() {
-        let mut wait_threshold = WaitThreshold::new(false, 4);
+        let mut wait_threshold = WaitThreshold::new(Traced::Nobody, 4);
         reported(&mut wait_threshold, 100, |_| 1_000);
         assert_eq!(wait_threshold.highest_ns(), (0, THRESHOLD_NS));
         assert!(wait_threshold.author().is_none());
@@ -189,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_flood_of_short_waits_raises_the_threshold_and_its_end_lowers_it() {
-        let mut wait_threshold = WaitThreshold::new(false, 4);
+        let mut wait_threshold = WaitThreshold::new(Traced::Nobody, 4);
         // A hundred thousand waits a second, of 3 ms each: none is 4 ms long.
         let flood =
             reported(
@@ -207,13 +234,13 @@ mod tests {
     fn a_larger_host_may_tell_more_up_to_what_a_command_may() {
         // Half as many waits are twice as long.
         let all = |cpus| {
-            reported(&mut WaitThreshold::new(false, cpus), 50, |threshold| {
+            reported(&mut WaitThreshold::new(Traced::Nobody, cpus), 50, |threshold| {
                 100_000_000_000 / threshold
             })
         };
         assert!(all(2) < all(8) && all(8) < all(1_000), "{} {} {}", all(2), all(8), all(1_000));
         let threshold = |cpus| {
-            let mut wait_threshold = WaitThreshold::new(false, cpus);
+            let mut wait_threshold = WaitThreshold::new(Traced::Nobody, cpus);
             reported(&mut wait_threshold, 100, |_| 2_400);
             wait_threshold.highest_ns().1
         };
@@ -222,14 +249,14 @@ mod tests {
 
     #[test]
     fn long_waits_in_a_flood_are_still_reported() {
-        let mut wait_threshold = WaitThreshold::new(false, 4);
+        let mut wait_threshold = WaitThreshold::new(Traced::Nobody, 4);
         reported(&mut wait_threshold, 600, |_| 1_000_000);
         assert_eq!(wait_threshold.threshold_ns(), THRESHOLD_NS_MAX);
     }
 
     #[test]
     fn every_wait_of_a_command_is_reported_until_they_are_too_many() {
-        let mut wait_threshold = WaitThreshold::new(true, 4);
+        let mut wait_threshold = WaitThreshold::new(Traced::Command, 4);
         reported(&mut wait_threshold, 100, |_| 20_000);
         assert_eq!(wait_threshold.traced_threshold_ns(), 0);
         // A ping-pong: two hundred thousand waits a second of 5 us.
@@ -242,8 +269,20 @@ mod tests {
     }
 
     #[test]
+    fn short_waits_of_a_process_are_reported_now_and_then_however_many_they_are() {
+        let mut wait_threshold = WaitThreshold::new(Traced::Process, 2);
+        // Three thousand a second of 300 us.
+        let few = |threshold| if threshold <= 300_000 { 3_000 } else { 0 };
+        assert_eq!(reported(&mut wait_threshold, 50, few), 15_000);
+        // Thirty thousand.
+        let many = |threshold| if threshold <= 300_000 { 30_000 } else { 0 };
+        let seen = reported(&mut wait_threshold, 50, many);
+        assert!((9_000..40_000).contains(&seen), "{seen} of 150,000");
+    }
+
+    #[test]
     fn a_command_of_any_length_stays_within_its_budget() {
-        let mut wait_threshold = WaitThreshold::new(true, 4);
+        let mut wait_threshold = WaitThreshold::new(Traced::Command, 4);
         // Waits of all lengths: half as many are twice as long.
         let hour = 36_000;
         let all =
@@ -253,7 +292,7 @@ mod tests {
 
     #[test]
     fn an_alarm_in_a_tick_raises_but_never_lowers() {
-        let mut wait_threshold = WaitThreshold::new(false, 4);
+        let mut wait_threshold = WaitThreshold::new(Traced::Nobody, 4);
         assert!(wait_threshold.observe(10_000, 0, false));
         let raised = wait_threshold.threshold_ns();
         for _ in 0..2 * QUIET_TICKS {
@@ -264,7 +303,7 @@ mod tests {
 
     #[test]
     fn what_the_kernel_side_kept_back_is_reported() {
-        let mut wait_threshold = WaitThreshold::new(true, 4);
+        let mut wait_threshold = WaitThreshold::new(Traced::Command, 4);
         assert!(wait_threshold.observe(1, 0, true));
         assert_eq!(wait_threshold.highest_ns(), (THRESHOLD_NS, THRESHOLD_NS));
         assert_eq!(wait_threshold.traced_threshold_ns(), TRACED_THRESHOLD_NS);
@@ -276,7 +315,7 @@ mod tests {
             let thread = ThreadRef { tid: pid + 1, pid, start_ns: 1, comm: format!("p{pid}") };
             Fact { at_ns: 0, body: Body::Wait(Wait { thread, ..Wait::default() }) }
         };
-        let mut wait_threshold = WaitThreshold::new(false, 4);
+        let mut wait_threshold = WaitThreshold::new(Traced::Nobody, 4);
         wait_threshold.blame(&[wait(7), wait(9), wait(9), wait(7), wait(9)]);
         wait_threshold.blame(&[wait(7)]);
         assert_eq!(wait_threshold.author().map(|it| (it.tid, it.comm.as_str())), Some((9, "p9")));

@@ -19,20 +19,28 @@ use crate::waits::WaitClass;
 use std::collections::BTreeMap;
 
 /// Events came too fast to be reported one by one: from which length on they were, and who made most.
-fn thinned(end: &WindowEnd) -> Option<String> {
+fn thinned(model: &Model) -> Option<String> {
     /// From here on waits are reported when they are few.
     const THRESHOLD_NS: Ns = 1_000_000;
+    let end = &model.window_end;
+    let is_process = model.target.as_ref().is_some_and(|it| it.kind == TargetKind::Process);
     let (whose, threshold_ns) = match (end.traced_threshold_ns, end.threshold_ns) {
-        (_, ns) if ns > THRESHOLD_NS => ("", ns),
+        (_, ns) if ns > THRESHOLD_NS => ("waits", ns),
         (0, _) => return None,
-        (ns, _) => (" of the command", ns),
+        (ns, _) if is_process => ("its waits", ns),
+        (ns, _) => ("waits of the command", ns),
+    };
+    let taken = match is_process && end.traced_threshold_ns > 0 {
+        true => ", and are taken to be for what those of the same thread were that were reported",
+        false => "",
     };
     let by = end.flood_by.as_ref().map_or_else(String::new, |thread| {
         format!("; most came from {} (pid {})", thread.comm, thread.pid)
     });
     let milliseconds = threshold_ns as f64 / 1e6;
     Some(format!(
-        "waits{whose} came too fast to be reported one by one: those under {milliseconds} ms were at times only counted{by}"
+        "{whose} came too fast to be reported one by one: those under {milliseconds} ms were at times only \
+         counted{taken}{by}"
     ))
 }
 
@@ -207,7 +215,7 @@ pub fn caveats(
     for (source, count) in model.lost.iter().filter(|(source, _)| *source != SWITCHES_UNREPORTED) {
         add("events_lost", lost_events(source, *count));
     }
-    if let Some(text) = thinned(&model.window_end) {
+    if let Some(text) = thinned(model) {
         add("events_thinned", text);
     }
     if let Some(text) = switch_flood(model) {

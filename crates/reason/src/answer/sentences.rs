@@ -6,7 +6,7 @@ use super::naming::by_name;
 use super::own::Own;
 use super::places;
 use super::report::*;
-use crate::facts::{ObjectRef, TargetKind, ThreadRef};
+use crate::facts::{Ns, ObjectRef, TargetKind, ThreadRef, ThreadTime, WaitState};
 use crate::graph::end::{End, EndKind};
 use crate::graph::ends::command_root;
 use crate::measure::Measures;
@@ -137,11 +137,45 @@ fn host_works(measures: &Measures<'_>, name: &str) -> (String, String) {
              without one."
         ),
     };
-    let text = match shown.is_empty() {
+    let mut text = match shown.is_empty() {
         true => String::new(),
         false => format!("Most CPUs are used by {}.", shown.join(", ")),
     };
+    if let Some(hidden) = hidden_waits(measures) {
+        text.push_str(&hidden);
+    }
     (title, text)
+}
+
+/// Part of a thread's time in waits that were only counted, from which on it is said who has them.
+const HIDDEN_MIN: f64 = 0.25;
+
+/// Who spends much of the time in uninterruptible waits too short to be reported one by one; of a host nothing more is known of
+/// them, of a process that is asked about it is.
+fn hidden_waits(measures: &Measures<'_>) -> Option<String> {
+    let model = measures.model;
+    let share = |time: &ThreadTime| {
+        let waits = measures.timelines.of(model.key_at(&time.thread, time.until_ns)).iter();
+        let uninterruptible = waits.filter(|wait| wait.place.state == WaitState::DiskSleep);
+        let reported = uninterruptible.map(|wait| wait.within_ns(time.since_ns, time.until_ns));
+        let hidden_ns = time.disk_sleep_ns.saturating_sub(reported.sum::<Ns>());
+        hidden_ns as f64 / time.until_ns.saturating_sub(time.since_ns).max(1) as f64
+    };
+    let lives = |time: &&ThreadTime| {
+        let ns = time.until_ns.saturating_sub(time.since_ns);
+        !time.kernel && time.disk_sleep_ns > 0 && 2.0 * ns as f64 >= 1e9 * model.seconds()
+    };
+    let all = model.times.iter().filter(lives).map(|time| (time, share(time)));
+    let (time, share) = all.max_by(|a, b| a.1.total_cmp(&b.1))?;
+    (share >= HIDDEN_MIN).then(|| {
+        format!(
+            " {} spends {} of its time in uninterruptible waits, as for a disk, each too short to be reported here: holdup -p {} \
+             follows them.",
+            words::who(&time.thread),
+            words::percent(share),
+            time.thread.pid
+        )
+    })
 }
 
 /// An actor by name and process: `node 812`.

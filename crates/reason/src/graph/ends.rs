@@ -10,6 +10,7 @@
 use super::chains::{ChainLink, Chains, Leaf};
 pub use super::end::{End, EndKey, EndKind, Lost};
 use super::responsible::is_stalled;
+use super::short_waits::ShortWaits;
 use crate::facts::{Ns, TargetKind, ThreadRef, ThreadTime};
 use crate::model::object::Object;
 use crate::model::{Model, ThreadKey};
@@ -188,6 +189,8 @@ pub(super) struct Found<'c, 'a> {
     begun: Option<HashSet<u32>>,
     /// How the unseen time of a thread divides.
     unseen: HashMap<ThreadKey, [(EndKind, WaitClass, f64); 3]>,
+    /// For how much time a short wait stands.
+    short_waits: ShortWaits,
     /// Sees each piece.
     watch: &'c mut dyn FnMut(&Lost<'_>),
 }
@@ -208,6 +211,7 @@ impl<'c, 'a> Found<'c, 'a> {
             ends: HashMap::new(),
             begun: None,
             unseen: HashMap::new(),
+            short_waits: ShortWaits::of(model, timelines),
             watch,
         }
     }
@@ -215,15 +219,25 @@ impl<'c, 'a> Found<'c, 'a> {
     fn add(&mut self, leaf: &Leaf, counted: bool, owed: bool) {
         // A pool's threads that wait for work: nobody asked them.
         let is_unasked = leaf.links[0].class == WaitClass::FutexWait && !self.is_command && !owed;
+        let weight = self.weight(leaf);
         match self.named(leaf) {
-            Some(named) => self.add_named(leaf, named, counted),
+            Some(named) => self.add_named(leaf, named, weight, counted),
             None if is_unasked => {}
             None => {
                 for (key, part) in self.unnamed_keys(leaf, owed) {
-                    self.add_unnamed(leaf, key, part);
+                    self.add_unnamed(leaf, key, part * weight);
                 }
             }
         }
+    }
+
+    /// For how many times its own length the wait that a leaf begins with stands.
+    fn weight(&self, leaf: &Leaf) -> f64 {
+        if self.short_waits.is_empty() {
+            return 1.0;
+        }
+        let wait = self.chains.peers.wait_at(&leaf.links[0].who, leaf.begin_ns);
+        wait.map_or(1.0, |wait| self.short_waits.weight(self.model, wait))
     }
 
     /// The ends that a leaf of a command is led to, each with its part of it.
@@ -258,14 +272,14 @@ impl<'c, 'a> Found<'c, 'a> {
     }
 
     /// What is waited for names the end: a disk, a lock that is held.
-    fn add_named(&mut self, leaf: &Leaf, named: usize, counted: bool) {
+    fn add_named(&mut self, leaf: &Leaf, named: usize, part: f64, counted: bool) {
         let key = self.named_key(leaf, named);
         let (kind, class, object) = key.clone();
-        let (part, timed) = (1.0, true);
+        let timed = true;
         (self.watch)(&Lost { kind, class, object: &object, leaf, named, part, counted, timed });
         let end =
             (self.ends).entry(key).or_insert_with(|| End::new(kind, class, object, leaf, named));
-        end.add(leaf, named, 1.0, counted);
+        end.add(leaf, named, part, counted);
         let who = who_beyond(self.model, leaf, named);
         // Of thousands of holders the main one is looked for once, when all leaves are in.
         end.is_holder = who.is_none();

@@ -1,0 +1,161 @@
+//! What the waits of a process were for that came too fast to be reported one by one.
+//!
+//! How long each thread slept is known from its sums, and so is how much of that was uninterruptible. Where not all waits
+//! were reported (WindowEnd::traced_threshold_ns), those that were, now and then all of a tenth of a second, are a sample of the
+//! rest: each short one stands for as much of the time that is left as its length is of the sample. Apart for the two kinds
+//! of sleep, and for each thread. Only of a process that was asked about: of a host's threads the sample has the longest only.
+//! Must not: guess from fewer than a few.
+//!
+//! Rejected: to leave that time out (a program that waits 80 % of its time, a third of a millisecond each, was said to work).
+//!
+//! Edit together: the probe's wait_threshold.rs, which decides what is reported.
+
+use crate::facts::{Ns, TargetKind, WaitState};
+use crate::model::{Model, ThreadKey};
+use crate::waits::WaitClass;
+use crate::waits::timeline::{Timelines, WaitSpan};
+use std::collections::HashMap;
+
+/// Fewer waits are no sample.
+const SAMPLE_MIN: u32 = 10;
+/// A wait of so many times the threshold is none of the short ones.
+const SHORT_TIMES: Ns = 4;
+/// What is left of a thread's sleep is worth dividing from this part of it on.
+const LEFT_MIN: f64 = 0.02;
+
+/// For how much time each short wait stands.
+#[derive(Default)]
+pub(super) struct ShortWaits {
+    /// By thread, and whether the sleep is uninterruptible.
+    weights: HashMap<(ThreadKey, bool), f64>,
+    short_ns: Ns,
+}
+
+/// The reported waits of a thread, of one kind of sleep.
+#[derive(Default)]
+struct Reported {
+    all_ns: Ns,
+    short_ns: Ns,
+    short: u32,
+}
+
+impl ShortWaits {
+    pub(super) fn of(model: &Model, timelines: &Timelines) -> Self {
+        let threshold_ns = model.window_end.traced_threshold_ns;
+        let is_process = model.target.as_ref().is_some_and(|it| it.kind == TargetKind::Process);
+        if !is_process || threshold_ns == 0 {
+            return Self::default();
+        }
+        let short_ns = threshold_ns * SHORT_TIMES;
+        let mut weights = HashMap::new();
+        for time in model.times.iter().filter(|time| !time.kernel && model.in_target(&time.thread))
+        {
+            let who = model.key_at(&time.thread, time.until_ns);
+            let mut reported = [Reported::default(), Reported::default()];
+            for wait in timelines.of(who) {
+                if matches!(wait.class, WaitClass::RunQueue | WaitClass::CpuQuota) {
+                    continue;
+                }
+                let ns = wait.within_ns(time.since_ns, time.until_ns);
+                let of = &mut reported[usize::from(is_uninterruptible(wait))];
+                of.all_ns += ns;
+                if is_short(wait, short_ns) {
+                    of.short_ns += ns;
+                    of.short += 1;
+                }
+            }
+            for (at, slept_ns) in [time.sleep_ns, time.disk_sleep_ns].into_iter().enumerate() {
+                let of = &reported[at];
+                let left_ns = slept_ns.saturating_sub(of.all_ns) as f64;
+                if of.short >= SAMPLE_MIN && left_ns >= LEFT_MIN * slept_ns as f64 {
+                    weights.insert((who, at == 1), 1.0 + left_ns / of.short_ns.max(1) as f64);
+                }
+            }
+        }
+        Self { weights, short_ns }
+    }
+
+    /// 1 of a wait that stands for itself alone.
+    pub(super) fn weight(&self, model: &Model, wait: &WaitSpan) -> f64 {
+        if self.weights.is_empty() || !is_short(wait, self.short_ns) {
+            return 1.0;
+        }
+        let key = (model.key(&wait.thread), is_uninterruptible(wait));
+        self.weights.get(&key).copied().unwrap_or(1.0)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.weights.is_empty()
+    }
+}
+
+fn is_uninterruptible(wait: &WaitSpan) -> bool {
+    wait.place.state == WaitState::DiskSleep
+}
+
+fn is_short(wait: &WaitSpan, short_ns: Ns) -> bool {
+    !wait.standing && wait.end_ns.saturating_sub(wait.begin_ns) <= short_ns
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::answer::{EndKind, Report, Verdict, explain};
+    use crate::facts::*;
+    use crate::rules::scenes::*;
+
+    /// A process that sleeps uninterruptibly in fdatasync, half a millisecond each: so many of these waits were reported.
+    fn syncing(reported: u64, traced_threshold_ns: Ns) -> Report {
+        let slept_ns = LOOK_NS / 5 * 4;
+        let mut facts = host();
+        facts.retain(|fact| !matches!(fact.body, Body::WindowEnd(_)));
+        facts.push(of_process(10, "sqlite3"));
+        for n in 0..reported {
+            let begin_ns = 10_000_000 + n * 1_000_000;
+            let place = Place {
+                state: WaitState::DiskSleep,
+                iowait: true,
+                syscall: "fdatasync".into(),
+                disk: Some(DeviceNumber { major: 8, minor: 0 }),
+                ..Place::default()
+            };
+            let (thread, end_ns) = (thread(10, "sqlite3"), begin_ns + 500_000);
+            let (at_ns, context) = (end_ns, WakeContext::HardInterrupt);
+            let wake = Some(Wake { at_ns, context, ..Wake::default() });
+            let wait = Wait { thread, begin_ns, end_ns, place, wake, ..Wait::default() };
+            facts.push(fact(Body::Wait(wait)));
+        }
+        facts.push(fact(Body::ThreadTime(ThreadTime {
+            thread: thread(10, "sqlite3"),
+            until_ns: LOOK_NS,
+            run_ns: LOOK_NS - slept_ns,
+            disk_sleep_ns: slept_ns,
+            ..ThreadTime::default()
+        })));
+        let end =
+            WindowEnd { traced_threshold_ns, threshold_ns: 1_000_000, ..WindowEnd::default() };
+        facts.push(Fact { at_ns: LOOK_NS, body: Body::WindowEnd(end) });
+        explain(facts)
+    }
+
+    fn device_share(report: &Report) -> f64 {
+        let disk = report.answer.ends.iter().filter(|end| end.end == EndKind::Device);
+        disk.map(|end| end.share).sum()
+    }
+
+    #[test]
+    fn waits_that_were_reported_stand_for_those_that_were_not() {
+        let report = syncing(100, 1_000_000);
+        assert_eq!(report.answer.verdict, Verdict::Waits, "{:?}", report.answer);
+        assert!((device_share(&report) - 0.8).abs() < 0.01, "{:?}", report.answer.ends);
+    }
+
+    #[test]
+    fn where_all_were_reported_each_stands_for_itself() {
+        assert!(device_share(&syncing(100, 0)) < 0.1);
+    }
+
+    #[test]
+    fn a_few_are_no_sample() {
+        assert!(device_share(&syncing(9, 1_000_000)) < 0.1);
+    }
+}
