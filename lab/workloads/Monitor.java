@@ -6,6 +6,7 @@
 import java.io.FileOutputStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.concurrent.locks.LockSupport;
 
 class Monitor {
     static final Object table = new Object();
@@ -18,8 +19,12 @@ class Monitor {
         }
     }
 
+    // Thread.sleep takes whole milliseconds: a tenth of one would be one.
     static void pause(long ns) throws InterruptedException {
-        Thread.sleep(ns / 1_000_000, (int) (ns % 1_000_000));
+        long until = System.nanoTime() + ns;
+        for (long left = ns; left > 0; left = until - System.nanoTime()) {
+            LockSupport.parkNanos(left);
+        }
     }
 
     static void work(FileOutputStream done) {

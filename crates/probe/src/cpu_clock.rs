@@ -4,6 +4,7 @@
 //! event but does not open it.
 //! Must not: attach (kernel.rs) or read what was sampled (samples.rs). Edit together: bpf/sample.bpf.c.
 
+use crate::files;
 use std::os::fd::{FromRawFd, OwnedFd};
 
 /// Samples a second on each CPU. A prime, so that it does not march with timers.
@@ -11,15 +12,17 @@ pub const SAMPLE_HZ: u32 = 97;
 
 /// Numbers of the CPUs that run.
 pub fn online_cpus() -> Vec<u32> {
-    let text = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
-    text.trim()
-        .split(',')
-        .filter_map(|range| {
-            let (from, to) = range.split_once('-').unwrap_or((range, range));
-            Some(from.parse::<u32>().ok()?..=to.parse::<u32>().ok()?)
-        })
-        .flatten()
-        .collect()
+    listed("online")
+}
+
+/// Those on which the tick may stop while a thread runs: whoever runs there wants no interrupts.
+pub fn tickless_cpus() -> Vec<u32> {
+    listed("nohz_full")
+}
+
+fn listed(name: &str) -> Vec<u32> {
+    let file = std::path::Path::new("/sys/devices/system/cpu").join(name);
+    files::text::cpu_list(&std::fs::read_to_string(file).unwrap_or_default())
 }
 
 /// perf_event_open for a CPU clock on one CPU. The struct is perf_event_attr up to its second version.

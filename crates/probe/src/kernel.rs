@@ -5,7 +5,7 @@
 //! taken once per process. Rejected: a self-referential owner with unsafe lifetimes.
 
 use crate::cache_sums;
-use crate::cpu_clock::{SAMPLE_HZ, online_cpus, sampling_event};
+use crate::cpu_clock::{SAMPLE_HZ, online_cpus, sampling_event, tickless_cpus};
 use crate::decode::{self, Decoder, ThreadRecord};
 use crate::disk_sums::{Latencies, Uses};
 use crate::host::Offer;
@@ -184,7 +184,9 @@ impl Programs {
     }
 
     fn start_sampling(&mut self) -> Option<Blind> {
-        for cpu in online_cpus() {
+        // Whoever has a CPU without interrupts wants none of ours.
+        let tickless = tickless_cpus();
+        for cpu in online_cpus().into_iter().filter(|cpu| !tickless.contains(cpu)) {
             match sampling_event(cpu).and_then(|fd| {
                 let program = match self.samples_code {
                     true => &self.skel.progs.sample_code,
@@ -212,7 +214,12 @@ impl Programs {
                 }
             }
         }
-        None
+        (!tickless.is_empty()).then(|| Blind {
+            what: "samples.tickless".into(),
+            why: format!("{} are kept free of interrupts, by nohz_full", listed(&tickless)),
+            therefore: "in which functions the time goes there is not sampled".into(),
+            ..Blind::default()
+        })
     }
 
     /// The words that the programs obey.
@@ -573,4 +580,10 @@ fn alarm(ring: BorrowedFd<'_>) -> std::io::Result<OwnedFd> {
     // SAFETY: both descriptors are open, and the event outlives the call.
     let added = unsafe { libc::epoll_ctl(fd, libc::EPOLL_CTL_ADD, ring.as_raw_fd(), &mut event) };
     if added < 0 { Err(std::io::Error::last_os_error()) } else { Ok(alarm) }
+}
+
+/// `CPU 1, 2, 3`.
+fn listed(cpus: &[u32]) -> String {
+    let cpus: Vec<String> = cpus.iter().map(u32::to_string).collect();
+    format!("CPU {}", cpus.join(", "))
 }

@@ -70,6 +70,10 @@ pub fn host(roots: &Roots) -> Host {
         word => word,
     };
     let online = text::read_text(&roots.sys.join("devices/system/cpu/online")).unwrap_or_default();
+    let cpus = |name: &str| {
+        let file = roots.sys.join("devices/system/cpu").join(name);
+        text::cpu_list(&text::read_text(&file).unwrap_or_default())
+    };
     let memory =
         File::open(roots.proc.join("meminfo")).ok().and_then(|f| Meminfo::from_read(f).ok());
     let mounts = mounts::own_mounts(roots);
@@ -85,6 +89,8 @@ pub fn host(roots: &Roots) -> Host {
         fq_codel: fq_codel(roots),
         cgroup_v1: mounted("cgroup"),
         cgroup_v2: mounted("cgroup2"),
+        isolated_cpus: cpus("isolated"),
+        tickless_cpus: cpus("nohz_full"),
         ..Host::default()
     }
 }

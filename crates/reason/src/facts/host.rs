@@ -42,6 +42,12 @@ pub struct Host {
     pub fq_codel: Option<bool>,
     /// Whether kernel events were recorded (BPF), or only /proc was read.
     pub kernel_events: bool,
+    /// CPUs that the scheduler leaves alone (isolcpus, isolated cpusets). Source: /sys/devices/system/cpu/isolated.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub isolated_cpus: Vec<u32>,
+    /// CPUs on which the tick may stop while a thread runs. Source: /sys/devices/system/cpu/nohz_full.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tickless_cpus: Vec<u32>,
 }
 
 /// Something that cannot be seen here.

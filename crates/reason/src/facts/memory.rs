@@ -30,7 +30,7 @@ pub struct CpuSample {
     pub steal_ns: Ns,
 }
 
-/// Soft interrupts that a CPU has handled since boot. Source: /proc/softirqs.
+/// Soft interrupts that a CPU has handled since boot, and those of its own timer. Sources: /proc/softirqs, /proc/interrupts.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SoftirqSample {
@@ -38,6 +38,9 @@ pub struct SoftirqSample {
     pub cpu: u32,
     /// By kind, as the kernel names them: `NET_RX`, `TIMER`, `BLOCK`, ...
     pub counts: BTreeMap<String, u64>,
+    /// Interrupts of the CPU's own timer, ticks and others (`LOC`); none where the architecture has no such line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub local_timer: Option<u64>,
 }
 
 /// How quickly a CPU may run. Sources: /sys/devices/system/cpu/cpuN/cpufreq and thermal_throttle.

@@ -10,7 +10,7 @@
 pub use super::rule::{Loss, step};
 use super::wording::{Culprit, Impact, Severity, Wording};
 use super::{Claim, Finds, LADDERS, Losses, Match, Rule, Step};
-use crate::facts::ThreadRef;
+use crate::facts::{TargetKind, ThreadRef};
 use crate::graph::ends::End;
 use crate::measure::Measures;
 use crate::model::object::Object;
@@ -127,8 +127,12 @@ fn settle(
         _ => lost,
     };
     let impact = impact(measures, (seconds, lost), matched.demand_seconds, &losses);
-    let severity = Severity::of(&impact)
-        .clamp(matched.severity_min.min(matched.severity_max), matched.severity_max);
+    let severity_max = match &end {
+        Some(end) if is_brief(measures, end) => Severity::Note,
+        _ => matched.severity_max,
+    };
+    let severity =
+        Severity::of(&impact).clamp(matched.severity_min.min(severity_max), severity_max);
     let mut victims: Vec<(ThreadRef, f64)> = losses.into_values().collect();
     victims.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.pid.cmp(&b.0.pid)));
     let victim = match (&end, &matched.losses) {
@@ -162,6 +166,26 @@ fn settle(
     }
 }
 
+/// A wait below this is seen of a process that was asked about alone.
+const BRIEF_SECONDS: f64 = 0.001;
+/// WORDING: and is of no weight where it costs each thread that has it less than this part of its time, as for every warning.
+const BRIEF_SHARE: f64 = 1.0 / 6.0;
+
+/// Whether an end of a process that was asked about is made of waits each too short for any other look, which cost each
+/// thread that has them little: what sharing a lock or a pipe costs at its best.
+fn is_brief(measures: &Measures<'_>, end: &End) -> bool {
+    let target = measures.model.target.as_ref();
+    let is_process = target.is_some_and(|target| target.kind == TargetKind::Process);
+    if !is_process || end.seconds > BRIEF_SECONDS * end.count as f64 {
+        return false;
+    }
+    let its = measures
+        .waits()
+        .filter(|wait| wait.class == end.class && end.victims.contains_key(&wait.thread.pid));
+    let threads: BTreeSet<u32> = its.map(|wait| wait.thread.tid).collect();
+    end.seconds < BRIEF_SHARE * measures.wall_seconds() * threads.len().max(1) as f64
+}
+
 /// Of a command: the share of its path. Else of the victims' time that was not idle.
 fn impact(
     measures: &Measures<'_>,
@@ -186,4 +210,50 @@ fn impact(
 /// Processes of a set of claims, for rules that claim part of an end.
 pub fn pids<'a>(of: impl IntoIterator<Item = &'a u32>) -> BTreeSet<u32> {
     of.into_iter().copied().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::answer::explain;
+    use crate::answer::report::Severity;
+    use crate::facts::*;
+    use crate::rules::scenes::*;
+
+    /// How bad it is that three threads of a process wait so often, 400 us each, for a mutex that a fourth has.
+    fn severity(waits: u64) -> Option<Severity> {
+        let mut facts = host();
+        facts.push(of_process(10, "app"));
+        let of = |tid| ThreadRef { tid, ..thread(10, "app") };
+        for (tid, n) in (11..14).flat_map(|tid| (0..waits).map(move |n| (tid, n))) {
+            let begin_ns = 1_000_000 + n * LOOK_NS / (waits + 1);
+            let place = Place {
+                state: WaitState::Sleep,
+                syscall: "futex".into(),
+                args: [0x1000, 128, 2, 0, 0, 0],
+                ..Place::default()
+            };
+            let (thread, end_ns) = (of(tid), begin_ns + 400_000);
+            let (by, context) = (of(14), WakeContext::Task);
+            let wake = Some(Wake { at_ns: end_ns, context, by, ..Wake::default() });
+            let wait = Wait { thread, begin_ns, end_ns, place, wake, ..Wait::default() };
+            facts.push(fact(Body::Wait(wait)));
+        }
+        for tid in 11..15 {
+            facts.push(fact(Body::ThreadTime(ThreadTime {
+                thread: of(tid),
+                until_ns: LOOK_NS,
+                run_ns: LOOK_NS / 50,
+                sleep_ns: LOOK_NS / 50 * 49,
+                ..ThreadTime::default()
+            })));
+        }
+        let found = explain(facts).findings;
+        found.iter().find(|it| it.code == "lock.futex").map(|it| it.severity)
+    }
+
+    #[test]
+    fn brief_waits_of_a_process_count_by_what_they_cost_each_thread() {
+        assert_eq!(severity(800), Some(Severity::Note), "6 % of each thread's time");
+        assert!(severity(8_000) > Some(Severity::Note), "64 %");
+    }
 }

@@ -303,7 +303,11 @@ mod tests {
                 let counts = [("NET_RX", part * 2e-4), ("TIMER", part * 2.5e-7)];
                 let counts =
                     counts.map(|(kind, count)| (kind.to_string(), count as u64 * u64::from(cpu)));
-                let sample = SoftirqSample { cpu, counts: counts.into_iter().collect() };
+                let sample = SoftirqSample {
+                    cpu,
+                    counts: counts.into_iter().collect(),
+                    ..SoftirqSample::default()
+                };
                 put(at_ns, Body::SoftirqSample(sample));
             }
         }

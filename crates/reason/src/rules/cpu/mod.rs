@@ -9,6 +9,7 @@ mod crowd;
 pub(crate) mod crowded;
 pub(crate) mod frequency;
 pub(crate) mod interrupts;
+pub(crate) mod kernel_work_on_isolated;
 pub(crate) mod quota;
 pub(crate) mod rt_denied;
 pub(crate) mod rt_throttled;
@@ -32,4 +33,5 @@ pub static LADDER: &[&super::Rule] = &[
     &saturated::RULE,
     &crowded::RULE,
     &frequency::RULE,
+    &kernel_work_on_isolated::RULE,
 ];
