@@ -7,7 +7,8 @@
 //!
 //! Must not: reason about waits, beyond choosing whose identity is worth reading; block on what it looks
 //! at (files/ sees to that); act on the host. Rejected: a thread per reader (order would be lost, and one
-//! look costs little; only what changes seldom is read beside the loading of the programs, which takes longer); waking up for each event (a tenth of a second is soon enough and costs nothing).
+//! look costs little; only what changes seldom is read beside the loading of the programs, which takes longer); waking up for
+//! each event (a tenth of a second is soon enough and costs nothing).
 //!
 //! Edit together: plan.rs (programs), look_end.rs (what stands, and the end).
 
@@ -149,8 +150,8 @@ struct Read {
     namespaces: BTreeMap<u32, u32>,
 }
 
-/// Does something long, which is the kernel's verifier, and reads files beside it.
-fn while_it_reads<T>(roots: &Roots, load: impl FnOnce() -> T) -> std::io::Result<(T, Read)> {
+/// Does something long, which is the kernel's verifier, and reads files beside it; after it, where no thread may be begun.
+fn while_it_reads<T>(roots: &Roots, load: impl FnOnce() -> T) -> (T, Read) {
     std::thread::scope(|scope| {
         let read = || {
             let opening = files::opening(roots);
@@ -158,11 +159,12 @@ fn while_it_reads<T>(roots: &Roots, load: impl FnOnce() -> T) -> std::io::Result
             Read { opening, containers, namespaces: files::network_namespaces(roots) }
         };
         let reader = std::thread::Builder::new().stack_size(READER_STACK_BYTES);
-        let reader = reader.name("holdup-opening".into()).spawn_scoped(scope, read)?;
+        let reader = reader.name("holdup-opening".into()).spawn_scoped(scope, read);
         let loaded = load();
-        match reader.join() {
-            Ok(read) => Ok((loaded, read)),
-            Err(panic) => std::panic::resume_unwind(panic),
+        match reader.map(|reader| reader.join()) {
+            Ok(Ok(read)) => (loaded, read),
+            Ok(Err(panic)) => std::panic::resume_unwind(panic),
+            Err(_) => (loaded, read()),
         }
     })
 }
@@ -192,8 +194,7 @@ impl Live {
         let memory_locked = own::memory::lock();
         let (purpose, asked_about) = purpose(&look.what);
         let offer = host::look(&plan::tracepoints());
-        let ((mut programs, names, blind), read) =
-            while_it_reads(&roots, || load(&offer, purpose)).map_err(system("begin a thread"))?;
+        let ((mut programs, names, blind), read) = while_it_reads(&roots, || load(&offer, purpose));
         let Read { opening, containers, namespaces } = read;
         let disk = |body: &Body| match body {
             Body::Disk(disk) => Some(disk.clone()),

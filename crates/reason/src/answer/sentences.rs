@@ -100,6 +100,10 @@ pub fn unnamed(
     if !rest.is_empty() {
         text.push_str(&format!(" The rest: {}.", rest.join(", ")));
     }
+    let kind = measures.model.target.as_ref().map(|target| target.kind);
+    if let Some(hidden) = hidden_waits(measures).filter(|_| kind == Some(TargetKind::Container)) {
+        text.push_str(&hidden);
+    }
     (title, text)
 }
 
@@ -165,7 +169,8 @@ fn hidden_waits(measures: &Measures<'_>) -> Option<String> {
         let ns = time.until_ns.saturating_sub(time.since_ns);
         !time.kernel && time.disk_sleep_ns > 0 && 2.0 * ns as f64 >= 1e9 * model.seconds()
     };
-    let all = model.times.iter().filter(lives).map(|time| (time, share(time)));
+    let own = |time: &&ThreadTime| model.in_target(&time.thread);
+    let all = model.times.iter().filter(own).filter(lives).map(|time| (time, share(time)));
     let (time, share) = all.max_by(|a, b| a.1.total_cmp(&b.1))?;
     (share >= HIDDEN_MIN).then(|| {
         format!(

@@ -8,7 +8,9 @@ use crate::facts::{Thread, ThreadRef, ThreadTime};
 use crate::graph::end::{End, EndKind};
 use crate::measure::Measures;
 use crate::model::Model;
-use crate::rules::{Claim, Losses};
+use crate::model::object::Object;
+use crate::rules::wording::Evidence;
+use crate::rules::{Claim, Losses, Step};
 use crate::waits::WaitClass;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,6 +43,24 @@ pub(super) struct Bound<'a> {
     pub run: f64,
     /// They were ready without a CPU, seconds; time out of quota not included.
     pub ready: f64,
+}
+
+/// Who waits for a CPU how long, and who runs meanwhile how long, seconds.
+pub(super) fn chain(hurt: &ThreadRef, ready: f64, by: &ThreadRef, run: f64) -> Vec<Step> {
+    let step = |who: &ThreadRef, on, seconds| Step {
+        who: who.clone(),
+        on,
+        doing: None,
+        seconds,
+        when: None,
+    };
+    vec![step(hurt, Object::RunQueue(Vec::new()), ready), step(by, Object::Cpu, run)]
+}
+
+/// How busy the CPUs are.
+pub(super) fn busy_evidence(measures: &Measures<'_>) -> Evidence {
+    let busy = 100.0 * measures.cpu.mean_busy(&[]).unwrap_or(0.0);
+    Evidence::new("CPUs busy", busy, "%", "/proc/stat")
 }
 
 /// All threads of what is looked at, but the kernel's, by process and CPUs.

@@ -10,7 +10,7 @@
 //! Edit together: saturated.rs, whose code, theory and numbers for victims these are.
 
 use super::come_last;
-use super::cpu_waits::{claims, is_claimed, on_path};
+use super::cpu_waits::{busy_evidence, chain, claims, is_claimed, on_path};
 use super::victims::{BUSY_MIN, CULPRIT_OF_ALL_MIN, are_partners, is_polite, ticks, waits_much};
 use crate::facts::{TargetKind, ThreadRef};
 use crate::graph::end::End;
@@ -23,7 +23,7 @@ use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
 use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Evidence, Severity, Wording};
-use crate::rules::{Losses, Match, Step, culprit};
+use crate::rules::{Losses, Match, culprit};
 use crate::waits::WaitClass;
 use std::collections::BTreeSet;
 
@@ -72,15 +72,7 @@ pub(super) fn matched<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Option
     let queue = Object::RunQueue(Vec::new());
     let by = measures.model.thread_ref(crowd.program.example);
     let most = crowd.losses.values().map(|(_, seconds)| *seconds).fold(0.0, f64::max);
-    let step = |who: &ThreadRef, on, seconds| Step {
-        who: who.clone(),
-        on,
-        doing: None,
-        seconds,
-        when: None,
-    };
-    let chain =
-        vec![step(&crowd.hurt, queue.clone(), most), step(&by, Object::Cpu, crowd.program.run)];
+    let chain = chain(&crowd.hurt, most, &by, crowd.program.run);
     let mut by = culprit(measures.model, &by);
     by.name.clone_from(&crowd.program.name);
     Some(Match {
@@ -223,12 +215,7 @@ fn explain(measures: &Measures<'_>, crowd: &Crowd, loss: &Loss<'_>) -> Wording {
             ),
             Evidence::new("CPU used by the crowd", program.run, "s", "sched_switch"),
             Evidence::new("waited for a CPU by the crowd", program.ready, "s", "sched_switch"),
-            Evidence::new(
-                "CPUs busy",
-                100.0 * measures.cpu.mean_busy(&[]).unwrap_or(0.0),
-                "%",
-                "/proc/stat",
-            ),
+            busy_evidence(measures),
         ],
         remedy: vec![come_last::all(
             measures.model,

@@ -9,7 +9,7 @@
 //! Edit together: answer/sentences.rs, which says in the title of such a host how many are ready.
 
 use super::come_last;
-use super::cpu_waits::{claims, is_claimed};
+use super::cpu_waits::{busy_evidence, chain, claims, is_claimed};
 use super::victims::{BUSY_MIN, is_polite};
 use crate::facts::{TargetKind, ThreadRef};
 use crate::graph::end::{End, EndKind};
@@ -21,7 +21,7 @@ use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
 use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Evidence, Severity, Wording};
-use crate::rules::{Finds, Losses, Match, Refutation, Rule, Step, culprit};
+use crate::rules::{Finds, Losses, Match, Refutation, Rule, culprit};
 use crate::waits::WaitClass;
 use std::collections::BTreeSet;
 
@@ -115,16 +115,8 @@ fn matched<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Option<Match<'m>>
     programs.retain(|program| pids.contains(&program.example));
     let greatest = programs.first()?;
     let by = measures.model.thread_ref(greatest.example);
-    let step = |who: &ThreadRef, on, seconds| Step {
-        who: who.clone(),
-        on,
-        doing: None,
-        seconds,
-        when: None,
-    };
     let queue = Object::RunQueue(Vec::new());
-    let chain =
-        vec![step(&most.process, queue.clone(), most.ready), step(&by, Object::Cpu, greatest.run)];
+    let chain = chain(&most.process, most.ready, &by, greatest.run);
     let losses: Losses =
         waiting.iter().map(|used| (used.process.pid, (used.process.clone(), used.ready))).collect();
     let mut by = culprit(measures.model, &by);
@@ -225,12 +217,7 @@ fn explain(measures: &Measures<'_>, crowd: &Crowd, loss: &Loss<'_>) -> Wording {
         evidence: vec![
             Evidence::new("ready without a CPU", *ready, "s", "sched_switch"),
             Evidence::new("CPU used by those that wait", *run, "s", "sched_switch"),
-            Evidence::new(
-                "CPUs busy",
-                100.0 * measures.cpu.mean_busy(&[]).unwrap_or(0.0),
-                "%",
-                "/proc/stat",
-            ),
+            busy_evidence(measures),
         ],
         remedy: vec![come_last::all(
             measures.model,

@@ -7,7 +7,7 @@
 //! Rejected: naming the busiest of many who share (the end `cpu` says who they are, measure/cpu_users.rs).
 
 use super::come_last::come_last;
-use super::cpu_waits::{claims, is_claimed, is_real_time, on_path};
+use super::cpu_waits::{busy_evidence, chain, claims, is_claimed, is_real_time, on_path};
 use super::crowd;
 use super::victims::{
     BUSY_MIN, CULPRIT_OF_ALL_MIN, NICE_MIN, PARTNER_PART_MIN, RUN_PER_SECOND_MIN,
@@ -25,7 +25,7 @@ use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
 use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Evidence, Wording};
-use crate::rules::{Finds, Losses, Match, Refutation, Rule, Step, culprit};
+use crate::rules::{Finds, Losses, Match, Refutation, Rule, culprit};
 use crate::waits::WaitClass;
 use std::collections::BTreeSet;
 
@@ -146,14 +146,7 @@ fn matched<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Option<Match<'m>>
     let by = &greedy.greatest()?.process;
     let queue = Object::RunQueue(Vec::new());
     let waits = losses.values().map(|(_, seconds)| *seconds).fold(0.0, f64::max);
-    let step = |who: &ThreadRef, on, seconds| Step {
-        who: who.clone(),
-        on,
-        doing: None,
-        seconds,
-        when: None,
-    };
-    let chain = vec![step(&hurt.process, queue.clone(), waits), step(by, Object::Cpu, greedy.run)];
+    let chain = chain(&hurt.process, waits, by, greedy.run);
     let hog = Hog {
         greedy,
         by,
@@ -236,7 +229,7 @@ fn explain(measures: &Measures<'_>, hog: &Hog<'_>, loss: &Loss<'_>) -> Wording {
         evidence: vec![
             Evidence::new("waited for a CPU by the victims", *ready, "s", "sched_switch"),
             Evidence::new("CPU used by the victims", *run, "s", "sched_switch"),
-            Evidence::new("CPUs busy", busy * 100.0, "%", "/proc/stat"),
+            busy_evidence(measures),
             Evidence::new("CPU used by the culprit", greedy.run, "s", "sched_switch"),
             Evidence::new("of that, beyond its fair part", greedy.excess(), "s", "sched_switch"),
         ],
