@@ -6,7 +6,6 @@
 import java.io.FileOutputStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.concurrent.locks.LockSupport;
 
 class Monitor {
     static final Object table = new Object();
@@ -19,11 +18,14 @@ class Monitor {
         }
     }
 
-    // Thread.sleep takes whole milliseconds: a tenth of one would be one.
+    // Thread.sleep takes whole milliseconds: a tenth of one would be one, so that is computed.
     static void pause(long ns) throws InterruptedException {
         long until = System.nanoTime() + ns;
-        for (long left = ns; left > 0; left = until - System.nanoTime()) {
-            LockSupport.parkNanos(left);
+        if (ns >= 1_000_000) {
+            Thread.sleep(ns / 1_000_000, (int) (ns % 1_000_000));
+        }
+        while (System.nanoTime() < until) {
+            Thread.onSpinWait();
         }
     }
 

@@ -118,6 +118,8 @@ pub struct End {
     pub named: usize,
     /// Who holds it, by process of the next link: seconds.
     pub holders: BTreeMap<u32, (ThreadRef, f64)>,
+    /// The same by thread.
+    holding_threads: BTreeMap<(u32, u32), (ThreadRef, f64)>,
     /// What the holders did meanwhile: seconds by class.
     pub holder_doing: BTreeMap<WaitClass, f64>,
     /// What lay between the victims and the end: seconds by class of the links before it.
@@ -151,6 +153,7 @@ impl End {
             links: leaf.links.clone(),
             named,
             holders: BTreeMap::new(),
+            holding_threads: BTreeMap::new(),
             holder_doing: BTreeMap::new(),
             via: BTreeMap::new(),
             count: 0,
@@ -189,6 +192,8 @@ impl End {
         if let Some(next) = next.or(leaf.circle.as_ref()) {
             let held = self.holders.entry(next.pid).or_insert_with(|| (next.clone(), 0.0));
             held.1 += seconds;
+            let thread = self.holding_threads.entry((next.pid, next.tid));
+            thread.or_insert_with(|| (next.clone(), 0.0)).1 += seconds;
         }
         *self.holder_doing.entry(leaf.root().class).or_default() += seconds;
         for before in &leaf.links[..named] {
@@ -241,9 +246,11 @@ impl End {
         user_stack::function_of(model, &link.who, link.since_ns, link.end_ns)
     }
 
-    /// The main holder: who holds it longest.
+    /// The main holder: of the process that holds it longest the thread that does.
     pub fn holder(&self) -> Option<&ThreadRef> {
-        let most = self.holders.values().max_by(|a, b| a.1.total_cmp(&b.1))?;
+        let (pid, _) = self.holders.iter().max_by(|a, b| a.1.1.total_cmp(&b.1.1))?;
+        let threads = self.holding_threads.range((*pid, 0)..=(*pid, u32::MAX));
+        let (_, most) = threads.max_by(|a, b| a.1.1.total_cmp(&b.1.1))?;
         Some(&most.0)
     }
 
@@ -302,6 +309,7 @@ impl End {
             *self.counted.entry(*pid).or_default() += seconds;
         }
         add(&mut self.holders, &end.holders);
+        add(&mut self.holding_threads, &end.holding_threads);
         for (class, seconds) in &end.holder_doing {
             *self.holder_doing.entry(*class).or_default() += seconds;
         }
@@ -325,6 +333,35 @@ mod tests {
     use crate::facts::*;
     use crate::rules::scenes::*;
     use crate::waits::lock_kind::LockKind;
+
+    #[test]
+    fn of_several_threads_that_held_it_the_one_that_did_longest_is_the_holder() {
+        let of = |tid| ThreadRef { tid, ..thread(10, "app") };
+        let waits = |by, from_ms: u64, to_ms: u64| {
+            let place = Place {
+                state: WaitState::Sleep,
+                syscall: "futex".into(),
+                args: [0x1000, 128, 2, 0, 0, 0],
+                ..Place::default()
+            };
+            let (begin_ns, end_ns) = (from_ms * 1_000_000, to_ms * 1_000_000);
+            let wake =
+                Wake { at_ns: end_ns, context: WakeContext::Task, by: of(by), ..Wake::default() };
+            let wake = Some(wake);
+            fact(Body::Wait(Wait {
+                thread: of(11),
+                begin_ns,
+                end_ns,
+                place,
+                wake,
+                ..Wait::default()
+            }))
+        };
+        let mut facts = host();
+        facts.extend([of_process(10, "app"), waits(12, 100, 200), waits(13, 300, 3_000)]);
+        let found = explain(facts).findings;
+        assert!(found[0].title.ends_with("a lock that app 10/13 holds"), "{}", found[0].title);
+    }
 
     /// A client of a server whose thread waits for events, with these functions on its stack.
     fn server(functions: &[&str]) -> Vec<Fact> {
