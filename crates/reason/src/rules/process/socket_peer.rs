@@ -222,6 +222,15 @@ impl Waited {
         self.at_work + self.asleep + self.elsewhere
     }
 
+    /// Who waits.
+    fn victims(&self, ends: &[End]) -> BTreeSet<u32> {
+        let of_part = |(at, victims): &(usize, Option<BTreeSet<u32>>)| match victims {
+            Some(own) => own.clone(),
+            None => ends[*at].victims.keys().copied().collect(),
+        };
+        self.parts.iter().flat_map(of_part).collect()
+    }
+
     fn is_at_work(&self) -> bool {
         self.at_work >= AT_WORK.value * self.seconds()
     }
@@ -266,6 +275,11 @@ fn matched<'m>(
         let first = first_question(&greatest.links);
         let answered = first.and_then(|(asks, by)| talk.answered(by.who.pid, asks.who.pid));
         asked.answers = answered.unwrap_or(asked.answers);
+    } else {
+        // Whoever waits through others is answered by them, each time: the server's own answers are not all that are waited for.
+        let mut from = talk.behind(server, &asked.clients);
+        from.insert(server);
+        asked.answers = asked.answers.max(talk.received(&waited.victims(ends), &from));
     }
     let answer = waited.seconds() / asked.answers.max(1) as f64;
     // Who was asked about and asks once has all its time in that one answer; in a container others ask too.

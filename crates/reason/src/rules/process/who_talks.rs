@@ -85,6 +85,14 @@ impl Talk {
         self.answers.get(&(server, client)).copied()
     }
 
+    /// The answers that ended waits of some processes, as far as they came from some others: of those behind a proxy its own, too.
+    pub fn received(&self, by: &BTreeSet<u32>, from: &BTreeSet<u32>) -> usize {
+        let its = |((server, client), _): &(&(u32, u32), &usize)| {
+            from.contains(server) && by.contains(client)
+        };
+        self.answers.iter().filter(its).map(|(_, count)| count).sum()
+    }
+
     /// What belongs to one server. Of a command, or of a process that was asked about, whoever is answered has asked: the
     /// question came while the server was busy, or ended too short a wait to be seen.
     pub fn with(&self, server: u32, answered_have_asked: bool) -> Asked {
