@@ -63,7 +63,7 @@ pub const CHECKS: &[Check] = &[
     first("netem-loss", "net.loss", "", "10.78.0.2"),
     with_way_out(first("fq-codel", "net.local_queue", "near0", "holdup-lab-load")),
     // modules
-    first("cache-miss", "disk.cache_miss", "cached", "cached"),
+    first("cache-miss", "disk.cache_miss", "dm-", "cached"),
     first("raid1-stream", "disk.raid_imbalance", "md0", "md0 (raid1)"),
     first("nfs-lock", "net.dns_timeout", "127.0.0.1:53", "python3"),
 ];
