@@ -23,8 +23,8 @@ const TICKS_TO_SPEND: u64 = 400;
 /// host of any size (a wait is reported in some 10 us), and of a command, whose every wait is wanted.
 const LOOK_PER_CPU_AND_TICK: u64 = 125;
 const RUN_PER_TICK_MAX: u64 = 2_500;
-/// Of a process for each CPU: four times as many as of a host, so that its own waits are seen beside those of all others.
-const PROCESS_PER_CPU_AND_TICK: u64 = 500;
+/// Of a process for each CPU: twice as many as of a host, so that its own waits are seen beside those of all others.
+const PROCESS_PER_CPU_AND_TICK: u64 = 250;
 /// When the budget is nearly spent, at least.
 const PER_TICK_MIN: u64 = 50;
 /// Ticks with few events before a threshold falls.

@@ -243,6 +243,14 @@ impl<'a> Peers<'a> {
         (at_ns < last.end_ns).then_some(last)
     }
 
+    /// The waits of a thread that lie within a time, or reach into it. A thread's waits follow one another.
+    pub(super) fn waits_within(&self, thread: &ThreadRef, from: Ns, to: Ns) -> &'a [WaitSpan] {
+        let all = self.waits_of(thread);
+        let first = all.partition_point(|wait| wait.end_ns <= from);
+        let last = all.partition_point(|wait| wait.begin_ns < to);
+        &all[first..last.max(first)]
+    }
+
     /// The waits of the same thread that begin after one, by begin.
     pub(super) fn waits_after(&self, wait: &WaitSpan) -> &'a [WaitSpan] {
         let all = self.waits_of(&wait.thread);

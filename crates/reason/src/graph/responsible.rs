@@ -238,7 +238,8 @@ impl Peers<'_> {
         let threads = self.threads_of(&[wait.thread.pid]);
         let others = threads.into_iter().filter(|other| !self.model.is_same(other, &wait.thread));
         let outside = |thread: &ThreadRef| -> Ns {
-            let waits = self.waits_of(thread).iter().filter(|w| w.class.is_outside());
+            let waits = self.waits_within(thread, wait.begin_ns, wait.end_ns).iter();
+            let waits = waits.filter(|w| w.class.is_outside());
             waits.map(|w| w.within_ns(wait.begin_ns, wait.end_ns)).sum()
         };
         others
@@ -263,7 +264,9 @@ impl Peers<'_> {
         };
         let threads = self.threads_of(&[wait.thread.pid]);
         let others = threads.into_iter().filter(|other| !self.model.is_same(other, &wait.thread));
-        let mut by = others.filter(|other| self.waits_of(other).iter().any(ended_it));
+        let until_ns = wait.end_ns + SAMPLES_APART_NS;
+        let near = |other: &ThreadRef| self.waits_within(other, wait.begin_ns, until_ns).iter();
+        let mut by = others.filter(|other| near(other).any(ended_it));
         by.next().filter(|_| by.next().is_none())
     }
 }

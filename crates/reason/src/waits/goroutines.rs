@@ -97,6 +97,9 @@ pub fn standing(model: &Model, pid: u32, (from, to): (Ns, Ns)) -> Vec<&Goroutine
     standing
 }
 
+/// The least wait that is looked up among goroutines.
+const WAIT_NS_MIN: Ns = 1_000_000;
+
 /// What the goroutine does that somebody waits for, for half of a time or more. `asked_ns`: since when, if it was asked.
 pub fn stands(
     model: &Model,
@@ -104,6 +107,10 @@ pub fn stands(
     asked_ns: Option<Ns>,
     (from, to): (Ns, Ns),
 ) -> Option<Stands> {
+    // Goroutines are read some times a second: of so short a wait they say nothing.
+    if to.saturating_sub(from) < WAIT_NS_MIN {
+        return None;
+    }
     let covers = |one: &Goroutine, until_ns: Ns| {
         let both = until_ns.min(to).saturating_sub(one.since_ns.max(from));
         both * 2 >= to.saturating_sub(from).max(1)
