@@ -263,7 +263,7 @@ static __always_inline bool compat_throttles_tasks(void)
 /*
  * The queue of fair tasks that a task stands on; 0 if its throttling cannot be read. A plain load: `task` must be a pointer that
  * the verifier knows (an argument of a tracepoint or an iterator). To follow a pointer from there it searches all the kernel's
- * types by name, a millisecond each time that it comes by: where many paths lead on, this is loaded before they part.
+ * types by name, each time that it comes by: where many paths lead on, this is loaded before they part.
  */
 static __always_inline const struct cfs_rq *compat_queue(const struct task_struct *task)
 {

@@ -2,8 +2,8 @@
 //!
 //! A spin lock makes nobody sleep, so no wait is seen: the time is system time of whoever spins. Samples in the slow path of
 //! such a lock say how much, and the function above it says what was being done; several processes that spin there are one
-//! finding. Must not: name a holder (a lock like this is had for less than a sample lasts), or count the quick path, which
-//! every call takes.
+//! finding. Must not: name a holder (a lock like this is had for less than a sample lasts), or count the quick
+//! path where nobody spins: every call takes it.
 //! Rejected: contention events of spin locks, which cost most where there is most contention.
 
 use crate::facts::Samples;
