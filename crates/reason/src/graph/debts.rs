@@ -91,7 +91,8 @@ impl Debts {
                 (Spoke::Me, false) => (&mut debts.awaits, turn.sent_jiffies),
                 _ => continue,
             };
-            let since_ns = at_ns.saturating_sub(age(jiffies));
+            // The clocks are read a little after the end: what is younger stands at the end for the one before it.
+            let since_ns = at_ns.saturating_sub(age(jiffies)).min(seen_ns);
             let debt = Debt { ino: socket.ino, since_ns, since_known: true, seen_ns };
             of.entry(endpoint.process.pid).or_default().push(debt);
         }

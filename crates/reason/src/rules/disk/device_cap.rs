@@ -91,6 +91,7 @@ pub static RULE: Rule = Rule {
         &FLAT_BYTES,
         &waited::CONSTANT_REQUESTS,
         &waited::CONSTANT_DEPTH,
+        &waited::CONSTANT_PART,
         &waited::CONSTANT_TIME,
     ],
     finds: Finds::End(find),
@@ -188,14 +189,23 @@ mod tests {
         assert!(codes(with_waiter(disk(named("vda"), alone))).is_empty(), "a platter's own time");
     }
 
-    #[test]
-    fn a_constant_time_is_no_cap() {
-        let mut facts = facts();
+    /// A disk of so many requests a second, of which thirty were reported: each takes the same, alone or beside two others.
+    fn of_one_time(per_second: u64) -> Vec<Fact> {
+        let mut facts = with_waiter(disk(named("vda"), Rate { per_second, ..CAPPED }));
         for at in 0..10 {
-            // Each second one comes alone, two together with it a little later.
             facts.extend([0, 5, 9].map(|more| request(at * 400 + more, at * 400 + more + 40)));
         }
-        assert_eq!(codes(facts), ["disk.fail_slow"]);
+        facts
+    }
+
+    #[test]
+    fn a_constant_time_is_no_cap() {
+        assert_eq!(codes(of_one_time(6)), ["disk.fail_slow"]);
+    }
+
+    #[test]
+    fn the_longest_of_many_requests_are_no_constant_time() {
+        assert_eq!(codes(of_one_time(50)), ["disk.device_cap"]);
     }
 
     #[test]

@@ -14,7 +14,7 @@
 //! Must not: advise to replace what nobody can replace: a virtual disk is somebody else's, a stacked one stands on others.
 //! Rejected: the tail of the histogram alone (it cannot tell one stall with a full queue from many slow requests).
 
-use super::waited::{self, CONSTANT_DEPTH, CONSTANT_REQUESTS, CONSTANT_TIME};
+use super::waited::{self, CONSTANT_DEPTH, CONSTANT_PART, CONSTANT_REQUESTS, CONSTANT_TIME};
 use super::wording;
 use crate::facts::Ns;
 use crate::graph::end::End;
@@ -148,6 +148,7 @@ pub static RULE: Rule = Rule {
         &BUSY,
         &CONSTANT_REQUESTS,
         &CONSTANT_DEPTH,
+        &CONSTANT_PART,
         &CONSTANT_TIME,
     ],
     finds: Finds::End(find),

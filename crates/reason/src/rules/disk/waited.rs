@@ -47,6 +47,14 @@ pub(super) static CONSTANT_TIME: Threshold = Threshold::new(
     "a time that varies less than this while the depth varies does not depend on it",
     "chosen: a third of the spread that the depth must have",
 );
+/// How much of the work they are.
+pub(super) static CONSTANT_PART: Threshold = Threshold::new(
+    0.5,
+    "1",
+    "the requests that are compared make up at least this part of all time inside: long ones alone are alike because they \
+     are long, and what else was in flight is unknown",
+    "lab: disk-weight, seed 33029",
+);
 
 /// The disk that an end is, if it was measured and anybody still waits for it.
 pub(super) fn disk_of<'m>(measures: &'m Measures<'m>, end: &End) -> Option<&'m DiskView<'m>> {
@@ -65,7 +73,10 @@ pub(super) fn slow_disk<'m>(measures: &'m Measures<'m>, end: &End) -> Option<&'m
 pub(super) fn is_constant_time(view: &DiskView<'_>) -> bool {
     let constant =
         |(depth, time): (f64, f64)| depth > CONSTANT_DEPTH.value && time < CONSTANT_TIME.value;
+    let compared: f64 = view.requests.iter().map(|request| request.seconds).sum();
+    let all = view.service.as_ref().map_or(compared, |service| service.all_seconds);
     view.requests.len() >= CONSTANT_REQUESTS.count()
+        && compared >= CONSTANT_PART.value * all
         && view.spread_of_depth_and_time().is_some_and(constant)
 }
 

@@ -391,6 +391,15 @@ mod tests {
     }
 
     #[test]
+    fn clocks_that_are_read_after_the_end_show_what_stood_at_the_end() {
+        let mut facts = scene(vec![asks(12, 100), asks(11, 200), passes_on(1, 4, true)]);
+        for fact in facts.iter_mut().filter(|fact| matches!(fact.body, Body::Endpoint(_))) {
+            fact.at_ns = LOOK_NS + 12_000_000;
+        }
+        assert!(says(CODE, facts));
+    }
+
+    #[test]
     fn a_connection_that_just_got_its_answer_is_not_free() {
         let first = [asks(11, 4_800), passes_on(1, 4_800, true)].concat();
         let facts = vec![first, asks(12, 4_000), passes_on(2, 4, false)];
