@@ -5,7 +5,8 @@
 //! of idle pools stand before those. A name matches whole, or as the end of a path (`Context::park` of any runtime's).
 //! Names were read of real programs where they could be had, and else are those of the sources.
 //!
-//! Must not: decide anything (user_stack.rs). Edit together: user_stack.rs and its tests.
+//! Must not: decide anything (user_stack.rs). Edit together: user_stack.rs and its tests; a new table of functions goes into
+//! `all_names` as well.
 
 use super::lock_kind::LockKind;
 
@@ -443,3 +444,10 @@ pub const PLUMBING: &[&str] = &[
     "psi_mutex_lock",
     "inline_mysql_mutex_lock",
 ];
+
+/// Every name of every table that functions are looked up in.
+pub fn all_names() -> impl Iterator<Item = &'static str> {
+    let rows = KINDS.iter().chain(AFTER_PROC_SLEEP).chain(PLAIN).map(|(_, names)| *names);
+    let alone = [RUBY_MUTEX, RUBY_RUNS, IDLE, CHILD, WORKER, SLEEP, PLUMBING, &[PROC_SLEEP]];
+    rows.chain(alone).flatten().copied()
+}

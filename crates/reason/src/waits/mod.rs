@@ -8,6 +8,7 @@
 mod classify;
 mod failing;
 mod families;
+mod function_names;
 mod functions;
 mod futex_handoff;
 pub mod goroutines;

@@ -6,63 +6,12 @@
 //!
 //! Must not: say who holds a lock (graph/), or guess: what no row names has no kind.
 
+use super::function_names::{NamedFrames, is_a_method, is_javas_own, is_one_of, may_be_named};
 use super::lock_functions::*;
 use super::lock_kind::LockKind;
 use super::monitor;
 use crate::facts::{Ns, ThreadRef, UserFrame};
 use crate::model::Model;
-
-/// Without what marks a function as the C library's own: `__GI___pthread_mutex_lock`.
-fn bare(function: &str) -> &str {
-    let inner = function.trim_start_matches('_');
-    inner.strip_prefix("GI_").unwrap_or(inner).trim_start_matches('_')
-}
-
-fn is(function: &str, name: &str) -> bool {
-    is_one_of(function, &[name])
-}
-
-/// Whole, or as the end of a path. Asked of every frame for hundreds of names: a name that the function does not end in costs
-/// one comparison.
-fn is_one_of(function: &str, names: &[&str]) -> bool {
-    let ends = |function: &str, name: &str| {
-        function.strip_suffix(name).is_some_and(|before| {
-            before.is_empty()
-                || before.ends_with("::")
-                || before.ends_with('.')
-                || before.ends_with('>')
-        })
-    };
-    let its = |name: &&&str| function.ends_with(**name);
-    let mut candidates = names.iter().filter(its);
-    if candidates.any(|name| ends(function, name) || ends(bare(function), name)) {
-        return true;
-    }
-    // Of `<std::sync::Mutex>::lock` the brackets are left out.
-    let plain = function.contains('<').then(|| function.replace(['<', '>'], ""));
-    plain.is_some_and(|plain| names.iter().any(|name| ends(&plain, name)))
-}
-
-/// With its class, where a release of Python leaves that out.
-fn full_name(frame: &UserFrame) -> &str {
-    let mut known = METHODS.iter();
-    let row = known.find(|(name, file, _)| *name == frame.function && *file == frame.module);
-    row.map_or(frame.function.as_str(), |(_, _, full)| full)
-}
-
-fn position(frames: &[UserFrame], names: &[&str]) -> Option<usize> {
-    let named = |frame: &UserFrame| is_one_of(full_name(frame), names);
-    frames.iter().position(|frame| !is_a_method(frame) && named(frame))
-}
-
-fn is_javas_own(frame: &UserFrame) -> bool {
-    frame.module.starts_with(JAVAS_OWN)
-}
-
-/// Of a program in one of the Java machine's languages. What it calls its own says nothing of functions of other languages.
-fn is_a_method(frame: &UserFrame) -> bool {
-    is_javas_own(frame) || JAVA_FILES.iter().any(|end| frame.module.ends_with(end))
-}
 
 /// Methods of Java's own that a thread is in, up to the one that the program called, and all that is further out; none where
 /// the program's own method is the innermost.
@@ -79,7 +28,7 @@ fn java_kind(frames: &[UserFrame]) -> Option<LockKind> {
     let has = |names: &[&str]| own.iter().any(|frame| names.contains(&frame.function.as_str()));
     let known = JAVA_KINDS.iter().find(|(_, names)| has(names)).map(|(kind, _)| *kind);
     let near = own.iter().chain(outer.iter().take(JAVA_POOL_FRAMES));
-    let pool = || near.clone().any(|frame| JAVA_POOLS.iter().any(|name| is(&frame.function, name)));
+    let pool = || near.clone().any(|frame| is_one_of(&frame.function, JAVA_POOLS));
     match known {
         Some(kind) if kind.is_held() => Some(kind),
         _ if pool() => Some(LockKind::Idle),
@@ -93,29 +42,26 @@ pub fn is_parked_in_java(frames: &[UserFrame]) -> bool {
     frames.iter().any(parks) && kind(frames) != Some(LockKind::Idle)
 }
 
-fn first(frames: &[UserFrame], rows: &[(LockKind, &[&str])]) -> Option<LockKind> {
-    rows.iter().find(|(_, names)| position(frames, names).is_some()).map(|(kind, _)| *kind)
-}
-
 /// What a stack waits for; none if no function of it says.
 pub fn kind(frames: &[UserFrame]) -> Option<LockKind> {
-    if position(frames, &[PROC_SLEEP]).is_some() {
-        return first(frames, AFTER_PROC_SLEEP);
+    let named = NamedFrames::of(frames);
+    if named.position(&[PROC_SLEEP]).is_some() {
+        return named.first(AFTER_PROC_SLEEP);
     }
-    if wants_ruby_mutex(frames) {
+    if wants_ruby_mutex_by(&named) {
         return Some(LockKind::Mutex);
     }
-    let reported = first(frames, KINDS);
+    let reported = named.first(KINDS);
     // The machine itself holds it up, whatever the program called.
     let by_machine = [LockKind::GarbageCollection, LockKind::Monitor];
     let of_java = java_kind(frames).filter(|_| reported.is_none_or(|it| !by_machine.contains(&it)));
     if let Some(reported) = of_java.or(reported) {
         return Some(reported);
     }
-    if position(&frames[..frames.len().min(IDLE_FRAMES)], IDLE).is_some() {
+    if named.position(IDLE).is_some_and(|at| at < IDLE_FRAMES) {
         return Some(LockKind::Idle);
     }
-    let plain = first(frames, PLAIN);
+    let plain = named.first(PLAIN);
     // An engine below the server's handler that sleeps in a condition: for a row of its own table of locks.
     let in_engine = frames.iter().any(|frame| frame.function.starts_with("handler::ha_"));
     if plain == Some(LockKind::Condition) && in_engine {
@@ -126,8 +72,17 @@ pub fn kind(frames: &[UserFrame]) -> Option<LockKind> {
 
 /// Whether a thread of Ruby wants a mutex that another has. It sleeps in a call of its own choice, which says nothing.
 pub fn wants_ruby_mutex(frames: &[UserFrame]) -> bool {
-    let takes = position(frames, RUBY_MUTEX);
-    takes.is_some_and(|takes| position(&frames[..takes], RUBY_RUNS).is_none())
+    wants_ruby_mutex_by(&NamedFrames::of(frames))
+}
+
+fn wants_ruby_mutex_by(named: &NamedFrames<'_>) -> bool {
+    let takes = named.position(RUBY_MUTEX);
+    takes.is_some_and(|takes| named.position(RUBY_RUNS).is_none_or(|runs| runs >= takes))
+}
+
+/// Whether a function of a stack has one of these names.
+fn has(frames: &[UserFrame], names: &[&str]) -> bool {
+    NamedFrames::of(frames).position(names).is_some()
 }
 
 /// Whether it waits for a child that it began, in a loop of events for that alone.
@@ -135,7 +90,7 @@ pub fn waits_for_child(frames: &[UserFrame]) -> bool {
     let is_known = |frame: &UserFrame| {
         CHILD_SCRIPTS.contains(&(frame.function.as_str(), frame.module.as_str()))
     };
-    position(frames, CHILD).is_some() || frames.iter().any(is_known)
+    has(frames, CHILD) || frames.iter().any(is_known)
 }
 
 /// Whether whoever has this stack is held up by who has a lock, and does not wait for work. Of a lock of Python's, or a word
@@ -145,7 +100,7 @@ pub fn is_held_up(frames: &[UserFrame]) -> bool {
         Some(LockKind::ProgramLock) => {
             let inner = frames.iter().find(|frame| is_script(frame) || is_runtimes(frame));
             let is_own = inner.is_some_and(|frame| !is_runtimes(frame));
-            is_own && position(frames, WORKER).is_none()
+            is_own && !has(frames, WORKER)
         }
         Some(kind) => kind.holds_up(),
         None => false,
@@ -155,7 +110,7 @@ pub fn is_held_up(frames: &[UserFrame]) -> bool {
 /// Whether it lets time pass: a virtual machine sleeps in a condition that nobody signals.
 pub fn sleeps(frames: &[UserFrame]) -> bool {
     let is_javas = |(own, _): (&[UserFrame], _)| own.iter().any(|it| it.function == JAVA_SLEEP);
-    position(frames, SLEEP).is_some() || javas_own(frames).is_some_and(is_javas)
+    has(frames, SLEEP) || javas_own(frames).is_some_and(is_javas)
 }
 
 /// Whether it is a function of a script.
@@ -176,8 +131,7 @@ pub fn function(frames: &[UserFrame]) -> Option<&str> {
 
 /// The frame of that function.
 pub fn frame(frames: &[UserFrame]) -> Option<&UserFrame> {
-    let tables =
-        || KINDS.iter().chain(AFTER_PROC_SLEEP).chain(PLAIN).flat_map(|(_, names)| names.iter());
+    let tables = || KINDS.iter().chain(AFTER_PROC_SLEEP).chain(PLAIN).map(|(_, names)| *names);
     let is_plumbing = |frame: &&UserFrame| {
         let (name, file) = (frame.function.as_str(), frame.module.as_str());
         if is_script(frame) {
@@ -188,7 +142,8 @@ pub fn frame(frames: &[UserFrame]) -> Option<&UserFrame> {
             || PLUMBING_FILES.iter().any(|start| file.starts_with(start))
             || PLUMBING_PATHS.iter().any(|start| name.starts_with(start))
             || !is_a_method(frame)
-                && tables().chain(PLUMBING).chain(IDLE).any(|known| is(name, known))
+                && may_be_named(name)
+                && tables().chain([PLUMBING, IDLE]).any(|names| is_one_of(name, names))
     };
     let extends = |frame: &&UserFrame| EXTENSIONS.iter().any(|part| frame.module.contains(part));
     let known = || frames.iter().filter(|frame| !is_plumbing(frame));
@@ -530,14 +485,6 @@ mod tests {
             .collect::<Vec<_>>()
             .join(" < ");
         assert_eq!(kind(&frames(&deep)), Some(LockKind::Condition));
-    }
-
-    #[test]
-    fn a_name_matches_whole_or_as_the_end_of_a_path() {
-        assert!(is("__GI___pthread_mutex_lock", "pthread_mutex_lock"));
-        assert!(is("tokio::runtime::Context::park_internal", "Context::park_internal"));
-        assert!(!is("my_pthread_mutex_lock", "pthread_mutex_lock"));
-        assert!(!is("pthread_mutex_lock_slow", "pthread_mutex_lock"));
     }
 
     #[test]
