@@ -53,6 +53,12 @@ struct numa_drop_counters {
 	atomic_t drops0;
 	atomic_t drops1;
 };
+struct mm_rss_stat {
+	atomic64_t count[4];
+};
+struct mm_struct___rss_stat {
+	struct mm_rss_stat rss_stat;
+};
 struct sock___drops_by_node {
 	struct numa_drop_counters *sk_drop_counters;
 };
@@ -72,6 +78,23 @@ static __always_inline struct task_struct *compat_current(void)
 }
 #define task_field(task, field)                                                                    \
 	(has_helper(get_current_task_btf) ? (task)->field : BPF_CORE_READ(task, field))
+
+/*
+ * 6.2 made the pages of a process percpu counters (f1a7941243c1), before they were one struct of atomics. Both may lag behind by
+ * some dozens of pages for each CPU.
+ */
+static __always_inline __s64 compat_rss_pages(struct mm_struct *mm)
+{
+	struct mm_struct___rss_stat *old = (void *)mm;
+
+	if (bpf_core_type_exists(struct mm_rss_stat))
+		return BPF_CORE_READ(old, rss_stat.count[MM_FILEPAGES].counter) +
+		       BPF_CORE_READ(old, rss_stat.count[MM_ANONPAGES].counter) +
+		       BPF_CORE_READ(old, rss_stat.count[MM_SHMEMPAGES].counter);
+	return BPF_CORE_READ(mm, rss_stat[MM_FILEPAGES].count) +
+	       BPF_CORE_READ(mm, rss_stat[MM_ANONPAGES].count) +
+	       BPF_CORE_READ(mm, rss_stat[MM_SHMEMPAGES].count);
+}
 
 /*
  * 5.15 tells where a thread's user registers are (dd6e10fbd9fb). Before they are looked for where they

@@ -95,6 +95,15 @@ typedef struct {
 typedef struct {
 	__s64 counter;
 } atomic64_t;
+struct percpu_counter {
+	__s64 count;
+};
+enum rss_counter {
+	MM_FILEPAGES,
+	MM_ANONPAGES,
+	MM_SWAPENTS,
+	MM_SHMEMPAGES,
+};
 struct hlist_node {
 	struct hlist_node *next;
 };
@@ -224,6 +233,7 @@ struct mm_struct {
 	struct task_struct *owner;
 	struct kioctx_table *ioctx_table;
 	unsigned long data_vm;
+	struct percpu_counter rss_stat[4];
 };
 
 struct fs_struct {

@@ -236,7 +236,9 @@ static __always_inline void sample_effort(struct task_struct *current)
 {
 	struct wire_effort *effort;
 	struct wire_effort_key key = { .tid = task_field(current, pid) };
+	struct mm_struct *mm = task_field(current, mm);
 	bool first = false;
+	__s64 pages;
 
 	if (!bpf_core_field_exists(current->ioac.syscr))
 		return;
@@ -256,6 +258,9 @@ static __always_inline void sample_effort(struct task_struct *current)
 	effort->last[WIRE_EFFORT_WRITE_BYTES] = task_field(current, ioac.wchar);
 	effort->last[WIRE_EFFORT_MINOR_FAULTS] = task_field(current, min_flt);
 	effort->last[WIRE_EFFORT_MAJOR_FAULTS] = task_field(current, maj_flt);
+	pages = mm ? compat_rss_pages(mm) : 0;
+	if (pages > (__s64)effort->rss_pages_max)
+		effort->rss_pages_max = pages;
 	if (first) {
 		effort->first_ns = effort->last_ns;
 		__builtin_memcpy(effort->first, effort->last, sizeof(effort->first));

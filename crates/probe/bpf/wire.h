@@ -556,6 +556,7 @@ struct wire_effort {
 	__u64 last_ns;
 	__u64 first[WIRE_EFFORT_COUNTERS];
 	__u64 last[WIRE_EFFORT_COUNTERS];
+	__u64 rss_pages_max; /* of its process */
 	struct wire_ref thread;
 };
 

@@ -4,6 +4,7 @@
 //! Edit together: bpf/sample.bpf.c.
 
 use crate::decode::{syscall_name, thread_ref};
+use crate::files::host::page_bytes;
 use crate::wire::{self, *};
 use holdup_reason::facts::{Effort, ThreadRef, Work};
 
@@ -58,5 +59,7 @@ pub fn effort(value: &wire_effort) -> Effort {
         write_bytes: grown(wire_effort_counter::WIRE_EFFORT_WRITE_BYTES),
         minor_faults: grown(wire_effort_counter::WIRE_EFFORT_MINOR_FAULTS),
         major_faults: grown(wire_effort_counter::WIRE_EFFORT_MAJOR_FAULTS),
+        rss_bytes_max: (value.rss_pages_max > 0)
+            .then(|| value.rss_pages_max.saturating_mul(page_bytes())),
     }
 }

@@ -120,10 +120,10 @@ pub fn judge(check: &Check, results: &Path) -> Seen {
     match (right, without_effect, blind) {
         (_, true, _) => seen("refused", reported.into()),
         (true, false, _) if *way_out => match cure(&text("cured")) {
-            Some((before, after)) if after * 2 <= before => {
-                seen("ok", format!("{reported}; its way out: {before} ms, then {after} ms"))
+            Some((before, after, unit)) if after * 2 <= before => {
+                seen("ok", format!("{reported}; its way out: {before} {unit}, then {after} {unit}"))
             }
-            cure => seen("wrong", format!("the way out did not help: {cure:?} ms")),
+            cure => seen("wrong", format!("the way out did not help: {cure:?}")),
         },
         (true, false, _) => seen("ok", reported.into()),
         (false, false, Some(blind)) => seen("lacks", blind.text.clone()),
@@ -139,11 +139,13 @@ fn sight(code: &str) -> &'static str {
     }
 }
 
-/// Milliseconds before and after; none if either was not measured.
-fn cure(text: &str) -> Option<(u64, u64)> {
-    let (before, after) = text.trim().split_once(' ')?;
-    let (before, after) = (before.parse().ok()?, after.parse().ok()?);
-    (before > 0 && after > 0).then_some((before, after))
+/// What was measured before and after, and its unit: milliseconds where none is named. None if either was not measured, and
+/// no time is none.
+fn cure(text: &str) -> Option<(u64, u64, &str)> {
+    let mut words = text.split_whitespace();
+    let (before, after) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+    let unit = words.next().unwrap_or("ms");
+    (before > 0 && (after > 0 || unit != "ms")).then_some((before, after, unit))
 }
 
 /// The first figure of the guest that the finding does not tell, or tells otherwise.
@@ -211,7 +213,8 @@ mod tests {
 
     #[test]
     fn a_way_out_that_was_not_measured_is_none() {
-        assert_eq!(cure("613 4\n"), Some((613, 4)));
+        assert_eq!(cure("613 4\n"), Some((613, 4, "ms")));
+        assert_eq!(cure("613 0 stalls\n"), Some((613, 0, "stalls")));
         assert_eq!(cure("613 0\n"), None, "nothing came back");
         assert_eq!(cure("613 "), None);
     }

@@ -333,5 +333,9 @@ fn effort_parts<E: Exchange>(effort: &mut Effort, at_ns: Ns, to: &mut E) -> Resu
     ] {
         to.number(column, 0, part)?;
     }
+    // Recordings from before it have none.
+    if let Some(rss_bytes) = &mut effort.rss_bytes_max {
+        to.number(Column::Bytes, 0, rss_bytes)?;
+    }
     Ok(())
 }

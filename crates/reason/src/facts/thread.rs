@@ -513,6 +513,9 @@ pub struct Effort {
     pub minor_faults: u64,
     /// Page faults that did.
     pub major_faults: u64,
+    /// The most of its process that was resident at one of its samples, bytes. Source: mm_struct rss_stat. None: not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rss_bytes_max: Option<u64>,
 }
 
 /// A signal that stops or continues. Source: signal_generate.

@@ -10,6 +10,9 @@ use std::collections::BTreeMap;
 
 /// With fewer samples a share is a guess.
 pub const SAMPLES_MIN: u64 = 20;
+/// Functions of the kernel that serve a page fault.
+const IN_FAULT: &[&str] =
+    &["handle_mm_fault", "__handle_mm_fault", "do_user_addr_fault", "do_page_fault"];
 /// Samples that span less than this say nothing of rates, seconds.
 const SPAN_MIN_SECONDS: f64 = 0.1;
 
@@ -128,6 +131,18 @@ impl<'a> CpuProfile<'a> {
     pub fn in_stacks(&self, pid: u32, wanted: impl Fn(&[String]) -> bool) -> u64 {
         let in_kernel = self.samples(pid).iter().filter(|samples| samples.stack != 0);
         in_kernel.filter(|s| wanted(self.model.stack(s.stack))).map(|s| s.count).sum()
+    }
+
+    /// Samples of a process in which the kernel serves a page fault of its.
+    pub fn in_page_faults(&self, pid: u32) -> u64 {
+        self.in_kernel(pid, |function| IN_FAULT.contains(&function))
+    }
+
+    /// The most that a process was seen to keep in memory, bytes: one that grows has little when it is seen first.
+    pub fn rss_bytes_max(&self, process: &ThreadRef) -> u64 {
+        let first = self.model.identity(process).map_or(0, |known| known.rss_bytes);
+        let its = self.model.efforts.iter().filter(|effort| effort.thread.pid == process.pid);
+        its.filter_map(|effort| effort.rss_bytes_max).fold(first, u64::max)
     }
 
     /// What the threads of a process asked of the kernel, a second, while they were sampled; none if the samples

@@ -38,12 +38,21 @@ fn sampled_in(measures: &Measures<'_>, pid: u32) -> Option<String> {
     let (place, count) = match (most.syscall.as_str(), most.code.as_str()) {
         ("", code) => match (outstanding(most), code) {
             (Some(function), code) => (of_file(function, code), function.count),
-            (None, "") => return None,
+            (None, "") => return faults_in(measures, &most.process, all),
             (None, code) => (code.to_string(), most.count),
         },
         (call, _) => (format!("{call}()"), most.count),
     };
     (all >= 20).then(|| format!("{place} {}", words::percent(count as f64 / all as f64)))
+}
+
+/// In the kernel, and in no call: it touches memory that it has not got yet. How far it grew meanwhile tells whether that is
+/// new.
+fn faults_in(measures: &Measures<'_>, process: &ThreadRef, all: u64) -> Option<String> {
+    let faults = measures.profile.in_page_faults(process.pid);
+    let share = words::percent(faults as f64 / all as f64);
+    let resident = words::bytes(measures.profile.rss_bytes_max(process) as f64);
+    (all >= 20 && 2 * faults >= all).then(|| format!("page faults {share} (it has {resident})"))
 }
 
 /// A function and the file that its code is in.
@@ -71,4 +80,29 @@ pub fn stands_in(model: &Model, thread: &ThreadRef, (from, to): (Ns, Ns)) -> Opt
     let mut asleep = standing.into_iter().filter(|one| goroutines::sleeps(one));
     let only = asleep.next().filter(|_| asleep.next().is_none())?;
     goroutines::function(only).map(|function| format!("{function}()"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::{Body, Effort};
+    use crate::measure::cpu_profile_tests::*;
+    use crate::waits::timeline::Observed;
+
+    #[test]
+    fn a_program_that_grows_is_in_page_faults_with_what_it_has() {
+        let works = |in_faults: u64| {
+            let kernel: &[&str] = &["clear_page_erms", "handle_mm_fault"];
+            let other: &[&str] = &["asm_sysvec_apic_timer_interrupt"];
+            let mut facts = sampled(&[(kernel, in_faults), (other, 400 - in_faults), (&[], 100)]);
+            for (code, count) in [("", 400), ("app", 100)] {
+                let (process, code) = (thread(10, "app"), code.to_string());
+                facts.push(fact(Body::Work(Work { process, code, count, ..Work::default() })));
+            }
+            facts.push(effort(Effort { rss_bytes_max: Some(3 << 29), ..Effort::default() }));
+            works_in(&Measures::of_observed(&Observed::new(facts)), 10)
+        };
+        assert_eq!(works(400).as_deref(), Some("page faults 80 % (it has 1.5 GiB)"));
+        assert_eq!(works(100), None);
+    }
 }

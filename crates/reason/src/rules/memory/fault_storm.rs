@@ -123,8 +123,6 @@ static CLAIM_MIN: Threshold = Threshold::new(
     "most of it",
 );
 
-const IN_FAULT: &[&str] =
-    &["handle_mm_fault", "__handle_mm_fault", "do_user_addr_fault", "do_page_fault"];
 const GIVES_BACK: &[&str] = &[
     "unmap_region",
     "unmap_page_range",
@@ -169,7 +167,7 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
 
 fn storm(measures: &Measures<'_>, spent: &Spent) -> Option<Storm> {
     let pid = spent.process.pid;
-    let in_fault = measures.profile.in_kernel(pid, |f| IN_FAULT.contains(&f));
+    let in_fault = measures.profile.in_page_faults(pid);
     let unmapping = measures
         .profile
         .in_kernel(pid, |f| GIVES_BACK.contains(&f))
@@ -179,8 +177,7 @@ fn storm(measures: &Measures<'_>, spent: &Spent) -> Option<Storm> {
     if share < SHARE_MIN.value || faults < FAULTS_MIN.value {
         return None;
     }
-    let known = measures.model.identity(&spent.process);
-    let rss_bytes = known.map_or(0, |known| known.rss_bytes) as f64;
+    let rss_bytes = measures.profile.rss_bytes_max(&spent.process) as f64;
     let faulted = faults * PAGE_BYTES * measures.wall_seconds().max(1e-9);
     let again = rss_bytes > 0.0 && faulted >= AGAIN_MIN.value * rss_bytes;
     if !again && (unmapping as f64) < UNMAPPING_MIN.value * (in_fault + unmapping) as f64 {
@@ -266,7 +263,12 @@ fn explain(measures: &Measures<'_>, storm: &Storm, loss: &Loss<'_>) -> Wording {
             Evidence::new("CPU in unmapping", storm.unmapping, "s", samples),
             Evidence::new("share of its CPU time", storm.share, "1", samples),
             Evidence::new("page faults", storm.faults, "1/s", "task_struct min_flt, maj_flt"),
-            Evidence::new("resident set", storm.rss_bytes, "bytes", "/proc/PID/statm"),
+            Evidence::new(
+                "resident set",
+                storm.rss_bytes,
+                "bytes",
+                "mm_struct rss_stat, /proc/PID/statm",
+            ),
         ],
         remedy: remedy(maps_by_itself(measures, storm.process.pid)),
     }
@@ -378,6 +380,15 @@ mod tests {
         let finding = &report.findings[0];
         assert_eq!((&*finding.code, finding.culprit.pid), ("memory.fault_storm", Some(10)));
         assert!((finding.impact.share - 0.625).abs() < 0.01);
+    }
+
+    #[test]
+    fn a_program_that_grows_from_little_is_healthy() {
+        let mut facts = program(80_000, 4 << 20);
+        assert_eq!(explain(facts.clone()).findings.len(), 1);
+        let rss_bytes_max = Some(5 * 80_000 * 4096);
+        facts.push(effort(Effort { rss_bytes_max, ..Effort::default() }));
+        assert!(explain(facts).findings.is_empty());
     }
 
     #[test]
