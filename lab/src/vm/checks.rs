@@ -24,6 +24,46 @@ pub struct Check {
     pub truth: Truth,
     /// The guest runs the printed way out, and measures before and after it (NAME.cured).
     pub way_out: bool,
+    /// Which boot it is asked in.
+    pub boot: Boot,
+}
+
+/// How a guest is booted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Boot {
+    /// Every kernel, as it is.
+    Plain,
+    /// One kernel, with its second CPU kept free of whatever is not put there, and a node of memory for each CPU.
+    Isolated,
+}
+
+impl Boot {
+    /// What its kernel is given besides.
+    pub const fn parameters(self) -> &'static str {
+        match self {
+            Self::Plain => "",
+            Self::Isolated => "isolcpus=1",
+        }
+    }
+
+    /// What the machine is made of besides.
+    pub const fn machine(self) -> &'static [&'static str] {
+        match self {
+            Self::Plain => &[],
+            Self::Isolated => &[
+                "-object",
+                "memory-backend-ram,id=m0,size=768M",
+                "-object",
+                "memory-backend-ram,id=m1,size=768M",
+                "-numa",
+                "node,nodeid=0,cpus=0,memdev=m0",
+                "-numa",
+                "node,nodeid=1,cpus=1,memdev=m1",
+                "-numa",
+                "dist,src=0,dst=1,val=21",
+            ],
+        }
+    }
 }
 
 const fn first(
@@ -32,7 +72,15 @@ const fn first(
     object: &'static str,
     culprit: &'static str,
 ) -> Check {
-    Check { name, truth: Truth::First { code, object, culprit }, way_out: false }
+    Check { name, truth: Truth::First { code, object, culprit }, way_out: false, boot: Boot::Plain }
+}
+
+const fn silence(name: &'static str) -> Check {
+    Check { name, truth: Truth::Silence, way_out: false, boot: Boot::Plain }
+}
+
+const fn isolated(check: Check) -> Check {
+    Check { boot: Boot::Isolated, ..check }
 }
 
 const fn with_way_out(check: Check) -> Check {
@@ -41,9 +89,9 @@ const fn with_way_out(check: Check) -> Check {
 
 /// In the order of the guest; one line each.
 pub const CHECKS: &[Check] = &[
-    Check { name: "doctor", truth: Truth::Doctor, way_out: false },
-    Check { name: "idle", truth: Truth::Silence, way_out: false },
-    Check { name: "run", truth: Truth::Silence, way_out: false },
+    Check { truth: Truth::Doctor, ..silence("doctor") },
+    silence("idle"),
+    silence("run"),
     first("flock", "lock.file", "/tmp/held", "flock"),
     first("flock-run", "lock.file", "/tmp/held2", "flock"),
     first("stopped", "process.stopped", "", "holdup-lab-load"),
@@ -66,6 +114,10 @@ pub const CHECKS: &[Check] = &[
     first("cache-miss", "disk.cache_miss", "dm-", "cached"),
     first("raid1-stream", "disk.raid_imbalance", "md0", "md0 (raid1)"),
     first("nfs-lock", "net.dns_timeout", "127.0.0.1:53", "python3"),
+    // A boot of their own
+    isolated(first("isolated", "cpu.kernel_work_on_isolated", "1", "")),
+    isolated(silence("isolated-empty")),
+    isolated(with_way_out(first("remote-node", "memory.remote_node", "", "/model/cpuset.mems"))),
 ];
 
 /// The verdict on one check.
@@ -81,7 +133,7 @@ pub struct Seen {
 
 /// Judges one check by the files in `results`.
 pub fn judge(check: &Check, results: &Path) -> Seen {
-    let Check { name: check, truth, way_out } = check;
+    let Check { name: check, truth, way_out, .. } = check;
     let text = |ending: &str| {
         std::fs::read_to_string(results.join(format!("{check}.{ending}"))).unwrap_or_default()
     };

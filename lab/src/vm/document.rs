@@ -20,10 +20,17 @@ pub fn page(matrix: &[Cell]) -> String {
         env!("CARGO_PKG_VERSION"),
         count(matrix)
     );
-    let _ = writeln!(out, "| check | {} |", kernels.join(" | "));
-    let _ = writeln!(out, "| --- |{}", " --- |".repeat(kernels.len()));
+    // What is asked in a boot of its own is no column: it has nothing to be compared with.
+    let asks = |kernel: &str, check: &str| {
+        matrix.iter().any(|cell| cell.version == kernel && cell.check == check)
+    };
+    let first_check = matrix.first().map_or("", |cell| cell.check.as_str());
+    let columns: Vec<&str> =
+        kernels.iter().copied().filter(|kernel| asks(kernel, first_check)).collect();
+    let _ = writeln!(out, "| check | {} |", columns.join(" | "));
+    let _ = writeln!(out, "| --- |{}", " --- |".repeat(columns.len()));
     let mut checks: Vec<&str> = Vec::new();
-    for cell in matrix {
+    for cell in matrix.iter().filter(|cell| columns.contains(&cell.version.as_str())) {
         if !checks.contains(&cell.check.as_str()) {
             checks.push(&cell.check);
         }
@@ -33,7 +40,7 @@ pub fn page(matrix: &[Cell]) -> String {
             let cell = matrix.iter().find(|c| c.check == check && c.version == **kernel);
             cell.map_or("not run", |cell| cell.seen.verdict)
         };
-        let verdicts: Vec<&str> = kernels.iter().map(verdict).collect();
+        let verdicts: Vec<&str> = columns.iter().map(verdict).collect();
         let _ = writeln!(out, "| {check} | {} |", verdicts.join(" | "));
     }
     for kernel in kernels {
@@ -68,17 +75,20 @@ mod tests {
             version: version.into(),
             asked: "2026-01-31".into(),
             boot: if version == "6.1.0" { 2 } else { 1 },
-            check: "flock".into(),
+            check: if version.contains("isolcpus") { "isolated" } else { "flock" }.into(),
             seen: Seen { verdict, said: "a | b".into(), effect: "1 waiting".into() },
         };
-        let page = page(&[cell("5.10.0", "ok"), cell("6.1.0", "wrong")]);
+        let other = cell("6.1.0 isolcpus=1", "refused");
+        let page = page(&[cell("5.10.0", "ok"), cell("6.1.0", "wrong"), other]);
         assert!(
             page.contains(
                 "| check | 5.10.0 | 6.1.0 |\n| --- | --- | --- |\n| flock | ok | wrong |\n"
             )
         );
         assert!(page.contains("| flock | wrong | a \\| b | 1 waiting |"), "{page}");
-        assert!(page.contains("1 ok, 1 wrong"), "{page}");
+        assert!(page.contains("1 ok, 1 refused, 1 wrong"), "{page}");
+        assert!(page.contains("## 6.1.0 isolcpus=1, asked on"), "{page}");
+        assert!(page.contains("| isolated | refused |"), "{page}");
         assert!(page.contains("## 5.10.0, asked on 2026-01-31\n"), "{page}");
         assert!(
             page.contains("## 6.1.0, asked on 2026-01-31 in boot 2: before, its guest died"),

@@ -13,7 +13,7 @@ mod document;
 
 use crate::{say, warn};
 use anyhow::{Context, Result, bail};
-use checks::{CHECKS, Check, Seen};
+use checks::{Boot, CHECKS, Check, Seen};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -40,8 +40,15 @@ pub struct Plan {
 struct Kernel {
     name: String,
     version: String,
+    /// What is booted.
+    images: PathBuf,
+    /// Job, console and results.
     folder: PathBuf,
+    boot: Boot,
 }
+
+/// The kernel that is booted in other ways as well: the newest that Debian calls stable.
+const BOOTED_OTHERWISE: &str = "6.12";
 
 /// One line of the matrix.
 #[derive(Serialize)]
@@ -89,7 +96,10 @@ pub fn run(home: &Path, plan: &Plan) -> Result<()> {
     }
     let mut matrix = Vec::new();
     for kernel in kernels(home, &plan.folder)? {
+        let checks: Vec<&Check> =
+            checks.iter().copied().filter(|check| check.boot == kernel.boot).collect();
         let wanted = plan.kernels.is_empty() || plan.kernels.contains(&kernel.name);
+        let wanted = wanted && !checks.is_empty();
         let results = match (wanted, &plan.page) {
             (true, _) => ask(home, plan, &kernel, &checks)?,
             (false, Some(_)) => kept(&kernel, &checks)?,
@@ -208,9 +218,18 @@ fn kernels(home: &Path, folder: &Path) -> Result<Vec<Kernel>> {
         .filter_map(|line| {
             let mut fields = line.split('\t').map(str::to_string);
             let (name, version) = (fields.next()?, fields.next()?);
-            Some(Kernel { name, version, folder: fields.next()?.into() })
+            let folder = PathBuf::from(fields.next()?);
+            Some(Kernel { name, version, images: folder.clone(), folder, boot: Boot::Plain })
         })
         .collect();
+    let other = kernels.iter().find(|kernel| kernel.name == BOOTED_OTHERWISE).map(|plain| Kernel {
+        name: plain.name.clone(),
+        version: format!("{} {}", plain.version, Boot::Isolated.parameters()),
+        images: plain.images.clone(),
+        folder: plain.folder.join("isolated"),
+        boot: Boot::Isolated,
+    });
+    kernels.extend(other);
     kernels.sort_by_key(|kernel| kernel.name != "5.10"); // the hardest first
     Ok(kernels)
 }
@@ -310,15 +329,16 @@ fn emulator(plan: &Plan, kernel: &Kernel, job: &Path, results: &Path, threads: &
     let accelerator = format!("tcg,thread={threads},tb-size=512");
     command.args(["-machine", "q35", "-accel", &accelerator, "-cpu", "max"]);
     command.args(["-smp", "2", "-m", "1536", "-nic", "none", "-device", "virtio-rng-pci"]);
-    command.arg("-kernel").arg(kernel.folder.join("vmlinuz"));
-    command.arg("-initrd").arg(kernel.folder.join("initramfs"));
+    command.args(kernel.boot.machine());
+    command.arg("-kernel").arg(kernel.images.join("vmlinuz"));
+    command.arg("-initrd").arg(kernel.images.join("initramfs"));
     // Warnings are reported: a CPU that stands still is asked where, beside the one that notices.
     let append = "console=ttyS0 loglevel=5 sysctl.kernel.softlockup_all_cpu_backtrace=1 panic=-1 mitigations=off \
                   nokaslr tsc=unstable psi=1";
-    command.args(["-append", append]);
+    command.arg("-append").arg(format!("{append} {}", kernel.boot.parameters()));
     let disks = [
         (plan.folder.join("root.img"), "on"),
-        (kernel.folder.join("modules.img"), "on"),
+        (kernel.images.join("modules.img"), "on"),
         (job.to_path_buf(), "on"),
         (results.to_path_buf(), "off"),
     ];

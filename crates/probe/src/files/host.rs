@@ -5,7 +5,7 @@
 //! another root, so that no fixture could stand for a host.
 
 use super::{Roots, mounts, text};
-use holdup_reason::facts::{Host, Sysctl};
+use holdup_reason::facts::{Host, MemoryNode, Sysctl};
 use procfs_core::{ConfigSetting, FromBufRead, FromRead, KernelConfig, Meminfo};
 use std::fs::File;
 use std::io::BufReader;
@@ -91,8 +91,33 @@ pub fn host(roots: &Roots) -> Host {
         cgroup_v2: mounted("cgroup2"),
         isolated_cpus: cpus("isolated"),
         tickless_cpus: cpus("nohz_full"),
+        memory_nodes: memory_nodes(roots),
         ..Host::default()
     }
+}
+
+/// Whether the machine has more than one node of memory.
+pub fn has_several_nodes(roots: &Roots) -> bool {
+    roots.sys.join("devices/system/node/node1").exists()
+}
+
+/// The nodes of a machine that has several.
+fn memory_nodes(roots: &Roots) -> Vec<MemoryNode> {
+    let folder = roots.sys.join("devices/system/node");
+    let online = text::read_text(&folder.join("online")).unwrap_or_default();
+    let online = text::cpu_list(&online);
+    if online.len() < 2 {
+        return Vec::new();
+    }
+    let node = |node: u32| {
+        let file = |name: &str| {
+            text::read_text(&folder.join(format!("node{node}")).join(name)).unwrap_or_default()
+        };
+        let distances =
+            file("distance").split_whitespace().filter_map(|it| it.parse().ok()).collect();
+        MemoryNode { node, cpus: text::cpu_list(&file("cpulist")), distances }
+    };
+    online.into_iter().map(node).collect()
 }
 
 /// Size of a page, bytes.

@@ -35,6 +35,7 @@ pub mod softirqs;
 pub mod text;
 pub mod thread_times;
 pub mod threads;
+mod users;
 pub mod waits;
 
 pub use cgroups::Cgroups;

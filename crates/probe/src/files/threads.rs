@@ -7,7 +7,7 @@
 //! Start times have the resolution of /proc (10 ms, rounded down); the kernel's own start time of
 //! the same thread lies up to one tick later. Compare them with that tolerance.
 
-use super::{Roots, blind, guard, host, is_refusal, refused_by, text};
+use super::{Roots, blind, guard, host, is_refusal, refused_by, text, users};
 use holdup_reason::facts::{Blind, Body, Membership, Ns, Thread, ThreadRef};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::os::unix::ffi::OsStrExt;
@@ -152,7 +152,7 @@ pub fn threads_of(roots: &Roots, tids: impl IntoIterator<Item = u32>) -> Vec<Thr
         for tid in by_pid.get(&process.pid).into_iter().flatten() {
             let folder = roots.process(process.pid, "task").join(tid.to_string());
             let stat = Stat::read(&folder.join("stat"));
-            found.extend(stat.and_then(|stat| process.thread(&folder, &stat, &clock)));
+            found.extend(stat.and_then(|stat| process.thread(roots, &folder, &stat, &clock)));
         }
     }
     found
@@ -198,7 +198,7 @@ pub fn threads(roots: &Roots) -> Vec<Body> {
     for process in &processes {
         for stat in &process.stats {
             let folder = roots.process(process.pid, "task").join(stat.tid.to_string());
-            facts.extend(process.thread(&folder, stat, &clock).map(Body::Thread));
+            facts.extend(process.thread(roots, &folder, stat, &clock).map(Body::Thread));
         }
     }
     let refusing = processes.iter().filter(|process| process.refused).map(|process| process.pid);
@@ -246,7 +246,7 @@ impl Process {
         may_read_memory(&self.stats)
     }
 
-    fn thread(&self, folder: &Path, stat: &Stat, clock: &Clock) -> Option<Thread> {
+    fn thread(&self, roots: &Roots, folder: &Path, stat: &Stat, clock: &Clock) -> Option<Thread> {
         let status = Status::parse(&text::read(&folder.join("status")).ok()?);
         let cgroups = text::read(&folder.join("cgroup")).map(|bytes| memberships(&bytes));
         let waits = !matches!(stat.state, 'R' | 'Z' | 'X');
@@ -264,6 +264,10 @@ impl Process {
             inner_tid: status.inner_tid,
             netns: self.netns,
             cpus_allowed: status.cpus_allowed,
+            memory_nodes_allowed: match host::has_several_nodes(roots) {
+                true => status.memory_nodes_allowed,
+                false => Vec::new(),
+            },
             policy: stat.policy,
             nice: stat.nice,
             state: stat.state.to_string(),
@@ -271,6 +275,8 @@ impl Process {
             rss_bytes: stat.rss_pages.saturating_mul(host::page_bytes()),
             swap_bytes: status.swap_bytes,
             capabilities: status.capabilities,
+            uid: status.uid,
+            user: status.uid.and_then(|uid| users::name(roots, uid)),
             // `0` stands for running, and for `may not be seen`.
             wchan: wchan.filter(|wchan| wchan != "0").unwrap_or_default(),
         })
@@ -345,7 +351,9 @@ struct Status {
     tracer_pid: u32,
     swap_bytes: Option<u64>,
     capabilities: Option<u64>,
+    uid: Option<u32>,
     cpus_allowed: Vec<u32>,
+    memory_nodes_allowed: Vec<u32>,
 }
 
 impl Status {
@@ -359,10 +367,18 @@ impl Status {
                 b"NSpid" => status.inner_tid = innermost(value),
                 b"TracerPid" => status.tracer_pid = text::number(value).unwrap_or(0) as u32,
                 b"VmSwap" => status.swap_bytes = kilobytes(value),
+                // Real, effective, saved, and of the file system.
+                b"Uid" => {
+                    status.uid =
+                        text::words(value).nth(1).and_then(text::number).map(|it| it as u32)
+                }
                 b"CapEff" => {
                     status.capabilities = u64::from_str_radix(&text::lossy(value), 16).ok();
                 }
                 b"Cpus_allowed_list" => status.cpus_allowed = text::cpu_list(&text::lossy(value)),
+                b"Mems_allowed_list" => {
+                    status.memory_nodes_allowed = text::cpu_list(&text::lossy(value));
+                }
                 _ => {}
             }
         }

@@ -48,6 +48,21 @@ pub struct Host {
     /// CPUs on which the tick may stop while a thread runs. Source: /sys/devices/system/cpu/nohz_full.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tickless_cpus: Vec<u32>,
+    /// The nodes of a machine that has several. Source: /sys/devices/system/node.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub memory_nodes: Vec<MemoryNode>,
+}
+
+/// Memory that some CPUs are nearer to than the others.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MemoryNode {
+    /// Its number.
+    pub node: u32,
+    /// CPUs of it; none of a node that has memory alone.
+    pub cpus: Vec<u32>,
+    /// How far it is from each node, in their order: 10 is near, 20 takes twice as long (ACPI SLIT).
+    pub distances: Vec<u32>,
 }
 
 /// Something that cannot be seen here.

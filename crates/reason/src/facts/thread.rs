@@ -36,6 +36,9 @@ pub struct Thread {
     pub netns: u32,
     /// CPUs it may run on, as a list of numbers.
     pub cpus_allowed: Vec<u32>,
+    /// Nodes that its memory may come from (`Mems_allowed_list`); empty where it is not known, or there is one node alone.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub memory_nodes_allowed: Vec<u32>,
     /// Scheduling policy as the kernel numbers it (0 other, 1 FIFO, 2 RR, 3 batch, 5 idle, 6 deadline).
     pub policy: u32,
     /// Nice value.
@@ -50,6 +53,12 @@ pub struct Thread {
     pub swap_bytes: Option<u64>,
     /// Effective capabilities, a mask (`CapEff`).
     pub capabilities: Option<u64>,
+    /// Effective user, as the user namespace of whoever looks numbers it (`Uid`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uid: Option<u32>,
+    /// That user's name, if /etc/passwd has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
     /// `wchan`, where stacks cannot be had.
     pub wchan: String,
 }

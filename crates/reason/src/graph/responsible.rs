@@ -12,7 +12,7 @@ pub use super::wakers::{carrier, is_stalled};
 
 use super::debts::Debt;
 use super::next::{Asker, Next, Until};
-use super::wakers::{SAMPLES_APART_NS, by_kernel_thread, is_by_clock, is_unseen};
+use super::wakers::{SAMPLES_APART_NS, by_kernel_thread, is_by_clock, is_unseen, may_time_out};
 use crate::facts::*;
 use crate::waits::lock_kind::LockKind;
 use crate::waits::timeline::WaitSpan;
@@ -71,6 +71,9 @@ impl Peers<'_> {
         if let Some(answered) = self.answered_by(wait).filter(did_it) {
             return Next::Thread(answered);
         }
+        if self.lets_go_by_clock(wait, asker) {
+            return Next::OwnClock;
+        }
         // Its own functions, or its title, say that it waits for a lock, and not for one of its descriptors.
         let kind = user_stack::lock_kind_of(self.model, &wait.thread, wait.begin_ns, wait.end_ns);
         if kind.is_some_and(LockKind::is_of_a_session) || self.says_that_it_waits(wait) {
@@ -117,6 +120,27 @@ impl Peers<'_> {
             return Next::Thread(only);
         }
         self.held_sibling(wait).or_else(|| self.ended_with(wait)).into()
+    }
+
+    /// Whether the clock ended a timed wait for a word, and the asker's wait ended at once, by it or by who had the lock in between: it
+    /// needed nobody else. Of one that stands, whether the clock ended the one before it on that word.
+    fn lets_go_by_clock(&self, wait: &WaitSpan, asker: Option<Asker<'_>>) -> bool {
+        const AT_ONCE_NS: Ns = 2_000_000;
+        if wait.class == WaitClass::FutexWait && wait.standing {
+            // A condition of glibc's has two words side by side.
+            let is_word = |it: &&WaitSpan| {
+                it.place.syscall == wait.place.syscall
+                    && it.place.args[0] & !7 == wait.place.args[0] & !7
+            };
+            let before = self.waits_before(wait).iter().rev().find(is_word);
+            return may_time_out(&wait.place) && before.is_some_and(is_by_clock);
+        }
+        let Some(Until::Wait(of_asker)) = asker.map(|asker| asker.until) else { return false };
+        let by = of_asker.wake.as_ref().map(|wake| &wake.by);
+        wait.class == WaitClass::FutexWait
+            && is_by_clock(wait)
+            && by.is_some_and(|by| by.pid == wait.thread.pid)
+            && of_asker.end_ns.checked_sub(wait.end_ns).is_some_and(|after| after <= AT_ONCE_NS)
     }
 
     /// Who has the lock that a session waits for: who lets go in the end, was there and does not only interrupt; or the one

@@ -13,6 +13,12 @@ pub const SAMPLES_MIN: u64 = 20;
 /// Functions of the kernel that serve a page fault.
 const IN_FAULT: &[&str] =
     &["handle_mm_fault", "__handle_mm_fault", "do_user_addr_fault", "do_page_fault"];
+/// Functions that account memory to a memory cgroup (mm/memcontrol.c, mm/page_counter.c): parts of their names, and whole ones.
+const ACCOUNTING_PARTS: &[&str] = &["memcg", "mem_cgroup", "obj_cgroup", "page_counter_"];
+const ACCOUNTING: &[&str] = &["try_charge", "uncharge_batch", "uncharge_folio", "drain_obj_stock"];
+/// Of the same file, and no accounting: a limit is met, and memory is taken back.
+const RECLAIMING: &[&str] =
+    &["try_to_free_mem_cgroup_pages", "mem_cgroup_out_of_memory", "shrink_node", "shrink_lruvec"];
 /// Samples that span less than this say nothing of rates, seconds.
 const SPAN_MIN_SECONDS: f64 = 0.1;
 
@@ -136,6 +142,16 @@ impl<'a> CpuProfile<'a> {
     /// Samples of a process in which the kernel serves a page fault of its.
     pub fn in_page_faults(&self, pid: u32) -> u64 {
         self.in_kernel(pid, |function| IN_FAULT.contains(&function))
+    }
+
+    /// Samples of a process in which memory is accounted to its memory cgroup: what that itself costs, limits met not included.
+    pub fn in_memory_accounting(&self, pid: u32) -> u64 {
+        let accounts = |function: &String| {
+            ACCOUNTING.contains(&function.as_str())
+                || ACCOUNTING_PARTS.iter().any(|part| function.contains(part))
+        };
+        let reclaims = |function: &String| RECLAIMING.contains(&function.as_str());
+        self.in_stacks(pid, |frames| frames.iter().any(accounts) && !frames.iter().any(reclaims))
     }
 
     /// The most that a process was seen to keep in memory, bytes: one that grows has little when it is seen first.

@@ -22,6 +22,7 @@ pub mod objects;
 mod open_locked;
 pub mod poll_intent;
 pub mod retries;
+mod slept_on;
 pub mod span;
 pub mod timeline;
 pub mod user_stack;

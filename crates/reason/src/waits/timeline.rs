@@ -15,7 +15,9 @@ use super::futex_handoff;
 use super::interpreter_lock;
 use super::lock_kind::LockKind;
 use super::poll_intent::Accepted;
-use super::{WaitClass, classify, monitor, nagle, objects, open_locked, retries, user_stack};
+use super::{
+    WaitClass, classify, monitor, nagle, objects, open_locked, retries, slept_on, user_stack,
+};
 use crate::facts::*;
 use crate::model::object::Object;
 use crate::model::{Model, RawWaits, ThreadKey};
@@ -128,6 +130,7 @@ impl Timelines {
                 }
                 interpreter_lock::heed(model, wait);
             }
+            slept_on::heed(&mut line.waits);
             if !held.is_empty() {
                 cut_held_back(&mut line.waits, &held);
             }
@@ -494,7 +497,8 @@ fn heed_stack(model: &Model, wait: &mut WaitSpan) {
         return;
     }
     if user_stack::sleeps(&stack.frames) {
-        (wait.class, wait.object) = (WaitClass::Timer, Object::Timer("Thread.sleep".into()));
+        (wait.class, wait.object) =
+            (WaitClass::Timer, Object::Timer(slept_on::THREAD_SLEEP.into()));
         return;
     }
     let is_parked = user_stack::is_parked_in_java(&stack.frames);

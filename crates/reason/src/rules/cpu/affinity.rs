@@ -37,6 +37,7 @@ pub static RULE: Rule = Rule {
             "the threads hardly wait (one thread to a CPU)",
             "one_thread_to_a_cpu_is_well_pinned",
         ),
+        Refutation::new("the idle CPUs are isolated", "an_isolated_cpu_is_idle_by_intent"),
         Refutation::new(
             "interrupts take much of the CPUs that it is pinned to: cpu.interrupts",
             "a_cpu_that_interrupts_have_is_theirs",
@@ -94,7 +95,11 @@ fn matched<'m>(measures: &'m Measures<'m>, ends: &'m [End], one: Bound<'m>) -> O
     let wall = measures.wall_seconds().max(1e-9);
     let allowed = one.identity.cpus_allowed.clone();
     let all = measures.cpu.busy.keys().copied();
-    let others: Vec<u32> = all.filter(|cpu| !allowed.contains(cpu)).collect();
+    let is_another = |cpu: &u32| !allowed.contains(cpu) && !is_isolated(measures, *cpu);
+    let others: Vec<u32> = all.filter(is_another).collect();
+    if others.is_empty() {
+        return None;
+    }
     let here = measures.cpu.mean_busy(&allowed)?;
     let there = measures.cpu.mean_busy(&others)?;
     let waits = one.ready >= WAIT_PER_SECOND_MIN.value * wall
@@ -179,8 +184,15 @@ fn who(measures: &Measures<'_>, one: &Bound<'_>) -> Culprit {
     }
 }
 
+/// An isolated CPU is idle by intent, and nobody is to be sent there.
+fn is_isolated(measures: &Measures<'_>, cpu: u32) -> bool {
+    let host = &measures.model.host;
+    host.isolated_cpus.contains(&cpu) || host.tickless_cpus.contains(&cpu)
+}
+
 fn widen(measures: &Measures<'_>, one: &Bound<'_>) -> Remedy {
-    let all = words::cpus(&measures.cpu.busy.keys().copied().collect::<Vec<_>>());
+    let all = measures.cpu.busy.keys().copied().filter(|cpu| !is_isolated(measures, *cpu));
+    let all = words::cpus(&all.collect::<Vec<_>>());
     let old = words::cpus(&one.identity.cpus_allowed);
     match cpuset(measures, one) {
         Some(group) => {
@@ -203,7 +215,7 @@ fn widen(measures: &Measures<'_>, one: &Bound<'_>) -> Remedy {
 mod tests {
     use crate::answer::explain;
     use crate::answer::report::{Finding, Severity};
-    use crate::facts::{Body, CpuSample, Fact, Target, TargetKind, Thread, ThreadRef};
+    use crate::facts::{Body, CpuSample, Fact, Host, Target, TargetKind, Thread, ThreadRef};
     use crate::measure::cpu_users::tests::{cpus, time};
     use crate::rules::scenes::LOOK_NS;
 
@@ -248,6 +260,16 @@ mod tests {
     #[test]
     fn one_thread_to_a_cpu_is_well_pinned() {
         assert_eq!(pinned([0.1, 1.0], 0.1, vec![]), []);
+    }
+
+    #[test]
+    fn an_isolated_cpu_is_idle_by_intent() {
+        let isolates = |isolated_cpus| {
+            let host = Host { isolated_cpus, ..Host::default() };
+            let found = pinned([0.1, 1.0], 9.0, vec![Fact { at_ns: 0, body: Body::Host(host) }]);
+            found.iter().any(|finding| finding.code == "cpu.affinity")
+        };
+        assert_eq!((isolates(vec![]), isolates(vec![0])), (true, false));
     }
 
     #[test]

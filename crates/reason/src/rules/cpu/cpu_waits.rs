@@ -63,11 +63,14 @@ pub(super) fn busy_evidence(measures: &Measures<'_>) -> Evidence {
     Evidence::new("CPUs busy", busy, "%", "/proc/stat")
 }
 
-/// All threads of what is looked at, but the kernel's, by process and CPUs.
+/// All threads of what is looked at, but the kernel's and holdup's own, by process and CPUs.
 pub(super) fn by_mask<'a>(measures: &'a Measures<'a>) -> Vec<Bound<'a>> {
     let model = measures.model;
     let mut all: BTreeMap<(u32, &[u32]), Bound<'_>> = BTreeMap::new();
-    for time in model.times.iter().filter(|time| !time.kernel && model.in_target(&time.thread)) {
+    let counts = |time: &&ThreadTime| {
+        !time.kernel && time.thread.pid != model.host.own_pid && model.in_target(&time.thread)
+    };
+    for time in model.times.iter().filter(counts) {
         let Some(identity) = model.identity(&time.thread) else { continue };
         let of_process =
             || Bound { identity, process: model.thread_ref(time.thread.pid), run: 0.0, ready: 0.0 };

@@ -11,6 +11,7 @@
 use super::come_last;
 use super::cpu_waits::{busy_evidence, chain, claims, is_claimed};
 use super::victims::{BUSY_MIN, is_polite};
+use super::whose;
 use crate::facts::{TargetKind, ThreadRef};
 use crate::graph::end::{End, EndKind};
 use crate::measure::Measures;
@@ -84,6 +85,8 @@ const LISTED_MAX: usize = 4;
 struct Crowd {
     /// Whose it is, the greatest first.
     programs: Vec<Program>,
+    /// Whose it is by user, the greatest first; empty if all is one user's.
+    users: Vec<(String, f64)>,
     /// Who waits most.
     hurt: ThreadRef,
     /// Ready without a CPU, seconds.
@@ -122,7 +125,8 @@ fn matched<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Option<Match<'m>>
     let mut by = culprit(measures.model, &by);
     by.name.clone_from(&greatest.name);
     let run = waiting.iter().map(|used| used.run).sum();
-    let crowd = Crowd { hurt: most.process.clone(), programs, ready, run, cpus };
+    let users = whose::by_user(measures.model, &waiting);
+    let crowd = Crowd { hurt: most.process.clone(), programs, users, ready, run, cpus };
     Some(Match {
         object: Some(queue),
         claims: claims(measures, ends, &pids, &[WaitClass::RunQueue]),
@@ -170,7 +174,7 @@ fn many(measures: &Measures<'_>, program: &Program) -> String {
 }
 
 fn explain(measures: &Measures<'_>, crowd: &Crowd, loss: &Loss<'_>) -> Wording {
-    let Crowd { programs, hurt, ready, run, cpus } = crowd;
+    let Crowd { programs, users, hurt, ready, run, cpus } = crowd;
     let wall = loss.wall_seconds.max(1e-9);
     let cpus = words::count(*cpus, "CPU", "CPUs");
     let used: f64 = programs.iter().map(|program| program.run).sum();
@@ -194,8 +198,7 @@ fn explain(measures: &Measures<'_>, crowd: &Crowd, loss: &Loss<'_>) -> Wording {
         .take(LISTED_MAX)
         .map(|program| {
             let example = measures.model.thread_ref(program.example);
-            let container = culprit(measures.model, &example).container;
-            let place = container.map_or_else(String::new, |name| format!(" of {name}"));
+            let place = whose::place(measures.model, &example);
             format!(
                 "{}{place} {} ({} more ready)",
                 many(measures, program),
@@ -204,10 +207,16 @@ fn explain(measures: &Measures<'_>, crowd: &Crowd, loss: &Loss<'_>) -> Wording {
             )
         })
         .collect();
+    let of_user = |(user, run): &(String, f64)| format!("{user} {}", words::rate(run / wall));
+    let by_user: Vec<String> = users.iter().take(LISTED_MAX).map(of_user).collect();
+    let by_user = match by_user.is_empty() {
+        true => String::new(),
+        false => format!(" By user: {}.", by_user.join(", ")),
+    };
     Wording {
         title,
         text: format!(
-            "{} threads at a time are ready and have no CPU ({}); what would take 1 s alone takes {}. CPUs used by {}. \
+            "{} threads at a time are ready and have no CPU ({}); what would take 1 s alone takes {}. CPUs used by {}.{by_user} \
              Nobody takes more than its part: there is too much to do.",
             words::rate(ready / wall),
             words::of_window(*ready, wall),
@@ -271,6 +280,25 @@ mod tests {
             "{found:?}"
         );
         assert!(found[0].text.contains("ld 9 0.78 (0.38 more ready), "), "{}", found[0].text);
+    }
+
+    #[test]
+    fn whose_the_work_is_is_told_by_user() {
+        let of_user = |pid: u32, name: &str, uid: u32| {
+            let thread = ThreadRef {
+                comm: name.into(),
+                ..ThreadRef { tid: pid, pid, ..ThreadRef::default() }
+            };
+            let user = (uid == 1000).then(|| "anna".to_string());
+            let known = Thread { thread, uid: Some(uid), user, ..Thread::default() };
+            Fact { at_ns: 0, body: Body::Thread(known) }
+        };
+        let all = [time(7, "gzip", 3.0, 2.0), time(8, "cc1", 3.0, 2.1), time(9, "ld", 3.9, 1.9)];
+        let users = [of_user(7, "gzip", 1000), of_user(8, "cc1", 1000), of_user(9, "ld", 1007)];
+        let found = found([1.0, 1.0], all.into_iter().chain(users));
+        let text = &found[0].text;
+        assert!(text.contains(" By user: anna 1.20, 1007 0.78."), "{text}");
+        assert!(text.contains("ld 9 of user 1007 0.78"), "{text}");
     }
 
     #[test]

@@ -17,6 +17,7 @@ pub(crate) mod saturated;
 pub(crate) mod steal;
 pub(crate) mod victims;
 pub(crate) mod weight;
+mod whose;
 
 /// The rules of this area; the first that matches claims an end. What narrows a victim by itself (a mask, a quota, a
 /// budget) comes before what it shares with others, and what takes a CPU from whoever may use it (the hypervisor,

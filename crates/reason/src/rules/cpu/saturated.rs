@@ -14,6 +14,7 @@ use super::victims::{
     RUN_STARVED_PER_SECOND_MIN, WAIT_PER_SECOND_MIN, WAIT_TO_RUN_MIN, WANTED_BY_ONE_MIN,
     are_partners, is_polite, ticks, waits_much,
 };
+use super::whose;
 use crate::facts::ThreadRef;
 use crate::graph::end::End;
 use crate::graph::ends::command_root;
@@ -203,8 +204,7 @@ fn explain(measures: &Measures<'_>, hog: &Hog<'_>, loss: &Loss<'_>) -> Wording {
     let wall = loss.wall_seconds;
     let one = loss.victims.len() == 1;
     let busy = measures.cpu.mean_busy(&[]).unwrap_or(0.0);
-    let container = culprit(measures.model, by).container;
-    let place = container.map_or_else(String::new, |name| format!(" of {name}"));
+    let place = whose::place(measures.model, by);
     Wording {
         title: format!(
             "{} waits for a CPU while {}{place} uses them up",

@@ -137,6 +137,8 @@ const GIVES_BACK: &[&str] = &[
 const AT_ITS_END: &[&str] = &["exit_mmap", "exec_mmap", "mmput", "__mmput"];
 /// The smallest page.
 const PAGE_BYTES: f64 = 4096.0;
+/// WORDING: a smaller part of the cost is not worth a clause.
+const ACCOUNTING_PART: f64 = 0.05;
 const CLONE_VM: u64 = 0x100;
 
 /// A process that takes memory and gives it back.
@@ -145,6 +147,8 @@ struct Storm {
     /// CPU in page faults, and in unmapping, seconds.
     in_fault: f64,
     unmapping: f64,
+    /// The part of both that is the memory cgroup's accounting, seconds.
+    accounting: f64,
     /// Both, of its CPU samples.
     share: f64,
     /// Faults a second.
@@ -187,6 +191,7 @@ fn storm(measures: &Measures<'_>, spent: &Spent) -> Option<Storm> {
         process: spent.process.clone(),
         in_fault: spent.seconds(in_fault),
         unmapping: spent.seconds(unmapping),
+        accounting: spent.seconds(measures.profile.in_memory_accounting(pid)),
         share,
         faults,
         rss_bytes,
@@ -243,6 +248,15 @@ fn matched<'m>(measures: &'m Measures<'m>, ends: &'m [End], spent: &Spent) -> Op
 fn explain(measures: &Measures<'_>, storm: &Storm, loss: &Loss<'_>) -> Wording {
     let faulted = storm.faults * PAGE_BYTES;
     let samples = "cpu-clock samples";
+    let accounting =
+        Evidence::new("CPU in the memory cgroup's accounting", storm.accounting, "s", samples);
+    let clause = match storm.accounting >= ACCOUNTING_PART * storm.seconds() {
+        true => format!(
+            ", {} of it in the memory cgroup's accounting",
+            words::seconds(storm.accounting)
+        ),
+        false => String::new(),
+    };
     Wording {
         title: format!(
             "{} spends {} of its CPU time on taking memory and giving it back",
@@ -250,7 +264,7 @@ fn explain(measures: &Measures<'_>, storm: &Storm, loss: &Loss<'_>) -> Wording {
             words::percent(storm.share)
         ),
         text: format!(
-            "{} of CPU in {} go into page faults ({} a second) and unmapping. It keeps {}, and faults in up to {} \
+            "{} of CPU in {} go into page faults ({} a second) and unmapping{clause}. It keeps {}, and faults in up to {} \
              a second: the same memory again and again.",
             words::seconds(storm.seconds()),
             words::seconds(loss.wall_seconds),
@@ -261,6 +275,7 @@ fn explain(measures: &Measures<'_>, storm: &Storm, loss: &Loss<'_>) -> Wording {
         evidence: vec![
             Evidence::new("CPU in page faults", storm.in_fault, "s", samples),
             Evidence::new("CPU in unmapping", storm.unmapping, "s", samples),
+            accounting,
             Evidence::new("share of its CPU time", storm.share, "1", samples),
             Evidence::new("page faults", storm.faults, "1/s", "task_struct min_flt, maj_flt"),
             Evidence::new(
@@ -380,6 +395,22 @@ mod tests {
         let finding = &report.findings[0];
         assert_eq!((&*finding.code, finding.culprit.pid), ("memory.fault_storm", Some(10)));
         assert!((finding.impact.share - 0.625).abs() < 0.01);
+    }
+
+    #[test]
+    fn what_the_memory_cgroup_costs_is_a_part_of_it() {
+        let charging: &[&str] = &["try_charge_memcg", "charge_memcg", "handle_mm_fault"];
+        let reclaiming: &[&str] =
+            &["shrink_node", "try_to_free_mem_cgroup_pages", "try_charge_memcg", "handle_mm_fault"];
+        let mut facts = sampled(&[(FAULT, 400), (charging, 60), (reclaiming, 40), (&[], 300)]);
+        facts.push(effort(Effort { minor_faults: 400_000, ..Effort::default() }));
+        let (thread, rss_bytes) = (thread(10, "app"), 4 << 20);
+        facts.push(identity(Thread { thread, rss_bytes, ..Thread::default() }));
+        let text = &explain(facts).findings[0].text;
+        assert!(
+            text.contains("unmapping, 300 ms of it in the memory cgroup's accounting"),
+            "{text}"
+        );
     }
 
     #[test]

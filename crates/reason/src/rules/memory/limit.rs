@@ -6,7 +6,7 @@
 
 use super::costs::{self, Cost, LOST_PART_MIN, LOST_PER_SECOND_MIN};
 use super::{fillers, kill_words, streams};
-use crate::facts::TargetKind;
+use crate::facts::{Cgroup, TargetKind};
 use crate::graph::end::End;
 use crate::graph::ends::command_root;
 use crate::measure::Measures;
@@ -134,7 +134,11 @@ impl<'m> Paid<'m> {
         killed.retain(|kill| kill.is_at_limit_of(model, &measures.ancestry, one.group));
         let seen = killed.len();
         killed.retain(|kill| !kill.is_of_series);
-        let of_series = (seen - killed.len()) as u64;
+        // The log keeps some of very many kills: one that nobody saw is one more of the series beside it.
+        let of_series = match seen == 0 && is_beside_a_series(measures, one.group) {
+            true => one.kills,
+            false => (seen - killed.len()) as u64,
+        };
         let looked_at = killed.iter().any(|kill| measures.concerns(&kill.victim));
         let any_killed = one.kills > of_series
             && (is_whole(measures, one) || looked_at)
@@ -158,6 +162,13 @@ impl<'m> Paid<'m> {
         }
         losses
     }
+}
+
+/// Whether processes of one name were killed at the limits of several groups with the same parent as this one.
+fn is_beside_a_series(measures: &Measures<'_>, group: &Cgroup) -> bool {
+    let parent = |path: &str| path.rsplit_once('/').map(|(parent, _)| parent.to_string());
+    let mut groups = measures.oom_kills.iter().filter(|kill| kill.is_of_series);
+    groups.any(|kill| kill.group().is_some_and(|path| parent(path) == parent(&group.path)))
 }
 
 /// The group never met its limit, and the host itself had to make room: whoever was killed was killed for that.

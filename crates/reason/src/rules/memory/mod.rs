@@ -12,6 +12,7 @@ mod kill_words;
 pub(crate) mod limit;
 pub(crate) mod oom_kill;
 pub(crate) mod reclaim;
+pub(crate) mod remote_node;
 pub(crate) mod shared_unaccounted;
 mod streams;
 pub(crate) mod swap;
@@ -33,4 +34,5 @@ pub static LADDER: &[&super::Rule] = &[
     &fault_storm::RULE,
     &allocator::RULE,
     &shared_unaccounted::RULE,
+    &remote_node::RULE,
 ];

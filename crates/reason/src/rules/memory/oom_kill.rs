@@ -361,6 +361,22 @@ mod tests {
     }
 
     #[test]
+    fn a_kill_that_the_log_lost_in_a_group_that_stands_is_one_more_of_the_series() {
+        let of = |pid, group: &str| {
+            let at_ns = AT + u64::from(pid) * 1_000_000;
+            [killed(pid, at_ns), vec![printed(pid, at_ns, "CONSTRAINT_MEMCG", group)]].concat()
+        };
+        let mut standing = limited("/jobs/a-3", 1);
+        if let Some(Fact { body: Body::CgroupSample(last), .. }) = standing.last_mut() {
+            last.oom_kills = Some(1);
+        }
+        let lost = killed(22, AT + 30_000_000);
+        let found = found([of(20, "/jobs/a-1"), of(21, "/jobs/a-2"), lost, standing].concat());
+        assert_eq!((found.len(), found[0].code.as_str()), (1, "memory.oom_kill"));
+        assert_eq!(found[0].victims.len(), 3);
+    }
+
+    #[test]
     fn what_was_short_is_not_guessed() {
         let found = found(killed(20, AT));
         assert_eq!(found[0].title, "job 20 was killed for want of memory");

@@ -1,0 +1,2 @@
+# The same guest, where nobody uses the isolated CPU.
+look
