@@ -342,6 +342,12 @@ impl<'a> Chains<'a> {
                 link.object = Object::AnyChild;
                 None
             }
+            // A timeout of its own is a sleep, whatever it waits with.
+            Next::OwnClock if wait.class == WaitClass::FutexWait => {
+                link.class = WaitClass::Timer;
+                link.object = Object::Timer("futex".into());
+                None
+            }
             Next::Nobody | Next::OwnClock => None,
         }
     }

@@ -112,7 +112,8 @@ pub struct End {
     pub victims: BTreeMap<u32, (ThreadRef, f64)>,
     /// What of it counts, by process: not what was waited through others, who are victims themselves.
     counted: BTreeMap<u32, f64>,
-    /// The chain of the longest leaf, victim first; the link that names the end is at `named`.
+    /// The chain of the longest leaf, victim first, of those behind which the thread stands that most of it comes down to; the link
+    /// that names the end is at `named`.
     pub links: Vec<Arc<ChainLink>>,
     /// Index into `links`.
     pub named: usize,
@@ -136,6 +137,25 @@ pub struct End {
     /// rule finds more.
     pub owed: bool,
     longest_ns: (usize, Ns),
+    /// The threads that chains beyond the named link come down to.
+    roots: BTreeMap<(u32, u32), Root>,
+    /// Which of them most comes down to, and how much, seconds.
+    main_root: Option<((u32, u32), f64)>,
+}
+
+/// What comes down to one thread.
+#[derive(Debug, Clone, Default)]
+struct Root {
+    seconds: f64,
+    /// Links and length of the chain to show.
+    longest_ns: (usize, Ns),
+    links: Vec<Arc<ChainLink>>,
+    named: usize,
+}
+
+/// A chain to show: the most links, and of those the longest.
+fn is_better((links, ns): (usize, Ns), than: (usize, Ns)) -> bool {
+    (links, ns) > than && ns * 20 >= than.1
 }
 
 impl End {
@@ -162,6 +182,8 @@ impl End {
             circle: false,
             owed: false,
             longest_ns: (0, 0),
+            roots: BTreeMap::new(),
+            main_root: None,
         }
     }
 
@@ -203,12 +225,33 @@ impl End {
         self.longest_seconds = self.longest_seconds.max(whole);
         self.standing |= link.standing;
         self.circle |= leaf.circle.is_some();
-        // The chain to show: the most links, and of those the longest.
         let weight = (leaf.links.len(), leaf.ns());
-        if weight > self.longest_ns && leaf.ns() * 20 >= self.longest_ns.1 {
+        if leaf.links.len() > named + 1 {
+            self.add_root(leaf, named, seconds, weight);
+        } else if self.roots.is_empty() && is_better(weight, self.longest_ns) {
             self.longest_ns = weight;
             self.links.clone_from(&leaf.links);
             self.named = named;
+        }
+    }
+
+    /// A chain that goes on behind the named link. Who holds it now and then by chance, or seems to, is not shown.
+    fn add_root(&mut self, leaf: &Leaf, named: usize, seconds: f64, weight: (usize, Ns)) {
+        let key = (leaf.root().who.pid, leaf.root().who.tid);
+        let root = self.roots.entry(key).or_default();
+        root.seconds += seconds;
+        let is_longer = is_better(weight, root.longest_ns);
+        if is_longer {
+            (root.longest_ns, root.named) = (weight, named);
+            root.links.clone_from(&leaf.links);
+        }
+        let before = self.main_root;
+        if before.is_none_or(|(main, most)| main == key || root.seconds > most) {
+            self.main_root = Some((key, root.seconds));
+            if is_longer || before.is_none_or(|(main, _)| main != key) {
+                self.links.clone_from(&root.links);
+                self.named = root.named;
+            }
         }
     }
 

@@ -216,10 +216,9 @@ fn explain(measures: &Measures<'_>, crowd: &Crowd, loss: &Loss<'_>) -> Wording {
     Wording {
         title,
         text: format!(
-            "{} threads at a time are ready and have no CPU ({}); what would take 1 s alone takes {}. CPUs used by {}.{by_user} \
+            "{} threads at a time are ready and have no CPU; what would take 1 s alone takes {}. CPUs used by {}.{by_user} \
              Nobody takes more than its part: there is too much to do.",
             words::rate(ready / wall),
-            words::of_window(*ready, wall),
             words::seconds((run + ready) / run.max(1e-9)),
             listed.join(", "),
         ),

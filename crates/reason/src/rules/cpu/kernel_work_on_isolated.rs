@@ -133,7 +133,7 @@ impl<'m> Disturbed<'m> {
     fn reason(&self) -> String {
         match (&self.neighbour, self.is_tickless) {
             (_, false) => {
-                "the tick is never off there: no nohz_full was given for it at boot".into()
+                "the tick is never off there, as no nohz_full was given for it at boot".into()
             }
             (Some(other), true) => format!(
                 "the tick is off only while one thread is ready, and {other} runs there too"

@@ -253,6 +253,32 @@ mod tests {
     }
 
     #[test]
+    fn an_owner_whose_time_is_up_waited_for_no_other_thread() {
+        let mut facts = stands(MONITOR, true);
+        let place = Place {
+            state: WaitState::Sleep,
+            syscall: "futex".into(),
+            args: [0x8000, 137, 0, 0x77, 0, 0],
+            ..Place::default()
+        };
+        let end_ns = LOOK_NS - 1_100_000;
+        let wake =
+            Some(Wake { at_ns: end_ns, context: WakeContext::HardInterrupt, ..Wake::default() });
+        let pause = Wait { thread: worker(22), end_ns, place, wake, ..Wait::default() };
+        let Body::Blocked(one) = blocked(20, "java", WaitState::Sleep, "flock").body else {
+            unreachable!()
+        };
+        let sibling = Blocked { thread: worker(23), ..one };
+        facts.push(Fact { at_ns: end_ns, body: Body::Wait(pause) });
+        facts.push(Fact { at_ns: LOOK_NS, body: Body::Blocked(sibling) });
+        let report = explain(looked_at(facts));
+        let finding = report.findings.iter().find(|finding| finding.code == "lock.monitor");
+        let finding = finding.expect("a monitor is waited for");
+        assert_eq!(finding.culprit.tid, Some(22), "{finding:#?}");
+        assert!(finding.text.contains("has it, and sleeps meanwhile"), "{}", finding.text);
+    }
+
+    #[test]
     fn who_let_go_of_a_monitor_had_it() {
         let mut facts = stands(MONITOR, true);
         let sleeps = Place {
