@@ -18,17 +18,27 @@ pub(super) fn place(model: &Model, thread: &ThreadRef) -> String {
     }
 }
 
-/// CPU used by each user, seconds, the most first; nothing if some are not known, or there is one alone.
+/// CPU used by each user, seconds, the most first; nothing if most of it is one user's, or of nobody knows whom. Programs that came and went
+/// have no user that was read.
 pub(super) fn by_user(model: &Model, uses: &[&Use]) -> Vec<(String, f64)> {
+    let all: f64 = uses.iter().map(|used| used.run).sum();
     let mut users: BTreeMap<String, f64> = BTreeMap::new();
     for used in uses {
-        let Some(user) = user(model, &used.process) else { return Vec::new() };
-        *users.entry(user).or_default() += used.run;
+        if let Some(user) = user(model, &used.process) {
+            *users.entry(user).or_default() += used.run;
+        }
     }
+    let known: f64 = users.values().sum();
     let mut users: Vec<(String, f64)> = users.into_iter().collect();
+    users.retain(|(_, run)| *run >= WORTH_A_WORD * all);
     users.sort_by(|a, b| b.1.total_cmp(&a.1));
-    if users.len() < 2 { Vec::new() } else { users }
+    if users.len() < 2 || known < MOSTLY * all { Vec::new() } else { users }
 }
+
+/// WORDING: who uses a smaller part is not listed.
+const WORTH_A_WORD: f64 = 0.02;
+/// WORDING: with less of it known, a list by user would say little.
+const MOSTLY: f64 = 0.8;
 
 const ROOT: &str = "root";
 
