@@ -98,14 +98,18 @@ pub fn host(roots: &Roots) -> Host {
 
 /// Whether the machine has more than one node of memory.
 pub fn has_several_nodes(roots: &Roots) -> bool {
-    roots.sys.join("devices/system/node/node1").exists()
+    online_nodes(roots).len() > 1
+}
+
+fn online_nodes(roots: &Roots) -> Vec<u32> {
+    let online = roots.sys.join("devices/system/node/online");
+    text::cpu_list(&text::read_text(&online).unwrap_or_default())
 }
 
 /// The nodes of a machine that has several.
 fn memory_nodes(roots: &Roots) -> Vec<MemoryNode> {
     let folder = roots.sys.join("devices/system/node");
-    let online = text::read_text(&folder.join("online")).unwrap_or_default();
-    let online = text::cpu_list(&online);
+    let online = online_nodes(roots);
     if online.len() < 2 {
         return Vec::new();
     }

@@ -143,7 +143,7 @@ pub fn threads_of(roots: &Roots, tids: impl IntoIterator<Item = u32>) -> Vec<Thr
             by_pid.entry(pid as u32).or_default().push(tid);
         }
     }
-    let clock = Clock::now();
+    let host = OfHost::read(roots);
     let mut processes: Vec<Process> =
         by_pid.keys().filter_map(|pid| Process::read(roots, *pid, STATES_MAX)).collect();
     read_commands(roots, &mut processes);
@@ -152,7 +152,7 @@ pub fn threads_of(roots: &Roots, tids: impl IntoIterator<Item = u32>) -> Vec<Thr
         for tid in by_pid.get(&process.pid).into_iter().flatten() {
             let folder = roots.process(process.pid, "task").join(tid.to_string());
             let stat = Stat::read(&folder.join("stat"));
-            found.extend(stat.and_then(|stat| process.thread(roots, &folder, &stat, &clock)));
+            found.extend(stat.and_then(|stat| process.thread(&host, &folder, &stat)));
         }
     }
     found
@@ -190,7 +190,7 @@ pub fn threads(roots: &Roots) -> Vec<Body> {
         Ok(pids) => pids,
         Err(error) => return vec![Body::Blind(no_proc(&error))],
     };
-    let clock = Clock::now();
+    let host = OfHost::read(roots);
     let mut processes: Vec<Process> =
         pids.iter().filter_map(|pid| Process::read(roots, *pid, usize::MAX)).collect();
     read_commands(roots, &mut processes);
@@ -198,7 +198,7 @@ pub fn threads(roots: &Roots) -> Vec<Body> {
     for process in &processes {
         for stat in &process.stats {
             let folder = roots.process(process.pid, "task").join(stat.tid.to_string());
-            facts.extend(process.thread(roots, &folder, stat, &clock).map(Body::Thread));
+            facts.extend(process.thread(&host, &folder, stat).map(Body::Thread));
         }
     }
     let refusing = processes.iter().filter(|process| process.refused).map(|process| process.pid);
@@ -210,6 +210,19 @@ pub fn threads(roots: &Roots) -> Vec<Body> {
 /// Why no process can be listed.
 pub(super) fn no_proc(error: &std::io::Error) -> Blind {
     blind("proc", error, "threads without events in the window are unknown")
+}
+
+/// What is read once for all threads.
+struct OfHost<'r> {
+    roots: &'r Roots,
+    clock: Clock,
+    has_several_nodes: bool,
+}
+
+impl<'r> OfHost<'r> {
+    fn read(roots: &'r Roots) -> Self {
+        Self { roots, clock: Clock::now(), has_several_nodes: host::has_several_nodes(roots) }
+    }
 }
 
 /// What the threads of a process share.
@@ -246,13 +259,13 @@ impl Process {
         may_read_memory(&self.stats)
     }
 
-    fn thread(&self, roots: &Roots, folder: &Path, stat: &Stat, clock: &Clock) -> Option<Thread> {
+    fn thread(&self, host: &OfHost<'_>, folder: &Path, stat: &Stat) -> Option<Thread> {
         let status = Status::parse(&text::read(&folder.join("status")).ok()?);
         let cgroups = text::read(&folder.join("cgroup")).map(|bytes| memberships(&bytes));
         let waits = !matches!(stat.state, 'R' | 'Z' | 'X');
         let wchan = waits.then(|| text::read_text(&folder.join("wchan")).ok()).flatten();
         Some(Thread {
-            thread: clock.thread_ref(stat, self.pid),
+            thread: host.clock.thread_ref(stat, self.pid),
             parent_pid: stat.parent_pid,
             process_group: stat.process_group,
             session: stat.session,
@@ -264,7 +277,7 @@ impl Process {
             inner_tid: status.inner_tid,
             netns: self.netns,
             cpus_allowed: status.cpus_allowed,
-            memory_nodes_allowed: match host::has_several_nodes(roots) {
+            memory_nodes_allowed: match host.has_several_nodes {
                 true => status.memory_nodes_allowed,
                 false => Vec::new(),
             },
@@ -276,7 +289,7 @@ impl Process {
             swap_bytes: status.swap_bytes,
             capabilities: status.capabilities,
             uid: status.uid,
-            user: status.uid.and_then(|uid| users::name(roots, uid)),
+            user: status.uid.and_then(|uid| users::name(host.roots, uid)),
             // `0` stands for running, and for `may not be seen`.
             wchan: wchan.filter(|wchan| wchan != "0").unwrap_or_default(),
         })

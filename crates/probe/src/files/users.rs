@@ -6,19 +6,19 @@
 use super::{Roots, text};
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 type Names = HashMap<u32, String>;
 
 /// What was read, by the root under which it lies.
-static READ: Mutex<BTreeMap<PathBuf, Arc<Names>>> = Mutex::new(BTreeMap::new());
+static READ: Mutex<BTreeMap<PathBuf, Names>> = Mutex::new(BTreeMap::new());
 
 /// The name of a user of this host, if its file has one.
 pub fn name(roots: &Roots, uid: u32) -> Option<String> {
     let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
     let names = read.entry(roots.root.clone()).or_insert_with(|| {
         let file = text::read(&roots.resolve("/etc/passwd")).unwrap_or_default();
-        Arc::new(parse(&file))
+        parse(&file)
     });
     names.get(&uid).cloned()
 }

@@ -372,38 +372,57 @@ impl End {
 
 #[cfg(test)]
 mod tests {
+    use crate::answer::report::Finding;
     use crate::answer::{EndKind, explain};
     use crate::facts::*;
     use crate::rules::scenes::*;
     use crate::waits::lock_kind::LockKind;
 
+    fn of(tid: u32) -> ThreadRef {
+        ThreadRef { tid, ..thread(10, "app") }
+    }
+
+    /// A thread of process 10 waits for a word, which another ends.
+    fn waits(who: u32, word: u64, by: u32, (from_ms, to_ms): (u64, u64)) -> Fact {
+        let place = Place {
+            state: WaitState::Sleep,
+            syscall: "futex".into(),
+            args: [word, 128, 2, 0, 0, 0],
+            ..Place::default()
+        };
+        let (thread, begin_ns, end_ns) = (of(who), from_ms * 1_000_000, to_ms * 1_000_000);
+        let wake =
+            Some(Wake { at_ns: end_ns, context: WakeContext::Task, by: of(by), ..Wake::default() });
+        fact(Body::Wait(Wait { thread, begin_ns, end_ns, place, wake, ..Wait::default() }))
+    }
+
     #[test]
     fn of_several_threads_that_held_it_the_one_that_did_longest_is_the_holder() {
-        let of = |tid| ThreadRef { tid, ..thread(10, "app") };
-        let waits = |by, from_ms: u64, to_ms: u64| {
-            let place = Place {
-                state: WaitState::Sleep,
-                syscall: "futex".into(),
-                args: [0x1000, 128, 2, 0, 0, 0],
-                ..Place::default()
-            };
-            let (begin_ns, end_ns) = (from_ms * 1_000_000, to_ms * 1_000_000);
-            let wake =
-                Wake { at_ns: end_ns, context: WakeContext::Task, by: of(by), ..Wake::default() };
-            let wake = Some(wake);
-            fact(Body::Wait(Wait {
-                thread: of(11),
-                begin_ns,
-                end_ns,
-                place,
-                wake,
-                ..Wait::default()
-            }))
-        };
         let mut facts = host();
-        facts.extend([of_process(10, "app"), waits(12, 100, 200), waits(13, 300, 3_000)]);
+        let held = [waits(11, 0x1000, 12, (100, 200)), waits(11, 0x1000, 13, (300, 3_000))];
+        facts.extend([vec![of_process(10, "app")], held.to_vec()].concat());
         let found = explain(facts).findings;
         assert!(found[0].title.ends_with("a lock that app 10/13 holds"), "{}", found[0].title);
+    }
+
+    #[test]
+    fn the_chain_to_show_is_one_to_whom_most_comes_down_and_not_the_longest() {
+        let mut facts = host();
+        // While 12 had it for a short time it waited for 14, and that for another: the longer chain.
+        facts.extend([
+            of_process(10, "app"),
+            waits(11, 0x1000, 12, (100, 500)),
+            waits(12, 0x2000, 14, (100, 500)),
+            waits(14, 0x4000, 16, (100, 500)),
+            waits(11, 0x1000, 13, (600, 3_000)),
+            waits(13, 0x3000, 15, (600, 3_000)),
+        ]);
+        let found = explain(facts).findings;
+        let with_11 =
+            |finding: &&Finding| finding.chain.iter().any(|link| link.who.tid == Some(11));
+        let chain = &found.iter().find(with_11).expect("what 11 waits for is found").chain;
+        let who: Vec<_> = chain.iter().filter_map(|link| link.who.tid).collect();
+        assert_eq!(who, [11, 13], "{chain:#?}");
     }
 
     /// A client of a server whose thread waits for events, with these functions on its stack.

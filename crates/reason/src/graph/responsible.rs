@@ -12,7 +12,7 @@ pub use super::wakers::{carrier, is_stalled};
 
 use super::debts::Debt;
 use super::next::{Asker, Next, Until};
-use super::wakers::{SAMPLES_APART_NS, by_kernel_thread, is_by_clock, is_unseen, may_time_out};
+use super::wakers::{SAMPLES_APART_NS, by_kernel_thread, is_by_clock, is_unseen};
 use crate::facts::*;
 use crate::waits::lock_kind::LockKind;
 use crate::waits::timeline::WaitSpan;
@@ -127,13 +127,9 @@ impl Peers<'_> {
     fn lets_go_by_clock(&self, wait: &WaitSpan, asker: Option<Asker<'_>>) -> bool {
         const AT_ONCE_NS: Ns = 2_000_000;
         if wait.class == WaitClass::FutexWait && wait.standing {
-            // A condition of glibc's has two words side by side.
-            let is_word = |it: &&WaitSpan| {
-                it.place.syscall == wait.place.syscall
-                    && it.place.args[0] & !7 == wait.place.args[0] & !7
-            };
-            let before = self.waits_before(wait).iter().rev().find(is_word);
-            return may_time_out(&wait.place) && before.is_some_and(is_by_clock);
+            let word = wait.timed_word();
+            let before = self.waits_before(wait).iter().rev().find(|it| it.timed_word() == word);
+            return word.is_some() && before.is_some_and(is_by_clock);
         }
         let Some(Until::Wait(of_asker)) = asker.map(|asker| asker.until) else { return false };
         let by = of_asker.wake.as_ref().map(|wake| &wake.by);

@@ -54,7 +54,7 @@ pub(super) fn is_by_clock(wait: &WaitSpan) -> bool {
 }
 
 /// Whether a call that waits for events has a timeout: its argument is no pointer to none, and no -1.
-pub(super) fn may_time_out(place: &Place) -> bool {
+fn may_time_out(place: &Place) -> bool {
     let pointer = |at: usize| place.args[at] != 0;
     match place.syscall.as_str() {
         "epoll_wait" | "epoll_pwait" | "poll" => timeout_ns(place).is_some(),

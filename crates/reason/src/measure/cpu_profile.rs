@@ -45,6 +45,21 @@ impl Spent {
     }
 }
 
+/// Whether a function of the kernel serves a page fault.
+pub fn is_in_fault(function: &str) -> bool {
+    IN_FAULT.contains(&function)
+}
+
+/// Whether memory is accounted to a memory cgroup in a kernel stack: what that itself costs, limits met not included.
+pub fn accounts_memory(frames: &[String]) -> bool {
+    let accounts = |function: &String| {
+        ACCOUNTING.contains(&function.as_str())
+            || ACCOUNTING_PARTS.iter().any(|part| function.contains(part))
+    };
+    let reclaims = |function: &String| RECLAIMING.contains(&function.as_str());
+    frames.iter().any(accounts) && !frames.iter().any(reclaims)
+}
+
 /// Sums over threads, a second.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Rates {
@@ -141,17 +156,7 @@ impl<'a> CpuProfile<'a> {
 
     /// Samples of a process in which the kernel serves a page fault of its.
     pub fn in_page_faults(&self, pid: u32) -> u64 {
-        self.in_kernel(pid, |function| IN_FAULT.contains(&function))
-    }
-
-    /// Samples of a process in which memory is accounted to its memory cgroup: what that itself costs, limits met not included.
-    pub fn in_memory_accounting(&self, pid: u32) -> u64 {
-        let accounts = |function: &String| {
-            ACCOUNTING.contains(&function.as_str())
-                || ACCOUNTING_PARTS.iter().any(|part| function.contains(part))
-        };
-        let reclaims = |function: &String| RECLAIMING.contains(&function.as_str());
-        self.in_stacks(pid, |frames| frames.iter().any(accounts) && !frames.iter().any(reclaims))
+        self.in_kernel(pid, is_in_fault)
     }
 
     /// The most that a process was seen to keep in memory, bytes: one that grows has little when it is seen first.

@@ -15,7 +15,8 @@ pub(super) const THREAD_SLEEP: &str = "Thread.sleep";
 
 /// Makes sleeps of the waits of one thread on words that it is seen to sleep on.
 pub(super) fn heed(waits: &mut [WaitSpan]) {
-    let words: HashSet<u64> = waits.iter().filter(|wait| is_sleep(wait)).filter_map(word).collect();
+    let words: HashSet<u64> =
+        waits.iter().filter(|wait| is_sleep(wait)).filter_map(WaitSpan::timed_word).collect();
     if words.is_empty() {
         return;
     }
@@ -23,7 +24,7 @@ pub(super) fn heed(waits: &mut [WaitSpan]) {
         let is_word = matches!(wait.class, WaitClass::FutexLock | WaitClass::FutexWait);
         let by_clock =
             wait.wake.as_ref().is_none_or(|wake| wake.context == WakeContext::HardInterrupt);
-        if is_word && by_clock && word(wait).is_some_and(|word| words.contains(&word)) {
+        if is_word && by_clock && wait.timed_word().is_some_and(|word| words.contains(&word)) {
             (wait.class, wait.object) = (WaitClass::Timer, Object::Timer(THREAD_SLEEP.into()));
         }
     }
@@ -32,12 +33,6 @@ pub(super) fn heed(waits: &mut [WaitSpan]) {
 fn is_sleep(wait: &WaitSpan) -> bool {
     wait.class == WaitClass::Timer
         && matches!(&wait.object, Object::Timer(name) if &**name == THREAD_SLEEP)
-}
-
-/// Where a timed futex call waits. A condition of glibc's has two words side by side, which it uses by turns.
-fn word(wait: &WaitSpan) -> Option<u64> {
-    let place = &wait.place;
-    (place.syscall == "futex" && place.args[3] != 0).then_some(place.args[0] & !7)
 }
 
 #[cfg(test)]

@@ -43,4 +43,11 @@ impl WaitSpan {
     pub fn within_ns(&self, from: Ns, to: Ns) -> Ns {
         self.end_ns.min(to).saturating_sub(self.begin_ns.max(from))
     }
+
+    /// Where a futex call with a timeout waits: addresses of one word are equal. A condition of glibc's has two words side by side,
+    /// which it uses by turns, and counts as one.
+    pub fn timed_word(&self) -> Option<u64> {
+        let place = &self.place;
+        (place.syscall == "futex" && place.args[3] != 0).then_some(place.args[0] & !7)
+    }
 }

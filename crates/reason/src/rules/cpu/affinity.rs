@@ -4,7 +4,7 @@
 //! CPUs that they may not use is the second fact: without it the host is merely full. Rejected: complaining
 //! about pinning itself, which is right for threads that have a CPU each.
 
-use super::cpu_waits::{Bound, by_mask, claims, on_path};
+use super::cpu_waits::{Bound, by_mask, claims, is_isolated, on_path};
 use super::interrupts;
 use crate::facts::Cgroup;
 use crate::graph::end::End;
@@ -95,7 +95,7 @@ fn matched<'m>(measures: &'m Measures<'m>, ends: &'m [End], one: Bound<'m>) -> O
     let wall = measures.wall_seconds().max(1e-9);
     let allowed = one.identity.cpus_allowed.clone();
     let all = measures.cpu.busy.keys().copied();
-    let is_another = |cpu: &u32| !allowed.contains(cpu) && !is_isolated(measures, *cpu);
+    let is_another = |cpu: &u32| !allowed.contains(cpu) && !is_isolated(measures.model, *cpu);
     let others: Vec<u32> = all.filter(is_another).collect();
     if others.is_empty() {
         return None;
@@ -184,14 +184,8 @@ fn who(measures: &Measures<'_>, one: &Bound<'_>) -> Culprit {
     }
 }
 
-/// An isolated CPU is idle by intent, and nobody is to be sent there.
-fn is_isolated(measures: &Measures<'_>, cpu: u32) -> bool {
-    let host = &measures.model.host;
-    host.isolated_cpus.contains(&cpu) || host.tickless_cpus.contains(&cpu)
-}
-
 fn widen(measures: &Measures<'_>, one: &Bound<'_>) -> Remedy {
-    let all = measures.cpu.busy.keys().copied().filter(|cpu| !is_isolated(measures, *cpu));
+    let all = measures.cpu.busy.keys().copied().filter(|cpu| !is_isolated(measures.model, *cpu));
     let all = words::cpus(&all.collect::<Vec<_>>());
     let old = words::cpus(&one.identity.cpus_allowed);
     match cpuset(measures, one) {

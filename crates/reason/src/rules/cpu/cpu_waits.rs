@@ -63,6 +63,11 @@ pub(super) fn busy_evidence(measures: &Measures<'_>) -> Evidence {
     Evidence::new("CPUs busy", busy, "%", "/proc/stat")
 }
 
+/// An isolated CPU is idle by intent, and nobody is to be sent there.
+pub(super) fn is_isolated(model: &Model, cpu: u32) -> bool {
+    model.host.isolated_cpus.contains(&cpu) || model.host.tickless_cpus.contains(&cpu)
+}
+
 /// All threads of what is looked at, but the kernel's and holdup's own, by process and CPUs.
 pub(super) fn by_mask<'a>(measures: &'a Measures<'a>) -> Vec<Bound<'a>> {
     let model = measures.model;

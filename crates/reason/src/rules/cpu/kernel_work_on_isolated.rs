@@ -6,7 +6,7 @@
 //! that may run there for the kernel (they are named as what keeps the tick). Rejected: the trace of each timer, which would be
 //! the loudest thing on a quiet CPU.
 
-use super::cpu_waits::{Bound, by_mask};
+use super::cpu_waits::{Bound, by_mask, is_isolated};
 use crate::facts::Ns;
 use crate::graph::end::End;
 use crate::measure::Measures;
@@ -92,9 +92,7 @@ impl<'m> Disturbed<'m> {
     fn of(measures: &'m Measures<'m>, of: Bound<'m>) -> Option<Self> {
         let model = measures.model;
         let cpus = of.identity.cpus_allowed.clone();
-        let is_isolated = |cpu: &u32| {
-            model.host.isolated_cpus.contains(cpu) || model.host.tickless_cpus.contains(cpu)
-        };
+        let is_isolated = |cpu: &u32| is_isolated(model, *cpu);
         let wall = measures.wall_seconds().max(1e-9);
         if cpus.is_empty() || !cpus.iter().all(is_isolated) || of.run < RUN_MIN.value * wall {
             return None;

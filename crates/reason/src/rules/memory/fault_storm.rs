@@ -2,13 +2,13 @@
 //!
 //! Three facts must agree: its CPU samples lie in page faults and in unmapping, the kernel counts its faults, and
 //! the faulted pages are many times what it keeps (or unmapping shows in the samples). A program that only grows
-//! faults each page once and keeps it. It claims the program's work where that is mostly this. Must not: advise settings of
+//! faults each page once and keeps it: what it keeps is the most that its samples saw, not what it had when it was seen first. It claims the program's work where that is mostly this. Must not: advise settings of
 //! malloc to a program that maps by itself. Rejected: the rate of faults alone (a compiler run has it too).
 
 use crate::facts::ThreadRef;
 use crate::graph::end::{End, EndKind};
 use crate::measure::Measures;
-use crate::measure::cpu_profile::Spent;
+use crate::measure::cpu_profile::{Spent, accounts_memory, is_in_fault};
 use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::engine::Loss;
@@ -177,6 +177,10 @@ fn storm(measures: &Measures<'_>, spent: &Spent) -> Option<Storm> {
         .in_kernel(pid, |f| GIVES_BACK.contains(&f))
         .saturating_sub(measures.profile.in_kernel(pid, |f| AT_ITS_END.contains(&f)));
     let share = spent.share(in_fault + unmapping);
+    let is_part = |f: &String| is_in_fault(f) || GIVES_BACK.contains(&f.as_str());
+    let accounting = measures
+        .profile
+        .in_stacks(pid, |frames| accounts_memory(frames) && frames.iter().any(is_part));
     let faults = measures.profile.rates(pid)?.faults;
     if share < SHARE_MIN.value || faults < FAULTS_MIN.value {
         return None;
@@ -191,7 +195,7 @@ fn storm(measures: &Measures<'_>, spent: &Spent) -> Option<Storm> {
         process: spent.process.clone(),
         in_fault: spent.seconds(in_fault),
         unmapping: spent.seconds(unmapping),
-        accounting: spent.seconds(measures.profile.in_memory_accounting(pid)),
+        accounting: spent.seconds(accounting),
         share,
         faults,
         rss_bytes,
@@ -402,7 +406,10 @@ mod tests {
         let charging: &[&str] = &["try_charge_memcg", "charge_memcg", "handle_mm_fault"];
         let reclaiming: &[&str] =
             &["shrink_node", "try_to_free_mem_cgroup_pages", "try_charge_memcg", "handle_mm_fault"];
-        let mut facts = sampled(&[(FAULT, 400), (charging, 60), (reclaiming, 40), (&[], 300)]);
+        // Of memory that the kernel takes for its own in a call.
+        let other: &[&str] = &["__memcg_slab_post_alloc_hook", "__x64_sys_open"];
+        let mut facts =
+            sampled(&[(FAULT, 400), (charging, 60), (reclaiming, 40), (other, 50), (&[], 300)]);
         facts.push(effort(Effort { minor_faults: 400_000, ..Effort::default() }));
         let (thread, rss_bytes) = (thread(10, "app"), 4 << 20);
         facts.push(identity(Thread { thread, rss_bytes, ..Thread::default() }));

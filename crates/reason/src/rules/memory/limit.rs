@@ -166,7 +166,9 @@ impl<'m> Paid<'m> {
 
 /// Whether processes of one name were killed at the limits of several groups with the same parent as this one.
 fn is_beside_a_series(measures: &Measures<'_>, group: &Cgroup) -> bool {
-    let parent = |path: &str| path.rsplit_once('/').map(|(parent, _)| parent.to_string());
+    fn parent(path: &str) -> Option<&str> {
+        path.rsplit_once('/').map(|(parent, _)| parent)
+    }
     let mut groups = measures.oom_kills.iter().filter(|kill| kill.is_of_series);
     groups.any(|kill| kill.group().is_some_and(|path| parent(path) == parent(&group.path)))
 }

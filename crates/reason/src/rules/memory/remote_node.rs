@@ -35,7 +35,7 @@ pub static RULE: Rule = Rule {
         "allow memory of the nodes of its CPUs (cpuset.mems)",
         "or let it run where its memory is (cpuset.cpus)",
     ],
-    stories: &["S1.6"],
+    stories: &[],
     thresholds: &[&RUN_MIN],
     finds: Finds::Look(find),
 };
