@@ -382,12 +382,12 @@ mod tests {
         ThreadRef { tid, ..thread(10, "app") }
     }
 
-    /// A thread of process 10 waits for a word, which another ends.
+    /// A thread of process 10 waits for a word, which another ends: that of a lock where the lowest digit is 0, else of a condition.
     fn waits(who: u32, word: u64, by: u32, (from_ms, to_ms): (u64, u64)) -> Fact {
         let place = Place {
             state: WaitState::Sleep,
             syscall: "futex".into(),
-            args: [word, 128, 2, 0, 0, 0],
+            args: if word & 0xf == 0 { [word, 128, 2, 0, 0, 0] } else { [word, 137, 0, 0, 0, 0] },
             ..Place::default()
         };
         let (thread, begin_ns, end_ns) = (of(who), from_ms * 1_000_000, to_ms * 1_000_000);
@@ -412,10 +412,10 @@ mod tests {
         facts.extend([
             of_process(10, "app"),
             waits(11, 0x1000, 12, (100, 500)),
-            waits(12, 0x2000, 14, (100, 500)),
-            waits(14, 0x4000, 16, (100, 500)),
+            waits(12, 0x2008, 14, (100, 500)),
+            waits(14, 0x4008, 16, (100, 500)),
             waits(11, 0x1000, 13, (600, 3_000)),
-            waits(13, 0x3000, 15, (600, 3_000)),
+            waits(13, 0x3008, 15, (600, 3_000)),
         ]);
         let found = explain(facts).findings;
         let with_11 =
