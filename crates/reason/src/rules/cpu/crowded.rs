@@ -15,7 +15,7 @@ use super::whose;
 use crate::facts::{TargetKind, ThreadRef};
 use crate::graph::end::{End, EndKind};
 use crate::measure::Measures;
-use crate::measure::cpu_users::{Program, Use};
+use crate::measure::cpu_users::{Competitor, Program, Use};
 use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::engine::Loss;
@@ -137,11 +137,13 @@ fn matched<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Option<Match<'m>>
     })
 }
 
-/// Nobody has much more than his part.
+/// Nobody has much more than his part at the cost of another program. Threads of the kernel that had to wait are no victims of
+/// cpu.saturated either: who has their part is no reason.
 fn is_fair(measures: &Measures<'_>) -> bool {
     let all = &measures.cpu.competitors;
     let used: f64 = all.iter().map(|one| one.run).sum();
-    all.iter().all(|one| one.excess() < EXCESS_MAX.value * used)
+    let lacks: f64 = all.iter().filter(|one| !one.kernel).map(Competitor::shortfall).sum();
+    all.iter().all(|one| one.excess().min(lacks) < EXCESS_MAX.value * used)
 }
 
 /// A rule before this one says why somebody waits for a CPU.
@@ -298,6 +300,21 @@ mod tests {
         let text = &found[0].text;
         assert!(text.contains(" By user: anna 1.20, 1007 0.78."), "{text}");
         assert!(text.contains("ld 9 of user 1007 0.78"), "{text}");
+    }
+
+    #[test]
+    fn threads_of_the_kernel_that_wait_make_no_equals_greedy() {
+        let mut kernel = time(50, "kworker/0:1", 0.1, 1.5);
+        if let Body::ThreadTime(time) = &mut kernel.body {
+            time.kernel = true;
+        }
+        let group = |n: u32| {
+            let thread = ThreadRef { tid: 100 + n, pid: 100 + n, ..ThreadRef::default() };
+            let known = Thread { thread, process_group: 100, ..Thread::default() };
+            Fact { at_ns: 0, body: Body::Thread(known) }
+        };
+        let all = of(6, "gzip", 1.64, 3.33).chain([kernel]).chain((0..6).map(group));
+        assert_eq!(found([1.0, 1.0], all).len(), 1);
     }
 
     #[test]
