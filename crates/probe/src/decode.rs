@@ -364,11 +364,17 @@ pub fn address(family: u16, bytes: &[u8; 16], port: u16) -> SocketAddr {
 pub fn protocol_name(protocol: u16) -> String {
     match i32::from(protocol) {
         libc::IPPROTO_TCP => "tcp".into(),
+        libc::IPPROTO_MPTCP => "mptcp".into(),
         libc::IPPROTO_UDP => "udp".into(),
         libc::IPPROTO_ICMP => "icmp".into(),
         libc::IPPROTO_ICMPV6 => "icmpv6".into(),
         other => other.to_string(),
     }
+}
+
+/// Servers of Go listen on a socket of MPTCP, which has the states of TCP (net/mptcp/protocol.c).
+fn has_tcp_state(protocol: u16) -> bool {
+    matches!(i32::from(protocol), libc::IPPROTO_TCP | libc::IPPROTO_MPTCP)
 }
 
 fn object(record: &wire_object, path: Option<String>) -> Option<ObjectRef> {
@@ -389,7 +395,7 @@ fn object(record: &wire_object, path: Option<String>) -> Option<ObjectRef> {
             protocol: protocol_name(record.protocol),
             local: address(record.family, &record.local, record.local_port),
             remote: address(record.family, &record.remote, record.remote_port),
-            state: if i32::from(record.protocol) == libc::IPPROTO_TCP { record.state } else { 0 },
+            state: if has_tcp_state(record.protocol) { record.state } else { 0 },
         }),
         wire_object_kind::WIRE_OBJECT_UNIX => {
             ObjectRef::Unix { ino: record.ino, peer_ino: record.peer_ino, path }

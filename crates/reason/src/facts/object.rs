@@ -97,13 +97,13 @@ pub struct InetRef {
     /// Inode of the network namespace.
     #[serde(default)]
     pub netns: u32,
-    /// `tcp`, `udp`, or the protocol's number.
+    /// `tcp`, `mptcp`, `udp`, `icmp`, `icmpv6`, or the protocol's number.
     pub protocol: String,
     /// Local address.
     pub local: SocketAddr,
     /// Remote address; unspecified with port 0 if not connected.
     pub remote: SocketAddr,
-    /// TCP state as the kernel numbers it (1 established, 10 listen), 0 for other protocols.
+    /// TCP state as the kernel numbers it (1 established, 10 listen), also of MPTCP; 0 for other protocols.
     #[serde(default)]
     pub state: u8,
 }

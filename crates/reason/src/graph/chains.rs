@@ -179,7 +179,7 @@ impl<'a> Chains<'a> {
             }
         }
         let debts = &self.peers.debts;
-        for (pid, of_one) in debts.owes.iter().chain(&debts.awaits) {
+        for (pid, of_one) in debts.owes.iter().chain(&debts.awaits).chain(&debts.owed_before) {
             for debt in of_one {
                 let (from, to) = (debt.since_ns.max(model.begin_ns), debt.seen_ns);
                 let thread = self.peers.serving_since(&[*pid], debt.since_ns, to);

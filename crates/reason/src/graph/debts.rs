@@ -51,6 +51,8 @@ pub struct Debts {
     pub owes: HashMap<u32, Vec<Debt>>,
     /// Questions that were sent and not answered.
     pub awaits: HashMap<u32, Vec<Debt>>,
+    /// Questions that stood unanswered as the look began and were answered within it: until when nobody can have answered.
+    pub owed_before: HashMap<u32, Vec<Debt>>,
     /// Processes of whose connections the clocks were read.
     known: std::collections::HashSet<u32>,
 }
@@ -97,6 +99,39 @@ impl Debts {
             of.entry(endpoint.process.pid).or_default().push(debt);
         }
         debts
+    }
+
+    /// Adds what was owed as the look began and is answered by its end. When the answer went out is not recorded: nobody sent it
+    /// before a thread of the process ran. `stood_until`: until when none did.
+    pub fn add_owed_before(
+        &mut self,
+        model: &Model,
+        accepted: impl Fn(&InetRef) -> bool,
+        stood_until: impl Fn(u32) -> Ns,
+    ) {
+        for (at_ns, endpoint) in &model.endpoints_before {
+            let ObjectRef::Inet(socket) = &endpoint.object else { continue };
+            let Some(state) = &endpoint.socket else { continue };
+            let Some(turn) = &state.turn else { continue };
+            let has_talked = state.acked_bytes + state.received_bytes > 0;
+            if !has_talked || !accepted(socket) {
+                continue;
+            }
+            let spoke = only_speaker(state, turn, true).unwrap_or_else(|| spoke_last(turn, None));
+            let pid = endpoint.process.pid;
+            let age_ns = u64::from(turn.received_jiffies) * u64::from(turn.jiffy_ns);
+            let debt = Debt {
+                ino: socket.ino,
+                since_ns: at_ns.saturating_sub(age_ns),
+                since_known: true,
+                seen_ns: stood_until(pid).min(model.end_ns),
+            };
+            let stands = |one: &Debt| one.ino == debt.ino && one.since_ns <= *at_ns;
+            let is_counted = self.owes.get(&pid).is_some_and(|all| all.iter().any(stands));
+            if spoke == Spoke::Peer && debt.seen_ns > *at_ns && !is_counted {
+                self.owed_before.entry(pid).or_default().push(debt);
+            }
+        }
     }
 
     /// Whether the connections of a process were read, so that no debt means none.
@@ -254,6 +289,55 @@ mod tests {
         // 250 jiffies of 4 ms before the reading, which was a little before the end.
         assert_eq!(debt.since_ns, 3 * SECOND);
         assert_eq!(debt.seen_ns, model.end_ns, "it was open as the look ended");
+    }
+
+    #[test]
+    fn what_was_owed_at_the_begin_stands_until_a_thread_of_the_process_ran() {
+        const SECOND: Ns = 1_000_000_000;
+        let socket = InetRef {
+            ino: 5,
+            netns: 1,
+            protocol: "tcp".into(),
+            local: "127.0.0.1:80".parse().unwrap(),
+            remote: "127.0.0.1:5000".parse().unwrap(),
+            state: 1,
+        };
+        let endpoint = |turn: TcpTurn| Endpoint {
+            process: ThreadRef { tid: 10, pid: 10, start_ns: 1, comm: "shop".into() },
+            fd: 3,
+            readable: true,
+            writable: true,
+            nonblocking: false,
+            object: ObjectRef::Inet(socket.clone()),
+            unread: None,
+            output_stopped: false,
+            socket: Some(SocketState {
+                acked_bytes: 9,
+                received_bytes: 9,
+                turn: Some(turn),
+                ..SocketState::default()
+            }),
+        };
+        let owed = |then: TcpTurn, at_end: TcpTurn, until: Ns| {
+            let fact = |at_ns, body| Fact { at_ns, body };
+            let model = Model::new(vec![
+                fact(2 * SECOND, Body::WindowBegin(WindowBegin { unix_ns: 1 })),
+                fact(2 * SECOND, Body::Endpoint(endpoint(then))),
+                fact(6 * SECOND, Body::Endpoint(endpoint(at_end))),
+                fact(6 * SECOND, Body::WindowEnd(WindowEnd::default())),
+            ]);
+            let mut debts = Debts::of(&model, |_| true, |_| None);
+            debts.add_owed_before(&model, |_| true, |_| until);
+            let all = debts.owed_before.remove(&10).unwrap_or_default();
+            all.iter().map(|debt| (debt.since_ns, debt.seen_ns)).collect::<Vec<_>>()
+        };
+        // The question came 250 jiffies of 4 ms before the begin; the last word at the end is the answer.
+        let (asked, answered) = (turn(500, 250), turn(10, 900));
+        assert_eq!(owed(asked, answered, 5 * SECOND), [(SECOND, 5 * SECOND)]);
+        assert!(owed(asked, answered, 2 * SECOND).is_empty(), "it ran at once");
+        assert!(owed(answered, answered, 5 * SECOND).is_empty(), "nothing was owed");
+        // The same question stands at the end as well: it is counted there.
+        assert!(owed(asked, turn(1500, 1250), 5 * SECOND).is_empty());
     }
 
     #[test]

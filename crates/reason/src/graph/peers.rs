@@ -114,7 +114,26 @@ impl<'a> Peers<'a> {
         peers.add_lives();
         peers.debts =
             Debts::of(model, |socket| peers.is_accepted(socket), |socket| peers.far_turn(socket));
+        let mut debts = std::mem::take(&mut peers.debts);
+        debts.add_owed_before(
+            model,
+            |socket| peers.is_accepted(socket),
+            |pid| peers.stood_until(pid),
+        );
+        peers.debts = debts;
         peers
+    }
+
+    /// Until when no thread of a process ran since the look began; the begin of the look, if one was not seen to wait.
+    fn stood_until(&self, pid: u32) -> Ns {
+        let begin_ns = self.model.begin_ns;
+        let waits_until = |thread: &&ThreadRef| {
+            let covers = |wait: &&WaitSpan| wait.begin_ns <= begin_ns && wait.end_ns > begin_ns;
+            self.waits_of(thread).iter().find(covers).map_or(begin_ns, |wait| wait.end_ns)
+        };
+        let threads = self.threads.get(&pid).into_iter().flatten();
+        let there = threads.filter(|thread| thread.start_ns <= begin_ns);
+        there.map(waits_until).min().unwrap_or(begin_ns)
     }
 
     fn add_endpoint(&mut self, endpoint: &'a Endpoint) {

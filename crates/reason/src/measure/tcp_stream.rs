@@ -71,7 +71,7 @@ pub struct SocketChanges<'a> {
 impl<'a> SocketChanges<'a> {
     /// Of a model.
     pub fn of(model: &'a Model) -> Self {
-        let known = model.endpoints_before.iter().rev().filter_map(|endpoint| {
+        let known = model.endpoints_before.iter().rev().filter_map(|(_, endpoint)| {
             let at = (endpoint.process.pid, endpoint.fd, endpoint.object_ino());
             Some((at, endpoint.socket.as_ref()?))
         });

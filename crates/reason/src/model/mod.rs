@@ -86,7 +86,7 @@ pub struct Model {
     /// When each of them was read.
     pub endpoints_at: Vec<Ns>,
     /// Sockets among them as they were at the begin.
-    pub endpoints_before: Vec<Endpoint>,
+    pub endpoints_before: Vec<(Ns, Endpoint)>,
     /// The lock table, every reading.
     pub locks: Series<FileLock>,
     /// Futex owners, every reading.
@@ -310,8 +310,9 @@ impl Model {
         };
         match self.endpoints.last_mut() {
             Some(known) if same(known) => {
-                self.endpoints_before.push(std::mem::replace(known, endpoint));
-                self.endpoints_at.pop();
+                let before = std::mem::replace(known, endpoint);
+                let before_at = self.endpoints_at.pop().unwrap_or(at);
+                self.endpoints_before.push((before_at, before));
             }
             _ => self.endpoints.push(endpoint),
         }
