@@ -101,8 +101,9 @@ impl Peers<'_> {
         self.carrier_of(lock, at_ns)
     }
 
-    /// Of a lock that is tried again and again: who held one on that file at the reading of the table that is nearest. Of
-    /// several holders one that keeps all others out.
+    /// Of a lock that is tried again and again: who held one on that file at the nearest reading of the table that knows who has
+    /// it. One lets go between the reading of the table and of his descriptors, and has it again at the next. Of several
+    /// holders one that keeps all others out.
     pub(super) fn polled_holder(&self, wait: &WaitSpan) -> Option<ThreadRef> {
         let Object::File(Some(file)) = wait.object else { return None };
         let waiter = i64::from(wait.thread.pid);
@@ -111,9 +112,11 @@ impl Peers<'_> {
         });
         let away =
             |at_ns: Ns| wait.begin_ns.saturating_sub(at_ns) + at_ns.saturating_sub(wait.end_ns);
-        let (at_ns, lock) =
-            held.min_by_key(|(at_ns, lock)| (away(*at_ns), lock.access != "WRITE"))?;
-        self.carrier_of(lock, *at_ns)
+        let known = held.filter_map(|(at_ns, lock)| {
+            let holder = self.carrier_of(lock, *at_ns).filter(|it| it.pid != wait.thread.pid)?;
+            Some(((away(*at_ns), lock.access != "WRITE"), holder))
+        });
+        known.min_by_key(|(order, _)| *order).map(|(_, holder)| holder)
     }
 
     /// Who carries a lock, at a reading of the table.

@@ -274,6 +274,25 @@ mod tests {
     }
 
     #[test]
+    fn of_readings_of_the_table_one_counts_that_knows_who_has_the_lock() {
+        let read = |at: Ns, has: &[ThreadRef]| {
+            let mut read = Fact { at_ns: at * SECOND, ..held() };
+            if let Body::FileLock(lock) = &mut read.body {
+                lock.kind = "OFDLCK".into();
+                (lock.pid, lock.holders) = (-1, has.to_vec());
+            }
+            read
+        };
+        let holder = |has: &[ThreadRef]| {
+            let sleeps = blocked(20, "backup", WaitState::Sleep, "nanosleep");
+            let report = tried(&locked(), 3, vec![read(1, &[]), read(4, has), sleeps]);
+            report.findings[0].culprit.pid
+        };
+        assert_eq!(holder(&[thread(20, "backup")]), Some(20));
+        assert_eq!(holder(&[thread(10, "sqlite3")]), None, "it had the lock itself in the end");
+    }
+
+    #[test]
     fn a_file_that_is_in_the_way_has_no_holder_to_be_seen() {
         let report = tried(&made("openat"), 3, Vec::new());
         let found = &report.findings[0];
