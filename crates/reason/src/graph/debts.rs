@@ -7,7 +7,8 @@
 //! segment, so with them only a clear age counts. Who accepted a connection owes when the peer spoke last; who made it
 //! awaits when it spoke last itself; the rest is quiet. UDP keeps no clocks: a socket connected to a name server is an open
 //! question, and so is a connection that is still being made. What was closed within the look counts as it was last seen. Where
-//! one end alone has ever sent, it spoke last, whatever the clocks say.
+//! one end alone has ever sent, it spoke last, whatever the clocks say. What was owed as the look began and was answered within
+//! it is owed until a thread of that process first ran: a lower bound, as nothing tells when the answer went out.
 //! Wrong by nature: half-answered pipelines, messages that want no answer.
 //!
 //! Must not: follow a debt (chains.rs), or call one late: a long poll is a debt by design.
@@ -114,10 +115,11 @@ impl Debts {
             let Some(state) = &endpoint.socket else { continue };
             let Some(turn) = &state.turn else { continue };
             let has_talked = state.acked_bytes + state.received_bytes > 0;
-            if !has_talked || !accepted(socket) {
+            let spoke =
+                || only_speaker(state, turn, true).unwrap_or_else(|| spoke_last(turn, None));
+            if !has_talked || !accepted(socket) || spoke() != Spoke::Peer {
                 continue;
             }
-            let spoke = only_speaker(state, turn, true).unwrap_or_else(|| spoke_last(turn, None));
             let pid = endpoint.process.pid;
             let age_ns = u64::from(turn.received_jiffies) * u64::from(turn.jiffy_ns);
             let debt = Debt {
@@ -128,7 +130,7 @@ impl Debts {
             };
             let stands = |one: &Debt| one.ino == debt.ino && one.since_ns <= *at_ns;
             let is_counted = self.owes.get(&pid).is_some_and(|all| all.iter().any(stands));
-            if spoke == Spoke::Peer && debt.seen_ns > *at_ns && !is_counted {
+            if debt.seen_ns > *at_ns && !is_counted {
                 self.owed_before.entry(pid).or_default().push(debt);
             }
         }
@@ -214,6 +216,25 @@ mod tests {
         }
     }
 
+    fn connection(local: &str, remote: &str) -> InetRef {
+        let (local, remote) = (local.parse().unwrap(), remote.parse().unwrap());
+        InetRef { ino: 5, netns: 1, protocol: "tcp".into(), local, remote, state: 1 }
+    }
+
+    fn endpoint(socket: InetRef, state: SocketState) -> Endpoint {
+        Endpoint {
+            process: ThreadRef { tid: 10, pid: 10, start_ns: 1, comm: "shop".into() },
+            fd: 3,
+            readable: true,
+            writable: true,
+            nonblocking: false,
+            object: ObjectRef::Inet(socket),
+            unread: None,
+            output_stopped: false,
+            socket: Some(state),
+        }
+    }
+
     #[test]
     fn unacknowledged_data_is_the_last_word() {
         let own = TcpTurn { snd_una: 90, ..turn(900, 1) };
@@ -257,31 +278,13 @@ mod tests {
     #[test]
     fn how_long_ago_a_question_was_sent_counts_from_the_reading() {
         const SECOND: Ns = 1_000_000_000;
-        let socket = InetRef {
-            ino: 5,
-            netns: 1,
-            protocol: "tcp".into(),
-            local: "127.0.0.1:5000".parse().unwrap(),
-            remote: "127.0.0.1:80".parse().unwrap(),
-            state: 1,
-        };
+        let socket = connection("127.0.0.1:5000", "127.0.0.1:80");
         let sent = turn(250, 500);
         let state = SocketState { acked_bytes: 9, turn: Some(sent), ..SocketState::default() };
-        let endpoint = |socket: InetRef| Endpoint {
-            process: ThreadRef { tid: 10, pid: 10, start_ns: 1, comm: "curl".into() },
-            fd: 3,
-            readable: true,
-            writable: true,
-            nonblocking: false,
-            object: ObjectRef::Inet(socket),
-            unread: None,
-            output_stopped: false,
-            socket: Some(state.clone()),
-        };
         let fact = |at_ns, body| Fact { at_ns, body };
         let model = Model::new(vec![
             fact(0, Body::WindowBegin(WindowBegin { unix_ns: 1 })),
-            fact(4 * SECOND, Body::Endpoint(endpoint(socket))),
+            fact(4 * SECOND, Body::Endpoint(endpoint(socket, state))),
             fact(4 * SECOND + 40_000_000, Body::WindowEnd(WindowEnd::default())),
         ]);
         let debts = Debts::of(&model, |_| false, |_| None);
@@ -294,36 +297,18 @@ mod tests {
     #[test]
     fn what_was_owed_at_the_begin_stands_until_a_thread_of_the_process_ran() {
         const SECOND: Ns = 1_000_000_000;
-        let socket = InetRef {
-            ino: 5,
-            netns: 1,
-            protocol: "tcp".into(),
-            local: "127.0.0.1:80".parse().unwrap(),
-            remote: "127.0.0.1:5000".parse().unwrap(),
-            state: 1,
-        };
-        let endpoint = |turn: TcpTurn| Endpoint {
-            process: ThreadRef { tid: 10, pid: 10, start_ns: 1, comm: "shop".into() },
-            fd: 3,
-            readable: true,
-            writable: true,
-            nonblocking: false,
-            object: ObjectRef::Inet(socket.clone()),
-            unread: None,
-            output_stopped: false,
-            socket: Some(SocketState {
-                acked_bytes: 9,
-                received_bytes: 9,
-                turn: Some(turn),
-                ..SocketState::default()
-            }),
+        let socket = connection("127.0.0.1:80", "127.0.0.1:5000");
+        let read = |turn: TcpTurn| {
+            let (acked_bytes, received_bytes, turn) = (9, 9, Some(turn));
+            let state = SocketState { acked_bytes, received_bytes, turn, ..SocketState::default() };
+            Body::Endpoint(endpoint(socket.clone(), state))
         };
         let owed = |then: TcpTurn, at_end: TcpTurn, until: Ns| {
             let fact = |at_ns, body| Fact { at_ns, body };
             let model = Model::new(vec![
                 fact(2 * SECOND, Body::WindowBegin(WindowBegin { unix_ns: 1 })),
-                fact(2 * SECOND, Body::Endpoint(endpoint(then))),
-                fact(6 * SECOND, Body::Endpoint(endpoint(at_end))),
+                fact(2 * SECOND, read(then)),
+                fact(6 * SECOND, read(at_end)),
                 fact(6 * SECOND, Body::WindowEnd(WindowEnd::default())),
             ]);
             let mut debts = Debts::of(&model, |_| true, |_| None);

@@ -112,14 +112,9 @@ impl<'a> Peers<'a> {
         }
         peers.add_children();
         peers.add_lives();
-        peers.debts =
-            Debts::of(model, |socket| peers.is_accepted(socket), |socket| peers.far_turn(socket));
-        let mut debts = std::mem::take(&mut peers.debts);
-        debts.add_owed_before(
-            model,
-            |socket| peers.is_accepted(socket),
-            |pid| peers.stood_until(pid),
-        );
+        let accepted = |socket: &InetRef| peers.is_accepted(socket);
+        let mut debts = Debts::of(model, accepted, |socket| peers.far_turn(socket));
+        debts.add_owed_before(model, accepted, |pid| peers.stood_until(pid));
         peers.debts = debts;
         peers
     }
@@ -128,8 +123,8 @@ impl<'a> Peers<'a> {
     fn stood_until(&self, pid: u32) -> Ns {
         let begin_ns = self.model.begin_ns;
         let waits_until = |thread: &&ThreadRef| {
-            let covers = |wait: &&WaitSpan| wait.begin_ns <= begin_ns && wait.end_ns > begin_ns;
-            self.waits_of(thread).iter().find(covers).map_or(begin_ns, |wait| wait.end_ns)
+            let before = self.waits_of(thread).iter().take_while(|wait| wait.begin_ns <= begin_ns);
+            before.map(|wait| wait.end_ns).max().unwrap_or(begin_ns).max(begin_ns)
         };
         let threads = self.threads.get(&pid).into_iter().flatten();
         let there = threads.filter(|thread| thread.start_ns <= begin_ns);
