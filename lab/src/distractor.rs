@@ -55,6 +55,9 @@ pub const NEIGHBOURS: [&str; 5] = [
     "a writer on another disk",
 ];
 
+/// The one of [`NEIGHBOURS`] that never runs.
+const SLEEPING: usize = 1;
+
 /// Codes of the second faults.
 pub const SECONDS: [&str; 3] = ["lock.file", "cpu.quota", "process.socket_peer"];
 
@@ -78,7 +81,9 @@ pub fn drawn(scenario: &Scenario, seed: u64) -> Distractor {
     }
     // Where CPUs are what is short, a loop that takes what is left over would change the fault.
     let of_cpu = scenario.fault.as_deref().is_some_and(|fault| fault.starts_with("cpu."));
-    Distractor::Neighbour(if of_cpu && neighbour == 0 { 1 } else { neighbour })
+    // Where the workload takes them all, fault or not, any neighbour that runs waits and is no harmless one.
+    let runs = of_cpu && neighbour == 0 || scenario.fills_cpus;
+    Distractor::Neighbour(if runs { SLEEPING } else { neighbour })
 }
 
 /// What stands beside the fault, and by what it would be named.
@@ -310,6 +315,19 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn beside_a_workload_that_takes_all_cpus_only_sleepers_stand() {
+        let filling: Vec<_> = scenarios().into_iter().filter(|s| s.fills_cpus).collect();
+        assert!(!filling.is_empty());
+        for scenario in filling {
+            let drawn = (1..=40).map(|seed| drawn(&scenario, seed));
+            let neighbours: Vec<_> =
+                drawn.filter(|beside| matches!(beside, Distractor::Neighbour(_))).collect();
+            assert!(neighbours.iter().all(|n| *n == Distractor::Neighbour(SLEEPING)));
+        }
+        assert_eq!(NEIGHBOURS[SLEEPING], "a pool of 500 sleeping threads");
     }
 
     #[test]

@@ -85,6 +85,9 @@ pub struct Scenario {
     /// A second, smaller fault may stand beside this one: its size is a wait.
     #[serde(default = "yes")]
     pub double: bool,
+    /// The workload takes all CPUs without the fault too, so that a neighbour that runs would really wait.
+    #[serde(default)]
+    pub fills_cpus: bool,
     /// What the seed draws.
     #[serde(default)]
     pub parameters: BTreeMap<String, Parameter>,

@@ -43,6 +43,7 @@
 #define AF_INET6 10
 #define IPPROTO_TCP 6
 #define IPPROTO_UDP 17
+#define IPPROTO_MPTCP 262
 
 /* Set once before load. */
 const volatile __u32 has_prev_state_argument = 1; /* sched_switch tells prev_state, since 5.18 */

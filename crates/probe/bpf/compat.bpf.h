@@ -49,6 +49,9 @@ struct fuse_dev___channel {
 struct throtl_service_queue___one_queue {
 	unsigned int nr_queued[2];
 };
+struct mptcp_sock {
+	struct sock *first;
+};
 struct numa_drop_counters {
 	atomic_t drops0;
 	atomic_t drops1;

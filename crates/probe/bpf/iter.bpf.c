@@ -262,17 +262,31 @@ static __always_inline void read_tcp_state(struct wire_socket *state, struct soc
 	read_turn(state, tcp, sk);
 }
 
+/* Whose queue a listener has: one of MPTCP (5.6) keeps it at its first subflow (mptcp_diag_get_info). */
+static __always_inline struct sock *accepting_socket(struct sock *sk, __u16 protocol)
+{
+	struct mptcp_sock *several = (struct mptcp_sock *)sk;
+	struct sock *first;
+
+	if (protocol != IPPROTO_MPTCP || !bpf_core_field_exists(several->first) ||
+	    BPF_CORE_READ(sk, __sk_common.skc_state) != TCP_STATE_LISTEN)
+		return sk;
+	first = BPF_CORE_READ(several, first);
+	return first ? first : sk;
+}
+
 static __always_inline void read_socket_state(struct wire_socket *state, struct sock *address, __u16 protocol)
 {
 	struct sock *sk = compat_followed(address, struct sock);
+	struct sock *accepting = accepting_socket(address, protocol);
 
 	state->receive_limit_bytes = followed_field(sk, sk_rcvbuf);
 	state->receive_queued_bytes = followed_field(sk, sk_backlog.rmem_alloc.counter);
 	state->send_limit_bytes = followed_field(sk, sk_sndbuf);
 	state->send_queued_bytes = followed_field(sk, sk_wmem_queued);
-	state->drops = compat_socket_drops(address);
-	state->accept_queue = followed_field(sk, sk_ack_backlog);
-	state->accept_limit = followed_field(sk, sk_max_ack_backlog);
+	state->drops = compat_socket_drops(accepting);
+	state->accept_queue = BPF_CORE_READ(accepting, sk_ack_backlog);
+	state->accept_limit = BPF_CORE_READ(accepting, sk_max_ack_backlog);
 	if (protocol == IPPROTO_TCP && followed_field(sk, __sk_common.skc_state) != TCP_STATE_LISTEN)
 		read_tcp_state(state, sk);
 	state->jiffies = (__u32)bpf_jiffies64();

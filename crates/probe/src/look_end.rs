@@ -516,7 +516,7 @@ impl LastWalk {
 fn not_accepting(all: &[Endpoint], waited_on: &[&ObjectRef]) -> Option<u32> {
     let ports: HashSet<u16> = (waited_on.iter())
         .filter_map(|object| match object {
-            ObjectRef::Inet(socket) if socket.protocol == "tcp" => Some(socket.remote.port()),
+            ObjectRef::Inet(socket) if socket.is_tcp() => Some(socket.remote.port()),
             _ => None,
         })
         .collect();
@@ -531,7 +531,7 @@ fn not_accepting(all: &[Endpoint], waited_on: &[&ObjectRef]) -> Option<u32> {
 
 /// A TCP connection, made or being made.
 fn is_connection(endpoint: &Endpoint) -> bool {
-    matches!(&endpoint.object, ObjectRef::Inet(socket) if socket.protocol == "tcp" && socket.remote.port() != 0)
+    matches!(&endpoint.object, ObjectRef::Inet(socket) if socket.is_tcp() && socket.remote.port() != 0)
 }
 
 /// Connections of which a sight from within the look is kept.

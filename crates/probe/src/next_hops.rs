@@ -46,7 +46,7 @@ impl Unanswered {
     /// Takes note of a connection that is waited for.
     pub fn heed(&mut self, object: Option<&ObjectRef>) {
         if let Some(ObjectRef::Inet(socket)) = object
-            && socket.protocol == "tcp"
+            && socket.is_tcp()
             && socket.state == SYN_SENT
         {
             self.add(socket);

@@ -225,7 +225,7 @@ impl Fault for SlowReader {
 
 /// The server of the workload's questions accepts nothing, or answers slowly.
 ///
-/// Parameters: `backlog`; `answer_ms`. The workload is `tcp-client {far_ip}:{port}` in `{near_ns}`.
+/// Parameters: `backlog`; `answer_ms`; `multipath`, 1 if it listens by MPTCP. The workload is `tcp-client {far_ip}:{port}` in `{near_ns}`.
 /// Variables: of [`pair`]; `port`, `switch`; `server`, `server_pid`.
 struct Listener(&'static str);
 
@@ -245,6 +245,9 @@ impl Fault for Listener {
         let backlog = format!("{}", ctx.number_or("backlog", 128.0)?);
         let mut spawn = load(ctx, &["tcp-server", &listen, option, &switch, "--backlog", &backlog]);
         spawn.arguments.push("--parallel".into());
+        if ctx.number_or("multipath", 0.0)? > 0.0 {
+            spawn.arguments.push("--multipath".into());
+        }
         spawn.netns = Some(ctx.text("far_ns")?);
         let started = start(ctx, "server", &spawn)?;
         guards.push(started.guard);

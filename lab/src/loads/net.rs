@@ -30,15 +30,18 @@ pub struct Server {
     /// One thread for each connection.
     #[arg(long)]
     parallel: bool,
+    /// Listen by MPTCP, as servers of Go do.
+    #[arg(long)]
+    multipath: bool,
 }
 
 /// Listens with a backlog of one's choosing, which std does not offer.
-fn listen(address: SocketAddr, backlog: i32) -> anyhow::Result<TcpListener> {
+fn listen(address: SocketAddr, backlog: i32, protocol: libc::c_int) -> anyhow::Result<TcpListener> {
     let SocketAddr::V4(v4) = address else { bail!("only IPv4: {address}") };
     // SAFETY: plain socket calls on a descriptor that this function owns until it is wrapped;
     // `name` is a valid sockaddr_in of the length passed.
     unsafe {
-        let fd = libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0);
+        let fd = libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, protocol);
         if fd < 0 {
             bail!("socket: {}", std::io::Error::last_os_error());
         }
@@ -76,7 +79,8 @@ fn answer(mut stream: TcpStream, switch: &Switch) {
 impl Server {
     /// Never returns.
     pub fn run(self) -> anyhow::Result<()> {
-        let listener = listen(self.listen, self.backlog)?;
+        let protocol = if self.multipath { libc::IPPROTO_MPTCP } else { libc::IPPROTO_TCP };
+        let listener = listen(self.listen, self.backlog, protocol)?;
         let accepts = Switch::from(self.accept_switch);
         let answers = Switch::from(self.answer_switch);
         loop {
@@ -237,7 +241,7 @@ pub struct Sink {
 impl Sink {
     /// Never returns.
     pub fn run(self) -> anyhow::Result<()> {
-        let listener = listen(self.listen, 16)?;
+        let listener = listen(self.listen, 16, libc::IPPROTO_TCP)?;
         // Connections inherit the buffer of the listener, and the window scale is agreed on in the
         // handshake: later would be too late.
         set_buffer(&listener, libc::SO_RCVBUF, self.receive_buffer);

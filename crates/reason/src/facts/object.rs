@@ -108,6 +108,13 @@ pub struct InetRef {
     pub state: u8,
 }
 
+impl InetRef {
+    /// It speaks TCP, on one path or on several: who listens by MPTCP accepts connections of TCP.
+    pub fn is_tcp(&self) -> bool {
+        matches!(self.protocol.as_str(), "tcp" | "mptcp")
+    }
+}
+
 /// One process's open descriptor on an object, as it was last seen; before that, sockets as they were at the begin.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Endpoint {

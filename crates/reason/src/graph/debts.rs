@@ -151,7 +151,7 @@ pub(super) fn asks_a_name_server(socket: &InetRef) -> bool {
 
 /// It was asked for, and the other end has said nothing.
 fn is_being_made(socket: &InetRef) -> bool {
-    socket.protocol == "tcp" && socket.state == TCP_SYN_SENT && socket.remote.port() != 0
+    socket.is_tcp() && socket.state == TCP_SYN_SENT && socket.remote.port() != 0
 }
 
 /// Of a connection on which only one end has ever sent data: that one. A question that was sent as soon as the connection was there

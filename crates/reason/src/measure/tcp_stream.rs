@@ -179,7 +179,7 @@ pub fn other_end<'a>(model: &'a Model, socket: &InetRef) -> Option<&'a Endpoint>
 
 /// Whether a socket's other end is a listener or an unconnected socket, by address alone.
 pub fn leads_to(client: &InetRef, server: &InetRef) -> bool {
-    client.protocol == server.protocol
+    (client.protocol == server.protocol || client.is_tcp() && server.is_tcp())
         && client.remote.port() == server.local.port()
         && (client.remote.ip() == server.local.ip() || server.local.ip().is_unspecified())
 }

@@ -65,7 +65,7 @@ impl Accepted {
     }
 
     fn inet(&self, socket: &InetRef, room: bool) -> Option<WaitClass> {
-        if socket.protocol == "tcp" && socket.state == TCP_SYN_SENT {
+        if socket.is_tcp() && socket.state == TCP_SYN_SENT {
             return Some(WaitClass::SocketConnect);
         }
         let connected = socket.remote.port() != 0;

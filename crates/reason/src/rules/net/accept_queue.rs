@@ -105,7 +105,7 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
         let (ObjectRef::Inet(socket), Some(state)) = (&endpoint.object, &endpoint.socket) else {
             continue;
         };
-        let listens = socket.protocol == "tcp" && socket.state == TCP_LISTEN;
+        let listens = socket.is_tcp() && socket.state == TCP_LISTEN;
         let dropped = changes.of_endpoint(endpoint).map_or(0, |(_, change)| change.drops);
         if listens && (state.accept_queue > 0 || dropped > 0) && seen.insert(socket.ino) {
             let overflows = growth(model, socket.netns, "TcpExt.ListenOverflows").unwrap_or(0);
@@ -414,6 +414,19 @@ mod tests {
             ["net.accept_queue"],
             "clients of other hosts are not seen"
         );
+    }
+
+    #[test]
+    fn a_server_that_listens_by_mptcp_accepts_clients_of_tcp() {
+        let mut facts = listener(5, 12);
+        if let Body::Endpoint(Endpoint { object: ObjectRef::Inet(socket), .. }) = &mut facts[0].body
+        {
+            socket.protocol = "mptcp".into();
+        }
+        facts.push(wait(10, "client", "connect", client(2), 0, 48));
+        let found = findings(facts);
+        assert_eq!((found.len(), found[0].code.as_str()), (1, "net.accept_queue"));
+        assert_eq!((found[0].culprit.pid, found[0].victims[0].pid), (Some(20), 10));
     }
 
     #[test]
