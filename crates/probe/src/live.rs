@@ -30,6 +30,7 @@ use crate::mapper::Mapper;
 use crate::netlink::Netlink;
 use crate::next_hops::Unanswered;
 use crate::own;
+use crate::own::placement::{self, InterruptTicks, Moved};
 use crate::plan;
 use crate::quiet_host::{QuietHost, Sleep};
 use crate::stopping::{Stopper, Stopping};
@@ -41,6 +42,7 @@ use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::ffi::OsString;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 
 /// Ticks between two walks over the standing waits of a command, and readings of counters that stand still.
 pub(crate) const STANDING_TICKS: u64 = 10;
@@ -148,23 +150,40 @@ struct Read {
     containers: Vec<Container>,
     /// Inodes of network namespaces, each with a process in it.
     namespaces: BTreeMap<u32, u32>,
+    /// The thread that looks was moved off CPUs that interrupts take.
+    moved: Option<Moved>,
+}
+
+impl Read {
+    fn of(roots: &Roots) -> Self {
+        let opening = files::opening(roots);
+        let containers = container::containers(roots, &opening.facts);
+        Self { opening, containers, namespaces: files::network_namespaces(roots), moved: None }
+    }
 }
 
 /// Does something long, which is the kernel's verifier, and reads files beside it; after it, where no thread may be begun.
 fn while_it_reads<T>(roots: &Roots, load: impl FnOnce() -> T) -> (T, Read) {
+    let looks = own::priority::own_tid();
+    let (over, loads) = channel::<()>();
     std::thread::scope(|scope| {
-        let read = || {
-            let opening = files::opening(roots);
-            let containers = container::containers(roots, &opening.facts);
-            Read { opening, containers, namespaces: files::network_namespaces(roots) }
+        let read = move || {
+            let earlier = InterruptTicks::read();
+            let read = Read::of(roots);
+            let is_loading =
+                loads.recv_timeout(placement::BETWEEN) == Err(RecvTimeoutError::Timeout);
+            let moved = is_loading.then(|| Moved::off_taken(looks, &earlier)).flatten();
+            Read { moved, ..read }
         };
         let reader = std::thread::Builder::new().stack_size(READER_STACK_BYTES);
         let reader = reader.name("holdup-opening".into()).spawn_scoped(scope, read);
+        own::priority::raise_helpers();
         let loaded = load();
+        drop(over);
         match reader.map(|reader| reader.join()) {
             Ok(Ok(read)) => (loaded, read),
             Ok(Err(panic)) => std::panic::resume_unwind(panic),
-            Err(_) => (loaded, read()),
+            Err(_) => (loaded, Read::of(roots)),
         }
     })
 }
@@ -195,7 +214,7 @@ impl Live {
         let (purpose, asked_about) = purpose(&look.what);
         let offer = host::look(&plan::tracepoints());
         let ((mut programs, names, blind), read) = while_it_reads(&roots, || load(&offer, purpose));
-        let Read { opening, containers, namespaces } = read;
+        let Read { opening, containers, namespaces, moved: _moved } = read;
         let disk = |body: &Body| match body {
             Body::Disk(disk) => Some(disk.clone()),
             _ => None,

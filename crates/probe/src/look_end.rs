@@ -322,6 +322,7 @@ impl Live {
         self.report_stacks(facts);
         let cost = self.cost(end_ns);
         facts.push(Fact { at_ns: now(), body: Body::Cost(cost) });
+        priority::leave();
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 //! Must not: act on any other process, or change what the watched command inherits.
 
 pub mod memory;
+pub mod placement;
 pub mod policy;
 pub mod priority;
 mod watchdog;

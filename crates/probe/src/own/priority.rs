@@ -23,7 +23,7 @@ use holdup_reason::facts::{Ns, OwnScheduling};
 use std::io;
 use std::path::Path;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
@@ -36,6 +36,8 @@ const LATE_NS: Ns = 15_000_000;
 static HAD: AtomicU8 = AtomicU8::new(ORDINARY);
 /// The thread that looks, once it has raised itself.
 static LOOKS: AtomicU32 = AtomicU32::new(0);
+/// The look is over.
+static LEAVES: AtomicBool = AtomicBool::new(false);
 /// What it had before.
 static BEFORE: OnceLock<Attributes> = OnceLock::new();
 
@@ -71,6 +73,20 @@ pub fn raise_if_late(late_ns: Ns) {
     }
 }
 
+/// The look is over: the watchdog too has what the others have, so that the end of the process is not left to an ordinary
+/// thread.
+pub fn leave() {
+    LEAVES.store(true, Ordering::Relaxed);
+    if let Some(wanted) = of_helper(HAD.load(Ordering::Relaxed)) {
+        watchdog::raise(&wanted);
+    }
+}
+
+/// Whether the look is over.
+pub(super) fn leaves() -> bool {
+    LEAVES.load(Ordering::Relaxed)
+}
+
 /// Starts a thread of the look's own, which has what the others have.
 pub fn spawn<T, F>(name: &str, work: F) -> io::Result<JoinHandle<T>>
 where
@@ -91,7 +107,8 @@ pub fn follow() {
     }
 }
 
-fn raise_helpers() {
+/// Gives all threads of the look's own, but the one that looks and the watchdog, what a helper is to have.
+pub fn raise_helpers() {
     if let Some(wanted) = of_helper(HAD.load(Ordering::Relaxed)) {
         let looks = LOOKS.load(Ordering::Relaxed);
         set_all(&wanted, |tid| tid != looks && !watchdog::is(tid));

@@ -1,7 +1,8 @@
 //! Brings the own threads down when they take more than a look needs, and finds another way for one that gets no CPU.
 //!
 //! An ordinary thread, so that it is no burden itself: the kernel keeps a part of each CPU for those (a twentieth by default). It
-//! lives only where a priority was asked for. Must not: heed bursts (RLIMIT_RTTIME does, with certainty), or act on others.
+//! lives only where a priority was asked for. As the look is over it is raised like the others: a process has ended when its last
+//! thread has, and among forks an ordinary one needed 0.8 s for that. Must not: heed bursts (RLIMIT_RTTIME does, with certainty), or act on others.
 
 use super::policy;
 use super::priority::{self, own_tid};
@@ -32,14 +33,25 @@ pub(super) fn is(tid: u32) -> bool {
     tid == OWN.load(Ordering::Relaxed)
 }
 
+/// Gives it what the others have.
+pub(super) fn raise(wanted: &policy::Attributes) {
+    let own = OWN.load(Ordering::Relaxed);
+    if own != 0 {
+        // It may have ended meanwhile.
+        let _ = policy::set(own, wanted);
+    }
+}
+
 fn watch(tid: u32) {
     OWN.store(own_tid(), Ordering::Relaxed);
     let (begin_ns, spent_before_ns) = (now(), spent());
     let folder = PathBuf::from(format!("/proc/self/task/{tid}"));
     let mut last = Reading::default();
     while !priority::is_over() {
-        // Who raised the others before this one had a number raised it too.
-        priority::ordinary().map(|ordinary| policy::set(0, &ordinary));
+        if !priority::leaves() {
+            // Who raised the others before this one had a number raised it too.
+            priority::ordinary().map(|ordinary| policy::set(0, &ordinary));
+        }
         std::thread::sleep(PERIOD);
         if is_too_much(spent().saturating_sub(spent_before_ns), now().saturating_sub(begin_ns)) {
             break;
