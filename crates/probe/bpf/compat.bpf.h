@@ -49,6 +49,12 @@ struct fuse_dev___channel {
 struct throtl_service_queue___one_queue {
 	unsigned int nr_queued[2];
 };
+struct task_struct___thread_pid {
+	struct pid *thread_pid;
+};
+struct pid___level {
+	unsigned int level;
+};
 struct mptcp_sock {
 	struct sock *first;
 };

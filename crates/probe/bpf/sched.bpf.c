@@ -325,6 +325,19 @@ int BPF_PROG(task_newtask, struct task_struct *task, __u64 clone_flags)
 	return 0;
 }
 
+/* A thread's number in the innermost PID namespace that it is in; 0 if that is not known. At most 32 are nested. */
+static __always_inline __u32 innermost_pid(const struct task_struct *task)
+{
+	const struct task_struct___thread_pid *of = (const void *)task;
+	struct pid *pid = BPF_CORE_READ(of, thread_pid);
+	__u32 level = BPF_CORE_READ((struct pid___level *)pid, level) & 31, number = 0;
+
+	bpf_probe_read_kernel(&number, sizeof(number),
+			      (void *)pid + bpf_core_field_offset(struct pid, numbers) +
+				      level * bpf_core_type_size(struct upid));
+	return number;
+}
+
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(sched_process_exec, struct task_struct *task, __s32 old_pid, struct linux_binprm *binary)
 {
@@ -357,6 +370,7 @@ int BPF_PROG(sched_process_exec, struct task_struct *task, __s32 old_pid, struct
 	fill_ref(&exec.thread, task);
 	bytes = bpf_probe_read_kernel_str(exec.path, sizeof(exec.path), BPF_CORE_READ(binary, filename));
 	exec.path_bytes = bytes > 0 ? bytes : 0;
+	exec.inner_pid = innermost_pid(task);
 	send(&exec, sizeof(exec));
 	return 0;
 }

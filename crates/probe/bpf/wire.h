@@ -182,7 +182,7 @@ struct wire_exec {
 	struct wire_head head;
 	struct wire_ref thread;
 	__u32 path_bytes;
-	__u32 pad;
+	__u32 inner_pid; /* in its innermost PID namespace */
 	char path[256];
 };
 

@@ -79,6 +79,7 @@ impl Decoder {
                 push(Body::Exec(Exec {
                     thread: thread_ref(&exec.thread),
                     path: wire::text(&exec.path),
+                    inner_pid: Some(exec.inner_pid).filter(|pid| *pid != 0),
                 }));
             }
             wire_kind::WIRE_EXIT => self.exit(&wire::read(bytes), facts),

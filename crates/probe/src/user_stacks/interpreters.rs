@@ -220,7 +220,10 @@ mod tests {
     fn what_is_asked_about_is_read_and_what_a_command_starts() {
         let execs = |pid: u32| {
             let thread = ThreadRef { tid: pid, pid, ..ThreadRef::default() };
-            Fact { at_ns: 1, body: Body::Exec(Exec { thread, path: "/usr/bin/env".into() }) }
+            Fact {
+                at_ns: 1,
+                body: Body::Exec(Exec { thread, path: "/usr/bin/env".into(), ..Exec::default() }),
+            }
         };
         let of_process = Interpreters::of(&What::Process(7));
         assert_eq!(of_process.rounds.fresh, [Asked { pid: 7, is_young: false }]);

@@ -425,13 +425,16 @@ pub struct Fork {
 }
 
 /// A thread replaced its image. Source: sched_process_exec.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Exec {
     /// Who, with its new comm.
     pub thread: ThreadRef,
     /// File that was executed, as it was named.
-    #[serde(default)]
     pub path: String,
+    /// Its number in its innermost PID namespace, if it was seen: one that has ended since can no longer be asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inner_pid: Option<u32>,
 }
 
 /// A thread ended. Source: sched_process_exit.

@@ -6,7 +6,7 @@
 //!
 //! Rejected: phases by when they begin and end (runtimes do them in turns, and in several processes).
 
-use crate::facts::{Ns, ObjectRef, Place, ThreadRef};
+use crate::facts::{Exec, Ns, ObjectRef, Place, ThreadRef};
 use crate::graph::chains::{ChainLink, Leaf};
 use crate::measure::Measures;
 use crate::model::{Model, ThreadKey};
@@ -84,10 +84,15 @@ pub fn of_command(measures: &Measures<'_>) -> Option<Start> {
 fn first_program(measures: &Measures<'_>, begin_ns: Ns) -> Option<(Ns, ThreadRef)> {
     let model = measures.model;
     let born = |pid: u32| model.forks.iter().any(|(_, fork)| fork.child.pid == pid);
-    let is_first = |pid: u32| model.threads.get(&pid).is_some_and(|it| it.inner_pid == Some(1));
+    let is_first = |exec: &Exec| {
+        let read = || model.threads.get(&exec.thread.pid)?.inner_pid;
+        exec.inner_pid.or_else(read) == Some(1)
+    };
     let execs = model.execs.iter().filter(|(at_ns, exec)| {
-        let pid = exec.thread.pid;
-        *at_ns > begin_ns && is_first(pid) && born(pid) && measures.concerns(&exec.thread)
+        *at_ns > begin_ns
+            && is_first(exec)
+            && born(exec.thread.pid)
+            && measures.concerns(&exec.thread)
     });
     execs.min_by_key(|(at_ns, _)| *at_ns).map(|(at_ns, exec)| (*at_ns, exec.thread.clone()))
 }
@@ -231,8 +236,8 @@ mod tests {
     }
 
     /// A runtime, 10, starts a container whose program, 11, begins after 4 s of 5. The runtime waits for a lock of the
-    /// network for 1 s and in a mount for 2 s.
-    fn started(inner_pid: Option<u32>) -> Option<ContainerStart> {
+    /// network for 1 s and in a mount for 2 s. The program's number in its namespace is read while it lives, or seen at its exec.
+    fn started(inner_pid: Option<u32>, seen: Option<u32>) -> Option<ContainerStart> {
         let mut facts = host();
         let target = Target {
             kind: TargetKind::Command,
@@ -270,17 +275,15 @@ mod tests {
         let known =
             Thread { thread: program.clone(), parent_pid: 10, inner_pid, ..Thread::default() };
         put(3_701, Body::Thread(known));
-        put(4_000, Body::Exec(Exec { thread: program, path: "/bin/sh".into() }));
+        put(4_000, Body::Exec(Exec { thread: program, path: "/bin/sh".into(), inner_pid: seen }));
         put(5_000, Body::CommandEnd(CommandEnd { pid: 10, exit_status: 0, signal: 0 }));
         facts.sort_by_key(|fact| fact.at_ns);
-        let r = explain(facts);
-        eprintln!("{:?}\n{:?}", r.accounting, r.answer.ends);
-        r.container_start
+        explain(facts).container_start
     }
 
     #[test]
     fn the_phases_of_a_start_add_up_to_the_time_until_the_containers_program_began() {
-        let start = started(Some(1)).unwrap();
+        let start = started(Some(1), None).unwrap();
         assert_eq!((start.program.as_str(), start.pid), ("sh", 11));
         assert!((start.seconds - 4.0).abs() < 0.01, "{start:?}");
         let of = |name: &str| start.phases.iter().find(|it| it.phase == name).map(|it| it.seconds);
@@ -291,7 +294,14 @@ mod tests {
 
     #[test]
     fn a_command_without_a_pid_namespace_of_its_own_starts_no_container() {
-        assert_eq!(started(None), None);
-        assert_eq!(started(Some(5)), None);
+        assert_eq!(started(None, None), None);
+        assert_eq!(started(Some(5), None), None);
+        assert_eq!(started(None, Some(5)), None);
+    }
+
+    #[test]
+    fn a_container_whose_program_has_ended_since_has_started_too() {
+        assert_eq!(started(None, Some(1)), started(Some(1), None));
+        assert!(started(None, Some(1)).is_some());
     }
 }

@@ -37,7 +37,7 @@ mod tests {
     /// Process 10 is made by a shell, executes `tar`, and is mentioned by another name after that.
     fn model(then: &str) -> Model {
         let fork = Fork { parent: thread(5, "bash"), child: thread(10, "bash"), flags: 0x11 };
-        let exec = Exec { thread: thread(10, "tar"), path: "/bin/tar".into() };
+        let exec = Exec { thread: thread(10, "tar"), path: "/bin/tar".into(), ..Exec::default() };
         let wake = Wake { by: thread(10, then), ..Wake::default() };
         let mut facts = host();
         facts.push(Fact { at_ns: 1, body: Body::Fork(fork) });

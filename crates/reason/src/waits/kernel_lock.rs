@@ -1,12 +1,13 @@
 //! Which lock of the kernel a wait is for.
 //!
 //! An inode's, a process's or a file system's lock is known by what it guards. Any other has no name of its own: it is called
-//! after the function that asked for it, and where that takes one lock alone, by the lock's name in the kernel's source.
-//! Must not: say who holds it (graph/holders.rs).
+//! after the function that asked for it, and where that takes one lock alone, by the lock's name in the kernel's source. Such a name
+//! holds for all waits of the look for a lock at the same address. Must not: say who holds it (graph/holders.rs).
 
 use super::lock_caller;
 use crate::facts::{FileRef, Guards, KernelLock, KernelLockKind, ObjectRef, Place};
 use crate::model::object::{FileKey, InodePart, Object};
+use std::collections::HashMap;
 
 /// Locks by name, with their kind and the functions that take them and sleep for no other of that kind.
 const NAMED: &[(&str, KernelLockKind, &[&str])] = &[
@@ -23,6 +24,8 @@ const NAMED: &[(&str, KernelLockKind, &[&str])] = &[
             "inet6_rtm_newaddr",
             "inet6_rtm_deladdr",
             "register_netdev",
+            "register_nexthop_notifier",
+            "unregister_nexthop_notifier",
             "unregister_netdev",
             "netdev_run_todo",
             "cleanup_net",
@@ -144,6 +147,27 @@ fn named(kind: KernelLockKind, caller: &str) -> Option<&'static str> {
     NAMED.iter().find(takes).map(|(name, ..)| *name)
 }
 
+/// Names of the locks that the function of one who waits tells, by what stands for their addresses.
+pub fn names<'a>(objects: impl Iterator<Item = &'a Object>) -> HashMap<u32, &'static str> {
+    let named = |object: &Object| match object {
+        Object::KernelLock(name, id) if *id != 0 => {
+            let known = NAMED.iter().find(|(known, ..)| **known == **name);
+            known.map(|(known, ..)| (*id, *known))
+        }
+        _ => None,
+    };
+    objects.filter_map(named).collect()
+}
+
+/// Gives a lock the name that another wait for it tells.
+pub fn rename(names: &HashMap<u32, &'static str>, object: &mut Object) {
+    if let Object::KernelLock(name, id) = object
+        && let Some(known) = names.get(id)
+    {
+        *name = (*known).into();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -169,6 +193,21 @@ mod tests {
         let process = Some(ThreadRef { pid: 7, ..ThreadRef::default() });
         let memory = KernelLock { guards: Guards::Memory, process, ..KernelLock::default() };
         assert_eq!(of(memory, "vm_mmap_pgoff"), Object::MemoryMap(7));
+    }
+
+    #[test]
+    fn a_name_holds_for_all_who_wait_for_the_lock_at_that_address() {
+        let lock = |name: &str, id| Object::KernelLock(name.into(), id);
+        let names = names([lock("rtnl_mutex", 2), lock("rtnl_mutex", 0), lock("other", 3)].iter());
+        let renamed = |mut object: Object| {
+            rename(&names, &mut object);
+            object
+        };
+        let setup = "register_nexthop_notifier";
+        assert_eq!(renamed(lock(setup, 2)), lock("rtnl_mutex", 2));
+        for other in [lock(setup, 0), lock(setup, 3)] {
+            assert_eq!(renamed(other.clone()), other);
+        }
     }
 
     #[test]

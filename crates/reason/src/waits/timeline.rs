@@ -16,7 +16,8 @@ use super::interpreter_lock;
 use super::lock_kind::LockKind;
 use super::poll_intent::Accepted;
 use super::{
-    WaitClass, classify, monitor, nagle, objects, open_locked, retries, slept_on, user_stack,
+    WaitClass, classify, kernel_lock, monitor, nagle, objects, open_locked, retries, slept_on,
+    user_stack,
 };
 use crate::facts::*;
 use crate::model::object::Object;
@@ -115,8 +116,11 @@ impl Timelines {
         let handed = futex_handoff::locks(model, lines.values().flat_map(|line| &line.waits));
         let mut retried = retries::reasons(model, lines.values().flat_map(|line| &line.waits));
         retried.extend(open_locked::reasons(model, lines.values().flat_map(|line| &line.waits)));
+        let objects = lines.values().flat_map(|line| &line.waits).map(|wait| &wait.object);
+        let lock_names = kernel_lock::names(objects);
         for line in lines.values_mut() {
             for wait in &mut line.waits {
+                kernel_lock::rename(&lock_names, &mut wait.object);
                 if let Some((class, object)) = retried.get(&(wait.thread.tid, wait.begin_ns)) {
                     wait.class = *class;
                     wait.object = object.clone();

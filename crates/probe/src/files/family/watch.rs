@@ -219,7 +219,11 @@ impl Watch {
         };
         if seen.thread.comm != thread.comm && thread.tid == thread.pid {
             let path = super::super::threads::link(&self.roots.process(pid, "exe"));
-            let body = Body::Exec(Exec { thread: thread.clone(), path: path.unwrap_or_default() });
+            let body = Body::Exec(Exec {
+                thread: thread.clone(),
+                path: path.unwrap_or_default(),
+                ..Exec::default()
+            });
             observed.push(Observed { at_ns: now_ns, body, frames: Vec::new() });
         }
         seen.thread.comm = thread.comm;

@@ -33,6 +33,14 @@ pub(super) static SMALL_MAX: Threshold = Threshold::new(
     "chosen: half of the least that a filler takes up; lab, memory-reclaim, seed 1: 0.09",
 );
 
+pub(super) static ALONE_MIN: Threshold = Threshold::new(
+    0.9,
+    "1",
+    "part that one process has of what all in its own group take up, for the group's memory to be its: so what it brought in before \
+     the look counts as well",
+    "chosen; lab, memory-reclaim, seed 81001: 1.00",
+);
+
 /// A process that takes up what others share with it, and those who make room for it.
 pub(super) struct Filler<'m> {
     /// Who.
@@ -105,10 +113,13 @@ fn of<'m>(
     let makers: BTreeMap<u32, &ThreadRef> =
         made_room.map(|one| (one.thread.pid, &one.thread)).filter(|one| inside(one.1)).collect();
     let part = |bytes: u64| bytes as f64 / room_bytes.max(1) as f64;
+    let bytes = |pid: u32, own: &Takes| {
+        own.bytes().max(shared.map_or(0, |one| of_own_group(measures, takes, pid, one)))
+    };
     let fills = |(pid, takes): &(&u32, &Takes)| {
-        part(takes.bytes()) >= FILLS_MIN.value
-            && (part(takes.brought_bytes) >= BROUGHT_MIN.value || makers.contains_key(pid))
+        (part(takes.brought_bytes) >= BROUGHT_MIN.value || makers.contains_key(pid))
             && inside(&model.thread_ref(**pid))
+            && part(bytes(**pid, takes)) >= FILLS_MIN.value
     };
     let mut all = takes.iter().filter(fills);
     let (pid, most) = all.next()?;
@@ -120,10 +131,32 @@ fn of<'m>(
     let victims: BTreeSet<u32> = makers.into_keys().filter(takes_little).collect();
     (!victims.is_empty()).then(|| Filler {
         by: model.thread_ref(*pid),
-        bytes: most.bytes(),
+        bytes: bytes(*pid, most),
         brought_bytes: most.brought_bytes,
         shared,
         room_bytes,
         victims,
     })
+}
+
+/// The memory of a group below the shared one, if a process brings files in and all but alone takes up what is in it.
+fn of_own_group(
+    measures: &Measures<'_>,
+    takes: &BTreeMap<u32, Takes>,
+    pid: u32,
+    shared: &Limited<'_>,
+) -> u64 {
+    let model = measures.model;
+    let group = |pid: u32| model.cgroup_of(&model.thread_ref(pid), "memory");
+    let Some(own) = group(pid).filter(|own| own.path != shared.group.path) else { return 0 };
+    let is_own = |other: u32| {
+        group(other).is_some_and(|it| (&it.path, &it.controllers) == (&own.path, &own.controllers))
+    };
+    let in_it = takes.iter().filter(|(other, _)| is_own(**other));
+    let all: u64 = in_it.map(|(_, takes)| takes.bytes()).sum();
+    let Some(takes) = takes.get(&pid).filter(|takes| takes.brought_bytes > 0) else { return 0 };
+    if (takes.bytes() as f64) < ALONE_MIN.value * all as f64 {
+        return 0;
+    }
+    model.cgroup_ends(own).and_then(|ends| ends.last().memory_bytes).unwrap_or(0)
 }

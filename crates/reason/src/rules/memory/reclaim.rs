@@ -6,7 +6,7 @@
 //! Rejected: allocation stalls of the host alone (they say that somebody waited, and neither who nor for whom).
 
 use super::costs::{self, Cost, LOST_PART_MIN, LOST_PER_SECOND_MIN};
-use super::fillers::{self, BROUGHT_MIN, FILLS_MIN, Filler, SMALL_MAX};
+use super::fillers::{self, ALONE_MIN, BROUGHT_MIN, FILLS_MIN, Filler, SMALL_MAX};
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::memory_losses::Spent;
@@ -49,7 +49,14 @@ pub static RULE: Rule = Rule {
         "reserve what the victim needs (memory.min)",
     ],
     stories: &["S0.3"],
-    thresholds: &[&FILLS_MIN, &BROUGHT_MIN, &SMALL_MAX, &LOST_PER_SECOND_MIN, &LOST_PART_MIN],
+    thresholds: &[
+        &FILLS_MIN,
+        &BROUGHT_MIN,
+        &ALONE_MIN,
+        &SMALL_MAX,
+        &LOST_PER_SECOND_MIN,
+        &LOST_PART_MIN,
+    ],
     finds: Finds::Look(find),
 };
 
@@ -213,10 +220,18 @@ pub mod tests {
         own_mib: u64,
         written_mib: [u64; 2],
         of_group: bool,
+        /// What the group of the one who writes has at the end.
+        group_mib: u64,
     }
 
     pub fn filled() -> Look {
-        Look { reclaim_seconds: 3.0, own_mib: 4, written_mib: [100, 0], of_group: true }
+        Look {
+            reclaim_seconds: 3.0,
+            own_mib: 4,
+            written_mib: [100, 0],
+            of_group: true,
+            group_mib: 101,
+        }
     }
 
     fn facts(look: &Look) -> Vec<Fact> {
@@ -233,6 +248,7 @@ pub mod tests {
                 let sample = CgroupSample {
                     path: path.into(),
                     memory_limit_hits: (at == 0).then_some(hits),
+                    memory_bytes: (at == 2).then_some(look.group_mib * MIB),
                     ..CgroupSample::default()
                 };
                 facts.push(Fact { at_ns, body: Body::CgroupSample(sample) });
@@ -246,6 +262,9 @@ pub mod tests {
         facts.push(of(10, "app", "/both/app", look.own_mib * MIB));
         for (pid, mib) in [20, 21].into_iter().zip(look.written_mib) {
             facts.push(of(pid, "copy", "/both/copy", MIB));
+            if mib == 0 {
+                continue;
+            }
             let fill = CacheFill {
                 process: thread(pid, "copy"),
                 bytes: mib * MIB,
@@ -307,6 +326,17 @@ pub mod tests {
         let look = Look { own_mib: 60, ..filled() };
         assert_eq!(found(&look, "memory.reclaim"), None);
         assert!(found(&look, "memory.limit").is_some(), "the limit is too small for it");
+    }
+
+    #[test]
+    fn who_filled_it_before_the_look_is_known_by_its_group() {
+        let slow = |group_mib| Look { written_mib: [40, 0], group_mib, ..filled() };
+        let finding = found(&slow(110), "memory.reclaim").expect("found");
+        assert_eq!((finding.culprit.pid, finding.victims[0].pid), (Some(20), 10));
+        assert!(finding.text.contains("takes up 110 MiB, 40 MiB of it"), "{}", finding.text);
+        assert_eq!(found(&slow(50), "memory.reclaim"), None, "the group has little");
+        let both = Look { written_mib: [40, 20], ..slow(110) };
+        assert_eq!(found(&both, "memory.reclaim"), None, "whose it is is not known");
     }
 
     #[test]

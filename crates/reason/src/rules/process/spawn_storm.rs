@@ -318,7 +318,8 @@ mod tests {
             let end_ns = begin_ns + each_ns;
             let fork = Fork { parent: thread(10, "sh"), child: child.clone(), flags: 17 };
             facts.push(Fact { at_ns: begin_ns, body: Body::Fork(fork) });
-            let exec = Exec { thread: child.clone(), path: "/usr/bin/tr".into() };
+            let exec =
+                Exec { thread: child.clone(), path: "/usr/bin/tr".into(), ..Exec::default() };
             facts.push(Fact { at_ns: begin_ns + MS / 10, body: Body::Exec(exec) });
             facts.push(Fact {
                 at_ns: end_ns,

@@ -307,7 +307,7 @@ mod tests {
             let child = thread(100 + at as u32, "job");
             let fork = Fork { parent: thread(10, "runner"), child: child.clone(), flags: 0x4100 };
             facts.push(Fact { at_ns: begin_ns, body: Body::Fork(fork) });
-            let exec = Exec { thread: child.clone(), path: "/opt/job".into() };
+            let exec = Exec { thread: child.clone(), path: "/opt/job".into(), ..Exec::default() };
             let end_ns = begin_ns + ms * 1_000_000;
             facts.push(Fact { at_ns: end_ns, body: Body::Exec(exec) });
             let place =
