@@ -26,8 +26,8 @@ pub struct Peers<'a> {
     pub(super) servers: HashMap<DeviceNumber, Vec<&'a Endpoint>>,
     pub(super) masters: HashMap<String, Vec<&'a Endpoint>>,
     children: HashMap<u32, Vec<&'a ThreadRef>>,
-    /// Of each process, who began it.
-    parents: HashMap<u32, u32>,
+    /// Of each process, who began it; several if its parent has ended meanwhile, or its number was given twice.
+    parents: HashMap<u32, BTreeSet<u32>>,
     /// Of each process, by thread id.
     threads: HashMap<u32, Vec<&'a ThreadRef>>,
     /// What was read of futexes, by who waits.
@@ -198,13 +198,15 @@ impl<'a> Peers<'a> {
             }
         }
         for (parent, children) in &self.children {
-            self.parents.extend(children.iter().map(|child| (child.pid, *parent)));
+            for child in children {
+                self.parents.entry(child.pid).or_default().insert(*parent);
+            }
         }
     }
 
-    /// Who began a process.
+    /// Who began a process. Of several the greatest number: an orphan belongs to the first process of its namespace.
     pub(super) fn parent_of(&self, pid: u32) -> Option<u32> {
-        self.parents.get(&pid).copied()
+        self.parents.get(&pid)?.last().copied()
     }
 
     fn add_lives(&mut self) {
@@ -425,16 +427,16 @@ impl<'a> Peers<'a> {
     /// Whether a process is another, or was begun by it, by one that it began, and so on.
     pub(super) fn descends(&self, pid: u32, from: u32) -> bool {
         const GENERATIONS_MAX: usize = 16;
-        let mut at: BTreeSet<u32> = BTreeSet::from([from]);
+        // Upwards: a process has one parent, and perhaps thousands of children.
+        let mut at: BTreeSet<u32> = BTreeSet::from([pid]);
         for _ in 0..GENERATIONS_MAX {
-            if at.contains(&pid) {
+            if at.contains(&from) {
                 return true;
             }
-            let children = at.iter().filter_map(|pid| self.children.get(pid)).flatten();
             if at.is_empty() {
                 return false;
             }
-            at = children.map(|child| child.pid).collect();
+            at = at.iter().filter_map(|pid| self.parents.get(pid)).flatten().copied().collect();
         }
         false
     }
