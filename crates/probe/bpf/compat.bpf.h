@@ -2,7 +2,7 @@
  * compat.bpf.h: every kernel rename that holdup knows, once, each with the version that brought it.
  *
  * The programs call these helpers and never test a version themselves. A flavour (`___name`) stands
- * for the struct as another kernel has it; CO-RE drops the suffix when it matches.
+ * for the struct as another kernel has it, or holds a field that one program alone reads; CO-RE drops the suffix when it matches.
  */
 #ifndef HOLDUP_COMPAT_H
 #define HOLDUP_COMPAT_H

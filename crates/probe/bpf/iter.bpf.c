@@ -278,15 +278,16 @@ static __always_inline struct sock *accepting_socket(struct sock *sk, __u16 prot
 static __always_inline void read_socket_state(struct wire_socket *state, struct sock *address, __u16 protocol)
 {
 	struct sock *sk = compat_followed(address, struct sock);
-	struct sock *accepting = accepting_socket(address, protocol);
+	struct sock *accepting_address = accepting_socket(address, protocol);
+	struct sock *accepting = compat_followed(accepting_address, struct sock);
 
 	state->receive_limit_bytes = followed_field(sk, sk_rcvbuf);
 	state->receive_queued_bytes = followed_field(sk, sk_backlog.rmem_alloc.counter);
 	state->send_limit_bytes = followed_field(sk, sk_sndbuf);
 	state->send_queued_bytes = followed_field(sk, sk_wmem_queued);
-	state->drops = compat_socket_drops(accepting);
-	state->accept_queue = BPF_CORE_READ(accepting, sk_ack_backlog);
-	state->accept_limit = BPF_CORE_READ(accepting, sk_max_ack_backlog);
+	state->drops = compat_socket_drops(accepting_address);
+	state->accept_queue = followed_field(accepting, sk_ack_backlog);
+	state->accept_limit = followed_field(accepting, sk_max_ack_backlog);
 	if (protocol == IPPROTO_TCP && followed_field(sk, __sk_common.skc_state) != TCP_STATE_LISTEN)
 		read_tcp_state(state, sk);
 	state->jiffies = (__u32)bpf_jiffies64();

@@ -150,30 +150,29 @@ struct Read {
     containers: Vec<Container>,
     /// Inodes of network namespaces, each with a process in it.
     namespaces: BTreeMap<u32, u32>,
-    /// The thread that looks was moved off CPUs that interrupts take.
-    moved: Option<Moved>,
 }
 
 impl Read {
     fn of(roots: &Roots) -> Self {
         let opening = files::opening(roots);
         let containers = container::containers(roots, &opening.facts);
-        Self { opening, containers, namespaces: files::network_namespaces(roots), moved: None }
+        Self { opening, containers, namespaces: files::network_namespaces(roots) }
     }
 }
 
-/// Does something long, which is the kernel's verifier, and reads files beside it; after it, where no thread may be begun.
-fn while_it_reads<T>(roots: &Roots, load: impl FnOnce() -> T) -> (T, Read) {
+/// Does something long, which is the kernel's verifier, and reads files beside it; after it, where no thread may be begun. If it takes
+/// so long, its thread is moved off CPUs that interrupts take.
+fn while_it_reads<T>(roots: &Roots, load: impl FnOnce() -> T) -> (T, Read, Option<Moved>) {
     let looks = own::priority::own_tid();
     let (over, loads) = channel::<()>();
     std::thread::scope(|scope| {
         let read = move || {
-            let earlier = InterruptTicks::read();
             let read = Read::of(roots);
+            let earlier = InterruptTicks::read();
             let is_loading =
                 loads.recv_timeout(placement::BETWEEN) == Err(RecvTimeoutError::Timeout);
             let moved = is_loading.then(|| Moved::off_taken(looks, &earlier)).flatten();
-            Read { moved, ..read }
+            (read, moved)
         };
         let reader = std::thread::Builder::new().stack_size(READER_STACK_BYTES);
         let reader = reader.name("holdup-opening".into()).spawn_scoped(scope, read);
@@ -181,9 +180,9 @@ fn while_it_reads<T>(roots: &Roots, load: impl FnOnce() -> T) -> (T, Read) {
         let loaded = load();
         drop(over);
         match reader.map(|reader| reader.join()) {
-            Ok(Ok(read)) => (loaded, read),
+            Ok(Ok((read, moved))) => (loaded, read, moved),
             Ok(Err(panic)) => std::panic::resume_unwind(panic),
-            Err(_) => (loaded, Read::of(roots)),
+            Err(_) => (loaded, Read::of(roots), None),
         }
     })
 }
@@ -213,8 +212,10 @@ impl Live {
         let memory_locked = own::memory::lock();
         let (purpose, asked_about) = purpose(&look.what);
         let offer = host::look(&plan::tracepoints());
-        let ((mut programs, names, blind), read) = while_it_reads(&roots, || load(&offer, purpose));
-        let Read { opening, containers, namespaces, moved: _moved } = read;
+        // Until the look has begun.
+        let ((mut programs, names, blind), read, _moved) =
+            while_it_reads(&roots, || load(&offer, purpose));
+        let Read { opening, containers, namespaces } = read;
         let disk = |body: &Body| match body {
             Body::Disk(disk) => Some(disk.clone()),
             _ => None,

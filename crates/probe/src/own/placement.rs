@@ -12,7 +12,7 @@ use crate::files::text;
 use std::path::Path;
 use std::time::Duration;
 
-/// Between the two readings: ten ticks of USER_HZ, which is 100 everywhere.
+/// Between the two readings: ten ticks of USER_HZ, which is 100 on x86 and arm64.
 pub const BETWEEN: Duration = Duration::from_millis(100);
 /// A CPU with at least so many of them in interrupts is left for one with at most half as many: who sends is interrupted too.
 const TICKS_MIN: u64 = 3;

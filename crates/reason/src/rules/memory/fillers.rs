@@ -1,9 +1,10 @@
 //! Fillers: processes that take up the memory that they share with others, and ask for more of it.
 //!
 //! What memory.reclaim names, and what memory.limit must not take for a limit's doing. How much a process takes up is what is
-//! resident of it and what it brought into the page cache in the look; whoever took up little and had to make room all the
-//! same made it for another. Must not: say what that costs. Rejected: who frees most (whoever maps and unmaps all the time
-//! makes room more often than the one who keeps what it has), and the counters of groups alone, as both may be in one.
+//! resident of it and what it brought into the page cache in the look, or what is in a group of its own below the shared one, in
+//! which nobody else takes up much; whoever took up little and had to make room all the same made it for another. Must not: say
+//! what that costs. Rejected: who frees most (whoever maps and unmaps all the time makes room more often than the one who keeps
+//! what it has), and the counters of groups alone, as both may be in one.
 //!
 //! Edit together: streams.rs (who fills memory with what others read again).
 
@@ -149,14 +150,16 @@ fn of_own_group(
     let model = measures.model;
     let group = |pid: u32| model.cgroup_of(&model.thread_ref(pid), "memory");
     let Some(own) = group(pid).filter(|own| own.path != shared.group.path) else { return 0 };
+    let in_use = model.cgroup_ends(own).and_then(|ends| ends.last().memory_bytes).unwrap_or(0);
+    // Most groups have less, and who is in them need not be counted.
+    if (in_use as f64) < FILLS_MIN.value * shared.limit_bytes as f64 {
+        return 0;
+    }
     let is_own = |other: u32| {
         group(other).is_some_and(|it| (&it.path, &it.controllers) == (&own.path, &own.controllers))
     };
     let in_it = takes.iter().filter(|(other, _)| is_own(**other));
     let all: u64 = in_it.map(|(_, takes)| takes.bytes()).sum();
     let Some(takes) = takes.get(&pid).filter(|takes| takes.brought_bytes > 0) else { return 0 };
-    if (takes.bytes() as f64) < ALONE_MIN.value * all as f64 {
-        return 0;
-    }
-    model.cgroup_ends(own).and_then(|ends| ends.last().memory_bytes).unwrap_or(0)
+    if takes.bytes() as f64 >= ALONE_MIN.value * all as f64 { in_use } else { 0 }
 }

@@ -26,7 +26,8 @@ pub static RULE: Rule = Rule {
              what fills it cannot be dropped at once, as what is written and not on the disk yet, it waits until some of it can.",
     needs: &[
         "the victim stood in direct reclaim for a noticeable part of its time",
-        "one other process takes up most of what both share (resident, or brought into the page cache in the look)",
+        "one other process takes up most of what both share (resident, or brought into the page cache in the look; or what is in \
+         a group of its own)",
         "the victim takes up little of it",
     ],
     refuted_by: &[
@@ -149,7 +150,7 @@ fn evidence(filler: &Filler<'_>, spent: &Spent) -> Vec<Evidence> {
         bytes(
             "taken up by the neighbour",
             filler.bytes,
-            "resident set, mm_filemap_add_to_page_cache",
+            "resident set and mm_filemap_add_to_page_cache, or memory in use of its own group",
         ),
         bytes(
             "of it brought in within the look",
