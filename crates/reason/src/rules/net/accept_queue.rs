@@ -296,6 +296,7 @@ fn wording(
     let stands = stands.map_or_else(String::new, |stands| format!(" in {stands}"));
     let refused = match listener.overflows {
         0 => String::new(),
+        1 => "; 1 attempt to connect was ignored".into(),
         n => format!("; {n} attempts to connect were ignored"),
     };
     if listener.has_bursts() {
@@ -427,6 +428,17 @@ mod tests {
         let found = findings(facts);
         assert_eq!((found.len(), found[0].code.as_str()), (1, "net.accept_queue"));
         assert_eq!((found[0].culprit.pid, found[0].victims[0].pid), (Some(20), 10));
+    }
+
+    #[test]
+    fn one_attempt_is_said_as_one() {
+        let text = |overflows| {
+            let mut facts = listener(5, overflows);
+            facts.push(wait(10, "client", "connect", client(2), 0, 48));
+            findings(facts)[0].text.clone()
+        };
+        assert!(text(1).contains("; 1 attempt to connect was ignored."), "{}", text(1));
+        assert!(text(2).contains("; 2 attempts to connect were ignored."), "{}", text(2));
     }
 
     #[test]
