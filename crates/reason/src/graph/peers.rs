@@ -34,6 +34,8 @@ pub struct Peers<'a> {
     pub(super) futexes: HashMap<ThreadKey, Vec<&'a (Ns, FutexOwner)>>,
     /// Who waited on a connection, by its addresses as its own end has them.
     waited_pairs: HashMap<(SocketAddr, SocketAddr), Vec<&'a WaitSpan>>,
+    /// Of each process, the threads that something outside of it held up.
+    pub(super) held_outside: HashMap<u32, Vec<&'a ThreadRef>>,
     /// Waits on a socket or pipe, by inode.
     waited_on: HashMap<u64, Vec<&'a WaitSpan>>,
     /// Questions to name servers by who asks, in order of time: index into the model's.
@@ -75,6 +77,7 @@ impl<'a> Peers<'a> {
             threads: HashMap::new(),
             futexes: HashMap::new(),
             waited_pairs: HashMap::new(),
+            held_outside: HashMap::new(),
             waited_on: HashMap::new(),
             questions: HashMap::new(),
             debts: Debts::default(),
@@ -100,8 +103,12 @@ impl<'a> Peers<'a> {
         for endpoint in &model.endpoints {
             peers.add_endpoint(endpoint);
         }
+        let mut held = HashSet::new();
         for wait in timelines.waits() {
             peers.add_wait(wait);
+            if wait.class.is_outside() && held.insert(model.key(&wait.thread)) {
+                peers.held_outside.entry(wait.thread.pid).or_default().push(&wait.thread);
+            }
         }
         for (index, (_, query)) in model.dns_queries.iter().enumerate() {
             peers.questions.entry(query.thread.pid).or_default().push(index);

@@ -255,18 +255,18 @@ impl Peers<'_> {
     /// The thread of the same process that was held up longest meanwhile by something outside of it: a lock of its own may be
     /// the waiter's.
     fn held_sibling(&self, wait: &WaitSpan) -> Option<ThreadRef> {
-        let threads = self.threads_of(&[wait.thread.pid]);
-        let others = threads.into_iter().filter(|other| !self.model.is_same(other, &wait.thread));
+        let threads = self.held_outside.get(&wait.thread.pid).into_iter().flatten();
+        let others = threads.filter(|other| !self.model.is_same(other, &wait.thread));
         let outside = |thread: &ThreadRef| -> Ns {
             let waits = self.waits_within(thread, wait.begin_ns, wait.end_ns).iter();
             let waits = waits.filter(|w| w.class.is_outside());
             waits.map(|w| w.within_ns(wait.begin_ns, wait.end_ns)).sum()
         };
         others
-            .map(|thread| (outside(&thread), thread))
+            .map(|thread| (outside(thread), *thread))
             .filter(|(held, _)| *held * 2 >= wait.end_ns.saturating_sub(wait.begin_ns))
             .max_by_key(|(held, thread)| (*held, std::cmp::Reverse(thread.tid)))
-            .map(|(_, thread)| thread)
+            .map(|(_, thread)| thread.clone())
     }
 
     /// Where no wake-up is seen: the one thread of the same process whose own wait, for the clock or for somebody else, lasted for
