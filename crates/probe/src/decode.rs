@@ -182,9 +182,9 @@ impl Decoder {
         let disk = field!(place, wire_place, disk);
         Place {
             state: match wait_state(field!(place, wire_place, state)) {
-                // The kernel marks them as frozen too, so that their group need not wait for them.
-                state @ (WaitState::Stopped | WaitState::Traced) => state,
-                _ if frozen => WaitState::Frozen,
+                // Only the freezer's trap is an interruptible sleep. The kernel marks who is stopped, traced or waits for
+                // a vfork as frozen too, so that their group need not wait for them.
+                WaitState::Sleep if frozen => WaitState::Frozen,
                 state => state,
             },
             iowait,

@@ -212,7 +212,7 @@ impl<'a> Peers<'a> {
     }
 
     /// Who began a process. Of several the greatest number: an orphan belongs to the first process of its namespace.
-    pub(super) fn parent_of(&self, pid: u32) -> Option<u32> {
+    pub fn parent_of(&self, pid: u32) -> Option<u32> {
         self.parents.get(&pid)?.last().copied()
     }
 

@@ -119,6 +119,9 @@ impl Peers<'_> {
         {
             return Next::Thread(only);
         }
+        if let Some(busiest) = self.busiest_in_child(wait, (from, to), asker) {
+            return Next::Thread(busiest);
+        }
         self.held_sibling(wait).or_else(|| self.ended_with(wait)).into()
     }
 
@@ -252,6 +255,41 @@ impl Peers<'_> {
         }
     }
 
+    /// Who waits for a process waits for all that is in it. If its main thread only rests (pause, sigwait, a join), that is the
+    /// thread of it, or of what it has begun, that rested least, and for less than half of the time.
+    fn busiest_in_child(
+        &self,
+        wait: &WaitSpan,
+        (from, to): (Ns, Ns),
+        asker: Option<Asker<'_>>,
+    ) -> Option<ThreadRef> {
+        let Some(Until::Wait(of_asker)) = asker.map(|asker| asker.until) else { return None };
+        let main = &wait.thread;
+        if of_asker.class != WaitClass::Child || main.pid != main.tid {
+            return None;
+        }
+        let mut pids = vec![main.pid];
+        pids.extend(self.living_children(main.pid).iter().map(|child| child.pid));
+        let busy_ns = |thread: &ThreadRef| -> Ns {
+            let who = self.model.key(thread);
+            let since_ns = self.births.get(&who).map_or(from, |at_ns| (*at_ns).max(from));
+            let until_ns = self.deaths.get(&who).map_or(to, |at_ns| (*at_ns).min(to));
+            let waits = self.waits_within(thread, since_ns, until_ns);
+            if waits.is_empty() && self.ran_ns(thread) == 0 {
+                return 0;
+            }
+            let rests = waits.iter().filter(|it| it.class.is_rest());
+            let rest_ns: Ns = rests.map(|it| it.within_ns(since_ns, until_ns)).sum();
+            until_ns.saturating_sub(since_ns).saturating_sub(rest_ns)
+        };
+        let others = self.threads_of(&pids).into_iter().filter(|it| !self.model.is_same(it, main));
+        others
+            .map(|thread| (busy_ns(&thread), thread))
+            .filter(|(busy_ns, _)| *busy_ns * 2 > to.saturating_sub(from))
+            .max_by_key(|(busy_ns, thread)| (*busy_ns, std::cmp::Reverse(thread.tid)))
+            .map(|(_, thread)| thread)
+    }
+
     /// The thread of the same process that was held up longest meanwhile by something outside of it: a lock of its own may be
     /// the waiter's.
     fn held_sibling(&self, wait: &WaitSpan) -> Option<ThreadRef> {
@@ -343,6 +381,39 @@ mod tests {
         facts.push(blocked(20, "job", WaitState::Stopped, ""));
         facts.push(second);
         facts
+    }
+
+    /// A launcher waits for a job whose main thread pauses; another thread of the job works, or waits for work.
+    fn launcher(second: Fact) -> Option<EndKind> {
+        let mut place =
+            Place { state: WaitState::Sleep, syscall: "wait4".into(), ..Place::default() };
+        place.args[0] = 20;
+        let mut facts = host();
+        facts.extend([
+            identity(Thread { thread: thread(20, "job"), parent_pid: 10, ..Thread::default() }),
+            at_place(10, "launcher", place),
+            blocked(20, "job", WaitState::Sleep, "pause"),
+            second,
+        ]);
+        let (kind, name) = (TargetKind::Process, "launcher".to_string());
+        facts.push(fact(Body::Target(Target { kind, name, pid: 10, cgroups: Vec::new() })));
+        explain(facts).answer.ends.first().map(|end| end.end)
+    }
+
+    #[test]
+    fn who_waits_for_a_process_waits_for_the_thread_of_it_that_works() {
+        let worker = || ThreadRef { tid: 21, ..thread(20, "job") };
+        let works = ThreadTime {
+            thread: worker(),
+            until_ns: LOOK_NS,
+            run_ns: LOOK_NS * 9 / 10,
+            ..ThreadTime::default()
+        };
+        assert_eq!(launcher(fact(Body::ThreadTime(works))), Some(EndKind::Works));
+        let place = Place { state: WaitState::Sleep, syscall: "futex".into(), ..Place::default() };
+        let rests = Blocked { thread: worker(), place, ..Blocked::default() };
+        let end = launcher(Fact { at_ns: LOOK_NS, body: Body::Blocked(rests) });
+        assert_ne!(end, Some(EndKind::Works));
     }
 
     /// Process 10 locks a file on NFS; rpc.statd polls a name server that is silent. `stacks` are those of process

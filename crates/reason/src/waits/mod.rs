@@ -195,6 +195,11 @@ impl WaitClass {
         matches!(self, FutexWait | SocketRead | PipeRead | UnixRead | Child)
     }
 
+    /// For the next event, for another thread or for the clock: as far as the wait tells, nothing is to be done.
+    pub fn is_rest(self) -> bool {
+        matches!(self, Self::Idle | Self::FutexWait | Self::Timer)
+    }
+
     /// The wait names a cause by itself: nobody has to be followed further.
     pub fn is_root(self) -> bool {
         use WaitClass::*;

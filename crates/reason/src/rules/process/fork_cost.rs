@@ -21,7 +21,7 @@ const IN_FORK: &[&str] =
     &["copy_page_range", "dup_mmap", "dup_mm", "copy_p4d_range", "copy_pte_range"];
 const CLONE_VM: u64 = 0x100;
 
-static DEAR: Threshold = Threshold::new(
+pub(super) static DEAR: Threshold = Threshold::new(
     0.001,
     "s",
     "CPU time of one fork; that of a small process takes about a tenth of a millisecond, ten times that is dear",

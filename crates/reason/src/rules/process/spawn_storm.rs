@@ -2,14 +2,16 @@
 //!
 //! Forks tell who began whom and how, exits that they are gone, the scheduler's sums what each has cost. A process that needs
 //! no more CPU time than its own start takes did next to nothing else. Whoever began it is to blame, or, where that one is
-//! such a process itself (a shell of system() or popen), whoever began that.
+//! such a process itself (a shell of system() or popen), whoever began that. What it spends inside fork and wait counts too.
 //! Must not: count a process that worked (a compiler), or one that is still there. Rejected: the rate of forks alone (a
 //! server that forks ten times a second is well).
 
+use super::fork_cost;
 use super::own_time::Cost;
 use crate::facts::{Ns, ThreadRef};
 use crate::graph::ends::{End, EndKind};
 use crate::measure::Measures;
+use crate::model::ThreadKey;
 use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::engine::Loss;
@@ -17,7 +19,7 @@ use crate::rules::proof::Proof;
 use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Evidence, Remedy, Wording};
 use crate::rules::{Finds, Losses, Match, Refutation, Rule, culprit};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 const CLONE_VM: u64 = 0x100;
 const CLONE_VFORK: u64 = 0x4000;
@@ -34,7 +36,8 @@ static START_MAX: Threshold = Threshold::new(
 static COST_MIN: Threshold = Threshold::new(
     0.3,
     "s/s",
-    "CPU time of all of them; a program that runs a command now and then costs less, and is well",
+    "CPU time of all of them, and of who starts them in fork and wait; a program that runs a command now and then costs less, \
+     and is well",
     "measured in the lab: services that fork for their work, 0.08 and 0.18; loops in a shell, 0.5 to 0.9",
 );
 static PART_MIN: Threshold = Threshold::new(
@@ -89,10 +92,14 @@ pub static RULE: Rule = Rule {
     finds: Finds::Look(find),
 };
 
-/// What a starter began that is gone.
+/// What a starter began that is gone, or several processes of one program that one parent began: the workers of a server.
 #[derive(Default)]
 struct Storm {
+    /// What each spends on it, seconds.
+    starters: BTreeMap<u32, f64>,
+    begun: BTreeSet<ThreadKey>,
     pids: BTreeSet<u32>,
+    /// CPU time of what was begun, and of the starters inside fork and wait.
     seconds: f64,
     names: BTreeMap<String, usize>,
     /// Began with a copy of the starter's address space.
@@ -103,21 +110,22 @@ struct Storm {
     without_exec: usize,
 }
 
-/// Processes that began and ended in the look, with the CPU time that each took, seconds.
-fn small(measures: &Measures<'_>) -> HashMap<u32, f64> {
+/// Processes that began and ended in the look, with the CPU time that each took, seconds. A process id is given again within
+/// seconds where thousands begin.
+fn small(measures: &Measures<'_>) -> HashMap<ThreadKey, f64> {
     let model = measures.model;
-    let ended: BTreeSet<u32> =
-        model.exits.iter().filter(|(_, exit)| exit.last).map(|(_, exit)| exit.thread.pid).collect();
+    let exits = model.exits.iter().filter(|(_, exit)| exit.last);
+    let ended: HashSet<ThreadKey> = exits.map(|(_, exit)| model.key(&exit.thread)).collect();
     let begun =
         model.forks.iter().map(|(_, fork)| fork).filter(|fork| fork.child.pid != fork.parent.pid);
-    let mut all: HashMap<u32, f64> = begun
-        .map(|fork| fork.child.pid)
-        .filter(|pid| ended.contains(pid))
-        .map(|pid| (pid, 0.0))
+    let mut all: HashMap<ThreadKey, f64> = begun
+        .map(|fork| model.key(&fork.child))
+        .filter(|child| ended.contains(child))
+        .map(|child| (child, 0.0))
         .collect();
     for time in &model.times {
         let ran: Ns = time.run_ns.max(time.cpu_ns.unwrap_or(0));
-        if let Some(seconds) = all.get_mut(&time.thread.pid) {
+        if let Some(seconds) = all.get_mut(&model.key(&time.thread)) {
             *seconds += ran as f64 / 1e9;
         }
     }
@@ -125,60 +133,118 @@ fn small(measures: &Measures<'_>) -> HashMap<u32, f64> {
     all
 }
 
-fn storms(measures: &Measures<'_>, small: &HashMap<u32, f64>) -> BTreeMap<u32, Storm> {
+/// By who began them.
+fn storms(measures: &Measures<'_>, small: &HashMap<ThreadKey, f64>) -> BTreeMap<u32, Storm> {
     let model = measures.model;
-    let executed: BTreeSet<u32> = model.execs.iter().map(|(_, exec)| exec.thread.pid).collect();
+    let executed: HashSet<ThreadKey> =
+        model.execs.iter().map(|(_, exec)| model.key(&exec.thread)).collect();
+    let small_pids: HashSet<u32> = (model.forks.iter())
+        .filter(|(_, fork)| small.contains_key(&model.key(&fork.child)))
+        .map(|(_, fork)| fork.child.pid)
+        .collect();
     let mut storms: BTreeMap<u32, Storm> = BTreeMap::new();
     for (_, fork) in &model.forks {
-        let pid = fork.child.pid;
-        let Some(seconds) = small.get(&pid).filter(|_| fork.parent.pid != pid) else { continue };
-        let Some(starter) = measures.ancestry.line(pid).skip(1).find(|by| !small.contains_key(by))
-        else {
-            continue;
-        };
+        let child = model.key(&fork.child);
+        let is_process = fork.parent.pid != fork.child.pid;
+        let Some(seconds) = small.get(&child).filter(|_| is_process) else { continue };
+        let mut line = measures.ancestry.line(fork.parent.pid);
+        let Some(starter) = line.find(|by| !small_pids.contains(by)) else { continue };
         let storm = storms.entry(starter).or_default();
-        if !storm.pids.insert(pid) {
+        if !storm.begun.insert(child) {
             continue;
         }
+        storm.pids.insert(fork.child.pid);
         storm.seconds += seconds;
         storm.copied += usize::from(fork.flags & CLONE_VM == 0);
         storm.by_vfork += usize::from(fork.flags & CLONE_VFORK != 0);
-        storm.without_exec += usize::from(!executed.contains(&pid));
-        *storm.names.entry(measures.process_name(&model.thread_ref(pid))).or_default() += 1;
+        storm.without_exec += usize::from(!executed.contains(&child));
+        *storm.names.entry(measures.process_name(&fork.child)).or_default() += 1;
+    }
+    for (starter, storm) in &mut storms {
+        let count = storm.begun.len() as f64;
+        // The sums of a process end before its memory is given back; its samples go on.
+        let sampled = storm.pids.iter().map(|pid| sampled_seconds(measures, *pid, |_| true));
+        let sampled: f64 = sampled.sum();
+        let own = sampled_seconds(measures, *starter, is_in_start);
+        // What is dear copies and gives back a big image, which is another finding.
+        if sampled <= START_MAX.value * count {
+            storm.seconds = storm.seconds.max(sampled);
+        }
+        if own < fork_cost::DEAR.value * count {
+            storm.seconds += own;
+        }
+        storm.starters.insert(*starter, storm.seconds);
     }
     storms
+}
+
+/// CPU time of a process where its kernel stack is as wanted, by samples.
+fn sampled_seconds(measures: &Measures<'_>, pid: u32, wanted: fn(&[String]) -> bool) -> f64 {
+    let samples = measures.profile.samples(pid);
+    let hz = samples.first().map_or(1, |first| first.frequency_hz.max(1));
+    let hit = samples.iter().filter(|one| wanted(measures.model.stack(one.stack)));
+    hit.map(|one| one.count).sum::<u64>() as f64 / f64::from(hz)
+}
+
+/// Whether a process begins another one or takes leave of one (kernel/fork.c, kernel/exit.c).
+fn is_in_start(frames: &[String]) -> bool {
+    frames.iter().any(|frame| matches!(frame.as_str(), "kernel_clone" | "_do_fork" | "do_wait"))
 }
 
 fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
     let small = small(measures);
     let mut found = Vec::new();
-    for (starter, storm) in storms(measures, &small) {
-        found.extend(matched(measures, ends, starter, storm));
+    for storm in of_one_program(measures, storms(measures, &small)) {
+        found.extend(matched(measures, ends, storm));
     }
     found
 }
 
-fn matched<'m>(
-    measures: &'m Measures<'m>,
-    ends: &'m [End],
-    starter: u32,
-    storm: Storm,
-) -> Option<Match<'m>> {
+/// Puts together what processes of one program do that one parent began.
+fn of_one_program(measures: &Measures<'_>, storms: BTreeMap<u32, Storm>) -> Vec<Storm> {
+    let mut all: BTreeMap<(u32, String), Storm> = BTreeMap::new();
+    for (starter, storm) in storms {
+        let process = measures.model.thread_ref(starter);
+        // Whose parent is not known stands alone.
+        let parent = measures.graph.chains.peers.parent_of(starter).unwrap_or(starter);
+        let whole = all.entry((parent, measures.process_name(&process))).or_default();
+        whole.starters.extend(storm.starters);
+        whole.begun.extend(storm.begun);
+        whole.pids.extend(storm.pids);
+        whole.seconds += storm.seconds;
+        whole.copied += storm.copied;
+        whole.by_vfork += storm.by_vfork;
+        whole.without_exec += storm.without_exec;
+        for (name, count) in storm.names {
+            *whole.names.entry(name).or_default() += count;
+        }
+    }
+    all.into_values().collect()
+}
+
+fn matched<'m>(measures: &'m Measures<'m>, ends: &'m [End], storm: Storm) -> Option<Match<'m>> {
     let model = measures.model;
-    let process = model.thread_ref(starter);
     let wall = measures.wall_seconds().max(1e-9);
-    let is_own = starter == model.host.own_pid && starter != 0;
+    let own_pid = model.host.own_pid;
+    let is_own = own_pid != 0 && storm.starters.contains_key(&own_pid);
     let is_small = storm.seconds < ALL_MIN.value.max(COST_MIN.value * wall);
-    if is_own || is_small || storm.seconds < PART_MIN.value * job_seconds(measures, starter) {
+    if is_own || is_small || storm.seconds < PART_MIN.value * job_seconds(measures, &storm) {
         return None;
     }
     let is_theirs = |end: &(usize, &End)| is_work_of(measures, end.1, &storm);
     let claimed: Vec<(usize, &End)> = ends.iter().enumerate().filter(is_theirs).collect();
-    let losses = Losses::from([(starter, (process.clone(), storm.seconds))]);
+    let losses: Losses = storm
+        .starters
+        .iter()
+        .map(|(pid, seconds)| (*pid, (model.thread_ref(*pid), *seconds)))
+        .collect();
     let cost = Cost::of(measures, losses, claimed.iter().map(|(_, end)| *end));
     if claimed.is_empty() || !cost.counts(measures, &super::own_time::PART_MIN) {
         return None;
     }
+    let (starter, _) = storm.starters.iter().max_by(|a, b| a.1.total_cmp(b.1))?;
+    let process = model.thread_ref(*starter);
+    let on = Object::Process(*starter);
     let by = culprit(model, &process);
     let does = ("process", storm.shown());
     let mut matched =
@@ -186,14 +252,21 @@ fn matched<'m>(
     for (at, _) in claimed {
         matched = matched.claiming(at, None);
     }
-    Some(cost.charge(matched.on(Object::Process(starter)), does))
+    Some(cost.charge(matched.on(on), does))
 }
 
-/// What a starter and all that it began have used, seconds.
-fn job_seconds(measures: &Measures<'_>, starter: u32) -> f64 {
-    let of_job = |pid: u32| measures.ancestry.line(pid).any(|by| by == starter);
-    let times = measures.model.times.iter().filter(|time| of_job(time.thread.pid));
-    times.map(|time| time.run_ns as f64 / 1e9).sum()
+/// What the starters and all that they began have used, seconds.
+fn job_seconds(measures: &Measures<'_>, storm: &Storm) -> f64 {
+    let is_of_job =
+        |pid: u32| measures.ancestry.line(pid).any(|by| storm.starters.contains_key(&by));
+    let times = measures.model.times.iter().filter(|time| is_of_job(time.thread.pid));
+    let (mut ran, mut pids) = (0.0, BTreeSet::new());
+    for time in times {
+        ran += time.run_ns as f64 / 1e9;
+        pids.insert(time.thread.pid);
+    }
+    let sampled: f64 = pids.iter().map(|pid| sampled_seconds(measures, *pid, |_| true)).sum();
+    sampled.max(ran)
 }
 
 /// Whether an end is the work of processes of a storm.
@@ -202,7 +275,7 @@ fn is_work_of(measures: &Measures<'_>, end: &End, storm: &Storm) -> bool {
         return false;
     }
     match &end.object {
-        Object::Process(pid) => storm.pids.contains(pid),
+        Object::Process(pid) => storm.pids.contains(pid) || storm.is_most_of(measures, *pid),
         Object::Processes(comm) => {
             storm.names.contains_key(&**comm)
                 || end.who.as_ref().is_some_and(|who| {
@@ -217,7 +290,14 @@ fn is_work_of(measures: &Measures<'_>, end: &End, storm: &Storm) -> bool {
 
 impl Storm {
     fn each(&self) -> f64 {
-        self.seconds / self.pids.len().max(1) as f64
+        self.seconds / self.begun.len().max(1) as f64
+    }
+
+    /// Whether a starter's own work is for the most part to begin them.
+    fn is_most_of(&self, measures: &Measures<'_>, starter: u32) -> bool {
+        self.starters.contains_key(&starter)
+            && sampled_seconds(measures, starter, is_in_start) * 2.0
+                >= sampled_seconds(measures, starter, |_| true)
     }
 
     /// `tr, echo and 2 other programs`.
@@ -237,7 +317,7 @@ impl Storm {
 
     /// How they were begun.
     fn how(&self) -> String {
-        let all = self.pids.len();
+        let all = self.begun.len();
         let mut how = match (self.copied, self.by_vfork) {
             (copied, _) if copied == all => {
                 "all by fork, which copies the starter's page tables".to_string()
@@ -245,26 +325,34 @@ impl Storm {
             (_, vfork) if vfork == all => "all by vfork or posix_spawn".to_string(),
             (copied, vfork) => format!("{copied} by fork, {vfork} by vfork or posix_spawn"),
         };
-        if self.without_exec > 0 {
-            how.push_str(&format!(
+        match self.without_exec {
+            0 => {}
+            none if none == all => how.push_str("; none of them ran a program of its own"),
+            some => how.push_str(&format!(
                 "; {} ran no program of their own (a subshell)",
-                self.without_exec
-            ));
+                words::thousands(some as f64)
+            )),
         }
         how
     }
 }
 
+/// Where the CPU time is from.
+const SECONDS_FROM: &str = "sched_switch, cpu-clock samples";
+
 fn explain(process: &ThreadRef, storm: &Storm, loss: &Loss<'_>) -> Wording {
     let wall = loss.wall_seconds.max(1e-9);
-    let rate = storm.pids.len() as f64 / wall;
-    let who = words::who(process);
+    let rate = storm.begun.len() as f64 / wall;
+    let who = match storm.starters.len() {
+        1 => format!("{} starts", words::who(process)),
+        several => format!("{several} x {} start", process.comm),
+    };
     Wording {
-        title: format!("{who} starts {} processes a second, each gone at once", words::rate(rate)),
+        title: format!("{who} {} processes a second, each gone at once", words::rate(rate)),
         text: format!(
             "{} came and went in {} ({}), with {} of CPU each: about what a start and an end take. Together that is {}. \
              Of them {}.",
-            words::thousands(storm.pids.len() as f64),
+            words::thousands(storm.begun.len() as f64),
             words::seconds(wall),
             storm.shown(),
             words::seconds(storm.each()),
@@ -272,20 +360,43 @@ fn explain(process: &ThreadRef, storm: &Storm, loss: &Loss<'_>) -> Wording {
             storm.how(),
         ),
         evidence: vec![
-            Evidence::new("processes that came and went", rate, "1/s", "task_newtask, sched_process_exit"),
-            Evidence::new("CPU time of each", storm.each(), "s", "sched_switch"),
-            Evidence::new("CPU time of all", storm.seconds, "s", "sched_switch"),
-            Evidence::new("begun with a copy of the address space", storm.copied as f64, "1", "clone flags"),
+            Evidence::new(
+                "processes that came and went",
+                rate,
+                "1/s",
+                "task_newtask, sched_process_exit",
+            ),
+            Evidence::new("CPU time of each", storm.each(), "s", SECONDS_FROM),
+            Evidence::new("CPU time of all", storm.seconds, "s", SECONDS_FROM),
+            Evidence::new(
+                "begun with a copy of the address space",
+                storm.copied as f64,
+                "1",
+                "clone flags",
+            ),
             Evidence::new("begun by vfork", storm.by_vfork as f64, "1", "clone flags"),
-            Evidence::new("without a program of their own", storm.without_exec as f64, "1", "sched_process_exec"),
+            Evidence::new(
+                "without a program of their own",
+                storm.without_exec as f64,
+                "1",
+                "sched_process_exec",
+            ),
         ],
-        remedy: vec![Remedy {
-            text: "do it without a process each: what the shell has built in, one program for all lines, a library; see which \
-                   programs it starts"
-                .into(),
-            command: format!("strace -f -e trace=execve -p {} 2>&1 | head -20", process.pid),
-            ..Remedy::default()
-        }],
+        remedy: vec![remedy(process, storm)],
+    }
+}
+
+fn remedy(process: &ThreadRef, storm: &Storm) -> Remedy {
+    if storm.without_exec == storm.begun.len() {
+        let text = "let processes that stay do the work (a pool), or threads: none of those that it starts runs a program";
+        return Remedy { text: text.into(), ..Remedy::default() };
+    }
+    Remedy {
+        text: "do it without a process each: what the shell has built in, one program for all lines, a library; see which \
+               programs it starts"
+            .into(),
+        command: format!("strace -f -e trace=execve -p {} 2>&1 | head -20", process.pid),
+        ..Remedy::default()
     }
 }
 
@@ -345,6 +456,46 @@ mod tests {
         assert!(finding.title.contains("starts 200 processes a second"), "{}", finding.title);
         assert!(finding.text.contains("1.50 ms of CPU each"), "{}", finding.text);
         assert!(finding.text.contains("all by fork"), "{}", finding.text);
+    }
+
+    /// Four workers of one master, each of which forks 500 times a second and spends a third of a CPU on it.
+    #[test]
+    fn workers_that_fork_all_day_are_named_together() {
+        let mut facts = host();
+        let ran = |thread: ThreadRef, run_ns| {
+            let time = ThreadTime { thread, until_ns: LOOK_NS, run_ns, ..ThreadTime::default() };
+            Fact { at_ns: LOOK_NS, body: Body::ThreadTime(time) }
+        };
+        facts.push(fact(Body::Stack(Stack { id: 1, frames: vec!["kernel_clone".into()] })));
+        for worker in 10..14 {
+            let starter = thread(worker, "forker");
+            let known = Thread { thread: starter.clone(), parent_pid: 9, ..Thread::default() };
+            facts.push(identity(known));
+            let process = starter.clone();
+            let samples = Samples { process, stack: 1, count: 100, frequency_hz: 100 };
+            facts.push(fact(Body::Samples(samples)));
+            for at in 0..2500 {
+                // Process ids are given again.
+                let begin_ns = u64::from(at) * 2 * MS;
+                let child = thread(1000 + worker * 500 + at % 500, "forker");
+                let child = ThreadRef { start_ns: begin_ns + 1, ..child };
+                let fork = Fork { parent: starter.clone(), child: child.clone(), flags: 17 };
+                facts.push(Fact { at_ns: begin_ns + 1, body: Body::Fork(fork) });
+                let end_ns = begin_ns + MS;
+                facts.push(Fact { at_ns: end_ns, ..ran(child.clone(), MS / 5) });
+                let exit = Exit { thread: child, last: true, code: Some(0) };
+                facts.push(Fact { at_ns: end_ns, body: Body::Exit(exit) });
+            }
+            facts.push(ran(starter, 1_200 * MS));
+        }
+        facts.sort_by_key(|fact| fact.at_ns);
+        let report = explain(facts);
+        let finding = &report.findings[0];
+        assert_eq!(finding.code, "process.spawn_storm");
+        assert!(finding.title.starts_with("4 x forker start 2000 processes"), "{}", finding.title);
+        // Each has 200 us of its own, and a 2,500th of the second that its starter spends in fork.
+        assert!(finding.text.contains("600 us of CPU each"), "{}", finding.text);
+        assert!(finding.text.contains("none of them ran a program"), "{}", finding.text);
     }
 
     #[test]
