@@ -33,8 +33,10 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-/// An answer that takes longer than this is given up for now.
-const TIMEOUT: Duration = Duration::from_secs(1);
+/// An answer that takes longer than this, and so much more for each namespace, is given up for now: a look begins and ends
+/// with such a question. A dump takes a millisecond where nobody holds the lock.
+const PATIENCE: Duration = Duration::from_millis(250);
+const PATIENCE_OF_NAMESPACE: Duration = Duration::from_millis(5);
 
 /// Each namespace costs a descriptor.
 const NAMESPACES_MAX: usize = 400;
@@ -98,6 +100,7 @@ pub struct Netlink {
     answers: Receiver<Vec<Body>>,
     /// Answers that were given up and have not come yet.
     owed: usize,
+    patience: Duration,
     standstill: Standstill,
 }
 
@@ -122,14 +125,23 @@ impl Netlink {
             }
         };
         priority::spawn("holdup-netlink", worker)?;
-        let mut netlink = Self { requests, answers, owed: 0, standstill: Standstill::default() };
+        let mut netlink = Self {
+            requests,
+            answers,
+            owed: 0,
+            patience: PATIENCE,
+            standstill: Standstill::default(),
+        };
         let facts = netlink.refresh(roots);
         Ok((netlink, facts))
     }
 
     /// Looks for namespaces made since, and lets go of those that are gone.
     pub fn refresh(&mut self, roots: &Roots) -> Vec<Body> {
-        let mut facts = self.ask(Request::Replace(namespaces(roots)));
+        let all = namespaces(roots);
+        let count = u32::try_from(all.len()).unwrap_or(u32::MAX);
+        self.patience = PATIENCE.saturating_add(PATIENCE_OF_NAMESPACE.saturating_mul(count));
+        let mut facts = self.ask(Request::Replace(all));
         facts.extend(namespaces_refused(roots));
         facts
     }
@@ -179,12 +191,14 @@ impl Netlink {
         if self.requests.send(request).is_err() {
             return vec![blind("netlink", "the thread that asks has ended".into())];
         }
-        match self.answers.recv_timeout(TIMEOUT) {
+        match self.answers.recv_timeout(self.patience) {
             Ok(facts) => facts,
             Err(RecvTimeoutError::Timeout) => {
                 self.owed += 1;
-                let why =
-                    format!("no answer within {} s: the rtnl lock is held", TIMEOUT.as_secs());
+                let why = format!(
+                    "no answer within {} ms: the rtnl lock is held",
+                    self.patience.as_millis()
+                );
                 vec![blind("netlink", why)]
             }
             Err(RecvTimeoutError::Disconnected) => {

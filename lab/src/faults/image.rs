@@ -107,10 +107,16 @@ impl Fault for Storm {
     }
 }
 
-/// `cutime` and `cstime` of /proc/PID/stat, in hundredths of a second.
+/// `cutime` and `cstime` of /proc/PID/stat, in hundredths of a second, of a process and of its workers.
 fn ticks_of_children(pid: &str) -> Result<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    let after = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-    let ticks = after.split_whitespace().skip(13).take(2);
-    Ok(ticks.filter_map(|word| word.parse::<u64>().ok()).sum())
+    let mut sum = 0;
+    let workers = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;
+    for pid in workers.split_whitespace().chain([pid]) {
+        // One that has ended meanwhile counts with its parent.
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let after = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+        let ticks = after.split_whitespace().skip(13).take(2);
+        sum += ticks.filter_map(|word| word.parse::<u64>().ok()).sum::<u64>();
+    }
+    Ok(sum)
 }

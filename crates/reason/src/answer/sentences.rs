@@ -7,13 +7,14 @@ use super::own::Own;
 use super::places;
 use super::report::*;
 use crate::facts::{Ns, ObjectRef, TargetKind, ThreadRef, ThreadTime, WaitState};
-use crate::graph::end::{End, EndKind};
+use crate::graph::end::EndKind;
 use crate::graph::ends::command_root;
 use crate::measure::Measures;
 use crate::model::words;
 use crate::rules::cpu::crowded::READY_PER_CPU_MIN;
 use crate::rules::cpu::victims::is_polite;
 use crate::waits::WaitClass;
+use std::collections::BTreeSet;
 
 /// What is looked at, as a subject.
 fn subject(measures: &Measures<'_>) -> String {
@@ -116,22 +117,20 @@ fn ready_seconds(measures: &Measures<'_>) -> f64 {
 
 /// A host that is busy and on which nobody loses anything: who uses its CPUs.
 fn host_works(measures: &Measures<'_>, name: &str) -> (String, String) {
-    let cpus = &measures.cpu.busy;
-    let used: f64 = cpus.values().sum();
-    let mut users: Vec<(f64, &End)> = measures
-        .graph
-        .ends
-        .iter()
-        .filter(|end| end.kind == EndKind::Works)
-        .map(|end| (end.seconds / measures.wall_seconds().max(1e-9), end))
-        .collect();
-    users.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let shown = users.iter().take(3).filter(|(share, _)| *share >= 0.01);
+    let wall = measures.wall_seconds().max(1e-9);
+    let everybody = measures.cpu.instead_of(&BTreeSet::new()).others;
+    let cpus = measures.cpu.busy.len().max(1);
+    // The kernel counts a tick for whoever it meets there: of many short turns it meets few.
+    let ran = everybody.iter().map(|program| program.run).sum::<f64>() / wall;
+    let used = measures.cpu.busy.values().sum::<f64>().max(ran).min(cpus as f64);
+    let own_pid = measures.model.host.own_pid;
+    let shown = everybody.iter().filter(|program| program.example != own_pid).take(3);
     let shown: Vec<String> = shown
-        .filter_map(|(share, end)| Some(format!("{} {share:.2}", words::who(end.who.as_ref()?))))
+        .map(|program| (program.run / wall, program))
+        .filter(|(share, _)| *share >= 0.01)
+        .map(|(share, program)| format!("{} {share:.2}", measures.program_shown(program)))
         .collect();
-    let cpus = cpus.len().max(1);
-    let ready = ready_seconds(measures) / measures.wall_seconds().max(1e-9);
+    let ready = ready_seconds(measures) / wall;
     let title = match ready < READY_PER_CPU_MIN.value * cpus as f64 {
         true => {
             format!("{name} works, and nobody waits for long: {used:.1} of {cpus} CPUs in use.")
@@ -301,5 +300,46 @@ fn short(end: &AnswerEnd) -> String {
             (kind, object) if kind == object || object.is_empty() => kind.to_string(),
             (kind, object) => format!("{kind} {object}"),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::answer::explain;
+    use crate::facts::*;
+    use crate::rules::scenes::*;
+
+    #[test]
+    fn what_a_job_uses_is_no_more_where_others_wait_for_it() {
+        let mut facts = host();
+        let waits_for = |child: u32| {
+            let args = [child.into(), 0, 0, 0, 0, 0];
+            Place { state: WaitState::Sleep, syscall: "wait4".into(), args, ..Place::default() }
+        };
+        let works = ThreadTime {
+            thread: thread(30, "job"),
+            until_ns: LOOK_NS,
+            run_ns: LOOK_NS * 9 / 10,
+            ..ThreadTime::default()
+        };
+        let stack = Samples { process: thread(30, "job"), count: 440, frequency_hz: 100, stack: 0 };
+        for (pid, parent_pid) in [(30, 20), (20, 10)] {
+            let thread = thread(pid, "job");
+            facts.push(identity(Thread { thread, parent_pid, ..Thread::default() }));
+        }
+        facts.extend([
+            at_place(10, "sh", waits_for(20)),
+            at_place(20, "make", waits_for(30)),
+            fact(Body::ThreadTime(works)),
+            fact(Body::Samples(stack)),
+        ]);
+        for at_ns in [0, LOOK_NS] {
+            let (user_ns, idle_ns) = (at_ns / 2, at_ns / 2);
+            let sample = CpuSample { cpu: 0, user_ns, idle_ns, ..CpuSample::default() };
+            facts.push(Fact { at_ns, body: Body::CpuSample(sample) });
+        }
+        let answer = explain(facts).answer;
+        assert!(answer.title.contains("works"), "{}", answer.title);
+        assert!(answer.text.contains("Most CPUs are used by job 30 0.90."), "{}", answer.text);
     }
 }

@@ -268,10 +268,15 @@ fn why_open(measures: &Measures<'_>, end: &End) -> String {
             "it waits in open(2) until somebody opens the other end of that FIFO".into()
         }
         (WaitClass::PipeRead, _) => "nobody was seen at the writing end".into(),
-        (WaitClass::Unseen, _) => {
+        (WaitClass::Unseen, _) if measures.model.in_target(&root.who) => {
             "it had many waits too short to be seen one by one, or none of its events were seen"
                 .into()
         }
+        (WaitClass::Unseen, _) => format!(
+            "{} had many waits too short to be seen one by one, or none of its events were seen (holdup -p {} follows them)",
+            crate::model::words::who(&root.who),
+            root.who.pid
+        ),
         (WaitClass::Kernel, Object::Kernel(at)) => {
             format!("it waits inside the kernel, at {at}, and what for could not be read")
         }

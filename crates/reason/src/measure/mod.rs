@@ -40,10 +40,11 @@ pub mod tcp_stream;
 use crate::facts::{DeviceNumber, ThreadRef};
 use crate::graph::ends::{End, Graph, Lost, command_root};
 use crate::model::Model;
+use crate::model::words;
 use crate::waits::WaitClass;
 use crate::waits::timeline::{Observed, Timelines, WaitSpan};
 use ancestry::Ancestry;
-use cpu_users::CpuUsers;
+use cpu_users::{CpuUsers, Program};
 use disk_view::{DiskView, Disks};
 use memory_limits::Limited;
 use memory_losses::Whose;
@@ -160,6 +161,15 @@ impl<'a> Measures<'a> {
         }
         let main = self.model.names.get(&thread.pid).filter(|main| !main.comm.is_empty());
         process_names::present(self.model, main.unwrap_or(thread)).comm
+    }
+
+    /// `6 x gzip`, or the one process.
+    pub fn program_shown(&self, program: &Program) -> String {
+        match program.at_a_time.round() as usize {
+            0 | 1 if program.count == 1 => words::who(&self.model.thread_ref(program.example)),
+            0 | 1 => program.name.clone(),
+            some => format!("{some} x {}", program.name),
+        }
     }
 
     /// What a disk did.

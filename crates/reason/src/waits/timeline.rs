@@ -252,7 +252,8 @@ fn settle(model: &Model, wait: &mut Wait) {
 /// One wait event: a blocked part up to the wake-up, and a part for the CPU after it.
 fn spans(model: &Model, accepted: &Accepted, wait: Wait) -> Vec<WaitSpan> {
     let frames = model.stack(wait.place.stack);
-    let woken = wait.wake.as_ref().map_or(wait.begin_ns, |wake| wake.at_ns);
+    // Another CPU's clock may date the wake-up before the wait.
+    let woken = wait.wake.as_ref().map_or(wait.begin_ns, |wake| wake.at_ns.max(wait.begin_ns));
     let mut all = Vec::new();
     let mut span = WaitSpan {
         class: WaitClass::RunQueue,
@@ -399,7 +400,7 @@ fn add_standing(
     at_ns: Ns,
     blocked: Blocked,
 ) {
-    let begin_ns = blocked.since_ns;
+    let begin_ns = blocked.since_ns.min(at_ns);
     let covers = |w: &WaitSpan| !w.standing && w.begin_ns < at_ns && w.end_ns >= at_ns;
     if let Some(known) = line.waits.iter_mut().rev().find(|w| covers(w)) {
         if known.place.syscall == blocked.place.syscall {
@@ -576,4 +577,27 @@ pub fn common(one: &[(Ns, Ns)], other: &[(Ns, Ns)]) -> Vec<(Ns, Ns)> {
         }
     }
     both
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::scenes::{fact, host, thread};
+
+    #[test]
+    fn a_wake_up_that_another_clock_dates_before_the_wait_ends_it_at_once() {
+        let wake = Some(Wake { at_ns: 900, ..Wake::default() });
+        let wait = Wait {
+            thread: thread(10, "app"),
+            begin_ns: 1_000,
+            end_ns: 1_200,
+            wake,
+            ..Wait::default()
+        };
+        let mut facts = host();
+        facts.push(fact(Body::Wait(wait)));
+        let observed = Observed::new(facts);
+        let waits: Vec<_> = observed.timelines.waits().map(|it| (it.begin_ns, it.end_ns)).collect();
+        assert_eq!(waits, [(1_000, 1_000), (1_000, 1_200)]);
+    }
 }

@@ -166,15 +166,6 @@ fn waiting<'m>(measures: &'m Measures<'m>, ends: &[End]) -> Vec<&'m Use> {
     all.flat_map(|one| one.processes.values()).filter(counts).collect()
 }
 
-/// `6 x gzip`, or the one process.
-fn many(measures: &Measures<'_>, program: &Program) -> String {
-    match program.at_a_time.round() as usize {
-        0 | 1 if program.count == 1 => words::who(&measures.model.thread_ref(program.example)),
-        0 | 1 => program.name.clone(),
-        some => format!("{some} x {}", program.name),
-    }
-}
-
 fn explain(measures: &Measures<'_>, crowd: &Crowd, loss: &Loss<'_>) -> Wording {
     let Crowd { programs, users, hurt, ready, run, cpus } = crowd;
     let wall = loss.wall_seconds.max(1e-9);
@@ -186,10 +177,12 @@ fn explain(measures: &Measures<'_>, crowd: &Crowd, loss: &Loss<'_>) -> Wording {
     let title = match (has_most, greatest.at_a_time.round() as usize) {
         (true, 0 | 1) => format!(
             "{} has more threads ready than there are CPUs: {} for {cpus}",
-            many(measures, greatest),
+            measures.program_shown(greatest),
             words::rate((greatest.run + greatest.ready) / wall),
         ),
-        (true, _) => format!("{} share {cpus}: each has {each} of one", many(measures, greatest)),
+        (true, _) => {
+            format!("{} share {cpus}: each has {each} of one", measures.program_shown(greatest))
+        }
         (false, _) => format!(
             "there is more work than {cpus} can do: {} threads at a time are ready and have none",
             words::rate(ready / wall)
@@ -203,7 +196,7 @@ fn explain(measures: &Measures<'_>, crowd: &Crowd, loss: &Loss<'_>) -> Wording {
             let place = whose::place(measures.model, &example);
             format!(
                 "{}{place} {} ({} more ready)",
-                many(measures, program),
+                measures.program_shown(program),
                 words::rate(program.run / wall),
                 words::rate(program.ready / wall)
             )

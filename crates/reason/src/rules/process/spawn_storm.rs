@@ -138,17 +138,20 @@ fn storms(measures: &Measures<'_>, small: &HashMap<ThreadKey, f64>) -> BTreeMap<
     let model = measures.model;
     let executed: HashSet<ThreadKey> =
         model.execs.iter().map(|(_, exec)| model.key(&exec.thread)).collect();
-    let small_pids: HashSet<u32> = (model.forks.iter())
-        .filter(|(_, fork)| small.contains_key(&model.key(&fork.child)))
-        .map(|(_, fork)| fork.child.pid)
-        .collect();
+    // Who began the first of a line, by the last process of the line that had an id: each may begin the next.
+    let mut starters: HashMap<u32, u32> = HashMap::new();
     let mut storms: BTreeMap<u32, Storm> = BTreeMap::new();
     for (_, fork) in &model.forks {
         let child = model.key(&fork.child);
-        let is_process = fork.parent.pid != fork.child.pid;
-        let Some(seconds) = small.get(&child).filter(|_| is_process) else { continue };
-        let mut line = measures.ancestry.line(fork.parent.pid);
-        let Some(starter) = line.find(|by| !small_pids.contains(by)) else { continue };
+        if fork.parent.pid == fork.child.pid {
+            continue;
+        }
+        let Some(seconds) = small.get(&child) else {
+            starters.remove(&fork.child.pid);
+            continue;
+        };
+        let starter = *starters.get(&fork.parent.pid).unwrap_or(&fork.parent.pid);
+        starters.insert(fork.child.pid, starter);
         let storm = storms.entry(starter).or_default();
         if !storm.begun.insert(child) {
             continue;
