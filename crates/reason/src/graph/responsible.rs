@@ -68,8 +68,8 @@ impl Peers<'_> {
         if let Some(waker) = waker.filter(did_it) {
             return Next::Thread(waker);
         }
-        if let Some(answered) = self.answered_by(wait).filter(did_it) {
-            return Next::Thread(answered);
+        if let Some(by) = self.answered_by(wait).filter(did_it) {
+            return Next::Thread(by);
         }
         if self.lets_go_by_clock(wait, asker) {
             return Next::OwnClock;
@@ -114,15 +114,23 @@ impl Peers<'_> {
         if let Some(next) = self.after_the_clock(wait) {
             return next;
         }
-        if wait.class == WaitClass::Idle
-            && let Some(only) = self.only_child(wait.thread.pid, from, to)
-        {
-            return Next::Thread(only);
-        }
-        if let Some(busiest) = self.busiest_in_child(wait, (from, to), asker) {
-            return Next::Thread(busiest);
-        }
-        self.held_sibling(wait).or_else(|| self.ended_with(wait)).into()
+        self.within_family(wait, (from, to), asker).into()
+    }
+
+    /// The one child that it has, whatever works in the process that somebody waits for, the thread of its own process that is
+    /// held up or ended with it.
+    fn within_family(
+        &self,
+        wait: &WaitSpan,
+        (from, to): (Ns, Ns),
+        asker: Option<Asker<'_>>,
+    ) -> Option<ThreadRef> {
+        let is_idle = wait.class == WaitClass::Idle;
+        let child = is_idle.then(|| self.only_child(wait.thread.pid, from, to)).flatten();
+        child
+            .or_else(|| self.busiest_in_child(wait, (from, to), asker))
+            .or_else(|| self.held_sibling(wait))
+            .or_else(|| self.ended_with(wait))
     }
 
     /// Whether the clock ended a timed wait for a word, and the asker's wait ended at once, by it or by who had the lock in between: it

@@ -586,18 +586,11 @@ mod tests {
 
     #[test]
     fn a_wake_up_that_another_clock_dates_before_the_wait_ends_it_at_once() {
-        let wake = Some(Wake { at_ns: 900, ..Wake::default() });
-        let wait = Wait {
-            thread: thread(10, "app"),
-            begin_ns: 1_000,
-            end_ns: 1_200,
-            wake,
-            ..Wait::default()
-        };
-        let mut facts = host();
-        facts.push(fact(Body::Wait(wait)));
-        let observed = Observed::new(facts);
+        let wake = Some(Wake { at_ns: 9, ..Wake::default() });
+        let thread = thread(10, "app");
+        let wait = Wait { thread, begin_ns: 10, end_ns: 12, wake, ..Wait::default() };
+        let observed = Observed::new(host().into_iter().chain([fact(Body::Wait(wait))]).collect());
         let waits: Vec<_> = observed.timelines.waits().map(|it| (it.begin_ns, it.end_ns)).collect();
-        assert_eq!(waits, [(1_000, 1_000), (1_000, 1_200)]);
+        assert_eq!(waits, [(10, 10), (10, 12)]);
     }
 }
