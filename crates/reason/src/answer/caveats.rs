@@ -30,7 +30,7 @@ fn thinned(model: &Model) -> Option<String> {
         (ns, _) if is_process => ("its waits", ns),
         (ns, _) => ("waits of the command", ns),
     };
-    let taken = match is_process && end.traced_threshold_ns > 0 {
+    let taken = match end.traced_threshold_ns > 0 {
         true => ", and are taken to be for what those of the same thread were that were reported",
         false => "",
     };

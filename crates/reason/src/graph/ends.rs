@@ -11,12 +11,13 @@ use super::chains::{ChainLink, Chains, Leaf};
 pub use super::end::{End, EndKey, EndKind, Lost};
 use super::responsible::is_stalled;
 use super::short_waits::ShortWaits;
+use super::unseen::{self, unseen_parts};
 use crate::facts::{Ns, TargetKind, ThreadRef, ThreadTime};
 use crate::model::object::Object;
 use crate::model::{Model, ThreadKey};
 use crate::waits::WaitClass;
 use crate::waits::lock_kind::LockKind;
-use crate::waits::timeline::{self, Doing, Timelines, WaitSpan};
+use crate::waits::timeline::{self, Timelines, WaitSpan};
 use crate::waits::user_stack;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -189,6 +190,8 @@ pub(super) struct Found<'c, 'a> {
     begun: Option<HashSet<u32>>,
     /// How the unseen time of a thread divides.
     unseen: HashMap<ThreadKey, [(EndKind, WaitClass, f64); 3]>,
+    /// What the unseen sleeps of a thread were for.
+    sleeps: HashMap<ThreadKey, unseen::Parts>,
     /// For how much time a short wait stands.
     short_waits: ShortWaits,
     /// Sees each piece.
@@ -211,6 +214,7 @@ impl<'c, 'a> Found<'c, 'a> {
             ends: HashMap::new(),
             begun: None,
             unseen: HashMap::new(),
+            sleeps: HashMap::new(),
             short_waits: ShortWaits::of(model, timelines),
             watch,
         }
@@ -225,9 +229,27 @@ impl<'c, 'a> Found<'c, 'a> {
             None if is_unasked => {}
             None => {
                 for (key, part) in self.unnamed_keys(leaf, owed) {
-                    self.add_unnamed(leaf, key, part * weight);
+                    self.add_part(leaf, key, part * weight, counted);
                 }
             }
+        }
+    }
+
+    /// A part of a leaf that nothing in it names; its unseen sleep may have been for something with a name.
+    fn add_part(&mut self, leaf: &Leaf, key: EndKey, part: f64, counted: bool) {
+        if leaf.root().class != WaitClass::Unseen || key.1 == WaitClass::Unseen {
+            return self.add_unnamed(leaf, key, part);
+        }
+        let actor = match &key.2 {
+            Object::Process(pid) if *pid != leaf.root().who.pid => {
+                Some(self.model.thread_ref(*pid))
+            }
+            _ => None,
+        };
+        let led = unseen::led_to(leaf, &key, actor);
+        match unseen::has_name(&key) {
+            true => self.add_named(&led, led.links.len() - 1, part, counted),
+            false => self.add_unnamed(&led, key, part),
         }
     }
 
@@ -305,9 +327,7 @@ impl<'c, 'a> Found<'c, 'a> {
     fn unnamed_keys(&mut self, leaf: &Leaf, owed: bool) -> Vec<(EndKey, f64)> {
         let root = leaf.root();
         if root.class == WaitClass::Unseen {
-            let parts = self.unseen_parts(&root.who);
-            let parts = parts.into_iter().filter(|(_, _, part)| *part > 0.0);
-            return parts.map(|(kind, class, part)| (self.key(root, kind, class), part)).collect();
+            return self.unseen_keys(root);
         }
         let kind = match EndKind::of(root.class) {
             EndKind::Remote if root.question_of.is_some() => EndKind::Idle,
@@ -379,6 +399,40 @@ impl<'c, 'a> Found<'c, 'a> {
             .unseen
             .entry(model.key(thread))
             .or_insert_with(|| unseen_parts(model, timelines, thread))
+    }
+
+    /// The ends of unseen time, each with its part.
+    fn unseen_keys(&mut self, root: &ChainLink) -> Vec<(EndKey, f64)> {
+        let mut keys: BTreeMap<EndKey, f64> = BTreeMap::new();
+        for (kind, class, part) in self.unseen_parts(&root.who) {
+            let mut rest = part;
+            if kind == EndKind::Open && part > 0.0 {
+                for (key, share) in self.unseen_sleeps(&root.who).iter() {
+                    *keys.entry(key.clone()).or_default() += share * part;
+                    rest -= share * part;
+                }
+            }
+            if rest > f64::EPSILON {
+                *keys.entry(self.key(root, kind, class)).or_default() += rest;
+            }
+        }
+        keys.into_iter().collect()
+    }
+
+    /// What the unseen sleep of a thread was for.
+    fn unseen_sleeps(&mut self, thread: &ThreadRef) -> unseen::Parts {
+        let who = self.model.key(thread);
+        if let Some(known) = self.sleeps.get(&who) {
+            return known.clone();
+        }
+        // Whoever leads back here finds it unknown.
+        self.sleeps.insert(who, unseen::Parts::default());
+        if self.is_command {
+            let (chains, timelines) = (self.chains, self.timelines);
+            let parts = unseen::sleeps(self.model, timelines, chains, who, |leaf| self.keys(leaf));
+            self.sleeps.insert(who, parts);
+        }
+        self.sleeps[&who].clone()
     }
 
     /// What a thread's wait is by itself, whatever its process was found to wait for: that is counted nowhere else.
@@ -520,46 +574,4 @@ fn reads_a_pipe(root: &ChainLink) -> bool {
 /// Whether somebody's input is waited for.
 fn is_terminal(object: &Object) -> bool {
     matches!(object, Object::Tty(_))
-}
-
-/// How the time of a thread that was not reported divides: shares of running, of waiting for a CPU, and of short waits.
-pub fn unseen_parts(
-    model: &Model,
-    timelines: &Timelines,
-    thread: &ThreadRef,
-) -> [(EndKind, WaitClass, f64); 3] {
-    let parts = |works: f64, cpu: f64, open: f64| {
-        [
-            (EndKind::Works, WaitClass::Running, works),
-            (EndKind::Cpu, WaitClass::RunQueue, cpu),
-            (EndKind::Open, WaitClass::Unseen, open),
-        ]
-    };
-    let who = model.key(thread);
-    let is_its = |time: &&ThreadTime| {
-        time.thread.tid == thread.tid && model.key_at(&time.thread, time.until_ns) == who
-    };
-    let Some(time) = model.times.iter().find(is_its) else {
-        return parts(0.0, 0.0, 1.0);
-    };
-    let (mut reported_ready_ns, mut reported_run_ns, mut unseen_ns) = (0, 0, 0);
-    for piece in timelines.pieces(who, time.since_ns, time.until_ns) {
-        let ns = piece.end_ns - piece.begin_ns;
-        match piece.doing {
-            Doing::Waiting(wait)
-                if matches!(wait.class, WaitClass::RunQueue | WaitClass::CpuQuota) =>
-            {
-                reported_ready_ns += ns;
-            }
-            Doing::Waiting(_) => {}
-            Doing::Running => reported_run_ns += ns,
-            Doing::Unseen => unseen_ns += ns,
-        }
-    }
-    let all = unseen_ns.max(1) as f64;
-    // Where a switch was not reported, the scheduler's own count has what the sums lack.
-    let ran_ns = time.run_ns.max(time.cpu_ns.unwrap_or(0));
-    let works = (ran_ns.saturating_sub(reported_run_ns) as f64 / all).min(1.0);
-    let cpu = (time.runnable_ns.saturating_sub(reported_ready_ns) as f64 / all).min(1.0 - works);
-    parts(works, cpu, 1.0 - works - cpu)
 }

@@ -4,7 +4,7 @@
 //! responsible.rs order the candidates (next.rs): among.rs picks the descriptor, event_loops.rs the event that counts,
 //! parallel.rs the child, serving.rs the thread that matters and sessions.rs the session of a database. chains.rs follows them
 //! through time; ends.rs adds up where that stops (end.rs), each second once, and
-//! short_waits.rs how much of it each reported wait stands for; what_if.rs says what a command would save
+//! short_waits.rs and unseen.rs how much of it each reported wait stands for; what_if.rs says what a command would save
 //! without one of them. Must not: name a cause, or weigh one.
 
 mod among;
@@ -21,5 +21,6 @@ pub mod responsible;
 mod serving;
 mod sessions;
 mod short_waits;
+pub mod unseen;
 mod wakers;
 pub mod what_if;

@@ -8,7 +8,7 @@
 //!
 //! Rejected: to leave that time out (a program that waits 80 % of its time, a third of a millisecond each, was said to work).
 //!
-//! Edit together: the probe's wait_threshold.rs, which decides what is reported.
+//! Edit together: the probe's wait_threshold.rs, which decides what is reported; unseen.rs, which does the same for a command.
 
 use crate::facts::{Ns, TargetKind, WaitState};
 use crate::model::{Model, ThreadKey};
@@ -17,9 +17,9 @@ use crate::waits::timeline::{Timelines, WaitSpan};
 use std::collections::HashMap;
 
 /// Fewer waits are no sample.
-const SAMPLE_MIN: u32 = 10;
+pub(super) const SAMPLE_MIN: u32 = 10;
 /// A wait of so many times the threshold is none of the short ones.
-const SHORT_TIMES: Ns = 4;
+pub(super) const SHORT_TIMES: Ns = 4;
 /// What is left of a thread's sleep is worth dividing from this part of it on.
 const LEFT_MIN: f64 = 0.02;
 
@@ -89,26 +89,36 @@ impl ShortWaits {
     }
 }
 
-fn is_uninterruptible(wait: &WaitSpan) -> bool {
+pub(super) fn is_uninterruptible(wait: &WaitSpan) -> bool {
     wait.place.state == WaitState::DiskSleep
 }
 
-fn is_short(wait: &WaitSpan, short_ns: Ns) -> bool {
+pub(super) fn is_short(wait: &WaitSpan, short_ns: Ns) -> bool {
     !wait.standing && wait.end_ns.saturating_sub(wait.begin_ns) <= short_ns
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use crate::answer::{EndKind, Report, Verdict, explain};
     use crate::facts::*;
     use crate::rules::scenes::*;
 
-    /// A process that sleeps uninterruptibly in fdatasync, half a millisecond each: so many of these waits were reported.
     fn syncing(reported: u64, traced_threshold_ns: Ns) -> Report {
+        explain(syncing_as(TargetKind::Process, reported, traced_threshold_ns))
+    }
+
+    /// A process, or a command, that sleeps uninterruptibly in fdatasync, half a millisecond each: so many of these waits were
+    /// reported.
+    pub(in crate::graph) fn syncing_as(
+        kind: TargetKind,
+        reported: u64,
+        traced_threshold_ns: Ns,
+    ) -> Vec<Fact> {
         let slept_ns = LOOK_NS / 5 * 4;
         let mut facts = host();
         facts.retain(|fact| !matches!(fact.body, Body::WindowEnd(_)));
-        facts.push(of_process(10, "sqlite3"));
+        let name = "sqlite3".to_string();
+        facts.push(fact(Body::Target(Target { kind, name, pid: 10, cgroups: Vec::new() })));
         for n in 0..reported {
             let begin_ns = 10_000_000 + n * 1_000_000;
             let place = Place {
@@ -134,10 +144,10 @@ mod tests {
         let end =
             WindowEnd { traced_threshold_ns, threshold_ns: 1_000_000, ..WindowEnd::default() };
         facts.push(Fact { at_ns: LOOK_NS, body: Body::WindowEnd(end) });
-        explain(facts)
+        facts
     }
 
-    fn device_share(report: &Report) -> f64 {
+    pub(in crate::graph) fn device_share(report: &Report) -> f64 {
         let disk = report.answer.ends.iter().filter(|end| end.end == EndKind::Device);
         disk.map(|end| end.share).sum()
     }

@@ -15,7 +15,7 @@ use crate::answer::verdict::Origin;
 use crate::facts::{Ns, ThreadRef};
 use crate::graph::chains::ChainLink;
 use crate::graph::end::{End, EndKind};
-use crate::graph::ends::unseen_parts;
+use crate::graph::unseen::unseen_parts;
 use crate::measure::Measures;
 use crate::model::object::Object;
 use crate::model::{Model, ThreadKey, words};
