@@ -98,7 +98,8 @@ struct Storm {
     /// What each spends on it, seconds.
     starters: BTreeMap<u32, f64>,
     begun: BTreeSet<ThreadKey>,
-    pids: BTreeSet<u32>,
+    /// How many of them had which process id.
+    pids: BTreeMap<u32, usize>,
     /// CPU time of what was begun, and of the starters inside fork and wait.
     seconds: f64,
     names: BTreeMap<String, usize>,
@@ -140,6 +141,8 @@ fn storms(measures: &Measures<'_>, small: &HashMap<ThreadKey, f64>) -> BTreeMap<
         model.execs.iter().map(|(_, exec)| model.key(&exec.thread)).collect();
     // Who began the first of a line, by the last process of the line that had an id: each may begin the next.
     let mut starters: HashMap<u32, u32> = HashMap::new();
+    // A process id may be that of children of several in turn.
+    let mut had: HashMap<u32, usize> = HashMap::new();
     let mut storms: BTreeMap<u32, Storm> = BTreeMap::new();
     for (_, fork) in &model.forks {
         let child = model.key(&fork.child);
@@ -156,7 +159,8 @@ fn storms(measures: &Measures<'_>, small: &HashMap<ThreadKey, f64>) -> BTreeMap<
         if !storm.begun.insert(child) {
             continue;
         }
-        storm.pids.insert(fork.child.pid);
+        *storm.pids.entry(fork.child.pid).or_default() += 1;
+        *had.entry(fork.child.pid).or_default() += 1;
         storm.seconds += seconds;
         storm.copied += usize::from(fork.flags & CLONE_VM == 0);
         storm.by_vfork += usize::from(fork.flags & CLONE_VFORK != 0);
@@ -166,7 +170,10 @@ fn storms(measures: &Measures<'_>, small: &HashMap<ThreadKey, f64>) -> BTreeMap<
     for (starter, storm) in &mut storms {
         let count = storm.begun.len() as f64;
         // The sums of a process end before its memory is given back; its samples go on.
-        let sampled = storm.pids.iter().map(|pid| sampled_seconds(measures, *pid, |_| true));
+        let sampled = storm.pids.iter().map(|(pid, count)| {
+            let part = *count as f64 / had[pid] as f64;
+            part * sampled_seconds(measures, *pid, |_| true)
+        });
         let sampled: f64 = sampled.sum();
         let own = sampled_seconds(measures, *starter, is_in_start);
         // What is dear copies and gives back a big image, which is another finding.
@@ -213,7 +220,9 @@ fn of_one_program(measures: &Measures<'_>, storms: BTreeMap<u32, Storm>) -> Vec<
         let whole = all.entry((parent, measures.process_name(&process))).or_default();
         whole.starters.extend(storm.starters);
         whole.begun.extend(storm.begun);
-        whole.pids.extend(storm.pids);
+        for (pid, count) in storm.pids {
+            *whole.pids.entry(pid).or_default() += count;
+        }
         whole.seconds += storm.seconds;
         whole.copied += storm.copied;
         whole.by_vfork += storm.by_vfork;
@@ -278,11 +287,11 @@ fn is_work_of(measures: &Measures<'_>, end: &End, storm: &Storm) -> bool {
         return false;
     }
     match &end.object {
-        Object::Process(pid) => storm.pids.contains(pid) || storm.is_most_of(measures, *pid),
+        Object::Process(pid) => storm.pids.contains_key(pid) || storm.is_most_of(measures, *pid),
         Object::Processes(comm) => {
             storm.names.contains_key(&**comm)
                 || end.who.as_ref().is_some_and(|who| {
-                    storm.pids.contains(&who.pid)
+                    storm.pids.contains_key(&who.pid)
                         || measures.process_name(who) == **comm
                             && storm.names.contains_key(&who.comm)
                 })
