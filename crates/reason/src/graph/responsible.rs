@@ -44,7 +44,7 @@ impl Peers<'_> {
             WaitClass::UnixRead | WaitClass::PipeRead => {
                 self.behind_events(wait, (from, to), asker)
             }
-            WaitClass::Timer => self.polled(wait, (from, to), asker).into(),
+            WaitClass::Timer => self.polled(wait).into(),
             _ => Next::Nobody,
         }
     }
@@ -233,12 +233,7 @@ impl Peers<'_> {
 
     /// Whom a thread asks after that sleeps for short times again and again: its one child, or the thread of its own process
     /// that was held up meanwhile.
-    fn polled(
-        &self,
-        wait: &WaitSpan,
-        within: (Ns, Ns),
-        asker: Option<Asker<'_>>,
-    ) -> Option<ThreadRef> {
+    fn polled(&self, wait: &WaitSpan) -> Option<ThreadRef> {
         const POLLS_MIN: usize = 3;
         const PERIOD_NS_MAX: Ns = 500_000_000;
         let short = |other: &&WaitSpan| {
@@ -249,8 +244,7 @@ impl Peers<'_> {
             return None;
         }
         let child = self.only_child(wait.thread.pid, wait.begin_ns, wait.end_ns);
-        let busiest = || self.busiest_in_child(wait, within, asker);
-        child.or_else(busiest).or_else(|| self.held_sibling(wait))
+        child.or_else(|| self.held_sibling(wait))
     }
 
     /// The one child that a process had for most of an interval.
@@ -269,8 +263,7 @@ impl Peers<'_> {
         }
     }
 
-    /// Who waits for a process waits for all that is in it. If its main thread only rests (pause, sigwait, a join, a look at
-    /// the clock now and then), that is the
+    /// Who waits for a process waits for all that is in it. If its main thread only rests (pause, sigwait, a join), that is the
     /// thread of it, or of what it has begun, that rested least, and for less than half of the time.
     fn busiest_in_child(
         &self,
