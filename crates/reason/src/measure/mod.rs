@@ -37,7 +37,7 @@ pub mod refusals;
 pub mod steal;
 pub mod tcp_stream;
 
-use crate::facts::{DeviceNumber, ThreadRef};
+use crate::facts::{DeviceNumber, ThreadRef, ThreadTime};
 use crate::graph::ends::{End, Graph, Lost, command_root};
 use crate::model::Model;
 use crate::model::words;
@@ -48,7 +48,7 @@ use cpu_users::{CpuUsers, Program};
 use disk_view::{DiskView, Disks};
 use memory_limits::Limited;
 use memory_losses::Whose;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::sync::OnceLock;
 
@@ -87,6 +87,8 @@ pub struct Measures<'a> {
     /// What each disk did, with the limits, caches and arrays on it.
     pub disks: Disks<'a>,
     memory_losses: OnceLock<Vec<memory_losses::Spent>>,
+    /// Index into the model's.
+    times_by_process: OnceLock<HashMap<u32, Vec<usize>>>,
 }
 
 impl<'a> Measures<'a> {
@@ -131,6 +133,7 @@ impl<'a> Measures<'a> {
             profile,
             disks,
             memory_losses: OnceLock::new(),
+            times_by_process: OnceLock::new(),
         }
     }
 
@@ -161,6 +164,19 @@ impl<'a> Measures<'a> {
         }
         let main = self.model.names.get(&thread.pid).filter(|main| !main.comm.is_empty());
         process_names::present(self.model, main.unwrap_or(thread)).comm
+    }
+
+    /// The sums of the threads of a process; of thousands that came and went each is asked about.
+    pub fn times_of(&self, pid: u32) -> impl Iterator<Item = &'a ThreadTime> + use<'_, 'a> {
+        let all = self.times_by_process.get_or_init(|| {
+            let mut all: HashMap<u32, Vec<usize>> = HashMap::new();
+            for (at, time) in self.model.times.iter().enumerate() {
+                all.entry(time.thread.pid).or_default().push(at);
+            }
+            all
+        });
+        let model = self.model;
+        all.get(&pid).into_iter().flatten().map(|at| &model.times[*at])
     }
 
     /// `6 x gzip`, or the one process.

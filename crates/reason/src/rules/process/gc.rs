@@ -13,7 +13,6 @@ use super::own_time::{COST_MIN, Cost, PART_MIN, worker};
 use crate::facts::{ThreadRef, ThreadTime};
 use crate::graph::end::End;
 use crate::measure::Measures;
-use crate::model::Model;
 use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::engine::Loss;
@@ -133,15 +132,15 @@ struct Collecting {
 
 impl Collecting {
     /// Of a process that is a virtual machine.
-    fn of(model: &Model, pid: u32) -> Option<Self> {
-        let its = || model.times.iter().filter(move |time| time.thread.pid == pid);
+    fn of(measures: &Measures<'_>, pid: u32) -> Option<Self> {
+        let its = || measures.times_of(pid);
         its().find(|time| time.thread.comm == VM_THREAD)?;
         let seconds = |time: &ThreadTime| time.run_ns as f64 / 1e9;
         let called = |names: &'static [&str]| {
             its().filter(move |it| names.iter().any(|name| it.thread.comm.starts_with(name)))
         };
         Some(Self {
-            process: model.thread_ref(pid),
+            process: measures.model.thread_ref(pid),
             vm: called(&[VM_THREAD]).map(seconds).sum(),
             longest_worker: called(WORKERS).map(seconds).fold(0.0, f64::max),
             workers: called(WORKERS).map(seconds).sum(),
@@ -254,7 +253,7 @@ fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
 
 fn of_a_virtual_machine<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
     let pid = worker(measures, end)?;
-    let collecting = Collecting::of(measures.model, pid)?;
+    let collecting = Collecting::of(measures, pid)?;
     let process = &collecting.process;
     let stood = Cost::of_one(measures, process, collecting.stood(), end);
     let share = if measures.is_command() { stood.share } else { collecting.share() };
