@@ -2,8 +2,9 @@
  * ranges THREADS apart|shared DIRECTORY: threads that lock and unlock byte ranges, each of a file of its own, or all of one,
  * as the processes of a database without a server do.
  *
- * The kernel keeps the ranges of one file in one list, and walks it under a spin lock for each call (fs/locks.c). The figure
- * is counted in memory that is a file: a call for each would be what is measured.
+ * The kernel keeps the ranges of one file in one list, and walks it under a spin lock for each call (fs/locks.c). A list is as
+ * long either way: those who share a file bring a part of it each. The figure is counted in memory that is a file: a call for
+ * each would be what is measured.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -15,10 +16,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { RANGES = 300 };
+enum { RANGES = 1200 };
 
 static uint64_t *done;
-static int apart;
+static int apart, threads;
 
 static int set(int file, int type, off_t at)
 {
@@ -36,8 +37,8 @@ static void *lock_ranges(void *argument)
 	int file = open(name, O_RDWR | O_CREAT, 0600);
 	if (file < 0)
 		exit(1);
-	/* Gaps between them, or they would become one range; those who share a file bring as many together as one alone. */
-	for (int index = 0; index < RANGES; index++)
+	/* Gaps between them, or they would become one range. */
+	for (int index = 0; index < (apart ? RANGES : RANGES / threads); index++)
 		if (set(file, F_RDLCK, index * 2))
 			exit(1);
 	for (;;) {
@@ -52,8 +53,9 @@ int main(int count, char **words)
 	char head[16] = "figure01";
 	pthread_t thread;
 
-	if (count != 4 || chdir(words[3]))
+	if (count != 4 || chdir(words[3]) || atoi(words[1]) < 1)
 		return 2;
+	threads = atoi(words[1]);
 	apart = !strcmp(words[2], "apart");
 	int file = open(getenv("FIGURE"), O_RDWR | O_CREAT | O_TRUNC, 0600);
 	if (write(file, head, sizeof head) != sizeof head)
@@ -61,7 +63,7 @@ int main(int count, char **words)
 	done = mmap(NULL, sizeof head, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
 	if (done == MAP_FAILED)
 		return 1;
-	for (long own = 0; own < atoi(words[1]); own++)
+	for (long own = 0; own < threads; own++)
 		if (pthread_create(&thread, NULL, lock_ranges, (void *)own))
 			return 1;
 	pthread_join(thread, NULL);

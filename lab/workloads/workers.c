@@ -10,9 +10,9 @@
 
 static volatile unsigned long sum;
 
-static void add(unsigned long count)
+static void add(void)
 {
-	for (unsigned long n = 0; n < count; n++)
+	for (unsigned long n = 0; n < 20000; n++)
 		sum += n * sum + 7;
 }
 
@@ -20,14 +20,14 @@ static int work(const char *by_processes)
 {
 	for (;;) {
 		if (access(by_processes, F_OK)) {
-			add(20000);
+			add();
 		} else {
 			pid_t child = fork();
 
 			if (child < 0)
 				return 1;
 			if (!child) {
-				add(1000);
+				add();
 				_exit(0);
 			}
 			if (waitpid(child, NULL, 0) != child)

@@ -182,9 +182,7 @@ impl Decoder {
         let disk = field!(place, wire_place, disk);
         Place {
             state: match wait_state(field!(place, wire_place, state)) {
-                // Only the freezer's trap is an interruptible sleep. The kernel marks who is stopped, traced or waits for
-                // a vfork as frozen too, so that their group need not wait for them.
-                WaitState::Sleep if frozen => WaitState::Frozen,
+                state if frozen => marked_frozen(state),
                 state => state,
             },
             iowait,
@@ -326,6 +324,12 @@ pub fn thread_ref(record: &wire_ref) -> ThreadRef {
 /// The kernel's internal dev_t: 12 bits of major, 20 of minor.
 pub fn device(dev: u32) -> DeviceNumber {
     DeviceNumber { major: dev >> 20, minor: dev & 0xf_ffff }
+}
+
+/// The state of who is marked as frozen (`task_struct.frozen`). Only the freezer's trap is an interruptible sleep: who is stopped,
+/// traced or waits for a vfork is marked too, so that their group need not wait for them.
+fn marked_frozen(state: WaitState) -> WaitState {
+    if state == WaitState::Sleep { WaitState::Frozen } else { state }
 }
 
 /// Task state bits (include/linux/sched.h) to a state.
@@ -510,5 +514,13 @@ mod tests {
         assert_eq!(wait_state(0x104), WaitState::Stopped);
         assert_eq!(wait_state(0x102), WaitState::DiskSleep);
         assert_eq!(wait_state(1), WaitState::Sleep);
+    }
+
+    #[test]
+    fn who_waits_for_a_vfork_is_marked_as_frozen_and_is_not() {
+        // TASK_KILLABLE and TASK_FREEZABLE, as wait_for_vfork_done has them.
+        assert_eq!(marked_frozen(wait_state(0x2102)), WaitState::DiskSleep);
+        assert_eq!(marked_frozen(wait_state(0x104)), WaitState::Stopped);
+        assert_eq!(marked_frozen(wait_state(0x2001)), WaitState::Frozen);
     }
 }

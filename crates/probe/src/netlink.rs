@@ -33,9 +33,9 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-/// An answer that takes longer than this, and so much more for each namespace, is given up for now: a look begins and ends
-/// with such a question. A dump takes a millisecond where nobody holds the lock.
+/// An answer that takes longer than this is given up for now: a look begins and ends with such a question.
 const PATIENCE: Duration = Duration::from_millis(250);
+/// So much more for each namespace that is asked.
 const PATIENCE_OF_NAMESPACE: Duration = Duration::from_millis(5);
 
 /// Each namespace costs a descriptor.
@@ -139,8 +139,7 @@ impl Netlink {
     /// Looks for namespaces made since, and lets go of those that are gone.
     pub fn refresh(&mut self, roots: &Roots) -> Vec<Body> {
         let all = namespaces(roots);
-        let count = u32::try_from(all.len()).unwrap_or(u32::MAX);
-        self.patience = PATIENCE.saturating_add(PATIENCE_OF_NAMESPACE.saturating_mul(count));
+        self.patience = PATIENCE + PATIENCE_OF_NAMESPACE * all.len().min(NAMESPACES_MAX) as u32;
         let mut facts = self.ask(Request::Replace(all));
         facts.extend(namespaces_refused(roots));
         facts

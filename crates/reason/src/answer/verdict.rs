@@ -17,6 +17,7 @@ use crate::graph::end::{End, EndKind};
 use crate::measure::Measures;
 use crate::measure::own_functions::works_in;
 use crate::model::object::Object;
+use crate::model::words;
 use crate::rules::{Claim, ask, engine};
 use crate::waits::WaitClass;
 use crate::waits::poll_intent::TCP_LISTEN;
@@ -274,7 +275,7 @@ fn why_open(measures: &Measures<'_>, end: &End) -> String {
         }
         (WaitClass::Unseen, _) => format!(
             "{} had many waits too short to be seen one by one, or none of its events were seen (holdup -p {} follows them)",
-            crate::model::words::who(&root.who),
+            words::who(&root.who),
             root.who.pid
         ),
         (WaitClass::Kernel, Object::Kernel(at)) => {

@@ -10,16 +10,16 @@
 //!
 //! Edit together: the probe's wait_threshold.rs, which decides what is reported; unseen.rs, which does the same for a command.
 
-use crate::facts::{Ns, TargetKind, WaitState};
+use crate::facts::{Ns, TargetKind, ThreadTime, WaitState};
 use crate::model::{Model, ThreadKey};
 use crate::waits::WaitClass;
 use crate::waits::timeline::{Timelines, WaitSpan};
 use std::collections::HashMap;
 
 /// Fewer waits are no sample.
-pub(super) const SAMPLE_MIN: u32 = 10;
+const SAMPLE_MIN: usize = 10;
 /// A wait of so many times the threshold is none of the short ones.
-pub(super) const SHORT_TIMES: Ns = 4;
+const SHORT_TIMES: Ns = 4;
 /// What is left of a thread's sleep is worth dividing from this part of it on.
 const LEFT_MIN: f64 = 0.02;
 
@@ -33,42 +33,69 @@ pub(super) struct ShortWaits {
 
 /// The reported waits of a thread, of one kind of sleep.
 #[derive(Default)]
-struct Reported {
+pub(super) struct Reported<'t> {
     all_ns: Ns,
     short_ns: Ns,
-    short: u32,
+    /// The short ones: a sample of those that were not reported.
+    pub short: Vec<&'t WaitSpan>,
+}
+
+/// Of the interruptible and of the uninterruptible kind, each with what a thread slept beyond what was reported.
+pub(super) fn reported<'t>(
+    timelines: &'t Timelines,
+    who: ThreadKey,
+    time: &ThreadTime,
+    short_ns: Ns,
+) -> [(Reported<'t>, Ns); 2] {
+    let mut reported = [Reported::default(), Reported::default()];
+    for wait in timelines.of(who) {
+        if matches!(wait.class, WaitClass::RunQueue | WaitClass::CpuQuota) {
+            continue;
+        }
+        let ns = wait.within_ns(time.since_ns, time.until_ns);
+        let of = &mut reported[usize::from(is_uninterruptible(wait))];
+        of.all_ns += ns;
+        if is_short(wait, short_ns) {
+            of.short_ns += ns;
+            of.short.push(wait);
+        }
+    }
+    let [sleep, disk_sleep] = reported;
+    let left = |slept_ns: Ns, of: &Reported<'_>| slept_ns.saturating_sub(of.all_ns);
+    let left_ns = [left(time.sleep_ns, &sleep), left(time.disk_sleep_ns, &disk_sleep)];
+    [(sleep, left_ns[0]), (disk_sleep, left_ns[1])]
+}
+
+impl Reported<'_> {
+    /// Whether the short ones are enough to stand for others.
+    pub fn is_sample(&self) -> bool {
+        self.short.len() >= SAMPLE_MIN
+    }
+}
+
+/// The longest wait that is short, where not all were reported; none where they were.
+pub(super) fn short_ns_max(model: &Model) -> Option<Ns> {
+    let threshold_ns = model.window_end.traced_threshold_ns;
+    (threshold_ns > 0).then_some(threshold_ns * SHORT_TIMES)
 }
 
 impl ShortWaits {
     pub(super) fn of(model: &Model, timelines: &Timelines) -> Self {
-        let threshold_ns = model.window_end.traced_threshold_ns;
         let is_process = model.target.as_ref().is_some_and(|it| it.kind == TargetKind::Process);
-        if !is_process || threshold_ns == 0 {
+        let Some(short_ns) = short_ns_max(model).filter(|_| is_process) else {
             return Self::default();
-        }
-        let short_ns = threshold_ns * SHORT_TIMES;
+        };
         let mut weights = HashMap::new();
         for time in model.times.iter().filter(|time| !time.kernel && model.in_target(&time.thread))
         {
             let who = model.key_at(&time.thread, time.until_ns);
-            let mut reported = [Reported::default(), Reported::default()];
-            for wait in timelines.of(who) {
-                if matches!(wait.class, WaitClass::RunQueue | WaitClass::CpuQuota) {
-                    continue;
-                }
-                let ns = wait.within_ns(time.since_ns, time.until_ns);
-                let of = &mut reported[usize::from(is_uninterruptible(wait))];
-                of.all_ns += ns;
-                if is_short(wait, short_ns) {
-                    of.short_ns += ns;
-                    of.short += 1;
-                }
-            }
-            for (at, slept_ns) in [time.sleep_ns, time.disk_sleep_ns].into_iter().enumerate() {
-                let of = &reported[at];
-                let left_ns = slept_ns.saturating_sub(of.all_ns) as f64;
-                if of.short >= SAMPLE_MIN && left_ns >= LEFT_MIN * slept_ns as f64 {
-                    weights.insert((who, at == 1), 1.0 + left_ns / of.short_ns.max(1) as f64);
+            for (at, (of, left_ns)) in
+                reported(timelines, who, time, short_ns).into_iter().enumerate()
+            {
+                let slept_ns = of.all_ns + left_ns;
+                if of.is_sample() && left_ns as f64 >= LEFT_MIN * slept_ns as f64 {
+                    let weight = 1.0 + left_ns as f64 / of.short_ns.max(1) as f64;
+                    weights.insert((who, at == 1), weight);
                 }
             }
         }
@@ -89,11 +116,11 @@ impl ShortWaits {
     }
 }
 
-pub(super) fn is_uninterruptible(wait: &WaitSpan) -> bool {
+fn is_uninterruptible(wait: &WaitSpan) -> bool {
     wait.place.state == WaitState::DiskSleep
 }
 
-pub(super) fn is_short(wait: &WaitSpan, short_ns: Ns) -> bool {
+fn is_short(wait: &WaitSpan, short_ns: Ns) -> bool {
     !wait.standing && wait.end_ns.saturating_sub(wait.begin_ns) <= short_ns
 }
 

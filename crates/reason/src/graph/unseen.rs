@@ -12,12 +12,12 @@
 
 use super::chains::{ChainLink, Chains, Leaf};
 use super::end::{EndKey, EndKind};
-use super::short_waits::{SAMPLE_MIN, SHORT_TIMES, is_short, is_uninterruptible};
+use super::short_waits::{reported, short_ns_max};
 use crate::facts::{Ns, ThreadRef, ThreadTime};
 use crate::model::object::Object;
 use crate::model::{Model, ThreadKey};
 use crate::waits::WaitClass;
-use crate::waits::timeline::{Doing, Timelines, WaitSpan};
+use crate::waits::timeline::{Doing, Timelines};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -26,6 +26,11 @@ const FOLLOWED_MAX: usize = 50;
 
 /// Ends, each with its part of the time; what is missing to 1 is not known.
 pub(super) type Parts = Arc<[(EndKey, f64)]>;
+
+/// A thread's sums.
+fn sums<'m>(model: &'m Model, who: ThreadKey) -> Option<&'m ThreadTime> {
+    model.times.iter().find(|time| model.key_at(&time.thread, time.until_ns) == who)
+}
 
 /// How the time of a thread that was not reported divides: shares of running, of waiting for a CPU, and of short waits.
 pub fn unseen_parts(
@@ -41,10 +46,7 @@ pub fn unseen_parts(
         ]
     };
     let who = model.key(thread);
-    let is_its = |time: &&ThreadTime| {
-        time.thread.tid == thread.tid && model.key_at(&time.thread, time.until_ns) == who
-    };
-    let Some(time) = model.times.iter().find(is_its) else {
+    let Some(time) = sums(model, who) else {
         return parts(0.0, 0.0, 1.0);
     };
     let (mut reported_ready_ns, mut reported_run_ns, mut unseen_ns) = (0, 0, 0);
@@ -77,40 +79,22 @@ pub(super) fn sleeps(
     who: ThreadKey,
     mut ends: impl FnMut(&Leaf) -> Vec<(EndKey, f64)>,
 ) -> Parts {
-    let threshold_ns = model.window_end.traced_threshold_ns;
-    if threshold_ns == 0 {
+    let (Some(short_ns), Some(time)) = (short_ns_max(model), sums(model, who)) else {
         return Parts::default();
-    }
-    let its = model.times.iter().filter(|it| model.key_at(&it.thread, it.until_ns) == who);
-    let mut left_ns = its
-        .map(|it| [it.sleep_ns, it.disk_sleep_ns])
-        .fold([0; 2], |sum, one| [sum[0] + one[0], sum[1] + one[1]]);
-    let mut samples: [Vec<&WaitSpan>; 2] = [Vec::new(), Vec::new()];
-    for wait in timelines.of(who) {
-        if matches!(wait.class, WaitClass::RunQueue | WaitClass::CpuQuota) {
-            continue;
-        }
-        let at = usize::from(is_uninterruptible(wait));
-        left_ns[at] = left_ns[at].saturating_sub(wait.within_ns(model.begin_ns, model.end_ns));
-        if is_short(wait, threshold_ns * SHORT_TIMES) {
-            samples[at].push(wait);
-        }
-    }
-    let all_ns: Ns = left_ns.iter().sum();
+    };
+    let kinds = reported(timelines, who, time, short_ns);
+    let all_ns: Ns = kinds.iter().map(|(_, left_ns)| left_ns).sum();
     let mut parts: BTreeMap<EndKey, f64> = BTreeMap::new();
-    for (sample, left_ns) in samples.iter().zip(left_ns) {
-        if sample.len() < SAMPLE_MIN as usize || left_ns == 0 {
-            continue;
-        }
+    for (of, left_ns) in kinds.iter().filter(|(of, left_ns)| of.is_sample() && *left_ns > 0) {
         let mut led: BTreeMap<EndKey, f64> = BTreeMap::new();
-        for wait in sample.iter().step_by(sample.len().div_ceil(FOLLOWED_MAX)) {
+        for wait in of.short.iter().step_by(of.short.len().div_ceil(FOLLOWED_MAX)) {
             for leaf in chains.follow_wait(wait, model.begin_ns, model.end_ns) {
                 for (key, share) in ends(&leaf) {
                     *led.entry(key).or_default() += share * leaf.ns() as f64;
                 }
             }
         }
-        let part = left_ns as f64 / all_ns as f64 / led.values().sum::<f64>().max(1.0);
+        let part = *left_ns as f64 / all_ns as f64 / led.values().sum::<f64>().max(1.0);
         for (key, ns) in led.into_iter().filter(|(key, _)| key.1 != WaitClass::Unseen) {
             *parts.entry(key).or_default() += part * ns;
         }

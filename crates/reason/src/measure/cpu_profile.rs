@@ -138,7 +138,13 @@ impl<'a> CpuProfile<'a> {
         self.by_pid.get(&pid).map_or(&[], |of| &of.samples)
     }
 
-    /// The same by system call, and by the file of its own code.
+    /// CPU time of a process where its kernel stack, empty in its own code, is as wanted, seconds.
+    pub fn seconds_where(&self, pid: u32, wanted: impl Fn(&[String]) -> bool) -> f64 {
+        let hit = self.samples(pid).iter().filter(|it| wanted(self.model.stack(it.stack)));
+        hit.map(|it| it.count as f64 / f64::from(it.frequency_hz.max(1))).sum()
+    }
+
+    /// The samples of a process by system call, and by the file of its own code.
     pub fn work(&self, pid: u32) -> &[&'a Work] {
         self.by_pid.get(&pid).map_or(&[], |of| &of.calls)
     }

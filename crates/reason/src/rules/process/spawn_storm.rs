@@ -44,7 +44,7 @@ static PART_MIN: Threshold = Threshold::new(
     0.4,
     "1",
     "of the CPU time of the starter and of all that it began; less is the price of how the work is done",
-    "chosen: nearly half of it, as what the starter spends in fork is not counted",
+    "chosen: nearly half of it, as not all of what a start takes is seen (the page faults of the starter after a fork)",
 );
 
 static ALL_MIN: Threshold = Threshold::new(
@@ -139,7 +139,7 @@ fn storms(measures: &Measures<'_>, small: &HashMap<ThreadKey, f64>) -> BTreeMap<
     let model = measures.model;
     let executed: HashSet<ThreadKey> =
         model.execs.iter().map(|(_, exec)| model.key(&exec.thread)).collect();
-    // Who began the first of a line, by the last process of the line that had an id: each may begin the next.
+    // Of a small process, who began the first of the line that it is in: each may begin the next.
     let mut starters: HashMap<u32, u32> = HashMap::new();
     // A process id may be that of children of several in turn.
     let mut had: HashMap<u32, usize> = HashMap::new();
@@ -172,10 +172,10 @@ fn storms(measures: &Measures<'_>, small: &HashMap<ThreadKey, f64>) -> BTreeMap<
         // The sums of a process end before its memory is given back; its samples go on.
         let sampled = storm.pids.iter().map(|(pid, count)| {
             let part = *count as f64 / had[pid] as f64;
-            part * sampled_seconds(measures, *pid, |_| true)
+            part * measures.profile.seconds_where(*pid, |_| true)
         });
         let sampled: f64 = sampled.sum();
-        let own = sampled_seconds(measures, *starter, is_in_start);
+        let own = measures.profile.seconds_where(*starter, is_in_start);
         // What is dear copies and gives back a big image, which is another finding.
         if sampled <= START_MAX.value * count {
             storm.seconds = storm.seconds.max(sampled);
@@ -186,14 +186,6 @@ fn storms(measures: &Measures<'_>, small: &HashMap<ThreadKey, f64>) -> BTreeMap<
         storm.starters.insert(*starter, storm.seconds);
     }
     storms
-}
-
-/// CPU time of a process where its kernel stack is as wanted, by samples.
-fn sampled_seconds(measures: &Measures<'_>, pid: u32, wanted: fn(&[String]) -> bool) -> f64 {
-    let samples = measures.profile.samples(pid);
-    let hz = samples.first().map_or(1, |first| first.frequency_hz.max(1));
-    let hit = samples.iter().filter(|one| wanted(measures.model.stack(one.stack)));
-    hit.map(|one| one.count).sum::<u64>() as f64 / f64::from(hz)
 }
 
 /// Whether a process begins another one or takes leave of one (kernel/fork.c, kernel/exit.c).
@@ -277,7 +269,7 @@ fn job_seconds(measures: &Measures<'_>, storm: &Storm) -> f64 {
         ran += time.run_ns as f64 / 1e9;
         pids.insert(time.thread.pid);
     }
-    let sampled: f64 = pids.iter().map(|pid| sampled_seconds(measures, *pid, |_| true)).sum();
+    let sampled: f64 = pids.iter().map(|pid| measures.profile.seconds_where(*pid, |_| true)).sum();
     sampled.max(ran)
 }
 
@@ -308,8 +300,8 @@ impl Storm {
     /// Whether a starter's own work is for the most part to begin them.
     fn is_most_of(&self, measures: &Measures<'_>, starter: u32) -> bool {
         self.starters.contains_key(&starter)
-            && sampled_seconds(measures, starter, is_in_start) * 2.0
-                >= sampled_seconds(measures, starter, |_| true)
+            && measures.profile.seconds_where(starter, is_in_start) * 2.0
+                >= measures.profile.seconds_where(starter, |_| true)
     }
 
     /// `tr, echo and 2 other programs`.
