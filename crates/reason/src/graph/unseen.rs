@@ -28,7 +28,7 @@ const FOLLOWED_MAX: usize = 50;
 pub(super) type Parts = Arc<[(EndKey, f64)]>;
 
 /// A thread's sums.
-fn sums<'m>(model: &'m Model, who: ThreadKey) -> Option<&'m ThreadTime> {
+fn sums(model: &Model, who: ThreadKey) -> Option<&ThreadTime> {
     model.times.iter().find(|time| model.key_at(&time.thread, time.until_ns) == who)
 }
 
