@@ -21,7 +21,7 @@ use crate::model::words;
 use crate::rules::{Claim, ask, engine};
 use crate::waits::WaitClass;
 use crate::waits::poll_intent::TCP_LISTEN;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Ends shown one by one; the rest are summed by kind.
 const ENDS_MAX: usize = 40;
@@ -113,24 +113,24 @@ fn verdict(own: &Own<'_>, ends: &[AnswerEnd], demand: f64, findings: &[Finding])
 /// Every end with its part of the time, greatest first.
 pub fn divided(measures: &Measures<'_>, claims: &[Vec<Claim>]) -> Vec<Share> {
     let is_host = measures.model.target.as_ref().is_none_or(|it| it.kind == TargetKind::Host);
+    let mut of_end: BTreeMap<usize, Vec<(usize, &Claim)>> = BTreeMap::new();
+    for (finding, own) in claims.iter().enumerate() {
+        own.iter().for_each(|claim| of_end.entry(claim.end).or_default().push((finding, claim)));
+    }
     let mut all = Vec::new();
     for (at, end) in measures.graph.ends.iter().enumerate() {
         let mut left: BTreeSet<u32> = end.victims.keys().copied().collect();
-        for (finding, own) in claims.iter().enumerate() {
-            for claim in own.iter().filter(|claim| claim.end == at) {
-                let whole = claim.victims.is_none() && left.len() == end.victims.len();
-                let part = match (&claim.victims, whole) {
-                    (_, true) => end.clone(),
-                    (Some(own), _) => {
-                        end.counted_of(|pid| own.contains(&pid) && left.contains(&pid))
-                    }
-                    (None, _) => end.counted_of(|pid| left.contains(&pid)),
-                };
-                part.victims.keys().for_each(|pid| {
-                    left.remove(pid);
-                });
-                all.push(Share { at, end: part, finding: Some(finding) });
-            }
+        for (finding, claim) in of_end.get(&at).into_iter().flatten().copied() {
+            let whole = claim.victims.is_none() && left.len() == end.victims.len();
+            let part = match (&claim.victims, whole) {
+                (_, true) => end.clone(),
+                (Some(own), _) => end.counted_of(|pid| own.contains(&pid) && left.contains(&pid)),
+                (None, _) => end.counted_of(|pid| left.contains(&pid)),
+            };
+            part.victims.keys().for_each(|pid| {
+                left.remove(pid);
+            });
+            all.push(Share { at, end: part, finding: Some(finding) });
         }
         let rest = if left.len() == end.victims.len() {
             end.clone()

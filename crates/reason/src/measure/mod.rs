@@ -89,6 +89,7 @@ pub struct Measures<'a> {
     memory_losses: OnceLock<Vec<memory_losses::Spent>>,
     /// Index into the model's.
     times_by_process: OnceLock<HashMap<u32, Vec<usize>>>,
+    run_queues: OnceLock<Vec<usize>>,
 }
 
 impl<'a> Measures<'a> {
@@ -134,6 +135,7 @@ impl<'a> Measures<'a> {
             disks,
             memory_losses: OnceLock::new(),
             times_by_process: OnceLock::new(),
+            run_queues: OnceLock::new(),
         }
     }
 
@@ -191,6 +193,14 @@ impl<'a> Measures<'a> {
     /// What a disk did.
     pub fn disk(&self, dev: DeviceNumber) -> Option<&DiskView<'a>> {
         self.disks.views.get(&dev)
+    }
+
+    /// Which ends are waits for a CPU, by index; few of thousands.
+    pub fn run_queues(&self) -> &[usize] {
+        self.run_queues.get_or_init(|| {
+            let all = self.graph.ends.iter().enumerate();
+            all.filter(|(_, end)| end.class == WaitClass::RunQueue).map(|(at, _)| at).collect()
+        })
     }
 
     /// The ends of one class.

@@ -140,9 +140,7 @@ pub(super) fn on_path(measures: &Measures<'_>, ends: &[End], claims: &[Claim]) -
 
 /// Whether a rule before this one has claimed what a process waits for a CPU.
 pub(super) fn is_claimed(measures: &Measures<'_>, ends: &[End], pid: u32) -> bool {
-    let has = |ends: &[End]| {
-        let mut queues = ends.iter().filter(|end| end.class == WaitClass::RunQueue);
-        queues.any(|end| end.victims.contains_key(&pid))
-    };
+    let has =
+        |ends: &[End]| measures.run_queues().iter().any(|at| ends[*at].victims.contains_key(&pid));
     has(&measures.graph.ends) && !has(ends)
 }
