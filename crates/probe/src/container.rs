@@ -35,7 +35,14 @@ pub fn containers(roots: &Roots, facts: &[Body]) -> Vec<Container> {
             paths.entry(&cgroup.path).or_default().push(&cgroup.directory);
         }
     }
-    let states = state::read(roots);
+    let mut states = state::read(roots);
+    let unknown = |path: &&str| match classify(path).map(|place| place.what) {
+        Some(What::Id(id, runtime)) => runtime == "docker" && states.by_id(&id).is_none(),
+        _ => false,
+    };
+    if paths.keys().any(unknown) {
+        states.read_of_docker_daemons(roots);
+    }
     let mut found = Found::default();
     for (path, directories) in &paths {
         let by_state = directories.iter().find_map(|directory| states.at(directory, path));

@@ -2,7 +2,8 @@
 //!
 //! Docker's config.v2.json, containerd's and CRI-O's OCI config.json with its annotations, the
 //! containers.json that Podman and CRI-O share, and the state of runc and crun, which also tells
-//! the cgroups. Each in the system's places and, for rootless runtimes, in users' homes.
+//! the cgroups. Each in the system's places, where a running Docker daemon was told to keep them and, for rootless runtimes, in
+//! users' homes.
 //!
 //! A home may lie on a dead NFS server: homes on file systems that are not local are not looked at,
 //! and every read goes through the guard. A file that cannot be read or parsed names nothing; its
@@ -10,7 +11,7 @@
 
 use crate::files::{Roots, guard, mounts, text};
 use serde_json::Value;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 /// Homes looked at for rootless runtimes.
@@ -49,6 +50,39 @@ impl States {
         self.by_id.get(id)
     }
 
+    /// Reads the state files of Docker daemons whose options say that they lie elsewhere.
+    pub fn read_of_docker_daemons(&mut self, roots: &Roots) {
+        let pids = text::ids(&roots.proc).unwrap_or_default();
+        let of = |pid: u32| {
+            let folder = roots.proc.join(pid.to_string());
+            let comm = text::read(&folder.join("comm")).ok()?;
+            (comm.trim_ascii_end() == b"dockerd").then(|| folder.join("cmdline"))
+        };
+        let commands = guard::map(pids.into_iter().filter_map(of).collect(), |path: &PathBuf| {
+            text::read(path).unwrap_or_default()
+        });
+        let folders: BTreeSet<PathBuf> =
+            commands.into_iter().flatten().filter_map(|it| docker_data(roots, &it)).collect();
+        self.read_at(folders.into_iter().map(docker_place).collect());
+    }
+
+    fn read_at(&mut self, places: Vec<Place>) {
+        let listed = guard::map(places, |(folder, file, parse)| {
+            // One file for all containers.
+            if *file == "containers.json" {
+                return vec![(folder.join(file), *parse)];
+            }
+            let ids = text::names(folder).into_iter();
+            ids.map(|id| (folder.join(id).join(file), *parse)).collect::<Vec<_>>()
+        });
+        let files: Vec<(PathBuf, Parse)> = listed.into_iter().flatten().flatten().collect();
+        let parsed = guard::map(files, |(path, parse)| {
+            let Some(value) = parse_json(path) else { return Vec::new() };
+            parse(path.parent().unwrap_or(path), &value)
+        });
+        parsed.into_iter().flatten().flatten().for_each(|state| self.add(state));
+    }
+
     /// Takes a state in; a name that a person gave goes before one that only repeats the id.
     fn add(&mut self, state: State) {
         for cgroup in &state.cgroups {
@@ -72,27 +106,13 @@ impl States {
 /// How one kind of file is read: folder of the container, its parsed text.
 type Parse = fn(&Path, &Value) -> Vec<State>;
 
-/// Reads every state file of this host.
+/// A folder of containers, the file in each, or of all, and how to read it.
+type Place = (PathBuf, &'static str, Parse);
+
+/// Reads every state file of this host that lies where the system has it.
 pub(crate) fn read(roots: &Roots) -> States {
-    let mut files: Vec<(PathBuf, Parse)> = Vec::new();
-    let places = places(roots);
-    let listed = guard::map(places, |(folder, file, parse)| {
-        // One file for all containers.
-        if *file == "containers.json" {
-            return vec![(folder.join(file), *parse)];
-        }
-        text::names(folder)
-            .into_iter()
-            .map(|id| (folder.join(id).join(file), *parse))
-            .collect::<Vec<_>>()
-    });
-    files.extend(listed.into_iter().flatten().flatten());
-    let parsed = guard::map(files, |(path, parse)| {
-        let Some(value) = parse_json(path) else { return Vec::new() };
-        parse(path.parent().unwrap_or(path), &value)
-    });
     let mut states = States::default();
-    parsed.into_iter().flatten().flatten().for_each(|state| states.add(state));
+    states.read_at(places(roots));
     states
 }
 
@@ -104,9 +124,8 @@ fn parse_json(path: &Path) -> Option<Value> {
     serde_json::from_slice(&bytes).ok()
 }
 
-/// Folders of containers, with the file in each and how to read it.
-fn places(roots: &Roots) -> Vec<(PathBuf, &'static str, Parse)> {
-    let mut places: Vec<(PathBuf, &'static str, Parse)> = Vec::new();
+fn places(roots: &Roots) -> Vec<Place> {
+    let mut places: Vec<Place> = Vec::new();
     let root = &roots.root;
     let run = root.join("run");
     // The low-level runtimes first: what the high-level ones say of the same id goes before it.
@@ -120,14 +139,13 @@ fn places(roots: &Roots) -> Vec<(PathBuf, &'static str, Parse)> {
     for namespace in text::names(&tasks) {
         places.push((tasks.join(namespace), "config.json", oci));
     }
-    let docker = |data: PathBuf| (data.join("containers"), "config.v2.json", docker as Parse);
-    let daemon = parse_json(&root.join("etc/docker/daemon.json"));
-    let data_root = daemon.as_ref().and_then(|config| config["data-root"].as_str());
-    places.push(docker(roots.resolve(data_root.unwrap_or("/var/lib/docker"))));
+    let moved = configured(roots, "/etc/docker/daemon.json");
+    let data = moved.unwrap_or_else(|| roots.resolve("/var/lib/docker"));
+    places.push(docker_place(data));
     let mut storages = vec![root.join("var/lib/containers/storage")];
     for home in homes(roots) {
         let share = home.join(".local/share");
-        places.push(docker(share.join("docker")));
+        places.push(docker_place(share.join("docker")));
         storages.push(share.join("containers/storage"));
     }
     for storage in storages {
@@ -140,6 +158,32 @@ fn places(roots: &Roots) -> Vec<(PathBuf, &'static str, Parse)> {
     let bundles = run.join("containers/storage/overlay-containers");
     places.push((bundles, "userdata/config.json", oci));
     places
+}
+
+fn docker_place(data: PathBuf) -> Place {
+    (data.join("containers"), "config.v2.json", docker)
+}
+
+/// Where a configuration of Docker's puts its data.
+fn configured(roots: &Roots, file: &str) -> Option<PathBuf> {
+    let config = parse_json(&roots.resolve(file))?;
+    config["data-root"].as_str().map(|folder| roots.resolve(folder))
+}
+
+/// Where the options of a Docker daemon put its data (dockerd(8)); `cmdline` as in /proc.
+fn docker_data(roots: &Roots, cmdline: &[u8]) -> Option<PathBuf> {
+    let words: Vec<String> = cmdline.split(|byte| *byte == 0).map(text::lossy).collect();
+    let folder = option(&words, &["--data-root", "--graph", "-g"]);
+    let by_file = || configured(roots, option(&words, &["--config-file"])?);
+    folder.map(|folder| roots.resolve(folder)).or_else(by_file)
+}
+
+/// The value of an option of a command line, given as a word of its own or after an equals sign.
+fn option<'w>(words: &'w [String], names: &[&str]) -> Option<&'w str> {
+    words.iter().enumerate().find_map(|(at, word)| match word.split_once('=') {
+        Some((name, value)) => names.contains(&name).then_some(value),
+        None => names.contains(&word.as_str()).then(|| words.get(at + 1).map(String::as_str))?,
+    })
 }
 
 /// Homes of people (and root's) that lie on local file systems.
@@ -256,5 +300,28 @@ impl State {
             self.name = name.to_string();
         }
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_options_of_a_docker_daemon_say_where_its_data_is() {
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/containers");
+        let roots = Roots::under(root.as_ref());
+        let data = |options: &[&str]| {
+            let words = [&["/usr/sbin/dockerd"], options].concat();
+            docker_data(&roots, words.join("\0").as_bytes())
+        };
+        let moved = Some(roots.resolve("/srv/docker"));
+        assert_eq!(data(&["--data-root", "/srv/docker", "-H", "fd://"]), moved);
+        assert_eq!(data(&["-H", "fd://", "--data-root=/srv/docker"]), moved);
+        assert_eq!(data(&["-g", "/srv/docker"]), moved);
+        assert_eq!(data(&["--config-file", "/srv/daemon.json"]), moved);
+        assert_eq!(data(&["--config-file", "/srv/nowhere.json"]), None);
+        assert_eq!((data(&[]), data(&["--data-root"])), (None, None));
+        assert_eq!(data(&["--data-root", "/srv/a b"]), Some(roots.resolve("/srv/a b")));
     }
 }

@@ -52,6 +52,15 @@ fn docker_by_both_drivers() {
 }
 
 #[test]
+fn a_docker_daemon_says_where_its_state_is() {
+    let id = id("dada");
+    let path = format!("/docker/{id}");
+    let reported_as = |name: &str| reported("docker", name, &path);
+    // The daemon of these fixtures keeps it elsewhere.
+    assert_eq!(one(&path), reported_as("moved"));
+}
+
+#[test]
 fn one_container_with_a_path_per_controller() {
     let found = read(&[&format!("/docker/{DOCKER}"), &format!("/outer/docker/{DOCKER}/sub"), "/"]);
     let docker = find("web-1", &found).unwrap();

@@ -30,7 +30,9 @@ impl Peers<'_> {
             if other.begin_ns > until_ns.saturating_add(PAUSE_NS_MAX) {
                 break;
             }
-            let Some(by) = self.child_that_ended(other) else { break };
+            // Who has waited for an end, and reads the word of another, has gone on with something else.
+            let is_other = wait.class == WaitClass::Child && other.class != WaitClass::Child;
+            let Some(by) = self.child_that_ended(other).filter(|_| !is_other) else { break };
             until_ns = other.end_ns;
             series.push((other, by));
         }

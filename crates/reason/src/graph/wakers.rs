@@ -5,8 +5,10 @@
 
 use super::peers::Peers;
 use crate::facts::{Ns, Place, ThreadRef, Wake, WakeContext};
+use crate::model::ThreadKey;
 use crate::waits::WaitClass;
 use crate::waits::timeline::WaitSpan;
+use std::collections::HashMap;
 
 /// A thread that is to die by a signal is gone by then.
 const DIES_WITHIN_NS: Ns = 100_000_000;
@@ -20,7 +22,7 @@ impl Peers<'_> {
         let is_somebody = wake.by.tid != 0 && (own_pid == 0 || wake.by.pid != own_pid);
         let is_itself = || self.model.is_same(&wake.by, &wait.thread);
         (wake.context == WakeContext::Task && is_somebody && !is_itself() && !self.is_killed(wait))
-            .then(|| self.as_process(&wake.by, wake.at_ns))
+            .then(|| self.as_process(wait.class, &wake.by, wake.at_ns))
     }
 
     /// Whether a signal ended a wait, and with it the thread.
@@ -31,12 +33,20 @@ impl Peers<'_> {
         })
     }
 
-    /// The thread that a wake-up is believed of. A process that a signal ends wakes its parent by whichever of its threads is
-    /// the last to go: what was waited for is what its main thread did.
-    fn as_process(&self, by: &ThreadRef, at_ns: Ns) -> ThreadRef {
-        let died_ns = self.killed.get(&self.model.key_at(by, at_ns));
-        let dies = died_ns.is_some_and(|it| it.abs_diff(at_ns) <= DIES_WITHIN_NS);
-        if dies && by.tid != by.pid { self.model.thread_ref(by.pid) } else { by.clone() }
+    /// The thread that a wake-up is believed of. A process that ends, by a signal or by itself, wakes its parent by whichever of
+    /// its threads is the last to go: what was waited for is what its main thread did.
+    fn as_process(&self, class: WaitClass, by: &ThreadRef, at_ns: Ns) -> ThreadRef {
+        if by.tid == by.pid {
+            return by.clone();
+        }
+        let dies = |of: &HashMap<ThreadKey, Ns>, who: &ThreadRef| {
+            let died_ns = of.get(&self.model.key_at(who, at_ns));
+            died_ns.is_some_and(|it| it.abs_diff(at_ns) <= DIES_WITHIN_NS)
+        };
+        let main = self.model.thread_ref_at(by.pid, at_ns);
+        let ends =
+            || class == WaitClass::Child && [by, &main].iter().all(|it| dies(&self.deaths, it));
+        if dies(&self.killed, by) || ends() { main } else { by.clone() }
     }
 }
 

@@ -1,7 +1,8 @@
 //! What the start of a container took, by phase: the time of a runtime's command until the container's own program began.
 //!
 //! The container's program begins with the first exec of a process that is the first of a PID namespace of its own and was
-//! born in the look. Each leaf of the command's path before it belongs to one phase: a wait by the kernel functions on its
+//! born in the look. The command began it, or a daemon did for it: then the command's path leads through who was born for that,
+//! the runtime. Each leaf of the command's path before it belongs to one phase: a wait by the kernel functions on its
 //! stack, or its system call; work by those of the samples of its process. Must not: say who is to blame for a phase (rules/).
 //!
 //! Rejected: phases by when they begin and end (runtimes do them in turns, and in several processes).
@@ -11,7 +12,7 @@ use crate::graph::chains::{ChainLink, Leaf};
 use crate::measure::Measures;
 use crate::model::{Model, ThreadKey};
 use crate::waits::WaitClass;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 /// What a runtime does to start a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -83,7 +84,15 @@ pub fn of_command(measures: &Measures<'_>) -> Option<Start> {
 /// The first exec of the first process of a PID namespace that was made in the look for this command.
 fn first_program(measures: &Measures<'_>, begin_ns: Ns) -> Option<(Ns, ThreadRef)> {
     let model = measures.model;
-    let born = |pid: u32| model.forks.iter().any(|(_, fork)| fork.child.pid == pid);
+    let born: HashSet<u32> = model.forks.iter().map(|(_, fork)| fork.child.pid).collect();
+    let links = measures.graph.path.iter().flat_map(|leaf| &leaf.links);
+    let waited_for: HashSet<u32> = links.map(|link| link.who.pid).collect();
+    // Daemons that were there before begin containers for others too.
+    let is_for_command = |thread: &ThreadRef| {
+        let mut line = measures.ancestry.line(thread.pid);
+        measures.concerns(thread)
+            || line.any(|pid| born.contains(&pid) && waited_for.contains(&pid))
+    };
     let is_first = |exec: &Exec| {
         let read = || model.threads.get(&exec.thread.pid)?.inner_pid;
         exec.inner_pid.or_else(read) == Some(1)
@@ -91,8 +100,8 @@ fn first_program(measures: &Measures<'_>, begin_ns: Ns) -> Option<(Ns, ThreadRef
     let execs = model.execs.iter().filter(|(at_ns, exec)| {
         *at_ns > begin_ns
             && is_first(exec)
-            && born(exec.thread.pid)
-            && measures.concerns(&exec.thread)
+            && born.contains(&exec.thread.pid)
+            && is_for_command(&exec.thread)
     });
     execs.min_by_key(|(at_ns, _)| *at_ns).map(|(at_ns, exec)| (*at_ns, exec.thread.clone()))
 }

@@ -10,7 +10,7 @@
 
 use super::WaitClass;
 use super::functions::{BY_FUNCTION, DISK_FUNCTIONS, LOCK_FUNCTIONS};
-use crate::facts::{ObjectRef, Place, WaitState};
+use crate::facts::{ObjectRef, Place, ThreadRef, WaitState, Wake, WakeContext};
 
 fn has(frames: &[String], names: &[&str]) -> bool {
     frames.iter().any(|frame| names.contains(&frame.as_str()))
@@ -82,6 +82,34 @@ pub fn classify(place: &Place, frames: &[String], kernel: bool) -> WaitClass {
         return WaitClass::KernelLock;
     }
     by_syscall(place)
+}
+
+/// Classifies a blocked wait whose end was seen, which says more.
+pub fn classify_ended(
+    thread: &ThreadRef,
+    place: &Place,
+    frames: &[String],
+    kernel: bool,
+    wake: &Wake,
+) -> WaitClass {
+    match classify(place, frames, kernel) {
+        WaitClass::Idle if wake.disk.is_some() && is_async(place) => WaitClass::Disk,
+        WaitClass::FutexWait if is_signalled(thread, place, wake) => WaitClass::Idle,
+        class => class,
+    }
+}
+
+fn is_async(place: &Place) -> bool {
+    matches!(place.syscall.as_str(), "io_uring_enter" | "io_getevents" | "io_pgetevents")
+}
+
+/// Whether another process ended a wait for a word that it cannot wake (futex(2), FUTEX_PRIVATE_FLAG): with a signal, as a
+/// child does that ends. Whoever waited there waited for an event, not for something that is held.
+fn is_signalled(thread: &ThreadRef, place: &Place, wake: &Wake) -> bool {
+    const PRIVATE: u64 = 128;
+    let is_private = place.syscall == "futex" && place.args[1] & PRIVATE != 0;
+    let by_task = wake.context == WakeContext::Task && !wake.by_kernel_thread;
+    is_private && by_task && wake.by.pid != 0 && wake.by.pid != thread.pid
 }
 
 /// Somebody typed ctrl-S there: only ctrl-Q lets it go on.
@@ -295,6 +323,24 @@ mod tests {
         assert_eq!(class(&at, &["futex_wait_queue"]), WaitClass::FutexLock);
         at.args = [0x1000, 128 | 9, 7, 0, 0, 0];
         assert_eq!(class(&at, &["futex_wait_queue"]), WaitClass::FutexWait);
+    }
+
+    #[test]
+    fn another_process_ends_a_wait_for_a_private_word_by_a_signal_only() {
+        let thread = ThreadRef { pid: 10, tid: 12, ..ThreadRef::default() };
+        let ended = |operation: u64, expected: u64, by_pid: u32, context: WakeContext| {
+            let mut at = place(WaitState::Sleep, "futex");
+            at.args = [0x1000, operation, expected, 0, 0, 0];
+            let by = ThreadRef { pid: by_pid, tid: by_pid, ..ThreadRef::default() };
+            let wake = Wake { context, by, ..Wake::default() };
+            classify_ended(&thread, &at, &[], false, &wake)
+        };
+        assert_eq!(ended(128, 0, 20, WakeContext::Task), WaitClass::Idle);
+        assert_eq!(ended(128, 0, 10, WakeContext::Task), WaitClass::FutexWait, "its own thread");
+        assert_eq!(ended(0, 0, 20, WakeContext::Task), WaitClass::FutexWait, "a shared word");
+        assert_eq!(ended(128, 0, 20, WakeContext::HardInterrupt), WaitClass::FutexWait);
+        // A signal does not end the wait for a mutex, which goes on after it.
+        assert_eq!(ended(128, 2, 20, WakeContext::Task), WaitClass::FutexLock);
     }
 
     #[test]

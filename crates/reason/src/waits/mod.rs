@@ -27,7 +27,7 @@ pub mod span;
 pub mod timeline;
 pub mod user_stack;
 
-pub use classify::{classify, lock_caller};
+pub use classify::{classify, classify_ended, lock_caller};
 pub use functions::{LOCKD_FUNCTIONS, STATD_FUNCTIONS};
 
 use serde::{Deserialize, Serialize};

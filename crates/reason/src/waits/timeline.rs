@@ -16,8 +16,8 @@ use super::interpreter_lock;
 use super::lock_kind::LockKind;
 use super::poll_intent::Accepted;
 use super::{
-    WaitClass, classify, kernel_lock, monitor, nagle, objects, open_locked, retries, slept_on,
-    user_stack,
+    WaitClass, classify, classify_ended, kernel_lock, monitor, nagle, objects, open_locked,
+    retries, slept_on, user_stack,
 };
 use crate::facts::*;
 use crate::model::object::Object;
@@ -272,10 +272,7 @@ fn spans(model: &Model, accepted: &Accepted, wait: Wait) -> Vec<WaitSpan> {
     };
     if let Some(wake) = wait.wake {
         let mut blocked = span.clone();
-        blocked.class = classify(&span.place, frames, span.kernel);
-        if blocked.class == WaitClass::Idle && wake.disk.is_some() && is_async(&span.place) {
-            blocked.class = WaitClass::Disk;
-        }
+        blocked.class = classify_ended(&span.thread, &span.place, frames, span.kernel, &wake);
         blocked.wake = Some(wake);
         name(model, accepted, &mut blocked);
         all.push(blocked);
@@ -310,10 +307,6 @@ fn dying(model: &Model, lines: &Lines) -> Vec<(ThreadKey, (Ns, Ns))> {
 }
 
 /// In a call that waits for asynchronous I/O.
-fn is_async(place: &Place) -> bool {
-    matches!(place.syscall.as_str(), "io_uring_enter" | "io_getevents" | "io_pgetevents")
-}
-
 fn name(model: &Model, accepted: &Accepted, span: &mut WaitSpan) {
     if let Some(query) = dns_query(model, span) {
         span.class = WaitClass::Dns;
