@@ -419,13 +419,19 @@ int BPF_PROG(sched_process_free, struct task_struct *task)
 	return 0;
 }
 
-/* SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU and SIGCONT: who stopped whom. */
+/* SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU and SIGCONT: who stopped whom. SIGINT, SIGQUIT, SIGTERM, SIGPWR and SIGRTMIN+3: who asked
+ * whom to end. */
+#define SIGNALS_SENT (0x1fULL << 18 | 1ULL << 2 | 1ULL << 3 | 1ULL << 15 | 1ULL << 30 | 1ULL << 37)
+/* include/trace/events/signal.h */
+#define SIGNAL_IGNORED 1
+
 SEC("tp_btf/signal_generate")
-int BPF_PROG(signal_generate, int signal, struct kernel_siginfo *info, struct task_struct *task)
+int BPF_PROG(signal_generate, int signal, struct kernel_siginfo *info, struct task_struct *task,
+	     int group, int result)
 {
 	struct wire_signal record = {};
 
-	if (signal < 18 || signal > 22)
+	if (signal < 0 || signal > 63 || !(SIGNALS_SENT >> signal & 1))
 		return 0;
 	record.head.kind = WIRE_SIGNAL;
 	record.head.length = sizeof(record);
@@ -433,6 +439,8 @@ int BPF_PROG(signal_generate, int signal, struct kernel_siginfo *info, struct ta
 	fill_ref(&record.from, compat_current());
 	fill_ref(&record.to, task);
 	record.signal = signal;
+	record.ignored = result == SIGNAL_IGNORED;
+	record.inner_pid = innermost_pid(task->group_leader);
 	send(&record, sizeof(record));
 	return 0;
 }

@@ -314,7 +314,9 @@ struct wire_signal {
 	struct wire_head head;
 	struct wire_ref from;
 	struct wire_ref to;
-	__u64 signal;
+	__u16 signal;
+	__u16 ignored;
+	__u32 inner_pid; /* of the receiver's process, in its innermost PID namespace */
 };
 
 struct wire_dns {

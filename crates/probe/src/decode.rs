@@ -97,7 +97,9 @@ impl Decoder {
                 push(Body::Signal(Signal {
                     from: thread_ref(&signal.from),
                     to: thread_ref(&signal.to),
-                    signal: signal.signal as i32,
+                    signal: i32::from(signal.signal),
+                    ignored: signal.ignored != 0,
+                    inner_pid: Some(signal.inner_pid).filter(|pid| *pid != 0),
                 }));
             }
             wire_kind::WIRE_DNS_QUERY | wire_kind::WIRE_DNS_REPLY => {

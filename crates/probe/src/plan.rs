@@ -60,7 +60,11 @@ const PROGRAMS: &[Program] = &[
     program("task_newtask", "task_newtask", "new threads are seen late"),
     program("sched_process_exec", "sched_process_exec", "new programs are seen late"),
     program("sched_process_exit", "sched_process_exit", "ended threads lose their sums"),
-    program("signal_generate", "signal_generate", "who stopped a process is not known"),
+    program(
+        "signal_generate",
+        "signal_generate",
+        "who stopped a process, or asked it to end, is not known",
+    ),
     program(
         "sys_exit",
         "sys_exit",

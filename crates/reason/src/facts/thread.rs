@@ -530,7 +530,7 @@ pub struct Effort {
     pub rss_bytes_max: Option<u64>,
 }
 
-/// A signal that stops or continues. Source: signal_generate.
+/// A signal that stops, continues, or asks to end. Source: signal_generate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Signal {
     /// Sender.
@@ -539,4 +539,11 @@ pub struct Signal {
     pub to: ThreadRef,
     /// Signal number.
     pub signal: i32,
+    /// The kernel dropped it: the process ignores it, or is the first of a PID namespace and has no handler for it
+    /// (kernel/signal.c, TRACE_SIGNAL_IGNORED).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ignored: bool,
+    /// The receiver's process id in its innermost PID namespace; none where it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inner_pid: Option<u32>,
 }

@@ -12,6 +12,7 @@
 use super::debts::asks_a_name_server;
 use super::next::{Asker, Next, Until};
 use super::responsible::Peers;
+use super::unheeded::{self, Unheeded};
 use super::wakers;
 use crate::facts::{Exit, Fork, Ns, ThreadRef};
 use crate::model::object::Object;
@@ -138,6 +139,8 @@ pub struct Chains<'a> {
     births: HashMap<ThreadKey, (Ns, &'a Fork)>,
     /// Who ended inside the look: when.
     deaths: HashMap<ThreadKey, Ns>,
+    /// Who was asked to end, and went on.
+    unheeded: Vec<Unheeded>,
 }
 
 impl<'a> Chains<'a> {
@@ -151,7 +154,28 @@ impl<'a> Chains<'a> {
             (who, timelines.seen_until(who).max(*at_ns))
         };
         let deaths = model.exits.iter().map(death).collect();
-        Self { model, timelines, peers: Peers::new(model, timelines), births, deaths }
+        let peers = Peers::new(model, timelines);
+        let mut chains = Self { model, timelines, peers, births, deaths, unheeded: Vec::new() };
+        chains.unheeded = unheeded::all(&chains);
+        chains
+    }
+
+    pub(super) fn model(&self) -> &'a Model {
+        self.model
+    }
+
+    pub(super) fn unheeded(&self) -> &[Unheeded] {
+        &self.unheeded
+    }
+
+    /// When a thread ended, if that was in the look.
+    pub(super) fn death_ns(&self, who: &ThreadRef) -> Option<Ns> {
+        self.deaths.get(&self.model.key(who)).copied()
+    }
+
+    /// Who began a thread, if that was in the look.
+    pub(super) fn begun_by(&self, who: &ThreadRef) -> Option<&'a ThreadRef> {
+        self.births.get(&self.model.key(who)).map(|(_, fork)| &fork.parent)
     }
 
     /// Cuts an interval of a thread's life into leaves that add up to it; somebody is owed what it does in it.
@@ -159,7 +183,7 @@ impl<'a> Chains<'a> {
         let mut walk =
             Walk { links: Vec::new(), asked: Vec::new(), leaves: Vec::new(), owed: true };
         self.cut(thread, from, to, &mut walk);
-        walk.leaves
+        unheeded::heed(self, walk.leaves)
     }
 
     /// When which thread was asked and had not answered: by whoever waited for it, and by the clocks of connections.
@@ -221,7 +245,7 @@ impl<'a> Chains<'a> {
         if from < to {
             self.cut_wait(wait, from, to, &mut walk);
         }
-        walk.leaves
+        unheeded::heed(self, walk.leaves)
     }
 
     /// Before somebody was there, whoever began it did what there was to do. From when on it was there itself.
@@ -296,6 +320,13 @@ impl<'a> Chains<'a> {
         goroutines::stands(self.model, pid, asked_ns, within).map(Next::Goroutine)
     }
 
+    /// Whether a wait for events is that of Go's scheduler: its timeout is that of whichever goroutine has a timer next, and says
+    /// nothing of the one that somebody waits for.
+    fn polls_for_goroutines(&self, wait: &WaitSpan) -> bool {
+        wait.place.syscall.starts_with("epoll_")
+            && goroutines::are_known(self.model, wait.thread.pid)
+    }
+
     /// What is waited for, as far as whoever is responsible says it; and who is followed.
     fn heed(
         &self,
@@ -365,6 +396,8 @@ impl<'a> Chains<'a> {
             }
             false => Next::Nobody,
         };
+        let of_runtime = self.polls_for_goroutines(wait);
+        let next = if of_runtime && next == Next::OwnClock { Next::Nobody } else { next };
         let mut link = ChainLink {
             who: wait.thread.clone(),
             class: wait.class,
@@ -373,7 +406,7 @@ impl<'a> Chains<'a> {
             end_ns: to,
             since_ns: wait.begin_ns,
             standing: wait.standing,
-            by_clock: wakers::is_by_clock(wait) || next == Next::OwnClock,
+            by_clock: wakers::is_by_clock(wait) && !of_runtime || next == Next::OwnClock,
             own_clock: next == Next::OwnClock,
             question_of: match next {
                 // Questions only interrupt what it waits for: an answer of its own, or a time.

@@ -61,7 +61,9 @@ impl EndKind {
             SocketWrite | PipeWrite | UnixWrite | TtyWrite | Nagle => Self::Link,
             SocketRead | SocketConnect | Dns | UnixRead | FuseDaemon => Self::Remote,
             RefusedLimit | RefusedRight => Self::Limit,
-            Timer | RefusedConnection | TakenAddress | FailedProgram => Self::Sleep,
+            Timer | RefusedConnection | TakenAddress | FailedProgram | UnheededSignal => {
+                Self::Sleep
+            }
             Stopped | Traced | FrozenCgroup | TtyStopped => Self::Person,
             PipeRead | Child | Vfork | Kernel | Unseen => Self::Open,
             Idle => Self::Idle,
@@ -153,9 +155,10 @@ struct Root {
     named: usize,
 }
 
-/// A chain to show: the most links, and of those the longest.
+/// A chain to show: the most links, and of those the longest; none that is short beside another, whichever came first.
 fn is_better((links, ns): (usize, Ns), than: (usize, Ns)) -> bool {
-    (links, ns) > than && ns * 20 >= than.1
+    const SHORT: Ns = 20;
+    than.1 < ns / SHORT || (links, ns) > than && ns >= than.1 / SHORT
 }
 
 impl End {

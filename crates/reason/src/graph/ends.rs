@@ -11,6 +11,7 @@ use super::chains::{ChainLink, Chains, Leaf};
 pub use super::end::{End, EndKey, EndKind, Lost};
 use super::responsible::is_stalled;
 use super::short_waits::ShortWaits;
+use super::unheeded;
 use super::unseen::{self, unseen_parts};
 use crate::facts::{Ns, TargetKind, ThreadRef, ThreadTime};
 use crate::model::object::Object;
@@ -70,7 +71,8 @@ impl<'a> Graph<'a> {
                     continue;
                 }
                 for leaf in chains.follow_wait(wait, model.begin_ns, model.end_ns) {
-                    found.add(&leaf, counted || is_stalled(wait.class), false);
+                    let counted = counted || is_stalled(wait.class);
+                    found.add(&leaf, counted || unheeded::is_waiters_own(&leaf), false);
                 }
             }
             found.add_owed();

@@ -22,6 +22,7 @@ use super::ends::{End, EndKey, Found, Graph, Lost, command_end_ns, command_root,
 use super::next::Next;
 use crate::facts::{Ns, ThreadRef};
 use crate::model::{Model, ThreadKey};
+use crate::waits::WaitClass;
 use crate::waits::timeline::{Doing, WaitSpan};
 use std::collections::HashMap;
 
@@ -99,6 +100,10 @@ impl WhatIf {
     /// What would be saved without all of these ends together; none if one of them cannot be asked about.
     pub fn without(&self, ends: &[EndKey]) -> Option<Without> {
         let (numbers, seconds) = self.numbers(ends)?;
+        // Who is killed in the end needs none of that time, and whoever kills it gives it.
+        if ends.iter().all(|(_, class, _)| *class == WaitClass::UnheededSignal) {
+            return Some(Without { seconds_max: seconds.min(self.wall_seconds), beside: None });
+        }
         Some(self.saved(&Gone { numbers: &numbers, line: None }, seconds))
     }
 

@@ -90,11 +90,16 @@ pub fn standing(model: &Model, pid: u32, (from, to): (Ns, Ns)) -> Vec<&Goroutine
     let is_long = |one: &&Goroutine| {
         until_ns.saturating_sub(one.since_ns.max(from)) * 2 >= to.saturating_sub(from).max(1)
     };
-    let is_own = |one: &&Goroutine| function(one).is_some_and(|it| !it.starts_with("runtime."));
+    let is_own = |one: &&Goroutine| !is_runtimes(one);
     let mut standing: Vec<&Goroutine> =
         last.standing.iter().filter(is_long).filter(|one| !polls(one)).filter(is_own).collect();
     standing.sort_by_key(|one| (one.since_ns, one.id));
     standing
+}
+
+/// Whether no function of the program, or of its libraries, is on a goroutine's stack.
+fn is_runtimes(one: &Goroutine) -> bool {
+    function(one).is_none_or(|function| function.starts_with("runtime."))
 }
 
 /// The least wait that is looked up among goroutines.
@@ -132,9 +137,13 @@ pub fn stands(
     {
         return Some(Stands::ForMutex(waits.lock));
     }
-    // A program that has goroutines asleep for its own reasons owes nobody their end.
-    let asked = asked_ns.is_some().then(|| near().find(|one| sleeps(one))).flatten();
-    asked.map(|_| Stands::Asleep)
+    // A program that has goroutines asleep for its own reasons owes nobody their end. Of those that stood there when they were
+    // first read nobody knows which was asked, if some of them do not sleep.
+    let first_ns = model.goroutines.get(&pid)?.first()?.0;
+    let before = || near().filter(|one| one.since_ns == first_ns);
+    let may_be_another = before().any(|one| !sleeps(one) && !is_runtimes(one));
+    let is_asked = |one: &&Goroutine| sleeps(one) && (one.since_ns != first_ns || !may_be_another);
+    asked_ns.and_then(|_| near().find(is_asked)).map(|_| Stands::Asleep)
 }
 
 /// Who waits for a mutex within a time, and who has it.

@@ -103,6 +103,8 @@ pub enum WaitClass {
     TakenAddress,
     /// Asleep before it runs a program again that has failed.
     FailedProgram,
+    /// The end of a process that ignores the signal which asks it to end.
+    UnheededSignal,
     /// Its cgroup to be thawed.
     FrozenCgroup,
     /// A frozen file system to be thawed.
@@ -158,6 +160,7 @@ impl WaitClass {
             RefusedConnection => "refused connection",
             TakenAddress => "taken address",
             FailedProgram => "failed program",
+            UnheededSignal => "ignored signal",
             FrozenCgroup => "frozen cgroup",
             FrozenFs => "frozen file system",
             Stopped => "stopped",
@@ -222,6 +225,7 @@ impl WaitClass {
                 | RefusedConnection
                 | TakenAddress
                 | FailedProgram
+                | UnheededSignal
                 | Stopped
                 | Traced
         )

@@ -22,6 +22,7 @@ pub(crate) mod process_limit;
 pub(crate) mod refusal_words;
 mod refused_right;
 pub(crate) mod retry;
+pub(crate) mod signal_ignored;
 pub(crate) mod small_io;
 pub(crate) mod socket_peer;
 #[cfg(test)]
@@ -47,6 +48,7 @@ pub static LADDER: &[&super::Rule] = &[
     &frozen::RULE,
     &traced::RULE,
     &stopped::RULE,
+    &signal_ignored::RULE,
     &timezone_stat::RULE,
     &gc::RULE,
     &small_io::RULE,

@@ -132,7 +132,13 @@ mod tests {
     fn a_job_that_nobody_waits_for_is_a_note_and_names_who_stopped_it() {
         let mut facts = host();
         facts.push(blocked(20, "vim", WaitState::Stopped, ""));
-        let signal = Signal { from: thread(5, "bash"), to: thread(20, "vim"), signal: 19 };
+        let signal = Signal {
+            from: thread(5, "bash"),
+            to: thread(20, "vim"),
+            signal: 19,
+            ignored: false,
+            inner_pid: None,
+        };
         facts.push(Fact { at_ns: 1_000, body: Body::Signal(signal) });
         let report = explain(facts);
         let finding = &report.findings[0];

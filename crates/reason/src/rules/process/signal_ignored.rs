@@ -1,0 +1,286 @@
+//! process.signal_ignored: somebody waits for the end of a process that ignores the signal which asks it to end.
+//!
+//! `docker stop`, `lxc-stop`, `systemctl stop` and `timeout` send a signal, wait, and kill in the end if they kill at all. That it is
+//! ignored the kernel says as it is sent; graph/unheeded.rs finds who waits. Must not: name who was asked and has a handler.
+
+use crate::facts::{Ns, Signal, ThreadRef};
+use crate::graph::end::End;
+use crate::graph::unheeded::END_SIGNALS;
+use crate::measure::Measures;
+use crate::model::words;
+use crate::rules::engine::{self, Loss};
+use crate::rules::proof::Proof;
+use crate::rules::wording::{Evidence, Remedy, Wording};
+use crate::rules::{Finds, Match, Refutation, Rule, Step, culprit};
+use crate::waits::WaitClass;
+
+const SIGKILL: u32 = 9;
+
+/// The rule.
+pub static RULE: Rule = Rule {
+    code: "process.signal_ignored",
+    title: "A process ignores the signal that asks it to end",
+    theory: "Whoever stops a service or a container sends a signal (SIGTERM mostly) and waits, ten seconds or ninety, before \
+             it kills. The kernel drops a signal that a process ignores. It also drops one that the first process of a PID \
+             namespace has no handler for: a program that ends at once outside of a container goes on in it, and so does a \
+             shell that runs the program as its child.",
+    needs: &[
+        "SIGTERM, SIGINT, SIGQUIT, SIGPWR or SIGRTMIN+3 was sent within the look, and the kernel dropped it",
+        "who sent it, or whoever it acts for, waits for the end of the process, or waited until then",
+    ],
+    refuted_by: &[
+        Refutation::new(
+            "the signal has a handler: what the process does until it ends is what is waited for",
+            "one_that_heeds_the_signal_is_waited_for_by_what_it_does",
+        ),
+        Refutation::new(
+            "the process was asked by somebody else, and the wait did not end with it",
+            "a_signal_of_somebody_else_says_nothing_of_a_wait",
+        ),
+    ],
+    remedies: &[
+        "end it by SIGKILL",
+        "start it behind an init that passes signals on (docker run --init)",
+        "have the program, or the shell before it, heed the signal, or send one that it heeds (STOPSIGNAL, KillSignal, lxc.signal.halt)",
+    ],
+    stories: &["S0.3"],
+    thresholds: &[],
+    finds: Finds::End(find),
+};
+
+fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
+    if end.class != WaitClass::UnheededSignal {
+        return None;
+    }
+    let who = end.links.last().map(|link| &link.who)?;
+    let asked = Asked::of(measures, who)?;
+    let by = culprit(measures.model, who);
+    let links = end.links.iter().map(|link| engine::step(link));
+    let mut chain: Vec<Step> = links.flatten().collect();
+    if let Some(last) = chain.last_mut() {
+        last.doing = Some(("ignores", signal_name(asked.signal.signal).into()));
+        last.seconds = asked.went_on(measures);
+    }
+    let mut matched = Match::new(by, Proof::Read, move |loss| asked.explain(measures, end, loss));
+    matched.chain = Some(chain);
+    Some(matched)
+}
+
+/// A process that was asked to end.
+struct Asked<'m> {
+    who: &'m ThreadRef,
+    at_ns: Ns,
+    signal: &'m Signal,
+    /// How it ended since, as wait(2) has it.
+    ended: Option<(Ns, u32)>,
+    /// It is the first of a PID namespace.
+    is_init: bool,
+}
+
+impl<'m> Asked<'m> {
+    fn of(measures: &'m Measures<'m>, who: &'m ThreadRef) -> Option<Self> {
+        let model = measures.model;
+        let is_it = |signal: &Signal| {
+            signal.ignored && signal.to.pid == who.pid && END_SIGNALS.contains(&signal.signal)
+        };
+        let (at_ns, signal) = model.signals.iter().find(|(_, signal)| is_it(signal))?;
+        let exits =
+            model.exits.iter().filter(|(at, exit)| at > at_ns && exit.thread.pid == who.pid);
+        let ended = exits.last().map(|(at, exit)| (*at, exit.code.unwrap_or_default()));
+        Some(Self { who, at_ns: *at_ns, signal, ended, is_init: signal.inner_pid == Some(1) })
+    }
+
+    /// From the signal until its end, or that of the look, seconds.
+    fn went_on(&self, measures: &Measures<'_>) -> f64 {
+        let until_ns = self.ended.map_or(measures.model.end_ns, |(at_ns, _)| at_ns);
+        until_ns.saturating_sub(self.at_ns) as f64 / 1e9
+    }
+
+    fn explain(&self, measures: &Measures<'_>, end: &End, loss: &Loss<'_>) -> Wording {
+        let (who, name) = (words::who(self.who), signal_name(self.signal.signal));
+        let sender = words::who(&self.signal.from);
+        let went_on = self.went_on(measures);
+        let then = match self.ended {
+            None => "and still goes on".into(),
+            Some((_, code)) if code & 0x7f == SIGKILL => "until SIGKILL ended it".to_string(),
+            Some(_) => "until it ended".into(),
+        };
+        let why = match self.is_init {
+            true => {
+                "It is the first process of its PID namespace and has no handler for that signal: the kernel drops it there."
+            }
+            false => {
+                "It ignores that signal, or was begun by somebody who does: the kernel drops it."
+            }
+        };
+        Wording {
+            title: format!("{} waits for {who} to end, which ignores {name}", loss.victim),
+            text: format!(
+                "{} pass after {sender} sent it {name}: it went on for {}, {then}. {why}",
+                words::of_window(loss.seconds, loss.wall_seconds),
+                words::seconds(went_on),
+            ),
+            evidence: vec![
+                Evidence::new(
+                    format!("{name} sent to {who} by {sender} and dropped"),
+                    1.0,
+                    "1",
+                    "signal_generate",
+                ),
+                Evidence::new(
+                    "from then until its end, or that of the look",
+                    went_on,
+                    "s",
+                    "sched_process_exit",
+                ),
+                Evidence::new("time that is waited for it since", end.seconds, "s", "sched_switch"),
+            ],
+            remedy: self.remedy(),
+        }
+    }
+
+    fn remedy(&self) -> Vec<Remedy> {
+        let now = Remedy {
+            text: "end it now: it gets no chance to save anything".into(),
+            command: format!("kill -KILL {}", self.who.pid),
+            ..Remedy::default()
+        };
+        let later = match self.is_init {
+            true => {
+                "next time start it behind an init that passes signals on (docker run --init), have it heed the signal (a \
+                     shell before it: exec), or name one that it heeds (STOPSIGNAL, lxc.signal.halt)"
+            }
+            false => {
+                "have it heed the signal, or send one that it heeds (KillSignal=, timeout -s; timeout -k kills later)"
+            }
+        };
+        let later = Remedy { text: later.into(), ..Remedy::default() };
+        let first = self.ended.is_none().then_some(now);
+        first.into_iter().chain([later]).collect()
+    }
+}
+
+fn signal_name(signal: i32) -> &'static str {
+    match signal {
+        2 => "SIGINT",
+        3 => "SIGQUIT",
+        15 => "SIGTERM",
+        30 => "SIGPWR",
+        _ => "SIGRTMIN+3",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::answer::explain;
+    use crate::answer::report::Report;
+    use crate::facts::*;
+    use crate::rules::scenes::*;
+
+    const MS: Ns = 1_000_000;
+
+    fn at(at_ms: Ns, body: Body) -> Fact {
+        Fact { at_ns: at_ms * MS, body }
+    }
+
+    fn waits(who: ThreadRef, ms: (Ns, Ns), syscall: &str, by: ThreadRef) -> Fact {
+        let place = Place { state: WaitState::Sleep, syscall: syscall.into(), ..Place::default() };
+        let (begin_ns, end_ns) = (ms.0 * MS, ms.1 * MS);
+        let context = if by.pid == 0 { WakeContext::HardInterrupt } else { WakeContext::Task };
+        let wake = Some(Wake { at_ns: end_ns, context, by, ..Wake::default() });
+        at(ms.1, Body::Wait(Wait { thread: who, begin_ns, end_ns, place, wake, ..Wait::default() }))
+    }
+
+    /// A command, 10, asks its child, 20, to end after 500 ms, and waits until that is killed after 4 s.
+    fn stopped(from: ThreadRef, ignored: bool) -> Report {
+        let (stop, service) =
+            (|| thread(10, "stop"), || ThreadRef { start_ns: 10, ..thread(20, "service") });
+        let mut facts = host();
+        let (kind, name) = (TargetKind::Command, "stop".to_string());
+        facts.push(fact(Body::Target(Target { kind, name, pid: 10, cgroups: Vec::new() })));
+        facts.extend([
+            at(1, Body::Fork(Fork { parent: stop(), child: service(), flags: 0 })),
+            at(
+                500,
+                Body::Signal(Signal {
+                    from,
+                    to: service(),
+                    signal: 15,
+                    ignored,
+                    inner_pid: Some(7),
+                }),
+            ),
+            waits(service(), (10, 4_000), "nanosleep", thread(0, "swapper")),
+            at(4_000, Body::Exit(Exit { thread: service(), last: true, code: Some(9) })),
+            waits(stop(), (510, 4_000), "wait4", service()),
+            at(4_500, Body::CommandEnd(CommandEnd { pid: 10, exit_status: 0, signal: 0 })),
+        ]);
+        facts.sort_by_key(|fact| fact.at_ns);
+        explain(facts)
+    }
+
+    #[test]
+    fn a_process_that_ignores_sigterm_is_named_to_who_waits_for_its_end() {
+        let report = stopped(thread(10, "stop"), true);
+        let finding = &report.findings[0];
+        assert_eq!((&*finding.code, finding.culprit.pid), ("process.signal_ignored", Some(20)));
+        assert_eq!(finding.title, "stop waits for service 20 to end, which ignores SIGTERM");
+        assert!(finding.text.contains("until SIGKILL ended it"), "{}", finding.text);
+        let lost = report.answer.ends[0].seconds;
+        assert!((3.4..3.6).contains(&lost), "{lost}");
+    }
+
+    #[test]
+    fn one_that_heeds_the_signal_is_waited_for_by_what_it_does() {
+        let report = stopped(thread(10, "stop"), false);
+        assert!(report.findings.iter().all(|it| it.code != "process.signal_ignored"));
+        assert_eq!(report.answer.ends[0].object.name, "service");
+    }
+
+    #[test]
+    fn a_signal_of_somebody_else_says_nothing_of_a_wait() {
+        let report = stopped(thread(50, "other"), true);
+        assert!(report.findings.iter().all(|it| it.code != "process.signal_ignored"));
+    }
+
+    /// The same through a daemon, 30, which sends the signal by a runtime, 40, of its own, and sleeps meanwhile.
+    #[test]
+    fn a_daemon_that_stops_it_for_somebody_is_followed_to_it() {
+        let daemon = || thread(30, "daemon");
+        let runtime = || ThreadRef { start_ns: 100 * MS, ..thread(40, "runtime") };
+        let (stop, service) = (|| thread(10, "stop"), || thread(20, "service"));
+        let mut facts = host();
+        let (kind, name) = (TargetKind::Command, "stop".to_string());
+        facts.push(fact(Body::Target(Target { kind, name, pid: 10, cgroups: Vec::new() })));
+        facts.extend([
+            at(100, Body::Fork(Fork { parent: daemon(), child: runtime(), flags: 0 })),
+            at(
+                150,
+                Body::Signal(Signal {
+                    from: runtime(),
+                    to: service(),
+                    signal: 15,
+                    ignored: true,
+                    inner_pid: Some(1),
+                }),
+            ),
+            at(200, Body::Exit(Exit { thread: runtime(), last: true, code: Some(0) })),
+            waits(daemon(), (101, 200), "wait4", runtime()),
+            waits(daemon(), (201, 4_000), "nanosleep", thread(0, "swapper")),
+            at(4_010, Body::Exit(Exit { thread: service(), last: true, code: Some(9) })),
+            waits(stop(), (90, 4_050), "futex", daemon()),
+            at(4_100, Body::CommandEnd(CommandEnd { pid: 10, exit_status: 0, signal: 0 })),
+        ]);
+        facts.sort_by_key(|fact| fact.at_ns);
+        let report = explain(facts);
+        let finding = &report.findings[0];
+        assert_eq!((&*finding.code, finding.culprit.pid), ("process.signal_ignored", Some(20)));
+        let chain: Vec<_> = finding.chain.iter().filter_map(|link| link.who.pid).collect();
+        assert_eq!(chain, [10, 30, 20], "{:?}", finding.chain);
+        assert!(
+            finding.text.contains("the first process of its PID namespace"),
+            "{}",
+            finding.text
+        );
+    }
+}
