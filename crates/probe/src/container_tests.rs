@@ -53,11 +53,21 @@ fn docker_by_both_drivers() {
 
 #[test]
 fn a_docker_daemon_says_where_its_state_is() {
+    let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/containers");
+    let mut roots = Roots::under(fixtures.as_ref());
     let id = id("dada");
-    let path = format!("/docker/{id}");
-    let reported_as = |name: &str| reported("docker", name, &path);
-    // The daemon of these fixtures keeps it elsewhere.
-    assert_eq!(one(&path), reported_as("moved"));
+    let here = std::env::temp_dir().join(format!("holdup-test-docker-{}", std::process::id()));
+    let named =
+        |roots: &Roots| containers(roots, &cgroups(&[&format!("/docker/{id}")])).remove(0).name;
+    assert_eq!(named(&roots), "dada00000000");
+    let process = here.join("9");
+    std::fs::create_dir_all(&process).unwrap();
+    std::fs::write(process.join("comm"), "dockerd\n").unwrap();
+    std::fs::write(process.join("cmdline"), "dockerd\0--config-file\0/srv/daemon.json\0").unwrap();
+    roots.proc.clone_from(&here);
+    let name = named(&roots);
+    std::fs::remove_dir_all(&here).unwrap();
+    assert_eq!(name, "moved");
 }
 
 #[test]

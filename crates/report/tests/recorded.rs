@@ -71,3 +71,17 @@ fn a_replay_is_the_same_twice() {
         assert_eq!(once, twice, "{}", path.display());
     }
 }
+
+/// Of Debian's docker.io: the daemon begins the runtime, so nothing of the container descends from the command.
+#[test]
+fn a_container_that_a_daemon_starts_has_its_phases() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/recordings");
+    let start = replay(&folder.join("field-docker-run-1.rec")).container_start.expect("a start");
+    assert_eq!(start.program, "true");
+    assert!((0.2..0.4).contains(&start.seconds), "{start:?}");
+    let sum: f64 = start.phases.iter().map(|it| it.seconds).sum();
+    assert!((sum - start.seconds).abs() < 1e-6, "{start:?}");
+    for phase in ["network", "cgroups", "files"] {
+        assert!(start.phases.iter().any(|it| it.phase == phase), "{phase}: {start:?}");
+    }
+}

@@ -1,18 +1,21 @@
-//! Processes that are held: stopped by a signal, or frozen by the freezer of v1 cgroups.
+//! Processes that are held: stopped by a signal, or frozen by the freezer of v1 cgroups; and those that a signal does not end.
 //!
 //! Only processes that the lab started are held, and a frozen group is thawed before anything in it is
 //! ended: a frozen process does not take its signal.
 
+use super::stage::{children, name_switch, switch_on};
 use crate::fault::{Ctx, Fault, Injected};
 use crate::procfs;
 use crate::undo::{Guards, Undo};
 use anyhow::{Context, Result};
 use nix::sys::signal::Signal;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// The faults of this file.
-pub const FAULTS: &[&dyn Fault] = &[&Stopped, &Frozen];
+pub const FAULTS: &[&dyn Fault] = &[&Stopped, &Frozen, &Ignored];
 
 /// process.stopped: SIGSTOP to the workload.
 struct Stopped;
@@ -69,5 +72,43 @@ impl Fault for Frozen {
     fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
         let state = PathBuf::from(ctx.text("freezer_group")?).join("freezer.state");
         Ok(Some(fs::read_to_string(state)?.trim() == "FROZEN"))
+    }
+}
+
+/// process.signal_ignored: what the workload asks to end by SIGTERM does not heed it. It takes `{switch}`. Parameter: `how`, the
+/// words of the switch. Variables: `switch`.
+struct Ignored;
+
+impl Fault for Ignored {
+    fn name(&self) -> &'static str {
+        "process.signal_ignored"
+    }
+
+    fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
+        name_switch(ctx)?;
+        Ok(Guards::new())
+    }
+
+    fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
+        let mut guards = Guards::new();
+        guards.push(switch_on(ctx, &ctx.text("how")?)?);
+        Ok(guards.into())
+    }
+
+    /// Something that the workload began lives for longer than it lets anything live.
+    fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
+        let victim: i32 = ctx.text("victim_pid")?.parse()?;
+        let begun = || -> BTreeSet<i32> {
+            let near = children(victim);
+            near.iter().flat_map(|pid| children(*pid)).chain(near.iter().copied()).collect()
+        };
+        for _ in 0..8 {
+            let before = begun();
+            ctx.sleep(Duration::from_millis(250))?;
+            if begun().iter().any(|pid| before.contains(pid)) {
+                return Ok(Some(true));
+            }
+        }
+        Ok(Some(false))
     }
 }

@@ -10,6 +10,7 @@
 //! add up (ends.rs).
 
 use super::debts::asks_a_name_server;
+pub use super::leaf::{ChainLink, Leaf};
 use super::next::{Asker, Next, Until};
 use super::responsible::Peers;
 use super::unheeded::{self, Unheeded};
@@ -27,107 +28,6 @@ use std::sync::Arc;
 const DEPTH_MAX: usize = 24;
 /// Leaves of one interval; a longer critical path is cut there and reported as unseen.
 const LEAVES_MAX: usize = 2_000_000;
-
-/// One link: who did what, on what, when.
-#[derive(Debug, Clone)]
-pub struct ChainLink {
-    /// Who.
-    pub who: ThreadRef,
-    /// Did what.
-    pub class: WaitClass,
-    /// On what.
-    pub object: Object,
-    /// From, within the interval that is explained.
-    pub begin_ns: Ns,
-    /// To.
-    pub end_ns: Ns,
-    /// Since when it lasts; may be before the window.
-    pub since_ns: Ns,
-    /// It has not ended.
-    pub standing: bool,
-    /// Nothing but the clock ended it.
-    pub by_clock: bool,
-    /// It goes on until a time of its own, though others end its waits in between.
-    pub own_clock: bool,
-    /// It waits for the next question of somebody who connected to it, and for no answer: that process, 0 if it is not
-    /// known which.
-    pub question_of: Option<u32>,
-}
-
-impl ChainLink {
-    /// Length, nanoseconds.
-    pub fn ns(&self) -> Ns {
-        self.end_ns.saturating_sub(self.begin_ns)
-    }
-}
-
-/// A piece of an interval, with the chain that leads to what it was spent on.
-#[derive(Debug, Clone)]
-pub struct Leaf {
-    /// From.
-    pub begin_ns: Ns,
-    /// To.
-    pub end_ns: Ns,
-    /// From the victim to the root; never empty. Shared: a long wait is cut into many leaves.
-    pub links: Vec<Arc<ChainLink>>,
-    /// The last link's holder, if it is already in the chain: a circle.
-    pub circle: Option<ThreadRef>,
-}
-
-impl Leaf {
-    /// Length in nanoseconds.
-    pub fn ns(&self) -> Ns {
-        self.end_ns - self.begin_ns
-    }
-
-    /// The link at the root.
-    pub fn root(&self) -> &ChainLink {
-        &self.links[self.links.len() - 1]
-    }
-
-    /// The link that names the cause: the root if its class is a cause by itself, else the last link
-    /// that somebody holds. None if nothing in the chain is a cause: somebody works, or is idle.
-    pub fn named(&self) -> Option<usize> {
-        let last = self.links.len() - 1;
-        // A pipe, a terminal: the reader is the cause even if he is stopped or frozen.
-        let stalled = matches!(self.links[last].class, WaitClass::Stopped | WaitClass::Traced);
-        if stalled
-            && last > 0
-            && matches!(
-                self.links[last - 1].class,
-                WaitClass::PipeWrite
-                    | WaitClass::TtyWrite
-                    | WaitClass::FileLock
-                    | WaitClass::PolledLock
-                    | WaitClass::FutexLock
-            )
-        {
-            return Some(last - 1);
-        }
-        if self.links[last].class.is_root() {
-            return Some(last);
-        }
-        (0..=last).rev().find(|at| self.is_held(*at))
-    }
-
-    /// Whether somebody holds what a link waits for. A condition, a semaphore or an event counts where whoever let go was
-    /// waiting for its own client's next question meanwhile: it kept what it had (a row of a table). A semaphore counts too
-    /// where whoever let go belongs to another process.
-    fn is_held(&self, at: usize) -> bool {
-        let link = &self.links[at];
-        let Some(next) = self.links.get(at + 1) else { return link.class.is_held() };
-        let keeps = next.question_of.is_some_and(|asker| asker != link.who.pid);
-        let by_another = link.class == WaitClass::FutexWait && next.who.pid != link.who.pid;
-        let inside = matches!(link.class, WaitClass::FutexWait | WaitClass::Idle) && keeps;
-        // Who reads as fast as he can is no holder: what he does with it is where the time goes; nor is a pager, which
-        // reads on when its user wants more.
-        let root = self.root();
-        let reads = link.class.is_full()
-            && (matches!(root.class, WaitClass::Running | WaitClass::Unseen)
-                || root.class == WaitClass::Idle && matches!(root.object, Object::Tty(_)));
-        link.class.is_held() && !reads || by_another || inside
-    }
-}
 
 /// Follows waits through a scene.
 pub struct Chains<'a> {
@@ -155,27 +55,13 @@ impl<'a> Chains<'a> {
         };
         let deaths = model.exits.iter().map(death).collect();
         let peers = Peers::new(model, timelines);
-        let mut chains = Self { model, timelines, peers, births, deaths, unheeded: Vec::new() };
-        chains.unheeded = unheeded::all(&chains);
-        chains
+        let unheeded = unheeded::all(&peers);
+        Self { model, timelines, peers, births, deaths, unheeded }
     }
 
-    pub(super) fn model(&self) -> &'a Model {
-        self.model
-    }
-
-    pub(super) fn unheeded(&self) -> &[Unheeded] {
-        &self.unheeded
-    }
-
-    /// When a thread ended, if that was in the look.
-    pub(super) fn death_ns(&self, who: &ThreadRef) -> Option<Ns> {
-        self.deaths.get(&self.model.key(who)).copied()
-    }
-
-    /// Who began a thread, if that was in the look.
-    pub(super) fn begun_by(&self, who: &ThreadRef) -> Option<&'a ThreadRef> {
-        self.births.get(&self.model.key(who)).map(|(_, fork)| &fork.parent)
+    /// Whether a wait that may be for any event is that of who asked a process to end, and ended as that did.
+    pub(super) fn is_for_an_end(&self, wait: &WaitSpan) -> bool {
+        unheeded::is_of_sender(&self.peers, &self.unheeded, wait)
     }
 
     /// Cuts an interval of a thread's life into leaves that add up to it; somebody is owed what it does in it.
@@ -183,7 +69,7 @@ impl<'a> Chains<'a> {
         let mut walk =
             Walk { links: Vec::new(), asked: Vec::new(), leaves: Vec::new(), owed: true };
         self.cut(thread, from, to, &mut walk);
-        unheeded::heed(self, walk.leaves)
+        unheeded::heed(&self.peers, &self.unheeded, walk.leaves)
     }
 
     /// When which thread was asked and had not answered: by whoever waited for it, and by the clocks of connections.
@@ -245,7 +131,7 @@ impl<'a> Chains<'a> {
         if from < to {
             self.cut_wait(wait, from, to, &mut walk);
         }
-        unheeded::heed(self, walk.leaves)
+        unheeded::heed(&self.peers, &self.unheeded, walk.leaves)
     }
 
     /// Before somebody was there, whoever began it did what there was to do. From when on it was there itself.

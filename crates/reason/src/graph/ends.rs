@@ -61,6 +61,7 @@ impl<'a> Graph<'a> {
                 let counted = wait.class.is_demand() || asked;
                 let followed = counted
                     || is_stalled(wait.class)
+                    || chains.is_for_an_end(wait)
                     || wait.class.is_for_somebody() && !chains.peers.is_for_a_question(wait);
                 // A kernel thread waits for somebody else's sake: it is a link, never a victim.
                 if !followed

@@ -8,11 +8,12 @@
 //! Must not: say it of signals that have a handler (what the process does then is followed like any other work), or of those that
 //! mostly mean something else (SIGHUP). Rejected: what is pending in /proc (an ignored signal is dropped, not queued).
 
-use super::chains::{ChainLink, Chains, Leaf};
-use super::ends::command_root;
-use crate::facts::{Ns, Signal, ThreadRef};
+use super::leaf::{ChainLink, Leaf};
+use super::peers::Peers;
+use crate::facts::{Ns, Signal, TargetKind, ThreadRef};
 use crate::model::object::Object;
 use crate::waits::WaitClass;
+use crate::waits::timeline::WaitSpan;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -23,25 +24,22 @@ pub const END_SIGNALS: [i32; 5] = [2, 3, 15, 30, 37];
 const APART_NS: Ns = 100_000_000;
 /// Whoever waits for the end of a process may have to clean up after it.
 const ENDS_WITHIN_NS: Ns = 2_000_000_000;
-/// Generations of processes that act for one another: a daemon, its shim, the runtime.
-const LINE_MAX: usize = 4;
-
 /// A process that goes on although it was asked to end.
 #[derive(Debug)]
 pub(super) struct Unheeded {
     at_ns: Ns,
     from: u32,
-    /// The sender, and who began it.
-    senders: BTreeSet<u32>,
     /// Its main thread.
     who: ThreadRef,
+    /// It, or all of its program that were asked one after the other.
+    object: Object,
     until_ns: Ns,
     has_ended: bool,
 }
 
 /// All of a look, in order of time; of one process the first signal counts.
-pub(super) fn all(chains: &Chains<'_>) -> Vec<Unheeded> {
-    let model = chains.model();
+pub(super) fn all(peers: &Peers<'_>) -> Vec<Unheeded> {
+    let model = peers.model;
     let mut seen = BTreeSet::new();
     let asks = |signal: &Signal| {
         signal.ignored && END_SIGNALS.contains(&signal.signal) && signal.from.pid != signal.to.pid
@@ -51,29 +49,27 @@ pub(super) fn all(chains: &Chains<'_>) -> Vec<Unheeded> {
             return None;
         }
         let who = model.thread_ref_at(signal.to.pid, *at_ns);
-        let death_ns = chains.death_ns(&who).filter(|death_ns| death_ns > at_ns);
+        let object = Object::Process(who.pid);
+        let death_ns =
+            peers.deaths.get(&model.key(&who)).copied().filter(|death_ns| death_ns > at_ns);
         Some(Unheeded {
             at_ns: *at_ns,
             from: signal.from.pid,
-            senders: line(chains, &signal.from),
             who,
+            object,
             until_ns: death_ns.unwrap_or(model.end_ns),
             has_ended: death_ns.is_some(),
         })
     };
-    model.signals.iter().filter_map(&mut of).collect()
-}
-
-/// A process and those that began it in the look, one after the other, and who began the first of these.
-fn line(chains: &Chains<'_>, of: &ThreadRef) -> BTreeSet<u32> {
-    let mut line = BTreeSet::from([of.pid]);
-    let mut at = chains.model().thread_ref(of.pid);
-    for _ in 0..LINE_MAX {
-        let Some(parent) = chains.begun_by(&at) else { break };
-        line.insert(parent.pid);
-        at = chains.model().thread_ref(parent.pid);
+    let mut all: Vec<Unheeded> = model.signals.iter().filter_map(&mut of).collect();
+    let programs: Vec<String> = all.iter().map(|it| it.who.comm.clone()).collect();
+    for unheeded in &mut all {
+        let comm = &unheeded.who.comm;
+        if programs.iter().filter(|other| *other == comm).count() > 1 {
+            unheeded.object = Object::Processes(comm.as_str().into());
+        }
     }
-    line
+    all
 }
 
 /// Whether a leaf ends at such a process, and is that of who waits for its end himself, or of who asked for it: who waits for one
@@ -84,28 +80,35 @@ pub(super) fn is_waiters_own(leaf: &Leaf) -> bool {
 }
 
 /// Leaves of one thread in order of time, with those that wait for such a process ending at it.
-pub(super) fn heed(chains: &Chains<'_>, leaves: Vec<Leaf>) -> Vec<Leaf> {
-    chains.unheeded().iter().fold(leaves, |leaves, unheeded| unheeded.claim(chains, leaves))
+pub(super) fn heed(peers: &Peers<'_>, all: &[Unheeded], leaves: Vec<Leaf>) -> Vec<Leaf> {
+    all.iter().fold(leaves, |leaves, unheeded| unheeded.claim(peers, all, leaves))
 }
 
 /// Whether a chain begins with a wait for somebody, and not with one for work. Of a command every wait counts.
-fn waits_for_somebody(chains: &Chains<'_>, leaf: &Leaf) -> bool {
+fn waits_for_somebody(peers: &Peers<'_>, all: &[Unheeded], leaf: &Leaf) -> bool {
     let first = &leaf.links[0];
-    let Some(wait) = chains.peers.wait_at(&first.who, leaf.begin_ns) else { return false };
+    let Some(wait) = peers.wait_at(&first.who, leaf.begin_ns) else { return false };
     let asks = wait.class.is_for_somebody() && wait.class != WaitClass::FutexWait;
-    command_root(chains.model()).is_some() || asks && !chains.peers.is_for_a_question(wait)
+    let is_command = peers.model.target.as_ref().is_some_and(|it| it.kind == TargetKind::Command);
+    is_command || asks && !peers.is_for_a_question(wait) || is_of_sender(peers, all, wait)
+}
+
+/// Whether a wait that may be for any event is that of a sender, and ended as the process did.
+pub(super) fn is_of_sender(peers: &Peers<'_>, all: &[Unheeded], wait: &WaitSpan) -> bool {
+    let is_it = |it: &Unheeded| it.from == wait.thread.pid && it.ends(peers, wait);
+    wait.class == WaitClass::Idle && !wait.kernel && all.iter().any(is_it)
 }
 
 impl Unheeded {
-    fn claim(&self, chains: &Chains<'_>, leaves: Vec<Leaf>) -> Vec<Leaf> {
+    fn claim(&self, peers: &Peers<'_>, all: &[Unheeded], leaves: Vec<Leaf>) -> Vec<Leaf> {
         let asked = leaves.iter().any(|leaf| self.is_sent_in(leaf));
-        let mut all = Vec::with_capacity(leaves.len());
+        let mut cut = Vec::with_capacity(leaves.len());
         for leaf in leaves {
             let (from, to) = (leaf.begin_ns.max(self.at_ns), leaf.end_ns.min(self.until_ns));
-            let may = from < to && waits_for_somebody(chains, &leaf);
-            let links = may.then(|| self.links_before(chains, &leaf, asked)).flatten();
+            let may = from < to && waits_for_somebody(peers, all, &leaf);
+            let links = may.then(|| self.links_before(peers, &leaf, asked)).flatten();
             let Some(links) = links else {
-                all.push(leaf);
+                cut.push(leaf);
                 continue;
             };
             let mut before = leaf.links[..links].to_vec();
@@ -121,9 +124,9 @@ impl Unheeded {
                 Leaf { circle: None, ..part(from, to, &before) },
                 part(to, leaf.end_ns, &leaf.links),
             ];
-            all.extend(parts.into_iter().filter(|part| part.begin_ns < part.end_ns));
+            cut.extend(parts.into_iter().filter(|part| part.begin_ns < part.end_ns));
         }
-        all
+        cut
     }
 
     /// Whether the signal was sent while a chain led through its sender, or by the waiter himself.
@@ -135,16 +138,16 @@ impl Unheeded {
     }
 
     /// How many links of a chain lead to whoever waits for the end of the process, if it does.
-    fn links_before(&self, chains: &Chains<'_>, leaf: &Leaf, asked: bool) -> Option<usize> {
+    fn links_before(&self, peers: &Peers<'_>, leaf: &Leaf, asked: bool) -> Option<usize> {
         let links = &leaf.links;
         let reached = links.iter().position(|link| link.who.pid == self.who.pid);
         if let Some(at) = reached {
-            let is_by_one = links[..at].iter().any(|link| self.senders.contains(&link.who.pid));
+            let is_by_one = links[..at].iter().any(|link| peers.descends(self.from, link.who.pid));
             return (at > 0 && is_by_one).then_some(at);
         }
         let root = leaf.root().class;
         let is_work = root.is_demand() || root == WaitClass::Running;
-        if is_work || !self.ends_the_wait(chains, leaf) {
+        if is_work || !self.ends_the_wait(peers, leaf) {
             return None;
         }
         let by_link = links.iter().any(|link| link.who.pid == self.from);
@@ -152,21 +155,28 @@ impl Unheeded {
     }
 
     /// Whether the wait that a chain begins with ended as the process did.
-    fn ends_the_wait(&self, chains: &Chains<'_>, leaf: &Leaf) -> bool {
+    fn ends_the_wait(&self, peers: &Peers<'_>, leaf: &Leaf) -> bool {
         let first = &leaf.links[0];
-        let wait = chains.peers.wait_at(&first.who, leaf.begin_ns);
-        self.has_ended
-            && wait.is_some_and(|wait| {
-                wait.begin_ns < self.until_ns
-                    && wait.end_ns.checked_sub(self.until_ns).is_some_and(|it| it <= ENDS_WITHIN_NS)
-            })
+        let wait = peers.wait_at(&first.who, leaf.begin_ns);
+        wait.is_some_and(|wait| self.ends(peers, wait))
+    }
+
+    /// Whether a wait ended as the process did, or by its timeout, and whoever waited killed it; or stands, as the process does,
+    /// which is the waiter's own.
+    fn ends(&self, peers: &Peers<'_>, wait: &WaitSpan) -> bool {
+        if !self.has_ended {
+            return wait.standing && peers.descends(self.who.pid, wait.thread.pid);
+        }
+        wait.begin_ns < self.until_ns
+            && wait.end_ns <= self.until_ns.saturating_add(ENDS_WITHIN_NS)
+            && wait.end_ns.saturating_add(APART_NS) >= self.until_ns
     }
 
     fn link(&self, begin_ns: Ns, end_ns: Ns) -> ChainLink {
         ChainLink {
             who: self.who.clone(),
             class: WaitClass::UnheededSignal,
-            object: Object::Process(self.who.pid),
+            object: self.object.clone(),
             begin_ns,
             end_ns,
             since_ns: self.at_ns,

@@ -10,9 +10,10 @@ use crate::measure::Measures;
 use crate::model::words;
 use crate::rules::engine::{self, Loss};
 use crate::rules::proof::Proof;
-use crate::rules::wording::{Evidence, Remedy, Wording};
+use crate::rules::wording::{Culprit, CulpritKind, Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, Step, culprit};
 use crate::waits::WaitClass;
+use std::collections::BTreeSet;
 
 const SIGKILL: u32 = 9;
 
@@ -54,7 +55,10 @@ fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
     }
     let who = end.links.last().map(|link| &link.who)?;
     let asked = Asked::of(measures, who)?;
-    let by = culprit(measures.model, who);
+    let by = match asked.count {
+        1 => culprit(measures.model, who),
+        _ => Culprit { kind: CulpritKind::Process, name: who.comm.clone(), ..Culprit::default() },
+    };
     let links = end.links.iter().map(|link| engine::step(link));
     let mut chain: Vec<Step> = links.flatten().collect();
     if let Some(last) = chain.last_mut() {
@@ -75,6 +79,8 @@ struct Asked<'m> {
     ended: Option<(Ns, u32)>,
     /// It is the first of a PID namespace.
     is_init: bool,
+    /// So many of its program were asked.
+    count: usize,
 }
 
 impl<'m> Asked<'m> {
@@ -84,10 +90,15 @@ impl<'m> Asked<'m> {
             signal.ignored && signal.to.pid == who.pid && END_SIGNALS.contains(&signal.signal)
         };
         let (at_ns, signal) = model.signals.iter().find(|(_, signal)| is_it(signal))?;
-        let exits =
+        let mut exits =
             model.exits.iter().filter(|(at, exit)| at > at_ns && exit.thread.pid == who.pid);
-        let ended = exits.last().map(|(at, exit)| (*at, exit.code.unwrap_or_default()));
-        Some(Self { who, at_ns: *at_ns, signal, ended, is_init: signal.inner_pid == Some(1) })
+        let ended = exits.next_back().map(|(at, exit)| (*at, exit.code.unwrap_or_default()));
+        let of_program = model.signals.iter().map(|(_, signal)| signal).filter(|signal| {
+            signal.ignored && END_SIGNALS.contains(&signal.signal) && signal.to.comm == who.comm
+        });
+        let count = of_program.map(|signal| signal.to.pid).collect::<BTreeSet<_>>().len();
+        let is_init = signal.inner_pid == Some(1);
+        Some(Self { who, at_ns: *at_ns, signal, ended, is_init, count })
     }
 
     /// From the signal until its end, or that of the look, seconds.
@@ -101,9 +112,9 @@ impl<'m> Asked<'m> {
         let sender = words::who(&self.signal.from);
         let went_on = self.went_on(measures);
         let then = match self.ended {
-            None => "and still goes on".into(),
-            Some((_, code)) if code & 0x7f == SIGKILL => "until SIGKILL ended it".to_string(),
-            Some(_) => "until it ended".into(),
+            None => "and still goes on",
+            Some((_, code)) if code & 0x7f == SIGKILL => "until SIGKILL ended it",
+            Some(_) => "until it ended",
         };
         let why = match self.is_init {
             true => {
@@ -113,10 +124,18 @@ impl<'m> Asked<'m> {
                 "It ignores that signal, or was begun by somebody who does: the kernel drops it."
             }
         };
+        let title = match self.count {
+            1 => format!("{} waits for {who} to end, which ignores {name}", loss.victim),
+            count => {
+                let program = &self.who.comm;
+                format!("{} waits for {count} x {program} to end, which ignore {name}", loss.victim)
+            }
+        };
+        let which = if self.count == 1 { "it" } else { who.as_str() };
         Wording {
-            title: format!("{} waits for {who} to end, which ignores {name}", loss.victim),
+            title,
             text: format!(
-                "{} pass after {sender} sent it {name}: it went on for {}, {then}. {why}",
+                "{} pass after {sender} sent {which} {name}: it went on for {}, {then}. {why}",
                 words::of_window(loss.seconds, loss.wall_seconds),
                 words::seconds(went_on),
             ),

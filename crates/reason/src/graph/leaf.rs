@@ -1,0 +1,109 @@
+//! A piece of an interval of somebody's life, with the chain of links that leads to what it was spent on.
+//!
+//! Must not: follow (chains.rs), or add up (ends.rs).
+
+use crate::facts::{Ns, ThreadRef};
+use crate::model::object::Object;
+use crate::waits::WaitClass;
+use std::sync::Arc;
+
+/// One link: who did what, on what, when.
+#[derive(Debug, Clone)]
+pub struct ChainLink {
+    /// Who.
+    pub who: ThreadRef,
+    /// Did what.
+    pub class: WaitClass,
+    /// On what.
+    pub object: Object,
+    /// From, within the interval that is explained.
+    pub begin_ns: Ns,
+    /// To.
+    pub end_ns: Ns,
+    /// Since when it lasts; may be before the window.
+    pub since_ns: Ns,
+    /// It has not ended.
+    pub standing: bool,
+    /// Nothing but the clock ended it.
+    pub by_clock: bool,
+    /// It goes on until a time of its own, though others end its waits in between.
+    pub own_clock: bool,
+    /// It waits for the next question of somebody who connected to it, and for no answer: that process, 0 if it is not
+    /// known which.
+    pub question_of: Option<u32>,
+}
+
+impl ChainLink {
+    /// Length, nanoseconds.
+    pub fn ns(&self) -> Ns {
+        self.end_ns.saturating_sub(self.begin_ns)
+    }
+}
+
+/// A piece of an interval, with the chain that leads to what it was spent on.
+#[derive(Debug, Clone)]
+pub struct Leaf {
+    /// From.
+    pub begin_ns: Ns,
+    /// To.
+    pub end_ns: Ns,
+    /// From the victim to the root; never empty. Shared: a long wait is cut into many leaves.
+    pub links: Vec<Arc<ChainLink>>,
+    /// The last link's holder, if it is already in the chain: a circle.
+    pub circle: Option<ThreadRef>,
+}
+
+impl Leaf {
+    /// Length in nanoseconds.
+    pub fn ns(&self) -> Ns {
+        self.end_ns - self.begin_ns
+    }
+
+    /// The link at the root.
+    pub fn root(&self) -> &ChainLink {
+        &self.links[self.links.len() - 1]
+    }
+
+    /// The link that names the cause: the root if its class is a cause by itself, else the last link
+    /// that somebody holds. None if nothing in the chain is a cause: somebody works, or is idle.
+    pub fn named(&self) -> Option<usize> {
+        let last = self.links.len() - 1;
+        // A pipe, a terminal: the reader is the cause even if he is stopped or frozen.
+        let stalled = matches!(self.links[last].class, WaitClass::Stopped | WaitClass::Traced);
+        if stalled
+            && last > 0
+            && matches!(
+                self.links[last - 1].class,
+                WaitClass::PipeWrite
+                    | WaitClass::TtyWrite
+                    | WaitClass::FileLock
+                    | WaitClass::PolledLock
+                    | WaitClass::FutexLock
+            )
+        {
+            return Some(last - 1);
+        }
+        if self.links[last].class.is_root() {
+            return Some(last);
+        }
+        (0..=last).rev().find(|at| self.is_held(*at))
+    }
+
+    /// Whether somebody holds what a link waits for. A condition, a semaphore or an event counts where whoever let go was
+    /// waiting for its own client's next question meanwhile: it kept what it had (a row of a table). A semaphore counts too
+    /// where whoever let go belongs to another process.
+    fn is_held(&self, at: usize) -> bool {
+        let link = &self.links[at];
+        let Some(next) = self.links.get(at + 1) else { return link.class.is_held() };
+        let keeps = next.question_of.is_some_and(|asker| asker != link.who.pid);
+        let by_another = link.class == WaitClass::FutexWait && next.who.pid != link.who.pid;
+        let inside = matches!(link.class, WaitClass::FutexWait | WaitClass::Idle) && keeps;
+        // Who reads as fast as he can is no holder: what he does with it is where the time goes; nor is a pager, which
+        // reads on when its user wants more.
+        let root = self.root();
+        let reads = link.class.is_full()
+            && (matches!(root.class, WaitClass::Running | WaitClass::Unseen)
+                || root.class == WaitClass::Idle && matches!(root.object, Object::Tty(_)));
+        link.class.is_held() && !reads || by_another || inside
+    }
+}
