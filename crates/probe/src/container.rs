@@ -37,11 +37,14 @@ pub fn containers(roots: &Roots, facts: &[Body]) -> Vec<Container> {
     }
     let mut states = state::read(roots);
     let unknown = |path: &&str| match classify(path).map(|place| place.what) {
-        Some(What::Id(id, runtime)) => runtime == "docker" && states.by_id(&id).is_none(),
+        Some(What::Id(id, runtime)) => {
+            matches!(runtime, "docker" | "podman" | "cri-o")
+                && states.by_id(&id).is_none_or(|state| id.starts_with(&state.name))
+        }
         _ => false,
     };
     if paths.keys().any(unknown) {
-        states.read_of_docker_daemons(roots);
+        states.read_of_daemons(roots);
     }
     let mut found = Found::default();
     for (path, directories) in &paths {

@@ -50,19 +50,29 @@ impl States {
         self.by_id.get(id)
     }
 
-    /// Reads the state files of Docker daemons whose options say that they lie elsewhere.
-    pub fn read_of_docker_daemons(&mut self, roots: &Roots) {
+    /// What the options of running daemons say: where Docker's state files lie instead, and of each conmon, which watches a
+    /// container for Podman or CRI-O, the container's id and name.
+    pub fn read_of_daemons(&mut self, roots: &Roots) {
         let pids = text::ids(&roots.proc).unwrap_or_default();
         let of = |pid: u32| {
             let folder = roots.proc.join(pid.to_string());
             let comm = text::read(&folder.join("comm")).ok()?;
-            (comm.trim_ascii_end() == b"dockerd").then(|| folder.join("cmdline"))
+            let comm = text::lossy(comm.trim_ascii_end());
+            matches!(comm.as_str(), "dockerd" | "conmon").then(|| (comm, folder.join("cmdline")))
         };
-        let commands = guard::map(pids.into_iter().filter_map(of).collect(), |path: &PathBuf| {
-            text::read(path).unwrap_or_default()
+        let daemons: Vec<(String, PathBuf)> = pids.into_iter().filter_map(of).collect();
+        let read = guard::map(daemons, |(comm, path)| {
+            let cmdline = text::read(path).unwrap_or_default();
+            let words = cmdline.split(|byte| *byte == 0).map(text::lossy);
+            (comm.clone(), words.collect::<Vec<_>>())
         });
-        let folders: BTreeSet<PathBuf> =
-            commands.into_iter().flatten().filter_map(|it| docker_data(roots, &it)).collect();
+        let mut folders = BTreeSet::new();
+        for (comm, words) in read.into_iter().flatten() {
+            match comm.as_str() {
+                "dockerd" => folders.extend(docker_data(roots, &words)),
+                _ => of_conmon(&words).into_iter().for_each(|state| self.add(state)),
+            }
+        }
         self.read_at(folders.into_iter().map(docker_place).collect());
     }
 
@@ -170,12 +180,18 @@ fn configured(roots: &Roots, file: &str) -> Option<PathBuf> {
     config["data-root"].as_str().map(|folder| roots.resolve(folder))
 }
 
-/// Where the options of a Docker daemon put its data (dockerd(8)); `cmdline` as in /proc.
-fn docker_data(roots: &Roots, cmdline: &[u8]) -> Option<PathBuf> {
-    let words: Vec<String> = cmdline.split(|byte| *byte == 0).map(text::lossy).collect();
-    let folder = option(&words, &["--data-root", "--graph", "-g"]);
-    let by_file = || configured(roots, option(&words, &["--config-file"])?);
+/// Where the options of a Docker daemon put its data (dockerd(8)).
+fn docker_data(roots: &Roots, words: &[String]) -> Option<PathBuf> {
+    let folder = option(words, &["--data-root", "--graph", "-g"]);
+    let by_file = || configured(roots, option(words, &["--config-file"])?);
     folder.map(|folder| roots.resolve(folder)).or_else(by_file)
+}
+
+/// The container that a conmon watches, by its options (conmon(8)).
+fn of_conmon(words: &[String]) -> Option<State> {
+    let id = option(words, &["-c", "--cid"])?;
+    let name = option(words, &["-n", "--name"])?;
+    Some(of_storage(id, name))
 }
 
 /// The value of an option of a command line, given as a word of its own or after an equals sign.
@@ -231,10 +247,14 @@ fn storage_list(_: &Path, value: &Value) -> Vec<State> {
     let one = |entry: &Value| {
         let id = text_of(&entry["id"])?;
         let name = text_of(&entry["names"][0]).unwrap_or_else(|| short(&id).into());
-        let runtime = if name.starts_with("k8s_") { "cri-o" } else { "podman" };
-        Some(State { id, name, runtime, ..State::default() }.with_kubernetes_name())
+        Some(of_storage(&id, &name))
     };
     value.as_array().into_iter().flatten().filter_map(one).collect()
+}
+
+fn of_storage(id: &str, name: &str) -> State {
+    let runtime = if name.starts_with("k8s_") { "cri-o" } else { "podman" };
+    State { id: id.into(), name: name.into(), runtime, ..State::default() }.with_kubernetes_name()
 }
 
 /// An OCI bundle's configuration: names stand in its annotations.
@@ -313,7 +333,7 @@ mod tests {
         let roots = Roots::under(root.as_ref());
         let data = |options: &[&str]| {
             let words = [&["/usr/sbin/dockerd"], options].concat();
-            docker_data(&roots, words.join("\0").as_bytes())
+            docker_data(&roots, &words.into_iter().map(String::from).collect::<Vec<_>>())
         };
         let moved = Some(roots.resolve("/srv/docker"));
         assert_eq!(data(&["--data-root", "/srv/docker", "-H", "fd://"]), moved);
@@ -323,5 +343,22 @@ mod tests {
         assert_eq!(data(&["--config-file", "/srv/nowhere.json"]), None);
         assert_eq!((data(&[]), data(&["--data-root"])), (None, None));
         assert_eq!(data(&["--data-root", "/srv/a b"]), Some(roots.resolve("/srv/a b")));
+    }
+
+    #[test]
+    fn a_conmon_says_which_container_it_watches() {
+        let watched = |options: &[&str]| {
+            let words: Vec<String> = options.iter().map(|word| (*word).into()).collect();
+            of_conmon(&words).map(|it| (it.id, it.name, it.runtime, it.pod))
+        };
+        let of = |id: &str, name: &str, runtime, pod: Option<&str>| {
+            Some((id.into(), name.into(), runtime, pod.map(String::from)))
+        };
+        let podman =
+            ["conmon", "-s", "-c", "d2368f", "-u", "d2368f", "-n", "web", "--exit-dir", "/x"];
+        assert_eq!(watched(&podman), of("d2368f", "web", "podman", None));
+        let crio = ["conmon", "--cid=77", "--name=k8s_app_shop-1_prod_uid_0"];
+        assert_eq!(watched(&crio), of("77", "app", "cri-o", Some("prod/shop-1")));
+        assert_eq!(watched(&["conmon", "-c", "77"]), None);
     }
 }

@@ -24,6 +24,9 @@ pub const END_SIGNALS: [i32; 5] = [2, 3, 15, 30, 37];
 const APART_NS: Ns = 100_000_000;
 /// Whoever waits for the end of a process may have to clean up after it.
 const ENDS_WITHIN_NS: Ns = 2_000_000_000;
+/// Processes of a look; somebody may signal thousands.
+const ALL_MAX: usize = 64;
+
 /// A process that goes on although it was asked to end.
 #[derive(Debug)]
 pub(super) struct Unheeded {
@@ -61,7 +64,7 @@ pub(super) fn all(peers: &Peers<'_>) -> Vec<Unheeded> {
             has_ended: death_ns.is_some(),
         })
     };
-    let mut all: Vec<Unheeded> = model.signals.iter().filter_map(&mut of).collect();
+    let mut all: Vec<Unheeded> = model.signals.iter().filter_map(&mut of).take(ALL_MAX).collect();
     let programs: Vec<String> = all.iter().map(|it| it.who.comm.clone()).collect();
     for unheeded in &mut all {
         let comm = &unheeded.who.comm;
@@ -147,11 +150,19 @@ impl Unheeded {
         }
         let root = leaf.root().class;
         let is_work = root.is_demand() || root == WaitClass::Running;
-        if is_work || !self.ends_the_wait(peers, leaf) {
+        if is_work || self.is_for_another(peers, leaf) || !self.ends_the_wait(peers, leaf) {
             return None;
         }
         let by_link = links.iter().any(|link| link.who.pid == self.from);
         (asked || by_link).then_some(links.len())
+    }
+
+    /// Whether a chain leads to a process that the waiter began, and that did not send the signal for it; or anywhere, of a process
+    /// that has not ended.
+    fn is_for_another(&self, peers: &Peers<'_>, leaf: &Leaf) -> bool {
+        let (waiter, root) = (leaf.links[0].who.pid, leaf.root().who.pid);
+        let of_child = peers.descends(root, waiter) && !peers.descends(self.from, root);
+        root != waiter && (of_child || !self.has_ended)
     }
 
     /// Whether the wait that a chain begins with ended as the process did.

@@ -262,6 +262,33 @@ mod tests {
         assert!(report.findings.iter().all(|it| it.code != "process.signal_ignored"));
     }
 
+    /// A script, 10, asks its job, 20, to end, and waits for another, 21: as that ends the first has been gone for half a second.
+    #[test]
+    fn who_waits_for_another_of_his_processes_does_not_wait_for_the_first() {
+        let (script, job) =
+            (|| thread(10, "sh"), || ThreadRef { start_ns: 10, ..thread(20, "job") });
+        let other = || ThreadRef { start_ns: 20, ..thread(21, "sleep") };
+        let mut facts = host();
+        let (kind, name) = (TargetKind::Command, "sh".to_string());
+        facts.push(fact(Body::Target(Target { kind, name, pid: 10, cgroups: Vec::new() })));
+        let asks = Signal { from: script(), to: job(), signal: 15, ignored: true, inner_pid: None };
+        facts.extend([
+            at(1, Body::Fork(Fork { parent: script(), child: job(), flags: 0 })),
+            at(500, Body::Signal(asks)),
+            at(505, Body::Fork(Fork { parent: script(), child: other(), flags: 0 })),
+            waits(job(), (10, 3_500), "nanosleep", thread(0, "swapper")),
+            at(3_500, Body::Exit(Exit { thread: job(), last: true, code: Some(0) })),
+            waits(other(), (510, 4_000), "nanosleep", thread(0, "swapper")),
+            at(4_000, Body::Exit(Exit { thread: other(), last: true, code: Some(0) })),
+            waits(script(), (510, 4_000), "wait4", other()),
+            at(4_100, Body::CommandEnd(CommandEnd { pid: 10, exit_status: 0, signal: 0 })),
+        ]);
+        facts.sort_by_key(|fact| fact.at_ns);
+        let report = explain(facts);
+        assert!(report.findings.iter().all(|it| it.code != "process.signal_ignored"));
+        assert_eq!(report.answer.ends[0].object.name, "sleep");
+    }
+
     /// The same through a daemon, 30, which sends the signal by a runtime, 40, of its own, and sleeps meanwhile.
     #[test]
     fn a_daemon_that_stops_it_for_somebody_is_followed_to_it() {
