@@ -117,7 +117,7 @@ fn ready_seconds(measures: &Measures<'_>) -> f64 {
 
 /// A host that is busy and on which nobody loses anything: who uses its CPUs.
 fn host_works(measures: &Measures<'_>, name: &str) -> (String, String) {
-    let wall = measures.wall_seconds().max(1e-9);
+    let wall = measures.model.seconds().max(1e-9);
     let everybody = measures.cpu.instead_of(&BTreeSet::new()).others;
     let cpus = measures.cpu.busy.len().max(1);
     // The kernel counts a tick for whoever it meets there: of many short turns it meets few.

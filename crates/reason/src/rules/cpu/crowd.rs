@@ -185,9 +185,9 @@ fn of(
 
 fn explain(measures: &Measures<'_>, crowd: &Crowd, loss: &Loss<'_>) -> Wording {
     let Crowd { program, hurt, ready, run, of_its_own, cpus, .. } = crowd;
-    let wall = loss.wall_seconds.max(1e-9);
+    let (wall, window) = (loss.wall_seconds.max(1e-9), measures.model.seconds().max(1e-9));
     let many = format!("{} x {}", program.count, program.name);
-    let each = program.run / wall / program.at_a_time.max(1.0);
+    let each = program.run / window / program.at_a_time.max(1.0);
     let cpus = words::count(cpus.round() as usize, "CPU", "CPUs");
     let title = match of_its_own {
         true => format!("{many} share {cpus}: each has {} of one", words::percent(each)),

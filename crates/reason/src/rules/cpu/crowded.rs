@@ -168,12 +168,12 @@ fn waiting<'m>(measures: &'m Measures<'m>, ends: &[End]) -> Vec<&'m Use> {
 
 fn explain(measures: &Measures<'_>, crowd: &Crowd, loss: &Loss<'_>) -> Wording {
     let Crowd { programs, users, hurt, ready, run, cpus } = crowd;
-    let wall = loss.wall_seconds.max(1e-9);
+    let (wall, window) = (loss.wall_seconds.max(1e-9), measures.model.seconds().max(1e-9));
     let cpus = words::count(*cpus, "CPU", "CPUs");
     let used: f64 = programs.iter().map(|program| program.run).sum();
     let Some(greatest) = programs.first() else { return Wording::default() };
     let has_most = greatest.run >= MOST_MIN.value * used;
-    let each = words::percent(greatest.run / wall / greatest.at_a_time.max(1.0));
+    let each = words::percent(greatest.run / window / greatest.at_a_time.max(1.0));
     let title = match (has_most, greatest.at_a_time.round() as usize) {
         (true, 0 | 1) => format!(
             "{} has more threads ready than there are CPUs: {} for {cpus}",
@@ -197,12 +197,12 @@ fn explain(measures: &Measures<'_>, crowd: &Crowd, loss: &Loss<'_>) -> Wording {
             format!(
                 "{}{place} {} ({} more ready)",
                 measures.program_shown(program),
-                words::rate(program.run / wall),
+                words::rate(program.run / window),
                 words::rate(program.ready / wall)
             )
         })
         .collect();
-    let of_user = |(user, run): &(String, f64)| format!("{user} {}", words::rate(run / wall));
+    let of_user = |(user, run): &(String, f64)| format!("{user} {}", words::rate(run / window));
     let by_user: Vec<String> = users.iter().take(LISTED_MAX).map(of_user).collect();
     let by_user = match by_user.is_empty() {
         true => String::new(),

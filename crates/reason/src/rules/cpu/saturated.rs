@@ -204,6 +204,8 @@ fn explain(measures: &Measures<'_>, hog: &Hog<'_>, loss: &Loss<'_>) -> Wording {
     let wall = loss.wall_seconds;
     let one = loss.victims.len() == 1;
     let busy = measures.cpu.mean_busy(&[]).unwrap_or(0.0);
+    // The sums are of the window, which goes on for a moment after a command has ended.
+    let window = measures.model.seconds().max(1e-9);
     let place = whose::place(measures.model, by);
     Wording {
         title: format!(
@@ -223,8 +225,8 @@ fn explain(measures: &Measures<'_>, hog: &Hog<'_>, loss: &Loss<'_>) -> Wording {
             words::seconds(*run),
             words::percent(busy),
             words::who(by),
-            words::rate(greedy.run / wall),
-            words::rate(greedy.excess() / wall),
+            words::rate(greedy.run / window),
+            words::rate(greedy.excess() / window),
         ),
         evidence: vec![
             Evidence::new("waited for a CPU by the victims", *ready, "s", "sched_switch"),
