@@ -102,14 +102,24 @@ pub(super) fn is_of_sender(peers: &Peers<'_>, all: &[Unheeded], wait: &WaitSpan)
     wait.class == WaitClass::Idle && !wait.kernel && all.iter().any(is_it)
 }
 
+/// Whether a chain ends at the clock, or at whatever comes next.
+fn is_rest(leaf: &Leaf) -> bool {
+    matches!(leaf.root().class, WaitClass::Timer | WaitClass::Idle)
+}
+
 impl Unheeded {
     fn claim(&self, peers: &Peers<'_>, all: &[Unheeded], leaves: Vec<Leaf>) -> Vec<Leaf> {
         let asked = leaves.iter().any(|leaf| self.is_sent_in(leaf));
+        let polls = self.is_polled_for(peers, &leaves);
         let mut cut = Vec::with_capacity(leaves.len());
         for leaf in leaves {
             let (from, to) = (leaf.begin_ns.max(self.at_ns), leaf.end_ns.min(self.until_ns));
             let may = from < to && waits_for_somebody(peers, all, &leaf);
-            let links = may.then(|| self.links_before(peers, &leaf, asked)).flatten();
+            let links = may.then(|| match polls && is_rest(&leaf) {
+                true => Some(1),
+                false => self.links_before(peers, &leaf, asked),
+            });
+            let links = links.flatten();
             let Some(links) = links else {
                 cut.push(leaf);
                 continue;
@@ -132,6 +142,28 @@ impl Unheeded {
         cut
     }
 
+    /// Whether who has sent the signal, himself or by a child, looks from time to time whether the process has ended (kill -0, as
+    /// scripts and start-stop-daemon do): from then on until its end he rests in short sleeps, and no longer after it.
+    fn is_polled_for(&self, peers: &Peers<'_>, leaves: &[Leaf]) -> bool {
+        let Some(waiter) = leaves.first().map(|leaf| leaf.links[0].who.pid) else { return false };
+        if !self.has_ended || !peers.descends(self.from, waiter) {
+            return false;
+        }
+        let within = |leaf: &Leaf| {
+            leaf.end_ns.min(self.until_ns).saturating_sub(leaf.begin_ns.max(self.at_ns))
+        };
+        let rests = || leaves.iter().filter(|leaf| is_rest(leaf));
+        let (rested, longest) = rests()
+            .map(within)
+            .fold((0, 0), |(sum, longest): (Ns, Ns), ns| (sum + ns, longest.max(ns)));
+        let all = self.until_ns - self.at_ns;
+        let goes_on = |leaf: &Leaf| {
+            (self.until_ns..=self.until_ns.saturating_add(longest)).contains(&leaf.begin_ns)
+                && leaf.ns() * 2 >= longest
+        };
+        longest * 2 <= all && rested >= all / 10 * 9 && !rests().any(goes_on)
+    }
+
     /// Whether the signal was sent while a chain led through its sender, or by the waiter himself.
     fn is_sent_in(&self, leaf: &Leaf) -> bool {
         let is_then = leaf.begin_ns <= self.at_ns.saturating_add(APART_NS)
@@ -148,8 +180,11 @@ impl Unheeded {
             let is_by_one = links[..at].iter().any(|link| peers.descends(self.from, link.who.pid));
             return (at > 0 && is_by_one).then_some(at);
         }
-        let root = leaf.root().class;
-        let is_work = root.is_demand() || root == WaitClass::Running;
+        let root = leaf.root();
+        // Who has sent the signal for somebody may look in a loop whether the process has ended.
+        let looks = links.len() > 1 && root.who.pid == self.from;
+        let works = root.class == WaitClass::Running && !looks;
+        let is_work = root.class.is_demand() || works;
         if is_work || self.is_for_another(peers, leaf) || !self.ends_the_wait(peers, leaf) {
             return None;
         }
@@ -172,15 +207,18 @@ impl Unheeded {
         wait.is_some_and(|wait| self.ends(peers, wait))
     }
 
-    /// Whether a wait ended as the process did, or by its timeout, and whoever waited killed it; or stands, as the process does,
+    /// Whether a wait ended as the process did, or began as it was asked and ended by its timeout, as whoever waited killed it; or stands, as the process does,
     /// which is the waiter's own.
     fn ends(&self, peers: &Peers<'_>, wait: &WaitSpan) -> bool {
         if !self.has_ended {
             return wait.standing && peers.descends(self.who.pid, wait.thread.pid);
         }
+        let ended = wait.end_ns >= self.until_ns;
+        let timed_out = wait.end_ns.saturating_add(APART_NS) >= self.until_ns
+            && wait.begin_ns <= self.at_ns.saturating_add(APART_NS);
         wait.begin_ns < self.until_ns
             && wait.end_ns <= self.until_ns.saturating_add(ENDS_WITHIN_NS)
-            && wait.end_ns.saturating_add(APART_NS) >= self.until_ns
+            && (ended || timed_out)
     }
 
     fn link(&self, begin_ns: Ns, end_ns: Ns) -> ChainLink {

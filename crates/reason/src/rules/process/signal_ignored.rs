@@ -289,6 +289,31 @@ mod tests {
         assert_eq!(report.answer.ends[0].object.name, "sleep");
     }
 
+    /// A script, 10, asks a service, 20, to end, and looks each 300 ms whether it has, for 3 s; it is killed then. The script
+    /// sleeps once more, or ends.
+    fn polled(sleeps_on: bool) -> bool {
+        let service = || thread(20, "service");
+        let mut facts = host();
+        let (kind, name) = (TargetKind::Command, "sh".to_string());
+        facts.push(fact(Body::Target(Target { kind, name, pid: 10, cgroups: Vec::new() })));
+        let from = thread(10, "sh");
+        let asks = Signal { from, to: service(), signal: 15, ignored: true, inner_pid: None };
+        facts.push(at(500, Body::Signal(asks)));
+        let sleeps = |ms| waits(thread(10, "sh"), ms, "nanosleep", thread(0, "swapper"));
+        facts.extend((0..10).map(|n| sleeps((501 + n * 300, 800 + n * 300))));
+        facts.push(at(3_505, Body::Exit(Exit { thread: service(), last: true, code: Some(9) })));
+        facts.extend(sleeps_on.then(|| sleeps((3_510, 3_810))));
+        facts.push(at(3_900, Body::CommandEnd(CommandEnd { pid: 10, exit_status: 0, signal: 0 })));
+        facts.sort_by_key(|fact| fact.at_ns);
+        explain(facts).findings.iter().any(|it| it.code == "process.signal_ignored")
+    }
+
+    #[test]
+    fn who_looks_again_and_again_whether_it_has_ended_waits_for_it() {
+        assert!(polled(false));
+        assert!(!polled(true), "it sleeps for something else");
+    }
+
     /// The same through a daemon, 30, which sends the signal by a runtime, 40, of its own, and sleeps meanwhile.
     #[test]
     fn a_daemon_that_stops_it_for_somebody_is_followed_to_it() {
