@@ -10,10 +10,10 @@
 //! add up (ends.rs).
 
 use super::debts::asks_a_name_server;
+use super::ending::{self, Ending};
 pub use super::leaf::{ChainLink, Leaf};
 use super::next::{Asker, Next, Until};
 use super::responsible::Peers;
-use super::unheeded::{self, Unheeded};
 use super::wakers;
 use crate::facts::{Exit, Fork, Ns, ThreadRef};
 use crate::model::object::Object;
@@ -40,7 +40,7 @@ pub struct Chains<'a> {
     /// Who ended inside the look: when.
     deaths: HashMap<ThreadKey, Ns>,
     /// Who was asked to end, and went on.
-    unheeded: Vec<Unheeded>,
+    endings: Vec<Ending>,
 }
 
 impl<'a> Chains<'a> {
@@ -55,13 +55,13 @@ impl<'a> Chains<'a> {
         };
         let deaths = model.exits.iter().map(death).collect();
         let peers = Peers::new(model, timelines);
-        let unheeded = unheeded::all(&peers);
-        Self { model, timelines, peers, births, deaths, unheeded }
+        let endings = ending::all(&peers);
+        Self { model, timelines, peers, births, deaths, endings }
     }
 
     /// Whether a wait that may be for any event is that of who asked a process to end, and ended as that did.
     pub(super) fn is_for_an_end(&self, wait: &WaitSpan) -> bool {
-        unheeded::is_of_sender(&self.peers, &self.unheeded, wait)
+        ending::is_of_sender(&self.peers, &self.endings, wait)
     }
 
     /// Cuts an interval of a thread's life into leaves that add up to it; somebody is owed what it does in it.
@@ -69,7 +69,23 @@ impl<'a> Chains<'a> {
         let mut walk =
             Walk { links: Vec::new(), asked: Vec::new(), leaves: Vec::new(), owed: true };
         self.cut(thread, from, to, &mut walk);
-        unheeded::heed(&self.peers, &self.unheeded, walk.leaves)
+        self.heed_endings(walk.leaves)
+    }
+
+    /// Whether a chain leads to a process that was asked to end, after it was asked.
+    pub(super) fn leads_to_an_end(&self, leaf: &Leaf) -> bool {
+        self.endings.iter().any(|ending| ending.is_reached(leaf))
+    }
+
+    /// Leads leaves that wait for the end of who was asked to end to that process.
+    fn heed_endings(&self, leaves: Vec<Leaf>) -> Vec<Leaf> {
+        let follow = |links: &[Arc<ChainLink>], who: &ThreadRef, (from, to): (Ns, Ns)| {
+            let (links, leaves) = (links.to_vec(), Vec::new());
+            let mut walk = Walk { links, asked: Vec::new(), leaves, owed: true };
+            self.cut(who, from, to, &mut walk);
+            walk.leaves
+        };
+        ending::heed(&self.peers, &self.endings, leaves, &follow)
     }
 
     /// When which thread was asked and had not answered: by whoever waited for it, and by the clocks of connections.
@@ -131,7 +147,7 @@ impl<'a> Chains<'a> {
         if from < to {
             self.cut_wait(wait, from, to, &mut walk);
         }
-        unheeded::heed(&self.peers, &self.unheeded, walk.leaves)
+        self.heed_endings(walk.leaves)
     }
 
     /// Before somebody was there, whoever began it did what there was to do. From when on it was there itself.

@@ -9,9 +9,9 @@
 
 use super::chains::{ChainLink, Chains, Leaf};
 pub use super::end::{End, EndKey, EndKind, Lost};
+use super::ending;
 use super::responsible::is_stalled;
 use super::short_waits::ShortWaits;
-use super::unheeded;
 use super::unseen::{self, unseen_parts};
 use crate::facts::{Ns, TargetKind, ThreadRef, ThreadTime};
 use crate::model::object::Object;
@@ -73,7 +73,7 @@ impl<'a> Graph<'a> {
                 }
                 for leaf in chains.follow_wait(wait, model.begin_ns, model.end_ns) {
                     let counted = counted || is_stalled(wait.class);
-                    found.add(&leaf, counted || unheeded::is_waiters_own(&leaf), false);
+                    found.add(&leaf, counted || ending::is_waiters_own(&leaf), false);
                 }
             }
             found.add_owed();

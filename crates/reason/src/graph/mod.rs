@@ -3,7 +3,7 @@
 //! peers.rs indexes who is at the other end of what; debts.rs reads who was asked and has not answered. holders.rs and
 //! responsible.rs order the candidates (next.rs): among.rs picks the descriptor, event_loops.rs the event that counts,
 //! parallel.rs the child, serving.rs the thread that matters and sessions.rs the session of a database. chains.rs follows them in leaves (leaf.rs)
-//! through time, unheeded.rs to who ignores that it was asked to end; ends.rs adds up where that stops (end.rs), each second once, and
+//! through time, ending.rs to who ignores that it was asked to end; ends.rs adds up where that stops (end.rs), each second once, and
 //! short_waits.rs and unseen.rs how much of it each reported wait stands for; what_if.rs says what a command would save
 //! without one of them. Must not: name a cause, or weigh one.
 
@@ -11,6 +11,7 @@ mod among;
 pub mod chains;
 pub mod debts;
 pub mod end;
+pub mod ending;
 pub mod ends;
 mod event_loops;
 mod holders;
@@ -22,7 +23,6 @@ pub mod responsible;
 mod serving;
 mod sessions;
 mod short_waits;
-pub mod unheeded;
 pub mod unseen;
 mod wakers;
 pub mod what_if;

@@ -22,7 +22,6 @@ use super::ends::{End, EndKey, Found, Graph, Lost, command_end_ns, command_root,
 use super::next::Next;
 use crate::facts::{Ns, ThreadRef};
 use crate::model::{Model, ThreadKey};
-use crate::waits::WaitClass;
 use crate::waits::timeline::{Doing, WaitSpan};
 use std::collections::HashMap;
 
@@ -67,6 +66,8 @@ pub struct WhatIf {
     asked: HashMap<EndKey, (usize, f64)>,
     /// When each was on the path.
     spans: Vec<Vec<(Ns, Ns)>>,
+    /// Whether most of each was waited for the end of a process that was asked to end (ending.rs).
+    is_for_an_end: Vec<bool>,
 }
 
 impl WhatIf {
@@ -82,14 +83,19 @@ impl WhatIf {
         let mut unwatched = |_: &Lost<'_>| {};
         let mut found = Found::new(graph.model, graph.timelines, &graph.chains, &mut unwatched);
         let mut spans: Vec<Vec<(Ns, Ns)>> = vec![Vec::new(); asked.len()];
+        let mut for_an_end: Vec<(Ns, Ns)> = vec![(0, 0); asked.len()];
         for leaf in &graph.path {
             for (key, _) in found.keys(leaf) {
                 if let Some((number, _)) = asked.get(&key) {
                     spans[*number].push((leaf.begin_ns, leaf.end_ns));
+                    let (led, all) = &mut for_an_end[*number];
+                    *all += leaf.ns();
+                    *led += if graph.chains.leads_to_an_end(leaf) { leaf.ns() } else { 0 };
                 }
             }
         }
-        Some(Self { lines, wall_seconds, asked, spans })
+        let is_for_an_end = for_an_end.into_iter().map(|(led, all)| led * 2 > all).collect();
+        Some(Self { lines, wall_seconds, asked, spans, is_for_an_end })
     }
 
     /// Whether an end can be asked about: it is none of the smallest.
@@ -100,8 +106,8 @@ impl WhatIf {
     /// What would be saved without all of these ends together; none if one of them cannot be asked about.
     pub fn without(&self, ends: &[EndKey]) -> Option<Without> {
         let (numbers, seconds) = self.numbers(ends)?;
-        // Who is killed in the end needs none of that time, and whoever kills it gives it.
-        if ends.iter().all(|(_, class, _)| *class == WaitClass::UnheededSignal) {
+        // What is waited for is no line of the command's, nor do the waiter's own waits lead there.
+        if numbers.iter().all(|number| self.is_for_an_end[*number]) {
             return Some(Without { seconds_max: seconds.min(self.wall_seconds), beside: None });
         }
         Some(self.saved(&Gone { numbers: &numbers, line: None }, seconds))

@@ -1,11 +1,11 @@
 //! process.signal_ignored: somebody waits for the end of a process that ignores the signal which asks it to end.
 //!
 //! `docker stop`, `lxc-stop`, `systemctl stop` and `timeout` send a signal, wait, and kill in the end if they kill at all. That it is
-//! ignored the kernel says as it is sent; graph/unheeded.rs finds who waits. Must not: name who was asked and has a handler.
+//! ignored the kernel says as it is sent; graph/ending.rs finds who waits. Must not: name who was asked and has a handler.
 
 use crate::facts::{Ns, Signal, ThreadRef};
 use crate::graph::end::End;
-use crate::graph::unheeded::END_SIGNALS;
+use crate::graph::ending::END_SIGNALS;
 use crate::measure::Measures;
 use crate::model::words;
 use crate::rules::engine::{self, Loss};
@@ -306,6 +306,34 @@ mod tests {
         facts.push(at(3_900, Body::CommandEnd(CommandEnd { pid: 10, exit_status: 0, signal: 0 })));
         facts.sort_by_key(|fact| fact.at_ns);
         explain(facts).findings.iter().any(|it| it.code == "process.signal_ignored")
+    }
+
+    /// A daemon, 30, stops a service, 20, for a command; it has a handler, and sleeps in it until it ends by itself.
+    #[test]
+    fn one_that_takes_long_to_end_is_followed_through_the_daemon_that_asked_it() {
+        let (daemon, stop) = (|| thread(30, "daemon"), || thread(10, "stop"));
+        let service = || thread(20, "service");
+        let mut facts = host();
+        let (kind, name) = (TargetKind::Command, "stop".to_string());
+        facts.push(fact(Body::Target(Target { kind, name, pid: 10, cgroups: Vec::new() })));
+        let asks =
+            Signal { from: daemon(), to: service(), signal: 15, ignored: false, inner_pid: None };
+        facts.extend([
+            at(150, Body::Signal(asks)),
+            waits(daemon(), (151, 4_020), "nanosleep", thread(0, "swapper")),
+            waits(service(), (160, 4_000), "clock_nanosleep", thread(0, "swapper")),
+            at(4_010, Body::Exit(Exit { thread: service(), last: true, code: Some(0) })),
+            waits(stop(), (90, 4_050), "poll", daemon()),
+            at(4_100, Body::CommandEnd(CommandEnd { pid: 10, exit_status: 0, signal: 0 })),
+        ]);
+        facts.sort_by_key(|fact| fact.at_ns);
+        let report = explain(facts);
+        let end = &report.answer.ends[0];
+        assert_eq!(
+            (&*end.object.name, end.chain.last().and_then(|it| it.who.pid)),
+            ("service", Some(20))
+        );
+        assert!(end.seconds > 3.8, "{end:?}");
     }
 
     #[test]

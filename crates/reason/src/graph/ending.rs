@@ -1,12 +1,14 @@
-//! Who was asked to end by a signal that its process ignores, while somebody waits for that end.
+//! Who was asked to end by a signal and has not ended yet, while somebody waits for that end.
 //!
 //! The first process of a PID namespace gets no signal that it has no handler for (pid_namespaces(7)), so the program of a
 //! container outlives SIGTERM until whoever stops the container kills it. No stack says so: a daemon sleeps meanwhile, and
 //! the process goes on as before. What ties them together is who sent the signal. It was the waiter, or somebody that its chain
 //! leads through, or who began or was begun by one of them; and the chain reaches the process, or the wait ended as the process did.
 //!
-//! Must not: say it of signals that have a handler (what the process does then is followed like any other work), or of those that
-//! mostly mean something else (SIGHUP). Rejected: what is pending in /proc (an ignored signal is dropped, not queued).
+//! One that ignores the signal is the end of the chain. One that has a handler is followed like anybody who is waited for: it
+//! writes, or waits for its own clients.
+//!
+//! Must not: heed signals that mostly mean something else (SIGHUP). Rejected: what is pending in /proc (an ignored signal is dropped, not queued).
 
 use super::leaf::{ChainLink, Leaf};
 use super::peers::Peers;
@@ -24,13 +26,19 @@ pub const END_SIGNALS: [i32; 5] = [2, 3, 15, 30, 37];
 const APART_NS: Ns = 100_000_000;
 /// Whoever waits for the end of a process may have to clean up after it.
 const ENDS_WITHIN_NS: Ns = 2_000_000_000;
+/// A process that ends within that ends at once.
+const LATE_NS: Ns = 100_000_000;
 /// Processes of a look; somebody may signal thousands.
 const ALL_MAX: usize = 64;
 
+/// Goes on from some links to what a thread does in a time.
+type Follow<'f> = dyn Fn(&[Arc<ChainLink>], &ThreadRef, (Ns, Ns)) -> Vec<Leaf> + 'f;
+
 /// A process that goes on although it was asked to end.
 #[derive(Debug)]
-pub(super) struct Unheeded {
+pub(super) struct Ending {
     at_ns: Ns,
+    ignores: bool,
     from: u32,
     /// Its main thread.
     who: ThreadRef,
@@ -41,22 +49,25 @@ pub(super) struct Unheeded {
 }
 
 /// All of a look, in order of time; of one process the first signal counts.
-pub(super) fn all(peers: &Peers<'_>) -> Vec<Unheeded> {
+pub(super) fn all(peers: &Peers<'_>) -> Vec<Ending> {
     let model = peers.model;
     let mut seen = BTreeSet::new();
-    let asks = |signal: &Signal| {
-        signal.ignored && END_SIGNALS.contains(&signal.signal) && signal.from.pid != signal.to.pid
-    };
+    let asks =
+        |signal: &Signal| END_SIGNALS.contains(&signal.signal) && signal.from.pid != signal.to.pid;
     let mut of = |(at_ns, signal): &(Ns, Signal)| {
-        if !asks(signal) || !seen.insert(signal.to.pid) {
+        if !asks(signal) {
             return None;
         }
         let who = model.thread_ref_at(signal.to.pid, *at_ns);
         let object = Object::Process(who.pid);
         let death_ns =
             peers.deaths.get(&model.key(&who)).copied().filter(|death_ns| death_ns > at_ns);
-        Some(Unheeded {
+        // Of one that ends at once nobody waits for the end.
+        let is_late = death_ns.is_none_or(|death_ns| death_ns - at_ns >= LATE_NS);
+        let counts = is_late && (signal.ignored || death_ns.is_some()) && seen.insert(who.pid);
+        counts.then_some(Ending {
             at_ns: *at_ns,
+            ignores: signal.ignored,
             from: signal.from.pid,
             who,
             object,
@@ -64,12 +75,12 @@ pub(super) fn all(peers: &Peers<'_>) -> Vec<Unheeded> {
             has_ended: death_ns.is_some(),
         })
     };
-    let mut all: Vec<Unheeded> = model.signals.iter().filter_map(&mut of).take(ALL_MAX).collect();
+    let mut all: Vec<Ending> = model.signals.iter().filter_map(&mut of).take(ALL_MAX).collect();
     let programs: Vec<String> = all.iter().map(|it| it.who.comm.clone()).collect();
-    for unheeded in &mut all {
-        let comm = &unheeded.who.comm;
+    for ending in &mut all {
+        let comm = &ending.who.comm;
         if programs.iter().filter(|other| *other == comm).count() > 1 {
-            unheeded.object = Object::Processes(comm.as_str().into());
+            ending.object = Object::Processes(comm.as_str().into());
         }
     }
     all
@@ -83,12 +94,17 @@ pub(super) fn is_waiters_own(leaf: &Leaf) -> bool {
 }
 
 /// Leaves of one thread in order of time, with those that wait for such a process ending at it.
-pub(super) fn heed(peers: &Peers<'_>, all: &[Unheeded], leaves: Vec<Leaf>) -> Vec<Leaf> {
-    all.iter().fold(leaves, |leaves, unheeded| unheeded.claim(peers, all, leaves))
+pub(super) fn heed(
+    peers: &Peers<'_>,
+    all: &[Ending],
+    leaves: Vec<Leaf>,
+    follow: &Follow<'_>,
+) -> Vec<Leaf> {
+    all.iter().fold(leaves, |leaves, ending| ending.claim(peers, all, leaves, follow))
 }
 
 /// Whether a chain begins with a wait for somebody, and not with one for work. Of a command every wait counts.
-fn waits_for_somebody(peers: &Peers<'_>, all: &[Unheeded], leaf: &Leaf) -> bool {
+fn waits_for_somebody(peers: &Peers<'_>, all: &[Ending], leaf: &Leaf) -> bool {
     let first = &leaf.links[0];
     let Some(wait) = peers.wait_at(&first.who, leaf.begin_ns) else { return false };
     let asks = wait.class.is_for_somebody() && wait.class != WaitClass::FutexWait;
@@ -97,8 +113,8 @@ fn waits_for_somebody(peers: &Peers<'_>, all: &[Unheeded], leaf: &Leaf) -> bool 
 }
 
 /// Whether a wait that may be for any event is that of a sender, and ended as the process did.
-pub(super) fn is_of_sender(peers: &Peers<'_>, all: &[Unheeded], wait: &WaitSpan) -> bool {
-    let is_it = |it: &Unheeded| it.from == wait.thread.pid && it.ends(peers, wait);
+pub(super) fn is_of_sender(peers: &Peers<'_>, all: &[Ending], wait: &WaitSpan) -> bool {
+    let is_it = |it: &Ending| it.ignores && it.from == wait.thread.pid && it.ends(peers, wait);
     wait.class == WaitClass::Idle && !wait.kernel && all.iter().any(is_it)
 }
 
@@ -107,8 +123,14 @@ fn is_rest(leaf: &Leaf) -> bool {
     matches!(leaf.root().class, WaitClass::Timer | WaitClass::Idle)
 }
 
-impl Unheeded {
-    fn claim(&self, peers: &Peers<'_>, all: &[Unheeded], leaves: Vec<Leaf>) -> Vec<Leaf> {
+impl Ending {
+    fn claim(
+        &self,
+        peers: &Peers<'_>,
+        all: &[Ending],
+        leaves: Vec<Leaf>,
+        follow: &Follow<'_>,
+    ) -> Vec<Leaf> {
         let asked = leaves.iter().any(|leaf| self.is_sent_in(leaf));
         let polls = self.is_polled_for(peers, &leaves);
         let mut cut = Vec::with_capacity(leaves.len());
@@ -124,22 +146,26 @@ impl Unheeded {
                 cut.push(leaf);
                 continue;
             };
-            let mut before = leaf.links[..links].to_vec();
-            before.push(Arc::new(self.link(from, to)));
-            let part = |begin_ns, end_ns, links: &[Arc<ChainLink>]| Leaf {
-                begin_ns,
-                end_ns,
-                links: links.to_vec(),
-                circle: leaf.circle.clone().filter(|_| links.len() == leaf.links.len()),
-            };
-            let parts = [
-                part(leaf.begin_ns, from, &leaf.links),
-                Leaf { circle: None, ..part(from, to, &before) },
-                part(to, leaf.end_ns, &leaf.links),
-            ];
-            cut.extend(parts.into_iter().filter(|part| part.begin_ns < part.end_ns));
+            let part = |begin_ns, end_ns| Leaf { begin_ns, end_ns, ..leaf.clone() };
+            cut.extend((leaf.begin_ns < from).then(|| part(leaf.begin_ns, from)));
+            let before = &leaf.links[..links];
+            match self.ignores {
+                true => {
+                    let links = [before, &[Arc::new(self.link(from, to))]].concat();
+                    cut.push(Leaf { begin_ns: from, end_ns: to, links, circle: None });
+                }
+                false => cut.extend(follow(before, &self.who, (from, to))),
+            }
+            cut.extend((to < leaf.end_ns).then(|| part(to, leaf.end_ns)));
         }
         cut
+    }
+
+    /// Whether a chain leads to it from another process, once it was asked.
+    pub(super) fn is_reached(&self, leaf: &Leaf) -> bool {
+        let others = leaf.links.iter().skip(1);
+        leaf.begin_ns >= self.at_ns
+            && others.map(|link| link.who.pid).any(|pid| pid == self.who.pid)
     }
 
     /// Whether who has sent the signal, himself or by a child, looks from time to time whether the process has ended (kill -0, as
@@ -177,6 +203,9 @@ impl Unheeded {
         let links = &leaf.links;
         let reached = links.iter().position(|link| link.who.pid == self.who.pid);
         if let Some(at) = reached {
+            if !self.ignores {
+                return None;
+            }
             let is_by_one = links[..at].iter().any(|link| peers.descends(self.from, link.who.pid));
             return (at > 0 && is_by_one).then_some(at);
         }
