@@ -2,8 +2,8 @@
 //!
 //! Docker's config.v2.json, containerd's and CRI-O's OCI config.json with its annotations, the
 //! containers.json that Podman and CRI-O share, and the state of runc and crun, which also tells
-//! the cgroups. Each in the system's places, where a running Docker daemon was told to keep them and, for rootless runtimes, in
-//! users' homes.
+//! the cgroups. Each in the system's places and, for rootless runtimes, in users' homes. What these do not name the options of
+//! running daemons may: dockerd says where its files are, conmon which container it watches.
 //!
 //! A home may lie on a dead NFS server: homes on file systems that are not local are not looked at,
 //! and every read goes through the guard. A file that cannot be read or parsed names nothing; its

@@ -117,20 +117,20 @@ fn ready_seconds(measures: &Measures<'_>) -> f64 {
 
 /// A host that is busy and on which nobody loses anything: who uses its CPUs.
 fn host_works(measures: &Measures<'_>, name: &str) -> (String, String) {
-    let wall = measures.model.seconds().max(1e-9);
+    let window = measures.model.seconds().max(1e-9);
     let everybody = measures.cpu.instead_of(&BTreeSet::new()).others;
     let cpus = measures.cpu.busy.len().max(1);
     // The kernel counts a tick for whoever it meets there: of many short turns it meets few.
-    let ran = everybody.iter().map(|program| program.run).sum::<f64>() / wall;
+    let ran = everybody.iter().map(|program| program.run).sum::<f64>() / window;
     let used = measures.cpu.busy.values().sum::<f64>().max(ran).min(cpus as f64);
     let own_pid = measures.model.host.own_pid;
     let shown = everybody.iter().filter(|program| program.example != own_pid).take(3);
     let shown: Vec<String> = shown
-        .map(|program| (program.run / wall, program))
+        .map(|program| (program.run / window, program))
         .filter(|(share, _)| *share >= 0.01)
         .map(|(share, program)| format!("{} {share:.2}", measures.program_shown(program)))
         .collect();
-    let ready = ready_seconds(measures) / wall;
+    let ready = ready_seconds(measures) / window;
     let title = match ready < READY_PER_CPU_MIN.value * cpus as f64 {
         true => {
             format!("{name} works, and nobody waits for long: {used:.1} of {cpus} CPUs in use.")

@@ -428,6 +428,33 @@ mod tests {
     }
 
     #[test]
+    fn a_timeout_of_gos_scheduler_is_nobodys_sleep() {
+        let by_clock = |is_go: bool| {
+            let place = Place {
+                state: WaitState::Sleep,
+                syscall: "epoll_pwait".into(),
+                args: [4, 0, 128, 2_000, 0, 0],
+                ..Place::default()
+            };
+            let end_ns = 3 * SECOND;
+            let context = WakeContext::HardInterrupt;
+            let wake = Some(Wake { at_ns: end_ns, context, ..Wake::default() });
+            let server = thread(30, "server");
+            let (thread, begin_ns) = (server.clone(), SECOND);
+            let wait = Wait { thread, begin_ns, end_ns, place, wake, ..Wait::default() };
+            let mut facts = host();
+            let read = Goroutines { pid: 30, count: 4, read: 4, ..Goroutines::default() };
+            facts.extend(is_go.then(|| at(SECOND, Body::Goroutines(read))));
+            facts.push(at(end_ns, Body::Wait(wait)));
+            let Observed { model, timelines } = Observed::new(facts);
+            let chains = Chains::new(&model, &timelines);
+            let leaves = chains.follow(&server, SECOND, end_ns);
+            leaves[0].root().by_clock
+        };
+        assert!(by_clock(false) && !by_clock(true));
+    }
+
+    #[test]
     fn who_has_ended_holds_nothing_up_any_more() {
         // Nobody saw it run: so it is not known that it did anything after its end.
         let leaves = reader(vec![ran(15, SECOND, 2 * SECOND)]);

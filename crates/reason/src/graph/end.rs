@@ -381,6 +381,13 @@ mod tests {
     use crate::rules::scenes::*;
     use crate::waits::lock_kind::LockKind;
 
+    #[test]
+    fn a_chain_of_a_moment_is_not_shown_whichever_came_first() {
+        let (deep, long) = ((9, 100), (3, 1_000_000));
+        assert!(super::is_better(long, deep) && !super::is_better(deep, long));
+        assert!(super::is_better((4, 900_000), long) && !super::is_better((2, 1_500_000), long));
+    }
+
     fn of(tid: u32) -> ThreadRef {
         ThreadRef { tid, ..thread(10, "app") }
     }

@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// SIGINT, SIGQUIT, SIGTERM, SIGPWR and SIGRTMIN+3: by these processes, LXC's init and systemd as one are asked to end.
-pub const END_SIGNALS: [i32; 5] = [2, 3, 15, 30, 37];
+const END_SIGNALS: [i32; 5] = [2, 3, 15, 30, 37];
 
 /// Between the call that sends the signal and what its sender is seen to do.
 const APART_NS: Ns = 100_000_000;
@@ -48,14 +48,17 @@ pub(super) struct Ending {
     has_ended: bool,
 }
 
+/// Whether somebody asks another process to end.
+pub fn asks_to_end(signal: &Signal) -> bool {
+    END_SIGNALS.contains(&signal.signal) && signal.from.pid != signal.to.pid
+}
+
 /// All of a look, in order of time; of one process the first signal counts.
 pub(super) fn all(peers: &Peers<'_>) -> Vec<Ending> {
     let model = peers.model;
     let mut seen = BTreeSet::new();
-    let asks =
-        |signal: &Signal| END_SIGNALS.contains(&signal.signal) && signal.from.pid != signal.to.pid;
     let mut of = |(at_ns, signal): &(Ns, Signal)| {
-        if !asks(signal) {
+        if !asks_to_end(signal) {
             return None;
         }
         let who = model.thread_ref_at(signal.to.pid, *at_ns);
@@ -131,17 +134,22 @@ impl Ending {
         leaves: Vec<Leaf>,
         follow: &Follow<'_>,
     ) -> Vec<Leaf> {
+        // Threads of a command are followed in pieces, of which few are of that time.
+        let is_then = |leaf: &Leaf| leaf.begin_ns < self.until_ns && leaf.end_ns > self.at_ns;
+        if !leaves.iter().any(is_then) {
+            return leaves;
+        }
         let asked = leaves.iter().any(|leaf| self.is_sent_in(leaf));
         let polls = self.is_polled_for(peers, &leaves);
         let mut cut = Vec::with_capacity(leaves.len());
         for leaf in leaves {
             let (from, to) = (leaf.begin_ns.max(self.at_ns), leaf.end_ns.min(self.until_ns));
             let may = from < to && waits_for_somebody(peers, all, &leaf);
-            let links = may.then(|| match polls && is_rest(&leaf) {
+            let links = match polls && is_rest(&leaf) {
+                _ if !may => None,
                 true => Some(1),
                 false => self.links_before(peers, &leaf, asked),
-            });
-            let links = links.flatten();
+            };
             let Some(links) = links else {
                 cut.push(leaf);
                 continue;

@@ -104,6 +104,33 @@ mod tests {
         assert_eq!(counts(&[20, 21, 22], &begun), [20, 22, 22]);
     }
 
+    /// Process 10 waits for the end of 20, then reads a word of 21, which was there all the time.
+    #[test]
+    fn who_reads_the_word_of_another_after_an_end_has_waited_for_the_one() {
+        let child = |pid: u32| ThreadRef { start_ns: SECOND / 2, ..thread(pid, "job") };
+        let waits = |syscall: &str, args0: u64, begin_ns: Ns, by: u32| {
+            let object = (syscall == "read").then_some(ObjectRef::Pipe { ino: 7 });
+            let mut place = Place { state: WaitState::Sleep, object, ..Place::default() };
+            (place.syscall, place.args[0]) = (syscall.into(), args0);
+            let end_ns = begin_ns + SECOND - 1_000_000;
+            let (context, by) = (WakeContext::Task, child(by));
+            let wake = Some(Wake { at_ns: end_ns, context, by, ..Wake::default() });
+            let thread = thread(10, "runtime");
+            let wait = Wait { thread, begin_ns, end_ns, place, wake, ..Wait::default() };
+            Fact { at_ns: end_ns, body: Body::Wait(wait) }
+        };
+        let mut facts = host();
+        for pid in [20, 21] {
+            let fork = Fork { parent: thread(10, "runtime"), child: child(pid), flags: 0 };
+            facts.push(Fact { at_ns: SECOND / 2, body: Body::Fork(fork) });
+        }
+        facts.extend([waits("wait4", 20, SECOND, 20), waits("read", 3, 2 * SECOND, 21)]);
+        let Observed { model, timelines } = Observed::new(facts);
+        let chains = Chains::new(&model, &timelines);
+        let first = timelines.waits().next().and_then(|wait| chains.peers.holder(wait));
+        assert_eq!(first.map(|who| who.pid), Some(20));
+    }
+
     #[test]
     fn of_jobs_one_after_the_other_each_counts_for_its_own_time() {
         let begun = [(20, SECOND / 2), (21, 2 * SECOND - 500_000), (22, 3 * SECOND - 500_000)];

@@ -257,6 +257,19 @@ mod tests {
         Goroutine { lock, ..goroutine(7, since_ns, LOCK) }
     }
 
+    /// Both stood there at the first reading, a second after the look began and was asked.
+    #[test]
+    fn of_those_that_stood_there_at_first_one_that_sleeps_may_do_so_for_itself() {
+        const SELECT: &[&str] = &["runtime.gopark", "runtime.selectgo", "main.(*Shop).Events"];
+        let sleeper = || goroutine(8, SECOND, SLEEP);
+        let asked = |standing| {
+            let within = (SECOND, 3 * SECOND);
+            stands(&model(standing), 20, Some(SECOND - SECOND / 20), within)
+        };
+        assert_eq!(asked(vec![sleeper()]), Some(Stands::Asleep));
+        assert_eq!(asked(vec![sleeper(), goroutine(9, SECOND, SELECT)]), None);
+    }
+
     #[test]
     fn who_began_to_stand_soon_after_the_question_is_who_was_asked() {
         let all = model(vec![waits(2 * SECOND, 9), goroutine(8, SECOND, SLEEP)]);

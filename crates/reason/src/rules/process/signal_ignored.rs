@@ -5,7 +5,7 @@
 
 use crate::facts::{Ns, Signal, ThreadRef};
 use crate::graph::end::End;
-use crate::graph::ending::END_SIGNALS;
+use crate::graph::ending::asks_to_end;
 use crate::measure::Measures;
 use crate::model::words;
 use crate::rules::engine::{self, Loss};
@@ -86,17 +86,14 @@ struct Asked<'m> {
 impl<'m> Asked<'m> {
     fn of(measures: &'m Measures<'m>, who: &'m ThreadRef) -> Option<Self> {
         let model = measures.model;
-        let is_it = |signal: &Signal| {
-            signal.ignored && signal.to.pid == who.pid && END_SIGNALS.contains(&signal.signal)
-        };
-        let (at_ns, signal) = model.signals.iter().find(|(_, signal)| is_it(signal))?;
+        let dropped =
+            || model.signals.iter().filter(|(_, signal)| signal.ignored && asks_to_end(signal));
+        let (at_ns, signal) = dropped().find(|(_, signal)| signal.to.pid == who.pid)?;
         let mut exits =
             model.exits.iter().filter(|(at, exit)| at > at_ns && exit.thread.pid == who.pid);
         let ended = exits.next_back().map(|(at, exit)| (*at, exit.code.unwrap_or_default()));
-        let of_program = model.signals.iter().map(|(_, signal)| signal).filter(|signal| {
-            signal.ignored && END_SIGNALS.contains(&signal.signal) && signal.to.comm == who.comm
-        });
-        let count = of_program.map(|signal| signal.to.pid).collect::<BTreeSet<_>>().len();
+        let of_program = dropped().filter(|(_, signal)| signal.to.comm == who.comm);
+        let count = of_program.map(|(_, signal)| signal.to.pid).collect::<BTreeSet<_>>().len();
         let is_init = signal.inner_pid == Some(1);
         Some(Self { who, at_ns: *at_ns, signal, ended, is_init, count })
     }
@@ -210,32 +207,43 @@ mod tests {
         at(ms.1, Body::Wait(Wait { thread: who, begin_ns, end_ns, place, wake, ..Wait::default() }))
     }
 
+    fn asks(at_ms: Ns, from: ThreadRef, to: ThreadRef, ignored: bool, inner_pid: u32) -> Fact {
+        let inner_pid = Some(inner_pid);
+        at(at_ms, Body::Signal(Signal { from, to, signal: 15, ignored, inner_pid }))
+    }
+
+    fn exit(at_ms: Ns, thread: ThreadRef, code: u32) -> Fact {
+        at(at_ms, Body::Exit(Exit { thread, last: true, code: Some(code) }))
+    }
+
+    /// A command, 10, with what happens in it until it ends.
+    fn command(end_ms: Ns, all: Vec<Fact>) -> Report {
+        let mut facts = host();
+        let (kind, name) = (TargetKind::Command, "stop".to_string());
+        facts.push(fact(Body::Target(Target { kind, name, pid: 10, cgroups: Vec::new() })));
+        facts.extend(all);
+        let end = CommandEnd { pid: 10, exit_status: 0, signal: 0 };
+        facts.push(at(end_ms, Body::CommandEnd(end)));
+        facts.sort_by_key(|fact| fact.at_ns);
+        explain(facts)
+    }
+
+    fn is_named(report: &Report) -> bool {
+        report.findings.iter().any(|it| it.code == "process.signal_ignored")
+    }
+
     /// A command, 10, asks its child, 20, to end after 500 ms, and waits until that is killed after 4 s.
     fn stopped(from: ThreadRef, ignored: bool) -> Report {
         let (stop, service) =
             (|| thread(10, "stop"), || ThreadRef { start_ns: 10, ..thread(20, "service") });
-        let mut facts = host();
-        let (kind, name) = (TargetKind::Command, "stop".to_string());
-        facts.push(fact(Body::Target(Target { kind, name, pid: 10, cgroups: Vec::new() })));
-        facts.extend([
+        let all = vec![
             at(1, Body::Fork(Fork { parent: stop(), child: service(), flags: 0 })),
-            at(
-                500,
-                Body::Signal(Signal {
-                    from,
-                    to: service(),
-                    signal: 15,
-                    ignored,
-                    inner_pid: Some(7),
-                }),
-            ),
+            asks(500, from, service(), ignored, 7),
             waits(service(), (10, 4_000), "nanosleep", thread(0, "swapper")),
-            at(4_000, Body::Exit(Exit { thread: service(), last: true, code: Some(9) })),
+            exit(4_000, service(), 9),
             waits(stop(), (510, 4_000), "wait4", service()),
-            at(4_500, Body::CommandEnd(CommandEnd { pid: 10, exit_status: 0, signal: 0 })),
-        ]);
-        facts.sort_by_key(|fact| fact.at_ns);
-        explain(facts)
+        ];
+        command(4_500, all)
     }
 
     #[test]
@@ -252,14 +260,14 @@ mod tests {
     #[test]
     fn one_that_heeds_the_signal_is_waited_for_by_what_it_does() {
         let report = stopped(thread(10, "stop"), false);
-        assert!(report.findings.iter().all(|it| it.code != "process.signal_ignored"));
+        assert!(!is_named(&report));
         assert_eq!(report.answer.ends[0].object.name, "service");
     }
 
     #[test]
     fn a_signal_of_somebody_else_says_nothing_of_a_wait() {
         let report = stopped(thread(50, "other"), true);
-        assert!(report.findings.iter().all(|it| it.code != "process.signal_ignored"));
+        assert!(!is_named(&report));
     }
 
     /// A script, 10, asks its job, 20, to end, and waits for another, 21: as that ends the first has been gone for half a second.
@@ -268,24 +276,18 @@ mod tests {
         let (script, job) =
             (|| thread(10, "sh"), || ThreadRef { start_ns: 10, ..thread(20, "job") });
         let other = || ThreadRef { start_ns: 20, ..thread(21, "sleep") };
-        let mut facts = host();
-        let (kind, name) = (TargetKind::Command, "sh".to_string());
-        facts.push(fact(Body::Target(Target { kind, name, pid: 10, cgroups: Vec::new() })));
-        let asks = Signal { from: script(), to: job(), signal: 15, ignored: true, inner_pid: None };
-        facts.extend([
+        let all = vec![
             at(1, Body::Fork(Fork { parent: script(), child: job(), flags: 0 })),
-            at(500, Body::Signal(asks)),
+            asks(500, script(), job(), true, 20),
             at(505, Body::Fork(Fork { parent: script(), child: other(), flags: 0 })),
             waits(job(), (10, 3_500), "nanosleep", thread(0, "swapper")),
-            at(3_500, Body::Exit(Exit { thread: job(), last: true, code: Some(0) })),
+            exit(3_500, job(), 0),
             waits(other(), (510, 4_000), "nanosleep", thread(0, "swapper")),
-            at(4_000, Body::Exit(Exit { thread: other(), last: true, code: Some(0) })),
+            exit(4_000, other(), 0),
             waits(script(), (510, 4_000), "wait4", other()),
-            at(4_100, Body::CommandEnd(CommandEnd { pid: 10, exit_status: 0, signal: 0 })),
-        ]);
-        facts.sort_by_key(|fact| fact.at_ns);
-        let report = explain(facts);
-        assert!(report.findings.iter().all(|it| it.code != "process.signal_ignored"));
+        ];
+        let report = command(4_100, all);
+        assert!(!is_named(&report));
         assert_eq!(report.answer.ends[0].object.name, "sleep");
     }
 
@@ -293,19 +295,12 @@ mod tests {
     /// sleeps once more, or ends.
     fn polled(sleeps_on: bool) -> bool {
         let service = || thread(20, "service");
-        let mut facts = host();
-        let (kind, name) = (TargetKind::Command, "sh".to_string());
-        facts.push(fact(Body::Target(Target { kind, name, pid: 10, cgroups: Vec::new() })));
-        let from = thread(10, "sh");
-        let asks = Signal { from, to: service(), signal: 15, ignored: true, inner_pid: None };
-        facts.push(at(500, Body::Signal(asks)));
         let sleeps = |ms| waits(thread(10, "sh"), ms, "nanosleep", thread(0, "swapper"));
-        facts.extend((0..10).map(|n| sleeps((501 + n * 300, 800 + n * 300))));
-        facts.push(at(3_505, Body::Exit(Exit { thread: service(), last: true, code: Some(9) })));
-        facts.extend(sleeps_on.then(|| sleeps((3_510, 3_810))));
-        facts.push(at(3_900, Body::CommandEnd(CommandEnd { pid: 10, exit_status: 0, signal: 0 })));
-        facts.sort_by_key(|fact| fact.at_ns);
-        explain(facts).findings.iter().any(|it| it.code == "process.signal_ignored")
+        let mut all = vec![asks(500, thread(10, "sh"), service(), true, 20)];
+        all.extend((0..10).map(|n| sleeps((501 + n * 300, 800 + n * 300))));
+        all.push(exit(3_505, service(), 9));
+        all.extend(sleeps_on.then(|| sleeps((3_510, 3_810))));
+        is_named(&command(3_900, all))
     }
 
     /// A daemon, 30, stops a service, 20, for a command; it has a handler, and sleeps in it until it ends by itself.
@@ -313,21 +308,14 @@ mod tests {
     fn one_that_takes_long_to_end_is_followed_through_the_daemon_that_asked_it() {
         let (daemon, stop) = (|| thread(30, "daemon"), || thread(10, "stop"));
         let service = || thread(20, "service");
-        let mut facts = host();
-        let (kind, name) = (TargetKind::Command, "stop".to_string());
-        facts.push(fact(Body::Target(Target { kind, name, pid: 10, cgroups: Vec::new() })));
-        let asks =
-            Signal { from: daemon(), to: service(), signal: 15, ignored: false, inner_pid: None };
-        facts.extend([
-            at(150, Body::Signal(asks)),
+        let all = vec![
+            asks(150, daemon(), service(), false, 20),
             waits(daemon(), (151, 4_020), "nanosleep", thread(0, "swapper")),
             waits(service(), (160, 4_000), "clock_nanosleep", thread(0, "swapper")),
-            at(4_010, Body::Exit(Exit { thread: service(), last: true, code: Some(0) })),
+            exit(4_010, service(), 0),
             waits(stop(), (90, 4_050), "poll", daemon()),
-            at(4_100, Body::CommandEnd(CommandEnd { pid: 10, exit_status: 0, signal: 0 })),
-        ]);
-        facts.sort_by_key(|fact| fact.at_ns);
-        let report = explain(facts);
+        ];
+        let report = command(4_100, all);
         let end = &report.answer.ends[0];
         assert_eq!(
             (&*end.object.name, end.chain.last().and_then(|it| it.who.pid)),
@@ -348,30 +336,16 @@ mod tests {
         let daemon = || thread(30, "daemon");
         let runtime = || ThreadRef { start_ns: 100 * MS, ..thread(40, "runtime") };
         let (stop, service) = (|| thread(10, "stop"), || thread(20, "service"));
-        let mut facts = host();
-        let (kind, name) = (TargetKind::Command, "stop".to_string());
-        facts.push(fact(Body::Target(Target { kind, name, pid: 10, cgroups: Vec::new() })));
-        facts.extend([
+        let all = vec![
             at(100, Body::Fork(Fork { parent: daemon(), child: runtime(), flags: 0 })),
-            at(
-                150,
-                Body::Signal(Signal {
-                    from: runtime(),
-                    to: service(),
-                    signal: 15,
-                    ignored: true,
-                    inner_pid: Some(1),
-                }),
-            ),
-            at(200, Body::Exit(Exit { thread: runtime(), last: true, code: Some(0) })),
+            asks(150, runtime(), service(), true, 1),
+            exit(200, runtime(), 0),
             waits(daemon(), (101, 200), "wait4", runtime()),
             waits(daemon(), (201, 4_000), "nanosleep", thread(0, "swapper")),
-            at(4_010, Body::Exit(Exit { thread: service(), last: true, code: Some(9) })),
+            exit(4_010, service(), 9),
             waits(stop(), (90, 4_050), "futex", daemon()),
-            at(4_100, Body::CommandEnd(CommandEnd { pid: 10, exit_status: 0, signal: 0 })),
-        ]);
-        facts.sort_by_key(|fact| fact.at_ns);
-        let report = explain(facts);
+        ];
+        let report = command(4_100, all);
         let finding = &report.findings[0];
         assert_eq!((&*finding.code, finding.culprit.pid), ("process.signal_ignored", Some(20)));
         let chain: Vec<_> = finding.chain.iter().filter_map(|link| link.who.pid).collect();
