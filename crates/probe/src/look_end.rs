@@ -346,7 +346,10 @@ impl Live {
         let at_ns = now();
         for body in self.locks.read(&self.roots) {
             if let Body::FileLock(lock) = &body {
-                wanted.extend(u32::try_from(lock.pid).ok());
+                match lock.blocked {
+                    true => wanted.extend(u32::try_from(lock.pid).ok()),
+                    false => wanted.extend(lock.carriers().iter().map(|process| process.pid)),
+                }
             }
             facts.push(Fact { at_ns, body });
         }

@@ -4,8 +4,10 @@ Of flock and fcntl locks the kernel's table says who holds them, also while they
 existence (O_EXCL, link, mkdir) nobody outside knows the holder: the end is the waiter's own retry, and what it was refused.
 """
 
+import glob
 import os
 import time
+from pathlib import Path
 
 from harness.processes import descendant_named
 from harness.stage import tool
@@ -74,6 +76,55 @@ def flock(s):
     job = s.waiting(["./job.sh"], 0.3)
     yield pid(job, truth, "script-hang", secs=2, standing=True, quick=True)
     yield host(truth, "hang", secs=2, standing=True, quick=True)
+
+
+def flock_script(s, path, script):
+    """A script of cron's: flock(1) locks a descriptor of the shell's, and ends; the shell has the lock, and whomever it begins."""
+    name = f"{s.word()}-{s.random.randrange(1000)}.sh"
+    s.file(name, f"#!/bin/bash\n{script.format(lock=path)}\n", 0o755)
+    shell = s.spawn([f"./{name}"])
+    s.wait(lambda: descendant_named(shell.pid, "sleep") or held_by_orphan(path), "the lock is held")
+    return shell
+
+
+def held_by_orphan(path):
+    """Whether somebody called sleep has the file open."""
+    for fd in glob.glob("/proc/[0-9]*/fd/*"):
+        try:
+            pid_ = fd.split("/")[2]
+            if os.readlink(fd).endswith(f"/{path}") and Path(f"/proc/{pid_}/comm").read_text().strip() == "sleep":
+                return int(pid_)
+        except OSError:
+            pass
+    return None
+
+
+@case("flock-script", quick=True)
+def flock_script_holder(s):
+    """A script as cron's idiom has it (exec 9>FILE; flock 9) waits for another of the kind: who took the lock has ended."""
+    idiom = "exec 9>{lock}\nflock 9\nsleep "
+    lock = f"{s.word()}.lock"
+    holder = flock_script(s, lock, f"{idiom}{s.seconds(2.8, 3.5)}\ntrue")
+    truth = Truth(end=("lock", "sleep"), object=(lock,), who=(holder.pid, "sleep"), code=("lock.file",), culprit=(holder.pid, "sleep"))
+    yield run(["flock", lock, "true"], truth, wall=1, quick=True)
+    holder = flock_script(s, lock, f"{idiom}30\ntrue")
+    truth = truth.plus(who=(holder.pid, "sleep"), culprit=(holder.pid,))
+    s.file("job.sh", f"#!/bin/bash\nexec 9>{lock}\nflock 9\necho got it\n", 0o755)
+    job = s.waiting(["./job.sh"], 0.3)
+    yield pid(job, truth, "script-hang", secs=2, standing=True)
+    yield host(truth, "hang", secs=2, standing=True)
+
+
+@case("flock-inherited")
+def flock_inherited(s):
+    """A subshell's lock that its background child inherited: the shell and flock(1) are gone, and a daemon has the lock."""
+    lock = f"{s.word()}.lock"
+    flock_script(s, lock, "( flock 9; sleep 30 & ) 9>{lock}")
+    orphan = held_by_orphan(lock)
+    truth = Truth(end=("lock", "sleep"), object=(lock,), who=(orphan,), code=("lock.file",), culprit=(orphan,))
+    job = s.waiting(["flock", lock, "true"], 0.3)
+    yield pid(job, truth, "hang", secs=2, standing=True)
+    yield host(truth, "host", secs=2, standing=True)
 
 
 @case("flock-timeout")

@@ -1,12 +1,4 @@
-//! /proc/locks: who holds and who waits for file locks, with the path and with the processes that
-//! really carry each lock.
-//!
-//! A line names the process that took the lock: for an flock that may be one that ended long ago
-//! while a child keeps the descriptor; an open-file-description lock names nobody; a process of
-//! another PID namespace is 0. So the truth is looked up in the `lock:` lines of
-//! /proc/PID/fdinfo/FD: of the processes that are named first, then, when locks are left over that
-//! somebody waits for, of all others. Paths come from readlink of the descriptor; the file itself
-//! is never touched.
+//! When /proc/locks is read: who holds and who waits for file locks (lock_carriers.rs says by which processes).
 //!
 //! The kernel begins such a reading by waiting until all CPUs have passed a quiet state (fs/locks.c takes its
 //! per-CPU semaphore for writing): some ten milliseconds, on a host whose CPUs are taken seconds. So nobody reads until
@@ -17,24 +9,18 @@
 //! as somebody is refused a lock that nobody was seen to hold, the next tick reads again. Rejected: a child process that reads, which no end would wait
 //! for (a process more on the host that is looked at, to be kept out of every fact, for the rare host that needs it).
 //!
-//! Edit together: open_files.rs, bpf/lock.bpf.c, FILE_LOCK_FUNCTIONS of the facts, live.rs and look_end.rs (who calls).
+//! Edit together: lock_carriers.rs, bpf/lock.bpf.c, FILE_LOCK_FUNCTIONS of the facts, live.rs and look_end.rs (who calls).
 
-use super::threads::{Clock, Stat, clock_ns, link};
-use super::{Roots, blind, guard, is_refusal, open_files, refused, text};
+use super::lock_carriers::{Known, Sought, resolved};
+use super::threads::clock_ns;
+use super::{Roots, blind, guard};
 use crate::own::priority;
-use holdup_reason::facts::{
-    Blocked, Body, DeviceNumber, FILE_LOCK_FUNCTIONS, Fact, FileLock, Ns, ObjectRef, ThreadRef,
-};
-use std::collections::{BTreeSet, HashMap};
+use holdup_reason::facts::{Blocked, Body, DeviceNumber, FILE_LOCK_FUNCTIONS, Fact, Ns, ObjectRef};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
-
-/// Descriptors looked at in one call; what is left over then has no path.
-const DESCRIPTORS_MAX: usize = 50_000;
-/// Children of lock holders that are looked at, at most.
-const DESCENDANTS_MAX: usize = 256;
 
 /// Ticks between two readings.
 const TICKS: u32 = 10;
@@ -47,9 +33,6 @@ const SLOW_NS: Ns = 1_000_000_000;
 const REFUSED_MAX: usize = 64;
 /// Readings of a look that are asked for before their time.
 const EARLY_MAX: u32 = 30;
-
-/// Device, inode, kind and first byte: what the two tables share.
-type Key = (DeviceNumber, u64, String, u64);
 
 /// The lock table, read again and again: who carries its locks is looked up anew only if it has changed, or if
 /// somebody waits.
@@ -71,6 +54,8 @@ pub struct LockTable {
     early: u32,
     /// Processes in whose open files the locked ones are looked for.
     askers: BTreeSet<u32>,
+    /// Who carried the wanted locks.
+    carriers: Known,
 }
 
 /// The thread that reads, for the length of a look.
@@ -191,7 +176,8 @@ impl LockTable {
         let waits = |body: &Body| matches!(body, Body::FileLock(lock) if lock.blocked);
         let seeks = !self.refused.is_empty() || !self.askers.is_empty();
         if bytes != self.bytes || self.reported.iter().any(waits) || seeks {
-            self.reported = resolved(roots, &bytes, &self.refused, &self.askers);
+            let sought = Sought { refused: &self.refused, askers: &self.askers };
+            self.reported = resolved(roots, &bytes, &sought, &mut self.carriers);
             self.bytes = bytes;
         }
         self.reported.clone()
@@ -314,189 +300,6 @@ fn unread(error: &io::Error) -> Vec<Body> {
     vec![Body::Blind(blind("proc.locks", error, "holders of file locks are unknown"))]
 }
 
-fn resolved(
-    roots: &Roots,
-    bytes: &[u8],
-    refused_files: &BTreeSet<(DeviceNumber, u64)>,
-    askers: &BTreeSet<u32>,
-) -> Vec<Body> {
-    let mut locks: Vec<FileLock> = text::lines(bytes).filter_map(parse).collect();
-    let mut carriers = Carriers::new(roots);
-    let named: BTreeSet<u32> =
-        locks.iter().filter_map(|l| u32::try_from(l.pid).ok()).filter(|pid| *pid > 0).collect();
-    for pid in &named {
-        carriers.look_at(*pid, &locks);
-    }
-    let is_wanted = |l: &&FileLock| l.blocked || refused_files.contains(&(l.dev, l.ino));
-    let waited_for: BTreeSet<u64> = locks.iter().filter(is_wanted).map(|l| l.id).collect();
-    // A child keeps the descriptor that its parent locked: ending the parent alone frees nothing.
-    let inherited: Vec<FileLock> = locks
-        .iter()
-        .filter(|lock| !lock.blocked && lock.kind == "FLOCK" && waited_for.contains(&lock.id))
-        .cloned()
-        .collect();
-    let owners: BTreeSet<u32> =
-        inherited.iter().filter_map(|lock| u32::try_from(lock.pid).ok()).collect();
-    for child in descendants(roots, owners) {
-        carriers.look_at(child, &inherited);
-    }
-    let left_over = |lock: &&FileLock| {
-        !lock.blocked && waited_for.contains(&lock.id) && !carriers.found.contains_key(&key(lock))
-    };
-    let wanted: Vec<FileLock> = locks.iter().filter(left_over).cloned().collect();
-    if !wanted.is_empty() {
-        for pid in text::ids(&roots.proc).unwrap_or_default() {
-            if !named.contains(&pid) {
-                carriers.look_at(pid, &wanted);
-            }
-        }
-    }
-    let unresolved = wanted.iter().any(|lock| !carriers.found.contains_key(&key(lock)));
-    let refusals = if unresolved { carriers.refusals } else { 0 };
-    let clock = Clock::now();
-    for lock in &mut locks {
-        lock.comm = u32::try_from(lock.pid).ok().and_then(|p| comm(roots, p)).unwrap_or_default();
-        let Some(carried) = carriers.found.get(&key(lock)) else { continue };
-        if !lock.blocked {
-            lock.holders =
-                carried.pids.iter().filter_map(|pid| process(roots, *pid, &clock)).collect();
-        }
-        lock.path.clone_from(&carried.path);
-    }
-    share_paths(&mut locks);
-    for asker in askers {
-        open_files::add_open_in(roots, *asker, &clock, &mut locks);
-    }
-    let therefore = "who holds some file locks, and their paths, is unknown";
-    let blind = refused("proc.fdinfo", refusals, therefore);
-    locks.into_iter().map(Body::FileLock).chain(blind).collect()
-}
-
-/// Children, and theirs, of some processes, as far as the kernel lists them (CONFIG_PROC_CHILDREN).
-fn descendants(roots: &Roots, of: BTreeSet<u32>) -> BTreeSet<u32> {
-    let mut found = BTreeSet::new();
-    let mut parents: Vec<u32> = of.into_iter().collect();
-    while let Some(parent) = parents.pop() {
-        let list = roots.process(parent, "task").join(parent.to_string()).join("children");
-        let Ok(list) = text::read(&list) else { continue };
-        for child in text::words(&list).filter_map(|word| text::lossy(word).parse().ok()) {
-            if found.len() < DESCENDANTS_MAX && found.insert(child) {
-                parents.push(child);
-            }
-        }
-    }
-    found
-}
-
-/// Waiters and holders name the same file, whichever of them could be read.
-fn share_paths(locks: &mut [FileLock]) {
-    let known: HashMap<(DeviceNumber, u64), String> =
-        locks.iter().filter_map(|lock| Some(((lock.dev, lock.ino), lock.path.clone()?))).collect();
-    for lock in locks {
-        if lock.path.is_none() {
-            lock.path = known.get(&(lock.dev, lock.ino)).cloned();
-        }
-    }
-}
-
-fn key(lock: &FileLock) -> Key {
-    // One descriptor carries at most one flock or lease, whatever its range.
-    (lock.dev, lock.ino, lock.kind.clone(), lock.start)
-}
-
-fn comm(roots: &Roots, pid: u32) -> Option<String> {
-    Some(Stat::read(&roots.process(pid, "stat"))?.comm)
-}
-
-pub(super) fn process(roots: &Roots, pid: u32, clock: &Clock) -> Option<ThreadRef> {
-    Some(clock.thread_ref(&Stat::read(&roots.process(pid, "stat"))?, pid))
-}
-
-/// A line of /proc/locks, or what stands behind `lock:` in fdinfo:
-/// `1: POSIX  ADVISORY  WRITE 123 08:02:5678 0 EOF`, and `1: -> ...` for one that waits.
-fn parse(line: &[u8]) -> Option<FileLock> {
-    let line = text::lossy(line);
-    let mut words = line.split_ascii_whitespace().peekable();
-    let id = words.next()?.strip_suffix(':')?.parse().ok()?;
-    let blocked = words.next_if_eq(&"->").is_some();
-    let kind = words.next()?.to_string();
-    let breaking = words.next()? == "BREAKING";
-    let access = words.next()?.to_string();
-    let pid = words.next()?.parse().ok()?;
-    let mut file = words.next()?.split(':');
-    let mut hex = || u32::from_str_radix(file.next()?, 16).ok();
-    let dev = DeviceNumber { major: hex()?, minor: hex()? };
-    let ino = file.next()?.parse().ok()?;
-    let start = words.next()?.parse().ok()?;
-    let end = match words.next()? {
-        "EOF" => u64::MAX,
-        number => number.parse().ok()?,
-    };
-    Some(FileLock {
-        id,
-        kind,
-        access,
-        pid,
-        comm: String::new(),
-        dev,
-        ino,
-        start,
-        end,
-        blocked,
-        breaking,
-        holders: Vec::new(),
-        open_in: Vec::new(),
-        path: None,
-    })
-}
-
-struct Carriers<'a> {
-    roots: &'a Roots,
-    budget: usize,
-    refusals: usize,
-    found: HashMap<Key, Carried>,
-}
-
-#[derive(Default)]
-struct Carried {
-    pids: BTreeSet<u32>,
-    path: Option<String>,
-}
-
-impl<'a> Carriers<'a> {
-    fn new(roots: &'a Roots) -> Self {
-        Self { roots, budget: DESCRIPTORS_MAX, refusals: 0, found: HashMap::new() }
-    }
-
-    /// Notes which of the locks a process carries.
-    fn look_at(&mut self, pid: u32, wanted: &[FileLock]) {
-        let fdinfo = self.roots.process(pid, "fdinfo");
-        let fds = text::ids(&fdinfo).unwrap_or_else(|error| {
-            self.refusals += usize::from(is_refusal(&error));
-            Vec::new()
-        });
-        for fd in fds {
-            if self.budget == 0 {
-                return;
-            }
-            self.budget -= 1;
-            let Ok(info) = text::read(&fdinfo.join(fd.to_string())) else { continue };
-            for line in text::lines(&info) {
-                let Some(lock) = line.strip_prefix(b"lock:").and_then(parse) else { continue };
-                if !wanted.iter().any(|wanted| (wanted.dev, wanted.ino) == (lock.dev, lock.ino)) {
-                    continue;
-                }
-                let carried = self.found.entry(key(&lock)).or_default();
-                carried.pids.insert(pid);
-                if carried.path.is_none() {
-                    let fd = Path::new("fd").join(fd.to_string());
-                    carried.path = link(&self.roots.process(pid, "").join(fd));
-                }
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -540,19 +343,5 @@ mod tests {
         assert_eq!(tick(&refusal, false), 0, "the answer is still owed");
         assert_eq!(tick(&refusal, true), 1, "nobody holds it in that one");
         assert_eq!(tick(&[], true), 0, "nobody was refused since");
-    }
-
-    #[test]
-    fn lines() {
-        let lock = parse(b"2: -> POSIX  ADVISORY  WRITE 123 fd:0a:5678 128 EOF").unwrap();
-        assert_eq!((lock.id, lock.pid, lock.ino), (2, 123, 5678));
-        assert_eq!(lock.dev, DeviceNumber { major: 253, minor: 10 });
-        assert_eq!((lock.start, lock.end, lock.blocked), (128, u64::MAX, true));
-        let lease = parse(b"4: LEASE  BREAKING  READ  9 00:1f:7 0 EOF").unwrap();
-        assert_eq!((&*lease.kind, &*lease.access, lease.breaking), ("LEASE", "READ", true));
-        let ofd = parse(b"\t1: OFDLCK ADVISORY  READ -1 00:1f:7 0 9").unwrap();
-        assert_eq!((ofd.pid, ofd.end), (-1, 9));
-        assert_eq!(parse(b"nonsense"), None);
-        assert_eq!(parse(b"1: POSIX ADVISORY WRITE 1 <none>:0 0 EOF"), None);
     }
 }

@@ -24,6 +24,7 @@ pub mod family;
 pub mod frequencies;
 pub mod guard;
 pub mod host;
+mod lock_carriers;
 pub mod locks;
 pub mod mounts;
 pub mod net_counters;

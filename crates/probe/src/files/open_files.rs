@@ -4,7 +4,7 @@
 //! By the process's list of open files: the file itself is never touched. Must not: say that it waits (the core's
 //! waits/open_locked.rs decides by its sleeps).
 
-use super::locks;
+use super::lock_carriers::process as process_of;
 use super::threads::{Clock, link};
 use super::{Roots, text};
 use holdup_reason::facts::{DeviceNumber, FileLock};
@@ -17,9 +17,7 @@ const ASKER_DESCRIPTORS_MAX: usize = 256;
 /// both must be those of the locked one, as far as they are known. A descriptor that carries a lock is no reason to wait for
 /// it: a child has its parent's (`flock FILE COMMAND`).
 pub(super) fn add_open_in(roots: &Roots, pid: u32, clock: &Clock, locks: &mut [FileLock]) {
-    let own = |lock: &FileLock| {
-        lock.pid == i64::from(pid) || lock.holders.iter().any(|holder| holder.pid == pid)
-    };
+    let own = |lock: &FileLock| lock.carriers().iter().any(|carrier| carrier.pid == pid);
     let has_own: BTreeSet<(DeviceNumber, u64)> =
         locks.iter().filter(|lock| own(lock)).map(|lock| (lock.dev, lock.ino)).collect();
     let fdinfo = roots.process(pid, "fdinfo");
@@ -38,7 +36,7 @@ pub(super) fn add_open_in(roots: &Roots, pid: u32, clock: &Clock, locks: &mut [F
             if !same_ino || !same_path || has_own.contains(&(lock.dev, lock.ino)) {
                 continue;
             }
-            let process = process.get_or_insert_with(|| locks::process(roots, pid, clock));
+            let process = process.get_or_insert_with(|| process_of(roots, pid, clock));
             let Some(process) = process.clone() else { return };
             if !lock.open_in.iter().any(|known| known.pid == pid) {
                 lock.open_in.push(process);
@@ -63,13 +61,14 @@ mod tests {
             kind,
             access,
             pid,
-            comm: String::new(),
+            comm: "test".into(),
             dev,
             ino,
             start: 0,
             end: u64::MAX,
             blocked: false,
             breaking: false,
+            taker: None,
             holders: Vec::new(),
             open_in: Vec::new(),
             path,

@@ -339,7 +339,7 @@ fn locks_and_who_carries_them() {
     // The process that took the flock is gone; another one has the descriptor.
     assert_eq!((locks[0].pid, &*locks[0].comm), (400, ""));
     assert_eq!(locks[0].path.as_deref(), Some("/tmp/x"));
-    assert_eq!(locks[0].holders[0].pid, 501);
+    assert_eq!((&locks[0].taker, locks[0].holders[0].pid), (&None, 501));
     assert!(locks[1].blocked && locks[1].holders.is_empty());
     assert_eq!((&*locks[1].comm, locks[1].path.as_deref()), ("we) R (ird\n", Some("/tmp/x")));
     assert_eq!((locks[2].pid, locks[2].holders[0].pid), (-1, 1));
@@ -480,6 +480,45 @@ fn a_real_flock_is_found() {
     let own = locks.iter().find(|lock| lock.path.as_deref() == path.to_str()).unwrap();
     assert_eq!(own.pid, i64::from(std::process::id()));
     assert_eq!(own.holders[0].pid, std::process::id());
+}
+
+#[test]
+fn a_lock_belongs_to_all_that_have_the_description_and_not_to_who_took_it() {
+    use std::process::{Child, Command, Stdio};
+    let path = std::env::temp_dir().join(format!("holdup-test-taken-{}", std::process::id()));
+    let sh = |script: &str| -> Child {
+        let mut sh = Command::new("sh");
+        sh.args(["-c", script]).env("LOCK", &path).stdout(Stdio::null()).spawn().unwrap()
+    };
+    // flock(1) takes it and ends; the shell has it, and the sleep that it begins.
+    let mut script = sh("exec 9>\"$LOCK\"; flock 9; sleep 20; true");
+    let found = |mut table: LockTable| {
+        let mut waits = sh("exec flock \"$LOCK\" true");
+        let mut last = None;
+        for _ in 0..100 {
+            let locks = only!(FileLock, table.read(&Roots::default()));
+            last = locks.into_iter().find(|it| !it.blocked && it.path.as_deref() == path.to_str());
+            if last.as_ref().is_some_and(|lock| lock.holders.len() == 2) {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        waits.kill().unwrap();
+        waits.wait().unwrap();
+        last
+    };
+    let lock = found(LockTable::default());
+    script.kill().unwrap();
+    script.wait().unwrap();
+    let lock = lock.unwrap();
+    for holder in lock.holders.iter().filter(|holder| holder.pid != script.id()) {
+        Command::new("kill").arg(holder.pid.to_string()).status().unwrap();
+    }
+    std::fs::remove_file(&path).unwrap();
+    let carriers = lock.carriers();
+    assert_eq!((carriers.len(), carriers[0].pid), (2, script.id()), "{lock:?}");
+    assert_eq!((&*carriers[1].comm, &lock.taker), ("sleep", &None));
+    assert!(carriers.iter().all(|carrier| i64::from(carrier.pid) != lock.pid), "{lock:?}");
 }
 
 #[test]

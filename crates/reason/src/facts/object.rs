@@ -257,9 +257,10 @@ pub struct FileLock {
     pub kind: String,
     /// `READ` or `WRITE`.
     pub access: String,
-    /// Owner as /proc/locks says; 0 if it lives in another PID namespace, -1 for OFD locks.
+    /// Who took it, or waits for it, as /proc/locks says; 0 if it lives in another PID namespace, -1 for OFD locks. Of a lock
+    /// that is held a bare number: its process may be gone, and the number another's.
     pub pid: i64,
-    /// Comm of the owner at that time, if it could be read.
+    /// Comm of that process at that time; empty if it is gone, or somebody else.
     #[serde(default)]
     pub comm: String,
     /// Device of the file system.
@@ -275,8 +276,12 @@ pub struct FileLock {
     /// A lease whose holder has been told to give it up, and has not yet.
     #[serde(default)]
     pub breaking: bool,
-    /// Processes with a descriptor that carries this lock (/proc/PID/fdinfo), as far as they were
-    /// found. An flock outlives the process that took it while a child keeps the descriptor.
+    /// Who took a lock that is held, if that process was there at the reading and, as far as its descriptors could be read,
+    /// may hold it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub taker: Option<ThreadRef>,
+    /// Processes that were there at the reading, with a descriptor that carries this lock (/proc/PID/fdinfo), as far as they
+    /// were found. An flock outlives the process that took it while another one has the descriptor.
     #[serde(default)]
     pub holders: Vec<ThreadRef>,
     /// Processes of the command, or that were asked about, that have the file open without a lock of their own on it. Looked
@@ -286,6 +291,26 @@ pub struct FileLock {
     /// Path of the file, from a descriptor of the owner.
     #[serde(default)]
     pub path: Option<String>,
+}
+
+impl FileLock {
+    /// Processes that have the lock, by the reading, and were there then; who took it first, then by age. Nobody, if none could
+    /// be seen.
+    pub fn carriers(&self) -> Vec<ThreadRef> {
+        let is_taker = |process: &ThreadRef| i64::from(process.pid) == self.pid;
+        if !self.holders.is_empty() {
+            let mut all = self.holders.clone();
+            all.sort_by_key(|process| (!is_taker(process), process.start_ns, process.pid));
+            return all;
+        }
+        // A recording of an earlier release has the name of who was there, and no more.
+        let named = || {
+            let pid = u32::try_from(self.pid).ok().filter(|pid| *pid > 0)?;
+            let comm = self.comm.clone();
+            (!comm.is_empty()).then_some(ThreadRef { tid: pid, pid, start_ns: 0, comm })
+        };
+        self.taker.clone().or_else(named).into_iter().collect()
+    }
 }
 
 /// Who owns a futex that somebody waits on. Source: the waiter's memory, process_vm_readv.

@@ -79,59 +79,6 @@ impl Peers<'_> {
         self.named(wait, "lockd").into_iter().find(stuck)
     }
 
-    /// The lock table: the holder of a lock on the same file, at a reading within the wait.
-    pub(super) fn lock_holder(&self, wait: &WaitSpan) -> Option<ThreadRef> {
-        let file = match &wait.place.object {
-            Some(ObjectRef::File(file)) => (file.dev, file.ino),
-            _ => crate::waits::objects::unseen_lock(self.model, wait).map(|l| (l.dev, l.ino))?,
-        };
-        let waiter = i64::from(wait.thread.pid);
-        let mut best: Option<(bool, Ns, &FileLock)> = None;
-        for (at, lock) in &self.model.locks {
-            let same = (lock.dev, lock.ino) == file;
-            if lock.blocked || !same || lock.pid == waiter {
-                continue;
-            }
-            let during = *at >= wait.begin_ns && *at <= wait.end_ns + 1_000_000;
-            if best.is_none_or(|(known, ..)| during && !known) {
-                best = Some((during, *at, lock));
-            }
-        }
-        let (_, at_ns, lock) = best?;
-        self.carrier_of(lock, at_ns)
-    }
-
-    /// Of a lock that is tried again and again: who held one on that file at the nearest reading of the table that knows who has
-    /// it. One lets go between the reading of the table and of his descriptors, and has it again at the next. Of several
-    /// holders one that keeps all others out.
-    pub(super) fn polled_holder(&self, wait: &WaitSpan) -> Option<ThreadRef> {
-        let Object::File(Some(file)) = wait.object else { return None };
-        let waiter = i64::from(wait.thread.pid);
-        let held = self.model.locks.iter().filter(|(_, lock)| {
-            !lock.blocked && (lock.dev, lock.ino) == (file.dev, file.ino) && lock.pid != waiter
-        });
-        let away =
-            |at_ns: Ns| wait.begin_ns.saturating_sub(at_ns) + at_ns.saturating_sub(wait.end_ns);
-        let known = held.filter_map(|(at_ns, lock)| {
-            let holder = self.carrier_of(lock, *at_ns).filter(|it| it.pid != wait.thread.pid)?;
-            Some(((away(*at_ns), lock.access != "WRITE"), holder))
-        });
-        known.min_by_key(|(order, _)| *order).map(|(_, holder)| holder)
-    }
-
-    /// Who carries a lock, at a reading of the table.
-    fn carrier_of(&self, lock: &FileLock, at_ns: Ns) -> Option<ThreadRef> {
-        let pid = match u32::try_from(lock.pid) {
-            Ok(pid) if pid > 0 => pid,
-            _ => lock.holders.first()?.pid,
-        };
-        let mut holder = self.model.thread_ref_at(pid, at_ns);
-        if holder.comm.is_empty() {
-            holder.comm.clone_from(&lock.comm);
-        }
-        Some(holder)
-    }
-
     pub(super) fn futex_owner(&self, wait: &WaitSpan) -> Option<ThreadRef> {
         let [address, ..] = wait.place.args;
         let read = self.futexes.get(&self.model.key(&wait.thread))?;

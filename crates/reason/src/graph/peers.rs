@@ -286,6 +286,12 @@ impl<'a> Peers<'a> {
         &all[..all.partition_point(|other| other.begin_ns < wait.begin_ns)]
     }
 
+    /// Whether anything was seen of a thread: a wait, or time on a CPU.
+    pub fn is_seen(&self, thread: &ThreadRef) -> bool {
+        let ran = || self.timelines.seen_until(self.model.key(thread)) > 0;
+        !self.waits_of(thread).is_empty() || self.ran_ns(thread) > 0 || ran()
+    }
+
     /// How long a thread ran.
     pub(super) fn ran_ns(&self, thread: &ThreadRef) -> Ns {
         self.ran_ns.get(&self.model.key(thread)).copied().unwrap_or(0)

@@ -276,26 +276,7 @@ impl Peers<'_> {
         if of_asker.class != WaitClass::Child || main.pid != main.tid {
             return None;
         }
-        let mut pids = vec![main.pid];
-        pids.extend(self.living_children(main.pid).iter().map(|child| child.pid));
-        let busy_ns = |thread: &ThreadRef| -> Ns {
-            let who = self.model.key(thread);
-            let since_ns = self.births.get(&who).map_or(from, |at_ns| (*at_ns).max(from));
-            let until_ns = self.deaths.get(&who).map_or(to, |at_ns| (*at_ns).min(to));
-            let waits = self.waits_within(thread, since_ns, until_ns);
-            if waits.is_empty() && self.ran_ns(thread) == 0 {
-                return 0;
-            }
-            let rests = waits.iter().filter(|it| it.class.is_rest());
-            let rest_ns: Ns = rests.map(|it| it.within_ns(since_ns, until_ns)).sum();
-            until_ns.saturating_sub(since_ns).saturating_sub(rest_ns)
-        };
-        let others = self.threads_of(&pids).into_iter().filter(|it| !self.model.is_same(it, main));
-        others
-            .map(|thread| (busy_ns(&thread), thread))
-            .filter(|(busy_ns, _)| *busy_ns * 2 > to.saturating_sub(from))
-            .max_by_key(|(busy_ns, thread)| (*busy_ns, std::cmp::Reverse(thread.tid)))
-            .map(|(_, thread)| thread)
+        self.busiest_with(main, (from, to), 2)
     }
 
     /// The thread of the same process that was held up longest meanwhile by something outside of it: a lock of its own may be

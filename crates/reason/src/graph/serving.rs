@@ -130,6 +130,36 @@ impl Peers<'_> {
             .sum()
     }
 
+    /// Beside a thread, the one of its process or of what that has begun which rested least, and did something for more than
+    /// one `part` of the time.
+    pub(super) fn busiest_with(
+        &self,
+        main: &ThreadRef,
+        (from, to): (Ns, Ns),
+        part: Ns,
+    ) -> Option<ThreadRef> {
+        let mut pids = vec![main.pid];
+        pids.extend(self.living_children(main.pid).iter().map(|child| child.pid));
+        let busy_ns = |thread: &ThreadRef| -> Ns {
+            let who = self.model.key(thread);
+            let since_ns = self.births.get(&who).map_or(from, |at_ns| (*at_ns).max(from));
+            let until_ns = self.deaths.get(&who).map_or(to, |at_ns| (*at_ns).min(to));
+            let waits = self.waits_within(thread, since_ns, until_ns);
+            if waits.is_empty() && self.ran_ns(thread) == 0 {
+                return 0;
+            }
+            let rests = waits.iter().filter(|it| it.class.is_rest());
+            let rest_ns: Ns = rests.map(|it| it.within_ns(since_ns, until_ns)).sum();
+            until_ns.saturating_sub(since_ns).saturating_sub(rest_ns)
+        };
+        let others = self.threads_of(&pids).into_iter().filter(|it| !self.model.is_same(it, main));
+        others
+            .map(|thread| (busy_ns(&thread), thread))
+            .filter(|(busy_ns, _)| *busy_ns * part > to.saturating_sub(from))
+            .max_by_key(|(busy_ns, thread)| (*busy_ns, std::cmp::Reverse(thread.tid)))
+            .map(|(_, thread)| thread)
+    }
+
     /// Of several processes, the thread that matters: the waker if it is one of them, else the one that carried the packet,
     /// else the one that last read what the waiter wrote to, else the one that itself is held up longest during the wait, else
     /// the one that ran most.

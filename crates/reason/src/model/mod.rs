@@ -287,6 +287,9 @@ impl Model {
                     let file = FileKey { dev: lock.dev, ino: lock.ino };
                     self.called.files.entry(file).or_insert_with(|| path.clone());
                 }
+                for process in lock.holders.iter().chain(&lock.taker) {
+                    self.name(process);
+                }
                 self.locks.push((at, lock));
             }
             Body::FutexOwner(owner) => {

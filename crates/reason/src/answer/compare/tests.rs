@@ -65,6 +65,7 @@ fn lock_wait(me: &ThreadRef, from: f64, to: f64) -> [Fact; 3] {
         end: u64::MAX,
         blocked: false,
         breaking: false,
+        taker: None,
         holders: vec![holder.clone()],
         open_in: Vec::new(),
         path,

@@ -13,6 +13,7 @@ use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::model::words;
 use crate::rules::engine::Loss;
+use crate::rules::process::holder_doing;
 use crate::rules::proof::Proof;
 use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Severity, Wording};
@@ -92,11 +93,12 @@ fn explain(
 ) -> Wording {
     let by = daemon.map_or_else(|| "its daemon".to_string(), words::who);
     let mount = measures.model.name_of(&end.object).name;
-    let doing = match end.holder_mostly() {
+    let doing = match holder_doing::mostly(measures, end) {
         Some(WaitClass::Stopped) => "is stopped",
         Some(WaitClass::FrozenCgroup) => "is frozen",
         Some(WaitClass::Timer) => "sleeps",
         Some(WaitClass::Running | WaitClass::Unseen) => "is at work",
+        None => "was not seen itself",
         _ => "waits itself",
     };
     let is_known = f64::from(u8::from(daemon.is_some()));

@@ -4,16 +4,15 @@
 //! third waiter. What the holder does meanwhile is said, because it is the way out: if it is stopped, continue
 //! it; if it sleeps, ask why it holds a lock while it sleeps.
 
-use crate::facts::FileLock;
+use super::file_words::Holders;
 use crate::graph::end::End;
 use crate::measure::Measures;
-use crate::model::object::{FileKey, Object};
 use crate::model::words;
 use crate::rules::Refutation;
 use crate::rules::engine::Loss;
 use crate::rules::process::{holder_doing, wait_words};
 use crate::rules::proof::Proof;
-use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
+use crate::rules::wording::{Culprit, Wording};
 use crate::rules::{Finds, Match, Rule, culprit};
 use crate::waits::WaitClass;
 
@@ -50,107 +49,41 @@ pub static RULE: Rule = Rule {
 
 fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
     let of_end = |(at, end): (usize, &'m End)| {
-        let lock = held_lock(measures, end);
-        let holder = wait_words::holder(measures, end);
-        let by = holder.map_or_else(Culprit::default, |holder| culprit(measures.model, &holder));
-        let proof = if lock.is_some() { Proof::Read } else { Proof::Inferred };
-        let matched = Match::new(by, proof, move |loss| explain(measures, end, lock, loss));
+        let holders = Holders::of(measures, end);
+        let by = holders.main.as_ref();
+        let proof = match (holders.lock, by) {
+            (Some(_), Some(_)) => Proof::Read,
+            (Some(_), None) => Proof::OneWitness,
+            (None, _) => Proof::Inferred,
+        };
+        let by = by.map_or_else(Culprit::default, |holder| culprit(measures.model, holder));
+        let matched = Match::new(by, proof, move |loss| explain(measures, end, &holders, loss));
         holder_doing::claim(matched, ends, at)
     };
     holder_doing::open(ends, WaitClass::FileLock).map(of_end).collect()
 }
 
-fn explain(
-    measures: &Measures<'_>,
-    end: &End,
-    lock: Option<&FileLock>,
-    loss: &Loss<'_>,
-) -> Wording {
+fn explain(measures: &Measures<'_>, end: &End, holders: &Holders<'_>, loss: &Loss<'_>) -> Wording {
     let path = measures.model.name_of(&end.object).name;
-    let holder = wait_words::holder(measures, end);
-    let by = holder.as_ref().map_or_else(|| "an unknown holder".to_string(), words::who);
     let longest = wait_words::longest(measures, end);
-    let doing = match end.holder_mostly() {
-        Some(WaitClass::Stopped) => "is stopped",
-        Some(WaitClass::FrozenCgroup) => "is frozen",
-        Some(WaitClass::Timer) => "sleeps",
-        Some(WaitClass::Running | WaitClass::Unseen) => "is at work",
-        Some(WaitClass::Child) => "waits for a child",
-        _ => "waits itself",
-    };
     let mut evidence =
         wait_words::longest_evidence(&longest, "longest wait, as far as it was seen");
-    if let Some(lock) = lock {
-        evidence.push(Evidence::new(
-            format!("{} {} lock held by pid {}", lock.kind, lock.access, lock.pid),
-            1.0,
-            "1",
-            "/proc/locks",
-        ));
-    }
+    evidence.extend(holders.evidence());
+    let by = match &holders.main {
+        Some(holder) => format!(" that {} holds", words::who(holder)),
+        None => ", and who holds it was not seen".into(),
+    };
     Wording {
-        title: format!(
-            "{} waits for a lock on {path} that {by} holds",
-            wait_words::waiter(measures, end)
-        ),
+        title: format!("{} waits for a lock on {path}{by}", wait_words::waiter(measures, end)),
         text: format!(
-            "{} pass in waits for the lock; the longest {}. The holder {by} {doing}.",
+            "{} pass in waits for the lock; the longest {}. {}",
             words::of_window(loss.seconds, loss.wall_seconds),
             wait_words::lasted(&longest),
+            holders.sentences(measures, end),
         ),
         evidence,
-        remedy: ways_out(measures, end),
+        remedy: holders.ways_out(measures, end),
     }
-}
-
-/// The lock on a cause's file that somebody holds.
-pub fn held_lock<'a>(measures: &'a Measures<'_>, end: &End) -> Option<&'a FileLock> {
-    let Object::File(Some(file)) = end.object else { return None };
-    measures
-        .model
-        .locks
-        .iter()
-        .map(|(_, lock)| lock)
-        .find(|lock| !lock.blocked && (lock.dev, lock.ino) == (file.dev, file.ino))
-}
-
-/// The ways out for whoever waits for a lock on a file: by its holder, as far as one was seen.
-pub fn ways_out(measures: &Measures<'_>, end: &End) -> Vec<Remedy> {
-    let Some(holder) = end.holder() else {
-        return vec![Remedy {
-            text: "see who has the file open".into(),
-            command: format!(
-                "fuser -v {}",
-                words::shell(&measures.model.name_of(&end.object).name)
-            ),
-            ..Remedy::default()
-        }];
-    };
-    if end.holder_mostly() == Some(WaitClass::Stopped) {
-        return vec![Remedy {
-            text: "continue the holder".into(),
-            command: format!("kill -CONT {}", holder.pid),
-            undo: format!("kill -STOP {}", holder.pid),
-        }];
-    }
-    // An flock stands as long as any process has the descriptor.
-    let mut all = vec![holder.pid];
-    let same = |lock: &&FileLock| {
-        !lock.blocked
-            && Object::File(Some(FileKey { dev: lock.dev, ino: lock.ino })) == end.object
-            && lock.holders.iter().any(|other| other.pid == holder.pid)
-    };
-    if let Some(lock) = measures.model.locks.iter().rev().map(|(_, lock)| lock).find(same) {
-        all.extend(lock.holders.iter().map(|h| h.pid).filter(|pid| *pid != holder.pid));
-    }
-    vec![Remedy {
-        text: match all.len() {
-            1 => "if the holder is not meant to hold it, end it".into(),
-            _ => "if nobody is meant to hold it, end all that do (it is inherited)".into(),
-        },
-        command: holder_doing::end_command(measures.model, &all),
-        ..Remedy::default()
-    }]
 }
 
 #[cfg(test)]
@@ -174,6 +107,7 @@ mod tests {
             end: u64::MAX,
             blocked: false,
             breaking: false,
+            taker: None,
             holders: vec![thread(20, "flock"), thread(21, "sleep")],
             open_in: Vec::new(),
             path: Some("/run/job".into()),
@@ -201,6 +135,60 @@ mod tests {
         let report = explain(waiter(inner_pid, flock(), holder));
         assert_eq!(report.findings[0].code, "lock.file");
         report.findings[0].remedy[0].command.clone()
+    }
+
+    /// The same of a lock whose line names a process that is gone, with these that carry it, and what was seen of them.
+    fn taker_is_gone(holders: Vec<ThreadRef>, seen: Vec<Fact>) -> crate::answer::report::Finding {
+        let mut facts = waiter(None, flock(), blocked(99, "other", WaitState::Sleep, "wait4"));
+        for fact in &mut facts {
+            if let Body::FileLock(lock) = &mut fact.body {
+                (lock.pid, lock.comm) = (400, String::new());
+                lock.holders.clone_from(&holders);
+            }
+        }
+        facts.extend(seen);
+        let report = explain(facts);
+        assert_eq!(report.findings[0].code, "lock.file");
+        assert!(!format!("{:?}", report.findings).contains("400"), "{:?}", report.findings);
+        report.findings[0].clone()
+    }
+
+    #[test]
+    fn a_lock_whose_taker_is_gone_is_held_by_all_who_carry_it() {
+        let holders = vec![thread(31, "sleep"), ThreadRef { start_ns: 0, ..thread(30, "bash") }];
+        let sleeps = blocked(31, "sleep", WaitState::Sleep, "clock_nanosleep");
+        let finding = taker_is_gone(holders, vec![sleeps]);
+        assert_eq!(finding.culprit.pid, Some(30), "the older one");
+        assert_eq!(finding.remedy[0].command, "kill 30 31");
+        let together = "bash 30 and sleep 31 have it together";
+        assert!(finding.text.contains(together), "{}", finding.text);
+    }
+
+    #[test]
+    fn of_a_lock_that_nobody_was_seen_to_hold_no_process_is_named() {
+        let finding = taker_is_gone(Vec::new(), Vec::new());
+        assert!(finding.title.ends_with("and who holds it was not seen"), "{}", finding.title);
+        assert!(!finding.text.contains("at work"), "{}", finding.text);
+        assert_eq!((finding.culprit.pid, &*finding.remedy[0].command), (None, "fuser -v /run/job"));
+    }
+
+    #[test]
+    fn nobody_works_of_whom_nothing_was_seen() {
+        let finding = taker_is_gone(vec![thread(30, "bash")], Vec::new());
+        assert!(finding.text.contains("bash 30 was not seen itself"), "{}", finding.text);
+    }
+
+    #[test]
+    fn no_way_out_acts_on_a_process_that_has_ended() {
+        let exit = |pid: u32| {
+            let exit = Exit { thread: thread(pid, "job"), last: true, code: None };
+            Fact { at_ns: LOOK_NS - 1, body: Body::Exit(exit) }
+        };
+        let holders = || vec![thread(30, "bash"), thread(31, "sleep")];
+        let one = taker_is_gone(holders(), vec![exit(30)]);
+        assert_eq!(one.remedy[0].command, "kill 31");
+        let both = taker_is_gone(holders(), vec![exit(30), exit(31)]);
+        assert_eq!(both.remedy[0].command, "fuser -v /run/job");
     }
 
     #[test]

@@ -126,7 +126,7 @@ fn explain(measures: &Measures<'_>, end: &End, loss: &Loss<'_>) -> Wording {
         object => format!(" for the futex {}", measures.model.name_of(object).name),
     };
     let held = match holder {
-        Some(_) => format!("{by} holds it and {}.", does(end)),
+        Some(_) => format!("{by} holds it and {}.", does(measures, end)),
         None => "Who holds it is not known: the word names no owner, and nobody let go of it in the look.".into(),
     };
     let source = "sched_switch, futex arguments";
@@ -168,8 +168,9 @@ fn explain(measures: &Measures<'_>, end: &End, loss: &Loss<'_>) -> Wording {
 }
 
 /// What the holder does under the lock.
-fn does(end: &End) -> &'static str {
-    match end.holder_mostly() {
+fn does(measures: &Measures<'_>, end: &End) -> &'static str {
+    match holder_doing::mostly(measures, end) {
+        None => "was not seen itself",
         Some(WaitClass::Timer) => "sleeps under it",
         Some(WaitClass::Running) => "computes under it",
         Some(WaitClass::Stopped) => "is stopped",

@@ -94,7 +94,7 @@ fn explain(measures: &Measures<'_>, end: &End, loss: &Loss<'_>) -> Wording {
     let longest = wait_words::longest(measures, end);
     let holds = if by.ends_with(" more") { "hold" } else { "holds" };
     let lock = kernel_words::phrase(measures.model, end);
-    let meanwhile = holder_doing::meanwhile(end);
+    let meanwhile = holder_doing::meanwhile(measures, end);
     let in_turn = end.holders.keys().filter(|pid| end.victims.contains_key(pid)).count();
     let held = match in_turn {
         0 | 1 => format!("{by} {holds} it most and {} under it.", meanwhile.does),
@@ -117,7 +117,7 @@ fn explain(measures: &Measures<'_>, end: &End, loss: &Loss<'_>) -> Wording {
         ),
         Evidence::new(
             "of the waits, its holder at work",
-            100.0 * at_work(end),
+            100.0 * at_work(measures, end),
             "%",
             "sched_switch",
         ),
@@ -138,8 +138,8 @@ fn explain(measures: &Measures<'_>, end: &End, loss: &Loss<'_>) -> Wording {
 }
 
 /// Share of the waits in which the holder works.
-fn at_work(end: &End) -> f64 {
-    let meanwhile = holder_doing::meanwhile(end);
+fn at_work(measures: &Measures<'_>, end: &End) -> f64 {
+    let meanwhile = holder_doing::meanwhile(measures, end);
     if meanwhile.at_work { meanwhile.share } else { 0.0 }
 }
 

@@ -4,7 +4,7 @@
 //! holder a signal and makes the opener wait until it answers, for up to /proc/sys/fs/lease-break-time. The lock
 //! table has the lease that is being broken, and its holder. Rejected: the stack of the opener alone (it names no holder).
 
-use super::file::held_lock;
+use super::file_words::Holders;
 use crate::facts::FileLock;
 use crate::graph::end::End;
 use crate::measure::Measures;
@@ -48,23 +48,29 @@ fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
     if end.class != WaitClass::FileLock {
         return None;
     }
-    let lease = held_lock(measures, end).filter(|lock| lock.kind == "LEASE")?;
-    let holder = wait_words::holder(measures, end);
+    let holders = Holders::of(measures, end);
+    let lease = holders.lock.filter(|lock| lock.kind == "LEASE")?;
+    let holder = holders.main.as_ref();
     let is_read = holder.is_some() && lease.breaking;
     let proof = if is_read { Proof::Read } else { Proof::OneWitness };
-    let by = holder.map_or_else(Culprit::default, |holder| culprit(measures.model, &holder));
-    Some(Match::new(by, proof, move |loss| explain(measures, end, lease, loss)))
+    let by = holder.map_or_else(Culprit::default, |holder| culprit(measures.model, holder));
+    Some(Match::new(by, proof, move |loss| explain(measures, end, (lease, &holders), loss)))
 }
 
-fn explain(measures: &Measures<'_>, end: &End, lease: &FileLock, loss: &Loss<'_>) -> Wording {
-    let holder = wait_words::holder(measures, end);
-    let by = holder.as_ref().map_or_else(|| "a holder that is not known".to_string(), words::who);
+fn explain(
+    measures: &Measures<'_>,
+    end: &End,
+    (lease, holders): (&FileLock, &Holders<'_>),
+    loss: &Loss<'_>,
+) -> Wording {
+    let by = holders.name_or("a holder that was not seen");
+    let alive = holders.alive(measures);
     let path = &measures.model.name_of(&end.object).name;
     let longest = wait_words::longest(measures, end);
     let mut evidence =
         wait_words::wait_evidence(loss.seconds, end.count as usize, &longest, "the lease");
     evidence.push(Evidence::new(
-        format!("LEASE {} held by pid {}, being broken", lease.access, lease.pid),
+        format!("LEASE {} held by {by}, being broken", lease.access),
         f64::from(u8::from(lease.breaking)),
         "1",
         "/proc/locks",
@@ -76,18 +82,19 @@ fn explain(measures: &Measures<'_>, end: &End, lease: &FileLock, loss: &Loss<'_>
         ),
         text: format!(
             "{} pass in open, until {by} gives up its lease ({} so far for the longest). The kernel has asked it \
-             to; it {}.",
+             to. {}",
             words::of_window(loss.seconds, loss.wall_seconds),
             wait_words::duration(&longest),
-            holder_doing::meanwhile(end).does,
+            holders.sentences(measures, end),
         ),
         evidence,
         remedy: vec![
             Remedy {
                 text: format!("make {by} give up the lease when it is asked to (SIGIO), or end it"),
-                command: holder.map_or_else(String::new, |holder| {
-                    holder_doing::end_command(measures.model, &[holder.pid])
-                }),
+                command: match alive.is_empty() {
+                    true => String::new(),
+                    false => holder_doing::end_command(measures.model, &alive),
+                },
                 ..Remedy::default()
             },
             Remedy {
@@ -120,6 +127,7 @@ mod tests {
             end: u64::MAX,
             blocked: false,
             breaking,
+            taker: None,
             holders: Vec::new(),
             open_in: Vec::new(),
             path: Some("/srv/data".into()),

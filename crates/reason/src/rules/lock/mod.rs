@@ -6,6 +6,7 @@
 
 pub(crate) mod deadlock;
 pub(crate) mod file;
+mod file_words;
 pub(crate) mod futex;
 pub(crate) mod goroutine;
 pub(crate) mod interpreter;

@@ -104,7 +104,7 @@ fn explain(measures: &Measures<'_>, end: &End, kind: LockKind, loss: &Loss<'_>) 
     let by = holder(measures, end);
     let held = match &by {
         Some(by) => {
-            let does = holder_doing::meanwhile(end).does;
+            let does = holder_doing::meanwhile(measures, end).does;
             let root = end.links.last().filter(|root| root.who.tid == by.tid);
             let function = root.and_then(|root| {
                 user_stack::function_of(measures.model, &root.who, root.since_ns, root.end_ns)

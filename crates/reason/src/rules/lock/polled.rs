@@ -6,15 +6,14 @@
 //! lock table with the open files stands for it (waits/open_locked.rs). Must not: take a sleep for a wait that no refusal comes
 //! before (waits/retries.rs), where they are reported.
 
-use super::file::ways_out;
-use crate::facts::{FileLock, ThreadRef};
+use super::file_words::Holders;
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::refusals::Tries;
 use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::engine::Loss;
-use crate::rules::process::{holder_doing, refusal_words, wait_words};
+use crate::rules::process::{holder_doing, refusal_words};
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, culprit};
@@ -65,17 +64,18 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
         let Some(tries) = refusal_words::tries(measures, end) else {
             return Some(holder_doing::claim(unreported(measures, end)?, ends, at));
         };
-        let holder = wait_words::holder(measures, end);
-        let proof = match (&holder, tries.reported) {
+        let holders = Holders::of(measures, end);
+        let proof = match (&holders.main, tries.reported) {
             (Some(_), _) => Proof::Read,
             (None, 1) => Proof::OneWitness,
             (None, _) => Proof::TwoWitnesses,
         };
-        let by = holder.map_or_else(
+        let by = holders.main.as_ref().map_or_else(
             || Culprit { name: measures.model.name_of(&end.object).name, ..Culprit::default() },
-            |holder| culprit(measures.model, &holder),
+            |holder| culprit(measures.model, holder),
         );
-        let matched = Match::new(by, proof, move |loss| explain(measures, end, &tries, loss));
+        let explain = move |loss: &Loss<'_>| explain(measures, end, (&tries, &holders), loss);
+        let matched = Match::new(by, proof, explain);
         Some(holder_doing::claim(matched, ends, at))
     };
     holder_doing::open(ends, WaitClass::PolledLock).filter_map(of_end).collect()
@@ -87,84 +87,72 @@ fn unreported<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>>
     if measures.model.host.kernel_events || slept < refusal_words::SLEPT_MIN.value {
         return None;
     }
-    let holder = wait_words::holder(measures, end)?;
-    let by = culprit(measures.model, &holder);
-    let explain = move |loss: &Loss<'_>| sleeps_before(measures, end, &holder, loss);
+    let holders = Holders::of(measures, end);
+    let by = culprit(measures.model, holders.main.as_ref()?);
+    let explain = move |loss: &Loss<'_>| sleeps_before(measures, end, &holders, loss);
     Some(Match::new(by, Proof::OneWitness, explain))
 }
 
 fn sleeps_before(
     measures: &Measures<'_>,
     end: &End,
-    holder: &ThreadRef,
+    holders: &Holders<'_>,
     loss: &Loss<'_>,
 ) -> Wording {
-    let (path, by) = (measures.model.name_of(&end.object).name, words::who(holder));
+    let path = measures.model.name_of(&end.object).name;
+    let by = holders.name_or("somebody");
     let mut evidence =
         vec![Evidence::new("time slept", loss.seconds, "s", "/proc/PID/syscall, schedstat")];
-    if let Some(lock) = lock_of(measures, end, holder) {
-        let held = format!("{} {} lock held by pid {}", lock.kind, lock.access, lock.pid);
-        evidence.push(Evidence::new(held, 1.0, "1", "/proc/locks"));
-    }
+    evidence.extend(holders.evidence());
     Wording {
         title: format!("{} sleeps again and again while {by} holds a lock on {path}", loss.victim),
         text: format!(
-            "{} pass asleep. It has that file open, and no lock on it; {by} has one all the while and {}. That it \
-             tries for the lock between them is not seen without root.",
+            "{} pass asleep. It has that file open, and no lock on it; {by} has one all the while. {} That it \
+             tries for the lock between its sleeps is not seen without root.",
             words::of_window(loss.seconds, loss.wall_seconds),
-            holder_doing::meanwhile(end).does,
+            holders.sentences(measures, end),
         ),
         evidence,
-        remedy: ways_out(measures, end),
+        remedy: holders.ways_out(measures, end),
     }
 }
 
-fn explain(measures: &Measures<'_>, end: &End, tries: &Tries<'_>, loss: &Loss<'_>) -> Wording {
+fn explain(
+    measures: &Measures<'_>,
+    end: &End,
+    (tries, holders): (&Tries<'_>, &Holders<'_>),
+    loss: &Loss<'_>,
+) -> Wording {
     match end.object {
         Object::Path(_) => in_the_way(measures, end, tries, loss),
-        _ => locked(measures, end, tries, loss),
+        _ => locked(measures, end, (tries, holders), loss),
     }
 }
 
 /// A lock of the kernel's table.
-fn locked(measures: &Measures<'_>, end: &End, tries: &Tries<'_>, loss: &Loss<'_>) -> Wording {
+fn locked(
+    measures: &Measures<'_>,
+    end: &End,
+    (tries, holders): (&Tries<'_>, &Holders<'_>),
+    loss: &Loss<'_>,
+) -> Wording {
     let path = measures.model.name_of(&end.object).name;
-    let holder = wait_words::holder(measures, end);
-    let by = holder.as_ref().map_or_else(|| "somebody who was not seen".into(), words::who);
-    let does = match &holder {
-        Some(_) => format!(" The holder {by} {}.", holder_doing::meanwhile(end).does),
-        None => String::new(),
-    };
+    let by = holders.name_or("somebody who was not seen");
     let mut evidence = refusal_words::evidence(tries, loss.seconds);
-    if let Some(lock) = holder.as_ref().and_then(|holder| lock_of(measures, end, holder)) {
-        let held = format!("{} {} lock held by pid {}", lock.kind, lock.access, lock.pid);
-        evidence.push(Evidence::new(held, 1.0, "1", "/proc/locks"));
-    }
+    evidence.extend(holders.evidence());
     Wording {
         title: format!(
             "{} tries again and again for a lock on {path} that {by} holds",
             loss.victim
         ),
         text: format!(
-            "{}{does} Nobody wakes it when the lock is free: it sleeps on to its next try.",
+            "{} {} Nobody wakes it when the lock is free: it sleeps on to its next try.",
             refusal_words::between(tries, loss.seconds, loss.wall_seconds),
+            holders.sentences(measures, end),
         ),
         evidence,
-        remedy: ways_out(measures, end),
+        remedy: holders.ways_out(measures, end),
     }
-}
-
-/// A line of the lock table that a holder stands behind; one that keeps all others out before one that does not.
-fn lock_of<'m>(measures: &'m Measures<'_>, end: &End, holder: &ThreadRef) -> Option<&'m FileLock> {
-    let Object::File(Some(file)) = end.object else { return None };
-    let is_its = |lock: &&FileLock| {
-        !lock.blocked
-            && (lock.dev, lock.ino) == (file.dev, file.ino)
-            && (lock.pid == i64::from(holder.pid)
-                || lock.holders.iter().any(|other| other.pid == holder.pid))
-    };
-    let its = measures.model.locks.iter().map(|(_, lock)| lock).filter(is_its);
-    its.max_by_key(|lock| lock.access == "WRITE")
 }
 
 /// A file that may not be there.
@@ -237,6 +225,7 @@ mod tests {
             end: u64::MAX,
             blocked: false,
             breaking: false,
+            taker: None,
             holders: vec![thread(20, "backup")],
             open_in: Vec::new(),
             path: None,

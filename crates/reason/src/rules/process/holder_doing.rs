@@ -3,7 +3,9 @@
 //! Whoever holds a lock or reads a pipe may be stopped or traced itself: that is one thing, which is said once, by what the
 //! others wait for. Must not: name codes, or decide whether it is a finding.
 
+use crate::facts::ThreadRef;
 use crate::graph::ends::End;
+use crate::measure::Measures;
 use crate::model::Model;
 use crate::model::object::Object;
 use crate::rules::Match;
@@ -30,10 +32,29 @@ pub struct Meanwhile {
     pub share: f64,
 }
 
+/// What the holder of an end mostly did, as far as anything was seen of it: of a thread of which there is no wait and no time on
+/// a CPU, nobody knows that it works.
+pub fn mostly(measures: &Measures<'_>, end: &End) -> Option<WaitClass> {
+    let seen = |class: &WaitClass| *class != WaitClass::Unseen || is_seen(measures, end);
+    end.holder_mostly().filter(seen)
+}
+
+fn is_seen(measures: &Measures<'_>, end: &End) -> bool {
+    let acts = end.links.last().map(|link| &link.who);
+    acts.is_some_and(|who| measures.graph.chains.peers.is_seen(who))
+}
+
+/// Whether a process ended within the look.
+pub fn has_ended(model: &Model, process: &ThreadRef) -> bool {
+    let mut exits = model.exits.iter().filter(|(_, exit)| exit.last);
+    exits.any(|(at_ns, exit)| exit.thread.pid == process.pid && *at_ns >= process.start_ns)
+}
+
 /// What the holders of an end mostly do.
-pub fn meanwhile(end: &End) -> Meanwhile {
+pub fn meanwhile(measures: &Measures<'_>, end: &End) -> Meanwhile {
     let total: f64 = end.holder_doing.values().sum();
-    let mostly = end.holder_mostly().unwrap_or(WaitClass::Unseen);
+    let seen = mostly(measures, end);
+    let mostly = seen.or(end.holder_mostly()).unwrap_or(WaitClass::Unseen);
     let of = |class: WaitClass| end.holder_doing.get(&class).copied().unwrap_or(0.0);
     let work: f64 =
         [WaitClass::Running, WaitClass::Unseen, WaitClass::RunQueue, WaitClass::CpuQuota]
@@ -42,6 +63,7 @@ pub fn meanwhile(end: &End) -> Meanwhile {
             .sum();
     let at_work = total > 0.0 && work >= AT_WORK.value * total;
     let does = match mostly {
+        _ if seen.is_none() => "was not seen itself",
         _ if at_work => "is at work",
         WaitClass::Stopped => "is stopped by a signal",
         WaitClass::Traced => "is held by a tracer",

@@ -51,7 +51,7 @@ pub static RULE: Rule = Rule {
 
 fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
     let of_end = |(at, end): (usize, &'m End)| {
-        let doing = meanwhile(end);
+        let doing = meanwhile(measures, end);
         let reader = wait_words::holder(measures, end);
         if reader.is_some() && doing.at_work {
             return None;

@@ -59,7 +59,7 @@ pub static RULE: Rule = Rule {
 fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
     let of_end = |(at, end): (usize, &'m End)| {
         let stopped = end.class == WaitClass::TtyStopped || output_stopped(measures, end);
-        let doing = meanwhile(end);
+        let doing = meanwhile(measures, end);
         let is_pace = wait_words::longest(measures, end).seconds < PACE.value;
         if !stopped && (doing.at_work || is_pace) {
             return None;

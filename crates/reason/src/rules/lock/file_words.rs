@@ -1,0 +1,174 @@
+//! How the holders of a file lock are said, and the ways out that act on them: for flock and fcntl locks, polled ones, and leases.
+//!
+//! Who holds one are the processes that carry it, by the reading of the lock table (facts: FileLock), and none by a number in that
+//! table. It is free when the last of them lets go: so whoever would end one ends all that still live. Must not: name codes, or
+//! give a way out that acts on a process that has ended.
+
+use crate::facts::{FileLock, ThreadRef};
+use crate::graph::end::End;
+use crate::measure::Measures;
+use crate::measure::process_names::present;
+use crate::model::object::{FileKey, Object};
+use crate::model::words;
+use crate::rules::process::{holder_doing, wait_words};
+use crate::rules::wording::{Evidence, Remedy};
+use crate::waits::WaitClass;
+
+/// Holders that are named one by one.
+const SHOWN_MAX: usize = 3;
+
+/// Who holds the lock of an end.
+pub struct Holders<'m> {
+    /// The line of the table, of the reading that says most: one with that holder, and the last of these.
+    pub lock: Option<&'m FileLock>,
+    /// The one that matters; none: nobody was seen.
+    pub main: Option<ThreadRef>,
+    /// Who acts for it: itself, or whom it has begun.
+    acts: Option<ThreadRef>,
+    /// All that were seen to carry it, the main one first.
+    all: Vec<ThreadRef>,
+}
+
+impl<'m> Holders<'m> {
+    /// Of an end that is a file lock.
+    pub fn of(measures: &'m Measures<'_>, end: &End) -> Self {
+        let acts = wait_words::holder(measures, end);
+        let has = |lock: &FileLock| {
+            let pid = acts.as_ref().map(|it| it.pid);
+            let carriers = lock.carriers();
+            (
+                carriers.iter().any(|it| Some(it.pid) == pid),
+                !carriers.is_empty(),
+                lock.access == "WRITE",
+            )
+        };
+        let on_it = |lock: &&FileLock| {
+            let file = FileKey { dev: lock.dev, ino: lock.ino };
+            !lock.blocked && Object::File(Some(file)) == end.object
+        };
+        let locks = measures.model.locks.iter().map(|(_, lock)| lock).filter(on_it);
+        let lock = locks.max_by_key(|lock| has(lock));
+        let mut all: Vec<ThreadRef> = lock.map(FileLock::carriers).unwrap_or_default();
+        // It had the lock itself at another time, or has one on another part of the file.
+        all.retain(|it| it.pid != end.links[end.named].who.pid);
+        for carrier in &mut all {
+            *carrier = present(measures.model, carrier);
+        }
+        let main = match &acts {
+            Some(acts) => Some(Self::held_by(measures, acts, &all)),
+            None => all.first().cloned(),
+        };
+        if let Some(main) = &main {
+            // Who let go of it at the wait's end may be in no reading.
+            if all.iter().all(|it| it.pid != main.pid) {
+                all = vec![main.clone()];
+            }
+            all.sort_by_key(|it| it.pid != main.pid);
+        }
+        Self { lock, main, acts, all }
+    }
+
+    /// Who holds it for whom acts: itself, or by whom it was begun.
+    fn held_by(measures: &Measures<'_>, acts: &ThreadRef, all: &[ThreadRef]) -> ThreadRef {
+        let carrier = |pid: u32| all.iter().find(|it| it.pid == pid);
+        match carrier(acts.pid) {
+            Some(_) => acts.clone(),
+            None => {
+                let mut begun_by = measures.ancestry.line(acts.pid);
+                begun_by.find_map(carrier).unwrap_or(acts).clone()
+            }
+        }
+    }
+
+    /// The main one by name; else what stands for it.
+    pub fn name_or(&self, unknown: &str) -> String {
+        self.main.as_ref().map_or_else(|| unknown.into(), words::who)
+    }
+
+    /// What they do meanwhile, as sentences: `The holder sh 10 sleeps.`
+    pub fn sentences(&self, measures: &Measures<'_>, end: &End) -> String {
+        let Some(main) = &self.main else { return self.unseen() };
+        let by = words::who(main);
+        let does = holder_doing::meanwhile(measures, end).does;
+        let mut text = match &self.acts {
+            Some(acts) if acts.pid != main.pid => {
+                format!("The holder is {by}; {}, which acts for it, {does}.", words::who(acts))
+            }
+            _ => format!("The holder {by} {does}."),
+        };
+        if self.all.len() > 1 {
+            let names = self.names();
+            text +=
+                &format!(" {names} have it together: it is free when the last of them lets go.");
+        }
+        text
+    }
+
+    fn unseen(&self) -> String {
+        let is_gone = |lock: &FileLock| lock.pid > 0 && lock.carriers().is_empty();
+        match self.lock.is_some_and(is_gone) {
+            true => "Who took it is gone, and no process was seen that has it since.".into(),
+            false => "No other process was seen that has it.".into(),
+        }
+    }
+
+    fn names(&self) -> String {
+        let named: Vec<String> = self.all.iter().take(SHOWN_MAX).map(words::who).collect();
+        match (self.all.len() - named.len(), named.split_last()) {
+            (0, Some((last, before))) if !before.is_empty() => {
+                format!("{} and {last}", before.join(", "))
+            }
+            (0, _) => named.join(""),
+            (more, _) => format!("{} and {more} more", named.join(", ")),
+        }
+    }
+
+    /// The line of the lock table, with who has it.
+    pub fn evidence(&self) -> Option<Evidence> {
+        let lock = self.lock?;
+        let by = if self.all.is_empty() { "nobody that was seen".into() } else { self.names() };
+        let held = format!("{} {} lock held by {by}", lock.kind, lock.access);
+        Some(Evidence::new(held, 1.0, "1", "/proc/locks, /proc/PID/fdinfo"))
+    }
+
+    /// All of them that still live.
+    pub fn alive(&self, measures: &Measures<'_>) -> Vec<u32> {
+        let known = if self.all.is_empty() { self.main.as_slice() } else { &self.all };
+        let alive = known.iter().filter(|it| !holder_doing::has_ended(measures.model, it));
+        alive.map(|it| it.pid).collect()
+    }
+
+    /// The ways out for whoever waits for it.
+    pub fn ways_out(&self, measures: &Measures<'_>, end: &End) -> Vec<Remedy> {
+        let alive = self.alive(measures);
+        let (Some(main), false) = (&self.main, alive.is_empty()) else {
+            let text = match self.main {
+                Some(_) => {
+                    "it is free now; if it happens again, see meanwhile who has the file open"
+                }
+                None => "see who has the file open",
+            };
+            let path = words::shell(&measures.model.name_of(&end.object).name);
+            return vec![Remedy {
+                text: text.into(),
+                command: format!("fuser -v {path}"),
+                ..Remedy::default()
+            }];
+        };
+        if end.holder_mostly() == Some(WaitClass::Stopped) && alive.contains(&main.pid) {
+            return vec![Remedy {
+                text: "continue the holder".into(),
+                command: format!("kill -CONT {}", main.pid),
+                undo: format!("kill -STOP {}", main.pid),
+            }];
+        }
+        vec![Remedy {
+            text: match alive.len() {
+                1 => "if the holder is not meant to hold it, end it".into(),
+                _ => "if nobody is meant to hold it, end all that do (it is inherited)".into(),
+            },
+            command: holder_doing::end_command(measures.model, &alive),
+            ..Remedy::default()
+        }]
+    }
+}
