@@ -271,8 +271,12 @@ fn explain(
     let LimitUse { group, limit, reached, .. } = held.limit;
     let (name, file) = (&view.disk.name, setting(held.limit));
     let first = loss.victims.first().map(|(victim, _)| victim.pid);
-    let is_own =
-        measures.is_command() || first.is_some_and(|pid| held.limit.members.contains(&pid));
+    // A command may wait for a server whose limit it is.
+    let stands = |end: &End| measures.concerns(&end.links[end.named].who);
+    let is_own = match measures.is_command() {
+        true => loss.end.is_none_or(stands),
+        false => first.is_some_and(|pid| held.limit.members.contains(&pid)),
+    };
     let whose = match is_own {
         true => "its own I/O limit".to_string(),
         false => format!("the I/O limit of cgroup {}", group.path),
