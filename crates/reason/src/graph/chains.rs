@@ -196,6 +196,7 @@ impl<'a> Chains<'a> {
                         by_clock: false,
                         own_clock: false,
                         question_of: None,
+                        is_brought: false,
                     }));
                     push(walk, piece.begin_ns, piece.end_ns, None);
                     walk.links.pop();
@@ -238,7 +239,9 @@ impl<'a> Chains<'a> {
         link: &mut ChainLink,
     ) -> Option<ThreadRef> {
         match next {
-            Next::Thread(thread) | Next::Later(thread, _) => Some(thread),
+            Next::Thread(thread) | Next::Later(thread, _) | Next::Brought(thread, _) => {
+                Some(thread)
+            }
             Next::Answer(ino, thread) => {
                 link.class = WaitClass::SocketRead;
                 link.object = Object::Inet(ino);
@@ -312,12 +315,17 @@ impl<'a> Chains<'a> {
             own_clock: next == Next::OwnClock,
             question_of: match next {
                 // Questions only interrupt what it waits for: an answer of its own, or a time.
-                Next::OwnClock | Next::Later(..) | Next::Answer(..) | Next::Peer(_) => None,
+                Next::OwnClock
+                | Next::Later(..)
+                | Next::Brought(..)
+                | Next::Answer(..)
+                | Next::Peer(_) => None,
                 _ => self.peers.question_of(wait, asker),
             },
+            is_brought: matches!(next, Next::Brought(..)),
         };
         let until = match next {
-            Next::Later(_, at_ns) => Until::At(at_ns),
+            Next::Later(_, at_ns) | Next::Brought(_, at_ns) => Until::At(at_ns),
             _ => Until::Wait(wait),
         };
         let next = self.heed(next, wait, follows, &mut link);

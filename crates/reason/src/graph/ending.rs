@@ -270,6 +270,7 @@ impl Ending {
             by_clock: false,
             own_clock: false,
             question_of: None,
+            is_brought: false,
         }
     }
 }

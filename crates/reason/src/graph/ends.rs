@@ -12,6 +12,7 @@ pub use super::end::{End, EndKey, EndKind, Lost};
 use super::ending;
 use super::responsible::is_stalled;
 use super::short_waits::ShortWaits;
+use super::subscriptions::{self, Subscriptions};
 use super::unseen::{self, unseen_parts};
 use crate::facts::{Ns, TargetKind, ThreadRef, ThreadTime};
 use crate::model::object::Object;
@@ -55,6 +56,7 @@ impl<'a> Graph<'a> {
             }
         } else {
             let is_asked = model.target.as_ref().is_some_and(|it| it.kind != TargetKind::Host);
+            let mut subscriptions = Subscriptions::new(is_asked);
             for wait in timelines.waits() {
                 let asked =
                     is_asked && wait.class.is_for_somebody() && wait.class != WaitClass::FutexWait;
@@ -71,10 +73,17 @@ impl<'a> Graph<'a> {
                 {
                     continue;
                 }
+                let counted = counted || is_stalled(wait.class);
                 for leaf in chains.follow_wait(wait, model.begin_ns, model.end_ns) {
-                    let counted = counted || is_stalled(wait.class);
-                    found.add(&leaf, counted || ending::is_waiters_own(&leaf), false);
+                    let counted = counted || ending::is_waiters_own(&leaf);
+                    match Subscriptions::concern(wait) {
+                        true => subscriptions.take(wait, leaf, counted),
+                        false => found.add(&leaf, counted, false),
+                    }
                 }
+            }
+            for (leaf, counted) in subscriptions.owed() {
+                found.add(&leaf, counted, false);
             }
             found.add_owed();
             found.add_work();
@@ -460,7 +469,9 @@ impl<'c, 'a> Found<'c, 'a> {
         }
         for (thread, times) in owed.into_values() {
             for (from, to) in timeline::joined(times) {
-                for leaf in chains.follow(&thread, from, to) {
+                let leaves = chains.follow(&thread, from, to);
+                let rests = subscriptions::rests(&leaves);
+                for leaf in leaves.into_iter().filter(|leaf| !rests || !leaf.is_rest()) {
                     let first = self.own_class(&leaf.links[0]);
                     let counted = first.is_demand()
                         || first.is_for_somebody()
@@ -498,6 +509,7 @@ impl<'c, 'a> Found<'c, 'a> {
                 by_clock: false,
                 own_clock: false,
                 question_of: None,
+                is_brought: false,
             };
             let (begin_ns, end_ns) = (link.begin_ns, link.end_ns);
             let leaf = Leaf { begin_ns, end_ns, links: vec![Arc::new(link)], circle: None };

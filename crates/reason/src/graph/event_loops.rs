@@ -70,7 +70,10 @@ impl Peers<'_> {
             let asked = self.only_asked(last)?;
             return Some(Next::Later(asked, answered_ns));
         }
-        Some(Next::Later(by, last.end_ns))
+        Some(match is_question {
+            true => Next::Brought(by, last.end_ns),
+            false => Next::Later(by, last.end_ns),
+        })
     }
 
     /// Whether somebody ended waits of a loop again and again: that an answer to another followed once is chance.

@@ -96,19 +96,33 @@ impl Peers<'_> {
         Some(thread)
     }
 
-    /// Of a lock inside a process, by the waiter's own functions, which is still waited for: the one other thread that there is.
+    /// Of a lock inside a process, by the waiter's own functions, which is still waited for: the one other thread that there is, if
+    /// it does something else than to wait for the next event or for others of its process. A thread that rests may well not
+    /// have it: a lock also is a signal, and whoever took it may be gone.
     pub(super) fn only_other(&self, wait: &WaitSpan) -> Option<ThreadRef> {
         let stack = self.model.user_stack(&wait.thread, wait.begin_ns, wait.end_ns)?;
-        if !wait.standing || !user_stack::is_held_up(&stack.frames) {
+        let is_timed = wait.timed_word().is_some();
+        if !wait.standing || !user_stack::is_held_up(&stack.frames, is_timed) {
             return None;
         }
         let threads = self.threads_of(&[wait.thread.pid]);
         let mut others = threads.iter().filter(|it| !self.model.is_same(it, &wait.thread));
         let only = others.next()?;
-        // One that waits for a lock as well may wait for the same one, and a circle of guesses is none.
-        let last = self.waits_of(only).last();
-        let waits_too = last.is_some_and(|it| it.standing && it.class == WaitClass::FutexLock);
-        (others.next().is_none() && !waits_too).then(|| only.clone())
+        let rests = self.waits_of(only).last().is_some_and(|it| it.standing && self.may_rest(it));
+        (others.next().is_none() && !rests).then(|| only.clone())
+    }
+
+    /// Whether a thread may wait for work: for the next event, for a lock or a word of its own process, for what nobody but its own
+    /// process will send, or for the next question.
+    fn may_rest(&self, wait: &WaitSpan) -> bool {
+        use WaitClass::{FutexLock, FutexWait, Idle, PipeRead, SocketRead, UnixRead};
+        match wait.class {
+            Idle | FutexWait | FutexLock => true,
+            PipeRead | UnixRead | SocketRead => {
+                self.is_for_a_question(wait) || self.holder(wait).is_none()
+            }
+            _ => false,
+        }
     }
 
     /// Another thread that had the interpreter's lock when it was read within the wait, or not longer before or after it; of

@@ -31,6 +31,8 @@ pub struct ChainLink {
     /// It waits for the next question of somebody who connected to it, and for no answer: that process, 0 if it is not
     /// known which.
     pub question_of: Option<u32>,
+    /// An event loop's: what it answers with was brought by the question of another client, who is the next link.
+    pub is_brought: bool,
 }
 
 impl ChainLink {
@@ -62,6 +64,22 @@ impl Leaf {
     /// The link at the root.
     pub fn root(&self) -> &ChainLink {
         &self.links[self.links.len() - 1]
+    }
+
+    /// Whether the victim waits for work, as far as one wait tells: it has asked an event loop that rests meanwhile, and that answers
+    /// when another client has brought something, or at a time that was agreed.
+    pub fn is_for_work(&self) -> bool {
+        let reads = |class| matches!(class, WaitClass::SocketRead | WaitClass::UnixRead);
+        let [asks, asked, ..] = &self.links[..] else { return false };
+        let rests = asked.class == WaitClass::Idle && (asked.is_brought || self.links.len() == 2);
+        reads(asks.class) && asked.who.pid != asks.who.pid && rests && self.named().is_none()
+    }
+
+    /// Whether an event loop waits for the next event, and for nobody whom it asked.
+    pub fn is_rest(&self) -> bool {
+        let first = &self.links[0];
+        let rests = first.class == WaitClass::Idle && (first.is_brought || self.links.len() == 1);
+        rests && self.named().is_none()
     }
 
     /// The link that names the cause: the root if its class is a cause by itself, else the last link

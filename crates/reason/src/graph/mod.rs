@@ -24,6 +24,7 @@ pub mod responsible;
 mod serving;
 mod sessions;
 mod short_waits;
+mod subscriptions;
 pub mod unseen;
 mod wakers;
 pub mod what_if;

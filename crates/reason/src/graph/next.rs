@@ -13,6 +13,8 @@ pub enum Next {
     Thread(ThreadRef),
     /// A thread that answered at a time, in a later wait of an event loop.
     Later(ThreadRef, Ns),
+    /// A thread whose own question to an event loop, at a time, let that answer somebody else: it brought what he waited for.
+    Brought(ThreadRef, Ns),
     /// A thread that owes an answer on a connection, with the inode of the socket here.
     Answer(u64, ThreadRef),
     /// It waits for a name server: index of the question in the model.

@@ -83,7 +83,7 @@ impl Peers<'_> {
             return self.held_sibling(wait).into();
         }
         let after = self.after_others(wait, asker);
-        let is_reason = |next: &Next| !matches!(next, Next::Later(by, _) if !was_there(by));
+        let is_reason = |next: &Next| !matches!(next, Next::Later(by, _) | Next::Brought(by, _) if !was_there(by));
         if let Some(next) = after.filter(is_reason) {
             // The clock also ends a wait for somebody who never answers.
             let asked_ns = |until| match until {

@@ -347,7 +347,10 @@ fn awaited(
         None => peers.responsible(wait, (from, to), true, None),
     };
     match next {
-        Next::Thread(thread) | Next::Later(thread, _) | Next::Answer(_, thread) => {
+        Next::Thread(thread)
+        | Next::Later(thread, _)
+        | Next::Brought(thread, _)
+        | Next::Answer(_, thread) => {
             known.get(&graph.model.key(&thread)).copied().filter(|other| *other != line)
         }
         Next::Question(_) | Next::Peer(_) | Next::Goroutine(_) | Next::OwnClock | Next::Nobody => {
@@ -369,6 +372,7 @@ fn link(wait: &WaitSpan, begin_ns: Ns, end_ns: Ns) -> ChainLink {
         by_clock: false,
         own_clock: false,
         question_of: None,
+        is_brought: false,
     }
 }
 

@@ -47,6 +47,10 @@ pub const KINDS: &[(LockKind, &[&str])] = &[
     (LockKind::Barrier, &["Barrier.wait"]),
     (LockKind::Semaphore, &["Semaphore.acquire", "BoundedSemaphore.acquire"]),
     (LockKind::Channel, &["Queue.get", "Queue.put"]),
+    (
+        LockKind::Channel,
+        &["_queue_SimpleQueue_get", "_queue_SimpleQueue_get_impl", "simplequeue_get"],
+    ),
     (LockKind::Condition, &["Condition.wait"]),
     (LockKind::ProgramLock, &["PyThread_acquire_lock_timed", "PyThread_acquire_lock"]),
     (LockKind::ProgramLock, &["FutexEmulation::WaitSync", "FutexEmulation::Wait"]),

@@ -507,7 +507,9 @@ fn heed_stack(model: &Model, wait: &mut WaitSpan) {
             (wait.class, wait.object) = (WaitClass::FutexLock, Object::Parked(wait.thread.pid));
         }
         _ if is_parked => wait.class = WaitClass::FutexWait,
-        _ if user_stack::is_held_up(&stack.frames) => wait.class = WaitClass::FutexLock,
+        _ if user_stack::is_held_up(&stack.frames, wait.timed_word().is_some()) => {
+            wait.class = WaitClass::FutexLock
+        }
         Some(kind) if kind.is_no_lock() => wait.class = WaitClass::FutexWait,
         _ => {}
     }

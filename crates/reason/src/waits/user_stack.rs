@@ -94,13 +94,17 @@ pub fn waits_for_child(frames: &[UserFrame]) -> bool {
 }
 
 /// Whether whoever has this stack is held up by who has a lock, and does not wait for work. Of a lock of Python's, or a word
-/// of JavaScript's: if the program's own function asked for it, and not one of the language's queues and pools, or a worker.
-pub fn is_held_up(frames: &[UserFrame]) -> bool {
+/// of JavaScript's: if the program's own function asked for it, and not one of the language's queues and pools, in its own
+/// language or in another, or a worker; and if it waits until it has it: who gives up after a time, and looks again, waits for
+/// work as often as for a lock.
+pub fn is_held_up(frames: &[UserFrame], is_timed: bool) -> bool {
     match kind(frames) {
         Some(LockKind::ProgramLock) => {
-            let inner = frames.iter().find(|frame| is_script(frame) || is_runtimes(frame));
-            let is_own = inner.is_some_and(|frame| !is_runtimes(frame));
-            is_own && !has(frames, WORKER)
+            let inner = frames.iter().position(|frame| is_script(frame) || is_runtimes(frame));
+            let is_own = inner.is_some_and(|at| {
+                !is_runtimes(&frames[at]) && !frames[..at].iter().any(is_an_extensions)
+            });
+            !is_timed && is_own && !has(frames, WORKER)
         }
         Some(kind) => kind.holds_up(),
         None => false,
@@ -116,6 +120,11 @@ pub fn sleeps(frames: &[UserFrame]) -> bool {
 /// Whether it is a function of a script.
 fn is_script(frame: &UserFrame) -> bool {
     !frame.function.is_empty() && SCRIPTS.iter().any(|end| frame.module.ends_with(end))
+}
+
+/// Whether it is a function of what extends a script's language.
+fn is_an_extensions(frame: &UserFrame) -> bool {
+    EXTENSIONS.iter().any(|part| frame.module.contains(part))
 }
 
 /// Whether that script is of the language's own library.
@@ -145,11 +154,10 @@ pub fn frame(frames: &[UserFrame]) -> Option<&UserFrame> {
                 && may_be_named(name)
                 && tables().chain([PLUMBING, IDLE]).any(|names| is_one_of(name, names))
     };
-    let extends = |frame: &&UserFrame| EXTENSIONS.iter().any(|part| frame.module.contains(part));
     let known = || frames.iter().filter(|frame| !is_plumbing(frame));
     // Of a language that tells lines the program's own comes before what its interpreter or a library calls for it.
     let own = known().find(|frame| frame.line != 0);
-    own.or_else(|| known().find(|frame| !extends(frame))).or_else(|| known().next())
+    own.or_else(|| known().find(|frame| !is_an_extensions(frame))).or_else(|| known().next())
 }
 
 /// The kind of lock that a thread waited for within a time, if its stack was read and says so, or its machine.
@@ -427,18 +435,32 @@ mod tests {
     #[test]
     fn a_lock_of_pythons_holds_up_who_asked_for_it_himself() {
         let lock = "sem_wait @libc.so.6 < PyThread_acquire_lock_timed @python3.11 < ";
-        let up = |rest: &str| is_held_up(&frames(&format!("{lock}{rest}")));
+        let up = |rest: &str| is_held_up(&frames(&format!("{lock}{rest}")), false);
         assert!(up("Cart.add @shop.py < <module> @shop.py"));
         assert!(!up("_worker @python3/thread.py < Thread.run @python3/threading.py"));
         assert!(!up("_PyEval_EvalFrameDefault @python3.12"), "another release: not known");
-        assert!(is_held_up(&frames("ObjectMonitor::enter @libjvm.so")));
-        assert!(!is_held_up(&frames("pthread_cond_wait @libc.so.6 < take_job")));
+        assert!(is_held_up(&frames("ObjectMonitor::enter @libjvm.so"), false));
+        assert!(!is_held_up(&frames("pthread_cond_wait @libc.so.6 < take_job"), false));
+    }
+
+    #[test]
+    fn who_gives_up_after_a_time_or_waits_in_a_queue_of_an_extension_waits_for_work() {
+        let lock = "sem_clockwait @libc.so.6 < PyThread_acquire_lock_timed @python3.11 < ";
+        let up = |rest: &str, is_timed| is_held_up(&frames(&format!("{lock}{rest}")), is_timed);
+        assert!(up("@python3.11 < Cart.add @shop.py", false));
+        assert!(!up("@python3.11 < Cart.add @shop.py", true));
+        let queue = "@_queue.cpython-311-x86_64-linux-gnu.so < @python3.11 < next_job @jobs.py";
+        assert!(!up(queue, false));
+        let linked_in = "_queue_SimpleQueue_get @python3.13 < next_job @jobs.py";
+        assert_eq!(kind(&frames(&format!("{lock}{linked_in}"))), Some(LockKind::Channel));
+        assert!(is_held_up(&frames("pthread_mutex_timedlock @libc.so.6 < pay"), true));
     }
 
     #[test]
     fn a_word_of_javascripts_holds_up_who_is_no_worker() {
-        let up =
-            |rest: &str| is_held_up(&frames(&format!("FutexEmulation::WaitSync @node < {rest}")));
+        let up = |rest: &str| {
+            is_held_up(&frames(&format!("FutexEmulation::WaitSync @node < {rest}")), false)
+        };
         assert!(up("waitForTurn @turns.js < <module> @turns.js < node::Start @node"));
         assert!(!up("next @pool.js < <module> @pool.js < node::worker::Worker::Run @node"));
         assert!(!up("wait @node:internal/worker < waitForTurn @turns.js"));
@@ -471,7 +493,7 @@ mod tests {
         };
         assert!(parked("Shop.spin @Shop.java") && parked("CountDownLatch.await @jdk/"));
         assert!(!parked("ForkJoinPool.awaitWork @jdk/") && !is_parked_in_java(&[]));
-        assert!(is_held_up(&frames("Unsafe.park @jdk/ < ReentrantLock.lock @jdk/")));
+        assert!(is_held_up(&frames("Unsafe.park @jdk/ < ReentrantLock.lock @jdk/"), false));
         assert!(sleeps(&frames("clock @libjvm.so < Thread.sleep @jdk/ < Shop.rest @Shop.java")));
         assert!(!sleeps(&frames("Shop.rest @Shop.java < Thread.sleep @jdk/Thread.java")));
     }

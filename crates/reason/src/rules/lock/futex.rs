@@ -183,7 +183,7 @@ fn does(measures: &Measures<'_>, end: &End) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use crate::answer::{EndKind, explain};
+    use crate::answer::{EndKind, Report, Verdict, explain};
     use crate::facts::*;
     use crate::rules::scenes::*;
     use crate::waits::lock_kind::LockKind;
@@ -226,6 +226,42 @@ mod tests {
         assert_eq!(found.code, "lock.futex");
         assert!(found.text.contains("server 10/12 holds it and sleeps under it"), "{}", found.text);
         assert!(asleep(&[12, 13]).is_none_or(|found| !found.text.contains("holds it and")));
+    }
+
+    /// A thread that waits for a lock of Python's by a function of the script, beside one other, which is at this place.
+    fn beside(other: &str, timeout: u64) -> Report {
+        let mut facts = host();
+        let mut wait = waits_for_a_two(10);
+        if let Body::Blocked(blocked) = &mut wait.body {
+            blocked.place.args = [0x7000, 393, 0, timeout, 0, 0];
+        }
+        facts.push(wait);
+        let mut own = stack(10, &["sem_clockwait", "PyThread_acquire_lock_timed", "next_job"]);
+        if let Body::UserStack(stack) = &mut own.body {
+            stack.frames[2].module = "jobs.py".into();
+        }
+        facts.push(own);
+        let mut rest = blocked(12, "server", WaitState::Sleep, other);
+        if let Body::Blocked(blocked) = &mut rest.body {
+            blocked.thread.pid = 10;
+        }
+        facts.push(rest);
+        let (kind, name) = (TargetKind::Process, "server".to_string());
+        facts.push(fact(Body::Target(Target { kind, name, pid: 10, cgroups: Vec::new() })));
+        explain(facts)
+    }
+
+    #[test]
+    fn the_only_other_thread_has_it_only_if_it_does_something() {
+        assert_eq!(beside("clock_nanosleep", 0).findings[0].code, "lock.futex");
+        assert!(beside("epoll_wait", 0).findings.is_empty(), "it waits for events");
+    }
+
+    #[test]
+    fn who_gives_up_after_a_time_waits_for_no_lock() {
+        let report = beside("clock_nanosleep", 0x7ffc);
+        assert!(report.findings.is_empty());
+        assert_eq!(report.answer.verdict, Verdict::Idle, "{}", report.answer.title);
     }
 
     #[test]

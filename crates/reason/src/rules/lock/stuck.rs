@@ -72,6 +72,6 @@ fn stands_for_good(measures: &Measures<'_>, wait: &WaitSpan) -> bool {
 
 fn is_for_a_lock(measures: &Measures<'_>, wait: &WaitSpan) -> bool {
     let stack = measures.model.user_stack(&wait.thread, wait.begin_ns, wait.end_ns);
-    let says_so = stack.is_some_and(|stack| user_stack::is_held_up(&stack.frames));
+    let says_so = stack.is_some_and(|stack| user_stack::is_held_up(&stack.frames, false));
     wait.class == WaitClass::FutexLock && says_so
 }

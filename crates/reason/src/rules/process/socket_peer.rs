@@ -125,10 +125,13 @@ fn server_of(measures: &Measures<'_>, end: &End) -> Option<u32> {
     if !reads && !question(measures, end).is_some_and(|(asks, _)| is_asked_on(asks)) {
         return None;
     }
+    let is_brought = end.links.iter().any(|link| link.is_brought);
     let its_own = match (end.kind, end.class) {
+        // A command has asked, so an event loop that waits for other events has it wait for its own reasons. Others may wait for
+        // work: for what another client brings, or until an agreed time.
+        (EndKind::Open | EndKind::Idle | EndKind::Sleep, WaitClass::Idle) => measures.is_command(),
+        _ if is_brought => measures.is_command(),
         (EndKind::Works | EndKind::Sleep, _) | (EndKind::Open, WaitClass::Unseen) => true,
-        // A command has asked, so an event loop that waits for other events has it wait for its own reasons.
-        (EndKind::Open | EndKind::Idle, WaitClass::Idle) => measures.is_command(),
         _ => false,
     };
     if !its_own {

@@ -69,6 +69,82 @@ fn a_server_that_sleeps_over_its_answers_is_named() {
     assert!(finding.title.contains("sleeps over each answer for 400 ms"), "{}", finding.title);
 }
 
+/// Twenty rounds of: process 10 asks 20, an event loop, for the next job, over TCP, and 30, which sleeps between, brings one;
+/// `by`: who ends the loop's wait before it answers.
+fn fed(target: TargetKind, (context, by): (WakeContext, u32)) -> crate::answer::Report {
+    const MS: Ns = 1_000_000;
+    let near = inet("tcp", 5, "127.0.0.1:5000", "127.0.0.1:80", 1);
+    let far = inet("tcp", 6, "127.0.0.1:80", "127.0.0.1:5000", 1);
+    let listener = inet("tcp", 1, "127.0.0.1:80", "0.0.0.0:0", 10);
+    let woken = |who: &ThreadRef, (begin_ms, end_ms): (u64, u64), place, (context, by)| {
+        let (begin_ns, end_ns) = (begin_ms * MS, end_ms * MS);
+        let by = thread(by, "other");
+        let wake = Some(Wake { at_ns: end_ns, context, by, ..Wake::default() });
+        let thread = who.clone();
+        Fact {
+            at_ns: end_ns,
+            body: Body::Wait(Wait { thread, begin_ns, end_ns, place, wake, ..Wait::default() }),
+        }
+    };
+    let polls = |object: Option<&ObjectRef>| Place {
+        state: WaitState::Sleep,
+        syscall: "epoll_wait".into(),
+        args: [5, 0, 64, 1_000, 0, 0],
+        object: object.cloned(),
+        ..Place::default()
+    };
+    let (consumer, server, producer) =
+        (thread(10, "worker"), thread(20, "queue"), thread(30, "shop"));
+    let packet = |pid: u32| (WakeContext::SoftInterrupt, pid);
+    let mut facts = host();
+    facts.extend([
+        endpoint(20, "queue", listener.clone()),
+        endpoint(20, "queue", far.clone()),
+        endpoint(10, "worker", near.clone()),
+    ]);
+    for round in 0..20 {
+        let at = round * 250;
+        let brought = if by == 0 { None } else { Some(&listener) };
+        facts.extend([
+            woken(&producer, (at, at + 247), sleep(), (WakeContext::HardInterrupt, 0)),
+            woken(&server, (at, at + 1), polls(Some(&far)), packet(10)),
+            woken(&server, (at + 1, at + 249), polls(brought), (context, by)),
+            woken(&consumer, (at + 1, at + 250), read(&near), packet(20)),
+        ]);
+    }
+    let name = "worker".to_string();
+    let pid = if target == TargetKind::Host { 0 } else { 10 };
+    facts.push(fact(Body::Target(Target { kind: target, name, pid, cgroups: Vec::new() })));
+    explain(facts)
+}
+
+#[test]
+fn who_waits_for_what_others_bring_is_owed_nothing() {
+    let producer = (WakeContext::SoftInterrupt, 30);
+    for target in [TargetKind::Process, TargetKind::Host] {
+        assert!(fed(target, producer).findings.is_empty(), "{target:?}");
+    }
+    let answer = fed(TargetKind::Process, producer).answer;
+    assert_eq!(answer.verdict, crate::answer::Verdict::Idle, "{}", answer.title);
+    let of_command = fed(TargetKind::Command, producer).answer;
+    let who = of_command.ends[0].who.as_ref().and_then(|who| who.pid);
+    assert_eq!(who, Some(30), "its own path has to be explained: {of_command:?}");
+}
+
+#[test]
+fn who_asks_again_and_again_for_an_answer_that_is_due_later_waits_for_work() {
+    let clock = (WakeContext::HardInterrupt, 0);
+    for target in [TargetKind::Process, TargetKind::Host] {
+        assert!(fed(target, clock).findings.is_empty(), "{target:?}");
+    }
+    assert_eq!(fed(TargetKind::Process, clock).answer.verdict, crate::answer::Verdict::Idle);
+    let end = fed(TargetKind::Command, clock).answer.ends.remove(0);
+    assert_eq!(
+        (end.end, end.who.and_then(|who| who.pid)),
+        (crate::graph::end::EndKind::Sleep, Some(20))
+    );
+}
+
 #[test]
 fn a_server_that_waits_for_work_is_asked_nothing() {
     let mut facts = rounds(400, true);
