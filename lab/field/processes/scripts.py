@@ -37,6 +37,16 @@ def test_until_loop(s):
     yield run(["bash", "-c", f"for i in 1 2 3; do grep -q begin app.log; sleep {rest}; done"], HEALTHY, "twin")
 
 
+@case("own-throttle")
+def own_throttle(s):
+    """A writer that rests between its lines, with a wait for no events at all, and a reader behind it."""
+    lines = s.random.randrange(18, 26)
+    script = s.file("lines.pl", "$| = 1; for (1 .. $ARGV[0]) { print \"line $_\\n\"; select(undef, undef, undef, $ARGV[1]); }\n")
+    yield run(["bash", "-c", f"perl {script} {lines} 0 | cat > /dev/null"], HEALTHY, "twin")
+    truth = Truth(end=("sleep",), who=("perl",))
+    yield run(["bash", "-c", f"perl {script} {lines} 0.11 | cat > /dev/null"], truth, wall=1.5)
+
+
 @case("tar-full-pipe")
 def tar_full_pipe(s):
     """A backup into a program that reads late."""

@@ -185,6 +185,10 @@ impl Peers<'_> {
             }
             until = other.end_ns;
             if !ended_by_interrupt(other) {
+                // Who came with a question of his own was not waited for until then.
+                if self.is_ended_by_a_question(other) {
+                    return None;
+                }
                 let holder = || self.holder(other).or_else(|| self.far_end(other));
                 let waker = self.waker(other).filter(|_| !by_kernel_thread(other));
                 return waker.or_else(holder).map(Next::Thread);
@@ -426,6 +430,39 @@ mod tests {
     fn whose_question_the_answer_follows_is_who_was_waited_for() {
         let ends = asked(899, (WakeContext::SoftInterrupt, OTHER), Some(listener()), 400);
         assert_eq!(most(&ends), (EndKind::Sleep, Some(OTHER)));
+    }
+
+    /// Process 10 waits from the begin on for 20, an event loop that the clock wakes every 100 ms, until 30, which slept
+    /// before, connects to that just before the look ends.
+    #[test]
+    fn who_comes_last_was_not_waited_for_all_along() {
+        let to_server = socket(5, "127.0.0.1:5000", "127.0.0.1:80", 1);
+        let clock = (WakeContext::HardInterrupt, 0);
+        let question = (WakeContext::SoftInterrupt, OTHER);
+        let mut facts = host();
+        facts.extend([
+            endpoint(SERVER, "loop", listener()),
+            endpoint(SERVER, "loop", socket(6, "127.0.0.1:80", "127.0.0.1:5000", 1)),
+            endpoint(CLIENT, "curl", to_server.clone()),
+            waits((OTHER, "clock_nanosleep"), (0, 948), None, clock, 0),
+        ]);
+        let tick = |n: u64| waits((SERVER, "epoll_wait"), (n, n + 99), None, clock, 99);
+        facts.extend((0..9).map(|n| tick(n * 100)));
+        let place = Place {
+            state: WaitState::Sleep,
+            syscall: "recvfrom".into(),
+            object: Some(to_server),
+            ..Place::default()
+        };
+        facts.extend([
+            waits((SERVER, "epoll_wait"), (900, 950), Some(listener()), question, 99),
+            at_place(CLIENT, "curl", place),
+        ]);
+        let (kind, name) = (TargetKind::Process, "curl".to_string());
+        facts.push(fact(Body::Target(Target { kind, name, pid: CLIENT, cgroups: Vec::new() })));
+        let ends = explain(facts).answer.ends;
+        let who = |end: &crate::answer::AnswerEnd| end.who.as_ref().and_then(|by| by.pid);
+        assert!(ends.iter().all(|end| who(end) != Some(OTHER)), "{ends:?}");
     }
 
     #[test]

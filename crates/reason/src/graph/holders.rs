@@ -206,6 +206,8 @@ impl Peers<'_> {
 
     pub(super) fn socket_peer(&self, wait: &WaitSpan) -> Option<ThreadRef> {
         let is_other = |process: &ThreadRef| process.pid != wait.thread.pid;
+        // Who listened gave the connection to the process itself.
+        let is_own = |all: &[ThreadRef]| !all.is_empty() && !all.iter().any(is_other);
         let mut processes: Vec<ThreadRef> = match &wait.place.object {
             Some(ObjectRef::Unix { peer_ino, .. }) => {
                 let open = self.endpoints_on(*peer_ino).iter().map(|end| end.process.clone());
@@ -215,6 +217,9 @@ impl Peers<'_> {
             Some(ObjectRef::Inet(socket)) => self.far_processes(socket),
             _ => Vec::new(),
         };
+        if is_own(&processes) {
+            return None;
+        }
         processes.retain(is_other);
         if let Some(ObjectRef::Inet(socket)) = &wait.place.object
             && processes.is_empty()

@@ -203,6 +203,7 @@ fn by_syscall(place: &Place) -> WaitClass {
         "semop" | "semtimedop" | "msgrcv" | "msgsnd" | "mq_timedreceive" | "mq_timedsend" => {
             WaitClass::FutexWait
         }
+        _ if is_sleep(place) => WaitClass::Timer,
         "poll" | "ppoll" if dns_socket(place) => WaitClass::Dns,
         "epoll_wait" | "epoll_pwait" | "epoll_pwait2" | "poll" | "ppoll" | "select"
         | "pselect6" | "pause" | "rt_sigtimedwait" | "rt_sigsuspend" | "accept" | "accept4"
@@ -213,6 +214,18 @@ fn by_syscall(place: &Place) -> WaitClass {
         "vfork" => WaitClass::Vfork,
         "connect" => WaitClass::SocketConnect,
         syscall => by_object(place, syscall),
+    }
+}
+
+/// Whether a call that waits for events was given none and a time: the old way to sleep for a part of a second. An argument that is
+/// not known is 0, so the time has to be there.
+fn is_sleep(place: &Place) -> bool {
+    let [first, second, third, fourth, fifth, _] = place.args;
+    match place.syscall.as_str() {
+        "poll" => second == 0 && third as i32 > 0,
+        "ppoll" => second == 0 && third != 0,
+        "select" | "pselect6" => fifth != 0 && (first == 0 || [second, third, fourth] == [0; 3]),
+        _ => false,
     }
 }
 
@@ -341,6 +354,21 @@ mod tests {
         assert_eq!(ended(128, 0, 20, WakeContext::HardInterrupt), WaitClass::FutexWait);
         // A signal does not end the wait for a mutex, which goes on after it.
         assert_eq!(ended(128, 2, 20, WakeContext::Task), WaitClass::FutexLock);
+    }
+
+    #[test]
+    fn a_wait_for_no_events_is_a_sleep() {
+        let of = |syscall: &str, args: [u64; 6]| {
+            class(&Place { args, ..place(WaitState::Sleep, syscall) }, &["do_select"])
+        };
+        assert_eq!(of("pselect6", [0, 0, 0, 0, 0x7ffc, 0]), WaitClass::Timer);
+        assert_eq!(of("select", [8, 0, 0, 0, 0x7ffc, 0]), WaitClass::Timer);
+        assert_eq!(of("poll", [0, 0, 100, 0, 0, 0]), WaitClass::Timer);
+        assert_eq!(of("ppoll", [0, 0, 0x7ffc, 0, 0, 0]), WaitClass::Timer);
+        assert_eq!(of("pselect6", [4, 0x7ff0, 0, 0, 0x7ffc, 0]), WaitClass::Idle);
+        assert_eq!(of("poll", [0x7ff0, 1, 100, 0, 0, 0]), WaitClass::Idle);
+        assert_eq!(of("poll", [0, 0, u64::from(u32::MAX), 0, 0, 0]), WaitClass::Idle, "pause");
+        assert_eq!(of("pselect6", [0; 6]), WaitClass::Idle, "not known");
     }
 
     #[test]

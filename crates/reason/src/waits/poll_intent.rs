@@ -5,13 +5,17 @@
 //! the server behind it. What tells the two apart is who made the connection: the end whose port nobody listens on,
 //! the unix socket without a name, the reader of a pipe. The end that accepted waits for its next question.
 //!
+//! An event loop also wakes itself, by a pair of sockets of which it has both ends: nobody else can send anything there, so it is
+//! not asked and not answered by that, also where it reads from it.
+//!
 //! Must not: follow the wait (chains.rs), or decide that it matters: a wait for somebody is a finding only if that
 //! somebody is held up. Rejected: any polled socket (every idle server would wait for its clients).
 //! Edit together: bpf/poll.bpf.h in probe, which tells the object.
 
 use crate::facts::{Endpoint, InetRef, ObjectRef, Place};
 use crate::waits::WaitClass;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
 
 /// TCP states (include/net/tcp_states.h) in which a connection is being made.
 pub const TCP_SYN_SENT: u8 = 2;
@@ -25,12 +29,48 @@ pub struct Accepted {
     ports: HashSet<(u32, u16)>,
     /// Unix sockets that carry their listener's name.
     named: HashSet<u64>,
+    /// Sockets of which one process alone has both ends.
+    own: HashSet<u64>,
+}
+
+/// What connects a socket to its other end, in both directions.
+#[derive(PartialEq, Eq, Hash)]
+enum Ends {
+    Inet(SocketAddr, SocketAddr),
+    Unix(u64, u64),
+}
+
+/// Sockets of which one process alone has both ends.
+fn own(endpoints: &[Endpoint]) -> HashSet<u64> {
+    let mut processes: HashMap<Ends, HashSet<u32>> = HashMap::new();
+    let ends = |object: &ObjectRef| match object {
+        ObjectRef::Inet(it) if it.remote.port() != 0 => {
+            Some((Ends::Inet(it.local, it.remote), Ends::Inet(it.remote, it.local), it.ino))
+        }
+        ObjectRef::Unix { ino, peer_ino, .. } if *peer_ino != 0 => {
+            Some((Ends::Unix(*ino, *peer_ino), Ends::Unix(*peer_ino, *ino), *ino))
+        }
+        _ => None,
+    };
+    for endpoint in endpoints {
+        if let Some((near, ..)) = ends(&endpoint.object) {
+            processes.entry(near).or_default().insert(endpoint.process.pid);
+        }
+    }
+    let is_own = |endpoint: &&Endpoint| {
+        let pid = endpoint.process.pid;
+        let alone =
+            |it: Ends| processes.get(&it).is_some_and(|all| all.len() == 1 && all.contains(&pid));
+        ends(&endpoint.object).is_some_and(|(near, far, _)| alone(near) && alone(far))
+    };
+    let own = endpoints.iter().filter(is_own);
+    own.filter_map(|endpoint| ends(&endpoint.object).map(|(.., ino)| ino)).collect()
 }
 
 impl Accepted {
     /// From the descriptors that were seen.
     pub fn of(endpoints: &[Endpoint]) -> Self {
-        let mut accepted = Self::default();
+        let mut accepted = Self { own: own(endpoints), ..Self::default() };
         for endpoint in endpoints {
             match &endpoint.object {
                 ObjectRef::Inet(socket) if socket.state == TCP_LISTEN => {
@@ -43,6 +83,15 @@ impl Accepted {
             }
         }
         accepted
+    }
+
+    /// Whether a wait is for what its own process may send to itself.
+    pub fn is_own(&self, place: &Place) -> bool {
+        match &place.object {
+            Some(ObjectRef::Inet(socket)) => self.own.contains(&socket.ino),
+            Some(ObjectRef::Unix { ino, .. }) => self.own.contains(ino),
+            _ => false,
+        }
     }
 
     /// What a wait in poll, select or epoll is for, if it is not for work.
@@ -133,6 +182,34 @@ mod tests {
         let accepted = Accepted::of(&[open(unix(5, Some("/run/db".into())))]);
         assert_eq!(accepted.class(&polled(unix(5, None), false)), None);
         assert_eq!(accepted.class(&polled(unix(6, None), false)), Some(WaitClass::UnixRead));
+    }
+
+    #[test]
+    fn both_ends_of_a_wake_up_pair_belong_to_one_process() {
+        let pair = [
+            open(socket("127.0.0.1:40001", "127.0.0.1:40002", 1)),
+            Endpoint {
+                object: ObjectRef::Inet(InetRef {
+                    ino: 8,
+                    ..match socket("127.0.0.1:40002", "127.0.0.1:40001", 1) {
+                        ObjectRef::Inet(socket) => socket,
+                        _ => unreachable!("a socket"),
+                    }
+                }),
+                ..open(ObjectRef::Pipe { ino: 1 })
+            },
+        ];
+        let place = polled(socket("127.0.0.1:40001", "127.0.0.1:40002", 1), false);
+        assert!(Accepted::of(&pair).is_own(&place));
+        assert!(!Accepted::of(&pair[..1]).is_own(&place), "the other end is not known");
+        let of_another = |end: &Endpoint| {
+            let process = ThreadRef { pid: 9, tid: 9, ..ThreadRef::default() };
+            Endpoint { process, ..end.clone() }
+        };
+        let [near, far] = pair;
+        let inherited = [near.clone(), far.clone(), of_another(&far)];
+        assert!(!Accepted::of(&inherited).is_own(&place), "a child may write there");
+        assert!(!Accepted::of(&[near, of_another(&far)]).is_own(&place));
     }
 
     #[test]

@@ -216,11 +216,9 @@ pub(super) fn is_sleep(wait: &WaitSpan) -> bool {
     !wait.kernel
         && match (wait.class, wait.place.syscall.as_str()) {
             (WaitClass::Timer, _) => true,
-            // No descriptors, or an event loop's timer.
-            (WaitClass::Idle, "select" | "pselect6") => args[0] == 0 || by_clock(),
-            (WaitClass::Idle, "poll" | "ppoll") => args[1] == 0 || by_clock(),
+            // An event loop's timer.
+            (WaitClass::Idle, _) => wait.place.is_for_several() && by_clock(),
             (WaitClass::FutexWait, _) => args[3] != 0 && by_clock(),
-            (WaitClass::Idle, "epoll_wait" | "epoll_pwait" | "epoll_pwait2") => by_clock(),
             _ => false,
         }
 }

@@ -316,6 +316,10 @@ fn name(model: &Model, accepted: &Accepted, span: &mut WaitSpan) {
     {
         span.class = class;
     }
+    let reads = matches!(span.class, WaitClass::SocketRead | WaitClass::UnixRead);
+    if reads && accepted.is_own(&span.place) {
+        span.class = WaitClass::Idle;
+    }
     span.object = objects::object(model, span);
 }
 
