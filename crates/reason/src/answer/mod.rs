@@ -18,6 +18,7 @@ mod places;
 pub mod report;
 mod saved;
 mod sentences;
+mod standing;
 mod verdict;
 
 use crate::facts::{Fact, SWITCHES_UNREPORTED, TargetKind, ThreadRef};

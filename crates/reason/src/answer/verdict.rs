@@ -12,6 +12,7 @@ use super::places;
 use super::report::*;
 use super::saved::Saved;
 use super::sentences::{idle_title, unnamed};
+use super::standing;
 use crate::facts::{TargetKind, ThreadRef};
 use crate::graph::end::{End, EndKind};
 use crate::measure::Measures;
@@ -81,7 +82,8 @@ pub fn answer(
     let held = findings.first().filter(|finding| finding.severity > Severity::Note);
     let (title, text) = match (verdict, held) {
         (Verdict::Held, Some(finding)) => (finding.title.clone(), finding.text.clone()),
-        (Verdict::Idle, _) => (idle_title(measures), places::of_idle(measures.model)),
+        (Verdict::Idle, _) => standing::said(measures)
+            .unwrap_or_else(|| (idle_title(measures), places::of_idle(measures.model))),
         _ => unnamed(&own, &ends, verdict, first),
     };
     let (ends, origins) = folded(ends, origins);
