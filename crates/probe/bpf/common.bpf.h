@@ -71,6 +71,12 @@ struct {
  * mask: records that end in a path are built in slots with room for one more name. */
 #define PATH_SLACK 128
 
+/*
+ * What is built in a slot begins empty, so that nothing of the thread before is taken for this one's: all of it up to `end`.
+ * What is behind has a length of its own.
+ */
+#define begin_record(record, end) __builtin_memset(record, 0, __builtin_offsetof(typeof(*(record)), end))
+
 /* Slow-path records are built here; programs on one CPU do not nest where they use the same slot. */
 struct wait_slot {
 	struct wire_wait wait;
@@ -532,8 +538,8 @@ static __always_inline __u32 read_object(struct wire_place *place, char *path, _
 }
 
 /*
- * Fills everything of a place but its state; returns bytes of path. For a task that is not running. `object_of` is a global
- * function around read_object(), and `numbers` room for two.
+ * Fills everything of an empty place but its state; returns bytes of path. For a task that is not running. `object_of` is a
+ * global function around read_object(), and `numbers` room for two.
  */
 static __always_inline __u32 read_place(struct wire_place *place, struct task_struct *task, bool kernel, __u64 want_stack,
 					__u32 (*object_of)(__u64, __u64), volatile __u64 *numbers)
@@ -541,12 +547,7 @@ static __always_inline __u32 read_place(struct wire_place *place, struct task_st
 	__u32 path_bytes = 0;
 	long bytes;
 
-	__builtin_memset(&place->object, 0, sizeof(place->object));
 	place->syscall = -1;
-	place->frames = 0;
-	place->sent_us = 0;
-	place->unsent_bytes = 0;
-	place->rtt_us_min = 0;
 	if (!kernel) {
 		struct pt_regs *regs = compat_task_pt_regs(task);
 		__u32 found;

@@ -80,10 +80,8 @@ static __always_inline __u32 read_standing(struct wire_thread *out, struct task_
 	__u32 path_bytes = 0;
 	__u64 held = 0, address;
 
-	out->place.frames = 0;
 	out->place.syscall = -1;
 	out->async_in_flight = -1;
-	out->lock.address = 0;
 	if (!out->on_cpu && out->place.state && !task->exit_state &&
 	    !(kernel && !(out->place.state & TASK_UNINTERRUPTIBLE)) && !(out->place.state & TASK_NOLOAD)) {
 		path_bytes = read_place(&out->place, task, kernel, true, object_of_thread, numbers);
@@ -156,6 +154,7 @@ int threads(struct bpf_iter__task *ctx)
 		return 0;
 	if (control.only_registers)
 		return report_registers(seq, (struct wire_registers *)out, task, note);
+	begin_record(out, place.frame);
 	kernel = task->flags & PF_KTHREAD;
 	if (control.trace_tgid && (__u32)task->tgid == control.trace_tgid) {
 		trace(note, task, 1);
@@ -319,14 +318,10 @@ int endpoints(struct bpf_iter__task_file *ctx)
 	out = bpf_map_lookup_elem(&endpoint_scratch, &zero);
 	if (!out)
 		return 0;
-	__builtin_memset(&out->object, 0, sizeof(out->object));
+	__builtin_memset(out, 0, sizeof(*out));
 	read_file_object(&out->object, file);
 	if (out->object.kind < WIRE_OBJECT_PIPE || out->object.kind > WIRE_OBJECT_FUSE)
 		return 0;
-	__builtin_memset(&out->socket, 0, sizeof(out->socket));
-	out->path_bytes = 0;
-	out->unread = 0;
-	out->has_socket = 0;
 	if (out->object.kind == WIRE_OBJECT_INET || out->object.kind == WIRE_OBJECT_UNIX) {
 		struct socket *socket = BPF_CORE_READ(file, private_data);
 		struct sock *sk = BPF_CORE_READ(socket, sk);

@@ -284,7 +284,7 @@ static __always_inline struct file *read_polled(struct wire_place *place, __u64 
 		stack->top = registers;
 		found = poll_table();
 		found = found ? polled_file(found) : 0;
-		*for_room = (stack->events & POLL_OUT) && !(stack->events & POLL_IN);
+		*for_room = found && (stack->events & POLL_OUT) && !(stack->events & POLL_IN);
 		return (struct file *)found;
 	}
 	if (!polls_events(place->syscall))

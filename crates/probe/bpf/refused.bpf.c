@@ -517,6 +517,7 @@ static __always_inline void report_refused(struct task_struct *task, enum refuse
 	record = bpf_map_lookup_elem(&refused_scratch, &zero);
 	if (!record)
 		return;
+	begin_record(record, given);
 	record->head.kind = WIRE_DENIED;
 	record->head.at_ns = now;
 	fill_ref(&record->thread, task);
@@ -527,14 +528,8 @@ static __always_inline void report_refused(struct task_struct *task, enum refuse
 	cred = BPF_CORE_READ(task, cred);
 	bpf_core_read(&record->capabilities, sizeof(record->capabilities), &cred->cap_effective);
 	record->unreported = unreported;
-	record->limit = 0;
-	record->used = 0;
-	record->limit_cgroup_id = 0;
-	record->limit_kind = WIRE_LIMIT_NONE;
 	record->parent_tgid = BPF_CORE_READ(task, real_parent, tgid);
-	record->given_bytes = 0;
 	record->filtered = is_filtered(task, number);
-	__builtin_memset(&record->object, 0, sizeof(record->object));
 	path_bytes = read_refused(record, task, what, args);
 	record->path_bytes = path_bytes;
 	length = __builtin_offsetof(struct wire_denied, path) + (path_bytes & (WIRE_PATH_MAX - 1));

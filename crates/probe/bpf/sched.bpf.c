@@ -68,6 +68,7 @@ static __noinline int send_wait(struct note *note, struct task_struct *task, str
 	    (sleeping || (note->state & TASK_NOLOAD)))
 		return 0;
 
+	begin_record(wait, place.frame);
 	wait->head.kind = WIRE_WAIT;
 	wait->head.at_ns = now;
 	fill_ref(&wait->thread, task);
@@ -78,8 +79,6 @@ static __noinline int send_wait(struct note *note, struct task_struct *task, str
 		((__u64 *)&wait->waker)[i] = ((__u64 *)&note->waker)[i] & is_known;
 	if (before)
 		fill_ref(&wait->ran_before, before);
-	else
-		__builtin_memset(&wait->ran_before, 0, sizeof(wait->ran_before));
 	wait->ran_since_ns = note->ran_since_ns;
 	wait->begin_ns = note->since_ns;
 	wait->wake_ns = note->wake_ns & is_blocked;
@@ -96,7 +95,6 @@ static __noinline int send_wait(struct note *note, struct task_struct *task, str
 	path_bytes = read_place(&wait->place, task, kernel || !before, before ? wait->wake_ns : 0, object_of_wait,
 				((struct wait_slot *)wait)->numbers);
 	wait->path_bytes = path_bytes;
-	wait->lock.address = 0;
 	if (before && wait->place.state & TASK_UNINTERRUPTIBLE) {
 		path_bytes = lock_of_wait(as_number(&((struct wait_slot *)wait)->numbers[0], task));
 		wait->path_bytes = path_bytes;

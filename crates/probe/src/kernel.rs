@@ -587,3 +587,7 @@ fn listed(cpus: &[u32]) -> String {
     let cpus: Vec<String> = cpus.iter().map(u32::to_string).collect();
     format!("CPU {}", cpus.join(", "))
 }
+
+#[cfg(test)]
+#[path = "kernel_tests.rs"]
+mod tests;

@@ -1,0 +1,146 @@
+//! What stands in the slots in which the kernel programs build their records is in no record: of the thread before, or, here,
+//! a pattern. As root, on the running kernel; elsewhere there are no programs to try.
+//!
+//! Edit together: bpf/ (each map that a program builds a record in, or keeps its work in, is filled here).
+
+use super::*;
+use crate::host;
+use crate::plan::{Purpose, plan, tracepoints};
+use std::io::Write;
+use std::mem::offset_of;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const PATTERN: u8 = 0xa5;
+
+/// Fills the one entry of a map.
+fn fill(map: &impl MapCore) {
+    let (key, value) = (0u32.to_ne_bytes(), vec![PATTERN; map.value_size() as usize]);
+    if map.map_type().is_percpu() {
+        let cpus = libbpf_rs::num_possible_cpus().unwrap();
+        map.update_percpu(&key, &vec![value; cpus], MapFlags::ANY).unwrap();
+    } else {
+        map.update(&key, &value, MapFlags::ANY).unwrap();
+    }
+}
+
+/// Where the pattern stands in a part of a record.
+fn shown(part: &[u8]) -> Option<usize> {
+    part.windows(4).position(|bytes| bytes == [PATTERN; 4])
+}
+
+/// All of a record that ends in a path but the frames that it has not.
+fn without_room(record: &[u8], place_at: usize, path_at: usize) -> Vec<u8> {
+    let place: wire_place = wire::read(&record[place_at..]);
+    let frames_at = place_at + offset_of!(wire_place, frame);
+    [&record[..frames_at + 8 * place.frames as usize], &record[path_at..]].concat()
+}
+
+fn cat() -> Child {
+    Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap()
+}
+
+fn state(pid: u32) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit(") ").next()?.chars().next()
+}
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < Duration::from_secs(20), "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn walk(programs: &mut Programs, tid: u32) -> Vec<u8> {
+    fill(&programs.skel.maps.thread_scratch);
+    fill(&programs.skel.maps.poll_scratch);
+    programs.control().unwrap().only_tid = tid;
+    let mut found = Vec::new();
+    each_record(Iter::new(&programs.thread_link).unwrap(), "tasks", |it| found = it.to_vec())
+        .unwrap();
+    assert!(!found.is_empty(), "thread {tid} is not there");
+    found
+}
+
+fn walks_show_nothing(programs: &mut Programs, reader: u32, ended: u32) {
+    for tid in [ended, reader, 2, std::process::id()] {
+        let record = walk(programs, tid);
+        let at = offset_of!(wire_thread, place);
+        let whole = without_room(&record, at, offset_of!(wire_thread, path));
+        assert_eq!(shown(&whole), None, "thread {tid}");
+    }
+    let zombie: wire_thread = wire::read(&walk(programs, ended));
+    assert_eq!((zombie.place.syscall, zombie.place.object.kind), (-1, 0));
+    fill(&programs.skel.maps.endpoint_scratch);
+    let mut first = None;
+    each_record(Iter::new(&programs.endpoint_link).unwrap(), "descriptors", |it| {
+        first.get_or_insert_with(|| it.to_vec());
+    })
+    .unwrap();
+    assert_eq!(shown(&first.unwrap()), None, "a descriptor");
+}
+
+/// The first record of a kind that comes once something was done.
+fn record_of(programs: &mut Programs, kind: wire_kind, mut act: impl FnMut()) -> Vec<u8> {
+    fill(&programs.skel.maps.wait_scratch);
+    fill(&programs.skel.maps.poll_scratch);
+    fill(&programs.skel.maps.refused_scratch);
+    let found = RefCell::new(None);
+    let mut builder = RingBufferBuilder::new();
+    let take = |bytes: &[u8]| {
+        if wire::read::<wire_head>(bytes).kind == kind.0 {
+            found.borrow_mut().get_or_insert_with(|| bytes.to_vec());
+        }
+        0
+    };
+    builder.add(&programs.skel.maps.ring, take).unwrap();
+    let ring = builder.build().unwrap();
+    act();
+    until("no record came", || {
+        ring.consume().unwrap();
+        found.borrow().is_some()
+    });
+    drop(ring);
+    found.into_inner().unwrap()
+}
+
+#[test]
+fn what_is_left_in_the_slots_of_records_is_in_no_record() {
+    let offer = host::look(&tracepoints());
+    if let Some(why) = &offer.no_bpf {
+        eprintln!("not run: {why}");
+        return;
+    }
+    let names = plan(&offer, Purpose::Process).programs;
+    let mut programs = Programs::load(&offer, &names, 1 << 20).unwrap();
+    let (mut reader, mut ended) = (cat(), Command::new("true").spawn().unwrap());
+    until("it reads", || state(reader.id()) == Some('S'));
+    until("it is a zombie", || state(ended.id()) == Some('Z'));
+    walks_show_nothing(&mut programs, reader.id(), ended.id());
+
+    let control = programs.control().unwrap();
+    (control.threshold_ns, control.traced_threshold_ns) = (u64::MAX, 0);
+    (control.trace_tgid, control.refused_tgid) = (reader.id(), std::process::id());
+    programs.attach(&["sched_switch", "sched_waking", "sys_exit"]).unwrap();
+    walk(&mut programs, 0);
+    let wait = record_of(&mut programs, wire_kind::WIRE_WAIT, || {
+        reader.stdin.as_mut().unwrap().write_all(b"a line").unwrap();
+    });
+    assert_eq!(wire::read::<wire_wait>(&wait).thread.tgid, reader.id());
+    let whole = without_room(&wait, offset_of!(wire_wait, place), offset_of!(wire_wait, path));
+    assert_eq!(shown(&whole), None, "a wait");
+    let refused = record_of(&mut programs, wire_kind::WIRE_DENIED, || {
+        std::fs::create_dir("/proc").unwrap_err();
+    });
+    let given_at = offset_of!(wire_denied, given);
+    let given = wire::read::<wire_denied>(&refused).given_bytes as usize;
+    assert_eq!(&refused[given_at..given_at + given], b"/proc\0");
+    assert_eq!(shown(&refused[..given_at + given]), None, "a refusal");
+    assert_eq!(shown(&refused[offset_of!(wire_denied, path)..]), None, "a refusal");
+
+    drop(reader.stdin.take());
+    reader.wait().unwrap();
+    ended.wait().unwrap();
+}
