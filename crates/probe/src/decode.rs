@@ -344,6 +344,7 @@ pub fn wait_state(state: u32) -> WaitState {
         s if s & 0x8 != 0 => WaitState::Traced,
         s if s & 0x2 != 0 => WaitState::DiskSleep,
         s if s & 0x1 != 0 => WaitState::Sleep,
+        s if s & 0x80 != 0 => WaitState::Ended,
         _ => WaitState::Other,
     }
 }
@@ -516,6 +517,7 @@ mod tests {
         assert_eq!(wait_state(0x104), WaitState::Stopped);
         assert_eq!(wait_state(0x102), WaitState::DiskSleep);
         assert_eq!(wait_state(1), WaitState::Sleep);
+        assert_eq!(wait_state(0x80), WaitState::Ended);
     }
 
     #[test]

@@ -1,9 +1,10 @@
-//! Processes that are held: stopped by a signal, or frozen by the freezer of v1 cgroups; and those that a signal does not end.
+//! Processes that are held: stopped by a signal, or frozen by the freezer of v1 cgroups; and those that a signal does not end, or
+//! for whose end nobody waits.
 //!
 //! Only processes that the lab started are held, and a frozen group is thawed before anything in it is
 //! ended: a frozen process does not take its signal.
 
-use super::stage::{children, name_switch, switch_on};
+use super::stage::{children, name_switch, start, switch_on, workload_file};
 use crate::fault::{Ctx, Fault, Injected};
 use crate::procfs;
 use crate::undo::{Guards, Undo};
@@ -15,7 +16,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// The faults of this file.
-pub const FAULTS: &[&dyn Fault] = &[&Stopped, &Frozen, &Ignored];
+pub const FAULTS: &[&dyn Fault] = &[&Stopped, &Frozen, &Ignored, &Zombie];
 
 /// process.stopped: SIGSTOP to the workload.
 struct Stopped;
@@ -110,5 +111,34 @@ impl Fault for Ignored {
             }
         }
         Ok(Some(false))
+    }
+}
+
+/// process.zombie: a child ends for which its parent never waits.
+/// Variables: `parent`, `parent_pid`; `child_pid`.
+struct Zombie;
+
+impl Fault for Zombie {
+    fn name(&self) -> &'static str {
+        "process.zombie"
+    }
+
+    fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
+        let file = ctx.directory("run")?.join(ctx.draw.name());
+        let spawn = workload_file(ctx, "unreaped.py", &[&file.display().to_string()])?;
+        let mut guards = Guards::new();
+        guards.push(start(ctx, "parent", &spawn)?.guard);
+        ctx.wait_for("child", Duration::from_secs(10), || file.exists())?;
+        ctx.set("child_pid", fs::read_to_string(&file)?);
+        Ok(guards)
+    }
+
+    fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
+        procfs::signal(ctx.text("child_pid")?.parse()?, Signal::SIGKILL);
+        Ok(Guards::new().into())
+    }
+
+    fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
+        Ok(Some(procfs::state(ctx.text("child_pid")?.parse()?) == Some('Z')))
     }
 }

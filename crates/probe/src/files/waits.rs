@@ -65,7 +65,7 @@ pub fn unprivileged_waits(
     facts
 }
 
-/// The state of a thread that waits; `None` for one that runs or is dead.
+/// The state of a thread that does not run; `None` for one that does, or is being taken away.
 pub fn wait_state(letter: char) -> Option<WaitState> {
     match letter {
         'S' => Some(WaitState::Sleep),
@@ -73,6 +73,7 @@ pub fn wait_state(letter: char) -> Option<WaitState> {
         'I' => Some(WaitState::Idle),
         'T' => Some(WaitState::Stopped),
         't' => Some(WaitState::Traced),
+        'Z' => Some(WaitState::Ended),
         _ => None,
     }
 }

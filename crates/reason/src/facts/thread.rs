@@ -134,7 +134,10 @@ pub enum WaitState {
     Traced,
     /// Frozen by a cgroup freezer.
     Frozen,
-    /// Anything else, dead threads included.
+    /// Ended (Z): what is left is its id, until its parent has waited for it; of the first of several threads, until they have
+    /// ended too.
+    Ended,
+    /// Anything else.
     Other,
 }
 

@@ -65,8 +65,8 @@ impl EndKind {
                 Self::Sleep
             }
             Stopped | Traced | FrozenCgroup | TtyStopped => Self::Person,
-            PipeRead | Child | Vfork | Kernel | Unseen => Self::Open,
-            Idle => Self::Idle,
+            PipeRead | Child | Vfork | Kernel | Unseen | Zombie => Self::Open,
+            Idle | EndedThread => Self::Idle,
         }
     }
 }

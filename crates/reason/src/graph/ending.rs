@@ -63,8 +63,11 @@ pub(super) fn all(peers: &Peers<'_>) -> Vec<Ending> {
         }
         let who = model.thread_ref_at(signal.to.pid, *at_ns);
         let object = Object::Process(who.pid);
-        let death_ns =
-            peers.deaths.get(&model.key(&who)).copied().filter(|death_ns| death_ns > at_ns);
+        let death_ns = peers.deaths.get(&model.key(&who)).copied();
+        // A zombie takes no signal, and the kernel calls that ignored.
+        if death_ns.is_some_and(|death_ns| death_ns <= *at_ns) {
+            return None;
+        }
         // Of one that ends at once nobody waits for the end.
         let is_late = death_ns.is_none_or(|death_ns| death_ns - at_ns >= LATE_NS);
         let counts = is_late && (signal.ignored || death_ns.is_some()) && seen.insert(who.pid);

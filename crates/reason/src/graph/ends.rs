@@ -14,7 +14,7 @@ use super::responsible::is_stalled;
 use super::short_waits::ShortWaits;
 use super::subscriptions::{self, Subscriptions};
 use super::unseen::{self, unseen_parts};
-use crate::facts::{Ns, TargetKind, ThreadRef, ThreadTime};
+use crate::facts::{Ns, Target, TargetKind, ThreadRef, ThreadTime};
 use crate::model::object::Object;
 use crate::model::{Model, ThreadKey};
 use crate::waits::WaitClass;
@@ -55,11 +55,10 @@ impl<'a> Graph<'a> {
                 found.add(leaf, true, true);
             }
         } else {
-            let is_asked = model.target.as_ref().is_some_and(|it| it.kind != TargetKind::Host);
-            let mut subscriptions = Subscriptions::new(is_asked);
+            let target = model.target.as_ref().filter(|it| it.kind != TargetKind::Host);
+            let mut subscriptions = Subscriptions::new(target.is_some());
             for wait in timelines.waits() {
-                let asked =
-                    is_asked && wait.class.is_for_somebody() && wait.class != WaitClass::FutexWait;
+                let asked = target.is_some_and(|it| is_asked_of(it, wait));
                 let counted = wait.class.is_demand() || asked;
                 let followed = counted
                     || is_stalled(wait.class)
@@ -130,6 +129,16 @@ impl<'a> Graph<'a> {
     pub fn process_name(&self, thread: &ThreadRef) -> String {
         let main = self.model.names.get(&thread.pid);
         main.filter(|m| !m.comm.is_empty()).unwrap_or(thread).comm.clone()
+    }
+}
+
+/// Whether a wait is one of which somebody wants to know who asks about a process or a container: one for somebody. That a
+/// process has ended is wanted if it is the one.
+fn is_asked_of(target: &Target, wait: &WaitSpan) -> bool {
+    match wait.class {
+        WaitClass::Zombie => wait.thread.pid == target.pid,
+        WaitClass::FutexWait => false,
+        class => class.is_for_somebody(),
     }
 }
 

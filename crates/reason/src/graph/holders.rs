@@ -44,6 +44,7 @@ impl Peers<'_> {
             UnixRead | UnixWrite | SocketRead | SocketWrite => self.socket_peer(wait),
             Child => self.last_of_several(wait).or_else(|| self.child(wait)),
             Vfork => self.vfork_child(wait),
+            EndedThread => self.outliving(wait),
             FuseDaemon => self.fuse_server(wait),
             Dns => self.dns_server(wait),
             Journal => self.journal_thread(wait),
@@ -53,6 +54,22 @@ impl Peers<'_> {
             _ => None,
         };
         found.filter(|thread| thread.pid != 0 && !self.model.is_same(thread, &wait.thread))
+    }
+
+    /// Who of a process whose first thread has ended is waited for: whichever of the others matters.
+    fn outliving(&self, wait: &WaitSpan) -> Option<ThreadRef> {
+        let lives = |thread: &ThreadRef| {
+            let last = self.waits_of(thread).last();
+            last.is_none_or(|last| last.class != WaitClass::EndedThread)
+                && !self.deaths.contains_key(&self.model.key(thread))
+        };
+        let mut others = self.threads_of(&[wait.thread.pid]);
+        others.retain(lives);
+        let busiest = |thread: &&ThreadRef| {
+            let held_ns = self.held_up(thread, wait.begin_ns, wait.end_ns);
+            (held_ns.max(self.ran_ns(thread)), std::cmp::Reverse(thread.tid))
+        };
+        others.iter().max_by_key(busiest).cloned()
     }
 
     /// A lock on NFS (version 2 and 3) is asked for in steps, each of which somebody must answer before anybody can

@@ -7,6 +7,7 @@
 use super::debts::Debts;
 use crate::facts::*;
 use crate::model::{Model, ThreadKey};
+use crate::waits::WaitClass;
 use crate::waits::poll_intent::TCP_LISTEN;
 use crate::waits::timeline::{Timelines, WaitSpan};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -225,6 +226,12 @@ impl<'a> Peers<'a> {
         for (at_ns, exit) in &model.exits {
             self.deaths.entry(model.key(&exit.thread)).or_insert(*at_ns);
             self.gone.insert(model.key_at(&exit.thread, *at_ns));
+        }
+        // A zombie is no child that anything can be waited of.
+        for wait in self.timelines.waits().filter(|wait| wait.class == WaitClass::Zombie) {
+            let who = model.key(&wait.thread);
+            self.deaths.entry(who).or_insert(wait.begin_ns);
+            self.gone.insert(who);
         }
     }
 

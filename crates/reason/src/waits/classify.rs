@@ -38,6 +38,7 @@ pub fn classify(place: &Place, frames: &[String], kernel: bool) -> WaitClass {
         WaitState::Traced => return WaitClass::Traced,
         WaitState::Frozen => return WaitClass::FrozenCgroup,
         WaitState::Idle => return WaitClass::Idle,
+        WaitState::Ended => return WaitClass::Zombie,
         _ => {}
     }
     if let Some(class) = stopped_terminal(place) {

@@ -6,6 +6,7 @@
 //! Edit together: classify.rs, objects.rs, docs/json.md (the words).
 
 mod classify;
+mod ended;
 mod failing;
 mod families;
 mod function_names;
@@ -113,6 +114,10 @@ pub enum WaitClass {
     Stopped,
     /// Its tracer.
     Traced,
+    /// It has ended: its parent to wait for it.
+    Zombie,
+    /// It has ended, and is the first of a process whose other threads live: them to end.
+    EndedThread,
     /// Work to arrive: events, connections, signals, input.
     Idle,
     /// Something in the kernel that has no name here.
@@ -165,6 +170,8 @@ impl WaitClass {
             FrozenFs => "frozen file system",
             Stopped => "stopped",
             Traced => "traced",
+            Zombie => "zombie",
+            EndedThread => "ended thread",
             Idle => "idle",
             Kernel => "kernel",
             Unseen => "not seen",
@@ -186,6 +193,8 @@ impl WaitClass {
                 | Traced
                 | Stopped
                 | FrozenCgroup
+                | Zombie
+                | EndedThread
                 | Idle
                 | Kernel
                 | Unseen
@@ -228,6 +237,7 @@ impl WaitClass {
                 | UnheededSignal
                 | Stopped
                 | Traced
+                | Zombie
         )
     }
 

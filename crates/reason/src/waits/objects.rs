@@ -67,7 +67,7 @@ pub fn object(model: &Model, span: &WaitSpan) -> Object {
         }
         Timer => Object::Timer(span.place.syscall.as_str().into()),
         FileLock => behind().unwrap_or_else(|| locked_file(model, span)),
-        Stopped | Traced => Object::Process(span.thread.pid),
+        Stopped | Traced | Zombie | EndedThread => Object::Process(span.thread.pid),
         _ => behind().unwrap_or_else(|| Object::Kernel(kernel_word(model, span).into())),
     }
 }

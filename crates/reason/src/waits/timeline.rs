@@ -11,6 +11,7 @@
 //!
 //! Must not: follow wakers. Edit together: classify.rs (classes), objects.rs (objects), retries.rs (what sleeps are for).
 
+use super::ended;
 use super::futex_handoff;
 use super::interpreter_lock;
 use super::lock_kind::LockKind;
@@ -112,6 +113,7 @@ impl Timelines {
         for (who, stretch) in dying(model, &lines) {
             lines.entry(who).or_default().ran.push(stretch);
         }
+        ended::heed(model, lines.values_mut().flat_map(|line| &mut line.waits));
         let held = nagle::held_back(model, lines.values().flat_map(|line| &line.waits));
         let handed = futex_handoff::locks(model, lines.values().flat_map(|line| &line.waits));
         let mut retried = retries::reasons(model, lines.values().flat_map(|line| &line.waits));

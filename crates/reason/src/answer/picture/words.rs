@@ -92,6 +92,8 @@ pub fn doing(model: &Model, class: WaitClass, object: &Object) -> String {
         FrozenFs => format!("waits for {} to be thawed", on()),
         Stopped => "is stopped by a signal".into(),
         Traced => "is stopped by its tracer".into(),
+        Zombie => "has ended, and its parent has not waited for it".into(),
+        EndedThread => "has ended, and other threads of its process live".into(),
         Idle => "waits for an event".into(),
         Kernel => format!("waits in the kernel, {}", on()),
         Unseen => "runs, or waits too briefly to be seen".into(),

@@ -50,6 +50,21 @@ pub fn has_ended(model: &Model, process: &ThreadRef) -> bool {
     exits.any(|(at_ns, exit)| exit.thread.pid == process.pid && *at_ns >= process.start_ns)
 }
 
+/// What somebody does who is in a wait.
+pub fn in_wait(class: WaitClass) -> &'static str {
+    match class {
+        WaitClass::Stopped => "is stopped by a signal",
+        WaitClass::Traced => "is held by a tracer",
+        WaitClass::FrozenCgroup => "is frozen",
+        WaitClass::Timer => "sleeps",
+        WaitClass::Idle => "waits for other events",
+        WaitClass::Child => "waits for a child",
+        WaitClass::FutexWait | WaitClass::FutexLock => "waits for another thread",
+        WaitClass::Disk | WaitClass::PageFault => "waits for a disk",
+        _ => "waits itself",
+    }
+}
+
 /// What the holders of an end mostly do.
 pub fn meanwhile(measures: &Measures<'_>, end: &End) -> Meanwhile {
     let total: f64 = end.holder_doing.values().sum();
@@ -62,18 +77,10 @@ pub fn meanwhile(measures: &Measures<'_>, end: &End) -> Meanwhile {
             .map(of)
             .sum();
     let at_work = total > 0.0 && work >= AT_WORK.value * total;
-    let does = match mostly {
-        _ if seen.is_none() => "was not seen itself",
-        _ if at_work => "is at work",
-        WaitClass::Stopped => "is stopped by a signal",
-        WaitClass::Traced => "is held by a tracer",
-        WaitClass::FrozenCgroup => "is frozen",
-        WaitClass::Timer => "sleeps",
-        WaitClass::Idle => "waits for other events",
-        WaitClass::Child => "waits for a child",
-        WaitClass::FutexWait | WaitClass::FutexLock => "waits for another thread",
-        WaitClass::Disk | WaitClass::PageFault => "waits for a disk",
-        _ => "waits itself",
+    let does = match seen {
+        None => "was not seen itself",
+        Some(_) if at_work => "is at work",
+        Some(class) => in_wait(class),
     };
     let share = if total <= 0.0 {
         0.0

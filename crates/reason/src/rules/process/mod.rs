@@ -37,6 +37,7 @@ pub(crate) mod tty_blocked;
 pub(crate) mod vfork_exec;
 pub(crate) mod wait_words;
 pub(crate) mod who_talks;
+pub(crate) mod zombie;
 
 /// The rules of this area; the first that matches claims an end.
 pub static LADDER: &[&super::Rule] = &[
@@ -48,6 +49,7 @@ pub static LADDER: &[&super::Rule] = &[
     &frozen::RULE,
     &traced::RULE,
     &stopped::RULE,
+    &zombie::RULE,
     &signal_ignored::RULE,
     &timezone_stat::RULE,
     &gc::RULE,

@@ -57,6 +57,11 @@ impl<'m> Standstill<'m> {
         !self.others.victims.is_empty()
     }
 
+    /// It is what was asked about, or somebody else waits for it.
+    pub fn matters(&self) -> bool {
+        self.targeted || self.has_victims()
+    }
+
     /// The one that stands still and is waited for, else the first that stands still.
     pub fn process(&self, measures: &Measures<'_>) -> Option<ThreadRef> {
         let root = self.end.links.last().map(|link| link.who.pid);
@@ -92,7 +97,7 @@ impl<'m> Standstill<'m> {
 
     /// Weighs it by those who wait: none, a note; somebody, or the target, a warning or worse.
     pub fn weigh(&self, measures: &Measures<'_>, mut matched: Match<'m>) -> Match<'m> {
-        if !self.targeted && !self.has_victims() {
+        if !self.matters() {
             matched.losses = Some(BTreeMap::new());
             matched.chain = Some(Vec::new());
             matched.severity_max = Severity::Note;
