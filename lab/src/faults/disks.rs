@@ -141,7 +141,7 @@ fn time_read(node: &str) -> Result<Duration> {
 
 /// disk.throttle: a limit of the blkio controller on the workload's own group.
 /// Parameters: `limit` (iops or bps), `direction` (read or write), `rate` (operations per second),
-/// `size` (bytes of an operation, for bps). Variables: `blkio_group`, `blkio_group_name`,
+/// `size` (bytes of an operation, for bps), `both` (1: the other direction has the same limit, which nobody meets). Variables: `blkio_group`, `blkio_group_name`,
 /// `throttle_file`, `throttle_value`, and those of [`make`].
 struct Throttle;
 
@@ -177,6 +177,14 @@ impl Fault for Throttle {
         );
         fs::write(&file, format!("{dev} {value}"))
             .with_context(|| format!("write {}", file.display()))?;
+        if ctx.number_or("both", 0.0)? > 0.0 {
+            let other = if direction == "read" { "write" } else { "read" };
+            let path = file.with_file_name(format!("blkio.throttle.{other}_{limit}_device"));
+            let undo = Undo::Write { path: path.clone(), value: format!("{dev} 0") };
+            guards.push(ctx.journal.guard(undo)?);
+            fs::write(&path, format!("{dev} {value}"))
+                .with_context(|| format!("write {}", path.display()))?;
+        }
         ctx.set("throttle_file", file.display());
         ctx.set("throttle_value", value);
         Ok(guards.into())

@@ -134,13 +134,15 @@ fn counted<'a>(model: &'a Model, group: &'a Cgroup, limit: &'a IoLimit) -> Limit
         Some((first, last)) => (on_disk(first), on_disk(last)),
         None => Default::default(),
     };
+    // Who counts one kind on the disk counts all: then 0 is what was done of another.
+    let all = |io: &CgroupIo| io.reads + io.writes + io.read_bytes + io.write_bytes;
     let reached = of(&last).saturating_sub(of(&first)) as f64 / model.seconds().max(1e-9);
     let writes = last.writes.saturating_sub(first.writes);
     LimitUse {
         group,
         limit,
         reached,
-        is_own_count: reached > 0.0,
+        is_own_count: all(&last) > all(&first),
         completed: last.reads.saturating_sub(first.reads) + writes,
         holds_journal: limit.kind.starts_with("write") && writes > 0,
         members: charged(model, group, limit.dev),

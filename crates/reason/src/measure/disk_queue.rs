@@ -78,13 +78,30 @@ impl Service {
     }
 }
 
+/// Its samples of the window.
+fn within(model: &Model, dev: DeviceNumber) -> Vec<&(Ns, DiskSample)> {
+    let series = model.disk_samples.get(&dev).map_or(&[][..], Vec::as_slice);
+    let is_within = |at: Ns| at + 150_000_000 >= model.begin_ns && at <= model.end_ns + 150_000_000;
+    series.iter().filter(|(at, _)| is_within(*at)).collect()
+}
+
+/// What a disk did a second of what a limit of this kind counts, in one direction.
+pub fn rate_of(model: &Model, dev: DeviceNumber, kind: &str) -> f64 {
+    let window = within(model, dev);
+    let (Some(first), Some(last)) = (window.first(), window.last()) else { return 0.0 };
+    let of = |sample: &DiskSample| match kind {
+        "read_iops" => sample.reads,
+        "write_iops" => sample.writes + sample.flushes,
+        "read_bps" => sample.read_bytes,
+        _ => sample.write_bytes,
+    };
+    let seconds = last.0.saturating_sub(first.0) as f64 / 1e9;
+    of(&last.1).saturating_sub(of(&first.1)) as f64 / seconds.max(1e-9)
+}
+
 /// Measures a disk over the window.
 pub fn disk(model: &Model, dev: DeviceNumber) -> Option<DiskQueue> {
-    let series = model.disk_samples.get(&dev)?;
-    let window: Vec<&(Ns, DiskSample)> = series
-        .iter()
-        .filter(|(at, _)| *at + 150_000_000 >= model.begin_ns && *at <= model.end_ns + 150_000_000)
-        .collect();
+    let window = within(model, dev);
     let (first, last) = (window.first()?, window.last()?);
     let seconds = last.0.saturating_sub(first.0) as f64 / 1e9;
     if seconds <= 0.0 {

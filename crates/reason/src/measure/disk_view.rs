@@ -121,7 +121,7 @@ impl<'a> Disks<'a> {
             };
             views.insert(dev, view);
         }
-        views.values_mut().for_each(use_of_device);
+        views.values_mut().for_each(|view| use_of_device(model, view));
         Self { views, caches: disk_cache::of(model), arrays: disk_array::of(model) }
     }
 }
@@ -211,12 +211,10 @@ fn users<'a>(model: &'a Model, dev: DeviceNumber) -> Vec<DiskUser<'a>> {
 }
 
 /// Where a group's own counters say nothing, what the disk did is all that is known of its use.
-fn use_of_device(view: &mut DiskView<'_>) {
+fn use_of_device(model: &Model, view: &mut DiskView<'_>) {
     for limit in view.limits.iter_mut().filter(|limit| !limit.is_own_count) {
-        let is_of_operations = limit.limit.kind.ends_with("iops");
-        let queue = &view.queue;
-        limit.reached = if is_of_operations { queue.per_second } else { queue.bytes_per_second };
-        limit.completed = queue.completed;
+        limit.reached = disk_queue::rate_of(model, view.disk.dev, &limit.limit.kind);
+        limit.completed = view.queue.completed;
     }
 }
 

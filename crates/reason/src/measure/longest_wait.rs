@@ -18,13 +18,19 @@ pub struct LongestWait {
     pub standing: bool,
     /// Since the thread last ran, where that is no more than an estimate of the scheduler's clock, seconds.
     pub since_it_ran: Option<f64>,
+    /// How many of the waits there are, and how many took at least half of the longest, itself included.
+    pub all: usize,
+    pub near: usize,
 }
 
 impl LongestWait {
     /// Of these waits; of none if there are none.
     pub fn of<'w>(model: &Model, waits: impl IntoIterator<Item = &'w WaitSpan>) -> Self {
-        let all = waits.into_iter().map(|wait| Self::one(model, wait));
-        all.max_by(|a, b| a.seconds.total_cmp(&b.seconds)).unwrap_or_default()
+        let all: Vec<Self> = waits.into_iter().map(|wait| Self::one(model, wait)).collect();
+        let longest = all.iter().copied().max_by(|a, b| a.seconds.total_cmp(&b.seconds));
+        let longest = longest.unwrap_or_default();
+        let near = all.iter().filter(|one| one.seconds * 2.0 >= longest.seconds).count();
+        Self { all: all.len(), near, ..longest }
     }
 
     fn one(model: &Model, wait: &WaitSpan) -> Self {
@@ -36,6 +42,8 @@ impl LongestWait {
             at_least: guessed,
             standing: wait.standing,
             since_it_ran: guessed.then(|| seconds(wait.begin_ns)),
+            all: 1,
+            near: 1,
         }
     }
 }

@@ -337,10 +337,20 @@ fn growth(view: &DiskView<'_>, waiting: f64) -> f64 {
     (waiting.min(OF_THE_DISK) / inside.max(INSIDE_MIN)).max(GROWTH_MIN)
 }
 
+/// A value as somebody would set it, not below what is wanted: two digits, of bytes in MiB where there is one.
+fn rounded_up(wanted: f64, is_bytes: bool) -> u64 {
+    const MIB: f64 = 1_048_576.0;
+    const TEN: f64 = 10.0;
+    let unit = if is_bytes && wanted >= MIB { MIB } else { 1.0 };
+    let digits = (wanted / unit).max(1.0).log10().floor();
+    let step = TEN.powf(digits - 1.0).max(1.0);
+    (((wanted / unit / step).ceil() * step) * unit) as u64
+}
+
 /// To what would be asked for without a limit.
 fn raise(limit: &IoLimit, file: &str, times: f64) -> Remedy {
     let (dev, old) = (limit.dev, limit.per_second);
-    let new = (old as f64 * times) as u64;
+    let new = rounded_up(old as f64 * times, limit.kind.ends_with("bps"));
     let words = |rate: u64| match (limit.file.as_str(), limit.kind.as_str()) {
         ("io.max", "read_iops") => format!("{dev} riops={rate}"),
         ("io.max", "write_iops") => format!("{dev} wiops={rate}"),
@@ -465,6 +475,54 @@ mod tests {
         assert!((grown(Some(1e-4), 0.4) - 100.0).abs() < 1e-6);
         assert!((grown(None, 1.0) - 16.0).abs() < 1e-6);
         assert!((grown(Some(1e-4), 0.001) - GROWTH_MIN).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_limit_is_raised_to_a_value_that_somebody_would_set() {
+        assert_eq!(rounded_up(2_108_308_463.0, true), 2_100 << 20);
+        assert_eq!(rounded_up(12_345_678.0, true), 12 << 20);
+        assert_eq!(rounded_up(2_051.0, false), 2_100);
+        assert_eq!(rounded_up(7.3, false), 8);
+    }
+
+    /// The group may read as often as it may write, and reads nothing.
+    fn limited_both_ways(wrote: u64) -> Vec<Fact> {
+        let mut facts = facts(IDLE, wrote);
+        for fact in &mut facts {
+            if let crate::facts::Body::Cgroup(group) = &mut fact.body {
+                let file = "blkio.throttle.read_iops_device".into();
+                let read = IoLimit { kind: "read_iops".into(), file, ..group.io_limits[0].clone() };
+                group.io_limits.insert(0, read);
+            }
+        }
+        facts
+    }
+
+    #[test]
+    fn of_two_limits_the_one_that_is_met_is_named_with_its_way_out() {
+        for wrote in [23, 40, 68] {
+            let report = answer(limited_both_ways(wrote));
+            let finding = &report.findings[0];
+            assert_eq!(finding.code, "disk.own_throttle");
+            assert!(finding.text.contains("write requests/s"), "{}", finding.text);
+            assert!(
+                finding.remedy[0].command.contains("write_iops"),
+                "{}",
+                finding.remedy[0].command
+            );
+        }
+    }
+
+    #[test]
+    fn where_no_group_counts_the_disks_own_writes_are_held_against_the_limit_of_writes() {
+        let mut facts = limited_both_ways(40);
+        facts.retain(|fact| !matches!(fact.body, crate::facts::Body::CgroupSample(_)));
+        let report = answer(facts);
+        assert!(
+            report.findings[0].text.contains("write requests/s"),
+            "{}",
+            report.findings[0].text
+        );
     }
 
     #[test]

@@ -147,7 +147,7 @@ fn explain(measures: &Measures<'_>, end: &End, loss: &Loss<'_>) -> Wording {
             "{} pass in {}{place}{word}; the longest {}. {held}",
             words::of_window(loss.seconds, loss.wall_seconds),
             words::count(end.count as usize, "wait", "waits"),
-            wait_words::lasted(&longest),
+            wait_words::lasted_of(&longest, loss.seconds),
         ),
         evidence,
         remedy: vec![Remedy {

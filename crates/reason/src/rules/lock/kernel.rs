@@ -130,7 +130,7 @@ fn explain(measures: &Measures<'_>, end: &End, loss: &Loss<'_>) -> Wording {
             words::of_window(loss.seconds, loss.wall_seconds),
             words::count(end.count as usize, "wait", "waits"),
             kernel_words::calls(measures, end),
-            wait_words::lasted(&longest),
+            wait_words::lasted_of(&longest, loss.seconds),
         ),
         evidence,
         remedy: kernel_words::ways_out(end, holder.as_ref()),

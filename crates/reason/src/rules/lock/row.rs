@@ -132,7 +132,7 @@ fn explain_unseen(measures: &Measures<'_>, end: &End, server: u32, loss: &Loss<'
              transaction ends; nothing outside {program} tells which.",
             words::of_window(loss.seconds, loss.wall_seconds),
             words::count(count, "wait", "waits"),
-            wait_words::lasted(&longest),
+            wait_words::lasted_of(&longest, loss.seconds),
         ),
         evidence: wait_words::wait_evidence(loss.seconds, count, &longest, "the lock"),
         remedy: vec![ask_the_server(measures, &program, end)],
@@ -175,7 +175,7 @@ fn explain(
             "{} pass in {} inside {program}; the longest {}. {idle}: it is idle in its transaction.",
             words::of_window(loss.seconds, loss.wall_seconds),
             words::count(end.count as usize, "wait", "waits"),
-            wait_words::lasted(&longest),
+            wait_words::lasted_of(&longest, loss.seconds),
         ),
         evidence,
         remedy: vec![

@@ -90,9 +90,10 @@ impl Listener<'_> {
         self.state.accept_queue >= self.state.accept_limit
     }
 
-    /// It overflows now and then, and is emptied in between.
+    /// It overflows now and then, and is emptied in between. What was dropped while no queue overflowed was dropped for
+    /// another reason.
     fn has_bursts(&self) -> bool {
-        self.dropped > 0 && !self.is_full()
+        self.dropped > 0 && self.overflows > 0 && !self.is_full()
     }
 }
 
@@ -107,8 +108,9 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
         };
         let listens = socket.is_tcp() && socket.state == TCP_LISTEN;
         let dropped = changes.of_endpoint(endpoint).map_or(0, |(_, change)| change.drops);
-        if listens && (state.accept_queue > 0 || dropped > 0) && seen.insert(socket.ino) {
-            let overflows = growth(model, socket.netns, "TcpExt.ListenOverflows").unwrap_or(0);
+        let overflows = growth(model, socket.netns, "TcpExt.ListenOverflows").unwrap_or(0);
+        let is_queue = state.accept_queue > 0 || dropped > 0 && overflows > 0;
+        if listens && is_queue && seen.insert(socket.ino) {
             let process = server(measures, ends, socket);
             let process = process.unwrap_or(&endpoint.process);
             if may_open_no_more(measures, process) {
@@ -253,7 +255,9 @@ fn matched<'m>(
     }
     let is_counted = (full || listener.dropped > 0) && listener.overflows > 0;
     let proof = if is_counted { Proof::Read } else { Proof::TwoWitnesses };
-    let longest = waits.iter().map(|w| w.end_ns - w.begin_ns).max().unwrap_or(0) as f64 / 1e9;
+    // A connection may be older than its client's wait on it was seen to be: no more than the look counts.
+    let longest = waits.iter().map(|wait| wait.within_ns(model.begin_ns, model.end_ns)).max();
+    let longest = longest.unwrap_or(0) as f64 / 1e9;
     let wording = wording(measures, listener, &lost, longest, (does, class));
     let matched = Match::new(culprit(model, listener.process), proof, move |_| wording.clone());
     let holder = Some((listener.process, class.word(), does.to_string()));
@@ -303,11 +307,12 @@ fn wording(
         return Wording {
             title: format!("connections come faster than {server} accepts them on {place}"),
             text: format!(
-                "{} to connect were ignored, since {} waited to be accepted, which is all that may; the client tries again \
-                 after 1 s. The server does accept: {} wait as the look ends.{who}",
+                "{} to connect {} ignored, since as many connections waited to be accepted as may; the client tries again \
+                 after 1 s. The server does accept: as the look ends {} of at most {} wait.{who}",
                 words::count(listener.dropped as usize, "attempt", "attempts"),
-                words::count(listener.state.accept_limit as usize, "connection", "connections"),
+                if listener.dropped == 1 { "was" } else { "were" },
                 listener.state.accept_queue,
+                listener.state.accept_limit,
             ),
             evidence: evidence(measures, listener, longest),
             remedy: vec![backlog(listener)],
@@ -460,6 +465,24 @@ mod tests {
             found[0].text
         );
         assert!(codes(quiet).is_empty(), "nobody is seen to lose by it");
+    }
+
+    #[test]
+    fn what_was_dropped_while_no_queue_overflowed_was_not_dropped_by_a_full_one() {
+        let dropping = |accept_queue| {
+            let mut facts = listener(accept_queue, 0);
+            let mut again = facts[0].clone();
+            if let Body::Endpoint(endpoint) = &mut again.body {
+                endpoint.socket =
+                    endpoint.socket.take().map(|state| SocketState { drops: 9, ..state });
+            }
+            facts.push(again);
+            facts.push(wait(10, "client", "connect", client(2), 0, 48));
+            findings(facts)
+        };
+        assert!(dropping(0).iter().all(|one| one.code != "net.accept_queue"));
+        let found = dropping(2);
+        assert!(found[0].title.contains("does not accept"), "{}", found[0].title);
     }
 
     #[test]

@@ -1,9 +1,15 @@
-//! process.crypto_bound: a program computes ciphers, and nothing else limits it.
+//! process.crypto_bound: a program enciphers what it passes on, and nothing else limits it.
 //!
 //! The samples tell the file that the code is in: libcrypto and its like name themselves. That it is the limit
 //! needs the other half: its threads are on a CPU, or ready for one, nearly all of their time. Short-lived
 //! processes of one name (one for each transfer) count together. Blind: ciphers linked into the program itself
 //! (Go, rustls) have no file of their own, and are not seen.
+//!
+//! The same files hold hashes, signatures and key derivation, which no choice of a cipher makes quicker. The functions tell
+//! them apart where they have names; a distribution's library names only what it exports, and those that compute are not.
+//! Then the bytes do: who enciphers writes about as much as it reads, who hashes writes nearly nothing, and keys are
+//! few bytes for much time. A server whose samples are in the TLS library too spends them on its connections' keys. The rest
+//! is work, and said as work in its file.
 
 use super::own_time::{COST_MIN, Cost, PART_MIN, worker};
 use crate::facts::{ThreadRef, Work};
@@ -42,6 +48,31 @@ static SAMPLES_MIN: Threshold = Threshold::new(
     "samples in that library; with fewer, their share is a guess",
     "statistics: a quarter off at one standard deviation",
 );
+static NAMED_MIN: Threshold = Threshold::new(
+    0.5,
+    "1",
+    "of the samples in the library, those in functions that name a cipher or a hash; from there the names decide",
+    "chosen: most",
+);
+static PASSED_MIN: Threshold = Threshold::new(
+    0.5,
+    "1",
+    "of the bytes read, those written: a cipher's output is as long as its input, a hash has some ten bytes for all of it",
+    "measured: openssl enc 1.0, openssl dgst 0.0",
+);
+static PASSED_RATE_MIN: Threshold = Threshold::new(
+    5e6,
+    "bytes/s",
+    "written for each second of CPU in the library; the slowest cipher in use makes some 20 MB of it, a key derived or a \
+     signature some kilobytes",
+    "openssl speed: des-ede3-cbc 25 MB/s, rsa2048 1,500 signatures/s",
+);
+static TLS_MIN: Threshold = Threshold::new(
+    0.01,
+    "1",
+    "samples in the TLS library for each in the cryptographic one: who hashes passwords behind TLS has next to none",
+    "measured: nginx with new connections only, 0.02 to 0.05",
+);
 static IDLER_MAX: Threshold = Threshold::new(
     0.1,
     "1",
@@ -54,9 +85,12 @@ pub static RULE: Rule = Rule {
     code: "process.crypto_bound",
     title: "A program is limited by the ciphers that it computes",
     theory: "Encryption costs CPU per byte: from 0.2 ns with the processor's own instructions to some 10 ns without them. A \
-             transfer that fills a CPU with it is as fast as its cipher, whatever network or disk could do.",
+             transfer that fills a CPU with it is as fast as its cipher, whatever network or disk could do. A new TLS \
+             connection costs its server a signature, some 0.05 to 1 ms of CPU, however little is sent.",
     needs: &[
         "half or more of its CPU samples are in the code of a cryptographic library",
+        "its functions there are a cipher's by name; or, where they have no names, it writes about as much as it reads; or it is \
+         a server with samples in the TLS library",
         "its threads run, or are ready to, for four fifths of their time; or it is a server, and a command waits for its work",
     ],
     refuted_by: &[
@@ -68,14 +102,31 @@ pub static RULE: Rule = Rule {
             "most of its time is in other code",
             "one_that_mostly_does_other_things_is_not_bound_by_it",
         ),
+        Refutation::new(
+            "it hashes: by the functions' names, or it writes nearly nothing of what it reads",
+            "who_hashes_has_no_cipher",
+        ),
     ],
     remedies: &[
         "a cipher that the processor has instructions for (AES-GCM; ChaCha20 where there are none)",
         "take away what hides the instructions (OPENSSL_ia32cap, a virtual CPU model without aes)",
         "more streams, one for each CPU",
+        "of new connections: keep them open, resume sessions, or sign with an elliptic curve's key",
     ],
     stories: &["S4.7"],
-    thresholds: &[&SHARE_MIN, &BUSY_MIN, &CPU_MIN, &SAMPLES_MIN, &IDLER_MAX, &COST_MIN, &PART_MIN],
+    thresholds: &[
+        &SHARE_MIN,
+        &BUSY_MIN,
+        &CPU_MIN,
+        &SAMPLES_MIN,
+        &IDLER_MAX,
+        &NAMED_MIN,
+        &PASSED_MIN,
+        &PASSED_RATE_MIN,
+        &TLS_MIN,
+        &COST_MIN,
+        &PART_MIN,
+    ],
     finds: Finds::Look(find),
 };
 
@@ -93,6 +144,48 @@ const LIBRARIES: &[&str] = &[
     "libaws-crypto",
 ];
 
+/// Libraries of TLS: the connections' own code, not what they compute.
+const TLS_LIBRARIES: &[&str] = &["libssl", "libgnutls", "libmbedtls"];
+
+/// What the functions of ciphers have in their names, and those of hashes, checksums and key derivation.
+const CIPHERS: &[&str] = &[
+    "aes", "chacha", "salsa20", "camellia", "blowfish", "des_", "rc4", "sm4", "aria", "crypt",
+    "cipher",
+];
+const HASHES: &[&str] = &[
+    "sha1",
+    "sha2",
+    "sha3",
+    "sha5",
+    "sha_",
+    "md4",
+    "md5",
+    "ripemd",
+    "rmd160",
+    "blake",
+    "keccak",
+    "whirlpool",
+    "sm3",
+    "hash",
+    "digest",
+    "hmac",
+    "crc",
+    "bcrypt",
+    "scrypt",
+    "argon2",
+    "pbkdf",
+    "password",
+];
+
+/// What a program computes in the library that can be done at less cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Computes {
+    /// What passes through it is enciphered or deciphered.
+    Cipher,
+    /// The keys and signatures of new connections.
+    Connections,
+}
+
 /// One process of a program: its samples in the library, and all of them.
 struct Ciphers {
     process: ThreadRef,
@@ -106,6 +199,9 @@ struct Program {
     processes: BTreeMap<u32, Ciphers>,
     each: f64,
     library: String,
+    /// Samples in functions that are a cipher's, or a hash's, by name.
+    of_ciphers: u64,
+    of_hashes: u64,
 }
 
 fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
@@ -131,6 +227,16 @@ fn programs(measures: &Measures<'_>, ends: &[End]) -> BTreeMap<String, Program> 
         let program = programs.entry(work.process.comm.clone()).or_default();
         program.each = 1.0 / f64::from(work.frequency_hz.max(1));
         program.library.clone_from(&work.code);
+        for function in &work.functions {
+            let name = function.name.to_ascii_lowercase();
+            let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
+            // `bcrypt_hash` has both: what says hash is no cipher.
+            match (has(HASHES), has(CIPHERS)) {
+                (true, _) => program.of_hashes += function.count,
+                (false, true) => program.of_ciphers += function.count,
+                (false, false) => {}
+            }
+        }
         // The same process under its earlier name counts for what it became.
         let all = || measures.profile.samples(pid).iter().map(|samples| samples.count).sum();
         let of = || Ciphers { process: work.process.clone(), crypto: 0, all: all() };
@@ -155,9 +261,32 @@ fn busy(measures: &Measures<'_>, program: &Program) -> (f64, f64) {
     (busy, alive)
 }
 
+/// What a program computes there; none if it is not seen to be anything that a choice makes quicker.
+fn computes(measures: &Measures<'_>, program: &Program, is_server: bool) -> Option<Computes> {
+    let crypto: u64 = program.processes.values().map(|one| one.crypto).sum();
+    let named = (program.of_ciphers + program.of_hashes) as f64;
+    if named >= NAMED_MIN.value * crypto as f64 {
+        return (program.of_ciphers > program.of_hashes).then_some(Computes::Cipher);
+    }
+    let own = |pid: u32| program.processes.contains_key(&pid);
+    let efforts = measures.model.efforts.iter().filter(|effort| own(effort.thread.pid));
+    let (read, written) = efforts.fold((0, 0), |(read, written), effort| {
+        (read + effort.read_bytes, written + effort.write_bytes)
+    });
+    let rate = written as f64 / (crypto as f64 * program.each).max(1e-9);
+    if written as f64 >= PASSED_MIN.value * read as f64 && rate >= PASSED_RATE_MIN.value {
+        return Some(Computes::Cipher);
+    }
+    let is_tls = |work: &&Work| TLS_LIBRARIES.iter().any(|name| work.code.starts_with(name));
+    let work = measures.model.work.iter().filter(|work| own(work.process.pid));
+    let tls: u64 = work.filter(is_tls).map(|work| work.count).sum();
+    (is_server && tls as f64 >= TLS_MIN.value * crypto as f64).then_some(Computes::Connections)
+}
+
 /// How much of a program's time its ciphers are.
 struct Bound {
     program: Program,
+    computes: Computes,
     /// The process with the most of it.
     most: ThreadRef,
     /// Seconds of CPU in them.
@@ -177,11 +306,13 @@ impl Bound {
         let (crypto, all) = sums.fold((0, 0), |(c, a), one| (c + one.crypto, a + one.all));
         let (busy, alive) = busy(measures, &program);
         let most = program.processes.values().max_by_key(|one| one.crypto)?.process.clone();
+        let is_server = !measures.concerns(&most);
         let bound = Self {
+            computes: computes(measures, &program, is_server)?,
             seconds: crypto as f64 * program.each,
             share: crypto as f64 / all.max(1) as f64,
             busy: busy / alive.max(1e-9),
-            is_server: !measures.concerns(&most),
+            is_server,
             program,
             most,
         };
@@ -221,7 +352,12 @@ impl Bound {
             false => format!("While somebody waits for {them}, nothing else holds {them} up."),
         };
         Wording {
-            title: format!("{comm} is as fast as the cipher that it computes"),
+            title: match self.computes {
+                Computes::Cipher => format!("{comm} is as fast as the cipher that it computes"),
+                Computes::Connections => {
+                    format!("{comm} is as fast as it computes the keys of its TLS connections")
+                }
+            },
             text: format!(
                 "{} of the CPU time of {who} ({}) is spent in {library}. {held_up}",
                 words::percent(self.share),
@@ -236,7 +372,10 @@ impl Bound {
                 ),
                 Evidence::new("runs or is ready to", self.busy, "1", "sched_switch"),
             ],
-            remedy: remedy(&self.most, several),
+            remedy: match self.computes {
+                Computes::Cipher => remedy(&self.most, several),
+                Computes::Connections => fewer_connections(),
+            },
         }
     }
 }
@@ -272,6 +411,22 @@ fn matched<'m>(measures: &'m Measures<'m>, ends: &'m [End], program: Program) ->
     Some(cost.charge(matched, does))
 }
 
+/// Of new connections: fewer, or cheaper ones.
+fn fewer_connections() -> Vec<Remedy> {
+    vec![
+        Remedy {
+            text: "keep connections open and resume TLS sessions, so that fewer are begun anew"
+                .into(),
+            ..Remedy::default()
+        },
+        Remedy {
+            text: "give the server a key of an elliptic curve, if its key is RSA".into(),
+            command: "openssl speed ecdsap256 rsa2048".into(),
+            ..Remedy::default()
+        },
+    ]
+}
+
 fn remedy(most: &ThreadRef, several: bool) -> Vec<Remedy> {
     let pid = if several {
         format!("$(pidof -s {})", words::shell(&most.comm))
@@ -297,13 +452,35 @@ fn remedy(most: &ThreadRef, several: bool) -> Vec<Remedy> {
 #[cfg(test)]
 mod tests {
     use crate::answer::explain;
-    use crate::facts::Fact;
+    use crate::facts::{Body, Effort, Fact, Function, Work};
     use crate::measure::cpu_profile_tests::*;
 
-    fn transfer(samples: u64) -> Vec<Fact> {
+    /// It has read a gigabyte.
+    fn computing(samples: u64, written: u64) -> Vec<Fact> {
         let mut facts = sampled(&[(&[], samples)]);
         facts.push(in_code("libcrypto.so.3", samples * 9 / 10));
+        let read_bytes = 1_000_000_000;
+        facts.push(effort(Effort { read_bytes, write_bytes: written, ..Effort::default() }));
         facts
+    }
+
+    fn transfer(samples: u64) -> Vec<Fact> {
+        computing(samples, 1_000_000_000)
+    }
+
+    /// The same with the functions' names.
+    fn in_function(written: u64, name: &str) -> Vec<String> {
+        let mut facts = computing(960, written);
+        for fact in &mut facts {
+            if let Body::Work(Work { functions, count, .. }) = &mut fact.body {
+                functions.push(Function {
+                    name: name.into(),
+                    count: *count,
+                    ..Function::default()
+                });
+            }
+        }
+        explain(facts).findings.into_iter().map(|finding| finding.code).collect()
     }
 
     #[test]
@@ -313,8 +490,34 @@ mod tests {
     }
 
     #[test]
-    fn one_that_mostly_does_other_things_is_not_bound_by_it() {
+    fn who_hashes_has_no_cipher() {
+        for written in [0, 100_000_000] {
+            assert!(explain(computing(960, written)).findings.is_empty(), "{written}");
+        }
+        for function in ["SHA256_Update", "md5_block_data_order", "bcrypt_hash", "EVP_PBE_scrypt"] {
+            assert!(in_function(1_000_000_000, function).is_empty(), "{function}");
+        }
+    }
+
+    #[test]
+    fn a_cipher_is_known_by_its_name_wherever_its_bytes_go() {
+        for function in ["aesni_cbc_encrypt", "ChaCha20_ctr32", "DES_ede3_cbc_encrypt"] {
+            assert_eq!(in_function(0, function), ["process.crypto_bound"], "{function}");
+        }
+    }
+
+    #[test]
+    fn few_bytes_for_much_time_are_no_stream() {
         let mut facts = sampled(&[(&[], 960)]);
+        facts.push(in_code("libcrypto.so.3", 900));
+        facts.push(effort(Effort { read_bytes: 4_000, write_bytes: 8_000, ..Effort::default() }));
+        assert!(explain(facts).findings.is_empty());
+    }
+
+    #[test]
+    fn one_that_mostly_does_other_things_is_not_bound_by_it() {
+        let mut facts = transfer(960);
+        facts.retain(|fact| !matches!(fact.body, Body::Work(_)));
         facts.push(in_code("libcrypto.so.3", 400));
         assert!(explain(facts).findings.is_empty());
     }

@@ -101,7 +101,7 @@ fn explain(measures: &Measures<'_>, end: &End, doing: &Meanwhile, loss: &Loss<'_
             words::count(end.count as usize, "wait", "waits"),
             on.kind,
             on.name,
-            wait_words::lasted(&longest),
+            wait_words::lasted_of(&longest, loss.seconds),
             doing.does,
             words::percent(doing.share),
         ),

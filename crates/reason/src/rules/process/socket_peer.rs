@@ -13,6 +13,7 @@ use super::{owing, wait_words};
 use crate::facts::{TargetKind, ThreadRef};
 use crate::graph::chains::ChainLink;
 use crate::graph::end::{End, EndKind};
+use crate::graph::responsible::carrier;
 use crate::measure::Measures;
 use crate::measure::longest_wait::LongestWait;
 use crate::measure::own_functions::{stands_in, works_in};
@@ -24,6 +25,7 @@ use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Evidence, Remedy, Severity, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, culprit};
 use crate::waits::WaitClass;
+use crate::waits::timeline::WaitSpan;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -388,7 +390,7 @@ impl Answers {
                 "1 answer".to_string(),
             ),
             count => (
-                format!("{client} {waits}, which {over} each answer for {answer}"),
+                format!("{client} {waits}, which {}", self.over_answers(measures, read, over)),
                 words::count(count, "answer", "answers"),
             ),
         };
@@ -412,6 +414,22 @@ impl Answers {
                 ..Remedy::default()
             }],
         }
+    }
+
+    /// By the client's waits that the server ended, on whatever connection.
+    fn over_answers(&self, measures: &Measures<'_>, read: &ChainLink, over: &str) -> String {
+        let model = measures.model;
+        let by_server = |wait: &WaitSpan| {
+            wait.thread.pid == read.who.pid
+                && is_read(wait.class)
+                && carrier(wait).is_some_and(|by| by.pid == self.server.pid)
+        };
+        let waits = measures.waits().filter(|wait| is_on(wait, read) || by_server(wait));
+        let waits: Vec<f64> = waits
+            .map(|wait| wait.within_ns(model.begin_ns, model.end_ns) as f64 / 1e9)
+            .filter(|seconds| *seconds > 0.0)
+            .collect();
+        wait_words::over_answers(over, &waits, (self.asked.answers, self.waited.seconds()))
     }
 
     fn evidence(
@@ -446,7 +464,7 @@ impl Answers {
     }
 }
 
-fn is_on(wait: &crate::waits::timeline::WaitSpan, read: &ChainLink) -> bool {
+fn is_on(wait: &WaitSpan, read: &ChainLink) -> bool {
     let is_its = wait.object == read.object && wait.thread.pid == read.who.pid;
     is_its && (is_read(wait.class) || wait.class == read.class)
 }

@@ -54,6 +54,42 @@ pub fn lasted(longest: &LongestWait) -> String {
     format!("{did} {}", duration(longest))
 }
 
+/// The same of several waits that took so many seconds together: one long wait among short ones is said, and so is that
+/// the sum leaves a part of it out.
+pub fn lasted_of(longest: &LongestWait, seconds: f64) -> String {
+    let lasted = lasted(longest);
+    if longest.seconds > seconds {
+        return format!("{lasted}, of which {} count here", words::seconds(seconds));
+    }
+    match longest.near {
+        _ if longest.all < 2 => lasted,
+        1 => format!("{lasted}, each other one less than half as long"),
+        near if near == longest.all => lasted,
+        near => format!("{lasted}, and {near} of them at least half as long"),
+    }
+}
+
+/// What somebody does over several answers, by the waits for them: `sleeps over each answer for 400 ms` only if they are
+/// alike, `sleeps over 1 of 7 answers for 6.00 s` otherwise. Without the single waits their sum is all that can be said.
+pub fn over_answers(over: &str, waits: &[f64], (answers, sum): (usize, f64)) -> String {
+    let longest = waits.iter().copied().fold(0.0, f64::max);
+    let near = waits.iter().filter(|one| **one * 2.0 >= longest).count();
+    match waits.len() {
+        0 | 1 => {
+            let (many, all) = (words::count(answers, "answer", "answers"), words::seconds(sum));
+            format!("{over} {many} for {all} altogether")
+        }
+        all if near == all => {
+            let mean = waits.iter().sum::<f64>() / all as f64;
+            format!("{over} each answer for {}", words::seconds(mean))
+        }
+        all => {
+            let up_to = if near > 1 { "up to " } else { "" };
+            format!("{over} {near} of {all} answers for {up_to}{}", words::seconds(longest))
+        }
+    }
+}
+
 /// `at least 5.00 s`, `2.10 s`.
 pub fn duration(longest: &LongestWait) -> String {
     let least = if longest.at_least { "at least " } else { "" };
@@ -96,5 +132,30 @@ pub fn list(measures: &Measures<'_>, pids: &BTreeSet<u32>) -> String {
     match pids.len().saturating_sub(SHOWN_MAX) {
         0 => shown.join(", "),
         more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_long_answer_among_short_ones_is_no_mean() {
+        let said = |waits: &[f64]| over_answers("sleeps over", waits, (7, 6.0));
+        assert_eq!(
+            said(&[6.0, 0.01, 0.0, 0.0, 0.0, 0.0, 0.0]),
+            "sleeps over 1 of 7 answers for 6.00 s"
+        );
+        assert_eq!(said(&[2.0, 1.8, 0.1]), "sleeps over 2 of 3 answers for up to 2.00 s");
+        assert_eq!(said(&[0.4, 0.41, 0.39]), "sleeps over each answer for 400 ms");
+        assert_eq!(said(&[]), "sleeps over 7 answers for 6.00 s altogether");
+    }
+
+    #[test]
+    fn the_longest_is_said_beside_a_sum_that_leaves_a_part_of_it_out() {
+        let longest = LongestWait { seconds: 2.01, all: 20, near: 1, ..LongestWait::default() };
+        assert_eq!(lasted_of(&longest, 2.0), "took 2.01 s, of which 2.00 s count here");
+        assert_eq!(lasted_of(&longest, 2.5), "took 2.01 s, each other one less than half as long");
+        assert_eq!(lasted_of(&LongestWait { near: 20, ..longest }, 30.0), "took 2.01 s");
     }
 }
