@@ -13,7 +13,13 @@ pub(crate) fn target(
     roots: &Roots,
     containers: &[Container],
 ) -> Result<Target, SourceError> {
-    let plain = |kind, name: String, pid| Target { kind, name, pid, cgroups: Vec::new() };
+    let plain = |kind, name: String, pid| Target {
+        kind,
+        name,
+        pid,
+        cgroups: Vec::new(),
+        words: Vec::new(),
+    };
     Ok(match what {
         What::Host => plain(TargetKind::Host, files::host::host(roots).hostname, 0),
         What::Process(pid) => {
@@ -34,11 +40,13 @@ pub(crate) fn target(
                 name: found.name.clone(),
                 pid: 0,
                 cgroups: found.cgroups.clone(),
+                words: Vec::new(),
             }
         }
         What::Command(words) => {
-            let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
-            plain(TargetKind::Command, words.join(" "), 0)
+            let words: Vec<String> =
+                words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+            Target { words: words.clone(), ..plain(TargetKind::Command, words.join(" "), 0) }
         }
     })
 }

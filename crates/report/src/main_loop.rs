@@ -260,7 +260,7 @@ fn process_in(model: &Model, pid: u32) -> Option<Target> {
     let sums = || model.times.iter().map(|time| &time.thread).find(|thread| thread.tid == pid);
     let thread = model.threads.get(&pid).map(|it| &it.thread).or_else(sums)?;
     let name = thread.comm.clone();
-    Some(Target { kind: TargetKind::Process, name, pid, cgroups: Vec::new() })
+    Some(Target { kind: TargetKind::Process, name, pid, cgroups: Vec::new(), words: Vec::new() })
 }
 
 fn container_in(model: &Model, name: &str) -> Option<Target> {
@@ -275,6 +275,7 @@ fn container_in(model: &Model, name: &str) -> Option<Target> {
         name: found.name.clone(),
         pid: 0,
         cgroups: found.cgroups.clone(),
+        words: Vec::new(),
     })
 }
 
@@ -362,8 +363,13 @@ mod tests {
     use holdup_reason::facts::{Container, Thread, ThreadRef};
 
     fn host_recording() -> Model {
-        let target =
-            Target { kind: TargetKind::Host, name: "web".into(), pid: 0, cgroups: Vec::new() };
+        let target = Target {
+            kind: TargetKind::Host,
+            name: "web".into(),
+            pid: 0,
+            cgroups: Vec::new(),
+            words: Vec::new(),
+        };
         let thread = Thread {
             thread: ThreadRef { tid: 812, pid: 812, start_ns: 1, comm: "nginx".into() },
             ..Thread::default()

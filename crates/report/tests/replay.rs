@@ -22,8 +22,13 @@ fn command(arguments: &[&str]) -> Command {
 }
 
 fn facts() -> Vec<Fact> {
-    let target =
-        Target { kind: TargetKind::Host, name: "we\x1b[31mb".into(), pid: 0, cgroups: Vec::new() };
+    let target = Target {
+        kind: TargetKind::Host,
+        name: "we\x1b[31mb".into(),
+        pid: 0,
+        cgroups: Vec::new(),
+        words: Vec::new(),
+    };
     [
         (1_000, Body::Host(Host { hostname: "we\x1b[31mb".into(), cpus: 2, ..Host::default() })),
         (1_000, Body::Target(target)),

@@ -232,7 +232,13 @@ mod tests {
 
     fn looked_at(kind: TargetKind) -> Vec<Fact> {
         let cgroups = vec![PATH.to_string()];
-        let target = Target { kind, name: "web".into(), pid: 0, cgroups: cgroups.clone() };
+        let target = Target {
+            kind,
+            name: "web".into(),
+            pid: 0,
+            cgroups: cgroups.clone(),
+            words: Vec::new(),
+        };
         let (name, runtime) = ("web".to_string(), "docker".to_string());
         let container = Container { name, runtime, cgroups, ..Container::default() };
         [host(), vec![fact(Body::Target(target)), fact(Body::Container(container))]].concat()

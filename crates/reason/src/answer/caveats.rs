@@ -305,14 +305,20 @@ mod tests {
         assert!(reported(of_client(), vec![1, 10], WaitState::Sleep));
         assert!(!reported(of_client(), vec![1, 20], WaitState::Sleep));
         assert!(reported(of_client(), vec![1, 20], WaitState::Stopped));
-        let host =
-            Target { kind: TargetKind::Host, name: "web".into(), pid: 0, cgroups: Vec::new() };
+        let host = Target {
+            kind: TargetKind::Host,
+            name: "web".into(),
+            pid: 0,
+            cgroups: Vec::new(),
+            words: Vec::new(),
+        };
         assert!(reported(fact(Body::Target(host)), vec![1], WaitState::Sleep));
         let command = Target {
             kind: TargetKind::Command,
             name: "client".into(),
             pid: 10,
             cgroups: Vec::new(),
+            words: Vec::new(),
         };
         assert!(!reported(fact(Body::Target(command)), vec![1], WaitState::Sleep));
     }

@@ -10,6 +10,7 @@ pub use super::container_card::*;
 pub use super::container_start::{ContainerStart, StartPhase};
 pub use crate::graph::end::EndKind;
 pub use crate::model::names::ObjectName;
+pub use crate::rules::action::{ActedOn, Action, ActionKind, ActionTarget, Question};
 pub use crate::rules::wording::{Culprit, CulpritKind, Evidence, Impact, Remedy, Severity};
 pub use crate::waits::lock_kind::LockKind;
 
@@ -172,6 +173,9 @@ pub struct AnswerEnd {
     /// The command that asks the program itself, where nothing more can be seen from outside; empty if it is not needed.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub ask: String,
+    /// The same, typed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ask_action: Option<Action>,
     /// Of an open end: why it goes no further, one clause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why_open: Option<String>,

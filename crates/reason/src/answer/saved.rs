@@ -6,7 +6,7 @@
 //! Edit together: docs/json.md, the report crate's text/finding.rs.
 
 use super::report::{Impact, WithoutIt};
-use crate::graph::end::{End, EndKey};
+use crate::graph::end::{End, EndKey, EndKind};
 use crate::graph::what_if::{WhatIf, Without};
 use crate::measure::Measures;
 use crate::model::object::Object;
@@ -28,6 +28,10 @@ impl Saved {
 
     /// Without an end, or the part of it that is meant.
     pub fn end(&self, measures: &Measures<'_>, end: &End) -> WithoutIt {
+        // Whoever asks a person needs the answer: without it there is no command.
+        if end.kind == EndKind::Person {
+            return WithoutIt::default();
+        }
         let mut without = self.together(&[end]);
         let several = matches!(end.object, Object::Processes(_));
         if let (Some(what_if), Some(who), true) = (&self.0, &end.who, several)

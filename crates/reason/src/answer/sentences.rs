@@ -90,16 +90,13 @@ pub fn unnamed(
         words::seconds(total),
         detail(measures, first),
     );
-    let rest: Vec<String> = ends
+    let others = ends
         .iter()
         .filter(|end| !std::ptr::eq(*end, first))
         .filter(|end| end.seconds >= 0.02 * total)
-        .filter(|end| !works || !own.works(end))
-        .take(3)
-        .map(|end| format!("{} {}", short(end), words::seconds(end.seconds)))
-        .collect();
-    if !rest.is_empty() {
-        text.push_str(&format!(" The rest: {}.", rest.join(", ")));
+        .filter(|end| !works || !own.works(end));
+    if let Some(rest) = the_rest(others) {
+        text.push_str(&rest);
     }
     let kind = measures.model.target.as_ref().map(|target| target.kind);
     if let Some(hidden) = hidden_waits(measures).filter(|_| kind == Some(TargetKind::Container)) {
@@ -286,6 +283,22 @@ fn detail(measures: &Measures<'_>, end: &AnswerEnd) -> String {
         clauses.push(why.clone());
     }
     if clauses.is_empty() { String::new() } else { format!(": {}", clauses.join("; ")) }
+}
+
+/// Other ends, a few; those that are said alike are one.
+fn the_rest<'a>(ends: impl Iterator<Item = &'a AnswerEnd>) -> Option<String> {
+    let mut all: Vec<(String, f64)> = Vec::new();
+    for end in ends {
+        let said = short(end);
+        match all.iter_mut().find(|(known, _)| *known == said) {
+            Some((_, seconds)) => *seconds += end.seconds,
+            None => all.push((said, end.seconds)),
+        }
+    }
+    all.truncate(3);
+    let rest: Vec<String> =
+        all.iter().map(|(said, seconds)| format!("{said} {}", words::seconds(*seconds))).collect();
+    (!rest.is_empty()).then(|| format!(" The rest: {}.", rest.join(", ")))
 }
 
 /// An end in two words.

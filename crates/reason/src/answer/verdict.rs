@@ -19,6 +19,7 @@ use crate::measure::Measures;
 use crate::measure::own_functions::works_in;
 use crate::model::object::Object;
 use crate::model::words;
+use crate::rules::lasting::lasting;
 use crate::rules::{Claim, ask, engine};
 use crate::waits::WaitClass;
 use crate::waits::poll_intent::TCP_LISTEN;
@@ -33,6 +34,8 @@ const DEMAND_MIN: f64 = 0.01;
 const HOST_DEMAND_MIN: f64 = 0.25;
 /// A host whose CPUs are in use for less than this part of the time has nothing to do.
 const HOST_BUSY_MIN: f64 = 0.05;
+/// Work that takes less is done before a profiler has a picture of it.
+const PROFILE_SECONDS: f64 = 1.0;
 
 /// What an end of the answer is of: one of the graph's ends, as far as these processes lose it.
 #[derive(Debug, Clone)]
@@ -183,6 +186,7 @@ pub fn said(measures: &Measures<'_>, end: &End, finding: Option<usize>) -> Answe
         (EndKind::Cpu, _) => has_the_cpu(measures, end),
         _ => who,
     };
+    let asks = ask(measures, end, finding.is_some());
     AnswerEnd {
         end: kind,
         object: model.name_of(&end.object),
@@ -200,33 +204,51 @@ pub fn said(measures: &Measures<'_>, end: &End, finding: Option<usize>) -> Answe
             .map(|s| link(model, &s))
             .collect(),
         finding,
-        ask: ask(measures, end),
+        ask: asks.as_ref().map_or_else(String::new, |way| way.command.clone()),
+        ask_action: asks.and_then(|way| way.action),
         why_open: (kind == EndKind::Open).then(|| why_open(measures, end)),
     }
 }
 
-/// Of whom the program must be asked: whoever waits for something inside itself.
-fn ask(measures: &Measures<'_>, end: &End) -> String {
-    let inside = match (end.kind, &end.object) {
+/// The question that leads on from an end: to the program where it waits for something inside itself, and where no rule has a way
+/// out, to whoever would have to act. Of who is gone, what can be asked the next time.
+fn ask(measures: &Measures<'_>, end: &End, is_named: bool) -> Option<Remedy> {
+    let model = measures.model;
+    let program = |who: &ThreadRef| {
+        Remedy::default().ask(Question::Program, who, ask::question(model, who.pid))
+    };
+    let way = match (end.kind, &end.object) {
         (
             EndKind::Lock,
             Object::Inside(pid) | Object::Parked(pid) | Object::InterpreterLock(pid),
-        ) => Some(*pid),
+        ) => Some(program(&model.thread_ref(*pid))),
         (EndKind::Lock, Object::Mutex { pid, .. }) => {
-            return ask::go_question(measures.model, *pid);
+            let question = ask::go_question(model, *pid);
+            Some(Remedy::default().ask(Question::Program, &model.thread_ref(*pid), question))
         }
-        (EndKind::Lock, Object::Futex { pid, .. }) if end.who.is_none() => Some(*pid),
+        (EndKind::Lock, Object::Futex { pid, .. }) if end.who.is_none() => {
+            Some(program(&model.thread_ref(*pid)))
+        }
         // Of a peer on another host this side of the connection is all that can be asked.
         (EndKind::Remote, Object::Inet(ino)) if end.who.is_none() => {
-            let socket = measures.model.socket(*ino).filter(|it| it.remote.port() != 0);
-            return socket.map_or_else(String::new, |it| ask::of_socket(measures.model, it));
+            let socket = model.socket(*ino).filter(|it| it.remote.port() != 0);
+            socket.map(|it| ask::of_socket(model, it))
         }
         (EndKind::Open, _) if matches!(end.class, WaitClass::Idle | WaitClass::FutexWait) => {
-            end.links.last().map(|root| root.who.pid)
+            end.links.last().map(|root| program(&root.who))
+        }
+        _ if is_named => None,
+        (EndKind::Remote | EndKind::Sleep, _) => end.who.as_ref().map(program),
+        (EndKind::Person, _) => end.who.as_ref().map(|who| {
+            let command = format!("ps -o user,tty,lstart,args -p {}", who.pid);
+            Remedy::default().ask(Question::State, who, command)
+        }),
+        (EndKind::Works, _) if end.seconds >= PROFILE_SECONDS => {
+            end.who.as_ref().map(|who| Remedy::default().profile(who))
         }
         _ => None,
     };
-    inside.map_or_else(String::new, |pid| ask::question(measures.model, pid))
+    lasting(model, way.into_iter().collect()).pop()
 }
 
 /// Kind and actor as they are said: a full buffer whose reader sleeps is the reader's sleep, and who waits for a vfork's
@@ -275,6 +297,10 @@ fn why_open(measures: &Measures<'_>, end: &End) -> String {
             "it had many waits too short to be seen one by one, or none of its events were seen"
                 .into()
         }
+        (WaitClass::Unseen, _) if !measures.model.is_there_at_end(&root.who) => format!(
+            "{} had many waits too short to be seen one by one, or none of its events were seen",
+            words::who(&root.who)
+        ),
         (WaitClass::Unseen, _) => format!(
             "{} had many waits too short to be seen one by one, or none of its events were seen (holdup -p {} follows them)",
             words::who(&root.who),
@@ -327,6 +353,7 @@ fn folded(
                     chain: Vec::new(),
                     finding: None,
                     ask: String::new(),
+                    ask_action: None,
                     without_it: WithoutIt::default(),
                     ..end
                 };

@@ -119,6 +119,9 @@ pub struct Target {
     /// Cgroup paths (relative to each mount) that make up a `Container`.
     #[serde(default)]
     pub cgroups: Vec<String>,
+    /// The command's words, one by one: `name` does not say where one ends. None in older recordings.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub words: Vec<String>,
 }
 
 /// The look begins.

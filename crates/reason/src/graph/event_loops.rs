@@ -405,7 +405,13 @@ mod tests {
             ),
         ]);
         let (kind, name) = (TargetKind::Command, "curl".to_string());
-        facts.push(fact(Body::Target(Target { kind, name, pid: CLIENT, cgroups: Vec::new() })));
+        facts.push(fact(Body::Target(Target {
+            kind,
+            name,
+            pid: CLIENT,
+            cgroups: Vec::new(),
+            words: Vec::new(),
+        })));
         let ends = explain(facts).answer.ends;
         ends.iter()
             .map(|end| (end.end, end.who.as_ref().and_then(|by| by.pid), end.seconds))

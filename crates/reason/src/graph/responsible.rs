@@ -345,7 +345,13 @@ mod tests {
             waits(12, second, end_ns),
         ]);
         let (kind, name) = (TargetKind::Command, "app".to_string());
-        facts.push(fact(Body::Target(Target { kind, name, pid: 10, cgroups: Vec::new() })));
+        facts.push(fact(Body::Target(Target {
+            kind,
+            name,
+            pid: 10,
+            cgroups: Vec::new(),
+            words: Vec::new(),
+        })));
         let end = explain(facts).answer.ends.remove(0);
         (end.end, end.chain.last().and_then(|link| link.who.tid))
     }
@@ -385,7 +391,13 @@ mod tests {
             second,
         ]);
         let (kind, name) = (TargetKind::Process, "launcher".to_string());
-        facts.push(fact(Body::Target(Target { kind, name, pid: 10, cgroups: Vec::new() })));
+        facts.push(fact(Body::Target(Target {
+            kind,
+            name,
+            pid: 10,
+            cgroups: Vec::new(),
+            words: Vec::new(),
+        })));
         explain(facts).answer.ends.first().map(|end| end.end)
     }
 
@@ -490,8 +502,13 @@ mod tests {
         let mut facts = shell(waits(30, 1));
         facts.retain(|fact| !matches!(&fact.body, Body::Blocked(at) if at.thread.pid == 20));
         facts.extend([waits(20, 0), waits(20, 2), waits(30, 3), waits(20, 4)]);
-        let command =
-            Target { kind: TargetKind::Command, name: "sh".into(), pid: 10, cgroups: Vec::new() };
+        let command = Target {
+            kind: TargetKind::Command,
+            name: "sh".into(),
+            pid: 10,
+            cgroups: Vec::new(),
+            words: Vec::new(),
+        };
         facts.push(fact(Body::Target(command)));
         let parts = explain(facts).accounting.parts;
         let reported: Vec<(&str, &str)> =

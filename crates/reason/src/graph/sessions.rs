@@ -177,7 +177,13 @@ mod tests {
         })));
         let name = "psql".to_string();
         let kind = TargetKind::Process;
-        facts.push(fact(Body::Target(Target { kind, name, pid: 10, cgroups: Vec::new() })));
+        facts.push(fact(Body::Target(Target {
+            kind,
+            name,
+            pid: 10,
+            cgroups: Vec::new(),
+            words: Vec::new(),
+        })));
         let ends = explain(facts).answer.ends;
         ends.iter().map(|end| (end.end, end.who.as_ref().and_then(|who| who.pid))).collect()
     }

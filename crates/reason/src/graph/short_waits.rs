@@ -145,7 +145,13 @@ pub(super) mod tests {
         let mut facts = host();
         facts.retain(|fact| !matches!(fact.body, Body::WindowEnd(_)));
         let name = "sqlite3".to_string();
-        facts.push(fact(Body::Target(Target { kind, name, pid: 10, cgroups: Vec::new() })));
+        facts.push(fact(Body::Target(Target {
+            kind,
+            name,
+            pid: 10,
+            cgroups: Vec::new(),
+            words: Vec::new(),
+        })));
         for n in 0..reported {
             let begin_ns = 10_000_000 + n * 1_000_000;
             let place = Place {

@@ -143,7 +143,13 @@ mod tests {
         facts.push(Fact { at_ns: LOOK_NS, body: Body::Wait(wait) });
         facts.push(Fact { at_ns: LOOK_NS + 1, body: Body::Exit(exit) });
         let (kind, name) = (TargetKind::Command, "make".to_string());
-        facts.push(fact(Body::Target(Target { kind, name, pid: 10, cgroups: Vec::new() })));
+        facts.push(fact(Body::Target(Target {
+            kind,
+            name,
+            pid: 10,
+            cgroups: Vec::new(),
+            words: Vec::new(),
+        })));
         explain(facts).answer.ends[0].end
     }
 
@@ -181,7 +187,13 @@ mod tests {
         let exit = Exit { thread: wake.by, last: true, code: Some(15) };
         facts.push(Fact { at_ns: LOOK_NS - 1, body: Body::Exit(exit) });
         let (kind, name) = (TargetKind::Command, "timeout".to_string());
-        facts.push(fact(Body::Target(Target { kind, name, pid: 10, cgroups: Vec::new() })));
+        facts.push(fact(Body::Target(Target {
+            kind,
+            name,
+            pid: 10,
+            cgroups: Vec::new(),
+            words: Vec::new(),
+        })));
         let end = explain(facts).answer.ends.remove(0);
         assert_eq!((end.end, end.who.and_then(|who| who.pid)), (EndKind::Sleep, Some(20)));
     }

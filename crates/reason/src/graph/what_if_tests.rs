@@ -72,8 +72,13 @@ fn command(children: &[Child], works: Ns) -> Vec<Fact> {
 /// The same with work between the waits; without, whoever ends last counts for all of them (parallel.rs).
 fn command_with_pauses(children: &[Child], works: Ns, between: Ns) -> Vec<Fact> {
     let me = thread(10, "sh");
-    let target =
-        Target { kind: TargetKind::Command, name: "sh".into(), pid: 10, cgroups: Vec::new() };
+    let target = Target {
+        kind: TargetKind::Command,
+        name: "sh".into(),
+        pid: 10,
+        cgroups: Vec::new(),
+        words: Vec::new(),
+    };
     let mut facts =
         vec![at(0, Body::Target(target)), at(0, Body::WindowBegin(WindowBegin { unix_ns: 1 }))];
     let mut now = children.iter().map(|child| child.born).max().unwrap_or(0);

@@ -253,6 +253,7 @@ mod tests {
             name: "runc run x".into(),
             pid: 10,
             cgroups: Vec::new(),
+            words: Vec::new(),
         };
         facts.push(fact(Body::Target(target)));
         let mut put = |at_ms: Ns, body| facts.push(Fact { at_ns: at_ms * MS, body });

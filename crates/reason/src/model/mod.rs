@@ -6,6 +6,7 @@
 //!
 //! Edit together: facts/mod.rs (a new body needs a place here), lookup.rs (how it is asked), threads.rs (who it is about).
 
+mod lifetimes;
 mod lookup;
 pub mod membership;
 pub mod names;

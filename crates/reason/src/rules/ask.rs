@@ -13,7 +13,9 @@
 use crate::facts::InetRef;
 use crate::measure::doors::{self, Doors};
 use crate::model::{Model, words};
+use crate::rules::action::{Action, Question};
 use crate::rules::net::ways_out;
+use crate::rules::wording::Remedy;
 use std::net::SocketAddr;
 
 /// The sessions that have a transaction open, the oldest first: who waits for whom, since when, and what each did last.
@@ -116,9 +118,12 @@ pub fn go_question(model: &Model, pid: u32) -> String {
 
 /// The command that shows one connection as the kernel has it: what was sent and not acknowledged, and for how long
 /// nothing came.
-pub fn of_socket(model: &Model, socket: &InetRef) -> String {
+pub fn of_socket(model: &Model, socket: &InetRef) -> Remedy {
     let ss = ways_out::command_in(model, socket.netns, "ss");
-    format!("{ss} -tinp 'src {} and dst {}'", socket.local, socket.remote)
+    let asks = Action::look(Question::State);
+    Remedy::default()
+        .command(format!("{ss} -tinp 'src {} and dst {}'", socket.local, socket.remote))
+        .acting(asks.through(ss.through.as_ref()))
 }
 
 #[cfg(test)]
@@ -193,7 +198,7 @@ mod tests {
     #[test]
     fn a_connection_is_shown_alone() {
         let one = connection("10.0.0.1:40000", "192.0.2.1:80", 1);
-        let asked = of_socket(&listening("app", Vec::new()), &one);
+        let asked = of_socket(&listening("app", Vec::new()), &one).command;
         assert_eq!(asked, "ss -tinp 'src 10.0.0.1:40000 and dst 192.0.2.1:80'");
     }
 }

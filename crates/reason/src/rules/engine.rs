@@ -9,7 +9,7 @@
 
 pub use super::rule::{Loss, step};
 use super::wording::{Culprit, Impact, Severity, Wording};
-use super::{Claim, Finds, LADDERS, Losses, Match, Rule, Step};
+use super::{Claim, Finds, LADDERS, Losses, Match, Rule, Step, lasting};
 use crate::facts::{TargetKind, ThreadRef};
 use crate::graph::ends::End;
 use crate::measure::Measures;
@@ -150,7 +150,8 @@ fn settle(
         (None, None) => Vec::new(),
     };
     let loss = Loss { end: end.as_ref(), impact, seconds, wall_seconds: wall, victims, victim };
-    let wording = (matched.explain)(&loss);
+    let mut wording = (matched.explain)(&loss);
+    wording.remedy = lasting::lasting(measures.model, std::mem::take(&mut wording.remedy));
     Named {
         rule,
         object,

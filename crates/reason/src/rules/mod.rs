@@ -7,9 +7,12 @@
 //!
 //! To add one: docs/writing-a-rule.md. Must not print, keep state or read what is not a measure or an end.
 
+pub mod action;
 pub mod ask;
 pub mod engine;
+pub mod lasting;
 pub mod proof;
+pub mod remedy;
 pub mod rule;
 pub mod threshold;
 pub mod wording;

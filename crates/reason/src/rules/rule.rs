@@ -196,12 +196,44 @@ pub fn culprit(model: &Model, thread: &ThreadRef) -> Culprit {
     culprit
 }
 
-/// A file as a process sees it: in another network namespace or a container it may have an /etc of its own.
-pub fn file_of(model: &Model, thread: &ThreadRef, path: &str) -> String {
+/// A file by a path that leads to it from outside.
+pub struct FileSeen {
+    /// The path.
+    pub path: String,
+    /// Through whose view of the file system it leads, if that may be another.
+    pub through: Option<ThreadRef>,
+}
+
+/// A file as a process sees it: in another network namespace or a container it may have an /etc of its own. Of a process that
+/// is gone, through another that sees the same.
+pub fn file_of(model: &Model, thread: &ThreadRef, path: &str) -> FileSeen {
     let netns = model.identity(thread).map_or(0, |known| known.netns);
     let elsewhere = model.links.iter().any(|l| l.netns == netns && !l.netns_name.is_empty());
-    if elsewhere || model.container_of(thread).is_some() {
-        return format!("/proc/{}/root{path}", thread.pid);
+    let container = model.container_of(thread);
+    if !elsewhere && container.is_none() {
+        return FileSeen { path: path.to_string(), through: None };
     }
-    path.to_string()
+    let same = |other: &ThreadRef| match container {
+        Some(own) => model.container_of(other).is_some_and(|it| it.cgroups == own.cgroups),
+        None => model.identity(other).is_some_and(|known| known.netns == netns),
+    };
+    let through = there_or_beside(model, thread, same);
+    FileSeen { path: format!("/proc/{}/root{path}", through.pid), through: Some(through) }
+}
+
+/// A process, or if it is gone another like it that is there at the window's end; if none is, the process.
+pub fn there_or_beside(
+    model: &Model,
+    process: &ThreadRef,
+    is_like: impl Fn(&ThreadRef) -> bool,
+) -> ThreadRef {
+    let beside = || {
+        let all = model.threads.values().map(|known| &known.thread);
+        let mut all = all.filter(|other| other.tid == other.pid && is_like(other));
+        all.find(|other| model.is_there_at_end(other)).cloned()
+    };
+    match model.is_there_at_end(process) {
+        true => process.clone(),
+        false => beside().unwrap_or_else(|| process.clone()),
+    }
 }

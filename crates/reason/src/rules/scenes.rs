@@ -28,7 +28,13 @@ pub fn host() -> Vec<Fact> {
 
 /// The look is at one process.
 pub fn of_process(pid: u32, comm: &str) -> Fact {
-    let target = Target { kind: TargetKind::Process, name: comm.into(), pid, cgroups: Vec::new() };
+    let target = Target {
+        kind: TargetKind::Process,
+        name: comm.into(),
+        pid,
+        cgroups: Vec::new(),
+        words: Vec::new(),
+    };
     fact(Body::Target(target))
 }
 

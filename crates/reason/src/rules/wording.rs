@@ -6,6 +6,8 @@
 //!
 //! Edit together: answer/report.rs, docs/json.md.
 
+pub use super::remedy::Remedy;
+
 use crate::facts::ThreadRef;
 use serde::{Deserialize, Serialize};
 
@@ -163,17 +165,4 @@ impl Evidence {
     pub fn new(fact: impl Into<String>, value: f64, unit: &str, source: impl Into<String>) -> Self {
         Self { fact: fact.into(), value, unit: unit.into(), source: source.into() }
     }
-}
-
-/// A way out. Nothing of it is ever run by holdup.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Remedy {
-    /// What to do, one sentence.
-    pub text: String,
-    /// The command that does it; empty if there is none.
-    #[serde(default)]
-    pub command: String,
-    /// The command that takes it back; empty if it cannot be taken back or needs no undo.
-    #[serde(default)]
-    pub undo: String,
 }

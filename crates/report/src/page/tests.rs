@@ -201,7 +201,13 @@ fn at(at_ns: Ns, body: Body) -> Fact {
 /// A look of five seconds at a host, from one second on.
 fn look(more: &[Fact]) -> Vec<Fact> {
     let host = Host { hostname: NASTY.into(), cpus: 2, kernel: NASTY.into(), ..Host::default() };
-    let target = Target { kind: TargetKind::Host, name: NASTY.into(), pid: 0, cgroups: Vec::new() };
+    let target = Target {
+        kind: TargetKind::Host,
+        name: NASTY.into(),
+        pid: 0,
+        cgroups: Vec::new(),
+        words: Vec::new(),
+    };
     let mut facts = vec![
         at(SECOND, Body::Host(host)),
         at(SECOND, Body::Target(target)),

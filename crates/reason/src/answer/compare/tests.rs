@@ -23,7 +23,13 @@ fn run(first_pid: u32, works: f64, waits: f64) -> Vec<Fact> {
     let me = thread(first_pid, "sqlite3");
     let end = works + waits;
     let name = "sqlite3 shop.db".into();
-    let target = Target { kind: TargetKind::Command, name, pid: first_pid, cgroups: Vec::new() };
+    let target = Target {
+        kind: TargetKind::Command,
+        name,
+        pid: first_pid,
+        cgroups: Vec::new(),
+        words: Vec::new(),
+    };
     let host = Host {
         hostname: "web".into(),
         kernel: "6.18".into(),
@@ -178,6 +184,7 @@ fn another_kind_or_program_is_refused_with_what_to_do() {
             name: "web".into(),
             pid: 0,
             cgroups: Vec::new(),
+            words: Vec::new(),
         }),
     );
     let mut other = run(10, 1.0, 0.0);
@@ -277,6 +284,7 @@ fn process(seconds: f64, waits: f64, lost: u64) -> Vec<Fact> {
             name: "sqlite3".into(),
             pid: 10,
             cgroups: Vec::new(),
+            words: Vec::new(),
         }),
     );
     let time = ThreadTime {

@@ -11,6 +11,7 @@ use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::model::object::Object;
 use crate::model::words;
+use crate::rules::action::{Action, ActionKind};
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
 use crate::rules::threshold::Threshold;
@@ -190,18 +191,13 @@ fn widen(measures: &Measures<'_>, one: &Bound<'_>) -> Remedy {
     let old = words::cpus(&one.identity.cpus_allowed);
     match cpuset(measures, one) {
         Some(group) => {
-            let file = words::shell(&set_file(group));
-            Remedy {
-                text: "let the group use the other CPUs too".into(),
-                command: format!("echo {all} > {file}"),
-                undo: format!("echo {old} > {file}"),
-            }
+            Remedy::to("let the group use the other CPUs too").write(&set_file(group), all, old)
         }
-        None => Remedy {
-            text: "let it use the other CPUs too".into(),
-            command: format!("taskset -a -c -p {all} {}", one.process.pid),
-            undo: format!("taskset -a -c -p {old} {}", one.process.pid),
-        },
+        None => Remedy::to("let it use the other CPUs too").set(
+            Action::set(ActionKind::Affinity, &one.process, &all, &old),
+            format!("taskset -a -c -p {all} {}", one.process.pid),
+            format!("taskset -a -c -p {old} {}", one.process.pid),
+        ),
     }
 }
 
@@ -238,7 +234,13 @@ mod tests {
     #[test]
     fn of_a_command_its_path_counts() {
         let name = "encoder".to_string();
-        let target = Target { kind: TargetKind::Command, name, pid: 10, cgroups: Vec::new() };
+        let target = Target {
+            kind: TargetKind::Command,
+            name,
+            pid: 10,
+            cgroups: Vec::new(),
+            words: Vec::new(),
+        };
         let target = Fact { at_ns: 0, body: Body::Target(target) };
         let found = pinned([0.1, 1.0], 1.5, vec![target]);
         assert_eq!(found[0].code, "cpu.affinity");

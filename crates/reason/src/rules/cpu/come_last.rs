@@ -6,6 +6,7 @@
 use crate::facts::{Cgroup, Thread, ThreadRef};
 use crate::model::membership::is_below;
 use crate::model::{Model, words};
+use crate::rules::action::{Action, ActionKind};
 use crate::rules::wording::Remedy;
 
 /// The least weights that the kernel takes, by the file's name (v2, v1).
@@ -23,19 +24,17 @@ pub(super) fn come_last(model: &Model, hurt: &ThreadRef, by: &ThreadRef) -> Reme
     }
     if is_session_apart(model, hurt, by) {
         let file = format!("/proc/{}/autogroup", by.pid);
-        return Remedy {
-            text: "let its session come last (a nice value counts within one)".into(),
-            command: format!("echo 19 > {file}"),
-            undo: format!("echo 0 > {file}"),
-        };
+        let text = "let its session come last (a nice value counts within one)";
+        let action = Action::write(&file, 19, 0).through(Some(by));
+        return Remedy::to(text).write(&file, 19, 0).acting(action);
     }
     let nice = model.identity(by).map_or(0, |known| known.nice);
-    Remedy {
-        text: "let it come last".into(),
-        // The nice value is a thread's own: that of the first thread alone would change little.
-        command: format!("renice -n 19 -p $(ls /proc/{}/task)", by.pid),
-        undo: format!("renice -n {nice} -p $(ls /proc/{}/task)", by.pid),
-    }
+    // The nice value is a thread's own: that of the first thread alone would change little.
+    Remedy::to("let it come last").set(
+        Action::set(ActionKind::Nice, by, 19, nice),
+        format!("renice -n 19 -p $(ls /proc/{}/task)", by.pid),
+        format!("renice -n {nice} -p $(ls /proc/{}/task)", by.pid),
+    )
 }
 
 /// Lets all processes of one name come after another: those that are there when the command is run.
@@ -54,6 +53,7 @@ pub(super) fn all(model: &Model, hurt: &ThreadRef, example: &ThreadRef, name: &s
             text: "let their sessions come last, or run fewer of them at a time".into(),
             command: write(19),
             undo: write(0),
+            ..Remedy::default()
         };
     }
     let nice = model.identity(example).map_or(0, |known| known.nice);
@@ -61,18 +61,15 @@ pub(super) fn all(model: &Model, hurt: &ThreadRef, example: &ThreadRef, name: &s
         text: "let them come last, or run fewer of them at a time".into(),
         command: format!("renice -n 19 -p $({pids})"),
         undo: format!("renice -n {nice} -p $({pids})"),
+        ..Remedy::default()
     }
 }
 
 /// Lets a group come last, whose weight is known.
 fn of_group((group, weight): (&Cgroup, u64)) -> Remedy {
     let (name, least) = least(group);
-    let file = words::shell(&format!("{}/{name}", group.directory.trim_end_matches('/')));
-    Remedy {
-        text: format!("let its group {} come last", group.path),
-        command: format!("echo {least} > {file}"),
-        undo: format!("echo {weight} > {file}"),
-    }
+    let file = format!("{}/{name}", group.directory.trim_end_matches('/'));
+    Remedy::to(format!("let its group {} come last", group.path)).write(&file, least, weight)
 }
 
 /// The culprit's session is a group of its own to the scheduler, and not the victim's (sched(7), "The autogroup

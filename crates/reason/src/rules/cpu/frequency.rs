@@ -13,6 +13,7 @@ use crate::measure::Measures;
 use crate::model::Model;
 use crate::model::object::Object;
 use crate::model::words;
+use crate::rules::action::Action;
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
 use crate::rules::threshold::Threshold;
@@ -199,7 +200,8 @@ fn remedy(most: &CpuFrequency, file: &str) -> Remedy {
             "for file in /sys/devices/system/cpu/cpu*/cpufreq/{file}; do echo {value} > $file; done"
         )
     };
-    Remedy { text: text.into(), command: write(&value), undo: write(&was) }
+    let path = format!("/sys/devices/system/cpu/cpu*/cpufreq/{file}");
+    Remedy::to(text).set(Action::write(&path, &value, &was), write(&value), write(&was))
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use crate::measure::Measures;
 use crate::measure::interrupts::{self, Interrupts, busiest_receiver};
 use crate::model::object::Object;
 use crate::model::words;
+use crate::rules::action::{Action, ActionKind, Question};
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
 use crate::rules::threshold::Threshold;
@@ -261,17 +262,19 @@ fn remedies(measures: &Measures<'_>, taken: &Taken<'_>, interface: Option<&str>)
     let bound = &taken.of.identity.cpus_allowed;
     if !free.is_empty() && !bound.is_empty() && !free.iter().any(|cpu| bound.contains(cpu)) {
         let (pid, to, back) = (taken.of.process.pid, words::cpus(&free), words::cpus(bound));
-        remedies.push(Remedy {
-            text: format!("let it use CPU {to}, which handles few interrupts"),
-            command: format!("taskset -a -c -p {to} {pid}"),
-            undo: format!("taskset -a -c -p {back} {pid}"),
-        });
+        let text = format!("let it use CPU {to}, which handles few interrupts");
+        remedies.push(Remedy::to(text).set(
+            Action::set(ActionKind::Affinity, &taken.of.process, &to, &back),
+            format!("taskset -a -c -p {to} {pid}"),
+            format!("taskset -a -c -p {back} {pid}"),
+        ));
     }
     if let Some(interface) = interface {
         let queues = words::shell(&format!("/sys/class/net/{interface}/queues"));
         remedies.push(Remedy {
             text: "spread the packets over more CPUs: see how many queues there are, and which CPUs they use".into(),
             command: format!("grep . {queues}/rx-*/rps_cpus"),
+            action: Some(Action::look(Question::State)),
             ..Remedy::default()
         });
     }

@@ -197,22 +197,15 @@ fn setting(quota: &Quota<'_>) -> String {
 
 fn raise(quota: &Quota<'_>, wanted_cpus: f64) -> Remedy {
     let (old, period) = (quota.quota_us, quota.period_us);
-    let file = words::shell(&setting(quota));
-    let words = |quota_us: u64| {
-        if quota.group.controllers.is_empty() {
-            format!("echo \"{quota_us} {period}\" > {file}")
-        } else {
-            format!("echo {quota_us} > {file}")
-        }
+    let value = |quota_us: u64| match quota.group.controllers.is_empty() {
+        true => format!("{quota_us} {period}"),
+        false => quota_us.to_string(),
     };
     // A group that must stay limited keeps a limit: what its threads ask for, in halves of a CPU, and at least twice
     // what it has.
     let wanted_us = (wanted_cpus * 2.0).ceil() / 2.0 * period as f64;
-    Remedy {
-        text: "raise the quota".into(),
-        command: words(old.saturating_mul(2).max(period).max(wanted_us as u64)),
-        undo: words(old),
-    }
+    let raised = old.saturating_mul(2).max(period).max(wanted_us as u64);
+    Remedy::to("raise the quota").write(&setting(quota), value(raised), value(old))
 }
 
 #[cfg(test)]

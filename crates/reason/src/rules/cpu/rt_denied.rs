@@ -172,11 +172,9 @@ fn without_budget(measures: &Measures<'_>, denied: &Denied, group: &Cgroup) -> W
             call(denied),
             Evidence::new("real-time budget of the group", 0.0, "us", file.clone()),
         ],
-        remedy: vec![Remedy {
-            text: "give the group a budget: 100 ms of each second".into(),
-            command: format!("echo 100000 > {}", words::shell(&file)),
-            undo: format!("echo 0 > {}", words::shell(&file)),
-        }],
+        remedy: vec![
+            Remedy::to("give the group a budget: 100 ms of each second").write(&file, 100_000, 0),
+        ],
     }
 }
 
@@ -197,6 +195,7 @@ fn without_capability(measures: &Measures<'_>, denied: &Denied) -> Wording {
             text: "allow real-time priorities in the shell that starts it (as root)".into(),
             command: "ulimit -r 99".into(),
             undo: "ulimit -r 0".into(),
+            ..Remedy::default()
         }],
     }
 }

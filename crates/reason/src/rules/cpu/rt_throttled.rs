@@ -211,15 +211,11 @@ fn explain(group: &Cgroup, used: &Use, budget: Budget, file: &str, loss: &Loss<'
             Evidence::new("they were ready and did not run", used.ready, "s", "sched_switch"),
             Evidence::new("other real-time threads ran", used.other, "s", "sched_switch"),
         ],
-        remedy: vec![Remedy {
-            text: "raise the budget (groups above it need at least as much)".into(),
-            command: format!(
-                "echo {} > {}",
-                (runtime * 2.0).min(OF_PERIOD_MAX * period),
-                words::shell(file)
-            ),
-            undo: format!("echo {runtime} > {}", words::shell(file)),
-        }],
+        remedy: vec![Remedy::to("raise the budget (groups above it need at least as much)").write(
+            file,
+            (runtime * 2.0).min(OF_PERIOD_MAX * period),
+            runtime,
+        )],
     }
 }
 

@@ -390,7 +390,13 @@ mod tests {
     #[test]
     fn of_a_command_its_path_counts() {
         let name = "web".to_string();
-        let target = Target { kind: TargetKind::Command, name, pid: 10, cgroups: Vec::new() };
+        let target = Target {
+            kind: TargetKind::Command,
+            name,
+            pid: 10,
+            cgroups: Vec::new(),
+            words: Vec::new(),
+        };
         let target = Fact { at_ns: 0, body: Body::Target(target) };
         let mut facts = vec![time(10, "web", 1.6, 2.0), time(20, "miner", 8.2, 11.0)];
         let alone = with([1.0, 1.0], [facts.clone(), vec![of_process(10, "web")]].concat());

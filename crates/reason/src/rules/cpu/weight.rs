@@ -20,6 +20,7 @@ use crate::measure::cpu_users::Program;
 use crate::model::membership::is_below;
 use crate::model::object::Object;
 use crate::model::{Model, words};
+use crate::rules::action::{Action, ActionKind};
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
 use crate::rules::threshold::Threshold;
@@ -294,25 +295,22 @@ fn explain(light: &Light<'_>, run: f64, loss: &Loss<'_>) -> Wording {
 fn remedy(light: &Light<'_>) -> Remedy {
     let pid = light.of.process.pid;
     match light.by {
-        Weighted::Group(group, weight) => {
-            let file = words::shell(&file(group));
-            Remedy {
-                text: format!("give cgroup {} the usual weight", group.path),
-                command: format!("echo {} > {file}", usual(group)),
-                undo: format!("echo {weight} > {file}"),
-            }
-        }
-        Weighted::Nice(nice) => Remedy {
-            text: "give it the usual nice value".into(),
-            // The nice value is a thread's own.
-            command: format!("renice -n 0 -p $(ls /proc/{pid}/task)"),
-            undo: format!("renice -n {nice} -p $(ls /proc/{pid}/task)"),
-        },
-        Weighted::Idle => Remedy {
-            text: "give it the usual policy".into(),
-            command: format!("chrt -a -o -p 0 {pid}"),
-            undo: format!("chrt -a -i -p 0 {pid}"),
-        },
+        Weighted::Group(group, weight) => Remedy::to(format!(
+            "give cgroup {} the usual weight",
+            group.path
+        ))
+        .write(&file(group), usual(group), weight),
+        // The nice value is a thread's own.
+        Weighted::Nice(nice) => Remedy::to("give it the usual nice value").set(
+            Action::set(ActionKind::Nice, &light.of.process, 0, nice),
+            format!("renice -n 0 -p $(ls /proc/{pid}/task)"),
+            format!("renice -n {nice} -p $(ls /proc/{pid}/task)"),
+        ),
+        Weighted::Idle => Remedy::to("give it the usual policy").set(
+            Action::set(ActionKind::Policy, &light.of.process, "other", "idle"),
+            format!("chrt -a -o -p 0 {pid}"),
+            format!("chrt -a -i -p 0 {pid}"),
+        ),
     }
 }
 

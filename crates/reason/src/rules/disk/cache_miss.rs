@@ -246,6 +246,7 @@ fn remedy(cache: &DiskCache<'_>, left: Option<(f64, &Disk)>) -> Vec<Remedy> {
             text: "let more of what is asked for move into the cache at once".into(),
             command: now.map(|now| message(now.saturating_mul(FASTER))).unwrap_or_default(),
             undo: now.map(message).unwrap_or_default(),
+            ..Remedy::default()
         }];
     }
     let larger = match left {

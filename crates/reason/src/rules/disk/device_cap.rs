@@ -13,6 +13,7 @@ use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::disk_view::DiskView;
 use crate::model::words;
+use crate::rules::action::{Action, Question};
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
 use crate::rules::threshold::Threshold;
@@ -147,6 +148,7 @@ fn explain(view: &DiskView<'_>, loss: &Loss<'_>) -> Wording {
             Remedy {
                 text: "see who writes synchronously, and batch it".into(),
                 command: format!("holdup --for 30s -v   # the victims of {name}"),
+                action: Some(Action::look(Question::State)),
                 ..Remedy::default()
             },
         ],

@@ -16,6 +16,7 @@ use crate::measure::disk_queue::Service;
 use crate::measure::disk_view::DiskView;
 use crate::model::object::Object;
 use crate::model::words;
+use crate::rules::action::{Action, Question};
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
 use crate::rules::threshold::Threshold;
@@ -149,6 +150,7 @@ fn remedy(disk: &Disk) -> Vec<Remedy> {
     let read = Remedy {
         text: "read what the kernel says of it, and move the data off it".into(),
         command: format!("dmesg | grep -w {}", disk.name),
+        action: Some(Action::look(Question::State)),
         ..Remedy::default()
     };
     let device = "read the device's own error counters, and plan its replacement";

@@ -358,13 +358,8 @@ fn raise(limit: &IoLimit, file: &str, times: f64) -> Remedy {
         ("io.max", _) => format!("{dev} wbps={rate}"),
         _ => format!("{dev} {rate}"),
     };
-    let file = words::shell(file);
-    Remedy {
-        text: "raise the limit to about what the waiters would ask for, and the disk has to give"
-            .into(),
-        command: format!("echo \"{}\" > {file}", words(new)),
-        undo: format!("echo \"{}\" > {file}", words(old)),
-    }
+    Remedy::to("raise the limit to about what the waiters would ask for, and the disk has to give")
+        .write(file, words(new), words(old))
 }
 
 #[cfg(test)]

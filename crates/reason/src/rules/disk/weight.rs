@@ -114,7 +114,6 @@ fn explain(
     };
     let mut evidence = vec![of(heavy, *more), of(light, *less)];
     evidence.extend(wording::evidence(view));
-    let file = words::shell(&file(light)).to_string();
     Wording {
         title: format!(
             "{} waits for disk {name}, which serves the heavier group {} first",
@@ -131,11 +130,11 @@ fn explain(
             words::of_window(loss.seconds, loss.wall_seconds),
         ),
         evidence,
-        remedy: vec![Remedy {
-            text: "give the light group the same weight".into(),
-            command: format!("echo {more} > {file}"),
-            undo: format!("echo {less} > {file}"),
-        }],
+        remedy: vec![Remedy::to("give the light group the same weight").write(
+            &file(light),
+            more,
+            less,
+        )],
     }
 }
 

@@ -5,6 +5,7 @@
 use crate::facts::{Disk, ThreadRef};
 use crate::measure::disk_view::DiskView;
 use crate::model::words;
+use crate::rules::action::{Action, ActionKind};
 use crate::rules::wording::{Evidence, Remedy};
 
 const COUNTERS: &str = "/proc/diskstats";
@@ -69,19 +70,13 @@ pub(super) fn inside(view: &DiskView<'_>) -> Evidence {
 pub(super) fn come_last(disk: &Disk, who: &ThreadRef, text: &str) -> Remedy {
     let heeds = matches!(disk.scheduler.as_str(), "bfq" | "mq-deadline");
     if !heeds {
-        return Remedy {
-            text: format!(
-                "pause it until the others are done (the scheduler of {}, {}, heeds no priorities)",
-                disk.name, disk.scheduler
-            ),
-            command: format!("kill -STOP {}", who.pid),
-            undo: format!("kill -CONT {}", who.pid),
-        };
+        let text = format!(
+            "pause it until the others are done (the scheduler of {}, {}, heeds no priorities)",
+            disk.name, disk.scheduler
+        );
+        return Remedy::to(text).pause(who);
     }
     let threads = format!("$(ls /proc/{}/task)", who.pid);
-    Remedy {
-        text: text.into(),
-        command: format!("ionice -c 3 -p {threads}"),
-        undo: format!("ionice -c 0 -p {threads}"),
-    }
+    let by = |class: u32| format!("ionice -c {class} -p {threads}");
+    Remedy::to(text).set(Action::set(ActionKind::IoClass, who, "idle", "none"), by(3), by(0))
 }

@@ -84,6 +84,7 @@ fn explain(end: &End, mount: &str, is_frozen: bool, loss: &Loss<'_>) -> Wording 
             text: "thaw it".into(),
             command: format!("fsfreeze -u {}", words::shell(mount)),
             undo: format!("fsfreeze -f {}", words::shell(mount)),
+            ..Remedy::default()
         }],
     }
 }

@@ -12,6 +12,7 @@ use crate::facts::ThreadRef;
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::model::words;
+use crate::rules::action::Question;
 use crate::rules::engine::Loss;
 use crate::rules::process::holder_doing;
 use crate::rules::proof::Proof;
@@ -122,16 +123,12 @@ fn explain(
 fn remedy(end: &End, daemon: Option<&ThreadRef>) -> Remedy {
     let is_stopped = end.holder_mostly() == Some(WaitClass::Stopped);
     match daemon {
-        Some(daemon) if is_stopped => Remedy {
-            text: "continue the daemon".into(),
-            command: format!("kill -CONT {}", daemon.pid),
-            undo: format!("kill -STOP {}", daemon.pid),
-        },
-        Some(daemon) => Remedy {
-            text: format!("see what {} does", words::who(daemon)),
-            command: format!("cat /proc/{}/task/*/stack", daemon.pid),
-            ..Remedy::default()
-        },
+        Some(daemon) if is_stopped => Remedy::to("continue the daemon").go_on(daemon),
+        Some(daemon) => Remedy::to(format!("see what {} does", words::who(daemon))).ask(
+            Question::Stacks,
+            daemon,
+            format!("cat /proc/{}/task/*/stack", daemon.pid),
+        ),
         None => Remedy { text: "see what its daemon does".into(), ..Remedy::default() },
     }
 }

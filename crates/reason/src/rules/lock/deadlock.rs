@@ -13,6 +13,7 @@ use crate::measure::longest_wait::LongestWait;
 use crate::model::Model;
 use crate::model::object::Object;
 use crate::model::words;
+use crate::rules::action::Question;
 use crate::rules::engine::Loss;
 use crate::rules::process::{holder_doing, wait_words};
 use crate::rules::proof::Proof;
@@ -228,14 +229,14 @@ fn explain_stuck(measures: &Measures<'_>, stuck: &Stuck<'_>) -> Wording {
         remedy: vec![
             Remedy {
                 text: "see what each of them is in the middle of".into(),
-                command: ask::question(model, pid),
                 ..Remedy::default()
-            },
-            Remedy {
-                text: "end it (what it did under the locks is lost)".into(),
-                command: holder_doing::end_command(model, &[pid]),
-                ..Remedy::default()
-            },
+            }
+            .ask(Question::Program, &model.thread_ref(pid), ask::question(model, pid)),
+            holder_doing::end_all(
+                model,
+                "end it (what it did under the locks is lost)",
+                &[model.thread_ref(pid)],
+            ),
         ],
     }
 }
@@ -266,17 +267,19 @@ fn explain(measures: &Measures<'_>, circle: &[&WaitSpan], closing: u32, _: &Loss
 }
 
 fn ways_out(model: &Model, circle: &[&WaitSpan], closing: u32) -> Vec<Remedy> {
-    let end = Remedy {
-        text: "end one of them (what it did under the lock is lost)".into(),
-        command: holder_doing::end_command(model, &[closing]),
-        ..Remedy::default()
-    };
+    let end = holder_doing::end_all(
+        model,
+        "end one of them (what it did under the lock is lost)",
+        &[model.thread_ref(closing)],
+    );
     let pid = circle[0].thread.pid;
     let of_one = circle.iter().all(|wait| wait.thread.pid == pid);
-    let see = of_one.then(|| Remedy {
-        text: "before that, see where each of its threads took its lock".into(),
-        command: ask::question(model, pid),
-        ..Remedy::default()
+    let see = of_one.then(|| {
+        Remedy {
+            text: "before that, see where each of its threads took its lock".into(),
+            ..Remedy::default()
+        }
+        .ask(Question::Program, &circle[0].thread, ask::question(model, pid))
     });
     [Some(end), see].into_iter().flatten().collect()
 }

@@ -10,6 +10,7 @@ use crate::measure::Measures;
 use crate::measure::process_names::present;
 use crate::model::object::{FileKey, Object};
 use crate::model::words;
+use crate::rules::action::{Action, Question};
 use crate::rules::process::{holder_doing, wait_words};
 use crate::rules::wording::{Evidence, Remedy};
 use crate::waits::WaitClass;
@@ -132,10 +133,10 @@ impl<'m> Holders<'m> {
     }
 
     /// All of them that still live.
-    pub fn alive(&self, measures: &Measures<'_>) -> Vec<u32> {
+    pub fn alive(&self, measures: &Measures<'_>) -> Vec<ThreadRef> {
         let known = if self.all.is_empty() { self.main.as_slice() } else { &self.all };
         let alive = known.iter().filter(|it| !holder_doing::has_ended(measures.model, it));
-        alive.map(|it| it.pid).collect()
+        alive.cloned().collect()
     }
 
     /// The ways out for whoever waits for it.
@@ -149,26 +150,17 @@ impl<'m> Holders<'m> {
                 None => "see who has the file open",
             };
             let path = words::shell(&measures.model.name_of(&end.object).name);
-            return vec![Remedy {
-                text: text.into(),
-                command: format!("fuser -v {path}"),
-                ..Remedy::default()
-            }];
+            let look = Action::look(Question::State);
+            return vec![Remedy::to(text).command(format!("fuser -v {path}")).acting(look)];
         };
-        if end.holder_mostly() == Some(WaitClass::Stopped) && alive.contains(&main.pid) {
-            return vec![Remedy {
-                text: "continue the holder".into(),
-                command: format!("kill -CONT {}", main.pid),
-                undo: format!("kill -STOP {}", main.pid),
-            }];
+        let stands = end.holder_mostly() == Some(WaitClass::Stopped);
+        if stands && let Some(main) = alive.iter().find(|it| it.pid == main.pid) {
+            return vec![Remedy::to("continue the holder").go_on(main)];
         }
-        vec![Remedy {
-            text: match alive.len() {
-                1 => "if the holder is not meant to hold it, end it".into(),
-                _ => "if nobody is meant to hold it, end all that do (it is inherited)".into(),
-            },
-            command: holder_doing::end_command(measures.model, &alive),
-            ..Remedy::default()
-        }]
+        let text = match alive.len() {
+            1 => "if the holder is not meant to hold it, end it",
+            _ => "if nobody is meant to hold it, end all that do (it is inherited)",
+        };
+        vec![holder_doing::end_all(measures.model, text, &alive)]
     }
 }

@@ -10,6 +10,7 @@ use crate::measure::Measures;
 use crate::model::Model;
 use crate::model::object::Object;
 use crate::model::words;
+use crate::rules::action::Question;
 use crate::rules::engine::Loss;
 use crate::rules::process::{holder_doing, wait_words};
 use crate::rules::proof::Proof;
@@ -150,19 +151,20 @@ fn explain(measures: &Measures<'_>, end: &End, loss: &Loss<'_>) -> Wording {
             wait_words::lasted_of(&longest, loss.seconds),
         ),
         evidence,
-        remedy: vec![Remedy {
-            text: match holder {
-                Some(_) => format!("see where {by} spends its time while it holds the lock"),
-                None => "see which of its threads holds the lock, and what it does".into(),
-            },
-            command: match holder {
-                Some(h) => format!("cat /proc/{}/task/{}/stack", h.pid, h.tid),
-                None => {
-                    let pid = end.links[end.named].who.pid;
-                    format!("gdb -p {pid} -batch -ex 'thread apply all bt'")
-                }
-            },
-            ..Remedy::default()
+        remedy: vec![match holder {
+            Some(h) => {
+                let text = format!("see where {by} spends its time while it holds the lock");
+                Remedy::to(text).kernel_stack(&h)
+            }
+            None => {
+                let own = &end.links[end.named].who;
+                let command = format!("gdb -p {} -batch -ex 'thread apply all bt'", own.pid);
+                Remedy::to("see which of its threads holds the lock, and what it does").ask(
+                    Question::Stacks,
+                    own,
+                    command,
+                )
+            }
         }],
     }
 }

@@ -7,6 +7,7 @@
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::model::words;
+use crate::rules::action::Question;
 use crate::rules::engine::Loss;
 use crate::rules::process::{holder_doing, wait_words};
 use crate::rules::proof::Proof;
@@ -121,9 +122,13 @@ fn explain(measures: &Measures<'_>, end: &End, waiting: &Waiting<'_>, loss: &Los
         remedy: vec![Remedy {
             text: "see what every goroutine does: the program's own list, if it has net/http/pprof"
                 .into(),
-            command: ask::go_question(measures.model, pid),
             ..Remedy::default()
-        }],
+        }
+        .ask(
+            Question::Program,
+            &measures.model.thread_ref(pid),
+            ask::go_question(measures.model, pid),
+        )],
     }
 }
 

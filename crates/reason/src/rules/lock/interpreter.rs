@@ -11,6 +11,7 @@ use crate::measure::interpreters::Place;
 use crate::model::Model;
 use crate::model::object::Object;
 use crate::model::words;
+use crate::rules::action::Question;
 use crate::rules::engine::Loss;
 use crate::rules::process::{holder_doing, wait_words};
 use crate::rules::proof::Proof;
@@ -178,9 +179,13 @@ fn explain(measures: &Measures<'_>, end: &End, had: Option<&Had>, loss: &Loss<'_
         evidence,
         remedy: vec![Remedy {
             text: "let processes compute instead of threads, or call what lets go of the lock; see what its threads do".into(),
-            command: question(measures, had, pid),
             ..Remedy::default()
-        }],
+        }
+        .ask(
+            Question::Program,
+            &measures.model.thread_ref(pid),
+            question(measures, had, pid),
+        )],
     }
 }
 

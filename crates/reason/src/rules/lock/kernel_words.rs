@@ -79,11 +79,8 @@ pub fn ways_out(end: &End, holder: Option<&ThreadRef>) -> Vec<Remedy> {
         ways.push(Remedy { text: text.into(), ..Remedy::default() });
     }
     if let Some(by) = holder {
-        ways.push(Remedy {
-            text: format!("see what {} does while it holds the lock", words::who(by)),
-            command: format!("cat /proc/{}/task/{}/stack", by.pid, by.tid),
-            ..Remedy::default()
-        });
+        let text = format!("see what {} does while it holds the lock", words::who(by));
+        ways.push(Remedy::to(text).kernel_stack(by));
     }
     ways
 }

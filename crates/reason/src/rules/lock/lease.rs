@@ -9,6 +9,7 @@ use crate::facts::FileLock;
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::model::words;
+use crate::rules::action::Action;
 use crate::rules::engine::Loss;
 use crate::rules::process::{holder_doing, wait_words};
 use crate::rules::proof::Proof;
@@ -89,19 +90,19 @@ fn explain(
         ),
         evidence,
         remedy: vec![
-            Remedy {
-                text: format!("make {by} give up the lease when it is asked to (SIGIO), or end it"),
-                command: match alive.is_empty() {
-                    true => String::new(),
-                    false => holder_doing::end_command(measures.model, &alive),
-                },
-                ..Remedy::default()
+            {
+                let text =
+                    format!("make {by} give up the lease when it is asked to (SIGIO), or end it");
+                match alive.is_empty() {
+                    true => Remedy::to(text),
+                    false => holder_doing::end_all(measures.model, &text, &alive),
+                }
             },
-            Remedy {
-                text: "let the kernel take leases back sooner".into(),
-                command: "sysctl fs.lease-break-time=5".into(),
-                undo: "sysctl fs.lease-break-time=45".into(),
-            },
+            Remedy::to("let the kernel take leases back sooner").set(
+                Action::sysctl("fs.lease-break-time", 5, 45),
+                "sysctl fs.lease-break-time=5".into(),
+                "sysctl fs.lease-break-time=45".into(),
+            ),
         ],
     }
 }

@@ -11,6 +11,7 @@ use crate::graph::end::{End, EndKind};
 use crate::measure::Measures;
 use crate::measure::process_names::present;
 use crate::model::words;
+use crate::rules::action::Question;
 use crate::rules::engine::Loss;
 use crate::rules::process::{holder_doing, wait_words};
 use crate::rules::proof::Proof;
@@ -132,11 +133,11 @@ fn explain(measures: &Measures<'_>, end: &End, kind: LockKind, loss: &Loss<'_>) 
             words::of_window(loss.seconds, loss.wall_seconds),
         ),
         evidence,
-        remedy: vec![Remedy {
-            text: "see which thread has it, and in which method".into(),
-            command: ask::question_as(measures.model, "java", pid),
-            ..Remedy::default()
-        }],
+        remedy: vec![Remedy::to("see which thread has it, and in which method").ask(
+            Question::Program,
+            &measures.model.thread_ref(pid),
+            ask::question_as(measures.model, "java", pid),
+        )],
     }
 }
 

@@ -12,6 +12,7 @@ use crate::measure::Measures;
 use crate::measure::refusals::Tries;
 use crate::model::object::Object;
 use crate::model::words;
+use crate::rules::action::{Action, Question};
 use crate::rules::engine::Loss;
 use crate::rules::process::{holder_doing, refusal_words};
 use crate::rules::proof::Proof;
@@ -180,6 +181,7 @@ fn in_the_way(measures: &Measures<'_>, end: &End, tries: &Tries<'_>, loss: &Loss
                    remove it"
                 .into(),
             command,
+            action: Some(Action::look(Question::State)),
             ..Remedy::default()
         }],
     }

@@ -14,6 +14,7 @@ use crate::measure::Measures;
 use crate::measure::process_names::present;
 use crate::model::object::Object;
 use crate::model::words;
+use crate::rules::action::Question;
 use crate::rules::engine::Loss;
 use crate::rules::process::wait_words;
 use crate::rules::proof::Proof;
@@ -111,11 +112,12 @@ fn named_lock(measures: &Measures<'_>, end: &End) -> &'static str {
 }
 
 fn ask_the_server(measures: &Measures<'_>, program: &str, end: &End) -> Remedy {
-    Remedy {
-        text: format!("ask {program} which lock it is, and who has it"),
-        command: ask::question(measures.model, end.links[end.named].who.pid),
-        ..Remedy::default()
-    }
+    let server = &end.links[end.named].who;
+    Remedy::to(format!("ask {program} which lock it is, and who has it")).ask(
+        Question::Program,
+        server,
+        ask::question(measures.model, server.pid),
+    )
 }
 
 /// The kind of lock is known, and not who has it.
@@ -185,9 +187,9 @@ fn explain(
                     "commit or roll back at {0}; if nobody is there to do it, end {0} (its transaction is rolled back)",
                     words::who(&ended)
                 ),
-                command: format!("kill {}", ended.pid),
                 ..Remedy::default()
-            },
+            }
+            .end(&ended),
         ],
     }
 }

@@ -258,6 +258,7 @@ impl Contended {
                     .into(),
                 command: format!("export GLIBC_TUNABLES=glibc.malloc.arena_max={}", self.arenas_max),
                 undo: "unset GLIBC_TUNABLES".into(),
+                ..Remedy::default()
             }],
         }
     }

@@ -11,6 +11,7 @@ use crate::graph::end::{End, EndKind};
 use crate::measure::Measures;
 use crate::model::object::Object;
 use crate::model::words;
+use crate::rules::action::Action;
 use crate::rules::engine::Loss;
 use crate::rules::process::own_time::{COST_MIN, Cost, PART_MIN};
 use crate::rules::proof::Proof;
@@ -228,6 +229,7 @@ fn remedy(measures: &Measures<'_>, asked: Asked) -> Remedy {
                 .into(),
             command: "echo defer >/sys/kernel/mm/transparent_hugepage/defrag".into(),
             undo: format!("echo {now} >/sys/kernel/mm/transparent_hugepage/defrag"),
+            action: Some(Action::write("/sys/kernel/mm/transparent_hugepage/defrag", "defer", now)),
         },
         (Asked::Reserve, ..) => Remedy {
             text: "reserve huge pages at boot (hugepages=), before memory is in pieces".into(),
@@ -237,6 +239,7 @@ fn remedy(measures: &Measures<'_>, asked: Asked) -> Remedy {
             text: "keep more memory free, so that long blocks last longer".into(),
             command: format!("sysctl -w vm.min_free_kbytes={}", kib.saturating_mul(2)),
             undo: format!("sysctl -w vm.min_free_kbytes={kib}"),
+            action: Some(Action::sysctl("vm.min_free_kbytes", kib.saturating_mul(2), kib)),
         },
         _ => Remedy {
             text: "keep more memory free (vm.min_free_kbytes)".into(),

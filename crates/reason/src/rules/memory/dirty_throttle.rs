@@ -11,6 +11,7 @@ use crate::measure::Measures;
 use crate::measure::disk_queue;
 use crate::model::object::Object;
 use crate::model::words;
+use crate::rules::action::Action;
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
 use crate::rules::threshold::Threshold;
@@ -302,6 +303,7 @@ fn remedy(measures: &Measures<'_>, paused: &Paused<'_>) -> Remedy {
         None => None,
     };
     let set = |value: u64| format!("sysctl -w {setting}={value}");
+    let action = new.zip(old.as_ref()).map(|(new, old)| Action::sysctl(&setting, new, old));
     Remedy {
         text: "let more wait in memory: the disk has time to write it".into(),
         command: new.map(set).unwrap_or_default(),
@@ -309,6 +311,7 @@ fn remedy(measures: &Measures<'_>, paused: &Paused<'_>) -> Remedy {
             (Some(_), Some(old)) => format!("sysctl -w {setting}={old}"),
             _ => String::new(),
         },
+        action,
     }
 }
 

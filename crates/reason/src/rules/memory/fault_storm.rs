@@ -329,6 +329,7 @@ fn remedy(by_itself: Option<f64>) -> Vec<Remedy> {
             command: "export GLIBC_TUNABLES=glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=1073741824"
                 .into(),
             undo: "unset GLIBC_TUNABLES".into(),
+            ..Remedy::default()
         },
     ]
 }

@@ -16,6 +16,7 @@ use crate::measure::memory_members::is_member;
 use crate::measure::oom_kills::Killed;
 use crate::model::object::{CgroupKey, Object};
 use crate::model::words;
+use crate::rules::action::Action;
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
 use crate::rules::threshold::Threshold;
@@ -392,5 +393,6 @@ pub(super) fn raise(one: &Limited<'_>, available_bytes: Option<u64>, killed_byte
             }
             _ => back,
         },
+        action: Some(Action::write(&one.setting(), rounded.max(usual), one.limit_bytes)),
     }
 }

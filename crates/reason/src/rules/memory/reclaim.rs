@@ -12,6 +12,7 @@ use crate::measure::Measures;
 use crate::measure::memory_losses::Spent;
 use crate::model::object::{CgroupKey, Object};
 use crate::model::words;
+use crate::rules::action::Action;
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Evidence, Remedy, Wording};
@@ -192,7 +193,10 @@ fn remedy(measures: &Measures<'_>, filler: &Filler<'_>) -> Remedy {
         true => ("memory.high", group.memory_high_bytes, "max"),
         false => ("memory.limit_in_bytes", group.memory_limit_bytes, "-1"),
     };
-    let file = words::shell(&format!("{}/{name}", group.directory.trim_end_matches('/')));
+    let path = format!("{}/{name}", group.directory.trim_end_matches('/'));
+    let before = before.map_or(none.into(), |bytes| bytes.to_string());
+    let action = Action::write(&path, filler.room_bytes / 2, &before);
+    let file = words::shell(&path);
     let set = format!("echo {} > {file}", filler.room_bytes / 2);
     Remedy {
         text: "give the neighbour a memory limit of its own".into(),
@@ -201,7 +205,8 @@ fn remedy(measures: &Measures<'_>, filler: &Filler<'_>) -> Remedy {
             true => set,
             false => format!("for try in $(seq 100); do {set} && break; sleep 0.1; done"),
         },
-        undo: format!("echo {} > {file}", before.map_or(none.into(), |bytes| bytes.to_string())),
+        undo: format!("echo {before} > {file}"),
+        action: Some(action),
     }
 }
 

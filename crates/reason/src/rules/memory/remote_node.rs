@@ -10,6 +10,7 @@ use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::model::object::Object;
 use crate::model::words;
+use crate::rules::action::Action;
 use crate::rules::proof::Proof;
 use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Severity, Wording};
@@ -126,6 +127,7 @@ fn explain(measures: &Measures<'_>, remote: &Remote<'_>, file: Option<&str>) -> 
         text: "let its memory come from where it runs; cgroup v2 moves what it has, v1 where the cpuset says so".into(),
         command: format!("echo {near} > {}", words::shell(file)),
         undo: format!("echo {far} > {}", words::shell(file)),
+        action: Some(Action::write(file, &near, &far)),
     });
     Wording {
         title: format!("{who} runs on node {near}, and its memory may come from node {far} alone"),

@@ -11,6 +11,7 @@ use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::model::object::Object;
 use crate::model::words;
+use crate::rules::action::Question;
 use crate::rules::proof::Proof;
 use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Evidence, Remedy, Severity, Wording};
@@ -131,12 +132,19 @@ fn explain(missing: &Missing<'_>) -> Wording {
             bytes("in nobody's size", unseen, "the difference"),
             bytes("shared memory of the host", missing.shmem_bytes as f64, "/proc/meminfo Shmem"),
         ],
-        remedy: vec![Remedy {
-            text: "see how large it is, then make the cache in it smaller, or restart its owner"
-                .into(),
-            command: format!("grep -A 3 -F ':{}' /proc/{}/smaps | head", segment.ino, oldest.pid),
-            ..Remedy::default()
-        }],
+        remedy: vec![
+            Remedy {
+                text:
+                    "see how large it is, then make the cache in it smaller, or restart its owner"
+                        .into(),
+                ..Remedy::default()
+            }
+            .ask(
+                Question::State,
+                oldest,
+                format!("grep -A 3 -F ':{}' /proc/{}/smaps | head", segment.ino, oldest.pid),
+            ),
+        ],
     }
 }
 

@@ -11,6 +11,7 @@ use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::model::object::Object;
 use crate::model::words;
+use crate::rules::action::{Action, Question};
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
 use crate::rules::threshold::Threshold;
@@ -197,6 +198,7 @@ impl<'m> Swapped<'m> {
                     words::who(&most.thread)
                 ),
                 command: "grep -H VmSwap /proc/[0-9]*/status | sort -k2 -n | tail".into(),
+                action: Some(Action::look(Question::State)),
                 ..Remedy::default()
             },
             _ => Remedy {

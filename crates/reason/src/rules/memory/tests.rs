@@ -184,7 +184,7 @@ fn a_command_that_was_killed_is_known_by_its_signal_and_the_groups_count() {
         let end = CommandEnd { pid: 7, exit_status: 128 + signal, signal };
         facts.push(Fact { at_ns: 5_000_000_000, body: Body::CommandEnd(end) });
         let (kind, name) = (TargetKind::Command, "db".to_string());
-        let target = Target { kind, name, pid: 7, cgroups: Vec::new() };
+        let target = Target { kind, name, pid: 7, cgroups: Vec::new(), words: Vec::new() };
         facts.push(Fact { at_ns: 0, body: Body::Target(target) });
         of_limit(facts)
     };
@@ -361,8 +361,13 @@ mod reading_again {
         let samples = [200, 40, 160];
         let made = Made { samples, refault_mib: 400, read_mib: 400, reclaim_ms: 200, freed: ALL };
         let mut facts = facts(&made);
-        let target =
-            Target { kind: TargetKind::Command, name: "app".into(), pid: 10, cgroups: Vec::new() };
+        let target = Target {
+            kind: TargetKind::Command,
+            name: "app".into(),
+            pid: 10,
+            cgroups: Vec::new(),
+            words: Vec::new(),
+        };
         facts.push(fact(Body::Target(target)));
         let seen = explain(facts).findings;
         assert_eq!(seen[0].code, "memory.limit");

@@ -19,6 +19,7 @@ use crate::measure::memory_losses::Spent;
 use crate::measure::memory_members::is_member;
 use crate::model::object::{FileKey, Object};
 use crate::model::words;
+use crate::rules::action::Action;
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Evidence, Remedy, Wording};
@@ -263,11 +264,15 @@ fn remedy(measures: &Measures<'_>, thrash: &Thrash<'_>) -> Remedy {
         false => ("memory.limit_in_bytes", group.memory_limit_bytes, "-1"),
     };
     let own = measures.model.cgroup_change(group).and_then(|(_, last)| last.memory_anon_bytes);
-    let file = words::shell(&format!("{}/{name}", group.directory.trim_end_matches('/')));
+    let path = format!("{}/{name}", group.directory.trim_end_matches('/'));
+    let before = before.map_or(none.into(), |bytes| bytes.to_string());
+    let action = Action::write(&path, own.unwrap_or(0) + STREAM_BYTES, &before);
+    let file = words::shell(&path);
     Remedy {
         text: "give the stream a small memory limit of its own".into(),
         command: format!("echo {} > {file}", own.unwrap_or(0) + STREAM_BYTES),
-        undo: format!("echo {} > {file}", before.map_or(none.into(), |bytes| bytes.to_string())),
+        undo: format!("echo {before} > {file}"),
+        action: Some(action),
     }
 }
 
@@ -428,7 +433,13 @@ mod tests {
     fn of_a_command_that_is_the_reader_the_path_is_claimed() {
         let mut facts = facts(&thrashing());
         let (kind, name) = (TargetKind::Command, "app".to_string());
-        facts.push(fact(Body::Target(Target { kind, name, pid: 10, cgroups: Vec::new() })));
+        facts.push(fact(Body::Target(Target {
+            kind,
+            name,
+            pid: 10,
+            cgroups: Vec::new(),
+            words: Vec::new(),
+        })));
         let finding = found(facts, "memory.thrash").expect("found");
         assert!(finding.impact.share > 0.9, "{}", finding.impact.share);
     }

@@ -16,6 +16,7 @@ use crate::measure::own_functions::stands_in;
 use crate::measure::tcp_stream::{SocketChanges, leads_to, other_end};
 use crate::model::object::Object;
 use crate::model::words;
+use crate::rules::action::{Action, Question};
 use crate::rules::net::losses::{self, in_target};
 use crate::rules::proof::Proof;
 use crate::rules::threshold::Threshold;
@@ -368,23 +369,23 @@ fn backlog(listener: Listener<'_>) -> Remedy {
     Remedy {
         text: "give listen() a longer backlog in the program's settings, up to net.core.somaxconn; Send-Q is the limit".into(),
         command: format!("ss -ltn 'sport = :{}'; sysctl net.core.somaxconn", listener.socket.local.port()),
+        action: Some(Action::look(Question::State)),
         ..Remedy::default()
     }
 }
 
 fn remedy(server: &ThreadRef, class: WaitClass) -> Vec<Remedy> {
     if class == WaitClass::Stopped {
-        return vec![Remedy {
-            text: "continue the server".into(),
-            command: format!("kill -CONT {}", server.pid),
-            undo: format!("kill -STOP {}", server.pid),
-        }];
+        return vec![Remedy::to("continue the server").go_on(server)];
     }
-    vec![Remedy {
-        text: "see what the server does instead; a longer backlog only helps against bursts".into(),
-        command: format!("holdup pid {}", server.pid),
-        ..Remedy::default()
-    }]
+    vec![
+        Remedy {
+            text: "see what the server does instead; a longer backlog only helps against bursts"
+                .into(),
+            ..Remedy::default()
+        }
+        .look(server),
+    ]
 }
 
 #[cfg(test)]

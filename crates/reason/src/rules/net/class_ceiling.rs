@@ -9,6 +9,7 @@ use crate::measure::Measures;
 use crate::measure::packet_queue::{Queue, flow_seconds};
 use crate::model::object::Object;
 use crate::model::words;
+use crate::rules::action::Action;
 use crate::rules::net::losses::{self, in_target};
 use crate::rules::net::standing_queue::{
     ANSWER_BEHIND, BELOW_CLASS, HeldBy, MET, MOST, Standing, TARGET, answers_behind, passed,
@@ -160,7 +161,7 @@ fn remedy(measures: &Measures<'_>, held_by: HeldBy<'_>) -> Vec<Remedy> {
     let lends = class.parent != "root";
     let change = |rate: f64, ceil: f64| {
         format!(
-            "{tc} class change dev {} parent {} classid {} {} rate {} ceil {}",
+            "class change dev {} parent {} classid {} {} rate {} ceil {}",
             words::shell(&class.interface),
             if lends {
                 class.parent.clone()
@@ -174,11 +175,14 @@ fn remedy(measures: &Measures<'_>, held_by: HeldBy<'_>) -> Vec<Remedy> {
         )
     };
     let raised = ceiling * RAISED;
-    vec![Remedy {
-        text: "raise the ceiling, if the link has room".into(),
-        command: change(if lends { assured } else { raised }, raised),
-        undo: change(assured, ceiling),
-    }]
+    let (value, undo) =
+        (change(if lends { assured } else { raised }, raised), change(assured, ceiling));
+    let action = Action::tc(class.netns, &class.interface, &value, &undo);
+    vec![Remedy::to("raise the ceiling, if the link has room").set(
+        action.through(tc.through.as_ref()),
+        format!("{tc} {value}"),
+        format!("{tc} {undo}"),
+    )]
 }
 
 #[cfg(test)]

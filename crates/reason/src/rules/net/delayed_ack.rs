@@ -13,6 +13,7 @@ use crate::measure::net_counter::growth;
 use crate::measure::tcp_stream::other_end;
 use crate::model::object::Object;
 use crate::model::words;
+use crate::rules::action::{Action, Question};
 use crate::rules::proof::Proof;
 use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Evidence, Remedy, Wording};
@@ -191,6 +192,7 @@ fn wording(measures: &Measures<'_>, end: &End, peer: SocketAddr, held: &Held) ->
             Remedy {
                 text: "see what stands unsent meanwhile (notsent)".into(),
                 command: format!("ss -tnoi dst {} dport = :{}", peer.ip(), peer.port()),
+                action: Some(Action::look(Question::State)),
                 ..Remedy::default()
             },
         ],

@@ -8,6 +8,7 @@ use crate::facts::{ObjectRef, ThreadRef};
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::model::words;
+use crate::rules::action::{Action, ActionKind, ActionTarget, Question};
 use crate::rules::file_of;
 use crate::rules::threshold::Threshold;
 use crate::rules::wording::Remedy;
@@ -82,6 +83,7 @@ pub(super) fn remedies(
         text: "ask the server yourself, then repair it or name another in resolv.conf".into(),
         // Behind -q a name that begins like an option is a name: what is asked for may come from anywhere.
         command: format!("dig {at}-q {} +time=1 +tries=1", words::shell(name)),
+        action: Some(Action::look(Question::State)),
         ..Remedy::default()
     }];
     if asker.forwards {
@@ -136,7 +138,17 @@ fn in_its_files(
     server: Option<SocketAddr>,
     asker: &ThreadRef,
 ) -> Vec<Remedy> {
-    let file = words::shell(&file_of(measures.model, asker, "/etc/resolv.conf"));
+    let seen = file_of(measures.model, asker, "/etc/resolv.conf");
+    let file = words::shell(&seen.path);
+    let line = |line: &str| {
+        Action {
+            value: Some(line.into()),
+            kind: ActionKind::WriteFile,
+            target: ActionTarget { path: Some(seen.path.clone()), ..ActionTarget::default() },
+            ..Action::default()
+        }
+        .through(seen.through.as_ref())
+    };
     let mut ways = Vec::new();
     if let Some((other, mean)) = answers_instead(measures, asker, server) {
         ways.push(Remedy {
@@ -149,19 +161,24 @@ fn in_its_files(
             undo: format!(
                 "printf '%s\\n' \"$(sed '1{{/^nameserver {other}$/d}}' {file})\" > {file}"
             ),
+            action: Some(line(&format!("nameserver {other}"))),
         });
     }
     let asked: BTreeSet<&str> = answers.unanswered.iter().map(|q| &*q.query.name).collect();
     if let [name] = Vec::from_iter(asked)[..]
         && let Some(address) = asked_address(name)
     {
-        let hosts = words::shell(&file_of(measures.model, asker, "/etc/hosts"));
+        let seen = file_of(measures.model, asker, "/etc/hosts");
+        let hosts = words::shell(&seen.path);
+        let mut action = line(&format!("{address} host-{address}"));
+        action.target.path = Some(seen.path);
         ways.push(Remedy {
             text: format!("give {address} a name of its own where no server is asked"),
             command: format!("echo '{address} host-{address}' >> {hosts}"),
             undo: format!(
                 "printf '%s\\n' \"$(sed '${{/^{address} host-{address}$/d}}' {hosts})\" > {hosts}"
             ),
+            action: Some(action),
         });
     }
     let waits_long = end.longest_seconds >= LEAST_TIMEOUT.value && !answers.unanswered.is_empty();
@@ -174,6 +191,7 @@ fn in_its_files(
             undo: format!(
                 "printf '%s\\n' \"$(sed '${{/^options timeout:1 attempts:1$/d}}' {file})\" > {file}"
             ),
+            action: Some(line("options timeout:1 attempts:1")),
         });
     }
     ways

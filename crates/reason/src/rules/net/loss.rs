@@ -11,6 +11,7 @@ use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::net_counter::growth;
 use crate::model::words;
+use crate::rules::action::{Action, Question};
 use crate::rules::net::ways_out::bits;
 use crate::rules::net::writers::{
     BUSY, LEAST_AGAIN, Peer, WINDOW_SHUT, by_peer, loses, window_is_shut,
@@ -119,6 +120,7 @@ fn wording(measures: &Measures<'_>, peer: &Peer<'_>, counted: Option<u64>) -> Wo
         remedy: vec![Remedy {
             text: "find the hop that loses".into(),
             command: format!("mtr -n --tcp --port {} {}", peer.address.port(), peer.address.ip()),
+            action: Some(Action::look(Question::State)),
             ..Remedy::default()
         }],
     }

@@ -13,6 +13,7 @@ use crate::measure::Measures;
 use crate::measure::net_counter::growth_everywhere;
 use crate::model::object::Object;
 use crate::model::words;
+use crate::rules::action::{Action, Question};
 use crate::rules::net::ways_out::command_in;
 use crate::rules::net::who_waits::who_waits;
 use crate::rules::proof::Proof;
@@ -218,18 +219,24 @@ fn wording(measures: &Measures<'_>, end: &End, silent: &Silent<'_>, failures: u6
     }
     let ip = command_in(measures.model, hop.netns, "ip");
     let device = words::shell(&hop.interface);
+    let asks = || {
+        let asks = Action::look(Question::State);
+        asks.through(ip.through.as_ref())
+    };
     let mut remedy = vec![Remedy {
         text: format!(
             "see that {} is up, and that its cable, VLAN and address are right; the kernel's word on it",
             hop.gateway.map_or("the host".to_string(), |it| format!("gateway {it}"))
         ),
         command: format!("{ip} neigh show {neighbour} dev {device}"),
+        action: Some(asks()),
         ..Remedy::default()
     }];
     if hop.gateway.is_some() {
         remedy.push(Remedy {
             text: "or see whether that is the way it should go".into(),
             command: format!("{ip} route get {}", hop.destination),
+            action: Some(asks()),
             ..Remedy::default()
         });
     }

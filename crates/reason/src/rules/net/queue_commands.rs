@@ -7,7 +7,9 @@
 use crate::facts::QdiscSample;
 use crate::measure::packet_queue::Queue;
 use crate::model::words;
+use crate::rules::action::Action;
 use crate::rules::net::standing_queue::{FRAME_BYTES, TARGET};
+use crate::rules::net::ways_out::ToolWithin;
 use crate::rules::wording::Remedy;
 
 /// Bits in a byte.
@@ -21,9 +23,15 @@ fn place(last: &QdiscSample) -> String {
     if last.parent == "root" { "root".into() } else { format!("parent {}", last.parent) }
 }
 
+/// A way out by what is given to tc.
+fn by(tc: &ToolWithin, last: &QdiscSample, text: &str, words: &str, undo: &str) -> Remedy {
+    let action = Action::tc(last.netns, &last.interface, words, undo).through(tc.through.as_ref());
+    Remedy::to(text).set(action, format!("{tc} {words}"), format!("{tc} {undo}"))
+}
+
 /// A queue for each flow in place of a plain one. Only what is put back whole can be replaced: with any other kind
 /// its settings, classes or filters would be lost.
-pub fn apart(tc: &str, last: &QdiscSample) -> Option<Remedy> {
+pub fn apart(tc: &ToolWithin, last: &QdiscSample) -> Option<Remedy> {
     let device = words::shell(&last.interface);
     let limit = last.limit.map_or_else(String::new, |limit| format!(" limit {limit}"));
     let (place, before) = match last.kind.as_str() {
@@ -33,17 +41,14 @@ pub fn apart(tc: &str, last: &QdiscSample) -> Option<Remedy> {
         "pfifo" | "bfifo" | "pfifo_head_drop" => (place(last), format!("{}{limit}", last.kind)),
         _ => return None,
     };
-    Some(Remedy {
-        text: "give each flow its own queue, so that a bulk flow delays only itself".into(),
-        command: format!("{tc} qdisc replace dev {device} {place} fq_codel"),
-        undo: format!("{tc} qdisc replace dev {device} {place} {before}"),
-    })
+    let words = |kind: &str| format!("qdisc replace dev {device} {place} {kind}");
+    let text = "give each flow its own queue, so that a bulk flow delays only itself";
+    Some(by(tc, last, text, &words("fq_codel"), &words(&before)))
 }
 
 /// The delay taken away. `change` leaves what it is not given, but for limit, delay, losses and duplicates.
-pub fn undelayed(tc: &str, held: &QdiscSample) -> Remedy {
-    let (Some(without), Some(with)) = (netem(tc, held, None, false), netem(tc, held, None, true))
-    else {
+pub fn undelayed(tc: &ToolWithin, held: &QdiscSample) -> Remedy {
+    let (Some(without), Some(with)) = (netem(held, None, false), netem(held, None, true)) else {
         return Remedy {
             text: format!(
                 "take netem's delay away with `tc qdisc change`, and give its loss model again, which that forgets (`{tc} \
@@ -53,16 +58,12 @@ pub fn undelayed(tc: &str, held: &QdiscSample) -> Remedy {
             ..Remedy::default()
         };
     };
-    Remedy {
-        text: "take the delay away; what else netem does stays".into(),
-        command: without,
-        undo: with,
-    }
+    by(tc, held, "take the delay away; what else netem does stays", &without, &with)
 }
 
-/// The command that sets netem to what it is, with another limit or without its delay. None where its words are not
+/// What sets netem to what it is, with another limit or without its delay. None where its words are not
 /// enough.
-fn netem(tc: &str, last: &QdiscSample, limit: Option<u64>, delay: bool) -> Option<String> {
+fn netem(last: &QdiscSample, limit: Option<u64>, delay: bool) -> Option<String> {
     let netem = last.netem.as_ref()?;
     let time = |ns: u64| match ns {
         _ if ns.is_multiple_of(MILLISECOND_NS) => format!("{}ms", ns / MILLISECOND_NS),
@@ -70,7 +71,7 @@ fn netem(tc: &str, last: &QdiscSample, limit: Option<u64>, delay: bool) -> Optio
         _ => format!("{ns}ns"),
     };
     let mut command = format!(
-        "{tc} qdisc change dev {} {} handle {} netem limit {}",
+        "qdisc change dev {} {} handle {} netem limit {}",
         words::shell(&last.interface),
         place(last),
         last.handle,
@@ -93,7 +94,7 @@ fn netem(tc: &str, last: &QdiscSample, limit: Option<u64>, delay: bool) -> Optio
 /// Where flows cannot be kept apart, a queue no longer than a good one: two frames, or what leaves within CoDel's target,
 /// and half a frame more, in which small packets still find room when a full one does not. netem counts packets, those
 /// that it holds for its delay too.
-pub fn shorter(tc: &str, queue: &Queue<'_>, seconds: f64) -> Option<Remedy> {
+pub fn shorter(tc: &ToolWithin, queue: &Queue<'_>, seconds: f64) -> Option<Remedy> {
     let last = queue.last;
     let (rate, limit) = (last.rate_bytes?, last.limit?);
     let wanted = TARGET.value + queue.delay_seconds();
@@ -102,7 +103,7 @@ pub fn shorter(tc: &str, queue: &Queue<'_>, seconds: f64) -> Option<Remedy> {
     let bytes = frames * frame + frame / 2;
     let tbf = |bytes: u64| {
         Some(format!(
-            "{tc} qdisc change dev {} {} handle {} tbf rate {}bit burst {} limit {bytes}",
+            "qdisc change dev {} {} handle {} tbf rate {}bit burst {} limit {bytes}",
             words::shell(&last.interface),
             place(last),
             last.handle,
@@ -110,23 +111,20 @@ pub fn shorter(tc: &str, queue: &Queue<'_>, seconds: f64) -> Option<Remedy> {
             last.burst_bytes?
         ))
     };
-    let (short, length, change): (u64, String, &dyn Fn(u64) -> Option<String>) =
-        match last.kind.as_str() {
-            "tbf" => (bytes, words::bytes(bytes as f64), &tbf),
-            "netem" => {
-                (frames, format!("{frames} packets"), &|limit| netem(tc, last, Some(limit), true))
-            }
-            _ => return None,
-        };
+    let (short, length, change): (u64, String, &dyn Fn(u64) -> Option<String>) = match last
+        .kind
+        .as_str()
+    {
+        "tbf" => (bytes, words::bytes(bytes as f64), &tbf),
+        "netem" => (frames, format!("{frames} packets"), &|limit| netem(last, Some(limit), true)),
+        _ => return None,
+    };
     if short >= limit {
         return None;
     }
-    Some(Remedy {
-        text: format!(
-            "or keep the queue short, {length}: nobody waits long in it, and what is sent too fast is dropped (TCP slows down by \
-             that, a UDP flood loses packets)"
-        ),
-        command: change(short)?,
-        undo: change(limit)?,
-    })
+    let text = format!(
+        "or keep the queue short, {length}: nobody waits long in it, and what is sent too fast is dropped (TCP slows down by \
+         that, a UDP flood loses packets)"
+    );
+    Some(by(tc, last, &text, &change(short)?, &change(limit)?))
 }

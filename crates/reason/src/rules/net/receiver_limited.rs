@@ -12,6 +12,7 @@ use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::tcp_stream::{Stream, other_end};
 use crate::model::words;
+use crate::rules::action::{Action, Question};
 use crate::rules::net::writers::{BUSY, Peer, WINDOW_SHUT, by_peer, window_is_shut};
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
@@ -135,14 +136,14 @@ fn evidence(
 
 fn remedy(peer: SocketAddr, thread: Option<&ThreadRef>) -> Vec<Remedy> {
     match thread {
-        Some(thread) => vec![Remedy {
-            text: format!("see what {} does instead of reading", words::who(thread)),
-            command: format!("holdup pid {}", thread.pid),
-            ..Remedy::default()
-        }],
+        Some(thread) => vec![
+            Remedy::to(format!("see what {} does instead of reading", words::who(thread)))
+                .look(thread),
+        ],
         None => vec![Remedy {
             text: format!("look at the reading program on {}", peer.ip()),
             command: format!("ss -tin dst {}", peer.ip()),
+            action: Some(Action::look(Question::State)),
             ..Remedy::default()
         }],
     }

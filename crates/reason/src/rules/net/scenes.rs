@@ -60,7 +60,13 @@ pub fn wait(pid: u32, comm: &str, syscall: &str, object: ObjectRef, from: u64, t
 
 /// The look is at one process, or at a command.
 pub fn look_at(kind: TargetKind, pid: u32) -> Fact {
-    fact(Body::Target(Target { kind, name: "client".into(), pid, cgroups: Vec::new() }))
+    fact(Body::Target(Target {
+        kind,
+        name: "client".into(),
+        pid,
+        cgroups: Vec::new(),
+        words: Vec::new(),
+    }))
 }
 
 /// A descriptor with its socket's state.

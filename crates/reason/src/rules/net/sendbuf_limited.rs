@@ -11,6 +11,7 @@ use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::tcp_stream::Stream;
 use crate::model::words;
+use crate::rules::action::Action;
 use crate::rules::net::ways_out::command_in;
 use crate::rules::net::writers::{
     BUSY, HEAVY_LOSS, LEAST_AGAIN, Peer, WINDOW_SHUT, Writer, by_peer, loses, window_is_shut,
@@ -198,11 +199,15 @@ fn remedy(measures: &Measures<'_>, stream: &Stream<'_>) -> Remedy {
     // Each network namespace has its own.
     let sysctl = command_in(measures.model, stream.socket.netns, "sysctl");
     let set = |most: u64| format!("{sysctl} -w net.ipv4.tcp_wmem='{least} {usual} {most}'");
-    Remedy {
-        text: "let the kernel give more".into(),
-        command: set(most.saturating_mul(RAISED)),
-        undo: set(most),
-    }
+    let raised = most.saturating_mul(RAISED);
+    let value = |most: u64| format!("{least} {usual} {most}");
+    let mut action = Action::sysctl("net.ipv4.tcp_wmem", value(raised), value(most));
+    action.target.netns = Some(stream.socket.netns).filter(|netns| *netns != 0);
+    Remedy::to("let the kernel give more").set(
+        action.through(sysctl.through.as_ref()),
+        set(raised),
+        set(most),
+    )
 }
 
 #[cfg(test)]

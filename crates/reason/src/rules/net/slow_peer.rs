@@ -14,6 +14,7 @@ use crate::measure::net_counter::growth_everywhere;
 use crate::measure::tcp_stream::other_end;
 use crate::model::object::Object;
 use crate::model::words;
+use crate::rules::action::{Action, Question};
 use crate::rules::net::who_waits::who_waits;
 use crate::rules::proof::Proof;
 use crate::rules::threshold::Threshold;
@@ -198,12 +199,12 @@ fn ways_out(measures: &Measures<'_>, address: SocketAddr, end: &End, text: &str)
     let own = socket.map(|socket| Remedy {
         text: "see what this side knows of the connection: what was not acknowledged, and since when nothing came"
             .into(),
-        command: ask::of_socket(measures.model, socket),
-        ..Remedy::default()
+        ..ask::of_socket(measures.model, socket)
     });
     let way = Remedy {
         text: text.into(),
         command: format!("mtr -n --tcp --port {} {}", address.port(), address.ip()),
+        action: Some(Action::look(Question::State)),
         ..Remedy::default()
     };
     own.into_iter().chain([way]).collect()

@@ -59,11 +59,7 @@ fn wording(one: &Dropping<'_>) -> Wording {
             words::bytes(one.state.receive_queued_bytes as f64),
             words::bytes(one.state.receive_limit_bytes as f64),
         ),
-        remedy: vec![Remedy {
-            text: "see what it does instead of reading".into(),
-            command: format!("holdup pid {}", one.endpoint.process.pid),
-            ..Remedy::default()
-        }],
+        remedy: vec![Remedy::to("see what it does instead of reading").look(&one.endpoint.process)],
         ..Wording::default()
     }
 }

@@ -11,6 +11,7 @@ use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::datagram_drops::Dropping;
 use crate::model::words;
+use crate::rules::action::{Action, Question};
 use crate::rules::net::dropped_datagrams::{
     COUNTED, DROPS, READS, SERIOUS, dropped_part, dropping, matched, reads,
 };
@@ -63,11 +64,13 @@ fn wording(measures: &Measures<'_>, one: &Dropping<'_>) -> Wording {
         _ => String::new(),
     };
     let tcpdump = command_in(measures.model, one.socket.netns, "tcpdump");
+    let asks = Action::look(Question::State);
     let quieten = match one.senders[..] {
         [only] => pause(only),
         _ => Remedy {
             text: "see who sends".into(),
             command: format!("{tcpdump} -nn -c 20 udp dst port {}", place.port()),
+            action: Some(asks.through(tcpdump.through.as_ref())),
             ..Remedy::default()
         },
     };

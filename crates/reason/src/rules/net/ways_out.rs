@@ -5,6 +5,7 @@
 
 use crate::facts::ThreadRef;
 use crate::model::{Model, words};
+use crate::rules::rule::there_or_beside;
 use crate::rules::wording::Remedy;
 
 /// Bits in a byte.
@@ -13,27 +14,42 @@ const BITS: f64 = 8.0;
 const GIGABIT_DIGITS: usize = 4;
 const MEGABIT_DIGITS: usize = 3;
 
+/// A tool as it is run where an interface is.
+pub struct ToolWithin {
+    /// Its first words.
+    words: String,
+    /// Through which process the namespace is entered, if it has no name.
+    pub through: Option<ThreadRef>,
+}
+
+impl std::fmt::Display for ToolWithin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.words)
+    }
+}
+
 /// How a person runs a command where an interface is: `tc`, `tc -n NAME`, `nsenter -t PID -n tc`.
-pub fn command_in(model: &Model, netns: u32, tool: &str) -> String {
+pub fn command_in(model: &Model, netns: u32, tool: &str) -> ToolWithin {
     let name = model.links.iter().find(|l| l.netns == netns).map_or("", |l| &l.netns_name);
-    match name.strip_prefix("pid:") {
+    let pid = name.strip_prefix("pid:").and_then(|pid| pid.parse::<u32>().ok());
+    let is_within = |other: &ThreadRef| model.identity(other).is_some_and(|it| it.netns == netns);
+    let through = pid.map(|pid| there_or_beside(model, &model.thread_ref(pid), is_within));
+    let words = match &through {
         _ if name.is_empty() => tool.to_string(),
-        Some(pid) => format!("nsenter -t {pid} -n {tool}"),
+        Some(by) => format!("nsenter -t {} -n {tool}", by.pid),
         None if matches!(tool, "tc" | "ip") => format!("{tool} -n {}", words::shell(name)),
         None => format!("ip netns exec {} {tool}", words::shell(name)),
-    }
+    };
+    ToolWithin { words, through }
 }
 
 /// Stops a process until it is continued, for who is only too loud.
 pub fn pause(who: &ThreadRef) -> Remedy {
-    Remedy {
-        text: format!(
-            "pause {}: it sends nothing more, and does nothing else, until it is continued",
-            words::who(who)
-        ),
-        command: format!("kill -STOP {}", who.pid),
-        undo: format!("kill -CONT {}", who.pid),
-    }
+    let text = format!(
+        "pause {}: it sends nothing more, and does nothing else, until it is continued",
+        words::who(who)
+    );
+    Remedy::to(text).pause(who)
 }
 
 /// A rate as tc writes it.

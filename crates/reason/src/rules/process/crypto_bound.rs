@@ -17,6 +17,7 @@ use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::model::object::Object;
 use crate::model::words;
+use crate::rules::action::{Action, Question};
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
 use crate::rules::threshold::Threshold;
@@ -439,11 +440,13 @@ fn remedy(most: &ThreadRef, several: bool) -> Vec<Remedy> {
             command: format!(
                 "grep -o -m1 -w aes /proc/cpuinfo; tr '\\0' '\\n' < /proc/{pid}/environ | grep -i cap"
             ),
+            action: (!several).then(|| Action::ask(Question::State, most)),
             ..Remedy::default()
         },
         Remedy {
             text: "choose a cipher that this processor is quick at".into(),
             command: "openssl speed -evp aes-128-gcm; openssl speed -evp chacha20-poly1305".into(),
+            action: Some(Action::look(Question::State)),
             ..Remedy::default()
         },
     ]

@@ -10,6 +10,7 @@ use crate::measure::Measures;
 use crate::measure::refusals::Tries;
 use crate::model::object::Object;
 use crate::model::words;
+use crate::rules::action::{Action, ActionKind, Question};
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Culprit, CulpritKind, Evidence, Remedy, Wording};
@@ -78,6 +79,7 @@ fn explain(tries: &Tries<'_>, is_own: bool, loss: &Loss<'_>) -> Wording {
             remedy: vec![Remedy {
                 text: "see how many are open, and how many may be".into(),
                 command: "cat /proc/sys/fs/file-nr".into(),
+                action: Some(Action::look(Question::State)),
                 ..Remedy::default()
             }],
         };
@@ -89,6 +91,10 @@ fn explain(tries: &Tries<'_>, is_own: bool, loss: &Loss<'_>) -> Wording {
         "1",
         "struct rlimit",
     ));
+    let who = &tries.last.thread;
+    let twice = limit.saturating_mul(2);
+    let mut action = Action::set(ActionKind::ResourceLimit, who, twice, limit);
+    action.target.key = Some("RLIMIT_NOFILE".into());
     Wording {
         title: format!(
             "{victim} may not open anything: {by} has all the {limit} descriptors that it may have"
@@ -96,16 +102,16 @@ fn explain(tries: &Tries<'_>, is_own: bool, loss: &Loss<'_>) -> Wording {
         text: format!("{slept} Whoever waits for what it would open waits with it."),
         evidence,
         remedy: vec![
-            Remedy {
-                text: "let it have twice as many, if it does not leak them".into(),
-                command: format!("prlimit --pid {pid} --nofile={}:", limit.saturating_mul(2)),
-                undo: format!("prlimit --pid {pid} --nofile={limit}:"),
-            },
-            Remedy {
-                text: "see which it has".into(),
-                command: format!("ls -l /proc/{pid}/fd"),
-                ..Remedy::default()
-            },
+            Remedy::to("let it have twice as many, if it does not leak them").set(
+                action,
+                format!("prlimit --pid {pid} --nofile={twice}:"),
+                format!("prlimit --pid {pid} --nofile={limit}:"),
+            ),
+            Remedy::to("see which it has").ask(
+                Question::State,
+                who,
+                format!("ls -l /proc/{pid}/fd"),
+            ),
         ],
     }
 }

@@ -158,17 +158,13 @@ fn remedy(group: Option<&Cgroup>, container: Option<&Container>) -> Vec<Remedy> 
                 text: "unpause the container".into(),
                 command: format!("{unpause} {name}"),
                 undo: format!("{pause} {name}"),
+                ..Remedy::default()
             });
         }
     }
     if let Some(group) = group {
         let (file, thaw, freeze, _) = switch(group);
-        let file = words::shell(&file);
-        ways.push(Remedy {
-            text: "thaw the group".into(),
-            command: format!("echo {thaw} > {file}"),
-            undo: format!("echo {freeze} > {file}"),
-        });
+        ways.push(Remedy::to("thaw the group").write(&file, thaw, freeze));
     }
     ways
 }
@@ -234,6 +230,7 @@ mod tests {
             name: "one".into(),
             pid: 0,
             cgroups: vec!["/jobs/one".into()],
+            words: Vec::new(),
         })));
         let time = ThreadTime {
             thread: thread(20, "server"),

@@ -15,6 +15,7 @@ use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::model::object::Object;
 use crate::model::words;
+use crate::rules::action::Question;
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
 use crate::rules::threshold::Threshold;
@@ -238,9 +239,9 @@ impl Collecting {
             evidence,
             remedy: vec![Remedy {
                 text: "see how full its heap is; give it more (-Xmx), or keep less in it (jcmd: GC.class_histogram)".into(),
-                command: format!("jcmd {pid} GC.heap_info"),
                 ..Remedy::default()
-            }],
+            }
+            .ask(Question::Program, &self.process, format!("jcmd {pid} GC.heap_info"))],
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::measure::cpu_profile::Spent;
 use crate::measure::interpreters::Interpreted;
 use crate::model::object::Object;
 use crate::model::words;
+use crate::rules::action::Question;
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
 use crate::rules::threshold::Threshold;
@@ -94,8 +95,8 @@ fn explain(spent: &Spent, interpreted: &Interpreted<'_>, share: f64, loss: &Loss
             text: "collect more seldom (gc.set_threshold(100_000, 50, 1000)), not while much is built (gc.disable), and not \
                    what stays for good (gc.freeze after the start)"
                 .into(),
-            command: ask::python_question(pid),
             ..Remedy::default()
-        }],
+        }
+        .ask(Question::Program, &spent.process, ask::python_question(pid))],
     }
 }

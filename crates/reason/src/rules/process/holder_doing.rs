@@ -11,6 +11,7 @@ use crate::model::object::Object;
 use crate::rules::Match;
 use crate::rules::engine;
 use crate::rules::threshold::Threshold;
+use crate::rules::wording::Remedy;
 use crate::waits::WaitClass;
 use std::collections::BTreeSet;
 
@@ -116,13 +117,13 @@ pub fn open(ends: &[End], class: WaitClass) -> impl Iterator<Item = (usize, &End
     ends.iter().enumerate().filter(move |(_, end)| end.class == class && !end.victims.is_empty())
 }
 
-/// The command that ends some processes. One that is number 1 of its own PID namespace hears no signal that it
+/// The way out that ends some processes. One that is number 1 of its own PID namespace hears no signal that it
 /// does not ask for, but SIGKILL (pid_namespaces(7)).
-pub fn end_command(model: &Model, pids: &[u32]) -> String {
-    let is_init = |pid: &u32| {
-        *pid != 1 && model.threads.get(pid).is_some_and(|thread| thread.inner_pid == Some(1))
+pub fn end_all(model: &Model, text: &str, whom: &[ThreadRef]) -> Remedy {
+    let is_init = |one: &ThreadRef| {
+        let known = model.threads.get(&one.pid);
+        one.pid != 1 && known.is_some_and(|thread| thread.inner_pid == Some(1))
     };
-    let how = if pids.iter().any(is_init) { "kill -KILL" } else { "kill" };
-    let words: Vec<String> = pids.iter().map(u32::to_string).collect();
-    format!("{how} {}", words.join(" "))
+    let signal = if whom.iter().any(is_init) { "KILL" } else { "TERM" };
+    Remedy::to(text).signal(signal, None, whom)
 }

@@ -118,11 +118,10 @@ impl Owing {
                 ),
                 Evidence::new("age of the oldest", self.oldest, "s", "tcp_sock of its connections"),
             ],
-            remedy: vec![Remedy {
-                text: format!("see what {actor} does between question and answer"),
-                command: format!("strace -f -p {} -e trace=%clock,nanosleep,poll", self.actor.pid),
-                ..Remedy::default()
-            }],
+            remedy: vec![
+                Remedy::to(format!("see what {actor} does between question and answer"))
+                    .calls(&self.actor, "%clock,nanosleep,poll"),
+            ],
         }
     }
 }

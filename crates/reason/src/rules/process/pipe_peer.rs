@@ -11,6 +11,7 @@ use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::model::object::Object;
 use crate::model::words;
+use crate::rules::action::{Action, Question};
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
@@ -139,6 +140,7 @@ fn remedy(measures: &Measures<'_>, end: &End) -> Vec<Remedy> {
                 "ls -l /proc/*/fd 2>/dev/null | grep {}",
                 words::shell(&measures.model.name_of(&end.object).name)
             ),
+            action: Some(Action::look(Question::State)),
             ..Remedy::default()
         }];
     };
@@ -149,20 +151,13 @@ fn remedy(measures: &Measures<'_>, end: &End) -> Vec<Remedy> {
                  for both, such as communicate())",
                 words::who(&reader)
             ),
-            command: format!("kill {}", end.links[end.named].who.pid),
             ..Remedy::default()
-        }],
-        Some(WaitClass::Stopped) => vec![Remedy {
-            text: "continue the reader".into(),
-            command: format!("kill -CONT {}", reader.pid),
-            undo: format!("kill -STOP {}", reader.pid),
-        }],
+        }
+        .end(&end.links[end.named].who)],
+        Some(WaitClass::Stopped) => vec![Remedy::to("continue the reader").go_on(&reader)],
         _ => vec![
-            Remedy {
-                text: format!("see why {} does not read", words::who(&reader)),
-                command: format!("cat /proc/{}/task/{}/stack", reader.pid, reader.tid),
-                ..Remedy::default()
-            },
+            Remedy::to(format!("see why {} does not read", words::who(&reader)))
+                .kernel_stack(&reader),
             Remedy {
                 text: "let the writer drop or buffer what the reader cannot take".into(),
                 ..Remedy::default()

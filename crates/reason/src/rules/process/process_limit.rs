@@ -12,7 +12,7 @@ use crate::measure::Measures;
 use crate::measure::refusals::Tries;
 use crate::model::Model;
 use crate::model::object::{CgroupKey, Object};
-use crate::model::words;
+use crate::rules::action::{Action, ActionKind, Question};
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Culprit, CulpritKind, Evidence, Remedy, Wording};
@@ -110,15 +110,10 @@ fn explain(measures: &Measures<'_>, met: &Met<'_>, tries: &Tries<'_>, loss: &Los
                 evidence.push(Evidence::new("pids.max", limit as f64, "1", file(group)));
                 evidence
             },
-            remedy: vec![Remedy {
-                text: "let the group have twice as many, or end some of those that it has".into(),
-                command: format!(
-                    "echo {} > {}",
-                    limit.saturating_mul(2),
-                    words::shell(&file(group))
-                ),
-                undo: format!("echo {limit} > {}", words::shell(&file(group))),
-            }],
+            remedy: vec![
+                Remedy::to("let the group have twice as many, or end some of those that it has")
+                    .write(&file(group), limit.saturating_mul(2), limit),
+            ],
         },
         Met::User => Wording {
             title: format!(
@@ -143,6 +138,7 @@ fn explain(measures: &Measures<'_>, met: &Met<'_>, tries: &Tries<'_>, loss: &Los
                 command:
                     "grep . /proc/sys/kernel/threads-max /proc/sys/kernel/pid_max /proc/loadavg"
                         .into(),
+                action: Some(Action::look(Question::State)),
                 ..Remedy::default()
             }],
         },
@@ -157,12 +153,19 @@ fn of_user(measures: &Measures<'_>, tries: &Tries<'_>, limit: u64) -> Remedy {
             text: "let the user have twice as many, in the shell that starts it".into(),
             command: format!("ulimit -u {}", limit.saturating_mul(2)),
             undo: format!("ulimit -u {limit}"),
+            ..Remedy::default()
         },
-        false => Remedy {
-            text: "let the user of this process have twice as many, or end some".into(),
-            command: format!("prlimit --pid {pid} --nproc={}:", limit.saturating_mul(2)),
-            undo: format!("prlimit --pid {pid} --nproc={limit}:"),
-        },
+        false => {
+            let who = &tries.last.thread;
+            let twice = limit.saturating_mul(2);
+            let mut action = Action::set(ActionKind::ResourceLimit, who, twice, limit);
+            action.target.key = Some("RLIMIT_NPROC".into());
+            Remedy::to("let the user of this process have twice as many, or end some").set(
+                action,
+                format!("prlimit --pid {pid} --nproc={twice}:"),
+                format!("prlimit --pid {pid} --nproc={limit}:"),
+            )
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use crate::measure::Measures;
 use crate::measure::refusals::Tries;
 use crate::model::object::Object;
 use crate::model::words;
+use crate::rules::action::{Action, ActionKind, Question};
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Culprit, CulpritKind, Evidence, Remedy, Wording};
@@ -189,7 +190,8 @@ fn witness(why: Why) -> Option<Evidence> {
 }
 
 fn remedy(why: Why, tries: &Tries<'_>, name: &str) -> Remedy {
-    let pid = tries.last.thread.pid;
+    let who = &tries.last.thread;
+    let pid = who.pid;
     let call = &tries.last.syscall;
     let (text, command) = match why {
         Why::Filter => (
@@ -215,11 +217,17 @@ fn remedy(why: Why, tries: &Tries<'_>, name: &str) -> Remedy {
         ),
         Why::Unknown => ("see what the kernel says of it".into(), "dmesg | tail -n 20".into()),
     };
-    let undo = match why {
-        Why::FileSize(bytes) => format!("prlimit --pid {pid} --fsize={bytes}:"),
-        _ => String::new(),
-    };
-    Remedy { text, command, undo }
+    let way = Remedy::to(text);
+    match why {
+        Why::Filter | Why::Capability(_) => way.ask(Question::State, who, command),
+        Why::FileSize(bytes) => {
+            let twice = bytes.saturating_mul(2);
+            let mut action = Action::set(ActionKind::ResourceLimit, who, twice, bytes);
+            action.target.key = Some("RLIMIT_FSIZE".into());
+            way.set(action, command, format!("prlimit --pid {pid} --fsize={bytes}:"))
+        }
+        _ => way.command(command),
+    }
 }
 
 #[cfg(test)]

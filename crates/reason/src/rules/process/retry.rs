@@ -13,6 +13,7 @@ use crate::measure::address_owner::owner;
 use crate::measure::refusals::Tries;
 use crate::model::object::Object;
 use crate::model::words;
+use crate::rules::action::{Action, Question};
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Culprit, Remedy, Wording};
@@ -135,6 +136,7 @@ fn taken(
                 None => "see who has it: also connections that have ended keep it for a minute (TIME-WAIT)".into(),
             },
             command,
+            action: Some(Action::look(Question::State)),
             ..Remedy::default()
         },
     )
@@ -177,7 +179,16 @@ fn refused(
         ),
     };
     let (doing, command) = remedy;
-    (title, text, Remedy { text: doing.into(), command, ..Remedy::default() })
+    (
+        title,
+        text,
+        Remedy {
+            text: doing.into(),
+            command,
+            action: Some(Action::look(Question::State)),
+            ..Remedy::default()
+        },
+    )
 }
 
 #[cfg(test)]
@@ -306,7 +317,13 @@ mod tests {
         }
         let name = "sh".to_string();
         let kind = TargetKind::Process;
-        facts.push(fact(Body::Target(Target { kind, name, pid: 10, cgroups: Vec::new() })));
+        facts.push(fact(Body::Target(Target {
+            kind,
+            name,
+            pid: 10,
+            cgroups: Vec::new(),
+            words: Vec::new(),
+        })));
         explain(facts)
     }
 

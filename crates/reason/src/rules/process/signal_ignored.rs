@@ -156,11 +156,11 @@ impl<'m> Asked<'m> {
     }
 
     fn remedy(&self) -> Vec<Remedy> {
-        let now = Remedy {
-            text: "end it now: it gets no chance to save anything".into(),
-            command: format!("kill -KILL {}", self.who.pid),
-            ..Remedy::default()
-        };
+        let now = Remedy::to("end it now: it gets no chance to save anything").signal(
+            "KILL",
+            None,
+            std::slice::from_ref(self.who),
+        );
         let later = match self.is_init {
             true => {
                 "next time start it behind an init that passes signals on (docker run --init), have it heed the signal (a \
@@ -220,7 +220,13 @@ mod tests {
     fn command(end_ms: Ns, all: Vec<Fact>) -> Report {
         let mut facts = host();
         let (kind, name) = (TargetKind::Command, "stop".to_string());
-        facts.push(fact(Body::Target(Target { kind, name, pid: 10, cgroups: Vec::new() })));
+        facts.push(fact(Body::Target(Target {
+            kind,
+            name,
+            pid: 10,
+            cgroups: Vec::new(),
+            words: Vec::new(),
+        })));
         facts.extend(all);
         let end = CommandEnd { pid: 10, exit_status: 0, signal: 0 };
         facts.push(at(end_ms, Body::CommandEnd(end)));

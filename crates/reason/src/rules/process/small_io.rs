@@ -12,6 +12,7 @@ use crate::measure::Measures;
 use crate::measure::cpu_profile::{Rates, Spent};
 use crate::model::object::Object;
 use crate::model::words;
+use crate::rules::action::{Action, Question};
 use crate::rules::proof::Proof;
 use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Evidence, Remedy, Wording};
@@ -173,11 +174,20 @@ impl Calls {
                 Evidence::new("calls", self.rates.calls, "1/s", "task_struct ioac"),
                 Evidence::new("bytes of a call", self.mean(), "bytes", "task_struct ioac"),
             ],
-            remedy: vec![Remedy {
-                text: format!("buffer what it {does}; see which file it is"),
-                command: format!("strace -f -y -p {pid} -e trace={} 2>&1 | head -3", self.syscall),
-                ..Remedy::default()
-            }],
+            remedy: vec![
+                Remedy {
+                    text: format!("buffer what it {does}; see which file it is"),
+                    command: format!(
+                        "strace -f -y -p {pid} -e trace={} 2>&1 | head -3",
+                        self.syscall
+                    ),
+                    ..Remedy::default()
+                }
+                .acting(Action {
+                    value: Some(self.syscall.clone()),
+                    ..Action::ask(Question::Calls, &self.spent.process)
+                }),
+            ],
         }
     }
 }

@@ -374,7 +374,6 @@ impl Answers {
     fn explain(&self, measures: &Measures<'_>, read: &ChainLink, loss: &Loss<'_>) -> Wording {
         let (who, server) = (words::who(&self.actor), words::who(&self.server));
         let (over, does, share) = self.waited.doing();
-        let pid = self.actor.pid;
         let (client, answer) = (words::who(&self.client), words::seconds(self.answer));
         let waits = match who == server {
             true => format!("waits for {who}"),
@@ -405,13 +404,12 @@ impl Answers {
                 self.place,
             ),
             evidence: self.evidence(measures, read, loss),
-            remedy: vec![Remedy {
-                text: format!("see what {who} does between question and answer"),
-                command: match self.waited.is_at_work() {
-                    true => format!("perf top -p {pid}"),
-                    false => format!("strace -f -p {pid} -e trace=%clock,nanosleep,poll"),
-                },
-                ..Remedy::default()
+            remedy: vec![{
+                let way = Remedy::to(format!("see what {who} does between question and answer"));
+                match self.waited.is_at_work() {
+                    true => way.profile(&self.actor),
+                    false => way.calls(&self.actor, "%clock,nanosleep,poll"),
+                }
             }],
         }
     }

@@ -14,6 +14,7 @@ use crate::measure::Measures;
 use crate::model::ThreadKey;
 use crate::model::object::Object;
 use crate::model::words;
+use crate::rules::action::{Action, Question};
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
 use crate::rules::threshold::Threshold;
@@ -402,6 +403,10 @@ fn remedy(process: &ThreadRef, storm: &Storm) -> Remedy {
         command: format!("strace -f -e trace=execve -p {} 2>&1 | head -20", process.pid),
         ..Remedy::default()
     }
+    .acting(Action {
+        value: Some("execve".into()),
+        ..Action::ask(Question::Calls, process)
+    })
 }
 
 #[cfg(test)]

@@ -187,7 +187,12 @@ impl Spun {
             false => ("let them wait with a lock that sleeps, or run fewer of them", ""),
         };
         let undo = if is_openmp { "unset OMP_WAIT_POLICY" } else { "" };
-        Remedy { text: text.into(), command: command.into(), undo: undo.into() }
+        Remedy {
+            text: text.into(),
+            command: command.into(),
+            undo: undo.into(),
+            ..Remedy::default()
+        }
     }
 }
 

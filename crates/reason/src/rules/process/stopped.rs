@@ -80,11 +80,7 @@ fn explain(measures: &Measures<'_>, stands: &Standstill<'_>, stopped: &ThreadRef
         title,
         text: format!("{who} has stood still for {since}. {by} {}", stands.who_waited(measures)),
         evidence,
-        remedy: vec![Remedy {
-            text: "continue it".into(),
-            command: format!("kill -CONT {}", stopped.pid),
-            undo: format!("kill -STOP {}", stopped.pid),
-        }],
+        remedy: vec![Remedy::to("continue it").go_on(stopped)],
     }
 }
 

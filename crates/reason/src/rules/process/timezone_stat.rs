@@ -122,6 +122,7 @@ impl Stamps {
                 text: "set TZ where it is started (its unit, its shell)".into(),
                 command: format!("export TZ=:{ZONE_FILE}"),
                 undo: "unset TZ".into(),
+                ..Remedy::default()
             }],
         }
     }

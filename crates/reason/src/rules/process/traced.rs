@@ -10,6 +10,7 @@ use crate::facts::ThreadRef;
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::model::words;
+use crate::rules::action::{Action, Question};
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, culprit};
@@ -93,6 +94,7 @@ fn remedy(tracer: Option<&ThreadRef>) -> Vec<Remedy> {
         return vec![Remedy {
             text: "find its tracer".into(),
             command: "grep -s 'TracerPid:.*[1-9]' /proc/[0-9]*/status".into(),
+            action: Some(Action::look(Question::State)),
             ..Remedy::default()
         }];
     };
@@ -100,9 +102,9 @@ fn remedy(tracer: Option<&ThreadRef>) -> Vec<Remedy> {
         text:
             "let it go on in the debugger, or end the tracer (the kernel then lets the process go)"
                 .into(),
-        command: format!("kill {}", tracer.pid),
         ..Remedy::default()
-    }]
+    }
+    .end(tracer)]
 }
 
 #[cfg(test)]

@@ -11,7 +11,9 @@ use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::model::object::Object;
 use crate::model::words;
+use crate::rules::action::Action;
 use crate::rules::engine::Loss;
+use crate::rules::file_of;
 use crate::rules::proof::Proof;
 use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
@@ -164,17 +166,12 @@ fn remedy(measures: &Measures<'_>, end: &End, stopped: bool) -> Vec<Remedy> {
         return vec![resume(measures, end)];
     }
     match (wait_words::holder(measures, end), end.holder_mostly()) {
-        (Some(master), Some(WaitClass::Stopped)) => vec![Remedy {
-            text: "continue the program that shows the terminal".into(),
-            command: format!("kill -CONT {}", master.pid),
-            undo: format!("kill -STOP {}", master.pid),
-        }],
+        (Some(master), Some(WaitClass::Stopped)) => {
+            vec![Remedy::to("continue the program that shows the terminal").go_on(&master)]
+        }
         (Some(master), _) => vec![
-            Remedy {
-                text: format!("see why {} does not read", words::who(&master)),
-                command: format!("cat /proc/{}/task/{}/stack", master.pid, master.tid),
-                ..Remedy::default()
-            },
+            Remedy::to(format!("see why {} does not read", words::who(&master)))
+                .kernel_stack(&master),
             Remedy { text: "send the output to a file instead".into(), ..Remedy::default() },
         ],
         (None, _) => vec![
@@ -193,12 +190,14 @@ fn resume(measures: &Measures<'_>, end: &End) -> Remedy {
     if !name.starts_with("/dev/pts/") {
         return Remedy { text: "type ctrl-Q in that terminal".into(), ..Remedy::default() };
     }
-    let file = words::shell(&crate::rules::file_of(measures.model, writer, name));
-    Remedy {
-        text: text.into(),
-        command: format!("stty -F {file} -drain -ixon"),
-        undo: format!("stty -F {file} -drain ixon"),
-    }
+    let seen = file_of(measures.model, writer, name);
+    let file = words::shell(&seen.path);
+    let action = Action::write(&seen.path, "-ixon", "ixon").through(seen.through.as_ref());
+    Remedy::to(text).set(
+        action,
+        format!("stty -F {file} -drain -ixon"),
+        format!("stty -F {file} -drain ixon"),
+    )
 }
 
 #[cfg(test)]

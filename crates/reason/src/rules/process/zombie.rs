@@ -4,7 +4,7 @@
 //! its tracer before that. Whoever asks about such a process thinks that it hangs: it holds nothing any more. Must not: say
 //! anything of one that nobody asked about (every program has them for a moment), or of a process whose first thread alone has ended.
 
-use super::holder_doing::{end_command, in_wait};
+use super::holder_doing::{end_all, in_wait};
 use super::standstill::{NOTICED, Standstill};
 use super::wait_words;
 use crate::facts::ThreadRef;
@@ -136,36 +136,25 @@ fn remedy(measures: &Measures<'_>, reaper: &Reaper) -> Vec<Remedy> {
     let Some(who) = &reaper.who else { return Vec::new() };
     let (name, pid) = (words::who(who), who.pid);
     if reaper.does == Some(WaitClass::Stopped) {
-        return vec![Remedy {
-            text: format!("continue {name}"),
-            command: format!("kill -CONT {pid}"),
-            undo: format!("kill -STOP {pid}"),
-        }];
+        return vec![Remedy::to(format!("continue {name}")).go_on(who)];
     }
-    let remind = Remedy {
-        text: format!(
-            "have {name} look for children that have ended (SIGCHLD does nothing to a program that does not ask for it)"
-        ),
-        command: format!("kill -CHLD {pid}"),
-        ..Remedy::default()
-    };
+    let remind = Remedy::to(format!(
+        "have {name} look for children that have ended (SIGCHLD does nothing to a program that does not ask for it)"
+    ))
+    .signal("CHLD", None, std::slice::from_ref(who));
     let is_init =
         measures.model.identity(who).is_some_and(|known| known.inner_pid == Some(1)) || pid == 1;
     let instead = match is_init {
-        true => Remedy {
-            text: format!(
-                "{name} is the first process of its container or host: run one there that waits for children \
-                 (docker run --init, tini)"
-            ),
-            ..Remedy::default()
-        },
-        false => Remedy {
-            text: format!(
+        true => Remedy::to(format!(
+            "{name} is the first process of its container or host: run one there that waits for children \
+             (docker run --init, tini)"
+        )),
+        false => {
+            let text = format!(
                 "restart {name}, which forgets its children: whoever adopts the zombie then waits for it"
-            ),
-            command: end_command(measures.model, &[pid]),
-            ..Remedy::default()
-        },
+            );
+            end_all(measures.model, &text, std::slice::from_ref(who))
+        }
     };
     match reaper.traces {
         true => vec![instead],

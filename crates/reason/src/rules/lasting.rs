@@ -1,0 +1,206 @@
+//! Ways out for whom the look outlived: what can be done the next time.
+//!
+//! After `run` the command is gone, and so may be whoever held it up. A number of a process that is gone is nobody's, or soon another's: a way out
+//! that acts on it is left out, and the first of them gives way to one that lasts, the command again under what would have been asked, or
+//! the program by its name. Here and not in the rules: a rule says what would help, and who is there is the same question for all of them. Must not: word a cause.
+//!
+//! Rejected: leaving ways out without a replacement (a person would have nothing to do).
+//!
+//! Edit together: action.rs, model/lifetimes.rs.
+
+use super::action::{Action, ActionKind, Question};
+use super::wording::Remedy;
+use crate::facts::{TargetKind, ThreadRef};
+use crate::model::{Model, words};
+
+/// The ways out that act on nobody who is gone at the window's end.
+pub fn lasting(model: &Model, ways: Vec<Remedy>) -> Vec<Remedy> {
+    let mut all: Vec<Remedy> = Vec::new();
+    for way in ways {
+        let way = match reached(model, way) {
+            Reached::All(way) => Some(way),
+            Reached::Nobody(action) => next_time(model, &action),
+        };
+        if let Some(way) = way
+            && !all.iter().any(|known| !known.command.is_empty() && known.command == way.command)
+        {
+            all.push(way);
+        }
+    }
+    all
+}
+
+enum Reached {
+    /// Whoever it acts on is there; of several who are sent a signal, those who are.
+    All(Remedy),
+    Nobody(Action),
+}
+
+fn reached(model: &Model, mut way: Remedy) -> Reached {
+    let Some(action) = &mut way.action else { return Reached::All(way) };
+    let is_there = |thread: ThreadRef| model.is_there_at_end(&thread);
+    let before = action.target.processes.len();
+    let gone = action.clone();
+    action.target.processes.retain(|process| is_there(process.thread()));
+    match (action.target.processes.len(), action.kind) {
+        (left, _) if left == before => {}
+        (0, _) => return Reached::Nobody(gone),
+        (_, ActionKind::Signal) => {
+            (way.command, way.undo) = (action.signal_command(), action.signal_undo());
+        }
+        _ => return Reached::Nobody(gone),
+    }
+    Reached::All(way)
+}
+
+/// What can be asked the next time; none where a change of who is gone was meant, or a file of its own.
+fn next_time(model: &Model, action: &Action) -> Option<Remedy> {
+    let gone = action.target.processes.first()?.thread();
+    let of_command = model.target.as_ref().is_some_and(|it| it.kind == TargetKind::Command)
+        && model.in_target(&gone);
+    let (text, command) = match of_command {
+        true => of_the_command(model, action, &gone),
+        false => by_its_name(action, &gone),
+    };
+    let question = action.question.unwrap_or(Question::Look);
+    let value = action.value.clone().filter(|_| question == Question::Calls);
+    // Nobody is acted on: whoever it will be has no number yet.
+    let asks = Action { question: Some(question), value, ..Action::default() };
+    Some(Remedy::to(text).command(command).acting(asks))
+}
+
+fn of_the_command(model: &Model, action: &Action, gone: &ThreadRef) -> (String, String) {
+    let again = command_again(model);
+    let who = words::who(gone);
+    let text = |what: &str| format!("{who} has ended; the next time, {what}");
+    let filter = action.value.as_deref().unwrap_or("%clock,%ipc,%network,%process");
+    match (action.kind, action.question) {
+        (ActionKind::Ask, Some(Question::Calls)) => (
+            text("see what it calls, from its begin"),
+            format!("strace -f -e trace={filter} {again}"),
+        ),
+        (ActionKind::Ask, Some(Question::Profile)) => (
+            text("see in which functions it is at work"),
+            format!("perf record -g -- {again}; perf report"),
+        ),
+        _ => (text("see where its threads stand"), format!("holdup run -v -- {again}")),
+    }
+}
+
+/// A name lasts, where a program of that name is there while it is slow.
+fn by_its_name(action: &Action, gone: &ThreadRef) -> (String, String) {
+    let text = |what: &str| format!("{} has ended; the next time, {what}", words::who(gone));
+    // pgrep takes a pattern; a hostile name is none.
+    let escape = |c: char| if c.is_ascii_alphanumeric() { c.to_string() } else { format!("\\{c}") };
+    let pattern: String = gone.comm.chars().map(escape).collect();
+    if gone.comm.is_empty() {
+        return (text("look while it lasts"), "holdup --for 30s".into());
+    }
+    let pid = format!("$(pgrep -n -x -- {})", words::shell(&pattern));
+    let filter = action.value.as_deref().unwrap_or("%clock,%ipc,%network,%process");
+    match (action.kind, action.question) {
+        (ActionKind::Ask, Some(Question::Calls)) => (
+            text("see what it calls, while it lasts"),
+            format!("strace -f -p {pid} -e trace={filter}"),
+        ),
+        (ActionKind::Ask, Some(Question::Profile)) => {
+            (text("see in which functions it is at work"), format!("perf top -p {pid}"))
+        }
+        _ => (text("look at it while it lasts"), format!("holdup -p {pid}")),
+    }
+}
+
+/// The command of `run`, for a shell; recordings that do not have its words leave them to whoever reads.
+fn command_again(model: &Model) -> String {
+    let own = model.target.as_ref().map(|target| &target.words);
+    match own.filter(|own| !own.is_empty()) {
+        Some(own) => own.iter().map(|word| words::shell(word)).collect::<Vec<_>>().join(" "),
+        None => "COMMAND".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::*;
+    use crate::rules::scenes::{LOOK_NS, fact, host, identity, thread};
+
+    fn ended(pid: u32, comm: &str) -> Fact {
+        let exit = Exit { thread: thread(pid, comm), last: true, code: Some(0) };
+        Fact { at_ns: LOOK_NS / 2, body: Body::Exit(exit) }
+    }
+
+    fn seen(pid: u32, comm: &str) -> Fact {
+        identity(Thread { thread: thread(pid, comm), ..Thread::default() })
+    }
+
+    /// What is left of the ways out of a look at processes 10 and 20, of which some have ended.
+    fn left(more: Vec<Fact>, ways: Vec<Remedy>) -> Vec<String> {
+        let mut model =
+            Model::new([host(), vec![seen(10, "app"), seen(20, "my srv")], more].concat());
+        model.finish();
+        lasting(&model, ways).into_iter().map(|way| way.command).collect()
+    }
+
+    /// Process 10 is the command of `run`.
+    fn of_command(arguments: &[&str]) -> Fact {
+        fact(Body::Target(Target {
+            kind: TargetKind::Command,
+            name: arguments.join(" "),
+            pid: 10,
+            cgroups: Vec::new(),
+            words: arguments.iter().map(|word| (*word).to_string()).collect(),
+        }))
+    }
+
+    #[test]
+    fn who_is_there_is_acted_on() {
+        let ways = vec![Remedy::to("stop").end(&thread(20, "my srv"))];
+        assert_eq!(left(Vec::new(), ways), ["kill 20"]);
+    }
+
+    #[test]
+    fn of_several_those_who_are_there_are_sent_the_signal() {
+        let both = [thread(10, "app"), thread(20, "my srv")];
+        let ways = vec![Remedy::to("stop").signal("TERM", None, &both)];
+        assert_eq!(left(vec![ended(10, "app")], ways), ["kill 20"]);
+    }
+
+    #[test]
+    fn who_is_gone_is_looked_at_by_its_name_the_next_time_and_once() {
+        let gone = thread(20, "my srv");
+        let ways = vec![
+            Remedy::to("go on").go_on(&gone),
+            Remedy::to("end").end(&gone),
+            Remedy::to("elsewhere").command("df"),
+        ];
+        let expected = [r"holdup -p $(pgrep -n -x -- 'my\ srv')", "df"];
+        assert_eq!(left(vec![ended(20, "my srv")], ways), expected);
+    }
+
+    #[test]
+    fn the_command_of_run_is_asked_again_with_its_own_words() {
+        let facts = vec![of_command(&["sh", "-c", "a; b"]), ended(10, "app")];
+        let one = thread(10, "app");
+        let of = |way: Remedy| left(facts.clone(), vec![way]);
+        let profiled = of(Remedy::to("see").profile(&one));
+        assert_eq!(profiled, ["perf record -g -- sh -c 'a; b'; perf report"]);
+        let traced = of(Remedy::to("see").calls(&one, "%clock"));
+        assert_eq!(traced, ["strace -f -e trace=%clock sh -c 'a; b'"]);
+        let stood = of(Remedy::to("see").kernel_stack(&one));
+        assert_eq!(stood, ["holdup run -v -- sh -c 'a; b'"]);
+    }
+
+    #[test]
+    fn a_recording_without_the_words_of_its_command_leaves_them_open() {
+        let facts = vec![of_command(&[]), ended(10, "app")];
+        let ways = vec![Remedy::to("see").profile(&thread(10, "app"))];
+        assert_eq!(left(facts, ways), ["perf record -g -- COMMAND; perf report"]);
+    }
+
+    #[test]
+    fn a_number_that_nobody_was_seen_to_have_is_nobody() {
+        let ways = vec![Remedy::to("end").end(&thread(77, "flock"))];
+        assert_eq!(left(Vec::new(), ways), ["holdup -p $(pgrep -n -x -- flock)"]);
+    }
+}
