@@ -293,6 +293,7 @@ fn why_open(measures: &Measures<'_>, end: &End) -> String {
             "it waits in open(2) until somebody opens the other end of that FIFO".into()
         }
         (WaitClass::PipeRead, _) => "nobody was seen at the writing end".into(),
+        (WaitClass::Zombie, _) => "it has ended, and its parent has not waited for it".into(),
         (WaitClass::Unseen, _) if measures.model.in_target(&root.who) => {
             "it had many waits too short to be seen one by one, or none of its events were seen"
                 .into()

@@ -213,6 +213,8 @@ mod tests {
         let commands: Vec<&str> = finding.remedy.iter().map(|it| &*it.command).collect();
         assert_eq!(commands, ["kill -CHLD 10", "kill 10"]);
         assert!(!report.answer.title.contains("idle"), "{}", report.answer.title);
+        let why = report.answer.ends[0].why_open.as_deref();
+        assert_eq!(why, Some("it has ended, and its parent has not waited for it"));
     }
 
     #[test]
