@@ -38,13 +38,14 @@ pub fn containers(roots: &Roots, facts: &[Body]) -> Vec<Container> {
     let mut states = state::read(roots);
     let unknown = |path: &&str| match classify(path).map(|place| place.what) {
         Some(What::Id(id, runtime)) => {
-            matches!(runtime, "docker" | "podman" | "cri-o")
-                && states.by_id(&id).is_none_or(|state| id.starts_with(&state.name))
+            let has_daemon = matches!(runtime, "docker" | "podman" | "cri-o" | "containerd");
+            has_daemon && states.by_id(&id).is_none_or(|state| id.starts_with(&state.name))
         }
         _ => false,
     };
     if paths.keys().any(unknown) {
         states.read_of_daemons(roots);
+        states.read_of_kubelet(roots);
     }
     let mut found = Found::default();
     for (path, directories) in &paths {
@@ -60,7 +61,7 @@ pub fn containers(roots: &Roots, facts: &[Body]) -> Vec<Container> {
     }
     found.drop_parts_of_known();
     found.join_plain(facts);
-    found.name_pods();
+    found.name_pods(&states);
     found.by_key.into_values().collect()
 }
 
@@ -205,6 +206,9 @@ impl Found {
                     self.pod_of.insert(id.clone(), uid);
                 }
                 match states.by_id(&id) {
+                    Some(state) if state.runtime.is_empty() && !runtime.is_empty() => {
+                        return self.add_known(&id, &state.run_by(runtime), &top);
+                    }
                     Some(state) => return self.add_known(&id, state, &top),
                     None => {
                         let runtime = if runtime.is_empty() { "cgroup" } else { runtime };
@@ -282,9 +286,17 @@ impl Found {
         }
     }
 
-    /// A pod's name is known from the containers in it.
-    fn name_pods(&mut self) {
+    /// A pod's name is known from the containers in it, or from the kubelet; what has no name in it still has the pod's.
+    fn name_pods(&mut self, states: &state::States) {
         let mut names: HashMap<String, String> = HashMap::new();
+        for (id, uid) in &self.pod_of {
+            if let Some(pod) = states.pod_of_uid(uid) {
+                names.insert(format!("pod\0{uid}"), pod.into());
+                if let Some(container) = self.by_key.get_mut(id) {
+                    container.pod.get_or_insert_with(|| pod.into());
+                }
+            }
+        }
         for (id, uid) in &self.pod_of {
             if let Some(pod) = self.by_key.get(id).and_then(|container| container.pod.clone()) {
                 names.insert(format!("pod\0{uid}"), pod);
@@ -346,11 +358,11 @@ fn listed(before: &str, names: &[String]) -> String {
 pub fn find<'a>(name: &str, containers: &'a [Container]) -> Result<&'a Container, FindError> {
     type Rule = fn(&str, &Container) -> bool;
     const RULES: [Rule; 6] = [
-        |name, container| is_real(container) && container.name == name,
+        |name, container| container.is_real() && container.name == name,
         |name, container| {
-            let qualified = container.pod.as_ref().map(|pod| format!("{pod}/{}", container.name));
-            qualified.is_some_and(|full| full == name || full.ends_with(&format!("/{name}")))
-                && name.contains('/')
+            let full = container.pod.as_ref().map(|_| container.full_name());
+            let is_it = |full: String| full == name || full.ends_with(&format!("/{name}"));
+            full.is_some_and(is_it) && name.contains('/')
         },
         |name, container| container.id == name || container.cgroups.iter().any(|c| c == name),
         |name, container| {
@@ -378,10 +390,6 @@ pub fn find<'a>(name: &str, containers: &'a [Container]) -> Result<&'a Container
     Err(FindError::Unknown { name: name.into(), near: near(name, containers) })
 }
 
-fn is_real(container: &Container) -> bool {
-    !matches!(container.runtime.as_str(), "systemd" | "cgroup")
-}
-
 fn described(container: &Container) -> String {
     let pod = container.pod.as_ref().map(|pod| format!("{pod}/")).unwrap_or_default();
     let id = match container.id.len() {
@@ -396,18 +404,22 @@ fn described(container: &Container) -> String {
 fn near(name: &str, containers: &[Container]) -> Vec<String> {
     const ALIKE: f64 = 0.8;
     let wanted = name.to_lowercase();
-    let mut scored: Vec<(bool, f64, &str)> = containers
+    let likeness = |own: &str| {
+        let own = own.to_lowercase();
+        let within = wanted.len() >= 3 && (own.contains(&wanted) || wanted.contains(&own));
+        strsim::jaro_winkler(&wanted, &own).max(if within { 0.9 } else { 0.0 })
+    };
+    let mut scored: Vec<(bool, f64, String)> = containers
         .iter()
         .filter_map(|container| {
-            let own = container.name.to_lowercase();
-            let within = wanted.len() >= 3 && (own.contains(&wanted) || wanted.contains(&own));
-            let likeness = strsim::jaro_winkler(&wanted, &own).max(if within { 0.9 } else { 0.0 });
-            (likeness >= ALIKE).then_some((!is_real(container), likeness, container.name.as_str()))
+            let full = container.full_name();
+            let likeness = likeness(&container.name).max(likeness(&full));
+            (likeness >= ALIKE).then_some((!container.is_real(), likeness, full))
         })
         .collect();
-    scored.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.total_cmp(&a.1)).then(a.2.cmp(b.2)));
+    scored.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.total_cmp(&a.1)).then(a.2.cmp(&b.2)));
     scored.dedup_by(|a, b| a.2 == b.2);
-    scored.into_iter().take(NEAR_MAX).map(|(_, _, name)| name.to_string()).collect()
+    scored.into_iter().take(NEAR_MAX).map(|(_, _, name)| name).collect()
 }
 
 #[cfg(test)]

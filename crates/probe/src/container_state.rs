@@ -3,7 +3,8 @@
 //! Docker's config.v2.json, containerd's and CRI-O's OCI config.json with its annotations, the
 //! containers.json that Podman and CRI-O share, and the state of runc and crun, which also tells
 //! the cgroups. Each in the system's places and, for rootless runtimes, in users' homes. What these do not name the options of
-//! running daemons may: dockerd says where its files are, conmon which container it watches.
+//! running daemons may: dockerd says where its files are, conmon which container it watches, and containerd's shims stand in
+//! the folder of theirs. Where no runtime's file can be read, the kubelet's folders of logs have the names in theirs.
 //!
 //! A home may lie on a dead NFS server: homes on file systems that are not local are not looked at,
 //! and every read goes through the guard. A file that cannot be read or parsed names nothing; its
@@ -19,6 +20,18 @@ const HOMES_MAX: usize = 200;
 
 /// Longest state file that is parsed.
 const STATE_BYTES_MAX: u64 = 8 << 20;
+
+/// Where containerd has its state: its own, and those of the distributions of Kubernetes that bring one (k3s and RKE2, k0s,
+/// MicroK8s).
+const CONTAINERD: [&str; 4] = [
+    "run/containerd",
+    "run/k3s/containerd",
+    "run/k0s/containerd",
+    "var/snap/microk8s/common/run/containerd",
+];
+
+/// Name of containerd's shims, as much of it as the kernel keeps.
+const SHIM: &str = "containerd-shim";
 
 /// What a runtime says of one container.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -36,6 +49,7 @@ pub(crate) struct State {
 pub(crate) struct States {
     by_id: HashMap<String, State>,
     id_at: HashMap<String, String>,
+    pod_by_uid: HashMap<String, String>,
 }
 
 impl States {
@@ -58,22 +72,47 @@ impl States {
             let folder = roots.proc.join(pid.to_string());
             let comm = text::read(&folder.join("comm")).ok()?;
             let comm = text::lossy(comm.trim_ascii_end());
-            matches!(comm.as_str(), "dockerd" | "conmon").then(|| (comm, folder.join("cmdline")))
+            matches!(comm.as_str(), "dockerd" | "conmon" | SHIM).then_some((comm, folder))
         };
         let daemons: Vec<(String, PathBuf)> = pids.into_iter().filter_map(of).collect();
-        let read = guard::map(daemons, |(comm, path)| {
-            let cmdline = text::read(path).unwrap_or_default();
+        let read = guard::map(daemons, |(comm, folder)| {
+            if comm == SHIM {
+                let bundle = std::fs::read_link(folder.join("cwd")).ok();
+                return (comm.clone(), Vec::new(), bundle);
+            }
+            let cmdline = text::read(&folder.join("cmdline")).unwrap_or_default();
             let words = cmdline.split(|byte| *byte == 0).map(text::lossy);
-            (comm.clone(), words.collect::<Vec<_>>())
+            (comm.clone(), words.collect::<Vec<_>>(), None)
         });
-        let mut folders = BTreeSet::new();
-        for (comm, words) in read.into_iter().flatten() {
+        let mut places = BTreeSet::new();
+        let mut bundles = BTreeSet::new();
+        for (comm, words, bundle) in read.into_iter().flatten() {
             match comm.as_str() {
-                "dockerd" => folders.extend(docker_data(roots, &words)),
+                "dockerd" => places.extend(docker_data(roots, &words)),
+                SHIM => bundles.extend(bundle.and_then(|bundle| bundles_beside(roots, &bundle))),
                 _ => of_conmon(&words).into_iter().for_each(|state| self.add(state)),
             }
         }
-        self.read_at(folders.into_iter().map(docker_place).collect());
+        let oci_place = |folder| -> Place { (folder, "config.json", oci) };
+        let of_shims = bundles.into_iter().map(oci_place);
+        self.read_at(places.into_iter().map(docker_place).chain(of_shims).collect());
+    }
+
+    /// What the kubelet calls the pod of a uid, and the container of an id, by its folders of logs.
+    pub fn read_of_kubelet(&mut self, roots: &Roots) {
+        for name in text::names(&roots.root.join("var/log/pods")) {
+            if let Some((uid, pod)) = of_log_folder(&name) {
+                self.pod_by_uid.insert(uid, pod);
+            }
+        }
+        for name in text::names(&roots.root.join("var/log/containers")) {
+            of_log_link(&name).into_iter().for_each(|state| self.add(state));
+        }
+    }
+
+    /// The pod of a uid, as `NAMESPACE/POD`.
+    pub fn pod_of_uid(&self, uid: &str) -> Option<&str> {
+        self.pod_by_uid.get(uid).map(String::as_str)
     }
 
     fn read_at(&mut self, places: Vec<Place>) {
@@ -142,12 +181,14 @@ fn places(roots: &Roots) -> Vec<Place> {
     places.push((run.join("runc"), "state.json", runc));
     places.push((run.join("docker/runtime-runc/moby"), "state.json", runc));
     places.push((run.join("crun"), "status", crun));
-    for namespace in text::names(&run.join("containerd/runc")) {
-        places.push((run.join("containerd/runc").join(namespace), "state.json", runc));
-    }
-    let tasks = run.join("containerd/io.containerd.runtime.v2.task");
-    for namespace in text::names(&tasks) {
-        places.push((tasks.join(namespace), "config.json", oci));
+    for state in CONTAINERD.map(|state| root.join(state)) {
+        for namespace in text::names(&state.join("runc")) {
+            places.push((state.join("runc").join(namespace), "state.json", runc));
+        }
+        let tasks = state.join("io.containerd.runtime.v2.task");
+        for namespace in text::names(&tasks) {
+            places.push((tasks.join(namespace), "config.json", oci));
+        }
     }
     let moved = configured(roots, "/etc/docker/daemon.json");
     let data = moved.unwrap_or_else(|| roots.resolve("/var/lib/docker"));
@@ -192,6 +233,33 @@ fn of_conmon(words: &[String]) -> Option<State> {
     let id = option(words, &["-c", "--cid"])?;
     let name = option(words, &["-n", "--name"])?;
     Some(of_storage(id, name))
+}
+
+/// The folder of bundles that a shim's own one is in.
+fn bundles_beside(roots: &Roots, bundle: &Path) -> Option<PathBuf> {
+    Some(roots.resolve(bundle.parent()?.to_str()?))
+}
+
+/// A pod's folder of logs, `NAMESPACE_POD_UID`: its uid, and `NAMESPACE/POD`.
+fn of_log_folder(name: &str) -> Option<(String, String)> {
+    let mut parts = name.splitn(3, '_');
+    let (namespace, pod, uid) = (parts.next()?, parts.next()?, parts.next()?);
+    Some((uid.into(), format!("{namespace}/{pod}")))
+}
+
+/// A container's link to its log, `POD_NAMESPACE_CONTAINER-ID.log`.
+fn of_log_link(name: &str) -> Option<State> {
+    let mut parts = name.strip_suffix(".log")?.splitn(3, '_');
+    let (pod, namespace, rest) = (parts.next()?, parts.next()?, parts.next()?);
+    let (container, id) = rest.rsplit_once('-')?;
+    Some(State {
+        id: id.into(),
+        name: container.into(),
+        // The path says it.
+        runtime: "",
+        pod: Some(format!("{namespace}/{pod}")),
+        cgroups: Vec::new(),
+    })
 }
 
 /// The value of an option of a command line, given as a word of its own or after an equals sign.
@@ -310,6 +378,11 @@ fn crun(folder: &Path, value: &Value) -> Vec<State> {
 }
 
 impl State {
+    /// The same, run by whom the path of its cgroup says.
+    pub fn run_by(&self, runtime: &'static str) -> Self {
+        Self { runtime, ..self.clone() }
+    }
+
     /// `k8s_CONTAINER_POD_NAMESPACE_UID_ATTEMPT`, as the kubelet names containers of Docker and
     /// CRI-O.
     fn with_kubernetes_name(mut self) -> Self {
@@ -343,6 +416,17 @@ mod tests {
         assert_eq!(data(&["--config-file", "/srv/nowhere.json"]), None);
         assert_eq!((data(&[]), data(&["--data-root"])), (None, None));
         assert_eq!(data(&["--data-root", "/srv/a b"]), Some(roots.resolve("/srv/a b")));
+    }
+
+    #[test]
+    fn the_folders_of_the_kubelet_say_what_a_pod_is_called() {
+        let of = of_log_folder("prod_shop-1_0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9");
+        let (uid, pod) = of.expect("a pod");
+        assert_eq!((&*uid, &*pod), ("0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9", "prod/shop-1"));
+        let link = of_log_link("shop-1_prod_web-app-77aa.log").expect("a container");
+        assert_eq!((&*link.id, &*link.name), ("77aa", "web-app"));
+        assert_eq!(link.pod.as_deref(), Some("prod/shop-1"));
+        assert!(of_log_folder("prod").is_none() && of_log_link("README").is_none());
     }
 
     #[test]

@@ -94,12 +94,46 @@ fn kubernetes_with_containerd() {
     for name in ["shop-7d9f/app", "prod/shop-7d9f/app", "aa11"] {
         assert_eq!(find(name, &found).unwrap().id, id("aa11"));
     }
+    assert_eq!(find("prod/shop-7d9f", &found), find("shop-7d9f", &found));
+    let near = find("prod/shop-7d9", &found).unwrap_err().to_string();
+    assert!(near.contains("did you mean prod/shop-7d9f, "), "{near}");
     let pod = find("shop-7d9f", &found).unwrap();
     assert_eq!((&*pod.runtime, &*pod.cgroups[0]), ("kubernetes", &*slice));
     assert_eq!(pod.id, uid.replace('_', "-"));
     let bare =
         format!("/kubepods/burstable/pod0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9/{}", id("aa11"));
     assert_eq!(one(&bare), reported("containerd", "app", &bare));
+}
+
+#[test]
+fn kubernetes_by_the_kubelets_folders_of_logs_alone() {
+    let pod = "/kubepods/burstable/pod1c807df9-6ea6-4909-a01b-8f069995be66";
+    let (app, other) = (format!("{pod}/{}", id("ee11")), format!("{pod}/{}", id("ee22")));
+    let found = read(&[pod, &app, &other]);
+    let app = find("prod/cart-0/app", &found).unwrap();
+    assert_eq!((&*app.runtime, &*app.id), ("containerd", &*id("ee11")));
+    assert_eq!(find("prod/cart-0", &found).unwrap().cgroups, [pod]);
+    let other = find("ee22", &found).unwrap();
+    assert_eq!(other.pod.as_deref(), Some("prod/cart-0"), "its pod is known, its name is not");
+}
+
+#[test]
+fn a_shim_of_containerd_stands_among_its_bundles() {
+    let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/containers");
+    let mut roots = Roots::under(fixtures.as_ref());
+    let path = format!("/kubepods/pod1c807df9-6ea6-4909-a01b-8f069995be67/{}", id("ff11"));
+    let here = std::env::temp_dir().join(format!("holdup-test-shim-{}", std::process::id()));
+    let named = |roots: &Roots| containers(roots, &cgroups(&[&path])).remove(0).full_name();
+    assert_eq!(named(&roots), id("ff11")[..12]);
+    let process = here.join("9");
+    std::fs::create_dir_all(&process).unwrap();
+    std::fs::write(process.join("comm"), "containerd-shim\n").unwrap();
+    let bundle = format!("/srv/containerd/k8s.io/{}", id("ff11"));
+    std::os::unix::fs::symlink(bundle, process.join("cwd")).unwrap();
+    roots.proc.clone_from(&here);
+    let name = named(&roots);
+    std::fs::remove_dir_all(&here).unwrap();
+    assert_eq!(name, "shop/web-0/main");
 }
 
 #[test]

@@ -22,6 +22,7 @@ pub fn card(model: &Model) -> Option<Card> {
         name: target.name.clone(),
         runtime: known.map_or_else(String::new, |it| it.runtime.clone()),
         id: known.map_or_else(String::new, |it| it.id.clone()),
+        namespace: known.and_then(|it| model.workload(it).namespace),
         pod: known.and_then(|it| it.pod.clone()),
         cgroups: target.cgroups.clone(),
         cpu: cpu(model, &groups),

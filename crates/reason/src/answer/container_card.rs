@@ -17,6 +17,9 @@ pub struct Card {
     pub runtime: String,
     /// Its full id, or its cgroup path.
     pub id: String,
+    /// Namespace of the pod.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
     /// Pod, as `NAMESPACE/POD`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod: Option<String>,

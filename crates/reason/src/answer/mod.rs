@@ -21,7 +21,7 @@ mod sentences;
 mod standing;
 mod verdict;
 
-use crate::facts::{Fact, SWITCHES_UNREPORTED, TargetKind, ThreadRef};
+use crate::facts::{Fact, SWITCHES_UNREPORTED, TargetKind};
 use crate::measure::Measures;
 use crate::model::Model;
 use crate::model::object::Object;
@@ -29,7 +29,7 @@ use crate::rules::{Claim, engine};
 use crate::waits::timeline::Timelines;
 use accounting::account;
 use caveats::caveats;
-use naming::{link, process_name};
+use naming::{add_workload, link, victim};
 use picture::Picture;
 use picture::gather::Gathered;
 pub use report::*;
@@ -106,7 +106,10 @@ fn judge(measures: &Measures<'_>, named: Vec<NamedEnd>) -> Judged {
     let model = measures.model;
     let (mut findings, claims): (Vec<Finding>, Vec<Vec<Claim>>) =
         named.into_iter().map(|(finding, claims, _)| (finding, claims)).unzip();
-    findings.iter_mut().for_each(|finding| add_inner_pids(model, finding));
+    for finding in &mut findings {
+        add_inner_pids(model, finding);
+        add_workload(model, finding);
+    }
     let kernel_log = kernel_log::attach(model, &mut findings);
     let saved = Saved::of(measures);
     for (finding, claims) in findings.iter_mut().zip(&claims) {
@@ -140,13 +143,6 @@ fn judge(measures: &Measures<'_>, named: Vec<NamedEnd>) -> Judged {
 
 /// A named end in the words of the contract.
 fn finding(model: &Model, named: engine::Named) -> NamedEnd {
-    let victim = |(thread, wait_seconds): &(ThreadRef, f64)| Victim {
-        pid: thread.pid,
-        inner_pid: None,
-        comm: process_name(model, thread),
-        container: model.container_of(thread).map(|container| container.name.clone()),
-        wait_seconds: *wait_seconds,
-    };
     let finding = Finding {
         code: named.rule.code.into(),
         title: named.wording.title,
@@ -155,7 +151,7 @@ fn finding(model: &Model, named: engine::Named) -> NamedEnd {
         confidence: named.confidence,
         object: model.name_of(&named.object),
         culprit: named.culprit,
-        victims: named.victims.iter().map(victim).collect(),
+        victims: named.victims.iter().map(|(who, seconds)| victim(model, who, *seconds)).collect(),
         impact: named.impact,
         without_it: WithoutIt::default(),
         chain: named.chain.iter().map(|step| link(model, step)).collect(),

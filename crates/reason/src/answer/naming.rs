@@ -2,7 +2,7 @@
 //!
 //! The last step of identity: what is made here is text and is never read back. Must not: decide anything.
 
-use super::report::{Link, LockKind, ObjectName, Who};
+use super::report::{Finding, Link, LockKind, ObjectName, Victim, Who};
 use crate::facts::{Ns, ThreadRef, UserFrame, UserStack};
 use crate::model::Model;
 use crate::model::object::Object;
@@ -14,6 +14,39 @@ use std::borrow::Cow;
 pub fn process_name(model: &Model, thread: &ThreadRef) -> String {
     let name = model.process_name(thread.pid);
     if name.is_empty() { thread.comm.clone() } else { name }
+}
+
+/// Somebody who waits.
+pub fn victim(model: &Model, thread: &ThreadRef, wait_seconds: f64) -> Victim {
+    let known = model.container_of(thread);
+    Victim {
+        pid: thread.pid,
+        inner_pid: None,
+        comm: process_name(model, thread),
+        container: known.map(|known| known.name.clone()),
+        workload: known.map(|known| model.workload(known)).unwrap_or_default(),
+        wait_seconds,
+    }
+}
+
+/// A participant with its container, its pod or its unit.
+pub fn who(model: &Model, thread: &ThreadRef) -> Who {
+    let known = model.container_of(thread);
+    Who {
+        container: known.map(|known| known.name.clone()),
+        workload: known.map(|known| model.workload(known)).unwrap_or_default(),
+        ..Who::thread(thread)
+    }
+}
+
+/// Says whose a culprit is: of a process by its groups, else by the group that is to blame itself.
+pub fn add_workload(model: &Model, finding: &mut Finding) {
+    let culprit = &mut finding.culprit;
+    culprit.workload = match (culprit.pid, &culprit.container) {
+        (Some(pid), _) => model.workload_of(&model.thread_ref(pid)),
+        (None, Some(group)) => model.workload_at(group),
+        (None, None) => return,
+    };
 }
 
 /// A process by name and number.
@@ -38,7 +71,7 @@ pub fn link(model: &Model, step: &Step) -> Link {
     let function = frame.map(|frame| frame.function.clone());
     let place = frame.filter(|frame| frame.line != 0).map(UserFrame::place);
     Link {
-        who: Who { function, place, ..Who::thread(&step.who) },
+        who: Who { function, place, ..who(model, &step.who) },
         waits_on,
         seconds: step.seconds,
         lock_kind: kind,

@@ -9,6 +9,7 @@
 pub use super::container_card::*;
 pub use super::container_start::{ContainerStart, StartPhase};
 pub use crate::graph::end::EndKind;
+pub use crate::model::groups::Workload;
 pub use crate::model::names::ObjectName;
 pub use crate::rules::action::{ActedOn, Action, ActionKind, ActionTarget, Question};
 pub use crate::rules::wording::{Culprit, CulpritKind, Evidence, Impact, Remedy, Severity};
@@ -220,6 +221,9 @@ pub struct Victim {
     /// Its container, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container: Option<String>,
+    /// Whose it is.
+    #[serde(flatten)]
+    pub workload: Workload,
     /// Demand wait on this object within the window, summed over its threads.
     pub wait_seconds: f64,
 }
@@ -258,6 +262,12 @@ pub struct Who {
     /// Thread, where it is not the main one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tid: Option<u32>,
+    /// Its container, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container: Option<String>,
+    /// Whose it is.
+    #[serde(flatten)]
+    pub workload: Workload,
     /// Of who works, where it spends its time: a system call, or the file of its code, with its share of the samples. In
     /// a chain, the function of the program in which it waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -275,9 +285,7 @@ impl Who {
             name: thread.comm.clone(),
             pid: Some(thread.pid),
             tid: (thread.tid != thread.pid).then_some(thread.tid),
-            inner_pid: None,
-            function: None,
-            place: None,
+            ..Self::default()
         }
     }
 }

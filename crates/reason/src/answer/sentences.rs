@@ -24,7 +24,14 @@ fn subject(measures: &Measures<'_>) -> String {
         Some(target) => match target.kind {
             TargetKind::Host if target.name.is_empty() => "this host".into(),
             TargetKind::Host => target.name.clone(),
-            TargetKind::Container => format!("container {}", target.name),
+            TargetKind::Container => {
+                let known = target.cgroups.first().map(|path| model.group_called(path));
+                match known {
+                    Some(("pod", name)) => format!("pod {name}"),
+                    Some(("container", name)) => format!("container {name}"),
+                    _ => format!("container {}", target.name),
+                }
+            }
             TargetKind::Process => format!("{} {}", target.name, target.pid),
             TargetKind::Command => {
                 let root = command_root(model);

@@ -6,7 +6,7 @@
 //!
 //! Edit together: report.rs (the contract), docs/json.md, the report crate's text/verdict.rs.
 
-use super::naming::{link, process_name};
+use super::naming::{self, link, process_name, victim};
 use super::own::Own;
 use super::places;
 use super::report::*;
@@ -162,23 +162,14 @@ impl Share {
 /// An end in the words of the contract, without its share.
 pub fn said(measures: &Measures<'_>, end: &End, finding: Option<usize>) -> AnswerEnd {
     let model = measures.model;
-    let mut victims: Vec<Victim> = end
-        .victims
-        .values()
-        .map(|(thread, seconds)| Victim {
-            pid: thread.pid,
-            inner_pid: None,
-            comm: process_name(model, thread),
-            container: model.container_of(thread).map(|container| container.name.clone()),
-            wait_seconds: *seconds,
-        })
-        .collect();
+    let mut victims: Vec<Victim> =
+        end.victims.values().map(|(thread, seconds)| victim(model, thread, *seconds)).collect();
     victims.sort_by(|a, b| b.wait_seconds.total_cmp(&a.wait_seconds).then(a.pid.cmp(&b.pid)));
     let (kind, who) = acts(end);
     let who = who.map(|thread| Who {
         name: process_name(model, thread),
         function: (kind == EndKind::Works).then(|| works_in(measures, thread.pid)).flatten(),
-        ..Who::thread(thread)
+        ..naming::who(model, thread)
     });
     let who = match (kind, end.class) {
         // The group itself is over its quota: nobody has the CPU instead, which may be idle.
@@ -281,7 +272,10 @@ fn has_the_cpu(measures: &Measures<'_>, end: &End) -> Option<Who> {
         0 | 1 => most.name.clone(),
         count => format!("{count} x {}", most.name),
     };
-    Some(Who { kind: "process".into(), name, pid: Some(most.example), ..Who::default() })
+    let example = measures.model.thread_ref(most.example);
+    // Of several the group of one says nothing of the others.
+    let of = if most.count > 1 { Who::default() } else { naming::who(measures.model, &example) };
+    Some(Who { kind: "process".into(), name, pid: Some(most.example), tid: None, ..of })
 }
 
 /// Why an end goes no further, one clause.

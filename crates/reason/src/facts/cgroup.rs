@@ -130,6 +130,22 @@ pub struct Container {
     pub pod: Option<String>,
 }
 
+impl Container {
+    /// It is a container or a pod of a runtime, and no unit or plain group.
+    pub fn is_real(&self) -> bool {
+        !matches!(self.runtime.as_str(), "systemd" | "cgroup")
+    }
+
+    /// `shop/web-0/main`, `shop/web-0` for a pod itself, `web-1`.
+    pub fn full_name(&self) -> String {
+        match &self.pod {
+            Some(pod) if self.runtime == "kubernetes" => pod.clone(),
+            Some(pod) => format!("{pod}/{}", self.name),
+            None => self.name.clone(),
+        }
+    }
+}
+
 /// What is read besides of the container that is looked at, at one instant. Absent is not zero.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]

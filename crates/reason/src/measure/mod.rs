@@ -168,6 +168,11 @@ impl<'a> Measures<'a> {
         process_names::present(self.model, main.unwrap_or(thread)).comm
     }
 
+    /// The same as the subject of a sentence: `app of shop/web-0/main`.
+    pub fn subject(&self, thread: &ThreadRef) -> String {
+        format!("{}{}", self.process_name(thread), self.model.of_container(thread))
+    }
+
     /// The sums of the threads of a process; of thousands that came and went each is asked about.
     pub fn times_of(&self, pid: u32) -> impl Iterator<Item = &'a ThreadTime> + use<'_, 'a> {
         let all = self.times_by_process.get_or_init(|| {

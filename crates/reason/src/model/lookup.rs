@@ -2,6 +2,7 @@
 //!
 //! Owns no data: the index is mod.rs. Must not: conclude anything; what is not known is absent.
 
+use super::membership::is_inside;
 use super::object::FileKey;
 use super::{CgroupEnds, Model, membership};
 use crate::facts::*;
@@ -90,23 +91,6 @@ impl Model {
         }
     }
 
-    /// The container that a thread is in, if any: the one with the longest matching cgroup path.
-    pub fn container_of(&self, thread: &ThreadRef) -> Option<&Container> {
-        let identity = self.identity(thread)?;
-        self.containers
-            .iter()
-            .filter_map(|container| {
-                let paths = container.cgroups.iter();
-                let longest = paths
-                    .filter(|path| identity.cgroups.iter().any(|m| is_inside(&m.path, path)))
-                    .map(String::len)
-                    .max()?;
-                Some((longest, container))
-            })
-            .max_by_key(|(longest, _)| *longest)
-            .map(|(_, container)| container)
-    }
-
     /// The whole disk of a device number: the disk itself, or the one that a partition is on.
     pub fn disk(&self, dev: DeviceNumber) -> Option<&Disk> {
         self.disks
@@ -148,11 +132,6 @@ impl Model {
         let ends = self.cgroup_ends(group)?;
         Some((&ends.first, ends.last()))
     }
-}
-
-/// Whether a path is a container's or lies below it. The root is no container: a look inside one sees its own group so.
-fn is_inside(path: &str, container: &str) -> bool {
-    container != "/" && membership::is_below(path, container)
 }
 
 #[cfg(test)]

@@ -12,6 +12,11 @@ pub fn is_below(path: &str, group: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
+/// Whether a path is a container's or lies below it. The root is no container: a look inside one sees its own group so.
+pub fn is_inside(path: &str, container: &str) -> bool {
+    container != "/" && is_below(path, container)
+}
+
 /// A thread's place in the hierarchy of a controller: v1's own, else the unified one.
 pub fn place<'a>(thread: &'a Thread, controller: &str) -> Option<&'a Membership> {
     let controls = |own: &&Membership| own.controllers.iter().any(|name| name == controller);

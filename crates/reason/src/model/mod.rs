@@ -6,6 +6,8 @@
 //!
 //! Edit together: facts/mod.rs (a new body needs a place here), lookup.rs (how it is asked), threads.rs (who it is about).
 
+mod group_index;
+pub mod groups;
 mod lifetimes;
 mod lookup;
 pub mod membership;
@@ -178,6 +180,8 @@ pub struct Model {
     raw: RawWaits,
     /// What objects are called, as far as any sight of them reported.
     called: Called,
+    /// Whose groups are.
+    group_index: group_index::GroupIndex,
     /// Threads that had one id in turn.
     lives: thread_key::Lives,
 }
@@ -500,6 +504,7 @@ impl Model {
         }
         self.lives.finish(self.begin_ns);
         self.keep_latest_cgroups();
+        self.index_groups();
         self.dns_queries.sort_by_key(|(at, _)| *at);
         self.forks.sort_by_key(|(at, _)| *at);
         for series in self.disk_samples.values_mut() {

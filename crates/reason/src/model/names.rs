@@ -47,7 +47,7 @@ impl Model {
                 let list = words::cpus(cpus);
                 ObjectName::new("run queue", format!("CPU {list}")).with_id(list)
             }
-            Object::Cgroup(group) => ObjectName::new("cgroup", &group.path),
+            Object::Cgroup(group) => self.named_group("cgroup", &group.path),
             Object::Disk(None) => ObjectName::new("disk", "not known"),
             Object::Disk(Some(dev)) => self.disk_name(*dev),
             Object::Journal(None) => ObjectName::new("journal", "journal"),
@@ -56,7 +56,7 @@ impl Model {
                 ObjectName::new("journal", on.name).with_id(on.id)
             }
             Object::Memory(None) => ObjectName::new("memory", "memory"),
-            Object::Memory(Some(group)) => ObjectName::new("memory", &group.path),
+            Object::Memory(Some(group)) => self.named_group("memory", &group.path),
             Object::File(None) => ObjectName::new("file", "not known"),
             Object::File(Some(file)) => self.file_name(*file),
             Object::FileSystem(dev) => self.file_system_name("file system", *dev),
@@ -152,6 +152,15 @@ impl Model {
             Object::Path(path) => ObjectName::new("file", &**path),
             Object::Address(address) => ObjectName::new("address", address.to_string()),
             Object::Limit(name) => ObjectName::new("limit", *name),
+        }
+    }
+
+    /// A group, or its memory, by the name of what it is; its path is the id where that is another.
+    fn named_group(&self, kind: &str, path: &str) -> ObjectName {
+        match self.group_called(path) {
+            (_, name) if name == path => ObjectName::new(kind, path),
+            (what, name) if kind == "cgroup" => ObjectName::new(what, name).with_id(path),
+            (what, name) => ObjectName::new(kind, format!("of {what} {name}")).with_id(path),
         }
     }
 

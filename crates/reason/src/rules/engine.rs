@@ -135,10 +135,12 @@ fn settle(
         Severity::of(&impact).clamp(matched.severity_min.min(severity_max), severity_max);
     let mut victims: Vec<(ThreadRef, f64)> = losses.into_values().collect();
     victims.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.pid.cmp(&b.0.pid)));
-    let victim = match (&end, &matched.losses) {
-        (Some(end), None) => measures.process_name(end.first_victim()),
-        _ => victims.first().map_or_else(String::new, |(who, _)| measures.process_name(who)),
+    let first = match (&end, &matched.losses) {
+        (Some(end), None) => Some(end.first_victim()),
+        _ => victims.first().map(|(who, _)| who),
     };
+    let victim = first.map_or_else(String::new, |who| measures.subject(who));
+    let name = first.map_or_else(String::new, |who| measures.process_name(who));
     let object = match (matched.object, &end) {
         (Some(object), _) => object,
         (None, Some(end)) => end.object.clone(),
@@ -149,7 +151,8 @@ fn settle(
         (None, Some(end)) => end.links.iter().filter_map(|link| step(link)).collect(),
         (None, None) => Vec::new(),
     };
-    let loss = Loss { end: end.as_ref(), impact, seconds, wall_seconds: wall, victims, victim };
+    let loss =
+        Loss { end: end.as_ref(), impact, seconds, wall_seconds: wall, victims, victim, name };
     let mut wording = (matched.explain)(&loss);
     wording.remedy = lasting::lasting(measures.model, std::mem::take(&mut wording.remedy));
     Named {

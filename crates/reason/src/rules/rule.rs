@@ -167,8 +167,10 @@ pub struct Loss<'m> {
     pub wall_seconds: f64,
     /// Who loses, longest first.
     pub victims: Vec<(ThreadRef, f64)>,
-    /// Name of the process that loses most.
+    /// The process that loses most as the subject of a sentence, with its container.
     pub victim: String,
+    /// Its name alone.
+    pub name: String,
 }
 
 /// A link of the graph as a step of the chain that is shown; none where nothing was seen.

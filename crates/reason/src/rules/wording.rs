@@ -9,6 +9,7 @@
 pub use super::remedy::Remedy;
 
 use crate::facts::ThreadRef;
+use crate::model::groups::Workload;
 use serde::{Deserialize, Serialize};
 
 /// A finding in words.
@@ -91,6 +92,9 @@ pub struct Culprit {
     /// Container of the process, or the culprit's cgroup path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container: Option<String>,
+    /// Whose the process or the group is.
+    #[serde(flatten)]
+    pub workload: Workload,
     /// The setting's file or key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub setting: Option<String>,

@@ -9,17 +9,22 @@ use holdup_reason::answer::{Card, CardCpu, CardDisk, CardMemory};
 
 /// Columns of a name.
 const NAME: usize = 40;
+/// Columns of a pod with its namespace.
+const POD: usize = 60;
 
 /// The card.
 pub fn render(card: &Card, window_seconds: f64, page: &mut Page) {
     let kind = match (card.runtime.as_str(), card.pod.as_deref()) {
         ("" | "cgroup", None) => String::new(),
         (runtime, None) => format!(" ({})", escape::name(runtime, NAME)),
-        (runtime, Some(pod)) => {
-            format!(" ({}, pod {})", escape::name(runtime, NAME), escape::name(pod, NAME))
-        }
+        (runtime, Some(_)) => format!(" ({})", escape::name(runtime, NAME)),
     };
-    let name = escape::name(&card.name, NAME);
+    // A pod's own card has its whole name, one of a container in it what is before the last slash.
+    let name = match card.pod.as_deref() {
+        Some(pod) if card.runtime == "kubernetes" => format!("pod {}", escape::name(pod, POD)),
+        Some(pod) => format!("{}/{}", escape::name(pod, POD), escape::name(&card.name, NAME)),
+        None => escape::name(&card.name, NAME),
+    };
     page.verdict(&format!("What {name}{kind} used"), Tone::Heading);
     let mut line = |label: &str, parts: Vec<Option<String>>| {
         let parts: Vec<String> = parts.into_iter().flatten().collect();

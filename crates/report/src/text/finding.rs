@@ -14,6 +14,8 @@ use holdup_reason::answer::{
 const TITLE_WIDTH_MAX: usize = 236;
 /// Ten lines of paragraph.
 const TEXT_WIDTH_MAX: usize = 760;
+/// Columns of a pod with its container.
+const WORKLOAD: usize = 60;
 /// Columns of one participant of a chain.
 const LINK_WIDTH_MAX: usize = 44;
 /// What stands around an object in a chain: `<- ` and ` (12 min 5 s)`.
@@ -151,9 +153,9 @@ fn victims(finding: &Finding, verbose: bool) -> Option<String> {
 
 fn victim(victim: &Victim) -> String {
     let name = escape::name(&victim.comm, 24);
-    let container = match &victim.container {
-        Some(container) => format!(" in {}", escape::name(container, 30)),
-        None => String::new(),
+    let container = match (&victim.workload.name, &victim.container) {
+        (Some(name), _) | (None, Some(name)) => format!(" in {}", escape::name(name, WORKLOAD)),
+        (None, None) => String::new(),
     };
     let pid = pid(victim.pid, victim.inner_pid);
     // Somebody who was killed lost no time by it.
@@ -180,6 +182,7 @@ pub fn chain_of(links: &[Link], room: usize) -> Vec<String> {
     let width = LINK_WIDTH_MAX.min(room.saturating_sub(JOINT_AND_TIME));
     let mut pieces = Vec::new();
     let mut last: Option<&Link> = None;
+    let mut container: Option<&str> = None;
     for link in fold(links) {
         let Some(link) = link else {
             pieces.push("...".into());
@@ -191,13 +194,25 @@ pub fn chain_of(links: &[Link], room: usize) -> Vec<String> {
                 || (link.who.pid.is_none() && last.waits_on.name == link.who.name)
         });
         if !named {
-            pieces.push(who(&link.who, width));
+            let who = who(&link.who, width);
+            let own = container_of(&link.who);
+            match own.filter(|own| container != Some(*own)) {
+                Some(own) => pieces.push(format!("{who} in {}", escape::name(own, WORKLOAD))),
+                None => pieces.push(who),
+            }
+            container = own;
         }
         let object = object(&link.waits_on, width);
         pieces.push(format!("{object} ({})", units::seconds(link.seconds)));
         last = Some(link);
     }
     pieces
+}
+
+/// The container of a runtime that somebody is in: a unit or a group of the host itself says little in a chain.
+fn container_of(who: &Who) -> Option<&str> {
+    who.workload.runtime.as_ref()?;
+    who.workload.name.as_deref()
 }
 
 /// Whether two links are of one thread, wherever in its program it waits.
@@ -267,8 +282,9 @@ fn culprit(culprit: &Culprit) -> Option<String> {
     if let Some(address) = culprit.address.as_ref().filter(|address| **address != culprit.name) {
         text = format!("{text} at {}", escape::name(address, 50));
     }
-    if let Some(container) = culprit.container.as_ref().filter(|it| **it != culprit.name) {
-        text = format!("{text} in {}", escape::name(container, 30));
+    let container = culprit.workload.name.as_ref().or(culprit.container.as_ref());
+    if let Some(container) = container.filter(|it| **it != culprit.name) {
+        text = format!("{text} in {}", escape::name(container, WORKLOAD));
     }
     Some(text)
 }

@@ -18,7 +18,7 @@ use crate::graph::end::{End, EndKind};
 use crate::graph::unseen::unseen_parts;
 use crate::measure::Measures;
 use crate::model::object::Object;
-use crate::model::{Model, ThreadKey, words};
+use crate::model::{Model, ThreadKey};
 use crate::waits::WaitClass;
 use crate::waits::timeline::{Doing, WaitSpan};
 use std::collections::HashMap;
@@ -183,7 +183,7 @@ fn line(
     });
     let pieces = pieces.collect();
     let between = unseen.then(|| shares.map(|share| (share * 1e3).round() / 1e3));
-    let who = clipped(&words::who(&model.present(who)));
+    let who = clipped(&model.who(&model.present(who)));
     Line { who, processes: 1, pieces, between, is_step: false }
 }
 

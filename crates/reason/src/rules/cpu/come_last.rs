@@ -20,7 +20,7 @@ pub(super) fn least(group: &Cgroup) -> (&'static str, u64) {
 /// Lets a process come after another.
 pub(super) fn come_last(model: &Model, hurt: &ThreadRef, by: &ThreadRef) -> Remedy {
     if let Some(group) = group_beside(model, hurt, by) {
-        return of_group(group);
+        return of_group(model, group);
     }
     if is_session_apart(model, hurt, by) {
         let file = format!("/proc/{}/autogroup", by.pid);
@@ -40,7 +40,7 @@ pub(super) fn come_last(model: &Model, hurt: &ThreadRef, by: &ThreadRef) -> Reme
 /// Lets all processes of one name come after another: those that are there when the command is run.
 pub(super) fn all(model: &Model, hurt: &ThreadRef, example: &ThreadRef, name: &str) -> Remedy {
     if let Some(group) = group_beside(model, hurt, example) {
-        return of_group(group);
+        return of_group(model, group);
     }
     // pgrep takes a pattern; a hostile name is none.
     let escape = |c: char| if c.is_ascii_alphanumeric() { c.to_string() } else { format!("\\{c}") };
@@ -66,10 +66,11 @@ pub(super) fn all(model: &Model, hurt: &ThreadRef, example: &ThreadRef, name: &s
 }
 
 /// Lets a group come last, whose weight is known.
-fn of_group((group, weight): (&Cgroup, u64)) -> Remedy {
+fn of_group(model: &Model, (group, weight): (&Cgroup, u64)) -> Remedy {
     let (name, least) = least(group);
     let file = format!("{}/{name}", group.directory.trim_end_matches('/'));
-    Remedy::to(format!("let its group {} come last", group.path)).write(&file, least, weight)
+    let text = format!("let its {} come last", model.group_in_words(&group.path));
+    Remedy::to(text).write(&file, least, weight)
 }
 
 /// The culprit's session is a group of its own to the scheduler, and not the victim's (sched(7), "The autogroup

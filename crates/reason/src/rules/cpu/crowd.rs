@@ -191,7 +191,7 @@ fn explain(measures: &Measures<'_>, crowd: &Crowd, loss: &Loss<'_>) -> Wording {
     let cpus = words::count(cpus.round() as usize, "CPU", "CPUs");
     let title = match of_its_own {
         true => format!("{many} share {cpus}: each has {} of one", words::percent(each)),
-        false => format!("{} waits for a CPU, which {many} use up", measures.process_name(hurt)),
+        false => format!("{} waits for a CPU, which {many} use up", measures.subject(hurt)),
     };
     Wording {
         title,

@@ -148,9 +148,9 @@ fn explain(measures: &Measures<'_>, quota: &Quota<'_>, loss: &Loss<'_>) -> Wordi
     let wanted_cpus =
         quota.used_cpus.unwrap_or_else(|| quota.cpus()) + loss.seconds / loss.wall_seconds;
     let wanted_cpus = wanted_cpus.min(f64::from(measures.model.host.cpus.max(1)));
-    let path = &quota.group.path;
+    let group = measures.model.group_in_words(&quota.group.path);
     Wording {
-        title: format!("{} is held up by the CPU quota of its cgroup {path}", loss.victim),
+        title: format!("{} is held up by the CPU quota of its {group}", loss.name),
         text: format!(
             "{} of its time ({}) it could run and may not: the cgroup may use {} CPUs ({} per {}), and ran out of it \
              in {} of {} periods.{}",

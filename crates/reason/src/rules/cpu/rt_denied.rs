@@ -160,8 +160,8 @@ fn without_budget(measures: &Measures<'_>, denied: &Denied, group: &Cgroup) -> W
     let file = budget_file(group);
     Wording {
         title: format!(
-            "{caller} may not have real-time priority: cgroup {} has no budget for it",
-            group.path
+            "{caller} may not have real-time priority: {} has no budget for it",
+            measures.model.group_in_words(&group.path)
         ),
         text: format!(
             "{} was refused, though the caller is allowed to ask: its CPU cgroup {} has cpu.rt_runtime_us 0, as every new \

@@ -185,17 +185,25 @@ fn matched<'m>(
         losses: Some(used.losses.clone()),
         chain: Some(vec![chain]),
         ..Match::new(culprit, Proof::Inferred, move |loss| {
-            explain(group, &used, budget, &file, loss)
+            explain(measures, group, &used, budget, &file, loss)
         })
     })
 }
 
-fn explain(group: &Cgroup, used: &Use, budget: Budget, file: &str, loss: &Loss<'_>) -> Wording {
+fn explain(
+    measures: &Measures<'_>,
+    group: &Cgroup,
+    used: &Use,
+    budget: Budget,
+    file: &str,
+    loss: &Loss<'_>,
+) -> Wording {
     let Budget { runtime, period } = budget;
     Wording {
         title: format!(
-            "{} has used up the real-time budget of its cgroup {}",
-            loss.victim, group.path
+            "{} has used up the real-time budget of its {}",
+            loss.name,
+            measures.model.group_in_words(&group.path)
         ),
         text: format!(
             "{} of its time ({}) its real-time threads are ready and may not run: the cgroup may use {} of each {} \

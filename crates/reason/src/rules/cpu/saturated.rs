@@ -210,7 +210,7 @@ fn explain(measures: &Measures<'_>, hog: &Hog<'_>, loss: &Loss<'_>) -> Wording {
     Wording {
         title: format!(
             "{} waits for a CPU while {}{place} uses them up",
-            measures.process_name(hurt),
+            measures.subject(hurt),
             words::who(by)
         ),
         text: format!(

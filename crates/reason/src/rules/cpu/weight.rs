@@ -113,12 +113,13 @@ impl Weighted<'_> {
     }
 
     /// `nice 19`, `cgroup /jobs with cpu.shares 2`.
-    fn words(&self) -> String {
+    fn words(&self, model: &Model) -> String {
         match self {
             Self::Nice(nice) => format!("nice {nice}"),
             Self::Idle => "policy SCHED_IDLE".into(),
             Self::Group(group, weight) => {
-                format!("cgroup {} with {} {weight}", group.path, file_name(group))
+                let of = model.group_in_words(&group.path);
+                format!("{of} with {} {weight}", file_name(group))
             }
         }
     }
@@ -185,15 +186,16 @@ impl<'m> Light<'m> {
         is_light.then_some(Self { of, by, heavy, heavy_by })
     }
 
-    fn culprit(&self) -> Culprit {
+    fn culprit(&self, model: &Model) -> Culprit {
         match self.by {
             Weighted::Group(group, _) => Culprit {
                 container: Some(group.path.clone()),
                 ..Culprit::setting(group.path.clone(), file(group))
             },
-            Weighted::Nice(_) | Weighted::Idle => {
-                Culprit { setting: Some(self.by.words()), ..Culprit::process(&self.of.process) }
-            }
+            Weighted::Nice(_) | Weighted::Idle => Culprit {
+                setting: Some(self.by.words(model)),
+                ..Culprit::process(&self.of.process)
+            },
         }
     }
 }
@@ -202,7 +204,7 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
     let all = by_mask(measures).into_iter().filter_map(|one| Light::of(measures, ends, one));
     let mut by_setting: BTreeMap<String, Vec<Light<'_>>> = BTreeMap::new();
     for light in all {
-        by_setting.entry(light.by.words()).or_default().push(light);
+        by_setting.entry(light.by.words(measures.model)).or_default().push(light);
     }
     by_setting.into_values().filter_map(|lights| matched(measures, ends, lights)).collect()
 }
@@ -238,11 +240,13 @@ fn matched<'m>(
         } else {
             Severity::Note
         },
-        ..Match::new(chief.culprit(), Proof::TwoWitnesses, move |loss| explain(&chief, run, loss))
+        ..Match::new(chief.culprit(measures.model), Proof::TwoWitnesses, move |loss| {
+            explain(measures.model, &chief, run, loss)
+        })
     })
 }
 
-fn explain(light: &Light<'_>, run: f64, loss: &Loss<'_>) -> Wording {
+fn explain(model: &Model, light: &Light<'_>, run: f64, loss: &Loss<'_>) -> Wording {
     let one = loss.victims.len() == 1;
     let (own, theirs) = (light.by.weight(), light.heavy_by.weight());
     let name = &light.heavy.name;
@@ -257,7 +261,7 @@ fn explain(light: &Light<'_>, run: f64, loss: &Loss<'_>) -> Wording {
         title: format!(
             "{} comes last, by {}, while {name} has the CPUs",
             loss.victim,
-            light.by.words()
+            light.by.words(model)
         ),
         text: format!(
             "{} of {} time ({}) {} could run and {} no CPU; {} for {}. Where the two compete, {} gives {} parts and {} of \
@@ -269,9 +273,9 @@ fn explain(light: &Light<'_>, run: f64, loss: &Loss<'_>) -> Wording {
             if one { "has" } else { "have" },
             if one { "it ran" } else { "they ran" },
             words::seconds(run),
-            light.by.words(),
+            light.by.words(model),
             parts(own),
-            light.heavy_by.words(),
+            light.heavy_by.words(model),
             parts(theirs),
             words::thousands((theirs / own).round()),
             words::percent(light.heavy.share),
@@ -288,16 +292,16 @@ fn explain(light: &Light<'_>, run: f64, loss: &Loss<'_>) -> Wording {
                 "sched_switch",
             ),
         ],
-        remedy: vec![remedy(light)],
+        remedy: vec![remedy(model, light)],
     }
 }
 
-fn remedy(light: &Light<'_>) -> Remedy {
+fn remedy(model: &Model, light: &Light<'_>) -> Remedy {
     let pid = light.of.process.pid;
     match light.by {
         Weighted::Group(group, weight) => Remedy::to(format!(
-            "give cgroup {} the usual weight",
-            group.path
+            "give {} the usual weight",
+            model.group_in_words(&group.path)
         ))
         .write(&file(group), usual(group), weight),
         // The nice value is a thread's own.

@@ -6,12 +6,12 @@
 use crate::facts::ThreadRef;
 use crate::measure::cpu_users::Use;
 use crate::model::Model;
-use crate::rules::culprit;
 use std::collections::BTreeMap;
 
 /// ` of shop`, ` of user anna`; nothing where it is root's, or not known.
 pub(super) fn place(model: &Model, thread: &ThreadRef) -> String {
-    match (culprit(model, thread).container, user(model, thread)) {
+    let known = model.container_of(thread).map(|known| model.called(known));
+    match (known, user(model, thread)) {
         (Some(container), _) => format!(" of {container}"),
         (None, Some(user)) if user != ROOT => format!(" of user {user}"),
         _ => String::new(),

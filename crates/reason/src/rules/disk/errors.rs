@@ -99,7 +99,7 @@ fn unwaited<'m>(
     let uses = |used: &&DiskUse| used.reads + used.writes > 0 && measures.concerns(&used.process);
     let users: Vec<&DiskUse> = view.users.iter().map(|user| user.used).filter(uses).collect();
     let most = users.iter().max_by_key(|used| used.reads + used.writes)?;
-    let who = words::who(&most.process);
+    let who = measures.model.who(&most.process);
     let explain = move |loss: &Loss<'_>| at_once(view, service, &who, loss);
     let by = Culprit::device(&view.disk.name);
     let mut matched = Match::new(by, Proof::Read, explain).on(Object::Disk(Some(view.disk.dev)));

@@ -104,7 +104,7 @@ fn explain(
 ) -> Wording {
     let name = &view.disk.name;
     let victim = victim_beside(measures, loss, who);
-    let who_writes = words::who(who);
+    let who_writes = measures.model.who(who);
     Wording {
         title: format!("{victim} waits for journal commits that carry the data of {who_writes}"),
         text: format!(

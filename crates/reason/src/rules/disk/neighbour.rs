@@ -54,5 +54,5 @@ pub(super) fn neighbour<'m>(
 /// The name of whoever else loses most.
 pub(super) fn victim_beside(measures: &Measures<'_>, loss: &Loss<'_>, who: &ThreadRef) -> String {
     let other = loss.victims.iter().find(|(victim, _)| victim.pid != who.pid);
-    other.map_or_else(|| loss.victim.clone(), |(victim, _)| measures.process_name(victim))
+    other.map_or_else(|| loss.victim.clone(), |(victim, _)| measures.subject(victim))
 }

@@ -279,7 +279,7 @@ fn explain(
     };
     let whose = match is_own {
         true => "its own I/O limit".to_string(),
-        false => format!("the I/O limit of cgroup {}", group.path),
+        false => format!("the I/O limit of {}", measures.model.group_in_words(&group.path)),
     };
     let through = match loss.end.and_then(|end| end.via.get(&WaitClass::Journal)) {
         Some(seconds) if held.journal && !is_own => {
@@ -291,10 +291,10 @@ fn explain(
     Wording {
         title: format!("{} is held up by {whose}", loss.victim),
         text: format!(
-            "{} before disk {name}, not inside it: cgroup {} may do {} \
+            "{} before disk {name}, not inside it: {} may do {} \
              ({}) and does {}; {name} itself answers in {} and is {} busy.{through}",
             words::of_time(loss.impact.share, loss.seconds, loss.wall_seconds),
-            group.path,
+            measures.model.group_in_words(&group.path),
             limit_text(&limit.kind, limit.per_second as f64),
             limit.file,
             limit_text(&limit.kind, *reached),

@@ -81,7 +81,7 @@ fn explain(
     loss: &Loss<'_>,
 ) -> Wording {
     let (name, queue) = (&view.disk.name, &view.queue);
-    let asks = words::who(who);
+    let asks = measures.model.who(who);
     let mut evidence = wording::evidence(view);
     evidence.push(Evidence::new(
         format!("share of the work asked for by {asks}"),

@@ -109,23 +109,23 @@ fn explain(
     let name = &view.disk.name;
     let Weights { heavy, light, more, less, who } = weights;
     let of = |group: &Cgroup, weight: u64| {
-        let what = format!("weight of {}", group.path);
+        let what = format!("weight of {}", measures.model.group_in_words(&group.path));
         Evidence::new(what, weight as f64, "1", "cgroup I/O weight")
     };
     let mut evidence = vec![of(heavy, *more), of(light, *less)];
     evidence.extend(wording::evidence(view));
     Wording {
         title: format!(
-            "{} waits for disk {name}, which serves the heavier group {} first",
+            "{} waits for disk {name}, which serves the heavier {} first",
             victim_beside(measures, loss, who),
-            heavy.path
+            measures.model.group_in_words(&heavy.path)
         ),
         text: format!(
-            "Group {} has weight {less}, group {} has {more} and asks for most ({}); {name} is {} busy, and {} \
+            "The {} has weight {less}, the {} has {more} and asks for most ({}); {name} is {} busy, and {} \
              pass in waits for it.",
-            light.path,
-            heavy.path,
-            words::who(who),
+            measures.model.group_in_words(&light.path),
+            measures.model.group_in_words(&heavy.path),
+            measures.model.who(who),
             words::percent(view.queue.busy),
             words::of_window(loss.seconds, loss.wall_seconds),
         ),

@@ -70,7 +70,7 @@ fn explain(measures: &Measures<'_>, end: &End, holders: &Holders<'_>, loss: &Los
         wait_words::longest_evidence(&longest, "longest wait, as far as it was seen");
     evidence.extend(holders.evidence());
     let by = match &holders.main {
-        Some(holder) => format!(" that {} holds", words::who(holder)),
+        Some(_) => format!(" that {} holds", holders.name_or("")),
         None => ", and who holds it was not seen".into(),
     };
     Wording {

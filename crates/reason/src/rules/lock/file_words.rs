@@ -9,7 +9,7 @@ use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::process_names::present;
 use crate::model::object::{FileKey, Object};
-use crate::model::words;
+use crate::model::{Model, words};
 use crate::rules::action::{Action, Question};
 use crate::rules::process::{holder_doing, wait_words};
 use crate::rules::wording::{Evidence, Remedy};
@@ -28,6 +28,8 @@ pub struct Holders<'m> {
     acts: Option<ThreadRef>,
     /// All that were seen to carry it, the main one first.
     all: Vec<ThreadRef>,
+    model: &'m Model,
+    waiter: ThreadRef,
 }
 
 impl<'m> Holders<'m> {
@@ -66,7 +68,8 @@ impl<'m> Holders<'m> {
             }
             all.sort_by_key(|it| it.pid != main.pid);
         }
-        Self { lock, main, acts, all }
+        let waiter = end.links[end.named].who.clone();
+        Self { lock, main, acts, all, model: measures.model, waiter }
     }
 
     /// Who holds it for whom acts: itself, or by whom it was begun.
@@ -81,19 +84,23 @@ impl<'m> Holders<'m> {
         }
     }
 
-    /// The main one by name; else what stands for it.
+    /// The main one by name, with its container where that is not the waiter's; else what stands for it.
     pub fn name_or(&self, unknown: &str) -> String {
-        self.main.as_ref().map_or_else(|| unknown.into(), words::who)
+        self.main.as_ref().map_or_else(|| unknown.into(), |who| self.named(who))
+    }
+
+    fn named(&self, who: &ThreadRef) -> String {
+        self.model.who_beside(who, &self.waiter)
     }
 
     /// What they do meanwhile, as sentences: `The holder sh 10 sleeps.`
     pub fn sentences(&self, measures: &Measures<'_>, end: &End) -> String {
         let Some(main) = &self.main else { return self.unseen() };
-        let by = words::who(main);
+        let by = self.named(main);
         let does = holder_doing::meanwhile(measures, end).does;
         let mut text = match &self.acts {
             Some(acts) if acts.pid != main.pid => {
-                format!("The holder is {by}; {}, which acts for it, {does}.", words::who(acts))
+                format!("The holder is {by}; {}, which acts for it, {does}.", self.named(acts))
             }
             _ => format!("The holder {by} {does}."),
         };
@@ -114,7 +121,7 @@ impl<'m> Holders<'m> {
     }
 
     fn names(&self) -> String {
-        let named: Vec<String> = self.all.iter().take(SHOWN_MAX).map(words::who).collect();
+        let named: Vec<String> = self.all.iter().take(SHOWN_MAX).map(|it| self.named(it)).collect();
         match (self.all.len() - named.len(), named.split_last()) {
             (0, Some((last, before))) if !before.is_empty() => {
                 format!("{} and {last}", before.join(", "))

@@ -116,7 +116,7 @@ fn readings<'a>(model: &'a Model, end: &End) -> impl Iterator<Item = &'a FutexOw
 
 fn explain(measures: &Measures<'_>, end: &End, loss: &Loss<'_>) -> Wording {
     let holder = wait_words::holder(measures, end);
-    let by = holder.as_ref().map_or_else(|| "another thread".to_string(), words::who);
+    let by = wait_words::holder_in_words(measures, end, "another thread");
     let longest = wait_words::longest(measures, end);
     let kind = end.lock_kind(measures.model).filter(|kind| kind.is_held());
     let kind = kind.map_or("a lock", LockKind::phrase);

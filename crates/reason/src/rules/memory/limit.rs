@@ -249,23 +249,21 @@ fn explain(measures: &Measures<'_>, paid: &Paid<'_>, loss: &Loss<'_>) -> Wording
 
 fn title(measures: &Measures<'_>, paid: &Paid<'_>, loss: &Loss<'_>) -> String {
     let limit = words::bytes(paid.one.limit_bytes as f64);
-    let path = &paid.one.group.path;
+    let group = measures.model.group_in_words(&paid.one.group.path);
     if !paid.any_killed {
-        let name = &loss.victim;
-        return format!("{name} is held up by the memory limit of its cgroup {path} ({limit})");
+        let name = &loss.name;
+        return format!("{name} is held up by the memory limit of its {group} ({limit})");
     }
     let root = command_root(measures.model);
     if root.is_some_and(|root| paid.killed.iter().any(|kill| kill.victim.pid == root.pid)) {
-        return format!(
-            "the command was killed: cgroup {path} may have no more than {limit} of memory"
-        );
+        return format!("the command was killed: {group} may have no more than {limit} of memory");
     }
     match paid.killed.first() {
         Some(kill) => format!(
-            "{} was killed: cgroup {path} may have no more than {limit} of memory",
-            words::who(&kill.victim)
+            "{} was killed: {group} may have no more than {limit} of memory",
+            measures.model.who(&kill.victim)
         ),
-        None => format!("processes of cgroup {path} are killed at its memory limit of {limit}"),
+        None => format!("processes of {group} are killed at its memory limit of {limit}"),
     }
 }
 

@@ -113,10 +113,12 @@ fn explain(
     spent: &Spent,
     loss: &Loss<'_>,
 ) -> Wording {
-    let by = words::who(&filler.by);
+    let by = measures.model.who(&filler.by);
     let room = words::bytes(filler.room_bytes as f64);
     let shared = match filler.shared {
-        Some(one) => format!("the {room} that cgroup {} may have", one.group.path),
+        Some(one) => {
+            format!("the {room} that {} may have", measures.model.group_in_words(&one.group.path))
+        }
         None => format!("the {room} of the host"),
     };
     Wording {

@@ -173,26 +173,26 @@ fn matched<'m>(
 }
 
 fn explain(measures: &Measures<'_>, thrash: &Thrash<'_>, loss: &Loss<'_>) -> Wording {
-    let by = words::who(&thrash.stream.by);
+    let by = measures.model.who(&thrash.stream.by);
     let what = measures.model.name_of(&thrash.object()).name;
     Wording {
         title: format!(
             "{} reads {what} again and again: {by} has it dropped from memory",
             loss.victim
         ),
-        text: text(thrash, loss, &by),
+        text: text(measures, thrash, loss, &by),
         evidence: evidence(thrash),
         remedy: vec![remedy(measures, thrash)],
     }
 }
 
-fn text(thrash: &Thrash<'_>, loss: &Loss<'_>, by: &str) -> String {
+fn text(measures: &Measures<'_>, thrash: &Thrash<'_>, loss: &Loss<'_>, by: &str) -> String {
     let stream = &thrash.stream;
     let together = match thrash.shared {
         Some(one) => format!(
-            "They may have {} together, which is the limit of cgroup {}.",
+            "They may have {} together, which is the limit of {}.",
             words::bytes(one.limit_bytes as f64),
-            one.group.path
+            measures.model.group_in_words(&one.group.path)
         ),
         None => "They share the memory of the host.".into(),
     };

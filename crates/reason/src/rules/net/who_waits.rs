@@ -8,9 +8,10 @@ use crate::model::words;
 
 /// `curl waits`, `curl waits through nginx 459`.
 pub(super) fn who_waits(measures: &Measures<'_>, end: &End) -> String {
-    let victim = measures.process_name(end.first_victim());
+    let name = measures.process_name(end.first_victim());
+    let victim = measures.subject(end.first_victim());
     let asks = &end.links[end.named].who;
-    match asks.pid == end.links[0].who.pid || measures.process_name(asks) == victim {
+    match asks.pid == end.links[0].who.pid || measures.process_name(asks) == name {
         true => format!("{victim} waits"),
         false => format!("{victim} waits through {}", words::who(asks)),
     }

@@ -58,8 +58,9 @@ fn explain(
     container: Option<&Container>,
 ) -> Wording {
     let name = match (&container, group) {
-        (Some(container), _) => format!("container {}", container.name),
-        (None, Some(group)) => format!("cgroup {}", group.path),
+        (Some(container), _) if !container.is_real() => format!("container {}", container.name),
+        (_, Some(group)) => measures.model.group_in_words(&group.path),
+        (Some(container), None) => format!("container {}", container.full_name()),
         (None, None) => "its cgroup".into(),
     };
     let who = words::who(frozen);

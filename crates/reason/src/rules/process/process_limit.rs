@@ -101,7 +101,10 @@ fn explain(measures: &Measures<'_>, met: &Met<'_>, tries: &Tries<'_>, loss: &Los
     }
     match met {
         Met::Group(group) => Wording {
-            title: format!("{victim} may not begin another process: cgroup {} is full", group.path),
+            title: format!(
+                "{victim} may not begin another process: {} is full",
+                measures.model.group_in_words(&group.path)
+            ),
             text: format!(
                 "{slept} The group may have {limit} processes and threads, those of groups below it included, and has as many. \
                  Whoever made the group set its pids.max."

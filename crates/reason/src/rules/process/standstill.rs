@@ -71,7 +71,7 @@ impl<'m> Standstill<'m> {
 
     /// The name of who waits for it.
     pub fn victim(&self, measures: &Measures<'_>) -> String {
-        measures.process_name(self.end.first_victim())
+        measures.subject(self.end.first_victim())
     }
 
     /// How many others waited for it, and how long, as a sentence.

@@ -18,9 +18,16 @@ use std::collections::BTreeSet;
 const SHOWN_MAX: usize = 3;
 const SOURCE: &str = "sched_switch and the task iterator";
 
-/// The name of the process that itself stands in the wait that names an end.
+/// The process that itself stands in the wait that names an end, by name and container.
 pub fn waiter(measures: &Measures<'_>, end: &End) -> String {
-    measures.process_name(&end.links[end.named].who)
+    measures.subject(&end.links[end.named].who)
+}
+
+/// The main holder of an end in words, with its container where that is not the waiter's.
+pub fn holder_in_words(measures: &Measures<'_>, end: &End, unknown: &str) -> String {
+    let waiter = &end.links[end.named].who;
+    let holder = holder(measures, end);
+    holder.map_or_else(|| unknown.to_string(), |who| measures.model.who_beside(&who, waiter))
 }
 
 /// The main holder of an end, by its present name.

@@ -44,13 +44,15 @@ function victims(list) {
   if (!list.length) return null;
   const byName = new Map();
   for (const victim of list) {
-    const known = byName.get(victim.comm) || { name: victim.comm, pids: [], seconds: 0 };
+    const whole = victim.comm + "\n" + (victim.workload || "");
+    const known = byName.get(whole) || { name: victim.comm, of: victim.workload, pids: [], seconds: 0 };
     known.pids.push(victim.pid);
     known.seconds += victim.wait_seconds;
-    byName.set(victim.comm, known);
+    byName.set(whole, known);
   }
   const names = [...byName.values()].sort((a, b) => b.seconds - a.seconds).slice(0, 6).map((it) =>
-    cut(it.name, 40) + (it.pids.length > 1 ? " × " + it.pids.length : " " + it.pids[0]) + " (" + seconds(it.seconds) + ")");
+    cut(it.name, 40) + (it.pids.length > 1 ? " × " + it.pids.length : " " + it.pids[0]) +
+    (it.of ? " in " + cut(it.of, 60) : "") + " (" + seconds(it.seconds) + ")");
   const more = byName.size - names.length;
   return h("p", { class: "losers" }, h("span", { class: "muted" }, "Who waits: "), names.join(", "), more > 0 ? ", and " + more + " more" : "");
 }

@@ -1,0 +1,94 @@
+//! What of cgroups is looked up again and again, and which of their names say nothing.
+//!
+//! A name that holds a long number in hexadecimal was drawn by a program, and tells a person nothing. Must not: know threads or
+//! containers (groups.rs fills the index).
+
+use crate::facts::Ns;
+use std::collections::{BTreeMap, HashMap};
+
+/// Names of programs that stand beside a group without a name.
+const PROGRAMS_MAX: usize = 2;
+/// Digits from which on a name is a number that somebody drew, and not one that somebody gave.
+const DRAWN_DIGITS_MIN: usize = 12;
+/// A number of more digits is shown by its first ones.
+const DRAWN_DIGITS_SHORT: usize = 20;
+
+/// What of groups is looked up again and again, made once of all facts.
+#[derive(Debug, Default)]
+pub struct GroupIndex {
+    /// Containers by each of their topmost cgroups: places in the model's list.
+    pub container_at: HashMap<String, usize>,
+    /// Of threads whose groups nobody could read any more, the numbers of their groups: of the CPU controller, and in v2.
+    pub numbers: HashMap<u32, (u64, u64)>,
+    /// What runs in groups whose names say nothing, by path.
+    pub programs: HashMap<String, String>,
+}
+
+/// The first names of some programs.
+pub fn listed(programs: BTreeMap<&str, Ns>) -> String {
+    let mut programs: Vec<(&str, Ns)> = programs.into_iter().collect();
+    programs.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
+    let shown: Vec<&str> = programs.iter().take(PROGRAMS_MAX).map(|(name, _)| *name).collect();
+    let rest = if programs.len() > PROGRAMS_MAX { ", ..." } else { "" };
+    format!("{}{rest}", shown.join(", "))
+}
+
+/// A path and those above it, the root left out.
+pub fn ancestors(path: &str) -> impl Iterator<Item = &str> {
+    let above = path.match_indices('/').rev().map(|(at, _)| &path[..at]);
+    std::iter::once(path).chain(above).filter(|path| !path.is_empty() && *path != "/")
+}
+
+/// The last part of a path.
+pub fn last_part(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or_default()
+}
+
+/// A name that holds a long number in hexadecimal, as runtimes, systemd-run and job schedulers draw them; a UUID ends in one.
+pub fn is_drawn(name: &str) -> bool {
+    drawn_part(name).is_some()
+}
+
+/// Where the number of such a name begins and ends.
+fn drawn_part(name: &str) -> Option<(usize, usize)> {
+    let is_digit = |c: char| c.is_ascii_digit() || matches!(c, 'a'..='f');
+    let mut begin = 0;
+    for piece in name.split_inclusive(|c: char| !is_digit(c)) {
+        let run = piece.trim_end_matches(|c: char| !is_digit(c));
+        if run.len() >= DRAWN_DIGITS_MIN && run.contains(|c: char| c.is_ascii_digit()) {
+            return Some((begin, begin + run.len()));
+        }
+        begin += piece.len();
+    }
+    None
+}
+
+/// The same name with the begin of its number alone.
+pub fn shortened(name: &str) -> String {
+    match drawn_part(name) {
+        Some((begin, end)) if end - begin > DRAWN_DIGITS_SHORT => {
+            format!("{}{}", &name[..begin + DRAWN_DIGITS_MIN], &name[end..])
+        }
+        _ => name.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_somebody_gave_are_none_that_somebody_drew() {
+        let drawn = [
+            "9171b7905f0e189fea3e684d73c4026c",
+            "run-r0d31fa2c9b7e4b21a5a3c90b1e2f7a11.scope",
+            "pod0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9",
+            "3f2a9c0d4e5b",
+        ];
+        assert!(drawn.iter().all(|name| is_drawn(name)));
+        let given =
+            ["web-0", "user-1000.slice", "deadbeef", "session-c2.scope", "web-7d9f8b6c5d-x2x7k"];
+        assert!(given.iter().all(|name| !is_drawn(name)));
+        assert_eq!(shortened(drawn[1]), "run-r0d31fa2c9b7e.scope");
+    }
+}
