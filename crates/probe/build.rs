@@ -13,6 +13,8 @@ fn main() {
         "aarch64" => "arm64",
         _ => "x86",
     };
+    // Line numbers name the files: by a path that is the same wherever it is built.
+    let here = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
     println!("cargo:rerun-if-changed=bpf");
     let built = SkeletonBuilder::new()
         .source("bpf/holdup.bpf.c")
@@ -21,6 +23,8 @@ fn main() {
             "-Wall".into(),
             "-Werror".into(),
             "-mcpu=v3".into(),
+            format!("-ffile-prefix-map={here}=/holdup/crates/probe"),
+            "-fdebug-compilation-dir=/holdup/crates/probe".into(),
         ])
         .build_and_generate(&out);
     if let Err(error) = built {

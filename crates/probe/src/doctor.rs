@@ -4,19 +4,21 @@
 //! stack is read. Must not reason, and leaves nothing behind.
 
 use crate::attach;
-use crate::files::{self, Roots};
+use crate::files;
 use crate::host::{self, Offer};
 use crate::kernel::Programs;
 use crate::live;
 use crate::netlink::Netlink;
 use crate::plan::{self, Purpose};
+use crate::view;
 use holdup_reason::facts::*;
 
 /// The host, and what of it cannot be seen.
 pub fn doctor() -> Vec<Fact> {
-    let roots = Roots::default();
+    let (roots, hidden) = view::of_host();
     let mut facts = Vec::new();
     let mut put = |body| facts.push(Fact { at_ns: live::now(), body });
+    hidden.into_iter().map(Body::Blind).for_each(&mut put);
     let offer = host::look(&plan::tracepoints());
     let (programs, names, blind) = attach::load(&offer, Purpose::Doctor);
     let opening = files::opening(&roots);

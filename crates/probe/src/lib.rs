@@ -50,6 +50,7 @@ mod stopping;
 mod target;
 #[doc(hidden)]
 pub mod user_stacks;
+mod view;
 mod wait_threshold;
 #[doc(hidden)]
 pub mod wire;

@@ -36,7 +36,7 @@ use crate::quiet_host::{QuietHost, Sleep};
 use crate::stopping::{Stopper, Stopping};
 use crate::user_stacks::{Functions, Goroutines, Interpreters, JavaMonitors, UserStacks};
 use crate::wait_threshold::WaitThreshold;
-use crate::{Source, SourceError, container, memory};
+use crate::{Source, SourceError, container, memory, view};
 use holdup_reason::facts::*;
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::ffi::OsString;
@@ -200,7 +200,6 @@ impl Live {
     /// Begins a look. A command is forked; the first reading lets it go.
     // LONG FUNCTION: the opening facts, once, in the order in which they must be read.
     pub fn start(look: Look) -> Result<Self, SourceError> {
-        let roots = Roots::default();
         let mut opening_facts = Pieces::default();
         let mut put = |body| opening_facts.push(Fact { at_ns: now(), body });
         // First: a child inherits neither what the scheduler grants from here on nor a lock on memory.
@@ -208,6 +207,8 @@ impl Live {
             What::Command(words) => Some(Held::fork(words).map_err(system("start the command"))?),
             _ => None,
         };
+        let (roots, hidden) = view::of_host();
+        hidden.into_iter().map(Body::Blind).for_each(&mut put);
         own::priority::raise_if_crowded();
         let memory_locked = own::memory::lock();
         let (purpose, asked_about) = purpose(&look.what);

@@ -4,12 +4,13 @@
 //! on compares it with these lines.
 
 use super::{Roots, text};
+use crate::view;
 use holdup_reason::facts::{Blind, DeviceNumber, Mount};
 use std::collections::HashSet;
 
-/// Mounts as process 1 sees them, and those that only holdup itself sees.
+/// Mounts as process 1 sees them, and those that only holdup itself sees, or the process through which it sees the host.
 pub fn mounts(roots: &Roots) -> Result<Vec<Mount>, Blind> {
-    let own = mounts_of(roots, "self");
+    let own = mounts_of(roots, &view::viewer(roots).to_string_lossy());
     let mut all = match (mounts_of(roots, "1"), &own) {
         (Ok(first), _) => first,
         (Err(_), Ok(_)) => Vec::new(),
@@ -30,9 +31,9 @@ pub fn mounts_of(roots: &Roots, who: &str) -> std::io::Result<Vec<Mount>> {
     Ok(text::lines(&bytes).filter_map(parse).collect())
 }
 
-/// Mounts as holdup itself sees them; empty if they cannot be read.
+/// Mounts as whoever's root is read sees them; empty if they cannot be read.
 pub fn own_mounts(roots: &Roots) -> Vec<Mount> {
-    mounts_of(roots, "self").unwrap_or_default()
+    mounts_of(roots, &view::viewer(roots).to_string_lossy()).unwrap_or_default()
 }
 
 /// The mount that an absolute path lies on: the longest mount point above it, the last one of
