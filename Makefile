@@ -35,13 +35,21 @@ run: build ## Build holdup and ask it what holds this host up (ARGS="..." go to 
 demo: build ## Make harmless faults, look at each, and explain the answers (half a minute; root or not)
 	target/holdup demo
 
+# What the binary says of itself: the commit, and a plus sign if files differ from it. Its paths are taken out of the
+# binary, so that one commit gives the same bytes wherever it is built.
+export HOLDUP_COMMIT := $(shell git describe --always --abbrev=12 --exclude='*' --dirty=+ 2>/dev/null)
+CARGO_FILES := $(or $(CARGO_HOME),$(HOME)/.cargo)
+SAME_PATHS := --remap-path-prefix=$(CURDIR)=/holdup --remap-path-prefix=$(CARGO_FILES)=/cargo
+SAME_PATHS_C := -ffile-prefix-map=$(CURDIR)=/holdup -ffile-prefix-map=$(CARGO_FILES)=/cargo
+
 # Static, because the binary is copied to sick machines, whatever libc they have. --target keeps the
 # flag away from build scripts and procedural macros, which cannot be static. LTO makes it smaller.
 .PHONY: build
 build: ## Build the shipped binary: target/holdup, static and stripped
 	@xtask/setup build
 	@triple=$$(rustc -vV | sed -n 's/^host: //p'); \
-	RUSTFLAGS="-C target-feature=+crt-static $${RUSTFLAGS:-}" CARGO_PROFILE_RELEASE_LTO=thin CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1 \
+	export RUSTFLAGS="-C target-feature=+crt-static $(SAME_PATHS) $${RUSTFLAGS:-}" CFLAGS="$(SAME_PATHS_C) $${CFLAGS:-}"; \
+	CARGO_PROFILE_RELEASE_LTO=thin CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1 \
 	    cargo build --locked --release --package holdup --bin holdup --target "$$triple"; \
 	mkdir -p target; \
 	built=$(OUT)/$$triple/release/holdup; \
@@ -49,6 +57,19 @@ build: ## Build the shipped binary: target/holdup, static and stripped
 	    strip --strip-all -o target/holdup.new "$$built"; mv target/holdup.new target/holdup; \
 	    echo "build: target/holdup, $$(stat -c %s target/holdup) bytes, static"; \
 	fi
+
+# One version each, so that the same commit packs the same way.
+PACKAGERS := cargo-deb@3.8.0 cargo-generate-rpm@0.21.1 cargo-cyclonedx@0.5.9
+
+.PHONY: packages
+packages: build ## Package it: Debian package, RPM, tarball, container image, parts and checksums in target/packages
+	@for tool in $(PACKAGERS); do \
+	    if ! [ -e target/tools/bin/$${tool%@*} ]; then \
+	        echo "setup: cargo install $$tool into target/tools (once, some minutes)"; \
+	        cargo install --quiet --locked --debug --root target/tools $$tool; \
+	    fi; \
+	done
+	@packaging/build
 
 .PHONY: test
 test: ## All that CI runs: format, lints, licences, house rules, tests, the page in a browser, the docs' commands, a short lab pass

@@ -16,8 +16,10 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
+use holdup_reason::answer::SCHEMA;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 /// The look of a bare `holdup`.
@@ -56,9 +58,19 @@ Says why a Linux host, container, process or command is slow: looks for a few \
 seconds, follows each long wait to what ended it, and names the cause, who holds \
 it up, and the way out.";
 
+/// What `--version` says: which commit it is, and what is in it.
+static LONG_VERSION: LazyLock<String> = LazyLock::new(|| {
+    let commit = option_env!("HOLDUP_COMMIT").filter(|commit| !commit.is_empty());
+    format!(
+        "{}\ncommit    {}\nfeatures  kernel events (BPF), user stacks (native, Go, Java, JavaScript, Python), page\nJSON      version {SCHEMA}",
+        env!("CARGO_PKG_VERSION"),
+        commit.unwrap_or("not known: make did not build it"),
+    )
+});
+
 /// The command line as typed.
 #[derive(Debug, Parser)]
-#[command(name = "holdup", version, about = ABOUT, after_help = EXAMPLES, max_term_width = 80)]
+#[command(name = "holdup", version, long_version = LONG_VERSION.as_str(), about = ABOUT, after_help = EXAMPLES, max_term_width = 80)]
 #[command(subcommand_help_heading = "Commands", disable_help_subcommand = true)]
 pub struct Cli {
     #[command(flatten)]
