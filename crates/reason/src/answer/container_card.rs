@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 /// What a container used in the window, beside its limits.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Card {
     /// Its name.
@@ -25,6 +26,7 @@ pub struct Card {
     pub pod: Option<String>,
     /// Its cgroups.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "schema", schemars(length(max = super::bounds::CARD_MAX)))]
     pub cgroups: Vec<String>,
     /// Its CPU time.
     pub cpu: CardCpu,
@@ -32,12 +34,14 @@ pub struct Card {
     pub memory: CardMemory,
     /// Disks that it used or has a limit on.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "schema", schemars(length(max = super::bounds::CARD_MAX)))]
     pub disks: Vec<CardDisk>,
     /// Whether it has a network namespace of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub own_network: Option<bool>,
     /// Interfaces of that namespace.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "schema", schemars(length(max = super::bounds::CARD_MAX)))]
     pub interfaces: Vec<CardInterface>,
     /// How long some of it stood still for want of a resource; cgroup v1 does not count it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -52,6 +56,7 @@ pub struct Card {
 
 /// CPU time of a container.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct CardCpu {
     /// Used in the window, seconds.
@@ -85,6 +90,7 @@ pub struct CardCpu {
 
 /// Memory of a container.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct CardMemory {
     /// Charged to it.
@@ -136,6 +142,7 @@ pub struct CardMemory {
 
 /// A disk that a container used, or has a limit on.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct CardDisk {
     /// The disk.
@@ -161,6 +168,7 @@ pub struct CardDisk {
 
 /// An interface of a container's network namespace.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct CardInterface {
     /// Its name inside.
@@ -179,6 +187,7 @@ pub struct CardInterface {
 
 /// How long some (`full`: all) of a container's runnable threads stood still in the window, seconds.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct CardPressure {
     /// For a CPU.

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 /// The time of a command until the program of the container that it starts began.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ContainerStart {
     /// The container's own program, as it began: its name and process.
     pub program: String,
@@ -23,6 +24,7 @@ pub struct ContainerStart {
 
 /// One phase.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StartPhase {
     /// `namespaces`, `mounts`, `cgroups`, `network`, `files`, `exec`, `own work`, `other waits`.
     pub phase: String,

@@ -5,6 +5,8 @@
 //! claimed by one rule (rules/engine.rs).
 
 pub mod accounting;
+mod bounded;
+pub mod bounds;
 mod card;
 mod caveats;
 pub mod compare;
@@ -28,6 +30,7 @@ use crate::model::object::Object;
 use crate::rules::{Claim, engine};
 use crate::waits::timeline::Timelines;
 use accounting::account;
+use bounded::bounded;
 use caveats::caveats;
 use naming::{add_workload, link, victim};
 use picture::Picture;
@@ -46,7 +49,7 @@ pub fn explain_model(model: &mut Model) -> Report {
     model.finish();
     let timelines = Timelines::take(model);
     let measures = Measures::of(model, &timelines);
-    judge(&measures, named(&measures)).report
+    bounded(judge(&measures, named(&measures)).report)
 }
 
 /// The same, with what drawing it takes beside it.
@@ -57,7 +60,7 @@ pub fn explain_with_picture(model: &mut Model) -> (Report, Picture) {
     let measures = Measures::watched(model, &timelines, &mut |lost| gathered.add(lost));
     let Judged { report, origins, .. } = judge(&measures, named(&measures));
     let picture = Picture::of(&measures, gathered, &report, &origins);
-    (report, picture)
+    (bounded(report), picture)
 }
 
 /// The same, ready to be compared with another look.
@@ -129,6 +132,7 @@ fn judge(measures: &Measures<'_>, named: Vec<NamedEnd>) -> Judged {
         container: card::card(model),
         container_start: container_start::start(measures),
         kernel_log,
+        left_out: Vec::new(),
         caveats,
         cost: ReportCost {
             events_lost: (model.lost.iter())

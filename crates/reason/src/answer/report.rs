@@ -6,6 +6,7 @@
 //!
 //! Edit together: docs/json.md, `report/src/text.rs`.
 
+pub use super::bounds::LeftOut;
 pub use super::container_card::*;
 pub use super::container_start::{ContainerStart, StartPhase};
 pub use crate::graph::end::EndKind;
@@ -23,6 +24,7 @@ pub const SCHEMA: u32 = 1;
 
 /// The whole answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
     /// [`SCHEMA`].
     pub schema: u32,
@@ -38,6 +40,7 @@ pub struct Report {
     #[serde(default)]
     pub answer: Answer,
     /// What holds it up, worst first; empty if nothing does.
+    #[cfg_attr(feature = "schema", schemars(length(max = super::bounds::FINDINGS_MAX)))]
     pub findings: Vec<Finding>,
     /// Of a container that was looked at: what it used, beside its limits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -47,15 +50,29 @@ pub struct Report {
     pub container_start: Option<ContainerStart>,
     /// Lines of the kernel's log in the window that belong to no finding.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "schema", schemars(length(max = super::bounds::LOG_LINES_MAX)))]
     pub kernel_log: Vec<LogLine>,
+    /// What was left out of lists that are longer than their bound.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "schema", schemars(length(max = super::bounds::LEFT_OUT_MAX)))]
+    pub left_out: Vec<LeftOut>,
     /// What limits this answer.
+    #[cfg_attr(feature = "schema", schemars(length(max = super::bounds::CAVEATS_MAX)))]
     pub caveats: Vec<Caveat>,
     /// What it cost to look.
     pub cost: ReportCost,
 }
 
+impl Report {
+    /// What was left out of a list, by its JSON Pointer.
+    pub fn left_out_of(&self, list: &str) -> Option<&LeftOut> {
+        self.left_out.iter().find(|cut| cut.list == list)
+    }
+}
+
 /// Name and version.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Tool {
     /// `holdup`.
     pub name: String,
@@ -65,6 +82,7 @@ pub struct Tool {
 
 /// What was looked at.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReportTarget {
     /// Kind.
     pub kind: TargetKind,
@@ -80,6 +98,7 @@ pub struct ReportTarget {
 
 /// When, and how long.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Window {
     /// Nanoseconds since 1970.
     pub begin_unix_ns: u64,
@@ -91,10 +110,12 @@ pub struct Window {
 /// path. For a process, a container or the host it is thread-seconds: the length of the window
 /// times the threads that lived in it, idle ones included.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Accounting {
     /// What the parts add up to.
     pub wall_seconds: f64,
     /// The parts, greatest first.
+    #[cfg_attr(feature = "schema", schemars(length(max = super::bounds::PARTS_MAX)))]
     pub parts: Vec<Part>,
     /// `wall_seconds` minus the parts.
     pub residual_seconds: f64,
@@ -102,6 +123,7 @@ pub struct Accounting {
 
 /// What an answer comes down to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// By a named cause, above a note.
@@ -117,6 +139,7 @@ pub enum Verdict {
 
 /// The answer in short. Of a command the ends add up to its wall time, else to the demand.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Answer {
     /// What it comes down to.
@@ -131,6 +154,7 @@ pub struct Answer {
     /// What the ends add up to.
     pub demand_seconds: f64,
     /// The ends, greatest first.
+    #[cfg_attr(feature = "schema", schemars(length(max = super::bounds::ENDS_MAX)))]
     pub ends: Vec<AnswerEnd>,
 }
 
@@ -143,6 +167,7 @@ impl Answer {
 
 /// Where following waits stopped.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AnswerEnd {
     /// What kind of thing it is.
     pub end: EndKind,
@@ -165,8 +190,10 @@ pub struct AnswerEnd {
     #[serde(flatten)]
     pub without_it: WithoutIt,
     /// Who loses, longest first.
+    #[cfg_attr(feature = "schema", schemars(length(max = super::bounds::VICTIMS_MAX)))]
     pub victims: Vec<Victim>,
     /// The longest chain, from victim to end.
+    #[cfg_attr(feature = "schema", schemars(length(max = super::bounds::LINKS_MAX)))]
     pub chain: Vec<Link>,
     /// Index into `findings` if a rule named it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -184,6 +211,7 @@ pub struct AnswerEnd {
 
 /// How much shorter a command would be at most without something. Empty where that is not known.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct WithoutIt {
     /// At most so much, seconds: what the longest other path through the same recording leaves. A bound, no forecast.
@@ -199,6 +227,7 @@ pub struct WithoutIt {
 
 /// One part of the time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Part {
     /// Class of wait (`WaitClass::word`), or `running`.
     pub class: String,
@@ -210,6 +239,7 @@ pub struct Part {
 
 /// Somebody who waits.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Victim {
     /// Process.
     pub pid: u32,
@@ -230,6 +260,7 @@ pub struct Victim {
 
 /// One link: who waits on what. The first link is the victim, the last the root.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Link {
     /// Who waits.
     pub who: Who,
@@ -243,11 +274,13 @@ pub struct Link {
     /// The functions of the program that led to the wait, the innermost first, each with its file; empty if they were not
     /// read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "schema", schemars(length(max = super::bounds::STACK_MAX)))]
     pub stack: Vec<String>,
 }
 
 /// One participant of a chain.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Who {
     /// `process`, `kernel`, `device`, `peer`.
     pub kind: String,
@@ -292,6 +325,7 @@ impl Who {
 
 /// A named cause.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Finding {
     /// `area.cause`, stable for ever.
     pub code: String,
@@ -309,6 +343,7 @@ pub struct Finding {
     /// Who holds it up.
     pub culprit: Culprit,
     /// Who waits, longest first.
+    #[cfg_attr(feature = "schema", schemars(length(max = super::bounds::VICTIMS_MAX)))]
     pub victims: Vec<Victim>,
     /// How much it matters.
     pub impact: Impact,
@@ -316,13 +351,17 @@ pub struct Finding {
     #[serde(flatten)]
     pub without_it: WithoutIt,
     /// The longest chain from a victim to the root.
+    #[cfg_attr(feature = "schema", schemars(length(max = super::bounds::LINKS_MAX)))]
     pub chain: Vec<Link>,
     /// What was checked.
+    #[cfg_attr(feature = "schema", schemars(length(max = super::bounds::EVIDENCE_MAX)))]
     pub evidence: Vec<Evidence>,
     /// Lines of the kernel's log in the window that name what it is about.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "schema", schemars(length(max = super::bounds::LOG_LINES_MAX)))]
     pub kernel_log: Vec<LogLine>,
     /// The ways out, best first.
+    #[cfg_attr(feature = "schema", schemars(length(max = super::bounds::REMEDIES_MAX)))]
     pub remedy: Vec<Remedy>,
     /// Stories of the field that this finding answers.
     pub stories: Vec<String>,
@@ -330,6 +369,7 @@ pub struct Finding {
 
 /// A line of the kernel's log.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct LogLine {
     /// When, seconds after the begin of the window, by the log's own clock.
@@ -349,6 +389,7 @@ fn is_zero(count: &u64) -> bool {
 
 /// What limits an answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Caveat {
     /// A stable word: `events_lost`, `no_bpf`, `residual`, `ended_early`, ...
     pub code: String,
@@ -358,6 +399,7 @@ pub struct Caveat {
 
 /// What it cost to look.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReportCost {
     /// CPU time of holdup itself.
     pub cpu_seconds: f64,
@@ -382,6 +424,7 @@ pub struct ReportCost {
 
 /// What it cost to read user stacks: at most a two-hundredth of a CPU while the look lasts.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UserStacksCost {
     /// Stacks that were read.
     pub read: u64,

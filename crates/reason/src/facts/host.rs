@@ -94,6 +94,7 @@ pub struct Sysctl {
 
 /// What kind of thing is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TargetKind {
     /// The whole host.
@@ -189,6 +190,7 @@ pub struct Cost {
 
 /// What the scheduler grants holdup's own threads (sched(7)). Only where the CPUs are all taken is more asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum OwnScheduling {
     /// What every thread has, or what holdup was started with.

@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 /// What kind of thing an end is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum EndKind {
     /// A thread works.

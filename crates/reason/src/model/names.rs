@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 /// An object by kind and name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ObjectName {
     /// `disk`, `file`, `pipe`, `socket`, `run queue`, ...
     pub kind: String,

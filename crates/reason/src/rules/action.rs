@@ -17,6 +17,7 @@ const CGROUPS: &str = "/sys/fs/cgroup/";
 
 /// What kind of thing a way out does.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ActionKind {
     /// Looks, and changes nothing.
@@ -46,6 +47,7 @@ pub enum ActionKind {
 
 /// How something is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Question {
     /// Its system calls, by a filter.
@@ -64,6 +66,7 @@ pub enum Question {
 
 /// A process that an action is for.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ActedOn {
     /// Its number, in the initial PID namespace.
     pub pid: u32,
@@ -90,6 +93,7 @@ impl ActedOn {
 
 /// What an action is for. Fields that do not apply are left out.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct ActionTarget {
     /// Processes; of a file, whose view of the file system it is in.
@@ -114,6 +118,7 @@ pub struct ActionTarget {
 
 /// What a way out does.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Action {
     /// What kind of thing it does.

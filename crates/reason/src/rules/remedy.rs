@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 /// A way out. Nothing of it is ever run by holdup.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Remedy {
     /// What to do, one sentence.
     pub text: String,

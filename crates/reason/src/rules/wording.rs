@@ -27,6 +27,7 @@ pub struct Wording {
 
 /// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// Worth knowing; nobody waits for it now.
@@ -54,6 +55,7 @@ impl Severity {
 
 /// Who holds it up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum CulpritKind {
     /// A process.
@@ -75,6 +77,7 @@ pub enum CulpritKind {
 
 /// Who holds it up. Fields that do not apply are left out.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Culprit {
     /// Kind.
     pub kind: CulpritKind,
@@ -143,6 +146,7 @@ impl Culprit {
 
 /// How much it matters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Impact {
     /// Demand-wait seconds per second on the object.
     pub wait_seconds_per_second: f64,
@@ -153,6 +157,7 @@ pub struct Impact {
 
 /// One checked fact.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Evidence {
     /// What was found, a clause that reads with the value left out.
     pub fact: String,

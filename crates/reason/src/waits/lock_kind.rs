@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// What a program calls the thing that its thread waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum LockKind {
     /// A mutex.

@@ -99,6 +99,14 @@ pub fn cut<T>(list: &mut Vec<T>, most: usize, left: &mut usize) {
 
 fn bounded(report: &Report, left: &mut LeftOut) -> Report {
     let mut report = report.clone();
+    // What the answer has left out already is missing here too.
+    for gone in std::mem::take(&mut report.left_out) {
+        match gone.list.rsplit('/').next() {
+            Some("findings") => left.findings += gone.count,
+            Some("victims") => left.victims += gone.count,
+            _ => left.details += gone.count,
+        }
+    }
     cut(&mut report.findings, FINDINGS, &mut left.findings);
     cut(&mut report.caveats, CAVEATS, &mut left.details);
     let links = |chain: &mut Vec<Link>, left: &mut LeftOut| {

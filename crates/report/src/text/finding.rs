@@ -6,8 +6,8 @@
 use super::page::{Page, Tone};
 use super::{escape, units};
 use holdup_reason::answer::{
-    Culprit, CulpritKind, Finding, Link, LogLine, ObjectName, Remedy, Severity, Victim, Who,
-    WithoutIt,
+    Culprit, CulpritKind, Finding, LeftOut, Link, LogLine, ObjectName, Remedy, Severity, Victim,
+    Who, WithoutIt,
 };
 
 /// Three lines of verdict.
@@ -37,8 +37,8 @@ const REMEDIES: usize = 2;
 /// Below this, the verdict says how sure it is.
 const SURE: f64 = 0.8;
 
-/// The whole block.
-pub fn render(finding: &Finding, verbose: bool, page: &mut Page) {
+/// The whole block; `left_out` is what its list of victims lost.
+pub fn render(finding: &Finding, left_out: Option<&LeftOut>, verbose: bool, page: &mut Page) {
     let tone = match finding.severity {
         Severity::Critical => Tone::Critical,
         Severity::Warning => Tone::Warning,
@@ -48,21 +48,21 @@ pub fn render(finding: &Finding, verbose: bool, page: &mut Page) {
     if !finding.text.is_empty() {
         page.paragraph(&escape::prose(&finding.text, TEXT_WIDTH_MAX));
     }
-    details(finding, verbose, page);
+    details(finding, left_out, verbose, page);
 }
 
 /// A finding that nobody waits for: its verdict, its paragraph and one way out.
-pub fn note(finding: &Finding, verbose: bool, page: &mut Page) {
+pub fn note(finding: &Finding, left_out: Option<&LeftOut>, verbose: bool, page: &mut Page) {
     let title = escape::prose(&finding.title, TITLE_WIDTH_MAX);
     page.item(&format!("{} ({})", title.trim_end_matches('.'), escape::name(&finding.code, 40)));
     if verbose {
         page.paragraph(&escape::prose(&finding.text, TEXT_WIDTH_MAX));
-        details(finding, true, page);
+        details(finding, left_out, true, page);
     }
 }
 
-fn details(finding: &Finding, verbose: bool, page: &mut Page) {
-    if let Some(victims) = victims(finding, verbose) {
+fn details(finding: &Finding, left_out: Option<&LeftOut>, verbose: bool, page: &mut Page) {
+    if let Some(victims) = victims(finding, left_out, verbose) {
         let waits = finding.victims.iter().any(|victim| victim.wait_seconds > 0.0);
         page.labelled(if waits { "waits" } else { "hit" }, &victims);
     }
@@ -134,19 +134,22 @@ fn more(finding: &Finding) -> String {
 }
 
 /// Who waits, unless the chain says it all.
-fn victims(finding: &Finding, verbose: bool) -> Option<String> {
+fn victims(finding: &Finding, left_out: Option<&LeftOut>, verbose: bool) -> Option<String> {
     if finding.victims.is_empty() || (finding.victims.len() == 1 && !finding.chain.is_empty()) {
         return None;
     }
     let shown = if verbose { 20 } else { VICTIMS };
     let mut parts: Vec<String> = finding.victims.iter().take(shown).map(victim).collect();
-    if let Some(rest) = finding.victims.get(shown..).filter(|rest| !rest.is_empty()) {
+    let rest = finding.victims.get(shown..).unwrap_or_default();
+    let count = rest.len() + left_out.map_or(0, |cut| cut.count);
+    if count > 0 {
         let seconds: f64 = rest.iter().map(|it| it.wait_seconds).sum();
+        let seconds = seconds + left_out.and_then(|cut| cut.wait_seconds).unwrap_or_default();
         let lost = match seconds > 0.0 {
             true => format!(" ({})", units::seconds(seconds)),
             false => String::new(),
         };
-        parts.push(format!("{} more{lost}", rest.len()));
+        parts.push(format!("{count} more{lost}"));
     }
     Some(parts.join(", "))
 }

@@ -38,20 +38,25 @@ fn is_found(finding: &Finding) -> bool {
 
 /// Writes the answer alone: the verdict and the findings.
 pub fn answer(report: &Report, verbose: bool, page: &mut Page) {
-    let (found, notes): (Vec<_>, Vec<_>) = report.findings.iter().partition(|it| is_found(it));
+    let all = report.findings.iter().enumerate();
+    let (found, notes): (Vec<_>, Vec<_>) = all.partition(|(_, it)| is_found(it));
+    let left_out = |at: usize| report.left_out_of(&format!("/findings/{at}/victims"));
     if found.is_empty() {
         verdict::unnamed(report, verbose, page);
     }
-    for finding in found {
+    for (at, finding) in found {
         page.gap();
-        finding::render(finding, verbose, page);
+        finding::render(finding, left_out(at), verbose, page);
     }
     if !notes.is_empty() {
         page.gap();
         page.verdict("Worth knowing, though nobody waits for it now", Tone::Heading);
-        for note in notes {
-            finding::note(note, verbose, page);
+        for (at, note) in notes {
+            finding::note(note, left_out(at), verbose, page);
         }
+    }
+    if let Some(cut) = report.left_out_of("/findings") {
+        page.item(&format!("and {} more findings, less severe than these", cut.count));
     }
 }
 

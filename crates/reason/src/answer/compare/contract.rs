@@ -5,6 +5,7 @@
 //!
 //! Edit together: docs/json.md, the report crate's text/comparison.rs.
 
+use crate::answer::bounds::LeftOut;
 use crate::answer::report::{Caveat, EndKind, ObjectName, ReportTarget, Severity, Who, Window};
 use serde::{Deserialize, Serialize};
 
@@ -40,6 +41,9 @@ pub struct Comparison {
     pub parts: Vec<PartChange>,
     /// Every finding of either side, what became worse first.
     pub findings: Vec<FindingChange>,
+    /// What was left out of lists that are longer than their bound.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<LeftOut>,
     /// What limits this comparison.
     pub caveats: Vec<Caveat>,
 }

@@ -25,6 +25,7 @@ pub use spread::floor_share;
 #[cfg(test)]
 mod tests;
 
+use crate::answer::bounds::{self, COMPARED_MAX};
 use crate::answer::report::{SCHEMA, Severity};
 use crate::facts::TargetKind;
 use changes::Sides;
@@ -50,7 +51,7 @@ pub fn compare(before: &[Named], after: &[Named]) -> Result<Comparison, Refusal>
         blind_after: !comparable::blind_here(after, before).is_empty(),
         floor,
     };
-    let (total, ends, parts, findings) =
+    let (total, mut ends, mut parts, mut findings) =
         (sides.total(), sides.ends(), sides.parts(), sides.findings());
     let is_command = before.iter().any(|it| it.look.is_command());
     let unit = if is_command { Unit::Seconds } else { Unit::SecondsPerSecond };
@@ -64,11 +65,15 @@ pub fn compare(before: &[Named], after: &[Named]) -> Result<Comparison, Refusal>
         || findings
             .iter()
             .any(|it| it.change.grows() && it.severity_after.is_some_and(|s| s > Severity::Note));
+    let mut left_out = Vec::new();
+    left_out.extend(bounds::cut("/ends", &mut ends, COMPARED_MAX));
+    left_out.extend(bounds::cut("/parts", &mut parts, COMPARED_MAX));
+    left_out.extend(bounds::cut("/findings", &mut findings, COMPARED_MAX));
     Ok(Comparison {
         schema: SCHEMA,
         verdict: outcome,
         title,
-        first,
+        first: first.filter(|first| *first < COMPARED_MAX),
         is_worse,
         unit,
         total,
@@ -79,6 +84,7 @@ pub fn compare(before: &[Named], after: &[Named]) -> Result<Comparison, Refusal>
         ends,
         parts,
         findings,
+        left_out,
         caveats: comparable::caveats(before, after),
     })
 }

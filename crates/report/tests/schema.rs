@@ -1,0 +1,114 @@
+//! The JSON Schema of the answer: what is checked in is what the types say, and every recording's answer is as it says.
+//!
+//! docs/holdup.schema.json is generated: `HOLDUP_WRITE_SCHEMA=1 cargo test -p holdup --test schema` writes it. Readers must skip what
+//! they do not know, so the schema allows more fields than it names; the test does not, or a field without a place in it would pass.
+
+#![expect(clippy::expect_used, reason = "helpers of tests fail as tests do")]
+
+use holdup_probe::Source;
+use holdup_probe::recording::Reader;
+use holdup_reason::answer::Report;
+use schemars::generate::SchemaSettings;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn schema() -> Value {
+    let generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
+    let mut schema = generator.into_root_schema_for::<Report>().to_value();
+    schema["title"] = json!("The answer of holdup, version 1");
+    schema["$comment"] =
+        json!("Generated from the types (docs/json.md says what each field means).");
+    schema
+}
+
+/// The same, and no field that it does not name.
+fn strict(mut schema: Value) -> Value {
+    fn close(value: &mut Value) {
+        match value {
+            Value::Object(all) => {
+                if all.get("properties").is_some_and(Value::is_object)
+                    && all.get("type").is_some_and(|it| it == "object")
+                {
+                    all.insert("unevaluatedProperties".into(), Value::Bool(false));
+                }
+                all.values_mut().for_each(close);
+            }
+            Value::Array(all) => all.iter_mut().for_each(close),
+            _ => {}
+        }
+    }
+    close(&mut schema);
+    schema
+}
+
+fn recordings() -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(root().join("tests/recordings")).expect("recordings");
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    let mut all: Vec<PathBuf> =
+        paths.filter(|path| path.extension().is_some_and(|e| e == "rec")).collect();
+    all.sort();
+    all
+}
+
+fn answer(path: &Path) -> Value {
+    let mut reader = Reader::open(path).expect("a recording");
+    let mut facts = Vec::new();
+    while reader.drain(&mut facts).expect("facts") {}
+    serde_json::to_value(holdup_reason::explain(facts)).expect("JSON")
+}
+
+#[test]
+fn the_schema_is_that_of_the_types() {
+    let path = root().join("docs/holdup.schema.json");
+    let text = serde_json::to_string_pretty(&schema()).expect("JSON") + "\n";
+    if std::env::var_os("HOLDUP_WRITE_SCHEMA").is_some() {
+        std::fs::write(&path, &text).expect("written");
+    }
+    let written = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        written == text,
+        "docs/holdup.schema.json is stale: `HOLDUP_WRITE_SCHEMA=1 cargo test -p holdup --test schema` writes it"
+    );
+}
+
+#[test]
+fn every_recordings_answer_is_as_the_schema_says() {
+    let validator = jsonschema::validator_for(&strict(schema())).expect("a schema");
+    let all = recordings();
+    assert!(all.len() >= 100, "only {} recordings", all.len());
+    for path in all {
+        let answer = answer(&path);
+        let errors: Vec<String> = validator
+            .iter_errors(&answer)
+            .take(5)
+            .map(|error| format!("{}: {error}", error.instance_path()))
+            .collect();
+        assert!(errors.is_empty(), "{}:\n{}", path.display(), errors.join("\n"));
+    }
+}
+
+/// A schema that lets everything pass would make the test above true of anything.
+#[test]
+fn what_is_not_an_answer_is_refused() {
+    let validator = jsonschema::validator_for(&strict(schema())).expect("a schema");
+    let path = root().join("tests/recordings/lock-directory-7.rec");
+    let right = answer(&path);
+    assert!(validator.is_valid(&right));
+    let wrong = |change: &dyn Fn(&mut Value)| {
+        let mut value = right.clone();
+        change(&mut value);
+        !validator.is_valid(&value)
+    };
+    assert!(wrong(&|it| it["answer"]["verdict"] = json!("perhaps")));
+    assert!(wrong(&|it| it["answer"]["ends"][0]["seconds"] = json!("1 s")));
+    assert!(wrong(&|it| it["answer"]["ends"][0]["unheard_of"] = json!(1)));
+    assert!(wrong(&|it| {
+        it.as_object_mut().expect("an object").remove("findings");
+    }));
+    let victim = right["answer"]["ends"][0]["victims"][0].clone();
+    assert!(wrong(&|it| it["answer"]["ends"][0]["victims"] = json!(vec![victim.clone(); 65])));
+}
