@@ -119,6 +119,12 @@ page-test: ## Open pages in Debian's Chromium and try them (ARGS="HostileAndHuge
 	@$(MAKE) --no-print-directory build
 	tests/browser/run target/holdup $(ARGS)
 
+.PHONY: export-test
+export-test: ## Open each export in its real reader, and ask holdup mcp as an agent does (ARGS="Pprof" for some)
+	@xtask/setup page
+	@$(MAKE) --no-print-directory build
+	tests/exports/run target/holdup $(ARGS)
+
 # The console blocks of README.md and docs/, run as they stand.
 .PHONY: check-docs
 check-docs:

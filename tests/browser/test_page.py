@@ -31,6 +31,28 @@ class AnswerOfAPage(Page):
         page = self.opened(self.kept("lock-file-run-4402"))
         self.assertEqual(json.loads(page.locator("#data").inner_text())["report"], report)
 
+    def test_flame_graphs_widen_and_find(self):
+        page = self.opened(self.kept("lock-file-run-4402"))
+        flame = page.locator("#flames .flame").first
+        frames = flame.locator("g.frame")
+        count = frames.count()
+        self.assertGreater(count, 2)
+        report = json.loads(holdup("--from", KEPT / "lock-file-run-4402.rec", "--json").stdout)
+        waits = sum(part["seconds"] for part in report["accounting"]["parts"] if part["class"] not in ("running", "idle"))
+        heading = page.locator("#flames h3").first.inner_text()
+        self.assertIn("Waits by stack", heading)
+        self.assertAlmostEqual(float(heading.split(", ")[1].split()[0]) * (1e-3 if "ms" in heading else 1), waits, delta=0.01 * waits)
+        search = page.locator("#flames input").first
+        search.fill("waits for the lock")
+        self.assertGreater(flame.locator("g.frame.hit").count(), 0)
+        self.assertIn("%", page.locator("#flames [role=status]").first.inner_text())
+        search.fill("")
+        hit = frames.last
+        hit.click()
+        self.assertEqual(float(hit.get_attribute("data-x") or 0), 0.0)
+        page.get_by_role("button", name="Show all of it").first.click()
+        self.assertEqual(flame.locator("g.frame").count(), count)
+
     def test_a_command_and_its_undo_are_copied_as_they_are(self):
         report = json.loads(holdup("--from", KEPT / "lock-file-run-4402.rec", "--json").stdout)
         page = self.opened(self.kept("lock-file-run-4402"), permissions=["clipboard-read", "clipboard-write"])

@@ -12,4 +12,4 @@ pub mod model;
 pub mod rules;
 pub mod waits;
 
-pub use answer::{explain, explain_model, explain_with_picture, look_at_model};
+pub use answer::{Beside, Explained, explain, explain_beside, explain_model, look_at_model};

@@ -9,6 +9,7 @@
 //! `TRYCMD=overwrite cargo test -p holdup` the second).
 
 use crate::diff::Sides;
+use crate::export::{self, Format, Wanted};
 use crate::failure::Failure;
 use crate::job::{Aim, Answer, Job, Task};
 use crate::text::escape;
@@ -39,6 +40,7 @@ Examples:
   holdup --from slow.hup          the same answer again, anywhere, without root
   holdup diff fast.hup slow.hup   what changed between two recordings
   holdup page slow.hup -o w.html  the same answer drawn, for a browser
+  holdup export folded slow.hup   the same for another tool
   holdup explain disk.journal     what a finding means and how it is proven
   holdup demo                     harmless faults, and how to read the answers
 
@@ -143,6 +145,9 @@ struct AnswerFlags {
     /// Draw the answer into a page as well: one HTML file
     #[arg(long, value_name = "PAGE")]
     page: Option<PathBuf>,
+    /// Write it for another tool as well: folded, speedscope, pprof, otlp, perfetto, jsonl
+    #[arg(long, value_name = "FORMAT:FILE", value_parser = export::wanted)]
+    export: Option<Wanted>,
     /// Exit with 1 if something above a note is found
     #[arg(long)]
     check: bool,
@@ -262,6 +267,24 @@ enum Command {
         #[arg(short, long, value_name = "PAGE")]
         output: Option<PathBuf>,
     },
+    /// Write a recording for another tool: flame graphs, pprof, OpenTelemetry, Perfetto, JSON Lines
+    #[command(
+        after_help = "Examples:\n  holdup export speedscope slow.hup -o slow.speedscope.json\n  holdup export pprof slow.hup -p 812 -o slow.pb.gz\n  holdup run --export otlp:spans.json -- make -j4"
+    )]
+    Export {
+        /// The tool's format
+        format: Format,
+        /// The recording
+        file: PathBuf,
+        #[command(flatten)]
+        target: TargetFlags,
+        /// Write it to a file
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+    /// Answer an agent's questions on standard input and output (Model Context Protocol); reads only
+    #[command(after_help = "An agent starts it: docs/agents.md says how, and when to look.")]
+    Mcp,
     /// Print the facts of a recording, a line of JSON each
     #[command(after_help = "Example:\n  holdup facts slow.hup | jq 'select(.f == \"wait\")'")]
     Facts {
@@ -330,6 +353,11 @@ impl Cli {
                 "--page goes with a look, with --from, or with `holdup diff`",
             ));
         }
+        if answer.export.is_some() && !command.looks() {
+            return Err(Failure::usage(
+                "--export goes with a look or with --from; `holdup export FORMAT FILE` writes a recording",
+            ));
+        }
         Ok(match command {
             Command::Pid { pid, look, from, answer: own } => {
                 let (look, from) = outer.merge(look, from.from)?;
@@ -359,7 +387,7 @@ impl Cli {
             }
             Command::Diff { sides, print, page, check, verbose } => {
                 outer.refuse("diff", true, true)?;
-                let own = AnswerFlags { print, check, verbose, page };
+                let own = AnswerFlags { print, check, verbose, page, export: None };
                 Job { task: Task::Diff(sides), answer: own.over(answer) }
             }
             Command::Demo { no_color } => {
@@ -378,6 +406,16 @@ impl Cli {
                 let output = output.or(answer.print.output);
                 let answer = Answer { output, ..Answer::default() };
                 Job { task: Task::Page { file, aim: target.aim() }, answer }
+            }
+            Command::Export { format, file, target, output } => {
+                outer.refuse("export", true, true)?;
+                let output = output.or(answer.print.output);
+                let answer = Answer { output, ..Answer::default() };
+                Job { task: Task::Export { format, file, aim: target.aim() }, answer }
+            }
+            Command::Mcp => {
+                outer.refuse("mcp", true, true)?;
+                Job { task: Task::Mcp, answer: answer.into() }
             }
             Command::Facts { file } => {
                 outer.refuse("facts", true, true)?;
@@ -442,16 +480,17 @@ impl Outer {
 }
 
 impl Command {
-    /// Whether it ends in something that can be drawn beside its text.
-    fn answers(&self) -> bool {
+    /// Whether it ends in an answer about a look.
+    fn looks(&self) -> bool {
         matches!(
             self,
-            Self::Pid { .. }
-                | Self::Container { .. }
-                | Self::Run { .. }
-                | Self::Record { .. }
-                | Self::Diff { .. }
+            Self::Pid { .. } | Self::Container { .. } | Self::Run { .. } | Self::Record { .. }
         )
+    }
+
+    /// Whether it ends in something that can be drawn beside its text.
+    fn answers(&self) -> bool {
+        self.looks() || matches!(self, Self::Diff { .. })
     }
 }
 
@@ -476,6 +515,7 @@ impl AnswerFlags {
         Answer {
             output: self.print.output.or(outer.print.output),
             page: self.page.or(outer.page),
+            export: self.export.or(outer.export),
             json: self.print.json || outer.print.json,
             check: self.check || outer.check,
             verbose: self.verbose || outer.verbose,

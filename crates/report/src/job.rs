@@ -6,6 +6,7 @@
 //! Edit together: flags.rs, main.rs.
 
 use crate::diff::Sides;
+use crate::export::{Format, Wanted};
 use clap_complete::Shell;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -54,6 +55,17 @@ pub enum Task {
         /// As of a replay.
         aim: Aim,
     },
+    /// Write a recording for another tool.
+    Export {
+        /// The tool's format.
+        format: Format,
+        /// The recording.
+        file: PathBuf,
+        /// As of a replay.
+        aim: Aim,
+    },
+    /// Answer an agent's questions on standard input and output.
+    Mcp,
     /// Print the facts of a recording.
     Facts {
         /// The recording.
@@ -103,6 +115,8 @@ pub struct Answer {
     pub output: Option<PathBuf>,
     /// To which file the page of it; none if none is wanted.
     pub page: Option<PathBuf>,
+    /// For which other tool as well.
+    pub export: Option<Wanted>,
     /// As JSON.
     pub json: bool,
     /// Let the exit status say whether something was found.

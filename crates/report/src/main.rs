@@ -8,10 +8,12 @@ mod demo;
 mod diff;
 mod doctor;
 mod documents;
+mod export;
 mod failure;
 mod flags;
 mod job;
 mod main_loop;
+mod mcp;
 mod output;
 mod page;
 mod progress;
@@ -20,6 +22,7 @@ mod slow_start;
 mod text;
 
 use failure::Failure;
+use holdup_reason::Beside;
 use job::{Aim, Answer, Job, Task};
 use std::io::Write;
 use std::process::ExitCode;
@@ -42,10 +45,10 @@ fn answer(job: Job) -> Result<u8, Failure> {
         Task::Look { aim, seconds, record } => {
             let to_stderr = matches!(aim, Aim::Command(_));
             let out = output::Output::open(&answer, to_stderr, record.as_deref())?;
-            let page = output::Output::open_page(&answer, record.as_deref())?;
-            let look = main_loop::look(aim, seconds, record.as_deref(), page.is_some())?;
+            let beside = output::Beside::open(&answer, record.as_deref())?;
+            let look = main_loop::look(aim, seconds, record.as_deref(), beside.wanted())?;
             out.report(&look.answered.report)?;
-            look.answered.draw(page)?;
+            look.answered.deliver(beside)?;
             look.remind(record.as_deref());
             let status = status(&look.answered.report, answer.check, look.command_status);
             match look.unrecorded {
@@ -58,17 +61,25 @@ fn answer(job: Job) -> Result<u8, Failure> {
         }
         Task::Replay { file, aim } => {
             let out = output::Output::open(&answer, false, Some(&file))?;
-            let page = output::Output::open_page(&answer, Some(&file))?;
-            let answered = main_loop::replay(&file, &aim, page.is_some())?;
+            let beside = output::Beside::open(&answer, Some(&file))?;
+            let answered = main_loop::replay(&file, &aim, beside.wanted())?;
             out.report(&answered.report)?;
-            answered.draw(page)?;
+            answered.deliver(beside)?;
             Ok(status(&answered.report, answer.check, None))
         }
         Task::Page { file, aim } => {
             let out = output::Output::open(&answer, false, Some(&file))?;
-            main_loop::replay(&file, &aim, true)?.draw(Some(out))?;
+            let wanted = Beside { picture: true, ..Beside::default() };
+            main_loop::replay(&file, &aim, wanted)?.draw(out)?;
             Ok(0)
         }
+        Task::Export { format, file, aim } => {
+            let out = output::Output::open(&answer, false, Some(&file))?;
+            let wanted = Beside { export: true, ..Beside::default() };
+            main_loop::replay(&file, &aim, wanted)?.export(format, out)?;
+            Ok(0)
+        }
+        Task::Mcp => mcp::serve().map(|()| 0),
         Task::Diff(sides) => compare(&sides, &answer),
         Task::Demo => demo::run(&mut output::Output::open(&answer, false, None)?),
         Task::DemoPart { words } => demo::part(&words),

@@ -5,9 +5,10 @@
 //! replacing its target, for the same reason. Rejected: all facts in a vector first (each takes the room of the
 //! largest, twice over while they are indexed).
 
+use crate::export::{self, Format};
 use crate::failure::Failure;
 use crate::job::Aim;
-use crate::output::Output;
+use crate::output::{Beside, Output};
 use crate::page;
 use crate::progress::Progress;
 use crate::signals;
@@ -16,6 +17,8 @@ use crate::text::escape;
 use holdup_probe::live::{Live, Look, What};
 use holdup_probe::recording::{Reader, Writer};
 use holdup_probe::{Source, SourceError};
+use holdup_reason::Explained;
+use holdup_reason::answer::export::Export;
 use holdup_reason::answer::picture::Picture;
 use holdup_reason::answer::{Report, compare};
 use holdup_reason::facts::{Body, Fact, Lost, Ns, Target, TargetKind};
@@ -42,6 +45,7 @@ pub struct Answered {
     /// The answer.
     pub report: Report,
     picture: Option<Picture>,
+    export: Option<Export>,
 }
 
 impl Answered {
@@ -51,12 +55,29 @@ impl Answered {
         self.picture.as_ref()
     }
 
-    /// Writes the page, if there is to be one.
-    pub fn draw(&self, to: Option<Output>) -> Result<(), Failure> {
-        match (&self.picture, to) {
-            (Some(picture), Some(to)) => to.raw(&page::render(&self.report, picture)?),
-            _ => Ok(()),
-        }
+    /// What other tools can show of it, if that was wanted.
+    #[cfg(test)]
+    pub fn exported(&self) -> Option<&Export> {
+        self.export.as_ref()
+    }
+
+    /// Writes the page.
+    pub fn draw(&self, to: Output) -> Result<(), Failure> {
+        let Some(picture) = &self.picture else { return Ok(()) };
+        to.raw(&page::render(&self.report, picture)?)
+    }
+
+    /// Writes a file for another tool.
+    pub fn export(&self, format: Format, to: Output) -> Result<(), Failure> {
+        let Some(export) = &self.export else { return Ok(()) };
+        let parent = std::env::var("TRACEPARENT").ok();
+        to.raw(&export::render(format, &self.report, export, parent.as_deref())?)
+    }
+
+    /// Writes what is wanted beside the answer.
+    pub fn deliver(&self, beside: Beside) -> Result<(), Failure> {
+        beside.page.map_or(Ok(()), |to| self.draw(to))?;
+        beside.export.map_or(Ok(()), |(format, to)| self.export(format, to))
     }
 }
 
@@ -91,7 +112,7 @@ pub fn look(
     aim: Aim,
     seconds: Option<f64>,
     record: Option<&Path>,
-    is_drawn: bool,
+    wanted: holdup_reason::Beside,
 ) -> Result<Looked, Failure> {
     if let Aim::Command(words) = &aim {
         find_command(words)?;
@@ -121,15 +142,15 @@ pub fn look(
     drop(progress);
     let command_status = is_command.then(|| live.exit_status().unwrap_or(0));
     let Collected { model, unrecorded } = collected?;
-    Ok(Looked { answered: explain(model, is_drawn), command_status, unrecorded })
+    Ok(Looked { answered: explain(model, wanted), command_status, unrecorded })
 }
 
 /// Answers from a recording.
-pub fn replay(file: &Path, aim: &Aim, is_drawn: bool) -> Result<Answered, Failure> {
+pub fn replay(file: &Path, aim: &Aim, wanted: holdup_reason::Beside) -> Result<Answered, Failure> {
     let mut reader = open(file)?;
     let Collected { mut model, .. } = collect(&mut reader, None, &mut Progress::none())?;
     retarget(&mut model, aim, file)?;
-    Ok(explain(model, is_drawn))
+    Ok(explain(model, wanted))
 }
 
 /// Answers from a recording, ready to be compared with another.
@@ -141,13 +162,10 @@ pub fn look_again(file: &Path) -> Result<compare::Look, Failure> {
 
 /// The model is not freed piece by piece (of a host's threads it has some hundred thousand): the process ends once it
 /// has answered, and the kernel takes all at once.
-fn explain(model: Model, is_drawn: bool) -> Answered {
+fn explain(model: Model, wanted: holdup_reason::Beside) -> Answered {
     let mut model = ManuallyDrop::new(model);
-    if is_drawn {
-        let (report, picture) = holdup_reason::explain_with_picture(&mut model);
-        return Answered { report, picture: Some(picture) };
-    }
-    Answered { report: holdup_reason::explain_model(&mut model), picture: None }
+    let Explained { report, picture, export } = holdup_reason::explain_beside(&mut model, wanted);
+    Answered { report, picture, export }
 }
 
 /// Opens a recording, and says plainly what it cannot be.

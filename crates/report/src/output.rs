@@ -4,6 +4,7 @@
 //! when there is something to write, so that a failed look does not cost the last report.
 //! A reader that goes away (`holdup | head`) is no failure.
 
+use crate::export::{Format, Wanted};
 use crate::failure::Failure;
 use crate::job::Answer;
 use crate::text::{self, page::Page};
@@ -25,6 +26,27 @@ pub struct Output {
     verbose: bool,
     colour: bool,
     width: usize,
+}
+
+/// Files beside the answer.
+pub struct Beside {
+    /// The page's.
+    pub page: Option<Output>,
+    /// That of another tool.
+    pub export: Option<(Format, Output)>,
+}
+
+impl Beside {
+    /// Opens those that are wanted.
+    pub fn open(answer: &Answer, other: Option<&Path>) -> Result<Self, Failure> {
+        let page = Output::open_page(answer, other)?;
+        Ok(Self { page, export: Output::open_export(answer, other)? })
+    }
+
+    /// What they take.
+    pub fn wanted(&self) -> holdup_reason::Beside {
+        holdup_reason::Beside { picture: self.page.is_some(), export: self.export.is_some() }
+    }
 }
 
 enum Sink {
@@ -57,6 +79,23 @@ impl Output {
             colour: terminal && !answer.no_color && !no_color_wished(),
             width,
         })
+    }
+
+    /// Opens the file of an export, if one is wanted; it may overwrite neither the recording, the report nor the page.
+    fn open_export(
+        answer: &Answer,
+        other: Option<&Path>,
+    ) -> Result<Option<(Format, Self)>, Failure> {
+        let Some(Wanted { format, file }) = &answer.export else { return Ok(None) };
+        for (of, both) in [
+            (answer.output.as_deref(), "the report (-o) and the export"),
+            (answer.page.as_deref(), "the page (--page) and the export"),
+        ] {
+            drop(open_file(file, of, both)?);
+        }
+        let sink = open_file(file, other, "the export and the recording")?;
+        let to = Self { sink, json: false, verbose: false, colour: false, width: WIDTH };
+        Ok(Some((*format, to)))
     }
 
     /// Opens the file of the page, if one is wanted; it may overwrite neither the recording nor the report.

@@ -12,13 +12,14 @@ use crate::measure::Measures;
 use crate::model::Model;
 use crate::model::object::Object;
 use crate::waits::WaitClass;
+use crate::waits::timeline::WaitSpan;
 use std::collections::BTreeMap;
 
 /// Parts reported one by one; the rest is summed by class.
 const PARTS_MAX: usize = 24;
 
 /// What a part's time was spent on.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PartObject {
     /// An object.
     Of(Object),
@@ -64,55 +65,81 @@ pub fn divided(measures: &Measures<'_>) -> (f64, BTreeMap<PartKey, f64>) {
 }
 
 fn critical_path(measures: &Measures<'_>, parts: &mut BTreeMap<PartKey, f64>) {
-    let model = measures.model;
     for end in &measures.graph.ends {
-        // A script runs one program many times: together they are one part.
-        let object = match &end.object {
-            Object::Process(pid) => Object::Processes(model.process_name(*pid).as_str().into()),
-            object => object.clone(),
-        };
-        let word = match (end.kind, end.class) {
-            (EndKind::Open, _) => "open",
-            (EndKind::Sleep, class) if !class.is_root() => WaitClass::Timer.word(),
-            // An event or a shared word is how it waits, and not for what.
-            (EndKind::Lock, WaitClass::Idle | WaitClass::FutexWait) => "lock",
-            (EndKind::Person, WaitClass::Idle) => "person",
-            (_, class) => class.word(),
-        };
-        *parts.entry((word, PartObject::Of(object))).or_default() += end.seconds;
+        let part = path_part(measures.model, end.kind, end.class, &end.object);
+        *parts.entry(part).or_default() += end.seconds;
     }
 }
 
+/// The part that a command's time at an end is of.
+pub fn path_part(model: &Model, kind: EndKind, class: WaitClass, object: &Object) -> PartKey {
+    // A script runs one program many times: together they are one part.
+    let object = match object {
+        Object::Process(pid) => Object::Processes(model.process_name(*pid).as_str().into()),
+        object => object.clone(),
+    };
+    let word = match (kind, class) {
+        (EndKind::Open, _) => "open",
+        (EndKind::Sleep, class) if !class.is_root() => WaitClass::Timer.word(),
+        // An event or a shared word is how it waits, and not for what.
+        (EndKind::Lock, WaitClass::Idle | WaitClass::FutexWait) => "lock",
+        (EndKind::Person, WaitClass::Idle) => "person",
+        (_, class) => class.word(),
+    };
+    (word, PartObject::Of(object))
+}
+
+/// A piece of a thread's time, as it is accounted for.
+pub struct ThreadPart<'a> {
+    /// Whose.
+    pub time: &'a ThreadTime,
+    /// The word of the part's class.
+    pub class: &'static str,
+    /// What it was spent on.
+    pub object: PartObject,
+    /// How long.
+    pub ns: Ns,
+    /// The wait that it is of, if it is of one that was seen.
+    pub wait: Option<&'a WaitSpan>,
+}
+
 fn thread_seconds(measures: &Measures<'_>, parts: &mut BTreeMap<PartKey, f64>) -> f64 {
+    each_thread_part(measures, &mut |part| {
+        *parts.entry((part.class, part.object)).or_default() += part.ns as f64 / 1e9;
+    })
+}
+
+/// Shows every piece of the time of what is looked at, of all but commands, and returns what they add up to, seconds.
+pub fn each_thread_part<'a>(measures: &Measures<'a>, each: &mut dyn FnMut(ThreadPart<'a>)) -> f64 {
     let model = measures.model;
     let mut wall = 0.0;
     for time in &model.times {
         if time.kernel || !model.in_target(&time.thread) {
             continue;
         }
-        let mut add = |word: &'static str, object: PartObject, ns: Ns| {
+        let mut add = |class, object, ns: Ns, wait| {
             if ns > 0 {
-                *parts.entry((word, object)).or_default() += ns as f64 / 1e9;
+                each(ThreadPart { time, class, object, ns, wait });
             }
         };
         wall += time.until_ns.saturating_sub(time.since_ns) as f64 / 1e9;
-        add("running", PartObject::Words("CPU", "CPU"), time.run_ns);
+        add("running", PartObject::Words("CPU", "CPU"), time.run_ns, None);
         let quota = time.throttled_ns.min(time.runnable_ns);
-        add("CPU quota", PartObject::Words("cgroup", ""), quota);
-        add("run queue", PartObject::Words("run queue", "CPU"), time.runnable_ns - quota);
+        add("CPU quota", PartObject::Words("cgroup", ""), quota, None);
+        add("run queue", PartObject::Words("run queue", "CPU"), time.runnable_ns - quota, None);
         let long = long_waits(measures, time, &mut add);
         let asleep = time.sleep_ns + time.disk_sleep_ns;
-        add("short waits", PartObject::Words("", ""), asleep.saturating_sub(long));
+        add("short waits", PartObject::Words("", ""), asleep.saturating_sub(long), None);
     }
     wall
 }
 
 /// Tells a thread's long blocked waits, and returns how much of its sleep they are; never more than
 /// the scheduler counted.
-fn long_waits(
-    measures: &Measures<'_>,
-    time: &ThreadTime,
-    add: &mut impl FnMut(&'static str, PartObject, Ns),
+fn long_waits<'a>(
+    measures: &Measures<'a>,
+    time: &'a ThreadTime,
+    add: &mut impl FnMut(&'static str, PartObject, Ns, Option<&'a WaitSpan>),
 ) -> Ns {
     let mut left = time.sleep_ns + time.disk_sleep_ns;
     let before = left;
@@ -123,18 +150,15 @@ fn long_waits(
         }
         let ns = wait.within_ns(time.since_ns, time.until_ns).min(left);
         left -= ns;
-        match wait.class {
-            WaitClass::Timer => add("idle", PartObject::Words("timer", "sleeps on purpose"), ns),
-            WaitClass::FutexWait => {
-                add("idle", PartObject::Words("thread", "waits for a thread"), ns)
-            }
-            WaitClass::Idle => add("idle", PartObject::Words("work", "waits for work"), ns),
+        let (class, object) = match wait.class {
+            WaitClass::Timer => ("idle", PartObject::Words("timer", "sleeps on purpose")),
+            WaitClass::FutexWait => ("idle", PartObject::Words("thread", "waits for a thread")),
+            WaitClass::Idle => ("idle", PartObject::Words("work", "waits for work")),
             // Waiting for somebody is no waiting on the pipe or the child: the object would mislead.
-            class if class.is_for_somebody() => {
-                add(class.word(), PartObject::Words("", ""), ns);
-            }
-            class => add(class.word(), PartObject::Of(wait.object.clone()), ns),
-        }
+            class if class.is_for_somebody() => (class.word(), PartObject::Words("", "")),
+            class => (class.word(), PartObject::Of(wait.object.clone())),
+        };
+        add(class, object, ns, Some(wait));
     }
     before - left
 }

@@ -12,6 +12,7 @@ mod caveats;
 pub mod compare;
 pub mod container_card;
 mod container_start;
+pub mod export;
 mod kernel_log;
 mod naming;
 mod own;
@@ -32,6 +33,8 @@ use crate::waits::timeline::Timelines;
 use accounting::account;
 use bounded::bounded;
 use caveats::caveats;
+use export::Export;
+use export::path::OfPath;
 use naming::{add_workload, link, victim};
 use picture::Picture;
 use picture::gather::Gathered;
@@ -52,15 +55,45 @@ pub fn explain_model(model: &mut Model) -> Report {
     bounded(judge(&measures, named(&measures)).report)
 }
 
-/// The same, with what drawing it takes beside it.
-pub fn explain_with_picture(model: &mut Model) -> (Report, Picture) {
+/// What is wanted beside a report.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Beside {
+    /// What drawing it takes.
+    pub picture: bool,
+    /// What other tools can show of it.
+    pub export: bool,
+}
+
+/// A report, and what was wanted beside it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Explained {
+    /// The answer.
+    pub report: Report,
+    /// What drawing it takes.
+    pub picture: Option<Picture>,
+    /// What other tools can show of it.
+    pub export: Option<Export>,
+}
+
+/// The same, with more beside it.
+pub fn explain_beside(model: &mut Model, beside: Beside) -> Explained {
+    if beside == Beside::default() {
+        return Explained { report: explain_model(model), picture: None, export: None };
+    }
     model.finish();
     let timelines = Timelines::take(model);
-    let mut gathered = Gathered::new(model);
-    let measures = Measures::watched(model, &timelines, &mut |lost| gathered.add(lost));
+    let (mut gathered, mut path) = (Gathered::new(model), OfPath::new(model, &timelines));
+    let measures = Measures::watched(model, &timelines, &mut |lost| {
+        gathered.add(lost);
+        path.add(lost);
+    });
     let Judged { report, origins, .. } = judge(&measures, named(&measures));
-    let picture = Picture::of(&measures, gathered, &report, &origins);
-    (bounded(report), picture)
+    let (stacks, folded) = export::stacks::stacks(&measures, &path);
+    let picture = beside
+        .picture
+        .then(|| Picture::of(&measures, gathered, (&report, origins.as_slice()), &stacks));
+    let export = beside.export.then(|| Export::of(&measures, stacks, folded));
+    Explained { report: bounded(report), picture, export }
 }
 
 /// The same, ready to be compared with another look.

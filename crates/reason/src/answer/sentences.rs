@@ -10,6 +10,7 @@ use crate::facts::{Ns, ObjectRef, TargetKind, ThreadRef, ThreadTime, WaitState};
 use crate::graph::end::EndKind;
 use crate::graph::ends::command_root;
 use crate::measure::Measures;
+use crate::measure::own_functions::also_works_in;
 use crate::model::words;
 use crate::rules::cpu::crowded::READY_PER_CPU_MIN;
 use crate::rules::cpu::victims::is_polite;
@@ -281,6 +282,11 @@ fn detail(measures: &Measures<'_>, end: &AnswerEnd) -> String {
     let mut clauses = Vec::new();
     if let Some(function) = end.who.as_ref().and_then(|who| who.function.as_ref()) {
         clauses.push(format!("most of it in {function}"));
+        let pid = end.who.as_ref().and_then(|who| who.pid).filter(|_| end.end == EndKind::Works);
+        let also = pid.map_or_else(Vec::new, |pid| also_works_in(measures, pid, function));
+        if !also.is_empty() {
+            clauses.push(format!("then in {}", also.join(", ")));
+        }
     }
     clauses.extend(places::of_end(measures, end));
     if end.end == EndKind::Works && measures.model.host.cpus > 1 {

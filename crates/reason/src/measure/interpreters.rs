@@ -86,6 +86,12 @@ impl<'m> Interpreted<'m> {
         Place::most(self.held.iter().map(|lock| lock.frames.as_slice()))
     }
 
+    /// What had the lock, reading by reading, where its frames were read.
+    pub fn stacks(&self) -> impl Iterator<Item = &'m [UserFrame]> {
+        let stacks = self.held.iter().map(|lock| lock.frames.as_slice());
+        stacks.filter(|frames| !frames.is_empty())
+    }
+
     /// The same while garbage was collected: who allocates, or asked for it.
     pub fn place_collecting(&self) -> Option<(Place, usize)> {
         let collecting = self.held.iter().filter(|lock| lock.collecting);

@@ -5,9 +5,11 @@
 
 use crate::facts::{Function, Ns, ThreadRef, Work};
 use crate::measure::Measures;
+use crate::measure::cpu_profile::SAMPLES_MIN;
 use crate::measure::interpreters::Interpreted;
 use crate::model::{Model, words};
 use crate::waits::{goroutines, user_stack};
+use std::collections::BTreeMap;
 
 /// Where a process spends its CPU time: the function of its program, where its interpreter tells, or else the system call or
 /// the file of its code that most samples hit.
@@ -29,6 +31,40 @@ fn interpreted_in(measures: &Measures<'_>, pid: u32) -> Option<String> {
     }
     let (place, times) = interpreted.place()?;
     Some(format!("{} {}", place.words(), share(times)))
+}
+
+/// Of the samples, below which a function is not worth a word.
+const ALSO_MIN: f64 = 0.03;
+/// Functions that are named beside the first.
+const ALSO_MAX: usize = 3;
+
+/// Where else it works: the functions, system calls and files that most samples hit after the one that is `named`.
+pub fn also_works_in(measures: &Measures<'_>, pid: u32, named: &str) -> Vec<String> {
+    let is_interpreted = interpreted_in(measures, pid).is_some();
+    let works = measures.profile.work(pid);
+    let all: u64 = works.iter().map(|work| work.count).sum();
+    if is_interpreted || all < SAMPLES_MIN {
+        return Vec::new();
+    }
+    let mut places: BTreeMap<String, u64> = BTreeMap::new();
+    for work in works {
+        if !work.syscall.is_empty() {
+            *places.entry(format!("{}()", work.syscall)).or_default() += work.count;
+        }
+        for function in work.functions.iter().filter(|_| work.syscall.is_empty()) {
+            *places.entry(of_file(function, &work.code)).or_default() += function.count;
+        }
+    }
+    let mut places: Vec<(String, u64)> = places.into_iter().collect();
+    places.sort_by(|(a_name, a), (b_name, b)| b.cmp(a).then_with(|| a_name.cmp(b_name)));
+    let share = |count: u64| count as f64 / all as f64;
+    let others = places
+        .into_iter()
+        .filter(|(place, count)| share(*count) >= ALSO_MIN && !named.starts_with(place.as_str()));
+    others
+        .take(ALSO_MAX)
+        .map(|(place, count)| format!("{place} {}", words::percent(share(count))))
+        .collect()
 }
 
 fn sampled_in(measures: &Measures<'_>, pid: u32) -> Option<String> {
@@ -104,5 +140,24 @@ mod tests {
         };
         assert_eq!(works(400).as_deref(), Some("page faults 80 % (it has 1.5 GiB)"));
         assert_eq!(works(100), None);
+    }
+
+    #[test]
+    fn the_functions_beside_the_first_are_named_too() {
+        let mut facts = sampled(&[(&[], 100)]);
+        let function =
+            |name: &str, count| Function { name: name.into(), count, ..Function::default() };
+        let functions = vec![function("deflate", 60), function("crc32", 20), function("copy", 1)];
+        let (process, code) = (thread(10, "app"), "libz.so.1".to_string());
+        let of = Work { process: process.clone(), code, count: 90, functions, ..Work::default() };
+        facts.push(fact(Body::Work(of)));
+        let call = Work { process, syscall: "write".into(), count: 10, ..Work::default() };
+        facts.push(fact(Body::Work(call)));
+        let observed = Observed::new(facts);
+        let measures = Measures::of_observed(&observed);
+        let named = works_in(&measures, 10).unwrap();
+        assert_eq!(named, "deflate() of libz.so.1 60 %");
+        let also = also_works_in(&measures, 10, &named);
+        assert_eq!(also, ["crc32() of libz.so.1 20 %", "write() 10 %"]);
     }
 }

@@ -17,7 +17,10 @@ impl Model {
     /// Whether a process, by any of its threads, is there and the same at the window's end.
     pub fn is_there_at_end(&self, process: &ThreadRef) -> bool {
         let pid = process.pid;
-        let Some(last) = self.named_at(pid, Ns::MAX) else { return false };
+        // Only who was seen as a process or its descriptors has a start: a number alone is nobody.
+        let Some(last) = self.named_at(pid, Ns::MAX) else {
+            return process.start_ns != 0 && !self.has_ended(process);
+        };
         // Which of several it is nobody knows.
         if process.start_ns == 0 && self.lives.all(pid).is_some() {
             return false;
@@ -83,7 +86,8 @@ mod tests {
     fn whose_end_was_not_seen_is_there() {
         let one = thread(10, "app");
         assert!(is_there(vec![seen(one.clone())], &one));
-        assert!(!is_there(Vec::new(), &one), "a number that nobody was seen to have");
+        let number = ThreadRef { start_ns: 0, ..one };
+        assert!(!is_there(Vec::new(), &number), "a number that nobody was seen to have");
     }
 
     #[test]

@@ -19,6 +19,7 @@ use crate::main_loop;
 use crate::output::Output;
 use crate::text::page::{Page, Tone};
 use crate::text::{self, escape};
+use holdup_reason::Beside;
 use holdup_reason::answer::{Report, Severity};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::flag;
@@ -142,7 +143,8 @@ fn show(out: &mut Output, room: &Room, interrupts: &Interrupts) -> Result<u8, Fa
         let clock = fault
             .clock(&interrupts.flag)
             .map_err(|error| Failure::look(format!("cannot make {}: {error}", stage.title), ""))?;
-        let looked = main_loop::look(Aim::Command(fault.command.clone()), None, None, false);
+        let looked =
+            main_loop::look(Aim::Command(fault.command.clone()), None, None, Beside::default());
         drop(clock);
         if interrupts.status().is_some() {
             return Ok(0);

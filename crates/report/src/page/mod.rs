@@ -1,6 +1,6 @@
 //! An answer, or a comparison of two, as a page: one HTML file that works from `file://`, offline, on a phone and on paper.
 //!
-//! The page is a template that is part of the binary (page/template/, joined when holdup is built) and the data: the JSON of the
+//! The page is a template that is part of the binary (page/template/, joined and hashed by build.rs) and the data: the JSON of the
 //! answer, and beside it what drawing takes and the JSON has not. Both pages share the ground (core.js, page.css). The script draws, and computes nothing that the data does not say.
 //! Nothing is loaded: the policy in the page allows this very style and this very script, by their hashes, and nothing else.
 //!
@@ -15,52 +15,34 @@ mod embedded;
 
 use crate::failure::Failure;
 use crate::text::escape;
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use holdup_reason::answer::Report;
 use holdup_reason::answer::compare::Comparison;
 use holdup_reason::answer::picture::Picture;
 use serde::Serialize;
-use sha2::{Digest, Sha256};
 
 const PAGE: &str = include_str!("template/page.html");
-const STYLE: &str = include_str!("template/page.css");
-/// A script in one scope, so that nothing of the page is the window's.
-macro_rules! script {
-    ($($part:literal),+) => {
-        concat!(
-            "(() => {\n\"use strict\";\n",
-            $(include_str!(concat!("template/", $part)),)+
-            "})();\n",
-        )
+/// A file that build.rs has made.
+macro_rules! made {
+    ($name:literal) => {
+        include_str!(concat!(env!("OUT_DIR"), "/", $name))
     };
 }
-const LOOK: &str = script!(
-    "core.js",
-    "command.js",
-    "look.js",
-    "verdict.js",
-    "bar.js",
-    "band.js",
-    "tree.js",
-    "curves.js",
-    "evidence.js",
-    "start.js"
-);
-const COMPARED: &str = script!("core.js", "command.js", "compared.js", "scale.js", "changes.js");
+const STYLE: &str = made!("page.css");
+const LOOK: &str = made!("look.js");
+const COMPARED: &str = made!("compared.js");
 
 /// The page of an answer.
 pub fn render(report: &Report, picture: &Picture) -> Result<Vec<u8>, Failure> {
-    filled(LOOK, &embedded::Embedded::of(report, picture))
+    filled(LOOK, made!("look.js.hash"), &embedded::Embedded::of(report, picture))
 }
 
 /// The page of a comparison; `noise` says what is called a change in it.
 pub fn render_comparison(comparison: &Comparison, noise: &str) -> Result<Vec<u8>, Failure> {
-    filled(COMPARED, &compared::Embedded::of(comparison, noise))
+    filled(COMPARED, made!("compared.js.hash"), &compared::Embedded::of(comparison, noise))
 }
 
 /// The template with its script and its data.
-fn filled(script: &str, data: &impl Serialize) -> Result<Vec<u8>, Failure> {
+fn filled(script: &str, hash: &str, data: &impl Serialize) -> Result<Vec<u8>, Failure> {
     let text = serde_json::to_string(data)
         .map_err(|error| Failure::look(format!("cannot write the page: {error}"), ""))?;
     let data = for_script(&text);
@@ -71,7 +53,7 @@ fn filled(script: &str, data: &impl Serialize) -> Result<Vec<u8>, Failure> {
     {
         page.push_str(before);
         match name {
-            "policy" => page.push_str(&policy(script)),
+            "policy" => page.push_str(&policy(hash)),
             "style" => page.push_str(STYLE),
             "script" => page.push_str(script),
             _ => page.push_str(&data),
@@ -82,13 +64,11 @@ fn filled(script: &str, data: &impl Serialize) -> Result<Vec<u8>, Failure> {
     Ok(page.into_bytes())
 }
 
-/// Content Security Policy Level 3: nothing but this style and this script.
+/// Content Security Policy Level 3: nothing but this style and the script of a hash.
 fn policy(script: &str) -> String {
-    let hash = |text: &str| format!("'sha256-{}'", STANDARD.encode(Sha256::digest(text)));
+    let style = made!("page.css.hash");
     format!(
-        "default-src 'none'; style-src {}; script-src {}; base-uri 'none'; form-action 'none'",
-        hash(STYLE),
-        hash(script)
+        "default-src 'none'; style-src {style}; script-src {script}; base-uri 'none'; form-action 'none'"
     )
 }
 

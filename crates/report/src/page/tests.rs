@@ -5,12 +5,17 @@
 use super::*;
 use crate::job::Aim;
 use crate::main_loop;
-use holdup_reason::answer::explain_with_picture;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use holdup_reason::Beside;
 use holdup_reason::answer::report::ObjectName;
 use holdup_reason::facts::*;
 use holdup_reason::model::Model;
 use proptest::prelude::*;
+use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
+
+const DRAWN: Beside = Beside { picture: true, export: false };
 
 /// What a page of a real look may weigh: it is mailed, and opened on phones.
 const PAGE_BYTES_MAX: usize = 300_000;
@@ -44,7 +49,8 @@ fn data_of(page: &str) -> serde_json::Value {
 }
 
 fn explained(facts: Vec<Fact>) -> (Report, Picture) {
-    explain_with_picture(&mut Model::new(facts))
+    let explained = holdup_reason::explain_beside(&mut Model::new(facts), DRAWN);
+    (explained.report, explained.picture.expect("drawn"))
 }
 
 #[test]
@@ -112,7 +118,7 @@ proptest! {
 #[test]
 fn every_recording_is_a_small_page_that_adds_up() {
     for path in recordings() {
-        let answered = main_loop::replay(&path, &Aim::Host, true).expect("an answer");
+        let answered = main_loop::replay(&path, &Aim::Host, DRAWN).expect("an answer");
         let picture = answered.picture().expect("a picture");
         let report = &answered.report;
         let page = page_of(report, picture);
@@ -147,7 +153,7 @@ fn adds_up(report: &Report, picture: &Picture, path: &Path) {
 #[test]
 fn pieces_of_a_line_do_not_overlap_and_stay_in_the_window() {
     for path in recordings() {
-        let answered = main_loop::replay(&path, &Aim::Host, true).expect("an answer");
+        let answered = main_loop::replay(&path, &Aim::Host, DRAWN).expect("an answer");
         let picture = answered.picture().expect("a picture");
         for line in &picture.lines {
             let mut until = 0;
@@ -167,7 +173,7 @@ fn pieces_of_a_line_do_not_overlap_and_stay_in_the_window() {
 #[test]
 fn lanes_go_from_the_victim_to_the_holder_and_know_who_wakes_whom() {
     let path = recordings().into_iter().find(|path| path.ends_with("lock-file-convoy-4403.rec"));
-    let answered = main_loop::replay(&path.expect("kept"), &Aim::Host, true).expect("an answer");
+    let answered = main_loop::replay(&path.expect("kept"), &Aim::Host, DRAWN).expect("an answer");
     let (report, picture) = (&answered.report, answered.picture().expect("a picture"));
     let end = &picture.ends[report.answer.first.expect("one end")];
     let [victim, holder] = &end.lanes[..] else { panic!("{:?}", end.lanes) };
@@ -185,7 +191,7 @@ fn lanes_go_from_the_victim_to_the_holder_and_know_who_wakes_whom() {
 fn a_page_is_the_same_twice() {
     let path = &recordings()[0];
     let page = || {
-        let answered = main_loop::replay(path, &Aim::Host, true).expect("an answer");
+        let answered = main_loop::replay(path, &Aim::Host, DRAWN).expect("an answer");
         page_of(&answered.report, answered.picture().expect("a picture"))
     };
     assert_eq!(page(), page());
@@ -264,7 +270,7 @@ fn a_hundred_thousand_waits_with_hostile_names_make_a_page_of_bounded_size() {
 #[test]
 fn what_is_cut_is_said_and_commands_stay_whole() {
     let path = recordings().into_iter().find(|path| path.ends_with("lock-file-run-4402.rec"));
-    let answered = main_loop::replay(&path.expect("kept"), &Aim::Host, true).expect("an answer");
+    let answered = main_loop::replay(&path.expect("kept"), &Aim::Host, DRAWN).expect("an answer");
     let mut report = answered.report.clone();
     let command = format!("kill -9 $(cat '/{}')", "x".repeat(1_000));
     report.findings[0].remedy[0].command.clone_from(&command);

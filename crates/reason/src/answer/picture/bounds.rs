@@ -33,6 +33,8 @@ pub const CPUS: usize = 16;
 pub const DEVICES: usize = 6;
 /// Rows of the table of queues.
 pub const QUEUES: usize = 24;
+/// Frames of one flame graph.
+pub const FLAME_FRAMES: usize = 500;
 /// Stacks altogether.
 pub const STACKS: usize = 36;
 /// Frames of a stack.

@@ -8,6 +8,7 @@
 
 mod band;
 mod bounds;
+mod flame;
 pub mod gather;
 mod over_time;
 mod path;
@@ -17,12 +18,14 @@ mod series;
 mod stacks;
 mod threads;
 mod tree;
-mod words;
+pub mod words;
 
+use super::export::stacks::WeightedStack;
 use super::report::{AnswerEnd, Report};
 use super::verdict::Origin;
 use crate::measure::Measures;
 use band::{Lane, Lanes, Line};
+use flame::Flame;
 use gather::Gathered;
 use over_time::OverTime;
 use pieces::Words;
@@ -55,6 +58,8 @@ pub struct Picture {
     pub queues: Vec<QueueRow>,
     /// Kernel stacks.
     pub stacks: Vec<Stack>,
+    /// Work and waits by stack.
+    pub flames: Vec<Flame>,
     /// What was left out to keep it small: how many, and of what.
     pub left_out: Vec<(usize, &'static str)>,
 }
@@ -86,8 +91,8 @@ impl Picture {
     pub fn of(
         measures: &Measures<'_>,
         gathered: Gathered,
-        report: &Report,
-        origins: &[Vec<Origin>],
+        (report, origins): (&Report, &[Vec<Origin>]),
+        weighted: &[WeightedStack],
     ) -> Self {
         let mut labels = Words::default();
         let lanes = lanes(measures, &gathered, report, origins, &mut labels);
@@ -95,6 +100,7 @@ impl Picture {
         let (curves, curves_left_out) = series::curves(measures, &gathered);
         let (queues, queues_left_out) = queues::rows(measures);
         let (stacks, stacks_left_out) = stacks::stacks(measures, &gathered, &lanes.threads);
+        let (flames, flames_left_out) = flame::flames(weighted);
         let mut left_out = vec![
             (lanes.ends_left_out, "ends have no lanes"),
             (labels.left_out, "labels of pieces say only the kind of wait"),
@@ -102,6 +108,7 @@ impl Picture {
             (curves_left_out, "curves of less busy CPUs, disks and packet queues"),
             (queues_left_out, "shorter queues"),
             (stacks_left_out, "stacks with less time in them"),
+            (flames_left_out, "frames of flame graphs that are too narrow to see"),
         ];
         left_out.retain(|(count, _)| *count > 0);
         let ends = report.answer.ends.iter().zip(lanes.bands);
@@ -129,6 +136,7 @@ impl Picture {
             curves,
             queues,
             stacks,
+            flames,
             left_out,
         }
     }

@@ -299,11 +299,10 @@ fn explain(model: &Model, light: &Light<'_>, run: f64, loss: &Loss<'_>) -> Wordi
 fn remedy(model: &Model, light: &Light<'_>) -> Remedy {
     let pid = light.of.process.pid;
     match light.by {
-        Weighted::Group(group, weight) => Remedy::to(format!(
-            "give {} the usual weight",
-            model.group_in_words(&group.path)
-        ))
-        .write(&file(group), usual(group), weight),
+        Weighted::Group(group, weight) => {
+            Remedy::to(format!("give {} the usual weight", model.group_in_words(&group.path)))
+                .write(&file(group), usual(group), weight)
+        }
         // The nice value is a thread's own.
         Weighted::Nice(nice) => Remedy::to("give it the usual nice value").set(
             Action::set(ActionKind::Nice, &light.of.process, 0, nice),

@@ -208,7 +208,8 @@ mod tests {
     /// which the words are 0x7000 to 0x7100.
     fn waits(address: u64, lasting_ns: Ns) -> Vec<Fact> {
         let of = |tid, comm: &str| ThreadRef { tid, pid: 10, start_ns: 1, comm: comm.into() };
-        let mut facts = [host(), vec![of_process(10, "app")]].concat();
+        let main = identity(Thread { thread: of(10, "app"), ..Thread::default() });
+        let mut facts = [host(), vec![of_process(10, "app"), main]].concat();
         for begin_ns in (1..=8).map(|turn| turn * 500 * MS) {
             let place = Place {
                 state: WaitState::Sleep,

@@ -21,7 +21,7 @@ function start() {
   const asked = /^#end=(\d{1,3})$/.exec(location.hash);
   if (asked && ends[Number(asked[1])]) chosen.end = Number(asked[1]);
   const page = document.getElementById("page");
-  page.append(...[patterns(), head(), mainVerdict(), filterBar(), bar(), bandSection(), treeSection(), curvesSection(),
+  page.append(...[patterns(), head(), mainVerdict(), filterBar(), bar(), bandSection(), treeSection(), flamesSection(), curvesSection(),
     evidenceSection(), otherFindings(), queuesSection(), stacksSection(), limits(), costSection()].filter(Boolean));
   document.addEventListener("keydown", (event) => { if (event.key === "Escape" && chosen.end !== null) choose(null); });
   if (chosen.end !== null) chosen.listeners.forEach((listener) => listener());
