@@ -173,7 +173,7 @@ mod tests {
 
     fn asked_about(pid: u32, comm: &str) -> Fact {
         let (kind, name) = (TargetKind::Process, comm.to_string());
-        fact(Body::Target(Target { kind, name, pid, cgroups: Vec::new() }))
+        fact(Body::Target(Target { kind, name, pid, cgroups: Vec::new(), words: Vec::new() }))
     }
 
     #[test]

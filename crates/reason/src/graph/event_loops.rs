@@ -465,7 +465,13 @@ mod tests {
             at_place(CLIENT, "curl", place),
         ]);
         let (kind, name) = (TargetKind::Process, "curl".to_string());
-        facts.push(fact(Body::Target(Target { kind, name, pid: CLIENT, cgroups: Vec::new() })));
+        facts.push(fact(Body::Target(Target {
+            kind,
+            name,
+            pid: CLIENT,
+            cgroups: Vec::new(),
+            words: Vec::new(),
+        })));
         let ends = explain(facts).answer.ends;
         let who = |end: &crate::answer::AnswerEnd| end.who.as_ref().and_then(|by| by.pid);
         assert!(ends.iter().all(|end| who(end) != Some(OTHER)), "{ends:?}");

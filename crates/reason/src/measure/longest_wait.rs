@@ -18,8 +18,9 @@ pub struct LongestWait {
     pub standing: bool,
     /// Since the thread last ran, where that is no more than an estimate of the scheduler's clock, seconds.
     pub since_it_ran: Option<f64>,
-    /// How many of the waits there are, and how many took at least half of the longest, itself included.
+    /// How many of the waits there are.
     pub all: usize,
+    /// Of these, how many took at least half as long as the longest, itself included.
     pub near: usize,
 }
 

@@ -249,7 +249,13 @@ mod tests {
         }
         facts.push(rest);
         let (kind, name) = (TargetKind::Process, "server".to_string());
-        facts.push(fact(Body::Target(Target { kind, name, pid: 10, cgroups: Vec::new() })));
+        facts.push(fact(Body::Target(Target {
+            kind,
+            name,
+            pid: 10,
+            cgroups: Vec::new(),
+            words: Vec::new(),
+        })));
         explain(facts)
     }
 

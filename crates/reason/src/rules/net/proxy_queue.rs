@@ -14,7 +14,7 @@ use crate::graph::end::{End, EndKind};
 use crate::measure::Measures;
 use crate::model::object::Object;
 use crate::model::words;
-use crate::rules::action::{Action, Question};
+use crate::rules::action::{Action, Question as Asked};
 use crate::rules::engine::Loss;
 use crate::rules::net::kept_questions::{Keeper, Question, keepers};
 use crate::rules::proof::Proof;
@@ -240,7 +240,7 @@ impl Queue {
                      counts the queue as qcur), `max_conns` in nginx, else the size of its pool; which connections are taken"
                 ),
                 command: format!("ss -tnp dst {}", self.keeper.upstream),
-                action: Some(Action::look(Question::State)),
+                action: Some(Action::look(Asked::State)),
                 ..Remedy::default()
             }],
         }

@@ -114,7 +114,13 @@ fn fed(target: TargetKind, (context, by): (WakeContext, u32)) -> crate::answer::
     }
     let name = "worker".to_string();
     let pid = if target == TargetKind::Host { 0 } else { 10 };
-    facts.push(fact(Body::Target(Target { kind: target, name, pid, cgroups: Vec::new() })));
+    facts.push(fact(Body::Target(Target {
+        kind: target,
+        name,
+        pid,
+        cgroups: Vec::new(),
+        words: Vec::new(),
+    })));
     explain(facts)
 }
 
