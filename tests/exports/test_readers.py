@@ -46,6 +46,11 @@ class Reader(unittest.TestCase):
         return path
 
 
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
 class Pprof(Reader):
     def test_go_tool_pprof_shows_the_time_of_the_answer(self):
         if not shutil.which("go"):
@@ -114,10 +119,10 @@ class Speedscope(Reader):
             self.skipTest("no speedscope, or no chromium here")
         from playwright.sync_api import sync_playwright
         path = self.made("speedscope", COMMAND, "slow.speedscope.json")
-        handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=built)
-        handler.log_message = lambda *_: None
+        handler = functools.partial(Quiet, directory=built)
         server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
         threading.Thread(target=server.serve_forever, daemon=True).start()
+        self.addCleanup(server.server_close)
         self.addCleanup(server.shutdown)
         with sync_playwright() as playwright:
             arguments = ["--no-sandbox"] if os.getuid() == 0 else []

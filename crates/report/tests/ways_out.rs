@@ -133,7 +133,7 @@ fn commands_are_read_as_a_shell_would() {
     assert_eq!(of("nsenter -t 9 -n tc qdisc replace dev lo root fq"), [9]);
     assert_eq!(of("prlimit --pid 10 --nofile=128:"), [10]);
     assert_eq!(of("renice -n 19 -p $(ls /proc/10/task)"), [10]);
-    assert_eq!(of("echo 60000 > /sys/fs/cgroup/a/cpu.max"), []);
+    assert!(of("echo 60000 > /sys/fs/cgroup/a/cpu.max").is_empty());
     assert_eq!(of("ss -tlnp | grep pid=7   # then"), [7]);
 }
 

@@ -200,7 +200,8 @@ mod tests {
 
     #[test]
     fn a_number_that_nobody_was_seen_to_have_is_nobody() {
-        let ways = vec![Remedy::to("end").end(&thread(77, "flock"))];
+        let number = ThreadRef { start_ns: 0, ..thread(77, "flock") };
+        let ways = vec![Remedy::to("end").end(&number)];
         assert_eq!(left(Vec::new(), ways), ["holdup -p $(pgrep -n -x -- flock)"]);
     }
 }

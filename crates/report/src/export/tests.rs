@@ -1,4 +1,7 @@
 //! Time in each format is time in the answer, on every recording; and names that want to break a format are data in it.
+//!
+//! Files are read back here with the same messages that wrote them, and added up beside the accounting. Must not: stand for the real
+//! readers, which may see a file otherwise (tests/exports/ opens each in its own).
 
 use super::*;
 use crate::job::Aim;
