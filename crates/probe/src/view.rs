@@ -17,8 +17,10 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
-/// The first PID namespace (include/uapi/linux/nsfs.h, PID_NS_INIT_INO).
+/// The first namespaces have fixed numbers (include/uapi/linux/nsfs.h, PID_NS_INIT_INO and the others).
 const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
+const FIRST_UTS_NAMESPACE: &str = "uts:[4026531838]";
+const FIRST_CGROUP_NAMESPACE: &str = "cgroup:[4026531835]";
 /// Processes of the host through which its files can be read: init and kthreadd.
 const OF_THE_HOST: [u32; 2] = [1, 2];
 
@@ -42,16 +44,21 @@ pub(crate) fn of_host() -> (Roots, Vec<Blind>) {
         return (own, Vec::new());
     }
     let mounts = link("self", "mnt");
-    let Some(host) = OF_THE_HOST.into_iter().find(|pid| link(&pid.to_string(), "mnt").is_some())
-    else {
-        return (own, Vec::new());
-    };
-    let is_same = |of: &str| link("self", of) == link(&host.to_string(), of);
-    let mut blind = Vec::new();
     let refused = |error: std::io::Error, therefore: &str| {
         let remedy = "run it as a privileged container (docs/containers.md)";
         hidden("names", &format!("of the host: {error}"), therefore, remedy)
     };
+    let of_container = "names of containers and users, and mounts, are those of this container";
+    let Some(host) = OF_THE_HOST.into_iter().find(|pid| link(&pid.to_string(), "mnt").is_some())
+    else {
+        let is_first = |of: &str, first| link("self", of).is_none_or(|own| own == first);
+        let is_host =
+            is_first("uts", FIRST_UTS_NAMESPACE) && is_first("cgroup", FIRST_CGROUP_NAMESPACE);
+        let error = std::io::Error::from(std::io::ErrorKind::PermissionDenied);
+        return (own, if is_host { Vec::new() } else { vec![refused(error, of_container)] });
+    };
+    let is_same = |of: &str| link("self", of) == link(&host.to_string(), of);
+    let mut blind = Vec::new();
     if !is_same("cgroup")
         && let Err(error) = enter(&own.proc, host, "cgroup", libc::CLONE_NEWCGROUP)
     {

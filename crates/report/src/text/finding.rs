@@ -16,6 +16,8 @@ const TITLE_WIDTH_MAX: usize = 236;
 const TEXT_WIDTH_MAX: usize = 760;
 /// Columns of a pod with its container.
 const WORKLOAD: usize = 60;
+/// Columns of a plain group.
+const GROUP: usize = 30;
 /// Columns of one participant of a chain.
 const LINK_WIDTH_MAX: usize = 44;
 /// What stands around an object in a chain: `<- ` and ` (12 min 5 s)`.
@@ -157,7 +159,8 @@ fn victims(finding: &Finding, left_out: Option<&LeftOut>, verbose: bool) -> Opti
 fn victim(victim: &Victim) -> String {
     let name = escape::name(&victim.comm, 24);
     let container = match (&victim.workload.name, &victim.container) {
-        (Some(name), _) | (None, Some(name)) => format!(" in {}", escape::name(name, WORKLOAD)),
+        (Some(name), _) => format!(" in {}", escape::name(name, WORKLOAD)),
+        (None, Some(group)) => format!(" in {}", escape::name(group, GROUP)),
         (None, None) => String::new(),
     };
     let pid = pid(victim.pid, victim.inner_pid);
@@ -285,9 +288,10 @@ fn culprit(culprit: &Culprit) -> Option<String> {
     if let Some(address) = culprit.address.as_ref().filter(|address| **address != culprit.name) {
         text = format!("{text} at {}", escape::name(address, 50));
     }
-    let container = culprit.workload.name.as_ref().or(culprit.container.as_ref());
-    if let Some(container) = container.filter(|it| **it != culprit.name) {
-        text = format!("{text} in {}", escape::name(container, WORKLOAD));
+    let workload = culprit.workload.name.as_ref().map(|name| (name, WORKLOAD));
+    let group = || culprit.container.as_ref().map(|group| (group, GROUP));
+    if let Some((name, width)) = workload.or_else(group).filter(|(it, _)| **it != culprit.name) {
+        text = format!("{text} in {}", escape::name(name, width));
     }
     Some(text)
 }
