@@ -76,9 +76,7 @@ pub(crate) fn of_host() -> (Roots, Vec<Blind>) {
     match through(&own.proc, host) {
         Ok(roots) => (roots, blind),
         Err(error) => {
-            let therefore =
-                "names of containers and users, and mounts, are those of this container";
-            blind.push(refused(error, therefore));
+            blind.push(refused(error, of_container));
             (own, blind)
         }
     }

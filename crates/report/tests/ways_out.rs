@@ -37,6 +37,8 @@ fn facts(path: &Path) -> Vec<Fact> {
 #[derive(Default)]
 struct AtEnd {
     begun: BTreeMap<u32, Ns>,
+    /// The same of every thread, by its own id.
+    threads: BTreeMap<u32, Ns>,
     ended: BTreeSet<u32>,
 }
 
@@ -79,6 +81,8 @@ impl AtEnd {
     }
 
     fn seen(&mut self, thread: &ThreadRef) {
+        let own = self.threads.entry(thread.tid).or_default();
+        *own = (*own).max(thread.start_ns);
         let begun = self.begun.entry(thread.pid).or_default();
         if thread.tid == thread.pid {
             *begun = (*begun).max(thread.start_ns);
@@ -202,7 +206,11 @@ fn no_way_out_acts_on_who_is_gone() {
         }
         for process in actions(&report).flat_map(|action| &action.target.processes) {
             typed += 1;
-            let begun = at_end.begun.get(&process.pid).copied().unwrap_or_default();
+            let begun = match process.tid {
+                Some(tid) => at_end.threads.get(&tid),
+                None => at_end.begun.get(&process.pid),
+            };
+            let begun = begun.copied().unwrap_or_default();
             // /proc rounds a start down to a tick.
             let same = process.start_ns == 0 || process.start_ns.abs_diff(begun) < 20_000_000;
             if !at_end.has(process.pid) || !same {

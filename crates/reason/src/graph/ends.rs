@@ -115,11 +115,6 @@ impl<'a> Graph<'a> {
         self.model.seconds()
     }
 
-    /// Time that a process did not spend idle, seconds.
-    pub fn demand_seconds_of(&self, pid: u32) -> f64 {
-        self.demand_seconds.get(&pid).copied().unwrap_or(0.0)
-    }
-
     /// Time that a process did not spend idle: running, ready, or in demand waits, seconds.
     pub fn demand_seconds(&self, pid: u32) -> f64 {
         self.demand_seconds.get(&pid).copied().unwrap_or(0.0)

@@ -339,7 +339,9 @@ fn growth(view: &DiskView<'_>, waiting: f64) -> f64 {
 
 /// A value as somebody would set it, not below what is wanted: two digits, of bytes in MiB where there is one.
 fn rounded_up(wanted: f64, is_bytes: bool) -> u64 {
+    // WORDING: how a value is written, not whether it is one.
     const MIB: f64 = 1_048_576.0;
+    // WORDING: people count in tens.
     const TEN: f64 = 10.0;
     let unit = if is_bytes && wanted >= MIB { MIB } else { 1.0 };
     let digits = (wanted / unit).max(1.0).log10().floor();
