@@ -19,9 +19,14 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 export CARGO_TERM_PROGRESS_WHEN ?= never
 
 OUT := $(or $(CARGO_TARGET_DIR),target)
-# cargo-deny is a tool, not a dependency: it stays under target/ and is built once.
+# cargo-deny is a tool, not a dependency: it is built once for each user, however many checkouts there are.
 DENY_VERSION := 0.20.2
-DENY := target/tools/bin/cargo-deny
+TOOLS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/holdup-tools
+DENY := $(TOOLS)/cargo-deny-$(DENY_VERSION)/bin/cargo-deny
+
+# Lints and tests come out of one build: clippy's driver is rustc with more lints, and as the wrapper of the workspace's
+# own crates it writes their programs too. `cargo clippy` beside `cargo test` compiles everything twice.
+CHECKED := RUSTC_WORKSPACE_WRAPPER=clippy-driver RUSTFLAGS="-D warnings $${RUSTFLAGS:-}" cargo
 
 .PHONY: help
 help: ## Say what can be made
@@ -79,17 +84,23 @@ test: ## All that CI runs: format, lints, licences, house rules, tests, the page
 	@$(MAKE) --no-print-directory check-tests check-page check-docs check-lab
 	@echo "test: all of it passed"
 
+.PHONY: check
+check: check-format check-lints ## The inner loop: lints, house rules, unit tests and recordings; nothing that needs root or a quiet machine
+	$(CHECKED) test --locked --quiet --package holdup-reason --package holdup-probe --package holdup-lab --lib
+	$(CHECKED) test --locked --quiet --package xtask
+	$(CHECKED) test --locked --quiet --package holdup --test recorded --test replay --test card --test cli
+
 .PHONY: check-format
 check-format:
 	cargo fmt --all --check
 
 .PHONY: check-lints
 check-lints:
-	cargo clippy --locked --workspace --all-targets --quiet -- -D warnings
+	$(CHECKED) test --locked --workspace --all-targets --no-run --quiet
 
 $(DENY):
-	@echo "setup: cargo install cargo-deny $(DENY_VERSION) into target/tools (once, some minutes)"
-	cargo install --quiet --locked --debug --root target/tools cargo-deny@$(DENY_VERSION)
+	@echo "setup: cargo install cargo-deny $(DENY_VERSION) into $(TOOLS) (once, two minutes)"
+	cargo install --quiet --locked --debug --root $(TOOLS)/cargo-deny-$(DENY_VERSION) cargo-deny@$(DENY_VERSION)
 	@touch $@
 
 # Advisories need a copy of their database, which is a git repository of its own. Without a network
@@ -105,7 +116,7 @@ check-dependencies: $(DENY)
 
 .PHONY: check-tests
 check-tests:
-	cargo test --locked --workspace --no-fail-fast
+	$(CHECKED) test --locked --workspace --no-fail-fast
 	PYTHONDONTWRITEBYTECODE=1 python3 -m unittest discover -q -s lab/field/harness -t lab/field
 
 # A machine without a browser, or without a package index for its driver, is told so, and goes on.
@@ -128,13 +139,13 @@ export-test: ## Open each export in its real reader, and ask holdup mcp as an ag
 # The console blocks of README.md and docs/, run as they stand.
 .PHONY: check-docs
 check-docs:
-	cargo run --locked --quiet --package xtask -- docs
+	$(CHECKED) run --locked --quiet --package xtask -- docs
 
 .PHONY: check-lab
 check-lab:
 	@if [ "$$(id -u)" = 0 ]; then \
-	    cargo build --locked --release --package holdup-lab; \
-	    cargo run --locked --release --package holdup-lab -- run --quick --at-least 80 --holdup target/holdup; \
+	    $(CHECKED) build --locked --package holdup-lab; \
+	    $(CHECKED) run --locked --package holdup-lab -- run --quick --at-least 80 --holdup target/holdup; \
 	    python3 lab/field --quick --at-least 60 --holdup target/holdup; \
 	else \
 	    echo "check-lab: live scenarios and the field NOT run, they need root; the lab's recordings replay in cargo test"; \
