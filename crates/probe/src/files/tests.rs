@@ -492,6 +492,10 @@ fn a_lock_belongs_to_all_that_have_the_description_and_not_to_who_took_it() {
     };
     // flock(1) takes it and ends; the shell has it, and the sleep that it begins.
     let mut script = sh("exec 9>\"$LOCK\"; flock 9; sleep 20; true");
+    // Who waits must come second.
+    while sh("exec flock -n \"$LOCK\" true").wait().unwrap().success() {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
     let found = |mut table: LockTable| {
         let mut waits = sh("exec flock \"$LOCK\" true");
         let mut last = None;

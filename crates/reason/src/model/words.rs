@@ -132,6 +132,16 @@ pub fn shell(word: &str) -> String {
     }
 }
 
+/// A value as somebody would set it, not below what is wanted: two digits, of bytes in MiB where there is one.
+pub fn rounded_up(wanted: f64, is_bytes: bool) -> u64 {
+    const MIB: f64 = 1_048_576.0;
+    const TEN: f64 = 10.0;
+    let unit = if is_bytes && wanted >= MIB { MIB } else { 1.0 };
+    let digits = (wanted / unit).max(1.0).log10().floor();
+    let step = TEN.powf(digits - 1.0).max(1.0);
+    (((wanted / unit / step).ceil() * step) * unit) as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -337,22 +337,10 @@ fn growth(view: &DiskView<'_>, waiting: f64) -> f64 {
     (waiting.min(OF_THE_DISK) / inside.max(INSIDE_MIN)).max(GROWTH_MIN)
 }
 
-/// A value as somebody would set it, not below what is wanted: two digits, of bytes in MiB where there is one.
-fn rounded_up(wanted: f64, is_bytes: bool) -> u64 {
-    // WORDING: how a value is written, not whether it is one.
-    const MIB: f64 = 1_048_576.0;
-    // WORDING: people count in tens.
-    const TEN: f64 = 10.0;
-    let unit = if is_bytes && wanted >= MIB { MIB } else { 1.0 };
-    let digits = (wanted / unit).max(1.0).log10().floor();
-    let step = TEN.powf(digits - 1.0).max(1.0);
-    (((wanted / unit / step).ceil() * step) * unit) as u64
-}
-
 /// To what would be asked for without a limit.
 fn raise(limit: &IoLimit, file: &str, times: f64) -> Remedy {
     let (dev, old) = (limit.dev, limit.per_second);
-    let new = rounded_up(old as f64 * times, limit.kind.ends_with("bps"));
+    let new = words::rounded_up(old as f64 * times, limit.kind.ends_with("bps"));
     let words = |rate: u64| match (limit.file.as_str(), limit.kind.as_str()) {
         ("io.max", "read_iops") => format!("{dev} riops={rate}"),
         ("io.max", "write_iops") => format!("{dev} wiops={rate}"),
@@ -476,10 +464,10 @@ mod tests {
 
     #[test]
     fn a_limit_is_raised_to_a_value_that_somebody_would_set() {
-        assert_eq!(rounded_up(2_108_308_463.0, true), 2_100 << 20);
-        assert_eq!(rounded_up(12_345_678.0, true), 12 << 20);
-        assert_eq!(rounded_up(2_051.0, false), 2_100);
-        assert_eq!(rounded_up(7.3, false), 8);
+        assert_eq!(words::rounded_up(2_108_308_463.0, true), 2_100 << 20);
+        assert_eq!(words::rounded_up(12_345_678.0, true), 12 << 20);
+        assert_eq!(words::rounded_up(2_051.0, false), 2_100);
+        assert_eq!(words::rounded_up(7.3, false), 8);
     }
 
     /// The group may read as often as it may write, and reads nothing.
