@@ -3,28 +3,28 @@
 //! It tries for real: the programs are loaded and attached, one network namespace is asked, one kernel
 //! stack is read. Must not reason, and leaves nothing behind.
 
-use crate::attach;
-use crate::files;
 use crate::host::{self, Offer};
 use crate::kernel::Programs;
-use crate::live;
-use crate::netlink::Netlink;
 use crate::plan::{self, Purpose};
-use crate::view;
+use crate::readers::netlink::Netlink;
+use crate::readers::settings;
+use crate::system::view;
 use holdup_reason::facts::*;
 
 /// The host, and what of it cannot be seen.
 pub fn doctor() -> Vec<Fact> {
     let (roots, hidden) = view::of_host();
     let mut facts = Vec::new();
-    let mut put = |body| facts.push(Fact { at_ns: live::now(), body });
+    let mut put = |body| facts.push(Fact { at_ns: crate::system::clock::now(), body });
     hidden.into_iter().map(Body::Blind).for_each(&mut put);
     let offer = host::look(&plan::tracepoints());
-    let (programs, names, blind) = attach::load(&offer, Purpose::Doctor);
-    let opening = files::opening(&roots);
+    let (programs, names, blind) = crate::kernel::load::load(&offer, Purpose::Doctor);
+    let opening = settings::opening(&roots);
     for body in opening.facts {
         match body {
-            Body::Host(host) => put(Body::Host(attach::completed(host, programs.is_some()))),
+            Body::Host(host) => {
+                put(Body::Host(crate::kernel::load::completed(host, programs.is_some())))
+            }
             Body::Blind(blind) => put(Body::Blind(blind)),
             _ => {}
         }

@@ -4,6 +4,7 @@
 //! Deciding what to do with it is `plan.rs`; this file must not attach anything.
 //! Rejected: testing the kernel's version. Distributions backport; BTF tells what is there.
 
+use crate::system::own::capabilities;
 use libbpf_rs::btf::{Btf, ReferencesType, types};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -50,7 +51,7 @@ const CAP_PERFMON: u64 = 1 << 38;
 /// Reads what the host offers, for the tracepoints named.
 pub fn look(tracepoints: &[&str]) -> Offer {
     let mut offer = Offer {
-        capabilities: effective_capabilities(),
+        capabilities: capabilities::effective(),
         config_hz: config_hz(),
         tells_queued: std::fs::read_to_string("/proc/self/schedstat")
             .is_ok_and(|text| is_counted(&text)),
@@ -165,16 +166,6 @@ fn member_offset(btf: &Btf<'_>, of: &types::Composite<'_>, name: &str) -> Option
         }
     }
     None
-}
-
-/// The own ones, a bit each (capabilities(7)).
-pub fn effective_capabilities() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    status
-        .lines()
-        .find_map(|line| line.strip_prefix("CapEff:"))
-        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
-        .unwrap_or(0)
 }
 
 /// Of `run_ns wait_ns times`: a thread that runs has been given a CPU at least once, if anybody counts.

@@ -4,7 +4,7 @@
 //! a lock is called (reason). Edit together: bpf/wire.h (`wire_lock`), bpf/contention.bpf.h (its flags).
 
 use super::{Decoder, device, thread_ref};
-use crate::wire::{self, *};
+use crate::decode::wire::{self, *};
 use holdup_reason::facts::*;
 
 /// LCB_F_* of include/trace/events/lock.h.

@@ -4,7 +4,7 @@
 //! touched. Must not: say what a refusal is for. Edit together: bpf/refused.bpf.c, bpf/wire.h (`wire_denied`).
 
 use super::{Decoder, address, object, syscall_name, thread_ref};
-use crate::wire::{self, *};
+use crate::decode::wire::{self, *};
 use holdup_reason::facts::*;
 use std::net::SocketAddr;
 

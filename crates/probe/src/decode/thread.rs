@@ -4,7 +4,7 @@
 //! of it by then. Must not: tell stacks and paths apart (decode.rs). Edit together: bpf/wire.h (`wire_thread`, `wire_exit`).
 
 use super::{Decoder, device, nagle, thread_ref};
-use crate::wire::{self, *};
+use crate::decode::wire::{self, *};
 use holdup_reason::facts::*;
 
 /// A thread's time on a CPU since it began, at the first walk.

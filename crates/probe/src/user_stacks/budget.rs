@@ -8,7 +8,7 @@
 //! Must not: know what is read. Rejected: a least amount for short looks and a batch that may overdraw (30 ms of a look of
 //! two seconds is three times of what all of it may take).
 
-use crate::files::threads::clock_ns;
+use crate::system::clock::clock_ns;
 use holdup_reason::facts::Ns;
 use std::cell::Cell;
 use std::time::{Duration, Instant};

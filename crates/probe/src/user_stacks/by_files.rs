@@ -7,10 +7,10 @@
 //! in the caller's own thread what a dying process may keep it waiting for (guard.rs).
 
 use super::Left;
-use crate::files::family::{Family, Standing, slices};
-use crate::files::threads::clock_ns;
-use crate::files::waits::left_user_space;
-use crate::files::{Roots, guard, text};
+use crate::readers::family::{Family, Standing, slices};
+use crate::readers::waits::left_user_space;
+use crate::system::clock::clock_ns;
+use crate::system::{Roots, guard, text};
 use holdup_reason::facts::Ns;
 
 use super::choose::WAIT_NS_MIN;

@@ -12,8 +12,8 @@ use super::go_program::{self, Program};
 use super::go_routines::Routines;
 use super::maps;
 use super::rounds::{Ask, Once, PART_OF_CPU, Pace};
-use crate::live::What;
-use crate::memory;
+use crate::session::What;
+use crate::system::memory;
 use holdup_reason::facts::{Body, Endpoint, Fact, Goroutines as Standing, Ns, ObjectRef};
 use std::collections::HashSet;
 use std::fs::File;
@@ -111,14 +111,15 @@ impl Process {
         let routines = Routines::find(program, name, &mut memory)?;
         let spent_ns = cpu_ns().saturating_sub(begin_ns);
         // It was asked once: half of what that took is enough of a rest, or a short look would see nothing.
-        let next_ns = crate::live::now() + spent_ns.min(AGAIN_NS / PART_OF_CPU) * PART_OF_CPU / 2;
+        let next_ns =
+            crate::system::clock::now() + spent_ns.min(AGAIN_NS / PART_OF_CPU) * PART_OF_CPU / 2;
         let pace = Pace::from(next_ns);
         Some(Self { pid, routines, reported: Standing::default(), reported_ns: 0, pace })
     }
 
     /// Reports which stand now, if it is time, or the last time and there is enough of it; none if the process is gone.
     fn read(&mut self, facts: &mut Vec<Fact>, last_ns: &mut Option<Ns>) -> Option<()> {
-        let at_ns = crate::live::now();
+        let at_ns = crate::system::clock::now();
         if !self.pace.is_due(at_ns, *last_ns) {
             return Some(());
         }

@@ -11,8 +11,9 @@ use super::maps;
 use super::modules::Modules;
 use super::python::{Python, Runtime, is_interpreter};
 use super::rounds::{Ask, Rounds, waits_for_a_word};
-use crate::live::What;
-use crate::{files, memory};
+use crate::session::What;
+use crate::system::status::thread_inside;
+use crate::system::{Roots, memory};
 use holdup_reason::facts::{Body, Fact, InterpreterLock, Ns};
 use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
@@ -165,12 +166,12 @@ impl Interpreter {
         }
         let Self { pid, python, numbers, .. } = self;
         let python = python.as_mut()?;
-        let at_ns = crate::live::now();
+        let at_ns = crate::system::clock::now();
         let mut memory = |at: u64, into: &mut [u8]| memory::read(*pid, at, into);
         let lock = python.runtime.lock(&mut memory)?;
         let (holder_tid, frames) = match lock.holder {
             Some((thread, inner)) => {
-                let number = || files::thread_inside(&files::Roots::default(), *pid, inner);
+                let number = || thread_inside(&Roots::default(), *pid, inner);
                 let tid = *numbers.entry(inner).or_insert_with(|| number().unwrap_or(0));
                 (tid, python.frames_of(thread, &mut memory))
             }

@@ -6,8 +6,8 @@ use super::budget::cpu_ns;
 use super::choose::{self, Chosen, Wanted};
 use super::{Left, May, Walker, Whose};
 use crate::SourceError;
-use crate::endpoints::partners;
-use crate::live::{Live, now};
+use crate::readers::endpoints::partners;
+use crate::session::{Live, now};
 use holdup_reason::facts::{Endpoint, Fact, Ns};
 use std::time::Duration;
 

@@ -52,10 +52,11 @@ mod scenes;
 pub mod unwind;
 
 use crate::SourceError;
-use crate::files::{Family, Roots};
+use crate::decode::wire::{self, wire_registers};
 use crate::kernel::Programs;
-use crate::live::What;
-use crate::wire::{self, wire_registers};
+use crate::readers::family::Family;
+use crate::session::What;
+use crate::system::Roots;
 use budget::{Allowance, cpu_ns};
 use choose::Chosen;
 pub(crate) use functions::Functions;
@@ -211,7 +212,7 @@ impl UserStacks {
     /// Says whose maps of code that was made at run time are too long to be read, of each once.
     pub fn say_too_long(&mut self, pids: &[u32], facts: &mut Vec<Fact>) {
         let fresh = pids.iter().filter(|pid| self.too_long.insert(**pid));
-        facts.extend(fresh.map(|pid| perf_map::too_long(crate::live::now(), *pid)));
+        facts.extend(fresh.map(|pid| perf_map::too_long(crate::system::clock::now(), *pid)));
     }
 
     /// Where blocked threads left user space.
@@ -311,7 +312,9 @@ fn hung(times: u32) -> Vec<Fact> {
         ..Blind::default()
     };
     let said = times >= GIVEN_UP_MAX;
-    said.then(|| Fact { at_ns: crate::live::now(), body: Body::Blind(blind) }).into_iter().collect()
+    said.then(|| Fact { at_ns: crate::system::clock::now(), body: Body::Blind(blind) })
+        .into_iter()
+        .collect()
 }
 
 #[cfg(test)]

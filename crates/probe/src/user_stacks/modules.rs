@@ -13,7 +13,7 @@ use super::maps::Mapping;
 use super::names;
 use super::rows::{self, Row};
 use super::{exports, java};
-use crate::memory;
+use crate::system::memory;
 use holdup_reason::facts::Ns;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;

@@ -11,8 +11,9 @@
 
 use super::javascript;
 use super::process::inner_tid;
-use crate::files::text;
-use crate::files::threads::{Clock, Stat, clock_ns};
+use crate::system::clock::{Clock, clock_ns};
+use crate::system::stat::Stat;
+use crate::system::text;
 use holdup_reason::facts::{Blind, Body, Fact, Ns, UserFrame};
 use std::ffi::CString;
 use std::fs::File;

@@ -15,7 +15,7 @@ use super::modules::Modules;
 use super::python::{Python, Runtime};
 use super::rows::Row;
 use super::unwind::{Registers, Step, Words};
-use crate::memory;
+use crate::system::memory;
 use holdup_reason::facts::UserFrame;
 use std::sync::Arc;
 

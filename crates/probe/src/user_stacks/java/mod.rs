@@ -22,8 +22,9 @@ use super::budget::{Budget, cpu_ns};
 use super::maps::{self, Mapping};
 use super::modules::Modules;
 use super::rounds::{Ask, Once, Pace};
-use crate::live::What;
-use crate::{files, memory};
+use crate::session::What;
+use crate::system::status::threads_by_inner_tid;
+use crate::system::{Roots, memory};
 pub use frames::{Frames, Layout};
 use holdup_reason::facts::{Body, Fact, MonitorWait, MonitorWaits, Ns};
 use machine::Machine;
@@ -155,7 +156,7 @@ impl Program {
     /// Reports who waits for whom, if it is time, or the last time and there is enough of it, and there is something to report;
     /// none if it could not be read.
     fn read(&mut self, facts: &mut Vec<Fact>, last_ns: &mut Option<Ns>) -> Option<()> {
-        let at_ns = crate::live::now();
+        let at_ns = crate::system::clock::now();
         if !self.pace.is_due(at_ns, *last_ns) {
             return Some(());
         }
@@ -166,7 +167,7 @@ impl Program {
         let mut waits = machine.waits(&mut memory)?;
         let inner = waits.iter().flat_map(|wait| [wait.waiter_tid, wait.owner_tid]);
         if inner.clone().any(|inner| inner != 0 && !numbers.contains_key(&inner)) {
-            *numbers = files::threads_by_inner_tid(&files::Roots::default(), pid);
+            *numbers = threads_by_inner_tid(&Roots::default(), pid);
         }
         let outside = |inner: u32| numbers.get(&inner).copied().unwrap_or(0);
         for MonitorWait { waiter_tid, owner_tid, .. } in &mut waits {

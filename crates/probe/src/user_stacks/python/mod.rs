@@ -17,7 +17,7 @@ use super::called::Memory;
 use super::elf::{u32_at, u64_at};
 use super::maps::Mapping;
 use super::modules::Modules;
-use crate::memory;
+use crate::system::memory;
 use holdup_reason::facts::UserFrame;
 use layouts::*;
 use objects::{Objects, word};

@@ -1,0 +1,98 @@
+//! What is set in the opened object before it is loaded: constants, which maps and programs exist, sizes.
+//!
+//! Owns how the kernel programs are fitted to what the host offers; constants are known to the verifier, which drops
+//! what they exclude. Must not: read the host (host.rs) or choose what to look at (plan.rs). Edit together:
+//! bpf/common.bpf.h, bpf/compat.bpf.h, bpf/async.bpf.h (the constants).
+
+use crate::host::Offer;
+use crate::plan;
+use crate::refusal::{self, Refusal};
+use crate::skel::OpenHoldupSkel;
+use libbpf_rs::skel::OpenSkel;
+
+/// Fits the object to this host, with the programs named and the iterators.
+pub fn fit(
+    open: &mut OpenHoldupSkel<'_>,
+    offer: &Offer,
+    names: &[&str],
+    ring_bytes: u32,
+) -> Result<(), Refusal> {
+    if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
+        constants.has_prev_state_argument = u32::from(offer.switch_tells_state);
+        constants.request_argument_index = u32::from(offer.request_after_queue);
+        constants.bio_argument_index = u32::from(offer.bio_after_queue);
+        constants.victim_is_task = u32::from(offer.victim_is_task);
+        constants.notes_in_hash = u32::from(offer.notes_in_hash);
+        constants.dates_later = u32::from(offer.tells_queued && !offer.notes_in_hash);
+        constants.dirty_pause_index = offer.dirty_arguments.saturating_sub(2);
+        constants.preempt_count_from_runqueue = offer.preempt_count_from_runqueue;
+        constants.cpustat_from_runqueue = offer.cpustat_from_runqueue;
+        constants.cpus_online = crate::system::cpus::online_cpus().len() as u32;
+        constants.ring_alarm_bytes = u64::from(ring_bytes) / 4;
+        constants.nanoseconds_per_jiffy = 1_000_000_000 / u64::from(offer.config_hz.max(1));
+    }
+    let (maps, hash) = (&mut open.maps, offer.notes_in_hash);
+    for (map, used) in [(&mut maps.notes, !hash), (&mut maps.notes_by_tid, hash)] {
+        map.set_autocreate(used).map_err(refusal::of("choose the notes"))?;
+    }
+    for mut program in open.open_object_mut().progs_mut() {
+        let name = program.name().to_string_lossy().into_owned();
+        let iterator = name == "threads" || name == "endpoints";
+        let sampler = names.contains(&plan::SAMPLE)
+            && name == if offer.find_vma { plan::SAMPLE_CODE } else { plan::SAMPLE };
+        let sampled = name == plan::SAMPLE || name == plan::SAMPLE_CODE;
+        let wanted = if sampled { sampler } else { names.contains(&&name[..]) };
+        program.set_autoload(iterator || wanted);
+    }
+    open.maps.ring.set_max_entries(ring_bytes).map_err(refusal::of("size the ring"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::skel::HoldupSkelBuilder;
+    use libbpf_rs::skel::SkelBuilder;
+    use std::mem::MaybeUninit;
+
+    const CALL: u8 = 0x85;
+    const MOVE_CONSTANT: u8 = 0xb7;
+    const TASK_STORAGE_GET: i32 = 156;
+
+    /// The flags of each call for task storage in a program.
+    fn storage_flags(instructions: &[libbpf_rs::libbpf_sys::bpf_insn]) -> Vec<Option<i32>> {
+        let calls = instructions.iter().enumerate();
+        calls
+            .filter(|(_, call)| {
+                call.code == CALL && call.src_reg() == 0 && call.imm == TASK_STORAGE_GET
+            })
+            .map(|(at, _)| {
+                let fourth = instructions[..at].iter().rev().find(|before| before.dst_reg() == 4);
+                fourth.filter(|set| set.code == MOVE_CONSTANT).map(|set| set.imm)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn no_memory_is_taken_under_the_locks_of_the_scheduler() {
+        let mut storage = MaybeUninit::uninit();
+        let mut open = HoldupSkelBuilder::default().open(&mut storage).unwrap();
+        let (mut looks, mut makes) = (Vec::new(), Vec::new());
+        for program in open.open_object_mut().progs_mut() {
+            let name = program.name().to_string_lossy().into_owned();
+            let flags = storage_flags(program.insns());
+            assert!(flags.iter().all(Option::is_some), "{name}: {flags:?}");
+            if flags.contains(&Some(0)) {
+                looks.push(name.clone());
+            }
+            if flags.contains(&Some(1)) {
+                makes.push(name);
+            }
+        }
+        for locked in ["sched_switch", "sched_waking"] {
+            assert!(looks.iter().any(|name| name == locked), "{looks:?}");
+            assert!(!makes.iter().any(|name| name == locked), "{makes:?}");
+        }
+        assert!(makes.iter().any(|name| name == "task_newtask"), "{makes:?}");
+        assert!(makes.iter().any(|name| name == "threads"), "{makes:?}");
+    }
+}

@@ -1,0 +1,219 @@
+//! The kernel's log over the window: opened at the begin, read once at the end, and never waited for.
+//!
+//! Each open file of /dev/kmsg has its own place in the log, so nobody else's reading is disturbed. It is set behind the last
+//! record when the window begins; what is there at the end is the window's. One read gives one record. Of each kind and
+//! name a few lines are kept and the others counted: a failing disk prints thousands.
+//!
+//! Must not: block (a log without news waits for ever), print, or take a line that a process wrote for the kernel's
+//! (records.rs). Rejected: syslog(2), which gives the whole log without numbers; the journal, which may be the one that hangs.
+
+mod lines;
+mod oom;
+mod records;
+
+use crate::system;
+use holdup_reason::facts::*;
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt;
+
+/// Longest record that the kernel gives (PRINTK_MESSAGE_MAX), and some room; a shorter buffer is refused.
+const RECORD_BYTES: usize = 8192;
+/// Records that are read; the largest log has room for about as many.
+const RECORDS_MAX: usize = 20_000;
+/// Lines of one kind and name that are kept.
+const EACH_MAX: usize = 4;
+/// Kinds and names that are kept.
+const SUBJECTS_MAX: usize = 32;
+/// Kills that are reported in full.
+const REPORTS_MAX: usize = 64;
+
+/// The log from the begin of a window on.
+pub(crate) struct KernelLog(File);
+
+impl KernelLog {
+    /// Opens the log; what it is for, where it cannot be.
+    pub fn open() -> Result<Self, Blind> {
+        let open = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open("/dev/kmsg");
+        open.map(Self).map_err(|error| {
+            system::blind("kernel_log", &error, "what the kernel logged in the window is not seen")
+        })
+    }
+
+    /// The window begins: what was logged before is left out.
+    pub fn begin(&mut self) {
+        // A log that cannot be asked for its end cannot be read either: nothing of it is reported then.
+        let _ = self.0.seek(SeekFrom::End(0));
+    }
+
+    /// What was logged since, with its time cut to the window.
+    pub fn since(&mut self, begin_ns: Ns, end_ns: Ns) -> Vec<Fact> {
+        excerpt(&mut self.0, begin_ns, end_ns)
+    }
+}
+
+/// What is reported of a log that gives one record a reading.
+pub fn excerpt(log: &mut impl Read, begin_ns: Ns, end_ns: Ns) -> Vec<Fact> {
+    let mut excerpt = Excerpt::default();
+    let unread = each_record(log, |record| excerpt.take(record));
+    excerpt.missed = excerpt.missed.saturating_add(unread);
+    excerpt.facts(begin_ns, end_ns)
+}
+
+/// Gives each record to `take`, until there is none. A record that was overwritten before it was read is skipped.
+fn each_record(log: &mut impl Read, mut take: impl FnMut(&records::Record<'_>)) -> u64 {
+    let mut buffer = [0; RECORD_BYTES];
+    let mut missed = 0;
+    for _ in 0..RECORDS_MAX {
+        match log.read(&mut buffer) {
+            Ok(0) => return missed,
+            Ok(bytes) => {
+                if let Some(record) = records::parse(&buffer[..bytes]) {
+                    take(&record);
+                }
+            }
+            Err(error) if error.raw_os_error() == Some(libc::EPIPE) => missed += 1,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return missed,
+        }
+    }
+    missed
+}
+
+/// What is reported of a log.
+#[derive(Default)]
+struct Excerpt {
+    lines: BTreeMap<(KernelLogKind, String), Vec<(Ns, KernelLogLine)>>,
+    reports: Vec<(Ns, OomReport)>,
+    oom: oom::Reading,
+    /// Places in the log that were overwritten before they were read, or lines for which there was no room.
+    missed: u64,
+}
+
+impl Excerpt {
+    fn take(&mut self, record: &records::Record<'_>) {
+        if let Some(report) = self.oom.take(record.text) {
+            self.report(record.at_ns, report);
+        }
+        let Some(line) = lines::line(record) else { return };
+        let key = (line.kind, line.name.clone());
+        if !self.lines.contains_key(&key) && self.lines.len() >= SUBJECTS_MAX {
+            self.missed += 1;
+            return;
+        }
+        let of_kind = self.lines.entry(key).or_default();
+        if of_kind.len() < EACH_MAX {
+            of_kind.push((record.at_ns, line));
+        } else if let Some((_, last)) = of_kind.last_mut() {
+            last.unreported += 1;
+        }
+    }
+
+    /// Of many kills the kernel prints few in full, and those say more than the others.
+    fn report(&mut self, at_ns: Ns, report: OomReport) {
+        let is_short = |(_, known): &(Ns, OomReport)| known.tasks.is_empty();
+        if self.reports.len() < REPORTS_MAX {
+            self.reports.push((at_ns, report));
+        } else if !report.tasks.is_empty()
+            && let Some(place) = self.reports.iter().rposition(is_short)
+        {
+            self.reports.remove(place);
+            self.reports.push((at_ns, report));
+        }
+    }
+
+    fn facts(self, begin_ns: Ns, end_ns: Ns) -> Vec<Fact> {
+        let at = |at_ns: Ns| at_ns.clamp(begin_ns, end_ns.max(begin_ns));
+        let mut facts: Vec<Fact> = (self.lines.into_values().flatten())
+            .map(|(at_ns, line)| Fact { at_ns: at(at_ns), body: Body::KernelLog(line) })
+            .collect();
+        facts.sort_by_key(|fact| fact.at_ns);
+        let reports = self.reports.into_iter();
+        facts.extend(
+            reports.map(|(at_ns, it)| Fact { at_ns: at(at_ns), body: Body::OomReport(it) }),
+        );
+        if self.missed > 0 {
+            let why = format!("{} lines came too fast to be kept", self.missed);
+            let therefore = "some lines of the kernel's log are not seen".into();
+            let blind = Blind { what: "kernel_log".into(), why, therefore, ..Blind::default() };
+            facts.push(Fact { at_ns: end_ns, body: Body::Blind(blind) });
+        }
+        facts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A log that gives one record a reading, as /dev/kmsg does.
+    struct Log(Vec<io::Result<String>>);
+
+    impl Read for Log {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            if self.0.is_empty() {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            let record = self.0.remove(0)?;
+            buffer[..record.len()].copy_from_slice(record.as_bytes());
+            Ok(record.len())
+        }
+    }
+
+    fn of(records: impl IntoIterator<Item = String>) -> Vec<Fact> {
+        let mut log = Log(records.into_iter().map(Ok).collect());
+        log.0.insert(0, Err(io::Error::from_raw_os_error(libc::EPIPE)));
+        let mut excerpt = Excerpt::default();
+        let missed = each_record(&mut log, |record| excerpt.take(record));
+        assert_eq!(missed, 1, "one was overwritten");
+        excerpt.facts(2_000, 9_000_000)
+    }
+
+    fn lines(facts: &[Fact]) -> Vec<&KernelLogLine> {
+        let all = facts.iter().filter_map(|fact| match &fact.body {
+            Body::KernelLog(line) => Some(line),
+            _ => None,
+        });
+        all.collect()
+    }
+
+    #[test]
+    fn a_flood_is_counted_and_its_time_is_cut_to_the_window() {
+        let error = |at: u64| format!("3,{at},{at},-;I/O error, dev sda, sector {at}\n");
+        let facts = of((0..10_000).map(error));
+        let lines = lines(&facts);
+        assert_eq!(
+            (lines.len(), lines[EACH_MAX - 1].unreported),
+            (EACH_MAX, 10_000 - EACH_MAX as u64)
+        );
+        assert_eq!(facts[0].at_ns, 2_000);
+    }
+
+    #[test]
+    fn many_names_do_not_fill_the_memory() {
+        let error = |at: u64| format!("3,{at},5,-;I/O error, dev d{at}, sector 1\n");
+        let facts = of((0..10_000).map(error));
+        assert_eq!(lines(&facts).len(), SUBJECTS_MAX);
+        let blind = facts.iter().find_map(|fact| match &fact.body {
+            Body::Blind(blind) => Some(blind.why.as_str()),
+            _ => None,
+        });
+        assert_eq!(blind, Some("9968 lines came too fast to be kept"));
+    }
+
+    #[test]
+    fn a_kill_in_full_is_kept_among_many() {
+        let killed = |pid: u64| {
+            format!(
+                "3,{pid},5,-;Memory cgroup out of memory: Killed process {pid} (a) total-vm:9kB, anon-rss:8kB\n"
+            )
+        };
+        let table = "6,1,5,-;[  pid  ]   uid  tgid total_vm      rss name\n";
+        let task = "6,1,5,-;[  7]   0  7 9      8 a\n";
+        let facts = of((100..200).map(killed).chain([table.into(), task.into(), killed(7)]));
+        let full =
+            facts.iter().any(|fact| matches!(&fact.body, Body::OomReport(it) if it.pid == 7));
+        assert!(full);
+    }
+}

@@ -1,0 +1,162 @@
+//! Protocol counters of network namespaces, through one process of each:
+//! /proc/PID/net/{netstat,snmp,snmp6,stat/*_cache} and, once for the host, softnet_stat.
+//!
+//! Names come from the files, so that a counter a newer kernel adds is reported without a change here;
+//! rejected: procfs_core's structs, which know the names of their day.
+
+use crate::system::links::{link, namespace_inode};
+use crate::system::stat::Stat;
+use crate::system::{Roots, blind, is_refusal, refused_by, text};
+use holdup_reason::facts::{Body, NetCounters};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+type Counters = BTreeMap<String, u64>;
+
+/// Every network namespace that a living process is in, with the least pid in it.
+pub fn network_namespaces(roots: &Roots) -> BTreeMap<u32, u32> {
+    let mut found = BTreeMap::new();
+    for pid in text::ids(&roots.proc).unwrap_or_default() {
+        let target = link(&roots.process(pid, "ns/net"));
+        if let Some(netns) = target.as_deref().and_then(namespace_inode) {
+            found.entry(netns).or_insert(pid);
+        }
+    }
+    found
+}
+
+/// Whether namespaces may have been missed, because processes of others cannot be asked.
+pub fn namespaces_refused(roots: &Roots) -> Option<Body> {
+    let refuses = |pid: &u32| {
+        let target = std::fs::read_link(roots.process(*pid, "ns/net"));
+        // Kernel threads refuse too, and are all in the initial one.
+        let kernel = || Stat::read(&roots.process(*pid, "stat")).is_none_or(|stat| stat.kernel);
+        target.is_err_and(|error| is_refusal(&error)) && !kernel()
+    };
+    let mut pids = text::ids(&roots.proc).unwrap_or_default();
+    pids.retain(refuses);
+    refused_by("netns", pids, "network namespaces of those processes are not looked at")
+}
+
+/// Counters of each namespace, read through a process in it.
+pub fn net_counters(roots: &Roots, pid_per_netns: &BTreeMap<u32, u32>) -> Vec<Body> {
+    let own = link(&roots.proc.join("1/ns/net")).or_else(|| link(&roots.proc.join("self/ns/net")));
+    let own = own.as_deref().and_then(namespace_inode);
+    let mut facts = Vec::new();
+    for (netns, pid) in pid_per_netns {
+        let mut counters = Counters::new();
+        let net = roots.process(*pid, "net");
+        match text::read(&net.join("netstat")) {
+            Ok(bytes) => pairs(&bytes, &mut counters),
+            Err(error) => {
+                let what = format!("net.counters.{netns}");
+                let therefore = "drops and overflows of that network namespace are unknown";
+                facts.push(Body::Blind(blind(&what, &error, therefore)));
+                continue;
+            }
+        }
+        pairs(&text::read(&net.join("snmp")).unwrap_or_default(), &mut counters);
+        snmp6(&text::read(&net.join("snmp6")).unwrap_or_default(), &mut counters);
+        for table in ["arp_cache", "ndisc_cache", "nf_conntrack"] {
+            neighbours(&net.join("stat").join(table), table, &mut counters);
+        }
+        // The backlog belongs to CPUs, not to namespaces.
+        if own == Some(*netns) {
+            softnet(&text::read(&net.join("softnet_stat")).unwrap_or_default(), &mut counters);
+        }
+        facts.push(Body::NetCounters(NetCounters { netns: *netns, counters }));
+    }
+    facts
+}
+
+/// netstat and snmp: a line of names, then a line of values, both beginning with the table's name.
+fn pairs(bytes: &[u8], counters: &mut Counters) {
+    let lines: Vec<&[u8]> = text::lines(bytes).collect();
+    for pair in lines.chunks_exact(2) {
+        let [names, values] = pair else { continue };
+        let mut names = text::words(names);
+        let mut values = text::words(values);
+        let (Some(table), Some(again)) = (names.next(), values.next()) else { continue };
+        if table != again {
+            continue;
+        }
+        let table = text::lossy(table).trim_end_matches(':').to_string();
+        for (name, value) in names.zip(values) {
+            // Tcp.MaxConn is -1: no counter.
+            if let Some(value) = text::number(value) {
+                counters.insert(format!("{table}.{}", text::lossy(name)), value);
+            }
+        }
+    }
+}
+
+/// Lines such as `Udp6RcvbufErrors 0`, reported as `Udp6.RcvbufErrors`.
+fn snmp6(bytes: &[u8], counters: &mut Counters) {
+    for line in text::lines(bytes) {
+        let mut words = text::words(line);
+        let (Some(name), Some(value)) = (words.next(), words.next().and_then(text::number)) else {
+            continue;
+        };
+        let name = text::lossy(name);
+        if let Some((table, counter)) = name.split_once('6') {
+            counters.insert(format!("{table}6.{counter}"), value);
+        }
+    }
+}
+
+/// One line per CPU, hexadecimal: processed, dropped, squeezed; the CPU's number is column 13 since
+/// 5.10, before that the line's.
+fn softnet(bytes: &[u8], counters: &mut Counters) {
+    for (line_number, line) in text::lines(bytes).enumerate() {
+        let columns: Vec<u64> = text::words(line).filter_map(hex).collect();
+        let cpu = columns.get(12).copied().unwrap_or(line_number as u64);
+        for (name, column) in [("processed", 0), ("dropped", 1), ("time_squeeze", 2)] {
+            let value = columns.get(column).copied().unwrap_or(0);
+            let sum = counters.entry(format!("softnet.{name}")).or_default();
+            *sum = sum.saturating_add(value);
+            counters.insert(format!("softnet.{name}.cpu{cpu}"), value);
+        }
+    }
+}
+
+/// A line of names, then a line of hexadecimal values per CPU; `entries` is the same on each.
+fn neighbours(path: &Path, table: &str, counters: &mut Counters) {
+    let bytes = text::read(path).unwrap_or_default();
+    let mut lines = text::lines(&bytes);
+    let names: Vec<String> =
+        lines.next().map(|l| text::words(l).map(text::lossy).collect()).unwrap_or_default();
+    for line in lines {
+        for (name, value) in names.iter().zip(text::words(line).filter_map(hex)) {
+            let slot = counters.entry(format!("{table}.{name}")).or_default();
+            *slot = if name == "entries" { value } else { slot.saturating_add(value) };
+        }
+    }
+}
+
+fn hex(word: &[u8]) -> Option<u64> {
+    u64::from_str_radix(std::str::from_utf8(word).ok()?, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables() {
+        let mut counters = Counters::new();
+        pairs(b"Tcp: MaxConn InSegs\nTcp: -1 7\nUdp: InErrors\nTcp: 3\n", &mut counters);
+        snmp6(b"Ip6InReceives   5\nUdp6RcvbufErrors 2\n", &mut counters);
+        let expected = [("Ip6.InReceives", 5), ("Tcp.InSegs", 7), ("Udp6.RcvbufErrors", 2)];
+        assert_eq!(counters, expected.map(|(name, value)| (name.to_string(), value)).into());
+    }
+
+    #[test]
+    fn softnet_by_cpu() {
+        let line = |cpu| format!("0000000a 00000001 00000002 0 0 0 0 0 0 0 0 0 {cpu:08x} 0 0\n");
+        let mut counters = Counters::new();
+        softnet((line(0) + &line(3)).as_bytes(), &mut counters);
+        assert_eq!(counters["softnet.processed"], 20);
+        assert_eq!(counters["softnet.dropped.cpu3"], 1);
+        assert_eq!(counters["softnet.time_squeeze"], 4);
+    }
+}

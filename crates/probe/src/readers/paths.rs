@@ -1,0 +1,94 @@
+//! Which file system a waiting call is about that names its file by a path: mkdir, unlink, rename, chmod.
+//!
+//! While such a call waits it has no descriptor, and the kernel's walk of the path is already over (an open that
+//! waits is reported by the kernel side, where there is one). The words are read from the waiter's memory, made absolute by the link that
+//! /proc keeps of its working directory, and compared with the mount table. Nothing on the way is touched: the
+//! file system may be frozen, or dead.
+//!
+//! Rejected: stat of the path (it would wait with the victim).
+
+use crate::system::memory;
+use crate::system::{Roots, mounts};
+use holdup_reason::facts::{Blocked, FileRef, ObjectRef, WaitState};
+
+/// Linux's PATH_MAX.
+const PATH_BYTES_MAX: usize = 4096;
+
+/// The place of the path among the arguments of a call that changes names or metadata.
+fn path_argument(syscall: &str) -> Option<usize> {
+    Some(match syscall {
+        "mkdir" | "rmdir" | "unlink" | "rename" | "link" | "mknod" | "truncate" | "chmod"
+        | "chown" | "lchown" | "utime" | "utimes" | "setxattr" | "lsetxattr" | "removexattr"
+        | "creat" | "open" => 0,
+        "mkdirat" | "unlinkat" | "renameat" | "renameat2" | "mknodat" | "fchmodat"
+        | "fchmodat2" | "fchownat" | "utimensat" | "openat" | "openat2" => 1,
+        "symlink" => 1,
+        "symlinkat" => 2,
+        "linkat" => 3,
+        _ => return None,
+    })
+}
+
+/// Asleep in an open, where a signal may end it: of a FIFO that nobody has open at its other end, a lease, a serial line.
+pub fn opens(blocked: &Blocked) -> bool {
+    blocked.place.state == WaitState::Sleep
+        && matches!(blocked.place.syscall.as_str(), "open" | "openat" | "openat2" | "creat")
+}
+
+/// Names the file of a standing wait that no descriptor names.
+pub fn name(blocked: &mut Blocked, roots: &Roots) {
+    if blocked.place.object.is_some() || blocked.kernel {
+        return;
+    }
+    let Some(argument) = path_argument(&blocked.place.syscall) else { return };
+    let pid = blocked.thread.pid;
+    let Some(word) = memory::text(pid, blocked.place.args[argument], PATH_BYTES_MAX) else {
+        return;
+    };
+    let path = match word.strip_prefix('/') {
+        Some(_) => word,
+        None => match std::fs::read_link(roots.process(pid, "cwd")) {
+            Ok(folder) => folder.join(word).to_string_lossy().into_owned(),
+            Err(_) => return,
+        },
+    };
+    let mounts = mounts::mounts_of(roots, &pid.to_string()).unwrap_or_default();
+    let Some(mount) = mounts::mount_of(&mounts, &path) else { return };
+    let (dev, fs_type) = (mount.dev, mount.fs_type.clone());
+    let path = Some(path);
+    blocked.place.object =
+        Some(ObjectRef::File(FileRef { dev, path, fs_type, ..FileRef::default() }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdup_reason::facts::{Place, ThreadRef};
+
+    fn named(syscall: &str, args: [u64; 6]) -> Option<String> {
+        let place = Place {
+            state: WaitState::DiskSleep,
+            syscall: syscall.into(),
+            args,
+            ..Place::default()
+        };
+        let own = std::process::id();
+        let thread = ThreadRef { tid: own, pid: own, ..ThreadRef::default() };
+        let mut blocked = Blocked { thread, place, ..Blocked::default() };
+        name(&mut blocked, &Roots::default());
+        match blocked.place.object {
+            Some(ObjectRef::File(file)) => file.path,
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn a_path_is_taken_from_its_argument_and_made_absolute() {
+        let absolute = c"/proc/no such folder/x".as_ptr() as u64;
+        assert_eq!(named("mkdir", [absolute, 0, 0, 0, 0, 0]).unwrap(), "/proc/no such folder/x");
+        let relative = c"x".as_ptr() as u64;
+        let here = std::env::current_dir().unwrap().join("x");
+        assert_eq!(named("unlinkat", [0, relative, 0, 0, 0, 0]).unwrap(), here.to_string_lossy());
+        assert_eq!(named("read", [absolute, 0, 0, 0, 0, 0]), None);
+    }
+}

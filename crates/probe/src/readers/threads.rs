@@ -1,0 +1,241 @@
+//! Who threads are: /proc/PID/task/TID/{stat,status,cgroup,wchan}, and once per process its command
+//! line, executable and network namespace.
+//!
+//! The command line needs the process's memory lock: it is left out when a thread of the process is
+//! in state D, and read through the guard otherwise.
+//!
+//! Start times have the resolution of /proc (10 ms, rounded down); the kernel's own start time of
+//! the same thread lies up to one tick later. Compare them with that tolerance.
+
+use crate::readers::host;
+use crate::readers::users;
+use crate::system::clock::Clock;
+use crate::system::links::{link, namespace_inode};
+use crate::system::stat::{Stat, may_read_memory};
+use crate::system::status::Status;
+use crate::system::units;
+use crate::system::{Roots, blind, guard, is_refusal, refused_by, text};
+use holdup_reason::facts::{Blind, Body, Membership, Thread};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+const COMMAND_BYTES_MAX: usize = 200;
+
+/// Threads of a process whose state is looked at before its command line is read, when only some
+/// of its threads are asked for; the guard stands behind.
+const STATES_MAX: usize = 256;
+
+/// One thread; `None` if it is gone. For several, [`threads_of`] is cheaper.
+pub fn thread(roots: &Roots, tid: u32) -> Option<Thread> {
+    threads_of(roots, [tid]).pop()
+}
+
+/// Some threads, each process looked at once; those that are gone are left out.
+pub fn threads_of(roots: &Roots, tids: impl IntoIterator<Item = u32>) -> Vec<Thread> {
+    let mut by_pid: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for tid in tids {
+        let status = text::read(&roots.process(tid, "status")).ok();
+        if let Some(pid) = status.and_then(|status| text::keyed(&status, "Tgid")) {
+            by_pid.entry(pid as u32).or_default().push(tid);
+        }
+    }
+    let host = OfHost::read(roots);
+    let mut processes: Vec<Process> =
+        by_pid.keys().filter_map(|pid| Process::read(roots, *pid, STATES_MAX)).collect();
+    read_commands(roots, &mut processes);
+    let mut found = Vec::new();
+    for process in &processes {
+        for tid in by_pid.get(&process.pid).into_iter().flatten() {
+            let folder = roots.process(process.pid, "task").join(tid.to_string());
+            let stat = Stat::read(&folder.join("stat"));
+            found.extend(stat.and_then(|stat| process.thread(&host, &folder, &stat)));
+        }
+    }
+    found
+}
+
+/// All threads of all processes. Processes that cannot be read are left out, as are those that
+/// ended meanwhile.
+pub fn threads(roots: &Roots) -> Vec<Body> {
+    let pids = match text::ids(&roots.proc) {
+        Ok(pids) => pids,
+        Err(error) => return vec![Body::Blind(no_proc(&error))],
+    };
+    let host = OfHost::read(roots);
+    let mut processes: Vec<Process> =
+        pids.iter().filter_map(|pid| Process::read(roots, *pid, usize::MAX)).collect();
+    read_commands(roots, &mut processes);
+    let mut facts = Vec::new();
+    for process in &processes {
+        for stat in &process.stats {
+            let folder = roots.process(process.pid, "task").join(stat.tid.to_string());
+            facts.extend(process.thread(&host, &folder, stat).map(Body::Thread));
+        }
+    }
+    let refusing = processes.iter().filter(|process| process.refused).map(|process| process.pid);
+    let therefore = "executables and network namespaces of those processes are unknown";
+    facts.extend(refused_by("proc.identity", refusing.collect(), therefore));
+    facts
+}
+
+/// Why no process can be listed.
+pub fn no_proc(error: &std::io::Error) -> Blind {
+    blind("proc", error, "threads without events in the window are unknown")
+}
+
+/// What is read once for all threads.
+struct OfHost<'r> {
+    roots: &'r Roots,
+    clock: Clock,
+    has_several_nodes: bool,
+}
+
+impl<'r> OfHost<'r> {
+    fn read(roots: &'r Roots) -> Self {
+        Self { roots, clock: Clock::now(), has_several_nodes: host::has_several_nodes(roots) }
+    }
+}
+
+/// What the threads of a process share.
+struct Process {
+    pid: u32,
+    stats: Vec<Stat>,
+    command: String,
+    executable: String,
+    netns: u32,
+    /// It belongs to somebody else, and what only its owner may read is missing.
+    refused: bool,
+}
+
+impl Process {
+    /// Reads up to `states_max` of its threads.
+    fn read(roots: &Roots, pid: u32, states_max: usize) -> Option<Self> {
+        let task = roots.process(pid, "task");
+        let tids = text::first_ids(&task, states_max).ok()?;
+        let stat = |tid: &u32| Stat::read(&task.join(tid.to_string()).join("stat"));
+        let stats: Vec<Stat> = tids.iter().filter_map(stat).collect();
+        let kernel = stats.first()?.kernel;
+        let executable = match kernel {
+            true => String::new(),
+            false => link(&roots.process(pid, "exe")).unwrap_or_default(),
+        };
+        let target = std::fs::read_link(roots.process(pid, "ns/net"));
+        let refused = !kernel && target.as_ref().is_err_and(is_refusal);
+        let netns = target.ok().and_then(|target| namespace_inode(target.to_str()?)).unwrap_or(0);
+        Some(Self { pid, stats, command: String::new(), executable, netns, refused })
+    }
+
+    /// No thread of it can hold its memory lock asleep, and it has a memory.
+    fn may_read_memory(&self) -> bool {
+        may_read_memory(&self.stats)
+    }
+
+    fn thread(&self, host: &OfHost<'_>, folder: &Path, stat: &Stat) -> Option<Thread> {
+        let status = Status::parse(&text::read(&folder.join("status")).ok()?);
+        let cgroups = text::read(&folder.join("cgroup")).map(|bytes| memberships(&bytes));
+        let waits = !matches!(stat.state, 'R' | 'Z' | 'X');
+        let wchan = waits.then(|| text::read_text(&folder.join("wchan")).ok()).flatten();
+        Some(Thread {
+            thread: host.clock.thread_ref(stat, self.pid),
+            parent_pid: stat.parent_pid,
+            process_group: stat.process_group,
+            session: stat.session,
+            kernel: stat.kernel,
+            command: self.command.clone(),
+            executable: self.executable.clone(),
+            cgroups: cgroups.unwrap_or_default(),
+            inner_pid: status.inner_pid,
+            inner_tid: status.inner_tid,
+            netns: self.netns,
+            cpus_allowed: status.cpus_allowed,
+            memory_nodes_allowed: match host.has_several_nodes {
+                true => status.memory_nodes_allowed,
+                false => Vec::new(),
+            },
+            policy: stat.policy,
+            nice: stat.nice,
+            state: stat.state.to_string(),
+            tracer_pid: status.tracer_pid,
+            rss_bytes: stat.rss_pages.saturating_mul(units::page_bytes()),
+            swap_bytes: status.swap_bytes,
+            capabilities: status.capabilities,
+            uid: status.uid,
+            user: status.uid.and_then(|uid| users::name(host.roots, uid)),
+            // `0` stands for running, and for `may not be seen`.
+            wchan: wchan.filter(|wchan| wchan != "0").unwrap_or_default(),
+        })
+    }
+}
+
+/// Processes whose command line did not come back once: a second try would cost the guard's
+/// timeout again, and one more thread left behind.
+static STUCK: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
+
+/// The command lines of all processes of which none can be asleep with its memory lock held.
+fn read_commands(roots: &Roots, processes: &mut [Process]) {
+    let mut stuck = STUCK.lock().unwrap_or_else(PoisonError::into_inner);
+    let may = |process: &Process| process.may_read_memory() && !stuck.contains(&process.pid);
+    let wanted = processes.iter().enumerate().filter(|(_, process)| may(process));
+    let (places, paths): (Vec<usize>, Vec<PathBuf>) =
+        wanted.map(|(at, process)| (at, roots.process(process.pid, "cmdline"))).unzip();
+    let mut hung = Vec::new();
+    for (at, command) in places.into_iter().zip(guard::map(paths, read_command)) {
+        match command {
+            Some(command) => processes[at].command = command,
+            None => hung.push(processes[at].pid),
+        }
+    }
+    // The guard tries none after so many that hung.
+    stuck.extend(hung.into_iter().take(guard::GIVEN_UP_MAX));
+}
+
+fn read_command(path: &PathBuf) -> String {
+    use std::io::Read;
+    let mut bytes = Vec::new();
+    let limit = COMMAND_BYTES_MAX as u64;
+    if let Ok(file) = std::fs::File::open(path) {
+        let _ = file.take(limit).read_to_end(&mut bytes);
+    }
+    command(&bytes)
+}
+
+/// NULs, which part the words, as spaces; without those at the end.
+fn command(bytes: &[u8]) -> String {
+    let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    text::lossy(&bytes[..end]).replace('\0', " ")
+}
+
+/// Lines such as `4:memory:/a/b` and `0::/a`.
+fn memberships(bytes: &[u8]) -> Vec<Membership> {
+    let parse = |line: &[u8]| {
+        let line = text::lossy(line);
+        let mut parts = line.splitn(3, ':');
+        let _hierarchy = parts.next()?;
+        let controllers = parts.next()?;
+        let path = parts.next()?.to_string();
+        let controllers =
+            controllers.split(',').filter(|c| !c.is_empty()).map(Into::into).collect();
+        Some(Membership { controllers, path })
+    };
+    text::lines(bytes).filter_map(parse).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_a_command_line() {
+        assert_eq!(command(b"/sbin/init\0two words\0\0x\0\0\0"), "/sbin/init two words  x");
+        assert_eq!(command(b"\0\0"), "");
+    }
+
+    #[test]
+    fn controllers_and_paths_with_colons() {
+        let found = memberships(b"2:cpu,cpuacct:/a:b\n1:name=systemd:/\n0::/x\n");
+        assert_eq!(found[0].controllers, ["cpu", "cpuacct"]);
+        assert_eq!(found[0].path, "/a:b");
+        assert!(found[2].controllers.is_empty());
+    }
+}

@@ -1,0 +1,133 @@
+//! The command of `run`: forked and held before its exec until the look has begun.
+//!
+//! Its input, output and environment are the caller's, untouched. A thread of its own spawns it and
+//! waits for it, because std's spawn returns only after the exec. Rejected: ptrace (it changes what is
+//! looked at), and starting first and attaching later (the begin would be missing).
+
+use crate::system::own::priority;
+use std::ffi::OsString;
+use std::io::{Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::ExitStatus;
+use std::sync::{Arc, Mutex};
+
+/// How a command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ended {
+    /// As a shell tells it: 128 + signal if it was killed.
+    pub exit_status: i32,
+    /// The signal that killed it, or 0.
+    pub signal: i32,
+    /// CLOCK_MONOTONIC, when its end was noticed.
+    pub at_ns: u64,
+}
+
+/// A command that waits for its release, or runs, or has ended.
+pub struct Held {
+    /// Its process.
+    pub pid: u32,
+    release: Option<std::fs::File>,
+    ended: Arc<Mutex<Option<Result<Ended, std::io::Error>>>>,
+    end_notice: std::fs::File,
+}
+
+fn pipe() -> std::io::Result<(std::fs::File, std::fs::File)> {
+    let mut ends = [0; 2];
+    // SAFETY: the array has room for the two descriptors that the kernel writes.
+    if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    // SAFETY: both descriptors are fresh and owned by nobody else.
+    Ok(unsafe { (OwnedFd::from_raw_fd(ends[0]).into(), OwnedFd::from_raw_fd(ends[1]).into()) })
+}
+
+impl Held {
+    /// Forks; the child waits before its exec.
+    pub fn fork(words: &[OsString]) -> std::io::Result<Self> {
+        let (mut pid_reader, pid_writer) = pipe()?;
+        let (release_reader, release) = pipe()?;
+        let (end_notice, end_writer) = pipe()?;
+        let ended = Arc::new(Mutex::new(None));
+        let result = Arc::clone(&ended);
+        let mut command = std::process::Command::new(&words[0]);
+        command.args(&words[1..]);
+        let (tell, wait) = (pid_writer.as_raw_fd(), release_reader.as_raw_fd());
+        // SAFETY: between fork and exec only async-signal-safe calls are made: getpid, write, read.
+        unsafe {
+            command.pre_exec(move || {
+                let pid = libc::getpid().to_ne_bytes();
+                let mut released = 0u8;
+                if libc::write(tell, pid.as_ptr().cast(), pid.len()) != pid.len() as isize {
+                    return Err(std::io::Error::last_os_error());
+                }
+                // The end of the pipe without a byte means that the look failed: do not run.
+                if libc::read(wait, (&raw mut released).cast(), 1) != 1 {
+                    return Err(std::io::Error::from_raw_os_error(libc::ECANCELED));
+                }
+                Ok(())
+            });
+        }
+        std::thread::Builder::new().name("command".into()).spawn(move || {
+            let spawned = command.spawn();
+            drop((pid_writer, release_reader));
+            // From here on nothing is started by it any more, and it is to notice the end at once.
+            priority::follow();
+            let ending = spawned.and_then(|mut child| child.wait());
+            let ending = ending.map(|status| {
+                ended_as(status, crate::system::clock::clock_ns(libc::CLOCK_MONOTONIC))
+            });
+            if let Ok(mut slot) = result.lock() {
+                *slot = Some(ending);
+            }
+            drop(end_writer);
+        })?;
+        let mut pid = [0u8; 4];
+        if pid_reader.read_exact(&mut pid).is_err() {
+            let error = ended.lock().ok().and_then(|mut slot| slot.take());
+            return Err(match error {
+                Some(Err(error)) => error,
+                _ => std::io::Error::other("the command could not be forked"),
+            });
+        }
+        let pid = u32::from_ne_bytes(pid);
+        Ok(Self { pid, release: Some(release), ended, end_notice })
+    }
+
+    /// Lets it exec.
+    pub fn release(&mut self) -> std::io::Result<()> {
+        match self.release.take() {
+            Some(mut release) => release.write_all(&[1]),
+            None => Ok(()),
+        }
+    }
+
+    /// How it ended, or why it could not be executed; none while it runs.
+    pub fn ended(&self) -> Option<Result<Ended, std::io::Error>> {
+        let mut slot = self.ended.lock().ok()?;
+        match slot.as_mut() {
+            Some(Ok(ended)) => Some(Ok(*ended)),
+            Some(Err(_)) => slot.take(),
+            None => None,
+        }
+    }
+
+    /// Sends it a signal, if it has not ended.
+    pub fn send(&self, signal: i32) {
+        let has_ended = self.ended.lock().is_ok_and(|slot| slot.is_some());
+        if !has_ended {
+            // SAFETY: kill has no preconditions. The number is the command's: it is given anew only after all others were.
+            unsafe { libc::kill(self.pid as libc::pid_t, signal) };
+        }
+    }
+
+    /// Becomes readable (end of file) when it has ended.
+    pub fn end_fd(&self) -> i32 {
+        self.end_notice.as_raw_fd()
+    }
+}
+
+fn ended_as(status: ExitStatus, at_ns: u64) -> Ended {
+    let signal = status.signal().unwrap_or(0);
+    Ended { exit_status: status.code().unwrap_or(128 + signal), signal, at_ns }
+}

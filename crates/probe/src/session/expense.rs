@@ -1,0 +1,97 @@
+//! What looking costs: own CPU time and memory, and the time that the kernel programs take.
+//!
+//! The kernel times programs only while it is asked to (BPF_ENABLE_STATS), which makes each run of every
+//! program on the host some 30 ns slower. So it is asked for a tick now and then, and what was measured is
+//! taken for the whole window: an estimate, honest to about a tenth under an even load. Must not: ask where
+//! a look is so short that no whole tick is left over.
+//! Rejected: always on (it costs as much as the programs do); our own clock in each program (the same).
+
+use crate::kernel::Programs;
+use crate::session::now;
+use holdup_reason::facts::{Cost, Ns};
+use libbpf_rs::libbpf_sys;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// Measures the kernel programs in slices of the window.
+#[derive(Default)]
+pub struct Expense {
+    slice: Option<Slice>,
+    measured_ns: Ns,
+    run_time_ns: Ns,
+    next_tick: u64,
+}
+
+struct Slice {
+    /// Statistics are on as long as it is open.
+    _statistics: OwnedFd,
+    begin_ns: Ns,
+    run_time_ns: Ns,
+}
+
+impl Expense {
+    /// Whether a slice is measured: one tick, quiet or not, or quiet ones would count for more than they are.
+    pub fn is_measuring(&self) -> bool {
+        self.slice.is_some()
+    }
+
+    /// At the end of a tick: ends a slice, or begins one. The distance doubles, so a long look asks seldom.
+    pub fn tick(&mut self, tick: u64, programs: &Programs) {
+        if let Some(slice) = self.slice.take() {
+            self.measured_ns += now().saturating_sub(slice.begin_ns);
+            self.run_time_ns += programs.run_time_ns().saturating_sub(slice.run_time_ns);
+        } else if tick >= self.next_tick.max(2) {
+            self.next_tick = (tick + 1).next_power_of_two();
+            self.slice = statistics().map(|statistics| Slice {
+                _statistics: statistics,
+                run_time_ns: programs.run_time_ns(),
+                begin_ns: now(),
+            });
+        }
+    }
+
+    /// What the look has cost, its window having been so long.
+    pub fn cost(&self, events: u64, window_ns: Ns) -> Cost {
+        let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+        // SAFETY: the pointer is to room for one rusage; zero is a value of it.
+        let usage = unsafe {
+            libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
+            usage.assume_init()
+        };
+        let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+        let share = self.run_time_ns as f64 / self.measured_ns as f64;
+        Cost {
+            cpu_seconds: seconds(usage.ru_utime) + seconds(usage.ru_stime),
+            bpf_seconds: (self.measured_ns > 0).then_some(share * window_ns as f64 / 1e9),
+            rss_bytes: usage.ru_maxrss as u64 * 1024,
+            events,
+            ..Cost::default()
+        }
+    }
+}
+
+/// Switches the kernel's statistics on (since 5.8); none if it refuses.
+fn statistics() -> Option<OwnedFd> {
+    // SAFETY: no memory is passed.
+    let fd = unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) };
+    // SAFETY: a fresh descriptor that nobody else owns.
+    (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Time that one program has taken while statistics were on.
+pub fn run_time_ns(program: BorrowedFd<'_>) -> Option<u64> {
+    let mut info = std::mem::MaybeUninit::<libbpf_sys::bpf_prog_info>::zeroed();
+    let mut bytes = size_of::<libbpf_sys::bpf_prog_info>() as u32;
+    // SAFETY: room for one bpf_prog_info of the size passed; all zeroes ask for no arrays.
+    let info = unsafe {
+        let failed = libbpf_sys::bpf_obj_get_info_by_fd(
+            program.as_raw_fd(),
+            info.as_mut_ptr().cast(),
+            &mut bytes,
+        );
+        if failed != 0 {
+            return None;
+        }
+        info.assume_init()
+    };
+    Some(info.run_time_ns)
+}

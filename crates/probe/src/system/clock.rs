@@ -1,0 +1,52 @@
+//! The clocks: CLOCK_MONOTONIC, by which all facts are stamped, and how start times in /proc are turned into it.
+//!
+//! Start times have the resolution of /proc (10 ms, rounded down); the kernel's own start time of the same thread lies up to one
+//! tick later. Compare them with that tolerance.
+
+use super::stat::Stat;
+use super::units;
+use holdup_reason::facts::{Ns, ThreadRef};
+
+/// CLOCK_MONOTONIC now.
+pub fn now() -> Ns {
+    clock_ns(libc::CLOCK_MONOTONIC)
+}
+
+/// Turns start times of /proc, ticks since boot, into CLOCK_MONOTONIC.
+#[derive(Debug, Clone, Copy)]
+pub struct Clock {
+    /// CLOCK_BOOTTIME minus CLOCK_MONOTONIC.
+    pub boot_offset_ns: u64,
+    /// Length of a tick of /proc.
+    pub tick_ns: u64,
+}
+
+impl Clock {
+    /// The running machine's.
+    pub fn now() -> Self {
+        let boot = clock_ns(libc::CLOCK_BOOTTIME);
+        let boot_offset_ns = boot.saturating_sub(clock_ns(libc::CLOCK_MONOTONIC));
+        // Two readings are never at the same instant; without a suspend the offset is nothing.
+        let boot_offset_ns = if boot_offset_ns < 1_000_000 { 0 } else { boot_offset_ns };
+        Self { boot_offset_ns, tick_ns: 1_000_000_000 / units::ticks_per_second() }
+    }
+
+    /// When a thread began.
+    pub fn start_ns(&self, stat: &Stat) -> Ns {
+        stat.start_ticks.saturating_mul(self.tick_ns).saturating_sub(self.boot_offset_ns)
+    }
+
+    /// The thread's name in facts.
+    pub fn thread_ref(&self, stat: &Stat, pid: u32) -> ThreadRef {
+        let start_ns = self.start_ns(stat);
+        ThreadRef { tid: stat.tid, pid, start_ns, comm: stat.comm.clone() }
+    }
+}
+
+/// A clock's time, nanoseconds.
+pub fn clock_ns(clock: libc::clockid_t) -> Ns {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is to a live timespec.
+    let failed = unsafe { libc::clock_gettime(clock, &mut time) };
+    if failed != 0 { 0 } else { time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64 }
+}
