@@ -7,12 +7,14 @@
 //!
 //! Rejected: fuzzing through the binary (a process for each input).
 
+use holdup_probe::Source;
 use holdup_probe::decode::Decoder;
+use holdup_probe::readers::netlink::{filters, links, neighbours, qdiscs, routes};
+use holdup_probe::readers::{kernel_log, mapper};
 use holdup_probe::recording::Reader;
 use holdup_probe::user_stacks::rows::{self, Frame, Row, Saved};
 use holdup_probe::user_stacks::unwind::Registers;
 use holdup_probe::user_stacks::{elf::Elf, exports, names};
-use holdup_probe::{Source, kernel_log, mapper, netlink_wire};
 use holdup_reason::facts::{DeviceNumber, Fact};
 use std::io::{self, Cursor, Read};
 
@@ -60,10 +62,10 @@ pub fn kernel_record(bytes: &[u8]) {
 
 /// A message of rtnetlink behind its header, read as each kind that is asked for.
 pub fn netlink_message(message: &[u8]) {
-    drop(netlink_wire::link(message));
-    drop(netlink_wire::qdisc(message, false));
-    drop(netlink_wire::qdisc(message, true));
-    drop(netlink_wire::filter(message));
+    drop(links::link(message));
+    drop(qdiscs::qdisc(message, false));
+    drop(qdiscs::qdisc(message, true));
+    drop(filters::filter(message));
 }
 
 /// Two answers of the device mapper about one disk: its table, whose length the first two bytes say, and its status.

@@ -4,7 +4,7 @@
 //! Random bytes are no attributes and no offsets, so inputs are well-formed answers with foreign values, and the same
 //! damaged: cut, flipped. What libFuzzer once found stands here as a test of its own.
 //!
-//! Edit together: `src/lib.rs`, `fuzz_targets/`; the layouts are those of the probe's `wire.h`, `netlink_wire.rs` and
+//! Edit together: `src/lib.rs`, `fuzz_targets/`; the layouts are those of the probe's `wire.h`, files of netlink and
 //! `mapper.rs`.
 
 use holdup_fuzz::{kernel_log, kernel_record, mapper_answers, netlink_message};
@@ -212,7 +212,8 @@ proptest! {
 /// The strategies do reach what they are for: else these tests would hold for readers that read nothing.
 #[test]
 fn well_formed_answers_are_read() {
-    use holdup_probe::{mapper, netlink_wire};
+    use holdup_probe::readers::mapper;
+    use holdup_probe::readers::netlink::{filters, links, qdiscs};
     use holdup_reason::facts::DeviceNumber;
     use proptest::strategy::ValueTree;
     use proptest::test_runner::TestRunner;
@@ -221,9 +222,9 @@ fn well_formed_answers_are_read() {
         let mut one = || message.new_tree(&mut runner).is_ok_and(|tree| is_read(&tree.current()));
         (0..400).filter(|_| one()).count()
     };
-    let qdiscs = read(traffic_control().boxed(), &|it| netlink_wire::qdisc(it, true).is_some());
-    let filters = read(traffic_control().boxed(), &|it| netlink_wire::filter(it).is_some());
-    let links = read(interface().boxed(), &|it| netlink_wire::link(it).is_some());
+    let qdiscs = read(traffic_control().boxed(), &|it| qdiscs::qdisc(it, true).is_some());
+    let filters = read(traffic_control().boxed(), &|it| filters::filter(it).is_some());
+    let links = read(interface().boxed(), &|it| links::link(it).is_some());
     let caches = read(both([answer().boxed(), answer().boxed()]).boxed(), &|it| {
         let (table, status) = it[2..].split_at(usize::from(u16::from_le_bytes([it[0], it[1]])));
         mapper::cache_sample(DeviceNumber::default(), table, status).is_some()

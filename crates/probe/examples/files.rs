@@ -1,19 +1,32 @@
-//! Prints what the readers of files and netlink tell about this host, and what each one costs.
+//! Prints what the readers of files and netlink say about this host, and what each one costs.
 //!
 //! For developers: `cargo run -p holdup-probe --example files [READER]` prints the facts of one
 //! reader as JSON lines, or without a name only counts and milliseconds of all of them. It must not
 //! grow into a command: the binary is `holdup`.
 #![allow(clippy::print_stdout)]
 
-use holdup_probe::files::{self, Roots, Sampler, ThreadTimes};
-use holdup_probe::netlink::Netlink;
+use holdup_probe::readers::cgroup_samples::samples;
+use holdup_probe::readers::containers::containers;
+use holdup_probe::readers::locks::LockTable;
+use holdup_probe::readers::net_counters::{net_counters, network_namespaces};
+use holdup_probe::readers::netlink::links::links;
+use holdup_probe::readers::netlink::qdiscs::qdiscs;
+use holdup_probe::readers::netlink::{Netlink, Place};
+use holdup_probe::readers::sampler::Sampler;
+use holdup_probe::readers::settings::Settings;
+use holdup_probe::readers::shared::shared_segments;
+use holdup_probe::readers::thread_times::ThreadTimes;
+use holdup_probe::readers::threads::threads;
+use holdup_probe::readers::waits::unprivileged_waits;
+use holdup_probe::system::Roots;
+use holdup_probe::system::clock::now;
 use holdup_reason::facts::Body;
 use std::time::Instant;
 
 fn main() -> std::io::Result<()> {
     let wanted = std::env::args().nth(1);
     let roots = Roots::default();
-    let tell = |name: &str, work: &mut dyn FnMut() -> Vec<Body>| {
+    let print = |name: &str, work: &mut dyn FnMut() -> Vec<Body>| {
         let begin = Instant::now();
         let facts = work();
         let ms = begin.elapsed().as_secs_f64() * 1e3;
@@ -27,42 +40,49 @@ fn main() -> std::io::Result<()> {
             Some(_) => {}
         }
     };
-    let files::Opening { facts, mut cgroups } = files::opening(&roots);
-    tell("opening", &mut || files::opening(&roots).facts);
-    tell("cgroup-samples", &mut || cgroups.samples().collect());
-    tell("cgroup-samples-2", &mut || cgroups.samples().collect());
-    tell("cgroup-rescan", &mut || cgroups.rescan());
+    let Settings { facts, mut cgroups, .. } = Settings::read(&roots);
+    print("opening", &mut || Settings::read(&roots).facts);
+    print("cgroup-samples", &mut || samples(&mut cgroups).collect());
+    print("cgroup-samples-2", &mut || samples(&mut cgroups).collect());
+    print("cgroup-rescan", &mut || cgroups.rescan());
     let mut sampler = Sampler::new(&roots);
-    tell("sample", &mut || sampler.sample());
-    tell("sample-2", &mut || sampler.sample());
-    tell("threads", &mut || files::threads(&roots));
-    let (mut times, _) = ThreadTimes::begin(&roots, files::threads::clock_ns(1));
-    tell("observe", &mut || {
+    print("sample", &mut || sampler.sample());
+    print("sample-2", &mut || sampler.sample());
+    print("threads", &mut || threads(&roots));
+    let (mut times, _) = ThreadTimes::begin(&roots, now());
+    print("observe", &mut || {
         times.observe();
         Vec::new()
     });
-    tell("thread-times", &mut || times.end(files::threads::clock_ns(1)));
+    print("thread-times", &mut || times.end(now()));
     let mut stacks: Vec<Vec<String>> = Vec::new();
-    let now_ns = files::threads::clock_ns(1);
-    tell("waits", &mut || {
-        files::unprivileged_waits(&roots, now_ns, &mut |frames| {
+    let now_ns = now();
+    print("waits", &mut || {
+        unprivileged_waits(&roots, now_ns, &mut |frames| {
             stacks.push(frames.to_vec());
             stacks.len() as u32
         })
     });
-    tell("locks", &mut || files::LockTable::default().read(&roots));
-    tell("shared", &mut || files::shared_segments(&roots));
-    let namespaces = files::network_namespaces(&roots);
-    tell("net-counters", &mut || files::net_counters(&roots, &namespaces));
+    print("locks", &mut || LockTable::default().read(&roots));
+    print("shared", &mut || shared_segments(&roots));
+    let namespaces = network_namespaces(&roots);
+    print("net-counters", &mut || net_counters(&roots, &namespaces));
     let (mut netlink, blind) = Netlink::open(&roots)?;
-    tell("netlink", &mut || blind.clone());
-    tell("links", &mut || netlink.links());
-    tell("qdiscs", &mut || netlink.qdiscs());
-    tell("qdisc-samples", &mut || netlink.qdisc_samples(None, true));
-    tell("containers", &mut || {
+    print("netlink", &mut || blind.clone());
+    let all_links = |place: &mut Place, buffer: &mut Vec<u8>| {
+        Ok(links(place, buffer)?.into_iter().map(Body::Link).collect())
+    };
+    print("links", &mut || netlink.ask(all_links));
+    for (name, filters) in [("qdiscs", true), ("qdisc-samples", false)] {
+        let all = move |place: &mut Place, buffer: &mut Vec<u8>| {
+            Ok(qdiscs(place, buffer, filters)?.into_iter().map(Body::QdiscSample).collect())
+        };
+        print(name, &mut || netlink.ask(all));
+    }
+    print("containers", &mut || {
         let mut all = facts.clone();
-        all.extend(files::threads(&roots));
-        let found = holdup_probe::container::containers(&roots, &all);
+        all.extend(threads(&roots));
+        let found = containers(&roots, &all);
         found.into_iter().map(Body::Container).collect()
     });
     Ok(())

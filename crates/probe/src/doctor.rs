@@ -5,26 +5,31 @@
 
 use crate::host::{self, Offer};
 use crate::kernel::Programs;
-use crate::plan::{self, Purpose};
+use crate::kernel::load::load;
+use crate::kernel::thresholds::Thresholds;
+use crate::plan;
 use crate::readers::netlink::Netlink;
-use crate::readers::settings;
+use crate::readers::no_netlink;
+use crate::readers::settings::Settings;
+use crate::session::completed;
+use crate::system::clock::now;
 use crate::system::view;
 use holdup_reason::facts::*;
+
+/// Room for records between two readings: nothing is reported.
+const RING_BYTES: u32 = 2 << 20;
 
 /// The host, and what of it cannot be seen.
 pub fn doctor() -> Vec<Fact> {
     let (roots, hidden) = view::of_host();
     let mut facts = Vec::new();
-    let mut put = |body| facts.push(Fact { at_ns: crate::system::clock::now(), body });
+    let mut put = |body| facts.push(Fact { at_ns: now(), body });
     hidden.into_iter().map(Body::Blind).for_each(&mut put);
     let offer = host::look(&plan::tracepoints());
-    let (programs, names, blind) = crate::kernel::load::load(&offer, Purpose::Doctor);
-    let opening = settings::opening(&roots);
-    for body in opening.facts {
+    let (programs, names, blind) = load(&offer, &[], RING_BYTES);
+    for body in Settings::read(&roots).facts {
         match body {
-            Body::Host(host) => {
-                put(Body::Host(crate::kernel::load::completed(host, programs.is_some())))
-            }
+            Body::Host(host) => put(Body::Host(completed(host, programs.is_some()))),
             Body::Blind(blind) => put(Body::Blind(blind)),
             _ => {}
         }
@@ -38,12 +43,7 @@ pub fn doctor() -> Vec<Fact> {
         Ok((_, reported)) => {
             reported.into_iter().filter(|body| matches!(body, Body::Blind(_))).for_each(&mut put)
         }
-        Err(error) => put(Body::Blind(Blind {
-            what: "netlink".into(),
-            why: error.to_string(),
-            therefore: "queueing disciplines are not seen".into(),
-            ..Blind::default()
-        })),
+        Err(error) => put(Body::Blind(no_netlink(&error))),
     }
     facts
 }
@@ -51,10 +51,11 @@ pub fn doctor() -> Vec<Fact> {
 fn attach(programs: &mut Programs, names: &[&'static str]) -> Vec<Blind> {
     // Nothing is reported, so that each switch until the end costs little.
     if let Some(control) = programs.control() {
-        control.threshold_ns = u64::MAX;
+        Thresholds::NOTHING.apply(control);
     }
     let at_once = programs.attach(names);
-    let both = at_once.and_then(|reported| Ok([reported, programs.follow_names(true)?].concat()));
+    let both =
+        at_once.and_then(|reported| Ok([reported, programs.attach_for_names(true)?].concat()));
     both.unwrap_or_else(|error| vec![plan::no_events(&error.to_string(), "")])
 }
 

@@ -18,7 +18,7 @@ pub mod system;
 pub mod user_stacks;
 
 pub use doctor::{doctor, offers};
-pub use session::stopping::Stopper;
+pub use session::Stopper;
 pub use source::{Source, SourceError};
 
 #[allow(

@@ -1,12 +1,119 @@
-//! What to attach, given what the host offers. Pure: tested on imagined hosts.
+//! What a look is at, and all that follows from it: what to attach, whose waits are reported, whose stacks are read. Pure: tested on
+//! imagined hosts.
 //!
-//! Each kernel program has a purpose and says what is blind without it. A missing tracepoint turns
-//! off its program and tells so once; only the scheduler's two are indispensable, and without them
-//! holdup falls back to /proc. Must not: look at the host (host.rs) or attach (live.rs).
+//! `Target` is matched here and nowhere else; every other file reads the fields of `Scope` that were decided from it, so that a
+//! fifth kind of target is a change of this file. Each kernel program says what is blind without it. A missing tracepoint turns
+//! off its program and is reported once; only the scheduler's two are indispensable, and without them holdup falls back to /proc.
+//!
+//! Must not: look at the host (host.rs) or attach (kernel/). Edit together: session/target.rs, which finds on the host what is asked for.
 
 use crate::host::Offer;
 use crate::refusal::Refusal;
-use holdup_reason::facts::Blind;
+use crate::user_stacks::Whose;
+use holdup_reason::facts::{Blind, Ns};
+use std::ffi::OsString;
+
+/// At what to look.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// All of the host.
+    Host,
+    /// One process.
+    Process(u32),
+    /// One container, by name, id or cgroup path.
+    Container(String),
+    /// A command to start.
+    Command(Vec<OsString>),
+}
+
+/// Whose waits are reported, and how many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reporting {
+    /// The least threshold of the threads that are traced, 0: every wait of them; none: nobody is.
+    pub traced_least_ns: Option<Ns>,
+    /// Events that a tick may bring for each CPU; none: as many as any look may.
+    pub per_cpu_and_tick: Option<u64>,
+}
+
+/// What follows from the target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scope {
+    /// The process that was asked about.
+    pub process: Option<u32>,
+    /// The container that was asked about, as the user named it.
+    pub container: Option<String>,
+    /// The words of the command that is started and followed.
+    pub command: Option<Vec<OsString>>,
+    /// Whose user stacks are read while the look goes on.
+    pub stacks: Option<Whose>,
+    /// Which waits are reported.
+    pub reporting: Reporting,
+    /// Programs that this look has no use for.
+    pub spared: &'static [&'static str],
+    /// Room for records between two readings, for each eight CPUs.
+    pub ring_bytes: u32,
+}
+
+/// Threads of a process that was asked about: shorter waits are only counted.
+pub const TRACED_THRESHOLD_NS: Ns = 20_000;
+/// Events that a tick may bring for each CPU, so that to report them takes the same small part of a host of any size (a wait is
+/// reported in some 10 us).
+const LOOK_PER_CPU_AND_TICK: u64 = 125;
+/// Of a process for each CPU: twice as many as of a host, so that its own waits are seen beside those of all others.
+const PROCESS_PER_CPU_AND_TICK: u64 = 250;
+/// The ring is mapped twice.
+const RING_BYTES: u32 = 2 << 20;
+/// The same for a command, whose every wait is reported. Both are powers of two, as the kernel wants it.
+const RUN_RING_BYTES: u32 = 8 << 20;
+
+impl Target {
+    /// Decides what follows from it.
+    pub fn scope(&self) -> Scope {
+        let host = Scope {
+            process: None,
+            container: None,
+            command: None,
+            stacks: None,
+            reporting: Reporting {
+                traced_least_ns: None,
+                per_cpu_and_tick: Some(LOOK_PER_CPU_AND_TICK),
+            },
+            // Of a command and of a process every refused call counts.
+            spared: &["sys_exit"],
+            ring_bytes: RING_BYTES,
+        };
+        match self {
+            Self::Host => host,
+            Self::Container(name) => Scope { container: Some(name.clone()), ..host },
+            Self::Process(pid) => Scope {
+                process: Some(*pid),
+                stacks: Some(Whose::Process(*pid)),
+                reporting: Reporting {
+                    traced_least_ns: Some(TRACED_THRESHOLD_NS),
+                    per_cpu_and_tick: Some(PROCESS_PER_CPU_AND_TICK),
+                },
+                spared: &[],
+                ..host
+            },
+            Self::Command(words) => Scope {
+                command: Some(words.clone()),
+                stacks: Some(Whose::Traced),
+                reporting: Reporting { traced_least_ns: Some(0), per_cpu_and_tick: None },
+                // Of a command every question's name counts from the first.
+                spared: &DNS_WATCH,
+                ring_bytes: RUN_RING_BYTES,
+                ..host
+            },
+        }
+    }
+}
+
+impl Scope {
+    /// Whether a command is started and followed to its end.
+    pub fn is_command(&self) -> bool {
+        self.command.is_some()
+    }
+}
 
 /// One kernel program: its name in the object, its tracepoint, and what is blind without it.
 struct Program {
@@ -94,19 +201,6 @@ pub fn at_once(names: &[&'static str]) -> Vec<&'static str> {
 /// Programs without which there is no look by events.
 pub const INDISPENSABLE: &[&str] = &["sched_waking", "sched_switch"];
 
-/// What is going to be looked at, as far as the choice of programs goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
-    /// Host or container for a while.
-    Look,
-    /// One process for a while.
-    Process,
-    /// One command from its begin to its end.
-    Run,
-    /// Neither: what is there of all that both use.
-    Doctor,
-}
-
 /// What to attach, and what is blind for the want of the rest.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Plan {
@@ -121,8 +215,8 @@ pub fn tracepoints() -> Vec<&'static str> {
     PROGRAMS.iter().map(|p| p.tracepoint).collect()
 }
 
-/// Decides.
-pub fn plan(offer: &Offer, purpose: Purpose) -> Plan {
+/// Decides what to attach of all programs but those that are spared.
+pub fn plan(offer: &Offer, spared: &[&str]) -> Plan {
     let mut plan = Plan::default();
     if let Some(why) = &offer.no_bpf {
         plan.blind.push(no_events(why, "run it as root on a kernel with BTF (5.10 or later)"));
@@ -136,14 +230,7 @@ pub fn plan(offer: &Offer, purpose: Purpose) -> Plan {
         }
     }
     for program in PROGRAMS {
-        // Of a command and of a process every refused call counts; of a command every question's name from the first.
-        let spared = match purpose {
-            Purpose::Look => program.name == "sys_exit",
-            Purpose::Process => false,
-            Purpose::Run => DNS_WATCH.contains(&program.name),
-            Purpose::Doctor => false,
-        };
-        if spared {
+        if spared.contains(&program.name) {
             continue;
         }
         if offer.tracepoints.contains(program.tracepoint) {
@@ -163,7 +250,7 @@ pub fn plan(offer: &Offer, purpose: Purpose) -> Plan {
 
 /// After the kernel refused to load: what to try next, in `plan` and `offer`; `false` if nothing is left.
 /// Gives up as little as can be: the refused program, else task storage, else all but the scheduler.
-pub fn give_way(plan: &mut Plan, offer: &mut Offer, purpose: Purpose, refused: &Refusal) -> bool {
+pub fn give_way(plan: &mut Plan, offer: &mut Offer, spared: &[&str], refused: &Refusal) -> bool {
     if offer.find_vma && refused.program.as_deref() == Some(SAMPLE_CODE) {
         offer.find_vma = false;
         return true;
@@ -190,7 +277,7 @@ pub fn give_way(plan: &mut Plan, offer: &mut Offer, purpose: Purpose, refused: &
     }
     if !offer.notes_in_hash {
         offer.notes_in_hash = true;
-        *plan = self::plan(offer, purpose);
+        *plan = self::plan(offer, spared);
         // Nothing is missed; but a look that costs twice as much must not do so silently.
         plan.blind.push(Blind {
             what: "task_storage".into(),
@@ -237,29 +324,48 @@ mod tests {
         }
     }
 
+    fn command() -> Target {
+        Target::Command(vec!["true".into()])
+    }
+
+    fn of(target: &Target) -> &'static [&'static str] {
+        target.scope().spared
+    }
+
+    #[test]
+    fn what_is_asked_about_is_traced_and_a_host_is_not() {
+        let least = |target: Target| target.scope().reporting.traced_least_ns;
+        assert_eq!(least(Target::Host), None);
+        assert_eq!(least(Target::Container("web".into())), None);
+        assert_eq!(least(Target::Process(7)), Some(TRACED_THRESHOLD_NS));
+        assert_eq!(least(command()), Some(0), "every wait of a command is wanted");
+        assert_eq!(command().scope().stacks, Some(Whose::Traced));
+        assert_eq!(Target::Process(7).scope().stacks, Some(Whose::Process(7)));
+    }
+
     #[test]
     fn a_whole_host_is_not_blind() {
-        let plan = plan(&whole(), Purpose::Run);
+        let plan = plan(&whole(), of(&command()));
         assert!(plan.blind.is_empty());
         assert_eq!(plan.programs.len(), PROGRAMS.len() - DNS_WATCH.len() + 1);
     }
 
     #[test]
     fn the_doctor_tries_everything() {
-        let all = super::plan(&whole(), Purpose::Doctor).programs;
+        let all = super::plan(&whole(), &[]).programs;
         assert!(PROGRAMS.iter().all(|program| all.contains(&program.name)), "{all:?}");
     }
 
     #[test]
     fn a_look_leaves_packets_alone_as_long_as_somebody_watches_for_questions() {
         let has = |names: &[&'static str], name: &str| at_once(names).contains(&name);
-        let look = plan(&whole(), Purpose::Look).programs;
+        let look = plan(&whole(), of(&Target::Host)).programs;
         assert!(!has(&look, "netif_receive_skb") && has(&look, "fib_table_lookup"));
-        let run = plan(&whole(), Purpose::Run).programs;
+        let run = plan(&whole(), of(&command())).programs;
         assert!(has(&run, "netif_receive_skb") && !has(&run, "fib_table_lookup"));
         let mut offer = whole();
         offer.tracepoints.remove("fib6_table_lookup");
-        let half = plan(&offer, Purpose::Look);
+        let half = plan(&offer, of(&Target::Host));
         assert!(
             has(&half.programs, "netif_receive_skb") && !has(&half.programs, "fib_table_lookup")
         );
@@ -268,10 +374,10 @@ mod tests {
 
     #[test]
     fn system_calls_are_traced_for_a_command_or_one_process_only() {
-        let traced = |purpose| plan(&whole(), purpose).programs.contains(&"sys_exit");
-        assert!(!traced(Purpose::Look));
-        assert!(traced(Purpose::Process) && traced(Purpose::Run));
-        let of_one = plan(&whole(), Purpose::Process).programs;
+        let traced = |target: &Target| plan(&whole(), of(target)).programs.contains(&"sys_exit");
+        assert!(!traced(&Target::Host));
+        assert!(traced(&Target::Process(7)) && traced(&command()));
+        let of_one = plan(&whole(), of(&Target::Process(7))).programs;
         assert!(of_one.contains(&"fib_table_lookup"), "questions are watched for as in any look");
     }
 
@@ -279,7 +385,7 @@ mod tests {
     fn a_missing_tracepoint_is_reported_and_the_rest_goes_on() {
         let mut offer = whole();
         offer.tracepoints.remove("qdisc_enqueue");
-        let plan = plan(&offer, Purpose::Look);
+        let plan = plan(&offer, of(&Target::Host));
         assert_eq!(plan.blind.len(), 1);
         assert_eq!(plan.blind[0].what, "tracepoint.qdisc_enqueue");
         assert!(plan.programs.contains(&"sched_switch"));
@@ -291,9 +397,9 @@ mod tests {
 
     #[test]
     fn a_refused_program_costs_itself_only() {
-        let (mut plan, mut offer) = (plan(&whole(), Purpose::Run), whole());
+        let (mut plan, mut offer) = (plan(&whole(), of(&command())), whole());
         let refused = refusal("mark_victim");
-        assert!(give_way(&mut plan, &mut offer, Purpose::Run, &refused));
+        assert!(give_way(&mut plan, &mut offer, of(&command()), &refused));
         assert_eq!(plan.programs.len(), PROGRAMS.len() - DNS_WATCH.len());
         assert_eq!(plan.blind.len(), 1);
         assert_eq!(plan.blind[0].what, "program.mark_victim");
@@ -302,17 +408,17 @@ mod tests {
 
     #[test]
     fn without_the_end_of_a_wait_for_a_lock_its_begin_is_not_kept() {
-        let (mut plan, mut offer) = (plan(&whole(), Purpose::Look), whole());
+        let (mut plan, mut offer) = (plan(&whole(), of(&Target::Host)), whole());
         assert!(plan.programs.contains(&CONTENTION_BEGIN));
-        assert!(give_way(&mut plan, &mut offer, Purpose::Look, &refusal(CONTENTION_END)));
+        assert!(give_way(&mut plan, &mut offer, of(&Target::Host), &refusal(CONTENTION_END)));
         assert!(!plan.programs.contains(&CONTENTION_BEGIN));
     }
 
     #[test]
     fn a_refused_scheduler_program_costs_task_storage_then_the_rest_then_all() {
-        let (mut plan, mut offer) = (plan(&whole(), Purpose::Look), whole());
+        let (mut plan, mut offer) = (plan(&whole(), of(&Target::Host)), whole());
         let refused = refusal("sched_switch");
-        let mut again = || give_way(&mut plan, &mut offer, Purpose::Look, &refused);
+        let mut again = || give_way(&mut plan, &mut offer, of(&Target::Host), &refused);
         assert!(again());
         assert!(again());
         assert!(!again());
@@ -326,7 +432,7 @@ mod tests {
     fn without_the_scheduler_there_are_no_events() {
         let mut offer = whole();
         offer.tracepoints.remove("sched_waking");
-        let plan = plan(&offer, Purpose::Look);
+        let plan = plan(&offer, of(&Target::Host));
         assert!(plan.programs.is_empty());
         assert_eq!(plan.blind[0].what, "kernel_events");
     }

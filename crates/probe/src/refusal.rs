@@ -1,14 +1,14 @@
 //! Why the kernel refused a program: which one it was, and the verifier's last words.
 //!
-//! libbpf tells the errno to its caller and everything else to its print callback, which is a plain
-//! function without a context: what it says while loading is kept in one static and read from there.
+//! libbpf gives the errno to its caller and everything else to its print callback, which is a plain function without a context: what
+//! it says while loading goes into one static. So one load is listened to at a time, and the next waits for its end.
 //! Must not: print, or decide what to do without the program (plan.rs).
 
 use libbpf_rs::PrintLevel;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The verifier's log can reach megabytes; its end is what tells.
-const KEPT_BYTES: usize = 1 << 16;
+const HEARD_BYTES_MAX: usize = 1 << 16;
 
 static HEARD: Mutex<String> = Mutex::new(String::new());
 
@@ -29,23 +29,35 @@ pub fn of(doing: &str) -> impl Fn(libbpf_rs::Error) -> Refusal + '_ {
 fn hear(_: PrintLevel, said: String) {
     let Ok(mut heard) = HEARD.lock() else { return };
     heard.push_str(&said);
-    let surplus = heard.len().saturating_sub(KEPT_BYTES);
+    let surplus = heard.len().saturating_sub(HEARD_BYTES_MAX);
     if let Some(cut) = (surplus..heard.len()).find(|&at| heard.is_char_boundary(at)) {
         heard.drain(..cut);
     }
 }
 
-/// From here on libbpf's warnings are kept, and not printed.
-pub fn listen() {
+/// Who loads now; whoever loads beside it would hear its words.
+static LISTENS: Mutex<()> = Mutex::new(());
+
+/// Listens to libbpf for as long as it lives.
+pub struct Listening {
+    _alone: MutexGuard<'static, ()>,
+}
+
+/// From here on libbpf's warnings are collected, and not printed.
+pub fn listen() -> Listening {
+    let alone = LISTENS.lock().unwrap_or_else(PoisonError::into_inner);
     libbpf_rs::set_print(Some((PrintLevel::Warn, hear)));
     if let Ok(mut heard) = HEARD.lock() {
         heard.clear();
     }
+    Listening { _alone: alone }
 }
 
-/// Takes what was heard since [`listen`], whole.
-pub fn take() -> String {
-    HEARD.lock().map(|mut heard| std::mem::take(&mut *heard)).unwrap_or_default()
+impl Listening {
+    /// What was said since, whole.
+    pub fn take(&self) -> String {
+        HEARD.lock().map(|mut heard| std::mem::take(&mut *heard)).unwrap_or_default()
+    }
 }
 
 /// Reads libbpf's words about a load that failed with `error`.

@@ -40,6 +40,11 @@ pub enum SourceError {
     },
 }
 
+/// An error of the operating system while something was being done.
+pub(crate) fn system(doing: &str) -> impl Fn(std::io::Error) -> SourceError + '_ {
+    move |error| SourceError::System { doing: doing.into(), error }
+}
+
 /// Where facts come from.
 pub trait Source {
     /// Appends the facts that have arrived since the last call; `false` when there will be no more.

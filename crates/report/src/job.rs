@@ -8,6 +8,8 @@
 use crate::diff::Sides;
 use crate::export::{Format, Wanted};
 use clap_complete::Shell;
+/// At whom to look: the probe decides what follows from it.
+pub use holdup_probe::plan::Target as Aim;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -93,19 +95,6 @@ pub enum Task {
         /// Where.
         directory: PathBuf,
     },
-}
-
-/// At whom to look.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Aim {
-    /// All of this host.
-    Host,
-    /// One process.
-    Process(u32),
-    /// One container, by what the user calls it.
-    Container(String),
-    /// A command to start.
-    Command(Vec<OsString>),
 }
 
 /// How to tell the answer.

@@ -14,8 +14,8 @@ use crate::progress::Progress;
 use crate::signals;
 use crate::slow_start::SlowStart;
 use crate::text::escape;
-use holdup_probe::live::{Live, Look, What};
 use holdup_probe::recording::{Reader, Writer};
+use holdup_probe::session::Session;
 use holdup_probe::{Source, SourceError};
 use holdup_reason::Explained;
 use holdup_reason::answer::export::Export;
@@ -120,7 +120,7 @@ pub fn look(
     let writer = record.map(Writer::create).transpose()?;
     let (whom, is_command) = (whom(&aim), matches!(aim, Aim::Command(_)));
     let slow_start = (!is_command).then(SlowStart::start);
-    let live = Live::start(Look { what: what(aim), seconds }).map_err(|error| {
+    let session = Session::start(&aim, seconds).map_err(|error| {
         // It holds nothing but a header; what stood there before is gone in any case.
         if let Some(path) = record.filter(|path| path.is_file()) {
             let _ = std::fs::remove_file(path);
@@ -129,18 +129,22 @@ pub fn look(
     })?;
     drop(slow_start);
     // Taking the kernel programs off may take longer than the answer: that is done when the process ends.
-    let mut live = ManuallyDrop::new(live);
-    let stop = live.stopper();
-    if is_command { signals::outlive(&live.command_stopper()) } else { signals::end_early(&stop) }
-        .map_err(|error| Failure::look(format!("cannot catch signals: {error}"), ""))?;
+    let mut session = ManuallyDrop::new(session);
+    let stop = session.stopper();
+    if is_command {
+        signals::outlive(&session.command_stopper())
+    } else {
+        signals::end_early(&stop)
+    }
+    .map_err(|error| Failure::look(format!("cannot catch signals: {error}"), ""))?;
     let mut progress = match seconds {
         Some(seconds) => Progress::start(&whom, seconds),
         None => Progress::none(),
     };
-    let collected = collect(&mut *live, writer, &mut progress);
+    let collected = collect(&mut *session, writer, &mut progress);
     let collected = if is_command { collected.map_err(not_executed) } else { collected };
     drop(progress);
-    let command_status = is_command.then(|| live.exit_status().unwrap_or(0));
+    let command_status = is_command.then(|| session.exit_status().unwrap_or(0));
     let Collected { model, unrecorded } = collected?;
     Ok(Looked { answered: explain(model, wanted), command_status, unrecorded })
 }
@@ -301,15 +305,6 @@ fn not_in(file: &Path, why: &str) -> Failure {
     let file = file.display();
     let advice = "Without -p, -c, pid or container it answers for what was looked at.";
     Failure::look(format!("cannot answer from {file}: {why}"), advice)
-}
-
-fn what(aim: Aim) -> What {
-    match aim {
-        Aim::Host => What::Host,
-        Aim::Process(pid) => What::Process(pid),
-        Aim::Container(name) => What::Container(name),
-        Aim::Command(words) => What::Command(words),
-    }
 }
 
 fn whom(aim: &Aim) -> String {

@@ -25,24 +25,6 @@ pub fn work(key: &wire_work_key, value: &wire_work, frequency_hz: u32) -> Work {
     }
 }
 
-/// Where in its code files, or in code that it made at run time, a process was hit: bytes of the file by 16, and how often.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Point {
-    /// The process.
-    pub pid: u32,
-    /// The file by its inode; 0 of code that was made at run time.
-    pub code_ino: u64,
-    /// Where in the file, or in memory.
-    pub offset: u64,
-    /// Samples.
-    pub count: u64,
-}
-
-/// One of them as it was counted.
-pub fn point(key: &wire_point_key, count: u64) -> Point {
-    Point { pid: key.tgid, code_ino: key.code_ino, offset: key.offset, count }
-}
-
 /// A thread's counters between its first and its last sample.
 pub fn effort(value: &wire_effort) -> Effort {
     let grown = |at: wire_effort_counter| {

@@ -6,10 +6,57 @@
 
 use crate::SourceError;
 use crate::decode::wire::{self, wire_head};
-use libbpf_rs::libbpf_sys;
+use crate::refusal::{self, Refusal};
+use libbpf_rs::{Iter, Link, ProgramMut, libbpf_sys};
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// The iterators, attached.
+pub struct Iterators {
+    threads: Link,
+    endpoints: Link,
+    of_process: Option<OfProcess>,
+    /// A walk has learnt the offset of the scheduler's clock.
+    pub knows_clock: bool,
+}
+
+fn bpf(doing: &'static str) -> impl Fn(libbpf_rs::Error) -> SourceError {
+    move |error| SourceError::Bpf { doing: doing.into(), error: format!("{error:#}") }
+}
+
+impl Iterators {
+    /// Attaches them.
+    pub fn attach(threads: &ProgramMut<'_>, endpoints: &ProgramMut<'_>) -> Result<Self, Refusal> {
+        Ok(Self {
+            threads: threads.attach().map_err(refusal::of("attach the task iterator"))?,
+            endpoints: endpoints.attach().map_err(refusal::of("attach the descriptor iterator"))?,
+            of_process: None,
+            knows_clock: false,
+        })
+    }
+
+    /// A walk of all threads.
+    pub fn threads(&self) -> Result<Iter, SourceError> {
+        Iter::new(&self.threads).map_err(bpf("tasks"))
+    }
+
+    /// A walk of all open descriptors.
+    pub fn endpoints(&self) -> Result<Iter, SourceError> {
+        Iter::new(&self.endpoints).map_err(bpf("descriptors"))
+    }
+
+    /// A walk of one process's threads, if there is such a thing.
+    pub fn threads_of(&mut self, program: BorrowedFd<'_>, pid: u32) -> Option<File> {
+        if pid == 0 {
+            return None;
+        }
+        if self.of_process.as_ref().is_none_or(|it| !it.is_of(pid)) {
+            self.of_process = Some(OfProcess::bind(program, pid));
+        }
+        self.of_process.as_ref()?.walk()
+    }
+}
 
 /// The task iterator bound to a process.
 pub struct OfProcess {

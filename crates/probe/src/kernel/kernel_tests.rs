@@ -5,7 +5,8 @@
 
 use super::*;
 use crate::host;
-use crate::plan::{Purpose, plan, tracepoints};
+use crate::plan::{plan, tracepoints};
+use libbpf_rs::{MapCore, MapFlags};
 use std::io::Write;
 use std::mem::offset_of;
 use std::process::{Child, Command, Stdio};
@@ -58,8 +59,7 @@ fn walk(programs: &mut Programs, tid: u32) -> Vec<u8> {
     fill(&programs.skel.maps.poll_scratch);
     programs.control().unwrap().only_tid = tid;
     let mut found = Vec::new();
-    each_record(Iter::new(&programs.thread_link).unwrap(), "tasks", |it| found = it.to_vec())
-        .unwrap();
+    each_record(programs.iterators.threads().unwrap(), "tasks", |it| found = it.to_vec()).unwrap();
     assert!(!found.is_empty(), "thread {tid} is not there");
     found
 }
@@ -75,7 +75,7 @@ fn walks_show_nothing(programs: &mut Programs, reader: u32, ended: u32) {
     assert_eq!((zombie.place.syscall, zombie.place.object.kind), (-1, 0));
     fill(&programs.skel.maps.endpoint_scratch);
     let mut first = None;
-    each_record(Iter::new(&programs.endpoint_link).unwrap(), "descriptors", |it| {
+    each_record(programs.iterators.endpoints().unwrap(), "descriptors", |it| {
         first.get_or_insert_with(|| it.to_vec());
     })
     .unwrap();
@@ -113,7 +113,7 @@ fn what_is_left_in_the_slots_of_records_is_in_no_record() {
         eprintln!("not run: {why}");
         return;
     }
-    let names = plan(&offer, Purpose::Process).programs;
+    let names = plan(&offer, &[]).programs;
     let mut programs = Programs::load(&offer, &names, 1 << 20).unwrap();
     let (mut reader, mut ended) = (cat(), Command::new("true").spawn().unwrap());
     until("it reads", || state(reader.id()) == Some('S'));

@@ -1,35 +1,38 @@
 //! Load, attach, drain: the kernel programs as one value, and what their maps hold at the end.
 //!
-//! Must not: decide what to attach (plan.rs), read files, or keep time of the window (live.rs).
-//! The object lives as long as the process: libbpf's skeleton borrows its own storage, and a look is
-//! taken once per process. Rejected: a self-referential owner with unsafe lifetimes.
+//! libbpf's skeleton borrows the memory that its object lies in. The value owns both, and drops what borrows before what is
+//! borrowed: so a look can be taken again and again in one process, and nothing of it stays. Must not: decide what to attach
+//! (plan.rs), read files, or keep time of the window (session/).
+//!
+//! Rejected: memory that is given away for good (each look left a megabyte and its maps behind).
 
-use crate::decode::cache_sums;
-use crate::decode::disk_sums::{Latencies, Uses};
-use crate::decode::{self, Decoder, ThreadRecord};
-use crate::host::Offer;
-use crate::kernel::cpu_clock::{SAMPLE_HZ, sampling_event};
-use crate::kernel::iterators::{OfProcess, each_record};
-use crate::system::cpus::{online_cpus, tickless_cpus};
-pub mod cpu_clock;
+mod cpu_clock;
 mod fitting;
 pub mod iterators;
 pub mod load;
+pub mod run_time;
+mod sums;
+pub mod thresholds;
 
 use crate::SourceError;
-use crate::decode::samples::{self, Point};
 use crate::decode::wire::{self, *};
+use crate::decode::{Decoder, ThreadRecord};
+use crate::host::Offer;
 use crate::plan;
 use crate::refusal::{self, Refusal};
-use crate::session::expense;
 use crate::skel::{HoldupSkel, HoldupSkelBuilder};
+use crate::system::clock::now;
+use crate::system::cpus::{online_cpus, tickless_cpus};
+use crate::user_stacks::Point;
+use cpu_clock::{SAMPLE_HZ, sampling_event};
 use holdup_reason::facts::*;
+use iterators::{Iterators, each_record};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{Iter, Link, MapCore, MapFlags, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{Link, OpenObject, RingBuffer, RingBufferBuilder};
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::ptr::NonNull;
 use std::rc::Rc;
 
 /// Where ring records go as they are decoded.
@@ -51,20 +54,35 @@ pub struct Queued {
     pub lock: bool,
 }
 
-/// The loaded programs.
+/// The memory that the object lies in, at one place for as long as anything borrows it.
+struct Storage(NonNull<MaybeUninit<OpenObject>>);
+
+impl Storage {
+    fn new() -> Self {
+        Self(NonNull::from(Box::leak(Box::new(MaybeUninit::uninit()))))
+    }
+}
+
+impl Drop for Storage {
+    fn drop(&mut self) {
+        // SAFETY: it came out of a box, and whoever owns it has dropped what borrowed it before.
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+    }
+}
+
+/// The loaded programs. The order of the fields is the order in which they are dropped: the links before the object that they
+/// attach, and its memory last.
 pub struct Programs {
-    skel: &'static mut HoldupSkel<'static>,
     links: Vec<(&'static str, Link)>,
-    on_demand: Vec<&'static str>,
+    iterators: Iterators,
     ring: RingBuffer<'static>,
+    skel: HoldupSkel<'static>,
+    _storage: Storage,
+    on_demand: Vec<&'static str>,
     samples_code: bool,
-    knows_clock: bool,
     sees_bios: bool,
     sees_packets: bool,
     alarm: OwnedFd,
-    thread_link: Link,
-    process_link: Option<OfProcess>,
-    endpoint_link: Link,
     /// Decoded records of the ring.
     pub inbox: Rc<RefCell<Inbox>>,
     /// Samples a second and CPU; 0 if sampling could not be had.
@@ -78,48 +96,42 @@ fn bpf(doing: &str) -> impl Fn(libbpf_rs::Error) -> SourceError + '_ {
 impl Programs {
     /// Loads the programs named and the iterators; attaches nothing yet.
     pub fn load(offer: &Offer, names: &[&str], ring_bytes: u32) -> Result<Self, Refusal> {
-        refusal::listen();
-        let storage = Box::leak(Box::new(MaybeUninit::uninit()));
-        let mut open = HoldupSkelBuilder::default().open(storage).map_err(refusal::of("open"))?;
+        let heard = refusal::listen();
+        let storage = Storage::new();
+        // SAFETY: the memory is the value's own, nobody else has it, and it is freed after all that borrows it is dropped: here,
+        // because `storage` was made before, and in the value by the order of its fields.
+        let memory: &'static mut MaybeUninit<OpenObject> = unsafe { &mut *storage.0.as_ptr() };
+        let mut open = HoldupSkelBuilder::default().open(memory).map_err(refusal::of("open"))?;
         fitting::fit(&mut open, offer, names, ring_bytes)?;
-        let skel = open.load().map_err(|error| refusal::read(&refusal::take(), &error))?;
-        let skel: &'static mut HoldupSkel<'static> = Box::leak(Box::new(skel));
+        let skel = open.load().map_err(|error| refusal::read(&heard.take(), &error))?;
+        drop(heard);
         let inbox = Rc::new(RefCell::new(Inbox { decoder: Decoder::default(), facts: Vec::new() }));
         let mut builder = RingBufferBuilder::new();
         let sink = Rc::clone(&inbox);
-        // The map is reborrowed through a raw pointer: the skeleton is never freed.
-        let ring_map: *const _ = &skel.maps.ring;
-        // SAFETY: the skeleton was leaked, so the map lives as long as the process.
-        let ring_map = unsafe { &*ring_map };
         builder
-            .add(ring_map, move |bytes| {
+            .add(&skel.maps.ring, move |bytes| {
                 let Inbox { decoder, facts } = &mut *sink.borrow_mut();
                 decoder.record(bytes, facts);
                 0
             })
             .map_err(refusal::of("open the ring"))?;
         let ring = builder.build().map_err(refusal::of("open the ring"))?;
-        let alarm = alarm(ring_map.as_fd()).map_err(|error| Refusal {
+        let alarm = alarm(skel.maps.ring.as_fd()).map_err(|error| Refusal {
             program: None,
             why: format!("wait for the ring: {error}"),
         })?;
-        let thread_link =
-            skel.progs.threads.attach().map_err(refusal::of("attach the task iterator"))?;
-        let endpoint_link =
-            skel.progs.endpoints.attach().map_err(refusal::of("attach the descriptor iterator"))?;
+        let iterators = Iterators::attach(&skel.progs.threads, &skel.progs.endpoints)?;
         Ok(Self {
-            skel,
             links: Vec::new(),
-            on_demand: Vec::new(),
+            iterators,
             ring,
+            skel,
+            _storage: storage,
+            on_demand: Vec::new(),
             samples_code: offer.find_vma,
-            knows_clock: false,
             sees_bios: false,
             sees_packets: false,
             alarm,
-            thread_link,
-            process_link: None,
-            endpoint_link,
             inbox,
             sample_hz: 0,
         })
@@ -138,9 +150,17 @@ impl Programs {
         Ok(blind)
     }
 
+    /// Has packets looked at for DNS from now on, if a name server is asked; what is refused goes into the inbox.
+    pub fn follow_names(&mut self, is_asked: bool) -> Result<(), SourceError> {
+        let refused = self.attach_for_names(is_asked)?;
+        let reported = refused.into_iter().map(|it| Fact { at_ns: now(), body: Body::Blind(it) });
+        self.inbox.borrow_mut().facts.extend(reported);
+        Ok(())
+    }
+
     /// Attaches the programs that look at each packet, if they are not yet and a name server is asked: because the
     /// caller knows of a socket, or because somebody looked for the way to one since.
-    pub fn follow_names(&mut self, is_asked: bool) -> Result<Vec<Blind>, SourceError> {
+    pub fn attach_for_names(&mut self, is_asked: bool) -> Result<Vec<Blind>, SourceError> {
         let seen =
             self.skel.maps.bss_data.as_deref().is_some_and(|bss| bss.queued.name_server != 0);
         if self.on_demand.is_empty() || !(is_asked || seen) {
@@ -180,13 +200,11 @@ impl Programs {
         Ok(blind)
     }
 
-    /// Has no more waits reported. The programs stay attached until the process ends: where another looker has programs at the same
-    /// places, to detach one waits for an RCU grace period, which the answer need not.
+    /// Has no more waits reported. The programs stay attached until this value is dropped: where another looker has programs at the
+    /// same places, to detach one waits for an RCU grace period, which the answer need not.
     pub fn report_no_more(&mut self) {
         if let Some(control) = self.control() {
-            control.threshold_ns = u64::MAX;
-            control.traced_threshold_ns = u64::MAX;
-            control.request_threshold_ns = u64::MAX;
+            thresholds::Thresholds::NOTHING.apply(control);
         }
     }
 
@@ -204,9 +222,9 @@ impl Programs {
                     .map_err(|error| std::io::Error::other(format!("{error:#}")))?;
                 Ok((fd, link))
             }) {
-                Ok((_fd, link)) => {
-                    // The link owns the event from here on (libbpf closes its descriptor).
-                    std::mem::forget(_fd);
+                Ok((fd, link)) => {
+                    // The link owns the event from here on: libbpf closes its descriptor.
+                    let _ = fd.into_raw_fd();
                     self.links.push((plan::SAMPLE, link));
                     self.sample_hz = SAMPLE_HZ;
                 }
@@ -236,7 +254,7 @@ impl Programs {
 
     /// Time that all programs have taken so far, nanoseconds, while the kernel's statistics were on.
     pub fn run_time_ns(&self) -> u64 {
-        self.skel.object().progs().filter_map(|program| expense::run_time_ns(program.as_fd())).sum()
+        self.skel.object().progs().filter_map(|program| run_time::of(program.as_fd())).sum()
     }
 
     /// Waits that the programs kept back because the ring was half full.
@@ -309,14 +327,14 @@ impl Programs {
         let own = unsafe { libc::gettid() } as u32;
         let inbox = Rc::clone(&self.inbox);
         let decoder = &mut inbox.borrow_mut().decoder;
-        let knows_clock = std::mem::replace(&mut self.knows_clock, true);
+        let knows_clock = std::mem::replace(&mut self.iterators.knows_clock, true);
         let mut walk = |only_traced, only_tid, tell: &mut dyn FnMut(Ns, ThreadRecord), is_first| {
             decoder.is_first_walk = is_first;
             if let Some(control) = self.control() {
                 control.only_traced = u32::from(only_traced);
                 control.only_tid = only_tid;
             }
-            let iterator = Iter::new(&self.thread_link).map_err(bpf("tasks"))?;
+            let iterator = self.iterators.threads()?;
             each_record(iterator, "tasks", |record| {
                 tell(wire::read::<wire_head>(record).at_ns, decoder.thread(record, own));
             })
@@ -337,7 +355,7 @@ impl Programs {
         only_tgid: u32,
         tell: impl FnMut(&[u8]),
     ) -> Result<(), SourceError> {
-        let of_process = self.walk_of(only_tgid);
+        let of_process = self.iterators.threads_of(self.skel.progs.threads.as_fd(), only_tgid);
         let mut ask = |only_registers, only_tgid| {
             if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
                 let control = &mut bss.control;
@@ -348,29 +366,17 @@ impl Programs {
         ask(1, only_tgid);
         let walked = match of_process {
             Some(walk) => each_record(walk, "tasks", tell),
-            None => (Iter::new(&self.thread_link).map_err(bpf("tasks")))
-                .and_then(|walk| each_record(walk, "tasks", tell)),
+            None => (self.iterators.threads()).and_then(|walk| each_record(walk, "tasks", tell)),
         };
         ask(0, 0);
         walked
-    }
-
-    /// A walk of one process's threads, if there is such a thing.
-    fn walk_of(&mut self, pid: u32) -> Option<std::fs::File> {
-        if pid == 0 {
-            return None;
-        }
-        if self.process_link.as_ref().is_none_or(|it| !it.is_of(pid)) {
-            self.process_link = Some(OfProcess::bind(self.skel.progs.threads.as_fd(), pid));
-        }
-        self.process_link.as_ref()?.walk()
     }
 
     /// Every open socket, pipe, terminal and FUSE device with its process.
     pub fn endpoints(&mut self) -> Result<Vec<Endpoint>, SourceError> {
         let decoder = &mut self.inbox.borrow_mut().decoder;
         let mut all = Vec::new();
-        let iterator = Iter::new(&self.endpoint_link).map_err(bpf("descriptors"))?;
+        let iterator = self.iterators.endpoints()?;
         each_record(iterator, "descriptors", |record| {
             all.extend(decoder.endpoint(record));
         })?;
@@ -379,198 +385,12 @@ impl Programs {
 
     /// What the sums in the maps say at the end.
     pub fn sums(&mut self) -> Vec<Body> {
-        let maps = &self.skel.maps;
-        let mut all = Vec::new();
-        let (mut latencies, mut uses) = (Latencies::default(), Uses::default());
-        latencies.add_slots(&variable(&maps.bss_latency));
-        uses.add_slots(&variable(&maps.bss_use));
-        each(&maps.disk_latency, |key: wire_disk_key, value: wire_disk_latency| {
-            latencies.add(&key, &value);
-        });
-        each(&maps.disk_use, |key: wire_disk_use_key, value: wire_disk_use| {
-            uses.add(&key, &value);
-        });
-        all.extend(latencies.facts());
-        all.extend(uses.facts());
-        each(&maps.reclaims, |key: wire_reclaim_key, value: wire_reclaim| {
-            all.push(Body::Reclaim(Reclaim {
-                thread: decode::thread_ref(&value.thread),
-                memcg: key.memcg != 0,
-                count: value.count,
-                total_ns: value.total_ns,
-                pages: value.pages,
-                cgroup_id: value.cgroup_id,
-            }));
-        });
-        self.add_cache(&mut all);
-        each(&maps.dirty_pauses, |key: wire_dirty_key, value: wire_dirty| {
-            all.push(Body::DirtyPause(dirty_pause(&key, &value)));
-        });
-        let sampling = self.qdisc_sampling();
-        each(&maps.qdiscs, |key: wire_qdisc_key, value: wire_qdisc| {
-            all.push(Body::QdiscSojourn(sojourn(&key, &value, sampling)));
-        });
-        each(&maps.flows, |key: wire_flow_key, value: wire_flow| {
-            all.push(Body::QdiscFlow(flow(&key, &value)));
-        });
-        let hz = self.sample_hz;
-        let mut sampled = Vec::new();
-        each(&maps.samples, |key: wire_sample_key, value: wire_sample| {
-            sampled.push((key, value));
-        });
-        for (key, value) in sampled {
-            let stack = self.stack(key.stack);
-            all.push(Body::Samples(Samples {
-                process: ThreadRef {
-                    tid: value.process.tgid,
-                    ..decode::thread_ref(&value.process)
-                },
-                stack,
-                count: value.count,
-                frequency_hz: hz,
-            }));
-        }
-        each(&maps.work, |key: wire_work_key, value: wire_work| {
-            all.push(Body::Work(samples::work(&key, &value, hz)));
-        });
-        each(&maps.efforts, |_: wire_effort_key, value: wire_effort| {
-            all.push(Body::Effort(samples::effort(&value)));
-        });
-        all
+        sums::sums(&self.skel.maps, &mut self.inbox.borrow_mut().decoder, self.sample_hz)
     }
 
-    /// What was brought into the page cache.
-    fn add_cache(&self, all: &mut Vec<Body>) {
-        let decoder = &mut self.inbox.borrow_mut().decoder;
-        each(&self.skel.maps.cache_fills, |key: wire_cache_key, value: wire_cache| {
-            all.push(Body::CacheFill(cache_sums::fill(&key, &value, decoder.page_bytes)));
-        });
-        each(&self.skel.maps.refaults, |key: wire_refault_key, value: wire_refault| {
-            all.push(Body::FileRefault(cache_sums::refault(&key, &value, decoder)));
-        });
-    }
-
-    /// Where in their code files processes were hit, by the file that most samples of its inode have the name of; without a
-    /// name in code that was made at run time.
+    /// Where in their code files processes were hit, and the names of the files.
     pub fn points(&self) -> Vec<(Point, String)> {
-        let (mut names, mut points) = (HashMap::new(), Vec::new());
-        each(&self.skel.maps.work, |key: wire_work_key, value: wire_work| {
-            if key.syscall < 0 && key.code_ino != 0 {
-                names.insert((key.tgid, key.code_ino), wire::text(&value.name));
-            }
-        });
-        each(&self.skel.maps.points, |key: wire_point_key, count: u64| {
-            let name = match key.code_ino {
-                0 => Some(String::new()),
-                ino => names.get(&(key.tgid, ino)).cloned(),
-            };
-            points.extend(name.map(|name| (samples::point(&key, count), name)));
-        });
-        points
-    }
-
-    fn qdisc_sampling(&self) -> u32 {
-        let mask = self.skel.maps.bss_data.as_deref().map_or(0, |bss| bss.control.packet_mask);
-        mask + 1
-    }
-
-    fn stack(&self, id: i32) -> u32 {
-        let Ok(id) = u32::try_from(id) else { return 0 };
-        let found = self.skel.maps.stacks.lookup(&id.to_ne_bytes(), MapFlags::ANY);
-        let Ok(Some(bytes)) = found else { return 0 };
-        let frames: Vec<u64> = bytes
-            .chunks_exact(8)
-            .map(|chunk| chunk.try_into().map_or(0, u64::from_ne_bytes))
-            .collect();
-        self.inbox.borrow_mut().decoder.stacks.id_of(&frames)
-    }
-}
-
-fn dirty_pause(key: &wire_dirty_key, value: &wire_dirty) -> DirtyPause {
-    let bdi = wire::text(&key.bdi);
-    let dev = bdi
-        .split_once(':')
-        .and_then(|(major, minor)| {
-            Some(DeviceNumber { major: major.parse().ok()?, minor: minor.parse().ok()? })
-        })
-        .unwrap_or_default();
-    DirtyPause {
-        thread: decode::thread_ref(&value.thread),
-        bdi,
-        dev,
-        count: value.count,
-        pause_ns: value.pause_ns,
-        task_ratelimit_bytes: value.task_ratelimit_pages * page_bytes(),
-        dirtied_pages: value.dirtied_pages,
-    }
-}
-
-fn page_bytes() -> u64 {
-    // SAFETY: sysconf has no preconditions.
-    u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
-}
-
-fn sojourn(key: &wire_qdisc_key, value: &wire_qdisc, sampling: u32) -> QdiscSojourn {
-    QdiscSojourn {
-        netns: key.netns,
-        interface: wire::text(&value.interface),
-        index: key.ifindex,
-        handle: handle_name(key.handle),
-        packets: value.packets,
-        bytes: value.bytes,
-        sojourn_ns: value.sojourn_ns,
-        sojourn_ns_min: value.sojourn_ns_min,
-        sojourn_ns_max: value.sojourn_ns_max,
-        sojourn_us_log2: wire::trimmed(&value.slots),
-        sojourn_ns_min_by_tenth: value
-            .tenth_min_ns
-            .iter()
-            .filter(|&&least| least > 0)
-            .map(|least| least - 1)
-            .collect(),
-        sampling,
-    }
-}
-
-/// A handle as tc shows it: major and minor in hexadecimal.
-fn handle_name(handle: u32) -> String {
-    match handle & 0xffff {
-        0 => format!("{:x}:", handle >> 16),
-        minor => format!("{:x}:{minor:x}", handle >> 16),
-    }
-}
-
-fn flow(key: &wire_flow_key, value: &wire_flow) -> QdiscFlow {
-    QdiscFlow {
-        netns: key.netns,
-        interface: wire::text(&value.interface),
-        handle: handle_name(key.handle),
-        protocol: decode::protocol_name(key.protocol),
-        local: decode::address(key.family, &key.local, key.local_port),
-        remote: decode::address(key.family, &key.remote, key.remote_port),
-        process: None,
-        packets: value.packets,
-        bytes: value.bytes,
-        sojourn_ns: value.sojourn_ns,
-        sojourn_ns_max: value.sojourn_ns_max,
-        untimed_packets: value.untimed_packets,
-        untimed_bytes: value.untimed_bytes,
-        socket_ino: value.socket_ino,
-    }
-}
-
-/// All of a section of variables, which is a map of one entry.
-fn variable(map: &impl MapCore) -> Vec<u8> {
-    map.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).ok().flatten().unwrap_or_default()
-}
-
-/// Calls for each entry of a hash map.
-fn each<K: Wire, V: Wire>(map: &impl MapCore, mut call: impl FnMut(K, V)) {
-    let keys: Vec<Vec<u8>> = map.keys().collect();
-    for key in keys {
-        if let Ok(Some(value)) = map.lookup(&key, MapFlags::ANY) {
-            call(wire::read(&key), wire::read(&value));
-        }
+        sums::points(&self.skel.maps)
     }
 }
 

@@ -10,8 +10,13 @@
 //! v1 sorts them: it was what grew faster than the number of threads, and no case asks how many there are.
 
 use super::cgroups::{Cgroups, Group, Hierarchy};
+use super::containers::containers;
+use super::look::Look;
+use super::reader::{Opening, Reader};
+use crate::SourceError;
+use crate::system::clock::now;
 use crate::system::{mounts, text};
-use holdup_reason::facts::{Body, CgroupIo, CgroupSample, DeviceNumber};
+use holdup_reason::facts::{Body, CgroupIo, CgroupSample, DeviceNumber, Fact};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
@@ -49,15 +54,34 @@ const COUNTERS: &[Counter] = &[
     Counter { controller: "", file: "io.stat", read: io_stat },
 ];
 
-impl Cgroups {
-    /// The counters of every group of a hierarchy that has some, one after the other.
-    pub fn samples(&mut self) -> impl Iterator<Item = Body> {
-        let Self { hierarchies, groups } = self;
-        let mut buffer = Vec::with_capacity(16 * 1024);
-        groups.iter_mut().filter_map(move |group| {
-            sample(&hierarchies[group.hierarchy], group, &mut buffer).map(Body::CgroupSample)
-        })
+/// All groups of the host, as a source.
+pub struct CgroupCounters(Cgroups);
+
+impl Reader for CgroupCounters {
+    fn open(_: &mut Look, opening: &mut Opening) -> Result<Self, SourceError> {
+        let mut cgroups = std::mem::take(&mut opening.settings.cgroups);
+        samples(&mut cgroups).for_each(|body| opening.put(body));
+        Ok(Self(cgroups))
     }
+
+    /// And the settings of those that were made since, with what runs in them.
+    fn close(&mut self, look: &mut Look, facts: &mut Vec<Fact>) -> Result<(), SourceError> {
+        let at_ns = now();
+        let settings = self.0.rescan();
+        let containers = containers(&look.roots, &settings).into_iter().map(Body::Container);
+        let bodies = containers.chain(settings).chain(samples(&mut self.0));
+        facts.extend(bodies.map(|body| Fact { at_ns, body }));
+        Ok(())
+    }
+}
+
+/// The counters of every group of a hierarchy that has some, one after the other.
+pub fn samples(cgroups: &mut Cgroups) -> impl Iterator<Item = Body> {
+    let (hierarchies, groups) = cgroups.parts();
+    let mut buffer = Vec::with_capacity(16 * 1024);
+    groups.iter_mut().filter_map(move |group| {
+        sample(&hierarchies[group.hierarchy], group, &mut buffer).map(Body::CgroupSample)
+    })
 }
 
 fn sample(hierarchy: &Hierarchy, group: &mut Group, buffer: &mut Vec<u8>) -> Option<CgroupSample> {

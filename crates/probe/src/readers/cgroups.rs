@@ -69,8 +69,8 @@ impl Group {
 /// All cgroups of the host.
 #[derive(Debug, Default)]
 pub struct Cgroups {
-    pub(super) hierarchies: Vec<Hierarchy>,
-    pub(super) groups: Vec<Group>,
+    hierarchies: Vec<Hierarchy>,
+    groups: Vec<Group>,
 }
 
 impl Cgroups {
@@ -109,6 +109,11 @@ impl Cgroups {
             facts.push(Body::Blind(blind("cgroup", &error, therefore)));
         }
         facts
+    }
+
+    /// The hierarchies, and the groups with what is remembered of each.
+    pub(super) fn parts(&mut self) -> (&[Hierarchy], &mut [Group]) {
+        (&self.hierarchies, &mut self.groups)
     }
 
     /// How many groups there are, each hierarchy's counted.

@@ -1,18 +1,20 @@
 //! Counters that only the container that is looked at is asked for: pressure, processes, swap, its network.
 //!
-//! What every group is asked for is in files/cgroup_samples.rs; to ask thousands of groups for these too would make every look
+//! What every group is asked for is in cgroup_samples.rs; to ask thousands of groups for these too would make every look
 //! begin later. The network is read through one member's /proc/PID/net/dev: no namespace is entered. Must not: reason, or
 //! read the members' list more than once a sample (the kernel walks all threads of the group for it).
 
-use crate::readers::containers as container;
-use crate::session::What;
+use super::look::Look;
+use super::reader::{Opening, Reader};
+use crate::SourceError;
+use crate::system::clock::now;
 use crate::system::{Roots, text};
 use holdup_reason::facts::*;
 use std::path::{Path, PathBuf};
 
 /// Levels of groups below a container that are looked through for a process.
 const DEPTH_MAX: usize = 4;
-/// Interfaces that are kept.
+/// Interfaces that are reported.
 const INTERFACES_MAX: usize = 16;
 
 /// Where a container's counters lie.
@@ -22,21 +24,8 @@ pub(crate) struct ContainerCounters {
 }
 
 impl ContainerCounters {
-    /// Of the container that is looked at, if one is.
-    pub fn of(what: &What, containers: &[Container], opening: &[Body]) -> Option<Self> {
-        let What::Container(name) = what else { return None };
-        let found = container::find(name, containers).ok()?;
-        let directories = opening.iter().filter_map(|body| match body {
-            Body::Cgroup(group) if found.cgroups.contains(&group.path) => {
-                Some(PathBuf::from(&group.directory))
-            }
-            _ => None,
-        });
-        Some(Self { directories: directories.collect() })
-    }
-
     /// One reading.
-    pub fn sample(&self, roots: &Roots) -> Body {
+    fn sample(&self, roots: &Roots) -> Body {
         let number = |file: &str| self.sum(|folder| text::read_number(&folder.join(file)));
         let keyed = |key: &str| {
             self.sum(|folder| text::keyed(&text::read(&folder.join("memory.stat")).ok()?, key))
@@ -59,6 +48,23 @@ impl ContainerCounters {
     /// Of all directories that have it; each controller of v1 is in one hierarchy.
     fn sum(&self, of: impl Fn(&Path) -> Option<u64>) -> Option<u64> {
         self.directories.iter().filter_map(|folder| of(folder)).reduce(u64::saturating_add)
+    }
+}
+
+impl Reader for ContainerCounters {
+    fn open(look: &mut Look, opening: &mut Opening) -> Result<Self, SourceError> {
+        let counters = Self { directories: std::mem::take(&mut opening.settings.directories) };
+        if look.scope.container.is_some() {
+            opening.put(counters.sample(&look.roots));
+        }
+        Ok(counters)
+    }
+
+    fn close(&mut self, look: &mut Look, facts: &mut Vec<Fact>) -> Result<(), SourceError> {
+        if look.scope.container.is_some() {
+            facts.push(Fact { at_ns: now(), body: self.sample(&look.roots) });
+        }
+        Ok(())
     }
 }
 

@@ -4,13 +4,34 @@
 //! comes from `slaves/` and, for loops, from the mount that the backing file lies on, found by its
 //! path: the file itself is never touched, it may lie on a dead mount.
 
+use super::look::Look;
+use super::reader::{Opening, Reader};
+use crate::SourceError;
+use crate::system::clock::now;
 use crate::system::{Roots, blind, mounts, text};
-use holdup_reason::facts::{Body, DeviceNumber, Disk, Mount, Raid, RaidMember};
+use holdup_reason::facts::{Body, DeviceNumber, Disk, Fact, Mount, Raid, RaidMember};
 use std::collections::HashMap;
 use std::path::Path;
 
 /// Whatever a disk's own sectors are, sysfs counts in these.
 const SECTOR_BYTES: u64 = 512;
+
+/// Read with the rest of what changes seldom as a look begins (settings.rs), and again as it ends.
+pub struct DiskSettings;
+
+impl Reader for DiskSettings {
+    fn open(_: &mut Look, _: &mut Opening) -> Result<Self, SourceError> {
+        Ok(Self)
+    }
+
+    fn close(&mut self, look: &mut Look, facts: &mut Vec<Fact>) -> Result<(), SourceError> {
+        let at_ns = now();
+        let mounts = mounts::mounts(&look.roots).unwrap_or_default();
+        let read = disks(&look.roots, &mounts);
+        facts.extend(read.into_iter().map(|body| Fact { at_ns, body }));
+        Ok(())
+    }
+}
 
 /// All disks that have a size.
 pub fn disks(roots: &Roots, mounts: &[Mount]) -> Vec<Body> {

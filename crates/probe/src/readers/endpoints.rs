@@ -5,7 +5,7 @@
 //! process that was asked and does not answer may compute, or wait for something else. Of connections only so many;
 //! how many were left out is reported.
 //!
-//! Must not: read anything, or conclude who owes an answer. Pure. Edit together: look_end.rs.
+//! Must not: read anything, or conclude who owes an answer. Pure. Edit together: connections.rs (who reads), standing_waits.rs.
 
 use holdup_reason::facts::*;
 use std::collections::{BTreeMap, HashSet};
@@ -17,7 +17,7 @@ const CONNECTIONS_MAX: usize = 20_000;
 const PARTNERS_MAX: usize = 8;
 
 /// The inodes that name an object and its other end.
-pub(crate) fn inodes(object: &ObjectRef) -> Vec<u64> {
+pub fn inodes(object: &ObjectRef) -> Vec<u64> {
     match object {
         ObjectRef::Pipe { ino } => vec![*ino],
         ObjectRef::Inet(socket) => vec![socket.ino],
@@ -27,7 +27,7 @@ pub(crate) fn inodes(object: &ObjectRef) -> Vec<u64> {
 }
 
 /// Of all endpoints, those that can matter, in their order; and what was left out.
-pub(crate) fn relevant(
+pub fn relevant(
     all: Vec<Endpoint>,
     objects: &HashSet<u64>,
     polled: &BTreeMap<(u32, u32), ThreadRef>,
@@ -85,7 +85,7 @@ pub(crate) fn relevant(
 }
 
 /// Of all endpoints, those on some objects, by inode, and their other ends.
-pub(crate) fn ends_of(mut all: Vec<Endpoint>, objects: &HashSet<u64>) -> Vec<Endpoint> {
+pub fn ends_of(mut all: Vec<Endpoint>, objects: &HashSet<u64>) -> Vec<Endpoint> {
     let is_named =
         |endpoint: &Endpoint| inodes(&endpoint.object).iter().any(|ino| objects.contains(ino));
     let pair = |endpoint: &Endpoint| match &endpoint.object {
@@ -105,7 +105,7 @@ pub(crate) fn ends_of(mut all: Vec<Endpoint>, objects: &HashSet<u64>) -> Vec<End
 
 /// Processes that may owe one an answer: those at the other ends of its sockets and pipes, and who listens where it asks.
 /// None if there are many: a server and its clients.
-pub(crate) fn partners(all: &[Endpoint], pid: u32) -> HashSet<u32> {
+pub fn partners(all: &[Endpoint], pid: u32) -> HashSet<u32> {
     let is_own = |endpoint: &&Endpoint| endpoint.process.pid == pid;
     let mut other_inodes = HashSet::new();
     let (mut other_ends, mut asked) = (HashSet::new(), HashSet::new());
@@ -126,6 +126,105 @@ pub(crate) fn partners(all: &[Endpoint], pid: u32) -> HashSet<u32> {
     let others = all.iter().filter(|endpoint| !is_own(endpoint)).filter(is_other_end);
     let partners: HashSet<u32> = others.map(|endpoint| endpoint.process.pid).collect();
     if partners.len() > PARTNERS_MAX { HashSet::new() } else { partners }
+}
+
+/// Connections of which a sight from within the look is remembered.
+const BETWEEN_MAX: usize = 5_000;
+/// Objects whose other ends are looked for while a look goes on.
+const FOLLOWED_MAX: usize = 10_000;
+/// Sockets that are remembered from the begin.
+const EARLIER_MAX: usize = 50_000;
+
+/// A descriptor by process and number, and the inode of what it is.
+type Place = (u32, u32, u64);
+
+fn place(endpoint: &Endpoint) -> Place {
+    (endpoint.process.pid, endpoint.fd, endpoint.object_ino())
+}
+
+/// Open descriptors that were seen before the end of a look: at the begin, because what a socket counts since it began means
+/// little without it, and in between, because it may be closed by the end.
+#[derive(Debug, Default)]
+pub struct Ends {
+    earlier: BTreeMap<Place, Fact>,
+    between: BTreeMap<Place, Fact>,
+    followed: HashSet<u64>,
+}
+
+impl Ends {
+    /// As a look begins, the sockets of the internet.
+    pub fn at_begin(at_ns: Ns, all: Vec<Endpoint>) -> Self {
+        let inet = |it: &Endpoint| matches!(it.object, ObjectRef::Inet(_));
+        let sockets = all.into_iter().take(EARLIER_MAX).filter(inet);
+        let earlier = sockets.map(|it| (place(&it), Fact { at_ns, body: Body::Endpoint(it) }));
+        Self { earlier: earlier.collect(), ..Self::default() }
+    }
+
+    /// Those of the begin.
+    pub fn earlier(&self) -> &BTreeMap<Place, Fact> {
+        &self.earlier
+    }
+
+    /// All that were seen before the end.
+    pub fn seen(&self) -> impl Iterator<Item = &Endpoint> {
+        self.earlier.values().chain(self.between.values()).filter_map(endpoint_of)
+    }
+
+    /// Those that were seen in between.
+    pub fn between(&self) -> impl Iterator<Item = &Endpoint> {
+        self.between.values().filter_map(endpoint_of)
+    }
+
+    /// Whether the other end of an object is to be looked for: not yet, and there is room.
+    pub fn follows(&mut self, ino: u64) -> bool {
+        ino != 0 && self.followed.len() < FOLLOWED_MAX && self.followed.insert(ino)
+    }
+
+    /// One that was seen in between, whatever room there is.
+    pub fn replace(&mut self, at_ns: Ns, endpoint: Endpoint) {
+        self.between.insert(place(&endpoint), Fact { at_ns, body: Body::Endpoint(endpoint) });
+    }
+
+    /// All descriptors in between: those on some objects and their other ends are remembered, and if the look `asks`, all
+    /// connections. Also those of whom somebody asks on the way may be closed by the end.
+    pub fn see(&mut self, at_ns: Ns, all: Vec<Endpoint>, objects: &HashSet<u64>, asks: bool) {
+        let connections: Vec<Endpoint> = match asks {
+            true => all.iter().filter(|it| is_connection(it)).take(BETWEEN_MAX).cloned().collect(),
+            false => Vec::new(),
+        };
+        for endpoint in connections.into_iter().chain(ends_of(all, objects)) {
+            let is_known = self.between.contains_key(&place(&endpoint));
+            if is_known || self.between.len() < BETWEEN_MAX {
+                self.replace(at_ns, endpoint);
+            }
+        }
+    }
+
+    /// One that is reported at the end, behind what it was at the begin.
+    pub fn report(&mut self, at_ns: Ns, endpoint: Endpoint, facts: &mut Vec<Fact>) {
+        self.between.remove(&place(&endpoint));
+        if matches!(endpoint.object, ObjectRef::Inet(_)) {
+            facts.extend(self.earlier.remove(&place(&endpoint)));
+        }
+        facts.push(Fact { at_ns, body: Body::Endpoint(endpoint) });
+    }
+
+    /// What was seen in between and not at the end.
+    pub fn take_between(&mut self) -> impl Iterator<Item = Fact> {
+        std::mem::take(&mut self.between).into_values()
+    }
+}
+
+fn endpoint_of(fact: &Fact) -> Option<&Endpoint> {
+    match &fact.body {
+        Body::Endpoint(endpoint) => Some(endpoint),
+        _ => None,
+    }
+}
+
+/// A TCP connection, made or being made.
+fn is_connection(endpoint: &Endpoint) -> bool {
+    matches!(&endpoint.object, ObjectRef::Inet(socket) if socket.is_tcp() && socket.remote.port() != 0)
 }
 
 /// TCP_LISTEN and TCP_SYN_SENT.

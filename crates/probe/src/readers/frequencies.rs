@@ -3,8 +3,12 @@
 //! Read at both ends of a look. A virtual machine has none of it, which is no gap. Must not: read the current frequency, for
 //! which some drivers interrupt each CPU and wait.
 
+use super::look::Look;
+use super::reader::{Opening, Reader};
+use crate::SourceError;
+use crate::system::clock::now;
 use crate::system::{Roots, text};
-use holdup_reason::facts::{Body, CpuFrequency};
+use holdup_reason::facts::{Body, CpuFrequency, Fact};
 use std::path::Path;
 
 /// A reading of each CPU that has one.
@@ -15,6 +19,23 @@ pub fn frequencies(roots: &Roots) -> Vec<Body> {
         of(&folder.join(&name), cpu)
     };
     text::names(&folder).into_iter().filter_map(name).map(Body::CpuFrequency).collect()
+}
+
+/// Read at both ends of a look.
+pub struct Frequencies;
+
+impl Reader for Frequencies {
+    fn open(look: &mut Look, opening: &mut Opening) -> Result<Self, SourceError> {
+        frequencies(&look.roots).into_iter().for_each(|body| opening.put(body));
+        Ok(Self)
+    }
+
+    fn close(&mut self, look: &mut Look, facts: &mut Vec<Fact>) -> Result<(), SourceError> {
+        let at_ns = now();
+        let read = frequencies(&look.roots);
+        facts.extend(read.into_iter().map(|body| Fact { at_ns, body }));
+        Ok(())
+    }
 }
 
 /// Limits are in kHz there.

@@ -9,10 +9,14 @@
 //! as somebody is refused a lock that nobody was seen to hold, the next tick reads again. Rejected: a child process that reads, which no end would wait
 //! for (a process more on the host that is looked at, to be kept out of every fact, for the rare host that needs it).
 //!
-//! Edit together: lock_carriers.rs, bpf/lock.bpf.c, FILE_LOCK_FUNCTIONS of the facts, live.rs and look_end.rs (who calls).
+//! Edit together: lock_carriers.rs, bpf/lock.bpf.c, FILE_LOCK_FUNCTIONS of the facts.
 
 use super::lock_carriers::{Known, Sought, resolved};
+use super::look::Look;
+use super::reader::{Opening, Reader, Tick};
+use crate::SourceError;
 use crate::system::clock::clock_ns;
+use crate::system::clock::now;
 use crate::system::own::priority;
 use crate::system::{Roots, blind, guard};
 use holdup_reason::facts::{Blocked, Body, DeviceNumber, FILE_LOCK_FUNCTIONS, Fact, Ns, ObjectRef};
@@ -40,7 +44,7 @@ const EARLY_MAX: u32 = 30;
 pub struct LockTable {
     bytes: Vec<u8>,
     reported: Vec<Body>,
-    reader: Option<Reader>,
+    reader: Option<Helper>,
     reported_late: bool,
     /// Somebody waits for a file lock, or did in this look.
     wanted: bool,
@@ -56,10 +60,12 @@ pub struct LockTable {
     askers: BTreeSet<u32>,
     /// Who carried the wanted locks.
     carriers: Known,
+    /// Waits are reported by the kernel programs.
+    kernel_events: bool,
 }
 
 /// The thread that reads, for the length of a look.
-struct Reader {
+struct Helper {
     asks: Sender<()>,
     answers: Receiver<Answer>,
     /// It was asked and has not answered.
@@ -75,31 +81,72 @@ struct Answer {
     read: io::Result<Vec<u8>>,
 }
 
+impl Reader for LockTable {
+    fn open(look: &mut Look, opening: &mut Opening) -> Result<Self, SourceError> {
+        let mut table = Self::new(look.programs.is_some());
+        table.search(opening.facts.iter());
+        Ok(table)
+    }
+
+    /// What was read since the tick before, if somebody waits for a lock, and from time to time another reading is asked for.
+    fn tick(
+        &mut self,
+        look: &mut Look,
+        tick: &Tick,
+        facts: &mut Vec<Fact>,
+    ) -> Result<(), SourceError> {
+        self.wanted |= tick.queued.lock;
+        self.search(facts.iter());
+        if let Some(family) = &look.family {
+            self.askers = family.askers();
+        }
+        self.go_on(&look.roots, facts);
+        Ok(())
+    }
+
+    /// The table as it is now, if somebody waits for a lock; who is in it is to be named. Stacks of standing waits may be reported
+    /// for the first time just before, and say whether one of them is for a file lock.
+    fn close(&mut self, look: &mut Look, facts: &mut Vec<Fact>) -> Result<(), SourceError> {
+        self.search(facts.iter());
+        if !self.wanted {
+            return Ok(());
+        }
+        let at_ns = now();
+        for body in self.read(&look.roots) {
+            if let Body::FileLock(lock) = &body {
+                match lock.blocked {
+                    true => u32::try_from(lock.pid)
+                        .into_iter()
+                        .for_each(|pid| look.identities.want(pid)),
+                    false => lock.carriers().iter().for_each(|it| look.identities.want(it.pid)),
+                }
+            }
+            facts.push(Fact { at_ns, body });
+        }
+        Ok(())
+    }
+
+    fn is_still(&self) -> bool {
+        !self.wanted
+    }
+}
+
 impl LockTable {
-    /// Somebody waits for a file lock: from now on the table is read.
-    pub fn want(&mut self) {
-        self.wanted = true;
+    /// Of a look with kernel events or without.
+    pub(super) fn new(kernel_events: bool) -> Self {
+        Self { kernel_events, ..Self::default() }
     }
 
-    /// Whether somebody waits for a file lock, or did in this look.
-    pub fn is_wanted(&self) -> bool {
-        self.wanted
-    }
-
-    /// From now on the locked files are looked for among the open ones of these processes, too.
-    pub fn look_into(&mut self, askers: BTreeSet<u32>) {
-        self.askers = askers;
-    }
-
-    /// Looks for such a wait among facts, which are of a look with kernel events or without.
-    pub fn heed(&mut self, facts: &[Fact], kernel_events: bool) {
-        let waits =
-            |fact: &Fact| reports_wait(&fact.body) || (!kernel_events && may_be_wait(&fact.body));
-        self.wanted = self.wanted || facts.iter().any(waits);
-        let mut fresh = facts.iter().filter_map(refused_file);
+    /// Looks for a wait for a file lock, and for refused ones.
+    pub(super) fn search<'f>(&mut self, facts: impl Iterator<Item = &'f Fact> + Clone) {
+        let waits = |fact: &Fact| {
+            reports_wait(&fact.body) || (!self.kernel_events && may_be_wait(&fact.body))
+        };
+        self.wanted = self.wanted || facts.clone().any(waits);
+        let mut fresh = facts.clone().filter_map(refused_file);
         self.is_sought = self.is_sought || fresh.any(|file| !self.is_held(file));
         let room = REFUSED_MAX.saturating_sub(self.refused.len());
-        self.refused.extend(facts.iter().filter_map(refused_file).take(room));
+        self.refused.extend(facts.filter_map(refused_file).take(room));
         self.wanted = self.wanted || !self.refused.is_empty();
     }
 
@@ -109,9 +156,7 @@ impl LockTable {
         self.reported.iter().any(holds)
     }
 
-    /// At each tick: what was read since the one before, if somebody waits for a lock, and from time to time another
-    /// reading is asked for.
-    pub fn tick(&mut self, roots: &Roots, facts: &mut Vec<Fact>) {
+    pub(super) fn go_on(&mut self, roots: &Roots, facts: &mut Vec<Fact>) {
         if let Some((at_ns, reported)) = self.taken(roots) {
             facts.extend(reported.into_iter().map(|body| Fact { at_ns, body }));
         }
@@ -131,9 +176,9 @@ impl LockTable {
         self.ticks_left -= 1;
     }
 
-    /// Asks for a reading, which `taken` gives once it is there. The facts tell if the one before is still owed.
+    /// Asks for a reading, which `taken` gives once it is there. The facts say if the one before is still owed.
     pub fn ask(&mut self, roots: &Roots) -> Vec<Body> {
-        match self.reader(roots).map(Reader::ask) {
+        match self.reader(roots).map(Helper::ask) {
             Ok(true) => Vec::new(),
             Ok(false) => self.late(),
             Err(error) => unread(&error),
@@ -144,7 +189,7 @@ impl LockTable {
     pub fn taken(&mut self, roots: &Roots) -> Option<(Ns, Vec<Body>)> {
         let reader = self.reader.as_mut().filter(|reader| reader.owes)?;
         let (at_ns, read) = match reader.answers.try_recv() {
-            Ok(answer) => reader.heard(answer),
+            Ok(answer) => reader.answered(answer),
             Err(TryRecvError::Empty) => return None,
             Err(TryRecvError::Disconnected) => (clock_ns(libc::CLOCK_MONOTONIC), Err(ended())),
         };
@@ -161,7 +206,7 @@ impl LockTable {
             return self.late();
         }
         let read = match reader.answers.recv_timeout(guard::TIMEOUT) {
-            Ok(answer) => reader.heard(answer).1,
+            Ok(answer) => reader.answered(answer).1,
             Err(RecvTimeoutError::Timeout) => return self.late(),
             Err(RecvTimeoutError::Disconnected) => Err(ended()),
         };
@@ -193,15 +238,15 @@ impl LockTable {
         vec![Body::Blind(blind("proc.locks", &error, therefore))]
     }
 
-    fn reader(&mut self, roots: &Roots) -> io::Result<&mut Reader> {
+    fn reader(&mut self, roots: &Roots) -> io::Result<&mut Helper> {
         match &mut self.reader {
             Some(reader) => Ok(reader),
-            none => Ok(none.insert(Reader::start(roots.proc.join("locks"))?)),
+            none => Ok(none.insert(Helper::start(roots.proc.join("locks"))?)),
         }
     }
 }
 
-impl Reader {
+impl Helper {
     /// It ends when the other end of its channels goes, and is not waited for.
     fn start(path: PathBuf) -> io::Result<Self> {
         let (asks, asked) = channel();
@@ -232,8 +277,8 @@ impl Reader {
         true
     }
 
-    /// Takes note of an answer: when it was made, and what was read.
-    fn heard(&mut self, answer: Answer) -> (Ns, io::Result<Vec<u8>>) {
+    /// An answer has come: when it was made, and what was read.
+    fn answered(&mut self, answer: Answer) -> (Ns, io::Result<Vec<u8>>) {
         self.owes = false;
         let took_ns = answer.end_ns.saturating_sub(answer.begin_ns);
         if took_ns >= SLOW_NS {
@@ -281,8 +326,8 @@ fn may_be_wait(body: &Body) -> bool {
 }
 
 /// The file from its start; opened once, since the kernel makes the text anew for each reading.
-fn again(kept: &mut Option<File>, path: &Path) -> io::Result<Vec<u8>> {
-    let file = match kept {
+fn again(open: &mut Option<File>, path: &Path) -> io::Result<Vec<u8>> {
+    let file = match open {
         Some(file) => file,
         none => none.insert(File::open(path)?),
     };
@@ -309,14 +354,14 @@ mod tests {
     fn after_a_slow_reading_none_is_begun_for_some_time() {
         let (asks, asked) = channel();
         let (_outbox, answers) = channel();
-        let mut reader = Reader { asks, answers, owes: false, rests_until_ns: 0 };
+        let mut reader = Helper { asks, answers, owes: false, rests_until_ns: 0 };
         let now = clock_ns(libc::CLOCK_MONOTONIC);
         let answer =
             |took_ns| Answer { begin_ns: now - took_ns, end_ns: now, read: Ok(Vec::new()) };
         assert!(reader.ask() && !reader.ask(), "one at a time");
-        assert_eq!(reader.heard(answer(SLOW_NS / 2)).0, now);
+        assert_eq!(reader.answered(answer(SLOW_NS / 2)).0, now);
         assert!(reader.ask());
-        assert_eq!(reader.heard(answer(2 * SLOW_NS)).0, now);
+        assert_eq!(reader.answered(answer(2 * SLOW_NS)).0, now);
         assert!(!reader.ask());
         assert_eq!(reader.rests_until_ns, now + REST_TIMES * 2 * SLOW_NS);
         assert_eq!(asked.try_iter().count(), 2);
@@ -327,16 +372,17 @@ mod tests {
         let file = ObjectRef::File(FileRef { ino: 7, ..FileRef::default() });
         let denied = Denied { syscall: "flock".into(), object: Some(file), ..Denied::default() };
         let refusal = [Fact { at_ns: 1, body: Body::Denied(denied) }];
-        let (roots, mut table) = (Roots::default(), LockTable::default());
+        let roots = Roots::default();
+        let mut table = LockTable::new(true);
         let (asks, asked) = channel();
         let (outbox, answers) = channel();
-        table.reader = Some(Reader { asks, answers, owes: false, rests_until_ns: 0 });
+        table.reader = Some(Helper { asks, answers, owes: false, rests_until_ns: 0 });
         let mut tick = |facts: &[Fact], answers: bool| {
             if answers {
                 outbox.send(Answer { begin_ns: 1, end_ns: 2, read: Ok(Vec::new()) }).unwrap();
             }
-            table.heed(facts, true);
-            table.tick(&roots, &mut Vec::new());
+            table.search(facts.iter());
+            table.go_on(&roots, &mut Vec::new());
             asked.try_iter().count()
         };
         assert_eq!(tick(&refusal, false), 1, "somebody waits");

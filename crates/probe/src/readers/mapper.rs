@@ -10,8 +10,12 @@
 //! (Documentation/admin-guide/device-mapper/cache.rst), and the one before it that was kept out of the tree, which
 //! tells hits as if they were hundredths: its own ratio is not used.
 
+use super::look::Look;
+use super::reader::{Opening, Reader};
+use crate::SourceError;
+use crate::system::clock::now;
 use crate::system::{Roots, guard, mounts, text};
-use holdup_reason::facts::{Body, DeviceNumber, Disk, DiskCacheSample};
+use holdup_reason::facts::{Body, DeviceNumber, Disk, DiskCacheSample, Fact};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -46,7 +50,7 @@ pub struct Mapper {
 
 impl Mapper {
     /// Finds the caches among the mapped disks and reads them once.
-    pub fn open(roots: &Roots, disks: &[Disk]) -> (Self, Vec<Body>) {
+    fn find(roots: &Roots, disks: &[Disk]) -> (Self, Vec<Body>) {
         let stands_on_several = |disk: &&Disk| disk.mapped_name.is_some() && disk.below.len() > 1;
         let caches: Vec<DeviceNumber> =
             disks.iter().filter(stands_on_several).map(|disk| disk.dev).take(DEVICES_MAX).collect();
@@ -84,6 +88,20 @@ impl Mapper {
             }
         }
         reported
+    }
+}
+
+impl Reader for Mapper {
+    fn open(look: &mut Look, opening: &mut Opening) -> Result<Self, SourceError> {
+        let (mapper, caches) = Self::find(&look.roots, &opening.settings.disks);
+        caches.into_iter().for_each(|body| opening.put(body));
+        Ok(mapper)
+    }
+
+    fn close(&mut self, _: &mut Look, facts: &mut Vec<Fact>) -> Result<(), SourceError> {
+        let at_ns = now();
+        facts.extend(self.samples().into_iter().map(|body| Fact { at_ns, body }));
+        Ok(())
     }
 }
 

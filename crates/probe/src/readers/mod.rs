@@ -1,39 +1,66 @@
-//! Readers of files: /proc, /sys and the cgroup hierarchies become facts.
+//! Sources of a look: one file each, behind one trait (reader.rs), in one ordered list (list.rs).
 //!
-//! x
-//! x
+//! Every reader takes the roots as a parameter, so that tests run on small checked-in trees; what cannot be read becomes a `Blind`
+//! fact with the reason, and one unreadable process never fails the rest. How files are reached without waiting for what is being
+//! diagnosed: system/. Beside the readers stand the notions that several of them share (look.rs, endpoints.rs, waited.rs,
+//! identities.rs, standstill.rs).
+//!
+//! Must not: reason about what is read, beyond choosing whose identity or descriptors are worth reading.
+//!
+//! Edit together: `reason/src/facts/*.rs` (the vocabulary), docs/adding-a-reader.md.
 
 pub mod cgroup_samples;
 pub mod cgroups;
-pub mod container_counters;
+mod connections;
+mod container_counters;
 pub mod containers;
-pub mod disks;
-pub mod endpoints;
+mod disks;
+mod endpoints;
+mod events;
 pub mod family;
-pub mod frequencies;
-pub mod host;
+mod family_walks;
+mod flows;
+mod frequencies;
+mod functions;
+mod host;
+mod identities;
 #[doc(hidden)]
 pub mod kernel_log;
-pub mod lock_carriers;
+mod kernel_stacks;
+pub mod last_walk;
+mod list;
+mod lock_carriers;
 pub mod locks;
+pub mod look;
 #[doc(hidden)]
 pub mod mapper;
 pub mod net_counters;
 pub mod netlink;
-pub mod next_hops;
-pub mod open_files;
-pub mod paths;
-pub mod polled;
+mod new_threads;
+mod next_hops;
+mod open_files;
+mod paths;
+mod polled;
+mod queues;
+pub mod reader;
+mod runtimes;
 pub mod sampler;
-pub mod scheduler_clock;
+mod scheduler_clock;
 pub mod settings;
 pub mod shared;
-pub mod softirqs;
-pub mod standstill;
+mod softirqs;
+mod stack_numbers;
+mod stacks;
+mod standing_waits;
+mod standstill;
 pub mod thread_times;
 pub mod threads;
-pub mod users;
+mod users;
+mod waited;
 pub mod waits;
+
+pub use list::READERS;
+pub use queues::unopened as no_netlink;
 
 #[cfg(test)]
 mod tests;

@@ -4,10 +4,14 @@
 //! Names come from the files, so that a counter a newer kernel adds is reported without a change here;
 //! rejected: procfs_core's structs, which know the names of their day.
 
+use super::look::Look;
+use super::reader::{Opening, Reader};
+use crate::SourceError;
+use crate::system::clock::now;
 use crate::system::links::{link, namespace_inode};
 use crate::system::stat::Stat;
 use crate::system::{Roots, blind, is_refusal, refused_by, text};
-use holdup_reason::facts::{Body, NetCounters};
+use holdup_reason::facts::{Body, Fact, NetCounters};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -67,6 +71,26 @@ pub fn net_counters(roots: &Roots, pid_per_netns: &BTreeMap<u32, u32>) -> Vec<Bo
         facts.push(Body::NetCounters(NetCounters { netns: *netns, counters }));
     }
     facts
+}
+
+/// Read at both ends of a look, of the namespaces that are there then.
+pub struct NamespaceCounters;
+
+impl Reader for NamespaceCounters {
+    fn open(look: &mut Look, opening: &mut Opening) -> Result<Self, SourceError> {
+        net_counters(&look.roots, &opening.settings.namespaces)
+            .into_iter()
+            .for_each(|body| opening.put(body));
+        Ok(Self)
+    }
+
+    fn close(&mut self, look: &mut Look, facts: &mut Vec<Fact>) -> Result<(), SourceError> {
+        let at_ns = now();
+        let namespaces = network_namespaces(&look.roots);
+        let read = net_counters(&look.roots, &namespaces);
+        facts.extend(read.into_iter().map(|body| Fact { at_ns, body }));
+        Ok(())
+    }
 }
 
 /// netstat and snmp: a line of names, then a line of values, both beginning with the table's name.

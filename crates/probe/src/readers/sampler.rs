@@ -6,9 +6,15 @@
 //! each read at offset 0. A file that cannot be read is reported once as blind and not tried again. Rejected: the parsers
 //! of procfs_core, which make a table of names of each file, anew for each reading.
 
-use crate::readers::standstill::Standstill;
+use super::look::Look;
+use super::reader::{Opening, Reader, Tick};
+use super::standstill::Standstill;
+use crate::SourceError;
+use crate::system::clock::now;
 use crate::system::{Roots, blind, text, units};
-use holdup_reason::facts::{Body, CpuSample, DeviceNumber, DiskSample, MemorySample, Pressure};
+use holdup_reason::facts::{
+    Body, CpuSample, DeviceNumber, DiskSample, Fact, MemorySample, Ns, Pressure,
+};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
@@ -109,29 +115,17 @@ impl Sampler {
 
     /// What is due at a tick; `queued` says whether a bio was since the one before, if that is known, and `again`
     /// whether disks are read in any case.
-    pub fn tick(&mut self, queued: Option<bool>, again: bool) -> Vec<Body> {
+    fn due(&mut self, queued: Option<bool>, again: bool) -> Vec<Body> {
         self.ticks += 1;
         let still = self.standstill.tick(queued, again);
-        let due = if self.standstill.is_calm() { ALL_TICKS_STILL } else { ALL_TICKS };
+        let due = if self.standstill.is_still() { ALL_TICKS_STILL } else { ALL_TICKS };
         if self.ticks >= due {
             return self.sample();
         }
         still.unwrap_or_else(|| self.disks())
     }
 
-    /// Ticks to the next reading that is due while disks stand still; none if they do not.
-    pub fn still_ticks(&self) -> Option<u64> {
-        let left = ALL_TICKS_STILL.saturating_sub(self.ticks);
-        self.standstill.is_calm().then_some(u64::from(left))
-    }
-
-    /// What is due at a tick before that in which nobody was awake.
-    pub fn slept(&mut self) -> Vec<Body> {
-        self.ticks += 1;
-        self.standstill.slept()
-    }
-
-    /// One reading of all counters; the first one also tells what cannot be read.
+    /// One reading of all counters; the first one also says what cannot be read.
     pub fn sample(&mut self) -> Vec<Body> {
         self.ticks = 0;
         let mut facts = Vec::new();
@@ -204,6 +198,45 @@ impl Sampler {
         let [io_some_us, io_full_us] = io.unwrap_or_default();
         let [memory_some_us, memory_full_us] = memory.unwrap_or_default();
         Some(Pressure { cpu_some_us, io_some_us, io_full_us, memory_some_us, memory_full_us })
+    }
+}
+
+impl Reader for Sampler {
+    fn open(look: &mut Look, opening: &mut Opening) -> Result<Self, SourceError> {
+        let mut sampler = Self::new(&look.roots);
+        sampler.sample().into_iter().for_each(|body| opening.put(body));
+        Ok(sampler)
+    }
+
+    fn slept(&mut self, at_ns: Ns, facts: &mut Vec<Fact>) {
+        self.ticks += 1;
+        facts.extend(self.standstill.slept().into_iter().map(|body| Fact { at_ns, body }));
+    }
+
+    fn tick(
+        &mut self,
+        _: &mut Look,
+        tick: &Tick,
+        facts: &mut Vec<Fact>,
+    ) -> Result<(), SourceError> {
+        let at_ns = now();
+        let reported = match tick.is_last {
+            true => self.sample(),
+            false => self.due(tick.queued.bio, tick.again),
+        };
+        facts.extend(reported.into_iter().map(|body| Fact { at_ns, body }));
+        Ok(())
+    }
+
+    fn is_still(&self) -> bool {
+        self.standstill.is_still()
+    }
+
+    fn due_ticks(&self) -> u64 {
+        match self.standstill.is_still() {
+            true => u64::from(ALL_TICKS_STILL.saturating_sub(self.ticks)),
+            false => 1,
+        }
     }
 }
 

@@ -9,10 +9,14 @@
 //! kernel's own tmpfs, so stat cannot hang on a foreign file system. Maps and smaps take the
 //! memory lock: processes with a thread in D are left out, and the guard stands behind.
 
+use super::look::Look;
+use super::reader::{Opening, Reader};
+use crate::SourceError;
 use crate::system::clock::Clock;
+use crate::system::clock::now;
 use crate::system::stat::{may_read_memory, stats};
 use crate::system::{Roots, guard, is_refusal, mounts, refused_by, text};
-use holdup_reason::facts::{Blind, Body, SharedSegment, ThreadRef};
+use holdup_reason::facts::{Blind, Body, Fact, SharedSegment, ThreadRef};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::CString;
 use std::fs::File;
@@ -34,6 +38,22 @@ pub fn shared_segments(roots: &Roots) -> Vec<Body> {
         return Vec::new();
     }
     search(roots)
+}
+
+/// Searched for as the look ends.
+pub struct SharedSegments;
+
+impl Reader for SharedSegments {
+    fn open(_: &mut Look, _: &mut Opening) -> Result<Self, SourceError> {
+        Ok(Self)
+    }
+
+    fn close(&mut self, look: &mut Look, facts: &mut Vec<Fact>) -> Result<(), SourceError> {
+        let at_ns = now();
+        let read = shared_segments(&look.roots);
+        facts.extend(read.into_iter().map(|body| Fact { at_ns, body }));
+        Ok(())
+    }
 }
 
 /// The search itself, whatever meminfo says.

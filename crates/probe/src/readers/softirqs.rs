@@ -4,8 +4,12 @@
 //! Time in them stands in /proc/stat (sampler.rs); this says what for. Read at both ends of a look. Rejected: the tracepoints
 //! softirq_entry and softirq_exit, which would cost most where there are most interrupts.
 
+use super::look::Look;
+use super::reader::{Opening, Reader};
+use crate::SourceError;
+use crate::system::clock::now;
 use crate::system::{Roots, blind, text};
-use holdup_reason::facts::{Body, SoftirqSample};
+use holdup_reason::facts::{Body, Fact, SoftirqSample};
 use std::collections::BTreeMap;
 
 /// A sample of each CPU.
@@ -24,6 +28,23 @@ pub fn softirqs(roots: &Roots) -> Vec<Body> {
             let therefore = "what interrupts are for is unknown";
             vec![Body::Blind(blind("proc.softirqs", &error, therefore))]
         }
+    }
+}
+
+/// Read at both ends of a look.
+pub struct Softirqs;
+
+impl Reader for Softirqs {
+    fn open(look: &mut Look, opening: &mut Opening) -> Result<Self, SourceError> {
+        softirqs(&look.roots).into_iter().for_each(|body| opening.put(body));
+        Ok(Self)
+    }
+
+    fn close(&mut self, look: &mut Look, facts: &mut Vec<Fact>) -> Result<(), SourceError> {
+        let at_ns = now();
+        let read = softirqs(&look.roots);
+        facts.extend(read.into_iter().map(|body| Fact { at_ns, body }));
+        Ok(())
     }
 }
 

@@ -10,7 +10,7 @@
 //! are the same for all, in any case, for what moves a counter without being queued. Rejected: reading more seldom
 //! while nothing changes (samples would stand thicker where something waits, and their mean with them).
 //!
-//! Edit together: files/sampler.rs, netlink.rs (who reads), kernel.rs (who knows what was queued), quiet_host.rs (ticks in
+//! Edit together: sampler.rs, queues.rs (who reads), kernel/ (who knows what was queued), session/quiet_host.rs (ticks in
 //! which nobody is awake).
 
 use holdup_reason::facts::Body;
@@ -30,7 +30,7 @@ impl Standstill {
     /// not be made `again` in any case.
     pub fn tick(&mut self, queued: Option<bool>, again: bool) -> Option<Vec<Body>> {
         self.quiet = if queued == Some(false) { self.quiet + 1 } else { 0 };
-        (self.is_calm() && !again).then(|| self.last.clone())
+        (self.is_still() && !again).then(|| self.last.clone())
     }
 
     /// At a tick in which nobody was awake, because it is quiet.
@@ -39,12 +39,12 @@ impl Standstill {
     }
 
     /// Whether the last reading found nothing waiting, and nothing was queued since.
-    pub fn is_calm(&self) -> bool {
+    pub fn is_still(&self) -> bool {
         // The reading must be from a quiet tick itself: it may have come between a packet's sight and its queueing.
         self.quiet >= 2 && self.rests
     }
 
-    /// Takes note of a reading.
+    /// A reading was made.
     pub fn read(&mut self, reported: &[Body]) {
         self.rests = reported.iter().all(rests);
         self.last.clear();
@@ -108,10 +108,10 @@ mod tests {
         let mut still = Standstill::default();
         assert_eq!(still.tick(Some(false), false), None);
         still.read(&reading);
-        assert!(!still.is_calm());
+        assert!(!still.is_still());
         assert_eq!(still.tick(Some(false), false), Some(reading.clone()));
         for _ in 0..8 {
-            assert!(still.is_calm());
+            assert!(still.is_still());
             assert_eq!(still.slept(), reading);
         }
         assert_eq!(still.tick(Some(false), true), None, "it is read again in time");

@@ -3,9 +3,25 @@
 //! `v1` is a small Docker host of Linux 5.10, `v2` one with the unified hierarchy alone; `none` does
 //! not exist. Of the real /proc nothing is expected but what this process does itself.
 
+use super::cgroup_samples;
+use super::cgroups::Cgroups;
+use super::locks::LockTable;
+use super::net_counters::{net_counters, network_namespaces};
+use super::reader::Reader;
+use super::sampler::Sampler;
+use super::settings::Settings;
+use super::shared::shared_segments;
+use super::thread_times::ThreadTimes;
+use super::threads::{Asked, thread, threads, threads_of};
+use super::waits::unprivileged_waits;
 use super::*;
+use crate::system::clock::now;
+use crate::system::status::thread_inside;
+use crate::system::units::page_bytes;
+use crate::system::{Roots, text};
 use holdup_reason::facts::*;
 use std::collections::BTreeMap;
+use std::path::Path;
 
 fn fixture(name: &str) -> Roots {
     Roots::under(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name))
@@ -57,7 +73,7 @@ fn the_host() {
 
 #[test]
 fn disks_and_what_they_stand_on() {
-    let facts = opening(&fixture("v1")).facts;
+    let facts = Settings::read(&fixture("v1")).facts;
     let disks: BTreeMap<String, Disk> =
         only!(Disk, facts).into_iter().map(|disk| (disk.name.clone(), disk)).collect();
     let sda = &disks["sda"];
@@ -118,7 +134,7 @@ fn cgroup_settings_v1() {
 #[test]
 fn cgroup_counters_v1() {
     let (mut cgroups, _) = Cgroups::scan(&fixture("v1"));
-    let samples = only!(CgroupSample, cgroups.samples().collect::<Vec<_>>());
+    let samples = only!(CgroupSample, cgroup_samples::samples(&mut cgroups).collect::<Vec<_>>());
     assert_eq!(samples.len(), 9, "cpu, memory and blkio have counters");
     let merged = samples.iter().filter(|sample| sample.path == docker());
     for sample in merged {
@@ -146,7 +162,7 @@ fn cgroup_counters_v1() {
         }
     }
     assert_eq!(
-        only!(CgroupSample, cgroups.samples().collect::<Vec<_>>()),
+        only!(CgroupSample, cgroup_samples::samples(&mut cgroups).collect::<Vec<_>>()),
         samples,
         "what is missing is remembered"
     );
@@ -165,7 +181,7 @@ fn cgroups_v2() {
     let limits: Vec<_> = web.io_limits.iter().map(|l| (&*l.kind, l.per_second)).collect();
     assert_eq!(limits, [("read_bps", 2_097_152), ("write_iops", 120)]);
     assert_eq!((web.io_weight, web.frozen, web.pids_limit), (Some(200), Some(true), None));
-    let samples = only!(CgroupSample, cgroups.samples().collect::<Vec<_>>());
+    let samples = only!(CgroupSample, cgroup_samples::samples(&mut cgroups).collect::<Vec<_>>());
     let web = samples.iter().find(|s| s.path == "/system.slice/web.service").unwrap();
     assert_eq!((web.cpu_usage_ns, web.cpu_throttled_ns), (Some(2_500_000), Some(700_000)));
     assert_eq!((web.memory_limit_hits, web.memory_high_hits), (Some(7), Some(6)));
@@ -190,7 +206,7 @@ fn host_counters() {
     assert_eq!((cpus[0].user_ns, cpus[0].steal_ns), (250_000_000, 10_000_000));
     let memory = &only!(MemorySample, facts)[0];
     assert_eq!((memory.shmem_bytes, memory.dirty_bytes), (200 << 20, 512 << 10));
-    assert_eq!(memory.dirty_threshold_bytes, 1000 * host::page_bytes());
+    assert_eq!(memory.dirty_threshold_bytes, 1000 * page_bytes());
     assert_eq!((memory.allocation_stalls, memory.refaults), (9, 11));
     assert_eq!((memory.reclaimed, memory.oom_kills), (110, 1));
     assert_eq!(memory.compaction_stalls, 7);
@@ -222,8 +238,10 @@ fn who_threads_are() {
     assert_eq!(by_tid(501).command.len(), 200);
     assert_eq!(thread(&fixture("v1"), 501).unwrap(), *by_tid(501));
     assert_eq!(thread(&fixture("v1"), 999), None);
-    let some: Vec<u32> =
-        threads_of(&fixture("v1"), [510, 1, 999, 500]).iter().map(|t| t.thread.tid).collect();
+    let some: Vec<u32> = threads_of(&fixture("v1"), [510, 1, 999, 500], &mut Asked::default())
+        .iter()
+        .map(|t| t.thread.tid)
+        .collect();
     assert_eq!(some, [1, 510, 500]);
     assert_eq!(thread_inside(&fixture("v1"), 500, 9), Some(510));
     assert_eq!(thread_inside(&fixture("v1"), 1, 1), Some(1));
@@ -281,7 +299,7 @@ fn a_lock_table_that_was_asked_for_is_taken_once() {
         table.taken(&roots)
     });
     let (at_ns, reported) = taken.unwrap();
-    assert!(at_ns <= threads::clock_ns(libc::CLOCK_MONOTONIC) && at_ns > 0);
+    assert!(at_ns <= now() && at_ns > 0);
     assert!(!reported.is_empty() && reported == table.read(&roots), "as if it had been waited for");
     assert!(table.taken(&roots).is_none());
 }
@@ -300,26 +318,26 @@ fn a_lock_table_is_read_from_the_first_wait_for_a_lock_on() {
     let reported = |table: &mut LockTable| {
         let mut facts = Vec::new();
         for _ in 0..200 {
-            table.tick(&roots, &mut facts);
-            if !facts.is_empty() || !table.is_wanted() {
+            table.go_on(&roots, &mut facts);
+            if !facts.is_empty() || table.is_still() {
                 break;
             }
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
         facts
     };
-    let mut table = LockTable::default();
-    table.heed(&[stack("pipe_read"), blocked("openat"), blocked("")], true);
+    let mut table = LockTable::new(true);
+    table.search([stack("pipe_read"), blocked("openat"), blocked("")].iter());
     assert_eq!(reported(&mut table), [], "nobody waits for a lock");
-    table.heed(&[stack("__break_lease")], true);
+    table.search([stack("__break_lease")].iter());
     assert_eq!(reported(&mut table).len(), 5);
-    table.heed(&[blocked("nanosleep")], true);
+    table.search([blocked("nanosleep")].iter());
     assert!(!reported(&mut table).is_empty(), "again, though nobody new waits");
 
     let wanted = |fact, kernel_events| {
-        let mut table = LockTable::default();
-        table.heed(&[fact], kernel_events);
-        table.is_wanted()
+        let mut table = LockTable::new(kernel_events);
+        table.search([fact].iter());
+        !table.is_still()
     };
     assert!(wanted(blocked("flock"), true) && wanted(stack("nlmclnt_block"), true));
     assert!(wanted(blocked(""), false), "it may be one, for all that is known");
@@ -379,11 +397,11 @@ fn counters_of_namespaces() {
 #[test]
 fn nothing_there_is_reported_and_nothing_fails() {
     let roots = fixture("none");
-    let Opening { facts, mut cgroups } = opening(&roots);
-    assert!(cgroups.is_empty() && cgroups.samples().next().is_none());
+    let Settings { facts, mut cgroups, .. } = Settings::read(&roots);
+    assert!(cgroups.is_empty() && cgroup_samples::samples(&mut cgroups).next().is_none());
     let what: Vec<String> = only!(Blind, facts).into_iter().map(|blind| blind.what).collect();
     assert_eq!(what, ["proc.mountinfo", "sys.block"]);
-    assert_eq!(only!(Blind, sample(&roots)).len(), 7);
+    assert_eq!(only!(Blind, Sampler::new(&roots).sample()).len(), 7);
     assert_eq!(only!(Blind, threads(&roots)).len(), 1);
     assert_eq!(only!(Blind, LockTable::default().read(&roots)).len(), 1);
 }
@@ -431,9 +449,9 @@ fn damaged_files_never_panic() {
             let mountinfo = "proc/self/mountinfo";
             std::fs::copy(fixtures.join(name).join(mountinfo), to.join(mountinfo)).unwrap();
             let roots = Roots::under(&to);
-            let Opening { mut facts, mut cgroups } = opening(&roots);
-            facts.extend(cgroups.samples());
-            facts.extend(sample(&roots));
+            let Settings { mut facts, mut cgroups, .. } = Settings::read(&roots);
+            facts.extend(cgroup_samples::samples(&mut cgroups));
+            facts.extend(Sampler::new(&roots).sample());
             facts.extend(threads(&roots));
             facts.extend(ThreadTimes::begin(&roots, 1).0.end(2));
             facts.extend(unprivileged_waits(&roots, 1, &mut |_| 1));
@@ -460,12 +478,12 @@ fn the_real_proc_knows_this_test() {
     let own = tries.find(|own| !own.command.is_empty()).expect("a command at last");
     assert_eq!(own.thread.pid, std::process::id());
     assert!(!own.kernel && !own.command.is_empty() && !own.cpus_allowed.is_empty());
-    let now_ns = threads::clock_ns(libc::CLOCK_MONOTONIC);
+    let now_ns = now();
     let age_ns = now_ns.saturating_sub(own.thread.start_ns);
     assert!(age_ns < 600_000_000_000, "this test began {age_ns} ns ago");
     let all = only!(Thread, threads(&roots));
     assert!(all.iter().any(|thread| thread.thread.pid == own.thread.pid));
-    assert!(!only!(CpuSample, sample(&roots)).is_empty());
+    assert!(!only!(CpuSample, Sampler::new(&roots).sample()).is_empty());
 }
 
 #[test]

@@ -4,13 +4,17 @@
 //! The kernel counts time on a CPU and time ready for one; what is left of the window was blocked.
 //! How much of that was uninterruptible nobody counts, so it is split by how often the thread was
 //! seen in state D: call [`ThreadTimes::observe`] a few times in between. A thread that began in
-//! the window is told from its begin; one that ended in it is not reported.
+//! the window is reported from its begin; one that ended in it is not reported.
 
+use super::look::Look;
+use super::reader::{Opening, Reader, Tick};
+use crate::SourceError;
 use crate::readers::threads::no_proc;
 use crate::system::clock::Clock;
+use crate::system::clock::now;
 use crate::system::stat::Stat;
 use crate::system::{Roots, blind, text};
-use holdup_reason::facts::{Body, Ns, ThreadTime};
+use holdup_reason::facts::{Body, Fact, Ns, ThreadTime};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
@@ -35,7 +39,7 @@ struct Seen {
 }
 
 impl ThreadTimes {
-    /// Reads all threads; `now_ns` is CLOCK_MONOTONIC. The facts tell what cannot be read.
+    /// Reads all threads; `now_ns` is CLOCK_MONOTONIC. The facts say what cannot be read.
     pub fn begin(roots: &Roots, now_ns: Ns) -> (Self, Vec<Body>) {
         let mut facts = Vec::new();
         let clock = Clock::now();
@@ -121,6 +125,41 @@ impl ThreadTimes {
             parent_pid: stat.parent_pid,
             ..ThreadTime::default()
         }
+    }
+}
+
+/// The times of all threads, where there are no kernel programs that count them; with those, what they have counted.
+pub struct Times(Option<ThreadTimes>);
+
+impl Reader for Times {
+    fn open(look: &mut Look, opening: &mut Opening) -> Result<Self, SourceError> {
+        if look.programs.is_some() {
+            return Ok(Self(None));
+        }
+        let (times, reported) = ThreadTimes::begin(&look.roots, look.window.begin_ns);
+        reported.into_iter().for_each(|body| opening.put(body));
+        Ok(Self(Some(times)))
+    }
+
+    fn tick(&mut self, _: &mut Look, _: &Tick, _: &mut Vec<Fact>) -> Result<(), SourceError> {
+        if let Some(times) = &mut self.0 {
+            times.observe();
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, look: &mut Look) -> Result<(), SourceError> {
+        if let Some(times) = &self.0 {
+            let at_ns = now();
+            let read = times.end(at_ns).into_iter();
+            look.last.times.extend(read.map(|body| Fact { at_ns, body }));
+        }
+        Ok(())
+    }
+
+    fn close(&mut self, look: &mut Look, facts: &mut Vec<Fact>) -> Result<(), SourceError> {
+        facts.append(&mut look.last.times);
+        Ok(())
     }
 }
 

@@ -18,7 +18,6 @@ use crate::system::{Roots, blind, guard, is_refusal, refused_by, text};
 use holdup_reason::facts::{Blind, Body, Membership, Thread};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 const COMMAND_BYTES_MAX: usize = 200;
 
@@ -26,13 +25,27 @@ const COMMAND_BYTES_MAX: usize = 200;
 /// of its threads are asked for; the guard stands behind.
 const STATES_MAX: usize = 256;
 
+/// What is remembered from one question to the next, for the length of a look.
+#[derive(Debug, Default)]
+pub struct Asked {
+    /// Processes whose command line did not come back once: a second try would cost the guard's timeout again, and one more
+    /// thread left behind.
+    stuck: BTreeSet<u32>,
+    /// Names of users, once the file was read.
+    users: Option<users::Names>,
+}
+
 /// One thread; `None` if it is gone. For several, [`threads_of`] is cheaper.
 pub fn thread(roots: &Roots, tid: u32) -> Option<Thread> {
-    threads_of(roots, [tid]).pop()
+    threads_of(roots, [tid], &mut Asked::default()).pop()
 }
 
 /// Some threads, each process looked at once; those that are gone are left out.
-pub fn threads_of(roots: &Roots, tids: impl IntoIterator<Item = u32>) -> Vec<Thread> {
+pub fn threads_of(
+    roots: &Roots,
+    tids: impl IntoIterator<Item = u32>,
+    asked: &mut Asked,
+) -> Vec<Thread> {
     let mut by_pid: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for tid in tids {
         let status = text::read(&roots.process(tid, "status")).ok();
@@ -40,10 +53,11 @@ pub fn threads_of(roots: &Roots, tids: impl IntoIterator<Item = u32>) -> Vec<Thr
             by_pid.entry(pid as u32).or_default().push(tid);
         }
     }
-    let host = OfHost::read(roots);
+    let Asked { stuck, users } = asked;
+    let host = OfHost::read(roots, users);
     let mut processes: Vec<Process> =
         by_pid.keys().filter_map(|pid| Process::read(roots, *pid, STATES_MAX)).collect();
-    read_commands(roots, &mut processes);
+    read_commands(roots, &mut processes, stuck);
     let mut found = Vec::new();
     for process in &processes {
         for tid in by_pid.get(&process.pid).into_iter().flatten() {
@@ -62,10 +76,11 @@ pub fn threads(roots: &Roots) -> Vec<Body> {
         Ok(pids) => pids,
         Err(error) => return vec![Body::Blind(no_proc(&error))],
     };
-    let host = OfHost::read(roots);
+    let Asked { stuck, users } = &mut Asked::default();
+    let host = OfHost::read(roots, users);
     let mut processes: Vec<Process> =
         pids.iter().filter_map(|pid| Process::read(roots, *pid, usize::MAX)).collect();
-    read_commands(roots, &mut processes);
+    read_commands(roots, &mut processes, stuck);
     let mut facts = Vec::new();
     for process in &processes {
         for stat in &process.stats {
@@ -86,14 +101,15 @@ pub fn no_proc(error: &std::io::Error) -> Blind {
 
 /// What is read once for all threads.
 struct OfHost<'r> {
-    roots: &'r Roots,
+    users: &'r users::Names,
     clock: Clock,
     has_several_nodes: bool,
 }
 
 impl<'r> OfHost<'r> {
-    fn read(roots: &'r Roots) -> Self {
-        Self { roots, clock: Clock::now(), has_several_nodes: host::has_several_nodes(roots) }
+    fn read(roots: &Roots, users: &'r mut Option<users::Names>) -> Self {
+        let users = users.get_or_insert_with(|| users::names(roots));
+        Self { users, clock: Clock::now(), has_several_nodes: host::has_several_nodes(roots) }
     }
 }
 
@@ -161,20 +177,15 @@ impl Process {
             swap_bytes: status.swap_bytes,
             capabilities: status.capabilities,
             uid: status.uid,
-            user: status.uid.and_then(|uid| users::name(host.roots, uid)),
+            user: status.uid.and_then(|uid| host.users.get(&uid).cloned()),
             // `0` stands for running, and for `may not be seen`.
             wchan: wchan.filter(|wchan| wchan != "0").unwrap_or_default(),
         })
     }
 }
 
-/// Processes whose command line did not come back once: a second try would cost the guard's
-/// timeout again, and one more thread left behind.
-static STUCK: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
-
 /// The command lines of all processes of which none can be asleep with its memory lock held.
-fn read_commands(roots: &Roots, processes: &mut [Process]) {
-    let mut stuck = STUCK.lock().unwrap_or_else(PoisonError::into_inner);
+fn read_commands(roots: &Roots, processes: &mut [Process], stuck: &mut BTreeSet<u32>) {
     let may = |process: &Process| process.may_read_memory() && !stuck.contains(&process.pid);
     let wanted = processes.iter().enumerate().filter(|(_, process)| may(process));
     let (places, paths): (Vec<usize>, Vec<PathBuf>) =

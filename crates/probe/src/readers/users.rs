@@ -1,26 +1,17 @@
 //! Names of users.
 //!
-//! From /etc/passwd alone, read once. Rejected: getpwuid, which may ask a directory server over the network, in the middle of a look
+//! From /etc/passwd alone, read once a look. Rejected: getpwuid, which may ask a directory server over the network, in the middle of a look
 //! at a host that may have none. Must not: guess a name for a number that the file lacks.
 
 use crate::system::{Roots, text};
-use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::collections::HashMap;
 
-type Names = HashMap<u32, String>;
+/// Names by the numbers of users.
+pub type Names = HashMap<u32, String>;
 
-/// What was read, by the root under which it lies.
-static READ: Mutex<BTreeMap<PathBuf, Names>> = Mutex::new(BTreeMap::new());
-
-/// The name of a user of this host, if its file has one.
-pub fn name(roots: &Roots, uid: u32) -> Option<String> {
-    let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
-    let names = read.entry(roots.root.clone()).or_insert_with(|| {
-        let file = text::read(&roots.resolve("/etc/passwd")).unwrap_or_default();
-        parse(&file)
-    });
-    names.get(&uid).cloned()
+/// The names of the users of this host, as far as its file has them.
+pub fn names(roots: &Roots) -> Names {
+    parse(&text::read(&roots.resolve("/etc/passwd")).unwrap_or_default())
 }
 
 /// Lines such as `anna:x:1000:1000:Anna:/home/anna:/bin/sh`; of several names for a number the first counts.

@@ -74,9 +74,7 @@ impl Held {
             // From here on nothing is started by it any more, and it is to notice the end at once.
             priority::follow();
             let ending = spawned.and_then(|mut child| child.wait());
-            let ending = ending.map(|status| {
-                ended_as(status, crate::system::clock::clock_ns(libc::CLOCK_MONOTONIC))
-            });
+            let ending = ending.map(|status| ended_as(status, crate::system::clock::now()));
             if let Ok(mut slot) = result.lock() {
                 *slot = Some(ending);
             }

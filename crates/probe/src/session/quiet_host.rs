@@ -10,7 +10,7 @@
 //! Must not: sleep for long in the tick in which the programs are asked (one that has looked just before would not
 //! call); know what a disturbance is (who reads says so). Rejected: longer ticks for a quiet host (a burst between two
 //! of them would be averaged over both, and samples would stand thinner where nothing waits, and means with them).
-//! Pure. Edit together: live.rs, standstill.rs, `call_reader` of bpf/common.bpf.h.
+//! Pure. Edit together: window.rs, readers/standstill.rs, `call_reader` of bpf/common.bpf.h.
 
 use holdup_reason::facts::Ns;
 
@@ -27,7 +27,7 @@ pub struct QuietHost {
 }
 
 impl QuietHost {
-    /// Takes note of ticks that have passed, in which nothing happened that must be seen soon, or something.
+    /// Ticks have passed, in which nothing happened that must be seen soon, or something.
     pub fn passed(&mut self, ticks: u64, undisturbed: bool) {
         self.ticks = if undisturbed { self.ticks + ticks } else { 0 };
     }
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_sleep_needs_calm_and_a_tick_in_which_the_programs_call() {
+    fn a_long_sleep_needs_quiet_and_a_tick_in_which_the_programs_call() {
         let mut quiet = QuietHost::default();
         for _ in 0..QUIET_TICKS {
             assert!(!quiet.is_watched());

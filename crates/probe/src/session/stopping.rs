@@ -4,7 +4,7 @@
 //! (a supervisor mostly sends it to the whole group), and a second after the signal there is an answer in any case: with the
 //! command as it stands, if it still does. Only once the answer is being made does another signal end holdup at once.
 //!
-//! Must not: decide which signals are meant so (signals.rs of the report crate). Edit together: look_end.rs, command.rs.
+//! Must not: decide which signals are meant so (signals.rs of the report crate). Edit together: watched.rs, command.rs.
 
 use crate::session::command::Held;
 use holdup_reason::facts::Ns;

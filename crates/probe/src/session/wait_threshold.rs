@@ -6,6 +6,7 @@
 //! Pure: it is given counts and gives thresholds. Must not: drop events itself (the ring counts those
 //! that do not fit). Rejected: sampling one wait in n (the longest, which explain a hang, would be gone).
 
+use crate::plan::{Reporting, TRACED_THRESHOLD_NS};
 use holdup_reason::facts::{Body, Fact, Ns, ThreadRef};
 use std::collections::HashMap;
 
@@ -13,33 +14,16 @@ use std::collections::HashMap;
 pub const THRESHOLD_NS: Ns = 1_000_000;
 /// A threshold above this would hide what a look is for.
 const THRESHOLD_NS_MAX: Ns = 1_000_000_000;
-/// The least threshold above none for the threads of a command, and the least of all for those of a process.
-const TRACED_THRESHOLD_NS: Ns = 20_000;
 /// Events that a look may tell (about 2 KB each, with the reasoning).
 const EVENTS_MAX: u64 = 1_000_000;
 /// Ticks after which two thirds of what is left would be reported, if events came as fast as they may.
 const TICKS_TO_SPEND: u64 = 400;
-/// Events that a tick may bring at most: of a look for each CPU, so that telling them takes the same small part of a
-/// host of any size (a wait is reported in some 10 us), and of a command, whose every wait is wanted.
-const LOOK_PER_CPU_AND_TICK: u64 = 125;
-const RUN_PER_TICK_MAX: u64 = 2_500;
-/// Of a process for each CPU: twice as many as of a host, so that its own waits are seen beside those of all others.
-const PROCESS_PER_CPU_AND_TICK: u64 = 250;
+/// Events that a tick may bring at most.
+const PER_TICK_MAX: u64 = 2_500;
 /// When the budget is nearly spent, at least.
 const PER_TICK_MIN: u64 = 50;
 /// Ticks with few events before a threshold falls.
 const QUIET_TICKS: u64 = 10;
-
-/// Whose threads have a threshold of their own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Traced {
-    /// Nobody's: a host, a container.
-    Nobody,
-    /// Those of a process that was asked about.
-    Process,
-    /// Those of a command, whose every wait is wanted.
-    Command,
-}
 
 /// The thresholds of one look.
 #[derive(Debug)]
@@ -48,30 +32,27 @@ pub struct WaitThreshold {
     traced_ns: Ns,
     /// For all others.
     others_ns: Ns,
-    traced: Traced,
+    /// The least that `traced_ns` may be; none: nobody is traced.
+    traced_least_ns: Option<Ns>,
     per_tick_max: u64,
     reported: u64,
-    calm_ticks: u64,
+    quiet_ticks: u64,
     highest: (Ns, Ns),
     author: Option<(u64, ThreadRef)>,
 }
 
 impl WaitThreshold {
     /// Of a look on so many CPUs.
-    pub fn new(traced: Traced, cpus: usize) -> Self {
-        let cpus = cpus as u64;
-        let per_tick_max = match traced {
-            Traced::Nobody => (LOOK_PER_CPU_AND_TICK * cpus).min(RUN_PER_TICK_MAX),
-            Traced::Process => (PROCESS_PER_CPU_AND_TICK * cpus).min(RUN_PER_TICK_MAX),
-            Traced::Command => RUN_PER_TICK_MAX,
-        };
+    pub fn new(reporting: Reporting, cpus: usize) -> Self {
+        let of_cpus = reporting.per_cpu_and_tick.map(|each| each * cpus as u64);
+        let per_tick_max = of_cpus.unwrap_or(PER_TICK_MAX).min(PER_TICK_MAX);
         Self {
-            traced_ns: least(traced),
+            traced_ns: reporting.traced_least_ns.unwrap_or(0),
             others_ns: THRESHOLD_NS,
-            traced,
+            traced_least_ns: reporting.traced_least_ns,
             per_tick_max,
             reported: 0,
-            calm_ticks: 0,
+            quiet_ticks: 0,
             highest: (0, THRESHOLD_NS),
             author: None,
         }
@@ -102,7 +83,7 @@ impl WaitThreshold {
             .clamp(PER_TICK_MIN, self.per_tick_max)
     }
 
-    /// Takes note of events of so many ticks, of none if they came before its end and more will come; `braked`
+    /// Counts the events of so many ticks, of none if they came before its end and more will come; `braked`
     /// if the kernel side kept waits under `threshold_ns` back because the ring was half full.
     /// True if the threshold rose.
     pub fn observe(&mut self, events: u64, ticks: u64, braked: bool) -> bool {
@@ -112,15 +93,15 @@ impl WaitThreshold {
             self.highest.0 = self.highest.0.max(self.others_ns);
         }
         if events > most || braked {
-            self.calm_ticks = 0;
+            self.quiet_ticks = 0;
             self.rise();
             return true;
         }
         if ticks > 0 && events < most / 8 {
-            self.calm_ticks += ticks;
+            self.quiet_ticks += ticks;
             // A flood that goes on comes back with each fall: one tick of it in eleven is borne.
-            if self.calm_ticks >= QUIET_TICKS {
-                self.calm_ticks = 0;
+            if self.quiet_ticks >= QUIET_TICKS {
+                self.quiet_ticks = 0;
                 self.fall();
             }
         }
@@ -128,7 +109,7 @@ impl WaitThreshold {
     }
 
     fn rise(&mut self) {
-        let has_traced = self.traced != Traced::Nobody;
+        let has_traced = self.traced_least_ns.is_some();
         if has_traced && self.traced_ns < THRESHOLD_NS {
             self.traced_ns = (self.traced_ns * 2).clamp(TRACED_THRESHOLD_NS, THRESHOLD_NS);
         } else {
@@ -142,10 +123,10 @@ impl WaitThreshold {
     }
 
     fn fall(&mut self) {
-        let least = least(self.traced);
+        let least = self.traced_least_ns.unwrap_or(0);
         if self.others_ns > THRESHOLD_NS {
             self.others_ns = (self.others_ns / 2).max(THRESHOLD_NS);
-            self.traced_ns = if self.traced == Traced::Nobody { 0 } else { self.others_ns };
+            self.traced_ns = if self.traced_least_ns.is_none() { 0 } else { self.others_ns };
         } else if self.traced_ns > TRACED_THRESHOLD_NS {
             self.traced_ns = (self.traced_ns / 2).max(least);
         } else {
@@ -174,18 +155,15 @@ impl WaitThreshold {
     }
 }
 
-/// The threshold of traced threads where there are few events.
-fn least(traced: Traced) -> Ns {
-    match traced {
-        Traced::Nobody | Traced::Command => 0,
-        Traced::Process => TRACED_THRESHOLD_NS,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::Target;
     use holdup_reason::facts::Wait;
+
+    fn of(target: &Target) -> Reporting {
+        target.scope().reporting
+    }
 
     /// A host on which `per_second(threshold)` waits a second are at least as long as the threshold.
     fn reported(
@@ -195,9 +173,9 @@ mod tests {
     ) -> u64 {
         let mut sum = 0;
         for _ in 0..ticks {
-            let threshold = match wait_threshold.traced {
-                Traced::Nobody => wait_threshold.others_ns,
-                Traced::Process | Traced::Command => wait_threshold.traced_ns,
+            let threshold = match wait_threshold.traced_least_ns {
+                None => wait_threshold.others_ns,
+                Some(_) => wait_threshold.traced_ns,
             };
             let events = per_second(threshold) / 10;
             sum += events;
@@ -208,7 +186,7 @@ mod tests {
 
     #[test]
     fn few_events_leave_the_threshold_alone() {
-        let mut wait_threshold = WaitThreshold::new(Traced::Nobody, 4);
+        let mut wait_threshold = WaitThreshold::new(of(&Target::Host), 4);
         reported(&mut wait_threshold, 100, |_| 1_000);
         assert_eq!(wait_threshold.highest_ns(), (0, THRESHOLD_NS));
         assert!(wait_threshold.author().is_none());
@@ -216,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_flood_of_short_waits_raises_the_threshold_and_its_end_lowers_it() {
-        let mut wait_threshold = WaitThreshold::new(Traced::Nobody, 4);
+        let mut wait_threshold = WaitThreshold::new(of(&Target::Host), 4);
         // A hundred thousand waits a second, of 3 ms each: none is 4 ms long.
         let flood =
             reported(
@@ -234,13 +212,13 @@ mod tests {
     fn a_larger_host_may_tell_more_up_to_what_a_command_may() {
         // Half as many waits are twice as long.
         let all = |cpus| {
-            reported(&mut WaitThreshold::new(Traced::Nobody, cpus), 50, |threshold| {
+            reported(&mut WaitThreshold::new(of(&Target::Host), cpus), 50, |threshold| {
                 100_000_000_000 / threshold
             })
         };
         assert!(all(2) < all(8) && all(8) < all(1_000), "{} {} {}", all(2), all(8), all(1_000));
         let threshold = |cpus| {
-            let mut wait_threshold = WaitThreshold::new(Traced::Nobody, cpus);
+            let mut wait_threshold = WaitThreshold::new(of(&Target::Host), cpus);
             reported(&mut wait_threshold, 100, |_| 2_400);
             wait_threshold.highest_ns().1
         };
@@ -249,14 +227,14 @@ mod tests {
 
     #[test]
     fn long_waits_in_a_flood_are_still_reported() {
-        let mut wait_threshold = WaitThreshold::new(Traced::Nobody, 4);
+        let mut wait_threshold = WaitThreshold::new(of(&Target::Host), 4);
         reported(&mut wait_threshold, 600, |_| 1_000_000);
         assert_eq!(wait_threshold.threshold_ns(), THRESHOLD_NS_MAX);
     }
 
     #[test]
     fn every_wait_of_a_command_is_reported_until_they_are_too_many() {
-        let mut wait_threshold = WaitThreshold::new(Traced::Command, 4);
+        let mut wait_threshold = WaitThreshold::new(of(&Target::Command(Vec::new())), 4);
         reported(&mut wait_threshold, 100, |_| 20_000);
         assert_eq!(wait_threshold.traced_threshold_ns(), 0);
         // A ping-pong: two hundred thousand waits a second of 5 us.
@@ -270,7 +248,7 @@ mod tests {
 
     #[test]
     fn short_waits_of_a_process_are_reported_now_and_then_however_many_they_are() {
-        let mut wait_threshold = WaitThreshold::new(Traced::Process, 2);
+        let mut wait_threshold = WaitThreshold::new(of(&Target::Process(7)), 2);
         // Three thousand a second of 300 us.
         let few = |threshold| if threshold <= 300_000 { 3_000 } else { 0 };
         assert_eq!(reported(&mut wait_threshold, 50, few), 15_000);
@@ -282,7 +260,7 @@ mod tests {
 
     #[test]
     fn a_command_of_any_length_stays_within_its_budget() {
-        let mut wait_threshold = WaitThreshold::new(Traced::Command, 4);
+        let mut wait_threshold = WaitThreshold::new(of(&Target::Command(Vec::new())), 4);
         // Waits of all lengths: half as many are twice as long.
         let hour = 36_000;
         let all =
@@ -292,7 +270,7 @@ mod tests {
 
     #[test]
     fn an_alarm_in_a_tick_raises_but_never_lowers() {
-        let mut wait_threshold = WaitThreshold::new(Traced::Nobody, 4);
+        let mut wait_threshold = WaitThreshold::new(of(&Target::Host), 4);
         assert!(wait_threshold.observe(10_000, 0, false));
         let raised = wait_threshold.threshold_ns();
         for _ in 0..2 * QUIET_TICKS {
@@ -303,7 +281,7 @@ mod tests {
 
     #[test]
     fn what_the_kernel_side_kept_back_is_reported() {
-        let mut wait_threshold = WaitThreshold::new(Traced::Command, 4);
+        let mut wait_threshold = WaitThreshold::new(of(&Target::Command(Vec::new())), 4);
         assert!(wait_threshold.observe(1, 0, true));
         assert_eq!(wait_threshold.highest_ns(), (THRESHOLD_NS, THRESHOLD_NS));
         assert_eq!(wait_threshold.traced_threshold_ns(), TRACED_THRESHOLD_NS);
@@ -315,7 +293,7 @@ mod tests {
             let thread = ThreadRef { tid: pid + 1, pid, start_ns: 1, comm: format!("p{pid}") };
             Fact { at_ns: 0, body: Body::Wait(Wait { thread, ..Wait::default() }) }
         };
-        let mut wait_threshold = WaitThreshold::new(Traced::Nobody, 4);
+        let mut wait_threshold = WaitThreshold::new(of(&Target::Host), 4);
         wait_threshold.blame(&[wait(7), wait(9), wait(9), wait(7), wait(9)]);
         wait_threshold.blame(&[wait(7)]);
         assert_eq!(wait_threshold.author().map(|it| (it.tid, it.comm.as_str())), Some((9, "p9")));

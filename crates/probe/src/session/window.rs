@@ -1,38 +1,65 @@
-//! Between two ticks of a look: how long it sleeps, what wakes it, and what it slept through.
+//! Between two ticks of a look how long it sleeps and what wakes it, and at a tick what came.
 //!
-//! Must not: decide when a host is quiet (quiet_host.rs), or read what a sample needs (live.rs).
-//! Edit together: quiet_host.rs, live.rs, standstill.rs.
+//! Must not: decide when a host is quiet (quiet_host.rs), or read what a sample needs (readers/).
+//! Edit together: quiet_host.rs, readers/standstill.rs.
 
+use super::expense::Expense;
+use super::quiet_host::{QuietHost, Sleep};
+use super::rate::Rate;
+use super::walks::Walks;
+use super::watched::Watched;
 use crate::SourceError;
-use crate::kernel::Programs;
-use crate::kernel::load::follow_names;
-use crate::readers::netlink::Netlink;
-use crate::session::command::Held;
-use crate::session::quiet_host::Sleep;
-use crate::session::{Live, STANDING_TICKS, now};
+use crate::kernel::{Programs, Queued};
+use crate::readers::look::Look;
+use crate::readers::reader::Tick;
+use crate::system::clock::now;
 use crate::system::own::priority;
-use holdup_reason::facts::{Fact, Ns};
+use holdup_reason::facts::Fact;
 
-impl Live {
+/// Ticks between two walks over the standing waits of a command, and readings of counters that stand still.
+const STANDING_TICKS: u64 = 10;
+/// Events of a tick that leave the host quiet.
+const QUIET_EVENTS: u64 = 10;
+
+/// What goes on from tick to tick.
+pub struct Ticks {
+    /// The rate of events.
+    pub rate: Rate,
+    /// What looking costs.
+    pub expense: Expense,
+    quiet: QuietHost,
+}
+
+impl Ticks {
+    /// Of a look that has just begun.
+    pub fn new(rate: Rate) -> Self {
+        Self { rate, expense: Expense::default(), quiet: QuietHost::default() }
+    }
+
     /// Ticks to what must be read next if nothing happens.
-    fn due_ticks(&self) -> u64 {
-        let left = STANDING_TICKS - self.ticks % STANDING_TICKS;
-        match self.sampler.still_ticks() {
-            Some(ticks) if !self.expense.is_measuring() => ticks.min(left),
-            _ => 1,
-        }
+    fn due_ticks(&self, look: &Look, walks: &Walks) -> u64 {
+        let left = STANDING_TICKS - look.window.ticks % STANDING_TICKS;
+        if self.expense.is_measuring() { 1 } else { walks.due_ticks().min(left) }
     }
 
     /// Sleeps to the end of the tick, or for some ticks if the host is quiet, or to the end of the command or the window
     /// if that is sooner. A ring that fills up is emptied meanwhile.
-    pub(crate) fn sleep(&mut self) -> Result<Sleep, SourceError> {
-        let mut sleep = Sleep::new(now(), self.quiet.ticks(self.due_ticks()), self.end_ns);
+    pub fn sleep(
+        &mut self,
+        look: &mut Look,
+        walks: &Walks,
+        watched: &Watched,
+    ) -> Result<Sleep, SourceError> {
+        let ticks = self.quiet.ticks(self.due_ticks(look, walks));
+        let mut sleep = Sleep::new(now(), ticks, look.window.end_ns);
         loop {
             let milliseconds = sleep.until_ns().saturating_sub(now()).div_ceil(1_000_000);
-            let command = self.held.as_ref().map_or(-1, Held::end_fd);
-            let alarm = self.programs.as_ref().map_or(-1, Programs::alarm_fd);
-            let mut waits =
-                [command, alarm].map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
+            let alarm = look.programs.as_ref().map_or(-1, Programs::alarm_fd);
+            let mut waits = [watched.end_fd(), alarm].map(|fd| libc::pollfd {
+                fd,
+                events: libc::POLLIN,
+                revents: 0,
+            });
             // SAFETY: two valid pollfds; a negative descriptor is ignored by the kernel.
             let ready = unsafe { libc::poll(waits.as_mut_ptr(), 2, milliseconds as i32) };
             if ready <= 0 || waits[0].revents != 0 || now() >= sleep.until_ns() {
@@ -40,29 +67,60 @@ impl Live {
                 sleep.end(now());
                 return Ok(sleep);
             }
-            if let Some(programs) = self.programs.as_mut() {
+            if let Some(programs) = look.programs.as_mut() {
                 programs.answer_alarm()?;
-                follow_names(programs, false)?;
-                self.follow_rate(0);
+                programs.follow_names(false)?;
+                self.rate.follow(programs, 0);
             }
             self.quiet.disturb();
-            self.watch();
+            self.watch(look);
             sleep.end_with_tick(now());
         }
     }
 
     /// Tells the programs whether to call.
-    pub(crate) fn watch(&mut self) {
+    fn watch(&self, look: &mut Look) {
         let quiet = u32::from(self.quiet.is_watched());
-        if let Some(control) = self.programs.as_mut().and_then(Programs::control) {
+        if let Some(control) = look.programs.as_mut().and_then(Programs::control) {
             control.quiet = quiet;
         }
     }
 
-    /// The samples of a tick that was slept through.
-    pub(crate) fn slept_tick(&mut self, facts: &mut Vec<Fact>, at_ns: Ns) {
-        let qdiscs = self.netlink.as_mut().map(Netlink::slept).unwrap_or_default();
-        let reported = self.sampler.slept().into_iter().chain(qdiscs);
-        facts.extend(reported.map(|body| Fact { at_ns, body }));
+    /// What came in a sleep, and what is read at its end.
+    pub fn tick(
+        &mut self,
+        look: &mut Look,
+        walks: &mut Walks,
+        (sleep, is_last): (Sleep, bool),
+        facts: &mut Vec<Fact>,
+    ) -> Result<(), SourceError> {
+        let ticks = sleep.ticks();
+        let events = match look.programs.as_mut() {
+            Some(programs) => {
+                programs.consume()?;
+                programs.follow_names(false)?;
+                self.rate.follow(programs, ticks)
+            }
+            None => 0,
+        };
+        walks.drain(look, facts);
+        sleep.slept_through().for_each(|at_ns| walks.slept(at_ns, facts));
+        look.window.ticks += ticks;
+        let number = look.window.ticks;
+        let tick = Tick {
+            number,
+            again: number.is_multiple_of(STANDING_TICKS),
+            is_last,
+            queued: look.programs.as_mut().map_or_else(Queued::default, Programs::queued),
+        };
+        if let Some(programs) = &look.programs {
+            self.expense.tick(number, programs);
+        }
+        walks.tick(look, &tick, facts)?;
+        // Every wait of a command is reported: its threads are to be read while they live.
+        let still = walks.are_still() && !look.scope.is_command();
+        self.quiet.passed(ticks, still && events <= QUIET_EVENTS * ticks);
+        self.watch(look);
+        Ok(())
     }
 }

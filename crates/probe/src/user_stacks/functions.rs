@@ -14,8 +14,6 @@ use super::elf::{Bytes, Elf};
 use super::maps::{self, Mapping};
 use super::names;
 use super::perf_map;
-use crate::decode::samples::Point;
-use crate::session::What;
 use holdup_reason::facts::{Body, Fact, Function, Ns, UserFrame};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
@@ -35,6 +33,19 @@ const REMEMBERED_MAX: usize = 32;
 const AFTER_TICKS: [u64; 2] = [1, 6];
 /// How long naming may take on the clock.
 const TIMEOUT: Duration = Duration::from_millis(100);
+
+/// Where in its code files, or in code that it made at run time, a process was hit: bytes of the file by 16, and how often.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Point {
+    /// The process.
+    pub pid: u32,
+    /// The file by its inode; 0 of code that was made at run time.
+    pub code_ino: u64,
+    /// Where in the file, or in memory.
+    pub offset: u64,
+    /// Samples.
+    pub count: u64,
+}
 
 /// Of one file of a process, where it was hit.
 struct Wanted {
@@ -79,13 +90,9 @@ pub struct Functions {
 }
 
 impl Functions {
-    /// For a look at this.
-    pub fn of(what: &What) -> Self {
-        let process = match what {
-            What::Process(pid) => Some(*pid),
-            _ => None,
-        };
-        Self { process, is_command: matches!(what, What::Command(_)), ..Self::default() }
+    /// For a look at a process, or at a command.
+    pub fn of(process: Option<u32>, is_command: bool) -> Self {
+        Self { process, is_command, ..Self::default() }
     }
 
     /// Whether what a process runs is to be named.
@@ -95,7 +102,7 @@ impl Functions {
     }
 
     /// Has it written down which files the processes of a command run.
-    pub fn tick(&mut self, facts: &[Fact], tick: u64) {
+    pub fn remember(&mut self, facts: &[Fact], tick: u64) {
         for fact in facts.iter().filter(|_| self.is_command) {
             let Body::Exec(exec) = &fact.body else { continue };
             let pid = exec.thread.pid;

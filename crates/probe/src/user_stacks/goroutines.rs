@@ -12,7 +12,6 @@ use super::go_program::{self, Program};
 use super::go_routines::Routines;
 use super::maps;
 use super::rounds::{Ask, Once, PART_OF_CPU, Pace};
-use crate::session::What;
 use crate::system::memory;
 use holdup_reason::facts::{Body, Endpoint, Fact, Goroutines as Standing, Ns, ObjectRef};
 use std::collections::HashSet;
@@ -32,29 +31,25 @@ const AGAIN_NS: Ns = 1_000_000_000;
 pub struct Goroutines(Once);
 
 impl Goroutines {
-    /// For a look at this: the process that somebody asks about, and servers, are asked for at once, as one that has nothing
+    /// The process that somebody asks about, and servers, are asked for at once, as one that has nothing
     /// to run may not be seen to begin or end a wait.
-    pub fn of<'f>(what: &What, endpoints: impl Iterator<Item = &'f Fact>) -> Self {
-        let target = match what {
-            What::Process(pid) => Some(*pid),
-            What::Host | What::Command(_) | What::Container(_) => None,
-        };
+    pub fn of<'f>(process: Option<u32>, endpoints: impl Iterator<Item = &'f Fact>) -> Self {
         let listens = endpoints.filter_map(|fact| match &fact.body {
             Body::Endpoint(Endpoint { process, object: ObjectRef::Inet(socket), .. }) => {
                 (socket.state == TCP_LISTEN).then_some(process.pid)
             }
             _ => None,
         });
-        Self(Once::of(target.into_iter().chain(listens.take(SERVERS_MAX))))
+        Self(Once::of(process.into_iter().chain(listens.take(SERVERS_MAX))))
     }
 
     /// Adds what was read since the last tick, and asks for more; gives the CPU time that reading it took.
-    pub fn tick(&mut self, facts: &mut Vec<Fact>) -> Ns {
-        self.0.tick(facts, "holdup-go", round)
+    pub fn round(&mut self, facts: &mut Vec<Fact>) -> Ns {
+        self.0.round(facts, "holdup-go", read_all)
     }
 
     /// Reads once more, as the look ends; gives what that took of the CPU time that is allowed.
-    pub fn last(&mut self, facts: &mut Vec<Fact>, allowed_ns: Ns) -> Ns {
+    pub fn last_round(&mut self, facts: &mut Vec<Fact>, allowed_ns: Ns) -> Ns {
         self.0.last(facts, allowed_ns)
     }
 }
@@ -67,7 +62,7 @@ struct Known {
     others: HashSet<(u64, u64)>,
 }
 
-fn round(known: &mut Known, asked: Ask<u32>, facts: &mut Vec<Fact>) -> usize {
+fn read_all(known: &mut Known, asked: Ask<u32>, facts: &mut Vec<Fact>) -> usize {
     let Known { processes, others } = known;
     let Ask { fresh, mut last_ns } = asked;
     processes.extend(fresh.into_iter().filter_map(|pid| Process::find(pid, others)));

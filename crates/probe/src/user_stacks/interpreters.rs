@@ -11,7 +11,6 @@ use super::maps;
 use super::modules::Modules;
 use super::python::{Python, Runtime, is_interpreter};
 use super::rounds::{Ask, Rounds, waits_for_a_word};
-use crate::session::What;
 use crate::system::status::thread_inside;
 use crate::system::{Roots, memory};
 use holdup_reason::facts::{Body, Fact, InterpreterLock, Ns};
@@ -47,11 +46,11 @@ struct Asked {
 }
 
 impl Interpreters {
-    /// For a look at this.
-    pub fn of(what: &What) -> Self {
-        let mut all = Self { is_command: matches!(what, What::Command(_)), ..Self::default() };
-        if let What::Process(pid) = what {
-            all.want(Asked { pid: *pid, is_young: false });
+    /// For a look at a process, or at a command.
+    pub fn of(process: Option<u32>, is_command: bool) -> Self {
+        let mut all = Self { is_command, ..Self::default() };
+        if let Some(pid) = process {
+            all.want(Asked { pid, is_young: false });
         }
         all
     }
@@ -63,7 +62,7 @@ impl Interpreters {
     }
 
     /// Adds what was read since the last tick, and asks for more. Gives the CPU time that the last reading took.
-    pub fn tick(&mut self, facts: &mut Vec<Fact>, lasted_ns: Ns) -> Ns {
+    pub fn round(&mut self, facts: &mut Vec<Fact>, lasted_ns: Ns) -> Ns {
         for fact in facts.iter() {
             let started = started(fact).filter(|_| self.is_command);
             if let Some(pid) = started {
@@ -207,11 +206,11 @@ mod tests {
     #[test]
     fn only_those_who_wait_for_a_word_are_asked_and_each_once() {
         let mut interpreters = Interpreters::default();
-        interpreters.tick(&mut vec![waits(7, "read")], LASTED_NS);
+        interpreters.round(&mut vec![waits(7, "read")], LASTED_NS);
         assert!(!interpreters.rounds.is_away && interpreters.asked.is_empty());
         let mut facts: Vec<Fact> =
             (10_000_000..10_000_300).map(|pid| waits(pid, "futex")).collect();
-        interpreters.tick(&mut facts, LASTED_NS);
+        interpreters.round(&mut facts, LASTED_NS);
         assert_eq!(interpreters.asked.len(), ASKED_MAX);
         assert_eq!(interpreters.rounds.fresh.len(), ASKED_MAX - FRESH_MAX);
         assert_eq!(facts.len(), 300, "processes that are not there have nothing to tell");
@@ -226,22 +225,22 @@ mod tests {
                 body: Body::Exec(Exec { thread, path: "/usr/bin/env".into(), ..Exec::default() }),
             }
         };
-        let of_process = Interpreters::of(&What::Process(7));
+        let of_process = Interpreters::of(Some(7), false);
         assert_eq!(of_process.rounds.fresh, [Asked { pid: 7, is_young: false }]);
-        let mut of_host = Interpreters::of(&What::Host);
-        of_host.tick(&mut vec![execs(10_000_000)], LASTED_NS);
+        let mut of_host = Interpreters::of(None, false);
+        of_host.round(&mut vec![execs(10_000_000)], LASTED_NS);
         assert!(of_host.asked.is_empty(), "others start programs too");
         let mut of_command = Interpreters { is_command: true, ..Interpreters::default() };
-        of_command.tick(&mut vec![execs(10_000_000)], LASTED_NS);
+        of_command.round(&mut vec![execs(10_000_000)], LASTED_NS);
         assert!(of_command.rounds.is_away && of_command.asked.contains(&10_000_000));
     }
 
     #[test]
     fn what_has_taken_its_part_waits() {
-        let mut dear = Interpreters { spent_ns: LASTED_NS, ..Interpreters::of(&What::Process(7)) };
-        dear.tick(&mut Vec::new(), LASTED_NS);
+        let mut dear = Interpreters { spent_ns: LASTED_NS, ..Interpreters::of(Some(7), false) };
+        dear.round(&mut Vec::new(), LASTED_NS);
         assert!(!dear.rounds.is_away && dear.rounds.fresh.len() == 1);
-        dear.tick(&mut Vec::new(), 2000 * LASTED_NS);
+        dear.round(&mut Vec::new(), 2000 * LASTED_NS);
         assert!(dear.rounds.is_away);
     }
 }

@@ -4,11 +4,11 @@
 
 use super::budget::cpu_ns;
 use super::choose::{self, Chosen, Wanted};
-use super::{Left, May, Walker, Whose};
+use super::{Left, May, UserStacks, Walker, Whose};
 use crate::SourceError;
-use crate::readers::endpoints::partners;
-use crate::session::{Live, now};
-use holdup_reason::facts::{Endpoint, Fact, Ns};
+use crate::system::clock::now;
+use holdup_reason::facts::{Fact, Ns};
+use std::collections::HashSet;
 use std::time::Duration;
 
 /// Ticks between two readings while a look goes on.
@@ -29,110 +29,102 @@ fn part(lasted_ns: Ns, (part, of): (u64, u64)) -> Ns {
     lasted_ns / of * part
 }
 
-impl Live {
-    /// Tells the stacks of what was asked about, as far as it waits for long already.
-    pub(crate) fn user_stacks_between(
+impl UserStacks {
+    /// Reports the stacks of what was asked about, as far as it waits for long already, at some tick of a look that began then.
+    /// `None`: nobody walks, or the window is to end.
+    pub fn between(
         &mut self,
+        walker: Option<&mut dyn Walker>,
+        (tick, begin_ns): (u64, Ns),
         facts: &mut Vec<Fact>,
-        is_last: bool,
     ) -> Result<(), SourceError> {
-        let Some(whose) = self.user_stacks.target else { return Ok(()) };
-        self.user_stacks.known.extend(choose::known(facts));
-        if is_last || self.is_overdue() || self.ticks < self.user_stacks.next_tick {
+        let Some(whose) = self.target else { return Ok(()) };
+        self.known.extend(choose::known(facts));
+        let Some(walker) = walker.filter(|_| tick >= self.next_tick) else { return Ok(()) };
+        self.next_tick = tick + TICKS;
+        let lasted_ns = part(now().saturating_sub(begin_ns), PART_BETWEEN);
+        if !self.allowance.is_worth(lasted_ns) {
             return Ok(());
         }
-        self.user_stacks.next_tick = self.ticks + TICKS;
-        let lasted_ns = part(now().saturating_sub(self.begin_ns), PART_BETWEEN);
-        if !self.user_stacks.allowance.is_worth(lasted_ns) {
-            return Ok(());
-        }
-        let begin_ns = cpu_ns();
-        let reported = self.stacks_of(whose, lasted_ns);
-        self.user_stacks.allowance.pay(cpu_ns().saturating_sub(begin_ns));
+        let spent_before_ns = cpu_ns();
+        let reported = self.stacks_of(walker, whose, begin_ns, lasted_ns);
+        self.allowance.pay(cpu_ns().saturating_sub(spent_before_ns));
         facts.extend(reported?);
         Ok(())
     }
 
-    fn stacks_of(&mut self, whose: Whose, lasted_ns: Ns) -> Result<Vec<Fact>, SourceError> {
-        let begin_ns = self.begin_ns;
-        let stacks = &mut self.user_stacks;
-        let mut walker = match (self.programs.as_mut(), &self.family) {
-            (Some(programs), _) => Walker::Programs(programs),
-            (None, Some(family)) => Walker::Files(family, &self.roots, begin_ns),
-            (None, None) => return Ok(Vec::new()),
-        };
-        stacks.turn += 1;
-        let others = whose == Whose::Traced && stacks.turn.is_multiple_of(TURNS);
+    fn stacks_of(
+        &mut self,
+        walker: &mut dyn Walker,
+        whose: Whose,
+        begin_ns: Ns,
+        lasted_ns: Ns,
+    ) -> Result<Vec<Fact>, SourceError> {
+        self.turn += 1;
+        let others = whose == Whose::Traced && self.turn.is_multiple_of(TURNS);
         let whose = if others { Whose::All } else { whose };
-        let mut wanted = stacks.walk(&mut walker, whose)?;
+        let mut wanted = self.walk(walker, whose)?;
         // Whose wait is older than the command does not wait for its sake.
         wanted.retain(|left| !others || left.since_ns >= begin_ns);
-        let allowed_ns = stacks.allowance.batch_ns(lasted_ns, WALKS_MEANWHILE);
+        let allowed_ns = self.allowance.batch_ns(lasted_ns, WALKS_MEANWHILE);
         let may = May { allowed_ns, timeout: TIMEOUT };
-        stacks.read(&mut walker, whose, choose::between(wanted, &stacks.known), may)
+        let chosen = choose::between(wanted, &self.known);
+        self.read(walker, whose, chosen, may)
     }
 
-    /// Where all threads stand at the end of the window, before their switches are no longer counted; none if to ask is
-    /// dearer than there is time for. A walk for all that there is to know of each thread took so long.
-    pub(crate) fn left_at_the_end(
+    /// A walk for all that there is to know of each thread took so long: no walk for less is dearer.
+    pub fn expect_walk(&mut self, walk_ns: Ns) {
+        self.allowance.expect_walk(walk_ns);
+    }
+
+    /// Where all threads stand at the end of a window that lasted so long, before their switches are no longer counted; none if
+    /// to ask is dearer than there is time for.
+    pub fn left_at_the_end(
         &mut self,
-        walk_ns: Ns,
+        walker: &mut dyn Walker,
+        lasted_ns: Ns,
     ) -> Result<Option<Vec<Left>>, SourceError> {
-        let lasted_ns = part(now().saturating_sub(self.begin_ns), PART_AT_THE_END);
-        let (stacks, Some(programs)) = (&mut self.user_stacks, self.programs.as_mut()) else {
-            return Ok(None);
-        };
-        stacks.allowance.expect_walk(walk_ns);
-        if self.is_command || !stacks.allowance.is_worth_at_the_end(lasted_ns) {
+        if !self.allowance.is_worth_at_the_end(part(lasted_ns, PART_AT_THE_END)) {
             return Ok(None);
         }
         let begin_ns = cpu_ns();
-        let left = stacks.walk(&mut Walker::Programs(programs), Whose::All);
-        stacks.allowance.pay(cpu_ns().saturating_sub(begin_ns));
+        let left = self.walk(walker, Whose::All);
+        self.allowance.pay(cpu_ns().saturating_sub(begin_ns));
         left.map(Some)
     }
 
-    /// Tells the stacks of standing waits. `facts` has who holds the futexes that they wait for, `endpoints` who speaks to whom.
-    pub(crate) fn user_stacks_at_the_end(
-        &mut self,
-        waits: &[Fact],
-        left: Option<Vec<Left>>,
-        endpoints: &[Endpoint],
-        facts: &mut Vec<Fact>,
-    ) -> Result<(), SourceError> {
-        let target = match self.user_stacks.target {
+    /// The process that was asked about, if one was.
+    pub fn process(&self) -> Option<u32> {
+        match self.target {
             Some(Whose::Process(pid)) => Some(pid),
             _ => None,
-        };
-        self.user_stacks.known.extend(choose::known(facts));
-        let partners = target.map(|pid| partners(endpoints, pid)).unwrap_or_default();
-        let wanted = Wanted { target, partners, known: self.user_stacks.known.clone() };
-        let begin_ns = cpu_ns();
-        let reported = self.stacks_that_stand(waits, left, &wanted);
-        self.user_stacks.allowance.pay(cpu_ns().saturating_sub(begin_ns));
-        facts.extend(reported?);
-        Ok(())
+        }
     }
 
-    fn stacks_that_stand(
+    /// Reports the stacks of standing waits. `facts` has who holds the futexes that they wait for, `partners` who may owe the
+    /// process that was asked about an answer. `None`: nobody walks any more.
+    pub fn at_the_end(
         &mut self,
+        walker: Option<&mut dyn Walker>,
         waits: &[Fact],
         left: Option<Vec<Left>>,
-        wanted: &Wanted,
-    ) -> Result<Vec<Fact>, SourceError> {
-        let lasted_ns = part(now().saturating_sub(self.begin_ns), PART_AT_THE_END);
-        let (stacks, Some(programs)) = (&mut self.user_stacks, self.programs.as_mut()) else {
-            return Ok(Vec::new());
-        };
-        if self.is_command {
-            return Ok(Vec::new());
-        }
+        partners: HashSet<u32>,
+        lasted_ns: Ns,
+        facts: &mut Vec<Fact>,
+    ) -> Result<(), SourceError> {
+        self.known.extend(choose::known(facts));
+        let Some(walker) = walker else { return Ok(()) };
+        let wanted = Wanted { target: self.process(), partners, known: self.known.clone() };
+        let begin_ns = cpu_ns();
         let chosen = match left {
-            Some(left) => choose::at_the_end(left, waits, wanted),
+            Some(left) => choose::at_the_end(left, waits, &wanted),
             None => Chosen { beyond: choose::standing(waits).collect(), ..Chosen::default() },
         };
-        let allowed_ns = stacks.allowance.batch_ns(lasted_ns, 1);
+        let allowed_ns = self.allowance.batch_ns(part(lasted_ns, PART_AT_THE_END), 1);
         let may = May { allowed_ns, timeout: TIMEOUT_AT_THE_END };
-        stacks.read(&mut Walker::Programs(programs), Whose::All, chosen, may)
+        let reported = self.read(walker, Whose::All, chosen, may);
+        self.allowance.pay(cpu_ns().saturating_sub(begin_ns));
+        facts.extend(reported?);
+        Ok(())
     }
 }

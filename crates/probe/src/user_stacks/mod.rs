@@ -9,15 +9,15 @@
 //! included (budget.rs), and reads on a thread of its own, because memory and files of others may keep whoever reads
 //! them waiting (reader.rs).
 //!
-//! Without kernel events the same is asked of /proc (by_files.rs), for threads of the user's own.
+//! Where a thread left user space is said by whoever implements `Walker`: the kernel programs, or without them /proc.
 //!
-//! Must not: stop or trace anybody, write, or say what a function means (reason's lock_kind.rs). Rejected: ptrace (it
+//! Must not: know a session or the kernel programs, stop or trace anybody, write, or say what a function means (reason's
+//! lock_kind.rs). Rejected: ptrace (it
 //! stops), stacks by the kernel at each switch (frame pointers are seldom there, and each wait would pay), a daemon's agent.
 //!
-//! Edit together: bpf/iter.bpf.c (`report_registers`), bpf/wire.h.
+//! Edit together: readers/stacks.rs (who asks, and the walkers).
 
 mod budget;
-mod by_files;
 mod called;
 mod choose;
 #[doc(hidden)]
@@ -52,18 +52,17 @@ mod scenes;
 pub mod unwind;
 
 use crate::SourceError;
-use crate::decode::wire::{self, wire_registers};
-use crate::kernel::Programs;
-use crate::readers::family::Family;
-use crate::session::What;
-use crate::system::Roots;
-use budget::{Allowance, cpu_ns};
+use crate::system::clock::now;
+use budget::Allowance;
+pub use budget::cpu_ns;
 use choose::Chosen;
-pub(crate) use functions::Functions;
-pub(crate) use goroutines::Goroutines;
+pub use choose::WAIT_NS_MIN;
+pub use functions::Functions;
+pub use functions::Point;
+pub use goroutines::Goroutines;
 use holdup_reason::facts::*;
-pub(crate) use interpreters::Interpreters;
-pub(crate) use java::JavaMonitors;
+pub use interpreters::Interpreters;
+pub use java::JavaMonitors;
 use reader::{Batch, Helper};
 use std::collections::{HashMap, HashSet};
 
@@ -92,20 +91,6 @@ pub struct Left {
 }
 
 impl Left {
-    fn read(record: &[u8]) -> Self {
-        let record: wire_registers = wire::read(record);
-        Self {
-            thread: crate::decode::thread_ref(&record.thread),
-            at_ns: record.head.at_ns,
-            since_ns: record.since_ns,
-            switches: record.switches,
-            instruction: record.instruction,
-            stack: record.stack,
-            frame: record.frame,
-            link: record.link,
-        }
-    }
-
     /// Whether it is the same thread in the same wait.
     fn is_same(&self, other: &Self) -> bool {
         self.thread.start_ns == other.thread.start_ns && self.switches == other.switches
@@ -123,30 +108,14 @@ pub enum Whose {
     Process(u32),
 }
 
-/// What says where threads left user space.
-pub(crate) enum Walker<'a> {
-    /// The kernel's own list of threads.
-    Programs(&'a mut Programs),
-    /// Files, of those that the walks over a command's family know to stand; the window began then.
-    Files(&'a Family, &'a Roots, Ns),
-}
-
-/// Where blocked threads left user space, by thread id.
-pub(crate) fn left(programs: &mut Programs, whose: Whose) -> Result<Vec<Left>, SourceError> {
-    let mut all = Vec::new();
-    let (traced, process) = match whose {
-        Whose::All => (false, 0),
-        Whose::Traced => (true, 0),
-        Whose::Process(pid) => (false, pid),
-    };
-    programs.registers(traced, process, |record| all.push(Left::read(record)))?;
-    let own = std::process::id();
-    all.retain(|left| left.thread.pid != own);
-    Ok(all)
+/// What says where blocked threads left user space.
+pub trait Walker {
+    /// Of some of them, holdup's own left out.
+    fn left(&mut self, whose: Whose) -> Result<Vec<Left>, SourceError>;
 }
 
 /// What reads the stacks of a look.
-pub(crate) struct UserStacks {
+pub struct UserStacks {
     /// Whose stacks are read while the look goes on.
     target: Option<Whose>,
     helper: Option<Helper>,
@@ -168,13 +137,8 @@ pub(crate) struct UserStacks {
 }
 
 impl UserStacks {
-    /// For a look at this.
-    pub fn of(what: &What) -> Self {
-        let target = match what {
-            What::Command(_) => Some(Whose::Traced),
-            What::Process(pid) => Some(Whose::Process(*pid)),
-            What::Host | What::Container(_) => None,
-        };
+    /// For a look in which the stacks of these are read while it goes on.
+    pub fn of(target: Option<Whose>) -> Self {
         Self {
             target,
             helper: None,
@@ -212,16 +176,13 @@ impl UserStacks {
     /// Says whose maps of code that was made at run time are too long to be read, of each once.
     pub fn say_too_long(&mut self, pids: &[u32], facts: &mut Vec<Fact>) {
         let fresh = pids.iter().filter(|pid| self.too_long.insert(**pid));
-        facts.extend(fresh.map(|pid| perf_map::too_long(crate::system::clock::now(), *pid)));
+        facts.extend(fresh.map(|pid| perf_map::too_long(now(), *pid)));
     }
 
     /// Where blocked threads left user space.
-    fn walk(&mut self, walker: &mut Walker<'_>, whose: Whose) -> Result<Vec<Left>, SourceError> {
+    fn walk(&mut self, walker: &mut dyn Walker, whose: Whose) -> Result<Vec<Left>, SourceError> {
         let begin_ns = cpu_ns();
-        let left = match walker {
-            Walker::Programs(programs) => left(programs, whose),
-            Walker::Files(family, roots, begin_ns) => Ok(by_files::left(family, roots, *begin_ns)),
-        };
+        let left = walker.left(whose);
         self.allowance.saw_walk(cpu_ns().saturating_sub(begin_ns));
         left
     }
@@ -229,7 +190,7 @@ impl UserStacks {
     /// Reads the stacks of those who have not moved since; `whose` they are among.
     fn read(
         &mut self,
-        walker: &mut Walker<'_>,
+        walker: &mut dyn Walker,
         whose: Whose,
         mut chosen: Chosen,
         may: May,
@@ -312,9 +273,7 @@ fn hung(times: u32) -> Vec<Fact> {
         ..Blind::default()
     };
     let said = times >= GIVEN_UP_MAX;
-    said.then(|| Fact { at_ns: crate::system::clock::now(), body: Body::Blind(blind) })
-        .into_iter()
-        .collect()
+    said.then(|| Fact { at_ns: now(), body: Body::Blind(blind) }).into_iter().collect()
 }
 
 #[cfg(test)]

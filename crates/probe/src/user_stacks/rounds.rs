@@ -176,11 +176,11 @@ impl Once {
     }
 
     /// Adds what was read since the last tick, and asks for more; gives the CPU time that reading it took.
-    pub fn tick<S: Default + 'static>(
+    pub fn round<S: Default + 'static>(
         &mut self,
         facts: &mut Vec<Fact>,
         name: &str,
-        round: fn(&mut S, Ask<u32>, &mut Vec<Fact>) -> usize,
+        read_all: fn(&mut S, Ask<u32>, &mut Vec<Fact>) -> usize,
     ) -> Ns {
         for pid in facts.iter().filter_map(waits_for_a_word) {
             if self.asked.len() < ASKED_MAX && self.asked.insert(pid) {
@@ -188,7 +188,7 @@ impl Once {
             }
         }
         let Some(spent_ns) = self.rounds.take(facts) else { return 0 };
-        self.rounds.send(name, round);
+        self.rounds.send(name, read_all);
         spent_ns
     }
 
@@ -245,7 +245,7 @@ mod tests {
         let mut facts = Vec::new();
         once.last(&mut facts, 1_000_000);
         assert!(facts.is_empty(), "nothing was read yet");
-        once.tick(&mut facts, "holdup-test", echo);
+        once.round(&mut facts, "holdup-test", echo);
         once.last(&mut facts, 1_000_000);
         assert_eq!(facts.len(), 2);
     }

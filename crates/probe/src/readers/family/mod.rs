@@ -11,6 +11,7 @@
 //! of /proc at this pace (a host has thousands of threads), taskstats (it needs a capability).
 
 mod descriptors;
+mod left;
 mod place;
 mod sockets;
 mod watch;
@@ -19,6 +20,7 @@ use crate::system::Roots;
 use crate::system::clock::clock_ns;
 use crate::system::own::priority;
 use holdup_reason::facts::{Body, Ns, ThreadRef};
+pub use left::left;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

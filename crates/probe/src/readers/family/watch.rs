@@ -10,7 +10,7 @@ use super::place::{Detail, detail, own_sockets};
 use super::sockets;
 use super::{Observed, Standing};
 use crate::readers::scheduler_clock::SchedulerClock;
-use crate::readers::threads::threads_of;
+use crate::readers::threads::{Asked, threads_of};
 use crate::readers::waits::wait_state;
 use crate::system::clock::Clock;
 use crate::system::stat::Stat;
@@ -77,6 +77,7 @@ pub(super) struct Watch {
     adopted: BTreeSet<u32>,
     threads: BTreeMap<u32, Seen>,
     identified: HashSet<u32>,
+    asked: Asked,
     sought: HashSet<u64>,
     /// When the connections of all who wait so were looked at.
     looked_at_ns: Ns,
@@ -94,6 +95,7 @@ impl Watch {
             adopted: BTreeSet::new(),
             threads: BTreeMap::new(),
             identified: HashSet::new(),
+            asked: Asked::default(),
             sought: HashSet::new(),
             looked_at_ns: begin_ns,
             searches: 0,
@@ -328,7 +330,7 @@ impl Watch {
             .take(LOOKED_INTO_MAX)
             .collect();
         self.identified.extend(&new);
-        let known = threads_of(&self.roots, new).into_iter().map(Body::Thread);
+        let known = threads_of(&self.roots, new, &mut self.asked).into_iter().map(Body::Thread);
         observed.extend(known.map(|body| Observed { at_ns: now_ns, body, frames: Vec::new() }));
     }
 }

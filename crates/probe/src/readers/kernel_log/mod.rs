@@ -11,7 +11,10 @@ mod lines;
 mod oom;
 mod records;
 
-use crate::system;
+use crate::SourceError;
+use crate::readers::look::Look;
+use crate::readers::reader::{Opening, Reader};
+use crate::system::blind;
 use holdup_reason::facts::*;
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -29,27 +32,34 @@ const SUBJECTS_MAX: usize = 32;
 /// Kills that are reported in full.
 const REPORTS_MAX: usize = 64;
 
-/// The log from the begin of a window on.
-pub(crate) struct KernelLog(File);
+/// The log from the begin of a window on; none where it cannot be opened.
+pub struct KernelLog(Option<File>);
 
-impl KernelLog {
-    /// Opens the log; what it is for, where it cannot be.
-    pub fn open() -> Result<Self, Blind> {
+impl Reader for KernelLog {
+    fn open(_: &mut Look, opening: &mut Opening) -> Result<Self, SourceError> {
         let open = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open("/dev/kmsg");
-        open.map(Self).map_err(|error| {
-            system::blind("kernel_log", &error, "what the kernel logged in the window is not seen")
-        })
+        let log = open.map_err(|error| {
+            let therefore = "what the kernel logged in the window is not seen";
+            opening.put(Body::Blind(blind("kernel_log", &error, therefore)));
+        });
+        Ok(Self(log.ok()))
     }
 
-    /// The window begins: what was logged before is left out.
-    pub fn begin(&mut self) {
-        // A log that cannot be asked for its end cannot be read either: nothing of it is reported then.
-        let _ = self.0.seek(SeekFrom::End(0));
+    /// What was logged before is left out.
+    fn begin(&mut self, _: &mut Look) -> Result<(), SourceError> {
+        if let Some(log) = &mut self.0 {
+            // A log that cannot be asked for its end cannot be read either: nothing of it is reported then.
+            let _ = log.seek(SeekFrom::End(0));
+        }
+        Ok(())
     }
 
     /// What was logged since, with its time cut to the window.
-    pub fn since(&mut self, begin_ns: Ns, end_ns: Ns) -> Vec<Fact> {
-        excerpt(&mut self.0, begin_ns, end_ns)
+    fn close(&mut self, look: &mut Look, facts: &mut Vec<Fact>) -> Result<(), SourceError> {
+        if let Some(log) = &mut self.0 {
+            facts.extend(excerpt(log, look.window.begin_ns, look.last.end_ns));
+        }
+        Ok(())
     }
 }
 

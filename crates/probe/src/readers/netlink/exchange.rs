@@ -1,7 +1,7 @@
 //! Questions to the kernel over a netlink socket: all objects of a kind, or one.
 //!
-//! Only the headers are read here; what a message says is `netlink_wire.rs`. A socket has one question at a time. Must not
-//! be called from the event loop: the kernel may hold the rtnl lock for ever (`netlink.rs`).
+//! Only the headers are read here; what a message says is for one file for each object. A socket has one question at a time. Must not
+//! be called from the event loop: the kernel may hold the rtnl lock for ever (mod.rs).
 
 use netlink_sys::Socket;
 use std::io;
@@ -14,7 +14,7 @@ const ERROR: u16 = 2;
 const DONE: u16 = 3;
 
 /// Asks for all objects of a kind and gives each message, without its netlink header, to `each`.
-pub(crate) fn dump(
+pub fn dump(
     socket: &Socket,
     kind: u16,
     body: &[u8],
@@ -28,7 +28,7 @@ pub(crate) fn dump(
 }
 
 /// Asks for one object, and gives its message without the netlink header to `read`.
-pub(crate) fn ask<T>(
+pub fn ask<T>(
     socket: &Socket,
     kind: u16,
     body: &[u8],

@@ -1,30 +1,42 @@
-//! Network interfaces and queueing disciplines of all network namespaces, by rtnetlink.
+//! Questions to the kernel over netlink, in all network namespaces: the transport.
 //!
-//! Theory: a netlink socket keeps the namespace it was made in. So one socket per namespace is made
-//! once, by a short-lived thread that enters each namespace with setns, and is then asked as often
-//! as one likes. The socket also keeps the namespace alive: [`Netlink::refresh`] drops those whose
-//! namespace nobody else has, and the whole must not outlive the look.
+//! Theory: a netlink socket keeps the namespace it was made in. So one socket per namespace is made once, by a short-lived thread that
+//! enters each namespace with setns, and is then asked as often as one likes. The socket also keeps the namespace alive:
+//! [`Netlink::refresh`] drops those whose namespace nobody else has, and the whole must not outlive the look.
 //!
-//! Every dump takes the kernel's rtnl lock, which a stuck driver may hold for ever, and no signal
-//! ends that wait. So a worker thread owns the sockets; an answer that does not come in time is reported
-//! as blind, and nothing is asked until it has come.
+//! Every dump takes the kernel's rtnl lock, which a stuck driver may hold for ever, and no signal ends that wait. So a worker thread
+//! owns the sockets; an answer that does not come in time is reported as blind, and nothing is asked until it has come.
 //!
-//! Namespaces are found by the nsfs mounts in mountinfo (`ip netns`, Docker) and by
-//! /proc/PID/ns/net; no mount point is touched.
+//! A question is a function that is run on the worker's side, once for each namespace: what is asked and how the answer is read is the
+//! business of one file for each object (links.rs, qdiscs.rs, filters.rs, routes.rs, neighbours.rs), and this one knows none of them.
 //!
-//! Rejected: rtnetlink with tokio (an executor for what is one question and one answer). Edit
-//! together: `netlink_wire.rs` (what the answers say), `netlink_exchange.rs` (how it is asked).
+//! Namespaces are found by the nsfs mounts in mountinfo (`ip netns`, Docker) and by /proc/PID/ns/net; no mount point is touched.
+//!
+//! Rejected: rtnetlink with tokio (an executor for what is one question and one answer). Edit together: exchange.rs (how it is asked),
+//! docs/adding-a-reader.md.
+
+mod attributes;
+mod exchange;
+#[doc(hidden)]
+pub mod filters;
+mod handles;
+#[doc(hidden)]
+pub mod links;
+#[doc(hidden)]
+pub mod neighbours;
+#[doc(hidden)]
+pub mod qdiscs;
+#[doc(hidden)]
+pub mod routes;
+#[cfg(test)]
+mod tests;
+
+pub use exchange::ask;
 
 use crate::readers::net_counters::{namespaces_refused, network_namespaces};
-use crate::system::{Roots, mounts, root_helps};
-pub mod exchange;
-pub mod wire;
-
-use crate::readers::next_hops::{Destination, next_hop};
-use crate::readers::standstill::Standstill;
 use crate::system::own::priority;
-use exchange::dump;
-use holdup_reason::facts::{Blind, Body, Link, NextHop, QdiscSample};
+use crate::system::{Roots, mounts, root_helps};
+use holdup_reason::facts::{Blind, Body};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -42,13 +54,6 @@ const PATIENCE_OF_NAMESPACE: Duration = Duration::from_millis(5);
 
 /// Each namespace costs a descriptor.
 const NAMESPACES_MAX: usize = 400;
-
-/// Kinds of qdiscs whose classes have rates and counters of their own.
-const CLASSFUL: [&str; 6] = ["htb", "hfsc", "drr", "qfq", "ets", "cbq"];
-
-/// Kinds that filters hang on.
-const FILTERED: [&str; 9] =
-    ["htb", "hfsc", "drr", "qfq", "ets", "cbq", "prio", "ingress", "clsact"];
 
 /// A network namespace that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,25 +101,25 @@ fn inode(target: &str) -> Option<u32> {
     target.split_once(":[")?.1.strip_suffix(']')?.parse().ok()
 }
 
-/// Asks the kernel about its network interfaces. See the head of the file.
+/// What is asked in each namespace, and what it answers.
+pub type Question = Box<dyn FnMut(&mut Place, &mut Vec<u8>) -> io::Result<Vec<Body>> + Send>;
+
+/// Asks the kernel about its network. See the head of the file.
 pub struct Netlink {
     requests: Sender<Request>,
     answers: Receiver<Vec<Body>>,
     /// Answers that were given up and have not come yet.
     owed: usize,
     patience: Duration,
-    standstill: Standstill,
 }
 
 enum Request {
-    Links,
-    Qdiscs { filters: bool },
-    NextHops(Vec<Destination>),
+    Ask(Question),
     Replace(Vec<Namespace>),
 }
 
 impl Netlink {
-    /// Opens a socket in every namespace; the facts tell those that cannot be entered.
+    /// Opens a socket in every namespace; the facts say which cannot be entered.
     pub fn open(roots: &Roots) -> io::Result<(Self, Vec<Body>)> {
         let (requests, inbox) = channel();
         let (outbox, answers) = channel();
@@ -127,13 +132,7 @@ impl Netlink {
             }
         };
         priority::spawn("holdup-netlink", worker)?;
-        let mut netlink = Self {
-            requests,
-            answers,
-            owed: 0,
-            patience: PATIENCE,
-            standstill: Standstill::default(),
-        };
+        let mut netlink = Self { requests, answers, owed: 0, patience: PATIENCE };
         let facts = netlink.refresh(roots);
         Ok((netlink, facts))
     }
@@ -142,47 +141,20 @@ impl Netlink {
     pub fn refresh(&mut self, roots: &Roots) -> Vec<Body> {
         let all = namespaces(roots);
         self.patience = PATIENCE + PATIENCE_OF_NAMESPACE * all.len().min(NAMESPACES_MAX) as u32;
-        let mut facts = self.ask(Request::Replace(all));
+        let mut facts = self.send(Request::Replace(all));
         facts.extend(namespaces_refused(roots));
         facts
     }
 
-    /// Interfaces with their statistics.
-    pub fn links(&mut self) -> Vec<Body> {
-        self.ask(Request::Links)
+    /// Asks in every namespace, and waits for the answers.
+    pub fn ask(
+        &mut self,
+        question: impl FnMut(&mut Place, &mut Vec<u8>) -> io::Result<Vec<Body>> + Send + 'static,
+    ) -> Vec<Body> {
+        self.send(Request::Ask(Box::new(question)))
     }
 
-    /// Qdiscs and classes with their statistics and with the filters that steer into them.
-    pub fn qdiscs(&mut self) -> Vec<Body> {
-        self.ask(Request::Qdiscs { filters: true })
-    }
-
-    /// The same without filters, to be called each tick; `queued` says whether a packet was since the one
-    /// before, if that is known, and `again` whether they are read in any case.
-    pub fn qdisc_samples(&mut self, queued: Option<bool>, again: bool) -> Vec<Body> {
-        self.standstill.tick(queued, again).unwrap_or_else(|| {
-            let reported = self.ask(Request::Qdiscs { filters: false });
-            self.standstill.read(&reported);
-            reported
-        })
-    }
-
-    /// Next hops to some addresses; of one that has none, or that is this host's own, nothing.
-    pub fn next_hops(&mut self, to: Vec<Destination>) -> Vec<Body> {
-        if to.is_empty() { Vec::new() } else { self.ask(Request::NextHops(to)) }
-    }
-
-    /// Whether queueing disciplines stand still.
-    pub fn is_still(&self) -> bool {
-        self.standstill.is_calm()
-    }
-
-    /// What they were at a tick in which nobody was awake, because all stands still.
-    pub fn slept(&mut self) -> Vec<Body> {
-        self.standstill.slept()
-    }
-
-    fn ask(&mut self, request: Request) -> Vec<Body> {
+    fn send(&mut self, request: Request) -> Vec<Body> {
         while self.owed > 0 {
             if self.answers.try_recv().is_err() {
                 return Vec::new();
@@ -225,15 +197,21 @@ fn blind(what: &str, why: String) -> Body {
 }
 
 /// What is known of an interface by its index.
-struct Interface {
-    name: String,
-    queue_length: u32,
+pub struct Interface {
+    /// Its name.
+    pub name: String,
+    /// Packets that its queue holds, where its queueing discipline has no limit of its own.
+    pub queue_length: u32,
 }
 
-struct Place {
-    namespace: Namespace,
-    socket: Socket,
-    interfaces: BTreeMap<u32, Interface>,
+/// A namespace that can be asked.
+pub struct Place {
+    /// Which.
+    pub namespace: Namespace,
+    /// The socket in it.
+    pub socket: Socket,
+    /// Its interfaces, as they were when they were last asked for.
+    pub interfaces: BTreeMap<u32, Interface>,
 }
 
 #[derive(Default)]
@@ -244,27 +222,15 @@ struct Worker {
 
 impl Worker {
     fn answer(&mut self, request: Request) -> Vec<Body> {
-        if let Request::Replace(namespaces) = request {
-            return self.replace(namespaces);
-        }
+        let mut question = match request {
+            Request::Replace(namespaces) => return self.replace(namespaces),
+            Request::Ask(question) => question,
+        };
         let mut facts = Vec::new();
         for place in &mut self.places {
-            let reported = match &request {
-                Request::Links => place.links(&mut self.buffer).map(|links| {
-                    facts.extend(links.into_iter().map(Body::Link));
-                }),
-                Request::Qdiscs { filters } => {
-                    place.qdiscs(&mut self.buffer, *filters).map(|found| {
-                        facts.extend(found.into_iter().map(Body::QdiscSample));
-                    })
-                }
-                Request::NextHops(to) => place.next_hops(&mut self.buffer, to).map(|found| {
-                    facts.extend(found.into_iter().map(Body::NextHop));
-                }),
-                Request::Replace(_) => Ok(()),
-            };
-            if let Err(error) = reported {
-                facts.push(blind(&place.namespace.what(), error.to_string()));
+            match question(place, &mut self.buffer) {
+                Ok(found) => facts.extend(found),
+                Err(error) => facts.push(blind(&place.namespace.what(), error.to_string())),
             }
         }
         facts
@@ -326,176 +292,5 @@ fn enter(namespace: Namespace) -> Result<Place, (String, io::Error)> {
     match socket() {
         Ok(socket) => Ok(Place { namespace, socket, interfaces: BTreeMap::new() }),
         Err(error) => Err((namespace.what(), error)),
-    }
-}
-
-const RTM_GETLINK: u16 = 18;
-const RTM_GETQDISC: u16 = 38;
-const RTM_GETTCLASS: u16 = 42;
-const RTM_GETTFILTER: u16 = 46;
-
-impl Place {
-    fn links(&mut self, buffer: &mut Vec<u8>) -> io::Result<Vec<Link>> {
-        let mut links = Vec::new();
-        // struct ifinfomsg, all zero: every interface.
-        dump(&self.socket, RTM_GETLINK, &[0; 16], buffer, |message| {
-            links.extend(wire::link(message));
-        })?;
-        self.interfaces.clear();
-        for link in &mut links {
-            link.netns = self.namespace.netns;
-            link.netns_name.clone_from(&self.namespace.name);
-            let name = link.name.clone();
-            let interface = Interface { name, queue_length: link.queue_length };
-            self.interfaces.insert(link.index, interface);
-        }
-        Ok(links)
-    }
-
-    fn qdiscs(&mut self, buffer: &mut Vec<u8>, filters: bool) -> io::Result<Vec<QdiscSample>> {
-        let mut found = Vec::new();
-        dump(&self.socket, RTM_GETQDISC, &request(0, 0), buffer, |message| {
-            found.extend(wire::qdisc(message, false));
-        })?;
-        let with = |kinds: &[&str], found: &[QdiscSample]| -> BTreeSet<(u32, String)> {
-            let of_kind = found.iter().filter(|qdisc| kinds.contains(&&*qdisc.kind));
-            of_kind.map(|qdisc| (qdisc.index, qdisc.handle.clone())).collect()
-        };
-        let classful: BTreeSet<u32> = with(&CLASSFUL, &found).into_iter().map(|(i, _)| i).collect();
-        let filtered = if filters { with(&FILTERED, &found) } else { BTreeSet::new() };
-        for index in classful {
-            dump(&self.socket, RTM_GETTCLASS, &request(index, 0), buffer, |message| {
-                found.extend(wire::qdisc(message, true));
-            })?;
-        }
-        if found.iter().any(|qdisc| !self.interfaces.contains_key(&qdisc.index)) {
-            self.links(buffer)?;
-        }
-        for (index, handle) in filtered {
-            let Some(parent) = parse_handle(&handle) else { continue };
-            let mut all = Vec::new();
-            // An interface or a qdisc may go away meanwhile.
-            let _ =
-                dump(&self.socket, RTM_GETTFILTER, &request(index, parent), buffer, |message| {
-                    all.extend(wire::filter(message));
-                });
-            all.into_iter().for_each(|filter| attach(filter, &mut found));
-        }
-        for qdisc in &mut found {
-            qdisc.netns = self.namespace.netns;
-            let Some(interface) = self.interfaces.get(&qdisc.index) else { continue };
-            qdisc.interface.clone_from(&interface.name);
-            if qdisc.kind == "pfifo_fast" {
-                qdisc.limit = Some(interface.queue_length.into());
-            }
-        }
-        Ok(found)
-    }
-}
-
-impl Place {
-    fn next_hops(&mut self, buffer: &mut Vec<u8>, to: &[Destination]) -> io::Result<Vec<NextHop>> {
-        let mut found = Vec::new();
-        for destination in to.iter().filter(|it| it.netns == self.namespace.netns) {
-            found.extend(next_hop(&self.socket, destination, buffer)?);
-        }
-        if found.iter().any(|hop| !self.interfaces.contains_key(&hop.index)) {
-            self.links(buffer)?;
-        }
-        for hop in &mut found {
-            if let Some(interface) = self.interfaces.get(&hop.index) {
-                hop.interface.clone_from(&interface.name);
-            }
-        }
-        Ok(found)
-    }
-}
-
-/// Writes a filter down at the class it steers into, at the qdisc that stands for that class
-/// (prio), or else at the qdisc that it hangs on.
-fn attach(filter: wire::Filter, found: &mut [QdiscSample]) {
-    let here = |qdisc: &&mut QdiscSample| qdisc.index == filter.index;
-    let steered = |qdisc: &QdiscSample| {
-        let class = filter.class.as_ref();
-        class == Some(&qdisc.handle) || (!qdisc.class && class == Some(&qdisc.parent))
-    };
-    let mut candidates: Vec<&mut QdiscSample> = found.iter_mut().filter(here).collect();
-    let place = candidates
-        .iter()
-        .position(|qdisc| qdisc.class && steered(qdisc))
-        .or_else(|| candidates.iter().position(|qdisc| steered(qdisc)))
-        .or_else(|| candidates.iter().position(|qdisc| qdisc.handle == filter.parent));
-    if let Some(place) = place {
-        candidates[place].filters.push(filter.text);
-    }
-}
-
-/// `8001:` as the number it stands for.
-fn parse_handle(handle: &str) -> Option<u32> {
-    let (major, minor) = handle.split_once(':')?;
-    let minor = if minor.is_empty() { 0 } else { u32::from_str_radix(minor, 16).ok()? };
-    Some(u32::from_str_radix(major, 16).ok()? << 16 | minor)
-}
-
-/// struct tcmsg for a dump: one interface (0: all), one parent (0: the root).
-fn request(index: u32, parent: u32) -> [u8; 20] {
-    let mut message = [0; 20];
-    message[4..8].copy_from_slice(&index.to_ne_bytes());
-    message[12..16].copy_from_slice(&parent.to_ne_bytes());
-    message
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_own_namespace_has_a_loopback() {
-        let (mut netlink, _) = Netlink::open(&Roots::default()).unwrap();
-        let links = netlink.links();
-        let lo = links.iter().find_map(|body| match body {
-            Body::Link(link) if link.name == "lo" => Some(link),
-            _ => None,
-        });
-        let lo = lo.unwrap();
-        assert!(lo.index > 0 && lo.netns > 0 && lo.counters.contains_key("tx_bytes"));
-    }
-
-    #[test]
-    fn namespaces_from_mounts_and_processes() {
-        let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/v1");
-        let found = namespaces(&Roots::under(fixtures.as_ref()));
-        let named: Vec<(u32, &str)> = found.iter().map(|n| (n.netns, &*n.name)).collect();
-        let expected = [(4_026_531_840, ""), (4_026_532_300, "blue"), (4_026_532_400, "0a1b2c")];
-        assert_eq!(named, expected);
-    }
-
-    #[test]
-    fn a_filter_goes_where_it_steers() {
-        let qdisc = |handle: &str, parent: &str, class| QdiscSample {
-            index: 2,
-            handle: handle.into(),
-            parent: parent.into(),
-            class,
-            ..QdiscSample::default()
-        };
-        let mut found =
-            [qdisc("1:", "root", false), qdisc("1:20", "1:", true), qdisc("20:", "1:20", false)];
-        let filter = |class: Option<&str>| wire::Filter {
-            index: 2,
-            parent: "1:".into(),
-            class: class.map(Into::into),
-            text: "x".into(),
-        };
-        attach(filter(Some("1:20")), &mut found);
-        attach(filter(None), &mut found);
-        assert_eq!(found.map(|qdisc| qdisc.filters.len()), [1, 1, 0]);
-    }
-
-    #[test]
-    fn handles_read_back() {
-        assert_eq!(parse_handle("8001:"), Some(0x8001_0000));
-        assert_eq!(parse_handle("1:2a"), Some(0x1_002a));
-        assert_eq!(parse_handle("root"), None);
     }
 }

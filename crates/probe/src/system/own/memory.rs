@@ -16,3 +16,9 @@ pub fn lock() -> bool {
     // SAFETY: no memory is passed; locked pages are used as before.
     unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT) == 0 }
 }
+
+/// Locks nothing any more.
+pub fn unlock() {
+    // SAFETY: no memory is passed.
+    unsafe { libc::munlockall() };
+}

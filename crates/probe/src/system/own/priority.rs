@@ -36,10 +36,12 @@ const LATE_NS: Ns = 15_000_000;
 static HAD: AtomicU8 = AtomicU8::new(ORDINARY);
 /// The thread that looks, once it has raised itself.
 static LOOKS: AtomicU32 = AtomicU32::new(0);
-/// The look is over.
+/// The look is over, and its answer is being made.
 static LEAVES: AtomicBool = AtomicBool::new(false);
-/// What it had before.
+/// What it had before; of a process that takes several looks, before the first.
 static BEFORE: OnceLock<Attributes> = OnceLock::new();
+/// Which look of the process it is: a watchdog of one before has nothing more to do.
+static LOOK: AtomicU32 = AtomicU32::new(0);
 
 const ORDINARY: u8 = 0;
 const ROUND_ROBIN: u8 = 1;
@@ -71,6 +73,25 @@ pub fn raise_if_late(late_ns: Ns) {
     if HAD.load(Ordering::Relaxed) == ORDINARY && late_ns > LATE_NS {
         raise();
     }
+}
+
+/// Another look begins: what was had in one before, and given back, may be asked for again.
+pub fn begin() {
+    LOOK.fetch_add(1, Ordering::Relaxed);
+    LEAVES.store(false, Ordering::Relaxed);
+    HAD.store(ORDINARY, Ordering::Relaxed);
+}
+
+/// A look and its answer are over, and the process goes on: its threads have what they had before.
+pub fn come_back() {
+    if !is_over() {
+        come_down();
+    }
+}
+
+/// The number of the look that goes on.
+pub(super) fn look() -> u32 {
+    LOOK.load(Ordering::Relaxed)
 }
 
 /// The look is over: the watchdog too has what the others have, so that the end of the process is not left to an ordinary
@@ -210,7 +231,7 @@ fn ready_threads(loadavg: &[u8]) -> Option<u64> {
     text::number(word.split(|byte| *byte == b'/').next()?)
 }
 
-/// Has the kernel send a signal to a real-time thread that computes for too long without a sleep, and heeds it.
+/// Has the kernel send a signal to a real-time thread that computes for too long without a sleep, and obeys it.
 /// `false` if that is not to be had, and there may be no such thread.
 fn bound_bursts() -> bool {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -218,7 +239,7 @@ fn bound_bursts() -> bool {
     if unsafe { libc::getrlimit(libc::RLIMIT_RTTIME, &raw mut limit) } != 0 {
         return false;
     }
-    let handler = heed_limit as extern "C" fn(libc::c_int);
+    let handler = obey_limit as extern "C" fn(libc::c_int);
     // SAFETY: all zeroes are a value of sigaction: no flags, an empty mask.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = handler as libc::sighandler_t;
@@ -232,7 +253,7 @@ fn bound_bursts() -> bool {
 }
 
 /// Runs in the thread that was too long at it: the kernel picks the current one first. The watchdog brings the others down.
-extern "C" fn heed_limit(_signal: libc::c_int) {
+extern "C" fn obey_limit(_signal: libc::c_int) {
     give_back();
     if let Some(before) = BEFORE.get() {
         let _ = policy::set(0, &policy::back_to(before));

@@ -2,7 +2,7 @@
 //!
 //! An ordinary thread, so that it is no burden itself: the kernel keeps a part of each CPU for those (a twentieth by default). It
 //! lives only where a priority was asked for. As the look is over it is raised like the others: a process has ended when its last
-//! thread has, and among forks an ordinary one needed 0.8 s for that. Must not: heed bursts (RLIMIT_RTTIME does, with certainty), or act on others.
+//! thread has, and among forks an ordinary one needed 0.8 s for that. Must not: watch for bursts (RLIMIT_RTTIME does, with certainty), or act on others.
 
 use super::policy;
 use super::priority::{self, own_tid};
@@ -48,7 +48,8 @@ fn watch(tid: u32) {
     let (begin_ns, spent_before_ns) = (now(), spent());
     let folder = PathBuf::from(format!("/proc/self/task/{tid}"));
     let mut last = Reading::default();
-    while !priority::is_over() {
+    let look = priority::look();
+    while look == priority::look() && !priority::is_over() {
         if !priority::leaves() {
             // Who raised the others before this one had a number raised it too.
             priority::ordinary().map(|ordinary| policy::set(0, &ordinary));
@@ -63,7 +64,9 @@ fn watch(tid: u32) {
         }
         last = reading;
     }
-    priority::come_down();
+    if look == priority::look() {
+        priority::come_down();
+    }
 }
 
 fn is_too_much(spent_ns: Ns, passed_ns: Ns) -> bool {

@@ -22,7 +22,6 @@ use super::budget::{Budget, cpu_ns};
 use super::maps::{self, Mapping};
 use super::modules::Modules;
 use super::rounds::{Ask, Once, Pace};
-use crate::session::What;
 use crate::system::status::threads_by_inner_tid;
 use crate::system::{Roots, memory};
 pub use frames::{Frames, Layout};
@@ -41,22 +40,18 @@ const LIBRARY: &str = "libjvm.so";
 pub struct JavaMonitors(Once);
 
 impl JavaMonitors {
-    /// For a look at this.
-    pub fn of(what: &What) -> Self {
-        let target = match what {
-            What::Process(pid) => Some(*pid),
-            What::Host | What::Command(_) | What::Container(_) => None,
-        };
-        Self(Once::of(target.into_iter()))
+    /// The process that somebody asks about is asked at once.
+    pub fn of(process: Option<u32>) -> Self {
+        Self(Once::of(process.into_iter()))
     }
 
     /// Adds what was read since the last tick, and asks for more; gives the CPU time that reading it took.
-    pub fn tick(&mut self, facts: &mut Vec<Fact>) -> Ns {
-        self.0.tick(facts, "holdup-java", round)
+    pub fn round(&mut self, facts: &mut Vec<Fact>) -> Ns {
+        self.0.round(facts, "holdup-java", read_all)
     }
 
     /// Reads once more, as the look ends; gives what that took of the CPU time that is allowed.
-    pub fn last(&mut self, facts: &mut Vec<Fact>, allowed_ns: Ns) -> Ns {
+    pub fn last_round(&mut self, facts: &mut Vec<Fact>, allowed_ns: Ns) -> Ns {
         self.0.last(facts, allowed_ns)
     }
 }
@@ -68,7 +63,7 @@ struct Known {
     programs: Vec<Program>,
 }
 
-fn round(known: &mut Known, asked: Ask<u32>, facts: &mut Vec<Fact>) -> usize {
+fn read_all(known: &mut Known, asked: Ask<u32>, facts: &mut Vec<Fact>) -> usize {
     let Known { modules, programs } = known;
     let Ask { fresh, mut last_ns } = asked;
     programs.extend(fresh.into_iter().filter_map(|pid| Program::find(pid, modules)));

@@ -6,14 +6,12 @@
 //! slices stands for that of switches: who has had no other since did not move. Must not: ask for a thread of others, or read
 //! in the caller's own thread what a dying process may keep it waiting for (guard.rs).
 
-use super::Left;
-use crate::readers::family::{Family, Standing, slices};
+use super::{Family, Standing, slices};
 use crate::readers::waits::left_user_space;
 use crate::system::clock::clock_ns;
 use crate::system::{Roots, guard, text};
+use crate::user_stacks::{Left, WAIT_NS_MIN};
 use holdup_reason::facts::Ns;
-
-use super::choose::WAIT_NS_MIN;
 
 /// Of the threads that stand for long already; of servers that the command waits for, those that stand since it began.
 pub fn left(family: &Family, roots: &Roots, begin_ns: Ns) -> Vec<Left> {

@@ -3,7 +3,13 @@
 //! The bytes are put together here from the layouts of the uapi headers, so that the tests need
 //! neither root nor a network namespace; what a live kernel sends is seen by `examples/files.rs`.
 
+use super::filters::filter;
+use super::links::link;
+use super::neighbours::*;
+use super::qdiscs::{percent, qdisc};
+use super::routes::*;
 use super::*;
+use crate::system::Roots;
 
 fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     let mut bytes = ((value.len() + 4) as u16).to_ne_bytes().to_vec();
@@ -210,4 +216,28 @@ fn damage_is_survived() {
         let _ = qdisc(&bent, true);
         let _ = filter(&bent);
     }
+}
+
+#[test]
+fn the_own_namespace_has_a_loopback() {
+    let (mut netlink, _) = Netlink::open(&Roots::default()).unwrap();
+    let ask = |place: &mut Place, buffer: &mut Vec<u8>| {
+        Ok(links::links(place, buffer)?.into_iter().map(Body::Link).collect())
+    };
+    let links = netlink.ask(ask);
+    let lo = links.iter().find_map(|body| match body {
+        Body::Link(link) if link.name == "lo" => Some(link),
+        _ => None,
+    });
+    let lo = lo.unwrap();
+    assert!(lo.index > 0 && lo.netns > 0 && lo.counters.contains_key("tx_bytes"));
+}
+
+#[test]
+fn namespaces_from_mounts_and_processes() {
+    let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/v1");
+    let found = namespaces(&Roots::under(fixtures.as_ref()));
+    let named: Vec<(u32, &str)> = found.iter().map(|n| (n.netns, &*n.name)).collect();
+    let expected = [(4_026_531_840, ""), (4_026_532_300, "blue"), (4_026_532_400, "0a1b2c")];
+    assert_eq!(named, expected);
 }

@@ -1,0 +1,35 @@
+//! Functions that the CPU clock hit, as a source: which files a command's processes run is written down while they live, and places
+//! are named at the end.
+//!
+//! Must not: name them itself (user_stacks/functions.rs).
+
+use super::look::Look;
+use super::reader::{Opening, Reader, Tick};
+use crate::SourceError;
+use crate::user_stacks::Functions;
+use holdup_reason::facts::Fact;
+
+impl Reader for Functions {
+    fn open(look: &mut Look, _: &mut Opening) -> Result<Self, SourceError> {
+        Ok(Self::of(look.scope.process, look.scope.is_command()))
+    }
+
+    fn tick(
+        &mut self,
+        _: &mut Look,
+        tick: &Tick,
+        facts: &mut Vec<Fact>,
+    ) -> Result<(), SourceError> {
+        self.remember(facts, tick.number);
+        Ok(())
+    }
+
+    fn close(&mut self, look: &mut Look, facts: &mut Vec<Fact>) -> Result<(), SourceError> {
+        let allowed_ns = look.rest_ns();
+        let points = std::mem::take(&mut look.last.points);
+        let (spent_ns, too_long) = self.name(points, &mut look.last.sums, allowed_ns);
+        look.stacks.pay(spent_ns);
+        look.stacks.say_too_long(&too_long, facts);
+        Ok(())
+    }
+}

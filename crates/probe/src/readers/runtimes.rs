@@ -1,0 +1,87 @@
+//! What interpreters, Go programs and Java machines say of their own threads, as sources.
+//!
+//! Each has a thread of its own that reads, so that nobody here waits; what it takes of a CPU is paid from the account of all user
+//! stacks. Must not: read (user_stacks/). Edit together: list.rs, since who waits for a monitor must come before the stacks.
+
+use super::look::Look;
+use super::reader::{Opening, Reader, Tick};
+use crate::SourceError;
+use crate::user_stacks::{Goroutines, Interpreters, JavaMonitors};
+use holdup_reason::facts::{Fact, Ns};
+
+impl Reader for Interpreters {
+    fn open(look: &mut Look, _: &mut Opening) -> Result<Self, SourceError> {
+        Ok(Self::of(look.scope.process, look.scope.is_command()))
+    }
+
+    fn tick(
+        &mut self,
+        look: &mut Look,
+        _: &Tick,
+        facts: &mut Vec<Fact>,
+    ) -> Result<(), SourceError> {
+        let spent_ns = self.round(facts, look.lasted_ns());
+        look.stacks.pay(spent_ns);
+        Ok(())
+    }
+}
+
+impl Reader for Goroutines {
+    fn open(look: &mut Look, _: &mut Opening) -> Result<Self, SourceError> {
+        Ok(Self::of(look.scope.process, look.ends.earlier().values()))
+    }
+
+    fn tick(
+        &mut self,
+        look: &mut Look,
+        _: &Tick,
+        facts: &mut Vec<Fact>,
+    ) -> Result<(), SourceError> {
+        look.stacks.pay(self.round(facts));
+        Ok(())
+    }
+
+    fn standing(
+        &mut self,
+        look: &mut Look,
+        _: &mut Vec<Fact>,
+        facts: &mut Vec<Fact>,
+    ) -> Result<(), SourceError> {
+        last(look, |rest_ns| self.last_round(facts, rest_ns));
+        Ok(())
+    }
+}
+
+impl Reader for JavaMonitors {
+    fn open(look: &mut Look, _: &mut Opening) -> Result<Self, SourceError> {
+        Ok(Self::of(look.scope.process))
+    }
+
+    fn tick(
+        &mut self,
+        look: &mut Look,
+        _: &Tick,
+        facts: &mut Vec<Fact>,
+    ) -> Result<(), SourceError> {
+        look.stacks.pay(self.round(facts));
+        Ok(())
+    }
+
+    fn standing(
+        &mut self,
+        look: &mut Look,
+        _: &mut Vec<Fact>,
+        facts: &mut Vec<Fact>,
+    ) -> Result<(), SourceError> {
+        last(look, |rest_ns| self.last_round(facts, rest_ns));
+        Ok(())
+    }
+}
+
+/// A last round of what is read already, as far as there is time. Of a command that has ended nothing is left.
+fn last(look: &mut Look, round: impl FnOnce(Ns) -> Ns) {
+    if !look.scope.is_command() {
+        let spent_ns = round(look.rest_ns());
+        look.stacks.pay(spent_ns);
+    }
+}

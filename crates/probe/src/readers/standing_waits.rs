@@ -1,0 +1,214 @@
+//! Waits that stand: what only the waiter's memory or files say of each, and who has the other ends of what it waits for.
+//!
+//! Of a command, and of everybody where there are no kernel programs, they are walked about once a second while the look goes on: with
+//! the command they may be gone before the end. Those of the end are looked into once the window is over. Must not: choose what a
+//! wait means. Edit together: polled.rs, paths.rs, endpoints.rs.
+
+use super::endpoints::inodes;
+use super::family::Family;
+use super::look::Look;
+use super::reader::{Opening, Reader, Tick};
+use super::waits::unprivileged_waits;
+use super::{paths, polled};
+use crate::SourceError;
+use crate::system::clock::now;
+use crate::system::status::thread_inside;
+use crate::system::{Roots, memory};
+use holdup_reason::facts::*;
+use std::collections::{BTreeMap, HashSet};
+
+/// A reading of all descriptors that takes longer is not made again just to see connections come and go.
+const READING_NS_MAX: Ns = 20_000_000;
+
+/// See the head of the file.
+#[derive(Default)]
+pub struct StandingWaits {
+    /// How long the last reading of all descriptors took.
+    reading_ns: Ns,
+}
+
+impl Reader for StandingWaits {
+    fn open(look: &mut Look, opening: &mut Opening) -> Result<Self, SourceError> {
+        let mut all = Self::default();
+        if look.programs.is_none() {
+            let mut facts = Vec::new();
+            all.walk(look, &mut facts)?;
+            facts.into_iter().for_each(|fact| opening.facts.push(fact));
+        }
+        Ok(all)
+    }
+
+    fn tick(
+        &mut self,
+        look: &mut Look,
+        tick: &Tick,
+        facts: &mut Vec<Fact>,
+    ) -> Result<(), SourceError> {
+        let are_sampled = look.scope.is_command() || look.programs.is_none();
+        if are_sampled && tick.again && !tick.is_last && !look.is_overdue() {
+            self.walk(look, facts)?;
+        }
+        Ok(())
+    }
+
+    fn standing(
+        &mut self,
+        look: &mut Look,
+        waits: &mut Vec<Fact>,
+        facts: &mut Vec<Fact>,
+    ) -> Result<(), SourceError> {
+        complete(look, waits, facts);
+        Ok(())
+    }
+
+    fn close(&mut self, look: &mut Look, facts: &mut Vec<Fact>) -> Result<(), SourceError> {
+        if look.programs.is_none() { self.walk(look, facts) } else { Ok(()) }
+    }
+}
+
+impl StandingWaits {
+    /// Reports what is blocked now, of a command what is traced, and who owns the futexes that are waited on.
+    fn walk(&mut self, look: &mut Look, facts: &mut Vec<Fact>) -> Result<(), SourceError> {
+        let mut waits = Vec::new();
+        match look.programs.as_mut() {
+            Some(programs) => {
+                programs.threads(look.scope.is_command(), |at_ns, record| {
+                    waits.extend(record.blocked.map(|it| Fact { at_ns, body: Body::Blocked(it) }));
+                })?;
+            }
+            None => waits.extend(sampled(look, facts)),
+        }
+        complete(look, &mut waits, facts);
+        self.follow_ends(look, &waits)?;
+        facts.append(&mut waits);
+        look.report_stacks(facts);
+        Ok(())
+    }
+
+    /// Who has the other ends of what is waited for.
+    fn follow_ends(&mut self, look: &mut Look, waits: &[Fact]) -> Result<(), SourceError> {
+        let Some(programs) = look.programs.as_mut() else { return Ok(()) };
+        let objects = waits.iter().filter_map(|fact| match &fact.body {
+            Body::Blocked(blocked) => blocked.place.object.as_ref(),
+            _ => None,
+        });
+        let objects = objects.collect::<Vec<_>>();
+        let asks = look.scope.is_command() && self.reading_ns < READING_NS_MAX;
+        let all_inodes = objects.iter().copied().flat_map(inodes);
+        let fresh: HashSet<u64> = all_inodes.filter(|ino| look.ends.follows(*ino)).collect();
+        if fresh.is_empty() && !asks {
+            return Ok(());
+        }
+        let at_ns = now();
+        let all = programs.endpoints()?;
+        self.reading_ns = now().saturating_sub(at_ns);
+        if let Some(control) = programs.control() {
+            control.watched_tgid = not_accepting(&all, &objects).unwrap_or(control.watched_tgid);
+        }
+        look.ends.see(at_ns, all, &fresh, asks);
+        Ok(())
+    }
+}
+
+/// The standing waits of everybody as files show them, but of those who are walked often and known better.
+fn sampled(look: &mut Look, facts: &mut Vec<Fact>) -> Vec<Fact> {
+    let at_ns = now();
+    let numbers = &mut look.stack_numbers;
+    let mut intern = |frames: &[String]| numbers.of(frames, at_ns, facts);
+    let mut reported = unprivileged_waits(&look.roots, at_ns, &mut intern);
+    let members = look.family.as_ref().map(Family::members).unwrap_or_default();
+    reported.retain(|body| !matches!(body, Body::Blocked(it) if members.contains(&it.thread.pid)));
+    let tids = reported.iter().filter_map(|body| match body {
+        Body::Blocked(blocked) => Some(blocked.thread.tid),
+        _ => None,
+    });
+    let threads = look.identities.read_new(&look.roots, tids.collect(), false);
+    facts.extend(threads.into_iter().map(|it| Fact { at_ns, body: Body::Thread(it) }));
+    reported.into_iter().map(|body| Fact { at_ns, body }).collect()
+}
+
+/// Adds what only the waiter's memory says: futex owners, the descriptor that is polled, the path of a call.
+pub fn complete(look: &mut Look, waits: &mut [Fact], facts: &mut Vec<Fact>) {
+    let mut owners = Owners::default();
+    let oldest_ns = look.pid.is_none().then(|| polled::oldest_begin_ns(waits));
+    for fact in waits {
+        let Body::Blocked(blocked) = &mut fact.body else { continue };
+        if blocked.kernel || blocked.thread.pid == std::process::id() {
+            continue;
+        }
+        look.waited.add(blocked.place.object.as_ref());
+        if blocked.place.state == WaitState::DiskSleep || paths::opens(blocked) {
+            paths::name(blocked, &look.roots);
+        }
+        let is_recent = oldest_ns.is_none_or(|oldest_ns| blocked.since_ns >= oldest_ns);
+        if is_recent && blocked.place.object.is_none() {
+            blocked.place.polled = polled::descriptors(&look.roots, blocked);
+            for fd in &blocked.place.polled {
+                look.waited.polled.insert((blocked.thread.pid, *fd), blocked.thread.clone());
+            }
+        }
+        match blocked.place.syscall.as_str() {
+            "futex" => {
+                if let Some(owner) = owners.of(blocked, &look.roots) {
+                    facts.push(Fact { at_ns: fact.at_ns, body: Body::FutexOwner(owner) });
+                }
+            }
+            "poll" | "ppoll" if blocked.place.object.is_none() => {
+                let [array, count, ..] = blocked.place.args;
+                let polled = memory::poll_descriptors(blocked.thread.pid, array, count);
+                if let [only] = polled[..] {
+                    look.waited.polled.insert((blocked.thread.pid, only), blocked.thread.clone());
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Whoever listens where a connection that is waited on has not been accepted.
+fn not_accepting(all: &[Endpoint], waited_on: &[&ObjectRef]) -> Option<u32> {
+    let ports: HashSet<u16> = (waited_on.iter())
+        .filter_map(|object| match object {
+            ObjectRef::Inet(socket) if socket.is_tcp() => Some(socket.remote.port()),
+            _ => None,
+        })
+        .collect();
+    let has_queue = |end: &&Endpoint| {
+        let stands = end.socket.as_ref().is_some_and(|state| state.accept_queue > 0);
+        matches!(&end.object, ObjectRef::Inet(own) if own.remote.port() == 0 && ports.contains(&own.local.port()))
+            && stands
+    };
+    // Of a master and its workers the last is a worker.
+    all.iter().filter(has_queue).map(|end| end.process.pid).max()
+}
+
+/// Owners of futexes, by process and thread id inside it: hundreds may wait for one, and to find it reads all threads.
+#[derive(Default)]
+struct Owners(BTreeMap<(u32, u32), u32>);
+
+impl Owners {
+    /// The owner of the futex that a thread waits on, if its word or glibc's field beside it tells one.
+    fn of(&mut self, blocked: &Blocked, roots: &Roots) -> Option<FutexOwner> {
+        const WAIT: u64 = 0;
+        const LOCK_PI: u64 = 6;
+        const WAIT_BITSET: u64 = 9;
+        const LOCK_PI2: u64 = 13;
+        const COMMAND: u64 = 127;
+        const TID: u32 = 0x3fff_ffff;
+        let [address, operation, ..] = blocked.place.args;
+        let command = operation & COMMAND;
+        let pid = blocked.thread.pid;
+        let (word, beside) = memory::futex_words(pid, address)?;
+        let inner = match command {
+            LOCK_PI | LOCK_PI2 => word & TID,
+            WAIT | WAIT_BITSET if word == 1 || word == 2 => beside.unwrap_or(0),
+            _ => 0,
+        };
+        let owner_tid = match inner {
+            0 => 0,
+            _ => *(self.0.entry((pid, inner)))
+                .or_insert_with(|| thread_inside(roots, pid, inner).unwrap_or(0)),
+        };
+        Some(FutexOwner { waiter: blocked.thread.clone(), address, word, owner_tid })
+    }
+}

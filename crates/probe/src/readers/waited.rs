@@ -1,0 +1,155 @@
+//! What was waited for in a look: the objects that endpoints are reported for, the descriptors that were polled, and the addresses
+//! that do not answer.
+//!
+//! Collected by whoever sees a wait, used as the look ends. Must not: read anything, or conclude whose fault a wait is. UDP is left
+//! out of the addresses: a socket does not say whether it was answered.
+
+use super::endpoints::inodes;
+use holdup_reason::facts::{Endpoint, InetRef, Ns, ObjectRef, TcpTurn, ThreadRef};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::net::IpAddr;
+
+/// See the head of the file.
+#[derive(Debug, Default)]
+pub struct Waited {
+    /// Inodes of objects, and of their other ends.
+    pub objects: HashSet<u64>,
+    /// Who polled a descriptor, by process and descriptor.
+    pub polled: BTreeMap<(u32, u32), ThreadRef>,
+    /// Addresses of which no answer comes.
+    pub unanswered: Unanswered,
+}
+
+impl Waited {
+    /// Somebody waits, or waited, for an object.
+    pub fn add(&mut self, object: Option<&ObjectRef>) {
+        self.objects.extend(object.into_iter().flat_map(inodes));
+        self.unanswered.see(object);
+    }
+}
+
+/// Addresses that are asked about.
+const DESTINATIONS_MAX: usize = 100;
+/// TCP_SYN_SENT.
+const SYN_SENT: u8 = 2;
+/// For so long nothing was heard of a peer that did not acknowledge all: the least time after which TCP asks again for a
+/// connection.
+const UNANSWERED_NS: Ns = 1_000_000_000;
+
+/// An address that is sent to, and from where.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Destination {
+    /// Network namespace inode.
+    pub netns: u32,
+    /// To.
+    pub address: IpAddr,
+    /// From.
+    pub source: IpAddr,
+}
+
+/// Addresses that somebody sends to without an answer.
+#[derive(Debug, Default)]
+pub struct Unanswered(BTreeSet<Destination>);
+
+impl Unanswered {
+    /// A connection that is waited for.
+    pub fn see(&mut self, object: Option<&ObjectRef>) {
+        if let Some(ObjectRef::Inet(socket)) = object
+            && socket.is_tcp()
+            && socket.state == SYN_SENT
+        {
+            self.add(socket);
+        }
+    }
+
+    /// The same of an open socket, also where the peer has gone silent since it was connected.
+    pub fn see_endpoint(&mut self, endpoint: &Endpoint) {
+        self.see(Some(&endpoint.object));
+        let turn = endpoint.socket.as_ref().and_then(|state| state.turn.as_ref());
+        if let ObjectRef::Inet(socket) = &endpoint.object
+            && turn.is_some_and(is_silent)
+        {
+            self.add(socket);
+        }
+    }
+
+    fn add(&mut self, socket: &InetRef) {
+        let (address, source) =
+            (socket.remote.ip().to_canonical(), socket.local.ip().to_canonical());
+        // The interface of a link-local address is not in the address.
+        let is_local = matches!(address, IpAddr::V6(it) if it.is_unicast_link_local());
+        let is_own = address.is_loopback() || address == source || address.is_unspecified();
+        if !is_local && !is_own && self.0.len() < DESTINATIONS_MAX {
+            self.0.insert(Destination { netns: socket.netns, address, source });
+        }
+    }
+
+    /// All of them, once.
+    pub fn take(&mut self) -> Vec<Destination> {
+        std::mem::take(&mut self.0).into_iter().collect()
+    }
+}
+
+/// Something was sent that the peer did not acknowledge, and nothing was heard of it since.
+fn is_silent(turn: &TcpTurn) -> bool {
+    let heard_ns = u64::from(turn.heard_jiffies) * u64::from(turn.jiffy_ns);
+    turn.packets_out > 0 && heard_ns >= UNANSWERED_NS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdup_reason::facts::{SocketState, ThreadRef};
+
+    fn endpoint(state: u8, remote: &str, turn: TcpTurn) -> Endpoint {
+        let object = ObjectRef::Inet(InetRef {
+            ino: 5,
+            netns: 7,
+            protocol: "tcp".into(),
+            local: "10.0.0.1:4000".parse().unwrap(),
+            remote: remote.parse().unwrap(),
+            state,
+        });
+        Endpoint {
+            process: ThreadRef::default(),
+            fd: 3,
+            readable: true,
+            writable: true,
+            nonblocking: true,
+            object,
+            unread: None,
+            output_stopped: false,
+            socket: Some(SocketState { turn: Some(turn), ..SocketState::default() }),
+        }
+    }
+
+    fn asked(state: u8, remote: &str, turn: TcpTurn) -> usize {
+        let mut unanswered = Unanswered::default();
+        unanswered.see_endpoint(&endpoint(state, remote, turn));
+        unanswered.take().len()
+    }
+
+    #[test]
+    fn only_addresses_that_do_not_answer_are_asked_about() {
+        let quiet = TcpTurn { heard_jiffies: 500, jiffy_ns: 4_000_000, ..TcpTurn::default() };
+        let silent = TcpTurn { packets_out: 1, ..quiet };
+        let soon = TcpTurn { heard_jiffies: 5, ..silent };
+        assert_eq!(asked(SYN_SENT, "10.0.0.9:80", TcpTurn::default()), 1);
+        assert_eq!(asked(1, "10.0.0.9:80", silent), 1);
+        assert_eq!(asked(1, "10.0.0.9:80", quiet), 0, "all was acknowledged");
+        assert_eq!(asked(1, "10.0.0.9:80", soon), 0);
+        for own in ["10.0.0.1:80", "127.0.0.1:80", "[::1]:80", "[fe80::1]:80"] {
+            assert_eq!(asked(SYN_SENT, own, TcpTurn::default()), 0, "{own}");
+        }
+    }
+
+    #[test]
+    fn they_are_bounded() {
+        let mut unanswered = Unanswered::default();
+        for n in 0..300 {
+            let remote = format!("10.1.{}.{}:80", n / 200, n % 200 + 1);
+            unanswered.see(Some(&endpoint(SYN_SENT, &remote, TcpTurn::default()).object));
+        }
+        assert_eq!(unanswered.take().len(), DESTINATIONS_MAX);
+    }
+}

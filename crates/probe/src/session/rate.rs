@@ -1,0 +1,47 @@
+//! The rate of events, and the thresholds that follow it.
+//!
+//! Counts what was decoded, asks wait_threshold.rs, and tells the programs. Must not: decide how high a threshold is to be.
+
+use super::wait_threshold::WaitThreshold;
+use crate::kernel::Programs;
+use crate::kernel::thresholds::Thresholds;
+
+/// See the head of the file.
+pub struct Rate {
+    /// The thresholds of this look.
+    pub threshold: WaitThreshold,
+    events_seen: u64,
+    braked_seen: u64,
+}
+
+impl Rate {
+    /// Of a look that has just begun.
+    pub fn new(threshold: WaitThreshold) -> Self {
+        Self { threshold, events_seen: 0, braked_seen: 0 }
+    }
+
+    /// The thresholds as they are now.
+    pub fn thresholds(&self) -> Thresholds {
+        Thresholds {
+            traced_ns: self.threshold.traced_threshold_ns(),
+            others_ns: self.threshold.threshold_ns(),
+        }
+    }
+
+    /// Follows what came in so many ticks, or before the end of one; gives the number of events.
+    pub fn follow(&mut self, programs: &mut Programs, ticks: u64) -> u64 {
+        let inbox = programs.inbox.borrow();
+        let fresh = inbox.decoder.events - self.events_seen;
+        self.events_seen = inbox.decoder.events;
+        let braked = std::mem::replace(&mut self.braked_seen, programs.braked());
+        if self.threshold.observe(fresh, ticks, braked != self.braked_seen) {
+            self.threshold.blame(&inbox.facts);
+        }
+        drop(inbox);
+        let thresholds = self.thresholds();
+        if let Some(control) = programs.control() {
+            thresholds.apply(control);
+        }
+        fresh
+    }
+}
