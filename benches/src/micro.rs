@@ -10,6 +10,7 @@ use anyhow::{Context, Result};
 use holdup_probe::Source;
 use holdup_probe::decode::Decoder;
 use holdup_probe::decode::wire::{wire_kind, wire_place, wire_ref, wire_wait};
+use holdup_probe::recording::{Reader, Writer};
 use holdup_reason::facts::Fact;
 use holdup_reason::graph::chains::Chains;
 use holdup_reason::measure::Measures;

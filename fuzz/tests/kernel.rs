@@ -4,7 +4,7 @@
 //! Random bytes are no attributes and no offsets, so inputs are well-formed answers with foreign values, and the same
 //! damaged: cut, flipped. What libFuzzer once found stands here as a test of its own.
 //!
-//! Edit together: `src/lib.rs`, `fuzz_targets/`; the layouts are those of the probe's `wire.h`, files of netlink and
+//! Edit together: `src/lib.rs`, `fuzz_targets/`; the layouts are those of the probe's `wire.h`, files of netlink, and
 //! `mapper.rs`.
 
 use holdup_fuzz::{kernel_log, kernel_record, mapper_answers, netlink_message};

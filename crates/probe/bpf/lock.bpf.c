@@ -7,7 +7,7 @@
  * Of a lock of the kernel it is only noted that a thread is about to sleep for it (contention.bpf.h). Must not: report waits
  * (the scheduler's events do).
  *
- * Edit together: src/files/locks.rs (reads the table of file locks then), src/decode/lock.rs.
+ * Edit together: src/readers/locks.rs (reads the table of file locks then), src/decode/lock.rs.
  */
 
 /* What a lock was answered if whoever asks has to wait: FILE_LOCK_DEFERRED of include/linux/filelock.h. */

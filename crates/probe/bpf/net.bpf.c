@@ -5,7 +5,7 @@
  * hash falls under `packet_mask` are measured. A flow belongs to the sending socket.
  * A DNS question is read as it leaves through an interface (every kind of resolver passes there), an answer as it is
  * received; both only for UDP port 53. The two programs for that run for every packet of the host, so they are attached
- * once a process has a socket to a name server, or looks for one (live.rs).
+ * once a process has a socket to a name server, or looks for one (readers/connections.rs).
  *
  * Must not: parse a packet on the receive path beyond its ports, or read beyond its linear part.
  */

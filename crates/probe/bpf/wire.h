@@ -6,7 +6,7 @@
  * implicit padding: every byte that is sent is initialised.
  *
  * Rejected: hand-mirrored Rust structs; one fat union (a short record would cost as much as a long one).
- * Edit together: src/decode.rs.
+ * Edit together: src/decode/.
  */
 #ifndef HOLDUP_WIRE_H
 #define HOLDUP_WIRE_H

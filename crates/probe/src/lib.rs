@@ -1,7 +1,10 @@
 //! KERNEL -> FACTS. The only place with libbpf, /proc, /sys, netlink, ioctl and unsafe.
 //!
-//! Must not reason: it sees the vocabulary of facts and nothing of waits, chains or cases. What the host
-//! does not offer, or refuses, becomes a fact with its reason; nothing here fails a look as a whole.
+//! The rooms, each of which names only those before it: source.rs < system/ < decode/ < user_stacks/ < refusal.rs < host.rs < plan.rs <
+//! kernel/ < readers/ < recording/ < session/ < doctor.rs. `xtask tidy` holds them to it.
+//!
+//! Must not reason: it sees the vocabulary of facts and nothing of waits, chains or rules. What the host does not offer, or refuses,
+//! becomes a fact with its reason; nothing here fails a look as a whole.
 
 pub mod decode;
 mod doctor;

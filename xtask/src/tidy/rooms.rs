@@ -1,29 +1,77 @@
-//! House rules on crates/reason: the order of its rooms, and no circle between its files.
+//! House rules on crates/reason and crates/probe: the order of their rooms, and no circle between their files.
 //!
-//! The rooms are the steps from facts to answer. A file may name what is in its own room and in earlier ones; then each room
-//! can be read, and replaced, without those behind it. Circles inside a room are refused for the same reason. What counts as
-//! naming: modules.rs.
+//! The rooms of the core are the steps from facts to answer, those of the probe lead from the kernel's files up to a whole look. A
+//! file may name what is in its own room and in earlier ones; then each room can be read, and replaced, without those behind it.
+//! Circles inside a room are refused for the same reason. What counts as naming: modules.rs. Of the probe every file is in a room:
+//! one beside them all would be the first of many.
 
 use super::Breach;
 use super::modules::{Arrow, Module, Modules};
 use crate::tree::Tree;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-const SRC: &str = "crates/reason/src/";
+/// A crate, and its rooms in the order of the flow.
+struct Flow {
+    src: &'static str,
+    rooms: &'static [&'static str],
+    /// Every file is in one of them.
+    closed: bool,
+}
 
-/// The rooms in the order of the flow.
-const ROOMS: &[&str] = &["facts", "model", "waits", "graph", "measure", "rules", "answer"];
+const REASON: Flow = Flow {
+    src: "crates/reason/src/",
+    rooms: &["facts", "model", "waits", "graph", "measure", "rules", "answer"],
+    closed: false,
+};
 
-fn room(name: Option<&String>) -> Option<usize> {
-    ROOMS.iter().position(|room| name.is_some_and(|name| name == room))
+const PROBE: Flow = Flow {
+    src: "crates/probe/src/",
+    rooms: &[
+        "source",
+        "system",
+        "decode",
+        "user_stacks",
+        "refusal",
+        "host",
+        "plan",
+        "kernel",
+        "readers",
+        "recording",
+        "session",
+        "doctor",
+    ],
+    closed: true,
+};
+
+const FLOWS: [&Flow; 2] = [&REASON, &PROBE];
+
+impl Flow {
+    fn room(&self, name: Option<&String>) -> Option<usize> {
+        self.rooms.iter().position(|room| name.is_some_and(|name| name == room))
+    }
 }
 
 /// No file names a later room.
 pub fn rooms_keep_their_order(tree: &Tree) -> Vec<Breach> {
-    let modules = Modules::read(tree, SRC);
+    FLOWS.into_iter().flat_map(|flow| arrows_to_later_rooms(flow, tree)).collect()
+}
+
+fn arrows_to_later_rooms(flow: &Flow, tree: &Tree) -> Vec<Breach> {
+    let modules = Modules::read(tree, flow.src);
     let mut breaches = Vec::new();
     for module in modules.all.values() {
-        let Some(own) = room(module.path.first()) else { continue };
+        let Some(own) = flow.room(module.path.first()) else {
+            if flow.closed && !module.path.is_empty() {
+                let why = format!("in none of the rooms {}", flow.rooms.join(" < "));
+                breaches.push(Breach::at(
+                    module.file,
+                    0,
+                    why,
+                    "put it into the room that it is of",
+                ));
+            }
+            continue;
+        };
         let mut seen = BTreeSet::new();
         for named in &module.named {
             // What a `use` brought here was found where it stands.
@@ -31,17 +79,17 @@ pub fn rooms_keep_their_order(tree: &Tree) -> Vec<Breach> {
                 continue;
             }
             let Some(absolute) = modules.absolute(module, &named.path) else { continue };
-            let Some(later) = room(absolute.first()).filter(|to| *to > own) else { continue };
+            let Some(later) = flow.room(absolute.first()).filter(|to| *to > own) else { continue };
             if seen.insert((named.line, later)) {
                 let why = format!(
                     "{} names crate::{}, a later room: the order is {}",
-                    ROOMS[own],
+                    flow.rooms[own],
                     absolute.join("::"),
-                    ROOMS.join(" < ")
+                    flow.rooms.join(" < ")
                 );
                 let fix = format!(
                     "move what is needed to {} or before, or the code behind it",
-                    ROOMS[own]
+                    flow.rooms[own]
                 );
                 breaches.push(Breach::at(module.file, named.line, why, fix));
             }
@@ -52,7 +100,11 @@ pub fn rooms_keep_their_order(tree: &Tree) -> Vec<Breach> {
 
 /// No file leads back to itself through others.
 pub fn files_make_no_circles(tree: &Tree) -> Vec<Breach> {
-    let modules = Modules::read(tree, SRC);
+    FLOWS.into_iter().flat_map(|flow| circles(flow, tree)).collect()
+}
+
+fn circles(flow: &Flow, tree: &Tree) -> Vec<Breach> {
+    let modules = Modules::read(tree, flow.src);
     let mut arrows: BTreeMap<Vec<String>, Vec<Arrow>> = BTreeMap::new();
     for arrow in modules.arrows() {
         arrows.entry(arrow.from.clone()).or_default().push(arrow);
@@ -67,15 +119,15 @@ pub fn files_make_no_circles(tree: &Tree) -> Vec<Breach> {
         let ends = |arrow: &Arrow| (arrow.from.clone(), arrow.to.clone());
         if !circle.iter().any(|arrow| reported.contains(&ends(arrow))) {
             reported.extend(circle.iter().map(ends));
-            breaches.extend(breach(&modules, &circle));
+            breaches.extend(breach(flow, &modules, &circle));
         }
     }
     breaches
 }
 
-fn breach(modules: &Modules<'_>, circle: &[Arrow]) -> Option<Breach> {
+fn breach(flow: &Flow, modules: &Modules<'_>, circle: &[Arrow]) -> Option<Breach> {
     let name = |module: Option<&Module<'_>>| {
-        module.map_or("", |module| module.file.path.trim_start_matches(SRC)).to_string()
+        module.map_or("", |module| module.file.path.trim_start_matches(flow.src)).to_string()
     };
     let step = |arrow: &Arrow| {
         format!(
@@ -130,8 +182,12 @@ mod tests {
     use super::*;
 
     fn reason(files: &[(&str, &str)]) -> Tree {
+        crate_of(&REASON, files)
+    }
+
+    fn crate_of(flow: &Flow, files: &[(&str, &str)]) -> Tree {
         let files: Vec<(String, &str)> =
-            files.iter().map(|(path, text)| (format!("{SRC}{path}"), *text)).collect();
+            files.iter().map(|(path, text)| (format!("{}{path}", flow.src), *text)).collect();
         let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (&**path, *text)).collect();
         Tree::imagined(&files)
     }
@@ -179,5 +235,40 @@ mod tests {
         let with = |text| files_make_no_circles(&reason(&[("rules/mod.rs", text), child])).len();
         assert_eq!(with("pub mod engine;\npub use engine::Loss;\npub struct Rule;\n"), 0);
         assert_eq!(with("pub mod engine;\nuse engine::Loss;\npub struct Rule;\n"), 1);
+    }
+
+    #[test]
+    fn the_probe_has_its_own_rooms_and_nothing_beside_them() {
+        let tree = crate_of(
+            &PROBE,
+            &[
+                ("lib.rs", "mod kernel;\nmod live;\nmod plan;\nmod readers;\nmod session;\n"),
+                ("kernel/mod.rs", "use crate::plan::Target;\nuse crate::session::Session;\n"),
+                ("live.rs", "use crate::session::Session;\n"),
+                ("plan.rs", "pub enum Target {}\n"),
+                ("readers/mod.rs", "pub mod locks;\n"),
+                ("readers/locks.rs", "use crate::kernel::Programs;\nuse crate::readers::x;\n"),
+                ("session/mod.rs", "use crate::readers::locks::Table;\npub struct Session;\n"),
+            ],
+        );
+        let found: Vec<(String, usize)> =
+            rooms_keep_their_order(&tree).into_iter().map(|it| (it.path, it.line)).collect();
+        let at = |path: &str, line| (format!("{}{path}", PROBE.src), line);
+        assert_eq!(found, [at("kernel/mod.rs", 2), at("live.rs", 0)]);
+    }
+
+    #[test]
+    fn circles_are_found_in_both_crates() {
+        let files = [
+            ("lib.rs", "mod readers;\n"),
+            ("readers/mod.rs", "mod list;\nmod locks;\n"),
+            ("readers/list.rs", "use super::locks::Locks;\npub trait Reader {}\n"),
+            ("readers/locks.rs", "use super::list::Reader;\npub struct Locks;\n"),
+        ];
+        for flow in FLOWS {
+            let breaches = files_make_no_circles(&crate_of(flow, &files));
+            assert_eq!(breaches.len(), 1, "{}", flow.src);
+            assert!(breaches[0].why.starts_with("a circle of 2 files: readers/list.rs:1"));
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! What the sums of the page cache say at the end: who brought pages in, and which files were read again.
 //!
-//! The kernel side looks at one page in some; it counts the pages that each of them stands for. Must not: read maps (kernel.rs), or judge
+//! The kernel side looks at one page in some; it counts the pages that each of them stands for. Must not: read maps (kernel/sums.rs), or judge
 //! what is too much. Edit together: bpf/cache.bpf.c (who adds what when).
 
 use crate::decode::wire::*;

@@ -1,6 +1,6 @@
 //! What the disks' sums say at the end: the CPUs' own, which are read as one variable each, and those of the maps.
 //!
-//! Must not: read maps (kernel.rs), or judge what a sum means. Edit together: bpf/block.bpf.c (who adds what where).
+//! Must not: read maps (kernel/sums.rs), or judge what a sum means. Edit together: bpf/block.bpf.c (who adds what where).
 
 use crate::decode;
 use crate::decode::wire::{self, *};

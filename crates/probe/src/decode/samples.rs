@@ -1,6 +1,6 @@
 //! What the CPU clock saw, as facts: system calls and code files by process, and the counters of its threads.
 //!
-//! Pure, like decode.rs, which reads the records of the ring; these are values of maps, read once at the end.
+//! Pure, like mod.rs, which reads the records of the ring; these are values of maps, read once at the end.
 //! Edit together: bpf/sample.bpf.c.
 
 use crate::decode::wire::{self, *};

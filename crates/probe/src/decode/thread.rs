@@ -1,7 +1,7 @@
 //! Threads, wire to fact: entries of the task iterator, and threads that end.
 //!
 //! Owns what the first walk leaves to compare with: since when a thread has waited, and what the scheduler had counted
-//! of it by then. Must not: tell stacks and paths apart (decode.rs). Edit together: bpf/wire.h (`wire_thread`, `wire_exit`).
+//! of it by then. Must not: tell stacks and paths apart (mod.rs). Edit together: bpf/wire.h (`wire_thread`, `wire_exit`).
 
 use super::{Decoder, device, nagle, thread_ref};
 use crate::decode::wire::{self, *};

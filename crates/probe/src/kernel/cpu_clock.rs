@@ -2,7 +2,7 @@
 //!
 //! Owns the one struct that the call takes, written out here: libbpf attaches to such an
 //! event but does not open it.
-//! Must not: attach (kernel.rs) or read what was sampled (samples.rs). Edit together: bpf/sample.bpf.c.
+//! Must not: attach (mod.rs) or read what was sampled (decode/samples.rs). Edit together: bpf/sample.bpf.c.
 
 use std::os::fd::{FromRawFd, OwnedFd};
 

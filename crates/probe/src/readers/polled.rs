@@ -1,7 +1,7 @@
 //! Which descriptors a standing wait is for that waits for several: of poll and select by the waiter's memory, of epoll by what
 //! the kernel shows of the descriptor.
 //!
-//! Must not: choose one of them (reason does, by who asks), or read more than a page. Edit together: files/family/place.rs, which
+//! Must not: choose one of them (reason does, by who asks), or read more than a page. Edit together: family/place.rs, which
 //! reads the same of a command's own family and chooses where but one can be meant.
 
 use crate::system::memory;
@@ -11,7 +11,7 @@ use std::io::Read;
 
 /// Descriptors that are reported; a server of thousands waits for whatever comes.
 const DESCRIPTORS_MAX: usize = 64;
-/// Entries of a poll array that are read (memory.rs).
+/// Entries of a poll array that are read (system/memory.rs).
 const POLLED_MAX: u64 = 16;
 /// Of an epoll's fdinfo: a line for each descriptor.
 const BYTES_MAX: u64 = 8192;

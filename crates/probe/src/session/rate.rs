@@ -1,6 +1,6 @@
 //! The rate of events, and the thresholds that follow it.
 //!
-//! Counts what was decoded, asks wait_threshold.rs, and tells the programs. Must not: decide how high a threshold is to be.
+//! Counts what was decoded, asks wait_threshold.rs, and sets what the programs go by. Must not: decide how high a threshold is to be.
 
 use super::wait_threshold::WaitThreshold;
 use crate::kernel::Programs;

@@ -4,7 +4,7 @@
 //! answer/kernel_log.rs. Must not hold lines that a process wrote to /dev/kmsg: the kernel marks them with another facility.
 //! Rejected: the whole log (a dump of one kill has a hundred lines, and a flood has no end).
 //!
-//! Edit together: `probe/src/kernel_log/`, which fills them.
+//! Edit together: `probe/src/readers/kernel_log/`, which fills them.
 
 use serde::{Deserialize, Serialize};
 

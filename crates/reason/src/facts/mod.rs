@@ -9,7 +9,7 @@
 //! Rejected: one dynamic key/value type (it panics far from its cause), and a positional binary
 //! format (each added field would make every recording unreadable).
 //!
-//! Edit together: `probe/src/decode.rs` (wire to fact), `reason/src/model/` (fact to index).
+//! Edit together: `probe/src/decode/` (wire to fact), `reason/src/model/` (fact to index).
 
 mod cgroup;
 mod denied;

@@ -5,7 +5,7 @@
 //! the process's own list of open files the same file was found without a lock of its own. Must not: say so where refusals are
 //! reported, or of a single sleep.
 //!
-//! Edit together: probe/src/files/locks.rs (who looks into the open files), rules/lock/polled.rs.
+//! Edit together: probe/src/readers/locks.rs (who looks into the open files), rules/lock/polled.rs.
 
 use super::WaitClass;
 use super::retries::{Refused, Sleep, is_sleep};

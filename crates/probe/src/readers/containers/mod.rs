@@ -1,7 +1,7 @@
 //! Containers by name: which cgroups belong to one, and what its users call it.
 //!
 //! Theory: the cgroup path tells the runtime and mostly the id (`/docker/ID`, `libpod-ID.scope`,
-//! `lxc.payload.NAME`); the runtime's state files tell the name (`container_state.rs`). Each v1
+//! `lxc.payload.NAME`); the runtime's state files tell the name (`state.rs`). Each v1
 //! controller may hold the same container at another path, so paths are brought together by id; for
 //! plain cgroups by the threads that are in both. A container is recognised by its topmost cgroups: what
 //! lies below belongs to it.
@@ -10,7 +10,7 @@
 //! part. No runtime is asked: its socket may hang, and needs more rights than its files.
 //!
 //! Rejected: matching by PID namespaces (host-pid containers have none of their own). Edit
-//! together: `container_state.rs`, docs of `--container`.
+//! together: `state.rs`, docs of `--container`.
 
 mod state;
 

@@ -6,7 +6,7 @@
 //! its own CPUs back when the look has begun.
 //!
 //! Must not: move anybody else, stay where it was moved to, or delay a begin. Rejected: SCHED_RR (soft interrupts
-//! go before it, begin 1.1 s). Edit together: live.rs (who calls it).
+//! go before it, begin 1.1 s). Edit together: session/opening.rs (who calls it).
 
 use crate::system::text;
 use std::path::Path;
