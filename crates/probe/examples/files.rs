@@ -8,18 +8,20 @@
 use holdup_probe::readers::cgroup_samples::samples;
 use holdup_probe::readers::containers::containers;
 use holdup_probe::readers::locks::LockTable;
-use holdup_probe::readers::net_counters::{net_counters, network_namespaces};
+use holdup_probe::readers::net_counters::net_counters;
 use holdup_probe::readers::netlink::links::links;
 use holdup_probe::readers::netlink::qdiscs::qdiscs;
 use holdup_probe::readers::netlink::{Netlink, Place};
+use holdup_probe::readers::opened::Settings;
 use holdup_probe::readers::sampler::Sampler;
-use holdup_probe::readers::settings::Settings;
+use holdup_probe::readers::settings;
 use holdup_probe::readers::shared::shared_segments;
 use holdup_probe::readers::thread_times::ThreadTimes;
 use holdup_probe::readers::threads::threads;
 use holdup_probe::readers::waits::unprivileged_waits;
 use holdup_probe::system::Roots;
 use holdup_probe::system::clock::now;
+use holdup_probe::system::namespaces::network_namespaces;
 use holdup_reason::facts::Body;
 use std::time::Instant;
 
@@ -40,8 +42,8 @@ fn main() -> std::io::Result<()> {
             Some(_) => {}
         }
     };
-    let Settings { facts, mut cgroups, .. } = Settings::read(&roots);
-    print("opening", &mut || Settings::read(&roots).facts);
+    let Settings { facts, mut cgroups, .. } = settings::read(&roots);
+    print("opening", &mut || settings::read(&roots).facts);
     print("cgroup-samples", &mut || samples(&mut cgroups).collect());
     print("cgroup-samples-2", &mut || samples(&mut cgroups).collect());
     print("cgroup-rescan", &mut || cgroups.rescan());

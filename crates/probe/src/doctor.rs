@@ -10,7 +10,7 @@ use crate::kernel::thresholds::Thresholds;
 use crate::plan;
 use crate::readers::netlink::Netlink;
 use crate::readers::no_netlink;
-use crate::readers::settings::Settings;
+use crate::readers::settings;
 use crate::session::completed;
 use crate::system::clock::now;
 use crate::system::view;
@@ -27,7 +27,7 @@ pub fn doctor() -> Vec<Fact> {
     hidden.into_iter().map(Body::Blind).for_each(&mut put);
     let offer = host::look(&plan::tracepoints());
     let (programs, names, blind) = load(&offer, &[], RING_BYTES);
-    for body in Settings::read(&roots).facts {
+    for body in settings::read(&roots).facts {
         match body {
             Body::Host(host) => put(Body::Host(completed(host, programs.is_some()))),
             Body::Blind(blind) => put(Body::Blind(blind)),

@@ -3,14 +3,15 @@
 //! The kernel side looks at one page in some; it counts the pages that each of them stands for. Must not: read maps (kernel/sums.rs), or judge
 //! what is too much. Edit together: bpf/cache.bpf.c (who adds what when).
 
+use super::mounts::Mounts;
+use super::values::{device, thread_ref};
 use crate::decode::wire::*;
-use crate::decode::{self, Decoder};
 use holdup_reason::facts::{CacheFill, FileRef, FileRefault, ThreadRef};
 
 /// Of one process, by who had them evicted.
 pub fn fill(key: &wire_cache_key, sum: &wire_cache, page_bytes: u64) -> CacheFill {
     CacheFill {
-        process: ThreadRef { tid: sum.process.tgid, ..decode::thread_ref(&sum.process) },
+        process: ThreadRef { tid: sum.process.tgid, ..thread_ref(&sum.process) },
         evicted_by: key.by,
         bytes: sum.pages * page_bytes,
         cgroup_id: sum.cgroup_id,
@@ -18,12 +19,17 @@ pub fn fill(key: &wire_cache_key, sum: &wire_cache, page_bytes: u64) -> CacheFil
 }
 
 /// Of one process and file.
-pub fn refault(key: &wire_refault_key, sum: &wire_refault, decoder: &mut Decoder) -> FileRefault {
+pub fn refault(
+    key: &wire_refault_key,
+    sum: &wire_refault,
+    mounts: &mut Mounts,
+    page_bytes: u64,
+) -> FileRefault {
     let names = sum.path.map(|byte| byte as u8);
-    let path = decoder.path(key.tgid, &names, sum.path_bytes as u32, key.dev);
+    let path = mounts.path(key.tgid, &names, sum.path_bytes as u32, key.dev);
     FileRefault {
         pid: key.tgid,
-        file: FileRef { dev: decode::device(key.dev), ino: key.ino, path, ..FileRef::default() },
-        bytes: sum.pages * decoder.page_bytes,
+        file: FileRef { dev: device(key.dev), ino: key.ino, path, ..FileRef::default() },
+        bytes: sum.pages * page_bytes,
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Must not: read maps (kernel/sums.rs), or judge what a sum means. Edit together: bpf/block.bpf.c (who adds what where).
 
-use crate::decode;
+use super::values;
 use crate::decode::wire::{self, *};
 use holdup_reason::facts::{Body, DiskLatency, DiskUse};
 use std::collections::BTreeMap;
@@ -46,8 +46,8 @@ impl Latencies {
     pub fn facts(self) -> impl Iterator<Item = Body> {
         self.0.into_iter().map(|((dev, operation), sum)| {
             Body::DiskLatency(DiskLatency {
-                dev: decode::device(dev),
-                operation: decode::operation(operation),
+                dev: values::device(dev),
+                operation: values::operation(operation),
                 count: sum.slots.iter().sum(),
                 bytes: sum.bytes,
                 service_ns: sum.service_ns,
@@ -92,8 +92,8 @@ impl Uses {
     pub fn facts(self) -> impl Iterator<Item = Body> {
         self.0.into_iter().map(|((dev, _), sum)| {
             Body::DiskUse(DiskUse {
-                dev: decode::device(dev),
-                process: decode::thread_ref(&sum.process),
+                dev: values::device(dev),
+                process: values::thread_ref(&sum.process),
                 reads: sum.reads,
                 read_bytes: sum.read_bytes,
                 writes: sum.writes,

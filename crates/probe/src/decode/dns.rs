@@ -3,8 +3,8 @@
 //! Any bytes may come in; a message that is cut or malformed gives nothing. Must not resolve anything, and reads no
 //! more than the first question (RFC 1035, section 4). Edit together: bpf/net.bpf.c (what is copied).
 
+use super::values::{address, thread_ref};
 use crate::decode::wire::{wire_dns, wire_kind};
-use crate::decode::{address, thread_ref};
 use holdup_reason::facts::{Body, DnsQuery, DnsReply, ObjectRef};
 
 /// A question or an answer as a fact; none if the bytes are neither.

@@ -3,9 +3,10 @@
 //! Owns their identities: an address is the kernel's secret and says nothing to a person, so it stays here. Must not: say what
 //! a lock is called (reason). Edit together: bpf/wire.h (`wire_lock`), bpf/contention.bpf.h (its flags).
 
-use super::{Decoder, device, thread_ref};
+use super::values::{device, thread_ref};
 use crate::decode::wire::{self, *};
 use holdup_reason::facts::*;
+use std::collections::HashMap;
 
 /// LCB_F_* of include/trace/events/lock.h.
 const READ: u32 = 2;
@@ -14,15 +15,19 @@ const RT: u32 = 8;
 const PERCPU: u32 = 16;
 const MUTEX: u32 = 32;
 
-impl Decoder {
+/// The locks that were met, by address.
+#[derive(Default)]
+pub struct Locks(HashMap<u64, u32>);
+
+impl Locks {
     /// From the bytes of a `wire_lock`; none if it names no lock.
-    pub(super) fn lock(&mut self, bytes: &[u8]) -> Option<KernelLock> {
+    pub fn lock(&mut self, bytes: &[u8]) -> Option<KernelLock> {
         let record: wire_lock = wire::read(bytes);
         if record.address == 0 {
             return None;
         }
-        let fresh = self.locks.len() as u32 + 1;
-        let id = *self.locks.entry(record.address).or_insert(fresh);
+        let fresh = self.0.len() as u32 + 1;
+        let id = *self.0.entry(record.address).or_insert(fresh);
         let known = |who: &wire_ref| (who.tid != 0).then(|| thread_ref(who));
         let guards = guards(wire_lock_guards(record.guards));
         Some(KernelLock {
@@ -72,17 +77,17 @@ mod tests {
 
     #[test]
     fn one_address_is_one_lock_and_none_is_no_lock() {
-        let mut decoder = Decoder::default();
-        assert_eq!(decoder.lock(&bytes(0, MUTEX)), None);
-        let of = |decoder: &mut Decoder, address, flags| {
-            let lock = decoder.lock(&bytes(address, flags)).unwrap();
+        let mut locks = Locks::default();
+        assert_eq!(locks.lock(&bytes(0, MUTEX)), None);
+        let of = |locks: &mut Locks, address, flags| {
+            let lock = locks.lock(&bytes(address, flags)).unwrap();
             (lock.id, lock.kind, lock.shared)
         };
-        assert_eq!(of(&mut decoder, 64, MUTEX), (1, KernelLockKind::Mutex, false));
-        assert_eq!(of(&mut decoder, 128, READ), (2, KernelLockKind::RwSemaphore, true));
-        assert_eq!(of(&mut decoder, 128, WRITE), (2, KernelLockKind::RwSemaphore, false));
-        assert_eq!(of(&mut decoder, 64, MUTEX).0, 1);
-        let percpu = of(&mut decoder, 192, PERCPU | READ);
+        assert_eq!(of(&mut locks, 64, MUTEX), (1, KernelLockKind::Mutex, false));
+        assert_eq!(of(&mut locks, 128, READ), (2, KernelLockKind::RwSemaphore, true));
+        assert_eq!(of(&mut locks, 128, WRITE), (2, KernelLockKind::RwSemaphore, false));
+        assert_eq!(of(&mut locks, 64, MUTEX).0, 1);
+        let percpu = of(&mut locks, 192, PERCPU | READ);
         assert_eq!(percpu.1, KernelLockKind::PercpuRwSemaphore);
     }
 }

@@ -1,9 +1,10 @@
 //! Refused system calls, wire to fact: which file, which path, which address, which limit.
 //!
-//! A path is made absolute by the folder that it begins in, as far as the table of mounts tells where that is; nothing is
+//! A path is made absolute by the folder that it begins in, as far as the table of mounts says where that is; nothing is
 //! touched. Must not: say what a refusal is for. Edit together: bpf/refused.bpf.c, bpf/wire.h (`wire_denied`).
 
-use super::{Decoder, address, object, syscall_name, thread_ref};
+use super::mounts::Mounts;
+use super::values::{address, object, syscall_name, thread_ref};
 use crate::decode::wire::{self, *};
 use holdup_reason::facts::*;
 use std::net::SocketAddr;
@@ -15,48 +16,46 @@ const EROFS: i32 = 30;
 const EADDRINUSE: i32 = 98;
 const ECONNREFUSED: i32 = 111;
 
-impl Decoder {
-    /// A call that was refused.
-    pub(super) fn refused(&mut self, bytes: &[u8]) -> Denied {
-        let record: wire_denied = wire::read(bytes);
-        let thread = thread_ref(&record.thread);
-        let errno = record.result.wrapping_neg() as i32;
-        let names = part!(bytes, wire_denied, path);
-        let seen_at = self.path(thread.pid, names, record.path_bytes, record.object.dev);
-        let given = given(&record);
-        let mut denied = Denied {
-            syscall: syscall_name(record.syscall),
-            args: record.args,
-            errno,
-            capabilities: Some(record.capabilities),
-            unreported: record.unreported,
-            parent_pid: record.parent_tgid,
-            limit: limit(&record),
-            filtered: record.filtered != 0,
-            ..Denied::default()
-        };
-        let is_address = matches!(errno, ECONNREFUSED | EADDRINUSE)
-            || matches!(&*denied.syscall, "bind" | "connect");
-        match errno {
-            EEXIST | EPERM | EACCES | EROFS if !given.is_empty() && !is_address => {
-                // The root of a file system has no name in it.
-                let folder = match record.path_bytes {
-                    0 => self.mounted_at(&thread, record.object.dev),
-                    _ => seen_at,
-                };
-                denied.path = absolute(&given, folder.as_deref());
-            }
-            _ if is_address => match peer(&given) {
-                Some(Peer::Inet(address)) => denied.address = Some(address),
-                Some(Peer::Unix(path)) => denied.path = Some(path),
-                None => {}
-            },
-            _ if record.object.kind != 0 => denied.object = object(&record.object, seen_at),
-            _ => {}
+/// A call that was refused.
+pub fn refused(mounts: &mut Mounts, bytes: &[u8]) -> Denied {
+    let record: wire_denied = wire::read(bytes);
+    let thread = thread_ref(&record.thread);
+    let errno = record.result.wrapping_neg() as i32;
+    let names = part!(bytes, wire_denied, path);
+    let seen_at = mounts.path(thread.pid, names, record.path_bytes, record.object.dev);
+    let given = given(&record);
+    let mut denied = Denied {
+        syscall: syscall_name(record.syscall),
+        args: record.args,
+        errno,
+        capabilities: Some(record.capabilities),
+        unreported: record.unreported,
+        parent_pid: record.parent_tgid,
+        limit: limit(&record),
+        filtered: record.filtered != 0,
+        ..Denied::default()
+    };
+    let is_address = matches!(errno, ECONNREFUSED | EADDRINUSE)
+        || matches!(&*denied.syscall, "bind" | "connect");
+    match errno {
+        EEXIST | EPERM | EACCES | EROFS if !given.is_empty() && !is_address => {
+            // The root of a file system has no name in it.
+            let folder = match record.path_bytes {
+                0 => mounts.mounted_at(&thread, record.object.dev),
+                _ => seen_at,
+            };
+            denied.path = absolute(&given, folder.as_deref());
         }
-        denied.thread = thread;
-        denied
+        _ if is_address => match peer(&given) {
+            Some(Peer::Inet(address)) => denied.address = Some(address),
+            Some(Peer::Unix(path)) => denied.path = Some(path),
+            None => {}
+        },
+        _ if record.object.kind != 0 => denied.object = object(&record.object, seen_at),
+        _ => {}
     }
+    denied.thread = thread;
+    denied
 }
 
 /// What the caller gave, a path without its NUL.
@@ -128,7 +127,7 @@ mod tests {
         put(offset_of!(wire_denied, result), &(-errno).to_ne_bytes());
         put(offset_of!(wire_denied, given_bytes), &(given.len() as u32).to_ne_bytes());
         put(offset_of!(wire_denied, given), given);
-        Decoder::default().refused(&bytes)
+        refused(&mut Mounts::default(), &bytes)
     }
 
     #[test]

@@ -3,8 +3,8 @@
 //! Pure, like mod.rs, which reads the records of the ring; these are values of maps, read once at the end.
 //! Edit together: bpf/sample.bpf.c.
 
+use super::values::{syscall_name, thread_ref};
 use crate::decode::wire::{self, *};
-use crate::decode::{syscall_name, thread_ref};
 use crate::system::units::page_bytes;
 use holdup_reason::facts::{Effort, ThreadRef, Work};
 

@@ -3,17 +3,22 @@
 //! Owns what the first walk leaves to compare with: since when a thread has waited, and what the scheduler had counted
 //! of it by then. Must not: tell stacks and paths apart (mod.rs). Edit together: bpf/wire.h (`wire_thread`, `wire_exit`).
 
-use super::{Decoder, device, nagle, thread_ref};
+use super::lock::Locks;
+use super::mounts::Mounts;
+use super::place::{nagle, place};
+use super::stacks::Stacks;
+use super::values::{device, thread_ref};
 use crate::decode::wire::{self, *};
 use holdup_reason::facts::*;
+use std::collections::HashMap;
 
 /// A thread's time on a CPU since it began, at the first walk.
-pub(super) struct Counted {
+struct Counted {
     start_ns: Ns,
     executed_ns: Ns,
 }
 
-/// What one entry of the task iterator tells.
+/// What one entry of the task iterator says.
 pub struct ThreadRecord {
     /// Sums since `since_ns`, the standing stretch included.
     pub time: ThreadTime,
@@ -23,9 +28,33 @@ pub struct ThreadRecord {
     pub ran: Option<Ran>,
 }
 
-impl Decoder {
+/// What all records of threads share: the names of stacks, locks and paths.
+#[derive(Default)]
+pub struct Names {
+    /// Identities of kernel stacks.
+    pub stacks: Stacks,
+    /// Identities of locks of the kernel.
+    pub locks: Locks,
+    /// Mounts, to make paths absolute.
+    pub mounts: Mounts,
+}
+
+/// What is known of threads from one record to the next.
+#[derive(Default)]
+pub struct Threads {
+    /// Since when a thread was blocked before it was first seen, by thread id.
+    pub begins: HashMap<u32, Ns>,
+    /// The walk at the begin is under way.
+    pub is_first_walk: bool,
+    /// What the scheduler had counted of a thread by then, by thread id.
+    counted: HashMap<u32, Counted>,
+    /// CLOCK_MONOTONIC minus the scheduler's clock, nanoseconds.
+    clock_offset_ns: Option<i64>,
+}
+
+impl Threads {
     /// Reads one entry of the task iterator. The first entries teach the scheduler clock's offset.
-    pub fn thread(&mut self, bytes: &[u8], own_tid: u32) -> ThreadRecord {
+    pub fn thread(&mut self, names: &mut Names, bytes: &[u8], own_tid: u32) -> ThreadRecord {
         let record: wire_thread = wire::read(bytes);
         let now = record.head.at_ns;
         let mode = wire_mode(record.mode);
@@ -54,8 +83,8 @@ impl Decoder {
         time.cpu_ns = self.cpu_ns(&record.thread, record.executed_ns, &time);
         add_standing(&mut time, &record, now);
         let waits = mode == wire_mode::WIRE_MODE_BLOCKED && record.place.state != 0;
-        let names = part!(bytes, wire_thread, path);
-        let path = self.path(thread.pid, names, record.path_bytes, record.place.object.dev);
+        let path = part!(bytes, wire_thread, path);
+        let path = names.mounts.path(thread.pid, path, record.path_bytes, record.place.object.dev);
         let ran = flag(wire_flag::WIRE_FLAG_TRACED).then(|| stretch(&record, &thread)).flatten();
         let object = &record.place.object;
         let stopped = wire_object_kind(u32::from(object.kind)) == wire_object_kind::WIRE_OBJECT_TTY
@@ -71,11 +100,11 @@ impl Decoder {
                 nagle: nagle(part!(bytes, wire_thread, place))
                     .filter(|it| it.unsent_bytes > 0 || it.sent_ns > since_ns),
                 output_stopped: stopped,
-                lock: self.lock(part!(bytes, wire_thread, lock)).map(Box::new),
-                ..self.place(
+                lock: names.locks.lock(part!(bytes, wire_thread, lock)).map(Box::new),
+                ..place(
+                    &mut names.stacks,
                     part!(bytes, wire_thread, place),
-                    flag(wire_flag::WIRE_FLAG_IOWAIT),
-                    flag(wire_flag::WIRE_FLAG_FROZEN),
+                    (flag(wire_flag::WIRE_FLAG_IOWAIT), flag(wire_flag::WIRE_FLAG_FROZEN)),
                     path,
                 )
             },
@@ -101,7 +130,7 @@ impl Decoder {
     }
 
     /// A thread that ends.
-    pub(super) fn exit(&mut self, record: &wire_exit, facts: &mut Vec<Fact>) {
+    pub fn exit(&mut self, record: &wire_exit, facts: &mut Vec<Fact>) {
         let at_ns = record.head.at_ns;
         let thread = thread_ref(&record.thread);
         let mut push = |body| facts.push(Fact { at_ns, body });
@@ -188,20 +217,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_scheduler_counts_is_told_from_the_first_walk_or_from_a_threads_begin() {
+    fn what_the_scheduler_counts_is_since_the_first_walk_or_from_a_threads_begin() {
         let of = |tid, start_ns| wire_ref { tid, start_ns, ..wire::read(&[]) };
         let time = |since_ns, until_ns| ThreadTime { since_ns, until_ns, ..ThreadTime::default() };
-        let mut decoder = Decoder { is_first_walk: true, ..Decoder::default() };
-        assert_eq!(decoder.cpu_ns(&of(7, 1), 500, &time(100, 100)), Some(0));
-        decoder.is_first_walk = false;
-        assert_eq!(decoder.cpu_ns(&of(7, 1), 540, &time(100, 200)), Some(40));
+        let mut threads = Threads { is_first_walk: true, ..Threads::default() };
+        assert_eq!(threads.cpu_ns(&of(7, 1), 500, &time(100, 100)), Some(0));
+        threads.is_first_walk = false;
+        assert_eq!(threads.cpu_ns(&of(7, 1), 540, &time(100, 200)), Some(40));
         assert_eq!(
-            decoder.cpu_ns(&of(7, 150), 30, &time(150, 200)),
+            threads.cpu_ns(&of(7, 150), 30, &time(150, 200)),
             Some(30),
             "another of that id"
         );
-        assert_eq!(decoder.cpu_ns(&of(8, 1), 900, &time(100, 120)), None, "missed by the walk");
-        assert_eq!(decoder.cpu_ns(&of(7, 1), 0, &time(100, 200)), None, "not counted");
+        assert_eq!(threads.cpu_ns(&of(8, 1), 900, &time(100, 120)), None, "missed by the walk");
+        assert_eq!(threads.cpu_ns(&of(7, 1), 0, &time(100, 200)), None, "not counted");
     }
 
     #[test]

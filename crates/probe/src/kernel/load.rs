@@ -68,8 +68,8 @@ pub(crate) fn begin(
 ) -> Result<(), SourceError> {
     {
         let decoder = &mut programs.inbox.borrow_mut().decoder;
-        decoder.mounts = begin.mounts;
-        decoder.mounts_of =
+        decoder.names.mounts.known = begin.mounts;
+        decoder.names.mounts.of =
             Some(|pid| mounts::mounts_of(&Roots::default(), &pid.to_string()).unwrap_or_default());
         decoder.hz = begin.hz;
         decoder.page_bytes = page_bytes();

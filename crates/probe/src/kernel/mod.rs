@@ -329,7 +329,7 @@ impl Programs {
         let decoder = &mut inbox.borrow_mut().decoder;
         let knows_clock = std::mem::replace(&mut self.iterators.knows_clock, true);
         let mut walk = |only_traced, only_tid, tell: &mut dyn FnMut(Ns, ThreadRecord), is_first| {
-            decoder.is_first_walk = is_first;
+            decoder.threads.is_first_walk = is_first;
             if let Some(control) = self.control() {
                 control.only_traced = u32::from(only_traced);
                 control.only_tid = only_tid;
@@ -344,7 +344,7 @@ impl Programs {
             walk(false, own, &mut |_, _| (), false)?;
         }
         let walked = walk(only_traced, 0, &mut tell, !knows_clock);
-        decoder.is_first_walk = false;
+        decoder.threads.is_first_walk = false;
         walked
     }
 

@@ -5,7 +5,7 @@
 
 use crate::decode::disk_sums::{Latencies, Uses};
 use crate::decode::wire::{self, *};
-use crate::decode::{self, Decoder, cache_sums, samples};
+use crate::decode::{Decoder, cache_sums, samples, values};
 use crate::skel::HoldupMaps;
 use crate::system::units::page_bytes;
 use crate::user_stacks::Point;
@@ -29,7 +29,7 @@ pub fn sums(maps: &HoldupMaps<'_>, decoder: &mut Decoder, sample_hz: u32) -> Vec
     all.extend(uses.facts());
     each(&maps.reclaims, |key: wire_reclaim_key, value: wire_reclaim| {
         all.push(Body::Reclaim(Reclaim {
-            thread: decode::thread_ref(&value.thread),
+            thread: values::thread_ref(&value.thread),
             memcg: key.memcg != 0,
             count: value.count,
             total_ns: value.total_ns,
@@ -56,7 +56,7 @@ pub fn sums(maps: &HoldupMaps<'_>, decoder: &mut Decoder, sample_hz: u32) -> Vec
     for (key, value) in sampled {
         let stack = stack(maps, decoder, key.stack);
         all.push(Body::Samples(Samples {
-            process: ThreadRef { tid: value.process.tgid, ..decode::thread_ref(&value.process) },
+            process: ThreadRef { tid: value.process.tgid, ..values::thread_ref(&value.process) },
             stack,
             count: value.count,
             frequency_hz: hz,
@@ -77,7 +77,12 @@ fn add_cache(maps: &HoldupMaps<'_>, decoder: &mut Decoder, all: &mut Vec<Body>) 
         all.push(Body::CacheFill(cache_sums::fill(&key, &value, decoder.page_bytes)));
     });
     each(&maps.refaults, |key: wire_refault_key, value: wire_refault| {
-        all.push(Body::FileRefault(cache_sums::refault(&key, &value, decoder)));
+        all.push(Body::FileRefault(cache_sums::refault(
+            &key,
+            &value,
+            &mut decoder.names.mounts,
+            decoder.page_bytes,
+        )));
     });
 }
 
@@ -111,7 +116,7 @@ fn stack(maps: &HoldupMaps<'_>, decoder: &mut Decoder, id: i32) -> u32 {
     let Ok(Some(bytes)) = found else { return 0 };
     let frames: Vec<u64> =
         bytes.chunks_exact(8).map(|chunk| chunk.try_into().map_or(0, u64::from_ne_bytes)).collect();
-    decoder.stacks.id_of(&frames)
+    decoder.names.stacks.id_of(&frames)
 }
 
 /// One place that the CPU clock hit, as it was counted.
@@ -128,7 +133,7 @@ fn dirty_pause(key: &wire_dirty_key, value: &wire_dirty) -> DirtyPause {
         })
         .unwrap_or_default();
     DirtyPause {
-        thread: decode::thread_ref(&value.thread),
+        thread: values::thread_ref(&value.thread),
         bdi,
         dev,
         count: value.count,
@@ -173,9 +178,9 @@ fn flow(key: &wire_flow_key, value: &wire_flow) -> QdiscFlow {
         netns: key.netns,
         interface: wire::text(&value.interface),
         handle: handle_name(key.handle),
-        protocol: decode::protocol_name(key.protocol),
-        local: decode::address(key.family, &key.local, key.local_port),
-        remote: decode::address(key.family, &key.remote, key.remote_port),
+        protocol: values::protocol_name(key.protocol),
+        local: values::address(key.family, &key.local, key.local_port),
+        remote: values::address(key.family, &key.remote, key.remote_port),
         process: None,
         packets: value.packets,
         bytes: value.bytes,

@@ -15,10 +15,10 @@
 
 use crate::readers::open_files;
 use crate::system::clock::Clock;
+use crate::system::clock::process;
 use crate::system::links::link;
-use crate::system::stat::Stat;
 use crate::system::{Roots, is_refusal, refused, text};
-use holdup_reason::facts::{Body, DeviceNumber, FileLock, ThreadRef};
+use holdup_reason::facts::{Body, DeviceNumber, FileLock};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
 
@@ -126,11 +126,6 @@ fn share_paths(locks: &mut [FileLock]) {
 fn key(lock: &FileLock) -> Key {
     // One descriptor carries at most one flock or lease, whatever its range.
     (lock.dev, lock.ino, lock.kind.clone(), lock.start)
-}
-
-/// Whoever has that number now.
-pub(super) fn process(roots: &Roots, pid: u32, clock: &Clock) -> Option<ThreadRef> {
-    Some(clock.thread_ref(&Stat::read(&roots.process(pid, "stat"))?, pid))
 }
 
 /// A line of /proc/locks, or what stands behind `lock:` in fdinfo:

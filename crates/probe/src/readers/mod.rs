@@ -39,6 +39,7 @@ pub mod netlink;
 mod new_threads;
 mod next_hops;
 mod open_files;
+pub mod opened;
 mod paths;
 mod polled;
 mod queues;

@@ -4,8 +4,8 @@
 //! By the process's list of open files: the file itself is never touched. Must not: say that it waits (the core's
 //! waits/open_locked.rs decides by its sleeps).
 
-use super::lock_carriers::process as process_of;
 use crate::system::clock::Clock;
+use crate::system::clock::process as process_of;
 use crate::system::links::link;
 use crate::system::{Roots, text};
 use holdup_reason::facts::{DeviceNumber, FileLock};

@@ -13,7 +13,7 @@ use super::look::Look;
 use crate::SourceError;
 use crate::kernel::Queued;
 use crate::kernel::thresholds::Thresholds;
-use crate::readers::settings::Settings;
+use crate::readers::opened::Settings;
 use crate::system::clock::now;
 use holdup_reason::facts::{Body, Fact, Ns};
 use std::collections::VecDeque;

@@ -8,7 +8,7 @@ use super::family::{Family, left};
 use super::look::Look;
 use super::reader::{Opening, Reader, Tick};
 use crate::SourceError;
-use crate::decode::thread_ref;
+use crate::decode::values::thread_ref;
 use crate::decode::wire::{self, wire_registers};
 use crate::kernel::Programs;
 use crate::system::Roots;
@@ -109,6 +109,6 @@ struct FileWalk<'a>(&'a Family, &'a Roots, Ns);
 
 impl Walker for FileWalk<'_> {
     fn left(&mut self, _: Whose) -> Result<Vec<Left>, SourceError> {
-        Ok(left(self.0, self.1, self.2))
+        Ok(left(self.0.standing(), self.1, self.2))
     }
 }

@@ -6,16 +6,18 @@
 use super::cgroup_samples;
 use super::cgroups::Cgroups;
 use super::locks::LockTable;
-use super::net_counters::{net_counters, network_namespaces};
+use super::net_counters::net_counters;
+use super::opened::Settings;
 use super::reader::Reader;
 use super::sampler::Sampler;
-use super::settings::Settings;
+use super::settings;
 use super::shared::shared_segments;
 use super::thread_times::ThreadTimes;
 use super::threads::{Asked, thread, threads, threads_of};
 use super::waits::unprivileged_waits;
 use super::*;
 use crate::system::clock::now;
+use crate::system::namespaces::network_namespaces;
 use crate::system::status::thread_inside;
 use crate::system::units::page_bytes;
 use crate::system::{Roots, text};
@@ -73,7 +75,7 @@ fn the_host() {
 
 #[test]
 fn disks_and_what_they_stand_on() {
-    let facts = Settings::read(&fixture("v1")).facts;
+    let facts = settings::read(&fixture("v1")).facts;
     let disks: BTreeMap<String, Disk> =
         only!(Disk, facts).into_iter().map(|disk| (disk.name.clone(), disk)).collect();
     let sda = &disks["sda"];
@@ -397,7 +399,7 @@ fn counters_of_namespaces() {
 #[test]
 fn nothing_there_is_reported_and_nothing_fails() {
     let roots = fixture("none");
-    let Settings { facts, mut cgroups, .. } = Settings::read(&roots);
+    let Settings { facts, mut cgroups, .. } = settings::read(&roots);
     assert!(cgroups.is_empty() && cgroup_samples::samples(&mut cgroups).next().is_none());
     let what: Vec<String> = only!(Blind, facts).into_iter().map(|blind| blind.what).collect();
     assert_eq!(what, ["proc.mountinfo", "sys.block"]);
@@ -449,7 +451,7 @@ fn damaged_files_never_panic() {
             let mountinfo = "proc/self/mountinfo";
             std::fs::copy(fixtures.join(name).join(mountinfo), to.join(mountinfo)).unwrap();
             let roots = Roots::under(&to);
-            let Settings { mut facts, mut cgroups, .. } = Settings::read(&roots);
+            let Settings { mut facts, mut cgroups, .. } = settings::read(&roots);
             facts.extend(cgroup_samples::samples(&mut cgroups));
             facts.extend(Sampler::new(&roots).sample());
             facts.extend(threads(&roots));

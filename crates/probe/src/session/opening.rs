@@ -15,8 +15,9 @@ use crate::kernel::Programs;
 use crate::kernel::load::load;
 use crate::plan::{self, Target};
 use crate::readers::look::Look;
+use crate::readers::opened::Settings;
 use crate::readers::reader::{Opening, Pieces};
-use crate::readers::settings::Settings;
+use crate::readers::settings;
 use crate::source::system;
 use crate::system::clock::{clock_ns, now};
 use crate::system::cpus::online_cpus;
@@ -79,12 +80,12 @@ pub(super) fn open_on(
     let mut put = |body| facts.push(Fact { at_ns: now(), body });
     hidden.into_iter().map(Body::Blind).for_each(&mut put);
     // Until the look has begun.
-    let (loaded, mut settings, _moved) =
+    let (loaded, mut opened, _moved) =
         while_it_reads(&roots, || load(&offer, scope.spared, scope.ring_bytes));
     let (programs, names, blind) = loaded;
-    settings.find_directories(&scope);
+    opened.find_directories(&scope);
     let mut hostname = String::new();
-    for body in std::mem::take(&mut settings.facts) {
+    for body in std::mem::take(&mut opened.facts) {
         match body {
             Body::Host(host) => {
                 hostname.clone_from(&host.hostname);
@@ -94,12 +95,12 @@ pub(super) fn open_on(
         }
     }
     blind.into_iter().for_each(|blind| put(Body::Blind(blind)));
-    let target = target(&scope, &roots, &hostname, &settings.containers, watched.pid())?;
-    settings.containers.drain(..).map(Body::Container).for_each(&mut put);
+    let target = target(&scope, &roots, &hostname, &opened.containers, watched.pid())?;
+    opened.containers.drain(..).map(Body::Container).for_each(&mut put);
     put(Body::Target(target));
     let rate = Rate::new(WaitThreshold::new(scope.reporting, online_cpus().len()));
     let mut opening = Opening {
-        settings,
+        settings: opened,
         programs: names,
         hz: offer.config_hz,
         command: watched.pid(),
@@ -141,7 +142,7 @@ fn while_it_reads<T>(roots: &Roots, load: impl FnOnce() -> T) -> (T, Settings, O
     let (over, loads) = channel::<()>();
     std::thread::scope(|scope| {
         let read = move || {
-            let read = Settings::read(roots);
+            let read = settings::read(roots);
             let earlier = InterruptTicks::read();
             let is_loading =
                 loads.recv_timeout(placement::BETWEEN) == Err(RecvTimeoutError::Timeout);
@@ -156,7 +157,7 @@ fn while_it_reads<T>(roots: &Roots, load: impl FnOnce() -> T) -> (T, Settings, O
         match reader.map(|reader| reader.join()) {
             Ok(Ok((read, moved))) => (loaded, read, moved),
             Ok(Err(panic)) => std::panic::resume_unwind(panic),
-            Err(_) => (loaded, Settings::read(roots), None),
+            Err(_) => (loaded, settings::read(roots), None),
         }
     })
 }

@@ -4,7 +4,7 @@
 //! tick later. Compare them with that tolerance.
 
 use super::stat::Stat;
-use super::units;
+use super::{Roots, units};
 use holdup_reason::facts::{Ns, ThreadRef};
 
 /// CLOCK_MONOTONIC now.
@@ -49,4 +49,9 @@ pub fn clock_ns(clock: libc::clockid_t) -> Ns {
     // SAFETY: the pointer is to a live timespec.
     let failed = unsafe { libc::clock_gettime(clock, &mut time) };
     if failed != 0 { 0 } else { time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64 }
+}
+
+/// Whoever has that number now.
+pub fn process(roots: &Roots, pid: u32, clock: &Clock) -> Option<ThreadRef> {
+    Some(clock.thread_ref(&Stat::read(&roots.process(pid, "stat"))?, pid))
 }

@@ -15,6 +15,7 @@ pub mod guard;
 pub mod links;
 pub mod memory;
 pub mod mounts;
+pub mod namespaces;
 pub mod own;
 mod refused;
 mod roots;

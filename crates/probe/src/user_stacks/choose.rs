@@ -10,7 +10,7 @@
 //! Must not: know what a wait is for, which is what the stacks are read to say. Rejected: to read every thread there is
 //! time for (of 2,000 threads that sleep on an idle host 1,024 were read, and none could have said anything).
 
-use super::Left;
+use super::left::Left;
 use holdup_reason::facts::{Blocked, Body, Fact, Ns, WaitState};
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};

@@ -5,11 +5,11 @@
 //! it stopped. A null frame pointer looks like an end and is none, so whole is what the tables say that nobody called, or
 //! what ends in a function that begins threads and programs.
 
-use super::Left;
 use super::budget::Budget;
 use super::called;
 use super::java;
 use super::javascript::{Blocks, JavaScript};
+use super::left::Left;
 use super::maps::{self, Maps};
 use super::modules::Modules;
 use super::python::{Python, Runtime};

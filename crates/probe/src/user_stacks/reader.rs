@@ -7,8 +7,8 @@
 //! Rejected: reading on the thread of the event loop (a page that a stuck program has to bring would stop the look), a signal to
 //! interrupt the read (it does not reach a wait for a page).
 
-use super::Left;
 use super::budget::Budget;
+use super::left::Left;
 use super::modules::Modules;
 use super::perf_map;
 use super::process::{Found, Process, Walk, is_root};

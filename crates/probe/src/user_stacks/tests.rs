@@ -6,8 +6,10 @@
 use super::budget::Budget;
 use super::modules::Modules;
 use super::process::Process;
-use super::reader::{self, Batch};
+use super::reader;
+use super::reader::{Batch, Helper};
 use super::*;
+use holdup_reason::facts::{Ns, ThreadRef};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;

@@ -6,7 +6,8 @@
 //! slices stands for that of switches: who has had no other since did not move. Must not: ask for a thread of others, or read
 //! in the caller's own thread what a dying process may keep it waiting for (guard.rs).
 
-use super::{Family, Standing, slices};
+use super::seen::Standing;
+use super::watch::slices;
 use crate::readers::waits::left_user_space;
 use crate::system::clock::clock_ns;
 use crate::system::{Roots, guard, text};
@@ -14,13 +15,13 @@ use crate::user_stacks::{Left, WAIT_NS_MIN};
 use holdup_reason::facts::Ns;
 
 /// Of the threads that stand for long already; of servers that the command waits for, those that stand since it began.
-pub fn left(family: &Family, roots: &Roots, begin_ns: Ns) -> Vec<Left> {
+pub fn left(standing: Vec<Standing>, roots: &Roots, begin_ns: Ns) -> Vec<Left> {
     let at_ns = clock_ns(libc::CLOCK_MONOTONIC);
     let wanted = |standing: &Standing| {
         at_ns.saturating_sub(standing.since_ns) >= WAIT_NS_MIN
             && (standing.own || standing.since_ns >= begin_ns)
     };
-    let standing: Vec<Standing> = family.standing().into_iter().filter(wanted).collect();
+    let standing: Vec<Standing> = standing.into_iter().filter(wanted).collect();
     let roots = roots.clone();
     let read = guard::map(standing, move |standing| one(&roots, standing, at_ns));
     read.into_iter().flatten().flatten().collect()

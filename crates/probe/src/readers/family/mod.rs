@@ -13,14 +13,16 @@
 mod descriptors;
 mod left;
 mod place;
+mod seen;
 mod sockets;
 mod watch;
 
 use crate::system::Roots;
 use crate::system::clock::clock_ns;
 use crate::system::own::priority;
-use holdup_reason::facts::{Body, Ns, ThreadRef};
+use holdup_reason::facts::Ns;
 pub use left::left;
+pub use seen::{Observed, Standing};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -34,28 +36,6 @@ const PERIOD: Duration = Duration::from_millis(4);
 const PART: u32 = 20;
 /// How long the end waits for a walk under way; one that hangs in the kernel is left behind.
 const TIMEOUT: Duration = Duration::from_millis(500);
-
-/// Something that was seen, at a time. The kernel functions of a wait go with it: who numbers stacks is the look.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Observed {
-    /// When.
-    pub at_ns: Ns,
-    /// What; the stack of a wait has no number yet.
-    pub body: Body,
-    /// Functions of the kernel stack, innermost first, where `body` is a wait.
-    pub frames: Vec<String>,
-}
-
-/// A thread that stood at the last walk.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Standing {
-    /// Who.
-    pub thread: ThreadRef,
-    /// Since when.
-    pub since_ns: Ns,
-    /// Of the command and what it began, or of the process that was asked about: no server that these wait for.
-    pub own: bool,
-}
 
 /// What the walks have seen and nobody has taken yet.
 #[derive(Default)]

@@ -7,8 +7,8 @@
 
 use super::descriptors::{self, Found};
 use super::place::{Detail, detail, own_sockets};
+use super::seen::{Observed, Standing};
 use super::sockets;
-use super::{Observed, Standing};
 use crate::readers::scheduler_clock::SchedulerClock;
 use crate::readers::threads::{Asked, threads_of};
 use crate::readers::waits::wait_state;

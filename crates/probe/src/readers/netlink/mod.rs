@@ -33,7 +33,7 @@ mod tests;
 
 pub use exchange::ask;
 
-use crate::readers::net_counters::{namespaces_refused, network_namespaces};
+use crate::system::namespaces::{namespaces_refused, network_namespaces};
 use crate::system::own::priority;
 use crate::system::{Roots, mounts, root_helps};
 use holdup_reason::facts::{Blind, Body};

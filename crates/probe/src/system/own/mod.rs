@@ -7,4 +7,5 @@ pub mod memory;
 pub mod placement;
 pub mod policy;
 pub mod priority;
+mod state;
 mod watchdog;

@@ -15,15 +15,16 @@
 //! stands still for as long as the kernel checks programs); a higher real-time priority (it would preempt who needs it);
 //! writing to the autogroup (it lifts the whole session). Edit together: policy.rs, watchdog.rs.
 
-use super::policy::{self, Attributes};
+use super::policy;
+use super::state::*;
+pub use super::state::{begin, come_back, own_tid, raise_helpers};
 use super::watchdog;
 use crate::system::cpus::online_cpus;
 use crate::system::text;
 use holdup_reason::facts::{Ns, OwnScheduling};
 use std::io;
 use std::path::Path;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
@@ -31,24 +32,6 @@ use std::time::Duration;
 pub const BURST_MAX: Duration = Duration::from_secs(1);
 /// A sleep that ends so much too late was kept from a CPU. A tick of the slowest kernels is 10 ms.
 const LATE_NS: Ns = 15_000_000;
-
-/// What the own threads have now, as [`number`] puts it.
-static HAD: AtomicU8 = AtomicU8::new(ORDINARY);
-/// The thread that looks, once it has raised itself.
-static LOOKS: AtomicU32 = AtomicU32::new(0);
-/// The look is over, and its answer is being made.
-static LEAVES: AtomicBool = AtomicBool::new(false);
-/// What it had before; of a process that takes several looks, before the first.
-static BEFORE: OnceLock<Attributes> = OnceLock::new();
-/// Which look of the process it is: a watchdog of one before has nothing more to do.
-static LOOK: AtomicU32 = AtomicU32::new(0);
-
-const ORDINARY: u8 = 0;
-const ROUND_ROBIN: u8 = 1;
-const DEADLINE: u8 = 2;
-const NICE: u8 = 3;
-/// It was had, and was given back: not asked for again.
-const GIVEN_BACK: u8 = 4;
 
 /// What the scheduler grants the own threads at this moment.
 pub fn had() -> OwnScheduling {
@@ -75,25 +58,6 @@ pub fn raise_if_late(late_ns: Ns) {
     }
 }
 
-/// Another look begins: what was had in one before, and given back, may be asked for again.
-pub fn begin() {
-    LOOK.fetch_add(1, Ordering::Relaxed);
-    LEAVES.store(false, Ordering::Relaxed);
-    HAD.store(ORDINARY, Ordering::Relaxed);
-}
-
-/// A look and its answer are over, and the process goes on: its threads have what they had before.
-pub fn come_back() {
-    if !is_over() {
-        come_down();
-    }
-}
-
-/// The number of the look that goes on.
-pub(super) fn look() -> u32 {
-    LOOK.load(Ordering::Relaxed)
-}
-
 /// The look is over: the watchdog too has what the others have, so that the end of the process is not left to an ordinary
 /// thread.
 pub fn leave() {
@@ -101,11 +65,6 @@ pub fn leave() {
     if let Some(wanted) = of_helper(HAD.load(Ordering::Relaxed)) {
         watchdog::raise(&wanted);
     }
-}
-
-/// Whether the look is over.
-pub(super) fn leaves() -> bool {
-    LEAVES.load(Ordering::Relaxed)
 }
 
 /// Starts a thread of the look's own, which has what the others have.
@@ -125,23 +84,6 @@ pub fn follow() {
     if let Some(wanted) = of_helper(HAD.load(Ordering::Relaxed)) {
         // Refused where the first was granted: it goes on as it is.
         let _ = policy::set(0, &wanted);
-    }
-}
-
-/// Gives all threads of the look's own, but the one that looks and the watchdog, what a helper is to have.
-pub fn raise_helpers() {
-    if let Some(wanted) = of_helper(HAD.load(Ordering::Relaxed)) {
-        let looks = LOOKS.load(Ordering::Relaxed);
-        set_all(&wanted, |tid| tid != looks && !watchdog::is(tid));
-    }
-}
-
-/// Who only reads for another gets no deadline of its own: each is a part of a CPU that is set aside.
-fn of_helper(had: u8) -> Option<Attributes> {
-    match had {
-        ROUND_ROBIN => Some(policy::round_robin()),
-        DEADLINE | NICE => Some(policy::nice()),
-        _ => None,
     }
 }
 
@@ -165,58 +107,6 @@ fn raise() {
         true => raise_helpers(),
         false => come_down(),
     }
-}
-
-/// Notes that nothing is had any more. The threads come down by [`set_all`].
-pub(super) fn give_back() {
-    HAD.store(GIVEN_BACK, Ordering::Relaxed);
-}
-
-/// All own threads have again what was had before.
-pub(super) fn come_down() {
-    give_back();
-    if let Some(before) = BEFORE.get() {
-        set_all(&policy::back_to(before), |_| true);
-    }
-}
-
-/// A real-time thread that looks gets no CPU, because others above it have them all: it is tried otherwise.
-pub(super) fn evade(tid: u32) {
-    let mut ways = [(DEADLINE, policy::deadline()), (NICE, policy::nice())].into_iter();
-    match ways.find(|(_, wanted)| policy::set(tid, wanted).is_ok()) {
-        Some((had, _)) => {
-            HAD.store(had, Ordering::Relaxed);
-            raise_helpers();
-        }
-        None => come_down(),
-    }
-}
-
-/// What the watchdog itself is to have: what every thread has.
-pub(super) fn ordinary() -> Option<Attributes> {
-    BEFORE.get().map(policy::back_to)
-}
-
-/// Whether nothing is had, or no longer.
-pub(super) fn is_over() -> bool {
-    matches!(HAD.load(Ordering::Relaxed), ORDINARY | GIVEN_BACK)
-}
-
-/// Whether the own threads are real-time threads that others can keep from the CPUs.
-pub(super) fn is_round_robin() -> bool {
-    HAD.load(Ordering::Relaxed) == ROUND_ROBIN
-}
-
-fn set_all(wanted: &Attributes, is_meant: impl Fn(u32) -> bool) {
-    let tids = text::ids(Path::new("/proc/self/task")).unwrap_or_default();
-    // One that has ended meanwhile is none.
-    tids.into_iter().filter(|tid| is_meant(*tid)).for_each(|tid| drop(policy::set(tid, wanted)));
-}
-
-/// The calling thread.
-pub fn own_tid() -> u32 {
-    // SAFETY: gettid has no preconditions.
-    unsafe { libc::gettid() as u32 }
 }
 
 /// The fourth word of /proc/loadavg: threads that run or are ready now, of all there are; this one is among them.
@@ -270,13 +160,5 @@ mod tests {
         for other in [&b""[..], b"1 2 3", b"1 2 3 x/4 5", b"0.1 0.1 0.1 /7 1"] {
             assert_eq!(ready_threads(other), None);
         }
-    }
-
-    #[test]
-    fn helpers_of_a_thread_with_a_deadline_have_none() {
-        let policy = |had| of_helper(had).map(|it| it.sched_policy);
-        assert_eq!(policy(ROUND_ROBIN), Some(libc::SCHED_RR as u32));
-        assert_eq!(policy(DEADLINE), Some(libc::SCHED_OTHER as u32));
-        assert_eq!((policy(ORDINARY), policy(GIVEN_BACK)), (None, None));
     }
 }

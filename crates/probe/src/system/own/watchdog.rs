@@ -5,13 +5,13 @@
 //! thread has, and among forks an ordinary one needed 0.8 s for that. Must not: watch for bursts (RLIMIT_RTTIME does, with certainty), or act on others.
 
 use super::policy;
-use super::priority::{self, own_tid};
+use super::state::{self, WATCHDOG, own_tid};
 use crate::system::clock::clock_ns;
 use crate::system::stat::Stat;
 use crate::system::text;
 use holdup_reason::facts::Ns;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread::Builder;
 use std::time::Duration;
 
@@ -22,21 +22,14 @@ const SPENT_NS_MAX: Ns = 1_500_000_000;
 /// And of the time that passes, this part of one CPU.
 const SPENT_PART: Ns = 4;
 
-static OWN: AtomicU32 = AtomicU32::new(0);
-
 /// Watches a thread; `false` if there can be no other for it.
 pub(super) fn start(watched: u32) -> bool {
     Builder::new().name("holdup-watchdog".into()).spawn(move || watch(watched)).is_ok()
 }
 
-/// Whether a thread is the watchdog.
-pub(super) fn is(tid: u32) -> bool {
-    tid == OWN.load(Ordering::Relaxed)
-}
-
 /// Gives it what the others have.
 pub(super) fn raise(wanted: &policy::Attributes) {
-    let own = OWN.load(Ordering::Relaxed);
+    let own = WATCHDOG.load(Ordering::Relaxed);
     if own != 0 {
         // It may have ended meanwhile.
         let _ = policy::set(own, wanted);
@@ -44,28 +37,28 @@ pub(super) fn raise(wanted: &policy::Attributes) {
 }
 
 fn watch(tid: u32) {
-    OWN.store(own_tid(), Ordering::Relaxed);
+    WATCHDOG.store(own_tid(), Ordering::Relaxed);
     let (begin_ns, spent_before_ns) = (now(), spent());
     let folder = PathBuf::from(format!("/proc/self/task/{tid}"));
     let mut last = Reading::default();
-    let look = priority::look();
-    while look == priority::look() && !priority::is_over() {
-        if !priority::leaves() {
+    let look = state::look();
+    while look == state::look() && !state::is_over() {
+        if !state::leaves() {
             // Who raised the others before this one had a number raised it too.
-            priority::ordinary().map(|ordinary| policy::set(0, &ordinary));
+            state::ordinary().map(|ordinary| policy::set(0, &ordinary));
         }
         std::thread::sleep(PERIOD);
         if is_too_much(spent().saturating_sub(spent_before_ns), now().saturating_sub(begin_ns)) {
             break;
         }
         let reading = Reading::of(&folder);
-        if priority::is_round_robin() && reading.stands_still_since(&last) {
-            priority::evade(tid);
+        if state::is_round_robin() && reading.stands_still_since(&last) {
+            state::evade(tid);
         }
         last = reading;
     }
-    if look == priority::look() {
-        priority::come_down();
+    if look == state::look() {
+        state::come_down();
     }
 }
 

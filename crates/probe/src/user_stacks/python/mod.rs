@@ -195,7 +195,7 @@ pub struct Python {
 impl Python {
     /// Of which nothing was read yet.
     pub fn new(runtime: Runtime) -> Self {
-        let objects = Objects::new(&runtime);
+        let objects = Objects::new(runtime.layout, runtime.code_type, runtime.text_type);
         Self { runtime, threads: HashMap::new(), objects }
     }
 

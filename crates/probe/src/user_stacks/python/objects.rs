@@ -4,7 +4,7 @@
 //! again), and the line of each place in it. Must not: follow frames (mod.rs).
 
 use super::layouts::*;
-use super::{Runtime, lines};
+use super::lines;
 use crate::user_stacks::called::Memory;
 use crate::user_stacks::elf::{u32_at, u64_at};
 use holdup_reason::facts::UserFrame;
@@ -83,8 +83,7 @@ pub struct Objects {
 
 impl Objects {
     /// Of which nothing was met yet.
-    pub fn new(runtime: &Runtime) -> Self {
-        let Runtime { layout, code_type, text_type, .. } = *runtime;
+    pub fn new(layout: Layout, code_type: u64, text_type: u64) -> Self {
         Self { layout, code_type, text_type, known: HashMap::new(), lines: HashMap::new() }
     }
 
