@@ -10,7 +10,6 @@ use crate::export::{Format, Wanted};
 use clap_complete::Shell;
 /// At whom to look: the probe decides what follows from it.
 pub use holdup_probe::plan::Target as Aim;
-use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// What is to be done, and how to tell it.

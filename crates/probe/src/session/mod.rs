@@ -198,9 +198,6 @@ impl Source for Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        own::priority::come_back();
-        if self.memory_locked {
-            own::memory::unlock();
-        }
+        opening::give_back(self.memory_locked);
     }
 }

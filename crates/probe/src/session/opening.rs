@@ -62,10 +62,18 @@ pub(super) fn open(at: &Target) -> Result<Opened, SourceError> {
     let memory_locked = own::memory::lock();
     let offer = host::look(&plan::tracepoints());
     let opened = open_on(at, held, Ground { roots, hidden, offer });
-    if memory_locked && opened.is_err() {
-        own::memory::unlock();
+    if opened.is_err() {
+        give_back(memory_locked);
     }
     Ok(Opened { memory_locked, ..opened? })
+}
+
+/// What was asked of the kernel for this process alone is given back.
+pub(super) fn give_back(memory_locked: bool) {
+    priority::come_back();
+    if memory_locked {
+        own::memory::unlock();
+    }
 }
 
 /// The same, wherever its files lie.
