@@ -4,7 +4,7 @@
 //! searches. Of a connection the far end and the listener are looked for too. Must not: resolve a path.
 
 use super::place::numbered;
-use super::sockets::{self, Known};
+use super::sockets::{Known, Sockets};
 use crate::system::clock::Clock;
 use crate::system::stat::Stat;
 use crate::system::{Roots, text};
@@ -21,8 +21,13 @@ pub(super) struct Found {
 }
 
 /// The descriptors on objects, by inode, and on the other ends of those that are connections.
-pub(super) fn ends(roots: &Roots, clock: &Clock, wanted: &BTreeSet<u64>) -> Vec<Found> {
-    let sockets = sockets::fresh();
+pub(super) fn ends(
+    roots: &Roots,
+    sockets: &Sockets,
+    clock: &Clock,
+    wanted: &BTreeSet<u64>,
+) -> Vec<Found> {
+    let sockets = sockets.fresh();
     let far = far_ends(&sockets, wanted);
     let mut found = Vec::new();
     for pid in text::ids(&roots.proc).unwrap_or_default() {
@@ -133,7 +138,8 @@ mod tests {
         let path = format!("/proc/self/fd/{}", reader.as_raw_fd());
         let link = std::fs::read_link(path).expect("a link");
         let ino = numbered(&link.to_string_lossy(), "pipe:[").expect("its inode");
-        let found = ends(&Roots::default(), &Clock::now(), &BTreeSet::from([ino]));
+        let found =
+            ends(&Roots::default(), &Sockets::default(), &Clock::now(), &BTreeSet::from([ino]));
         let own: Vec<(u32, bool, bool)> = found
             .iter()
             .map(|one| &one.endpoint)

@@ -4,7 +4,7 @@
 //! descriptors are read from the waiter's memory, of epoll from its fdinfo, and the object is given only where but one of them
 //! can be meant. Must not: block (the exec lock is asked for through the guard; no path of the command's own is resolved).
 
-use super::sockets;
+use super::sockets::Sockets;
 use crate::readers::waits::{kernel_function, syscall, wait_state};
 use crate::system::clock::clock_ns;
 use crate::system::memory;
@@ -28,7 +28,12 @@ pub(super) struct Detail {
 }
 
 /// Reads it, of a wait since a time; none if the thread does not wait any more, or hangs in the kernel where it cannot be read.
-pub(super) fn detail(roots: &Roots, thread: &ThreadRef, since_ns: Ns) -> Option<Detail> {
+pub(super) fn detail(
+    roots: &Roots,
+    sockets: &Sockets,
+    thread: &ThreadRef,
+    since_ns: Ns,
+) -> Option<Detail> {
     let folder = roots.process(thread.pid, "task").join(thread.tid.to_string());
     let stat = crate::system::stat::Stat::read(&folder.join("stat"))?;
     let state = wait_state(stat.state)?;
@@ -37,8 +42,8 @@ pub(super) fn detail(roots: &Roots, thread: &ThreadRef, since_ns: Ns) -> Option<
     });
     let (syscall, args) = call.into_iter().next()??.unwrap_or_default();
     let frames: Vec<String> = kernel_function(&folder).into_iter().collect();
-    let (object, polled_for_room) = match meant(roots, thread, &syscall, &args) {
-        Some((fd, room)) => (object(roots, thread.pid, fd), room),
+    let (object, polled_for_room) = match meant(roots, sockets, thread, &syscall, &args) {
+        Some((fd, room)) => (object(roots, sockets, thread.pid, fd), room),
         None => (None, false),
     };
     let timeout_ns = timeout(thread.pid, &syscall, &args, since_ns);
@@ -76,7 +81,13 @@ fn timeout(pid: u32, syscall: &str, args: &[u64; 6], since_ns: Ns) -> Option<Ns>
 }
 
 /// The descriptor that a wait is for, and whether it waits for room in it.
-fn meant(roots: &Roots, thread: &ThreadRef, syscall: &str, args: &[u64; 6]) -> Option<(u32, bool)> {
+fn meant(
+    roots: &Roots,
+    sockets: &Sockets,
+    thread: &ThreadRef,
+    syscall: &str,
+    args: &[u64; 6],
+) -> Option<(u32, bool)> {
     let [first, second, third, ..] = *args;
     match syscall {
         "read" | "readv" | "pread64" | "preadv" | "preadv2" | "recvfrom" | "recvmsg"
@@ -87,14 +98,14 @@ fn meant(roots: &Roots, thread: &ThreadRef, syscall: &str, args: &[u64; 6]) -> O
         "sendfile" => Some((u32::try_from(first).ok()?, false)),
         "poll" | "ppoll" => {
             let all = memory::polled(thread.pid, first, second);
-            only(roots, thread.pid, &all)
+            only(roots, sockets, thread.pid, &all)
         }
         "select" | "pselect6" => {
             let read = memory::descriptor_set(thread.pid, second, first);
             let write = memory::descriptor_set(thread.pid, third, first);
             let of = |set: Vec<u32>, room| set.into_iter().map(move |fd| (fd, room));
             let all: Vec<(u32, bool)> = of(read, false).chain(of(write, true)).collect();
-            only(roots, thread.pid, &all)
+            only(roots, sockets, thread.pid, &all)
         }
         "epoll_wait" | "epoll_pwait" | "epoll_pwait2" => {
             let fdinfo = roots.process(thread.pid, "fdinfo").join(first.to_string());
@@ -104,19 +115,20 @@ fn meant(roots: &Roots, thread: &ThreadRef, syscall: &str, args: &[u64; 6]) -> O
                 Some((text::number(words.next()?)? as u32, false))
             };
             let all: Vec<(u32, bool)> = text::lines(&bytes).filter_map(target).collect();
-            only(roots, thread.pid, &all)
+            only(roots, sockets, thread.pid, &all)
         }
         _ => None,
     }
 }
 
 /// Of several descriptors the one connection among them, or a terminal or pipe if there is no socket.
-fn only(roots: &Roots, pid: u32, all: &[(u32, bool)]) -> Option<(u32, bool)> {
+fn only(roots: &Roots, sockets: &Sockets, pid: u32, all: &[(u32, bool)]) -> Option<(u32, bool)> {
     if let [only] = all {
         return Some(*only);
     }
     let all = all.get(..DESCRIPTORS_MAX.min(all.len()))?;
-    let kinds: Vec<Option<ObjectRef>> = all.iter().map(|(fd, _)| object(roots, pid, *fd)).collect();
+    let kinds: Vec<Option<ObjectRef>> =
+        all.iter().map(|(fd, _)| object(roots, sockets, pid, *fd)).collect();
     let own = OnceCell::new();
     let is_connection = |object: &ObjectRef| match object {
         ObjectRef::Inet(socket) => socket.remote.port() != 0,
@@ -157,7 +169,7 @@ pub(super) fn own_sockets(roots: &Roots, pid: u32) -> HashSet<u64> {
 }
 
 /// What is behind a descriptor.
-pub(super) fn object(roots: &Roots, pid: u32, fd: u32) -> Option<ObjectRef> {
+pub(super) fn object(roots: &Roots, sockets: &Sockets, pid: u32, fd: u32) -> Option<ObjectRef> {
     let path = roots.process(pid, "fd").join(fd.to_string());
     let link = std::fs::read_link(&path).ok()?;
     let name = link.to_string_lossy();
@@ -165,7 +177,7 @@ pub(super) fn object(roots: &Roots, pid: u32, fd: u32) -> Option<ObjectRef> {
         return Some(ObjectRef::Pipe { ino });
     }
     if let Some(ino) = numbered(&name, "socket:[") {
-        return sockets::object(roots, pid, ino);
+        return sockets.object(roots, pid, ino);
     }
     if let Some(what) = name.strip_prefix("anon_inode:") {
         return Some(ObjectRef::Other { what: what.trim_matches(['[', ']']).into(), ino: 0 });
@@ -238,11 +250,10 @@ mod tests {
         let address = listener.local_addr().expect("its address");
         let near = std::net::TcpStream::connect(address).expect("a connection");
         let another = std::net::TcpStream::connect(address).expect("a connection");
-        // Another test may have copied the tables just before.
-        std::thread::sleep(sockets::PERIOD);
         let meant = |all: &[i32]| {
             let all: Vec<(u32, bool)> = all.iter().map(|fd| (*fd as u32, false)).collect();
-            only(&Roots::default(), std::process::id(), &all).map(|(fd, _)| fd as i32)
+            only(&Roots::default(), &Sockets::default(), std::process::id(), &all)
+                .map(|(fd, _)| fd as i32)
         };
         let [pair, tcp] = [one.as_raw_fd(), near.as_raw_fd()];
         assert_eq!(meant(&[pair, tcp]), Some(tcp));

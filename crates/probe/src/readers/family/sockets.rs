@@ -14,13 +14,13 @@ use netlink_packet_sock_diag::inet::{self, ExtensionFlags, InetRequest, InetResp
 use netlink_packet_sock_diag::unix::{self, ShowFlags, UnixRequest, UnixResponse};
 use netlink_packet_sock_diag::{AF_INET, AF_INET6, IPPROTO_TCP, IPPROTO_UDP, SockDiagMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_SOCK_DIAG};
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::net::SocketAddr as Address;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// So young a copy is not made again: what it lacks is no socket of this namespace.
-pub(super) const PERIOD: Duration = Duration::from_millis(2);
+const PERIOD: Duration = Duration::from_millis(2);
 const DUMP: u16 = NLM_F_REQUEST | NLM_F_DUMP;
 /// Sockets that are remembered.
 const SOCKETS_MAX: usize = 50_000;
@@ -39,25 +39,34 @@ struct Tables {
     by_inode: HashMap<u64, Known>,
 }
 
-static TABLES: Mutex<Option<Tables>> = Mutex::new(None);
+/// The sockets of holdup's own network namespace, for the walks over one family.
+#[derive(Default)]
+pub(super) struct Sockets(RefCell<Tables>);
 
-/// A socket of a process of holdup's own network namespace; of any other namespace, that it is one.
-pub(super) fn object(roots: &Roots, pid: u32, ino: u64) -> Option<ObjectRef> {
-    let namespace = |name: &str| std::fs::read_link(roots.proc.join(name).join("ns/net")).ok();
-    let is_ours = namespace(&pid.to_string()) == namespace("self");
-    let known = is_ours.then(|| known(ino)).flatten();
-    Some(known.map_or(ObjectRef::Other { what: "socket".into(), ino }, |known| known.object))
-}
-
-/// One socket, from a copy that has it or is young.
-fn known(ino: u64) -> Option<Known> {
-    let mut slot = TABLES.lock().unwrap_or_else(PoisonError::into_inner);
-    let tables = slot.get_or_insert_with(Tables::default);
-    let is_young = tables.at.is_some_and(|at| at.elapsed() < PERIOD);
-    if !tables.by_inode.contains_key(&ino) && !is_young {
-        (tables.by_inode, tables.at) = (dump(), Some(Instant::now()));
+impl Sockets {
+    /// A socket of a process of that namespace; of any other namespace, that it is one.
+    pub(super) fn object(&self, roots: &Roots, pid: u32, ino: u64) -> Option<ObjectRef> {
+        let namespace = |name: &str| std::fs::read_link(roots.proc.join(name).join("ns/net")).ok();
+        let is_ours = namespace(&pid.to_string()) == namespace("self");
+        let known = is_ours.then(|| self.known(ino)).flatten();
+        Some(known.map_or(ObjectRef::Other { what: "socket".into(), ino }, |known| known.object))
     }
-    tables.by_inode.get(&ino).cloned()
+
+    /// One socket, from a copy that has it or is young.
+    fn known(&self, ino: u64) -> Option<Known> {
+        let mut tables = self.0.borrow_mut();
+        let is_young = tables.at.is_some_and(|at| at.elapsed() < PERIOD);
+        if !tables.by_inode.contains_key(&ino) && !is_young {
+            *tables = Tables { at: Some(Instant::now()), by_inode: dump() };
+        }
+        tables.by_inode.get(&ino).cloned()
+    }
+
+    /// A copy that is made now.
+    pub(super) fn fresh(&self) -> HashMap<u64, Known> {
+        *self.0.borrow_mut() = Tables { at: Some(Instant::now()), by_inode: dump() };
+        self.0.borrow().by_inode.clone()
+    }
 }
 
 /// What a connection of holdup's own network namespace has not sent at this moment though it is little, while something that it
@@ -99,14 +108,6 @@ fn held_back(info: &[u8]) -> Option<Nagle> {
         round_trip_ns_min: u64::from(round_trip_us) * 1_000,
         ..Nagle::default()
     })
-}
-
-/// A copy that is made now.
-pub(super) fn fresh() -> HashMap<u64, Known> {
-    let mut slot = TABLES.lock().unwrap_or_else(PoisonError::into_inner);
-    let tables = slot.get_or_insert_with(Tables::default);
-    (tables.by_inode, tables.at) = (dump(), Some(Instant::now()));
-    tables.by_inode.clone()
 }
 
 /// The tables, as far as they can be had.
@@ -340,7 +341,7 @@ mod tests {
         let address = listener.local_addr().expect("its address");
         let near = std::net::TcpStream::connect(address).expect("a connection");
         let port = near.local_addr().expect("its address").port();
-        let all = fresh();
+        let all = Sockets::default().fresh();
         let ends = all.values().filter(|known| match &known.object {
             ObjectRef::Inet(socket) => socket.local.port() == port || socket.remote.port() == port,
             _ => false,
@@ -353,7 +354,7 @@ mod tests {
             std::fs::read_link(format!("/proc/self/fd/{}", one.as_raw_fd())).expect("a link");
         let ino =
             super::super::place::numbered(&link.to_string_lossy(), "socket:[").expect("inode");
-        let known = fresh().remove(&ino).expect("in the tables");
+        let known = Sockets::default().fresh().remove(&ino).expect("in the tables");
         assert!(matches!(known.object, ObjectRef::Unix { peer_ino, .. } if peer_ino != 0));
     }
 }

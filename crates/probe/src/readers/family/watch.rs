@@ -8,7 +8,7 @@
 use super::descriptors::{self, Found};
 use super::place::{Detail, detail, own_sockets};
 use super::seen::{Observed, Standing};
-use super::sockets;
+use super::sockets::{self, Sockets};
 use crate::readers::scheduler_clock::SchedulerClock;
 use crate::readers::threads::{Asked, threads_of};
 use crate::readers::waits::wait_state;
@@ -78,6 +78,7 @@ pub(super) struct Watch {
     threads: BTreeMap<u32, Seen>,
     identified: HashSet<u32>,
     asked: Asked,
+    sockets: Sockets,
     sought: HashSet<u64>,
     /// When the connections of all who wait so were looked at.
     looked_at_ns: Ns,
@@ -96,6 +97,7 @@ impl Watch {
             threads: BTreeMap::new(),
             identified: HashSet::new(),
             asked: Asked::default(),
+            sockets: Sockets::default(),
             sought: HashSet::new(),
             looked_at_ns: begin_ns,
             searches: 0,
@@ -283,7 +285,7 @@ impl Watch {
             }
             if wait.detail.is_none() && stood_ns >= LOOKED_INTO_NS && left > 0 {
                 left -= 1;
-                wait.detail = detail(&self.roots, &seen.thread, wait.begin_ns);
+                wait.detail = detail(&self.roots, &self.sockets, &seen.thread, wait.begin_ns);
                 wait.nagle = wait.held_back(now_ns);
                 if let Some(detail) = &wait.detail {
                     observed.push(stands(&seen.thread, wait.begin_ns, detail, now_ns));
@@ -310,7 +312,9 @@ impl Watch {
         }
         self.searches += 1;
         self.sought.extend(&wanted);
-        for Found { endpoint, is_far } in descriptors::ends(&self.roots, &self.clock, &wanted) {
+        for Found { endpoint, is_far } in
+            descriptors::ends(&self.roots, &self.sockets, &self.clock, &wanted)
+        {
             let pid = endpoint.process.pid;
             let listens =
                 matches!(&endpoint.object, ObjectRef::Inet(own) if own.state == TCP_LISTEN);
