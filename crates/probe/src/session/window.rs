@@ -78,7 +78,7 @@ impl Ticks {
         }
     }
 
-    /// Tells the programs whether to call.
+    /// Has the programs call, or not.
     fn watch(&self, look: &mut Look) {
         let quiet = u32::from(self.quiet.is_watched());
         if let Some(control) = look.programs.as_mut().and_then(Programs::control) {
