@@ -35,7 +35,7 @@ use crate::plan;
 use crate::quiet_host::{QuietHost, Sleep};
 use crate::stopping::{Stopper, Stopping};
 use crate::user_stacks::{Functions, Goroutines, Interpreters, JavaMonitors, UserStacks};
-use crate::wait_threshold::WaitThreshold;
+use crate::wait_threshold::{Events, WaitThreshold};
 use crate::{Source, SourceError, container, memory, view};
 use holdup_reason::facts::*;
 use std::collections::{BTreeMap, HashSet, VecDeque};
@@ -138,7 +138,8 @@ pub struct Live {
     pub(crate) begin_ns: Ns,
     pub(crate) end_ns: Option<Ns>,
     pub(crate) ticks: u64,
-    events_seen: u64,
+    /// All events, and those of traced threads.
+    events_seen: (u64, u64),
     braked_seen: u64,
     begun: bool,
     over: bool,
@@ -323,7 +324,7 @@ impl Live {
             begin_ns,
             end_ns: look.seconds.map(|seconds| begin_ns + (seconds.max(0.0) * 1e9) as Ns),
             ticks: 0,
-            events_seen: 0,
+            events_seen: (0, 0),
             braked_seen: 0,
             begun: false,
             over: false,
@@ -411,10 +412,12 @@ impl Live {
     pub(crate) fn follow_rate(&mut self, ticks: u64) -> u64 {
         let Some(programs) = self.programs.as_mut() else { return 0 };
         let inbox = programs.inbox.borrow();
-        let fresh = inbox.decoder.events - self.events_seen;
-        self.events_seen = inbox.decoder.events;
+        let (all, traced) = (inbox.decoder.events, inbox.decoder.traced_events);
+        let (all_before, traced_before) = std::mem::replace(&mut self.events_seen, (all, traced));
+        let (fresh, traced) = (all - all_before, traced - traced_before);
+        let events = Events { traced, others: fresh - traced };
         let braked = std::mem::replace(&mut self.braked_seen, programs.braked());
-        if self.wait_threshold.observe(fresh, ticks, braked != self.braked_seen) {
+        if self.wait_threshold.observe(events, ticks, braked != self.braked_seen) {
             self.wait_threshold.blame(&inbox.facts);
         }
         drop(inbox);
