@@ -22,6 +22,8 @@ const BYTES_OF_A_REQUEST: f64 = 65536.0;
 
 /// Disks stand on disks only so deep.
 const DEPTH_MAX: u32 = 8;
+/// For this part of the time in which a disk has requests in flight, a disk below it must work to be the slow one of the two.
+const SLOW_BELOW: f64 = 0.7;
 
 /// All disks, and what is made of several.
 #[derive(Debug, Default)]
@@ -32,6 +34,8 @@ pub struct Disks<'a> {
     pub caches: Vec<DiskCache<'a>>,
     /// Arrays of disks that have the same content.
     pub arrays: Vec<DiskArray<'a>>,
+    /// Over which they were measured.
+    pub window_seconds: f64,
 }
 
 /// A disk with all that was measured of it.
@@ -122,7 +126,27 @@ impl<'a> Disks<'a> {
             views.insert(dev, view);
         }
         views.values_mut().for_each(|view| use_of_device(model, view));
-        Self { views, caches: disk_cache::of(model), arrays: disk_array::of(model) }
+        let (caches, arrays) = (disk_cache::of(model), disk_array::of(model));
+        Self { views, caches, arrays, window_seconds: model.seconds() }
+    }
+
+    /// The disk whose work a disk waits for: itself, or the one that it is made of (a loop device's file lies on it) where that
+    /// one works nearly all the time in which the upper one has something in flight. Which member of an array is
+    /// waited for, or what a cache has, is not asked here.
+    pub fn slow_layer(&self, dev: DeviceNumber) -> Option<&DiskView<'a>> {
+        let mut view = self.views.get(&dev)?;
+        for _ in 0..DEPTH_MAX {
+            let [below] = view.disk.below[..] else { break };
+            let Some(below) = self.views.get(&below).filter(|below| below.is_counted) else {
+                break;
+            };
+            let outstanding = view.queue.busy * self.window_seconds;
+            if below.worked_seconds(self.window_seconds) < SLOW_BELOW * outstanding {
+                break;
+            }
+            view = below;
+        }
+        Some(view)
     }
 }
 

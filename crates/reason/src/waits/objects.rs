@@ -19,8 +19,8 @@ pub fn run_queue(model: &Model, span: &WaitSpan) -> Object {
     Object::RunQueue(Vec::new())
 }
 
-/// The disk that a wait is for: under the file, else the one last submitted to, else the one whose
-/// completion ended it.
+/// The disk that a wait is for: under the file, else the one whose completion ended it, else the one last submitted to.
+/// What the thread submitted last may have been read before this wait, and what it waits for be written by others.
 pub fn disk_of(model: &Model, span: &WaitSpan) -> Option<DeviceNumber> {
     if let Some(ObjectRef::File(file)) = &span.place.object {
         if file.rdev.major != 0
@@ -36,7 +36,7 @@ pub fn disk_of(model: &Model, span: &WaitSpan) -> Option<DeviceNumber> {
         return Some(model.disk(dev).map_or(dev, |disk| disk.dev));
     }
     let completed = span.wake.as_ref().and_then(|wake| wake.disk);
-    let device = span.place.disk.or(completed)?;
+    let device = completed.or(span.place.disk)?;
     Some(model.disk(device).map_or(device, |disk| disk.dev))
 }
 

@@ -324,6 +324,8 @@ fn evidence(view: &DiskView<'_>, held: &Held<'_>, file: String) -> Vec<Evidence>
 const OF_THE_DISK: f64 = 0.8;
 /// Less of a raise is not worth a command.
 const GROWTH_MIN: f64 = 2.0;
+/// More at once is no limit any more: a step that somebody sets, looks at, and takes again.
+const GROWTH_MAX: f64 = 10.0;
 /// A disk is never less at work than this: what a raise divides by.
 const INSIDE_MIN: f64 = 1e-4;
 
@@ -334,7 +336,7 @@ const INSIDE_MIN: f64 = 1e-4;
 fn growth(view: &DiskView<'_>, waiting: f64) -> f64 {
     let by_requests = view.service.as_ref().map(|s| s.mean * view.queue.per_second);
     let inside = by_requests.map_or(view.queue.busy, |inside| inside.min(view.queue.busy));
-    (waiting.min(OF_THE_DISK) / inside.max(INSIDE_MIN)).max(GROWTH_MIN)
+    (waiting.min(OF_THE_DISK) / inside.max(INSIDE_MIN)).clamp(GROWTH_MIN, GROWTH_MAX)
 }
 
 /// To what would be asked for without a limit.
@@ -348,8 +350,11 @@ fn raise(limit: &IoLimit, file: &str, times: f64) -> Remedy {
         ("io.max", _) => format!("{dev} wbps={rate}"),
         _ => format!("{dev} {rate}"),
     };
-    Remedy::to("raise the limit to about what the waiters would ask for, and the disk has to give")
-        .write(file, words(new), words(old))
+    let what = match times < GROWTH_MAX {
+        true => "raise the limit to about what the waiters would ask for, and the disk has to give",
+        false => "raise the limit tenfold, and look again: the disk has more to give",
+    };
+    Remedy::to(what).write(file, words(new), words(old))
 }
 
 #[cfg(test)]
@@ -455,10 +460,10 @@ mod tests {
 
     #[test]
     fn the_limit_is_raised_to_what_waits_and_to_what_the_disk_gives() {
-        // 40 requests of 0.1 ms take 0.4 % of the disk, whatever its clock says.
-        assert!((grown(Some(1e-4), 3.0) - 200.0).abs() < 1e-6);
-        assert!((grown(Some(1e-4), 0.4) - 100.0).abs() < 1e-6);
-        assert!((grown(None, 1.0) - 16.0).abs() < 1e-6);
+        // 40 requests of 0.1 ms take 0.4 % of the disk, of 1 ms 4 %, whatever its clock says.
+        assert!((grown(Some(1e-4), 3.0) - GROWTH_MAX).abs() < 1e-6);
+        assert!((grown(Some(1e-3), 0.2) - 5.0).abs() < 1e-6);
+        assert!((grown(None, 0.4) - 8.0).abs() < 1e-6);
         assert!((grown(Some(1e-4), 0.001) - GROWTH_MIN).abs() < 1e-6);
     }
 
