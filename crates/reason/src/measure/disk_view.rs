@@ -105,11 +105,11 @@ impl<'a> Disks<'a> {
     pub fn of(model: &'a Model, timelines: &Timelines) -> Self {
         let mut limits = disk_limits::of(model, timelines);
         let mut requests: BTreeMap<DeviceNumber, Vec<&Request>> = BTreeMap::new();
-        for request in &model.requests {
+        for request in &model.disk.requests {
             requests.entry(request.dev).or_default().push(request);
         }
         let mut views = BTreeMap::new();
-        for disk in model.disks.values() {
+        for disk in model.disk.all.values() {
             let dev = disk.dev;
             let queue = disk_queue::disk(model, dev);
             let view = DiskView {
@@ -127,7 +127,7 @@ impl<'a> Disks<'a> {
         }
         views.values_mut().for_each(|view| use_of_device(model, view));
         let (caches, arrays) = (disk_cache::of(model), disk_array::of(model));
-        Self { views, caches, arrays, window_seconds: model.seconds() }
+        Self { views, caches, arrays, window_seconds: model.look.seconds() }
     }
 
     /// The disk whose work a disk waits for: itself, or the one that it is made of (a loop device's file lies on it) where that
@@ -231,7 +231,7 @@ fn users<'a>(model: &'a Model, dev: DeviceNumber) -> Vec<DiskUser<'a>> {
             is_kernel: is_journal || is_kernel(model, &used.process),
         }
     };
-    model.disk_use.iter().filter(|used| used.dev == dev).map(user).collect()
+    model.disk.used.iter().filter(|used| used.dev == dev).map(user).collect()
 }
 
 /// Where a group's own counters say nothing, what the disk did is all that is known of its use.
@@ -249,7 +249,7 @@ pub fn stands_on(model: &Model, upper: &Disk, lower: DeviceNumber) -> bool {
 
 fn stands_above(model: &Model, upper: &Disk, lower: DeviceNumber, depth: u32) -> bool {
     let below = |dev: &DeviceNumber| {
-        model.disk(*dev).is_some_and(|disk| stands_above(model, disk, lower, depth - 1))
+        model.disk.of(*dev).is_some_and(|disk| stands_above(model, disk, lower, depth - 1))
     };
     upper.dev == lower || depth > 0 && upper.below.iter().any(below)
 }

@@ -68,7 +68,7 @@ pub fn also_works_in(measures: &Measures<'_>, pid: u32, named: &str) -> Vec<Stri
 }
 
 fn sampled_in(measures: &Measures<'_>, pid: u32) -> Option<String> {
-    let of_it = || measures.model.work.iter().filter(|work| work.process.pid == pid);
+    let of_it = || measures.model.cpu.work.iter().filter(|work| work.process.pid == pid);
     let all: u64 = of_it().map(|work| work.count).sum();
     let most = of_it().max_by_key(|work| work.count)?;
     let (place, count) = match (most.syscall.as_str(), most.code.as_str()) {

@@ -130,7 +130,7 @@ fn held<'m>(
     if !view.is_counted || limit.used() < USED.value {
         return None;
     }
-    let device = view.worked_seconds(measures.model.seconds());
+    let device = view.worked_seconds(measures.model.look.seconds());
     let is_before =
         |waited: f64, inside: f64| waited > 0.0 && waited - inside >= BEFORE.value * waited;
     let idle = is_before(limit.waited_seconds, device);
@@ -175,7 +175,7 @@ impl Waits {
                 (WaitClass::Journal, Object::Journal(on)) if *on == dev => &mut waits.journal,
                 _ => continue,
             };
-            let seconds = wait.within_ns(model.begin_ns, model.end_ns) as f64 / 1e9;
+            let seconds = wait.within_ns(model.look.begin_ns, model.look.end_ns) as f64 / 1e9;
             *sums.entry(wait.thread.pid).or_default() += seconds;
         }
         waits
@@ -279,7 +279,9 @@ fn explain(
     };
     let whose = match is_own {
         true => "its own I/O limit".to_string(),
-        false => format!("the I/O limit of {}", measures.model.group_in_words(&group.path)),
+        false => {
+            format!("the I/O limit of {}", measures.model.containers.group_in_words(&group.path))
+        }
     };
     let through = match loss.end.and_then(|end| end.via.get(&WaitClass::Journal)) {
         Some(seconds) if held.journal && !is_own => {
@@ -294,7 +296,7 @@ fn explain(
             "{} before disk {name}, not inside it: {} may do {} \
              ({}) and does {}; {name} itself answers in {} and is {} busy.{through}",
             words::of_time(loss.impact.share, loss.seconds, loss.wall_seconds),
-            measures.model.group_in_words(&group.path),
+            measures.model.containers.group_in_words(&group.path),
             limit_text(&limit.kind, limit.per_second as f64),
             limit.file,
             limit_text(&limit.kind, *reached),

@@ -117,7 +117,7 @@ pub(super) fn part_of(
     end: &End,
     wanted: impl Fn(u32) -> bool,
 ) -> Option<End> {
-    let (begin, until) = (measures.model.begin_ns, measures.model.end_ns);
+    let (begin, until) = (measures.model.look.begin_ns, measures.model.look.end_ns);
     let is_theirs = |wait: &&WaitSpan| {
         let pid = wait.thread.pid;
         wanted(pid) && end.victims.contains_key(&pid) && wait.class.is_demand() && !wait.kernel

@@ -219,8 +219,8 @@ fn programs(measures: &Measures<'_>, ends: &[End]) -> BTreeMap<String, Program> 
     let model = measures.model;
     let at_work: BTreeSet<u32> = ends.iter().filter_map(|end| worker(measures, end)).collect();
     let mut programs: BTreeMap<String, Program> = BTreeMap::new();
-    let crypto = |w: &&Work| is_crypto(&w.code) && w.process.pid != model.host.own_pid;
-    for work in model.work.iter().filter(crypto) {
+    let crypto = |w: &&Work| is_crypto(&w.code) && w.process.pid != model.look.host.own_pid;
+    for work in model.cpu.work.iter().filter(crypto) {
         let pid = work.process.pid;
         if !measures.concerns(&work.process) && !at_work.contains(&pid) {
             continue;
@@ -249,7 +249,7 @@ fn programs(measures: &Measures<'_>, ends: &[End]) -> BTreeMap<String, Program> 
 /// Seconds that its threads ran, or were ready to, and that they lived within the look.
 fn busy(measures: &Measures<'_>, program: &Program) -> (f64, f64) {
     let (mut busy, mut alive) = (0.0, 0.0);
-    for time in &measures.model.times {
+    for time in &measures.model.threads.times {
         if !program.processes.contains_key(&time.thread.pid) {
             continue;
         }
@@ -270,7 +270,7 @@ fn computes(measures: &Measures<'_>, program: &Program, is_server: bool) -> Opti
         return (program.of_ciphers > program.of_hashes).then_some(Computes::Cipher);
     }
     let own = |pid: u32| program.processes.contains_key(&pid);
-    let efforts = measures.model.efforts.iter().filter(|effort| own(effort.thread.pid));
+    let efforts = measures.model.cpu.efforts.iter().filter(|effort| own(effort.thread.pid));
     let (read, written) = efforts.fold((0, 0), |(read, written), effort| {
         (read + effort.read_bytes, written + effort.write_bytes)
     });
@@ -279,7 +279,7 @@ fn computes(measures: &Measures<'_>, program: &Program, is_server: bool) -> Opti
         return Some(Computes::Cipher);
     }
     let is_tls = |work: &&Work| TLS_LIBRARIES.iter().any(|name| work.code.starts_with(name));
-    let work = measures.model.work.iter().filter(|work| own(work.process.pid));
+    let work = measures.model.cpu.work.iter().filter(|work| own(work.process.pid));
     let tls: u64 = work.filter(is_tls).map(|work| work.count).sum();
     (is_server && tls as f64 >= TLS_MIN.value * crypto as f64).then_some(Computes::Connections)
 }
