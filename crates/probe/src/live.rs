@@ -485,6 +485,9 @@ impl Live {
             self.standing(facts, self.is_command)?;
         }
         let lasted_ns = now().saturating_sub(self.begin_ns);
+        if let Some(family) = self.family.as_ref().filter(|_| self.is_command) {
+            self.interpreters.walked(family.members().into_iter());
+        }
         let spent_ns = self.interpreters.tick(facts, lasted_ns) + self.goroutines.tick(facts);
         self.user_stacks.pay(spent_ns + self.java_monitors.tick(facts));
         // Behind the monitors: who waits for one comes first.

@@ -43,6 +43,9 @@ fn users(body: &Body) -> Vec<u32> {
     }
 }
 
+/// CPU time that naming the functions of a command that is over may take, however short it was.
+const NAMING_NS: Ns = 30_000_000;
+
 impl Live {
     /// Tells what is blocked now, and who owns the futexes that are waited on.
     pub(crate) fn standing(
@@ -424,14 +427,16 @@ impl Live {
         self.user_stacks.pay(spent_ns);
     }
 
-    /// Names the functions that the CPU clock hit, as far as there is time.
+    /// Names the functions that the CPU clock hit, as far as there is time. Of a command there is some in any case: whom it would
+    /// slow down has ended.
     fn name_functions(
         &mut self,
         points: Vec<(Point, String)>,
         sums: &mut [Body],
         facts: &mut Vec<Fact>,
     ) {
-        let allowed_ns = self.user_stacks.rest_ns(now().saturating_sub(self.begin_ns));
+        let rest_ns = self.user_stacks.rest_ns(now().saturating_sub(self.begin_ns));
+        let allowed_ns = if self.is_command { rest_ns.max(NAMING_NS) } else { rest_ns };
         let (spent_ns, too_long) = self.functions.name(points, sums, allowed_ns);
         self.user_stacks.pay(spent_ns);
         self.user_stacks.say_too_long(&too_long, facts);
