@@ -19,10 +19,9 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 export CARGO_TERM_PROGRESS_WHEN ?= never
 
 OUT := $(or $(CARGO_TARGET_DIR),target)
-# cargo-deny is a tool, not a dependency: it is built once for each user, however many checkouts there are.
-DENY_VERSION := 0.20.2
+# What cargo brings as a tool, not as a dependency, is built once for each user, however many checkouts there are.
 TOOLS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/holdup-tools
-DENY := $(TOOLS)/cargo-deny-$(DENY_VERSION)/bin/cargo-deny
+DENY := $(TOOLS)/cargo-deny-0.20.2
 
 # Lints and tests come out of one build: clippy's driver is rustc with more lints, and as the wrapper of the workspace's
 # own crates it writes their programs too. `cargo clippy` beside `cargo test` compiles everything twice.
@@ -64,17 +63,11 @@ build: ## Build the shipped binary: target/holdup, static and stripped
 	fi
 
 # One version each, so that the same commit packs the same way.
-PACKAGERS := cargo-deb@3.8.0 cargo-generate-rpm@0.21.1 cargo-cyclonedx@0.5.9
+PACKAGERS := cargo-deb-3.8.0 cargo-generate-rpm-0.21.1 cargo-cyclonedx-0.5.9
 
 .PHONY: packages
-packages: build ## Package it: Debian package, RPM, tarball, container image, parts and checksums in target/packages
-	@for tool in $(PACKAGERS); do \
-	    if ! [ -e target/tools/bin/$${tool%@*} ]; then \
-	        echo "setup: cargo install $$tool into target/tools (once, some minutes)"; \
-	        cargo install --quiet --locked --debug --root target/tools $$tool; \
-	    fi; \
-	done
-	@packaging/build
+packages: build $(PACKAGERS:%=$(TOOLS)/%) ## Package it: Debian package, RPM, tarball, container image, parts and checksums in target/packages
+	@PATH="$(subst $(eval) ,:,$(PACKAGERS:%=$(TOOLS)/%/bin)):$$PATH" packaging/build
 
 .PHONY: test
 test: ## All that CI runs: format, lints, licences, house rules, tests, the page in a browser, the docs' commands, a short lab pass
@@ -98,18 +91,19 @@ check-format:
 check-lints:
 	$(CHECKED) test --locked --workspace --all-targets --no-run --quiet
 
-$(DENY):
-	@echo "setup: cargo install cargo-deny $(DENY_VERSION) into $(TOOLS) (once, two minutes)"
-	cargo install --quiet --locked --debug --root $(TOOLS)/cargo-deny-$(DENY_VERSION) cargo-deny@$(DENY_VERSION)
-	@touch $@
+# NAME-VERSION, with the program in its bin.
+$(TOOLS)/%:
+	@echo "setup: cargo install $* into $(TOOLS) (once, some minutes)"
+	@env -u RUSTFLAGS -u CFLAGS -u RUSTC_WORKSPACE_WRAPPER cargo install --quiet --locked --debug --root $@.new "$$(echo $* | sed 's/-\([0-9.]*\)$$/@\1/')"
+	@mv $@.new $@
 
 # Advisories need a copy of their database, which is a git repository of its own. Without a network
 # path to it the other three checks still stand, and the output says that the fourth did not run.
 .PHONY: check-dependencies
 check-dependencies: $(DENY)
-	$(DENY) --log-level error check licenses bans sources
-	@if timeout 60 $(DENY) --log-level off fetch db >/dev/null 2>&1; then \
-	    $(DENY) --log-level error check advisories; \
+	$(DENY)/bin/cargo-deny --log-level error check licenses bans sources
+	@if timeout 60 $(DENY)/bin/cargo-deny --log-level off fetch db >/dev/null 2>&1; then \
+	    $(DENY)/bin/cargo-deny --log-level error check advisories; \
 	else \
 	    echo "check-dependencies: advisories NOT checked, their database cannot be reached from here"; \
 	fi

@@ -10,10 +10,14 @@ import os
 import pathlib
 import re
 import shutil
+import socket
 import subprocess
 import tempfile
 import threading
+import time
 import unittest
+import urllib.error
+import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 KEPT = ROOT / "tests/recordings"
@@ -76,16 +80,45 @@ class Pprof(Reader):
 
 
 class Otlp(Reader):
-    def test_a_collector_reads_the_spans(self):
-        reader = TOOLS / "otlp"
-        if not reader.exists():
-            self.skipTest("the collector's reader was not built")
+    def posted(self, path):
+        """What a collector printed of a file that was posted to it, and what it answered."""
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        settings = self.folder / "collector.yaml"
+        settings.write_text(json.dumps({
+            "receivers": {"otlp": {"protocols": {"http": {"endpoint": f"127.0.0.1:{port}"}}}}, "exporters": {"printer": {}},
+            "service": {"telemetry": {"metrics": {"level": "none"}}, "pipelines": {"traces": {"receivers": ["otlp"], "exporters": ["printer"]}}}}))
+        with open(self.folder / "collector.log", "w") as log:
+            collector = subprocess.Popen([TOOLS / "collector", "--config", f"file:{settings}"], stdout=subprocess.PIPE, stderr=log, text=True)
+        self.addCleanup(collector.stdout.close)
+        self.addCleanup(collector.wait)
+        self.addCleanup(collector.terminate)
+        request = urllib.request.Request(f"http://127.0.0.1:{port}/v1/traces", path.read_bytes(), {"Content-Type": "application/json"})
+        for _ in range(100):
+            try:
+                answer = json.load(urllib.request.urlopen(request, timeout=20))
+                break
+            except urllib.error.URLError as error:
+                if isinstance(error, urllib.error.HTTPError):
+                    raise
+                time.sleep(0.1)
+        else:
+            self.fail((self.folder / "collector.log").read_text())
+        return json.loads(collector.stdout.readline()), answer
+
+    def test_a_collector_takes_the_spans(self):
+        if not (TOOLS / "collector").exists():
+            self.skipTest("the collector was not built")
         parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
         path = self.made("otlp", COMMAND, "spans.json", TRACEPARENT=parent)
-        read = json.loads(subprocess.run([reader, path], check=True, capture_output=True).stdout)
+        read, answer = self.posted(path)
+        self.assertEqual(answer, {"partialSuccess": {}})
         report = json.loads(holdup("--from", COMMAND, "--json"))
         self.assertAlmostEqual(read["longest_ns"] / 1e9, report["accounting"]["wall_seconds"], delta=1e-4)
         self.assertGreater(read["links"], 0)
+        self.assertEqual(read["links_to_nothing"], 0)
+        self.assertLessEqual({"process.pid", "thread.id", "holdup.wait.class", "holdup.wait.object", "holdup.answer"}, set(read["attributes"]))
         self.assertEqual(read["trace"], "4bf92f3577b34da6a3ce929d0e0e4736")
         self.assertEqual(read["root_parent"], "00f067aa0ba902b7")
 

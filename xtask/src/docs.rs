@@ -83,6 +83,9 @@ fn run_step(root: &Path, own: &Path, step: &Step, shape: bool, exit: i32) -> Res
         .current_dir(root)
         .env("PATH", format!("{}:{path}", root.join("target").display()))
         .env("HOLDUP_DOCS", own)
+        // Or a `make` in a session writes that it is one within another.
+        .env_remove("MAKEFLAGS")
+        .env_remove("MAKELEVEL")
         .stdin(Stdio::null())
         .output()
         .context("bash")

@@ -5,8 +5,11 @@
 //! archive) is walked, without `target/` and dot folders other than `.ci` and `.cargo`.
 
 use anyhow::Context;
+use proc_macro2::TokenStream;
+use std::cell::OnceCell;
 use std::path::Path;
 use std::process::Command;
+use std::str::FromStr;
 
 /// One file of the tree.
 pub struct File {
@@ -14,9 +17,27 @@ pub struct File {
     pub path: String,
     /// Its bytes.
     pub bytes: Vec<u8>,
+    tokens: OnceCell<Option<TokenStream>>,
+    syntax: OnceCell<Option<syn::File>>,
 }
 
 impl File {
+    fn new(path: String, bytes: Vec<u8>) -> Self {
+        Self { path, bytes, tokens: OnceCell::new(), syntax: OnceCell::new() }
+    }
+
+    /// The tokens of a Rust file, read once for all rules; none of one that is not Rust.
+    pub fn tokens(&self) -> Option<&TokenStream> {
+        let read = || TokenStream::from_str(&self.text()).ok();
+        self.has_extension(&[".rs"]).then(|| self.tokens.get_or_init(read).as_ref()).flatten()
+    }
+
+    /// The syntax of a Rust file, read once for all rules; one that does not parse is the compiler's to report.
+    pub fn syntax(&self) -> Option<&syn::File> {
+        let read = || syn::parse2(self.tokens()?.clone()).ok();
+        self.syntax.get_or_init(read).as_ref()
+    }
+
     /// The content as text; what is not UTF-8 becomes the replacement character.
     pub fn text(&self) -> std::borrow::Cow<'_, str> {
         String::from_utf8_lossy(&self.bytes)
@@ -58,7 +79,7 @@ impl Tree {
             // Deleted but not yet staged, and links, have nothing to say.
             if full.symlink_metadata().is_ok_and(|metadata| metadata.is_file()) {
                 let bytes = std::fs::read(&full).with_context(|| path.clone())?;
-                files.push(File { path, bytes });
+                files.push(File::new(path, bytes));
             }
         }
         Ok(Self { files })
@@ -113,8 +134,7 @@ fn walk(root: &Path, below: &str, paths: &mut Vec<String>) -> anyhow::Result<()>
 impl Tree {
     /// An imagined tree.
     pub fn imagined(files: &[(&str, &str)]) -> Self {
-        let file =
-            |(path, text): &(&str, &str)| File { path: (*path).into(), bytes: (*text).into() };
+        let file = |(path, text): &(&str, &str)| File::new((*path).into(), (*text).into());
         Self { files: files.iter().map(file).collect() }
     }
 }

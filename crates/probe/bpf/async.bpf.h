@@ -101,14 +101,14 @@ __noinline __u64 parts_from_runqueue(__u64 task_address)
 	return cpustat ? cpustat_from_runqueue - cpustat : 0;
 }
 
-/* Room of a context that its parts of each CPU keep; less than none if not every CPU is known yet. */
-__noinline int kept_by_cpus(__u64 part, __u64 from_runqueue)
+/* Room of a context that its parts of each CPU hold; less than none if not every CPU is known yet. */
+__noinline int cached_by_cpus(__u64 part, __u64 from_runqueue)
 {
 	__u64 sum = 0, known = 0;
 
 	/* Without a branch, as in poll.bpf.h: a read that fails leaves zero. */
 	for (int cpu = 0; cpu < AIO_CPUS_MAX; cpu++) {
-		__u64 runqueue = note_of_cpu(cpu)->runqueue, is_known = is_any(runqueue);
+		__u64 runqueue = cpu_state_of(cpu)->runqueue, is_known = is_any(runqueue);
 		struct kioctx_cpu *own;
 		__u32 room = 0;
 		own = (void *)((part + from_runqueue + runqueue) * is_known);
@@ -127,7 +127,7 @@ __noinline int context_in_flight(__u64 task_address, __u64 id)
 	struct kioctx_table *table;
 	__u64 from_runqueue;
 	__u32 count;
-	int busy, kept;
+	int busy, cached;
 
 	if (!bpf_core_field_exists(context->completed_events) || !bpf_core_field_exists(((struct mm_struct *)0)->ioctx_table))
 		return -1;
@@ -146,11 +146,11 @@ __noinline int context_in_flight(__u64 task_address, __u64 id)
 	}
 	if (!context)
 		return -1;
-	kept = kept_by_cpus((__u64)BPF_CORE_READ(context, cpu), from_runqueue);
-	if (kept < 0)
+	cached = cached_by_cpus((__u64)BPF_CORE_READ(context, cpu), from_runqueue);
+	if (cached < 0)
 		return -1;
 	busy = BPF_CORE_READ(context, nr_events) - 1 - BPF_CORE_READ(context, reqs_available.counter) -
-	       BPF_CORE_READ(context, completed_events) - kept;
+	       BPF_CORE_READ(context, completed_events) - cached;
 	return busy < 0 ? 0 : busy;
 }
 

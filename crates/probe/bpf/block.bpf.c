@@ -13,7 +13,7 @@
  * Edit together: src/disk_sums.rs (reads the sums).
  */
 
-struct request_note {
+struct request_state {
 	__u64 insert_ns; /* 0 when it is done, and if no scheduler has it */
 	__u64 issue_ns;
 	struct wire_ref by;
@@ -21,23 +21,23 @@ struct request_note {
 } __attribute__((aligned(64)));
 
 /*
- * Where most notes are: found by the request's address in variables, without a call. A disk has its requests made
+ * Where most states are: found by the request's address in variables, without a call. A disk has its requests made
  * once and uses them again and again, so a slot stays its request's when that is done, until another wants it. Of two
  * that take a free one at the same moment, or one that its owner uses again, one is not found when it completes, or found
  * with another's date (`is_of`), and counts as lost.
- * A cache line that another CPU wrote takes longer to come than all that is done with it. So the note is for who asks,
+ * A cache line that another CPU wrote takes longer to come than all that is done with it. So the state is for who asks,
  * and who completes reads it only where it must. Else the request was issued `lag_ns` after the kernel made it, which it
  * dates itself: the lag is written only when it has changed, and its line is hardly ever written.
  */
 struct request_slot {
 	__u64 request; /* its address */
-	__u32 lag_ns; /* or LAG_NOTED: look at the note */
+	__u32 lag_ns; /* or LAG_STORED: look at the state */
 	__u32 pad;
 };
 struct request_end {
 	__u64 done_ns; /* when that was issued which completed last: in flight is what was issued later */
 } __attribute__((aligned(64)));
-#define LAG_NOTED (1U << 31)
+#define LAG_STORED (1U << 31)
 #define LAG_NS_MAX (1U << 30)
 /*
  * By as much may a request that is not long be dated wrong, and two dates of one issue differ: much less than the
@@ -47,7 +47,7 @@ struct request_end {
 #define REQUEST_SLOTS_SHIFT 12
 #define REQUEST_SLOTS (1 << REQUEST_SLOTS_SHIFT)
 static struct request_slot request_slots[REQUEST_SLOTS] SEC(".bss.requests");
-static struct request_note request_notes[REQUEST_SLOTS] SEC(".bss.notes");
+static struct request_state request_states[REQUEST_SLOTS] SEC(".bss.states");
 static struct request_end request_ends[REQUEST_SLOTS] SEC(".bss.ends");
 
 /* Of those whose slot is taken by another in flight: by address, the latest in use. They stay too. */
@@ -55,7 +55,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 16384);
 	__type(key, __u64);
-	__type(value, struct request_note);
+	__type(value, struct request_state);
 } requests SEC(".maps");
 
 /*
@@ -83,7 +83,7 @@ struct {
 	__type(value, struct wire_disk_use);
 } disk_use SEC(".maps");
 
-const struct request_note no_request = {};
+const struct request_state no_request = {};
 const struct wire_disk_latency no_latency = {};
 const struct wire_disk_use no_use = {};
 
@@ -143,50 +143,50 @@ static __always_inline __u64 slot_of_request(struct request *rq)
 }
 
 /* Of one whose slot is not its own, or not yet. */
-static __always_inline struct request_note *request_note_elsewhere(__u64 at, __u64 key)
+static __always_inline struct request_state *request_state_elsewhere(__u64 at, __u64 key)
 {
-	struct request_note *note = bpf_map_lookup_elem(&requests, &key);
+	struct request_state *state = bpf_map_lookup_elem(&requests, &key);
 
-	if (note)
-		return note;
-	note = &request_notes[at];
-	if (!note->insert_ns && note->issue_ns <= request_ends[at].done_ns + LAG_CHANGE_NS) {
-		request_slots[at].lag_ns = LAG_NOTED;
+	if (state)
+		return state;
+	state = &request_states[at];
+	if (!state->insert_ns && state->issue_ns <= request_ends[at].done_ns + LAG_CHANGE_NS) {
+		request_slots[at].lag_ns = LAG_STORED;
 		request_slots[at].request = key;
-		return note;
+		return state;
 	}
 	if (bpf_map_update_elem(&requests, &key, &no_request, BPF_ANY))
 		count_lost(&lost.requests);
 	return bpf_map_lookup_elem(&requests, &key);
 }
 
-static __always_inline struct request_note *note_of_request(__u64 at, struct request *rq)
+static __always_inline struct request_state *request_state_of(__u64 at, struct request *rq)
 {
 	if (likely(request_slots[at].request == (__u64)rq))
-		return &request_notes[at];
-	return request_note_elsewhere(at, (__u64)rq);
+		return &request_states[at];
+	return request_state_elsewhere(at, (__u64)rq);
 }
 
 SEC("tp_btf/block_rq_insert")
 int block_rq_insert(__u64 *ctx)
 {
 	struct request *rq = request_argument(ctx);
-	struct request_note *note = note_of_request(slot_of_request(rq), rq);
+	struct request_state *state = request_state_of(slot_of_request(rq), rq);
 
-	if (!note)
+	if (!state)
 		return 0;
-	note->insert_ns = bpf_ktime_get_ns();
-	note->issue_ns = 0;
-	fill_ref(&note->by, compat_current());
+	state->insert_ns = bpf_ktime_get_ns();
+	state->issue_ns = 0;
+	fill_ref(&state->by, compat_current());
 	return 0;
 }
 
 /* How long after it was made, where that is enough to know when it was issued. */
-static __always_inline __u32 lag_of(const struct request_note *note, const struct request *rq)
+static __always_inline __u32 lag_of(const struct request_state *state, const struct request *rq)
 {
-	__u64 made_ns = rq->start_time_ns, lag = note->issue_ns - made_ns;
+	__u64 made_ns = rq->start_time_ns, lag = state->issue_ns - made_ns;
 
-	return made_ns && !note->insert_ns && lag < LAG_NS_MAX ? lag : LAG_NOTED;
+	return made_ns && !state->insert_ns && lag < LAG_NS_MAX ? lag : LAG_STORED;
 }
 
 SEC("tp_btf/block_rq_issue")
@@ -195,26 +195,26 @@ int block_rq_issue(__u64 *ctx)
 	struct request *rq = request_argument(ctx);
 	__u64 at = slot_of_request(rq);
 	struct request_slot *slot = &request_slots[at];
-	struct request_note *note = note_of_request(at, rq);
+	struct request_state *state = request_state_of(at, rq);
 	__u32 lag;
 
-	if (!note)
+	if (!state)
 		return 0;
 	/* Of a use before, in which another request took it in. */
-	if (note->insert_ns && note->insert_ns < rq->start_time_ns)
-		note->insert_ns = 0;
-	if (!note->insert_ns)
-		fill_ref(&note->by, compat_current());
-	note->issue_ns = bpf_ktime_get_ns();
+	if (state->insert_ns && state->insert_ns < rq->start_time_ns)
+		state->insert_ns = 0;
+	if (!state->insert_ns)
+		fill_ref(&state->by, compat_current());
+	state->issue_ns = bpf_ktime_get_ns();
 	if (unlikely(slot->request != (__u64)rq))
 		return 0;
-	lag = lag_of(note, rq);
+	lag = lag_of(state, rq);
 	if (lag - slot->lag_ns + LAG_CHANGE_NS > 2 * LAG_CHANGE_NS)
 		slot->lag_ns = lag;
 	return 0;
 }
 
-static __always_inline void send_request(struct request *rq, struct request_note *note, __u32 dev, __u32 bytes,
+static __always_inline void send_request(struct request *rq, struct request_state *state, __u32 dev, __u32 bytes,
 					 __u32 error, __u64 now)
 {
 	struct wire_request out = {};
@@ -222,9 +222,9 @@ static __always_inline void send_request(struct request *rq, struct request_note
 	out.head.kind = WIRE_REQUEST;
 	out.head.length = sizeof(out);
 	out.head.at_ns = now;
-	out.by = note->by;
-	out.insert_ns = note->insert_ns;
-	out.issue_ns = note->issue_ns;
+	out.by = state->by;
+	out.insert_ns = state->insert_ns;
+	out.issue_ns = state->issue_ns;
 	out.sector = rq->__sector;
 	out.bytes = bytes;
 	out.dev = dev;
@@ -299,9 +299,9 @@ static __always_inline void add_latency(const struct wire_disk_key *key, __u32 c
 }
 
 /* Not where an issue was not seen: one in an interrupt of another's, which the kernel passes over since 6.1. */
-static __always_inline bool is_of(const struct request_note *note, __u64 issue_ns)
+static __always_inline bool is_of(const struct request_state *state, __u64 issue_ns)
 {
-	return note->issue_ns + LAG_CHANGE_NS >= issue_ns && note->issue_ns <= issue_ns + LAG_CHANGE_NS;
+	return state->issue_ns + LAG_CHANGE_NS >= issue_ns && state->issue_ns <= issue_ns + LAG_CHANGE_NS;
 }
 
 SEC("tp_btf/block_rq_complete")
@@ -315,27 +315,27 @@ int block_rq_complete(__u64 *ctx)
 	struct request_slot *slot = &request_slots[at];
 	__u64 *done_ns = &request_ends[at].done_ns;
 	__u32 operation = rq->cmd_flags & 0xff;
-	struct cpu_note *own = note_of_cpu(cpu);
-	struct request_note *note = &request_notes[at];
+	struct cpu_state *own = cpu_state_of(cpu);
+	struct request_state *state = &request_states[at];
 
 	own->completion_ns = now;
 	own->completion_dev = disk.dev;
 	if (unlikely(slot->request != key)) {
-		note = bpf_map_lookup_elem(&requests, &key);
-		if (!note) {
-			/* More were in flight than notes are kept; the kernel dates a request where disks are counted. */
+		state = bpf_map_lookup_elem(&requests, &key);
+		if (!state) {
+			/* More were in flight than states are stored; the kernel dates a request where disks are counted. */
 			if (!error && bytes && control.attached_ns && made_ns > control.attached_ns)
 				count_lost(&lost.requests);
 			return 0;
 		}
-		done_ns = &note->done_ns;
+		done_ns = &state->done_ns;
 	}
 	/* What failed, or moved nothing, may never have been issued. */
-	if (likely(slot->request == key && slot->lag_ns != LAG_NOTED && made_ns && bytes && !error)) {
+	if (likely(slot->request == key && slot->lag_ns != LAG_STORED && made_ns && bytes && !error)) {
 		issue_ns = made_ns + slot->lag_ns;
 	} else {
-		insert_ns = note->insert_ns;
-		issue_ns = note->issue_ns;
+		insert_ns = state->insert_ns;
+		issue_ns = state->issue_ns;
 	}
 	/* Another part of one that has completed, or never issued. */
 	if (issue_ns <= *done_ns + LAG_CHANGE_NS)
@@ -345,13 +345,13 @@ int block_rq_complete(__u64 *ctx)
 	service = now > issue_ns ? now - issue_ns : 0;
 	add_latency(&disk, cpu, bytes, service, insert_ns ? issue_ns - insert_ns : 0, error);
 	if (unlikely(service >= control.request_threshold_ns || error)) {
-		if (is_of(note, issue_ns))
-			send_request(rq, note, disk.dev, bytes, error, now);
+		if (is_of(state, issue_ns))
+			send_request(rq, state, disk.dev, bytes, error, now);
 		else
 			count_lost(&lost.requests);
 	}
 	if (insert_ns)
-		note->insert_ns = 0;
+		state->insert_ns = 0;
 	return 0;
 }
 
@@ -401,12 +401,12 @@ int block_bio_queue(__u64 *ctx)
 	struct wire_disk_use_key key = { .dev = dev, .tgid = task_field(current, tgid) };
 	__u32 bytes = bio->bi_iter.bi_size;
 	bool reads = (bio->bi_opf & 0xff) == 0;
-	struct note *note = note_of(current, NEVER);
+	struct thread_state *state = thread_state_of(current, NEVER);
 	struct wire_disk_use *use;
 
 	mark(&queued.bio);
-	if (note)
-		note->disk = dev;
+	if (state)
+		state->disk = dev;
 	use = own_use(&key, bpf_get_smp_processor_id(), current);
 	if (unlikely(!use)) {
 		add_shared_use(&key, current, reads, bytes);

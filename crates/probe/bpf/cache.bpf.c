@@ -2,16 +2,16 @@
  * cache.bpf.c: who brings pages of files in, and who had those evicted that are brought in again.
  *
  * One page in 16 is looked at, the same ones each time, chosen by place and file; all others cost a few loads. One that
- * reclaim drops is noted with the process that reclaimed: for a group's limit and in want of memory that is whoever asked
+ * reclaim drops is stored with the process that reclaimed: for a group's limit and in want of memory that is whoever asked
  * for more, else kswapd. When it comes back, the one who reads it is charged with a page that the other one made him read.
  * A page that was dropped before the look is not known here; the kernel's own count of refaults has it.
  * As long as nothing is evicted, nothing is counted: a host with room for what it reads pays for the call alone.
- * The notes are one table without chains, each entry 42 bits of the page's hash and the process: a later page takes the place of
+ * The pages are one table without chains, each entry 42 bits of the page's hash and the process: a later page takes the place of
  * an earlier one, so some are forgotten, and hardly any is mistaken. Of streams of 2 GiB/s half is still there after five seconds.
  * Written by whom: an entry by whoever evicts or brings in, without a lock; of two at once one is forgotten.
  *
- * Must not: note what truncation or an advice drops (only reclaim has PF_MEMALLOC). Rejected: a map that forgets the eldest
- * (it is a neighbour's stream that fills it, and a call for each page); the shadow entry (no tracepoint tells it).
+ * Must not: store what truncation or an advice drops (only reclaim has PF_MEMALLOC). Rejected: a map that forgets the eldest
+ * (it is a neighbour's stream that fills it, and a call for each page); the shadow entry (no tracepoint has it).
  * Edit together: src/cache_sums.rs (reads the sums).
  */
 

@@ -5,7 +5,7 @@
  * Nothing here decides: user space sets the thresholds in `control` and the programs only read them. The fast path is a
  * lookup of the thread's state and a few additions. What costs more (stack, arguments, object, path) is on paths that
  * only long waits and iterators take.
- * Written by whom: `control` by user space alone; `lost` by any CPU with atomic additions; a `cpu_note` by its own CPU.
+ * Written by whom: `control` by user space alone; `lost` by any CPU with atomic additions; a `cpu_state` by its own CPU.
  */
 #ifndef HOLDUP_COMMON_H
 #define HOLDUP_COMMON_H
@@ -46,14 +46,14 @@
 #define IPPROTO_MPTCP 262
 
 /* Set once before load. */
-const volatile __u32 has_prev_state_argument = 1; /* sched_switch tells prev_state, since 5.18 */
+const volatile __u32 has_prev_state_argument = 1; /* sched_switch has prev_state, since 5.18 */
 const volatile __u32 request_argument_index = 0; /* block_rq_*: the queue came first until 5.10 */
 const volatile __u32 bio_argument_index = 0; /* block_bio_queue: likewise; a stable kernel mends one alone */
 const volatile __u32 dirty_pause_index = 6; /* balance_dirty_pages: place of `pause` */
-const volatile __u32 victim_is_task = 1; /* mark_victim tells the task; a number until 6.8 */
-const volatile __u32 notes_in_hash = 0; /* no task storage for tracing (before 5.12) */
+const volatile __u32 victim_is_task = 1; /* mark_victim has the task; a number until 6.8 */
+const volatile __u32 thread_states_in_hash = 0; /* no task storage for tracing (before 5.12) */
 /* A wake-up may be dated at the switch in: the scheduler keeps sched_info (not with `nodelayacct` until 5.13), and wakers
- * need not be looked for by address on a kernel that has notes in a hash. */
+ * need not be looked for by address on a kernel that has thread states in a hash. */
 const volatile __u32 dates_later = 1;
 const volatile __u64 nanoseconds_per_jiffy = 4000000;
 const volatile __u64 ring_alarm_bytes = 512 << 10; /* fill of the ring at which the reader is woken */
@@ -91,7 +91,7 @@ struct {
 } wait_scratch SEC(".maps");
 
 /* Kept per CPU. CLOCK_MONOTONIC is ahead of its run queue's clock by `ahead_ns`, as read at `read_ns` of the latter. */
-struct cpu_note {
+struct cpu_state {
 	__u64 ahead_ns;
 	__u64 read_ns;
 	__u64 runqueue; /* its address; 0: neither is known */
@@ -99,17 +99,17 @@ struct cpu_note {
 	__u32 completion_dev;
 	__u32 above;
 } __attribute__((aligned(64)));
-#define CPU_NOTES 8192 /* no kernel is built for more CPUs */
-static struct cpu_note cpu_notes[CPU_NOTES] SEC(".bss.cpus");
+#define CPU_STATES 8192 /* no kernel is built for more CPUs */
+static struct cpu_state cpu_states[CPU_STATES] SEC(".bss.cpus");
 
-static __always_inline struct cpu_note *note_of_cpu(__u32 cpu)
+static __always_inline struct cpu_state *cpu_state_of(__u32 cpu)
 {
-	return &cpu_notes[cpu & (CPU_NOTES - 1)];
+	return &cpu_states[cpu & (CPU_STATES - 1)];
 }
 
-static __always_inline struct cpu_note *own_note(void)
+static __always_inline struct cpu_state *own_cpu(void)
 {
-	return note_of_cpu(bpf_get_smp_processor_id());
+	return cpu_state_of(bpf_get_smp_processor_id());
 }
 
 /* Fibonacci hashing (Knuth, The Art of Computer Programming, 6.4): what lies at equal distances is spread. */
@@ -126,7 +126,7 @@ static __always_inline struct cpu_note *own_note(void)
 
 /*
  * Raised, or lowered (0 stands for none yet), without a lock: of two CPUs that come at the same moment one may
- * be forgotten. Compare-and-swap would mend it, and shut out kernels before 5.12.
+ * be forgotten. Compare-and-swap would repair it, and shut out kernels before 5.12.
  */
 static __always_inline void raise(volatile __u64 *at, __u64 value)
 {
@@ -464,7 +464,7 @@ static __always_inline bool idle_by_syscall(__s64 syscall)
 
 #define NAGLE_OFF_OR_CORK 3
 
-/* What Nagle's algorithm may have kept back on a connection. */
+/* What Nagle's algorithm may have held back on a connection. */
 static __always_inline void read_nagle(struct wire_place *place, struct file *file)
 {
 	struct socket *socket = BPF_CORE_READ(file, private_data);

@@ -106,7 +106,7 @@ static __always_inline __s64 compat_rss_pages(struct mm_struct *mm)
 }
 
 /*
- * 5.15 tells where a thread's user registers are (dd6e10fbd9fb). Before they are looked for where they
+ * 5.15 says where a thread's user registers are (dd6e10fbd9fb). Before they are looked for where they
  * have always been: at the end of its kernel stack, of 16 KiB.
  */
 static __always_inline struct pt_regs *compat_task_pt_regs(struct task_struct *task)
@@ -127,8 +127,8 @@ static __always_inline __u32 compat_task_state(const struct task_struct *task)
 }
 
 /*
- * Of a thread that leaves the CPU, where the tracepoint tells its state (5.18 on, so by the new name): ready all the same.
- * Until 6.13 or so the state was told that it had before a pending signal kept it from sleep. Of one that sleeps another
+ * Of a thread that leaves the CPU, where the tracepoint has its state (5.18 on, so by the new name): ready all the same.
+ * Until 6.13 or so the state was the one that it had before a pending signal prevented its sleep. Of one that sleeps another
  * CPU may have made TASK_WAKING of it by now, and no more. A plain load, at every switch.
  */
 static __always_inline bool compat_is_ready(const struct task_struct *task)
@@ -142,7 +142,7 @@ static __always_inline bool compat_is_ready(const struct task_struct *task)
  * In which context we are. x86 keeps the preempt count per CPU: by itself until 6.1 and again since 6.15,
  * inside pcpu_hot in between. Its address cannot be had as a symbol where the kernel hides data symbols
  * (no CONFIG_KALLSYMS_ALL), so it is found from the run queue of the current task, which lies in the same
- * per-CPU area at a distance that the kernel's BTF tells (src/host.rs). arm64 keeps it in the thread.
+ * per-CPU area at a distance that the kernel's BTF has (src/host.rs). arm64 keeps it in the thread.
  */
 const volatile __s64 preempt_count_from_runqueue = 0; /* 0: not known */
 

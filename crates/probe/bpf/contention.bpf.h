@@ -10,7 +10,7 @@
  * Written by whom: an entry by the thread itself, without a lock. Two threads whose numbers share one may write it at once;
  * its sum then fits neither, and it counts as empty: a lock is forgotten, never mistaken.
  * Must not: write anything for a spin lock; its end looks into one entry, as that tracepoint has no flags. Rejected: a map by
- * thread (a helper call for each contended mutex); the kernel's own note of it alone (`blocker`, since 6.16, and not of
+ * thread (a helper call for each contended mutex); the kernel's own record of it alone (`blocker`, since 6.16, and not of
  * every lock); the address of the task in the sum (the verifier allows no arithmetic on it).
  */
 #ifndef HOLDUP_CONTENTION_H

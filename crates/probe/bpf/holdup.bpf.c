@@ -1,12 +1,12 @@
 /*
  * holdup.bpf.c: the kernel programs as one object, one subsystem a file.
  *
- * They share maps (the ring, the notes), which separate objects could only do by pinning or by passing
+ * They share maps (the ring, the thread states), which separate objects could only do by pinning or by passing
  * descriptors; which of them are attached is decided by src/plan.rs.
  */
 #include "common.bpf.h"
-#include "notes.bpf.h"
-#include "dating.bpf.h"
+#include "thread_state.bpf.h"
+#include "switch_clock.bpf.h"
 #include "sums.bpf.h"
 #include "contention.bpf.h"
 /* In this order: later files use the helpers of earlier ones. */

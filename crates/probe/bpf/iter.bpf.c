@@ -37,21 +37,21 @@ struct {
  * When a thread was woken that waits for a CPU; 0: it is blocked. If no clock was read then, as long ago as it has
  * been queued, and now if its CPU has yet to queue it.
  */
-static __always_inline __u64 woken_at(const struct note *note, const struct task_struct *task, __u32 state, __u64 now)
+static __always_inline __u64 woken_at(const struct thread_state *thread, const struct task_struct *task, __u32 state, __u64 now)
 {
 	const struct wake *wake = &slot_at(task_field(task, pid))->wake;
-	struct cpu_note *own;
+	struct cpu_state *own;
 	__u64 queued_clock;
 
-	if (note->mode != WIRE_MODE_BLOCKED || note->wake_ns || (state && !(state & TASK_WAKING)))
-		return note->wake_ns;
-	if (wake->task == (__u64)task && (wake->flags & WAKE_DATED) && wake->at_ns >= note->since_ns)
+	if (thread->mode != WIRE_MODE_BLOCKED || thread->wake_ns || (state && !(state & TASK_WAKING)))
+		return thread->wake_ns;
+	if (wake->task == (__u64)task && (wake->flags & WAKE_DATED) && wake->at_ns >= thread->since_ns)
 		return wake->at_ns;
-	own = own_note();
+	own = own_cpu();
 	queued_clock = compat_last_queued(task);
 	if (!own->runqueue || !queued_clock)
 		return now;
-	return woken(note, task, queued_clock + own->ahead_ns);
+	return woken(thread, task, queued_clock + own->ahead_ns);
 }
 
 /* Of the thread that the walk has come to. */
@@ -117,9 +117,9 @@ static __always_inline void read_registers(struct wire_registers *out, struct pt
 
 /* Of a thread that stands still outside of its own code; the counts are read before the registers. */
 static __always_inline int report_registers(struct seq_file *seq, struct wire_registers *out, struct task_struct *task,
-					  const struct note *note)
+					  const struct thread_state *thread)
 {
-	if (note->mode != WIRE_MODE_BLOCKED || task->flags & PF_KTHREAD || task->exit_state ||
+	if (thread->mode != WIRE_MODE_BLOCKED || task->flags & PF_KTHREAD || task->exit_state ||
 	    !compat_task_state(task) || compat_task_on_cpu(task))
 		return 0;
 	if (control.only_tgid && (__u32)task->tgid != control.only_tgid)
@@ -128,7 +128,7 @@ static __always_inline int report_registers(struct seq_file *seq, struct wire_re
 	out->head.length = sizeof(*out);
 	out->head.at_ns = bpf_ktime_get_ns();
 	fill_ref(&out->thread, task);
-	out->since_ns = note->since_ns;
+	out->since_ns = thread->since_ns;
 	out->switches = BPF_CORE_READ(task, nvcsw) + BPF_CORE_READ(task, nivcsw);
 	read_registers(out, compat_task_pt_regs(task));
 	bpf_seq_write(seq, out, sizeof(*out));
@@ -141,7 +141,7 @@ int threads(struct bpf_iter__task *ctx)
 	struct seq_file *seq = ctx->meta->seq;
 	struct task_struct *task = ctx->task;
 	struct wire_thread *out;
-	struct note *note;
+	struct thread_state *thread;
 	__u32 zero = 0, path_bytes;
 	__u64 now, length, run_delay_ns;
 	bool kernel;
@@ -149,56 +149,56 @@ int threads(struct bpf_iter__task *ctx)
 	if (!task || (control.only_tid && (__u32)task->pid != control.only_tid))
 		return 0;
 	out = bpf_map_lookup_elem(&thread_scratch, &zero);
-	note = note_of(task, ANYWHERE);
-	if (!out || !note || (control.only_traced && !note->traced))
+	thread = thread_state_of(task, ANYWHERE);
+	if (!out || !thread || (control.only_traced && !thread->traced))
 		return 0;
 	if (control.only_registers)
-		return report_registers(seq, (struct wire_registers *)out, task, note);
+		return report_registers(seq, (struct wire_registers *)out, task, thread);
 	begin_record(out, place.frame);
 	kernel = task->flags & PF_KTHREAD;
 	if (control.trace_tgid && (__u32)task->tgid == control.trace_tgid) {
-		trace(note, task, 1);
+		trace(thread, task, 1);
 		/* Of what is traced short waits are reported too, and so the one that it is in. */
-		if (note->mode >= WIRE_MODE_RUNNABLE)
-			note->dating = DATED;
+		if (thread->mode >= WIRE_MODE_RUNNABLE)
+			thread->begin = DATED;
 	}
-	/* Before its note: what is added meanwhile is in the sums by then. */
+	/* Before its state: what is added meanwhile is in the sums by then. */
 	run_delay_ns = compat_run_delay(task);
 	now = bpf_ktime_get_ns();
 	out->place.state = compat_task_state(task);
 	out->on_cpu = compat_task_on_cpu(task);
 	if (!out->place.state)
 		see_throttled(task, compat_queue(task));
-	if (note->mode == WIRE_MODE_UNKNOWN) {
+	if (thread->mode == WIRE_MODE_UNKNOWN) {
 		/* First sight: the mode is read, not seen; a racing switch overwrites it. */
-		first_seen(note, task, now);
-		note->state = out->place.state;
+		first_seen(thread, task, now);
+		thread->state = out->place.state;
 		if (out->on_cpu) {
-			note->mode = WIRE_MODE_RUNNING;
-			note->since_ns = now;
+			thread->mode = WIRE_MODE_RUNNING;
+			thread->since_ns = now;
 		} else {
-			note->flags = WIRE_FLAG_BEGIN_UNSEEN | (BPF_CORE_READ_BITFIELD(task, in_iowait) ? WIRE_FLAG_IOWAIT : 0);
-			note->since_ns = now;
-			note->mode = out->place.state ? WIRE_MODE_BLOCKED : WIRE_MODE_RUNNABLE;
+			thread->flags = WIRE_FLAG_BEGIN_UNSEEN | (BPF_CORE_READ_BITFIELD(task, in_iowait) ? WIRE_FLAG_IOWAIT : 0);
+			thread->since_ns = now;
+			thread->mode = out->place.state ? WIRE_MODE_BLOCKED : WIRE_MODE_RUNNABLE;
 		}
 	}
 	out->head.kind = WIRE_THREAD;
 	out->head.at_ns = now;
 	fill_ref(&out->thread, task);
-	fill_sums(&out->sums, note, task, run_delay_ns);
-	out->note_since_ns = note->since_ns;
-	out->note_wake_ns = woken_at(note, task, out->place.state, now);
-	out->ran_since_ns = note->mode == WIRE_MODE_RUNNING ? 0 : note->ran_since_ns;
+	fill_sums(&out->sums, thread, task, run_delay_ns);
+	out->mode_since_ns = thread->since_ns;
+	out->woken_ns = woken_at(thread, task, out->place.state, now);
+	out->ran_since_ns = thread->mode == WIRE_MODE_RUNNING ? 0 : thread->ran_since_ns;
 	out->executed_ns = compat_executed(task);
 	out->last_arrival_clock = BPF_CORE_READ(task, sched_info.last_arrival);
 	out->cpu_cgroup_id = subsystem_cgroup_id(task, cpu_cgrp_id);
 	out->cgroup_id = unified_cgroup_id(task);
-	out->flags = (note->flags & ~NOTE_FLAGS_OWN) | (kernel ? WIRE_FLAG_KERNEL : 0) |
-		     (note->traced ? WIRE_FLAG_TRACED : 0) | (BPF_CORE_READ_BITFIELD(task, frozen) ? WIRE_FLAG_FROZEN : 0);
-	out->mode = note->mode;
+	out->flags = (thread->flags & ~THREAD_FLAGS_OWN) | (kernel ? WIRE_FLAG_KERNEL : 0) |
+		     (thread->traced ? WIRE_FLAG_TRACED : 0) | (BPF_CORE_READ_BITFIELD(task, frozen) ? WIRE_FLAG_FROZEN : 0);
+	out->mode = thread->mode;
 	out->parent_tgid = BPF_CORE_READ(task, real_parent, tgid);
-	out->place.disk = note->disk;
-	out->place.cpu = note->cpu;
+	out->place.disk = thread->disk;
+	out->place.cpu = thread->cpu;
 	path_bytes = read_standing(out, task, kernel);
 	out->path_bytes = path_bytes;
 	length = __builtin_offsetof(struct wire_thread, path) + (path_bytes & (WIRE_PATH_MAX - 1));

@@ -137,7 +137,7 @@ struct address_space {
 	struct inode *host;
 	struct rw_semaphore i_mmap_rwsem;
 };
-/* Of a page of the cache, or of the several that are kept as one since 5.16. */
+/* Of a page of the cache, or of the several that are one since 5.16. */
 struct folio {
 	struct address_space *mapping;
 	unsigned long index;

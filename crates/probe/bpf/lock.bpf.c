@@ -4,7 +4,7 @@
  * Only the kernel's lock table names the holder, and only as long as the lock is held; reading it is expensive. So user
  * space is woken when the wait begins, not when it is reported at its end. Locks on other hosts (NFS) pass through none of
  * these tracepoints and are recognised by their stacks.
- * Of a lock of the kernel it is only noted that a thread is about to sleep for it (contention.bpf.h). Must not: report waits
+ * Of a lock of the kernel it is only stored that a thread is about to sleep for it (contention.bpf.h). Must not: report waits
  * (the scheduler's events do).
  *
  * Edit together: src/readers/locks.rs (reads the table of file locks then), src/decode/lock.rs.

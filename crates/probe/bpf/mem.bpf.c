@@ -24,10 +24,10 @@ const struct wire_dirty no_dirty = {};
 
 static __always_inline int reclaim_begin(void)
 {
-	struct note *note = note_of(compat_current(), ANYWHERE);
+	struct thread_state *thread = thread_state_of(compat_current(), ANYWHERE);
 
-	if (note)
-		note->reclaim_ns = bpf_ktime_get_ns();
+	if (thread)
+		thread->reclaim_ns = bpf_ktime_get_ns();
 	return 0;
 }
 
@@ -35,10 +35,10 @@ static __always_inline int reclaim_end(__u32 memcg, __u64 pages)
 {
 	struct task_struct *current = compat_current();
 	struct wire_reclaim_key key = { .tid = task_field(current, pid), .memcg = memcg };
-	struct note *note = note_of(current, NEVER);
+	struct thread_state *thread = thread_state_of(current, NEVER);
 	struct wire_reclaim *sum;
 
-	if (!note || !note->reclaim_ns)
+	if (!thread || !thread->reclaim_ns)
 		return 0;
 	sum = bpf_map_lookup_elem(&reclaims, &key);
 	if (!sum) {
@@ -51,10 +51,10 @@ static __always_inline int reclaim_end(__u32 memcg, __u64 pages)
 			sum->cgroup_id = subsystem_cgroup_id(current, memory_cgrp_id);
 		}
 		sum->count++;
-		sum->total_ns += interval(note->reclaim_ns, bpf_ktime_get_ns());
+		sum->total_ns += interval(thread->reclaim_ns, bpf_ktime_get_ns());
 		sum->pages += pages;
 	}
-	note->reclaim_ns = 0;
+	thread->reclaim_ns = 0;
 	return 0;
 }
 

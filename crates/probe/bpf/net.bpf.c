@@ -10,9 +10,9 @@
  * Must not: parse a packet on the receive path beyond its ports, or read beyond its linear part.
  */
 
-struct packet_note {
+struct packet_state {
 	__u64 at_ns;
-	__u32 bytes; /* told apart from a later packet in the same memory */
+	__u32 bytes; /* distinguished from a later packet in the same memory */
 	__u32 unused;
 };
 
@@ -20,7 +20,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 32768);
 	__type(key, __u64);
-	__type(value, struct packet_note);
+	__type(value, struct packet_state);
 } packets SEC(".maps");
 
 struct {
@@ -44,13 +44,13 @@ SEC("tp_btf/qdisc_enqueue")
 int BPF_PROG(qdisc_enqueue, struct Qdisc *qdisc, struct netdev_queue *queue, struct sk_buff *skb)
 {
 	__u64 key = (__u64)skb;
-	struct packet_note note = { .bytes = skb->len };
+	struct packet_state state = { .bytes = skb->len };
 
 	mark(&queued.packet);
 	if (control.packet_mask && (skb->hash & control.packet_mask))
 		return 0;
-	note.at_ns = bpf_ktime_get_ns();
-	if (bpf_map_update_elem(&packets, &key, &note, BPF_ANY))
+	state.at_ns = bpf_ktime_get_ns();
+	if (bpf_map_update_elem(&packets, &key, &state, BPF_ANY))
 		count_lost(&lost.packets);
 	return 0;
 }
@@ -113,7 +113,7 @@ SEC("tp_btf/qdisc_dequeue")
 int BPF_PROG(qdisc_dequeue, struct Qdisc *qdisc, struct netdev_queue *queue, int count, struct sk_buff *skb)
 {
 	__u64 key = (__u64)skb, now, sojourn, tenth;
-	struct packet_note *note;
+	struct packet_state *state;
 	struct net_device *dev;
 	struct wire_qdisc_key at = {};
 	struct wire_qdisc *sum;
@@ -121,21 +121,21 @@ int BPF_PROG(qdisc_dequeue, struct Qdisc *qdisc, struct netdev_queue *queue, int
 
 	if (!skb)
 		return 0;
-	note = bpf_map_lookup_elem(&packets, &key);
-	if (!note && control.packet_mask)
+	state = bpf_map_lookup_elem(&packets, &key);
+	if (!state && control.packet_mask)
 		return 0;
 	dev = queue->dev;
 	at.netns = dev->nd_net.net->ns.inum;
 	at.ifindex = dev->ifindex;
 	at.handle = qdisc->handle;
 	bytes = skb->len;
-	if (!note || note->bytes != bytes) {
+	if (!state || state->bytes != bytes) {
 		/* It came before the look, or is a piece of a super-packet that the qdisc cut (tbf does). */
 		add_flow(&at, skb, dev, bytes, false, 0);
 		return 0;
 	}
 	now = bpf_ktime_get_ns();
-	sojourn = interval(note->at_ns, now);
+	sojourn = interval(state->at_ns, now);
 	bpf_map_delete_elem(&packets, &key);
 	sum = bpf_map_lookup_elem(&qdiscs, &at);
 	if (!sum) {

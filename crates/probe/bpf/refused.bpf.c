@@ -306,7 +306,7 @@ static __always_inline bool tries_lock(__s64 number, const __u64 args[6])
 static __always_inline bool is_watched(struct task_struct *task, long result)
 {
 	__u32 tgid = control.refused_tgid;
-	struct note *note;
+	struct thread_state *thread;
 
 	if (result == -EMFILE || result == -ENFILE)
 		return true;
@@ -315,8 +315,8 @@ static __always_inline bool is_watched(struct task_struct *task, long result)
 	if (tgid)
 		return (__u32)task_field(task, tgid) == tgid ||
 		       (__u32)BPF_CORE_READ(task, real_parent, tgid) == tgid;
-	note = note_of(task, NEVER);
-	return note && note->traced == 1;
+	thread = thread_state_of(task, NEVER);
+	return thread && thread->traced == 1;
 }
 
 /* Whether this refusal is to be reported, and how many were not since the last one that was. */

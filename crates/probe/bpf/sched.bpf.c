@@ -1,7 +1,7 @@
 /*
  * sched.bpf.c: which thread runs and which waits; which begin and end.
  *
- * The state machine is in notes.bpf.h. sched_switch out stores when and in what state the thread left. sched_waking
+ * The state machine is in thread_state.bpf.h. sched_switch out stores when and in what state the thread left. sched_waking
  * (wake.bpf.c) stores who made it ready and from which context. sched_switch in ends the wait: it adds to the sums and, if
  * the wait was long or the thread is traced, reports it whole with stack, system call and object.
  * The stack of a blocked thread does not change, so it is taken once, at the end of the wait, from outside.
@@ -47,7 +47,7 @@ __noinline __u32 lock_of_wait(__u64 task)
 	return wait ? read_lock(&wait->lock, &wait->place, wait->path, wait->path_bytes, task, false) : 0;
 }
 
-static __noinline int send_wait(struct note *note, struct task_struct *task, struct task_struct *before, __u64 now)
+static __noinline int send_wait(struct thread_state *thread, struct task_struct *task, struct task_struct *before, __u64 now)
 {
 	struct wire_wait *wait;
 	__u32 zero = 0, path_bytes;
@@ -56,16 +56,16 @@ static __noinline int send_wait(struct note *note, struct task_struct *task, str
 	bool kernel, sleeping;
 
 	wait = bpf_map_lookup_elem(&wait_scratch, &zero);
-	if (!task || !note || !wait)
+	if (!task || !thread || !wait)
 		return 0;
-	if (note->flags & NOTE_WAKER_UNREAD)
-		read_waker(note, now);
-	context = context_of(note);
+	if (thread->flags & THREAD_WAKER_UNREAD)
+		read_waker(thread, now);
+	context = context_of(thread);
 	kernel = task->flags & PF_KTHREAD;
-	sleeping = !(note->state & TASK_UNINTERRUPTIBLE);
+	sleeping = !(thread->state & TASK_UNINTERRUPTIBLE);
 	/* A kernel thread that sleeps interruptibly waits for work. */
-	if (kernel && note->mode == WIRE_MODE_BLOCKED && !note->traced &&
-	    (sleeping || (note->state & TASK_NOLOAD)))
+	if (kernel && thread->mode == WIRE_MODE_BLOCKED && !thread->traced &&
+	    (sleeping || (thread->state & TASK_NOLOAD)))
 		return 0;
 
 	begin_record(wait, place.frame);
@@ -74,23 +74,23 @@ static __noinline int send_wait(struct note *note, struct task_struct *task, str
 	fill_ref(&wait->thread, task);
 	/* Masks. */
 	is_known = -is_any(context ^ WIRE_CONTEXT_UNKNOWN);
-	is_blocked = is_any(note->mode ^ WIRE_MODE_BLOCKED) - 1;
+	is_blocked = is_any(thread->mode ^ WIRE_MODE_BLOCKED) - 1;
 	for (int i = 0; i < sizeof(wait->waker) / 8; i++)
-		((__u64 *)&wait->waker)[i] = ((__u64 *)&note->waker)[i] & is_known;
+		((__u64 *)&wait->waker)[i] = ((__u64 *)&thread->waker)[i] & is_known;
 	if (before)
 		fill_ref(&wait->ran_before, before);
-	wait->ran_since_ns = note->ran_since_ns;
-	wait->begin_ns = note->since_ns;
-	wait->wake_ns = note->wake_ns & is_blocked;
-	wait->flags = (note->flags & ~NOTE_FLAGS_OWN) | is_any(task_field(task, flags) & PF_KTHREAD) * WIRE_FLAG_KERNEL |
-		      is_any(note->traced) * WIRE_FLAG_TRACED;
+	wait->ran_since_ns = thread->ran_since_ns;
+	wait->begin_ns = thread->since_ns;
+	wait->wake_ns = thread->wake_ns & is_blocked;
+	wait->flags = (thread->flags & ~THREAD_FLAGS_OWN) | is_any(task_field(task, flags) & PF_KTHREAD) * WIRE_FLAG_KERNEL |
+		      is_any(thread->traced) * WIRE_FLAG_TRACED;
 	wait->context = context;
-	wait->wake_disk = note->wake_disk & is_known;
+	wait->wake_disk = thread->wake_disk & is_known;
 	wait->cpu_cgroup_id = subsystem_cgroup_id(task, cpu_cgrp_id);
 	wait->cgroup_id = unified_cgroup_id(task);
-	wait->place.state = note->state & is_blocked;
-	wait->place.disk = note->disk;
-	wait->place.cpu = note->cpu;
+	wait->place.state = thread->state & is_blocked;
+	wait->place.disk = thread->disk;
+	wait->place.cpu = thread->cpu;
 	/* Of a wait that was over before this was known, the registers tell the next one. */
 	path_bytes = read_place(&wait->place, task, kernel || !before, before ? wait->wake_ns : 0, object_of_wait,
 				((struct wait_slot *)wait)->numbers);
@@ -103,30 +103,30 @@ static __noinline int send_wait(struct note *note, struct task_struct *task, str
 	wait->head.length = length;
 	send(wait, length);
 	/* Who it is, is read while it lives. */
-	if (!note->is_reported) {
-		note->is_reported = 1;
+	if (!thread->is_reported) {
+		thread->is_reported = 1;
 		call_reader();
 	}
 	return 0;
 }
 
 /* Its length. From the two parts: a second subtraction would count a negative interval twice. */
-static __always_inline __u64 add_wait(struct note *note, __u64 now)
+static __always_inline __u64 add_wait(struct thread_state *thread, __u64 now)
 {
 	__u64 blocked = 0, runnable;
 
-	if (note->mode == WIRE_MODE_BLOCKED) {
-		__u64 woken = note->wake_ns ? note->wake_ns : now;
-		blocked = interval(note->since_ns, woken);
+	if (thread->mode == WIRE_MODE_BLOCKED) {
+		__u64 woken = thread->wake_ns ? thread->wake_ns : now;
+		blocked = interval(thread->since_ns, woken);
 		runnable = interval(woken, now);
 	} else {
-		runnable = interval(note->since_ns, now);
+		runnable = interval(thread->since_ns, now);
 	}
-	note->sums.runnable_ns += runnable;
-	if (note->flags & WIRE_FLAG_THROTTLED)
-		note->sums.throttled_ns += runnable;
-	add_blocked(&note->sums, note, blocked);
-	note->sums.unreported_ns += now - note->since_ns - blocked - runnable;
+	thread->sums.runnable_ns += runnable;
+	if (thread->flags & WIRE_FLAG_THROTTLED)
+		thread->sums.throttled_ns += runnable;
+	add_blocked(&thread->sums, thread, blocked);
+	thread->sums.unreported_ns += now - thread->since_ns - blocked - runnable;
 	return blocked + runnable;
 }
 
@@ -135,75 +135,75 @@ static __always_inline __u64 add_wait(struct note *note, __u64 now)
  * CPU, in its run_delay, and it ran for the rest. Since when it ran; 0: not known. Who had the CPU before is not known, nor
  * the stack of its wait.
  */
-static __always_inline __u64 put_on_unreported(struct note *note, struct task_struct *task, __u64 delay_ns, __u64 now)
+static __always_inline __u64 put_on_unreported(struct thread_state *thread, struct task_struct *task, __u64 delay_ns, __u64 now)
 {
-	__u64 length, since_ns = note->mode == WIRE_MODE_BLOCKED ? note->wake_ns : note->since_ns;
+	__u64 length, since_ns = thread->mode == WIRE_MODE_BLOCKED ? thread->wake_ns : thread->since_ns;
 
-	if (note->dating != DATED || note->mode == WIRE_MODE_UNKNOWN || !since_ns || now < since_ns ||
+	if (thread->begin != DATED || thread->mode == WIRE_MODE_UNKNOWN || !since_ns || now < since_ns ||
 	    now - since_ns < delay_ns)
 		return 0;
 	since_ns += delay_ns;
-	length = add_wait(note, since_ns);
-	if (length >= threshold_of(note) && !braked(length))
-		send_wait(note, task, 0, since_ns);
+	length = add_wait(thread, since_ns);
+	if (length >= threshold_of(thread) && !braked(length))
+		send_wait(thread, task, 0, since_ns);
 	return since_ns;
 }
 
 /* Who ended a wait whose switch in was not reported, and when, as far as the wake-up has it: the sums then get each part. */
-static __always_inline void date_unreported(struct note *note, const struct task_struct *task)
+static __always_inline void date_unreported(struct thread_state *thread, const struct task_struct *task)
 {
 	const struct wake *wake = &slot_at(task_field(task, pid))->wake;
 
-	if (note->mode == WIRE_MODE_BLOCKED && !note->wake_ns) {
-		if (wake->task != (__u64)task || !take_wake(note, wake))
+	if (thread->mode == WIRE_MODE_BLOCKED && !thread->wake_ns) {
+		if (wake->task != (__u64)task || !take_wake(thread, wake))
 			return;
-		if (!note->wake_ns)
-			note->wake_ns = wake->at_ns < note->since_ns ? note->since_ns : wake->at_ns;
+		if (!thread->wake_ns)
+			thread->wake_ns = wake->at_ns < thread->since_ns ? thread->since_ns : wake->at_ns;
 	}
-	if (note->mode != WIRE_MODE_UNKNOWN)
-		note->dating = DATED;
+	if (thread->mode != WIRE_MODE_UNKNOWN)
+		thread->begin = DATED;
 }
 
 /* What a thread did before it left the CPU, if that was not the usual. Since when it ran; 0: not known. */
-static __always_inline __u64 settle(struct note *note, struct task_struct *prev, __u64 run_delay_ns, __u64 now)
+static __always_inline __u64 settle(struct thread_state *thread, struct task_struct *prev, __u64 run_delay_ns, __u64 now)
 {
-	__u64 since_ns = note->since_ns, delay_ns = run_delay_ns - note->delay_ns;
+	__u64 since_ns = thread->since_ns, delay_ns = run_delay_ns - thread->delay_ns;
 
-	if (note->mode == WIRE_MODE_UNKNOWN) {
-		note->wake_ns = 0;
-		if (!note->sums.since_ns)
-			first_seen(note, prev, now);
+	if (thread->mode == WIRE_MODE_UNKNOWN) {
+		thread->wake_ns = 0;
+		if (!thread->sums.since_ns)
+			first_seen(thread, prev, now);
 		return 0;
 	}
-	if (note->mode != WIRE_MODE_RUNNING)
-		date_unreported(note, prev);
-	settle_delay(&note->sums, note, run_delay_ns);
-	if (note->mode != WIRE_MODE_RUNNING) {
+	if (thread->mode != WIRE_MODE_RUNNING)
+		date_unreported(thread, prev);
+	settle_delay(&thread->sums, thread, run_delay_ns);
+	if (thread->mode != WIRE_MODE_RUNNING) {
 		count_lost(&lost.switches_unreported);
-		since_ns = put_on_unreported(note, prev, delay_ns, now);
+		since_ns = put_on_unreported(thread, prev, delay_ns, now);
 		if (!since_ns)
-			note->sums.unreported_ns += now - note->since_ns;
+			thread->sums.unreported_ns += now - thread->since_ns;
 	}
-	note->wake_ns = 0;
+	thread->wake_ns = 0;
 	return since_ns;
 }
 
-static __always_inline void leave_cpu(struct note *note, struct task_struct *prev, const struct cfs_rq *queue, __u32 state,
+static __always_inline void leave_cpu(struct thread_state *thread, struct task_struct *prev, const struct cfs_rq *queue, __u32 state,
 				      __u64 now)
 {
-	__u64 since_ns = note->since_ns, run_delay_ns = compat_run_delay(prev);
+	__u64 since_ns = thread->since_ns, run_delay_ns = compat_run_delay(prev);
 	__u32 standing = STANDING(WIRE_MODE_RUNNABLE, DATED), flags = 0;
 
 	if (unlikely(now < since_ns)) {
 		now = not_before(since_ns, now);
-		note->sums.unreported_ns += now - since_ns - interval(since_ns, now);
+		thread->sums.unreported_ns += now - since_ns - interval(since_ns, now);
 	}
-	if (unlikely(note->standing != STANDING(WIRE_MODE_RUNNING, UNDATED)))
-		since_ns = settle(note, prev, run_delay_ns, now);
+	if (unlikely(thread->standing != STANDING(WIRE_MODE_RUNNING, UNDATED)))
+		since_ns = settle(thread, prev, run_delay_ns, now);
 	if (likely(state)) {
 		flags = BPF_CORE_READ_BITFIELD(prev, in_iowait) * WIRE_FLAG_IOWAIT;
 		standing = STANDING(WIRE_MODE_BLOCKED, DATED);
-		if (dates_later && !note->traced)
+		if (dates_later && !thread->traced)
 			standing += STANDING(0, (state & TASK_UNINTERRUPTIBLE) | flags ? UNDATED_DISK : UNDATED);
 		if (!compat_throttles_tasks()) {
 			barrier();
@@ -212,60 +212,60 @@ static __always_inline void leave_cpu(struct note *note, struct task_struct *pre
 		}
 	} else if (unlikely(see_throttled(prev, queue))) {
 		flags = WIRE_FLAG_THROTTLED;
-	} else if (likely(dates_later && !note->traced)) {
+	} else if (likely(dates_later && !thread->traced)) {
 		standing = STANDING(WIRE_MODE_RUNNABLE, UNDATED);
 	}
-	note->ran_since_ns = since_ns;
-	note->since_ns = now;
-	note->delay_ns = run_delay_ns;
-	note->state = state;
-	note->cpu = bpf_get_smp_processor_id();
-	note->flags = flags;
+	thread->ran_since_ns = since_ns;
+	thread->since_ns = now;
+	thread->delay_ns = run_delay_ns;
+	thread->state = state;
+	thread->cpu = bpf_get_smp_processor_id();
+	thread->flags = flags;
 	/* Last: another CPU that wakes it now adds to the rest once it sees this. */
 	barrier();
-	note->standing = standing;
+	thread->standing = standing;
 }
 
 /* A wait that is long, or of which the sums want more than its length. When it was over. */
-static __always_inline __u64 end_wait(struct note *note, struct task_struct *next, struct task_struct *prev,
+static __always_inline __u64 end_wait(struct thread_state *thread, struct task_struct *next, struct task_struct *prev,
 				      __u64 clock, __u64 now)
 {
 	__u64 length, queued_clock = compat_last_queued(next);
 
-	now = not_before(note->since_ns, now);
-	if (note->mode == WIRE_MODE_BLOCKED && !note->wake_ns)
-		date_wake(note, next, queued_clock && clock ? now - interval(queued_clock, clock) : 0);
-	now = not_before(note->wake_ns, now);
-	length = add_wait(note, now);
-	if (length >= threshold_of(note) && !braked(length))
-		send_wait(note, next, prev, now);
+	now = not_before(thread->since_ns, now);
+	if (thread->mode == WIRE_MODE_BLOCKED && !thread->wake_ns)
+		date_wake(thread, next, queued_clock && clock ? now - interval(queued_clock, clock) : 0);
+	now = not_before(thread->wake_ns, now);
+	length = add_wait(thread, now);
+	if (length >= threshold_of(thread) && !braked(length))
+		send_wait(thread, next, prev, now);
 	return now;
 }
 
-static __always_inline void enter_cpu(struct note *note, struct task_struct *next, struct task_struct *prev,
+static __always_inline void enter_cpu(struct thread_state *thread, struct task_struct *next, struct task_struct *prev,
 				      __u64 clock, __u64 now)
 {
 	/* One that is negative is the longest. */
-	__u64 length = now - note->since_ns;
+	__u64 length = now - thread->since_ns;
 	__u32 standing = STANDING(WIRE_MODE_RUNNING, DATED);
 
 	/* Blocked, or ready, which differ by the last bit. */
-	if (likely((note->standing | 1) == STANDING(WIRE_MODE_BLOCKED, UNDATED) && length < control.threshold_ns)) {
-		note->sums.sleep_ns += length;
+	if (likely((thread->standing | 1) == STANDING(WIRE_MODE_BLOCKED, UNDATED) && length < control.threshold_ns)) {
+		thread->sums.sleep_ns += length;
 		standing = STANDING(WIRE_MODE_RUNNING, UNDATED);
-	} else if (note->standing == STANDING(WIRE_MODE_BLOCKED, UNDATED_DISK) && length < control.threshold_ns) {
-		add_blocked(&note->sums, note, length);
+	} else if (thread->standing == STANDING(WIRE_MODE_BLOCKED, UNDATED_DISK) && length < control.threshold_ns) {
+		add_blocked(&thread->sums, thread, length);
 		standing = STANDING(WIRE_MODE_RUNNING, UNDATED_DISK);
-	} else if (note->mode >= WIRE_MODE_RUNNABLE) {
-		now = end_wait(note, next, prev, clock, now);
-	} else if (note->mode == WIRE_MODE_RUNNING) {
-		now = not_before(note->since_ns, now);
-		note->sums.unreported_ns += now - note->since_ns;
-	} else if (!note->sums.since_ns) {
-		first_seen(note, next, now);
+	} else if (thread->mode >= WIRE_MODE_RUNNABLE) {
+		now = end_wait(thread, next, prev, clock, now);
+	} else if (thread->mode == WIRE_MODE_RUNNING) {
+		now = not_before(thread->since_ns, now);
+		thread->sums.unreported_ns += now - thread->since_ns;
+	} else if (!thread->sums.since_ns) {
+		first_seen(thread, next, now);
 	}
-	note->standing = standing;
-	note->since_ns = now;
+	thread->standing = standing;
+	thread->since_ns = now;
 }
 
 SEC("tp_btf/sched_switch")
@@ -274,24 +274,24 @@ int sched_switch(__u64 *ctx)
 	struct task_struct *prev = (struct task_struct *)ctx[1];
 	struct task_struct *next = (struct task_struct *)ctx[2];
 	const struct cfs_rq *queue = compat_queue(prev);
-	struct cpu_note *own = own_note();
+	struct cpu_state *own = own_cpu();
 	__u64 clock = compat_runqueue_clock(own->runqueue, prev), now = switch_now(own, prev, clock);
-	struct note *note = note_of(prev, IN_PLACE);
+	struct thread_state *thread = thread_state_of(prev, IN_PLACE);
 
-	if (note) {
+	if (thread) {
 		__u32 state = has_prev_state_argument ? (__u32)ctx[3] : compat_task_state(prev);
 		/* Preempted on its way to sleep, or a signal was pending: it stays on the run queue. */
 		if ((__u8)ctx[0] || (has_prev_state_argument && state && compat_is_ready(prev)))
 			state = 0;
-		leave_cpu(note, prev, queue, state & 0xffff, now);
-		if (unlikely(state & TASK_DEAD) && notes_in_hash) {
+		leave_cpu(thread, prev, queue, state & 0xffff, now);
+		if (unlikely(state & TASK_DEAD) && thread_states_in_hash) {
 			__u32 tid = prev->pid;
-			bpf_map_delete_elem(&notes_by_tid, &tid);
+			bpf_map_delete_elem(&thread_states_by_tid, &tid);
 		}
 	}
-	note = note_of(next, IN_PLACE);
-	if (note)
-		enter_cpu(note, next, prev, clock, now);
+	thread = thread_state_of(next, IN_PLACE);
+	if (thread)
+		enter_cpu(thread, next, prev, clock, now);
 	return 0;
 }
 
@@ -299,16 +299,16 @@ SEC("tp_btf/task_newtask")
 int BPF_PROG(task_newtask, struct task_struct *task, __u64 clone_flags)
 {
 	struct task_struct *current = compat_current();
-	struct note *mine = note_of(current, NEVER), *note = note_of(task, ANYWHERE);
+	struct thread_state *mine = thread_state_of(current, NEVER), *thread = thread_state_of(task, ANYWHERE);
 	struct wire_fork fork = {};
 
-	if (note) {
-		*note = no_note;
-		note->sums.since_ns = bpf_ktime_get_ns();
-		note->since_ns = note->sums.since_ns;
-		note->mode = WIRE_MODE_RUNNABLE;
+	if (thread) {
+		*thread = no_thread_state;
+		thread->sums.since_ns = bpf_ktime_get_ns();
+		thread->since_ns = thread->sums.since_ns;
+		thread->mode = WIRE_MODE_RUNNABLE;
 		if (mine && mine->traced == 1)
-			trace(note, task, 1);
+			trace(thread, task, 1);
 	}
 	fork.head.kind = WIRE_FORK;
 	fork.head.length = sizeof(fork);
@@ -342,23 +342,23 @@ int BPF_PROG(sched_process_exec, struct task_struct *task, __s32 old_pid, struct
 	struct wire_exec exec = {};
 	struct task_struct *first;
 	struct slot *slot;
-	struct note *note;
+	struct thread_state *thread;
 	long bytes;
 
 	/* A thread that was not the first of its process has become it: its id is another now. */
-	if (!notes_in_hash && old_pid != task->pid) {
-		/* The former first has the thread's old id now, and nobody looks for its note here any more. */
+	if (!thread_states_in_hash && old_pid != task->pid) {
+		/* The former first has the thread's old id now, and nobody looks for its state here any more. */
 		slot = slot_at(task->pid);
 		first = (struct task_struct *)slot->task;
 		if (first && first != task && BPF_CORE_READ(first, pid) == old_pid)
 			leave_place(slot);
 		slot = slot_at(old_pid);
-		note = note_of(task, ANYWHERE);
-		if (note && note != &slot->note && slot->task == (__u64)task) {
-			*note = slot->note;
+		thread = thread_state_of(task, ANYWHERE);
+		if (thread && thread != &slot->thread && slot->task == (__u64)task) {
+			*thread = slot->thread;
 			leave_place(slot);
-			if (note->traced)
-				trace(note, task, note->traced);
+			if (thread->traced)
+				trace(thread, task, thread->traced);
 		}
 	}
 
@@ -376,7 +376,7 @@ int BPF_PROG(sched_process_exec, struct task_struct *task, __s32 old_pid, struct
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(sched_process_exit, struct task_struct *task)
 {
-	struct note *note = note_of(task, NEVER);
+	struct thread_state *thread = thread_state_of(task, NEVER);
 	struct wire_exit exit = {};
 	__u64 now = bpf_ktime_get_ns();
 
@@ -391,25 +391,25 @@ int BPF_PROG(sched_process_exit, struct task_struct *task)
 	exit.cpu_cgroup_id = subsystem_cgroup_id(task, cpu_cgrp_id);
 	exit.cgroup_id = unified_cgroup_id(task);
 	exit.flags = task->flags & PF_KTHREAD ? WIRE_FLAG_KERNEL : 0;
-	if (note) {
-		fill_sums(&exit.sums, note, task, compat_run_delay(task));
-		if (note->mode == WIRE_MODE_RUNNING) {
-			exit.ran_since_ns = note->since_ns;
-			exit.sums.run_ns += interval(note->since_ns, now);
+	if (thread) {
+		fill_sums(&exit.sums, thread, task, compat_run_delay(task));
+		if (thread->mode == WIRE_MODE_RUNNING) {
+			exit.ran_since_ns = thread->since_ns;
+			exit.sums.run_ns += interval(thread->since_ns, now);
 		}
-		exit.flags |= note->traced ? WIRE_FLAG_TRACED : 0;
+		exit.flags |= thread->traced ? WIRE_FLAG_TRACED : 0;
 	}
 	send(&exit, sizeof(exit));
 	return 0;
 }
 
-/* Nobody looks for this thread's note any more. */
+/* Nobody looks for this thread's state any more. */
 SEC("tp_btf/sched_process_free")
 int BPF_PROG(sched_process_free, struct task_struct *task)
 {
 	struct slot *slot;
 
-	if (notes_in_hash)
+	if (thread_states_in_hash)
 		return 0;
 	slot = slot_at(task->pid);
 	if (slot->task == (__u64)task)

@@ -13,7 +13,7 @@
  * A thread that is moved in its sleep after a delayed dequeue (6.12 on) counts a short sleep since then as waiting for
  * a CPU, as the kernel's own schedstat does.
  *
- * Exact on every wake-up, in the thread's own state (note_wake): traced threads, throttled threads, threads without a
+ * Exact on every wake-up, in the thread's own state (store_wake): traced threads, throttled threads, threads without a
  * slot, and all threads on kernels whose scheduler dates cannot be read.
  * The running thread is read from the run queue, not remembered from the switch: some kernels do not report every
  * switch.
@@ -23,13 +23,13 @@
  *
  * Must not: write to another thread's state on the fast path, or call a helper there. Rejected: the waker in the state
  * itself (two cache lines went from CPU to CPU at each wake-up and back at each switch); a log of each CPU (of 128 CPUs
- * one would have to be found). Edit together: notes.bpf.h, sched.bpf.c, iter.bpf.c.
+ * one would have to be found). Edit together: thread_state.bpf.h, sched.bpf.c, iter.bpf.c.
  */
 
 /* A wait at least this long is reported. */
-static __always_inline __u64 threshold_of(struct note *note)
+static __always_inline __u64 threshold_of(struct thread_state *thread)
 {
-	return note->traced ? control.traced_threshold_ns : control.threshold_ns;
+	return thread->traced ? control.traced_threshold_ns : control.threshold_ns;
 }
 
 /*
@@ -55,30 +55,30 @@ static __always_inline bool see_throttled(const struct task_struct *task, const 
  * Of a wait that was taken for short. Its waker may be gone, and its memory another's: a thread that began after the
  * wake-up is not the one. An idle CPU's thread, whose id is 0, stays; in its own context it wakes nobody.
  */
-static __always_inline void read_waker(struct note *note, __u64 now)
+static __always_inline void read_waker(struct thread_state *thread, __u64 now)
 {
-	struct task_struct *task = (struct task_struct *)note->waker_task;
-	__u64 woken = note->wake_ns ? note->wake_ns : now;
-	__u32 context = context_of(note);
+	struct task_struct *task = (struct task_struct *)thread->waker_task;
+	__u64 woken = thread->wake_ns ? thread->wake_ns : now;
+	__u32 context = context_of(thread);
 
-	note->flags &= ~NOTE_FLAGS_OWN;
-	note->waker.start_ns = BPF_CORE_READ(task, start_time);
-	note->waker.tid = BPF_CORE_READ(task, pid);
-	note->waker.tgid = BPF_CORE_READ(task, tgid);
-	if ((!note->waker.tid && context == WIRE_CONTEXT_TASK) || note->waker.start_ns > woken ||
-	    bpf_core_read(note->waker.comm, sizeof(note->waker.comm), &task->comm))
+	thread->flags &= ~THREAD_FLAGS_OWN;
+	thread->waker.start_ns = BPF_CORE_READ(task, start_time);
+	thread->waker.tid = BPF_CORE_READ(task, pid);
+	thread->waker.tgid = BPF_CORE_READ(task, tgid);
+	if ((!thread->waker.tid && context == WIRE_CONTEXT_TASK) || thread->waker.start_ns > woken ||
+	    bpf_core_read(thread->waker.comm, sizeof(thread->waker.comm), &task->comm))
 		return;
-	note->flags |= context << NOTE_CONTEXT_SHIFT;
+	thread->flags |= context << THREAD_CONTEXT_SHIFT;
 	if (BPF_CORE_READ(task, flags) & PF_KTHREAD)
-		note->flags |= WIRE_FLAG_WAKER_KERNEL;
+		thread->flags |= WIRE_FLAG_WAKER_KERNEL;
 }
 
 /* When it was woken, if it has been queued since `queued_ns` here, and before, since then, on other run queues. */
-static __always_inline __u64 woken(const struct note *note, const struct task_struct *task, __u64 queued_ns)
+static __always_inline __u64 woken(const struct thread_state *thread, const struct task_struct *task, __u64 queued_ns)
 {
-	__u64 elsewhere_ns = compat_run_delay(task) - note->delay_ns;
+	__u64 elsewhere_ns = compat_run_delay(task) - thread->delay_ns;
 
-	return queued_ns > note->since_ns + elsewhere_ns ? queued_ns - elsewhere_ns : note->since_ns;
+	return queued_ns > thread->since_ns + elsewhere_ns ? queued_ns - elsewhere_ns : thread->since_ns;
 }
 
 static __always_inline __u32 wake_context(__u64 runqueue, __u64 current)
@@ -96,12 +96,12 @@ static __always_inline __u32 wake_context(__u64 runqueue, __u64 current)
 static __noinline int keep_exactly(struct wake *wake)
 {
 	struct task_struct *current = compat_current();
-	struct cpu_note *own = own_note();
+	struct cpu_state *own = own_cpu();
 	__u32 context = wake_context(own->runqueue ? own->runqueue : compat_runqueue(current), (__u64)current);
 	__u64 now = bpf_ktime_get_ns();
 
 	wake->at_ns = now;
-	wake->flags = WAKE_DATED | context << NOTE_CONTEXT_SHIFT |
+	wake->flags = WAKE_DATED | context << THREAD_CONTEXT_SHIFT |
 		      (task_field(current, flags) & PF_KTHREAD ? WIRE_FLAG_WAKER_KERNEL : 0);
 	wake->disk = now - own->completion_ns < COMPLETION_NS_MAX ? own->completion_dev : 0;
 	fill_ref(&wake->waker, current);
@@ -115,9 +115,9 @@ static __noinline int keep_exactly(struct wake *wake)
  */
 static __always_inline void keep_wake(struct wake *wake)
 {
-	struct cpu_note *own = own_note();
+	struct cpu_state *own = own_cpu();
 	__u64 clock = own->runqueue ? compat_runqueue_clock(own->runqueue, 0) : 0, now = clock + own->ahead_ns, waker;
-	__u32 flags = NOTE_WAKER_UNREAD;
+	__u32 flags = THREAD_WAKER_UNREAD;
 
 	if (unlikely(!clock || now >= wake->at_ns + control.threshold_ns / 2)) {
 		keep_exactly(wake);
@@ -125,92 +125,92 @@ static __always_inline void keep_wake(struct wake *wake)
 	}
 	waker = compat_running(own->runqueue);
 	if (own->completion_ns + COMPLETION_NS_MAX > now) {
-		flags |= NOTE_AFTER_COMPLETION;
+		flags |= THREAD_AFTER_COMPLETION;
 		wake->completion_ns = own->completion_ns;
 		wake->disk = own->completion_dev;
 	}
 	wake->at_ns = now;
 	wake->waker_task = waker;
-	wake->flags = flags | wake_context(own->runqueue, waker) << NOTE_CONTEXT_SHIFT;
+	wake->flags = flags | wake_context(own->runqueue, waker) << THREAD_CONTEXT_SHIFT;
 }
 
 /*
- * What the last wake-up has kept, for the note of a thread whose wait it ended; false: it ended another. If it is not
+ * What the last wake-up has stored, for the state of a thread whose wait it ended; false: it ended another. If it is not
  * dated, a busy CPU's clock was a tick old at most, and only that of an idle one, whose thread has the id 0, was older.
  */
-static __always_inline bool take_wake(struct note *note, const struct wake *wake)
+static __always_inline bool take_wake(struct thread_state *thread, const struct wake *wake)
 {
 	struct task_struct *waker = (struct task_struct *)wake->waker_task;
 	__u64 at_ns = wake->at_ns;
 	__u32 flags = wake->flags;
 
-	if (at_ns + CHOICE_NS_MAX < note->since_ns &&
-	    (flags & WAKE_DATED || (at_ns + CHOICE_NS_MAX + nanoseconds_per_jiffy < note->since_ns &&
+	if (at_ns + CHOICE_NS_MAX < thread->since_ns &&
+	    (flags & WAKE_DATED || (at_ns + CHOICE_NS_MAX + nanoseconds_per_jiffy < thread->since_ns &&
 				    BPF_CORE_READ(waker, pid))))
 		return false;
 	if (flags & WAKE_DATED) {
-		note->wake_ns = at_ns < note->since_ns ? note->since_ns : at_ns;
-		note->waker = wake->waker;
+		thread->wake_ns = at_ns < thread->since_ns ? thread->since_ns : at_ns;
+		thread->waker = wake->waker;
 	} else {
-		note->waker_task = wake->waker_task;
+		thread->waker_task = wake->waker_task;
 	}
-	note->wake_disk = flags & (WAKE_DATED | NOTE_AFTER_COMPLETION) ? wake->disk : 0;
-	note->flags = (note->flags & ~NOTE_FLAGS_OWN) | (flags & ~WAKE_DATED);
+	thread->wake_disk = flags & (WAKE_DATED | THREAD_AFTER_COMPLETION) ? wake->disk : 0;
+	thread->flags = (thread->flags & ~THREAD_FLAGS_OWN) | (flags & ~WAKE_DATED);
 	return true;
 }
 
 /*
- * Of a wait that was long and whose note was not reported: who ended it, and when. Since `queued_ns` the thread has been on
+ * Of a wait that was long and whose state was not reported: who ended it, and when. Since `queued_ns` the thread has been on
  * this run queue; 0: never, it lent its place to the holder of a lock, and if its state still says that it sleeps, nobody
  * woke it.
  */
-static __always_inline void date_wake(struct note *note, const struct task_struct *task, __u64 queued_ns)
+static __always_inline void date_wake(struct thread_state *thread, const struct task_struct *task, __u64 queued_ns)
 {
 	const struct wake *wake = &slot_at(task_field(task, pid))->wake;
-	bool taken = wake->task == (__u64)task && !compat_task_state(task) && take_wake(note, wake);
+	bool taken = wake->task == (__u64)task && !compat_task_state(task) && take_wake(thread, wake);
 
-	if (!note->wake_ns && queued_ns) {
-		note->wake_ns = woken(note, task, queued_ns);
+	if (!thread->wake_ns && queued_ns) {
+		thread->wake_ns = woken(thread, task, queued_ns);
 		/* Moved to another run queue in its sleep, and dated there (delayed dequeue, since 6.12). */
-		if (taken && note->wake_ns < wake->at_ns)
-			note->wake_ns = wake->at_ns;
+		if (taken && thread->wake_ns < wake->at_ns)
+			thread->wake_ns = wake->at_ns;
 	}
 	/* By two clocks it may seem to be before, by little. */
-	if (note->flags & NOTE_AFTER_COMPLETION &&
-	    (!note->wake_ns || (__s64)(note->wake_ns - wake->completion_ns) >= COMPLETION_NS_MAX))
-		note->wake_disk = 0;
+	if (thread->flags & THREAD_AFTER_COMPLETION &&
+	    (!thread->wake_ns || (__s64)(thread->wake_ns - wake->completion_ns) >= COMPLETION_NS_MAX))
+		thread->wake_disk = 0;
 }
 
-/* Exactly, and into the note. */
-static __always_inline void note_wake(struct note *note, const struct task_struct *task)
+/* Exactly, and into the thread's state. */
+static __always_inline void store_wake(struct thread_state *thread, const struct task_struct *task)
 {
 	struct task_struct *current;
-	struct cpu_note *own;
-	struct note *mine;
+	struct cpu_state *own;
+	struct thread_state *mine;
 	__u32 context;
 	__u64 now;
 
-	if (unlikely(!note || note->mode != WIRE_MODE_BLOCKED || note->wake_ns))
+	if (unlikely(!thread || thread->mode != WIRE_MODE_BLOCKED || thread->wake_ns))
 		return;
 	if (throttling && compat_task_throttled(task, compat_queue(task)))
-		note->flags |= WIRE_FLAG_THROTTLED;
-	own = own_note();
-	note->dating = DATED;
-	now = not_before(note->since_ns, bpf_ktime_get_ns());
-	note->wake_ns = now;
-	if (interval(note->since_ns, now) < threshold_of(note) / 2)
+		thread->flags |= WIRE_FLAG_THROTTLED;
+	own = own_cpu();
+	thread->begin = DATED;
+	now = not_before(thread->since_ns, bpf_ktime_get_ns());
+	thread->wake_ns = now;
+	if (interval(thread->since_ns, now) < threshold_of(thread) / 2)
 		return;
 	/* From here on the wait is long: who ended it is worth its price. */
 	current = compat_current();
 	context = wake_context(own->runqueue ? own->runqueue : compat_runqueue(current), (__u64)current);
-	note->flags = (note->flags & ~NOTE_FLAGS_OWN) | context << NOTE_CONTEXT_SHIFT;
-	fill_ref(&note->waker, current);
+	thread->flags = (thread->flags & ~THREAD_FLAGS_OWN) | context << THREAD_CONTEXT_SHIFT;
+	fill_ref(&thread->waker, current);
 	if (task_field(current, flags) & PF_KTHREAD)
-		note->flags |= WIRE_FLAG_WAKER_KERNEL;
-	note->wake_disk = now - own->completion_ns < COMPLETION_NS_MAX ? own->completion_dev : 0;
-	if (note->traced && control.follow_wakers && context == WIRE_CONTEXT_TASK &&
+		thread->flags |= WIRE_FLAG_WAKER_KERNEL;
+	thread->wake_disk = now - own->completion_ns < COMPLETION_NS_MAX ? own->completion_dev : 0;
+	if (thread->traced && control.follow_wakers && context == WIRE_CONTEXT_TASK &&
 	    task_field(current, tgid) != control.own_tgid) {
-		mine = note_of(current, IN_PLACE);
+		mine = thread_state_of(current, IN_PLACE);
 		if (mine && !mine->traced) {
 			trace(mine, current, 2);
 			if (mine->mode == WIRE_MODE_UNKNOWN) {
@@ -232,9 +232,9 @@ int BPF_PROG(sched_waking, struct task_struct *task)
 			keep_wake(wake);
 			return 0;
 		}
-		/* Its note may not say yet that it sleeps. */
+		/* Its state may not say yet that it sleeps. */
 		keep_exactly(wake);
 	}
-	note_wake(note_of(task, NEVER), task);
+	store_wake(thread_state_of(task, NEVER), task);
 	return 0;
 }

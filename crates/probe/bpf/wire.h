@@ -78,7 +78,7 @@ struct wire_object {
 	char name[32]; /* file system type, tty name */
 };
 
-/* Bits of `flags` in notes, waits and threads. */
+/* Bits of `flags` in thread states, waits and threads. */
 enum wire_flag {
 	WIRE_FLAG_KERNEL = 0x1,
 	WIRE_FLAG_IOWAIT = 0x2,
@@ -205,8 +205,8 @@ struct wire_thread {
 	struct wire_head head;
 	struct wire_ref thread;
 	struct wire_sums sums;
-	__u64 note_since_ns; /* of the present mode; 0: not seen */
-	__u64 note_wake_ns; /* woken at, if it waits for a CPU */
+	__u64 mode_since_ns; /* of the present mode; 0: not seen */
+	__u64 woken_ns; /* woken at, if it waits for a CPU */
 	__u64 last_arrival_clock; /* scheduler clock when it last got a CPU */
 	__u64 ran_since_ns; /* of one that is not on a CPU: as in wire_wait */
 	__u64 executed_ns; /* time on a CPU since it began, as the scheduler counts it; 0: not counted */
@@ -569,12 +569,12 @@ struct wire_control {
 	__u32 own_tgid;
 	__u32 follow_wakers;
 	__u32 packet_mask; /* a packet is measured if hash & mask == 0 */
-	__u32 only_traced; /* the iterator tells traced threads only */
+	__u32 only_traced; /* the iterator reports traced threads only */
 	__u32 trace_tgid; /* the iterator marks its threads as traced */
-	__u32 only_tid; /* the iterator tells this thread only */
+	__u32 only_tid; /* the iterator reports this thread only */
 	__u32 quiet; /* the reader may sleep for longer than a tick: what it must see soon calls it */
 	__u32 refused_tgid; /* refused calls of this process and its children are reported; 0: of traced threads */
-	__u32 only_registers; /* the iterator tells the registers of blocked threads, and nothing else */
+	__u32 only_registers; /* the iterator reports the registers of blocked threads, and nothing else */
 	__u32 only_tgid; /* and of this process only */
 	__u32 watched_tgid; /* and of this one, for whom somebody waits; 0: nobody */
 	__u32 unused;

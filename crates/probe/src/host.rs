@@ -26,8 +26,8 @@ pub struct Offer {
     pub dirty_arguments: u32,
     /// mark_victim tells the task itself (6.8), not its number.
     pub victim_is_task: bool,
-    /// Tracing programs have no task storage (before 5.12): notes go into a hash.
-    pub notes_in_hash: bool,
+    /// Tracing programs have no task storage (before 5.12): their states go into a hash.
+    pub thread_states_in_hash: bool,
     /// The scheduler keeps how long each task was queued (CONFIG_SCHED_INFO, and not switched off at boot).
     pub tells_queued: bool,
     /// Where x86 keeps the preempt count, in bytes from the run queue of the same CPU; 0 if unknown.
@@ -87,7 +87,7 @@ pub fn look(tracepoints: &[&str]) -> Offer {
             offer.cpustat_from_runqueue = cpustat_from_runqueue(&btf).unwrap_or(0);
             offer.find_vma = has_helper(&btf, "BPF_FUNC_find_vma");
             offer.victim_is_task = arguments_of(&btf, "mark_victim").is_some_and(|n| n >= 2);
-            offer.notes_in_hash = !has_helper(&btf, "BPF_FUNC_task_storage_get");
+            offer.thread_states_in_hash = !has_helper(&btf, "BPF_FUNC_task_storage_get");
             offer.dirty_arguments = arguments_of(&btf, "balance_dirty_pages").unwrap_or(0);
         }
     }

@@ -275,8 +275,8 @@ pub fn give_way(plan: &mut Plan, offer: &mut Offer, spared: &[&str], refused: &R
         });
         return true;
     }
-    if !offer.notes_in_hash {
-        offer.notes_in_hash = true;
+    if !offer.thread_states_in_hash {
+        offer.thread_states_in_hash = true;
         *plan = self::plan(offer, spared);
         // Nothing is missed; but a look that costs twice as much must not do so silently.
         plan.blind.push(Blind {
@@ -403,7 +403,7 @@ mod tests {
         assert_eq!(plan.programs.len(), PROGRAMS.len() - DNS_WATCH.len());
         assert_eq!(plan.blind.len(), 1);
         assert_eq!(plan.blind[0].what, "program.mark_victim");
-        assert!(!offer.notes_in_hash);
+        assert!(!offer.thread_states_in_hash);
     }
 
     #[test]
@@ -425,7 +425,7 @@ mod tests {
         assert_eq!(plan.programs, INDISPENSABLE);
         let blind: Vec<_> = plan.blind.iter().map(|blind| &blind.what[..]).collect();
         assert_eq!(blind, ["task_storage", "programs"]);
-        assert!(offer.notes_in_hash);
+        assert!(offer.thread_states_in_hash);
     }
 
     #[test]

@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn a_refused_map_names_no_program() {
-        let heard = "libbpf: map 'notes': failed to create: Invalid argument(-22)\n";
+        let heard = "libbpf: map 'thread_states': failed to create: Invalid argument(-22)\n";
         let refusal = read(heard, &"Invalid argument");
         assert_eq!(refusal.program, None);
         assert_eq!(refusal.why, "load the kernel programs: Invalid argument");

@@ -255,7 +255,7 @@ fn retarget(model: &mut Model, aim: &Aim, file: &Path) -> Result<(), Failure> {
     if *aim == Aim::Host {
         return Ok(());
     }
-    let Some(recorded) = model.target.clone() else {
+    let Some(recorded) = model.look.target.clone() else {
         return Err(not_in(file, "it does not say whom it looked at"));
     };
     let wanted = match aim {
@@ -274,19 +274,20 @@ fn retarget(model: &mut Model, aim: &Aim, file: &Path) -> Result<(), Failure> {
         let kind = kind_word(recorded.kind);
         return Err(not_in(file, &format!("it looked at {kind} {} only", recorded.name)));
     }
-    model.target = Some(wanted);
+    model.look.target = Some(wanted);
     Ok(())
 }
 
 fn process_in(model: &Model, pid: u32) -> Option<Target> {
-    let sums = || model.times.iter().map(|time| &time.thread).find(|thread| thread.tid == pid);
-    let thread = model.threads.get(&pid).map(|it| &it.thread).or_else(sums)?;
+    let sums =
+        || model.threads.times.iter().map(|time| &time.thread).find(|thread| thread.tid == pid);
+    let thread = model.threads.by_id.get(&pid).map(|it| &it.thread).or_else(sums)?;
     let name = thread.comm.clone();
     Some(Target { kind: TargetKind::Process, name, pid, cgroups: Vec::new(), words: Vec::new() })
 }
 
 fn container_in(model: &Model, name: &str) -> Option<Target> {
-    let containers = || model.containers.iter();
+    let containers = || model.containers.all.iter();
     let exact = containers().find(|it| it.name == name || it.id == name);
     let mut by_id = containers().filter(|it| it.id.starts_with(name));
     // Reported at both ends of a look, it is still one.
@@ -405,7 +406,7 @@ mod tests {
     }
 
     fn target(model: &Model) -> &Target {
-        model.target.as_ref().expect("it has one")
+        model.look.target.as_ref().expect("it has one")
     }
 
     #[test]

@@ -20,6 +20,14 @@ type Case = (&'static str, &'static [&'static str], &'static str, &'static str, 
 const CASES: &[Case] = &[
     ("sleep", &[], "sleep 0.6", "sleep", "sleep"),
     ("work", &["perl"], "perl -e '1 while $n++ < 8e7'", "works", "perl"),
+    // As another program than it was begun as, and soon over.
+    (
+        "a function of an interpreter",
+        &["python3"],
+        "exec python3 crunch.py",
+        "works",
+        "crunch() of crunch.py",
+    ),
     ("a pipeline's producer", &[], "(sleep 0.6; echo done) | cat", "sleep", "sleep"),
     ("a shell's child", &[], "sh -c 'sleep 0.6; true'; true", "sleep", "sleep"),
     (
@@ -55,6 +63,12 @@ const CLIENT: &str = "import socket
 c = socket.create_connection(('127.0.0.1', int(open('port').read())))
 c.send(b'hello'); c.recv(1)
 ";
+const CRUNCH: &str = "import time
+def crunch(until):
+    while time.monotonic() < until:
+        sum(i * i for i in range(2000))
+crunch(time.monotonic() + 0.7)
+";
 
 fn is_installed(program: &str) -> bool {
     let found = Command::new("sh").args(["-c", "command -v \"$0\"", program]).output();
@@ -68,6 +82,7 @@ fn folder() -> PathBuf {
     std::fs::create_dir_all(&folder).expect("a folder");
     std::fs::write(folder.join("server.py"), SERVER).expect("a file");
     std::fs::write(folder.join("client.py"), CLIENT).expect("a file");
+    std::fs::write(folder.join("crunch.py"), CRUNCH).expect("a file");
     std::fs::copy(env!("CARGO_BIN_EXE_holdup"), folder.join("holdup")).expect("a copy");
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
     std::fs::set_permissions(&folder, open).expect("rights");

@@ -8,6 +8,7 @@
 //! A new rule: a function in the module of its kind, a line in [`RULES`], a test.
 
 mod arrows;
+mod facts;
 mod modules;
 mod rooms;
 mod rule_parts;
@@ -62,6 +63,7 @@ pub const RULES: &[Rule] = &[
     arrows::reason_is_pure,
     arrows::manifests_keep_the_arrows,
     arrows::probe_sees_facts_only,
+    facts::facts_are_matched_by_name,
     rooms::rooms_keep_their_order,
     rooms::files_make_no_circles,
     rules::every_rule_has_its_file_scenario_and_docs,

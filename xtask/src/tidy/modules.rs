@@ -9,9 +9,8 @@
 
 use super::rust::is_test_file;
 use crate::tree::{File, Tree};
-use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Ident, TokenTree};
 use std::collections::{BTreeMap, BTreeSet};
-use std::str::FromStr;
 
 /// Re-exports of re-exports are followed so far.
 const DEPTH_MAX: usize = 16;
@@ -191,8 +190,8 @@ impl<'t> Module<'t> {
             children: BTreeSet::new(),
             uses: Vec::new(),
         };
-        if let Ok(tokens) = TokenStream::from_str(&file.text()) {
-            let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+        if let Some(tokens) = file.tokens() {
+            let tokens: Vec<TokenTree> = tokens.clone().into_iter().collect();
             module.define(&tokens);
             module.walk(&tokens, true);
         }

@@ -40,9 +40,8 @@ struct Parts {
 impl Parts {
     fn of(file: &File) -> Self {
         let mut parts = Self { in_tests: is_test_file(&file.path), ..Self::default() };
-        // One that does not parse is the compiler's to report.
-        if let Ok(syntax) = syn::parse_file(&file.text()) {
-            parts.visit_file(&syntax);
+        if let Some(syntax) = file.syntax() {
+            parts.visit_file(syntax);
         }
         parts
     }

@@ -10,7 +10,6 @@ use super::shape::{FUNCTION_LINES_MAX, excused_above, too_long};
 use crate::tree::{File, Tree};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use std::ops::RangeInclusive;
-use std::str::FromStr;
 use syn::visit::Visit;
 
 /// The only folders that may talk to the kernel without a net.
@@ -93,11 +92,11 @@ pub fn is_test_file(path: &str) -> bool {
         || name.ends_with("_tests.rs")
 }
 
-/// Each Rust file with its outline; one that does not parse is the compiler's to report.
+/// Each Rust file with its outline.
 fn outlined(tree: &Tree) -> impl Iterator<Item = (&File, Outline)> {
-    tree.files.iter().filter(|file| file.has_extension(&[".rs"])).filter_map(|file| {
+    tree.files.iter().filter_map(|file| {
         let mut outline = Outline::default();
-        outline.visit_file(&syn::parse_file(&file.text()).ok()?);
+        outline.visit_file(file.syntax()?);
         Some((file, outline))
     })
 }
@@ -178,8 +177,8 @@ fn unfinished(at: &[TokenTree]) -> Option<(usize, String, bool)> {
 pub fn nothing_unfinished(tree: &Tree) -> Vec<Breach> {
     let mut breaches = Vec::new();
     for (file, outline) in outlined(tree) {
-        let Ok(tokens) = TokenStream::from_str(&file.text()) else { continue };
-        each_token(tokens, &mut |at| {
+        let Some(tokens) = file.tokens() else { continue };
+        each_token(tokens.clone(), &mut |at| {
             let Some((line, name, tests_may)) = unfinished(at) else { return };
             if tests_may && (is_test_file(&file.path) || outline.is_test(line)) {
                 return;
@@ -206,8 +205,8 @@ pub fn unsafe_is_fenced(tree: &Tree) -> Vec<Breach> {
     for (file, _) in outlined(tree) {
         let text = file.text();
         let lines: Vec<&str> = text.lines().collect();
-        let Ok(tokens) = TokenStream::from_str(&text) else { continue };
-        each_token(tokens, &mut |at| {
+        let Some(tokens) = file.tokens() else { continue };
+        each_token(tokens.clone(), &mut |at| {
             // `#[unsafe(no_mangle)]` is an attribute, not a block.
             if word(at.first()) != "unsafe" || group(at.get(1), Delimiter::Parenthesis).is_some() {
                 return;

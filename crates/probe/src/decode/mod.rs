@@ -43,6 +43,8 @@ pub struct Decoder {
     pub unreadable: u64,
     /// Records read.
     pub events: u64,
+    /// Of those the waits of traced threads.
+    pub traced_events: u64,
 }
 
 impl Decoder {
@@ -128,6 +130,7 @@ impl Decoder {
         let thread = thread_ref(&field!(record, wire_wait, thread));
         let flags = field!(record, wire_wait, flags);
         let flag = |bit: wire_flag| flags & bit.0 != 0;
+        self.traced_events += u64::from(flag(wire_flag::WIRE_FLAG_TRACED));
         let left_ns = field!(record, wire_wait, begin_ns);
         let mut begin_ns = left_ns;
         let begin_estimated = flag(wire_flag::WIRE_FLAG_BEGIN_UNSEEN);

@@ -60,12 +60,12 @@ impl Threads {
         let mode = wire_mode(record.mode);
         if record.thread.tid == own_tid && mode == wire_mode::WIRE_MODE_RUNNING {
             self.clock_offset_ns
-                .get_or_insert(record.note_since_ns.wrapping_sub(record.last_arrival_clock) as i64);
+                .get_or_insert(record.mode_since_ns.wrapping_sub(record.last_arrival_clock) as i64);
         }
         let flag = |bit: wire_flag| record.flags & bit.0 != 0;
         let thread = thread_ref(&record.thread);
         let unseen = flag(wire_flag::WIRE_FLAG_BEGIN_UNSEEN);
-        let mut since_ns = record.note_since_ns;
+        let mut since_ns = record.mode_since_ns;
         if unseen {
             let offset = self.clock_offset_ns.unwrap_or(0);
             let arrival = (record.last_arrival_clock as i64).saturating_add(offset);
@@ -93,7 +93,7 @@ impl Threads {
             kernel: time.kernel,
             since_ns,
             since_estimated: unseen,
-            woken: record.note_wake_ns != 0,
+            woken: record.woken_ns != 0,
             place: Place {
                 async_in_flight: u32::try_from(record.async_in_flight).ok(),
                 held_back: held_back(&record),
@@ -157,7 +157,7 @@ impl Threads {
 
 fn add_standing(time: &mut ThreadTime, record: &wire_thread, now: Ns) {
     let mode = wire_mode(record.mode);
-    let standing = now.saturating_sub(record.note_since_ns);
+    let standing = now.saturating_sub(record.mode_since_ns);
     if mode == wire_mode::WIRE_MODE_RUNNING {
         time.run_ns = time.run_ns.saturating_add(standing);
     } else if mode == wire_mode::WIRE_MODE_RUNNABLE {
@@ -166,8 +166,8 @@ fn add_standing(time: &mut ThreadTime, record: &wire_thread, now: Ns) {
             time.throttled_ns = time.throttled_ns.saturating_add(standing);
         }
     } else if mode == wire_mode::WIRE_MODE_BLOCKED {
-        let woken = if record.note_wake_ns != 0 { record.note_wake_ns } else { now };
-        let blocked = woken.saturating_sub(record.note_since_ns);
+        let woken = if record.woken_ns != 0 { record.woken_ns } else { now };
+        let blocked = woken.saturating_sub(record.mode_since_ns);
         time.runnable_ns = time.runnable_ns.saturating_add(now.saturating_sub(woken));
         if record.place.state & 2 != 0 {
             time.disk_sleep_ns = time.disk_sleep_ns.saturating_add(blocked);
@@ -205,8 +205,8 @@ fn held_back(record: &wire_thread) -> Option<HeldBack> {
 /// The stretch on a CPU that a thread is in, or was in before it left.
 fn stretch(record: &wire_thread, thread: &ThreadRef) -> Option<Ran> {
     let (begin_ns, end_ns) = match wire_mode(record.mode) {
-        wire_mode::WIRE_MODE_RUNNING => (record.note_since_ns, record.head.at_ns),
-        _ => (record.ran_since_ns, record.note_since_ns),
+        wire_mode::WIRE_MODE_RUNNING => (record.mode_since_ns, record.head.at_ns),
+        _ => (record.ran_since_ns, record.mode_since_ns),
     };
     let is_known = begin_ns != 0 && begin_ns <= end_ns;
     is_known.then(|| Ran { thread: thread.clone(), begin_ns, end_ns, cpu: record.place.cpu })
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn the_latest_stretch_on_a_cpu_ends_with_the_walk_or_where_the_thread_left() {
         let mut record: wire_thread = wire::read(&[]);
-        (record.head.at_ns, record.note_since_ns, record.ran_since_ns) = (90, 40, 10);
+        (record.head.at_ns, record.mode_since_ns, record.ran_since_ns) = (90, 40, 10);
         let ends = |record: &wire_thread| {
             stretch(record, &ThreadRef::default()).map(|ran| (ran.begin_ns, ran.end_ns))
         };

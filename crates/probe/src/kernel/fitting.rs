@@ -22,8 +22,8 @@ pub fn fit(
         constants.request_argument_index = u32::from(offer.request_after_queue);
         constants.bio_argument_index = u32::from(offer.bio_after_queue);
         constants.victim_is_task = u32::from(offer.victim_is_task);
-        constants.notes_in_hash = u32::from(offer.notes_in_hash);
-        constants.dates_later = u32::from(offer.tells_queued && !offer.notes_in_hash);
+        constants.thread_states_in_hash = u32::from(offer.thread_states_in_hash);
+        constants.dates_later = u32::from(offer.tells_queued && !offer.thread_states_in_hash);
         constants.dirty_pause_index = offer.dirty_arguments.saturating_sub(2);
         constants.preempt_count_from_runqueue = offer.preempt_count_from_runqueue;
         constants.cpustat_from_runqueue = offer.cpustat_from_runqueue;
@@ -31,9 +31,9 @@ pub fn fit(
         constants.ring_alarm_bytes = u64::from(ring_bytes) / 4;
         constants.nanoseconds_per_jiffy = 1_000_000_000 / u64::from(offer.config_hz.max(1));
     }
-    let (maps, hash) = (&mut open.maps, offer.notes_in_hash);
-    for (map, used) in [(&mut maps.notes, !hash), (&mut maps.notes_by_tid, hash)] {
-        map.set_autocreate(used).map_err(refusal::of("choose the notes"))?;
+    let (maps, hash) = (&mut open.maps, offer.thread_states_in_hash);
+    for (map, used) in [(&mut maps.thread_states, !hash), (&mut maps.thread_states_by_tid, hash)] {
+        map.set_autocreate(used).map_err(refusal::of("choose the map of thread states"))?;
     }
     for mut program in open.open_object_mut().progs_mut() {
         let name = program.name().to_string_lossy().into_owned();

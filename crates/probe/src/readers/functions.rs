@@ -7,7 +7,10 @@ use super::look::Look;
 use super::reader::{Opening, Reader, Tick};
 use crate::SourceError;
 use crate::user_stacks::Functions;
-use holdup_reason::facts::Fact;
+use holdup_reason::facts::{Fact, Ns};
+
+/// CPU time that naming the functions of a command that is over may take, however short it was.
+const NAMING_NS: Ns = 30_000_000;
 
 impl Reader for Functions {
     fn open(look: &mut Look, _: &mut Opening) -> Result<Self, SourceError> {
@@ -25,7 +28,9 @@ impl Reader for Functions {
     }
 
     fn close(&mut self, look: &mut Look, facts: &mut Vec<Fact>) -> Result<(), SourceError> {
-        let allowed_ns = look.rest_ns();
+        let rest_ns = look.rest_ns();
+        // Whom it would slow down has ended.
+        let allowed_ns = if look.scope.is_command() { rest_ns.max(NAMING_NS) } else { rest_ns };
         let points = std::mem::take(&mut look.last.points);
         let (spent_ns, too_long) = self.name(points, &mut look.last.sums, allowed_ns);
         look.stacks.pay(spent_ns);

@@ -20,6 +20,9 @@ impl Reader for Interpreters {
         _: &Tick,
         facts: &mut Vec<Fact>,
     ) -> Result<(), SourceError> {
+        if let Some(family) = look.family.as_ref().filter(|_| look.scope.is_command()) {
+            self.walked(family.members().into_iter());
+        }
         let spent_ns = self.round(facts, look.lasted_ns());
         look.stacks.pay(spent_ns);
         Ok(())

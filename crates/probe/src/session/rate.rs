@@ -2,7 +2,7 @@
 //!
 //! Counts what was decoded, asks wait_threshold.rs, and sets what the programs go by. Must not: decide how high a threshold is to be.
 
-use super::wait_threshold::WaitThreshold;
+use super::wait_threshold::{Events, WaitThreshold};
 use crate::kernel::Programs;
 use crate::kernel::thresholds::Thresholds;
 
@@ -10,14 +10,15 @@ use crate::kernel::thresholds::Thresholds;
 pub struct Rate {
     /// The thresholds of this look.
     pub threshold: WaitThreshold,
-    events_seen: u64,
+    /// All events, and those of traced threads.
+    events_seen: (u64, u64),
     braked_seen: u64,
 }
 
 impl Rate {
     /// Of a look that has just begun.
     pub fn new(threshold: WaitThreshold) -> Self {
-        Self { threshold, events_seen: 0, braked_seen: 0 }
+        Self { threshold, events_seen: (0, 0), braked_seen: 0 }
     }
 
     /// The thresholds as they are now.
@@ -31,10 +32,12 @@ impl Rate {
     /// Follows what came in so many ticks, or before the end of one; gives the number of events.
     pub fn follow(&mut self, programs: &mut Programs, ticks: u64) -> u64 {
         let inbox = programs.inbox.borrow();
-        let fresh = inbox.decoder.events - self.events_seen;
-        self.events_seen = inbox.decoder.events;
+        let (all, traced) = (inbox.decoder.events, inbox.decoder.traced_events);
+        let (all_before, traced_before) = std::mem::replace(&mut self.events_seen, (all, traced));
+        let (fresh, traced) = (all - all_before, traced - traced_before);
+        let events = Events { traced, others: fresh - traced };
         let braked = std::mem::replace(&mut self.braked_seen, programs.braked());
-        if self.threshold.observe(fresh, ticks, braked != self.braked_seen) {
+        if self.threshold.observe(events, ticks, braked != self.braked_seen) {
             self.threshold.blame(&inbox.facts);
         }
         drop(inbox);

@@ -3,6 +3,8 @@
 //! Short waits are only counted; the threshold that parts them from long ones doubles while a tick
 //! brings more events than may be reported, and falls again when they are few. What may be reported in a tick
 //! shrinks with what was reported already, so that a look of any length stays within a budget of events.
+//! The threads that were asked for and all others have a threshold each: whoever asks why a command is slow on a busy
+//! host wants the command's waits, and the others' events are what there are too many of.
 //! Pure: it is given counts and gives thresholds. Must not: drop events itself (the ring counts those
 //! that do not fit). Rejected: sampling one wait in n (the longest, which explain a hang, would be gone).
 
@@ -24,6 +26,15 @@ const PER_TICK_MAX: u64 = 2_500;
 const PER_TICK_MIN: u64 = 50;
 /// Ticks with few events before a threshold falls.
 const QUIET_TICKS: u64 = 10;
+
+/// Events of a tick.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Events {
+    /// Of the threads of the command or the process.
+    pub traced: u64,
+    /// Of all others.
+    pub others: u64,
+}
 
 /// The thresholds of one look.
 #[derive(Debug)]
@@ -83,21 +94,22 @@ impl WaitThreshold {
             .clamp(PER_TICK_MIN, self.per_tick_max)
     }
 
-    /// Counts the events of so many ticks, of none if they came before its end and more will come; `braked`
-    /// if the kernel side kept waits under `threshold_ns` back because the ring was half full.
-    /// True if the threshold rose.
-    pub fn observe(&mut self, events: u64, ticks: u64, braked: bool) -> bool {
+    /// Takes in the events of so many ticks, of none if they came before its end and more will come; `braked`
+    /// if the kernel side held waits under `threshold_ns` back because the ring was half full.
+    /// True if a threshold rose.
+    pub fn observe(&mut self, events: Events, ticks: u64, braked: bool) -> bool {
         let most = self.per_tick() * ticks.max(1);
-        self.reported += events;
+        let all = events.traced + events.others;
+        self.reported += all;
         if braked {
             self.highest.0 = self.highest.0.max(self.others_ns);
         }
-        if events > most || braked {
+        if all > most || braked {
             self.quiet_ticks = 0;
-            self.rise();
+            self.rise(events);
             return true;
         }
-        if ticks > 0 && events < most / 8 {
+        if ticks > 0 && all < most / 8 {
             self.quiet_ticks += ticks;
             // A flood that goes on comes back with each fall: one tick of it in eleven is borne.
             if self.quiet_ticks >= QUIET_TICKS {
@@ -108,30 +120,26 @@ impl WaitThreshold {
         false
     }
 
-    fn rise(&mut self) {
+    /// Of whose events there are most, the threshold doubles. Both do where neither has two thirds of them.
+    fn rise(&mut self, events: Events) {
         let has_traced = self.traced_least_ns.is_some();
-        if has_traced && self.traced_ns < THRESHOLD_NS {
-            self.traced_ns = (self.traced_ns * 2).clamp(TRACED_THRESHOLD_NS, THRESHOLD_NS);
-        } else {
+        if has_traced && 2 * events.traced >= events.others {
+            self.traced_ns = (self.traced_ns * 2).clamp(TRACED_THRESHOLD_NS, THRESHOLD_NS_MAX);
+        }
+        if !has_traced || 2 * events.others >= events.traced && events.others > 0 {
             self.others_ns = (self.others_ns * 2).min(THRESHOLD_NS_MAX);
-            if has_traced {
-                self.traced_ns = self.others_ns;
-            }
         }
         self.highest.0 = self.highest.0.max(self.traced_ns);
         self.highest.1 = self.highest.1.max(self.others_ns);
     }
 
     fn fall(&mut self) {
+        self.others_ns = (self.others_ns / 2).max(THRESHOLD_NS);
         let least = self.traced_least_ns.unwrap_or(0);
-        if self.others_ns > THRESHOLD_NS {
-            self.others_ns = (self.others_ns / 2).max(THRESHOLD_NS);
-            self.traced_ns = if self.traced_least_ns.is_none() { 0 } else { self.others_ns };
-        } else if self.traced_ns > TRACED_THRESHOLD_NS {
-            self.traced_ns = (self.traced_ns / 2).max(least);
-        } else {
-            self.traced_ns = least;
-        }
+        self.traced_ns = match self.traced_ns / 2 {
+            half if half < TRACED_THRESHOLD_NS => least,
+            half => half.max(least),
+        };
     }
 
     /// Remembers whose events a flood is made of.
@@ -179,6 +187,10 @@ mod tests {
             };
             let events = per_second(threshold) / 10;
             sum += events;
+            let events = match wait_threshold.traced_least_ns {
+                None => Events { traced: 0, others: events },
+                Some(_) => Events { traced: events, others: 0 },
+            };
             wait_threshold.observe(events, 1, false);
         }
         sum
@@ -271,20 +283,33 @@ mod tests {
     #[test]
     fn an_alarm_in_a_tick_raises_but_never_lowers() {
         let mut wait_threshold = WaitThreshold::new(of(&Target::Host), 4);
-        assert!(wait_threshold.observe(10_000, 0, false));
+        assert!(wait_threshold.observe(Events { traced: 0, others: 10_000 }, 0, false));
         let raised = wait_threshold.threshold_ns();
         for _ in 0..2 * QUIET_TICKS {
-            assert!(!wait_threshold.observe(0, 0, false));
+            assert!(!wait_threshold.observe(Events::default(), 0, false));
         }
         assert_eq!(wait_threshold.threshold_ns(), raised);
     }
 
     #[test]
-    fn what_the_kernel_side_kept_back_is_reported() {
+    fn what_the_kernel_side_held_back_is_reported() {
         let mut wait_threshold = WaitThreshold::new(of(&Target::Command(Vec::new())), 4);
-        assert!(wait_threshold.observe(1, 0, true));
+        assert!(wait_threshold.observe(Events { traced: 1, others: 0 }, 0, true));
         assert_eq!(wait_threshold.highest_ns(), (THRESHOLD_NS, THRESHOLD_NS));
         assert_eq!(wait_threshold.traced_threshold_ns(), TRACED_THRESHOLD_NS);
+    }
+
+    #[test]
+    fn a_flood_of_others_hides_no_wait_of_a_command() {
+        for target in [Target::Command(Vec::new()), Target::Process(7)] {
+            let reporting = of(&target);
+            let mut wait_threshold = WaitThreshold::new(reporting, 2);
+            for _ in 0..100 {
+                wait_threshold.observe(Events { traced: 20, others: 100_000 }, 1, false);
+            }
+            assert_eq!(wait_threshold.traced_threshold_ns(), reporting.traced_least_ns.unwrap());
+            assert_eq!(wait_threshold.threshold_ns(), THRESHOLD_NS_MAX);
+        }
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! A wait for such a lock is mostly too short for a stack, and none of its words says who has it; the interpreter's own state
 //! does. Who has it also is who computes, so of what was asked about it is read whether anybody waits or not: a sample of
 //! the program's own functions, and of its collector. Owns which processes are interpreters (asked once of each, a few at a
-//! time, again while one is still starting); a thread of its own reads them (rounds.rs). It takes a thousandth of a CPU; where
+//! time, again while one is still starting); a thread of its own reads them (rounds.rs). Of a command the first second or so is
+//! read more often, so that a short one has enough readings. It takes a thousandth of a CPU; where
 //! that is too little it reads seldom. Must not: read a process of a host that nobody was seen to
 //! wait in.
 
@@ -16,6 +17,7 @@ use crate::system::{Roots, memory};
 use holdup_reason::facts::{Body, Fact, InterpreterLock, Ns};
 use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
 
 /// Processes that are asked for in a look, and of those with an interpreter how many are read.
 const ASKED_MAX: usize = 256;
@@ -24,6 +26,12 @@ const READ_MAX: usize = 16;
 const UNREAD_MAX: u32 = 10;
 /// Processes of one program without an interpreter, before no more of them are asked: it may come with a plug-in.
 const STRANGER_TIMES: u32 = 3;
+/// Readings of a process in one round while it has few of them, and the time between two: a command may be over before there are
+/// enough by a tick each. All of it is shorter than a tick.
+const YOUNG_READINGS: u32 = 4;
+const YOUNG_PAUSE: Duration = Duration::from_millis(22);
+/// As many are enough for shares.
+const ENOUGH_READINGS: u32 = 40;
 /// Of the time that a look has lasted, what this takes of a CPU. Code that is not optimised takes some twenty times as long.
 const PART_OF_CPU: u64 = if cfg!(debug_assertions) { 50 } else { 1000 };
 
@@ -59,6 +67,13 @@ impl Interpreters {
         if self.asked.len() < ASKED_MAX && self.asked.insert(asked.pid) {
             self.rounds.fresh.push(asked);
         }
+    }
+
+    /// Without kernel events: those of the command's processes that run an interpreter by now.
+    pub fn walked(&mut self, members: impl Iterator<Item = u32>) {
+        let new = members.filter(|pid| !self.asked.contains(pid) && is_named_so(*pid));
+        let new: Vec<u32> = new.collect();
+        new.into_iter().for_each(|pid| self.want(Asked { pid, is_young: true }));
     }
 
     /// Adds what was read since the last tick, and asks for more. Gives the CPU time that the last reading took.
@@ -111,6 +126,15 @@ fn round(known: &mut Known, asked: Ask<Asked>, facts: &mut Vec<Fact>) -> usize {
         facts.extend(it.read(modules));
         it.unread < UNREAD_MAX
     });
+    for _ in 1..YOUNG_READINGS {
+        if !interpreters.iter().any(Interpreter::has_few) {
+            break;
+        }
+        std::thread::sleep(YOUNG_PAUSE);
+        for young in interpreters.iter_mut().filter(|it| it.has_few()) {
+            facts.extend(young.read_again(modules));
+        }
+    }
     modules.close();
     interpreters.len()
 }
@@ -127,8 +151,11 @@ struct Interpreter {
     pid: u32,
     /// None while its files are not there yet.
     python: Option<Python>,
-    /// Readings in a row without an answer.
+    /// Readings in a row without an answer, and those with one.
     unread: u32,
+    readings: u32,
+    /// It was begun within the look.
+    is_young: bool,
     /// Numbers of threads by those inside the container.
     numbers: HashMap<u32, u32>,
 }
@@ -154,7 +181,27 @@ impl Interpreter {
             *strangers.entry(program).or_default() += 1;
         }
         let may_be = is_young || python.is_some();
-        may_be.then_some(Self { pid, python, unread: 0, numbers: HashMap::new() })
+        may_be.then_some(Self {
+            pid,
+            python,
+            unread: 0,
+            readings: 0,
+            is_young,
+            numbers: HashMap::new(),
+        })
+    }
+
+    /// Whether it is to be read more often than others.
+    fn has_few(&self) -> bool {
+        self.is_young && self.python.is_some() && self.readings < ENOUGH_READINGS
+    }
+
+    /// Between two rounds: to have no answer counts by the round.
+    fn read_again(&mut self, modules: &mut Modules) -> Option<Fact> {
+        let unread = self.unread;
+        let fact = self.read(modules);
+        self.unread = unread.min(self.unread);
+        fact
     }
 
     /// Who has the lock now; none if it cannot be read, or not yet.
@@ -177,6 +224,7 @@ impl Interpreter {
             None => (0, Vec::new()),
         };
         self.unread = 0;
+        self.readings += 1;
         let (begin, end, collecting) = (lock.begin, lock.end, lock.is_collecting);
         let (pid, interpreter) = (*pid, python.runtime.name());
         let lock = InterpreterLock { pid, interpreter, begin, end, holder_tid, collecting, frames };

@@ -75,7 +75,7 @@ fn critical_path(measures: &Measures<'_>, parts: &mut BTreeMap<PartKey, f64>) {
 pub fn path_part(model: &Model, kind: EndKind, class: WaitClass, object: &Object) -> PartKey {
     // A script runs one program many times: together they are one part.
     let object = match object {
-        Object::Process(pid) => Object::Processes(model.process_name(*pid).as_str().into()),
+        Object::Process(pid) => Object::Processes(model.threads.process_name(*pid).as_str().into()),
         object => object.clone(),
     };
     let word = match (kind, class) {
@@ -113,7 +113,7 @@ fn thread_seconds(measures: &Measures<'_>, parts: &mut BTreeMap<PartKey, f64>) -
 pub fn each_thread_part<'a>(measures: &Measures<'a>, each: &mut dyn FnMut(ThreadPart<'a>)) -> f64 {
     let model = measures.model;
     let mut wall = 0.0;
-    for time in &model.times {
+    for time in &model.threads.times {
         if time.kernel || !model.in_target(&time.thread) {
             continue;
         }
@@ -144,7 +144,7 @@ fn long_waits<'a>(
     let mut left = time.sleep_ns + time.disk_sleep_ns;
     let before = left;
     let model = measures.model;
-    for wait in measures.timelines.of(model.key_at(&time.thread, time.until_ns)) {
+    for wait in measures.timelines.of(model.threads.key_at(&time.thread, time.until_ns)) {
         if matches!(wait.class, WaitClass::RunQueue | WaitClass::CpuQuota) {
             continue;
         }

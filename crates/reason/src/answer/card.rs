@@ -13,16 +13,16 @@ use std::collections::BTreeMap;
 
 /// The card of the container that is looked at, if one is.
 pub fn card(model: &Model) -> Option<Card> {
-    let target = model.target.as_ref().filter(|it| it.kind == TargetKind::Container)?;
+    let target = model.look.target.as_ref().filter(|it| it.kind == TargetKind::Container)?;
     let groups: Vec<&Cgroup> = unique(model, |group| target.cgroups.contains(&group.path));
-    let known = model.containers.iter().find(|it| it.cgroups == target.cgroups);
-    let (first, last) = (model.container_samples.first(), model.container_samples.last());
+    let known = model.containers.all.iter().find(|it| it.cgroups == target.cgroups);
+    let (first, last) = (model.containers.samples.first(), model.containers.samples.last());
     let samples = first.zip(last).map(|((_, first), (_, last))| (first, last));
     Some(Card {
         name: target.name.clone(),
         runtime: known.map_or_else(String::new, |it| it.runtime.clone()),
         id: known.map_or_else(String::new, |it| it.id.clone()),
-        namespace: known.and_then(|it| model.workload(it).namespace),
+        namespace: known.and_then(|it| model.containers.workload(it).namespace),
         pod: known.and_then(|it| it.pod.clone()),
         cgroups: target.cgroups.clone(),
         cpu: cpu(model, &groups),
@@ -39,7 +39,7 @@ pub fn card(model: &Model) -> Option<Card> {
 /// Settings are read at both ends of a look: the last reading of each group counts.
 fn unique(model: &Model, wanted: impl Fn(&Cgroup) -> bool) -> Vec<&Cgroup> {
     let mut found = BTreeMap::new();
-    for group in model.cgroups.iter().filter(|group| wanted(group)) {
+    for group in model.containers.cgroups.iter().filter(|group| wanted(group)) {
         found.insert((&group.path, &group.controllers), group);
     }
     found.into_values().collect()
@@ -54,7 +54,7 @@ fn figure(
     let of_version = |v2: bool| {
         let ends = groups.iter().filter(|group| group.controllers.is_empty() == v2);
         let ends = ends.filter_map(|group| {
-            let ends = model.cgroup_ends(group)?;
+            let ends = model.containers.ends(group)?;
             Some((of(&ends.first)?, of(ends.last())?))
         });
         ends.reduce(|a, b| (a.0.saturating_add(b.0), a.1.saturating_add(b.1)))
@@ -116,7 +116,7 @@ fn memory(model: &Model, groups: &[&Cgroup], sample: Option<&ContainerSample>) -
     let (limit_bytes, limit_group) = tightest.unzip();
     let used_bytes = last(|it| it.memory_bytes);
     let inactive = sample.and_then(|it| it.inactive_file_bytes);
-    let page_bytes = model.host.page_bytes;
+    let page_bytes = model.look.host.page_bytes;
     let refaults = change(figure(model, groups, |it| it.memory_refaults));
     CardMemory {
         used_bytes,
@@ -141,12 +141,12 @@ fn disks(model: &Model, groups: &[&Cgroup]) -> Vec<CardDisk> {
     let v1 = groups.iter().any(|group| group.controllers.iter().any(|it| it == "blkio"));
     let mut disks: BTreeMap<DeviceNumber, CardDisk> = BTreeMap::new();
     let name = |dev: DeviceNumber| {
-        let disk = model.disk(dev);
+        let disk = model.disk.of(dev);
         disk.map_or_else(|| format!("{}:{}", dev.major, dev.minor), |disk| disk.name.clone())
     };
     let fresh = |dev| CardDisk { name: name(dev), ..CardDisk::default() };
     for group in groups.iter().filter(|group| group.controllers.is_empty() != v1) {
-        let Some(ends) = model.cgroup_ends(group) else { continue };
+        let Some(ends) = model.containers.ends(group) else { continue };
         for io in &ends.last().io {
             let zero = CgroupIo::default();
             let before = ends.first.io.iter().find(|it| it.dev == io.dev).unwrap_or(&zero);
@@ -167,7 +167,7 @@ fn disks(model: &Model, groups: &[&Cgroup]) -> Vec<CardDisk> {
     let used = |disk: &CardDisk| disk.reads + disk.writes > 0;
     // v1 counts for a group only once it has a limit: then what its processes were seen to ask for is what is known.
     if !disks.values().any(used) {
-        let members = model.disk_use.iter().filter(|it| model.in_target(&it.process));
+        let members = model.disk.used.iter().filter(|it| model.in_target(&it.process));
         for it in members {
             let disk = disks.entry(it.dev).or_insert_with(|| fresh(it.dev));
             disk.by_events = true;

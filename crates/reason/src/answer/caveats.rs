@@ -22,8 +22,8 @@ use std::collections::BTreeMap;
 fn thinned(model: &Model) -> Option<String> {
     /// From here on waits are reported when they are few.
     const THRESHOLD_NS: Ns = 1_000_000;
-    let end = &model.window_end;
-    let is_process = model.target.as_ref().is_some_and(|it| it.kind == TargetKind::Process);
+    let end = &model.look.window_end;
+    let is_process = model.look.target.as_ref().is_some_and(|it| it.kind == TargetKind::Process);
     let (whose, threshold_ns) = match (end.traced_threshold_ns, end.threshold_ns) {
         (_, ns) if ns > THRESHOLD_NS => ("waits", ns),
         (0, _) => return None,
@@ -50,15 +50,15 @@ fn switch_flood(model: &Model) -> Option<String> {
     /// A switch of two processes over a pipe takes 2.5 us of CPU, both calls included (reference machine, getrusage,
     /// nobody watching): from here on an eighth of each CPU goes into it.
     const PER_CPU_SECOND: f64 = 50_000.0;
-    let per_second = |switches: u64| switches as f64 / model.seconds().max(1e-9);
+    let per_second = |switches: u64| switches as f64 / model.look.seconds().max(1e-9);
     let mut by_name: BTreeMap<&str, (u64, BTreeMap<u32, u64>)> = BTreeMap::new();
-    for time in model.times.iter().filter(|time| time.thread.pid != 0) {
+    for time in model.threads.times.iter().filter(|time| time.thread.pid != 0) {
         let of = by_name.entry(time.thread.comm.as_str()).or_default();
         of.0 += time.switches;
         *of.1.entry(time.thread.pid).or_default() += time.switches;
     }
     let all = per_second(by_name.values().map(|(switches, _)| switches).sum());
-    if all < PER_CPU_SECOND * f64::from(model.host.cpus.max(1)) {
+    if all < PER_CPU_SECOND * f64::from(model.look.host.cpus.max(1)) {
         return None;
     }
     let (name, (switches, processes)) =
@@ -82,7 +82,7 @@ fn starved_disks(model: &Model, accounting: &Accounting) -> impl Iterator<Item =
         let is_it = |object: &ObjectName| object.kind == "disk" && object.name == disk.name;
         accounting.parts.iter().any(|part| is_it(&part.object))
     };
-    model.disks.values().filter(waited_for).filter_map(|disk| {
+    model.disk.all.values().filter(waited_for).filter_map(|disk| {
         let ready = disk_queue::worker_ready_seconds(model, disk)?;
         Some(format!(
             "disk {} is served by kernel workers, which could run and had no CPU for {ready:.2} s: it is slow for \
@@ -113,7 +113,7 @@ fn full_cpus(
     if is_explained || busy < BUSY_MIN.value || Severity::of(&impact) == Severity::Note {
         return None;
     }
-    let whose = match measures.model.target.as_ref().map_or(TargetKind::Host, |it| it.kind) {
+    let whose = match measures.model.look.target.as_ref().map_or(TargetKind::Host, |it| it.kind) {
         TargetKind::Host => "threads",
         TargetKind::Command => "the command",
         TargetKind::Process | TargetKind::Container => "its threads",
@@ -123,7 +123,7 @@ fn full_cpus(
         if cpus == 1 { "the only CPU was".into() } else { format!("all {cpus} CPUs were") },
         words::percent(busy),
         words::seconds(waited),
-        who_uses_most(measures, cpus as f64 * measures.model.seconds())?,
+        who_uses_most(measures, cpus as f64 * measures.model.look.seconds())?,
     ))
 }
 
@@ -153,8 +153,10 @@ fn who_uses_most(measures: &Measures<'_>, capacity: f64) -> Option<String> {
 fn concerns(model: &Model, findings: &[Finding], blind: &Blind) -> bool {
     let command = command_root(model).map(|root| root.pid);
     let is_looked_at = |pid: u32| match command {
-        Some(root) => pid == root || model.forks.iter().any(|(_, fork)| fork.child.pid == pid),
-        None => model.in_target(&model.thread_ref(pid)),
+        Some(root) => {
+            pid == root || model.threads.forks.iter().any(|(_, fork)| fork.child.pid == pid)
+        }
+        None => model.in_target(&model.threads.thread_ref(pid)),
     };
     let is_named = |finding: &Finding, pid: u32| {
         finding.culprit.pid == Some(pid)
@@ -167,7 +169,7 @@ fn concerns(model: &Model, findings: &[Finding], blind: &Blind) -> bool {
 
 /// A lock whose kind is not known, where a stack that was not read for want of time could have said it.
 fn stacks_left_out(model: &Model, ends: &[AnswerEnd]) -> Option<String> {
-    let left_out = model.cost.user_stacks_left_out;
+    let left_out = model.look.cost.user_stacks_left_out;
     let is_unknown = |end: &AnswerEnd| {
         matches!(end.end, EndKind::Lock | EndKind::Open) && end.lock_kind.is_none()
     };
@@ -202,7 +204,7 @@ pub fn caveats(
     let model = measures.model;
     let mut caveats = Vec::new();
     let mut add = |code: &str, text: String| caveats.push(Caveat { code: code.into(), text });
-    for blind in model.blind.iter().filter(|blind| concerns(model, findings, blind)) {
+    for blind in model.look.blind.iter().filter(|blind| concerns(model, findings, blind)) {
         let therefore = match blind.therefore.as_str() {
             "" => String::new(),
             therefore => format!(": {therefore}"),
@@ -212,7 +214,9 @@ pub fn caveats(
             format!("cannot see {} ({}){therefore}", blind.what, blind.why),
         );
     }
-    for (source, count) in model.lost.iter().filter(|(source, _)| *source != SWITCHES_UNREPORTED) {
+    for (source, count) in
+        model.look.lost.iter().filter(|(source, _)| *source != SWITCHES_UNREPORTED)
+    {
         add("events_lost", lost_events(source, *count));
     }
     if let Some(text) = thinned(model) {
@@ -230,11 +234,11 @@ pub fn caveats(
     if let Some(text) = stacks_left_out(model, ends) {
         add("stacks_left_out", text);
     }
-    if model.window_end.interrupted {
+    if model.look.window_end.interrupted {
         add("ended_early", "the look was ended early".into());
     }
     if accounting.residual_seconds.abs() > accounting.wall_seconds * 0.001 {
-        let why = match model.lost.get(SWITCHES_UNREPORTED) {
+        let why = match model.look.lost.get(SWITCHES_UNREPORTED) {
             Some(count) => {
                 format!(": {count} switches to a thread were not reported by the kernel")
             }

@@ -13,7 +13,7 @@ use crate::model::Model;
 /// Gives each finding its lines, and returns those that belong to none.
 pub fn attach(model: &Model, findings: &mut [Finding]) -> Vec<LogLine> {
     let mut rest = Vec::new();
-    for (at_ns, line) in &model.kernel_log {
+    for (at_ns, line) in &model.look.kernel_log {
         let reported = log_line(model, *at_ns, line);
         match findings.iter_mut().find(|finding| belongs(model, line, finding)) {
             Some(finding) => finding.kernel_log.push(reported),
@@ -27,7 +27,7 @@ fn log_line(model: &Model, at_ns: Ns, line: &KernelLogLine) -> LogLine {
     const LEVELS: [&str; 8] =
         ["emergency", "alert", "critical", "error", "warning", "notice", "info", "debug"];
     LogLine {
-        seconds: at_ns.saturating_sub(model.begin_ns) as f64 / 1e9,
+        seconds: at_ns.saturating_sub(model.look.begin_ns) as f64 / 1e9,
         level: LEVELS.get(usize::from(line.level)).copied().unwrap_or_default().into(),
         text: line.text.clone(),
         more: line.unreported,
@@ -66,7 +66,7 @@ fn belongs(model: &Model, line: &KernelLogLine, finding: &Finding) -> bool {
 
 /// Whether a finding is about the process of a thread.
 fn is_of(model: &Model, tid: u32, finding: &Finding) -> bool {
-    let pid = model.threads.get(&tid).map_or(tid, |known| known.thread.pid);
+    let pid = model.threads.by_id.get(&tid).map_or(tid, |known| known.thread.pid);
     let pids = (finding.victims.iter().map(|victim| victim.pid))
         .chain(finding.chain.iter().filter_map(|link| link.who.pid))
         .chain(finding.culprit.pid);

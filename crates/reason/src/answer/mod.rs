@@ -156,9 +156,12 @@ fn judge(measures: &Measures<'_>, named: Vec<NamedEnd>) -> Judged {
     let caveats = caveats(measures, &accounting, &findings, &answer.ends);
     let report = Report {
         schema: SCHEMA,
-        tool: Tool { name: "holdup".into(), version: model.host.tool_version.clone() },
+        tool: Tool { name: "holdup".into(), version: model.look.host.tool_version.clone() },
         target: target(model),
-        window: Window { begin_unix_ns: model.begin_unix_ns, seconds: measures.wall_seconds() },
+        window: Window {
+            begin_unix_ns: model.look.begin_unix_ns,
+            seconds: measures.wall_seconds(),
+        },
         accounting,
         answer,
         findings,
@@ -168,11 +171,11 @@ fn judge(measures: &Measures<'_>, named: Vec<NamedEnd>) -> Judged {
         left_out: Vec::new(),
         caveats,
         cost: ReportCost {
-            events_lost: (model.lost.iter())
+            events_lost: (model.look.lost.iter())
                 .filter(|(source, _)| *source != SWITCHES_UNREPORTED)
                 .map(|(_, count)| count)
                 .sum(),
-            ..ReportCost::from(&model.cost)
+            ..ReportCost::from(&model.look.cost)
         },
     };
     Judged { report, claims, origins }
@@ -202,7 +205,7 @@ fn finding(model: &Model, named: engine::Named) -> NamedEnd {
 
 /// Inside a container a process has another number, which is the one that its own tools and logs show.
 fn add_inner_pids(model: &Model, finding: &mut Finding) {
-    let inner = |pid: u32| model.threads.get(&pid)?.inner_pid.filter(|inner| *inner != pid);
+    let inner = |pid: u32| model.threads.by_id.get(&pid)?.inner_pid.filter(|inner| *inner != pid);
     for victim in &mut finding.victims {
         victim.inner_pid = inner(victim.pid);
     }
@@ -218,15 +221,15 @@ fn matters(note: &Finding) -> bool {
 }
 
 fn target(model: &Model) -> ReportTarget {
-    let Some(target) = &model.target else {
+    let Some(target) = &model.look.target else {
         return ReportTarget {
             kind: TargetKind::Host,
-            name: model.host.hostname.clone(),
+            name: model.look.host.hostname.clone(),
             pid: None,
             exit_status: None,
         };
     };
-    let command = model.command_end.as_ref().map(|(_, end)| end);
+    let command = model.look.command_end.as_ref().map(|(_, end)| end);
     let pid = command.map_or(target.pid, |end| end.pid);
     ReportTarget {
         kind: target.kind,

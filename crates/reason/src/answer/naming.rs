@@ -12,7 +12,7 @@ use std::borrow::Cow;
 
 /// The name of a thread's process.
 pub fn process_name(model: &Model, thread: &ThreadRef) -> String {
-    let name = model.process_name(thread.pid);
+    let name = model.threads.process_name(thread.pid);
     if name.is_empty() { thread.comm.clone() } else { name }
 }
 
@@ -24,7 +24,7 @@ pub fn victim(model: &Model, thread: &ThreadRef, wait_seconds: f64) -> Victim {
         inner_pid: None,
         comm: process_name(model, thread),
         container: known.map(|known| known.name.clone()),
-        workload: known.map(|known| model.workload(known)).unwrap_or_default(),
+        workload: known.map(|known| model.containers.workload(known)).unwrap_or_default(),
         wait_seconds,
     }
 }
@@ -34,7 +34,7 @@ pub fn who(model: &Model, thread: &ThreadRef) -> Who {
     let known = model.container_of(thread);
     Who {
         container: known.map(|known| known.name.clone()),
-        workload: known.map(|known| model.workload(known)).unwrap_or_default(),
+        workload: known.map(|known| model.containers.workload(known)).unwrap_or_default(),
         ..Who::thread(thread)
     }
 }
@@ -43,8 +43,8 @@ pub fn who(model: &Model, thread: &ThreadRef) -> Who {
 pub fn add_workload(model: &Model, finding: &mut Finding) {
     let culprit = &mut finding.culprit;
     culprit.workload = match (culprit.pid, &culprit.container) {
-        (Some(pid), _) => model.workload_of(&model.thread_ref(pid)),
-        (None, Some(group)) => model.workload_at(group),
+        (Some(pid), _) => model.workload_of(&model.threads.thread_ref(pid)),
+        (None, Some(group)) => model.containers.workload_at(group),
         (None, None) => return,
     };
 }

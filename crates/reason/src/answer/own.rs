@@ -20,7 +20,7 @@ pub struct Own<'m> {
 impl<'m> Own<'m> {
     /// Of a look.
     pub fn of(measures: &'m Measures<'m>) -> Self {
-        let begun = measures.model.forks.iter().map(|(_, fork)| fork.child.pid).collect();
+        let begun = measures.model.threads.forks.iter().map(|(_, fork)| fork.child.pid).collect();
         let root = command_root(measures.model).map(|root| root.pid);
         Self { measures, root, begun }
     }
@@ -30,7 +30,7 @@ impl<'m> Own<'m> {
         let Some(pid) = end.who.as_ref().and_then(|who| who.pid) else { return false };
         let own = match self.root {
             Some(root) => pid == root || self.begun.contains(&pid),
-            None => self.measures.model.in_target(&self.measures.model.thread_ref(pid)),
+            None => self.measures.model.in_target(&self.measures.model.threads.thread_ref(pid)),
         };
         end.end == EndKind::Works && own
     }

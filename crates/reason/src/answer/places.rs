@@ -51,14 +51,15 @@ fn place(link: &Link) -> Option<String> {
 
 /// Where a process stands that was asked about and has nothing to do, as a sentence; empty if that is not known.
 pub fn of_idle(model: &Model) -> String {
-    let Some(target) = model.target.as_ref().filter(|it| it.kind == TargetKind::Process) else {
+    let Some(target) = model.look.target.as_ref().filter(|it| it.kind == TargetKind::Process)
+    else {
         return String::new();
     };
     if let Some(all) = of_goroutines(model, target.pid) {
         return capitalised(&format!("{all}."));
     }
-    let main = model.thread_ref(target.pid);
-    let place = stands_in(model, &main, (model.begin_ns, model.end_ns));
+    let main = model.threads.thread_ref(target.pid);
+    let place = stands_in(model, &main, (model.look.begin_ns, model.look.end_ns));
     place.map_or_else(String::new, |place| format!("It stands in {place}."))
 }
 
@@ -69,7 +70,7 @@ fn capitalised(text: &str) -> String {
 
 /// What goroutines of a program do that stood for most of the window.
 fn of_goroutines(model: &Model, pid: u32) -> Option<String> {
-    let all = goroutines::standing(model, pid, (model.begin_ns, model.end_ns));
+    let all = goroutines::standing(model, pid, (model.look.begin_ns, model.look.end_ns));
     let words = |one: &&Goroutine| {
         let function = goroutines::function(one)?;
         Some(format!("goroutine {} {} in {function}()", one.id, goroutines::does(one)))

@@ -10,7 +10,7 @@ pub use super::bounds::LeftOut;
 pub use super::container_card::*;
 pub use super::container_start::{ContainerStart, StartPhase};
 pub use crate::graph::end::EndKind;
-pub use crate::model::groups::Workload;
+pub use crate::model::containers::Workload;
 pub use crate::model::names::ObjectName;
 pub use crate::rules::action::{ActedOn, Action, ActionKind, ActionTarget, Question};
 pub use crate::rules::wording::{Culprit, CulpritKind, Evidence, Impact, Remedy, Severity};

@@ -35,7 +35,7 @@ impl Saved {
         let mut without = self.together(&[end]);
         let several = matches!(end.object, Object::Processes(_));
         if let (Some(what_if), Some(who), true) = (&self.0, &end.who, several)
-            && let Some(alone) = what_if.without_one(&end.key(), measures.model.key(who))
+            && let Some(alone) = what_if.without_one(&end.key(), measures.model.threads.key(who))
         {
             let seconds_max = alone.seconds_max.min(end.seconds);
             without.who_seconds_max = Some(seconds_max);

@@ -20,13 +20,13 @@ use std::collections::BTreeSet;
 /// What is looked at, as a subject.
 fn subject(measures: &Measures<'_>) -> String {
     let model = measures.model;
-    match &model.target {
+    match &model.look.target {
         None => "this host".into(),
         Some(target) => match target.kind {
             TargetKind::Host if target.name.is_empty() => "this host".into(),
             TargetKind::Host => target.name.clone(),
             TargetKind::Container => {
-                let known = target.cgroups.first().map(|path| model.group_called(path));
+                let known = target.cgroups.first().map(|path| model.containers.group_called(path));
                 match known {
                     Some(("pod", name)) => format!("pod {name}"),
                     Some(("container", name)) => format!("container {name}"),
@@ -49,14 +49,14 @@ pub fn idle_title(measures: &Measures<'_>) -> String {
     let is_asked = |thread: &ThreadRef| measures.model.in_target(thread);
     let (mut sleeps, mut events, mut person) = (0, 0, false);
     for wait in measures.waits().filter(|wait| is_asked(&wait.thread) && !wait.kernel) {
-        let ns = wait.within_ns(measures.model.begin_ns, measures.model.end_ns);
+        let ns = wait.within_ns(measures.model.look.begin_ns, measures.model.look.end_ns);
         match wait.class {
             WaitClass::Timer => sleeps += ns,
             _ => events += ns,
         }
         person |= matches!(wait.place.object, Some(ObjectRef::Tty { .. }));
     }
-    match measures.model.target.as_ref().map_or(TargetKind::Host, |target| target.kind) {
+    match measures.model.look.target.as_ref().map_or(TargetKind::Host, |target| target.kind) {
         TargetKind::Host => format!("{name} is idle: nobody here is owed anything."),
         _ if person && sleeps == 0 => format!("{name} waits for its user's input."),
         _ if sleeps > events => {
@@ -106,7 +106,7 @@ pub fn unnamed(
     if let Some(rest) = the_rest(others) {
         text.push_str(&rest);
     }
-    let kind = measures.model.target.as_ref().map(|target| target.kind);
+    let kind = measures.model.look.target.as_ref().map(|target| target.kind);
     if let Some(hidden) = hidden_waits(measures).filter(|_| kind == Some(TargetKind::Container)) {
         text.push_str(&hidden);
     }
@@ -122,13 +122,13 @@ fn ready_seconds(measures: &Measures<'_>) -> f64 {
 
 /// A host that is busy and on which nobody loses anything: who uses its CPUs.
 fn host_works(measures: &Measures<'_>, name: &str) -> (String, String) {
-    let window = measures.model.seconds().max(1e-9);
+    let window = measures.model.look.seconds().max(1e-9);
     let everybody = measures.cpu.instead_of(&BTreeSet::new()).others;
     let cpus = measures.cpu.busy.len().max(1);
     // The kernel counts a tick for whoever it meets there: of many short turns it meets few.
     let ran = everybody.iter().map(|program| program.run).sum::<f64>() / window;
     let used = measures.cpu.busy.values().sum::<f64>().max(ran).min(cpus as f64);
-    let own_pid = measures.model.host.own_pid;
+    let own_pid = measures.model.look.host.own_pid;
     let shown = everybody.iter().filter(|program| program.example != own_pid).take(3);
     let shown: Vec<String> = shown
         .map(|program| (program.run / window, program))
@@ -163,7 +163,7 @@ const HIDDEN_MIN: f64 = 0.25;
 fn hidden_waits(measures: &Measures<'_>) -> Option<String> {
     let model = measures.model;
     let share = |time: &ThreadTime| {
-        let waits = measures.timelines.of(model.key_at(&time.thread, time.until_ns)).iter();
+        let waits = measures.timelines.of(model.threads.key_at(&time.thread, time.until_ns)).iter();
         let uninterruptible = waits.filter(|wait| wait.place.state == WaitState::DiskSleep);
         let reported = uninterruptible.map(|wait| wait.within_ns(time.since_ns, time.until_ns));
         let hidden_ns = time.disk_sleep_ns.saturating_sub(reported.sum::<Ns>());
@@ -171,10 +171,10 @@ fn hidden_waits(measures: &Measures<'_>) -> Option<String> {
     };
     let lives = |time: &&ThreadTime| {
         let ns = time.until_ns.saturating_sub(time.since_ns);
-        !time.kernel && time.disk_sleep_ns > 0 && 2.0 * ns as f64 >= 1e9 * model.seconds()
+        !time.kernel && time.disk_sleep_ns > 0 && 2.0 * ns as f64 >= 1e9 * model.look.seconds()
     };
     let own = |time: &&ThreadTime| model.in_target(&time.thread);
-    let all = model.times.iter().filter(own).filter(lives).map(|time| (time, share(time)));
+    let all = model.threads.times.iter().filter(own).filter(lives).map(|time| (time, share(time)));
     let (time, share) = all.max_by(|a, b| a.1.total_cmp(&b.1))?;
     (share >= HIDDEN_MIN).then(|| {
         format!(
@@ -289,8 +289,8 @@ fn detail(measures: &Measures<'_>, end: &AnswerEnd) -> String {
         }
     }
     clauses.extend(places::of_end(measures, end));
-    if end.end == EndKind::Works && measures.model.host.cpus > 1 {
-        clauses.push(format!("on one of {} CPUs at a time", measures.model.host.cpus));
+    if end.end == EndKind::Works && measures.model.look.host.cpus > 1 {
+        clauses.push(format!("on one of {} CPUs at a time", measures.model.look.host.cpus));
     }
     if let Some(why) = &end.why_open {
         clauses.push(why.clone());

@@ -21,7 +21,7 @@ const BEGIN_NS: Ns = 100_000_000;
 
 /// Title and paragraph, if somebody stands so.
 pub fn said(measures: &Measures<'_>) -> Option<(String, String)> {
-    let target = measures.model.target.as_ref();
+    let target = measures.model.look.target.as_ref();
     match target.map_or(TargetKind::Host, |target| target.kind) {
         TargetKind::Host => of_host(measures),
         TargetKind::Process => of_process(measures),
@@ -35,9 +35,9 @@ fn stands(measures: &Measures<'_>, wait: &WaitSpan) -> bool {
     let model = measures.model;
     wait.standing
         && !wait.kernel
-        && wait.thread.pid != model.host.own_pid
+        && wait.thread.pid != model.look.host.own_pid
         && matches!(wait.class, PipeRead | SocketRead | UnixRead)
-        && wait.begin_ns <= model.begin_ns + BEGIN_NS
+        && wait.begin_ns <= model.look.begin_ns + BEGIN_NS
         && !measures.graph.chains.peers.is_for_a_question(wait)
 }
 
@@ -64,7 +64,7 @@ fn others(mut all: Vec<ThreadRef>, but: u32) -> Vec<ThreadRef> {
 /// The process that was asked about: what its main thread stands at, and who is at the other end.
 fn of_process(measures: &Measures<'_>) -> Option<(String, String)> {
     let model = measures.model;
-    let pid = model.target.as_ref()?.pid;
+    let pid = model.look.target.as_ref()?.pid;
     let is_its = |wait: &&WaitSpan| wait.thread.tid == pid && stands(measures, wait);
     let wait = measures.waits().find(is_its)?;
     let peers = &measures.graph.chains.peers;
@@ -81,7 +81,8 @@ fn of_process(measures: &Measures<'_>) -> Option<(String, String)> {
         }
         ObjectRef::Unix { peer_ino, .. } => {
             let far = on(*peer_ino, false);
-            let path = model.unix_path(*peer_ino).map_or_else(String::new, |it| format!(" {it}"));
+            let path =
+                model.called.unix_path(*peer_ino).map_or_else(String::new, |it| format!(" {it}"));
             let what = format!("the unix socket{path} of {}", names(&far));
             (far, what)
         }
@@ -93,7 +94,7 @@ fn of_process(measures: &Measures<'_>) -> Option<(String, String)> {
         _ => return None,
     };
     let first = far.first()?;
-    let place = stands_in(model, &wait.thread, (model.begin_ns, model.end_ns));
+    let place = stands_in(model, &wait.thread, (model.look.begin_ns, model.look.end_ns));
     let place = place.map_or_else(String::new, |place| format!("It stands in {place}. "));
     Some((
         format!("{} has waited all the time for what comes over {what}.", words::who(&wait.thread)),
@@ -108,14 +109,14 @@ fn of_host(measures: &Measures<'_>) -> Option<(String, String)> {
     for wait in measures.waits().filter(|wait| stands(measures, wait) && has_asked(measures, wait))
     {
         let server = measures.graph.chains.peers.holder(wait);
-        if let Some(server) = server.filter(|it| it.pid != model.host.own_pid) {
-            let client = model.thread_ref(wait.thread.pid);
+        if let Some(server) = server.filter(|it| it.pid != model.look.host.own_pid) {
+            let client = model.threads.thread_ref(wait.thread.pid);
             by_server.entry(server.pid).or_default().push(client);
         }
     }
     let clients = by_server.into_iter().map(|(pid, clients)| (pid, others(clients, pid)));
     let (pid, clients) = clients.max_by_key(|(pid, all)| (all.len(), std::cmp::Reverse(*pid)))?;
-    let server = model.thread_ref(pid);
+    let server = model.threads.thread_ref(pid);
     let title = match &clients[..] {
         [] => return None,
         [one] => format!(
@@ -129,7 +130,7 @@ fn of_host(measures: &Measures<'_>) -> Option<(String, String)> {
             words::who(&server)
         ),
     };
-    let place = stands_in(model, &server, (model.begin_ns, model.end_ns));
+    let place = stands_in(model, &server, (model.look.begin_ns, model.look.end_ns));
     let place =
         place.map_or_else(String::new, |it| format!(" {} stands in {it}.", words::who(&server)));
     let who = if clients.len() > 1 { format!("{}: ", names(&clients)) } else { String::new() };
@@ -149,12 +150,12 @@ fn has_asked(measures: &Measures<'_>, wait: &WaitSpan) -> bool {
         Some(ObjectRef::Inet(socket)) => {
             let debts = peers.debts.awaits.get(&wait.thread.pid).map_or(&[][..], Vec::as_slice);
             let is_old =
-                |debt: &&Debt| debt.since_known && debt.since_ns <= measures.model.begin_ns;
+                |debt: &&Debt| debt.since_known && debt.since_ns <= measures.model.look.begin_ns;
             debts.iter().filter(is_old).any(|debt| debt.ino == socket.ino)
         }
         Some(ObjectRef::Unix { peer_ino, .. }) => {
             let is_alone = !wait.place.is_for_several() || wait.place.polled.len() == 1;
-            is_alone && measures.model.unix_path(*peer_ino).is_some()
+            is_alone && measures.model.called.unix_path(*peer_ino).is_some()
         }
         _ => false,
     }

@@ -18,7 +18,7 @@ use crate::graph::end::{End, EndKind};
 use crate::measure::Measures;
 use crate::measure::own_functions::works_in;
 use crate::model::object::Object;
-use crate::model::words;
+use crate::model::{lifetimes, words};
 use crate::rules::lasting::lasting;
 use crate::rules::{Claim, ask, engine};
 use crate::waits::WaitClass;
@@ -98,7 +98,7 @@ fn verdict(own: &Own<'_>, ends: &[AnswerEnd], demand: f64, findings: &[Finding])
     if findings.iter().any(|finding| finding.severity > Severity::Note) {
         return Verdict::Held;
     }
-    let is_host = measures.model.target.as_ref().is_none_or(|it| it.kind == TargetKind::Host);
+    let is_host = measures.model.look.target.as_ref().is_none_or(|it| it.kind == TargetKind::Host);
     let demand_min = if is_host { HOST_DEMAND_MIN } else { DEMAND_MIN };
     // Whoever shares full CPUs with his equals works, at a part of his pace.
     let shared: f64 = ends
@@ -117,7 +117,7 @@ fn verdict(own: &Own<'_>, ends: &[AnswerEnd], demand: f64, findings: &[Finding])
 
 /// Every end with its part of the time, greatest first.
 pub fn divided(measures: &Measures<'_>, claims: &[Vec<Claim>]) -> Vec<Share> {
-    let is_host = measures.model.target.as_ref().is_none_or(|it| it.kind == TargetKind::Host);
+    let is_host = measures.model.look.target.as_ref().is_none_or(|it| it.kind == TargetKind::Host);
     let mut of_end: BTreeMap<usize, Vec<(usize, &Claim)>> = BTreeMap::new();
     for (finding, own) in claims.iter().enumerate() {
         own.iter().for_each(|claim| of_end.entry(claim.end).or_default().push((finding, claim)));
@@ -212,17 +212,21 @@ fn ask(measures: &Measures<'_>, end: &End, is_named: bool) -> Option<Remedy> {
         (
             EndKind::Lock,
             Object::Inside(pid) | Object::Parked(pid) | Object::InterpreterLock(pid),
-        ) => Some(program(&model.thread_ref(*pid))),
+        ) => Some(program(&model.threads.thread_ref(*pid))),
         (EndKind::Lock, Object::Mutex { pid, .. }) => {
             let question = ask::go_question(model, *pid);
-            Some(Remedy::default().ask(Question::Program, &model.thread_ref(*pid), question))
+            Some(Remedy::default().ask(
+                Question::Program,
+                &model.threads.thread_ref(*pid),
+                question,
+            ))
         }
         (EndKind::Lock, Object::Futex { pid, .. }) if end.who.is_none() => {
-            Some(program(&model.thread_ref(*pid)))
+            Some(program(&model.threads.thread_ref(*pid)))
         }
         // Of a peer on another host this side of the connection is all that can be asked.
         (EndKind::Remote, Object::Inet(ino)) if end.who.is_none() => {
-            let socket = model.socket(*ino).filter(|it| it.remote.port() != 0);
+            let socket = model.called.socket(*ino).filter(|it| it.remote.port() != 0);
             socket.map(|it| ask::of_socket(model, it))
         }
         (EndKind::Open, _) if matches!(end.class, WaitClass::Idle | WaitClass::FutexWait) => {
@@ -272,7 +276,7 @@ fn has_the_cpu(measures: &Measures<'_>, end: &End) -> Option<Who> {
         0 | 1 => most.name.clone(),
         count => format!("{count} x {}", most.name),
     };
-    let example = measures.model.thread_ref(most.example);
+    let example = measures.model.threads.thread_ref(most.example);
     // Of several the group of one says nothing of the others.
     let of = if most.count > 1 { Who::default() } else { naming::who(measures.model, &example) };
     Some(Who { kind: "process".into(), name, pid: Some(most.example), tid: None, ..of })
@@ -292,10 +296,12 @@ fn why_open(measures: &Measures<'_>, end: &End) -> String {
             "it had many waits too short to be seen one by one, or none of its events were seen"
                 .into()
         }
-        (WaitClass::Unseen, _) if !measures.model.is_there_at_end(&root.who) => format!(
-            "{} had many waits too short to be seen one by one, or none of its events were seen",
-            words::who(&root.who)
-        ),
+        (WaitClass::Unseen, _) if !lifetimes::is_there_at_end(measures.model, &root.who) => {
+            format!(
+                "{} had many waits too short to be seen one by one, or none of its events were seen",
+                words::who(&root.who)
+            )
+        }
         (WaitClass::Unseen, _) => format!(
             "{} had many waits too short to be seen one by one, or none of its events were seen (holdup -p {} follows them)",
             words::who(&root.who),
@@ -314,7 +320,7 @@ fn why_open(measures: &Measures<'_>, end: &End) -> String {
 /// Whose word a link waits for on a socket of its own.
 fn whose_word(measures: &Measures<'_>, link: &crate::graph::chains::ChainLink) -> Option<String> {
     let Object::Inet(ino) = link.object else { return None };
-    let socket = measures.model.socket(ino)?;
+    let socket = measures.model.called.socket(ino)?;
     match socket.remote.port() {
         0 if socket.state == TCP_LISTEN => {
             Some(format!("it waits for somebody to connect to {}", socket.local))

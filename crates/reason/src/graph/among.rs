@@ -81,7 +81,8 @@ impl<'a> Peers<'a> {
     /// asks nothing there while it serves others.
     fn is_master(&self, pid: u32, leads: &Leads) -> bool {
         let Some(parent) = self.parent_of(pid) else { return false };
-        let is_same = || self.model.process_name(parent) == self.model.process_name(pid);
+        let is_same =
+            || self.model.threads.process_name(parent) == self.model.threads.process_name(pid);
         matches!(leads, Leads::To(far) if far.iter().all(|far| far.pid == parent)) && is_same()
     }
 
@@ -99,7 +100,7 @@ impl<'a> Peers<'a> {
                 far
             }
             ObjectRef::Unix { ino, peer_ino, .. } => {
-                let is_asked = self.model.unix_path(*ino).is_some();
+                let is_asked = self.model.called.unix_path(*ino).is_some();
                 if is_asked {
                     return None;
                 }

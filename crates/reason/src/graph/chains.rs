@@ -46,14 +46,15 @@ pub struct Chains<'a> {
 impl<'a> Chains<'a> {
     /// For a scene.
     pub fn new(model: &'a Model, timelines: &'a Timelines) -> Self {
-        let birth =
-            |(at_ns, fork): &'a (Ns, Fork)| (model.key_at(&fork.child, *at_ns), (*at_ns, fork));
-        let births = model.forks.iter().map(birth).collect();
+        let birth = |(at_ns, fork): &'a (Ns, Fork)| {
+            (model.threads.key_at(&fork.child, *at_ns), (*at_ns, fork))
+        };
+        let births = model.threads.forks.iter().map(birth).collect();
         let death = |(at_ns, exit): &(Ns, Exit)| {
-            let who = model.key_at(&exit.thread, *at_ns);
+            let who = model.threads.key_at(&exit.thread, *at_ns);
             (who, timelines.seen_until(who).max(*at_ns))
         };
-        let deaths = model.exits.iter().map(death).collect();
+        let deaths = model.threads.exits.iter().map(death).collect();
         let peers = Peers::new(model, timelines);
         let endings = ending::all(&peers);
         Self { model, timelines, peers, births, deaths, endings }
@@ -99,7 +100,8 @@ impl<'a> Chains<'a> {
             if self.peers.is_for_a_question(wait) {
                 continue;
             }
-            let (from, to) = (wait.begin_ns.max(model.begin_ns), wait.end_ns.min(model.end_ns));
+            let (from, to) =
+                (wait.begin_ns.max(model.look.begin_ns), wait.end_ns.min(model.look.end_ns));
             if let Some(thread) = self.peers.holder(wait).filter(|_| from < to) {
                 times.push((thread, from, to));
             }
@@ -107,7 +109,7 @@ impl<'a> Chains<'a> {
         let debts = &self.peers.debts;
         for (pid, of_one) in debts.owes.iter().chain(&debts.awaits).chain(&debts.owed_before) {
             for debt in of_one {
-                let (from, to) = (debt.since_ns.max(model.begin_ns), debt.seen_ns);
+                let (from, to) = (debt.since_ns.max(model.look.begin_ns), debt.seen_ns);
                 let thread = self.peers.serving_since(&[*pid], debt.since_ns, to);
                 if let Some(thread) = thread.filter(|_| from < to) {
                     times.push((thread, from, to));
@@ -131,8 +133,8 @@ impl<'a> Chains<'a> {
             .map(|wait| {
                 (
                     wait.thread.clone(),
-                    wait.begin_ns.max(model.begin_ns),
-                    wait.end_ns.min(model.end_ns),
+                    wait.begin_ns.max(model.look.begin_ns),
+                    wait.end_ns.min(model.look.end_ns),
                 )
             })
             .filter(|(_, from, to)| from < to)
@@ -158,7 +160,7 @@ impl<'a> Chains<'a> {
         to: Ns,
         walk: &mut Walk<'w>,
     ) -> Ns {
-        let birth = self.births.get(&self.model.key(thread));
+        let birth = self.births.get(&self.model.threads.key(thread));
         match birth.filter(|(at_ns, _)| from < *at_ns) {
             Some((at_ns, fork))
                 if !walk.links.is_empty()
@@ -175,7 +177,7 @@ impl<'a> Chains<'a> {
 
     fn cut<'w>(&'w self, thread: &ThreadRef, from: Ns, to: Ns, walk: &mut Walk<'w>) {
         let from = self.cut_before_birth(thread, from, to, walk);
-        for piece in self.timelines.pieces(self.model.key(thread), from, to) {
+        for piece in self.timelines.pieces(self.model.threads.key(thread), from, to) {
             match piece.doing {
                 Doing::Waiting(wait) => {
                     self.cut_wait(wait, piece.begin_ns, piece.end_ns, walk);
@@ -248,7 +250,7 @@ impl<'a> Chains<'a> {
                 Some(thread)
             }
             Next::Question(index) => {
-                let query = &self.model.dns_queries[index].1;
+                let query = &self.model.net.dns_queries[index].1;
                 link.class = WaitClass::Dns;
                 link.object = Object::DnsServer(Some(query.server), query.name.as_str().into());
                 self.peers.answers_at(query.server, wait)
@@ -264,7 +266,8 @@ impl<'a> Chains<'a> {
                 None
             }
             Next::Peer(ino) => {
-                let asked = self.model.socket(ino).filter(|socket| asks_a_name_server(socket));
+                let asked =
+                    self.model.called.socket(ino).filter(|socket| asks_a_name_server(socket));
                 if let Some(server) = asked.map(|socket| socket.remote) {
                     link.class = WaitClass::Dns;
                     link.object = Object::DnsServer(Some(server), "".into());
@@ -330,7 +333,7 @@ impl<'a> Chains<'a> {
         };
         let next = self.heed(next, wait, follows, &mut link);
         let meets = |next: &ThreadRef| {
-            self.model.is_same(next, &wait.thread) || walk.meets(self.model, next)
+            self.model.threads.is_same(next, &wait.thread) || walk.meets(self.model, next)
         };
         let circle = next.as_ref().is_some_and(meets);
         // Two that wait for each other's next word hold each other up only where a thing is held.
@@ -341,7 +344,7 @@ impl<'a> Chains<'a> {
         match next {
             Some(next) if !circle && walk.leaves.len() < LEAVES_MAX => {
                 // Who has ended holds nothing up any more: the rest is the wait's own, as of one that looks from time to time.
-                let death_ns = self.deaths.get(&self.model.key(&next)).copied();
+                let death_ns = self.deaths.get(&self.model.threads.key(&next)).copied();
                 let until = death_ns.map_or(to, |at_ns| at_ns.clamp(from, to));
                 if from < until {
                     self.cut(&next, from, until, walk);
@@ -370,7 +373,7 @@ struct Walk<'w> {
 impl Walk<'_> {
     /// Whether a thread is in the chain.
     fn meets(&self, model: &Model, thread: &ThreadRef) -> bool {
-        self.links.iter().any(|link| model.is_same(&link.who, thread))
+        self.links.iter().any(|link| model.threads.is_same(&link.who, thread))
     }
 }
 

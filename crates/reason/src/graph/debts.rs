@@ -67,14 +67,14 @@ impl Debts {
         far: impl Fn(&InetRef) -> Option<&'m TcpTurn>,
     ) -> Self {
         let mut debts = Self::default();
-        for (endpoint, at_ns) in model.endpoints.iter().zip(&model.endpoints_at) {
+        for (endpoint, at_ns) in model.held.endpoints.iter().zip(&model.held.endpoints_at) {
             let ObjectRef::Inet(socket) = &endpoint.object else { continue };
-            let seen_ns = match at_ns.saturating_add(CLOSED_NS) < model.end_ns {
+            let seen_ns = match at_ns.saturating_add(CLOSED_NS) < model.look.end_ns {
                 true => *at_ns,
-                false => model.end_ns,
+                false => model.look.end_ns,
             };
             if asks_a_name_server(socket) || is_being_made(socket) {
-                let since_ns = model.begin_ns;
+                let since_ns = model.look.begin_ns;
                 let debt = Debt { ino: socket.ino, since_ns, since_known: false, seen_ns };
                 debts.awaits.entry(endpoint.process.pid).or_default().push(debt);
                 continue;
@@ -110,7 +110,7 @@ impl Debts {
         accepted: impl Fn(&InetRef) -> bool,
         stood_until: impl Fn(u32) -> Ns,
     ) {
-        for (at_ns, endpoint) in &model.endpoints_before {
+        for (at_ns, endpoint) in &model.held.endpoints_before {
             let ObjectRef::Inet(socket) = &endpoint.object else { continue };
             let Some(state) = &endpoint.socket else { continue };
             let Some(turn) = &state.turn else { continue };
@@ -126,7 +126,7 @@ impl Debts {
                 ino: socket.ino,
                 since_ns: at_ns.saturating_sub(age_ns),
                 since_known: true,
-                seen_ns: stood_until(pid).min(model.end_ns),
+                seen_ns: stood_until(pid).min(model.look.end_ns),
             };
             let stands = |one: &Debt| one.ino == debt.ino && one.since_ns <= *at_ns;
             let is_counted = self.owes.get(&pid).is_some_and(|all| all.iter().any(stands));
@@ -291,7 +291,7 @@ mod tests {
         let debt = &debts.awaits[&10][0];
         // 250 jiffies of 4 ms before the reading, which was a little before the end.
         assert_eq!(debt.since_ns, 3 * SECOND);
-        assert_eq!(debt.seen_ns, model.end_ns, "it was open as the look ended");
+        assert_eq!(debt.seen_ns, model.look.end_ns, "it was open as the look ended");
     }
 
     #[test]

@@ -61,9 +61,9 @@ pub(super) fn all(peers: &Peers<'_>) -> Vec<Ending> {
         if !asks_to_end(signal) {
             return None;
         }
-        let who = model.thread_ref_at(signal.to.pid, *at_ns);
+        let who = model.threads.thread_ref_at(signal.to.pid, *at_ns);
         let object = Object::Process(who.pid);
-        let death_ns = peers.deaths.get(&model.key(&who)).copied();
+        let death_ns = peers.deaths.get(&model.threads.key(&who)).copied();
         // A zombie takes no signal, and the kernel calls that ignored.
         if death_ns.is_some_and(|death_ns| death_ns <= *at_ns) {
             return None;
@@ -77,11 +77,12 @@ pub(super) fn all(peers: &Peers<'_>) -> Vec<Ending> {
             from: signal.from.pid,
             who,
             object,
-            until_ns: death_ns.unwrap_or(model.end_ns),
+            until_ns: death_ns.unwrap_or(model.look.end_ns),
             has_ended: death_ns.is_some(),
         })
     };
-    let mut all: Vec<Ending> = model.signals.iter().filter_map(&mut of).take(ALL_MAX).collect();
+    let mut all: Vec<Ending> =
+        model.threads.signals.iter().filter_map(&mut of).take(ALL_MAX).collect();
     let programs: Vec<String> = all.iter().map(|it| it.who.comm.clone()).collect();
     for ending in &mut all {
         let comm = &ending.who.comm;
@@ -114,7 +115,8 @@ fn waits_for_somebody(peers: &Peers<'_>, all: &[Ending], leaf: &Leaf) -> bool {
     let first = &leaf.links[0];
     let Some(wait) = peers.wait_at(&first.who, leaf.begin_ns) else { return false };
     let asks = wait.class.is_for_somebody() && wait.class != WaitClass::FutexWait;
-    let is_command = peers.model.target.as_ref().is_some_and(|it| it.kind == TargetKind::Command);
+    let is_command =
+        peers.model.look.target.as_ref().is_some_and(|it| it.kind == TargetKind::Command);
     is_command || asks && !peers.is_for_a_question(wait) || is_of_sender(peers, all, wait)
 }
 

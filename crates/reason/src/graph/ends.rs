@@ -50,12 +50,12 @@ impl<'a> Graph<'a> {
         let mut found = Found::new(model, timelines, &chains, watch);
         let mut path = Vec::new();
         if let Some(root) = command_root(model) {
-            path = chains.follow(&root, model.begin_ns, command_end_ns(model));
+            path = chains.follow(&root, model.look.begin_ns, command_end_ns(model));
             for leaf in &path {
                 found.add(leaf, true, true);
             }
         } else {
-            let target = model.target.as_ref().filter(|it| it.kind != TargetKind::Host);
+            let target = model.look.target.as_ref().filter(|it| it.kind != TargetKind::Host);
             let mut subscriptions = Subscriptions::new(target.is_some());
             for wait in timelines.waits() {
                 let asked = target.is_some_and(|it| is_asked_of(it, wait));
@@ -73,7 +73,7 @@ impl<'a> Graph<'a> {
                     continue;
                 }
                 let counted = counted || is_stalled(wait.class);
-                for leaf in chains.follow_wait(wait, model.begin_ns, model.end_ns) {
+                for leaf in chains.follow_wait(wait, model.look.begin_ns, model.look.end_ns) {
                     let counted = counted || ending::is_waiters_own(&leaf);
                     match Subscriptions::concern(wait) {
                         true => subscriptions.take(wait, leaf, counted),
@@ -104,15 +104,16 @@ impl<'a> Graph<'a> {
 
     /// It is a command that is explained.
     pub fn is_command(&self) -> bool {
-        self.model.target.as_ref().is_some_and(|t| t.kind == TargetKind::Command)
+        self.model.look.target.as_ref().is_some_and(|t| t.kind == TargetKind::Command)
     }
 
     /// Seconds that are explained: the window, or the command's life.
     pub fn wall_seconds(&self) -> f64 {
         if self.is_command() {
-            return command_end_ns(self.model).saturating_sub(self.model.begin_ns) as f64 / 1e9;
+            return command_end_ns(self.model).saturating_sub(self.model.look.begin_ns) as f64
+                / 1e9;
         }
-        self.model.seconds()
+        self.model.look.seconds()
     }
 
     /// Time that a process did not spend idle: running, ready, or in demand waits, seconds.
@@ -122,7 +123,7 @@ impl<'a> Graph<'a> {
 
     /// The name of a thread's process.
     pub fn process_name(&self, thread: &ThreadRef) -> String {
-        let main = self.model.names.get(&thread.pid);
+        let main = self.model.threads.names.get(&thread.pid);
         main.filter(|m| !m.comm.is_empty()).unwrap_or(thread).comm.clone()
     }
 }
@@ -139,32 +140,33 @@ fn is_asked_of(target: &Target, wait: &WaitSpan) -> bool {
 
 /// holdup itself, and the thread that looks.
 fn is_own(model: &Model, thread: &ThreadRef) -> bool {
-    thread.pid == model.host.own_pid && model.host.own_pid != 0
+    thread.pid == model.look.host.own_pid && model.look.host.own_pid != 0
 }
 
 /// The command's main thread.
 pub fn command_root(model: &Model) -> Option<ThreadRef> {
-    let target = model.target.as_ref().filter(|t| t.kind == TargetKind::Command)?;
-    let pid = model.command_end.as_ref().map_or(target.pid, |(_, end)| end.pid);
-    (pid != 0).then(|| model.thread_ref(pid))
+    let target = model.look.target.as_ref().filter(|t| t.kind == TargetKind::Command)?;
+    let pid = model.look.command_end.as_ref().map_or(target.pid, |(_, end)| end.pid);
+    (pid != 0).then(|| model.threads.thread_ref(pid))
 }
 
 /// When the command ended, or the look at it.
 pub fn command_end_ns(model: &Model) -> Ns {
-    let root = model.command_end.as_ref().map(|(_, end)| end.pid);
+    let root = model.look.command_end.as_ref().map(|(_, end)| end.pid);
     let exit = model
+        .threads
         .exits
         .iter()
         .filter(|(_, exit)| Some(exit.thread.pid) == root && exit.last)
         .map(|(at, _)| *at)
         .max();
-    exit.or(model.command_end.as_ref().map(|(at, _)| *at)).unwrap_or(model.end_ns)
+    exit.or(model.look.command_end.as_ref().map(|(at, _)| *at)).unwrap_or(model.look.end_ns)
 }
 
 /// Time that each process did not spend idle: running, ready, or in demand waits.
 fn demand_by_process(model: &Model, timelines: &Timelines) -> HashMap<u32, f64> {
     let mut seconds: HashMap<u32, f64> = HashMap::new();
-    for time in &model.times {
+    for time in &model.threads.times {
         *seconds.entry(time.thread.pid).or_default() +=
             (time.run_ns + time.runnable_ns) as f64 / 1e9;
     }
@@ -173,7 +175,7 @@ fn demand_by_process(model: &Model, timelines: &Timelines) -> HashMap<u32, f64> 
             && !matches!(wait.class, WaitClass::RunQueue | WaitClass::CpuQuota)
         {
             *seconds.entry(wait.thread.pid).or_default() +=
-                wait.within_ns(model.begin_ns, model.end_ns) as f64 / 1e9;
+                wait.within_ns(model.look.begin_ns, model.look.end_ns) as f64 / 1e9;
         }
     }
     seconds
@@ -258,7 +260,7 @@ impl<'c, 'a> Found<'c, 'a> {
         }
         let actor = match &key.2 {
             Object::Process(pid) if *pid != leaf.root().who.pid => {
-                Some(self.model.thread_ref(*pid))
+                Some(self.model.threads.thread_ref(*pid))
             }
             _ => None,
         };
@@ -398,7 +400,8 @@ impl<'c, 'a> Found<'c, 'a> {
     fn actor(&mut self, who: &ThreadRef) -> Object {
         let model = self.model;
         let begun = self.begun.get_or_insert_with(|| {
-            let own = model.forks.iter().filter(|(_, fork)| fork.child.pid != fork.parent.pid);
+            let own =
+                model.threads.forks.iter().filter(|(_, fork)| fork.child.pid != fork.parent.pid);
             own.map(|(_, fork)| fork.child.pid).collect()
         });
         match self.is_command && begun.contains(&who.pid) && !who.comm.is_empty() {
@@ -413,7 +416,7 @@ impl<'c, 'a> Found<'c, 'a> {
         let (model, timelines) = (self.model, self.timelines);
         *self
             .unseen
-            .entry(model.key(thread))
+            .entry(model.threads.key(thread))
             .or_insert_with(|| unseen_parts(model, timelines, thread))
     }
 
@@ -437,7 +440,7 @@ impl<'c, 'a> Found<'c, 'a> {
 
     /// What the unseen sleep of a thread was for.
     fn unseen_sleeps(&mut self, thread: &ThreadRef) -> unseen::Parts {
-        let who = self.model.key(thread);
+        let who = self.model.threads.key(thread);
         if let Some(known) = self.sleeps.get(&who) {
             return known.clone();
         }
@@ -461,12 +464,12 @@ impl<'c, 'a> Found<'c, 'a> {
     fn add_owed(&mut self) {
         let chains = self.chains;
         // On a host only what ends in something that is held: a debt is not late by itself.
-        let is_host = self.model.target.as_ref().is_none_or(|it| it.kind == TargetKind::Host);
+        let is_host = self.model.look.target.as_ref().is_none_or(|it| it.kind == TargetKind::Host);
         let mut owed: BTreeMap<ThreadKey, (ThreadRef, Vec<(Ns, Ns)>)> = BTreeMap::new();
         let wrapped = if is_host { Vec::new() } else { chains.wrapper_times() };
         for (thread, from, to) in chains.owed_times().into_iter().chain(wrapped) {
             if self.model.in_target(&thread) && !is_own(self.model, &thread) {
-                let who = self.model.key(&thread);
+                let who = self.model.threads.key(&thread);
                 let times = owed.entry(who).or_insert_with(|| (thread, Vec::new()));
                 times.1.push((from, to));
             }
@@ -492,16 +495,17 @@ impl<'c, 'a> Found<'c, 'a> {
 
     /// Outside of a command, what each process of the target ran itself is demand too.
     fn add_work(&mut self) {
-        let (model, window) = (self.model, (self.model.begin_ns, self.model.end_ns));
+        let (model, window) = (self.model, (self.model.look.begin_ns, self.model.look.end_ns));
         // By number, as the end's object is: processes that had it in turn are one end.
         let mut ran: BTreeMap<u32, Ns> = BTreeMap::new();
         let wanted =
             |time: &&ThreadTime| !time.kernel && time.run_ns > 0 && !is_own(model, &time.thread);
-        for time in model.times.iter().filter(wanted).filter(|t| model.in_target(&t.thread)) {
+        for time in model.threads.times.iter().filter(wanted).filter(|t| model.in_target(&t.thread))
+        {
             *ran.entry(time.thread.pid).or_default() += time.run_ns;
         }
         for (pid, ns) in ran {
-            let who = model.thread_ref(pid);
+            let who = model.threads.thread_ref(pid);
             let link = ChainLink {
                 who: who.clone(),
                 class: WaitClass::Running,
@@ -554,8 +558,8 @@ impl<'c, 'a> Found<'c, 'a> {
 fn who_beyond(model: &Model, leaf: &Leaf, named: usize) -> Option<Option<ThreadRef>> {
     let link = &leaf.links[named];
     if link.class == WaitClass::Traced {
-        let tracer = model.identity(&link.who).map(|known| known.tracer_pid);
-        return Some(tracer.filter(|pid| *pid != 0).map(|pid| model.thread_ref(pid)));
+        let tracer = model.threads.identity(&link.who).map(|known| known.tracer_pid);
+        return Some(tracer.filter(|pid| *pid != 0).map(|pid| model.threads.thread_ref(pid)));
     }
     // Whoever sleeps before the next try ends it by trying.
     // A limit of the process's own is met by itself.
@@ -565,7 +569,7 @@ fn who_beyond(model: &Model, leaf: &Leaf, named: usize) -> Option<Option<ThreadR
     }
     let client = leaf.links.get(named + 1).filter(|next| next.who.pid == link.who.pid);
     let client = client.and_then(|next| next.question_of).filter(|pid| *pid != 0);
-    client.map(|pid| Some(model.thread_ref(pid)))
+    client.map(|pid| Some(model.threads.thread_ref(pid)))
 }
 
 /// Whether the root's sleep is a small part of what is waited for: an event loop that looks at the clock now and then does not
@@ -577,7 +581,7 @@ fn is_tick(leaf: &Leaf) -> bool {
 /// Whether a link is a terminal window, a login, a pane: another program holds its other side.
 fn is_window(model: &Model, link: &ChainLink) -> bool {
     let Object::Tty(dev) = link.object else { return false };
-    model.terminal_name(dev).is_some_and(|name| name.starts_with("pts/"))
+    model.called.terminal_name(dev).is_some_and(|name| name.starts_with("pts/"))
 }
 
 /// Whether a wait for a condition, a semaphore or a join had a timeout, and nothing else ended it.

@@ -154,12 +154,12 @@ impl Peers<'_> {
         let holder = self.holder(wait).or_else(|| self.far_end(wait));
         let waker = || self.waker(wait).filter(|_| !by_kernel_thread(wait));
         let by = holder.or_else(waker).or_else(|| carrier(wait).cloned());
-        by.filter(|by| !self.model.is_same(by, &wait.thread))
+        by.filter(|by| !self.model.threads.is_same(by, &wait.thread))
     }
 
     /// Whether a thread ran then, or waited for something else than its next question.
     fn is_busy(&self, thread: &ThreadRef, at_ns: Ns) -> bool {
-        let pieces = self.timelines.pieces(self.model.key(thread), at_ns, at_ns + 1);
+        let pieces = self.timelines.pieces(self.model.threads.key(thread), at_ns, at_ns + 1);
         pieces.iter().any(|piece| match piece.doing {
             Doing::Running => true,
             Doing::Waiting(wait) => wait.class != WaitClass::Idle && !self.is_for_a_question(wait),
@@ -225,7 +225,7 @@ impl Peers<'_> {
             }
         }
         // Who looks at the clock meanwhile goes on waiting; he did not.
-        (is_unseen(first) && !first.standing && until < self.model.end_ns).then_some(until)
+        (is_unseen(first) && !first.standing && until < self.model.look.end_ns).then_some(until)
     }
 
     /// The same, of whoever answers, where nobody sees who ends a wait.
@@ -244,7 +244,7 @@ impl Peers<'_> {
         if apart_ns <= FOLLOWS_NS_MAX + 2 * slack_ns {
             return true;
         }
-        let key = self.model.key(&wait.thread);
+        let key = self.model.threads.key(&wait.thread);
         let pieces = self.timelines.pieces(key, wait.end_ns, answered_ns);
         let is_idle =
             |doing: &Doing<'_>| matches!(doing, Doing::Waiting(it) if it.class == WaitClass::Idle);
@@ -296,7 +296,8 @@ impl Peers<'_> {
         let are_siblings = || {
             let parent = self.parent_of(one.pid);
             parent.is_some_and(|pid| pid > 1 && self.parent_of(other.pid) == Some(pid))
-                && self.model.process_name(one.pid) == self.model.process_name(other.pid)
+                && self.model.threads.process_name(one.pid)
+                    == self.model.threads.process_name(other.pid)
         };
         self.descends(one.pid, other.pid) || self.descends(other.pid, one.pid) || are_siblings()
     }

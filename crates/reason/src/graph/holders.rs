@@ -53,7 +53,7 @@ impl Peers<'_> {
             KernelLock => self.waker(wait).or_else(|| self.kernel_lock_owner(wait)),
             _ => None,
         };
-        found.filter(|thread| thread.pid != 0 && !self.model.is_same(thread, &wait.thread))
+        found.filter(|thread| thread.pid != 0 && !self.model.threads.is_same(thread, &wait.thread))
     }
 
     /// Who of a process whose first thread has ended is waited for: whichever of the others matters.
@@ -61,7 +61,7 @@ impl Peers<'_> {
         let lives = |thread: &ThreadRef| {
             let last = self.waits_of(thread).last();
             last.is_none_or(|last| last.class != WaitClass::EndedThread)
-                && !self.deaths.contains_key(&self.model.key(thread))
+                && !self.deaths.contains_key(&self.model.threads.key(thread))
         };
         let mut others = self.threads_of(&[wait.thread.pid]);
         others.retain(lives);
@@ -78,7 +78,7 @@ impl Peers<'_> {
     /// process, so its functions tell the step, and the service's name the process.
     pub(super) fn lock_service(&self, wait: &WaitSpan) -> Option<ThreadRef> {
         let stands_in = |wait: &WaitSpan, functions: &[&str]| {
-            let mut frames = self.model.stack(wait.place.stack).iter();
+            let mut frames = self.model.stacks.kernel(wait.place.stack).iter();
             frames.any(|frame| functions.contains(&frame.as_str()))
         };
         if stands_in(wait, STATD_FUNCTIONS) {
@@ -98,7 +98,7 @@ impl Peers<'_> {
 
     pub(super) fn futex_owner(&self, wait: &WaitSpan) -> Option<ThreadRef> {
         let [address, ..] = wait.place.args;
-        let read = self.futexes.get(&self.model.key(&wait.thread))?;
+        let read = self.futexes.get(&self.model.threads.key(&wait.thread))?;
         let owner = read.iter().rev().find(|(at, owner)| {
             owner.address == address
                 && owner.owner_tid != 0
@@ -106,7 +106,7 @@ impl Peers<'_> {
                 && *at <= wait.end_ns + 10_000_000
         })?;
         let tid = owner.1.owner_tid;
-        let mut thread = self.model.thread_ref_at(tid, owner.0);
+        let mut thread = self.model.threads.thread_ref_at(tid, owner.0);
         if thread.comm.is_empty() {
             thread = ThreadRef { tid, start_ns: thread.start_ns, ..wait.thread.clone() };
         }
@@ -123,7 +123,7 @@ impl Peers<'_> {
             return None;
         }
         let threads = self.threads_of(&[wait.thread.pid]);
-        let mut others = threads.iter().filter(|it| !self.model.is_same(it, &wait.thread));
+        let mut others = threads.iter().filter(|it| !self.model.threads.is_same(it, &wait.thread));
         let only = others.next()?;
         let rests = self.waits_of(only).last().is_some_and(|it| it.standing && self.may_rest(it));
         (others.next().is_none() && !rests).then(|| only.clone())
@@ -145,14 +145,14 @@ impl Peers<'_> {
     /// Another thread that had the interpreter's lock when it was read within the wait, or not longer before or after it; of
     /// several readings by the nearest to the end.
     pub(super) fn interpreter_holder(&self, wait: &WaitSpan, away_ns: Ns) -> Option<ThreadRef> {
-        let read = self.model.interpreter_locks.get(&wait.thread.pid)?;
+        let read = self.model.stacks.interpreter_locks.get(&wait.thread.pid)?;
         let within = wait.begin_ns.saturating_sub(away_ns)..=wait.end_ns.saturating_add(away_ns);
         let others = read.iter().filter(|(at_ns, lock)| {
             let is_other = lock.holder_tid != 0 && lock.holder_tid != wait.thread.tid;
             is_other && within.contains(at_ns)
         });
         let (at_ns, lock) = others.min_by_key(|(at_ns, _)| at_ns.abs_diff(wait.end_ns))?;
-        let holder = self.model.thread_ref_at(lock.holder_tid, *at_ns);
+        let holder = self.model.threads.thread_ref_at(lock.holder_tid, *at_ns);
         let is_known = !holder.comm.is_empty() && holder.pid == wait.thread.pid;
         let of_it = ThreadRef { tid: lock.holder_tid, start_ns: 0, ..wait.thread.clone() };
         Some(if is_known { holder } else { of_it })
@@ -173,7 +173,7 @@ impl Peers<'_> {
             .map(|(at_ns, read)| (at_ns, read.owner_tid))
             .filter(|(_, owner_tid)| *owner_tid != 0 && *owner_tid != wait.thread.tid)
             .min_by_key(|(at_ns, _)| at_ns.abs_diff(wait.end_ns))?;
-        let owner = self.model.thread_ref_at(owner_tid, at_ns);
+        let owner = self.model.threads.thread_ref_at(owner_tid, at_ns);
         let is_known = !owner.comm.is_empty() && owner.pid == wait.thread.pid;
         let of_it = ThreadRef { tid: owner_tid, start_ns: 0, ..wait.thread.clone() };
         Some(if is_known { owner } else { of_it })
@@ -182,8 +182,8 @@ impl Peers<'_> {
     /// Who had a lock of the kernel when somebody began to wait for it.
     pub(super) fn kernel_lock_owner(&self, wait: &WaitSpan) -> Option<ThreadRef> {
         let owner = wait.place.lock.as_ref()?.owner.as_ref()?;
-        let own_pid = self.model.host.own_pid;
-        let known = self.model.present(owner);
+        let own_pid = self.model.look.host.own_pid;
+        let known = self.model.threads.present(owner);
         let owner = if known.comm.is_empty() { owner.clone() } else { known };
         (own_pid == 0 || owner.pid != own_pid).then_some(owner)
     }
@@ -192,7 +192,7 @@ impl Peers<'_> {
     pub(super) fn joined(&self, wait: &WaitSpan) -> Option<ThreadRef> {
         let [_, _, expected, ..] = wait.place.args;
         let tid = u32::try_from(expected).ok().filter(|tid| *tid > 2)?;
-        let thread = self.model.named_at(tid, wait.begin_ns)?;
+        let thread = self.model.threads.named_at(tid, wait.begin_ns)?;
         (thread.pid == wait.thread.pid).then(|| thread.clone())
     }
 
@@ -243,7 +243,8 @@ impl Peers<'_> {
         {
             let by = carrier(wait).map(|thread| thread.pid);
             let awaits = self.debts.awaits.get(&wait.thread.pid).map_or(&[][..], Vec::as_slice);
-            let at_end = |debt: &Debt| debt.ino == socket.ino && debt.seen_ns >= self.model.end_ns;
+            let at_end =
+                |debt: &Debt| debt.ino == socket.ino && debt.seen_ns >= self.model.look.end_ns;
             processes = match by.is_none() && awaits.iter().any(at_end) {
                 true => self.may_accept(socket),
                 false => self.listeners(socket, by),
@@ -252,7 +253,7 @@ impl Peers<'_> {
             // Who accepts may hand the connection on to a child, which is gone with it.
             let child = by.filter(|by| processes.iter().any(|of| self.descends(*by, of.pid)));
             if let Some(child) = child {
-                processes = vec![self.model.thread_ref_at(child, wait.end_ns)];
+                processes = vec![self.model.threads.thread_ref_at(child, wait.end_ns)];
             }
         }
         self.chosen(wait, processes)
@@ -299,16 +300,17 @@ impl Peers<'_> {
             return Some(waker);
         }
         let Object::Journal(Some(dev)) = wait.object else { return None };
-        let prefix = format!("jbd2/{}", self.model.disk(dev)?.name);
-        self.model.names.values().find(|thread| thread.comm.starts_with(&prefix)).cloned()
+        let prefix = format!("jbd2/{}", self.model.disk.of(dev)?.name);
+        self.model.threads.names.values().find(|thread| thread.comm.starts_with(&prefix)).cloned()
     }
 
     pub(super) fn vfork_child(&self, wait: &WaitSpan) -> Option<ThreadRef> {
-        let begun = self.begun_by.get(&self.model.key(&wait.thread)).map_or(&[][..], Vec::as_slice);
+        let begun =
+            self.begun_by.get(&self.model.threads.key(&wait.thread)).map_or(&[][..], Vec::as_slice);
         let until = begun.partition_point(|(at_ns, _)| *at_ns <= wait.begin_ns + 1_000_000);
         let before = begun[..until].last();
         before
-            .map(|(_, fork)| self.model.present(&fork.child))
+            .map(|(_, fork)| self.model.threads.present(&fork.child))
             .or_else(|| self.waker(wait))
             .or_else(|| self.child(wait))
     }
@@ -325,7 +327,7 @@ impl Peers<'_> {
             _ => None,
         };
         if let Some(pid) = asked {
-            return Some(self.model.thread_ref_at(pid, wait.begin_ns));
+            return Some(self.model.threads.thread_ref_at(pid, wait.begin_ns));
         }
         if let Some(ended) = self.child_that_ended_with(wait) {
             return Some(ended);
@@ -354,9 +356,9 @@ impl Peers<'_> {
             return None;
         }
         let children = self.children_ever(wait.thread.pid);
-        let ended = self.model.exits.iter().filter(|(at_ns, exit)| {
+        let ended = self.model.threads.exits.iter().filter(|(at_ns, exit)| {
             at_ns.abs_diff(wait.end_ns) <= SAMPLES_APART_NS
-                && children.iter().any(|child| self.model.is_same(child, &exit.thread))
+                && children.iter().any(|child| self.model.threads.is_same(child, &exit.thread))
         });
         // Of several that sampling cannot tell apart a shell waits for the one that it began last.
         let last = ended.max_by_key(|(_, exit)| exit.thread.start_ns)?;
@@ -373,7 +375,7 @@ impl Peers<'_> {
     /// runs, or waits for input, may end at any time.
     pub(super) fn hold_up_together(&self, processes: &[ThreadRef], wait: &WaitSpan) -> bool {
         let (from, to) =
-            (wait.begin_ns.max(self.model.begin_ns), wait.end_ns.min(self.model.end_ns));
+            (wait.begin_ns.max(self.model.look.begin_ns), wait.end_ns.min(self.model.look.end_ns));
         let mut together = vec![(from, to)];
         for process in processes {
             let held = self.stretches(process.pid, from, to);

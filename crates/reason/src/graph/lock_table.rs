@@ -20,7 +20,7 @@ impl Peers<'_> {
             _ => crate::waits::objects::unseen_lock(self.model, wait).map(|l| (l.dev, l.ino))?,
         };
         let mut best: Option<(bool, Vec<ThreadRef>)> = None;
-        for (at, lock) in &self.model.locks {
+        for (at, lock) in &self.model.held.locks {
             if lock.blocked || (lock.dev, lock.ino) != file {
                 continue;
             }
@@ -40,7 +40,7 @@ impl Peers<'_> {
         let Object::File(Some(file)) = wait.object else { return None };
         let away =
             |at_ns: Ns| wait.begin_ns.saturating_sub(at_ns) + at_ns.saturating_sub(wait.end_ns);
-        let locks = self.model.locks.iter();
+        let locks = self.model.held.locks.iter();
         let held = locks.filter(|(_, it)| !it.blocked && (it.dev, it.ino) == (file.dev, file.ino));
         let known = held.filter_map(|(at_ns, lock)| {
             let others = self.others_with(wait, lock);
@@ -54,13 +54,15 @@ impl Peers<'_> {
     /// Who has a lock beside the waiter's own process, by their present names: those first that did not end before the wait.
     fn others_with(&self, wait: &WaitSpan, lock: &FileLock) -> Vec<ThreadRef> {
         let present = |process: ThreadRef| {
-            let known = self.model.present(&process);
+            let known = self.model.threads.present(&process);
             if known.comm.is_empty() { process } else { known }
         };
         let others = lock.carriers().into_iter().filter(|it| it.pid != wait.thread.pid);
         let mut others: Vec<ThreadRef> = others.map(present).collect();
         let ended = |process: &ThreadRef| {
-            self.deaths.get(&self.model.key(process)).is_some_and(|at_ns| *at_ns < wait.end_ns)
+            self.deaths
+                .get(&self.model.threads.key(process))
+                .is_some_and(|at_ns| *at_ns < wait.end_ns)
         };
         others.sort_by_key(ended);
         others
@@ -68,7 +70,8 @@ impl Peers<'_> {
 
     /// The thread of some processes that have a lock together which acts meanwhile.
     fn acting(&self, wait: &WaitSpan, processes: Vec<ThreadRef>) -> Option<ThreadRef> {
-        let within = (wait.begin_ns.max(self.model.begin_ns), wait.end_ns.min(self.model.end_ns));
+        let within =
+            (wait.begin_ns.max(self.model.look.begin_ns), wait.end_ns.min(self.model.look.end_ns));
         let waker = self.waker(wait);
         let mut resting = None;
         for main in processes {

@@ -91,31 +91,31 @@ impl<'a> Peers<'a> {
         };
         // As wait(2) has it: the number of the signal.
         let by_signal = |exit: &Exit| exit.code.is_some_and(|code| code & 0x7f != 0);
-        for (at_ns, exit) in model.exits.iter().filter(|(_, exit)| by_signal(exit)) {
-            peers.killed.insert(model.key_at(&exit.thread, *at_ns), *at_ns);
+        for (at_ns, exit) in model.threads.exits.iter().filter(|(_, exit)| by_signal(exit)) {
+            peers.killed.insert(model.threads.key_at(&exit.thread, *at_ns), *at_ns);
         }
-        for read in &model.futex_owners {
-            let waiter = model.key_at(&read.1.waiter, read.0);
+        for read in &model.held.futex_owners {
+            let waiter = model.threads.key_at(&read.1.waiter, read.0);
             peers.futexes.entry(waiter).or_default().push(read);
         }
-        for thread in model.every_thread() {
+        for thread in model.threads.every_thread() {
             peers.threads.entry(thread.pid).or_default().push(thread);
         }
-        for endpoint in &model.endpoints {
+        for endpoint in &model.held.endpoints {
             peers.add_endpoint(endpoint);
         }
         let mut held = HashSet::new();
         for wait in timelines.waits() {
             peers.add_wait(wait);
-            if wait.class.is_outside() && held.insert(model.key(&wait.thread)) {
+            if wait.class.is_outside() && held.insert(model.threads.key(&wait.thread)) {
                 peers.held_outside.entry(wait.thread.pid).or_default().push(&wait.thread);
             }
         }
-        for (index, (_, query)) in model.dns_queries.iter().enumerate() {
+        for (index, (_, query)) in model.net.dns_queries.iter().enumerate() {
             peers.questions.entry(query.thread.pid).or_default().push(index);
         }
-        for time in &model.times {
-            let who = model.key_at(&time.thread, time.until_ns);
+        for time in &model.threads.times {
+            let who = model.threads.key_at(&time.thread, time.until_ns);
             *peers.ran_ns.entry(who).or_default() += time.run_ns;
         }
         peers.add_children();
@@ -129,7 +129,7 @@ impl<'a> Peers<'a> {
 
     /// Until when no thread of a process ran since the look began; the begin of the look, if one was not seen to wait.
     fn stood_until(&self, pid: u32) -> Ns {
-        let begin_ns = self.model.begin_ns;
+        let begin_ns = self.model.look.begin_ns;
         let waits_until = |thread: &&ThreadRef| {
             let before = self.waits_of(thread).iter().take_while(|wait| wait.begin_ns <= begin_ns);
             before.map(|wait| wait.end_ns).max().unwrap_or(begin_ns).max(begin_ns)
@@ -188,20 +188,20 @@ impl<'a> Peers<'a> {
     }
 
     fn add_children(&mut self) {
-        for (_, fork) in &self.model.forks {
+        for (_, fork) in &self.model.threads.forks {
             if fork.child.pid != fork.parent.pid {
                 self.children.entry(fork.parent.pid).or_default().push(&fork.child);
             }
         }
-        let reported = self.model.threads.values().map(|it| (&it.thread, it.parent_pid));
-        let walked = self.model.times.iter().map(|time| (&time.thread, time.parent_pid));
+        let reported = self.model.threads.by_id.values().map(|it| (&it.thread, it.parent_pid));
+        let walked = self.model.threads.times.iter().map(|time| (&time.thread, time.parent_pid));
         let model = self.model;
         let mut known: HashSet<(u32, ThreadKey)> = (self.children.iter())
-            .flat_map(|(parent, all)| all.iter().map(|child| (*parent, model.key(child))))
+            .flat_map(|(parent, all)| all.iter().map(|child| (*parent, model.threads.key(child))))
             .collect();
         for (thread, parent) in reported.chain(walked) {
             let is_main = thread.tid == thread.pid && parent != 0;
-            if is_main && known.insert((parent, model.key(thread))) {
+            if is_main && known.insert((parent, model.threads.key(thread))) {
                 self.children.entry(parent).or_default().push(thread);
             }
         }
@@ -219,17 +219,17 @@ impl<'a> Peers<'a> {
 
     fn add_lives(&mut self) {
         let model = self.model;
-        for fork in &model.forks {
-            self.begun_by.entry(model.key(&fork.1.parent)).or_default().push(fork);
-            self.births.entry(model.key(&fork.1.child)).or_insert(fork.0);
+        for fork in &model.threads.forks {
+            self.begun_by.entry(model.threads.key(&fork.1.parent)).or_default().push(fork);
+            self.births.entry(model.threads.key(&fork.1.child)).or_insert(fork.0);
         }
-        for (at_ns, exit) in &model.exits {
-            self.deaths.entry(model.key(&exit.thread)).or_insert(*at_ns);
-            self.gone.insert(model.key_at(&exit.thread, *at_ns));
+        for (at_ns, exit) in &model.threads.exits {
+            self.deaths.entry(model.threads.key(&exit.thread)).or_insert(*at_ns);
+            self.gone.insert(model.threads.key_at(&exit.thread, *at_ns));
         }
         // A zombie is no child that anything can be waited of.
         for wait in self.timelines.waits().filter(|wait| wait.class == WaitClass::Zombie) {
-            let who = model.key(&wait.thread);
+            let who = model.threads.key(&wait.thread);
             self.deaths.entry(who).or_insert(wait.begin_ns);
             self.gone.insert(who);
         }
@@ -238,7 +238,11 @@ impl<'a> Peers<'a> {
     /// Processes of a name: those in the waiter's network namespace where that is known of both.
     pub(super) fn named(&self, wait: &WaitSpan, comm: &str) -> Vec<ThreadRef> {
         let netns = |thread: &ThreadRef| {
-            self.model.identity(thread).map(|identity| identity.netns).filter(|netns| *netns != 0)
+            self.model
+                .threads
+                .identity(thread)
+                .map(|identity| identity.netns)
+                .filter(|netns| *netns != 0)
         };
         let own = netns(&wait.thread);
         let here = |thread: &&ThreadRef| {
@@ -246,7 +250,7 @@ impl<'a> Peers<'a> {
                 && thread.tid == thread.pid
                 && own.is_none_or(|own| netns(thread).is_none_or(|other| other == own))
         };
-        self.model.names.values().filter(here).cloned().collect()
+        self.model.threads.names.values().filter(here).cloned().collect()
     }
 
     /// Every known thread of some processes, by thread id.
@@ -263,7 +267,7 @@ impl<'a> Peers<'a> {
 
     /// The waits of one thread, by begin.
     pub fn waits_of(&self, thread: &ThreadRef) -> &'a [WaitSpan] {
-        self.timelines.of(self.model.key(thread))
+        self.timelines.of(self.model.threads.key(thread))
     }
 
     /// The last wait of a thread that had begun by then, if it goes on.
@@ -295,18 +299,18 @@ impl<'a> Peers<'a> {
 
     /// Whether anything was seen of a thread: a wait, or time on a CPU.
     pub fn is_seen(&self, thread: &ThreadRef) -> bool {
-        let ran = || self.timelines.seen_until(self.model.key(thread)) > 0;
+        let ran = || self.timelines.seen_until(self.model.threads.key(thread)) > 0;
         !self.waits_of(thread).is_empty() || self.ran_ns(thread) > 0 || ran()
     }
 
     /// How long a thread ran.
     pub(super) fn ran_ns(&self, thread: &ThreadRef) -> Ns {
-        self.ran_ns.get(&self.model.key(thread)).copied().unwrap_or(0)
+        self.ran_ns.get(&self.model.threads.key(thread)).copied().unwrap_or(0)
     }
 
     /// The process of who waited, by its main thread as of then.
     pub(super) fn process_of(&self, wait: &WaitSpan) -> ThreadRef {
-        self.model.thread_ref_at(wait.thread.pid, wait.end_ns)
+        self.model.threads.thread_ref_at(wait.thread.pid, wait.end_ns)
     }
 
     /// What some descriptors of a process are on, as far as it was reported.
@@ -374,7 +378,7 @@ impl<'a> Peers<'a> {
     /// listener: its connections were accepted before the queues were read.
     pub fn may_accept(&self, socket: &InetRef) -> Vec<ThreadRef> {
         let mut listeners = self.listeners(socket, None);
-        let target = self.model.target.as_ref();
+        let target = self.model.look.target.as_ref();
         if target.is_some_and(|target| target.kind == TargetKind::Command) {
             return listeners;
         }
@@ -389,7 +393,7 @@ impl<'a> Peers<'a> {
     pub fn is_for_a_question(&self, wait: &WaitSpan) -> bool {
         match self.subject(wait) {
             Some(ObjectRef::Unix { ino, peer_ino, .. }) => {
-                let is_named = |ino: u64| self.model.unix_path(ino).is_some();
+                let is_named = |ino: u64| self.model.called.unix_path(ino).is_some();
                 is_named(*ino) && !is_named(*peer_ino)
             }
             Some(ObjectRef::Inet(socket)) if socket.remote.port() == 0 => {
@@ -432,16 +436,16 @@ impl<'a> Peers<'a> {
     /// Processes that a process has begun, ended or not.
     pub(super) fn children_ever(&self, pid: u32) -> Vec<ThreadRef> {
         let children = self.children.get(&pid).map_or(&[][..], Vec::as_slice);
-        children.iter().map(|child| self.model.present(child)).collect()
+        children.iter().map(|child| self.model.threads.present(child)).collect()
     }
 
     /// Processes that a process has begun and that have not ended.
     pub(super) fn living_children(&self, pid: u32) -> Vec<ThreadRef> {
         let model = self.model;
-        let ended = |child: &ThreadRef| self.gone.contains(&model.key(child));
+        let ended = |child: &ThreadRef| self.gone.contains(&model.threads.key(child));
         let children = self.children.get(&pid).map_or(&[][..], Vec::as_slice);
         let alive = children.iter().filter(|child| !ended(child));
-        alive.map(|child| model.present(child)).collect()
+        alive.map(|child| model.threads.present(child)).collect()
     }
 
     /// Whether a process is another, or was begun by it, by one that it began, and so on.
@@ -489,8 +493,8 @@ impl<'a> Peers<'a> {
     pub(super) fn open_question(&self, pid: u32, from: Ns, to: Ns) -> Option<usize> {
         let asked = self.questions.get(&pid)?;
         let is_open = |index: &&usize| {
-            let (at, query) = &self.model.dns_queries[**index];
-            let answered = self.model.dns_replies.iter().any(|(replied, reply)| {
+            let (at, query) = &self.model.net.dns_queries[**index];
+            let answered = self.model.net.dns_replies.iter().any(|(replied, reply)| {
                 reply.id == query.id
                     && reply.server == query.server
                     && replied >= at

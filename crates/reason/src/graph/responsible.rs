@@ -195,9 +195,9 @@ impl Peers<'_> {
         const END_NS: Ns = 100_000_000;
         /// Data is dated by jiffies.
         const CLOCKS_APART_NS: Ns = 10_000_000;
-        let stands = wait.end_ns.max(to) + END_NS >= self.model.end_ns;
+        let stands = wait.end_ns.max(to) + END_NS >= self.model.look.end_ns;
         let debts = self.debts.awaits.get(&wait.thread.pid)?;
-        let at_end = |debt: &&Debt| debt.seen_ns >= self.model.end_ns && stands;
+        let at_end = |debt: &&Debt| debt.seen_ns >= self.model.look.end_ns && stands;
         let before = |debt: &&Debt| {
             debt.since_ns <= wait.begin_ns.saturating_add(CLOCKS_APART_NS)
                 && wait.begin_ns <= debt.seen_ns
@@ -207,7 +207,7 @@ impl Peers<'_> {
         };
         let outstanding = debts.iter().filter(of_it).filter(|debt| at_end(debt) || before(debt));
         let last = outstanding.max_by_key(|debt| debt.since_ns)?;
-        let socket = self.model.socket(last.ino)?;
+        let socket = self.model.called.socket(last.ino)?;
         let mut far = self.far_processes(socket);
         if far.is_empty() {
             // Not accepted yet.
@@ -250,7 +250,7 @@ impl Peers<'_> {
     /// The one child that a process had for most of an interval.
     pub(super) fn only_child(&self, pid: u32, from: Ns, to: Ns) -> Option<ThreadRef> {
         let lived = |child: &&ThreadRef| {
-            let who = self.model.key(child);
+            let who = self.model.threads.key(child);
             let since = self.births.get(&who).map_or(from, |at_ns| (*at_ns).max(from));
             let until = self.deaths.get(&who).map_or(to, |at_ns| (*at_ns).min(to));
             until.saturating_sub(since) * 2 >= to.saturating_sub(from)
@@ -283,7 +283,7 @@ impl Peers<'_> {
     /// the waiter's.
     fn held_sibling(&self, wait: &WaitSpan) -> Option<ThreadRef> {
         let threads = self.held_outside.get(&wait.thread.pid).into_iter().flatten();
-        let others = threads.filter(|other| !self.model.is_same(other, &wait.thread));
+        let others = threads.filter(|other| !self.model.threads.is_same(other, &wait.thread));
         let outside = |thread: &ThreadRef| -> Ns {
             let waits = self.waits_within(thread, wait.begin_ns, wait.end_ns).iter();
             let waits = waits.filter(|w| w.class.is_outside());
@@ -310,7 +310,8 @@ impl Peers<'_> {
                 && other.within_ns(wait.begin_ns, wait.end_ns) * 2 >= wait.end_ns - wait.begin_ns
         };
         let threads = self.threads_of(&[wait.thread.pid]);
-        let others = threads.into_iter().filter(|other| !self.model.is_same(other, &wait.thread));
+        let others =
+            threads.into_iter().filter(|other| !self.model.threads.is_same(other, &wait.thread));
         let until_ns = wait.end_ns + SAMPLES_APART_NS;
         let near = |other: &ThreadRef| self.waits_within(other, wait.begin_ns, until_ns).iter();
         let mut by = others.filter(|other| near(other).any(ended_it));

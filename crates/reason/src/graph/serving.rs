@@ -73,7 +73,7 @@ impl Peers<'_> {
         if let [only] = &threads[..] {
             return Some(only.clone());
         }
-        let from = since_ns.max(self.model.begin_ns);
+        let from = since_ns.max(self.model.look.begin_ns);
         let length = to.saturating_sub(from);
         let turned = self.turned_at(&threads, since_ns, to);
         let busiest = || {
@@ -141,7 +141,7 @@ impl Peers<'_> {
         let mut pids = vec![main.pid];
         pids.extend(self.living_children(main.pid).iter().map(|child| child.pid));
         let busy_ns = |thread: &ThreadRef| -> Ns {
-            let who = self.model.key(thread);
+            let who = self.model.threads.key(thread);
             let since_ns = self.births.get(&who).map_or(from, |at_ns| (*at_ns).max(from));
             let until_ns = self.deaths.get(&who).map_or(to, |at_ns| (*at_ns).min(to));
             let waits = self.waits_within(thread, since_ns, until_ns);
@@ -152,7 +152,8 @@ impl Peers<'_> {
             let rest_ns: Ns = rests.map(|it| it.within_ns(since_ns, until_ns)).sum();
             until_ns.saturating_sub(since_ns).saturating_sub(rest_ns)
         };
-        let others = self.threads_of(&pids).into_iter().filter(|it| !self.model.is_same(it, main));
+        let others =
+            self.threads_of(&pids).into_iter().filter(|it| !self.model.threads.is_same(it, main));
         others
             .map(|thread| (busy_ns(&thread), thread))
             .filter(|(busy_ns, _)| *busy_ns * part > to.saturating_sub(from))
@@ -268,7 +269,7 @@ impl Peers<'_> {
     /// So far may the times of two waits be off that began, or ended, with each other.
     fn apart_ns(&self) -> Ns {
         const DATED_NS: Ns = 5_000_000;
-        if self.model.host.kernel_events { DATED_NS } else { SAMPLES_APART_NS }
+        if self.model.look.host.kernel_events { DATED_NS } else { SAMPLES_APART_NS }
     }
 
     pub(super) fn turned_at(

@@ -45,7 +45,7 @@ impl<'a> Title<'a> {
 impl Peers<'_> {
     /// Whether a session says that it waits for a lock, by the end of the look, where `wait` stands.
     pub(super) fn says_that_it_waits(&self, wait: &WaitSpan) -> bool {
-        let waiter = self.model.threads.get(&wait.thread.pid).filter(|_| wait.standing);
+        let waiter = self.model.threads.by_id.get(&wait.thread.pid).filter(|_| wait.standing);
         waiter.and_then(|it| Title::read(&it.command)).is_some_and(|title| title.waits())
     }
 
@@ -77,7 +77,7 @@ impl Peers<'_> {
     /// word meanwhile. Somebody has the lock, and who works for a client would be seen to.
     fn only_other_session(&self, wait: &WaitSpan) -> Option<ThreadRef> {
         // Threads are read one after another as the look ends.
-        let at_ns = wait.begin_ns.max(self.model.begin_ns).midpoint(wait.end_ns);
+        let at_ns = wait.begin_ns.max(self.model.look.begin_ns).midpoint(wait.end_ns);
         let rests = |thread: &ThreadRef| {
             let its = self.wait_at(thread, at_ns);
             its.is_some_and(|its| self.is_for_a_question(its))
@@ -90,7 +90,7 @@ impl Peers<'_> {
     }
 
     fn session_by_title(&self, wait: &WaitSpan) -> Option<ThreadRef> {
-        let identity = |pid: u32| self.model.threads.get(&pid);
+        let identity = |pid: u32| self.model.threads.by_id.get(&pid);
         let waiter = identity(wait.thread.pid)?;
         let database = Title::read(&waiter.command)?.database;
         let may_hold = |other: &Thread| {

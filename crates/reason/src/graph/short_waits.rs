@@ -75,20 +75,22 @@ impl Reported<'_> {
 
 /// The longest wait that is short, where not all were reported; none where they were.
 pub(super) fn short_ns_max(model: &Model) -> Option<Ns> {
-    let threshold_ns = model.window_end.traced_threshold_ns;
+    let threshold_ns = model.look.window_end.traced_threshold_ns;
     (threshold_ns > 0).then_some(threshold_ns * SHORT_TIMES)
 }
 
 impl ShortWaits {
     pub(super) fn of(model: &Model, timelines: &Timelines) -> Self {
-        let is_process = model.target.as_ref().is_some_and(|it| it.kind == TargetKind::Process);
+        let is_process =
+            model.look.target.as_ref().is_some_and(|it| it.kind == TargetKind::Process);
         let Some(short_ns) = short_ns_max(model).filter(|_| is_process) else {
             return Self::default();
         };
         let mut weights = HashMap::new();
-        for time in model.times.iter().filter(|time| !time.kernel && model.in_target(&time.thread))
+        for time in
+            model.threads.times.iter().filter(|time| !time.kernel && model.in_target(&time.thread))
         {
-            let who = model.key_at(&time.thread, time.until_ns);
+            let who = model.threads.key_at(&time.thread, time.until_ns);
             for (at, (of, left_ns)) in
                 reported(timelines, who, time, short_ns).into_iter().enumerate()
             {
@@ -107,7 +109,7 @@ impl ShortWaits {
         if self.weights.is_empty() || !is_short(wait, self.short_ns) {
             return 1.0;
         }
-        let key = (model.key(&wait.thread), is_uninterruptible(wait));
+        let key = (model.threads.key(&wait.thread), is_uninterruptible(wait));
         self.weights.get(&key).copied().unwrap_or(1.0)
     }
 

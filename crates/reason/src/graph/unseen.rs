@@ -29,7 +29,7 @@ pub(super) type Parts = Arc<[(EndKey, f64)]>;
 
 /// A thread's sums.
 fn sums(model: &Model, who: ThreadKey) -> Option<&ThreadTime> {
-    model.times.iter().find(|time| model.key_at(&time.thread, time.until_ns) == who)
+    model.threads.times.iter().find(|time| model.threads.key_at(&time.thread, time.until_ns) == who)
 }
 
 /// How the time of a thread that was not reported divides: shares of running, of waiting for a CPU, and of short waits.
@@ -45,7 +45,7 @@ pub fn unseen_parts(
             (EndKind::Open, WaitClass::Unseen, open),
         ]
     };
-    let who = model.key(thread);
+    let who = model.threads.key(thread);
     let Some(time) = sums(model, who) else {
         return parts(0.0, 0.0, 1.0);
     };
@@ -88,7 +88,7 @@ pub(super) fn sleeps(
     for (of, left_ns) in kinds.iter().filter(|(of, left_ns)| of.is_sample() && *left_ns > 0) {
         let mut led: BTreeMap<EndKey, f64> = BTreeMap::new();
         for wait in of.short.iter().step_by(of.short.len().div_ceil(FOLLOWED_MAX)) {
-            for leaf in chains.follow_wait(wait, model.begin_ns, model.end_ns) {
+            for leaf in chains.follow_wait(wait, model.look.begin_ns, model.look.end_ns) {
                 for (key, share) in ends(&leaf) {
                     *led.entry(key).or_default() += share * leaf.ns() as f64;
                 }

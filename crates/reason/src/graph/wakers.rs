@@ -18,16 +18,16 @@ impl Peers<'_> {
     /// waited for. Nor has holdup, whatever it did.
     pub fn waker(&self, wait: &WaitSpan) -> Option<ThreadRef> {
         let wake = wait.wake.as_ref()?;
-        let own_pid = self.model.host.own_pid;
+        let own_pid = self.model.look.host.own_pid;
         let is_somebody = wake.by.tid != 0 && (own_pid == 0 || wake.by.pid != own_pid);
-        let is_itself = || self.model.is_same(&wake.by, &wait.thread);
+        let is_itself = || self.model.threads.is_same(&wake.by, &wait.thread);
         (wake.context == WakeContext::Task && is_somebody && !is_itself() && !self.is_killed(wait))
             .then(|| self.as_process(wait.class, &wake.by, wake.at_ns))
     }
 
     /// Whether a signal ended a wait, and with it the thread.
     pub(super) fn is_killed(&self, wait: &WaitSpan) -> bool {
-        let died_ns = self.killed.get(&self.model.key(&wait.thread));
+        let died_ns = self.killed.get(&self.model.threads.key(&wait.thread));
         died_ns.is_some_and(|at_ns| {
             (wait.end_ns..=wait.end_ns.saturating_add(DIES_WITHIN_NS)).contains(at_ns)
         })
@@ -40,10 +40,10 @@ impl Peers<'_> {
             return by.clone();
         }
         let dies = |of: &HashMap<ThreadKey, Ns>, who: &ThreadRef| {
-            let died_ns = of.get(&self.model.key_at(who, at_ns));
+            let died_ns = of.get(&self.model.threads.key_at(who, at_ns));
             died_ns.is_some_and(|it| it.abs_diff(at_ns) <= DIES_WITHIN_NS)
         };
-        let main = self.model.thread_ref_at(by.pid, at_ns);
+        let main = self.model.threads.thread_ref_at(by.pid, at_ns);
         let ends =
             || class == WaitClass::Child && [by, &main].iter().all(|it| dies(&self.deaths, it));
         if dies(&self.killed, by) || ends() { main } else { by.clone() }

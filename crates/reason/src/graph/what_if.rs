@@ -254,20 +254,22 @@ fn family(model: &Model, root: &ThreadRef) -> (Vec<Line>, HashMap<ThreadKey, usi
         needed: false,
         pieces: Vec::new(),
     };
-    let mut all = vec![line(root, None, model.begin_ns)];
-    let mut known = HashMap::from([(model.key(root), 0)]);
-    let mut forks: Vec<_> = model.forks.iter().collect();
+    let mut all = vec![line(root, None, model.look.begin_ns)];
+    let mut known = HashMap::from([(model.threads.key(root), 0)]);
+    let mut forks: Vec<_> = model.threads.forks.iter().collect();
     forks.sort_by_key(|(at_ns, _)| *at_ns);
     for (at_ns, fork) in forks {
-        let parent = known.get(&model.key_at(&fork.parent, *at_ns)).copied();
-        let child = model.key_at(&fork.child, *at_ns);
+        let parent = known.get(&model.threads.key_at(&fork.parent, *at_ns)).copied();
+        let child = model.threads.key_at(&fork.child, *at_ns);
         if let Some(parent) = parent.filter(|_| *at_ns < end_ns && !known.contains_key(&child)) {
             known.insert(child, all.len());
-            all.push(line(&model.present(&fork.child), Some((parent, *at_ns)), *at_ns));
+            all.push(line(&model.threads.present(&fork.child), Some((parent, *at_ns)), *at_ns));
         }
     }
-    for (at_ns, exit) in &model.exits {
-        let Some(at) = known.get(&model.key_at(&exit.thread, *at_ns)).copied() else { continue };
+    for (at_ns, exit) in &model.threads.exits {
+        let Some(at) = known.get(&model.threads.key_at(&exit.thread, *at_ns)).copied() else {
+            continue;
+        };
         if at == 0 || *at_ns > end_ns {
             continue;
         }
@@ -290,7 +292,7 @@ fn pieces(
 ) -> Vec<Piece> {
     let Line { who, begin_ns, end_ns, .. } = &all[line];
     let mut pieces = Vec::new();
-    for piece in graph.timelines.pieces(graph.model.key(who), *begin_ns, *end_ns) {
+    for piece in graph.timelines.pieces(graph.model.threads.key(who), *begin_ns, *end_ns) {
         let mut from = piece.begin_ns;
         if let Doing::Waiting(wait) = piece.doing
             && let Some(other) = awaited(graph, known, wait, (piece.begin_ns, piece.end_ns), line)
@@ -351,7 +353,7 @@ fn awaited(
         | Next::Later(thread, _)
         | Next::Brought(thread, _)
         | Next::Answer(_, thread) => {
-            known.get(&graph.model.key(&thread)).copied().filter(|other| *other != line)
+            known.get(&graph.model.threads.key(&thread)).copied().filter(|other| *other != line)
         }
         Next::Question(_) | Next::Peer(_) | Next::Goroutine(_) | Next::OwnClock | Next::Nobody => {
             None

@@ -224,13 +224,18 @@ fn of_one_program_side_by_side_one_process_costs_less_than_all() {
     let what_if = WhatIf::of(&graph).expect("a command");
     let key = graph.ends[0].key();
     let all = what_if.without(std::slice::from_ref(&key)).expect("asked");
-    let of = |pid| what_if.without_one(&key, model.key(&thread(pid, "job"))).expect("side by side");
+    let of = |pid| {
+        what_if.without_one(&key, model.threads.key(&thread(pid, "job"))).expect("side by side")
+    };
     assert!(near(all.seconds_max, 3.0), "{all:?}");
     assert!(near(of(20).seconds_max, 1.0) && near(of(30).seconds_max, 0.0));
     let one = Observed::new(command(&[sleeps(20, 3)], 0));
     let graph = Graph::of(&one.model, &one.timelines, &mut |_| {});
     let alone = WhatIf::of(&graph).expect("a command");
-    assert_eq!(alone.without_one(&graph.ends[0].key(), one.model.key(&thread(20, "job"))), None);
+    assert_eq!(
+        alone.without_one(&graph.ends[0].key(), one.model.threads.key(&thread(20, "job"))),
+        None
+    );
 }
 
 #[test]

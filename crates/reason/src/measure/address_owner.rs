@@ -14,7 +14,7 @@ pub fn owner<'m>(
     asker: &ThreadRef,
 ) -> Option<&'m ThreadRef> {
     let netns = |thread: &ThreadRef| {
-        model.identity(thread).map(|known| known.netns).filter(|netns| *netns != 0)
+        model.threads.identity(thread).map(|known| known.netns).filter(|netns| *netns != 0)
     };
     let own = netns(asker);
     let has_it = |end: &&Endpoint| match &end.object {
@@ -29,6 +29,6 @@ pub fn owner<'m>(
         _ => false,
     };
     // Forked servers share the socket: the first process of them has it.
-    let ends = model.endpoints.iter().filter(has_it);
+    let ends = model.held.endpoints.iter().filter(has_it);
     ends.map(|end| &end.process).min_by_key(|process| (process.start_ns, process.pid))
 }

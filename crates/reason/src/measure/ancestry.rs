@@ -19,7 +19,7 @@ pub struct Ancestry {
 impl Ancestry {
     /// Of a look.
     pub fn of(model: &Model) -> Self {
-        let forks = model.forks.iter().map(|(_, fork)| fork);
+        let forks = model.threads.forks.iter().map(|(_, fork)| fork);
         let processes = forks.filter(|fork| fork.child.pid != fork.parent.pid);
         Self { parents: processes.map(|fork| (fork.child.pid, fork.parent.pid)).collect() }
     }

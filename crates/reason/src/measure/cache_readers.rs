@@ -47,7 +47,7 @@ impl Reader {
 /// Every process that brought pages in, by its number.
 pub fn readers(model: &Model) -> BTreeMap<u32, Reader> {
     let mut all: BTreeMap<u32, Reader> = BTreeMap::new();
-    for fill in &model.cache_fills {
+    for fill in &model.memory.cache_fills {
         let reader = all.entry(fill.process.pid).or_default();
         reader.process = fill.process.clone();
         reader.brought_bytes += fill.bytes;
@@ -55,7 +55,7 @@ pub fn readers(model: &Model) -> BTreeMap<u32, Reader> {
             *reader.dropped_by.entry(fill.evicted_by).or_default() += fill.bytes;
         }
     }
-    for refault in &model.file_refaults {
+    for refault in &model.memory.file_refaults {
         if let Some(reader) = all.get_mut(&refault.pid) {
             *reader.files.entry(FileKey::from(&refault.file)).or_default() += refault.bytes;
         }
@@ -73,8 +73,8 @@ fn counted(model: &Model, process: &ThreadRef) -> u64 {
         Some(last.memory_refaults?.saturating_sub(first.memory_refaults.unwrap_or(0)))
     });
     let of_host = || {
-        let (first, last) = model.memory.first().zip(model.memory.last())?;
+        let (first, last) = model.memory.samples.first().zip(model.memory.samples.last())?;
         Some(last.1.refaults.saturating_sub(first.1.refaults))
     };
-    of_group.or_else(of_host).unwrap_or(0) * model.host.page_bytes.max(PAGE_BYTES)
+    of_group.or_else(of_host).unwrap_or(0) * model.look.host.page_bytes.max(PAGE_BYTES)
 }

@@ -7,12 +7,12 @@ use crate::model::Model;
 
 /// Counters of a group before and after; those of a group made in the window began at nothing.
 pub fn change(model: &Model, group: &Cgroup) -> Option<(CgroupSample, CgroupSample)> {
-    let ends = model.cgroup_ends(group)?;
+    let ends = model.containers.ends(group)?;
     let zero = || CgroupSample {
         memory_limit_hits: Some(0),
         oom_kills: Some(0),
         ..CgroupSample::default()
     };
-    let before = if ends.at_ns > model.begin_ns { zero() } else { ends.first.clone() };
+    let before = if ends.at_ns > model.look.begin_ns { zero() } else { ends.first.clone() };
     Some((before, ends.last().clone()))
 }

@@ -84,7 +84,7 @@ pub fn of_command(measures: &Measures<'_>) -> Option<Start> {
 /// The first exec of the first process of a PID namespace that was made in the look for this command.
 fn first_program(measures: &Measures<'_>, begin_ns: Ns) -> Option<(Ns, ThreadRef)> {
     let model = measures.model;
-    let born: HashSet<u32> = model.forks.iter().map(|(_, fork)| fork.child.pid).collect();
+    let born: HashSet<u32> = model.threads.forks.iter().map(|(_, fork)| fork.child.pid).collect();
     let links = measures.graph.path.iter().flat_map(|leaf| &leaf.links);
     let waited_for: HashSet<u32> = links.map(|link| link.who.pid).collect();
     // Daemons that were there before begin containers for others too.
@@ -94,10 +94,10 @@ fn first_program(measures: &Measures<'_>, begin_ns: Ns) -> Option<(Ns, ThreadRef
             || line.any(|pid| born.contains(&pid) && waited_for.contains(&pid))
     };
     let is_first = |exec: &Exec| {
-        let read = || model.threads.get(&exec.thread.pid)?.inner_pid;
+        let read = || model.threads.by_id.get(&exec.thread.pid)?.inner_pid;
         exec.inner_pid.or_else(read) == Some(1)
     };
-    let execs = model.execs.iter().filter(|(at_ns, exec)| {
+    let execs = model.threads.execs.iter().filter(|(at_ns, exec)| {
         *at_ns > begin_ns
             && is_first(exec)
             && born.contains(&exec.thread.pid)
@@ -139,7 +139,7 @@ fn of_samples(measures: &Measures<'_>, pid: u32) -> Vec<(Phase, f64)> {
     for samples in measures.profile.samples(pid) {
         let frames = match samples.stack {
             0 => &[],
-            stack => measures.model.stack(stack),
+            stack => measures.model.stacks.kernel(stack),
         };
         let call = frames.iter().find_map(|frame| called(frame)).unwrap_or_default();
         let in_file = || is_of_file(frames).then_some(Phase::Files);
@@ -168,7 +168,7 @@ fn of_wait(measures: &Measures<'_>, link: &ChainLink) -> Option<Phase> {
     let who = key(model, link);
     let mut waits = measures.timelines.of(who).iter();
     let wait = waits.find(|wait| wait.begin_ns < link.end_ns && wait.end_ns > link.begin_ns)?;
-    let by_place = of_call(&wait.place.syscall, model.stack(wait.place.stack));
+    let by_place = of_call(&wait.place.syscall, model.stacks.kernel(wait.place.stack));
     let on_network = || is_of_network(&wait.place).then_some(Phase::Network);
     let on_cgroups = || is_of_cgroups(&wait.place).then_some(Phase::Cgroups);
     let on_files = matches!(link.class, Disk | PageFault | Journal | DirtyThrottle | FuseDaemon);
@@ -176,7 +176,7 @@ fn of_wait(measures: &Measures<'_>, link: &ChainLink) -> Option<Phase> {
 }
 
 fn key(model: &Model, link: &ChainLink) -> ThreadKey {
-    model.key_at(&link.who, link.end_ns)
+    model.threads.key_at(&link.who, link.end_ns)
 }
 
 /// Whether work in the kernel is for a file.

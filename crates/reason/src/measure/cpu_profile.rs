@@ -90,13 +90,13 @@ impl<'a> CpuProfile<'a> {
     /// Sorts the samples by process.
     pub fn of(model: &'a Model) -> Self {
         let mut by_pid: BTreeMap<u32, OfProcess<'a>> = BTreeMap::new();
-        for samples in &model.samples {
+        for samples in &model.cpu.samples {
             by_pid.entry(samples.process.pid).or_default().samples.push(samples);
         }
-        for work in &model.work {
+        for work in &model.cpu.work {
             by_pid.entry(work.process.pid).or_default().calls.push(work);
         }
-        for effort in &model.efforts {
+        for effort in &model.cpu.efforts {
             let seconds = effort.until_ns.saturating_sub(effort.since_ns) as f64 / 1e9;
             if seconds >= SPAN_MIN_SECONDS {
                 let sum =
@@ -113,13 +113,13 @@ impl<'a> CpuProfile<'a> {
     pub fn spent(&self, pid: u32) -> Option<Spent> {
         let samples = self.samples(pid);
         let first = samples.first()?;
-        let mut process = self.model.thread_ref(pid);
+        let mut process = self.model.threads.thread_ref(pid);
         if process.comm.is_empty() {
             process = first.process.clone();
         }
         let count = samples.iter().map(|samples| samples.count).sum();
-        let is_kernel = self.model.identity(&process).is_some_and(|known| known.kernel);
-        let wanted = count >= SAMPLES_MIN && pid != self.model.host.own_pid && !is_kernel;
+        let is_kernel = self.model.threads.identity(&process).is_some_and(|known| known.kernel);
+        let wanted = count >= SAMPLES_MIN && pid != self.model.look.host.own_pid && !is_kernel;
         let each = 1.0 / f64::from(first.frequency_hz.max(1));
         wanted.then_some(Spent { process, samples: count, each })
     }
@@ -140,7 +140,7 @@ impl<'a> CpuProfile<'a> {
 
     /// CPU time of a process where its kernel stack, empty in its own code, is as wanted, seconds.
     pub fn seconds_where(&self, pid: u32, wanted: impl Fn(&[String]) -> bool) -> f64 {
-        let hit = self.samples(pid).iter().filter(|it| wanted(self.model.stack(it.stack)));
+        let hit = self.samples(pid).iter().filter(|it| wanted(self.model.stacks.kernel(it.stack)));
         hit.map(|it| it.count as f64 / f64::from(it.frequency_hz.max(1))).sum()
     }
 
@@ -157,7 +157,7 @@ impl<'a> CpuProfile<'a> {
     /// Samples of a process whose kernel stack is as wanted.
     pub fn in_stacks(&self, pid: u32, wanted: impl Fn(&[String]) -> bool) -> u64 {
         let in_kernel = self.samples(pid).iter().filter(|samples| samples.stack != 0);
-        in_kernel.filter(|s| wanted(self.model.stack(s.stack))).map(|s| s.count).sum()
+        in_kernel.filter(|s| wanted(self.model.stacks.kernel(s.stack))).map(|s| s.count).sum()
     }
 
     /// Samples of a process in which the kernel serves a page fault of its.
@@ -167,8 +167,8 @@ impl<'a> CpuProfile<'a> {
 
     /// The most that a process was seen to keep in memory, bytes: one that grows has little when it is seen first.
     pub fn rss_bytes_max(&self, process: &ThreadRef) -> u64 {
-        let first = self.model.identity(process).map_or(0, |known| known.rss_bytes);
-        let its = self.model.efforts.iter().filter(|effort| effort.thread.pid == process.pid);
+        let first = self.model.threads.identity(process).map_or(0, |known| known.rss_bytes);
+        let its = self.model.cpu.efforts.iter().filter(|effort| effort.thread.pid == process.pid);
         its.filter_map(|effort| effort.rss_bytes_max).fold(first, u64::max)
     }
 

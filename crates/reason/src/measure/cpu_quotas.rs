@@ -39,7 +39,7 @@ impl Quota<'_> {
 /// Every group that ran out of its quota in the window.
 pub fn quotas(model: &Model) -> Vec<Quota<'_>> {
     let mut found = Vec::new();
-    for group in &model.cgroups {
+    for group in &model.containers.cgroups {
         let Some(quota_us) = group.cpu_quota_us else { continue };
         let Some((first, last)) = change(model, group) else { continue };
         let delta = |of: fn(&CgroupSample) -> Option<u64>| {
@@ -54,7 +54,7 @@ pub fn quotas(model: &Model) -> Vec<Quota<'_>> {
             group,
             quota_us,
             period_us: group.cpu_period_us.unwrap_or(PERIOD_US),
-            used_cpus: used_ns.map(|ns| ns as f64 / 1e9 / model.seconds().max(1e-9)),
+            used_cpus: used_ns.map(|ns| ns as f64 / 1e9 / model.look.seconds().max(1e-9)),
             periods: delta(|sample| sample.cpu_periods),
             throttled_periods,
             throttled_ns: delta(|sample| sample.cpu_throttled_ns),
@@ -65,7 +65,7 @@ pub fn quotas(model: &Model) -> Vec<Quota<'_>> {
 
 /// CPU that a group used; in cgroup v1 another hierarchy may count it, under the same path.
 fn used_ns(model: &Model, group: &Cgroup) -> Option<Ns> {
-    let counts = model.cgroups.iter().filter(|other| {
+    let counts = model.containers.cgroups.iter().filter(|other| {
         other.path == group.path && other.controllers.is_empty() == group.controllers.is_empty()
     });
     counts.into_iter().find_map(|other| {
@@ -83,7 +83,7 @@ pub fn out_of_quota_ns(model: &Model, quotas: &[Quota<'_>], time: &ThreadTime) -
     if quotas.is_empty() {
         return 0;
     }
-    let Some(identity) = model.identity(&time.thread) else { return 0 };
+    let Some(identity) = model.threads.identity(&time.thread) else { return 0 };
     let throttled = quotas
         .iter()
         .filter(|quota| membership::belongs(identity, quota.group, &["cpu"]))

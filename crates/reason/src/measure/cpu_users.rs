@@ -138,17 +138,20 @@ impl<'a> CpuUsers<'a> {
     pub fn instead_of(&self, victims: &BTreeSet<u32>) -> Instead {
         let cpus = self.cpus_of(victims);
         let count = match (cpus.len(), self.busy.len()) {
-            (0, 0) => self.model.host.cpus as usize,
+            (0, 0) => self.model.look.host.cpus as usize,
             (0, all) => all,
             (some, _) => some,
         };
-        let capacity = count as f64 * self.model.seconds();
+        let capacity = count as f64 * self.model.look.seconds();
         let meets = |thread: &ThreadRef| {
-            let allowed = self.model.identity(thread).map_or(&[][..], |known| &known.cpus_allowed);
+            let allowed =
+                self.model.threads.identity(thread).map_or(&[][..], |known| &known.cpus_allowed);
             cpus.is_empty() || allowed.is_empty() || allowed.iter().any(|cpu| cpus.contains(cpu))
         };
         let mut all: BTreeMap<u32, OfProcess> = BTreeMap::new();
-        for time in self.model.times.iter().filter(|t| t.thread.pid != 0 && meets(&t.thread)) {
+        for time in
+            self.model.threads.times.iter().filter(|t| t.thread.pid != 0 && meets(&t.thread))
+        {
             all.entry(time.thread.pid).or_default().add(time, self.out_of_quota_ns(time));
         }
         let is_victim = |pid: &u32| victims.contains(pid);
@@ -163,7 +166,7 @@ impl<'a> CpuUsers<'a> {
     fn cpus_of(&self, pids: &BTreeSet<u32>) -> BTreeSet<u32> {
         let mut cpus = BTreeSet::new();
         for pid in pids {
-            match self.model.threads.get(pid).map(|known| &known.cpus_allowed[..]) {
+            match self.model.threads.by_id.get(pid).map(|known| &known.cpus_allowed[..]) {
                 None | Some([]) => return BTreeSet::new(),
                 Some(allowed) => cpus.extend(allowed.iter().copied()),
             }
@@ -178,7 +181,7 @@ impl<'a> CpuUsers<'a> {
     ) -> Vec<Program> {
         let mut programs: BTreeMap<String, (Program, f64)> = BTreeMap::new();
         for (pid, process) in of.filter(|(_, process)| process.run + process.ready > 0.0) {
-            let name = match self.model.process_name(*pid) {
+            let name = match self.model.threads.process_name(*pid) {
                 none if none.is_empty() => process.comm.clone(),
                 name => name,
             };
@@ -194,7 +197,8 @@ impl<'a> CpuUsers<'a> {
                 (Program { name, count: 0, at_a_time, example, run, ready, share, kernel }, 0.0)
             });
             program.count += 1;
-            program.at_a_time += process.alive_ns as f64 / 1e9 / self.model.seconds().max(1e-9);
+            program.at_a_time +=
+                process.alive_ns as f64 / 1e9 / self.model.look.seconds().max(1e-9);
             program.run += process.run;
             program.ready += process.ready;
             program.share += process.run / capacity.max(1e-9);
@@ -234,7 +238,7 @@ impl OfProcess {
 /// Everybody who ran or wanted to.
 fn competitors(model: &Model, quotas: &[Quota<'_>], ancestry: &Ancestry) -> Vec<Competitor> {
     let mut all: HashMap<Job, Competitor> = HashMap::new();
-    for time in model.times.iter().filter(|time| time.thread.pid != 0) {
+    for time in model.threads.times.iter().filter(|time| time.thread.pid != 0) {
         let of = all.entry(job(model, ancestry, &time.thread)).or_insert_with(|| Competitor {
             processes: BTreeMap::new(),
             run: 0.0,
@@ -250,7 +254,7 @@ fn competitors(model: &Model, quotas: &[Quota<'_>], ancestry: &Ancestry) -> Vec<
         of.ready += ready;
         of.wanted_by_one = of.wanted_by_one.max(run + ready);
         let process = of.processes.entry(time.thread.pid).or_insert_with(|| Use {
-            process: model.thread_ref(time.thread.pid),
+            process: model.threads.thread_ref(time.thread.pid),
             run: 0.0,
             ready: 0.0,
         });
@@ -289,7 +293,7 @@ enum Job {
 /// in the same process group.
 fn job(model: &Model, ancestry: &Ancestry, thread: &ThreadRef) -> Job {
     let pid = ancestry.eldest(thread.pid);
-    match model.threads.get(&pid) {
+    match model.threads.by_id.get(&pid) {
         Some(known) if known.process_group != 0 => {
             Job::Group(known.process_group, known.thread.comm.clone())
         }
@@ -300,7 +304,7 @@ fn job(model: &Model, ancestry: &Ancestry, thread: &ThreadRef) -> Job {
 /// Share of the window that a CPU did something, from /proc/stat.
 fn busy(model: &Model) -> BTreeMap<u32, f64> {
     let mut busy = BTreeMap::new();
-    for (cpu, series) in &model.cpu_samples {
+    for (cpu, series) in &model.cpu.times {
         let (Some((_, first)), Some((_, last))) = (series.first(), series.last()) else { continue };
         let used = |s: &CpuSample| s.user_ns + s.system_ns + s.irq_ns + s.softirq_ns + s.steal_ns;
         let idle = |s: &CpuSample| s.idle_ns + s.iowait_ns;

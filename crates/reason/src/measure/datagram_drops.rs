@@ -39,10 +39,10 @@ pub fn datagram_drops<'a>(
     timelines: &Timelines,
     changes: &SocketChanges<'_>,
 ) -> Vec<Dropping<'a>> {
-    let seconds = model.seconds().max(1e-9);
+    let seconds = model.look.seconds().max(1e-9);
     let mut seen = HashSet::new();
     let mut all = Vec::new();
-    for endpoint in &model.endpoints {
+    for endpoint in &model.held.endpoints {
         let ObjectRef::Inet(socket) = &endpoint.object else { continue };
         if socket.protocol != "udp" || !seen.insert(socket.ino) {
             continue;
@@ -81,7 +81,7 @@ fn waiting(
         if let Some(ObjectRef::Inet(socket)) = &wait.place.object
             && leads_to(socket, server)
         {
-            let seconds = wait.within_ns(model.begin_ns, model.end_ns) as f64 / 1e9;
+            let seconds = wait.within_ns(model.look.begin_ns, model.look.end_ns) as f64 / 1e9;
             let of = waiting.entry(wait.thread.pid).or_insert_with(|| (wait.thread.clone(), 0.0));
             of.1 += seconds;
         }
@@ -97,11 +97,11 @@ fn senders<'a>(
 ) -> Vec<&'a ThreadRef> {
     // A socket may stand connected for days: whoever has not been on a CPU has sent nothing.
     let ran = |pid: u32| {
-        let mut times = model.times.iter().filter(|time| time.thread.pid == pid).peekable();
+        let mut times = model.threads.times.iter().filter(|time| time.thread.pid == pid).peekable();
         times.peek().is_none() || times.any(|time| time.run_ns > 0)
     };
     let mut senders: BTreeMap<u32, &ThreadRef> = BTreeMap::new();
-    for endpoint in &model.endpoints {
+    for endpoint in &model.held.endpoints {
         let pid = endpoint.process.pid;
         if let ObjectRef::Inet(socket) = &endpoint.object
             && leads_to(socket, server)

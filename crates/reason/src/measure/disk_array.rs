@@ -68,7 +68,7 @@ impl DiskArray<'_> {
 
 /// All arrays of a look that have the same content on several members.
 pub fn of(model: &Model) -> Vec<DiskArray<'_>> {
-    model.disks.values().filter_map(|disk| array(model, disk)).collect()
+    model.disk.all.values().filter_map(|disk| array(model, disk)).collect()
 }
 
 fn array<'a>(model: &'a Model, disk: &'a Disk) -> Option<DiskArray<'a>> {
@@ -82,15 +82,15 @@ fn array<'a>(model: &'a Model, disk: &'a Disk) -> Option<DiskArray<'a>> {
         words.clone().any(|word| word == "in_sync") && words.all(|word| word != "write_mostly")
     };
     let of = |member: &RaidMember| {
-        let disk = model.disk(member.dev)?;
-        let (_, first) = model.disk_samples.get(&disk.dev)?.first()?;
-        let (_, last) = model.disk_samples.get(&disk.dev)?.last()?;
+        let disk = model.disk.of(member.dev)?;
+        let (_, first) = model.disk.samples.get(&disk.dev)?.first()?;
+        let (_, last) = model.disk.samples.get(&disk.dev)?.last()?;
         let reads = last.reads.checked_sub(first.reads)?;
         Some(ArrayMember { disk, reads, queue: disk_queue::disk(model, disk.dev)? })
     };
     // A disk that has not moved since it came has no samples, so an unknown member is one that read nothing.
     let idle = |member: &RaidMember| {
-        let disk = model.disk(member.dev)?;
+        let disk = model.disk.of(member.dev)?;
         Some(ArrayMember { disk, reads: 0, queue: DiskQueue::default() })
     };
     let members = raid.members.iter().filter(|member| reads(&member.state));

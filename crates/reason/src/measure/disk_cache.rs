@@ -59,19 +59,19 @@ impl DiskCache<'_> {
 
 /// All caches of a look.
 pub fn of(model: &Model) -> Vec<DiskCache<'_>> {
-    model.disk_caches.keys().filter_map(|dev| cache(model, *dev)).collect()
+    model.disk.caches.keys().filter_map(|dev| cache(model, *dev)).collect()
 }
 
 fn cache(model: &Model, dev: DeviceNumber) -> Option<DiskCache<'_>> {
-    let series = model.disk_caches.get(&dev)?;
+    let series = model.disk.caches.get(&dev)?;
     let ((_, first), (_, last)) = (series.first()?, series.last()?);
-    let disk = model.disks.get(&dev)?;
+    let disk = model.disk.all.get(&dev)?;
     let by_size = || {
-        let below = disk.below.iter().filter_map(|dev| model.disk(*dev));
+        let below = disk.below.iter().filter_map(|dev| model.disk.of(*dev));
         below.max_by_key(|disk| disk.size_bytes)
     };
-    let origin = last.origin.and_then(|dev| model.disk(dev)).or_else(by_size)?;
-    let fast = last.fast.and_then(|dev| model.disk(dev));
+    let origin = last.origin.and_then(|dev| model.disk.of(dev)).or_else(by_size)?;
+    let fast = last.fast.and_then(|dev| model.disk.of(dev));
     let (whole, queue) = (disk_queue::disk(model, dev)?, disk_queue::disk(model, origin.dev)?);
     let fast_queue = fast.and_then(|fast| disk_queue::disk(model, fast.dev));
     let grown = |of: fn(&DiskCacheSample) -> u64| of(last).checked_sub(of(first));
@@ -97,8 +97,8 @@ pub fn unused<'a>(model: &'a Model, cache: &DiskCache<'a>) -> Option<(f64, &'a D
     let (on, taken) = if part {
         (fast, fast.partitioned_bytes)
     } else if let [below] = fast.below[..] {
-        let on = model.disk(below)?;
-        let volumes = || model.disks.values().filter(|disk| disk.below.contains(&on.dev));
+        let on = model.disk.of(below)?;
+        let volumes = || model.disk.all.values().filter(|disk| disk.below.contains(&on.dev));
         // A volume over several disks: how much of it lies on this one is not known.
         if volumes().any(|volume| volume.below.len() > 1 && volume.dev != cache.disk.dev) {
             return None;

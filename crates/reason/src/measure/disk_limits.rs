@@ -55,7 +55,8 @@ pub fn of<'a>(
     timelines: &Timelines,
 ) -> BTreeMap<DeviceNumber, Vec<LimitUse<'a>>> {
     let mut all: BTreeMap<DeviceNumber, Vec<LimitUse<'a>>> = BTreeMap::new();
-    let limits = model.cgroups.iter().flat_map(|g| g.io_limits.iter().map(move |l| (g, l)));
+    let limits =
+        model.containers.cgroups.iter().flat_map(|g| g.io_limits.iter().map(move |l| (g, l)));
     for (group, limit) in limits {
         all.entry(limit.dev).or_default().push(counted(model, group, limit));
     }
@@ -112,7 +113,7 @@ fn disk_of(model: &Model, wait: &WaitSpan) -> Option<DeviceNumber> {
             let name = wait.thread.comm.strip_prefix("jbd2/")?;
             let of =
                 |disk: &&Disk| name.strip_prefix(&*disk.name).is_some_and(|p| p.starts_with('-'));
-            model.disks.values().find(of).map(|disk| disk.dev)
+            model.disk.all.values().find(of).map(|disk| disk.dev)
         }
         (WaitClass::Disk | WaitClass::PageFault, Object::Disk(dev)) => *dev,
         (WaitClass::Journal, Object::Journal(dev)) => *dev,
@@ -130,13 +131,13 @@ fn counted<'a>(model: &'a Model, group: &'a Cgroup, limit: &'a IoLimit) -> Limit
     let on_disk = |sample: &CgroupSample| {
         sample.io.iter().find(|io| io.dev == limit.dev).cloned().unwrap_or_default()
     };
-    let (first, last) = match model.cgroup_change(group) {
+    let (first, last) = match model.containers.change(group) {
         Some((first, last)) => (on_disk(first), on_disk(last)),
         None => Default::default(),
     };
     // Who counts one kind on the disk counts all: then 0 is what was done of another.
     let all = |io: &CgroupIo| io.reads + io.writes + io.read_bytes + io.write_bytes;
-    let reached = of(&last).saturating_sub(of(&first)) as f64 / model.seconds().max(1e-9);
+    let reached = of(&last).saturating_sub(of(&first)) as f64 / model.look.seconds().max(1e-9);
     let writes = last.writes.saturating_sub(first.writes);
     LimitUse {
         group,
@@ -159,11 +160,12 @@ fn charged(model: &Model, group: &Cgroup, dev: DeviceNumber) -> BTreeSet<u32> {
             && other.controllers == group.controllers
             && membership::is_below(&other.path, &group.path)
     };
-    let ids: BTreeSet<u64> = model.cgroups.iter().filter(inside).map(|group| group.id).collect();
+    let ids: BTreeSet<u64> =
+        model.containers.cgroups.iter().filter(inside).map(|group| group.id).collect();
     let own = |used: &&DiskUse| {
         used.dev == dev && ids.contains(&used.cgroup_id) && !is_kernel(model, &used.process)
     };
-    model.disk_use.iter().filter(own).map(|used| used.process.pid).collect()
+    model.disk.used.iter().filter(own).map(|used| used.process.pid).collect()
 }
 
 fn add_waits(model: &Model, limit: &mut LimitUse<'_>, waits: &OnDisk<'_>) {
@@ -177,7 +179,7 @@ fn add_waits(model: &Model, limit: &mut LimitUse<'_>, waits: &OnDisk<'_>) {
     for wait in &waits.direct {
         if is_member(wait) {
             own.push((wait.begin_ns, wait.end_ns));
-            if !is_for_a_place(model.stack(wait.place.stack)) {
+            if !is_for_a_place(model.stacks.kernel(wait.place.stack)) {
                 data.push((wait.begin_ns, wait.end_ns));
             }
         }
@@ -187,7 +189,7 @@ fn add_waits(model: &Model, limit: &mut LimitUse<'_>, waits: &OnDisk<'_>) {
         to.extend(common(&[(wait.begin_ns, wait.end_ns)], &waits.commits));
     }
     limit.members.extend(asked.iter().filter(|(_, own)| **own).map(|(pid, _)| *pid));
-    let window = [(model.begin_ns, model.end_ns)];
+    let window = [(model.look.begin_ns, model.look.end_ns)];
     let seconds = |stretches: Vec<(Ns, Ns)>| {
         let within = common(&joined(stretches), &window);
         within.iter().map(|(begin, end)| end - begin).sum::<Ns>() as f64 / 1e9
@@ -208,6 +210,6 @@ fn is_for_a_place(frames: &[String]) -> bool {
 
 /// Whether a thread is in a group that limits I/O, or below it.
 fn belongs(model: &Model, thread: &ThreadRef, group: &Cgroup) -> bool {
-    let Some(known) = model.identity(thread) else { return false };
+    let Some(known) = model.threads.identity(thread) else { return false };
     membership::belongs(known, group, &["blkio", "io"])
 }

@@ -80,8 +80,9 @@ impl Service {
 
 /// Its samples of the window.
 fn within(model: &Model, dev: DeviceNumber) -> Vec<&(Ns, DiskSample)> {
-    let series = model.disk_samples.get(&dev).map_or(&[][..], Vec::as_slice);
-    let is_within = |at: Ns| at + 150_000_000 >= model.begin_ns && at <= model.end_ns + 150_000_000;
+    let series = model.disk.samples.get(&dev).map_or(&[][..], Vec::as_slice);
+    let is_within =
+        |at: Ns| at + 150_000_000 >= model.look.begin_ns && at <= model.look.end_ns + 150_000_000;
     series.iter().filter(|(at, _)| is_within(*at)).collect()
 }
 
@@ -137,7 +138,7 @@ pub fn disk(model: &Model, dev: DeviceNumber) -> Option<DiskQueue> {
 
 /// The best rate that a disk showed between two samples, bytes a second.
 pub fn best_bytes_per_second(model: &Model, dev: DeviceNumber) -> f64 {
-    let Some(series) = model.disk_samples.get(&dev) else { return 0.0 };
+    let Some(series) = model.disk.samples.get(&dev) else { return 0.0 };
     let bytes = |s: &DiskSample| s.read_bytes + s.write_bytes;
     series
         .windows(2)
@@ -192,7 +193,7 @@ pub fn service(model: &Model, dev: DeviceNumber) -> Option<Service> {
     let mut sum = Service::default();
     let mut slots: Vec<u64> = Vec::new();
     let (mut service_ns, mut queued_ns) = (0u64, 0u64);
-    for latency in model.disk_latency.iter().filter(|l| l.dev == dev) {
+    for latency in model.disk.latency.iter().filter(|l| l.dev == dev) {
         sum.errors += latency.errors;
         sum.all += latency.count;
         sum.all_seconds += latency.service_ns as f64 / 1e9;
@@ -250,10 +251,11 @@ pub fn worker_ready_seconds(model: &Model, device: &Disk) -> Option<f64> {
     const PART_OF_WINDOW_MIN: f64 = 0.05;
     device.backing_file.as_ref()?;
     let is_worker = |time: &&ThreadTime| time.kernel && time.thread.comm.starts_with("kworker/");
-    let ready_ns: u64 = model.times.iter().filter(is_worker).map(|time| time.runnable_ns).sum();
+    let ready_ns: u64 =
+        model.threads.times.iter().filter(is_worker).map(|time| time.runnable_ns).sum();
     let ready = ready_ns as f64 / 1e9;
-    let busy = disk(model, device.dev)?.busy * model.seconds();
-    let is_long = ready > 0.0 && ready >= PART_OF_WINDOW_MIN * model.seconds();
+    let busy = disk(model, device.dev)?.busy * model.look.seconds();
+    let is_long = ready > 0.0 && ready >= PART_OF_WINDOW_MIN * model.look.seconds();
     (is_long && ready >= PART_OF_BUSY_MIN * busy).then_some(ready)
 }
 
@@ -263,8 +265,8 @@ mod tests {
 
     fn model(samples: impl Iterator<Item = (Ns, DiskSample)>) -> Model {
         let mut model = Model::default();
-        model.end_ns = 5_000_000_000;
-        model.disk_samples.insert(DeviceNumber::default(), samples.collect());
+        model.look.end_ns = 5_000_000_000;
+        model.disk.samples.insert(DeviceNumber::default(), samples.collect());
         model
     }
 
@@ -306,7 +308,7 @@ mod tests {
         let device = Disk { backing_file: Some("/srv/image".into()), ..Disk::default() };
         for (ready_ms, reported) in [(80, None), (300, Some(0.3))] {
             let comm = "kworker/u8:3".into();
-            model.times = vec![ThreadTime {
+            model.threads.times = vec![ThreadTime {
                 thread: ThreadRef { comm, ..ThreadRef::default() },
                 kernel: true,
                 runnable_ns: ready_ms * 1_000_000,

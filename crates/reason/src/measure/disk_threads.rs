@@ -13,7 +13,7 @@ pub fn is_journal(thread: &ThreadRef) -> bool {
 
 /// A thread of the kernel, by what is known of it or by its name.
 pub fn is_kernel(model: &Model, thread: &ThreadRef) -> bool {
-    model.threads.get(&thread.pid).is_some_and(|known| known.kernel)
+    model.threads.by_id.get(&thread.pid).is_some_and(|known| known.kernel)
         || thread.comm.starts_with("kworker")
         || is_journal(thread)
 }

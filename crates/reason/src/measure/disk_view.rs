@@ -22,6 +22,8 @@ const BYTES_OF_A_REQUEST: f64 = 65536.0;
 
 /// Disks stand on disks only so deep.
 const DEPTH_MAX: u32 = 8;
+/// For this part of the time in which a disk has requests in flight, a disk below it must work to be the slow one of the two.
+const SLOW_BELOW: f64 = 0.7;
 
 /// All disks, and what is made of several.
 #[derive(Debug, Default)]
@@ -32,6 +34,8 @@ pub struct Disks<'a> {
     pub caches: Vec<DiskCache<'a>>,
     /// Arrays of disks that have the same content.
     pub arrays: Vec<DiskArray<'a>>,
+    /// Over which they were measured.
+    pub window_seconds: f64,
 }
 
 /// A disk with all that was measured of it.
@@ -101,11 +105,11 @@ impl<'a> Disks<'a> {
     pub fn of(model: &'a Model, timelines: &Timelines) -> Self {
         let mut limits = disk_limits::of(model, timelines);
         let mut requests: BTreeMap<DeviceNumber, Vec<&Request>> = BTreeMap::new();
-        for request in &model.requests {
+        for request in &model.disk.requests {
             requests.entry(request.dev).or_default().push(request);
         }
         let mut views = BTreeMap::new();
-        for disk in model.disks.values() {
+        for disk in model.disk.all.values() {
             let dev = disk.dev;
             let queue = disk_queue::disk(model, dev);
             let view = DiskView {
@@ -122,7 +126,27 @@ impl<'a> Disks<'a> {
             views.insert(dev, view);
         }
         views.values_mut().for_each(|view| use_of_device(model, view));
-        Self { views, caches: disk_cache::of(model), arrays: disk_array::of(model) }
+        let (caches, arrays) = (disk_cache::of(model), disk_array::of(model));
+        Self { views, caches, arrays, window_seconds: model.look.seconds() }
+    }
+
+    /// The disk whose work a disk waits for: itself, or the one that it is made of (a loop device's file lies on it) where that
+    /// one works nearly all the time in which the upper one has something in flight. Which member of an array is
+    /// waited for, or what a cache has, is not asked here.
+    pub fn slow_layer(&self, dev: DeviceNumber) -> Option<&DiskView<'a>> {
+        let mut view = self.views.get(&dev)?;
+        for _ in 0..DEPTH_MAX {
+            let [below] = view.disk.below[..] else { break };
+            let Some(below) = self.views.get(&below).filter(|below| below.is_counted) else {
+                break;
+            };
+            let outstanding = view.queue.busy * self.window_seconds;
+            if below.worked_seconds(self.window_seconds) < SLOW_BELOW * outstanding {
+                break;
+            }
+            view = below;
+        }
+        Some(view)
     }
 }
 
@@ -207,7 +231,7 @@ fn users<'a>(model: &'a Model, dev: DeviceNumber) -> Vec<DiskUser<'a>> {
             is_kernel: is_journal || is_kernel(model, &used.process),
         }
     };
-    model.disk_use.iter().filter(|used| used.dev == dev).map(user).collect()
+    model.disk.used.iter().filter(|used| used.dev == dev).map(user).collect()
 }
 
 /// Where a group's own counters say nothing, what the disk did is all that is known of its use.
@@ -225,7 +249,7 @@ pub fn stands_on(model: &Model, upper: &Disk, lower: DeviceNumber) -> bool {
 
 fn stands_above(model: &Model, upper: &Disk, lower: DeviceNumber, depth: u32) -> bool {
     let below = |dev: &DeviceNumber| {
-        model.disk(*dev).is_some_and(|disk| stands_above(model, disk, lower, depth - 1))
+        model.disk.of(*dev).is_some_and(|disk| stands_above(model, disk, lower, depth - 1))
     };
     upper.dev == lower || depth > 0 && upper.below.iter().any(below)
 }

@@ -32,12 +32,12 @@ pub struct Answer {
 pub fn dns_answers(model: &Model) -> BTreeMap<SocketAddr, Vec<Question<'_>>> {
     type Key = (SocketAddr, u16, u16);
     let mut replies: HashMap<Key, Vec<(Ns, &DnsReply)>> = HashMap::new();
-    for (at, reply) in &model.dns_replies {
+    for (at, reply) in &model.net.dns_replies {
         let key = (reply.server, reply.local.port(), reply.id);
         replies.entry(key).or_default().push((*at, reply));
     }
     let mut servers: BTreeMap<SocketAddr, Vec<Question<'_>>> = BTreeMap::new();
-    for (at, query) in model.dns_queries.iter().filter(|(at, _)| *at <= model.end_ns) {
+    for (at, query) in model.net.dns_queries.iter().filter(|(at, _)| *at <= model.look.end_ns) {
         let key = (query.server, query.local.port(), query.id);
         let of_it = replies.get(&key).into_iter().flatten();
         let first = of_it.filter(|(replied, _)| replied >= at).min_by_key(|(replied, _)| *replied);
@@ -45,7 +45,7 @@ pub fn dns_answers(model: &Model) -> BTreeMap<SocketAddr, Vec<Question<'_>>> {
             seconds: (replied - at) as f64 / 1e9,
             rcode: reply.rcode,
         });
-        let age_seconds = (model.end_ns - at) as f64 / 1e9;
+        let age_seconds = (model.look.end_ns - at) as f64 / 1e9;
         servers.entry(query.server).or_default().push(Question { query, age_seconds, answer });
     }
     servers

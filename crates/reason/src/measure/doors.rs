@@ -26,7 +26,7 @@ pub fn of(model: &Model, pid: u32) -> Doors {
     let family = family(model, pid);
     let mut doors = Doors::default();
     let own = |end: &&Endpoint| family.contains(&end.process.pid);
-    for end in model.endpoints.iter().filter(own) {
+    for end in model.held.endpoints.iter().filter(own) {
         match &end.object {
             ObjectRef::Inet(socket) if socket.state == TCP_LISTEN => {
                 doors.tcp.push(reached(socket.local));
@@ -46,10 +46,10 @@ pub fn of(model: &Model, pid: u32) -> Doors {
 }
 
 fn family(model: &Model, pid: u32) -> Vec<u32> {
-    let name = model.process_name(pid);
+    let name = model.threads.process_name(pid);
     let mut all = vec![pid];
     while let Some(above) = parent(model, all[all.len() - 1]).filter(|_| all.len() <= ABOVE) {
-        if model.process_name(above) != name {
+        if model.threads.process_name(above) != name {
             break;
         }
         all.push(above);
@@ -58,8 +58,9 @@ fn family(model: &Model, pid: u32) -> Vec<u32> {
 }
 
 fn parent(model: &Model, pid: u32) -> Option<u32> {
-    let known = model.threads.get(&pid).map(|thread| thread.parent_pid);
-    let walked = || model.times.iter().find(|time| time.thread.tid == pid).map(|it| it.parent_pid);
+    let known = model.threads.by_id.get(&pid).map(|thread| thread.parent_pid);
+    let walked =
+        || model.threads.times.iter().find(|time| time.thread.tid == pid).map(|it| it.parent_pid);
     known.or_else(walked).filter(|parent| *parent != 0)
 }
 

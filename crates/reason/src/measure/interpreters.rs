@@ -60,7 +60,7 @@ pub struct Interpreted<'m> {
 impl<'m> Interpreted<'m> {
     /// Of a process; none if it was read too seldom.
     pub fn of(model: &'m Model, pid: u32) -> Option<Self> {
-        let read = model.interpreter_locks.get(&pid)?;
+        let read = model.stacks.interpreter_locks.get(&pid)?;
         let held: Vec<&InterpreterLock> =
             read.iter().map(|(_, lock)| lock).filter(|lock| lock.holder_tid != 0).collect();
         (held.len() >= READINGS_MIN).then_some(Self { readings: read.len(), held })
@@ -120,7 +120,7 @@ mod tests {
         let free = (0..free).map(|_| InterpreterLock { pid: 10, ..InterpreterLock::default() });
         let mut model = Model::default();
         let all = (1..).zip(held.chain(free)).collect();
-        model.interpreter_locks.insert(10, all);
+        model.stacks.interpreter_locks.insert(10, all);
         model
     }
 

@@ -18,14 +18,14 @@ pub struct Interrupts {
 
 /// Of each CPU.
 pub fn interrupts(model: &Model) -> BTreeMap<u32, Interrupts> {
-    let seconds = model.seconds().max(1e-9);
+    let seconds = model.look.seconds().max(1e-9);
     let mut all = BTreeMap::new();
-    for (cpu, series) in &model.cpu_samples {
+    for (cpu, series) in &model.cpu.times {
         let (Some((_, first)), Some((_, last))) = (series.first(), series.last()) else { continue };
         let taken = |sample: &CpuSample| -> Ns { sample.irq_ns + sample.softirq_ns };
         let share = taken(last).saturating_sub(taken(first)) as f64 / 1e9 / seconds;
         let counted =
-            model.softirqs.get(cpu).and_then(|series| Some((series.first()?, series.last()?)));
+            model.cpu.softirqs.get(cpu).and_then(|series| Some((series.first()?, series.last()?)));
         let kinds = counted.map_or_else(Vec::new, |(first, last)| kinds(first, last, seconds));
         all.insert(*cpu, Interrupts { share: share.min(1.0), kinds });
     }
@@ -54,7 +54,7 @@ fn kinds(first: &SoftirqSample, last: &SoftirqSample, seconds: f64) -> Vec<(Stri
 pub fn busiest_receiver(model: &Model) -> Option<(&Link, f64)> {
     let mut before: BTreeMap<(u32, u32), &Link> = BTreeMap::new();
     let mut most: Option<(&Link, u64)> = None;
-    for link in &model.links {
+    for link in &model.net.links {
         let received = |link: &Link| link.counters.get("rx_packets").copied().unwrap_or(0);
         let first = before.entry((link.netns, link.index)).or_insert(link);
         let packets = received(link).saturating_sub(received(first));
@@ -62,5 +62,5 @@ pub fn busiest_receiver(model: &Model) -> Option<(&Link, f64)> {
             most = Some((link, packets));
         }
     }
-    most.map(|(link, packets)| (link, packets as f64 / model.seconds().max(1e-9)))
+    most.map(|(link, packets)| (link, packets as f64 / model.look.seconds().max(1e-9)))
 }

@@ -36,8 +36,8 @@ impl LongestWait {
 
     fn one(model: &Model, wait: &WaitSpan) -> Self {
         let seconds = |from: u64| wait.end_ns.saturating_sub(from) as f64 / 1e9;
-        let guessed = wait.begin_estimated && wait.begin_ns < model.begin_ns;
-        let from = if guessed { model.begin_ns } else { wait.begin_ns };
+        let guessed = wait.begin_estimated && wait.begin_ns < model.look.begin_ns;
+        let from = if guessed { model.look.begin_ns } else { wait.begin_ns };
         Self {
             seconds: seconds(from),
             at_least: guessed,

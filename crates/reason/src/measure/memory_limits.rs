@@ -55,7 +55,7 @@ pub fn limited<'a>(
     killed: &[Killed<'_>],
 ) -> Vec<Limited<'a>> {
     let mut found = Vec::new();
-    for group in &model.cgroups {
+    for group in &model.containers.cgroups {
         if group.memory_limit_bytes.is_none() && group.memory_high_bytes.is_none() {
             continue;
         }
@@ -86,7 +86,7 @@ pub fn limited<'a>(
             file,
             hits,
             kills,
-            refault_bytes: pages * model.host.page_bytes.max(PAGE_BYTES),
+            refault_bytes: pages * model.look.host.page_bytes.max(PAGE_BYTES),
             read_bytes: read_bytes(model, ancestry, group),
             last,
         });
@@ -110,6 +110,6 @@ pub fn mark_series(limited: &[Limited<'_>], kills: &mut [Killed<'_>]) {
 
 fn read_bytes(model: &Model, ancestry: &Ancestry, group: &Cgroup) -> u64 {
     let mine =
-        model.disk_use.iter().filter(|used| is_member(model, ancestry, &used.process, group));
+        model.disk.used.iter().filter(|used| is_member(model, ancestry, &used.process, group));
     mine.map(|used| used.read_bytes).sum()
 }

@@ -170,14 +170,16 @@ pub fn of(inputs: &Inputs<'_>, whose: Whose<'_>) -> Spent {
             _ => continue,
         };
         if inside.has(&wait.thread) {
-            let seconds = wait.within_ns(model.begin_ns, model.end_ns) as f64 / 1e9;
+            let seconds = wait.within_ns(model.look.begin_ns, model.look.end_ns) as f64 / 1e9;
             *of(loss(model, &mut spent, wait.thread.pid)) += seconds;
         }
     }
-    for time in model.times.iter().filter(|time| time.iowait_ns > 0 && inside.has(&time.thread)) {
+    for time in
+        model.threads.times.iter().filter(|time| time.iowait_ns > 0 && inside.has(&time.thread))
+    {
         loss(model, &mut spent, time.thread.pid).iowait += time.iowait_ns as f64 / 1e9;
     }
-    for reclaim in model.reclaims.iter().filter(|reclaim| inside.freed(reclaim)) {
+    for reclaim in model.memory.reclaims.iter().filter(|reclaim| inside.freed(reclaim)) {
         let seconds = reclaim.total_ns as f64 / 1e9;
         let loss = loss(model, &mut spent, reclaim.thread.pid);
         loss.reclaimed += seconds;
@@ -188,7 +190,9 @@ pub fn of(inputs: &Inputs<'_>, whose: Whose<'_>) -> Spent {
 }
 
 fn loss<'a>(model: &Model, spent: &'a mut Spent, pid: u32) -> &'a mut Loss {
-    spent.entry(pid).or_insert_with(|| Loss { process: model.thread_ref(pid), ..Loss::default() })
+    spent
+        .entry(pid)
+        .or_insert_with(|| Loss { process: model.threads.thread_ref(pid), ..Loss::default() })
 }
 
 /// What the kernel asks of one pass at least (SWAP_CLUSTER_MAX).
@@ -244,7 +248,7 @@ fn add_reading(inside: &Inside<'_>, spent: &mut Spent) {
 
 /// How long the threads of a process ran, seconds.
 fn ran(model: &Model, pid: u32) -> f64 {
-    let times = model.times.iter().filter(|time| time.thread.pid == pid);
+    let times = model.threads.times.iter().filter(|time| time.thread.pid == pid);
     times.map(|time| time.run_ns).sum::<u64>() as f64 / 1e9
 }
 

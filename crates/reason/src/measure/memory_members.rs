@@ -10,7 +10,11 @@ use crate::model::{Model, membership};
 /// belongs was seen by the kernel side as it ended, or is in its parent's group, where every process begins.
 pub fn is_member(model: &Model, ancestry: &Ancestry, thread: &ThreadRef, group: &Cgroup) -> bool {
     for pid in ancestry.line(thread.pid) {
-        let own = if pid == thread.pid { model.identity(thread) } else { model.threads.get(&pid) };
+        let own = if pid == thread.pid {
+            model.threads.identity(thread)
+        } else {
+            model.threads.by_id.get(&pid)
+        };
         if let Some(known) = own {
             return membership::belongs(known, group, &["memory"]);
         }
@@ -24,11 +28,11 @@ pub fn is_member(model: &Model, ancestry: &Ancestry, thread: &ThreadRef, group: 
 /// The group whose number the kernel side gave with a process: of the unified hierarchy at its end, of the memory
 /// controller's own when it made room.
 fn group_seen(model: &Model, pid: u32, v2: bool) -> Option<&Cgroup> {
-    let unified = model.times.iter().filter(|time| v2 && time.thread.pid == pid);
+    let unified = model.threads.times.iter().filter(|time| v2 && time.thread.pid == pid);
     let unified = unified.map(|time| time.cgroup_id);
-    let memory = model.reclaims.iter().filter(|one| one.thread.pid == pid);
+    let memory = model.memory.reclaims.iter().filter(|one| one.thread.pid == pid);
     let id = unified.chain(memory.map(|one| one.cgroup_id)).find(|id| *id != 0)?;
-    model.cgroups.iter().find(|known| {
+    model.containers.cgroups.iter().find(|known| {
         known.id == id
             && if v2 {
                 known.controllers.is_empty()
@@ -66,7 +70,12 @@ mod tests {
         facts.push(identity(Thread { thread: thread(7, "db"), cgroups, ..Thread::default() }));
         facts.extend(seen.into_iter().map(fact));
         let model = Model::new(facts);
-        is_member(&model, &Ancestry::of(&model), &thread(20, "reader"), &model.cgroups[0])
+        is_member(
+            &model,
+            &Ancestry::of(&model),
+            &thread(20, "reader"),
+            &model.containers.cgroups[0],
+        )
     }
 
     fn forked(parent: u32, child: u32) -> Body {

@@ -164,7 +164,7 @@ impl<'a> Measures<'a> {
         if thread.tid == thread.pid && !thread.comm.is_empty() {
             return thread.comm.clone();
         }
-        let main = self.model.names.get(&thread.pid).filter(|main| !main.comm.is_empty());
+        let main = self.model.threads.names.get(&thread.pid).filter(|main| !main.comm.is_empty());
         process_names::present(self.model, main.unwrap_or(thread)).comm
     }
 
@@ -177,19 +177,21 @@ impl<'a> Measures<'a> {
     pub fn times_of(&self, pid: u32) -> impl Iterator<Item = &'a ThreadTime> + use<'_, 'a> {
         let all = self.times_by_process.get_or_init(|| {
             let mut all: HashMap<u32, Vec<usize>> = HashMap::new();
-            for (at, time) in self.model.times.iter().enumerate() {
+            for (at, time) in self.model.threads.times.iter().enumerate() {
                 all.entry(time.thread.pid).or_default().push(at);
             }
             all
         });
         let model = self.model;
-        all.get(&pid).into_iter().flatten().map(|at| &model.times[*at])
+        all.get(&pid).into_iter().flatten().map(|at| &model.threads.times[*at])
     }
 
     /// `6 x gzip`, or the one process.
     pub fn program_shown(&self, program: &Program) -> String {
         match program.at_a_time.round() as usize {
-            0 | 1 if program.count == 1 => words::who(&self.model.thread_ref(program.example)),
+            0 | 1 if program.count == 1 => {
+                words::who(&self.model.threads.thread_ref(program.example))
+            }
             0 | 1 => program.name.clone(),
             some => format!("{some} x {}", program.name),
         }
@@ -267,7 +269,7 @@ impl<'a> Measures<'a> {
     pub fn memory_demand_seconds(&self, spent: &memory_losses::Spent, reads_back: bool) -> f64 {
         let model = self.model;
         let of_one = |(pid, lost): (&u32, &memory_losses::Loss)| {
-            let times = model.times.iter().filter(|time| time.thread.pid == *pid);
+            let times = model.threads.times.iter().filter(|time| time.thread.pid == *pid);
             let ran: u64 = times.map(|time| time.run_ns + time.runnable_ns).sum();
             let (off_cpu, all) = (lost.off_cpu(reads_back), lost.seconds(reads_back));
             self.demand_seconds(*pid).max(ran as f64 / 1e9 + off_cpu).max(all)

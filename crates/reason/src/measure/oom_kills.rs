@@ -55,7 +55,7 @@ impl Killed<'_> {
 /// Every kill of the window, the first first.
 pub fn oom_kills<'m>(model: &'m Model, ancestry: &Ancestry) -> Vec<Killed<'m>> {
     let mut seen = BTreeSet::new();
-    let mut kills: Vec<Killed<'_>> = (model.oom_kills.iter())
+    let mut kills: Vec<Killed<'_>> = (model.memory.oom_kills.iter())
         .filter(|(_, kill)| seen.insert(kill.victim.pid))
         .map(|(at_ns, kill)| Killed {
             at_ns: *at_ns,
@@ -66,7 +66,7 @@ pub fn oom_kills<'m>(model: &'m Model, ancestry: &Ancestry) -> Vec<Killed<'m>> {
             is_of_series: false,
         })
         .collect();
-    for (at_ns, report) in &model.oom_reports {
+    for (at_ns, report) in &model.memory.oom_reports {
         match kills.iter_mut().find(|kill| kill.victim.pid == report.pid) {
             Some(kill) => kill.report = Some(report),
             None => kills.push(Killed {
@@ -90,14 +90,14 @@ pub fn oom_kills<'m>(model: &'m Model, ancestry: &Ancestry) -> Vec<Killed<'m>> {
 /// the group that the command was in.
 fn command_killed<'m>(model: &'m Model, ancestry: &Ancestry) -> Option<Killed<'m>> {
     const SIGKILL: i32 = 9;
-    let (at_ns, end) = model.command_end.as_ref().filter(|(_, end)| end.signal == SIGKILL)?;
-    let victim = model.thread_ref(end.pid);
+    let (at_ns, end) = model.look.command_end.as_ref().filter(|(_, end)| end.signal == SIGKILL)?;
+    let victim = model.threads.thread_ref(end.pid);
     let has_killed = |group: &&Cgroup| {
         let ends =
             change(model, group).and_then(|(first, last)| first.oom_kills.zip(last.oom_kills));
         ends.is_some_and(|(first, last)| last > first) && is_member(model, ancestry, &victim, group)
     };
-    let group = model.cgroups.iter().find(has_killed)?;
+    let group = model.containers.cgroups.iter().find(has_killed)?;
     Some(Killed {
         at_ns: *at_ns,
         victim,
@@ -109,7 +109,7 @@ fn command_killed<'m>(model: &'m Model, ancestry: &Ancestry) -> Option<Killed<'m
 }
 
 fn named(model: &Model, report: &OomReport) -> ThreadRef {
-    let known = model.thread_ref(report.pid);
+    let known = model.threads.thread_ref(report.pid);
     let comm = if known.comm.is_empty() { report.comm.clone() } else { known.comm.clone() };
     ThreadRef { comm, tid: report.pid, pid: report.pid, ..known }
 }

@@ -20,8 +20,11 @@ pub fn works_in(measures: &Measures<'_>, pid: u32) -> Option<String> {
 /// The function of an interpreted program, or its collector.
 fn interpreted_in(measures: &Measures<'_>, pid: u32) -> Option<String> {
     let interpreted = Interpreted::of(measures.model, pid)?;
-    let spent = measures.profile.spent(pid)?;
-    if !interpreted.stands_for(spent.seconds(spent.samples) / measures.wall_seconds().max(1e-9)) {
+    // Where nothing is sampled, the scheduler's sums are there all the same.
+    let counted = || measures.times_of(pid).map(|time| time.run_ns as f64 / 1e9).sum();
+    let sampled = measures.profile.spent(pid).map(|spent| spent.seconds(spent.samples));
+    let seconds: f64 = sampled.unwrap_or_else(counted);
+    if !interpreted.stands_for(seconds / measures.wall_seconds().max(1e-9)) {
         return None;
     }
     let share = |times: usize| words::percent(times as f64 / interpreted.held() as f64);
@@ -68,7 +71,7 @@ pub fn also_works_in(measures: &Measures<'_>, pid: u32, named: &str) -> Vec<Stri
 }
 
 fn sampled_in(measures: &Measures<'_>, pid: u32) -> Option<String> {
-    let of_it = || measures.model.work.iter().filter(|work| work.process.pid == pid);
+    let of_it = || measures.model.cpu.work.iter().filter(|work| work.process.pid == pid);
     let all: u64 = of_it().map(|work| work.count).sum();
     let most = of_it().max_by_key(|work| work.count)?;
     let (place, count) = match (most.syscall.as_str(), most.code.as_str()) {
@@ -121,9 +124,33 @@ pub fn stands_in(model: &Model, thread: &ThreadRef, (from, to): (Ns, Ns)) -> Opt
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::{Body, Effort};
+    use crate::facts::*;
     use crate::measure::cpu_profile_tests::*;
     use crate::waits::timeline::Observed;
+
+    #[test]
+    fn an_interpreters_function_is_known_where_nothing_is_sampled() {
+        let works = |readings| {
+            let (thread, run_ns) = (thread(10, "python3"), LOOK_NS * 9 / 10);
+            let time = ThreadTime { thread, until_ns: LOOK_NS, run_ns, ..ThreadTime::default() };
+            let mut facts = host();
+            facts.push(fact(Body::ThreadTime(time)));
+            for at_ns in 0..readings {
+                let frame =
+                    UserFrame { function: "crunch".into(), module: "app.py".into(), line: 7 };
+                let lock = InterpreterLock {
+                    pid: 10,
+                    holder_tid: 10,
+                    frames: vec![frame],
+                    ..InterpreterLock::default()
+                };
+                facts.push(Fact { at_ns, body: Body::InterpreterLock(lock) });
+            }
+            works_in(&Measures::of_observed(&Observed::new(facts)), 10)
+        };
+        assert_eq!(works(8).as_deref(), Some("crunch() of app.py:7 100 %"));
+        assert_eq!(works(2), None, "too few");
+    }
 
     #[test]
     fn a_program_that_grows_is_in_page_faults_with_what_it_has() {

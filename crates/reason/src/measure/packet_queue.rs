@@ -131,11 +131,11 @@ struct Index<'a> {
 /// Every queue of the host, in order of namespace, interface and handle.
 pub fn packet_queues(model: &Model) -> Vec<Queue<'_>> {
     let mut index = Index { model, series: BTreeMap::new(), flows: HashMap::new() };
-    for ((netns, interface, _), series) in &model.qdiscs {
+    for ((netns, interface, _), series) in &model.net.qdiscs {
         let readings = in_window(model, series);
         index.series.entry((*netns, interface)).or_default().push(readings);
     }
-    for flow in &model.flows {
+    for flow in &model.net.flows {
         let place = ((flow.netns, &*flow.interface), &*flow.handle);
         index.flows.entry(place).or_default().push(flow);
     }
@@ -147,7 +147,7 @@ pub fn packet_queues(model: &Model) -> Vec<Queue<'_>> {
 }
 
 fn in_window<'a>(model: &Model, series: &'a Series<QdiscSample>) -> Vec<&'a QdiscSample> {
-    let inside = |at: &Ns| *at >= model.begin_ns && *at <= model.end_ns;
+    let inside = |at: &Ns| *at >= model.look.begin_ns && *at <= model.look.end_ns;
     series.iter().filter(|(at, _)| inside(at)).map(|(_, sample)| sample).collect()
 }
 
@@ -164,7 +164,7 @@ fn queue<'a>(
     let model = index.model;
     let bytes = mean(readings.iter().map(|s| s.backlog_bytes));
     let sent = sent(model, readings);
-    let sojourn = model.sojourns.iter().find(|s| {
+    let sojourn = model.net.sojourns.iter().find(|s| {
         s.netns == last.netns && s.index == last.index && s.handle == last.handle && s.packets > 0
     });
     let seconds = match sojourn {
@@ -193,7 +193,7 @@ fn mean(values: impl ExactSizeIterator<Item = u64>) -> f64 {
 
 fn sent(model: &Model, readings: &[&QdiscSample]) -> f64 {
     let (Some(first), Some(last)) = (readings.first(), readings.last()) else { return 0.0 };
-    last.bytes.saturating_sub(first.bytes) as f64 / model.seconds().max(1e-9)
+    last.bytes.saturating_sub(first.bytes) as f64 / model.look.seconds().max(1e-9)
 }
 
 fn occupied(readings: &[&QdiscSample]) -> f64 {

@@ -10,12 +10,12 @@ use crate::model::Model;
 /// A thread by its present name: that of a former program is replaced by what the process executed last.
 pub fn present(model: &Model, thread: &ThreadRef) -> ThreadRef {
     let executed: Vec<&(u64, Exec)> =
-        model.execs.iter().filter(|(_, exec)| exec.thread.pid == thread.pid).collect();
+        model.threads.execs.iter().filter(|(_, exec)| exec.thread.pid == thread.pid).collect();
     let Some((last_ns, last)) = executed.iter().max_by_key(|(at, _)| *at) else {
         return thread.clone();
     };
     let name = &last.thread.comm;
-    let born = model.forks.iter().map(|(_, fork)| &fork.child);
+    let born = model.threads.forks.iter().map(|(_, fork)| &fork.child);
     let born = born.filter(|child| child.tid == thread.pid).map(|child| &child.comm);
     let before = executed.iter().filter(|(at, _)| at < last_ns).map(|(_, exec)| &exec.thread.comm);
     let former: Vec<&String> = born.chain(before).filter(|former| *former != name).collect();
@@ -23,7 +23,7 @@ pub fn present(model: &Model, thread: &ThreadRef) -> ThreadRef {
     if !is_former(&thread.comm) {
         return thread.clone();
     }
-    let known = model.names.get(&thread.tid).map(|known| &known.comm);
+    let known = model.threads.names.get(&thread.tid).map(|known| &known.comm);
     let comm = known.filter(|known| !is_former(known)).unwrap_or(name).clone();
     ThreadRef { comm, ..thread.clone() }
 }

@@ -29,7 +29,7 @@ impl<'m> Tries<'m> {
         let is_it = |denied: &Denied| {
             refused(model, denied).is_some_and(|what| what.0 == class && what.1 == *object)
         };
-        let mut all = model.denied.iter().filter(|(_, denied)| is_it(denied));
+        let mut all = model.threads.denied.iter().filter(|(_, denied)| is_it(denied));
         let (first_ns, first) = all.next()?;
         let mut tries = Self {
             times: first.unreported.saturating_add(1),

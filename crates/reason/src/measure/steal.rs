@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 
 /// Share of the window for which each CPU was not there though it was wanted, 0 to 1.
 pub fn stolen(model: &Model) -> BTreeMap<u32, f64> {
-    let seconds = model.seconds().max(1e-9);
+    let seconds = model.look.seconds().max(1e-9);
     let mut all = BTreeMap::new();
-    for (cpu, series) in &model.cpu_samples {
+    for (cpu, series) in &model.cpu.times {
         let (Some((_, first)), Some((_, last))) = (series.first(), series.last()) else { continue };
         let stolen = last.steal_ns.saturating_sub(first.steal_ns) as f64 / 1e9 / seconds;
         all.insert(*cpu, stolen.min(1.0));

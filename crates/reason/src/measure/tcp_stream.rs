@@ -71,7 +71,7 @@ pub struct SocketChanges<'a> {
 impl<'a> SocketChanges<'a> {
     /// Of a model.
     pub fn of(model: &'a Model) -> Self {
-        let known = model.endpoints_before.iter().rev().filter_map(|(_, endpoint)| {
+        let known = model.held.endpoints_before.iter().rev().filter_map(|(_, endpoint)| {
             let at = (endpoint.process.pid, endpoint.fd, endpoint.object_ino());
             Some((at, endpoint.socket.as_ref()?))
         });
@@ -153,7 +153,7 @@ pub fn tcp_streams<'a>(
     let passed = Passed::of(queues);
     let mut seen = HashSet::new();
     let mut streams = Vec::new();
-    for endpoint in &model.endpoints {
+    for endpoint in &model.held.endpoints {
         let ObjectRef::Inet(socket) = &endpoint.object else { continue };
         let is_stream = socket.protocol == "tcp" && socket.state != TCP_LISTEN;
         if !is_stream || !seen.insert(socket.ino) {
@@ -171,7 +171,7 @@ pub fn tcp_streams<'a>(
 
 /// The descriptor at the other end of a connection, if it is on this host, in whatever network namespace.
 pub fn other_end<'a>(model: &'a Model, socket: &InetRef) -> Option<&'a Endpoint> {
-    model.endpoints.iter().find(|endpoint| match &endpoint.object {
+    model.held.endpoints.iter().find(|endpoint| match &endpoint.object {
         ObjectRef::Inet(other) => other.local == socket.remote && other.remote == socket.local,
         _ => false,
     })

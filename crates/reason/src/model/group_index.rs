@@ -1,10 +1,11 @@
 //! What of cgroups is looked up again and again, and which of their names say nothing.
 //!
-//! A name that holds a long number in hexadecimal was drawn by a program, and tells a person nothing. Must not: know threads or
-//! containers (groups.rs fills the index).
+//! A name that holds a long number in hexadecimal was drawn by a program, and tells a person nothing. Must not: say what a
+//! group is called (containers.rs).
 
-use crate::facts::Ns;
-use std::collections::{BTreeMap, HashMap};
+use super::threads::Threads;
+use crate::facts::*;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Names of programs that stand beside a group without a name.
 const PROGRAMS_MAX: usize = 2;
@@ -24,8 +25,62 @@ pub struct GroupIndex {
     pub programs: HashMap<String, String>,
 }
 
+impl GroupIndex {
+    /// Of the groups and containers of a look, once the last fact is in.
+    pub(super) fn of(cgroups: &[Cgroup], containers: &[Container], threads: &Threads) -> Self {
+        let tops = containers.iter().enumerate();
+        let container_at =
+            tops.flat_map(|(at, known)| known.cgroups.iter().map(move |top| (top.clone(), at)));
+        let unknown = |time: &&ThreadTime| {
+            time.cpu_cgroup_id | time.cgroup_id != 0 && threads.identity(&time.thread).is_none()
+        };
+        let numbers = |time: &ThreadTime| (time.thread.tid, (time.cpu_cgroup_id, time.cgroup_id));
+        Self {
+            container_at: container_at.filter(|(top, _)| top != "/").collect(),
+            numbers: threads.times.iter().filter(unknown).map(numbers).collect(),
+            programs: programs(cgroups, containers, threads),
+        }
+    }
+}
+
+/// What runs in each group whose name says nothing, the programs that used most CPU first.
+fn programs(
+    cgroups: &[Cgroup],
+    containers: &[Container],
+    threads: &Threads,
+) -> HashMap<String, String> {
+    let mut of_group: HashMap<&str, BTreeMap<&str, Ns>> = HashMap::new();
+    let of_container = containers.iter().filter(|known| is_drawn(&known.name));
+    let paths = of_container.flat_map(|known| known.cgroups.iter().map(String::as_str));
+    let groups = cgroups.iter().map(|group| group.path.as_str());
+    for path in paths.chain(groups.filter(|path| is_drawn(last_part(path)))) {
+        of_group.entry(path).or_default();
+    }
+    if of_group.is_empty() {
+        return HashMap::new();
+    }
+    let mut used: HashMap<u32, Ns> = HashMap::new();
+    for time in &threads.times {
+        *used.entry(time.thread.pid).or_default() += time.run_ns;
+    }
+    for Thread { thread, cgroups, .. } in threads.by_id.values() {
+        if thread.tid != thread.pid || thread.comm.is_empty() {
+            continue;
+        }
+        let paths: BTreeSet<&str> = cgroups.iter().flat_map(|own| ancestors(&own.path)).collect();
+        for path in paths {
+            if let Some(programs) = of_group.get_mut(path) {
+                *programs.entry(&thread.comm).or_default() +=
+                    used.get(&thread.pid).copied().unwrap_or(0);
+            }
+        }
+    }
+    let of_group = of_group.into_iter().filter(|(_, programs)| !programs.is_empty());
+    of_group.map(|(path, programs)| (path.to_string(), listed(programs))).collect()
+}
+
 /// The first names of some programs.
-pub fn listed(programs: BTreeMap<&str, Ns>) -> String {
+fn listed(programs: BTreeMap<&str, Ns>) -> String {
     let mut programs: Vec<(&str, Ns)> = programs.into_iter().collect();
     programs.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
     let shown: Vec<&str> = programs.iter().take(PROGRAMS_MAX).map(|(name, _)| *name).collect();

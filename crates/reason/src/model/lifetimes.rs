@@ -13,55 +13,55 @@ use crate::facts::{Exit, Ns, ThreadRef};
 /// Without events the end of a thread is only known to be before the reading that missed it.
 const READING_NS: Ns = 100_000_000;
 
-impl Model {
-    /// Whether a process, by any of its threads, is there and the same at the window's end.
-    pub fn is_there_at_end(&self, process: &ThreadRef) -> bool {
-        let pid = process.pid;
-        // Only who was seen as a process or its descriptors has a start: a number alone is nobody.
-        let Some(last) = self.named_at(pid, Ns::MAX) else {
-            return process.start_ns != 0 && !self.has_ended(process);
-        };
-        // Which of several it is nobody knows.
-        if process.start_ns == 0 && self.lives.all(pid).is_some() {
-            return false;
-        }
-        // A thread begins after its process: the last that had the number by then.
-        let own = match process.tid == pid || process.start_ns == 0 {
-            true => ThreadRef { tid: pid, ..process.clone() },
-            false => self.thread_ref_at(pid, process.start_ns),
-        };
-        self.key(&own) == self.key(last) && !self.has_ended(last)
+/// Whether a process, by any of its threads, is there and the same at the window's end.
+pub fn is_there_at_end(model: &Model, process: &ThreadRef) -> bool {
+    let pid = process.pid;
+    // Only who was seen as a process or its descriptors has a start: a number alone is nobody.
+    let Some(last) = model.threads.named_at(pid, Ns::MAX) else {
+        return process.start_ns != 0 && !has_ended(model, process);
+    };
+    // Which of several it is nobody knows.
+    if process.start_ns == 0 && model.threads.lives.all(pid).is_some() {
+        return false;
     }
+    // A thread begins after its process: the last that had the number by then.
+    let own = match process.tid == pid || process.start_ns == 0 {
+        true => ThreadRef { tid: pid, ..process.clone() },
+        false => model.threads.thread_ref_at(pid, process.start_ns),
+    };
+    model.threads.key(&own) == model.threads.key(last) && !has_ended(model, last)
+}
 
-    fn has_ended(&self, process: &ThreadRef) -> bool {
-        let pid = process.pid;
-        let by_event = |(at, exit): &(Ns, Exit)| {
-            // Recordings without the code say of no thread that it was the last.
-            let whole = exit.last || (exit.code.is_none() && exit.thread.tid == pid);
-            let leader = ThreadRef { tid: pid, ..exit.thread.clone() };
-            let same = match exit.thread.tid == pid {
-                true => self.key_at(&leader, *at),
-                false => self.key_of(pid, 0, *at),
-            };
-            exit.thread.pid == pid && whole && same == self.key(process)
+fn has_ended(model: &Model, process: &ThreadRef) -> bool {
+    let pid = process.pid;
+    let by_event = |(at, exit): &(Ns, Exit)| {
+        // Recordings without the code say of no thread that it was the last.
+        let whole = exit.last || (exit.code.is_none() && exit.thread.tid == pid);
+        let leader = ThreadRef { tid: pid, ..exit.thread.clone() };
+        let same = match exit.thread.tid == pid {
+            true => model.threads.key_at(&leader, *at),
+            false => model.threads.key_of(pid, 0, *at),
         };
-        let command = self.command_end.as_ref().is_some_and(|(_, end)| end.pid == pid);
-        command || self.exits.iter().any(by_event) || self.was_missed(process)
-    }
+        exit.thread.pid == pid && whole && same == model.threads.key(process)
+    };
+    let command = model.look.command_end.as_ref().is_some_and(|(_, end)| end.pid == pid);
+    command || model.threads.exits.iter().any(by_event) || was_missed(model, process)
+}
 
-    /// Whether its main thread's time stops before the look does, where no event says so.
-    fn was_missed(&self, process: &ThreadRef) -> bool {
-        let own = |tid: u32, thread: &ThreadRef| {
-            tid == process.pid && self.key(thread) == self.key(process)
-        };
-        let times = self.times.iter().filter(|time| own(time.thread.tid, &time.thread));
-        let until = times.map(|time| time.until_ns).max();
-        self.exits.is_empty() && until.is_some_and(|until| until + READING_NS < self.end_ns)
-    }
+/// Whether its main thread's time stops before the look does, where no event says so.
+fn was_missed(model: &Model, process: &ThreadRef) -> bool {
+    let own = |tid: u32, thread: &ThreadRef| {
+        tid == process.pid && model.threads.key(thread) == model.threads.key(process)
+    };
+    let times = model.threads.times.iter().filter(|time| own(time.thread.tid, &time.thread));
+    let until = times.map(|time| time.until_ns).max();
+    model.threads.exits.is_empty()
+        && until.is_some_and(|until| until + READING_NS < model.look.end_ns)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::is_there_at_end;
     use crate::facts::*;
     use crate::model::Model;
     use crate::rules::scenes::{LOOK_NS, host, thread};
@@ -79,7 +79,7 @@ mod tests {
     fn is_there(facts: Vec<Fact>, of: &ThreadRef) -> bool {
         let mut model = Model::new([host(), facts].concat());
         model.finish();
-        model.is_there_at_end(of)
+        is_there_at_end(&model, of)
     }
 
     #[test]

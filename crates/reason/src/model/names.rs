@@ -68,29 +68,30 @@ impl Model {
             }
             Object::Futex { pid, address } => {
                 // Of the process: its threads may each have a name of their own, and wait for one lock.
-                let comm = self.process_name(*pid);
+                let comm = self.threads.process_name(*pid);
                 ObjectName::new("futex", format!("{address:#x} of {comm}"))
                     .with_id(format!("{pid}:{address:#x}"))
             }
             Object::Mutex { pid, address: 0 } => {
-                ObjectName::new("mutex", format!("of {}", self.process_name(*pid)))
+                ObjectName::new("mutex", format!("of {}", self.threads.process_name(*pid)))
                     .with_id(pid.to_string())
             }
             Object::Mutex { pid, address } => {
-                let comm = self.process_name(*pid);
+                let comm = self.threads.process_name(*pid);
                 ObjectName::new("mutex", format!("{address:#x} of {comm}"))
                     .with_id(format!("{pid}:{address:#x}"))
             }
-            Object::InterpreterLock(pid) => {
-                ObjectName::new("interpreter lock", format!("of {}", self.process_name(*pid)))
-                    .with_id(pid.to_string())
-            }
+            Object::InterpreterLock(pid) => ObjectName::new(
+                "interpreter lock",
+                format!("of {}", self.threads.process_name(*pid)),
+            )
+            .with_id(pid.to_string()),
             Object::Inside(pid) => {
-                ObjectName::new("lock", format!("inside {}", self.process_name(*pid)))
+                ObjectName::new("lock", format!("inside {}", self.threads.process_name(*pid)))
                     .with_id(pid.to_string())
             }
             Object::Parked(pid) => {
-                let comm = self.process_name(*pid);
+                let comm = self.threads.process_name(*pid);
                 ObjectName::new("lock", format!("of java.util.concurrent inside {comm}"))
                     .with_id(pid.to_string())
             }
@@ -107,7 +108,7 @@ impl Model {
                 ObjectName { kind: kind.into(), ..self.file_name(*file) }
             }
             Object::MemoryMap(pid) => {
-                ObjectName::new("mmap_lock", format!("of {}", self.process_name(*pid)))
+                ObjectName::new("mmap_lock", format!("of {}", self.threads.process_name(*pid)))
                     .with_id(pid.to_string())
             }
             Object::Superblock(dev) => self.file_system_name("s_umount", Some(*dev)),
@@ -128,12 +129,12 @@ impl Model {
             Object::Service(name) => ObjectName::new("service", *name),
             Object::SystemCall(name) => ObjectName::new("system call", &**name),
             Object::SharedMemory(ino) => {
-                let segment = self.segments.iter().find(|segment| segment.ino == *ino);
+                let segment = self.memory.segments.iter().find(|segment| segment.ino == *ino);
                 let name = segment.map_or("not known", |segment| segment.name.as_str());
                 ObjectName::new("shared memory", name).with_id(ino.to_string())
             }
             Object::Process(pid) => {
-                ObjectName::new("process", self.process_name(*pid)).with_id(pid.to_string())
+                ObjectName::new("process", self.threads.process_name(*pid)).with_id(pid.to_string())
             }
             Object::Processes(comm) => ObjectName::new("process", &**comm),
             Object::Inet(ino) => self.socket_name(*ino),
@@ -142,7 +143,8 @@ impl Model {
                 ObjectName::new("pipe", format!("pipe:[{ino}]")).with_id(ino.to_string())
             }
             Object::Tty(dev) => {
-                let name = self.terminal_name(*dev).map_or_else(|| dev.to_string(), Into::into);
+                let name =
+                    self.called.terminal_name(*dev).map_or_else(|| dev.to_string(), Into::into);
                 ObjectName::new("terminal", format!("/dev/{name}")).with_id(dev.to_string())
             }
             Object::FuseServer(dev) => {
@@ -158,7 +160,7 @@ impl Model {
 
     /// A group, or its memory, by the name of what it is; its path is the id where that is another.
     fn named_group(&self, kind: &str, path: &str) -> ObjectName {
-        match self.group_called(path) {
+        match self.containers.group_called(path) {
             (_, name) if name == path => ObjectName::new(kind, path),
             (what, name) if kind == "cgroup" => ObjectName::new(what, name).with_id(path),
             (what, name) => ObjectName::new(kind, format!("of {what} {name}")).with_id(path),
@@ -166,7 +168,7 @@ impl Model {
     }
 
     fn disk_name(&self, dev: DeviceNumber) -> ObjectName {
-        match self.disk(dev) {
+        match self.disk.of(dev) {
             Some(disk) => ObjectName::new("disk", &disk.name).with_id(disk.dev.to_string()),
             None => ObjectName::new("disk", dev.to_string()).with_id(dev.to_string()),
         }
@@ -175,7 +177,7 @@ impl Model {
     /// A file by path, else by device and inode.
     fn file_name(&self, file: FileKey) -> ObjectName {
         let id = format!("{}:{}", file.dev, file.ino);
-        match self.path_of(file) {
+        match self.called.path_of(file) {
             Some(path) => ObjectName::new("file", path).with_id(id),
             None => {
                 ObjectName::new("file", format!("inode {} on {}", file.ino, file.dev)).with_id(id)
@@ -185,7 +187,7 @@ impl Model {
 
     /// A file system by its mount point.
     fn file_system_name(&self, kind: &str, dev: Option<DeviceNumber>) -> ObjectName {
-        match dev.and_then(|dev| self.mount_of_device(dev)) {
+        match dev.and_then(|dev| self.disk.mount_of(dev)) {
             Some(mount) => ObjectName::new(kind, &mount.path).with_id(mount.dev.to_string()),
             None => ObjectName::new(kind, "not known"),
         }
@@ -193,7 +195,7 @@ impl Model {
 
     /// A socket by its other end, or by its own address if it has none.
     fn socket_name(&self, ino: u64) -> ObjectName {
-        let name = match self.socket(ino) {
+        let name = match self.called.socket(ino) {
             Some(socket) => {
                 let far = if socket.remote.port() == 0 { socket.local } else { socket.remote };
                 format!("{} {far}", socket.protocol)
@@ -205,8 +207,8 @@ impl Model {
 
     /// The accepted end has the server's path, the connecting end has none: its peer tells.
     fn unix_name(&self, ino: u64) -> ObjectName {
-        let peer = || self.unix_path(self.unix_peer(ino)?);
-        let path = self.unix_path(ino).or_else(peer);
+        let peer = || self.called.unix_path(self.called.unix_peer(ino)?);
+        let path = self.called.unix_path(ino).or_else(peer);
         let name = path.map_or_else(|| format!("socket:[{ino}]"), Into::into);
         ObjectName::new("unix socket", name).with_id(ino.to_string())
     }

@@ -154,7 +154,7 @@ mod tests {
 
     /// When each life of the id waited, seconds.
     fn begins(observed: &Observed, thread: &ThreadRef) -> Vec<Ns> {
-        let waits = observed.timelines.of(observed.model.key(thread)).iter();
+        let waits = observed.timelines.of(observed.model.threads.key(thread)).iter();
         waits.map(|wait| wait.begin_ns / SECOND).collect()
     }
 
@@ -170,12 +170,12 @@ mod tests {
         let observed = observed([twice(), running.to_vec()].concat());
         let model = &observed.model;
         assert_eq!((begins(&observed, &old), begins(&observed, &new)), (vec![2], vec![6]));
-        let seen = |who| observed.timelines.seen_until(model.key(who)) / SECOND;
+        let seen = |who| observed.timelines.seen_until(model.threads.key(who)) / SECOND;
         assert_eq!((seen(&old), seen(&new)), (3, 7));
-        assert!(!model.is_same(&old, &new));
-        assert_eq!(model.thread_ref_at(TID, 3 * SECOND).comm, "old");
-        assert_eq!(model.thread_ref_at(TID, 8 * SECOND).comm, "new");
-        let named = model.every_thread().filter(|thread| thread.tid == TID);
+        assert!(!model.threads.is_same(&old, &new));
+        assert_eq!(model.threads.thread_ref_at(TID, 3 * SECOND).comm, "old");
+        assert_eq!(model.threads.thread_ref_at(TID, 8 * SECOND).comm, "new");
+        let named = model.threads.every_thread().filter(|thread| thread.tid == TID);
         let names = named.map(|thread| thread.comm.as_str());
         assert_eq!(names.collect::<Vec<_>>(), ["new", "old"]);
     }
@@ -192,7 +192,7 @@ mod tests {
         let observed = observed([twice(), again.to_vec()].concat());
         assert_eq!(begins(&observed, &of(SECOND / 2, "")), [2, 3]);
         assert_eq!(begins(&observed, &of(0, "")), [6]);
-        let last = observed.model.key(&of(0, ""));
+        let last = observed.model.threads.key(&of(0, ""));
         assert_eq!(observed.timelines.seen_until(last), 7 * SECOND + SECOND / 10);
     }
 
@@ -201,7 +201,7 @@ mod tests {
         let in_ticks = of(5 * SECOND - 8 * MS, "new");
         let again = observed([twice(), vec![wait(in_ticks.clone(), 8 * SECOND)]].concat());
         assert_eq!(begins(&again, &in_ticks), [6, 8]);
-        assert!(again.model.is_same(&in_ticks, &of(5 * SECOND, "")));
+        assert!(again.model.threads.is_same(&in_ticks, &of(5 * SECOND, "")));
         // So it does where the id was used but once.
         let alone = observed(vec![wait(of(5 * SECOND, "new"), 6 * SECOND)]);
         assert_eq!(begins(&alone, &in_ticks), [6]);
@@ -213,6 +213,6 @@ mod tests {
         let (early, late) = (of(MS, "old"), of(SECOND / 2, "old"));
         let observed = observed(vec![wait(early.clone(), 2 * SECOND), wait(late, 3 * SECOND)]);
         assert_eq!(begins(&observed, &early), [2, 3]);
-        assert!(observed.model.lives.0.is_empty());
+        assert!(observed.model.threads.lives.0.is_empty());
     }
 }

@@ -1,13 +1,44 @@
-//! Which threads the facts speak of: their names, and the keys that tell them apart.
+//! Which threads the facts speak of: their names, the keys that tell them apart, their sums, how they began and ended.
 //!
 //! Every question of a map by thread comes through here, and so do the names that facts mention. Must not: decide what makes
-//! two mentions one thread (thread_key.rs).
+//! two mentions one thread (thread_key.rs), or hold what a thread waited for (waits.rs) or did on the CPU (cpu.rs).
 
-use super::Model;
-use super::thread_key::ThreadKey;
-use crate::facts::{Ns, ThreadRef};
+use super::push::{Push, Series};
+use super::thread_key::{Lives, ThreadKey};
+use crate::facts::*;
+use std::collections::BTreeMap;
 
-impl Model {
+/// The threads of a look.
+#[derive(Debug, Default)]
+pub struct Threads {
+    /// When the look began: of what lies before, two starts of one id are of one thread.
+    begin_ns: Ns,
+    /// Identities by thread id, latest reading.
+    pub by_id: BTreeMap<u32, Thread>,
+    /// Any name by which a thread id was mentioned.
+    pub(crate) names: BTreeMap<u32, ThreadRef>,
+    /// Threads that had one id in turn.
+    pub(super) lives: Lives,
+    /// Sums by thread.
+    pub times: Vec<ThreadTime>,
+    /// New threads.
+    pub(crate) forks: Series<Fork>,
+    /// New programs.
+    pub(crate) execs: Series<Exec>,
+    /// Ended threads.
+    pub(crate) exits: Series<Exit>,
+    /// Stop signals.
+    pub(crate) signals: Series<Signal>,
+    /// Refused system calls.
+    pub(crate) denied: Series<Denied>,
+}
+
+impl Threads {
+    /// The look begins.
+    pub(super) fn begin(&mut self, at: Ns) {
+        self.begin_ns = at;
+    }
+
     /// Remembers a name; an empty or older one never replaces a known one.
     pub(super) fn name(&mut self, thread: &ThreadRef) {
         let Some(known) = self.names.get_mut(&thread.tid) else {
@@ -34,6 +65,12 @@ impl Model {
         if let Some(known) = self.names.get(&thread.tid) {
             self.lives.learn(known, thread, self.begin_ns);
         }
+    }
+
+    /// Once the last fact is in.
+    pub(super) fn finish(&mut self) {
+        self.lives.finish(self.begin_ns);
+        self.forks.sort_by_key(|(at, _)| *at);
     }
 
     /// Which thread it is, said at a moment.
@@ -73,6 +110,12 @@ impl Model {
         }
     }
 
+    /// The best known name of a thread id.
+    pub fn thread_ref(&self, tid: u32) -> ThreadRef {
+        let unknown = || ThreadRef { tid, pid: tid, ..ThreadRef::default() };
+        self.names.get(&tid).cloned().unwrap_or_else(unknown)
+    }
+
     /// Who had a thread id at a moment, if it was ever named.
     pub fn named_at(&self, tid: u32, at_ns: Ns) -> Option<&ThreadRef> {
         self.lives.at(tid, at_ns).or_else(|| self.names.get(&tid))
@@ -89,5 +132,63 @@ impl Model {
             let lives = self.lives.all(name.tid);
             lives.unwrap_or(std::slice::from_ref(name)).iter().rev()
         })
+    }
+
+    /// The name of a process: that of its main thread.
+    pub fn process_name(&self, pid: u32) -> String {
+        self.names.get(&pid).map_or_else(String::new, |main| main.comm.clone())
+    }
+
+    /// Identity of a thread, or of its process.
+    pub fn identity(&self, thread: &ThreadRef) -> Option<&Thread> {
+        self.by_id.get(&thread.tid).or_else(|| self.by_id.get(&thread.pid))
+    }
+}
+
+impl Push<Thread> for Threads {
+    fn push(&mut self, _: Ns, thread: Thread) {
+        self.name(&thread.thread);
+        self.by_id.insert(thread.thread.tid, thread);
+    }
+}
+
+impl Push<ThreadTime> for Threads {
+    fn push(&mut self, _: Ns, time: ThreadTime) {
+        self.name(&time.thread);
+        self.times.push(time);
+    }
+}
+
+impl Push<Fork> for Threads {
+    fn push(&mut self, at: Ns, fork: Fork) {
+        self.name(&fork.parent);
+        self.name(&fork.child);
+        self.forks.push((at, fork));
+    }
+}
+
+impl Push<Exec> for Threads {
+    fn push(&mut self, at: Ns, exec: Exec) {
+        self.name(&exec.thread);
+        self.execs.push((at, exec));
+    }
+}
+
+impl Push<Exit> for Threads {
+    fn push(&mut self, at: Ns, exit: Exit) {
+        self.name(&exit.thread);
+        self.exits.push((at, exit));
+    }
+}
+
+impl Push<Signal> for Threads {
+    fn push(&mut self, at: Ns, signal: Signal) {
+        self.signals.push((at, signal));
+    }
+}
+
+impl Push<Denied> for Threads {
+    fn push(&mut self, at: Ns, denied: Denied) {
+        self.denied.push((at, denied));
     }
 }

@@ -28,7 +28,7 @@ const MARIADB_SESSIONS: &str = "show full processlist; \
 
 /// The command that asks a process what it waits for.
 pub fn question(model: &Model, pid: u32) -> String {
-    question_as(model, &model.process_name(pid), pid)
+    question_as(model, &model.threads.process_name(pid), pid)
 }
 
 /// The same of a process that is known to be of a program, whatever it calls itself.

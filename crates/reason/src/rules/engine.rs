@@ -178,7 +178,7 @@ const BRIEF_SHARE: f64 = 1.0 / 6.0;
 /// Whether an end of a process that was asked about is made of waits each too short for any other look, which cost each
 /// thread that has them little: what sharing a lock or a pipe costs at its best.
 fn is_brief(measures: &Measures<'_>, end: &End) -> bool {
-    let target = measures.model.target.as_ref();
+    let target = measures.model.look.target.as_ref();
     let is_process = target.is_some_and(|target| target.kind == TargetKind::Process);
     if !is_process || end.seconds > BRIEF_SECONDS * end.count as f64 {
         return false;

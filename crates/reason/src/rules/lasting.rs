@@ -11,7 +11,7 @@
 use super::action::{Action, ActionKind, Question};
 use super::wording::Remedy;
 use crate::facts::{TargetKind, ThreadRef};
-use crate::model::{Model, words};
+use crate::model::{Model, lifetimes, words};
 
 /// The ways out that act on nobody who is gone at the window's end.
 pub fn lasting(model: &Model, ways: Vec<Remedy>) -> Vec<Remedy> {
@@ -38,7 +38,7 @@ enum Reached {
 
 fn reached(model: &Model, mut way: Remedy) -> Reached {
     let Some(action) = &mut way.action else { return Reached::All(way) };
-    let is_there = |thread: ThreadRef| model.is_there_at_end(&thread);
+    let is_there = |thread: ThreadRef| lifetimes::is_there_at_end(model, &thread);
     let before = action.target.processes.len();
     let gone = action.clone();
     action.target.processes.retain(|process| is_there(process.thread()));
@@ -56,7 +56,7 @@ fn reached(model: &Model, mut way: Remedy) -> Reached {
 /// What can be asked the next time; none where a change of who is gone was meant, or a file of its own.
 fn next_time(model: &Model, action: &Action) -> Option<Remedy> {
     let gone = action.target.processes.first()?.thread();
-    let of_command = model.target.as_ref().is_some_and(|it| it.kind == TargetKind::Command)
+    let of_command = model.look.target.as_ref().is_some_and(|it| it.kind == TargetKind::Command)
         && model.in_target(&gone);
     let (text, command) = match of_command {
         true => of_the_command(model, action, &gone),
@@ -112,7 +112,7 @@ fn by_its_name(action: &Action, gone: &ThreadRef) -> (String, String) {
 
 /// The command of `run`, for a shell; recordings that do not have its words leave them to whoever reads.
 fn command_again(model: &Model) -> String {
-    let own = model.target.as_ref().map(|target| &target.words);
+    let own = model.look.target.as_ref().map(|target| &target.words);
     match own.filter(|own| !own.is_empty()) {
         Some(own) => own.iter().map(|word| words::shell(word)).collect::<Vec<_>>().join(" "),
         None => "COMMAND".into(),

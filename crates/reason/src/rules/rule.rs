@@ -12,8 +12,8 @@ use crate::facts::{Ns, ThreadRef};
 use crate::graph::chains::ChainLink;
 use crate::graph::ends::End;
 use crate::measure::Measures;
-use crate::model::Model;
 use crate::model::object::Object;
+use crate::model::{Model, lifetimes};
 use crate::waits::WaitClass;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -209,15 +209,15 @@ pub struct FileSeen {
 /// A file as a process sees it: in another network namespace or a container it may have an /etc of its own. Of a process that
 /// is gone, through another that sees the same.
 pub fn file_of(model: &Model, thread: &ThreadRef, path: &str) -> FileSeen {
-    let netns = model.identity(thread).map_or(0, |known| known.netns);
-    let elsewhere = model.links.iter().any(|l| l.netns == netns && !l.netns_name.is_empty());
+    let netns = model.threads.identity(thread).map_or(0, |known| known.netns);
+    let elsewhere = model.net.links.iter().any(|l| l.netns == netns && !l.netns_name.is_empty());
     let container = model.container_of(thread);
     if !elsewhere && container.is_none() {
         return FileSeen { path: path.to_string(), through: None };
     }
     let same = |other: &ThreadRef| match container {
         Some(own) => model.container_of(other).is_some_and(|it| it.cgroups == own.cgroups),
-        None => model.identity(other).is_some_and(|known| known.netns == netns),
+        None => model.threads.identity(other).is_some_and(|known| known.netns == netns),
     };
     let through = there_or_beside(model, thread, same);
     FileSeen { path: format!("/proc/{}/root{path}", through.pid), through: Some(through) }
@@ -230,11 +230,11 @@ pub fn there_or_beside(
     is_like: impl Fn(&ThreadRef) -> bool,
 ) -> ThreadRef {
     let beside = || {
-        let all = model.threads.values().map(|known| &known.thread);
+        let all = model.threads.by_id.values().map(|known| &known.thread);
         let mut all = all.filter(|other| other.tid == other.pid && is_like(other));
-        all.find(|other| model.is_there_at_end(other)).cloned()
+        all.find(|other| lifetimes::is_there_at_end(model, other)).cloned()
     };
-    match model.is_there_at_end(process) {
+    match lifetimes::is_there_at_end(model, process) {
         true => process.clone(),
         false => beside().unwrap_or_else(|| process.clone()),
     }

@@ -9,7 +9,7 @@
 pub use super::remedy::Remedy;
 
 use crate::facts::ThreadRef;
-use crate::model::groups::Workload;
+use crate::model::containers::Workload;
 use serde::{Deserialize, Serialize};
 
 /// A finding in words.

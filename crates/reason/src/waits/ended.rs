@@ -19,10 +19,10 @@ pub(super) fn heed<'w>(model: &Model, waits: impl Iterator<Item = &'w mut WaitSp
     if ended.is_empty() {
         return;
     }
-    let gone: HashSet<_> = ended.iter().map(|wait| model.key(&wait.thread)).collect();
+    let gone: HashSet<_> = ended.iter().map(|wait| model.threads.key(&wait.thread)).collect();
     let mut alive_until: HashMap<u32, Ns> = HashMap::new();
-    for time in &model.times {
-        if !gone.contains(&model.key_at(&time.thread, time.until_ns)) {
+    for time in &model.threads.times {
+        if !gone.contains(&model.threads.key_at(&time.thread, time.until_ns)) {
             let until_ns = alive_until.entry(time.thread.pid).or_default();
             *until_ns = time.until_ns.max(*until_ns);
         }

@@ -27,13 +27,14 @@ pub(super) struct Failure<'m> {
 
 /// Whether somebody asked about those who might do so.
 pub(super) fn may_be_asked(model: &Model) -> bool {
-    let kind = model.target.as_ref().map(|target| target.kind);
-    matches!(kind, Some(TargetKind::Command | TargetKind::Process)) && !model.exits.is_empty()
+    let kind = model.look.target.as_ref().map(|target| target.kind);
+    matches!(kind, Some(TargetKind::Command | TargetKind::Process))
+        && !model.threads.exits.is_empty()
 }
 
 /// Programs that ended badly each time that they were begun, but for the last.
 pub(super) fn failures<'m>(model: &'m Model, families: &Families) -> Vec<Failure<'m>> {
-    let ends = model.exits.iter().filter(|(_, exit)| exit.thread.tid == exit.thread.pid);
+    let ends = model.threads.exits.iter().filter(|(_, exit)| exit.thread.tid == exit.thread.pid);
     let ends: Vec<(Ns, &Exit, Vec<u32>)> = ends
         .filter_map(|(at_ns, exit)| {
             let line = families.line(exit.thread.pid).split_off(1);
@@ -77,5 +78,12 @@ pub(super) fn runs(model: &Model, families: &Families, failures: &[Failure<'_>])
         let by = families.line(exit.thread.pid).get(1).copied();
         by.is_some_and(|by| programs.contains(&(by, exit.thread.comm.as_str())))
     };
-    model.exits.iter().map(|(_, exit)| exit).filter(of_one).map(|exit| exit.thread.pid).collect()
+    model
+        .threads
+        .exits
+        .iter()
+        .map(|(_, exit)| exit)
+        .filter(of_one)
+        .map(|exit| exit.thread.pid)
+        .collect()
 }

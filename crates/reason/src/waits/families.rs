@@ -21,21 +21,24 @@ pub(super) struct Families {
 impl Families {
     pub(super) fn of(model: &Model) -> Self {
         let mut by_child = HashMap::new();
-        for thread in model.threads.values() {
+        for thread in model.threads.by_id.values() {
             by_child.insert(thread.thread.pid, thread.parent_pid);
         }
-        for time in model.times.iter().filter(|time| time.parent_pid != 0) {
+        for time in model.threads.times.iter().filter(|time| time.parent_pid != 0) {
             by_child.insert(time.thread.pid, time.parent_pid);
         }
         // Last: the parent of one whose parent has ended is another.
-        for (_, fork) in model.forks.iter().filter(|(_, it)| it.child.pid != it.parent.pid) {
+        for (_, fork) in model.threads.forks.iter().filter(|(_, it)| it.child.pid != it.parent.pid)
+        {
             by_child.insert(fork.child.pid, fork.parent.pid);
         }
         let mut ends: HashMap<u32, Vec<(Ns, Option<u32>)>> = HashMap::new();
-        for (at_ns, exit) in model.exits.iter().filter(|(_, it)| it.thread.tid == it.thread.pid) {
+        for (at_ns, exit) in
+            model.threads.exits.iter().filter(|(_, it)| it.thread.tid == it.thread.pid)
+        {
             ends.entry(exit.thread.pid).or_default().push((*at_ns, exit.code));
         }
-        Self { by_child, ends, own_pid: model.host.own_pid }
+        Self { by_child, ends, own_pid: model.look.host.own_pid }
     }
 
     /// With what code a process ended that lived at a moment, if that is known.

@@ -57,7 +57,7 @@ struct Waits<'a>(HashMap<ThreadKey, Vec<&'a WaitSpan>>);
 
 impl<'a> Waits<'a> {
     fn push(&mut self, model: &Model, wait: &'a WaitSpan) {
-        self.0.entry(model.key(&wait.thread)).or_default().push(wait);
+        self.0.entry(model.threads.key(&wait.thread)).or_default().push(wait);
     }
 
     fn sort(&mut self) {
@@ -141,8 +141,8 @@ fn handover(model: &Model, wait: &WaitSpan) -> Option<Handover> {
     let within = wake.context == WakeContext::Task && wake.by.pid == wait.thread.pid;
     within.then_some(Handover {
         at_ns: wake.at_ns,
-        from: model.key(&wake.by),
-        to: model.key(&wait.thread),
+        from: model.threads.key(&wake.by),
+        to: model.threads.key(&wait.thread),
     })
 }
 

@@ -66,7 +66,7 @@ fn accepts(of: &Goroutine) -> bool {
 
 /// Goroutines that stood, each with the reading and until when what it says holds.
 fn stood(model: &Model, pid: u32) -> impl Iterator<Item = (&Goroutines, &Goroutine, Ns)> {
-    let all = model.goroutines.get(&pid).map_or(&[][..], Vec::as_slice);
+    let all = model.stacks.goroutines.get(&pid).map_or(&[][..], Vec::as_slice);
     all.iter().enumerate().flat_map(move |(at, (at_ns, read))| {
         let next_ns = all.get(at + 1).map(|(next_ns, _)| *next_ns);
         let until_ns = next_ns.unwrap_or(Ns::MAX).min(at_ns.saturating_add(TOLD_AGAIN_NS));
@@ -76,13 +76,13 @@ fn stood(model: &Model, pid: u32) -> impl Iterator<Item = (&Goroutines, &Gorouti
 
 /// Whether goroutines of a process were read at all.
 pub fn are_known(model: &Model, pid: u32) -> bool {
-    model.goroutines.contains_key(&pid)
+    model.stacks.goroutines.contains_key(&pid)
 }
 
 /// Those of the last reading in a time that stood for half of it or more, the longest first; not those that wait for a
 /// descriptor, nor the runtime's own.
 pub fn standing(model: &Model, pid: u32, (from, to): (Ns, Ns)) -> Vec<&Goroutine> {
-    let Some(all) = model.goroutines.get(&pid) else { return Vec::new() };
+    let Some(all) = model.stacks.goroutines.get(&pid) else { return Vec::new() };
     let Some((at_ns, last)) = all.iter().rev().find(|(at_ns, _)| *at_ns <= to) else {
         return Vec::new();
     };
@@ -139,7 +139,7 @@ pub fn stands(
     }
     // A program that has goroutines asleep for its own reasons owes nobody their end. Of those that stood there when they were
     // first read nobody knows which was asked, if some of them do not sleep.
-    let first_ns = model.goroutines.get(&pid)?.first()?.0;
+    let first_ns = model.stacks.goroutines.get(&pid)?.first()?.0;
     let before = || near().filter(|one| one.since_ns == first_ns);
     let may_be_another = before().any(|one| !sleeps(one) && !is_runtimes(one));
     let is_asked = |one: &&Goroutine| sleeps(one) && (one.since_ns != first_ns || !may_be_another);

@@ -29,6 +29,6 @@ pub fn heed(model: &Model, wait: &mut WaitSpan) {
 
 /// Whether a word belongs to the lock of that process's interpreter.
 fn is_word_of_it(model: &Model, pid: u32, address: u64) -> bool {
-    let read = model.interpreter_locks.get(&pid).and_then(|all| all.last());
+    let read = model.stacks.interpreter_locks.get(&pid).and_then(|all| all.last());
     read.is_some_and(|(_, lock)| (lock.begin..lock.end).contains(&address))
 }

@@ -20,8 +20,8 @@ pub fn readings<'m>(
     to: Ns,
 ) -> impl Iterator<Item = (Ns, MonitorWait)> + use<'m> {
     // What was read after the look's end is of what stood then.
-    let to = if to >= model.end_ns { Ns::MAX } else { to };
-    let all = model.monitor_waits.get(&thread.pid).map_or(&[][..], Vec::as_slice);
+    let to = if to >= model.look.end_ns { Ns::MAX } else { to };
+    let all = model.stacks.monitor_waits.get(&thread.pid).map_or(&[][..], Vec::as_slice);
     let begin = all.partition_point(|(at_ns, _)| *at_ns < from);
     let end = all.partition_point(|(at_ns, _)| *at_ns <= to).max(begin);
     let tid = thread.tid;

@@ -71,7 +71,7 @@ impl Threads {
             of_one.entry(wait.thread.tid).or_default().push((wait.begin_ns, wait.end_ns));
         }
         // Those that were not seen to wait at all.
-        for time in &model.times {
+        for time in &model.threads.times {
             if let Some(of_one) = threads.0.get_mut(&time.thread.pid) {
                 of_one.entry(time.thread.tid).or_default();
             }

@@ -19,25 +19,25 @@ pub fn run_queue(model: &Model, span: &WaitSpan) -> Object {
     Object::RunQueue(Vec::new())
 }
 
-/// The disk that a wait is for: under the file, else the one last submitted to, else the one whose
-/// completion ended it.
+/// The disk that a wait is for: under the file, else the one whose completion ended it, else the one last submitted to.
+/// What the thread submitted last may have been read before this wait, and what it waits for be written by others.
 pub fn disk_of(model: &Model, span: &WaitSpan) -> Option<DeviceNumber> {
     if let Some(ObjectRef::File(file)) = &span.place.object {
         if file.rdev.major != 0
-            && let Some(disk) = model.disk(file.rdev)
+            && let Some(disk) = model.disk.of(file.rdev)
         {
             return Some(disk.dev);
         }
-        if let Some(disk) = model.disk_of_file_system(file.dev) {
+        if let Some(disk) = model.disk.of_file_system(file.dev) {
             return Some(disk.dev);
         }
     }
     if let Some(dev) = span.place.held_back.as_ref().and_then(|held| held.dev) {
-        return Some(model.disk(dev).map_or(dev, |disk| disk.dev));
+        return Some(model.disk.of(dev).map_or(dev, |disk| disk.dev));
     }
     let completed = span.wake.as_ref().and_then(|wake| wake.disk);
-    let device = span.place.disk.or(completed)?;
-    Some(model.disk(device).map_or(device, |disk| disk.dev))
+    let device = completed.or(span.place.disk)?;
+    Some(model.disk.of(device).map_or(device, |disk| disk.dev))
 }
 
 /// What a blocked wait is on.
@@ -58,7 +58,7 @@ pub fn object(model: &Model, span: &WaitSpan) -> Object {
             let [address, ..] = span.place.args;
             Object::Futex { pid: span.thread.pid, address }
         }
-        KernelLock => kernel_lock::object(&span.place, model.stack(span.place.stack)),
+        KernelLock => kernel_lock::object(&span.place, model.stacks.kernel(span.place.stack)),
         Child | Vfork => Object::Child(child(&span.place)),
         FrozenCgroup => {
             let own = || model.cgroup_of(&span.thread, "freezer");
@@ -81,7 +81,7 @@ fn file_of(span: &WaitSpan) -> Option<&FileRef> {
 
 /// A file lock without a descriptor: the kernel waits for the host's rpc.statd, or the lock table tells.
 fn locked_file(model: &Model, span: &WaitSpan) -> Object {
-    let mut frames = model.stack(span.place.stack).iter();
+    let mut frames = model.stacks.kernel(span.place.stack).iter();
     if frames.any(|frame| STATD_FUNCTIONS.contains(&frame.as_str())) {
         return Object::Service("rpc.statd");
     }
@@ -92,7 +92,7 @@ fn locked_file(model: &Model, span: &WaitSpan) -> Object {
 /// or by the one lease that is being broken.
 pub fn unseen_lock<'a>(model: &'a Model, span: &WaitSpan) -> Option<&'a FileLock> {
     let pid = i64::from(span.thread.pid);
-    let locks = || model.locks.iter().map(|(_, lock)| lock);
+    let locks = || model.held.locks.iter().map(|(_, lock)| lock);
     let Some(waiting) = locks().find(|lock| lock.blocked && lock.pid == pid) else {
         return breaking_lease(model, span);
     };
@@ -105,8 +105,9 @@ pub fn unseen_lock<'a>(model: &'a Model, span: &WaitSpan) -> Option<&'a FileLock
 /// does if only one file's leases are being broken.
 fn breaking_lease<'a>(model: &'a Model, span: &WaitSpan) -> Option<&'a FileLock> {
     let waits_for_lease =
-        model.stack(span.place.stack).iter().any(|frame| frame == "__break_lease");
+        model.stacks.kernel(span.place.stack).iter().any(|frame| frame == "__break_lease");
     let mut leases = model
+        .held
         .locks
         .iter()
         .filter(|(at, lock)| lock.breaking && *at >= span.begin_ns)
@@ -117,11 +118,11 @@ fn breaking_lease<'a>(model: &'a Model, span: &WaitSpan) -> Option<&'a FileLock>
 
 /// The frozen group that holds a thread: the outermost one, because a group inside it is frozen with it.
 pub fn frozen_group<'a>(model: &'a Model, thread: &ThreadRef) -> Option<&'a Cgroup> {
-    let identity = model.identity(thread)?;
+    let identity = model.threads.identity(thread)?;
     let holds = |group: &&Cgroup| {
         group.frozen == Some(true) && membership::belongs(identity, group, &["freezer"])
     };
-    model.cgroups.iter().filter(holds).min_by_key(|group| group.path.len())
+    model.containers.cgroups.iter().filter(holds).min_by_key(|group| group.path.len())
 }
 
 fn child(place: &Place) -> Option<u32> {
@@ -131,7 +132,7 @@ fn child(place: &Place) -> Option<u32> {
 }
 
 fn kernel_word(model: &Model, span: &WaitSpan) -> String {
-    let frames = model.stack(span.place.stack);
+    let frames = model.stacks.kernel(span.place.stack);
     let outside = |f: &&String| !f.contains("schedule") && !f.starts_with("0x");
     match frames.iter().find(outside) {
         Some(frame) => frame.clone(),
@@ -140,7 +141,7 @@ fn kernel_word(model: &Model, span: &WaitSpan) -> String {
 }
 
 fn dns(model: &Model, span: &WaitSpan) -> Object {
-    if let Some((_, query)) = span.dns_query.and_then(|index| model.dns_queries.get(index)) {
+    if let Some((_, query)) = span.dns_query.and_then(|index| model.net.dns_queries.get(index)) {
         return Object::DnsServer(Some(query.server), query.name.as_str().into());
     }
     match &span.place.object {

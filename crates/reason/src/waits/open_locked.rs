@@ -27,7 +27,7 @@ pub fn reasons<'w>(
 ) -> HashMap<Sleep, Refused> {
     let mut found = HashMap::new();
     let locked = locked(model);
-    if model.host.kernel_events || locked.is_empty() {
+    if model.look.host.kernel_events || locked.is_empty() {
         return found;
     }
     let mut sleeps: HashMap<(u32, FileKey), Vec<Sleep>> = HashMap::new();
@@ -55,7 +55,7 @@ fn locked(model: &Model) -> HashMap<u32, HashMap<FileKey, (Ns, Ns)>> {
     let mut found: HashMap<u32, HashMap<FileKey, (Ns, Ns)>> = HashMap::new();
     // A lock that is shared may be had together with its holder.
     let keeps_out = |(_, lock): &&(Ns, FileLock)| !lock.blocked && lock.access == "WRITE";
-    for (at_ns, lock) in model.locks.iter().filter(keeps_out) {
+    for (at_ns, lock) in model.held.locks.iter().filter(keeps_out) {
         let file = FileKey { dev: lock.dev, ino: lock.ino };
         for process in &lock.open_in {
             let (first, last) =

@@ -122,7 +122,7 @@ fn process_limit(model: &Model, denied: &Denied) -> Object {
     match denied.limit {
         Some(limit) if limit.kind == LimitKind::PidsCgroup => {
             let sets = |group: &&Cgroup| group.id == limit.cgroup_id && group.pids_limit.is_some();
-            let group = model.cgroups.iter().find(sets);
+            let group = model.containers.cgroups.iter().find(sets);
             group.map_or(Object::Limit("pids.max"), |group| Object::Cgroup(CgroupKey::of(group)))
         }
         Some(limit) if limit.limit != u64::MAX => {
@@ -140,7 +140,7 @@ pub fn reasons<'a>(
     waits: impl Iterator<Item = &'a WaitSpan> + Clone,
 ) -> HashMap<Sleep, Refused> {
     let may_fail = failing::may_be_asked(model);
-    if model.denied.is_empty() && !may_fail {
+    if model.threads.denied.is_empty() && !may_fail {
         return HashMap::new();
     }
     let families = Families::of(model);
@@ -261,7 +261,7 @@ fn refusals(model: &Model, families: &Families) -> Vec<Asked> {
         let (tid, pid) = (denied.thread.tid, denied.thread.pid);
         Some(Asked { at_ns: *at_ns, tid, pid, what, line, one_is_enough: is_enough(denied) })
     };
-    let mut all: Vec<Asked> = model.denied.iter().filter_map(asked).collect();
+    let mut all: Vec<Asked> = model.threads.denied.iter().filter_map(asked).collect();
     let mut rights: HashMap<u32, HashSet<Object>> = HashMap::new();
     for one in all.iter().filter(|one| one.what.0 == WaitClass::RefusedRight) {
         rights.entry(one.pid).or_default().insert(one.what.1.clone());

@@ -95,19 +95,19 @@ impl Timelines {
     /// Builds from what was observed.
     fn build(model: &Model, raw: RawWaits) -> Self {
         let RawWaits { waits, blocked, ran } = raw;
-        let accepted = Accepted::of(&model.endpoints);
+        let accepted = Accepted::of(&model.held.endpoints);
         let mut lines = ran_lines(model, ran);
         for mut wait in waits {
             settle(model, &mut wait);
-            let line = lines.entry(model.key(&wait.thread)).or_default();
+            let line = lines.entry(model.threads.key(&wait.thread)).or_default();
             line.waits.extend(spans(model, &accepted, wait));
         }
         for line in lines.values_mut() {
             line.waits.sort_by_key(|w| (w.begin_ns, w.end_ns));
         }
         for (at_ns, mut blocked) in blocked {
-            model.settle(&mut blocked.thread, at_ns);
-            let line = lines.entry(model.key(&blocked.thread)).or_default();
+            model.threads.settle(&mut blocked.thread, at_ns);
+            let line = lines.entry(model.threads.key(&blocked.thread)).or_default();
             add_standing(model, &accepted, line, at_ns, blocked);
         }
         for (who, stretch) in dying(model, &lines) {
@@ -226,12 +226,12 @@ fn ran_lines(model: &Model, ran: BTreeMap<(u32, Ns), Vec<(Ns, Ns)>>) -> Lines {
     for ((tid, start_ns), stretches) in ran {
         if start_ns == 0 {
             for stretch in stretches {
-                let who = model.key_of(tid, 0, stretch.1);
+                let who = model.threads.key_of(tid, 0, stretch.1);
                 lines.entry(who).or_default().ran.push(stretch);
             }
             continue;
         }
-        let line = lines.entry(model.key_of(tid, start_ns, Ns::MAX)).or_default();
+        let line = lines.entry(model.threads.key_of(tid, start_ns, Ns::MAX)).or_default();
         match line.ran.is_empty() {
             true => line.ran = stretches,
             false => line.ran.extend(stretches),
@@ -242,18 +242,18 @@ fn ran_lines(model: &Model, ran: BTreeMap<(u32, Ns), Vec<(Ns, Ns)>>) -> Lines {
 
 /// Threads of unknown start get that of their lives while the moment of the fact is known.
 fn settle(model: &Model, wait: &mut Wait) {
-    model.settle(&mut wait.thread, wait.end_ns);
+    model.threads.settle(&mut wait.thread, wait.end_ns);
     if let Some(wake) = &mut wait.wake {
-        model.settle(&mut wake.by, wake.at_ns);
+        model.threads.settle(&mut wake.by, wake.at_ns);
     }
     if let Some(before) = &mut wait.ran_before {
-        model.settle(before, wait.end_ns);
+        model.threads.settle(before, wait.end_ns);
     }
 }
 
 /// One wait event: a blocked part up to the wake-up, and a part for the CPU after it.
 fn spans(model: &Model, accepted: &Accepted, wait: Wait) -> Vec<WaitSpan> {
-    let frames = model.stack(wait.place.stack);
+    let frames = model.stacks.kernel(wait.place.stack);
     // Another CPU's clock may date the wake-up before the wait.
     let woken = wait.wake.as_ref().map_or(wait.begin_ns, |wake| wake.at_ns.max(wait.begin_ns));
     let mut all = Vec::new();
@@ -295,13 +295,13 @@ fn spans(model: &Model, accepted: &Accepted, wait: Wait) -> Vec<WaitSpan> {
 /// whoever waits for that they wake themselves, so until then they were there. Where they waited meanwhile, that is reported.
 fn dying(model: &Model, lines: &Lines) -> Vec<(ThreadKey, (Ns, Ns))> {
     let is_traced = |who: ThreadKey| lines.get(&who).is_some_and(|line| !line.ran.is_empty());
-    let mut until: BTreeMap<ThreadKey, (Ns, Ns)> = (model.exits.iter())
-        .map(|(at_ns, exit)| (model.key_at(&exit.thread, *at_ns), (*at_ns, *at_ns)))
+    let mut until: BTreeMap<ThreadKey, (Ns, Ns)> = (model.threads.exits.iter())
+        .map(|(at_ns, exit)| (model.threads.key_at(&exit.thread, *at_ns), (*at_ns, *at_ns)))
         .filter(|(who, _)| is_traced(*who))
         .collect();
     let wakes = lines.values().flat_map(|line| &line.waits).filter_map(|wait| wait.wake.as_ref());
     for wake in wakes.filter(|wake| wake.context == WakeContext::Task) {
-        if let Some((_, end_ns)) = until.get_mut(&model.key(&wake.by)) {
+        if let Some((_, end_ns)) = until.get_mut(&model.threads.key(&wake.by)) {
             *end_ns = wake.at_ns.max(*end_ns);
         }
     }
@@ -345,12 +345,12 @@ fn dns_query(model: &Model, span: &WaitSpan) -> Option<usize> {
     if !waits_for_input {
         return None;
     }
-    let after = model.dns_queries.partition_point(|(at, _)| *at <= span.begin_ns);
+    let after = model.net.dns_queries.partition_point(|(at, _)| *at <= span.begin_ns);
     let mine = |(_, (at_ns, query)): &(usize, &(Ns, DnsQuery))| {
         query.thread.tid == span.thread.tid
-            && model.key_at(&query.thread, *at_ns) == model.key(&span.thread)
+            && model.threads.key_at(&query.thread, *at_ns) == model.threads.key(&span.thread)
     };
-    let asked = model.dns_queries[..after]
+    let asked = model.net.dns_queries[..after]
         .iter()
         .enumerate()
         .rev()
@@ -361,12 +361,12 @@ fn dns_query(model: &Model, span: &WaitSpan) -> Option<usize> {
     let by_clock = span.wake.as_ref().is_some_and(|wake| {
         matches!(wake.context, WakeContext::HardInterrupt | WakeContext::SoftInterrupt)
     });
-    let end = model.dns_queries.partition_point(|(at, _)| *at < span.end_ns);
+    let end = model.net.dns_queries.partition_point(|(at, _)| *at < span.end_ns);
     let asked_again = || {
-        let next = model.dns_queries[end..].iter().enumerate().map(|(i, q)| (i + end, q));
+        let next = model.net.dns_queries[end..].iter().enumerate().map(|(i, q)| (i + end, q));
         next.take_while(|(_, (at, _))| at - span.end_ns < JUST_BEFORE_NS).find(mine)
     };
-    let unseen_begin = by_clock && span.begin_ns < model.begin_ns;
+    let unseen_begin = by_clock && span.begin_ns < model.look.begin_ns;
     asked.or_else(|| if unseen_begin { asked_again() } else { None }).map(|(index, _)| index)
 }
 
@@ -386,7 +386,7 @@ fn learn(model: &Model, accepted: &Accepted, known: &mut WaitSpan, seen: Place) 
         known.place.polled = seen.polled;
     }
     if is_new || is_stopped {
-        known.class = classify(&known.place, model.stack(known.place.stack), known.kernel);
+        known.class = classify(&known.place, model.stacks.kernel(known.place.stack), known.kernel);
         name(model, accepted, known);
     }
 }
@@ -407,7 +407,8 @@ fn add_standing(
         } else if known.place.syscall.is_empty() && !known.kernel {
             // Its end was not reported in time to read where it stood: this is where.
             known.place = blocked.place;
-            known.class = classify(&known.place, model.stack(known.place.stack), known.kernel);
+            known.class =
+                classify(&known.place, model.stacks.kernel(known.place.stack), known.kernel);
             name(model, accepted, known);
         }
         return;
@@ -421,7 +422,7 @@ fn add_standing(
         learn(model, accepted, known, blocked.place);
         return;
     }
-    let frames = model.stack(blocked.place.stack);
+    let frames = model.stacks.kernel(blocked.place.stack);
     let mut span = WaitSpan {
         class: classify(&blocked.place, frames, blocked.kernel),
         object: Object::Nothing,

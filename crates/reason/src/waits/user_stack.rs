@@ -184,9 +184,9 @@ pub fn function_of<'m>(model: &'m Model, thread: &ThreadRef, from: Ns, to: Ns) -
 pub fn method_of<'m>(model: &'m Model, thread: &ThreadRef, from: Ns, to: Ns) -> Option<&'m str> {
     let at_once = function_of(model, thread, from, to);
     at_once.or_else(|| {
-        let mut read = monitor::readings(model, thread, model.begin_ns, model.end_ns);
+        let mut read = monitor::readings(model, thread, model.look.begin_ns, model.look.end_ns);
         let (_, first) = read.next()?;
-        let stack = model.user_stack(thread, model.begin_ns, model.end_ns)?;
+        let stack = model.user_stack(thread, model.look.begin_ns, model.look.end_ns)?;
         let is_its = kind(&stack.frames) == Some(LockKind::Monitor);
         let is_one = is_its && read.all(|(_, other)| other.monitor == first.monitor);
         is_one.then(|| function(&stack.frames))?

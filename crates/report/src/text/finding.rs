@@ -120,9 +120,12 @@ pub fn log(lines: &[LogLine], shown: usize, page: &mut Page) {
 /// Of a command: what it would save at most; the reason where that is less than what was lost.
 pub fn without(without: &WithoutIt, page: &mut Page) {
     if let Some(seconds) = without.seconds_max {
-        let saved = units::seconds(-seconds);
         let why = escape::prose(&without.why, TEXT_WIDTH_MAX);
-        page.labelled("without", &format!("at most {saved}: {why}"));
+        let saved = match units::seconds(seconds).as_str() {
+            "0 s" => "no less".into(),
+            saved => format!("up to {saved} less"),
+        };
+        page.labelled("without", &format!("{saved}: {why}"));
     }
 }
 

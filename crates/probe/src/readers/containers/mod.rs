@@ -25,6 +25,9 @@ const ID_HEX: usize = 64;
 /// Shortest beginning of an id that is accepted.
 const ID_PREFIX_MIN: usize = 4;
 
+/// Digits of the ids that daemons draw.
+const ID_OF_A_DAEMON: usize = 64;
+
 /// Near names that an error lists.
 const NEAR_MAX: usize = 5;
 
@@ -40,7 +43,9 @@ pub fn containers(roots: &Roots, facts: &[Body]) -> Vec<Container> {
     let mut states = state::read(roots);
     let unknown = |path: &&str| match classify(path).map(|place| place.what) {
         Some(What::Id(id, runtime)) => {
-            let has_daemon = matches!(runtime, "docker" | "podman" | "cri-o" | "containerd");
+            // Below a group that is called otherwise the path does not say by whom it is run; ids of daemons are that long.
+            let has_daemon = matches!(runtime, "docker" | "podman" | "cri-o" | "containerd")
+                || id.len() == ID_OF_A_DAEMON;
             has_daemon && states.by_id(&id).is_none_or(|state| id.starts_with(&state.name))
         }
         _ => false,
@@ -359,12 +364,17 @@ fn listed(before: &str, names: &[String]) -> String {
 /// (whose suffix may be left out), and those before plain cgroups.
 pub fn find<'a>(name: &str, containers: &'a [Container]) -> Result<&'a Container, FindError> {
     type Rule = fn(&str, &Container) -> bool;
-    const RULES: [Rule; 6] = [
+    const RULES: [Rule; 7] = [
         |name, container| container.is_real() && container.name == name,
         |name, container| {
             let full = container.pod.as_ref().map(|_| container.full_name());
             let is_it = |full: String| full == name || full.ends_with(&format!("/{name}"));
             full.is_some_and(is_it) && name.contains('/')
+        },
+        // A pod that has no group of its own is its only container.
+        |name, container| {
+            let is_it = |pod: &String| pod == name || pod.ends_with(&format!("/{name}"));
+            container.name != state::PAUSE && container.pod.as_ref().is_some_and(is_it)
         },
         |name, container| container.id == name || container.cgroups.iter().any(|c| c == name),
         |name, container| {

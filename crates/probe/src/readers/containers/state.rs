@@ -33,6 +33,9 @@ const CONTAINERD: [&str; 4] = [
 /// Name of containerd's shims, as much of it as the kernel keeps.
 const SHIM: &str = "containerd-shim";
 
+/// What the container that holds a pod together is called here.
+pub(crate) const PAUSE: &str = "pause";
+
 /// What a runtime says of one container.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct State {
@@ -340,7 +343,7 @@ fn oci(folder: &Path, value: &Value) -> Vec<State> {
         annotation(&["io.kubernetes.cri.container-type", "io.kubernetes.cri-o.ContainerType"]);
     let name = annotation(&["io.kubernetes.cri.container-name", "io.kubernetes.container.name"])
         .filter(|_| kind.as_deref() != Some("sandbox"))
-        .or_else(|| kind.filter(|kind| kind == "sandbox").map(|_| "pause".into()))
+        .or_else(|| kind.filter(|kind| kind == "sandbox").map(|_| PAUSE.into()))
         .or_else(|| annotation(&["nerdctl/name"]));
     let pod = annotation(&["io.kubernetes.cri.sandbox-name", "io.kubernetes.pod.name"]);
     let namespace =
@@ -388,7 +391,7 @@ impl State {
     fn with_kubernetes_name(mut self) -> Self {
         let parts: Vec<&str> = self.name.split('_').collect();
         if let ["k8s", container, pod, namespace, ..] = parts.as_slice() {
-            let name = if *container == "POD" { "pause" } else { container };
+            let name = if *container == "POD" { PAUSE } else { container };
             self.pod = Some(format!("{namespace}/{pod}"));
             self.name = name.to_string();
         }

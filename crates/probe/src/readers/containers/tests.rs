@@ -121,19 +121,28 @@ fn kubernetes_by_the_kubelets_folders_of_logs_alone() {
 fn a_shim_of_containerd_stands_among_its_bundles() {
     let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/containers");
     let mut roots = Roots::under(fixtures.as_ref());
-    let path = format!("/kubepods/pod1c807df9-6ea6-4909-a01b-8f069995be67/{}", id("ff11"));
+    let of_pod = format!("/kubepods/pod1c807df9-6ea6-4909-a01b-8f069995be67/{}", id("ff11"));
+    // Where nobody asked for a group, containerd calls it after its own namespace.
+    let plain = format!("/k8s.io/{}", id("ff11"));
     let here = std::env::temp_dir().join(format!("holdup-test-shim-{}", std::process::id()));
-    let named = |roots: &Roots| containers(roots, &cgroups(&[&path])).remove(0).full_name();
-    assert_eq!(named(&roots), id("ff11")[..12]);
+    let named =
+        |roots: &Roots, path: &str| containers(roots, &cgroups(&[path])).remove(0).full_name();
+    assert_eq!(named(&roots, &of_pod), id("ff11")[..12]);
     let process = here.join("9");
     std::fs::create_dir_all(&process).unwrap();
     std::fs::write(process.join("comm"), "containerd-shim\n").unwrap();
     let bundle = format!("/srv/containerd/k8s.io/{}", id("ff11"));
     std::os::unix::fs::symlink(bundle, process.join("cwd")).unwrap();
     roots.proc.clone_from(&here);
-    let name = named(&roots);
+    let found = containers(&roots, &cgroups(&[&plain]));
+    assert_eq!(
+        find("shop/web-0", &found).map(Container::full_name).ok(),
+        find("web-0/main", &found).map(Container::full_name).ok()
+    );
+    assert!(find("web-0", &found).is_ok() && find("shop", &found).is_err());
+    let names = [of_pod, plain].map(|path| named(&roots, &path));
     std::fs::remove_dir_all(&here).unwrap();
-    assert_eq!(name, "shop/web-0/main");
+    assert_eq!(names, ["shop/web-0/main", "shop/web-0/main"]);
 }
 
 #[test]

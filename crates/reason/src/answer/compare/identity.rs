@@ -84,13 +84,13 @@ impl ObjectIdentity {
     // LONG FUNCTION: one arm a kind of object, none of them more than a line or two.
     pub fn of(measures: &Measures<'_>, object: &Object) -> Self {
         let model = measures.model;
-        let program = |pid: u32| Self::Program(model.process_name(pid));
+        let program = |pid: u32| Self::Program(model.threads.process_name(pid));
         match object {
             Object::Disk(Some(dev)) => Self::Disk(disk(model, *dev)),
             Object::Journal(Some(dev)) => Self::Journal(disk(model, *dev)),
             Object::File(Some(file)) => file_identity(model, *file),
             Object::FileSystem(Some(dev)) | Object::FuseFileSystem(Some(dev)) => {
-                match model.mount_of_device(*dev) {
+                match model.disk.mount_of(*dev) {
                     Some(mount) => Self::Mounted(mount.path.clone()),
                     None => Self::Itself(object.clone()),
                 }
@@ -107,17 +107,17 @@ impl ObjectIdentity {
             Object::Path(path) => Self::Path(path.to_string()),
             // One server is asked many names.
             Object::DnsServer(Some(server), _) => Self::Peer(*server),
-            Object::Inet(ino) => match model.socket(*ino) {
+            Object::Inet(ino) => match model.called.socket(*ino) {
                 Some(socket) => socket_identity(measures, socket),
                 None => Self::Unnamed,
             },
             Object::Unix(ino) => {
-                let far = || model.unix_path(model.unix_peer(*ino)?);
-                let path = model.unix_path(*ino).or_else(far);
+                let far = || model.called.unix_path(model.called.unix_peer(*ino)?);
+                let path = model.called.unix_path(*ino).or_else(far);
                 path.map_or(Self::Unnamed, |path| Self::Path(path.to_string()))
             }
             Object::SharedMemory(ino) => {
-                let segment = model.segments.iter().find(|segment| segment.ino == *ino);
+                let segment = model.memory.segments.iter().find(|segment| segment.ino == *ino);
                 segment.map_or(Self::Unnamed, |segment| Self::Segment(segment.name.clone()))
             }
             Object::PacketQueue { interface, handle, .. } => Self::Itself(Object::PacketQueue {
@@ -139,11 +139,11 @@ impl ObjectIdentity {
 }
 
 fn disk(model: &Model, dev: DeviceNumber) -> String {
-    model.disk(dev).map_or_else(|| dev.to_string(), |disk| disk.name.clone())
+    model.disk.of(dev).map_or_else(|| dev.to_string(), |disk| disk.name.clone())
 }
 
 fn file_identity(model: &Model, file: FileKey) -> ObjectIdentity {
-    match model.path_of(file) {
+    match model.called.path_of(file) {
         Some(path) => ObjectIdentity::Path(path.to_string()),
         None => ObjectIdentity::Itself(Object::File(Some(file))),
     }
@@ -154,7 +154,7 @@ fn group_identity(model: &Model, group: &CgroupKey) -> ObjectIdentity {
         return ObjectIdentity::OwnGroup;
     }
     let is_its = |paths: &[String]| paths.contains(&group.path);
-    match model.containers.iter().find(|container| is_its(&container.cgroups)) {
+    match model.containers.all.iter().find(|container| is_its(&container.cgroups)) {
         Some(container) => ObjectIdentity::Group(container.name.clone()),
         None => ObjectIdentity::Group(group.path.clone()),
     }
@@ -162,13 +162,15 @@ fn group_identity(model: &Model, group: &CgroupKey) -> ObjectIdentity {
 
 /// Paths of the groups that what is looked at is in.
 fn own_groups(model: &Model) -> impl Iterator<Item = &str> {
-    let target = model.target.as_ref();
+    let target = model.look.target.as_ref();
     let of_container = target.into_iter().flat_map(|target| &target.cgroups);
     let process: Option<ThreadRef> = match target {
-        Some(target) if target.kind == TargetKind::Process => Some(model.thread_ref(target.pid)),
+        Some(target) if target.kind == TargetKind::Process => {
+            Some(model.threads.thread_ref(target.pid))
+        }
         _ => command_root(model),
     };
-    let identity = process.and_then(|process| model.identity(&process));
+    let identity = process.and_then(|process| model.threads.identity(&process));
     let of_process = identity.into_iter().flat_map(|identity| &identity.cgroups);
     of_container.map(String::as_str).chain(of_process.map(|own| own.path.as_str()))
 }

@@ -58,18 +58,18 @@ impl Look {
         let model = measures.model;
         let codes = report.findings.iter().map(|finding| finding.code.clone());
         let objects = objects.iter().map(|object| ObjectIdentity::of(measures, object));
-        let program = match &model.target {
+        let program = match &model.look.target {
             Some(target) if target.kind == TargetKind::Process => target.name.clone(),
             _ => command_root(model).map_or_else(String::new, |root| root.comm),
         };
         Self {
-            host: model.host.clone(),
+            host: model.look.host.clone(),
             program,
             ends: ends(measures, claims),
             parts: parts(measures),
             findings: codes.zip(objects).collect(),
-            blind: model.blind.clone(),
-            threshold_ns: model.window_end.threshold_ns,
+            blind: model.look.blind.clone(),
+            threshold_ns: model.look.window_end.threshold_ns,
             report,
         }
     }

@@ -57,8 +57,8 @@ impl Frame {
 
 /// Who it is: the process, and the thread if it has a name of its own.
 pub fn who(model: &Model, thread: &ThreadRef) -> Vec<Frame> {
-    let process = model.process_name(thread.pid);
-    let own = model.present(thread).comm;
+    let process = model.threads.process_name(thread.pid);
+    let own = model.threads.present(thread).comm;
     let name = if process.is_empty() { &own } else { &process };
     let mut frames = vec![Frame::new(FrameKind::Who, name.clone())];
     if thread.tid != thread.pid && own != *name && !own.is_empty() {
@@ -69,7 +69,7 @@ pub fn who(model: &Model, thread: &ThreadRef) -> Vec<Frame> {
 
 /// Functions of the kernel, the outermost first.
 pub fn kernel(model: &Model, stack: u32) -> impl Iterator<Item = Frame> {
-    model.stack(stack).iter().rev().map(|name| Frame::new(FrameKind::Kernel, name.clone()))
+    model.stacks.kernel(stack).iter().rev().map(|name| Frame::new(FrameKind::Kernel, name.clone()))
 }
 
 /// Where a thread waits: in its program, as far as that was read, in the kernel, and for what.

@@ -52,8 +52,8 @@ impl Export {
         ];
         left_out.retain(|(count, _)| *count > 0);
         Self {
-            host: model.host.hostname.clone(),
-            begin_unix_ns: model.begin_unix_ns,
+            host: model.look.host.hostname.clone(),
+            begin_unix_ns: model.look.begin_unix_ns,
             ns: (measures.wall_seconds() * 1e9).round() as Ns,
             stacks,
             tracks,

@@ -55,7 +55,7 @@ impl<'a> OfPath<'a> {
         let hop =
             |link: &Arc<ChainLink>| (link.who.pid, link.who.tid, link.class, link.object.clone());
         let root = lost.leaf.root();
-        let waits = self.timelines.of(self.model.key(&root.who));
+        let waits = self.timelines.of(self.model.threads.key(&root.who));
         let at = waits.partition_point(|wait| wait.begin_ns < root.since_ns);
         let wait = waits.get(at).filter(|wait| wait.begin_ns == root.since_ns);
         let stack = wait.filter(|wait| wait.class == root.class).map_or(0, |wait| wait.place.stack);

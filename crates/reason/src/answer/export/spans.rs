@@ -67,9 +67,9 @@ struct Spans<'m, 'a> {
 pub fn spans(measures: &Measures<'_>) -> (Vec<Span>, usize) {
     let model = measures.model;
     let Some(root) = command_root(model) else { return (Vec::new(), 0) };
-    let end_ns = command_end_ns(model).saturating_sub(model.begin_ns);
+    let end_ns = command_end_ns(model).saturating_sub(model.look.begin_ns);
     let mut spans = Spans { measures, all: Vec::new(), of_process: HashMap::new(), end_ns };
-    let name = model.target.as_ref().map_or(root.comm.clone(), |target| target.name.clone());
+    let name = model.look.target.as_ref().map_or(root.comm.clone(), |target| target.name.clone());
     spans.all.push(Span { name, ..spans.process(&root, SpanKind::Command, (0, end_ns)) });
     spans.of_process.insert(root.pid, 0);
     let left_out = spans.add_processes() + spans.add_waits();
@@ -96,12 +96,14 @@ impl Spans<'_, '_> {
     fn add_processes(&mut self) -> usize {
         let model = self.measures.model;
         let mut ended: HashMap<u32, Ns> = HashMap::new();
-        for (at, exit) in model.exits.iter().filter(|(_, exit)| exit.last) {
-            ended.insert(exit.thread.pid, at.saturating_sub(model.begin_ns));
+        for (at, exit) in model.threads.exits.iter().filter(|(_, exit)| exit.last) {
+            ended.insert(exit.thread.pid, at.saturating_sub(model.look.begin_ns));
         }
         let mut begun: Vec<(Ns, Ns, &ThreadRef, u32)> = Vec::new();
-        for (at, fork) in model.forks.iter().filter(|(_, fork)| fork.child.pid == fork.child.tid) {
-            let begin = at.saturating_sub(model.begin_ns);
+        for (at, fork) in
+            model.threads.forks.iter().filter(|(_, fork)| fork.child.pid == fork.child.tid)
+        {
+            let begin = at.saturating_sub(model.look.begin_ns);
             let end = ended.get(&fork.child.pid).copied().unwrap_or(self.end_ns).min(self.end_ns);
             if begin < end && model.in_target(&fork.child) {
                 begun.push((begin, end, &fork.child, fork.parent.pid));
@@ -168,7 +170,7 @@ impl Spans<'_, '_> {
 
     fn wait(&self, link: &ChainLink, waits_for: Option<usize>) -> Span {
         let model = self.measures.model;
-        let after = |at: Ns| at.saturating_sub(model.begin_ns);
+        let after = |at: Ns| at.saturating_sub(model.look.begin_ns);
         Span {
             kind: SpanKind::Wait,
             parent: Some(self.of_process.get(&link.who.pid).copied().unwrap_or(0)),

@@ -94,7 +94,7 @@ fn of_threads(measures: &Measures<'_>, sums: &mut BTreeMap<Key, f64>) {
         *sums.entry(key).or_default() += of.ns as f64;
     });
     for (pid, ns) in ran {
-        let thread = model.thread_ref(pid);
+        let thread = model.threads.thread_ref(pid);
         let whole = frames::who(model, &thread);
         add_work(measures, pid, (&whole, "CPU"), ns, sums);
     }
@@ -166,7 +166,7 @@ fn of_chain(measures: &Measures<'_>, chain: &Chain) -> (Vec<Frame>, ThreadRef) {
     let mut stack = Vec::new();
     let mut last = ThreadRef::default();
     for (at, (pid, tid, class, object)) in chain.hops.iter().enumerate() {
-        last = model.thread_ref(*tid);
+        last = model.threads.thread_ref(*tid);
         last.pid = *pid;
         let is_last = at + 1 == chain.hops.len();
         stack.extend(frames::who(model, &last));

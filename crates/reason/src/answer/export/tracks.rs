@@ -55,11 +55,11 @@ pub struct Slice {
 pub fn tracks(measures: &Measures<'_>) -> (Vec<Track>, usize, usize) {
     let model = measures.model;
     let wanted = |time: &&ThreadTime| {
-        !time.kernel && time.thread.pid != model.host.own_pid && model.in_target(&time.thread)
+        !time.kernel && time.thread.pid != model.look.host.own_pid && model.in_target(&time.thread)
     };
     let mut weighed: BTreeMap<ThreadKey, (u64, &ThreadTime)> = BTreeMap::new();
-    for time in model.times.iter().filter(wanted) {
-        let key = model.key_at(&time.thread, time.until_ns);
+    for time in model.threads.times.iter().filter(wanted) {
+        let key = model.threads.key_at(&time.thread, time.until_ns);
         let busy = measures.timelines.of(key).iter().filter(|wait| !wait.class.is_rest());
         let lost: u64 = busy.map(|wait| wait.within_ns(time.since_ns, time.until_ns)).sum();
         weighed.entry(key).or_insert((0, time)).0 += lost + time.run_ns;
@@ -87,12 +87,12 @@ fn thread(
     index: &HashMap<ThreadKey, usize>,
 ) -> Track {
     let model = measures.model;
-    let thread = model.present(&time.thread);
+    let thread = model.threads.present(&time.thread);
     let pieces = measures.timelines.pieces(key, time.since_ns, time.until_ns);
     let slices = pieces.iter().filter_map(|piece| {
         let (begin_ns, end_ns) = (
-            piece.begin_ns - model.begin_ns.min(piece.begin_ns),
-            piece.end_ns - model.begin_ns.min(piece.end_ns),
+            piece.begin_ns - model.look.begin_ns.min(piece.begin_ns),
+            piece.end_ns - model.look.begin_ns.min(piece.end_ns),
         );
         let of = |class: WaitClass, words: String, object: &Object, ended_by| Slice {
             begin_ns,
@@ -108,7 +108,7 @@ fn thread(
             Doing::Waiting(wait) => {
                 let ended = piece.end_ns == wait.end_ns;
                 let by = ended.then(|| ended_by(measures, wait)).flatten();
-                let line = by.and_then(|by| index.get(&model.key(&by)).copied());
+                let line = by.and_then(|by| index.get(&model.threads.key(&by)).copied());
                 Some(of(wait.class, waiting(model, wait), &wait.object, line))
             }
         }
@@ -140,7 +140,8 @@ fn path(measures: &Measures<'_>) -> Track {
     let mut last: Option<Arc<ChainLink>> = None;
     for leaf in &measures.graph.path {
         let root = &leaf.links[leaf.links.len() - 1];
-        let (begin_ns, end_ns) = (leaf.begin_ns - model.begin_ns, leaf.end_ns - model.begin_ns);
+        let (begin_ns, end_ns) =
+            (leaf.begin_ns - model.look.begin_ns, leaf.end_ns - model.look.begin_ns);
         if let (Some(open), Some(before)) = (slices.last_mut(), &last)
             && Arc::ptr_eq(before, root)
             && open.end_ns == begin_ns
@@ -149,7 +150,7 @@ fn path(measures: &Measures<'_>) -> Track {
             continue;
         }
         last = Some(root.clone());
-        let who = model.present(&root.who);
+        let who = model.threads.present(&root.who);
         slices.push(Slice {
             begin_ns,
             end_ns,
@@ -160,7 +161,7 @@ fn path(measures: &Measures<'_>) -> Track {
         });
     }
     let name = "what the command waits for".to_string();
-    let process = model.target.as_ref().map_or_else(String::new, |target| target.name.clone());
+    let process = model.look.target.as_ref().map_or_else(String::new, |target| target.name.clone());
     Track { tid: 0, pid: 0, name, process, slices }
 }
 

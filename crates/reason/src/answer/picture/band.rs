@@ -82,7 +82,7 @@ pub fn state_of(class: WaitClass) -> State {
 
 /// The wait that a link is a part of.
 pub fn wait_of<'m>(measures: &Measures<'m>, link: &ChainLink) -> Option<&'m WaitSpan> {
-    let waits = measures.timelines.of(measures.model.key(&link.who));
+    let waits = measures.timelines.of(measures.model.threads.key(&link.who));
     let first = waits.partition_point(|wait| wait.begin_ns < link.since_ns);
     waits.get(first).filter(|wait| wait.begin_ns == link.since_ns)
 }
@@ -96,16 +96,16 @@ pub fn waker(
 ) -> i32 {
     let Some(wake) = &wait.wake else { return -1 };
     let by_task = wake.context == WakeContext::Task && wake.by.tid != 0;
-    let line = by_task.then(|| line_of(&model.key(&wake.by))).flatten();
+    let line = by_task.then(|| line_of(&model.threads.key(&wake.by))).flatten();
     if let Some(line) = line {
         return line as i32;
     }
     let label = match wake.context {
         WakeContext::Task if wake.by.tid != 0 => {
-            format!("woken by {}", words::who(&model.present(&wake.by)))
+            format!("woken by {}", words::who(&model.threads.present(&wake.by)))
         }
         WakeContext::Task | WakeContext::Unknown => return -1,
-        _ => match wake.disk.and_then(|dev| model.disk(dev)) {
+        _ => match wake.disk.and_then(|dev| model.disk.of(dev)) {
             Some(disk) => format!("woken as disk {} answered", disk.name),
             None if wait.class == WaitClass::Timer => "woken by the clock".into(),
             None => "woken by an interrupt".into(),

@@ -65,11 +65,11 @@ impl Gathered {
     pub fn new(model: &Model) -> Self {
         let end_ns = match command_root(model) {
             Some(_) => command_end_ns(model),
-            None => model.end_ns,
+            None => model.look.end_ns,
         };
         Self {
-            begin_ns: model.begin_ns,
-            end_ns: end_ns.max(model.begin_ns + 1),
+            begin_ns: model.look.begin_ns,
+            end_ns: end_ns.max(model.look.begin_ns + 1),
             ends: HashMap::new(),
         }
     }

@@ -114,7 +114,7 @@ impl Picture {
         let ends = report.answer.ends.iter().zip(lanes.bands);
         let culprit =
             |end: &AnswerEnd| report.findings.get(end.finding?).map(|finding| &finding.culprit);
-        let host = &measures.model.host;
+        let host = &measures.model.look.host;
         Self {
             host: PictureHost {
                 name: host.hostname.clone(),

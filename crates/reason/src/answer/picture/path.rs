@@ -115,7 +115,7 @@ impl People {
         let mut whole_ns = 0;
         for (raw, _) in pieces {
             let (who, ns) = (&raw.about.0.who, raw.end_ns - raw.begin_ns);
-            *programs.entry(model.present(who).comm).or_default() += ns;
+            *programs.entry(model.threads.present(who).comm).or_default() += ns;
             threads.entry(who.tid).or_insert((0, who)).0 += ns;
             processes.insert(who.pid);
             whole_ns += ns;
@@ -124,7 +124,7 @@ impl People {
         programs.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
         let main = threads.values().max_by_key(|(ns, _)| *ns);
         Self {
-            main: main.map(|(ns, who)| (model.present(who), *ns * 2 > whole_ns)),
+            main: main.map(|(ns, who)| (model.threads.present(who), *ns * 2 > whole_ns)),
             programs: programs.into_iter().map(|(name, _)| name).collect(),
             processes: processes.len(),
         }
@@ -174,7 +174,8 @@ fn line(
         let label = labels.index(does, link.class.word());
         let mut piece = piece(gathered, raw, label, *count, waker);
         if !people.is_main(&link.who) {
-            piece.6 = labels.index(words::who(&model.present(&link.who)), &link.who.comm) as i32;
+            piece.6 =
+                labels.index(words::who(&model.threads.present(&link.who)), &link.who.comm) as i32;
         }
         let why = above.as_ref().and_then(|above| relation(model, above.class, &above.object));
         if let Some(why) = why {
@@ -198,5 +199,5 @@ fn below(
     let path = &measures.graph.path;
     let at = path.partition_point(|leaf| leaf.end_ns < raw.end_ns);
     let link = path.get(at)?.links.get(step + 1)?;
-    (model.key(&link.who) == by && step + 1 < HOPS).then_some(step + 1)
+    (model.threads.key(&link.who) == by && step + 1 < HOPS).then_some(step + 1)
 }

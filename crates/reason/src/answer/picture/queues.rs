@@ -79,7 +79,7 @@ fn disks(measures: &Measures<'_>) -> Vec<QueueRow> {
 }
 
 fn packets(measures: &Measures<'_>) -> Vec<QueueRow> {
-    let seconds = measures.model.seconds().max(1e-9);
+    let seconds = measures.model.look.seconds().max(1e-9);
     let queues =
         measures.packet_queues.iter().filter(|it| it.packets > 0.0 || it.sojourn.is_some());
     let row = |queue: &crate::measure::packet_queue::Queue<'_>| {
@@ -108,10 +108,10 @@ fn packets(measures: &Measures<'_>) -> Vec<QueueRow> {
 /// All threads that were ready and had no CPU, as one queue. Its length and its time are of one sum, and check nothing.
 fn run_queue(measures: &Measures<'_>) -> Option<QueueRow> {
     let model = measures.model;
-    let threads = || model.times.iter().filter(|time| time.thread.pid != 0);
+    let threads = || model.threads.times.iter().filter(|time| time.thread.pid != 0);
     let ready = threads().map(|time| time.runnable_ns).sum::<u64>() as f64 / 1e9;
     let switches: u64 = threads().map(|time| time.switches).sum();
-    let seconds = model.seconds();
+    let seconds = model.look.seconds();
     (ready > 0.0 && seconds > 0.0).then(|| QueueRow {
         kind: "run queue",
         name: "threads that are ready".into(),
@@ -126,7 +126,7 @@ fn run_queue(measures: &Measures<'_>) -> Option<QueueRow> {
 /// Connections that nobody has accepted yet, as they stood at the end.
 fn accept_queues(measures: &Measures<'_>) -> Vec<QueueRow> {
     let mut rows: Vec<QueueRow> = Vec::new();
-    for endpoint in &measures.model.endpoints {
+    for endpoint in &measures.model.held.endpoints {
         let (ObjectRef::Inet(socket), Some(state)) = (&endpoint.object, &endpoint.socket) else {
             continue;
         };

@@ -107,9 +107,13 @@ fn pressure(measures: &Measures<'_>, draw: &Draw) -> Vec<Curve> {
         ("all wait for memory", |it| it.memory_full_us),
     ];
     let curve = |(name, of): (&str, Field)| {
-        draw.between("pressure", name.into(), "share", &measures.model.pressure, move |a, b, s| {
-            Some((grown(of(a), of(b))? / 1e6 / s).min(1.0))
-        })
+        draw.between(
+            "pressure",
+            name.into(),
+            "share",
+            &measures.model.memory.pressure,
+            move |a, b, s| Some((grown(of(a), of(b))? / 1e6 / s).min(1.0)),
+        )
     };
     fields.into_iter().filter_map(curve).collect()
 }
@@ -130,7 +134,7 @@ fn cpus(measures: &Measures<'_>, draw: &Draw, all: &mut Vec<Curve>) -> usize {
     order.truncate(CPUS);
     order.sort_by_key(|(cpu, _)| *cpu);
     for (cpu, _) in order {
-        let Some(samples) = measures.model.cpu_samples.get(&cpu) else { continue };
+        let Some(samples) = measures.model.cpu.times.get(&cpu) else { continue };
         all.extend(
             draw.between("CPU", format!("CPU {cpu}"), "share", samples, |a, b, _| used(a, b)),
         );
@@ -149,7 +153,7 @@ fn memory(measures: &Measures<'_>, draw: &Draw, all: &mut Vec<Curve>) {
             "memory",
             name.into(),
             "bytes",
-            &measures.model.memory,
+            &measures.model.memory.samples,
             |_, b, _| Some(of(b) as f64),
         ));
     }
@@ -166,8 +170,8 @@ fn disks(measures: &Measures<'_>, draw: &Draw, all: &mut Vec<Curve>) -> usize {
         .collect();
     busiest.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
     for (_, dev) in busiest.iter().take(DEVICES) {
-        let Some(samples) = model.disk_samples.get(dev) else { continue };
-        let name = model.disk(*dev).map_or_else(|| dev.to_string(), |disk| disk.name.clone());
+        let Some(samples) = model.disk.samples.get(dev) else { continue };
+        let name = model.disk.of(*dev).map_or_else(|| dev.to_string(), |disk| disk.name.clone());
         let done = |s: &DiskSample| s.reads + s.writes + s.flushes;
         let busy = format!("{name} has requests");
         all.extend(draw.between("disk", busy, "share", samples, |a, b, s| {
@@ -192,7 +196,7 @@ fn packets(measures: &Measures<'_>, draw: &Draw, all: &mut Vec<Curve>) -> usize 
     for queue in queues.iter().take(DEVICES) {
         let last = queue.last;
         let key = (last.netns, last.interface.clone(), last.handle.clone());
-        let Some(samples) = measures.model.qdiscs.get(&key) else { continue };
+        let Some(samples) = measures.model.net.qdiscs.get(&key) else { continue };
         let name = format!("{} {} packets queued", last.interface, last.kind);
         let backlog = |_: &QdiscSample, b: &QdiscSample, _| Some(b.backlog_packets as f64);
         all.extend(draw.between("packets", name, "packets", samples, backlog));

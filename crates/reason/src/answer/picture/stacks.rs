@@ -57,7 +57,7 @@ pub fn stacks(
 }
 
 fn frames(measures: &Measures<'_>, id: u32) -> Vec<String> {
-    measures.model.stack(id).iter().take(FRAMES).map(|frame| clipped(frame)).collect()
+    measures.model.stacks.kernel(id).iter().take(FRAMES).map(|frame| clipped(frame)).collect()
 }
 
 /// The program's part of the stack of a wait, if it was read.
@@ -70,7 +70,9 @@ fn program(measures: &Measures<'_>, wait: &WaitSpan) -> Vec<String> {
 fn waits(measures: &Measures<'_>, gathered: &Gathered, line: usize, who: &ThreadRef) -> Vec<Stack> {
     let model = measures.model;
     let mut by_stack: BTreeMap<u32, (Ns, u64, &WaitSpan)> = BTreeMap::new();
-    for wait in measures.timelines.of(model.key(who)).iter().filter(|it| it.place.stack != 0) {
+    for wait in
+        measures.timelines.of(model.threads.key(who)).iter().filter(|it| it.place.stack != 0)
+    {
         let ns = wait.within_ns(gathered.begin_ns, gathered.end_ns);
         let known = by_stack.entry(wait.place.stack).or_insert((0, 0, wait));
         known.0 += ns;
@@ -110,5 +112,5 @@ fn samples(measures: &Measures<'_>, line: usize, who: &ThreadRef) -> Vec<Stack> 
         frames: frames(measures, samples.stack),
         program: Vec::new(),
     };
-    measures.model.samples.iter().filter(of_it).map(stack).collect()
+    measures.model.cpu.samples.iter().filter(of_it).map(stack).collect()
 }

@@ -68,13 +68,14 @@ pub fn lanes(
             }
             _ => chain(measures, end, labels),
         };
-        let new = chain.iter().filter(|(who, _)| !index.contains_key(&model.key(who))).count();
+        let new =
+            chain.iter().filter(|(who, _)| !index.contains_key(&model.threads.key(who))).count();
         if rank >= ENDS_WITH_LANES || threads.len() + new > LINES {
             lanes.ends_left_out += 1;
             continue;
         }
         for (who, mut lane) in chain {
-            lane.line = *index.entry(model.key(&who)).or_insert_with(|| {
+            lane.line = *index.entry(model.threads.key(&who)).or_insert_with(|| {
                 threads.push(who.clone());
                 threads.len() - 1
             });
@@ -101,7 +102,8 @@ fn waiter_and_user(
     let lane = |role, relation| Lane { line: 0, role, relation, while_above: None };
     let mut all: Vec<(ThreadRef, Lane)> =
         most.into_iter().map(|who| (who, lane("victim", None))).collect();
-    let threads = measures.model.times.iter().filter(|time| Some(time.thread.pid) == instead);
+    let threads =
+        measures.model.threads.times.iter().filter(|time| Some(time.thread.pid) == instead);
     let user = threads.max_by_key(|time| time.run_ns).map(|time| time.thread.clone());
     let relation = Some("had the CPU instead".to_string());
     all.extend(user.map(|who| (who, lane("instead", relation))));
@@ -114,7 +116,7 @@ fn chain(measures: &Measures<'_>, end: &End, labels: &mut Words) -> Vec<(ThreadR
     let mut all: Vec<(ThreadRef, Lane)> = Vec::new();
     let mut above: Option<&ChainLink> = None;
     for (at, link) in end.links.iter().enumerate() {
-        let known = all.iter().any(|(who, _)| model.is_same(who, &link.who));
+        let known = all.iter().any(|(who, _)| model.threads.is_same(who, &link.who));
         if !known {
             let role = match at {
                 0 => "victim",
@@ -139,8 +141,14 @@ fn chain(measures: &Measures<'_>, end: &End, labels: &mut Words) -> Vec<(ThreadR
 
 /// When a thread was there, as far as its begin and its end were seen.
 fn life(model: &Model, gathered: &Gathered, who: ThreadKey) -> (Ns, Ns) {
-    let born = model.forks.iter().find(|(at, fork)| model.key_at(&fork.child, *at) == who);
-    let died = model.exits.iter().rev().find(|(at, exit)| model.key_at(&exit.thread, *at) == who);
+    let born =
+        model.threads.forks.iter().find(|(at, fork)| model.threads.key_at(&fork.child, *at) == who);
+    let died = model
+        .threads
+        .exits
+        .iter()
+        .rev()
+        .find(|(at, exit)| model.threads.key_at(&exit.thread, *at) == who);
     let from = born.map_or(gathered.begin_ns, |(at, _)| *at).max(gathered.begin_ns);
     let to = died.map_or(gathered.end_ns, |(at, _)| *at).min(gathered.end_ns);
     (from, to.max(from))
@@ -155,7 +163,7 @@ fn line(
     labels: &mut Words,
 ) -> Line {
     let model = measures.model;
-    let key = model.key(who);
+    let key = model.threads.key(who);
     let (from, to) = life(model, gathered, key);
     let shares = unseen_parts(model, measures.timelines, who).map(|(_, _, share)| share);
     let runs_unseen = shares[0] >= RUNS_MIN;
@@ -183,7 +191,7 @@ fn line(
     });
     let pieces = pieces.collect();
     let between = unseen.then(|| shares.map(|share| (share * 1e3).round() / 1e3));
-    let who = clipped(&model.who(&model.present(who)));
+    let who = clipped(&model.who(&model.threads.present(who)));
     Line { who, processes: 1, pieces, between, is_step: false }
 }
 

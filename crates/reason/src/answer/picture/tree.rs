@@ -84,7 +84,7 @@ impl Growing {
         what.seconds += seconds;
         what.first.get_or_insert_with(|| noun(model, object));
         what.objects.insert(object.clone());
-        let name = model.process_name(*pid);
+        let name = model.threads.process_name(*pid);
         let who = what.below.entry((true, name)).or_default();
         who.processes.insert(*pid);
         who.add(model, rest, seconds);
@@ -138,7 +138,7 @@ fn group(model: &Model, object: &Object) -> String {
         Object::Inet(_) => "sockets".into(),
         Object::Unix(_) => "unix sockets".into(),
         Object::Pipe(_) => "pipes".into(),
-        Object::Futex { pid, .. } => format!("locks of {}", model.process_name(*pid)),
+        Object::Futex { pid, .. } => format!("locks of {}", model.threads.process_name(*pid)),
         Object::Timer(_) => "timers".into(),
         _ => noun(model, object),
     }

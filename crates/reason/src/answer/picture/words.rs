@@ -17,13 +17,13 @@ use crate::waits::{WaitClass, user_stack};
 /// An object as a noun: `/tmp/x`, `disk vda`, `its child cc1 812`.
 pub fn noun(model: &Model, object: &Object) -> String {
     let text = match object {
-        Object::Child(Some(pid)) => match model.process_name(*pid) {
+        Object::Child(Some(pid)) => match model.threads.process_name(*pid) {
             name if name.is_empty() => format!("child {pid}"),
             name => format!("child {name} {pid}"),
         },
         Object::Child(None) => "a child".into(),
         Object::AnyChild => "any of its children".into(),
-        Object::Process(pid) => match model.process_name(*pid) {
+        Object::Process(pid) => match model.threads.process_name(*pid) {
             name if name.is_empty() => format!("process {pid}"),
             name => format!("{name} {pid}"),
         },
@@ -230,7 +230,7 @@ mod tests {
         facts.push(Fact { at_ns: 4 * SECOND, body: Body::Wait(wait) });
         facts.push(Fact { at_ns: 2 * SECOND, body: Body::UserStack(read) });
         let observed = Observed::new(facts);
-        let waits = observed.timelines.of(observed.model.key(&who));
+        let waits = observed.timelines.of(observed.model.threads.key(&who));
         waiting(&observed.model, &waits[0])
     }
 

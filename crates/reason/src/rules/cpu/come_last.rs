@@ -28,7 +28,7 @@ pub(super) fn come_last(model: &Model, hurt: &ThreadRef, by: &ThreadRef) -> Reme
         let action = Action::write(&file, 19, 0).through(Some(by));
         return Remedy::to(text).write(&file, 19, 0).acting(action);
     }
-    let nice = model.identity(by).map_or(0, |known| known.nice);
+    let nice = model.threads.identity(by).map_or(0, |known| known.nice);
     // The nice value is a thread's own: that of the first thread alone would change little.
     Remedy::to("let it come last").set(
         Action::set(ActionKind::Nice, by, 19, nice),
@@ -56,7 +56,7 @@ pub(super) fn all(model: &Model, hurt: &ThreadRef, example: &ThreadRef, name: &s
             ..Remedy::default()
         };
     }
-    let nice = model.identity(example).map_or(0, |known| known.nice);
+    let nice = model.threads.identity(example).map_or(0, |known| known.nice);
     Remedy {
         text: "let them come last, or run fewer of them at a time".into(),
         command: format!("renice -n 19 -p $({pids})"),
@@ -69,15 +69,16 @@ pub(super) fn all(model: &Model, hurt: &ThreadRef, example: &ThreadRef, name: &s
 fn of_group(model: &Model, (group, weight): (&Cgroup, u64)) -> Remedy {
     let (name, least) = least(group);
     let file = format!("{}/{name}", group.directory.trim_end_matches('/'));
-    let text = format!("let its {} come last", model.group_in_words(&group.path));
+    let text = format!("let its {} come last", model.containers.group_in_words(&group.path));
     Remedy::to(text).write(&file, least, weight)
 }
 
 /// The culprit's session is a group of its own to the scheduler, and not the victim's (sched(7), "The autogroup
 /// feature").
 pub(super) fn is_session_apart(model: &Model, hurt: &ThreadRef, by: &ThreadRef) -> bool {
-    let on = model.sysctls.get("kernel.sched_autogroup_enabled").is_some_and(|value| value == "1");
-    let session = |thread: &ThreadRef| model.identity(thread).map(|known| known.session);
+    let on =
+        model.net.sysctls.get("kernel.sched_autogroup_enabled").is_some_and(|value| value == "1");
+    let session = |thread: &ThreadRef| model.threads.identity(thread).map(|known| known.session);
     let own = session(by).filter(|session| *session != 0);
     let is_in_no_other = model.cgroup_of(by, "cpu").is_none_or(|group| group.path == "/");
     on && is_in_no_other && own.is_some() && session(hurt).is_some_and(|theirs| Some(theirs) != own)
@@ -93,8 +94,8 @@ pub(super) fn group_beside<'a>(
     let member = |known: &'a Thread| {
         known.cgroups.iter().find(|m| m.controllers == own.controllers).map(|m| m.path.as_str())
     };
-    let of_victim = model.identity(hurt).and_then(member).unwrap_or("/");
-    let beside = model.cgroups.iter().filter(|group| {
+    let of_victim = model.threads.identity(hurt).and_then(member).unwrap_or("/");
+    let beside = model.containers.cgroups.iter().filter(|group| {
         group.controllers == own.controllers
             && is_below(&own.path, &group.path)
             && !is_below(of_victim, &group.path)

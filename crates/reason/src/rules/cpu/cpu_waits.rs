@@ -24,12 +24,12 @@ pub(super) const SCHED_DEADLINE: u32 = 6;
 /// Under a real-time or deadline policy, where fair shares mean nothing.
 pub(super) fn is_real_time(model: &Model, thread: &ThreadRef) -> bool {
     let policies = [SCHED_FIFO, SCHED_RR, SCHED_DEADLINE];
-    model.identity(thread).is_some_and(|known| policies.contains(&known.policy))
+    model.threads.identity(thread).is_some_and(|known| policies.contains(&known.policy))
 }
 
 /// A thread under one of the two policies that have a budget.
 pub(super) fn has_real_time_budget(model: &Model, time: &ThreadTime) -> bool {
-    let own = model.threads.get(&time.thread.tid);
+    let own = model.threads.by_id.get(&time.thread.tid);
     own.is_some_and(|known| matches!(known.policy, SCHED_FIFO | SCHED_RR))
 }
 
@@ -65,7 +65,7 @@ pub(super) fn busy_evidence(measures: &Measures<'_>) -> Evidence {
 
 /// An isolated CPU is idle by intent, and nobody is to be sent there.
 pub(super) fn is_isolated(model: &Model, cpu: u32) -> bool {
-    model.host.isolated_cpus.contains(&cpu) || model.host.tickless_cpus.contains(&cpu)
+    model.look.host.isolated_cpus.contains(&cpu) || model.look.host.tickless_cpus.contains(&cpu)
 }
 
 /// All threads of what is looked at, but the kernel's and holdup's own, by process and CPUs.
@@ -73,12 +73,16 @@ pub(super) fn by_mask<'a>(measures: &'a Measures<'a>) -> Vec<Bound<'a>> {
     let model = measures.model;
     let mut all: BTreeMap<(u32, &[u32]), Bound<'_>> = BTreeMap::new();
     let counts = |time: &&ThreadTime| {
-        !time.kernel && time.thread.pid != model.host.own_pid && model.in_target(&time.thread)
+        !time.kernel && time.thread.pid != model.look.host.own_pid && model.in_target(&time.thread)
     };
-    for time in model.times.iter().filter(counts) {
-        let Some(identity) = model.identity(&time.thread) else { continue };
-        let of_process =
-            || Bound { identity, process: model.thread_ref(time.thread.pid), run: 0.0, ready: 0.0 };
+    for time in model.threads.times.iter().filter(counts) {
+        let Some(identity) = model.threads.identity(&time.thread) else { continue };
+        let of_process = || Bound {
+            identity,
+            process: model.threads.thread_ref(time.thread.pid),
+            run: 0.0,
+            ready: 0.0,
+        };
         let key = (time.thread.pid, &identity.cpus_allowed[..]);
         let one = all.entry(key).or_insert_with(of_process);
         one.run += time.run_ns as f64 / 1e9;

@@ -61,7 +61,7 @@ pub(super) fn matched<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Option
     if measures.cpu.mean_busy(&[])? < BUSY_MIN.value {
         return None;
     }
-    let target = measures.model.target.as_ref().map_or(TargetKind::Host, |target| target.kind);
+    let target = measures.model.look.target.as_ref().map_or(TargetKind::Host, |target| target.kind);
     let crowd = match target {
         TargetKind::Host => on_host(measures, ends),
         _ => before_one(measures, ends),
@@ -70,7 +70,7 @@ pub(super) fn matched<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Option
     pids.extend(command_root(measures.model).map(|root| root.pid));
     let claims = claims(measures, ends, &pids, &[WaitClass::RunQueue]);
     let queue = Object::RunQueue(Vec::new());
-    let by = measures.model.thread_ref(crowd.program.example);
+    let by = measures.model.threads.thread_ref(crowd.program.example);
     let most = crowd.losses.values().map(|(_, seconds)| *seconds).fold(0.0, f64::max);
     let chain = chain(&crowd.hurt, most, &by, crowd.program.run);
     let mut by = culprit(measures.model, &by);
@@ -119,8 +119,9 @@ fn before_one(measures: &Measures<'_>, ends: &[End]) -> Option<Crowd> {
 /// A host: whoever is no part of the crowd, or where nobody else waits the crowd itself.
 fn on_host(measures: &Measures<'_>, ends: &[End]) -> Option<Crowd> {
     let program = greatest(measures, &BTreeSet::new())?;
-    let is_of_it = |used: &&Use| measures.model.process_name(used.process.pid) == program.name;
-    let own = measures.model.host.own_pid;
+    let is_of_it =
+        |used: &&Use| measures.model.threads.process_name(used.process.pid) == program.name;
+    let own = measures.model.look.host.own_pid;
     let is_victim = |one: &&Competitor| {
         let polite = one.greatest().is_some_and(|used| is_polite(measures.model, &used.process));
         let is_own = own != 0 && one.processes.contains_key(&own);
@@ -145,10 +146,10 @@ fn on_host(measures: &Measures<'_>, ends: &[End]) -> Option<Crowd> {
 /// The program that used most of the CPUs that some processes may use, if it is a crowd.
 fn greatest(measures: &Measures<'_>, waiting: &BTreeSet<u32>) -> Option<Program> {
     let instead = measures.cpu.instead_of(waiting);
-    let cpus = instead.capacity / measures.model.seconds().max(1e-9);
+    let cpus = instead.capacity / measures.model.look.seconds().max(1e-9);
     let users = instead.others.into_iter().filter(|program| !program.kernel);
     let most = users.max_by(|a, b| a.run.total_cmp(&b.run))?;
-    let example = measures.model.thread_ref(most.example);
+    let example = measures.model.threads.thread_ref(most.example);
     let is_crowd = most.at_a_time >= CROWD_PER_CPU_MIN.value * cpus
         && most.share >= CULPRIT_OF_ALL_MIN.value
         && !is_polite(measures.model, &example);
@@ -178,14 +179,14 @@ fn of(
         ready,
         run,
         of_its_own,
-        cpus: program.run / (program.share * measures.model.seconds()).max(1e-9),
+        cpus: program.run / (program.share * measures.model.look.seconds()).max(1e-9),
         program,
     })
 }
 
 fn explain(measures: &Measures<'_>, crowd: &Crowd, loss: &Loss<'_>) -> Wording {
     let Crowd { program, hurt, ready, run, of_its_own, cpus, .. } = crowd;
-    let (wall, window) = (loss.wall_seconds.max(1e-9), measures.model.seconds().max(1e-9));
+    let (wall, window) = (loss.wall_seconds.max(1e-9), measures.model.look.seconds().max(1e-9));
     let many = format!("{} x {}", program.count, program.name);
     let each = program.run / window / program.at_a_time.max(1.0);
     let cpus = words::count(cpus.round() as usize, "CPU", "CPUs");
@@ -220,7 +221,7 @@ fn explain(measures: &Measures<'_>, crowd: &Crowd, loss: &Loss<'_>) -> Wording {
         remedy: vec![come_last::all(
             measures.model,
             hurt,
-            &measures.model.thread_ref(program.example),
+            &measures.model.threads.thread_ref(program.example),
             &program.name,
         )],
     }

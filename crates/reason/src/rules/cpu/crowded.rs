@@ -101,7 +101,7 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
 }
 
 fn matched<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Option<Match<'m>> {
-    let kind = measures.model.target.as_ref().map_or(TargetKind::Host, |target| target.kind);
+    let kind = measures.model.look.target.as_ref().map_or(TargetKind::Host, |target| target.kind);
     let is_full = measures.cpu.mean_busy(&[])? >= BUSY_MIN.value;
     if kind != TargetKind::Host || !is_full || !is_fair(measures) || is_explained(measures, ends) {
         return None;
@@ -117,7 +117,7 @@ fn matched<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Option<Match<'m>>
     let mut programs = measures.cpu.instead_of(&BTreeSet::new()).others;
     programs.retain(|program| pids.contains(&program.example));
     let greatest = programs.first()?;
-    let by = measures.model.thread_ref(greatest.example);
+    let by = measures.model.threads.thread_ref(greatest.example);
     let queue = Object::RunQueue(Vec::new());
     let chain = chain(&most.process, most.ready, &by, greatest.run);
     let losses: Losses =
@@ -156,7 +156,7 @@ fn is_explained(measures: &Measures<'_>, ends: &[End]) -> bool {
 
 /// Whoever is ready and has no CPU, and did not ask for that.
 fn waiting<'m>(measures: &'m Measures<'m>, ends: &[End]) -> Vec<&'m Use> {
-    let own = measures.model.host.own_pid;
+    let own = measures.model.look.host.own_pid;
     let all = measures.cpu.competitors.iter().filter(|one| !one.kernel);
     let counts = |used: &&Use| {
         let pid = used.process.pid;
@@ -168,7 +168,7 @@ fn waiting<'m>(measures: &'m Measures<'m>, ends: &[End]) -> Vec<&'m Use> {
 
 fn explain(measures: &Measures<'_>, crowd: &Crowd, loss: &Loss<'_>) -> Wording {
     let Crowd { programs, users, hurt, ready, run, cpus } = crowd;
-    let (wall, window) = (loss.wall_seconds.max(1e-9), measures.model.seconds().max(1e-9));
+    let (wall, window) = (loss.wall_seconds.max(1e-9), measures.model.look.seconds().max(1e-9));
     let cpus = words::count(*cpus, "CPU", "CPUs");
     let used: f64 = programs.iter().map(|program| program.run).sum();
     let Some(greatest) = programs.first() else { return Wording::default() };
@@ -192,7 +192,7 @@ fn explain(measures: &Measures<'_>, crowd: &Crowd, loss: &Loss<'_>) -> Wording {
         .iter()
         .take(LISTED_MAX)
         .map(|program| {
-            let example = measures.model.thread_ref(program.example);
+            let example = measures.model.threads.thread_ref(program.example);
             let place = whose::place(measures.model, &example);
             format!(
                 "{}{place} {} ({} more ready)",
@@ -225,7 +225,7 @@ fn explain(measures: &Measures<'_>, crowd: &Crowd, loss: &Loss<'_>) -> Wording {
         remedy: vec![come_last::all(
             measures.model,
             hurt,
-            &measures.model.thread_ref(greatest.example),
+            &measures.model.threads.thread_ref(greatest.example),
             &greatest.name,
         )],
     }

@@ -87,7 +87,7 @@ impl<'m> Held<'m> {
         let part = |one: &CpuFrequency| limit(one).1 as f64 / one.hardware_hz.max(1) as f64;
         let allowed = &of.identity.cpus_allowed;
         let its = || {
-            let last = model.cpu_frequencies.values().filter_map(|series| series.last());
+            let last = model.cpu.frequencies.values().filter_map(|series| series.last());
             last.filter(|one| allowed.is_empty() || allowed.contains(&one.cpu))
         };
         let most = its().min_by(|a, b| part(a).total_cmp(&part(b)))?;
@@ -180,7 +180,7 @@ fn explain(measures: &Measures<'_>, held: &Held<'_>, loss: &Loss<'_>) -> Wording
 
 /// How often heat held a CPU back within the look.
 fn heat(model: &Model, cpu: u32) -> Option<u64> {
-    let series = model.cpu_frequencies.get(&cpu)?;
+    let series = model.cpu.frequencies.get(&cpu)?;
     Some(series.last()?.throttled?.saturating_sub(series.first()?.throttled?))
 }
 

@@ -114,7 +114,7 @@ impl<'m> Taken<'m> {
         }
         let cpus: Vec<u32> = its().map(|(cpu, _)| *cpu).collect();
         let share = interrupts::share_of(&measures.interrupts, &cpus);
-        let seconds = measures.model.seconds() * cpus.len() as f64;
+        let seconds = measures.model.look.seconds() * cpus.len() as f64;
         let daemons = ksoftirqd_seconds(measures, &cpus);
         let inline = (share * seconds - daemons).max(0.0);
         // Interrupts hit whoever runs, or nobody: his part of them is his part of all time.
@@ -176,7 +176,12 @@ fn matched<'m>(
 /// What the kernel's threads for soft interrupts ran on these CPUs, seconds.
 fn ksoftirqd_seconds(measures: &Measures<'_>, cpus: &[u32]) -> f64 {
     let names: BTreeSet<String> = cpus.iter().map(|cpu| format!("ksoftirqd/{cpu}")).collect();
-    let its = measures.model.times.iter().filter(|it| it.kernel && names.contains(&it.thread.comm));
+    let its = measures
+        .model
+        .threads
+        .times
+        .iter()
+        .filter(|it| it.kernel && names.contains(&it.thread.comm));
     its.map(|it| it.run_ns).sum::<u64>() as f64 / 1e9
 }
 

@@ -98,12 +98,13 @@ impl<'m> Disturbed<'m> {
             return None;
         }
         let ticks = cpus.iter().filter_map(|cpu| {
-            let series = model.softirqs.get(cpu)?;
+            let series = model.cpu.softirqs.get(cpu)?;
             let (first, last) = (series.first()?.local_timer?, series.last()?.local_timer?);
             Some(last.saturating_sub(first) as f64 / wall)
         });
         let ticks = ticks.max_by(f64::total_cmp);
-        let kernel_threads = model.times.iter().filter(|time| time.kernel && time.run_ns > 0);
+        let kernel_threads =
+            model.threads.times.iter().filter(|time| time.kernel && time.run_ns > 0);
         let its = kernel_threads
             .filter(|time| bound_to(&time.thread.comm).is_some_and(|cpu| cpus.contains(&cpu)));
         let mut kernel: Vec<(String, u32, Ns)> =
@@ -112,8 +113,8 @@ impl<'m> Disturbed<'m> {
         let ran: Ns = kernel.iter().map(|(_, _, run_ns)| run_ns).sum();
         let is_disturbed = ticks.is_some_and(|ticks| ticks >= TICKS_MIN.value)
             || ran as f64 / 1e9 >= KERNEL_MIN.value * wall;
-        let others = model.times.iter().filter(|time| {
-            let identity = model.identity(&time.thread);
+        let others = model.threads.times.iter().filter(|time| {
+            let identity = model.threads.identity(&time.thread);
             let may_use =
                 |cpu: &u32| identity.is_some_and(|known| known.cpus_allowed.contains(cpu));
             !time.kernel
@@ -123,7 +124,7 @@ impl<'m> Disturbed<'m> {
                 && identity.is_some_and(|known| known.cpus_allowed.iter().all(is_isolated))
         });
         let neighbour = others.max_by_key(|time| time.run_ns).map(|time| words::who(&time.thread));
-        let is_tickless = cpus.iter().all(|cpu| model.host.tickless_cpus.contains(cpu));
+        let is_tickless = cpus.iter().all(|cpu| model.look.host.tickless_cpus.contains(cpu));
         is_disturbed.then_some(Self { of, cpus, ticks, kernel, neighbour, is_tickless })
     }
 

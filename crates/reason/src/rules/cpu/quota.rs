@@ -94,16 +94,16 @@ fn held(measures: &Measures<'_>, quota: &Quota<'_>) -> Held {
     let model = measures.model;
     let mut held = Held::default();
     let inside = |time: &&ThreadTime| {
-        let identity = model.identity(&time.thread);
+        let identity = model.threads.identity(&time.thread);
         let member = match identity {
             Some(identity) => membership::belongs(identity, quota.group, &["cpu"]),
             None => time.cpu_cgroup_id != 0 && time.cpu_cgroup_id == quota.group.id,
         };
         member && model.in_target(&time.thread)
     };
-    for time in model.times.iter().filter(inside) {
+    for time in model.threads.times.iter().filter(inside) {
         let seconds = measures.cpu.out_of_quota_ns(time) as f64 / 1e9;
-        let process = model.thread_ref(time.thread.pid);
+        let process = model.threads.thread_ref(time.thread.pid);
         *held.ready.entry(process.pid).or_default() += time.runnable_ns as f64 / 1e9;
         if seconds > 0.0 {
             held.losses.entry(process.pid).or_insert((process, 0.0)).1 += seconds;
@@ -147,8 +147,8 @@ fn matched<'m>(
 fn explain(measures: &Measures<'_>, quota: &Quota<'_>, loss: &Loss<'_>) -> Wording {
     let wanted_cpus =
         quota.used_cpus.unwrap_or_else(|| quota.cpus()) + loss.seconds / loss.wall_seconds;
-    let wanted_cpus = wanted_cpus.min(f64::from(measures.model.host.cpus.max(1)));
-    let group = measures.model.group_in_words(&quota.group.path);
+    let wanted_cpus = wanted_cpus.min(f64::from(measures.model.look.host.cpus.max(1)));
+    let group = measures.model.containers.group_in_words(&quota.group.path);
     Wording {
         title: format!("{} is held up by the CPU quota of its {group}", loss.name),
         text: format!(

@@ -69,7 +69,9 @@ struct Refusal<'m> {
 fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
     // One finding a reason, however often it was tried.
     let mut found: BTreeMap<String, Refusal<'m>> = BTreeMap::new();
-    for (_, denied) in measures.model.denied.iter().filter(|(_, one)| asks_for_real_time(one)) {
+    for (_, denied) in
+        measures.model.threads.denied.iter().filter(|(_, one)| asks_for_real_time(one))
+    {
         let Some(why) = why(measures, denied) else { continue };
         let reason = match why {
             Why::Budget(group) => budget_file(group),
@@ -161,7 +163,7 @@ fn without_budget(measures: &Measures<'_>, denied: &Denied, group: &Cgroup) -> W
     Wording {
         title: format!(
             "{caller} may not have real-time priority: {} has no budget for it",
-            measures.model.group_in_words(&group.path)
+            measures.model.containers.group_in_words(&group.path)
         ),
         text: format!(
             "{} was refused, though the caller is allowed to ask: its CPU cgroup {} has cpu.rt_runtime_us 0, as every new \
@@ -204,19 +206,21 @@ fn without_capability(measures: &Measures<'_>, denied: &Denied) -> Wording {
 /// asked, and what matters here is inherited.
 fn identity<'m>(measures: &'m Measures<'m>, thread: &ThreadRef) -> Option<&'m Thread> {
     let model = measures.model;
-    let line = || measures.ancestry.line(thread.pid).find_map(|pid| model.threads.get(&pid));
-    model.identity(thread).or_else(line)
+    let line = || measures.ancestry.line(thread.pid).find_map(|pid| model.threads.by_id.get(&pid));
+    model.threads.identity(thread).or_else(line)
 }
 
 fn group<'a>(model: &'a Model, thread: &ThreadRef, known: Option<&Thread>) -> Option<&'a Cgroup> {
     let id = model
+        .threads
         .times
         .iter()
-        .find(|time| time.cpu_cgroup_id != 0 && model.is_same(&time.thread, thread))
+        .find(|time| time.cpu_cgroup_id != 0 && model.threads.is_same(&time.thread, thread))
         .map(|time| time.cpu_cgroup_id);
     let has_budget = |group: &&Cgroup| group.rt_runtime_us.is_some();
     if let Some(id) = id
-        && let Some(group) = model.cgroups.iter().filter(has_budget).find(|group| group.id == id)
+        && let Some(group) =
+            model.containers.cgroups.iter().filter(has_budget).find(|group| group.id == id)
     {
         return Some(group);
     }

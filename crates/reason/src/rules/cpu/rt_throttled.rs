@@ -79,7 +79,13 @@ const PERIOD_US: f64 = 1e6;
 const OF_PERIOD_MAX: f64 = 0.95;
 
 fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
-    measures.model.cgroups.iter().filter_map(|group| matched(measures, ends, group)).collect()
+    measures
+        .model
+        .containers
+        .cgroups
+        .iter()
+        .filter_map(|group| matched(measures, ends, group))
+        .collect()
 }
 
 /// What the real-time threads of a group, and all others, did: seconds.
@@ -96,7 +102,7 @@ struct Use {
 fn used(measures: &Measures<'_>, group: &Cgroup) -> Use {
     let model = measures.model;
     let mut used = Use::default();
-    for time in model.times.iter().filter(|t| !t.kernel && has_real_time_budget(model, t)) {
+    for time in model.threads.times.iter().filter(|t| !t.kernel && has_real_time_budget(model, t)) {
         let inside = model
             .cgroup_of(&time.thread, "cpu")
             .is_some_and(|own| own.path == group.path && own.controllers == group.controllers);
@@ -110,7 +116,7 @@ fn used(measures: &Measures<'_>, group: &Cgroup) -> Use {
             let waited = time.runnable_ns as f64 / 1e9;
             used.ready += waited;
             used.longest_ready = used.longest_ready.max(waited);
-            let process = model.thread_ref(time.thread.pid);
+            let process = model.threads.thread_ref(time.thread.pid);
             used.losses.entry(process.pid).or_insert((process, 0.0)).1 += waited;
         }
     }
@@ -126,7 +132,7 @@ struct Budget {
 
 impl Budget {
     fn of(measures: &Measures<'_>, group: &Cgroup) -> Option<Self> {
-        let period = measures.model.sysctls.get("kernel.sched_rt_period_us");
+        let period = measures.model.net.sysctls.get("kernel.sched_rt_period_us");
         let period = period.and_then(|text| text.parse().ok()).unwrap_or(PERIOD_US);
         let runtime = group.rt_runtime_us.filter(|us| *us > 0)? as f64;
         (runtime < period).then_some(Self { runtime, period })
@@ -158,7 +164,7 @@ fn matched<'m>(
     let wall = measures.wall_seconds().max(1e-9);
     let used = used(measures, group);
     // The budget holds for each CPU: one thread meets it alone, several on as many CPUs.
-    let most_run = budget.within(wall) * f64::from(measures.model.host.cpus.max(1));
+    let most_run = budget.within(wall) * f64::from(measures.model.look.host.cpus.max(1));
     let met = used.run >= OF_BUDGET_MIN.value * budget.within_look(used.longest_ready)
         && used.run <= OF_BUDGET_MAX.value * most_run;
     if used.ready < WAIT_PER_SECOND_MIN.value * wall
@@ -203,7 +209,7 @@ fn explain(
         title: format!(
             "{} has used up the real-time budget of its {}",
             loss.name,
-            measures.model.group_in_words(&group.path)
+            measures.model.containers.group_in_words(&group.path)
         ),
         text: format!(
             "{} of its time ({}) its real-time threads are ready and may not run: the cgroup may use {} of each {} \

@@ -170,7 +170,7 @@ fn matched<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Option<Match<'m>>
 fn is_victim(measures: &Measures<'_>, ends: &[End], one: &Competitor, greedy: &Competitor) -> bool {
     let model = measures.model;
     let Some(process) = one.greatest().map(|used| &used.process) else { return false };
-    let own = model.host.own_pid;
+    let own = model.look.host.own_pid;
     let looked_at = if measures.is_command() {
         command_root(model).is_some_and(|root| one.processes.contains_key(&root.pid))
     } else {
@@ -188,7 +188,7 @@ fn is_victim(measures: &Measures<'_>, ends: &[End], one: &Competitor, greedy: &C
     {
         return false;
     }
-    let allowed = model.identity(process).map_or(&[][..], |known| &known.cpus_allowed);
+    let allowed = model.threads.identity(process).map_or(&[][..], |known| &known.cpus_allowed);
     let busy = measures.cpu.mean_busy(allowed);
     looked_at
         && !ticks(measures, one)
@@ -205,7 +205,7 @@ fn explain(measures: &Measures<'_>, hog: &Hog<'_>, loss: &Loss<'_>) -> Wording {
     let one = loss.victims.len() == 1;
     let busy = measures.cpu.mean_busy(&[]).unwrap_or(0.0);
     // The sums are of the window, which goes on for a moment after a command has ended.
-    let window = measures.model.seconds().max(1e-9);
+    let window = measures.model.look.seconds().max(1e-9);
     let place = whose::place(measures.model, by);
     Wording {
         title: format!(

@@ -71,7 +71,7 @@ pub(super) static NICE_MIN: Threshold = Threshold::new(
 
 /// It asked to come last, or is in a group of the least weight, which somebody meant to.
 pub(crate) fn is_polite(model: &Model, process: &ThreadRef) -> bool {
-    let by_itself = model.identity(process).is_some_and(|known| {
+    let by_itself = model.threads.identity(process).is_some_and(|known| {
         f64::from(known.nice) >= NICE_MIN.value || matches!(known.policy, SCHED_BATCH | SCHED_IDLE)
     });
     by_itself || is_in_least_group(model, process)
@@ -81,16 +81,16 @@ fn is_in_least_group(model: &Model, process: &ThreadRef) -> bool {
     let Some(own) = model.cgroup_of(process, "cpu").filter(|own| own.path != "/") else {
         return false;
     };
-    let mut around = model
-        .cgroups
-        .iter()
-        .filter(|group| group.controllers == own.controllers && is_below(&own.path, &group.path));
+    let mut around =
+        model.containers.cgroups.iter().filter(|group| {
+            group.controllers == own.controllers && is_below(&own.path, &group.path)
+        });
     around.any(|group| group.cpu_weight.is_some_and(|weight| weight <= come_last::least(group).1))
 }
 
 /// On a host: what only now and then has work, and is late with it.
 pub(super) fn ticks(measures: &Measures<'_>, one: &Competitor) -> bool {
-    let target = measures.model.target.as_ref();
+    let target = measures.model.look.target.as_ref();
     let is_asked_for = target.is_some_and(|target| target.kind != TargetKind::Host);
     let wall = measures.wall_seconds();
     let starves = one.run >= RUN_STARVED_PER_SECOND_MIN.value * wall

@@ -118,7 +118,7 @@ impl Weighted<'_> {
             Self::Nice(nice) => format!("nice {nice}"),
             Self::Idle => "policy SCHED_IDLE".into(),
             Self::Group(group, weight) => {
-                let of = model.group_in_words(&group.path);
+                let of = model.containers.group_in_words(&group.path);
                 format!("{of} with {} {weight}", file_name(group))
             }
         }
@@ -149,7 +149,7 @@ fn by<'m>(model: &'m Model, one: &ThreadRef, other: &ThreadRef) -> Option<Weight
     let path = |thread| model.cgroup_of(thread, "cpu").map_or("/", |group| group.path.as_str());
     // Its own group holds the other's too, or it is in a group whose weight could not be read.
     let holds_both = is_below(path(other), path(one));
-    let known = model.identity(one).filter(|_| holds_both)?;
+    let known = model.threads.identity(one).filter(|_| holds_both)?;
     Some(if known.policy == SCHED_IDLE { Weighted::Idle } else { Weighted::Nice(known.nice) })
 }
 
@@ -176,7 +176,7 @@ impl<'m> Light<'m> {
         let mut had = measures.cpu.instead_of(&BTreeSet::from([pid])).others;
         had.retain(|program| !program.kernel && program.share >= CULPRIT_OF_ALL_MIN.value);
         let heavy = had.into_iter().find(|program| program.run > of.run)?;
-        let other = model.thread_ref(heavy.example);
+        let other = model.threads.thread_ref(heavy.example);
         if is_session_apart(model, &of.process, &other) {
             return None;
         }
@@ -221,13 +221,13 @@ fn matched<'m>(
     let claims = claims(measures, ends, &pids, &[WaitClass::RunQueue]);
     let object = Object::RunQueue(chief.of.identity.cpus_allowed.clone());
     let step = |who: ThreadRef, on, seconds| Step { who, on, doing: None, seconds, when: None };
-    let heavy = measures.model.thread_ref(chief.heavy.example);
+    let heavy = measures.model.threads.thread_ref(chief.heavy.example);
     let chain = vec![
         step(chief.of.process.clone(), object.clone(), chief.of.ready),
         step(heavy, Object::Cpu, chief.heavy.run),
     ];
     let is_own_wish = chief.by.is_wish();
-    let target = measures.model.target.as_ref();
+    let target = measures.model.look.target.as_ref();
     let is_asked_for = target.is_some_and(|target| target.kind != TargetKind::Host);
     Some(Match {
         object: Some(object),
@@ -299,10 +299,11 @@ fn explain(model: &Model, light: &Light<'_>, run: f64, loss: &Loss<'_>) -> Wordi
 fn remedy(model: &Model, light: &Light<'_>) -> Remedy {
     let pid = light.of.process.pid;
     match light.by {
-        Weighted::Group(group, weight) => {
-            Remedy::to(format!("give {} the usual weight", model.group_in_words(&group.path)))
-                .write(&file(group), usual(group), weight)
-        }
+        Weighted::Group(group, weight) => Remedy::to(format!(
+            "give {} the usual weight",
+            model.containers.group_in_words(&group.path)
+        ))
+        .write(&file(group), usual(group), weight),
         // The nice value is a thread's own.
         Weighted::Nice(nice) => Remedy::to("give it the usual nice value").set(
             Action::set(ActionKind::Nice, &light.of.process, 0, nice),

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 /// ` of shop`, ` of user anna`; nothing where it is root's, or not known.
 pub(super) fn place(model: &Model, thread: &ThreadRef) -> String {
-    let known = model.container_of(thread).map(|known| model.called(known));
+    let known = model.container_of(thread).map(|known| model.containers.called(known));
     match (known, user(model, thread)) {
         (Some(container), _) => format!(" of {container}"),
         (None, Some(user)) if user != ROOT => format!(" of user {user}"),
@@ -44,7 +44,7 @@ const ROOT: &str = "root";
 
 /// The name of a user, or its number.
 fn user(model: &Model, thread: &ThreadRef) -> Option<String> {
-    let known = model.identity(thread)?;
+    let known = model.threads.identity(thread)?;
     match (&known.user, known.uid?) {
         (Some(name), _) => Some(name.clone()),
         (None, 0) => Some(ROOT.into()),

@@ -9,6 +9,7 @@
 
 use super::waited::{self, QUEUED, SLOW};
 use super::wording;
+use crate::facts::Disk;
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::disk_view::DiskView;
@@ -99,7 +100,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
-    let view = waited::slow_disk(measures, end)?;
+    let view = waited::slow_layer(measures, end)?;
     let queue = &view.queue;
     let slow = if queue.in_flight >= QUEUED.value { SLOW.value } else { SLOW_ALONE.value };
     let is_slow = view.inside_seconds_max() >= slow && queue.busy >= BUSY.value;
@@ -115,7 +116,8 @@ fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
         None => Proof::OneWitness,
     };
     let by = Culprit::device(&view.disk.name);
-    Some(Match::new(by, proof, move |loss| explain(view, loss)))
+    let matched = Match::new(by, proof, move |loss| explain(view, loss));
+    Some(waited::of_layer(measures, end, view, matched))
 }
 
 fn explain(view: &DiskView<'_>, loss: &Loss<'_>) -> Wording {
@@ -129,22 +131,21 @@ fn explain(view: &DiskView<'_>, loss: &Loss<'_>) -> Wording {
         text: format!(
             "{} inside disk {name}: it completes {} requests/s ({}/s), flat, \
              with {:.1} in flight and {} busy; a request takes {}. No limit of a cgroup here is met, so the \
-             limit is the device's own or its provider's.",
+             limit is {}.",
             words::of_time(loss.impact.share, loss.seconds, loss.wall_seconds),
             words::rate(queue.per_second),
             words::bytes(queue.bytes_per_second),
             queue.in_flight,
             words::percent(queue.busy),
             words::seconds(view.inside_seconds()),
+            match view.disk.backing_file {
+                Some(_) => "below the file that it is",
+                None => "the device's own or its provider's",
+            },
         ),
         evidence: wording::evidence(view),
         remedy: vec![
-            Remedy {
-                text: format!(
-                    "provision more operations for {name} where it is provided; nothing on this host limits it"
-                ),
-                ..Remedy::default()
-            },
+            more_operations(view.disk),
             Remedy {
                 text: "see who writes synchronously, and batch it".into(),
                 command: format!("holdup --for 30s -v   # the victims of {name}"),
@@ -155,10 +156,24 @@ fn explain(view: &DiskView<'_>, loss: &Loss<'_>) -> Wording {
     }
 }
 
+/// Of a disk that is a file here, what limits it may be on this host: below the file.
+fn more_operations(disk: &Disk) -> Remedy {
+    if disk.backing_file.is_some() {
+        return wording::ask_the_device(disk, "");
+    }
+    let text = format!(
+        "provision more operations for {} where it is provided; nothing on this host limits it",
+        disk.name
+    );
+    Remedy { text, ..Remedy::default() }
+}
+
 #[cfg(test)]
 mod tests {
+    use crate::answer::explain;
     use crate::facts::*;
     use crate::rules::disk::scenes::*;
+    use crate::rules::scenes::*;
 
     const CAPPED: Rate = Rate { per_second: 50, ms: 40, in_flight: 2, busy: 100 };
 
@@ -221,5 +236,50 @@ mod tests {
     fn a_rate_that_rises_and_falls_is_no_cap() {
         let bursts = |tenth: u64| 100 * (tenth / 20) + (tenth % 20).min(4) * 25;
         assert!(codes(with_waiter(disk_of(named("vda"), CAPPED, bursts))).is_empty());
+    }
+
+    /// An app writes to a file system on a loop device, whose file lies on a disk that does so much.
+    fn on_a_file(below: Rate) -> Vec<Fact> {
+        let dev = DeviceNumber { major: 7, minor: 1 };
+        let loop_device = Disk {
+            dev,
+            below: vec![DEV],
+            backing_file: Some("/srv/image".into()),
+            ..named("loop1")
+        };
+        let mut facts = disk(named("vda"), below);
+        let upper = disk(named("loop1"), CAPPED).into_iter().filter_map(|mut fact| {
+            match &mut fact.body {
+                Body::Disk(it) => *it = loop_device.clone(),
+                Body::DiskSample(sample) => sample.dev = dev,
+                Body::DiskLatency(latency) => latency.dev = dev,
+                _ => return None,
+            }
+            Some(fact)
+        });
+        facts.extend(upper);
+        facts.extend(waits(thread(10, "app"), false, &reads_from(dev), &[(0, 4_900)]));
+        facts
+    }
+
+    #[test]
+    fn of_a_disk_that_lies_on_a_slow_one_the_slow_one_is_named() {
+        let report = explain(on_a_file(CAPPED));
+        let finding = &report.findings[0];
+        assert_eq!(
+            (finding.code.as_str(), finding.object.name.as_str()),
+            ("disk.device_cap", "vda")
+        );
+        assert!(
+            finding.text.contains("Disk loop1, which is waited for, lies on it, in /srv/image."),
+            "{}",
+            finding.text
+        );
+    }
+
+    #[test]
+    fn a_quick_disk_below_a_slow_one_is_not_blamed() {
+        let report = explain(on_a_file(Rate { ms: 1, in_flight: 0, busy: 60, ..CAPPED }));
+        assert_eq!(report.findings[0].object.name, "loop1");
     }
 }

@@ -155,12 +155,13 @@ pub static RULE: Rule = Rule {
 };
 
 fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
-    let view = waited::slow_disk(measures, end)?;
+    let view = waited::slow_layer(measures, end)?;
     if !has_slow_tail(measures, end, view) && !is_slow_as_a_whole(view) {
         return None;
     }
     let by = Culprit::device(&view.disk.name);
-    Some(Match::new(by, Proof::Inferred, move |loss| explain(view, loss)))
+    let matched = Match::new(by, Proof::Inferred, move |loss| explain(view, loss));
+    Some(waited::of_layer(measures, end, view, matched))
 }
 
 /// Every request takes about the same long time however many are in flight.

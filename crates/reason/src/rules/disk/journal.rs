@@ -90,7 +90,7 @@ fn through_journal(
             && pid != who.pid
             && end.victims.contains_key(&pid)
     });
-    let ns: Ns = others.map(|wait| wait.within_ns(model.begin_ns, model.end_ns)).sum();
+    let ns: Ns = others.map(|wait| wait.within_ns(model.look.begin_ns, model.look.end_ns)).sum();
     // A commit also waits for other things than the disk.
     (ns as f64 / 1e9).min(end.via.get(&WaitClass::Journal).copied().unwrap_or(0.0))
 }

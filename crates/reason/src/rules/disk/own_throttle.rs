@@ -130,7 +130,7 @@ fn held<'m>(
     if !view.is_counted || limit.used() < USED.value {
         return None;
     }
-    let device = view.worked_seconds(measures.model.seconds());
+    let device = view.worked_seconds(measures.model.look.seconds());
     let is_before =
         |waited: f64, inside: f64| waited > 0.0 && waited - inside >= BEFORE.value * waited;
     let idle = is_before(limit.waited_seconds, device);
@@ -175,7 +175,7 @@ impl Waits {
                 (WaitClass::Journal, Object::Journal(on)) if *on == dev => &mut waits.journal,
                 _ => continue,
             };
-            let seconds = wait.within_ns(model.begin_ns, model.end_ns) as f64 / 1e9;
+            let seconds = wait.within_ns(model.look.begin_ns, model.look.end_ns) as f64 / 1e9;
             *sums.entry(wait.thread.pid).or_default() += seconds;
         }
         waits
@@ -279,7 +279,9 @@ fn explain(
     };
     let whose = match is_own {
         true => "its own I/O limit".to_string(),
-        false => format!("the I/O limit of {}", measures.model.group_in_words(&group.path)),
+        false => {
+            format!("the I/O limit of {}", measures.model.containers.group_in_words(&group.path))
+        }
     };
     let through = match loss.end.and_then(|end| end.via.get(&WaitClass::Journal)) {
         Some(seconds) if held.journal && !is_own => {
@@ -294,7 +296,7 @@ fn explain(
             "{} before disk {name}, not inside it: {} may do {} \
              ({}) and does {}; {name} itself answers in {} and is {} busy.{through}",
             words::of_time(loss.impact.share, loss.seconds, loss.wall_seconds),
-            measures.model.group_in_words(&group.path),
+            measures.model.containers.group_in_words(&group.path),
             limit_text(&limit.kind, limit.per_second as f64),
             limit.file,
             limit_text(&limit.kind, *reached),
@@ -324,6 +326,8 @@ fn evidence(view: &DiskView<'_>, held: &Held<'_>, file: String) -> Vec<Evidence>
 const OF_THE_DISK: f64 = 0.8;
 /// Less of a raise is not worth a command.
 const GROWTH_MIN: f64 = 2.0;
+/// More at once is no limit any more: a step that somebody sets, looks at, and takes again.
+const GROWTH_MAX: f64 = 10.0;
 /// A disk is never less at work than this: what a raise divides by.
 const INSIDE_MIN: f64 = 1e-4;
 
@@ -334,7 +338,7 @@ const INSIDE_MIN: f64 = 1e-4;
 fn growth(view: &DiskView<'_>, waiting: f64) -> f64 {
     let by_requests = view.service.as_ref().map(|s| s.mean * view.queue.per_second);
     let inside = by_requests.map_or(view.queue.busy, |inside| inside.min(view.queue.busy));
-    (waiting.min(OF_THE_DISK) / inside.max(INSIDE_MIN)).max(GROWTH_MIN)
+    (waiting.min(OF_THE_DISK) / inside.max(INSIDE_MIN)).clamp(GROWTH_MIN, GROWTH_MAX)
 }
 
 /// To what would be asked for without a limit.
@@ -348,8 +352,11 @@ fn raise(limit: &IoLimit, file: &str, times: f64) -> Remedy {
         ("io.max", _) => format!("{dev} wbps={rate}"),
         _ => format!("{dev} {rate}"),
     };
-    Remedy::to("raise the limit to about what the waiters would ask for, and the disk has to give")
-        .write(file, words(new), words(old))
+    let what = match times < GROWTH_MAX {
+        true => "raise the limit to about what the waiters would ask for, and the disk has to give",
+        false => "raise the limit tenfold, and look again: the disk has more to give",
+    };
+    Remedy::to(what).write(file, words(new), words(old))
 }
 
 #[cfg(test)]
@@ -455,10 +462,10 @@ mod tests {
 
     #[test]
     fn the_limit_is_raised_to_what_waits_and_to_what_the_disk_gives() {
-        // 40 requests of 0.1 ms take 0.4 % of the disk, whatever its clock says.
-        assert!((grown(Some(1e-4), 3.0) - 200.0).abs() < 1e-6);
-        assert!((grown(Some(1e-4), 0.4) - 100.0).abs() < 1e-6);
-        assert!((grown(None, 1.0) - 16.0).abs() < 1e-6);
+        // 40 requests of 0.1 ms take 0.4 % of the disk, of 1 ms 4 %, whatever its clock says.
+        assert!((grown(Some(1e-4), 3.0) - GROWTH_MAX).abs() < 1e-6);
+        assert!((grown(Some(1e-3), 0.2) - 5.0).abs() < 1e-6);
+        assert!((grown(None, 0.4) - 8.0).abs() < 1e-6);
         assert!((grown(Some(1e-4), 0.001) - GROWTH_MIN).abs() < 1e-6);
     }
 

@@ -58,7 +58,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
-    let view = waited::slow_disk(measures, end)?;
+    let view = waited::slow_layer(measures, end)?;
     let Neighbour { who, share } = neighbour(measures, end, view)?;
     if view.queue.busy < BUSY.value {
         return None;
@@ -66,6 +66,7 @@ fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
     let by = culprit(measures.model, who);
     let explain = move |loss: &Loss<'_>| explain(measures, view, who, share, loss);
     let matched = Match::new(by, Proof::Inferred, explain);
+    let matched = waited::of_layer(measures, end, view, matched);
     let others = waited::part_of(measures, end, |pid| pid != who.pid);
     Some(match others {
         Some(others) => waited::of_part(matched, others),

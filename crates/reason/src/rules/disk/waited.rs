@@ -7,6 +7,7 @@ use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::disk_view::DiskView;
 use crate::model::object::Object;
+use crate::rules::engine::Loss;
 use crate::rules::threshold::Threshold;
 use crate::rules::{Match, engine};
 use crate::waits::WaitClass;
@@ -69,6 +70,35 @@ pub(super) fn slow_disk<'m>(measures: &'m Measures<'m>, end: &End) -> Option<&'m
     disk_of(measures, end).filter(|view| view.workers_ready_seconds.is_none())
 }
 
+/// The same of the layer that is slow, where the disk is made of another one.
+pub(super) fn slow_layer<'m>(measures: &'m Measures<'m>, end: &End) -> Option<&'m DiskView<'m>> {
+    let upper = slow_disk(measures, end)?;
+    let layer = measures.disks.slow_layer(upper.disk.dev)?;
+    layer.workers_ready_seconds.is_none().then_some(layer)
+}
+
+/// Says of a match that its disk is the layer below the one that is waited for.
+pub(super) fn of_layer<'m>(
+    measures: &'m Measures<'m>,
+    end: &End,
+    layer: &'m DiskView<'m>,
+    matched: Match<'m>,
+) -> Match<'m> {
+    let upper = disk_of(measures, end).filter(|upper| upper.disk.dev != layer.disk.dev);
+    let Some(upper) = upper.map(|view| view.disk) else { return matched };
+    let explain = matched.explain;
+    let explain = move |loss: &Loss<'_>| {
+        let mut wording = explain(loss);
+        let on = match &upper.backing_file {
+            Some(file) => format!("lies on it, in {file}"),
+            None => "is made of it".into(),
+        };
+        wording.text.push_str(&format!(" Disk {}, which is waited for, {on}.", upper.name));
+        wording
+    };
+    Match { explain: Box::new(explain), ..matched }.on(Object::Disk(Some(layer.disk.dev)))
+}
+
 /// Every request takes about the same long time however many are in flight: slow, not capped.
 pub(super) fn is_constant_time(view: &DiskView<'_>) -> bool {
     let constant =
@@ -87,7 +117,7 @@ pub(super) fn part_of(
     end: &End,
     wanted: impl Fn(u32) -> bool,
 ) -> Option<End> {
-    let (begin, until) = (measures.model.begin_ns, measures.model.end_ns);
+    let (begin, until) = (measures.model.look.begin_ns, measures.model.look.end_ns);
     let is_theirs = |wait: &&WaitSpan| {
         let pid = wait.thread.pid;
         wanted(pid) && end.victims.contains_key(&pid) && wait.class.is_demand() && !wait.kernel

@@ -79,7 +79,8 @@ fn weights<'m>(
     who: &'m ThreadRef,
 ) -> Option<Weights<'m>> {
     let model = measures.model;
-    let has_cost = || model.cgroups.iter().any(|g| g.path == "/" && g.io_weight.is_some());
+    let has_cost =
+        || model.containers.cgroups.iter().any(|g| g.path == "/" && g.io_weight.is_some());
     if view.disk.scheduler != "bfq" && !has_cost() {
         return None;
     }
@@ -109,7 +110,7 @@ fn explain(
     let name = &view.disk.name;
     let Weights { heavy, light, more, less, who } = weights;
     let of = |group: &Cgroup, weight: u64| {
-        let what = format!("weight of {}", measures.model.group_in_words(&group.path));
+        let what = format!("weight of {}", measures.model.containers.group_in_words(&group.path));
         Evidence::new(what, weight as f64, "1", "cgroup I/O weight")
     };
     let mut evidence = vec![of(heavy, *more), of(light, *less)];
@@ -118,13 +119,13 @@ fn explain(
         title: format!(
             "{} waits for disk {name}, which serves the heavier {} first",
             victim_beside(measures, loss, who),
-            measures.model.group_in_words(&heavy.path)
+            measures.model.containers.group_in_words(&heavy.path)
         ),
         text: format!(
             "The {} has weight {less}, the {} has {more} and asks for most ({}); {name} is {} busy, and {} \
              pass in waits for it.",
-            measures.model.group_in_words(&light.path),
-            measures.model.group_in_words(&heavy.path),
+            measures.model.containers.group_in_words(&light.path),
+            measures.model.containers.group_in_words(&heavy.path),
             measures.model.who(who),
             words::percent(view.queue.busy),
             words::of_window(loss.seconds, loss.wall_seconds),

@@ -112,18 +112,18 @@ fn copies(measures: &Measures<'_>) -> BTreeMap<u32, Copy> {
             continue;
         }
         let copy = copies.entry(wait.thread.pid).or_default();
-        let seconds = wait.within_ns(model.begin_ns, model.end_ns) as f64 / 1e9;
-        copy.process = model.thread_ref(wait.thread.pid);
+        let seconds = wait.within_ns(model.look.begin_ns, model.look.end_ns) as f64 / 1e9;
+        copy.process = model.threads.thread_ref(wait.thread.pid);
         copy.waited += seconds;
         copy.waits += 1;
         if let Some(ObjectRef::File(file)) = &wait.place.object {
             *copy.files.entry(file.into()).or_default() += seconds;
         }
     }
-    for samples in model.samples.iter().filter(|samples| samples.stack != 0) {
-        if copies_up(model.stack(samples.stack)) && measures.concerns(&samples.process) {
+    for samples in model.cpu.samples.iter().filter(|samples| samples.stack != 0) {
+        if copies_up(model.stacks.kernel(samples.stack)) && measures.concerns(&samples.process) {
             let copy = copies.entry(samples.process.pid).or_default();
-            copy.process = model.thread_ref(samples.process.pid);
+            copy.process = model.threads.thread_ref(samples.process.pid);
             copy.ran += samples.count as f64 / f64::from(samples.frequency_hz.max(1));
         }
     }
@@ -131,7 +131,9 @@ fn copies(measures: &Measures<'_>) -> BTreeMap<u32, Copy> {
 }
 
 fn is_copying(measures: &Measures<'_>, wait: &WaitSpan) -> bool {
-    !wait.kernel && wait.place.stack != 0 && copies_up(measures.model.stack(wait.place.stack))
+    !wait.kernel
+        && wait.place.stack != 0
+        && copies_up(measures.model.stacks.kernel(wait.place.stack))
 }
 
 fn matters(measures: &Measures<'_>, copy: &Copy) -> bool {
@@ -145,7 +147,7 @@ fn matters(measures: &Measures<'_>, copy: &Copy) -> bool {
 
 fn matched<'m>(measures: &'m Measures<'m>, open: &'m [End], copy: Copy) -> Match<'m> {
     let (process, seconds) = (copy.process.clone(), copy.seconds());
-    let mounts = measures.model.mounts.iter().filter(|mount| mount.fs_type == "overlay");
+    let mounts = measures.model.disk.mounts.iter().filter(|mount| mount.fs_type == "overlay");
     let overlays: BTreeSet<_> = mounts.map(|mount| mount.dev).collect();
     let overlay = overlays.first().copied().filter(|_| overlays.len() == 1);
     let object = match copy.file() {
@@ -179,7 +181,7 @@ fn claims(measures: &Measures<'_>, open: &[End], copy: &Copy) -> Vec<Claim> {
         let (mut all, mut copying) = (0, 0);
         let own = |wait: &&WaitSpan| wait.thread.pid == pid && wait.object == end.object;
         for wait in measures.waits().filter(own) {
-            let ns = wait.within_ns(model.begin_ns, model.end_ns);
+            let ns = wait.within_ns(model.look.begin_ns, model.look.end_ns);
             all += ns;
             copying += if is_copying(measures, wait) { ns } else { 0 };
         }
@@ -198,17 +200,17 @@ fn opened(measures: &Measures<'_>, pid: u32) -> Option<String> {
             && matches!(w.syscall.as_str(), "openat" | "open" | "openat2" | "truncate")
             && w.path.len() > 1
     };
-    let most = measures.model.work.iter().filter(opens).max_by_key(|w| w.count)?;
+    let most = measures.model.cpu.work.iter().filter(opens).max_by_key(|w| w.count)?;
     Some(most.path.clone())
 }
 
 fn explain(measures: &Measures<'_>, copy: &Copy, loss: &Loss<'_>) -> Wording {
     let model = measures.model;
     let pid = copy.process.pid;
-    let waited = || Some(model.path_of(copy.file()?)?.to_string());
+    let waited = || Some(model.called.path_of(copy.file()?)?.to_string());
     let file = opened(measures, pid).or_else(waited);
     let file = file.unwrap_or_else(|| "a file of the lower layer".into());
-    let used = model.disk_use.iter().filter(|used| used.process.pid == pid);
+    let used = model.disk.used.iter().filter(|used| used.process.pid == pid);
     let written: u64 = used.map(|used| used.write_bytes).sum();
     let so_far = match written {
         0 => String::new(),

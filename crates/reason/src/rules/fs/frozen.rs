@@ -60,7 +60,7 @@ fn superblock(measures: &Measures<'_>, end: &End) -> Option<(DeviceNumber, bool)
 }
 
 fn mount_path(measures: &Measures<'_>, end: &End, dev: Option<DeviceNumber>) -> String {
-    dev.and_then(|dev| measures.model.mount_of_device(dev))
+    dev.and_then(|dev| measures.model.disk.mount_of(dev))
         .map_or_else(|| measures.model.name_of(&end.object).name, |mount| mount.path.clone())
 }
 

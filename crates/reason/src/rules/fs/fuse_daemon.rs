@@ -81,7 +81,7 @@ fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
 
 fn answers_quickly(measures: &Measures<'_>, end: &End) -> bool {
     // Where events came too fast, the quickest answers were only counted, and the mean is of the others.
-    let counted_seconds = measures.model.window_end.threshold_ns as f64 / 1e9;
+    let counted_seconds = measures.model.look.window_end.threshold_ns as f64 / 1e9;
     end.seconds < ROUND_TRIP.value.max(counted_seconds) * end.count as f64
         && end.seconds < QUICK_RATE.value * measures.wall_seconds()
 }

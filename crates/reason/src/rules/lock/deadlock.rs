@@ -114,7 +114,7 @@ fn circle_from<'a>(
 
 /// How much of a wait lies within the look, seconds.
 fn seconds(model: &Model, wait: &WaitSpan) -> f64 {
-    wait.within_ns(model.begin_ns, model.end_ns) as f64 / 1e9
+    wait.within_ns(model.look.begin_ns, model.look.end_ns) as f64 / 1e9
 }
 
 fn step(model: &Model, wait: &WaitSpan) -> Step {
@@ -231,11 +231,15 @@ fn explain_stuck(measures: &Measures<'_>, stuck: &Stuck<'_>) -> Wording {
                 text: "see what each of them is in the middle of".into(),
                 ..Remedy::default()
             }
-            .ask(Question::Program, &model.thread_ref(pid), ask::question(model, pid)),
+            .ask(
+                Question::Program,
+                &model.threads.thread_ref(pid),
+                ask::question(model, pid),
+            ),
             holder_doing::end_all(
                 model,
                 "end it (what it did under the locks is lost)",
-                &[model.thread_ref(pid)],
+                &[model.threads.thread_ref(pid)],
             ),
         ],
     }
@@ -270,7 +274,7 @@ fn ways_out(model: &Model, circle: &[&WaitSpan], closing: u32) -> Vec<Remedy> {
     let end = holder_doing::end_all(
         model,
         "end one of them (what it did under the lock is lost)",
-        &[model.thread_ref(closing)],
+        &[model.threads.thread_ref(closing)],
     );
     let pid = circle[0].thread.pid;
     let of_one = circle.iter().all(|wait| wait.thread.pid == pid);

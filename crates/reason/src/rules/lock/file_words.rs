@@ -49,7 +49,7 @@ impl<'m> Holders<'m> {
             let file = FileKey { dev: lock.dev, ino: lock.ino };
             !lock.blocked && Object::File(Some(file)) == end.object
         };
-        let locks = measures.model.locks.iter().map(|(_, lock)| lock).filter(on_it);
+        let locks = measures.model.held.locks.iter().map(|(_, lock)| lock).filter(on_it);
         let lock = locks.max_by_key(|lock| has(lock));
         let mut all: Vec<ThreadRef> = lock.map(FileLock::carriers).unwrap_or_default();
         // It had the lock itself at another time, or has one on another part of the file.

@@ -110,7 +110,7 @@ fn readings<'a>(model: &'a Model, end: &End) -> impl Iterator<Item = &'a FutexOw
         Object::Futex { pid, address } => Some((pid, address)),
         _ => None,
     };
-    let owners = model.futex_owners.iter().map(|(_, owner)| owner);
+    let owners = model.held.futex_owners.iter().map(|(_, owner)| owner);
     owners.filter(move |owner| word == Some((owner.waiter.pid, owner.address)))
 }
 

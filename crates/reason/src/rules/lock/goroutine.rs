@@ -74,7 +74,7 @@ fn place(of: &crate::facts::Goroutine) -> Option<String> {
 
 fn explain(measures: &Measures<'_>, end: &End, waiting: &Waiting<'_>, loss: &Loss<'_>) -> Wording {
     let pid = end.links[end.named].who.pid;
-    let program = measures.model.process_name(pid);
+    let program = measures.model.threads.process_name(pid);
     let at = place(waiting.first).map_or_else(String::new, |at| format!(" in {at}"));
     let has = waiting.holder.map(|one| (one, goroutines::does(one), place(one)));
     let (by, held) = match &has {
@@ -126,7 +126,7 @@ fn explain(measures: &Measures<'_>, end: &End, waiting: &Waiting<'_>, loss: &Los
         }
         .ask(
             Question::Program,
-            &measures.model.thread_ref(pid),
+            &measures.model.threads.thread_ref(pid),
             ask::go_question(measures.model, pid),
         )],
     }

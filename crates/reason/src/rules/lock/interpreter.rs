@@ -103,7 +103,7 @@ struct Had {
 
 impl Had {
     fn of(model: &Model, pid: u32) -> Option<Self> {
-        let read = model.interpreter_locks.get(&pid)?;
+        let read = model.stacks.interpreter_locks.get(&pid)?;
         let held: Vec<&InterpreterLock> =
             read.iter().map(|(_, lock)| lock).filter(|lock| lock.holder_tid != 0).collect();
         if (held.len() as f64) < READINGS_MIN.value {
@@ -112,8 +112,8 @@ impl Had {
         let tid = most(held.iter().map(|lock| lock.holder_tid))?;
         let its = || held.iter().filter(|lock| lock.holder_tid == tid);
         let place = Place::most(its().map(|lock| lock.frames.as_slice())).map(|(place, _)| place);
-        let named = model.names.get(&tid).filter(|thread| thread.pid == pid).cloned();
-        let main = || ThreadRef { tid, ..model.thread_ref(pid) };
+        let named = model.threads.names.get(&tid).filter(|thread| thread.pid == pid).cloned();
+        let main = || ThreadRef { tid, ..model.threads.thread_ref(pid) };
         Some(Self {
             who: named.unwrap_or_else(main),
             times: its().count(),
@@ -183,7 +183,7 @@ fn explain(measures: &Measures<'_>, end: &End, had: Option<&Had>, loss: &Loss<'_
         }
         .ask(
             Question::Program,
-            &measures.model.thread_ref(pid),
+            &measures.model.threads.thread_ref(pid),
             question(measures, had, pid),
         )],
     }
@@ -192,7 +192,7 @@ fn explain(measures: &Measures<'_>, end: &End, had: Option<&Had>, loss: &Loss<'_
 /// The question to the program; one that has given itself a name of its own is known by its interpreter.
 fn question(measures: &Measures<'_>, had: Option<&Had>, pid: u32) -> String {
     let is_python = had.is_some_and(|had| had.interpreter.starts_with("CPython"));
-    let name = measures.model.process_name(pid);
+    let name = measures.model.threads.process_name(pid);
     ask::question_as(measures.model, if is_python { "python3" } else { &name }, pid)
 }
 

@@ -105,7 +105,7 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
         let mut by_function: BTreeMap<&str, u64> = BTreeMap::new();
         let mut taken: BTreeMap<&str, u64> = BTreeMap::new();
         for Samples { stack, count, .. } in measures.profile.samples(pid) {
-            let frames = measures.model.stack(*stack);
+            let frames = measures.model.stacks.kernel(*stack);
             if let Some(function) = spins_for(frames) {
                 *by_function.entry(function).or_default() += count;
             } else if let Some(function) = takes_for(frames) {

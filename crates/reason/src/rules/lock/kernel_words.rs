@@ -31,7 +31,7 @@ pub fn holders(measures: &Measures<'_>, end: &End, main: Option<&ThreadRef>) -> 
     let Some(main) = main else { return "another thread".into() };
     let others =
         end.holders.keys().filter(|pid| **pid != main.pid && !end.victims.contains_key(pid));
-    let same = others.filter(|pid| measures.model.process_name(**pid) == main.comm).count();
+    let same = others.filter(|pid| measures.model.threads.process_name(**pid) == main.comm).count();
     match same {
         0 => words::who(main),
         more => format!("{} and {more} more", words::who(main)),

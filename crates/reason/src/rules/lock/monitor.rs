@@ -94,7 +94,7 @@ fn within(function: Option<&str>) -> String {
 fn explain(measures: &Measures<'_>, end: &End, kind: LockKind, loss: &Loss<'_>) -> Wording {
     let link = &end.links[end.named];
     let (who, pid) = (words::who(&link.who), link.who.pid);
-    let program = measures.model.process_name(pid);
+    let program = measures.model.threads.process_name(pid);
     let what = if kind == LockKind::Park { "a lock or a turn" } else { kind.phrase() };
     let place =
         within(user_stack::method_of(measures.model, &link.who, link.since_ns, link.end_ns));
@@ -135,7 +135,7 @@ fn explain(measures: &Measures<'_>, end: &End, kind: LockKind, loss: &Loss<'_>) 
         evidence,
         remedy: vec![Remedy::to("see which thread has it, and in which method").ask(
             Question::Program,
-            &measures.model.thread_ref(pid),
+            &measures.model.threads.thread_ref(pid),
             ask::question_as(measures.model, "java", pid),
         )],
     }

@@ -85,7 +85,7 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
 /// Where refused calls are not reported: the file is open, somebody else has the lock on it, and sleeps follow each other.
 fn unreported<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
     let slept = end.seconds / measures.wall_seconds().max(1e-9);
-    if measures.model.host.kernel_events || slept < refusal_words::SLEPT_MIN.value {
+    if measures.model.look.host.kernel_events || slept < refusal_words::SLEPT_MIN.value {
         return None;
     }
     let holders = Holders::of(measures, end);

@@ -102,7 +102,7 @@ fn is_session(measures: &Measures<'_>, end: &End) -> bool {
 /// Who is behind the holding session: its client, if it is on this host.
 fn client<'m>(measures: &'m Measures<'_>, end: &'m End) -> Option<ThreadRef> {
     let asked = session(end)?.question_of.filter(|pid| *pid != 0)?;
-    Some(present(measures.model, &measures.model.thread_ref(asked)))
+    Some(present(measures.model, &measures.model.threads.thread_ref(asked)))
 }
 
 /// What the lock is called: by the server's own functions if they were seen.
@@ -122,7 +122,7 @@ fn ask_the_server(measures: &Measures<'_>, program: &str, end: &End) -> Remedy {
 
 /// The kind of lock is known, and not who has it.
 fn explain_unseen(measures: &Measures<'_>, end: &End, server: u32, loss: &Loss<'_>) -> Wording {
-    let program = measures.model.process_name(server);
+    let program = measures.model.threads.process_name(server);
     let longest = wait_words::longest(measures, end);
     let lock = named_lock(measures, end);
     let place = end.function(measures.model).map_or_else(String::new, |it| format!(", in {it}()"));
@@ -147,7 +147,7 @@ fn explain(
     (server, by): (u32, &ThreadRef),
     loss: &Loss<'_>,
 ) -> Wording {
-    let program = measures.model.process_name(server);
+    let program = measures.model.threads.process_name(server);
     let who = words::who(by);
     let longest = wait_words::longest(measures, end);
     let client = client(measures, end);

@@ -41,7 +41,11 @@ pub fn processes<'m>(measures: &'m Measures<'m>) -> Vec<Stuck<'m>> {
         standing.entry(wait.thread.pid).or_default().insert(wait.thread.tid, wait);
     }
     let mut threads: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
-    let alive = model.times.iter().filter(|time| time.until_ns + AT_THE_END_NS >= model.end_ns);
+    let alive = model
+        .threads
+        .times
+        .iter()
+        .filter(|time| time.until_ns + AT_THE_END_NS >= model.look.end_ns);
     for time in alive.filter(|time| standing.contains_key(&time.thread.pid)) {
         threads.entry(time.thread.pid).or_default().insert(time.thread.tid);
     }

@@ -163,7 +163,7 @@ fn matched<'m>(
     if part < WORD_PART_MIN.value {
         return None;
     }
-    let (begin, end_ns) = (measures.model.begin_ns, measures.model.end_ns);
+    let (begin, end_ns) = (measures.model.look.begin_ns, measures.model.look.end_ns);
     let waited_ns: Ns = own().map(|(wait, _)| wait.within_ns(begin, end_ns)).sum();
     let calls = work.iter().filter(|work| work.syscall == "futex").map(|work| work.count);
     let in_futex = calls.sum::<u64>();
@@ -174,7 +174,7 @@ fn matched<'m>(
         return None;
     }
     let by = culprit(measures.model, &spent.process);
-    let threads = measures.model.times.iter().filter(|time| time.thread.pid == pid).count();
+    let threads = measures.model.threads.times.iter().filter(|time| time.thread.pid == pid).count();
     let is_its_lock = |end: &End| matches!(&end.object, Object::Futex { pid: of, address } if *of == pid && words.contains(address));
     let locks: Vec<usize> = ends
         .iter()
@@ -189,7 +189,7 @@ fn matched<'m>(
         waits: own().count(),
         waited,
         threads,
-        arenas_max: threads.max(ARENAS_PER_CPU * measures.model.host.cpus as usize),
+        arenas_max: threads.max(ARENAS_PER_CPU * measures.model.look.host.cpus as usize),
         spent,
     };
     let matched =

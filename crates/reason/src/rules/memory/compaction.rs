@@ -117,7 +117,7 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
         let pid = spent.process.pid;
         let mut by_purpose: BTreeMap<Asked, u64> = BTreeMap::new();
         for Samples { stack, count, .. } in measures.profile.samples(pid) {
-            if let Some(asked) = Asked::by(measures.model.stack(*stack)) {
+            if let Some(asked) = Asked::by(measures.model.stacks.kernel(*stack)) {
                 *by_purpose.entry(asked).or_default() += count;
             }
         }
@@ -136,7 +136,7 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
 
 /// How often somebody had to compact before going on, in the look; none if it was not counted.
 fn stalls(measures: &Measures<'_>) -> Option<u64> {
-    let memory = &measures.model.memory;
+    let memory = &measures.model.memory.samples;
     let ((_, first), (_, last)) = memory.first().zip(memory.last())?;
     Some(last.compaction_stalls.saturating_sub(first.compaction_stalls))
 }
@@ -184,7 +184,7 @@ fn explain(
     loss: &Loss<'_>,
 ) -> Wording {
     let share = moving as f64 / samples.max(1) as f64;
-    let last = measures.model.memory.last().map(|(_, last)| last);
+    let last = measures.model.memory.samples.last().map(|(_, last)| last);
     let free = last.map_or(String::new(), |last| {
         format!(" {} are free, in pieces.", words::bytes(last.free_bytes as f64))
     });
@@ -222,7 +222,7 @@ fn explain(
 const DEFRAG: &str = "transparent_hugepage.defrag";
 
 fn remedy(measures: &Measures<'_>, asked: Asked) -> Remedy {
-    let set = |name: &str| measures.model.sysctls.get(name).map(String::as_str);
+    let set = |name: &str| measures.model.net.sysctls.get(name).map(String::as_str);
     match (asked, set(DEFRAG), set("vm.min_free_kbytes").and_then(|kib| kib.parse::<u64>().ok())) {
         (Asked::HugePages, Some(now), _) if now != "defer" && now != "never" => Remedy {
             text: "do not wait for huge pages: small ones at once, and khugepaged joins them later"

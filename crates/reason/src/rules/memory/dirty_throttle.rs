@@ -88,7 +88,7 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
 
 /// The kernel's pauses of the victims.
 fn pauses<'a>(measures: &'a Measures<'_>, end: &End) -> Vec<&'a DirtyPause> {
-    let all = measures.model.dirty_pauses.iter();
+    let all = measures.model.memory.dirty_pauses.iter();
     all.filter(|pause| end.victims.contains_key(&pause.thread.pid)).collect()
 }
 
@@ -102,17 +102,19 @@ fn drain<'a>(measures: &'a Measures<'_>, end: &End) -> Option<&'a Disk> {
     let model = measures.model;
     let most = pauses(measures, end).into_iter().max_by_key(|p| p.pause_ns).map(|p| p.dev);
     let own = model
-        .disks
+        .disk
+        .all
         .values()
         .find(|disk| Object::Disk(Some(disk.dev)) == end.object)
-        .or_else(|| model.disk(most.filter(|dev| *dev != DeviceNumber::default())?));
+        .or_else(|| model.disk.of(most.filter(|dev| *dev != DeviceNumber::default())?));
     let is_written = |disk: &&Disk| {
-        let series = model.disk_samples.get(&disk.dev);
+        let series = model.disk.samples.get(&disk.dev);
         let ends = series.and_then(|series| Some((series.first()?, series.last()?)));
         ends.is_some_and(|(first, last)| last.1.write_bytes > first.1.write_bytes)
     };
     let busiest = model
-        .disks
+        .disk
+        .all
         .values()
         .filter(is_written)
         .map(|disk| (disk, busy(measures, disk)))
@@ -165,8 +167,8 @@ fn matched<'m>(
 ) -> Option<Match<'m>> {
     let model = measures.model;
     let end = End::merged(of.iter().map(|at| &ends[*at]))?;
-    let disk = model.disk(drain)?;
-    let samples = || model.memory.iter().map(|(_, sample)| sample);
+    let disk = model.disk.of(drain)?;
+    let samples = || model.memory.samples.iter().map(|(_, sample)| sample);
     let paused = Paused {
         disk,
         busy: busy(measures, disk),
@@ -209,7 +211,7 @@ fn reason(measures: &Measures<'_>, paused: &Paused<'_>) -> String {
     }
     let own = match paused.end.object {
         Object::Disk(Some(dev)) => {
-            measures.model.disk(dev).filter(|own| own.dev != paused.disk.dev)
+            measures.model.disk.of(dev).filter(|own| own.dev != paused.disk.dev)
         }
         _ => None,
     };
@@ -271,7 +273,7 @@ fn explain(measures: &Measures<'_>, paused: &Paused<'_>, loss: &Loss<'_>) -> Wor
 
 /// The sysctl that is in force.
 fn setting(measures: &Measures<'_>) -> String {
-    let bytes = measures.model.sysctls.get("vm.dirty_bytes").map_or("0", String::as_str);
+    let bytes = measures.model.net.sysctls.get("vm.dirty_bytes").map_or("0", String::as_str);
     if bytes == "0" { "vm.dirty_ratio" } else { "vm.dirty_bytes" }.to_string()
 }
 
@@ -293,7 +295,7 @@ fn remedy(measures: &Measures<'_>, paused: &Paused<'_>) -> Remedy {
         };
     }
     let setting = setting(measures);
-    let old = measures.model.sysctls.get(&setting).cloned();
+    let old = measures.model.net.sysctls.get(&setting).cloned();
     let now = old.as_deref().and_then(|old| old.parse::<u64>().ok());
     let new = match now {
         _ if setting == "vm.dirty_bytes" => Some(paused.limit.saturating_mul(MORE)),

@@ -206,10 +206,10 @@ fn storm(measures: &Measures<'_>, spent: &Spent) -> Option<Storm> {
 /// It has its pages from somewhere else: from a disk, or from a parent that shares them until they are written.
 fn has_another_reason(measures: &Measures<'_>, pid: u32) -> bool {
     let model = measures.model;
-    let copying = model.forks.iter().filter(|(_, fork)| {
+    let copying = model.threads.forks.iter().filter(|(_, fork)| {
         fork.parent.pid == pid && fork.child.pid != pid && fork.flags & CLONE_VM == 0
     });
-    let efforts = model.efforts.iter().filter(|effort| effort.thread.pid == pid);
+    let efforts = model.cpu.efforts.iter().filter(|effort| effort.thread.pid == pid);
     let (minor, major) = efforts.fold((0, 0), |(minor, major), effort| {
         (minor + effort.minor_faults, major + effort.major_faults)
     });
@@ -302,7 +302,7 @@ const ALWAYS_MAPPED_BYTES: f64 = 32.0 * 1024.0 * 1024.0;
 fn maps_by_itself(measures: &Measures<'_>, pid: u32) -> Option<f64> {
     let calls = |name: &str| {
         let of_it =
-            measures.model.work.iter().filter(|w| w.process.pid == pid && w.syscall == name);
+            measures.model.cpu.work.iter().filter(|w| w.process.pid == pid && w.syscall == name);
         of_it.fold((0, 0), |sum, w| (sum.0 + w.count, sum.1 + w.asked_bytes))
     };
     let ((unmaps, bytes), (moves, _)) = (calls("munmap"), calls("brk"));

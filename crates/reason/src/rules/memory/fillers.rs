@@ -76,7 +76,7 @@ pub(super) fn fillers<'m>(measures: &'m Measures<'m>) -> Vec<Filler<'m>> {
     let takes = takes(measures);
     let of_group = |one: &'m Limited<'m>| of(measures, &takes, Some(one), one.limit_bytes);
     let mut all: Vec<Filler<'m>> = measures.limited.iter().filter_map(of_group).collect();
-    let total_bytes = measures.model.memory.last().map(|(_, sample)| sample.total_bytes);
+    let total_bytes = measures.model.memory.samples.last().map(|(_, sample)| sample.total_bytes);
     all.extend(total_bytes.and_then(|bytes| of(measures, &takes, None, bytes)));
     all
 }
@@ -88,7 +88,7 @@ pub(super) fn of_group<'m>(measures: &'m Measures<'m>, one: &'m Limited<'m>) -> 
 
 fn takes(measures: &Measures<'_>) -> BTreeMap<u32, Takes> {
     let mut all: BTreeMap<u32, Takes> = BTreeMap::new();
-    for (pid, thread) in &measures.model.threads {
+    for (pid, thread) in &measures.model.threads.by_id {
         if *pid == thread.thread.pid && !thread.kernel {
             all.entry(*pid).or_default().resident_bytes = thread.rss_bytes;
         }
@@ -110,7 +110,7 @@ fn of<'m>(
         shared.is_none_or(|one| is_member(model, &measures.ancestry, who, one.group))
     };
     // Whoever made room: for the group, or for the host.
-    let made_room = model.reclaims.iter().filter(|one| one.memcg == shared.is_some());
+    let made_room = model.memory.reclaims.iter().filter(|one| one.memcg == shared.is_some());
     let makers: BTreeMap<u32, &ThreadRef> =
         made_room.map(|one| (one.thread.pid, &one.thread)).filter(|one| inside(one.1)).collect();
     let part = |bytes: u64| bytes as f64 / room_bytes.max(1) as f64;
@@ -119,7 +119,7 @@ fn of<'m>(
     };
     let fills = |(pid, takes): &(&u32, &Takes)| {
         (part(takes.brought_bytes) >= BROUGHT_MIN.value || makers.contains_key(pid))
-            && inside(&model.thread_ref(**pid))
+            && inside(&model.threads.thread_ref(**pid))
             && part(bytes(**pid, takes)) >= FILLS_MIN.value
     };
     let mut all = takes.iter().filter(fills);
@@ -131,7 +131,7 @@ fn of<'m>(
         |pid: &u32| takes.get(pid).is_none_or(|takes| part(takes.bytes()) <= SMALL_MAX.value);
     let victims: BTreeSet<u32> = makers.into_keys().filter(takes_little).collect();
     (!victims.is_empty()).then(|| Filler {
-        by: model.thread_ref(*pid),
+        by: model.threads.thread_ref(*pid),
         bytes: bytes(*pid, most),
         brought_bytes: most.brought_bytes,
         shared,
@@ -148,9 +148,9 @@ fn of_own_group(
     shared: &Limited<'_>,
 ) -> u64 {
     let model = measures.model;
-    let group = |pid: u32| model.cgroup_of(&model.thread_ref(pid), "memory");
+    let group = |pid: u32| model.cgroup_of(&model.threads.thread_ref(pid), "memory");
     let Some(own) = group(pid).filter(|own| own.path != shared.group.path) else { return 0 };
-    let in_use = model.cgroup_ends(own).and_then(|ends| ends.last().memory_bytes).unwrap_or(0);
+    let in_use = model.containers.ends(own).and_then(|ends| ends.last().memory_bytes).unwrap_or(0);
     // Most groups have less, and who is in them need not be counted.
     if (in_use as f64) < FILLS_MIN.value * shared.limit_bytes as f64 {
         return 0;

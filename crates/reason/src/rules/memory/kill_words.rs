@@ -22,7 +22,7 @@ pub(super) fn of_all(measures: &Measures<'_>, killed: &[&Killed<'_>]) -> String 
 /// `job 9739 had 31.8 MiB when it was killed, 0.40 s after it began.`
 fn of_one(measures: &Measures<'_>, kill: &Killed<'_>, report: &OomReport) -> String {
     let within =
-        Some(kill.victim.start_ns).filter(|at_ns| *at_ns >= measures.model.begin_ns.max(1));
+        Some(kill.victim.start_ns).filter(|at_ns| *at_ns >= measures.model.look.begin_ns.max(1));
     let began = began(measures, kill.victim.pid).map(|(at_ns, _)| at_ns).or(within).map(|at_ns| {
         let lived = kill.at_ns.saturating_sub(at_ns) as f64 / 1e9;
         format!(", {} after it began", words::seconds(lived))
@@ -62,7 +62,7 @@ fn with_size(task: &OomTask) -> String {
 
 /// When a process began within the look, and who began it.
 fn began<'m>(measures: &Measures<'m>, pid: u32) -> Option<(Ns, &'m ThreadRef)> {
-    let mut forks = measures.model.forks.iter().rev();
+    let mut forks = measures.model.threads.forks.iter().rev();
     let (at_ns, fork) = forks.find(|(_, fork)| fork.child.pid == pid && fork.child.tid == pid)?;
     Some((*at_ns, &fork.parent))
 }

@@ -144,7 +144,7 @@ impl<'m> Paid<'m> {
         let any_killed = one.kills > of_series
             && (is_whole(measures, one) || looked_at)
             && !is_hosts(measures, one);
-        let spare_bytes = model.memory.last().map(|(_, sample)| sample.available_bytes);
+        let spare_bytes = model.memory.samples.last().map(|(_, sample)| sample.available_bytes);
         Self { one, reads_back, spent, killed, any_killed, spare_bytes }
     }
 
@@ -176,7 +176,7 @@ fn is_beside_a_series(measures: &Measures<'_>, group: &Cgroup) -> bool {
 
 /// The group never met its limit, and the host itself had to make room: whoever was killed was killed for that.
 fn is_hosts(measures: &Measures<'_>, one: &Limited<'_>) -> bool {
-    let memory = &measures.model.memory;
+    let memory = &measures.model.memory.samples;
     let stalls = memory
         .first()
         .zip(memory.last())
@@ -230,7 +230,7 @@ fn matched<'m>(
 
 /// The whole host, or the container of this very group, is looked at.
 fn is_whole(measures: &Measures<'_>, one: &Limited<'_>) -> bool {
-    measures.model.target.as_ref().is_none_or(|target| match target.kind {
+    measures.model.look.target.as_ref().is_none_or(|target| match target.kind {
         TargetKind::Host => true,
         TargetKind::Container => target.cgroups.contains(&one.group.path),
         TargetKind::Process | TargetKind::Command => false,
@@ -249,7 +249,7 @@ fn explain(measures: &Measures<'_>, paid: &Paid<'_>, loss: &Loss<'_>) -> Wording
 
 fn title(measures: &Measures<'_>, paid: &Paid<'_>, loss: &Loss<'_>) -> String {
     let limit = words::bytes(paid.one.limit_bytes as f64);
-    let group = measures.model.group_in_words(&paid.one.group.path);
+    let group = measures.model.containers.group_in_words(&paid.one.group.path);
     if !paid.any_killed {
         let name = &loss.name;
         return format!("{name} is held up by the memory limit of its {group} ({limit})");

@@ -144,7 +144,7 @@ fn responsible(
     }
     match (short, report.and_then(|report| report.tasks.first())) {
         (Short::Host | Short::Nodes, Some(most)) => {
-            let known = measures.model.thread_ref(most.pid);
+            let known = measures.model.threads.thread_ref(most.pid);
             let comm = most.comm.clone();
             culprit(measures.model, &ThreadRef { tid: most.pid, pid: most.pid, comm, ..known })
         }
@@ -215,7 +215,7 @@ fn is_below(kills: &[&Killed<'_>], group: Option<&str>) -> bool {
 
 /// What the host has by its last reading.
 fn host(measures: &Measures<'_>, text: &mut String, evidence: &mut Vec<Evidence>) {
-    let Some((_, memory)) = measures.model.memory.last() else { return };
+    let Some((_, memory)) = measures.model.memory.samples.last() else { return };
     text.push_str(&format!(
         "The host has {} of memory and {} of swap; now {} are available.",
         words::bytes(memory.total_bytes as f64),

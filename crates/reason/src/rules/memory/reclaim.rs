@@ -76,7 +76,7 @@ fn matched<'m>(
     ends: &'m [End],
     mut filler: Filler<'m>,
 ) -> Option<Match<'m>> {
-    filler.victims.retain(|pid| measures.concerns(&measures.model.thread_ref(*pid)));
+    filler.victims.retain(|pid| measures.concerns(&measures.model.threads.thread_ref(*pid)));
     let mut spent = measures.spent_by(&filler.victims);
     spent.retain(|_, loss| loss.waited_in_reclaim + loss.reclaimed > 0.0);
     let cost = Cost::of(measures, &spent, false);
@@ -117,7 +117,10 @@ fn explain(
     let room = words::bytes(filler.room_bytes as f64);
     let shared = match filler.shared {
         Some(one) => {
-            format!("the {room} that {} may have", measures.model.group_in_words(&one.group.path))
+            format!(
+                "the {room} that {} may have",
+                measures.model.containers.group_in_words(&one.group.path)
+            )
         }
         None => format!("the {room} of the host"),
     };
@@ -177,7 +180,7 @@ fn evidence(filler: &Filler<'_>, spent: &Spent) -> Vec<Evidence> {
 fn remedy(measures: &Measures<'_>, filler: &Filler<'_>) -> Remedy {
     let model = measures.model;
     let is_in = |pid: &u32, group| {
-        let who = model.thread_ref(*pid);
+        let who = model.threads.thread_ref(*pid);
         crate::measure::memory_members::is_member(model, &measures.ancestry, &who, group)
     };
     let own = model.cgroup_of(&filler.by, "memory").filter(|group| group.path != "/");

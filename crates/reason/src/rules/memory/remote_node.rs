@@ -60,16 +60,18 @@ struct Remote<'m> {
 
 fn find<'m>(measures: &'m Measures<'m>, _ends: &'m [End]) -> Vec<Match<'m>> {
     let (model, wall) = (measures.model, measures.wall_seconds().max(1e-9));
-    let nodes = &model.host.memory_nodes;
+    let nodes = &model.look.host.memory_nodes;
     let mut all: BTreeMap<u32, Remote<'m>> = BTreeMap::new();
-    for time in model.times.iter().filter(|time| !time.kernel && model.in_target(&time.thread)) {
-        let Some(known) = model.identity(&time.thread) else { continue };
+    for time in
+        model.threads.times.iter().filter(|time| !time.kernel && model.in_target(&time.thread))
+    {
+        let Some(known) = model.threads.identity(&time.thread) else { continue };
         let (cpus, far) = (&known.cpus_allowed, &known.memory_nodes_allowed);
         let near = nodes_of(nodes, cpus);
         if near.is_empty() || far.is_empty() || near.iter().any(|node| far.contains(node)) {
             continue;
         }
-        let process = || model.thread_ref(time.thread.pid);
+        let process = || model.threads.thread_ref(time.thread.pid);
         let remote = || Remote { process: process(), run: 0.0, cpus, near, far };
         all.entry(time.thread.pid).or_insert_with(remote).run += time.run_ns as f64 / 1e9;
     }
@@ -109,7 +111,7 @@ fn matched<'m>(measures: &'m Measures<'m>, remote: Remote<'m>) -> Match<'m> {
 fn explain(measures: &Measures<'_>, remote: &Remote<'_>, file: Option<&str>) -> Wording {
     let who = words::who(&remote.process);
     let (near, far) = (words::cpus(&remote.near), words::cpus(remote.far));
-    let distance = distance(&measures.model.host.memory_nodes, remote);
+    let distance = distance(&measures.model.look.host.memory_nodes, remote);
     let how_far = distance.map_or_else(String::new, |(own, other)| {
         format!(": the firmware says {other} against {own}")
     });

@@ -77,7 +77,7 @@ struct Missing<'m> {
 }
 
 fn find<'m>(measures: &'m Measures<'m>, _: &'m [End]) -> Vec<Match<'m>> {
-    let segments = measures.model.segments.iter();
+    let segments = measures.model.memory.segments.iter();
     segments.filter_map(|segment| matched(measures, segment)).collect()
 }
 
@@ -86,12 +86,12 @@ fn matched<'m>(measures: &'m Measures<'m>, segment: &'m SharedSegment) -> Option
     let bytes = segment.allocated_bytes.saturating_sub(segment.mapped_bytes);
     let holders = segment.mapped_by.iter().filter(|process| measures.concerns(process));
     let oldest = holders.min_by_key(|process| (process.start_ns, process.pid))?;
-    let shmem_bytes = model.memory.last().map_or(0, |(_, sample)| sample.shmem_bytes);
+    let shmem_bytes = model.memory.samples.last().map_or(0, |(_, sample)| sample.shmem_bytes);
     let part = bytes as f64 / segment.allocated_bytes.max(1) as f64;
     if (bytes as f64) < MISSING_MIN.value || part < MISSING_PART_MIN.value || shmem_bytes < bytes {
         return None;
     }
-    let of_host = bytes as f64 / model.host.memory_bytes.max(1) as f64;
+    let of_host = bytes as f64 / model.look.host.memory_bytes.max(1) as f64;
     let severity = if of_host >= OF_HOST_MIN.value { Severity::Warning } else { Severity::Note };
     let missing = Missing { segment, bytes, shmem_bytes, oldest };
     Some(Match {

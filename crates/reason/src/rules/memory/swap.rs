@@ -79,9 +79,9 @@ struct Swapped<'m> {
 impl<'m> Swapped<'m> {
     fn of(measures: &'m Measures<'m>, end: &'m End) -> Option<Self> {
         let model = measures.model;
-        let ((_, first), (_, last)) = (model.memory.first()?, model.memory.last()?);
+        let ((_, first), (_, last)) = (model.memory.samples.first()?, model.memory.samples.last()?);
         let bytes = |from: u64, to: u64| {
-            to.saturating_sub(from).saturating_mul(model.host.page_bytes.max(1))
+            to.saturating_sub(from).saturating_mul(model.look.host.page_bytes.max(1))
         };
         let came_in = bytes(first.swap_in, last.swap_in);
         let disk = match end.object {
@@ -90,12 +90,13 @@ impl<'m> Swapped<'m> {
         };
         let mut most: Vec<&Thread> = model
             .threads
+            .by_id
             .values()
             .filter(|it| it.thread.tid == it.thread.pid && it.rss_bytes > 0)
             .collect();
         most.sort_by(|a, b| b.rss_bytes.cmp(&a.rss_bytes).then(a.thread.pid.cmp(&b.thread.pid)));
         most.truncate(NAMED_MAX);
-        let of_victim = model.identity(end.first_victim()).and_then(|it| it.swap_bytes);
+        let of_victim = model.threads.identity(end.first_victim()).and_then(|it| it.swap_bytes);
         Some(Self {
             disk,
             came_in,

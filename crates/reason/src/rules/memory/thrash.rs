@@ -192,7 +192,7 @@ fn text(measures: &Measures<'_>, thrash: &Thrash<'_>, loss: &Loss<'_>, by: &str)
         Some(one) => format!(
             "They may have {} together, which is the limit of {}.",
             words::bytes(one.limit_bytes as f64),
-            measures.model.group_in_words(&one.group.path)
+            measures.model.containers.group_in_words(&one.group.path)
         ),
         None => "They share the memory of the host.".into(),
     };
@@ -263,7 +263,7 @@ fn remedy(measures: &Measures<'_>, thrash: &Thrash<'_>) -> Remedy {
         true => ("memory.high", group.memory_high_bytes, "max"),
         false => ("memory.limit_in_bytes", group.memory_limit_bytes, "-1"),
     };
-    let own = measures.model.cgroup_change(group).and_then(|(_, last)| last.memory_anon_bytes);
+    let own = measures.model.containers.change(group).and_then(|(_, last)| last.memory_anon_bytes);
     let path = format!("{}/{name}", group.directory.trim_end_matches('/'));
     let before = before.map_or(none.into(), |bytes| bytes.to_string());
     let action = Action::write(&path, own.unwrap_or(0) + STREAM_BYTES, &before);

@@ -103,7 +103,7 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
     let changes = SocketChanges::of(model);
     let mut seen = BTreeSet::new();
     let mut found = Vec::new();
-    for endpoint in &model.endpoints {
+    for endpoint in &model.held.endpoints {
         let (ObjectRef::Inet(socket), Some(state)) = (&endpoint.object, &endpoint.socket) else {
             continue;
         };
@@ -126,7 +126,8 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
 
 /// Whether a process tries to accept, and is refused a descriptor for it.
 fn may_open_no_more(measures: &Measures<'_>, process: &ThreadRef) -> bool {
-    let own = measures.model.denied.iter().filter(|(_, denied)| denied.thread.pid == process.pid);
+    let own =
+        measures.model.threads.denied.iter().filter(|(_, denied)| denied.thread.pid == process.pid);
     let mut limits = own.filter_map(|(_, denied)| denied.limit);
     limits.any(|limit| limit.kind == LimitKind::Descriptors)
 }
@@ -139,7 +140,7 @@ fn server<'m>(
     listener: &InetRef,
 ) -> Option<&'m ThreadRef> {
     let model = measures.model;
-    let all = model.endpoints.iter();
+    let all = model.held.endpoints.iter();
     let has_it =
         |end: &&Endpoint| matches!(&end.object, ObjectRef::Inet(own) if own.ino == listener.ino);
     let all: Vec<&ThreadRef> = all.filter(has_it).map(|end| &end.process).collect();
@@ -148,7 +149,7 @@ fn server<'m>(
     let through = |end: &&End| end.links.iter().any(|link| waited_on.contains(&link.object));
     let found = ends.iter().filter(through).filter_map(|end| end.who.as_ref());
     let found = found.filter_map(|who| all.iter().find(|own| own.pid == who.pid)).next();
-    let parent = |own: &ThreadRef| model.identity(own).map(|known| known.parent_pid);
+    let parent = |own: &ThreadRef| model.threads.identity(own).map(|known| known.parent_pid);
     let is_worker = |own: &&&ThreadRef| all.iter().any(|other| parent(own) == Some(other.pid));
     found.or_else(|| all.iter().find(is_worker)).copied()
 }
@@ -237,7 +238,7 @@ fn matched<'m>(
     let waits = clients(measures, listener.socket);
     let mut lost = Losses::new();
     for wait in &waits {
-        let seconds = wait.within_ns(model.begin_ns, model.end_ns) as f64 / 1e9;
+        let seconds = wait.within_ns(model.look.begin_ns, model.look.end_ns) as f64 / 1e9;
         lost.entry(wait.thread.pid).or_insert_with(|| (wait.thread.clone(), 0.0)).1 += seconds;
     }
     let lost = in_target(measures, lost);
@@ -257,7 +258,8 @@ fn matched<'m>(
     let is_counted = (full || listener.dropped > 0) && listener.overflows > 0;
     let proof = if is_counted { Proof::Read } else { Proof::TwoWitnesses };
     // A connection may be older than its client's wait on it was seen to be: no more than the look counts.
-    let longest = waits.iter().map(|wait| wait.within_ns(model.begin_ns, model.end_ns)).max();
+    let longest =
+        waits.iter().map(|wait| wait.within_ns(model.look.begin_ns, model.look.end_ns)).max();
     let longest = longest.unwrap_or(0) as f64 / 1e9;
     let wording = wording(measures, listener, &lost, longest, (does, class));
     let matched = Match::new(culprit(model, listener.process), proof, move |_| wording.clone());
@@ -292,10 +294,14 @@ fn wording(
             words::seconds(longest)
         ),
     };
-    let within = (measures.model.begin_ns, measures.model.end_ns);
+    let within = (measures.model.look.begin_ns, measures.model.look.end_ns);
     let stands = (class != WaitClass::Running)
         .then(|| {
-            stands_in(measures.model, &measures.model.thread_ref(listener.process.pid), within)
+            stands_in(
+                measures.model,
+                &measures.model.threads.thread_ref(listener.process.pid),
+                within,
+            )
         })
         .flatten();
     let stands = stands.map_or_else(String::new, |stands| format!(" in {stands}"));

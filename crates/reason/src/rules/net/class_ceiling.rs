@@ -145,7 +145,7 @@ fn delayed(measures: &Measures<'_>, queue: &Queue<'_>) -> Losses {
     for flow in &queue.flows {
         let slow = flow_seconds(&[*flow]).is_some_and(|seconds| seconds >= TARGET.value);
         if let (Some(process), true) = (&flow.process, slow) {
-            let waited = (flow.sojourn_ns as f64 / 1e9).min(measures.model.seconds());
+            let waited = (flow.sojourn_ns as f64 / 1e9).min(measures.model.look.seconds());
             let loss = lost.entry(process.pid).or_insert_with(|| (process.clone(), 0.0));
             loss.1 = loss.1.max(waited);
         }

@@ -92,7 +92,7 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
 
 fn socket_of<'m>(measures: &'m Measures<'_>, end: &End) -> Option<&'m InetRef> {
     let Object::Inet(ino) = end.object else { return None };
-    measures.model.socket(ino)
+    measures.model.called.socket(ino)
 }
 
 fn matched<'m>(
@@ -119,7 +119,7 @@ fn matched<'m>(
 
 /// Who wrote in small pieces: whoever waits on that connection.
 fn writer(measures: &Measures<'_>, end: &End) -> ThreadRef {
-    measures.model.thread_ref(end.links[end.named].who.pid)
+    measures.model.threads.thread_ref(end.links[end.named].who.pid)
 }
 
 /// How often a segment was held back on the way to a peer, and what the other end counts.
@@ -134,7 +134,7 @@ impl Held {
         let (mut times, mut seconds) = (0, 0.0);
         for wait in measures.waits().filter(|wait| wait.class == WaitClass::Nagle) {
             let Object::Inet(ino) = wait.object else { continue };
-            if measures.model.socket(ino).is_some_and(|socket| socket.remote == peer) {
+            if measures.model.called.socket(ino).is_some_and(|socket| socket.remote == peer) {
                 times += 1;
                 seconds += wait.end_ns.saturating_sub(wait.begin_ns) as f64 / 1e9;
             }

@@ -51,7 +51,7 @@ impl<'e> Asker<'e> {
 
 /// It answers DNS questions itself.
 fn serves(measures: &Measures<'_>, thread: &ThreadRef) -> bool {
-    let mut own = measures.model.endpoints.iter().filter(|end| end.process.pid == thread.pid);
+    let mut own = measures.model.held.endpoints.iter().filter(|end| end.process.pid == thread.pid);
     own.any(|end| matches!(&end.object, ObjectRef::Inet(socket) if socket.local.port() == PORT))
 }
 
@@ -204,7 +204,7 @@ fn answers_instead(
     asker: &ThreadRef,
     server: Option<SocketAddr>,
 ) -> Option<(IpAddr, f64)> {
-    let asked = measures.model.dns_queries.iter().map(|(_, query)| query);
+    let asked = measures.model.net.dns_queries.iter().map(|(_, query)| query);
     let others: BTreeSet<SocketAddr> = asked
         .filter(|query| query.thread.pid == asker.pid && query.server.port() == PORT)
         .filter(|query| Some(query.server) != server)

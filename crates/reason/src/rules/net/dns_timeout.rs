@@ -102,7 +102,7 @@ fn local_server(model: &Model, server: SocketAddr) -> Option<&ThreadRef> {
         ObjectRef::Inet(socket) => socket.protocol == "udp" && socket.local == server,
         _ => false,
     };
-    model.endpoints.iter().find(serves).map(|endpoint| &endpoint.process)
+    model.held.endpoints.iter().find(serves).map(|endpoint| &endpoint.process)
 }
 
 fn wording(

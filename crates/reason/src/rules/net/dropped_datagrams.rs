@@ -84,7 +84,8 @@ pub fn matched<'m>(
     }
     for (at, end) in ends.iter().enumerate() {
         let Object::Inet(ino) = end.object else { continue };
-        let asks = measures.model.socket(ino).is_some_and(|socket| leads_to(socket, one.socket));
+        let asks =
+            measures.model.called.socket(ino).is_some_and(|socket| leads_to(socket, one.socket));
         let waits = end.kind == EndKind::Remote && end.class == WaitClass::SocketRead;
         if asks && waits && !end.victims.is_empty() {
             matched = matched.claiming(at, None);

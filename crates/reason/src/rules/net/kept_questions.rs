@@ -65,7 +65,7 @@ pub fn keepers(measures: &Measures<'_>) -> Vec<Keeper> {
 
 fn keeper(measures: &Measures<'_>, pid: u32) -> Option<Keeper> {
     let (model, peers) = (measures.model, &measures.graph.chains.peers);
-    let end_ns = model.end_ns;
+    let end_ns = model.look.end_ns;
     let by_age = |debts: &[Debt]| {
         let mut known: Vec<Debt> = debts.iter().filter(|debt| debt.since_known).cloned().collect();
         known.sort_by_key(|debt| (debt.since_ns, debt.ino));
@@ -94,7 +94,7 @@ fn keeper(measures: &Measures<'_>, pid: u32) -> Option<Keeper> {
             None => outstanding(from_ns, end_ns).then_some((end_ns, true)),
         };
         let Some((to_ns, stands)) = question else { continue };
-        let clients = model.socket(debt.ino).map(|socket| peers.far_processes(socket));
+        let clients = model.called.socket(debt.ino).map(|socket| peers.far_processes(socket));
         let clients = clients.unwrap_or_default().iter().map(|client| client.pid).collect();
         kept.push(Question { clients, from_ns, to_ns, stands });
     }
@@ -120,7 +120,7 @@ fn in_order<'d>(owes: &'d [Debt], asked: &'d [Debt]) -> Vec<(&'d Debt, Option<&'
 /// The address that most was asked of.
 fn most_asked(measures: &Measures<'_>, asked: &[Debt]) -> Option<SocketAddr> {
     let mut counts: BTreeMap<SocketAddr, usize> = BTreeMap::new();
-    for socket in asked.iter().filter_map(|debt| measures.model.socket(debt.ino)) {
+    for socket in asked.iter().filter_map(|debt| measures.model.called.socket(debt.ino)) {
         *counts.entry(socket.remote).or_default() += 1;
     }
     counts.into_iter().max_by_key(|(_, count)| *count).map(|(address, _)| address)
@@ -134,11 +134,11 @@ fn at_the_end<'m>(
 ) -> impl Iterator<Item = (u64, Option<&'m TcpTurn>)> {
     const ESTABLISHED: u8 = 1;
     let model = measures.model;
-    let open = model.endpoints.iter().zip(&model.endpoints_at);
+    let open = model.held.endpoints.iter().zip(&model.held.endpoints_at);
     open.filter_map(move |(endpoint, at_ns)| match &endpoint.object {
         ObjectRef::Inet(socket) => {
             let is_its = endpoint.process.pid == pid && socket.remote == upstream;
-            let is_open = *at_ns >= model.end_ns && socket.state == ESTABLISHED;
+            let is_open = *at_ns >= model.look.end_ns && socket.state == ESTABLISHED;
             let turn = || endpoint.socket.as_ref().and_then(|state| state.turn.as_ref());
             (is_its && is_open).then(|| (socket.ino, turn()))
         }
@@ -170,7 +170,7 @@ fn most_at_a_time(asked: &[Debt]) -> usize {
 
 fn servers(measures: &Measures<'_>, asked: &[Debt]) -> Vec<ThreadRef> {
     let peers = &measures.graph.chains.peers;
-    let sockets = asked.iter().filter_map(|debt| measures.model.socket(debt.ino));
+    let sockets = asked.iter().filter_map(|debt| measures.model.called.socket(debt.ino));
     let mut all: Vec<ThreadRef> = sockets.flat_map(|socket| peers.far_processes(socket)).collect();
     all.sort_by_key(|process| process.pid);
     all.dedup_by_key(|process| process.pid);

@@ -143,7 +143,7 @@ fn lost(
     senders: &[Sender<'_>],
     mine: &[&Writer<'_>],
 ) -> Losses {
-    let look = measures.model.seconds();
+    let look = measures.model.look.seconds();
     let mut lost = Losses::new();
     for sender in senders {
         let Some(thread) = sender.thread else { continue };
@@ -202,7 +202,7 @@ fn matched<'m>(
         queue,
         victim,
         seconds: flow_seconds(&suffering).unwrap_or(queue.seconds),
-        rate: queue.flow_rate(measures.model.seconds()),
+        rate: queue.flow_rate(measures.model.look.seconds()),
     };
     let filler = neighbour.then_some(first);
     let (said, proof) = match (queue.delay.filter(|_| queue.is_delay()), filler) {
@@ -383,10 +383,10 @@ fn remedy(measures: &Measures<'_>, queue: &Queue<'_>, filler: Option<&Sender<'_>
         return vec![undelayed(&tc, held)];
     }
     let mut remedy = Vec::new();
-    if measures.model.host.fq_codel != Some(false) {
+    if measures.model.look.host.fq_codel != Some(false) {
         remedy.extend(apart(&tc, queue.last));
     }
-    remedy.extend(shorter(&tc, queue, measures.model.seconds()));
+    remedy.extend(shorter(&tc, queue, measures.model.look.seconds()));
     if let Some(thread) = filler.and_then(|sender| sender.thread) {
         remedy.push(pause(thread));
     }

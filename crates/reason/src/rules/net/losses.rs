@@ -15,8 +15,9 @@ use std::collections::{BTreeMap, BTreeSet};
 pub fn in_target(measures: &Measures<'_>, losses: Losses) -> Losses {
     let model = measures.model;
     if !measures.is_command() {
-        let wanted =
-            |pid: &u32, of: &(ThreadRef, f64)| model.in_target(&of.0) && *pid != model.host.own_pid;
+        let wanted = |pid: &u32, of: &(ThreadRef, f64)| {
+            model.in_target(&of.0) && *pid != model.look.host.own_pid
+        };
         return losses.into_iter().filter(|(pid, of)| wanted(pid, of)).collect();
     }
     let mut on_path: BTreeMap<u32, f64> = BTreeMap::new();

@@ -131,7 +131,7 @@ fn waited_for<'m>(
     end: &End,
 ) -> Option<(For, &'m InetRef, &'m NextHop)> {
     let Object::Inet(ino) = end.object else { return None };
-    let socket = measures.model.socket(ino)?;
+    let socket = measures.model.called.socket(ino)?;
     let what = match end.class {
         WaitClass::SocketConnect => For::Connection,
         // An event loop connects without waiting.
@@ -140,7 +140,8 @@ fn waited_for<'m>(
         WaitClass::SocketWrite => For::Room,
         _ => return None,
     };
-    let hop = measures.model.next_hops.get(&(socket.netns, socket.remote.ip().to_canonical()))?;
+    let hop =
+        measures.model.net.next_hops.get(&(socket.netns, socket.remote.ip().to_canonical()))?;
     let is_open = matches!(end.kind, EndKind::Remote | EndKind::Link) && !end.victims.is_empty();
     (is_open && hop.state & (NUD_INCOMPLETE | NUD_FAILED) != 0).then_some((what, socket, hop))
 }

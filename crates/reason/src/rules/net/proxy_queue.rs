@@ -122,7 +122,7 @@ type Part = (usize, Option<BTreeSet<u32>>);
 fn leads_on(measures: &Measures<'_>, end: &End, keeper: &Keeper) -> bool {
     let to_upstream = |link: &ChainLink| match link.object {
         Object::Inet(ino) => {
-            measures.model.socket(ino).is_some_and(|it| it.remote == keeper.upstream)
+            measures.model.called.socket(ino).is_some_and(|it| it.remote == keeper.upstream)
         }
         _ => false,
     };
@@ -141,12 +141,12 @@ fn is_asked_about(measures: &Measures<'_>) -> bool {
 /// Whether questions come and are answered all the while: a long poll stands.
 fn comes_and_goes(measures: &Measures<'_>, ends: &[End], keeper: &Keeper, parts: &[Part]) -> bool {
     let waits: u64 = parts.iter().map(|(at, _)| ends[*at].count).sum();
-    let began_here = |question: &Question| question.from_ns >= measures.model.begin_ns;
+    let began_here = |question: &Question| question.from_ns >= measures.model.look.begin_ns;
     waits >= ANSWERS_MIN.count() as u64 && keeper.kept.iter().all(began_here)
 }
 
 fn kind_of_target(measures: &Measures<'_>) -> Option<TargetKind> {
-    measures.model.target.as_ref().map(|target| target.kind)
+    measures.model.look.target.as_ref().map(|target| target.kind)
 }
 
 fn matched<'m>(measures: &'m Measures<'m>, ends: &'m [End], keeper: Keeper) -> Option<Match<'m>> {
@@ -166,7 +166,7 @@ fn matched<'m>(measures: &'m Measures<'m>, ends: &'m [End], keeper: Keeper) -> O
         return None;
     }
     let proof = if longest.stands { Proof::Inferred } else { Proof::TwoWitnesses };
-    let proxy = measures.model.thread_ref(keeper.pid);
+    let proxy = measures.model.threads.thread_ref(keeper.pid);
     let by = culprit(measures.model, &proxy);
     let object = Object::Process(keeper.pid);
     let queue = Queue { proxy, keeper, longest, stand, seconds };

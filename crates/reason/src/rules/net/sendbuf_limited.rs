@@ -112,7 +112,7 @@ fn window_has_room(stream: &Stream<'_>) -> bool {
 }
 
 fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
-    let seconds = measures.model.seconds();
+    let seconds = measures.model.look.seconds();
     let peers = by_peer(measures, ends, |writer| {
         let stream = writer.stream;
         (all_under_way(writer, seconds) || counted(stream))
@@ -178,7 +178,7 @@ fn wording(measures: &Measures<'_>, peer: &Peer<'_>) -> Wording {
 /// The kernel lets a buffer that the program has not set grow with the window, up to the third value of tcp_wmem: one
 /// that stands below that and still limits was set by the program, and no setting of the host moves it.
 fn remedy(measures: &Measures<'_>, stream: &Stream<'_>) -> Remedy {
-    let values = measures.model.sysctls.get("net.ipv4.tcp_wmem").map_or("", String::as_str);
+    let values = measures.model.net.sysctls.get("net.ipv4.tcp_wmem").map_or("", String::as_str);
     let values: Vec<u64> = values.split(' ').filter_map(|word| word.parse().ok()).collect();
     let [least, usual, most] = values[..] else {
         return Remedy {

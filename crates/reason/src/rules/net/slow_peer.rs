@@ -98,7 +98,7 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
 /// What an end waits for, and from whom, if it is somebody elsewhere.
 fn waited_for(measures: &Measures<'_>, end: &End) -> Option<(For, SocketAddr)> {
     let Object::Inet(ino) = end.object else { return None };
-    let socket = measures.model.socket(ino)?;
+    let socket = measures.model.called.socket(ino)?;
     let what = match end.class {
         WaitClass::SocketConnect => For::Connection,
         // An event loop connects without waiting.
@@ -112,7 +112,7 @@ fn waited_for(measures: &Measures<'_>, end: &End) -> Option<(For, SocketAddr)> {
 
 /// A command, a process or a container: who asks about one has a reason.
 fn somebody_asked(measures: &Measures<'_>) -> bool {
-    let target = measures.model.target.as_ref();
+    let target = measures.model.look.target.as_ref();
     target.is_some_and(|target| target.kind != TargetKind::Host)
 }
 
@@ -193,7 +193,7 @@ fn answering(measures: &Measures<'_>, address: SocketAddr, end: &End, again: u64
 /// This side of the connection, and the way to the peer.
 fn ways_out(measures: &Measures<'_>, address: SocketAddr, end: &End, text: &str) -> Vec<Remedy> {
     let socket = match end.object {
-        Object::Inet(ino) => measures.model.socket(ino),
+        Object::Inet(ino) => measures.model.called.socket(ino),
         _ => None,
     };
     let own = socket.map(|socket| Remedy {

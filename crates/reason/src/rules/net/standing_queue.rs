@@ -149,7 +149,7 @@ pub fn answers_behind(measures: &Measures<'_>, ends: &[End], queue: &Queue<'_>) 
     let is_behind = |end: &End| {
         let waits = end.kind == EndKind::Remote && end.class == WaitClass::SocketRead;
         let Object::Inet(ino) = end.object else { return false };
-        let pair = measures.model.socket(ino).map(|socket| (socket.local, socket.remote));
+        let pair = measures.model.called.socket(ino).map(|socket| (socket.local, socket.remote));
         let own = queue.flows.iter().filter(|flow| {
             flow.socket_ino == ino || pair.is_some_and(|pair| pair == (flow.local, flow.remote))
         });

@@ -30,10 +30,11 @@ impl std::fmt::Display for ToolWithin {
 
 /// How a person runs a command where an interface is: `tc`, `tc -n NAME`, `nsenter -t PID -n tc`.
 pub fn command_in(model: &Model, netns: u32, tool: &str) -> ToolWithin {
-    let name = model.links.iter().find(|l| l.netns == netns).map_or("", |l| &l.netns_name);
+    let name = model.net.links.iter().find(|l| l.netns == netns).map_or("", |l| &l.netns_name);
     let pid = name.strip_prefix("pid:").and_then(|pid| pid.parse::<u32>().ok());
-    let is_within = |other: &ThreadRef| model.identity(other).is_some_and(|it| it.netns == netns);
-    let through = pid.map(|pid| there_or_beside(model, &model.thread_ref(pid), is_within));
+    let is_within =
+        |other: &ThreadRef| model.threads.identity(other).is_some_and(|it| it.netns == netns);
+    let through = pid.map(|pid| there_or_beside(model, &model.threads.thread_ref(pid), is_within));
     let words = match &through {
         _ if name.is_empty() => tool.to_string(),
         Some(by) => format!("nsenter -t {} -n {tool}", by.pid),

@@ -60,7 +60,7 @@ fn writer<'m>(
         let lost = end.victims.values().map(|(_, seconds)| *seconds).fold(0.0, f64::max);
         return Some(Writer { stream, end: Some((at, end)), lost });
     }
-    let (busy, look) = (stream.busy_seconds(), measures.model.seconds());
+    let (busy, look) = (stream.busy_seconds(), measures.model.look.seconds());
     let stands_unsent = stream.endpoint.nonblocking
         && stream.state.unsent_bytes > 0
         && busy >= BUSY.value * look
@@ -121,7 +121,7 @@ impl<'m> Peer<'m> {
     /// Bytes a second that got through.
     pub fn throughput(&self, measures: &Measures<'_>) -> f64 {
         let bytes: u64 = self.writers.iter().map(|one| one.stream.change.acked_bytes).sum();
-        bytes as f64 / measures.model.seconds().max(1e-9)
+        bytes as f64 / measures.model.look.seconds().max(1e-9)
     }
 
     /// The match with the writers' waits as its claims, or with the losses of event loops. `reader`: whoever reads at the

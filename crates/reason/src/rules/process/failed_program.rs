@@ -31,7 +31,8 @@ impl Runs {
             let code = exit.code.filter(|code| *code != 0 && is_it(exit))?;
             Some((*at_ns, code))
         };
-        let failures: Vec<(Ns, u32)> = measures.model.exits.iter().filter_map(fails).collect();
+        let failures: Vec<(Ns, u32)> =
+            measures.model.threads.exits.iter().filter_map(fails).collect();
         let (first_ns, _) = *failures.first()?;
         let (last_ns, last_code) = *failures.last()?;
         Some(Self { failures: failures.len(), first_ns, last_ns, last_code })

@@ -95,12 +95,12 @@ impl Forks {
             return None;
         }
         let each = measures.profile.samples(pid).first().map_or(1, |s| s.frequency_hz.max(1));
-        let process = model.thread_ref(pid);
+        let process = model.threads.thread_ref(pid);
         let one = Self {
-            forks: model.forks.iter().filter(copies).count(),
+            forks: model.threads.forks.iter().filter(copies).count(),
             seconds: samples as f64 / f64::from(each),
             samples,
-            rss_bytes: model.identity(&process).map_or(0, |thread| thread.rss_bytes),
+            rss_bytes: model.threads.identity(&process).map_or(0, |thread| thread.rss_bytes),
             process,
         };
         (one.forks >= FORKS_MIN.count() && one.each() >= DEAR.value).then_some(one)
@@ -154,7 +154,7 @@ impl Forks {
 }
 
 fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
-    let pid = worker(measures, end).filter(|pid| *pid != measures.model.host.own_pid)?;
+    let pid = worker(measures, end).filter(|pid| *pid != measures.model.look.host.own_pid)?;
     let forks = Forks::of(measures, pid)?;
     let cost = Cost::of_one(measures, &forks.process, forks.seconds, end);
     if !cost.counts(measures, &PART_MIN) {

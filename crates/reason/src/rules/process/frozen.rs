@@ -59,7 +59,7 @@ fn explain(
 ) -> Wording {
     let name = match (&container, group) {
         (Some(container), _) if !container.is_real() => format!("container {}", container.name),
-        (_, Some(group)) => measures.model.group_in_words(&group.path),
+        (_, Some(group)) => measures.model.containers.group_in_words(&group.path),
         (Some(container), None) => format!("container {}", container.full_name()),
         (None, None) => "its cgroup".into(),
     };

@@ -141,7 +141,7 @@ impl Collecting {
             its().filter(move |it| names.iter().any(|name| it.thread.comm.starts_with(name)))
         };
         Some(Self {
-            process: measures.model.thread_ref(pid),
+            process: measures.model.threads.thread_ref(pid),
             vm: called(&[VM_THREAD]).map(seconds).sum(),
             longest_worker: called(WORKERS).map(seconds).fold(0.0, f64::max),
             workers: called(WORKERS).map(seconds).sum(),

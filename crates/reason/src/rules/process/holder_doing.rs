@@ -47,7 +47,7 @@ fn is_seen(measures: &Measures<'_>, end: &End) -> bool {
 
 /// Whether a process ended within the look.
 pub fn has_ended(model: &Model, process: &ThreadRef) -> bool {
-    let mut exits = model.exits.iter().filter(|(_, exit)| exit.last);
+    let mut exits = model.threads.exits.iter().filter(|(_, exit)| exit.last);
     exits.any(|(at_ns, exit)| exit.thread.pid == process.pid && *at_ns >= process.start_ns)
 }
 
@@ -121,7 +121,7 @@ pub fn open(ends: &[End], class: WaitClass) -> impl Iterator<Item = (usize, &End
 /// does not ask for, but SIGKILL (pid_namespaces(7)).
 pub fn end_all(model: &Model, text: &str, whom: &[ThreadRef]) -> Remedy {
     let is_init = |one: &ThreadRef| {
-        let known = model.threads.get(&one.pid);
+        let known = model.threads.by_id.get(&one.pid);
         one.pid != 1 && known.is_some_and(|thread| thread.inner_pid == Some(1))
     };
     let signal = if whom.iter().any(is_init) { "KILL" } else { "TERM" };

@@ -39,7 +39,7 @@ pub fn found<'m>(
     ends: &'m [End],
     least: &Threshold,
 ) -> Option<Match<'m>> {
-    let target = measures.model.target.as_ref();
+    let target = measures.model.look.target.as_ref();
     let pid = target.filter(|target| target.kind == TargetKind::Process)?.pid;
     let is_sleep = |end: &End| {
         let first = end.links.first().is_some_and(|link| link.who.pid == pid);
@@ -66,12 +66,14 @@ impl Owing {
         let model = measures.model;
         let peers = &measures.graph.chains.peers;
         // Of a connection that its client has closed nobody waits for an answer.
-        let far = |debt: &Debt| model.socket(debt.ino).map(|socket| peers.far_processes(socket));
+        let far =
+            |debt: &Debt| model.called.socket(debt.ino).map(|socket| peers.far_processes(socket));
         let is_closed = |debt: &Debt| {
-            let by_client = model.socket(debt.ino).is_some_and(|it| it.state == TCP_CLOSE_WAIT);
+            let by_client =
+                model.called.socket(debt.ino).is_some_and(|it| it.state == TCP_CLOSE_WAIT);
             by_client && far(debt).is_none_or(|far| far.is_empty())
         };
-        let counts = |debt: &&Debt| debt.seen_ns >= model.end_ns && !is_closed(debt);
+        let counts = |debt: &&Debt| debt.seen_ns >= model.look.end_ns && !is_closed(debt);
         let owes: Vec<&Debt> = peers.debts.owes.get(&pid)?.iter().filter(counts).collect();
         let since_ns = owes.iter().map(|debt| debt.since_ns).min()?;
         let mut clients: Vec<ThreadRef> =
@@ -84,7 +86,7 @@ impl Owing {
             server: wait_words::main_thread(measures, pid),
             clients,
             questions: owes.len(),
-            oldest: model.end_ns.saturating_sub(since_ns) as f64 / 1e9,
+            oldest: model.look.end_ns.saturating_sub(since_ns) as f64 / 1e9,
         })
     }
 

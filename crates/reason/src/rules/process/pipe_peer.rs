@@ -128,7 +128,7 @@ fn ends<'a>(measures: &'a Measures<'_>, end: &End) -> impl Iterator<Item = &'a E
         Object::Pipe(ino) => Some(ino),
         _ => None,
     };
-    let all = measures.model.endpoints.iter();
+    let all = measures.model.held.endpoints.iter();
     all.filter(move |end| matches!(&end.object, ObjectRef::Pipe { ino: own } if Some(*own) == ino))
 }
 

@@ -83,7 +83,7 @@ fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
 
 fn group<'m>(model: &'m Model, key: &CgroupKey) -> Option<&'m Cgroup> {
     let is_it = |group: &&Cgroup| group.path == key.path && group.controllers == key.controllers;
-    model.cgroups.iter().find(is_it)
+    model.containers.cgroups.iter().find(is_it)
 }
 
 fn file(group: &Cgroup) -> String {
@@ -103,7 +103,7 @@ fn explain(measures: &Measures<'_>, met: &Met<'_>, tries: &Tries<'_>, loss: &Los
         Met::Group(group) => Wording {
             title: format!(
                 "{victim} may not begin another process: {} is full",
-                measures.model.group_in_words(&group.path)
+                measures.model.containers.group_in_words(&group.path)
             ),
             text: format!(
                 "{slept} The group may have {limit} processes and threads, those of groups below it included, and has as many. \

@@ -86,11 +86,15 @@ struct Asked<'m> {
 impl<'m> Asked<'m> {
     fn of(measures: &'m Measures<'m>, who: &'m ThreadRef) -> Option<Self> {
         let model = measures.model;
-        let dropped =
-            || model.signals.iter().filter(|(_, signal)| signal.ignored && asks_to_end(signal));
+        let dropped = || {
+            model.threads.signals.iter().filter(|(_, signal)| signal.ignored && asks_to_end(signal))
+        };
         let (at_ns, signal) = dropped().find(|(_, signal)| signal.to.pid == who.pid)?;
-        let mut exits =
-            model.exits.iter().filter(|(at, exit)| at > at_ns && exit.thread.pid == who.pid);
+        let mut exits = model
+            .threads
+            .exits
+            .iter()
+            .filter(|(at, exit)| at > at_ns && exit.thread.pid == who.pid);
         let ended = exits.next_back().map(|(at, exit)| (*at, exit.code.unwrap_or_default()));
         let of_program = dropped().filter(|(_, signal)| signal.to.comm == who.comm);
         let count = of_program.map(|(_, signal)| signal.to.pid).collect::<BTreeSet<_>>().len();
@@ -100,7 +104,7 @@ impl<'m> Asked<'m> {
 
     /// From the signal until its end, or that of the look, seconds.
     fn went_on(&self, measures: &Measures<'_>) -> f64 {
-        let until_ns = self.ended.map_or(measures.model.end_ns, |(at_ns, _)| at_ns);
+        let until_ns = self.ended.map_or(measures.model.look.end_ns, |(at_ns, _)| at_ns);
         until_ns.saturating_sub(self.at_ns) as f64 / 1e9
     }
 

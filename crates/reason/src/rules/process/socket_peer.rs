@@ -114,11 +114,11 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
 
 /// Whether it is a command, a process or a container that somebody asked about, and no whole host.
 fn is_asked_about(measures: &Measures<'_>) -> bool {
-    measures.model.target.as_ref().is_some_and(|target| target.kind != TargetKind::Host)
+    measures.model.look.target.as_ref().is_some_and(|target| target.kind != TargetKind::Host)
 }
 
 fn is_container(measures: &Measures<'_>) -> bool {
-    measures.model.target.as_ref().is_some_and(|target| target.kind == TargetKind::Container)
+    measures.model.look.target.as_ref().is_some_and(|target| target.kind == TargetKind::Container)
 }
 
 /// Whose own time an end is that others reach by reading from a socket.
@@ -424,7 +424,7 @@ impl Answers {
         };
         let waits = measures.waits().filter(|wait| is_on(wait, read) || by_server(wait));
         let waits: Vec<f64> = waits
-            .map(|wait| wait.within_ns(model.begin_ns, model.end_ns) as f64 / 1e9)
+            .map(|wait| wait.within_ns(model.look.begin_ns, model.look.end_ns) as f64 / 1e9)
             .filter(|seconds| *seconds > 0.0)
             .collect();
         wait_words::over_answers(over, &waits, (self.asked.answers, self.waited.seconds()))

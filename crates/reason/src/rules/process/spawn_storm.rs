@@ -116,18 +116,23 @@ struct Storm {
 /// seconds where thousands begin.
 fn small(measures: &Measures<'_>) -> HashMap<ThreadKey, f64> {
     let model = measures.model;
-    let exits = model.exits.iter().filter(|(_, exit)| exit.last);
-    let ended: HashSet<ThreadKey> = exits.map(|(_, exit)| model.key(&exit.thread)).collect();
-    let begun =
-        model.forks.iter().map(|(_, fork)| fork).filter(|fork| fork.child.pid != fork.parent.pid);
+    let exits = model.threads.exits.iter().filter(|(_, exit)| exit.last);
+    let ended: HashSet<ThreadKey> =
+        exits.map(|(_, exit)| model.threads.key(&exit.thread)).collect();
+    let begun = model
+        .threads
+        .forks
+        .iter()
+        .map(|(_, fork)| fork)
+        .filter(|fork| fork.child.pid != fork.parent.pid);
     let mut all: HashMap<ThreadKey, f64> = begun
-        .map(|fork| model.key(&fork.child))
+        .map(|fork| model.threads.key(&fork.child))
         .filter(|child| ended.contains(child))
         .map(|child| (child, 0.0))
         .collect();
-    for time in &model.times {
+    for time in &model.threads.times {
         let ran: Ns = time.run_ns.max(time.cpu_ns.unwrap_or(0));
-        if let Some(seconds) = all.get_mut(&model.key(&time.thread)) {
+        if let Some(seconds) = all.get_mut(&model.threads.key(&time.thread)) {
             *seconds += ran as f64 / 1e9;
         }
     }
@@ -139,14 +144,14 @@ fn small(measures: &Measures<'_>) -> HashMap<ThreadKey, f64> {
 fn storms(measures: &Measures<'_>, small: &HashMap<ThreadKey, f64>) -> BTreeMap<u32, Storm> {
     let model = measures.model;
     let executed: HashSet<ThreadKey> =
-        model.execs.iter().map(|(_, exec)| model.key(&exec.thread)).collect();
+        model.threads.execs.iter().map(|(_, exec)| model.threads.key(&exec.thread)).collect();
     // Of a small process, who began the first of the line that it is in: each may begin the next.
     let mut starters: HashMap<u32, u32> = HashMap::new();
     // A process id may be that of children of several in turn.
     let mut had: HashMap<u32, usize> = HashMap::new();
     let mut storms: BTreeMap<u32, Storm> = BTreeMap::new();
-    for (_, fork) in &model.forks {
-        let child = model.key(&fork.child);
+    for (_, fork) in &model.threads.forks {
+        let child = model.threads.key(&fork.child);
         if fork.parent.pid == fork.child.pid {
             continue;
         }
@@ -207,7 +212,7 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
 fn of_one_program(measures: &Measures<'_>, storms: BTreeMap<u32, Storm>) -> Vec<Storm> {
     let mut all: BTreeMap<(u32, String), Storm> = BTreeMap::new();
     for (starter, storm) in storms {
-        let process = measures.model.thread_ref(starter);
+        let process = measures.model.threads.thread_ref(starter);
         // Whose parent is not known stands alone.
         let parent = measures.graph.chains.peers.parent_of(starter).unwrap_or(starter);
         let whole = all.entry((parent, measures.process_name(&process))).or_default();
@@ -230,7 +235,7 @@ fn of_one_program(measures: &Measures<'_>, storms: BTreeMap<u32, Storm>) -> Vec<
 fn matched<'m>(measures: &'m Measures<'m>, ends: &'m [End], storm: Storm) -> Option<Match<'m>> {
     let model = measures.model;
     let wall = measures.wall_seconds().max(1e-9);
-    let own_pid = model.host.own_pid;
+    let own_pid = model.look.host.own_pid;
     let is_own = own_pid != 0 && storm.starters.contains_key(&own_pid);
     let is_small = storm.seconds < ALL_MIN.value.max(COST_MIN.value * wall);
     if is_own || is_small || storm.seconds < PART_MIN.value * job_seconds(measures, &storm) {
@@ -241,14 +246,14 @@ fn matched<'m>(measures: &'m Measures<'m>, ends: &'m [End], storm: Storm) -> Opt
     let losses: Losses = storm
         .starters
         .iter()
-        .map(|(pid, seconds)| (*pid, (model.thread_ref(*pid), *seconds)))
+        .map(|(pid, seconds)| (*pid, (model.threads.thread_ref(*pid), *seconds)))
         .collect();
     let cost = Cost::of(measures, losses, claimed.iter().map(|(_, end)| *end));
     if claimed.is_empty() || !cost.counts(measures, &super::own_time::PART_MIN) {
         return None;
     }
     let (starter, _) = storm.starters.iter().max_by(|a, b| a.1.total_cmp(b.1))?;
-    let process = model.thread_ref(*starter);
+    let process = model.threads.thread_ref(*starter);
     let on = Object::Process(*starter);
     let by = culprit(model, &process);
     let does = ("process", storm.shown());
@@ -264,7 +269,7 @@ fn matched<'m>(measures: &'m Measures<'m>, ends: &'m [End], storm: Storm) -> Opt
 fn job_seconds(measures: &Measures<'_>, storm: &Storm) -> f64 {
     let is_of_job =
         |pid: u32| measures.ancestry.line(pid).any(|by| storm.starters.contains_key(&by));
-    let times = measures.model.times.iter().filter(|time| is_of_job(time.thread.pid));
+    let times = measures.model.threads.times.iter().filter(|time| is_of_job(time.thread.pid));
     let (mut ran, mut pids) = (0.0, BTreeSet::new());
     for time in times {
         ran += time.run_ns as f64 / 1e9;

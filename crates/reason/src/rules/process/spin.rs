@@ -100,7 +100,8 @@ fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
         return None;
     }
     let seconds = spent.seconds(yields + spins);
-    let allowed = measures.model.identity(&spent.process).map_or(&[][..], |it| &it.cpus_allowed);
+    let allowed =
+        measures.model.threads.identity(&spent.process).map_or(&[][..], |it| &it.cpus_allowed);
     let are_full = measures.cpu.mean_busy(allowed).is_some_and(|busy| busy >= BUSY_MIN.value);
     let cost = Cost::of_one(measures, &spent.process, seconds, end);
     if !are_full || cost.seconds < COST_MIN.value * measures.wall_seconds() {

@@ -120,11 +120,11 @@ impl<'m> Standstill<'m> {
 /// All of the process or container that was asked about stands still.
 fn is_whole_target(measures: &Measures<'_>, own: &BTreeSet<u32>) -> bool {
     let model = measures.model;
-    let Some(target) = &model.target else { return false };
+    let Some(target) = &model.look.target else { return false };
     match target.kind {
         TargetKind::Process => own.contains(&target.pid),
         TargetKind::Container => {
-            let times = model.times.iter().filter(|time| model.in_target(&time.thread));
+            let times = model.threads.times.iter().filter(|time| model.in_target(&time.thread));
             let inside: BTreeSet<u32> = times.map(|time| time.thread.pid).collect();
             !inside.is_empty() && inside.is_subset(own)
         }

@@ -87,6 +87,7 @@ fn explain(measures: &Measures<'_>, stands: &Standstill<'_>, stopped: &ThreadRef
 fn stop_signal<'a>(measures: &'a Measures<'_>, stopped: &ThreadRef) -> Option<&'a Signal> {
     measures
         .model
+        .threads
         .signals
         .iter()
         .rev()

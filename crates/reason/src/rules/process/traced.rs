@@ -84,7 +84,7 @@ fn explain(
 }
 
 fn tracer(measures: &Measures<'_>, traced: &ThreadRef) -> Option<ThreadRef> {
-    let threads = measures.model.threads.values().filter(|t| t.thread.pid == traced.pid);
+    let threads = measures.model.threads.by_id.values().filter(|t| t.thread.pid == traced.pid);
     let pid = threads.map(|t| t.tracer_pid).find(|pid| *pid != 0)?;
     Some(wait_words::main_thread(measures, pid))
 }

@@ -139,9 +139,9 @@ fn explain(
 fn shows(measures: &Measures<'_>, end: &End) -> Option<ThreadRef> {
     let Object::Tty(dev) = end.object else { return None };
     let master = || {
-        let index = measures.model.terminal_name(dev)?.strip_prefix("pts/")?;
+        let index = measures.model.called.terminal_name(dev)?.strip_prefix("pts/")?;
         let is_master = |object: &ObjectRef| matches!(object, ObjectRef::Tty { name, .. } if name.strip_prefix("ptm/") == Some(index));
-        let end = measures.model.endpoints.iter().find(|end| is_master(&end.object))?;
+        let end = measures.model.held.endpoints.iter().find(|end| is_master(&end.object))?;
         Some(wait_words::main_thread(measures, end.process.pid))
     };
     wait_words::holder(measures, end).or_else(master)
@@ -150,13 +150,13 @@ fn shows(measures: &Measures<'_>, end: &End) -> Option<ThreadRef> {
 /// Some descriptor on the terminal says that its output is stopped.
 fn output_stopped(measures: &Measures<'_>, end: &End) -> bool {
     let Object::Tty(dev) = end.object else { return false };
-    let Some(tty) = measures.model.terminal_name(dev) else { return false };
+    let Some(tty) = measures.model.called.terminal_name(dev) else { return false };
     let is_side = |name: &str| {
         name == tty
             || name.strip_prefix("ptm/").is_some()
                 && name.strip_prefix("ptm/") == tty.strip_prefix("pts/")
     };
-    measures.model.endpoints.iter().any(|end| {
+    measures.model.held.endpoints.iter().any(|end| {
         end.output_stopped && matches!(&end.object, ObjectRef::Tty { name, .. } if is_side(name))
     })
 }

@@ -115,7 +115,7 @@ fn matched<'m>(
     let model = measures.model;
     let parent = wait_words::main_thread(measures, waits.first()?.thread.pid);
     let parts = parts(measures, ends, parent.pid);
-    let within = |w: &&WaitSpan| w.within_ns(model.begin_ns, model.end_ns) as f64 / 1e9;
+    let within = |w: &&WaitSpan| w.within_ns(model.look.begin_ns, model.look.end_ns) as f64 / 1e9;
     let all: f64 = waits.iter().map(within).sum();
     let own = parts.iter().map(|(_, seconds)| seconds).sum::<f64>().min(all);
     let count = waits.iter().filter(|w| within(w) > 0.0).count().max(1);
@@ -197,14 +197,14 @@ fn child(
     let forked = || {
         let own =
             |fork: &&crate::facts::Fork| fork.parent.pid == parent && fork.child.pid != parent;
-        let last = model.forks.iter().rev().map(|(_, fork)| fork).find(own)?;
-        Some(model.thread_ref(last.child.tid))
+        let last = model.threads.forks.iter().rev().map(|(_, fork)| fork).find(own)?;
+        Some(model.threads.thread_ref(last.child.tid))
     };
     seen.map(|(child, _)| child).or_else(forked).map(|child| present(model, &child))
 }
 
 fn program(measures: &Measures<'_>, child: &ThreadRef) -> Option<String> {
-    let executed = measures.model.execs.iter().rev();
+    let executed = measures.model.threads.execs.iter().rev();
     let path = executed.map(|(_, exec)| exec).find(|exec| exec.thread.pid == child.pid)?;
     (!path.path.is_empty()).then(|| path.path.clone())
 }

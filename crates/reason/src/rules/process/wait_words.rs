@@ -37,7 +37,7 @@ pub fn holder(measures: &Measures<'_>, end: &End) -> Option<ThreadRef> {
 
 /// A process by its main thread and present name.
 pub fn main_thread(measures: &Measures<'_>, pid: u32) -> ThreadRef {
-    present(measures.model, &measures.model.thread_ref(pid))
+    present(measures.model, &measures.model.threads.thread_ref(pid))
 }
 
 /// The longest wait for what names an end. What is inside a program is no object of its waits: there it is the one that
@@ -47,7 +47,7 @@ pub fn longest(measures: &Measures<'_>, end: &End) -> LongestWait {
     let is_on_it = |wait: &&WaitSpan| match end.object {
         Object::Inside(_) | Object::Parked(_) => {
             let is_there = wait.begin_ns <= link.begin_ns && link.begin_ns < wait.end_ns;
-            is_there && measures.model.is_same(&wait.thread, &link.who)
+            is_there && measures.model.threads.is_same(&wait.thread, &link.who)
         }
         _ => wait.object == end.object,
     };

@@ -56,7 +56,7 @@ impl Talk {
             }
         }
         let has_unread = |end: &&Endpoint| end.unread.is_some_and(|unread| unread > 0);
-        for end in measures.model.endpoints.iter().filter(has_unread) {
+        for end in measures.model.held.endpoints.iter().filter(has_unread) {
             if let ObjectRef::Unix { peer_ino, .. } = &end.object {
                 let far = measures.graph.chains.peers.endpoints_on(*peer_ino).iter();
                 let far = far.filter(|far| far.process.pid != end.process.pid);

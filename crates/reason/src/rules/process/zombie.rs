@@ -68,11 +68,12 @@ struct Reaper {
 impl Reaper {
     fn of(measures: &Measures<'_>, ended: &ThreadRef) -> Self {
         let model = measures.model;
-        let tracer = model.identity(ended).map(|known| known.tracer_pid).filter(|pid| *pid != 0);
+        let tracer =
+            model.threads.identity(ended).map(|known| known.tracer_pid).filter(|pid| *pid != 0);
         let parent = || measures.graph.chains.peers.parent_of(ended.pid).filter(|pid| *pid != 0);
         let who = tracer.or_else(parent).map(|pid| wait_words::main_thread(measures, pid));
         let last = who.as_ref().and_then(|who| {
-            let waits = measures.timelines.of(model.key(who));
+            let waits = measures.timelines.of(model.threads.key(who));
             waits.last().filter(|wait| wait.standing).map(|wait| wait.class)
         });
         Self { who, traces: tracer.is_some(), does: last }
@@ -143,7 +144,8 @@ fn remedy(measures: &Measures<'_>, reaper: &Reaper) -> Vec<Remedy> {
     ))
     .signal("CHLD", None, std::slice::from_ref(who));
     let is_init =
-        measures.model.identity(who).is_some_and(|known| known.inner_pid == Some(1)) || pid == 1;
+        measures.model.threads.identity(who).is_some_and(|known| known.inner_pid == Some(1))
+            || pid == 1;
     let instead = match is_init {
         true => Remedy::to(format!(
             "{name} is the first process of its container or host: run one there that waits for children \

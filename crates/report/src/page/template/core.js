@@ -111,21 +111,48 @@ function section(id, title, ...children) {
   return h("section", { id, "aria-labelledby": id + "-title" }, h("h2", { id: id + "-title" }, title), ...children);
 }
 
-/** Kinds of ends and how they are drawn: hue in the style, pattern here. */
+/** Kinds of ends and how they are drawn: hue in the style, and here the lines on it, from where to where in a tile. */
 const KINDS = {
-  works: [], lock: ["M0 8L8 0"], device: ["M0 0L8 8"], cpu: ["M2 0V8"], memory: ["M0 2H8"], link: ["M0 4H8M4 0V8"],
-  remote: ["M2 2h.01M6 6h.01"], sleep: ["M4 4h.01"], limit: ["M0 0L8 8M8 0L0 8"], person: ["M0 6L4 2L8 6"],
-  open: ["M0 8L8 0M-2 2L2 -2M6 10L10 6"], idle: [],
+  works: [], lock: [[0, 8, 8, 0]], device: [[0, 0, 8, 8]], cpu: [[2, 0, 2, 8]], memory: [[0, 2, 8, 2]], link: [[0, 4, 8, 4], [4, 0, 4, 8]],
+  remote: [[2, 2, 2.01, 2], [6, 6, 6.01, 6]], sleep: [[4, 4, 4.01, 4]], limit: [[0, 0, 8, 8], [0, 8, 8, 0]], person: [[0, 6, 4, 2], [4, 2, 8, 6]],
+  open: [[0, 8, 8, 0], [-2, 2, 2, -2], [6, 10, 10, 6]], idle: [],
 };
 /** Unknown kinds of a newer answer look like what was not seen. */
 const kindOf = (end) => KINDS[end.end] ? end.end : "open";
 
+const TILE = 8;
+/** What a shape can be filled with, by the name that its `fill` has: a hue of the style, and lines. */
+const FILLS = {
+  ...Object.fromEntries(Object.entries(KINDS).map(([kind, lines]) => ["k-" + kind, { hue: "f-" + kind, lines }])),
+  "k-residual": { hue: "f-residual", lines: KINDS.limit }, "s-ready": { hue: "f-ready", lines: KINDS.open },
+};
+const DOTTED = ["k-remote", "k-sleep"];
+/** The lines of one fill, in each tile that begins at one of the places. */
+function linesOf(name, places) {
+  const d = places.flatMap(([x, y]) => FILLS[name].lines.map(([x1, y1, x2, y2]) => "M" + (x + x1) + " " + (y + y1) + "L" + (x + x2) + " " + (y + y2)));
+  return d.length ? s("path", { d: d.join(""), class: "over" + (DOTTED.includes(name) ? " dots" : "") }) : null;
+}
 function patterns() {
-  const tile = (id, cls, lines) => s("pattern", { id, width: 8, height: 8, patternUnits: "userSpaceOnUse" },
-    s("rect", { width: 8, height: 8, class: cls }), lines.map((d) => s("path", { d, class: "over" })));
-  const all = Object.entries(KINDS).map(([kind, lines]) => tile("k-" + kind, "f-" + kind, lines));
-  all.push(tile("k-residual", "f-residual", ["M0 8L8 0M0 0L8 8"]), tile("s-ready", "f-ready", ["M0 8L8 0M-2 2L2 -2M6 10L10 6"]));
-  return s("svg", { width: 0, height: 0, class: "patterns", "aria-hidden": "true" }, s("defs", {}, all));
+  const tiles = Object.entries(FILLS).map(([id, { hue }]) => s("pattern", { id, width: TILE, height: TILE, patternUnits: "userSpaceOnUse" },
+    s("rect", { width: TILE, height: TILE, class: hue }), linesOf(id, [[0, 0]])));
+  return s("svg", { width: 0, height: 0, class: "patterns", "aria-hidden": "true" }, s("defs", {}, tiles));
+}
+/** A shape for paper: browsers print each tiled fill as a bitmap of its own, so there the hue is plain and the lines are lines, cut to the shape. */
+function withoutTiles(shape, at) {
+  const name = shape.getAttribute("fill").slice("url(#".length, -1);
+  const { x, y, width, height } = shape.getBBox();
+  const places = [];
+  for (let top = Math.floor(y / TILE) * TILE; top < y + height; top += TILE) {
+    for (let left = Math.floor(x / TILE) * TILE; left < x + width; left += TILE) places.push([left, top]);
+  }
+  const plain = shape.cloneNode(true);
+  plain.removeAttribute("fill");
+  plain.classList.add(FILLS[name].hue);
+  const edge = shape.cloneNode();
+  edge.removeAttribute("class");
+  const id = "paper-" + at;
+  const lines = linesOf(name, places);
+  return s("g", {}, plain, lines && s("clipPath", { id }, edge), lines && s("g", { "clip-path": "url(#" + id + ")" }, lines));
 }
 const swatch = (kind) => s("svg", { class: "swatch", width: 14, height: 14, "aria-hidden": "true" },
   s("rect", { width: 14, height: 14, rx: 3, fill: "url(#k-" + kind + ")" }));
@@ -221,17 +248,22 @@ function ticks(to, count) {
   return { all, step };
 }
 
-/** On paper nothing can be opened: what explains is open there, and what only repeats a picture is left out. */
+/** On paper nothing can be opened: what explains is open there, and what only repeats a picture is left out. What undoes it: */
 const printing = [];
 /** A4 within its margins, pixels. */
 const PAPER = 688;
 window.addEventListener("beforeprint", () => {
   onPaper = true;
   drawings.forEach((redraw) => redraw(PAPER));
-  document.querySelectorAll("details.on-paper").forEach((it) => { if (!it.open) { it.open = true; printing.push(it); } });
+  document.querySelectorAll("details.on-paper").forEach((it) => { if (!it.open) { it.open = true; printing.push(() => { it.open = false; }); } });
+  const seen = [...document.querySelectorAll("[fill^='url(#']")].filter((it) => it.getClientRects().length);
+  seen.map((shape, at) => [shape, withoutTiles(shape, at)]).forEach(([shape, inked]) => {
+    shape.replaceWith(inked);
+    printing.push(() => inked.replaceWith(shape));
+  });
 });
 window.addEventListener("afterprint", () => {
   onPaper = false;
+  printing.splice(0).forEach((undo) => undo());
   drawings.forEach((redraw) => redraw());
-  printing.splice(0).forEach((it) => { it.open = false; });
 });

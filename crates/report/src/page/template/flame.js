@@ -90,7 +90,7 @@ function flamePicture(flame, root, state, width, details, widen) {
     const shape = s("g", { role: "button", tabindex: "-1", "aria-label": said, "data-depth": node.depth, "data-x": x, "data-wide": wide, class: "frame" + (hit ? " hit" : state.text ? " miss" : "") },
       tip(said),
       s("rect", { x, y, width: Math.max(0.5, wide - 0.6), height: FLAME_ROW - 1, rx: 2, fill: "url(#k-" + kind + ")" }),
-      label(node.name, x + 5, y + 14, wide - 9, { class: "on-fill" }, 12));
+      label(node.name, x + 5, y + 14, wide - 9, { class: "on-fill small" }, 12, 500));
     pressable(shape, () => {
       details.replaceChildren(h("p", {}, h("strong", {}, cut(node.name, 300)), " (" + (FLAME_WHO[node.sort] || "frame") + "): " + flameShare(node, root)));
       widen(node === at && node.up ? node.up : node);

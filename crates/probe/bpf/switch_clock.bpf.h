@@ -1,14 +1,14 @@
 /*
- * dating.bpf.h: what time it is at a switch, and how long an interval was whose ends two CPUs dated by two clocks.
+ * switch_clock.bpf.h: what time it is at a switch, and how long an interval was whose ends two CPUs dated by two clocks.
  *
  * A switch is dated by the run queue's clock, which the scheduler has just read, plus the distance of that clock to
- * CLOCK_MONOTONIC. Each CPU measures its own distance about once a millisecond and writes only its own `cpu_note`.
+ * CLOCK_MONOTONIC. Each CPU measures its own distance about once a millisecond and writes only its own `cpu_state`.
  *
  * Must not: know what is dated. Rejected: bpf_ktime_get_ns() at each switch, which takes as long as all else that is done
  * there. Edit together: sched.bpf.c, wake.bpf.c.
  */
-#ifndef HOLDUP_DATING_H
-#define HOLDUP_DATING_H
+#ifndef HOLDUP_SWITCH_CLOCK_H
+#define HOLDUP_SWITCH_CLOCK_H
 
 #include "common.bpf.h"
 
@@ -47,7 +47,7 @@ static __always_inline __u64 not_before(__u64 earlier, __u64 now)
  * of the two hardly changes. Between the scheduler's reading and ours lies what it took to choose, mostly some
  * hundred nanoseconds, rarely a search for work on other CPUs: so the least distance seen is the true one.
  */
-static __always_inline __u64 switch_now(struct cpu_note *own, const struct task_struct *prev, __u64 clock)
+static __always_inline __u64 switch_now(struct cpu_state *own, const struct task_struct *prev, __u64 clock)
 {
 	__u64 now, ahead, span, drift;
 

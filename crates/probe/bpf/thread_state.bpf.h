@@ -1,5 +1,5 @@
 /*
- * notes.bpf.h: the state that is kept of each thread (`struct note`), where it is kept, and when it may be created.
+ * thread_state.bpf.h: the state of each thread (`struct thread_state`), where it is kept, and when it may be created.
  *
  * A thread is UNKNOWN until it is first seen; then RUNNING, RUNNABLE or BLOCKED (`mode`). Transitions:
  *   switch out      RUNNING -> BLOCKED (it sleeps) or RUNNABLE (preempted, throttled)
@@ -20,27 +20,27 @@
  * switch).
  * Edit together: sched.bpf.c, wake.bpf.c, iter.bpf.c, src/fitting.rs (chooses the place, and tests who may create it).
  */
-#ifndef HOLDUP_NOTES_H
-#define HOLDUP_NOTES_H
+#ifndef HOLDUP_THREAD_STATE_H
+#define HOLDUP_THREAD_STATE_H
 
 #include "common.bpf.h"
 
 /* Beside WIRE_FLAG_*, never reported. */
-#define NOTE_WAKER_UNREAD (1U << 31)
-#define NOTE_AFTER_COMPLETION (1U << 30) /* a disk may have woken it: `wake_disk`, by the date of the completion */
+#define THREAD_WAKER_UNREAD (1U << 31)
+#define THREAD_AFTER_COMPLETION (1U << 30) /* a disk may have woken it: `wake_disk`, by the date of the completion */
 #define WAKE_DATED (1U << 27) /* in a `struct wake` alone: `at_ns` is exact */
-#define NOTE_CONTEXT_SHIFT 28 /* WIRE_CONTEXT_* of the waker */
-#define NOTE_FLAGS_OWN (~0U << NOTE_CONTEXT_SHIFT)
+#define THREAD_CONTEXT_SHIFT 28 /* WIRE_CONTEXT_* of the waker */
+#define THREAD_FLAGS_OWN (~0U << THREAD_CONTEXT_SHIFT)
 
-/* How the parts of the wait that a note is in, or of the last one, are told apart. */
-enum dating {
+/* How the parts of the wait that a thread is in, or of the last one, are distinguished. */
+enum mode_begin {
 	DATED, /* the wake-up is dated, now or at the switch in: the sums have each part */
 	UNDATED, /* all of it counts as asleep, and what of it was for a CPU is found in the thread's run_delay at the end */
 	UNDATED_DISK, /* uninterruptible or for I/O: likewise, but found when the thread leaves the CPU again */
 };
 
-/* `mode` and `dating` are read as one. */
-#define STANDING(mode, dating) ((mode) | (dating) << 8)
+/* `mode` and `begin` are read as one. */
+#define STANDING(mode, begin) ((mode) | (begin) << 8)
 
 /*
  * What is added up of a thread since it was first seen. The rest the kernel counts: of what it counts, `_seen` is what it
@@ -65,7 +65,7 @@ struct sums {
  * `wake_disk` mean something only if the waker's context is known, and instead of them only `waker_task` while `flags`
  * say so.
  */
-struct note {
+struct thread_state {
 	__u64 since_ns;
 	__u64 ran_since_ns; /* on the CPU since, before it left */
 	__u64 wake_ns;
@@ -73,7 +73,7 @@ struct note {
 	union {
 		struct {
 			__u8 mode;
-			__u8 dating;
+			__u8 begin;
 		};
 		__u16 standing;
 	};
@@ -92,10 +92,10 @@ struct note {
 
 /* Of the last wake-up of a thread that has a place in `slots`; but for whose it is, only who wakes writes to it (wake.bpf.c). */
 struct wake {
-	__u64 task; /* whose it is; 0: the note is to be reported */
+	__u64 task; /* whose it is; 0: the state is to be reported */
 	__u64 at_ns; /* exactly, or not before */
 	__u64 completion_ns; /* of `disk` */
-	__u32 flags; /* of the note: the waker's */
+	__u32 flags; /* of the state: the waker's */
 	__u32 disk;
 	union {
 		__u64 waker_task; /* address of its task_struct, while `flags` say that it is unread */
@@ -107,60 +107,60 @@ struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, int);
-	__type(value, struct note);
-} notes SEC(".maps");
+	__type(value, struct thread_state);
+} thread_states SEC(".maps");
 
 /*
- * Where most notes are: found by thread id in one variable, without a call or a look into a map, while task storage
- * takes several. A thread whose place is taken by another has its note in task storage. `claims` is 1 while the place
+ * Where most states are: found by thread id in one variable, without a call or a look into a map, while task storage
+ * takes several. A thread whose place is taken by another has its state in task storage. `claims` is 1 while the place
  * is somebody's: of two that claim at once both may read 2, and then nobody has it. Four cache lines each.
  */
 struct slot {
 	__u64 task; /* address of its task_struct; 0: nobody's */
-	struct note note;
+	struct thread_state thread;
 	__u64 claims;
 	struct wake wake;
 };
-_Static_assert(__builtin_offsetof(struct slot, note.sums) == 64, "who it is and where it stands: one cache line");
+_Static_assert(__builtin_offsetof(struct slot, thread.sums) == 64, "who it is and where it stands: one cache line");
 _Static_assert(__builtin_offsetof(struct slot, wake) == 192, "what a wake-up writes: the fourth cache line");
 _Static_assert(sizeof(struct slot) == 256, "four cache lines");
 #define SLOTS 16384
 static struct slot slots[SLOTS] SEC(".bss.slots");
 
-/* In place of both, by thread id, where `notes_in_hash`; only what is used is ever created. */
+/* In place of both, by thread id, where `thread_states_in_hash`; only what is used is ever created. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 32768);
 	__type(key, __u32);
-	__type(value, struct note);
-} notes_by_tid SEC(".maps");
+	__type(value, struct thread_state);
+} thread_states_by_tid SEC(".maps");
 
-const struct note no_note = {};
+const struct thread_state no_thread_state = {};
 
-static __always_inline __u32 context_of(const struct note *note)
+static __always_inline __u32 context_of(const struct thread_state *thread)
 {
-	return note->flags >> NOTE_CONTEXT_SHIFT & 3;
+	return thread->flags >> THREAD_CONTEXT_SHIFT & 3;
 }
 
 /*
- * What may be done for a thread without a note. IN_PLACE takes its place of the array, and no memory: before 6.4 task
+ * What may be done for a thread without a state. IN_PLACE takes its place of the array, and no memory: before 6.4 task
  * storage came from kmalloc, which may wake kswapd, and to be woken takes the locks that the scheduler holds around its
  * tracepoints. A thread whose place is taken is met without those locks, when it is born or by the walk of all threads.
  */
 enum making { NEVER, IN_PLACE, ANYWHERE };
 
-static __always_inline struct note *note_by_tid(struct task_struct *task, enum making make)
+static __always_inline struct thread_state *thread_state_by_tid(struct task_struct *task, enum making make)
 {
 	__u32 tid = BPF_CORE_READ(task, pid);
-	struct note *note;
+	struct thread_state *thread;
 
 	if (!tid)
 		return 0;
-	note = bpf_map_lookup_elem(&notes_by_tid, &tid);
-	if (note || make == NEVER)
-		return note;
-	bpf_map_update_elem(&notes_by_tid, &tid, &no_note, BPF_NOEXIST);
-	return bpf_map_lookup_elem(&notes_by_tid, &tid);
+	thread = bpf_map_lookup_elem(&thread_states_by_tid, &tid);
+	if (thread || make == NEVER)
+		return thread;
+	bpf_map_update_elem(&thread_states_by_tid, &tid, &no_thread_state, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&thread_states_by_tid, &tid);
 }
 
 static __always_inline struct slot *slot_at(__u32 tid)
@@ -183,7 +183,7 @@ static __always_inline bool claim(struct slot *slot, struct task_struct *task)
 	__sync_fetch_and_add(&slot->claims, 1);
 	if (*claims != 1)
 		return false;
-	slot->note = no_note;
+	slot->thread = no_thread_state;
 	forget_wake(&slot->wake);
 	barrier();
 	slot->task = (__u64)task;
@@ -202,43 +202,43 @@ static __always_inline void leave_place(struct slot *slot)
 }
 
 /* All its waits are reported, and who ended them exactly. */
-static __always_inline void trace(struct note *note, const struct task_struct *task, __u8 why)
+static __always_inline void trace(struct thread_state *thread, const struct task_struct *task, __u8 why)
 {
 	struct slot *slot = slot_at(task_field(task, pid));
 
-	note->traced = why;
+	thread->traced = why;
 	if (slot->wake.task == (__u64)task)
 		slot->wake.task = 0;
 }
 
 /* Of a thread whose place of the array is another's, or nobody's yet. */
-static __always_inline struct note *note_elsewhere(struct slot *slot, struct task_struct *task, enum making make)
+static __always_inline struct thread_state *thread_state_elsewhere(struct slot *slot, struct task_struct *task, enum making make)
 {
-	struct note *note;
+	struct thread_state *thread;
 
 	if (!task_field(task, pid))
 		return 0;
-	note = bpf_task_storage_get(&notes, task, 0, 0);
-	if (note || make == NEVER)
-		return note;
+	thread = bpf_task_storage_get(&thread_states, task, 0, 0);
+	if (thread || make == NEVER)
+		return thread;
 	if (claim(slot, task))
-		return &slot->note;
+		return &slot->thread;
 	if (make == IN_PLACE)
 		return 0;
-	return bpf_task_storage_get(&notes, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	return bpf_task_storage_get(&thread_states, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 }
 
 /* An idle CPU's thread, of which each has the id 0, has none. */
-static __always_inline struct note *note_of(struct task_struct *task, enum making make)
+static __always_inline struct thread_state *thread_state_of(struct task_struct *task, enum making make)
 {
 	struct slot *slot;
 
 	slot = slot_at(task_field(task, pid));
 	if (likely(slot->task == (__u64)task))
-		return &slot->note;
-	if (notes_in_hash)
-		return note_by_tid(task, make);
-	return note_elsewhere(slot, task, make);
+		return &slot->thread;
+	if (thread_states_in_hash)
+		return thread_state_by_tid(task, make);
+	return thread_state_elsewhere(slot, task, make);
 }
 
 #endif

@@ -1,0 +1,100 @@
+//! Disks and what is mounted of them: identities, counters, requests, who used which.
+//!
+//! Must not: compute a queue or a rate (measure/disk_queue.rs).
+
+use super::push::{Push, Series};
+use crate::facts::*;
+use std::collections::BTreeMap;
+
+/// What was observed of disks.
+#[derive(Debug, Default)]
+pub struct Disks {
+    /// Disks by device number.
+    pub(crate) all: BTreeMap<DeviceNumber, Disk>,
+    /// Disk counters.
+    pub(crate) samples: BTreeMap<DeviceNumber, Series<DiskSample>>,
+    /// Disk caches by the cached disk.
+    pub(crate) caches: BTreeMap<DeviceNumber, Series<DiskCacheSample>>,
+    /// Request latency sums.
+    pub(crate) latency: Vec<DiskLatency>,
+    /// Long requests.
+    pub(crate) requests: Vec<Request>,
+    /// Who used which disk.
+    pub(crate) used: Vec<DiskUse>,
+    /// Mounts.
+    pub(crate) mounts: Vec<Mount>,
+}
+
+impl Disks {
+    /// The whole disk of a device number: the disk itself, or the one that a partition is on.
+    pub fn of(&self, dev: DeviceNumber) -> Option<&Disk> {
+        let has_part = |disk: &&Disk| disk.partitions.contains(&dev);
+        self.all.get(&dev).or_else(|| self.all.values().find(has_part))
+    }
+
+    /// The disk under a file system's device number; by the mount's source where the number is
+    /// anonymous (btrfs).
+    pub fn of_file_system(&self, dev: DeviceNumber) -> Option<&Disk> {
+        if let Some(disk) = self.of(dev) {
+            return Some(disk);
+        }
+        let mount = self.mounts.iter().find(|mount| mount.dev == dev)?;
+        let name = mount.source.strip_prefix("/dev/")?;
+        self.all.values().find(|disk| disk.name == name)
+    }
+
+    /// The mount of a file system that a person would name: its root, shortest path.
+    pub fn mount_of(&self, dev: DeviceNumber) -> Option<&Mount> {
+        let mounts = self.mounts.iter().filter(|mount| mount.dev == dev);
+        mounts.min_by_key(|mount| (mount.root != "/", mount.path.len()))
+    }
+
+    /// Once the last fact is in.
+    pub(super) fn finish(&mut self) {
+        for series in self.samples.values_mut() {
+            series.sort_by_key(|(at, _)| *at);
+        }
+    }
+}
+
+impl Push<Disk> for Disks {
+    fn push(&mut self, _: Ns, disk: Disk) {
+        self.all.insert(disk.dev, disk);
+    }
+}
+
+impl Push<DiskSample> for Disks {
+    fn push(&mut self, at: Ns, sample: DiskSample) {
+        self.samples.entry(sample.dev).or_default().push((at, sample));
+    }
+}
+
+impl Push<DiskCacheSample> for Disks {
+    fn push(&mut self, at: Ns, sample: DiskCacheSample) {
+        self.caches.entry(sample.dev).or_default().push((at, sample));
+    }
+}
+
+impl Push<DiskLatency> for Disks {
+    fn push(&mut self, _: Ns, latency: DiskLatency) {
+        self.latency.push(latency);
+    }
+}
+
+impl Push<Request> for Disks {
+    fn push(&mut self, _: Ns, request: Request) {
+        self.requests.push(request);
+    }
+}
+
+impl Push<DiskUse> for Disks {
+    fn push(&mut self, _: Ns, used: DiskUse) {
+        self.used.push(used);
+    }
+}
+
+impl Push<Mount> for Disks {
+    fn push(&mut self, _: Ns, mount: Mount) {
+        self.mounts.push(mount);
+    }
+}

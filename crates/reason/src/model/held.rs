@@ -1,0 +1,54 @@
+//! Who holds what: open descriptors, the kernel's table of file locks, owners of futexes.
+//!
+//! Must not: choose a holder (the graph), or name an object (called.rs).
+
+use super::push::{Push, Series};
+use crate::facts::*;
+
+/// What processes were seen to hold.
+#[derive(Debug, Default)]
+pub struct Held {
+    /// Open descriptors, as they were last seen.
+    pub(crate) endpoints: Vec<Endpoint>,
+    /// When each of them was read.
+    pub(crate) endpoints_at: Vec<Ns>,
+    /// Sockets among them as they were at the begin.
+    pub(crate) endpoints_before: Vec<(Ns, Endpoint)>,
+    /// The lock table, every reading.
+    pub(crate) locks: Series<FileLock>,
+    /// Futex owners, every reading.
+    pub(crate) futex_owners: Series<FutexOwner>,
+}
+
+impl Push<Endpoint> for Held {
+    /// The same descriptor on the same object again: the former sight was an earlier one.
+    fn push(&mut self, at: Ns, endpoint: Endpoint) {
+        // Both sights are reported right after each other, so the last one is enough to look at.
+        let same = |known: &Endpoint| {
+            known.process.pid == endpoint.process.pid
+                && known.fd == endpoint.fd
+                && known.object_ino() == endpoint.object_ino()
+        };
+        match self.endpoints.last_mut() {
+            Some(known) if same(known) => {
+                let before = std::mem::replace(known, endpoint);
+                let before_at = self.endpoints_at.pop().unwrap_or(at);
+                self.endpoints_before.push((before_at, before));
+            }
+            _ => self.endpoints.push(endpoint),
+        }
+        self.endpoints_at.push(at);
+    }
+}
+
+impl Push<FileLock> for Held {
+    fn push(&mut self, at: Ns, lock: FileLock) {
+        self.locks.push((at, lock));
+    }
+}
+
+impl Push<FutexOwner> for Held {
+    fn push(&mut self, at: Ns, owner: FutexOwner) {
+        self.futex_owners.push((at, owner));
+    }
+}
