@@ -7,7 +7,7 @@
 //! Rejected: to take the container of the parent for one whose groups are not known: a runtime's own child is not in its
 //! container, and what a shell inside of it began is not outside.
 //!
-//! Edit together: probe's container.rs, answer/report.rs.
+//! Edit together: probe/src/readers/containers/, answer/report.rs.
 
 use super::group_index::{GroupIndex, ancestors, is_drawn, last_part, shortened};
 use super::push::{Push, Series};
