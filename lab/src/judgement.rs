@@ -251,6 +251,7 @@ mod tests {
                 seconds: 1.0,
                 lock_kind: None,
                 stack: vec![],
+                because: None,
             }],
             evidence: vec![Evidence::new("limit of writes", 55.0, "1/s", "blkio")],
             kernel_log: vec![],

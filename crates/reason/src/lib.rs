@@ -10,6 +10,7 @@ pub mod graph;
 pub mod measure;
 pub mod model;
 pub mod rules;
+pub mod threshold;
 pub mod waits;
 
 pub use answer::{Beside, Explained, explain, explain_beside, explain_model, look_at_model};

@@ -9,8 +9,9 @@ use crate::flags::Cli;
 use crate::text::page::{Page, Tone};
 use clap::CommandFactory;
 use clap_complete::Shell;
-use holdup_reason::rules::threshold::Threshold;
+use holdup_reason::graph::ways;
 use holdup_reason::rules::{self, Rule};
+use holdup_reason::threshold::Threshold;
 use serde::Serialize;
 use std::path::Path;
 
@@ -150,7 +151,27 @@ fn unwrapped(text: &str) -> String {
 
 /// docs/codes.md.
 fn codes() -> String {
-    codes_of(&all())
+    codes_of(&all()) + &ways()
+}
+
+/// The ways from a waiter to whoever must act, in their order.
+fn ways() -> String {
+    let mut out = String::from("\n## ways\n\n");
+    out.push_str(&paragraph(
+        "How a wait is followed to whoever must act for it to end: these ways are asked in this order, each of the waits that it is \
+         for, and the first that finds somebody is it. `-v` says of each link of a chain which that was, as \
+         `followed to postgres 417 because ...`.",
+        "",
+        "",
+    ));
+    out.push('\n');
+    for way in ways::all() {
+        out.push_str(&paragraph(&format!("**{}**: {}", way.name, way.because), "- ", "  "));
+        for number in way.thresholds {
+            out.push_str(&paragraph(&threshold(number), "  - ", "    "));
+        }
+    }
+    out
 }
 
 fn codes_of(entries: &[Entry]) -> String {

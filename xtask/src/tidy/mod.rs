@@ -9,6 +9,7 @@
 
 mod arrows;
 mod facts;
+mod methods;
 mod modules;
 mod rooms;
 mod rule_parts;
@@ -67,9 +68,10 @@ pub const RULES: &[Rule] = &[
     rooms::rooms_keep_their_order,
     rooms::files_make_no_circles,
     rules::every_rule_has_its_file_scenario_and_docs,
-    rule_parts::no_bare_numbers_in_rules,
+    rule_parts::no_bare_numbers_where_it_is_decided,
     rule_parts::thresholds_have_their_reasons,
     rule_parts::refutations_have_their_tests,
+    rule_parts::ways_have_their_tests,
     text::no_machine_paths,
     text::no_registry_hosts,
     text::no_binaries,

@@ -1,7 +1,7 @@
 //! Which file of a crate names which: paths in the code, followed through `use` and re-exports to where a name is defined.
 //!
 //! Owns a reading of modules that is good enough for arrows between files, and no more: tokens, no types. A method call names
-//! no file. Code for tests (`#[cfg(test)]`, `#[test]`, files that only tests declare) is left out. A `pub use` of a child is
+//! no file: methods.rs has those of a type that stands in several. Code for tests (`#[cfg(test)]`, `#[test]`, files that only tests declare) is left out. A `pub use` of a child is
 //! no arrow, and neither is the import of a module: what is named inside it is. Inline modules count as their file.
 //!
 //! Rejected: the compiler's own graph (nightly only), and text search (a `mod.rs` that re-exports would make circles that
@@ -263,7 +263,7 @@ impl<'t> Module<'t> {
 }
 
 /// Behind an attribute that marks a test and its item, if one begins here.
-fn after_test(tokens: &[TokenTree], at: usize) -> Option<usize> {
+pub(super) fn after_test(tokens: &[TokenTree], at: usize) -> Option<usize> {
     let TokenTree::Group(group) = tokens.get(at + 1)? else { return None };
     if !is_sign(tokens.get(at), '#') || group.delimiter() != Delimiter::Bracket {
         return None;
@@ -349,22 +349,22 @@ fn use_tree(tokens: &[TokenTree], at: usize, before: &[String]) -> (Vec<(Named, 
     (found, at + 1)
 }
 
-fn line(ident: &Ident) -> usize {
+pub(super) fn line(ident: &Ident) -> usize {
     ident.span().start().line
 }
 
-fn word(token: Option<&TokenTree>) -> Option<String> {
+pub(super) fn word(token: Option<&TokenTree>) -> Option<String> {
     match token {
         Some(TokenTree::Ident(ident)) => Some(ident.to_string()),
         _ => None,
     }
 }
 
-fn is_sign(token: Option<&TokenTree>, sign: char) -> bool {
+pub(super) fn is_sign(token: Option<&TokenTree>, sign: char) -> bool {
     matches!(token, Some(TokenTree::Punct(punct)) if punct.as_char() == sign)
 }
 
-fn is_colons(tokens: &[TokenTree], at: usize) -> bool {
+pub(super) fn is_colons(tokens: &[TokenTree], at: usize) -> bool {
     is_sign(tokens.get(at), ':') && is_sign(tokens.get(at + 1), ':')
 }
 

@@ -6,6 +6,7 @@
 //! one beside them all would be the first of many.
 
 use super::Breach;
+use super::methods;
 use super::modules::{Arrow, Module, Modules};
 use crate::tree::Tree;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -106,7 +107,8 @@ pub fn files_make_no_circles(tree: &Tree) -> Vec<Breach> {
 fn circles(flow: &Flow, tree: &Tree) -> Vec<Breach> {
     let modules = Modules::read(tree, flow.src);
     let mut arrows: BTreeMap<Vec<String>, Vec<Arrow>> = BTreeMap::new();
-    for arrow in modules.arrows() {
+    // A type whose parts call one another binds their files as imports do.
+    for arrow in modules.arrows().into_iter().chain(methods::arrows(&modules)) {
         arrows.entry(arrow.from.clone()).or_default().push(arrow);
     }
     let circle = |module: &Vec<String>| shortest_circle(&arrows, module);
@@ -227,6 +229,20 @@ mod tests {
             breaches[0].why,
             "a circle of 3 files: a.rs:1 -> b.rs, b.rs:2 -> c.rs, c.rs:3 -> a.rs"
         );
+    }
+
+    #[test]
+    fn parts_of_one_type_that_call_one_another_are_a_circle() {
+        let with = |text| {
+            let part = "use super::A;\nimpl A {\n fn two(&self) { self.one() }\n}\n";
+            let tree = reason(&[("a/mod.rs", text), ("a/part.rs", part)]);
+            files_make_no_circles(&tree).len()
+        };
+        assert_eq!(
+            with("mod part;\npub struct A;\nimpl A {\n fn one(&self) { self.two() }\n}\n"),
+            1
+        );
+        assert_eq!(with("mod part;\npub struct A;\nimpl A {\n fn one(&self) {}\n}\n"), 0);
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! House rules on what a rule consists of: no bare numbers, thresholds with their reasons, refutations with their tests.
+//! House rules on what a rule consists of: no bare numbers (nor in waits, graph and measure), thresholds with their reasons, refutations with their tests; and ways of the graph
+//! with theirs.
 //!
 //! A number that decides stands in a `Threshold` with unit, reason and source, and what refutes a rule has a test that shows
 //! it. Read as syntax, so that formats, types and tests are no noise: a number counts where it is compared, bounded by
@@ -229,15 +230,26 @@ fn area(file: &File) -> Option<&str> {
     (name.ends_with(".rs") && !name.contains('/')).then_some(area)
 }
 
+/// The ways from a waiter to whoever must act.
+const WAYS: &str = "crates/reason/src/graph/ways/";
+/// Rooms before the rules in which numbers decide as well: what a wait is for, who is followed, what a figure is.
+const DECIDING: &[&str] =
+    &["crates/reason/src/graph/", "crates/reason/src/waits/", "crates/reason/src/measure/"];
+
+fn decides(file: &File) -> bool {
+    area(file).is_some()
+        || file.has_extension(&[".rs"]) && DECIDING.iter().any(|room| file.path.starts_with(room))
+}
+
 fn of_areas(tree: &Tree) -> impl Iterator<Item = (&File, &str)> {
     tree.files.iter().filter_map(|file| Some((file, area(file)?)))
 }
 
 /// What decides is a threshold.
-pub fn no_bare_numbers_in_rules(tree: &Tree) -> Vec<Breach> {
-    let fix = "make it a Threshold with unit, reason and source, listed in the rule's `thresholds`";
+pub fn no_bare_numbers_where_it_is_decided(tree: &Tree) -> Vec<Breach> {
+    let fix = "make it a Threshold with unit, reason and source, listed in the `thresholds` of the rule or the way";
     let mut breaches = Vec::new();
-    for (file, _) in of_areas(tree).filter(|(file, _)| !is_test_file(&file.path)) {
+    for file in tree.files.iter().filter(|file| decides(file) && !is_test_file(&file.path)) {
         let parts = Parts::of(file);
         for (line, number) in &parts.numbers {
             let why =
@@ -267,6 +279,31 @@ pub fn thresholds_have_their_reasons(tree: &Tree) -> Vec<Breach> {
         }
     }
     breaches
+}
+
+/// A way of the graph has its test, in its own file.
+pub fn ways_have_their_tests(tree: &Tree) -> Vec<Breach> {
+    let of_ways = |file: &&File| file.path.starts_with(WAYS) && file.has_extension(&[".rs"]);
+    let mut breaches = Vec::new();
+    for file in tree.files.iter().filter(of_ways).filter(|file| !is_test_file(&file.path)) {
+        let Ok(syntax) = syn::parse_file(&file.text()) else { continue };
+        let way = syntax.items.iter().find_map(|item| match item {
+            syn::Item::Static(one) if is_a_way(&one.ty) => Some(one),
+            _ => None,
+        });
+        if let Some(way) = way.filter(|_| Parts::of(file).tests.is_empty()) {
+            let line = way.ident.span().start().line;
+            let why = "a way without a test: nobody sees when it leads to somebody else";
+            let fix =
+                "write a test that is led there by this way, and one thing that keeps it from it";
+            breaches.push(Breach::at(file, line, why, fix));
+        }
+    }
+    breaches
+}
+
+fn is_a_way(of: &syn::Type) -> bool {
+    matches!(of, syn::Type::Path(path) if path.path.is_ident("Way"))
 }
 
 /// What refutes a rule has a test, in the rule's file or the tests of its area.
@@ -309,7 +346,7 @@ mod tests {
     }
 
     fn bare(text: &str) -> Vec<usize> {
-        lines_of(&no_bare_numbers_in_rules(&Tree::imagined(&[(
+        lines_of(&no_bare_numbers_where_it_is_decided(&Tree::imagined(&[(
             "crates/reason/src/rules/disk/a.rs",
             text,
         )])))
@@ -337,9 +374,13 @@ mod tests {
         assert_eq!(bare("const BUSY_MIN: f64 = 0.8;\nfn f() { a >= BUSY_MIN }\n"), [2]);
         let words = "/// WORDING: less is not worth a clause.\nconst CLAUSE: f64 = 0.8;\nfn f() { a >= CLAUSE }\n";
         assert_eq!(bare(words), [0; 0]);
-        let elsewhere =
-            Tree::imagined(&[("crates/reason/src/measure/a.rs", "fn f() { a > 3; }\n")]);
-        assert_eq!(no_bare_numbers_in_rules(&elsewhere), []);
+        let elsewhere = |room: &str| {
+            let path = format!("crates/reason/src/{room}/a.rs");
+            let text = "fn f() { a > 3; }\n";
+            no_bare_numbers_where_it_is_decided(&Tree::imagined(&[(path.as_str(), text)])).len()
+        };
+        assert_eq!(["waits", "graph", "graph/ways/held", "measure"].map(elsewhere), [1; 4]);
+        assert_eq!(["model", "answer"].map(elsewhere), [0; 2]);
     }
 
     #[test]
@@ -352,6 +393,19 @@ mod tests {
         let breaches = thresholds_have_their_reasons(&tree);
         assert_eq!(lines_of(&breaches), [2, 3]);
         assert!(breaches[0].why.contains("reason") && breaches[1].why.contains("source"));
+    }
+
+    #[test]
+    fn a_way_without_a_test_is_found() {
+        let way = "use super::Way;\n\npub static WAY: Way = Way { name: \"a\" };\n";
+        let tested = format!("{way}#[cfg(test)]\nmod tests {{\n #[test]\n fn f() {{}}\n}}\n");
+        let tree = Tree::imagined(&[
+            ("crates/reason/src/graph/ways/held/a.rs", way),
+            ("crates/reason/src/graph/ways/held/b.rs", &tested),
+            ("crates/reason/src/graph/ways/held/mod.rs", "pub static LADDER: &[&Way] = &[];\n"),
+        ]);
+        let breaches = ways_have_their_tests(&tree);
+        assert_eq!((lines_of(&breaches), breaches[0].path.ends_with("a.rs")), (vec![3], true));
     }
 
     #[test]

@@ -14,7 +14,6 @@ use crate::measure::cpu_users::Competitor;
 use crate::measure::disk_queue;
 use crate::model::Model;
 use crate::model::words;
-use crate::rules::cpu::victims::BUSY_MIN;
 use crate::waits::WaitClass;
 use std::collections::BTreeMap;
 
@@ -110,7 +109,7 @@ fn full_cpus(
     let cpus = measures.cpu.busy.len();
     let busy = measures.cpu.mean_busy(&[])?;
     let is_explained = findings.iter().any(|finding| finding.object.kind == "run queue");
-    if is_explained || busy < BUSY_MIN.value || Severity::of(&impact) == Severity::Note {
+    if is_explained || !measures.cpu.are_full() || Severity::of(&impact) == Severity::Note {
         return None;
     }
     let whose = match measures.model.look.target.as_ref().map_or(TargetKind::Host, |it| it.kind) {

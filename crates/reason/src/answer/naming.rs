@@ -76,6 +76,7 @@ pub fn link(model: &Model, step: &Step) -> Link {
         seconds: step.seconds,
         lock_kind: kind,
         stack: stack.map_or_else(Vec::new, frames_of),
+        because: step.because.map(Into::into),
     }
 }
 

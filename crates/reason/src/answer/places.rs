@@ -100,7 +100,7 @@ mod tests {
             who.function = Some(function.to_string()).filter(|it| !it.is_empty());
             who.place = Some(place.to_string()).filter(|it| !it.is_empty());
             let (waits_on, stack) = (ObjectName::new("pipe", "pipe:[1]"), Vec::new());
-            Link { who, waits_on, seconds: 1.0, lock_kind: None, stack }
+            Link { who, waits_on, seconds: 1.0, lock_kind: None, stack, because: None }
         };
         let chain = [("app", 10, functions[0]), ("node", 20, functions[1])].map(link);
         let end = serde_json::json!({"end": end, "object": chain[0].waits_on, "seconds": 1.0, "share": 1.0,

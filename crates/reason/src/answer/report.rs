@@ -276,6 +276,9 @@ pub struct Link {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schemars(length(max = super::bounds::STACK_MAX)))]
     pub stack: Vec<String>,
+    /// Why the chain goes on from here to who is next, and to nobody else: `the kernel's table of file locks says that it has the lock`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub because: Option<String>,
 }
 
 /// One participant of a chain.

@@ -12,7 +12,6 @@ use crate::graph::ends::command_root;
 use crate::measure::Measures;
 use crate::measure::own_functions::also_works_in;
 use crate::model::words;
-use crate::rules::cpu::crowded::READY_PER_CPU_MIN;
 use crate::rules::cpu::victims::is_polite;
 use crate::waits::WaitClass;
 use std::collections::BTreeSet;
@@ -136,11 +135,11 @@ fn host_works(measures: &Measures<'_>, name: &str) -> (String, String) {
         .map(|(share, program)| format!("{} {share:.2}", measures.program_shown(program)))
         .collect();
     let ready = ready_seconds(measures) / window;
-    let title = match ready < READY_PER_CPU_MIN.value * cpus as f64 {
-        true => {
+    let title = match measures.cpu.lack(ready) {
+        false => {
             format!("{name} works, and nobody waits for long: {used:.1} of {cpus} CPUs in use.")
         }
-        false => format!(
+        true => format!(
             "{name} works, and has more to do than it can: {used:.1} of {cpus} CPUs in use, {ready:.1} threads at a time ready \
              without one."
         ),

@@ -38,7 +38,7 @@ fn stands(measures: &Measures<'_>, wait: &WaitSpan) -> bool {
         && wait.thread.pid != model.look.host.own_pid
         && matches!(wait.class, PipeRead | SocketRead | UnixRead)
         && wait.begin_ns <= model.look.begin_ns + BEGIN_NS
-        && !measures.graph.chains.peers.is_for_a_question(wait)
+        && !measures.graph.is_for_a_question(wait)
 }
 
 /// `redis-server 12, sh 13 and 2 more`.
@@ -67,9 +67,9 @@ fn of_process(measures: &Measures<'_>) -> Option<(String, String)> {
     let pid = model.look.target.as_ref()?.pid;
     let is_its = |wait: &&WaitSpan| wait.thread.tid == pid && stands(measures, wait);
     let wait = measures.waits().find(is_its)?;
-    let peers = &measures.graph.chains.peers;
+    let graph = &measures.graph;
     let on = |ino: u64, writes: bool| {
-        let ends = peers.endpoints_on(ino).iter().filter(|end| !writes || end.writable);
+        let ends = graph.endpoints_on(ino).iter().filter(|end| !writes || end.writable);
         others(ends.map(|end| end.process.clone()).collect(), pid)
     };
     let (far, what) = match wait.place.object.as_ref()? {
@@ -87,7 +87,7 @@ fn of_process(measures: &Measures<'_>) -> Option<(String, String)> {
             (far, what)
         }
         ObjectRef::Inet(socket) => {
-            let far = others(peers.far_processes(socket), pid);
+            let far = others(graph.far_processes(socket), pid);
             let what = format!("its connection to {} at {}", names(&far), socket.remote);
             (far, what)
         }
@@ -108,7 +108,7 @@ fn of_host(measures: &Measures<'_>) -> Option<(String, String)> {
     let mut by_server: BTreeMap<u32, Vec<ThreadRef>> = BTreeMap::new();
     for wait in measures.waits().filter(|wait| stands(measures, wait) && has_asked(measures, wait))
     {
-        let server = measures.graph.chains.peers.holder(wait);
+        let server = measures.graph.holder(wait);
         if let Some(server) = server.filter(|it| it.pid != model.look.host.own_pid) {
             let client = model.threads.thread_ref(wait.thread.pid);
             by_server.entry(server.pid).or_default().push(client);
@@ -145,10 +145,10 @@ fn of_host(measures: &Measures<'_>) -> Option<(String, String)> {
 /// Whether who waits is known to have asked, by the clocks of the connection, before the look; or stands at a server's named socket,
 /// and waits for nothing else.
 fn has_asked(measures: &Measures<'_>, wait: &WaitSpan) -> bool {
-    let peers = &measures.graph.chains.peers;
+    let graph = &measures.graph;
     match &wait.place.object {
         Some(ObjectRef::Inet(socket)) => {
-            let debts = peers.debts.awaits.get(&wait.thread.pid).map_or(&[][..], Vec::as_slice);
+            let debts = graph.debts().awaits.get(&wait.thread.pid).map_or(&[][..], Vec::as_slice);
             let is_old =
                 |debt: &&Debt| debt.since_known && debt.since_ns <= measures.model.look.begin_ns;
             debts.iter().filter(is_old).any(|debt| debt.ino == socket.ino)

@@ -6,15 +6,23 @@
 //! add up to it, which is what makes a critical path add up to the wall time (the same recursion as
 //! Perfetto's critical path and wPerf's cascaded redistribution, seen top down).
 //!
-//! A circle of waiters ends at the link that closes it. Must not: choose who is next (responsible.rs), or
+//! A circle of waiters ends at the link that closes it. Must not: choose who is next (ways/), or
 //! add up (ends.rs).
 
+use super::conversation::asked_ns;
 use super::debts::asks_a_name_server;
 use super::ending::{self, Ending};
+use super::index::Index;
 pub use super::leaf::{ChainLink, Leaf};
 use super::next::{Asker, Next, Until};
-use super::responsible::Peers;
+use super::question::{is_for_a_question, question_of};
+use super::serving::serving_since;
 use super::wakers;
+use super::ways;
+use super::ways::held::child::waits_for_any_child;
+use super::ways::held::holder;
+use super::ways::held::name_server::answers_at;
+use super::ways::way::{Waiter, Way};
 use crate::facts::{Exit, Fork, Ns, ThreadRef};
 use crate::model::object::Object;
 use crate::model::{Model, ThreadKey};
@@ -34,7 +42,7 @@ pub struct Chains<'a> {
     model: &'a Model,
     timelines: &'a Timelines,
     /// Who is at the other end of what.
-    pub peers: Peers<'a>,
+    pub(super) index: Index<'a>,
     /// Who began inside the look: when, and by whom.
     births: HashMap<ThreadKey, (Ns, &'a Fork)>,
     /// Who ended inside the look: when.
@@ -55,14 +63,14 @@ impl<'a> Chains<'a> {
             (who, timelines.seen_until(who).max(*at_ns))
         };
         let deaths = model.threads.exits.iter().map(death).collect();
-        let peers = Peers::new(model, timelines);
-        let endings = ending::all(&peers);
-        Self { model, timelines, peers, births, deaths, endings }
+        let index = Index::new(model, timelines);
+        let endings = ending::all(&index);
+        Self { model, timelines, index, births, deaths, endings }
     }
 
     /// Whether a wait that may be for any event is that of who asked a process to end, and ended as that did.
     pub(super) fn is_for_an_end(&self, wait: &WaitSpan) -> bool {
-        ending::is_of_sender(&self.peers, &self.endings, wait)
+        ending::is_of_sender(&self.index, &self.endings, wait)
     }
 
     /// Cuts an interval of a thread's life into leaves that add up to it; somebody is owed what it does in it.
@@ -70,7 +78,7 @@ impl<'a> Chains<'a> {
         let mut walk =
             Walk { links: Vec::new(), asked: Vec::new(), leaves: Vec::new(), owed: true };
         self.cut(thread, from, to, &mut walk);
-        self.heed_endings(walk.leaves)
+        self.lead_to_endings(walk.leaves)
     }
 
     /// Whether a chain leads to a process that was asked to end, after it was asked.
@@ -79,14 +87,14 @@ impl<'a> Chains<'a> {
     }
 
     /// Leads leaves that wait for the end of who was asked to end to that process.
-    fn heed_endings(&self, leaves: Vec<Leaf>) -> Vec<Leaf> {
+    fn lead_to_endings(&self, leaves: Vec<Leaf>) -> Vec<Leaf> {
         let follow = |links: &[Arc<ChainLink>], who: &ThreadRef, (from, to): (Ns, Ns)| {
             let (links, leaves) = (links.to_vec(), Vec::new());
             let mut walk = Walk { links, asked: Vec::new(), leaves, owed: true };
             self.cut(who, from, to, &mut walk);
             walk.leaves
         };
-        ending::heed(&self.peers, &self.endings, leaves, &follow)
+        ending::lead(&self.index, &self.endings, leaves, &follow)
     }
 
     /// When which thread was asked and had not answered: by whoever waited for it, and by the clocks of connections.
@@ -97,20 +105,20 @@ impl<'a> Chains<'a> {
             matches!(wait.class, WaitClass::SocketRead | WaitClass::UnixRead) && !wait.kernel
         };
         for wait in self.timelines.waits().filter(reads) {
-            if self.peers.is_for_a_question(wait) {
+            if is_for_a_question(&self.index, wait) {
                 continue;
             }
             let (from, to) =
                 (wait.begin_ns.max(model.look.begin_ns), wait.end_ns.min(model.look.end_ns));
-            if let Some(thread) = self.peers.holder(wait).filter(|_| from < to) {
+            if let Some(thread) = holder(&self.index, wait).filter(|_| from < to) {
                 times.push((thread, from, to));
             }
         }
-        let debts = &self.peers.debts;
+        let debts = &self.index.debts;
         for (pid, of_one) in debts.owes.iter().chain(&debts.awaits).chain(&debts.owed_before) {
             for debt in of_one {
                 let (from, to) = (debt.since_ns.max(model.look.begin_ns), debt.seen_ns);
-                let thread = self.peers.serving_since(&[*pid], debt.since_ns, to);
+                let thread = serving_since(&self.index, &[*pid], debt.since_ns, to);
                 if let Some(thread) = thread.filter(|_| from < to) {
                     times.push((thread, from, to));
                 }
@@ -149,7 +157,7 @@ impl<'a> Chains<'a> {
         if from < to {
             self.cut_wait(wait, from, to, &mut walk);
         }
-        self.heed_endings(walk.leaves)
+        self.lead_to_endings(walk.leaves)
     }
 
     /// Before somebody was there, whoever began it did what there was to do. From when on it was there itself.
@@ -199,6 +207,7 @@ impl<'a> Chains<'a> {
                         own_clock: false,
                         question_of: None,
                         is_brought: false,
+                        because: None,
                     }));
                     push(walk, piece.begin_ns, piece.end_ns, None);
                     walk.links.pop();
@@ -219,8 +228,8 @@ impl<'a> Chains<'a> {
         }
         let asks = walk.links.iter().rev().find(|link| link.who.pid != pid);
         let asked_ns = asks.map(|asks| {
-            let its = self.peers.wait_at(&asks.who, asks.begin_ns);
-            its.map_or(asks.since_ns, |it| self.peers.asked_ns(it))
+            let its = self.index.waits.at(&asks.who, asks.begin_ns);
+            its.map_or(asks.since_ns, |it| asked_ns(&self.index, it))
         });
         goroutines::stands(self.model, pid, asked_ns, within).map(Next::Goroutine)
     }
@@ -233,7 +242,7 @@ impl<'a> Chains<'a> {
     }
 
     /// What is waited for, as far as whoever is responsible says it; and who is followed.
-    fn heed(
+    fn take_in(
         &self,
         next: Next,
         wait: &WaitSpan,
@@ -253,7 +262,7 @@ impl<'a> Chains<'a> {
                 let query = &self.model.net.dns_queries[index].1;
                 link.class = WaitClass::Dns;
                 link.object = Object::DnsServer(Some(query.server), query.name.as_str().into());
-                self.peers.answers_at(query.server, wait)
+                answers_at(&self.index, query.server, wait)
             }
             Next::Goroutine(Stands::ForMutex(address)) => {
                 link.class = WaitClass::FutexLock;
@@ -271,13 +280,13 @@ impl<'a> Chains<'a> {
                 if let Some(server) = asked.map(|socket| socket.remote) {
                     link.class = WaitClass::Dns;
                     link.object = Object::DnsServer(Some(server), "".into());
-                    return self.peers.answers_at(server, wait);
+                    return answers_at(&self.index, server, wait);
                 }
                 link.class = WaitClass::SocketRead;
                 link.object = Object::Inet(ino);
                 None
             }
-            Next::Nobody if follows && self.peers.waits_for_any_child(wait) => {
+            Next::Nobody if follows && waits_for_any_child(&self.index, wait) => {
                 link.object = Object::AnyChild;
                 None
             }
@@ -291,18 +300,28 @@ impl<'a> Chains<'a> {
         }
     }
 
+    /// Who, or what, is next for a part of a wait, and the way there.
+    fn next<'w>(
+        &'w self,
+        wait: &'w WaitSpan,
+        within: (Ns, Ns),
+        walk: &Walk<'w>,
+    ) -> (Next, Option<&'static Way>) {
+        let owed = walk.owed || !walk.links.is_empty();
+        if let Some(next) = owed.then(|| self.goroutine(wait, within, walk)).flatten() {
+            return (next, None);
+        }
+        let asker = walk.links.last().zip(walk.asked.last());
+        let asker = asker.map(|(link, until)| Asker { who: &link.who, until: *until });
+        ways::responsible(&Waiter { index: &self.index, wait, within, asker }, owed)
+    }
+
     fn cut_wait<'w>(&'w self, wait: &'w WaitSpan, from: Ns, to: Ns, walk: &mut Walk<'w>) {
         let follows = !wait.class.is_root() && walk.links.len() < DEPTH_MAX;
-        let owed = walk.owed || !walk.links.is_empty();
         let asker = walk.links.last().map(|link| link.who.pid);
-        let next = match follows {
-            true => {
-                let goroutine = owed.then(|| self.goroutine(wait, (from, to), walk)).flatten();
-                let asked = walk.links.last().zip(walk.asked.last());
-                let asked = asked.map(|(link, until)| Asker { who: &link.who, until: *until });
-                goroutine.unwrap_or_else(|| self.peers.responsible(wait, (from, to), owed, asked))
-            }
-            false => Next::Nobody,
+        let (next, way) = match follows {
+            true => self.next(wait, (from, to), walk),
+            false => (Next::Nobody, None),
         };
         let of_runtime = self.polls_for_goroutines(wait);
         let next = if of_runtime && next == Next::OwnClock { Next::Nobody } else { next };
@@ -323,15 +342,19 @@ impl<'a> Chains<'a> {
                 | Next::Brought(..)
                 | Next::Answer(..)
                 | Next::Peer(_) => None,
-                _ => self.peers.question_of(wait, asker),
+                _ => question_of(&self.index, wait, asker),
             },
             is_brought: matches!(next, Next::Brought(..)),
+            because: way.map(|way| way.because),
         };
         let until = match next {
             Next::Later(_, at_ns) | Next::Brought(_, at_ns) => Until::At(at_ns),
             _ => Until::Wait(wait),
         };
-        let next = self.heed(next, wait, follows, &mut link);
+        let next = self.take_in(next, wait, follows, &mut link);
+        if next.is_none() {
+            link.because = None;
+        }
         let meets = |next: &ThreadRef| {
             self.model.threads.is_same(next, &wait.thread) || walk.meets(self.model, next)
         };

@@ -15,11 +15,25 @@
 
 use crate::facts::*;
 use crate::model::Model;
-use crate::waits::poll_intent::TCP_SYN_SENT;
+use crate::threshold::Threshold;
+use crate::waits::poll_intent::{DNS_PORT, TCP_SYN_SENT};
 use std::collections::HashMap;
 
 /// What was read so long before the end of the look was closed since: of the others it is read after the end.
-const CLOSED_NS: Ns = 100_000_000;
+static CLOSED_MIN: Threshold = Threshold::new(
+    100.0,
+    "ms",
+    "from the reading of a socket to the end of the look: what was read so long before it was closed since",
+    "chosen: all that is open is read again after the end",
+);
+
+/// From here on after the last data an acknowledgement may be one of a probe.
+static PROBE_MIN: Threshold = Threshold::new(
+    240.0,
+    "ms",
+    "from the last data to the last segment of a connection that is probed",
+    "chosen: above the longest delay of an acknowledgement, 200 ms (TCP_DELACK_MAX)",
+);
 
 /// Who sent the last data on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,7 +83,7 @@ impl Debts {
         let mut debts = Self::default();
         for (endpoint, at_ns) in model.held.endpoints.iter().zip(&model.held.endpoints_at) {
             let ObjectRef::Inet(socket) = &endpoint.object else { continue };
-            let seen_ns = match at_ns.saturating_add(CLOSED_NS) < model.look.end_ns {
+            let seen_ns = match at_ns.saturating_add(CLOSED_MIN.ns()) < model.look.end_ns {
                 true => *at_ns,
                 false => model.look.end_ns,
             };
@@ -145,7 +159,6 @@ impl Debts {
 /// A resolver connects a socket for its question and closes it with the answer: one that is open awaits an answer, since when
 /// is not known.
 pub(super) fn asks_a_name_server(socket: &InetRef) -> bool {
-    const DNS_PORT: u16 = 53;
     socket.protocol == "udp" && socket.remote.port() == DNS_PORT
 }
 
@@ -169,8 +182,6 @@ fn only_speaker(state: &SocketState, turn: &TcpTurn, accepted: bool) -> Option<S
 
 /// Who sent the last data.
 pub fn spoke_last(own: &TcpTurn, far: Option<&TcpTurn>) -> Spoke {
-    /// From here on after the last data an acknowledgement may be one of a probe.
-    const PROBE_NS: u64 = 240_000_000;
     if own.write_seq != own.snd_una {
         return Spoke::Me;
     }
@@ -184,7 +195,7 @@ pub fn spoke_last(own: &TcpTurn, far: Option<&TcpTurn>) -> Spoke {
     }
     let (sent, received) = (own.sent_jiffies, own.received_jiffies);
     let since_data = u64::from(sent.min(received).saturating_sub(own.heard_jiffies));
-    if own.keepalive && since_data * u64::from(own.jiffy_ns) > PROBE_NS {
+    if own.keepalive && since_data * u64::from(own.jiffy_ns) > PROBE_MIN.ns() {
         return Spoke::Unknown;
     }
     if sent.abs_diff(received) > 1 {

@@ -10,6 +10,7 @@ use super::chains::{ChainLink, Leaf};
 use crate::facts::{Ns, ThreadRef};
 use crate::model::Model;
 use crate::model::object::Object;
+use crate::threshold::Threshold;
 use crate::waits::WaitClass;
 use crate::waits::goroutines::{self, Waiting};
 use crate::waits::lock_kind::LockKind;
@@ -156,10 +157,16 @@ struct Root {
     named: usize,
 }
 
+static SHORT_PARTS: Threshold = Threshold::new(
+    20.0,
+    "1",
+    "one part in so many of the length of another chain: a shorter one is not shown, however many links it has",
+    "chosen",
+);
+
 /// A chain to show: the most links, and of those the longest; none that is short beside another, whichever came first.
 fn is_better((links, ns): (usize, Ns), than: (usize, Ns)) -> bool {
-    const SHORT: Ns = 20;
-    than.1 < ns / SHORT || (links, ns) > than && ns >= than.1 / SHORT
+    than.1 < ns / SHORT_PARTS.whole() || (links, ns) > than && ns >= than.1 / SHORT_PARTS.whole()
 }
 
 impl End {

@@ -5,141 +5,26 @@
 //! that end in a thing that is held add to the victims of that end, not to its seconds, which the holder's own wait has already.
 //! Time that no event reports is divided by the scheduler's sums.
 //!
-//! Must not: decide whether an end is a finding (rules/), or who is responsible (responsible.rs).
+//! Must not: decide whether an end is a finding (rules/), or who is responsible (ways/).
 
 use super::chains::{ChainLink, Chains, Leaf};
 pub use super::end::{End, EndKey, EndKind, Lost};
-use super::ending;
-use super::responsible::is_stalled;
 use super::short_waits::ShortWaits;
-use super::subscriptions::{self, Subscriptions};
+use super::subscriptions;
 use super::unseen::{self, unseen_parts};
-use crate::facts::{Ns, Target, TargetKind, ThreadRef, ThreadTime};
+use super::wakers::is_stalled;
+use crate::facts::{Ns, TargetKind, ThreadRef, ThreadTime};
 use crate::model::object::Object;
 use crate::model::{Model, ThreadKey};
 use crate::waits::WaitClass;
 use crate::waits::lock_kind::LockKind;
-use crate::waits::timeline::{self, Timelines, WaitSpan};
+use crate::waits::timeline::{self, Timelines};
 use crate::waits::user_stack;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-/// All ends of a look, and what the victims spent altogether.
-pub struct Graph<'a> {
-    /// What was observed.
-    pub model: &'a Model,
-    /// What each thread did when.
-    pub timelines: &'a Timelines,
-    /// Follows waits.
-    pub chains: Chains<'a>,
-    /// The ends, greatest first.
-    pub ends: Vec<End>,
-    /// For a command: the leaves of its critical path, in order of time.
-    pub path: Vec<Leaf>,
-    demand_seconds: HashMap<u32, f64>,
-}
-
-impl<'a> Graph<'a> {
-    /// Follows every wait that is demand to its end, and shows each piece of it to `watch`.
-    pub fn of(
-        model: &'a Model,
-        timelines: &'a Timelines,
-        watch: &mut dyn FnMut(&Lost<'_>),
-    ) -> Self {
-        let chains = Chains::new(model, timelines);
-        let mut found = Found::new(model, timelines, &chains, watch);
-        let mut path = Vec::new();
-        if let Some(root) = command_root(model) {
-            path = chains.follow(&root, model.look.begin_ns, command_end_ns(model));
-            for leaf in &path {
-                found.add(leaf, true, true);
-            }
-        } else {
-            let target = model.look.target.as_ref().filter(|it| it.kind != TargetKind::Host);
-            let mut subscriptions = Subscriptions::new(target.is_some());
-            for wait in timelines.waits() {
-                let asked = target.is_some_and(|it| is_asked_of(it, wait));
-                let counted = wait.class.is_demand() || asked;
-                let followed = counted
-                    || is_stalled(wait.class)
-                    || chains.is_for_an_end(wait)
-                    || wait.class.is_for_somebody() && !chains.peers.is_for_a_question(wait);
-                // A kernel thread waits for somebody else's sake: it is a link, never a victim.
-                if !followed
-                    || wait.kernel
-                    || is_own(model, &wait.thread)
-                    || !model.in_target(&wait.thread)
-                {
-                    continue;
-                }
-                let counted = counted || is_stalled(wait.class);
-                for leaf in chains.follow_wait(wait, model.look.begin_ns, model.look.end_ns) {
-                    let counted = counted || ending::is_waiters_own(&leaf);
-                    match Subscriptions::concern(wait) {
-                        true => subscriptions.take(wait, leaf, counted),
-                        false => found.add(&leaf, counted, false),
-                    }
-                }
-            }
-            for (leaf, counted) in subscriptions.owed() {
-                found.add(&leaf, counted, false);
-            }
-            found.add_owed();
-            found.add_work();
-        }
-        let ends = found.sorted();
-        let demand_seconds = demand_by_process(model, timelines);
-        Self { model, timelines, chains, ends, path, demand_seconds }
-    }
-
-    /// The ends of one class.
-    pub fn class(&self, class: WaitClass) -> impl Iterator<Item = &End> {
-        self.ends.iter().filter(move |end| end.class == class)
-    }
-
-    /// Every wait of every thread.
-    pub fn waits(&self) -> impl Iterator<Item = &'a WaitSpan> + use<'a> {
-        self.timelines.waits()
-    }
-
-    /// It is a command that is explained.
-    pub fn is_command(&self) -> bool {
-        self.model.look.target.as_ref().is_some_and(|t| t.kind == TargetKind::Command)
-    }
-
-    /// Seconds that are explained: the window, or the command's life.
-    pub fn wall_seconds(&self) -> f64 {
-        if self.is_command() {
-            return command_end_ns(self.model).saturating_sub(self.model.look.begin_ns) as f64
-                / 1e9;
-        }
-        self.model.look.seconds()
-    }
-
-    /// Time that a process did not spend idle: running, ready, or in demand waits, seconds.
-    pub fn demand_seconds(&self, pid: u32) -> f64 {
-        self.demand_seconds.get(&pid).copied().unwrap_or(0.0)
-    }
-
-    /// The name of a thread's process.
-    pub fn process_name(&self, thread: &ThreadRef) -> String {
-        let main = self.model.threads.names.get(&thread.pid);
-        main.filter(|m| !m.comm.is_empty()).unwrap_or(thread).comm.clone()
-    }
-}
-
-/// Whether a wait is one of which somebody wants to know who asks about a process or a container: one for somebody. That a
-/// process has ended is wanted if it is the one.
-fn is_asked_of(target: &Target, wait: &WaitSpan) -> bool {
-    match wait.class {
-        WaitClass::Zombie => wait.thread.pid == target.pid,
-        WaitClass::FutexWait => false,
-        class => class.is_for_somebody(),
-    }
-}
-
 /// holdup itself, and the thread that looks.
-fn is_own(model: &Model, thread: &ThreadRef) -> bool {
+pub(super) fn is_own(model: &Model, thread: &ThreadRef) -> bool {
     thread.pid == model.look.host.own_pid && model.look.host.own_pid != 0
 }
 
@@ -161,24 +46,6 @@ pub fn command_end_ns(model: &Model) -> Ns {
         .map(|(at, _)| *at)
         .max();
     exit.or(model.look.command_end.as_ref().map(|(at, _)| *at)).unwrap_or(model.look.end_ns)
-}
-
-/// Time that each process did not spend idle: running, ready, or in demand waits.
-fn demand_by_process(model: &Model, timelines: &Timelines) -> HashMap<u32, f64> {
-    let mut seconds: HashMap<u32, f64> = HashMap::new();
-    for time in &model.threads.times {
-        *seconds.entry(time.thread.pid).or_default() +=
-            (time.run_ns + time.runnable_ns) as f64 / 1e9;
-    }
-    for wait in timelines.waits() {
-        if wait.class.is_demand()
-            && !matches!(wait.class, WaitClass::RunQueue | WaitClass::CpuQuota)
-        {
-            *seconds.entry(wait.thread.pid).or_default() +=
-                wait.within_ns(model.look.begin_ns, model.look.end_ns) as f64 / 1e9;
-        }
-    }
-    seconds
 }
 
 /// The end that a link names: what it waits for.
@@ -238,7 +105,7 @@ impl<'c, 'a> Found<'c, 'a> {
         }
     }
 
-    fn add(&mut self, leaf: &Leaf, counted: bool, owed: bool) {
+    pub(super) fn add(&mut self, leaf: &Leaf, counted: bool, owed: bool) {
         // A pool's threads that wait for work: nobody asked them.
         let is_unasked = leaf.links[0].class == WaitClass::FutexWait && !self.is_command && !owed;
         let weight = self.weight(leaf);
@@ -276,7 +143,7 @@ impl<'c, 'a> Found<'c, 'a> {
         if self.short_waits.is_empty() {
             return 1.0;
         }
-        let wait = self.chains.peers.wait_at(&leaf.links[0].who, leaf.begin_ns);
+        let wait = self.chains.index.waits.at(&leaf.links[0].who, leaf.begin_ns);
         wait.map_or(1.0, |wait| self.short_waits.weight(self.model, wait))
     }
 
@@ -376,7 +243,7 @@ impl<'c, 'a> Found<'c, 'a> {
         if !matches!(root.class, WaitClass::Idle | WaitClass::FutexWait) {
             return false;
         }
-        let debts = &self.chains.peers.debts;
+        let debts = &self.chains.index.debts;
         let kind = user_stack::lock_kind_of(self.model, &root.who, root.since_ns, root.end_ns);
         // Its own functions say that it is a lock.
         if kind.is_some_and(LockKind::is_held) {
@@ -456,12 +323,12 @@ impl<'c, 'a> Found<'c, 'a> {
 
     /// What a thread's wait is by itself, whatever its process was found to wait for: that is counted nowhere else.
     fn own_class(&self, link: &ChainLink) -> WaitClass {
-        let wait = self.chains.peers.wait_at(&link.who, link.begin_ns);
+        let wait = self.chains.index.waits.at(&link.who, link.begin_ns);
         wait.map_or(link.class, |wait| wait.class)
     }
 
     /// What the threads of the target do while it owes an answer, or awaits one, is demand, whatever they wait for.
-    fn add_owed(&mut self) {
+    pub(super) fn add_owed(&mut self) {
         let chains = self.chains;
         // On a host only what ends in something that is held: a debt is not late by itself.
         let is_host = self.model.look.target.as_ref().is_none_or(|it| it.kind == TargetKind::Host);
@@ -494,7 +361,7 @@ impl<'c, 'a> Found<'c, 'a> {
     }
 
     /// Outside of a command, what each process of the target ran itself is demand too.
-    fn add_work(&mut self) {
+    pub(super) fn add_work(&mut self) {
         let (model, window) = (self.model, (self.model.look.begin_ns, self.model.look.end_ns));
         // By number, as the end's object is: processes that had it in turn are one end.
         let mut ran: BTreeMap<u32, Ns> = BTreeMap::new();
@@ -518,6 +385,7 @@ impl<'c, 'a> Found<'c, 'a> {
                 own_clock: false,
                 question_of: None,
                 is_brought: false,
+                because: None,
             };
             let (begin_ns, end_ns) = (link.begin_ns, link.end_ns);
             let leaf = Leaf { begin_ns, end_ns, links: vec![Arc::new(link)], circle: None };
@@ -541,7 +409,7 @@ impl<'c, 'a> Found<'c, 'a> {
         }
     }
 
-    fn sorted(self) -> Vec<End> {
+    pub(super) fn sorted(self) -> Vec<End> {
         let mut ends: Vec<(EndKey, End)> = self.ends.into_iter().collect();
         for (_, end) in ends.iter_mut().filter(|(_, end)| end.is_holder) {
             end.who = end.holder().cloned();

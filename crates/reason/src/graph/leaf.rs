@@ -33,6 +33,8 @@ pub struct ChainLink {
     pub question_of: Option<u32>,
     /// An event loop's: what it answers with was brought by the question of another client, who is the next link.
     pub is_brought: bool,
+    /// Why it is the next link that was followed to, and nobody else: what the way there says.
+    pub because: Option<&'static str>,
 }
 
 impl ChainLink {

@@ -1,30 +1,32 @@
 //! WAITS -> GRAPH: who would have to act for each wait to end, and where following that stops.
 //!
-//! peers.rs indexes who is at the other end of what; debts.rs reads who was asked and has not answered. holders.rs and
-//! responsible.rs order the candidates (next.rs): among.rs picks the descriptor, event_loops.rs the event that counts,
-//! lock_table.rs who has a file lock, parallel.rs the child, serving.rs the thread that matters and sessions.rs the session of a database. chains.rs follows them
+//! index/ says who was connected with whom, and is read-only once it is built; debts.rs reads who was asked and has not answered.
+//! ways/ is the ladder of ways from a waiter to whoever must act (next.rs), a file each; what several of them need stands beside:
+//! wakers.rs (who ended a wait), question.rs and conversation.rs (what is asked and answered on a connection), channels.rs (the other
+//! end of one), parallel.rs (of several children the one that counts), serving.rs (the thread of a process that matters), sessions.rs
+//! (the session of a database). chains.rs follows the ways
 //! through time, in leaves (leaf.rs), and with ending.rs to who was asked to end; ends.rs adds up where that stops (end.rs), each second once, and
-//! short_waits.rs and unseen.rs how much of it each reported wait stands for; what_if.rs says what a command would save
-//! without one of them. Must not: name a cause, or weigh one.
+//! short_waits.rs and unseen.rs how much of it each reported wait stands for; demand.rs holds the whole, and answers what rules ask of it; what_if.rs says what a
+//! command would save without one of them. Must not: name a cause, or weigh one.
 
-mod among;
 pub mod chains;
+mod channels;
+mod conversation;
 pub mod debts;
+pub mod demand;
 pub mod end;
 pub mod ending;
 pub mod ends;
-mod event_loops;
-mod holders;
+pub mod index;
 mod leaf;
-mod lock_table;
 mod next;
 mod parallel;
-mod peers;
-pub mod responsible;
+mod question;
 mod serving;
 mod sessions;
 mod short_waits;
 mod subscriptions;
 pub mod unseen;
-mod wakers;
+pub mod wakers;
+pub mod ways;
 pub mod what_if;

@@ -7,60 +7,70 @@
 //!
 //! Must not: look at what the children do (chains.rs). Rejected: the child that lived longest (it may have been done early).
 
-use super::peers::Peers;
-use crate::facts::{Ns, ThreadRef};
+use super::index::Index;
+use super::wakers::waker;
+use crate::facts::ThreadRef;
+use crate::threshold::Threshold;
 use crate::waits::WaitClass;
 use crate::waits::timeline::WaitSpan;
 
-/// Later waits that are looked at; a build has thousands.
-const WAITS_MAX: usize = 64;
+/// Later waits that are looked at: a bound on the work, as a build has thousands.
+const WAITS_LOOKED_AT: usize = 64;
 /// Between two waits the thread does no more than begin another child.
-const PAUSE_NS_MAX: Ns = 20_000_000;
+pub(super) static PAUSE_MAX: Threshold = Threshold::new(
+    20.0,
+    "ms",
+    "between two waits for children: who computes for longer waits for something else",
+    "chosen: to begin a child takes a millisecond, and ten on a crowded CPU",
+);
 /// A child of a child is begun a little later; who is there for so much of a wait was there.
-const PART_MISSED: u64 = 5;
+pub(super) static PARTS_MISSED: Threshold = Threshold::new(
+    5.0,
+    "1",
+    "one part in so many of a wait may have passed as a child began; one that began later cannot be what was waited for",
+    "chosen: a job begins its own children early",
+);
 
-impl Peers<'_> {
-    /// Who counts in a wait that one of several children ended, if that is another of them.
-    pub(super) fn last_of_several(&self, wait: &WaitSpan) -> Option<ThreadRef> {
-        let first = self.child_that_ended(wait)?;
-        let mut series = vec![(wait, first)];
-        let later = self.waits_after(wait).iter();
-        let mut until_ns = wait.end_ns;
-        for other in later.filter(|other| other.class != WaitClass::RunQueue).take(WAITS_MAX) {
-            if other.begin_ns > until_ns.saturating_add(PAUSE_NS_MAX) {
-                break;
-            }
-            // Who has waited for an end, and reads the word of another, has gone on with something else.
-            let is_other = wait.class == WaitClass::Child && other.class != WaitClass::Child;
-            let Some(by) = self.child_that_ended(other).filter(|_| !is_other) else { break };
-            until_ns = other.end_ns;
-            series.push((other, by));
+/// Who counts in a wait that one of several children ended, if that is another of them.
+pub(super) fn last_of_several(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
+    let first = child_that_ended(index, wait)?;
+    let mut series = vec![(wait, first)];
+    let later = index.waits.after(wait).iter();
+    let mut until_ns = wait.end_ns;
+    for other in later.filter(|other| other.class != WaitClass::RunQueue).take(WAITS_LOOKED_AT) {
+        if other.begin_ns > until_ns.saturating_add(PAUSE_MAX.ns()) {
+            break;
         }
-        let (_, own) = series.first().cloned()?;
-        let was_there = |who: &ThreadRef, wait: &WaitSpan| {
-            let length_ns = wait.end_ns.saturating_sub(wait.begin_ns);
-            who.start_ns != 0 && who.start_ns <= wait.begin_ns + length_ns / PART_MISSED
-        };
-        let counts =
-            series.into_iter().rev().fold(None, |counts: Option<ThreadRef>, (wait, by)| {
-                Some(counts.filter(|last| was_there(last, wait)).unwrap_or(by))
-            })?;
-        (counts.pid != own.pid).then_some(counts)
+        // Who has waited for an end, and reads the word of another, has gone on with something else.
+        let is_other = wait.class == WaitClass::Child && other.class != WaitClass::Child;
+        let Some(by) = child_that_ended(index, other).filter(|_| !is_other) else { break };
+        until_ns = other.end_ns;
+        series.push((other, by));
     }
+    let (_, own) = series.first().cloned()?;
+    let was_there = |who: &ThreadRef, wait: &WaitSpan| {
+        let length_ns = wait.end_ns.saturating_sub(wait.begin_ns);
+        who.start_ns != 0 && who.start_ns <= wait.begin_ns + length_ns / PARTS_MISSED.whole()
+    };
+    let counts = series.into_iter().rev().fold(None, |counts: Option<ThreadRef>, (wait, by)| {
+        Some(counts.filter(|last| was_there(last, wait)).unwrap_or(by))
+    })?;
+    (counts.pid != own.pid).then_some(counts)
+}
 
-    /// The child, or child of a child, whose end or word ended a wait.
-    pub(super) fn child_that_ended(&self, wait: &WaitSpan) -> Option<ThreadRef> {
-        use WaitClass::{Child, Idle, PipeRead, UnixRead};
-        let is_for_children = matches!(wait.class, Child | Idle | PipeRead | UnixRead);
-        let by = self.waker(wait).filter(|_| is_for_children)?;
-        (by.pid != wait.thread.pid && self.descends(by.pid, wait.thread.pid)).then_some(by)
-    }
+/// The child, or child of a child, whose end or word ended a wait.
+pub(super) fn child_that_ended(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
+    use WaitClass::{Child, Idle, PipeRead, UnixRead};
+    let is_for_children = matches!(wait.class, Child | Idle | PipeRead | UnixRead);
+    let by = waker(index, wait).filter(|_| is_for_children)?;
+    (by.pid != wait.thread.pid && index.families.descends(by.pid, wait.thread.pid)).then_some(by)
 }
 
 #[cfg(test)]
 mod tests {
     use crate::facts::*;
     use crate::graph::chains::Chains;
+    use crate::graph::ways::held::holder;
     use crate::rules::scenes::{host, thread};
     use crate::waits::timeline::Observed;
 
@@ -92,7 +102,7 @@ mod tests {
         let Observed { model, timelines } = Observed::new(facts);
         let chains = Chains::new(&model, &timelines);
         let all: Vec<_> = timelines.waits().collect();
-        all.iter().filter_map(|wait| Some(chains.peers.holder(wait)?.pid)).collect()
+        all.iter().filter_map(|wait| Some(holder(&chains.index, wait)?.pid)).collect()
     }
 
     #[test]
@@ -127,7 +137,7 @@ mod tests {
         facts.extend([waits("wait4", 20, SECOND, 20), waits("read", 3, 2 * SECOND, 21)]);
         let Observed { model, timelines } = Observed::new(facts);
         let chains = Chains::new(&model, &timelines);
-        let first = timelines.waits().next().and_then(|wait| chains.peers.holder(wait));
+        let first = timelines.waits().next().and_then(|wait| holder(&chains.index, wait));
         assert_eq!(first.map(|who| who.pid), Some(20));
     }
 

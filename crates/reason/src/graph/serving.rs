@@ -3,11 +3,11 @@
 //! The waker, whoever carried the packet, whoever answers the same conversation later, who read the question last, who turned
 //! to something else just as it came, who was held up, who ran. Must not: look past the processes that it is given.
 
-use super::debts::Debt;
-use super::event_loops::is_same_thing;
-use super::peers::Peers;
-use super::wakers::{SAMPLES_APART_NS, by_kernel_thread, carrier, is_stalled};
+use super::conversation::{PAUSE_MAX, answered_unseen_ns, asked_ns, is_same_thing};
+use super::index::Index;
+use super::wakers::{SAMPLES_APART, by_kernel_thread, carrier, is_stalled, waker};
 use crate::facts::*;
+use crate::threshold::Threshold;
 use crate::waits::timeline::WaitSpan;
 use crate::waits::{WaitClass, user_stack};
 use std::collections::HashSet;
@@ -39,6 +39,35 @@ const OF_MACHINE: &[&str] = &[
     "Shenandoah",
 ];
 
+/// A thread that was begun for a question may be older than it.
+static BORN_BEFORE_MAX: Threshold = Threshold::new(
+    30.0,
+    "ms",
+    "from the begin of a thread to the question that it was begun for",
+    "/proc has a thread's begin in ticks of 10 ms; twice that, and one for a greeting",
+);
+/// Or younger.
+static BORN_AFTER_MAX: Threshold = Threshold::new(
+    50.0,
+    "ms",
+    "from a question to the begin of the thread that serves it",
+    "chosen: a server begins its thread at once, and a crowded CPU delays it",
+);
+/// From a question to what it makes a thread wait for.
+static TURNED_AFTER_MAX: Threshold = Threshold::new(
+    200.0,
+    "ms",
+    "from a question to the wait that its server begins for its sake: later ones are for something else",
+    "chosen: long beside what a server reads and computes before it waits",
+);
+/// So far may the times of two waits be off that began, or ended, with each other, where kernel events time them.
+static EVENTS_APART: Threshold = Threshold::new(
+    5.0,
+    "ms",
+    "between the ends of two waits of which one ended the other, as kernel events time them",
+    "chosen: a wake-up takes microseconds, and the turn on a crowded CPU milliseconds",
+);
+
 /// Without the threads of a virtual machine's own; all, if no others are known.
 fn workers(threads: Vec<ThreadRef>) -> Vec<ThreadRef> {
     let machines: HashSet<u32> =
@@ -54,291 +83,253 @@ fn workers(threads: Vec<ThreadRef>) -> Vec<ThreadRef> {
 
 /// The only thread that was begun just as a question came: a server with a thread for each.
 fn born_at(threads: &[ThreadRef], asked_ns: Ns) -> Option<ThreadRef> {
-    // Without root a thread's begin is known to ten milliseconds; and between it and the question there may be a greeting.
-    const BEFORE_NS_MAX: Ns = 30_000_000;
-    const AFTER_NS_MAX: Ns = 50_000_000;
-    let from = asked_ns.saturating_sub(BEFORE_NS_MAX);
-    let within = from..=asked_ns.saturating_add(AFTER_NS_MAX);
+    let from = asked_ns.saturating_sub(BORN_BEFORE_MAX.ns());
+    let within = from..=asked_ns.saturating_add(BORN_AFTER_MAX.ns());
     let is_thread = |of: &&ThreadRef| of.tid != of.pid && within.contains(&of.start_ns);
     let mut born = threads.iter().filter(is_thread);
     let only = born.next()?;
     born.next().is_none().then(|| only.clone())
 }
 
-impl Peers<'_> {
-    /// The thread of some processes that serves a question which came at a time and stands: the one that turned to something
-    /// else then, that ran, that was held up, that waits for events; else the first.
-    pub fn serving_since(&self, pids: &[u32], since_ns: Ns, to: Ns) -> Option<ThreadRef> {
-        let threads = workers(self.threads_of(pids));
-        if let [only] = &threads[..] {
-            return Some(only.clone());
-        }
-        let from = since_ns.max(self.model.look.begin_ns);
-        let length = to.saturating_sub(from);
-        let turned = self.turned_at(&threads, since_ns, to);
-        let busiest = || {
-            let ran = |thread: &&ThreadRef| self.ran_ns(thread);
-            threads.iter().max_by_key(ran).filter(|thread| ran(thread) * 2 >= length).cloned()
-        };
-        let held = || {
-            let held = |thread: &&ThreadRef| self.held_up(thread, from, to);
-            threads.iter().max_by_key(held).filter(|thread| held(thread) * 2 >= length).cloned()
-        };
-        let loops = || {
-            let waits = |thread: &&ThreadRef| {
-                let last = self.waits_of(thread).last();
-                last.is_some_and(|wait| wait.class == WaitClass::Idle)
-            };
-            threads.iter().find(waits).cloned()
-        };
-        let parked = || self.parked_at(&threads, since_ns, to);
-        let known = turned.or_else(parked).or_else(busiest).or_else(held).or_else(loops);
-        known.or_else(|| threads.first().cloned())
+/// The thread of some processes that serves a question which came at a time and stands: the one that turned to something
+/// else then, that ran, that was held up, that waits for events; else the first.
+pub(super) fn serving_since(
+    index: &Index<'_>,
+    pids: &[u32],
+    since_ns: Ns,
+    to: Ns,
+) -> Option<ThreadRef> {
+    let threads = workers(index.families.threads_of(pids));
+    if let [only] = &threads[..] {
+        return Some(only.clone());
     }
-
-    /// The thread that was parked just as a question came, and still is: whoever served it stands before something inside the
-    /// program. One that waits for work has been parked since the question before, and one that handed it on waits for events.
-    fn parked_at(&self, threads: &[ThreadRef], asked_ns: Ns, to: Ns) -> Option<ThreadRef> {
-        const AFTER_NS_MAX: Ns = 200_000_000;
-        let apart_ns = self.apart_ns();
-        let parked = |thread: &&ThreadRef| {
-            self.waits_of(thread).iter().any(|wait| {
-                let (from, until) = (wait.begin_ns, wait.end_ns);
-                matches!(wait.class, WaitClass::FutexWait | WaitClass::FutexLock)
-                    && wait.begin_ns + apart_ns >= asked_ns
-                    && wait.begin_ns <= asked_ns + AFTER_NS_MAX
-                    && wait.end_ns + apart_ns >= to
-                    && user_stack::parked_in_java(self.model, thread, from, until)
-            })
+    let from = since_ns.max(index.model.look.begin_ns);
+    let length = to.saturating_sub(from);
+    let turned = turned_at(index, &threads, since_ns, to);
+    let busiest = || {
+        let ran = |thread: &&ThreadRef| index.waits.ran_ns(thread);
+        threads.iter().max_by_key(ran).filter(|thread| ran(thread) * 2 >= length).cloned()
+    };
+    let held = || {
+        let held = |thread: &&ThreadRef| held_up(index, thread, from, to);
+        threads.iter().max_by_key(held).filter(|thread| held(thread) * 2 >= length).cloned()
+    };
+    let loops = || {
+        let waits = |thread: &&ThreadRef| {
+            let last = index.waits.of(thread).last();
+            last.is_some_and(|wait| wait.class == WaitClass::Idle)
         };
-        let mut all = threads.iter().filter(parked);
-        // Of two the one that served it is not known.
-        let only = all.next()?;
-        all.next().is_none().then(|| only.clone())
-    }
+        threads.iter().find(waits).cloned()
+    };
+    let parked = || parked_at(index, &threads, since_ns, to);
+    let known = turned.or_else(parked).or_else(busiest).or_else(held).or_else(loops);
+    known.or_else(|| threads.first().cloned())
+}
 
-    /// How long a thread was held up itself in an interval.
-    pub(super) fn held_up(&self, thread: &ThreadRef, from: Ns, to: Ns) -> Ns {
-        let waits = self.waits_of(thread).iter();
-        waits
-            .filter(|w| {
-                w.class.is_demand()
-                    || w.class.is_for_somebody() && w.class != WaitClass::FutexWait
-                    || is_stalled(w.class)
-            })
-            .map(|w| w.within_ns(from, to))
-            .sum()
-    }
+/// The thread that was parked just as a question came, and still is: whoever served it stands before something inside the
+/// program. One that waits for work has been parked since the question before, and one that handed it on waits for events.
+fn parked_at(index: &Index<'_>, threads: &[ThreadRef], asked_ns: Ns, to: Ns) -> Option<ThreadRef> {
+    let apart_ns = apart_ns(index);
+    let parked = |thread: &&ThreadRef| {
+        index.waits.of(thread).iter().any(|wait| {
+            let (from, until) = (wait.begin_ns, wait.end_ns);
+            matches!(wait.class, WaitClass::FutexWait | WaitClass::FutexLock)
+                && wait.begin_ns + apart_ns >= asked_ns
+                && wait.begin_ns <= asked_ns + TURNED_AFTER_MAX.ns()
+                && wait.end_ns + apart_ns >= to
+                && user_stack::parked_in_java(index.model, thread, from, until)
+        })
+    };
+    let mut all = threads.iter().filter(parked);
+    // Of two the one that served it is not known.
+    let only = all.next()?;
+    all.next().is_none().then(|| only.clone())
+}
 
-    /// Beside a thread, the one of its process or of what that has begun which rested least, and did something for more than
-    /// one `part` of the time.
-    pub(super) fn busiest_with(
-        &self,
-        main: &ThreadRef,
-        (from, to): (Ns, Ns),
-        part: Ns,
-    ) -> Option<ThreadRef> {
-        let mut pids = vec![main.pid];
-        pids.extend(self.living_children(main.pid).iter().map(|child| child.pid));
-        let busy_ns = |thread: &ThreadRef| -> Ns {
-            let who = self.model.threads.key(thread);
-            let since_ns = self.births.get(&who).map_or(from, |at_ns| (*at_ns).max(from));
-            let until_ns = self.deaths.get(&who).map_or(to, |at_ns| (*at_ns).min(to));
-            let waits = self.waits_within(thread, since_ns, until_ns);
-            if waits.is_empty() && self.ran_ns(thread) == 0 {
-                return 0;
-            }
-            let rests = waits.iter().filter(|it| it.class.is_rest());
-            let rest_ns: Ns = rests.map(|it| it.within_ns(since_ns, until_ns)).sum();
-            until_ns.saturating_sub(since_ns).saturating_sub(rest_ns)
+/// How long a thread was held up itself in an interval.
+pub(super) fn held_up(index: &Index<'_>, thread: &ThreadRef, from: Ns, to: Ns) -> Ns {
+    let waits = index.waits.of(thread).iter();
+    waits
+        .filter(|w| {
+            w.class.is_demand()
+                || w.class.is_for_somebody() && w.class != WaitClass::FutexWait
+                || is_stalled(w.class)
+        })
+        .map(|w| w.within_ns(from, to))
+        .sum()
+}
+
+/// Beside a thread, the one of its process or of what that has begun which rested least, and did something for more than
+/// one `part` of the time.
+pub(super) fn busiest_with(
+    index: &Index<'_>,
+    main: &ThreadRef,
+    (from, to): (Ns, Ns),
+    part: Ns,
+) -> Option<ThreadRef> {
+    let mut pids = vec![main.pid];
+    pids.extend(index.families.living_children(main.pid).iter().map(|child| child.pid));
+    let busy_ns = |thread: &ThreadRef| -> Ns {
+        let (since_ns, until_ns) = index.families.there(thread, (from, to));
+        let waits = index.waits.within(thread, since_ns, until_ns);
+        if waits.is_empty() && index.waits.ran_ns(thread) == 0 {
+            return 0;
+        }
+        let rests = waits.iter().filter(|it| it.class.is_rest());
+        let rest_ns: Ns = rests.map(|it| it.within_ns(since_ns, until_ns)).sum();
+        until_ns.saturating_sub(since_ns).saturating_sub(rest_ns)
+    };
+    let others = index
+        .families
+        .threads_of(&pids)
+        .into_iter()
+        .filter(|it| !index.model.threads.is_same(it, main));
+    others
+        .map(|thread| (busy_ns(&thread), thread))
+        .filter(|(busy_ns, _)| *busy_ns * part > to.saturating_sub(from))
+        .max_by_key(|(busy_ns, thread)| (*busy_ns, std::cmp::Reverse(thread.tid)))
+        .map(|(_, thread)| thread)
+}
+
+/// Of several processes, the thread that matters: the waker if it is one of them, else the one that carried the packet,
+/// else the one that last read what the waiter wrote to, else the one that itself is held up longest during the wait, else
+/// the one that ran most.
+pub(super) fn chosen(
+    index: &Index<'_>,
+    wait: &WaitSpan,
+    processes: Vec<ThreadRef>,
+) -> Option<ThreadRef> {
+    if let Some(waker) = waker(index, wait)
+        && (processes.is_empty() && !by_kernel_thread(wait)
+            || processes.iter().any(|p| p.pid == waker.pid))
+    {
+        return Some(waker);
+    }
+    if let Some(by) = carrier(wait).filter(|by| processes.iter().any(|p| p.pid == by.pid)) {
+        return Some(by.clone());
+    }
+    let known = answers_later(index, wait, &processes)
+        .or_else(|| let_go_with_the_answer(index, wait, &processes))
+        .or_else(|| serving(index, wait, &processes))
+        .or_else(|| turned_to_it(index, wait, &processes));
+    if known.is_some() {
+        return known;
+    }
+    let first = processes.first().cloned();
+    let mut pids: Vec<u32> = processes.iter().map(|p| p.pid).collect();
+    pids.sort_unstable();
+    pids.dedup();
+    let threads = workers(index.families.threads_of(&pids));
+    let length = wait.end_ns.saturating_sub(wait.begin_ns);
+    let held = threads
+        .iter()
+        .map(|thread| (held_up(index, thread, wait.begin_ns, wait.end_ns), thread))
+        .filter(|(held, _)| *held > 0)
+        .max_by_key(|(held, thread)| (*held, std::cmp::Reverse(thread.tid)));
+    let ran = threads
+        .iter()
+        .map(|thread| (index.waits.ran_ns(thread), thread))
+        .max_by_key(|(ran, thread)| (*ran, std::cmp::Reverse(thread.tid)));
+    match (held, ran) {
+        (Some((held, thread)), _) if held * 2 >= length => Some(thread.clone()),
+        (_, Some((ran, thread))) if ran * 2 >= length => Some(thread.clone()),
+        (Some((_, thread)), _) => Some(thread.clone()),
+        (None, _) => first,
+    }
+}
+
+/// Where nobody sees who ends a wait: the only thread of some processes that stood for most of a conversation and was let go
+/// just as its answer came.
+fn let_go_with_the_answer(
+    index: &Index<'_>,
+    wait: &WaitSpan,
+    processes: &[ThreadRef],
+) -> Option<ThreadRef> {
+    let answered_ns = answered_unseen_ns(index, wait)?;
+    let length = answered_ns.saturating_sub(wait.begin_ns);
+    let pids: Vec<u32> = processes.iter().map(|process| process.pid).collect();
+    let is_it = |other: &WaitSpan| {
+        !other.standing
+            && other.class != WaitClass::RunQueue
+            && other.end_ns.abs_diff(answered_ns) <= SAMPLES_APART.ns()
+            && other.within_ns(wait.begin_ns, answered_ns) * 2 > length
+    };
+    let threads = workers(index.families.threads_of(&pids));
+    let mut all = threads.iter().filter(|thread| index.waits.of(thread).iter().any(is_it));
+    let only = all.next()?;
+    all.next().is_none().then(|| only.clone())
+}
+
+/// The thread that answers later in the same conversation: of waits on the same thing by the same thread that go on right
+/// after this one (a client that looks at the clock now and then), the first that one of the processes ended.
+fn answers_later(index: &Index<'_>, wait: &WaitSpan, processes: &[ThreadRef]) -> Option<ThreadRef> {
+    let mut until = wait.end_ns;
+    for other in index.waits.after(wait) {
+        if other.begin_ns > until + PAUSE_MAX.ns() {
+            break;
+        }
+        if !is_same_thing(&other.place, &wait.place) {
+            continue;
+        }
+        until = other.end_ns;
+        let by = waker(index, other).or_else(|| carrier(other).cloned());
+        if let Some(by) = by.filter(|by| processes.iter().any(|p| p.pid == by.pid)) {
+            return Some(by);
+        }
+    }
+    None
+}
+
+/// The thread that turned to something else just as the question came, and still is at it: asleep, or in a wait that is
+/// not for the next event.
+fn turned_to_it(index: &Index<'_>, wait: &WaitSpan, processes: &[ThreadRef]) -> Option<ThreadRef> {
+    let pids: Vec<u32> = processes.iter().map(|process| process.pid).collect();
+    let (threads, asked_ns) = (workers(index.families.threads_of(&pids)), asked_ns(index, wait));
+    let turned = turned_at(index, &threads, asked_ns, wait.end_ns);
+    let born = || born_at(&threads, asked_ns);
+    turned.or_else(born).or_else(|| parked_at(index, &threads, asked_ns, wait.end_ns))
+}
+
+/// So far may the times of two waits be off that began, or ended, with each other.
+fn apart_ns(index: &Index<'_>) -> Ns {
+    if index.model.look.host.kernel_events { EVENTS_APART.ns() } else { SAMPLES_APART.ns() }
+}
+
+fn turned_at(index: &Index<'_>, threads: &[ThreadRef], asked_ns: Ns, to: Ns) -> Option<ThreadRef> {
+    let apart_ns = apart_ns(index);
+    let mut best: Option<(Ns, &ThreadRef)> = None;
+    for thread in threads {
+        let turned = |other: &&WaitSpan| {
+            !matches!(other.class, WaitClass::Idle | WaitClass::FutexWait)
+                && other.end_ns + apart_ns >= to
         };
-        let others =
-            self.threads_of(&pids).into_iter().filter(|it| !self.model.threads.is_same(it, main));
-        others
-            .map(|thread| (busy_ns(&thread), thread))
-            .filter(|(busy_ns, _)| *busy_ns * part > to.saturating_sub(from))
-            .max_by_key(|(busy_ns, thread)| (*busy_ns, std::cmp::Reverse(thread.tid)))
-            .map(|(_, thread)| thread)
-    }
-
-    /// Of several processes, the thread that matters: the waker if it is one of them, else the one that carried the packet,
-    /// else the one that last read what the waiter wrote to, else the one that itself is held up longest during the wait, else
-    /// the one that ran most.
-    pub(super) fn chosen(&self, wait: &WaitSpan, processes: Vec<ThreadRef>) -> Option<ThreadRef> {
-        if let Some(waker) = self.waker(wait)
-            && (processes.is_empty() && !by_kernel_thread(wait)
-                || processes.iter().any(|p| p.pid == waker.pid))
-        {
-            return Some(waker);
-        }
-        if let Some(by) = carrier(wait).filter(|by| processes.iter().any(|p| p.pid == by.pid)) {
-            return Some(by.clone());
-        }
-        let known = self
-            .answers_later(wait, &processes)
-            .or_else(|| self.let_go_with_the_answer(wait, &processes))
-            .or_else(|| self.serving(wait, &processes))
-            .or_else(|| self.turned_to_it(wait, &processes));
-        if known.is_some() {
-            return known;
-        }
-        let first = processes.first().cloned();
-        let mut pids: Vec<u32> = processes.iter().map(|p| p.pid).collect();
-        pids.sort_unstable();
-        pids.dedup();
-        let threads = workers(self.threads_of(&pids));
-        let length = wait.end_ns.saturating_sub(wait.begin_ns);
-        let held = threads
+        let all = index.waits.of(thread);
+        let first = all.partition_point(|other| other.begin_ns + apart_ns < asked_ns);
+        let mut near = all[first..]
             .iter()
-            .map(|thread| (self.held_up(thread, wait.begin_ns, wait.end_ns), thread))
-            .filter(|(held, _)| *held > 0)
-            .max_by_key(|(held, thread)| (*held, std::cmp::Reverse(thread.tid)));
-        let ran = threads
-            .iter()
-            .map(|thread| (self.ran_ns(thread), thread))
-            .max_by_key(|(ran, thread)| (*ran, std::cmp::Reverse(thread.tid)));
-        match (held, ran) {
-            (Some((held, thread)), _) if held * 2 >= length => Some(thread.clone()),
-            (_, Some((ran, thread))) if ran * 2 >= length => Some(thread.clone()),
-            (Some((_, thread)), _) => Some(thread.clone()),
-            (None, _) => first,
-        }
-    }
-
-    /// Where nobody sees who ends a wait: the only thread of some processes that stood for most of a conversation and was let go
-    /// just as its answer came.
-    fn let_go_with_the_answer(
-        &self,
-        wait: &WaitSpan,
-        processes: &[ThreadRef],
-    ) -> Option<ThreadRef> {
-        let answered_ns = self.answered_unseen_ns(wait)?;
-        let length = answered_ns.saturating_sub(wait.begin_ns);
-        let pids: Vec<u32> = processes.iter().map(|process| process.pid).collect();
-        let is_it = |other: &WaitSpan| {
-            !other.standing
-                && other.class != WaitClass::RunQueue
-                && other.end_ns.abs_diff(answered_ns) <= SAMPLES_APART_NS
-                && other.within_ns(wait.begin_ns, answered_ns) * 2 > length
-        };
-        let threads = workers(self.threads_of(&pids));
-        let mut all = threads.iter().filter(|thread| self.waits_of(thread).iter().any(is_it));
-        let only = all.next()?;
-        all.next().is_none().then(|| only.clone())
-    }
-
-    /// The thread that answers later in the same conversation: of waits on the same thing by the same thread that go on right
-    /// after this one (a client that looks at the clock now and then), the first that one of the processes ended.
-    pub(super) fn answers_later(
-        &self,
-        wait: &WaitSpan,
-        processes: &[ThreadRef],
-    ) -> Option<ThreadRef> {
-        const PAUSE_NS_MAX: Ns = 50_000_000;
-        let mut until = wait.end_ns;
-        for other in self.waits_after(wait) {
-            if other.begin_ns > until + PAUSE_NS_MAX {
-                break;
-            }
-            if !is_same_thing(&other.place, &wait.place) {
-                continue;
-            }
-            until = other.end_ns;
-            let by = self.waker(other).or_else(|| carrier(other).cloned());
-            if let Some(by) = by.filter(|by| processes.iter().any(|p| p.pid == by.pid)) {
-                return Some(by);
+            .take_while(|other| other.begin_ns <= asked_ns + TURNED_AFTER_MAX.ns());
+        if let Some(turn) = near.find(turned) {
+            let after = turn.begin_ns.abs_diff(asked_ns);
+            if best.as_ref().is_none_or(|(known, _)| after < *known) {
+                best = Some((after, thread));
             }
         }
-        None
     }
+    best.map(|(_, thread)| thread.clone())
+}
 
-    /// The thread that turned to something else just as the question came, and still is at it: asleep, or in a wait that is
-    /// not for the next event.
-    pub(super) fn turned_to_it(
-        &self,
-        wait: &WaitSpan,
-        processes: &[ThreadRef],
-    ) -> Option<ThreadRef> {
-        let pids: Vec<u32> = processes.iter().map(|process| process.pid).collect();
-        let (threads, asked_ns) = (workers(self.threads_of(&pids)), self.asked_ns(wait));
-        let turned = self.turned_at(&threads, asked_ns, wait.end_ns);
-        let born = || born_at(&threads, asked_ns);
-        turned.or_else(born).or_else(|| self.parked_at(&threads, asked_ns, wait.end_ns))
-    }
-
-    /// So far may the times of two waits be off that began, or ended, with each other.
-    fn apart_ns(&self) -> Ns {
-        const DATED_NS: Ns = 5_000_000;
-        if self.model.look.host.kernel_events { DATED_NS } else { SAMPLES_APART_NS }
-    }
-
-    pub(super) fn turned_at(
-        &self,
-        threads: &[ThreadRef],
-        asked_ns: Ns,
-        to: Ns,
-    ) -> Option<ThreadRef> {
-        const AFTER_NS_MAX: Ns = 200_000_000;
-        let apart_ns = self.apart_ns();
-        let mut best: Option<(Ns, &ThreadRef)> = None;
-        for thread in threads {
-            let turned = |other: &&WaitSpan| {
-                !matches!(other.class, WaitClass::Idle | WaitClass::FutexWait)
-                    && other.end_ns + apart_ns >= to
-            };
-            let all = self.waits_of(thread);
-            let first = all.partition_point(|other| other.begin_ns + apart_ns < asked_ns);
-            let mut near =
-                all[first..].iter().take_while(|other| other.begin_ns <= asked_ns + AFTER_NS_MAX);
-            if let Some(turn) = near.find(turned) {
-                let after = turn.begin_ns.abs_diff(asked_ns);
-                if best.as_ref().is_none_or(|(known, _)| after < *known) {
-                    best = Some((after, thread));
-                }
-            }
-        }
-        best.map(|(_, thread)| thread.clone())
-    }
-
-    /// When the conversation that a wait belongs to began to wait: waits on the same thing that only the clock ended go on.
-    pub(super) fn asked_ns(&self, wait: &WaitSpan) -> Ns {
-        const PAUSE_NS_MAX: Ns = 50_000_000;
-        let mut asked_ns = wait.begin_ns;
-        for other in self.waits_before(wait).iter().rev() {
-            if other.end_ns + PAUSE_NS_MAX < asked_ns {
-                break;
-            }
-            if !is_same_thing(&other.place, &wait.place) {
-                continue;
-            }
-            let by_clock = other.wake.as_ref().is_none_or(|wake| {
-                matches!(wake.context, WakeContext::HardInterrupt | WakeContext::Unknown)
-            });
-            if !by_clock {
-                break;
-            }
-            asked_ns = other.begin_ns;
-        }
-        // The connection's own clocks know of a question that came before the look.
-        let debts = self.debts.awaits.get(&wait.thread.pid).map_or(&[][..], Vec::as_slice);
-        let of_socket = |debt: &&Debt| matches!(&wait.place.object, Some(ObjectRef::Inet(own)) if own.ino == debt.ino);
-        let since = debts.iter().find(of_socket).map(|debt| debt.since_ns);
-        since.filter(|since| *since < wait.end_ns).map_or(asked_ns, |since| since.min(asked_ns))
-    }
-
-    /// The thread at the far end that has read from this very connection last before the wait, and so took the question.
-    pub(super) fn serving(&self, wait: &WaitSpan, processes: &[ThreadRef]) -> Option<ThreadRef> {
-        let waits = match &wait.place.object {
-            Some(ObjectRef::Unix { peer_ino, .. }) => self.waits_on(*peer_ino),
-            Some(ObjectRef::Inet(socket)) => self.far_waits(socket),
-            _ => return None,
-        };
-        let before = |other: &&&WaitSpan| {
-            other.begin_ns < wait.end_ns && processes.iter().any(|p| p.pid == other.thread.pid)
-        };
-        let last = waits.iter().filter(before).max_by_key(|other| other.begin_ns)?;
-        Some(last.thread.clone())
-    }
+/// The thread at the far end that has read from this very connection last before the wait, and so took the question.
+fn serving(index: &Index<'_>, wait: &WaitSpan, processes: &[ThreadRef]) -> Option<ThreadRef> {
+    let waits = match &wait.place.object {
+        Some(ObjectRef::Unix { peer_ino, .. }) => index.connections.waits_on(*peer_ino),
+        Some(ObjectRef::Inet(socket)) => index.connections.far_waits(socket),
+        _ => return None,
+    };
+    let before = |other: &&&WaitSpan| {
+        other.begin_ns < wait.end_ns && processes.iter().any(|p| p.pid == other.thread.pid)
+    };
+    let last = waits.iter().filter(before).max_by_key(|other| other.begin_ns)?;
+    Some(last.thread.clone())
 }
 
 #[cfg(test)]
@@ -373,8 +364,8 @@ mod tests {
 
     fn serves(more: Vec<Vec<Fact>>) -> Option<u32> {
         let Observed { model, timelines } = Observed::new([vec![host()], more].concat().concat());
-        let peers = Peers::new(&model, &timelines);
-        peers.serving_since(&[20], 2 * SECOND, LOOK_NS).map(|thread| thread.tid)
+        let index = Index::new(&model, &timelines);
+        serving_since(&index, &[20], 2 * SECOND, LOOK_NS).map(|thread| thread.tid)
     }
 
     #[test]
@@ -406,9 +397,9 @@ mod tests {
                 wait(asker.clone(), (SECOND, 4 * SECOND), Some(near.clone())),
             ]);
             let Observed { model, timelines } = Observed::new(facts);
-            let peers = Peers::new(&model, &timelines);
-            let asked = peers.wait_at(&asker, 2 * SECOND).expect("it waits");
-            peers.chosen(asked, vec![of_java(20, "java")]).map(|thread| thread.tid)
+            let index = Index::new(&model, &timelines);
+            let asked = index.waits.at(&asker, 2 * SECOND).expect("it waits");
+            chosen(&index, asked, vec![of_java(20, "java")]).map(|thread| thread.tid)
         };
         assert_eq!(chosen(3 * SECOND), Some(21));
         assert_ne!(chosen(4 * SECOND), Some(21), "it may be either");
@@ -431,8 +422,8 @@ mod tests {
                 facts.push(Fact { at_ns: LOOK_NS, body: Body::Blocked(blocked) });
             }
             let Observed { model, timelines } = Observed::new(facts);
-            let peers = Peers::new(&model, &timelines);
-            peers.serving_since(&[20], 2 * SECOND, LOOK_NS).map(|thread| thread.tid)
+            let index = Index::new(&model, &timelines);
+            serving_since(&index, &[20], 2 * SECOND, LOOK_NS).map(|thread| thread.tid)
         };
         assert_eq!(sleeps(true, 1_000_000), Some(21));
         assert_eq!(sleeps(true, 15_000_000), Some(20), "it slept before the question came");

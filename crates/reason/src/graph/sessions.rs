@@ -7,8 +7,11 @@
 //! session says nothing of the kind; there it is the other one only if there is one other. Must not: choose among several, or
 //! read a title of a process that was begun by somebody else.
 
-use super::peers::Peers;
-use crate::facts::{Ns, Thread, ThreadRef};
+use super::conversation::PAUSE_MAX;
+use super::index::Index;
+use super::question::is_for_a_question;
+use super::wakers::waker;
+use crate::facts::{Thread, ThreadRef};
 use crate::waits::timeline::WaitSpan;
 
 /// What the title of a session says (PostgreSQL's ps_status: `postgres: [cluster: ]user database host activity`).
@@ -42,69 +45,69 @@ impl<'a> Title<'a> {
     }
 }
 
-impl Peers<'_> {
-    /// Whether a session says that it waits for a lock, by the end of the look, where `wait` stands.
-    pub(super) fn says_that_it_waits(&self, wait: &WaitSpan) -> bool {
-        let waiter = self.model.threads.by_id.get(&wait.thread.pid).filter(|_| wait.standing);
-        waiter.and_then(|it| Title::read(&it.command)).is_some_and(|title| title.waits())
-    }
+/// Whether a session says that it waits for a lock, by the end of the look, where `wait` stands.
+pub(super) fn says_that_it_waits(index: &Index<'_>, wait: &WaitSpan) -> bool {
+    let waiter = index.model.threads.by_id.get(&wait.thread.pid).filter(|_| wait.standing);
+    waiter.and_then(|it| Title::read(&it.command)).is_some_and(|title| title.waits())
+}
 
-    /// Who lets go in the end of what a session waits for: its own server's clock ends the wait for a moment, to look for a
-    /// deadlock (PostgreSQL, after a second), and the session waits on. With the wait that he ended.
-    pub(super) fn lets_go_later(&self, wait: &WaitSpan) -> Option<(&WaitSpan, ThreadRef)> {
-        const PAUSE_NS_MAX: Ns = 50_000_000;
-        let mut until = wait.end_ns;
-        for other in self.waits_after(wait) {
-            if other.begin_ns > until + PAUSE_NS_MAX {
-                break;
-            }
-            until = other.end_ns;
-            if other.place.syscall == wait.place.syscall
-                && let Some(by) = self.waker(other)
-            {
-                return (by.pid != wait.thread.pid).then_some((other, by));
-            }
+/// Who lets go in the end of what a session waits for: its own server's clock ends the wait for a moment, to look for a
+/// deadlock (PostgreSQL, after a second), and the session waits on. With the wait that he ended.
+pub(super) fn lets_go_later<'a>(
+    index: &Index<'a>,
+    wait: &WaitSpan,
+) -> Option<(&'a WaitSpan, ThreadRef)> {
+    let mut until = wait.end_ns;
+    for other in index.waits.after(wait) {
+        if other.begin_ns > until + PAUSE_MAX.ns() {
+            break;
         }
-        None
+        until = other.end_ns;
+        if other.place.syscall == wait.place.syscall
+            && let Some(by) = waker(index, other)
+        {
+            return (by.pid != wait.thread.pid).then_some((other, by));
+        }
     }
+    None
+}
 
-    /// The session that has what `wait` is for, if only one can have it.
-    pub(super) fn session_that_holds(&self, wait: &WaitSpan) -> Option<ThreadRef> {
-        self.session_by_title(wait).or_else(|| self.only_other_session(wait))
-    }
+/// The session that has what `wait` is for, if only one can have it.
+pub(super) fn session_that_holds(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
+    session_by_title(index, wait).or_else(|| only_other_session(index, wait))
+}
 
-    /// Of a server with a thread for each session (MariaDB, MySQL): the only other one, where it waits for its client's next
-    /// word meanwhile. Somebody has the lock, and who works for a client would be seen to.
-    fn only_other_session(&self, wait: &WaitSpan) -> Option<ThreadRef> {
-        // Threads are read one after another as the look ends.
-        let at_ns = wait.begin_ns.max(self.model.look.begin_ns).midpoint(wait.end_ns);
-        let rests = |thread: &ThreadRef| {
-            let its = self.wait_at(thread, at_ns);
-            its.is_some_and(|its| self.is_for_a_question(its))
-        };
-        let threads = self.threads_of(&[wait.thread.pid]);
-        let others = threads.into_iter().filter(|other| other.tid != wait.thread.tid);
-        let mut resting = others.filter(rests);
-        let only = resting.next()?;
-        resting.next().is_none().then_some(only)
-    }
+/// Of a server with a thread for each session (MariaDB, MySQL): the only other one, where it waits for its client's next
+/// word meanwhile. Somebody has the lock, and who works for a client would be seen to.
+fn only_other_session(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
+    // Threads are read one after another as the look ends.
+    let at_ns = wait.begin_ns.max(index.model.look.begin_ns).midpoint(wait.end_ns);
+    let rests = |thread: &ThreadRef| {
+        let its = index.waits.at(thread, at_ns);
+        its.is_some_and(|its| is_for_a_question(index, its))
+    };
+    let threads = index.families.threads_of(&[wait.thread.pid]);
+    let others = threads.into_iter().filter(|other| other.tid != wait.thread.tid);
+    let mut resting = others.filter(rests);
+    let only = resting.next()?;
+    resting.next().is_none().then_some(only)
+}
 
-    fn session_by_title(&self, wait: &WaitSpan) -> Option<ThreadRef> {
-        let identity = |pid: u32| self.model.threads.by_id.get(&pid);
-        let waiter = identity(wait.thread.pid)?;
-        let database = Title::read(&waiter.command)?.database;
-        let may_hold = |other: &Thread| {
-            let title = Title::read(&other.command);
-            other.executable == waiter.executable
-                && title.is_some_and(|title| title.database == database && title.may_hold())
-        };
-        let siblings = self.living_children(waiter.parent_pid);
-        let mut holders = siblings.into_iter().filter(|sibling| {
-            sibling.pid != wait.thread.pid && identity(sibling.pid).is_some_and(may_hold)
-        });
-        let only = holders.next()?;
-        holders.next().is_none().then_some(only)
-    }
+fn session_by_title(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
+    let identity = |pid: u32| index.model.threads.by_id.get(&pid);
+    let waiter = identity(wait.thread.pid)?;
+    let database = Title::read(&waiter.command)?.database;
+    let may_hold = |other: &Thread| {
+        let title = Title::read(&other.command);
+        other.executable == waiter.executable
+            && title.is_some_and(|title| title.database == database && title.may_hold())
+    };
+    let siblings = index.families.living_children(waiter.parent_pid);
+    let mut holders = siblings.into_iter().filter(|sibling| {
+        sibling.pid != wait.thread.pid && identity(sibling.pid).is_some_and(may_hold)
+    });
+    let only = holders.next()?;
+    holders.next().is_none().then_some(only)
 }
 
 #[cfg(test)]

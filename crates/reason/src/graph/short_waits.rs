@@ -12,16 +12,32 @@
 
 use crate::facts::{Ns, TargetKind, ThreadTime, WaitState};
 use crate::model::{Model, ThreadKey};
+use crate::threshold::Threshold;
 use crate::waits::WaitClass;
 use crate::waits::timeline::{Timelines, WaitSpan};
 use std::collections::HashMap;
 
 /// Fewer waits are no sample.
-const SAMPLE_MIN: usize = 10;
+static SAMPLE_MIN: Threshold = Threshold::new(
+    10.0,
+    "1",
+    "short waits that were reported of a thread: fewer are no sample of the others",
+    "chosen: of ten the share of a kind is known to a third",
+);
 /// A wait of so many times the threshold is none of the short ones.
-const SHORT_TIMES: Ns = 4;
+static SHORT_TIMES: Threshold = Threshold::new(
+    4.0,
+    "1",
+    "times the threshold that a short wait takes at most: a longer one was reported whatever it was for",
+    "chosen: what is just above the threshold is like what is just below",
+);
 /// What is left of a thread's sleep is worth dividing from this part of it on.
-const LEFT_MIN: f64 = 0.02;
+static LEFT_MIN: Threshold = Threshold::new(
+    0.02,
+    "1",
+    "part of a thread's sleep that no wait explains: less is what sums and events differ by",
+    "chosen",
+);
 
 /// For how much time each short wait stands.
 #[derive(Default)]
@@ -69,14 +85,14 @@ pub(super) fn reported<'t>(
 impl Reported<'_> {
     /// Whether the short ones are enough to stand for others.
     pub fn is_sample(&self) -> bool {
-        self.short.len() >= SAMPLE_MIN
+        self.short.len() >= SAMPLE_MIN.count()
     }
 }
 
 /// The longest wait that is short, where not all were reported; none where they were.
 pub(super) fn short_ns_max(model: &Model) -> Option<Ns> {
     let threshold_ns = model.look.window_end.traced_threshold_ns;
-    (threshold_ns > 0).then_some(threshold_ns * SHORT_TIMES)
+    (threshold_ns > 0).then_some(threshold_ns * SHORT_TIMES.whole())
 }
 
 impl ShortWaits {
@@ -95,7 +111,7 @@ impl ShortWaits {
                 reported(timelines, who, time, short_ns).into_iter().enumerate()
             {
                 let slept_ns = of.all_ns + left_ns;
-                if of.is_sample() && left_ns as f64 >= LEFT_MIN * slept_ns as f64 {
+                if of.is_sample() && left_ns as f64 >= LEFT_MIN.value * slept_ns as f64 {
                     let weight = 1.0 + left_ns as f64 / of.short_ns.max(1) as f64;
                     weights.insert((who, at == 1), weight);
                 }

@@ -13,13 +13,24 @@
 use super::chains::Leaf;
 use crate::facts::Ns;
 use crate::model::object::Object;
+use crate::threshold::Threshold;
 use crate::waits::timeline::WaitSpan;
 use std::collections::BTreeMap;
 
 /// Fewer waits may be those of a client that asks a slow server now and then.
-const WAITS_MIN: usize = 3;
+static WAITS_MIN: Threshold = Threshold::new(
+    3.0,
+    "1",
+    "waits that have ended on one connection, or rests of one loop: fewer may be those of a client that asks a slow server now and then",
+    "chosen",
+);
 /// Part of the time on a connection in which the server rests.
-const REST_MIN: f64 = 0.8;
+static REST_MIN: Threshold = Threshold::new(
+    0.8,
+    "1",
+    "part of the time on a connection in which the server rests: one that works for its answers rests for less",
+    "chosen",
+);
 
 /// Waits for answers, by who waits on which connection.
 pub(super) struct Subscriptions {
@@ -33,7 +44,7 @@ pub(super) struct Subscriptions {
 pub(super) fn rests(leaves: &[Leaf]) -> bool {
     let all_ns: Ns = leaves.iter().map(Leaf::ns).sum();
     let rests = || leaves.iter().filter(|leaf| leaf.is_rest()).map(Leaf::ns);
-    rests().count() >= WAITS_MIN && rests().all(|ns| ns * 2 < all_ns)
+    rests().count() >= WAITS_MIN.count() && rests().all(|ns| ns * 2 < all_ns)
 }
 
 #[derive(Default)]
@@ -47,14 +58,14 @@ struct Asked {
 
 impl Asked {
     fn is_for_work(&self, ended_min: usize) -> bool {
-        self.ended >= ended_min && self.for_work_ns as f64 >= REST_MIN * self.all_ns as f64
+        self.ended >= ended_min && self.for_work_ns as f64 >= REST_MIN.value * self.all_ns as f64
     }
 }
 
 impl Subscriptions {
     /// Of a look. On a host a debt is nobody's loss by itself, so that the server rests is enough there.
     pub(super) fn new(is_asked: bool) -> Self {
-        let ended_min = if is_asked { WAITS_MIN } else { 0 };
+        let ended_min = if is_asked { WAITS_MIN.count() } else { 0 };
         Self { ended_min, by_connection: BTreeMap::new() }
     }
 

@@ -1,53 +1,62 @@
-//! Who ended a wait, as far as the wake-up tells: a task, whoever sent a packet, or the clock.
+//! Who ended a wait, as far as the wake-up says: a task, whoever sent a packet, or the clock.
 //!
 //! A task that wakes in its own context is believed. What runs in an interrupt is a bystander, unless it carried a packet: then
 //! only somebody at the other end is to be believed. A kernel thread acts for others. Must not: follow anybody.
 
-use super::peers::Peers;
+use super::index::Index;
 use crate::facts::{Ns, Place, ThreadRef, Wake, WakeContext};
-use crate::model::ThreadKey;
+use crate::threshold::Threshold;
 use crate::waits::WaitClass;
 use crate::waits::timeline::WaitSpan;
-use std::collections::HashMap;
 
 /// A thread that is to die by a signal is gone by then.
-const DIES_WITHIN_NS: Ns = 100_000_000;
+pub(super) static DIES_WITHIN: Threshold = Threshold::new(
+    100.0,
+    "ms",
+    "from the end of a wait to the end of its thread: a signal that ends both needs one turn on a CPU",
+    "chosen: long beside a turn on a crowded CPU",
+);
 
-impl Peers<'_> {
-    /// The task that woke it, unless it was an interrupt or the idle task, or it was killed: who does that has not done what was
-    /// waited for. Nor has holdup, whatever it did.
-    pub fn waker(&self, wait: &WaitSpan) -> Option<ThreadRef> {
-        let wake = wait.wake.as_ref()?;
-        let own_pid = self.model.look.host.own_pid;
-        let is_somebody = wake.by.tid != 0 && (own_pid == 0 || wake.by.pid != own_pid);
-        let is_itself = || self.model.threads.is_same(&wake.by, &wait.thread);
-        (wake.context == WakeContext::Task && is_somebody && !is_itself() && !self.is_killed(wait))
-            .then(|| self.as_process(wait.class, &wake.by, wake.at_ns))
-    }
+/// Between two samples of a thread whose wake-ups nobody sees: so far its times may be off.
+pub(super) static SAMPLES_APART: Threshold = Threshold::new(
+    25.0,
+    "ms",
+    "between two readings of a thread without kernel events: what happened in between is only known to be between them",
+    "chosen: readings are taken every few hundredths of a second at most",
+);
 
-    /// Whether a signal ended a wait, and with it the thread.
-    pub(super) fn is_killed(&self, wait: &WaitSpan) -> bool {
-        let died_ns = self.killed.get(&self.model.threads.key(&wait.thread));
-        died_ns.is_some_and(|at_ns| {
-            (wait.end_ns..=wait.end_ns.saturating_add(DIES_WITHIN_NS)).contains(at_ns)
-        })
-    }
+/// The task that woke it, unless it was an interrupt or the idle task, or it was killed: who does that has not done what was
+/// waited for. Nor has holdup, whatever it did.
+pub(super) fn waker(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
+    let wake = wait.wake.as_ref()?;
+    let own_pid = index.model.look.host.own_pid;
+    let is_somebody = wake.by.tid != 0 && (own_pid == 0 || wake.by.pid != own_pid);
+    let is_itself = || index.model.threads.is_same(&wake.by, &wait.thread);
+    (wake.context == WakeContext::Task && is_somebody && !is_itself() && !is_killed(index, wait))
+        .then(|| as_process(index, wait.class, &wake.by, wake.at_ns))
+}
 
-    /// The thread that a wake-up is believed of. A process that ends, by a signal or by itself, wakes its parent by whichever of
-    /// its threads is the last to go: what was waited for is what its main thread did.
-    fn as_process(&self, class: WaitClass, by: &ThreadRef, at_ns: Ns) -> ThreadRef {
-        if by.tid == by.pid {
-            return by.clone();
-        }
-        let dies = |of: &HashMap<ThreadKey, Ns>, who: &ThreadRef| {
-            let died_ns = of.get(&self.model.threads.key_at(who, at_ns));
-            died_ns.is_some_and(|it| it.abs_diff(at_ns) <= DIES_WITHIN_NS)
-        };
-        let main = self.model.threads.thread_ref_at(by.pid, at_ns);
-        let ends =
-            || class == WaitClass::Child && [by, &main].iter().all(|it| dies(&self.deaths, it));
-        if dies(&self.killed, by) || ends() { main } else { by.clone() }
+/// Whether a signal ended a wait, and with it the thread.
+pub(super) fn is_killed(index: &Index<'_>, wait: &WaitSpan) -> bool {
+    let died_ns = index.families.killed_ns(index.model.threads.key(&wait.thread));
+    died_ns.is_some_and(|at_ns| {
+        (wait.end_ns..=wait.end_ns.saturating_add(DIES_WITHIN.ns())).contains(&at_ns)
+    })
+}
+
+/// The thread that a wake-up is believed of. A process that ends, by a signal or by itself, wakes its parent by whichever of
+/// its threads is the last to go: what was waited for is what its main thread did.
+fn as_process(index: &Index<'_>, class: WaitClass, by: &ThreadRef, at_ns: Ns) -> ThreadRef {
+    if by.tid == by.pid {
+        return by.clone();
     }
+    let dies =
+        |died_ns: Option<Ns>| died_ns.is_some_and(|it| it.abs_diff(at_ns) <= DIES_WITHIN.ns());
+    let key = |who: &ThreadRef| index.model.threads.key_at(who, at_ns);
+    let main = index.model.threads.thread_ref_at(by.pid, at_ns);
+    let ended = |who: &ThreadRef| dies(index.families.died_ns(key(who)));
+    let ends = || class == WaitClass::Child && ended(by) && ended(&main);
+    if dies(index.families.killed_ns(key(by))) || ends() { main } else { by.clone() }
 }
 
 /// Whether a kernel thread ended a wait, for somebody who was not seen.
@@ -87,20 +96,18 @@ pub(super) fn timeout_ns(place: &Place) -> Option<Ns> {
     u32::try_from(argument as i32).ok().map(|ms| Ns::from(ms) * NS_PER_MS)
 }
 
-/// Between two samples of a thread whose wake-ups nobody sees: so far its times may be off.
-pub(super) const SAMPLES_APART_NS: Ns = 25_000_000;
-
 /// Whether nobody saw what ended a wait.
 pub(super) fn is_unseen(wait: &WaitSpan) -> bool {
     wait.wake.as_ref().is_some_and(|wake| wake.context == WakeContext::Unknown)
 }
 
-/// Whether a wait whose wake-up nobody saw took as long as its call was to wait at most, as far as sampling tells.
+/// Whether a wait whose wake-up nobody saw took as long as its call was to wait at most, as far as sampling shows.
 pub(super) fn has_timed_out(wait: &WaitSpan) -> bool {
-    const TIMEOUT_NS_MIN: Ns = 2 * SAMPLES_APART_NS;
-    let timeout_ns = timeout_ns(&wait.place).filter(|ns| is_unseen(wait) && *ns >= TIMEOUT_NS_MIN);
+    // A shorter one is lost in what sampling leaves open.
+    let timeout_ns_min = 2 * SAMPLES_APART.ns();
+    let timeout_ns = timeout_ns(&wait.place).filter(|ns| is_unseen(wait) && *ns >= timeout_ns_min);
     let lasted_ns = wait.end_ns.saturating_sub(wait.begin_ns);
-    timeout_ns.is_some_and(|ns| lasted_ns.abs_diff(ns) <= SAMPLES_APART_NS)
+    timeout_ns.is_some_and(|ns| lasted_ns.abs_diff(ns) <= SAMPLES_APART.ns())
 }
 
 /// Whose thread carried the packet that ended a wait: on one host the sender's own, in a soft interrupt. It may

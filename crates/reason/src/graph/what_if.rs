@@ -17,22 +17,38 @@
 //! Edit together: chains.rs (how waits are followed), ends.rs (what each piece is led to).
 
 use super::chains::{ChainLink, Chains};
+use super::demand::Graph;
 use super::end::EndKind;
-use super::ends::{End, EndKey, Found, Graph, Lost, command_end_ns, command_root, named_key};
+use super::end::{End, EndKey, Lost};
+use super::ends::{Found, command_end_ns, command_root, named_key};
 use super::next::Next;
+use super::parallel::child_that_ended;
+use super::ways;
+use super::ways::way::Waiter;
 use crate::facts::{Ns, ThreadRef};
 use crate::model::{Model, ThreadKey};
+use crate::threshold::Threshold;
 use crate::waits::timeline::{Doing, WaitSpan};
 use std::collections::HashMap;
 
 /// Ends that are asked about, greatest first.
 const ENDS_MAX: usize = 8;
 /// Smaller parts of the wall are not asked about.
-const SHARE_MIN: f64 = 0.01;
+static SHARE_MIN: Threshold = Threshold::new(
+    0.01,
+    "1",
+    "part of the wall time of a command that an end has: of less nobody asks what would be saved",
+    "chosen",
+);
 /// A command of more pieces is not asked about: the answer would take longer than it is worth.
 const PIECES_MAX: usize = 300_000;
 /// More than so many times the path's seconds of an end are spent by several threads at once.
-const SIDE_BY_SIDE: f64 = 1.02;
+static SIDE_BY_SIDE_MIN: Threshold = Threshold::new(
+    1.02,
+    "1",
+    "what threads spent on an end, for each second of the path: with more, several did so side by side",
+    "chosen: a fiftieth is what rounding of pieces leaves open",
+);
 /// Lines that wait for each other in a circle are left after so many steps.
 const DEPTH_MAX: usize = 32;
 
@@ -75,7 +91,7 @@ impl WhatIf {
     pub fn of(graph: &Graph<'_>) -> Option<Self> {
         let root = command_root(graph.model)?;
         let wall_seconds = graph.wall_seconds();
-        let large = |end: &&End| end.seconds > 0.0 && end.seconds >= SHARE_MIN * wall_seconds;
+        let large = |end: &&End| end.seconds > 0.0 && end.seconds >= SHARE_MIN.value * wall_seconds;
         let ends = graph.ends.iter().filter(large).take(ENDS_MAX);
         let asked: HashMap<EndKey, (usize, f64)> =
             ends.enumerate().map(|(number, end)| (end.key(), (number, end.seconds))).collect();
@@ -119,7 +135,7 @@ impl WhatIf {
         let (numbers, seconds) = self.numbers(std::slice::from_ref(end))?;
         let line = self.lines.known.get(&thread).copied();
         let took: f64 = self.lines.took_seconds(numbers[0]);
-        let line = line.filter(|_| took > SIDE_BY_SIDE * seconds)?;
+        let line = line.filter(|_| took > SIDE_BY_SIDE_MIN.value * seconds)?;
         Some(self.saved(&Gone { numbers: &numbers, line: Some(line) }, seconds))
     }
 
@@ -342,11 +358,11 @@ fn awaited(
     if wait.class.is_root() {
         return None;
     }
-    let peers = &graph.chains.peers;
+    let index = &graph.chains.index;
     // It went on when that child ended, whichever of several counts for the path.
-    let next = match peers.child_that_ended(wait) {
+    let next = match child_that_ended(index, wait) {
         Some(child) => Next::Thread(child),
-        None => peers.responsible(wait, (from, to), true, None),
+        None => ways::responsible(&Waiter { index, wait, within: (from, to), asker: None }, true).0,
     };
     match next {
         Next::Thread(thread)
@@ -375,6 +391,7 @@ fn link(wait: &WaitSpan, begin_ns: Ns, end_ns: Ns) -> ChainLink {
         own_clock: false,
         question_of: None,
         is_brought: false,
+        because: None,
     }
 }
 

@@ -6,6 +6,7 @@
 
 use crate::facts::*;
 use crate::model::Model;
+use crate::threshold::Threshold;
 use std::collections::BTreeMap;
 
 /// With fewer samples a share is a guess.
@@ -20,7 +21,12 @@ const ACCOUNTING: &[&str] = &["try_charge", "uncharge_batch", "uncharge_folio", 
 const RECLAIMING: &[&str] =
     &["try_to_free_mem_cgroup_pages", "mem_cgroup_out_of_memory", "shrink_node", "shrink_lruvec"];
 /// Samples that span less than this say nothing of rates, seconds.
-const SPAN_MIN_SECONDS: f64 = 0.1;
+static SPAN_MIN: Threshold = Threshold::new(
+    0.1,
+    "s",
+    "time between the first and the last sample of a thread: less says nothing of rates",
+    "chosen: a few periods of the sampler",
+);
 
 /// The on-CPU samples of one process.
 #[derive(Debug, Clone)]
@@ -98,7 +104,7 @@ impl<'a> CpuProfile<'a> {
         }
         for effort in &model.cpu.efforts {
             let seconds = effort.until_ns.saturating_sub(effort.since_ns) as f64 / 1e9;
-            if seconds >= SPAN_MIN_SECONDS {
+            if seconds >= SPAN_MIN.value {
                 let sum =
                     by_pid.entry(effort.thread.pid).or_default().rates.get_or_insert_default();
                 sum.calls += (effort.reads + effort.writes) as f64 / seconds;

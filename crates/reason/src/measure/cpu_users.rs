@@ -13,7 +13,24 @@ use super::ancestry::Ancestry;
 use super::cpu_quotas::{Quota, out_of_quota_ns, quotas};
 use crate::facts::*;
 use crate::model::Model;
+use crate::threshold::Threshold;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// From here on all CPUs count as in use.
+pub static BUSY_MIN: Threshold = Threshold::new(
+    0.9,
+    "1",
+    "the CPUs that the victim may use are in use for so much of the time; with less, somebody idles beside the queue",
+    "chosen; lab, seeds 1, 4401 and 4402: 1.00 on each full host",
+);
+
+/// From here on a host has more to do than it can.
+pub static READY_PER_CPU_MIN: Threshold = Threshold::new(
+    0.5,
+    "1",
+    "threads that are ready and have no CPU, on average, for each CPU; with fewer, work takes less than half as long again",
+    "chosen: three threads that always compute on two CPUs",
+);
 
 /// The users of the CPUs over a look.
 #[derive(Debug)]
@@ -126,6 +143,16 @@ impl<'a> CpuUsers<'a> {
             .map(|(_, share)| *share)
             .collect();
         (!of.is_empty()).then(|| of.iter().sum::<f64>() / of.len() as f64)
+    }
+
+    /// Whether all CPUs were in use, as far as that is known.
+    pub fn are_full(&self) -> bool {
+        self.mean_busy(&[]).is_some_and(|busy| busy >= BUSY_MIN.value)
+    }
+
+    /// Whether a host has more to do than it can, by the threads that were ready without a CPU at a time.
+    pub fn lack(&self, ready: f64) -> bool {
+        ready >= READY_PER_CPU_MIN.value * self.busy.len().max(1) as f64
     }
 
     /// The job that a process is part of.

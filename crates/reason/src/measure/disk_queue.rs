@@ -10,6 +10,7 @@
 
 use crate::facts::*;
 use crate::model::Model;
+use crate::threshold::Threshold;
 
 /// A residual of Little's law above this marks a queue as unmeasured.
 pub const LITTLE_RESIDUAL_MAX: f64 = 0.05;
@@ -78,11 +79,34 @@ impl Service {
     }
 }
 
+/// A sample is of the window up to so far from it.
+static NEAR_MAX: Threshold = Threshold::new(
+    150.0,
+    "ms",
+    "from an edge of the window to a sample: the first and the last are taken just outside of it",
+    "chosen: one and a half of the time between two samples",
+);
+/// Of a loop device.
+static PART_OF_BUSY_MIN: Threshold = Threshold::new(
+    0.5,
+    "1",
+    "time that kernel workers stood ready without a CPU, for each second in which the device had requests",
+    "chosen",
+);
+/// Of a loop device too.
+static PART_OF_WINDOW_MIN: Threshold = Threshold::new(
+    0.05,
+    "1",
+    "the same for each second of the window: below it they wait so on any host",
+    "chosen",
+);
+
 /// Its samples of the window.
 fn within(model: &Model, dev: DeviceNumber) -> Vec<&(Ns, DiskSample)> {
     let series = model.disk.samples.get(&dev).map_or(&[][..], Vec::as_slice);
-    let is_within =
-        |at: Ns| at + 150_000_000 >= model.look.begin_ns && at <= model.look.end_ns + 150_000_000;
+    let is_within = |at: Ns| {
+        at + NEAR_MAX.ns() >= model.look.begin_ns && at <= model.look.end_ns + NEAR_MAX.ns()
+    };
     series.iter().filter(|(at, _)| is_within(*at)).collect()
 }
 
@@ -158,7 +182,8 @@ fn variation(
 ) -> Option<f64> {
     const PER_SLICE: u64 = 5;
     const SLICES_MIN: u64 = 4;
-    let slices = (completed / PER_SLICE).min(counters.len() as u64 / 2).min(20);
+    const SLICES_MAX: u64 = 20;
+    let slices = (completed / PER_SLICE).min(counters.len() as u64 / 2).min(SLICES_MAX);
     if slices < SLICES_MIN {
         return None;
     }
@@ -247,16 +272,14 @@ fn upper_edge(slot: usize) -> f64 {
 /// Which worker serves which device is not known, so all of them count: below a part of the window that is what they
 /// wait on any host, and half of the little time of a device that has hardly anything to do.
 pub fn worker_ready_seconds(model: &Model, device: &Disk) -> Option<f64> {
-    const PART_OF_BUSY_MIN: f64 = 0.5;
-    const PART_OF_WINDOW_MIN: f64 = 0.05;
     device.backing_file.as_ref()?;
     let is_worker = |time: &&ThreadTime| time.kernel && time.thread.comm.starts_with("kworker/");
     let ready_ns: u64 =
         model.threads.times.iter().filter(is_worker).map(|time| time.runnable_ns).sum();
     let ready = ready_ns as f64 / 1e9;
     let busy = disk(model, device.dev)?.busy * model.look.seconds();
-    let is_long = ready > 0.0 && ready >= PART_OF_WINDOW_MIN * model.look.seconds();
-    (is_long && ready >= PART_OF_BUSY_MIN * busy).then_some(ready)
+    let is_long = ready > 0.0 && ready >= PART_OF_WINDOW_MIN.value * model.look.seconds();
+    (is_long && ready >= PART_OF_BUSY_MIN.value * busy).then_some(ready)
 }
 
 #[cfg(test)]

@@ -6,13 +6,19 @@
 
 use crate::facts::{InterpreterLock, UserFrame};
 use crate::model::Model;
+use crate::threshold::Threshold;
 use crate::waits::user_stack;
 use std::collections::BTreeMap;
 
 /// By fewer readings nothing is said of functions.
 const READINGS_MIN: usize = 5;
 /// Of the CPU time of a process, what must be under the lock for functions to stand for it.
-const UNDER_LOCK_MIN: f64 = 0.5;
+static UNDER_LOCK_MIN: Threshold = Threshold::new(
+    0.5,
+    "1",
+    "part of a process's CPU time in which it had the lock: with less the functions under the lock do not stand for it",
+    "chosen",
+);
 
 /// A function of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -100,7 +106,8 @@ impl<'m> Interpreted<'m> {
 
     /// Whether the readings stand for the CPU time of the process, which used so much of one CPU.
     pub fn stands_for(&self, cpu_share: f64) -> bool {
-        self.held.len() as f64 / self.readings.max(1) as f64 >= UNDER_LOCK_MIN * cpu_share.min(1.0)
+        self.held.len() as f64 / self.readings.max(1) as f64
+            >= UNDER_LOCK_MIN.value * cpu_share.min(1.0)
     }
 }
 

@@ -38,7 +38,8 @@ pub mod steal;
 pub mod tcp_stream;
 
 use crate::facts::{DeviceNumber, ThreadRef, ThreadTime};
-use crate::graph::ends::{End, Graph, Lost, command_root};
+use crate::graph::demand::Graph;
+use crate::graph::ends::{End, Lost, command_root};
 use crate::model::Model;
 use crate::model::words;
 use crate::waits::WaitClass;

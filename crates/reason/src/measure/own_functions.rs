@@ -8,6 +8,7 @@ use crate::measure::Measures;
 use crate::measure::cpu_profile::SAMPLES_MIN;
 use crate::measure::interpreters::Interpreted;
 use crate::model::{Model, words};
+use crate::threshold::Threshold;
 use crate::waits::{goroutines, user_stack};
 use std::collections::BTreeMap;
 
@@ -37,7 +38,12 @@ fn interpreted_in(measures: &Measures<'_>, pid: u32) -> Option<String> {
 }
 
 /// Of the samples, below which a function is not worth a word.
-const ALSO_MIN: f64 = 0.03;
+static ALSO_MIN: Threshold = Threshold::new(
+    0.03,
+    "1",
+    "part of the samples that a function has: with less it is not worth a word",
+    "chosen",
+);
 /// Functions that are named beside the first.
 const ALSO_MAX: usize = 3;
 
@@ -61,9 +67,9 @@ pub fn also_works_in(measures: &Measures<'_>, pid: u32, named: &str) -> Vec<Stri
     let mut places: Vec<(String, u64)> = places.into_iter().collect();
     places.sort_by(|(a_name, a), (b_name, b)| b.cmp(a).then_with(|| a_name.cmp(b_name)));
     let share = |count: u64| count as f64 / all as f64;
-    let others = places
-        .into_iter()
-        .filter(|(place, count)| share(*count) >= ALSO_MIN && !named.starts_with(place.as_str()));
+    let others = places.into_iter().filter(|(place, count)| {
+        share(*count) >= ALSO_MIN.value && !named.starts_with(place.as_str())
+    });
     others
         .take(ALSO_MAX)
         .map(|(place, count)| format!("{place} {}", words::percent(share(count))))
@@ -82,7 +88,7 @@ fn sampled_in(measures: &Measures<'_>, pid: u32) -> Option<String> {
         },
         (call, _) => (format!("{call}()"), most.count),
     };
-    (all >= 20).then(|| format!("{place} {}", words::percent(count as f64 / all as f64)))
+    (all >= SAMPLES_MIN).then(|| format!("{place} {}", words::percent(count as f64 / all as f64)))
 }
 
 /// In the kernel, and in no call: it touches memory that it has not got yet. How far it grew meanwhile tells whether that is
@@ -91,7 +97,8 @@ fn faults_in(measures: &Measures<'_>, process: &ThreadRef, all: u64) -> Option<S
     let faults = measures.profile.in_page_faults(process.pid);
     let share = words::percent(faults as f64 / all as f64);
     let resident = words::bytes(measures.profile.rss_bytes_max(process) as f64);
-    (all >= 20 && 2 * faults >= all).then(|| format!("page faults {share} (it has {resident})"))
+    (all >= SAMPLES_MIN && 2 * faults >= all)
+        .then(|| format!("page faults {share} (it has {resident})"))
 }
 
 /// A function and the file that its code is in.

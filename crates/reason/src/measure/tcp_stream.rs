@@ -8,7 +8,7 @@
 //! claimed part of, so a stream holds the place of its end).
 
 use crate::facts::{Endpoint, InetRef, ObjectRef, SocketState};
-use crate::graph::ends::Graph;
+use crate::graph::demand::Graph;
 use crate::measure::packet_queue::Queue;
 use crate::model::Model;
 use crate::model::object::Object;

@@ -14,7 +14,6 @@ pub mod lasting;
 pub mod proof;
 pub mod remedy;
 pub mod rule;
-pub mod threshold;
 pub mod wording;
 
 pub(crate) mod cpu;

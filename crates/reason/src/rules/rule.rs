@@ -6,7 +6,6 @@
 //! Edit together: docs/writing-a-rule.md.
 
 use super::proof::Proof;
-use super::threshold::Threshold;
 use super::wording::{Culprit, Impact, Severity, Wording};
 use crate::facts::{Ns, ThreadRef};
 use crate::graph::chains::ChainLink;
@@ -14,6 +13,7 @@ use crate::graph::ends::End;
 use crate::measure::Measures;
 use crate::model::object::Object;
 use crate::model::{Model, lifetimes};
+use crate::threshold::Threshold;
 use crate::waits::WaitClass;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -117,6 +117,8 @@ pub struct Step {
     pub seconds: f64,
     /// From when to when, if it is one wait: what was read of its thread then belongs to it.
     pub when: Option<(Ns, Ns)>,
+    /// Why the chain goes on from here to who is next: what the way of the graph says.
+    pub because: Option<&'static str>,
 }
 
 impl<'a> Match<'a> {
@@ -188,6 +190,7 @@ pub fn step(link: &ChainLink) -> Option<Step> {
         doing,
         seconds,
         when: Some((link.since_ns, link.end_ns)),
+        because: link.because,
     })
 }
 

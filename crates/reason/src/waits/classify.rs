@@ -10,6 +10,7 @@
 
 use super::WaitClass;
 use super::functions::{BY_FUNCTION, DISK_FUNCTIONS, LOCK_FUNCTIONS};
+use super::poll_intent::DNS_PORT;
 use crate::facts::{ObjectRef, Place, ThreadRef, WaitState, Wake, WakeContext};
 
 fn has(frames: &[String], names: &[&str]) -> bool {
@@ -181,7 +182,7 @@ fn waits_for_blocks(place: &Place) -> bool {
 
 /// UDP or TCP, port 53 at the other end.
 fn dns_socket(place: &Place) -> bool {
-    matches!(&place.object, Some(ObjectRef::Inet(socket)) if socket.remote.port() == 53)
+    matches!(&place.object, Some(ObjectRef::Inet(socket)) if socket.remote.port() == DNS_PORT)
 }
 
 /// By FUTEX_WAIT's expected value: 2 is "locked, with waiters" in glibc's and Rust's mutexes and in

@@ -12,6 +12,7 @@
 
 use crate::facts::{Ns, WakeContext};
 use crate::model::{Model, ThreadKey};
+use crate::threshold::Threshold;
 use crate::waits::WaitClass;
 use crate::waits::span::WaitSpan;
 use std::collections::{HashMap, HashSet};
@@ -24,9 +25,26 @@ const ONE_CALL_NS: Ns = 50_000;
 /// Fewer handovers may be chance.
 const HANDOVERS_MIN: usize = 5;
 /// Part of the handovers after which whoever got it must let go to the next.
-const HANDED_ON: f64 = 0.8;
+static HANDED_ON_MIN: Threshold = Threshold::new(
+    0.8,
+    "1",
+    "part of the handovers after which whoever got it lets go to the next: of an event that is signalled less do",
+    "chosen",
+);
 /// Part of the handovers that no lock allows; what comes out of order by chance is far less.
-const HELD_BY_NOBODY: f64 = 0.1;
+static HELD_BY_NOBODY_MIN: Threshold = Threshold::new(
+    0.1,
+    "1",
+    "part of the handovers that no lock allows: what comes out of order by chance is far less",
+    "chosen",
+);
+/// Many wakes of one call are those of an event.
+static MANY_PARTS: Threshold = Threshold::new(
+    5.0,
+    "1",
+    "one part in so many of the handovers that are of one call which wakes several: with more it is an event",
+    "chosen",
+);
 
 #[derive(Clone, Copy)]
 struct Handover {
@@ -115,7 +133,7 @@ fn is_held_by_nobody(waits: &Waits<'_>, handovers: &[Handover], elsewhere: &Wait
     };
     let count =
         handovers.windows(2).filter(|two| impossible(&two[0], &two[1]).unwrap_or(false)).count();
-    count >= HANDOVERS_MIN && count as f64 >= HELD_BY_NOBODY * handovers.len() as f64
+    count >= HANDOVERS_MIN && count as f64 >= HELD_BY_NOBODY_MIN.value * handovers.len() as f64
 }
 
 fn is_handed(waits: &Waits<'_>, handovers: &[Handover]) -> bool {
@@ -123,7 +141,7 @@ fn is_handed(waits: &Waits<'_>, handovers: &[Handover]) -> bool {
         .windows(2)
         .filter(|two| two[0].from == two[1].from && two[1].at_ns - two[0].at_ns < ONE_CALL_NS)
         .count();
-    if handovers.len() < HANDOVERS_MIN || many * 5 > handovers.len() {
+    if handovers.len() < HANDOVERS_MIN || many * MANY_PARTS.count() > handovers.len() {
         return false;
     }
     let mut gives: HashMap<ThreadKey, Vec<Ns>> = HashMap::new();
@@ -133,7 +151,8 @@ fn is_handed(waits: &Waits<'_>, handovers: &[Handover]) -> bool {
     let reported: Vec<bool> =
         handovers.iter().filter_map(|one| hands_on(waits, &gives, one)).collect();
     let handed_on = reported.iter().filter(|on| **on).count();
-    reported.len() >= HANDOVERS_MIN && handed_on as f64 >= HANDED_ON * reported.len() as f64
+    reported.len() >= HANDOVERS_MIN
+        && handed_on as f64 >= HANDED_ON_MIN.value * reported.len() as f64
 }
 
 fn handover(model: &Model, wait: &WaitSpan) -> Option<Handover> {

@@ -19,6 +19,8 @@ use std::net::SocketAddr;
 
 /// TCP states (include/net/tcp_states.h) in which a connection is being made.
 pub const TCP_SYN_SENT: u8 = 2;
+/// The port that name servers listen at (RFC 1035).
+pub const DNS_PORT: u16 = 53;
 /// A socket that accepts connections.
 pub const TCP_LISTEN: u8 = 10;
 

@@ -89,6 +89,7 @@ fn details(finding: &Finding, left_out: Option<&LeftOut>, verbose: bool, page: &
         remedy(way, if at == 0 { "do" } else { "or" }, page);
     }
     if verbose {
+        ways(&finding.chain, page);
         stacks(&finding.chain, page);
         for evidence in &finding.evidence {
             let value = units::measured(evidence.value, &evidence.unit);
@@ -227,6 +228,18 @@ fn container_of(who: &Who) -> Option<&str> {
 /// Whether two links are of one thread, wherever in its program it waits.
 fn is_same(one: &Who, other: &Who) -> bool {
     (&one.kind, &one.name, one.pid, one.tid) == (&other.kind, &other.name, other.pid, other.tid)
+}
+
+/// Why a chain goes on as it does: who was followed to, and because of what.
+pub fn ways(links: &[Link], page: &mut Page) {
+    for pair in links.windows(2) {
+        let [link, next] = pair else { continue };
+        if let Some(because) = &link.because {
+            let next = who(&next.who, LINK_WIDTH_MAX);
+            let because = escape::prose(because, TEXT_WIDTH_MAX);
+            page.labelled("why", &format!("followed to {next} because {because}"));
+        }
+    }
 }
 
 /// The functions of programs that led to the waits of a chain, as far as they were read.

@@ -4,7 +4,7 @@
 //! call a long idle time a wait.
 
 use super::escape;
-use super::finding::{chain_of, command, stacks, without};
+use super::finding::{chain_of, command, stacks, ways, without};
 use super::page::{Page, Tone};
 use holdup_reason::answer::{Accounting, Report, Verdict};
 use holdup_reason::facts::TargetKind;
@@ -45,6 +45,7 @@ pub fn unnamed(report: &Report, verbose: bool, page: &mut Page) {
             page.joined("chain", &chain_of(&end.chain, page.columns_labelled()), " <- ");
         }
         if verbose {
+            ways(&end.chain, page);
             stacks(&end.chain, page);
         }
         if answer.verdict == Verdict::Waits {

@@ -177,7 +177,7 @@ fn own_groups(model: &Model) -> impl Iterator<Item = &str> {
 
 /// A connection by the end that keeps its address: whoever listens.
 fn socket_identity(measures: &Measures<'_>, socket: &InetRef) -> ObjectIdentity {
-    let is_served = socket.remote.port() == 0 || measures.graph.chains.peers.is_accepted(socket);
+    let is_served = socket.remote.port() == 0 || measures.graph.is_accepted(socket);
     match is_served {
         true => ObjectIdentity::Served(socket.local),
         false => ObjectIdentity::Peer(socket.remote),

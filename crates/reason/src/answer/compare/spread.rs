@@ -9,7 +9,7 @@
 //! records ten of them. The ranges of n and m looks part by chance alone in 2 of (n + m)! / (n! m!) orders, which is said.
 
 use super::contract::{Change, Changed, Figure};
-use crate::rules::threshold::Threshold;
+use crate::threshold::Threshold;
 
 /// With one recording on a side: what differs by less of the whole is called no change.
 pub static FLOOR_SHARE_OF_ONE: Threshold = Threshold::new(

@@ -115,7 +115,7 @@ fn kind_of(part: &ThreadPart<'_>) -> EndKind {
 
 /// Whoever has to act for a wait to end.
 fn holder(measures: &Measures<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
-    let found = measures.graph.chains.peers.holder(wait)?;
+    let found = measures.graph.holder(wait)?;
     (found.tid != wait.thread.tid && found.pid != 0).then_some(found)
 }
 

@@ -129,7 +129,7 @@ fn ended_by(measures: &Measures<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
             Some(wake.by.clone())
         }
         Some(_) => None,
-        None => measures.graph.chains.peers.holder(wait).filter(|by| by.tid != wait.thread.tid),
+        None => measures.graph.holder(wait).filter(|by| by.tid != wait.thread.tid),
     }
 }
 

@@ -14,9 +14,9 @@ use crate::model::words;
 use crate::rules::action::{Action, ActionKind};
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
-use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Culprit, CulpritKind, Evidence, Remedy, Wording};
 use crate::rules::{Finds, Losses, Match, Refutation, Rule, Step};
+use crate::threshold::Threshold;
 use crate::waits::WaitClass;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -119,6 +119,7 @@ fn matched<'m>(measures: &'m Measures<'m>, ends: &'m [End], one: Bound<'m>) -> O
         doing: None,
         seconds: one.ready,
         when: None,
+        because: None,
     };
     let path_seconds = on_path(measures, ends, &claims).map(|path: f64| path.min(one.ready));
     let sides = Sides { allowed, others, here, there };

@@ -53,6 +53,7 @@ pub(super) fn chain(hurt: &ThreadRef, ready: f64, by: &ThreadRef, run: f64) -> V
         doing: None,
         seconds,
         when: None,
+        because: None,
     };
     vec![step(hurt, Object::RunQueue(Vec::new()), ready), step(by, Object::Cpu, run)]
 }

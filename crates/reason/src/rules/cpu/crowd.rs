@@ -11,19 +11,20 @@
 
 use super::come_last;
 use super::cpu_waits::{busy_evidence, chain, claims, is_claimed, on_path};
-use super::victims::{BUSY_MIN, CULPRIT_OF_ALL_MIN, are_partners, is_polite, ticks, waits_much};
+use super::victims::{CULPRIT_OF_ALL_MIN, are_partners, is_polite, ticks, waits_much};
 use crate::facts::{TargetKind, ThreadRef};
 use crate::graph::end::End;
 use crate::graph::ends::command_root;
 use crate::measure::Measures;
+use crate::measure::cpu_users::BUSY_MIN;
 use crate::measure::cpu_users::{Competitor, Program, Use};
 use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
-use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Evidence, Severity, Wording};
 use crate::rules::{Losses, Match, culprit};
+use crate::threshold::Threshold;
 use crate::waits::WaitClass;
 use std::collections::BTreeSet;
 

@@ -10,19 +10,20 @@
 
 use super::come_last;
 use super::cpu_waits::{busy_evidence, chain, claims, is_claimed};
-use super::victims::{BUSY_MIN, is_polite};
+use super::victims::is_polite;
 use super::whose;
 use crate::facts::{TargetKind, ThreadRef};
 use crate::graph::end::{End, EndKind};
 use crate::measure::Measures;
+use crate::measure::cpu_users::{BUSY_MIN, READY_PER_CPU_MIN};
 use crate::measure::cpu_users::{Competitor, Program, Use};
 use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
-use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Evidence, Severity, Wording};
 use crate::rules::{Finds, Losses, Match, Refutation, Rule, culprit};
+use crate::threshold::Threshold;
 use crate::waits::WaitClass;
 use std::collections::BTreeSet;
 
@@ -59,12 +60,6 @@ pub static RULE: Rule = Rule {
     finds: Finds::Look(find),
 };
 
-pub(crate) static READY_PER_CPU_MIN: Threshold = Threshold::new(
-    0.5,
-    "1",
-    "threads that are ready and have no CPU, on average, for each CPU; with fewer, work takes less than half as long again",
-    "chosen: three threads that always compute on two CPUs",
-);
 static EXCESS_MAX: Threshold = Threshold::new(
     0.1,
     "1",

@@ -16,9 +16,9 @@ use crate::model::words;
 use crate::rules::action::Action;
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
-use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Severity, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, Step};
+use crate::threshold::Threshold;
 use std::collections::BTreeMap;
 
 static OF_HARDWARE_MAX: Threshold = Threshold::new(
@@ -118,6 +118,7 @@ fn matched<'m>(measures: &'m Measures<'m>, all: Vec<Held<'m>>) -> Option<Match<'
         doing: None,
         seconds: chief.lost,
         when: None,
+        because: None,
     };
     let (file, hertz) = limit(chief.most);
     let by = Culprit::setting(format!("{file} {}", gigahertz(hertz)), path(chief.most, file));

@@ -17,9 +17,9 @@ use crate::model::words;
 use crate::rules::action::{Action, ActionKind, Question};
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
-use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Culprit, CulpritKind, Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, Step};
+use crate::threshold::Threshold;
 use crate::waits::WaitClass;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -161,7 +161,14 @@ fn matched<'m>(
         let waits = on_path(measures, ends, &claims).unwrap_or(0.0);
         lost.min(measures.between_waits_on_path(process.pid) + waits)
     });
-    let chain = Step { who: process, on: object.clone(), doing: None, seconds: lost, when: None };
+    let chain = Step {
+        who: process,
+        on: object.clone(),
+        doing: None,
+        seconds: lost,
+        when: None,
+        because: None,
+    };
     let by = culprit(measures, &chief);
     Some(Match {
         object: Some(object),

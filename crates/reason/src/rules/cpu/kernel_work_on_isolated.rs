@@ -13,9 +13,9 @@ use crate::measure::Measures;
 use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::proof::Proof;
-use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Culprit, CulpritKind, Evidence, Remedy, Severity, Wording};
 use crate::rules::{Finds, Losses, Match, Refutation, Rule};
+use crate::threshold::Threshold;
 use std::cmp::Reverse;
 
 /// The rule.

@@ -14,9 +14,9 @@ use crate::model::object::{CgroupKey, Object};
 use crate::model::words;
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
-use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
 use crate::rules::{Finds, Losses, Match, Refutation, Rule, Step};
+use crate::threshold::Threshold;
 use crate::waits::WaitClass;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -128,8 +128,14 @@ fn matched<'m>(
     }
     let most = held.losses.values().max_by(|a, b| a.1.total_cmp(&b.1))?;
     let object = Object::Cgroup(CgroupKey::of(quota.group));
-    let chain =
-        Step { who: most.0.clone(), on: object.clone(), doing: None, seconds: most.1, when: None };
+    let chain = Step {
+        who: most.0.clone(),
+        on: object.clone(),
+        doing: None,
+        seconds: most.1,
+        when: None,
+        because: None,
+    };
     let culprit = Culprit {
         container: Some(quota.group.path.clone()),
         ..Culprit::setting(quota.group.path.clone(), setting(quota))

@@ -13,9 +13,9 @@ use crate::model::object::{CgroupKey, Object};
 use crate::model::words;
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
-use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
 use crate::rules::{Finds, Losses, Match, Refutation, Rule, Step};
+use crate::threshold::Threshold;
 use crate::waits::WaitClass;
 
 /// The rule.
@@ -175,8 +175,14 @@ fn matched<'m>(
     }
     let most = used.losses.values().max_by(|a, b| a.1.total_cmp(&b.1))?;
     let object = Object::Cgroup(CgroupKey::of(group));
-    let chain =
-        Step { who: most.0.clone(), on: object.clone(), doing: None, seconds: most.1, when: None };
+    let chain = Step {
+        who: most.0.clone(),
+        on: object.clone(),
+        doing: None,
+        seconds: most.1,
+        when: None,
+        because: None,
+    };
     let pids = used.losses.keys().copied().collect();
     let claims = claims(measures, ends, &pids, &[WaitClass::RunQueue]);
     let file = format!("{}/cpu.rt_runtime_us", group.directory.trim_end_matches('/'));

@@ -10,23 +10,24 @@ use super::come_last::come_last;
 use super::cpu_waits::{busy_evidence, chain, claims, is_claimed, is_real_time, on_path};
 use super::crowd;
 use super::victims::{
-    BUSY_MIN, CULPRIT_OF_ALL_MIN, NICE_MIN, PARTNER_PART_MIN, RUN_PER_SECOND_MIN,
-    RUN_STARVED_PER_SECOND_MIN, WAIT_PER_SECOND_MIN, WAIT_TO_RUN_MIN, WANTED_BY_ONE_MIN,
-    are_partners, is_polite, ticks, waits_much,
+    CULPRIT_OF_ALL_MIN, NICE_MIN, PARTNER_PART_MIN, RUN_PER_SECOND_MIN, RUN_STARVED_PER_SECOND_MIN,
+    WAIT_PER_SECOND_MIN, WAIT_TO_RUN_MIN, WANTED_BY_ONE_MIN, are_partners, is_polite, ticks,
+    waits_much,
 };
 use super::whose;
 use crate::facts::ThreadRef;
 use crate::graph::end::End;
 use crate::graph::ends::command_root;
 use crate::measure::Measures;
+use crate::measure::cpu_users::BUSY_MIN;
 use crate::measure::cpu_users::Competitor;
 use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
-use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Evidence, Wording};
 use crate::rules::{Finds, Losses, Match, Refutation, Rule, culprit};
+use crate::threshold::Threshold;
 use crate::waits::WaitClass;
 use std::collections::BTreeSet;
 

@@ -11,9 +11,9 @@ use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
-use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Culprit, CulpritKind, Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, Step};
+use crate::threshold::Threshold;
 
 static STOLEN_MIN: Threshold = Threshold::new(
     0.1,
@@ -100,8 +100,14 @@ fn matched<'m>(measures: &'m Measures<'m>, all: Vec<Stolen<'m>>) -> Option<Match
     let process = chief.of.process.clone();
     let path_seconds = running_on_path(measures, process.pid, chief.lost);
     let object = Object::Cpu;
-    let chain =
-        Step { who: process, on: object.clone(), doing: None, seconds: chief.lost, when: None };
+    let chain = Step {
+        who: process,
+        on: object.clone(),
+        doing: None,
+        seconds: chief.lost,
+        when: None,
+        because: None,
+    };
     let hypervisor =
         Culprit { kind: CulpritKind::None, name: "the hypervisor".into(), ..Culprit::default() };
     Some(Match {

@@ -11,16 +11,9 @@ use crate::measure::Measures;
 use crate::measure::cpu_users::Competitor;
 use crate::model::Model;
 use crate::model::membership::is_below;
-use crate::rules::threshold::Threshold;
+use crate::threshold::Threshold;
 use crate::waits::WaitClass;
 
-/// From here on all CPUs count as in use.
-pub(crate) static BUSY_MIN: Threshold = Threshold::new(
-    0.9,
-    "1",
-    "the CPUs that the victim may use are in use for so much of the time; with less, somebody idles beside the queue",
-    "chosen; lab, seeds 1, 4401 and 4402: 1.00 on each full host",
-);
 pub(super) static WAIT_TO_RUN_MIN: Threshold = Threshold::new(
     0.25,
     "1",

@@ -10,12 +10,11 @@ use super::come_last::{self, group_beside, is_session_apart};
 use super::cpu_waits::{
     Bound, SCHED_IDLE, by_mask, claims, gathered, is_claimed, is_real_time, on_path,
 };
-use super::victims::{
-    BUSY_MIN, CULPRIT_OF_ALL_MIN, WAIT_PER_SECOND_MIN, WAIT_TO_RUN_MIN, waits_much,
-};
+use super::victims::{CULPRIT_OF_ALL_MIN, WAIT_PER_SECOND_MIN, WAIT_TO_RUN_MIN, waits_much};
 use crate::facts::{Cgroup, TargetKind, ThreadRef};
 use crate::graph::end::End;
 use crate::measure::Measures;
+use crate::measure::cpu_users::BUSY_MIN;
 use crate::measure::cpu_users::Program;
 use crate::model::membership::is_below;
 use crate::model::object::Object;
@@ -23,9 +22,9 @@ use crate::model::{Model, words};
 use crate::rules::action::{Action, ActionKind};
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
-use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Severity, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, Step};
+use crate::threshold::Threshold;
 use crate::waits::WaitClass;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -220,7 +219,14 @@ fn matched<'m>(
     let pids: BTreeSet<u32> = losses.keys().copied().collect();
     let claims = claims(measures, ends, &pids, &[WaitClass::RunQueue]);
     let object = Object::RunQueue(chief.of.identity.cpus_allowed.clone());
-    let step = |who: ThreadRef, on, seconds| Step { who, on, doing: None, seconds, when: None };
+    let step = |who: ThreadRef, on, seconds| Step {
+        who,
+        on,
+        doing: None,
+        seconds,
+        when: None,
+        because: None,
+    };
     let heavy = measures.model.threads.thread_ref(chief.heavy.example);
     let chain = vec![
         step(chief.of.process.clone(), object.clone(), chief.of.ready),

@@ -17,9 +17,9 @@ use crate::model::words;
 use crate::rules::action::{Action, Question};
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
-use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Culprit, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule};
+use crate::threshold::Threshold;
 
 static SLOW_ALONE: Threshold = Threshold::new(
     0.010,

@@ -19,9 +19,9 @@ use crate::model::words;
 use crate::rules::action::{Action, Question};
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
-use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Severity, Wording};
 use crate::rules::{Finds, Losses, Match, Refutation, Rule};
+use crate::threshold::Threshold;
 
 static ERRORS: Threshold = Threshold::new(
     3.0,

@@ -23,9 +23,9 @@ use crate::measure::disk_view::{DiskView, LongRequest};
 use crate::model::words;
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
-use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Culprit, Evidence, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule};
+use crate::threshold::Threshold;
 use crate::waits::WaitClass;
 use crate::waits::timeline::joined;
 

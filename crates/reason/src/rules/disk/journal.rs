@@ -16,9 +16,9 @@ use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
-use crate::rules::threshold::Threshold;
 use crate::rules::wording::Wording;
 use crate::rules::{Finds, Match, Refutation, Rule, culprit};
+use crate::threshold::Threshold;
 use crate::waits::WaitClass;
 
 static THROUGH_JOURNAL: Threshold = Threshold::new(

@@ -8,7 +8,7 @@ use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::disk_view::DiskView;
 use crate::rules::engine::Loss;
-use crate::rules::threshold::Threshold;
+use crate::threshold::Threshold;
 
 /// His share of the work.
 pub(super) static SHARE: Threshold = Threshold::new(

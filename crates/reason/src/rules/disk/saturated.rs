@@ -14,9 +14,9 @@ use crate::measure::disk_view::DiskView;
 use crate::model::words;
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
-use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Evidence, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, culprit};
+use crate::threshold::Threshold;
 
 static BUSY: Threshold = Threshold::new(
     0.5,

@@ -8,8 +8,8 @@ use crate::measure::Measures;
 use crate::measure::disk_view::DiskView;
 use crate::model::object::Object;
 use crate::rules::engine::Loss;
-use crate::rules::threshold::Threshold;
 use crate::rules::{Match, engine};
+use crate::threshold::Threshold;
 use crate::waits::WaitClass;
 use crate::waits::timeline::WaitSpan;
 

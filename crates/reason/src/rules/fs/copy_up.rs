@@ -15,9 +15,9 @@ use crate::model::object::{FileKey, Object};
 use crate::model::words;
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
-use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Evidence, Remedy, Wording};
 use crate::rules::{Claim, Finds, Losses, Match, Refutation, Rule, Step, culprit};
+use crate::threshold::Threshold;
 use crate::waits::timeline::WaitSpan;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -164,8 +164,14 @@ fn matched<'m>(measures: &'m Measures<'m>, open: &'m [End], copy: Copy) -> Match
     let mut matched = Match::new(by, proof, move |loss| explain(measures, &copy, loss));
     matched.claims = claims;
     matched.losses = Some(Losses::from([(process.pid, (process.clone(), seconds))]));
-    matched.chain =
-        Some(vec![Step { who: process, on: object.clone(), doing: None, seconds, when: None }]);
+    matched.chain = Some(vec![Step {
+        who: process,
+        on: object.clone(),
+        doing: None,
+        seconds,
+        when: None,
+        because: None,
+    }]);
     matched.on(object)
 }
 

@@ -16,9 +16,9 @@ use crate::rules::action::Question;
 use crate::rules::engine::Loss;
 use crate::rules::process::holder_doing;
 use crate::rules::proof::Proof;
-use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Severity, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, culprit};
+use crate::threshold::Threshold;
 use crate::waits::WaitClass;
 
 static ROUND_TRIP: Threshold = Threshold::new(

@@ -95,7 +95,7 @@ fn circle_from<'a>(
     let mut circle: Vec<&WaitSpan> = vec![start];
     loop {
         let last = circle[circle.len() - 1];
-        let owner = measures.graph.chains.peers.holder(last)?;
+        let owner = measures.graph.holder(last)?;
         // A POSIX or flock lock belongs to a process: any of its threads that waits closes the circle.
         let waits = |w: &&&WaitSpan| {
             w.thread.tid == owner.tid
@@ -124,6 +124,7 @@ fn step(model: &Model, wait: &WaitSpan) -> Step {
         doing: None,
         seconds: seconds(model, wait),
         when: Some((wait.begin_ns, wait.end_ns)),
+        because: None,
     }
 }
 

@@ -13,9 +13,9 @@ use crate::model::words;
 use crate::rules::engine::Loss;
 use crate::rules::process::own_time::{COST_MIN, Cost};
 use crate::rules::proof::Proof;
-use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Evidence, Remedy, Severity, Wording};
 use crate::rules::{Finds, Losses, Match, Refutation, Rule, culprit};
+use crate::threshold::Threshold;
 use std::collections::BTreeMap;
 
 static SHARE_MIN: Threshold = Threshold::new(

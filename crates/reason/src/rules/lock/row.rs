@@ -91,9 +91,8 @@ fn session(end: &End) -> Option<&ChainLink> {
 fn is_session(measures: &Measures<'_>, end: &End) -> bool {
     let waiter = &end.links[end.named].who;
     let is_other = |link: Option<&Arc<ChainLink>>| link.is_some_and(|it| it.who.pid != waiter.pid);
-    let peers = &measures.graph.chains.peers;
-    let asked =
-        || peers.waits_of(waiter).iter().any(|wait| peers.question_of(wait, None).is_some());
+    let graph = &measures.graph;
+    let asked = || graph.waits_of(waiter).iter().any(|wait| graph.question_of(wait).is_some());
     is_other(end.named.checked_sub(1).and_then(|at| end.links.get(at)))
         || is_other(end.links.get(end.named + 1))
         || asked()

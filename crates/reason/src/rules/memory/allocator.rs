@@ -14,9 +14,9 @@ use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::process::own_time::{COST_MIN, Cost, PART_MIN, worker};
 use crate::rules::proof::Proof;
-use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, culprit};
+use crate::threshold::Threshold;
 use crate::waits::span::WaitSpan;
 use std::collections::{BTreeMap, BTreeSet};
 

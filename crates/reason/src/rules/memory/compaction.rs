@@ -15,9 +15,9 @@ use crate::rules::action::Action;
 use crate::rules::engine::Loss;
 use crate::rules::process::own_time::{COST_MIN, Cost, PART_MIN};
 use crate::rules::proof::Proof;
-use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
 use crate::rules::{Claim, Finds, Losses, Match, Refutation, Rule};
+use crate::threshold::Threshold;
 use std::collections::BTreeMap;
 
 /// The rule.

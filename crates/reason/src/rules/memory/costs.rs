@@ -7,7 +7,7 @@ use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::memory_losses::{Spent, is_of_memory};
 use crate::rules::Claim;
-use crate::rules::threshold::Threshold;
+use crate::threshold::Threshold;
 use std::collections::BTreeSet;
 
 pub(super) static LOST_PER_SECOND_MIN: Threshold = Threshold::new(

@@ -14,9 +14,9 @@ use crate::model::words;
 use crate::rules::action::Action;
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
-use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
 use crate::rules::{Claim, Finds, Match, Refutation, Rule};
+use crate::threshold::Threshold;
 use crate::waits::WaitClass;
 use std::collections::BTreeMap;
 

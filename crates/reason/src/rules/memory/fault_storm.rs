@@ -13,9 +13,9 @@ use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
-use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Evidence, Remedy, Wording};
 use crate::rules::{Claim, Finds, Losses, Match, Refutation, Rule, Step, culprit};
+use crate::threshold::Threshold;
 
 /// The rule.
 pub static RULE: Rule = Rule {
@@ -236,6 +236,7 @@ fn matched<'m>(measures: &'m Measures<'m>, ends: &'m [End], spent: &Spent) -> Op
         doing: Some(("memory", "page faults and unmapping".into())),
         seconds: storm.seconds(),
         when: None,
+        because: None,
     };
     let by = culprit(measures.model, &storm.process);
     let proof = if storm.again { Proof::TwoWitnesses } else { Proof::Inferred };

@@ -12,7 +12,7 @@ use crate::facts::ThreadRef;
 use crate::measure::Measures;
 use crate::measure::memory_limits::Limited;
 use crate::measure::memory_members::is_member;
-use crate::rules::threshold::Threshold;
+use crate::threshold::Threshold;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) static FILLS_MIN: Threshold = Threshold::new(

@@ -19,9 +19,9 @@ use crate::model::words;
 use crate::rules::action::Action;
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
-use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Severity, Wording};
 use crate::rules::{Finds, Losses, Match, Refutation, Rule, Step};
+use crate::threshold::Threshold;
 
 /// The rule.
 pub static RULE: Rule = Rule {
@@ -205,6 +205,7 @@ fn matched<'m>(
         doing: None,
         seconds: *seconds,
         when: None,
+        because: None,
     });
     let culprit = Culprit {
         container: Some(one.group.path.clone()),

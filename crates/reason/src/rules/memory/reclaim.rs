@@ -93,6 +93,7 @@ fn matched<'m>(
         doing: None,
         seconds: *seconds,
         when: None,
+        because: None,
     });
     Some(Match {
         object: Some(object(&filler)),

@@ -12,9 +12,9 @@ use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::action::Action;
 use crate::rules::proof::Proof;
-use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Severity, Wording};
 use crate::rules::{Finds, Losses, Match, Refutation, Rule};
+use crate::threshold::Threshold;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The rule.

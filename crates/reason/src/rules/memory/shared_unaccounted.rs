@@ -13,9 +13,9 @@ use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::action::Question;
 use crate::rules::proof::Proof;
-use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Evidence, Remedy, Severity, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, culprit};
+use crate::threshold::Threshold;
 
 /// The rule.
 pub static RULE: Rule = Rule {

@@ -7,7 +7,7 @@ use crate::facts::{Cgroup, ThreadRef};
 use crate::measure::Measures;
 use crate::measure::cache_readers::Reader;
 use crate::measure::memory_members::is_member;
-use crate::rules::threshold::Threshold;
+use crate::threshold::Threshold;
 use std::collections::BTreeMap;
 
 pub(super) static SEEN_BYTES_MIN: Threshold = Threshold::new(

@@ -156,6 +156,7 @@ fn matched<'m>(
         doing: None,
         seconds: *seconds,
         when: None,
+        because: None,
     });
     Some(Match {
         object: Some(thrash.object()),

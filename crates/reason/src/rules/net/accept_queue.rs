@@ -19,9 +19,9 @@ use crate::model::words;
 use crate::rules::action::{Action, Question};
 use crate::rules::net::losses::{self, in_target};
 use crate::rules::proof::Proof;
-use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Evidence, Remedy, Severity, Wording};
 use crate::rules::{Finds, Losses, Match, Refutation, Rule, culprit};
+use crate::threshold::Threshold;
 use crate::waits::WaitClass;
 use crate::waits::poll_intent::TCP_LISTEN;
 use crate::waits::timeline::WaitSpan;
@@ -204,10 +204,8 @@ fn claimed<'m>(
 /// What the server's threads do as the look ends.
 fn doing(measures: &Measures<'_>, process: &ThreadRef) -> (&'static str, WaitClass) {
     let mut doing = ("is at work", WaitClass::Running);
-    for thread in measures.graph.chains.peers.threads_of(&[process.pid]) {
-        let Some(wait) =
-            measures.graph.chains.peers.waits_of(&thread).last().filter(|w| w.standing)
-        else {
+    for thread in measures.graph.threads_of(&[process.pid]) {
+        let Some(wait) = measures.graph.waits_of(&thread).last().filter(|w| w.standing) else {
             continue;
         };
         let does = match wait.class {

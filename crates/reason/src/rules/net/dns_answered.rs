@@ -6,7 +6,7 @@ use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::dns_answers::Question;
 use crate::model::object::Object;
-use crate::rules::threshold::Threshold;
+use crate::threshold::Threshold;
 use std::net::SocketAddr;
 
 /// A question that is younger when the look ends may still be answered.

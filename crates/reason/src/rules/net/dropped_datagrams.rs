@@ -11,8 +11,8 @@ use crate::model::object::Object;
 use crate::rules::Match;
 use crate::rules::net::losses::{self, in_target};
 use crate::rules::proof::Proof;
-use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Culprit, Evidence, Severity, Wording};
+use crate::threshold::Threshold;
 use crate::waits::WaitClass;
 
 /// Drops a second that count.

@@ -56,7 +56,7 @@ impl Question {
 
 /// Everybody who keeps questions.
 pub fn keepers(measures: &Measures<'_>) -> Vec<Keeper> {
-    let debts = &measures.graph.chains.peers.debts;
+    let debts = measures.graph.debts();
     let mut pids: Vec<u32> =
         debts.owes.keys().copied().filter(|pid| debts.awaits.contains_key(pid)).collect();
     pids.sort_unstable();
@@ -64,15 +64,15 @@ pub fn keepers(measures: &Measures<'_>) -> Vec<Keeper> {
 }
 
 fn keeper(measures: &Measures<'_>, pid: u32) -> Option<Keeper> {
-    let (model, peers) = (measures.model, &measures.graph.chains.peers);
+    let (model, graph) = (measures.model, &measures.graph);
     let end_ns = model.look.end_ns;
     let by_age = |debts: &[Debt]| {
         let mut known: Vec<Debt> = debts.iter().filter(|debt| debt.since_known).cloned().collect();
         known.sort_by_key(|debt| (debt.since_ns, debt.ino));
         known
     };
-    let owes = by_age(peers.debts.owes.get(&pid)?);
-    let asked = by_age(peers.debts.awaits.get(&pid)?);
+    let owes = by_age(graph.debts().owes.get(&pid)?);
+    let asked = by_age(graph.debts().awaits.get(&pid)?);
     let upstream = most_asked(measures, &asked)?;
     // Of a question that was passed on since, it was the next that became free.
     let is_free = has_free_connection(measures, pid, upstream, &asked);
@@ -94,7 +94,7 @@ fn keeper(measures: &Measures<'_>, pid: u32) -> Option<Keeper> {
             None => outstanding(from_ns, end_ns).then_some((end_ns, true)),
         };
         let Some((to_ns, stands)) = question else { continue };
-        let clients = model.called.socket(debt.ino).map(|socket| peers.far_processes(socket));
+        let clients = model.called.socket(debt.ino).map(|socket| graph.far_processes(socket));
         let clients = clients.unwrap_or_default().iter().map(|client| client.pid).collect();
         kept.push(Question { clients, from_ns, to_ns, stands });
     }
@@ -169,9 +169,9 @@ fn most_at_a_time(asked: &[Debt]) -> usize {
 }
 
 fn servers(measures: &Measures<'_>, asked: &[Debt]) -> Vec<ThreadRef> {
-    let peers = &measures.graph.chains.peers;
+    let graph = &measures.graph;
     let sockets = asked.iter().filter_map(|debt| measures.model.called.socket(debt.ino));
-    let mut all: Vec<ThreadRef> = sockets.flat_map(|socket| peers.far_processes(socket)).collect();
+    let mut all: Vec<ThreadRef> = sockets.flat_map(|socket| graph.far_processes(socket)).collect();
     all.sort_by_key(|process| process.pid);
     all.dedup_by_key(|process| process.pid);
     all

@@ -21,9 +21,9 @@ use crate::rules::net::standing_queue::{
 use crate::rules::net::ways_out::{bits, command_in, pause};
 use crate::rules::net::writers::{BUSY, HEAVY_LOSS, LEAST_AGAIN, Writer, loses, writers};
 use crate::rules::proof::Proof;
-use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Severity, Wording};
 use crate::rules::{Finds, Losses, Match, Refutation, Rule, culprit};
+use crate::threshold::Threshold;
 
 /// Part of the bytes with which a sender fills the queue.
 static FILLS: Threshold = Threshold::new(

@@ -17,9 +17,9 @@ use crate::rules::net::writers::{
     BUSY, LEAST_AGAIN, Peer, WINDOW_SHUT, by_peer, loses, window_is_shut,
 };
 use crate::rules::proof::Proof;
-use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule};
+use crate::threshold::Threshold;
 
 /// Part of the segments whose loss sets the rate.
 static LOST: Threshold = Threshold::new(

@@ -54,7 +54,7 @@ pub fn of_measure<'m>(
     let mut chain = Vec::new();
     if let Some((who, seconds)) = most(&losses) {
         let (on, seconds) = (object.clone(), *seconds);
-        chain.push(Step { who: who.clone(), on, doing: None, seconds, when: None });
+        chain.push(Step { who: who.clone(), on, doing: None, seconds, when: None, because: None });
         if let Some((holder, kind, doing)) = holder {
             let doing = Some((kind, doing));
             chain.push(Step {
@@ -63,6 +63,7 @@ pub fn of_measure<'m>(
                 doing,
                 seconds,
                 when: None,
+                because: None,
             });
         }
         // What else a victim did is little: next to that, any loss would be all of it.

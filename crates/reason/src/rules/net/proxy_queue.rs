@@ -18,9 +18,9 @@ use crate::rules::action::{Action, Question as Asked};
 use crate::rules::engine::Loss;
 use crate::rules::net::kept_questions::{Keeper, Question, keepers};
 use crate::rules::proof::Proof;
-use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, culprit};
+use crate::threshold::Threshold;
 use std::collections::BTreeSet;
 
 /// The least that the longest kept question was kept.

@@ -16,9 +16,9 @@ use crate::rules::net::writers::{
     BUSY, HEAVY_LOSS, LEAST_AGAIN, Peer, WINDOW_SHUT, by_peer, loses, window_is_shut,
 };
 use crate::rules::proof::Proof;
-use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule};
+use crate::threshold::Threshold;
 
 /// The round trip as a multiple of the least.
 static GROWN: Threshold = Threshold::new(

@@ -4,7 +4,7 @@
 //! lost.
 
 use crate::measure::tcp_stream::Stream;
-use crate::rules::threshold::Threshold;
+use crate::threshold::Threshold;
 
 /// Segments sent again from which losses are no accident.
 pub static LEAST_AGAIN: Threshold = Threshold::new(

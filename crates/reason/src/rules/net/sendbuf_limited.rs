@@ -17,9 +17,9 @@ use crate::rules::net::writers::{
     BUSY, HEAVY_LOSS, LEAST_AGAIN, Peer, WINDOW_SHUT, Writer, by_peer, loses, window_is_shut,
 };
 use crate::rules::proof::Proof;
-use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule};
+use crate::threshold::Threshold;
 
 /// Part of the time with data outstanding in which the buffer was the limit.
 static LIMITED: Threshold = Threshold::new(

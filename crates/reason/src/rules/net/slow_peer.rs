@@ -17,9 +17,9 @@ use crate::model::words;
 use crate::rules::action::{Action, Question};
 use crate::rules::net::who_waits::who_waits;
 use crate::rules::proof::Proof;
-use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Severity, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, ask};
+use crate::threshold::Threshold;
 use crate::waits::WaitClass;
 use crate::waits::poll_intent::TCP_SYN_SENT;
 use std::collections::BTreeMap;
@@ -120,7 +120,7 @@ fn somebody_asked(measures: &Measures<'_>) -> bool {
 /// elsewhere too: what it sent last is on its way.
 fn is_elsewhere(measures: &Measures<'_>, socket: &InetRef) -> bool {
     socket.remote.port() != 0
-        && measures.graph.chains.peers.may_accept(socket).is_empty()
+        && measures.graph.may_accept(socket).is_empty()
         && other_end(measures.model, socket).is_none()
 }
 

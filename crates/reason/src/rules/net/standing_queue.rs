@@ -12,7 +12,7 @@ use crate::measure::packet_queue::{Ceiling, Queue};
 use crate::measure::tcp_stream::Stream;
 use crate::model::object::Object;
 use crate::rules::net::retransmits::{HEAVY_LOSS, loses};
-use crate::rules::threshold::Threshold;
+use crate::threshold::Threshold;
 use crate::waits::WaitClass;
 use std::collections::BTreeSet;
 

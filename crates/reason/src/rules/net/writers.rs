@@ -14,8 +14,8 @@ use crate::model::words;
 use crate::rules::net::losses;
 pub use crate::rules::net::retransmits::{HEAVY_LOSS, LEAST_AGAIN, loses};
 use crate::rules::net::standing_queue::{passed, standing};
-use crate::rules::threshold::Threshold;
 use crate::rules::{Losses, Match, engine};
+use crate::threshold::Threshold;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 

@@ -18,9 +18,9 @@ use crate::model::words;
 use crate::rules::action::Question;
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
-use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, culprit};
+use crate::threshold::Threshold;
 
 /// The thread that stops the others.
 const VM_THREAD: &str = "VM Thread";

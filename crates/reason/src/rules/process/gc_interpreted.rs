@@ -13,9 +13,9 @@ use crate::model::words;
 use crate::rules::action::Question;
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
-use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Evidence, Remedy, Wording};
 use crate::rules::{Match, ask, culprit};
+use crate::threshold::Threshold;
 
 /// Part of the readings.
 pub static COLLECTS_MIN: Threshold = Threshold::new(

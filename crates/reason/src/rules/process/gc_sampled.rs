@@ -15,9 +15,9 @@ use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
-use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Evidence, Remedy, Wording};
 use crate::rules::{Match, culprit};
+use crate::threshold::Threshold;
 
 /// Part of the samples.
 pub static COLLECTOR_MIN: Threshold = Threshold::new(

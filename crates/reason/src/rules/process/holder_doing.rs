@@ -10,8 +10,8 @@ use crate::model::Model;
 use crate::model::object::Object;
 use crate::rules::Match;
 use crate::rules::engine;
-use crate::rules::threshold::Threshold;
 use crate::rules::wording::Remedy;
+use crate::threshold::Threshold;
 use crate::waits::WaitClass;
 use std::collections::BTreeSet;
 
@@ -42,7 +42,7 @@ pub fn mostly(measures: &Measures<'_>, end: &End) -> Option<WaitClass> {
 
 fn is_seen(measures: &Measures<'_>, end: &End) -> bool {
     let acts = end.links.last().map(|link| &link.who);
-    acts.is_some_and(|who| measures.graph.chains.peers.is_seen(who))
+    acts.is_some_and(|who| measures.graph.is_seen(who))
 }
 
 /// Whether a process ended within the look.

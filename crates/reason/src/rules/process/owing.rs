@@ -13,9 +13,9 @@ use crate::measure::Measures;
 use crate::model::words;
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
-use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Evidence, Remedy, Wording};
 use crate::rules::{Match, culprit};
+use crate::threshold::Threshold;
 use crate::waits::WaitClass;
 
 /// The state of a socket whose other end was closed (include/net/tcp_states.h).
@@ -64,17 +64,17 @@ pub fn found<'m>(
 impl Owing {
     fn of(measures: &Measures<'_>, pid: u32, end: &End) -> Option<Self> {
         let model = measures.model;
-        let peers = &measures.graph.chains.peers;
+        let graph = &measures.graph;
         // Of a connection that its client has closed nobody waits for an answer.
         let far =
-            |debt: &Debt| model.called.socket(debt.ino).map(|socket| peers.far_processes(socket));
+            |debt: &Debt| model.called.socket(debt.ino).map(|socket| graph.far_processes(socket));
         let is_closed = |debt: &Debt| {
             let by_client =
                 model.called.socket(debt.ino).is_some_and(|it| it.state == TCP_CLOSE_WAIT);
             by_client && far(debt).is_none_or(|far| far.is_empty())
         };
         let counts = |debt: &&Debt| debt.seen_ns >= model.look.end_ns && !is_closed(debt);
-        let owes: Vec<&Debt> = peers.debts.owes.get(&pid)?.iter().filter(counts).collect();
+        let owes: Vec<&Debt> = graph.debts().owes.get(&pid)?.iter().filter(counts).collect();
         let since_ns = owes.iter().map(|debt| debt.since_ns).min()?;
         let mut clients: Vec<ThreadRef> =
             owes.iter().filter_map(|debt| far(debt)).flatten().collect();

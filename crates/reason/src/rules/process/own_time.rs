@@ -7,8 +7,8 @@ use crate::facts::ThreadRef;
 use crate::graph::ends::{End, EndKind};
 use crate::measure::Measures;
 use crate::model::object::Object;
-use crate::rules::threshold::Threshold;
 use crate::rules::{Losses, Match, Step};
+use crate::threshold::Threshold;
 
 /// CPU time that it costs.
 pub static COST_MIN: Threshold = Threshold::new(
@@ -85,6 +85,7 @@ impl Cost {
             doing: Some(does),
             seconds: *seconds,
             when: None,
+            because: None,
         });
         matched.chain = Some(step.into_iter().collect());
         matched.path_seconds = Some(self.seconds);

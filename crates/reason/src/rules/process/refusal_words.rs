@@ -6,8 +6,8 @@ use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::refusals::Tries;
 use crate::model::words;
-use crate::rules::threshold::Threshold;
 use crate::rules::wording::Evidence;
+use crate::threshold::Threshold;
 
 /// Part of the look that is slept between tries.
 pub static SLEPT_MIN: Threshold = Threshold::new(

@@ -13,7 +13,7 @@ use super::{owing, wait_words};
 use crate::facts::{TargetKind, ThreadRef};
 use crate::graph::chains::ChainLink;
 use crate::graph::end::{End, EndKind};
-use crate::graph::responsible::carrier;
+use crate::graph::wakers::carrier;
 use crate::measure::Measures;
 use crate::measure::longest_wait::LongestWait;
 use crate::measure::own_functions::{stands_in, works_in};
@@ -21,9 +21,9 @@ use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
-use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Evidence, Remedy, Severity, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, culprit};
+use crate::threshold::Threshold;
 use crate::waits::WaitClass;
 use crate::waits::timeline::WaitSpan;
 use std::collections::{BTreeMap, BTreeSet};
@@ -328,7 +328,7 @@ fn matched<'m>(
 
 /// Clients that have asked a server and have no answer by the end of the look, where somebody asked about one process.
 fn outstanding(measures: &Measures<'_>, ends: &[End], server: u32, all: &[usize]) -> BTreeSet<u32> {
-    let awaits = &measures.graph.chains.peers.debts.awaits;
+    let awaits = &measures.graph.debts().awaits;
     // An event loop that the clock ends may wait for other events all the while: a long poll.
     let own_time = |at: &&usize| ends[**at].class != WaitClass::Idle;
     let asks = all.iter().filter(own_time).filter_map(|at| question(measures, &ends[*at]));

@@ -17,9 +17,9 @@ use crate::model::words;
 use crate::rules::action::{Action, Question};
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
-use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Evidence, Remedy, Wording};
 use crate::rules::{Finds, Losses, Match, Refutation, Rule, culprit};
+use crate::threshold::Threshold;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 const CLONE_VM: u64 = 0x100;
@@ -214,7 +214,7 @@ fn of_one_program(measures: &Measures<'_>, storms: BTreeMap<u32, Storm>) -> Vec<
     for (starter, storm) in storms {
         let process = measures.model.threads.thread_ref(starter);
         // Whose parent is not known stands alone.
-        let parent = measures.graph.chains.peers.parent_of(starter).unwrap_or(starter);
+        let parent = measures.graph.parent_of(starter).unwrap_or(starter);
         let whole = all.entry((parent, measures.process_name(&process))).or_default();
         whole.starters.extend(storm.starters);
         whole.begun.extend(storm.begun);

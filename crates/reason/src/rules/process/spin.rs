@@ -10,12 +10,12 @@ use crate::facts::Work;
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::cpu_profile::Spent;
+use crate::measure::cpu_users::BUSY_MIN;
 use crate::model::words;
-use crate::rules::cpu::victims::BUSY_MIN;
 use crate::rules::proof::Proof;
-use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Evidence, Remedy, Severity, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, culprit};
+use crate::threshold::Threshold;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 

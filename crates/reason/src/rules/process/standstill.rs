@@ -11,8 +11,8 @@ use crate::measure::Measures;
 use crate::measure::longest_wait::LongestWait;
 use crate::model::words;
 use crate::rules::Match;
-use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Evidence, Severity};
+use crate::threshold::Threshold;
 use crate::waits::WaitClass;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -12,9 +12,9 @@ use crate::measure::cpu_profile::Spent;
 use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::proof::Proof;
-use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, culprit};
+use crate::threshold::Threshold;
 
 static SHARE_MIN: Threshold = Threshold::new(
     0.1,

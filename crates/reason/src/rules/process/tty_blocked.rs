@@ -15,9 +15,9 @@ use crate::rules::action::Action;
 use crate::rules::engine::Loss;
 use crate::rules::file_of;
 use crate::rules::proof::Proof;
-use crate::rules::threshold::Threshold;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, culprit};
+use crate::threshold::Threshold;
 use crate::waits::WaitClass;
 
 static PACE: Threshold = Threshold::new(

@@ -5,7 +5,7 @@
 
 use crate::facts::{Endpoint, ObjectRef};
 use crate::graph::chains::ChainLink;
-use crate::graph::responsible::carrier;
+use crate::graph::wakers::carrier;
 use crate::measure::Measures;
 use crate::waits::WaitClass;
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,16 +49,14 @@ impl Talk {
             }
             // Of two who talk in turns, the one who connected asks: his rest between two questions is his own. An event loop
             // on a command's path has been asked itself, so what ends its wait is an answer.
-            if (reads || measures.is_command())
-                && !measures.graph.chains.peers.is_for_a_question(wait)
-            {
+            if (reads || measures.is_command()) && !measures.graph.is_for_a_question(wait) {
                 *talk.answers.entry((by.pid, wait.thread.pid)).or_default() += 1;
             }
         }
         let has_unread = |end: &&Endpoint| end.unread.is_some_and(|unread| unread > 0);
         for end in measures.model.held.endpoints.iter().filter(has_unread) {
             if let ObjectRef::Unix { peer_ino, .. } = &end.object {
-                let far = measures.graph.chains.peers.endpoints_on(*peer_ino).iter();
+                let far = measures.graph.endpoints_on(*peer_ino).iter();
                 let far = far.filter(|far| far.process.pid != end.process.pid);
                 talk.unread.extend(far.map(|far| (end.process.pid, far.process.pid)));
             }

@@ -70,7 +70,7 @@ impl Reaper {
         let model = measures.model;
         let tracer =
             model.threads.identity(ended).map(|known| known.tracer_pid).filter(|pid| *pid != 0);
-        let parent = || measures.graph.chains.peers.parent_of(ended.pid).filter(|pid| *pid != 0);
+        let parent = || measures.graph.parent_of(ended.pid).filter(|pid| *pid != 0);
         let who = tracer.or_else(parent).map(|pid| wait_words::main_thread(measures, pid));
         let last = who.as_ref().and_then(|who| {
             let waits = measures.timelines.of(model.threads.key(who));

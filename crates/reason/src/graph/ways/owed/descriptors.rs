@@ -4,11 +4,22 @@
 //! Who asks is at one of them, and whoever else asks has connected to it: those wait, and are not waited for. If one is left,
 //! what comes there is what everybody waits for. Must not: choose where two are left, or look at threads (serving.rs).
 
-use super::next::Next;
-use super::peers::Peers;
 use crate::facts::{Endpoint, ObjectRef, ThreadRef};
+use crate::graph::index::Index;
+use crate::graph::next::Next;
+use crate::graph::serving::chosen;
+use crate::graph::ways::way::{FOR_EVENTS, Way};
 use crate::waits::poll_intent::TCP_LISTEN;
 use crate::waits::timeline::WaitSpan;
+
+/// The way.
+pub static WAY: Way = Way {
+    name: "descriptors",
+    because: "of what is waited for nothing else leads on",
+    of: FOR_EVENTS,
+    thresholds: &[],
+    follow: |at| among_polled(at.index, at.wait, at.asker.map(|asker| asker.who.pid)),
+};
 
 /// Where a descriptor leads.
 enum Leads {
@@ -18,103 +29,73 @@ enum Leads {
     Away(u64),
 }
 
-impl<'a> Peers<'a> {
-    /// What a wait is for: what the kernel says it is on, or the only connection among its descriptors, if nobody is owed an
-    /// answer there.
-    pub(super) fn subject<'w>(&self, wait: &'w WaitSpan) -> Option<&'w ObjectRef>
-    where
-        'a: 'w,
-    {
-        if wait.place.object.is_some() {
-            return wait.place.object.as_ref();
-        }
-        let ends = self.descriptors_of(wait.thread.pid, &wait.place.polled);
-        let is_connection = |object: &ObjectRef| match object {
-            ObjectRef::Inet(socket) => socket.remote.port() != 0,
-            ObjectRef::Unix { peer_ino, .. } => *peer_ino != 0,
-            _ => false,
-        };
-        let mut connections = ends.iter().map(|end| &end.object).filter(|it| is_connection(it));
-        let only = connections.next().filter(|only| !self.is_owed_on(wait, only))?;
-        connections.next().is_none().then_some(only)
+/// Who is next by the descriptors that a wait is for; `asker` is who waits for the waiter.
+fn among_polled(index: &Index<'_>, wait: &WaitSpan, asker: Option<u32>) -> Option<Next> {
+    let ends = index.connections.of_process(wait.thread.pid, &wait.place.polled);
+    let mut left: Vec<Leads> =
+        ends.into_iter().filter_map(|end| leads(index, end, asker)).collect();
+    if left.len() > 1 {
+        left.retain(|leads| !is_master(index, wait.thread.pid, leads));
     }
+    let mut left = left.into_iter();
+    let only = left.next()?;
+    let pid = |leads: &Leads| match leads {
+        Leads::To(far) => far.first().map(|far| far.pid),
+        Leads::Away(_) => None,
+    };
+    // A child's output and its errors lead to one process.
+    if left.any(|other| pid(&other).is_none() || pid(&other) != pid(&only)) {
+        return None;
+    }
+    match only {
+        Leads::Away(ino) => Some(Next::Peer(ino)),
+        Leads::To(far) => chosen(index, wait, far).map(Next::Thread),
+    }
+}
 
-    fn is_owed_on(&self, wait: &WaitSpan, object: &ObjectRef) -> bool {
-        match object {
-            ObjectRef::Unix { peer_ino, .. } => {
-                let reads = |other: &&WaitSpan| other.within_ns(wait.begin_ns, wait.end_ns) > 0;
-                self.waits_on(*peer_ino).iter().copied().any(|other| reads(&other))
-            }
-            ObjectRef::Inet(socket) => {
-                let owes = self.debts.owes.get(&wait.thread.pid);
-                owes.is_some_and(|debts| debts.iter().any(|debt| debt.ino == socket.ino))
-            }
-            _ => false,
-        }
-    }
+/// Whether a descriptor leads to the process of the same program that began this one: over that its orders come, and it
+/// asks nothing there while it serves others.
+fn is_master(index: &Index<'_>, pid: u32, leads: &Leads) -> bool {
+    let Some(parent) = index.families.parent_of(pid) else { return false };
+    let is_same =
+        || index.model.threads.process_name(parent) == index.model.threads.process_name(pid);
+    matches!(leads, Leads::To(far) if far.iter().all(|far| far.pid == parent)) && is_same()
+}
 
-    /// Who is next by the descriptors that a wait is for; `asker` is who waits for the waiter.
-    pub(super) fn among_polled(&self, wait: &WaitSpan, asker: Option<u32>) -> Option<Next> {
-        let ends = self.descriptors_of(wait.thread.pid, &wait.place.polled);
-        let mut left: Vec<Leads> =
-            ends.into_iter().filter_map(|end| self.leads(end, asker)).collect();
-        if left.len() > 1 {
-            left.retain(|leads| !self.is_master(wait.thread.pid, leads));
-        }
-        let mut left = left.into_iter();
-        let only = left.next()?;
-        let pid = |leads: &Leads| match leads {
-            Leads::To(far) => far.first().map(|far| far.pid),
-            Leads::Away(_) => None,
-        };
-        // A child's output and its errors lead to one process.
-        if left.any(|other| pid(&other).is_none() || pid(&other) != pid(&only)) {
-            return None;
-        }
-        match only {
-            Leads::Away(ino) => Some(Next::Peer(ino)),
-            Leads::To(far) => self.chosen(wait, far).map(Next::Thread),
-        }
-    }
-
-    /// Whether a descriptor leads to the process of the same program that began this one: over that its orders come, and it
-    /// asks nothing there while it serves others.
-    fn is_master(&self, pid: u32, leads: &Leads) -> bool {
-        let Some(parent) = self.parent_of(pid) else { return false };
-        let is_same =
-            || self.model.threads.process_name(parent) == self.model.threads.process_name(pid);
-        matches!(leads, Leads::To(far) if far.iter().all(|far| far.pid == parent)) && is_same()
-    }
-
-    fn leads(&self, end: &Endpoint, asker: Option<u32>) -> Option<Leads> {
-        let far = match &end.object {
-            ObjectRef::Inet(socket) => {
-                let is_asked = socket.state == TCP_LISTEN || self.is_accepted(socket);
-                if is_asked || socket.remote.port() == 0 {
-                    return None;
-                }
-                let far = self.far_processes(socket);
-                if far.is_empty() {
-                    return Some(Leads::Away(socket.ino));
-                }
-                far
+fn leads(index: &Index<'_>, end: &Endpoint, asker: Option<u32>) -> Option<Leads> {
+    let far = match &end.object {
+        ObjectRef::Inet(socket) => {
+            let is_asked = socket.state == TCP_LISTEN || index.connections.is_accepted(socket);
+            if is_asked || socket.remote.port() == 0 {
+                return None;
             }
-            ObjectRef::Unix { ino, peer_ino, .. } => {
-                let is_asked = self.model.called.unix_path(*ino).is_some();
-                if is_asked {
-                    return None;
-                }
-                self.endpoints_on(*peer_ino).iter().map(|end| end.process.clone()).collect()
+            let far = index.connections.far_processes(socket);
+            if far.is_empty() {
+                return Some(Leads::Away(socket.ino));
             }
-            ObjectRef::Pipe { ino } if end.readable && !end.writable => {
-                let writers = self.endpoints_on(*ino).iter().filter(|other| other.writable);
-                writers.map(|other| other.process.clone()).collect()
+            far
+        }
+        ObjectRef::Unix { ino, peer_ino, .. } => {
+            let is_asked = index.model.called.unix_path(*ino).is_some();
+            if is_asked {
+                return None;
             }
-            _ => return None,
-        };
-        let is_it = |far: &ThreadRef| Some(far.pid) == asker || far.pid == end.process.pid;
-        (!far.is_empty() && !far.iter().any(is_it)).then_some(Leads::To(far))
-    }
+            index
+                .connections
+                .endpoints_on(*peer_ino)
+                .iter()
+                .map(|end| end.process.clone())
+                .collect()
+        }
+        ObjectRef::Pipe { ino } if end.readable && !end.writable => {
+            let writers =
+                index.connections.endpoints_on(*ino).iter().filter(|other| other.writable);
+            writers.map(|other| other.process.clone()).collect()
+        }
+        _ => return None,
+    };
+    let is_it = |far: &ThreadRef| Some(far.pid) == asker || far.pid == end.process.pid;
+    (!far.is_empty() && !far.iter().any(is_it)).then_some(Leads::To(far))
 }
 
 #[cfg(test)]

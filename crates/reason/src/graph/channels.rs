@@ -1,0 +1,100 @@
+//! Who is at the other end of the pipe or the connection that a wait is on, and which thread of theirs matters.
+//!
+//! Must not: say what a thread waits for that waits for whatever comes next (ways/owed/).
+
+use super::debts::Debt;
+use super::index::Index;
+use super::index::waits::process_of;
+use super::parallel::last_of_several;
+use super::serving::chosen;
+use super::wakers::{by_kernel_thread, carrier, waker};
+use crate::facts::*;
+use crate::waits::WaitClass;
+use crate::waits::timeline::WaitSpan;
+
+/// Who may read what a wait writes, or write what it reads.
+pub(super) fn pipe_end(index: &Index<'_>, wait: &WaitSpan, reader: bool) -> Option<ThreadRef> {
+    let Some(ObjectRef::Pipe { ino }) = &wait.place.object else {
+        // A signal or a terminal may end it too, by way of a kernel thread.
+        return waker(index, wait).filter(|_| !by_kernel_thread(wait));
+    };
+    let ends = index.connections.endpoints_on(*ino);
+    let at_end: Vec<ThreadRef> = ends
+        .iter()
+        .filter(|end| if reader { end.readable } else { end.writable })
+        .map(|end| end.process.clone())
+        .filter(|process| process.pid != wait.thread.pid)
+        .collect();
+    if !at_end.is_empty() {
+        return chosen(index, wait, at_end);
+    }
+    // Closed since: who waited at the other end meanwhile was there.
+    let class = if reader { WaitClass::PipeRead } else { WaitClass::PipeWrite };
+    let there = index
+        .connections
+        .waits_on(*ino)
+        .iter()
+        .filter(|other| other.class == class && other.thread.pid != wait.thread.pid);
+    let there = there.map(|other| process_of(index.model, other)).collect();
+    chosen(index, wait, there)
+}
+
+/// Who has the other end of a connection, or is to accept it.
+pub(super) fn socket_peer(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
+    let is_other = |process: &ThreadRef| process.pid != wait.thread.pid;
+    // Who listened gave the connection to the process itself.
+    let is_own = |all: &[ThreadRef]| !all.is_empty() && !all.iter().any(is_other);
+    let mut processes: Vec<ThreadRef> = match &wait.place.object {
+        Some(ObjectRef::Unix { peer_ino, .. }) => {
+            let open =
+                index.connections.endpoints_on(*peer_ino).iter().map(|end| end.process.clone());
+            let waited = index.connections.waits_on(*peer_ino).iter();
+            open.chain(waited.map(|other| process_of(index.model, other))).collect()
+        }
+        Some(ObjectRef::Inet(socket)) => index.connections.far_processes(socket),
+        _ => Vec::new(),
+    };
+    if is_own(&processes) {
+        return None;
+    }
+    processes.retain(is_other);
+    if let Some(ObjectRef::Inet(socket)) = &wait.place.object
+        && processes.is_empty()
+    {
+        let by = carrier(wait).map(|thread| thread.pid);
+        let awaits = index.debts.awaits.get(&wait.thread.pid).map_or(&[][..], Vec::as_slice);
+        let at_end =
+            |debt: &Debt| debt.ino == socket.ino && debt.seen_ns >= index.model.look.end_ns;
+        processes = match by.is_none() && awaits.iter().any(at_end) {
+            true => index.connections.may_accept(socket),
+            false => index.connections.listeners(socket, by),
+        };
+        processes.retain(is_other);
+        // Who accepts may hand the connection on to a child, which is gone with it.
+        let child = by.filter(|by| processes.iter().any(|of| index.families.descends(*by, of.pid)));
+        if let Some(child) = child {
+            processes = vec![index.model.threads.thread_ref_at(child, wait.end_ns)];
+        }
+    }
+    chosen(index, wait, processes)
+}
+
+/// The peer of what ended, or will end, a wait for events.
+pub(super) fn far_end(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
+    let found = match &wait.place.object {
+        Some(ObjectRef::Pipe { .. }) => pipe_end(index, wait, wait.place.polled_for_room),
+        _ => socket_peer(index, wait),
+    };
+    found.filter(|thread| thread.pid != wait.thread.pid)
+}
+
+/// Who is to send what a thread reads from a pipe or a connection.
+pub(super) fn sender(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
+    let found = match wait.class {
+        WaitClass::PipeRead => {
+            last_of_several(index, wait).or_else(|| pipe_end(index, wait, false))
+        }
+        _ => socket_peer(index, wait),
+    };
+    found.filter(|thread| thread.pid != 0 && !index.model.threads.is_same(thread, &wait.thread))
+}

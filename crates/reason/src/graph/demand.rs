@@ -1,0 +1,212 @@
+//! All demand of a look, led to its ends: the whole of the graph, and what rules and answers ask of it.
+//!
+//! Of a command its critical path is demand; of a host, a process or a container the waits that count, and what is owed. Whoever comes
+//! after the graph asks it here, by a narrow question: the index behind it is nobody else's. Must not: lead a leaf to an end (ends.rs),
+//! or follow (chains.rs).
+
+use super::chains::{Chains, Leaf};
+use super::debts::Debts;
+use super::end::{End, Lost};
+use super::ending;
+use super::ends::{Found, command_end_ns, command_root, is_own};
+use super::question::{is_for_a_question, question_of};
+use super::subscriptions::Subscriptions;
+use super::wakers::is_stalled;
+use super::ways::held::holder;
+use crate::facts::{Endpoint, InetRef, Target, TargetKind, ThreadRef};
+use crate::model::Model;
+use crate::waits::WaitClass;
+use crate::waits::timeline::{Timelines, WaitSpan};
+use std::collections::HashMap;
+
+/// All ends of a look, and what the victims spent altogether.
+pub struct Graph<'a> {
+    /// What was observed.
+    pub model: &'a Model,
+    /// What each thread did when.
+    pub timelines: &'a Timelines,
+    /// Follows waits.
+    pub chains: Chains<'a>,
+    /// The ends, greatest first.
+    pub ends: Vec<End>,
+    /// For a command: the leaves of its critical path, in order of time.
+    pub path: Vec<Leaf>,
+    demand_seconds: HashMap<u32, f64>,
+}
+
+impl<'a> Graph<'a> {
+    /// Follows every wait that is demand to its end, and shows each piece of it to `watch`.
+    pub fn of(
+        model: &'a Model,
+        timelines: &'a Timelines,
+        watch: &mut dyn FnMut(&Lost<'_>),
+    ) -> Self {
+        let chains = Chains::new(model, timelines);
+        let mut found = Found::new(model, timelines, &chains, watch);
+        let mut path = Vec::new();
+        if let Some(root) = command_root(model) {
+            path = chains.follow(&root, model.look.begin_ns, command_end_ns(model));
+            for leaf in &path {
+                found.add(leaf, true, true);
+            }
+        } else {
+            let target = model.look.target.as_ref().filter(|it| it.kind != TargetKind::Host);
+            let mut subscriptions = Subscriptions::new(target.is_some());
+            for wait in timelines.waits() {
+                let asked = target.is_some_and(|it| is_asked_of(it, wait));
+                let counted = wait.class.is_demand() || asked;
+                let followed = counted
+                    || is_stalled(wait.class)
+                    || chains.is_for_an_end(wait)
+                    || wait.class.is_for_somebody() && !is_for_a_question(&chains.index, wait);
+                // A kernel thread waits for somebody else's sake: it is a link, never a victim.
+                if !followed
+                    || wait.kernel
+                    || is_own(model, &wait.thread)
+                    || !model.in_target(&wait.thread)
+                {
+                    continue;
+                }
+                let counted = counted || is_stalled(wait.class);
+                for leaf in chains.follow_wait(wait, model.look.begin_ns, model.look.end_ns) {
+                    let counted = counted || ending::is_waiters_own(&leaf);
+                    match Subscriptions::concern(wait) {
+                        true => subscriptions.take(wait, leaf, counted),
+                        false => found.add(&leaf, counted, false),
+                    }
+                }
+            }
+            for (leaf, counted) in subscriptions.owed() {
+                found.add(&leaf, counted, false);
+            }
+            found.add_owed();
+            found.add_work();
+        }
+        let ends = found.sorted();
+        let demand_seconds = demand_by_process(model, timelines);
+        Self { model, timelines, chains, ends, path, demand_seconds }
+    }
+
+    /// The ends of one class.
+    pub fn class(&self, class: WaitClass) -> impl Iterator<Item = &End> {
+        self.ends.iter().filter(move |end| end.class == class)
+    }
+
+    /// Every wait of every thread.
+    pub fn waits(&self) -> impl Iterator<Item = &'a WaitSpan> + use<'a> {
+        self.timelines.waits()
+    }
+
+    /// It is a command that is explained.
+    pub fn is_command(&self) -> bool {
+        self.model.look.target.as_ref().is_some_and(|t| t.kind == TargetKind::Command)
+    }
+
+    /// Seconds that are explained: the window, or the command's life.
+    pub fn wall_seconds(&self) -> f64 {
+        if self.is_command() {
+            return command_end_ns(self.model).saturating_sub(self.model.look.begin_ns) as f64
+                / 1e9;
+        }
+        self.model.look.seconds()
+    }
+
+    /// Time that a process did not spend idle: running, ready, or in demand waits, seconds.
+    pub fn demand_seconds(&self, pid: u32) -> f64 {
+        self.demand_seconds.get(&pid).copied().unwrap_or(0.0)
+    }
+
+    /// The name of a thread's process.
+    pub fn process_name(&self, thread: &ThreadRef) -> String {
+        let main = self.model.threads.names.get(&thread.pid);
+        main.filter(|m| !m.comm.is_empty()).unwrap_or(thread).comm.clone()
+    }
+
+    /// Who holds what a wait is for.
+    pub fn holder(&self, wait: &WaitSpan) -> Option<ThreadRef> {
+        holder(&self.chains.index, wait)
+    }
+
+    /// Whether a wait is for the next question of somebody who connected, and for no answer.
+    pub fn is_for_a_question(&self, wait: &WaitSpan) -> bool {
+        is_for_a_question(&self.chains.index, wait)
+    }
+
+    /// Whose next question a wait is for, if it is for one; 0 if that is not known.
+    pub fn question_of(&self, wait: &WaitSpan) -> Option<u32> {
+        question_of(&self.chains.index, wait, None)
+    }
+
+    /// Outstanding answers by process.
+    pub fn debts(&self) -> &Debts {
+        &self.chains.index.debts
+    }
+
+    /// Every known thread of some processes, by thread id.
+    pub fn threads_of(&self, pids: &[u32]) -> Vec<ThreadRef> {
+        self.chains.index.families.threads_of(pids)
+    }
+
+    /// Who began a process.
+    pub fn parent_of(&self, pid: u32) -> Option<u32> {
+        self.chains.index.families.parent_of(pid)
+    }
+
+    /// The waits of one thread, by begin.
+    pub fn waits_of(&self, thread: &ThreadRef) -> &'a [WaitSpan] {
+        self.chains.index.waits.of(thread)
+    }
+
+    /// Whether anything was seen of a thread: a wait, or time on a CPU.
+    pub fn is_seen(&self, thread: &ThreadRef) -> bool {
+        self.chains.index.waits.is_seen(thread)
+    }
+
+    /// Processes at the other end of a connection.
+    pub fn far_processes(&self, socket: &InetRef) -> Vec<ThreadRef> {
+        self.chains.index.connections.far_processes(socket)
+    }
+
+    /// The descriptors on an inode.
+    pub fn endpoints_on(&self, ino: u64) -> &[&'a Endpoint] {
+        self.chains.index.connections.endpoints_on(ino)
+    }
+
+    /// Whether a connection was made to a listener here, and this is the listener's end of it.
+    pub fn is_accepted(&self, socket: &InetRef) -> bool {
+        self.chains.index.connections.is_accepted(socket)
+    }
+
+    /// The listeners that may still accept a connection that nobody has open.
+    pub fn may_accept(&self, socket: &InetRef) -> Vec<ThreadRef> {
+        self.chains.index.connections.may_accept(socket)
+    }
+}
+
+/// Whether a wait is one of which somebody wants to know who asks about a process or a container: one for somebody. That a
+/// process has ended is wanted if it is the one.
+fn is_asked_of(target: &Target, wait: &WaitSpan) -> bool {
+    match wait.class {
+        WaitClass::Zombie => wait.thread.pid == target.pid,
+        WaitClass::FutexWait => false,
+        class => class.is_for_somebody(),
+    }
+}
+
+/// Time that each process did not spend idle: running, ready, or in demand waits.
+fn demand_by_process(model: &Model, timelines: &Timelines) -> HashMap<u32, f64> {
+    let mut seconds: HashMap<u32, f64> = HashMap::new();
+    for time in &model.threads.times {
+        *seconds.entry(time.thread.pid).or_default() +=
+            (time.run_ns + time.runnable_ns) as f64 / 1e9;
+    }
+    for wait in timelines.waits() {
+        if wait.class.is_demand()
+            && !matches!(wait.class, WaitClass::RunQueue | WaitClass::CpuQuota)
+        {
+            *seconds.entry(wait.thread.pid).or_default() +=
+                wait.within_ns(model.look.begin_ns, model.look.end_ns) as f64 / 1e9;
+        }
+    }
+    seconds
+}

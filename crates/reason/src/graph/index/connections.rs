@@ -1,0 +1,243 @@
+//! Who is at the other end of what: sockets, pipes and their descriptors, and the waits on them.
+//!
+//! Both ends of a connection are found by descriptor, so network namespaces do not matter; a connection that was closed
+//! before the descriptors were read is found by the waits on it. Must not: choose between candidates.
+
+use super::waits::process_of;
+use crate::facts::*;
+use crate::model::Model;
+use crate::waits::poll_intent::{DNS_PORT, TCP_LISTEN};
+use crate::waits::timeline::{Timelines, WaitSpan};
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+/// Open descriptors by what they are on, and waits by what they were on.
+pub struct Connections<'a> {
+    model: &'a Model,
+    by_ino: HashMap<u64, Vec<&'a Endpoint>>,
+    /// By process and descriptor.
+    by_fd: HashMap<(u32, u32), &'a Endpoint>,
+    by_pair: HashMap<(SocketAddr, SocketAddr), Vec<&'a Endpoint>>,
+    listeners: HashMap<u16, Vec<&'a Endpoint>>,
+    /// Sockets without a peer, by port: what is sent to a server by datagrams arrives there.
+    datagram_servers: HashMap<u16, Vec<(&'a InetRef, &'a ThreadRef)>>,
+    /// Who waited on a connection, by its addresses as its own end has them.
+    waited_pairs: HashMap<(SocketAddr, SocketAddr), Vec<&'a WaitSpan>>,
+    /// Waits on a socket or pipe, by inode.
+    waited_on: HashMap<u64, Vec<&'a WaitSpan>>,
+}
+
+impl<'a> Connections<'a> {
+    /// Indexes a model.
+    pub(super) fn new(model: &'a Model, timelines: &'a Timelines) -> Self {
+        let mut connections = Self {
+            model,
+            by_ino: HashMap::new(),
+            by_fd: HashMap::new(),
+            by_pair: HashMap::new(),
+            listeners: HashMap::new(),
+            datagram_servers: HashMap::new(),
+            waited_pairs: HashMap::new(),
+            waited_on: HashMap::new(),
+        };
+        for endpoint in &model.held.endpoints {
+            connections.add_endpoint(endpoint);
+        }
+        for wait in timelines.waits() {
+            connections.add_wait(wait);
+        }
+        connections
+    }
+
+    fn add_endpoint(&mut self, endpoint: &'a Endpoint) {
+        self.by_fd.insert((endpoint.process.pid, endpoint.fd), endpoint);
+        match &endpoint.object {
+            ObjectRef::Pipe { ino } | ObjectRef::Unix { ino, .. } => {
+                self.by_ino.entry(*ino).or_default().push(endpoint);
+            }
+            ObjectRef::Inet(socket) => {
+                self.by_ino.entry(socket.ino).or_default().push(endpoint);
+                let pair = (socket.local, socket.remote);
+                self.by_pair.entry(pair).or_default().push(endpoint);
+                if socket.state == TCP_LISTEN {
+                    let there = self.listeners.entry(socket.local.port()).or_default();
+                    there.push(endpoint);
+                }
+                if socket.protocol == "udp" && socket.remote.port() == 0 {
+                    let there = self.datagram_servers.entry(socket.local.port()).or_default();
+                    there.push((socket, &endpoint.process));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn add_wait(&mut self, wait: &'a WaitSpan) {
+        match &wait.place.object {
+            Some(ObjectRef::Inet(socket)) => {
+                self.waited_on.entry(socket.ino).or_default().push(wait);
+                if socket.remote.port() != 0 {
+                    let pair = (socket.local, socket.remote);
+                    self.waited_pairs.entry(pair).or_default().push(wait);
+                }
+            }
+            Some(ObjectRef::Unix { ino, .. } | ObjectRef::Pipe { ino }) => {
+                self.waited_on.entry(*ino).or_default().push(wait);
+            }
+            _ => {}
+        }
+    }
+
+    /// What some descriptors of a process are on, as far as it was reported.
+    pub(in crate::graph) fn of_process(&self, pid: u32, fds: &[u32]) -> Vec<&'a Endpoint> {
+        fds.iter().filter_map(|fd| self.by_fd.get(&(pid, *fd)).copied()).collect()
+    }
+
+    /// The endpoints on an inode.
+    pub fn endpoints_on(&self, ino: u64) -> &[&'a Endpoint] {
+        self.by_ino.get(&ino).map_or(&[], Vec::as_slice)
+    }
+
+    /// Processes at the other end of a connection: by descriptor, or by their own waits on it where it was closed since.
+    pub fn far_processes(&self, socket: &InetRef) -> Vec<ThreadRef> {
+        let pair = (socket.remote, socket.local);
+        let ends = self.by_pair.get(&pair).map_or(&[][..], Vec::as_slice);
+        let open = ends.iter().map(|end| end.process.clone());
+        let waited = self.waited_pairs.get(&pair).map_or(&[][..], Vec::as_slice);
+        let mut all: Vec<ThreadRef> =
+            open.chain(waited.iter().map(|wait| process_of(self.model, wait))).collect();
+        if all.is_empty() && socket.protocol == "udp" && socket.remote.port() != 0 {
+            let bound = |all| self.datagram_server(socket.remote, all);
+            all.extend(bound(false).or_else(|| bound(true)));
+        }
+        all.sort_by_key(|process| process.pid);
+        all.dedup_by_key(|process| process.pid);
+        all
+    }
+
+    /// The clocks of a connection's other end, if it is here.
+    pub(in crate::graph) fn far_turn(&self, socket: &InetRef) -> Option<&'a TcpTurn> {
+        let ends = self.by_pair.get(&(socket.remote, socket.local))?;
+        ends.iter().find_map(|end| end.socket.as_ref()?.turn.as_ref())
+    }
+
+    /// Waits on a socket or a pipe.
+    pub(in crate::graph) fn waits_on(&self, ino: u64) -> &[&'a WaitSpan] {
+        self.waited_on.get(&ino).map_or(&[], Vec::as_slice)
+    }
+
+    /// Waits on the far end of a connection.
+    pub(in crate::graph) fn far_waits(&self, socket: &InetRef) -> &[&'a WaitSpan] {
+        self.waited_pairs.get(&(socket.remote, socket.local)).map_or(&[], Vec::as_slice)
+    }
+
+    /// Who listens at the other end of a connection that is already closed: an address of this host, or one whose
+    /// listener ended the wait.
+    pub(in crate::graph) fn listeners(
+        &self,
+        socket: &InetRef,
+        carrier: Option<u32>,
+    ) -> Vec<ThreadRef> {
+        let (far, near) = (socket.remote, socket.local);
+        let listens = |end: &&&Endpoint| match &end.object {
+            ObjectRef::Inet(own) => {
+                let here = far.ip().is_loopback() || far.ip() == near.ip();
+                own.local.ip() == far.ip()
+                    || own.local.ip().is_unspecified() && here && own.netns == socket.netns
+                    || carrier == Some(end.process.pid)
+            }
+            _ => false,
+        };
+        let all = self.listeners.get(&far.port()).map_or(&[][..], Vec::as_slice);
+        all.iter().filter(listens).map(|end| end.process.clone()).collect()
+    }
+
+    /// The listeners that may still accept a connection that nobody has open: those whose queue is not empty, or not known. With an
+    /// empty queue it was accepted and closed since, and what was sent before that is on its way. Of a command that has ended any
+    /// listener: its connections were accepted before the queues were read.
+    pub fn may_accept(&self, socket: &InetRef) -> Vec<ThreadRef> {
+        let mut listeners = self.listeners(socket, None);
+        let target = self.model.look.target.as_ref();
+        if target.is_some_and(|target| target.kind == TargetKind::Command) {
+            return listeners;
+        }
+        let all = self.listeners.get(&socket.remote.port()).map_or(&[][..], Vec::as_slice);
+        let has_queue = |end: &Endpoint| end.socket.as_ref().is_none_or(|it| it.accept_queue > 0);
+        listeners.retain(|of| all.iter().any(|end| end.process.pid == of.pid && has_queue(end)));
+        listeners
+    }
+
+    /// Whether a connection was made to a listener here, and this is the listener's end of it.
+    pub fn is_accepted(&self, socket: &InetRef) -> bool {
+        let here = |end: &&Endpoint| matches!(&end.object, ObjectRef::Inet(own) if own.netns == socket.netns);
+        let listens =
+            |port: u16| self.listeners.get(&port).is_some_and(|ends| ends.iter().any(here));
+        listens(socket.local.port()) && !listens(socket.remote.port())
+    }
+
+    /// The process of this host that answers at a name server's address: bound to it, or to all addresses.
+    pub(in crate::graph) fn name_server(&self, server: SocketAddr) -> Option<ThreadRef> {
+        if server.port() != DNS_PORT {
+            return None;
+        }
+        // Name servers take long questions by TCP, at the same address.
+        let listens = |end: &&&Endpoint| matches!(&end.object, ObjectRef::Inet(own) if own.local.ip() == server.ip());
+        let streams = self.listeners.get(&DNS_PORT).map_or(&[][..], Vec::as_slice);
+        let by_stream = || streams.iter().find(listens).map(|end| end.process.clone());
+        let bound = |all| self.datagram_server(server, all);
+        bound(false).or_else(by_stream).or_else(|| bound(true))
+    }
+
+    /// The process of this host whose socket without a peer gets what is sent to an address: bound to it, or to `all`.
+    fn datagram_server(&self, address: SocketAddr, all: bool) -> Option<ThreadRef> {
+        let here = |(socket, _): &&(&InetRef, &ThreadRef)| match all {
+            true => socket.local.ip().is_unspecified() && address.ip().is_loopback(),
+            false => socket.local.ip() == address.ip(),
+        };
+        let there = self.datagram_servers.get(&address.port())?;
+        there.iter().find(here).map(|(_, process)| (*process).clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::answer::explain;
+    use crate::facts::*;
+    use crate::graph::end::EndKind;
+    use crate::rules::scenes::{at_place, blocked, endpoint, host, of_process};
+
+    /// Process 10 asks 127.0.0.1:514 by a datagram; a process that sleeps is bound to an address and that port.
+    fn asks_by_datagram(bound_to: &str) -> EndKind {
+        let inet = |ino, local: &str, remote: &str| {
+            ObjectRef::Inet(InetRef {
+                ino,
+                netns: 1,
+                protocol: "udp".into(),
+                local: local.parse().unwrap(),
+                remote: remote.parse().unwrap(),
+                state: 0,
+            })
+        };
+        let near = inet(100, "127.0.0.1:40000", "127.0.0.1:514");
+        let syscall = "recvfrom".to_string();
+        let object = Some(near.clone());
+        let place = Place { state: WaitState::Sleep, syscall, object, ..Place::default() };
+        let asleep = blocked(20, "server", WaitState::Sleep, "nanosleep");
+        let ends = vec![
+            of_process(10, "client"),
+            endpoint(10, "client", near),
+            endpoint(20, "server", inet(200, bound_to, "0.0.0.0:0")),
+            at_place(10, "client", place),
+            asleep,
+        ];
+        explain([host(), ends].concat()).answer.ends[0].end
+    }
+
+    #[test]
+    fn who_is_bound_where_a_datagram_goes_is_its_server() {
+        assert_eq!(asks_by_datagram("127.0.0.1:514"), EndKind::Sleep);
+        assert_eq!(asks_by_datagram("0.0.0.0:514"), EndKind::Sleep);
+        assert_eq!(asks_by_datagram("0.0.0.0:515"), EndKind::Remote);
+        assert_eq!(asks_by_datagram("10.0.0.1:514"), EndKind::Remote);
+    }
+}

@@ -1,0 +1,55 @@
+//! Who serves a device file: file systems of FUSE, and terminals from their other side.
+//!
+//! Must not: choose between candidates.
+
+use crate::facts::{DeviceNumber, Endpoint, ObjectRef};
+use crate::model::Model;
+use std::collections::HashMap;
+
+/// Descriptors of whoever serves a device.
+pub struct Devices<'a> {
+    fuse: HashMap<DeviceNumber, Vec<&'a Endpoint>>,
+    /// By the name of the terminal that programs have, `pts/3`.
+    terminals: HashMap<String, Vec<&'a Endpoint>>,
+}
+
+impl<'a> Devices<'a> {
+    /// Indexes a model.
+    pub(super) fn new(model: &'a Model) -> Self {
+        let mut devices = Self { fuse: HashMap::new(), terminals: HashMap::new() };
+        for endpoint in &model.held.endpoints {
+            match &endpoint.object {
+                ObjectRef::FuseServer { dev } => {
+                    devices.fuse.entry(*dev).or_default().push(endpoint);
+                }
+                ObjectRef::Tty { name, .. } => {
+                    if let Some(index) = name.strip_prefix("ptm/") {
+                        let slave = format!("pts/{index}");
+                        devices.terminals.entry(slave).or_default().push(endpoint);
+                    }
+                }
+                _ => {}
+            }
+        }
+        devices
+    }
+
+    /// Who serves a file system of FUSE.
+    pub(in crate::graph) fn fuse_servers(&self, dev: DeviceNumber) -> &[&'a Endpoint] {
+        self.fuse.get(&dev).map_or(&[], Vec::as_slice)
+    }
+
+    /// Who serves the only file system of FUSE that there is; nobody if there are several.
+    pub(in crate::graph) fn only_fuse_servers(&self) -> &[&'a Endpoint] {
+        let mut all = self.fuse.values();
+        match (all.next(), all.next()) {
+            (Some(only), None) => only,
+            _ => &[],
+        }
+    }
+
+    /// Who is at the other side of a terminal; nobody knows of one that was not seen.
+    pub(in crate::graph) fn terminal_masters(&self, name: &str) -> Option<&[&'a Endpoint]> {
+        self.terminals.get(name).map(Vec::as_slice)
+    }
+}

@@ -1,0 +1,66 @@
+//! Who was connected with whom: what the ways from a waiter to whoever must act are found in. Read-only once it is built.
+//!
+//! One notion a file: the waits of threads (waits.rs), who began whom (families.rs), the ends of connections (connections.rs),
+//! who serves a device (devices.rs), questions to name servers (questions.rs), and who owes an answer (graph/debts.rs). Each has its
+//! own type, whose methods stand in that file alone. Must not: choose between candidates, or follow anything (ways/).
+
+pub mod connections;
+pub mod devices;
+pub mod families;
+pub mod questions;
+pub mod waits;
+
+use super::debts::Debts;
+use crate::facts::{InetRef, Ns, ThreadRef};
+use crate::model::Model;
+use crate::waits::timeline::Timelines;
+use connections::Connections;
+use devices::Devices;
+use families::Families;
+use questions::Questions;
+use waits::Waits;
+
+/// The index of a look.
+pub struct Index<'a> {
+    /// What was observed.
+    pub(super) model: &'a Model,
+    /// What each thread did when.
+    pub(super) timelines: &'a Timelines,
+    /// Waits by thread.
+    pub(super) waits: Waits<'a>,
+    /// Who began whom.
+    pub(super) families: Families<'a>,
+    /// Who is at the other end of what.
+    pub(super) connections: Connections<'a>,
+    /// Who serves a device.
+    pub(super) devices: Devices<'a>,
+    /// Questions to name servers.
+    pub(super) questions: Questions<'a>,
+    /// Who owes whom an answer.
+    pub(super) debts: Debts,
+}
+
+impl<'a> Index<'a> {
+    /// Of a look.
+    pub fn new(model: &'a Model, timelines: &'a Timelines) -> Self {
+        let waits = Waits::new(model, timelines);
+        let families = Families::new(model, timelines);
+        let connections = Connections::new(model, timelines);
+        let accepted = |socket: &InetRef| connections.is_accepted(socket);
+        let mut debts = Debts::of(model, accepted, |socket| connections.far_turn(socket));
+        debts.add_owed_before(model, accepted, |pid| stood_until(model, &waits, &families, pid));
+        let (devices, questions) = (Devices::new(model), Questions::new(model));
+        Self { model, timelines, waits, families, connections, devices, questions, debts }
+    }
+}
+
+/// Until when no thread of a process ran since the look began; the begin of the look, if one was not seen to wait.
+fn stood_until(model: &Model, waits: &Waits<'_>, families: &Families<'_>, pid: u32) -> Ns {
+    let begin_ns = model.look.begin_ns;
+    let waits_until = |thread: &&&ThreadRef| {
+        let before = waits.of(thread).iter().take_while(|wait| wait.begin_ns <= begin_ns);
+        before.map(|wait| wait.end_ns).max().unwrap_or(begin_ns).max(begin_ns)
+    };
+    let there = families.named_threads(pid).iter().filter(|thread| thread.start_ns <= begin_ns);
+    there.map(|thread| waits_until(&thread)).min().unwrap_or(begin_ns)
+}

@@ -1,0 +1,102 @@
+//! What each thread waited for and how long it ran, asked by thread.
+//!
+//! Must not: say who ended a wait (wakers.rs), or who holds what it is for (ways/).
+
+use crate::facts::{FutexOwner, Ns, ThreadRef};
+use crate::model::{Model, ThreadKey};
+use crate::waits::timeline::{Timelines, WaitSpan};
+use std::collections::{HashMap, HashSet};
+
+/// Waits by thread.
+pub struct Waits<'a> {
+    model: &'a Model,
+    timelines: &'a Timelines,
+    /// How long each thread ran.
+    ran_ns: HashMap<ThreadKey, Ns>,
+    /// What was read of futexes, by who waits.
+    futexes: HashMap<ThreadKey, Vec<&'a (Ns, FutexOwner)>>,
+    /// Of each process, the threads that something outside of it held up.
+    held_outside: HashMap<u32, Vec<&'a ThreadRef>>,
+}
+
+impl<'a> Waits<'a> {
+    /// Indexes a model.
+    pub(super) fn new(model: &'a Model, timelines: &'a Timelines) -> Self {
+        let mut ran_ns: HashMap<ThreadKey, Ns> = HashMap::new();
+        for time in &model.threads.times {
+            let who = model.threads.key_at(&time.thread, time.until_ns);
+            *ran_ns.entry(who).or_default() += time.run_ns;
+        }
+        let mut futexes: HashMap<ThreadKey, Vec<&(Ns, FutexOwner)>> = HashMap::new();
+        for read in &model.held.futex_owners {
+            let waiter = model.threads.key_at(&read.1.waiter, read.0);
+            futexes.entry(waiter).or_default().push(read);
+        }
+        let mut held_outside: HashMap<u32, Vec<&ThreadRef>> = HashMap::new();
+        let mut held = HashSet::new();
+        for wait in timelines.waits() {
+            if wait.class.is_outside() && held.insert(model.threads.key(&wait.thread)) {
+                held_outside.entry(wait.thread.pid).or_default().push(&wait.thread);
+            }
+        }
+        Self { model, timelines, ran_ns, futexes, held_outside }
+    }
+
+    /// The waits of one thread, by begin.
+    pub fn of(&self, thread: &ThreadRef) -> &'a [WaitSpan] {
+        self.timelines.of(self.model.threads.key(thread))
+    }
+
+    /// The last wait of a thread that had begun by then, if it goes on.
+    pub(in crate::graph) fn at(&self, thread: &ThreadRef, at_ns: Ns) -> Option<&'a WaitSpan> {
+        let all = self.of(thread);
+        let last = all[..all.partition_point(|it| it.begin_ns <= at_ns)].last()?;
+        (at_ns < last.end_ns).then_some(last)
+    }
+
+    /// The waits of a thread that lie within a time, or reach into it. A thread's waits follow one another.
+    pub(in crate::graph) fn within(&self, thread: &ThreadRef, from: Ns, to: Ns) -> &'a [WaitSpan] {
+        let all = self.of(thread);
+        let first = all.partition_point(|wait| wait.end_ns <= from);
+        let last = all.partition_point(|wait| wait.begin_ns < to);
+        &all[first..last.max(first)]
+    }
+
+    /// The waits of the same thread that begin after one, by begin.
+    pub(in crate::graph) fn after(&self, wait: &WaitSpan) -> &'a [WaitSpan] {
+        let all = self.of(&wait.thread);
+        &all[all.partition_point(|other| other.begin_ns <= wait.begin_ns)..]
+    }
+
+    /// The waits of the same thread that begin before one, by begin.
+    pub(in crate::graph) fn before(&self, wait: &WaitSpan) -> &'a [WaitSpan] {
+        let all = self.of(&wait.thread);
+        &all[..all.partition_point(|other| other.begin_ns < wait.begin_ns)]
+    }
+
+    /// Whether anything was seen of a thread: a wait, or time on a CPU.
+    pub fn is_seen(&self, thread: &ThreadRef) -> bool {
+        let ran = || self.timelines.seen_until(self.model.threads.key(thread)) > 0;
+        !self.of(thread).is_empty() || self.ran_ns(thread) > 0 || ran()
+    }
+
+    /// How long a thread ran.
+    pub(in crate::graph) fn ran_ns(&self, thread: &ThreadRef) -> Ns {
+        self.ran_ns.get(&self.model.threads.key(thread)).copied().unwrap_or(0)
+    }
+
+    /// What was read of the futexes that a thread waits for.
+    pub(in crate::graph) fn futexes_of(&self, thread: &ThreadRef) -> &[&'a (Ns, FutexOwner)] {
+        self.futexes.get(&self.model.threads.key(thread)).map_or(&[], Vec::as_slice)
+    }
+
+    /// The threads of a process that something outside of it held up.
+    pub(in crate::graph) fn held_outside(&self, pid: u32) -> &[&'a ThreadRef] {
+        self.held_outside.get(&pid).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// The process of who waited, by its main thread as of then.
+pub(in crate::graph) fn process_of(model: &Model, wait: &WaitSpan) -> ThreadRef {
+    model.threads.thread_ref_at(wait.thread.pid, wait.end_ns)
+}

@@ -1,0 +1,108 @@
+//! What a wait is for, where that can be said of its connections: the next question of somebody who connected, or an answer.
+//!
+//! Must not: say who is to act (ways/).
+
+use super::index::Index;
+use super::next::Asker;
+use crate::facts::{ObjectRef, ThreadRef};
+use crate::waits::poll_intent::{DNS_PORT, TCP_LISTEN};
+use crate::waits::timeline::WaitSpan;
+
+/// What a wait is for: what the kernel says it is on, or the only connection among its descriptors, if nobody is owed an
+/// answer there.
+pub(super) fn subject<'w>(index: &Index<'w>, wait: &'w WaitSpan) -> Option<&'w ObjectRef> {
+    if wait.place.object.is_some() {
+        return wait.place.object.as_ref();
+    }
+    let ends = index.connections.of_process(wait.thread.pid, &wait.place.polled);
+    let is_connection = |object: &ObjectRef| match object {
+        ObjectRef::Inet(socket) => socket.remote.port() != 0,
+        ObjectRef::Unix { peer_ino, .. } => *peer_ino != 0,
+        _ => false,
+    };
+    let mut connections = ends.iter().map(|end| &end.object).filter(|it| is_connection(it));
+    let only = connections.next().filter(|only| !is_owed_on(index, wait, only))?;
+    connections.next().is_none().then_some(only)
+}
+
+fn is_owed_on(index: &Index<'_>, wait: &WaitSpan, object: &ObjectRef) -> bool {
+    match object {
+        ObjectRef::Unix { peer_ino, .. } => {
+            let reads = |other: &&WaitSpan| other.within_ns(wait.begin_ns, wait.end_ns) > 0;
+            index.connections.waits_on(*peer_ino).iter().copied().any(|other| reads(&other))
+        }
+        ObjectRef::Inet(socket) => {
+            let owes = index.debts.owes.get(&wait.thread.pid);
+            owes.is_some_and(|debts| debts.iter().any(|debt| debt.ino == socket.ino))
+        }
+        _ => false,
+    }
+}
+
+/// Whether a wait is for data from somebody who connected to a listener of this host: for the next question, and
+/// for no answer. A socket that a listener gave has its name; where both ends have one, or none, it is not known.
+pub(super) fn is_for_a_question(index: &Index<'_>, wait: &WaitSpan) -> bool {
+    match subject(index, wait) {
+        Some(ObjectRef::Unix { ino, peer_ino, .. }) => {
+            let is_named = |ino: u64| index.model.called.unix_path(ino).is_some();
+            is_named(*ino) && !is_named(*peer_ino)
+        }
+        Some(ObjectRef::Inet(socket)) if socket.remote.port() == 0 => {
+            socket.protocol == "udp" && socket.local.port() == DNS_PORT
+        }
+        Some(ObjectRef::Inet(socket)) => index.connections.is_accepted(socket),
+        _ => false,
+    }
+}
+
+/// Whose next question a wait is for, if it is for one; 0 if that is not known. Of several that share the connection the one
+/// that is known to wait for an answer.
+pub(super) fn question_of(index: &Index<'_>, wait: &WaitSpan, asker: Option<u32>) -> Option<u32> {
+    if !is_for_a_question(index, wait) {
+        return None;
+    }
+    let far = match subject(index, wait) {
+        Some(ObjectRef::Inet(socket)) => index.connections.far_processes(socket),
+        Some(ObjectRef::Unix { peer_ino, .. }) => index
+            .connections
+            .endpoints_on(*peer_ino)
+            .iter()
+            .map(|end| end.process.clone())
+            .collect(),
+        _ => Vec::new(),
+    };
+    // Closed since: of a connection within this host it may be whoever is known to wait.
+    let is_within = matches!(subject(index, wait), Some(ObjectRef::Inet(socket))
+        if socket.remote.ip().is_loopback() || socket.remote.ip() == socket.local.ip());
+    let is_asker = |far: &&ThreadRef| Some(far.pid) == asker;
+    let known = far.iter().find(is_asker).or(far.first()).map(|far| far.pid);
+    Some(known.or(asker.filter(|_| is_within)).unwrap_or(0))
+}
+
+/// Whether a wait is on a connection that its own process made: for an answer, and for no question.
+pub(super) fn is_for_an_answer(index: &Index<'_>, wait: &WaitSpan) -> bool {
+    match &wait.place.object {
+        Some(ObjectRef::Inet(socket)) => {
+            socket.remote.port() != 0 && !index.connections.is_accepted(socket)
+        }
+        Some(ObjectRef::Unix { peer_ino, .. }) => *peer_ino != 0 && !is_for_a_question(index, wait),
+        _ => false,
+    }
+}
+
+/// Whether somebody's question, or his new connection, ended a wait for events.
+pub(super) fn is_ended_by_a_question(index: &Index<'_>, wait: &WaitSpan) -> bool {
+    match &wait.place.object {
+        Some(ObjectRef::Inet(socket)) if socket.state == TCP_LISTEN => true,
+        Some(_) => is_for_a_question(index, wait),
+        None => false,
+    }
+}
+
+/// Whether the asker is at the other end of the connection that a wait is for: he waits for it, so it does not wait for him.
+pub(super) fn is_asked_by(index: &Index<'_>, wait: &WaitSpan, asker: Option<Asker<'_>>) -> bool {
+    let (Some(asker), Some(ObjectRef::Inet(socket))) = (asker, subject(index, wait)) else {
+        return false;
+    };
+    index.connections.far_processes(socket).iter().any(|far| far.pid == asker.who.pid)
+}

@@ -1,0 +1,35 @@
+//! The other end of a connection: who has it open, had it, or is to accept it.
+//!
+//! Must not: choose between the threads of that process (serving.rs does).
+
+use crate::graph::channels::socket_peer;
+use crate::graph::next::Next;
+use crate::graph::ways::way::Way;
+use crate::waits::WaitClass::{SocketRead, SocketWrite, UnixRead, UnixWrite};
+
+/// The way.
+pub static WAY: Way = Way {
+    name: "end of a connection",
+    because: "it has the other end of the connection",
+    of: &[UnixRead, UnixWrite, SocketRead, SocketWrite],
+    thresholds: &[],
+    follow: |at| socket_peer(at.index, at.wait).map(Next::Thread),
+};
+
+#[cfg(test)]
+mod tests {
+    use crate::facts::*;
+    use crate::graph::ways::scenes::{NO_ARGS, led, of_ten, place, stands};
+    use crate::rules::scenes::endpoint;
+
+    #[test]
+    fn who_has_the_other_end_is_next_and_the_process_itself_is_not() {
+        let near = ObjectRef::Unix { ino: 100, peer_ino: 200, path: None };
+        let far = || ObjectRef::Unix { ino: 200, peer_ino: 100, path: None };
+        let reads = || stands(of_ten(10), place("recvfrom", NO_ARGS, Some(near.clone())));
+        let server = endpoint(20, "server", far());
+        assert_eq!(led(vec![reads(), server]), ("end of a connection", Some(20)));
+        let own = endpoint(10, "app", far());
+        assert_ne!(led(vec![reads(), own]).0, "end of a connection");
+    }
+}

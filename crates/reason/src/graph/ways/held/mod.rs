@@ -1,0 +1,73 @@
+//! The ways of a wait for something that somebody has: where a table says who has it, that beats whoever ran at the wake-up.
+//!
+//! Lock tables, words of futexes, descriptors at the other end, children, the kernel's own services; then the waker; then what only leaves
+//! one. Must not: follow a thread that waits for the next event (owed/).
+
+pub(in crate::graph) mod child;
+mod connection;
+mod ended_thread;
+mod fuse_server;
+mod futex_word;
+mod interpreter_lock;
+mod joined;
+mod journal_thread;
+mod kernel_lock_owner;
+mod last_child;
+mod lock_table;
+mod monitor;
+pub(in crate::graph) mod name_server;
+mod nfs_lock;
+mod only_other;
+mod pipe_end;
+mod polled_lock;
+mod row_session;
+mod terminal;
+mod vfork_child;
+mod waker;
+
+use super::way::{Waiter, Way, first};
+use crate::facts::ThreadRef;
+use crate::graph::index::Index;
+use crate::graph::next::Next;
+use crate::waits::timeline::WaitSpan;
+
+/// In order: the first that finds somebody is it.
+pub static LADDER: &[&Way] = &[
+    &nfs_lock::WAY,
+    &lock_table::WAY,
+    &polled_lock::WAY,
+    &interpreter_lock::WITHIN,
+    &monitor::WITHIN,
+    &futex_word::WAY,
+    &joined::WAY,
+    &last_child::WAY,
+    &pipe_end::WAY,
+    &connection::WAY,
+    &child::WAY,
+    &vfork_child::WAY,
+    &ended_thread::WAY,
+    &fuse_server::WAY,
+    &name_server::WAY,
+    &journal_thread::WAY,
+    &terminal::WAY,
+    &waker::WAY,
+    &interpreter_lock::NEARBY,
+    &monitor::NEARBY,
+    &row_session::WAY,
+    &only_other::WAY,
+    &kernel_lock_owner::WAY,
+];
+
+/// Who holds what a wait is for, and the way to him. The first way that finds somebody decides, also where it leads back to the waiter: then
+/// nobody holds it.
+pub fn found(at: &Waiter<'_>) -> Option<(ThreadRef, &'static Way)> {
+    let (next, way) = first(LADDER, at)?;
+    let Next::Thread(thread) = next else { return None };
+    let is_waiter = || at.index.model.threads.is_same(&thread, &at.wait.thread);
+    (thread.pid != 0 && !is_waiter()).then_some((thread, way))
+}
+
+/// Who is to be looked at next for a wait, by what it waits for.
+pub fn holder(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
+    found(&Waiter::of(index, wait)).map(|(thread, _)| thread)
+}

@@ -1,0 +1,92 @@
+//! A file lock that is tried again and again: who held one on that file at the nearest reading of the lock table.
+//!
+//! One lets go between the reading of the table and of his descriptors, and has it again at the next. Of several holders one
+//! that keeps all others out. Must not: take a reading that knows nobody for one that says that nobody has it.
+
+use super::lock_table::{acting, others_with};
+use crate::facts::{Ns, ThreadRef};
+use crate::graph::index::Index;
+use crate::graph::next::Next;
+use crate::graph::ways::way::Way;
+use crate::model::object::Object;
+use crate::waits::WaitClass;
+use crate::waits::timeline::WaitSpan;
+
+/// The way.
+pub static WAY: Way = Way {
+    name: "polled lock",
+    because: "the kernel's table of file locks says that it had the lock when it was tried",
+    of: &[WaitClass::PolledLock],
+    thresholds: &[],
+    follow: |at| polled_holder(at.index, at.wait).map(Next::Thread),
+};
+
+/// Of a lock that is tried again and again: who held one on that file at the nearest reading of the table that knows who has
+/// it. One lets go between the reading of the table and of his descriptors, and has it again at the next. Of several
+/// holders one that keeps all others out.
+fn polled_holder(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
+    let Object::File(Some(file)) = wait.object else { return None };
+    let away = |at_ns: Ns| wait.begin_ns.saturating_sub(at_ns) + at_ns.saturating_sub(wait.end_ns);
+    let locks = index.model.held.locks.iter();
+    let held = locks.filter(|(_, it)| !it.blocked && (it.dev, it.ino) == (file.dev, file.ino));
+    let known = held.filter_map(|(at_ns, lock)| {
+        let others = others_with(index, wait, lock);
+        let order = (away(*at_ns), lock.access != "WRITE");
+        (!others.is_empty()).then_some((order, others))
+    });
+    let (_, others) = known.min_by_key(|(order, _)| *order)?;
+    acting(index, wait, others)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::polled_holder;
+    use crate::facts::*;
+    use crate::graph::index::Index;
+    use crate::model::object::{FileKey, Object};
+    use crate::rules::scenes::{LOOK_NS, host, slept, thread};
+    use crate::waits::timeline::Observed;
+
+    const DEV: DeviceNumber = DeviceNumber { major: 8, minor: 1 };
+
+    fn read(at_ns: Ns, holder: u32, access: &str) -> Fact {
+        let lock = FileLock {
+            id: 1,
+            kind: "FLOCK".into(),
+            access: access.into(),
+            pid: i64::from(holder),
+            comm: String::new(),
+            dev: DEV,
+            ino: 9,
+            start: 0,
+            end: u64::MAX,
+            blocked: false,
+            breaking: false,
+            taker: None,
+            holders: vec![thread(holder, "job")],
+            open_in: Vec::new(),
+            path: None,
+        };
+        Fact { at_ns, body: Body::FileLock(lock) }
+    }
+
+    /// Of a wait in the middle of the look who had the lock, by these readings of the table.
+    fn holder(readings: Vec<Fact>) -> Option<u32> {
+        let Observed { model, timelines } = Observed::new(
+            [host(), vec![slept(10, "app", LOOK_NS / 2, LOOK_NS)], readings].concat(),
+        );
+        let mut wait = timelines.waits().next().expect("it waits").clone();
+        wait.object = Object::File(Some(FileKey { dev: DEV, ino: 9 }));
+        let index = Index::new(&model, &timelines);
+        polled_holder(&index, &wait).map(|by| by.tid)
+    }
+
+    #[test]
+    fn the_nearest_reading_counts_and_of_one_moment_who_keeps_all_out() {
+        let (early, late) = (read(1, 20, "WRITE"), read(LOOK_NS - 1, 21, "WRITE"));
+        assert_eq!(holder(vec![early.clone(), late.clone()]), Some(21));
+        assert_eq!(holder(vec![early]), Some(20));
+        assert_eq!(holder(vec![read(LOOK_NS - 1, 22, "READ"), late]), Some(21));
+        assert_eq!(holder(vec![read(1, 10, "WRITE")]), None, "its own");
+    }
+}

@@ -1,0 +1,34 @@
+//! Who would have to act for a wait to end: the ways there, in one order.
+//!
+//! The order: the owner where a table has one (lock table, futex word, open descriptors), who stands behind a kernel thread, the
+//! waker (held/); then, of a thread that somebody waits for, who was asked and owes an answer, and last whoever did it before
+//! (owed/). A wake-up from an interrupt names nobody, unless it carried a packet of somebody who is at the other end. No system call
+//! is idle by its name: a thread that waits for events is followed like any other once somebody waits for it.
+//!
+//! Must not: judge, or say what an end is (ends.rs). Rejected: the waker alone (a stuck holder wakes nobody).
+
+pub mod held;
+mod owed;
+#[cfg(test)]
+pub(crate) mod scenes;
+pub mod way;
+
+use super::next::Next;
+use way::{Waiter, Way, first};
+
+/// Who is responsible for a part of a wait, and the way there. `owed`: somebody waits for this thread, so what it waits for matters
+/// even if it is only the next event.
+pub fn responsible(at: &Waiter<'_>, owed: bool) -> (Next, Option<&'static Way>) {
+    if let Some((thread, way)) = held::found(at) {
+        return (Next::Thread(thread), Some(way));
+    }
+    match owed.then(|| first(owed::LADDER, at)).flatten() {
+        Some((next, way)) => (next, Some(way)),
+        None => (Next::Nobody, None),
+    }
+}
+
+/// Every way, in the order in which they are asked.
+pub fn all() -> impl Iterator<Item = &'static Way> {
+    held::LADDER.iter().chain(owed::LADDER).copied()
+}

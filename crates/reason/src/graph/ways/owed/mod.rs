@@ -1,0 +1,49 @@
+//! The ways of a thread that waits for whatever comes next while somebody waits for it: what it has asked others, who ended its wait, its
+//! one child, the thread of its own process that is held up.
+//!
+//! A way may also find that nobody has to act (a person, the next question), and then the ladder ends there. Must not: be asked of a
+//! thread that nobody waits for: it is idle.
+
+mod answered_by;
+mod busiest_in_child;
+mod descriptors;
+mod ended_with;
+mod event_loop;
+mod far_end;
+mod held_sibling;
+mod interrupts;
+mod next_event;
+mod next_question;
+mod only_child;
+mod open_question;
+mod own_lock;
+mod own_timeout;
+mod person;
+mod polled;
+mod session_lock;
+mod unanswered;
+mod woken_by;
+
+use super::way::Way;
+
+/// In order: the first that finds somebody is it.
+pub static LADDER: &[&Way] = &[
+    &person::WAY,
+    &open_question::WAY,
+    &woken_by::WAY,
+    &answered_by::WAY,
+    &own_timeout::WAY,
+    &session_lock::WAY,
+    &own_lock::WAY,
+    &event_loop::WAY,
+    &far_end::WAY,
+    &unanswered::WAY,
+    &next_question::WAY,
+    &descriptors::WAY,
+    &next_event::WAY,
+    &only_child::WAY,
+    &busiest_in_child::WAY,
+    &held_sibling::WAY,
+    &ended_with::WAY,
+    &polled::WAY,
+];

@@ -1,0 +1,89 @@
+//! Whom its process has asked and has no answer from, by the clocks of the connections.
+//!
+//! Of a wait that stands at the end of the look the last one, of one that the clock ended before, the last that was asked before it.
+//! Must not: call an answer late (rules/net).
+
+use crate::facts::Ns;
+use crate::graph::debts::Debt;
+use crate::graph::index::Index;
+use crate::graph::next::Next;
+use crate::graph::serving::serving_since;
+use crate::graph::ways::way::{FOR_EVENTS, Way};
+use crate::threshold::Threshold;
+use crate::waits::timeline::WaitSpan;
+
+/// A wait that ends so near to the end of the look stands.
+static END_MAX: Threshold = Threshold::new(
+    100.0,
+    "ms",
+    "from the end of a wait to the end of the look: a later end is that of a wait that stands",
+    "chosen: sockets are read after the end, within this",
+);
+
+/// Data has its time in jiffies.
+static CLOCKS_APART: Threshold = Threshold::new(
+    10.0,
+    "ms",
+    "between the clock of a connection and that of a wait: the first counts in jiffies",
+    "a jiffy at 100 Hz, the longest of a kernel",
+);
+
+/// The way.
+pub static WAY: Way = Way {
+    name: "unanswered",
+    because: "it was asked and has not answered",
+    of: FOR_EVENTS,
+    thresholds: &[&END_MAX, &CLOCKS_APART],
+    follow: |at| awaited_since(at.index, at.wait, at.within.1, 0),
+};
+
+/// Whom its process has asked from a time on, and has no answer from.
+pub(super) fn awaited_since(index: &Index<'_>, wait: &WaitSpan, to: Ns, from: Ns) -> Option<Next> {
+    let stands = wait.end_ns.max(to) + END_MAX.ns() >= index.model.look.end_ns;
+    let debts = index.debts.awaits.get(&wait.thread.pid)?;
+    let at_end = |debt: &&Debt| debt.seen_ns >= index.model.look.end_ns && stands;
+    let before = |debt: &&Debt| {
+        debt.since_ns <= wait.begin_ns.saturating_add(CLOCKS_APART.ns())
+            && wait.begin_ns <= debt.seen_ns
+    };
+    let of_it =
+        |debt: &&Debt| !debt.since_known || debt.since_ns.saturating_add(CLOCKS_APART.ns()) >= from;
+    let outstanding = debts.iter().filter(of_it).filter(|debt| at_end(debt) || before(debt));
+    let last = outstanding.max_by_key(|debt| debt.since_ns)?;
+    let socket = index.model.called.socket(last.ino)?;
+    let mut far = index.connections.far_processes(socket);
+    if far.is_empty() {
+        // Not accepted yet.
+        far = index.connections.listeners(socket, None);
+    }
+    far.retain(|process| process.pid != wait.thread.pid);
+    if far.is_empty() {
+        return Some(Next::Peer(last.ino));
+    }
+    let pids: Vec<u32> = far.iter().map(|process| process.pid).collect();
+    let by = serving_since(index, &pids, last.since_ns, wait.end_ns);
+    by.map(|by| Next::Answer(last.ino, by))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::facts::*;
+    use crate::graph::ways::scenes::{NO_ARGS, led, of_ten, place, stands};
+    use crate::rules::net::scenes::inet;
+    use crate::rules::scenes::{LOOK_NS, endpoint};
+    use crate::waits::poll_intent::TCP_SYN_SENT;
+
+    /// Thread 10 waits for events; its process has a connection that is still being made, or one that is quiet.
+    fn connection(state: u8) -> (&'static str, Option<u32>) {
+        let to = inet("tcp", 5, "10.0.0.1:5000", "10.0.0.2:80", state);
+        let own = Fact { at_ns: LOOK_NS, ..endpoint(10, "app", to) };
+        led(vec![own, stands(of_ten(10), place("epoll_wait", NO_ARGS, None))])
+    }
+
+    #[test]
+    fn a_connection_that_is_being_made_awaits_an_answer_and_a_quiet_one_does_not() {
+        const TCP_ESTABLISHED: u8 = 1;
+        assert_eq!(connection(TCP_SYN_SENT).0, "unanswered");
+        assert_eq!(connection(TCP_ESTABLISHED).0, "");
+    }
+}
