@@ -130,6 +130,10 @@ export-test: ## Open each export in its real reader, and ask holdup mcp as an ag
 	@$(MAKE) --no-print-directory build
 	tests/exports/run target/holdup $(ARGS)
 
+.PHONY: container-test
+container-test: packages ## Look from containers of docker, podman and containerd, and at pods, as docs/containers.md says (root)
+	tests/containers/run target/packages/holdup-*.oci.tar $(ARGS)
+
 # The console blocks of README.md and docs/, run as they stand.
 .PHONY: check-docs
 check-docs:

@@ -4,8 +4,8 @@
 //! does. Who has it also is who computes, so of what was asked about it is read whether anybody waits or not: a sample of
 //! the program's own functions, and of its collector. Owns which processes are interpreters (asked once of each, a few at a
 //! time, again while one is still starting); a thread of its own reads them (rounds.rs). Of a command the first second or so is
-//! read more often, so that a short one has enough readings. It takes a thousandth of a CPU; where
-//! that is too little it reads seldom. Must not: read a process of a host that nobody was seen to
+//! read more often, so that a short one has enough readings. It takes a thousandth of a CPU, and of what was asked about what it
+//! takes to find the interpreter first; where that is too little it reads seldom. Must not: read a process of a host that nobody was seen to
 //! wait in.
 
 use super::maps;
@@ -34,6 +34,8 @@ const YOUNG_PAUSE: Duration = Duration::from_millis(22);
 const ENOUGH_READINGS: u32 = 40;
 /// Of the time that a look has lasted, what this takes of a CPU. Code that is not optimised takes some twenty times as long.
 const PART_OF_CPU: u64 = if cfg!(debug_assertions) { 50 } else { 1000 };
+/// Beside it, of what was asked about: whoever is short-lived would be found and then never read.
+const FINDING_NS: Ns = if cfg!(debug_assertions) { 80_000_000 } else { 4_000_000 };
 
 /// The interpreters of a look.
 #[derive(Default)]
@@ -43,6 +45,8 @@ pub struct Interpreters {
     spent_ns: Ns,
     /// Whatever is started may be asked for.
     is_command: bool,
+    /// What finding may take beside the rest.
+    finding_ns: Ns,
 }
 
 /// A process that is asked for.
@@ -57,6 +61,9 @@ impl Interpreters {
     /// For a look at a process, or at a command.
     pub fn of(process: Option<u32>, is_command: bool) -> Self {
         let mut all = Self { is_command, ..Self::default() };
+        if is_command || process.is_some() {
+            all.finding_ns = FINDING_NS;
+        }
         if let Some(pid) = process {
             all.want(Asked { pid, is_young: false });
         }
@@ -90,7 +97,7 @@ impl Interpreters {
         }
         let Some(spent_ns) = self.rounds.take(facts) else { return 0 };
         self.spent_ns += spent_ns;
-        if self.spent_ns <= lasted_ns / PART_OF_CPU {
+        if self.spent_ns <= self.finding_ns + lasted_ns / PART_OF_CPU {
             self.rounds.send("holdup-locks", round);
         }
         spent_ns

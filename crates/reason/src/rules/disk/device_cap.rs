@@ -12,7 +12,7 @@ use super::wording;
 use crate::facts::Disk;
 use crate::graph::end::End;
 use crate::measure::Measures;
-use crate::measure::disk_view::DiskView;
+use crate::measure::disk_view::{DiskView, SLOW_BELOW};
 use crate::model::words;
 use crate::rules::action::{Action, Question};
 use crate::rules::engine::Loss;
@@ -92,6 +92,7 @@ pub static RULE: Rule = Rule {
         &FLAT_RATE,
         &FLAT_BYTES,
         &waited::CONSTANT_REQUESTS,
+        &SLOW_BELOW,
         &waited::CONSTANT_DEPTH,
         &waited::CONSTANT_PART,
         &waited::CONSTANT_TIME,

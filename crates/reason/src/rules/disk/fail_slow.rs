@@ -19,7 +19,7 @@ use super::wording;
 use crate::facts::Ns;
 use crate::graph::end::End;
 use crate::measure::Measures;
-use crate::measure::disk_view::{DiskView, LongRequest};
+use crate::measure::disk_view::{DiskView, LongRequest, SLOW_BELOW};
 use crate::model::words;
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
@@ -147,6 +147,7 @@ pub static RULE: Rule = Rule {
         &SLOW_ALONE,
         &BUSY,
         &CONSTANT_REQUESTS,
+        &SLOW_BELOW,
         &CONSTANT_DEPTH,
         &CONSTANT_PART,
         &CONSTANT_TIME,

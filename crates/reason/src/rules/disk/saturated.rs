@@ -10,7 +10,7 @@ use super::{waited, wording};
 use crate::facts::ThreadRef;
 use crate::graph::end::End;
 use crate::measure::Measures;
-use crate::measure::disk_view::DiskView;
+use crate::measure::disk_view::{DiskView, SLOW_BELOW};
 use crate::model::words;
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
@@ -53,7 +53,7 @@ pub static RULE: Rule = Rule {
         "move it to another disk",
     ],
     stories: &["S3.7", "S1.1"],
-    thresholds: &[&BUSY, &neighbour::SHARE, &neighbour::SUFFERS],
+    thresholds: &[&BUSY, &neighbour::SHARE, &neighbour::SUFFERS, &SLOW_BELOW],
     finds: Finds::End(find),
 };
 
