@@ -72,6 +72,8 @@ impl Interpreters {
 
     fn want(&mut self, asked: Asked) {
         if self.asked.len() < ASKED_MAX && self.asked.insert(asked.pid) {
+            // One that begins another program may stand there already, and would be read twice.
+            self.rounds.fresh.retain(|it| it.pid != asked.pid);
             self.rounds.fresh.push(asked);
         }
     }
@@ -288,6 +290,15 @@ mod tests {
         let mut of_command = Interpreters { is_command: true, ..Interpreters::default() };
         of_command.round(&mut vec![execs(10_000_000)], LASTED_NS);
         assert!(of_command.rounds.is_away && of_command.asked.contains(&10_000_000));
+    }
+
+    #[test]
+    fn who_is_met_twice_in_a_tick_is_asked_for_once() {
+        let mut of_command = Interpreters::of(None, true);
+        of_command.want(Asked { pid: 7, is_young: false });
+        of_command.asked.remove(&7);
+        of_command.want(Asked { pid: 7, is_young: true });
+        assert_eq!(of_command.rounds.fresh, [Asked { pid: 7, is_young: true }]);
     }
 
     #[test]
