@@ -43,9 +43,8 @@ fn users(body: &Body) -> Vec<u32> {
     }
 }
 
-/// CPU time that naming the functions of a command that is over may take, however short it was.
+/// CPU time for the names of a command's functions in any case: whom that would slow down has ended.
 const NAMING_NS: Ns = 30_000_000;
-
 impl Live {
     /// Tells what is blocked now, and who owns the futexes that are waited on.
     pub(crate) fn standing(
@@ -427,8 +426,7 @@ impl Live {
         self.user_stacks.pay(spent_ns);
     }
 
-    /// Names the functions that the CPU clock hit, as far as there is time. Of a command there is some in any case: whom it would
-    /// slow down has ended.
+    /// Names the functions that the CPU clock hit, as far as there is time.
     fn name_functions(
         &mut self,
         points: Vec<(Point, String)>,
