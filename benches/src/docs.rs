@@ -47,6 +47,7 @@ pub fn page(results: &Results) -> String {
         text.push_str("![Cost against threads, cgroups and switches a second](cost.svg)\n\n");
     }
     section(&mut text, "Where its own time goes", PROFILE, &table::profiles(results));
+    section(&mut text, "Size", SIZE, &table::size(results));
     section(&mut text, "The rest", REST, &table::rest(results));
     format!("{}\n", text.trim_end())
 }
@@ -110,6 +111,9 @@ const GROWTH: &str = "A look of 2 s at each size, BPF statistics on. Threads sle
     threads that\nwait 2 ms for each other, each of which is long enough to be reported.";
 const PROFILE: &str = "CPU time of a look of 5 s, its begin and end included, sampled by `perf record`; `k` stands for the \
     kernel at\nwork for it. What its programs take on other threads' time is in the table of the kernel.";
+const SIZE: &str = "What the parts of the shipped binary take (`make bench ARGS=\"--only size\"`, a second). Code is counted by symbol, and a \
+    function of the\nstandard library that was compiled for a type of ours as ours. `holdup_probe` without more is what no row above it has, and so is \
+    `holdup`.";
 const REST: &str =
     "Rates of parts are the best of several, on one core, fed with the recordings of the tests.";
 

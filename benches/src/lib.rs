@@ -21,6 +21,7 @@ pub mod pairs;
 pub mod plot;
 pub mod profile;
 pub mod results;
+pub mod size;
 pub mod slices;
 pub mod stacks;
 pub mod stats;

@@ -1,6 +1,6 @@
 //! `holdup-bench`: everything that `make bench` measures, in one go.
 //!
-//! Order: pairs, counted cost, kernel programs, idle host, growth, floods, profile, parts. A part that fails is reported under TROUBLE and
+//! Order: pairs, counted cost, kernel programs, idle host, growth, floods, profile, size, parts. A part that fails is reported under TROUBLE and
 //! the others go on; Ctrl-C ends at once, and the guards take back what was made. Figures are printed as they
 //! come, the tables at the end.
 
@@ -11,11 +11,14 @@ use holdup_bench::growth::{self, FULL, QUICK};
 use holdup_bench::machine::Machine;
 use holdup_bench::results::Results;
 use holdup_bench::{
-    counted, docs, flood, kernel, loads, lookers, micro, pairs, profile, say, stacks, table,
+    counted, docs, flood, kernel, loads, lookers, micro, pairs, profile, say, size, stacks, table,
 };
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+
+/// What the page is made of.
+const TEMPLATE: &str = "crates/report/src/page/template";
 
 /// What else is measured, by name.
 const PARTS: &[(&str, &str)] = &[
@@ -26,6 +29,7 @@ const PARTS: &[(&str, &str)] = &[
     ("growth", "cost against threads, cgroups and switches a second"),
     ("flood", "as many switches, and packets, as the machine makes"),
     ("profile", "where a look's own time goes, by function"),
+    ("size", "what each part of the binary takes of its bytes"),
     ("parts", "decode, waits, chains, rules, recording on one core"),
 ];
 
@@ -211,6 +215,7 @@ fn measure_parts(cli: &Cli, ctx: &Ctx, results: &mut Results) -> Result<()> {
                 flood::all(ctx, seconds, &mut trouble).map(|found| results.floods = found)
             }
             "profile" => profile::all(ctx).map(|found| results.profiles = found),
+            "size" => size::all(&ctx.holdup, Path::new(TEMPLATE)).map(|found| results.size = found),
             _ => parts(cli, ctx, results),
         };
         if let Err(error) = done {
@@ -240,6 +245,7 @@ fn print(results: &Results) {
         ("IN THE KERNEL", table::programs(results)),
         ("GROWTH", table::growth(results)),
         ("PROFILE", table::profiles(results)),
+        ("SIZE", table::size(results)),
         ("THE REST", table::rest(results)),
         ("GOALS", table::goals(results)),
     ];

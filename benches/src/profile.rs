@@ -49,7 +49,7 @@ pub fn all(ctx: &Ctx) -> Result<Vec<Profile>> {
 }
 
 /// The binary before it was stripped.
-fn with_symbols() -> Result<PathBuf> {
+pub fn with_symbols() -> Result<PathBuf> {
     let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".into());
     let triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let path = Path::new(&target).join(triple).join("release/holdup");

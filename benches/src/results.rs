@@ -46,6 +46,9 @@ pub struct Results {
     pub profiles: Vec<Profile>,
     /// Size of the shipped binary.
     pub binary_bytes: u64,
+    /// What it consists of.
+    #[serde(default)]
+    pub size: Vec<SizePart>,
     /// What went wrong, in words.
     pub trouble: Vec<String>,
 }
@@ -282,6 +285,15 @@ pub struct Recording {
     pub events: u64,
     /// Events lost.
     pub lost: u64,
+}
+
+/// A part of the shipped binary.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct SizePart {
+    /// What it is.
+    pub name: String,
+    /// What it takes of the file.
+    pub bytes: u64,
 }
 
 /// One look's own CPU time, by function.

@@ -269,6 +269,22 @@ pub fn rest(results: &Results) -> String {
     text
 }
 
+/// What the shipped binary consists of.
+pub fn size(results: &Results) -> String {
+    if results.size.is_empty() {
+        return String::new();
+    }
+    let all: u64 = results.size.iter().map(|part| part.bytes).sum();
+    let mut text = format!("{:<40} {:>10} {:>8}\n", "PART", "", "of it");
+    for part in &results.size {
+        let share = part.bytes as f64 / all.max(1) as f64 * 100.0;
+        let _ =
+            writeln!(text, "{:<40} {:>7.0} kB {share:>6.1} %", part.name, part.bytes as f64 / 1e3);
+    }
+    let _ = writeln!(text, "{:<40} {:>7.0} kB", "all", all as f64 / 1e3);
+    text
+}
+
 /// Where looks spend their own time.
 pub fn profiles(results: &Results) -> String {
     let mut text = String::new();

@@ -327,7 +327,7 @@ const OF_THE_DISK: f64 = 0.8;
 /// Less of a raise is not worth a command.
 const GROWTH_MIN: f64 = 2.0;
 /// More at once is no limit any more: a step that somebody sets, looks at, and takes again.
-// WORDING: it chooses the value and the words of the way out.
+/// WORDING: it chooses the value and the words of the way out.
 const GROWTH_MAX: f64 = 10.0;
 /// A disk is never less at work than this: what a raise divides by.
 const INSIDE_MIN: f64 = 1e-4;
