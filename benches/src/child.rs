@@ -2,7 +2,7 @@
 //! own account (wait4), and ended by the guard on whatever way out.
 //!
 //! Waiting happens in a thread, because the end must be timed to the microsecond while the main thread
-//! heeds Ctrl-C and a time limit. Output goes to files of the scratch folder: a full pipe would stop the
+//! ends at Ctrl-C and a time limit. Output goes to files of the scratch folder: a full pipe would stop the
 //! child, and reading it would be work beside the load.
 
 use anyhow::{Context, Result, bail};
@@ -82,7 +82,7 @@ impl Ctx {
     }
 
     /// Fails once somebody wants the bench to end.
-    pub fn heed(&self) -> Result<()> {
+    pub fn check_interrupted(&self) -> Result<()> {
         if self.interrupted.load(Ordering::Relaxed) {
             bail!("interrupted");
         }
@@ -93,7 +93,7 @@ impl Ctx {
     pub fn sleep(&self, length: Duration) -> Result<()> {
         let until = Instant::now() + length;
         loop {
-            self.heed()?;
+            self.check_interrupted()?;
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Ok(());
@@ -177,7 +177,7 @@ impl Running {
     }
 
     /// The same, quiet for so long: shorter for a tool that attaches all at once.
-    pub fn ready_after(&self, ctx: &Ctx, calm_for: Duration) -> Result<()> {
+    pub fn ready_after(&self, ctx: &Ctx, quiet_for: Duration) -> Result<()> {
         let began = Instant::now();
         let (mut seen, mut since) = (0, Instant::now());
         let mut ticks = procfs::cpu_ticks(self.pid);
@@ -191,7 +191,7 @@ impl Running {
             }
             ticks = used;
             let looks = seen > 0 && catches_interrupt(self.pid);
-            if looks && since.elapsed() > calm_for {
+            if looks && since.elapsed() > quiet_for {
                 return Ok(());
             }
             if matches!(procfs::state(self.pid), None | Some('Z')) {
@@ -243,7 +243,7 @@ impl Running {
                 Err(RecvTimeoutError::Disconnected) => bail!("{name} was lost"),
                 Err(RecvTimeoutError::Timeout) => {}
             }
-            ctx.heed()?;
+            ctx.check_interrupted()?;
             if Instant::now() > until {
                 bail!("{name} had not ended after {} s", timeout.as_secs());
             }

@@ -46,7 +46,7 @@ pub fn all(ctx: &Ctx, kinds: &[Kind], trouble: &mut Vec<String>) -> Result<Vec<C
         match on_load(ctx, kind) {
             Ok(counted) => found.push(counted),
             Err(error) => {
-                ctx.heed()?;
+                ctx.check_interrupted()?;
                 trouble.push(format!("{}, counted: {error:#}", kind.name));
             }
         }

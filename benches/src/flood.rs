@@ -29,7 +29,7 @@ pub fn all(ctx: &Ctx, seconds: f64, trouble: &mut Vec<String>) -> Result<Vec<Flo
         match make(ctx, seconds) {
             Ok(flood) => found.push(flood),
             Err(error) => {
-                ctx.heed()?;
+                ctx.check_interrupted()?;
                 trouble.push(format!("flood: {error:#}"));
             }
         }

@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_tells_met_missed_and_neither() {
+    fn an_interval_says_met_missed_and_neither() {
         let equal = around(1.0, 0.002);
         assert_eq!(of_ratio(&around(1.003, 0.004), &equal), Verdict::Met);
         assert_eq!(of_ratio(&around(1.03, 0.004), &equal), Verdict::Missed);
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_at_work_tells_nothing_of_an_idle_one() {
+    fn a_host_at_work_says_nothing_of_an_idle_one() {
         let verdict = |own_seconds, others_seconds| {
             let idle = Idle { seconds: 20.0, own_seconds, others_seconds, ..Idle::default() };
             super::idle(&Results { idle: Some(idle), ..Results::default() })[0].verdict

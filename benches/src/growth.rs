@@ -247,7 +247,7 @@ fn at<T>(
             series.points.push(Point { size, ..point });
         }
         Err(error) => {
-            ctx.heed()?;
+            ctx.check_interrupted()?;
             trouble.push(format!("growth over {} at {size}: {error:#}", series.of));
         }
     }
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn linear_and_worse_are_told_apart() {
+    fn linear_and_worse_are_distinguished() {
         for sizes in [THREADS, CGROUPS] {
             let linear = of(sizes, |size| 0.15 + size * 1e-4).unwrap();
             assert!((linear - 1.0).abs() < 0.01, "{linear}");

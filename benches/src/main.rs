@@ -179,7 +179,7 @@ fn measure(cli: &Cli) -> Result<Results> {
         match pairs::on_load(&ctx, kind, cli.rounds, share) {
             Ok(found) => results.pairs.extend(found),
             Err(error) => {
-                done = ctx.heed();
+                done = ctx.check_interrupted();
                 results.trouble.push(format!("{}: {error:#}", kind.name));
             }
         }
@@ -198,7 +198,7 @@ fn measure_parts(cli: &Cli, ctx: &Ctx, results: &mut Results) -> Result<()> {
     let sizes = if cli.quick { &QUICK } else { &FULL };
     let mut trouble = Vec::new();
     for (name, what) in PARTS.iter().filter(|(name, _)| cli.wants(name)) {
-        ctx.heed()?;
+        ctx.check_interrupted()?;
         say(&format!("  {name}: {what}"));
         let done = match *name {
             "counted" => {
@@ -219,7 +219,7 @@ fn measure_parts(cli: &Cli, ctx: &Ctx, results: &mut Results) -> Result<()> {
             _ => parts(cli, ctx, results),
         };
         if let Err(error) = done {
-            ctx.heed()?;
+            ctx.check_interrupted()?;
             trouble.push(format!("{name}: {error:#}"));
         }
     }

@@ -94,7 +94,7 @@ fn core(ctx: &Ctx, load: &Load, rounds: usize, until: Instant, seen: &mut [Seen]
                 done += 1;
             }
             Err(error) if failures < FAILURES_MAX => {
-                ctx.heed()?;
+                ctx.check_interrupted()?;
                 say(&format!("  {}: a round that does not count: {error:#}", load.name));
                 failures += 1;
                 nothing = cut.seconds(ctx, 1)?;
@@ -174,7 +174,7 @@ fn others(ctx: &Ctx, load: &Load, round: usize, seen: &mut [Seen]) -> Result<()>
 }
 
 fn refused(ctx: &Ctx, seen: &mut [Seen], looker: Looker, error: &anyhow::Error) -> Result<()> {
-    ctx.heed()?;
+    ctx.check_interrupted()?;
     if let Some(seen) = seen.iter_mut().find(|seen| seen.looker == looker) {
         seen.refusal = Some(first_words(&format!("{error:#}")));
     }

@@ -1,7 +1,7 @@
 //! Joins the pages' scripts, and computes the hashes that their policy allows them by.
 //!
-//! Both are known when holdup is built, so the binary carries neither a hash nor an encoding. Must not: change a byte of a part (what is
-//! hashed is what stands in the page). Edit together: src/page/mod.rs (what the parts are for), src/page/template/.
+//! Both are known when holdup is built, so the binary carries neither a hash nor an encoding. Comments that have lines of their own stay in the
+//! sources: every page would carry them. Must not: change anything else of a part; what is hashed is what stands in the page. Edit together: src/page/mod.rs (what the parts are for), src/page/template/.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -34,12 +34,34 @@ fn main() -> Result<(), Box<dyn Error>> {
         // A script in one scope, so that nothing of the page is the window's.
         let mut script = String::from("(() => {\n\"use strict\";\n");
         for part in parts {
-            script.push_str(&fs::read_to_string(Path::new(TEMPLATE).join(part))?);
+            script
+                .push_str(&without_comments(&fs::read_to_string(Path::new(TEMPLATE).join(part))?));
         }
         script.push_str("})();\n");
         put(out, name, &script)?;
     }
-    put(out, "page.css", &fs::read_to_string(Path::new(TEMPLATE).join("page.css"))?)
+    put(
+        out,
+        "page.css",
+        &without_comments(&fs::read_to_string(Path::new(TEMPLATE).join("page.css"))?),
+    )
+}
+
+/// The text without the lines that are comments as a whole.
+fn without_comments(text: &str) -> String {
+    let mut is_comment = false;
+    let mut rest = String::with_capacity(text.len());
+    for line in text.lines() {
+        let begins = !is_comment && line.trim_start().starts_with("/*");
+        let ends = line.trim_end().ends_with("*/");
+        if begins || is_comment {
+            is_comment = !ends;
+        } else {
+            rest.push_str(line);
+            rest.push('\n');
+        }
+    }
+    rest
 }
 
 /// The text, and beside it its hash as Content Security Policy has it.

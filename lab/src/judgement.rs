@@ -231,6 +231,7 @@ mod tests {
     fn finding(code: &str, disk: &str, culprit: Culprit) -> Finding {
         Finding {
             code: code.into(),
+            key: String::new(),
             title: String::new(),
             text: String::new(),
             severity: Severity::Warning,

@@ -48,7 +48,7 @@
 /* Set once before load. */
 const volatile __u32 has_prev_state_argument = 1; /* sched_switch has prev_state, since 5.18 */
 const volatile __u32 request_argument_index = 0; /* block_rq_*: the queue came first until 5.10 */
-const volatile __u32 bio_argument_index = 0; /* block_bio_queue: likewise; a stable kernel mends one alone */
+const volatile __u32 bio_argument_index = 0; /* block_bio_queue: likewise; a stable kernel fixes one alone */
 const volatile __u32 dirty_pause_index = 6; /* balance_dirty_pages: place of `pause` */
 const volatile __u32 victim_is_task = 1; /* mark_victim has the task; a number until 6.8 */
 const volatile __u32 thread_states_in_hash = 0; /* no task storage for tracing (before 5.12) */

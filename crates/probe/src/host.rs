@@ -17,7 +17,7 @@ pub struct Offer {
     /// Tracepoints that the kernel's BTF declares, of those asked for.
     pub tracepoints: BTreeSet<String>,
     /// sched_switch tells the previous state as its fourth argument (5.18).
-    pub switch_tells_state: bool,
+    pub switch_has_state: bool,
     /// block_rq_* pass the queue before the request (until 5.10).
     pub request_after_queue: bool,
     /// block_bio_queue passes the queue before the bio (until 5.10).
@@ -29,7 +29,7 @@ pub struct Offer {
     /// Tracing programs have no task storage (before 5.12): their states go into a hash.
     pub thread_states_in_hash: bool,
     /// The scheduler keeps how long each task was queued (CONFIG_SCHED_INFO, and not switched off at boot).
-    pub tells_queued: bool,
+    pub reports_queued: bool,
     /// Where x86 keeps the preempt count, in bytes from the run queue of the same CPU; 0 if unknown.
     pub preempt_count_from_runqueue: i64,
     /// Where a CPU's kernel_cpustat lies, in bytes from its run queue; 0 if unknown.
@@ -53,7 +53,7 @@ pub fn look(tracepoints: &[&str]) -> Offer {
     let mut offer = Offer {
         capabilities: capabilities::effective(),
         config_hz: config_hz(),
-        tells_queued: std::fs::read_to_string("/proc/self/schedstat")
+        reports_queued: std::fs::read_to_string("/proc/self/schedstat")
             .is_ok_and(|text| is_counted(&text)),
         ..Offer::default()
     };
@@ -77,7 +77,7 @@ pub fn look(tracepoints: &[&str]) -> Offer {
                     offer.tracepoints.insert((*name).to_string());
                 }
             }
-            offer.switch_tells_state = arguments_of(&btf, "sched_switch").is_some_and(|n| n >= 4);
+            offer.switch_has_state = arguments_of(&btf, "sched_switch").is_some_and(|n| n >= 4);
             offer.request_after_queue =
                 arguments_of(&btf, "block_rq_issue").is_some_and(|n| n >= 2);
             offer.bio_after_queue = arguments_of(&btf, "block_bio_queue").is_some_and(|n| n >= 2);
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scheduler_that_counts_nothing_tells_no_queue() {
+    fn a_scheduler_that_counts_nothing_says_no_queue() {
         assert!(is_counted("1071600 5300 12\n"));
         // `nodelayacct` before 5.14.
         assert!(!is_counted("0 0 0\n"));

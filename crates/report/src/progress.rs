@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_line_tells_what_is_left() {
+    fn the_line_says_what_is_left() {
         let line = Line {
             whom: "this host".into(),
             begin: Instant::now(),

@@ -70,6 +70,33 @@ fn every_recording_comes_to_its_finding() {
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), all.len(), wrong.join("\n"));
 }
 
+/// What an alert that comes again is known by is the same in another look: no number of a process is in it.
+#[test]
+fn no_key_of_a_finding_has_a_number_of_one_look() {
+    let mut keys = 0;
+    for path in recordings() {
+        for finding in replay(&path).findings {
+            let numbers: Vec<&str> = finding.key.split(|c: char| !c.is_ascii_digit()).collect();
+            let named = [Some(finding.culprit.name.as_str()), finding.culprit.container.as_deref()];
+            let of_one_look =
+                finding.culprit.pid.into_iter().chain(finding.victims.iter().map(|it| it.pid));
+            for pid in of_one_look.map(|pid| pid.to_string()) {
+                let is_a_name = named.iter().flatten().any(|name| name.contains(&pid))
+                    || finding.object.name.contains(&pid);
+                assert!(
+                    is_a_name || !numbers.contains(&pid.as_str()),
+                    "{}: {}",
+                    path.display(),
+                    finding.key
+                );
+            }
+            assert!(finding.key.starts_with(&finding.code), "{}", finding.key);
+            keys += 1;
+        }
+    }
+    assert!(keys > 100, "only {keys} findings");
+}
+
 #[test]
 fn a_replay_is_the_same_twice() {
     for path in recordings() {

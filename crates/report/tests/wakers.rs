@@ -26,7 +26,7 @@ const PAUSE: Duration = Duration::from_millis(3);
 const LONG_NS: i64 = 500_000;
 /// By what a wake-up may be dated too early: the clocks of two CPUs, which the probe compares now and then.
 const EARLY_NS: i64 = 50_000;
-/// And too late: a wake-up counts from the switch out, which another CPU may date later (bpf/dating.bpf.h).
+/// And too late: a wake-up counts from the switch out, which another CPU may date later (bpf/switch_clock.bpf.h).
 const LATE_NS: i64 = 500_000;
 
 /// One write: by whom, and between which moments. By CLOCK_MONOTONIC, as the facts.

@@ -2,7 +2,7 @@
 
 Where only a program knows more, an answer ends in a command with the process and its address filled in. Here a program is held
 up, holdup is asked, the command is taken out of its answer and run word for word by root, and what it prints must name the
-truth. Owns the rows' registry and the table. Must not: mend a command, or give it anything that a person at a prompt has not.
+truth. Owns the rows' registry and the table. Must not: repair a command, or give it anything that a person at a prompt has not.
 
 Edit together: ../questions.py, crates/reason/src/rules/ask.rs.
 """

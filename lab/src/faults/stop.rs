@@ -76,7 +76,7 @@ impl Fault for Frozen {
     }
 }
 
-/// process.signal_ignored: what the workload asks to end by SIGTERM does not heed it. It takes `{switch}`. Parameter: `how`, the
+/// process.signal_ignored: what the workload asks to end by SIGTERM does not honour it. It takes `{switch}`. Parameter: `how`, the
 /// words of the switch. Variables: `switch`.
 struct Ignored;
 

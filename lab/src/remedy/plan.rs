@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_is_told_apart() {
+    fn what_only_looks_is_distinguished() {
         for command in [
             "cat /proc/7/task/7/stack",
             "dmesg | grep -w loop3; smartctl -a /dev/loop3",

@@ -75,7 +75,7 @@ pub const RULES: &[Rule] = &[
     text::no_machine_paths,
     text::no_registry_hosts,
     text::no_binaries,
-    text::words_of_the_design,
+    text::words_of_the_field,
     text::changelog_is_kept,
     text::links_and_paths_exist,
 ];

@@ -19,19 +19,28 @@ const PICTURE_BYTES_MAX: usize = 150 * 1024;
 /// What a tracked file may weigh.
 const FILE_BYTES_MAX: usize = 400 * 1024;
 
-/// Words that the design does not know, and what it says instead.
+/// Words for which the field has others, and those.
 const WORDS: &[(&str, &str)] = &[
-    ("bottleneck", "what holds it up: the object, or the culprit"),
-    ("hotspot", "the object that is waited for"),
-    ("hot spot", "the object that is waited for"),
-    ("root cause", "cause, or the root of the chain"),
     ("trace file", "recording"),
     ("capture file", "recording"),
     ("dump file", "recording"),
     ("detector", "rule"),
-    ("anomaly", "finding"),
-    ("anomalies", "findings"),
 ];
+
+/// Private words, wherever they are written, and what says the same to everybody.
+const PRIVATE: &[(&str, &str)] = &[
+    ("heed", "observe, obey, take in"),
+    ("heeds", "observes, obeys, takes in"),
+    ("heeded", "observed, obeyed"),
+    ("calm", "quiet"),
+    ("dating", "what the time is of"),
+    ("mend", "fix, repair"),
+    ("mends", "fixes, repairs"),
+];
+
+/// Words that are fine in a sentence, and say nothing in a name.
+const PRIVATE_NAMES: &[(&str, &str)] =
+    &[("told", "reported, read, known"), ("tells", "says, reports, has")];
 
 /// Each text file with a regular expression's first hit on each line.
 fn hits<'tree>(
@@ -105,23 +114,48 @@ pub fn no_binaries(tree: &Tree) -> Vec<Breach> {
     breaches
 }
 
-/// The design's words, and no others.
-pub fn words_of_the_design(tree: &Tree) -> Vec<Breach> {
+/// The field's words, and no private ones: in sentences, in names, and in the names of files.
+pub fn words_of_the_field(tree: &Tree) -> Vec<Breach> {
     let mut breaches = Vec::new();
     let spoken = |file: &&File| {
-        file.has_extension(&[".rs", ".c", ".h", ".md", ".toml"]) && file.path != THIS_FILE
+        file.has_extension(&[".rs", ".c", ".h", ".py", ".js", ".md", ".toml"])
+            && file.path != THIS_FILE
     };
     for file in tree.files.iter().filter(spoken) {
+        let name = file.path.rsplit('/').next().unwrap_or_default();
+        for (word, instead) in private(name, true) {
+            let why = format!("the file's name has \"{word}\", a private word");
+            breaches.push(Breach::at(file, 0, why, format!("say: {instead}")));
+        }
         for (index, line) in file.text().lines().enumerate() {
-            // The Java machine's own name.
-            let line = line.replace("HotSpot", "").to_lowercase();
+            let line = line.to_lowercase();
             for (word, instead) in WORDS.iter().filter(|(word, _)| line.contains(word)) {
-                let why = format!("\"{word}\" is none of the design's words");
+                let why = format!("\"{word}\" is none of the field's words");
+                breaches.push(Breach::at(file, index + 1, why, format!("say: {instead}")));
+            }
+            for (word, instead) in private(&line, false) {
+                let why = format!("\"{word}\" is a private word");
                 breaches.push(Breach::at(file, index + 1, why, format!("say: {instead}")));
             }
         }
     }
     breaches
+}
+
+/// The private words of a line, or of a name; those that only a name must not have where several words are one name.
+fn private(line: &str, is_name: bool) -> Vec<(&'static str, &'static str)> {
+    let names = line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let mut found = Vec::new();
+    for name in names {
+        let is_name = is_name || name.contains('_');
+        for word in name.split('_') {
+            let of =
+                |table: &'static [(&str, &str)]| table.iter().filter(move |(it, _)| *it == word);
+            found.extend(of(PRIVATE));
+            found.extend(of(PRIVATE_NAMES).filter(|_| is_name));
+        }
+    }
+    found
 }
 
 /// CHANGELOG.md stands, is for users, and has a place for what comes next.
@@ -235,12 +269,15 @@ mod tests {
     }
 
     #[test]
-    fn other_words_than_the_designs_are_found() {
+    fn private_words_are_found_and_the_fields_own_are_not() {
+        let text = "The bottleneck is the root cause.\nIt heeds it.\nlet calm_ticks = 1;\nNothing tells them apart.\nfn who_tells_it() {}\na Detector\n";
         let tree = Tree::imagined(&[
-            ("a.md", "It waits.\nThe Bottleneck is here.\n"),
-            ("b.png", "bottleneck"),
+            ("a.md", text),
+            ("b.png", "calm"),
+            ("bpf/dating.bpf.h", "fine\n"),
+            ("who_told.rs", "fine\n"),
         ]);
-        assert_eq!(lines_of(&words_of_the_design(&tree)), [2]);
+        assert_eq!(lines_of(&words_of_the_field(&tree)), [2, 3, 5, 6, 0, 0]);
     }
 
     #[test]

@@ -18,12 +18,12 @@ pub fn fit(
     ring_bytes: u32,
 ) -> Result<(), Refusal> {
     if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
-        constants.has_prev_state_argument = u32::from(offer.switch_tells_state);
+        constants.has_prev_state_argument = u32::from(offer.switch_has_state);
         constants.request_argument_index = u32::from(offer.request_after_queue);
         constants.bio_argument_index = u32::from(offer.bio_after_queue);
         constants.victim_is_task = u32::from(offer.victim_is_task);
         constants.thread_states_in_hash = u32::from(offer.thread_states_in_hash);
-        constants.dates_later = u32::from(offer.tells_queued && !offer.thread_states_in_hash);
+        constants.dates_later = u32::from(offer.reports_queued && !offer.thread_states_in_hash);
         constants.dirty_pause_index = offer.dirty_arguments.saturating_sub(2);
         constants.preempt_count_from_runqueue = offer.preempt_count_from_runqueue;
         constants.cpustat_from_runqueue = offer.cpustat_from_runqueue;

@@ -82,6 +82,7 @@ pub fn host(roots: &Roots) -> Host {
         hostname: kernel_word("hostname"),
         kernel: kernel_word("osrelease"),
         machine,
+        boot_id: kernel_word("random/boot_id"),
         cpus: text::cpu_list(&online).len() as u32,
         memory_bytes: memory.map_or(0, |memory| memory.mem_total),
         page_bytes: units::page_bytes(),

@@ -142,7 +142,7 @@ fn search(mut file: impl Read, addresses: &[u64]) -> Vec<Option<UserFrame>> {
     let mut sorted: Vec<(u64, usize)> = addresses.iter().copied().zip(0..).collect();
     sorted.sort_unstable();
     let mut names: Vec<Option<UserFrame>> = vec![None; addresses.len()];
-    let mut heed = |line: &[u8]| {
+    let mut read_line = |line: &[u8]| {
         let Some((start, end, name)) = parts(line) else { return };
         let from = sorted.partition_point(|(address, _)| *address < start);
         for (_, at) in sorted[from..].iter().take_while(|(address, _)| *address < end) {
@@ -155,10 +155,10 @@ fn search(mut file: impl Read, addresses: &[u64]) -> Vec<Option<UserFrame>> {
         let last = lines.next_back().unwrap_or_default();
         for line in lines {
             if rest.is_empty() {
-                heed(line);
+                read_line(line);
             } else {
                 rest.extend_from_slice(line);
-                heed(&rest);
+                read_line(&rest);
                 rest.clear();
             }
         }

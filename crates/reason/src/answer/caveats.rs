@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_single_processes_hide_is_told_to_who_looks_at_them_or_is_led_to_them() {
+    fn what_single_processes_hide_is_said_to_who_looks_at_them_or_is_led_to_them() {
         use crate::rules::scenes::*;
         let reported = |target: Fact, pids: Vec<u32>, server: WaitState| {
             let (what, why) = ("netns".into(), "permission denied".into());

@@ -24,7 +24,7 @@ mod sentences;
 mod standing;
 mod verdict;
 
-use crate::facts::{Fact, SWITCHES_UNREPORTED, TargetKind};
+use crate::facts::{Fact, Host, SWITCHES_UNREPORTED, TargetKind};
 use crate::measure::Measures;
 use crate::model::Model;
 use crate::model::object::Object;
@@ -140,11 +140,13 @@ fn named(measures: &Measures<'_>) -> Vec<NamedEnd> {
 
 fn judge(measures: &Measures<'_>, named: Vec<NamedEnd>) -> Judged {
     let model = measures.model;
-    let (mut findings, claims): (Vec<Finding>, Vec<Vec<Claim>>) =
-        named.into_iter().map(|(finding, claims, _)| (finding, claims)).unzip();
-    for finding in &mut findings {
-        add_inner_pids(model, finding);
-        add_workload(model, finding);
+    let (mut findings, mut claims) = (Vec::new(), Vec::new());
+    for (mut finding, own, object) in named {
+        add_inner_pids(model, &mut finding);
+        add_workload(model, &mut finding);
+        finding.key = compare::key(measures, &finding, &object);
+        findings.push(finding);
+        claims.push(own);
     }
     let kernel_log = kernel_log::attach(model, &mut findings);
     let saved = Saved::of(measures);
@@ -157,6 +159,7 @@ fn judge(measures: &Measures<'_>, named: Vec<NamedEnd>) -> Judged {
     let report = Report {
         schema: SCHEMA,
         tool: Tool { name: "holdup".into(), version: model.look.host.tool_version.clone() },
+        host: host(model),
         target: target(model),
         window: Window {
             begin_unix_ns: model.look.begin_unix_ns,
@@ -185,6 +188,7 @@ fn judge(measures: &Measures<'_>, named: Vec<NamedEnd>) -> Judged {
 fn finding(model: &Model, named: engine::Named) -> NamedEnd {
     let finding = Finding {
         code: named.rule.code.into(),
+        key: String::new(),
         title: named.wording.title,
         text: named.wording.text,
         severity: named.severity,
@@ -218,6 +222,17 @@ fn add_inner_pids(model: &Model, finding: &mut Finding) {
 /// A note about a moment's wait is noise: every busy host has thousands.
 fn matters(note: &Finding) -> bool {
     note.chain.is_empty() || note.impact.wait_seconds_per_second >= 0.05
+}
+
+fn host(model: &Model) -> ReportHost {
+    let Host { hostname, kernel, machine, boot_id, cpus, .. } = &model.look.host;
+    ReportHost {
+        name: hostname.clone(),
+        kernel: kernel.clone(),
+        machine: machine.clone(),
+        boot_id: boot_id.clone(),
+        cpus: *cpus,
+    }
 }
 
 fn target(model: &Model) -> ReportTarget {

@@ -30,6 +30,9 @@ pub struct Report {
     pub schema: u32,
     /// Who answers.
     pub tool: Tool,
+    /// Where it was looked.
+    #[serde(default)]
+    pub host: ReportHost,
     /// What was looked at.
     pub target: ReportTarget,
     /// When, and how long.
@@ -78,6 +81,24 @@ pub struct Tool {
     pub name: String,
     /// Version of the binary that observed.
     pub version: String,
+}
+
+/// The host that was looked at: where an answer is read that has left it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct ReportHost {
+    /// `uname -n`.
+    pub name: String,
+    /// `uname -r`.
+    pub kernel: String,
+    /// `uname -m`.
+    pub machine: String,
+    /// Another each time that the host starts; absent if it was not read.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub boot_id: String,
+    /// CPUs online.
+    pub cpus: u32,
 }
 
 /// What was looked at.
@@ -332,6 +353,9 @@ impl Who {
 pub struct Finding {
     /// `area.cause`, stable for ever.
     pub code: String,
+    /// The same in every look at the same trouble: code, object and culprit without the numbers of one look.
+    #[serde(default)]
+    pub key: String,
     /// The verdict: one sentence without a full stop's worth of doubt in it.
     pub title: String,
     /// One short paragraph that tells the numbers, for people.

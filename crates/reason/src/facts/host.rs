@@ -20,6 +20,9 @@ pub struct Host {
     pub kernel: String,
     /// `uname -m`.
     pub machine: String,
+    /// Another each time that the host starts. Source: /proc/sys/kernel/random/boot_id; empty if it was not read.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub boot_id: String,
     /// CPUs online.
     pub cpus: u32,
     /// Memory in bytes (`MemTotal`).

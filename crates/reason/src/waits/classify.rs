@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_that_the_kernel_tells_is_what_is_waited_for_but_where_memory_is_freed() {
+    fn a_lock_that_the_kernel_says_is_what_is_waited_for_but_where_memory_is_freed() {
         let mut at = place(WaitState::DiskSleep, "openat");
         at.lock = Some(Box::default());
         assert_eq!(class(&at, &["path_openat", "do_sys_openat2"]), WaitClass::KernelLock);
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mutex_is_told_from_a_condition_by_its_value() {
+    fn a_mutex_is_known_from_a_condition_by_its_value() {
         let mut at = place(WaitState::Sleep, "futex");
         at.args = [0x1000, 128, 2, 0, 0, 0];
         assert_eq!(class(&at, &["futex_wait_queue"]), WaitClass::FutexLock);

@@ -13,7 +13,7 @@ use std::collections::{HashMap, HashSet};
 const APART_NS: Ns = 100_000_000;
 
 /// Tells the threads that have ended from the processes that have, and since when.
-pub(super) fn heed<'w>(model: &Model, waits: impl Iterator<Item = &'w mut WaitSpan>) {
+pub(super) fn reclassify<'w>(model: &Model, waits: impl Iterator<Item = &'w mut WaitSpan>) {
     let mut ended: Vec<&mut WaitSpan> =
         waits.filter(|wait| wait.class == WaitClass::Zombie).collect();
     if ended.is_empty() {

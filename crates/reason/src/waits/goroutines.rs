@@ -13,7 +13,7 @@ use crate::facts::{Goroutine, Goroutines, Ns};
 use crate::model::Model;
 
 /// A reading is reported again after a second; what was read last may be believed for a little longer.
-const TOLD_AGAIN_NS: Ns = 1_300_000_000;
+const REPORTED_AGAIN_NS: Ns = 1_300_000_000;
 /// Another goroutine fits a question better only if it began so much nearer to it.
 const NEARER_NS: Ns = 300_000_000;
 /// Readings and questions are dated by two clocks' readings of one clock; and a question is on its way for a while.
@@ -69,7 +69,7 @@ fn stood(model: &Model, pid: u32) -> impl Iterator<Item = (&Goroutines, &Gorouti
     let all = model.stacks.goroutines.get(&pid).map_or(&[][..], Vec::as_slice);
     all.iter().enumerate().flat_map(move |(at, (at_ns, read))| {
         let next_ns = all.get(at + 1).map(|(next_ns, _)| *next_ns);
-        let until_ns = next_ns.unwrap_or(Ns::MAX).min(at_ns.saturating_add(TOLD_AGAIN_NS));
+        let until_ns = next_ns.unwrap_or(Ns::MAX).min(at_ns.saturating_add(REPORTED_AGAIN_NS));
         read.standing.iter().map(move |one| (read, one, until_ns))
     })
 }
@@ -86,7 +86,7 @@ pub fn standing(model: &Model, pid: u32, (from, to): (Ns, Ns)) -> Vec<&Goroutine
     let Some((at_ns, last)) = all.iter().rev().find(|(at_ns, _)| *at_ns <= to) else {
         return Vec::new();
     };
-    let until_ns = at_ns.saturating_add(TOLD_AGAIN_NS).min(to);
+    let until_ns = at_ns.saturating_add(REPORTED_AGAIN_NS).min(to);
     let is_long = |one: &&Goroutine| {
         until_ns.saturating_sub(one.since_ns.max(from)) * 2 >= to.saturating_sub(from).max(1)
     };

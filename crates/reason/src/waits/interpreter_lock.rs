@@ -12,7 +12,7 @@ use crate::model::Model;
 use crate::model::object::Object;
 
 /// Names the wait, if it is one for an interpreter's lock.
-pub fn heed(model: &Model, wait: &mut WaitSpan) {
+pub fn reclassify(model: &Model, wait: &mut WaitSpan) {
     if !matches!(wait.class, WaitClass::FutexLock | WaitClass::FutexWait) || wait.kernel {
         return;
     }

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_is_being_made_and_one_without_room_are_told_apart() {
+    fn a_connection_that_is_being_made_and_one_without_room_are_distinguished() {
         let accepted = Accepted::default();
         let at = |state| polled(socket("10.0.0.1:41000", "10.0.0.2:80", state), true);
         assert_eq!(accepted.class(&at(TCP_SYN_SENT)), Some(WaitClass::SocketConnect));

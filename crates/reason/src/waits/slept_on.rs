@@ -14,7 +14,7 @@ use std::collections::HashSet;
 pub(super) const THREAD_SLEEP: &str = "Thread.sleep";
 
 /// Makes sleeps of the waits of one thread on words that it is seen to sleep on.
-pub(super) fn heed(waits: &mut [WaitSpan]) {
+pub(super) fn reclassify(waits: &mut [WaitSpan]) {
     let words: HashSet<u64> =
         waits.iter().filter(|wait| is_sleep(wait)).filter_map(WaitSpan::timed_word).collect();
     if words.is_empty() {

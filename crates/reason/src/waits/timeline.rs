@@ -113,7 +113,7 @@ impl Timelines {
         for (who, stretch) in dying(model, &lines) {
             lines.entry(who).or_default().ran.push(stretch);
         }
-        ended::heed(model, lines.values_mut().flat_map(|line| &mut line.waits));
+        ended::reclassify(model, lines.values_mut().flat_map(|line| &mut line.waits));
         let held = nagle::held_back(model, lines.values().flat_map(|line| &line.waits));
         let handed = futex_handoff::locks(model, lines.values().flat_map(|line| &line.waits));
         let mut retried = retries::reasons(model, lines.values().flat_map(|line| &line.waits));
@@ -132,11 +132,11 @@ impl Timelines {
                 {
                     wait.class = WaitClass::FutexLock;
                 } else {
-                    heed_stack(model, wait);
+                    reclassify_by_stack(model, wait);
                 }
-                interpreter_lock::heed(model, wait);
+                interpreter_lock::reclassify(model, wait);
             }
-            slept_on::heed(&mut line.waits);
+            slept_on::reclassify(&mut line.waits);
             if !held.is_empty() {
                 cut_held_back(&mut line.waits, &held);
             }
@@ -476,7 +476,7 @@ fn same_call(first: &Place, second: &Place) -> bool {
 }
 
 /// What the program's own functions say of a word goes before what is guessed by its value.
-fn heed_stack(model: &Model, wait: &mut WaitSpan) {
+fn reclassify_by_stack(model: &Model, wait: &mut WaitSpan) {
     let is_word = matches!(wait.class, WaitClass::FutexLock | WaitClass::FutexWait);
     let is_loop = wait.place.syscall.starts_with("epoll");
     if !is_word && !is_loop && wait.class != WaitClass::Idle {

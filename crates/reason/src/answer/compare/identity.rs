@@ -10,7 +10,7 @@
 //!
 //! Edit together: model/object.rs (each object has its line here).
 
-use crate::answer::report::AnswerEnd;
+use crate::answer::report::{AnswerEnd, Culprit, Finding};
 use crate::facts::{DeviceNumber, InetRef, TargetKind, ThreadRef};
 use crate::graph::end::{End, EndKind};
 use crate::graph::ends::command_root;
@@ -134,6 +134,44 @@ impl ObjectIdentity {
                 Self::Unnamed
             }
             _ => Self::Itself(object.clone()),
+        }
+    }
+}
+
+/// The identity of a finding in words: what an alert that comes again is known by. A process is its program and the group that it
+/// is in, a setting its short name.
+pub fn key(measures: &Measures<'_>, finding: &Finding, object: &Object) -> String {
+    let Culprit { kind, name, container, workload, .. } = &finding.culprit;
+    let kind = format!("{kind:?}").to_ascii_lowercase();
+    // Not the whole name: where the group has none, what runs in it at the moment stands there.
+    let group = match (&workload.pod, workload.unit.as_ref().or(container.as_ref())) {
+        (Some(pod), _) => {
+            format!(" in {}/{pod}", workload.namespace.as_deref().unwrap_or("default"))
+        }
+        (None, Some(group)) => format!(" in {group}"),
+        (None, None) => String::new(),
+    };
+    let object = ObjectIdentity::of(measures, object).words(measures.model, &finding.object.kind);
+    format!("{} on {object} by {kind} {name}{group}", finding.code)
+}
+
+impl ObjectIdentity {
+    /// In words, with the kind of the object that it is of.
+    fn words(&self, model: &Model, kind: &str) -> String {
+        match self {
+            Self::Itself(object) => {
+                let name = model.name_of(object);
+                format!("{} {}", name.kind, name.name)
+            }
+            Self::Disk(name) | Self::Journal(name) | Self::Mounted(name) | Self::Path(name) => {
+                format!("{kind} {name}")
+            }
+            Self::Group(name) | Self::Segment(name) => format!("{kind} {name}"),
+            Self::Program(name) => format!("{kind} of {name}"),
+            Self::OwnGroup => format!("{kind} of its own"),
+            Self::Peer(address) => format!("{kind} to {address}"),
+            Self::Served(address) => format!("{kind} at {address}"),
+            Self::Unnamed => kind.to_string(),
         }
     }
 }

@@ -19,6 +19,7 @@ mod wording;
 
 pub use comparable::{Named, Refusal};
 pub use contract::*;
+pub(super) use identity::key;
 pub use look::Look;
 pub use spread::floor_share;
 

@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn whose_the_work_is_is_told_by_user() {
+    fn whose_the_work_is_is_said_by_user() {
         let of_user = |pid: u32, name: &str, uid: u32| {
             let thread = ThreadRef {
                 comm: name.into(),

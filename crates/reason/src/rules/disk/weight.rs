@@ -3,7 +3,7 @@
 //! bfq and io.cost divide a busy disk by weights. That is what was asked for; it is said because the light group's
 //! users see a slow disk, and because the weights are the way out.
 
-//! Must not: speak where the scheduler heeds no weights, whatever they are set to.
+//! Must not: speak where the scheduler honours no weights, whatever they are set to.
 
 use super::neighbour::{self, neighbour, victim_beside};
 use super::{waited, wording};
@@ -29,17 +29,17 @@ static HEAVIER: Threshold = Threshold::new(
 pub static RULE: Rule = Rule {
     code: "disk.weight",
     title: "A neighbour with a bigger I/O weight gets the disk first",
-    theory: "Where the scheduler heeds weights (bfq, io.cost), a busy disk is divided by the weights of the groups that want \
+    theory: "Where the scheduler honours weights (bfq, io.cost), a busy disk is divided by the weights of the groups that want \
              it. A light group then waits although it asks for little.",
     needs: &[
-        "threads of a group wait for a busy disk whose scheduler heeds weights",
+        "threads of a group wait for a busy disk whose scheduler honours weights",
         "another group asks for most of the work and has at least twice the weight",
     ],
     refuted_by: &[
         Refutation::new("equal weights", "groups_of_equal_weight_have_equal_parts"),
         Refutation::new(
-            "a scheduler that does not heed weights",
-            "a_scheduler_that_heeds_no_weights_divides_by_none",
+            "a scheduler that does not honour weights",
+            "a_scheduler_that_honours_no_weights_divides_by_none",
         ),
     ],
     remedies: &["raise the light group's weight, or lower the heavy one's"],
@@ -71,7 +71,7 @@ fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
     Some(Match::new(by, Proof::Inferred, explain))
 }
 
-/// The neighbour's group has a greater weight than a victim's, under a scheduler that heeds it.
+/// The neighbour's group has a greater weight than a victim's, under a scheduler that honours it.
 fn weights<'m>(
     measures: &'m Measures<'m>,
     end: &End,
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scheduler_that_heeds_no_weights_divides_by_none() {
+    fn a_scheduler_that_honours_no_weights_divides_by_none() {
         assert_eq!(found("mq-deadline", 1000, 10), ["disk.saturated"]);
     }
 }

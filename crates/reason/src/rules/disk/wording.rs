@@ -65,13 +65,13 @@ pub(super) fn inside(view: &DiskView<'_>) -> Evidence {
     Evidence::new("mean time inside the disk", view.inside_seconds() * 1e3, "ms", source)
 }
 
-/// The idle I/O class for all threads of a process (it is a thread's own), or a pause where the scheduler heeds no
+/// The idle I/O class for all threads of a process (it is a thread's own), or a pause where the scheduler has no
 /// priorities.
 pub(super) fn come_last(disk: &Disk, who: &ThreadRef, text: &str) -> Remedy {
-    let heeds = matches!(disk.scheduler.as_str(), "bfq" | "mq-deadline");
-    if !heeds {
+    let has_priorities = matches!(disk.scheduler.as_str(), "bfq" | "mq-deadline");
+    if !has_priorities {
         let text = format!(
-            "pause it until the others are done (the scheduler of {}, {}, heeds no priorities)",
+            "pause it until the others are done (the scheduler of {}, {}, has no priorities)",
             disk.name, disk.scheduler
         );
         return Remedy::to(text).pause(who);

@@ -18,7 +18,7 @@ fn a_standing_queue_is_reported_with_its_time_and_who_fills_it() {
 }
 
 #[test]
-fn a_kernel_without_fq_codel_is_told_to_keep_the_queue_short() {
+fn a_kernel_without_fq_codel_is_to_keep_the_queue_short() {
     let mut facts = queue(290);
     assert!(findings(facts.clone())[0].remedy[0].command.contains("fq_codel"));
     let host = Host { fq_codel: Some(false), ..Host::default() };

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_only_mount_and_a_files_mode_are_told_apart_by_the_error() {
+    fn a_read_only_mount_and_a_files_mode_are_distinguished_by_the_error() {
         let open = |errno| Denied { errno, syscall: "openat".into(), ..chown() };
         assert_eq!(setting(&open(super::EROFS)).as_deref(), Some("mount option ro"));
         assert_eq!(setting(&open(super::EACCES)).as_deref(), Some("mode and owner"));

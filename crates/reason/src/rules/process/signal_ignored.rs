@@ -32,7 +32,7 @@ pub static RULE: Rule = Rule {
     refuted_by: &[
         Refutation::new(
             "the signal has a handler: what the process does until it ends is what is waited for",
-            "one_that_heeds_the_signal_is_waited_for_by_what_it_does",
+            "one_that_obeys_the_signal_is_waited_for_by_what_it_does",
         ),
         Refutation::new(
             "the process was asked by somebody else, and the wait did not end with it",
@@ -42,7 +42,7 @@ pub static RULE: Rule = Rule {
     remedies: &[
         "end it by SIGKILL",
         "start it behind an init that passes signals on (docker run --init)",
-        "have the program, or the shell before it, heed the signal, or send one that it heeds (STOPSIGNAL, KillSignal, lxc.signal.halt)",
+        "have the program, or the shell before it, obey the signal, or send one that it obeys (STOPSIGNAL, KillSignal, lxc.signal.halt)",
     ],
     stories: &["S0.3"],
     thresholds: &[],
@@ -167,11 +167,11 @@ impl<'m> Asked<'m> {
         );
         let later = match self.is_init {
             true => {
-                "next time start it behind an init that passes signals on (docker run --init), have it heed the signal (a \
-                     shell before it: exec), or name one that it heeds (STOPSIGNAL, lxc.signal.halt)"
+                "next time start it behind an init that passes signals on (docker run --init), have it obey the signal (a \
+                     shell before it: exec), or name one that it obeys (STOPSIGNAL, lxc.signal.halt)"
             }
             false => {
-                "have it heed the signal, or send one that it heeds (KillSignal=, timeout -s; timeout -k kills later)"
+                "have it obey the signal, or send one that it obeys (KillSignal=, timeout -s; timeout -k kills later)"
             }
         };
         let later = Remedy { text: later.into(), ..Remedy::default() };
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_heeds_the_signal_is_waited_for_by_what_it_does() {
+    fn one_that_obeys_the_signal_is_waited_for_by_what_it_does() {
         let report = stopped(thread(10, "stop"), false);
         assert!(!is_named(&report));
         assert_eq!(report.answer.ends[0].object.name, "service");

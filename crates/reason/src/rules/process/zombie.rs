@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_is_told_whose_turn_it_is() {
+    fn who_asks_reads_whose_turn_it_is() {
         let report = asked(zombie(WaitState::Sleep, "clock_nanosleep"));
         let finding = &report.findings[0];
         assert_eq!((&*finding.code, finding.severity), ("process.zombie", Severity::Warning));
