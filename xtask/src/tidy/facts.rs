@@ -88,9 +88,8 @@ pub fn facts_are_matched_by_name(tree: &Tree) -> Vec<Breach> {
         |path: &str| path.starts_with(SRC) && path.ends_with(".rs") && !is_test_file(path);
     for file in tree.files.iter().filter(|file| of_core(&file.path)) {
         let mut matches = Matches::default();
-        // One that does not parse is the compiler's to report.
-        if let Ok(syntax) = syn::parse_file(&file.text()) {
-            matches.visit_file(&syntax);
+        if let Some(syntax) = file.syntax() {
+            matches.visit_file(syntax);
         }
         for line in matches.wildcards {
             let why =

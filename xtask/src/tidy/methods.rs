@@ -10,9 +10,8 @@
 
 use super::modules::{Arrow, Modules, after_test, is_colons, is_sign, line, word};
 use super::rust::marks_test;
-use proc_macro2::{TokenStream, TokenTree};
+use proc_macro2::TokenTree;
 use std::collections::{BTreeMap, BTreeSet};
-use std::str::FromStr;
 use syn::visit::Visit;
 
 /// The file that defines a type, and its name.
@@ -81,8 +80,8 @@ pub fn arrows(modules: &Modules<'_>) -> Vec<Arrow> {
     let mut types: BTreeMap<Defined, Parts<'_>> = BTreeMap::new();
     for (path, module) in &modules.all {
         let mut own = Implemented::default();
-        if let Ok(syntax) = syn::parse_file(&module.file.text()) {
-            own.visit_file(&syntax);
+        if let Some(syntax) = module.file.syntax() {
+            own.visit_file(syntax);
         }
         for (name, methods) in own.0 {
             let named = modules.absolute(module, std::slice::from_ref(&name));
@@ -95,8 +94,8 @@ pub fn arrows(modules: &Modules<'_>) -> Vec<Arrow> {
     for ((_, name), files) in types.iter().filter(|(_, files)| files.len() > 1) {
         for from in files.keys() {
             let Some(module) = modules.all.get(*from) else { continue };
-            let Ok(tokens) = TokenStream::from_str(&module.file.text()) else { continue };
-            let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+            let Some(tokens) = module.file.tokens() else { continue };
+            let tokens: Vec<TokenTree> = tokens.clone().into_iter().collect();
             let mut called = Vec::new();
             calls(&tokens, &mut called);
             for (line, of, method) in called {

@@ -1,5 +1,5 @@
-//! House rules on what a rule consists of: no bare numbers (nor in waits, graph and measure), thresholds with their reasons, refutations with their tests; and ways of the graph
-//! with theirs.
+//! House rules on what a rule consists of: no bare numbers (nor in waits, graph and measure), thresholds with their reasons,
+//! refutations with their tests; and ways of the graph with theirs.
 //!
 //! A number that decides stands in a `Threshold` with unit, reason and source, and what refutes a rule has a test that shows
 //! it. Read as syntax, so that formats, types and tests are no noise: a number counts where it is compared, bounded by

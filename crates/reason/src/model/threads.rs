@@ -126,6 +126,12 @@ impl Threads {
         self.named_at(tid, at_ns).cloned().unwrap_or_else(|| self.thread_ref(tid))
     }
 
+    /// The same of a thread of a known process, whatever else had the id: by a program's own memory, which has numbers alone.
+    pub fn of_process_at(&self, tid: u32, at_ns: Ns, one: &ThreadRef) -> ThreadRef {
+        let named = self.named_at(tid, at_ns).filter(|it| !it.comm.is_empty() && it.pid == one.pid);
+        named.cloned().unwrap_or_else(|| ThreadRef { tid, start_ns: 0, ..one.clone() })
+    }
+
     /// Every thread that was named, by id; of one id the last first.
     pub fn every_thread(&self) -> impl Iterator<Item = &ThreadRef> {
         self.names.values().flat_map(|name| {

@@ -149,3 +149,34 @@ fn dns(model: &Model, span: &WaitSpan) -> Object {
         _ => Object::DnsServer(None, "".into()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::scenes::{LOOK_NS, host, thread};
+    use crate::waits::timeline::Observed;
+
+    #[test]
+    fn without_a_file_a_wait_is_for_the_disk_whose_completion_ended_it() {
+        let (read_before, written) =
+            (DeviceNumber { major: 8, minor: 0 }, DeviceNumber { major: 8, minor: 16 });
+        let ended_by = |disk| {
+            let (begin_ns, end_ns, thread) = (1_000, LOOK_NS / 2, thread(10, "sync"));
+            let place = Place {
+                state: WaitState::DiskSleep,
+                iowait: true,
+                disk: Some(read_before),
+                ..Place::default()
+            };
+            let wake = Some(Wake { at_ns: end_ns, disk, ..Wake::default() });
+            let wait = Wait { thread, begin_ns, end_ns, place, wake, ..Wait::default() };
+            let mut facts = host();
+            facts.push(Fact { at_ns: end_ns, body: Body::Wait(wait) });
+            let observed = Observed::new(facts);
+            let mut waits = observed.timelines.waits().filter(|wait| wait.class == WaitClass::Disk);
+            waits.next().and_then(|wait| disk_of(&observed.model, wait))
+        };
+        assert_eq!(ended_by(Some(written)), Some(written));
+        assert_eq!(ended_by(None), Some(read_before), "nothing else is known");
+    }
+}

@@ -141,18 +141,23 @@ impl ObjectIdentity {
 /// The identity of a finding in words: what an alert that comes again is known by. A process is its program and the group that it
 /// is in, a setting its short name.
 pub fn key(measures: &Measures<'_>, finding: &Finding, object: &Object) -> String {
-    let Culprit { kind, name, container, workload, .. } = &finding.culprit;
-    let kind = format!("{kind:?}").to_ascii_lowercase();
-    // Not the whole name: where the group has none, what runs in it at the moment stands there.
-    let group = match (&workload.pod, workload.unit.as_ref().or(container.as_ref())) {
-        (Some(pod), _) => {
-            format!(" in {}/{pod}", workload.namespace.as_deref().unwrap_or("default"))
-        }
-        (None, Some(group)) => format!(" in {group}"),
-        (None, None) => String::new(),
-    };
+    let Culprit { name, container, workload, .. } = &finding.culprit;
     let object = ObjectIdentity::of(measures, object).words(measures.model, &finding.object.kind);
-    format!("{} on {object} by {kind} {name}{group}", finding.code)
+    let mut key = format!("{} on {object}", finding.code);
+    if !name.is_empty() {
+        key.push_str(&format!(" by {name}"));
+    }
+    // Not the whole name: where the group has none, what runs in it at the moment stands there.
+    let group = match (&workload.pod, &workload.unit, container) {
+        (Some(pod), ..) => {
+            Some(format!("{}/{pod}", workload.namespace.as_deref().unwrap_or("default")))
+        }
+        (None, unit, container) => unit.as_ref().or(container.as_ref()).cloned(),
+    };
+    if let Some(group) = group.filter(|group| group != name) {
+        key.push_str(&format!(" in {group}"));
+    }
+    key
 }
 
 impl ObjectIdentity {

@@ -131,7 +131,7 @@ fn explain(view: &DiskView<'_>, loss: &Loss<'_>) -> Wording {
         ),
         text: format!(
             "{} inside disk {name}: it completes {} requests/s ({}/s), flat, \
-             with {:.1} in flight and {} busy; a request takes {}. No limit of a cgroup here is met, so the \
+             with {:.1} in flight and {} busy; a request takes {}. No limit of a cgroup on {name} is met, so the \
              limit is {}.",
             words::of_time(loss.impact.share, loss.seconds, loss.wall_seconds),
             words::rate(queue.per_second),
@@ -140,7 +140,7 @@ fn explain(view: &DiskView<'_>, loss: &Loss<'_>) -> Wording {
             words::percent(queue.busy),
             words::seconds(view.inside_seconds()),
             match view.disk.backing_file {
-                Some(_) => "below the file that it is",
+                Some(_) => "below the file that it lies in",
                 None => "the device's own or its provider's",
             },
         ),

@@ -52,10 +52,7 @@ fn interpreter_holder(index: &Index<'_>, wait: &WaitSpan, away_ns: Ns) -> Option
         is_other && within.contains(at_ns)
     });
     let (at_ns, lock) = others.min_by_key(|(at_ns, _)| at_ns.abs_diff(wait.end_ns))?;
-    let holder = index.model.threads.thread_ref_at(lock.holder_tid, *at_ns);
-    let is_known = !holder.comm.is_empty() && holder.pid == wait.thread.pid;
-    let of_it = ThreadRef { tid: lock.holder_tid, start_ns: 0, ..wait.thread.clone() };
-    Some(if is_known { holder } else { of_it })
+    Some(index.model.threads.of_process_at(lock.holder_tid, *at_ns, &wait.thread))
 }
 
 #[cfg(test)]

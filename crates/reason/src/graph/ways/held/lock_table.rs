@@ -34,7 +34,7 @@ static BUSY_PARTS: Threshold = Threshold::new(
 /// The way.
 pub static WAY: Way = Way {
     name: "lock table",
-    because: "the kernel's table of file locks says that it has the lock",
+    because: "the lock belongs to an open file description that it has",
     of: &[WaitClass::FileLock],
     thresholds: &[&READ_AFTER_MAX, &BUSY_PARTS],
     follow: |at| lock_holder(at.index, at.wait).map(Next::Thread),

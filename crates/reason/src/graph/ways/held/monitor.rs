@@ -51,10 +51,7 @@ fn monitor_owner(index: &Index<'_>, wait: &WaitSpan, away_ns: Ns) -> Option<Thre
         .map(|(at_ns, read)| (at_ns, read.owner_tid))
         .filter(|(_, owner_tid)| *owner_tid != 0 && *owner_tid != wait.thread.tid)
         .min_by_key(|(at_ns, _)| at_ns.abs_diff(wait.end_ns))?;
-    let owner = index.model.threads.thread_ref_at(owner_tid, at_ns);
-    let is_known = !owner.comm.is_empty() && owner.pid == wait.thread.pid;
-    let of_it = ThreadRef { tid: owner_tid, start_ns: 0, ..wait.thread.clone() };
-    Some(if is_known { owner } else { of_it })
+    Some(index.model.threads.of_process_at(owner_tid, at_ns, &wait.thread))
 }
 
 #[cfg(test)]

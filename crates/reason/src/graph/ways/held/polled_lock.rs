@@ -15,7 +15,7 @@ use crate::waits::timeline::WaitSpan;
 /// The way.
 pub static WAY: Way = Way {
     name: "polled lock",
-    because: "the kernel's table of file locks says that it had the lock when it was tried",
+    because: "the lock belonged to an open file description that it had, at the reading nearest to the try",
     of: &[WaitClass::PolledLock],
     thresholds: &[],
     follow: |at| polled_holder(at.index, at.wait).map(Next::Thread),

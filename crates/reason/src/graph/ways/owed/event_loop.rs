@@ -45,7 +45,7 @@ static TICKS_APART_MAX: Threshold = Threshold::new(
 /// The way.
 pub static WAY: Way = Way {
     name: "event loop",
-    because: "what it did is what the loop answered after",
+    because: "the loop answered after what it did",
     of: FOR_EVENTS,
     thresholds: &[&FOLLOWS_MAX, &OFTEN_MIN, &TICKS_APART_MAX, &SAMPLES_APART],
     follow,

@@ -17,7 +17,7 @@ use crate::waits::timeline::WaitSpan;
 /// The way.
 pub static WAY: Way = Way {
     name: "next event",
-    because: "it ended the next wait that more than the clock ended",
+    because: "it ended the first wait after this one that the clock alone did not end",
     of: FOR_EVENTS,
     thresholds: &[&PAUSE_MAX],
     follow: |at| after_the_clock(at.index, at.wait),

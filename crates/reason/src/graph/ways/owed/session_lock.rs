@@ -16,7 +16,7 @@ use crate::waits::user_stack;
 /// The way.
 pub static WAY: Way = Way {
     name: "session",
-    because: "it has the lock that the session waits for",
+    because: "it let go of what the session waits for in the end, or is the only one seen that can have it",
     of: FOR_EVENTS,
     thresholds: &[],
     follow,
