@@ -54,8 +54,10 @@ fn attach(programs: &mut Programs, names: &[&'static str]) -> Vec<Blind> {
         Thresholds::NOTHING.apply(control);
     }
     let at_once = programs.attach(names);
-    let both =
-        at_once.and_then(|reported| Ok([reported, programs.attach_for_names(true)?].concat()));
+    let both = at_once.and_then(|()| {
+        let later = programs.attach_for_names(true)?;
+        Ok([programs.refused(), &later].concat())
+    });
     both.unwrap_or_else(|error| vec![plan::no_events(&error.to_string(), "")])
 }
 

@@ -20,6 +20,11 @@ const MUTEX: u32 = 32;
 pub struct Locks(HashMap<u64, u32>);
 
 impl Locks {
+    /// None is known any more: the next window counts its own.
+    pub fn forget(&mut self) {
+        self.0.clear();
+    }
+
     /// From the bytes of a `wire_lock`; none if it names no lock.
     pub fn lock(&mut self, bytes: &[u8]) -> Option<KernelLock> {
         let record: wire_lock = wire::read(bytes);

@@ -54,6 +54,14 @@ impl Decoder {
         Self { names, ..Self::default() }
     }
 
+    /// Another window begins where the last walk was: what it reports must be readable without the facts of the one before.
+    pub fn next_window(&mut self, mounts: Vec<Mount>) {
+        self.names.stacks.forget();
+        self.names.locks.forget();
+        self.names.mounts.replace(mounts);
+        self.threads.next_window();
+    }
+
     /// Reads one record of the ring into facts.
     pub fn record(&mut self, bytes: &[u8], facts: &mut Vec<Fact>) {
         let head: wire_head = wire::read(bytes);

@@ -18,6 +18,12 @@ pub struct Mounts {
 }
 
 impl Mounts {
+    /// What is mounted now; what was looked for elsewhere is looked for again.
+    pub fn replace(&mut self, known: Vec<Mount>) {
+        self.known = known;
+        self.sought.clear();
+    }
+
     /// Dentry names, innermost first, to a path of the initial mount namespace, or as the process sees it
     /// if the file system is not mounted there.
     pub fn path(&mut self, pid: u32, names: &[u8], bytes: u32, dev: u32) -> Option<String> {

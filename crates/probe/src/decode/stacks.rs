@@ -12,6 +12,9 @@ use std::fs::File;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::io::{BufRead, BufReader, Read};
 
+/// Addresses whose names are remembered from one window to the next.
+const NAMES_MAX: usize = 20_000;
+
 /// Identities of stacks, and names of functions already asked for.
 #[derive(Default)]
 pub struct Stacks {
@@ -78,6 +81,15 @@ impl Stacks {
         self.known.insert(frames.to_vec(), id);
         self.fresh.push((id, frames.to_vec()));
         id
+    }
+
+    /// None is known any more, so that each is reported again; the names of functions stay.
+    pub fn forget(&mut self) {
+        self.known.clear();
+        self.fresh.clear();
+        if self.names.len() > NAMES_MAX {
+            self.names.clear();
+        }
     }
 
     /// Whether a stack is new since the last call of `take_new`.

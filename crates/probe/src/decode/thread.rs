@@ -12,10 +12,63 @@ use crate::decode::wire::{self, *};
 use holdup_reason::facts::*;
 use std::collections::HashMap;
 
-/// A thread's time on a CPU since it began, at the first walk.
+/// What had been counted of a thread when the window began.
+#[derive(Clone, Copy, Default)]
 struct Counted {
     start_ns: Ns,
+    /// Its time on a CPU since it began, by the scheduler.
     executed_ns: Ns,
+    /// What the kernel programs had added up, if they stood before the window did.
+    sums: Sums,
+}
+
+/// Sums of a thread until some moment; all zero of one whom nobody had seen by then.
+#[derive(Clone, Copy, Default)]
+struct Sums {
+    until_ns: Ns,
+    run_ns: Ns,
+    runnable_ns: Ns,
+    sleep_ns: Ns,
+    disk_sleep_ns: Ns,
+    iowait_ns: Ns,
+    throttled_ns: Ns,
+    switches: u64,
+    preemptions: u64,
+}
+
+impl Sums {
+    fn of(time: &ThreadTime) -> Self {
+        Self {
+            until_ns: time.until_ns,
+            run_ns: time.run_ns,
+            runnable_ns: time.runnable_ns,
+            sleep_ns: time.sleep_ns,
+            disk_sleep_ns: time.disk_sleep_ns,
+            iowait_ns: time.iowait_ns,
+            throttled_ns: time.throttled_ns,
+            switches: time.switches,
+            preemptions: time.preemptions,
+        }
+    }
+
+    /// Leaves of a thread's time what was added since. What was counted as asleep may turn out to have been for a CPU (sums.bpf.h),
+    /// so a part may be less than it was; the whole is not.
+    fn leave_of(&self, time: &mut ThreadTime) {
+        if time.since_ns == 0 || self.until_ns <= time.since_ns {
+            return;
+        }
+        time.since_ns = self.until_ns;
+        let wall_ns = time.until_ns.saturating_sub(time.since_ns);
+        let less = |part: &mut Ns, before: Ns| *part = part.saturating_sub(before).min(wall_ns);
+        less(&mut time.run_ns, self.run_ns);
+        less(&mut time.runnable_ns, self.runnable_ns);
+        less(&mut time.sleep_ns, self.sleep_ns);
+        less(&mut time.disk_sleep_ns, self.disk_sleep_ns);
+        less(&mut time.iowait_ns, self.iowait_ns);
+        less(&mut time.throttled_ns, self.throttled_ns);
+        time.switches = time.switches.saturating_sub(self.switches);
+        time.preemptions = time.preemptions.saturating_sub(self.preemptions);
+    }
 }
 
 /// What one entry of the task iterator says.
@@ -46,8 +99,12 @@ pub struct Threads {
     pub begins: HashMap<u32, Ns>,
     /// The walk at the begin is under way.
     pub is_first_walk: bool,
-    /// What the scheduler had counted of a thread by then, by thread id.
+    /// The walk at the end is under way, and another window begins with it.
+    pub is_boundary_walk: bool,
+    /// What had been counted of a thread when the window began, by thread id.
     counted: HashMap<u32, Counted>,
+    /// The same of the next window.
+    counted_next: HashMap<u32, Counted>,
     /// CLOCK_MONOTONIC minus the scheduler's clock, nanoseconds.
     clock_offset_ns: Option<i64>,
 }
@@ -80,8 +137,13 @@ impl Threads {
         time.cpu_cgroup_id = record.cpu_cgroup_id;
         time.cgroup_id = record.cgroup_id;
         time.parent_pid = record.parent_tgid;
-        time.cpu_ns = self.cpu_ns(&record.thread, record.executed_ns, &time);
         add_standing(&mut time, &record, now);
+        if self.is_boundary_walk {
+            let (start_ns, executed_ns) = (record.thread.start_ns, record.executed_ns);
+            let counted = Counted { start_ns, executed_ns, sums: Sums::of(&time) };
+            self.counted_next.insert(record.thread.tid, counted);
+        }
+        self.since_begin(&record.thread, record.executed_ns, &mut time);
         let waits = mode == wire_mode::WIRE_MODE_BLOCKED && record.place.state != 0;
         let path = part!(bytes, wire_thread, path);
         let path = names.mounts.path(thread.pid, path, record.path_bytes, record.place.object.dev);
@@ -113,14 +175,31 @@ impl Threads {
         ThreadRecord { time, blocked, ran }
     }
 
-    /// What the scheduler has counted of a thread since the first walk, or since it began if it is younger.
+    /// The next window begins where the last walk was.
+    pub fn next_window(&mut self) {
+        self.counted = std::mem::take(&mut self.counted_next);
+        // Whoever is gone does not come back.
+        self.begins.retain(|tid, _| self.counted.contains_key(tid));
+    }
+
+    /// Leaves of a thread's time what belongs to this window.
+    fn since_begin(&mut self, thread: &wire_ref, executed_ns: Ns, time: &mut ThreadTime) {
+        let known = self.counted.get(&thread.tid).filter(|it| it.start_ns == thread.start_ns);
+        if let Some(known) = known {
+            known.sums.leave_of(time);
+        }
+        time.cpu_ns = self.cpu_ns(thread, executed_ns, time);
+    }
+
+    /// What the scheduler has counted of a thread since the window began, or since it began itself if it is younger.
     fn cpu_ns(&mut self, thread: &wire_ref, executed_ns: Ns, time: &ThreadTime) -> Option<Ns> {
         if executed_ns == 0 || time.since_ns == 0 {
             return None;
         }
         let (tid, start_ns) = (thread.tid, thread.start_ns);
         if self.is_first_walk {
-            self.counted.insert(tid, Counted { start_ns, executed_ns });
+            let counted = Counted { start_ns, executed_ns, ..Counted::default() };
+            self.counted.insert(tid, counted);
         }
         let known = self.counted.get(&tid).filter(|known| known.start_ns == start_ns);
         let counted_ns = executed_ns.saturating_sub(known.map_or(0, |known| known.executed_ns));
@@ -143,7 +222,7 @@ impl Threads {
             }));
         }
         let mut time = sums(&record.sums, &thread, at_ns);
-        time.cpu_ns = self.cpu_ns(&record.thread, record.executed_ns, &time);
+        self.since_begin(&record.thread, record.executed_ns, &mut time);
         time.kernel = record.flags & wire_flag::WIRE_FLAG_KERNEL.0 != 0;
         time.cpu_cgroup_id = record.cpu_cgroup_id;
         time.cgroup_id = record.cgroup_id;
@@ -231,6 +310,31 @@ mod tests {
         );
         assert_eq!(threads.cpu_ns(&of(8, 1), 900, &time(100, 120)), None, "missed by the walk");
         assert_eq!(threads.cpu_ns(&of(7, 1), 0, &time(100, 200)), None, "not counted");
+    }
+
+    #[test]
+    fn of_the_next_window_is_what_came_after_the_boundary() {
+        let who = wire_ref { tid: 7, start_ns: 1, ..wire::read(&[]) };
+        let time = |until_ns, run_ns, sleep_ns| ThreadTime {
+            since_ns: 100,
+            until_ns,
+            run_ns,
+            sleep_ns,
+            ..ThreadTime::default()
+        };
+        let mut threads = Threads::default();
+        let sums = Sums::of(&time(200, 30, 70));
+        threads.counted_next.insert(7, Counted { start_ns: 1, executed_ns: 900, sums });
+        threads.begins = HashMap::from([(7, 5), (8, 6)]);
+        threads.next_window();
+        assert_eq!(threads.begins, HashMap::from([(7, 5)]));
+        let mut later = time(300, 50, 150);
+        threads.since_begin(&who, 920, &mut later);
+        assert_eq!((later.since_ns, later.run_ns, later.sleep_ns), (200, 20, 80));
+        assert_eq!(later.cpu_ns, Some(20));
+        let mut another = time(300, 50, 150);
+        threads.since_begin(&wire_ref { start_ns: 2, ..who }, 950, &mut another);
+        assert_eq!((another.since_ns, another.run_ns), (100, 50));
     }
 
     #[test]

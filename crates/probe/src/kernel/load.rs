@@ -59,16 +59,24 @@ pub(crate) struct Begin {
     pub thresholds: Thresholds,
 }
 
+/// Begins another window where the last walk of the one before was: whatever stands since has its state, so nobody is walked.
+pub(crate) fn go_on(programs: &mut Programs, mounts: Vec<Mount>, begin_ns: Ns) {
+    programs.inbox.borrow_mut().decoder.next_window(mounts);
+    if let Some(control) = programs.control() {
+        control.window_begin_ns = begin_ns;
+        control.watched_tgid = 0;
+    }
+}
+
 /// Attaches, and walks every thread once so that what already stands is known.
 pub(crate) fn begin(
     programs: &mut Programs,
     names: &[&'static str],
     begin: Begin,
-    put: &mut impl FnMut(Body),
 ) -> Result<(), SourceError> {
     {
         let decoder = &mut programs.inbox.borrow_mut().decoder;
-        decoder.names.mounts.known = begin.mounts;
+        decoder.names.mounts.replace(begin.mounts);
         decoder.names.mounts.of =
             Some(|pid| mounts::mounts_of(&Roots::default(), &pid.to_string()).unwrap_or_default());
         decoder.hz = begin.hz;
@@ -82,7 +90,7 @@ pub(crate) fn begin(
         control.trace_tgid = begin.asked_about.or(begin.command).unwrap_or(0);
         control.refused_tgid = begin.asked_about.unwrap_or(0);
     }
-    programs.attach(names)?.into_iter().for_each(|blind| put(Body::Blind(blind)));
+    programs.attach(names)?;
     if let Some(control) = programs.control() {
         control.attached_ns = now();
     }

@@ -34,6 +34,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::rc::Rc;
+pub use sums::After;
 
 /// Where ring records go as they are decoded.
 pub struct Inbox {
@@ -83,6 +84,8 @@ pub struct Programs {
     sees_bios: bool,
     sees_packets: bool,
     alarm: OwnedFd,
+    lost_before: [u64; 5],
+    refused: Vec<Blind>,
     /// Decoded records of the ring.
     pub inbox: Rc<RefCell<Inbox>>,
     /// Samples a second and CPU; 0 if sampling could not be had.
@@ -132,6 +135,8 @@ impl Programs {
             sees_bios: false,
             sees_packets: false,
             alarm,
+            lost_before: [0; 5],
+            refused: Vec::new(),
             inbox,
             sample_hz: 0,
         })
@@ -139,7 +144,7 @@ impl Programs {
 
     /// Attaches what is wanted at the begin, in the order named. A program that is refused is reported, and the rest goes
     /// on, unless it is one of the scheduler's two.
-    pub fn attach(&mut self, names: &[&'static str]) -> Result<Vec<Blind>, SourceError> {
+    pub fn attach(&mut self, names: &[&'static str]) -> Result<(), SourceError> {
         let at_once = plan::at_once(names);
         let waits = |name: &&&'static str| plan::DNS.contains(name) && !at_once.contains(name);
         self.on_demand = names.iter().filter(waits).copied().collect();
@@ -147,7 +152,13 @@ impl Programs {
         if names.contains(&plan::SAMPLE) {
             blind.extend(self.start_sampling());
         }
-        Ok(blind)
+        self.refused = blind;
+        Ok(())
+    }
+
+    /// What could not be attached at the begin.
+    pub fn refused(&self) -> &[Blind] {
+        &self.refused
     }
 
     /// Has packets looked at for DNS from now on, if a name server is asked; what is refused goes into the inbox.
@@ -282,21 +293,23 @@ impl Programs {
         }
     }
 
-    /// What the programs counted as lost.
-    pub fn lost(&self) -> Vec<Lost> {
+    /// What the programs counted as lost since this was last asked.
+    pub fn lost(&mut self) -> Vec<Lost> {
         let Some(bss) = self.skel.maps.bss_data.as_deref() else { return Vec::new() };
         let lost = &bss.lost;
-        [
+        let counted = [
             ("ring", lost.ring),
             ("requests", lost.requests),
             ("packets", lost.packets),
             (CLOCKS_APART, lost.negative_intervals),
             (SWITCHES_UNREPORTED, lost.switches_unreported),
-        ]
-        .into_iter()
-        .filter(|(_, count)| *count > 0)
-        .map(|(source, count)| Lost { source: source.into(), count })
-        .collect()
+        ];
+        let before = std::mem::replace(&mut self.lost_before, counted.map(|(_, count)| count));
+        let since = |((source, count), before): ((&str, u64), u64)| {
+            let count = count.saturating_sub(before);
+            (count > 0).then(|| Lost { source: source.into(), count })
+        };
+        counted.into_iter().zip(before).filter_map(since).collect()
     }
 
     /// Readable once the ring has filled so far that it might not last to the end of the tick.
@@ -348,6 +361,14 @@ impl Programs {
         walked
     }
 
+    /// Every thread once more, as the window ends; the next one begins here.
+    pub fn boundary(&mut self, tell: impl FnMut(Ns, ThreadRecord)) -> Result<(), SourceError> {
+        self.inbox.borrow_mut().decoder.threads.is_boundary_walk = true;
+        let walked = self.threads(false, tell);
+        self.inbox.borrow_mut().decoder.threads.is_boundary_walk = false;
+        walked
+    }
+
     /// Tells where blocked threads left user space: each record of them, of the traced threads or of one process (0: any).
     pub fn registers(
         &mut self,
@@ -383,14 +404,11 @@ impl Programs {
         Ok(all)
     }
 
-    /// What the sums in the maps say at the end.
-    pub fn sums(&mut self) -> Vec<Body> {
-        sums::sums(&self.skel.maps, &mut self.inbox.borrow_mut().decoder, self.sample_hz)
-    }
-
-    /// Where in their code files processes were hit, and the names of the files.
-    pub fn points(&self) -> Vec<(Point, String)> {
-        sums::points(&self.skel.maps)
+    /// What the maps have added up: where in their code files processes were hit, with the names of the files; and all else.
+    pub fn added_up(&mut self, after: After) -> (Vec<(Point, String)>, Vec<Body>) {
+        let points = sums::points(&self.skel.maps, after);
+        let decoder = &mut self.inbox.borrow_mut().decoder;
+        (points, sums::sums(&self.skel.maps, decoder, self.sample_hz, after))
     }
 }
 

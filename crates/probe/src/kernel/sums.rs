@@ -1,7 +1,11 @@
 //! What the maps of the kernel programs have added up, as facts: read once, as the window ends.
 //!
-//! What a value says is decoded elsewhere (decode/), but for those that are a few fields long. Must not: reset anything; the programs
-//! go on adding.
+//! What a value says is decoded elsewhere (decode/), but for those that are a few fields long. The programs go on adding: where another
+//! window follows, each entry is taken out of its map in the call that reads it, so that it is in one window and no other; of what an
+//! array holds, what a CPU adds between its reading and its clearing (a microsecond) is lost. Must not: reset anything else.
+//!
+//! Rejected: to subtract what was there before (there is no difference of two maxima); two sets of maps, in turn (each program would
+//! ask which of them at each event).
 
 use crate::decode::disk_sums::{Latencies, Uses};
 use crate::decode::wire::{self, *};
@@ -13,21 +17,37 @@ use holdup_reason::facts::*;
 use libbpf_rs::{MapCore, MapFlags};
 use std::collections::HashMap;
 
+/// What becomes of a sum that was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum After {
+    /// It stays: the look is over.
+    Stays,
+    /// It begins anew: another window follows.
+    IsCleared,
+}
+
 /// What the sums in the maps say at the end.
-pub fn sums(maps: &HoldupMaps<'_>, decoder: &mut Decoder, sample_hz: u32) -> Vec<Body> {
+// LONG FUNCTION: a map a paragraph.
+pub fn sums(
+    maps: &HoldupMaps<'_>,
+    decoder: &mut Decoder,
+    sample_hz: u32,
+    after: After,
+) -> Vec<Body> {
     let mut all = Vec::new();
     let (mut latencies, mut uses) = (Latencies::default(), Uses::default());
-    latencies.add_slots(&variable(&maps.bss_latency));
-    uses.add_slots(&variable(&maps.bss_use));
-    each(&maps.disk_latency, |key: wire_disk_key, value: wire_disk_latency| {
+    latencies.add_slots(&variable(&maps.bss_latency, after));
+    uses.add_slots(&variable(&maps.bss_use, after));
+    let each = Each(after);
+    each.of(&maps.disk_latency, |key: wire_disk_key, value: wire_disk_latency| {
         latencies.add(&key, &value);
     });
-    each(&maps.disk_use, |key: wire_disk_use_key, value: wire_disk_use| {
+    each.of(&maps.disk_use, |key: wire_disk_use_key, value: wire_disk_use| {
         uses.add(&key, &value);
     });
     all.extend(latencies.facts());
     all.extend(uses.facts());
-    each(&maps.reclaims, |key: wire_reclaim_key, value: wire_reclaim| {
+    each.of(&maps.reclaims, |key: wire_reclaim_key, value: wire_reclaim| {
         all.push(Body::Reclaim(Reclaim {
             thread: values::thread_ref(&value.thread),
             memcg: key.memcg != 0,
@@ -37,20 +57,20 @@ pub fn sums(maps: &HoldupMaps<'_>, decoder: &mut Decoder, sample_hz: u32) -> Vec
             cgroup_id: value.cgroup_id,
         }));
     });
-    add_cache(maps, decoder, &mut all);
-    each(&maps.dirty_pauses, |key: wire_dirty_key, value: wire_dirty| {
+    add_cache(maps, decoder, each, &mut all);
+    each.of(&maps.dirty_pauses, |key: wire_dirty_key, value: wire_dirty| {
         all.push(Body::DirtyPause(dirty_pause(&key, &value)));
     });
     let sampling = qdisc_sampling(maps);
-    each(&maps.qdiscs, |key: wire_qdisc_key, value: wire_qdisc| {
+    each.of(&maps.qdiscs, |key: wire_qdisc_key, value: wire_qdisc| {
         all.push(Body::QdiscSojourn(sojourn(&key, &value, sampling)));
     });
-    each(&maps.flows, |key: wire_flow_key, value: wire_flow| {
+    each.of(&maps.flows, |key: wire_flow_key, value: wire_flow| {
         all.push(Body::QdiscFlow(flow(&key, &value)));
     });
     let hz = sample_hz;
     let mut sampled = Vec::new();
-    each(&maps.samples, |key: wire_sample_key, value: wire_sample| {
+    each.of(&maps.samples, |key: wire_sample_key, value: wire_sample| {
         sampled.push((key, value));
     });
     for (key, value) in sampled {
@@ -62,21 +82,25 @@ pub fn sums(maps: &HoldupMaps<'_>, decoder: &mut Decoder, sample_hz: u32) -> Vec
             frequency_hz: hz,
         }));
     }
-    each(&maps.work, |key: wire_work_key, value: wire_work| {
+    each.of(&maps.work, |key: wire_work_key, value: wire_work| {
         all.push(Body::Work(samples::work(&key, &value, hz)));
     });
-    each(&maps.efforts, |_: wire_effort_key, value: wire_effort| {
+    each.of(&maps.efforts, |_: wire_effort_key, value: wire_effort| {
         all.push(Body::Effort(samples::effort(&value)));
     });
+    if after == After::IsCleared {
+        // A number is reused only if it is free.
+        maps.stacks.keys().for_each(|key| drop(maps.stacks.delete(&key)));
+    }
     all
 }
 
 /// What was brought into the page cache.
-fn add_cache(maps: &HoldupMaps<'_>, decoder: &mut Decoder, all: &mut Vec<Body>) {
-    each(&maps.cache_fills, |key: wire_cache_key, value: wire_cache| {
+fn add_cache(maps: &HoldupMaps<'_>, decoder: &mut Decoder, each: Each, all: &mut Vec<Body>) {
+    each.of(&maps.cache_fills, |key: wire_cache_key, value: wire_cache| {
         all.push(Body::CacheFill(cache_sums::fill(&key, &value, decoder.page_bytes)));
     });
-    each(&maps.refaults, |key: wire_refault_key, value: wire_refault| {
+    each.of(&maps.refaults, |key: wire_refault_key, value: wire_refault| {
         all.push(Body::FileRefault(cache_sums::refault(
             &key,
             &value,
@@ -87,15 +111,15 @@ fn add_cache(maps: &HoldupMaps<'_>, decoder: &mut Decoder, all: &mut Vec<Body>) 
 }
 
 /// Where in their code files processes were hit, by the file that most samples of its inode have the name of; without a
-/// name in code that was made at run time.
-pub fn points(maps: &HoldupMaps<'_>) -> Vec<(Point, String)> {
+/// name in code that was made at run time. To be read before the sums, which have those names.
+pub fn points(maps: &HoldupMaps<'_>, after: After) -> Vec<(Point, String)> {
     let (mut names, mut points) = (HashMap::new(), Vec::new());
-    each(&maps.work, |key: wire_work_key, value: wire_work| {
+    Each(After::Stays).of(&maps.work, |key: wire_work_key, value: wire_work| {
         if key.syscall < 0 && key.code_ino != 0 {
             names.insert((key.tgid, key.code_ino), wire::text(&value.name));
         }
     });
-    each(&maps.points, |key: wire_point_key, count: u64| {
+    Each(after).of(&maps.points, |key: wire_point_key, count: u64| {
         let name = match key.code_ino {
             0 => Some(String::new()),
             ino => names.get(&(key.tgid, ino)).cloned(),
@@ -193,16 +217,43 @@ fn flow(key: &wire_flow_key, value: &wire_flow) -> QdiscFlow {
 }
 
 /// All of a section of variables, which is a map of one entry.
-fn variable(map: &impl MapCore) -> Vec<u8> {
-    map.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).ok().flatten().unwrap_or_default()
+fn variable(map: &impl MapCore, after: After) -> Vec<u8> {
+    let key = 0u32.to_ne_bytes();
+    let value = map.lookup(&key, MapFlags::ANY).ok().flatten().unwrap_or_default();
+    if after == After::IsCleared && value.iter().any(|byte| *byte != 0) {
+        // What cannot be cleared is reported once more, as it was before.
+        let _ = map.update(&key, &vec![0; value.len()], MapFlags::ANY);
+    }
+    value
 }
 
-/// Calls for each entry of a hash map.
-fn each<K: Wire, V: Wire>(map: &impl MapCore, mut call: impl FnMut(K, V)) {
-    let keys: Vec<Vec<u8>> = map.keys().collect();
-    for key in keys {
-        if let Ok(Some(value)) = map.lookup(&key, MapFlags::ANY) {
-            call(wire::read(&key), wire::read(&value));
+/// Reads the entries of hash maps.
+#[derive(Clone, Copy)]
+struct Each(After);
+
+impl Each {
+    /// Calls for each entry.
+    fn of<K: Wire, V: Wire>(self, map: &impl MapCore, mut call: impl FnMut(K, V)) {
+        let keys: Vec<Vec<u8>> = map.keys().collect();
+        for key in keys {
+            if let Some(value) = self.value(map, &key) {
+                call(wire::read(&key), wire::read(&value));
+            }
+        }
+    }
+
+    fn value(self, map: &impl MapCore, key: &[u8]) -> Option<Vec<u8>> {
+        if self.0 == After::Stays {
+            return map.lookup(key, MapFlags::ANY).ok().flatten();
+        }
+        // In one call since Linux 5.14; before, what is added between two is lost.
+        match map.lookup_and_delete(key) {
+            Ok(value) => value,
+            Err(_) => {
+                let value = map.lookup(key, MapFlags::ANY).ok().flatten()?;
+                let _ = map.delete(key);
+                Some(value)
+            }
         }
     }
 }

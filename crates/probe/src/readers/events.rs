@@ -1,4 +1,5 @@
-//! The kernel programs as a source: attached as the last thing of the opening, drained at each tick, added up at the end.
+//! The kernel programs as a source: attached as the last thing of the opening, or left attached by the window before, drained at
+//! each tick, added up at the end.
 //!
 //! The session empties their ring (also in the midst of a tick, when it fills up) and moves the thresholds; what was decoded is
 //! handed over here. Must not: load them (kernel/load.rs), or report sums of what is not over.
@@ -6,7 +7,9 @@
 use super::look::Look;
 use super::reader::{Opening, Reader};
 use crate::SourceError;
-use crate::kernel::load::{Begin, begin};
+use crate::decode::ThreadRecord;
+use crate::kernel::After;
+use crate::kernel::load::{Begin, begin, go_on};
 use crate::system::clock::{clock_ns, now};
 use holdup_reason::facts::*;
 use std::collections::BTreeMap;
@@ -19,8 +22,11 @@ pub struct Events;
 
 impl Reader for Events {
     fn open(look: &mut Look, opening: &mut Opening) -> Result<Self, SourceError> {
-        look.window.begin_ns = now();
-        if let Some(programs) = look.programs.as_mut() {
+        look.window.begin_ns = opening.boundary_ns.unwrap_or_else(now);
+        let Some(programs) = look.programs.as_mut() else { return Ok(Self) };
+        if let Some(boundary_ns) = opening.boundary_ns {
+            go_on(programs, opening.settings.mounts.clone(), boundary_ns);
+        } else {
             let parameters = Begin {
                 mounts: opening.settings.mounts.clone(),
                 hz: opening.hz,
@@ -29,8 +35,9 @@ impl Reader for Events {
                 thresholds: opening.thresholds,
             };
             let names = std::mem::take(&mut opening.programs);
-            begin(programs, &names, parameters, &mut |body| opening.put(body))?;
+            begin(programs, &names, parameters)?;
         }
+        programs.refused().iter().cloned().map(Body::Blind).for_each(|body| opening.put(body));
         Ok(Self)
     }
 
@@ -42,12 +49,13 @@ impl Reader for Events {
 
     /// Every thread once more.
     fn end(&mut self, look: &mut Look) -> Result<(), SourceError> {
-        let Look { programs: Some(programs), last, identities, window, .. } = look else {
+        let Look { programs: Some(programs), last, identities, window, goes_on, .. } = look else {
             return Ok(());
         };
+        let goes_on = *goes_on;
         let mut resting = Resting { begin_ns: window.begin_ns, by_process: BTreeMap::new() };
         let walk_begin_ns = clock_ns(libc::CLOCK_THREAD_CPUTIME_ID);
-        programs.threads(false, |at_ns, record| {
+        let of_thread = |at_ns, record: ThreadRecord| {
             if record.time.run_ns > 0 || record.blocked.is_none() {
                 identities.want(record.time.thread.pid);
             }
@@ -60,11 +68,15 @@ impl Reader for Events {
             last.stretches.extend(record.ran.map(|ran| (at_ns, ran)));
             last.reported.insert((record.time.thread.tid, record.time.thread.start_ns), at_ns);
             last.times.push(Fact { at_ns, body: Body::ThreadTime(record.time) });
-        })?;
+        };
+        match goes_on {
+            true => programs.boundary(of_thread)?,
+            false => programs.threads(false, of_thread)?,
+        }
         last.walk_ns = clock_ns(libc::CLOCK_THREAD_CPUTIME_ID).saturating_sub(walk_begin_ns);
         // What they add up goes on.
-        last.sums = programs.sums();
-        last.points = programs.points();
+        let after = if goes_on { After::IsCleared } else { After::Stays };
+        (last.points, last.sums) = programs.added_up(after);
         last.lost = programs.lost();
         Ok(())
     }

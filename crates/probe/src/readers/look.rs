@@ -40,6 +40,8 @@ pub struct Look {
     pub pid: Option<u32>,
     /// The time that it is about.
     pub window: Window,
+    /// Another window follows this one, with the same kernel programs.
+    pub goes_on: bool,
     /// The kernel programs; none: waits are sampled from files.
     pub programs: Option<Programs>,
     /// Walks over the processes of whom was asked about, where there are no kernel programs.

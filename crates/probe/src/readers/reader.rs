@@ -126,8 +126,10 @@ pub struct Tick {
 pub struct Opening {
     /// What changes seldom, as far as nobody has taken it yet.
     pub settings: Settings,
-    /// The programs that were loaded.
+    /// The programs that were loaded and are to be attached.
     pub programs: Vec<&'static str>,
+    /// When the window before ended, if this one follows another: its programs are attached.
+    pub boundary_ns: Option<Ns>,
     /// Ticks a second in which TCP sums up what it waited for.
     pub hz: u32,
     /// The process of the command, which waits to be let go.

@@ -17,7 +17,7 @@ pub fn close(
     rate: &Rate,
     facts: &mut Vec<Fact>,
 ) -> Result<(), SourceError> {
-    if let Some(programs) = look.programs.as_mut() {
+    if let Some(programs) = look.programs.as_mut().filter(|_| !look.goes_on) {
         programs.report_no_more();
     }
     let (traced_threshold_ns, threshold_ns) = rate.threshold.highest_ns();

@@ -19,6 +19,8 @@ pub struct Expense {
     measured_ns: Ns,
     run_time_ns: Ns,
     next_tick: u64,
+    /// Own CPU time that the windows before took.
+    before_seconds: f64,
 }
 
 struct Slice {
@@ -28,7 +30,28 @@ struct Slice {
     run_time_ns: Ns,
 }
 
+/// What the kernel has counted of this process.
+fn usage() -> libc::rusage {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the pointer is to room for one rusage; zero is a value of it.
+    unsafe {
+        libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
+        usage.assume_init()
+    }
+}
+
+fn cpu_seconds(usage: &libc::rusage) -> f64 {
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+    seconds(usage.ru_utime) + seconds(usage.ru_stime)
+}
+
 impl Expense {
+    /// Of a window that follows another: one slice of the kernel programs is enough for its estimate.
+    pub fn of_next_window() -> Self {
+        const SLICE_AT_TICK: u64 = 32;
+        Self { before_seconds: cpu_seconds(&usage()), next_tick: SLICE_AT_TICK, ..Self::default() }
+    }
+
     /// Whether a slice is measured: one tick, quiet or not, or quiet ones would count for more than they are.
     pub fn is_measuring(&self) -> bool {
         self.slice.is_some()
@@ -51,16 +74,10 @@ impl Expense {
 
     /// What the look has cost, its window having been so long.
     pub fn cost(&self, events: u64, window_ns: Ns) -> Cost {
-        let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-        // SAFETY: the pointer is to room for one rusage; zero is a value of it.
-        let usage = unsafe {
-            libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
-            usage.assume_init()
-        };
-        let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+        let usage = usage();
         let share = self.run_time_ns as f64 / self.measured_ns as f64;
         Cost {
-            cpu_seconds: seconds(usage.ru_utime) + seconds(usage.ru_stime),
+            cpu_seconds: cpu_seconds(&usage) - self.before_seconds,
             bpf_seconds: (self.measured_ns > 0).then_some(share * window_ns as f64 / 1e9),
             rss_bytes: usage.ru_maxrss as u64 * 1024,
             events,

@@ -1,5 +1,7 @@
 //! The live host as a source: one look, from its opening facts to its closing ones. A process may take as many as it likes, one
-//! after another.
+//! after another; and a look may go on, one window after another, its kernel programs staying where they are: the end of a window
+//! is the begin of the next, and each window's facts are a whole recording. What happens while one is closed and the next is opened
+//! waits in the ring, and belongs to the next.
 //!
 //! A look is: read what changes seldom, attach, walk every thread (what already stands makes no event), then each tenth of a second
 //! take what came and a sample of the counters, and at the end walk again, and read the sums and whatever names the objects that
@@ -37,6 +39,7 @@ use crate::{Source, SourceError};
 use closing::close;
 use holdup_reason::facts::*;
 pub(crate) use opening::completed;
+use opening::{Granted, Loaded, Refused};
 use quiet_host::Sleep;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -68,27 +71,47 @@ pub struct Session {
     stop: Arc<AtomicBool>,
     opening: Pieces,
     course: Course,
-    memory_locked: bool,
+    refused: Refused,
+    granted: Option<Granted>,
 }
 
 impl Session {
     /// Begins a look, for so many seconds or until it is stopped or the command ends. A command is forked; the first reading lets
     /// it go.
     pub fn start(target: &Target, seconds: Option<f64>) -> Result<Self, SourceError> {
-        let opened = opening::open(target)?;
-        let opening::Opened { walks, mut look, rate, watched, facts, memory_locked } = opened;
+        let stop = Arc::new(AtomicBool::new(false));
+        Ok(Self::of(opening::open(target)?, seconds, stop))
+    }
+
+    /// The same, of the first of several windows: see [`Session::next`].
+    pub fn start_going_on(target: &Target, seconds: f64) -> Result<Self, SourceError> {
+        let mut session = Self::start(target, Some(seconds))?;
+        session.look.goes_on = true;
+        Ok(session)
+    }
+
+    /// The window that begins where this one ended, once all of this one was read. Nothing is loaded, attached or forked again;
+    /// files are read as at any begin.
+    pub fn next(self, target: &Target, seconds: f64) -> Result<Self, SourceError> {
+        let Self { walks, mut look, ticks, stop, refused, granted, .. } = self;
+        drop(walks);
+        let boundary_ns = Some(look.last.end_ns);
+        let Refused { hidden, blind, hz } = refused;
+        let programs = look.programs.take();
+        let loaded = Loaded { programs, names: Vec::new(), hidden, blind, hz, boundary_ns };
+        let opened = opening::open_next(target, look.roots.clone(), loaded, ticks)?;
+        let opened = opening::Opened { granted, ..opened };
+        let mut session = Self::of(opened, Some(seconds), stop);
+        session.look.goes_on = true;
+        Ok(session)
+    }
+
+    fn of(opened: opening::Opened, seconds: Option<f64>, stop: Arc<AtomicBool>) -> Self {
+        let opening::Opened { walks, mut look, ticks, watched, facts, refused, granted } = opened;
         let begin_ns = look.window.begin_ns;
         look.window.end_ns = seconds.map(|seconds| begin_ns + (seconds.max(0.0) * 1e9) as Ns);
-        Ok(Self {
-            walks,
-            look,
-            ticks: Ticks::new(rate),
-            watched,
-            stop: Arc::new(AtomicBool::new(false)),
-            opening: facts,
-            course: Course::Opened,
-            memory_locked,
-        })
+        let course = Course::Opened;
+        Self { walks, look, ticks, watched, stop, opening: facts, course, refused, granted }
     }
 
     /// Begins the window, and lets the command go: not before the caller reads, and so has caught the signals that
@@ -152,7 +175,7 @@ impl Session {
         let lasted_ns = self.look.last.end_ns.saturating_sub(self.look.window.begin_ns);
         let mut cost = Cost {
             scheduling: Some(own::priority::had()),
-            memory_locked: Some(self.memory_locked),
+            memory_locked: Some(self.granted.as_ref().is_some_and(|it| it.memory_locked)),
             ..self.ticks.expense.cost(events, lasted_ns)
         };
         self.look.stacks.count(&mut cost);
@@ -193,11 +216,5 @@ impl Source for Session {
         facts.append(&mut self.look.last.without_repeats(late));
         self.close(facts)?;
         Ok(false)
-    }
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        opening::give_back(self.memory_locked);
     }
 }

@@ -9,6 +9,7 @@ use super::target::target;
 use super::wait_threshold::WaitThreshold;
 use super::walks::Walks;
 use super::watched::Watched;
+use super::window::Ticks;
 use crate::SourceError;
 use crate::host::{self, Offer};
 use crate::kernel::Programs;
@@ -35,10 +36,39 @@ const READER_STACK_BYTES: usize = 512 << 10;
 pub(super) struct Opened {
     pub walks: Walks,
     pub look: Look,
-    pub rate: Rate,
+    pub ticks: Ticks,
     pub watched: Watched,
     pub facts: Pieces,
-    pub memory_locked: bool,
+    pub refused: Refused,
+    pub granted: Option<Granted>,
+}
+
+/// What each window of a session says anew, and only its first has asked for.
+#[derive(Default)]
+pub(super) struct Refused {
+    /// What files do not show.
+    pub hidden: Vec<Blind>,
+    /// Programs that could not be loaded.
+    pub blind: Vec<Blind>,
+    /// Ticks a second in which TCP sums up what it waited for.
+    pub hz: u32,
+}
+
+/// What came of loading the programs, and of attaching them.
+#[derive(Default)]
+pub(super) struct Loaded {
+    /// None: waits are sampled from files.
+    pub programs: Option<Programs>,
+    /// To be attached; of a window that follows another they are.
+    pub names: Vec<&'static str>,
+    /// What files do not show.
+    pub hidden: Vec<Blind>,
+    /// What was refused.
+    pub blind: Vec<Blind>,
+    /// Ticks a second in which TCP sums up what it waited for.
+    pub hz: u32,
+    /// When the window before ended, if there was one.
+    pub boundary_ns: Option<Ns>,
 }
 
 /// Where a look reads, and what the host offers to it.
@@ -59,20 +89,24 @@ pub(super) fn open(at: &Target) -> Result<Opened, SourceError> {
     };
     let (roots, hidden) = view::of_host();
     priority::raise_if_crowded();
-    let memory_locked = own::memory::lock();
+    let granted = Granted { memory_locked: own::memory::lock() };
     let offer = host::look(&plan::tracepoints());
-    let opened = open_on(at, held, Ground { roots, hidden, offer });
-    if opened.is_err() {
-        give_back(memory_locked);
-    }
-    Ok(Opened { memory_locked, ..opened? })
+    let opened = open_on(at, held, Ground { roots, hidden, offer })?;
+    Ok(Opened { granted: Some(granted), ..opened })
 }
 
-/// What was asked of the kernel for this process alone is given back.
-pub(super) fn give_back(memory_locked: bool) {
-    priority::come_back();
-    if memory_locked {
-        own::memory::unlock();
+/// What was asked of the kernel for this process alone, and is given back with this.
+pub(super) struct Granted {
+    /// Own memory stays resident.
+    pub memory_locked: bool,
+}
+
+impl Drop for Granted {
+    fn drop(&mut self) {
+        priority::come_back();
+        if self.memory_locked {
+            own::memory::unlock();
+        }
     }
 }
 
@@ -84,13 +118,43 @@ pub(super) fn open_on(
 ) -> Result<Opened, SourceError> {
     let Ground { roots, hidden, offer } = ground;
     let (scope, watched) = (at.scope(), Watched::new(held));
-    let mut facts = Pieces::default();
-    let mut put = |body| facts.push(Fact { at_ns: now(), body });
-    hidden.into_iter().map(Body::Blind).for_each(&mut put);
     // Until the look has begun.
-    let (loaded, mut opened, _moved) =
+    let (loaded, settings, _moved) =
         while_it_reads(&roots, || load(&offer, scope.spared, scope.ring_bytes));
     let (programs, names, blind) = loaded;
+    let hz = offer.config_hz;
+    let loaded = Loaded { programs, names, hidden, blind, hz, boundary_ns: None };
+    let rate = Rate::new(WaitThreshold::new(scope.reporting, online_cpus().len()));
+    let ticks = Ticks::new(rate);
+    open_with(scope, roots, loaded, settings, (ticks, watched))
+}
+
+/// A window that begins where the one before ended, with its programs and its pace.
+pub(super) fn open_next(
+    at: &Target,
+    roots: Roots,
+    loaded: Loaded,
+    ticks: Ticks,
+) -> Result<Opened, SourceError> {
+    priority::come_back();
+    priority::begin();
+    priority::raise_if_crowded();
+    let settings = settings::read(&roots);
+    open_with(at.scope(), roots, loaded, settings, (ticks.next_window(), Watched::default()))
+}
+
+fn open_with(
+    scope: plan::Scope,
+    roots: Roots,
+    loaded: Loaded,
+    mut opened: Settings,
+    (ticks, watched): (Ticks, Watched),
+) -> Result<Opened, SourceError> {
+    let Loaded { programs, names, hidden, blind, hz, boundary_ns } = loaded;
+    let mut facts = Pieces::default();
+    let mut put = |body| facts.push(Fact { at_ns: now(), body });
+    let refused = Refused { hidden: hidden.clone(), blind: blind.clone(), hz };
+    hidden.into_iter().map(Body::Blind).for_each(&mut put);
     opened.find_directories(&scope);
     let mut hostname = String::new();
     for body in std::mem::take(&mut opened.facts) {
@@ -106,18 +170,19 @@ pub(super) fn open_on(
     let target = target(&scope, &roots, &hostname, &opened.containers, watched.pid())?;
     opened.containers.drain(..).map(Body::Container).for_each(&mut put);
     put(Body::Target(target));
-    let rate = Rate::new(WaitThreshold::new(scope.reporting, online_cpus().len()));
     let mut opening = Opening {
         settings: opened,
         programs: names,
-        hz: offer.config_hz,
+        boundary_ns,
+        hz,
         command: watched.pid(),
-        thresholds: rate.thresholds(),
+        thresholds: ticks.rate.thresholds(),
         facts,
     };
     let mut look = look(roots, scope, programs, watched.pid());
     let walks = Walks::open(&mut look, &mut opening)?;
-    Ok(Opened { walks, look, rate, watched, facts: opening.facts, memory_locked: false })
+    let facts = opening.facts;
+    Ok(Opened { walks, look, ticks, watched, facts, refused, granted: None })
 }
 
 fn look(
@@ -133,6 +198,7 @@ fn look(
         scope,
         programs,
         window: Default::default(),
+        goes_on: false,
         family: None,
         netlink: None,
         identities: Default::default(),

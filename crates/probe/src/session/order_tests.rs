@@ -4,12 +4,10 @@
 //! On the running host and on a checked-in tree. Kernel events need root; without it the looks are those of an ordinary user.
 
 use super::Session;
-use super::opening::{Ground, Opened, open_on};
-use super::window::Ticks;
+use super::opening::{Ground, open_on};
 use crate::Source;
 use crate::host::{self, Offer};
 use crate::plan::{self, Target};
-use crate::readers::reader::Pieces;
 use crate::system::Roots;
 use holdup_reason::facts::{Body, Fact};
 use std::path::Path;
@@ -79,12 +77,8 @@ fn is_in_order(facts: &[Fact]) {
 /// A look that reads these files, on a host that offers this.
 fn look_on(at: &Target, roots: Roots, offer: Offer, seconds: f64) -> Vec<Fact> {
     let opened = open_on(at, None, Ground { roots, hidden: Vec::new(), offer }).expect("opened");
-    let Opened { walks, mut look, rate, watched, facts, memory_locked } = opened;
-    look.window.end_ns = Some(look.window.begin_ns + (seconds * 1e9) as u64);
-    let (ticks, stop) = (Ticks::new(rate), Arc::new(AtomicBool::new(false)));
-    let course = super::Course::Opened;
-    let opening: Pieces = facts;
-    all(Session { walks, look, ticks, watched, stop, opening, course, memory_locked })
+    let stop = Arc::new(AtomicBool::new(false));
+    all(Session::of(opened, Some(seconds), stop))
 }
 
 fn without_events() -> Offer {

@@ -89,6 +89,14 @@ impl WaitThreshold {
         self.author.as_ref().map(|(_, thread)| thread)
     }
 
+    /// Another window: its budget is its own, and the thresholds stay where they are.
+    pub fn next_window(&mut self) {
+        let least = self.traced_least_ns.unwrap_or(0);
+        let traced = if self.traced_ns > least { self.traced_ns } else { 0 };
+        self.highest = (traced, self.others_ns);
+        (self.reported, self.author) = (0, None);
+    }
+
     fn per_tick(&self) -> u64 {
         (EVENTS_MAX.saturating_sub(self.reported) / TICKS_TO_SPEND)
             .clamp(PER_TICK_MIN, self.per_tick_max)
@@ -218,6 +226,19 @@ mod tests {
         assert!(flood < 70_000, "{flood} reported of 500,000");
         reported(&mut wait_threshold, 30, |_| 10);
         assert_eq!(wait_threshold.threshold_ns(), THRESHOLD_NS);
+    }
+
+    #[test]
+    fn another_window_has_a_budget_of_its_own_and_the_thresholds_of_the_one_before() {
+        let mut wait_threshold = WaitThreshold::new(of(&Target::Host), 4);
+        reported(&mut wait_threshold, 20, |_| 1_000_000);
+        let raised = wait_threshold.threshold_ns();
+        wait_threshold.next_window();
+        assert_eq!((wait_threshold.threshold_ns(), wait_threshold.reported), (raised, 0));
+        reported(&mut wait_threshold, 600, |_| 10);
+        assert_eq!(wait_threshold.highest_ns(), (0, raised));
+        wait_threshold.next_window();
+        assert_eq!(wait_threshold.highest_ns(), (0, THRESHOLD_NS));
     }
 
     #[test]

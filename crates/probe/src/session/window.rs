@@ -36,6 +36,12 @@ impl Ticks {
         Self { rate, expense: Expense::default(), quiet: QuietHost::default() }
     }
 
+    /// Of a window that follows this one.
+    pub fn next_window(mut self) -> Self {
+        self.rate.threshold.next_window();
+        Self { rate: self.rate, expense: Expense::of_next_window(), quiet: self.quiet }
+    }
+
     /// Ticks to what must be read next if nothing happens.
     fn due_ticks(&self, look: &Look, walks: &Walks) -> u64 {
         let left = STANDING_TICKS - look.window.ticks % STANDING_TICKS;
