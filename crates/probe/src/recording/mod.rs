@@ -36,8 +36,24 @@ const BLOCK_BYTES_MAX: u32 = 64 << 20;
 /// What every zstd stream begins with.
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
-/// Level of zstd: beyond it the columns hardly shrink.
-const LEVEL: i32 = 6;
+/// How hard it is tried to make a recording small.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Level {
+    /// For a file: beyond it the columns hardly shrink.
+    Small,
+    /// For a window that is thrown away in most cases.
+    Quick,
+}
+
+impl Level {
+    /// As zstd counts.
+    fn of_zstd(self) -> i32 {
+        match self {
+            Self::Small => 6,
+            Self::Quick => 1,
+        }
+    }
+}
 
 #[derive(Serialize, Deserialize)]
 struct Header {
@@ -46,8 +62,8 @@ struct Header {
 }
 
 /// Writes facts to a file as they come.
-pub struct Writer {
-    out: zstd::stream::write::Encoder<'static, File>,
+pub struct Writer<W: Write = File> {
+    out: zstd::stream::write::Encoder<'static, W>,
     packer: Packer,
     path: String,
 }
@@ -56,16 +72,24 @@ impl Writer {
     /// Creates the file, or truncates it, and writes the header.
     pub fn create(path: &Path) -> Result<Self, SourceError> {
         let shown = path.display().to_string();
-        let system = |error| SourceError::System { doing: format!("write {shown}"), error };
-        let file = File::create(path).map_err(system)?;
-        let mut out = zstd::stream::write::Encoder::new(file, LEVEL).map_err(system)?;
+        let file = File::create(path)
+            .map_err(|error| SourceError::System { doing: format!("write {shown}"), error })?;
+        Self::new(file, shown, Level::Small)
+    }
+}
+
+impl<W: Write> Writer<W> {
+    /// The same to anywhere; `name` stands in errors.
+    pub fn new(to: W, name: String, level: Level) -> Result<Self, SourceError> {
+        let system = |error| SourceError::System { doing: format!("write {name}"), error };
+        let mut out = zstd::stream::write::Encoder::new(to, level.of_zstd()).map_err(system)?;
         let header = Header {
             holdup_recording: FORMAT,
             tool: format!("holdup {}", env!("CARGO_PKG_VERSION")),
         };
         let line = serde_json::to_string(&header).map_err(|e| system(e.into()))?;
         writeln!(out, "{line}").map_err(system)?;
-        Ok(Self { out, packer: Packer::default(), path: shown })
+        Ok(Self { out, packer: Packer::default(), path: name })
     }
 
     /// Appends facts.
@@ -86,13 +110,11 @@ impl Writer {
         written.map_err(|error| self.system(error))
     }
 
-    /// Ends the stream; without this call the file is cut short.
-    pub fn finish(self) -> Result<(), SourceError> {
+    /// Ends the stream, and gives back where it went; without this call it is cut short.
+    pub fn finish(self) -> Result<W, SourceError> {
         let path = self.path;
-        self.out
-            .finish()
-            .and_then(|mut file| file.flush())
-            .map_err(|error| SourceError::System { doing: format!("write {path}"), error })
+        let ended = self.out.finish().and_then(|mut to| to.flush().map(|()| to));
+        ended.map_err(|error| SourceError::System { doing: format!("write {path}"), error })
     }
 
     fn system(&self, error: std::io::Error) -> SourceError {

@@ -15,6 +15,7 @@ mod container_start;
 pub mod export;
 mod kernel_log;
 mod naming;
+pub mod over_time;
 mod own;
 pub mod picture;
 mod places;

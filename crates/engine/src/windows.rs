@@ -1,0 +1,120 @@
+//! A look that goes on: one window after another, each with its answer and, in memory, its recording.
+//!
+//! The next window is opened before the one that has ended is explained, so that what files say of it is as old as may be. What
+//! happens meanwhile waits in the ring. Must not: write to a disk, or decide what is worth keeping.
+//!
+//! Rejected: a thread that explains (the answer of a window takes a hundredth of it; two CPUs at once is what a host in trouble has
+//! least).
+
+use crate::collect::{Collected, collect};
+use holdup_probe::plan::Target;
+use holdup_probe::recording::{Level, Writer};
+use holdup_probe::session::Session;
+use holdup_probe::{Source, SourceError};
+use holdup_reason::answer::Report;
+use std::io::{Error, ErrorKind, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A recording of one window that would be larger is not held: a flood is not to take the memory of the windows before it.
+const RECORDING_BYTES_MAX: usize = 8 << 20;
+
+/// A window that was looked at.
+pub struct Looked {
+    /// Its answer.
+    pub report: Report,
+    /// Its facts.
+    pub recording: Recorded,
+}
+
+/// The facts of a window, as a recording.
+pub enum Recorded {
+    /// Whole, in memory: replayed, it gives the window's answer.
+    Whole(Vec<u8>),
+    /// Not held, and why.
+    Not(String),
+}
+
+/// See the head of the file.
+pub struct Windows {
+    /// None once it has ended.
+    session: Option<Session>,
+    target: Target,
+    seconds: f64,
+    stop: Arc<AtomicBool>,
+}
+
+impl Windows {
+    /// Begins the first window.
+    pub fn start(target: Target, seconds: f64) -> Result<Self, SourceError> {
+        let session = Session::start_going_on(&target, seconds)?;
+        let stop = session.stopper();
+        Ok(Self { session: Some(session), target, seconds, stop })
+    }
+
+    /// Set it to end the window early, and with it the look.
+    pub fn stopper(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.stop)
+    }
+
+    /// Of the windows that begin from now on, the length.
+    pub fn set_seconds(&mut self, seconds: f64) {
+        self.seconds = seconds;
+    }
+
+    /// The window that ends next; none if the look has ended. `on_batch` is called about each tick.
+    pub fn next_window(
+        &mut self,
+        on_batch: &mut dyn FnMut(),
+    ) -> Result<Option<Looked>, SourceError> {
+        let Some(mut session) = self.session.take() else { return Ok(None) };
+        let bounded = Bounded::default();
+        let writer = Writer::new(bounded, "a window in memory".into(), Level::Quick)?;
+        let Collected { mut model, recorded } =
+            collect(&mut session as &mut dyn Source, Some(writer), on_batch)?;
+        if !self.stop.load(Ordering::Relaxed) {
+            self.session = Some(session.next(&self.target, self.seconds)?);
+        }
+        let report = holdup_reason::explain_model(&mut model);
+        let recording = match recorded {
+            Some(Ok(Bounded(bytes))) => Recorded::Whole(bytes),
+            Some(Err(error)) => Recorded::Not(error.to_string()),
+            None => Recorded::Not("nothing was written".into()),
+        };
+        Ok(Some(Looked { report, recording }))
+    }
+}
+
+/// Bytes in memory, up to [`RECORDING_BYTES_MAX`].
+#[derive(Default)]
+struct Bounded(Vec<u8>);
+
+impl Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if self.0.len() + bytes.len() > RECORDING_BYTES_MAX {
+            let why = format!("it takes more than {} MiB", RECORDING_BYTES_MAX >> 20);
+            return Err(Error::new(ErrorKind::FileTooLarge, why));
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recording_is_held_up_to_its_limit() {
+        let mut bounded = Bounded::default();
+        let half = vec![7; RECORDING_BYTES_MAX / 2 + 1];
+        assert!(bounded.write_all(&half).is_ok());
+        let refused = bounded.write_all(&half).expect_err("too large");
+        assert_eq!(refused.kind(), ErrorKind::FileTooLarge);
+        assert_eq!(bounded.0.len(), half.len());
+    }
+}

@@ -1,0 +1,333 @@
+//! Findings over time: of one answer after another, what began, what changed and what has ended.
+//!
+//! A trouble is known by its key (compare/identity.rs): code, object, culprit's program and group. It begins once it was found in two
+//! of three windows, or at once if it is critical, and has ended after three windows without it. Another culprit of the same object
+//! is a change, and no second alert. What comes and goes again and again is said once, as flapping, until it stays away. All of it is
+//! one value that can be written down and read again, so that a restart alerts nobody a second time. Pure.
+//!
+//! Must not: know when it is (the windows say so), or how people are reached. Rejected: a trouble an alert each window (nobody reads the
+//! second); thresholds of its own (a finding has passed its rule's).
+
+use super::report::{Finding, Report, Severity};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Windows of which two must have it.
+const RECENT: u32 = 3;
+/// Windows in a row without it after which it has ended.
+const ABSENT: u32 = 3;
+/// Begins within [`FLAPPING_NS`] after which it is said to flap.
+const BEGINS: usize = 3;
+/// See [`BEGINS`]; also for how long it must stay away until it may begin anew.
+const FLAPPING_NS: u64 = 30 * 60 * 1_000_000_000;
+/// Troubles that are followed at once; of more the latest are left out, and counted.
+const TROUBLES_MAX: usize = 500;
+
+/// What happened to a trouble.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Happened {
+    /// It holds somebody up from now on.
+    Began,
+    /// Somebody else does it now, or it is done in another way.
+    Changed,
+    /// It was not found any more.
+    Ended,
+    /// It began again and again: nothing more is said of it until it stays away.
+    Flapping,
+}
+
+/// One event.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Event {
+    /// What happened.
+    pub event: Happened,
+    /// The finding's key.
+    pub key: String,
+    /// When: the end of the window that showed it, nanoseconds since 1970.
+    pub at_unix_ns: u64,
+    /// When the trouble was first found: the begin of that window.
+    pub since_unix_ns: u64,
+    /// In how many windows it was found so far.
+    pub windows: u64,
+    /// Of a change, the key before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub was: Option<String>,
+    /// The finding as it is now; of what has ended, as it was at its worst.
+    pub finding: Finding,
+}
+
+/// A trouble that is followed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Trouble {
+    /// The last windows, the latest in the lowest bit.
+    recent: u32,
+    /// Windows since it was last found.
+    absent: u32,
+    since_unix_ns: u64,
+    seen_unix_ns: u64,
+    windows: u64,
+    /// Its begin was said.
+    is_raised: bool,
+    /// Nothing more is said of it.
+    is_flapping: bool,
+    /// When it began, lately.
+    begins: Vec<u64>,
+    worst: Finding,
+}
+
+/// See the head of the file.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct OverTime {
+    troubles: BTreeMap<String, Trouble>,
+    /// Troubles that were left out, because too many were there.
+    pub left_out: u64,
+}
+
+impl OverTime {
+    /// Takes the answer of the next window.
+    pub fn take(&mut self, report: &Report) -> Vec<Event> {
+        let begin_ns = report.window.begin_unix_ns;
+        let end_ns = begin_ns + (report.window.seconds * 1e9) as u64;
+        for trouble in self.troubles.values_mut() {
+            trouble.recent = trouble.recent << 1 & ((1 << RECENT) - 1);
+            trouble.absent += 1;
+        }
+        let pressing = |finding: &&Finding| finding.severity > Severity::Note;
+        for finding in report.findings.iter().filter(pressing) {
+            self.found(finding, begin_ns, end_ns);
+        }
+        let mut events = self.ended(end_ns);
+        // A change takes the place of an end that would come later.
+        events.extend(self.began(end_ns));
+        self.troubles.retain(|_, it| it.is_raised || it.recent != 0 || it.remembers(end_ns));
+        events
+    }
+
+    /// The troubles whose begin was said and whose end was not.
+    pub fn open(&self) -> impl Iterator<Item = (&str, &Finding)> {
+        self.troubles.iter().filter(|(_, it)| it.is_raised).map(|(key, it)| (&**key, &it.worst))
+    }
+
+    fn found(&mut self, finding: &Finding, begin_ns: u64, end_ns: u64) {
+        if let Some(known) = self.troubles.get_mut(&finding.key) {
+            if known.windows == 0 {
+                (known.since_unix_ns, known.worst) = (begin_ns, finding.clone());
+            }
+            if known.absent > 0 {
+                known.recent |= 1;
+                known.windows += 1;
+            }
+            (known.absent, known.seen_unix_ns) = (0, end_ns);
+            if is_worse(finding, &known.worst) {
+                known.worst = finding.clone();
+            }
+        } else if self.troubles.len() >= TROUBLES_MAX {
+            self.left_out += 1;
+        } else {
+            let trouble = Trouble {
+                recent: 1,
+                absent: 0,
+                since_unix_ns: begin_ns,
+                seen_unix_ns: end_ns,
+                windows: 1,
+                is_raised: false,
+                is_flapping: false,
+                begins: Vec::new(),
+                worst: finding.clone(),
+            };
+            self.troubles.insert(finding.key.clone(), trouble);
+        }
+    }
+
+    fn ended(&mut self, end_ns: u64) -> Vec<Event> {
+        let mut events = Vec::new();
+        for (key, trouble) in &mut self.troubles {
+            if trouble.is_raised && trouble.absent >= ABSENT {
+                trouble.is_raised = false;
+                if !trouble.is_flapping {
+                    events.push(trouble.event(Happened::Ended, key, end_ns));
+                }
+                trouble.windows = 0;
+            }
+        }
+        events
+    }
+
+    fn began(&mut self, end_ns: u64) -> Vec<Event> {
+        let mut events = Vec::new();
+        let is_due = |it: &Trouble| {
+            let at_once = it.worst.severity == Severity::Critical;
+            !it.is_raised && it.absent == 0 && (at_once || it.recent.count_ones() >= 2)
+        };
+        let due = self.troubles.iter().filter(|(_, it)| is_due(it)).map(|(key, _)| key.clone());
+        for key in due.collect::<Vec<_>>() {
+            let was = self.takes_over(&key);
+            let Some(trouble) = self.troubles.get_mut(&key) else { continue };
+            trouble.is_raised = true;
+            trouble.begins.retain(|at| end_ns.saturating_sub(*at) < FLAPPING_NS);
+            if trouble.begins.is_empty() {
+                trouble.is_flapping = false;
+            }
+            trouble.begins.push(end_ns);
+            let happened = match (&was, trouble.begins.len() >= BEGINS) {
+                (Some(_), _) => Happened::Changed,
+                (None, true) => Happened::Flapping,
+                (None, false) => Happened::Began,
+            };
+            if !trouble.is_flapping {
+                let event = trouble.event(happened, &key, end_ns);
+                trouble.is_flapping = happened == Happened::Flapping;
+                events.push(Event { was, ..event });
+            }
+        }
+        events
+    }
+
+    /// The trouble of the same kind with the same object that is not found any more, since this one is.
+    fn takes_over(&mut self, key: &str) -> Option<String> {
+        let new = &self.troubles.get(key)?.worst;
+        let (code, object) = (new.code.clone(), new.object.clone());
+        let same = |it: &Trouble| it.worst.code == code && it.worst.object == object;
+        let before = self.troubles.iter_mut();
+        let (was, before) = before
+            .filter(|(_, it)| it.is_raised && it.absent > 0 && same(it))
+            .max_by_key(|(_, it)| it.seen_unix_ns)?;
+        (before.is_raised, before.windows) = (false, 0);
+        Some(was.clone())
+    }
+}
+
+impl Trouble {
+    fn event(&self, event: Happened, key: &str, at_unix_ns: u64) -> Event {
+        Event {
+            event,
+            key: key.to_string(),
+            at_unix_ns,
+            since_unix_ns: self.since_unix_ns,
+            windows: self.windows,
+            was: None,
+            finding: self.worst.clone(),
+        }
+    }
+
+    /// Whether its begins still count.
+    fn remembers(&self, end_ns: u64) -> bool {
+        self.begins.iter().any(|at| end_ns.saturating_sub(*at) < FLAPPING_NS)
+    }
+}
+
+fn is_worse(one: &Finding, other: &Finding) -> bool {
+    let of = |it: &Finding| (it.severity, it.impact.wait_seconds_per_second);
+    of(one) > of(other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::answer::report::ObjectName;
+
+    const WINDOW_NS: u64 = 10_000_000_000;
+
+    fn finding(by: &str, severity: Severity) -> Finding {
+        let mut report: Report =
+            serde_json::from_str(include_str!("../../../report/tests/reports/file_lock.json"))
+                .expect("a report");
+        let mut finding = report.findings.remove(0);
+        finding.key = format!("lock.file on file /x by {by}");
+        finding.object = ObjectName { name: "/x".into(), ..finding.object };
+        finding.severity = severity;
+        finding
+    }
+
+    /// One window after another, each with these findings.
+    fn events(over_time: &mut OverTime, at: &mut u64, windows: &[&[Finding]]) -> Vec<String> {
+        let mut report: Report =
+            serde_json::from_str(include_str!("../../../report/tests/reports/file_lock.json"))
+                .expect("a report");
+        let mut all = Vec::new();
+        for findings in windows {
+            report.window.begin_unix_ns = *at;
+            report.window.seconds = 10.0;
+            report.findings = findings.to_vec();
+            *at += WINDOW_NS;
+            let taken = over_time.take(&report);
+            all.extend(taken.into_iter().map(|it| {
+                let by = it.key.rsplit(' ').next().unwrap_or_default().to_string();
+                format!(
+                    "{:?} {by} at {} since {}",
+                    it.event,
+                    it.at_unix_ns / WINDOW_NS,
+                    it.since_unix_ns / WINDOW_NS
+                )
+            }));
+        }
+        all
+    }
+
+    #[test]
+    fn a_trouble_begins_once_and_ends_once() {
+        let (mut over_time, mut at) = (OverTime::default(), 0);
+        let it = &[finding("a", Severity::Warning)][..];
+        let none: &[Finding] = &[];
+        let all = events(
+            &mut over_time,
+            &mut at,
+            &[it, none, none, it, it, it, none, it, none, none, none, none],
+        );
+        assert_eq!(all, ["Began a at 5 since 0", "Ended a at 11 since 0"]);
+    }
+
+    #[test]
+    fn once_is_no_trouble_unless_it_is_critical() {
+        let (mut over_time, mut at) = (OverTime::default(), 0);
+        let (warning, critical) =
+            ([finding("a", Severity::Warning)], [finding("b", Severity::Critical)]);
+        let note = [finding("c", Severity::Note)];
+        let none: &[Finding] = &[];
+        let all =
+            events(&mut over_time, &mut at, &[&warning, none, none, &critical, &note, &note, none]);
+        assert_eq!(all, ["Began b at 4 since 3", "Ended b at 7 since 3"]);
+        assert!(over_time.open().next().is_none());
+    }
+
+    #[test]
+    fn another_culprit_is_a_change() {
+        let (mut over_time, mut at) = (OverTime::default(), 0);
+        let (a, b) = ([finding("a", Severity::Warning)], [finding("b", Severity::Warning)]);
+        let all = events(&mut over_time, &mut at, &[&a, &a, &b, &b, &b, &b]);
+        assert_eq!(all, ["Began a at 2 since 0", "Changed b at 4 since 2"]);
+        let open: Vec<&str> = over_time.open().map(|(key, _)| key).collect();
+        assert_eq!(open, ["lock.file on file /x by b"]);
+    }
+
+    #[test]
+    fn what_comes_and_goes_is_said_once_and_again_after_it_stayed_away() {
+        let (mut over_time, mut at) = (OverTime::default(), 0);
+        let it = [finding("a", Severity::Critical)];
+        let none: &[Finding] = &[];
+        let round: &[&[Finding]] = &[&it, none, none, none];
+        let all = events(&mut over_time, &mut at, &round.repeat(6));
+        let said: Vec<&str> =
+            all.iter().map(|it| it.split(' ').next().unwrap_or_default()).collect();
+        assert_eq!(said, ["Began", "Ended", "Began", "Ended", "Flapping"]);
+        let quiet: Vec<&[Finding]> = vec![none; 200];
+        assert!(events(&mut over_time, &mut at, &quiet).is_empty());
+        let all = events(&mut over_time, &mut at, round);
+        assert_eq!(all.len(), 2, "{all:?}");
+    }
+
+    #[test]
+    fn a_restart_alerts_nobody_a_second_time() {
+        let (mut over_time, mut at) = (OverTime::default(), 0);
+        let it = [finding("a", Severity::Critical)];
+        assert_eq!(events(&mut over_time, &mut at, &[&it]).len(), 1);
+        let written = serde_json::to_string(&over_time).expect("written");
+        let mut again: OverTime = serde_json::from_str(&written).expect("read");
+        assert_eq!(again, over_time);
+        assert!(events(&mut again, &mut at, &[&it, &it]).is_empty());
+    }
+}
