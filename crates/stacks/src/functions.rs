@@ -364,7 +364,8 @@ mod tests {
     #[test]
     fn the_functions_of_a_program_that_runs_are_found_by_its_file() {
         let own = std::process::id();
-        let mapping = maps::executable(own).into_iter().find(|it| it.name.contains("holdup_stacks"));
+        let mapping =
+            maps::executable(own).into_iter().find(|it| it.name.contains("holdup_stacks"));
         let mapping = mapping.unwrap();
         let file = open(own, &mapping).unwrap();
         assert!(Elf::read(&file).is_some());
