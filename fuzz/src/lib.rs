@@ -12,10 +12,10 @@ use holdup_probe::decode::Decoder;
 use holdup_probe::readers::netlink::{filters, links, neighbours, qdiscs, routes};
 use holdup_probe::readers::{kernel_log, mapper};
 use holdup_probe::recording::Reader;
-use holdup_probe::user_stacks::rows::{self, Frame, Row, Saved};
-use holdup_probe::user_stacks::unwind::Registers;
-use holdup_probe::user_stacks::{elf::Elf, exports, names};
 use holdup_reason::facts::{DeviceNumber, Fact};
+use holdup_stacks::rows::{self, Frame, Row, Saved};
+use holdup_stacks::unwind::Registers;
+use holdup_stacks::{elf::Elf, exports, names};
 use std::io::{self, Cursor, Read};
 
 /// A recording as it lies on disk: bytes that may be no zstd, no header, or cut short.

@@ -2,12 +2,12 @@
 //! that were never one.
 //!
 //! Headers are few of a file's bytes, so half of the damage is done to its first kilobyte. Edit together: `src/lib.rs`,
-//! `fuzz_targets/`, the probe's `user_stacks/`.
+//! `fuzz_targets/`, `crates/stacks/`.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use holdup_fuzz::{program_file, symbol, unwind_row};
-use holdup_probe::user_stacks::elf::Elf;
+use holdup_stacks::elf::Elf;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -69,6 +69,6 @@ fn a_good_file_says_how_to_leave_its_functions() {
     let good = good();
     let elf = Elf::read(&good).unwrap();
     let addresses = (0..good.len() as u64).step_by(16);
-    let row = |address| holdup_probe::user_stacks::rows::row(&elf, &good, address);
+    let row = |address| holdup_stacks::rows::row(&elf, &good, address);
     assert!(addresses.filter(|address| row(*address).is_some()).count() > 100);
 }

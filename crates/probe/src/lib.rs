@@ -1,7 +1,8 @@
-//! KERNEL -> FACTS. The only place with libbpf, /proc, /sys, netlink, ioctl and unsafe.
+//! KERNEL -> FACTS. The only place with libbpf, netlink and the tables of /proc and /sys; unsafe is here and in the crate below.
 //!
-//! The rooms, each of which names only those before it: source.rs < system/ < decode/ < user_stacks/ < refusal.rs < host.rs < plan.rs <
-//! kernel/ < readers/ < recording/ < session/ < doctor.rs. `xtask tidy` holds them to it.
+//! The rooms, each of which names only those before it: source.rs < decode/ < refusal.rs < host.rs < plan.rs < kernel/ < readers/ <
+//! recording/ < session/ < doctor.rs. `xtask tidy` holds them to it. Below them all are two crates: `system`, how the kernel's files are
+//! reached, and `holdup_stacks`, which reads the stacks of threads that stand still.
 //!
 //! Must not reason: it sees the vocabulary of facts and nothing of waits, chains or rules. What the host does not offer, or refuses,
 //! becomes a fact with its reason; nothing here fails a look as a whole.
@@ -16,11 +17,9 @@ pub mod recording;
 mod refusal;
 pub mod session;
 mod source;
-pub mod system;
-#[doc(hidden)]
-pub mod user_stacks;
 
 pub use doctor::{doctor, offers};
+pub use holdup_system as system;
 pub use session::Stopper;
 pub use source::{Source, SourceError};
 

@@ -9,8 +9,8 @@
 
 use crate::host::Offer;
 use crate::refusal::Refusal;
-use crate::user_stacks::Whose;
 use holdup_reason::facts::{Blind, Ns};
+use holdup_stacks::Whose;
 use std::ffi::OsString;
 
 /// At what to look.

@@ -63,7 +63,7 @@ pub const RULES: &[Rule] = &[
     rust::unsafe_is_fenced,
     arrows::reason_is_pure,
     arrows::manifests_keep_the_arrows,
-    arrows::probe_sees_facts_only,
+    arrows::makers_see_facts_only,
     facts::facts_are_matched_by_name,
     rooms::rooms_keep_their_order,
     rooms::files_make_no_circles,

@@ -12,8 +12,8 @@ use crate::decode::wire::{self, *};
 use crate::decode::{Decoder, cache_sums, samples, values};
 use crate::skel::HoldupMaps;
 use crate::system::units::page_bytes;
-use crate::user_stacks::Point;
 use holdup_reason::facts::*;
+use holdup_stacks::Point;
 use libbpf_rs::{MapCore, MapFlags};
 use std::collections::HashMap;
 

@@ -1,13 +1,13 @@
 //! Functions that the CPU clock hit, as a source: which files a command's processes run is written down while they live, and places
 //! are named at the end.
 //!
-//! Must not: name them itself (user_stacks/functions.rs).
+//! Must not: name them itself (crates/stacks).
 
 use super::look::Look;
 use super::reader::{Opening, Reader, Tick};
 use crate::SourceError;
-use crate::user_stacks::Functions;
 use holdup_reason::facts::{Fact, Ns};
+use holdup_stacks::Functions;
 
 /// CPU time that naming the functions of a command that is over may take, however short it was.
 const NAMING_NS: Ns = 30_000_000;

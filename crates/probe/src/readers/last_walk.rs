@@ -3,8 +3,8 @@
 //! All that takes time is read after it, and what came before it too: so the events of the last tick may repeat what the walk has
 //! reported. Must not: read anything itself.
 
-use crate::user_stacks::{Left, Point};
 use holdup_reason::facts::*;
+use holdup_stacks::{Left, Point};
 use std::collections::{HashMap, HashSet};
 
 /// The end of the window, and what the last walk found.

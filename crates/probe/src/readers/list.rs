@@ -30,7 +30,7 @@ use super::stacks::Stacks;
 use super::standing_waits::StandingWaits;
 use super::thread_times::Times;
 use crate::SourceError;
-use crate::user_stacks::{Functions, Goroutines, Interpreters, JavaMonitors};
+use holdup_stacks::{Functions, Goroutines, Interpreters, JavaMonitors};
 
 /// Opens a reader.
 type Open = fn(&mut Look, &mut Opening) -> Result<Box<dyn Reader>, SourceError>;

@@ -16,8 +16,8 @@ use crate::kernel::Programs;
 use crate::plan::Scope;
 use crate::system::Roots;
 use crate::system::clock::now;
-use crate::user_stacks::UserStacks;
 use holdup_reason::facts::{Fact, Ns};
+use holdup_stacks::UserStacks;
 
 /// The time that a look is about.
 #[derive(Debug, Clone, Copy, Default)]

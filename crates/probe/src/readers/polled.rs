@@ -11,7 +11,7 @@ use std::io::Read;
 
 /// Descriptors that are reported; a server of thousands waits for whatever comes.
 const DESCRIPTORS_MAX: usize = 64;
-/// Entries of a poll array that are read (system/memory.rs).
+/// Entries of a poll array that are read (crates/system/src/memory.rs).
 const POLLED_MAX: u64 = 16;
 /// Of an epoll's fdinfo: a line for each descriptor.
 const BYTES_MAX: u64 = 8192;

@@ -1,13 +1,13 @@
 //! What interpreters, Go programs and Java machines say of their own threads, as sources.
 //!
 //! Each has a thread of its own that reads, so that nobody here waits; what it takes of a CPU is paid from the account of all user
-//! stacks. Must not: read (user_stacks/). Edit together: list.rs, since who waits for a monitor must come before the stacks.
+//! stacks. Must not: read (crates/stacks). Edit together: list.rs, since who waits for a monitor must come before the stacks.
 
 use super::look::Look;
 use super::reader::{Opening, Reader, Tick};
 use crate::SourceError;
-use crate::user_stacks::{Goroutines, Interpreters, JavaMonitors};
 use holdup_reason::facts::{Fact, Ns};
+use holdup_stacks::{Goroutines, Interpreters, JavaMonitors};
 
 impl Reader for Interpreters {
     fn open(look: &mut Look, _: &mut Opening) -> Result<Self, SourceError> {

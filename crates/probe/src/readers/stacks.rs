@@ -1,7 +1,7 @@
 //! User stacks as a source: of what was asked about some times a second, and at the end of what stands then; and who says where
 //! threads left user space.
 //!
-//! Must not: choose whose stacks are read, or read them (user_stacks/).
+//! Must not: choose whose stacks are read, or read them (crates/stacks).
 
 use super::endpoints::partners;
 use super::family::{Family, left};
@@ -12,8 +12,8 @@ use crate::decode::values::thread_ref;
 use crate::decode::wire::{self, wire_registers};
 use crate::kernel::Programs;
 use crate::system::Roots;
-use crate::user_stacks::{Left, Walker, Whose};
 use holdup_reason::facts::{Endpoint, Fact, Ns};
+use holdup_stacks::{Left, Walker, Whose};
 use std::collections::HashSet;
 
 /// See the head of the file.
@@ -34,7 +34,7 @@ impl Reader for Stacks {
         let begin_ns = look.window.begin_ns;
         let mut kernel = look.programs.as_mut().map(KernelWalk);
         let mut files = look.family.as_ref().map(|it| FileWalk(it, &look.roots, begin_ns));
-        let walker: Option<&mut dyn Walker> = match (&mut kernel, &mut files) {
+        let walker: Option<&mut dyn Walker<Error = SourceError>> = match (&mut kernel, &mut files) {
             (Some(kernel), _) => Some(kernel),
             (None, Some(files)) => Some(files),
             (None, None) => None,
@@ -67,7 +67,7 @@ impl Reader for Stacks {
         let lasted_ns = look.lasted_ns();
         let programs = look.programs.as_mut().filter(|_| !look.scope.is_command());
         let mut kernel = programs.map(KernelWalk);
-        let walker = kernel.as_mut().map(|it| it as &mut dyn Walker);
+        let walker = kernel.as_mut().map(|it| it as &mut dyn Walker<Error = SourceError>);
         look.stacks.at_the_end(walker, waits, left, partners, lasted_ns, facts)
     }
 }
@@ -76,6 +76,8 @@ impl Reader for Stacks {
 struct KernelWalk<'a>(&'a mut Programs);
 
 impl Walker for KernelWalk<'_> {
+    type Error = SourceError;
+
     fn left(&mut self, whose: Whose) -> Result<Vec<Left>, SourceError> {
         let mut all = Vec::new();
         let (traced, process) = match whose {
@@ -108,6 +110,8 @@ fn read(record: &[u8]) -> Left {
 struct FileWalk<'a>(&'a Family, &'a Roots, Ns);
 
 impl Walker for FileWalk<'_> {
+    type Error = SourceError;
+
     fn left(&mut self, _: Whose) -> Result<Vec<Left>, SourceError> {
         Ok(left(self.0.standing(), self.1, self.2))
     }

@@ -25,8 +25,8 @@ use crate::system::cpus::online_cpus;
 use crate::system::own::placement::{self, InterruptTicks, Moved};
 use crate::system::own::{self, priority};
 use crate::system::{Roots, view};
-use crate::user_stacks::UserStacks;
 use holdup_reason::facts::*;
+use holdup_stacks::UserStacks;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 
 /// Of the thread that reads files while the programs are loaded; locked memory is dear.

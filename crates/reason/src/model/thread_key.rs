@@ -15,7 +15,7 @@
 //! fact has it (one thread becomes two); the id alone (two threads become one); two lives within 20 ms told apart
 //! (no fact read from /proc could say which it means).
 //!
-//! Edit together: threads.rs (how the model asks), probe/src/system/clock.rs (ticks).
+//! Edit together: threads.rs (how the model asks), crates/system/src/clock.rs (ticks).
 
 use crate::facts::{Ns, ThreadRef};
 use std::collections::HashMap;

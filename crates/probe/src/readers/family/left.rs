@@ -11,8 +11,8 @@ use super::watch::slices;
 use crate::readers::waits::left_user_space;
 use crate::system::clock::clock_ns;
 use crate::system::{Roots, guard, text};
-use crate::user_stacks::{Left, WAIT_NS_MIN};
 use holdup_reason::facts::Ns;
+use holdup_stacks::{Left, WAIT_NS_MIN};
 
 /// Of the threads that stand for long already; of servers that the command waits for, those that stand since it began.
 pub fn left(standing: Vec<Standing>, roots: &Roots, begin_ns: Ns) -> Vec<Left> {
