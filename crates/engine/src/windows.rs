@@ -45,16 +45,10 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// Begins the first window.
-    pub fn start(target: Target, seconds: f64) -> Result<Self, SourceError> {
-        let session = Session::start_going_on(&target, seconds)?;
-        let stop = session.stopper();
+    /// Begins the first window. Once `stop` is set the window that goes on is the last, and ends at once.
+    pub fn start(target: Target, seconds: f64, stop: Arc<AtomicBool>) -> Result<Self, SourceError> {
+        let session = Session::start_going_on(&target, seconds, Arc::clone(&stop))?;
         Ok(Self { session: Some(session), target, seconds, stop })
-    }
-
-    /// Set it to end the window early, and with it the look.
-    pub fn stopper(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.stop)
     }
 
     /// Of the windows that begin from now on, the length.

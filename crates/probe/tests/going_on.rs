@@ -10,6 +10,7 @@ use holdup_probe::session::Session;
 use holdup_reason::facts::{Body, Fact, Ns, ThreadTime};
 use std::collections::HashSet;
 use std::process::Command;
+use std::sync::Arc;
 
 const SECONDS: f64 = 0.6;
 
@@ -22,7 +23,7 @@ fn read(session: &mut Session) -> Vec<Fact> {
 /// The windows of a look at this host.
 fn windows(count: usize) -> (Vec<Vec<Fact>>, Vec<usize>) {
     let (mut all, mut descriptors) = (Vec::new(), Vec::new());
-    let mut session = Session::start_going_on(&Target::Host, SECONDS).unwrap();
+    let mut session = Session::start_going_on(&Target::Host, SECONDS, Arc::default()).unwrap();
     loop {
         all.push(read(&mut session));
         descriptors.push(std::fs::read_dir("/proc/self/fd").unwrap().count());

@@ -5,6 +5,8 @@
 //! code sees a `Job`. Rejected: clap's global flags (they would stand in the help of commands that
 //! ignore them).
 //!
+//! Longer than 600 lines: a command line is one list, and who looks for a flag looks here.
+//!
 //! Edit together: docs/holdup.1 and the trycmd goldens (`holdup docs docs` writes the first,
 //! `TRYCMD=overwrite cargo test -p holdup` the second).
 
@@ -13,6 +15,7 @@ use crate::export::{self, Format, Wanted};
 use crate::failure::Failure;
 use crate::job::{Aim, Answer, Job, Task};
 use crate::text::escape;
+use crate::watch::Named;
 use clap::builder::NonEmptyStringValueParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand};
@@ -156,6 +159,45 @@ struct AnswerFlags {
     verbose: bool,
 }
 
+const WATCH_EXAMPLES: &str = "\
+Examples:
+  holdup watch                      windows of 10 s, until ctrl-C
+  holdup watch --state ./state      with a state folder of one's own
+  holdup watch --print-config > /etc/holdup/holdup.toml
+
+docs/watch.md says how systemd runs it, and what it writes.";
+
+/// How to watch.
+#[derive(Debug, Default, Args)]
+struct WatchFlags {
+    /// File of the settings [default: /etc/holdup/holdup.toml, if it is there]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Print all settings with what they cost, and end
+    #[arg(long)]
+    print_config: bool,
+    /// Length of a window: 10s, 1m
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    window: Option<Duration>,
+    #[command(flatten)]
+    state: StateFlag,
+}
+
+impl WatchFlags {
+    fn task(self) -> Task {
+        let Self { config, print_config, window, state } = self;
+        Task::Watch { named: Named { config, state: state.state, window }, print: print_config }
+    }
+}
+
+/// Where whoever watches writes.
+#[derive(Debug, Default, Args)]
+struct StateFlag {
+    /// State folder [default: /var/lib/holdup]
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+}
+
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Look at one process, as -p does
@@ -281,6 +323,28 @@ enum Command {
         /// Write it to a file
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
+    },
+    /// Look all the time: say what begins and ends, and keep the recordings of it
+    #[command(after_help = WATCH_EXAMPLES)]
+    Watch {
+        #[command(flatten)]
+        flags: WatchFlags,
+    },
+    /// Have whoever watches write the last minutes to its ring now
+    #[command(after_help = "Example:\n  holdup keep && holdup ring")]
+    Keep {
+        #[command(flatten)]
+        state: StateFlag,
+    },
+    /// List what whoever watches has kept; `--from ring:21:14` answers from a time
+    #[command(
+        after_help = "Examples:\n  holdup ring\n  holdup --from ring:21:14\n  holdup --from ring:2026-11-26T21:14:05 -v"
+    )]
+    Ring {
+        #[command(flatten)]
+        state: StateFlag,
+        #[command(flatten)]
+        print: PrintFlags,
     },
     /// Answer an agent's questions on standard input and output (Model Context Protocol); reads only
     #[command(after_help = "An agent starts it: docs/agents.md says how, and when to look.")]
@@ -412,6 +476,19 @@ impl Cli {
                 let output = output.or(answer.print.output);
                 let answer = Answer { output, ..Answer::default() };
                 Job { task: Task::Export { format, file, aim: target.aim() }, answer }
+            }
+            Command::Watch { flags } => {
+                outer.refuse("watch", true, true)?;
+                Job { task: flags.task(), answer: answer.into() }
+            }
+            Command::Keep { state } => {
+                outer.refuse("keep", true, true)?;
+                Job { task: Task::Keep { state: state.state }, answer: answer.into() }
+            }
+            Command::Ring { state, print } => {
+                outer.refuse("ring", true, true)?;
+                let own = AnswerFlags { print, ..AnswerFlags::default() };
+                Job { task: Task::Ring { state: state.state }, answer: own.over(answer) }
             }
             Command::Mcp => {
                 outer.refuse("mcp", true, true)?;

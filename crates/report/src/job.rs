@@ -7,6 +7,7 @@
 
 use crate::diff::Sides;
 use crate::export::{Format, Wanted};
+use crate::watch::Named;
 use clap_complete::Shell;
 /// At whom to look: the probe decides what follows from it.
 pub use holdup_probe::plan::Target as Aim;
@@ -64,6 +65,23 @@ pub enum Task {
         file: PathBuf,
         /// As of a replay.
         aim: Aim,
+    },
+    /// Look all the time.
+    Watch {
+        /// Which settings were named.
+        named: Named,
+        /// Print them, and watch nothing.
+        print: bool,
+    },
+    /// Have whoever watches write what is in memory.
+    Keep {
+        /// The state folder.
+        state: Option<PathBuf>,
+    },
+    /// List what was kept.
+    Ring {
+        /// The state folder.
+        state: Option<PathBuf>,
     },
     /// Answer an agent's questions on standard input and output.
     Mcp,

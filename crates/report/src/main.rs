@@ -20,6 +20,7 @@ mod progress;
 mod signals;
 mod slow_start;
 mod text;
+mod watch;
 
 use failure::Failure;
 use holdup_reason::Beside;
@@ -78,6 +79,28 @@ fn answer(job: Job) -> Result<u8, Failure> {
             let out = output::Output::open(&answer, false, Some(&file))?;
             let wanted = Beside { export: true, ..Beside::default() };
             main_loop::replay(&file, &aim, wanted)?.export(format, out)?;
+            Ok(0)
+        }
+        Task::Watch { named, print: true } => {
+            let settings = named.settings()?;
+            output::Output::open(&answer, false, None)?.raw(settings.print().as_bytes())?;
+            Ok(0)
+        }
+        Task::Watch { named, print: false } => watch::run(named).map(|()| 0),
+        Task::Keep { state } => {
+            let said = watch::keep(state.as_deref())?;
+            output::Output::open(&answer, false, None)?.raw(said.as_bytes())?;
+            Ok(0)
+        }
+        Task::Ring { state } => {
+            let state = state.unwrap_or_else(|| watch::settings::STATE.into());
+            let all = watch::ring::list(&state)?;
+            let out = output::Output::open(&answer, false, None)?;
+            if answer.json {
+                out.deliver(&all, |_| ())?;
+            } else {
+                out.raw(watch::ring::render(&all, &state).as_bytes())?;
+            }
             Ok(0)
         }
         Task::Mcp => mcp::serve().map(|()| 0),

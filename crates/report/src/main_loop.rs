@@ -11,6 +11,8 @@ use crate::progress::Progress;
 use crate::signals;
 use crate::slow_start::SlowStart;
 use crate::text::escape;
+use crate::watch::ring;
+use crate::watch::settings::STATE;
 use holdup_engine::{Collected, collect, narrow};
 use holdup_probe::recording::{Reader, Writer};
 use holdup_probe::session::Session;
@@ -159,9 +161,15 @@ fn explain(model: Model, wanted: holdup_reason::Beside) -> Answered {
     Answered { report, picture, export }
 }
 
-/// Opens a recording.
+/// Opens a recording, or of a time the one that was kept of it (`ring:21:14`).
 pub fn open(file: &Path) -> Result<Reader, Failure> {
-    Ok(holdup_engine::open(file)?)
+    match file.to_str().and_then(|name| name.strip_prefix("ring:")) {
+        Some(time) => {
+            let kept = ring::recording(Path::new(STATE), time)?;
+            Ok(holdup_engine::open(&kept)?)
+        }
+        None => Ok(holdup_engine::open(file)?),
+    }
 }
 
 /// All facts of a recording, for whom it is to answer.

@@ -83,9 +83,13 @@ impl Session {
         Ok(Self::of(opening::open(target)?, seconds, stop))
     }
 
-    /// The same, of the first of several windows: see [`Session::next`].
-    pub fn start_going_on(target: &Target, seconds: f64) -> Result<Self, SourceError> {
-        let mut session = Self::start(target, Some(seconds))?;
+    /// The same, of the first of several windows ([`Session::next`]); `stop` is set to end the look.
+    pub fn start_going_on(
+        target: &Target,
+        seconds: f64,
+        stop: Arc<AtomicBool>,
+    ) -> Result<Self, SourceError> {
+        let mut session = Self::of(opening::open(target)?, Some(seconds), stop);
         session.look.goes_on = true;
         Ok(session)
     }

@@ -112,6 +112,29 @@ impl OverTime {
         self.troubles.iter().filter(|(_, it)| it.is_raised).map(|(key, it)| (&**key, &it.worst))
     }
 
+    /// Takes over what was said after this was written down: it is not said again.
+    pub fn said(&mut self, event: &Event) {
+        if event.event == Happened::Ended {
+            self.troubles.remove(&event.key);
+            return;
+        }
+        if let Some(was) = &event.was {
+            self.troubles.remove(was);
+        }
+        let trouble = Trouble {
+            recent: 1,
+            absent: 0,
+            since_unix_ns: event.since_unix_ns,
+            seen_unix_ns: event.at_unix_ns,
+            windows: event.windows,
+            is_raised: true,
+            is_flapping: event.event == Happened::Flapping,
+            begins: vec![event.at_unix_ns],
+            worst: event.finding.clone(),
+        };
+        self.troubles.insert(event.key.clone(), trouble);
+    }
+
     fn found(&mut self, finding: &Finding, begin_ns: u64, end_ns: u64) {
         if let Some(known) = self.troubles.get_mut(&finding.key) {
             if known.windows == 0 {

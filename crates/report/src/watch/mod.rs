@@ -1,0 +1,379 @@
+//! `holdup watch`: the look that goes on, what it keeps, and whom it reaches. One process, no port, no async.
+//!
+//! Window by window: the answer goes to over_time (what began, changed, ended), the recording to the recorder in memory; what is worth
+//! the disk is queued for the store, what happened is a line on standard output, a line in the findings of the day, and the hook's
+//! standard input. systemd is told that it lives at each batch of facts. SIGTERM ends it, SIGHUP reads the settings again, SIGUSR1
+//! keeps what is in memory.
+//!
+//! Must not: wait for a disk or a hook in this thread; restart itself (systemd does); act on the host. Edit together: docs/watch.md,
+//! packaging/holdup-watch.service.
+
+mod hook;
+mod pace;
+mod recorder;
+pub mod ring;
+pub mod settings;
+mod store;
+
+use crate::failure::Failure;
+use crate::text::{escape, units};
+use holdup_engine::{Looked, Recorded, Windows};
+use holdup_probe::plan::Target;
+use holdup_reason::answer::over_time::{Event, Happened};
+use holdup_reason::answer::{Report, SCHEMA};
+use hook::Hook;
+use jiff::tz::TimeZone;
+use pace::Pace;
+use recorder::Recorder;
+use ring::Entry;
+use sd_notify::NotifyState;
+use settings::Settings;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use store::{Line, State, Store};
+
+/// Which settings were named.
+#[derive(Debug, Default, Clone)]
+pub struct Named {
+    /// The file of them.
+    pub config: Option<PathBuf>,
+    /// The state folder, over what the file says.
+    pub state: Option<PathBuf>,
+    /// Length of a window, over what the file says.
+    pub window: Option<Duration>,
+}
+
+impl Named {
+    /// The settings as they are now.
+    pub fn settings(&self) -> Result<Settings, Failure> {
+        let mut settings = Settings::read(self.config.as_deref())?;
+        if let Some(window) = self.window {
+            settings.window = window;
+        }
+        // systemd names the folder that it made for the unit.
+        let of_unit = std::env::var_os("STATE_DIRECTORY").map(PathBuf::from);
+        if let Some(state) = self.state.clone().or(of_unit) {
+            settings.state = state;
+        }
+        Ok(settings)
+    }
+}
+
+/// What signals have asked for.
+struct Asked {
+    stop: Arc<AtomicBool>,
+    again: Arc<AtomicBool>,
+    keep: Arc<AtomicBool>,
+}
+
+impl Asked {
+    fn listen() -> std::io::Result<Self> {
+        let asked = Self { stop: Arc::default(), again: Arc::default(), keep: Arc::default() };
+        for signal in [SIGTERM, SIGINT] {
+            signal_hook::flag::register_conditional_shutdown(
+                signal,
+                128 + signal,
+                Arc::clone(&asked.stop),
+            )?;
+            signal_hook::flag::register(signal, Arc::clone(&asked.stop))?;
+        }
+        signal_hook::flag::register(SIGHUP, Arc::clone(&asked.again))?;
+        signal_hook::flag::register(SIGUSR1, Arc::clone(&asked.keep))?;
+        Ok(asked)
+    }
+
+    fn is_over(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}
+
+/// What goes on from window to window.
+struct Watch {
+    named: Named,
+    settings: Settings,
+    asked: Asked,
+    store: Store,
+    state: State,
+    recorder: Recorder,
+    pace: Pace,
+    hook: Hook,
+    alive: Alive,
+    unwritten: u64,
+}
+
+/// Watches until a signal ends it.
+pub fn run(named: Named) -> Result<(), Failure> {
+    let settings = named.settings()?;
+    let asked = Asked::listen()
+        .map_err(|error| Failure::look(format!("cannot catch signals: {error}"), ""))?;
+    let (store, state) = Store::open(&settings)?;
+    let recorder = Recorder::new(&settings);
+    let mut watch = Watch {
+        named,
+        settings,
+        asked,
+        store,
+        state,
+        recorder,
+        pace: Pace::default(),
+        hook: Hook::default(),
+        alive: Alive::default(),
+        unwritten: 0,
+    };
+    let watched = watch.windows();
+    let _ = sd_notify::notify(&[NotifyState::Stopping]);
+    watch.store.state(&watch.state);
+    if !watch.store.close() {
+        say("what was still to be written is lost: the disk does not answer");
+    }
+    watched
+}
+
+impl Watch {
+    fn windows(&mut self) -> Result<(), Failure> {
+        let mut every = 1;
+        while !self.asked.is_over() {
+            let mut windows = self.start()?;
+            self.alive.ready(&self.settings);
+            while every == 1 || self.pace_allows() {
+                let seconds = self.settings.window.as_secs_f64();
+                windows.set_seconds(seconds);
+                let (alive, asked) = (&mut self.alive, &self.asked.keep);
+                let mut is_asked = false;
+                let looked = windows.next_window(&mut || {
+                    alive.tick();
+                    is_asked |= asked.swap(false, Ordering::Relaxed);
+                })?;
+                let Some(looked) = looked else { return Ok(()) };
+                let before = every;
+                every = self.window(looked);
+                self.asked_for(is_asked)?;
+                if every > 1 || before > 1 {
+                    break;
+                }
+            }
+            drop(windows);
+            self.rest(every);
+        }
+        Ok(())
+    }
+
+    fn pace_allows(&self) -> bool {
+        !self.asked.is_over()
+    }
+
+    fn start(&self) -> Result<Windows, Failure> {
+        let seconds = self.settings.window.as_secs_f64();
+        Ok(Windows::start(Target::Host, seconds, Arc::clone(&self.asked.stop))?)
+    }
+
+    /// Takes a window; one in how many is to be looked at now.
+    fn window(&mut self, looked: Looked) -> u32 {
+        let Looked { report, recording } = looked;
+        let bytes: Option<Arc<[u8]>> = match recording {
+            Recorded::Whole(bytes) => Some(Arc::from(bytes)),
+            Recorded::Not(why) => {
+                say(&format!("the recording of this window is not held: {why}"));
+                None
+            }
+        };
+        let entry = Entry::of(&report, bytes.as_ref().map_or(0, |it| it.len() as u64));
+        let before = self.state.over_time.clone();
+        let events = self.state.over_time.take(&report);
+        let recording = bytes.as_ref().map(|_| entry.file.clone());
+        let write = self.recorder.take(entry, bytes);
+        write.into_iter().for_each(|(entry, bytes)| self.store.window(entry, bytes));
+        for event in events {
+            self.state.sequence += 1;
+            self.reach(event, &report, recording.clone());
+        }
+        if self.state.over_time != before {
+            self.store.state(&self.state);
+        }
+        self.say_failures();
+        self.alive.status(&self.state, self.recorder.size());
+        let spent = report.cost.cpu_seconds + report.cost.bpf_seconds.unwrap_or(0.0);
+        self.pace.take(report.window.seconds, spent, self.settings.budget_percent)
+    }
+
+    /// Says an event to whoever is to know it.
+    fn reach(&mut self, event: Event, report: &Report, recording: Option<String>) {
+        say_event(&event);
+        let host = report.host.clone();
+        let line = Line { schema: SCHEMA, sequence: self.state.sequence, host, recording, event };
+        self.store.line(&line);
+        if !self.settings.hook.is_empty()
+            && let Ok(text) = serde_json::to_string(&line)
+        {
+            self.hook.start(&self.settings.hook, text);
+        }
+    }
+
+    /// What signals have asked for meanwhile.
+    fn asked_for(&mut self, is_asked: bool) -> Result<(), Failure> {
+        if is_asked || self.asked.keep.swap(false, Ordering::Relaxed) {
+            let (windows, bytes) = self.recorder.size();
+            let (windows, bytes) = (units::count(windows as u64), units::bytes(bytes as f64));
+            say(&format!("asked to keep what is in memory: {windows} windows, {bytes}"));
+            let all = self.recorder.all();
+            all.into_iter().for_each(|(entry, bytes)| self.store.window(entry, bytes));
+        }
+        if self.asked.again.swap(false, Ordering::Relaxed) {
+            let _ = sd_notify::notify(&[NotifyState::Reloading]);
+            // A file that is wrong now changes nothing: the look goes on as it was.
+            match self.named.settings() {
+                Ok(settings) => {
+                    if settings.state != self.settings.state || settings.ring != self.settings.ring
+                    {
+                        say(
+                            "the state folder and the ring's limits change with the next start only",
+                        );
+                    }
+                    let Settings { state, ring, .. } = &self.settings;
+                    let ring = super::watch::settings::RingSettings {
+                        before: settings.ring.before,
+                        after: settings.ring.after,
+                        ..ring.clone()
+                    };
+                    self.settings = Settings { state: state.clone(), ring, ..settings };
+                    self.recorder.set(&self.settings);
+                    say("the settings were read again");
+                }
+                Err(failure) => say(&format!("as before, for: {}", failure.message().trim_end())),
+            }
+            self.alive.ready(&self.settings);
+        }
+        Ok(())
+    }
+
+    /// Looks at nothing until the next window that the budget allows.
+    fn rest(&mut self, every: u32) {
+        if every <= 1 || self.asked.is_over() {
+            return;
+        }
+        let length = self.settings.window * (every - 1);
+        say(&format!(
+            "looking took {:.1} % of a CPU, of {} % that it may: it rests for {}",
+            self.pace.percent(),
+            self.settings.budget_percent,
+            units::seconds(length.as_secs_f64())
+        ));
+        let begin = Instant::now();
+        while begin.elapsed() < length && !self.asked.is_over() {
+            std::thread::sleep(Duration::from_millis(200));
+            self.alive.tick();
+        }
+    }
+
+    fn say_failures(&mut self) {
+        self.hook.failures().iter().for_each(|why| say(why));
+        if let Some(why) = self.store.failure() {
+            say(&why);
+        }
+        let unwritten = self.store.unwritten - self.unwritten;
+        if unwritten > 0 {
+            self.unwritten = self.store.unwritten;
+            let many = units::count(unwritten);
+            say(&format!("{many} pieces were not written: the disk does not answer"));
+        }
+    }
+}
+
+/// Tells systemd that it lives.
+#[derive(Default)]
+struct Alive {
+    told: Option<Instant>,
+    is_ready: bool,
+}
+
+impl Alive {
+    /// Between two signs of life; a unit's WatchdogSec is some times longer.
+    const EVERY: Duration = Duration::from_secs(2);
+
+    fn tick(&mut self) {
+        if self.told.is_none_or(|at| at.elapsed() >= Self::EVERY) {
+            self.told = Some(Instant::now());
+            let _ = sd_notify::notify(&[NotifyState::Watchdog]);
+        }
+    }
+
+    fn ready(&mut self, settings: &Settings) {
+        let _ = sd_notify::notify(&[NotifyState::Ready]);
+        if !self.is_ready {
+            self.is_ready = true;
+            say(&format!(
+                "watching: windows of {}, the last {} in memory, state in {}",
+                units::seconds(settings.window.as_secs_f64()),
+                units::seconds(settings.memory.as_secs_f64()),
+                settings.state.display()
+            ));
+        }
+    }
+
+    fn status(&self, state: &State, (windows, bytes): (usize, usize)) {
+        let open: Vec<&str> = state.over_time.open().map(|(_, it)| it.title.as_str()).collect();
+        let what = match open.first() {
+            None => "nothing holds anybody up".to_string(),
+            Some(first) if open.len() == 1 => escape::line(first),
+            Some(first) => format!("{} (and {} more)", escape::line(first), open.len() - 1),
+        };
+        let held =
+            format!("{} windows, {}", units::count(windows as u64), units::bytes(bytes as f64));
+        let _ = sd_notify::notify(&[NotifyState::Status(&format!("{what}; in memory: {held}"))]);
+    }
+}
+
+/// A line for people: under systemd it is the journal's, which has its own times.
+fn say(what: &str) {
+    let _ = writeln!(std::io::stdout(), "{}", escape::line(what));
+}
+
+fn say_event(event: &Event) {
+    let finding = &event.finding;
+    let since = ring::shown(event.since_unix_ns, &TimeZone::system());
+    let title = &finding.title;
+    let line = match event.event {
+        Happened::Began => format!("BEGAN {since}  {title}  ({})", finding.code),
+        Happened::Changed => format!("CHANGED {since}  {title}  ({})", finding.code),
+        Happened::Ended => format!(
+            "ENDED after {}  {title}  ({})",
+            units::seconds(event.at_unix_ns.saturating_sub(event.since_unix_ns) as f64 / 1e9),
+            finding.code
+        ),
+        Happened::Flapping => format!(
+            "COMES AND GOES {since}  {title}  ({}); nothing more is said of it until it stays away",
+            finding.code
+        ),
+    };
+    say(&line);
+}
+
+/// Asks whoever watches to write what is in memory.
+pub fn keep(state: Option<&Path>) -> Result<String, Failure> {
+    let folder = state.unwrap_or(Path::new(settings::STATE));
+    let nobody = || {
+        let what = format!("nobody watches with {}", folder.display());
+        Failure::look(
+            what,
+            "`holdup watch` does, or `systemctl start holdup-watch`; --state DIR names its folder.",
+        )
+    };
+    let pid = store::watcher(folder)?.ok_or_else(nobody)?;
+    let refused =
+        |error: rustix::io::Errno| Failure::look(format!("cannot ask process {pid}: {error}"), "");
+    let pid =
+        i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw).ok_or_else(nobody)?;
+    // By a descriptor: the number alone could be another process's by now.
+    let process = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty());
+    let process = process.map_err(refused)?;
+    if store::watcher(folder)?.is_none() {
+        return Err(nobody());
+    }
+    rustix::process::pidfd_send_signal(process, rustix::process::Signal::USR1).map_err(refused)?;
+    let ring = folder.join(ring::FOLDER);
+    Ok(format!("What is in memory is written to {} when this window ends.\n", ring.display()))
+}

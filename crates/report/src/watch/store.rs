@@ -1,0 +1,435 @@
+//! The state folder: who watches, what is open, the findings of each day, and the ring, all written by one thread of its own.
+//!
+//! The thread that looks never waits for a disk: what it wants written it queues, and where the queue is full (a frozen or dead disk)
+//! it goes on and counts. Windows and the state are written aside, synced and renamed; findings are a line each, and a line that a
+//! crash tore is cut off at the next start. Of two watchers on one folder the second is refused (flock(2), which the kernel gives back
+//! however a process ends).
+//!
+//! Must not: decide what is kept (recorder.rs), or what surplus is (ring.rs). Edit together: docs/watch.md.
+
+use super::ring::{self, Entry};
+use super::settings::{RingSettings, Settings};
+use crate::failure::Failure;
+use holdup_reason::answer::over_time::{Event, OverTime};
+use jiff::Timestamp;
+use rustix::fs::{FlockOperation, flock, statvfs};
+use serde::{Deserialize, Serialize};
+use std::fs::{File, OpenOptions, Permissions};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Pieces of work that may wait: some minutes of a host on which all is wrong.
+const QUEUE: usize = 256;
+/// For how long the end of the process waits for what is queued.
+const LAST_WRITE: Duration = Duration::from_millis(600);
+const LOCK: &str = "watch.lock";
+const STATE: &str = "state.json";
+
+/// What a restart needs to know.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct State {
+    /// Number of the last event that it takes account of.
+    pub sequence: u64,
+    /// What is open.
+    pub over_time: OverTime,
+}
+
+/// One line of `findings-DAY.jsonl`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Line {
+    /// Version of the JSON contract.
+    pub schema: u32,
+    /// Number of the event: one more for each.
+    pub sequence: u64,
+    /// Where it happened.
+    pub host: holdup_reason::answer::ReportHost,
+    /// The recording of the window that showed it, in the ring; absent if it could not be held.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recording: Option<String>,
+    /// What happened.
+    #[serde(flatten)]
+    pub event: Event,
+}
+
+enum Work {
+    Window(Entry, Arc<[u8]>),
+    Line(String),
+    State(String),
+}
+
+/// See the head of the file.
+pub struct Store {
+    queue: Option<SyncSender<Work>>,
+    thread: Option<JoinHandle<()>>,
+    failed: Arc<Mutex<Option<String>>>,
+    /// Pieces that found the queue full.
+    pub unwritten: u64,
+    /// Holds the lock.
+    _lock: File,
+}
+
+impl Store {
+    /// Opens the folder, makes it if it is not there, and gives what was known when somebody watched last.
+    pub fn open(settings: &Settings) -> Result<(Self, State), Failure> {
+        let folder = settings.state.clone();
+        let ring = folder.join(ring::FOLDER);
+        let make = |path: &Path| -> io::Result<()> {
+            std::fs::create_dir_all(path)?;
+            std::fs::set_permissions(path, Permissions::from_mode(0o700))
+        };
+        for path in [&folder, &ring] {
+            make(path).map_err(|error| {
+                Failure::file("make the state folder", path, &error)
+                    .advise("`state = \"DIR\"` in the settings, or --state DIR, names another.")
+            })?;
+        }
+        let lock = lock(&folder)?;
+        remove_torn(&ring);
+        let state = recover(&folder);
+        let (queue, work) = sync_channel(QUEUE);
+        let failed = Arc::new(Mutex::new(None));
+        let writer = Writer { folder, limits: settings.ring.clone(), failed: Arc::clone(&failed) };
+        let thread = std::thread::Builder::new()
+            .name("holdup-store".into())
+            .spawn(move || writer.work(&work))
+            .map_err(|error| Failure::look(format!("cannot start a thread: {error}"), ""))?;
+        let store =
+            Self { queue: Some(queue), thread: Some(thread), failed, unwritten: 0, _lock: lock };
+        Ok((store, state))
+    }
+
+    /// Has a window written.
+    pub fn window(&mut self, entry: Entry, bytes: Arc<[u8]>) {
+        self.put(Work::Window(entry, bytes));
+    }
+
+    /// Has an event written.
+    pub fn line(&mut self, line: &Line) {
+        if let Ok(text) = serde_json::to_string(line) {
+            self.put(Work::Line(text));
+        }
+    }
+
+    /// Has the state written.
+    pub fn state(&mut self, state: &State) {
+        if let Ok(text) = serde_json::to_string(state) {
+            self.put(Work::State(text));
+        }
+    }
+
+    fn put(&mut self, work: Work) {
+        let Some(queue) = &self.queue else { return };
+        if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) = queue.try_send(work) {
+            self.unwritten += 1;
+        }
+    }
+
+    /// Why something could not be written since this was last asked.
+    pub fn failure(&self) -> Option<String> {
+        self.failed.lock().ok()?.take()
+    }
+
+    /// Writes what is queued, as long as that takes no longer than the end of a process may.
+    pub fn close(mut self) -> bool {
+        drop(self.queue.take());
+        let Some(thread) = self.thread.take() else { return true };
+        let begin = Instant::now();
+        while !thread.is_finished() {
+            if begin.elapsed() > LAST_WRITE {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        thread.join().is_ok()
+    }
+}
+
+/// The one who writes.
+struct Writer {
+    folder: PathBuf,
+    limits: RingSettings,
+    failed: Arc<Mutex<Option<String>>>,
+}
+
+impl Writer {
+    fn work(&self, work: &Receiver<Work>) {
+        while let Ok(next) = work.recv() {
+            let (doing, done) = match next {
+                Work::Window(entry, bytes) => ("a window", self.window(&entry, &bytes)),
+                Work::Line(line) => ("a finding", self.line(&line)),
+                Work::State(text) => ("the state", aside(&self.folder, STATE, text.as_bytes())),
+            };
+            if let Err(error) = done
+                && let Ok(mut failed) = self.failed.lock()
+            {
+                *failed = Some(format!("cannot write {doing}: {error}"));
+            }
+        }
+    }
+
+    fn window(&self, entry: &Entry, bytes: &[u8]) -> io::Result<()> {
+        let folder = self.folder.join(ring::FOLDER);
+        self.make_room(&folder, bytes.len() as u64)?;
+        aside(&folder, &entry.file, bytes)?;
+        let sidecar = Path::new(&entry.file).with_extension("json");
+        let name = sidecar.to_string_lossy();
+        aside(&folder, &name, &serde_json::to_vec(entry)?)
+    }
+
+    /// Removes what is surplus once so many bytes more are there.
+    fn make_room(&self, folder: &Path, more: u64) -> io::Result<()> {
+        let all = ring::list(&self.folder).unwrap_or_default();
+        let disk = statvfs(folder)?;
+        let reserve = disk.f_blocks / 100 * self.limits.free_percent;
+        let spare = disk.f_bavail.saturating_sub(reserve).saturating_mul(disk.f_frsize);
+        let held: u64 = all.iter().map(|entry| entry.bytes).sum();
+        let room = (held + spare).saturating_sub(more);
+        let limits = RingSettings {
+            mebibytes: self.limits.mebibytes.saturating_sub(more.div_ceil(1 << 20)),
+            ..self.limits.clone()
+        };
+        let now_ns = u64::try_from(Timestamp::now().as_nanosecond()).unwrap_or(0);
+        for file in ring::surplus(&all, &limits, room, now_ns) {
+            // The recording first: a sidecar without one is not listed as if it could be replayed.
+            let path = folder.join(file);
+            let _ = std::fs::remove_file(path.with_extension("json"));
+            let _ = std::fs::remove_file(path);
+        }
+        match more > spare + held {
+            true => Err(io::Error::from(io::ErrorKind::StorageFull)),
+            false => Ok(()),
+        }
+    }
+
+    fn line(&self, line: &str) -> io::Result<()> {
+        let day = Timestamp::now().strftime("%Y%m%d").to_string();
+        let path = self.folder.join(format!("findings-{day}.jsonl"));
+        let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+        // One call: what else is appended stands before or behind it.
+        file.write_all(format!("{line}\n").as_bytes())?;
+        file.sync_data()
+    }
+}
+
+/// Writes a file whole, or not at all.
+fn aside(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let (path, torn) = (folder.join(name), folder.join(format!(".{name}.tmp")));
+    let written = (|| {
+        let mut options = OpenOptions::new();
+        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&torn)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        std::fs::rename(&torn, &path)?;
+        File::open(folder)?.sync_all()
+    })();
+    if written.is_err() {
+        let _ = std::fs::remove_file(&torn);
+    }
+    written
+}
+
+/// What a crash left half written.
+fn remove_torn(ring: &Path) {
+    for file in std::fs::read_dir(ring).into_iter().flatten().flatten() {
+        let name = file.file_name();
+        let name = name.to_string_lossy();
+        let is_alone = name.ends_with(".hup") && !file.path().with_extension("json").exists();
+        if name.starts_with('.') && name.ends_with(".tmp") || is_alone {
+            let _ = std::fs::remove_file(file.path());
+        }
+    }
+}
+
+fn lock(folder: &Path) -> Result<File, Failure> {
+    let path = folder.join(LOCK);
+    let system = |error: io::Error| Failure::file("lock", &path, &error);
+    let mut options = OpenOptions::new();
+    let mut file = options
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(&path)
+        .map_err(system)?;
+    if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        let mut text = String::new();
+        let _ = file.read_to_string(&mut text);
+        let what = format!("process {} watches already, with {}", text.trim(), folder.display());
+        return Err(Failure::look(
+            what,
+            "One is enough; --state DIR gives another one its folder.",
+        ));
+    }
+    let written = file.set_len(0).and_then(|()| write!(file, "{}", std::process::id()));
+    written.map_err(system)?;
+    Ok(file)
+}
+
+/// The process that watches with this folder; none if nobody does.
+pub fn watcher(folder: &Path) -> Result<Option<u32>, Failure> {
+    let path = folder.join(LOCK);
+    let mut file = match File::open(&path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(Failure::file("read", &path, &error)),
+    };
+    if flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
+        return Ok(None);
+    }
+    let mut text = String::new();
+    file.read_to_string(&mut text).map_err(|error| Failure::file("read", &path, &error))?;
+    Ok(text.trim().parse().ok())
+}
+
+/// What was known at the end: the state, and what was said after it was written. A line that was torn is cut off.
+fn recover(folder: &Path) -> State {
+    let written = std::fs::read(folder.join(STATE)).ok();
+    let mut state: State =
+        written.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
+    let mut days: Vec<PathBuf> = std::fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|file| file.path())
+        .filter(|path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name.starts_with("findings-") && name.ends_with(".jsonl")
+        })
+        .collect();
+    days.sort();
+    // Of two days, because a state may be of the evening before.
+    for day in days.iter().rev().take(2).rev() {
+        for line in whole_lines(day).unwrap_or_default() {
+            if let Ok(line) = serde_json::from_str::<Line>(&line)
+                && line.sequence > state.sequence
+            {
+                state.sequence = line.sequence;
+                state.over_time.said(&line.event);
+            }
+        }
+    }
+    state
+}
+
+fn whole_lines(path: &Path) -> io::Result<Vec<String>> {
+    let mut file = OpenOptions::new().read(true).write(true).open(path)?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    if whole < bytes.len() {
+        file.set_len(whole as u64)?;
+        file.seek(io::SeekFrom::End(0))?;
+    }
+    Ok(String::from_utf8_lossy(&bytes[..whole]).lines().map(str::to_string).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdup_reason::answer::Report;
+    use holdup_reason::answer::over_time::Happened;
+
+    fn report() -> Report {
+        serde_json::from_str(include_str!("../../tests/reports/file_lock.json")).expect("a report")
+    }
+
+    fn line(sequence: u64, event: Happened) -> Line {
+        let report = report();
+        let event = Event {
+            event,
+            key: "a".into(),
+            at_unix_ns: 7,
+            since_unix_ns: 5,
+            windows: 2,
+            was: None,
+            finding: report.findings[0].clone(),
+        };
+        Line { schema: 1, sequence, host: report.host, recording: None, event }
+    }
+
+    fn settings(folder: &Path) -> Settings {
+        Settings { state: folder.join("state"), ..Settings::default() }
+    }
+
+    #[test]
+    fn what_is_written_is_whole_and_a_second_watcher_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let settings = settings(folder.path());
+        assert!(matches!(watcher(&settings.state), Ok(None)));
+        let (mut store, state) = Store::open(&settings).expect("opened");
+        assert_eq!(state, State::default());
+        assert_eq!(watcher(&settings.state).ok().flatten(), Some(std::process::id()));
+        let second = Store::open(&settings).err().expect("refused").message();
+        assert!(second.contains("watches already"), "{second}");
+        let entry = Entry::of(&report(), 3);
+        store.window(entry.clone(), Arc::from(&b"abc"[..]));
+        store.line(&line(1, Happened::Began));
+        store.state(&State { sequence: 1, ..State::default() });
+        assert!(store.failure().is_none());
+        assert!(store.close());
+        assert_eq!(ring::list(&settings.state).expect("listed"), [entry.clone()]);
+        let recording = settings.state.join(ring::FOLDER).join(&entry.file);
+        assert_eq!(std::fs::read(&recording).expect("read"), b"abc");
+        let mode = std::fs::metadata(&recording).expect("there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        assert!(matches!(watcher(&settings.state), Ok(None)));
+    }
+
+    #[test]
+    fn what_was_said_after_the_state_is_not_said_again_and_a_torn_line_is_cut_off() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let settings = settings(folder.path());
+        let (mut store, mut state) = Store::open(&settings).expect("opened");
+        store.state(&State::default());
+        store.line(&line(1, Happened::Began));
+        assert!(store.close());
+        let find = || {
+            let files = std::fs::read_dir(&settings.state).expect("there").flatten();
+            let is = |path: &PathBuf| path.extension().is_some_and(|it| it == "jsonl");
+            files.map(|it| it.path()).find(is).expect("a day")
+        };
+        let mut torn = OpenOptions::new().append(true).open(find()).expect("opened");
+        torn.write_all(b"{\"schema\":1,\"seq").expect("written");
+        let ring = settings.state.join(ring::FOLDER);
+        std::fs::write(ring.join(".x.hup.tmp"), b"half").expect("written");
+        std::fs::write(ring.join("20261126T211410.250Z.hup"), b"no sidecar").expect("written");
+        let (store, recovered) = Store::open(&settings).expect("opened");
+        assert_eq!(recovered.sequence, 1);
+        let open: Vec<&str> = recovered.over_time.open().map(|(key, _)| key).collect();
+        assert_eq!(open, ["a"]);
+        assert!(std::fs::read_to_string(find()).expect("read").ends_with("}\n"));
+        assert_eq!(std::fs::read_dir(&ring).expect("there").count(), 0);
+        state.over_time.said(&line(2, Happened::Ended).event);
+        assert!(state.over_time.open().next().is_none());
+        drop(store);
+    }
+
+    #[test]
+    fn a_disk_without_room_is_said_and_nothing_torn_is_left() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut settings = settings(folder.path());
+        settings.ring.free_percent = 90;
+        settings.ring.mebibytes = 0;
+        let (mut store, _) = Store::open(&settings).expect("opened");
+        store.window(Entry::of(&report(), 3), Arc::from(&b"abc"[..]));
+        let begin = Instant::now();
+        let why = loop {
+            match store.failure() {
+                Some(why) => break Some(why),
+                None if begin.elapsed() > Duration::from_secs(5) => break None,
+                None => std::thread::sleep(Duration::from_millis(5)),
+            }
+        };
+        // Less than nine tenths of this disk are free, or the window is written: both are right, and nothing is half there.
+        let listed = ring::list(&settings.state).expect("listed").len();
+        assert_eq!(listed, usize::from(why.is_none()), "{why:?}");
+        assert!(store.close());
+    }
+}
