@@ -4,6 +4,7 @@
 //! are kernel events are filled in by the caller. Rejected: uname and sysinfo, which know nothing of
 //! another root, so that no fixture could stand for a host.
 
+use super::host_identity::{addresses, machine_id_hash};
 use crate::system::{Roots, mounts, text, units};
 use holdup_reason::facts::{Host, MemoryNode, Sysctl};
 use procfs_core::{ConfigSetting, FromBufRead, FromRead, KernelConfig, Meminfo};
@@ -83,6 +84,8 @@ pub fn host(roots: &Roots) -> Host {
         kernel: kernel_word("osrelease"),
         machine,
         boot_id: kernel_word("random/boot_id"),
+        machine_id_hash: machine_id_hash(roots),
+        addresses: addresses(roots),
         cpus: text::cpu_list(&online).len() as u32,
         memory_bytes: memory.map_or(0, |memory| memory.mem_total),
         page_bytes: units::page_bytes(),

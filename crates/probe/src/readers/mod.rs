@@ -23,6 +23,7 @@ mod flows;
 mod frequencies;
 mod functions;
 mod host;
+mod host_identity;
 mod identities;
 #[doc(hidden)]
 pub mod kernel_log;

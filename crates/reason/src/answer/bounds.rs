@@ -24,6 +24,8 @@ pub const EVIDENCE_MAX: usize = 48;
 pub const REMEDIES_MAX: usize = 12;
 /// Lines of the kernel's log, of a finding and of none.
 pub const LOG_LINES_MAX: usize = 128;
+/// Addresses of a host.
+pub const ADDRESSES_MAX: usize = 16;
 /// Caveats.
 pub const CAVEATS_MAX: usize = 64;
 /// Cgroups, disks, interfaces of a container's card.

@@ -226,12 +226,15 @@ fn matters(note: &Finding) -> bool {
 }
 
 fn host(model: &Model) -> ReportHost {
-    let Host { hostname, kernel, machine, boot_id, cpus, .. } = &model.look.host;
+    let Host { hostname, kernel, machine, boot_id, cpus, machine_id_hash, addresses, .. } =
+        &model.look.host;
     ReportHost {
         name: hostname.clone(),
         kernel: kernel.clone(),
         machine: machine.clone(),
         boot_id: boot_id.clone(),
+        machine_id_hash: machine_id_hash.clone(),
+        addresses: addresses.iter().take(bounds::ADDRESSES_MAX).cloned().collect(),
         cpus: *cpus,
     }
 }

@@ -50,6 +50,8 @@ pub struct Event {
     pub at_unix_ns: u64,
     /// When the trouble was first found: the begin of that window.
     pub since_unix_ns: u64,
+    /// When it was last found: the end of that window.
+    pub until_unix_ns: u64,
     /// In how many windows it was found so far.
     pub windows: u64,
     /// Of a change, the key before.
@@ -231,6 +233,7 @@ impl Trouble {
             key: key.to_string(),
             at_unix_ns,
             since_unix_ns: self.since_unix_ns,
+            until_unix_ns: self.seen_unix_ns,
             windows: self.windows,
             was: None,
             finding: self.worst.clone(),

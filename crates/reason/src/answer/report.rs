@@ -97,6 +97,13 @@ pub struct ReportHost {
     /// Another each time that the host starts; absent if it was not read.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub boot_id: String,
+    /// The same at each start, and of no other host: a hash of its machine id; absent if there is none.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub machine_id_hash: String,
+    /// Addresses by which others reach it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "schema", schemars(length(max = super::bounds::ADDRESSES_MAX)))]
+    pub addresses: Vec<String>,
     /// CPUs online.
     pub cpus: u32,
 }

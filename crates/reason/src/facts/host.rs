@@ -23,6 +23,13 @@ pub struct Host {
     /// Another each time that the host starts. Source: /proc/sys/kernel/random/boot_id; empty if it was not read.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub boot_id: String,
+    /// The same at each start, and of no other host: a hash of its machine id; empty if there is none.
+    /// Source: /etc/machine-id, as sd_id128_get_machine_app_specific(3) hashes it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub machine_id_hash: String,
+    /// Addresses by which others reach it, a few. Source: /proc/1/net/{fib_trie,if_inet6}.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub addresses: Vec<String>,
     /// CPUs online.
     pub cpus: u32,
     /// Memory in bytes (`MemTotal`).

@@ -341,7 +341,7 @@ fn say_event(event: &Event) {
         Happened::Changed => format!("CHANGED {since}  {title}  ({})", finding.code),
         Happened::Ended => format!(
             "ENDED after {}  {title}  ({})",
-            units::seconds(event.at_unix_ns.saturating_sub(event.since_unix_ns) as f64 / 1e9),
+            units::seconds(event.until_unix_ns.saturating_sub(event.since_unix_ns) as f64 / 1e9),
             finding.code
         ),
         Happened::Flapping => format!(

@@ -347,6 +347,7 @@ mod tests {
             key: "a".into(),
             at_unix_ns: 7,
             since_unix_ns: 5,
+            until_unix_ns: 7,
             windows: 2,
             was: None,
             finding: report.findings[0].clone(),

@@ -1,0 +1,180 @@
+//! `holdup watch` by its binary: says a fault once, across a kill, keeps recordings that replay to the same answer, and ends when told.
+//!
+//! A fault of its own (a file lock). As root by kernel events; otherwise only what needs none is asked.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
+
+use serde_json::Value;
+use std::fs::File;
+use std::io::ErrorKind;
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A loaded host takes its time.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Running {
+    fn signal(&self, name: &str) {
+        let pid = self.0.id().to_string();
+        assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+    }
+
+    fn end(&mut self) -> Option<i32> {
+        until("it ends", || self.0.try_wait().unwrap().is_some());
+        self.0.wait().unwrap().code()
+    }
+}
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn holdup() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_holdup"))
+}
+
+fn watch(folder: &Path, said: &str, notify: &Path) -> Running {
+    let file = File::create(folder.join(said)).unwrap();
+    let state = folder.join("state");
+    let mut command = holdup();
+    command.args(["watch", "--window", "1s", "--state"]).arg(state).stdout(file);
+    Running(command.env("NOTIFY_SOCKET", notify).stdin(Stdio::null()).spawn().unwrap())
+}
+
+fn said(folder: &Path, name: &str) -> String {
+    std::fs::read_to_string(folder.join(name)).unwrap_or_default()
+}
+
+fn lines(state: &Path) -> Vec<Value> {
+    let files = std::fs::read_dir(state).unwrap().map(|file| file.unwrap().path());
+    let days = files.filter(|path| path.extension().is_some_and(|it| it == "jsonl"));
+    let mut lines: Vec<Value> = Vec::new();
+    for day in days {
+        let text = std::fs::read_to_string(day).unwrap();
+        assert!(text.ends_with('\n'), "no line is torn");
+        lines.extend(text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()));
+    }
+    lines.sort_by_key(|line| line["sequence"].as_u64());
+    lines
+}
+
+fn messages(socket: &UnixDatagram) -> String {
+    let (mut all, mut bytes) = (String::new(), [0; 4096]);
+    loop {
+        match socket.recv(&mut bytes) {
+            Ok(length) => all.push_str(&String::from_utf8_lossy(&bytes[..length])),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return all,
+            Err(error) => panic!("{error}"),
+        }
+        all.push('\n');
+    }
+}
+
+#[test]
+fn a_fault_is_said_once_across_a_kill_and_its_recordings_replay() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (state, notify) = (folder.join("state"), folder.join("notify"));
+    let socket = UnixDatagram::bind(&notify).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    let mut first = watch(folder, "first", &notify);
+    until("it watches", || said(folder, "first").contains("watching:"));
+    // Two locks in one process each: who holds it, and who waits for it.
+    let lock = folder.join("watch.lock.of.the.test");
+    let mut holder =
+        Running(Command::new("flock").arg(&lock).args(["sleep", "300"]).spawn().unwrap());
+    until("it is held", || std::fs::read_to_string("/proc/locks").unwrap().contains("FLOCK"));
+    let mut waiter = Running(Command::new("flock").arg(&lock).arg("true").spawn().unwrap());
+    let has_events = is_root();
+    if has_events {
+        let is_said = || said(folder, "first").contains("watch.lock.of.the.test");
+        until("it is said", is_said);
+    }
+    first.signal("KILL");
+    first.end();
+    let mut second = watch(folder, "second", &notify);
+    until("it watches again", || said(folder, "second").contains("watching:"));
+    std::thread::sleep(Duration::from_secs(4));
+    // Its child has the lock, too, and flock(1) ends with it.
+    let child = ["-P", &holder.0.id().to_string()].map(ToString::to_string);
+    assert!(Command::new("pkill").args(child).status().unwrap().success());
+    holder.end();
+    waiter.end();
+    if has_events {
+        let is_said = || {
+            let said = said(folder, "second");
+            said.lines().any(|it| it.starts_with("ENDED") && it.contains("watch.lock.of.the.test"))
+        };
+        until("its end is said", is_said);
+    }
+    let kept = holdup().arg("keep").arg("--state").arg(&state).output().unwrap();
+    assert!(kept.status.success(), "{}", String::from_utf8_lossy(&kept.stderr));
+    until("it is kept", || said(folder, "second").contains("asked to keep"));
+    second.signal("TERM");
+    assert_eq!(second.end(), Some(0));
+    let all = messages(&socket);
+    for word in ["READY=1", "WATCHDOG=1", "STATUS=", "STOPPING=1"] {
+        assert!(all.contains(word), "{word} in {all}");
+    }
+    assert!(!said(folder, "second").contains("BEGAN 2026") || has_events);
+    let ring: Value = {
+        let listed = holdup().args(["ring", "--json", "--state"]).arg(&state).output().unwrap();
+        serde_json::from_slice(&listed.stdout).unwrap()
+    };
+    let ring = ring.as_array().unwrap();
+    assert!(ring.len() > 2, "{ring:?}");
+    for entry in ring.iter().take(4) {
+        let file = state.join("ring").join(entry["file"].as_str().unwrap());
+        let again = holdup().args(["--json", "--from"]).arg(file).output().unwrap();
+        let again: Value = serde_json::from_slice(&again.stdout).unwrap();
+        assert_eq!(again["answer"]["title"], entry["title"]);
+    }
+    if has_events {
+        let ours = |line: &&Value| {
+            line["finding"]["object"]["name"].as_str().unwrap().ends_with("watch.lock.of.the.test")
+        };
+        let lines = lines(&state);
+        let events: Vec<&str> =
+            lines.iter().filter(ours).map(|line| line["event"].as_str().unwrap()).collect();
+        assert_eq!(events, ["began", "ended"], "once each");
+        let sequence: Vec<u64> = lines.iter().map(|it| it["sequence"].as_u64().unwrap()).collect();
+        assert_eq!(sequence, (1..=sequence.len() as u64).collect::<Vec<_>>());
+    }
+}
+
+fn is_root() -> bool {
+    let asked = Command::new("id").arg("-u").output();
+    asked.is_ok_and(|answer| answer.stdout.trim_ascii() == b"0")
+}
+
+#[test]
+fn whoever_cannot_watch_is_told_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().join("state");
+    let nobody = holdup().arg("keep").arg("--state").arg(&state).output().unwrap();
+    let why = String::from_utf8_lossy(&nobody.stderr).into_owned();
+    assert_eq!(nobody.status.code(), Some(3), "{why}");
+    assert!(why.contains("nobody watches"), "{why}");
+    let config = folder.path().join("holdup.toml");
+    std::fs::write(&config, "window = \"10s\"\nhooks = []\n").unwrap();
+    let wrong = holdup().args(["watch", "--config"]).arg(&config).output().unwrap();
+    let why = String::from_utf8_lossy(&wrong.stderr).into_owned();
+    assert_eq!(wrong.status.code(), Some(2), "{why}");
+    assert!(why.contains("holdup.toml:2:1: unknown field `hooks`"), "{why}");
+    let missing = holdup().args(["ring", "--state"]).arg(&state).output().unwrap();
+    assert_eq!(missing.status.code(), Some(3));
+}
