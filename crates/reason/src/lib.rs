@@ -1,7 +1,7 @@
 //! FACTS -> WAITS -> GRAPH -> MEASURES -> RULES -> ANSWER. Pure: no I/O, no clock, no environment.
 //!
 //! The folders are the steps, in this order, and no step knows a later one: [`facts`] are pushed into a
-//! [`model::Model`], which indexes them; `waits` says what each wait is for; `graph` follows who would have to act for it to
+//! [`model::Model`], which indexes them; `programs` is what is known of concrete ones; `waits` says what each wait is for; `graph` follows who would have to act for it to
 //! end; `measure` computes the figures that several rules need; `rules` name ends; `answer` is what is said.
 
 pub mod answer;
@@ -9,6 +9,7 @@ pub mod facts;
 pub mod graph;
 pub mod measure;
 pub mod model;
+pub mod programs;
 pub mod rules;
 pub mod threshold;
 pub mod waits;

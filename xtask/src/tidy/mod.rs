@@ -3,14 +3,16 @@
 //! A rule reads nothing but the [`Tree`], so each has tests on imagined trees (one that breaks it,
 //! one that does not), and `the_house_is_tidy` holds the real one to all of them in `cargo test`.
 //! A message says file, line, why, and what to do. Exceptions are words in the file itself, where
-//! the next reader sees them, never a list in here.
+//! the next reader sees them; what no file can say of itself stands in exceptions.rs, with its reason.
 //!
 //! A new rule: a function in the module of its kind, a line in [`RULES`], a test.
 
 mod arrows;
+mod exceptions;
 mod facts;
 mod methods;
 mod modules;
+mod programs;
 mod rooms;
 mod rule_parts;
 mod rules;
@@ -65,6 +67,7 @@ pub const RULES: &[Rule] = &[
     arrows::manifests_keep_the_arrows,
     arrows::makers_see_facts_only,
     facts::facts_are_matched_by_name,
+    programs::programs_have_a_home,
     rooms::rooms_keep_their_order,
     rooms::files_make_no_circles,
     rules::every_rule_has_its_file_scenario_and_docs,

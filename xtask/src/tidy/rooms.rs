@@ -21,7 +21,7 @@ struct Flow {
 
 const REASON: Flow = Flow {
     src: "crates/reason/src/",
-    rooms: &["facts", "model", "waits", "graph", "measure", "rules", "answer"],
+    rooms: &["facts", "model", "programs", "waits", "graph", "measure", "rules", "answer"],
     closed: false,
 };
 

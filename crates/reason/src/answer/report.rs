@@ -12,9 +12,9 @@ pub use super::container_start::{ContainerStart, StartPhase};
 pub use crate::graph::end::EndKind;
 pub use crate::model::containers::Workload;
 pub use crate::model::names::ObjectName;
+pub use crate::programs::lock_kind::LockKind;
 pub use crate::rules::action::{ActedOn, Action, ActionKind, ActionTarget, Question};
 pub use crate::rules::wording::{Culprit, CulpritKind, Evidence, Impact, Remedy, Severity};
-pub use crate::waits::lock_kind::LockKind;
 
 use crate::facts::{Cost, OwnScheduling, TargetKind, ThreadRef};
 use serde::{Deserialize, Serialize};

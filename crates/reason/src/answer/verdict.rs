@@ -19,6 +19,7 @@ use crate::measure::Measures;
 use crate::measure::own_functions::works_in;
 use crate::model::object::Object;
 use crate::model::{lifetimes, words};
+use crate::programs::go;
 use crate::rules::lasting::lasting;
 use crate::rules::{Claim, ask, engine};
 use crate::waits::WaitClass;
@@ -214,7 +215,7 @@ fn ask(measures: &Measures<'_>, end: &End, is_named: bool) -> Option<Remedy> {
             Object::Inside(pid) | Object::Parked(pid) | Object::InterpreterLock(pid),
         ) => Some(program(&model.threads.thread_ref(*pid))),
         (EndKind::Lock, Object::Mutex { pid, .. }) => {
-            let question = ask::go_question(model, *pid);
+            let question = ask::question_of(model, &go::GO, *pid);
             Some(Remedy::default().ask(
                 Question::Program,
                 &model.threads.thread_ref(*pid),

@@ -133,13 +133,23 @@ pub struct Container {
 impl Container {
     /// It is a container or a pod of a runtime, and no unit or plain group.
     pub fn is_real(&self) -> bool {
-        !matches!(self.runtime.as_str(), "systemd" | "cgroup")
+        !self.is_unit() && self.runtime != "cgroup"
+    }
+
+    /// It is a unit of the host's service manager.
+    pub fn is_unit(&self) -> bool {
+        self.runtime == "systemd"
+    }
+
+    /// It is a pod, with its containers below it.
+    pub fn is_pod(&self) -> bool {
+        self.runtime == "kubernetes"
     }
 
     /// `shop/web-0/main`, `shop/web-0` for a pod itself, `web-1`.
     pub fn full_name(&self) -> String {
         match &self.pod {
-            Some(pod) if self.runtime == "kubernetes" => pod.clone(),
+            Some(pod) if self.is_pod() => pod.clone(),
             Some(pod) => format!("{pod}/{}", self.name),
             None => self.name.clone(),
         }

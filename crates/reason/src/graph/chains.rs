@@ -26,6 +26,7 @@ use super::ways::way::{Waiter, Way};
 use crate::facts::{Exit, Fork, Ns, ThreadRef};
 use crate::model::object::Object;
 use crate::model::{Model, ThreadKey};
+use crate::programs::go;
 use crate::waits::WaitClass;
 use crate::waits::goroutines::{self, Stands};
 use crate::waits::timeline::{Doing, Timelines, WaitSpan};
@@ -271,7 +272,7 @@ impl<'a> Chains<'a> {
             }
             Next::Goroutine(Stands::Asleep) => {
                 link.class = WaitClass::Timer;
-                link.object = Object::Timer("time.Sleep".into());
+                link.object = Object::Timer(go::SLEEPS.into());
                 None
             }
             Next::Peer(ino) => {

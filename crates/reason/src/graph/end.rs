@@ -10,10 +10,10 @@ use super::chains::{ChainLink, Leaf};
 use crate::facts::{Ns, ThreadRef};
 use crate::model::Model;
 use crate::model::object::Object;
+use crate::programs::lock_kind::LockKind;
 use crate::threshold::Threshold;
 use crate::waits::WaitClass;
 use crate::waits::goroutines::{self, Waiting};
-use crate::waits::lock_kind::LockKind;
 use crate::waits::user_stack;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -386,8 +386,8 @@ mod tests {
     use crate::answer::report::Finding;
     use crate::answer::{EndKind, explain};
     use crate::facts::*;
+    use crate::programs::lock_kind::LockKind;
     use crate::rules::scenes::*;
-    use crate::waits::lock_kind::LockKind;
 
     #[test]
     fn a_chain_of_a_moment_is_not_shown_whichever_came_first() {

@@ -7,37 +7,11 @@ use super::conversation::{PAUSE_MAX, answered_unseen_ns, asked_ns, is_same_thing
 use super::index::Index;
 use super::wakers::{SAMPLES_APART, by_kernel_thread, carrier, is_stalled, waker};
 use crate::facts::*;
+use crate::programs::java;
 use crate::threshold::Threshold;
 use crate::waits::timeline::WaitSpan;
 use crate::waits::{WaitClass, user_stack};
 use std::collections::HashSet;
-
-/// The thread that each Java machine has.
-const MACHINE: &str = "VM Thread";
-/// Threads of a Java machine's own, as the kernel cuts their names: they compile, collect and look after the machine, and
-/// serve nobody.
-const OF_MACHINE: &[&str] = &[
-    MACHINE,
-    "VM Periodic Tas",
-    "C1 CompilerThre",
-    "C2 CompilerThre",
-    "Sweeper thread",
-    "Monitor Deflati",
-    "Reference Handl",
-    "Finalizer",
-    "Common-Cleaner",
-    "Signal Dispatch",
-    "Service Thread",
-    "Notification Th",
-    "Attach Listener",
-    "GC Thread#",
-    "ParGC Thread#",
-    "GC task thread#",
-    "G1 ",
-    "ZWorker",
-    "ZDriver",
-    "Shenandoah",
-];
 
 /// A thread that was begun for a question may be older than it.
 static BORN_BEFORE_MAX: Threshold = Threshold::new(
@@ -71,10 +45,9 @@ static EVENTS_APART: Threshold = Threshold::new(
 /// Without the threads of a virtual machine's own; all, if no others are known.
 fn workers(threads: Vec<ThreadRef>) -> Vec<ThreadRef> {
     let machines: HashSet<u32> =
-        threads.iter().filter(|it| it.comm == MACHINE).map(|it| it.pid).collect();
-    let is_own = |it: &&ThreadRef| {
-        machines.contains(&it.pid) && OF_MACHINE.iter().any(|name| it.comm.starts_with(name))
-    };
+        threads.iter().filter(|it| java::is_machine(&it.comm)).map(|it| it.pid).collect();
+    let is_own =
+        |it: &&ThreadRef| machines.contains(&it.pid) && java::own_thread(&it.comm).is_some();
     if machines.is_empty() || threads.iter().all(|it| is_own(&it)) {
         return threads;
     }

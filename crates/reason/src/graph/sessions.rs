@@ -12,43 +12,13 @@ use super::index::Index;
 use super::question::is_for_a_question;
 use super::wakers::waker;
 use crate::facts::{Thread, ThreadRef};
+use crate::programs;
 use crate::waits::timeline::WaitSpan;
-
-/// What the title of a session says (PostgreSQL's ps_status: `postgres: [cluster: ]user database host activity`).
-#[derive(Debug, PartialEq, Eq)]
-struct Title<'a> {
-    database: &'a str,
-    activity: &'a str,
-}
-
-impl<'a> Title<'a> {
-    /// Of a process that serves no client there is none.
-    fn read(command: &'a str) -> Option<Self> {
-        let own = command.strip_prefix("postgres: ")?;
-        let own = own.split_once(": ").map_or(own, |(_, own)| own);
-        let mut words = own.splitn(4, ' ');
-        let (_user, database, host) = (words.next()?, words.next()?, words.next()?);
-        let is_host = host == "[local]" || host.ends_with(')');
-        let activity = words.next().map(str::trim_end).filter(|_| is_host)?;
-        Some(Self { database, activity })
-    }
-
-    fn waits(&self) -> bool {
-        self.activity.ends_with(" waiting")
-    }
-
-    /// It has a transaction, and goes on with it, or its client is to.
-    fn may_hold(&self) -> bool {
-        let ended = matches!(self.activity, "" | "idle" | "idle in transaction (aborted)");
-        let begins = matches!(self.activity, "authentication" | "startup" | "initializing");
-        !ended && !begins && !self.waits()
-    }
-}
 
 /// Whether a session says that it waits for a lock, by the end of the look, where `wait` stands.
 pub(super) fn says_that_it_waits(index: &Index<'_>, wait: &WaitSpan) -> bool {
     let waiter = index.model.threads.by_id.get(&wait.thread.pid).filter(|_| wait.standing);
-    waiter.and_then(|it| Title::read(&it.command)).is_some_and(|title| title.waits())
+    waiter.and_then(|it| programs::session(&it.command)).is_some_and(|session| session.waits)
 }
 
 /// Who lets go in the end of what a session waits for: its own server's clock ends the wait for a moment, to look for a
@@ -96,11 +66,11 @@ fn only_other_session(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
 fn session_by_title(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
     let identity = |pid: u32| index.model.threads.by_id.get(&pid);
     let waiter = identity(wait.thread.pid)?;
-    let database = Title::read(&waiter.command)?.database;
+    let database = programs::session(&waiter.command)?.database;
     let may_hold = |other: &Thread| {
-        let title = Title::read(&other.command);
+        let session = programs::session(&other.command);
         other.executable == waiter.executable
-            && title.is_some_and(|title| title.database == database && title.may_hold())
+            && session.is_some_and(|session| session.database == database && session.may_hold)
     };
     let siblings = index.families.living_children(waiter.parent_pid);
     let mut holders = siblings.into_iter().filter(|sibling| {
@@ -112,24 +82,11 @@ fn session_by_title(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
 
 #[cfg(test)]
 mod tests {
-    use super::Title;
     use crate::answer::explain;
     use crate::facts::*;
     use crate::graph::end::EndKind;
     use crate::rules::net::scenes::inet;
     use crate::rules::scenes::*;
-
-    #[test]
-    fn a_title_says_where_a_session_is_and_what_it_does() {
-        let read = |command| Title::read(command).map(|title| (title.database, title.activity));
-        let session = "postgres: app sales 10.0.0.7(56592) UPDATE waiting";
-        assert_eq!(read(session), Some(("sales", "UPDATE waiting")));
-        assert_eq!(read("postgres: 15/main: app sales [local] idle"), Some(("sales", "idle")));
-        assert_eq!(read("postgres: app sales ::1(5000) SELECT"), Some(("sales", "SELECT")));
-        for other in ["postgres: checkpointer ", "postgres: autovacuum worker sales", "bash -c x"] {
-            assert_eq!(read(other), None, "{other}");
-        }
-    }
 
     /// Session 20 of a server waits for a lock of the table of locks, which its stack says; sessions 30 and 31 do what
     /// their titles say. Who would have to act for 10, the client of session 20.

@@ -8,8 +8,9 @@
 //! A group's member is who belongs to it by its cgroup files, or whose bios were charged to it: that is known even of
 //! processes that were gone before anybody read where they belonged.
 
-use super::disk_threads::{is_journal, is_kernel};
+use super::disk_threads::is_kernel;
 use crate::facts::*;
+use crate::model::kernel_threads::{is_journal, is_journal_of};
 use crate::model::object::Object;
 use crate::model::{Model, membership};
 use crate::waits::WaitClass;
@@ -110,9 +111,7 @@ fn waits<'a>(
 fn disk_of(model: &Model, wait: &WaitSpan) -> Option<DeviceNumber> {
     match (wait.class, &wait.object) {
         (WaitClass::Disk, Object::Disk(None)) if is_journal(&wait.thread) => {
-            let name = wait.thread.comm.strip_prefix("jbd2/")?;
-            let of =
-                |disk: &&Disk| name.strip_prefix(&*disk.name).is_some_and(|p| p.starts_with('-'));
+            let of = |disk: &&Disk| is_journal_of(&wait.thread, &disk.name);
             model.disk.all.values().find(of).map(|disk| disk.dev)
         }
         (WaitClass::Disk | WaitClass::PageFault, Object::Disk(dev)) => *dev,

@@ -10,6 +10,7 @@
 
 use crate::facts::*;
 use crate::model::Model;
+use crate::model::kernel_threads::is_worker;
 use crate::threshold::Threshold;
 
 /// A residual of Little's law above this marks a queue as unmeasured.
@@ -273,7 +274,7 @@ fn upper_edge(slot: usize) -> f64 {
 /// wait on any host, and half of the little time of a device that has hardly anything to do.
 pub fn worker_ready_seconds(model: &Model, device: &Disk) -> Option<f64> {
     device.backing_file.as_ref()?;
-    let is_worker = |time: &&ThreadTime| time.kernel && time.thread.comm.starts_with("kworker/");
+    let is_worker = |time: &&ThreadTime| time.kernel && is_worker(&time.thread);
     let ready_ns: u64 =
         model.threads.times.iter().filter(is_worker).map(|time| time.runnable_ns).sum();
     let ready = ready_ns as f64 / 1e9;

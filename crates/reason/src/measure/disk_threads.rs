@@ -5,15 +5,11 @@
 
 use crate::facts::ThreadRef;
 use crate::model::Model;
-
-/// The thread that commits a journal of ext4.
-pub fn is_journal(thread: &ThreadRef) -> bool {
-    thread.comm.starts_with("jbd2/")
-}
+use crate::model::kernel_threads::{is_journal, is_worker};
 
 /// A thread of the kernel, by what is known of it or by its name.
 pub fn is_kernel(model: &Model, thread: &ThreadRef) -> bool {
     model.threads.by_id.get(&thread.pid).is_some_and(|known| known.kernel)
-        || thread.comm.starts_with("kworker")
+        || is_worker(thread)
         || is_journal(thread)
 }

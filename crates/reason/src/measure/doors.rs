@@ -6,20 +6,12 @@
 
 use crate::facts::{Endpoint, ObjectRef};
 use crate::model::Model;
+use crate::programs::Doors;
 use crate::waits::poll_intent::TCP_LISTEN;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Parents above a process that may listen for it: a worker, its master, and one that watches over that.
 const ABOVE: usize = 3;
-
-/// The sockets of one process, each once, in the order of their numbers.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Doors {
-    /// TCP, as this host reaches it: of a socket on all addresses, its loopback.
-    pub tcp: Vec<SocketAddr>,
-    /// Paths of unix sockets, as the process sees them.
-    pub unix: Vec<String>,
-}
 
 /// Where a process can be spoken to.
 pub fn of(model: &Model, pid: u32) -> Doors {

@@ -2,7 +2,7 @@
 //!
 //! A wait that was found standing has a begin of the scheduler's clock: it says when the thread last ran, not that it
 //! has waited in one place ever since. Such a wait is as long as the part of it within the look, and at least that.
-//! Must not: say it in words (rules/process/wait_words.rs).
+//! Must not: say it in words (rules/wait_words.rs).
 
 use crate::model::Model;
 use crate::waits::timeline::WaitSpan;

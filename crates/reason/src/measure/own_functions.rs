@@ -8,6 +8,7 @@ use crate::measure::Measures;
 use crate::measure::cpu_profile::SAMPLES_MIN;
 use crate::measure::interpreters::Interpreted;
 use crate::model::{Model, words};
+use crate::programs::go;
 use crate::threshold::Threshold;
 use crate::waits::{goroutines, user_stack};
 use std::collections::BTreeMap;
@@ -123,7 +124,7 @@ pub fn stands_in(model: &Model, thread: &ThreadRef, (from, to): (Ns, Ns)) -> Opt
         return Some(format!("{}(){file}", frame.function));
     }
     let standing = goroutines::standing(model, thread.pid, (from, to));
-    let mut asleep = standing.into_iter().filter(|one| goroutines::sleeps(one));
+    let mut asleep = standing.into_iter().filter(|one| go::sleeps(one));
     let only = asleep.next().filter(|_| asleep.next().is_none())?;
     goroutines::function(only).map(|function| format!("{function}()"))
 }

@@ -1,6 +1,6 @@
 //! How often something was refused, from when to when, and by what limit: the figures behind a wait between tries.
 //!
-//! Must not: say what a refusal is for (waits/retries.rs), or put it into words (rules/process/refusal_words.rs).
+//! Must not: say what a refusal is for (waits/retries.rs), or put it into words (rules/refusal_words.rs).
 
 use crate::facts::{Denied, Ns};
 use crate::model::Model;

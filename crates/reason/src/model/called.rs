@@ -4,6 +4,7 @@
 //! (names.rs).
 
 use super::object::FileKey;
+use super::terminal::Terminal;
 use crate::facts::*;
 use std::collections::HashMap;
 
@@ -36,7 +37,7 @@ impl Called {
                     known.1.clone_from(path);
                 }
             }
-            ObjectRef::Tty { name, dev } if !name.starts_with("ptm/") => {
+            ObjectRef::Tty { name, dev } if !Terminal::of(name).is_shown() => {
                 self.terminals.entry(*dev).or_insert_with(|| name.clone());
             }
             _ => {}

@@ -101,10 +101,10 @@ impl Containers {
         let own = self.all.iter().find(|known| known.cgroups.iter().any(|own| own == path));
         match own {
             Some(own) if own.is_real() => {
-                let kind = if own.runtime == "kubernetes" { "pod" } else { "container" };
+                let kind = if own.is_pod() { "pod" } else { "container" };
                 (kind, self.called(own))
             }
-            Some(own) if own.runtime == "systemd" => ("unit", self.called(own)),
+            Some(own) if own.is_unit() => ("unit", self.called(own)),
             _ if is_drawn(last_part(path)) => ("cgroup", self.beside(path, path.to_string())),
             _ => ("cgroup", path.to_string()),
         }
@@ -133,7 +133,7 @@ impl Containers {
             Some(None) => (None, known.pod.clone()),
             None => (None, None),
         };
-        let is_unit = known.runtime == "systemd";
+        let is_unit = known.is_unit();
         let is_named = known.is_real() || is_unit || is_drawn(&known.name);
         Workload {
             name: is_named.then(|| self.called(known)),

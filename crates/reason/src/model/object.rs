@@ -6,6 +6,7 @@
 //!
 //! Edit together: names.rs (what each is called).
 
+use super::terminal::Terminal;
 use crate::facts::{DeviceNumber, FileRef, ObjectRef};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -164,7 +165,7 @@ impl From<&ObjectRef> for Object {
             ObjectRef::Inet(socket) => Self::Inet(socket.ino),
             ObjectRef::Unix { ino, .. } => Self::Unix(*ino),
             // The side of whoever shows it: what comes there programs have written.
-            ObjectRef::Tty { name, dev } if name.starts_with("ptm/") => {
+            ObjectRef::Tty { name, dev } if Terminal::of(name).is_shown() => {
                 Self::Other("pty master".into(), u64::from(dev.minor))
             }
             ObjectRef::Tty { dev, .. } => Self::Tty(*dev),

@@ -1,119 +1,32 @@
 //! What only a program itself knows: the question to ask it, as a command with the process and its address filled in.
 //!
-//! For ends behind which nothing can be seen from outside: a row lock, a pool, a turn. One table by the program's name; a program
-//! that is not in it gets the stacks of its threads. A row is one that was tried against the real program (lab/field/questions.py),
+//! For ends behind which nothing can be seen from outside: a row lock, a pool, a turn. What a program answers is in its file
+//! (programs/); one that has none gets the stacks of its threads. A question is one that was tried against the real program (lab/field/questions.py),
 //! by root of the same host, as Debian sets the program up. Nothing of it is ever run by holdup. Here, and not with the answer, because
 //! rules give the question as a way out too.
 //!
 //! Rejected: a signal that makes a program print its state (some end of it), a debugger where the program answers by
 //! itself, `strace -p` (it stops each call, and of one that stands already shows no arguments).
 //!
-//! Edit together: lab/field/questions.py, measure/doors.rs.
+//! Edit together: lab/field/questions.py, programs/, measure/doors.rs.
 
 use crate::facts::InetRef;
-use crate::measure::doors::{self, Doors};
-use crate::model::{Model, words};
+use crate::measure::doors;
+use crate::model::Model;
+use crate::programs::{self, Program, stacks_with_warning};
 use crate::rules::action::{Action, Question};
 use crate::rules::net::ways_out;
 use crate::rules::wording::Remedy;
-use std::net::SocketAddr;
-
-/// The sessions that have a transaction open, the oldest first: who waits for whom, since when, and what each did last.
-const POSTGRES_SESSIONS: &str = "select pid, pg_blocking_pids(pid) as waits_for, state, xact_start, client_port, left(query, 60) \
-                                 from pg_stat_activity where xact_start is not null or pid = ";
-/// The sessions with their clients, the open transactions, and whose row locks are in whose way.
-const MARIADB_SESSIONS: &str = "show full processlist; \
-    select trx_mysql_thread_id as id, trx_state, trx_started, trx_query from information_schema.innodb_trx; \
-    select waiting_pid, waiting_query, blocking_pid, blocking_trx_age, sql_kill_blocking_connection from sys.innodb_lock_waits";
 
 /// The command that asks a process what it waits for.
 pub fn question(model: &Model, pid: u32) -> String {
-    question_as(model, &model.threads.process_name(pid), pid)
+    let program = programs::of(&model.threads.process_name(pid));
+    program.map_or_else(|| stacks_with_warning(pid), |it| question_of(model, it, pid))
 }
 
 /// The same of a process that is known to be of a program, whatever it calls itself.
-pub fn question_as(model: &Model, program: &str, pid: u32) -> String {
-    let doors = doors::of(model, pid);
-    match program {
-        "postgres" => {
-            let psql = psql(&doors, "postgres");
-            format!("{psql} -c \"{POSTGRES_SESSIONS}{pid} order by xact_start\"")
-        }
-        "pgbouncer" => {
-            let psql = psql(&doors, "pgbouncer");
-            // Whoever has a `link` has a connection to the server.
-            format!("{psql} -x -c 'show pools' -c 'show clients'")
-        }
-        "mariadbd" => format!("mariadb{} -e \"{MARIADB_SESSIONS}\"", of_mariadb(&doors)),
-        "mysqld" => format!("mysql{} -e \"{MARIADB_SESSIONS}\"", of_mariadb(&doors)),
-        "redis-server" => {
-            let cli = format!("redis-cli{}", of_redis(&doors));
-            format!("{cli} client list; {cli} slowlog get 5")
-        }
-        "java" => format!("jcmd {pid} Thread.print"),
-        _ if program.starts_with("python") || program.starts_with("gunicorn") => {
-            python_question(pid)
-        }
-        // The script is open while it runs.
-        _ if program.starts_with("php-fpm") => format!("ls -l /proc/{pid}/fd; {}", stacks(pid)),
-        _ => stacks(pid),
-    }
-}
-
-fn stacks(pid: u32) -> String {
-    format!("gdb -p {pid} -batch -ex 'thread apply all bt'   # stops it for a moment")
-}
-
-/// psql as the superuser of a server of PostgreSQL's kind: over its own socket that user needs no password.
-fn psql(doors: &Doors, user: &str) -> String {
-    let own = doors.unix.iter().find_map(|path| path.split_once("/.s.PGSQL."));
-    let at = match (own, doors.tcp.first()) {
-        (Some((folder, port)), _) => format!(" -h {} -p {port}", words::shell(folder)),
-        (None, Some(at)) => format!(" -h {} -p {}", at.ip(), at.port()),
-        (None, None) => String::new(),
-    };
-    match user {
-        "postgres" => format!("runuser -u postgres -- psql{at}"),
-        // Its console: a database of that name, for whoever runs it.
-        _ => format!("runuser -u postgres -- psql{at} -U {user} {user}"),
-    }
-}
-
-fn of_mariadb(doors: &Doors) -> String {
-    match (doors.unix.first(), doors.tcp.first()) {
-        (Some(path), _) => format!(" -S {}", words::shell(path)),
-        (None, Some(at)) => format!(" -h {} -P {}", at.ip(), at.port()),
-        (None, None) => String::new(),
-    }
-}
-
-fn of_redis(doors: &Doors) -> String {
-    match (doors.tcp.first(), doors.unix.first()) {
-        (Some(at), _) => format!(" -h {} -p {}", at.ip(), at.port()),
-        (None, Some(path)) => format!(" -s {}", words::shell(path)),
-        (None, None) => String::new(),
-    }
-}
-
-/// The command that lists the Python functions of a process's threads, without a stop.
-pub fn python_question(pid: u32) -> String {
-    format!("py-spy dump --nonblocking --pid {pid}   # pipx install py-spy")
-}
-
-/// The command that has a Go program list its goroutines: it answers only if the program was built with net/http/pprof and
-/// serves it, by its own address. A debugger stops it, and a signal that prints stacks ends it.
-pub fn go_question(model: &Model, pid: u32) -> String {
-    let url = |at: &SocketAddr| format!("'http://{at}/debug/pprof/goroutine?debug=2'");
-    let urls: Vec<String> = doors::of(model, pid).tcp.iter().map(url).collect();
-    let warning = format!(
-        "if it has net/http/pprof; dlv attach {pid} stops it; never kill -QUIT, which ends it"
-    );
-    match urls.is_empty() {
-        true => format!(
-            "ss -tlnp | grep pid={pid}   # then curl -s 'http://ADDRESS/debug/pprof/goroutine?debug=2', {warning}"
-        ),
-        false => format!("curl -s -m 5 {}   # {warning}", urls.join(" ")),
-    }
+pub fn question_of(model: &Model, program: &Program, pid: u32) -> String {
+    program.question(&doors::of(model, pid), pid)
 }
 
 /// The command that shows one connection as the kernel has it: what was sent and not acknowledged, and for how long
@@ -153,7 +66,8 @@ mod tests {
     }
 
     fn asked(comm: &str, at: Vec<ObjectRef>) -> String {
-        question_as(&listening(comm, at), comm, 7)
+        programs::of(comm)
+            .map_or_else(|| stacks_with_warning(7), |it| question_of(&listening(comm, at), it, 7))
     }
 
     #[test]
@@ -188,10 +102,10 @@ mod tests {
     #[test]
     fn a_go_program_is_asked_without_a_stop_wherever_it_listens() {
         let two = listening("shop", vec![tcp("127.0.0.1:8080"), tcp("[::]:6060")]);
-        let asked = go_question(&two, 7);
+        let asked = question_of(&two, &programs::go::GO, 7);
         assert!(asked.contains("'http://127.0.0.1:8080/debug/pprof/goroutine?debug=2'"), "{asked}");
         assert!(asked.contains("'http://[::1]:6060/debug/pprof/goroutine?debug=2'"), "{asked}");
-        let nowhere = go_question(&listening("shop", Vec::new()), 7);
+        let nowhere = question_of(&listening("shop", Vec::new()), &programs::go::GO, 7);
         assert!(nowhere.starts_with("ss -tlnp | grep pid=7   # then curl "), "{nowhere}");
     }
 

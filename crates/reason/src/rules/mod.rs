@@ -10,10 +10,14 @@
 pub mod action;
 pub mod ask;
 pub mod engine;
+pub(crate) mod holder_doing;
 pub mod lasting;
+pub(crate) mod own_time;
 pub mod proof;
+pub(crate) mod refusal_words;
 pub mod remedy;
 pub mod rule;
+pub(crate) mod wait_words;
 pub mod wording;
 
 pub(crate) mod cpu;

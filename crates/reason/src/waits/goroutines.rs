@@ -5,12 +5,13 @@
 //! began to stand soon after it. The runtime keeps no owner of a mutex. So whoever has it is named only if one goroutine
 //! alone can have it: whose stack refers to it, or the only one beside those that wait for it. Must not: guess among several.
 //!
-//! Edit together: lock_functions.rs (what a stack says), graph/chains.rs (who asks), rules/lock/goroutine.rs.
+//! Edit together: programs/go.rs (what a stack says), graph/chains.rs (who asks), rules/lock/goroutine.rs.
 
-use super::lock_kind::LockKind;
 use super::user_stack;
 use crate::facts::{Goroutine, Goroutines, Ns};
 use crate::model::Model;
+use crate::programs::go::{self, accepts, polls, sleeps};
+use crate::programs::lock_kind::LockKind;
 
 /// A reading is reported again after a second; what was read last may be believed for a little longer.
 const REPORTED_AGAIN_NS: Ns = 1_300_000_000;
@@ -44,24 +45,6 @@ pub struct Waiting<'m> {
 /// The kind of lock that a goroutine waits for, if it waits for one that somebody has.
 fn lock_kind(of: &Goroutine) -> Option<LockKind> {
     user_stack::kind(&of.frames).filter(|kind| matches!(kind, LockKind::Mutex | LockKind::Rwlock))
-}
-
-fn is_in(of: &Goroutine, function: &str) -> bool {
-    of.frames.iter().any(|frame| frame.function == function)
-}
-
-/// Waits for a descriptor: for the next question, for an answer, or for somebody to connect.
-fn polls(of: &Goroutine) -> bool {
-    is_in(of, "internal/poll.runtime_pollWait")
-}
-
-/// Sleeps on purpose.
-pub fn sleeps(of: &Goroutine) -> bool {
-    is_in(of, "time.Sleep")
-}
-
-fn accepts(of: &Goroutine) -> bool {
-    is_in(of, "internal/poll.(*FD).Accept")
 }
 
 /// Goroutines that stood, each with the reading and until when what it says holds.
@@ -99,7 +82,7 @@ pub fn standing(model: &Model, pid: u32, (from, to): (Ns, Ns)) -> Vec<&Goroutine
 
 /// Whether no function of the program, or of its libraries, is on a goroutine's stack.
 fn is_runtimes(one: &Goroutine) -> bool {
-    function(one).is_none_or(|function| function.starts_with("runtime."))
+    function(one).is_none_or(go::is_runtimes)
 }
 
 /// The least wait that is looked up among goroutines.
@@ -185,35 +168,18 @@ fn only<'g>(mut all: impl Iterator<Item = &'g Goroutine>) -> Option<&'g Goroutin
 /// The function of the program that a goroutine stands in: the first that is not of Go's own library, else the first that
 /// is not of the runtime.
 pub fn function(one: &Goroutine) -> Option<&str> {
-    const LIBRARY: &[&str] = &[
-        "bufio", "bytes", "compress", "context", "crypto", "database", "encoding", "fmt",
-        "internal", "io", "log", "net", "os", "runtime", "sync", "syscall", "time", "vendor",
-    ];
-    let is_own = |function: &&str| {
-        let package = function.split(['/', '.']).next().unwrap_or_default();
-        !package.is_empty() && !LIBRARY.contains(&package)
-    };
     let mut functions = one.frames.iter().map(|frame| frame.function.as_str());
-    functions.find(is_own).or_else(|| user_stack::function(&one.frames))
+    functions
+        .find(|function| go::is_of_a_program(function))
+        .or_else(|| user_stack::function(&one.frames))
 }
 
 /// What a goroutine does, as a verb.
 pub fn does(one: &Goroutine) -> &'static str {
-    const DOES: &[(&str, &str)] = &[
-        ("time.Sleep", "sleeps"),
-        ("net/http.(*persistConn).roundTrip", "waits for another server's answer"),
-        ("internal/poll.runtime_pollWait", "waits for a connection or a file"),
-        ("runtime.selectgo", "waits in select"),
-        ("runtime.chanrecv", "waits for a channel"),
-        ("runtime.chansend", "waits for room in a channel"),
-        ("sync.(*Cond).Wait", "waits for a condition"),
-        ("sync.(*WaitGroup).Wait", "waits for other goroutines"),
-    ];
     if lock_kind(one).is_some() {
         return "waits for another mutex";
     }
-    let known = DOES.iter().find(|(function, _)| is_in(one, function));
-    known.map_or("is in a system call", |(_, does)| does)
+    go::does(one).unwrap_or("is in a system call")
 }
 
 #[cfg(test)]

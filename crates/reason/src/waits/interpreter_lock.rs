@@ -5,11 +5,11 @@
 //! itself; else a stack that was read says it. All such waits are for one object. Must not: say who has it (graph/holders.rs).
 
 use super::WaitClass;
-use super::lock_kind::LockKind;
 use super::span::WaitSpan;
 use super::user_stack;
 use crate::model::Model;
 use crate::model::object::Object;
+use crate::programs::lock_kind::LockKind;
 
 /// Names the wait, if it is one for an interpreter's lock.
 pub fn reclassify(model: &Model, wait: &mut WaitSpan) {

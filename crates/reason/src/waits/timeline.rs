@@ -14,7 +14,6 @@
 use super::ended;
 use super::futex_handoff;
 use super::interpreter_lock;
-use super::lock_kind::LockKind;
 use super::poll_intent::Accepted;
 use super::{
     WaitClass, classify, classify_ended, kernel_lock, monitor, nagle, objects, open_locked,
@@ -23,6 +22,7 @@ use super::{
 use crate::facts::*;
 use crate::model::object::Object;
 use crate::model::{Model, RawWaits, ThreadKey};
+use crate::programs::lock_kind::LockKind;
 use std::collections::{BTreeMap, HashMap};
 
 pub use super::span::WaitSpan;
@@ -494,7 +494,7 @@ fn reclassify_by_stack(model: &Model, wait: &mut WaitSpan) {
         (wait.class, wait.object) = (WaitClass::Child, Object::Child(None));
         return;
     }
-    if user_stack::wants_ruby_mutex(&stack.frames) && (is_word || wait.class == WaitClass::Idle) {
+    if user_stack::wants_mutex(&stack.frames) && (is_word || wait.class == WaitClass::Idle) {
         (wait.class, wait.object) = of_monitor;
         return;
     }

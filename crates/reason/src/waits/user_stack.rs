@@ -1,96 +1,60 @@
 //! What a thread waits for, and in which of its program's functions, by its user stack.
 //!
-//! Owns how the tables of lock_functions.rs are read: kinds wherever they are, idle pools only next to the wait, as
+//! Owns how what is known of programs (programs/) is read: kinds wherever they are, idle pools only next to the wait, as
 //! all that a pool runs has their functions further out, and the plain ways to sleep last. Functions of an engine without
 //! names (a stripped server) are known by those around them. Pure.
 //!
 //! Must not: say who holds a lock (graph/), or guess: what no row names has no kind.
 
-use super::function_names::{NamedFrames, is_a_method, is_javas_own, is_one_of, may_be_named};
-use super::lock_functions::*;
-use super::lock_kind::LockKind;
 use super::monitor;
 use crate::facts::{Ns, ThreadRef, UserFrame};
 use crate::model::Model;
+use crate::programs::lock_kind::LockKind;
+use crate::programs::{self, NamedFrames, is_extension, is_own_library, is_script, java};
 
-/// Methods of Java's own that a thread is in, up to the one that the program called, and all that is further out; none where
-/// the program's own method is the innermost.
-fn javas_own(frames: &[UserFrame]) -> Option<(&[UserFrame], &[UserFrame])> {
-    let begin = frames.iter().position(is_javas_own)?;
-    let (native, methods) = frames.split_at(begin);
-    let length = methods.iter().take_while(|frame| is_javas_own(frame)).count();
-    native.iter().all(|frame| frame.module.contains(".so")).then(|| methods.split_at(length))
-}
-
-/// What a thread of a Java program waits for by the methods of Java's own.
-fn java_kind(frames: &[UserFrame]) -> Option<LockKind> {
-    let (own, outer) = javas_own(frames)?;
-    let has = |names: &[&str]| own.iter().any(|frame| names.contains(&frame.function.as_str()));
-    let known = JAVA_KINDS.iter().find(|(_, names)| has(names)).map(|(kind, _)| *kind);
-    let near = own.iter().chain(outer.iter().take(JAVA_POOL_FRAMES));
-    let pool = || near.clone().any(|frame| is_one_of(&frame.function, JAVA_POOLS));
-    match known {
-        Some(kind) if kind.is_held() => Some(kind),
-        _ if pool() => Some(LockKind::Idle),
-        known => known,
-    }
-}
+/// Frames in which a function of an idle pool is looked for.
+const IDLE_FRAMES: usize = 9;
 
 /// Whether a thread of a Java program is parked, and not for want of work.
 pub fn is_parked_in_java(frames: &[UserFrame]) -> bool {
-    let parks = |frame: &UserFrame| JAVA_PARKS.contains(&frame.function.as_str());
-    frames.iter().any(parks) && kind(frames) != Some(LockKind::Idle)
+    java::is_parked(frames) && kind(frames) != Some(LockKind::Idle)
 }
 
 /// What a stack waits for; none if no function of it says.
 pub fn kind(frames: &[UserFrame]) -> Option<LockKind> {
     let named = NamedFrames::of(frames);
-    if named.position(&[PROC_SLEEP]).is_some() {
-        return named.first(AFTER_PROC_SLEEP);
+    if let Some(wanted) = named.wanted_of_a_table() {
+        return wanted;
     }
-    if wants_ruby_mutex_by(&named) {
+    if named.wants_mutex() {
         return Some(LockKind::Mutex);
     }
-    let reported = named.first(KINDS);
+    let reported = named.locked();
     // The machine itself holds it up, whatever the program called.
     let by_machine = [LockKind::GarbageCollection, LockKind::Monitor];
-    let of_java = java_kind(frames).filter(|_| reported.is_none_or(|it| !by_machine.contains(&it)));
+    let of_java = java::kind_of_method(frames)
+        .filter(|_| reported.is_none_or(|it| !by_machine.contains(&it)));
     if let Some(reported) = of_java.or(reported) {
         return Some(reported);
     }
-    if named.position(IDLE).is_some_and(|at| at < IDLE_FRAMES) {
+    if named.idle().is_some_and(|at| at < IDLE_FRAMES) {
         return Some(LockKind::Idle);
     }
-    let plain = named.first(PLAIN);
-    // An engine below the server's handler that sleeps in a condition: for a row of its own table of locks.
-    let in_engine = frames.iter().any(|frame| frame.function.starts_with("handler::ha_"));
-    if plain == Some(LockKind::Condition) && in_engine {
+    let plain = named.plain();
+    if plain == Some(LockKind::Condition) && frames.iter().any(programs::is_engine) {
         return Some(LockKind::RowLock);
     }
     plain
 }
 
-/// Whether a thread of Ruby wants a mutex that another has. It sleeps in a call of its own choice, which says nothing.
-pub fn wants_ruby_mutex(frames: &[UserFrame]) -> bool {
-    wants_ruby_mutex_by(&NamedFrames::of(frames))
-}
-
-fn wants_ruby_mutex_by(named: &NamedFrames<'_>) -> bool {
-    let takes = named.position(RUBY_MUTEX);
-    takes.is_some_and(|takes| named.position(RUBY_RUNS).is_none_or(|runs| runs >= takes))
-}
-
-/// Whether a function of a stack has one of these names.
-fn has(frames: &[UserFrame], names: &[&str]) -> bool {
-    NamedFrames::of(frames).position(names).is_some()
+/// Whether a thread wants a mutex that another has. It sleeps in a call of its runtime's choice, which says nothing.
+pub fn wants_mutex(frames: &[UserFrame]) -> bool {
+    NamedFrames::of(frames).wants_mutex()
 }
 
 /// Whether it waits for a child that it began, in a loop of events for that alone.
 pub fn waits_for_child(frames: &[UserFrame]) -> bool {
-    let is_known = |frame: &UserFrame| {
-        CHILD_SCRIPTS.contains(&(frame.function.as_str(), frame.module.as_str()))
-    };
-    has(frames, CHILD) || frames.iter().any(is_known)
+    NamedFrames::of(frames).has_child_loop() || frames.iter().any(programs::waits_for_child_in)
 }
 
 /// Whether whoever has this stack is held up by who has a lock, and does not wait for work. Of a lock of Python's, or a word
@@ -100,11 +64,11 @@ pub fn waits_for_child(frames: &[UserFrame]) -> bool {
 pub fn is_held_up(frames: &[UserFrame], is_timed: bool) -> bool {
     match kind(frames) {
         Some(LockKind::ProgramLock) => {
-            let inner = frames.iter().position(|frame| is_script(frame) || is_runtimes(frame));
+            let inner = frames.iter().position(|frame| is_script(frame) || is_own_library(frame));
             let is_own = inner.is_some_and(|at| {
-                !is_runtimes(&frames[at]) && !frames[..at].iter().any(is_an_extensions)
+                !is_own_library(&frames[at]) && !frames[..at].iter().any(is_extension)
             });
-            !is_timed && is_own && !has(frames, WORKER)
+            !is_timed && is_own && !NamedFrames::of(frames).is_worker()
         }
         Some(kind) => kind.holds_up(),
         None => false,
@@ -113,23 +77,7 @@ pub fn is_held_up(frames: &[UserFrame], is_timed: bool) -> bool {
 
 /// Whether it lets time pass: a virtual machine sleeps in a condition that nobody signals.
 pub fn sleeps(frames: &[UserFrame]) -> bool {
-    let is_javas = |(own, _): (&[UserFrame], _)| own.iter().any(|it| it.function == JAVA_SLEEP);
-    has(frames, SLEEP) || javas_own(frames).is_some_and(is_javas)
-}
-
-/// Whether it is a function of a script.
-fn is_script(frame: &UserFrame) -> bool {
-    !frame.function.is_empty() && SCRIPTS.iter().any(|end| frame.module.ends_with(end))
-}
-
-/// Whether it is a function of what extends a script's language.
-fn is_an_extensions(frame: &UserFrame) -> bool {
-    EXTENSIONS.iter().any(|part| frame.module.contains(part))
-}
-
-/// Whether that script is of the language's own library.
-fn is_runtimes(frame: &UserFrame) -> bool {
-    RUNTIME_SCRIPTS.iter().any(|start| frame.module.starts_with(start))
+    NamedFrames::of(frames).sleeps() || java::sleeps_in_method(frames)
 }
 
 /// The function of the program that waits: the first that is neither the C library's, nor a runtime's, nor one of those
@@ -140,24 +88,16 @@ pub fn function(frames: &[UserFrame]) -> Option<&str> {
 
 /// The frame of that function.
 pub fn frame(frames: &[UserFrame]) -> Option<&UserFrame> {
-    let tables = || KINDS.iter().chain(AFTER_PROC_SLEEP).chain(PLAIN).map(|(_, names)| *names);
     let is_plumbing = |frame: &&UserFrame| {
-        let (name, file) = (frame.function.as_str(), frame.module.as_str());
         if is_script(frame) {
-            return is_runtimes(frame);
+            return is_own_library(frame);
         }
-        name.is_empty()
-            || PLUMBING_PROGRAMS.contains(&file)
-            || PLUMBING_FILES.iter().any(|start| file.starts_with(start))
-            || PLUMBING_PATHS.iter().any(|start| name.starts_with(start))
-            || !is_a_method(frame)
-                && may_be_named(name)
-                && tables().chain([PLUMBING, IDLE]).any(|names| is_one_of(name, names))
+        frame.function.is_empty() || programs::is_library(frame) || programs::is_known(frame)
     };
     let known = || frames.iter().filter(|frame| !is_plumbing(frame));
     // Of a language that tells lines the program's own comes before what its interpreter or a library calls for it.
     let own = known().find(|frame| frame.line != 0);
-    own.or_else(|| known().find(|frame| !is_an_extensions(frame))).or_else(|| known().next())
+    own.or_else(|| known().find(|frame| !is_extension(frame))).or_else(|| known().next())
 }
 
 /// The kind of lock that a thread waited for within a time, if its stack was read and says so, or its machine.

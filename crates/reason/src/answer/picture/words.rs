@@ -10,7 +10,7 @@ use crate::answer::report::{AnswerEnd, Culprit, CulpritKind, ObjectName};
 use crate::graph::end::EndKind;
 use crate::model::Model;
 use crate::model::object::Object;
-use crate::waits::lock_kind::LockKind;
+use crate::programs::lock_kind::LockKind;
 use crate::waits::span::WaitSpan;
 use crate::waits::{WaitClass, user_stack};
 

@@ -4,13 +4,14 @@
 
 use crate::facts::{DeviceNumber, Endpoint, ObjectRef};
 use crate::model::Model;
+use crate::model::terminal::Terminal;
 use std::collections::HashMap;
 
 /// Descriptors of whoever serves a device.
 pub struct Devices<'a> {
     fuse: HashMap<DeviceNumber, Vec<&'a Endpoint>>,
-    /// By the name of the terminal that programs have, `pts/3`.
-    terminals: HashMap<String, Vec<&'a Endpoint>>,
+    /// By the number of the pair.
+    terminals: HashMap<&'a str, Vec<&'a Endpoint>>,
 }
 
 impl<'a> Devices<'a> {
@@ -23,9 +24,8 @@ impl<'a> Devices<'a> {
                     devices.fuse.entry(*dev).or_default().push(endpoint);
                 }
                 ObjectRef::Tty { name, .. } => {
-                    if let Some(index) = name.strip_prefix("ptm/") {
-                        let slave = format!("pts/{index}");
-                        devices.terminals.entry(slave).or_default().push(endpoint);
+                    if let Terminal::Shown(index) = Terminal::of(name) {
+                        devices.terminals.entry(index).or_default().push(endpoint);
                     }
                 }
                 _ => {}
@@ -50,6 +50,7 @@ impl<'a> Devices<'a> {
 
     /// Who is at the other side of a terminal; nobody knows of one that was not seen.
     pub(in crate::graph) fn terminal_masters(&self, name: &str) -> Option<&[&'a Endpoint]> {
-        self.terminals.get(name).map(Vec::as_slice)
+        let Terminal::Used(index) = Terminal::of(name) else { return None };
+        self.terminals.get(index).map(Vec::as_slice)
     }
 }

@@ -12,6 +12,7 @@ use super::cpu_waits::{Bound, by_mask, claims, gathered, on_path};
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::interrupts::{self, Interrupts, busiest_receiver};
+use crate::model::kernel_threads::KernelThread;
 use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::action::{Action, ActionKind, Question};
@@ -182,13 +183,11 @@ fn matched<'m>(
 
 /// What the kernel's threads for soft interrupts ran on these CPUs, seconds.
 fn ksoftirqd_seconds(measures: &Measures<'_>, cpus: &[u32]) -> f64 {
-    let names: BTreeSet<String> = cpus.iter().map(|cpu| format!("ksoftirqd/{cpu}")).collect();
-    let its = measures
-        .model
-        .threads
-        .times
-        .iter()
-        .filter(|it| it.kernel && names.contains(&it.thread.comm));
+    let is_theirs = |thread: &crate::facts::ThreadRef| match KernelThread::of(thread) {
+        Some(KernelThread::SoftInterrupts(cpu)) => cpus.contains(&cpu),
+        _ => false,
+    };
+    let its = measures.model.threads.times.iter().filter(|it| it.kernel && is_theirs(&it.thread));
     its.map(|it| it.run_ns).sum::<u64>() as f64 / 1e9
 }
 

@@ -14,7 +14,7 @@ use crate::measure::Measures;
 use crate::model::words;
 use crate::rules::action::Question;
 use crate::rules::engine::Loss;
-use crate::rules::process::holder_doing;
+use crate::rules::holder_doing;
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Severity, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, culprit};

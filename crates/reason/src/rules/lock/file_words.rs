@@ -11,8 +11,8 @@ use crate::measure::process_names::present;
 use crate::model::object::{FileKey, Object};
 use crate::model::{Model, words};
 use crate::rules::action::{Action, Question};
-use crate::rules::process::{holder_doing, wait_words};
 use crate::rules::wording::{Evidence, Remedy};
+use crate::rules::{holder_doing, wait_words};
 use crate::waits::WaitClass;
 
 /// Holders that are named one by one.

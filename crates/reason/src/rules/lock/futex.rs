@@ -10,14 +10,15 @@ use crate::measure::Measures;
 use crate::model::Model;
 use crate::model::object::Object;
 use crate::model::words;
+use crate::programs;
+use crate::programs::lock_kind::LockKind;
 use crate::rules::action::Question;
 use crate::rules::engine::Loss;
-use crate::rules::process::{holder_doing, wait_words};
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, culprit};
+use crate::rules::{holder_doing, wait_words};
 use crate::waits::WaitClass;
-use crate::waits::lock_kind::LockKind;
 
 /// What a lock's word holds at most (0 free, 1 taken, 2 with waiters).
 const WITH_WAITERS: u64 = 2;
@@ -158,7 +159,7 @@ fn explain(measures: &Measures<'_>, end: &End, loss: &Loss<'_>) -> Wording {
             }
             None => {
                 let own = &end.links[end.named].who;
-                let command = format!("gdb -p {} -batch -ex 'thread apply all bt'", own.pid);
+                let command = programs::stacks(own.pid);
                 Remedy::to("see which of its threads holds the lock, and what it does").ask(
                     Question::Stacks,
                     own,
@@ -187,8 +188,8 @@ fn does(measures: &Measures<'_>, end: &End) -> &'static str {
 mod tests {
     use crate::answer::{EndKind, Report, Verdict, explain};
     use crate::facts::*;
+    use crate::programs::lock_kind::LockKind;
     use crate::rules::scenes::*;
-    use crate::waits::lock_kind::LockKind;
 
     fn waits_for_a_two(tid: u32) -> Fact {
         let place = Place {

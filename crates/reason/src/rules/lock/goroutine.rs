@@ -7,12 +7,13 @@
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::model::words;
+use crate::programs::go;
 use crate::rules::action::Question;
 use crate::rules::engine::Loss;
-use crate::rules::process::{holder_doing, wait_words};
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, ask, culprit};
+use crate::rules::{holder_doing, wait_words};
 use crate::waits::WaitClass;
 use crate::waits::goroutines::{self, Waiting};
 
@@ -127,7 +128,7 @@ fn explain(measures: &Measures<'_>, end: &End, waiting: &Waiting<'_>, loss: &Los
         .ask(
             Question::Program,
             &measures.model.threads.thread_ref(pid),
-            ask::go_question(measures.model, pid),
+            ask::question_of(measures.model, &go::GO, pid),
         )],
     }
 }
@@ -136,8 +137,8 @@ fn explain(measures: &Measures<'_>, end: &End, waiting: &Waiting<'_>, loss: &Los
 mod tests {
     use crate::answer::{EndKind, explain};
     use crate::facts::*;
+    use crate::programs::lock_kind::LockKind;
     use crate::rules::scenes::*;
-    use crate::waits::lock_kind::LockKind;
 
     const LOCK: &[&str] =
         &["runtime.gopark", "internal/sync.(*Mutex).lockSlow", "main.(*Shop).Count", "main.serve"];

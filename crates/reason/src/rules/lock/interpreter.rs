@@ -11,12 +11,13 @@ use crate::measure::interpreters::Place;
 use crate::model::Model;
 use crate::model::object::Object;
 use crate::model::words;
+use crate::programs;
 use crate::rules::action::Question;
 use crate::rules::engine::Loss;
-use crate::rules::process::{holder_doing, wait_words};
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, ask, culprit};
+use crate::rules::{holder_doing, wait_words};
 use crate::threshold::Threshold;
 use crate::waits::WaitClass;
 use std::collections::BTreeMap;
@@ -191,9 +192,10 @@ fn explain(measures: &Measures<'_>, end: &End, had: Option<&Had>, loss: &Loss<'_
 
 /// The question to the program; one that has given itself a name of its own is known by its interpreter.
 fn question(measures: &Measures<'_>, had: Option<&Had>, pid: u32) -> String {
-    let is_python = had.is_some_and(|had| had.interpreter.starts_with("CPython"));
-    let name = measures.model.threads.process_name(pid);
-    ask::question_as(measures.model, if is_python { "python3" } else { &name }, pid)
+    match had.and_then(|had| programs::of_interpreter(&had.interpreter)) {
+        Some(program) => ask::question_of(measures.model, program, pid),
+        None => ask::question(measures.model, pid),
+    }
 }
 
 #[cfg(test)]
@@ -262,7 +264,10 @@ mod tests {
         assert_eq!(finding.title, title);
         assert!(finding.text.contains("8 of 8 times"), "{}", finding.text);
         assert_eq!(finding.culprit.pid, Some(10));
-        assert_eq!(finding.remedy[0].command, crate::rules::ask::python_question(10));
+        assert_eq!(
+            finding.remedy[0].command,
+            crate::programs::of("python3").unwrap().question(&Default::default(), 10)
+        );
     }
 
     #[test]

@@ -11,10 +11,10 @@ use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::model::words;
 use crate::rules::engine::Loss;
-use crate::rules::process::{holder_doing, wait_words};
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Evidence, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, culprit};
+use crate::rules::{holder_doing, wait_words};
 use crate::threshold::Threshold;
 use crate::waits::WaitClass;
 

@@ -11,7 +11,7 @@ use crate::graph::end::{End, EndKind};
 use crate::measure::Measures;
 use crate::model::words;
 use crate::rules::engine::Loss;
-use crate::rules::process::own_time::{COST_MIN, Cost};
+use crate::rules::own_time::{COST_MIN, Cost};
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Evidence, Remedy, Severity, Wording};
 use crate::rules::{Finds, Losses, Match, Refutation, Rule, culprit};

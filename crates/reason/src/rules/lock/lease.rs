@@ -11,10 +11,10 @@ use crate::measure::Measures;
 use crate::model::words;
 use crate::rules::action::Action;
 use crate::rules::engine::Loss;
-use crate::rules::process::{holder_doing, wait_words};
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, culprit};
+use crate::rules::{holder_doing, wait_words};
 use crate::waits::WaitClass;
 
 /// The rule.

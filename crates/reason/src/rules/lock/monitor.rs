@@ -11,14 +11,15 @@ use crate::graph::end::{End, EndKind};
 use crate::measure::Measures;
 use crate::measure::process_names::present;
 use crate::model::words;
+use crate::programs::java;
+use crate::programs::lock_kind::LockKind;
 use crate::rules::action::Question;
 use crate::rules::engine::Loss;
-use crate::rules::process::{holder_doing, wait_words};
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, ask, culprit};
+use crate::rules::{holder_doing, wait_words};
 use crate::waits::WaitClass;
-use crate::waits::lock_kind::LockKind;
 use crate::waits::user_stack;
 
 /// The rule.
@@ -136,7 +137,7 @@ fn explain(measures: &Measures<'_>, end: &End, kind: LockKind, loss: &Loss<'_>) 
         remedy: vec![Remedy::to("see which thread has it, and in which method").ask(
             Question::Program,
             &measures.model.threads.thread_ref(pid),
-            ask::question_as(measures.model, "java", pid),
+            ask::question_of(measures.model, &java::JAVA, pid),
         )],
     }
 }

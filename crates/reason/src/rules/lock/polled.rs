@@ -14,10 +14,10 @@ use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::action::{Action, Question};
 use crate::rules::engine::Loss;
-use crate::rules::process::{holder_doing, refusal_words};
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, culprit};
+use crate::rules::{holder_doing, refusal_words};
 use crate::waits::WaitClass;
 
 /// The rule.

@@ -14,13 +14,13 @@ use crate::measure::Measures;
 use crate::measure::process_names::present;
 use crate::model::object::Object;
 use crate::model::words;
+use crate::programs::lock_kind::LockKind;
 use crate::rules::action::Question;
 use crate::rules::engine::Loss;
-use crate::rules::process::wait_words;
 use crate::rules::proof::Proof;
+use crate::rules::wait_words;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, ask, culprit};
-use crate::waits::lock_kind::LockKind;
 use std::sync::Arc;
 
 /// The rule.

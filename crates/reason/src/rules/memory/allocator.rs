@@ -12,7 +12,7 @@ use crate::measure::Measures;
 use crate::measure::cpu_profile::Spent;
 use crate::model::object::Object;
 use crate::model::words;
-use crate::rules::process::own_time::{COST_MIN, Cost, PART_MIN, worker};
+use crate::rules::own_time::{COST_MIN, Cost, PART_MIN, worker};
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, culprit};

@@ -13,7 +13,7 @@ use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::action::Action;
 use crate::rules::engine::Loss;
-use crate::rules::process::own_time::{COST_MIN, Cost, PART_MIN};
+use crate::rules::own_time::{COST_MIN, Cost, PART_MIN};
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
 use crate::rules::{Claim, Finds, Losses, Match, Refutation, Rule};

@@ -12,7 +12,6 @@
 //! do. Rejected for that: the part of the samples that is in the TLS library (0 to 2 of 200 where the keys are long). The rest
 //! is work, and said as work in its file.
 
-use super::own_time::{COST_MIN, Cost, PART_MIN, worker};
 use crate::facts::{ThreadRef, Work};
 use crate::graph::end::End;
 use crate::measure::Measures;
@@ -20,6 +19,7 @@ use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::action::{Action, Question};
 use crate::rules::engine::Loss;
+use crate::rules::own_time::{COST_MIN, Cost, PART_MIN, worker};
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Evidence, Remedy, Severity, Wording};
 use crate::rules::{Finds, Losses, Match, Refutation, Rule, culprit};

@@ -4,7 +4,6 @@
 //! at the refusal. Servers that may not accept sleep and try again, and their clients wait in the accept queue meanwhile.
 //! Must not: blame a limit that a caller without sleeps met.
 
-use super::refusal_words;
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::refusals::Tries;
@@ -13,6 +12,7 @@ use crate::model::words;
 use crate::rules::action::{Action, ActionKind, Question};
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
+use crate::rules::refusal_words;
 use crate::rules::wording::{Culprit, CulpritKind, Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, culprit};
 use crate::waits::WaitClass;

@@ -2,7 +2,6 @@
 //!
 //! What it asked for only the program knows; its status and its own words say it. Must not: guess that from its name.
 
-use super::refusal_words;
 use crate::facts::{Exit, Ns};
 use crate::graph::end::End;
 use crate::measure::Measures;
@@ -11,6 +10,7 @@ use crate::model::words;
 use crate::rules::Match;
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
+use crate::rules::refusal_words;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
 use std::sync::Arc;
 

@@ -4,13 +4,13 @@
 //! three alone proves it: a small process may fork often, a big one seldom. Rejected: the resident set times a rate
 //! (huge pages have no tables to copy).
 
-use super::own_time::{COST_MIN, Cost, worker};
 use crate::facts::ThreadRef;
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::engine::Loss;
+use crate::rules::own_time::{COST_MIN, Cost, worker};
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Evidence, Remedy, Severity, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, culprit};

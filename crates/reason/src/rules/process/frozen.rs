@@ -5,12 +5,13 @@
 //! inside it does nothing. Must not: blame the container for a group around it that was frozen.
 
 use super::standstill::{NOTICED, Standstill};
-use super::wait_words;
 use crate::facts::{Cgroup, Container, ThreadRef};
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::model::words;
+use crate::programs;
 use crate::rules::proof::Proof;
+use crate::rules::wait_words;
 use crate::rules::wording::{Culprit, CulpritKind, Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule};
 use crate::waits::WaitClass;
@@ -146,22 +147,16 @@ fn evidence(stands: &Standstill<'_>, group: Option<&Cgroup>) -> Vec<Evidence> {
 
 fn remedy(group: Option<&Cgroup>, container: Option<&Container>) -> Vec<Remedy> {
     let mut ways = Vec::new();
-    if let Some(container) = container {
-        let tool = match container.runtime.as_str() {
-            "docker" => Some(("docker unpause", "docker pause")),
-            "podman" => Some(("podman unpause", "podman pause")),
-            "lxc" => Some(("lxc-unfreeze -n", "lxc-freeze -n")),
-            _ => None,
-        };
-        if let Some((unpause, pause)) = tool {
-            let name = words::shell(&container.name);
-            ways.push(Remedy {
-                text: "unpause the container".into(),
-                command: format!("{unpause} {name}"),
-                undo: format!("{pause} {name}"),
-                ..Remedy::default()
-            });
-        }
+    if let Some(container) = container
+        && let Some((unpause, pause)) = programs::freezer(&container.runtime)
+    {
+        let name = words::shell(&container.name);
+        ways.push(Remedy {
+            text: "unpause the container".into(),
+            command: format!("{unpause} {name}"),
+            undo: format!("{pause} {name}"),
+            ..Remedy::default()
+        });
     }
     if let Some(group) = group {
         let (file, thaw, freeze, _) = switch(group);

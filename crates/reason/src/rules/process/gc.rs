@@ -9,26 +9,19 @@
 
 use super::gc_interpreted::{self, COLLECTS_MIN, COLLECTS_READINGS_MIN};
 use super::gc_sampled::{self, COLLECTOR_MIN, COLLECTOR_MIN_OF_GO, COLLECTOR_SAMPLES_MIN};
-use super::own_time::{COST_MIN, Cost, PART_MIN, worker};
 use crate::facts::{ThreadRef, ThreadTime};
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::model::object::Object;
 use crate::model::words;
+use crate::programs::java::{self, OwnThread};
 use crate::rules::action::Question;
 use crate::rules::engine::Loss;
+use crate::rules::own_time::{COST_MIN, Cost, PART_MIN, worker};
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, culprit};
 use crate::threshold::Threshold;
-
-/// The thread that stops the others.
-const VM_THREAD: &str = "VM Thread";
-/// Threads that collect while the others stand: of the serial, parallel and G1 collectors since JDK 9, and of JDK 8.
-const WORKERS: &[&str] = &["GC Thread#", "ParGC Thread#", "GC task thread#"];
-/// Threads that mark, refine and move while the others run.
-const BEHIND: &[&str] =
-    &["G1 Conc#", "G1 Main Marker", "G1 Refine#", "ZWorker", "ZDriver", "Shenandoah GC T"];
 
 static STOOD_MIN: Threshold = Threshold::new(
     0.4,
@@ -135,17 +128,17 @@ impl Collecting {
     /// Of a process that is a virtual machine.
     fn of(measures: &Measures<'_>, pid: u32) -> Option<Self> {
         let its = || measures.times_of(pid);
-        its().find(|time| time.thread.comm == VM_THREAD)?;
+        its().find(|time| java::is_machine(&time.thread.comm))?;
         let seconds = |time: &ThreadTime| time.run_ns as f64 / 1e9;
-        let called = |names: &'static [&str]| {
-            its().filter(move |it| names.iter().any(|name| it.thread.comm.starts_with(name)))
+        let that = |does: OwnThread| {
+            its().filter(move |it| java::own_thread(&it.thread.comm) == Some(does))
         };
         Some(Self {
             process: measures.model.threads.thread_ref(pid),
-            vm: called(&[VM_THREAD]).map(seconds).sum(),
-            longest_worker: called(WORKERS).map(seconds).fold(0.0, f64::max),
-            workers: called(WORKERS).map(seconds).sum(),
-            behind: called(BEHIND).map(seconds).sum(),
+            vm: that(OwnThread::Machine).map(seconds).sum(),
+            longest_worker: that(OwnThread::Collects).map(seconds).fold(0.0, f64::max),
+            workers: that(OwnThread::Collects).map(seconds).sum(),
+            behind: that(OwnThread::Marks).map(seconds).sum(),
             all: its().map(seconds).sum(),
         })
     }
@@ -241,7 +234,7 @@ impl Collecting {
                 text: "see how full its heap is; give it more (-Xmx), or keep less in it (jcmd: GC.class_histogram)".into(),
                 ..Remedy::default()
             }
-            .ask(Question::Program, &self.process, format!("jcmd {pid} GC.heap_info"))],
+            .ask(Question::Program, &self.process, java::heap_question(pid))],
         }
     }
 }

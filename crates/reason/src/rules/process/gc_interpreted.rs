@@ -3,18 +3,19 @@
 //! The state is read with the interpreter's lock, ten times a second; its part of the readings in which somebody has the lock is
 //! the part of the program's time. Must not: be asked for a Java machine (gc.rs), or take a few readings for a share.
 
-use super::own_time::{COST_MIN, Cost, PART_MIN, worker};
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::cpu_profile::Spent;
 use crate::measure::interpreters::Interpreted;
 use crate::model::object::Object;
 use crate::model::words;
+use crate::programs::{self, Doors, stacks_with_warning};
 use crate::rules::action::Question;
 use crate::rules::engine::Loss;
+use crate::rules::own_time::{COST_MIN, Cost, PART_MIN, worker};
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Evidence, Remedy, Wording};
-use crate::rules::{Match, ask, culprit};
+use crate::rules::{Match, culprit};
 use crate::threshold::Threshold;
 
 /// Part of the readings.
@@ -59,6 +60,9 @@ pub fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
 
 fn explain(spent: &Spent, interpreted: &Interpreted<'_>, share: f64, loss: &Loss<'_>) -> Wording {
     let (who, pid) = (words::who(&spent.process), spent.process.pid);
+    let program = programs::of_interpreter(interpreted.interpreter());
+    let question =
+        program.map_or_else(|| stacks_with_warning(pid), |it| it.question(&Doors::default(), pid));
     let place = interpreted.place_collecting();
     let place =
         place.map_or_else(String::new, |(place, _)| format!(", mostly in {}", place.words()));
@@ -97,6 +101,6 @@ fn explain(spent: &Spent, interpreted: &Interpreted<'_>, share: f64, loss: &Loss
                 .into(),
             ..Remedy::default()
         }
-        .ask(Question::Program, &spent.process, ask::python_question(pid))],
+        .ask(Question::Program, &spent.process, question)],
     }
 }

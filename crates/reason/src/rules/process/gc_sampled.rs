@@ -1,19 +1,19 @@
 //! process.gc of V8 and Go: their collectors run on threads of the program's own names, and are known by their functions.
 //!
 //! The part of the process's on-CPU samples whose innermost function belongs to a collector. It is of CPU time, on whichever
-//! thread: what stops the program and what runs beside it is not told apart. Functions that the program's own code uses too (write
-//! barriers, allocation) are not in the list, so the part is a lower bound. Must not: be believed for a file without names.
+//! thread: what stops the program and what runs beside it is not told apart. Must not: be believed for a file without names.
 //!
-//! Names were read of real programs (Node 20, Go 1.26), and else are those of the sources (src/heap of V8, runtime/mgc*.go).
+//! Edit together: programs/ (the functions, and what helps).
 
-use super::own_time::{COST_MIN, Cost, PART_MIN, worker};
 use crate::facts::Function;
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::cpu_profile::Spent;
 use crate::model::object::Object;
 use crate::model::words;
+use crate::programs::{self, Collector};
 use crate::rules::engine::Loss;
+use crate::rules::own_time::{COST_MIN, Cost, PART_MIN, worker};
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Evidence, Remedy, Wording};
 use crate::rules::{Match, culprit};
@@ -42,70 +42,14 @@ pub static COLLECTOR_SAMPLES_MIN: Threshold = Threshold::new(
     "chosen: of fewer the share is a guess",
 );
 
-/// A collector: whose it is, what its functions begin with, and what helps.
-struct Collector {
-    name: &'static str,
-    functions: &'static [&'static str],
-    share_min: &'static Threshold,
-    remedy: &'static str,
+fn has(collector: &Collector, function: &Function) -> bool {
+    collector.functions.iter().any(|begin| function.name.starts_with(begin))
 }
 
-static COLLECTORS: [Collector; 2] = [
-    Collector {
-        name: "V8",
-        functions: &[
-            "v8::internal::MarkCompactCollector",
-            "v8::internal::MinorMarkCompactCollector",
-            "v8::internal::MarkingVisitorBase",
-            "v8::internal::MainMarkingVisitor",
-            "v8::internal::ConcurrentMarking",
-            "v8::internal::IncrementalMarking::",
-            "v8::internal::MarkingWorklists",
-            "v8::internal::BodyDescriptorBase",
-            "v8::internal::Sweeper",
-            "v8::internal::Scavenge",
-            "v8::internal::IterateAndScavenge",
-            "v8::internal::Evacuat",
-            "v8::internal::PointersUpdatingVisitor",
-            "v8::internal::RememberedSetUpdatingItem",
-            "v8::internal::YoungGeneration",
-            "cppgc::internal::",
-        ],
-        share_min: &COLLECTOR_MIN,
-        remedy: "give it more heap (--max-old-space-size, and --max-semi-space-size for what is short-lived), or keep less in it \
-                 (node --heapsnapshot-signal=SIGUSR2 writes down what is kept)",
-    },
-    Collector {
-        name: "Go",
-        functions: &[
-            "runtime.gcDrain",
-            "runtime.gcBgMarkWorker",
-            "runtime.gcMark",
-            "runtime.gcAssist",
-            "runtime.gcSweep",
-            "runtime.(*gcWork)",
-            "runtime.(*sweepLo",
-            "runtime.bgsweep",
-            "runtime.sweepone",
-            "runtime.scanobject",
-            "runtime.scanObject",
-            "runtime.scanblock",
-            "runtime.scanSpan",
-            "runtime.scanConservative",
-            "runtime.greyobject",
-            "runtime.markroot",
-            "runtime.findObject",
-            "runtime.tryDeferToSpanScan",
-        ],
-        share_min: &COLLECTOR_MIN_OF_GO,
-        remedy: "collect more seldom (GOGC=200 or more, with GOMEMLIMIT as the bound), or make fewer objects (go tool pprof \
-                 -alloc_objects says where)",
-    },
-];
-
-impl Collector {
-    fn has(&self, function: &Function) -> bool {
-        self.functions.iter().any(|begin| function.name.starts_with(begin))
+fn share_min(collector: &Collector) -> f64 {
+    match collector.has_its_part {
+        true => COLLECTOR_MIN_OF_GO.value,
+        false => COLLECTOR_MIN.value,
     }
 }
 
@@ -123,12 +67,12 @@ impl<'m> Sampled<'m> {
         let spent = measures.profile.spent(pid)?;
         let functions = || measures.profile.work(pid).iter().flat_map(|work| &work.functions);
         let of = |collector: &'static Collector| {
-            let its = || functions().filter(|function| collector.has(function));
+            let its = || functions().filter(|function| has(collector, function));
             let samples = its().map(|function| function.count).sum();
             let most = its().max_by_key(|function| function.count)?;
             Some(Self { of: collector, spent: spent.clone(), samples, most })
         };
-        COLLECTORS.iter().filter_map(of).max_by_key(|sampled| sampled.samples)
+        programs::collectors().filter_map(of).max_by_key(|sampled| sampled.samples)
     }
 
     fn share(&self) -> f64 {
@@ -139,7 +83,7 @@ impl<'m> Sampled<'m> {
 /// The collector's part in the work of an end.
 pub fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
     let sampled = Sampled::of(measures, worker(measures, end)?)?;
-    if sampled.share() < sampled.of.share_min.value
+    if sampled.share() < share_min(sampled.of)
         || (sampled.samples as f64) < COLLECTOR_SAMPLES_MIN.value
     {
         return None;
@@ -180,6 +124,6 @@ fn explain(sampled: &Sampled<'_>, loss: &Loss<'_>) -> Wording {
                 source,
             ),
         ],
-        remedy: vec![Remedy { text: sampled.of.remedy.into(), ..Remedy::default() }],
+        remedy: vec![Remedy { text: sampled.of.advice.into(), ..Remedy::default() }],
     }
 }

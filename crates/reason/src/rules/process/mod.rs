@@ -14,12 +14,9 @@ mod gc_interpreted;
 mod gc_sampled;
 #[cfg(test)]
 mod gc_tests;
-pub(crate) mod holder_doing;
 mod owing;
-pub(crate) mod own_time;
 pub(crate) mod pipe_peer;
 pub(crate) mod process_limit;
-pub(crate) mod refusal_words;
 mod refused_right;
 pub(crate) mod retry;
 pub(crate) mod signal_ignored;
@@ -35,7 +32,6 @@ pub(crate) mod timezone_stat;
 pub(crate) mod traced;
 pub(crate) mod tty_blocked;
 pub(crate) mod vfork_exec;
-pub(crate) mod wait_words;
 pub(crate) mod who_talks;
 pub(crate) mod zombie;
 

@@ -5,7 +5,6 @@
 //! it waits for: an event loop that waits may owe a long poll, and work is said as work. Must not: count a question that came
 //! a moment ago. Edit together: socket_peer.rs.
 
-use super::wait_words;
 use crate::facts::{TargetKind, ThreadRef};
 use crate::graph::debts::Debt;
 use crate::graph::end::{End, EndKind};
@@ -13,6 +12,7 @@ use crate::measure::Measures;
 use crate::model::words;
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
+use crate::rules::wait_words;
 use crate::rules::wording::{Evidence, Remedy, Wording};
 use crate::rules::{Match, culprit};
 use crate::threshold::Threshold;

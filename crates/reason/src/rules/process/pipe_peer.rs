@@ -4,8 +4,6 @@
 //! no fault: then the pipe is only the place where a busy pipeline shows that it is busy, and nothing is said here.
 //! Rejected: how full the pipe is (a full one with a quick reader is a good pipeline).
 
-use super::holder_doing::{self, AT_WORK, Meanwhile, meanwhile};
-use super::wait_words;
 use crate::facts::{Endpoint, ObjectRef};
 use crate::graph::end::End;
 use crate::measure::Measures;
@@ -13,7 +11,9 @@ use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::action::{Action, Question};
 use crate::rules::engine::Loss;
+use crate::rules::holder_doing::{self, AT_WORK, Meanwhile, meanwhile};
 use crate::rules::proof::Proof;
+use crate::rules::wait_words;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, culprit};
 use crate::waits::WaitClass;

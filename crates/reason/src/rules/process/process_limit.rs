@@ -5,7 +5,6 @@
 //! RLIMIT_NPROC is left, which does not hold whoever has CAP_SYS_ADMIN or CAP_SYS_RESOURCE. Must not: blame a limit that a
 //! caller without sleeps met (it gave up, and nobody waits).
 
-use super::refusal_words;
 use crate::facts::{Cgroup, LimitKind};
 use crate::graph::end::End;
 use crate::measure::Measures;
@@ -15,6 +14,7 @@ use crate::model::object::{CgroupKey, Object};
 use crate::rules::action::{Action, ActionKind, Question};
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
+use crate::rules::refusal_words;
 use crate::rules::wording::{Culprit, CulpritKind, Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, culprit};
 use crate::waits::WaitClass;

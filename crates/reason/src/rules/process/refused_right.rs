@@ -6,7 +6,6 @@
 //!
 //! Edit together: waits/retries.rs (when a sleep is for a right).
 
-use super::refusal_words;
 use crate::facts::Denied;
 use crate::graph::end::End;
 use crate::measure::Measures;
@@ -16,6 +15,7 @@ use crate::model::words;
 use crate::rules::action::{Action, ActionKind, Question};
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
+use crate::rules::refusal_words;
 use crate::rules::wording::{Culprit, CulpritKind, Evidence, Remedy, Wording};
 use crate::rules::{Match, culprit};
 

@@ -5,7 +5,6 @@
 //! terminals) have the size that their sender gave them and are left out. Rejected: counting system calls of
 //! everybody by tracing them, which costs more than many of them do.
 
-use super::own_time::{COST_MIN, Cost, PART_MIN, worker};
 use crate::facts::Work;
 use crate::graph::end::End;
 use crate::measure::Measures;
@@ -13,6 +12,7 @@ use crate::measure::cpu_profile::{Rates, Spent};
 use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::action::{Action, Question};
+use crate::rules::own_time::{COST_MIN, Cost, PART_MIN, worker};
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, culprit};

@@ -7,9 +7,8 @@
 //! (graph/debts.rs); that counts for whoever was asked about, for on a host a long poll looks the same. Who asks about the
 //! server itself is answered in owing.rs. Rejected: any wait for a busy peer (every idle connection to a busy server is one).
 
-use super::holder_doing::AT_WORK;
+use super::owing;
 use super::who_talks::{Asked, Talk, first_question, is_read};
-use super::{owing, wait_words};
 use crate::facts::{TargetKind, ThreadRef};
 use crate::graph::chains::ChainLink;
 use crate::graph::end::{End, EndKind};
@@ -20,7 +19,9 @@ use crate::measure::own_functions::{stands_in, works_in};
 use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::engine::Loss;
+use crate::rules::holder_doing::AT_WORK;
 use crate::rules::proof::Proof;
+use crate::rules::wait_words;
 use crate::rules::wording::{Evidence, Remedy, Severity, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, culprit};
 use crate::threshold::Threshold;

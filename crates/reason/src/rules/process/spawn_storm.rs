@@ -7,7 +7,6 @@
 //! server that forks ten times a second is well).
 
 use super::fork_cost;
-use super::own_time::Cost;
 use crate::facts::{Ns, ThreadRef};
 use crate::graph::ends::{End, EndKind};
 use crate::measure::Measures;
@@ -16,6 +15,7 @@ use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::action::{Action, Question};
 use crate::rules::engine::Loss;
+use crate::rules::own_time::Cost;
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Evidence, Remedy, Wording};
 use crate::rules::{Finds, Losses, Match, Refutation, Rule, culprit};
@@ -249,7 +249,7 @@ fn matched<'m>(measures: &'m Measures<'m>, ends: &'m [End], storm: Storm) -> Opt
         .map(|(pid, seconds)| (*pid, (model.threads.thread_ref(*pid), *seconds)))
         .collect();
     let cost = Cost::of(measures, losses, claimed.iter().map(|(_, end)| *end));
-    if claimed.is_empty() || !cost.counts(measures, &super::own_time::PART_MIN) {
+    if claimed.is_empty() || !cost.counts(measures, &crate::rules::own_time::PART_MIN) {
         return None;
     }
     let (starter, _) = storm.starters.iter().max_by(|a, b| a.1.total_cmp(b.1))?;

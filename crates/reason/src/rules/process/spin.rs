@@ -5,13 +5,13 @@
 //! of the function, of those that are known to do nothing else. Must not: say whom they wait for (nothing shows it), or take a
 //! function for spinning because it is hot. Rejected: the rate of involuntary switches, which every busy host has.
 
-use super::own_time::{COST_MIN, Cost, worker};
 use crate::facts::Work;
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::cpu_profile::Spent;
 use crate::measure::cpu_users::BUSY_MIN;
 use crate::model::words;
+use crate::rules::own_time::{COST_MIN, Cost, worker};
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Evidence, Remedy, Severity, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, culprit};

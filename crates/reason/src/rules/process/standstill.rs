@@ -4,13 +4,13 @@
 //! becomes one when others wait for it, or when it is what was asked about. So its own standing time is held apart from
 //! the waiting of others, and only the latter weighs. Must not: name codes; each rule does.
 
-use super::wait_words::{main_thread, wait_evidence};
 use crate::facts::{TargetKind, ThreadRef};
 use crate::graph::ends::End;
 use crate::measure::Measures;
 use crate::measure::longest_wait::LongestWait;
 use crate::model::words;
 use crate::rules::Match;
+use crate::rules::wait_words::{main_thread, wait_evidence};
 use crate::rules::wording::{Evidence, Severity};
 use crate::threshold::Threshold;
 use crate::waits::WaitClass;

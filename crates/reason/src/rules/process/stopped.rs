@@ -5,12 +5,12 @@
 //! it of one whose pipe or lock the others wait for (that is claimed with what they wait for).
 
 use super::standstill::{NOTICED, Standstill};
-use super::wait_words;
 use crate::facts::{Signal, ThreadRef};
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::model::words;
 use crate::rules::proof::Proof;
+use crate::rules::wait_words;
 use crate::rules::wording::{Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, culprit};
 use crate::waits::WaitClass;

@@ -4,13 +4,13 @@
 //! status at every conversion. The samples carry the path that the call was given, so the file needs no guessing.
 //! Rejected: the environment of the process (it may have set TZ itself since).
 
-use super::own_time::{COST_MIN, Cost, PART_MIN, worker};
 use crate::facts::Work;
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::measure::cpu_profile::Spent;
 use crate::model::object::Object;
 use crate::model::words;
+use crate::rules::own_time::{COST_MIN, Cost, PART_MIN, worker};
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, culprit};

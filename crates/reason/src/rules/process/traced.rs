@@ -5,13 +5,13 @@
 //! they add up. Must not: blame a tracer that nobody waits for.
 
 use super::standstill::{NOTICED, Standstill};
-use super::wait_words;
 use crate::facts::ThreadRef;
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::model::words;
 use crate::rules::action::{Action, Question};
 use crate::rules::proof::Proof;
+use crate::rules::wait_words;
 use crate::rules::wording::{Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, culprit};
 use crate::waits::WaitClass;

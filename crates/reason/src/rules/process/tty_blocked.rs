@@ -4,17 +4,18 @@
 //! not read. The kernel knows of ctrl-S (`flow.stopped`); without that it is the master's fault, unless it reads at the pace
 //! of a screen or is at work. Rejected: naming the shell that waits for the one who prints.
 
-use super::holder_doing::{self, AT_WORK, Meanwhile, meanwhile};
-use super::wait_words;
 use crate::facts::{ObjectRef, ThreadRef};
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::model::object::Object;
+use crate::model::terminal::Terminal;
 use crate::model::words;
 use crate::rules::action::Action;
 use crate::rules::engine::Loss;
 use crate::rules::file_of;
+use crate::rules::holder_doing::{self, AT_WORK, Meanwhile, meanwhile};
 use crate::rules::proof::Proof;
+use crate::rules::wait_words;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, culprit};
 use crate::threshold::Threshold;
@@ -139,8 +140,8 @@ fn explain(
 fn shows(measures: &Measures<'_>, end: &End) -> Option<ThreadRef> {
     let Object::Tty(dev) = end.object else { return None };
     let master = || {
-        let index = measures.model.called.terminal_name(dev)?.strip_prefix("pts/")?;
-        let is_master = |object: &ObjectRef| matches!(object, ObjectRef::Tty { name, .. } if name.strip_prefix("ptm/") == Some(index));
+        let used = Terminal::of(measures.model.called.terminal_name(dev)?);
+        let is_master = |object: &ObjectRef| matches!(object, ObjectRef::Tty { name, .. } if Terminal::of(name).shows(used));
         let end = measures.model.held.endpoints.iter().find(|end| is_master(&end.object))?;
         Some(wait_words::main_thread(measures, end.process.pid))
     };
@@ -151,11 +152,7 @@ fn shows(measures: &Measures<'_>, end: &End) -> Option<ThreadRef> {
 fn output_stopped(measures: &Measures<'_>, end: &End) -> bool {
     let Object::Tty(dev) = end.object else { return false };
     let Some(tty) = measures.model.called.terminal_name(dev) else { return false };
-    let is_side = |name: &str| {
-        name == tty
-            || name.strip_prefix("ptm/").is_some()
-                && name.strip_prefix("ptm/") == tty.strip_prefix("pts/")
-    };
+    let is_side = |name: &str| name == tty || Terminal::of(name).shows(Terminal::of(tty));
     measures.model.held.endpoints.iter().any(|end| {
         end.output_stopped && matches!(&end.object, ObjectRef::Tty { name, .. } if is_side(name))
     })

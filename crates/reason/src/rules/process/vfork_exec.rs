@@ -5,7 +5,6 @@
 //! claimed and missing here. A child that waits for a CPU is the CPU's victim, and so is its parent.
 //! Rejected: state D and the name of a shell (an init that is in vfork for weeks is just a container).
 
-use super::wait_words;
 use crate::facts::ThreadRef;
 use crate::graph::end::End;
 use crate::measure::Measures;
@@ -15,6 +14,7 @@ use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
+use crate::rules::wait_words;
 use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
 use crate::rules::{Finds, Losses, Match, Refutation, Rule, culprit};
 use crate::threshold::Threshold;

@@ -4,14 +4,14 @@
 //! its tracer before that. Whoever asks about such a process thinks that it hangs: it holds nothing any more. Must not: say
 //! anything of one that nobody asked about (every program has them for a moment), or of a process whose first thread alone has ended.
 
-use super::holder_doing::{end_all, in_wait};
 use super::standstill::{NOTICED, Standstill};
-use super::wait_words;
 use crate::facts::ThreadRef;
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::model::words;
+use crate::rules::holder_doing::{end_all, in_wait};
 use crate::rules::proof::Proof;
+use crate::rules::wait_words;
 use crate::rules::wording::{Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, culprit};
 use crate::waits::WaitClass;

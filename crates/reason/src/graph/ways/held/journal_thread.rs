@@ -7,6 +7,7 @@ use crate::graph::index::Index;
 use crate::graph::next::Next;
 use crate::graph::wakers::waker;
 use crate::graph::ways::way::Way;
+use crate::model::kernel_threads::{KernelThread, is_journal};
 use crate::model::object::Object;
 use crate::waits::WaitClass;
 use crate::waits::timeline::WaitSpan;
@@ -22,13 +23,17 @@ pub static WAY: Way = Way {
 
 fn journal_thread(index: &Index<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
     if let Some(waker) = waker(index, wait)
-        && waker.comm.starts_with("jbd2/")
+        && is_journal(&waker)
     {
         return Some(waker);
     }
     let Object::Journal(Some(dev)) = wait.object else { return None };
-    let prefix = format!("jbd2/{}", index.model.disk.of(dev)?.name);
-    index.model.threads.names.values().find(|thread| thread.comm.starts_with(&prefix)).cloned()
+    let device = &index.model.disk.of(dev)?.name;
+    let is_its = |thread: &&ThreadRef| match KernelThread::of(thread) {
+        Some(KernelThread::Journal(name)) => name.starts_with(&**device),
+        _ => false,
+    };
+    index.model.threads.names.values().find(is_its).cloned()
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 use crate::graph::next::Next;
 use crate::graph::wakers::waker;
 use crate::graph::ways::way::{Waiter, Way};
+use crate::model::kernel_threads::is_worker;
 use crate::waits::WaitClass::{FileLock, FutexLock, FutexWait, KernelLock};
 
 /// The way.
@@ -20,7 +21,7 @@ pub static WAY: Way = Way {
 fn follow(at: &Waiter<'_>) -> Option<Next> {
     let by = waker(at.index, at.wait)?;
     // A worker that wakes only brings the answer of somebody else.
-    let only_brings = at.wait.class == FileLock && by.comm.starts_with("kworker");
+    let only_brings = at.wait.class == FileLock && is_worker(&by);
     (!only_brings).then_some(Next::Thread(by))
 }
 

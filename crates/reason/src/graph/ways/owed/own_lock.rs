@@ -6,7 +6,7 @@
 use super::held_sibling::held_sibling;
 use crate::graph::next::Next;
 use crate::graph::ways::way::{FOR_EVENTS, Waiter, Way};
-use crate::waits::lock_kind::LockKind;
+use crate::programs::lock_kind::LockKind;
 use crate::waits::user_stack;
 
 /// The way.

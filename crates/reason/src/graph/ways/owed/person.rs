@@ -6,14 +6,14 @@
 use crate::facts::ObjectRef;
 use crate::graph::next::Next;
 use crate::graph::ways::way::{FOR_EVENTS, Waiter, Way};
+use crate::model::terminal::Terminal;
 
 /// The way.
 pub static WAY: Way =
     Way { name: "person", because: "a person is to type", of: FOR_EVENTS, thresholds: &[], follow };
 
 fn follow(at: &Waiter<'_>) -> Option<Next> {
-    let is_keyboard =
-        |it: &ObjectRef| matches!(it, ObjectRef::Tty { name, .. } if !name.starts_with("ptm/"));
+    let is_keyboard = |it: &ObjectRef| matches!(it, ObjectRef::Tty { name, .. } if !Terminal::of(name).is_shown());
     at.wait.place.object.as_ref().is_some_and(is_keyboard).then_some(Next::Nobody)
 }
 

@@ -9,7 +9,7 @@ use crate::facts::ThreadRef;
 use crate::graph::next::Next;
 use crate::graph::sessions::{lets_go_later, says_that_it_waits, session_that_holds};
 use crate::graph::ways::way::{FOR_EVENTS, Waiter, Way};
-use crate::waits::lock_kind::LockKind;
+use crate::programs::lock_kind::LockKind;
 use crate::waits::timeline::WaitSpan;
 use crate::waits::user_stack;
 

@@ -1,0 +1,139 @@
+//! All programs of which something is known, and what others ask over all of them.
+//!
+//! Owns the order: of two that know a function of one stack the first is believed, so a program stands before the language it is
+//! written in, and that before the C library. Must not: hold a name itself.
+
+use super::lock_kind::LockKind;
+use super::program::{Collector, Program};
+use super::session::Session;
+use super::{
+    cpython, cxx, erlang, go, java, libc, mariadb, node, perl, pgbouncer, php, postgres, redis,
+    ruby, rust,
+};
+use crate::facts::UserFrame;
+use std::sync::LazyLock;
+
+/// All of them.
+pub(super) static ALL: [&Program; 16] = [
+    &postgres::POSTGRES,
+    &pgbouncer::PGBOUNCER,
+    &mariadb::MARIADB,
+    &mariadb::MYSQL,
+    &redis::REDIS,
+    &php::PHP,
+    &java::JAVA,
+    &cpython::CPYTHON,
+    &ruby::RUBY,
+    &perl::PERL,
+    &erlang::ERLANG,
+    &node::NODE,
+    &go::GO,
+    &rust::RUST,
+    &cxx::CXX,
+    &libc::LIBC,
+];
+
+type Row = (LockKind, &'static [&'static str]);
+
+/// Rows that say the kind wherever they are: of programs one after another; of libraries by kind, since whoever joins a thread, or
+/// waits at a barrier, has taken a mutex on the way.
+pub(super) static LOCKS: LazyLock<Vec<Row>> = LazyLock::new(|| {
+    use LockKind::*;
+    let own = ALL.iter().flat_map(|it| it.functions.locks).copied();
+    let of_libraries =
+        by_kind(&[Join, Barrier, Once, Condition, Rwlock, Mutex], |it| it.functions.library_locks);
+    own.chain(of_libraries).collect()
+});
+
+/// The plain ways to sleep, by kind: a channel sleeps in a condition.
+pub(super) static PLAIN: LazyLock<Vec<Row>> = LazyLock::new(|| {
+    use LockKind::*;
+    by_kind(&[Semaphore, Channel, Condition, Park], |it| it.functions.plain)
+});
+
+fn by_kind(kinds: &[LockKind], rows: impl Fn(&Program) -> super::program::Rows) -> Vec<Row> {
+    let of = |kind: &LockKind| {
+        let all = ALL.iter().flat_map(|it| rows(it)).copied();
+        all.filter(|(its, _)| its == kind).collect::<Vec<Row>>()
+    };
+    kinds.iter().flat_map(of).collect()
+}
+
+/// Functions on the way to a lock, those that say its kind, and idle ones: none that a person knows.
+pub(super) fn plumbing() -> impl Iterator<Item = &'static [&'static str]> {
+    let behind = ALL.iter().filter_map(|it| it.functions.behind).flat_map(|(_, rows)| rows);
+    let rows = LOCKS.iter().chain(behind).chain(PLAIN.iter()).map(|(_, names)| *names);
+    rows.chain(ALL.iter().flat_map(|it| [it.functions.plumbing, it.functions.idle]))
+}
+
+/// Every name of every table of functions.
+pub(super) fn function_names() -> impl Iterator<Item = &'static str> {
+    let alone = ALL.iter().flat_map(|it| {
+        let its = &it.functions;
+        [its.takes_and_runs.0, its.takes_and_runs.1, its.child, its.worker, its.sleeps]
+    });
+    let sleeps = ALL.iter().filter_map(|it| it.functions.behind).map(|(function, _)| function);
+    plumbing().chain(alone).flatten().copied().chain(sleeps)
+}
+
+/// The program that a process by this name is.
+pub fn of(process: &str) -> Option<&'static Program> {
+    let is = |it: &&&Program| {
+        it.names.contains(&process) || it.begins.iter().any(|begin| process.starts_with(begin))
+    };
+    ALL.iter().find(is).copied()
+}
+
+/// The program that an interpreter is, by its name with the release (`CPython 3.11`).
+pub fn of_interpreter(name: &str) -> Option<&'static Program> {
+    let is = |it: &&&Program| !it.interpreter.is_empty() && name.starts_with(it.interpreter);
+    ALL.iter().find(is).copied()
+}
+
+/// What the title of a process says of its session.
+pub fn session(title: &str) -> Option<Session<'_>> {
+    ALL.iter().filter_map(|it| it.session).find_map(|read| read(title))
+}
+
+/// Collectors that are known by their functions.
+pub fn collectors() -> impl Iterator<Item = &'static Collector> {
+    ALL.iter().filter_map(|it| it.collector.as_ref())
+}
+
+/// Whether it is a function of a script.
+pub fn is_script(frame: &UserFrame) -> bool {
+    let mut ends = ALL.iter().flat_map(|it| it.files.scripts);
+    !frame.function.is_empty() && ends.any(|end| frame.module.ends_with(end))
+}
+
+/// Whether it is a function of what extends a script's language.
+pub fn is_extension(frame: &UserFrame) -> bool {
+    ALL.iter().flat_map(|it| it.files.extensions).any(|part| frame.module.contains(part))
+}
+
+/// Whether its file is a script of a language's own library.
+pub fn is_own_library(frame: &UserFrame) -> bool {
+    ALL.iter().flat_map(|it| it.files.library).any(|start| frame.module.starts_with(start))
+}
+
+/// Whether its file or its path says that it is of a library or an interpreter, and says nothing about a program.
+pub fn is_library(frame: &UserFrame) -> bool {
+    let (name, file) = (frame.function.as_str(), frame.module.as_str());
+    ALL.iter().map(|it| &it.files).any(|its| {
+        its.plumbing_whole.contains(&file)
+            || its.plumbing.iter().any(|start| file.starts_with(start))
+            || its.plumbing_paths.iter().any(|start| name.starts_with(start))
+    })
+}
+
+/// Whether it waits for a child in a function of its language's own library, where the program's have no names.
+pub fn waits_for_child_in(frame: &UserFrame) -> bool {
+    let its = (frame.function.as_str(), frame.module.as_str());
+    ALL.iter().any(|it| it.files.child.contains(&its))
+}
+
+/// Whether it is an engine's function below a server's handler, which sleeps for a row of its own table of locks.
+pub fn is_engine(frame: &UserFrame) -> bool {
+    let mut begins = ALL.iter().map(|it| it.functions.engine_begins).filter(|it| !it.is_empty());
+    begins.any(|begin| frame.function.starts_with(begin))
+}

@@ -1,0 +1,62 @@
+//! CPython: a lock of the interpreter, locks of its programs, and queues and conditions of its own library.
+//!
+//! Names of functions were read of 3.11 and 3.12; releases before 3.11 name methods without their class. Whoever has given its process a
+//! name of its own is known by its interpreter.
+
+use super::lock_kind::LockKind;
+use super::program::{Files, Functions, Program};
+
+/// See the head of the file.
+pub static CPYTHON: Program = Program {
+    begins: &["python", "gunicorn"],
+    interpreter: "CPython",
+    functions: Functions {
+        locks: &[
+            (
+                LockKind::InterpreterLock,
+                &["PyEval_RestoreThread", "PyEval_AcquireThread", "take_gil"],
+            ),
+            (LockKind::Join, &["Thread.join", "Thread._wait_for_tstate_lock"]),
+            (LockKind::Barrier, &["Barrier.wait"]),
+            (LockKind::Semaphore, &["Semaphore.acquire", "BoundedSemaphore.acquire"]),
+            (LockKind::Channel, &["Queue.get", "Queue.put"]),
+            (
+                LockKind::Channel,
+                &["_queue_SimpleQueue_get", "_queue_SimpleQueue_get_impl", "simplequeue_get"],
+            ),
+            (LockKind::Condition, &["Condition.wait"]),
+            (LockKind::ProgramLock, &["PyThread_acquire_lock_timed", "PyThread_acquire_lock"]),
+        ],
+        ..Functions::NONE
+    },
+    files: Files {
+        plumbing: &["python3", "libpython"],
+        scripts: &[".py"],
+        extensions: &[".cpython-", ".abi3.so"],
+        library: &["python3/"],
+        ..Files::NONE
+    },
+    question: Some(|_, pid| functions_of(pid)),
+    ..Program::UNKNOWN
+};
+
+/// Methods of its own classes as releases before 3.11 name them: name, file, and full name.
+const METHODS: &[(&str, &str, &str)] = &[
+    ("join", "python3/threading.py", "Thread.join"),
+    ("_wait_for_tstate_lock", "python3/threading.py", "Thread._wait_for_tstate_lock"),
+    ("wait", "python3/threading.py", "Condition.wait"),
+    ("acquire", "python3/threading.py", "Semaphore.acquire"),
+    ("get", "python3/queue.py", "Queue.get"),
+    ("put", "python3/queue.py", "Queue.put"),
+];
+
+/// A function's name with its class, where a release leaves that out.
+pub(super) fn full_name<'f>(function: &'f str, module: &str) -> &'f str {
+    let row = METHODS.iter().find(|(name, file, _)| *name == function && *file == module);
+    row.map_or(function, |(_, _, full)| full)
+}
+
+/// The command that lists the functions of a process's threads, without a stop.
+fn functions_of(pid: u32) -> String {
+    format!("py-spy dump --nonblocking --pid {pid}   # pipx install py-spy")
+}

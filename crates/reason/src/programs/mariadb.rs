@@ -1,0 +1,63 @@
+//! MariaDB and MySQL: a thread for each session.
+//!
+//! A stripped server has no names for the functions of its engines: an engine below the server's handler that sleeps in a condition
+//! does so for a row of its own table of locks. Names were read of MariaDB 10.11, and else are those of the sources.
+
+use super::doors::Doors;
+use super::lock_kind::LockKind;
+use super::program::{Functions, Program};
+use crate::model::words;
+
+/// MariaDB, and what both have in common.
+pub static MARIADB: Program = Program {
+    names: &["mariadbd"],
+    functions: Functions {
+        locks: &[
+            (LockKind::MetadataLock, &["MDL_context::acquire_lock"]),
+            (LockKind::AdvisoryLock, &["Item_func_get_lock::val_int"]),
+            (LockKind::RowLock, &["lock_wait", "lock_wait_suspend_thread"]),
+        ],
+        engine_begins: "handler::ha_",
+        idle: &[
+            "tpool::thread_pool_generic::wait_for_tasks",
+            "tpool::aio_linux::getevent_thread_routine",
+        ],
+        plumbing: &[
+            "psi_cond_wait",
+            "inline_mysql_cond_wait",
+            "safe_cond_wait",
+            "safe_cond_timedwait",
+            "MDL_wait::timed_wait",
+            "my_cond_timedwait",
+            "my_cond_wait",
+            "safe_mutex_lock",
+            "psi_mutex_lock",
+            "inline_mysql_mutex_lock",
+        ],
+        ..Functions::NONE
+    },
+    files: super::program::Files { plumbing_paths: &["tpool::"], ..super::program::Files::NONE },
+    question: Some(|doors, _| question("mariadb", doors)),
+    ..Program::UNKNOWN
+};
+
+/// MySQL: its client has another name.
+pub static MYSQL: Program = Program {
+    names: &["mysqld"],
+    question: Some(|doors, _| question("mysql", doors)),
+    ..Program::UNKNOWN
+};
+
+/// The sessions with their clients, the open transactions, and whose row locks are in whose way.
+const SESSIONS: &str = "show full processlist; \
+    select trx_mysql_thread_id as id, trx_state, trx_started, trx_query from information_schema.innodb_trx; \
+    select waiting_pid, waiting_query, blocking_pid, blocking_trx_age, sql_kill_blocking_connection from sys.innodb_lock_waits";
+
+fn question(client: &str, doors: &Doors) -> String {
+    let at = match (doors.unix.first(), doors.tcp.first()) {
+        (Some(path), _) => format!(" -S {}", words::shell(path)),
+        (None, Some(at)) => format!(" -h {} -P {}", at.ip(), at.port()),
+        (None, None) => String::new(),
+    };
+    format!("{client}{at} -e \"{SESSIONS}\"")
+}

@@ -1,0 +1,45 @@
+//! What is known of concrete programs and of the runtimes of languages: one file each.
+//!
+//! The names of their processes and threads, the functions that say what a thread waits for, their collectors, what their sessions
+//! write into their titles, and the question that each answers about itself. Others ask by role ("which question does it answer",
+//! "is this thread the machine's own"), over all of them (all.rs), and know no program by its name: tidy refuses such a name as a text
+//! outside this folder. A row was read of the real program where it could be had, and else is that of its sources.
+//!
+//! Must not: decide what a wait means (waits/), who has a lock (graph/), or what is a finding (rules/). Rejected: a table for each role,
+//! with all programs in it: what changes together is what is known of one program.
+//!
+//! Edit together: a new file needs its `mod` here and its line in all.rs.
+
+mod all;
+mod cpython;
+mod cxx;
+mod doors;
+mod erlang;
+mod function_names;
+mod function_path;
+pub mod go;
+pub mod java;
+mod libc;
+pub mod lock_kind;
+mod mariadb;
+mod node;
+mod perl;
+mod pgbouncer;
+mod php;
+mod postgres;
+mod program;
+mod redis;
+mod ruby;
+mod runtimes;
+mod rust;
+mod session;
+
+pub use all::{
+    collectors, is_engine, is_extension, is_library, is_own_library, is_script, of, of_interpreter,
+    session, waits_for_child_in,
+};
+pub use doors::Doors;
+pub use function_names::{NamedFrames, is_known};
+pub use program::{Collector, Program, stacks, stacks_with_warning};
+pub use runtimes::freezer;
+pub use session::Session;

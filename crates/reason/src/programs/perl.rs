@@ -1,0 +1,9 @@
+//! Perl: its interpreter's functions say nothing of a script.
+//!
+//! Must not: be taken for a program that answers a question.
+
+use super::program::{Files, Program};
+
+/// See the head of the file.
+pub static PERL: Program =
+    Program { files: Files { plumbing: &["perl", "libperl"], ..Files::NONE }, ..Program::UNKNOWN };

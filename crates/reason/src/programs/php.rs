@@ -1,0 +1,13 @@
+//! PHP: a pool of workers, each with one script open while it runs.
+//!
+//! Must not: be asked by the pool's own status page, which is off as it is packed.
+
+use super::program::{Files, Program, stacks_with_warning};
+
+/// See the head of the file.
+pub static PHP: Program = Program {
+    begins: &["php-fpm"],
+    files: Files { plumbing: &["php"], ..Files::NONE },
+    question: Some(|_, pid| format!("ls -l /proc/{pid}/fd; {}", stacks_with_warning(pid))),
+    ..Program::UNKNOWN
+};

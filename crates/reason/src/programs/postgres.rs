@@ -1,0 +1,128 @@
+//! PostgreSQL: a process for each session, which writes into its title what the session does.
+//!
+//! A lock of its table of locks sleeps in `ProcSleep`; who wanted it stands further out. Names are those of the sources (storage/lmgr,
+//! utils/misc/ps_status.c), read of 15. Edit together: pgbouncer.rs, which is spoken to in the same way.
+
+use super::doors::Doors;
+use super::lock_kind::LockKind;
+use super::program::{Functions, Program};
+use super::session::Session;
+use crate::model::words;
+
+/// See the head of the file.
+pub static POSTGRES: Program = Program {
+    names: &["postgres"],
+    functions: Functions {
+        locks: &[
+            (LockKind::BufferPin, &["LockBufferForCleanup"]),
+            (LockKind::Replica, &["SyncRepWaitForLSN"]),
+            (LockKind::ServerLock, &["LWLockAcquire", "LWLockAcquireOrWait", "LWLockWaitForVar"]),
+        ],
+        behind: Some((PROC_SLEEP, WANTED_BY)),
+        plain: &[(LockKind::Semaphore, &["PGSemaphoreLock"])],
+        idle: &[
+            "BackgroundWriterMain",
+            "CheckpointerMain",
+            "WalWriterMain",
+            "AutoVacLauncherMain",
+            "ApplyLauncherMain",
+            "PgArchiverMain",
+            "ServerLoop",
+            "secure_read",
+        ],
+        plumbing: &[
+            "WaitEventSetWait",
+            "WaitEventSetWaitBlock",
+            "WaitLatch",
+            "WaitLatchOrSocket",
+            "WaitOnLock",
+            "LockAcquire",
+            "LockAcquireExtended",
+            "ConditionVariableSleep",
+            "ConditionVariableTimedSleep",
+        ],
+        ..Functions::NONE
+    },
+    question: Some(question),
+    session: Some(session),
+    ..Program::UNKNOWN
+};
+
+const PROC_SLEEP: &str = "ProcSleep";
+const WANTED_BY: &[(LockKind, &[&str])] = &[
+    (
+        LockKind::RowLock,
+        &["XactLockTableWait", "LockTuple", "heap_lock_tuple", "heap_acquire_tuplock"],
+    ),
+    (LockKind::TableLock, &["LockRelationOid", "LockRelation", "LockRelationForExtension"]),
+    (
+        LockKind::AdvisoryLock,
+        &[
+            "pg_advisory_lock_int8",
+            "pg_advisory_lock_int4",
+            "pg_advisory_xact_lock_int8",
+            "pg_advisory_xact_lock_int4",
+        ],
+    ),
+    (LockKind::DatabaseLock, &[PROC_SLEEP]),
+];
+
+/// The sessions that have a transaction open, the oldest first: who waits for whom, since when, and what each did last.
+const SESSIONS: &str = "select pid, pg_blocking_pids(pid) as waits_for, state, xact_start, client_port, left(query, 60) \
+                        from pg_stat_activity where xact_start is not null or pid = ";
+
+fn question(doors: &Doors, pid: u32) -> String {
+    format!("{} -c \"{SESSIONS}{pid} order by xact_start\"", psql(doors))
+}
+
+/// psql as the superuser of a server of this kind: over its own socket that user needs no password.
+pub(super) fn psql(doors: &Doors) -> String {
+    let own = doors.unix.iter().find_map(|path| path.split_once("/.s.PGSQL."));
+    let at = match (own, doors.tcp.first()) {
+        (Some((folder, port)), _) => format!(" -h {} -p {port}", words::shell(folder)),
+        (None, Some(at)) => format!(" -h {} -p {}", at.ip(), at.port()),
+        (None, None) => String::new(),
+    };
+    format!("runuser -u postgres -- psql{at}")
+}
+
+/// Of `postgres: [cluster: ]user database host activity`.
+fn session(title: &str) -> Option<Session<'_>> {
+    let (database, activity) = parts(title)?;
+    let waits = activity.ends_with(" waiting");
+    let ended = matches!(activity, "" | "idle" | "idle in transaction (aborted)");
+    let begins = matches!(activity, "authentication" | "startup" | "initializing");
+    Some(Session { database, waits, may_hold: !ended && !begins && !waits })
+}
+
+fn parts(title: &str) -> Option<(&str, &str)> {
+    let own = title.strip_prefix("postgres: ")?;
+    let own = own.split_once(": ").map_or(own, |(_, own)| own);
+    let mut words = own.splitn(4, ' ');
+    let (_user, database, host) = (words.next()?, words.next()?, words.next()?);
+    let is_host = host == "[local]" || host.ends_with(')');
+    let activity = words.next().map(str::trim_end).filter(|_| is_host)?;
+    Some((database, activity))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    #[test]
+    fn a_title_says_where_a_session_is_and_what_it_does() {
+        let waiting = "postgres: app sales 10.0.0.7(56592) UPDATE waiting";
+        assert_eq!(parts(waiting), Some(("sales", "UPDATE waiting")));
+        assert_eq!(parts("postgres: 15/main: app sales [local] idle"), Some(("sales", "idle")));
+        assert_eq!(parts("postgres: app sales ::1(5000) SELECT"), Some(("sales", "SELECT")));
+        for other in ["postgres: checkpointer ", "postgres: autovacuum worker sales", "bash -c x"] {
+            assert_eq!(parts(other), None, "{other}");
+        }
+        let of = |activity: &str| {
+            let title = format!("postgres: app sales [local] {activity}");
+            session(&title).map(|it| (it.waits, it.may_hold))
+        };
+        assert_eq!(of("UPDATE waiting"), Some((true, false)));
+        assert_eq!(of("idle in transaction"), Some((false, true)));
+        assert_eq!(of("idle"), Some((false, false)));
+    }
+}

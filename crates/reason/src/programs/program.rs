@@ -1,0 +1,145 @@
+//! The form of what is known of a program: each file of this folder fills in what there is.
+//!
+//! Owns the roles. A role that only one program has is a function of its file. Must not: name a program.
+
+use super::doors::Doors;
+use super::lock_kind::LockKind;
+use super::session::Session;
+
+/// Functions, and the kind of wait that they say; the narrow meaning first.
+pub type Rows = &'static [(LockKind, &'static [&'static str])];
+
+/// A program, or the runtime and libraries of a language.
+pub struct Program {
+    /// Names of its processes.
+    pub names: &'static [&'static str],
+    /// How names of its processes begin, where releases and roles end them as they like.
+    pub begins: &'static [&'static str],
+    /// What its interpreter is called, without the release.
+    pub interpreter: &'static str,
+    /// Its functions.
+    pub functions: Functions,
+    /// Its files.
+    pub files: Files,
+    /// The command that asks a process of it what it waits for.
+    pub question: Option<fn(&Doors, u32) -> String>,
+    /// What the title of a process says of its session; none of one that serves no client.
+    pub session: Option<for<'a> fn(&'a str) -> Option<Session<'a>>>,
+    /// Its collector of garbage, if that is known by its functions.
+    pub collector: Option<Collector>,
+}
+
+/// Functions by what they say of a thread. A name matches whole, or as the end of a path.
+pub struct Functions {
+    /// They say the kind wherever they are: the program's own, asked before those of libraries.
+    pub locks: Rows,
+    /// The same of a language's library, asked by kind: who joins a thread has locked something on the way.
+    pub library_locks: Rows,
+    /// The plain ways to sleep: they say what nothing else did.
+    pub plain: Rows,
+    /// Behind the first, the others say the kind.
+    pub behind: Option<(&'static str, Rows)>,
+    /// They take a mutex, and also run what is done under it; and those that stand before them once it runs.
+    pub takes_and_runs: (&'static [&'static str], &'static [&'static str]),
+    /// How functions of engines begin that sleep in a condition for a row of their own table of locks.
+    pub engine_begins: &'static str,
+    /// A thread that waits for work: these, next to the wait.
+    pub idle: &'static [&'static str],
+    /// They run a loop of events of their own until a child that they began has ended.
+    pub child: &'static [&'static str],
+    /// Of a thread that a program began for work of its own: it may wait for work by whatever word it likes.
+    pub worker: &'static [&'static str],
+    /// They let time pass, where the kernel sees a condition.
+    pub sleeps: &'static [&'static str],
+    /// On the way to a lock, and no function that a person knows.
+    pub plumbing: &'static [&'static str],
+}
+
+/// Files by what their functions say.
+pub struct Files {
+    /// How names of those begin whose functions say nothing about a program.
+    pub plumbing: &'static [&'static str],
+    /// Whole names of such files, as a script's own may well begin with them.
+    pub plumbing_whole: &'static [&'static str],
+    /// Paths of functions that say as little.
+    pub plumbing_paths: &'static [&'static str],
+    /// What names of a program's own scripts end in.
+    pub scripts: &'static [&'static str],
+    /// What names of files have that extend a script's language: a person knows the script that called them.
+    pub extensions: &'static [&'static str],
+    /// How those of the language's own library begin.
+    pub library: &'static [&'static str],
+    /// Functions of that library that wait for a child that they began: name and file.
+    pub child: &'static [(&'static str, &'static str)],
+}
+
+/// A collector of garbage that runs on the program's own threads.
+pub struct Collector {
+    /// Whose it is.
+    pub name: &'static str,
+    /// What its functions begin with.
+    pub functions: &'static [&'static str],
+    /// It takes a part of the CPUs by design whenever it runs.
+    pub has_its_part: bool,
+    /// What helps.
+    pub advice: &'static str,
+}
+
+impl Program {
+    /// Of which nothing is known: what a file leaves out.
+    pub const UNKNOWN: Self = Self {
+        names: &[],
+        begins: &[],
+        interpreter: "",
+        functions: Functions::NONE,
+        files: Files::NONE,
+        question: None,
+        session: None,
+        collector: None,
+    };
+
+    /// The question to a process of it; of one that answers none, the stacks of its threads.
+    pub fn question(&self, doors: &Doors, pid: u32) -> String {
+        self.question.map_or_else(|| stacks_with_warning(pid), |ask| ask(doors, pid))
+    }
+}
+
+impl Functions {
+    /// None are known.
+    pub const NONE: Self = Self {
+        locks: &[],
+        library_locks: &[],
+        plain: &[],
+        behind: None,
+        takes_and_runs: (&[], &[]),
+        engine_begins: "",
+        idle: &[],
+        child: &[],
+        worker: &[],
+        sleeps: &[],
+        plumbing: &[],
+    };
+}
+
+impl Files {
+    /// None are known.
+    pub const NONE: Self = Self {
+        plumbing: &[],
+        plumbing_whole: &[],
+        plumbing_paths: &[],
+        scripts: &[],
+        extensions: &[],
+        library: &[],
+        child: &[],
+    };
+}
+
+/// The command that prints the stacks of a process's threads.
+pub fn stacks(pid: u32) -> String {
+    format!("gdb -p {pid} -batch -ex 'thread apply all bt'")
+}
+
+/// The same, with what it does to the process.
+pub fn stacks_with_warning(pid: u32) -> String {
+    format!("{}   # stops it for a moment", stacks(pid))
+}

@@ -1,0 +1,20 @@
+//! Redis: one thread answers all clients.
+//!
+//! Must not: be asked for what stops it (`debug`, `monitor`).
+
+use super::doors::Doors;
+use super::program::Program;
+use crate::model::words;
+
+/// See the head of the file.
+pub static REDIS: Program =
+    Program { names: &["redis-server"], question: Some(question), ..Program::UNKNOWN };
+
+fn question(doors: &Doors, _: u32) -> String {
+    let at = match (doors.tcp.first(), doors.unix.first()) {
+        (Some(at), _) => format!(" -h {} -p {}", at.ip(), at.port()),
+        (None, Some(path)) => format!(" -s {}", words::shell(path)),
+        (None, None) => String::new(),
+    };
+    format!("redis-cli{at} client list; redis-cli{at} slowlog get 5")
+}
