@@ -5,7 +5,7 @@
 //! code sees a `Job`. Rejected: clap's global flags (they would stand in the help of commands that
 //! ignore them).
 //!
-//! Longer than 600 lines: a command line is one list, and who looks for a flag looks here.
+//! LONG FILE: a command line is one list, and whoever looks for a flag looks here.
 //!
 //! Edit together: docs/holdup.1 and the trycmd goldens (`holdup docs docs` writes the first,
 //! `TRYCMD=overwrite cargo test -p holdup` the second).

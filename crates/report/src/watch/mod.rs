@@ -8,6 +8,7 @@
 //! Must not: wait for a disk or a hook in this thread; restart itself (systemd does); act on the host. Edit together: docs/watch.md,
 //! packaging/holdup-watch.service.
 
+mod alive;
 mod hook;
 mod pace;
 mod recorder;
@@ -17,6 +18,7 @@ mod store;
 
 use crate::failure::Failure;
 use crate::text::{escape, units};
+use alive::Alive;
 use holdup_engine::{Looked, Recorded, Windows};
 use holdup_probe::plan::Target;
 use holdup_reason::answer::over_time::{Event, Happened};
@@ -26,8 +28,7 @@ use jiff::tz::TimeZone;
 use pace::Pace;
 use recorder::Recorder;
 use ring::Entry;
-use sd_notify::NotifyState;
-use settings::Settings;
+use settings::{RingSettings, Settings};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -125,7 +126,7 @@ pub fn run(named: Named) -> Result<(), Failure> {
         unwritten: 0,
     };
     let watched = watch.windows();
-    let _ = sd_notify::notify(&[NotifyState::Stopping]);
+    watch.alive.stops();
     watch.store.state(&watch.state);
     if !watch.store.close() {
         say("what was still to be written is lost: the disk does not answer");
@@ -138,7 +139,7 @@ impl Watch {
         let mut every = 1;
         while !self.asked.is_over() {
             let mut windows = self.start()?;
-            self.alive.ready(&self.settings);
+            self.ready();
             while every == 1 || self.pace_allows() {
                 let seconds = self.settings.window.as_secs_f64();
                 windows.set_seconds(seconds);
@@ -195,7 +196,7 @@ impl Watch {
             self.store.state(&self.state);
         }
         self.say_failures();
-        self.alive.status(&self.state, self.recorder.size());
+        self.alive.status(self.status());
         let spent = report.cost.cpu_seconds + report.cost.bpf_seconds.unwrap_or(0.0);
         self.pace.take(report.window.seconds, spent, self.settings.budget_percent)
     }
@@ -223,7 +224,7 @@ impl Watch {
             all.into_iter().for_each(|(entry, bytes)| self.store.window(entry, bytes));
         }
         if self.asked.again.swap(false, Ordering::Relaxed) {
-            let _ = sd_notify::notify(&[NotifyState::Reloading]);
+            self.alive.reads_settings();
             // A file that is wrong now changes nothing: the look goes on as it was.
             match self.named.settings() {
                 Ok(settings) => {
@@ -234,7 +235,7 @@ impl Watch {
                         );
                     }
                     let Settings { state, ring, .. } = &self.settings;
-                    let ring = super::watch::settings::RingSettings {
+                    let ring = RingSettings {
                         before: settings.ring.before,
                         after: settings.ring.after,
                         ..ring.clone()
@@ -245,9 +246,33 @@ impl Watch {
                 }
                 Err(failure) => say(&format!("as before, for: {}", failure.message().trim_end())),
             }
-            self.alive.ready(&self.settings);
+            self.alive.ready();
         }
         Ok(())
+    }
+
+    fn ready(&mut self) {
+        if self.alive.ready() {
+            say(&format!(
+                "watching: windows of {}, the last {} in memory, state in {}",
+                units::seconds(self.settings.window.as_secs_f64()),
+                units::seconds(self.settings.memory.as_secs_f64()),
+                self.settings.state.display()
+            ));
+        }
+    }
+
+    fn status(&self) -> String {
+        let open: Vec<&str> =
+            self.state.over_time.open().map(|(_, it)| it.title.as_str()).collect();
+        let what = match open.first() {
+            None => "nothing holds anybody up".to_string(),
+            Some(first) if open.len() == 1 => escape::line(first),
+            Some(first) => format!("{} (and {} more)", escape::line(first), open.len() - 1),
+        };
+        let (windows, bytes) = self.recorder.size();
+        let (windows, bytes) = (units::count(windows as u64), units::bytes(bytes as f64));
+        format!("{what}; in memory: {windows} windows, {bytes}")
     }
 
     /// Looks at nothing until the next window that the budget allows.
@@ -280,50 +305,6 @@ impl Watch {
             let many = units::count(unwritten);
             say(&format!("{many} pieces were not written: the disk does not answer"));
         }
-    }
-}
-
-/// Tells systemd that it lives.
-#[derive(Default)]
-struct Alive {
-    told: Option<Instant>,
-    is_ready: bool,
-}
-
-impl Alive {
-    /// Between two signs of life; a unit's WatchdogSec is some times longer.
-    const EVERY: Duration = Duration::from_secs(2);
-
-    fn tick(&mut self) {
-        if self.told.is_none_or(|at| at.elapsed() >= Self::EVERY) {
-            self.told = Some(Instant::now());
-            let _ = sd_notify::notify(&[NotifyState::Watchdog]);
-        }
-    }
-
-    fn ready(&mut self, settings: &Settings) {
-        let _ = sd_notify::notify(&[NotifyState::Ready]);
-        if !self.is_ready {
-            self.is_ready = true;
-            say(&format!(
-                "watching: windows of {}, the last {} in memory, state in {}",
-                units::seconds(settings.window.as_secs_f64()),
-                units::seconds(settings.memory.as_secs_f64()),
-                settings.state.display()
-            ));
-        }
-    }
-
-    fn status(&self, state: &State, (windows, bytes): (usize, usize)) {
-        let open: Vec<&str> = state.over_time.open().map(|(_, it)| it.title.as_str()).collect();
-        let what = match open.first() {
-            None => "nothing holds anybody up".to_string(),
-            Some(first) if open.len() == 1 => escape::line(first),
-            Some(first) => format!("{} (and {} more)", escape::line(first), open.len() - 1),
-        };
-        let held =
-            format!("{} windows, {}", units::count(windows as u64), units::bytes(bytes as f64));
-        let _ = sd_notify::notify(&[NotifyState::Status(&format!("{what}; in memory: {held}"))]);
     }
 }
 
