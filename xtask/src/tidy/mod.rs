@@ -10,6 +10,7 @@
 mod arrows;
 mod exceptions;
 mod facts;
+pub mod meters;
 mod methods;
 mod modules;
 mod programs;
@@ -61,6 +62,8 @@ pub const RULES: &[Rule] = &[
     shape::c_function_length,
     shape::python_function_length,
     rust::function_length,
+    meters::types_are_small,
+    meters::files_are_imported_by_few,
     rust::nothing_unfinished,
     rust::unsafe_is_fenced,
     arrows::reason_is_pure,
