@@ -196,7 +196,7 @@ fn collect(
     mut writer: Option<Writer>,
     progress: &mut Progress,
 ) -> Result<Collected, Failure> {
-    let mut kept = Kept::default();
+    let mut gathered = Gathered::default();
     let mut batch = Vec::new();
     let mut unrecorded = None;
     loop {
@@ -206,7 +206,7 @@ fn collect(
         {
             (writer, unrecorded) = (None, Some(error));
         }
-        batch.drain(..).for_each(|fact| kept.take(fact));
+        batch.drain(..).for_each(|fact| gathered.take(fact));
         batch.shrink_to(BATCH_FACTS);
         progress.tick();
         if !more {
@@ -216,19 +216,19 @@ fn collect(
     if let Some(writer) = writer {
         unrecorded = writer.finish().err();
     }
-    Ok(Collected { model: kept.model(), unrecorded: unrecorded.map(Failure::from) })
+    Ok(Collected { model: gathered.model(), unrecorded: unrecorded.map(Failure::from) })
 }
 
 /// The facts that are held, up to a limit.
 #[derive(Default)]
-struct Kept {
+struct Gathered {
     model: Model,
     count: usize,
     dropped: u64,
     at_ns: Ns,
 }
 
-impl Kept {
+impl Gathered {
     fn take(&mut self, fact: Fact) {
         let single = matches!(fact.body, Body::Wait(_) | Body::Ran(_) | Body::Request(_));
         if self.count >= if single { FACTS_MAX } else { 2 * FACTS_MAX } {

@@ -63,3 +63,9 @@ pub const NAMED_BY_MANY: &[(&str, &str)] = &[
     ("crates/reason/src/rules/remedy.rs", "what every rule advises"),
     ("crates/reason/src/rules/proof.rs", "what every rule is sure by"),
 ];
+
+/// What may be called a note: the least severity of a finding, and what prints such findings.
+pub const OF_THE_LEAST_SEVERITY: &[(&str, &str)] = &[
+    ("crates/reason/src/rules/wording.rs", "Note"),
+    ("crates/report/src/text/finding.rs", "note"),
+];

@@ -13,6 +13,7 @@ mod facts;
 pub mod meters;
 mod methods;
 mod modules;
+mod names;
 mod programs;
 mod rooms;
 mod rule_parts;
@@ -82,7 +83,8 @@ pub const RULES: &[Rule] = &[
     text::no_registry_hosts,
     text::no_binaries,
     text::words_of_the_field,
-    text::changelog_is_kept,
+    names::names_are_the_fields,
+    text::changelog_begins_with_what_is_unreleased,
     text::links_and_paths_exist,
 ];
 
