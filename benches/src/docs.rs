@@ -155,7 +155,7 @@ fn without_places(text: &str) -> String {
             return word.into();
         };
         let path = &word[begin..];
-        if ["/proc/", "/sys/", "/dev/"].iter().any(|kept| path.starts_with(kept)) {
+        if ["/proc/", "/sys/", "/dev/"].iter().any(|own| path.starts_with(own)) {
             return word.into();
         }
         format!("{}{}", &word[..begin], path.rsplit('/').next().unwrap_or_default())
@@ -192,10 +192,10 @@ mod tests {
         };
         let results: Results = serde_json::from_str(&json).unwrap();
         assert!(!results.pairs.is_empty() && !results.machine.kernel.is_empty());
-        let kept = fs::read_to_string(docs.join("cost.md")).unwrap();
-        assert!(kept == page(&results), "docs/cost.md is not made from docs/cost.json");
-        let kept = fs::read_to_string(docs.join("cost.svg")).unwrap();
-        assert!(kept == plot::growth(&results.growth), "docs/cost.svg is not made from it");
+        let checked_in = fs::read_to_string(docs.join("cost.md")).unwrap();
+        assert!(checked_in == page(&results), "docs/cost.md is not made from docs/cost.json");
+        let checked_in = fs::read_to_string(docs.join("cost.svg")).unwrap();
+        assert!(checked_in == plot::growth(&results.growth), "docs/cost.svg is not made from it");
     }
 
     #[test]

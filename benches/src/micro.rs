@@ -105,7 +105,8 @@ pub fn decode(decoder: &mut Decoder, inputs: &Inputs, facts: &mut Vec<Fact>) -> 
 pub fn write(facts: &[Fact], file: &Path) -> Result<()> {
     let mut writer = Writer::create(file)?;
     writer.write(facts)?;
-    Ok(writer.finish()?)
+    writer.finish()?;
+    Ok(())
 }
 
 /// Reads a recording.

@@ -149,9 +149,9 @@ fn with_own_draw(
     start: impl FnOnce(&mut Ctx) -> Result<Standing>,
 ) -> Result<Standing> {
     let name = ctx.text("workload_name")?;
-    let kept = std::mem::replace(&mut ctx.draw, Draw::new(seed, &format!("{name}/beside")));
+    let before = std::mem::replace(&mut ctx.draw, Draw::new(seed, &format!("{name}/beside")));
     let standing = start(ctx);
-    ctx.draw = kept;
+    ctx.draw = before;
     standing
 }
 

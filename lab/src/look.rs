@@ -259,14 +259,14 @@ impl Lab {
         let (before, under) = figures;
         let has_figure = asked.scenario.must_hurt;
         let mut measure = |ctx: &mut Ctx, variables: &Variables| -> Result<(Option<f64>, String)> {
-            let mut note = String::new();
+            let mut remark = String::new();
             if !variables.is_empty() {
-                note = "the workload was started anew with it, as its supervisor would".into();
+                remark = "the workload was started anew with it, as its supervisor would".into();
                 running.end()?;
                 *running = workload::start_with(ctx, asked.spec, variables)?;
                 running.wait_ready(ctx, Duration::from_secs(20)).ok();
             } else if !running.lives() {
-                note =
+                remark =
                     "the workload itself was ended by it, and started anew as its supervisor would"
                         .into();
                 *running = workload::start(ctx, asked.spec)?;
@@ -281,7 +281,7 @@ impl Lab {
                     break;
                 }
             }
-            Ok((share, note))
+            Ok((share, remark))
         };
         remedy::attempt(ctx, finding, &mut measure).map(Some)
     }

@@ -143,7 +143,7 @@ impl Lab {
         if matches!(distractor, Distractor::Second(_)) && look.second.is_none() {
             distractor = Distractor::None;
         }
-        note_look(trial, scenario, inject.is_some(), &mut look);
+        fill_in_look(trial, scenario, inject.is_some(), &mut look);
         if let Some(truth) = look.truth.take().or_else(|| {
             let spec = scenario.truth.as_ref().filter(|_| faulted)?;
             Some(Truth::new(spec, &ctx.variables))
@@ -169,7 +169,7 @@ impl Lab {
         let report = &answer.report;
         let standing = look.second.as_ref().unwrap_or(&neighbour);
         trial.beside = distractor::judge(distractor, standing, report);
-        note_answer(trial, report);
+        fill_in_answer(trial, report);
         let waited =
             if scenario.is_run() { report.accounting.wall_seconds } else { self.seconds(scenario) };
         trial.answer_seconds = Some((answer.seconds - waited).max(0.0));
@@ -244,7 +244,7 @@ fn kinds(scenario: &Scenario, twins: bool) -> &'static [bool] {
     }
 }
 
-fn note_answer(trial: &mut Trial, report: &Report) {
+fn fill_in_answer(trial: &mut Trial, report: &Report) {
     let (first, above_note) = (report.findings.iter().take(3), alarms(report));
     trial.said = first.clone().map(finding_line).collect();
     trial.confidence = first.map(|finding| finding.confidence).collect();
@@ -252,7 +252,7 @@ fn note_answer(trial: &mut Trial, report: &Report) {
     trial.alarms = above_note.into_iter().map(finding_line).collect();
 }
 
-fn note_look(trial: &mut Trial, scenario: &Scenario, faulted: bool, look: &mut Look) {
+fn fill_in_look(trial: &mut Trial, scenario: &Scenario, faulted: bool, look: &mut Look) {
     trial.loss = look.loss;
     trial.has_figure = scenario.must_hurt && faulted;
     trial.figure = look.figure;

@@ -59,7 +59,8 @@ pub enum Tried {
         /// Share of the loss that came back; absent if there is no figure to tell by.
         recovered: Option<f64>,
         /// What went wrong with it, or is worth knowing.
-        note: String,
+        #[serde(rename = "note")]
+        remark: String,
         /// The command's own undo brought the state back; absent if it prints none.
         undone: Option<bool>,
     },
@@ -212,7 +213,7 @@ mod tests {
         trial.tried = Some(Tried::Applied {
             command: "kill 1".into(),
             recovered: Some(0.5),
-            note: String::new(),
+            remark: String::new(),
             undone: None,
         });
         trial.process_named = Some((true, false));

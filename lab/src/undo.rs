@@ -399,9 +399,9 @@ mod tests {
     #[test]
     fn clean_undoes_what_a_dead_run_left_and_spares_the_living() {
         let dir = scratch("clean");
-        let (left, kept) = (dir.join("left"), dir.join("kept"));
+        let (left, stays) = (dir.join("left"), dir.join("stays"));
         fs::write(&left, "").unwrap();
-        fs::write(&kept, "").unwrap();
+        fs::write(&stays, "").unwrap();
         let line = |n: u64, path: &Path| {
             serde_json::to_string(&Line {
                 number: n,
@@ -412,23 +412,23 @@ mod tests {
         };
         let journals = dir.join("j");
         let own = Journal::open(&journals).unwrap();
-        let guard = own.guard(Undo::Remove { path: kept.clone() }).unwrap();
-        assert_eq!(own.standing(), vec![Undo::Remove { path: kept.clone() }]);
+        let guard = own.guard(Undo::Remove { path: stays.clone() }).unwrap();
+        assert_eq!(own.standing(), vec![Undo::Remove { path: stays.clone() }]);
         fs::write(
             journals.join("journal-1-999999999"),
             format!(
                 "{}\n{}\n{{\"number\":2,\"done\":true}}\n{{\"numb",
                 line(1, &left),
-                line(2, &kept)
+                line(2, &stays)
             ),
         )
         .unwrap();
         let (undone, failed) = clean(&journals).unwrap();
         assert_eq!(undone, vec![Undo::Remove { path: left.clone() }]);
         assert!(failed.is_empty());
-        assert!(!left.exists() && kept.exists());
+        assert!(!left.exists() && stays.exists());
         drop(guard);
-        assert!(!kept.exists() && own.standing().is_empty());
+        assert!(!stays.exists() && own.standing().is_empty());
         fs::remove_dir_all(dir).unwrap();
     }
 }

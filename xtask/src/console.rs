@@ -102,21 +102,21 @@ fn take_line(session: &mut Session, line: &str, number: usize) -> Result<(), (us
 }
 
 /// Whether what came out is what was promised.
-pub fn kept(promised: &[String], came: &[&str]) -> bool {
+pub fn holds(promised: &[String], came: &[&str]) -> bool {
     match promised {
         [] => came.is_empty(),
         [dots, rest @ ..] if dots == "..." => {
-            (0..=came.len()).any(|skip| kept(rest, &came[skip..]))
+            (0..=came.len()).any(|skip| holds(rest, &came[skip..]))
         }
         [line, rest @ ..] => {
-            came.first().is_some_and(|first| like(line, first)) && kept(rest, &came[1..])
+            came.first().is_some_and(|first| like(line, first)) && holds(rest, &came[1..])
         }
     }
 }
 
 /// Whether what came out has the shape of what was promised: the same words in the same order, with
 /// any numbers, however the lines break.
-pub fn shape_kept(promised: &[String], came: &[&str]) -> bool {
+pub fn shape_holds(promised: &[String], came: &[&str]) -> bool {
     let came = shape(came);
     let mut rest = came.as_str();
     for (index, part) in promised.split(|line| line == "...").enumerate() {
@@ -193,21 +193,21 @@ mod tests {
     #[test]
     fn dots_stand_for_any_lines_and_brackets_for_any_text() {
         let promised = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
-        assert!(kept(&promised("a\n...\nd"), &["a", "b", "c", "d"]));
-        assert!(kept(&promised("...\nd\n..."), &["d"]));
-        assert!(!kept(&promised("a\n...\nd"), &["a", "b"]));
-        assert!(kept(&promised("took [..] s, [..] events"), &["took 3.1 s, 12 events"]));
-        assert!(!kept(&promised("took [..] s"), &["took 3.1 ms"]));
-        assert!(!kept(&promised("a"), &["a", "b"]));
+        assert!(holds(&promised("a\n...\nd"), &["a", "b", "c", "d"]));
+        assert!(holds(&promised("...\nd\n..."), &["d"]));
+        assert!(!holds(&promised("a\n...\nd"), &["a", "b"]));
+        assert!(holds(&promised("took [..] s, [..] events"), &["took 3.1 s, 12 events"]));
+        assert!(!holds(&promised("took [..] s"), &["took 3.1 ms"]));
+        assert!(!holds(&promised("a"), &["a", "b"]));
     }
 
     #[test]
     fn a_shape_has_any_numbers_but_no_other_words() {
         let promised = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
         let real = promised("sleep 812 holds it.\n  waits 4.50 s,\n  and more\n...");
-        assert!(shape_kept(&real, &["sleep 9 holds it. waits", "11.2 s, and more", "tail"]));
-        assert!(!shape_kept(&real, &["cat 9 holds it. waits", "11.2 s, and more", "tail"]));
-        assert!(!shape_kept(&promised("a 1"), &["a 1", "b"]));
-        assert!(!shape_kept(&promised("a 1\n...\nc"), &["a 1", "b"]));
+        assert!(shape_holds(&real, &["sleep 9 holds it. waits", "11.2 s, and more", "tail"]));
+        assert!(!shape_holds(&real, &["cat 9 holds it. waits", "11.2 s, and more", "tail"]));
+        assert!(!shape_holds(&promised("a 1"), &["a 1", "b"]));
+        assert!(!shape_holds(&promised("a 1\n...\nc"), &["a 1", "b"]));
     }
 }

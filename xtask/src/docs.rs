@@ -5,7 +5,7 @@
 //! first: a block that uses holdup without one fails, rather than testing another holdup. What a block
 //! is: `console.rs`. It must not change the machine: blocks that do say `untested=`.
 
-use crate::console::{Session, Step, kept, sessions, shape_kept};
+use crate::console::{Session, Step, holds, sessions, shape_holds};
 use crate::tree::Tree;
 use anyhow::Context;
 use std::path::Path;
@@ -98,7 +98,7 @@ fn run_step(root: &Path, own: &Path, step: &Step, shape: bool, exit: i32) -> Res
             step.command, output.status
         ));
     }
-    let compare = if shape { shape_kept } else { kept };
+    let compare = if shape { shape_holds } else { holds };
     if !step.promised.is_empty() && !compare(&step.promised, &lines) {
         let promised = step.promised.join("\n");
         return Err(format!("`{}` promised\n{promised}\n--- but printed\n{text}", step.command));
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn kept_and_broken_promises() {
+    fn promises_that_hold_and_those_that_do_not() {
         assert_eq!(ran("```console test\n$ echo one; echo two\n...\ntwo\n```\n"), Ok(()));
         assert_eq!(ran("```console test exit=3\n$ exit 3\n```\n"), Ok(()));
         assert!(ran("```console test\n$ echo one\ntwo\n```\n").unwrap_err().starts_with("2: "));

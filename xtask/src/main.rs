@@ -1,7 +1,7 @@
-//! The chores of the house: `cargo run -p xtask -- tidy|docs`.
+//! The chores of the house: `cargo run -p xtask -- tidy|docs|meters`.
 //!
 //! `tidy` holds the tree to the house rules, each a small rule with its own tests; `docs` runs the
-//! console blocks of README.md and docs/ as they stand. Both print file, line, why and what to do.
+//! console blocks of README.md and docs/ as they stand; `meters` prints what is largest. Both print file, line, why and what to do.
 //! This crate must not build or install anything: that is the Makefile's and `xtask/setup`'s, which
 //! have to work before there is a cargo. Never shipped with holdup.
 //!
@@ -24,8 +24,9 @@ fn main() -> ExitCode {
     let done = match chore.as_str() {
         "tidy" => run_tidy(),
         "docs" => docs::run(root()),
+        "meters" => run_meters(),
         _ => {
-            eprintln!("usage: cargo run -p xtask -- tidy|docs");
+            eprintln!("usage: cargo run -p xtask -- tidy|docs|meters");
             return ExitCode::from(2);
         }
     };
@@ -42,6 +43,13 @@ fn main() -> ExitCode {
 /// The workspace's root.
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
+}
+
+/// The largest types, the most imported files, the folders.
+fn run_meters() -> anyhow::Result<bool> {
+    let tree = tree::Tree::read(root()).context("reading the tree")?;
+    print!("{}", tidy::meters::report(&tree));
+    Ok(true)
 }
 
 fn run_tidy() -> anyhow::Result<bool> {

@@ -316,9 +316,9 @@ mod tests {
     fn checked_in_documents_are_the_generated_ones() {
         let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
         for (name, bytes) in documents().expect("documents") {
-            let kept = std::fs::read(docs.join(name)).unwrap_or_default();
+            let written = std::fs::read(docs.join(name)).unwrap_or_default();
             assert!(
-                kept == bytes,
+                written == bytes,
                 "docs/{name} is stale: `cargo run -p holdup -- docs docs` writes it"
             );
         }

@@ -62,7 +62,7 @@ enum Ask {
 }
 
 /// What is kept of a process that may end before the look does.
-struct Kept {
+struct Snapshot {
     files: Vec<Mapping>,
     map: Option<perf_map::Place>,
 }
@@ -179,13 +179,13 @@ fn start() -> Option<(Sender<Ask>, Receiver<Named>)> {
     let (ask, asked) = channel::<Ask>();
     let (answered, answer) = channel();
     let work = move || {
-        let mut remembered: HashMap<u32, Kept> = HashMap::new();
+        let mut remembered: HashMap<u32, Snapshot> = HashMap::new();
         for what in asked {
             let named = match what {
                 Ask::Remember(pid) => {
-                    let kept = Kept::of(pid);
-                    if !kept.files.is_empty() {
-                        remembered.insert(pid, kept);
+                    let snapshot = Snapshot::of(pid);
+                    if !snapshot.files.is_empty() {
+                        remembered.insert(pid, snapshot);
                     }
                     continue;
                 }
@@ -200,7 +200,7 @@ fn start() -> Option<(Sender<Ask>, Receiver<Named>)> {
     Some((ask, answer))
 }
 
-impl Kept {
+impl Snapshot {
     fn of(pid: u32) -> Self {
         let mut files = maps::executable(pid);
         files.retain(|mapping| mapping.file.1 != 0);
@@ -208,15 +208,16 @@ impl Kept {
     }
 }
 
-fn name_all(wanted: Vec<Wanted>, remembered: &HashMap<u32, Kept>, allowed_ns: Ns) -> Named {
+fn name_all(wanted: Vec<Wanted>, remembered: &HashMap<u32, Snapshot>, allowed_ns: Ns) -> Named {
     let until = Instant::now() + TIMEOUT;
     let has_time = |more_ns: Ns| cpu_ns() + more_ns < allowed_ns && Instant::now() < until;
     let mut named = Named { functions: Vec::new(), too_long: Vec::new(), spent_ns: 0 };
     for wanted in wanted {
-        let live = Kept::of(wanted.pid);
-        let kept = if live.files.is_empty() { remembered.get(&wanted.pid) } else { Some(&live) };
-        let Some(kept) = kept else { continue };
-        let functions = match (wanted.file.as_str(), &kept.map) {
+        let live = Snapshot::of(wanted.pid);
+        let snapshot =
+            if live.files.is_empty() { remembered.get(&wanted.pid) } else { Some(&live) };
+        let Some(snapshot) = snapshot else { continue };
+        let functions = match (wanted.file.as_str(), &snapshot.map) {
             ("", Some(map)) => {
                 let addresses: Vec<u64> = wanted.points.iter().map(|(at, _)| *at).collect();
                 let found = map.find(&addresses, &|bytes| has_time(bytes * perf_map::BYTE_NS));
@@ -224,7 +225,7 @@ fn name_all(wanted: Vec<Wanted>, remembered: &HashMap<u32, Kept>, allowed_ns: Ns
                 Some(made(found.names, &wanted.points))
             }
             ("", None) => None,
-            _ => functions(&wanted, &kept.files, &|| has_time(0)),
+            _ => functions(&wanted, &snapshot.files, &|| has_time(0)),
         };
         named.functions.extend(functions.map(|functions| (wanted.at, functions)));
     }

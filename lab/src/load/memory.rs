@@ -172,8 +172,8 @@ fn mapper(options: &Options) -> Result<()> {
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(move || {
-                let mut kept = map_pages(size);
-                while let Some(begin) = kept {
+                let mut mapped = map_pages(size);
+                while let Some(begin) = mapped {
                     for at in (0..size).step_by(4096) {
                         // SAFETY: inside the mapping of `size` bytes.
                         unsafe { begin.add(at).write_volatile(1) };
@@ -182,7 +182,7 @@ fn mapper(options: &Options) -> Result<()> {
                     if !keep {
                         // SAFETY: unmaps what was mapped above; nothing else points into it.
                         unsafe { libc::munmap(begin.cast(), size) };
-                        kept = map_pages(size);
+                        mapped = map_pages(size);
                     }
                 }
             });

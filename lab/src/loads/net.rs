@@ -124,10 +124,10 @@ impl Client {
     }
 
     fn ask(&self, figure: &Figure) -> anyhow::Result<()> {
-        let mut kept: Option<TcpStream> = None;
+        let mut open: Option<TcpStream> = None;
         let mut reply = [0; 5];
         loop {
-            let mut stream = match kept.take() {
+            let mut stream = match open.take() {
                 Some(stream) => stream,
                 None => self.connect(),
             };
@@ -135,7 +135,7 @@ impl Client {
                 stream.write_all(b"question\n").is_ok() && stream.read_exact(&mut reply).is_ok();
             if answered {
                 figure.count();
-                kept = self.keep.then_some(stream);
+                open = self.keep.then_some(stream);
             }
             std::thread::sleep(Duration::from_millis(self.every_ms));
         }

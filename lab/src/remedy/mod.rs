@@ -80,8 +80,8 @@ pub fn attempt(ctx: &mut Ctx, finding: &Finding, measure: Measure<'_>) -> Result
         Err(tried) => return Ok(tried),
     };
     if !variables.is_empty() {
-        let (recovered, note) = measure(ctx, &variables)?;
-        return Ok(Tried::Applied { command, recovered, note, undone: None });
+        let (recovered, remark) = measure(ctx, &variables)?;
+        return Ok(Tried::Applied { command, recovered, remark, undone: None });
     }
     let touched: Vec<Touch> = touched.into_iter().map(resolved).collect();
     let own = own(ctx);
@@ -97,24 +97,24 @@ pub fn attempt(ctx: &mut Ctx, finding: &Finding, measure: Measure<'_>) -> Result
         }
     }
     let before: Vec<String> = touched.iter().map(state).collect();
-    let mut notes = Vec::new();
+    let mut remarks = Vec::new();
     if let Err(error) = run(ctx, &command) {
-        notes.push(format!("it failed: {error:#}"));
+        remarks.push(format!("it failed: {error:#}"));
     }
-    let (recovered, note) = measure(ctx, &variables)?;
-    notes.push(note);
+    let (recovered, remark) = measure(ctx, &variables)?;
+    remarks.push(remark);
     let mut undone = None;
     if !undo.is_empty() {
         if let Err(error) = run(ctx, &undo) {
-            notes.push(format!("its undo failed: {error:#}"));
+            remarks.push(format!("its undo failed: {error:#}"));
         }
         let back = wait_until_back(ctx, &touched, &before)?;
         undone = Some(back.is_none());
-        notes.extend(back.map(|what| format!("after `{undo}` the state is not back: {what}")));
+        remarks.extend(back.map(|what| format!("after `{undo}` the state is not back: {what}")));
     }
     drop(guards);
-    notes.retain(|note| !note.is_empty());
-    Ok(Tried::Applied { command, recovered, note: notes.join("; "), undone })
+    remarks.retain(|remark| !remark.is_empty());
+    Ok(Tried::Applied { command, recovered, remark: remarks.join("; "), undone })
 }
 
 /// A path by its canonical name: hierarchies of cgroups go by several.

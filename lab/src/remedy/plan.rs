@@ -106,12 +106,12 @@ fn threads_as_process(command: &str) -> String {
 
 /// `$(cat FILE)` before the same FILE is written: what it held stays in it.
 fn itself(command: &str) -> String {
-    let kept = |head: &str, tail: &str| {
+    let shortened = |head: &str, tail: &str| {
         let (file, rest) = tail.split_once(")\"")?;
         (rest.trim() == format!("> {file}")).then(|| format!("{head}\"{rest}"))
     };
     match command.split_once("$(cat ") {
-        Some((head, tail)) => kept(head, tail).unwrap_or_else(|| command.into()),
+        Some((head, tail)) => shortened(head, tail).unwrap_or_else(|| command.into()),
         None => command.into(),
     }
 }

@@ -382,7 +382,7 @@ pub(crate) mod tests {
         let applied = |recovered, undone| Tried::Applied {
             command: "kill 7".into(),
             recovered,
-            note: String::new(),
+            remark: String::new(),
             undone,
         };
         let tried = [

@@ -178,18 +178,18 @@ pub fn remedies(trials: &[Trial]) -> String {
     let all: Vec<&Trial> = trials.iter().collect();
     for (trial, _) in judged(&all) {
         let reported = match &trial.tried {
-            Some(Tried::Applied { command, recovered, note, undone }) => {
+            Some(Tried::Applied { command, recovered, remark, undone }) => {
                 let back = match recovered {
                     Some(share)
-                        if *share >= ENOUGH && *undone != Some(false) && note.is_empty() =>
+                        if *share >= ENOUGH && *undone != Some(false) && remark.is_empty() =>
                     {
                         continue;
                     }
                     Some(share) => format!("{} of the loss came back", percent(*share)),
                     None => "no figure tells whether it helped".into(),
                 };
-                let note = if note.is_empty() { String::new() } else { format!("; {note}") };
-                format!("`{command}`: {back}{note}")
+                let remark = if remark.is_empty() { String::new() } else { format!("; {remark}") };
+                format!("`{command}`: {back}{remark}")
             }
             Some(Tried::NotApplied { command, why }) => format!("`{command}`: not run, {why}"),
             Some(Tried::LooksOnly { command }) => format!("`{command}` only looks"),
@@ -304,10 +304,10 @@ mod tests {
 
     #[test]
     fn a_way_out_that_helps_is_not_listed() {
-        let applied = |recovered, note: &str| Tried::Applied {
+        let applied = |recovered, remark: &str| Tried::Applied {
             command: "kill 7".into(),
             recovered,
-            note: note.into(),
+            remark: remark.into(),
             undone: None,
         };
         let of = |tried| Trial { tried: Some(tried), ..trial("a.b", right()) };

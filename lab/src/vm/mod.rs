@@ -102,7 +102,7 @@ pub fn run(home: &Path, plan: &Plan) -> Result<()> {
         let wanted = wanted && !checks.is_empty();
         let results = match (wanted, &plan.page) {
             (true, _) => ask(home, plan, &kernel, &checks)?,
-            (false, Some(_)) => kept(&kernel, &checks)?,
+            (false, Some(_)) => answers_before(&kernel, &checks)?,
             (false, None) => continue,
         };
         let reported = |name| std::fs::read_to_string(results.join(name)).unwrap_or_default();
@@ -149,14 +149,14 @@ fn ask(home: &Path, plan: &Plan, kernel: &Kernel, checks: &[&Check]) -> Result<P
     let mut results = boot(home, plan, kernel, checks, "multi")?;
     let mut number = 1;
     while number < BOOTS_MAX && !results.join("done").exists() {
-        let kept = console(number);
-        std::fs::rename(kernel.folder.join("console"), &kept).context("keep the console")?;
-        let reported = std::fs::read(&kept).unwrap_or_default();
+        let log = console(number);
+        std::fs::rename(kernel.folder.join("console"), &log).context("keep the console")?;
+        let reported = std::fs::read(&log).unwrap_or_default();
         let reported = String::from_utf8_lossy(&reported);
         let (version, why) = (&kernel.version, death(&reported));
         warn(&format!(
             "{version} died in boot {number} of {BOOTS_MAX}: {why}; see {}",
-            kept.display()
+            log.display()
         ));
         results = boot(home, plan, kernel, checks, "single")?;
         number += 1;
@@ -173,7 +173,7 @@ fn death(console: &str) -> &str {
 }
 
 /// What a kernel sent home when it was last asked: for a page of all, if it was asked all.
-fn kept(kernel: &Kernel, checks: &[&Check]) -> Result<PathBuf> {
+fn answers_before(kernel: &Kernel, checks: &[&Check]) -> Result<PathBuf> {
     let order = std::fs::read_to_string(kernel.folder.join("job/order")).unwrap_or_default();
     let results = kernel.folder.join("results");
     let asked: Vec<&str> = order.split(' ').collect();

@@ -10,8 +10,10 @@
 mod arrows;
 mod exceptions;
 mod facts;
+pub mod meters;
 mod methods;
 mod modules;
+mod names;
 mod programs;
 mod rooms;
 mod rule_parts;
@@ -61,6 +63,8 @@ pub const RULES: &[Rule] = &[
     shape::c_function_length,
     shape::python_function_length,
     rust::function_length,
+    meters::types_are_small,
+    meters::files_are_imported_by_few,
     rust::nothing_unfinished,
     rust::unsafe_is_fenced,
     arrows::reason_is_pure,
@@ -79,7 +83,8 @@ pub const RULES: &[Rule] = &[
     text::no_registry_hosts,
     text::no_binaries,
     text::words_of_the_field,
-    text::changelog_is_kept,
+    names::names_are_the_fields,
+    text::changelog_begins_with_what_is_unreleased,
     text::links_and_paths_exist,
 ];
 

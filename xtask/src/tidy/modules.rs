@@ -74,9 +74,9 @@ impl<'t> Modules<'t> {
             let Some((name, parent)) = module.path.split_last() else { return true };
             all.get(parent).is_none_or(|parent: &Module<'_>| parent.children.contains(name))
         };
-        let kept: BTreeSet<Vec<String>> =
+        let declared_here: BTreeSet<Vec<String>> =
             all.values().filter(|m| declared(m)).map(|m| m.path.clone()).collect();
-        all.retain(|path, _| kept.contains(path));
+        all.retain(|path, _| declared_here.contains(path));
         Self { all }
     }
 

@@ -36,7 +36,7 @@ impl Outline {
         self.tests.iter().any(|lines| lines.contains(&line))
     }
 
-    fn note(&mut self, attributes: &[syn::Attribute], first: usize, last: usize) {
+    fn mark_test(&mut self, attributes: &[syn::Attribute], first: usize, last: usize) {
         if attributes.iter().any(marks_test) {
             self.tests.push(first..=last);
         }
@@ -45,7 +45,7 @@ impl Outline {
     fn function(&mut self, attributes: &[syn::Attribute], sig: &syn::Signature, body: &syn::Block) {
         let first = sig.fn_token.span.start().line;
         let last = body.brace_token.span.close().end().line;
-        self.note(attributes, first, last);
+        self.mark_test(attributes, first, last);
         self.functions.push((first, last + 1 - first));
     }
 }
@@ -77,14 +77,14 @@ impl<'ast> Visit<'ast> for Outline {
     fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
         if let Some((brace, _)) = &item.content {
             let (first, last) = (item.mod_token.span.start().line, brace.span.close().end().line);
-            self.note(&item.attrs, first, last);
+            self.mark_test(&item.attrs, first, last);
         }
         syn::visit::visit_item_mod(self, item);
     }
 
     fn visit_item_impl(&mut self, item: &'ast syn::ItemImpl) {
         let first = item.impl_token.span.start().line;
-        self.note(&item.attrs, first, item.brace_token.span.close().end().line);
+        self.mark_test(&item.attrs, first, item.brace_token.span.close().end().line);
         syn::visit::visit_item_impl(self, item);
     }
 }

@@ -159,7 +159,7 @@ fn private(line: &str, is_name: bool) -> Vec<(&'static str, &'static str)> {
 }
 
 /// CHANGELOG.md stands, is for users, and has a place for what comes next.
-pub fn changelog_is_kept(tree: &Tree) -> Vec<Breach> {
+pub fn changelog_begins_with_what_is_unreleased(tree: &Tree) -> Vec<Breach> {
     let fix =
         "keep `## [Unreleased]` first, with `### Added`, `### Changed`, `### Fixed`, .. below";
     let Some(file) = tree.file("CHANGELOG.md") else {
@@ -282,10 +282,12 @@ mod tests {
 
     #[test]
     fn the_changelog_has_an_unreleased_section_first() {
-        let with = |text| changelog_is_kept(&Tree::imagined(&[("CHANGELOG.md", text)]));
+        let with = |text| {
+            changelog_begins_with_what_is_unreleased(&Tree::imagined(&[("CHANGELOG.md", text)]))
+        };
         assert_eq!(with("# Changelog\n\n## [Unreleased]\n\n## [0.1.0]\n"), []);
         assert_eq!(lines_of(&with("# Changelog\n\n## [0.1.0]\n## [Unreleased]\n")), [3]);
-        assert_eq!(changelog_is_kept(&Tree::imagined(&[])).len(), 1);
+        assert_eq!(changelog_begins_with_what_is_unreleased(&Tree::imagined(&[])).len(), 1);
     }
 
     #[test]

@@ -144,7 +144,7 @@ impl Packer {
             _ => u64::from(template) + 1,
         };
         put(self.out.column(Column::Template), code);
-        self.memory.note(thread, template);
+        self.memory.remember(thread, template);
         self.memory.pass(&mut fact, Key { thread, template }, &mut self.out)
     }
 
@@ -352,7 +352,7 @@ fn row(
     let mut fact = from.named(templates, template)?.clone();
     let who = from.named(from.threads, thread)?.clone();
     *subject(&mut fact.body).ok_or("a template is of no kind that is taken apart")? = who;
-    memory.note(thread, template);
+    memory.remember(thread, template);
     memory.pass(&mut fact, Key { thread, template }, from)?;
     Ok(fact)
 }

@@ -155,7 +155,7 @@ impl Memory {
     }
 
     /// Notes what the fact was.
-    pub(super) fn note(&mut self, thread: u32, template: u32) {
+    pub(super) fn remember(&mut self, thread: u32, template: u32) {
         self.next_thread.insert(self.last, thread);
         self.last = (thread, template);
         let before = match self.tracks.get_mut(&thread) {

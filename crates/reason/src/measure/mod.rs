@@ -65,12 +65,10 @@ pub struct Measures<'a> {
     pub ancestry: Ancestry,
     /// Who uses the CPUs, and who waits for them.
     pub cpu: CpuUsers<'a>,
-    /// Who brings pages of files into memory, and which of them again, by number.
-    pub readers: BTreeMap<u32, cache_readers::Reader>,
-    /// Groups that met their memory limit.
-    pub limited: Vec<Limited<'a>>,
-    /// Processes that were killed for want of memory.
-    pub oom_kills: Vec<oom_kills::Killed<'a>>,
+    /// What is taken from the CPUs by others than threads.
+    pub taken: TakenFromCpus,
+    /// Whom memory was short for.
+    pub memory: ShortOfMemory<'a>,
     /// The packet queues of this host.
     pub packet_queues: Vec<packet_queue::Queue<'a>>,
     /// TCP streams with something outstanding.
@@ -79,18 +77,42 @@ pub struct Measures<'a> {
     pub datagram_drops: Vec<datagram_drops::Dropping<'a>>,
     /// DNS questions with their answers, by server.
     pub dns_answers: BTreeMap<SocketAddr, Vec<dns_answers::Question<'a>>>,
-    /// What interrupts take of each CPU.
-    pub interrupts: BTreeMap<u32, interrupts::Interrupts>,
-    /// What the hypervisor took of each CPU, 0 to 1.
-    pub stolen: BTreeMap<u32, f64>,
     /// What processes spend their CPU time on.
     pub profile: cpu_profile::CpuProfile<'a>,
     /// What each disk did, with the limits, caches and arrays on it.
     pub disks: Disks<'a>,
-    memory_losses: OnceLock<Vec<memory_losses::Spent>>,
     /// Index into the model's.
     times_by_process: OnceLock<HashMap<u32, Vec<usize>>>,
     run_queues: OnceLock<Vec<usize>>,
+}
+
+/// What is taken from the CPUs by others than threads, by CPU.
+pub struct TakenFromCpus {
+    /// By interrupts.
+    pub interrupts: BTreeMap<u32, interrupts::Interrupts>,
+    /// By the hypervisor, 0 to 1.
+    pub stolen: BTreeMap<u32, f64>,
+}
+
+/// Whom memory was short for, and who brings pages into it.
+pub struct ShortOfMemory<'a> {
+    /// Who brings pages of files into memory, and which of them again, by number.
+    pub readers: BTreeMap<u32, cache_readers::Reader>,
+    /// Groups that met their memory limit.
+    pub limited: Vec<Limited<'a>>,
+    /// Processes that were killed for want of memory.
+    pub oom_kills: Vec<oom_kills::Killed<'a>>,
+    losses: OnceLock<Vec<memory_losses::Spent>>,
+}
+
+impl<'a> ShortOfMemory<'a> {
+    fn of(model: &'a Model, ancestry: &Ancestry) -> Self {
+        let mut oom_kills = oom_kills::oom_kills(model, ancestry);
+        let limited = memory_limits::limited(model, ancestry, &oom_kills);
+        memory_limits::mark_series(&limited, &mut oom_kills);
+        let readers = cache_readers::readers(model);
+        Self { readers, limited, oom_kills, losses: OnceLock::new() }
+    }
 }
 
 impl<'a> Measures<'a> {
@@ -114,27 +136,23 @@ impl<'a> Measures<'a> {
         let dns_answers = dns_answers::dns_answers(model);
         let profile = cpu_profile::CpuProfile::of(model);
         let ancestry = Ancestry::of(model);
-        let mut oom_kills = oom_kills::oom_kills(model, &ancestry);
-        let limited = memory_limits::limited(model, &ancestry, &oom_kills);
-        memory_limits::mark_series(&limited, &mut oom_kills);
         Self {
             model,
             timelines,
             graph,
             cpu: CpuUsers::of(model, &ancestry),
-            readers: cache_readers::readers(model),
-            limited,
+            taken: TakenFromCpus {
+                interrupts: interrupts::interrupts(model),
+                stolen: steal::stolen(model),
+            },
+            memory: ShortOfMemory::of(model, &ancestry),
             ancestry,
-            oom_kills,
             packet_queues,
             tcp_streams,
             datagram_drops,
             dns_answers,
-            interrupts: interrupts::interrupts(model),
-            stolen: steal::stolen(model),
             profile,
             disks,
-            memory_losses: OnceLock::new(),
             times_by_process: OnceLock::new(),
             run_queues: OnceLock::new(),
         }
@@ -240,8 +258,9 @@ impl<'a> Measures<'a> {
 
     /// What the processes of each group that met its memory limit spent on it, in the order of `limited`.
     pub fn memory_losses(&self) -> &[memory_losses::Spent] {
-        self.memory_losses
-            .get_or_init(|| self.limited.iter().map(|one| self.spent(Whose::Group(one))).collect())
+        self.memory.losses.get_or_init(|| {
+            self.memory.limited.iter().map(|one| self.spent(Whose::Group(one))).collect()
+        })
     }
 
     /// What these processes spent on reading again, and on room for it.
@@ -255,7 +274,7 @@ impl<'a> Measures<'a> {
             timelines: self.timelines,
             ancestry: &self.ancestry,
             profile: &self.profile,
-            readers: &self.readers,
+            readers: &self.memory.readers,
             sampled: &self.sampled(),
         };
         memory_losses::of(&inputs, whose)

@@ -282,9 +282,9 @@ impl Found {
                     None => {
                         first.insert(last_part(path), key);
                     }
-                    Some(kept) => {
+                    Some(known) => {
                         let joined = self.by_key.remove(&key).map(|c| c.cgroups);
-                        if let Some(container) = self.by_key.get_mut(kept) {
+                        if let Some(container) = self.by_key.get_mut(known) {
                             joined.iter().flatten().for_each(|path| push_path(container, path));
                         }
                     }

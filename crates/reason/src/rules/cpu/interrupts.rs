@@ -88,7 +88,7 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
 
 /// Whether interrupts take so much of these CPUs that who waits for them waits because of it.
 pub(super) fn take(measures: &Measures<'_>, cpus: &[u32]) -> bool {
-    interrupts::share_of(&measures.interrupts, cpus) >= TAKEN_MIN.value
+    interrupts::share_of(&measures.taken.interrupts, cpus) >= TAKEN_MIN.value
 }
 
 /// The CPUs that threads may use, and what interrupts take of them.
@@ -107,14 +107,14 @@ impl<'m> Taken<'m> {
     fn of(measures: &'m Measures<'m>, of: Bound<'m>) -> Option<Self> {
         let allowed = &of.identity.cpus_allowed;
         let may_use = |cpu: &u32| allowed.is_empty() || allowed.contains(cpu);
-        let its = || measures.interrupts.iter().filter(|(cpu, _)| may_use(cpu));
+        let its = || measures.taken.interrupts.iter().filter(|(cpu, _)| may_use(cpu));
         let most = its().max_by(|a, b| a.1.share.total_cmp(&b.1.share))?;
         // What a program sends to this host itself is received in its own time: that is its own work.
         if busiest_receiver(measures.model).is_some_and(|(link, _)| link.name == LOOPBACK) {
             return None;
         }
         let cpus: Vec<u32> = its().map(|(cpu, _)| *cpu).collect();
-        let share = interrupts::share_of(&measures.interrupts, &cpus);
+        let share = interrupts::share_of(&measures.taken.interrupts, &cpus);
         let seconds = measures.model.look.seconds() * cpus.len() as f64;
         let daemons = ksoftirqd_seconds(measures, &cpus);
         let inline = (share * seconds - daemons).max(0.0);
@@ -267,8 +267,8 @@ fn explain(measures: &Measures<'_>, taken: &Taken<'_>, loss: &Loss<'_>) -> Wordi
 /// Away from these CPUs, if there are others with less of it; and spreading the packets.
 fn remedies(measures: &Measures<'_>, taken: &Taken<'_>, interface: Option<&str>) -> Vec<Remedy> {
     let is_free =
-        |cpu: &u32| measures.interrupts.get(cpu).is_some_and(|it| it.share < TAKEN_MIN.value);
-    let free: Vec<u32> = measures.interrupts.keys().copied().filter(is_free).collect();
+        |cpu: &u32| measures.taken.interrupts.get(cpu).is_some_and(|it| it.share < TAKEN_MIN.value);
+    let free: Vec<u32> = measures.taken.interrupts.keys().copied().filter(is_free).collect();
     let mut remedies = Vec::new();
     let bound = &taken.of.identity.cpus_allowed;
     if !free.is_empty() && !bound.is_empty() && !free.iter().any(|cpu| bound.contains(cpu)) {

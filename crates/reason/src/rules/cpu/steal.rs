@@ -87,7 +87,7 @@ fn is_felt(lost: f64, wall: f64) -> bool {
 
 fn stolen_from<'m>(measures: &'m Measures<'m>, of: Bound<'m>) -> Option<Stolen<'m>> {
     let cpus = &of.identity.cpus_allowed;
-    let share = steal::share_of(&measures.stolen, cpus);
+    let share = steal::share_of(&measures.taken.stolen, cpus);
     let busy = measures.cpu.mean_busy(cpus)?;
     // Steal is part of the time in which a CPU is not idle.
     let part = (share / busy.max(1e-9)).min(1.0);
@@ -121,7 +121,8 @@ fn matched<'m>(measures: &'m Measures<'m>, all: Vec<Stolen<'m>>) -> Option<Match
 
 fn explain(measures: &Measures<'_>, one: &Stolen<'_>, loss: &Loss<'_>) -> Wording {
     let allowed = &one.of.identity.cpus_allowed;
-    let its = measures.stolen.iter().filter(|(cpu, _)| allowed.is_empty() || allowed.contains(cpu));
+    let its =
+        measures.taken.stolen.iter().filter(|(cpu, _)| allowed.is_empty() || allowed.contains(cpu));
     let evidence = its.take(CPUS_SHOWN_MAX).map(|(cpu, share)| {
         Evidence::new(
             format!("taken of CPU {cpu} by the hypervisor"),

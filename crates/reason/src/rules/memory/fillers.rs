@@ -75,7 +75,7 @@ impl Takes {
 pub(super) fn fillers<'m>(measures: &'m Measures<'m>) -> Vec<Filler<'m>> {
     let takes = takes(measures);
     let of_group = |one: &'m Limited<'m>| of(measures, &takes, Some(one), one.limit_bytes);
-    let mut all: Vec<Filler<'m>> = measures.limited.iter().filter_map(of_group).collect();
+    let mut all: Vec<Filler<'m>> = measures.memory.limited.iter().filter_map(of_group).collect();
     let total_bytes = measures.model.memory.samples.last().map(|(_, sample)| sample.total_bytes);
     all.extend(total_bytes.and_then(|bytes| of(measures, &takes, None, bytes)));
     all
@@ -93,7 +93,7 @@ fn takes(measures: &Measures<'_>) -> BTreeMap<u32, Takes> {
             all.entry(*pid).or_default().resident_bytes = thread.rss_bytes;
         }
     }
-    for (pid, reader) in &measures.readers {
+    for (pid, reader) in &measures.memory.readers {
         all.entry(*pid).or_default().brought_bytes = reader.brought_bytes;
     }
     all

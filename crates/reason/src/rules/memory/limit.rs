@@ -104,7 +104,7 @@ fn reads_back(measures: &Measures<'_>, one: &Limited<'_>) -> bool {
 }
 
 fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
-    let limited = measures.limited.iter().zip(measures.memory_losses());
+    let limited = measures.memory.limited.iter().zip(measures.memory_losses());
     limited.filter_map(|(one, spent)| matched(measures, ends, one, spent)).collect()
 }
 
@@ -131,7 +131,7 @@ impl<'m> Paid<'m> {
         let filler = fillers::of_group(measures, one);
         let for_another = |pid: &u32| filler.as_ref().is_some_and(|it| it.victims.contains(pid));
         spent.retain(|pid, loss| loss.seconds(reads_back) > 0.0 && !for_another(pid));
-        let mut killed: Vec<&Killed<'_>> = measures.oom_kills.iter().collect();
+        let mut killed: Vec<&Killed<'_>> = measures.memory.oom_kills.iter().collect();
         killed.retain(|kill| kill.is_at_limit_of(model, &measures.ancestry, one.group));
         let seen = killed.len();
         killed.retain(|kill| !kill.is_of_series);
@@ -170,7 +170,7 @@ fn is_beside_a_series(measures: &Measures<'_>, group: &Cgroup) -> bool {
     fn parent(path: &str) -> Option<&str> {
         path.rsplit_once('/').map(|(parent, _)| parent)
     }
-    let mut groups = measures.oom_kills.iter().filter(|kill| kill.is_of_series);
+    let mut groups = measures.memory.oom_kills.iter().filter(|kill| kill.is_of_series);
     groups.any(|kill| kill.group().is_some_and(|path| parent(path) == parent(&group.path)))
 }
 

@@ -69,11 +69,11 @@ fn short(kill: &Killed<'_>) -> Short {
 fn find<'m>(measures: &'m Measures<'m>, _ends: &'m [crate::graph::end::End]) -> Vec<Match<'m>> {
     let (model, ancestry) = (measures.model, &measures.ancestry);
     let at_a_limit = |kill: &Killed<'_>| {
-        let mut limited = measures.limited.iter().filter(|one| one.kills > 0);
+        let mut limited = measures.memory.limited.iter().filter(|one| one.kills > 0);
         limited.any(|one| kill.is_at_limit_of(model, ancestry, one.group))
     };
     let mut by_cause: BTreeMap<(Short, &str), Vec<&Killed<'_>>> = BTreeMap::new();
-    let kills = || measures.oom_kills.iter().filter(|kill| measures.concerns(&kill.victim));
+    let kills = || measures.memory.oom_kills.iter().filter(|kill| measures.concerns(&kill.victim));
     let at_groups: BTreeSet<&str> =
         kills().filter(|it| short(it) == Short::Group).map(|it| it.victim.comm.as_str()).collect();
     for kill in kills() {

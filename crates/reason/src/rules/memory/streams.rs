@@ -76,7 +76,7 @@ impl Stream<'_> {
 /// Every stream that displaces somebody's pages, most first.
 pub(super) fn streams<'m>(measures: &'m Measures<'_>) -> Vec<Stream<'m>> {
     let mut all: BTreeMap<u32, Stream<'m>> = BTreeMap::new();
-    for (pid, reader) in &measures.readers {
+    for (pid, reader) in &measures.memory.readers {
         let Some(by) = displaced_by(measures, *pid, reader) else { continue };
         let stream = all.entry(by.process.pid).or_insert_with(|| Stream {
             by: by.process.clone(),
@@ -103,6 +103,6 @@ fn displaced_by<'m>(measures: &'m Measures<'_>, pid: u32, reader: &Reader) -> Op
     }
     let (by, bytes) = reader.dropped_by.iter().max_by_key(|(_, bytes)| **bytes)?;
     let is_other = *by != pid && *bytes as f64 >= BY_ONE_MIN.value * seen;
-    let by = measures.readers.get(by).filter(|_| is_other)?;
+    let by = measures.memory.readers.get(by).filter(|_| is_other)?;
     (by.share_again() < AGAIN_PART_MIN.value).then_some(by)
 }

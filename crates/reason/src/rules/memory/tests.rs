@@ -237,7 +237,7 @@ fn the_limit_is_raised_by_what_the_killed_had_mapped() {
     let model =
         model(Made { hits: 30, kills: 1, refaults: 0, reclaim_seconds: 0.01, freed: 320_000 });
     let observed = Observed::new(model);
-    let limited = Measures::of_observed(&observed).limited;
+    let limited = Measures::of_observed(&observed).memory.limited;
     let to = |spare: u64, killed: u64| raise(&limited[0], Some(spare * MIB), killed * MIB).command;
     let file = "/sys/fs/cgroup/memory/pods/db/memory.limit_in_bytes";
     assert_eq!(to(8192, 1500), format!("echo {} > {file}", (256 + 1500) * MIB));

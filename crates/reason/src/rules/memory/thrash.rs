@@ -101,7 +101,8 @@ impl<'m> Thrash<'m> {
             let inside = |who: &ThreadRef| is_in(measures, who, one.group);
             inside(&stream.by) && stream.readers.values().all(|reader| inside(&reader.process))
         };
-        let shared = measures.limited.iter().filter(has_all).min_by_key(|one| one.limit_bytes);
+        let shared =
+            measures.memory.limited.iter().filter(has_all).min_by_key(|one| one.limit_bytes);
         Some(Self { stream, spent, file, shared })
     }
 

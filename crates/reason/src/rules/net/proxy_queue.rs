@@ -2,7 +2,7 @@
 //!
 //! The chain leads from the client through the proxy to whoever works for somebody else; that it is the proxy's own limit which
 //! has the client wait shows in the clocks of the proxy's connections: more is owed than is asked, or a question was passed on
-//! long after it came, while another's was not answered (kept_questions.rs). How much of the time that is, is known of one question by
+//! long after it came, while another's was not answered (queued_questions.rs). How much of the time that is, is known of one question by
 //! its own clocks, and of many by how many of them are kept at a time (Little's law).
 //!
 //! Must not: claim a wait for a lock, a disk or a CPU behind the proxy (those have names of their own), or a client whose
@@ -16,7 +16,7 @@ use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::action::{Action, Question as Asked};
 use crate::rules::engine::Loss;
-use crate::rules::net::kept_questions::{Keeper, Question, keepers};
+use crate::rules::net::queued_questions::{Keeper, Question, keepers};
 use crate::rules::proof::Proof;
 use crate::rules::wording::{Evidence, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, culprit};
@@ -24,7 +24,7 @@ use crate::threshold::Threshold;
 use std::collections::BTreeSet;
 
 /// The least that the longest kept question was kept.
-static KEPT: Threshold = Threshold::new(
+static QUEUED_MIN: Threshold = Threshold::new(
     0.03,
     "s",
     "the longest that a question was kept before it was passed on; less is no delay that anybody feels",
@@ -82,7 +82,7 @@ pub static RULE: Rule = Rule {
         "make the upstream's answers quicker, or add another",
     ],
     stories: &["S4.3"],
-    thresholds: &[&KEPT, &PART, &ANSWERS_MIN],
+    thresholds: &[&QUEUED_MIN, &PART, &ANSWERS_MIN],
     finds: Finds::Look(find),
 };
 
@@ -93,7 +93,7 @@ fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
 /// The ends that are reached through a proxy, with the victims whose questions it keeps.
 fn through(measures: &Measures<'_>, ends: &[End], keeper: &Keeper) -> Vec<Part> {
     let clients: BTreeSet<u32> =
-        keeper.kept.iter().flat_map(|question| question.clients.iter().copied()).collect();
+        keeper.queued.iter().flat_map(|question| question.clients.iter().copied()).collect();
     let is_command = kind_of_target(measures) == Some(TargetKind::Command);
     let mut parts = Vec::new();
     for (at, end) in ends.iter().enumerate().filter(|(_, end)| !end.victims.is_empty()) {
@@ -142,7 +142,7 @@ fn is_asked_about(measures: &Measures<'_>) -> bool {
 fn comes_and_goes(measures: &Measures<'_>, ends: &[End], keeper: &Keeper, parts: &[Part]) -> bool {
     let waits: u64 = parts.iter().map(|(at, _)| ends[*at].count).sum();
     let began_here = |question: &Question| question.from_ns >= measures.model.look.begin_ns;
-    waits >= ANSWERS_MIN.count() as u64 && keeper.kept.iter().all(began_here)
+    waits >= ANSWERS_MIN.count() as u64 && keeper.queued.iter().all(began_here)
 }
 
 fn kind_of_target(measures: &Measures<'_>) -> Option<TargetKind> {
@@ -155,14 +155,14 @@ fn matched<'m>(measures: &'m Measures<'m>, ends: &'m [End], keeper: Keeper) -> O
     if parts.is_empty() || !counts {
         return None;
     }
-    let longest = keeper.kept.first()?.clone();
-    let stand = keeper.kept.iter().filter(|question| question.stands).count();
+    let longest = keeper.queued.first()?.clone();
+    let stand = keeper.queued.iter().filter(|question| question.stands).count();
     let seconds: f64 = parts.iter().map(|(at, _)| ends[*at].seconds).sum();
     let part = match longest.stands {
         true => stand as f64 / keeper.owed.max(1) as f64,
         false => longest.seconds() / seconds.max(1e-9),
     };
-    if longest.seconds() < KEPT.value || part < PART.value {
+    if longest.seconds() < QUEUED_MIN.value || part < PART.value {
         return None;
     }
     let proof = if longest.stands { Proof::Inferred } else { Proof::TwoWitnesses };
@@ -204,7 +204,7 @@ impl Queue {
     fn explain(&self, loss: &Loss<'_>) -> Wording {
         let (proxy, connections) = (words::who(&self.proxy), self.connections());
         let are = if self.keeper.taken == 1 { "is" } else { "are" };
-        let kept = words::seconds(self.longest.seconds());
+        let queued = words::seconds(self.longest.seconds());
         let is_proxys = loss.victims.iter().all(|(victim, _)| victim.pid == self.proxy.pid);
         let title = match is_proxys {
             true => format!(
@@ -218,7 +218,7 @@ impl Queue {
         };
         let how = match self.longest.stands {
             true => format!(
-                "As the look ends it owes {}; {} in its own queue, the longest for {kept}.",
+                "As the look ends it owes {}; {} in its own queue, the longest for {queued}.",
                 words::count(self.keeper.owed, "answer", "answers"),
                 match self.stand {
                     1 => "1 question waits".to_string(),
@@ -226,7 +226,7 @@ impl Queue {
                 },
             ),
             false => format!(
-                "{kept} of it passed before {proxy} put the question to its upstream, which had another's to answer first.",
+                "{queued} of it passed before {proxy} put the question to its upstream, which had another's to answer first.",
             ),
         };
         let window = words::of_window(loss.seconds, loss.wall_seconds);

@@ -30,8 +30,8 @@ pub struct Keeper {
     pub taken: usize,
     /// Answers that it owes at the end of the look.
     pub owed: usize,
-    /// Longest kept first.
-    pub kept: Vec<Question>,
+    /// Longest in the queue first.
+    pub queued: Vec<Question>,
 }
 
 /// A question that was not passed on at once.
@@ -79,7 +79,7 @@ fn keeper(measures: &Measures<'_>, pid: u32) -> Option<Keeper> {
     let outstanding = |from: Ns, to: Ns| {
         !is_free && asked.iter().any(|other| other.since_ns <= to && other.seen_ns > from)
     };
-    let mut kept: Vec<Question> = Vec::new();
+    let mut queued: Vec<Question> = Vec::new();
     for (debt, passed_on) in in_order(&owes, &asked) {
         let from_ns = debt.since_ns;
         let question = match passed_on {
@@ -96,13 +96,13 @@ fn keeper(measures: &Measures<'_>, pid: u32) -> Option<Keeper> {
         let Some((to_ns, stands)) = question else { continue };
         let clients = model.called.socket(debt.ino).map(|socket| graph.far_processes(socket));
         let clients = clients.unwrap_or_default().iter().map(|client| client.pid).collect();
-        kept.push(Question { clients, from_ns, to_ns, stands });
+        queued.push(Question { clients, from_ns, to_ns, stands });
     }
-    kept.sort_by_key(|question| std::cmp::Reverse(question.to_ns - question.from_ns));
+    queued.sort_by_key(|question| std::cmp::Reverse(question.to_ns - question.from_ns));
     let taken = most_at_a_time(&asked).max(at_the_end(measures, pid, upstream).count());
     let owed = owes.iter().filter(|debt| debt.seen_ns >= end_ns).count();
     let servers = servers(measures, &asked);
-    (!kept.is_empty()).then_some(Keeper { pid, upstream, servers, taken, owed, kept })
+    (!queued.is_empty()).then_some(Keeper { pid, upstream, servers, taken, owed, queued })
 }
 
 /// Each question with the one that it was passed on as, if it was: both in the order of time.
