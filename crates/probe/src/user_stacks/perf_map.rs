@@ -15,10 +15,10 @@ use crate::system::clock::{Clock, clock_ns};
 use crate::system::stat::Stat;
 use crate::system::text;
 use holdup_reason::facts::{Blind, Body, Fact, Ns, UserFrame};
-use std::ffi::CString;
+use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -109,31 +109,9 @@ fn root_of(process: &Path) -> Option<(PathBuf, u64, u64)> {
 
 /// What a path leads to below a root and nowhere else, not opened; of a link the link itself.
 fn below(root: &File, path: &str) -> Option<File> {
-    /// Of include/uapi/linux/openat2.h.
-    #[repr(C)]
-    struct How {
-        flags: u64,
-        mode: u64,
-        resolve: u64,
-    }
-    const NO_MAGIC_LINKS: u64 = 0x02;
-    const IN_ROOT: u64 = 0x10;
-    let path = CString::new(path).ok()?;
-    let flags = libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC;
-    let how = How { flags: flags as u64, mode: 0, resolve: NO_MAGIC_LINKS | IN_ROOT };
-    // SAFETY: the path ends with a NUL, both outlive the call, and the length of `how` is passed with it.
-    let opened = unsafe {
-        libc::syscall(
-            libc::SYS_openat2,
-            root.as_raw_fd(),
-            path.as_ptr(),
-            &raw const how,
-            size_of::<How>(),
-        )
-    };
-    let opened = i32::try_from(opened).ok().filter(|opened| *opened >= 0)?;
-    // SAFETY: the kernel has just opened it, for nobody else.
-    Some(unsafe { File::from_raw_fd(opened) })
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::NO_MAGICLINKS | ResolveFlags::IN_ROOT;
+    openat2(root, path, flags, Mode::empty(), resolve).ok().map(File::from)
 }
 
 /// The names of addresses: of each the last line that holds it.
