@@ -29,7 +29,7 @@ CHECKED := RUSTC_WORKSPACE_WRAPPER=clippy-driver RUSTFLAGS="-D warnings $${RUSTF
 
 .PHONY: help
 help: ## Say what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: run
 run: build ## Build holdup and ask it what holds this host up (ARGS="..." go to holdup)
@@ -129,6 +129,10 @@ export-test: ## Open each export in its real reader, and ask holdup mcp as an ag
 	@xtask/setup page
 	@$(MAKE) --no-print-directory build
 	tests/exports/run target/holdup $(ARGS)
+
+.PHONY: package-test
+package-test: packages ## Install the package in a bare Debian, look, open a page, remove it without a trace (root; ARGS=trixie for another)
+	tests/packages/run target/packages/holdup_*.deb $(ARGS)
 
 .PHONY: container-test
 container-test: packages ## Look from containers of docker, podman and containerd, and at pods, as docs/containers.md says (root)

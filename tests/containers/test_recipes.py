@@ -177,9 +177,35 @@ class Docker(LikeDocker, Recipe):
             cls.daemon("dockerd", "--data-root", cls.folder / "docker", "--exec-root", cls.folder / "exec", "--pidfile", cls.folder / "docker.pid",
                        "-H", f"unix://{socket}", "--bridge=none", "--iptables=false", "--ip6tables=false", "--storage-driver=vfs",
                        ready=[*cls.client, "version"])
-        run(*cls.client, "load", "-i", IMAGE)
+            # As on a machine whose owner has an image of that name.
+            former = run(*cls.client, "import", cls.folder / "root.tar", NAME).strip()
+            cls.addClassCleanup(lambda: cls.assertEqual(cls(), cls.image_of(NAME), former, "the former image has its name"))
+        cls.load()
         run(*cls.client, "import", cls.folder / "root.tar", cls.lock_image)
-        cls.addClassCleanup(subprocess.run, [*cls.client, "rmi", cls.lock_image, NAME], capture_output=True)
+        cls.addClassCleanup(run, *cls.client, "rmi", cls.lock_image)
+
+    @classmethod
+    def image_of(cls, name):
+        """The image that has a name, if there is one."""
+        found = subprocess.run([*cls.client, "image", "inspect", "--format", "{{.Id}}", name], capture_output=True, text=True)
+        return found.stdout.strip() or None
+
+    @classmethod
+    def load(cls):
+        """Loads what is tested, and takes it away with the class; who had the name before has another meanwhile, and then its own again."""
+        former, spare = cls.image_of(NAME), "holdup-test-former"
+        if former:
+            run(*cls.client, "tag", former, spare)
+        run(*cls.client, "load", "-i", IMAGE)
+        loaded = cls.image_of(NAME)
+
+        def as_before():
+            if former:
+                run(*cls.client, "tag", former, NAME)
+                run(*cls.client, "rmi", spare)
+            if loaded != former:
+                run(*cls.client, "rmi", loaded if former else NAME)
+        cls.addClassCleanup(as_before)
 
 
 class Podman(LikeDocker, Recipe):

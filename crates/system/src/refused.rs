@@ -31,9 +31,10 @@ pub fn refused_by(what: &str, pids: Vec<u32>, therefore: &str) -> Option<Body> {
 }
 
 fn refusal(what: &str, count: usize, therefore: &str) -> Blind {
+    let whom = if count == 1 { "process or thread" } else { "processes or threads" };
     Blind {
         what: what.into(),
-        why: format!("permission denied for {count} processes or threads"),
+        why: format!("permission denied for {count} {whom}"),
         remedy: root_helps().into(),
         therefore: therefore.into(),
         ..Blind::default()

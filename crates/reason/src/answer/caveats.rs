@@ -175,10 +175,13 @@ fn stacks_left_out(model: &Model, ends: &[AnswerEnd]) -> Option<String> {
     if left_out == 0 || !ends.iter().any(is_unknown) {
         return None;
     }
+    let which = match left_out {
+        1 => "the stack of a thread that waits was".into(),
+        more => format!("the stacks of {more} threads that wait were"),
+    };
     Some(format!(
-        "the stacks of {} that wait were not read, which would have taken more than 0.5 % of a CPU: a longer look reads \
-         more of them, and may say which lock it is",
-        words::count(left_out as usize, "thread", "threads"),
+        "{which} not read, which would have taken more than 0.5 % of a CPU: a longer look reads more of them, and may say \
+         which lock it is"
     ))
 }
 

@@ -19,6 +19,7 @@ pub struct ContainerStart {
     /// From the command's begin until then, seconds: what the phases add up to.
     pub seconds: f64,
     /// The longest first.
+    #[cfg_attr(feature = "schema", schemars(length(max = super::bounds::PHASES_MAX)))]
     pub phases: Vec<StartPhase>,
 }
 

@@ -398,6 +398,7 @@ pub struct Finding {
     #[cfg_attr(feature = "schema", schemars(length(max = super::bounds::REMEDIES_MAX)))]
     pub remedy: Vec<Remedy>,
     /// Stories of the field that this finding answers.
+    #[cfg_attr(feature = "schema", schemars(length(max = super::bounds::STORIES_MAX)))]
     pub stories: Vec<String>,
 }
 

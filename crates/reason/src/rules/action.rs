@@ -12,6 +12,8 @@ use serde::{Deserialize, Serialize};
 
 /// Where the kernel's settings are files.
 const SYSCTLS: &str = "/proc/sys/";
+/// Processes of one action that an answer names (answer/bounded.rs cuts them, and counts what it cuts).
+pub const PROCESSES_MAX: usize = 64;
 /// Where cgroups are.
 const CGROUPS: &str = "/sys/fs/cgroup/";
 
@@ -98,6 +100,7 @@ impl ActedOn {
 pub struct ActionTarget {
     /// Processes; of a file, whose view of the file system it is in.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "schema", schemars(length(max = PROCESSES_MAX)))]
     pub processes: Vec<ActedOn>,
     /// A file.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -13,6 +13,9 @@ use super::wording::Remedy;
 use crate::facts::{TargetKind, ThreadRef};
 use crate::model::{Model, lifetimes, words};
 
+/// Bytes of a command that is given again: one that is longer fills a screen, and whoever ran it has it.
+const COMMAND_BYTES_MAX: usize = 2_000;
+
 /// The ways out that act on nobody who is gone at the window's end.
 pub fn lasting(model: &Model, ways: Vec<Remedy>) -> Vec<Remedy> {
     let mut all: Vec<Remedy> = Vec::new();
@@ -110,12 +113,13 @@ fn by_its_name(action: &Action, gone: &ThreadRef) -> (String, String) {
     }
 }
 
-/// The command of `run`, for a shell; recordings that do not have its words leave them to whoever reads.
+/// The command of `run`, for a shell. Whoever reads has to put it in where a recording does not have its words, or nobody could read them.
 fn command_again(model: &Model) -> String {
-    let own = model.look.target.as_ref().map(|target| &target.words);
-    match own.filter(|own| !own.is_empty()) {
-        Some(own) => own.iter().map(|word| words::shell(word)).collect::<Vec<_>>().join(" "),
-        None => "COMMAND".into(),
+    let own = model.look.target.as_ref().map(|target| &target.words[..]).unwrap_or_default();
+    let again = own.iter().map(|word| words::shell(word)).collect::<Vec<_>>().join(" ");
+    match again.len() {
+        1..=COMMAND_BYTES_MAX => again,
+        _ => "COMMAND".into(),
     }
 }
 
@@ -194,6 +198,13 @@ mod tests {
     #[test]
     fn a_recording_without_the_words_of_its_command_leaves_them_open() {
         let facts = vec![of_command(&[]), ended(10, "app")];
+        let ways = vec![Remedy::to("see").profile(&thread(10, "app"))];
+        assert_eq!(left(facts, ways), ["perf record -g -- COMMAND; perf report"]);
+    }
+
+    #[test]
+    fn a_command_of_a_hundred_thousand_bytes_is_not_given_again() {
+        let facts = vec![of_command(&["sh", "-c", &"x".repeat(100_000)]), ended(10, "app")];
         let ways = vec![Remedy::to("see").profile(&thread(10, "app"))];
         assert_eq!(left(facts, ways), ["perf record -g -- COMMAND; perf report"]);
     }

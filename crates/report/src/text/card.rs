@@ -67,8 +67,9 @@ pub fn render(card: &Card, window_seconds: f64, page: &mut Page) {
     if let Some(pids) = card.pids {
         let limit = card.pids_limit.map(|limit| format!(" of {}", units::count(limit)));
         let text = format!(
-            "{} processes and threads{}",
+            "{} {}{}",
             units::count(pids),
+            if pids == 1 { "process or thread" } else { "processes and threads" },
             limit.unwrap_or_else(|| ", no limit".into())
         );
         line("tasks", vec![Some(text)]);

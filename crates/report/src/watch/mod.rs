@@ -9,6 +9,7 @@
 //! packaging/holdup-watch.service.
 
 mod alive;
+pub mod check;
 mod hook;
 mod pace;
 mod recorder;
@@ -36,6 +37,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use store::{Line, State, Store};
+
+/// The state is written at least so often, so that who reads it knows that somebody watches.
+const STATE_AGE_NS_MAX: u64 = 60 * 1_000_000_000;
 
 /// Which settings were named.
 #[derive(Debug, Default, Clone)]
@@ -192,7 +196,10 @@ impl Watch {
             self.state.sequence += 1;
             self.reach(event, &report, recording.clone());
         }
-        if self.state.over_time != before {
+        let end_ns = report.window.begin_unix_ns + (report.window.seconds * 1e9) as u64;
+        let age_ns = end_ns.saturating_sub(self.state.looked_unix_ns);
+        if self.state.over_time != before || age_ns >= STATE_AGE_NS_MAX {
+            self.state.looked_unix_ns = end_ns;
             self.store.state(&self.state);
         }
         self.say_failures();

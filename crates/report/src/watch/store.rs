@@ -36,6 +36,8 @@ const STATE: &str = "state.json";
 pub struct State {
     /// Number of the last event that it takes account of.
     pub sequence: u64,
+    /// The end of the last window that it takes account of, nanoseconds since 1970.
+    pub looked_unix_ns: u64,
     /// What is open.
     pub over_time: OverTime,
 }
@@ -288,11 +290,14 @@ pub fn watcher(folder: &Path) -> Result<Option<u32>, Failure> {
     Ok(text.trim().parse().ok())
 }
 
+/// The state as it was written last; none if there is none that can be read.
+pub fn read_state(folder: &Path) -> Option<State> {
+    serde_json::from_slice(&std::fs::read(folder.join(STATE)).ok()?).ok()
+}
+
 /// What was known at the end: the state, and what was said after it was written. A line that was torn is cut off.
 fn recover(folder: &Path) -> State {
-    let written = std::fs::read(folder.join(STATE)).ok();
-    let mut state: State =
-        written.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
+    let mut state = read_state(folder).unwrap_or_default();
     let mut days: Vec<PathBuf> = std::fs::read_dir(folder)
         .into_iter()
         .flatten()

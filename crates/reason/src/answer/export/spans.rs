@@ -4,6 +4,7 @@
 //! the span of whoever had to act: that one's own wait, or its process; one that is no part of the command has a span below the root.
 //! Must not: make identities (a trace's are of the format), or add a span without time in it.
 
+use crate::answer::bounds;
 use crate::answer::picture::words::doing;
 use crate::facts::{Ns, ThreadRef};
 use crate::graph::chains::ChainLink;
@@ -69,7 +70,10 @@ pub fn spans(measures: &Measures<'_>) -> (Vec<Span>, usize) {
     let Some(root) = command_root(model) else { return (Vec::new(), 0) };
     let end_ns = command_end_ns(model).saturating_sub(model.look.begin_ns);
     let mut spans = Spans { measures, all: Vec::new(), of_process: HashMap::new(), end_ns };
-    let name = model.look.target.as_ref().map_or(root.comm.clone(), |target| target.name.clone());
+    let mut name =
+        model.look.target.as_ref().map_or(root.comm.clone(), |target| target.name.clone());
+    // Its loss stands in the report.
+    bounds::cut_text("/target/name", &mut name, bounds::WORDS_BYTES_MAX);
     spans.all.push(Span { name, ..spans.process(&root, SpanKind::Command, (0, end_ns)) });
     spans.of_process.insert(root.pid, 0);
     let left_out = spans.add_processes() + spans.add_waits();

@@ -137,25 +137,39 @@ fn ended_by(measures: &Measures<'_>, wait: &WaitSpan) -> Option<ThreadRef> {
 fn path(measures: &Measures<'_>) -> Track {
     let model = measures.model;
     let mut slices: Vec<Slice> = Vec::new();
-    let mut last: Option<Arc<ChainLink>> = None;
+    let mut last: Option<(Arc<ChainLink>, Option<ThreadRef>)> = None;
     for leaf in &measures.graph.path {
         let root = &leaf.links[leaf.links.len() - 1];
+        // What is waited for is said by who waits for the root.
+        let waits = leaf.links.len().checked_sub(2).map(|at| &leaf.links[at]);
+        let waiter = waits.map(|link| link.who.clone());
         let (begin_ns, end_ns) =
             (leaf.begin_ns - model.look.begin_ns, leaf.end_ns - model.look.begin_ns);
         if let (Some(open), Some(before)) = (slices.last_mut(), &last)
-            && Arc::ptr_eq(before, root)
+            && Arc::ptr_eq(&before.0, root)
+            && before.1 == waiter
             && open.end_ns == begin_ns
         {
             open.end_ns = end_ns;
             continue;
         }
-        last = Some(root.clone());
+        last = Some((root.clone(), waiter));
         let who = model.threads.present(&root.who);
+        let for_it = waits.map_or_else(String::new, |link| {
+            let waiter = model.threads.present(&link.who);
+            let words = doing(model, link.class, &link.object);
+            format!("; {} {} {words}", waiter.comm, waiter.pid)
+        });
         slices.push(Slice {
             begin_ns,
             end_ns,
             class: root.class.word(),
-            words: format!("{} {}: {}", who.comm, who.pid, doing(model, root.class, &root.object)),
+            words: format!(
+                "{} {} {}{for_it}",
+                who.comm,
+                who.pid,
+                doing(model, root.class, &root.object)
+            ),
             object: model.name_of(&root.object).name,
             ended_by: None,
         });

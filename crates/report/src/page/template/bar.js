@@ -65,7 +65,7 @@ function focusEnd(at) {
 /** Of a command: what it would save at most without this end, and why not more. */
 function without(end) {
   if (end.without_it_seconds_max === undefined) return null;
-  return h("small", {}, "without it at most −" + seconds(end.without_it_seconds_max) + (end.without_it_why ? ": " + end.without_it_why : ""));
+  return h("small", {}, "without it up to " + seconds(end.without_it_seconds_max) + " less" + (end.without_it_why ? ": " + end.without_it_why : ""));
 }
 
 const ROWS_SHOWN = 8;

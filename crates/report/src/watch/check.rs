@@ -1,0 +1,108 @@
+//! `holdup check`: one line and an exit status, as Nagios and Icinga ask their plugins.
+//!
+//! Whoever watches has the answer already, if its state is fresh; else a short look is taken. The line is that of the Monitoring Plugins
+//! Development Guidelines: status, text, and behind a bar the figures; status 0 is well, 1 a warning, 2 critical, 3 not known. Must not: fail
+//! in another way than by 3.
+
+use super::store::{self, State};
+use crate::text::escape;
+use holdup_reason::answer::{Finding, Severity};
+use std::path::Path;
+
+/// Seconds after which the state of whoever watches says nothing about now: some windows of the longest.
+const FRESH_SECONDS: f64 = 180.0;
+/// Of a look that is taken because nobody watches.
+pub const LOOK_SECONDS: f64 = 2.0;
+/// Longer lines are cut by who shows them.
+const TITLE_CHARACTERS: usize = 200;
+
+/// What is reported, and how.
+#[derive(Debug, PartialEq)]
+pub struct Checked {
+    /// One line.
+    pub line: String,
+    /// 0 to 3.
+    pub status: u8,
+}
+
+/// What whoever watches has open; none if nobody does, or its state is old.
+pub fn of_watch(folder: &Path, now_unix_ns: u64) -> Option<Checked> {
+    store::watcher(folder).ok().flatten()?;
+    let state = store::read_state(folder)?;
+    is_fresh(&state, now_unix_ns).then(|| of(state.over_time.open().map(|(_, finding)| finding)))
+}
+
+fn is_fresh(state: &State, now_unix_ns: u64) -> bool {
+    let age_ns = now_unix_ns.saturating_sub(state.looked_unix_ns);
+    (age_ns as f64) < FRESH_SECONDS * 1e9
+}
+
+/// Of findings.
+pub fn of<'a>(findings: impl Iterator<Item = &'a Finding>) -> Checked {
+    let mut found: Vec<&Finding> = findings.filter(|it| it.severity > Severity::Note).collect();
+    found.sort_by(|one, other| {
+        let lost = |it: &Finding| it.impact.wait_seconds_per_second;
+        other.severity.cmp(&one.severity).then_with(|| lost(other).total_cmp(&lost(one)))
+    });
+    let lost: f64 = found.iter().map(|it| it.impact.wait_seconds_per_second).sum();
+    let (word, status) = match found.first().map(|it| it.severity) {
+        None => ("OK", 0),
+        Some(Severity::Critical) => ("CRITICAL", 2),
+        Some(_) => ("WARNING", 1),
+    };
+    // A bar begins the figures.
+    let title = |it: &Finding| escape::prose(&it.title, TITLE_CHARACTERS).replace('|', "/");
+    let what = match found.as_slice() {
+        [] => "nothing holds anybody up".to_string(),
+        [only] => title(only),
+        [first, rest @ ..] => format!("{} (and {} more)", title(first), rest.len()),
+    };
+    let count = found.len();
+    Checked { line: format!("HOLDUP {word} - {what} | findings={count} lost={lost:.3}s\n"), status }
+}
+
+/// Why it is not known.
+pub fn unknown(why: &str) -> Checked {
+    let why = escape::line(why.trim_start_matches("holdup: ").trim()).replace('|', "/");
+    Checked { line: format!("HOLDUP UNKNOWN - {why}\n"), status: 3 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdup_reason::answer::Report;
+
+    fn finding(severity: Severity, title: &str) -> Finding {
+        let text = include_str!("../../tests/reports/file_lock.json");
+        let mut report: Report = serde_json::from_str(text).expect("a report");
+        let mut finding = report.findings.remove(0);
+        (finding.severity, finding.title) = (severity, title.into());
+        finding.impact.wait_seconds_per_second = 0.5;
+        finding
+    }
+
+    #[test]
+    fn the_worst_gives_the_status_and_figures_stand_behind_one_bar() {
+        assert_eq!(of([].iter()).line, "HOLDUP OK - nothing holds anybody up | findings=0 lost=0.000s\n");
+        let all = [
+            finding(Severity::Note, "n"),
+            finding(Severity::Warning, "a waits"),
+            finding(Severity::Critical, "b|c waits\n\u{1b}[31m"),
+        ];
+        let checked = of(all.iter());
+        assert_eq!(checked.status, 2);
+        assert_eq!(checked.line.matches('|').count(), 1);
+        assert_eq!(checked.line.lines().count(), 1);
+        assert!(checked.line.starts_with("HOLDUP CRITICAL - b/c waits"), "{}", checked.line);
+        assert!(checked.line.ends_with("(and 1 more) | findings=2 lost=1.000s\n"), "{}", checked.line);
+        assert!(!checked.line.contains('\u{1b}'));
+        assert_eq!(unknown("holdup: cannot look: a|b").line, "HOLDUP UNKNOWN - cannot look: a/b\n");
+    }
+
+    #[test]
+    fn an_old_state_says_nothing_about_now() {
+        let state = State { looked_unix_ns: 1_000_000_000_000, ..State::default() };
+        assert!(is_fresh(&state, 1_010_000_000_000));
+        assert!(!is_fresh(&state, 1_200_000_000_000));
+    }
+}
