@@ -5,6 +5,7 @@ what is tried here; where the machine itself has no right to give (CAP_SYS_RESOU
 Must not: touch containers that it did not make, or a daemon that runs already, but to ask it.
 """
 
+import contextlib
 import json
 import os
 import pathlib
@@ -48,6 +49,21 @@ def unmounted(folder):
         subprocess.run(["umount", "-l", mount], capture_output=True)
 
 
+def cgroups():
+    """The groups of the runtimes that are tried: docker's, podman's, containerd's."""
+    tops = [pathlib.Path("/sys/fs/cgroup"), *pathlib.Path("/sys/fs/cgroup").glob("*/")]
+    names = ("k8s.io", "docker", "libpod_parent", "default")
+    return {top / name for top in tops for name in names if (top / name).is_dir()}
+
+
+def left_groups(before):
+    """What runtimes have left of groups that were not there before is taken away; one in which somebody runs stays."""
+    for top in cgroups() - before:
+        for group in sorted(top.glob("**/"), key=lambda group: len(group.parts), reverse=True):
+            with contextlib.suppress(OSError):
+                group.rmdir()
+
+
 def of_the_host(kind):
     """The path of a namespace of the host's: init's, or where init lets nobody in, kthreadd's."""
     for pid in (1, 2):
@@ -73,6 +89,7 @@ class Recipe(unittest.TestCase):
         needs("cc")
         folder = tempfile.TemporaryDirectory(prefix="holdup-recipes.")
         cls.addClassCleanup(folder.cleanup)
+        cls.addClassCleanup(left_groups, cgroups())
         cls.addClassCleanup(unmounted, folder.name)
         cls.folder = pathlib.Path(folder.name)
         cls.root = cls.folder / "root"
