@@ -10,6 +10,7 @@ mod cpu_clock;
 mod fitting;
 pub mod iterators;
 pub mod load;
+mod net_sums;
 pub mod run_time;
 mod sums;
 pub mod thresholds;
@@ -30,6 +31,7 @@ use iterators::{Iterators, each_record};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Link, OpenObject, RingBuffer, RingBufferBuilder};
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::ptr::NonNull;
@@ -83,6 +85,7 @@ pub struct Programs {
     sees_bios: bool,
     sees_packets: bool,
     alarm: OwnedFd,
+    drop_reasons: BTreeMap<u32, String>,
     /// Decoded records of the ring.
     pub inbox: Rc<RefCell<Inbox>>,
     /// Samples a second and CPU; 0 if sampling could not be had.
@@ -132,6 +135,7 @@ impl Programs {
             sees_bios: false,
             sees_packets: false,
             alarm,
+            drop_reasons: offer.drop_reasons.clone(),
             inbox,
             sample_hz: 0,
         })
@@ -385,7 +389,8 @@ impl Programs {
 
     /// What the sums in the maps say at the end.
     pub fn sums(&mut self) -> Vec<Body> {
-        sums::sums(&self.skel.maps, &mut self.inbox.borrow_mut().decoder, self.sample_hz)
+        let decoder = &mut self.inbox.borrow_mut().decoder;
+        sums::sums(&self.skel.maps, decoder, &self.drop_reasons, self.sample_hz)
     }
 
     /// Where in their code files processes were hit, and the names of the files.

@@ -3,6 +3,7 @@
 //! What a value says is decoded elsewhere (decode/), but for those that are a few fields long. Must not: reset anything; the programs
 //! go on adding.
 
+use super::net_sums;
 use crate::decode::disk_sums::{Latencies, Uses};
 use crate::decode::wire::{self, *};
 use crate::decode::{Decoder, cache_sums, samples, values};
@@ -11,10 +12,15 @@ use crate::system::units::page_bytes;
 use crate::user_stacks::Point;
 use holdup_reason::facts::*;
 use libbpf_rs::{MapCore, MapFlags};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// What the sums in the maps say at the end.
-pub fn sums(maps: &HoldupMaps<'_>, decoder: &mut Decoder, sample_hz: u32) -> Vec<Body> {
+pub fn sums(
+    maps: &HoldupMaps<'_>,
+    decoder: &mut Decoder,
+    drop_reasons: &BTreeMap<u32, String>,
+    sample_hz: u32,
+) -> Vec<Body> {
     let mut all = Vec::new();
     let (mut latencies, mut uses) = (Latencies::default(), Uses::default());
     latencies.add_slots(&variable(&maps.bss_latency));
@@ -41,13 +47,7 @@ pub fn sums(maps: &HoldupMaps<'_>, decoder: &mut Decoder, sample_hz: u32) -> Vec
     each(&maps.dirty_pauses, |key: wire_dirty_key, value: wire_dirty| {
         all.push(Body::DirtyPause(dirty_pause(&key, &value)));
     });
-    let sampling = qdisc_sampling(maps);
-    each(&maps.qdiscs, |key: wire_qdisc_key, value: wire_qdisc| {
-        all.push(Body::QdiscSojourn(sojourn(&key, &value, sampling)));
-    });
-    each(&maps.flows, |key: wire_flow_key, value: wire_flow| {
-        all.push(Body::QdiscFlow(flow(&key, &value)));
-    });
+    net_sums::add(maps, decoder, drop_reasons, &mut all);
     let hz = sample_hz;
     let mut sampled = Vec::new();
     each(&maps.samples, |key: wire_sample_key, value: wire_sample| {
@@ -105,11 +105,6 @@ pub fn points(maps: &HoldupMaps<'_>) -> Vec<(Point, String)> {
     points
 }
 
-fn qdisc_sampling(maps: &HoldupMaps<'_>) -> u32 {
-    let mask = maps.bss_data.as_deref().map_or(0, |bss| bss.control.packet_mask);
-    mask + 1
-}
-
 fn stack(maps: &HoldupMaps<'_>, decoder: &mut Decoder, id: i32) -> u32 {
     let Ok(id) = u32::try_from(id) else { return 0 };
     let found = maps.stacks.lookup(&id.to_ne_bytes(), MapFlags::ANY);
@@ -143,62 +138,13 @@ fn dirty_pause(key: &wire_dirty_key, value: &wire_dirty) -> DirtyPause {
     }
 }
 
-fn sojourn(key: &wire_qdisc_key, value: &wire_qdisc, sampling: u32) -> QdiscSojourn {
-    QdiscSojourn {
-        netns: key.netns,
-        interface: wire::text(&value.interface),
-        index: key.ifindex,
-        handle: handle_name(key.handle),
-        packets: value.packets,
-        bytes: value.bytes,
-        sojourn_ns: value.sojourn_ns,
-        sojourn_ns_min: value.sojourn_ns_min,
-        sojourn_ns_max: value.sojourn_ns_max,
-        sojourn_us_log2: wire::trimmed(&value.slots),
-        sojourn_ns_min_by_tenth: value
-            .tenth_min_ns
-            .iter()
-            .filter(|&&least| least > 0)
-            .map(|least| least - 1)
-            .collect(),
-        sampling,
-    }
-}
-
-/// A handle as tc shows it: major and minor in hexadecimal.
-fn handle_name(handle: u32) -> String {
-    match handle & 0xffff {
-        0 => format!("{:x}:", handle >> 16),
-        minor => format!("{:x}:{minor:x}", handle >> 16),
-    }
-}
-
-fn flow(key: &wire_flow_key, value: &wire_flow) -> QdiscFlow {
-    QdiscFlow {
-        netns: key.netns,
-        interface: wire::text(&value.interface),
-        handle: handle_name(key.handle),
-        protocol: values::protocol_name(key.protocol),
-        local: values::address(key.family, &key.local, key.local_port),
-        remote: values::address(key.family, &key.remote, key.remote_port),
-        process: None,
-        packets: value.packets,
-        bytes: value.bytes,
-        sojourn_ns: value.sojourn_ns,
-        sojourn_ns_max: value.sojourn_ns_max,
-        untimed_packets: value.untimed_packets,
-        untimed_bytes: value.untimed_bytes,
-        socket_ino: value.socket_ino,
-    }
-}
-
 /// All of a section of variables, which is a map of one entry.
 fn variable(map: &impl MapCore) -> Vec<u8> {
     map.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).ok().flatten().unwrap_or_default()
 }
 
 /// Calls for each entry of a hash map.
-fn each<K: Wire, V: Wire>(map: &impl MapCore, mut call: impl FnMut(K, V)) {
+pub(super) fn each<K: Wire, V: Wire>(map: &impl MapCore, mut call: impl FnMut(K, V)) {
     let keys: Vec<Vec<u8>> = map.keys().collect();
     for key in keys {
         if let Ok(Some(value)) = map.lookup(&key, MapFlags::ANY) {

@@ -179,6 +179,8 @@ pub enum Body {
     QdiscSojourn(QdiscSojourn),
     /// One flow's share in a queueing discipline over the window.
     QdiscFlow(QdiscFlow),
+    /// Packets that were dropped for one reason over the window.
+    PacketDrops(PacketDrops),
     /// A DNS question that was sent.
     DnsQuery(DnsQuery),
     /// A DNS answer that arrived.

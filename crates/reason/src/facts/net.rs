@@ -1,4 +1,4 @@
-//! Facts of the network: interfaces, queueing disciplines, DNS, counters.
+//! Facts of the network: interfaces, queueing disciplines, packets that were dropped, DNS, counters.
 //!
 //! An interface or qdisc is named together with its network namespace, since two containers each have an
 //! `eth0`. Names and addresses from packets are data: bytes as seen, escaped only where they are printed.
@@ -158,6 +158,53 @@ pub struct QdiscFlow {
     /// Inode of the sending socket, 0 if unknown.
     #[serde(default)]
     pub socket_ino: u64,
+}
+
+/// Packets that the kernel threw away within the look, of one interface and for one reason. Source: kfree_skb.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PacketDrops {
+    /// Network namespace inode; 0 if the packet said none.
+    pub netns: u32,
+    /// Interface; empty if the packet said none.
+    pub interface: String,
+    /// Interface index.
+    pub index: u32,
+    /// The kernel's word for it, without its prefix: `CPU_BACKLOG`. Empty where this kernel gives none.
+    pub reason: String,
+    /// The function that dropped them, where the reason says nothing.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub function: String,
+    /// How many.
+    pub packets: u64,
+    /// Whose they were, most packets first; of many not all.
+    pub flows: Vec<DroppedFlow>,
+}
+
+/// One flow's share of that.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DroppedFlow {
+    /// `tcp`, `udp`, `icmp`, the number; of a packet that is not IP `arp`, or the number of its Ethernet type.
+    pub protocol: String,
+    /// Source; unspecified of a packet that is not IP.
+    pub from: SocketAddr,
+    /// Destination.
+    pub to: SocketAddr,
+    /// Packets; an estimate of a flow among thousands.
+    pub packets: u64,
+    /// The first of them.
+    pub first_ns: Ns,
+    /// The last.
+    pub last_ns: Ns,
+    /// Inode of the socket of this host that sent it or was to have it, 0 if unknown.
+    #[serde(default)]
+    pub socket_ino: u64,
+    /// Process that sent it, if it is of this host.
+    #[serde(default)]
+    pub sender: Option<ThreadRef>,
+    /// Process that was to have it, if it is of this host.
+    #[serde(default)]
+    pub receiver: Option<ThreadRef>,
 }
 
 /// A DNS question that was sent. Source: net_dev_queue, UDP destination port 53.

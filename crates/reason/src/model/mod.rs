@@ -184,6 +184,7 @@ impl Model {
             Body::QdiscSample(it) => self.net.push(at, it),
             Body::QdiscSojourn(it) => self.net.push(at, it),
             Body::QdiscFlow(it) => self.net.push(at, it),
+            Body::PacketDrops(it) => self.net.push(at, it),
             Body::DnsQuery(it) => {
                 self.threads.mention(&it.thread);
                 self.net.push(at, it);

@@ -1,4 +1,4 @@
-//! Network: interfaces, queueing disciplines, name servers, protocol counters, next hops, settings.
+//! Network: interfaces, queueing disciplines, packets that were dropped, name servers, protocol counters, next hops, settings.
 //!
 //! Sockets are what processes hold (held.rs), and what they are called (called.rs). Must not: compute a queue or a rate (measure/).
 
@@ -18,6 +18,8 @@ pub struct Net {
     pub(crate) sojourns: Vec<QdiscSojourn>,
     /// Flows in queueing disciplines.
     pub(crate) flows: Vec<QdiscFlow>,
+    /// Packets that were dropped, by interface and reason.
+    pub(crate) drops: Vec<PacketDrops>,
     /// DNS questions.
     pub(crate) dns_queries: Series<DnsQuery>,
     /// DNS answers.
@@ -59,6 +61,12 @@ impl Push<QdiscSojourn> for Net {
 impl Push<QdiscFlow> for Net {
     fn push(&mut self, _: Ns, flow: QdiscFlow) {
         self.flows.push(flow);
+    }
+}
+
+impl Push<PacketDrops> for Net {
+    fn push(&mut self, _: Ns, drops: PacketDrops) {
+        self.drops.push(drops);
     }
 }
 
