@@ -4,10 +4,12 @@
 //! here is what `scenario.toml` says in `fault`, so renaming one means editing scenarios too.
 
 mod acknowledgements;
+mod addressing;
 mod chain;
 mod cpu;
 mod disks;
 mod dns;
+mod dropped;
 mod filesystems;
 mod image;
 mod kernel_lock;
@@ -30,10 +32,12 @@ use crate::fault::Fault;
 fn all() -> impl Iterator<Item = &'static &'static dyn Fault> {
     [
         acknowledgements::FAULTS,
+        addressing::FAULTS,
         chain::FAULTS,
         cpu::FAULTS,
         disks::FAULTS,
         dns::FAULTS,
+        dropped::FAULTS,
         filesystems::FAULTS,
         image::FAULTS,
         kernel_lock::FAULTS,

@@ -10,6 +10,7 @@ mod cpu_clock;
 mod fitting;
 pub mod iterators;
 pub mod load;
+mod map_entries;
 mod net_sums;
 pub mod run_time;
 mod sums;

@@ -4,7 +4,7 @@
 //!
 //! Edit together: bpf/wire_net.h, bpf/net.bpf.c, bpf/drops.bpf.c.
 
-use super::sums::each;
+use super::map_entries::each;
 use crate::decode::wire::{self, *};
 use crate::decode::{Decoder, values};
 use crate::skel::HoldupMaps;

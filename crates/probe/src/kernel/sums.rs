@@ -3,6 +3,7 @@
 //! What a value says is decoded elsewhere (decode/), but for those that are a few fields long. Must not: reset anything; the programs
 //! go on adding.
 
+use super::map_entries::each;
 use super::net_sums;
 use crate::decode::disk_sums::{Latencies, Uses};
 use crate::decode::wire::{self, *};
@@ -141,14 +142,4 @@ fn dirty_pause(key: &wire_dirty_key, value: &wire_dirty) -> DirtyPause {
 /// All of a section of variables, which is a map of one entry.
 fn variable(map: &impl MapCore) -> Vec<u8> {
     map.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).ok().flatten().unwrap_or_default()
-}
-
-/// Calls for each entry of a hash map.
-pub(super) fn each<K: Wire, V: Wire>(map: &impl MapCore, mut call: impl FnMut(K, V)) {
-    let keys: Vec<Vec<u8>> = map.keys().collect();
-    for key in keys {
-        if let Ok(Some(value)) = map.lookup(&key, MapFlags::ANY) {
-            call(wire::read(&key), wire::read(&value));
-        }
-    }
 }

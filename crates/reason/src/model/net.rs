@@ -5,7 +5,7 @@
 use super::push::{Push, Series};
 use crate::facts::*;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// What was observed of the network.
 #[derive(Debug, Default)]
@@ -20,6 +20,14 @@ pub struct Net {
     pub(crate) flows: Vec<QdiscFlow>,
     /// Packets that were dropped, by interface and reason.
     pub(crate) drops: Vec<PacketDrops>,
+    /// Rules of packet filters that drop.
+    pub(crate) filter_rules: Vec<FilterRule>,
+    /// Who has which tun or tap device open.
+    pub(crate) tap_readers: Vec<TapReader>,
+    /// Connections by the namespace and the address that they go to.
+    pub(crate) port_use: BTreeMap<(u32, SocketAddr), PortUse>,
+    /// Addresses that cannot be used.
+    pub(crate) unusable: Vec<UnusableAddress>,
     /// DNS questions.
     pub(crate) dns_queries: Series<DnsQuery>,
     /// DNS answers.
@@ -67,6 +75,30 @@ impl Push<QdiscFlow> for Net {
 impl Push<PacketDrops> for Net {
     fn push(&mut self, _: Ns, drops: PacketDrops) {
         self.drops.push(drops);
+    }
+}
+
+impl Push<FilterRule> for Net {
+    fn push(&mut self, _: Ns, rule: FilterRule) {
+        self.filter_rules.push(rule);
+    }
+}
+
+impl Push<TapReader> for Net {
+    fn push(&mut self, _: Ns, reader: TapReader) {
+        self.tap_readers.push(reader);
+    }
+}
+
+impl Push<PortUse> for Net {
+    fn push(&mut self, _: Ns, used: PortUse) {
+        self.port_use.insert((used.netns, used.remote), used);
+    }
+}
+
+impl Push<UnusableAddress> for Net {
+    fn push(&mut self, _: Ns, address: UnusableAddress) {
+        self.unusable.push(address);
     }
 }
 
