@@ -88,7 +88,7 @@ static __always_inline void read_flow(struct wire_dropped_flow_key *flow, struct
 }
 
 static __always_inline void add_dropped_flow(struct wire_dropped_flow_key *key, struct sk_buff *skb, struct sock *sk,
-					     __u64 packets)
+					     __u64 packets, bool is_sent)
 {
 	struct wire_dropped_flow *flow;
 	__u64 now = bpf_ktime_get_ns();
@@ -104,6 +104,9 @@ static __always_inline void add_dropped_flow(struct wire_dropped_flow_key *key, 
 	}
 	if (!flow->socket_ino && sk)
 		flow->socket_ino = socket_ino(sk);
+	/* It has no interface yet, so it is being sent just now. A tunnel's socket is no process's. */
+	if (key->protocol == IPPROTO_UDP && is_sent && flow->socket_ino)
+		flow->sender_tgid = bpf_get_current_pid_tgid() >> 32;
 	flow->last_ns = now;
 	__sync_fetch_and_add(&flow->packets, packets);
 }
@@ -169,6 +172,6 @@ int BPF_PROG(kfree_skb, struct sk_buff *skb, void *location)
 	flow.netns = key.netns;
 	flow.ifindex = key.ifindex;
 	flow.reason = key.reason;
-	add_dropped_flow(&flow, skb, sk, packets);
+	add_dropped_flow(&flow, skb, sk, packets, !skb->dev);
 	return 0;
 }

@@ -81,6 +81,8 @@ struct wire_dropped_flow {
 	__u64 first_ns;
 	__u64 last_ns;
 	__u64 socket_ino; /* whose it was, as far as the packet says: who sent it, or was to have it */
+	__u32 sender_tgid; /* of a datagram that was dropped as it was sent; 0: not known */
+	__u32 pad;
 };
 
 #endif

@@ -2,12 +2,13 @@
 //!
 //! The proof is the counter of whoever drops them: of the filter's rule, of the table of connections, of the CPUs, of the interface.
 
+use super::net::on_one_cpu;
 use super::stage::{load, name_switch, pair, start, switch_on, wait_bound, workload_file};
 use crate::fault::{Ctx, Fault, Injected};
 use crate::undo::Guards;
 use anyhow::{Context, Result, bail};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The faults of this file.
 pub const FAULTS: &[&dyn Fault] = &[&Filter, &ConnectionsFull, &Backlog, &Tap];
@@ -158,6 +159,10 @@ impl Fault for Backlog {
         // Handed to another CPU, whose queue they come into; its mask is written in pieces of 32.
         let last = (std::thread::available_parallelism()?.get() - 1).min(31);
         let (ns, interface) = (ctx.text("far_ns")?, ctx.text("far_if")?);
+        // Packets that its own CPU sends there are handled before the next is sent.
+        let (group, guard) = on_one_cpu(ctx, 0)?;
+        guards.push(guard);
+        ctx.set("flood_group", group.display());
         let steer =
             format!("echo {:x} >/sys/class/net/{interface}/queues/rx-0/rps_cpus", 1_u64 << last);
         ctx.tool("ip", &["netns", "exec", &ns, "sh", "-c", &steer])?;
@@ -188,6 +193,7 @@ impl Fault for Backlog {
         let words = ["udp-source", &to, "--bytes", "64", "--per-second", &rate, "--burst", &burst];
         let mut spawn = load(ctx, &words);
         spawn.netns = Some(ctx.text("near_ns")?);
+        spawn.cgroups = vec![PathBuf::from(ctx.text("flood_group")?)];
         guards.push(start(ctx, "flood", &spawn)?.guard);
         Ok(guards.into())
     }
@@ -226,7 +232,7 @@ impl Fault for Tap {
         ctx.tool("ip", &["-n", &near, "tuntap", "add", &tap, "mode", "tun"])?;
         ctx.tool("ip", &["-n", &near, "addr", "add", &format!("172.{net}.0.1/24"), "dev", &tap])?;
         ctx.tool("ip", &["-n", &near, "link", "set", &tap, "txqueuelen", "100", "up"])?;
-        let mut spawn = workload_file(ctx, "tun_echo.py", &[&tap, &switch])?;
+        let mut spawn = workload_file(ctx, "tun_echo.py", &[&tap, &switch, &port.to_string()])?;
         spawn.netns = Some(near.clone());
         guards.push(start(ctx, "reader", &spawn)?.guard);
         let address = format!("172.{net}.0.2");

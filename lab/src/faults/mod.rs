@@ -16,6 +16,7 @@ mod kernel_lock;
 mod lock;
 mod memory;
 mod net;
+mod passing;
 mod path;
 mod peers;
 mod process;
@@ -44,6 +45,7 @@ fn all() -> impl Iterator<Item = &'static &'static dyn Fault> {
         lock::FAULTS,
         memory::FAULTS,
         net::FAULTS,
+        passing::FAULTS,
         path::FAULTS,
         peers::FAULTS,
         process::FAULTS,

@@ -106,7 +106,11 @@ fn dropped_flow(key: &wire_dropped_flow_key, value: &wire_dropped_flow) -> Dropp
         first_ns: value.first_ns,
         last_ns: value.last_ns,
         socket_ino: value.socket_ino,
-        sender: None,
+        sender: (value.sender_tgid != 0).then(|| ThreadRef {
+            tid: value.sender_tgid,
+            pid: value.sender_tgid,
+            ..ThreadRef::default()
+        }),
         receiver: None,
     }
 }

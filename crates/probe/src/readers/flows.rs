@@ -49,7 +49,9 @@ impl Reader for Flows {
                         let by_ino = by_ino.get(&flow.socket_ino).copied();
                         let found = ends_of(flow, by_ino, &by_pair);
                         let whose = |it: Option<&Endpoint>| it.map(|it| it.process.clone());
-                        (flow.sender, flow.receiver) = (whose(found[0]), whose(found[1]));
+                        // Its socket may be closed by now; the packet itself knew who sent it.
+                        flow.sender = whose(found[0]).or(flow.sender.take());
+                        flow.receiver = whose(found[1]);
                         for endpoint in found.into_iter().flatten() {
                             look.waited.objects.extend(inodes(&endpoint.object));
                         }

@@ -6,7 +6,7 @@
 use crate::facts::{DroppedFlow, InetRef, PacketDrops, ThreadRef};
 use crate::graph::end::{End, EndKind};
 use crate::measure::Measures;
-use crate::measure::packet_drops::{Dropped, of_address, of_socket};
+use crate::measure::packet_drops::{Dropped, of_address, of_reason, of_socket};
 use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::net::losses::of_measure;
@@ -67,8 +67,8 @@ pub struct Losing<'m> {
 pub fn losing<'m>(measures: &'m Measures<'m>, ends: &[End], reason: &str) -> Vec<Losing<'m>> {
     let mut all = Vec::new();
     for (at, end) in ends.iter().enumerate() {
-        let is_open =
-            matches!(end.kind, EndKind::Remote | EndKind::Link) && !end.victims.is_empty();
+        let kinds = [EndKind::Remote, EndKind::Link, EndKind::Sleep];
+        let is_open = kinds.contains(&end.kind) && !end.victims.is_empty();
         if !is_open || end.longest_seconds < LOST_ONE.value {
             continue;
         }
@@ -80,7 +80,10 @@ pub fn losing<'m>(measures: &'m Measures<'m>, ends: &[End], reason: &str) -> Vec
             Object::DnsServer(Some(server), _) => {
                 (of_address(measures.model, reason, *server), None, *server)
             }
-            _ => continue,
+            _ => match by_clock(measures, end, reason) {
+                Some(question) => (vec![question], None, question.flow.to),
+                None => continue,
+            },
         };
         if dropped.is_empty() {
             continue;
@@ -90,6 +93,23 @@ pub fn losing<'m>(measures: &'m Measures<'m>, ends: &[End], reason: &str) -> Vec
         all.push(Losing { end: at, remote, netns: socket.map(|it| it.netns), connects, dropped });
     }
     all
+}
+
+/// A program that asks by UDP in an event loop waits for the clock as well: of a command, what it sent last and was dropped. Of all
+/// others' sleeps nothing says what they are for.
+fn by_clock<'m>(measures: &'m Measures<'m>, end: &End, reason: &str) -> Option<Dropped<'m>> {
+    let model = measures.model;
+    let by_clock = matches!(end.class, WaitClass::Timer | WaitClass::Idle);
+    if end.kind != EndKind::Sleep || !by_clock || !measures.is_command() {
+        return None;
+    }
+    let sleeps = end.links.last()?.who.pid;
+    let of = of_reason(model, reason).flat_map(|kind| kind.flows.iter().map(move |it| (kind, it)));
+    let own = of.filter(|(_, flow)| {
+        flow.protocol == "udp" && flow.sender.as_ref().is_some_and(|by| by.pid == sleeps)
+    });
+    let (kind, flow) = own.max_by_key(|(_, flow)| flow.last_ns)?;
+    Some(Dropped { kind, flow, is_outgoing: true })
 }
 
 /// An event loop connects without waiting.

@@ -276,7 +276,7 @@ mod tests {
     use super::*;
     use crate::facts::*;
     use crate::rules::net::scenes::*;
-    use crate::rules::scenes::fact;
+    use crate::rules::scenes::{fact, of_process, slept, thread};
 
     const CODE: &str = "net.filter_drop";
 
@@ -353,6 +353,25 @@ mod tests {
     fn a_short_wait_is_for_something_else() {
         assert!(says(CODE, connects(3, "10.0.0.1:40000")));
         assert!(!says(CODE, connects(1, "10.0.0.1:40000")));
+    }
+
+    /// An event loop that asked by UDP and sleeps.
+    fn asks(kind: TargetKind, sent_by: u32) -> Vec<Fact> {
+        let mut question = dropped(REASON, "udp", "10.0.0.1:40000", "192.0.2.1:53", 1);
+        if let Body::PacketDrops(drops) = &mut question.body {
+            drops.flows[0].sender = Some(thread(sent_by, "dig"));
+        }
+        let sleeps = slept(10, "dig", 100_000_000, 3_100_000_000);
+        vec![question, sleeps, of_process(10, "dig"), look_at(kind, 10)]
+    }
+
+    #[test]
+    fn who_asked_by_udp_and_sleeps_waits_for_what_was_dropped() {
+        let found = findings(asks(TargetKind::Command, 10));
+        assert_eq!(found[0].code, CODE);
+        assert!(found[0].title.starts_with("dig waits for an answer of 192.0.2.1:53, but its"));
+        assert!(!says(CODE, asks(TargetKind::Command, 11)), "another's question");
+        assert!(!says(CODE, asks(TargetKind::Host, 10)), "nobody asked what it sleeps for");
     }
 
     #[test]
