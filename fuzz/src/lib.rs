@@ -9,7 +9,9 @@
 
 use holdup_probe::Source;
 use holdup_probe::decode::Decoder;
-use holdup_probe::readers::netlink::{filters, links, neighbours, qdiscs, routes};
+use holdup_probe::readers::netlink::{
+    addresses, filters, links, neighbours, nftables, qdiscs, routes,
+};
 use holdup_probe::readers::{kernel_log, mapper};
 use holdup_probe::recording::Reader;
 use holdup_reason::facts::{DeviceNumber, Fact};
@@ -66,6 +68,9 @@ pub fn netlink_message(message: &[u8]) {
     drop(qdiscs::qdisc(message, false));
     drop(qdiscs::qdisc(message, true));
     drop(filters::filter(message));
+    drop(addresses::address_of(message));
+    drop(nftables::chain(message));
+    drop(nftables::rule(message));
     let _ = routes::route(message);
     let _ = neighbours::neighbour(message);
 }

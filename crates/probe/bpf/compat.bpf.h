@@ -68,6 +68,13 @@ struct mm_rss_stat {
 struct mm_struct___rss_stat {
 	struct mm_rss_stat rss_stat;
 };
+struct sk_buff___drop {
+	unsigned long _skb_refdst;
+	unsigned char *data;
+};
+struct dst_entry {
+	struct net_device *dev;
+};
 struct sock___drops_by_node {
 	struct numa_drop_counters *sk_drop_counters;
 };

@@ -16,6 +16,7 @@
 #include "mem.bpf.c"
 #include "cache.bpf.c"
 #include "net.bpf.c"
+#include "drops.bpf.c"
 #include "lock.bpf.c"
 #include "refused.bpf.c"
 #include "sample.bpf.c"
@@ -53,6 +54,10 @@ struct wire_types {
 	struct wire_qdisc qdisc;
 	struct wire_flow_key flow_key;
 	struct wire_flow flow;
+	struct wire_drop_key drop_key;
+	struct wire_drop drop;
+	struct wire_dropped_flow_key dropped_flow_key;
+	struct wire_dropped_flow dropped_flow;
 	struct wire_sample_key sample_key;
 	struct wire_sample sample;
 	struct wire_work_key work_key;

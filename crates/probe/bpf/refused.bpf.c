@@ -27,6 +27,7 @@
 #define ENOSPC 28
 #define EROFS 30
 #define EADDRINUSE 98
+#define EADDRNOTAVAIL 99
 #define ECONNREFUSED 111
 #define EINPROGRESS 115
 #define EDQUOT 122
@@ -256,7 +257,8 @@ static __always_inline bool is_refusal(__u64 error)
 
 	if (error < 64)
 		return low >> error & 1;
-	return error == ECONNREFUSED || error == EINPROGRESS || error == EADDRINUSE || error == EDQUOT;
+	return error == ECONNREFUSED || error == EINPROGRESS || error == EADDRINUSE ||
+	       error == EADDRNOTAVAIL || error == EDQUOT;
 }
 
 /* What a call was refused, by its number and error alone. */
@@ -287,6 +289,8 @@ static __always_inline enum refused refused_what(__s64 number, __u64 error)
 		return connects(number) ? REFUSED_CONNECTION : REFUSED_NOTHING;
 	case EADDRINUSE:
 		return binds(number) ? REFUSED_ADDRESS : REFUSED_NOTHING;
+	case EADDRNOTAVAIL:
+		return binds(number) || connects(number) ? REFUSED_ADDRESS : REFUSED_NOTHING;
 	}
 	return writes(number) ? REFUSED_ROOM : REFUSED_NOTHING;
 }

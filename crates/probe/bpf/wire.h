@@ -365,7 +365,7 @@ struct wire_denied {
 	char path[WIRE_PATH_MAX]; /* of the object: dentry names, innermost first, each with its NUL */
 };
 
-/* Keys and values of maps that the reader drains at the end of the window. */
+/* Keys and values of maps that the reader drains at the end of the window; those of the network are in wire_net.h. */
 
 struct wire_disk_key {
 	__u32 dev;
@@ -463,48 +463,6 @@ struct wire_dirty {
 	struct wire_ref thread;
 };
 
-struct wire_qdisc_key {
-	__u32 netns;
-	__u32 ifindex;
-	__u32 handle;
-	__u32 pad;
-};
-
-struct wire_qdisc {
-	__u64 packets;
-	__u64 bytes;
-	__u64 sojourn_ns;
-	__u64 sojourn_ns_min;
-	__u64 sojourn_ns_max;
-	__u64 slots[WIRE_LATENCY_SLOTS];
-	__u64 tenth_min_ns[WIRE_TENTHS_MAX];
-	char interface[16];
-};
-
-struct wire_flow_key {
-	__u32 netns;
-	__u32 ifindex;
-	__u32 handle;
-	__u16 family;
-	__u16 protocol;
-	__u16 local_port;
-	__u16 remote_port;
-	__u32 pad;
-	__u8 local[16];
-	__u8 remote[16];
-};
-
-struct wire_flow {
-	__u64 packets;
-	__u64 bytes;
-	__u64 sojourn_ns;
-	__u64 sojourn_ns_max;
-	__u64 untimed_packets;
-	__u64 untimed_bytes;
-	__u64 socket_ino;
-	char interface[16];
-};
-
 struct wire_sample_key {
 	__u32 tgid;
 	__s32 stack; /* id in `stacks`, negative: user mode */
@@ -596,5 +554,7 @@ struct wire_lost {
 	__u64 switches_unreported; /* a thread left a CPU that no event had put it on */
 	__u64 braked; /* waits of traced threads that were only counted, the ring being half full */
 };
+
+#include "wire_net.h"
 
 #endif

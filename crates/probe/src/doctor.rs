@@ -96,6 +96,14 @@ pub fn offers() -> Vec<(String, bool, String)> {
             tracepoint(&["qdisc_enqueue", "qdisc_dequeue"]),
             "tp_btf qdisc_*, rtnetlink",
         ),
+        row(
+            "packets that are dropped",
+            tracepoint(&["kfree_skb"]),
+            match offer.drop_reasons.is_empty() {
+                true => "tp_btf kfree_skb, by function: this kernel gives no reasons",
+                false => "tp_btf kfree_skb",
+            },
+        ),
         row("DNS questions", tracepoint(&plan::DNS), "tp_btf net_dev_queue, netif_receive_skb"),
         row("refused system calls (run, -p)", tracepoint(&["sys_exit"]), "tp_btf sys_exit"),
         row("kernel stacks of others", readable("/proc/1/stack"), "/proc/PID/stack"),

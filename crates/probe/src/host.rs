@@ -6,7 +6,7 @@
 
 use crate::system::own::capabilities;
 use libbpf_rs::btf::{Btf, ReferencesType, types};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// What the host offers to kernel programs.
@@ -38,6 +38,10 @@ pub struct Offer {
     pub config_hz: u32,
     /// BPF programs may look up the mapping at an address (5.17).
     pub find_vma: bool,
+    /// The kernel's reasons for dropping a packet, by number, without their prefix; none: it gives no reasons (before 5.17).
+    pub drop_reasons: BTreeMap<u32, String>,
+    /// kfree_skb tells the socket that was to have it (6.11).
+    pub drop_has_receiver: bool,
     /// Effective capabilities.
     pub capabilities: u64,
     /// Effective user id.
@@ -88,6 +92,8 @@ pub fn look(tracepoints: &[&str]) -> Offer {
             offer.find_vma = has_helper(&btf, "BPF_FUNC_find_vma");
             offer.victim_is_task = arguments_of(&btf, "mark_victim").is_some_and(|n| n >= 2);
             offer.thread_states_in_hash = !has_helper(&btf, "BPF_FUNC_task_storage_get");
+            offer.drop_reasons = drop_reasons(&btf);
+            offer.drop_has_receiver = arguments_of(&btf, "kfree_skb").is_some_and(|n| n >= 4);
             offer.dirty_arguments = arguments_of(&btf, "balance_dirty_pages").unwrap_or(0);
         }
     }
@@ -107,6 +113,21 @@ fn arguments_of(btf: &Btf<'_>, tracepoint: &str) -> Option<u32> {
 fn has_helper(btf: &Btf<'_>, name: &str) -> bool {
     let helpers: Option<types::Enum<'_>> = btf.type_by_name("bpf_func_id");
     helpers.is_some_and(|all| all.iter().any(|member| member.name.is_some_and(|n| n == name)))
+}
+
+/// Why packets are dropped, where kfree_skb says so.
+fn drop_reasons(btf: &Btf<'_>) -> BTreeMap<u32, String> {
+    if arguments_of(btf, "kfree_skb").is_none_or(|count| count < 3) {
+        return BTreeMap::new();
+    }
+    let reasons: Option<types::Enum<'_>> = btf.type_by_name("skb_drop_reason");
+    let members = reasons.iter().flat_map(|all| all.iter());
+    let named = members.filter_map(|member| {
+        let name = member.name?.to_str()?;
+        let short = name.strip_prefix("SKB_DROP_REASON_").or_else(|| name.strip_prefix("SKB_"))?;
+        Some((member.value as u32, short.to_string()))
+    });
+    named.collect()
 }
 
 /// Offset of a per-CPU variable in its section.

@@ -154,6 +154,7 @@ const PROGRAMS: &[Program] = &[
     program("mark_victim", "mark_victim", "kills for want of memory are not seen"),
     program("qdisc_enqueue", "qdisc_enqueue", "time in local packet queues is not measured"),
     program("qdisc_dequeue", "qdisc_dequeue", "time in local packet queues is not measured"),
+    program("kfree_skb", "kfree_skb", "packets that are dropped are not seen, nor why they are"),
     program("net_dev_queue", "net_dev_queue", "DNS questions are not seen"),
     program("netif_receive_skb", "netif_receive_skb", "DNS answers are not seen"),
     program("flock_lock_inode", "flock_lock_inode", LATE_LOCKS),

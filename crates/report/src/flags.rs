@@ -337,7 +337,9 @@ enum Command {
         state: StateFlag,
     },
     /// Say in one line and an exit status how this host is, for Nagios and Icinga
-    #[command(after_help = "Exit status: 0 well, 1 warning, 2 critical, 3 not known. Asks whoever watches, if its state\nis fresh, else looks for 2 s.\n\nExample:\n  holdup check")]
+    #[command(
+        after_help = "Exit status: 0 well, 1 warning, 2 critical, 3 not known. Asks whoever watches, if its state\nis fresh, else looks for 2 s.\n\nExample:\n  holdup check"
+    )]
     Check {
         #[command(flatten)]
         state: StateFlag,

@@ -4,16 +4,19 @@
 //! here is what `scenario.toml` says in `fault`, so renaming one means editing scenarios too.
 
 mod acknowledgements;
+mod addressing;
 mod chain;
 mod cpu;
 mod disks;
 mod dns;
+mod dropped;
 mod filesystems;
 mod image;
 mod kernel_lock;
 mod lock;
 mod memory;
 mod net;
+mod passing;
 mod path;
 mod peers;
 mod process;
@@ -30,16 +33,19 @@ use crate::fault::Fault;
 fn all() -> impl Iterator<Item = &'static &'static dyn Fault> {
     [
         acknowledgements::FAULTS,
+        addressing::FAULTS,
         chain::FAULTS,
         cpu::FAULTS,
         disks::FAULTS,
         dns::FAULTS,
+        dropped::FAULTS,
         filesystems::FAULTS,
         image::FAULTS,
         kernel_lock::FAULTS,
         lock::FAULTS,
         memory::FAULTS,
         net::FAULTS,
+        passing::FAULTS,
         path::FAULTS,
         peers::FAULTS,
         process::FAULTS,

@@ -376,7 +376,7 @@ impl Fault for Packets {
 }
 
 /// A cpuset of one CPU.
-fn on_one_cpu(ctx: &mut Ctx, cpu: usize) -> Result<(PathBuf, Guard)> {
+pub(super) fn on_one_cpu(ctx: &mut Ctx, cpu: usize) -> Result<(PathBuf, Guard)> {
     let name = ctx.draw.name();
     let (group, guard) = ctx.cgroup("cpuset", &name)?;
     for (file, value) in [("cpuset.mems", 0), ("cpuset.cpus", cpu)] {

@@ -107,7 +107,8 @@ impl Stacks {
         fresh.into_iter().map(reported).collect()
     }
 
-    fn name(&mut self, address: u64) -> String {
+    /// The name of an address in the kernel's code.
+    pub fn name(&mut self, address: u64) -> String {
         if let Some(known) = self.names.get(&address) {
             return known.clone();
         }

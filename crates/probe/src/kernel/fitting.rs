@@ -9,6 +9,7 @@ use crate::plan;
 use crate::refusal::{self, Refusal};
 use crate::skel::OpenHoldupSkel;
 use libbpf_rs::skel::OpenSkel;
+use std::collections::BTreeMap;
 
 /// Fits the object to this host, with the programs named and the iterators.
 pub fn fit(
@@ -24,6 +25,9 @@ pub fn fit(
         constants.victim_is_task = u32::from(offer.victim_is_task);
         constants.thread_states_in_hash = u32::from(offer.thread_states_in_hash);
         constants.dates_later = u32::from(offer.reports_queued && !offer.thread_states_in_hash);
+        constants.drop_has_reason = u32::from(!offer.drop_reasons.is_empty());
+        constants.drop_has_receiver = u32::from(offer.drop_has_receiver);
+        constants.drop_ignored = ignored_drops(&offer.drop_reasons);
         constants.dirty_pause_index = offer.dirty_arguments.saturating_sub(2);
         constants.preempt_count_from_runqueue = offer.preempt_count_from_runqueue;
         constants.cpustat_from_runqueue = offer.cpustat_from_runqueue;
@@ -45,6 +49,54 @@ pub fn fit(
         program.set_autoload(iterator || wanted);
     }
     open.maps.ring.set_max_entries(ring_bytes).map_err(refusal::of("size the ring"))
+}
+
+/// Words of reasons in mask.
+const WORDS: usize = 8;
+/// What ends a packet in the ordinary course of things: it arrived, its connection or program ended, it came twice, or it was
+/// for another host. Of TCP only what its state machine does to packets that it has understood.
+const ORDINARY: [&str; 30] = [
+    "NOT_DROPPED_YET",
+    "CONSUMED",
+    "SOCKET_CLOSE",
+    "UNIX_DISCONNECT",
+    "UNIX_SKIP_OOB",
+    "OTHERHOST",
+    "UNICAST_IN_L2_MULTICAST",
+    "TCP_FLAGS",
+    "TCP_ABORT_ON_DATA",
+    "TCP_OLD_DATA",
+    "TCP_OFOMERGE",
+    "TCP_RFC7323_PAWS",
+    "TCP_RFC7323_PAWS_ACK",
+    "TCP_RFC7323_TW_PAWS",
+    "TCP_RFC7323_TSECR",
+    "TCP_OLD_SEQUENCE",
+    "TCP_INVALID_SEQUENCE",
+    "TCP_INVALID_END_SEQUENCE",
+    "TCP_INVALID_ACK_SEQUENCE",
+    "TCP_RESET",
+    "TCP_INVALID_SYN",
+    "TCP_CLOSE",
+    "TCP_FASTOPEN",
+    "TCP_OLD_ACK",
+    "TCP_TOO_OLD_ACK",
+    "TCP_ACK_UNSENT_DATA",
+    "IPV6_NDISC_NS_OTHERHOST",
+    "QUEUE_PURGE",
+    "DUP_FRAG",
+    "UNHANDLED_PROTO",
+];
+
+/// A bit for each reason that is not counted.
+fn ignored_drops(reasons: &BTreeMap<u32, String>) -> [u64; WORDS] {
+    let mut mask = [0; WORDS];
+    for (number, _) in reasons.iter().filter(|(_, name)| ORDINARY.contains(&&***name)) {
+        if let Some(word) = mask.get_mut(*number as usize / 64) {
+            *word |= 1 << (number % 64);
+        }
+    }
+    mask
 }
 
 #[cfg(test)]

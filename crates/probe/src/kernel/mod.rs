@@ -10,6 +10,8 @@ mod cpu_clock;
 mod fitting;
 pub mod iterators;
 pub mod load;
+mod map_entries;
+mod net_sums;
 pub mod run_time;
 mod sums;
 pub mod thresholds;
@@ -29,12 +31,13 @@ use holdup_stacks::Point;
 use iterators::{Iterators, each_record};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Link, OpenObject, RingBuffer, RingBufferBuilder};
+pub use map_entries::After;
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::rc::Rc;
-pub use sums::After;
 
 /// Where ring records go as they are decoded.
 pub struct Inbox {
@@ -86,6 +89,7 @@ pub struct Programs {
     alarm: OwnedFd,
     lost_before: [u64; 5],
     refused: Vec<Blind>,
+    drop_reasons: BTreeMap<u32, String>,
     /// Decoded records of the ring.
     pub inbox: Rc<RefCell<Inbox>>,
     /// Samples a second and CPU; 0 if sampling could not be had.
@@ -137,6 +141,7 @@ impl Programs {
             alarm,
             lost_before: [0; 5],
             refused: Vec::new(),
+            drop_reasons: offer.drop_reasons.clone(),
             inbox,
             sample_hz: 0,
         })
@@ -408,7 +413,8 @@ impl Programs {
     pub fn added_up(&mut self, after: After) -> (Vec<(Point, String)>, Vec<Body>) {
         let points = sums::points(&self.skel.maps, after);
         let decoder = &mut self.inbox.borrow_mut().decoder;
-        (points, sums::sums(&self.skel.maps, decoder, self.sample_hz, after))
+        let sums = sums::Sums { maps: &self.skel.maps, reasons: &self.drop_reasons, after };
+        (points, sums.facts(decoder, self.sample_hz))
     }
 }
 

@@ -9,6 +9,7 @@ use super::cgroup_samples::CgroupCounters;
 use super::connections::Connections;
 use super::container_counters::ContainerCounters;
 use super::disks::DiskSettings;
+use super::drop_causes::DropCauses;
 use super::events::Events;
 use super::family_walks::FamilyWalks;
 use super::flows::Flows;
@@ -19,8 +20,10 @@ use super::locks::LockTable;
 use super::look::Look;
 use super::mapper::Mapper;
 use super::net_counters::NamespaceCounters;
+use super::netlink::addresses::Addresses;
 use super::new_threads::NewThreads;
 use super::next_hops::NextHops;
+use super::ports::Ports;
 use super::queues::Queues;
 use super::reader::{Opening, Reader, Turn};
 use super::sampler::Sampler;
@@ -70,4 +73,7 @@ pub const READERS: &[(Open, Turn)] = &[
     (open::<KernelStacks>, Turn::Stacks),
     (open::<LockTable>, Turn::Locks),
     (open::<NextHops>, Turn::Ways),
+    (open::<DropCauses>, Turn::Ways),
+    (open::<Ports>, Turn::Ways),
+    (open::<Addresses>, Turn::Links),
 ];

@@ -179,6 +179,16 @@ pub enum Body {
     QdiscSojourn(QdiscSojourn),
     /// One flow's share in a queueing discipline over the window.
     QdiscFlow(QdiscFlow),
+    /// Packets that were dropped for one reason over the window.
+    PacketDrops(PacketDrops),
+    /// A rule of the packet filter that drops.
+    FilterRule(FilterRule),
+    /// A process that has a tun or tap device open.
+    TapReader(TapReader),
+    /// How many connections go to one address.
+    PortUse(PortUse),
+    /// An address that cannot be used.
+    UnusableAddress(UnusableAddress),
     /// A DNS question that was sent.
     DnsQuery(DnsQuery),
     /// A DNS answer that arrived.

@@ -1,4 +1,4 @@
-//! Facts of the network: interfaces, queueing disciplines, DNS, counters.
+//! Facts of the network: interfaces, queueing disciplines, packets that were dropped, DNS, counters.
 //!
 //! An interface or qdisc is named together with its network namespace, since two containers each have an
 //! `eth0`. Names and addresses from packets are data: bytes as seen, escaped only where they are printed.
@@ -27,8 +27,25 @@ pub struct Link {
     pub mtu: u32,
     /// txqueuelen, packets.
     pub queue_length: u32,
+    /// Of a tunnel of VXLAN, its ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vxlan: Option<Vxlan>,
     /// Statistics by their IFLA_STATS64 names.
     pub counters: BTreeMap<String, u64>,
+}
+
+/// The ends of a tunnel of VXLAN. Source: rtnetlink IFLA_VXLAN_*.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Vxlan {
+    /// Number of the network in it (VNI).
+    pub id: u32,
+    /// The UDP port that it listens on, and sends to.
+    pub port: u16,
+    /// The address that it sends from.
+    pub local: Option<IpAddr>,
+    /// The address that it sends to, where that is one: a host, or a group of them.
+    pub remote: Option<IpAddr>,
 }
 
 /// A queueing discipline or class at one instant. Source: rtnetlink TCA_STATS2.
@@ -158,6 +175,140 @@ pub struct QdiscFlow {
     /// Inode of the sending socket, 0 if unknown.
     #[serde(default)]
     pub socket_ino: u64,
+}
+
+/// Packets that the kernel threw away within the look, of one interface and for one reason. Source: kfree_skb.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PacketDrops {
+    /// Network namespace inode; 0 if the packet said none.
+    pub netns: u32,
+    /// Interface; empty if the packet said none.
+    pub interface: String,
+    /// Interface index.
+    pub index: u32,
+    /// The kernel's word for it, without its prefix: `CPU_BACKLOG`. Empty where this kernel gives none.
+    pub reason: String,
+    /// The function that dropped them, where the reason says nothing.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub function: String,
+    /// How many.
+    pub packets: u64,
+    /// Whose they were, most packets first; of many not all.
+    pub flows: Vec<DroppedFlow>,
+}
+
+/// One flow's share of that.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DroppedFlow {
+    /// `tcp`, `udp`, `icmp`, the number; of a packet that is not IP `arp`, or the number of its Ethernet type.
+    pub protocol: String,
+    /// Source; unspecified of a packet that is not IP.
+    pub from: SocketAddr,
+    /// Destination.
+    pub to: SocketAddr,
+    /// Packets; an estimate of a flow among thousands.
+    pub packets: u64,
+    /// The first of them.
+    pub first_ns: Ns,
+    /// The last.
+    pub last_ns: Ns,
+    /// Inode of the socket of this host that sent it or was to have it, 0 if unknown.
+    #[serde(default)]
+    pub socket_ino: u64,
+    /// Process that sent it, if it is of this host.
+    #[serde(default)]
+    pub sender: Option<ThreadRef>,
+    /// Process that was to have it, if it is of this host.
+    #[serde(default)]
+    pub receiver: Option<ThreadRef>,
+}
+
+/// A rule of the packet filter that drops what it matches, or a chain that drops what no rule accepts. Read where packets were
+/// dropped by the filter. Source: nfnetlink NFT_MSG_GETCHAIN, NFT_MSG_GETRULE.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FilterRule {
+    /// Network namespace inode.
+    pub netns: u32,
+    /// `ip`, `ip6`, `inet`, `bridge`, `netdev`, `arp`.
+    pub family: String,
+    /// Table.
+    pub table: String,
+    /// Chain.
+    pub chain: String,
+    /// Where packets come to the chain: `input`, `output`, `forward`, ...; empty if other chains jump to it.
+    pub hook: String,
+    /// Number of the rule in its table; 0: it is the policy of the chain.
+    pub handle: u64,
+    /// Packets that it has dropped since it was made; none: it does not count.
+    pub packets: Option<u64>,
+    /// Whoever sent the packet hears of it.
+    pub rejects: bool,
+    /// The protocol that it is about.
+    pub protocol: Option<String>,
+    /// The addresses that packets come from: a network and its length.
+    pub source: Option<(IpAddr, u8)>,
+    /// The addresses that they go to.
+    pub destination: Option<(IpAddr, u8)>,
+    /// The port that they come from.
+    pub source_port: Option<u16>,
+    /// The port that they go to.
+    pub destination_port: Option<u16>,
+    /// What else it looks at, by the kernel's names: `ct`, `lookup`, `limit`.
+    pub rest: Vec<String>,
+}
+
+/// A process that has a tun or tap device open, and so is to read what is sent there. Read where such a device dropped packets.
+/// Source: /proc/PID/fdinfo.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TapReader {
+    /// Network namespace inode of the process.
+    pub netns: u32,
+    /// Interface.
+    pub interface: String,
+    /// The process.
+    pub process: ThreadRef,
+}
+
+/// Connections of a network namespace to one address, where somebody was refused another for want of a port. Sources: sock_diag,
+/// /proc/sys/net/ipv4 of that namespace.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PortUse {
+    /// Network namespace inode.
+    pub netns: u32,
+    /// The address that is connected to.
+    pub remote: SocketAddr,
+    /// The first and the last port that a connection is given.
+    pub range: (u16, u16),
+    /// Of these, ports that are never given.
+    #[serde(default)]
+    pub reserved: u32,
+    /// Connections to it that have ended and hold their port a minute longer.
+    pub time_wait: u32,
+    /// Connections to it that stand.
+    pub open: u32,
+    /// net.ipv4.tcp_tw_reuse.
+    #[serde(default)]
+    pub reuse: Option<u32>,
+}
+
+/// An address of an interface that cannot be used, or not yet. Source: rtnetlink RTM_GETADDR.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct UnusableAddress {
+    /// Network namespace inode.
+    pub netns: u32,
+    /// Interface.
+    pub interface: String,
+    /// Interface index.
+    pub index: u32,
+    /// The address.
+    pub address: IpAddr,
+    /// Length of its network.
+    pub prefix: u8,
+    /// Another answered for it (IFA_F_DADFAILED); else it is still being asked whether somebody has it (IFA_F_TENTATIVE).
+    pub duplicate: bool,
 }
 
 /// A DNS question that was sent. Source: net_dev_queue, UDP destination port 53.

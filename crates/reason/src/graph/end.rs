@@ -63,9 +63,8 @@ impl EndKind {
             SocketWrite | PipeWrite | UnixWrite | TtyWrite | Nagle => Self::Link,
             SocketRead | SocketConnect | Dns | UnixRead | FuseDaemon => Self::Remote,
             RefusedLimit | RefusedRight => Self::Limit,
-            Timer | RefusedConnection | TakenAddress | FailedProgram | UnheededSignal => {
-                Self::Sleep
-            }
+            Timer | RefusedConnection | TakenAddress | NoAddress | FailedProgram
+            | UnheededSignal => Self::Sleep,
             Stopped | Traced | FrozenCgroup | TtyStopped => Self::Person,
             PipeRead | Child | Vfork | Kernel | Unseen | Zombie => Self::Open,
             Idle | EndedThread => Self::Idle,

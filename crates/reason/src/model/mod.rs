@@ -186,6 +186,14 @@ impl Model {
             Body::QdiscSample(it) => self.net.push(at, it),
             Body::QdiscSojourn(it) => self.net.push(at, it),
             Body::QdiscFlow(it) => self.net.push(at, it),
+            Body::PacketDrops(it) => self.net.push(at, it),
+            Body::PortUse(it) => self.net.push(at, it),
+            Body::UnusableAddress(it) => self.net.push(at, it),
+            Body::FilterRule(it) => self.net.push(at, it),
+            Body::TapReader(it) => {
+                self.threads.mention(&it.process);
+                self.net.push(at, it);
+            }
             Body::DnsQuery(it) => {
                 self.threads.mention(&it.thread);
                 self.net.push(at, it);

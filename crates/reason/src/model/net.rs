@@ -1,11 +1,11 @@
-//! Network: interfaces, queueing disciplines, name servers, protocol counters, next hops, settings.
+//! Network: interfaces, queueing disciplines, packets that were dropped, name servers, protocol counters, next hops, settings.
 //!
 //! Sockets are what processes hold (held.rs), and what they are called (called.rs). Must not: compute a queue or a rate (measure/).
 
 use super::push::{Push, Series};
 use crate::facts::*;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// What was observed of the network.
 #[derive(Debug, Default)]
@@ -18,6 +18,16 @@ pub struct Net {
     pub(crate) sojourns: Vec<QdiscSojourn>,
     /// Flows in queueing disciplines.
     pub(crate) flows: Vec<QdiscFlow>,
+    /// Packets that were dropped, by interface and reason.
+    pub(crate) drops: Vec<PacketDrops>,
+    /// Rules of packet filters that drop.
+    pub(crate) filter_rules: Vec<FilterRule>,
+    /// Who has which tun or tap device open.
+    pub(crate) tap_readers: Vec<TapReader>,
+    /// Connections by the namespace and the address that they go to.
+    pub(crate) port_use: BTreeMap<(u32, SocketAddr), PortUse>,
+    /// Addresses that cannot be used.
+    pub(crate) unusable: Vec<UnusableAddress>,
     /// DNS questions.
     pub(crate) dns_queries: Series<DnsQuery>,
     /// DNS answers.
@@ -59,6 +69,36 @@ impl Push<QdiscSojourn> for Net {
 impl Push<QdiscFlow> for Net {
     fn push(&mut self, _: Ns, flow: QdiscFlow) {
         self.flows.push(flow);
+    }
+}
+
+impl Push<PacketDrops> for Net {
+    fn push(&mut self, _: Ns, drops: PacketDrops) {
+        self.drops.push(drops);
+    }
+}
+
+impl Push<FilterRule> for Net {
+    fn push(&mut self, _: Ns, rule: FilterRule) {
+        self.filter_rules.push(rule);
+    }
+}
+
+impl Push<TapReader> for Net {
+    fn push(&mut self, _: Ns, reader: TapReader) {
+        self.tap_readers.push(reader);
+    }
+}
+
+impl Push<PortUse> for Net {
+    fn push(&mut self, _: Ns, used: PortUse) {
+        self.port_use.insert((used.netns, used.remote), used);
+    }
+}
+
+impl Push<UnusableAddress> for Net {
+    fn push(&mut self, _: Ns, address: UnusableAddress) {
+        self.unusable.push(address);
     }
 }
 

@@ -99,6 +99,8 @@ pub enum WaitClass {
     RefusedConnection,
     /// Asleep before it tries again to take an address that somebody has.
     TakenAddress,
+    /// Asleep before it tries again to take an address that this host does not have, or to connect without a port that is free.
+    NoAddress,
     /// Asleep before it runs a program again that has failed.
     FailedProgram,
     /// The end of a process that ignores the signal which asks it to end.
@@ -161,6 +163,7 @@ impl WaitClass {
             RefusedRight => "refused right",
             RefusedConnection => "refused connection",
             TakenAddress => "taken address",
+            NoAddress => "no address",
             FailedProgram => "failed program",
             UnheededSignal => "ignored signal",
             FrozenCgroup => "frozen cgroup",
@@ -230,6 +233,7 @@ impl WaitClass {
                 | RefusedRight
                 | RefusedConnection
                 | TakenAddress
+                | NoAddress
                 | FailedProgram
                 | UnheededSignal
                 | Stopped
@@ -254,6 +258,7 @@ impl WaitClass {
                 | RefusedRight
                 | RefusedConnection
                 | TakenAddress
+                | NoAddress
                 | Nagle
                 | SocketRead
                 | SocketConnect

@@ -60,6 +60,7 @@ const EFBIG: i32 = 27;
 const ENOSPC: i32 = 28;
 const EROFS: i32 = 30;
 const EADDRINUSE: i32 = 98;
+const EADDRNOTAVAIL: i32 = 99;
 const ECONNREFUSED: i32 = 111;
 const EDQUOT: i32 = 122;
 
@@ -103,6 +104,7 @@ pub fn refused(model: &Model, denied: &Denied) -> Option<Refused> {
             Some(address) => (WaitClass::TakenAddress, Object::Address(address)),
             None => (WaitClass::TakenAddress, path()?),
         },
+        (EADDRNOTAVAIL, _) => (WaitClass::NoAddress, Object::Address(denied.address?)),
         _ => return None,
     })
 }

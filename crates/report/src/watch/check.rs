@@ -83,7 +83,10 @@ mod tests {
 
     #[test]
     fn the_worst_gives_the_status_and_figures_stand_behind_one_bar() {
-        assert_eq!(of([].iter()).line, "HOLDUP OK - nothing holds anybody up | findings=0 lost=0.000s\n");
+        assert_eq!(
+            of([].iter()).line,
+            "HOLDUP OK - nothing holds anybody up | findings=0 lost=0.000s\n"
+        );
         let all = [
             finding(Severity::Note, "n"),
             finding(Severity::Warning, "a waits"),
@@ -94,7 +97,11 @@ mod tests {
         assert_eq!(checked.line.matches('|').count(), 1);
         assert_eq!(checked.line.lines().count(), 1);
         assert!(checked.line.starts_with("HOLDUP CRITICAL - b/c waits"), "{}", checked.line);
-        assert!(checked.line.ends_with("(and 1 more) | findings=2 lost=1.000s\n"), "{}", checked.line);
+        assert!(
+            checked.line.ends_with("(and 1 more) | findings=2 lost=1.000s\n"),
+            "{}",
+            checked.line
+        );
         assert!(!checked.line.contains('\u{1b}'));
         assert_eq!(unknown("holdup: cannot look: a|b").line, "HOLDUP UNKNOWN - cannot look: a/b\n");
     }

@@ -14,15 +14,19 @@ pub type Attributes<'a> = BTreeMap<u16, &'a [u8]>;
 
 /// Reads them; what is cut ends it.
 pub fn attributes(bytes: &[u8]) -> Attributes<'_> {
+    attribute_list(bytes).into_iter().collect()
+}
+
+/// The same of a list, where one number comes again and again.
+pub fn attribute_list(bytes: &[u8]) -> Vec<(u16, &[u8])> {
     const NESTED_AND_ORDER_FLAGS: u16 = 0xc000;
-    let mut found = Attributes::new();
-    let mut offset = 0;
+    let (mut found, mut offset) = (Vec::new(), 0);
     // The iterator gives lengths and kinds; the slices are cut from the message itself, so that
     // they outlive it.
     for attribute in NlasIterator::new(bytes).map_while(Result::ok) {
         let length = usize::from(attribute.length());
         let Some(value) = bytes.get(offset + 4..offset + length) else { break };
-        found.insert(attribute.kind() & !NESTED_AND_ORDER_FLAGS, value);
+        found.push((attribute.kind() & !NESTED_AND_ORDER_FLAGS, value));
         offset += length.next_multiple_of(4);
     }
     found

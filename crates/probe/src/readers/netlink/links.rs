@@ -5,7 +5,7 @@
 use super::attributes::*;
 use super::exchange::dump;
 use super::{Interface, Place};
-use holdup_reason::facts::Link;
+use holdup_reason::facts::{Link, Vxlan};
 use std::io;
 
 const RTM_GETLINK: u16 = 18;
@@ -65,10 +65,13 @@ pub fn link(message: &[u8]) -> Option<Link> {
     const IFLA_LINKINFO: u16 = 18;
     const IFLA_STATS64: u16 = 23;
     const IFLA_INFO_KIND: u16 = 1;
+    const IFLA_INFO_DATA: u16 = 2;
     let index = u32_at(message, 4)?;
     let found = attributes(message.get(16..)?);
     let number = |kind| found.get(&kind).and_then(|value| u32_at(value, 0)).unwrap_or(0);
     let info = found.get(&IFLA_LINKINFO).map(|info| attributes(info)).unwrap_or_default();
+    let kind = info.get(&IFLA_INFO_KIND).map(|kind| string(kind)).unwrap_or_default();
+    let vxlan = info.get(&IFLA_INFO_DATA).filter(|_| kind == "vxlan").map(|data| vxlan(data));
     let stats = found.get(&IFLA_STATS64).copied().unwrap_or_default();
     let counters = STATS64
         .iter()
@@ -77,10 +80,49 @@ pub fn link(message: &[u8]) -> Option<Link> {
     Some(Link {
         index,
         name: string(found.get(&IFLA_IFNAME)?),
-        kind: info.get(&IFLA_INFO_KIND).map(|kind| string(kind)).unwrap_or_default(),
+        kind,
+        vxlan,
         mtu: number(IFLA_MTU),
         queue_length: number(IFLA_TXQLEN),
         counters: counters.collect(),
         ..Link::default()
     })
+}
+
+/// What a tunnel of VXLAN is set to.
+fn vxlan(data: &[u8]) -> Vxlan {
+    const ID: u16 = 1;
+    const GROUP: u16 = 2;
+    const LOCAL: u16 = 4;
+    const PORT: u16 = 15;
+    const GROUP6: u16 = 16;
+    const LOCAL6: u16 = 17;
+    let found = attributes(data);
+    let end = |of: [u16; 2]| {
+        let known = of.iter().find_map(|kind| address(found.get(kind)?));
+        known.filter(|address| !address.is_unspecified())
+    };
+    let port = found.get(&PORT).and_then(|bytes| bytes.first_chunk::<2>());
+    Vxlan {
+        id: found.get(&ID).and_then(|bytes| u32_at(bytes, 0)).unwrap_or(0),
+        port: port.map_or(0, |bytes| u16::from_be_bytes(*bytes)),
+        local: end([LOCAL, LOCAL6]),
+        remote: end([GROUP, GROUP6]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tunnel_says_its_ends() {
+        let mut data = Vec::new();
+        put_attribute(&mut data, 1, &23_u32.to_ne_bytes());
+        put_attribute(&mut data, 2, &[10, 0, 0, 2]);
+        put_attribute(&mut data, 15, &8472_u16.to_be_bytes());
+        let remote = Some("10.0.0.2".parse().unwrap());
+        assert_eq!(vxlan(&data), Vxlan { id: 23, port: 8472, local: None, remote });
+        assert_eq!(vxlan(&data[..data.len() - 5]).port, 0);
+    }
 }

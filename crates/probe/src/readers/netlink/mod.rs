@@ -8,13 +8,15 @@
 //! owns the sockets; an answer that does not come in time is reported as blind, and nothing is asked until it has come.
 //!
 //! A question is a function that is run on the worker's side, once for each namespace: what is asked and how the answer is read is the
-//! business of one file for each object (links.rs, qdiscs.rs, filters.rs, routes.rs, neighbours.rs), and this one knows none of them.
+//! business of one file for each object (links.rs, addresses.rs, qdiscs.rs, filters.rs, routes.rs, neighbours.rs, nftables.rs), and this one knows none of them.
 //!
 //! Namespaces are found by the nsfs mounts in mountinfo (`ip netns`, Docker) and by /proc/PID/ns/net; no mount point is touched.
 //!
 //! Rejected: rtnetlink with tokio (an executor for what is one question and one answer). Edit together: exchange.rs (how it is asked),
 //! docs/adding-a-reader.md.
 
+#[doc(hidden)]
+pub mod addresses;
 mod attributes;
 mod exchange;
 #[doc(hidden)]
@@ -25,19 +27,24 @@ pub mod links;
 #[doc(hidden)]
 pub mod neighbours;
 #[doc(hidden)]
+pub mod nftables;
+#[doc(hidden)]
 pub mod qdiscs;
 #[doc(hidden)]
 pub mod routes;
 #[cfg(test)]
 mod tests;
 
-pub use exchange::ask;
+pub use exchange::{ask, dump};
 
 use crate::system::namespaces::{namespaces_refused, network_namespaces};
 use crate::system::own::priority;
 use crate::system::{Roots, mounts, root_helps};
 use holdup_reason::facts::{Blind, Body};
-use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use netlink_sys::{
+    Socket, SocketAddr,
+    protocols::{NETLINK_NETFILTER, NETLINK_ROUTE},
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
@@ -214,6 +221,16 @@ pub struct Place {
     pub interfaces: BTreeMap<u32, Interface>,
 }
 
+impl Place {
+    /// A socket for the packet filter, in the same namespace: only where there is something to ask, since each costs a thread.
+    pub fn filter_socket(&self) -> io::Result<Socket> {
+        let namespace = self.namespace.clone();
+        let enter = move || socket_in(&namespace, NETLINK_NETFILTER);
+        let entered = priority::spawn("holdup-netns", enter)?;
+        entered.join().unwrap_or_else(|_| Err(io::Error::other("the thread that enters it ended")))
+    }
+}
+
 #[derive(Default)]
 struct Worker {
     places: Vec<Place>,
@@ -268,29 +285,31 @@ impl Namespace {
     }
 }
 
-/// A socket in a namespace. Leaves the calling thread in it.
+/// A namespace with its socket. Leaves the calling thread in it.
 fn enter(namespace: Namespace) -> Result<Place, (String, io::Error)> {
-    let socket = || {
-        // The initial or the own namespace need not be entered, which spares the privilege.
-        let file = File::open(&namespace.path)?;
-        // The process that stood for it may have ended, and its number been given to another.
-        if file.metadata()?.ino() != u64::from(namespace.netns) {
-            return Err(io::Error::other("it went away"));
-        }
-        let own = std::fs::metadata("/proc/thread-self/ns/net")?.ino();
-        if own != u64::from(namespace.netns) {
-            // SAFETY: setns on a descriptor that is open; the thread is short-lived.
-            if unsafe { libc::setns(file.as_raw_fd(), libc::CLONE_NEWNET) } != 0 {
-                return Err(io::Error::last_os_error());
-            }
-        }
-        let mut socket = Socket::new(NETLINK_ROUTE)?;
-        socket.bind_auto()?;
-        socket.connect(&SocketAddr::new(0, 0))?;
-        Ok(socket)
-    };
-    match socket() {
+    match socket_in(&namespace, NETLINK_ROUTE) {
         Ok(socket) => Ok(Place { namespace, socket, interfaces: BTreeMap::new() }),
         Err(error) => Err((namespace.what(), error)),
     }
+}
+
+/// A socket in a namespace. Leaves the calling thread in it.
+fn socket_in(namespace: &Namespace, protocol: isize) -> io::Result<Socket> {
+    // The initial or the own namespace need not be entered, which spares the privilege.
+    let file = File::open(&namespace.path)?;
+    // The process that stood for it may have ended, and its number been given to another.
+    if file.metadata()?.ino() != u64::from(namespace.netns) {
+        return Err(io::Error::other("it went away"));
+    }
+    let own = std::fs::metadata("/proc/thread-self/ns/net")?.ino();
+    if own != u64::from(namespace.netns) {
+        // SAFETY: setns on a descriptor that is open; the thread is short-lived.
+        if unsafe { libc::setns(file.as_raw_fd(), libc::CLONE_NEWNET) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    let mut socket = Socket::new(protocol)?;
+    socket.bind_auto()?;
+    socket.connect(&SocketAddr::new(0, 0))?;
+    Ok(socket)
 }

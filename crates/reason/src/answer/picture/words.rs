@@ -86,6 +86,7 @@ pub fn doing(model: &Model, class: WaitClass, object: &Object) -> String {
         RefusedLimit | RefusedRight => format!("sleeps before it asks again: refused by {}", on()),
         RefusedConnection => format!("sleeps before it connects again to {}", on()),
         TakenAddress => format!("sleeps before it tries {} again, which is taken", on()),
+        NoAddress => format!("sleeps before it asks again for an address or port: {}", on()),
         UnheededSignal => "was asked to end, and ignores it".into(),
         FailedProgram => format!("sleeps before it runs {} again, which failed", on()),
         FrozenCgroup => "is frozen with its group".into(),

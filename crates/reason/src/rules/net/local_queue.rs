@@ -102,6 +102,9 @@ impl Sender<'_> {
     fn name(&self) -> String {
         match (self.thread, self.flows.first()) {
             (Some(thread), _) => words::who(thread),
+            (None, Some(flow)) if flow.local.port() == 0 => {
+                format!("{} {} to {}", flow.protocol, flow.local.ip(), flow.remote.ip())
+            }
             (None, Some(flow)) => format!("{} {} to {}", flow.protocol, flow.local, flow.remote),
             _ => "nobody".into(),
         }
@@ -191,7 +194,9 @@ fn matched<'m>(
         let writes = |pid: &u32| writers.iter().any(|w| w.stream.endpoint.process.pid == *pid);
         lost.retain(|pid, _| senders.len() > 1 || writes(pid));
     }
-    let (victim, _) = losses::most(&lost)?;
+    let Some((victim, _)) = losses::most(&lost) else {
+        return (share >= FILLS.value).then(|| passing(measures, queue, &senders, share)).flatten();
+    };
     let suffering: Vec<&QdiscFlow> = queue
         .flows
         .iter()
@@ -200,7 +205,7 @@ fn matched<'m>(
         .collect();
     let waited = Waited {
         queue,
-        victim,
+        victim: words::who(victim),
         seconds: flow_seconds(&suffering).unwrap_or(queue.seconds),
         rate: queue.flow_rate(measures.model.look.seconds()),
     };
@@ -227,6 +232,39 @@ fn matched<'m>(
     Some(ended.chain(behind).fold(matched, |matched, at| matched.claiming(at, None)))
 }
 
+/// What passes through this host from elsewhere waits behind a flow of which no process is here either: nobody of this host loses
+/// anything, so it is said of the host alone.
+fn passing<'m>(
+    measures: &'m Measures<'m>,
+    queue: &'m Queue<'m>,
+    senders: &[Sender<'m>],
+    share: f64,
+) -> Option<Match<'m>> {
+    let (first, others) = senders.split_first()?;
+    let behind = others.iter().find(|it| it.thread.is_none() && it.flows[0].packets > 0)?;
+    let of_host = measures.concerns(&ThreadRef::default());
+    if first.thread.is_some() || queue.is_delay() || !of_host {
+        return None;
+    }
+    let waited = Waited {
+        queue,
+        victim: behind.name(),
+        seconds: flow_seconds(&behind.flows).unwrap_or(queue.seconds),
+        rate: queue.flow_rate(measures.model.look.seconds()),
+    };
+    let said = waited.by_neighbour(measures, first, share);
+    let wording = Wording {
+        title: said.title,
+        text: said.text + " Neither is sent by a process that is seen here: they pass through.",
+        evidence: waited.evidence(),
+        remedy: remedy(measures, queue, Some(first)),
+    };
+    let matched = Match::new(said.blamed, waited.proof(), move |_| wording.clone());
+    let mut matched = losses::of_measure(measures, matched, queue.object(), Losses::new(), None);
+    (matched.severity_min, matched.severity_max) = (Severity::Warning, Severity::Warning);
+    Some(matched)
+}
+
 /// What is said of a queue, and who is to blame for it.
 struct Said {
     title: String,
@@ -237,7 +275,7 @@ struct Said {
 /// How long whose packets wait in a queue.
 struct Waited<'m> {
     queue: &'m Queue<'m>,
-    victim: &'m ThreadRef,
+    victim: String,
     seconds: f64,
     rate: f64,
 }
@@ -268,7 +306,7 @@ impl Waited<'_> {
         Said {
             title: format!(
                 "what {} sends is held for {} on {interface}: netem is set to delay it",
-                words::who(self.victim),
+                self.victim,
                 words::seconds(self.seconds)
             ),
             // Of one who sends seldom, few stand there at a time: that number would read as no fault at all.
@@ -289,7 +327,7 @@ impl Waited<'_> {
         Said {
             title: format!(
                 "packets of {} wait {} behind {by} on {}",
-                words::who(self.victim),
+                self.victim,
                 words::seconds(self.seconds),
                 self.queue.last.interface
             ),
@@ -311,7 +349,7 @@ impl Waited<'_> {
         Said {
             title: format!(
                 "what {} sends waits {} in the queue of {interface}",
-                words::who(self.victim),
+                self.victim,
                 words::seconds(self.seconds)
             ),
             text: format!(

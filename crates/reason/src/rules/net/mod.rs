@@ -1,6 +1,7 @@
 //! What holds network traffic back: the ladder of its rules.
 //!
-//! The order is the order of proof. A server that does not accept, a name server that does not answer, a neighbour that does not
+//! The order is the order of proof. A server that does not accept, a packet that this very host dropped (by its filter, for want
+//! of room in a table, a backlog or a tap), a name server that does not answer, a neighbour that does not
 //! answer ARP and a socket that drops are read from their own counters and tables (a name server first: it has a way out of its
 //! own); so is a segment that waits for an acknowledgement. A queue of this host that never empties explains whatever passes it. A
 //! window that the receiver leaves shut is counted by the sender's own kernel (chrono, as `ss -ti` shows it), like the
@@ -12,16 +13,23 @@
 //! Must not: hold anything but the ladder.
 
 pub(crate) mod accept_queue;
+pub(crate) mod address_duplicate;
+pub(crate) mod backlog_full;
 pub(crate) mod class_ceiling;
+pub(crate) mod conntrack_full;
 pub(crate) mod delayed_ack;
 mod dns_answered;
 mod dns_remedies;
 pub(crate) mod dns_timeout;
 mod dropped_datagrams;
+mod dropped_packets;
+pub(crate) mod filter_drop;
 pub(crate) mod local_queue;
 pub(crate) mod loss;
 mod losses;
 pub(crate) mod neighbour_failed;
+pub(crate) mod overlay_port;
+pub(crate) mod ports_exhausted;
 pub(crate) mod proxy_queue;
 mod queue_commands;
 mod queued_questions;
@@ -34,6 +42,7 @@ pub(crate) mod sendbuf_limited;
 pub(crate) mod slow_peer;
 pub(crate) mod socket_full;
 mod standing_queue;
+pub(crate) mod tap_full;
 #[cfg(test)]
 mod tests;
 pub(crate) mod udp_flood;
@@ -44,8 +53,15 @@ mod writers;
 /// The rules of this area; the first that matches claims an end.
 pub static LADDER: &[&super::Rule] = &[
     &accept_queue::RULE,
+    &conntrack_full::RULE,
+    &filter_drop::RULE,
+    &backlog_full::RULE,
+    &tap_full::RULE,
     &dns_timeout::RULE,
+    &overlay_port::RULE,
     &neighbour_failed::RULE,
+    &ports_exhausted::RULE,
+    &address_duplicate::RULE,
     &delayed_ack::RULE,
     &socket_full::RULE,
     &udp_flood::RULE,

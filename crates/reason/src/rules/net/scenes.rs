@@ -183,6 +183,30 @@ pub fn of_stream(mut flow: Fact) -> Fact {
     flow
 }
 
+/// Packets of a flow that were dropped on eth0 for a reason.
+pub fn dropped(reason: &str, protocol: &str, from: &str, to: &str, packets: u64) -> Fact {
+    let flow = DroppedFlow {
+        protocol: protocol.into(),
+        from: address(from),
+        to: address(to),
+        packets,
+        first_ns: 1,
+        last_ns: LOOK_NS,
+        socket_ino: 0,
+        sender: None,
+        receiver: None,
+    };
+    fact(Body::PacketDrops(PacketDrops {
+        netns: 1,
+        interface: "eth0".into(),
+        index: 2,
+        reason: reason.into(),
+        function: String::new(),
+        packets,
+        flows: vec![flow],
+    }))
+}
+
 /// A UDP socket of process 20 that drops, with what its namespace counts over the look.
 pub fn datagrams(dropped: u64, counted: u64, read: u64) -> Vec<Fact> {
     let socket = inet("udp", 400, "0.0.0.0:5000", "0.0.0.0:0", 0);

@@ -5,6 +5,7 @@
 use super::scenes::*;
 use crate::facts::*;
 use crate::rules::scenes::LOOK_NS;
+use crate::rules::wording::Severity;
 
 #[test]
 fn a_standing_queue_is_reported_with_its_time_and_who_fills_it() {
@@ -15,6 +16,30 @@ fn a_standing_queue_is_reported_with_its_time_and_who_fills_it() {
     assert_eq!(found[0].victims[0].pid, 10);
     let time = found[0].evidence.iter().find(|e| e.unit == "ms").expect("a time");
     assert!((time.value - 303.0).abs() < 0.1, "{time:?}");
+}
+
+#[test]
+fn what_passes_through_waits_behind_the_flow_that_fills_the_queue() {
+    let elsewhere = |keeps: u64| {
+        let mut facts = queue(290);
+        for fact in &mut facts {
+            if let Body::QdiscFlow(flow) = &mut fact.body
+                && flow.socket_ino != keeps
+            {
+                flow.process = None;
+            }
+        }
+        findings(facts)
+    };
+    let found = elsewhere(0);
+    assert_eq!((&*found[0].code, found[0].severity), ("net.local_queue", Severity::Warning));
+    assert_eq!(found[0].culprit.name, "udp 10.0.0.1:7000 to 10.0.0.2:9");
+    assert!(
+        found[0].title.starts_with("packets of udp 10.0.0.1:7001 to 10.0.0.2:9 wait 303 ms behind"),
+        "{}",
+        found[0].title
+    );
+    assert_eq!(elsewhere(7_000)[0].culprit.name, "tbf of eth0", "a process of this host fills it");
 }
 
 #[test]

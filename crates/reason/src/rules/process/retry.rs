@@ -1,6 +1,7 @@
 //! process.retry: a call is refused again and again, with sleeps in between, until somebody makes it possible.
 //!
-//! Mostly connections to a server that is not there (ECONNREFUSED), and a server whose address another has (EADDRINUSE); also
+//! Mostly connections to a server that is not there (ECONNREFUSED), and a server whose address another has (EADDRINUSE), or this
+//! host has not (EADDRNOTAVAIL); also
 //! writes to a file system without room; what the caller has no right to (refused_right.rs); and whole programs that fail
 //! (failed_program.rs). Locks and limits have rules of their own before this one. The two facts are the refusals
 //! and the sleeps between them, of two interfaces. Must not: name whoever should listen there; nobody is there to be seen.
@@ -20,6 +21,7 @@ use crate::rules::refusal_words;
 use crate::rules::wording::{Culprit, Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, culprit};
 use crate::waits::WaitClass;
+use std::net::SocketAddr;
 
 /// The rule.
 pub static RULE: Rule = Rule {
@@ -69,13 +71,15 @@ pub static RULE: Rule = Rule {
 };
 
 fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
-    use WaitClass::{FailedProgram, RefusedConnection, RefusedLimit, RefusedRight, TakenAddress};
+    use WaitClass::{
+        FailedProgram, NoAddress, RefusedConnection, RefusedLimit, RefusedRight, TakenAddress,
+    };
     match end.class {
         FailedProgram => return failed_program::matched(measures, end),
         RefusedRight => return refused_right::matched(measures, end),
         _ => {}
     }
-    if !matches!(end.class, RefusedConnection | RefusedLimit | TakenAddress) {
+    if !matches!(end.class, RefusedConnection | RefusedLimit | TakenAddress | NoAddress) {
         return None;
     }
     let tries = refusal_words::tries(measures, end)?;
@@ -154,6 +158,9 @@ fn refused(
     let (victim, by) = (&loss.victim, words::who(&tries.last.thread));
     let slept = refusal_words::between(tries, loss.seconds, loss.wall_seconds);
     let (title, text, remedy) = match (&end.object, end.class) {
+        (Object::Address(address), WaitClass::NoAddress) => {
+            no_address(victim, &slept, *address, tries)
+        }
         (Object::Address(address), _) => (
             format!("{victim} waits for somebody to listen on {name}: its connections are refused"),
             format!(
@@ -190,6 +197,35 @@ fn refused(
             ..Remedy::default()
         },
     )
+}
+
+/// It asked for an address that this host does not have, or for any port to reach one.
+fn no_address(
+    victim: &str,
+    slept: &str,
+    address: SocketAddr,
+    tries: &Tries<'_>,
+) -> (String, String, (&'static str, String)) {
+    let by = words::who(&tries.last.thread);
+    match tries.last.syscall.as_str() {
+        "connect" => (
+            format!("{victim} waits for a port to connect to {address} from: it is given none"),
+            format!(
+                "{slept} {by} was the last to try. The host has no address or no port left for such a connection."
+            ),
+            (
+                "see how many connections there are to it, those that have ended included",
+                format!("ss -tan dst {address}"),
+            ),
+        ),
+        _ => (
+            format!("{victim} waits for the address {}: this host does not have it", address.ip()),
+            format!(
+                "{slept} {by} was the last to try. Nobody can listen on an address that no interface has, or not yet."
+            ),
+            ("see which addresses there are", "ip addr show".to_string()),
+        ),
+    }
 }
 
 #[cfg(test)]
@@ -283,6 +319,17 @@ mod tests {
         assert!(found.title.ends_with("nginx 20 has that address"), "{}", found.title);
         assert_eq!(report.answer.ends[0].end, EndKind::Sleep);
         assert_eq!(of(vec![listens("127.0.0.2")]).findings[0].culprit.pid, None);
+    }
+
+    #[test]
+    fn an_address_that_the_host_does_not_have_is_waited_for() {
+        let without = |syscall: &str| {
+            let syscall = syscall.into();
+            Denied { errno: 99, syscall, ..connect("10.0.0.7:5432") }
+        };
+        let title = |syscall| client(&without(syscall), 3).findings[0].title.clone();
+        assert!(title("bind").ends_with("the address 10.0.0.7: this host does not have it"));
+        assert!(title("connect").ends_with("from: it is given none"));
     }
 
     #[test]

@@ -1,0 +1,147 @@
+//! What packets were dropped by, where the reason alone does not say who is behind it: rules of the packet filter, and who has a
+//! tun or tap device open.
+//!
+//! Both are read as the look ends, and only where a packet was dropped for that reason: a dump of all rules of a host, or a walk over all
+//! descriptors, is too much for a look that has no use for it. Must not: say which rule it was, change anything, or open a file
+//! but of /proc.
+//!
+//! Edit together: netlink/nftables.rs (what a rule says), events.rs (what was dropped).
+
+use super::look::Look;
+use super::netlink::{Place, nftables};
+use super::reader::{Opening, Reader};
+use crate::SourceError;
+use crate::system::clock::now;
+use crate::system::links::{link, namespace_inode};
+use crate::system::{Roots, blind, text};
+use holdup_reason::facts::{Body, Fact, PacketDrops, TapReader, ThreadRef};
+use std::collections::BTreeSet;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+
+/// The reason, and the function that drops for it, where the kernel gives no reasons.
+const FILTER: [&str; 2] = ["NETFILTER_DROP", "nf_hook_slow"];
+const FULL_RING: [&str; 2] = ["FULL_RING", "tun_net_xmit"];
+/// Descriptors that are looked at: some tenths of a second on a host with that many.
+const DESCRIPTORS_MAX: usize = 100_000;
+
+/// See the head of the file.
+pub struct DropCauses;
+
+impl Reader for DropCauses {
+    fn open(_: &mut Look, _: &mut Opening) -> Result<Self, SourceError> {
+        Ok(Self)
+    }
+
+    fn close(&mut self, look: &mut Look, facts: &mut Vec<Fact>) -> Result<(), SourceError> {
+        let at_ns = now();
+        let filtered: BTreeSet<u32> = dropped(look, FILTER).map(|(netns, _)| netns).collect();
+        if let (Some(netlink), false) = (look.netlink.as_mut(), filtered.is_empty()) {
+            let read = netlink.ask(move |place, buffer| filter_rules(place, buffer, &filtered));
+            facts.extend(read.into_iter().map(|body| Fact { at_ns, body }));
+        }
+        let full: BTreeSet<String> = dropped(look, FULL_RING).map(|(_, name)| name).collect();
+        if !full.is_empty() {
+            for reader in tap_readers(&look.roots, &full) {
+                look.identities.want(reader.process.pid);
+                facts.push(Fact { at_ns, body: Body::TapReader(reader) });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where packets were dropped for a reason: namespace and interface.
+fn dropped(
+    look: &Look,
+    [reason, function]: [&'static str; 2],
+) -> impl Iterator<Item = (u32, String)> {
+    let is_it = move |drops: &PacketDrops| match drops.reason.as_str() {
+        "" => drops.function == function,
+        given => given == reason,
+    };
+    look.last.sums.iter().filter_map(move |body| match body {
+        Body::PacketDrops(drops) if is_it(drops) => Some((drops.netns, drops.interface.clone())),
+        _ => None,
+    })
+}
+
+fn filter_rules(
+    place: &mut Place,
+    buffer: &mut Vec<u8>,
+    wanted: &BTreeSet<u32>,
+) -> io::Result<Vec<Body>> {
+    let netns = place.namespace.netns;
+    if !wanted.contains(&netns) {
+        return Ok(Vec::new());
+    }
+    let read = place.filter_socket().and_then(|socket| nftables::dropping(&socket, buffer));
+    Ok(match read {
+        Ok(mut rules) => {
+            rules.iter_mut().for_each(|rule| rule.netns = netns);
+            rules.into_iter().map(Body::FilterRule).collect()
+        }
+        Err(error) => {
+            let therefore = "which rule of the packet filter drops there is not known";
+            vec![Body::Blind(blind(&format!("filters.{netns}"), &error, therefore))]
+        }
+    })
+}
+
+/// Who has one of these devices open.
+fn tap_readers(roots: &Roots, interfaces: &BTreeSet<String>) -> Vec<TapReader> {
+    const DEVICE: &[u8] = b"/dev/net/tun";
+    let (mut found, mut looked_at) = (Vec::new(), 0);
+    for pid in text::ids(&roots.proc).unwrap_or_default() {
+        let Ok(descriptors) = std::fs::read_dir(roots.process(pid, "fd")) else { continue };
+        for descriptor in descriptors.flatten() {
+            looked_at += 1;
+            if looked_at > DESCRIPTORS_MAX {
+                return found;
+            }
+            let leads_to = std::fs::read_link(descriptor.path());
+            if !leads_to.is_ok_and(|to| to.as_os_str().as_bytes().ends_with(DEVICE)) {
+                continue;
+            }
+            let fd = descriptor.file_name();
+            let info = text::read(&roots.process(pid, "fdinfo").join(fd)).unwrap_or_default();
+            let Some(interface) = interface_of(&info).filter(|it| interfaces.contains(it)) else {
+                continue;
+            };
+            let netns = link(&roots.process(pid, "ns/net"));
+            let netns = netns.as_deref().and_then(namespace_inode).unwrap_or(0);
+            let comm = text::read_text(&roots.process(pid, "comm")).unwrap_or_default();
+            let comm = comm.trim_end().to_string();
+            let process = ThreadRef { tid: pid, pid, start_ns: 0, comm };
+            let reader = TapReader { netns, interface, process };
+            if !found.contains(&reader) {
+                found.push(reader);
+            }
+        }
+    }
+    found
+}
+
+/// `iff:\ttap0`.
+fn interface_of(info: &[u8]) -> Option<String> {
+    let line = text::lines(info).find_map(|line| line.strip_prefix(b"iff:"))?;
+    text::words(line).next().map(text::lossy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_descriptor_of_a_tap_says_which() {
+        let info = b"pos:\t0\nflags:\t0100002\nmnt_id:\t24\nino:\t9\niff:\ttap0\n";
+        assert_eq!(interface_of(info).as_deref(), Some("tap0"));
+        assert_eq!(interface_of(b"pos:\t0\niff:\t\n"), None);
+    }
+
+    #[test]
+    fn who_has_none_open_is_no_reader() {
+        let roots = Roots::default();
+        assert_eq!(tap_readers(&roots, &BTreeSet::from(["no such device".to_string()])), []);
+    }
+}

@@ -1,0 +1,97 @@
+//! Addresses that cannot be used, or not yet: asked for by RTM_GETADDR, parsed from RTM_NEWADDR (include/uapi/linux/if_addr.h).
+//!
+//! Read once, as the look ends: an address that failed stays so, and one that is still asked about is only worth a word if it is then. Any bytes
+//! may come in; fuzzed. Must not: report the addresses that work.
+
+use super::Place;
+use super::attributes::*;
+use super::exchange::dump;
+use crate::SourceError;
+use crate::readers::look::Look;
+use crate::readers::reader::{Opening, Reader};
+use crate::system::clock::now;
+use holdup_reason::facts::{Body, Fact, UnusableAddress};
+use std::io;
+
+const RTM_GETADDR: u16 = 22;
+
+/// See the head of the file.
+pub struct Addresses;
+
+impl Reader for Addresses {
+    fn open(_: &mut Look, _: &mut Opening) -> Result<Self, SourceError> {
+        Ok(Self)
+    }
+
+    fn close(&mut self, look: &mut Look, facts: &mut Vec<Fact>) -> Result<(), SourceError> {
+        let Some(netlink) = look.netlink.as_mut() else { return Ok(()) };
+        let at_ns = now();
+        facts.extend(netlink.ask(unusable).into_iter().map(|body| Fact { at_ns, body }));
+        Ok(())
+    }
+}
+
+fn unusable(place: &mut Place, buffer: &mut Vec<u8>) -> io::Result<Vec<Body>> {
+    let mut found = Vec::new();
+    // struct ifaddrmsg, all zero: every family and interface.
+    dump(&place.socket, RTM_GETADDR, &[0; 8], buffer, |message| found.extend(address_of(message)))?;
+    for address in &mut found {
+        address.netns = place.namespace.netns;
+        if let Some(interface) = place.interfaces.get(&address.index) {
+            address.interface.clone_from(&interface.name);
+        }
+    }
+    Ok(found.into_iter().map(Body::UnusableAddress).collect())
+}
+
+/// A RTM_NEWADDR message behind its netlink header; none of an address that works. The namespace and the name are the caller's.
+pub fn address_of(message: &[u8]) -> Option<UnusableAddress> {
+    const IFA_ADDRESS: u16 = 1;
+    const IFA_LOCAL: u16 = 2;
+    const IFA_FLAGS: u16 = 8;
+    const OPTIMISTIC: u32 = 0x04;
+    const DADFAILED: u32 = 0x08;
+    const TENTATIVE: u32 = 0x40;
+    let prefix = *message.get(1)?;
+    let index = u32_at(message, 4)?;
+    let found = attributes(message.get(8..)?);
+    let flags = found.get(&IFA_FLAGS).and_then(|flags| u32_at(flags, 0));
+    let flags = flags.unwrap_or_else(|| u32::from(message[2]));
+    let duplicate = flags & DADFAILED != 0;
+    if !duplicate && (flags & TENTATIVE == 0 || flags & OPTIMISTIC != 0) {
+        return None;
+    }
+    let address = found.get(&IFA_LOCAL).or_else(|| found.get(&IFA_ADDRESS))?;
+    Some(UnusableAddress {
+        netns: 0,
+        interface: String::new(),
+        index,
+        address: super::attributes::address(address)?,
+        prefix,
+        duplicate,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(flags: u32) -> Vec<u8> {
+        let mut message = vec![10, 64, 0, 0, 3, 0, 0, 0];
+        put_attribute(&mut message, 1, &[0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9]);
+        put_attribute(&mut message, 8, &flags.to_ne_bytes());
+        message
+    }
+
+    #[test]
+    fn only_addresses_that_do_not_work_are_reported() {
+        let duplicate = |flags| address_of(&message(flags)).map(|it| it.duplicate);
+        assert_eq!(duplicate(0x80), None);
+        assert_eq!(duplicate(0x80 | 0x40), Some(false));
+        assert_eq!(duplicate(0x80 | 0x40 | 0x08), Some(true));
+        assert_eq!(duplicate(0x80 | 0x40 | 0x04), None, "it is used meanwhile");
+        let found = address_of(&message(0x48)).unwrap();
+        assert_eq!((found.index, found.prefix), (3, 64));
+        assert_eq!(found.address.to_string(), "fd00::9");
+    }
+}

@@ -1,0 +1,190 @@
+//! net.address_duplicate: an address of this host cannot be used, because another answered for it when the kernel asked.
+//!
+//! The kernel's own mark on the address (IFA_F_DADFAILED) says it. Who waits for it is refused it (EADDRNOTAVAIL); where nobody is seen to
+//! wait it is a note, since the address stays unusable for ever. Must not: fire on an address that is still being asked about (tentative).
+//! Rejected: the line in the kernel's log (it is printed once, and scrolls away).
+
+use crate::facts::UnusableAddress;
+use crate::graph::end::End;
+use crate::measure::Measures;
+use crate::model::object::Object;
+use crate::model::words;
+use crate::rules::action::{Action, Question};
+use crate::rules::engine::Loss;
+use crate::rules::net::losses::of_measure;
+use crate::rules::net::ways_out::command_in;
+use crate::rules::proof::Proof;
+use crate::rules::wording::{Culprit, Evidence, Remedy, Severity, Wording};
+use crate::rules::{Finds, Losses, Match, Refutation, Rule};
+use crate::waits::WaitClass;
+
+/// The rule.
+pub static RULE: Rule = Rule {
+    code: "net.address_duplicate",
+    title: "An address of this host is taken by another, and cannot be used",
+    theory: "Before it uses an address of IPv6 the kernel asks the link whether somebody has it (duplicate address detection). If an \
+             answer comes, or its own question comes back by a bridge that sends frames back where they came from, the address is marked as failed and never used: programs \
+             that want to listen on it get EADDRNOTAVAIL until somebody takes the address off and gives it again.",
+    needs: &["the kernel marked the address as a duplicate (dadfailed)"],
+    refuted_by: &[
+        Refutation::new(
+            "the address is still being asked about",
+            "an_address_that_is_still_asked_about_is_no_duplicate",
+        ),
+        Refutation::new(
+            "it is another address that is waited for",
+            "who_waits_for_another_address_loses_nothing_to_it",
+        ),
+    ],
+    remedies: &["find who has the address", "give it again once nobody else has it"],
+    stories: &["S2.11"],
+    thresholds: &[],
+    finds: Finds::Look(find),
+};
+
+fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
+    let failed = measures.model.net.unusable.iter().filter(|it| it.duplicate);
+    failed.filter_map(|failed| matched(measures, ends, failed)).collect()
+}
+
+fn matched<'m>(
+    measures: &'m Measures<'m>,
+    ends: &'m [End],
+    failed: &'m UnusableAddress,
+) -> Option<Match<'m>> {
+    let waits_for_it = |end: &End| match &end.object {
+        Object::Address(address) => {
+            end.class == WaitClass::NoAddress
+                && address.ip() == failed.address
+                && !end.victims.is_empty()
+        }
+        _ => false,
+    };
+    let claims: Vec<usize> = (0..ends.len()).filter(|at| waits_for_it(&ends[*at])).collect();
+    let by = Culprit::peer(failed.address.to_string(), failed.address.to_string());
+    let new = Match::new(by, Proof::Read, move |loss| wording(measures, failed, loss));
+    if !claims.is_empty() {
+        return Some(claims.into_iter().fold(new, |matched, at| matched.claiming(at, None)));
+    }
+    // Of a process or a command only what it waits for.
+    if !measures.concerns(&crate::facts::ThreadRef::default()) {
+        return None;
+    }
+    let object = Object::PacketQueue {
+        netns: failed.netns,
+        interface: failed.interface.as_str().into(),
+        handle: "".into(),
+    };
+    let mut matched = of_measure(measures, new, object, Losses::new(), None);
+    matched.severity_max = Severity::Note;
+    Some(matched)
+}
+
+fn wording(measures: &Measures<'_>, failed: &UnusableAddress, loss: &Loss<'_>) -> Wording {
+    let (address, interface) = (failed.address, &failed.interface);
+    let title = match loss.end {
+        Some(_) => format!(
+            "{} waits for {address}, which {interface} cannot use: another on its link has that address",
+            loss.victim
+        ),
+        None => format!("{interface} cannot use its address {address}: another on its link has it"),
+    };
+    let spent = match loss.end {
+        Some(_) => format!("{} pass so. ", words::of_window(loss.seconds, loss.wall_seconds)),
+        None => String::new(),
+    };
+    let ip = command_in(measures.model, failed.netns, "ip");
+    let device = words::shell(interface);
+    let prefix = failed.prefix;
+    Wording {
+        title,
+        text: format!(
+            "{spent}When the kernel asked the link for {address}, an answer came, so it marked the address as a duplicate (dadfailed) and does \
+             not use it. It stays so until the address is taken off and given again; a bridge that sends frames back where they came from \
+             (hairpin) makes the same of an address that nobody else has.",
+        ),
+        evidence: vec![Evidence::new(
+            format!("{address} on {interface} is marked as a duplicate"),
+            1.0,
+            "1",
+            "rtnetlink RTM_GETADDR IFA_F_DADFAILED",
+        )],
+        remedy: vec![
+            Remedy {
+                text: "see the mark".into(),
+                command: format!("{ip} addr show dev {device} dadfailed"),
+                action: Some(Action::look(Question::State).through(ip.through.as_ref())),
+                ..Remedy::default()
+            },
+            Remedy::to(format!(
+                "once nobody else has it, give it again: {ip} addr del {address}/{prefix} dev {device}, then the same with add"
+            )),
+        ],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::answer::explain;
+    use crate::facts::*;
+    use crate::rules::scenes::*;
+    use crate::rules::wording::Severity;
+
+    const CODE: &str = "net.address_duplicate";
+    const SECOND: Ns = 1_000_000_000;
+
+    fn unusable(duplicate: bool) -> Fact {
+        fact(Body::UnusableAddress(UnusableAddress {
+            netns: 1,
+            interface: "eth0".into(),
+            index: 2,
+            address: "fd00::9".parse().expect("an address"),
+            prefix: 64,
+            duplicate,
+        }))
+    }
+
+    /// A server that wants to listen on an address, three times.
+    fn binds(address: &str, duplicate: bool) -> Vec<Fact> {
+        let mut facts = host();
+        facts.push(of_process(10, "server"));
+        let address = Some(address.parse().expect("an address"));
+        let refusal = Denied { errno: 99, address, ..refusal(10, "server", "bind") };
+        for at in 1..=3 {
+            facts.push(Fact { at_ns: at * SECOND, body: Body::Denied(refusal.clone()) });
+            facts.push(slept(10, "server", at * SECOND + 1_000, (at + 1) * SECOND - 1_000));
+        }
+        facts.push(unusable(duplicate));
+        facts
+    }
+
+    #[test]
+    fn an_address_that_another_has_is_what_is_waited_for() {
+        let found = explain(binds("[fd00::9]:80", true)).findings;
+        assert_eq!((&*found[0].code, found.len()), (CODE, 1));
+        assert_eq!(
+            found[0].title,
+            "server waits for fd00::9, which eth0 cannot use: another on its link has that address"
+        );
+    }
+
+    #[test]
+    fn where_nobody_waits_it_is_a_note() {
+        let mut facts = host();
+        facts.push(unusable(true));
+        let found = explain(facts).findings;
+        assert_eq!((&*found[0].code, found[0].severity), (CODE, Severity::Note));
+    }
+
+    #[test]
+    fn an_address_that_is_still_asked_about_is_no_duplicate() {
+        let found = explain(binds("[fd00::9]:80", false)).findings;
+        assert!(found.iter().all(|it| it.code != CODE), "{found:?}");
+    }
+
+    #[test]
+    fn who_waits_for_another_address_loses_nothing_to_it() {
+        let found = explain(binds("[fd00::8]:80", true)).findings;
+        assert!(found.iter().all(|it| it.code != CODE || it.victims.is_empty()), "{found:?}");
+    }
+}

@@ -1,0 +1,182 @@
+//! What the rules of dropped packets share: who waits for a packet that this host itself dropped.
+//!
+//! A wait counts as lost to a drop if packets of its very socket were dropped for that reason within the look, and it lasted as long as
+//! a lost packet costs. Must not: say whose fault a drop is.
+
+use crate::facts::{DroppedFlow, InetRef, PacketDrops, ThreadRef};
+use crate::graph::end::{End, EndKind};
+use crate::measure::Measures;
+use crate::measure::packet_drops::{Dropped, of_address, of_reason, of_socket};
+use crate::model::object::Object;
+use crate::model::words;
+use crate::rules::net::losses::of_measure;
+use crate::rules::net::who_waits::who_waits;
+use crate::rules::wording::Severity;
+use crate::rules::{Losses, Match};
+use crate::threshold::Threshold;
+use crate::waits::WaitClass;
+use crate::waits::poll_intent::TCP_SYN_SENT;
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+
+/// The wait that a lost packet makes.
+pub static LOST_ONE: Threshold = Threshold::new(
+    0.2,
+    "s",
+    "the longest wait: TCP sends a packet again after this time at the earliest, so a shorter wait is for something else",
+    "TCP_RTO_MIN (include/net/tcp.h)",
+);
+/// Part of the look that is lost.
+pub static NOTICED: Threshold = Threshold::new(
+    0.05,
+    "1",
+    "seconds lost for each second of the look: what costs less is a moment",
+    "as for a warning (Severity::of)",
+);
+
+/// Drops a second that count where nobody is seen to wait.
+pub static DROPS: Threshold = Threshold::new(
+    10.0,
+    "1/s",
+    "packets dropped: fewer are a burst now and then",
+    "chosen, as for datagrams: one of a hundred clients that ask ten times a second",
+);
+/// Part of the packets that is dropped.
+pub static SERIOUS: Threshold = Threshold::new(
+    0.05,
+    "1",
+    "part of the packets that is dropped, from which it is worth a warning although nobody is seen to wait",
+    "chosen, as for datagrams: one question of twenty without an answer",
+);
+
+/// An end whose packets were dropped.
+pub struct Losing<'m> {
+    /// Index into the ends.
+    pub end: usize,
+    /// Whom it is about.
+    pub remote: SocketAddr,
+    /// The namespace of its socket; none if the socket is not known.
+    pub netns: Option<u32>,
+    /// It waits to be connected.
+    pub connects: bool,
+    /// What was dropped, most first.
+    pub dropped: Vec<Dropped<'m>>,
+}
+
+/// Ends of which packets were dropped for a reason.
+pub fn losing<'m>(measures: &'m Measures<'m>, ends: &[End], reason: &str) -> Vec<Losing<'m>> {
+    let mut all = Vec::new();
+    for (at, end) in ends.iter().enumerate() {
+        let kinds = [EndKind::Remote, EndKind::Link, EndKind::Sleep];
+        let is_open = kinds.contains(&end.kind) && !end.victims.is_empty();
+        if !is_open || end.longest_seconds < LOST_ONE.value {
+            continue;
+        }
+        let (mut dropped, socket, remote) = match &end.object {
+            Object::Inet(ino) => {
+                let Some(socket) = measures.model.called.socket(*ino) else { continue };
+                (of_socket(measures.model, reason, socket), Some(socket), socket.remote)
+            }
+            Object::DnsServer(Some(server), _) => {
+                (of_address(measures.model, reason, *server), None, *server)
+            }
+            _ => match by_clock(measures, end, reason) {
+                Some(question) => (vec![question], None, question.flow.to),
+                None => continue,
+            },
+        };
+        if dropped.is_empty() {
+            continue;
+        }
+        dropped.sort_by_key(|one| std::cmp::Reverse(one.flow.packets));
+        let connects = connects(end, socket);
+        all.push(Losing { end: at, remote, netns: socket.map(|it| it.netns), connects, dropped });
+    }
+    all
+}
+
+/// A program that asks by UDP in an event loop waits for the clock as well: of a command, what it sent last and was dropped. Of all
+/// others' sleeps nothing says what they are for.
+fn by_clock<'m>(measures: &'m Measures<'m>, end: &End, reason: &str) -> Option<Dropped<'m>> {
+    let model = measures.model;
+    let by_clock = matches!(end.class, WaitClass::Timer | WaitClass::Idle);
+    if end.kind != EndKind::Sleep || !by_clock || !measures.is_command() {
+        return None;
+    }
+    let sleeps = end.links.last()?.who.pid;
+    let of = of_reason(model, reason).flat_map(|kind| kind.flows.iter().map(move |it| (kind, it)));
+    let own = of.filter(|(_, flow)| {
+        flow.protocol == "udp" && flow.sender.as_ref().is_some_and(|by| by.pid == sleeps)
+    });
+    let (kind, flow) = own.max_by_key(|(_, flow)| flow.last_ns)?;
+    Some(Dropped { kind, flow, is_outgoing: true })
+}
+
+/// An event loop connects without waiting.
+fn connects(end: &End, socket: Option<&InetRef>) -> bool {
+    end.class == WaitClass::SocketConnect || socket.is_some_and(|it| it.state == TCP_SYN_SENT)
+}
+
+/// `for a connection to 10.0.0.1:80`, `for an answer of 10.0.0.1:53 and 2 other addresses`: of the first, with all to which the
+/// same happens.
+pub fn waited_for(first: &Losing<'_>, all: &[Losing<'_>]) -> String {
+    let addresses: BTreeSet<SocketAddr> = all.iter().map(|losing| losing.remote).collect();
+    let what = if first.connects { "a connection to" } else { "an answer of" };
+    match addresses.len() {
+        0 | 1 => format!("for {what} {}", first.remote),
+        n => {
+            let others = words::count(n - 1, "other address", "other addresses");
+            format!("for {what} {} and {others}", first.remote)
+        }
+    }
+}
+
+/// Who waits for what, as the begin of a sentence: of the end that most is lost to.
+pub fn losers(measures: &Measures<'_>, ends: &[End], losing: &[Losing<'_>]) -> Option<String> {
+    let most = |it: &&Losing<'_>| (ends[it.end].seconds * 1e9) as u64;
+    let first = losing.iter().max_by_key(most)?;
+    Some(format!("{} {}", who_waits(measures, &ends[first.end]), waited_for(first, losing)))
+}
+
+/// Processes of this host that sent what was dropped.
+pub fn senders<'m>(places: &[&'m PacketDrops]) -> impl Iterator<Item = &'m ThreadRef> {
+    let flows: Vec<&'m DroppedFlow> = places.iter().flat_map(|it| &it.flows).collect();
+    flows.into_iter().filter_map(|flow| flow.sender.as_ref())
+}
+
+/// The flow of most of what was dropped, and its part, if it is the greater part.
+pub fn main_flow<'m>(places: &[&'m PacketDrops]) -> Option<(&'m DroppedFlow, f64)> {
+    let all: u64 = places.iter().map(|it| it.packets).sum();
+    let most = places.iter().flat_map(|it| &it.flows).max_by_key(|flow| flow.packets)?;
+    // A flow of thousands is an estimate.
+    let part = (most.packets as f64 / all.max(1) as f64).min(1.0);
+    (2 * most.packets > all).then_some((most, part))
+}
+
+/// A match that claims whoever waits for what was dropped; where nobody does, it is worth a warning if so much is lost.
+pub fn matched<'m>(
+    measures: &Measures<'_>,
+    ends: &[End],
+    new: Match<'m>,
+    losing: &[Losing<'_>],
+    place: &PacketDrops,
+    part: f64,
+) -> Option<Match<'m>> {
+    let lost: f64 = losing.iter().map(|it| ends[it.end].seconds).sum();
+    let mut matched = new;
+    if part >= SERIOUS.value {
+        matched.severity_min = Severity::Warning;
+    }
+    if lost >= NOTICED.value * measures.wall_seconds() {
+        return Some(losing.iter().fold(matched, |it, one| it.claiming(one.end, None)));
+    }
+    let object = Object::PacketQueue {
+        netns: place.netns,
+        interface: place.interface.as_str().into(),
+        handle: "".into(),
+    };
+    let severity_min = matched.severity_min;
+    let mut matched = of_measure(measures, matched, object, Losses::new(), None);
+    matched.severity_max = matched.severity_max.max(severity_min);
+    Some(matched)
+}

@@ -1,0 +1,385 @@
+//! net.filter_drop: the packet filter of this host drops what somebody waits for.
+//!
+//! Two witnesses: the kernel counts that packets of the waiter's very socket were dropped by netfilter, in this or another network
+//! namespace of this host, and the waiter got no answer meanwhile. Which rule it was the kernel does not say; it is read from the rules
+//! (measure/filter_rules.rs), and only a counter that moved makes it sure.
+//!
+//! Must not: blame the peer, whom the packet never reached; or name a rule that another one may be. Rejected: rules alone (a rule
+//! that would match may stand behind one that accepts).
+
+use crate::facts::FilterRule;
+use crate::graph::end::End;
+use crate::measure::Measures;
+use crate::measure::filter_rules::{Suspects, suspects};
+use crate::model::words;
+use crate::rules::action::{Action, Question};
+use crate::rules::net::dropped_packets::{LOST_ONE, Losing, NOTICED, losing, waited_for};
+use crate::rules::net::ways_out::command_in;
+use crate::rules::net::who_waits::who_waits;
+use crate::rules::proof::Proof;
+use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
+use crate::rules::{Finds, Match, Refutation, Rule};
+use std::collections::BTreeMap;
+
+/// What the kernel calls it.
+pub const REASON: &str = "NETFILTER_DROP";
+
+/// The rule.
+pub static RULE: Rule = Rule {
+    code: "net.filter_drop",
+    title: "The packet filter of this host drops what somebody waits for",
+    theory: "nftables and iptables look at each packet as it comes, is passed on, or leaves. One that a rule drops is gone without a \
+             word: the sender takes it for lost on the way and sends it again, later each time, until it gives up after minutes. \
+             The other end knows nothing of it, and is not slow.",
+    needs: &[
+        "somebody waits for a connection or an answer for 0.2 s or more",
+        "the packet filter of a network namespace of this host dropped packets of that very socket within the look",
+    ],
+    refuted_by: &[
+        Refutation::new(
+            "what the filter dropped was another flow's",
+            "a_filter_that_drops_others_explains_nothing",
+        ),
+        Refutation::new(
+            "the wait is shorter than a lost packet costs",
+            "a_short_wait_is_for_something_else",
+        ),
+        Refutation::new("the table of connections is full", "a_full_table_is_no_rule"),
+    ],
+    remedies: &["see the rules of that chain", "let these packets pass"],
+    stories: &["S2.10"],
+    thresholds: &[&LOST_ONE, &NOTICED],
+    finds: Finds::Look(find),
+};
+
+/// Ends that come down to one rule, or to the rules of one namespace.
+struct Filtered<'m> {
+    losing: Vec<Losing<'m>>,
+    suspects: Suspects<'m>,
+    netns: u32,
+    /// It was made in the namespace where it was dropped.
+    is_own: bool,
+}
+
+/// By the namespace of the filter and the rule.
+type Key<'m> = (u32, &'m str, &'m str, &'m str, u64, bool);
+
+fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
+    let mut all: BTreeMap<Key<'m>, Filtered<'m>> = BTreeMap::new();
+    for losing in losing(measures, ends, REASON) {
+        let first = losing.dropped[0];
+        // Packets that were made there have their socket with them; others came in by an interface.
+        let is_own =
+            first.is_outgoing && losing.netns.is_none_or(|netns| netns == first.kind.netns);
+        let suspects = suspects(measures.model, &first, is_own);
+        let netns = first.kind.netns;
+        let key = match suspects.rule {
+            Some(it) => (netns, &*it.family, &*it.table, &*it.chain, it.handle, is_own),
+            None => (netns, "", "", "", 0, is_own),
+        };
+        let new = || Filtered { losing: Vec::new(), suspects, netns, is_own };
+        all.entry(key).or_insert_with(new).losing.push(losing);
+    }
+    all.into_values().filter_map(|filtered| matched(measures, ends, filtered)).collect()
+}
+
+fn matched<'m>(
+    measures: &'m Measures<'m>,
+    ends: &'m [End],
+    filtered: Filtered<'m>,
+) -> Option<Match<'m>> {
+    let end = End::merged(filtered.losing.iter().map(|losing| &ends[losing.end]))?;
+    if end.seconds < NOTICED.value * measures.wall_seconds() {
+        return None;
+    }
+    let claimed: Vec<usize> = filtered.losing.iter().map(|losing| losing.end).collect();
+    let wording = wording(measures, &end, &filtered);
+    let by = match filtered.suspects.rule {
+        Some(rule) => Culprit::setting(what(rule), place(rule)),
+        None => Culprit::setting("packet filter", REASON),
+    };
+    let matched = Match::new(by, Proof::TwoWitnesses, move |_| wording.clone());
+    Some(claimed.into_iter().fold(matched, |matched, at| matched.claiming(at, None)))
+}
+
+/// `tcp dport 8080 drop`, as nft writes it.
+fn what(rule: &FilterRule) -> String {
+    if rule.handle == 0 {
+        return "policy drop".into();
+    }
+    let mut parts = Vec::new();
+    let ip = if rule.family == "ip6" { "ip6" } else { "ip" };
+    let mut address = |word: &str, it: Option<(std::net::IpAddr, u8)>| {
+        if let Some((network, bits)) = it {
+            let whole = if network.is_ipv4() { u32::BITS } else { u128::BITS };
+            let length = if u32::from(bits) == whole { String::new() } else { format!("/{bits}") };
+            parts.push(format!("{ip} {word} {network}{length}"));
+        }
+    };
+    address("saddr", rule.source);
+    address("daddr", rule.destination);
+    let protocol = rule.protocol.as_deref();
+    let port = |word: &str, port: Option<u16>| {
+        port.map(|port| format!("{} {word} {port}", protocol.unwrap_or("th")))
+    };
+    let ports = [port("sport", rule.source_port), port("dport", rule.destination_port)];
+    if let (Some(protocol), [None, None]) = (protocol, &ports) {
+        parts.push(format!("meta l4proto {protocol}"));
+    }
+    parts.extend(ports.into_iter().flatten());
+    parts.extend(rule.rest.iter().map(|name| format!("({name})")));
+    parts.push(if rule.rejects { "reject" } else { "drop" }.into());
+    parts.join(" ")
+}
+
+/// `chain ip filter OUTPUT, handle 4`.
+fn place(rule: &FilterRule) -> String {
+    let chain = format!("chain {} {} {}", rule.family, rule.table, rule.chain);
+    match rule.handle {
+        0 => chain,
+        handle => format!("{chain}, handle {handle}"),
+    }
+}
+
+fn wording(measures: &Measures<'_>, end: &End, filtered: &Filtered<'_>) -> Wording {
+    let first = &filtered.losing[0];
+    let waits = who_waits(measures, end);
+    let waited = waited_for(first, &filtered.losing);
+    let packets: u64 =
+        filtered.losing.iter().flat_map(|it| &it.dropped).map(|it| it.flow.packets).sum();
+    let is_outgoing = first.dropped[0].is_outgoing;
+    let by = match filtered.suspects.rule {
+        Some(rule) => format!("the rule \"{}\" of {}", what(rule), place(rule)),
+        None => "the packet filter there".to_string(),
+    };
+    let comma = if filtered.suspects.rule.is_some_and(|rule| rule.handle != 0) { "," } else { "" };
+    let title = match (filtered.is_own, is_outgoing) {
+        (true, _) => {
+            format!(
+                "{waits} {waited}, but its packets do not leave this host: {by}{comma} drops them"
+            )
+        }
+        (false, true) => {
+            format!(
+                "{waits} {waited}, but its packets are dropped on this host: {by}{comma} drops them"
+            )
+        }
+        (false, false) => {
+            format!(
+                "{waits} {waited}, but what comes back is dropped on this host: {by}{comma} drops it"
+            )
+        }
+    };
+    let dropped = words::count(packets as usize, "packet", "packets");
+    let text = format!(
+        "{} pass so. {dropped} of it {} dropped {}; {} All that comes of it is another try, later each time.",
+        words::of_window(end.seconds, measures.wall_seconds()),
+        if packets == 1 { "was" } else { "were" },
+        where_dropped(measures, filtered),
+        whose(filtered),
+    );
+    let mut evidence = vec![
+        Evidence::new("time waited for it", end.seconds, "s", "sched_switch"),
+        Evidence::new(
+            format!("of its packets dropped: {REASON}"),
+            packets as f64,
+            "1",
+            "kfree_skb",
+        ),
+    ];
+    if let Some((rule, packets)) =
+        filtered.suspects.rule.and_then(|rule| Some((rule, rule.packets?)))
+    {
+        let fact = format!("packets that {} has dropped since it was made", place(rule));
+        evidence.push(Evidence::new(fact, packets as f64, "1", "nfnetlink NFT_MSG_GETRULE"));
+    }
+    Wording { title, text, evidence, remedy: remedies(measures, filtered) }
+}
+
+/// In which namespace, and as what.
+fn where_dropped(measures: &Measures<'_>, filtered: &Filtered<'_>) -> String {
+    let links = &measures.model.net.links;
+    let name = links.iter().find(|link| link.netns == filtered.netns).map_or("", |l| &l.netns_name);
+    let way = if filtered.is_own { "on the way out" } else { "on the way in or through" };
+    match name {
+        "" => format!("by the packet filter {way}"),
+        name => format!("by the packet filter of network namespace {name} {way}"),
+    }
+}
+
+/// Which rule it is, or why that is not said.
+fn whose(filtered: &Filtered<'_>) -> String {
+    match (filtered.suspects.rule, filtered.suspects.all.len()) {
+        (Some(rule), _) => match rule.packets {
+            Some(packets) => format!("by its counter the rule has dropped {}.", words::count(packets as usize, "packet", "packets")),
+            None => "of the rules that drop there it is the one that fits; it has no counter that would show it.".into(),
+        },
+        (None, 0) => "no rule of nftables that drops fits it: it may be one of the older iptables, or of a program.".into(),
+        (None, several) => format!("{several} rules there drop what looks like it."),
+    }
+}
+
+fn remedies(measures: &Measures<'_>, filtered: &Filtered<'_>) -> Vec<Remedy> {
+    let nft = command_in(measures.model, filtered.netns, "nft");
+    let see = |command: String| Remedy {
+        text: "see the rules there, with their counters and handles".into(),
+        command,
+        action: Some(Action::look(Question::State).through(nft.through.as_ref())),
+        ..Remedy::default()
+    };
+    let Some(rule) = filtered.suspects.rule else {
+        return vec![see(format!("{nft} -a list ruleset"))];
+    };
+    let list = format!(
+        "{nft} -a list chain {} {} {}",
+        rule.family,
+        words::shell(&rule.table),
+        words::shell(&rule.chain)
+    );
+    let mut all = Vec::new();
+    all.extend(let_pass(measures, filtered, rule));
+    all.push(see(list));
+    all
+}
+
+/// Before a rule that iptables made another one can be put, and be taken away by the same words.
+fn let_pass(measures: &Measures<'_>, filtered: &Filtered<'_>, rule: &FilterRule) -> Option<Remedy> {
+    const BUILT_IN: [&str; 3] = ["INPUT", "FORWARD", "OUTPUT"];
+    let tool = match rule.family.as_str() {
+        "ip" => "iptables",
+        "ip6" => "ip6tables",
+        _ => return None,
+    };
+    if rule.table != "filter" || !BUILT_IN.contains(&&*rule.chain) {
+        return None;
+    }
+    let flow = filtered.losing[0].dropped[0].flow;
+    let (end, port) = match filtered.losing[0].dropped[0].is_outgoing {
+        true => (format!("-d {}", flow.to.ip()), format!("--dport {}", flow.to.port())),
+        false => (format!("-s {}", flow.from.ip()), format!("--sport {}", flow.from.port())),
+    };
+    let port = if flow.to.port() == 0 { String::new() } else { format!(" {port}") };
+    let tool = command_in(measures.model, filtered.netns, tool);
+    let of = |verb: &str| {
+        format!("{tool} {verb} {} -p {} {end}{port} -j ACCEPT", rule.chain, flow.protocol)
+    };
+    Some(Remedy {
+        text: "let them pass, if nobody meant to keep them from it".into(),
+        command: of("-I"),
+        undo: of("-D"),
+        ..Remedy::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::*;
+    use crate::rules::net::scenes::*;
+    use crate::rules::scenes::{fact, of_process, slept, thread};
+
+    const CODE: &str = "net.filter_drop";
+
+    fn rule() -> FilterRule {
+        FilterRule {
+            netns: 1,
+            family: "ip".into(),
+            table: "filter".into(),
+            chain: "OUTPUT".into(),
+            hook: "output".into(),
+            handle: 4,
+            packets: Some(7),
+            protocol: Some("tcp".into()),
+            destination_port: Some(80),
+            ..FilterRule::default()
+        }
+    }
+
+    /// A client waits to be connected, in tenths of a second, while packets of a flow are dropped.
+    fn connects(to: u64, from: &str) -> Vec<Fact> {
+        let object = inet("tcp", 100, "10.0.0.1:40000", "192.0.2.1:80", 2);
+        vec![
+            wait(10, "curl", "connect", object, 0, to),
+            dropped(REASON, "tcp", from, "192.0.2.1:80", 4),
+            fact(Body::FilterRule(rule())),
+        ]
+    }
+
+    #[test]
+    fn a_connect_that_this_hosts_own_filter_drops_ends_there() {
+        let found = findings(connects(48, "10.0.0.1:40000"));
+        assert_eq!((&*found[0].code, &*found[0].culprit.name), (CODE, "tcp dport 80 drop"));
+        assert_eq!(
+            found[0].title,
+            "curl waits for a connection to 192.0.2.1:80, but its packets do not leave this host: the rule \"tcp dport 80 drop\" of \
+             chain ip filter OUTPUT, handle 4, drops them"
+        );
+        let way = &found[0].remedy[0];
+        assert_eq!(way.command, "iptables -I OUTPUT -p tcp -d 192.0.2.1 --dport 80 -j ACCEPT");
+        assert_eq!(way.undo, "iptables -D OUTPUT -p tcp -d 192.0.2.1 --dport 80 -j ACCEPT");
+    }
+
+    #[test]
+    fn a_rule_that_says_otherwise_is_not_named() {
+        let with = |change: fn(&mut FilterRule)| {
+            let mut facts = connects(48, "10.0.0.1:40000");
+            if let Some(Fact { body: Body::FilterRule(rule), .. }) = facts.last_mut() {
+                change(rule);
+            }
+            findings(facts)[0].culprit.name.clone()
+        };
+        assert_eq!(with(|_| {}), "tcp dport 80 drop");
+        assert_eq!(with(|rule| rule.destination_port = Some(81)), "packet filter");
+        assert_eq!(with(|rule| rule.packets = Some(0)), "packet filter");
+        assert_eq!(with(|rule| rule.hook = "input".into()), "packet filter");
+        assert_eq!(with(|rule| rule.netns = 2), "packet filter");
+    }
+
+    #[test]
+    fn of_two_rules_that_are_as_narrow_none_is_named() {
+        let mut facts = connects(48, "10.0.0.1:40000");
+        facts.push(fact(Body::FilterRule(FilterRule { handle: 5, ..rule() })));
+        let found = findings(facts);
+        assert_eq!((&*found[0].code, &*found[0].culprit.name), (CODE, "packet filter"));
+        assert!(found[0].text.contains("2 rules there drop"), "{}", found[0].text);
+    }
+
+    #[test]
+    fn a_filter_that_drops_others_explains_nothing() {
+        assert_eq!(codes(connects(48, "10.0.0.1:40001")), ["net.slow_peer"]);
+    }
+
+    #[test]
+    fn a_short_wait_is_for_something_else() {
+        assert!(says(CODE, connects(3, "10.0.0.1:40000")));
+        assert!(!says(CODE, connects(1, "10.0.0.1:40000")));
+    }
+
+    /// An event loop that asked by UDP and sleeps.
+    fn asks(kind: TargetKind, sent_by: u32) -> Vec<Fact> {
+        let mut question = dropped(REASON, "udp", "10.0.0.1:40000", "192.0.2.1:53", 1);
+        if let Body::PacketDrops(drops) = &mut question.body {
+            drops.flows[0].sender = Some(thread(sent_by, "dig"));
+        }
+        let sleeps = slept(10, "dig", 100_000_000, 3_100_000_000);
+        vec![question, sleeps, of_process(10, "dig"), look_at(kind, 10)]
+    }
+
+    #[test]
+    fn who_asked_by_udp_and_sleeps_waits_for_what_was_dropped() {
+        let found = findings(asks(TargetKind::Command, 10));
+        assert_eq!(found[0].code, CODE);
+        assert!(found[0].title.starts_with("dig waits for an answer of 192.0.2.1:53, but its"));
+        assert!(!says(CODE, asks(TargetKind::Command, 11)), "another's question");
+        assert!(!says(CODE, asks(TargetKind::Host, 10)), "nobody asked what it sleeps for");
+    }
+
+    #[test]
+    fn a_full_table_is_no_rule() {
+        let mut facts = connects(48, "10.0.0.1:40000");
+        facts.extend(counters(&[("nf_conntrack.drop", 3, 9), ("nf_conntrack.entries", 8, 8)]));
+        let sysctl = Sysctl { name: "net.netfilter.nf_conntrack_max".into(), value: "8".into() };
+        facts.push(fact(Body::Sysctl(sysctl)));
+        assert_eq!(codes(facts), ["net.conntrack_full"]);
+    }
+}

@@ -1,0 +1,185 @@
+//! net.ports, net.overlay, net.duplicate: ports, tunnels and addresses that are set or used so that nothing can come of it.
+//!
+//! The proof is the kernel's list of connections, its neighbour table, its mark on the address.
+
+use super::stage::{load, pair, start, wait_bound};
+use crate::fault::{Ctx, Fault, Injected};
+use crate::undo::Guards;
+use anyhow::Result;
+
+/// The faults of this file.
+pub const FAULTS: &[&dyn Fault] = &[&Ports, &Overlay, &Duplicate];
+
+/// A server in `far_ns` on all addresses, of a drawn port: variables `port`, `server`, `server_pid`.
+fn server(ctx: &mut Ctx) -> Result<Guards> {
+    let port = 2000 + ctx.draw.index(30_000) as u16;
+    ctx.set("port", port);
+    let mut spawn = load(ctx, &["tcp-server", &format!("0.0.0.0:{port}"), "--parallel"]);
+    spawn.netns = Some(ctx.text("far_ns")?);
+    let started = start(ctx, "server", &spawn)?;
+    let mut guards = Guards::new();
+    guards.push(started.guard);
+    wait_bound(ctx, started.pid, "tcp", port)?;
+    Ok(guards)
+}
+
+/// Another uses up the ports from which the workload's server can be connected to.
+///
+/// Parameters: `ports`; `kind` (`held`: connections that stand; `ended`: in TIME-WAIT). The workload is `connect_ask.py {far_ip}
+/// {port} ...` in `{near_ns}`. Variables: of [`pair`]; `port`, `first`, `last` (of the range); `holder`, `holder_pid`.
+struct Ports;
+
+impl Ports {
+    /// Connections to the server, in whatever state.
+    fn count(ctx: &Ctx) -> Result<f64> {
+        let to = format!("{}:{}", ctx.text("far_ip")?, ctx.text("port")?);
+        let shown = ctx.tool("ss", &["-N", &ctx.text("near_ns")?, "-tanH", "dst", &to])?;
+        Ok(shown.lines().count() as f64)
+    }
+}
+
+impl Fault for Ports {
+    fn name(&self) -> &'static str {
+        "net.ports"
+    }
+
+    fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
+        let mut guards = pair(ctx)?;
+        guards.append(server(ctx)?);
+        let first = 33_000 + ctx.draw.index(20_000);
+        let last = first + ctx.number("ports")? as usize - 1;
+        let set = format!("echo {first} {last} >/proc/sys/net/ipv4/ip_local_port_range");
+        ctx.tool("ip", &["netns", "exec", &ctx.text("near_ns")?, "sh", "-c", &set])?;
+        ctx.set("first", first);
+        ctx.set("last", last);
+        Ok(guards)
+    }
+
+    fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
+        let to = format!("{}:{}", ctx.text("far_ip")?, ctx.text("port")?);
+        let ports = ctx.text("ports")?;
+        let held = ["tcp-client", &to, "--keep", "--threads", &ports, "--every-ms", "1000"];
+        let ended = ["tcp-client", &to, "--threads", "8", "--every-ms", "1"];
+        let held = if ctx.text("kind")? == "held" { &held[..] } else { &ended[..] };
+        let mut spawn = load(ctx, held);
+        spawn.netns = Some(ctx.text("near_ns")?);
+        let mut guards = Guards::new();
+        guards.push(start(ctx, "holder", &spawn)?.guard);
+        Ok(guards.into())
+    }
+
+    fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
+        Ok(Some(Self::count(ctx)? >= ctx.number("ports")?))
+    }
+}
+
+/// The near end of the tunnel that the workload's server is behind is made anew with another port than the far one.
+///
+/// Parameters: `id`. The workload is `tcp-client {behind_ip}:{port}` in `{near_ns}`. Variables: of [`pair`]; `port`, `tunnel`,
+/// `behind_ip`.
+struct Overlay;
+
+/// The standard's, and Linux's own.
+const PORTS: [u16; 2] = [4_789, 8_472];
+
+impl Overlay {
+    fn tunnel(ctx: &Ctx, side: &str, other: &str, port: u16, last: u8) -> Result<()> {
+        let (ns, id) = (ctx.text(&format!("{side}_ns"))?, ctx.text("id")?);
+        let (local, remote) = (ctx.text(&format!("{side}_ip"))?, ctx.text(&format!("{other}_ip"))?);
+        let (tunnel, net) = (ctx.text("tunnel")?, ctx.text("behind")?);
+        let port = port.to_string();
+        let ends = ["id", &id, "local", &local, "remote", &remote, "dstport", &port];
+        let add = ["-n", &ns, "link", "add", &tunnel, "type", "vxlan"];
+        ctx.tool("ip", &[&add[..], &ends].concat())?;
+        let address = format!("{net}.{last}/24");
+        ctx.tool("ip", &["-n", &ns, "addr", "add", &address, "dev", &tunnel])?;
+        ctx.tool("ip", &["-n", &ns, "link", "set", &tunnel, "up"])?;
+        Ok(())
+    }
+}
+
+impl Fault for Overlay {
+    fn name(&self) -> &'static str {
+        "net.overlay"
+    }
+
+    fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
+        let mut guards = pair(ctx)?;
+        guards.append(server(ctx)?);
+        let behind = format!("192.168.{}", ctx.draw.index(250));
+        let tunnel = format!("vx{}", ctx.draw.index(99));
+        ctx.set("behind_ip", format!("{behind}.2"));
+        ctx.set("behind", behind);
+        ctx.set("tunnel", tunnel);
+        let right = ctx.draw.index(2);
+        ctx.set("wrong_port", PORTS[1 - right]);
+        Self::tunnel(ctx, "near", "far", PORTS[right], 1)?;
+        Self::tunnel(ctx, "far", "near", PORTS[right], 2)?;
+        Ok(guards)
+    }
+
+    fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
+        let (ns, tunnel) = (ctx.text("near_ns")?, ctx.text("tunnel")?);
+        ctx.tool("ip", &["-n", &ns, "link", "del", &tunnel])?;
+        Self::tunnel(ctx, "near", "far", ctx.number("wrong_port")? as u16, 1)?;
+        Ok(Injected::default())
+    }
+
+    fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
+        let (ns, behind) = (ctx.text("near_ns")?, ctx.text("behind_ip")?);
+        let shown = ctx.tool("ip", &["-n", &ns, "neigh", "show", &behind])?;
+        Ok(Some(shown.contains("FAILED") || shown.contains("INCOMPLETE")))
+    }
+}
+
+/// Both ends of a wire are given the same address of IPv6, and the near one, which comes second, may not use it.
+///
+/// The workload is `bind_wait.py {address} {port} ...` in `{near_ns}`. Variables: of [`pair`]; `address`, `port`.
+struct Duplicate;
+
+impl Duplicate {
+    fn give(ctx: &Ctx, side: &str) -> Result<()> {
+        let (ns, interface) = (ctx.text(&format!("{side}_ns"))?, ctx.text(&format!("{side}_if"))?);
+        let address = format!("{}/64", ctx.text("address")?);
+        ctx.tool("ip", &["-n", &ns, "addr", "add", &address, "dev", &interface])?;
+        Ok(())
+    }
+
+    fn take(ctx: &Ctx, side: &str) -> Result<()> {
+        let (ns, interface) = (ctx.text(&format!("{side}_ns"))?, ctx.text(&format!("{side}_if"))?);
+        let address = format!("{}/64", ctx.text("address")?);
+        ctx.tool("ip", &["-n", &ns, "addr", "del", &address, "dev", &interface])?;
+        Ok(())
+    }
+}
+
+impl Fault for Duplicate {
+    fn name(&self) -> &'static str {
+        "net.duplicate"
+    }
+
+    fn set_up(&self, ctx: &mut Ctx) -> Result<Guards> {
+        let guards = pair(ctx)?;
+        let address = format!("fd{:02x}::{:x}", ctx.draw.index(200), 2 + ctx.draw.index(60_000));
+        ctx.set("address", address);
+        let port = 2000 + ctx.draw.index(30_000);
+        ctx.set("port", port);
+        Self::give(ctx, "near")?;
+        Ok(guards)
+    }
+
+    fn inject(&self, ctx: &mut Ctx) -> Result<Injected> {
+        Self::take(ctx, "near")?;
+        Self::give(ctx, "far")?;
+        // Until the far end's is its own, it does not answer for it.
+        ctx.sleep(std::time::Duration::from_millis(2_500))?;
+        Self::give(ctx, "near")?;
+        Ok(Injected::default())
+    }
+
+    fn bites(&self, ctx: &mut Ctx) -> Result<Option<bool>> {
+        let ns = ctx.text("near_ns")?;
+        let shown = ctx.tool("ip", &["-n", &ns, "-6", "addr", "show", "dadfailed"])?;
+        Ok(Some(shown.contains(&ctx.text("address")?)))
+    }
+}
