@@ -2,7 +2,7 @@
 //!
 //! A program of its own, because descriptors and memory locks are counted for the whole process. As root by kernel events; otherwise
 //! what an ordinary user's windows say.
-#![allow(clippy::unwrap_used, reason = "a test")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
 use holdup_probe::Source;
 use holdup_probe::plan::Target;

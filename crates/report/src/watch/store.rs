@@ -380,7 +380,7 @@ mod tests {
         store.state(&State { sequence: 1, ..State::default() });
         assert!(store.failure().is_none());
         assert!(store.close());
-        assert_eq!(ring::list(&settings.state).expect("listed"), [entry.clone()]);
+        assert_eq!(ring::list(&settings.state).expect("listed"), std::slice::from_ref(&entry));
         let recording = settings.state.join(ring::FOLDER).join(&entry.file);
         assert_eq!(std::fs::read(&recording).expect("read"), b"abc");
         let mode = std::fs::metadata(&recording).expect("there").permissions().mode();
