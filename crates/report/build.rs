@@ -12,6 +12,7 @@ use std::{env, fs};
 
 const TEMPLATE: &str = "src/page/template";
 const LOOK: &[&str] = &[
+    "figures.js",
     "core.js",
     "command.js",
     "look.js",
@@ -24,7 +25,8 @@ const LOOK: &[&str] = &[
     "evidence.js",
     "start.js",
 ];
-const COMPARED: &[&str] = &["core.js", "command.js", "compared.js", "scale.js", "changes.js"];
+const COMPARED: &[&str] =
+    &["figures.js", "core.js", "command.js", "compared.js", "scale.js", "changes.js"];
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed={TEMPLATE}");

@@ -5,10 +5,11 @@
 //! twice over while they are indexed).
 //!
 //! collect.rs reads a source to its end, narrow.rs lets a recording of a host answer for one of its parts, windows.rs is the look
-//! that goes on.
+//! that goes on, over_time.rs what began and ended from one of its windows to the next.
 
 mod collect;
 mod narrow;
+pub mod over_time;
 mod windows;
 
 pub use collect::{Collected, collect};

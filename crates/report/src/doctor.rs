@@ -8,9 +8,9 @@ use crate::failure::Failure;
 use crate::main_loop;
 use crate::text::escape;
 use crate::text::page::{Page, Tone};
-use crate::text::units;
 use holdup_probe::Source;
 use holdup_reason::facts::{Blind, Body, Fact, Host};
+use holdup_reason::model::figures;
 use serde::Serialize;
 use std::path::Path;
 
@@ -120,7 +120,7 @@ fn describe(host: &Host) -> String {
         escape::name(&host.kernel, 40),
         escape::name(&host.machine, 20),
         host.cpus,
-        units::bytes(host.memory_bytes as f64),
+        figures::bytes(host.memory_bytes as f64),
     )
 }
 

@@ -5,7 +5,8 @@
 //! stands still. Rejected: indicatif, which fills the line to the terminal's edge, so that the `^C`
 //! that a terminal echoes goes to the next line and the bar above it stays for ever.
 
-use crate::text::{escape, units};
+use crate::text::escape;
+use holdup_reason::model::figures;
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
@@ -80,7 +81,7 @@ impl Line {
         let bar = "=".repeat((done * BAR as f64) as usize);
         let left = match left.is_zero() {
             true => "sorting it out".to_owned(),
-            false => format!("{} left", units::seconds(left.as_secs_f64().ceil())),
+            false => format!("{} left", figures::seconds(left.as_secs_f64().ceil())),
         };
         format!("Looking at {} [{bar:<BAR$}] {left}", self.whom)
     }

@@ -28,7 +28,7 @@ pub fn cpu_ns() -> Ns {
 
 /// The account of a look.
 #[derive(Debug, Default)]
-pub struct Allowance {
+pub(crate) struct Allowance {
     spent_ns: Ns,
     /// What is needed before another batch is worth it: the last one left something out that takes so long.
     saving_ns: Ns,
@@ -38,61 +38,61 @@ pub struct Allowance {
 
 impl Allowance {
     /// CPU time that was spent so far.
-    pub fn spent_ns(&self) -> Ns {
+    pub(crate) fn spent_ns(&self) -> Ns {
         self.spent_ns
     }
 
     /// Whether a batch is worth the walks before and after it by now.
-    pub fn is_worth(&self, lasted_ns: Ns) -> bool {
+    pub(crate) fn is_worth(&self, lasted_ns: Ns) -> bool {
         let batch = self.batch_ns(lasted_ns, 2);
         batch > 2 * self.walk_ns && batch >= self.saving_ns
     }
 
     /// The same at the end of a look: there is nothing to save for any more.
-    pub fn is_worth_at_the_end(&mut self, lasted_ns: Ns) -> bool {
+    pub(crate) fn is_worth_at_the_end(&mut self, lasted_ns: Ns) -> bool {
         self.saving_ns = 0;
         self.batch_ns(lasted_ns, 2) > 0
     }
 
     /// What a batch may take now, so many walks left to pay, each of which may take half as long again as the last; 0 if
     /// there is nothing left.
-    pub fn batch_ns(&self, lasted_ns: Ns, walks: u64) -> Ns {
+    pub(crate) fn batch_ns(&self, lasted_ns: Ns, walks: u64) -> Ns {
         let walks_ns = walks * (self.walk_ns + self.walk_ns / 2);
         (lasted_ns / PART_OF_CPU).saturating_sub(self.spent_ns + walks_ns)
     }
 
     /// What is left for the last step of all.
-    pub fn rest_ns(&self, lasted_ns: Ns) -> Ns {
+    pub(crate) fn rest_ns(&self, lasted_ns: Ns) -> Ns {
         (lasted_ns / PART_OF_CPU_AT_LAST).saturating_sub(self.spent_ns)
     }
 
     /// What a walk for all that there is to know of each thread took, before the first of its own kind, which tells a fifth
     /// of that (measured with 1,100 and with 10,000 threads).
-    pub fn expect_walk(&mut self, whole_walk_ns: Ns) {
+    pub(crate) fn expect_walk(&mut self, whole_walk_ns: Ns) {
         if self.walk_ns == 0 {
             self.walk_ns = whole_walk_ns / 4;
         }
     }
 
     /// A walk took so long; it is paid by whoever paid for what it was part of.
-    pub fn saw_walk(&mut self, walk_ns: Ns) {
+    pub(crate) fn saw_walk(&mut self, walk_ns: Ns) {
         self.walk_ns = walk_ns;
     }
 
     /// Pays.
-    pub fn pay(&mut self, spent_ns: Ns) {
+    pub(crate) fn pay(&mut self, spent_ns: Ns) {
         self.spent_ns += spent_ns;
     }
 
     /// The next batch needs so much to be worth it.
-    pub fn save_for(&mut self, needed_ns: Ns) {
+    pub(crate) fn save_for(&mut self, needed_ns: Ns) {
         self.saving_ns = needed_ns + needed_ns / 7;
     }
 }
 
 /// What one batch may take, from now on and on this thread.
 #[derive(Debug)]
-pub struct Budget {
+pub(crate) struct Budget {
     begin_ns: Ns,
     allowed_ns: Ns,
     until: Instant,
@@ -102,7 +102,7 @@ pub struct Budget {
 
 impl Budget {
     /// A batch begins. Of what it may take an eighth is left for what comes behind the last step.
-    pub fn begin(allowed_ns: Ns, timeout: Duration) -> Self {
+    pub(crate) fn begin(allowed_ns: Ns, timeout: Duration) -> Self {
         Self {
             begin_ns: cpu_ns(),
             allowed_ns: allowed_ns - allowed_ns / 8,
@@ -112,27 +112,27 @@ impl Budget {
     }
 
     /// CPU time that it has taken.
-    pub fn spent_ns(&self) -> Ns {
+    pub(crate) fn spent_ns(&self) -> Ns {
         cpu_ns().saturating_sub(self.begin_ns)
     }
 
     /// Whether there is time for another short step.
-    pub fn has_time(&self) -> bool {
+    pub(crate) fn has_time(&self) -> bool {
         self.spent_ns() < self.allowed_ns && Instant::now() < self.until
     }
 
     /// The same, up to a point of its own.
-    pub fn has_time_until(&self, until_ns: Ns) -> bool {
+    pub(crate) fn has_time_until(&self, until_ns: Ns) -> bool {
         self.spent_ns() < until_ns && Instant::now() < self.until
     }
 
     /// The point at which half of what is left now will be spent.
-    pub fn half_of_rest_ns(&self) -> Ns {
+    pub(crate) fn half_of_rest_ns(&self) -> Ns {
         self.spent_ns().midpoint(self.allowed_ns).min(self.allowed_ns)
     }
 
     /// Whether a step of this length fits. If not, that is remembered.
-    pub fn fits(&self, step_ns: Ns) -> bool {
+    pub(crate) fn fits(&self, step_ns: Ns) -> bool {
         let fits = self.spent_ns() + step_ns <= self.allowed_ns && self.has_time();
         if !fits {
             self.lacks(step_ns);
@@ -141,12 +141,12 @@ impl Budget {
     }
 
     /// So much more would have been needed.
-    pub fn lacks(&self, step_ns: Ns) {
+    pub(crate) fn lacks(&self, step_ns: Ns) {
         self.short_ns.set(self.short_ns.get() + step_ns);
     }
 
     /// What another batch needs to get as far as this one and through what did not fit; 0 if all did.
-    pub fn needed_ns(&self) -> Ns {
+    pub(crate) fn needed_ns(&self) -> Ns {
         match self.short_ns.get() {
             0 => 0,
             short_ns => self.spent_ns() + short_ns,

@@ -6,10 +6,10 @@
 //! the process's memory. Must not: be believed where the callee is in the caller's own file, and has its own name.
 
 /// Reads memory of the process.
-pub type Memory<'a> = dyn FnMut(u64, &mut [u8]) -> Option<()> + 'a;
+pub(crate) type Memory<'a> = dyn FnMut(u64, &mut [u8]) -> Option<()> + 'a;
 
 /// The address of the function that was called.
-pub fn function(returns_to: u64, memory: &mut Memory<'_>) -> Option<u64> {
+pub(crate) fn function(returns_to: u64, memory: &mut Memory<'_>) -> Option<u64> {
     if !cfg!(target_arch = "x86_64") {
         return None;
     }

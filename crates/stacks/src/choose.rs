@@ -32,7 +32,7 @@ const SLEEPERS: usize = 4;
 
 /// Whose stacks to read, threads of a process in a row; and of those who wait like them, who is too many.
 #[derive(Debug, Default)]
-pub struct Chosen {
+pub(crate) struct Chosen {
     /// To be read.
     pub left: Vec<Left>,
     /// Threads that wait like them and are too many, by number.
@@ -42,7 +42,7 @@ pub struct Chosen {
 }
 
 /// Standing waits that are long enough for a stack, by thread id, where it is not known whose could be read.
-pub fn standing(waits: &[Fact]) -> impl Iterator<Item = u32> {
+pub(crate) fn standing(waits: &[Fact]) -> impl Iterator<Item = u32> {
     waits.iter().filter_map(|fact| match &fact.body {
         Body::Blocked(blocked) if !blocked.kernel && !sleeps(blocked) => {
             let waits_ns = fact.at_ns.saturating_sub(blocked.since_ns);
@@ -54,7 +54,7 @@ pub fn standing(waits: &[Fact]) -> impl Iterator<Item = u32> {
 
 /// Who matters more than others.
 #[derive(Debug, Default)]
-pub struct Wanted {
+pub(crate) struct Wanted {
     /// The process that was asked about.
     pub target: Option<u32>,
     /// Processes that may owe it an answer.
@@ -64,7 +64,7 @@ pub struct Wanted {
 }
 
 /// Threads that are known to hold what others wait for, and those that a Java machine says to wait for a monitor.
-pub fn known(facts: &[Fact]) -> impl Iterator<Item = u32> {
+pub(crate) fn known(facts: &[Fact]) -> impl Iterator<Item = u32> {
     let tids = |fact: &Fact| match &fact.body {
         Body::FutexOwner(owner) => vec![owner.owner_tid],
         Body::MonitorWaits(all) => {
@@ -76,7 +76,7 @@ pub fn known(facts: &[Fact]) -> impl Iterator<Item = u32> {
 }
 
 /// Of standing waits and where their threads left user space, whose stacks to read.
-pub fn at_the_end(left: Vec<Left>, waits: &[Fact], wanted: &Wanted) -> Chosen {
+pub(crate) fn at_the_end(left: Vec<Left>, waits: &[Fact], wanted: &Wanted) -> Chosen {
     let standing = waits.iter().filter_map(|fact| match &fact.body {
         Body::Blocked(blocked) => Some((fact.at_ns, blocked)),
         _ => None,
@@ -110,7 +110,7 @@ pub fn at_the_end(left: Vec<Left>, waits: &[Fact], wanted: &Wanted) -> Chosen {
 }
 
 /// While a look goes on: those of its target that already wait for long.
-pub fn between(left: Vec<Left>, known: &HashSet<u32>) -> Chosen {
+pub(crate) fn between(left: Vec<Left>, known: &HashSet<u32>) -> Chosen {
     let ranked = left.into_iter().filter_map(|left| {
         let waits_ns = left.at_ns.saturating_sub(left.since_ns);
         (waits_ns >= WAIT_NS_MIN).then_some((0, waits_ns, left))

@@ -53,7 +53,7 @@ struct Section {
 
 /// Where the list of goroutines is: the words that hold its length and its address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct List {
+pub(crate) struct List {
     /// Address of the length.
     pub length: u64,
     /// Address of the address.
@@ -61,7 +61,7 @@ pub struct List {
 }
 
 /// A program that was written by Go's linker, as a process runs it.
-pub struct Program {
+pub(crate) struct Program {
     /// As the program says it: `go1.26.8`; empty if it does not.
     pub release: String,
     /// Where the list of goroutines may be.
@@ -76,7 +76,7 @@ pub struct Program {
 }
 
 /// Whether a program file is Go's, by its sections.
-pub fn is_go(file: &dyn Bytes) -> bool {
+pub(crate) fn is_go(file: &dyn Bytes) -> bool {
     table_section(file).is_some()
 }
 
@@ -108,7 +108,7 @@ fn section(file: &dyn Bytes, name: &str) -> Option<Section> {
 
 impl Program {
     /// Of a process whose file was moved by so much when it was mapped; none if it is no program that can be read.
-    pub fn read(
+    pub(crate) fn read(
         file: &dyn Bytes,
         elf: &Elf,
         moved_by: u64,
@@ -149,7 +149,7 @@ impl Program {
     }
 
     /// The function that an address is in.
-    pub fn function(&mut self, address: u64, memory: &mut Memory<'_>) -> Option<Arc<str>> {
+    pub(crate) fn function(&mut self, address: u64, memory: &mut Memory<'_>) -> Option<Arc<str>> {
         if let Some(known) = self.known.get(&address) {
             return known.clone();
         }
@@ -302,7 +302,7 @@ fn is_plain(text: &str) -> bool {
 }
 
 /// A word of eight bytes; none if it cannot be read, or is 0.
-pub fn word(at: u64, memory: &mut Memory<'_>) -> Option<u64> {
+pub(crate) fn word(at: u64, memory: &mut Memory<'_>) -> Option<u64> {
     let mut bytes = [0; 8];
     memory(at, &mut bytes)?;
     Some(u64::from_le_bytes(bytes)).filter(|word| *word != 0)

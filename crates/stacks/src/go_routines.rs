@@ -33,7 +33,7 @@ struct Stood {
 }
 
 /// What of a process's goroutines is known from one reading to the next.
-pub struct Routines {
+pub(crate) struct Routines {
     program: Program,
     layout: Layout,
     /// The name of the program's file.
@@ -51,7 +51,7 @@ struct Read {
 
 impl Routines {
     /// Of a program; none if its list cannot be proved.
-    pub fn find(program: Program, module: &str, memory: &mut Memory<'_>) -> Option<Self> {
+    pub(crate) fn find(program: Program, module: &str, memory: &mut Memory<'_>) -> Option<Self> {
         let list = list(&program, memory)?;
         let proves = |layout: &Layout, memory: &mut Memory<'_>| {
             let first = list.iter().take(PROOF as usize);
@@ -70,7 +70,12 @@ impl Routines {
     }
 
     /// Reads those that stand now; none if the list is not there any more.
-    pub fn read(&mut self, pid: u32, at_ns: Ns, memory: &mut Memory<'_>) -> Option<Goroutines> {
+    pub(crate) fn read(
+        &mut self,
+        pid: u32,
+        at_ns: Ns,
+        memory: &mut Memory<'_>,
+    ) -> Option<Goroutines> {
         let list = list(&self.program, memory)?;
         let count = list.len() as u64;
         let step = count.div_ceil(READ_MAX).max(1);

@@ -15,7 +15,7 @@ use super::go_program::Program;
 use std::sync::Arc;
 
 /// Bytes of a description that are read: all of what is asked for lies in them in every release.
-pub const DESCRIPTION_BYTES: usize = 200;
+pub(crate) const DESCRIPTION_BYTES: usize = 200;
 const STACK_LOW: usize = 0;
 const STACK_HIGH: usize = 8;
 const SAVED_STACK: usize = 56;
@@ -38,14 +38,14 @@ const PART_BYTES_MAX: u64 = 256;
 
 /// Where a release keeps what of a goroutine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Layout {
+pub(crate) struct Layout {
     state: usize,
     id: usize,
 }
 
 impl Layout {
     /// Go 1.18 to 1.22 and since 1.25; 1.23 and 1.24.
-    pub const ALL: [Self; 2] = [Self { state: 144, id: 152 }, Self { state: 152, id: 160 }];
+    pub(crate) const ALL: [Self; 2] = [Self { state: 144, id: 152 }, Self { state: 152, id: 160 }];
 
     fn waits_since(self) -> usize {
         self.id + 16
@@ -54,7 +54,7 @@ impl Layout {
 
 /// What the description of a goroutine says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Description {
+pub(crate) struct Description {
     /// Its number; never given twice.
     pub id: u64,
     state: u32,
@@ -68,7 +68,7 @@ pub struct Description {
 
 impl Description {
     /// Reads a description at an address; none if there is none, by this layout.
-    pub fn read(at: u64, layout: Layout, memory: &mut Memory<'_>) -> Option<Self> {
+    pub(crate) fn read(at: u64, layout: Layout, memory: &mut Memory<'_>) -> Option<Self> {
         let mut bytes = [0; DESCRIPTION_BYTES];
         memory(at, &mut bytes)?;
         let state = u32_at(&bytes, layout.state) & !SCANNED;
@@ -98,17 +98,17 @@ impl Description {
     }
 
     /// Whether it waits, or is in a system call.
-    pub fn stands(&self) -> bool {
+    pub(crate) fn stands(&self) -> bool {
         matches!(self.state, WAITING | IN_SYSCALL)
     }
 
     /// Whether it has ended.
-    pub fn is_dead(&self) -> bool {
+    pub(crate) fn is_dead(&self) -> bool {
         self.state == DEAD || self.id == 0
     }
 
     /// Whether it has not moved since.
-    pub fn is_same(&self, later: &Self) -> bool {
+    pub(crate) fn is_same(&self, later: &Self) -> bool {
         let place = |it: &Self| (it.id, it.state, it.stack, it.instruction, it.frame);
         place(self) == place(later)
     }
@@ -116,7 +116,7 @@ impl Description {
 
 /// A frame: the function, and where its part of the stack ends.
 #[derive(Debug, Clone)]
-pub struct Frame {
+pub(crate) struct Frame {
     /// Its name; none if the table has none.
     pub function: Option<Arc<str>>,
     end: u64,
@@ -124,7 +124,7 @@ pub struct Frame {
 
 /// The stack of a goroutine.
 #[derive(Debug, Clone)]
-pub struct Stack {
+pub(crate) struct Stack {
     /// The innermost first.
     pub frames: Vec<Frame>,
     /// Return addresses, which say whether it stands at the same place.
@@ -135,7 +135,11 @@ pub struct Stack {
 
 impl Stack {
     /// Of a goroutine that stands.
-    pub fn read(of: &Description, program: &mut Program, memory: &mut Memory<'_>) -> Option<Self> {
+    pub(crate) fn read(
+        of: &Description,
+        program: &mut Program,
+        memory: &mut Memory<'_>,
+    ) -> Option<Self> {
         let length = usize::try_from(of.stack_end.checked_sub(of.stack)?).ok()?.min(STACK_BYTES);
         let mut bytes = vec![0; length];
         memory(of.stack, &mut bytes)?;
@@ -186,7 +190,7 @@ impl Stack {
     }
 
     /// The mutex that it waits for; none if its address could not be proved.
-    pub fn lock(&self) -> Option<u64> {
+    pub(crate) fn lock(&self) -> Option<u64> {
         let behind = self.asks()?;
         // What the runtime and the lock's own functions have, and the function that asked.
         let is_own = |frame: &&Frame| {
@@ -207,7 +211,7 @@ impl Stack {
     }
 
     /// Which of some addresses lie on it; `exactly`, or that of something that they may be a part of.
-    pub fn refers(&self, locks: &[u64], exactly: bool) -> Vec<u64> {
+    pub(crate) fn refers(&self, locks: &[u64], exactly: bool) -> Vec<u64> {
         let mut found: Vec<u64> = Vec::new();
         for word in self.words() {
             let is_meant = |lock: &&u64| match exactly {

@@ -15,7 +15,7 @@ const LIST_BYTES_MAX: usize = 1 << 20;
 
 /// A stretch of executable memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mapping {
+pub(crate) struct Mapping {
     /// First address.
     pub start: u64,
     /// Behind the last.
@@ -32,14 +32,14 @@ pub struct Mapping {
 
 impl Mapping {
     /// Whether code was made there at run time.
-    pub fn is_made(&self) -> bool {
+    pub(crate) fn is_made(&self) -> bool {
         let is_nameless = self.file.1 == 0 && !self.path.starts_with("[v");
         is_nameless || self.path.starts_with("/memfd:")
     }
 }
 
 /// The executable memory of a process, as far as it was asked for.
-pub struct Maps {
+pub(crate) struct Maps {
     /// None if it is read whole.
     asked: Option<File>,
     /// By address.
@@ -48,7 +48,7 @@ pub struct Maps {
 
 impl Maps {
     /// Of a process; none if there was no time for all of a long text.
-    pub fn open(pid: u32, has_time: &dyn Fn() -> bool) -> Option<Self> {
+    pub(crate) fn open(pid: u32, has_time: &dyn Fn() -> bool) -> Option<Self> {
         let Ok(file) = File::open(format!("/proc/{pid}/maps")) else {
             return Some(Self { asked: None, known: Vec::new() });
         };
@@ -65,7 +65,7 @@ impl Maps {
     }
 
     /// The mapping that an address is in.
-    pub fn at(&mut self, address: u64) -> Option<Arc<Mapping>> {
+    pub(crate) fn at(&mut self, address: u64) -> Option<Arc<Mapping>> {
         let after = self.known.partition_point(|mapping| mapping.start <= address);
         let before = after.checked_sub(1).map(|at| &self.known[at]);
         if let Some(known) = before.filter(|mapping| address < mapping.end) {
@@ -77,13 +77,13 @@ impl Maps {
     }
 
     /// Those that are known by now.
-    pub fn known(&self) -> &[Arc<Mapping>] {
+    pub(crate) fn known(&self) -> &[Arc<Mapping>] {
         &self.known
     }
 }
 
 /// All executable memory of a process that the list has in its first part.
-pub fn executable(pid: u32) -> Vec<Mapping> {
+pub(crate) fn executable(pid: u32) -> Vec<Mapping> {
     let file = File::open(format!("/proc/{pid}/maps"));
     file.ok().and_then(|file| read_whole(file, &|| true)).unwrap_or_default()
 }

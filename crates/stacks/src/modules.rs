@@ -75,7 +75,7 @@ struct Module {
 }
 
 /// All of a look.
-pub struct Modules {
+pub(crate) struct Modules {
     all: Vec<Option<Module>>,
     by_file: HashMap<(String, u64), usize>,
     /// Of Java's libraries, where they say that things are.
@@ -93,7 +93,7 @@ impl Default for Modules {
 
 impl Modules {
     /// The module of a mapping; none if there is nothing to read.
-    pub fn of(&mut self, pid: u32, mapping: &Mapping) -> Option<usize> {
+    pub(crate) fn of(&mut self, pid: u32, mapping: &Mapping) -> Option<usize> {
         let is_kernels = mapping.path == "[vdso]";
         if mapping.file.1 == 0 && !is_kernels {
             return None;
@@ -121,12 +121,12 @@ impl Modules {
     }
 
     /// How far a module was moved to be at a mapping.
-    pub fn moved_by(&self, at: usize, mapping: &Mapping) -> Option<u64> {
+    pub(crate) fn moved_by(&self, at: usize, mapping: &Mapping) -> Option<u64> {
         self.all[at].as_ref()?.elf.moved_by(mapping.start, mapping.offset)
     }
 
     /// The address of a symbol of a module.
-    pub fn address_of(&mut self, at: usize, symbol: &'static str) -> Option<u64> {
+    pub(crate) fn address_of(&mut self, at: usize, symbol: &'static str) -> Option<u64> {
         let Module { from, elf, symbols, .. } = self.all[at].as_mut()?;
         if let Some(known) = symbols.get(symbol) {
             return *known;
@@ -137,7 +137,7 @@ impl Modules {
     }
 
     /// Where a Java machine's library says that things are: asked once, when there is time for it.
-    pub fn machine(
+    pub(crate) fn machine(
         &mut self,
         at: usize,
         budget: &Budget,
@@ -156,7 +156,7 @@ impl Modules {
 
     /// A number that a module exports by this name and never changes: found by the loader's own index, and read from the file,
     /// which has no bytes for a zero.
-    pub fn constant(&mut self, at: usize, symbol: &'static str) -> Option<i32> {
+    pub(crate) fn constant(&mut self, at: usize, symbol: &'static str) -> Option<i32> {
         let Module { from, elf, constants, .. } = self.all[at].as_mut()?;
         if let Some(known) = constants.get(symbol) {
             return *known;
@@ -172,7 +172,7 @@ impl Modules {
     }
 
     /// How to leave the function at an address of a module.
-    pub fn row(&mut self, at: usize, address: u64) -> Option<Arc<Row>> {
+    pub(crate) fn row(&mut self, at: usize, address: u64) -> Option<Arc<Row>> {
         let module = self.all[at].as_mut()?;
         if let Some(known) = module.rows.get(&address) {
             return known.clone();
@@ -186,7 +186,11 @@ impl Modules {
     }
 
     /// Finds the names of all these addresses, file by file, as far as the budget goes; each is asked for once.
-    pub fn find_names(&mut self, addresses: impl Iterator<Item = (usize, u64)>, budget: &Budget) {
+    pub(crate) fn find_names(
+        &mut self,
+        addresses: impl Iterator<Item = (usize, u64)>,
+        budget: &Budget,
+    ) {
         let mut wanted: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
         for (at, address) in addresses {
             let module = self.all[at].as_mut();
@@ -235,12 +239,12 @@ impl Modules {
     }
 
     /// The function at an address, if its name was found.
-    pub fn name(&self, at: usize, address: u64) -> Option<Arc<str>> {
+    pub(crate) fn name(&self, at: usize, address: u64) -> Option<Arc<str>> {
         self.all[at].as_ref()?.names.get(&address)?.clone()
     }
 
     /// Closes all files: the batch is over.
-    pub fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         for module in self.all.iter_mut().flatten() {
             (module.from, module.is_left_out) = (None, false);
         }

@@ -32,7 +32,7 @@ const NAME_LETTERS_MAX: usize = 400;
 
 /// Where the map of a process is, also once that has ended.
 #[derive(Debug, Clone)]
-pub struct Place {
+pub(crate) struct Place {
     pid: u32,
     /// Its number inside its container.
     inner: u32,
@@ -44,7 +44,7 @@ pub struct Place {
 
 /// What came of a search.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Found {
+pub(crate) struct Found {
     /// In the addresses' order; empty if there is no such file, or no time.
     pub names: Vec<Option<UserFrame>>,
     /// There is one, too long to be read.
@@ -52,11 +52,11 @@ pub struct Found {
 }
 
 /// A search ends in time: what it takes for each byte, nanoseconds.
-pub const BYTE_NS: u64 = if cfg!(debug_assertions) { 30 } else { 2 };
+pub(crate) const BYTE_NS: u64 = if cfg!(debug_assertions) { 30 } else { 2 };
 
 impl Place {
     /// Of a process that lives.
-    pub fn of(pid: u32) -> Option<Self> {
+    pub(crate) fn of(pid: u32) -> Option<Self> {
         let folder = PathBuf::from(format!("/proc/{pid}"));
         let status = text::read_text(&folder.join("status")).ok()?;
         let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
@@ -67,7 +67,7 @@ impl Place {
     }
 
     /// The names that its map has for addresses, if reading so many bytes fits.
-    pub fn find(&self, addresses: &[u64], fits: &dyn Fn(u64) -> bool) -> Found {
+    pub(crate) fn find(&self, addresses: &[u64], fits: &dyn Fn(u64) -> bool) -> Found {
         let Some((file, length)) = self.open() else { return Found::default() };
         if length > FILE_BYTES_MAX {
             return Found { is_too_long: true, ..Found::default() };
@@ -205,7 +205,7 @@ fn is_runtimes(function: &str) -> bool {
 }
 
 /// Said once for a process.
-pub fn too_long(at_ns: Ns, pid: u32) -> Fact {
+pub(crate) fn too_long(at_ns: Ns, pid: u32) -> Fact {
     let blind = Blind {
         what: "perf_map".into(),
         why: format!(

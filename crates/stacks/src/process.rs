@@ -45,7 +45,7 @@ const ROOTS: &[&str] = &[
 
 /// An address of a stack.
 #[derive(Debug, Clone)]
-pub struct Found {
+pub(crate) struct Found {
     /// The module, and the address in it.
     pub place: Option<(usize, u64)>,
     /// The function that was called by this frame's caller, where it is in another file.
@@ -62,7 +62,7 @@ pub struct Found {
 
 /// A walk.
 #[derive(Debug, Clone, Default)]
-pub struct Walk {
+pub(crate) struct Walk {
     /// The innermost first.
     pub frames: Vec<Found>,
     /// The tables say that nobody called the last.
@@ -81,12 +81,12 @@ impl Walk {
 }
 
 /// Whether a function is where stacks begin.
-pub fn is_root(function: &str) -> bool {
+pub(crate) fn is_root(function: &str) -> bool {
     ROOTS.contains(&function.trim_start_matches('_')) || ROOTS.contains(&function)
 }
 
 /// A process whose stacks are read.
-pub struct Process {
+pub(crate) struct Process {
     pid: u32,
     maps: Maps,
     stack: Vec<u8>,
@@ -101,7 +101,7 @@ pub struct Process {
 
 impl Process {
     /// Reads what code it has; none if there was no time for all of it.
-    pub fn open(pid: u32, has_time: &dyn Fn() -> bool) -> Option<Self> {
+    pub(crate) fn open(pid: u32, has_time: &dyn Fn() -> bool) -> Option<Self> {
         let maps = Maps::open(pid, has_time)?;
         let (stack, python, java, javascript) = Default::default();
         let (is_searched, is_java) = (false, false);
@@ -109,7 +109,7 @@ impl Process {
     }
 
     /// From where a thread left user space to where it began, with what its interpreter runs.
-    pub fn read(&mut self, left: &Left, modules: &mut Modules, budget: &Budget) -> Walk {
+    pub(crate) fn read(&mut self, left: &Left, modules: &mut Modules, budget: &Budget) -> Walk {
         let mut walk = self.walk(left, modules);
         let pid = self.pid;
         let mut memory = |at: u64, into: &mut [u8]| memory::read(pid, at, into);
@@ -255,7 +255,7 @@ fn frame_of(
 }
 
 /// The number of a thread inside its own container, which is the one that its program knows.
-pub fn inner_tid(tid: u32) -> u32 {
+pub(crate) fn inner_tid(tid: u32) -> u32 {
     let status = std::fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
     let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
     let inner = numbers.and_then(|numbers| numbers.split_whitespace().last()?.parse().ok());

@@ -21,7 +21,7 @@ use std::time::Duration;
 const GRACE: Duration = Duration::from_millis(50);
 
 /// Threads of one process one after the other.
-pub struct Batch {
+pub(crate) struct Batch {
     /// Whose.
     pub left: Vec<Left>,
     /// CPU time that it may take.
@@ -32,7 +32,7 @@ pub struct Batch {
 
 /// What was read.
 #[derive(Debug, Clone, Default)]
-pub struct Read {
+pub(crate) struct Read {
     /// Of as many as there was time for, in the order of the batch; none where nothing was found.
     pub stacks: Vec<Option<Stack>>,
     /// CPU time that it took.
@@ -45,7 +45,7 @@ pub struct Read {
 
 /// A stack by names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Stack {
+pub(crate) struct Stack {
     /// The innermost first.
     pub frames: Vec<UserFrame>,
     /// Down to where the thread began.
@@ -53,14 +53,14 @@ pub struct Stack {
 }
 
 /// The helper and the ways to it.
-pub struct Helper {
+pub(crate) struct Helper {
     ask: Sender<Batch>,
     answer: Receiver<Read>,
 }
 
 impl Helper {
     /// Starts the thread; none if the kernel has no room for one.
-    pub fn start() -> Option<Self> {
+    pub(crate) fn start() -> Option<Self> {
         let (ask, asked) = channel::<Batch>();
         let (answered, answer) = channel();
         let work = move || {
@@ -76,7 +76,7 @@ impl Helper {
     }
 
     /// Has a batch read; none if it was not done in time, and then this helper is of no use any more.
-    pub fn read(&self, batch: Batch) -> Option<Read> {
+    pub(crate) fn read(&self, batch: Batch) -> Option<Read> {
         let timeout = batch.timeout + GRACE;
         self.ask.send(batch).ok()?;
         self.answer.recv_timeout(timeout).ok()
@@ -84,7 +84,7 @@ impl Helper {
 }
 
 /// Reads a batch as far as the time goes: stacks for half of what is left, then the names that these need, and again.
-pub fn read(batch: &Batch, modules: &mut Modules) -> Read {
+pub(crate) fn read(batch: &Batch, modules: &mut Modules) -> Read {
     let budget = Budget::begin(batch.allowed_ns, batch.timeout);
     let mut walks: Vec<Walk> = Vec::with_capacity(batch.left.len());
     let mut process: Option<(u32, Process)> = None;

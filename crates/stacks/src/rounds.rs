@@ -12,17 +12,17 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 /// Processes that are asked for in one round.
-pub const FRESH_MAX: usize = 8;
+pub(crate) const FRESH_MAX: usize = 8;
 
 /// How long the last round is waited for.
 const TIMEOUT: Duration = Duration::from_millis(50);
 
 /// A reading may take this part of the time until the next one.
-pub const PART_OF_CPU: Ns = 1000;
+pub(crate) const PART_OF_CPU: Ns = 1000;
 
 /// When a process is read again: what is dear is read seldom.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Pace {
+pub(crate) struct Pace {
     /// Not before, but as the look ends.
     next_ns: Ns,
     /// CPU time that the last reading took.
@@ -31,24 +31,24 @@ pub struct Pace {
 
 impl Pace {
     /// Of a process that is left alone until then.
-    pub fn from(next_ns: Ns) -> Self {
+    pub(crate) fn from(next_ns: Ns) -> Self {
         Self { next_ns, cost_ns: 0 }
     }
 
     /// Whether it is time for a reading, or the last time (`last_ns`: what is left of it), and there is enough.
-    pub fn is_due(&self, at_ns: Ns, last_ns: Option<Ns>) -> bool {
+    pub(crate) fn is_due(&self, at_ns: Ns, last_ns: Option<Ns>) -> bool {
         at_ns >= self.next_ns || last_ns.is_some_and(|rest_ns| self.cost_ns <= rest_ns)
     }
 
     /// After a reading that began at a time and took so much.
-    pub fn paid(&mut self, at_ns: Ns, cost_ns: Ns, last_ns: &mut Option<Ns>) {
+    pub(crate) fn paid(&mut self, at_ns: Ns, cost_ns: Ns, last_ns: &mut Option<Ns>) {
         (self.cost_ns, self.next_ns) = (cost_ns, at_ns + cost_ns * PART_OF_CPU);
         *last_ns = last_ns.map(|rest_ns| rest_ns.saturating_sub(cost_ns));
     }
 }
 
 /// What is asked for in a round.
-pub struct Ask<A> {
+pub(crate) struct Ask<A> {
     /// Processes that were not asked for before.
     pub fresh: Vec<A>,
     /// As the look ends: the CPU time that is left, for which those are read too that rest from the reading before.
@@ -65,7 +65,7 @@ struct Found {
 }
 
 /// The thread of one kind of reader, and what it is to be asked.
-pub struct Rounds<A> {
+pub(crate) struct Rounds<A> {
     pub fresh: Vec<A>,
     helper: Option<(Sender<Ask<A>>, Receiver<Found>)>,
     pub is_away: bool,
@@ -80,7 +80,7 @@ impl<A> Default for Rounds<A> {
 
 impl<A: Send + 'static> Rounds<A> {
     /// Adds what came back since the last tick; gives the CPU time that reading it took, or none while a round is out.
-    pub fn take(&mut self, facts: &mut Vec<Fact>) -> Option<Ns> {
+    pub(crate) fn take(&mut self, facts: &mut Vec<Fact>) -> Option<Ns> {
         if !self.is_away {
             return Some(0);
         }
@@ -93,7 +93,7 @@ impl<A: Send + 'static> Rounds<A> {
 
     /// Sends the next round, if there is anything to read. The thread has a state of its own, which a round gets with what is
     /// asked for and where facts go, and gives how many processes it goes on reading.
-    pub fn send<S: Default + 'static>(
+    pub(crate) fn send<S: Default + 'static>(
         &mut self,
         name: &str,
         round: fn(&mut S, Ask<A>, &mut Vec<Fact>) -> usize,
@@ -112,7 +112,7 @@ impl<A: Send + 'static> Rounds<A> {
 
     /// Reads once more what is read already, for no more than this of CPU time: what stands as the look ends may stand since the
     /// last reading only. Gives what it took; a round that is out is waited for as well.
-    pub fn last(&mut self, facts: &mut Vec<Fact>, allowed_ns: Ns) -> Ns {
+    pub(crate) fn last(&mut self, facts: &mut Vec<Fact>, allowed_ns: Ns) -> Ns {
         let Some((ask, answer)) = &self.helper else { return 0 };
         let mut spent_ns = 0;
         let mut take = |facts: &mut Vec<Fact>| {
@@ -160,14 +160,14 @@ const ASKED_MAX: usize = 256;
 
 /// Processes of which each is asked for once: those of threads that wait for a word of memory, and whoever else is wanted.
 #[derive(Default)]
-pub struct Once {
+pub(crate) struct Once {
     asked: HashSet<u32>,
     rounds: Rounds<u32>,
 }
 
 impl Once {
     /// To be read from the first round on; the first of them is asked first.
-    pub fn of(wanted: impl Iterator<Item = u32>) -> Self {
+    pub(crate) fn of(wanted: impl Iterator<Item = u32>) -> Self {
         let mut once = Self::default();
         once.rounds.fresh = wanted.filter(|pid| once.asked.insert(*pid)).collect();
         // The last is asked first.
@@ -176,7 +176,7 @@ impl Once {
     }
 
     /// Adds what was read since the last tick, and asks for more; gives the CPU time that reading it took.
-    pub fn round<S: Default + 'static>(
+    pub(crate) fn round<S: Default + 'static>(
         &mut self,
         facts: &mut Vec<Fact>,
         name: &str,
@@ -193,13 +193,13 @@ impl Once {
     }
 
     /// See [`Rounds::last`].
-    pub fn last(&mut self, facts: &mut Vec<Fact>, allowed_ns: Ns) -> Ns {
+    pub(crate) fn last(&mut self, facts: &mut Vec<Fact>, allowed_ns: Ns) -> Ns {
         self.rounds.last(facts, allowed_ns)
     }
 }
 
 /// The process of a thread that waits for a word of memory.
-pub fn waits_for_a_word(fact: &Fact) -> Option<u32> {
+pub(crate) fn waits_for_a_word(fact: &Fact) -> Option<u32> {
     let waits = |place: &Place| place.syscall == "futex" && place.state == WaitState::Sleep;
     let (thread, place, is_kernel) = match &fact.body {
         Body::Wait(wait) => (&wait.thread, &wait.place, wait.kernel),

@@ -4,7 +4,7 @@
 //! at 0x2000. No test of its own. Must not: be built into the binary.
 
 /// A file with these functions: name, address, length.
-pub fn program(functions: &[(&str, u64, u64)]) -> Vec<u8> {
+pub(crate) fn program(functions: &[(&str, u64, u64)]) -> Vec<u8> {
     let mut names = vec![0_u8];
     let mut table = vec![0_u8; 24];
     for (name, address, length) in functions {

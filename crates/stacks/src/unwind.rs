@@ -10,10 +10,10 @@ const COUNT: usize = 33;
 
 #[cfg(target_arch = "x86_64")]
 mod numbers {
-    pub const FRAME: u16 = 6;
-    pub const STACK: u16 = 7;
-    pub const LINK: Option<u16> = None;
-    pub const INSTRUCTION: Option<u16> = Some(16);
+    pub(super) const FRAME: u16 = 6;
+    pub(super) const STACK: u16 = 7;
+    pub(super) const LINK: Option<u16> = None;
+    pub(super) const INSTRUCTION: Option<u16> = Some(16);
 }
 #[cfg(not(target_arch = "x86_64"))]
 mod numbers {

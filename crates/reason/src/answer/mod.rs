@@ -15,7 +15,6 @@ mod container_start;
 pub mod export;
 mod kernel_log;
 mod naming;
-pub mod over_time;
 mod own;
 pub mod picture;
 mod places;

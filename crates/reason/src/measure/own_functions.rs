@@ -173,7 +173,7 @@ mod tests {
             facts.push(effort(Effort { rss_bytes_max: Some(3 << 29), ..Effort::default() }));
             works_in(&Measures::of_observed(&Observed::new(facts)), 10)
         };
-        assert_eq!(works(400).as_deref(), Some("page faults 80 % (it has 1.5 GiB)"));
+        assert_eq!(works(400).as_deref(), Some("page faults 80 % (it has 1.50 GiB)"));
         assert_eq!(works(100), None);
     }
 

@@ -11,6 +11,7 @@ pub mod called;
 pub mod containers;
 pub mod cpu;
 pub mod disk;
+pub mod figures;
 mod group_index;
 pub mod held;
 pub mod kernel_threads;

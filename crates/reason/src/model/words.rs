@@ -1,25 +1,9 @@
-//! Numbers and names as a person reads them. Text only; no rule here.
+//! Names and turns of phrase as a person reads them. Text only; no rule here.
 //!
-//! Names stay unescaped (the printer escapes). Three significant digits are enough for a person; the exact
-//! figures are in the evidence.
+//! Names stay unescaped (the printer escapes). How a figure is written is in figures.rs, which is offered here as well.
 
 use crate::facts::ThreadRef;
-
-/// A time: `4.98 s`, `12.3 ms`, `20 min`, `850 us`.
-pub fn seconds(seconds: f64) -> String {
-    let s = seconds.abs();
-    match s {
-        _ if s >= 7200.0 => format!("{:.1} h", seconds / 3600.0),
-        _ if s >= 600.0 => format!("{:.0} min", seconds / 60.0),
-        _ if s >= 100.0 => format!("{seconds:.0} s"),
-        _ if s >= 10.0 => format!("{seconds:.1} s"),
-        _ if s >= 1.0 => format!("{seconds:.2} s"),
-        _ if s >= 0.1 => format!("{:.0} ms", seconds * 1e3),
-        _ if s >= 0.01 => format!("{:.1} ms", seconds * 1e3),
-        _ if s >= 0.001 => format!("{:.2} ms", seconds * 1e3),
-        _ => format!("{:.0} us", seconds * 1e6),
-    }
-}
+pub use crate::model::figures::{bytes, percent, rate, seconds, thousands};
 
 /// How much of a victim's time a wait takes: its share, or, if several threads wait side by side, how many.
 pub fn of_time(share: f64, waited: f64, wall: f64) -> String {
@@ -41,53 +25,13 @@ pub fn of_time(share: f64, waited: f64, wall: f64) -> String {
 }
 
 /// Time that passes within a window: `3.20 s of 5.00 s`. Waits of several threads may add up to more than the window:
-/// `8.01 s (2.0 threads at a time in 4.00 s)`.
+/// `8.01 s (2.0 threads at a time in 4 s)`.
 pub fn of_window(spent: f64, wall: f64) -> String {
     if spent > wall * 1.02 {
         let at_a_time = spent / wall.max(1e-9);
         format!("{} ({at_a_time:.1} threads at a time in {})", seconds(spent), seconds(wall))
     } else {
         format!("{} of {}", seconds(spent), seconds(wall))
-    }
-}
-
-/// A share of something: `71 %`.
-pub fn percent(share: f64) -> String {
-    let p = share * 100.0;
-    if p < 10.0 && p > 0.0 { format!("{p:.1} %") } else { format!("{p:.0} %") }
-}
-
-/// A rate: `5.0`, `120`.
-pub fn rate(per_second: f64) -> String {
-    if per_second >= 100.0 {
-        format!("{per_second:.0}")
-    } else if per_second >= 10.0 {
-        format!("{per_second:.1}")
-    } else {
-        format!("{per_second:.2}")
-    }
-}
-
-/// A large rate with its thousands apart: `622,623`.
-pub fn thousands(per_second: f64) -> String {
-    let digits = format!("{per_second:.0}");
-    let parts: Vec<&[u8]> = digits.as_bytes().rchunks(3).rev().collect();
-    parts.iter().map(|part| String::from_utf8_lossy(part)).collect::<Vec<_>>().join(",")
-}
-
-/// An amount of memory or data: `256 MiB`.
-pub fn bytes(bytes: f64) -> String {
-    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let mut value = bytes;
-    let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    if unit == 0 || value >= 100.0 || (value - value.round()).abs() < 0.005 {
-        format!("{value:.0} {}", UNITS[unit])
-    } else {
-        format!("{value:.1} {}", UNITS[unit])
     }
 }
 
@@ -147,30 +91,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_have_three_digits_and_a_unit() {
-        assert_eq!(seconds(4.977), "4.98 s");
-        assert_eq!(seconds(0.0123), "12.3 ms");
-        assert_eq!(seconds(1201.0), "20 min");
-        assert_eq!(seconds(0.00085), "850 us");
-    }
-
-    #[test]
     fn more_time_than_a_window_has_is_that_of_several() {
-        assert_eq!(of_window(3.2, 5.0), "3.20 s of 5.00 s");
-        assert_eq!(of_window(5.01, 5.0), "5.01 s of 5.00 s");
-        assert_eq!(of_window(8.01, 4.0), "8.01 s (2.0 threads at a time in 4.00 s)");
-    }
-
-    #[test]
-    fn thousands_stand_apart() {
-        assert_eq!(thousands(622_623.4), "622,623");
-        assert_eq!(thousands(12.0), "12");
-    }
-
-    #[test]
-    fn data_is_reported_in_binary_units() {
-        assert_eq!(bytes(268_435_456.0), "256 MiB");
-        assert_eq!(bytes(1_572_864.0), "1.5 MiB");
+        assert_eq!(of_window(3.2, 5.0), "3.20 s of 5 s");
+        assert_eq!(of_window(5.01, 5.0), "5.01 s of 5 s");
+        assert_eq!(of_window(8.01, 4.0), "8.01 s (2.0 threads at a time in 4 s)");
     }
 
     #[test]

@@ -151,17 +151,17 @@ mod tests {
         let said = |waits: &[f64]| over_answers("sleeps over", waits, (7, 6.0));
         assert_eq!(
             said(&[6.0, 0.01, 0.0, 0.0, 0.0, 0.0, 0.0]),
-            "sleeps over 1 of 7 answers for 6.00 s"
+            "sleeps over 1 of 7 answers for 6 s"
         );
-        assert_eq!(said(&[2.0, 1.8, 0.1]), "sleeps over 2 of 3 answers for up to 2.00 s");
+        assert_eq!(said(&[2.0, 1.8, 0.1]), "sleeps over 2 of 3 answers for up to 2 s");
         assert_eq!(said(&[0.4, 0.41, 0.39]), "sleeps over each answer for 400 ms");
-        assert_eq!(said(&[]), "sleeps over 7 answers for 6.00 s altogether");
+        assert_eq!(said(&[]), "sleeps over 7 answers for 6 s altogether");
     }
 
     #[test]
     fn the_longest_is_said_beside_a_sum_that_leaves_a_part_of_it_out() {
         let longest = LongestWait { seconds: 2.01, all: 20, near: 1, ..LongestWait::default() };
-        assert_eq!(lasted_of(&longest, 2.0), "took 2.01 s, of which 2.00 s count here");
+        assert_eq!(lasted_of(&longest, 2.0), "took 2.01 s, of which 2 s count here");
         assert_eq!(lasted_of(&longest, 2.5), "took 2.01 s, each other one less than half as long");
         assert_eq!(lasted_of(&LongestWait { near: 20, ..longest }, 30.0), "took 2.01 s");
     }

@@ -1,7 +1,7 @@
 //! An answer, or a comparison of two, as a page: one HTML file that works from `file://`, offline, on a phone and on paper.
 //!
 //! The page is a template that is part of the binary (page/template/, joined and hashed by build.rs) and the data: the JSON of the
-//! answer, and beside it what drawing takes and the JSON has not. Both pages share the ground (core.js, page.css). The script draws, and computes nothing that the data does not say.
+//! answer, and beside it what drawing takes and the JSON has not. Both pages share the ground (figures.js, core.js, page.css). The script draws, and computes nothing that the data does not say.
 //! Nothing is loaded: the policy in the page allows this very style and this very script, by their hashes, and nothing else.
 //!
 //! Must not: put a string of the data anywhere but into the data block; make an address; need a tool to be built.

@@ -3,11 +3,12 @@
 //! Idle time stands last and outside the shares: a host's threads are idle nearly all of the time,
 //! and "0.1 %" of that would hide what matters.
 
+use super::escape;
 use super::page::{Page, Tone};
 use super::verdict;
-use super::{escape, units};
 use holdup_reason::answer::{Part, Report};
 use holdup_reason::facts::TargetKind;
+use holdup_reason::model::figures;
 use unicode_width::UnicodeWidthStr;
 
 /// Rows before the rest is folded.
@@ -70,9 +71,9 @@ fn heading(report: &Report) -> String {
             Some(0) | None => String::new(),
             Some(status) => format!(", exit status {status}"),
         };
-        return format!("Where the {} of {name} went ({begin}{status})", units::seconds(wall));
+        return format!("Where the {} of {name} went ({begin}{status})", figures::seconds(wall));
     }
-    let window = units::seconds(report.window.seconds);
+    let window = figures::seconds(report.window.seconds);
     match threads(report) {
         Some(threads) => format!("Where {window} of {name} went ({begin}; {threads})"),
         None => format!("Looked at {name} for {window} ({begin})"),
@@ -85,7 +86,7 @@ pub fn threads(report: &Report) -> Option<String> {
     match mean.round() {
         n if !n.is_finite() || n < 1.0 => None,
         1.0 => Some("1 thread".into()),
-        n => Some(format!("{} threads", units::count(n as u64))),
+        n => Some(format!("{} threads", figures::count(n as u64))),
     }
 }
 
@@ -101,14 +102,14 @@ fn closing(sum: f64, wall: f64) -> String {
         return format!("together, of {wall:.3} s: nothing is missing");
     }
     let word = if missing > 0.0 { "missing" } else { "too much" };
-    let share = units::share(missing.abs(), wall);
+    let share = figures::share(missing.abs(), wall);
     format!("together, of {wall:.3} s: {:.3} s {word} ({share})", missing.abs())
 }
 
 /// One unit and as many decimals in every row, so that a reader can add them up.
 fn figures(seconds: f64, whole: Option<f64>) -> String {
     let share = match whole {
-        Some(whole) if whole > 0.0 => units::share(seconds, whole),
+        Some(whole) if whole > 0.0 => figures::share(seconds, whole),
         _ => String::new(),
     };
     let share = share.replace("under ", "<").replace("over ", ">");

@@ -3,9 +3,10 @@
 //! What was not read is left out; what is zero is said where a reader would ask (throttling under a quota, hits of a limit).
 //! Must not: judge, which is the findings'.
 
+use super::escape;
 use super::page::{Page, Tone};
-use super::{escape, units};
 use holdup_reason::answer::{Card, CardCpu, CardDisk, CardMemory};
+use holdup_reason::model::figures;
 
 /// Columns of a name.
 const NAME: usize = 40;
@@ -40,15 +41,15 @@ pub fn render(card: &Card, window_seconds: f64, page: &mut Page) {
     for it in &card.interfaces {
         let dropped = match it.dropped_packets {
             0 => String::new(),
-            dropped => format!(", {} dropped", units::count(dropped)),
+            dropped => format!(", {} dropped", figures::count(dropped)),
         };
         let text = format!(
             "{}: {} in {} packets received, {} in {} packets sent{dropped}",
             escape::name(&it.name, NAME),
-            units::bytes(it.received_bytes as f64),
-            units::count(it.received_packets),
-            units::bytes(it.sent_bytes as f64),
-            units::count(it.sent_packets),
+            figures::bytes(it.received_bytes as f64),
+            figures::count(it.received_packets),
+            figures::bytes(it.sent_bytes as f64),
+            figures::count(it.sent_packets),
         );
         line("net", vec![Some(text)]);
     }
@@ -58,17 +59,17 @@ pub fn render(card: &Card, window_seconds: f64, page: &mut Page) {
     if let Some(stalls) = &card.pressure {
         let text = format!(
             "some of it stood still {} for a CPU, {} for memory, {} for I/O",
-            units::seconds(stalls.cpu_seconds),
-            units::seconds(stalls.memory_seconds),
-            units::seconds(stalls.io_seconds),
+            figures::seconds(stalls.cpu_seconds),
+            figures::seconds(stalls.memory_seconds),
+            figures::seconds(stalls.io_seconds),
         );
         line("stalls", vec![Some(text)]);
     }
     if let Some(pids) = card.pids {
-        let limit = card.pids_limit.map(|limit| format!(" of {}", units::count(limit)));
+        let limit = card.pids_limit.map(|limit| format!(" of {}", figures::count(limit)));
         let text = format!(
             "{} {}{}",
-            units::count(pids),
+            figures::count(pids),
             if pids == 1 { "process or thread" } else { "processes and threads" },
             limit.unwrap_or_else(|| ", no limit".into())
         );
@@ -87,21 +88,21 @@ fn cpu(cpu: &CardCpu, window_seconds: f64) -> Vec<Option<String>> {
         };
         format!(
             "{} in {}: {cpus:.2} CPUs{quota}",
-            units::seconds(used),
-            units::seconds(window_seconds)
+            figures::seconds(used),
+            figures::seconds(window_seconds)
         )
     });
     let throttled = cpu.throttled_periods.zip(cpu.periods).filter(|(_, periods)| *periods > 0);
     let throttled = throttled.map(|(throttled, periods)| {
         let time = cpu.throttled_seconds.filter(|time| *time > 0.0);
-        let time = time.map_or_else(String::new, |time| format!(", {}", units::seconds(time)));
+        let time = time.map_or_else(String::new, |time| format!(", {}", figures::seconds(time)));
         format!("throttled in {throttled} of {periods} periods{time}")
     });
     vec![used, throttled]
 }
 
 fn memory(memory: &CardMemory) -> Vec<Option<String>> {
-    let bytes = |bytes: u64| units::bytes(bytes as f64);
+    let bytes = |bytes: u64| figures::bytes(bytes as f64);
     let used = memory.used_bytes.map(|used| match (memory.limit_bytes, &memory.limit_group) {
         (Some(limit), Some(group)) => {
             format!("{} of {} (cgroup {})", bytes(used), bytes(limit), escape::name(group, NAME))
@@ -125,11 +126,11 @@ fn memory(memory: &CardMemory) -> Vec<Option<String>> {
         memory
             .limit_hits
             .filter(|_| limited)
-            .map(|hits| format!("met its limit {} times", units::count(hits))),
-        some(memory.killed).map(|killed| format!("{} processes killed", units::count(killed))),
+            .map(|hits| format!("met its limit {} times", figures::count(hits))),
+        some(memory.killed).map(|killed| format!("{} processes killed", figures::count(killed))),
         some(memory.refault_bytes)
             .map(|it| format!("{} read again after being dropped", bytes(it))),
-        some(memory.major_faults).map(|it| format!("{} major faults", units::count(it))),
+        some(memory.major_faults).map(|it| format!("{} major faults", figures::count(it))),
     ]
 }
 
@@ -137,10 +138,10 @@ fn disk_line(disk: &CardDisk) -> String {
     let mut text = format!(
         "{}: {} reads ({}), {} writes ({})",
         escape::name(&disk.name, NAME),
-        units::count(disk.reads),
-        units::bytes(disk.read_bytes as f64),
-        units::count(disk.writes),
-        units::bytes(disk.written_bytes as f64),
+        figures::count(disk.reads),
+        figures::bytes(disk.read_bytes as f64),
+        figures::count(disk.writes),
+        figures::bytes(disk.written_bytes as f64),
     );
     if disk.by_events {
         text.push_str(", as its processes were seen to ask");
@@ -148,8 +149,8 @@ fn disk_line(disk: &CardDisk) -> String {
     for (kind, limit) in &disk.limits {
         let what = kind.split('_').next().unwrap_or_default();
         let limit = match kind.ends_with("_bps") {
-            true => format!("{}/s", units::bytes(*limit as f64)),
-            false => format!("{}/s", units::count(*limit)),
+            true => format!("{}/s", figures::bytes(*limit as f64)),
+            false => format!("{}/s", figures::count(*limit)),
         };
         text.push_str(&format!("; {} limit {limit}", escape::name(what, NAME)));
     }

@@ -4,12 +4,13 @@
 //!
 //! Edit together: `reason/src/answer/compare/contract.rs`, docs/diff.md.
 
+use super::escape;
 use super::page::{Page, Tone};
-use super::{escape, units};
 use holdup_reason::answer::compare::{
     Change, Changed, Comparison, EndChange, Figure, Outcome, Side, Unit, floor_share,
 };
 use holdup_reason::answer::{ObjectName, Severity};
+use holdup_reason::model::figures;
 
 /// Three lines of verdict.
 const TITLE_WIDTH_MAX: usize = 236;
@@ -218,8 +219,8 @@ fn greatest(changed: &Changed) -> f64 {
 
 fn amount(value: f64, unit: Unit) -> String {
     match unit {
-        Unit::Seconds => units::seconds(value),
-        Unit::SecondsPerSecond => format!("{} a second", units::seconds(value)),
+        Unit::Seconds => figures::seconds(value),
+        Unit::SecondsPerSecond => format!("{} a second", figures::seconds(value)),
     }
 }
 
@@ -227,7 +228,7 @@ fn mean_and_range(figure: &Figure, unit: Unit) -> String {
     let mean = amount(figure.mean, unit);
     match figure.max - figure.min > 1e-9 {
         true => {
-            format!("{mean} ({} to {})", units::seconds(figure.min), units::seconds(figure.max))
+            format!("{mean} ({} to {})", figures::seconds(figure.min), figures::seconds(figure.max))
         }
         false => mean,
     }
@@ -272,7 +273,7 @@ pub fn noise(comparison: &Comparison) -> String {
     format!(
         "{before} and {after} recordings: a change is what is larger in each of the one side than in any of the other, \
          by more than {floor}; {} of what did not change looks like that by chance",
-        units::share(chance, 1.0)
+        figures::share(chance, 1.0)
     )
 }
 

@@ -2,9 +2,10 @@
 //!
 //! Phases too short to matter are left to -v. Must not: judge, which is the findings'.
 
+use super::escape;
 use super::page::{Page, Tone};
-use super::{escape, units};
 use holdup_reason::answer::ContainerStart;
+use holdup_reason::model::figures;
 
 /// Columns of a name.
 const NAME: usize = 40;
@@ -19,7 +20,7 @@ pub fn render(start: &ContainerStart, wall_seconds: f64, verbose: bool, page: &m
         return;
     }
     let program = escape::name(&start.program, NAME);
-    let took = units::seconds(start.seconds);
+    let took = figures::seconds(start.seconds);
     page.verdict(
         &format!("The container's own program, {program}, began after {took}"),
         Tone::Heading,
@@ -27,7 +28,7 @@ pub fn render(start: &ContainerStart, wall_seconds: f64, verbose: bool, page: &m
     for phase in &start.phases {
         let share = phase.seconds / start.seconds.max(1e-9);
         if verbose || share >= SHARE_MIN {
-            let text = format!("{} ({:.0} %)", units::seconds(phase.seconds), share * 100.0);
+            let text = format!("{} ({:.0} %)", figures::seconds(phase.seconds), share * 100.0);
             page.labelled(&phase.phase, &text);
         }
     }

@@ -3,12 +3,13 @@
 //! What is said twice is left out: one victim that the chain begins with, a holder that is its last
 //! link. Names are cut here for the line; commands never are, they must run as they stand.
 
+use super::escape;
 use super::page::{Page, Tone};
-use super::{escape, units};
 use holdup_reason::answer::{
     Culprit, CulpritKind, Finding, LeftOut, Link, LogLine, ObjectName, Remedy, Severity, Victim,
     Who, WithoutIt,
 };
+use holdup_reason::model::figures;
 
 /// Three lines of verdict.
 const TITLE_WIDTH_MAX: usize = 236;
@@ -92,7 +93,7 @@ fn details(finding: &Finding, left_out: Option<&LeftOut>, verbose: bool, page: &
         ways(&finding.chain, page);
         stacks(&finding.chain, page);
         for evidence in &finding.evidence {
-            let value = units::measured(evidence.value, &evidence.unit);
+            let value = figures::measured(evidence.value, &evidence.unit);
             let fact = escape::prose(&evidence.fact, 240);
             let (value, source) = (escape::line(&value), escape::name(&evidence.source, 60));
             page.labelled("seen", &format!("{fact}: {value} ({source})"));
@@ -106,10 +107,10 @@ pub fn log(lines: &[LogLine], shown: usize, page: &mut Page) {
     for line in lines.iter().take(shown) {
         let more = match line.more {
             0 => String::new(),
-            more => format!(" (and {} more like it)", units::count(more)),
+            more => format!(" (and {} more like it)", figures::count(more)),
         };
         let text = escape::prose(&line.text, LOG_WIDTH_MAX);
-        let at = units::seconds(line.seconds);
+        let at = figures::seconds(line.seconds);
         page.labelled("log", &format!("at {at}: {text}{more}"));
     }
     let more = lines.len().saturating_sub(shown);
@@ -122,7 +123,7 @@ pub fn log(lines: &[LogLine], shown: usize, page: &mut Page) {
 pub fn without(without: &WithoutIt, page: &mut Page) {
     if let Some(seconds) = without.seconds_max {
         let why = escape::prose(&without.why, TEXT_WIDTH_MAX);
-        let saved = match units::seconds(seconds).as_str() {
+        let saved = match figures::seconds(seconds).as_str() {
             "0 s" => "no less".into(),
             saved => format!("up to {saved} less"),
         };
@@ -152,7 +153,7 @@ fn victims(finding: &Finding, left_out: Option<&LeftOut>, verbose: bool) -> Opti
         let seconds: f64 = rest.iter().map(|it| it.wait_seconds).sum();
         let seconds = seconds + left_out.and_then(|cut| cut.wait_seconds).unwrap_or_default();
         let lost = match seconds > 0.0 {
-            true => format!(" ({})", units::seconds(seconds)),
+            true => format!(" ({})", figures::seconds(seconds)),
             false => String::new(),
         };
         parts.push(format!("{count} more{lost}"));
@@ -170,7 +171,7 @@ fn victim(victim: &Victim) -> String {
     let pid = pid(victim.pid, victim.inner_pid);
     // Somebody who was killed lost no time by it.
     let lost = match victim.wait_seconds > 0.0 {
-        true => format!(" ({})", units::seconds(victim.wait_seconds)),
+        true => format!(" ({})", figures::seconds(victim.wait_seconds)),
         false => String::new(),
     };
     format!("{name} {pid}{container}{lost}")
@@ -213,7 +214,7 @@ pub fn chain_of(links: &[Link], room: usize) -> Vec<String> {
             container = own;
         }
         let object = object(&link.waits_on, width);
-        pieces.push(format!("{object} ({})", units::seconds(link.seconds)));
+        pieces.push(format!("{object} ({})", figures::seconds(link.seconds)));
         last = Some(link);
     }
     pieces

@@ -14,11 +14,11 @@ mod container_start;
 pub mod escape;
 mod finding;
 pub mod page;
-pub mod units;
 mod verdict;
 
 use holdup_reason::answer::{Caveat, Finding, Report, ReportCost, Severity};
 use holdup_reason::facts::OwnScheduling;
+use holdup_reason::model::figures;
 use page::{Page, Tone};
 
 /// Caveats are one sentence each; this bounds one that is not.
@@ -104,32 +104,34 @@ const SHARE_WINDOW_SECONDS_MIN: f64 = 1.0;
 /// One line on what it cost to look.
 fn cost(cost: &ReportCost, window_seconds: f64) -> String {
     let mut parts = Vec::new();
-    let cpu = units::seconds(cost.cpu_seconds);
+    let cpu = figures::seconds(cost.cpu_seconds);
     let spent_seconds = cost.cpu_seconds + cost.bpf_seconds.unwrap_or(0.0);
     // To begin and to end a look takes CPU outside of its window: beside a short one a share says nothing.
     let share = match window_seconds < SHARE_WINDOW_SECONDS_MIN {
         true => String::new(),
-        false => units::share(spent_seconds, window_seconds),
+        false => figures::share(spent_seconds, window_seconds),
     };
     let share = if share.is_empty() { share } else { format!(" ({share} of one CPU)") };
     parts.push(match cost.bpf_seconds {
         Some(bpf) => {
-            format!("{cpu} of CPU and {} in its kernel programs{share}", units::seconds(bpf))
+            format!("{cpu} of CPU and {} in its kernel programs{share}", figures::seconds(bpf))
         }
         None => format!("{cpu} of CPU{share}"),
     });
-    parts.push(units::bytes(cost.rss_bytes as f64));
+    parts.push(figures::bytes(cost.rss_bytes as f64));
     parts.push(match (cost.events, cost.events_lost) {
         (0, 0) => "no kernel events".into(),
-        (events, 0) => format!("{} events, none lost", units::count(events)),
-        (events, lost) => format!("{} events, {} lost", units::count(events), units::count(lost)),
+        (events, 0) => format!("{} events, none lost", figures::count(events)),
+        (events, lost) => {
+            format!("{} events, {} lost", figures::count(events), figures::count(lost))
+        }
     });
     if let Some(stacks) = cost.user_stacks.as_ref().filter(|it| it.left_out > 0) {
         parts.push(format!(
             "{} user stacks in {}, {} left out for want of time",
-            units::count(stacks.read),
-            units::seconds(stacks.cpu_seconds),
-            units::count(stacks.left_out),
+            figures::count(stacks.read),
+            figures::seconds(stacks.cpu_seconds),
+            figures::count(stacks.left_out),
         ));
     }
     let how = match cost.scheduling {

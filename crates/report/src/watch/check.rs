@@ -6,7 +6,8 @@
 
 use super::store::{self, State};
 use crate::text::escape;
-use holdup_reason::answer::{Finding, Severity};
+use holdup_engine::over_time::Said;
+use holdup_reason::answer::Severity;
 use std::path::Path;
 
 /// Seconds after which the state of whoever watches says nothing about now: some windows of the longest.
@@ -29,7 +30,7 @@ pub struct Checked {
 pub fn of_watch(folder: &Path, now_unix_ns: u64) -> Option<Checked> {
     store::watcher(folder).ok().flatten()?;
     let state = store::read_state(folder)?;
-    is_fresh(&state, now_unix_ns).then(|| of(state.over_time.open().map(|(_, finding)| finding)))
+    is_fresh(&state, now_unix_ns).then(|| of(state.over_time.open().map(|(_, said)| said.clone())))
 }
 
 fn is_fresh(state: &State, now_unix_ns: u64) -> bool {
@@ -38,20 +39,20 @@ fn is_fresh(state: &State, now_unix_ns: u64) -> bool {
 }
 
 /// Of findings.
-pub fn of<'a>(findings: impl Iterator<Item = &'a Finding>) -> Checked {
-    let mut found: Vec<&Finding> = findings.filter(|it| it.severity > Severity::Note).collect();
+pub fn of(findings: impl Iterator<Item = Said>) -> Checked {
+    let mut found: Vec<Said> = findings.filter(|it| it.severity > Severity::Note).collect();
     found.sort_by(|one, other| {
-        let lost = |it: &Finding| it.impact.wait_seconds_per_second;
-        other.severity.cmp(&one.severity).then_with(|| lost(other).total_cmp(&lost(one)))
+        let worse = other.severity.cmp(&one.severity);
+        worse.then_with(|| other.lost_per_second.total_cmp(&one.lost_per_second))
     });
-    let lost: f64 = found.iter().map(|it| it.impact.wait_seconds_per_second).sum();
+    let lost: f64 = found.iter().map(|it| it.lost_per_second).sum();
     let (word, status) = match found.first().map(|it| it.severity) {
         None => ("OK", 0),
         Some(Severity::Critical) => ("CRITICAL", 2),
         Some(_) => ("WARNING", 1),
     };
     // A bar begins the figures.
-    let title = |it: &Finding| escape::prose(&it.title, TITLE_CHARACTERS).replace('|', "/");
+    let title = |it: &Said| escape::prose(&it.title, TITLE_CHARACTERS).replace('|', "/");
     let what = match found.as_slice() {
         [] => "nothing holds anybody up".to_string(),
         [only] => title(only),
@@ -72,19 +73,19 @@ mod tests {
     use super::*;
     use holdup_reason::answer::Report;
 
-    fn finding(severity: Severity, title: &str) -> Finding {
+    fn finding(severity: Severity, title: &str) -> Said {
         let text = include_str!("../../tests/reports/file_lock.json");
         let mut report: Report = serde_json::from_str(text).expect("a report");
         let mut finding = report.findings.remove(0);
         (finding.severity, finding.title) = (severity, title.into());
         finding.impact.wait_seconds_per_second = 0.5;
-        finding
+        Said::of(&finding)
     }
 
     #[test]
     fn the_worst_gives_the_status_and_figures_stand_behind_one_bar() {
         assert_eq!(
-            of([].iter()).line,
+            of(std::iter::empty()).line,
             "HOLDUP OK - nothing holds anybody up | findings=0 lost=0.000s\n"
         );
         let all = [
@@ -92,7 +93,7 @@ mod tests {
             finding(Severity::Warning, "a waits"),
             finding(Severity::Critical, "b|c waits\n\u{1b}[31m"),
         ];
-        let checked = of(all.iter());
+        let checked = of(all.into_iter());
         assert_eq!(checked.status, 2);
         assert_eq!(checked.line.matches('|').count(), 1);
         assert_eq!(checked.line.lines().count(), 1);

@@ -18,12 +18,13 @@ pub mod settings;
 mod store;
 
 use crate::failure::Failure;
-use crate::text::{escape, units};
+use crate::text::escape;
 use alive::Alive;
+use holdup_engine::over_time::{Event, Happened};
 use holdup_engine::{Looked, Recorded, Windows};
 use holdup_probe::plan::Target;
-use holdup_reason::answer::over_time::{Event, Happened};
-use holdup_reason::answer::{Report, SCHEMA};
+use holdup_reason::answer::Report;
+use holdup_reason::model::figures;
 use hook::Hook;
 use jiff::tz::TimeZone;
 use pace::Pace;
@@ -194,7 +195,7 @@ impl Watch {
         write.into_iter().for_each(|(entry, bytes)| self.store.window(entry, bytes));
         for event in events {
             self.state.sequence += 1;
-            self.reach(event, &report, recording.clone());
+            self.reach(&event, &report, recording.clone());
         }
         let end_ns = report.window.begin_unix_ns + (report.window.seconds * 1e9) as u64;
         let age_ns = end_ns.saturating_sub(self.state.looked_unix_ns);
@@ -209,10 +210,10 @@ impl Watch {
     }
 
     /// Says an event to whoever is to know it.
-    fn reach(&mut self, event: Event, report: &Report, recording: Option<String>) {
-        say_event(&event);
+    fn reach(&mut self, event: &Event, report: &Report, recording: Option<String>) {
+        say_event(event);
         let host = report.host.clone();
-        let line = Line { schema: SCHEMA, sequence: self.state.sequence, host, recording, event };
+        let line = Line::of(self.state.sequence, event, host, recording);
         self.store.line(&line);
         if !self.settings.hook.is_empty()
             && let Ok(text) = serde_json::to_string(&line)
@@ -225,7 +226,7 @@ impl Watch {
     fn asked_for(&mut self, is_asked: bool) -> Result<(), Failure> {
         if is_asked || self.asked.keep.swap(false, Ordering::Relaxed) {
             let (windows, bytes) = self.recorder.size();
-            let (windows, bytes) = (units::count(windows as u64), units::bytes(bytes as f64));
+            let (windows, bytes) = (figures::count(windows as u64), figures::bytes(bytes as f64));
             say(&format!("asked to keep what is in memory: {windows} windows, {bytes}"));
             let all = self.recorder.all();
             all.into_iter().for_each(|(entry, bytes)| self.store.window(entry, bytes));
@@ -262,8 +263,8 @@ impl Watch {
         if self.alive.ready() {
             say(&format!(
                 "watching: windows of {}, the last {} in memory, state in {}",
-                units::seconds(self.settings.window.as_secs_f64()),
-                units::seconds(self.settings.memory.as_secs_f64()),
+                figures::seconds(self.settings.window.as_secs_f64()),
+                figures::seconds(self.settings.memory.as_secs_f64()),
                 self.settings.state.display()
             ));
         }
@@ -278,7 +279,7 @@ impl Watch {
             Some(first) => format!("{} (and {} more)", escape::line(first), open.len() - 1),
         };
         let (windows, bytes) = self.recorder.size();
-        let (windows, bytes) = (units::count(windows as u64), units::bytes(bytes as f64));
+        let (windows, bytes) = (figures::count(windows as u64), figures::bytes(bytes as f64));
         format!("{what}; in memory: {windows} windows, {bytes}")
     }
 
@@ -292,7 +293,7 @@ impl Watch {
             "looking took {:.1} % of a CPU, of {} % that it may: it rests for {}",
             self.pace.percent(),
             self.settings.budget_percent,
-            units::seconds(length.as_secs_f64())
+            figures::seconds(length.as_secs_f64())
         ));
         let begin = Instant::now();
         while begin.elapsed() < length && !self.asked.is_over() {
@@ -309,7 +310,7 @@ impl Watch {
         let unwritten = self.store.unwritten - self.unwritten;
         if unwritten > 0 {
             self.unwritten = self.store.unwritten;
-            let many = units::count(unwritten);
+            let many = figures::count(unwritten);
             say(&format!("{many} pieces were not written: the disk does not answer"));
         }
     }
@@ -321,7 +322,7 @@ fn say(what: &str) {
 }
 
 fn say_event(event: &Event) {
-    let finding = &event.finding;
+    let finding = &event.said;
     let since = ring::shown(event.since_unix_ns, &TimeZone::system());
     let title = &finding.title;
     let line = match event.event {
@@ -329,7 +330,7 @@ fn say_event(event: &Event) {
         Happened::Changed => format!("CHANGED {since}  {title}  ({})", finding.code),
         Happened::Ended => format!(
             "ENDED after {}  {title}  ({})",
-            units::seconds(event.until_unix_ns.saturating_sub(event.since_unix_ns) as f64 / 1e9),
+            figures::seconds(event.until_unix_ns.saturating_sub(event.since_unix_ns) as f64 / 1e9),
             finding.code
         ),
         Happened::Flapping => format!(

@@ -7,8 +7,8 @@
 
 use super::settings::RingSettings;
 use crate::failure::Failure;
-use crate::text::units;
 use holdup_reason::answer::{Report, Severity, Verdict};
+use holdup_reason::model::figures;
 use jiff::civil::{DateTime, Time};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
@@ -238,11 +238,11 @@ pub fn render(all: &[Entry], state: &Path) -> String {
     let mut text = String::new();
     for entry in all {
         let title = crate::text::escape::line(&entry.title);
-        let length = units::seconds(entry.seconds);
+        let length = figures::seconds(entry.seconds);
         text.push_str(&format!("{}  {length:>7}  {title}\n", shown(entry.begin_unix_ns, &zone)));
     }
-    let windows = units::count(all.len() as u64);
-    text.push_str(&format!("{windows} windows, {}\n", units::bytes(bytes as f64)));
+    let windows = figures::count(all.len() as u64);
+    text.push_str(&format!("{windows} windows, {}\n", figures::bytes(bytes as f64)));
     text
 }
 

@@ -4,7 +4,7 @@
 //! its value and what it costs, as a file that reads back. Must not: open anything but the file. Edit together: docs/watch.md.
 
 use crate::failure::Failure;
-use crate::text::units;
+use holdup_reason::model::figures;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -122,7 +122,7 @@ impl Settings {
         let refused = |what: String| Err(Failure::usage(format!("{file}: {what}")));
         let seconds = self.window.as_secs_f64();
         if !(1.0..=300.0).contains(&seconds) {
-            return refused(format!("window is {}; it may be 1s to 5m", units::seconds(seconds)));
+            return refused(format!("window is {}; it may be 1s to 5m", figures::seconds(seconds)));
         }
         if self.memory < self.window {
             return refused("memory is shorter than a window".into());

@@ -10,10 +10,12 @@
 use super::ring::{self, Entry};
 use super::settings::{RingSettings, Settings};
 use crate::failure::Failure;
-use holdup_reason::answer::over_time::{Event, OverTime};
+use holdup_engine::over_time::{Event, Happened, OverTime, Said};
+use holdup_reason::answer::{ObjectName, ReportHost, SCHEMA, Severity};
 use jiff::Timestamp;
 use rustix::fs::{FlockOperation, flock, statvfs};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
@@ -49,14 +51,79 @@ pub struct Line {
     pub schema: u32,
     /// Number of the event: one more for each.
     pub sequence: u64,
+    /// What happened.
+    pub event: Happened,
+    /// The finding's key.
+    pub key: String,
+    /// Of a change, the key before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub was: Option<String>,
+    /// When this was said, the end of a window; nanoseconds since 1970, as all of them.
+    pub at_unix_ns: u64,
+    /// When the trouble was first found.
+    pub since_unix_ns: u64,
+    /// When it was last found.
+    pub until_unix_ns: u64,
+    /// In how many windows it was found.
+    pub windows: u64,
     /// Where it happened.
-    pub host: holdup_reason::answer::ReportHost,
+    pub host: ReportHost,
     /// The recording of the window that showed it, in the ring; absent if it could not be held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recording: Option<String>,
-    /// What happened.
-    #[serde(flatten)]
-    pub event: Event,
+    /// The finding, as docs/json.md has it.
+    pub finding: Box<RawValue>,
+}
+
+impl Line {
+    /// Of an event.
+    pub fn of(sequence: u64, event: &Event, host: ReportHost, recording: Option<String>) -> Self {
+        Self {
+            schema: SCHEMA,
+            sequence,
+            event: event.event,
+            key: event.key.clone(),
+            was: event.was.clone(),
+            at_unix_ns: event.at_unix_ns,
+            since_unix_ns: event.since_unix_ns,
+            until_unix_ns: event.until_unix_ns,
+            windows: event.windows,
+            host,
+            recording,
+            finding: event.said.finding.clone(),
+        }
+    }
+
+    /// The event that it says; none if its finding is not one.
+    fn event(self) -> Option<Event> {
+        /// What of a finding is asked for again.
+        #[derive(Deserialize)]
+        struct Brief {
+            code: String,
+            title: String,
+            object: ObjectName,
+            severity: Severity,
+            impact: BriefImpact,
+        }
+        #[derive(Deserialize)]
+        struct BriefImpact {
+            wait_seconds_per_second: f64,
+        }
+        let Brief { code, title, object, severity, impact } =
+            serde_json::from_slice(self.finding.get().as_bytes()).ok()?;
+        let lost_per_second = impact.wait_seconds_per_second;
+        let said = Said { code, title, object, severity, lost_per_second, finding: self.finding };
+        Some(Event {
+            event: self.event,
+            key: self.key,
+            at_unix_ns: self.at_unix_ns,
+            since_unix_ns: self.since_unix_ns,
+            until_unix_ns: self.until_unix_ns,
+            windows: self.windows,
+            was: self.was,
+            said,
+        })
+    }
 }
 
 enum Work {
@@ -312,11 +379,11 @@ fn recover(folder: &Path) -> State {
     // Of two days, because a state may be of the evening before.
     for day in days.iter().rev().take(2).rev() {
         for line in whole_lines(day).unwrap_or_default() {
-            if let Ok(line) = serde_json::from_str::<Line>(&line)
-                && line.sequence > state.sequence
-            {
-                state.sequence = line.sequence;
-                state.over_time.said(&line.event);
+            let read = serde_json::from_slice::<Line>(line.as_bytes()).ok();
+            let Some(line) = read.filter(|line| line.sequence > state.sequence) else { continue };
+            state.sequence = line.sequence;
+            if let Some(event) = line.event() {
+                state.over_time.said(&event);
             }
         }
     }
@@ -339,7 +406,6 @@ fn whole_lines(path: &Path) -> io::Result<Vec<String>> {
 mod tests {
     use super::*;
     use holdup_reason::answer::Report;
-    use holdup_reason::answer::over_time::Happened;
 
     fn report() -> Report {
         serde_json::from_str(include_str!("../../tests/reports/file_lock.json")).expect("a report")
@@ -355,9 +421,9 @@ mod tests {
             until_unix_ns: 7,
             windows: 2,
             was: None,
-            finding: report.findings[0].clone(),
+            said: Said::of(&report.findings[0]),
         };
-        Line { schema: 1, sequence, host: report.host, recording: None, event }
+        Line::of(sequence, &event, report.host, None)
     }
 
     fn settings(folder: &Path) -> Settings {
@@ -412,7 +478,7 @@ mod tests {
         assert_eq!(open, ["a"]);
         assert!(std::fs::read_to_string(find()).expect("read").ends_with("}\n"));
         assert_eq!(std::fs::read_dir(&ring).expect("there").count(), 0);
-        state.over_time.said(&line(2, Happened::Ended).event);
+        state.over_time.said(&line(2, Happened::Ended).event().expect("an event"));
         assert!(state.over_time.open().next().is_none());
         drop(store);
     }

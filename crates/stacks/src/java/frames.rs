@@ -92,7 +92,7 @@ impl Heaps {
 
 /// Where things are, as long as the library is where it was linked to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Layout {
+pub(crate) struct Layout {
     threads: Threads,
     /// In a thread: stack pointer, frame pointer and place of its last Java frame.
     anchor: [u64; 3],
@@ -114,7 +114,11 @@ pub struct Layout {
 
 impl Layout {
     /// By the table of a library that was moved by so much; none if a field is missing.
-    pub fn find(moved_by: u64, symbol: &mut Symbol<'_>, memory: &mut Memory<'_>) -> Option<Self> {
+    pub(crate) fn find(
+        moved_by: u64,
+        symbol: &mut Symbol<'_>,
+        memory: &mut Memory<'_>,
+    ) -> Option<Self> {
         let types = [&threads::TYPES[..], &methods::TYPES, &TYPES, &MORE_TYPES].concat();
         let mut table = Table::read(&types, symbol, memory)?;
         let sizes = [&methods::SIZED[..], &SIZED].concat();
@@ -190,7 +194,7 @@ struct Place {
 }
 
 /// A Java program whose threads are read.
-pub struct Frames {
+pub(crate) struct Frames {
     layout: Layout,
     interpreter: Range<u64>,
     heaps: Vec<Heap>,
@@ -203,7 +207,7 @@ pub struct Frames {
 
 impl Frames {
     /// Of a process with the library moved by so much; none if its memory is not as it should be.
-    pub fn open(layout: &Layout, moved_by: u64, memory: &mut Memory<'_>) -> Option<Self> {
+    pub(crate) fn open(layout: &Layout, moved_by: u64, memory: &mut Memory<'_>) -> Option<Self> {
         let layout = layout.clone().moved(moved_by);
         let stubs = pointer(layout.interpreter, memory)?;
         let begin = pointer(stubs.wrapping_add(layout.interpreter_begin), memory)?;
@@ -229,7 +233,7 @@ impl Frames {
     }
 
     /// The methods that a thread is in by its number inside its container, the innermost first.
-    pub fn of(&mut self, number: u32, memory: &mut Memory<'_>) -> Vec<UserFrame> {
+    pub(crate) fn of(&mut self, number: u32, memory: &mut Memory<'_>) -> Vec<UserFrame> {
         let Some(thread) = self.thread(number, memory) else { return Vec::new() };
         let begin = self.anchor(thread, memory);
         let frames = begin.map_or_else(Vec::new, |begin| self.walk(begin, memory));

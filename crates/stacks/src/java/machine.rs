@@ -30,7 +30,7 @@ struct Layout {
 
 /// A Java machine in a process.
 #[derive(Debug)]
-pub struct Machine {
+pub(super) struct Machine {
     layout: Layout,
 }
 
@@ -49,14 +49,14 @@ impl Layout {
 
 impl Machine {
     /// By the machine's own table; none if a field is missing.
-    pub fn find(symbol: &mut Symbol<'_>, memory: &mut Memory<'_>) -> Option<Self> {
+    pub(super) fn find(symbol: &mut Symbol<'_>, memory: &mut Memory<'_>) -> Option<Self> {
         let types = [&threads::TYPES[..], &["ObjectMonitor"]].concat();
         let layout = Layout::of(&Table::read(&types, symbol, memory)?)?;
         Some(Self { layout })
     }
 
     /// Who waits to enter a monitor now, and who has it (0: not known); none if the memory is not there.
-    pub fn waits(&self, memory: &mut Memory<'_>) -> Option<Vec<MonitorWait>> {
+    pub(super) fn waits(&self, memory: &mut Memory<'_>) -> Option<Vec<MonitorWait>> {
         let threads = self.layout.threads.all(memory)?;
         let pending = |thread: u64, memory: &mut Memory<'_>| {
             number(thread.wrapping_add(self.layout.pending_monitor), memory)

@@ -14,10 +14,10 @@ use holdup_reason::facts::UserFrame;
 use std::collections::HashMap;
 
 /// Types of the table that tell.
-pub const TYPES: [&str; 6] =
+pub(super) const TYPES: [&str; 6] =
     ["Method", "ConstMethod", "ConstantPool", "Klass", "InstanceKlass", "Symbol"];
 /// Those whose size is needed: what belongs to one stands behind it.
-pub const SIZED: [&str; 1] = ["ConstantPool"];
+pub(super) const SIZED: [&str; 1] = ["ConstantPool"];
 
 /// Bytes of a name of the program's.
 const NAME_BYTES_MAX: u16 = 400;
@@ -32,7 +32,7 @@ const MADE: [&str; 3] = ["$$Lambda", "+0x", "/0x"];
 
 /// Where things are.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Layout {
+pub(super) struct Layout {
     fixed: u64,
     constants: u64,
     name: u64,
@@ -55,7 +55,7 @@ enum File {
 
 impl Layout {
     /// By the table; none if a field is missing.
-    pub fn of(table: &Table) -> Option<Self> {
+    pub(super) fn of(table: &Table) -> Option<Self> {
         const FILE: &str = "_source_file_name_index";
         let of_constants = table.offset("ConstantPool", FILE).map(File::OfConstants);
         let of_class = || table.offset("InstanceKlass", FILE).map(File::OfClass);
@@ -81,19 +81,19 @@ fn number(at: u64, memory: &mut Memory<'_>) -> Option<u16> {
 }
 
 /// Methods of a process, as far as they were met.
-pub struct Methods {
+pub(super) struct Methods {
     layout: Layout,
     known: HashMap<u64, Option<UserFrame>>,
 }
 
 impl Methods {
     /// Of which none was met yet.
-    pub fn new(layout: Layout) -> Self {
+    pub(super) fn new(layout: Layout) -> Self {
         Self { layout, known: HashMap::new() }
     }
 
     /// A method by where it is; none if it is no method, or its name no text.
-    pub fn frame(&mut self, method: u64, memory: &mut Memory<'_>) -> Option<UserFrame> {
+    pub(super) fn frame(&mut self, method: u64, memory: &mut Memory<'_>) -> Option<UserFrame> {
         if self.known.len() >= REMEMBERED_MAX {
             self.known.clear();
         }

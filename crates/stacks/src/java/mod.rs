@@ -22,7 +22,7 @@ use super::budget::{Budget, cpu_ns};
 use super::maps::{self, Mapping};
 use super::modules::Modules;
 use super::rounds::{Ask, Once, Pace};
-pub use frames::{Frames, Layout};
+pub(crate) use frames::{Frames, Layout};
 use holdup_reason::facts::{Body, Fact, MonitorWait, MonitorWaits, Ns};
 use holdup_system::status::threads_by_inner_tid;
 use holdup_system::{Roots, memory};
@@ -84,12 +84,12 @@ fn may_be_java(path: &str) -> bool {
 }
 
 /// The machine's own library among the files that a process runs code of.
-pub fn library<'m>(mut mappings: impl Iterator<Item = &'m Mapping>) -> Option<&'m Mapping> {
+pub(crate) fn library<'m>(mut mappings: impl Iterator<Item = &'m Mapping>) -> Option<&'m Mapping> {
     mappings.find(|mapping| &*mapping.name == LIBRARY)
 }
 
 /// What reads the methods of a process's threads, if there is time for what its machine writes of itself.
-pub fn frames(
+pub(crate) fn frames(
     pid: u32,
     library: &Mapping,
     modules: &mut Modules,
@@ -107,7 +107,7 @@ pub fn frames(
 }
 
 /// Whether the program that a process was started with is called like a Java machine.
-pub fn is_called_java(pid: u32) -> bool {
+pub(crate) fn is_called_java(pid: u32) -> bool {
     let path = std::fs::read_link(format!("/proc/{pid}/exe"));
     path.is_ok_and(|path| may_be_java(&path.to_string_lossy()))
 }

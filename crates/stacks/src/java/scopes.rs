@@ -14,7 +14,7 @@ const TABLE_BYTES_MAX: u64 = 1 << 24;
 
 /// Where things are in a piece of compiled code.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Layout {
+pub(super) struct Layout {
     tables: Tables,
     /// Of an entry for a call.
     entry_bytes: u64,
@@ -43,7 +43,7 @@ struct Places {
 
 impl Layout {
     /// By the table; none if a field is missing.
-    pub fn of(table: &Table) -> Option<Self> {
+    pub(super) fn of(table: &Table) -> Option<Self> {
         let behind = || {
             Some(Tables::Behind {
                 code: table.offset("CodeBlob", "_code_begin")?,
@@ -101,7 +101,7 @@ impl Layout {
 
     /// The methods of a piece of code that was compiled for one, at a return address in it, the innermost first; none if they
     /// are not written down there.
-    pub fn methods(
+    pub(super) fn methods(
         &self,
         (piece, own): (u64, u64),
         at: u64,

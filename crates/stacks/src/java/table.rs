@@ -36,22 +36,22 @@ const SIZE_COLUMNS: [&str; 3] = [
 ];
 
 /// Finds a symbol of the machine's library.
-pub type Symbol<'a> = dyn FnMut(&'static str) -> Option<u64> + 'a;
+pub(super) type Symbol<'a> = dyn FnMut(&'static str) -> Option<u64> + 'a;
 
 /// A word; none if it cannot be read.
-pub fn number(at: u64, memory: &mut Memory<'_>) -> Option<u64> {
+pub(super) fn number(at: u64, memory: &mut Memory<'_>) -> Option<u64> {
     let mut bytes = [0; 8];
     memory(at, &mut bytes)?;
     Some(u64::from_le_bytes(bytes))
 }
 
 /// A pointer; none if it is null or cannot be read.
-pub fn pointer(at: u64, memory: &mut Memory<'_>) -> Option<u64> {
+pub(super) fn pointer(at: u64, memory: &mut Memory<'_>) -> Option<u64> {
     number(at, memory).filter(|to| *to != 0)
 }
 
 /// A number of 32 bits.
-pub fn short(at: u64, memory: &mut Memory<'_>) -> Option<u32> {
+pub(super) fn short(at: u64, memory: &mut Memory<'_>) -> Option<u32> {
     let mut bytes = [0; 4];
     memory(at, &mut bytes)?;
     Some(u32_at(&bytes, 0))
@@ -84,7 +84,7 @@ impl Names {
 }
 
 /// The same, step by step.
-pub fn name(at: u64, memory: &mut Memory<'_>) -> Option<String> {
+pub(super) fn name(at: u64, memory: &mut Memory<'_>) -> Option<String> {
     const STEP: usize = 8;
     let mut bytes = Vec::new();
     while bytes.len() < NAME_BYTES_MAX {
@@ -152,14 +152,14 @@ fn read_one_by_one(at: u64, stride: u64, into: &mut [u8], memory: &mut Memory<'_
 
 /// Offsets by type and field, for what is one of a kind its address, and bytes by type.
 #[derive(Debug, Default)]
-pub struct Table {
+pub(super) struct Table {
     fields: HashMap<(&'static str, String), (u64, u64)>,
     sizes: HashMap<&'static str, u64>,
 }
 
 impl Table {
     /// The fields of these types; none if the library has no such table.
-    pub fn read(
+    pub(super) fn read(
         wanted: &[&'static str],
         symbol: &mut Symbol<'_>,
         memory: &mut Memory<'_>,
@@ -187,7 +187,7 @@ impl Table {
     }
 
     /// Adds the bytes of these types, as far as the table has them.
-    pub fn read_sizes(
+    pub(super) fn read_sizes(
         &mut self,
         wanted: &[&'static str],
         symbol: &mut Symbol<'_>,
@@ -208,23 +208,23 @@ impl Table {
     }
 
     /// Where in each of its kind a field is.
-    pub fn offset(&self, of: &'static str, field: &str) -> Option<u64> {
+    pub(super) fn offset(&self, of: &'static str, field: &str) -> Option<u64> {
         self.fields.get(&(of, field.to_string())).map(|(offset, _)| *offset)
     }
 
     /// Where a field of which there is one is.
-    pub fn address(&self, of: &'static str, field: &str) -> Option<u64> {
+    pub(super) fn address(&self, of: &'static str, field: &str) -> Option<u64> {
         let (_, address) = self.fields.get(&(of, field.to_string()))?;
         Some(*address).filter(|address| *address != 0)
     }
 
     /// Where a field of every thread is: with one type or the other by release.
-    pub fn of_thread(&self, field: &str) -> Option<u64> {
+    pub(super) fn of_thread(&self, field: &str) -> Option<u64> {
         self.offset("JavaThread", field).or_else(|| self.offset("Thread", field))
     }
 
     /// Bytes of a type.
-    pub fn bytes(&self, of: &'static str) -> Option<u64> {
+    pub(super) fn bytes(&self, of: &'static str) -> Option<u64> {
         self.sizes.get(of).copied()
     }
 }

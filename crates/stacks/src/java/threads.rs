@@ -8,7 +8,7 @@ use crate::called::Memory;
 use crate::elf::u64_at;
 
 /// Types of the table that tell.
-pub const TYPES: [&str; 6] =
+pub(super) const TYPES: [&str; 6] =
     ["ThreadsSMRSupport", "ThreadsList", "Threads", "JavaThread", "Thread", "OSThread"];
 
 /// Threads that are read of a list.
@@ -23,7 +23,7 @@ enum List {
 
 /// Where things are.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Threads {
+pub(super) struct Threads {
     list: List,
     os_thread: u64,
     id: u64,
@@ -48,7 +48,7 @@ impl List {
 
 impl Threads {
     /// By the table; none if a field is missing.
-    pub fn of(table: &Table) -> Option<Self> {
+    pub(super) fn of(table: &Table) -> Option<Self> {
         Some(Self {
             list: List::array(table).or_else(|| List::chain(table))?,
             os_thread: table.of_thread("_osthread")?,
@@ -57,7 +57,7 @@ impl Threads {
     }
 
     /// The same library, moved elsewhere.
-    pub fn moved(self, by: u64) -> Self {
+    pub(super) fn moved(self, by: u64) -> Self {
         let list = match self.list {
             List::Array { at, length, first } => {
                 List::Array { at: at.wrapping_add(by), length, first }
@@ -68,7 +68,7 @@ impl Threads {
     }
 
     /// Where each is described.
-    pub fn all(&self, memory: &mut Memory<'_>) -> Option<Vec<u64>> {
+    pub(super) fn all(&self, memory: &mut Memory<'_>) -> Option<Vec<u64>> {
         match self.list {
             List::Array { at, length, first } => {
                 let list = pointer(at, memory)?;
@@ -90,7 +90,7 @@ impl Threads {
     }
 
     /// The thread id inside the process's own namespace.
-    pub fn id(&self, thread: u64, memory: &mut Memory<'_>) -> Option<u32> {
+    pub(super) fn id(&self, thread: u64, memory: &mut Memory<'_>) -> Option<u32> {
         let os_thread = number(thread.wrapping_add(self.os_thread), memory)?;
         short(os_thread.wrapping_add(self.id), memory)
     }

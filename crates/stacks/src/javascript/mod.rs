@@ -28,18 +28,18 @@ const BLOCK_BYTES: usize = 1024;
 const BLOCKS_MAX: usize = 1024;
 
 /// An engine of a process.
-pub struct JavaScript {
+pub(crate) struct JavaScript {
     tables: Tables,
     bytes_left: u64,
 }
 
 /// Memory that is read block by block, each once: an engine keeps what belongs together together.
 #[derive(Default)]
-pub struct Blocks(HashMap<u64, Box<[u8; BLOCK_BYTES]>>);
+pub(crate) struct Blocks(HashMap<u64, Box<[u8; BLOCK_BYTES]>>);
 
 impl Blocks {
     /// Reads what has no room in a block, or crosses from one to the next, as it stands.
-    pub fn read(&mut self, at: u64, into: &mut [u8], memory: &mut Memory<'_>) -> Option<()> {
+    pub(crate) fn read(&mut self, at: u64, into: &mut [u8], memory: &mut Memory<'_>) -> Option<()> {
         let (first, offset) = (at - at % BLOCK_BYTES as u64, at as usize % BLOCK_BYTES);
         let inside = offset..offset + into.len();
         if inside.end > BLOCK_BYTES || self.0.len() >= BLOCKS_MAX {
@@ -60,7 +60,7 @@ impl Blocks {
 
 impl JavaScript {
     /// Among the files that a process runs code of.
-    pub fn find(pid: u32, mappings: &[Arc<Mapping>], modules: &mut Modules) -> Option<Self> {
+    pub(crate) fn find(pid: u32, mappings: &[Arc<Mapping>], modules: &mut Modules) -> Option<Self> {
         let tables = mappings.iter().find_map(|mapping| {
             let module = modules.of(pid, mapping)?;
             Tables::read(&mut |name| modules.constant(module, name))
@@ -73,7 +73,7 @@ impl JavaScript {
     }
 
     /// The function of a frame by its frame pointer; none if it is none of a script.
-    pub fn function(&mut self, frame: u64, memory: &mut Memory<'_>) -> Option<UserFrame> {
+    pub(crate) fn function(&mut self, frame: u64, memory: &mut Memory<'_>) -> Option<UserFrame> {
         let Self { tables, bytes_left } = self;
         let mut heap = Heap { tables, memory };
         // A frame of the engine's own has a number there.
@@ -106,7 +106,7 @@ fn is_nodes(module: &str) -> bool {
 }
 
 /// The last part of a path or address; what belongs to Node itself stands under its name.
-pub fn file_name(path: &str) -> String {
+pub(crate) fn file_name(path: &str) -> String {
     if is_nodes(path) {
         return path.into();
     }

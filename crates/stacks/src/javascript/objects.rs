@@ -19,14 +19,14 @@ const LOCALS_MAX: u64 = 1 << 16;
 const NAMING_SLOTS: u64 = 6;
 
 /// The objects of an engine.
-pub struct Heap<'a, 'm> {
+pub(super) struct Heap<'a, 'm> {
     pub tables: &'a Tables,
     pub memory: &'a mut Memory<'m>,
 }
 
 /// What a scope says of its function.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Scope {
+pub(super) struct Scope {
     /// None of a function without a name.
     pub name: Option<String>,
     /// Letters of the script before it.
@@ -60,13 +60,13 @@ impl Heap<'_, '_> {
     }
 
     /// The object that a slot leads to.
-    pub fn object_at(&mut self, slot: u64) -> Option<u64> {
+    pub(super) fn object_at(&mut self, slot: u64) -> Option<u64> {
         let word = self.word(slot)?;
         self.object(word)
     }
 
     /// The type of an object.
-    pub fn kind(&mut self, object: u64) -> Option<u64> {
+    pub(super) fn kind(&mut self, object: u64) -> Option<u64> {
         let map = self.object_at(object.wrapping_add(self.tables.map))?;
         let mut bytes = [0; 2];
         (self.memory)(map.wrapping_add(self.tables.instance_type), &mut bytes)?;
@@ -74,7 +74,7 @@ impl Heap<'_, '_> {
     }
 
     /// The object in a slot of another, if it is of this type.
-    pub fn of_type(&mut self, object: u64, offset: u64, kind: u64) -> Option<u64> {
+    pub(super) fn of_type(&mut self, object: u64, offset: u64, kind: u64) -> Option<u64> {
         let found = self.object_at(object.wrapping_add(offset))?;
         (self.kind(found)? == kind).then_some(found)
     }
@@ -93,7 +93,7 @@ impl Heap<'_, '_> {
     }
 
     /// A string; none if it is none, is kept outside of the heap, or is too long for a name.
-    pub fn text(&mut self, object: u64) -> Option<String> {
+    pub(super) fn text(&mut self, object: u64) -> Option<String> {
         let strings = &self.tables.strings;
         let (mut letters, mut open, mut passed): (Vec<u16>, _, _) = (Vec::new(), vec![object], 0);
         while let Some(at) = open.pop() {
@@ -152,7 +152,7 @@ impl Heap<'_, '_> {
     }
 
     /// Who a function is: its name, or what its scope says.
-    pub fn scope(&mut self, shared: u64) -> Scope {
+    pub(super) fn scope(&mut self, shared: u64) -> Scope {
         let at = self.object_at(shared.wrapping_add(self.tables.shared_name));
         let Some(at) = at else { return Scope::default() };
         match self.kind(at) {
@@ -206,7 +206,7 @@ impl Heap<'_, '_> {
     }
 
     /// The line of a script that a letter stands on; none if so much of it may not be read.
-    pub fn line(&mut self, script: u64, position: u64, bytes_left: &mut u64) -> Option<u32> {
+    pub(super) fn line(&mut self, script: u64, position: u64, bytes_left: &mut u64) -> Option<u32> {
         const PIECE_LETTERS: u64 = 16 << 10;
         let strings = &self.tables.strings;
         let mut source = self.object_at(script.wrapping_add(self.tables.script_source))?;

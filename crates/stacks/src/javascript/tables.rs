@@ -5,11 +5,11 @@
 //! guess a place, or read objects (objects.rs). Rejected: offsets by release, as for Python (V8 has a release every four weeks).
 
 /// An entry that every such program has: who has it not is not V8.
-pub const FIRST: &str = "v8dbg_off_fp_function";
+pub(super) const FIRST: &str = "v8dbg_off_fp_function";
 
 /// Bits of a string's type.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Strings {
+pub(super) struct Strings {
     pub first_other_type: u64,
     pub form_mask: u64,
     pub width_mask: u64,
@@ -30,7 +30,7 @@ pub struct Strings {
 
 /// Entries that are read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Tables {
+pub(super) struct Tables {
     /// From the frame pointer.
     pub frame_function: i64,
     pub frame_context: i64,
@@ -59,7 +59,7 @@ pub struct Tables {
 
 impl Tables {
     /// Of a file, by the numbers that it exports; none of a release that lacks one.
-    pub fn read(entry: &mut dyn FnMut(&'static str) -> Option<i32>) -> Option<Self> {
+    pub(super) fn read(entry: &mut dyn FnMut(&'static str) -> Option<i32>) -> Option<Self> {
         entry(FIRST)?;
         // Slots that are half as wide, and a scope that is an array, are those of other programs and of old releases.
         if entry("v8dbg_parent_ScopeInfo__FixedArray").is_some() {

@@ -11,7 +11,7 @@ use crate::elf::u64_at;
 
 /// How the line of an instruction is written down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lines {
+pub(super) enum Lines {
     /// `co_lnotab`: steps of bytes and lines (Objects/lnotab_notes.txt).
     Steps,
     /// PEP 626: stretches of bytes with a step of lines; the frame counts instructions of two bytes.
@@ -22,7 +22,7 @@ pub enum Lines {
 
 /// How a thread is numbered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Number {
+pub(super) enum Number {
     /// As the kernel numbers it.
     Kernel(u64),
     /// As the C library does: the address of its descriptor (`pthread_self`).
@@ -31,7 +31,7 @@ pub enum Number {
 
 /// Where the lock is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LockPlace {
+pub(super) enum LockPlace {
     /// In the runtime.
     Runtime(u64),
     /// Behind a pointer of the interpreter's.
@@ -40,7 +40,7 @@ pub enum LockPlace {
 
 /// Offsets of one release, bytes; those of structs that are reached by a pointer from their begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Layout {
+pub(super) struct Layout {
     /// Minor release: 12 of 3.12.
     pub minor: u8,
     /// Of the runtime: the list of interpreters.
@@ -88,26 +88,26 @@ pub struct Layout {
 }
 
 /// Any object: where its type is.
-pub const OBJECT_TYPE: u64 = 8;
+pub(super) const OBJECT_TYPE: u64 = 8;
 /// A text: how many letters, and how they are kept.
-pub const TEXT_LENGTH: u64 = 16;
+pub(super) const TEXT_LENGTH: u64 = 16;
 /// See above.
-pub const TEXT_STATE: u64 = 32;
+pub(super) const TEXT_STATE: u64 = 32;
 /// A row of bytes: how many, and where they begin.
-pub const BYTES_LENGTH: u64 = 16;
+pub(super) const BYTES_LENGTH: u64 = 16;
 /// See above.
-pub const BYTES: u64 = 32;
+pub(super) const BYTES: u64 = 32;
 /// A frame that is the interpreter's own (FRAME_OWNED_BY_CSTACK).
-pub const OWNED_BY_INTERPRETER: u8 = 3;
+pub(super) const OWNED_BY_INTERPRETER: u8 = 3;
 
 /// The lock (`struct _gil_runtime_state`, the same in all releases): who had it last, and whether it is taken.
-pub const LOCK_LAST_HOLDER: u64 = 8;
+pub(super) const LOCK_LAST_HOLDER: u64 = 8;
 /// See above.
-pub const LOCK_TAKEN: u64 = 16;
+pub(super) const LOCK_TAKEN: u64 = 16;
 /// Its words that threads sleep on: two pairs of a condition and a mutex.
-pub const LOCK_WORDS: u64 = 32;
+pub(super) const LOCK_WORDS: u64 = 32;
 /// Behind them.
-pub const LOCK_END: u64 = LOCK_WORDS
+pub(super) const LOCK_END: u64 = LOCK_WORDS
     + 2 * (size_of::<libc::pthread_cond_t>() + size_of::<libc::pthread_mutex_t>()) as u64;
 
 const OF_3_9: Layout = Layout {
@@ -181,18 +181,18 @@ const OF_3_12: Layout = Layout {
 };
 
 /// What the runtime of a self-describing release begins with.
-pub const DESCRIPTION_BYTES: usize = 584;
+pub(super) const DESCRIPTION_BYTES: usize = 584;
 const COOKIE: &[u8] = b"xdebugpy";
 /// No struct is larger.
 const OFFSET_MAX: u64 = 1 << 20;
 
 /// The layout of a release that is written down here.
-pub fn of(minor: u8) -> Option<Layout> {
+pub(super) fn of(minor: u8) -> Option<Layout> {
     [OF_3_9, OF_3_10, OF_3_11, OF_3_12].into_iter().find(|layout| layout.minor == minor)
 }
 
 /// The layout that the runtime of 3.13 describes itself.
-pub fn described(runtime: &[u8]) -> Option<Layout> {
+pub(super) fn described(runtime: &[u8]) -> Option<Layout> {
     const MINOR: u8 = 13;
     let at = |offset: usize| u64_at(runtime, offset);
     let (version, free_threaded) = (at(8), at(16));
@@ -240,11 +240,11 @@ pub fn described(runtime: &[u8]) -> Option<Layout> {
 }
 
 #[cfg(test)]
-pub mod tests {
+pub(super) mod tests {
     use super::*;
 
     /// As `_PyRuntime` of 3.13.0 begins, as far as it is read.
-    pub fn description() -> Vec<u8> {
+    pub(crate) fn description() -> Vec<u8> {
         let mut bytes = vec![0; DESCRIPTION_BYTES];
         bytes[..8].copy_from_slice(COOKIE);
         let words = [

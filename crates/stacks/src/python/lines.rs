@@ -6,7 +6,7 @@
 use super::layouts::Lines;
 
 /// The line of the instruction at this byte of the code, whose first line is `first`; 0 if it is not known.
-pub fn line(form: Lines, table: &[u8], first: u32, at: u64) -> u32 {
+pub(super) fn line(form: Lines, table: &[u8], first: u32, at: u64) -> u32 {
     let found = match form {
         Lines::Steps => by_steps(table, first, at),
         Lines::Stretches => by_stretches(table, first, at),

@@ -31,7 +31,7 @@ const THREADS_MAX: usize = 1024;
 const FRAMES_MAX: usize = 32;
 
 /// Whether a file may hold an interpreter.
-pub fn is_interpreter(file: &str) -> bool {
+pub(crate) fn is_interpreter(file: &str) -> bool {
     file.starts_with("python") || file.starts_with("libpython3.")
 }
 
@@ -44,7 +44,7 @@ fn release_by_name(file: &str) -> Option<u8> {
 
 /// An interpreter of a release that is known, in a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Runtime {
+pub(crate) struct Runtime {
     at: u64,
     layout: Layout,
     code_type: u64,
@@ -53,7 +53,7 @@ pub struct Runtime {
 
 impl Runtime {
     /// Among the files that a process runs code of.
-    pub fn find<'m>(
+    pub(crate) fn find<'m>(
         pid: u32,
         mappings: impl Iterator<Item = &'m Mapping>,
         modules: &mut Modules,
@@ -97,7 +97,7 @@ impl Runtime {
     }
 
     /// What people call it.
-    pub fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         format!("CPython 3.{}", self.layout.minor)
     }
 
@@ -113,7 +113,7 @@ impl Runtime {
     }
 
     /// Reads the main interpreter's lock; none if the memory is not there.
-    pub fn lock(&self, memory: &mut Memory<'_>) -> Option<Lock> {
+    pub(crate) fn lock(&self, memory: &mut Memory<'_>) -> Option<Lock> {
         let interpreter = *self.interpreters(memory).last()?;
         let at = match self.layout.lock {
             LockPlace::Runtime(offset) => self.at.wrapping_add(offset),
@@ -172,7 +172,7 @@ fn library_number(descriptor: u64, memory: &mut Memory<'_>) -> Option<u32> {
 
 /// The interpreter's lock at one instant.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Lock {
+pub(crate) struct Lock {
     /// Where its words begin.
     pub begin: u64,
     /// Behind the last.
@@ -184,7 +184,7 @@ pub struct Lock {
 }
 
 /// An interpreter whose threads are read.
-pub struct Python {
+pub(crate) struct Python {
     /// Where all of it is.
     pub runtime: Runtime,
     /// By the number that the kernel gave each inside its container.
@@ -194,13 +194,13 @@ pub struct Python {
 
 impl Python {
     /// Of which nothing was read yet.
-    pub fn new(runtime: Runtime) -> Self {
+    pub(crate) fn new(runtime: Runtime) -> Self {
         let objects = Objects::new(runtime.layout, runtime.code_type, runtime.text_type);
         Self { runtime, threads: HashMap::new(), objects }
     }
 
     /// Reads who there is.
-    pub fn read(runtime: Runtime, memory: &mut Memory<'_>) -> Self {
+    pub(crate) fn read(runtime: Runtime, memory: &mut Memory<'_>) -> Self {
         let mut python = Self::new(runtime);
         let (runtime, threads) = (&python.runtime, &mut python.threads);
         for interpreter in runtime.interpreters(memory) {
@@ -219,13 +219,13 @@ impl Python {
     }
 
     /// The functions that a thread is in, the innermost first.
-    pub fn frames(&mut self, number: u32, memory: &mut Memory<'_>) -> Vec<UserFrame> {
+    pub(crate) fn frames(&mut self, number: u32, memory: &mut Memory<'_>) -> Vec<UserFrame> {
         let thread = self.threads.get(&number).copied();
         thread.map_or_else(Vec::new, |thread| self.frames_of(thread, memory))
     }
 
     /// The same, of a thread by where it is described.
-    pub fn frames_of(&mut self, thread: u64, memory: &mut Memory<'_>) -> Vec<UserFrame> {
+    pub(crate) fn frames_of(&mut self, thread: u64, memory: &mut Memory<'_>) -> Vec<UserFrame> {
         let layout = self.runtime.layout;
         let mut at = word(thread.wrapping_add(layout.thread_frame), memory);
         if let Some(inside) = layout.thread_frame_in {

@@ -18,7 +18,7 @@ const LINES_BYTES_MAX: u64 = 32 << 10;
 const REMEMBERED_MAX: usize = 4096;
 
 /// A pointer; none if it is null or cannot be read.
-pub fn word(at: u64, memory: &mut Memory<'_>) -> Option<u64> {
+pub(super) fn word(at: u64, memory: &mut Memory<'_>) -> Option<u64> {
     let mut bytes = [0; 8];
     memory(at, &mut bytes)?;
     Some(u64::from_le_bytes(bytes)).filter(|word| *word != 0)
@@ -26,7 +26,7 @@ pub fn word(at: u64, memory: &mut Memory<'_>) -> Option<u64> {
 
 /// A frame as it was found.
 #[derive(Debug)]
-pub struct Frame {
+pub(super) struct Frame {
     code: u64,
     instruction: u64,
     /// The frame that called it.
@@ -36,7 +36,7 @@ pub struct Frame {
 }
 
 /// Reads a frame in one piece.
-pub fn frame(layout: &Layout, at: u64, memory: &mut Memory<'_>) -> Option<Frame> {
+pub(super) fn frame(layout: &Layout, at: u64, memory: &mut Memory<'_>) -> Option<Frame> {
     let of_8 = [layout.frame_code, layout.frame_previous];
     let instruction_bytes = if layout.lines == Lines::Places { 8 } else { 4 };
     let ends = of_8.map(|offset| offset + 8).into_iter();
@@ -73,7 +73,7 @@ struct Known {
 }
 
 /// The code of an interpreter, as far as it was met.
-pub struct Objects {
+pub(super) struct Objects {
     layout: Layout,
     code_type: u64,
     text_type: u64,
@@ -83,12 +83,12 @@ pub struct Objects {
 
 impl Objects {
     /// Of which nothing was met yet.
-    pub fn new(layout: Layout, code_type: u64, text_type: u64) -> Self {
+    pub(super) fn new(layout: Layout, code_type: u64, text_type: u64) -> Self {
         Self { layout, code_type, text_type, known: HashMap::new(), lines: HashMap::new() }
     }
 
     /// The function of a frame, and its line; none if its code is no code.
-    pub fn function(&mut self, frame: &Frame, memory: &mut Memory<'_>) -> Option<UserFrame> {
+    pub(super) fn function(&mut self, frame: &Frame, memory: &mut Memory<'_>) -> Option<UserFrame> {
         let layout = self.layout;
         let all = [layout.code_file, layout.code_name, layout.code_lines, layout.code_first_line];
         let code = piece(frame.code, all.into_iter().max()? + 8, memory)?;
@@ -175,7 +175,7 @@ fn row(object: u64, memory: &mut Memory<'_>) -> Option<Vec<u8>> {
 }
 
 /// The last part of a path; what belongs to Python itself stands under its name.
-pub fn file_name(path: &str) -> String {
+pub(super) fn file_name(path: &str) -> String {
     let last = path.rsplit('/').next().unwrap_or_default();
     let own = path.starts_with("<frozen")
         || path.contains("/lib/python3") && !path.contains("-packages/");

@@ -156,7 +156,7 @@ fn the_same_time_spent_otherwise_is_said() {
     let reported = compared(vec![run(10, 3.0, 0.0)], vec![run(10, 1.0, 2.0)]);
     assert_eq!(reported.verdict, Outcome::Shifted);
     assert!(reported.title.starts_with(
-        "sqlite3 takes as long as before, 3.00 s, and another way: it waits for the lock"
+        "sqlite3 takes as long as before, 3 s, and another way: it waits for the lock"
     ));
     assert!(reported.is_worse);
 }

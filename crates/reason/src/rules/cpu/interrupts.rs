@@ -347,7 +347,7 @@ mod tests {
         assert!(
             found[0]
                 .text
-                .contains("Interrupts take 60 % of CPU 1: of its threads' time 2.94 s of 5.00 s"),
+                .contains("Interrupts take 60 % of CPU 1: of its threads' time 2.94 s of 5 s"),
             "{}",
             found[0].text
         );

@@ -295,7 +295,7 @@ mod tests {
                 "curl waits for a connection to 192.0.2.1:80, whose host does not answer ARP on eth0"
             );
             assert!(
-                found[0].text.contains("3.00 s of 5.00 s pass so. Nobody on eth0"),
+                found[0].text.contains("3 s of 5 s pass so. Nobody on eth0"),
                 "{}",
                 found[0].text
             );

@@ -150,7 +150,7 @@ fn a_delay_that_is_set_is_reported_of_a_few_small_packets_too() {
     }
     let found = findings(facts.clone());
     assert_eq!(found[0].victims[0].pid, 10);
-    assert!(found[0].text.starts_with("1 packet (60 B) waits"), "{}", found[0].text);
+    assert!(found[0].text.starts_with("1 packet (60 bytes) waits"), "{}", found[0].text);
     // Two readings of three find nothing there, because he sends too seldom.
     for fact in &mut facts {
         if let Body::QdiscSample(sample) = &mut fact.body

@@ -227,7 +227,7 @@ mod tests {
     fn a_byte_at_a_time_is_reported() {
         let report = explain(writer(&["generic_perform_write", "vfs_write"], 1));
         assert_eq!(report.findings[0].code, "process.small_io");
-        assert!(report.findings[0].title.contains("writes 1 B at a time"));
+        assert!(report.findings[0].title.contains("writes 1 byte at a time"));
     }
 
     #[test]

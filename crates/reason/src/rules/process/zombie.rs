@@ -288,7 +288,7 @@ mod tests {
         let exit = Exit { thread: last.thread, last: false, code: Some(0) };
         facts.push(Fact { at_ns: until_ns, body: Body::Exit(exit) });
         let finding = &asked(facts).findings[0];
-        assert!(finding.text.starts_with("job 20 ended 2.00 s ago."), "{}", finding.text);
+        assert!(finding.text.starts_with("job 20 ended 2 s ago."), "{}", finding.text);
     }
 
     #[test]

@@ -40,38 +40,6 @@ const h = (name, attributes, ...children) => fill(document.createElement(name), 
 const s = (name, attributes, ...children) =>
   fill(document.createElementNS("http://www.w3.org/2000/svg", name), attributes, children);
 
-/** Three digits and a unit, as the text report has them. */
-function seconds(value) {
-  const v = Math.abs(value);
-  if (v < 5e-7) return "0 s";
-  if (v >= 7200) return (value / 3600).toFixed(1) + " h";
-  if (v >= 600) return (value / 60).toFixed(0) + " min";
-  if (v >= 100) return value.toFixed(0) + " s";
-  if (v >= 10) return value.toFixed(1) + " s";
-  if (v >= 1) return value.toFixed(2) + " s";
-  if (v >= 0.1) return (value * 1e3).toFixed(0) + " ms";
-  if (v >= 0.01) return (value * 1e3).toFixed(1) + " ms";
-  if (v >= 0.001) return (value * 1e3).toFixed(2) + " ms";
-  return (value * 1e6).toFixed(0) + " µs";
-}
-function percent(share) {
-  const p = share * 100;
-  if (p > 0 && p < 0.1) return "<0.1 %";
-  return (p < 10 && p > 0 ? p.toFixed(1) : p.toFixed(0)) + " %";
-}
-function number(value) {
-  const v = Math.abs(value);
-  if (v >= 1000) return Math.round(value).toLocaleString("en").replaceAll(",", "\u202f");
-  if (v >= 100 || Number.isInteger(value)) return value.toFixed(0);
-  if (v >= 10) return value.toFixed(1);
-  return v >= 0.01 || v === 0 ? value.toFixed(2) : value.toPrecision(2);
-}
-function bytes(value) {
-  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
-  let at = 0;
-  while (value >= 1024 && at + 1 < units.length) { value /= 1024; at += 1; }
-  return (at === 0 || value >= 100 ? value.toFixed(0) : value.toFixed(1)) + " " + units[at];
-}
 /** A value in the unit that its field names. */
 function inUnit(value, unit) {
   switch (unit) {

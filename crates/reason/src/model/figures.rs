@@ -1,7 +1,11 @@
-//! Numbers as people read them: three digits that mean something, and always a unit.
+//! Figures as a person reads them: three digits that mean something, and always a unit.
 //!
-//! Only for text; JSON has the plain numbers. Rejected: a crate for human durations, which prints
+//! The only place that writes one for people: sentences of rules and answers, the text, and, by the same table of examples
+//! (tests/browser/figures.json), the page's script. The JSON has the plain numbers beside them. What is to be added up by its reader (the
+//! accounting of the text) has one unit and as many decimals in every row instead, and is not written here. Rejected: a crate for human durations, which prints
 //! `3s 550ms 120us` and so more digits than were measured.
+//!
+//! Edit together: crates/report/src/page/template/core.js, tests/browser/figures.json.
 
 /// A length of time: `4.2 ms`, `3.55 s`, `12 min 5 s`, `3 h 20 min`, `2 d 4 h`.
 pub fn seconds(value: f64) -> String {
@@ -21,11 +25,12 @@ pub fn seconds(value: f64) -> String {
     }
 }
 
-/// A number of bytes: `512 bytes`, `4 KiB`, `1.5 GiB`.
+/// A number of bytes: `1 byte`, `512 bytes`, `4 KiB`, `1.5 GiB`.
 pub fn bytes(value: f64) -> String {
     const STEPS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     if value.abs() < 1024.0 {
-        return format!("{} bytes", digits(value));
+        let unit = if value == 1.0 { "byte" } else { "bytes" };
+        return format!("{} {unit}", digits(value));
     }
     let mut rest = value;
     let mut unit = "";
@@ -62,6 +67,25 @@ pub fn share(part: f64, whole: f64) -> String {
         p if p > 99.0 && p < 100.0 => "over 99 %".into(),
         p if p < 9.95 => format!("{p:.1} %"),
         p => format!("{p:.0} %"),
+    }
+}
+
+/// A share, 0 to 1: `71 %`.
+pub fn percent(share: f64) -> String {
+    self::share(share, 1.0)
+}
+
+/// A large rate with its thousands apart: `622,623`.
+pub fn thousands(per_second: f64) -> String {
+    count(per_second.round() as u64)
+}
+
+/// A rate, of which several stand side by side: `0.78`, `12.3`, `120`.
+pub fn rate(per_second: f64) -> String {
+    match per_second {
+        it if it >= 99.95 => format!("{it:.0}"),
+        it if it >= 9.995 => format!("{it:.1}"),
+        it => format!("{it:.2}"),
     }
 }
 
@@ -140,7 +164,9 @@ mod tests {
 
     #[test]
     fn sizes_counts_and_shares() {
-        assert_eq!(bytes(512.0), "512 bytes");
+        assert_eq!((bytes(1.0), bytes(512.0)), ("1 byte".into(), "512 bytes".into()));
+        assert_eq!((thousands(622_623.4), percent(0.0042)), ("622,623".into(), "0.4 %".into()));
+        assert_eq!([0.784, 12.34, 119.7].map(rate), ["0.78", "12.3", "120"]);
         assert_eq!(bytes(4096.0), "4 KiB");
         assert_eq!(bytes(1_073_741_824.0 * 1.5), "1.50 GiB");
         assert_eq!(count(1_234_567), "1,234,567");
@@ -155,5 +181,25 @@ mod tests {
         assert_eq!(measured(0.4, "ms"), "400 us");
         assert_eq!(measured(3.0, "%"), "3 %");
         assert_eq!(measured(12_345.0, "1"), "12,345");
+    }
+
+    /// The page's script is held to the same examples (tests/browser/test_figures.py).
+    #[test]
+    fn the_page_writes_figures_as_the_text_does() {
+        const EXAMPLES: &str = include_str!("../../../../tests/browser/figures.json");
+        type Examples = std::collections::BTreeMap<String, Vec<(f64, String)>>;
+        let examples: Examples = serde_json::from_str(EXAMPLES).unwrap();
+        assert_eq!(examples.len(), 4);
+        for (function, rows) in examples {
+            let write = match function.as_str() {
+                "seconds" => seconds,
+                "percent" => percent,
+                "bytes" => bytes,
+                _ => digits,
+            };
+            for (value, written) in rows {
+                assert_eq!(write(value), written, "{function} of {value}");
+            }
+        }
     }
 }

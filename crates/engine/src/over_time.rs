@@ -1,6 +1,6 @@
 //! Findings over time: of one answer after another, what began, what changed and what has ended.
 //!
-//! A trouble is known by its key (compare/identity.rs): code, object, culprit's program and group. It begins once it was found in two
+//! A trouble is known by its finding's key: code, object, culprit's program and group. It begins once it was found in two
 //! of three windows, or at once if it is critical, and has ended after three windows without it. Another culprit of the same object
 //! is a change, and no second alert. What comes and goes again and again is said once, as flapping, until it stays away. All of it is
 //! one value that can be written down and read again, so that a restart alerts nobody a second time. Pure.
@@ -8,8 +8,9 @@
 //! Must not: know when it is (the windows say so), or how people are reached. Rejected: a trouble an alert each window (nobody reads the
 //! second); thresholds of its own (a finding has passed its rule's).
 
-use super::report::{Finding, Report, Severity};
+use holdup_reason::answer::{Finding, ObjectName, Report, Severity};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 
 /// Windows of which two must have it.
@@ -25,7 +26,6 @@ const TROUBLES_MAX: usize = 500;
 
 /// What happened to a trouble.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Happened {
     /// It holds somebody up from now on.
@@ -38,9 +38,53 @@ pub enum Happened {
     Flapping,
 }
 
+/// A finding as it was said, and what of it is asked for again. The whole of it is written and read as the text that it is: nobody looks
+/// into it here, and to read it typed would take half a megabyte of code.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Said {
+    /// Its code.
+    pub code: String,
+    /// One sentence.
+    pub title: String,
+    /// What is waited for.
+    pub object: ObjectName,
+    /// How bad.
+    pub severity: Severity,
+    /// Seconds lost a second.
+    pub lost_per_second: f64,
+    /// All of it, as JSON.
+    pub finding: Box<RawValue>,
+}
+
+impl Said {
+    /// Of a finding.
+    pub fn of(finding: &Finding) -> Self {
+        let text = serde_json::value::to_raw_value(finding);
+        Self {
+            code: finding.code.clone(),
+            title: finding.title.clone(),
+            object: finding.object.clone(),
+            severity: finding.severity,
+            lost_per_second: finding.impact.wait_seconds_per_second,
+            // What is made of plain values can always be written.
+            finding: text.unwrap_or_else(|_| RawValue::NULL.to_owned()),
+        }
+    }
+
+    /// How bad, to be compared.
+    pub fn badness(&self) -> (Severity, f64) {
+        (self.severity, self.lost_per_second)
+    }
+}
+
+impl PartialEq for Said {
+    fn eq(&self, other: &Self) -> bool {
+        self.finding.get() == other.finding.get()
+    }
+}
+
 /// One event.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Event {
     /// What happened.
     pub event: Happened,
@@ -55,10 +99,9 @@ pub struct Event {
     /// In how many windows it was found so far.
     pub windows: u64,
     /// Of a change, the key before.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub was: Option<String>,
     /// The finding as it is now; of what has ended, as it was at its worst.
-    pub finding: Finding,
+    pub said: Said,
 }
 
 /// A trouble that is followed.
@@ -77,7 +120,7 @@ struct Trouble {
     is_flapping: bool,
     /// When it began, lately.
     begins: Vec<u64>,
-    worst: Finding,
+    worst: Said,
 }
 
 /// See the head of the file.
@@ -110,7 +153,7 @@ impl OverTime {
     }
 
     /// The troubles whose begin was said and whose end was not.
-    pub fn open(&self) -> impl Iterator<Item = (&str, &Finding)> {
+    pub fn open(&self) -> impl Iterator<Item = (&str, &Said)> {
         self.troubles.iter().filter(|(_, it)| it.is_raised).map(|(key, it)| (&**key, &it.worst))
     }
 
@@ -132,7 +175,7 @@ impl OverTime {
             is_raised: true,
             is_flapping: event.event == Happened::Flapping,
             begins: vec![event.at_unix_ns],
-            worst: event.finding.clone(),
+            worst: event.said.clone(),
         };
         self.troubles.insert(event.key.clone(), trouble);
     }
@@ -140,15 +183,16 @@ impl OverTime {
     fn found(&mut self, finding: &Finding, begin_ns: u64, end_ns: u64) {
         if let Some(known) = self.troubles.get_mut(&finding.key) {
             if known.windows == 0 {
-                (known.since_unix_ns, known.worst) = (begin_ns, finding.clone());
+                (known.since_unix_ns, known.worst) = (begin_ns, Said::of(finding));
             }
             if known.absent > 0 {
                 known.recent |= 1;
                 known.windows += 1;
             }
             (known.absent, known.seen_unix_ns) = (0, end_ns);
-            if is_worse(finding, &known.worst) {
-                known.worst = finding.clone();
+            let lost = finding.impact.wait_seconds_per_second;
+            if (finding.severity, lost) > known.worst.badness() {
+                known.worst = Said::of(finding);
             }
         } else if self.troubles.len() >= TROUBLES_MAX {
             self.left_out += 1;
@@ -162,7 +206,7 @@ impl OverTime {
                 is_raised: false,
                 is_flapping: false,
                 begins: Vec::new(),
-                worst: finding.clone(),
+                worst: Said::of(finding),
             };
             self.troubles.insert(finding.key.clone(), trouble);
         }
@@ -236,7 +280,7 @@ impl Trouble {
             until_unix_ns: self.seen_unix_ns,
             windows: self.windows,
             was: None,
-            finding: self.worst.clone(),
+            said: self.worst.clone(),
         }
     }
 
@@ -246,21 +290,15 @@ impl Trouble {
     }
 }
 
-fn is_worse(one: &Finding, other: &Finding) -> bool {
-    let of = |it: &Finding| (it.severity, it.impact.wait_seconds_per_second);
-    of(one) > of(other)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::answer::report::ObjectName;
 
     const WINDOW_NS: u64 = 10_000_000_000;
 
     fn finding(by: &str, severity: Severity) -> Finding {
         let mut report: Report =
-            serde_json::from_str(include_str!("../../../report/tests/reports/file_lock.json"))
+            serde_json::from_str(include_str!("../../report/tests/reports/file_lock.json"))
                 .expect("a report");
         let mut finding = report.findings.remove(0);
         finding.key = format!("lock.file on file /x by {by}");
@@ -272,7 +310,7 @@ mod tests {
     /// One window after another, each with these findings.
     fn events(over_time: &mut OverTime, at: &mut u64, windows: &[&[Finding]]) -> Vec<String> {
         let mut report: Report =
-            serde_json::from_str(include_str!("../../../report/tests/reports/file_lock.json"))
+            serde_json::from_str(include_str!("../../report/tests/reports/file_lock.json"))
                 .expect("a report");
         let mut all = Vec::new();
         for findings in windows {
