@@ -6,7 +6,8 @@
  * left out by its reason; src/host.rs looks up which these are, by name, in the kernel's own list. Where a reason says nothing, as
  * on kernels before 5.17, the address of the code that dropped it stands for it.
  *
- * Of a flood the flow of one packet in FLOW_EACH is read, and stands for so many; the count of packets is whole.
+ * Of a flood the flow of one packet in FLOW_EACH is read, and stands for so many; the count of packets is whole. Not from the first
+ * thousand on: who waits behind a flood loses a few packets of its tens of thousands, and would not be seen.
  * Must not: count packets of other families than IP's and ARP's (a unix socket frees its messages by the same call), or believe
  * skb->dev: UDP writes something else there. Rejected: net:drop_monitor (it is seldom built, and tells no socket).
  *
@@ -14,8 +15,8 @@
  */
 
 /* Beyond so many of a kind the flow of one in FLOW_EACH is read. */
-#define FLOWS_WHOLE 1024
-#define FLOW_EACH 16
+#define FLOWS_WHOLE 65536
+#define FLOW_EACH 8
 #define REASON_NOT_SPECIFIED 2
 #define REASONS_LISTED 512
 #define REFDST_MASK 1UL

@@ -4,7 +4,7 @@
 //! wait it is a note, since the address stays unusable for ever. Must not: fire on an address that is still being asked about (tentative).
 //! Rejected: the line in the kernel's log (it is printed once, and scrolls away).
 
-use crate::facts::UnusableAddress;
+use crate::facts::{ThreadRef, UnusableAddress};
 use crate::graph::end::End;
 use crate::measure::Measures;
 use crate::model::object::Object;
@@ -25,7 +25,10 @@ pub static RULE: Rule = Rule {
     theory: "Before it uses an address of IPv6 the kernel asks the link whether somebody has it (duplicate address detection). If an \
              answer comes, or its own question comes back by a bridge that sends frames back where they came from, the address is marked as failed and never used: programs \
              that want to listen on it get EADDRNOTAVAIL until somebody takes the address off and gives it again.",
-    needs: &["the kernel marked the address as a duplicate (dadfailed)"],
+    needs: &[
+        "the kernel marked the address as a duplicate (dadfailed)",
+        "it is a note, unless somebody is refused it again and again, or a command that names it sleeps between its looks",
+    ],
     refuted_by: &[
         Refutation::new(
             "the address is still being asked about",
@@ -53,21 +56,21 @@ fn matched<'m>(
     failed: &'m UnusableAddress,
 ) -> Option<Match<'m>> {
     let waits_for_it = |end: &End| match &end.object {
-        Object::Address(address) => {
-            end.class == WaitClass::NoAddress
-                && address.ip() == failed.address
-                && !end.victims.is_empty()
+        _ if end.victims.is_empty() => false,
+        Object::Address(address) if end.class == WaitClass::NoAddress => {
+            address.ip() == failed.address
         }
-        _ => false,
+        _ => is_looked_for(measures, end, failed),
     };
     let claims: Vec<usize> = (0..ends.len()).filter(|at| waits_for_it(&ends[*at])).collect();
     let by = Culprit::peer(failed.address.to_string(), failed.address.to_string());
-    let new = Match::new(by, Proof::Read, move |loss| wording(measures, failed, loss));
+    let is_refused = |at: &usize| ends[*at].class == WaitClass::NoAddress;
+    let proof = if claims.iter().all(is_refused) { Proof::Read } else { Proof::Inferred };
+    let new = Match::new(by, proof, move |loss| wording(measures, failed, loss));
     if !claims.is_empty() {
         return Some(claims.into_iter().fold(new, |matched, at| matched.claiming(at, None)));
     }
-    // Of a process or a command only what it waits for.
-    if !measures.concerns(&crate::facts::ThreadRef::default()) {
+    if !is_there(measures, failed) {
         return None;
     }
     let object = Object::PacketQueue {
@@ -80,14 +83,31 @@ fn matched<'m>(
     Some(matched)
 }
 
+/// A script that looks again and again whether the address works, and sleeps in between: its words name the address.
+fn is_looked_for(measures: &Measures<'_>, end: &End, failed: &UnusableAddress) -> bool {
+    let is_sleep = matches!(end.class, WaitClass::Timer | WaitClass::FailedProgram);
+    let address = failed.address.to_string();
+    let words = measures.model.look.target.as_ref().map_or(&[][..], |target| &target.words);
+    is_sleep && measures.is_command() && words.iter().any(|word| word.contains(&address))
+}
+
+/// In a namespace of who is looked at: a host has all.
+fn is_there(measures: &Measures<'_>, failed: &UnusableAddress) -> bool {
+    let mut known = measures.model.threads.by_id.values();
+    measures.concerns(&ThreadRef::default())
+        || known.any(|it| it.netns == failed.netns && measures.concerns(&it.thread))
+}
+
 fn wording(measures: &Measures<'_>, failed: &UnusableAddress, loss: &Loss<'_>) -> Wording {
     let (address, interface) = (failed.address, &failed.interface);
     let title = match loss.end {
         Some(_) => format!(
-            "{} waits for {address}, which {interface} cannot use: another on its link has that address",
+            "{} waits for {address}, which {interface} cannot use: its link says that it is taken",
             loss.victim
         ),
-        None => format!("{interface} cannot use its address {address}: another on its link has it"),
+        None => {
+            format!("{interface} cannot use its address {address}: its link says that it is taken")
+        }
     };
     let spent = match loss.end {
         Some(_) => format!("{} pass so. ", words::of_window(loss.seconds, loss.wall_seconds)),
@@ -164,8 +184,29 @@ mod tests {
         assert_eq!((&*found[0].code, found.len()), (CODE, 1));
         assert_eq!(
             found[0].title,
-            "server waits for fd00::9, which eth0 cannot use: another on its link has that address"
+            "server waits for fd00::9, which eth0 cannot use: its link says that it is taken"
         );
+    }
+
+    #[test]
+    fn a_script_whose_words_name_the_address_waits_for_it() {
+        let script = |words: &str| {
+            let mut facts = host();
+            facts.push(of_process(10, "sh"));
+            facts.push(slept(10, "sh", SECOND / 10, 4 * SECOND));
+            facts.push(unusable(true));
+            facts.push(fact(Body::Target(Target {
+                kind: TargetKind::Command,
+                name: "sh".into(),
+                pid: 10,
+                cgroups: Vec::new(),
+                words: vec!["sh".into(), words.into()],
+            })));
+            let found = explain(facts).findings;
+            found.into_iter().filter(|it| it.code == CODE && !it.victims.is_empty()).count()
+        };
+        assert_eq!(script("until ping -c1 fd00::9; do sleep 1; done"), 1);
+        assert_eq!(script("until ping -c1 fd00::8; do sleep 1; done"), 0);
     }
 
     #[test]
