@@ -32,6 +32,11 @@ pub const LARGE_TYPES: &[(&str, &str, &str)] = &[
          chain to show. The parts that only adding needs are private; rules read the rest in some two hundred places",
     ),
     (
+        "crates/probe/src/host.rs",
+        "Offer",
+        "what one look at the host's kernel has found: a field a difference between kernels, which plan.rs and fitting.rs alone read",
+    ),
+    (
         "crates/stacks/src/python/layouts.rs",
         "Layout",
         "a table of offsets, one column an interpreter's release: a field each",
@@ -63,6 +68,7 @@ pub const NAMED_BY_MANY: &[(&str, &str)] = &[
     ("crates/reason/src/rules/wording.rs", "what every rule says"),
     ("crates/reason/src/rules/remedy.rs", "what every rule advises"),
     ("crates/reason/src/rules/proof.rs", "what every rule is sure by"),
+    ("crates/reason/src/rules/action.rs", "what every way out does, typed"),
 ];
 
 /// What may be called a note: the least severity of a finding, and what prints such findings.
