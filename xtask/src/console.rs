@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 
 /// A command and what it promises to print.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Step {
+pub(crate) struct Step {
     /// Line of the file, from 1.
     pub line: usize,
     /// For the shell.
@@ -24,7 +24,7 @@ pub struct Step {
 
 /// A console block.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Session {
+pub(crate) struct Session {
     /// Line of the opening fence, from 1.
     pub line: usize,
     /// Whether it needs root.
@@ -40,7 +40,7 @@ pub struct Session {
 }
 
 /// All console blocks of a Markdown text. An error is a line and what is wrong with it.
-pub fn sessions(text: &str) -> Result<Vec<Session>, (usize, String)> {
+pub(crate) fn sessions(text: &str) -> Result<Vec<Session>, (usize, String)> {
     let mut found = Vec::new();
     let mut open: Option<Session> = None;
     let mut other_fence = false;
@@ -102,7 +102,7 @@ fn take_line(session: &mut Session, line: &str, number: usize) -> Result<(), (us
 }
 
 /// Whether what came out is what was promised.
-pub fn holds(promised: &[String], came: &[&str]) -> bool {
+pub(crate) fn holds(promised: &[String], came: &[&str]) -> bool {
     match promised {
         [] => came.is_empty(),
         [dots, rest @ ..] if dots == "..." => {
@@ -116,7 +116,7 @@ pub fn holds(promised: &[String], came: &[&str]) -> bool {
 
 /// Whether what came out has the shape of what was promised: the same words in the same order, with
 /// any numbers, however the lines break.
-pub fn shape_holds(promised: &[String], came: &[&str]) -> bool {
+pub(crate) fn shape_holds(promised: &[String], came: &[&str]) -> bool {
     let came = shape(came);
     let mut rest = came.as_str();
     for (index, part) in promised.split(|line| line == "...").enumerate() {

@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Runs them all; false if a promise was not kept.
-pub fn run(root: &Path) -> anyhow::Result<bool> {
+pub(crate) fn run(root: &Path) -> anyhow::Result<bool> {
     let tree = Tree::read(root)?;
     let as_root = running_as_root();
     let (mut ran, mut left_out, mut broken) = (0, 0, 0);

@@ -12,7 +12,7 @@ use std::process::Command;
 use std::str::FromStr;
 
 /// One file of the tree.
-pub struct File {
+pub(crate) struct File {
     /// Path below the root, with `/`.
     pub path: String,
     /// Its bytes.
@@ -27,42 +27,42 @@ impl File {
     }
 
     /// The tokens of a Rust file, read once for all rules; none of one that is not Rust.
-    pub fn tokens(&self) -> Option<&TokenStream> {
+    pub(crate) fn tokens(&self) -> Option<&TokenStream> {
         let read = || TokenStream::from_str(&self.text()).ok();
         self.has_extension(&[".rs"]).then(|| self.tokens.get_or_init(read).as_ref()).flatten()
     }
 
     /// The syntax of a Rust file, read once for all rules; one that does not parse is the compiler's to report.
-    pub fn syntax(&self) -> Option<&syn::File> {
+    pub(crate) fn syntax(&self) -> Option<&syn::File> {
         let read = || syn::parse2(self.tokens()?.clone()).ok();
         self.syntax.get_or_init(read).as_ref()
     }
 
     /// The content as text; what is not UTF-8 becomes the replacement character.
-    pub fn text(&self) -> std::borrow::Cow<'_, str> {
+    pub(crate) fn text(&self) -> std::borrow::Cow<'_, str> {
         String::from_utf8_lossy(&self.bytes)
     }
 
     /// Whether the path ends in one of these, as in `&[".rs", ".c"]`.
-    pub fn has_extension(&self, any_of: &[&str]) -> bool {
+    pub(crate) fn has_extension(&self, any_of: &[&str]) -> bool {
         any_of.iter().any(|extension| self.path.ends_with(extension))
     }
 
     /// Not text: a zero byte, or not UTF-8.
-    pub fn is_binary(&self) -> bool {
+    pub(crate) fn is_binary(&self) -> bool {
         self.bytes.contains(&0) || std::str::from_utf8(&self.bytes).is_err()
     }
 }
 
 /// All files, sorted by path.
-pub struct Tree {
+pub(crate) struct Tree {
     /// The files.
     pub files: Vec<File>,
 }
 
 impl Tree {
     /// Reads the tree below `root`.
-    pub fn read(root: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn read(root: &Path) -> anyhow::Result<Self> {
         let mut paths = match listed_by_git(root) {
             Some(paths) => paths,
             None => {
@@ -86,12 +86,12 @@ impl Tree {
     }
 
     /// The file at exactly this path.
-    pub fn file(&self, path: &str) -> Option<&File> {
+    pub(crate) fn file(&self, path: &str) -> Option<&File> {
         self.files.iter().find(|file| file.path == path)
     }
 
     /// Whether a file or a folder of this name is in the tree.
-    pub fn has(&self, path: &str) -> bool {
+    pub(crate) fn has(&self, path: &str) -> bool {
         let path = path.trim_end_matches('/');
         self.files.iter().any(|file| {
             file.path
@@ -133,7 +133,7 @@ fn walk(root: &Path, below: &str, paths: &mut Vec<String>) -> anyhow::Result<()>
 #[cfg(test)]
 impl Tree {
     /// An imagined tree.
-    pub fn imagined(files: &[(&str, &str)]) -> Self {
+    pub(crate) fn imagined(files: &[(&str, &str)]) -> Self {
         let file = |(path, text): &(&str, &str)| File::new((*path).into(), (*text).into());
         Self { files: files.iter().map(file).collect() }
     }

@@ -22,7 +22,7 @@ pub struct Refusal {
 }
 
 /// A refusal that concerns no program.
-pub fn of(doing: &str) -> impl Fn(libbpf_rs::Error) -> Refusal + '_ {
+pub(crate) fn of(doing: &str) -> impl Fn(libbpf_rs::Error) -> Refusal + '_ {
     move |error| Refusal { program: None, why: format!("{doing}: {error:#}") }
 }
 
@@ -39,12 +39,12 @@ fn hear(_: PrintLevel, said: String) {
 static LISTENS: Mutex<()> = Mutex::new(());
 
 /// Listens to libbpf for as long as it lives.
-pub struct Listening {
+pub(crate) struct Listening {
     _alone: MutexGuard<'static, ()>,
 }
 
 /// From here on libbpf's warnings are collected, and not printed.
-pub fn listen() -> Listening {
+pub(crate) fn listen() -> Listening {
     let alone = LISTENS.lock().unwrap_or_else(PoisonError::into_inner);
     libbpf_rs::set_print(Some((PrintLevel::Warn, hear)));
     if let Ok(mut heard) = HEARD.lock() {
@@ -55,13 +55,13 @@ pub fn listen() -> Listening {
 
 impl Listening {
     /// What was said since, whole.
-    pub fn take(&self) -> String {
+    pub(crate) fn take(&self) -> String {
         HEARD.lock().map(|mut heard| std::mem::take(&mut *heard)).unwrap_or_default()
     }
 }
 
 /// Reads libbpf's words about a load that failed with `error`.
-pub fn read(heard: &str, error: &dyn std::fmt::Display) -> Refusal {
+pub(crate) fn read(heard: &str, error: &dyn std::fmt::Display) -> Refusal {
     let named = |line: &str| {
         let rest = line.split_once("prog '")?.1;
         let (name, rest) = rest.split_once('\'')?;

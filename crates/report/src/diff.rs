@@ -16,7 +16,7 @@ use std::slice;
 
 /// The recordings of both sides.
 #[derive(Debug, Default, Args)]
-pub struct Sides {
+pub(crate) struct Sides {
     /// The recording before
     #[arg(value_name = "BEFORE", required_unless_present = "before", requires = "second")]
     #[arg(conflicts_with_all = ["before", "after"])]
@@ -41,7 +41,7 @@ impl Sides {
     }
 
     /// Reads all, and compares.
-    pub fn compare(&self) -> Result<Comparison, Failure> {
+    pub(crate) fn compare(&self) -> Result<Comparison, Failure> {
         let (before, after) = self.split();
         let read =
             |files: &[PathBuf]| files.iter().map(|file| look(file)).collect::<Result<_, _>>();
@@ -52,7 +52,7 @@ impl Sides {
     }
 
     /// A comparison must not overwrite what it compares; `what` would.
-    pub fn spare(&self, output: Option<&Path>, what: &str) -> Result<(), Failure> {
+    pub(crate) fn spare(&self, output: Option<&Path>, what: &str) -> Result<(), Failure> {
         let Some(output) = output.and_then(|it| fs::canonicalize(it).ok()) else {
             return Ok(());
         };

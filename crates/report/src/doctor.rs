@@ -16,7 +16,7 @@ use std::path::Path;
 
 /// What can be seen, and what cannot.
 #[derive(Debug, Serialize)]
-pub struct Sight {
+pub(crate) struct Sight {
     /// The machine.
     host: Option<Host>,
     /// Each interface, whether it is there, and what it serves for; empty for a recording.
@@ -34,7 +34,7 @@ struct Offer {
 
 impl Sight {
     /// Of this host, or of the one that a recording was made on.
-    pub fn of(recording: Option<&Path>) -> Result<Self, Failure> {
+    pub(crate) fn of(recording: Option<&Path>) -> Result<Self, Failure> {
         let (facts, offers) = match recording {
             Some(file) => {
                 let (mut reader, mut facts) = (main_loop::open(file)?, Vec::new());
@@ -62,12 +62,12 @@ impl Sight {
     }
 
     /// Nothing is hidden.
-    pub fn is_whole(&self) -> bool {
+    pub(crate) fn is_whole(&self) -> bool {
         self.blind.is_empty()
     }
 
     /// For people.
-    pub fn render(&self, page: &mut Page) {
+    pub(crate) fn render(&self, page: &mut Page) {
         let whom = self.host.as_ref().map_or("this host", |host| host.hostname.as_str());
         let whom = escape::name(whom, 40);
         match self.blind.len() {

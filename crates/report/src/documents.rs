@@ -17,7 +17,7 @@ use std::path::Path;
 
 /// One code, as `explain --json` prints it.
 #[derive(Debug, Serialize)]
-pub struct Entry {
+pub(crate) struct Entry {
     code: &'static str,
     title: &'static str,
     theory: &'static str,
@@ -60,7 +60,7 @@ fn all() -> Vec<Entry> {
 }
 
 /// The codes that `code` names: one, an area, or all.
-pub fn lookup(code: Option<&str>) -> Result<Vec<Entry>, Failure> {
+pub(crate) fn lookup(code: Option<&str>) -> Result<Vec<Entry>, Failure> {
     find(all(), code)
 }
 
@@ -107,7 +107,7 @@ fn distance(a: &str, b: &str) -> usize {
 }
 
 /// For a terminal: one code in full, several as a list.
-pub fn render(entries: &[Entry], asked: bool, page: &mut Page) {
+pub(crate) fn render(entries: &[Entry], asked: bool, page: &mut Page) {
     let [only] = entries else {
         for entry in entries {
             page.row(&format!("{:<24}", entry.code), entry.title, Tone::Plain);
@@ -238,7 +238,7 @@ fn markdown(text: &str) -> String {
 const NAME: &str = "say why a Linux host, container, process or command is slow";
 
 /// The man page, roff.
-pub fn man() -> Result<Vec<u8>, Failure> {
+pub(crate) fn man() -> Result<Vec<u8>, Failure> {
     let mut page = Vec::new();
     let command = Cli::command();
     let man = clap_mangen::Man::new(command.clone()).date("").manual("holdup");
@@ -275,7 +275,7 @@ fn render_command(command: &clap::Command, page: &mut Vec<u8>) -> std::io::Resul
 }
 
 /// Completions for a shell.
-pub fn completions(shell: Shell) -> Vec<u8> {
+pub(crate) fn completions(shell: Shell) -> Vec<u8> {
     let mut out = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "holdup", &mut out);
     out
@@ -287,7 +287,7 @@ fn documents() -> Result<Vec<(&'static str, Vec<u8>)>, Failure> {
 }
 
 /// Writes all of them into a directory.
-pub fn write(directory: &Path) -> Result<(), Failure> {
+pub(crate) fn write(directory: &Path) -> Result<(), Failure> {
     for (name, bytes) in documents()? {
         let path = directory.join(name);
         std::fs::write(&path, bytes).map_err(|error| Failure::file("write", &path, &error))?;

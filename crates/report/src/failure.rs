@@ -9,13 +9,13 @@ use std::io;
 use std::path::Path;
 
 /// Wrong usage.
-pub const USAGE: u8 = 2;
+pub(crate) const USAGE: u8 = 2;
 /// Could not look.
-pub const COULD_NOT_LOOK: u8 = 3;
+pub(crate) const COULD_NOT_LOOK: u8 = 3;
 
 /// Why there is no answer.
 #[derive(Debug)]
-pub struct Failure {
+pub(crate) struct Failure {
     /// Exit status.
     pub status: u8,
     /// What failed, where and why: one sentence without a full stop.
@@ -28,7 +28,7 @@ pub struct Failure {
 
 impl Failure {
     /// The command line makes no sense.
-    pub fn usage(what: impl Into<String>) -> Self {
+    pub(crate) fn usage(what: impl Into<String>) -> Self {
         Self {
             status: USAGE,
             what: what.into(),
@@ -38,35 +38,35 @@ impl Failure {
     }
 
     /// The look, or the answer, failed.
-    pub fn look(what: impl Into<String>, advice: impl Into<String>) -> Self {
+    pub(crate) fn look(what: impl Into<String>, advice: impl Into<String>) -> Self {
         Self { status: COULD_NOT_LOOK, what: what.into(), advice: advice.into(), cause: None }
     }
 
     /// A file of the user's could not be read or written.
-    pub fn file(doing: &str, path: &Path, error: &io::Error) -> Self {
+    pub(crate) fn file(doing: &str, path: &Path, error: &io::Error) -> Self {
         let what = format!("cannot {doing} {}: {}", path.display(), reason(error));
         Self::look(what, advice_for(error))
     }
 
     /// The same with another status, for commands that could not be started.
-    pub fn with_status(mut self, status: u8) -> Self {
+    pub(crate) fn with_status(mut self, status: u8) -> Self {
         self.status = status;
         self
     }
 
     /// What the system said, if it said something.
-    pub fn cause(&self) -> Option<&io::Error> {
+    pub(crate) fn cause(&self) -> Option<&io::Error> {
         self.cause.as_ref()
     }
 
     /// The same with other advice.
-    pub fn advise(mut self, advice: impl Into<String>) -> Self {
+    pub(crate) fn advise(mut self, advice: impl Into<String>) -> Self {
         self.advice = advice.into();
         self
     }
 
     /// For the terminal: names escaped, advice on its own line.
-    pub fn message(&self) -> String {
+    pub(crate) fn message(&self) -> String {
         let what = escape::line(&self.what);
         match self.advice.is_empty() {
             true => format!("holdup: {what}\n"),

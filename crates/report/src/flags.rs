@@ -77,7 +77,7 @@ static LONG_VERSION: LazyLock<String> = LazyLock::new(|| {
 #[derive(Debug, Parser)]
 #[command(name = "holdup", version, long_version = LONG_VERSION.as_str(), about = ABOUT, after_help = EXAMPLES, max_term_width = 80)]
 #[command(subcommand_help_heading = "Commands", disable_help_subcommand = true)]
-pub struct Cli {
+pub(crate) struct Cli {
     #[command(flatten)]
     target: TargetFlags,
     #[command(flatten)]
@@ -406,7 +406,7 @@ enum Command {
 impl Cli {
     /// What was typed, as what it means.
     // LONG FUNCTION: one arm a command, none of them more than a few lines.
-    pub fn job(self) -> Result<Job, Failure> {
+    pub(crate) fn job(self) -> Result<Job, Failure> {
         let Self { target, look, from, answer, command } = self;
         let Some(command) = command else {
             return Ok(Job {
@@ -627,7 +627,7 @@ fn look_or_replay(aim: Aim, look: LookFlags, from: Option<PathBuf>) -> Task {
 }
 
 /// Looks at what was typed, and exits with help where that was asked for.
-pub fn read() -> Result<Job, Failure> {
+pub(crate) fn read() -> Result<Job, Failure> {
     let error = match Cli::try_parse() {
         Ok(cli) => return cli.job(),
         Err(error) => error,

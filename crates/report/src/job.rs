@@ -10,12 +10,12 @@ use crate::export::{Format, Wanted};
 use crate::watch::Named;
 use clap_complete::Shell;
 /// At whom to look: the probe decides what follows from it.
-pub use holdup_probe::plan::Target as Aim;
+pub(crate) use holdup_probe::plan::Target as Aim;
 use std::path::PathBuf;
 
 /// What is to be done, and how to tell it.
 #[derive(Debug)]
-pub struct Job {
+pub(crate) struct Job {
     /// What is to be done.
     pub task: Task,
     /// How to tell it.
@@ -24,7 +24,7 @@ pub struct Job {
 
 /// What is to be done.
 #[derive(Debug)]
-pub enum Task {
+pub(crate) enum Task {
     /// Look at this host, perhaps keep the facts.
     Look {
         /// At whom.
@@ -121,7 +121,7 @@ pub enum Task {
 
 /// How to tell the answer.
 #[derive(Debug, Default)]
-pub struct Answer {
+pub(crate) struct Answer {
     /// To which file; none is standard output (for commands: standard error).
     pub output: Option<PathBuf>,
     /// To which file the page of it; none if none is wanted.

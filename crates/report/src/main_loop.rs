@@ -33,7 +33,7 @@ const NOT_FOUND: u8 = 127;
 const NOT_EXECUTABLE: u8 = 126;
 
 /// The answer, and what drawing it takes if it is to be drawn.
-pub struct Answered {
+pub(crate) struct Answered {
     /// The answer.
     pub report: Report,
     picture: Option<Picture>,
@@ -43,38 +43,38 @@ pub struct Answered {
 impl Answered {
     /// What drawing it takes, if it is to be drawn.
     #[cfg(test)]
-    pub fn picture(&self) -> Option<&Picture> {
+    pub(crate) fn picture(&self) -> Option<&Picture> {
         self.picture.as_ref()
     }
 
     /// What other tools can show of it, if that was wanted.
     #[cfg(test)]
-    pub fn exported(&self) -> Option<&Export> {
+    pub(crate) fn exported(&self) -> Option<&Export> {
         self.export.as_ref()
     }
 
     /// Writes the page.
-    pub fn draw(&self, to: Output) -> Result<(), Failure> {
+    pub(crate) fn draw(&self, to: Output) -> Result<(), Failure> {
         let Some(picture) = &self.picture else { return Ok(()) };
         to.raw(&page::render(&self.report, picture)?)
     }
 
     /// Writes a file for another tool.
-    pub fn export(&self, format: Format, to: Output) -> Result<(), Failure> {
+    pub(crate) fn export(&self, format: Format, to: Output) -> Result<(), Failure> {
         let Some(export) = &self.export else { return Ok(()) };
         let parent = std::env::var("TRACEPARENT").ok();
         to.raw(&export::render(format, &self.report, export, parent.as_deref())?)
     }
 
     /// Writes what is wanted beside the answer.
-    pub fn deliver(&self, beside: Beside) -> Result<(), Failure> {
+    pub(crate) fn deliver(&self, beside: Beside) -> Result<(), Failure> {
         beside.page.map_or(Ok(()), |to| self.draw(to))?;
         beside.export.map_or(Ok(()), |(format, to)| self.export(format, to))
     }
 }
 
 /// What a live look gave.
-pub struct Looked {
+pub(crate) struct Looked {
     /// The answer.
     pub answered: Answered,
     /// The command's own status as a shell reports it, if a command was looked at.
@@ -85,7 +85,7 @@ pub struct Looked {
 
 impl Looked {
     /// Says where the recording is, on a terminal only: it is no part of the report.
-    pub fn remind(&self, recording: Option<&Path>) {
+    pub(crate) fn remind(&self, recording: Option<&Path>) {
         if let Some(path) = recording
             && self.unrecorded.is_none()
             && std::io::stderr().is_terminal()
@@ -100,7 +100,7 @@ impl Looked {
 }
 
 /// Looks at this host.
-pub fn look(
+pub(crate) fn look(
     aim: Aim,
     seconds: Option<f64>,
     record: Option<&Path>,
@@ -144,12 +144,16 @@ pub fn look(
 }
 
 /// Answers from a recording.
-pub fn replay(file: &Path, aim: &Aim, wanted: holdup_reason::Beside) -> Result<Answered, Failure> {
+pub(crate) fn replay(
+    file: &Path,
+    aim: &Aim,
+    wanted: holdup_reason::Beside,
+) -> Result<Answered, Failure> {
     Ok(explain(facts_of(file, aim)?, wanted))
 }
 
 /// Answers from a recording, ready to be compared with another.
-pub fn look_again(file: &Path) -> Result<compare::Look, Failure> {
+pub(crate) fn look_again(file: &Path) -> Result<compare::Look, Failure> {
     Ok(holdup_reason::look_at_model(&mut facts_of(file, &Aim::Host)?))
 }
 
@@ -162,7 +166,7 @@ fn explain(model: Model, wanted: holdup_reason::Beside) -> Answered {
 }
 
 /// Opens a recording, or of a time the one that was kept of it (`ring:21:14`).
-pub fn open(file: &Path) -> Result<Reader, Failure> {
+pub(crate) fn open(file: &Path) -> Result<Reader, Failure> {
     match file.to_str().and_then(|name| name.strip_prefix("ring:")) {
         Some(time) => {
             let kept = ring::recording(Path::new(STATE), time)?;

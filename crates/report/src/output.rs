@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 const WIDTH: usize = 80;
 
 /// An open destination.
-pub struct Output {
+pub(crate) struct Output {
     sink: Sink,
     json: bool,
     verbose: bool,
@@ -29,7 +29,7 @@ pub struct Output {
 }
 
 /// Files beside the answer.
-pub struct Beside {
+pub(crate) struct Beside {
     /// The page's.
     pub page: Option<Output>,
     /// That of another tool.
@@ -38,13 +38,13 @@ pub struct Beside {
 
 impl Beside {
     /// Opens those that are wanted.
-    pub fn open(answer: &Answer, other: Option<&Path>) -> Result<Self, Failure> {
+    pub(crate) fn open(answer: &Answer, other: Option<&Path>) -> Result<Self, Failure> {
         let page = Output::open_page(answer, other)?;
         Ok(Self { page, export: Output::open_export(answer, other)? })
     }
 
     /// What they take.
-    pub fn wanted(&self) -> holdup_reason::Beside {
+    pub(crate) fn wanted(&self) -> holdup_reason::Beside {
         holdup_reason::Beside { picture: self.page.is_some(), export: self.export.is_some() }
     }
 }
@@ -57,7 +57,11 @@ enum Sink {
 
 impl Output {
     /// Opens it; `other` is the recording read or written, which the report may not overwrite.
-    pub fn open(answer: &Answer, to_stderr: bool, other: Option<&Path>) -> Result<Self, Failure> {
+    pub(crate) fn open(
+        answer: &Answer,
+        to_stderr: bool,
+        other: Option<&Path>,
+    ) -> Result<Self, Failure> {
         let sink = match &answer.output {
             Some(path) => open_file(path, other, "the report (-o) and the recording")?,
             None if to_stderr => Sink::Stderr,
@@ -99,7 +103,10 @@ impl Output {
     }
 
     /// Opens the file of the page, if one is wanted; it may overwrite neither the recording nor the report.
-    pub fn open_page(answer: &Answer, other: Option<&Path>) -> Result<Option<Self>, Failure> {
+    pub(crate) fn open_page(
+        answer: &Answer,
+        other: Option<&Path>,
+    ) -> Result<Option<Self>, Failure> {
         let Some(path) = &answer.page else { return Ok(None) };
         if path.as_os_str() == "-" {
             return Err(Failure::usage("--page needs a file; `holdup page FILE` prints a page"));
@@ -110,13 +117,13 @@ impl Output {
     }
 
     /// Delivers a report.
-    pub fn report(self, report: &Report) -> Result<(), Failure> {
+    pub(crate) fn report(self, report: &Report) -> Result<(), Failure> {
         let verbose = self.verbose;
         self.deliver(report, |page| text::report(report, verbose, page))
     }
 
     /// Delivers `value` as JSON, or as the text that `render` writes.
-    pub fn deliver(
+    pub(crate) fn deliver(
         mut self,
         value: &impl Serialize,
         render: impl FnOnce(&mut Page),
@@ -139,19 +146,19 @@ impl Output {
     }
 
     /// Writes a piece of text at once; `false` if nobody reads any more.
-    pub fn print(&mut self, render: impl FnOnce(&mut Page)) -> Result<bool, Failure> {
+    pub(crate) fn print(&mut self, render: impl FnOnce(&mut Page)) -> Result<bool, Failure> {
         let mut page = Page::new(self.width, self.colour);
         render(&mut page);
         self.append(page.finish().as_bytes())
     }
 
     /// Delivers a document as it is.
-    pub fn raw(mut self, bytes: &[u8]) -> Result<(), Failure> {
+    pub(crate) fn raw(mut self, bytes: &[u8]) -> Result<(), Failure> {
         self.write(bytes)
     }
 
     /// Delivers the facts of a recording as they are read, a line of JSON each.
-    pub fn lines(mut self, from: &mut dyn Source) -> Result<(), Failure> {
+    pub(crate) fn lines(mut self, from: &mut dyn Source) -> Result<(), Failure> {
         let mut facts = Vec::new();
         self.begin()?;
         loop {

@@ -16,7 +16,7 @@ const EVERY: Duration = Duration::from_millis(100);
 const BAR: usize = 20;
 
 /// The line; without a terminal it does nothing.
-pub struct Progress {
+pub(crate) struct Progress {
     line: Option<Line>,
 }
 
@@ -30,7 +30,7 @@ struct Line {
 
 impl Progress {
     /// Draws it.
-    pub fn start(whom: &str, seconds: f64) -> Self {
+    pub(crate) fn start(whom: &str, seconds: f64) -> Self {
         if !std::io::stderr().is_terminal() {
             return Self::none();
         }
@@ -49,12 +49,12 @@ impl Progress {
     }
 
     /// Nothing.
-    pub fn none() -> Self {
+    pub(crate) fn none() -> Self {
         Self { line: None }
     }
 
     /// Moves it to now.
-    pub fn tick(&mut self) {
+    pub(crate) fn tick(&mut self) {
         let Some(line) = &mut self.line else { return };
         if line.drawn.is_some_and(|drawn| drawn.elapsed() < EVERY) {
             return;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 /// For looks that end by themselves.
-pub fn end_early(stop: &Arc<AtomicBool>) -> io::Result<()> {
+pub(crate) fn end_early(stop: &Arc<AtomicBool>) -> io::Result<()> {
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         // In this order: the abort must see the flag as it was before this signal.
         flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(stop))?;
@@ -24,7 +24,7 @@ pub fn end_early(stop: &Arc<AtomicBool>) -> io::Result<()> {
 }
 
 /// For looks at a command.
-pub fn outlive(stopper: &Stopper) -> io::Result<()> {
+pub(crate) fn outlive(stopper: &Stopper) -> io::Result<()> {
     let unread = Arc::new(AtomicBool::new(false));
     flag::register(SIGQUIT, Arc::clone(&unread))?;
     let mut ending = vec![SIGTERM, SIGHUP];

@@ -17,13 +17,13 @@ use std::time::Duration;
 const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Until this is dropped, the look is beginning.
-pub struct SlowStart {
+pub(crate) struct SlowStart {
     waiting: Option<(Sender<()>, JoinHandle<()>)>,
 }
 
 impl SlowStart {
     /// Counts from here. Where no thread can be had, nothing will be said.
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         if !std::io::stderr().is_terminal() {
             return Self { waiting: None };
         }

@@ -22,8 +22,6 @@
 //!
 //! Edit together: crates/probe/src/readers/stacks.rs (who asks, and the walkers).
 
-#![warn(unreachable_pub)]
-
 mod budget;
 mod called;
 mod choose;

@@ -9,8 +9,6 @@
 //! Must not: know what a look is for, or make any fact but what could not be read. Rejected: the live half of the procfs crate (it
 //! knows one root, and its parsers refuse a line that is not UTF-8, so that one hostile comm would hide a whole table).
 
-#![warn(unreachable_pub)]
-
 pub mod clock;
 pub mod cpus;
 pub mod guard;

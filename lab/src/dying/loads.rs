@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// One way to die.
-pub trait Load: Sync {
+pub(super) trait Load: Sync {
     /// Its name.
     fn name(&self) -> &'static str;
     /// What it is, in words.
@@ -31,7 +31,8 @@ pub trait Load: Sync {
 }
 
 /// All of them, the quiet host first.
-pub const LOADS: &[&dyn Load] = &[&Quiet, &Hogs, &Forks, &Stuck, &Memory, &FullDisk, &Packets];
+pub(super) const LOADS: &[&dyn Load] =
+    &[&Quiet, &Hogs, &Forks, &Stuck, &Memory, &FullDisk, &Packets];
 
 struct Quiet;
 

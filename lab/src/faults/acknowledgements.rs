@@ -8,7 +8,7 @@ use crate::undo::Guards;
 use anyhow::{Context, Result};
 
 /// The faults of this file.
-pub const FAULTS: &[&dyn Fault] = &[&TwoWrites];
+pub(super) const FAULTS: &[&dyn Fault] = &[&TwoWrites];
 
 /// The workload (`two_writes.py {far_ip} {port} {switch}` in `{near_ns}`) writes its questions in one call each, and in two
 /// while the switch is there.

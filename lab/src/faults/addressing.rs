@@ -8,7 +8,7 @@ use crate::undo::Guards;
 use anyhow::Result;
 
 /// The faults of this file.
-pub const FAULTS: &[&dyn Fault] = &[&Ports, &Overlay, &Duplicate];
+pub(super) const FAULTS: &[&dyn Fault] = &[&Ports, &Overlay, &Duplicate];
 
 /// A server in `far_ns` on all addresses, of a drawn port: variables `port`, `server`, `server_pid`.
 fn server(ctx: &mut Ctx) -> Result<Guards> {

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// The faults of this file.
-pub const FAULTS: &[&dyn Fault] = &[&FiveLinks];
+pub(super) const FAULTS: &[&dyn Fault] = &[&FiveLinks];
 
 /// The disk below the server's flusher becomes slow.
 ///

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// The faults of this file.
-pub const FAULTS: &[&dyn Fault] = &[&Hogs, &Affinity, &Weight, &RtDenied, &RtThrottled];
+pub(super) const FAULTS: &[&dyn Fault] = &[&Hogs, &Affinity, &Weight, &RtDenied, &RtThrottled];
 
 /// A process with more threads than there are CPUs burns all of them.
 ///

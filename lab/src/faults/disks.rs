@@ -14,11 +14,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// The faults of this file.
-pub const FAULTS: &[&dyn Fault] = &[&Throttle, &Rate, &FailSlow, &Neighbour, &Errors, &Weight];
+pub(super) const FAULTS: &[&dyn Fault] =
+    &[&Throttle, &Rate, &FailSlow, &Neighbour, &Errors, &Weight];
 
 /// Makes a disk and mounts an ext4 on it. Variables, with the prefix: `disk` (loop3), `dev` (7:3),
 /// `node` (/dev/loop3), `dir` (the mount point), `settings` (the file), `store_pid`.
-pub fn make(ctx: &mut Ctx, prefix: &str, mib: u64, settings: Settings) -> Result<Guards> {
+pub(super) fn make(ctx: &mut Ctx, prefix: &str, mib: u64, settings: Settings) -> Result<Guards> {
     let mut guards = Guards::new();
     let below = ctx.directory(&format!("{prefix}below"))?;
     let dir = ctx.directory(&format!("{prefix}data"))?;
@@ -33,7 +34,7 @@ pub fn make(ctx: &mut Ctx, prefix: &str, mib: u64, settings: Settings) -> Result
 }
 
 /// Makes a disk that is as quick as memory, and mounts an ext4 on it: the variables of [`make`], without `settings`.
-pub fn make_quick(ctx: &mut Ctx, mib: u64) -> Result<Guards> {
+pub(super) fn make_quick(ctx: &mut Ctx, mib: u64) -> Result<Guards> {
     let mut guards = Guards::new();
     let (below, dir) = (ctx.directory("below")?, ctx.directory("data")?);
     guards.push(ctx.journal.guard(Undo::Mount { path: below.clone() })?);
@@ -76,7 +77,7 @@ fn mount_image(
 }
 
 /// Mounts a slow store; sets `store_pid`, `store` (its comm).
-pub fn mount_store(
+pub(super) fn mount_store(
     ctx: &mut Ctx,
     prefix: &str,
     at: &Path,
@@ -106,7 +107,7 @@ pub fn mount_store(
 }
 
 /// Changes the settings of a store from now on.
-pub fn change(ctx: &Ctx, prefix: &str, settings: Settings) -> Result<Guards> {
+pub(super) fn change(ctx: &Ctx, prefix: &str, settings: Settings) -> Result<Guards> {
     let file = PathBuf::from(ctx.text(&format!("{prefix}settings"))?);
     let mut guards = Guards::new();
     guards.push(ctx.write_back_later(&file, &serde_json::to_string(&settings)?)?);

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The faults of this file.
-pub const FAULTS: &[&dyn Fault] = &[&Dns, &DnsLock];
+pub(super) const FAULTS: &[&dyn Fault] = &[&Dns, &DnsLock];
 
 /// A loopback address of the scenario's own.
 fn loopback(ctx: &mut Ctx) -> String {

@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The faults of this file.
-pub const FAULTS: &[&dyn Fault] = &[&Filter, &ConnectionsFull, &Backlog, &Tap];
+pub(super) const FAULTS: &[&dyn Fault] = &[&Filter, &ConnectionsFull, &Backlog, &Tap];
 
 /// A server in `far_ns` that answers at once, of a drawn port: variables `port`, `server`, `server_pid`.
 fn server(ctx: &mut Ctx) -> Result<Guards> {

@@ -13,7 +13,7 @@ use std::fs;
 use std::path::PathBuf;
 
 /// The faults of this file.
-pub const FAULTS: &[&dyn Fault] = &[&Frozen, &Daemon, &CopyUp];
+pub(super) const FAULTS: &[&dyn Fault] = &[&Frozen, &Daemon, &CopyUp];
 
 /// fs.frozen: the workload's file system is frozen for a backup and forgotten.
 struct Frozen;

@@ -12,7 +12,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 /// The faults of this file.
-pub const FAULTS: &[&dyn Fault] = &[&Image, &Exec, &Storm];
+pub(super) const FAULTS: &[&dyn Fault] = &[&Image, &Exec, &Storm];
 
 /// process.image: the workload is started in another way than before (`start = "after"`): every
 /// parameter `bad_X` takes the place of the variable `X`, which is the parameter `good_X` at first.

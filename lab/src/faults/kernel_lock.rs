@@ -13,7 +13,7 @@ use std::fs;
 use std::path::Path;
 
 /// The faults of this file.
-pub const FAULTS: &[&dyn Fault] = &[&Directory, &Mappings, &Rtnl];
+pub(super) const FAULTS: &[&dyn Fault] = &[&Directory, &Mappings, &Rtnl];
 
 /// Of the disk that is made, which has to hold the names of two directories.
 const DISK_MIB: u64 = 64;

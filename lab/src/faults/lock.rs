@@ -15,7 +15,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 /// The faults of this file.
-pub const FAULTS: &[&dyn Fault] =
+pub(super) const FAULTS: &[&dyn Fault] =
     &[&Holder, &Lease, &Mutex, &Spin, &RowHolder, &Deadlock, &FileDeadlock];
 
 /// A file that lies where the seed says. Sets `lock_path`.
@@ -38,7 +38,7 @@ fn waited_for(path: &str) -> Result<usize> {
 ///
 /// Parameters: `lock_kind` (flock, posix), `holder_language` (sh, python, c, rust), `hold_ms` (0:
 /// for good), `gap_ms`, `container_kind`. Variables: `lock_path`; `holder`, `holder_pid`.
-pub struct Holder;
+pub(super) struct Holder;
 
 impl Holder {
     fn program(&self, ctx: &mut Ctx) -> Result<Spawn> {

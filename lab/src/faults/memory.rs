@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The faults of this file.
-pub const FAULTS: &[&dyn Fault] =
+pub(super) const FAULTS: &[&dyn Fault] =
     &[&Limit, &StreamBeside, &WriterBeside, &Jobs, &Dirty, &Shared, &Swapped];
 
 /// memory.limit: the workload's group gets a limit below what it needs.

@@ -14,7 +14,7 @@ use std::fs;
 use std::path::PathBuf;
 
 /// The faults of this file.
-pub const FAULTS: &[&dyn Fault] = &[
+pub(super) const FAULTS: &[&dyn Fault] = &[
     &LocalQueue,
     &ClassCeiling,
     &SlowReader,

@@ -9,7 +9,7 @@ use crate::undo::Guards;
 use anyhow::Result;
 
 /// The faults of this file.
-pub const FAULTS: &[&dyn Fault] = &[&Passing];
+pub(super) const FAULTS: &[&dyn Fault] = &[&Passing];
 
 /// A bulk flow that passes through a router fills the queue of its shaped interface, before other packets that pass there.
 ///

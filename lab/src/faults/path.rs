@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use std::time::Duration;
 
 /// The faults of this file.
-pub const FAULTS: &[&dyn Fault] = &[&BadLine];
+pub(super) const FAULTS: &[&dyn Fault] = &[&BadLine];
 
 /// The line between `{near_ns}` and `{far_ns}` becomes bad.
 ///

@@ -9,7 +9,7 @@ use crate::undo::{Guards, Undo};
 use anyhow::{Context, Result};
 
 /// The faults of this file.
-pub const FAULTS: &[&dyn Fault] = &[&DeafServer, &FarHost, &GoneHost];
+pub(super) const FAULTS: &[&dyn Fault] = &[&DeafServer, &FarHost, &GoneHost];
 
 /// The server that the workload asks reads its socket no more, whose buffer fills with what others send all the time.
 ///

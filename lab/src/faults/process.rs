@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The faults of this file.
-pub const FAULTS: &[&dyn Fault] = &[
+pub(super) const FAULTS: &[&dyn Fault] = &[
     &PipeReader,
     &PipeChild,
     &Terminal,

@@ -10,7 +10,7 @@ use anyhow::Result;
 use std::fs;
 
 /// The faults of this file.
-pub const FAULTS: &[&dyn Fault] = &[&Limit];
+pub(super) const FAULTS: &[&dyn Fault] = &[&Limit];
 
 /// The pool of a proxy becomes smaller than what its clients ask at a time.
 ///

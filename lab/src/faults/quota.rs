@@ -10,7 +10,7 @@ use std::fs;
 use std::path::PathBuf;
 
 /// The faults of this file.
-pub const FAULTS: &[&dyn Fault] = &[&Quota];
+pub(super) const FAULTS: &[&dyn Fault] = &[&Quota];
 
 /// Parameters: `quota_percent` of one CPU, `period_ms`.
 /// Variables: `cpu_group` (directory), `cpu_group_name`.

@@ -14,7 +14,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The faults of this file.
-pub const FAULTS: &[&dyn Fault] = &[&Polled, &Processes, &Descriptors, &Listener, &ReadOnly];
+pub(super) const FAULTS: &[&dyn Fault] = &[&Polled, &Processes, &Descriptors, &Listener, &ReadOnly];
 
 /// Another process holds a file lock that the workload only tries.
 ///

@@ -9,7 +9,7 @@ use crate::undo::Guards;
 use anyhow::{Context, Result};
 
 /// The faults of this file.
-pub const FAULTS: &[&dyn Fault] = &[&Heap];
+pub(super) const FAULTS: &[&dyn Fault] = &[&Heap];
 
 /// The workload (`Garbage.java {switch}`) keeps nearly as much as its heap holds.
 ///

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// The faults of this file.
-pub const FAULTS: &[&dyn Fault] = &[&Stopped, &Frozen, &Ignored, &Zombie];
+pub(super) const FAULTS: &[&dyn Fault] = &[&Stopped, &Frozen, &Ignored, &Zombie];
 
 /// process.stopped: SIGSTOP to the workload.
 struct Stopped;

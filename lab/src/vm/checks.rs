@@ -9,7 +9,7 @@ use serde::Serialize;
 use std::path::Path;
 
 /// What a check must be answered.
-pub enum Truth {
+pub(super) enum Truth {
     /// `holdup doctor` sees kernel events.
     Doctor,
     /// Nothing above a note.
@@ -19,7 +19,7 @@ pub enum Truth {
 }
 
 /// A check is a file of lab/vm/checks, and its truth.
-pub struct Check {
+pub(super) struct Check {
     pub name: &'static str,
     pub truth: Truth,
     /// The guest runs the printed way out, and measures before and after it (NAME.cured).
@@ -30,7 +30,7 @@ pub struct Check {
 
 /// How a guest is booted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Boot {
+pub(super) enum Boot {
     /// Every kernel, as it is.
     Plain,
     /// One kernel, with its second CPU kept free of whatever is not put there, and a node of memory for each CPU.
@@ -39,7 +39,7 @@ pub enum Boot {
 
 impl Boot {
     /// What its kernel is given besides.
-    pub const fn parameters(self) -> &'static str {
+    pub(super) const fn parameters(self) -> &'static str {
         match self {
             Self::Plain => "",
             Self::Isolated => "isolcpus=1",
@@ -47,7 +47,7 @@ impl Boot {
     }
 
     /// What the machine is made of besides.
-    pub const fn machine(self) -> &'static [&'static str] {
+    pub(super) const fn machine(self) -> &'static [&'static str] {
         match self {
             Self::Plain => &[],
             Self::Isolated => &[
@@ -88,7 +88,7 @@ const fn with_way_out(check: Check) -> Check {
 }
 
 /// In the order of the guest; one line each.
-pub const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check { truth: Truth::Doctor, ..silence("doctor") },
     silence("idle"),
     silence("run"),
@@ -122,7 +122,7 @@ pub const CHECKS: &[Check] = &[
 
 /// The verdict on one check.
 #[derive(Debug, Serialize)]
-pub struct Seen {
+pub(super) struct Seen {
     /// `ok`, `wrong`, `lacks` or `refused`.
     pub verdict: &'static str,
     /// The line of holdup that decided.
@@ -132,7 +132,7 @@ pub struct Seen {
 }
 
 /// Judges one check by the files in `results`.
-pub fn judge(check: &Check, results: &Path) -> Seen {
+pub(super) fn judge(check: &Check, results: &Path) -> Seen {
     let Check { name: check, truth, way_out, .. } = check;
     let text = |ending: &str| {
         std::fs::read_to_string(results.join(format!("{check}.{ending}"))).unwrap_or_default()

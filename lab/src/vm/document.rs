@@ -8,7 +8,7 @@ use super::{Cell, count};
 use std::fmt::Write;
 
 /// The page.
-pub fn page(matrix: &[Cell]) -> String {
+pub(super) fn page(matrix: &[Cell]) -> String {
     let mut kernels: Vec<&str> = matrix.iter().map(|cell| cell.version.as_str()).collect();
     kernels.dedup();
     let mut out = format!(

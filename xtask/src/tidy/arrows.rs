@@ -61,7 +61,7 @@ fn sources<'tree>(tree: &'tree Tree, below: &'tree str) -> impl Iterator<Item = 
 }
 
 /// crates/reason does no I/O and has no clock and no environment.
-pub fn reason_is_pure(tree: &Tree) -> Vec<Breach> {
+pub(super) fn reason_is_pure(tree: &Tree) -> Vec<Breach> {
     let mut breaches = Vec::new();
     for file in sources(tree, "crates/reason/src/") {
         for (line, code) in code_lines(&file.text()) {
@@ -77,7 +77,7 @@ pub fn reason_is_pure(tree: &Tree) -> Vec<Breach> {
 }
 
 /// Manifests name no neighbour against the flow.
-pub fn manifests_keep_the_arrows(tree: &Tree) -> Vec<Breach> {
+pub(super) fn manifests_keep_the_arrows(tree: &Tree) -> Vec<Breach> {
     let mut breaches = Vec::new();
     for (folder, may) in MAY_DEPEND {
         let Some(file) = tree.file(&format!("{folder}/Cargo.toml")) else { continue };
@@ -103,7 +103,7 @@ pub fn manifests_keep_the_arrows(tree: &Tree) -> Vec<Breach> {
 }
 
 /// Whoever makes facts knows them, and none of the reasoning.
-pub fn makers_see_facts_only(tree: &Tree) -> Vec<Breach> {
+pub(super) fn makers_see_facts_only(tree: &Tree) -> Vec<Breach> {
     let mut breaches = Vec::new();
     for file in MAKERS.iter().flat_map(|below| sources(tree, below)) {
         for (line, code) in code_lines(&file.text()) {

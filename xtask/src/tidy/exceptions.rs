@@ -5,7 +5,7 @@
 //! reasons. Must not: hold an exception without a reason that a reader would accept.
 
 /// A file or folder of `crates/reason/src/` that may name a program, and why.
-pub const NAME_PROGRAMS: &[(&str, &str)] = &[
+pub(super) const NAME_PROGRAMS: &[(&str, &str)] = &[
     ("programs/", "it is their home"),
     ("model/kernel_threads.rs", "the same for threads of the kernel"),
     ("model/terminal.rs", "`ptm` is a side of a terminal, as the kernel calls it"),
@@ -13,7 +13,7 @@ pub const NAME_PROGRAMS: &[(&str, &str)] = &[
 ];
 
 /// A type that has more fields or methods than others may: where it is, its name (empty: all types there), and why it is one notion.
-pub const LARGE_TYPES: &[(&str, &str, &str)] = &[
+pub(super) const LARGE_TYPES: &[(&str, &str, &str)] = &[
     (
         "crates/reason/src/facts/",
         "",
@@ -49,7 +49,7 @@ pub const LARGE_TYPES: &[(&str, &str, &str)] = &[
 ];
 
 /// A file that much of its crate imports, and why that does no harm.
-pub const NAMED_BY_MANY: &[(&str, &str)] = &[
+pub(super) const NAMED_BY_MANY: &[(&str, &str)] = &[
     ("crates/reason/src/facts/mod.rs", "the vocabulary of observations: fields are only added"),
     ("crates/reason/src/facts/thread_ref.rs", "who: four fields that have not changed"),
     (
@@ -72,7 +72,7 @@ pub const NAMED_BY_MANY: &[(&str, &str)] = &[
 ];
 
 /// What may be called a note: the least severity of a finding, and what prints such findings.
-pub const OF_THE_LEAST_SEVERITY: &[(&str, &str)] = &[
+pub(super) const OF_THE_LEAST_SEVERITY: &[(&str, &str)] = &[
     ("crates/reason/src/rules/wording.rs", "Note"),
     ("crates/report/src/text/finding.rs", "note"),
 ];

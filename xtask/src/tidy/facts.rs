@@ -82,7 +82,7 @@ impl<'ast> Visit<'ast> for Matches {
 }
 
 /// Every kind of fact is matched by name.
-pub fn facts_are_matched_by_name(tree: &Tree) -> Vec<Breach> {
+pub(super) fn facts_are_matched_by_name(tree: &Tree) -> Vec<Breach> {
     let mut breaches = Vec::new();
     let of_core =
         |path: &str| path.starts_with(SRC) && path.ends_with(".rs") && !is_test_file(path);

@@ -16,16 +16,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use syn::visit::Visit;
 
 /// Fields that a struct may have.
-pub const FIELDS_MAX: usize = 15;
+pub(crate) const FIELDS_MAX: usize = 15;
 /// Methods that a type may have, over all of its `impl` blocks.
-pub const METHODS_MAX: usize = 25;
+pub(crate) const METHODS_MAX: usize = 25;
 /// Files of its crate that may import one. Above stand the vocabularies that every rule is written in, from 76 on; below what an area
 /// shares, up to 55.
-pub const IMPORTERS_MAX: usize = 60;
+pub(crate) const IMPORTERS_MAX: usize = 60;
 
 /// A type, and what it was counted to have.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Type {
+pub(crate) struct Type {
     /// The file that defines it, below the root.
     pub path: String,
     /// Its name.
@@ -87,7 +87,7 @@ fn sources(tree: &Tree) -> BTreeSet<String> {
 }
 
 /// Types of what is shipped.
-pub fn types(tree: &Tree) -> Vec<Type> {
+pub(crate) fn types(tree: &Tree) -> Vec<Type> {
     sources(tree).iter().flat_map(|src| types_of(tree, src)).collect()
 }
 
@@ -125,7 +125,7 @@ fn types_of(tree: &Tree, src: &str) -> Vec<Type> {
 }
 
 /// Files of what is shipped, each with the files of its crate that import it.
-pub fn importers(tree: &Tree) -> Vec<(String, usize)> {
+pub(crate) fn importers(tree: &Tree) -> Vec<(String, usize)> {
     let mut found = Vec::new();
     for src in sources(tree) {
         let modules = Modules::read(tree, &src);
@@ -142,7 +142,7 @@ pub fn importers(tree: &Tree) -> Vec<(String, usize)> {
 }
 
 /// No type past its fields and methods without a reason.
-pub fn types_are_small(tree: &Tree) -> Vec<Breach> {
+pub(crate) fn types_are_small(tree: &Tree) -> Vec<Breach> {
     let is_it = |it: &(&str, &str, &str), of: &Type| {
         of.path.starts_with(it.0) && (it.1.is_empty() || it.1 == of.name)
     };
@@ -169,7 +169,7 @@ pub fn types_are_small(tree: &Tree) -> Vec<Breach> {
 }
 
 /// No file that most others import without a reason.
-pub fn files_are_imported_by_few(tree: &Tree) -> Vec<Breach> {
+pub(crate) fn files_are_imported_by_few(tree: &Tree) -> Vec<Breach> {
     let all = importers(tree);
     let many: Vec<&(String, usize)> = all.iter().filter(|it| it.1 > IMPORTERS_MAX).collect();
     let excepted = |path: &str| NAMED_BY_MANY.iter().any(|it| it.0 == path);
@@ -196,7 +196,7 @@ fn no_exception(path: &str, what: &str) -> Breach {
 }
 
 /// The largest of each, and how many files are in each folder, as text.
-pub fn report(tree: &Tree) -> String {
+pub(crate) fn report(tree: &Tree) -> String {
     let mut types = types(tree);
     let mut text = String::new();
     let mut rows = |title: &str, rows: Vec<String>| {

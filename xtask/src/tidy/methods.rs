@@ -75,7 +75,7 @@ fn calls(tokens: &[TokenTree], found: &mut Vec<(usize, Option<String>, String)>)
 }
 
 /// The arrows, each once, at the line that calls first.
-pub fn arrows(modules: &Modules<'_>) -> Vec<Arrow> {
+pub(super) fn arrows(modules: &Modules<'_>) -> Vec<Arrow> {
     // By the file that defines the type, and its name: the files that implement it, with their methods.
     let mut types: BTreeMap<Defined, Parts<'_>> = BTreeMap::new();
     for (path, module) in &modules.all {

@@ -10,7 +10,7 @@
 mod arrows;
 mod exceptions;
 mod facts;
-pub mod meters;
+pub(crate) mod meters;
 mod methods;
 mod modules;
 mod names;
@@ -27,7 +27,7 @@ use std::fmt;
 
 /// A place that does not follow a rule.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Breach {
+pub(crate) struct Breach {
     /// Where, below the root.
     pub path: String,
     /// The line, from 1; 0 stands for the whole file.
@@ -57,7 +57,7 @@ impl Breach {
 type Rule = fn(&Tree) -> Vec<Breach>;
 
 /// All of them.
-pub const RULES: &[Rule] = &[
+pub(crate) const RULES: &[Rule] = &[
     shape::opens_with_its_theory,
     shape::file_length,
     shape::c_function_length,
@@ -89,7 +89,7 @@ pub const RULES: &[Rule] = &[
 ];
 
 /// Everything that does not follow the rules, sorted by place.
-pub fn check(tree: &Tree) -> Vec<Breach> {
+pub(crate) fn check(tree: &Tree) -> Vec<Breach> {
     let mut breaches: Vec<Breach> = RULES.iter().flat_map(|rule| rule(tree)).collect();
     breaches.sort();
     breaches.dedup();

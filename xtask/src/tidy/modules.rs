@@ -20,7 +20,7 @@ const DEFINES: &[&str] =
 
 /// A path as it stands in the code, with the line of its last word.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Named {
+pub(super) struct Named {
     /// Its words; the last may be `*`.
     pub path: Vec<String>,
     /// From 1.
@@ -28,7 +28,7 @@ pub struct Named {
 }
 
 /// A file as a module.
-pub struct Module<'t> {
+pub(super) struct Module<'t> {
     /// The file.
     pub file: &'t File,
     /// `["rules", "fs"]` of rules/fs/mod.rs and of rules/fs.rs.
@@ -42,14 +42,14 @@ pub struct Module<'t> {
 }
 
 /// The modules of a crate.
-pub struct Modules<'t> {
+pub(super) struct Modules<'t> {
     /// By path.
     pub all: BTreeMap<Vec<String>, Module<'t>>,
 }
 
 /// An arrow between files.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Arrow {
+pub(super) struct Arrow {
     /// The module whose code names something of another.
     pub from: Vec<String>,
     /// The module that defines it.
@@ -60,7 +60,7 @@ pub struct Arrow {
 
 impl<'t> Modules<'t> {
     /// Reads the modules below a crate's `src/`.
-    pub fn read(tree: &'t Tree, src: &str) -> Self {
+    pub(super) fn read(tree: &'t Tree, src: &str) -> Self {
         let mut all = BTreeMap::new();
         for file in tree.files.iter().filter(|file| file.has_extension(&[".rs"])) {
             let Some(below) = file.path.strip_prefix(src) else { continue };
@@ -81,7 +81,7 @@ impl<'t> Modules<'t> {
     }
 
     /// A path of a module's code from the crate's root on; none if it leads out of the crate, or is a word of the file itself.
-    pub fn absolute(&self, module: &Module<'_>, path: &[String]) -> Option<Vec<String>> {
+    pub(super) fn absolute(&self, module: &Module<'_>, path: &[String]) -> Option<Vec<String>> {
         self.absolute_within(module, path, DEPTH_MAX)
     }
 
@@ -122,7 +122,7 @@ impl<'t> Modules<'t> {
     }
 
     /// The module that defines what an absolute path names; none of a module itself.
-    pub fn definer(&self, absolute: &[String]) -> Option<Vec<String>> {
+    pub(super) fn definer(&self, absolute: &[String]) -> Option<Vec<String>> {
         self.definer_within(absolute, DEPTH_MAX, true)
     }
 
@@ -153,7 +153,7 @@ impl<'t> Modules<'t> {
     }
 
     /// All arrows, each once, at the line that names it first.
-    pub fn arrows(&self) -> Vec<Arrow> {
+    pub(super) fn arrows(&self) -> Vec<Arrow> {
         let mut found: BTreeMap<(Vec<String>, Vec<String>), usize> = BTreeMap::new();
         for module in self.all.values() {
             for named in &module.named {

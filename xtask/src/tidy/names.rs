@@ -107,7 +107,7 @@ fn words(name: &str) -> Vec<String> {
 }
 
 /// No name with a private word.
-pub fn names_are_the_fields(tree: &Tree) -> Vec<Breach> {
+pub(super) fn names_are_the_fields(tree: &Tree) -> Vec<Breach> {
     let mut breaches = Vec::new();
     for file in &tree.files {
         if is_test_file(&file.path) {

@@ -120,7 +120,7 @@ fn begins_with(text: &str, name: &str) -> bool {
 }
 
 /// No name of a program outside the folder of programs.
-pub fn programs_have_a_home(tree: &Tree) -> Vec<Breach> {
+pub(super) fn programs_have_a_home(tree: &Tree) -> Vec<Breach> {
     let mut names = Names::default();
     for file in tree.files.iter().filter(|file| file.path.starts_with(HOME)) {
         if let Some(syntax) = file.syntax() {

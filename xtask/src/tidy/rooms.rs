@@ -55,7 +55,7 @@ impl Flow {
 }
 
 /// No file names a later room.
-pub fn rooms_keep_their_order(tree: &Tree) -> Vec<Breach> {
+pub(super) fn rooms_keep_their_order(tree: &Tree) -> Vec<Breach> {
     FLOWS.into_iter().flat_map(|flow| arrows_to_later_rooms(flow, tree)).collect()
 }
 
@@ -102,7 +102,7 @@ fn arrows_to_later_rooms(flow: &Flow, tree: &Tree) -> Vec<Breach> {
 }
 
 /// No file leads back to itself through others.
-pub fn files_make_no_circles(tree: &Tree) -> Vec<Breach> {
+pub(super) fn files_make_no_circles(tree: &Tree) -> Vec<Breach> {
     FLOWS.into_iter().flat_map(|flow| circles(flow, tree)).collect()
 }
 

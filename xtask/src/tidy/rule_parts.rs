@@ -246,7 +246,7 @@ fn of_areas(tree: &Tree) -> impl Iterator<Item = (&File, &str)> {
 }
 
 /// What decides is a threshold.
-pub fn no_bare_numbers_where_it_is_decided(tree: &Tree) -> Vec<Breach> {
+pub(super) fn no_bare_numbers_where_it_is_decided(tree: &Tree) -> Vec<Breach> {
     let fix = "make it a Threshold with unit, reason and source, listed in the `thresholds` of the rule or the way";
     let mut breaches = Vec::new();
     for file in tree.files.iter().filter(|file| decides(file) && !is_test_file(&file.path)) {
@@ -266,7 +266,7 @@ pub fn no_bare_numbers_where_it_is_decided(tree: &Tree) -> Vec<Breach> {
 }
 
 /// A threshold says why, and where from.
-pub fn thresholds_have_their_reasons(tree: &Tree) -> Vec<Breach> {
+pub(super) fn thresholds_have_their_reasons(tree: &Tree) -> Vec<Breach> {
     let mut breaches = Vec::new();
     let inside =
         |file: &&File| file.path.starts_with("crates/reason/src/") && file.has_extension(&[".rs"]);
@@ -282,7 +282,7 @@ pub fn thresholds_have_their_reasons(tree: &Tree) -> Vec<Breach> {
 }
 
 /// A way of the graph has its test, in its own file.
-pub fn ways_have_their_tests(tree: &Tree) -> Vec<Breach> {
+pub(super) fn ways_have_their_tests(tree: &Tree) -> Vec<Breach> {
     let of_ways = |file: &&File| file.path.starts_with(WAYS) && file.has_extension(&[".rs"]);
     let mut breaches = Vec::new();
     for file in tree.files.iter().filter(of_ways).filter(|file| !is_test_file(&file.path)) {
@@ -307,7 +307,7 @@ fn is_a_way(of: &syn::Type) -> bool {
 }
 
 /// What refutes a rule has a test, in the rule's file or the tests of its area.
-pub fn refutations_have_their_tests(tree: &Tree) -> Vec<Breach> {
+pub(super) fn refutations_have_their_tests(tree: &Tree) -> Vec<Breach> {
     let mut breaches = Vec::new();
     for (file, own) in of_areas(tree) {
         let parts = Parts::of(file);

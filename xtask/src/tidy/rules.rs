@@ -11,13 +11,13 @@ use crate::tree::{File, Tree};
 use regex_lite::Regex;
 
 /// Where the rules are.
-pub const RULES: &str = "crates/reason/src/rules/";
+pub(super) const RULES: &str = "crates/reason/src/rules/";
 
 /// Where a rule states its code.
 const CODE: &str = r#"(?:code\s*[:=]|CODE:\s*&(?:'static )?str\s*=)\s*"((?:cpu|memory|disk|fs|net|lock|process|guest)\.[a-z0-9_]+)""#;
 
 /// Every rule is in a file of its name, and has a scenario and docs.
-pub fn every_rule_has_its_file_scenario_and_docs(tree: &Tree) -> Vec<Breach> {
+pub(super) fn every_rule_has_its_file_scenario_and_docs(tree: &Tree) -> Vec<Breach> {
     let Ok(code) = Regex::new(CODE) else { return Vec::new() };
     let of_rules = |file: &&File| file.path.starts_with(RULES) && file.has_extension(&[".rs"]);
     let mut breaches = Vec::new();

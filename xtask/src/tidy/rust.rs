@@ -51,7 +51,7 @@ impl Outline {
 }
 
 /// `#[test]`, `#[cfg(test)]`, `#[cfg(any(test, ..))]` and test attributes of libraries.
-pub fn marks_test(attribute: &syn::Attribute) -> bool {
+pub(super) fn marks_test(attribute: &syn::Attribute) -> bool {
     let path = attribute.path();
     if path.segments.last().is_some_and(|segment| segment.ident == "test") {
         return true;
@@ -90,7 +90,7 @@ impl<'ast> Visit<'ast> for Outline {
 }
 
 /// A file that is for tests as a whole, by its place or name; scenes.rs has builders of facts.
-pub fn is_test_file(path: &str) -> bool {
+pub(super) fn is_test_file(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     path.split('/').any(|folder| matches!(folder, "tests" | "benches"))
         || matches!(name, "tests.rs" | "test.rs" | "scenes.rs")
@@ -108,7 +108,7 @@ fn outlined(tree: &Tree) -> impl Iterator<Item = (&File, Outline)> {
 }
 
 /// No function past 70 lines without a reason.
-pub fn function_length(tree: &Tree) -> Vec<Breach> {
+pub(super) fn function_length(tree: &Tree) -> Vec<Breach> {
     let mut breaches = Vec::new();
     for (file, outline) in outlined(tree) {
         let text = file.text();
@@ -180,7 +180,7 @@ fn unfinished(at: &[TokenTree]) -> Option<(usize, String, bool)> {
 }
 
 /// No unwrap outside tests; no todo!, dbg! or ignored test anywhere.
-pub fn nothing_unfinished(tree: &Tree) -> Vec<Breach> {
+pub(super) fn nothing_unfinished(tree: &Tree) -> Vec<Breach> {
     let mut breaches = Vec::new();
     for (file, outline) in outlined(tree) {
         let Some(tokens) = file.tokens() else { continue };
@@ -206,7 +206,7 @@ pub fn nothing_unfinished(tree: &Tree) -> Vec<Breach> {
 }
 
 /// `unsafe` only where the kernel is spoken to, and never without its reason.
-pub fn unsafe_is_fenced(tree: &Tree) -> Vec<Breach> {
+pub(super) fn unsafe_is_fenced(tree: &Tree) -> Vec<Breach> {
     let mut breaches = Vec::new();
     for (file, _) in outlined(tree) {
         let text = file.text();

@@ -12,7 +12,7 @@ use crate::tree::{File, Tree};
 /// Lines a source file may have.
 const FILE_LINES_MAX: usize = 600;
 /// Lines a function may have.
-pub const FUNCTION_LINES_MAX: usize = 70;
+pub(super) const FUNCTION_LINES_MAX: usize = 70;
 /// Lines of the opening theory, at least.
 const THEORY_LINES_MIN: usize = 3;
 
@@ -33,7 +33,7 @@ fn sources(tree: &Tree) -> impl Iterator<Item = &File> {
 }
 
 /// Every source file opens with its theory.
-pub fn opens_with_its_theory(tree: &Tree) -> Vec<Breach> {
+pub(super) fn opens_with_its_theory(tree: &Tree) -> Vec<Breach> {
     let sources = sources(tree);
     let without = sources.filter(|file| theory(&file.text()).len() < THEORY_LINES_MIN);
     let breach = |file| {
@@ -79,7 +79,7 @@ fn theory(text: &str) -> Vec<&str> {
 }
 
 /// No source file past 600 lines without a reason.
-pub fn file_length(tree: &Tree) -> Vec<Breach> {
+pub(super) fn file_length(tree: &Tree) -> Vec<Breach> {
     let sources = sources(tree);
     let breach = |file: &File| {
         let text = file.text();
@@ -98,7 +98,7 @@ pub fn file_length(tree: &Tree) -> Vec<Breach> {
 }
 
 /// No C function past 70 lines without a reason.
-pub fn c_function_length(tree: &Tree) -> Vec<Breach> {
+pub(super) fn c_function_length(tree: &Tree) -> Vec<Breach> {
     let sources = tree.files.iter().filter(|file| file.has_extension(&[".c", ".h"]));
     sources.flat_map(long_c_functions).collect()
 }
@@ -125,7 +125,7 @@ fn long_c_functions(file: &File) -> Vec<Breach> {
 }
 
 /// No Python function past 70 lines without a reason.
-pub fn python_function_length(tree: &Tree) -> Vec<Breach> {
+pub(super) fn python_function_length(tree: &Tree) -> Vec<Breach> {
     tree.files.iter().filter(|file| is_read_python(file)).flat_map(long_python_functions).collect()
 }
 
@@ -151,7 +151,7 @@ fn long_python_functions(file: &File) -> Vec<Breach> {
 }
 
 /// The message for a function that is too long.
-pub fn too_long(file: &File, line: usize, length: usize) -> Breach {
+pub(super) fn too_long(file: &File, line: usize, length: usize) -> Breach {
     Breach::at(
         file,
         line,
@@ -161,7 +161,7 @@ pub fn too_long(file: &File, line: usize, length: usize) -> Breach {
 }
 
 /// Whether the lines right above `start` (from 0), up to an empty one, excuse a long function.
-pub fn excused_above(lines: &[&str], start: usize) -> bool {
+pub(super) fn excused_above(lines: &[&str], start: usize) -> bool {
     let above = lines[..start.min(lines.len())].iter().rev();
     above.take_while(|line| !line.trim().is_empty()).any(|line| line.contains("LONG FUNCTION:"))
 }

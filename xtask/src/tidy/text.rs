@@ -64,7 +64,7 @@ fn hits<'tree>(
 }
 
 /// No path that exists on one developer's machine only.
-pub fn no_machine_paths(tree: &Tree) -> Vec<Breach> {
+pub(super) fn no_machine_paths(tree: &Tree) -> Vec<Breach> {
     let pattern = r"(?:^|[^\w.])/(?:work|farm)/[a-z]|/root[/]|/home/[a-z]+/(?:src|git|code|work)\b";
     let breach = |(file, line, hit): (&File, usize, String)| {
         let why = format!("a path of one machine: {}", hit.trim());
@@ -74,7 +74,7 @@ pub fn no_machine_paths(tree: &Tree) -> Vec<Breach> {
 }
 
 /// No host of a package registry or mirror: builds use what the machine has configured.
-pub fn no_registry_hosts(tree: &Tree) -> Vec<Breach> {
+pub(super) fn no_registry_hosts(tree: &Tree) -> Vec<Breach> {
     let pattern = r"\b(?:deb|ftp|security|snapshot|archive|index|static|registry|pypi|proxy|files|mirrors?|repo1?|artifacts?)\.[a-z0-9-]+\.(?:[a-z]+\.)?(?:org|io|com|net|dev)\b|\bpypi\.org\b";
     let breach = |(file, line, hit): (&File, usize, String)| {
         let why = format!("names a registry or mirror: {hit}");
@@ -85,7 +85,7 @@ pub fn no_registry_hosts(tree: &Tree) -> Vec<Breach> {
 }
 
 /// Text, but for small recordings and screenshots.
-pub fn no_binaries(tree: &Tree) -> Vec<Breach> {
+pub(super) fn no_binaries(tree: &Tree) -> Vec<Breach> {
     let mut breaches = Vec::new();
     for file in &tree.files {
         let bytes = file.bytes.len();
@@ -115,7 +115,7 @@ pub fn no_binaries(tree: &Tree) -> Vec<Breach> {
 }
 
 /// The field's words, and no private ones: in sentences, in names, and in the names of files.
-pub fn words_of_the_field(tree: &Tree) -> Vec<Breach> {
+pub(super) fn words_of_the_field(tree: &Tree) -> Vec<Breach> {
     let mut breaches = Vec::new();
     let spoken = |file: &&File| {
         file.has_extension(&[".rs", ".c", ".h", ".py", ".js", ".md", ".toml"])
@@ -159,7 +159,7 @@ fn private(line: &str, is_name: bool) -> Vec<(&'static str, &'static str)> {
 }
 
 /// CHANGELOG.md stands, is for users, and has a place for what comes next.
-pub fn changelog_begins_with_what_is_unreleased(tree: &Tree) -> Vec<Breach> {
+pub(super) fn changelog_begins_with_what_is_unreleased(tree: &Tree) -> Vec<Breach> {
     let fix =
         "keep `## [Unreleased]` first, with `### Added`, `### Changed`, `### Fixed`, .. below";
     let Some(file) = tree.file("CHANGELOG.md") else {
@@ -180,7 +180,7 @@ pub fn changelog_begins_with_what_is_unreleased(tree: &Tree) -> Vec<Breach> {
 }
 
 /// Links between documents lead somewhere, and so do paths of the tree in ARCHITECTURE.md.
-pub fn links_and_paths_exist(tree: &Tree) -> Vec<Breach> {
+pub(super) fn links_and_paths_exist(tree: &Tree) -> Vec<Breach> {
     let mut breaches = Vec::new();
     let Ok(link) = Regex::new(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)") else { return breaches };
     let Ok(path) = Regex::new(r"`((?:crates|lab|xtask|docs|fuzz|tests|benches|\.ci)/[\w./-]*)`")

@@ -14,7 +14,7 @@ const FRAMES_MAX: usize =
     (size_of::<wire_place>() - offset_of!(wire_place, frame)) / size_of::<u64>();
 
 /// From the bytes of a `wire_place`, of a wait for I/O or of who is frozen.
-pub fn place(
+pub(super) fn place(
     stacks: &mut Stacks,
     place: &[u8],
     (iowait, frozen): (bool, bool),
@@ -53,7 +53,7 @@ fn stack(stacks: &mut Stacks, place: &[u8]) -> u32 {
 }
 
 /// What a connection's own end had not sent when a wait on it began.
-pub fn nagle(place: &[u8]) -> Option<Nagle> {
+pub(super) fn nagle(place: &[u8]) -> Option<Nagle> {
     let (sent_us, unsent_bytes) =
         (field!(place, wire_place, sent_us), field!(place, wire_place, unsent_bytes));
     let round_trip_us = u64::from(field!(place, wire_place, rtt_us_min));

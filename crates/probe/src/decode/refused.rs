@@ -17,7 +17,7 @@ const EADDRINUSE: i32 = 98;
 const ECONNREFUSED: i32 = 111;
 
 /// A call that was refused.
-pub fn refused(mounts: &mut Mounts, bytes: &[u8]) -> Denied {
+pub(super) fn refused(mounts: &mut Mounts, bytes: &[u8]) -> Denied {
     let record: wire_denied = wire::read(bytes);
     let thread = thread_ref(&record.thread);
     let errno = record.result.wrapping_neg() as i32;

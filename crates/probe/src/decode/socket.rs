@@ -7,7 +7,7 @@ use crate::decode::wire::wire_socket;
 use holdup_reason::facts::{SocketState, TcpTurn};
 
 /// The state of a socket; `hz` are the ticks a second in which TCP sums up what it waited for.
-pub fn state(record: &wire_socket, hz: u32) -> SocketState {
+pub(super) fn state(record: &wire_socket, hz: u32) -> SocketState {
     let tick_us = if hz == 0 { 0 } else { 1_000_000 / u64::from(hz) };
     let mut chrono = record.chrono.map(u64::from);
     // The running stretch is not in the sums yet (tcp_get_info_chrono_stats does the same).

@@ -7,10 +7,10 @@
 use std::os::fd::{FromRawFd, OwnedFd};
 
 /// Samples a second on each CPU. A prime, so that it does not march with timers.
-pub const SAMPLE_HZ: u32 = 97;
+pub(super) const SAMPLE_HZ: u32 = 97;
 
 /// perf_event_open for a CPU clock on one CPU. The struct is perf_event_attr up to its second version.
-pub fn sampling_event(cpu: u32) -> std::io::Result<OwnedFd> {
+pub(super) fn sampling_event(cpu: u32) -> std::io::Result<OwnedFd> {
     #[repr(C)]
     #[derive(Default)]
     struct Attributes {

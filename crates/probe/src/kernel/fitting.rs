@@ -12,7 +12,7 @@ use libbpf_rs::skel::OpenSkel;
 use std::collections::BTreeMap;
 
 /// Fits the object to this host, with the programs named and the iterators.
-pub fn fit(
+pub(super) fn fit(
     open: &mut OpenHoldupSkel<'_>,
     offer: &Offer,
     names: &[&str],

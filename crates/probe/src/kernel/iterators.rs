@@ -13,7 +13,7 @@ use std::io::Read;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// The iterators, attached.
-pub struct Iterators {
+pub(crate) struct Iterators {
     threads: Link,
     endpoints: Link,
     of_process: Option<OfProcess>,
@@ -27,7 +27,10 @@ fn bpf(doing: &'static str) -> impl Fn(libbpf_rs::Error) -> SourceError {
 
 impl Iterators {
     /// Attaches them.
-    pub fn attach(threads: &ProgramMut<'_>, endpoints: &ProgramMut<'_>) -> Result<Self, Refusal> {
+    pub(crate) fn attach(
+        threads: &ProgramMut<'_>,
+        endpoints: &ProgramMut<'_>,
+    ) -> Result<Self, Refusal> {
         Ok(Self {
             threads: threads.attach().map_err(refusal::of("attach the task iterator"))?,
             endpoints: endpoints.attach().map_err(refusal::of("attach the descriptor iterator"))?,
@@ -37,17 +40,17 @@ impl Iterators {
     }
 
     /// A walk of all threads.
-    pub fn threads(&self) -> Result<Iter, SourceError> {
+    pub(crate) fn threads(&self) -> Result<Iter, SourceError> {
         Iter::new(&self.threads).map_err(bpf("tasks"))
     }
 
     /// A walk of all open descriptors.
-    pub fn endpoints(&self) -> Result<Iter, SourceError> {
+    pub(crate) fn endpoints(&self) -> Result<Iter, SourceError> {
         Iter::new(&self.endpoints).map_err(bpf("descriptors"))
     }
 
     /// A walk of one process's threads, if there is such a thing.
-    pub fn threads_of(&mut self, program: BorrowedFd<'_>, pid: u32) -> Option<File> {
+    pub(crate) fn threads_of(&mut self, program: BorrowedFd<'_>, pid: u32) -> Option<File> {
         if pid == 0 {
             return None;
         }
@@ -59,7 +62,7 @@ impl Iterators {
 }
 
 /// The task iterator bound to a process.
-pub struct OfProcess {
+pub(crate) struct OfProcess {
     pid: u32,
     /// None if the kernel cannot.
     link: Option<OwnedFd>,
@@ -67,17 +70,17 @@ pub struct OfProcess {
 
 impl OfProcess {
     /// Binds it.
-    pub fn bind(program: BorrowedFd<'_>, pid: u32) -> Self {
+    pub(crate) fn bind(program: BorrowedFd<'_>, pid: u32) -> Self {
         Self { pid, link: bound_link(program, pid) }
     }
 
     /// Whether it is bound to this process.
-    pub fn is_of(&self, pid: u32) -> bool {
+    pub(crate) fn is_of(&self, pid: u32) -> bool {
         self.pid == pid
     }
 
     /// A walk of its threads; none if the kernel cannot.
-    pub fn walk(&self) -> Option<File> {
+    pub(crate) fn walk(&self) -> Option<File> {
         let link = self.link.as_ref()?;
         // SAFETY: a descriptor that is open; no memory is passed.
         let fd = unsafe { libbpf_sys::bpf_iter_create(link.as_raw_fd()) };
@@ -103,7 +106,7 @@ fn bound_link(program: BorrowedFd<'_>, pid: u32) -> Option<OwnedFd> {
 }
 
 /// Calls for each record of a walk. What is read at once is small: a host may have many threads.
-pub fn each_record(
+pub(crate) fn each_record(
     mut walk: impl Read,
     what: &str,
     mut call: impl FnMut(&[u8]),

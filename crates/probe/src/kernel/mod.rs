@@ -8,13 +8,13 @@
 
 mod cpu_clock;
 mod fitting;
-pub mod iterators;
-pub mod load;
+pub(crate) mod iterators;
+pub(crate) mod load;
 mod map_entries;
 mod net_sums;
-pub mod run_time;
+pub(crate) mod run_time;
 mod sums;
-pub mod thresholds;
+pub(crate) mod thresholds;
 
 use crate::SourceError;
 use crate::decode::wire::{self, *};
@@ -31,7 +31,7 @@ use holdup_stacks::Point;
 use iterators::{Iterators, each_record};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Link, OpenObject, RingBuffer, RingBufferBuilder};
-pub use map_entries::After;
+pub(crate) use map_entries::After;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;

@@ -20,7 +20,7 @@ const PART_SHIFT: u32 = 16;
 const ARP: u16 = 0x0806;
 
 /// Adds all of it.
-pub fn add(
+pub(super) fn add(
     maps: &HoldupMaps<'_>,
     decoder: &mut Decoder,
     drop_reasons: &BTreeMap<u32, String>,

@@ -6,7 +6,7 @@ use libbpf_rs::libbpf_sys;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// Switches the kernel's statistics on (since 5.8); none if it refuses.
-pub fn statistics() -> Option<OwnedFd> {
+pub(crate) fn statistics() -> Option<OwnedFd> {
     // SAFETY: no memory is passed.
     let fd = unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) };
     // SAFETY: a fresh descriptor that nobody else owns.
@@ -14,7 +14,7 @@ pub fn statistics() -> Option<OwnedFd> {
 }
 
 /// Time that one program has taken while statistics were on.
-pub fn of(program: BorrowedFd<'_>) -> Option<u64> {
+pub(crate) fn of(program: BorrowedFd<'_>) -> Option<u64> {
     let mut info = std::mem::MaybeUninit::<libbpf_sys::bpf_prog_info>::zeroed();
     let mut bytes = size_of::<libbpf_sys::bpf_prog_info>() as u32;
     // SAFETY: room for one bpf_prog_info of the size passed; all zeroes ask for no arrays.

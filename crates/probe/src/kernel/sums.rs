@@ -16,7 +16,7 @@ use libbpf_rs::{MapCore, MapFlags};
 use std::collections::{BTreeMap, HashMap};
 
 /// The maps, and what reading them takes.
-pub struct Sums<'a, 'object> {
+pub(super) struct Sums<'a, 'object> {
     /// The maps.
     pub maps: &'a HoldupMaps<'object>,
     /// Names of the reasons why packets are dropped.
@@ -28,7 +28,7 @@ pub struct Sums<'a, 'object> {
 impl Sums<'_, '_> {
     /// What the sums in the maps say at the end.
     // LONG FUNCTION: a map a paragraph.
-    pub fn facts(&self, decoder: &mut Decoder, sample_hz: u32) -> Vec<Body> {
+    pub(super) fn facts(&self, decoder: &mut Decoder, sample_hz: u32) -> Vec<Body> {
         let Self { maps, reasons, after } = *self;
         let mut all = Vec::new();
         let (mut latencies, mut uses) = (Latencies::default(), Uses::default());
@@ -105,7 +105,7 @@ fn add_cache(maps: &HoldupMaps<'_>, decoder: &mut Decoder, after: After, all: &m
 
 /// Where in their code files processes were hit, by the file that most samples of its inode have the name of; without a
 /// name in code that was made at run time. To be read before the sums, which have those names.
-pub fn points(maps: &HoldupMaps<'_>, after: After) -> Vec<(Point, String)> {
+pub(super) fn points(maps: &HoldupMaps<'_>, after: After) -> Vec<(Point, String)> {
     let (mut names, mut points) = (HashMap::new(), Vec::new());
     After::Stays.each(&maps.work, |key: wire_work_key, value: wire_work| {
         if key.syscall < 0 && key.code_ino != 0 {

@@ -13,7 +13,7 @@ use holdup_reason::facts::*;
 use std::collections::BTreeMap;
 
 /// See the head of the file.
-pub struct Connections;
+pub(super) struct Connections;
 
 impl Reader for Connections {
     fn open(look: &mut Look, _: &mut Opening) -> Result<Self, SourceError> {

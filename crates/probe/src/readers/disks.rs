@@ -17,7 +17,7 @@ use std::path::Path;
 const SECTOR_BYTES: u64 = 512;
 
 /// Read with the rest of what changes seldom as a look begins (settings.rs), and again as it ends.
-pub struct DiskSettings;
+pub(super) struct DiskSettings;
 
 impl Reader for DiskSettings {
     fn open(_: &mut Look, _: &mut Opening) -> Result<Self, SourceError> {
@@ -34,7 +34,7 @@ impl Reader for DiskSettings {
 }
 
 /// All disks that have a size.
-pub fn disks(roots: &Roots, mounts: &[Mount]) -> Vec<Body> {
+pub(super) fn disks(roots: &Roots, mounts: &[Mount]) -> Vec<Body> {
     let block = roots.sys.join("block");
     let entries = match std::fs::read_dir(&block) {
         Ok(_) => text::names(&block),

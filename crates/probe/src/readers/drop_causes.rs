@@ -26,7 +26,7 @@ const FULL_RING: [&str; 2] = ["FULL_RING", "tun_net_xmit"];
 const DESCRIPTORS_MAX: usize = 100_000;
 
 /// See the head of the file.
-pub struct DropCauses;
+pub(super) struct DropCauses;
 
 impl Reader for DropCauses {
     fn open(_: &mut Look, _: &mut Opening) -> Result<Self, SourceError> {

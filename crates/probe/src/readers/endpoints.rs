@@ -17,7 +17,7 @@ const CONNECTIONS_MAX: usize = 20_000;
 const PARTNERS_MAX: usize = 8;
 
 /// The inodes that name an object and its other end.
-pub fn inodes(object: &ObjectRef) -> Vec<u64> {
+pub(super) fn inodes(object: &ObjectRef) -> Vec<u64> {
     match object {
         ObjectRef::Pipe { ino } => vec![*ino],
         ObjectRef::Inet(socket) => vec![socket.ino],
@@ -27,7 +27,7 @@ pub fn inodes(object: &ObjectRef) -> Vec<u64> {
 }
 
 /// Of all endpoints, those that can matter, in their order; and what was left out.
-pub fn relevant(
+pub(super) fn relevant(
     all: Vec<Endpoint>,
     objects: &HashSet<u64>,
     polled: &BTreeMap<(u32, u32), ThreadRef>,
@@ -85,7 +85,7 @@ pub fn relevant(
 }
 
 /// Of all endpoints, those on some objects, by inode, and their other ends.
-pub fn ends_of(mut all: Vec<Endpoint>, objects: &HashSet<u64>) -> Vec<Endpoint> {
+pub(super) fn ends_of(mut all: Vec<Endpoint>, objects: &HashSet<u64>) -> Vec<Endpoint> {
     let is_named =
         |endpoint: &Endpoint| inodes(&endpoint.object).iter().any(|ino| objects.contains(ino));
     let pair = |endpoint: &Endpoint| match &endpoint.object {
@@ -105,7 +105,7 @@ pub fn ends_of(mut all: Vec<Endpoint>, objects: &HashSet<u64>) -> Vec<Endpoint> 
 
 /// Processes that may owe one an answer: those at the other ends of its sockets and pipes, and who listens where it asks.
 /// None if there are many: a server and its clients.
-pub fn partners(all: &[Endpoint], pid: u32) -> HashSet<u32> {
+pub(super) fn partners(all: &[Endpoint], pid: u32) -> HashSet<u32> {
     let is_own = |endpoint: &&Endpoint| endpoint.process.pid == pid;
     let mut other_inodes = HashSet::new();
     let (mut other_ends, mut asked) = (HashSet::new(), HashSet::new());

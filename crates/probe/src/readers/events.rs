@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 const RESTING_MAX: u32 = 16;
 
 /// See the head of the file.
-pub struct Events;
+pub(super) struct Events;
 
 impl Reader for Events {
     fn open(look: &mut Look, opening: &mut Opening) -> Result<Self, SourceError> {

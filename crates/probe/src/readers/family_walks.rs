@@ -11,7 +11,7 @@ use crate::source::system;
 use holdup_reason::facts::{Body, Fact};
 
 /// See the head of the file.
-pub struct FamilyWalks;
+pub(super) struct FamilyWalks;
 
 impl Reader for FamilyWalks {
     fn open(_: &mut Look, _: &mut Opening) -> Result<Self, SourceError> {

@@ -15,7 +15,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 type Pair = (String, SocketAddr, SocketAddr);
 
 /// See the head of the file.
-pub struct Flows;
+pub(super) struct Flows;
 
 impl Reader for Flows {
     fn open(_: &mut Look, _: &mut Opening) -> Result<Self, SourceError> {

@@ -12,7 +12,7 @@ use holdup_reason::facts::{Body, CpuFrequency, Fact};
 use std::path::Path;
 
 /// A reading of each CPU that has one.
-pub fn frequencies(roots: &Roots) -> Vec<Body> {
+pub(super) fn frequencies(roots: &Roots) -> Vec<Body> {
     let folder = roots.sys.join("devices/system/cpu");
     let name = |name: String| {
         let cpu = name.strip_prefix("cpu")?.parse().ok()?;
@@ -22,7 +22,7 @@ pub fn frequencies(roots: &Roots) -> Vec<Body> {
 }
 
 /// Read at both ends of a look.
-pub struct Frequencies;
+pub(super) struct Frequencies;
 
 impl Reader for Frequencies {
     fn open(look: &mut Look, opening: &mut Opening) -> Result<Self, SourceError> {

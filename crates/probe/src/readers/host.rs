@@ -62,7 +62,7 @@ const SYSCTLS: &[&str] = &[
 ];
 
 /// The machine, as far as files tell. Version, clock offsets and kernel events are the caller's.
-pub fn host(roots: &Roots) -> Host {
+pub(super) fn host(roots: &Roots) -> Host {
     let kernel_word =
         |name: &str| text::read_text(&roots.proc.join("sys/kernel").join(name)).unwrap_or_default();
     let machine = match kernel_word("arch") {
@@ -101,7 +101,7 @@ pub fn host(roots: &Roots) -> Host {
 }
 
 /// Whether the machine has more than one node of memory.
-pub fn has_several_nodes(roots: &Roots) -> bool {
+pub(super) fn has_several_nodes(roots: &Roots) -> bool {
     online_nodes(roots).len() > 1
 }
 
@@ -171,7 +171,7 @@ fn config_hz(roots: &Roots) -> Option<u32> {
 }
 
 /// Kernel settings that exist here.
-pub fn sysctls(roots: &Roots) -> Vec<Sysctl> {
+pub(super) fn sysctls(roots: &Roots) -> Vec<Sysctl> {
     let read = |name: &&str| {
         let path = roots.proc.join("sys").join(name.replace('.', "/"));
         let value = text::read_text(&path).ok()?;

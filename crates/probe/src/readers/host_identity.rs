@@ -16,7 +16,7 @@ const APPLICATION: [u8; 16] = 0x5c1d_e7c2_9a3b_4c0e_8a57_d1f0_a6b3_e942_u128.to_
 const ADDRESSES_MAX: usize = 16;
 
 /// 32 hexadecimal digits; none if there is no machine id.
-pub fn machine_id_hash(roots: &Roots) -> String {
+pub(super) fn machine_id_hash(roots: &Roots) -> String {
     let id = text::read_text(&roots.root.join("etc/machine-id")).unwrap_or_default();
     u128::from_str_radix(id.trim(), 16)
         .ok()
@@ -37,7 +37,7 @@ fn hash(id: &[u8; 16]) -> String {
 }
 
 /// Those of the host, sorted; at most sixteen.
-pub fn addresses(roots: &Roots) -> Vec<String> {
+pub(super) fn addresses(roots: &Roots) -> Vec<String> {
     let read = |name: &str| {
         let of_first: PathBuf = roots.proc.join("1/net").join(name);
         let own = || text::read_text(&roots.proc.join("net").join(name));

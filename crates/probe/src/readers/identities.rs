@@ -51,7 +51,7 @@ impl Identities {
 }
 
 /// The threads that a new wait names: who waited, and who ended it.
-pub fn named(facts: &[Fact]) -> Vec<u32> {
+pub(super) fn named(facts: &[Fact]) -> Vec<u32> {
     let mut named = Vec::new();
     for fact in facts {
         let Body::Wait(wait) = &fact.body else { continue };

@@ -8,7 +8,7 @@ use crate::SourceError;
 use holdup_reason::facts::Fact;
 
 /// See the head of the file.
-pub struct KernelStacks;
+pub(super) struct KernelStacks;
 
 impl Reader for KernelStacks {
     fn open(_: &mut Look, _: &mut Opening) -> Result<Self, SourceError> {

@@ -10,7 +10,7 @@ use crate::system::clock::now;
 use holdup_reason::facts::{Body, Fact};
 
 /// See the head of the file.
-pub struct NewThreads;
+pub(super) struct NewThreads;
 
 impl Reader for NewThreads {
     fn open(_: &mut Look, _: &mut Opening) -> Result<Self, SourceError> {

@@ -27,7 +27,7 @@ const RTM_GETROUTE: u16 = 26;
 const RTM_GETNEIGH: u16 = 30;
 
 /// See the head of the file.
-pub struct NextHops;
+pub(super) struct NextHops;
 
 impl Reader for NextHops {
     fn open(_: &mut Look, _: &mut Opening) -> Result<Self, SourceError> {

@@ -30,13 +30,13 @@ fn path_argument(syscall: &str) -> Option<usize> {
 }
 
 /// Asleep in an open, where a signal may end it: of a FIFO that nobody has open at its other end, a lease, a serial line.
-pub fn opens(blocked: &Blocked) -> bool {
+pub(super) fn opens(blocked: &Blocked) -> bool {
     blocked.place.state == WaitState::Sleep
         && matches!(blocked.place.syscall.as_str(), "open" | "openat" | "openat2" | "creat")
 }
 
 /// Names the file of a standing wait that no descriptor names.
-pub fn name(blocked: &mut Blocked, roots: &Roots) {
+pub(super) fn name(blocked: &mut Blocked, roots: &Roots) {
     if blocked.place.object.is_some() || blocked.kernel {
         return;
     }

@@ -31,7 +31,7 @@ const LISTEN: u8 = 10;
 
 /// The addresses for which no port was left, by namespace, with a file that stands for it.
 #[derive(Default)]
-pub struct Ports(BTreeMap<(u32, SocketAddr), File>);
+pub(super) struct Ports(BTreeMap<(u32, SocketAddr), File>);
 
 impl Reader for Ports {
     fn open(_: &mut Look, _: &mut Opening) -> Result<Self, SourceError> {

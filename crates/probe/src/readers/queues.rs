@@ -16,7 +16,7 @@ use std::io;
 
 /// See the head of the file.
 #[derive(Default)]
-pub struct Queues {
+pub(super) struct Queues {
     standstill: Standstill,
 }
 

@@ -24,14 +24,14 @@ const TIMEOUT: Duration = Duration::from_millis(60);
 
 /// The clocks of the run queues, as they were when it was made.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct SchedulerClock {
+pub(super) struct SchedulerClock {
     /// CLOCK_MONOTONIC minus a run queue's clock, by CPU.
     behind_ns: BTreeMap<u32, i64>,
 }
 
 impl SchedulerClock {
     /// Reads all that can be reached in time.
-    pub fn read(roots: &Roots) -> Self {
+    pub(super) fn read(roots: &Roots) -> Self {
         let (found, all) = channel();
         let own = roots.proc.join("thread-self/sched");
         let tour = move || {
@@ -54,7 +54,7 @@ impl SchedulerClock {
     }
 
     /// When a thread last ran, of its folder in /proc and the CPU that it was on.
-    pub fn ran_ns(&self, folder: &Path, cpu: u32) -> Option<Ns> {
+    pub(super) fn ran_ns(&self, folder: &Path, cpu: u32) -> Option<Ns> {
         let behind_ns = *self.behind_ns.get(&cpu)?;
         last_ran(&folder.join("sched")).map(|ran_ns| ran_ns.saturating_add_signed(behind_ns))
     }

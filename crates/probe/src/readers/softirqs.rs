@@ -13,7 +13,7 @@ use holdup_reason::facts::{Body, Fact, SoftirqSample};
 use std::collections::BTreeMap;
 
 /// A sample of each CPU.
-pub fn softirqs(roots: &Roots) -> Vec<Body> {
+pub(super) fn softirqs(roots: &Roots) -> Vec<Body> {
     match text::read(&roots.proc.join("softirqs")) {
         Ok(bytes) => {
             let interrupts = text::read(&roots.proc.join("interrupts")).unwrap_or_default();
@@ -32,7 +32,7 @@ pub fn softirqs(roots: &Roots) -> Vec<Body> {
 }
 
 /// Read at both ends of a look.
-pub struct Softirqs;
+pub(super) struct Softirqs;
 
 impl Reader for Softirqs {
     fn open(look: &mut Look, opening: &mut Opening) -> Result<Self, SourceError> {

@@ -17,7 +17,7 @@ use holdup_stacks::{Left, Walker, Whose};
 use std::collections::HashSet;
 
 /// See the head of the file.
-pub struct Stacks;
+pub(super) struct Stacks;
 
 impl Reader for Stacks {
     fn open(_: &mut Look, _: &mut Opening) -> Result<Self, SourceError> {

@@ -22,7 +22,7 @@ const READING_NS_MAX: Ns = 20_000_000;
 
 /// See the head of the file.
 #[derive(Default)]
-pub struct StandingWaits {
+pub(super) struct StandingWaits {
     /// How long the last reading of all descriptors took.
     reading_ns: Ns,
 }
@@ -128,7 +128,7 @@ fn sampled(look: &mut Look, facts: &mut Vec<Fact>) -> Vec<Fact> {
 }
 
 /// Adds what only the waiter's memory says: futex owners, the descriptor that is polled, the path of a call.
-pub fn complete(look: &mut Look, waits: &mut [Fact], facts: &mut Vec<Fact>) {
+pub(super) fn complete(look: &mut Look, waits: &mut [Fact], facts: &mut Vec<Fact>) {
     let mut owners = Owners::default();
     let oldest_ns = look.pid.is_none().then(|| polled::oldest_begin_ns(waits));
     for fact in waits {

@@ -17,7 +17,7 @@ use holdup_reason::facts::Body;
 
 /// One kind of counters: those of disks, or of queueing disciplines.
 #[derive(Debug, Default)]
-pub struct Standstill {
+pub(super) struct Standstill {
     last: Vec<Body>,
     /// The last reading found nothing waiting.
     rests: bool,
@@ -28,24 +28,24 @@ pub struct Standstill {
 impl Standstill {
     /// At each tick, whether something was queued since the one before: the last reading, if it is still true and need
     /// not be made `again` in any case.
-    pub fn tick(&mut self, queued: Option<bool>, again: bool) -> Option<Vec<Body>> {
+    pub(super) fn tick(&mut self, queued: Option<bool>, again: bool) -> Option<Vec<Body>> {
         self.quiet = if queued == Some(false) { self.quiet + 1 } else { 0 };
         (self.is_still() && !again).then(|| self.last.clone())
     }
 
     /// At a tick in which nobody was awake, because it is quiet.
-    pub fn slept(&mut self) -> Vec<Body> {
+    pub(super) fn slept(&mut self) -> Vec<Body> {
         self.tick(Some(false), false).unwrap_or_default()
     }
 
     /// Whether the last reading found nothing waiting, and nothing was queued since.
-    pub fn is_still(&self) -> bool {
+    pub(super) fn is_still(&self) -> bool {
         // The reading must be from a quiet tick itself: it may have come between a packet's sight and its queueing.
         self.quiet >= 2 && self.rests
     }
 
     /// A reading was made.
-    pub fn read(&mut self, reported: &[Body]) {
+    pub(super) fn read(&mut self, reported: &[Body]) {
         self.rests = reported.iter().all(rests);
         self.last.clear();
         if self.rests {

@@ -7,10 +7,10 @@ use crate::system::{Roots, text};
 use std::collections::HashMap;
 
 /// Names by the numbers of users.
-pub type Names = HashMap<u32, String>;
+pub(super) type Names = HashMap<u32, String>;
 
 /// The names of the users of this host, as far as its file has them.
-pub fn names(roots: &Roots) -> Names {
+pub(super) fn names(roots: &Roots) -> Names {
     parse(&text::read(&roots.resolve("/etc/passwd")).unwrap_or_default())
 }
 

@@ -11,7 +11,7 @@ use crate::readers::reader::Turn;
 use holdup_reason::facts::{Body, Fact, WindowEnd};
 
 /// Reports how the window ended and closes all readers.
-pub fn close(
+pub(super) fn close(
     look: &mut Look,
     walks: &mut Walks,
     rate: &Rate,

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ended {
+pub(super) struct Ended {
     /// As a shell tells it: 128 + signal if it was killed.
     pub exit_status: i32,
     /// The signal that killed it, or 0.
@@ -24,7 +24,7 @@ pub struct Ended {
 }
 
 /// A command that waits for its release, or runs, or has ended.
-pub struct Held {
+pub(super) struct Held {
     /// Its process.
     pub pid: u32,
     release: Option<std::fs::File>,
@@ -44,7 +44,7 @@ fn pipe() -> std::io::Result<(std::fs::File, std::fs::File)> {
 
 impl Held {
     /// Forks; the child waits before its exec.
-    pub fn fork(words: &[OsString]) -> std::io::Result<Self> {
+    pub(super) fn fork(words: &[OsString]) -> std::io::Result<Self> {
         let (mut pid_reader, pid_writer) = pipe()?;
         let (release_reader, release) = pipe()?;
         let (end_notice, end_writer) = pipe()?;
@@ -93,7 +93,7 @@ impl Held {
     }
 
     /// Lets it exec.
-    pub fn release(&mut self) -> std::io::Result<()> {
+    pub(super) fn release(&mut self) -> std::io::Result<()> {
         match self.release.take() {
             Some(mut release) => release.write_all(&[1]),
             None => Ok(()),
@@ -101,7 +101,7 @@ impl Held {
     }
 
     /// How it ended, or why it could not be executed; none while it runs.
-    pub fn ended(&self) -> Option<Result<Ended, std::io::Error>> {
+    pub(super) fn ended(&self) -> Option<Result<Ended, std::io::Error>> {
         let mut slot = self.ended.lock().ok()?;
         match slot.as_mut() {
             Some(Ok(ended)) => Some(Ok(*ended)),
@@ -111,7 +111,7 @@ impl Held {
     }
 
     /// Sends it a signal, if it has not ended.
-    pub fn send(&self, signal: i32) {
+    pub(super) fn send(&self, signal: i32) {
         let has_ended = self.ended.lock().is_ok_and(|slot| slot.is_some());
         if !has_ended {
             // SAFETY: kill has no preconditions. The number is the command's: it is given anew only after all others were.
@@ -120,7 +120,7 @@ impl Held {
     }
 
     /// Becomes readable (end of file) when it has ended.
-    pub fn end_fd(&self) -> i32 {
+    pub(super) fn end_fd(&self) -> i32 {
         self.end_notice.as_raw_fd()
     }
 }

@@ -14,7 +14,7 @@ use std::os::fd::OwnedFd;
 
 /// Measures the kernel programs in slices of the window.
 #[derive(Default)]
-pub struct Expense {
+pub(super) struct Expense {
     slice: Option<Slice>,
     measured_ns: Ns,
     run_time_ns: Ns,
@@ -47,18 +47,18 @@ fn cpu_seconds(usage: &libc::rusage) -> f64 {
 
 impl Expense {
     /// Of a window that follows another: one slice of the kernel programs is enough for its estimate.
-    pub fn of_next_window() -> Self {
+    pub(super) fn of_next_window() -> Self {
         const SLICE_AT_TICK: u64 = 32;
         Self { before_seconds: cpu_seconds(&usage()), next_tick: SLICE_AT_TICK, ..Self::default() }
     }
 
     /// Whether a slice is measured: one tick, quiet or not, or quiet ones would count for more than they are.
-    pub fn is_measuring(&self) -> bool {
+    pub(super) fn is_measuring(&self) -> bool {
         self.slice.is_some()
     }
 
     /// At the end of a tick: ends a slice, or begins one. The distance doubles, so a long look asks seldom.
-    pub fn tick(&mut self, tick: u64, programs: &Programs) {
+    pub(super) fn tick(&mut self, tick: u64, programs: &Programs) {
         if let Some(slice) = self.slice.take() {
             self.measured_ns += now().saturating_sub(slice.begin_ns);
             self.run_time_ns += programs.run_time_ns().saturating_sub(slice.run_time_ns);
@@ -73,7 +73,7 @@ impl Expense {
     }
 
     /// What the look has cost, its window having been so long.
-    pub fn cost(&self, events: u64, window_ns: Ns) -> Cost {
+    pub(super) fn cost(&self, events: u64, window_ns: Ns) -> Cost {
         let usage = usage();
         let share = self.run_time_ns as f64 / self.measured_ns as f64;
         Cost {

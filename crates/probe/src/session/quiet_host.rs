@@ -15,81 +15,81 @@
 use holdup_reason::facts::Ns;
 
 /// Time between two readings of ring and counters.
-pub const TICK_NS: Ns = 100_000_000;
+pub(super) const TICK_NS: Ns = 100_000_000;
 /// Ticks without a disturbance after which the programs are asked to call. Being called costs about as much as a
 /// tick: what comes more often than these has them as ever, and at most one call in so many.
 const QUIET_TICKS: u64 = 4;
 
 /// Whether the host has been quiet for a while.
 #[derive(Debug, Default)]
-pub struct QuietHost {
+pub(super) struct QuietHost {
     ticks: u64,
 }
 
 impl QuietHost {
     /// Ticks have passed, in which nothing happened that must be seen soon, or something.
-    pub fn passed(&mut self, ticks: u64, undisturbed: bool) {
+    pub(super) fn passed(&mut self, ticks: u64, undisturbed: bool) {
         self.ticks = if undisturbed { self.ticks + ticks } else { 0 };
     }
 
     /// The reader was called.
-    pub fn disturb(&mut self) {
+    pub(super) fn disturb(&mut self) {
         self.ticks = 0;
     }
 
     /// Whether the programs are to call the reader.
-    pub fn is_watched(&self) -> bool {
+    pub(super) fn is_watched(&self) -> bool {
         self.ticks >= QUIET_TICKS
     }
 
     /// Ticks to sleep for if something is due in so many.
-    pub fn ticks(&self, due: u64) -> u64 {
+    pub(super) fn ticks(&self, due: u64) -> u64 {
         if self.ticks > QUIET_TICKS { due.max(1) } else { 1 }
     }
 }
 
 /// A sleep of one tick or several.
 #[derive(Debug, Clone, Copy)]
-pub struct Sleep {
+pub(super) struct Sleep {
     begin_ns: Ns,
     until_ns: Ns,
 }
 
 impl Sleep {
     /// For so many ticks, unless the look ends before.
-    pub fn new(begin_ns: Ns, ticks: u64, end_ns: Option<Ns>) -> Self {
+    pub(super) fn new(begin_ns: Ns, ticks: u64, end_ns: Option<Ns>) -> Self {
         let until_ns = begin_ns + ticks * TICK_NS;
         Self { begin_ns, until_ns: end_ns.map_or(until_ns, |end_ns| end_ns.min(until_ns)) }
     }
 
     /// None at all: what it is for is over.
-    pub fn over(now_ns: Ns) -> Self {
+    pub(super) fn over(now_ns: Ns) -> Self {
         Self { begin_ns: now_ns, until_ns: now_ns }
     }
 
     /// When it is over.
-    pub fn until_ns(&self) -> Ns {
+    pub(super) fn until_ns(&self) -> Ns {
         self.until_ns
     }
 
     /// It is over with the tick that is going on.
-    pub fn end_with_tick(&mut self, now_ns: Ns) {
+    pub(super) fn end_with_tick(&mut self, now_ns: Ns) {
         let passed = now_ns.saturating_sub(self.begin_ns) / TICK_NS;
         self.until_ns = self.until_ns.min(self.begin_ns + (passed + 1) * TICK_NS);
     }
 
     /// It is over.
-    pub fn end(&mut self, now_ns: Ns) {
+    pub(super) fn end(&mut self, now_ns: Ns) {
         self.until_ns = self.until_ns.min(now_ns);
     }
 
     /// Ticks that it took, the last of which may be a short one.
-    pub fn ticks(&self) -> u64 {
+    pub(super) fn ticks(&self) -> u64 {
         self.until_ns.saturating_sub(self.begin_ns).div_ceil(TICK_NS).max(1)
     }
 
     /// When the ticks were that it slept through: all but the last.
-    pub fn slept_through(self) -> impl Iterator<Item = Ns> {
+    pub(super) fn slept_through(self) -> impl Iterator<Item = Ns> {
         (1..self.ticks()).map(move |tick| self.begin_ns + tick * TICK_NS)
     }
 }

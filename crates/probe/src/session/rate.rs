@@ -7,7 +7,7 @@ use crate::kernel::Programs;
 use crate::kernel::thresholds::Thresholds;
 
 /// See the head of the file.
-pub struct Rate {
+pub(super) struct Rate {
     /// The thresholds of this look.
     pub threshold: WaitThreshold,
     /// All events, and those of traced threads.
@@ -17,12 +17,12 @@ pub struct Rate {
 
 impl Rate {
     /// Of a look that has just begun.
-    pub fn new(threshold: WaitThreshold) -> Self {
+    pub(super) fn new(threshold: WaitThreshold) -> Self {
         Self { threshold, events_seen: (0, 0), braked_seen: 0 }
     }
 
     /// The thresholds as they are now.
-    pub fn thresholds(&self) -> Thresholds {
+    pub(super) fn thresholds(&self) -> Thresholds {
         Thresholds {
             traced_ns: self.threshold.traced_threshold_ns(),
             others_ns: self.threshold.threshold_ns(),
@@ -30,7 +30,7 @@ impl Rate {
     }
 
     /// Follows what came in so many ticks, or before the end of one; gives the number of events.
-    pub fn follow(&mut self, programs: &mut Programs, ticks: u64) -> u64 {
+    pub(super) fn follow(&mut self, programs: &mut Programs, ticks: u64) -> u64 {
         let inbox = programs.inbox.borrow();
         let (all, traced) = (inbox.decoder.events, inbox.decoder.traced_events);
         let (all_before, traced_before) = std::mem::replace(&mut self.events_seen, (all, traced));

@@ -13,7 +13,7 @@ use holdup_reason::facts::{Body, Fact, Ns, ThreadRef};
 use std::collections::HashMap;
 
 /// A wait at least this long is reported in full, as long as there are few.
-pub const THRESHOLD_NS: Ns = 1_000_000;
+pub(super) const THRESHOLD_NS: Ns = 1_000_000;
 /// A threshold above this would hide what a look is for.
 const THRESHOLD_NS_MAX: Ns = 1_000_000_000;
 /// Events that a look may tell (about 2 KB each, with the reasoning).
@@ -29,7 +29,7 @@ const QUIET_TICKS: u64 = 10;
 
 /// Events of a tick.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Events {
+pub(super) struct Events {
     /// Of the threads of the command or the process.
     pub traced: u64,
     /// Of all others.
@@ -38,7 +38,7 @@ pub struct Events {
 
 /// The thresholds of one look.
 #[derive(Debug)]
-pub struct WaitThreshold {
+pub(super) struct WaitThreshold {
     /// For the threads of a command or a process, 0: every wait.
     traced_ns: Ns,
     /// For all others.
@@ -54,7 +54,7 @@ pub struct WaitThreshold {
 
 impl WaitThreshold {
     /// Of a look on so many CPUs.
-    pub fn new(reporting: Reporting, cpus: usize) -> Self {
+    pub(super) fn new(reporting: Reporting, cpus: usize) -> Self {
         let of_cpus = reporting.per_cpu_and_tick.map(|each| each * cpus as u64);
         let per_tick_max = of_cpus.unwrap_or(PER_TICK_MAX).min(PER_TICK_MAX);
         Self {
@@ -70,27 +70,27 @@ impl WaitThreshold {
     }
 
     /// Threads of a command or a process: a wait this long is reported.
-    pub fn traced_threshold_ns(&self) -> Ns {
+    pub(super) fn traced_threshold_ns(&self) -> Ns {
         self.traced_ns
     }
 
     /// All others: a wait this long is reported.
-    pub fn threshold_ns(&self) -> Ns {
+    pub(super) fn threshold_ns(&self) -> Ns {
         self.others_ns
     }
 
     /// The highest that both were.
-    pub fn highest_ns(&self) -> (Ns, Ns) {
+    pub(super) fn highest_ns(&self) -> (Ns, Ns) {
         self.highest
     }
 
     /// Whose waits were most when the threshold had to rise.
-    pub fn author(&self) -> Option<&ThreadRef> {
+    pub(super) fn author(&self) -> Option<&ThreadRef> {
         self.author.as_ref().map(|(_, thread)| thread)
     }
 
     /// Another window: its budget is its own, and the thresholds stay where they are.
-    pub fn next_window(&mut self) {
+    pub(super) fn next_window(&mut self) {
         let least = self.traced_least_ns.unwrap_or(0);
         let traced = if self.traced_ns > least { self.traced_ns } else { 0 };
         self.highest = (traced, self.others_ns);
@@ -105,7 +105,7 @@ impl WaitThreshold {
     /// Takes in the events of so many ticks, of none if they came before its end and more will come; `braked`
     /// if the kernel side held waits under `threshold_ns` back because the ring was half full.
     /// True if a threshold rose.
-    pub fn observe(&mut self, events: Events, ticks: u64, braked: bool) -> bool {
+    pub(super) fn observe(&mut self, events: Events, ticks: u64, braked: bool) -> bool {
         let most = self.per_tick() * ticks.max(1);
         let all = events.traced + events.others;
         self.reported += all;
@@ -151,7 +151,7 @@ impl WaitThreshold {
     }
 
     /// Remembers whose events a flood is made of.
-    pub fn blame(&mut self, flood: &[Fact]) {
+    pub(super) fn blame(&mut self, flood: &[Fact]) {
         let mut by_process: HashMap<u32, (u64, &ThreadRef)> = HashMap::new();
         for fact in flood {
             if let Body::Wait(wait) = &fact.body {

@@ -9,11 +9,11 @@ use crate::readers::reader::{Opening, Reader, Tick, Turn};
 use holdup_reason::facts::{Fact, Ns};
 
 /// The readers of a look, each with the turn at which it is closed.
-pub struct Walks(Vec<(Turn, Box<dyn Reader>)>);
+pub(super) struct Walks(Vec<(Turn, Box<dyn Reader>)>);
 
 impl Walks {
     /// Opens all of them.
-    pub fn open(look: &mut Look, opening: &mut Opening) -> Result<Self, SourceError> {
+    pub(super) fn open(look: &mut Look, opening: &mut Opening) -> Result<Self, SourceError> {
         let mut opened = Vec::new();
         for (open, turn) in READERS {
             opened.push((*turn, open(look, opening)?));
@@ -22,22 +22,22 @@ impl Walks {
     }
 
     /// The window begins.
-    pub fn begin(&mut self, look: &mut Look) -> Result<(), SourceError> {
+    pub(super) fn begin(&mut self, look: &mut Look) -> Result<(), SourceError> {
         self.0.iter_mut().try_for_each(|(_, reader)| reader.begin(look))
     }
 
     /// What came by itself.
-    pub fn drain(&mut self, look: &mut Look, facts: &mut Vec<Fact>) {
+    pub(super) fn drain(&mut self, look: &mut Look, facts: &mut Vec<Fact>) {
         self.0.iter_mut().for_each(|(_, reader)| reader.drain(look, facts));
     }
 
     /// A tick that was slept through.
-    pub fn slept(&mut self, at_ns: Ns, facts: &mut Vec<Fact>) {
+    pub(super) fn slept(&mut self, at_ns: Ns, facts: &mut Vec<Fact>) {
         self.0.iter_mut().for_each(|(_, reader)| reader.slept(at_ns, facts));
     }
 
     /// A tick.
-    pub fn tick(
+    pub(super) fn tick(
         &mut self,
         look: &mut Look,
         tick: &Tick,
@@ -47,12 +47,12 @@ impl Walks {
     }
 
     /// The window ends.
-    pub fn end(&mut self, look: &mut Look) -> Result<(), SourceError> {
+    pub(super) fn end(&mut self, look: &mut Look) -> Result<(), SourceError> {
         self.0.iter_mut().try_for_each(|(_, reader)| reader.end(look))
     }
 
     /// What stands is looked into.
-    pub fn standing(
+    pub(super) fn standing(
         &mut self,
         look: &mut Look,
         waits: &mut Vec<Fact>,
@@ -62,7 +62,7 @@ impl Walks {
     }
 
     /// Closes those whose turn is among these, turn by turn.
-    pub fn close(
+    pub(super) fn close(
         &mut self,
         turns: impl std::ops::RangeBounds<Turn>,
         look: &mut Look,
@@ -76,12 +76,12 @@ impl Walks {
     }
 
     /// Whether nothing moves.
-    pub fn are_still(&self) -> bool {
+    pub(super) fn are_still(&self) -> bool {
         self.0.iter().all(|(_, reader)| reader.is_still())
     }
 
     /// Ticks to the next reading that one of them needs, if nothing moves until then.
-    pub fn due_ticks(&self) -> u64 {
+    pub(super) fn due_ticks(&self) -> u64 {
         self.0.iter().map(|(_, reader)| reader.due_ticks()).min().unwrap_or(1)
     }
 }

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 
 /// See the head of the file.
 #[derive(Default)]
-pub struct Watched {
+pub(super) struct Watched {
     held: Option<Held>,
     ended: Option<Ended>,
     stopping: Stopping,
@@ -19,22 +19,22 @@ pub struct Watched {
 
 impl Watched {
     /// A command that was forked, or none.
-    pub fn new(held: Option<Held>) -> Self {
+    pub(super) fn new(held: Option<Held>) -> Self {
         Self { held, ..Self::default() }
     }
 
     /// Whether a command is looked at.
-    pub fn is_command(&self) -> bool {
+    pub(super) fn is_command(&self) -> bool {
         self.held.is_some()
     }
 
     /// Its process.
-    pub fn pid(&self) -> Option<u32> {
+    pub(super) fn pid(&self) -> Option<u32> {
         self.held.as_ref().map(|held| held.pid)
     }
 
     /// Lets it go.
-    pub fn release(&mut self) -> Result<(), SourceError> {
+    pub(super) fn release(&mut self) -> Result<(), SourceError> {
         match self.held.as_mut() {
             Some(held) => held.release().map_err(system("release the command")),
             None => Ok(()),
@@ -42,12 +42,12 @@ impl Watched {
     }
 
     /// Becomes readable when it has ended; -1 of none.
-    pub fn end_fd(&self) -> i32 {
+    pub(super) fn end_fd(&self) -> i32 {
         self.held.as_ref().map_or(-1, Held::end_fd)
     }
 
     /// Whether it has ended.
-    pub fn has_ended(&mut self) -> Result<bool, SourceError> {
+    pub(super) fn has_ended(&mut self) -> Result<bool, SourceError> {
         match self.held.as_ref().and_then(Held::ended) {
             None => Ok(self.ended.is_some()),
             Some(Ok(ended)) => {
@@ -59,28 +59,28 @@ impl Watched {
     }
 
     /// Whether a signal ends the look at it.
-    pub fn is_stopped(&mut self, now_ns: Ns) -> bool {
+    pub(super) fn is_stopped(&mut self, now_ns: Ns) -> bool {
         self.stopping.is_due(now_ns, self.held.as_ref())
     }
 
     /// The look is over: another signal ends holdup.
-    pub fn is_over(&self) {
+    pub(super) fn is_over(&self) {
         self.stopping.stopper.is_over.store(true, Ordering::Relaxed);
     }
 
     /// What signal handlers write to.
-    pub fn stopper(&self) -> Stopper {
+    pub(super) fn stopper(&self) -> Stopper {
         self.stopping.stopper.clone()
     }
 
     /// Its exit status as a shell reports it; if a signal ended the look before, that of one whom the signal killed.
-    pub fn exit_status(&self) -> Option<i32> {
+    pub(super) fn exit_status(&self) -> Option<i32> {
         let killed = || self.stopping.signal().map(|signal| 128 + signal);
         self.ended.map(|ended| ended.exit_status).or_else(killed)
     }
 
     /// Its end, if it has ended.
-    pub fn end(&self) -> Option<Fact> {
+    pub(super) fn end(&self) -> Option<Fact> {
         let (ended, held) = (self.ended?, self.held.as_ref()?);
         let body = Body::CommandEnd(CommandEnd {
             pid: held.pid,

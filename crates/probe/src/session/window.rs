@@ -22,7 +22,7 @@ const STANDING_TICKS: u64 = 10;
 const QUIET_EVENTS: u64 = 10;
 
 /// What goes on from tick to tick.
-pub struct Ticks {
+pub(super) struct Ticks {
     /// The rate of events.
     pub rate: Rate,
     /// What looking costs.
@@ -32,12 +32,12 @@ pub struct Ticks {
 
 impl Ticks {
     /// Of a look that has just begun.
-    pub fn new(rate: Rate) -> Self {
+    pub(super) fn new(rate: Rate) -> Self {
         Self { rate, expense: Expense::default(), quiet: QuietHost::default() }
     }
 
     /// Of a window that follows this one.
-    pub fn next_window(mut self) -> Self {
+    pub(super) fn next_window(mut self) -> Self {
         self.rate.threshold.next_window();
         Self { rate: self.rate, expense: Expense::of_next_window(), quiet: self.quiet }
     }
@@ -50,7 +50,7 @@ impl Ticks {
 
     /// Sleeps to the end of the tick, or for some ticks if the host is quiet, or to the end of the command or the window
     /// if that is sooner. A ring that fills up is emptied meanwhile.
-    pub fn sleep(
+    pub(super) fn sleep(
         &mut self,
         look: &mut Look,
         walks: &Walks,
@@ -93,7 +93,7 @@ impl Ticks {
     }
 
     /// What came in a sleep, and what is read at its end.
-    pub fn tick(
+    pub(super) fn tick(
         &mut self,
         look: &mut Look,
         walks: &mut Walks,

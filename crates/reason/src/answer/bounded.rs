@@ -13,7 +13,7 @@ use super::report::{
 use crate::rules::action::PROCESSES_MAX;
 
 /// A report within its bounds.
-pub fn bounded(mut report: Report) -> Report {
+pub(super) fn bounded(mut report: Report) -> Report {
     let mut cuts = Cuts::default();
     cuts.cut("/findings", &mut report.findings, FINDINGS_MAX);
     cuts.cut("/answer/ends", &mut report.answer.ends, ENDS_MAX);

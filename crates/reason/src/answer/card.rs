@@ -12,7 +12,7 @@ use crate::model::{Model, membership};
 use std::collections::BTreeMap;
 
 /// The card of the container that is looked at, if one is.
-pub fn card(model: &Model) -> Option<Card> {
+pub(super) fn card(model: &Model) -> Option<Card> {
     let target = model.look.target.as_ref().filter(|it| it.kind == TargetKind::Container)?;
     let groups: Vec<&Cgroup> = unique(model, |group| target.cgroups.contains(&group.path));
     let known = model.containers.all.iter().find(|it| it.cgroups == target.cgroups);

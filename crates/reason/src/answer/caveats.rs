@@ -197,7 +197,7 @@ fn lost_events(source: &str, count: u64) -> String {
 }
 
 /// All that there is to know beside the findings and the ends.
-pub fn caveats(
+pub(super) fn caveats(
     measures: &Measures<'_>,
     accounting: &Accounting,
     findings: &[Finding],

@@ -34,7 +34,7 @@ pub struct StartPhase {
 }
 
 /// The start of the container that a command began, if it began one.
-pub fn start(measures: &Measures<'_>) -> Option<ContainerStart> {
+pub(super) fn start(measures: &Measures<'_>) -> Option<ContainerStart> {
     let start = container_start::of_command(measures)?;
     let phase = |(phase, seconds): (container_start::Phase, f64)| StartPhase {
         phase: phase.word().to_string(),

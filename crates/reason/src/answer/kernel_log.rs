@@ -11,7 +11,7 @@ use crate::facts::{KernelLogKind, KernelLogLine, Ns};
 use crate::model::Model;
 
 /// Gives each finding its lines, and returns those that belong to none.
-pub fn attach(model: &Model, findings: &mut [Finding]) -> Vec<LogLine> {
+pub(super) fn attach(model: &Model, findings: &mut [Finding]) -> Vec<LogLine> {
     let mut rest = Vec::new();
     for (at_ns, line) in &model.look.kernel_log {
         let reported = log_line(model, *at_ns, line);

@@ -11,13 +11,13 @@ use crate::waits::{goroutines, user_stack};
 use std::borrow::Cow;
 
 /// The name of a thread's process.
-pub fn process_name(model: &Model, thread: &ThreadRef) -> String {
+pub(super) fn process_name(model: &Model, thread: &ThreadRef) -> String {
     let name = model.threads.process_name(thread.pid);
     if name.is_empty() { thread.comm.clone() } else { name }
 }
 
 /// Somebody who waits.
-pub fn victim(model: &Model, thread: &ThreadRef, wait_seconds: f64) -> Victim {
+pub(super) fn victim(model: &Model, thread: &ThreadRef, wait_seconds: f64) -> Victim {
     let known = model.container_of(thread);
     Victim {
         pid: thread.pid,
@@ -30,7 +30,7 @@ pub fn victim(model: &Model, thread: &ThreadRef, wait_seconds: f64) -> Victim {
 }
 
 /// A participant with its container, its pod or its unit.
-pub fn who(model: &Model, thread: &ThreadRef) -> Who {
+pub(super) fn who(model: &Model, thread: &ThreadRef) -> Who {
     let known = model.container_of(thread);
     Who {
         container: known.map(|known| known.name.clone()),
@@ -40,7 +40,7 @@ pub fn who(model: &Model, thread: &ThreadRef) -> Who {
 }
 
 /// Says whose a culprit is: of a process by its groups, else by the group that is to blame itself.
-pub fn add_workload(model: &Model, finding: &mut Finding) {
+pub(super) fn add_workload(model: &Model, finding: &mut Finding) {
     let culprit = &mut finding.culprit;
     culprit.workload = match (culprit.pid, &culprit.container) {
         (Some(pid), _) => model.workload_of(&model.threads.thread_ref(pid)),
@@ -50,7 +50,7 @@ pub fn add_workload(model: &Model, finding: &mut Finding) {
 }
 
 /// A process by name and number.
-pub fn by_name(who: &Who) -> String {
+pub(super) fn by_name(who: &Who) -> String {
     match who.pid {
         Some(pid) => format!("{} {pid}", who.name),
         None => who.name.clone(),
@@ -58,7 +58,7 @@ pub fn by_name(who: &Who) -> String {
 }
 
 /// A link of the chain that is shown, with what was read of its thread's stack.
-pub fn link(model: &Model, step: &Step) -> Link {
+pub(super) fn link(model: &Model, step: &Step) -> Link {
     let waits_on = match &step.doing {
         Some((kind, words)) => ObjectName::new(kind, words.clone()),
         None => model.name_of(&step.on),
@@ -92,7 +92,7 @@ fn stack<'m>(model: &'m Model, step: &Step, from: Ns, to: Ns) -> Option<Cow<'m, 
 }
 
 /// A stack as a person reads it; of one whose outer part is not known it says so.
-pub fn frames_of(stack: &UserStack) -> Vec<String> {
+pub(super) fn frames_of(stack: &UserStack) -> Vec<String> {
     let frame = |frame: &UserFrame| match (frame.function.as_str(), frame.module.as_str()) {
         ("", "") => "made at run time".to_string(),
         ("", module) => format!("? ({module})"),

@@ -10,7 +10,7 @@ use crate::measure::Measures;
 use std::collections::BTreeSet;
 
 /// The processes whose work is the target's own: of a command, itself and all that began inside the look.
-pub struct Own<'m> {
+pub(super) struct Own<'m> {
     /// The figures of the look.
     pub measures: &'m Measures<'m>,
     root: Option<u32>,
@@ -19,14 +19,14 @@ pub struct Own<'m> {
 
 impl<'m> Own<'m> {
     /// Of a look.
-    pub fn of(measures: &'m Measures<'m>) -> Self {
+    pub(super) fn of(measures: &'m Measures<'m>) -> Self {
         let begun = measures.model.threads.forks.iter().map(|(_, fork)| fork.child.pid).collect();
         let root = command_root(measures.model).map(|root| root.pid);
         Self { measures, root, begun }
     }
 
     /// Whether an end is work of what was asked about, and not of a server that it waits for.
-    pub fn works(&self, end: &AnswerEnd) -> bool {
+    pub(super) fn works(&self, end: &AnswerEnd) -> bool {
         let Some(pid) = end.who.as_ref().and_then(|who| who.pid) else { return false };
         let own = match self.root {
             Some(root) => pid == root || self.begun.contains(&pid),

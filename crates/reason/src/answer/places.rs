@@ -16,7 +16,7 @@ use crate::waits::goroutines;
 const GOROUTINES_MAX: usize = 3;
 
 /// Where the wait of an end stands.
-pub fn of_end(measures: &Measures<'_>, end: &AnswerEnd) -> Option<String> {
+pub(super) fn of_end(measures: &Measures<'_>, end: &AnswerEnd) -> Option<String> {
     let last = end.chain.last().and_then(|link| link.who.pid);
     let goroutines = || of_goroutines(measures.model, last?);
     of_links(end).or_else(|| goroutines().filter(|_| waits(end)))
@@ -50,7 +50,7 @@ fn place(link: &Link) -> Option<String> {
 }
 
 /// Where a process stands that was asked about and has nothing to do, as a sentence; empty if that is not known.
-pub fn of_idle(model: &Model) -> String {
+pub(super) fn of_idle(model: &Model) -> String {
     let Some(target) = model.look.target.as_ref().filter(|it| it.kind == TargetKind::Process)
     else {
         return String::new();

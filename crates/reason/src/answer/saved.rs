@@ -18,16 +18,16 @@ use std::collections::BTreeSet;
 const ALL: f64 = 0.98;
 
 /// What can be saved of a command.
-pub struct Saved(Option<WhatIf>);
+pub(super) struct Saved(Option<WhatIf>);
 
 impl Saved {
     /// Of a look.
-    pub fn of(measures: &Measures<'_>) -> Self {
+    pub(super) fn of(measures: &Measures<'_>) -> Self {
         Self(WhatIf::of(&measures.graph))
     }
 
     /// Without an end, or the part of it that is meant.
-    pub fn end(&self, measures: &Measures<'_>, end: &End) -> WithoutIt {
+    pub(super) fn end(&self, measures: &Measures<'_>, end: &End) -> WithoutIt {
         // Whoever asks a person needs the answer: without it there is no command.
         if end.kind == EndKind::Person {
             return WithoutIt::default();
@@ -68,7 +68,7 @@ impl Saved {
 
     /// Without what a finding claims, and not more than it says is lost; nothing is said where it claims a part of an end, or
     /// none.
-    pub fn by_claims(
+    pub(super) fn by_claims(
         &self,
         measures: &Measures<'_>,
         claims: &[Claim],

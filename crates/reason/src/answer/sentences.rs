@@ -43,7 +43,7 @@ fn subject(measures: &Measures<'_>) -> String {
     }
 }
 
-pub fn idle_title(measures: &Measures<'_>) -> String {
+pub(super) fn idle_title(measures: &Measures<'_>) -> String {
     let name = subject(measures);
     let is_asked = |thread: &ThreadRef| measures.model.in_target(thread);
     let (mut sleeps, mut events, mut person) = (0, 0, false);
@@ -66,7 +66,7 @@ pub fn idle_title(measures: &Measures<'_>) -> String {
 }
 
 /// Title and paragraph where no rule named a cause: the largest end first.
-pub fn unnamed(
+pub(super) fn unnamed(
     own: &Own<'_>,
     ends: &[AnswerEnd],
     verdict: Verdict,

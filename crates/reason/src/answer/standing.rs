@@ -20,7 +20,7 @@ const NAMED: usize = 3;
 const BEGIN_NS: Ns = 100_000_000;
 
 /// Title and paragraph, if somebody stands so.
-pub fn said(measures: &Measures<'_>) -> Option<(String, String)> {
+pub(super) fn said(measures: &Measures<'_>) -> Option<(String, String)> {
     let target = measures.model.look.target.as_ref();
     match target.map_or(TargetKind::Host, |target| target.kind) {
         TargetKind::Host => of_host(measures),

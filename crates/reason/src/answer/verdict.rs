@@ -48,7 +48,7 @@ pub struct Origin {
 }
 
 /// A part of one of the graph's ends that is an end of the answer.
-pub struct Share {
+pub(super) struct Share {
     /// Index into the graph's ends.
     at: usize,
     /// The part of it.
@@ -58,7 +58,7 @@ pub struct Share {
 }
 
 /// The answer, and what each of its ends is made of; `claims` are those of the findings, in their order.
-pub fn answer(
+pub(super) fn answer(
     measures: &Measures<'_>,
     claims: &[Vec<Claim>],
     findings: &[Finding],
@@ -117,7 +117,7 @@ fn verdict(own: &Own<'_>, ends: &[AnswerEnd], demand: f64, findings: &[Finding])
 }
 
 /// Every end with its part of the time, greatest first.
-pub fn divided(measures: &Measures<'_>, claims: &[Vec<Claim>]) -> Vec<Share> {
+pub(super) fn divided(measures: &Measures<'_>, claims: &[Vec<Claim>]) -> Vec<Share> {
     let is_host = measures.model.look.target.as_ref().is_none_or(|it| it.kind == TargetKind::Host);
     let mut of_end: BTreeMap<usize, Vec<(usize, &Claim)>> = BTreeMap::new();
     for (finding, own) in claims.iter().enumerate() {
@@ -161,7 +161,7 @@ impl Share {
 }
 
 /// An end in the words of the contract, without its share.
-pub fn said(measures: &Measures<'_>, end: &End, finding: Option<usize>) -> AnswerEnd {
+pub(super) fn said(measures: &Measures<'_>, end: &End, finding: Option<usize>) -> AnswerEnd {
     let model = measures.model;
     let mut victims: Vec<Victim> =
         end.victims.values().map(|(thread, seconds)| victim(model, thread, *seconds)).collect();

@@ -84,7 +84,7 @@ pub(super) fn reported<'t>(
 
 impl Reported<'_> {
     /// Whether the short ones are enough to stand for others.
-    pub fn is_sample(&self) -> bool {
+    pub(super) fn is_sample(&self) -> bool {
         self.short.len() >= SAMPLE_MIN.count()
     }
 }

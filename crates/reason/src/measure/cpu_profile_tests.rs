@@ -3,13 +3,13 @@
 //! Owns only builders; process 10 is `app`, and a sample stands for 5 ms. No rule here.
 
 use crate::facts::*;
-pub use crate::rules::scenes::*;
+pub(crate) use crate::rules::scenes::*;
 
 const HZ: u32 = 200;
 
 /// A look in which process 10 was sampled in these kernel stacks; an empty one is its own code. It sleeps
 /// for the rest of the look.
-pub fn sampled(stacks: &[(&[&str], u64)]) -> Vec<Fact> {
+pub(crate) fn sampled(stacks: &[(&[&str], u64)]) -> Vec<Fact> {
     let mut facts = host();
     for (at, (frames, count)) in stacks.iter().enumerate() {
         let id = if frames.is_empty() { 0 } else { at as u32 + 1 };
@@ -35,13 +35,13 @@ pub fn sampled(stacks: &[(&[&str], u64)]) -> Vec<Fact> {
 }
 
 /// Samples of it in a system call.
-pub fn in_call(syscall: &str, path: &str, count: u64, asked_bytes: u64) -> Fact {
+pub(crate) fn in_call(syscall: &str, path: &str, count: u64, asked_bytes: u64) -> Fact {
     let work = Work { syscall: syscall.into(), path: path.into(), asked_bytes, ..of(count) };
     fact(Body::Work(work))
 }
 
 /// Samples of it in the code of a file.
-pub fn in_code(code: &str, count: u64) -> Fact {
+pub(crate) fn in_code(code: &str, count: u64) -> Fact {
     fact(Body::Work(Work { code: code.into(), ..of(count) }))
 }
 
@@ -51,7 +51,7 @@ fn of(count: u64) -> Work {
 }
 
 /// Its thread's counters over the whole look.
-pub fn effort(effort: Effort) -> Fact {
+pub(crate) fn effort(effort: Effort) -> Fact {
     fact(Body::Effort(Effort {
         thread: thread(10, "app"),
         since_ns: 0,

@@ -351,7 +351,7 @@ pub(crate) mod tests {
     use crate::waits::timeline::Observed;
 
     /// One thread's sums over a window of five seconds.
-    pub fn time(pid: u32, comm: &str, run: f64, ready: f64) -> Fact {
+    pub(crate) fn time(pid: u32, comm: &str, run: f64, ready: f64) -> Fact {
         let thread = ThreadRef { tid: pid, pid, start_ns: 0, comm: comm.into() };
         let time = ThreadTime {
             thread,
@@ -364,7 +364,7 @@ pub(crate) mod tests {
     }
 
     /// Two CPUs that were used for these shares of five seconds.
-    pub fn cpus(used: [f64; 2]) -> Vec<Fact> {
+    pub(crate) fn cpus(used: [f64; 2]) -> Vec<Fact> {
         let mut facts = vec![
             Fact { at_ns: 0, body: Body::WindowBegin(WindowBegin { unix_ns: 0 }) },
             Fact { at_ns: 5_000_000_000, body: Body::WindowEnd(WindowEnd::default()) },

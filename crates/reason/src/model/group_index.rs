@@ -16,7 +16,7 @@ const DRAWN_DIGITS_SHORT: usize = 20;
 
 /// What of groups is looked up again and again, made once of all facts.
 #[derive(Debug, Default)]
-pub struct GroupIndex {
+pub(super) struct GroupIndex {
     /// Containers by each of their topmost cgroups: places in the model's list.
     pub container_at: HashMap<String, usize>,
     /// Of threads whose groups nobody could read any more, the numbers of their groups: of the CPU controller, and in v2.
@@ -89,18 +89,18 @@ fn listed(programs: BTreeMap<&str, Ns>) -> String {
 }
 
 /// A path and those above it, the root left out.
-pub fn ancestors(path: &str) -> impl Iterator<Item = &str> {
+pub(super) fn ancestors(path: &str) -> impl Iterator<Item = &str> {
     let above = path.match_indices('/').rev().map(|(at, _)| &path[..at]);
     std::iter::once(path).chain(above).filter(|path| !path.is_empty() && *path != "/")
 }
 
 /// The last part of a path.
-pub fn last_part(path: &str) -> &str {
+pub(super) fn last_part(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or_default()
 }
 
 /// A name that holds a long number in hexadecimal, as runtimes, systemd-run and job schedulers draw them; a UUID ends in one.
-pub fn is_drawn(name: &str) -> bool {
+pub(super) fn is_drawn(name: &str) -> bool {
     drawn_part(name).is_some()
 }
 
@@ -119,7 +119,7 @@ fn drawn_part(name: &str) -> Option<(usize, usize)> {
 }
 
 /// The same name with the begin of its number alone.
-pub fn shortened(name: &str) -> String {
+pub(super) fn shortened(name: &str) -> String {
     match drawn_part(name) {
         Some((begin, end)) if end - begin > DRAWN_DIGITS_SHORT => {
             format!("{}{}", &name[..begin + DRAWN_DIGITS_MIN], &name[end..])

@@ -7,7 +7,7 @@ use super::lock_kind::LockKind;
 use super::program::{Files, Functions, Program};
 
 /// See the head of the file.
-pub static CPYTHON: Program = Program {
+pub(super) static CPYTHON: Program = Program {
     begins: &["python", "gunicorn"],
     interpreter: "CPython",
     functions: Functions {

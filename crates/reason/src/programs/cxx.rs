@@ -6,7 +6,7 @@ use super::lock_kind::LockKind;
 use super::program::{Files, Functions, Program};
 
 /// See the head of the file.
-pub static CXX: Program = Program {
+pub(super) static CXX: Program = Program {
     functions: Functions {
         library_locks: &[
             (LockKind::Once, &["__cxa_guard_acquire"]),

@@ -5,5 +5,5 @@
 use super::program::{Files, Program};
 
 /// See the head of the file.
-pub static ERLANG: Program =
+pub(super) static ERLANG: Program =
     Program { files: Files { plumbing: &["beam.smp"], ..Files::NONE }, ..Program::UNKNOWN };

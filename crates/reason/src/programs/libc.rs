@@ -6,7 +6,7 @@ use super::lock_kind::LockKind;
 use super::program::{Files, Functions, Program};
 
 /// See the head of the file.
-pub static LIBC: Program = Program {
+pub(super) static LIBC: Program = Program {
     functions: Functions {
         library_locks: &[
             (LockKind::Join, &["pthread_join", "pthread_timedjoin_np", "pthread_clockjoin_np"]),

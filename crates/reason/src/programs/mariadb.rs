@@ -9,7 +9,7 @@ use super::program::{Functions, Program};
 use crate::model::words;
 
 /// MariaDB, and what both have in common.
-pub static MARIADB: Program = Program {
+pub(super) static MARIADB: Program = Program {
     names: &["mariadbd"],
     functions: Functions {
         locks: &[
@@ -42,7 +42,7 @@ pub static MARIADB: Program = Program {
 };
 
 /// MySQL: its client has another name.
-pub static MYSQL: Program = Program {
+pub(super) static MYSQL: Program = Program {
     names: &["mysqld"],
     question: Some(|doors, _| question("mysql", doors)),
     ..Program::UNKNOWN

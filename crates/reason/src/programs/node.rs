@@ -7,7 +7,7 @@ use super::lock_kind::LockKind;
 use super::program::{Collector, Files, Functions, Program};
 
 /// See the head of the file.
-pub static NODE: Program = Program {
+pub(super) static NODE: Program = Program {
     functions: Functions {
         locks: &[(LockKind::ProgramLock, &["FutexEmulation::WaitSync", "FutexEmulation::Wait"])],
         library_locks: &[

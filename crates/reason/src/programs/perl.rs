@@ -5,5 +5,5 @@
 use super::program::{Files, Program};
 
 /// See the head of the file.
-pub static PERL: Program =
+pub(super) static PERL: Program =
     Program { files: Files { plumbing: &["perl", "libperl"], ..Files::NONE }, ..Program::UNKNOWN };

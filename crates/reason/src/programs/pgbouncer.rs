@@ -7,7 +7,7 @@ use super::postgres::psql;
 use super::program::Program;
 
 /// See the head of the file.
-pub static PGBOUNCER: Program =
+pub(super) static PGBOUNCER: Program =
     Program { names: &["pgbouncer"], question: Some(question), ..Program::UNKNOWN };
 
 /// Its console is a database of that name, for whoever runs it. Whoever has a `link` has a connection to the server.

@@ -5,7 +5,7 @@
 use super::program::{Files, Program, stacks_with_warning};
 
 /// See the head of the file.
-pub static PHP: Program = Program {
+pub(super) static PHP: Program = Program {
     begins: &["php-fpm"],
     files: Files { plumbing: &["php"], ..Files::NONE },
     question: Some(|_, pid| format!("ls -l /proc/{pid}/fd; {}", stacks_with_warning(pid))),

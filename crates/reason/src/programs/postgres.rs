@@ -10,7 +10,7 @@ use super::session::Session;
 use crate::model::words;
 
 /// See the head of the file.
-pub static POSTGRES: Program = Program {
+pub(super) static POSTGRES: Program = Program {
     names: &["postgres"],
     functions: Functions {
         locks: &[

@@ -7,7 +7,7 @@ use super::lock_kind::LockKind;
 use super::session::Session;
 
 /// Functions, and the kind of wait that they say; the narrow meaning first.
-pub type Rows = &'static [(LockKind, &'static [&'static str])];
+pub(super) type Rows = &'static [(LockKind, &'static [&'static str])];
 
 /// A program, or the runtime and libraries of a language.
 pub struct Program {

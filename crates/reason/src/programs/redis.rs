@@ -7,7 +7,7 @@ use super::program::Program;
 use crate::model::words;
 
 /// See the head of the file.
-pub static REDIS: Program =
+pub(super) static REDIS: Program =
     Program { names: &["redis-server"], question: Some(question), ..Program::UNKNOWN };
 
 fn question(doors: &Doors, _: u32) -> String {

@@ -7,7 +7,7 @@ use super::lock_kind::LockKind;
 use super::program::{Files, Functions, Program};
 
 /// See the head of the file.
-pub static RUBY: Program = Program {
+pub(super) static RUBY: Program = Program {
     functions: Functions {
         locks: &[(LockKind::InterpreterLock, &["gvl_acquire", "rb_gvl_lock"])],
         takes_and_runs: (

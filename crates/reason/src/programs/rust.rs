@@ -6,7 +6,7 @@ use super::lock_kind::LockKind;
 use super::program::{Files, Functions, Program};
 
 /// See the head of the file.
-pub static RUST: Program = Program {
+pub(super) static RUST: Program = Program {
     functions: Functions {
         library_locks: &[
             (LockKind::Join, &["thread::join", "JoinInner::join"]),

@@ -16,7 +16,7 @@ use crate::waits::WaitClass;
 use std::collections::BTreeSet;
 
 /// A holder that computes all the while is slow only as work is.
-pub static AT_WORK: Threshold = Threshold::new(
+pub(crate) static AT_WORK: Threshold = Threshold::new(
     0.5,
     "1",
     "of the time of those who wait, the part in which the holder is on a CPU or ready for one; then it is at work",
@@ -24,7 +24,7 @@ pub static AT_WORK: Threshold = Threshold::new(
 );
 
 /// What a holder does while others wait for it.
-pub struct Meanwhile {
+pub(crate) struct Meanwhile {
     /// As a verb: `is stopped`, `sleeps`.
     pub does: &'static str,
     /// It is at work (on a CPU, ready for one, or in waits too short to be reported) more than half of the time.
@@ -35,7 +35,7 @@ pub struct Meanwhile {
 
 /// What the holder of an end mostly did, as far as anything was seen of it: of a thread of which there is no wait and no time on
 /// a CPU, nobody knows that it works.
-pub fn mostly(measures: &Measures<'_>, end: &End) -> Option<WaitClass> {
+pub(crate) fn mostly(measures: &Measures<'_>, end: &End) -> Option<WaitClass> {
     let seen = |class: &WaitClass| *class != WaitClass::Unseen || is_seen(measures, end);
     end.holder_mostly().filter(seen)
 }
@@ -46,13 +46,13 @@ fn is_seen(measures: &Measures<'_>, end: &End) -> bool {
 }
 
 /// Whether a process ended within the look.
-pub fn has_ended(model: &Model, process: &ThreadRef) -> bool {
+pub(crate) fn has_ended(model: &Model, process: &ThreadRef) -> bool {
     let mut exits = model.threads.exits.iter().filter(|(_, exit)| exit.last);
     exits.any(|(at_ns, exit)| exit.thread.pid == process.pid && *at_ns >= process.start_ns)
 }
 
 /// What somebody does who is in a wait.
-pub fn in_wait(class: WaitClass) -> &'static str {
+pub(crate) fn in_wait(class: WaitClass) -> &'static str {
     match class {
         WaitClass::Stopped => "is stopped by a signal",
         WaitClass::Traced => "is held by a tracer",
@@ -67,7 +67,7 @@ pub fn in_wait(class: WaitClass) -> &'static str {
 }
 
 /// What the holders of an end mostly do.
-pub fn meanwhile(measures: &Measures<'_>, end: &End) -> Meanwhile {
+pub(crate) fn meanwhile(measures: &Measures<'_>, end: &End) -> Meanwhile {
     let total: f64 = end.holder_doing.values().sum();
     let seen = mostly(measures, end);
     let mostly = seen.or(end.holder_mostly()).unwrap_or(WaitClass::Unseen);
@@ -94,7 +94,7 @@ pub fn meanwhile(measures: &Measures<'_>, end: &End) -> Meanwhile {
 }
 
 /// Claims an end of a look, and with it that its holder stands still, where that is what it does meanwhile.
-pub fn claim<'m>(matched: Match<'m>, ends: &[End], at: usize) -> Match<'m> {
+pub(crate) fn claim<'m>(matched: Match<'m>, ends: &[End], at: usize) -> Match<'m> {
     let end = &ends[at];
     let mut matched = matched.on(end.object.clone()).claiming(at, None);
     matched.losses = Some(end.victims.clone());
@@ -113,13 +113,13 @@ pub fn claim<'m>(matched: Match<'m>, ends: &[End], at: usize) -> Match<'m> {
 }
 
 /// The ends of a class that nobody has claimed yet, with their indices.
-pub fn open(ends: &[End], class: WaitClass) -> impl Iterator<Item = (usize, &End)> {
+pub(crate) fn open(ends: &[End], class: WaitClass) -> impl Iterator<Item = (usize, &End)> {
     ends.iter().enumerate().filter(move |(_, end)| end.class == class && !end.victims.is_empty())
 }
 
 /// The way out that ends some processes. One that is number 1 of its own PID namespace hears no signal that it
 /// does not ask for, but SIGKILL (pid_namespaces(7)).
-pub fn end_all(model: &Model, text: &str, whom: &[ThreadRef]) -> Remedy {
+pub(crate) fn end_all(model: &Model, text: &str, whom: &[ThreadRef]) -> Remedy {
     let is_init = |one: &ThreadRef| {
         let known = model.threads.by_id.get(&one.pid);
         one.pid != 1 && known.is_some_and(|thread| thread.inner_pid == Some(1))

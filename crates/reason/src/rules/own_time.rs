@@ -11,14 +11,14 @@ use crate::rules::{Losses, Match, Step};
 use crate::threshold::Threshold;
 
 /// CPU time that it costs.
-pub static COST_MIN: Threshold = Threshold::new(
+pub(crate) static COST_MIN: Threshold = Threshold::new(
     0.05,
     "s/s",
     "CPU time that goes into it; with less, nobody would notice the difference",
     "chosen: a twentieth of one CPU, as for every warning",
 );
 /// Its part of the program's time.
-pub static PART_MIN: Threshold = Threshold::new(
+pub(crate) static PART_MIN: Threshold = Threshold::new(
     1.0 / 6.0,
     "1",
     "of the time in which the program is not idle (of a command: of its wall time); work takes a fifth longer for it",
@@ -27,7 +27,7 @@ pub static PART_MIN: Threshold = Threshold::new(
 
 /// The process whose own work an end is, unless a rule before has claimed it. Of the processes of one program that came
 /// and went, the one with the most samples.
-pub fn worker(measures: &Measures<'_>, end: &End) -> Option<u32> {
+pub(crate) fn worker(measures: &Measures<'_>, end: &End) -> Option<u32> {
     let who = end.who.as_ref().filter(|_| end.kind == EndKind::Works)?;
     let pid = match &end.object {
         Object::Processes(comm) => measures.profile.busiest(comm).unwrap_or(who.pid),
@@ -37,7 +37,7 @@ pub fn worker(measures: &Measures<'_>, end: &End) -> Option<u32> {
 }
 
 /// What a part of the work of some processes costs.
-pub struct Cost {
+pub(crate) struct Cost {
     /// Seconds of CPU time, by process.
     pub losses: Losses,
     /// The sum; of a command no more than its path has of that work.
@@ -48,7 +48,7 @@ pub struct Cost {
 
 impl Cost {
     /// Of CPU time in the work of an end, or of several.
-    pub fn of<'e>(
+    pub(crate) fn of<'e>(
         measures: &Measures<'_>,
         losses: Losses,
         ends: impl IntoIterator<Item = &'e End>,
@@ -65,19 +65,28 @@ impl Cost {
     }
 
     /// The same for one process.
-    pub fn of_one(measures: &Measures<'_>, process: &ThreadRef, seconds: f64, end: &End) -> Self {
+    pub(crate) fn of_one(
+        measures: &Measures<'_>,
+        process: &ThreadRef,
+        seconds: f64,
+        end: &End,
+    ) -> Self {
         let losses = Losses::from([(process.pid, (process.clone(), seconds))]);
         Self::of(measures, losses, [end])
     }
 
     /// Enough to be said, if it is this part of the program's time.
-    pub fn counts(&self, measures: &Measures<'_>, part_min: &Threshold) -> bool {
+    pub(crate) fn counts(&self, measures: &Measures<'_>, part_min: &Threshold) -> bool {
         let rate = self.seconds / measures.wall_seconds().max(1e-9);
         rate >= COST_MIN.value && self.share >= part_min.value
     }
 
     /// The match with these losses, and the chain of the one that loses most: it does this, instead of its work.
-    pub fn charge<'m>(self, mut matched: Match<'m>, does: (&'static str, String)) -> Match<'m> {
+    pub(crate) fn charge<'m>(
+        self,
+        mut matched: Match<'m>,
+        does: (&'static str, String),
+    ) -> Match<'m> {
         let most = self.losses.values().max_by(|a, b| a.1.total_cmp(&b.1));
         let step = most.map(|(who, seconds)| Step {
             who: who.clone(),

@@ -10,7 +10,7 @@ use crate::rules::wording::Evidence;
 use crate::threshold::Threshold;
 
 /// Part of the look that is slept between tries.
-pub static SLEPT_MIN: Threshold = Threshold::new(
+pub(crate) static SLEPT_MIN: Threshold = Threshold::new(
     0.05,
     "1",
     "seconds slept between tries for each second of the look; less is not worth a sentence",
@@ -18,7 +18,7 @@ pub static SLEPT_MIN: Threshold = Threshold::new(
 );
 
 /// The tries behind an end, if enough is lost between them.
-pub fn tries<'m>(measures: &'m Measures<'m>, end: &End) -> Option<Tries<'m>> {
+pub(crate) fn tries<'m>(measures: &'m Measures<'m>, end: &End) -> Option<Tries<'m>> {
     let slept = end.seconds / measures.wall_seconds().max(1e-9);
     if slept < SLEPT_MIN.value {
         return None;
@@ -27,7 +27,7 @@ pub fn tries<'m>(measures: &'m Measures<'m>, end: &End) -> Option<Tries<'m>> {
 }
 
 /// `2.60 s of 2.64 s pass in sleeps between 13 tries, each refused (mkdir: EEXIST).`
-pub fn between(tries: &Tries<'_>, seconds: f64, wall_seconds: f64) -> String {
+pub(crate) fn between(tries: &Tries<'_>, seconds: f64, wall_seconds: f64) -> String {
     let spent = words::of_window(seconds, wall_seconds);
     let call = format!("{}: {}", tries.last.syscall, errno_name(tries.last.errno));
     match tries.times {
@@ -37,7 +37,7 @@ pub fn between(tries: &Tries<'_>, seconds: f64, wall_seconds: f64) -> String {
 }
 
 /// How often, for how long, and how much was slept.
-pub fn evidence(tries: &Tries<'_>, seconds: f64) -> Vec<Evidence> {
+pub(crate) fn evidence(tries: &Tries<'_>, seconds: f64) -> Vec<Evidence> {
     let call = format!("{} returned {}", tries.last.syscall, errno_name(tries.last.errno));
     vec![
         Evidence::new(format!("times {call}"), tries.times as f64, "1", "sys_exit"),
@@ -47,7 +47,7 @@ pub fn evidence(tries: &Tries<'_>, seconds: f64) -> Vec<Evidence> {
 }
 
 /// The kernel's name of an error.
-pub fn errno_name(errno: i32) -> String {
+pub(crate) fn errno_name(errno: i32) -> String {
     let name = match errno {
         1 => "EPERM",
         11 => "EAGAIN",

@@ -6,20 +6,20 @@
 use crate::facts::*;
 
 /// Length of the scenes, nanoseconds.
-pub const LOOK_NS: Ns = 5_000_000_000;
+pub(crate) const LOOK_NS: Ns = 5_000_000_000;
 
 /// A fact at the begin of the window.
-pub fn fact(body: Body) -> Fact {
+pub(crate) fn fact(body: Body) -> Fact {
     Fact { at_ns: 0, body }
 }
 
 /// A single-threaded process.
-pub fn thread(pid: u32, comm: &str) -> ThreadRef {
+pub(crate) fn thread(pid: u32, comm: &str) -> ThreadRef {
     ThreadRef { tid: pid, pid, start_ns: 1, comm: comm.into() }
 }
 
 /// A look at nothing in particular for five seconds.
-pub fn host() -> Vec<Fact> {
+pub(crate) fn host() -> Vec<Fact> {
     vec![
         fact(Body::WindowBegin(WindowBegin { unix_ns: 1 })),
         Fact { at_ns: LOOK_NS, body: Body::WindowEnd(WindowEnd::default()) },
@@ -27,7 +27,7 @@ pub fn host() -> Vec<Fact> {
 }
 
 /// The look is at one process.
-pub fn of_process(pid: u32, comm: &str) -> Fact {
+pub(crate) fn of_process(pid: u32, comm: &str) -> Fact {
     let target = Target {
         kind: TargetKind::Process,
         name: comm.into(),
@@ -39,28 +39,28 @@ pub fn of_process(pid: u32, comm: &str) -> Fact {
 }
 
 /// Who a thread is.
-pub fn identity(thread: Thread) -> Fact {
+pub(crate) fn identity(thread: Thread) -> Fact {
     fact(Body::Thread(thread))
 }
 
 /// A wait that stands from the begin to the end of the look.
-pub fn blocked(pid: u32, comm: &str, state: WaitState, syscall: &str) -> Fact {
+pub(crate) fn blocked(pid: u32, comm: &str, state: WaitState, syscall: &str) -> Fact {
     at_place(pid, comm, Place { state, syscall: syscall.into(), ..Place::default() })
 }
 
 /// The same at a place.
-pub fn at_place(pid: u32, comm: &str, place: Place) -> Fact {
+pub(crate) fn at_place(pid: u32, comm: &str, place: Place) -> Fact {
     let blocked = Blocked { thread: thread(pid, comm), place, ..Blocked::default() };
     Fact { at_ns: LOOK_NS, body: Body::Blocked(blocked) }
 }
 
 /// A call of a process that was refused; what and why is the caller's.
-pub fn refusal(pid: u32, comm: &str, syscall: &str) -> Denied {
+pub(crate) fn refusal(pid: u32, comm: &str, syscall: &str) -> Denied {
     Denied { thread: thread(pid, comm), syscall: syscall.into(), ..Denied::default() }
 }
 
 /// A sleep that the clock ended.
-pub fn slept(pid: u32, comm: &str, begin_ns: Ns, end_ns: Ns) -> Fact {
+pub(crate) fn slept(pid: u32, comm: &str, begin_ns: Ns, end_ns: Ns) -> Fact {
     let place =
         Place { state: WaitState::Sleep, syscall: "clock_nanosleep".into(), ..Place::default() };
     let context = WakeContext::HardInterrupt;
@@ -72,7 +72,7 @@ pub fn slept(pid: u32, comm: &str, begin_ns: Ns, end_ns: Ns) -> Fact {
 
 /// Process 10, a script that each second runs a program which is refused and ends with a code, and then another that
 /// sleeps; it is seen to wait for the first of those.
-pub fn script_whose_children_are_refused(denied: &Denied, code: u32) -> Vec<Fact> {
+pub(crate) fn script_whose_children_are_refused(denied: &Denied, code: u32) -> Vec<Fact> {
     const SECOND: Ns = 1_000_000_000;
     const MS: Ns = 1_000_000;
     let of = |pid, start_ns, comm| ThreadRef { start_ns, ..thread(pid, comm) };
@@ -105,7 +105,7 @@ pub fn script_whose_children_are_refused(denied: &Denied, code: u32) -> Vec<Fact
 }
 
 /// In a read of a disk, by its device file.
-pub fn reads_from(dev: DeviceNumber) -> Place {
+pub(crate) fn reads_from(dev: DeviceNumber) -> Place {
     Place {
         state: WaitState::DiskSleep,
         iowait: true,
@@ -116,12 +116,12 @@ pub fn reads_from(dev: DeviceNumber) -> Place {
 }
 
 /// An open descriptor.
-pub fn endpoint(pid: u32, comm: &str, object: ObjectRef) -> Fact {
+pub(crate) fn endpoint(pid: u32, comm: &str, object: ObjectRef) -> Fact {
     descriptor(pid, 3, comm, object)
 }
 
 /// One of several.
-pub fn descriptor(pid: u32, fd: u32, comm: &str, object: ObjectRef) -> Fact {
+pub(crate) fn descriptor(pid: u32, fd: u32, comm: &str, object: ObjectRef) -> Fact {
     fact(Body::Endpoint(Endpoint {
         process: thread(pid, comm),
         fd,
@@ -136,7 +136,7 @@ pub fn descriptor(pid: u32, fd: u32, comm: &str, object: ObjectRef) -> Fact {
 }
 
 /// A client that waits for an answer of process 20 all the time, and what process 20 does.
-pub fn client_and_server(server: Fact) -> Vec<Fact> {
+pub(crate) fn client_and_server(server: Fact) -> Vec<Fact> {
     let near = ObjectRef::Unix { ino: 100, peer_ino: 200, path: None };
     let far = ObjectRef::Unix { ino: 200, peer_ino: 100, path: Some("/run/s".into()) };
     let place = Place {

@@ -19,30 +19,30 @@ const SHOWN_MAX: usize = 3;
 const SOURCE: &str = "sched_switch and the task iterator";
 
 /// The process that itself stands in the wait that names an end, by name and container.
-pub fn waiter(measures: &Measures<'_>, end: &End) -> String {
+pub(crate) fn waiter(measures: &Measures<'_>, end: &End) -> String {
     measures.subject(&end.links[end.named].who)
 }
 
 /// The main holder of an end in words, with its container where that is not the waiter's.
-pub fn holder_in_words(measures: &Measures<'_>, end: &End, unknown: &str) -> String {
+pub(crate) fn holder_in_words(measures: &Measures<'_>, end: &End, unknown: &str) -> String {
     let waiter = &end.links[end.named].who;
     let holder = holder(measures, end);
     holder.map_or_else(|| unknown.to_string(), |who| measures.model.who_beside(&who, waiter))
 }
 
 /// The main holder of an end, by its present name.
-pub fn holder(measures: &Measures<'_>, end: &End) -> Option<ThreadRef> {
+pub(crate) fn holder(measures: &Measures<'_>, end: &End) -> Option<ThreadRef> {
     end.holder().map(|holder| present(measures.model, holder))
 }
 
 /// A process by its main thread and present name.
-pub fn main_thread(measures: &Measures<'_>, pid: u32) -> ThreadRef {
+pub(crate) fn main_thread(measures: &Measures<'_>, pid: u32) -> ThreadRef {
     present(measures.model, &measures.model.threads.thread_ref(pid))
 }
 
 /// The longest wait for what names an end. What is inside a program is no object of its waits: there it is the one that
 /// the chain shows.
-pub fn longest(measures: &Measures<'_>, end: &End) -> LongestWait {
+pub(crate) fn longest(measures: &Measures<'_>, end: &End) -> LongestWait {
     let link = &end.links[end.named];
     let is_on_it = |wait: &&WaitSpan| match end.object {
         Object::Inside(_) | Object::Parked(_) => {
@@ -56,14 +56,14 @@ pub fn longest(measures: &Measures<'_>, end: &End) -> LongestWait {
 }
 
 /// `has lasted at least 5.00 s`, `took 2.10 s`.
-pub fn lasted(longest: &LongestWait) -> String {
+pub(crate) fn lasted(longest: &LongestWait) -> String {
     let did = if longest.standing { "has lasted" } else { "took" };
     format!("{did} {}", duration(longest))
 }
 
 /// The same of several waits that took so many seconds together: one long wait among short ones is said, and so is that
 /// the sum leaves a part of it out.
-pub fn lasted_of(longest: &LongestWait, seconds: f64) -> String {
+pub(crate) fn lasted_of(longest: &LongestWait, seconds: f64) -> String {
     let lasted = lasted(longest);
     if longest.seconds > seconds {
         return format!("{lasted}, of which {} count here", words::seconds(seconds));
@@ -78,7 +78,7 @@ pub fn lasted_of(longest: &LongestWait, seconds: f64) -> String {
 
 /// What somebody does over several answers, by the waits for them: `sleeps over each answer for 400 ms` only if they are
 /// alike, `sleeps over 1 of 7 answers for 6.00 s` otherwise. Without the single waits their sum is all that can be said.
-pub fn over_answers(over: &str, waits: &[f64], (answers, sum): (usize, f64)) -> String {
+pub(crate) fn over_answers(over: &str, waits: &[f64], (answers, sum): (usize, f64)) -> String {
     let longest = waits.iter().copied().fold(0.0, f64::max);
     let near = waits.iter().filter(|one| **one * 2.0 >= longest).count();
     match waits.len() {
@@ -98,13 +98,13 @@ pub fn over_answers(over: &str, waits: &[f64], (answers, sum): (usize, f64)) -> 
 }
 
 /// `at least 5.00 s`, `2.10 s`.
-pub fn duration(longest: &LongestWait) -> String {
+pub(crate) fn duration(longest: &LongestWait) -> String {
     let least = if longest.at_least { "at least " } else { "" };
     format!("{least}{}", words::seconds(longest.seconds))
 }
 
 /// How long the longest wait was, and since when the thread may have stood there.
-pub fn longest_evidence(longest: &LongestWait, fact: &str) -> Vec<Evidence> {
+pub(crate) fn longest_evidence(longest: &LongestWait, fact: &str) -> Vec<Evidence> {
     let mut evidence = vec![Evidence::new(fact, longest.seconds, "s", SOURCE)];
     if let Some(seconds) = longest.since_it_ran {
         evidence.push(Evidence::new(
@@ -118,7 +118,7 @@ pub fn longest_evidence(longest: &LongestWait, fact: &str) -> Vec<Evidence> {
 }
 
 /// The figures that every wait has.
-pub fn wait_evidence(
+pub(crate) fn wait_evidence(
     seconds: f64,
     waits: usize,
     longest: &LongestWait,
@@ -133,7 +133,7 @@ pub fn wait_evidence(
 }
 
 /// Names of processes: `a 1, b 2 and 3 more`.
-pub fn list(measures: &Measures<'_>, pids: &BTreeSet<u32>) -> String {
+pub(crate) fn list(measures: &Measures<'_>, pids: &BTreeSet<u32>) -> String {
     let shown: Vec<String> =
         (pids.iter().take(SHOWN_MAX)).map(|pid| words::who(&main_thread(measures, *pid))).collect();
     match pids.len().saturating_sub(SHOWN_MAX) {

@@ -8,7 +8,7 @@ use crate::facts::FILE_LOCK_FUNCTIONS;
 use crate::waits::WaitClass;
 
 /// Rows of kernel functions, the most telling first.
-pub const BY_FUNCTION: &[(WaitClass, &[&str])] = &[
+pub(super) const BY_FUNCTION: &[(WaitClass, &[&str])] = &[
     (WaitClass::FrozenCgroup, &["__refrigerator", "do_freezer_trap", "get_signal_freeze"]),
     (WaitClass::Stopped, &["do_signal_stop"]),
     (WaitClass::Traced, &["ptrace_stop", "ptrace_signal"]),
@@ -159,7 +159,7 @@ pub const STATD_FUNCTIONS: &[&str] = &["nsm_mon_unmon", "nsm_monitor"];
 pub const LOCKD_FUNCTIONS: &[&str] = &["nlmclnt_proc", "nlmclnt_lock", "nlmclnt_call"];
 
 /// Below these, a sleep in state D is for a disk.
-pub const DISK_FUNCTIONS: &[&str] = &[
+pub(super) const DISK_FUNCTIONS: &[&str] = &[
     "io_schedule",
     "io_schedule_timeout",
     "folio_wait_bit_common",
@@ -198,7 +198,7 @@ pub const DISK_FUNCTIONS: &[&str] = &[
 ];
 
 /// Acquiring a sleeping lock of the kernel.
-pub const LOCK_FUNCTIONS: &[&str] = &[
+pub(super) const LOCK_FUNCTIONS: &[&str] = &[
     "__mutex_lock",
     "mutex_lock",
     "mutex_lock_killable",

@@ -18,7 +18,7 @@ use crate::waits::span::WaitSpan;
 use std::collections::{HashMap, HashSet};
 
 /// A process and the address of a word in its memory.
-pub type Word = (u32, u64);
+pub(super) type Word = (u32, u64);
 
 /// Wakes by one thread so close together are one call that wakes many.
 const ONE_CALL_NS: Ns = 50_000;
@@ -54,7 +54,10 @@ struct Handover {
 }
 
 /// The words that are handed from waiter to waiter.
-pub fn locks<'a>(model: &Model, all: impl Iterator<Item = &'a WaitSpan> + Clone) -> HashSet<Word> {
+pub(super) fn locks<'a>(
+    model: &Model,
+    all: impl Iterator<Item = &'a WaitSpan> + Clone,
+) -> HashSet<Word> {
     let mut by_word: HashMap<Word, Waits<'a>> = HashMap::new();
     for wait in all.clone().filter(|wait| wait.class == WaitClass::FutexWait && !wait.kernel) {
         by_word.entry((wait.thread.pid, wait.place.args[0])).or_default().push(model, wait);

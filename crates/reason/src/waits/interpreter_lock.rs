@@ -12,7 +12,7 @@ use crate::model::object::Object;
 use crate::programs::lock_kind::LockKind;
 
 /// Names the wait, if it is one for an interpreter's lock.
-pub fn reclassify(model: &Model, wait: &mut WaitSpan) {
+pub(super) fn reclassify(model: &Model, wait: &mut WaitSpan) {
     if !matches!(wait.class, WaitClass::FutexLock | WaitClass::FutexWait) || wait.kernel {
         return;
     }

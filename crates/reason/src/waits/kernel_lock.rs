@@ -111,7 +111,7 @@ const NAMED: &[(&str, KernelLockKind, &[&str])] = &[
 ];
 
 /// What a thread waits for that waits for a lock of the kernel.
-pub fn object(place: &Place, frames: &[String]) -> Object {
+pub(super) fn object(place: &Place, frames: &[String]) -> Object {
     let file = match &place.object {
         Some(ObjectRef::File(file)) => Some(file),
         _ => None,
@@ -148,7 +148,7 @@ fn named(kind: KernelLockKind, caller: &str) -> Option<&'static str> {
 }
 
 /// Names of the locks that the function of one who waits tells, by what stands for their addresses.
-pub fn names<'a>(objects: impl Iterator<Item = &'a Object>) -> HashMap<u32, &'static str> {
+pub(super) fn names<'a>(objects: impl Iterator<Item = &'a Object>) -> HashMap<u32, &'static str> {
     let named = |object: &Object| match object {
         Object::KernelLock(name, id) if *id != 0 => {
             let known = NAMED.iter().find(|(known, ..)| **known == **name);
@@ -160,7 +160,7 @@ pub fn names<'a>(objects: impl Iterator<Item = &'a Object>) -> HashMap<u32, &'st
 }
 
 /// Gives a lock the name that another wait for it tells.
-pub fn rename(names: &HashMap<u32, &'static str>, object: &mut Object) {
+pub(super) fn rename(names: &HashMap<u32, &'static str>, object: &mut Object) {
     if let Object::KernelLock(name, id) = object
         && let Some(known) = names.get(id)
     {

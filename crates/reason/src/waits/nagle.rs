@@ -31,7 +31,7 @@ const ROUND_TRIPS: u64 = 4;
 const SKEW_NS: Ns = 500_000;
 
 /// The waits in which data was held back, each with the time until which it was.
-pub fn held_back<'a>(
+pub(super) fn held_back<'a>(
     model: &Model,
     waits: impl Iterator<Item = &'a WaitSpan> + Clone,
 ) -> HashMap<Which, Ns> {

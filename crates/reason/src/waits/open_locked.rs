@@ -21,7 +21,7 @@ const APART_NS: Ns = 1_100_000_000;
 const SLEEPS_MIN: usize = 2;
 
 /// What the sleeps are for that are before a lock.
-pub fn reasons<'w>(
+pub(super) fn reasons<'w>(
     model: &Model,
     waits: impl Iterator<Item = &'w WaitSpan>,
 ) -> HashMap<Sleep, Refused> {

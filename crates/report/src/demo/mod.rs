@@ -81,7 +81,7 @@ impl Interrupts {
 }
 
 /// A process of the demonstration itself.
-pub fn part(words: &[String]) -> Result<u8, Failure> {
+pub(crate) fn part(words: &[String]) -> Result<u8, Failure> {
     let done = match words.split_first() {
         Some((word, names)) if word == "janitor" => undo::janitor(names),
         _ => parts::run(words),
@@ -95,7 +95,7 @@ pub fn part(words: &[String]) -> Result<u8, Failure> {
 }
 
 /// Makes all faults, looks at each, and undoes them. The exit status: 1 if an answer was not what was done.
-pub fn run(out: &mut Output) -> Result<u8, Failure> {
+pub(crate) fn run(out: &mut Output) -> Result<u8, Failure> {
     let interrupts = Interrupts::catch()?;
     let room = Room::make()?;
     let shown = show(out, &room, &interrupts);

@@ -39,7 +39,7 @@ const COMPUTE_MAX: Duration = Duration::from_secs(20);
 ///
 /// # Errors
 /// There is no such part, it was not begun by holdup, or the system refused.
-pub fn run(words: &[String]) -> io::Result<()> {
+pub(super) fn run(words: &[String]) -> io::Result<()> {
     let wrong = || io::Error::new(io::ErrorKind::InvalidInput, "`holdup demo` calls this itself");
     let [parent, word, arguments @ ..] = words else { return Err(wrong()) };
     let part = PARTS.iter().find(|(name, _)| name == word).ok_or_else(wrong)?.1;

@@ -28,7 +28,7 @@ const COMPUTE_MS: u64 = 800;
 const TICK: Duration = Duration::from_millis(20);
 
 /// A fault that can be made.
-pub struct Stage {
+pub(super) struct Stage {
     /// What it is, two or three words.
     pub title: &'static str,
     /// How to read the answer, some sentences.
@@ -38,7 +38,7 @@ pub struct Stage {
 }
 
 /// Why a fault is not made.
-pub enum NotMade {
+pub(super) enum NotMade {
     /// It cannot be made here; a clause.
     Here(String),
     /// The system refused.
@@ -52,7 +52,7 @@ impl From<io::Error> for NotMade {
 }
 
 /// A fault that is there.
-pub struct Fault {
+pub(super) struct Fault {
     /// What was done, a sentence or two.
     pub made: String,
     /// The command to run.
@@ -71,7 +71,7 @@ pub struct Fault {
 
 /// What was really done.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Truth {
+pub(super) struct Truth {
     /// The finding.
     pub code: &'static str,
     /// The process that is to blame; none if it is a setting.
@@ -81,7 +81,7 @@ pub struct Truth {
 }
 
 /// The stages, in their order.
-pub static STAGES: &[Stage] = &[
+pub(super) static STAGES: &[Stage] = &[
     Stage {
         title: "a lock",
         reading: "The first line says who waits for what, and who holds it. The chain leads from who waits to who would have to \
@@ -270,7 +270,7 @@ fn send(pid: u32, signal: Signal) -> io::Result<()> {
 }
 
 /// Ends a fault in time, or at once when the demonstration is interrupted.
-pub struct Clock {
+pub(super) struct Clock {
     over: Option<(mpsc::Sender<()>, JoinHandle<()>)>,
 }
 
@@ -279,7 +279,7 @@ impl Fault {
     ///
     /// # Errors
     /// No thread can be had.
-    pub fn clock(&self, interrupted: &Arc<AtomicBool>) -> io::Result<Clock> {
+    pub(super) fn clock(&self, interrupted: &Arc<AtomicBool>) -> io::Result<Clock> {
         let pids: Vec<u32> = self.processes.iter().map(Process::pid).collect();
         let (stopped, members) = (self.stopped, self.members.clone());
         let interrupted = Arc::clone(interrupted);

@@ -19,9 +19,9 @@ use std::process::{Child, Command, Stdio, id};
 use std::time::{Duration, Instant};
 
 /// The file that is locked.
-pub const LOCK: &str = "shop.lock";
+pub(super) const LOCK: &str = "shop.lock";
 /// What the parts are called.
-pub const NAMES: &[&str] =
+pub(super) const NAMES: &[&str] =
     &["backup", "report", "log-shipper", "app", "database", "proxy", "client", "encoder"];
 
 /// What every name begins with.
@@ -32,7 +32,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const QUOTA_US: (u32, u32) = (20_000, 100_000);
 
 /// The folder with all that is made, and whoever removes it.
-pub struct Room {
+pub(super) struct Room {
     /// The folder.
     pub folder: PathBuf,
     /// The cgroup with a quota, or why there is none.
@@ -45,7 +45,7 @@ impl Room {
     ///
     /// # Errors
     /// The binary cannot be started again, or there is no place for the folder.
-    pub fn make() -> Result<Self, Failure> {
+    pub(super) fn make() -> Result<Self, Failure> {
         sweep();
         let folder = std::env::temp_dir().join(format!("{PREFIX}{}", id()));
         let hierarchy = cpu_hierarchy();
@@ -76,12 +76,12 @@ impl Room {
     }
 
     /// A file in the folder.
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(super) fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
     /// Everything is removed; `false` if it is not after some seconds.
-    pub fn leave(mut self) -> bool {
+    pub(super) fn leave(mut self) -> bool {
         drop(self.janitor.stdin.take());
         let began = Instant::now();
         while began.elapsed() < TIMEOUT + Duration::from_secs(1) {
@@ -98,7 +98,7 @@ impl Room {
 ///
 /// # Errors
 /// It was called by somebody else.
-pub fn janitor(words: &[String]) -> io::Result<()> {
+pub(super) fn janitor(words: &[String]) -> io::Result<()> {
     let [folder, groups @ ..] = words else {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "the folder is missing"));
     };

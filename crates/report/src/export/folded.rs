@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// The file.
-pub fn render(export: &Export) -> Vec<u8> {
+pub(super) fn render(export: &Export) -> Vec<u8> {
     let mut lines: BTreeMap<String, u64> = BTreeMap::new();
     for stack in &export.stacks {
         *lines.entry(line(stack)).or_default() += stack.ns;
@@ -22,7 +22,7 @@ pub fn render(export: &Export) -> Vec<u8> {
 }
 
 /// What the time of a stack was.
-pub fn sort(stack: &WeightedStack) -> &'static str {
+pub(super) fn sort(stack: &WeightedStack) -> &'static str {
     match (stack.is_work(), stack.is_idle()) {
         (true, _) => "on-CPU",
         (_, true) => "idle",

@@ -8,7 +8,7 @@ use holdup_reason::answer::Report;
 use serde_json::{Value, json};
 
 /// The file.
-pub fn render(report: &Report) -> Result<Vec<u8>, Failure> {
+pub(super) fn render(report: &Report) -> Result<Vec<u8>, Failure> {
     let target = json!({"target": report.target, "window": report.window, "schema": report.schema});
     let mut text = String::new();
     let mut add = |kind: &str, fields: Value| -> Result<(), Failure> {

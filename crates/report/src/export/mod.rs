@@ -24,7 +24,7 @@ use std::path::PathBuf;
 
 /// A format of another tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub(crate) enum Format {
     /// Folded stacks, a line each: flamegraph.pl, inferno
     Folded,
     /// speedscope.app: work, waits and idle time as flame graphs
@@ -41,7 +41,7 @@ pub enum Format {
 
 /// A format and the file to write.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
+pub(crate) struct Wanted {
     /// The format.
     pub format: Format,
     /// The file.
@@ -49,7 +49,7 @@ pub struct Wanted {
 }
 
 /// `FORMAT:FILE`.
-pub fn wanted(text: &str) -> Result<Wanted, String> {
+pub(crate) fn wanted(text: &str) -> Result<Wanted, String> {
     let (format, file) =
         text.split_once(':').ok_or("it is FORMAT:FILE, as in speedscope:why.json")?;
     let format = Format::from_str(format, false).map_err(|_| {
@@ -66,7 +66,7 @@ pub fn wanted(text: &str) -> Result<Wanted, String> {
 }
 
 /// The look in a format; `parent` is what TRACEPARENT says.
-pub fn render(
+pub(crate) fn render(
     format: Format,
     report: &Report,
     export: &Export,

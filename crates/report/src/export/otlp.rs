@@ -11,7 +11,11 @@ use serde_json::{Value, json};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// The file.
-pub fn render(report: &Report, export: &Export, parent: Option<&str>) -> Result<Vec<u8>, Failure> {
+pub(super) fn render(
+    report: &Report,
+    export: &Export,
+    parent: Option<&str>,
+) -> Result<Vec<u8>, Failure> {
     let Some(command) = export.spans.first() else {
         let why = "only a command has spans: this is a look at something else";
         let advice = "`holdup run --export otlp:FILE -- CMD`, or a recording of a command.";

@@ -95,7 +95,7 @@ struct Annotation {
 }
 
 /// The file.
-pub fn render(export: &Export) -> Vec<u8> {
+pub(super) fn render(export: &Export) -> Vec<u8> {
     let mut packets: Vec<Packet> = Vec::new();
     let mut processes: Vec<u32> = Vec::new();
     for (at, track) in export.tracks.iter().enumerate() {
@@ -201,7 +201,7 @@ fn event(at: usize, slice: &Slice, flow_ids: Vec<u64>) -> Event {
 
 /// Time in slices by track, seconds.
 #[cfg(test)]
-pub fn seconds_by_track(bytes: &[u8]) -> std::collections::BTreeMap<u64, f64> {
+pub(super) fn seconds_by_track(bytes: &[u8]) -> std::collections::BTreeMap<u64, f64> {
     let trace = Trace::decode(bytes).expect("a trace");
     let mut sums = std::collections::BTreeMap::new();
     let mut flows = (Vec::new(), Vec::new());

@@ -112,7 +112,7 @@ impl Strings {
 }
 
 /// The file.
-pub fn render(export: &Export) -> Result<Vec<u8>, Failure> {
+pub(super) fn render(export: &Export) -> Result<Vec<u8>, Failure> {
     let bytes = profile(export).encode_to_vec();
     let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
     let written = gzip.write_all(&bytes).and_then(|()| gzip.finish());
@@ -179,7 +179,7 @@ fn profile(export: &Export) -> Profile {
 
 /// Work, waits and idle time of a file, seconds.
 #[cfg(test)]
-pub fn sums(bytes: &[u8]) -> [f64; 3] {
+pub(super) fn sums(bytes: &[u8]) -> [f64; 3] {
     let mut text = Vec::new();
     let mut gzip = flate2::read::GzDecoder::new(bytes);
     std::io::Read::read_to_end(&mut gzip, &mut text).expect("gzip");

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use std::collections::HashMap;
 
 /// The file.
-pub fn render(report: &Report, export: &Export) -> Result<Vec<u8>, Failure> {
+pub(super) fn render(report: &Report, export: &Export) -> Result<Vec<u8>, Failure> {
     let mut known: HashMap<&Frame, usize> = HashMap::new();
     let mut frames: Vec<Value> = Vec::new();
     let mut profiles = Vec::new();

@@ -13,7 +13,7 @@ const TEXT_MAX: usize = 2_000;
 const CUTS_MAX: usize = 20;
 
 /// The value in so many bytes.
-pub fn within(value: Value, bytes_max: usize) -> Value {
+pub(super) fn within(value: Value, bytes_max: usize) -> Value {
     if value.to_string().len() <= bytes_max {
         return value;
     }

@@ -33,7 +33,7 @@ const METHOD_NOT_FOUND: i32 = -32_601;
 const INVALID_PARAMS: i32 = -32_602;
 
 /// Answers until standard input ends.
-pub fn serve() -> Result<(), Failure> {
+pub(crate) fn serve() -> Result<(), Failure> {
     let mut input = io::stdin().lock();
     let mut output = io::stdout().lock();
     loop {

@@ -17,7 +17,7 @@ const LOOK_SECONDS: f64 = 5.0;
 const ITSELF: &str = "/proc/self/exe";
 
 /// The tools as `tools/list` has them.
-pub fn all() -> Value {
+pub(super) fn all() -> Value {
     let text = |about: &str| json!({"type": "string", "description": about});
     let pid =
         json!({"type": "integer", "minimum": 1, "description": "one process, all its threads"});
@@ -69,7 +69,7 @@ fn tool(name: &str, about: &str, properties: Value, required: &[&str]) -> Value 
 }
 
 /// Answers a call; what cannot be asked so is an error of its own.
-pub fn call(params: &Value) -> Result<Value, String> {
+pub(super) fn call(params: &Value) -> Result<Value, String> {
     let name = params["name"].as_str().unwrap_or_default();
     let arguments = params.get("arguments").unwrap_or(&Value::Null);
     let words = words(name, &Arguments(arguments))?;

@@ -24,7 +24,7 @@ const FILE: usize = 300;
 
 /// The data of a page.
 #[derive(Serialize)]
-pub struct Embedded<'a> {
+pub(super) struct Embedded<'a> {
     comparison: Value,
     /// What is called a change.
     noise: &'a str,
@@ -37,7 +37,7 @@ pub struct Embedded<'a> {
 
 impl<'a> Embedded<'a> {
     /// Of a comparison.
-    pub fn of(comparison: &Comparison, noise: &'a str) -> Self {
+    pub(super) fn of(comparison: &Comparison, noise: &'a str) -> Self {
         let mut bounded = comparison.clone();
         let (mut ends, mut parts, mut findings, mut looks) = (0, 0, 0, 0);
         cut(&mut bounded.ends, ENDS, &mut ends);

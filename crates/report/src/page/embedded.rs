@@ -34,7 +34,7 @@ const COMMAND: usize = 4_000;
 
 /// The data of a page.
 #[derive(Serialize)]
-pub struct Embedded<'a> {
+pub(super) struct Embedded<'a> {
     report: Value,
     picture: &'a Picture,
     /// By code: what a rule needs, and what would refute it.
@@ -52,7 +52,7 @@ struct Tested {
 
 impl<'a> Embedded<'a> {
     /// Of an answer and its picture.
-    pub fn of(report: &Report, picture: &'a Picture) -> Self {
+    pub(super) fn of(report: &Report, picture: &'a Picture) -> Self {
         let mut left = LeftOut::default();
         let report = bounded(report, &mut left);
         let is_said = |code: &str| report.findings.iter().any(|finding| finding.code == code);
@@ -69,7 +69,7 @@ impl<'a> Embedded<'a> {
 
 /// Counts of what was left out.
 #[derive(Default)]
-pub struct LeftOut {
+pub(super) struct LeftOut {
     findings: usize,
     victims: usize,
     details: usize,
@@ -79,7 +79,7 @@ pub struct LeftOut {
 
 impl LeftOut {
     /// How many, and of what.
-    pub fn said(&self) -> Vec<(usize, &'static str)> {
+    pub(super) fn said(&self) -> Vec<(usize, &'static str)> {
         let all = [
             (self.findings, "findings, less severe than those shown"),
             (self.victims, "victims that lose less than those shown"),
@@ -92,7 +92,7 @@ impl LeftOut {
 }
 
 /// Cuts a list, and counts what went.
-pub fn cut<T>(list: &mut Vec<T>, most: usize, left: &mut usize) {
+pub(super) fn cut<T>(list: &mut Vec<T>, most: usize, left: &mut usize) {
     *left += list.len().saturating_sub(most);
     list.truncate(most);
 }
@@ -132,7 +132,7 @@ fn bounded(report: &Report, left: &mut LeftOut) -> Report {
 }
 
 /// Cuts long strings, wherever they are; `field` is what a value is called.
-pub fn clip(value: &mut Value, field: &str, left: &mut LeftOut) {
+pub(super) fn clip(value: &mut Value, field: &str, left: &mut LeftOut) {
     match value {
         Value::String(text) if matches!(field, "command" | "undo" | "ask") => {
             if text.chars().count() > COMMAND {

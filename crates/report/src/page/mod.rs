@@ -32,12 +32,12 @@ const LOOK: &str = made!("look.js");
 const COMPARED: &str = made!("compared.js");
 
 /// The page of an answer.
-pub fn render(report: &Report, picture: &Picture) -> Result<Vec<u8>, Failure> {
+pub(crate) fn render(report: &Report, picture: &Picture) -> Result<Vec<u8>, Failure> {
     filled(LOOK, made!("look.js.hash"), &embedded::Embedded::of(report, picture))
 }
 
 /// The page of a comparison; `noise` says what is called a change in it.
-pub fn render_comparison(comparison: &Comparison, noise: &str) -> Result<Vec<u8>, Failure> {
+pub(crate) fn render_comparison(comparison: &Comparison, noise: &str) -> Result<Vec<u8>, Failure> {
     filled(COMPARED, made!("compared.js.hash"), &compared::Embedded::of(comparison, noise))
 }
 

@@ -19,17 +19,17 @@ const SHARE_MIN: f64 = 0.000_5;
 const PART_WIDTH: usize = 54;
 
 /// Time with no work to do.
-pub fn is_idle(class: &str) -> bool {
+pub(super) fn is_idle(class: &str) -> bool {
     class == "idle"
 }
 
 /// Time on a CPU.
-pub fn is_running(class: &str) -> bool {
+pub(super) fn is_running(class: &str) -> bool {
     class == "running"
 }
 
 /// The table.
-pub fn render(report: &Report, verbose: bool, page: &mut Page) {
+pub(super) fn render(report: &Report, verbose: bool, page: &mut Page) {
     let accounting = &report.accounting;
     page.verdict(&heading(report), Tone::Heading);
     if accounting.parts.is_empty() {
@@ -81,7 +81,7 @@ fn heading(report: &Report) -> String {
 }
 
 /// How many threads the wall is made of; they come and go, so it is a mean.
-pub fn threads(report: &Report) -> Option<String> {
+pub(super) fn threads(report: &Report) -> Option<String> {
     let mean = report.accounting.wall_seconds / report.window.seconds;
     match mean.round() {
         n if !n.is_finite() || n < 1.0 => None,
@@ -117,7 +117,7 @@ fn figures(seconds: f64, whole: Option<f64>) -> String {
 }
 
 /// A part by class and object, what both say said once: `file lock: /tmp/x`, `pipe log`.
-pub fn part_name(part: &Part, width: usize) -> String {
+pub(super) fn part_name(part: &Part, width: usize) -> String {
     let class = escape::name(&part.class.replace('_', " "), width);
     let object = &part.object;
     let says_nothing = object.name.is_empty() || object.name == object.kind;

@@ -28,7 +28,7 @@ const STAYED: usize = 3;
 const CAVEAT_WIDTH_MAX: usize = 320;
 
 /// Writes the whole comparison.
-pub fn render(comparison: &Comparison, verbose: bool, page: &mut Page) {
+pub(crate) fn render(comparison: &Comparison, verbose: bool, page: &mut Page) {
     let tone = match (comparison.verdict, comparison.is_worse) {
         (Outcome::Worse, true) => Tone::Critical,
         (Outcome::Worse, false) | (Outcome::Unknown | Outcome::Shifted, _) => Tone::Warning,
@@ -259,7 +259,7 @@ fn difference(changed: &Changed, unit: Unit) -> String {
 }
 
 /// How much is called a change.
-pub fn noise(comparison: &Comparison) -> String {
+pub(crate) fn noise(comparison: &Comparison) -> String {
     let floor = amount(comparison.floor, comparison.unit);
     let (before, after) = (comparison.before.len(), comparison.after.len());
     let share = 100.0 * floor_share(before.min(after)).value;

@@ -15,7 +15,7 @@ const SHARE_MIN: f64 = 0.01;
 const OF_COMMAND_MIN: f64 = 0.05;
 
 /// The phases.
-pub fn render(start: &ContainerStart, wall_seconds: f64, verbose: bool, page: &mut Page) {
+pub(super) fn render(start: &ContainerStart, wall_seconds: f64, verbose: bool, page: &mut Page) {
     if start.seconds < wall_seconds * OF_COMMAND_MIN && !verbose {
         return;
     }

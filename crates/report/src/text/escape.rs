@@ -18,7 +18,7 @@ const ID_KEEP: usize = 12;
 const MARKS_MAX: usize = 3;
 
 /// One line with nothing in it that a terminal would act on. Not shortened.
-pub fn line(text: &str) -> String {
+pub(crate) fn line(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut marks = 0;
     for c in text.chars() {
@@ -36,12 +36,12 @@ pub fn line(text: &str) -> String {
 }
 
 /// The same for a name that stands alone: ids and middles cut, at most `width` columns.
-pub fn name(text: &str, width: usize) -> String {
+pub(crate) fn name(text: &str, width: usize) -> String {
     cut(&shorten_ids(&line(text)), width)
 }
 
 /// The same for prose: each word cut, and the whole cut to `width` columns.
-pub fn prose(text: &str, width: usize) -> String {
+pub(crate) fn prose(text: &str, width: usize) -> String {
     let safe = shorten_ids(&line(text));
     let words: Vec<String> = safe
         .split(' ')
@@ -59,7 +59,7 @@ pub fn prose(text: &str, width: usize) -> String {
 
 /// JSON text as it is, with what a terminal would act on as `\u` escapes: the same value to a
 /// parser, since serde leaves such characters only inside strings, where it escapes ASCII's itself.
-pub fn json(text: &str) -> String {
+pub(crate) fn json(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         if c == '\n' || !is_hostile(c) {
@@ -75,7 +75,7 @@ pub fn json(text: &str) -> String {
 }
 
 /// A string as a user's shell would have it typed: no quotes where none are needed.
-pub fn shell_word(text: &str) -> String {
+pub(crate) fn shell_word(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
     if !text.is_empty() && text.chars().all(plain) {
         return text.to_owned();

@@ -30,9 +30,9 @@ const LINKS: usize = 12;
 /// Victims shown by name.
 const VICTIMS: usize = 3;
 /// Lines of the kernel's log shown without -v, and with it.
-pub const LOG_LINES: usize = 2;
+pub(super) const LOG_LINES: usize = 2;
 /// See [`LOG_LINES`].
-pub const LOG_LINES_VERBOSE: usize = 40;
+pub(super) const LOG_LINES_VERBOSE: usize = 40;
 /// Three lines of one of them.
 const LOG_WIDTH_MAX: usize = 220;
 /// Ways out shown without -v.
@@ -41,7 +41,12 @@ const REMEDIES: usize = 2;
 const SURE: f64 = 0.8;
 
 /// The whole block; `left_out` is what its list of victims lost.
-pub fn render(finding: &Finding, left_out: Option<&LeftOut>, verbose: bool, page: &mut Page) {
+pub(super) fn render(
+    finding: &Finding,
+    left_out: Option<&LeftOut>,
+    verbose: bool,
+    page: &mut Page,
+) {
     let tone = match finding.severity {
         Severity::Critical => Tone::Critical,
         Severity::Warning => Tone::Warning,
@@ -55,7 +60,7 @@ pub fn render(finding: &Finding, left_out: Option<&LeftOut>, verbose: bool, page
 }
 
 /// A finding that nobody waits for: its verdict, its paragraph and one way out.
-pub fn note(finding: &Finding, left_out: Option<&LeftOut>, verbose: bool, page: &mut Page) {
+pub(super) fn note(finding: &Finding, left_out: Option<&LeftOut>, verbose: bool, page: &mut Page) {
     let title = escape::prose(&finding.title, TITLE_WIDTH_MAX);
     page.item(&format!("{} ({})", title.trim_end_matches('.'), escape::name(&finding.code, 40)));
     if verbose {
@@ -103,7 +108,7 @@ fn details(finding: &Finding, left_out: Option<&LeftOut>, verbose: bool, page: &
 }
 
 /// What the kernel itself said of it.
-pub fn log(lines: &[LogLine], shown: usize, page: &mut Page) {
+pub(super) fn log(lines: &[LogLine], shown: usize, page: &mut Page) {
     for line in lines.iter().take(shown) {
         let more = match line.more {
             0 => String::new(),
@@ -120,7 +125,7 @@ pub fn log(lines: &[LogLine], shown: usize, page: &mut Page) {
 }
 
 /// Of a command: what it would save at most; the reason where that is less than what was lost.
-pub fn without(without: &WithoutIt, page: &mut Page) {
+pub(super) fn without(without: &WithoutIt, page: &mut Page) {
     if let Some(seconds) = without.seconds_max {
         let why = escape::prose(&without.why, TEXT_WIDTH_MAX);
         let saved = match figures::seconds(seconds).as_str() {
@@ -189,7 +194,7 @@ fn chain(finding: &Finding, room: usize) -> Vec<String> {
 }
 
 /// The links of a chain: `who, object (time), who, object (time)`.
-pub fn chain_of(links: &[Link], room: usize) -> Vec<String> {
+pub(super) fn chain_of(links: &[Link], room: usize) -> Vec<String> {
     let width = LINK_WIDTH_MAX.min(room.saturating_sub(JOINT_AND_TIME));
     let mut pieces = Vec::new();
     let mut last: Option<&Link> = None;
@@ -232,7 +237,7 @@ fn is_same(one: &Who, other: &Who) -> bool {
 }
 
 /// Why a chain goes on as it does: who was followed to, and because of what.
-pub fn ways(links: &[Link], page: &mut Page) {
+pub(super) fn ways(links: &[Link], page: &mut Page) {
     for pair in links.windows(2) {
         let [link, next] = pair else { continue };
         if let Some(because) = &link.because {
@@ -244,7 +249,7 @@ pub fn ways(links: &[Link], page: &mut Page) {
 }
 
 /// The functions of programs that led to the waits of a chain, as far as they were read.
-pub fn stacks(links: &[Link], page: &mut Page) {
+pub(super) fn stacks(links: &[Link], page: &mut Page) {
     for link in links.iter().filter(|link| !link.stack.is_empty()) {
         let frames: Vec<String> =
             link.stack.iter().map(|frame| escape::name(frame, FRAME_WIDTH_MAX)).collect();
@@ -314,7 +319,7 @@ fn culprit(culprit: &Culprit) -> Option<String> {
 }
 
 /// An object by kind and name, the kind left out where the name says it.
-pub fn object(object: &ObjectName, width: usize) -> String {
+pub(super) fn object(object: &ObjectName, width: usize) -> String {
     let kind = escape::line(&object.kind);
     if object.name.is_empty() {
         return escape::name(&kind, width);
@@ -342,7 +347,7 @@ fn remedy(remedy: &Remedy, label: &str, page: &mut Page) {
 }
 
 /// A command must not be shortened; one that cannot be shown as it is must not be copied either.
-pub fn command(command: &str, label: &str, page: &mut Page) {
+pub(super) fn command(command: &str, label: &str, page: &mut Page) {
     let safe = escape::line(command);
     page.command(label, &safe);
     if safe != command {

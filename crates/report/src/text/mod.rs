@@ -9,11 +9,11 @@
 
 mod accounting;
 mod card;
-pub mod comparison;
+pub(crate) mod comparison;
 mod container_start;
-pub mod escape;
+pub(crate) mod escape;
 mod finding;
-pub mod page;
+pub(crate) mod page;
 mod verdict;
 
 use holdup_reason::answer::{Caveat, Finding, Report, ReportCost, Severity};
@@ -28,7 +28,7 @@ const CAVEAT_WIDTH_MAX: usize = 320;
 const LOG_LINES_OF_NOTHING: usize = 4;
 
 /// Whether the report found something that somebody waits for: above a note.
-pub fn found(report: &Report) -> bool {
+pub(crate) fn found(report: &Report) -> bool {
     report.findings.iter().any(is_found)
 }
 
@@ -37,7 +37,7 @@ fn is_found(finding: &Finding) -> bool {
 }
 
 /// Writes the answer alone: the verdict and the findings.
-pub fn answer(report: &Report, verbose: bool, page: &mut Page) {
+pub(crate) fn answer(report: &Report, verbose: bool, page: &mut Page) {
     let all = report.findings.iter().enumerate();
     let (found, notes): (Vec<_>, Vec<_>) = all.partition(|(_, it)| is_found(it));
     let left_out = |at: usize| report.left_out_of(&format!("/findings/{at}/victims"));
@@ -61,7 +61,7 @@ pub fn answer(report: &Report, verbose: bool, page: &mut Page) {
 }
 
 /// Writes the whole report.
-pub fn report(report: &Report, verbose: bool, page: &mut Page) {
+pub(crate) fn report(report: &Report, verbose: bool, page: &mut Page) {
     answer(report, verbose, page);
     page.gap();
     if let Some(container) = &report.container {

@@ -15,7 +15,7 @@ const INDENT: usize = 2;
 
 /// What a piece of text is, for its colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Tone {
+pub(crate) enum Tone {
     /// Plain.
     Plain,
     /// A verdict that somebody waits badly.
@@ -34,7 +34,7 @@ pub enum Tone {
 
 /// A report in the making.
 #[derive(Debug)]
-pub struct Page {
+pub(crate) struct Page {
     out: String,
     width: usize,
     colour: bool,
@@ -42,50 +42,50 @@ pub struct Page {
 
 impl Page {
     /// An empty page of that many columns.
-    pub fn new(width: usize, colour: bool) -> Self {
+    pub(crate) fn new(width: usize, colour: bool) -> Self {
         Self { out: String::new(), width: width.max(40), colour }
     }
 
     /// The finished text.
-    pub fn finish(self) -> String {
+    pub(crate) fn finish(self) -> String {
         self.out
     }
 
     /// Columns right of a label.
-    pub fn columns_labelled(&self) -> usize {
+    pub(crate) fn columns_labelled(&self) -> usize {
         self.width - INDENT - LABEL
     }
 
     /// Parts the page from what another program wrote before it.
-    pub fn start_on_a_new_line(&mut self) {
+    pub(crate) fn start_on_a_new_line(&mut self) {
         self.out.push('\n');
     }
 
     /// An empty line.
-    pub fn gap(&mut self) {
+    pub(crate) fn gap(&mut self) {
         if !self.out.trim_start_matches('\n').is_empty() {
             self.out.push('\n');
         }
     }
 
     /// A verdict or a heading, from the left edge.
-    pub fn verdict(&mut self, text: &str, tone: Tone) {
+    pub(crate) fn verdict(&mut self, text: &str, tone: Tone) {
         self.wrapped(text, tone, "", "");
     }
 
     /// A paragraph.
-    pub fn paragraph(&mut self, text: &str) {
+    pub(crate) fn paragraph(&mut self, text: &str) {
         let indent = " ".repeat(INDENT);
         self.wrapped(text, Tone::Plain, &indent, &indent);
     }
 
     /// A list item.
-    pub fn item(&mut self, text: &str) {
+    pub(crate) fn item(&mut self, text: &str) {
         self.wrapped(text, Tone::Plain, "  - ", "    ");
     }
 
     /// A labelled paragraph.
-    pub fn labelled(&mut self, label: &str, text: &str) {
+    pub(crate) fn labelled(&mut self, label: &str, text: &str) {
         let hang = " ".repeat(INDENT + LABEL);
         let lines = wrap(text, self.columns_labelled());
         for (at, line) in lines.iter().enumerate() {
@@ -101,7 +101,7 @@ impl Page {
 
     /// A labelled command, whole, so that it can be copied: it is only ever broken with a
     /// backslash where a shell allows it.
-    pub fn command(&mut self, label: &str, command: &str) {
+    pub(crate) fn command(&mut self, label: &str, command: &str) {
         let hang = " ".repeat(INDENT + LABEL);
         for (at, line) in shell_lines(command, self.columns_labelled()).iter().enumerate() {
             if at == 0 {
@@ -115,7 +115,7 @@ impl Page {
     }
 
     /// Labelled pieces that are joined by `joint` and only broken there (a chain).
-    pub fn joined(&mut self, label: &str, pieces: &[String], joint: &str) {
+    pub(crate) fn joined(&mut self, label: &str, pieces: &[String], joint: &str) {
         let room = self.columns_labelled();
         let hang = " ".repeat(INDENT + LABEL);
         let mut used = 0;
@@ -139,7 +139,7 @@ impl Page {
     }
 
     /// A row of a table: figures as they are, then words that wrap beside them.
-    pub fn row(&mut self, figures: &str, words: &str, tone: Tone) {
+    pub(crate) fn row(&mut self, figures: &str, words: &str, tone: Tone) {
         let first = format!("{}{figures}  ", " ".repeat(INDENT));
         let rest = " ".repeat(first.width());
         for (at, line) in wrap(words, self.width.saturating_sub(rest.len())).iter().enumerate() {
@@ -179,7 +179,7 @@ impl Page {
 }
 
 /// Lines of at most `width` columns, broken at spaces, inside words only where nothing else helps.
-pub fn wrap(text: &str, width: usize) -> Vec<String> {
+pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     let options = Options::new(width.max(10))
         .word_separator(WordSeparator::AsciiSpace)
         .word_splitter(WordSplitter::NoHyphenation)

@@ -171,7 +171,7 @@ fn every_field_is_documented() {
     }
 }
 
-pub fn keys_of(value: &serde_json::Value, keys: &mut Vec<String>) {
+pub(super) fn keys_of(value: &serde_json::Value, keys: &mut Vec<String>) {
     match value {
         serde_json::Value::Object(map) => {
             for (key, value) in map {

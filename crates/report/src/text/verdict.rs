@@ -17,7 +17,7 @@ const TITLE_WIDTH_MAX: usize = 236;
 const TEXT_WIDTH_MAX: usize = 760;
 
 /// Verdict, paragraph, the chain of the largest end, and what to ask the program itself.
-pub fn unnamed(report: &Report, verbose: bool, page: &mut Page) {
+pub(super) fn unnamed(report: &Report, verbose: bool, page: &mut Page) {
     let Accounting { wall_seconds, .. } = report.accounting;
     if wall_seconds <= 0.0 {
         let name = target(report);
@@ -73,7 +73,7 @@ fn sees_less(report: &Report) -> bool {
 }
 
 /// The target as a subject.
-pub fn target(report: &Report) -> String {
+pub(super) fn target(report: &Report) -> String {
     let name = escape::name(&report.target.name, NAME_WIDTH_MAX);
     match (report.target.kind, report.target.pid) {
         (TargetKind::Host, _) if name.is_empty() => "this host".into(),

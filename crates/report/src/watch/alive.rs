@@ -22,7 +22,7 @@ enum Sign {
 
 /// See the head of the file.
 #[derive(Default)]
-pub struct Alive {
+pub(super) struct Alive {
     signs: Option<SyncSender<Sign>>,
     given: Option<Instant>,
     is_ready: bool,
@@ -30,7 +30,7 @@ pub struct Alive {
 
 impl Alive {
     /// It looks; whether for the first time.
-    pub fn ready(&mut self) -> bool {
+    pub(super) fn ready(&mut self) -> bool {
         if self.signs.is_none() && std::env::var_os("NOTIFY_SOCKET").is_some() {
             self.signs = sender();
         }
@@ -39,7 +39,7 @@ impl Alive {
     }
 
     /// It goes on.
-    pub fn tick(&mut self) {
+    pub(super) fn tick(&mut self) {
         if self.given.is_none_or(|at| at.elapsed() >= EVERY) {
             self.given = Some(Instant::now());
             self.give(Sign::Alive);
@@ -47,17 +47,17 @@ impl Alive {
     }
 
     /// It reads its settings again.
-    pub fn reads_settings(&self) {
+    pub(super) fn reads_settings(&self) {
         self.give(Sign::ReadsSettings);
     }
 
     /// It ends.
-    pub fn stops(&self) {
+    pub(super) fn stops(&self) {
         self.give(Sign::Stops);
     }
 
     /// What it has found, in a line.
-    pub fn status(&self, line: String) {
+    pub(super) fn status(&self, line: String) {
         self.give(Sign::Status(line));
     }
 

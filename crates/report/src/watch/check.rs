@@ -13,13 +13,13 @@ use std::path::Path;
 /// Seconds after which the state of whoever watches says nothing about now: some windows of the longest.
 const FRESH_SECONDS: f64 = 180.0;
 /// Of a look that is taken because nobody watches.
-pub const LOOK_SECONDS: f64 = 2.0;
+pub(crate) const LOOK_SECONDS: f64 = 2.0;
 /// Longer lines are cut by who shows them.
 const TITLE_CHARACTERS: usize = 200;
 
 /// What is reported, and how.
 #[derive(Debug, PartialEq)]
-pub struct Checked {
+pub(crate) struct Checked {
     /// One line.
     pub line: String,
     /// 0 to 3.
@@ -27,7 +27,7 @@ pub struct Checked {
 }
 
 /// What whoever watches has open; none if nobody does, or its state is old.
-pub fn of_watch(folder: &Path, now_unix_ns: u64) -> Option<Checked> {
+pub(crate) fn of_watch(folder: &Path, now_unix_ns: u64) -> Option<Checked> {
     store::watcher(folder).ok().flatten()?;
     let state = store::read_state(folder)?;
     is_fresh(&state, now_unix_ns).then(|| of(state.over_time.open().map(|(_, said)| said.clone())))
@@ -39,7 +39,7 @@ fn is_fresh(state: &State, now_unix_ns: u64) -> bool {
 }
 
 /// Of findings.
-pub fn of(findings: impl Iterator<Item = Said>) -> Checked {
+pub(crate) fn of(findings: impl Iterator<Item = Said>) -> Checked {
     let mut found: Vec<Said> = findings.filter(|it| it.severity > Severity::Note).collect();
     found.sort_by(|one, other| {
         let worse = other.severity.cmp(&one.severity);
@@ -63,7 +63,7 @@ pub fn of(findings: impl Iterator<Item = Said>) -> Checked {
 }
 
 /// Why it is not known.
-pub fn unknown(why: &str) -> Checked {
+pub(crate) fn unknown(why: &str) -> Checked {
     let why = escape::line(why.trim_start_matches("holdup: ").trim()).replace('|', "/");
     Checked { line: format!("HOLDUP UNKNOWN - {why}\n"), status: 3 }
 }

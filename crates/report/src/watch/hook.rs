@@ -17,14 +17,14 @@ const LASTS_MAX: Duration = Duration::from_secs(10);
 
 /// See the head of the file.
 #[derive(Default, Clone)]
-pub struct Hook {
+pub(super) struct Hook {
     running: Arc<AtomicUsize>,
     failures: Arc<Mutex<Vec<String>>>,
 }
 
 impl Hook {
     /// Starts it with a line.
-    pub fn start(&self, words: &[String], line: String) {
+    pub(super) fn start(&self, words: &[String], line: String) {
         let Some((program, arguments)) = words.split_first() else { return };
         if self.running.fetch_add(1, Ordering::Relaxed) >= AT_ONCE {
             self.running.fetch_sub(1, Ordering::Relaxed);
@@ -47,7 +47,7 @@ impl Hook {
     }
 
     /// What failed since this was last asked.
-    pub fn failures(&self) -> Vec<String> {
+    pub(super) fn failures(&self) -> Vec<String> {
         self.failures.lock().map(|mut it| std::mem::take(&mut *it)).unwrap_or_default()
     }
 

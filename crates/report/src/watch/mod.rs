@@ -9,12 +9,12 @@
 //! packaging/holdup-watch.service.
 
 mod alive;
-pub mod check;
+pub(crate) mod check;
 mod hook;
 mod pace;
 mod recorder;
-pub mod ring;
-pub mod settings;
+pub(crate) mod ring;
+pub(crate) mod settings;
 mod store;
 
 use crate::failure::Failure;
@@ -44,7 +44,7 @@ const STATE_AGE_NS_MAX: u64 = 60 * 1_000_000_000;
 
 /// Which settings were named.
 #[derive(Debug, Default, Clone)]
-pub struct Named {
+pub(crate) struct Named {
     /// The file of them.
     pub config: Option<PathBuf>,
     /// The state folder, over what the file says.
@@ -55,7 +55,7 @@ pub struct Named {
 
 impl Named {
     /// The settings as they are now.
-    pub fn settings(&self) -> Result<Settings, Failure> {
+    pub(crate) fn settings(&self) -> Result<Settings, Failure> {
         let mut settings = Settings::read(self.config.as_deref())?;
         if let Some(window) = self.window {
             settings.window = window;
@@ -112,7 +112,7 @@ struct Watch {
 }
 
 /// Watches until a signal ends it.
-pub fn run(named: Named) -> Result<(), Failure> {
+pub(crate) fn run(named: Named) -> Result<(), Failure> {
     let settings = named.settings()?;
     let asked = Asked::listen()
         .map_err(|error| Failure::look(format!("cannot catch signals: {error}"), ""))?;
@@ -342,7 +342,7 @@ fn say_event(event: &Event) {
 }
 
 /// Asks whoever watches to write what is in memory.
-pub fn keep(state: Option<&Path>) -> Result<String, Failure> {
+pub(crate) fn keep(state: Option<&Path>) -> Result<String, Failure> {
     let folder = state.unwrap_or(Path::new(settings::STATE));
     let nobody = || {
         let what = format!("nobody watches with {}", folder.display());

@@ -12,14 +12,14 @@ const EVERY_MAX: u32 = 30;
 
 /// See the head of the file.
 #[derive(Debug, Default)]
-pub struct Pace {
+pub(super) struct Pace {
     /// Length and price of the last windows.
     windows: VecDeque<(f64, f64)>,
 }
 
 impl Pace {
     /// Takes a window that was looked at; one window in how many is to be looked at now.
-    pub fn take(&mut self, seconds: f64, spent_seconds: f64, budget_percent: f64) -> u32 {
+    pub(super) fn take(&mut self, seconds: f64, spent_seconds: f64, budget_percent: f64) -> u32 {
         self.windows.push_back((seconds, spent_seconds));
         while self.windows.len() > 1 && self.seconds() - self.windows[0].0 >= SPAN_SECONDS {
             self.windows.pop_front();
@@ -34,7 +34,7 @@ impl Pace {
     }
 
     /// Share of one CPU, in percent.
-    pub fn percent(&self) -> f64 {
+    pub(super) fn percent(&self) -> f64 {
         let spent: f64 = self.windows.iter().map(|(_, spent)| spent).sum();
         100.0 * spent / self.seconds().max(f64::MIN_POSITIVE)
     }

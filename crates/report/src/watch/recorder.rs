@@ -16,7 +16,7 @@ struct Held {
 }
 
 /// See the head of the file.
-pub struct Recorder {
+pub(super) struct Recorder {
     held: VecDeque<Held>,
     held_max: usize,
     before: usize,
@@ -27,7 +27,7 @@ pub struct Recorder {
 
 impl Recorder {
     /// As the settings say.
-    pub fn new(settings: &Settings) -> Self {
+    pub(super) fn new(settings: &Settings) -> Self {
         let windows = |length: std::time::Duration| {
             (length.as_secs_f64() / settings.window.as_secs_f64()).ceil() as usize
         };
@@ -41,14 +41,18 @@ impl Recorder {
     }
 
     /// Other settings; what is held stays, as far as there is room.
-    pub fn set(&mut self, settings: &Settings) {
+    pub(super) fn set(&mut self, settings: &Settings) {
         let Self { held_max, before, after, .. } = Self::new(settings);
         (self.held_max, self.before, self.after) = (held_max, before, after);
         self.forget();
     }
 
     /// Takes the window that has ended; what is to be written now, the oldest first.
-    pub fn take(&mut self, entry: Entry, bytes: Option<Arc<[u8]>>) -> Vec<(Entry, Arc<[u8]>)> {
+    pub(super) fn take(
+        &mut self,
+        entry: Entry,
+        bytes: Option<Arc<[u8]>>,
+    ) -> Vec<(Entry, Arc<[u8]>)> {
         let is_pressing = !entry.findings.is_empty();
         self.held.push_back(Held { entry, bytes, is_written: false });
         self.forget();
@@ -66,12 +70,12 @@ impl Recorder {
     }
 
     /// All that are held, because somebody asks.
-    pub fn all(&mut self) -> Vec<(Entry, Arc<[u8]>)> {
+    pub(super) fn all(&mut self) -> Vec<(Entry, Arc<[u8]>)> {
         self.write(self.held.len())
     }
 
     /// Windows in memory, and their bytes.
-    pub fn size(&self) -> (usize, usize) {
+    pub(super) fn size(&self) -> (usize, usize) {
         let bytes = self.held.iter().filter_map(|it| it.bytes.as_ref()).map(|it| it.len()).sum();
         (self.held.len(), bytes)
     }

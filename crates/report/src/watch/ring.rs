@@ -17,12 +17,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// The folder in the state folder.
-pub const FOLDER: &str = "ring";
+pub(crate) const FOLDER: &str = "ring";
 const DAY_NS: u64 = 24 * 3600 * 1_000_000_000;
 
 /// A window that is kept, in short.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Entry {
+pub(crate) struct Entry {
     /// Name of its recording.
     pub file: String,
     /// When it began, nanoseconds since 1970.
@@ -41,7 +41,7 @@ pub struct Entry {
 
 /// What was found, in short.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct EntryFinding {
+pub(crate) struct EntryFinding {
     /// The finding's key.
     pub key: String,
     /// How bad.
@@ -52,7 +52,7 @@ pub struct EntryFinding {
 
 impl Entry {
     /// Of a window's answer.
-    pub fn of(report: &Report, bytes: u64) -> Self {
+    pub(crate) fn of(report: &Report, bytes: u64) -> Self {
         let pressing = report.findings.iter().filter(|it| it.severity > Severity::Note);
         let findings = pressing.map(|it| EntryFinding {
             key: it.key.clone(),
@@ -71,7 +71,7 @@ impl Entry {
     }
 
     /// When it ended.
-    pub fn end_unix_ns(&self) -> u64 {
+    pub(crate) fn end_unix_ns(&self) -> u64 {
         self.begin_unix_ns + (self.seconds * 1e9) as u64
     }
 
@@ -91,7 +91,7 @@ fn file_name(unix_ns: u64) -> String {
 }
 
 /// All windows that are kept, the oldest first. A file that cannot be read is left out.
-pub fn list(state: &Path) -> Result<Vec<Entry>, Failure> {
+pub(crate) fn list(state: &Path) -> Result<Vec<Entry>, Failure> {
     let folder = state.join(FOLDER);
     let read = match std::fs::read_dir(&folder) {
         Ok(read) => read,
@@ -115,7 +115,12 @@ pub fn list(state: &Path) -> Result<Vec<Entry>, Failure> {
 }
 
 /// Which windows have to go so that the others are within the limits: their files, in the order of their going.
-pub fn surplus(all: &[Entry], limits: &RingSettings, room: u64, now_unix_ns: u64) -> Vec<String> {
+pub(crate) fn surplus(
+    all: &[Entry],
+    limits: &RingSettings,
+    room: u64,
+    now_unix_ns: u64,
+) -> Vec<String> {
     let oldest_ns = now_unix_ns.saturating_sub(limits.days.saturating_mul(DAY_NS));
     let (old, mut rest): (Vec<&Entry>, Vec<&Entry>) =
         all.iter().partition(|entry| entry.end_unix_ns() < oldest_ns);
@@ -160,7 +165,7 @@ fn worth(all: &[&Entry]) -> Vec<u8> {
 }
 
 /// The window of a time such as `21:14`, `21:14:05`, `2026-11-26T21:14` or one with `Z`: of those of that minute or second the worst.
-pub fn at<'a>(
+pub(crate) fn at<'a>(
     all: &'a [Entry],
     time: &str,
     zone: &TimeZone,
@@ -210,13 +215,13 @@ fn span(time: &str, zone: &TimeZone, now: Timestamp) -> Option<(u64, u64)> {
 }
 
 /// `2026-11-26 21:14:10`.
-pub fn shown(unix_ns: u64, zone: &TimeZone) -> String {
+pub(crate) fn shown(unix_ns: u64, zone: &TimeZone) -> String {
     let at = Timestamp::from_nanosecond(unix_ns.into()).unwrap_or_default();
     zone.to_datetime(at).strftime("%Y-%m-%d %H:%M:%S").to_string()
 }
 
 /// The recording of a time, as `--from ring:TIME` names it.
-pub fn recording(state: &Path, time: &str) -> Result<PathBuf, Failure> {
+pub(crate) fn recording(state: &Path, time: &str) -> Result<PathBuf, Failure> {
     let all = list(state)?;
     let found = at(&all, time, &TimeZone::system(), Timestamp::now());
     let entry = found.map_err(|why| {
@@ -229,7 +234,7 @@ pub fn recording(state: &Path, time: &str) -> Result<PathBuf, Failure> {
 }
 
 /// A line a window.
-pub fn render(all: &[Entry], state: &Path) -> String {
+pub(crate) fn render(all: &[Entry], state: &Path) -> String {
     if all.is_empty() {
         return format!("Nothing is kept in {}.\n", state.join(FOLDER).display());
     }

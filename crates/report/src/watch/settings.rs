@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Where the settings are read, if there is such a file and no other was named.
-pub const FILE: &str = "/etc/holdup/holdup.toml";
+pub(crate) const FILE: &str = "/etc/holdup/holdup.toml";
 /// Where state is written, if nothing else is said.
-pub const STATE: &str = "/var/lib/holdup";
+pub(crate) const STATE: &str = "/var/lib/holdup";
 
 /// See the head of the file.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// Length of a window.
     #[serde(deserialize_with = "length")]
     pub window: Duration,
@@ -37,7 +37,7 @@ pub struct Settings {
 /// What the ring on the disk may take.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct RingSettings {
+pub(crate) struct RingSettings {
     /// All of it, MiB.
     pub mebibytes: u64,
     /// Days.
@@ -95,7 +95,7 @@ fn length<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Duration, D::Erro
 
 impl Settings {
     /// Reads the file that was named, or the usual one if it is there.
-    pub fn read(named: Option<&Path>) -> Result<Self, Failure> {
+    pub(crate) fn read(named: Option<&Path>) -> Result<Self, Failure> {
         let file = named.unwrap_or(Path::new(FILE));
         match std::fs::read_to_string(file) {
             Ok(text) => Self::of(&text, &file.display().to_string()),
@@ -146,7 +146,7 @@ impl Settings {
     }
 
     /// All of it as a file, with what each key costs.
-    pub fn print(&self) -> String {
+    pub(crate) fn print(&self) -> String {
         let seconds = |length: Duration| format!("{}s", length.as_secs());
         let words: Vec<String> = self.hook.iter().map(|word| format!("{word:?}")).collect();
         format!(

@@ -35,7 +35,7 @@ const STATE: &str = "state.json";
 /// What a restart needs to know.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct State {
+pub(super) struct State {
     /// Number of the last event that it takes account of.
     pub sequence: u64,
     /// The end of the last window that it takes account of, nanoseconds since 1970.
@@ -46,7 +46,7 @@ pub struct State {
 
 /// One line of `findings-DAY.jsonl`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Line {
+pub(super) struct Line {
     /// Version of the JSON contract.
     pub schema: u32,
     /// Number of the event: one more for each.
@@ -77,7 +77,12 @@ pub struct Line {
 
 impl Line {
     /// Of an event.
-    pub fn of(sequence: u64, event: &Event, host: ReportHost, recording: Option<String>) -> Self {
+    pub(super) fn of(
+        sequence: u64,
+        event: &Event,
+        host: ReportHost,
+        recording: Option<String>,
+    ) -> Self {
         Self {
             schema: SCHEMA,
             sequence,
@@ -133,7 +138,7 @@ enum Work {
 }
 
 /// See the head of the file.
-pub struct Store {
+pub(super) struct Store {
     queue: Option<SyncSender<Work>>,
     thread: Option<JoinHandle<()>>,
     failed: Arc<Mutex<Option<String>>>,
@@ -145,7 +150,7 @@ pub struct Store {
 
 impl Store {
     /// Opens the folder, makes it if it is not there, and gives what was known when somebody watched last.
-    pub fn open(settings: &Settings) -> Result<(Self, State), Failure> {
+    pub(super) fn open(settings: &Settings) -> Result<(Self, State), Failure> {
         let folder = settings.state.clone();
         let ring = folder.join(ring::FOLDER);
         let make = |path: &Path| -> io::Result<()> {
@@ -174,19 +179,19 @@ impl Store {
     }
 
     /// Has a window written.
-    pub fn window(&mut self, entry: Entry, bytes: Arc<[u8]>) {
+    pub(super) fn window(&mut self, entry: Entry, bytes: Arc<[u8]>) {
         self.put(Work::Window(entry, bytes));
     }
 
     /// Has an event written.
-    pub fn line(&mut self, line: &Line) {
+    pub(super) fn line(&mut self, line: &Line) {
         if let Ok(text) = serde_json::to_string(line) {
             self.put(Work::Line(text));
         }
     }
 
     /// Has the state written.
-    pub fn state(&mut self, state: &State) {
+    pub(super) fn state(&mut self, state: &State) {
         if let Ok(text) = serde_json::to_string(state) {
             self.put(Work::State(text));
         }
@@ -200,12 +205,12 @@ impl Store {
     }
 
     /// Why something could not be written since this was last asked.
-    pub fn failure(&self) -> Option<String> {
+    pub(super) fn failure(&self) -> Option<String> {
         self.failed.lock().ok()?.take()
     }
 
     /// Writes what is queued, as long as that takes no longer than the end of a process may.
-    pub fn close(mut self) -> bool {
+    pub(super) fn close(mut self) -> bool {
         drop(self.queue.take());
         let Some(thread) = self.thread.take() else { return true };
         let begin = Instant::now();
@@ -342,7 +347,7 @@ fn lock(folder: &Path) -> Result<File, Failure> {
 }
 
 /// The process that watches with this folder; none if nobody does.
-pub fn watcher(folder: &Path) -> Result<Option<u32>, Failure> {
+pub(super) fn watcher(folder: &Path) -> Result<Option<u32>, Failure> {
     let path = folder.join(LOCK);
     let mut file = match File::open(&path) {
         Ok(file) => file,
@@ -358,7 +363,7 @@ pub fn watcher(folder: &Path) -> Result<Option<u32>, Failure> {
 }
 
 /// The state as it was written last; none if there is none that can be read.
-pub fn read_state(folder: &Path) -> Option<State> {
+pub(super) fn read_state(folder: &Path) -> Option<State> {
     serde_json::from_slice(&std::fs::read(folder.join(STATE)).ok()?).ok()
 }
 

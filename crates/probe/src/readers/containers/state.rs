@@ -57,19 +57,19 @@ pub(crate) struct States {
 
 impl States {
     /// The container of a full id.
-    pub fn by_id(&self, id: &str) -> Option<&State> {
+    pub(super) fn by_id(&self, id: &str) -> Option<&State> {
         self.by_id.get(id)
     }
 
     /// The container whose state names this cgroup, by its directory or its path.
-    pub fn at(&self, directory: &str, path: &str) -> Option<&State> {
+    pub(super) fn at(&self, directory: &str, path: &str) -> Option<&State> {
         let id = self.id_at.get(directory).or_else(|| self.id_at.get(path))?;
         self.by_id.get(id)
     }
 
     /// What the options of running daemons say: where Docker's state files lie instead, and of each conmon, which watches a
     /// container for Podman or CRI-O, the container's id and name.
-    pub fn read_of_daemons(&mut self, roots: &Roots) {
+    pub(super) fn read_of_daemons(&mut self, roots: &Roots) {
         let pids = text::ids(&roots.proc).unwrap_or_default();
         let of = |pid: u32| {
             let folder = roots.proc.join(pid.to_string());
@@ -102,7 +102,7 @@ impl States {
     }
 
     /// What the kubelet calls the pod of a uid, and the container of an id, by its folders of logs.
-    pub fn read_of_kubelet(&mut self, roots: &Roots) {
+    pub(super) fn read_of_kubelet(&mut self, roots: &Roots) {
         for name in text::names(&roots.root.join("var/log/pods")) {
             if let Some((uid, pod)) = of_log_folder(&name) {
                 self.pod_by_uid.insert(uid, pod);
@@ -114,7 +114,7 @@ impl States {
     }
 
     /// The pod of a uid, as `NAMESPACE/POD`.
-    pub fn pod_of_uid(&self, uid: &str) -> Option<&str> {
+    pub(super) fn pod_of_uid(&self, uid: &str) -> Option<&str> {
         self.pod_by_uid.get(uid).map(String::as_str)
     }
 
@@ -382,7 +382,7 @@ fn crun(folder: &Path, value: &Value) -> Vec<State> {
 
 impl State {
     /// The same, run by whom the path of its cgroup says.
-    pub fn run_by(&self, runtime: &'static str) -> Self {
+    pub(super) fn run_by(&self, runtime: &'static str) -> Self {
         Self { runtime, ..self.clone() }
     }
 

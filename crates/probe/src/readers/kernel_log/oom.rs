@@ -29,7 +29,7 @@ struct Columns {
 
 impl Reading {
     /// Takes the next line; gives the report with the line that ends it.
-    pub fn take(&mut self, text: &str) -> Option<OomReport> {
+    pub(super) fn take(&mut self, text: &str) -> Option<OomReport> {
         if let Some((comm, rest)) = text.rsplit_once(" invoked oom-killer: ") {
             *self = Self::default();
             self.report.asked_by = comm.into();

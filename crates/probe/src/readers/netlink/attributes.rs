@@ -10,15 +10,15 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The attributes of a message behind its fixed header, by number. The last of a number wins.
-pub type Attributes<'a> = BTreeMap<u16, &'a [u8]>;
+pub(super) type Attributes<'a> = BTreeMap<u16, &'a [u8]>;
 
 /// Reads them; what is cut ends it.
-pub fn attributes(bytes: &[u8]) -> Attributes<'_> {
+pub(super) fn attributes(bytes: &[u8]) -> Attributes<'_> {
     attribute_list(bytes).into_iter().collect()
 }
 
 /// The same of a list, where one number comes again and again.
-pub fn attribute_list(bytes: &[u8]) -> Vec<(u16, &[u8])> {
+pub(super) fn attribute_list(bytes: &[u8]) -> Vec<(u16, &[u8])> {
     const NESTED_AND_ORDER_FLAGS: u16 = 0xc000;
     let (mut found, mut offset) = (Vec::new(), 0);
     // The iterator gives lengths and kinds; the slices are cut from the message itself, so that
@@ -33,28 +33,28 @@ pub fn attribute_list(bytes: &[u8]) -> Vec<(u16, &[u8])> {
 }
 
 /// A number of two bytes.
-pub fn u16_at(bytes: &[u8], offset: usize) -> Option<u16> {
+pub(super) fn u16_at(bytes: &[u8], offset: usize) -> Option<u16> {
     Some(u16::from_ne_bytes(bytes.get(offset..offset + 2)?.try_into().ok()?))
 }
 
 /// A number of four bytes.
-pub fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
+pub(super) fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(offset..offset + 4)?.try_into().ok()?))
 }
 
 /// A number of eight bytes.
-pub fn u64_at(bytes: &[u8], offset: usize) -> Option<u64> {
+pub(super) fn u64_at(bytes: &[u8], offset: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(bytes.get(offset..offset + 8)?.try_into().ok()?))
 }
 
 /// Text up to its NUL.
-pub fn string(bytes: &[u8]) -> String {
+pub(super) fn string(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
 
 /// The bytes of an address.
-pub fn octets(address: IpAddr) -> Vec<u8> {
+pub(super) fn octets(address: IpAddr) -> Vec<u8> {
     match address {
         IpAddr::V4(it) => it.octets().to_vec(),
         IpAddr::V6(it) => it.octets().to_vec(),
@@ -62,18 +62,18 @@ pub fn octets(address: IpAddr) -> Vec<u8> {
 }
 
 /// AF_INET or AF_INET6, by the length of an address.
-pub fn family(address: &[u8]) -> u8 {
+pub(super) fn family(address: &[u8]) -> u8 {
     (if address.len() == 4 { libc::AF_INET } else { libc::AF_INET6 }) as u8
 }
 
 /// An address of either family.
-pub fn address(bytes: &[u8]) -> Option<IpAddr> {
+pub(super) fn address(bytes: &[u8]) -> Option<IpAddr> {
     let v4 = <[u8; 4]>::try_from(bytes).map(|it| Ipv4Addr::from(it).into());
     v4.ok().or_else(|| <[u8; 16]>::try_from(bytes).map(|it| Ipv6Addr::from(it).into()).ok())
 }
 
 /// Adds an attribute to a request.
-pub fn put_attribute(message: &mut Vec<u8>, kind: u16, value: &[u8]) {
+pub(super) fn put_attribute(message: &mut Vec<u8>, kind: u16, value: &[u8]) {
     message.extend(((value.len() + 4) as u16).to_ne_bytes());
     message.extend(kind.to_ne_bytes());
     message.extend(value);

@@ -5,12 +5,12 @@
 use super::attributes::u32_at;
 
 /// The attribute that names the kind of a qdisc, class or filter.
-pub const TCA_KIND: u16 = 1;
+pub(super) const TCA_KIND: u16 = 1;
 /// The attribute that has its options.
-pub const TCA_OPTIONS: u16 = 2;
+pub(super) const TCA_OPTIONS: u16 = 2;
 
 /// The fixed header of all traffic control messages (struct tcmsg).
-pub struct Header {
+pub(super) struct Header {
     /// Interface index.
     pub index: u32,
     /// Its own handle.
@@ -23,10 +23,10 @@ pub struct Header {
 
 impl Header {
     /// Its length.
-    pub const BYTES: usize = 20;
+    pub(super) const BYTES: usize = 20;
 
     /// Reads it.
-    pub fn parse(message: &[u8]) -> Option<Self> {
+    pub(super) fn parse(message: &[u8]) -> Option<Self> {
         Some(Self {
             index: u32_at(message, 4)?,
             handle: u32_at(message, 8)?,
@@ -37,7 +37,7 @@ impl Header {
 }
 
 /// A handle as tc writes it: `root`, `ingress`, `8001:`, `1:20`.
-pub fn handle(value: u32) -> String {
+pub(super) fn handle(value: u32) -> String {
     match (value, value >> 16, value & 0xffff) {
         (u32::MAX, _, _) => "root".into(),
         (0xffff_fff1, _, _) => "ingress".into(),
@@ -47,14 +47,14 @@ pub fn handle(value: u32) -> String {
 }
 
 /// `8001:` as the number it stands for.
-pub fn parse_handle(handle: &str) -> Option<u32> {
+pub(super) fn parse_handle(handle: &str) -> Option<u32> {
     let (major, minor) = handle.split_once(':')?;
     let minor = if minor.is_empty() { 0 } else { u32::from_str_radix(minor, 16).ok()? };
     Some(u32::from_str_radix(major, 16).ok()? << 16 | minor)
 }
 
 /// struct tcmsg for a dump: one interface (0: all), one parent (0: the root).
-pub fn request(index: u32, parent: u32) -> [u8; 20] {
+pub(super) fn request(index: u32, parent: u32) -> [u8; 20] {
     let mut message = [0; 20];
     message[4..8].copy_from_slice(&index.to_ne_bytes());
     message[12..16].copy_from_slice(&parent.to_ne_bytes());

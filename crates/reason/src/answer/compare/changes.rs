@@ -13,7 +13,7 @@ use crate::answer::report::{AnswerEnd, EndKind, Impact, Part, Severity};
 use std::collections::BTreeSet;
 
 /// What two sides are compared with.
-pub struct Sides<'a> {
+pub(super) struct Sides<'a> {
     /// The looks before.
     pub before: &'a [Named],
     /// The looks after.
@@ -45,7 +45,7 @@ impl Sides<'_> {
     }
 
     /// Of the whole.
-    pub fn total(&self) -> Changed {
+    pub(super) fn total(&self) -> Changed {
         let side = |side: &[Named]| -> Vec<Known> {
             let known = |named: &Named| {
                 let total = named.look.total_seconds() / named.look.scale_seconds();
@@ -60,7 +60,7 @@ impl Sides<'_> {
     }
 
     /// Of every end.
-    pub fn ends(&self) -> Vec<EndChange> {
+    pub(super) fn ends(&self) -> Vec<EndChange> {
         let all = self.before.iter().chain(self.after).flat_map(|it| it.look.ends.keys());
         let identities: BTreeSet<&EndIdentity> = all.collect();
         let mut ends: Vec<EndChange> =
@@ -133,7 +133,7 @@ impl Sides<'_> {
     }
 
     /// Of every part of the accounting.
-    pub fn parts(&self) -> Vec<PartChange> {
+    pub(super) fn parts(&self) -> Vec<PartChange> {
         let all = self.before.iter().chain(self.after).flat_map(|it| it.look.parts.keys());
         let identities: BTreeSet<&PartIdentity> = all.collect();
         let part = |identity: &PartIdentity| -> Option<PartChange> {
@@ -151,7 +151,7 @@ impl Sides<'_> {
     }
 
     /// Of every finding.
-    pub fn findings(&self) -> Vec<FindingChange> {
+    pub(super) fn findings(&self) -> Vec<FindingChange> {
         let all = self.before.iter().chain(self.after).flat_map(|it| &it.look.findings);
         let identities: BTreeSet<&FindingIdentity> = all.collect();
         let mut findings: Vec<FindingChange> =

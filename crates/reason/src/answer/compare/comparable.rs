@@ -47,7 +47,7 @@ fn first_word(look: &Look) -> &str {
 }
 
 /// Refuses what cannot be compared.
-pub fn check(before: &[Named], after: &[Named]) -> Result<(), Refusal> {
+pub(super) fn check(before: &[Named], after: &[Named]) -> Result<(), Refusal> {
     let all: Vec<&Named> = before.iter().chain(after).collect();
     let (Some(first), false, false) = (all.first(), before.is_empty(), after.is_empty()) else {
         return Err(Refusal {
@@ -128,7 +128,7 @@ fn program(look: &Look) -> String {
 }
 
 /// What is blind on one side only, and could hide something there.
-pub fn blind_here(side: &[Named], other: &[Named]) -> Vec<String> {
+pub(super) fn blind_here(side: &[Named], other: &[Named]) -> Vec<String> {
     let blind = |side: &[Named]| -> BTreeSet<String> {
         let all = side.iter().flat_map(|it| &it.look.blind);
         let hides = |what: &str| what != "task_storage" && !what.starts_with("netns");
@@ -138,7 +138,7 @@ pub fn blind_here(side: &[Named], other: &[Named]) -> Vec<String> {
 }
 
 /// What a reader must know.
-pub fn caveats(before: &[Named], after: &[Named]) -> Vec<Caveat> {
+pub(super) fn caveats(before: &[Named], after: &[Named]) -> Vec<Caveat> {
     let mut caveats = Vec::new();
     let mut add = |code: &str, text: String| caveats.push(Caveat { code: code.into(), text });
     let mut differs = |code: &str, what: &str, of: &dyn Fn(&Look) -> String| {

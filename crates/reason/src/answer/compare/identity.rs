@@ -140,7 +140,7 @@ impl ObjectIdentity {
 
 /// The identity of a finding in words: what an alert that comes again is known by. A process is its program and the group that it
 /// is in, a setting its short name.
-pub fn key(measures: &Measures<'_>, finding: &Finding, object: &Object) -> String {
+pub(crate) fn key(measures: &Measures<'_>, finding: &Finding, object: &Object) -> String {
     let Culprit { name, container, workload, .. } = &finding.culprit;
     let object = ObjectIdentity::of(measures, object).words(measures.model, &finding.object.kind);
     let mut key = format!("{} on {object}", finding.code);

@@ -25,7 +25,7 @@ pub enum PartIdentity {
 }
 
 /// What makes two findings the same: the code, and the object.
-pub type FindingIdentity = (String, ObjectIdentity);
+pub(super) type FindingIdentity = (String, ObjectIdentity);
 
 /// A look, ready to be compared with another.
 pub struct Look {

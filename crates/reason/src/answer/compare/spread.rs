@@ -12,7 +12,7 @@ use super::contract::{Change, Changed, Figure};
 use crate::threshold::Threshold;
 
 /// With one recording on a side: what differs by less of the whole is called no change.
-pub static FLOOR_SHARE_OF_ONE: Threshold = Threshold::new(
+pub(super) static FLOOR_SHARE_OF_ONE: Threshold = Threshold::new(
     0.1,
     "1",
     "the ends of a run that nobody touched differ from one run to the next: those of the CPUs by whatever else runs, the rest \
@@ -20,14 +20,14 @@ pub static FLOOR_SHARE_OF_ONE: Threshold = Threshold::new(
     "measured: six runs each of grep -r, sqlite3, tar | gzip and a Python script on a loaded machine, all pairs",
 );
 /// With several on both sides, whose spread is measured.
-pub static FLOOR_SHARE_OF_SEVERAL: Threshold = Threshold::new(
+pub(super) static FLOOR_SHARE_OF_SEVERAL: Threshold = Threshold::new(
     0.01,
     "1",
     "what parts by less is of no use to anybody, however well it parts",
     "chosen",
 );
 /// What differs by less is called no change however short the run is.
-pub static FLOOR_SECONDS: Threshold = Threshold::new(
+pub(super) static FLOOR_SECONDS: Threshold = Threshold::new(
     0.01,
     "s",
     "a few ticks of the scheduler: what else the machine does moves any short run by that much",
@@ -36,7 +36,7 @@ pub static FLOOR_SECONDS: Threshold = Threshold::new(
 
 /// What one look knows of a figure, in the unit of the comparison.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Known {
+pub(super) enum Known {
     /// So much, of a whole of that much.
     Seen(f64, f64),
     /// At least so much: the look ended before it did.
@@ -63,7 +63,7 @@ impl Known {
 }
 
 /// What is below this is called no change, by the looks of the smaller side and the whole of the greater.
-pub fn floor(looks: usize, whole: f64) -> f64 {
+pub(super) fn floor(looks: usize, whole: f64) -> f64 {
     (floor_share(looks).value * whole).max(FLOOR_SECONDS.value)
 }
 
@@ -73,7 +73,7 @@ pub fn floor_share(looks: usize) -> &'static Threshold {
 }
 
 /// Compares a figure of two sides, each of at least one look.
-pub fn changed(before: &[Known], after: &[Known], floor: f64) -> Changed {
+pub(super) fn changed(before: &[Known], after: &[Known], floor: f64) -> Changed {
     let (was, is) = (range(before, Known::high), range(after, Known::high));
     let parted = grew(was, is, floor);
     // What it would be if all that is absent were nothing.
@@ -109,7 +109,7 @@ pub fn changed(before: &[Known], after: &[Known], floor: f64) -> Changed {
 }
 
 /// How likely the ranges of so many equal looks part by chance; none if no range is one.
-pub fn chance(before: usize, after: usize) -> Option<f64> {
+pub(super) fn chance(before: usize, after: usize) -> Option<f64> {
     if before + after <= 2 {
         return None;
     }

@@ -9,7 +9,7 @@ use crate::answer::report::{AnswerEnd, EndKind, ObjectName};
 use crate::model::words;
 
 /// What an end is, as a noun.
-pub fn noun(end: &AnswerEnd, identity: &ObjectIdentity) -> String {
+pub(super) fn noun(end: &AnswerEnd, identity: &ObjectIdentity) -> String {
     let who = end.who.as_ref().map(|who| who.name.as_str()).filter(|name| !name.is_empty());
     let object = object(&end.object, identity);
     match (end.end, who) {
@@ -59,7 +59,7 @@ fn object(object: &ObjectName, identity: &ObjectIdentity) -> String {
 }
 
 /// An amount in the unit of the comparison.
-pub fn amount(value: f64, unit: Unit) -> String {
+pub(super) fn amount(value: f64, unit: Unit) -> String {
     match unit {
         Unit::Seconds => words::seconds(value),
         Unit::SecondsPerSecond => format!("{} a second", words::seconds(value)),
@@ -67,7 +67,7 @@ pub fn amount(value: f64, unit: Unit) -> String {
 }
 
 /// Who or what is compared, as a subject.
-pub struct Subject<'a> {
+pub(super) struct Subject<'a> {
     /// Its name.
     pub name: &'a str,
     /// It is a command.
@@ -75,7 +75,7 @@ pub struct Subject<'a> {
 }
 
 /// The verdict in one sentence.
-pub fn title(
+pub(super) fn title(
     subject: &Subject<'_>,
     outcome: Outcome,
     total: &Changed,

@@ -46,7 +46,7 @@ pub struct Lane {
 
 /// All lines and lanes.
 #[derive(Debug, Default)]
-pub struct Lanes {
+pub(super) struct Lanes {
     /// The lines.
     pub lines: Vec<Line>,
     /// By end of the answer.
@@ -58,20 +58,26 @@ pub struct Lanes {
 }
 
 /// What can be seen of a line, if the pieces are shared out among so many.
-pub fn least_ns(gathered: &Gathered, lines: usize) -> Ns {
+pub(super) fn least_ns(gathered: &Gathered, lines: usize) -> Ns {
     let each = (PIECES / lines.max(1)).clamp(40, 500) as Ns;
     (gathered.end_ns - gathered.begin_ns) * 2 / each
 }
 
 /// A piece of a line in the page's units.
-pub fn piece<T>(gathered: &Gathered, raw: &Raw<T>, words: usize, count: u32, waker: i32) -> Piece {
+pub(super) fn piece<T>(
+    gathered: &Gathered,
+    raw: &Raw<T>,
+    words: usize,
+    count: u32,
+    waker: i32,
+) -> Piece {
     let begin_us = (raw.begin_ns.saturating_sub(gathered.begin_ns)) / 1_000;
     let end_us = (raw.end_ns.saturating_sub(gathered.begin_ns)) / 1_000;
     Piece(begin_us, end_us - begin_us, raw.state, words, count, waker, -1, -1)
 }
 
 /// The state of who is in a wait of a class.
-pub fn state_of(class: WaitClass) -> State {
+pub(super) fn state_of(class: WaitClass) -> State {
     match class {
         WaitClass::Running => State::Running,
         WaitClass::RunQueue | WaitClass::CpuQuota => State::Runnable,
@@ -81,14 +87,14 @@ pub fn state_of(class: WaitClass) -> State {
 }
 
 /// The wait that a link is a part of.
-pub fn wait_of<'m>(measures: &Measures<'m>, link: &ChainLink) -> Option<&'m WaitSpan> {
+pub(super) fn wait_of<'m>(measures: &Measures<'m>, link: &ChainLink) -> Option<&'m WaitSpan> {
     let waits = measures.timelines.of(measures.model.threads.key(&link.who));
     let first = waits.partition_point(|wait| wait.begin_ns < link.since_ns);
     waits.get(first).filter(|wait| wait.begin_ns == link.since_ns)
 }
 
 /// Who ended a wait: the index of a line, or -2 minus the index of words; -1 if that was not seen.
-pub fn waker(
+pub(super) fn waker(
     model: &Model,
     wait: &WaitSpan,
     line_of: impl Fn(&ThreadKey) -> Option<usize>,

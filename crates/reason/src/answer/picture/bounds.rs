@@ -6,42 +6,42 @@
 //! Edit together: the report crate's page/embedded.rs (which bounds the answer itself), docs/page.md.
 
 /// Slices of the window in which what is lost to each end is added up: finer than a screen shows.
-pub const SLICES: usize = 240;
+pub(super) const SLICES: usize = 240;
 /// Ends drawn over time one by one; the rest is one.
-pub const ENDS_OVER_TIME: usize = 16;
+pub(super) const ENDS_OVER_TIME: usize = 16;
 /// Ends that have lanes of their own.
-pub const ENDS_WITH_LANES: usize = 12;
+pub(super) const ENDS_WITH_LANES: usize = 12;
 /// Hops of one chain; deeper ones are cut.
-pub const HOPS: usize = 12;
+pub(super) const HOPS: usize = 12;
 /// Lines of threads altogether.
-pub const LINES: usize = 40;
+pub(super) const LINES: usize = 40;
 /// Pieces of all lines together.
-pub const PIECES: usize = 4_000;
+pub(super) const PIECES: usize = 4_000;
 /// Different labels of pieces; beyond it only what kind of wait it is.
-pub const WORDS: usize = 600;
+pub(super) const WORDS: usize = 600;
 /// Characters of a label.
-pub const LABEL: usize = 96;
+pub(super) const LABEL: usize = 96;
 /// Nodes of the blockers' tree.
-pub const NODES: usize = 360;
+pub(super) const NODES: usize = 360;
 /// Children of a node of it that stand alone.
-pub const CHILDREN: usize = 24;
+pub(super) const CHILDREN: usize = 24;
 /// Points of a curve.
-pub const POINTS: usize = 160;
+pub(super) const POINTS: usize = 160;
 /// CPUs with a curve of their own: the busiest.
-pub const CPUS: usize = 16;
+pub(super) const CPUS: usize = 16;
 /// Disks and packet queues with curves: the busiest.
-pub const DEVICES: usize = 6;
+pub(super) const DEVICES: usize = 6;
 /// Rows of the table of queues.
-pub const QUEUES: usize = 24;
+pub(super) const QUEUES: usize = 24;
 /// Frames of one flame graph.
-pub const FLAME_FRAMES: usize = 500;
+pub(super) const FLAME_FRAMES: usize = 500;
 /// Stacks altogether.
-pub const STACKS: usize = 36;
+pub(super) const STACKS: usize = 36;
 /// Frames of a stack.
-pub const FRAMES: usize = 32;
+pub(super) const FRAMES: usize = 32;
 
 /// A label of bounded length: both ends of a path stay readable.
-pub fn clipped(text: &str) -> String {
+pub(super) fn clipped(text: &str) -> String {
     let count = text.chars().count();
     if count <= LABEL {
         return text.to_string();
@@ -53,7 +53,7 @@ pub fn clipped(text: &str) -> String {
 }
 
 /// Four significant digits: more is not seen, and a third of the page would be digits.
-pub fn rounded(value: f64) -> f64 {
+pub(super) fn rounded(value: f64) -> f64 {
     if value == 0.0 || !value.is_finite() {
         return 0.0;
     }

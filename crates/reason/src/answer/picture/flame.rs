@@ -52,7 +52,7 @@ impl Node<'_> {
 }
 
 /// The flame graphs of a look, and how many frames were left out.
-pub fn flames(stacks: &[WeightedStack]) -> (Vec<Flame>, usize) {
+pub(super) fn flames(stacks: &[WeightedStack]) -> (Vec<Flame>, usize) {
     let mut left_out = 0;
     let mut of = |name: &'static str, wanted: &dyn Fn(&WeightedStack) -> bool| {
         let mut root = Node::default();

@@ -32,7 +32,7 @@ pub struct EndOverTime {
 }
 
 /// The losses that make up an end of the answer.
-pub fn losses<'g>(
+pub(super) fn losses<'g>(
     measures: &'g Measures<'_>,
     gathered: &'g Gathered,
     of_end: &'g [Origin],

@@ -21,7 +21,7 @@ use std::sync::Arc;
 type About = (Arc<ChainLink>, Option<Arc<ChainLink>>);
 
 /// The steps of a path, a lane each; every end has those down to its own depth.
-pub fn lanes(
+pub(super) fn lanes(
     measures: &Measures<'_>,
     gathered: &Gathered,
     origins: &[Vec<Origin>],

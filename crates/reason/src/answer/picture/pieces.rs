@@ -42,7 +42,7 @@ pub struct Piece(pub u64, pub u64, pub State, pub usize, pub u32, pub i32, pub i
 
 /// A piece before it is thinned.
 #[derive(Debug, Clone)]
-pub struct Raw<T> {
+pub(super) struct Raw<T> {
     /// From.
     pub begin_ns: Ns,
     /// To.
@@ -100,7 +100,7 @@ impl<T> Short<T> {
 }
 
 /// Gathers pieces in order of time.
-pub struct Thinner<T> {
+pub(super) struct Thinner<T> {
     least_ns: Ns,
     all: Vec<(Raw<T>, u32)>,
     short: Option<Short<T>>,
@@ -108,12 +108,12 @@ pub struct Thinner<T> {
 
 impl<T> Thinner<T> {
     /// One that lets pieces of this length stand alone.
-    pub fn new(least_ns: Ns) -> Self {
+    pub(super) fn new(least_ns: Ns) -> Self {
         Self { least_ns: least_ns.max(1), all: Vec::new(), short: None }
     }
 
     /// The next piece.
-    pub fn push(&mut self, piece: Raw<T>) {
+    pub(super) fn push(&mut self, piece: Raw<T>) {
         /// Short pieces are gathered up to so many times what can be seen.
         const GATHERED: Ns = 4;
         if piece.end_ns - piece.begin_ns >= self.least_ns {
@@ -137,7 +137,7 @@ impl<T> Thinner<T> {
     }
 
     /// All pieces; with each how many it was.
-    pub fn finish(mut self) -> Vec<(Raw<T>, u32)> {
+    pub(super) fn finish(mut self) -> Vec<(Raw<T>, u32)> {
         self.flush();
         self.all
     }
@@ -145,7 +145,7 @@ impl<T> Thinner<T> {
 
 /// Labels, each once.
 #[derive(Debug, Default)]
-pub struct Words {
+pub(super) struct Words {
     all: Vec<String>,
     index: HashMap<String, usize>,
     /// How many found no room.
@@ -154,7 +154,7 @@ pub struct Words {
 
 impl Words {
     /// The index of a label; `plain` is what is said once there is no room for another.
-    pub fn index(&mut self, label: String, plain: &str) -> usize {
+    pub(super) fn index(&mut self, label: String, plain: &str) -> usize {
         let label = clipped(&label);
         if let Some(known) = self.index.get(&label) {
             return *known;
@@ -173,7 +173,7 @@ impl Words {
     }
 
     /// All of them.
-    pub fn finish(self) -> Vec<String> {
+    pub(super) fn finish(self) -> Vec<String> {
         self.all
     }
 }

@@ -43,7 +43,7 @@ pub struct QueueRow {
 }
 
 /// All queues in which something was, those with most time in them first, and how many were left out.
-pub fn rows(measures: &Measures<'_>) -> (Vec<QueueRow>, usize) {
+pub(super) fn rows(measures: &Measures<'_>) -> (Vec<QueueRow>, usize) {
     let mut all = disks(measures);
     all.extend(packets(measures));
     all.extend(run_queue(measures));

@@ -26,7 +26,7 @@ pub struct Curve {
 }
 
 /// All curves, and how many were left out.
-pub fn curves(measures: &Measures<'_>, gathered: &Gathered) -> (Vec<Curve>, usize) {
+pub(super) fn curves(measures: &Measures<'_>, gathered: &Gathered) -> (Vec<Curve>, usize) {
     let draw = Draw { begin_ns: gathered.begin_ns, end_ns: gathered.end_ns };
     let mut all = pressure(measures, &draw);
     let mut left_out = cpus(measures, &draw, &mut all);

@@ -37,7 +37,7 @@ pub struct Stack {
 }
 
 /// The stacks of the threads that have lines, and how many were left out.
-pub fn stacks(
+pub(super) fn stacks(
     measures: &Measures<'_>,
     gathered: &Gathered,
     threads: &[(usize, ThreadRef)],

@@ -44,7 +44,7 @@ fn wanted(report: &Report) -> Vec<usize> {
 }
 
 /// The lanes of the ends that matter most.
-pub fn lanes(
+pub(super) fn lanes(
     measures: &Measures<'_>,
     gathered: &Gathered,
     report: &Report,

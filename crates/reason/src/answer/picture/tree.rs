@@ -35,7 +35,7 @@ pub struct Node {
 }
 
 /// The tree of every end of the answer, in their order, and how many nodes were left out.
-pub fn trees(
+pub(super) fn trees(
     measures: &Measures<'_>,
     gathered: &Gathered,
     origins: &[Vec<Origin>],

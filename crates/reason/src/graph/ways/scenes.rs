@@ -11,7 +11,7 @@ use crate::rules::scenes::{LOOK_NS, host, thread};
 use crate::waits::timeline::Observed;
 
 /// The way from the first wait of thread 10, by name, and the thread that it leads to. No name: no way found anything.
-pub fn led(facts: Vec<Fact>) -> (&'static str, Option<u32>) {
+pub(crate) fn led(facts: Vec<Fact>) -> (&'static str, Option<u32>) {
     let Observed { model, timelines } = Observed::new([host(), facts].concat());
     let index = Index::new(&model, &timelines);
     let wait = timelines.waits().find(|wait| wait.thread.tid == 10).expect("it waits");
@@ -26,24 +26,24 @@ pub fn led(facts: Vec<Fact>) -> (&'static str, Option<u32>) {
 }
 
 /// A thread of process 10.
-pub fn of_ten(tid: u32) -> ThreadRef {
+pub(crate) fn of_ten(tid: u32) -> ThreadRef {
     ThreadRef { tid, ..thread(10, "app") }
 }
 
 /// Where a thread sleeps in a system call.
-pub fn place(syscall: &str, args: [u64; 6], object: Option<ObjectRef>) -> Place {
+pub(crate) fn place(syscall: &str, args: [u64; 6], object: Option<ObjectRef>) -> Place {
     let state = WaitState::Sleep;
     Place { state, syscall: syscall.into(), args, object, ..Place::default() }
 }
 
 /// It stands so from the begin to the end of the look.
-pub fn stands(thread: ThreadRef, place: Place) -> Fact {
+pub(crate) fn stands(thread: ThreadRef, place: Place) -> Fact {
     let blocked = Blocked { thread, place, ..Blocked::default() };
     Fact { at_ns: LOOK_NS, body: Body::Blocked(blocked) }
 }
 
 /// It waited so from the begin of the look to a second before its end, and somebody ended that.
-pub fn ended(thread: ThreadRef, place: Place, by: ThreadRef, context: WakeContext) -> Fact {
+pub(crate) fn ended(thread: ThreadRef, place: Place, by: ThreadRef, context: WakeContext) -> Fact {
     let end_ns = LOOK_NS - 1_000_000_000;
     let wake = Some(Wake { at_ns: end_ns, context, by, ..Wake::default() });
     let wait = Wait { thread, end_ns, place, wake, ..Wait::default() };
@@ -51,14 +51,14 @@ pub fn ended(thread: ThreadRef, place: Place, by: ThreadRef, context: WakeContex
 }
 
 /// A process that somebody began.
-pub fn child(pid: u32, parent_pid: u32) -> Fact {
+pub(crate) fn child(pid: u32, parent_pid: u32) -> Fact {
     let thread = ThreadRef { start_ns: 1, ..thread(pid, "job") };
     Fact { at_ns: 0, body: Body::Thread(Thread { thread, parent_pid, ..Thread::default() }) }
 }
 
 /// No arguments that matter.
-pub const NO_ARGS: [u64; 6] = [0; 6];
+pub(crate) const NO_ARGS: [u64; 6] = [0; 6];
 /// Those of a futex that is a lock, with waiters.
-pub const LOCK: [u64; 6] = [0x7000, 128, 2, 0, 0, 0];
+pub(crate) const LOCK: [u64; 6] = [0x7000, 128, 2, 0, 0, 0];
 /// Those of a futex that is a condition.
-pub const CONDITION: [u64; 6] = [0x7000, 128, 0, 0, 0, 0];
+pub(crate) const CONDITION: [u64; 6] = [0x7000, 128, 0, 0, 0, 0];

@@ -21,7 +21,7 @@ use crate::waits::WaitClass;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "cpu.affinity",
     title: "Threads are pinned to few CPUs while others idle",
     theory: "A thread runs only on the CPUs of its affinity mask, within the cpuset of its cgroup; children inherit \

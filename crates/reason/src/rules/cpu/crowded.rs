@@ -28,7 +28,7 @@ use crate::waits::WaitClass;
 use std::collections::BTreeSet;
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "cpu.crowded",
     title: "More threads are ready than there are CPUs",
     theory: "The scheduler deals the CPUs out among all threads that are ready. With more of them than CPUs each goes on more \

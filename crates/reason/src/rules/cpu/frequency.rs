@@ -35,7 +35,7 @@ static LOST_PER_SECOND_MIN: Threshold = Threshold::new(
 );
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "cpu.frequency",
     title: "The CPUs are held below what they can do",
     theory: "A CPU runs between the least and the most that its policy allows (scaling_min_freq, scaling_max_freq); a \

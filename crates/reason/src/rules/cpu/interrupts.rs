@@ -45,7 +45,7 @@ static LOST_PER_SECOND_MIN: Threshold = Threshold::new(
 );
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "cpu.interrupts",
     title: "Threads lose their CPUs to interrupts",
     theory: "What a card or a timer asks for is handled on the CPU that it interrupts, before any thread there. Packets \

@@ -19,7 +19,7 @@ use crate::threshold::Threshold;
 use std::cmp::Reverse;
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "cpu.kernel_work_on_isolated",
     title: "The kernel interrupts a thread on an isolated CPU",
     theory: "isolcpus keeps other programs off a CPU, not the kernel: each tick (CONFIG_HZ times a second) takes some microseconds and the \

@@ -23,7 +23,7 @@ mod whose;
 /// budget) comes before what it shares with others, and what takes a CPU from whoever may use it (the hypervisor,
 /// interrupts) before both. Less weight than usual comes before who has more of it, and that
 /// before plain too much work.
-pub static LADDER: &[&super::Rule] = &[
+pub(crate) static LADDER: &[&super::Rule] = &[
     &steal::RULE,
     &interrupts::RULE,
     &affinity::RULE,

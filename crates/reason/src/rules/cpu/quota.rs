@@ -21,7 +21,7 @@ use crate::waits::WaitClass;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "cpu.quota",
     title: "A cgroup has used up its CPU quota",
     theory: "A cgroup may be given CPU time per period (cpu.cfs_quota_us and cpu.cfs_period_us in cgroup v1, cpu.max in \

@@ -19,7 +19,7 @@ use crate::waits::WaitClass;
 use std::collections::BTreeMap;
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "cpu.rt_denied",
     title: "Real-time priority is refused",
     theory: "sched_setscheduler and sched_setattr refuse SCHED_FIFO and SCHED_RR with EPERM for two reasons. Without \

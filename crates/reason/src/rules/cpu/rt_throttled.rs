@@ -19,7 +19,7 @@ use crate::threshold::Threshold;
 use crate::waits::WaitClass;
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "cpu.rt_throttled",
     title: "Real-time threads have used up their budget",
     theory: "So that a real-time thread that never sleeps does not take the machine, all of them together may use only \

@@ -32,7 +32,7 @@ use crate::waits::WaitClass;
 use std::collections::BTreeSet;
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "cpu.saturated",
     title: "Others use up the CPUs",
     theory: "When more threads are ready than there are CPUs, the scheduler deals out time by thread and group, not by \

@@ -36,7 +36,7 @@ static LOST_MIN: Threshold = Threshold::new(
 );
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "cpu.steal",
     title: "The hypervisor has the CPUs",
     theory: "A virtual machine's CPU runs when the hypervisor lets it: a neighbour may have it, or the guest has used up what it \

@@ -29,7 +29,7 @@ use crate::waits::WaitClass;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "cpu.weight",
     title: "It was given less weight than those that have the CPUs",
     theory: "The scheduler deals out full CPUs by weight. A thread at nice 0 has 1024 parts, each step of the nice value is a \

@@ -64,7 +64,7 @@ static UNUSED: Threshold = Threshold::new(
 const FASTER: u64 = 16;
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "disk.cache_miss",
     title: "The cache in front of a slow disk misses most of what is asked",
     theory: "A disk cache (dm-cache, LVM's cache) keeps the blocks of a slow disk that are asked for most on a fast \

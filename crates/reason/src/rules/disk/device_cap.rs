@@ -48,7 +48,7 @@ static FLAT_BYTES: Threshold = Threshold::new(
 );
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "disk.device_cap",
     title: "The disk delivers a flat rate and no more",
     theory: "A device behind a limit (a cloud volume out of credits, a throttled virtual disk) completes a \

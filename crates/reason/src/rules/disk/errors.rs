@@ -37,7 +37,7 @@ static SHARE: Threshold = Threshold::new(
 );
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "disk.errors",
     title: "The disk answers requests with errors",
     theory: "A failing medium or path answers requests with an error status. The kernel retries, remaps or fails the \

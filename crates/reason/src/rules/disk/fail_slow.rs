@@ -95,7 +95,7 @@ static BUSY: Threshold = Threshold::new(
 const SAME_MOMENT_NS: Ns = 10_000_000;
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "disk.fail_slow",
     title: "The disk answers some requests far too slowly",
     theory: "Almost-broken devices retry, remap and reset inside: a few requests take a hundred times longer than \

@@ -29,7 +29,7 @@ static THROUGH_JOURNAL: Threshold = Threshold::new(
 );
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "disk.journal",
     title: "An fsync waits for a journal commit that carries somebody else's data",
     theory: "A journalling file system commits one transaction for everybody. With data=ordered (the default of ext4) the \

@@ -22,7 +22,7 @@ pub(crate) mod weight;
 mod wording;
 
 /// The rules of this area; the first that matches claims an end.
-pub static LADDER: &[&super::Rule] = &[
+pub(crate) static LADDER: &[&super::Rule] = &[
     &own_throttle::RULE,
     &errors::RULE,
     &fail_slow::RULE,

@@ -57,7 +57,7 @@ static MOSTLY: Threshold = Threshold::new(
 );
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "disk.own_throttle",
     title: "A cgroup's own I/O limit holds its requests back before the disk",
     theory: "A cgroup may be given a limit of operations or bytes a second on a device \

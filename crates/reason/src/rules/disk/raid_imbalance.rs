@@ -48,7 +48,7 @@ static WRITES: Threshold = Threshold::new(
 );
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "disk.raid_imbalance",
     title: "A mirror reads from some of its members only",
     theory: "A mirror has every block on several disks, yet a stream that reads on in order stays on one of them: \

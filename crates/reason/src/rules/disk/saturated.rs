@@ -26,7 +26,7 @@ static BUSY: Threshold = Threshold::new(
 );
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "disk.saturated",
     title: "A neighbour uses the disk up",
     theory: "A device serves a limited amount of work at a time. When one process asks for most of it, the requests \

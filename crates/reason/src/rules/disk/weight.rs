@@ -26,7 +26,7 @@ static HEAVIER: Threshold = Threshold::new(
 );
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "disk.weight",
     title: "A neighbour with a bigger I/O weight gets the disk first",
     theory: "Where the scheduler honours weights (bfq, io.cost), a busy disk is divided by the weights of the groups that want \

@@ -41,7 +41,7 @@ static COPYING: Threshold = Threshold::new(
 );
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "fs.copy_up",
     title: "The first write to a file of an image's layer copies the whole file",
     theory: "In an overlay (container images, live systems) the lower layers are never written. Who opens one of their \

@@ -17,7 +17,7 @@ use crate::rules::{Finds, Match, Refutation, Rule};
 use crate::waits::WaitClass;
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "fs.frozen",
     title: "Writers wait for a frozen file system",
     theory: "fsfreeze, and tools that take snapshots, stop all writes to a file system until it is thawed. Writers \

@@ -35,7 +35,7 @@ static QUICK_RATE: Threshold = Threshold::new(
 );
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "fs.fuse_daemon",
     title: "A FUSE file system's daemon does not answer",
     theory: "Operations on a FUSE mount are requests to a user process. Whoever opens, reads or locks a file there \

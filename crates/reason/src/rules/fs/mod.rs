@@ -9,4 +9,4 @@ pub(crate) mod frozen;
 pub(crate) mod fuse_daemon;
 
 /// The rules of this area; the first that matches claims an end.
-pub static LADDER: &[&super::Rule] = &[&copy_up::RULE, &frozen::RULE, &fuse_daemon::RULE];
+pub(crate) static LADDER: &[&super::Rule] = &[&copy_up::RULE, &frozen::RULE, &fuse_daemon::RULE];

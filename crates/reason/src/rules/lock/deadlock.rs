@@ -28,7 +28,7 @@ use std::collections::BTreeSet;
 const CIRCLE_MAX: usize = 16;
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "lock.deadlock",
     title: "Threads wait for each other's locks in a circle",
     theory: "Thread A holds one lock and waits for a second; thread B holds the second and waits for the first (the \

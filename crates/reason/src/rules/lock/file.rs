@@ -17,7 +17,7 @@ use crate::rules::{holder_doing, wait_words};
 use crate::waits::WaitClass;
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "lock.file",
     title: "A file lock is held by another process",
     theory: "A process that locks a file (flock, fcntl, a lease) makes every other one that wants a conflicting lock \

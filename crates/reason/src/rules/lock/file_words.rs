@@ -19,7 +19,7 @@ use crate::waits::WaitClass;
 const SHOWN_MAX: usize = 3;
 
 /// Who holds the lock of an end.
-pub struct Holders<'m> {
+pub(super) struct Holders<'m> {
     /// The line of the table, of the reading that says most: one with that holder, and the last of these.
     pub lock: Option<&'m FileLock>,
     /// The one that matters; none: nobody was seen.
@@ -34,7 +34,7 @@ pub struct Holders<'m> {
 
 impl<'m> Holders<'m> {
     /// Of an end that is a file lock.
-    pub fn of(measures: &'m Measures<'_>, end: &End) -> Self {
+    pub(super) fn of(measures: &'m Measures<'_>, end: &End) -> Self {
         let acts = wait_words::holder(measures, end);
         let has = |lock: &FileLock| {
             let pid = acts.as_ref().map(|it| it.pid);
@@ -85,7 +85,7 @@ impl<'m> Holders<'m> {
     }
 
     /// The main one by name, with its container where that is not the waiter's; else what stands for it.
-    pub fn name_or(&self, unknown: &str) -> String {
+    pub(super) fn name_or(&self, unknown: &str) -> String {
         self.main.as_ref().map_or_else(|| unknown.into(), |who| self.named(who))
     }
 
@@ -94,7 +94,7 @@ impl<'m> Holders<'m> {
     }
 
     /// What they do meanwhile, as sentences: `The holder sh 10 sleeps.`
-    pub fn sentences(&self, measures: &Measures<'_>, end: &End) -> String {
+    pub(super) fn sentences(&self, measures: &Measures<'_>, end: &End) -> String {
         let Some(main) = &self.main else { return self.unseen() };
         let by = self.named(main);
         let does = holder_doing::meanwhile(measures, end).does;
@@ -132,7 +132,7 @@ impl<'m> Holders<'m> {
     }
 
     /// The line of the lock table, with who has it.
-    pub fn evidence(&self) -> Option<Evidence> {
+    pub(super) fn evidence(&self) -> Option<Evidence> {
         let lock = self.lock?;
         let by = if self.all.is_empty() { "nobody that was seen".into() } else { self.names() };
         let held = format!("{} {} lock held by {by}", lock.kind, lock.access);
@@ -140,14 +140,14 @@ impl<'m> Holders<'m> {
     }
 
     /// All of them that still live.
-    pub fn alive(&self, measures: &Measures<'_>) -> Vec<ThreadRef> {
+    pub(super) fn alive(&self, measures: &Measures<'_>) -> Vec<ThreadRef> {
         let known = if self.all.is_empty() { self.main.as_slice() } else { &self.all };
         let alive = known.iter().filter(|it| !holder_doing::has_ended(measures.model, it));
         alive.cloned().collect()
     }
 
     /// The ways out for whoever waits for it.
-    pub fn ways_out(&self, measures: &Measures<'_>, end: &End) -> Vec<Remedy> {
+    pub(super) fn ways_out(&self, measures: &Measures<'_>, end: &End) -> Vec<Remedy> {
         let alive = self.alive(measures);
         let (Some(main), false) = (&self.main, alive.is_empty()) else {
             let text = match self.main {

@@ -24,7 +24,7 @@ use crate::waits::WaitClass;
 const WITH_WAITERS: u64 = 2;
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "lock.futex",
     title: "Threads wait for a lock that another thread holds",
     theory: "A mutex is a word in memory; a thread that finds it taken sleeps on it (futex). While one holder computes, \

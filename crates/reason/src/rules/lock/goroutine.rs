@@ -18,7 +18,7 @@ use crate::waits::WaitClass;
 use crate::waits::goroutines::{self, Waiting};
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "lock.goroutine",
     title: "Goroutines of a Go program wait for a mutex",
     theory: "A sync.Mutex is had by one goroutine at a time. While that one sleeps, asks another server or writes a file under it, \

@@ -38,7 +38,7 @@ static READINGS_MIN: Threshold = Threshold::new(
 );
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "lock.interpreter",
     title: "Threads wait for the lock of their interpreter",
     theory: "CPython and Ruby let one thread of a process run the program at a time. A thread that computes keeps this lock \

@@ -27,7 +27,7 @@ static LOST_MIN: Threshold = Threshold::new(
 );
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "lock.kernel",
     title: "Threads wait for a lock inside the kernel that another thread holds",
     theory: "The kernel guards a directory's entries, an inode, a process's mappings, a mounted file system, the list of network \

@@ -32,7 +32,7 @@ static SLOW_MIN: Threshold = Threshold::new(
 );
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "lock.kernel_spin",
     title: "CPUs spin in the kernel for one of its locks",
     theory: "The kernel guards what takes less than a microsecond with spin locks: whoever finds one taken busy-waits until \

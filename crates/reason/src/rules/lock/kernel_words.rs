@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 const CALLS_SHOWN_MAX: usize = 3;
 
 /// `the lock of directory /var/spool`.
-pub fn phrase(model: &Model, end: &End) -> String {
+pub(super) fn phrase(model: &Model, end: &End) -> String {
     let name = model.name_of(&end.object).name;
     match &end.object {
         Object::Inode(_, InodePart::Directory) => format!("the lock of directory {name}"),
@@ -27,7 +27,7 @@ pub fn phrase(model: &Model, end: &End) -> String {
 }
 
 /// The main holder, with how many of its name hold the lock beside it: a program that is run again and again.
-pub fn holders(measures: &Measures<'_>, end: &End, main: Option<&ThreadRef>) -> String {
+pub(super) fn holders(measures: &Measures<'_>, end: &End, main: Option<&ThreadRef>) -> String {
     let Some(main) = main else { return "another thread".into() };
     let others =
         end.holders.keys().filter(|pid| **pid != main.pid && !end.victims.contains_key(pid));
@@ -39,7 +39,7 @@ pub fn holders(measures: &Measures<'_>, end: &End, main: Option<&ThreadRef>) -> 
 }
 
 /// Whether the kernel reported which lock it is, and not the stack alone.
-pub fn is_reported(measures: &Measures<'_>, end: &End) -> bool {
+pub(super) fn is_reported(measures: &Measures<'_>, end: &End) -> bool {
     let mut waits = measures.waits();
     waits.any(|wait| {
         wait.class == end.class && wait.object == end.object && wait.place.lock.is_some()
@@ -47,7 +47,7 @@ pub fn is_reported(measures: &Measures<'_>, end: &End) -> bool {
 }
 
 /// ` in openat, unlink`: the system calls that wait; nothing where it is none.
-pub fn calls(measures: &Measures<'_>, end: &End) -> String {
+pub(super) fn calls(measures: &Measures<'_>, end: &End) -> String {
     let waits =
         measures.waits().filter(|wait| wait.class == end.class && wait.object == end.object);
     let named: BTreeSet<&str> =
@@ -57,7 +57,7 @@ pub fn calls(measures: &Measures<'_>, end: &End) -> String {
 }
 
 /// The ways out.
-pub fn ways_out(end: &End, holder: Option<&ThreadRef>) -> Vec<Remedy> {
+pub(super) fn ways_out(end: &End, holder: Option<&ThreadRef>) -> Vec<Remedy> {
     let mut ways = Vec::new();
     let text = match &end.object {
         Object::Inode(_, InodePart::Directory) => {

@@ -18,7 +18,7 @@ use crate::rules::{holder_doing, wait_words};
 use crate::waits::WaitClass;
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "lock.lease",
     title: "An open waits for a lease that its holder does not give up",
     theory: "A lease promises its holder a signal before anybody else opens the file. Until the holder answers by \

@@ -20,7 +20,7 @@ pub(crate) mod row;
 mod stuck;
 
 /// The rules of this area; the first that matches claims an end.
-pub static LADDER: &[&super::Rule] = &[
+pub(crate) static LADDER: &[&super::Rule] = &[
     &deadlock::RULE,
     &lease::RULE,
     &file::RULE,

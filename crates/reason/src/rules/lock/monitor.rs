@@ -23,7 +23,7 @@ use crate::waits::WaitClass;
 use crate::waits::user_stack;
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "lock.monitor",
     title: "Threads of a Java program wait for a monitor or a lock",
     theory: "A method that is synchronized is entered by one thread at a time, and a ReentrantLock is had by one. While the holder \

@@ -21,7 +21,7 @@ use crate::rules::{holder_doing, refusal_words};
 use crate::waits::WaitClass;
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "lock.polled",
     title: "A lock that is taken is tried again and again",
     theory: "A program that must not hang does not let the kernel make it wait: it tries the lock (F_SETLK, LOCK_NB), or makes \

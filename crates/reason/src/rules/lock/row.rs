@@ -24,7 +24,7 @@ use crate::rules::{Finds, Match, Refutation, Rule, ask, culprit};
 use std::sync::Arc;
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "lock.row",
     title: "A session of a server waits for a lock that another session holds",
     theory: "A database gives a lock on a row, a table or a name to a session until its transaction ends. Whoever wants the \

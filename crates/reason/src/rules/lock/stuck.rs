@@ -26,7 +26,7 @@ const OPERATION: u64 = 127;
 const WAITS: [u64; 3] = [0, 9, 6];
 
 /// The waits of all threads of a process.
-pub struct Stuck<'m> {
+pub(super) struct Stuck<'m> {
     /// For locks.
     pub locks: Vec<&'m WaitSpan>,
     /// For anything else inside it: the end of a thread, a condition.
@@ -34,7 +34,7 @@ pub struct Stuck<'m> {
 }
 
 /// Each such process.
-pub fn processes<'m>(measures: &'m Measures<'m>) -> Vec<Stuck<'m>> {
+pub(super) fn processes<'m>(measures: &'m Measures<'m>) -> Vec<Stuck<'m>> {
     let model = measures.model;
     let mut standing: BTreeMap<u32, BTreeMap<u32, &WaitSpan>> = BTreeMap::new();
     for wait in measures.waits().filter(|wait| stands_for_good(measures, wait)) {

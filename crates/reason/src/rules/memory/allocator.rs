@@ -21,7 +21,7 @@ use crate::waits::span::WaitSpan;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "memory.allocator",
     title: "Threads wait for the lock of their memory allocator",
     theory: "malloc() and free() take memory from an arena, and an arena has one lock. With fewer arenas than threads \

@@ -21,7 +21,7 @@ use crate::threshold::Threshold;
 use std::collections::BTreeMap;
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "memory.compaction",
     title: "A program makes room for a long block of memory, because what is free lies in pieces",
     theory: "A huge page needs 512 free pages side by side, a jumbo frame or a large kernel buffer some. Where free memory lies \

@@ -34,7 +34,7 @@ pub(super) struct Cost {
 }
 
 impl Cost {
-    pub fn of(measures: &Measures<'_>, spent: &Spent, reads_back: bool) -> Self {
+    pub(super) fn of(measures: &Measures<'_>, spent: &Spent, reads_back: bool) -> Self {
         let path_seconds =
             measures.is_command().then(|| measures.memory_seconds_on_path(spent, reads_back));
         let all = || spent.values().map(|loss| loss.seconds(reads_back)).sum();
@@ -46,7 +46,7 @@ impl Cost {
     }
 
     /// Whether it is worth a finding.
-    pub fn matters(&self, measures: &Measures<'_>) -> bool {
+    pub(super) fn matters(&self, measures: &Measures<'_>) -> bool {
         let wall = measures.wall_seconds().max(1e-9);
         let of = if measures.is_command() { wall } else { self.demand_seconds };
         self.seconds >= LOST_PER_SECOND_MIN.value * wall

@@ -21,7 +21,7 @@ use crate::waits::WaitClass;
 use std::collections::BTreeMap;
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "memory.dirty_throttle",
     title: "Writers are paused at the dirty page limit",
     theory: "A buffered write goes into memory and is written to disk later. When the pages that wait for that (dirty, \

@@ -18,7 +18,7 @@ use crate::rules::{Claim, Finds, Losses, Match, Refutation, Rule, Step, culprit}
 use crate::threshold::Threshold;
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "memory.fault_storm",
     title: "A program gives its memory back and takes it again, page by page",
     theory: "Memory from the kernel arrives one page at a time, at the first touch: an exception, a free page, zeroing, a \

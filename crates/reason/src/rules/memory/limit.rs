@@ -24,7 +24,7 @@ use crate::rules::{Finds, Losses, Match, Refutation, Rule, Step};
 use crate::threshold::Threshold;
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "memory.limit",
     title: "A cgroup's memory limit is too small for what it does",
     theory: "Whatever a cgroup allocates beyond its limit must first be freed inside the group. File pages are dropped \

@@ -23,7 +23,7 @@ pub(crate) mod thrash;
 /// The rules of this area; the first that matches claims an end. Who fills memory, with what he needs once or at all,
 /// comes before the limit that he fills. Then the limit of a group: what it makes its members wait for is an effect, and who was killed at
 /// it was killed for it. So it is with what they swap.
-pub static LADDER: &[&super::Rule] = &[
+pub(crate) static LADDER: &[&super::Rule] = &[
     &thrash::RULE,
     &reclaim::RULE,
     &limit::RULE,

@@ -17,7 +17,7 @@ use crate::rules::{Finds, Losses, Match, Refutation, Rule, culprit};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "memory.oom_kill",
     title: "A process was killed for want of memory",
     theory: "Where an allocation must be met and nothing more can be freed, the kernel kills the process that has most memory \

@@ -19,7 +19,7 @@ use crate::rules::wording::{Evidence, Remedy, Wording};
 use crate::rules::{Finds, Losses, Match, Refutation, Rule, Step, culprit};
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "memory.reclaim",
     title: "A program has to make room for what a neighbour takes of the memory that both share",
     theory: "Where no page is free, whoever asks for one must free some first (direct reclaim): of the group whose limit is met, \
@@ -217,7 +217,7 @@ fn remedy(measures: &Measures<'_>, filler: &Filler<'_>) -> Remedy {
 }
 
 #[cfg(test)]
-pub mod tests {
+pub(crate) mod tests {
     use crate::answer::explain;
     use crate::answer::report::Finding;
     use crate::facts::*;
@@ -227,7 +227,7 @@ pub mod tests {
     const LIMIT: u64 = 128 * MIB;
 
     /// Process 10 makes room for so many seconds; 20 writes. Each in a group of its own below one that is at its limit.
-    pub struct Look {
+    pub(crate) struct Look {
         reclaim_seconds: f64,
         own_mib: u64,
         written_mib: [u64; 2],
@@ -236,7 +236,7 @@ pub mod tests {
         group_mib: u64,
     }
 
-    pub fn filled() -> Look {
+    pub(crate) fn filled() -> Look {
         Look {
             reclaim_seconds: 3.0,
             own_mib: 4,
@@ -311,7 +311,7 @@ pub mod tests {
         facts
     }
 
-    pub fn found(look: &Look, code: &str) -> Option<Finding> {
+    pub(crate) fn found(look: &Look, code: &str) -> Option<Finding> {
         explain(facts(look)).findings.into_iter().find(|finding| finding.code == code)
     }
 

@@ -18,7 +18,7 @@ use crate::threshold::Threshold;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "memory.remote_node",
     title: "A program runs on one node, and its memory comes from another",
     theory: "Where a machine has several nodes, each CPU reaches the memory of its own sooner. A cpuset that allows CPUs of one node and memory \

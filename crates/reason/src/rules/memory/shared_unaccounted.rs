@@ -18,7 +18,7 @@ use crate::rules::{Finds, Match, Refutation, Rule, culprit};
 use crate::threshold::Threshold;
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "memory.shared_unaccounted",
     title: "Shared memory is held that no process's size shows",
     theory: "Shared anonymous memory (a shared mapping of /dev/zero, a memfd, System V or POSIX shared memory) belongs \

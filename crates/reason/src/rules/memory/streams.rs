@@ -55,12 +55,12 @@ pub(super) struct Stream<'m> {
 
 impl Stream<'_> {
     /// What its reclaim dropped of others and they read again, bytes.
-    pub fn displaced_bytes(&self) -> u64 {
+    pub(super) fn displaced_bytes(&self) -> u64 {
         self.readers.values().map(|reader| self.displaced_of(reader)).sum()
     }
 
     /// The same of a group's members.
-    pub fn displaced_in(&self, measures: &Measures<'_>, group: &Cgroup) -> u64 {
+    pub(super) fn displaced_in(&self, measures: &Measures<'_>, group: &Cgroup) -> u64 {
         let is_inside =
             |it: &&&Reader| is_member(measures.model, &measures.ancestry, &it.process, group);
         self.readers.values().filter(is_inside).map(|reader| self.displaced_of(reader)).sum()

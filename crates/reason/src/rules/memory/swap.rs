@@ -31,7 +31,7 @@ static GOES_OUT_MIN: Threshold = Threshold::new(
 );
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "memory.swap",
     title: "A program waits for memory that was swapped out",
     theory: "When memory is short, the kernel writes pages that were not used lately to swap. The first touch of such a page is a fault \

@@ -27,7 +27,7 @@ use crate::rules::{Finds, Losses, Match, Refutation, Rule, Step, culprit};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "memory.thrash",
     title: "A neighbour's stream drops from memory what a program reads again and again",
     theory: "Pages of files stay in memory until somebody else needs the room. A process that reads or writes a stream needs each \

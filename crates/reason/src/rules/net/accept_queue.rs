@@ -37,7 +37,7 @@ static WAITED: Threshold = Threshold::new(
 );
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "net.accept_queue",
     title: "A server does not accept its connections",
     theory: "The kernel completes connections on its own and queues them until the program accepts them. If the \

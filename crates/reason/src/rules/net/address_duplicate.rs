@@ -19,7 +19,7 @@ use crate::rules::{Finds, Losses, Match, Refutation, Rule};
 use crate::waits::WaitClass;
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "net.address_duplicate",
     title: "An address of this host is taken by another, and cannot be used",
     theory: "Before it uses an address of IPv6 the kernel asks the link whether somebody has it (duplicate address detection). If an \

@@ -42,7 +42,7 @@ static OVERLOAD: Threshold = Threshold::new(
 );
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "net.backlog_full",
     title: "A CPU's queue of packets is full, and drops them",
     theory: "A packet that comes in is put into a queue of the CPU that is to handle it, of at most net.core.netdev_max_backlog packets. A \

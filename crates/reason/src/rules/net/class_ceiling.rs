@@ -22,7 +22,7 @@ use crate::rules::wording::{Culprit, Evidence, Remedy, Wording};
 use crate::rules::{Finds, Losses, Match, Refutation, Rule};
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "net.class_ceiling",
     title: "A traffic class is at its ceiling",
     theory: "A shaper such as HTB divides a link into classes; none may send more than its ceiling, even if the \

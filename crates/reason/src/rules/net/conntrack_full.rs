@@ -34,7 +34,7 @@ static FULL: Threshold = Threshold::new(
 );
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "net.conntrack_full",
     title: "The table of connections is full: new ones are dropped",
     theory: "Where a rule asks for the state of a connection, or addresses are translated, the kernel keeps an entry of each. There is \

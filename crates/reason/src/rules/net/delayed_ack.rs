@@ -46,7 +46,7 @@ static COUNTED_MIN: Threshold = Threshold::new(
 );
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "net.delayed_ack",
     title: "Small writes wait for acknowledgements that are put off",
     theory: "Nagle's algorithm sends a small segment only when all before it is acknowledged. A program that writes a question \

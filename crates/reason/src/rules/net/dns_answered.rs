@@ -45,7 +45,7 @@ pub(super) struct Answers<'a> {
 
 impl<'a> Answers<'a> {
     /// Of a server.
-    pub fn of(measures: &'a Measures<'_>, server: Option<SocketAddr>) -> Self {
+    pub(super) fn of(measures: &'a Measures<'_>, server: Option<SocketAddr>) -> Self {
         let mut answers = Self::default();
         let questions = server.and_then(|server| measures.dns_answers.get(&server));
         for question in questions.into_iter().flatten() {
@@ -66,7 +66,7 @@ impl<'a> Answers<'a> {
     }
 
     /// Mean time to an answer.
-    pub fn mean(&self) -> f64 {
+    pub(super) fn mean(&self) -> f64 {
         self.seconds.iter().sum::<f64>() / self.seconds.len().max(1) as f64
     }
 }

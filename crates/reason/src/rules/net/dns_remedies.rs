@@ -41,7 +41,7 @@ pub(super) struct Asker<'e> {
 
 impl<'e> Asker<'e> {
     /// Of an end: whose wait names it.
-    pub fn of(measures: &Measures<'_>, end: &'e End) -> Self {
+    pub(super) fn of(measures: &Measures<'_>, end: &'e End) -> Self {
         let thread = &end.links[end.named].who;
         let asked = end.links[..end.named].iter().any(|link| link.class == WaitClass::Dns);
         let forwards = thread.pid != end.first_victim().pid && (asked || serves(measures, thread));

@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "net.dns_timeout",
     title: "A name server does not answer, or answers late",
     theory: "A resolver sends a question and waits; with no answer it asks again after its timeout (5 s unless \

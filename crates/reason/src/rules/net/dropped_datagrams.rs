@@ -16,28 +16,28 @@ use crate::threshold::Threshold;
 use crate::waits::WaitClass;
 
 /// Drops a second that count.
-pub static DROPS: Threshold = Threshold::new(
+pub(super) static DROPS: Threshold = Threshold::new(
     10.0,
     "1/s",
     "datagrams dropped at the socket: fewer are a burst now and then",
     "chosen: one of a hundred clients that ask ten times a second",
 );
 /// Part of the socket's drops that its namespace must have counted.
-pub static COUNTED: Threshold = Threshold::new(
+pub(super) static COUNTED: Threshold = Threshold::new(
     0.5,
     "1",
     "full receive buffers that the namespace counts, for each drop of the socket, which a filter may make too",
     "chosen: the greater part",
 );
 /// Part of the drops that is read meanwhile.
-pub static READS: Threshold = Threshold::new(
+pub(super) static READS: Threshold = Threshold::new(
     0.01,
     "1",
     "datagrams read for each one dropped, from which the program reads on",
     "chosen: one for each hundred, which other sockets of the namespace may have read",
 );
 /// Part of the arrivals that is dropped.
-pub static SERIOUS: Threshold = Threshold::new(
+pub(super) static SERIOUS: Threshold = Threshold::new(
     0.05,
     "1",
     "part of the arriving datagrams that is dropped, from which it is worth a warning although nobody is seen to wait",
@@ -45,7 +45,7 @@ pub static SERIOUS: Threshold = Threshold::new(
 );
 
 /// Sockets of the target, or that somebody of it waits for, which drop enough to matter.
-pub fn dropping<'m>(measures: &'m Measures<'m>) -> impl Iterator<Item = &'m Dropping<'m>> {
+pub(super) fn dropping<'m>(measures: &'m Measures<'m>) -> impl Iterator<Item = &'m Dropping<'m>> {
     measures.datagram_drops.iter().filter(|one| {
         let agreed = one.dropped >= DROPS.value && one.counted >= COUNTED.value * one.dropped;
         agreed
@@ -55,17 +55,17 @@ pub fn dropping<'m>(measures: &'m Measures<'m>) -> impl Iterator<Item = &'m Drop
 }
 
 /// The program reads on while others are dropped.
-pub fn reads(one: &Dropping<'_>) -> bool {
+pub(super) fn reads(one: &Dropping<'_>) -> bool {
     one.read >= READS.value * one.dropped
 }
 
 /// Part of the arriving datagrams that is dropped.
-pub fn dropped_part(one: &Dropping<'_>) -> f64 {
+pub(super) fn dropped_part(one: &Dropping<'_>) -> f64 {
     one.dropped / (one.dropped + one.read).max(1e-9)
 }
 
 /// The match of either rule: who waits for answers loses, and mostly nobody of this host is seen to wait.
-pub fn matched<'m>(
+pub(super) fn matched<'m>(
     measures: &'m Measures<'m>,
     ends: &'m [End],
     one: &'m Dropping<'m>,

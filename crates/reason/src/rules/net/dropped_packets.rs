@@ -20,14 +20,14 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 /// The wait that a lost packet makes.
-pub static LOST_ONE: Threshold = Threshold::new(
+pub(super) static LOST_ONE: Threshold = Threshold::new(
     0.2,
     "s",
     "the longest wait: TCP sends a packet again after this time at the earliest, so a shorter wait is for something else",
     "TCP_RTO_MIN (include/net/tcp.h)",
 );
 /// Part of the look that is lost.
-pub static NOTICED: Threshold = Threshold::new(
+pub(super) static NOTICED: Threshold = Threshold::new(
     0.05,
     "1",
     "seconds lost for each second of the look: what costs less is a moment",
@@ -35,14 +35,14 @@ pub static NOTICED: Threshold = Threshold::new(
 );
 
 /// Drops a second that count where nobody is seen to wait.
-pub static DROPS: Threshold = Threshold::new(
+pub(super) static DROPS: Threshold = Threshold::new(
     10.0,
     "1/s",
     "packets dropped: fewer are a burst now and then",
     "chosen, as for datagrams: one of a hundred clients that ask ten times a second",
 );
 /// Part of the packets that is dropped.
-pub static SERIOUS: Threshold = Threshold::new(
+pub(super) static SERIOUS: Threshold = Threshold::new(
     0.05,
     "1",
     "part of the packets that is dropped, from which it is worth a warning although nobody is seen to wait",
@@ -50,7 +50,7 @@ pub static SERIOUS: Threshold = Threshold::new(
 );
 
 /// An end whose packets were dropped.
-pub struct Losing<'m> {
+pub(super) struct Losing<'m> {
     /// Index into the ends.
     pub end: usize,
     /// Whom it is about.
@@ -64,7 +64,11 @@ pub struct Losing<'m> {
 }
 
 /// Ends of which packets were dropped for a reason.
-pub fn losing<'m>(measures: &'m Measures<'m>, ends: &[End], reason: &str) -> Vec<Losing<'m>> {
+pub(super) fn losing<'m>(
+    measures: &'m Measures<'m>,
+    ends: &[End],
+    reason: &str,
+) -> Vec<Losing<'m>> {
     let mut all = Vec::new();
     for (at, end) in ends.iter().enumerate() {
         let kinds = [EndKind::Remote, EndKind::Link, EndKind::Sleep];
@@ -119,7 +123,7 @@ fn connects(end: &End, socket: Option<&InetRef>) -> bool {
 
 /// `for a connection to 10.0.0.1:80`, `for an answer of 10.0.0.1:53 and 2 other addresses`: of the first, with all to which the
 /// same happens.
-pub fn waited_for(first: &Losing<'_>, all: &[Losing<'_>]) -> String {
+pub(super) fn waited_for(first: &Losing<'_>, all: &[Losing<'_>]) -> String {
     let addresses: BTreeSet<SocketAddr> = all.iter().map(|losing| losing.remote).collect();
     let what = if first.connects { "a connection to" } else { "an answer of" };
     match addresses.len() {
@@ -132,20 +136,24 @@ pub fn waited_for(first: &Losing<'_>, all: &[Losing<'_>]) -> String {
 }
 
 /// Who waits for what, as the begin of a sentence: of the end that most is lost to.
-pub fn losers(measures: &Measures<'_>, ends: &[End], losing: &[Losing<'_>]) -> Option<String> {
+pub(super) fn losers(
+    measures: &Measures<'_>,
+    ends: &[End],
+    losing: &[Losing<'_>],
+) -> Option<String> {
     let most = |it: &&Losing<'_>| (ends[it.end].seconds * 1e9) as u64;
     let first = losing.iter().max_by_key(most)?;
     Some(format!("{} {}", who_waits(measures, &ends[first.end]), waited_for(first, losing)))
 }
 
 /// Processes of this host that sent what was dropped.
-pub fn senders<'m>(places: &[&'m PacketDrops]) -> impl Iterator<Item = &'m ThreadRef> {
+pub(super) fn senders<'m>(places: &[&'m PacketDrops]) -> impl Iterator<Item = &'m ThreadRef> {
     let flows: Vec<&'m DroppedFlow> = places.iter().flat_map(|it| &it.flows).collect();
     flows.into_iter().filter_map(|flow| flow.sender.as_ref())
 }
 
 /// The flow of most of what was dropped, and its part, if it is the greater part.
-pub fn main_flow<'m>(places: &[&'m PacketDrops]) -> Option<(&'m DroppedFlow, f64)> {
+pub(super) fn main_flow<'m>(places: &[&'m PacketDrops]) -> Option<(&'m DroppedFlow, f64)> {
     let all: u64 = places.iter().map(|it| it.packets).sum();
     let most = places.iter().flat_map(|it| &it.flows).max_by_key(|flow| flow.packets)?;
     // A flow of thousands is an estimate.
@@ -154,7 +162,7 @@ pub fn main_flow<'m>(places: &[&'m PacketDrops]) -> Option<(&'m DroppedFlow, f64
 }
 
 /// A match that claims whoever waits for what was dropped; where nobody does, it is worth a warning if so much is lost.
-pub fn matched<'m>(
+pub(super) fn matched<'m>(
     measures: &Measures<'_>,
     ends: &[End],
     new: Match<'m>,

@@ -22,10 +22,10 @@ use crate::rules::{Finds, Match, Refutation, Rule};
 use std::collections::BTreeMap;
 
 /// What the kernel calls it.
-pub const REASON: &str = "NETFILTER_DROP";
+pub(crate) const REASON: &str = "NETFILTER_DROP";
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "net.filter_drop",
     title: "The packet filter of this host drops what somebody waits for",
     theory: "nftables and iptables look at each packet as it comes, is passed on, or leaves. One that a rule drops is gone without a \

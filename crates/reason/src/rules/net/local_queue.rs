@@ -42,7 +42,7 @@ static COPED: Threshold = Threshold::new(
 );
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "net.local_queue",
     title: "A packet queue of this host never empties",
     theory: "What leaves by an interface passes its queueing discipline. If more is sent than the shaper or the \

@@ -31,7 +31,7 @@ static LOST: Threshold = Threshold::new(
 );
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "net.loss",
     title: "Segments are lost on the way to a peer",
     theory: "A lost segment is sent again after three later ones were acknowledged, or after a timeout of 200 ms \

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Only those who belong to what is looked at. Of a command, what its path waited for them: who merely brushed it, and loses
 /// much elsewhere, is no loss of the command's.
-pub fn in_target(measures: &Measures<'_>, losses: Losses) -> Losses {
+pub(super) fn in_target(measures: &Measures<'_>, losses: Losses) -> Losses {
     let model = measures.model;
     if !measures.is_command() {
         let wanted = |pid: &u32, of: &(ThreadRef, f64)| {
@@ -37,12 +37,12 @@ pub fn in_target(measures: &Measures<'_>, losses: Losses) -> Losses {
 }
 
 /// Who loses most.
-pub fn most(losses: &Losses) -> Option<&(ThreadRef, f64)> {
+pub(super) fn most(losses: &Losses) -> Option<&(ThreadRef, f64)> {
     losses.values().max_by(|a, b| a.1.total_cmp(&b.1))
 }
 
 /// A match with losses of a measure, and a chain from who loses most to who holds the object.
-pub fn of_measure<'m>(
+pub(super) fn of_measure<'m>(
     measures: &Measures<'_>,
     mut matched: Match<'m>,
     object: Object,

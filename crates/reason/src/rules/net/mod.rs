@@ -51,7 +51,7 @@ mod who_waits;
 mod writers;
 
 /// The rules of this area; the first that matches claims an end.
-pub static LADDER: &[&super::Rule] = &[
+pub(crate) static LADDER: &[&super::Rule] = &[
     &accept_queue::RULE,
     &conntrack_full::RULE,
     &filter_drop::RULE,

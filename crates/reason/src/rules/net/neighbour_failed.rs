@@ -45,7 +45,7 @@ const NUD_INCOMPLETE: u16 = 0x01;
 const NUD_FAILED: u16 = 0x20;
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "net.neighbour_failed",
     title: "A host or gateway of the local link does not answer",
     theory: "Before a packet leaves by Ethernet the kernel asks the link who has its next hop: the address itself, or the \

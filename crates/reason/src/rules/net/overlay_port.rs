@@ -32,7 +32,7 @@ const NO_SOCKET: &str = "NO_SOCKET";
 const STANDARD: u16 = 4_789;
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "net.overlay_port",
     title: "The two ends of a tunnel use different ports",
     theory: "A VXLAN tunnel puts frames into UDP packets and sends them to one port of the other end. Linux uses 8472 unless it is told \

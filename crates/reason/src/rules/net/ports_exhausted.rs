@@ -33,7 +33,7 @@ static TAKEN: Threshold = Threshold::new(
 );
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "net.ports_exhausted",
     title: "No port is left for another connection to the same address",
     theory: "A connection is known by its two addresses and two ports. The port at this end is taken out of net.ipv4.ip_local_port_range, \

@@ -48,7 +48,7 @@ static ANSWERS_MIN: Threshold = Threshold::new(
 );
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "net.proxy_queue",
     title: "A proxy keeps questions in its own queue, for its upstream's connections are taken",
     theory: "A proxy or a pool that may ask its upstream only so much at a time keeps every further question until an answer \

@@ -31,7 +31,7 @@ fn by(tc: &ToolWithin, last: &QdiscSample, text: &str, words: &str, undo: &str) 
 
 /// A queue for each flow in place of a plain one. Only what is put back whole can be replaced: with any other kind
 /// its settings, classes or filters would be lost.
-pub fn apart(tc: &ToolWithin, last: &QdiscSample) -> Option<Remedy> {
+pub(super) fn apart(tc: &ToolWithin, last: &QdiscSample) -> Option<Remedy> {
     let device = words::shell(&last.interface);
     let limit = last.limit.map_or_else(String::new, |limit| format!(" limit {limit}"));
     let (place, before) = match last.kind.as_str() {
@@ -47,7 +47,7 @@ pub fn apart(tc: &ToolWithin, last: &QdiscSample) -> Option<Remedy> {
 }
 
 /// The delay taken away. `change` leaves what it is not given, but for limit, delay, losses and duplicates.
-pub fn undelayed(tc: &ToolWithin, held: &QdiscSample) -> Remedy {
+pub(super) fn undelayed(tc: &ToolWithin, held: &QdiscSample) -> Remedy {
     let (Some(without), Some(with)) = (netem(held, None, false), netem(held, None, true)) else {
         return Remedy {
             text: format!(
@@ -94,7 +94,7 @@ fn netem(last: &QdiscSample, limit: Option<u64>, delay: bool) -> Option<String> 
 /// Where flows cannot be kept apart, a queue no longer than a good one: two frames, or what leaves within CoDel's target,
 /// and half a frame more, in which small packets still find room when a full one does not. netem counts packets, those
 /// that it holds for its delay too.
-pub fn shorter(tc: &ToolWithin, queue: &Queue<'_>, seconds: f64) -> Option<Remedy> {
+pub(super) fn shorter(tc: &ToolWithin, queue: &Queue<'_>, seconds: f64) -> Option<Remedy> {
     let last = queue.last;
     let (rate, limit) = (last.rate_bytes?, last.limit?);
     let wanted = TARGET.value + queue.delay_seconds();

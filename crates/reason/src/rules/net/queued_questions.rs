@@ -19,7 +19,7 @@ const AT_ONCE_NS: Ns = 20_000_000;
 
 /// A process that keeps questions.
 #[derive(Debug)]
-pub struct Keeper {
+pub(super) struct Keeper {
     /// The process.
     pub pid: u32,
     /// Whom it passes questions on to.
@@ -36,7 +36,7 @@ pub struct Keeper {
 
 /// A question that was not passed on at once.
 #[derive(Debug, Clone)]
-pub struct Question {
+pub(super) struct Question {
     /// Who asked.
     pub clients: BTreeSet<u32>,
     /// When.
@@ -49,13 +49,13 @@ pub struct Question {
 
 impl Question {
     /// How long it was kept, seconds.
-    pub fn seconds(&self) -> f64 {
+    pub(super) fn seconds(&self) -> f64 {
         self.to_ns.saturating_sub(self.from_ns) as f64 / 1e9
     }
 }
 
 /// Everybody who keeps questions.
-pub fn keepers(measures: &Measures<'_>) -> Vec<Keeper> {
+pub(super) fn keepers(measures: &Measures<'_>) -> Vec<Keeper> {
     let debts = measures.graph.debts();
     let mut pids: Vec<u32> =
         debts.owes.keys().copied().filter(|pid| debts.awaits.contains_key(pid)).collect();

@@ -21,7 +21,7 @@ use crate::waits::WaitClass;
 use std::net::SocketAddr;
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "net.receiver_limited",
     title: "A TCP sender waits for a slow reader",
     theory: "A receiver announces how much room its buffer has left. If its program reads slower than the sender \

@@ -36,7 +36,7 @@ static GROWN_SECONDS: Threshold = Threshold::new(
 );
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "net.remote_queue",
     title: "Packets wait in a queue beyond this host",
     theory: "A sender fills the slowest hop of its path. If that hop is a modem, router or switch with a large \

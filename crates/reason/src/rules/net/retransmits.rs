@@ -7,14 +7,14 @@ use crate::measure::tcp_stream::Stream;
 use crate::threshold::Threshold;
 
 /// Segments sent again from which losses are no accident.
-pub static LEAST_AGAIN: Threshold = Threshold::new(
+pub(super) static LEAST_AGAIN: Threshold = Threshold::new(
     5.0,
     "1",
     "segments sent again in the look, from which losses are no accident",
     "chosen: one burst loses two or three",
 );
 /// Part of the segments that no queue loses.
-pub static HEAVY_LOSS: Threshold = Threshold::new(
+pub(super) static HEAVY_LOSS: Threshold = Threshold::new(
     0.02,
     "1",
     "segments sent again for each one delivered: a queue that overflows now and then loses far less, for CUBIC fills it for \
@@ -23,6 +23,6 @@ pub static HEAVY_LOSS: Threshold = Threshold::new(
 );
 
 /// At least this part of its segments had to be sent again, and not by accident.
-pub fn loses(stream: &Stream<'_>, part: &Threshold) -> bool {
+pub(super) fn loses(stream: &Stream<'_>, part: &Threshold) -> bool {
     f64::from(stream.change.retransmits) >= LEAST_AGAIN.value && stream.sent_again() >= part.value
 }

@@ -10,30 +10,30 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 /// What is found in a look of five seconds.
-pub fn findings(facts: Vec<Fact>) -> Vec<Finding> {
+pub(crate) fn findings(facts: Vec<Fact>) -> Vec<Finding> {
     let mut all = host();
     all.extend(facts);
     crate::answer::explain(all).findings
 }
 
 /// Codes of what is more than a note.
-pub fn codes(facts: Vec<Fact>) -> Vec<String> {
+pub(crate) fn codes(facts: Vec<Fact>) -> Vec<String> {
     let above = |f: &Finding| f.severity > Severity::Note;
     findings(facts).into_iter().filter(above).map(|f| f.code).collect()
 }
 
 /// Whether a rule says something above a note.
-pub fn says(code: &str, facts: Vec<Fact>) -> bool {
+pub(crate) fn says(code: &str, facts: Vec<Fact>) -> bool {
     codes(facts).iter().any(|said| said == code)
 }
 
 /// An address.
-pub fn address(text: &str) -> SocketAddr {
+pub(crate) fn address(text: &str) -> SocketAddr {
     text.parse().expect("an address")
 }
 
 /// A socket; `state` as the kernel numbers it: 1 established, 2 being connected, 10 listens.
-pub fn inet(protocol: &str, ino: u64, local: &str, remote: &str, state: u8) -> ObjectRef {
+pub(crate) fn inet(protocol: &str, ino: u64, local: &str, remote: &str, state: u8) -> ObjectRef {
     ObjectRef::Inet(InetRef {
         ino,
         netns: 1,
@@ -45,7 +45,14 @@ pub fn inet(protocol: &str, ino: u64, local: &str, remote: &str, state: u8) -> O
 }
 
 /// A wait in a system call from one time to another, both in tenths of a second.
-pub fn wait(pid: u32, comm: &str, syscall: &str, object: ObjectRef, from: u64, to: u64) -> Fact {
+pub(crate) fn wait(
+    pid: u32,
+    comm: &str,
+    syscall: &str,
+    object: ObjectRef,
+    from: u64,
+    to: u64,
+) -> Fact {
     let place = Place {
         state: WaitState::Sleep,
         syscall: syscall.into(),
@@ -59,7 +66,7 @@ pub fn wait(pid: u32, comm: &str, syscall: &str, object: ObjectRef, from: u64, t
 }
 
 /// The look is at one process, or at a command.
-pub fn look_at(kind: TargetKind, pid: u32) -> Fact {
+pub(crate) fn look_at(kind: TargetKind, pid: u32) -> Fact {
     fact(Body::Target(Target {
         kind,
         name: "client".into(),
@@ -70,7 +77,7 @@ pub fn look_at(kind: TargetKind, pid: u32) -> Fact {
 }
 
 /// A descriptor with its socket's state.
-pub fn with_state(pid: u32, comm: &str, object: ObjectRef, state: SocketState) -> Fact {
+pub(crate) fn with_state(pid: u32, comm: &str, object: ObjectRef, state: SocketState) -> Fact {
     let mut fact = endpoint(pid, comm, object);
     if let Body::Endpoint(endpoint) = &mut fact.body {
         endpoint.socket = Some(state);
@@ -79,7 +86,7 @@ pub fn with_state(pid: u32, comm: &str, object: ObjectRef, state: SocketState) -
 }
 
 /// Counters of a namespace at the begin and at the end.
-pub fn counters(pairs: &[(&str, u64, u64)]) -> Vec<Fact> {
+pub(crate) fn counters(pairs: &[(&str, u64, u64)]) -> Vec<Fact> {
     let at = |of: fn(&(&str, u64, u64)) -> u64| {
         let named = pairs.iter().map(|pair| (pair.0.to_string(), of(pair)));
         Body::NetCounters(NetCounters { netns: 1, counters: named.collect::<BTreeMap<_, _>>() })
@@ -88,17 +95,17 @@ pub fn counters(pairs: &[(&str, u64, u64)]) -> Vec<Fact> {
 }
 
 /// The sending end of the streams of these scenes.
-pub fn near() -> ObjectRef {
+pub(crate) fn near() -> ObjectRef {
     inet("tcp", 100, "10.0.0.1:40000", "10.0.0.2:80", 1)
 }
 
 /// A writer that waits almost all the time, and the state of its socket.
-pub fn stream(state: SocketState) -> Vec<Fact> {
+pub(crate) fn stream(state: SocketState) -> Vec<Fact> {
     vec![with_state(10, "sender", near(), state), wait(10, "sender", "sendto", near(), 0, 48)]
 }
 
 /// The same of an event loop: nobody waits in a write, and the data stand.
-pub fn event_loop(state: SocketState) -> Vec<Fact> {
+pub(crate) fn event_loop(state: SocketState) -> Vec<Fact> {
     let mut fact = with_state(10, "sender", near(), SocketState { unsent_bytes: 9_000, ..state });
     if let Body::Endpoint(endpoint) = &mut fact.body {
         endpoint.nonblocking = true;
@@ -107,7 +114,7 @@ pub fn event_loop(state: SocketState) -> Vec<Fact> {
 }
 
 /// A reading of a queueing discipline, or of a class of it, at a tenth of a second.
-pub fn qdisc(
+pub(crate) fn qdisc(
     class: bool,
     handle: &str,
     backlog_packets: u64,
@@ -135,7 +142,14 @@ pub fn qdisc(
 }
 
 /// A flow through it; its socket's inode is its port.
-pub fn flow(pid: u32, comm: &str, port: u16, packets: u64, bytes: u64, each_ms: u64) -> Fact {
+pub(crate) fn flow(
+    pid: u32,
+    comm: &str,
+    port: u16,
+    packets: u64,
+    bytes: u64,
+    each_ms: u64,
+) -> Fact {
     fact(Body::QdiscFlow(QdiscFlow {
         netns: 1,
         interface: "eth0".into(),
@@ -155,7 +169,7 @@ pub fn flow(pid: u32, comm: &str, port: u16, packets: u64, bytes: u64, each_ms: 
 }
 
 /// A queue that 127 full frames stand in at 5 Mbit/s, or that empties each tenth of a second.
-pub fn queue(least_ms: u64) -> Vec<Fact> {
+pub(crate) fn queue(least_ms: u64) -> Vec<Fact> {
     let backlog = if least_ms == 0 { 0 } else { 127 };
     let mut facts: Vec<Fact> =
         (1..50).map(|at| qdisc(false, "1:", backlog, 625_000, 625_000, at)).collect();
@@ -175,7 +189,7 @@ pub fn queue(least_ms: u64) -> Vec<Fact> {
 }
 
 /// The sender of [`stream`] passes the queue.
-pub fn of_stream(mut flow: Fact) -> Fact {
+pub(crate) fn of_stream(mut flow: Fact) -> Fact {
     if let Body::QdiscFlow(flow) = &mut flow.body {
         flow.protocol = "tcp".into();
         flow.socket_ino = 100;
@@ -184,7 +198,7 @@ pub fn of_stream(mut flow: Fact) -> Fact {
 }
 
 /// Packets of a flow that were dropped on eth0 for a reason.
-pub fn dropped(reason: &str, protocol: &str, from: &str, to: &str, packets: u64) -> Fact {
+pub(crate) fn dropped(reason: &str, protocol: &str, from: &str, to: &str, packets: u64) -> Fact {
     let flow = DroppedFlow {
         protocol: protocol.into(),
         from: address(from),
@@ -208,7 +222,7 @@ pub fn dropped(reason: &str, protocol: &str, from: &str, to: &str, packets: u64)
 }
 
 /// A UDP socket of process 20 that drops, with what its namespace counts over the look.
-pub fn datagrams(dropped: u64, counted: u64, read: u64) -> Vec<Fact> {
+pub(crate) fn datagrams(dropped: u64, counted: u64, read: u64) -> Vec<Fact> {
     let socket = inet("udp", 400, "0.0.0.0:5000", "0.0.0.0:0", 0);
     let state =
         SocketState { drops: dropped, receive_limit_bytes: 65_536, ..SocketState::default() };
@@ -218,7 +232,7 @@ pub fn datagrams(dropped: u64, counted: u64, read: u64) -> Vec<Fact> {
 }
 
 /// A client asks a name server each second, and waits in poll until the answer or its timeout.
-pub fn dns(answers_ms: Option<u64>) -> Vec<Fact> {
+pub(crate) fn dns(answers_ms: Option<u64>) -> Vec<Fact> {
     let (server, local) = (address("10.0.0.53:53"), address("10.0.0.1:4000"));
     let mut facts = Vec::new();
     for second in 0..5u16 {

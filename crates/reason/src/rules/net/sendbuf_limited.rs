@@ -52,7 +52,7 @@ static AT_ITS_END: Threshold = Threshold::new(
 );
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "net.sendbuf_limited",
     title: "A TCP sender's own buffer is too small",
     theory: "What was sent stays in the send buffer until the peer has acknowledged it. A buffer smaller than rate \

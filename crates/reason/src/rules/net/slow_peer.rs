@@ -41,7 +41,7 @@ static NOTICED: Threshold = Threshold::new(
 );
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "net.slow_peer",
     title: "A peer on another host does not answer soon",
     theory: "A program that asks another host waits for the network and for that host's own work. If the local \

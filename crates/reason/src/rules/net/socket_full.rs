@@ -16,7 +16,7 @@ use crate::rules::wording::{Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, culprit};
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "net.socket_full",
     title: "A socket drops what its program does not read",
     theory: "Datagrams wait in the receiving socket's buffer until the program reads them. When it is full, each \

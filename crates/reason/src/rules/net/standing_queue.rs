@@ -17,49 +17,49 @@ use crate::waits::WaitClass;
 use std::collections::BTreeSet;
 
 /// Least time in a queue that stands.
-pub static TARGET: Threshold = Threshold::new(
+pub(super) static TARGET: Threshold = Threshold::new(
     5e-3,
     "s",
     "the least time of any packet in a queue that stands is above this in almost every tenth of a second",
     "RFC 8289: CoDel's target",
 );
 /// Factor of [`TARGET`] for disciplines that manage their queue.
-pub static MANAGED: Threshold = Threshold::new(
+pub(super) static MANAGED: Threshold = Threshold::new(
     3.0,
     "1",
     "times the target for codel, cake and pie, which let a queue stand for a while before they drop",
     "chosen: RFC 8289 lets a queue stand for an interval before the first drop",
 );
 /// Full frames of which one always waits for the other.
-pub static FRAMES: Threshold = Threshold::new(
+pub(super) static FRAMES: Threshold = Threshold::new(
     2.0,
     "1",
     "full frames at the queue's rate always wait for each other: a queue that stands is longer",
     "arithmetic: one is sent while the next arrives",
 );
 /// Part of the readings that must agree.
-pub static MOST: Threshold = Threshold::new(
+pub(super) static MOST: Threshold = Threshold::new(
     0.8,
     "1",
     "part of the readings, and of the tenths of a second, in which something waited",
     "chosen: four of five, so that a late reading does not hide a queue",
 );
 /// Part of its ceiling from which a class has met it.
-pub static MET: Threshold = Threshold::new(
+pub(super) static MET: Threshold = Threshold::new(
     0.85,
     "1",
     "part of its ceiling that a class sends which has met it: buckets, headers and readings blur the rate",
     "chosen: recording net-class-ceiling-4401 sends 1.005 of its ceiling, a reading at the edge of the look costs a tenth",
 );
 /// Part of [`TARGET`] that packets wait below a class at its ceiling.
-pub static BELOW_CLASS: Threshold = Threshold::new(
+pub(super) static BELOW_CLASS: Threshold = Threshold::new(
     0.2,
     "1",
     "part of the target that packets wait on average where a class is at its ceiling: those of other classes come through at once",
     "chosen: one flow of five",
 );
 /// Part of a wait for an answer that the asker's packets spent in the queue.
-pub static ANSWER_BEHIND: Threshold = Threshold::new(
+pub(super) static ANSWER_BEHIND: Threshold = Threshold::new(
     0.5,
     "1",
     "part of a wait for an answer that the socket's packets spent in the queue, if the queue explains it",
@@ -67,11 +67,11 @@ pub static ANSWER_BEHIND: Threshold = Threshold::new(
 );
 
 /// A full Ethernet frame, bytes.
-pub const FRAME_BYTES: f64 = 1514.0;
+pub(super) const FRAME_BYTES: f64 = 1514.0;
 
 /// A queue that stands.
 #[derive(Debug, Clone, Copy)]
-pub struct Standing<'m> {
+pub(super) struct Standing<'m> {
     /// Index into the measure.
     pub at: usize,
     /// Its figures.
@@ -82,7 +82,7 @@ pub struct Standing<'m> {
 
 /// A class at its ceiling.
 #[derive(Debug, Clone, Copy)]
-pub struct HeldBy<'m> {
+pub(super) struct HeldBy<'m> {
     /// The ceiling that is met.
     pub ceiling: Ceiling<'m>,
     /// Mean bytes that waited below it.
@@ -90,7 +90,7 @@ pub struct HeldBy<'m> {
 }
 
 /// Every queue of the host that stands for the whole look.
-pub fn standing<'m>(measures: &'m Measures<'m>) -> Vec<Standing<'m>> {
+pub(super) fn standing<'m>(measures: &'m Measures<'m>) -> Vec<Standing<'m>> {
     let all = measures.packet_queues.iter().enumerate().filter_map(|(at, queue)| {
         let held_by = class_at_ceiling(queue);
         stands(queue, held_by.is_some()).then_some(Standing { at, queue, held_by })
@@ -136,7 +136,7 @@ fn class_at_ceiling<'m>(queue: &'m Queue<'m>) -> Option<HeldBy<'m>> {
 
 /// The standing queue that explains a stream which passes it. A full queue makes losses; a set delay makes none, so many
 /// losses behind one have another reason.
-pub fn passed<'s, 'm>(
+pub(super) fn passed<'s, 'm>(
     standing: &'s [Standing<'m>],
     stream: &Stream<'_>,
 ) -> Option<&'s Standing<'m>> {
@@ -145,7 +145,11 @@ pub fn passed<'s, 'm>(
 }
 
 /// Ends of waits for an answer that the asker's packets mostly spent in this queue.
-pub fn answers_behind(measures: &Measures<'_>, ends: &[End], queue: &Queue<'_>) -> Vec<usize> {
+pub(super) fn answers_behind(
+    measures: &Measures<'_>,
+    ends: &[End],
+    queue: &Queue<'_>,
+) -> Vec<usize> {
     let is_behind = |end: &End| {
         let waits = end.kind == EndKind::Remote && end.class == WaitClass::SocketRead;
         let Object::Inet(ino) = end.object else { return false };

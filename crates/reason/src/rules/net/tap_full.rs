@@ -30,7 +30,7 @@ static READS: Threshold = Threshold::new(
 );
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "net.tap_full",
     title: "A tun or tap device drops what its program does not read",
     theory: "What is sent to a tun or tap device waits there, at most txqueuelen packets, until the program that has it open reads it: a \

@@ -20,7 +20,7 @@ use crate::rules::wording::{Remedy, Wording};
 use crate::rules::{Finds, Match, Refutation, Rule, culprit};
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "net.udp_flood",
     title: "More datagrams arrive than their program can read",
     theory: "UDP has no back pressure: a sender that is quicker than the reader fills the reader's socket, and then \

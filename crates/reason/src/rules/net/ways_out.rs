@@ -15,7 +15,7 @@ const GIGABIT_DIGITS: usize = 4;
 const MEGABIT_DIGITS: usize = 3;
 
 /// A tool as it is run where an interface is.
-pub struct ToolWithin {
+pub(crate) struct ToolWithin {
     /// Its first words.
     words: String,
     /// Through which process the namespace is entered, if it has no name.
@@ -29,7 +29,7 @@ impl std::fmt::Display for ToolWithin {
 }
 
 /// How a person runs a command where an interface is: `tc`, `tc -n NAME`, `nsenter -t PID -n tc`.
-pub fn command_in(model: &Model, netns: u32, tool: &str) -> ToolWithin {
+pub(crate) fn command_in(model: &Model, netns: u32, tool: &str) -> ToolWithin {
     let name = model.net.links.iter().find(|l| l.netns == netns).map_or("", |l| &l.netns_name);
     let pid = name.strip_prefix("pid:").and_then(|pid| pid.parse::<u32>().ok());
     let is_within =
@@ -45,7 +45,7 @@ pub fn command_in(model: &Model, netns: u32, tool: &str) -> ToolWithin {
 }
 
 /// Stops a process until it is continued, for who is only too loud.
-pub fn pause(who: &ThreadRef) -> Remedy {
+pub(crate) fn pause(who: &ThreadRef) -> Remedy {
     let text = format!(
         "pause {}: it sends nothing more, and does nothing else, until it is continued",
         words::who(who)
@@ -54,7 +54,7 @@ pub fn pause(who: &ThreadRef) -> Remedy {
 }
 
 /// A rate as tc writes it.
-pub fn bits(bytes_per_second: f64) -> String {
+pub(crate) fn bits(bytes_per_second: f64) -> String {
     let bits = bytes_per_second * BITS;
     let short = |value: f64, digits: usize, unit: &str| {
         let text = format!("{value:.digits$}");

@@ -12,7 +12,7 @@ use crate::measure::tcp_stream::Stream;
 use crate::model::object::Object;
 use crate::model::words;
 use crate::rules::net::losses;
-pub use crate::rules::net::retransmits::{HEAVY_LOSS, LEAST_AGAIN, loses};
+pub(super) use crate::rules::net::retransmits::{HEAVY_LOSS, LEAST_AGAIN, loses};
 use crate::rules::net::standing_queue::{passed, standing};
 use crate::rules::{Losses, Match, engine};
 use crate::threshold::Threshold;
@@ -20,14 +20,14 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 /// Part of the look with data outstanding from which an event loop's stream has demand.
-pub static BUSY: Threshold = Threshold::new(
+pub(super) static BUSY: Threshold = Threshold::new(
     0.5,
     "1",
     "part of the look with data outstanding, from which a stream has demand although no writer waits for room",
     "chosen: more often than not",
 );
 /// Part of the time with data outstanding in which the peer's window was shut.
-pub static WINDOW_SHUT: Threshold = Threshold::new(
+pub(super) static WINDOW_SHUT: Threshold = Threshold::new(
     0.5,
     "1",
     "part of the time with data outstanding that the peer's window limited, if it is the reason",
@@ -36,7 +36,7 @@ pub static WINDOW_SHUT: Threshold = Threshold::new(
 
 /// A stream that somebody waits to write to.
 #[derive(Debug, Clone, Copy)]
-pub struct Writer<'m> {
+pub(super) struct Writer<'m> {
     /// The stream.
     pub stream: &'m Stream<'m>,
     /// The end of its writers' waits, with its index; none of an event loop.
@@ -46,7 +46,7 @@ pub struct Writer<'m> {
 }
 
 /// Every stream with a writer who is held back, as far as nobody has claimed his wait.
-pub fn writers<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Writer<'m>> {
+pub(super) fn writers<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Writer<'m>> {
     measures.tcp_streams.iter().filter_map(|stream| writer(measures, ends, stream)).collect()
 }
 
@@ -70,7 +70,7 @@ fn writer<'m>(
 
 /// The streams to one peer that have one reason.
 #[derive(Debug, Clone)]
-pub struct Peer<'m> {
+pub(super) struct Peer<'m> {
     /// The peer.
     pub address: SocketAddr,
     /// Whoever loses most comes first; never empty.
@@ -78,7 +78,7 @@ pub struct Peer<'m> {
 }
 
 /// Streams that pass no standing queue of this host and for which a reason holds, by peer.
-pub fn by_peer<'m>(
+pub(super) fn by_peer<'m>(
     measures: &'m Measures<'m>,
     ends: &'m [End],
     holds: impl Fn(&Writer<'m>) -> bool,
@@ -98,35 +98,35 @@ pub fn by_peer<'m>(
 }
 
 /// The peer's window limited it.
-pub fn window_is_shut(stream: &Stream<'_>) -> bool {
+pub(super) fn window_is_shut(stream: &Stream<'_>) -> bool {
     stream.receiver_limited() >= WINDOW_SHUT.value
 }
 
 impl<'m> Peer<'m> {
     /// The stream that loses most.
-    pub fn first(&self) -> &Writer<'m> {
+    pub(super) fn first(&self) -> &Writer<'m> {
         &self.writers[0]
     }
 
     /// Who writes to it: `tcp-source 812`.
-    pub fn writer(&self) -> String {
+    pub(super) fn writer(&self) -> String {
         words::who(&self.first().stream.endpoint.process)
     }
 
     /// Seconds lost by the one who loses most.
-    pub fn lost(&self) -> f64 {
+    pub(super) fn lost(&self) -> f64 {
         self.first().lost
     }
 
     /// Bytes a second that got through.
-    pub fn throughput(&self, measures: &Measures<'_>) -> f64 {
+    pub(super) fn throughput(&self, measures: &Measures<'_>) -> f64 {
         let bytes: u64 = self.writers.iter().map(|one| one.stream.change.acked_bytes).sum();
         bytes as f64 / measures.model.look.seconds().max(1e-9)
     }
 
     /// The match with the writers' waits as its claims, or with the losses of event loops. `reader`: whoever reads at the
     /// other end is to blame and belongs to the chain; else he waits for this too.
-    pub fn claim(
+    pub(super) fn claim(
         &self,
         measures: &Measures<'_>,
         matched: Match<'m>,
@@ -149,7 +149,7 @@ impl<'m> Peer<'m> {
 }
 
 /// The match with the ends of some writers' waits as its claims.
-pub fn claim<'m>(writers: &[Writer<'m>], mut matched: Match<'m>, reader: bool) -> Match<'m> {
+pub(super) fn claim<'m>(writers: &[Writer<'m>], mut matched: Match<'m>, reader: bool) -> Match<'m> {
     let ends: Vec<(usize, &End)> = writers.iter().filter_map(|one| one.end).collect();
     if let Some(end) = End::merged(ends.iter().map(|(_, end)| *end)).filter(|_| !reader) {
         let to_socket = end.links.iter().take(end.named + 1);

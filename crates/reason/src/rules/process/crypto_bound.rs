@@ -84,7 +84,7 @@ static IDLER_MAX: Threshold = Threshold::new(
 );
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "process.crypto_bound",
     title: "A program is limited by the ciphers that it computes",
     theory: "Encryption costs CPU per byte: from 0.2 ns with the processor's own instructions to some 10 ns without them. A \

@@ -18,7 +18,7 @@ use crate::rules::{Finds, Match, Refutation, Rule, culprit};
 use crate::waits::WaitClass;
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "process.descriptor_limit",
     title: "New descriptors are refused",
     theory: "Each open file and each connection takes a descriptor. RLIMIT_NOFILE limits those of a process (EMFILE), \

@@ -43,7 +43,7 @@ static PART_MIN: Threshold = Threshold::new(
 );
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "process.fork_cost",
     title: "A big process pays dearly for every fork",
     theory: "fork copies the parent's page tables: about 2 ms per GiB of small pages, on the parent's own time, and each \

@@ -18,7 +18,7 @@ use crate::waits::WaitClass;
 use crate::waits::objects;
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "process.frozen",
     title: "A cgroup is frozen",
     theory: "The cgroup freezer holds every thread of a group until it is thawed: docker pause, checkpoints and \

@@ -51,7 +51,7 @@ static OF_ALL_MIN: Threshold = Threshold::new(
 );
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "process.gc",
     title: "A program spends its time on collecting garbage",
     theory: "When the heap of a Java program is nearly full, each collection frees little and the next one comes soon. All threads of \

@@ -19,14 +19,14 @@ use crate::rules::{Match, culprit};
 use crate::threshold::Threshold;
 
 /// Part of the readings.
-pub static COLLECTS_MIN: Threshold = Threshold::new(
+pub(super) static COLLECTS_MIN: Threshold = Threshold::new(
     0.25,
     "1",
     "of the readings in which somebody had the interpreter's lock, those in which it collected garbage",
     "chosen: a quarter of the program's time; a program that makes a million objects and keeps them was seen at 0.3 to 0.5",
 );
 /// Their number.
-pub static COLLECTS_READINGS_MIN: Threshold = Threshold::new(
+pub(super) static COLLECTS_READINGS_MIN: Threshold = Threshold::new(
     5.0,
     "1",
     "readings that met the interpreter while it collected",
@@ -34,7 +34,7 @@ pub static COLLECTS_READINGS_MIN: Threshold = Threshold::new(
 );
 
 /// The collector's part in the work of an end.
-pub fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
+pub(super) fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
     let pid = worker(measures, end)?;
     let interpreted = Interpreted::of(measures.model, pid)?;
     let spent = measures.profile.spent(pid)?;

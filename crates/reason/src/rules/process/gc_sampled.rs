@@ -20,7 +20,7 @@ use crate::rules::{Match, culprit};
 use crate::threshold::Threshold;
 
 /// Part of the samples.
-pub static COLLECTOR_MIN: Threshold = Threshold::new(
+pub(super) static COLLECTOR_MIN: Threshold = Threshold::new(
     0.2,
     "1",
     "of the on-CPU samples of a process, those in functions of V8's collector",
@@ -28,14 +28,14 @@ pub static COLLECTOR_MIN: Threshold = Threshold::new(
      with room (node --trace-gc says 0.29 and 0.15 of the main thread's time)",
 );
 /// The same for Go.
-pub static COLLECTOR_MIN_OF_GO: Threshold = Threshold::new(
+pub(super) static COLLECTOR_MIN_OF_GO: Threshold = Threshold::new(
     0.35,
     "1",
     "of the on-CPU samples of a process, those in functions of Go's collector",
     "chosen: while it runs it takes a quarter of the CPUs by design (GOGC=100), and programs that allocate have it run mostly",
 );
 /// Their number.
-pub static COLLECTOR_SAMPLES_MIN: Threshold = Threshold::new(
+pub(super) static COLLECTOR_SAMPLES_MIN: Threshold = Threshold::new(
     20.0,
     "1",
     "samples in functions of the collector",
@@ -81,7 +81,7 @@ impl<'m> Sampled<'m> {
 }
 
 /// The collector's part in the work of an end.
-pub fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
+pub(super) fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
     let sampled = Sampled::of(measures, worker(measures, end)?)?;
     if sampled.share() < share_min(sampled.of)
         || (sampled.samples as f64) < COLLECTOR_SAMPLES_MIN.value

@@ -36,7 +36,7 @@ pub(crate) mod who_talks;
 pub(crate) mod zombie;
 
 /// The rules of this area; the first that matches claims an end.
-pub static LADDER: &[&super::Rule] = &[
+pub(crate) static LADDER: &[&super::Rule] = &[
     &process_limit::RULE,
     &descriptor_limit::RULE,
     &retry::RULE,

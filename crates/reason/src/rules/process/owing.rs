@@ -34,7 +34,7 @@ struct Owing {
 }
 
 /// The sleeps of the process that was asked about, if it owes answers for longer than `least` meanwhile.
-pub fn found<'m>(
+pub(super) fn found<'m>(
     measures: &'m Measures<'m>,
     ends: &'m [End],
     least: &Threshold,

@@ -19,7 +19,7 @@ use crate::rules::{Finds, Match, Refutation, Rule, culprit};
 use crate::waits::WaitClass;
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "process.pipe_peer",
     title: "A pipe is full and its reader does not read",
     theory: "A pipe holds 64 KiB by default. When its reader stops reading, the writer sleeps in write(2) as soon as it \

@@ -20,7 +20,7 @@ use crate::rules::{Finds, Match, Refutation, Rule, culprit};
 use crate::waits::WaitClass;
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "process.process_limit",
     title: "New processes are refused for want of a number",
     theory: "Each process and each thread takes a number. pids.max of a cgroup limits how many the group and those below it \

@@ -24,7 +24,7 @@ use crate::waits::WaitClass;
 use std::net::SocketAddr;
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "process.retry",
     title: "A refused call is tried again and again",
     theory: "Where nobody listens, connect returns ECONNREFUSED at once; where another has the address, bind returns \

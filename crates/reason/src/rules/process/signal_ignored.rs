@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 const SIGKILL: u32 = 9;
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "process.signal_ignored",
     title: "A process ignores the signal that asks it to end",
     theory: "Whoever stops a service or a container sends a signal (SIGTERM mostly) and waits, ten seconds or ninety, before \

@@ -52,7 +52,7 @@ static CALLS_MIN: Threshold = Threshold::new(
 );
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "process.small_io",
     title: "A program reads or writes a few bytes at a time",
     theory: "A read or write of a file costs some hundred nanoseconds before the first byte moves: entering the kernel, \

@@ -52,7 +52,7 @@ static ANSWERS_MIN: Threshold = Threshold::new(
 );
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "process.socket_peer",
     title: "A client waits for a local server that is slow by its own doing",
     theory: "A client that has asked sleeps in recv until the server answers. Where the server neither waits for a \

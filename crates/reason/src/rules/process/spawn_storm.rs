@@ -57,7 +57,7 @@ static ALL_MIN: Threshold = Threshold::new(
 );
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "process.spawn_storm",
     title: "A program spends its time on starting processes that are gone at once",
     theory: "To start a program takes one to two milliseconds of CPU time: an address space is made, the program mapped and \

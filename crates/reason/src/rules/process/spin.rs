@@ -27,7 +27,7 @@ static SHARE_MIN: Threshold = Threshold::new(
 );
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "process.spin",
     title: "Threads wait for one another by running",
     theory: "A thread that calls sched_yield() until something is done stays ready to run. With a CPU for each thread \

@@ -17,7 +17,7 @@ use crate::waits::WaitClass;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// From here on somebody is held up by it, whatever else he does.
-pub static NOTICED: Threshold = Threshold::new(
+pub(crate) static NOTICED: Threshold = Threshold::new(
     0.05,
     "s/s",
     "waiting for what stands still, from which on it is more than a note however busy the one who waits",
@@ -25,7 +25,7 @@ pub static NOTICED: Threshold = Threshold::new(
 );
 
 /// Something that stands still, with those who wait for it.
-pub struct Standstill<'m> {
+pub(crate) struct Standstill<'m> {
     /// Its own waits and those of others together.
     pub end: &'m End,
     /// The waits of others alone.
@@ -40,7 +40,7 @@ pub struct Standstill<'m> {
 
 impl<'m> Standstill<'m> {
     /// Of an end of a class.
-    pub fn of(measures: &Measures<'_>, end: &'m End, class: WaitClass) -> Option<Self> {
+    pub(crate) fn of(measures: &Measures<'_>, end: &'m End, class: WaitClass) -> Option<Self> {
         if end.class != class {
             return None;
         }
@@ -53,29 +53,29 @@ impl<'m> Standstill<'m> {
     }
 
     /// Somebody else waits for it.
-    pub fn has_victims(&self) -> bool {
+    pub(crate) fn has_victims(&self) -> bool {
         !self.others.victims.is_empty()
     }
 
     /// It is what was asked about, or somebody else waits for it.
-    pub fn matters(&self) -> bool {
+    pub(crate) fn matters(&self) -> bool {
         self.targeted || self.has_victims()
     }
 
     /// The one that stands still and is waited for, else the first that stands still.
-    pub fn process(&self, measures: &Measures<'_>) -> Option<ThreadRef> {
+    pub(crate) fn process(&self, measures: &Measures<'_>) -> Option<ThreadRef> {
         let root = self.end.links.last().map(|link| link.who.pid);
         let pid = root.filter(|pid| self.own.contains(pid)).or(self.own.first().copied())?;
         Some(main_thread(measures, pid))
     }
 
     /// The name of who waits for it.
-    pub fn victim(&self, measures: &Measures<'_>) -> String {
+    pub(crate) fn victim(&self, measures: &Measures<'_>) -> String {
         measures.subject(self.end.first_victim())
     }
 
     /// How many others waited for it, and how long, as a sentence.
-    pub fn who_waited(&self, measures: &Measures<'_>) -> String {
+    pub(crate) fn who_waited(&self, measures: &Measures<'_>) -> String {
         match self.others.victims.len() {
             0 => "Nobody was seen to wait for it.".into(),
             n => format!(
@@ -87,7 +87,7 @@ impl<'m> Standstill<'m> {
     }
 
     /// The figures of their waits.
-    pub fn others_evidence(&self, what: &str) -> Vec<Evidence> {
+    pub(crate) fn others_evidence(&self, what: &str) -> Vec<Evidence> {
         if !self.has_victims() {
             return Vec::new();
         }
@@ -96,7 +96,7 @@ impl<'m> Standstill<'m> {
     }
 
     /// Weighs it by those who wait: none, a note; somebody, or the target, a warning or worse.
-    pub fn weigh(&self, measures: &Measures<'_>, mut matched: Match<'m>) -> Match<'m> {
+    pub(crate) fn weigh(&self, measures: &Measures<'_>, mut matched: Match<'m>) -> Match<'m> {
         if !self.matters() {
             matched.losses = Some(BTreeMap::new());
             matched.chain = Some(Vec::new());

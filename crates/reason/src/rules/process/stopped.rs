@@ -20,7 +20,7 @@ use std::ops::RangeInclusive;
 const STOP_SIGNALS: RangeInclusive<i32> = 19..=22;
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "process.stopped",
     title: "A process is stopped by a signal",
     theory: "SIGSTOP, ctrl-Z (SIGTSTP), or reading the terminal from the background (SIGTTIN) stops every thread of a \

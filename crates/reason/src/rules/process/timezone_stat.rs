@@ -25,7 +25,7 @@ static SHARE_MIN: Threshold = Threshold::new(
 );
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "process.timezone_stat",
     title: "A program asks for the status of /etc/localtime at every time stamp",
     theory: "localtime() of the GNU C library looks whether /etc/localtime has changed, at every call, unless TZ is set. \

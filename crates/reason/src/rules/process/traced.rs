@@ -17,7 +17,7 @@ use crate::rules::{Finds, Match, Refutation, Rule, culprit};
 use crate::waits::WaitClass;
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "process.traced",
     title: "A process is held by a tracer",
     theory: "A debugger or strace (ptrace) stops a process at each event until it lets it go on. At a breakpoint it \

@@ -30,7 +30,7 @@ static PACE: Threshold = Threshold::new(
 );
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "process.tty_blocked",
     title: "A terminal takes no more output",
     theory: "A terminal has a small buffer. When ctrl-S was typed, or the program behind it (a terminal window, screen, \

@@ -43,7 +43,7 @@ static PASSES: Threshold = Threshold::new(
 );
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "process.vfork_exec",
     title: "A parent waits for its vfork child to execute a program",
     theory: "vfork, and posix_spawn on top of it, suspend the parent until the child has replaced its image. If exec is \

@@ -12,12 +12,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// A wait for what the other end of a socket sends.
-pub fn is_read(class: WaitClass) -> bool {
+pub(crate) fn is_read(class: WaitClass) -> bool {
     matches!(class, WaitClass::UnixRead | WaitClass::SocketRead)
 }
 
 /// The first link of a chain that waits for an answer, and whose.
-pub fn first_question(links: &[Arc<ChainLink>]) -> Option<(&ChainLink, &ChainLink)> {
+pub(crate) fn first_question(links: &[Arc<ChainLink>]) -> Option<(&ChainLink, &ChainLink)> {
     let first = links.windows(2).find(|pair| is_read(pair[0].class))?;
     Some((&first[0], &first[1]))
 }
@@ -25,7 +25,7 @@ pub fn first_question(links: &[Arc<ChainLink>]) -> Option<(&ChainLink, &ChainLin
 /// Who asks whom, and who answers, by who wakes whom: one pass over the waits and the sockets for all servers, of which
 /// a host that passes many messages has hundreds.
 #[derive(Default)]
-pub struct Talk {
+pub(crate) struct Talk {
     /// By server and client: the client's questions that ended the server's waits.
     questions: BTreeMap<(u32, u32), usize>,
     /// By server and client: the server's answers that ended the client's reads.
@@ -36,7 +36,7 @@ pub struct Talk {
 
 impl Talk {
     /// Of a look.
-    pub fn of(measures: &Measures<'_>) -> Self {
+    pub(crate) fn of(measures: &Measures<'_>) -> Self {
         let mut talk = Self::default();
         for wait in measures.waits() {
             let reads = is_read(wait.class);
@@ -65,7 +65,7 @@ impl Talk {
     }
 
     /// Those that ask a server, and those that ask them meanwhile, and so on.
-    pub fn behind(&self, server: u32, clients: &BTreeSet<u32>) -> BTreeSet<u32> {
+    pub(crate) fn behind(&self, server: u32, clients: &BTreeSet<u32>) -> BTreeSet<u32> {
         let mut all = clients.clone();
         let mut next: Vec<u32> = clients.iter().copied().collect();
         while let Some(asked) = next.pop() {
@@ -79,12 +79,12 @@ impl Talk {
     }
 
     /// How often a server answered one client.
-    pub fn answered(&self, server: u32, client: u32) -> Option<usize> {
+    pub(crate) fn answered(&self, server: u32, client: u32) -> Option<usize> {
         self.answers.get(&(server, client)).copied()
     }
 
     /// The answers that ended waits of some processes, as far as they came from some others: of those behind a proxy its own, too.
-    pub fn received(&self, by: &BTreeSet<u32>, from: &BTreeSet<u32>) -> usize {
+    pub(crate) fn received(&self, by: &BTreeSet<u32>, from: &BTreeSet<u32>) -> usize {
         let its = |((server, client), _): &(&(u32, u32), &usize)| {
             from.contains(server) && by.contains(client)
         };
@@ -93,7 +93,7 @@ impl Talk {
 
     /// What belongs to one server. Of a command, or of a process that was asked about, whoever is answered has asked: the
     /// question came while the server was busy, or ended too short a wait to be seen.
-    pub fn with(&self, server: u32, answered_have_asked: bool) -> Asked {
+    pub(crate) fn with(&self, server: u32, answered_have_asked: bool) -> Asked {
         let own = (server, 0)..=(server, u32::MAX);
         let mut asked = Asked { clients: BTreeSet::new(), questions: 0, answers: 0 };
         for ((_, client), count) in self.questions.range(own.clone()) {
@@ -111,7 +111,7 @@ impl Talk {
 }
 
 /// Who asks a server, and how often it answers.
-pub struct Asked {
+pub(crate) struct Asked {
     /// Who asked it directly.
     pub clients: BTreeSet<u32>,
     /// Questions that woke it.

@@ -17,7 +17,7 @@ use crate::rules::{Finds, Match, Refutation, Rule, culprit};
 use crate::waits::WaitClass;
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     code: "process.zombie",
     title: "A process has ended, and its parent has not waited for it",
     theory: "A process that ends gives back its memory, files, locks and connections. Its PID and how it ended stay \

@@ -14,7 +14,7 @@ use crate::waits::WaitClass;
 use crate::waits::timeline::{self, WaitSpan};
 
 /// The way.
-pub static WAY: Way = Way {
+pub(crate) static WAY: Way = Way {
     name: "child",
     because: "it is the child whose end is waited for",
     of: &[WaitClass::Child],

@@ -8,7 +8,7 @@ use crate::graph::ways::way::Way;
 use crate::waits::WaitClass::{SocketRead, SocketWrite, UnixRead, UnixWrite};
 
 /// The way.
-pub static WAY: Way = Way {
+pub(super) static WAY: Way = Way {
     name: "end of a connection",
     because: "it has the other end of the connection",
     of: &[UnixRead, UnixWrite, SocketRead, SocketWrite],

@@ -11,7 +11,7 @@ use crate::waits::WaitClass;
 use crate::waits::timeline::WaitSpan;
 
 /// The way.
-pub static WAY: Way = Way {
+pub(super) static WAY: Way = Way {
     name: "outliving thread",
     because: "its process goes on in it, after the first thread has ended",
     of: &[WaitClass::EndedThread],

@@ -11,7 +11,7 @@ use crate::waits::WaitClass;
 use crate::waits::timeline::WaitSpan;
 
 /// The way.
-pub static WAY: Way = Way {
+pub(super) static WAY: Way = Way {
     name: "FUSE server",
     because: "it serves the file system",
     of: &[WaitClass::FuseDaemon],

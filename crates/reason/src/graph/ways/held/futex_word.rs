@@ -20,7 +20,7 @@ static READ_AFTER_MAX: Threshold = Threshold::new(
 );
 
 /// The way.
-pub static WAY: Way = Way {
+pub(super) static WAY: Way = Way {
     name: "futex word",
     because: "the futex itself holds its thread id",
     of: &[WaitClass::FutexLock],

@@ -20,7 +20,7 @@ static READ_AWAY_MAX: Threshold = Threshold::new(
 );
 
 /// By a reading within the wait.
-pub static WITHIN: Way = Way {
+pub(super) static WITHIN: Way = Way {
     name: "interpreter",
     because: "the interpreter's own memory says that it had the lock meanwhile",
     of: &[WaitClass::FutexLock],
@@ -29,7 +29,7 @@ pub static WITHIN: Way = Way {
 };
 
 /// By a reading near it.
-pub static NEARBY: Way = Way {
+pub(super) static NEARBY: Way = Way {
     name: "interpreter, nearby",
     because: "the interpreter's own memory says that it had the lock just before or after",
     of: &[WaitClass::FutexLock],

@@ -11,7 +11,7 @@ use crate::waits::WaitClass;
 use crate::waits::timeline::WaitSpan;
 
 /// The way.
-pub static WAY: Way = Way {
+pub(super) static WAY: Way = Way {
     name: "joined thread",
     because: "the word that is waited for is its thread id: it is joined",
     of: &[WaitClass::FutexWait],

@@ -13,7 +13,7 @@ use crate::waits::WaitClass;
 use crate::waits::timeline::WaitSpan;
 
 /// The way.
-pub static WAY: Way = Way {
+pub(super) static WAY: Way = Way {
     name: "journal thread",
     because: "it writes the file system's journal",
     of: &[WaitClass::Journal],

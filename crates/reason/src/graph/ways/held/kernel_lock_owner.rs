@@ -10,7 +10,7 @@ use crate::waits::WaitClass;
 use crate::waits::timeline::WaitSpan;
 
 /// The way.
-pub static WAY: Way = Way {
+pub(super) static WAY: Way = Way {
     name: "owner of a kernel lock",
     because: "the lock itself says that it has it",
     of: &[WaitClass::KernelLock],

@@ -8,7 +8,7 @@ use crate::graph::ways::way::Way;
 use crate::waits::WaitClass;
 
 /// The way.
-pub static WAY: Way = Way {
+pub(super) static WAY: Way = Way {
     name: "last of several children",
     because: "of the children that it waited for one after the other this one lasted longest",
     of: &[WaitClass::PipeRead, WaitClass::Child],

@@ -32,7 +32,7 @@ static BUSY_PARTS: Threshold = Threshold::new(
 );
 
 /// The way.
-pub static WAY: Way = Way {
+pub(super) static WAY: Way = Way {
     name: "lock table",
     because: "the lock belongs to an open file description that it has",
     of: &[WaitClass::FileLock],

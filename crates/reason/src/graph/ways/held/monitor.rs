@@ -20,7 +20,7 @@ static READ_AWAY_MAX: Threshold = Threshold::new(
 );
 
 /// By a reading within the wait.
-pub static WITHIN: Way = Way {
+pub(super) static WITHIN: Way = Way {
     name: "monitor",
     because: "the Java machine's memory says that it had the monitor meanwhile",
     of: &[WaitClass::FutexLock, WaitClass::FutexWait],
@@ -29,7 +29,7 @@ pub static WITHIN: Way = Way {
 };
 
 /// By a reading near it.
-pub static NEARBY: Way = Way {
+pub(super) static NEARBY: Way = Way {
     name: "monitor, nearby",
     because: "the Java machine's memory says that it had the monitor just before or after",
     of: &[WaitClass::FutexLock],

@@ -13,7 +13,7 @@ use crate::waits::timeline::WaitSpan;
 use std::net::SocketAddr;
 
 /// The way.
-pub static WAY: Way = Way {
+pub(crate) static WAY: Way = Way {
     name: "name server",
     because: "it answers at the address that was asked",
     of: &[WaitClass::Dns],

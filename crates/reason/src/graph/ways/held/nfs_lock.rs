@@ -14,7 +14,7 @@ use crate::waits::timeline::WaitSpan;
 use crate::waits::{LOCKD_FUNCTIONS, STATD_FUNCTIONS, WaitClass};
 
 /// The way.
-pub static WAY: Way = Way {
+pub(super) static WAY: Way = Way {
     name: "lock service",
     because: "the kernel stands waiting for that service before it may lock",
     of: &[WaitClass::FileLock],

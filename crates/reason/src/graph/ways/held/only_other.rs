@@ -13,7 +13,7 @@ use crate::waits::timeline::WaitSpan;
 use crate::waits::{WaitClass, user_stack};
 
 /// The way.
-pub static WAY: Way = Way {
+pub(super) static WAY: Way = Way {
     name: "only other thread",
     because: "it is the only other thread, and it does not rest",
     of: &[WaitClass::FutexLock],

@@ -8,7 +8,7 @@ use crate::graph::ways::way::{Waiter, Way};
 use crate::waits::WaitClass;
 
 /// The way.
-pub static WAY: Way = Way {
+pub(super) static WAY: Way = Way {
     name: "end of a pipe",
     because: "it has the other end of the pipe",
     of: &[WaitClass::PipeWrite, WaitClass::PipeRead],

@@ -13,7 +13,7 @@ use crate::waits::WaitClass;
 use crate::waits::timeline::WaitSpan;
 
 /// The way.
-pub static WAY: Way = Way {
+pub(super) static WAY: Way = Way {
     name: "polled lock",
     because: "the lock belonged to an open file description that it had, at the reading nearest to the try",
     of: &[WaitClass::PolledLock],

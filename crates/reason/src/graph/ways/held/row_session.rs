@@ -11,7 +11,7 @@ use crate::waits::timeline::WaitSpan;
 use crate::waits::{WaitClass, user_stack};
 
 /// The way.
-pub static WAY: Way = Way {
+pub(super) static WAY: Way = Way {
     name: "session",
     because: "it is the only session that can have the row",
     of: &[WaitClass::FutexLock],

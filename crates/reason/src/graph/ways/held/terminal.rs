@@ -11,7 +11,7 @@ use crate::waits::WaitClass;
 use crate::waits::timeline::WaitSpan;
 
 /// The way.
-pub static WAY: Way = Way {
+pub(super) static WAY: Way = Way {
     name: "terminal",
     because: "it has the other side of the terminal",
     of: &[WaitClass::TtyWrite],

@@ -21,7 +21,7 @@ static BEGUN_AFTER_MAX: Threshold = Threshold::new(
 );
 
 /// The way.
-pub static WAY: Way = Way {
+pub(super) static WAY: Way = Way {
     name: "vfork child",
     because: "it has its parent's memory until it executes a program",
     of: &[WaitClass::Vfork],

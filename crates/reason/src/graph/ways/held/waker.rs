@@ -10,7 +10,7 @@ use crate::model::kernel_threads::is_worker;
 use crate::waits::WaitClass::{FileLock, FutexLock, FutexWait, KernelLock};
 
 /// The way.
-pub static WAY: Way = Way {
+pub(super) static WAY: Way = Way {
     name: "waker",
     because: "it ended the wait",
     of: &[FileLock, FutexLock, FutexWait, KernelLock],

@@ -22,7 +22,7 @@ static LENGTH_MIN: Threshold = Threshold::new(
 );
 
 /// The way.
-pub static WAY: Way = Way {
+pub(super) static WAY: Way = Way {
     name: "answered by",
     because: "its answer ended the wait, after it was asked",
     of: FOR_EVENTS,

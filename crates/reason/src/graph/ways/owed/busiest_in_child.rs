@@ -9,7 +9,7 @@ use crate::graph::ways::way::{FOR_EVENTS, Waiter, Way};
 use crate::waits::WaitClass;
 
 /// The way.
-pub static WAY: Way = Way {
+pub(super) static WAY: Way = Way {
     name: "busiest of the process",
     because: "of the process that is waited for it rested least",
     of: FOR_EVENTS,

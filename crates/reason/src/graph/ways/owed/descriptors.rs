@@ -13,7 +13,7 @@ use crate::waits::poll_intent::TCP_LISTEN;
 use crate::waits::timeline::WaitSpan;
 
 /// The way.
-pub static WAY: Way = Way {
+pub(super) static WAY: Way = Way {
     name: "descriptors",
     because: "of what is waited for nothing else leads on",
     of: FOR_EVENTS,

@@ -11,7 +11,7 @@ use crate::waits::WaitClass;
 use crate::waits::timeline::WaitSpan;
 
 /// The way.
-pub static WAY: Way = Way {
+pub(super) static WAY: Way = Way {
     name: "ended with",
     because: "its own wait lasted for most of this one and ended with it",
     of: FOR_EVENTS,

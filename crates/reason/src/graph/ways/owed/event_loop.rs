@@ -43,7 +43,7 @@ static TICKS_APART_MAX: Threshold = Threshold::new(
 );
 
 /// The way.
-pub static WAY: Way = Way {
+pub(super) static WAY: Way = Way {
     name: "event loop",
     because: "the loop answered after what it did",
     of: FOR_EVENTS,

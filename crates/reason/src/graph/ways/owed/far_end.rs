@@ -8,7 +8,7 @@ use crate::graph::question::is_asked_by;
 use crate::graph::ways::way::{FOR_EVENTS, Waiter, Way};
 
 /// The way.
-pub static WAY: Way = Way {
+pub(super) static WAY: Way = Way {
     name: "far end",
     because: "it is at the other end of what is waited for",
     of: FOR_EVENTS,

@@ -9,7 +9,7 @@ use crate::graph::ways::way::{FOR_EVENTS, Way};
 use crate::waits::timeline::WaitSpan;
 
 /// The way.
-pub static WAY: Way = Way {
+pub(super) static WAY: Way = Way {
     name: "held thread",
     because: "it is the thread of that process that is held up itself",
     of: FOR_EVENTS,

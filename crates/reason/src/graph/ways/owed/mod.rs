@@ -27,7 +27,7 @@ mod woken_by;
 use super::way::Way;
 
 /// In order: the first that finds somebody is it.
-pub static LADDER: &[&Way] = &[
+pub(super) static LADDER: &[&Way] = &[
     &person::WAY,
     &open_question::WAY,
     &woken_by::WAY,

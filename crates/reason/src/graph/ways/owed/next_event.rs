@@ -15,7 +15,7 @@ use crate::waits::WaitClass;
 use crate::waits::timeline::WaitSpan;
 
 /// The way.
-pub static WAY: Way = Way {
+pub(super) static WAY: Way = Way {
     name: "next event",
     because: "it ended the first wait after this one that the clock alone did not end",
     of: FOR_EVENTS,

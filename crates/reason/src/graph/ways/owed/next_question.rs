@@ -8,7 +8,7 @@ use crate::graph::question::{is_asked_by, is_for_a_question};
 use crate::graph::ways::way::{FOR_EVENTS, Waiter, Way};
 
 /// The way.
-pub static WAY: Way = Way {
+pub(super) static WAY: Way = Way {
     name: "next question",
     because: "it waits for whoever asks next",
     of: FOR_EVENTS,

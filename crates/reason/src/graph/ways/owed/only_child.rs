@@ -7,7 +7,7 @@ use crate::graph::ways::way::{Waiter, Way};
 use crate::waits::WaitClass;
 
 /// The way.
-pub static WAY: Way = Way {
+pub(super) static WAY: Way = Way {
     name: "only child",
     because: "it is the only child that there was meanwhile",
     of: &[WaitClass::Idle],

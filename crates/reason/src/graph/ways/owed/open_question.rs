@@ -7,7 +7,7 @@ use crate::graph::next::Next;
 use crate::graph::ways::way::{FOR_EVENTS, Waiter, Way};
 
 /// The way.
-pub static WAY: Way = Way {
+pub(super) static WAY: Way = Way {
     name: "open question",
     because: "it was asked for an address and has not answered",
     of: FOR_EVENTS,

@@ -10,7 +10,7 @@ use crate::programs::lock_kind::LockKind;
 use crate::waits::user_stack;
 
 /// The way.
-pub static WAY: Way = Way {
+pub(super) static WAY: Way = Way {
     name: "lock of its process",
     because: "it is held up, and may have the lock that is waited for",
     of: FOR_EVENTS,

@@ -20,7 +20,7 @@ static AT_ONCE_MAX: Threshold = Threshold::new(
 );
 
 /// The way.
-pub static WAY: Way = Way {
+pub(super) static WAY: Way = Way {
     name: "own timeout",
     because: "its own timeout ends the wait",
     of: FOR_EVENTS,

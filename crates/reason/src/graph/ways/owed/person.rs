@@ -9,7 +9,7 @@ use crate::graph::ways::way::{FOR_EVENTS, Waiter, Way};
 use crate::model::terminal::Terminal;
 
 /// The way.
-pub static WAY: Way =
+pub(super) static WAY: Way =
     Way { name: "person", because: "a person is to type", of: FOR_EVENTS, thresholds: &[], follow };
 
 fn follow(at: &Waiter<'_>) -> Option<Next> {

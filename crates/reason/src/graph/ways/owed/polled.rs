@@ -28,7 +28,7 @@ static PERIOD_MAX: Threshold = Threshold::new(
 );
 
 /// The way.
-pub static WAY: Way = Way {
+pub(super) static WAY: Way = Way {
     name: "polled",
     because: "it is what the thread looks after between short sleeps",
     of: &[WaitClass::Timer],

@@ -14,7 +14,7 @@ use crate::waits::timeline::WaitSpan;
 use crate::waits::user_stack;
 
 /// The way.
-pub static WAY: Way = Way {
+pub(super) static WAY: Way = Way {
     name: "session",
     because: "it let go of what the session waits for in the end, or is the only one seen that can have it",
     of: FOR_EVENTS,

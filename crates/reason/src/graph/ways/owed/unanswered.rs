@@ -29,7 +29,7 @@ static CLOCKS_APART: Threshold = Threshold::new(
 );
 
 /// The way.
-pub static WAY: Way = Way {
+pub(super) static WAY: Way = Way {
     name: "unanswered",
     because: "it was asked and has not answered",
     of: FOR_EVENTS,

@@ -9,7 +9,7 @@ use crate::graph::wakers::{by_kernel_thread, waker};
 use crate::graph::ways::way::{FOR_EVENTS, Waiter, Way};
 
 /// The way.
-pub static WAY: Way =
+pub(super) static WAY: Way =
     Way { name: "woken by", because: "it ended the wait", of: FOR_EVENTS, thresholds: &[], follow };
 
 fn follow(at: &Waiter<'_>) -> Option<Next> {
