@@ -34,6 +34,7 @@ use std::io::Write;
     clippy::all,
     clippy::unwrap_used,
     clippy::expect_used,
+    unreachable_pub,
     unused,
     non_camel_case_types,
     reason = "generated"

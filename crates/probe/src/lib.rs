@@ -28,6 +28,7 @@ pub use source::{Source, SourceError};
     clippy::all,
     clippy::unwrap_used,
     clippy::expect_used,
+    unreachable_pub,
     unused,
     non_camel_case_types,
     reason = "generated"

@@ -45,7 +45,8 @@ pub(crate) fn of(findings: impl Iterator<Item = Said>) -> Checked {
         let worse = other.severity.cmp(&one.severity);
         worse.then_with(|| other.lost_per_second.total_cmp(&one.lost_per_second))
     });
-    let lost: f64 = found.iter().map(|it| it.lost_per_second).sum();
+    // The sum of nothing is -0.
+    let lost = found.iter().fold(0.0, |sum, it| sum + it.lost_per_second);
     let (word, status) = match found.first().map(|it| it.severity) {
         None => ("OK", 0),
         Some(Severity::Critical) => ("CRITICAL", 2),
