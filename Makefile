@@ -47,12 +47,14 @@ SAME_PATHS := --remap-path-prefix=$(CURDIR)=/holdup --remap-path-prefix=$(CARGO_
 SAME_PATHS_C := -ffile-prefix-map=$(CURDIR)=/holdup -ffile-prefix-map=$(CARGO_FILES)=/cargo
 
 # Static, because the binary is copied to sick machines, whatever libc they have. --target keeps the
-# flag away from build scripts and procedural macros, which cannot be static. LTO makes it smaller.
+# flag away from build scripts and procedural macros, which cannot be static. LTO makes it smaller, and so do relocations that are packed
+# (half a megabyte; a linker that does not know how says so and goes on).
+SMALL_LINK := -C link-arg=-Wl,-z,pack-relative-relocs
 .PHONY: build
 build: ## Build the shipped binary: target/holdup, static and stripped
 	@xtask/setup build
 	@triple=$$(rustc -vV | sed -n 's/^host: //p'); \
-	export RUSTFLAGS="-C target-feature=+crt-static $(SAME_PATHS) $${RUSTFLAGS:-}" CFLAGS="$(SAME_PATHS_C) $${CFLAGS:-}"; \
+	export RUSTFLAGS="-C target-feature=+crt-static $(SMALL_LINK) $(SAME_PATHS) $${RUSTFLAGS:-}" CFLAGS="$(SAME_PATHS_C) $${CFLAGS:-}"; \
 	CARGO_PROFILE_RELEASE_LTO=thin CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1 \
 	    cargo build --locked --release --package holdup --bin holdup --target "$$triple"; \
 	mkdir -p target; \
