@@ -32,7 +32,7 @@ def asked(name, arguments):
 class Agent(unittest.TestCase):
     def test_the_answer_of_a_recording_is_that_of_the_command_line(self):
         _, tools, result = asked("replay", {"file": str(RECORDING)})
-        self.assertEqual([tool.name for tool in tools.tools], ["look", "replay", "diff", "explain", "doctor"])
+        self.assertEqual([tool.name for tool in tools.tools], ["look", "replay", "ring", "diff", "explain", "doctor"])
         text = result.content[0].text
         self.assertLess(len(text), ANSWER_BYTES_MAX)
         said = json.loads(text)["data"]

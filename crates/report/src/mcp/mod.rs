@@ -1,6 +1,6 @@
 //! `holdup mcp`: an agent's questions on standard input, answers on standard output (Model Context Protocol, JSON-RPC 2.0, a message a line).
 //!
-//! It reads only: it can look, replay, compare, explain, and say what can be seen. It never runs a command, and no way out. Each question is
+//! It reads only: it can look, replay, list what was kept, compare, explain, and say what can be seen. It never runs a command, and no way out. Each question is
 //! answered by another process of this very binary with `--json`, so that a look that fails ends no session, and no answer differs from
 //! what a person gets. Names stay data: they stand in JSON strings of a result, never in what describes a tool.
 //!
@@ -116,7 +116,7 @@ mod tests {
         let listed = asked(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#).expect("an answer");
         let tools = listed["result"]["tools"].as_array().expect("tools").clone();
         let names: Vec<&str> = tools.iter().filter_map(|tool| tool["name"].as_str()).collect();
-        assert_eq!(names, ["look", "replay", "diff", "explain", "doctor"]);
+        assert_eq!(names, ["look", "replay", "ring", "diff", "explain", "doctor"]);
         assert!(tools.iter().all(|tool| tool["annotations"]["readOnlyHint"] == true));
     }
 

@@ -34,8 +34,14 @@ pub(super) fn all() -> Value {
         tool(
             "replay",
             "The answer of a recording (a .hup file), or for one process or container in it",
-            json!({"file": text("path of the recording"), "pid": pid, "container": container}),
+            json!({"file": text("path of the recording, or ring:21:14 for what was kept of a time"), "pid": pid, "container": container}),
             &["file"]
+        ),
+        tool(
+            "ring",
+            "The windows that `holdup watch` has kept of this host: when, and what held it up then",
+            json!({}),
+            &[]
         ),
         tool(
             "diff",
@@ -150,7 +156,7 @@ fn words(name: &str, arguments: &Arguments<'_>) -> Result<Vec<String>, String> {
             words.extend(["diff".into(), "--".into(), before, after]);
         }
         "explain" => words.extend(["explain".into(), "--".into(), arguments.needed("code")?]),
-        "doctor" => words.push("doctor".into()),
+        "doctor" | "ring" => words.push(name.into()),
         _ => return Err("there is no such tool here".into()),
     }
     Ok(words)
@@ -181,6 +187,7 @@ mod tests {
         let words =
             asked("diff", json!({"before": "--page=/etc/passwd", "after": "-o"})).expect("words");
         assert_eq!(words, ["--json", "diff", "--", "--page=/etc/passwd", "-o"]);
+        assert_eq!(asked("ring", json!({})).expect("words"), ["--json", "ring"]);
         let words = asked("replay", json!({"file": "-o"})).expect("words");
         assert_eq!(words, ["--json", "--from=-o"]);
         let words =
