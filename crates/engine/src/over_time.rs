@@ -181,7 +181,8 @@ impl OverTime {
     }
 
     fn found(&mut self, finding: &Finding, begin_ns: u64, end_ns: u64) {
-        if let Some(known) = self.troubles.get_mut(&finding.key) {
+        let key = self.key_of(&finding.key);
+        if let Some(known) = self.troubles.get_mut(&key) {
             if known.windows == 0 {
                 (known.since_unix_ns, known.worst) = (begin_ns, Said::of(finding));
             }
@@ -208,8 +209,15 @@ impl OverTime {
                 begins: Vec::new(),
                 worst: Said::of(finding),
             };
-            self.troubles.insert(finding.key.clone(), trouble);
+            self.troubles.insert(key, trouble);
         }
+    }
+
+    /// The key under which a trouble is known: of a culprit that has ended its group may not be known any more, and it is the same.
+    fn key_of(&self, key: &str) -> String {
+        let same = |known: &&String| *known == key || is_but_for_group(known, key);
+        let exact = self.troubles.contains_key(key).then(|| key.to_string());
+        exact.or_else(|| self.troubles.keys().find(same).cloned()).unwrap_or_else(|| key.into())
     }
 
     fn ended(&mut self, end_ns: u64) -> Vec<Event> {
@@ -290,6 +298,12 @@ impl Trouble {
     }
 }
 
+/// Whether two keys are the same but for a group that one of them does not have.
+fn is_but_for_group(one: &str, other: &str) -> bool {
+    let (short, long) = if one.len() < other.len() { (one, other) } else { (other, one) };
+    long.strip_prefix(short).is_some_and(|rest| rest.starts_with(" in "))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -366,6 +380,19 @@ mod tests {
         assert_eq!(all, ["Began a at 2 since 0", "Changed b at 4 since 2"]);
         let open: Vec<&str> = over_time.open().map(|(key, _)| key).collect();
         assert_eq!(open, ["lock.file on file /x by b"]);
+    }
+
+    #[test]
+    fn a_culprit_whose_group_is_not_known_any_more_is_no_other() {
+        let (mut over_time, mut at) = (OverTime::default(), 0);
+        let known = [finding("a in shop/web-0", Severity::Warning)];
+        let ended = [finding("a", Severity::Warning)];
+        let other = [finding("a in shop/web-1", Severity::Warning)];
+        let all = events(&mut over_time, &mut at, &[&known, &known, &ended, &known, &ended]);
+        assert_eq!(all.len(), 1, "{all:?}");
+        let all = events(&mut over_time, &mut at, &[&other, &other]);
+        assert_eq!(all.len(), 1, "{all:?}");
+        assert!(all[0].starts_with("Changed"), "{all:?}");
     }
 
     #[test]
