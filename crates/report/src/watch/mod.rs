@@ -141,35 +141,29 @@ pub(crate) fn run(named: Named) -> Result<(), Failure> {
 
 impl Watch {
     fn windows(&mut self) -> Result<(), Failure> {
-        let mut every = 1;
         while !self.asked.is_over() {
             let mut windows = self.start()?;
             self.ready();
-            while every == 1 || self.pace_allows() {
-                let seconds = self.settings.window.as_secs_f64();
-                windows.set_seconds(seconds);
-                let (alive, asked) = (&mut self.alive, &self.asked.keep);
+            let every = loop {
+                windows.set_seconds(self.settings.window.as_secs_f64());
+                let (alive, keep) = (&mut self.alive, &self.asked.keep);
                 let mut is_asked = false;
                 let looked = windows.next_window(&mut || {
                     alive.tick();
-                    is_asked |= asked.swap(false, Ordering::Relaxed);
+                    is_asked |= keep.swap(false, Ordering::Relaxed);
                 })?;
                 let Some(looked) = looked else { return Ok(()) };
-                let before = every;
-                every = self.window(looked);
+                let every = self.window(looked);
                 self.asked_for(is_asked)?;
-                if every > 1 || before > 1 {
-                    break;
+                if every > 1 {
+                    break every;
                 }
-            }
+            };
+            // Nothing is attached while nothing is looked at.
             drop(windows);
             self.rest(every);
         }
         Ok(())
-    }
-
-    fn pace_allows(&self) -> bool {
-        !self.asked.is_over()
     }
 
     fn start(&self) -> Result<Windows, Failure> {

@@ -16,9 +16,9 @@ use jiff::Timestamp;
 use rustix::fs::{FlockOperation, flock, statvfs};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use std::fs::{File, OpenOptions, Permissions};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex};
@@ -30,6 +30,7 @@ const QUEUE: usize = 256;
 /// For how long the end of the process waits for what is queued.
 const LAST_WRITE: Duration = Duration::from_millis(600);
 const LOCK: &str = "watch.lock";
+const LOCK_TRIES: u32 = 5;
 const STATE: &str = "state.json";
 
 /// What a restart needs to know.
@@ -153,15 +154,18 @@ impl Store {
     pub(super) fn open(settings: &Settings) -> Result<(Self, State), Failure> {
         let folder = settings.state.clone();
         let ring = folder.join(ring::FOLDER);
-        let make = |path: &Path| -> io::Result<()> {
-            std::fs::create_dir_all(path)?;
-            std::fs::set_permissions(path, Permissions::from_mode(0o700))
-        };
         for path in [&folder, &ring] {
-            make(path).map_err(|error| {
-                Failure::file("make the state folder", path, &error)
-                    .advise("`state = \"DIR\"` in the settings, or --state DIR, names another.")
+            let advice = "`state = \"DIR\"` in the settings, or --state DIR, names another.";
+            let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
+            let meta = made.and_then(|()| std::fs::metadata(path));
+            let meta = meta.map_err(|error| {
+                Failure::file("make the state folder", path, &error).advise(advice)
             })?;
+            // Whoever may write there could have another file written in place of ours.
+            if meta.mode() & 0o022 != 0 {
+                let what = format!("others may write to the state folder {}", path.display());
+                return Err(Failure::look(what, advice));
+            }
         }
         let lock = lock(&folder)?;
         remove_torn(&ring);
@@ -332,7 +336,14 @@ fn lock(folder: &Path) -> Result<File, Failure> {
         .mode(0o600)
         .open(&path)
         .map_err(system)?;
-    if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+    // Who asks whether somebody watches has it for a moment, too.
+    let is_locked = (0..LOCK_TRIES).any(|tried| {
+        if tried > 0 {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
+    });
+    if !is_locked {
         let mut text = String::new();
         let _ = file.read_to_string(&mut text);
         let what = format!("process {} watches already, with {}", text.trim(), folder.display());
@@ -454,9 +465,22 @@ mod tests {
         assert_eq!(ring::list(&settings.state).expect("listed"), std::slice::from_ref(&entry));
         let recording = settings.state.join(ring::FOLDER).join(&entry.file);
         assert_eq!(std::fs::read(&recording).expect("read"), b"abc");
-        let mode = std::fs::metadata(&recording).expect("there").permissions().mode();
-        assert_eq!(mode & 0o777, 0o600);
+        let mode = |path: &Path| std::fs::metadata(path).expect("there").mode() & 0o777;
+        assert_eq!((mode(&recording), mode(&settings.state)), (0o600, 0o700));
         assert!(matches!(watcher(&settings.state), Ok(None)));
+    }
+
+    #[test]
+    fn a_folder_that_others_may_write_to_is_refused_and_left_as_it_is() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let settings = settings(folder.path());
+        let of_all = std::os::unix::fs::PermissionsExt::from_mode(0o1777);
+        std::fs::create_dir(&settings.state).expect("made");
+        std::fs::set_permissions(&settings.state, of_all).expect("set");
+        let refused = Store::open(&settings).err().expect("refused").message();
+        assert!(refused.contains("others may write"), "{refused}");
+        let mode = std::fs::metadata(&settings.state).expect("there").mode();
+        assert_eq!(mode & 0o7777, 0o1777);
     }
 
     #[test]
