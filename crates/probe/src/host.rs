@@ -40,7 +40,7 @@ pub struct Offer {
     pub find_vma: bool,
     /// The kernel's reasons for dropping a packet, by number, without their prefix; none: it gives no reasons (before 5.17).
     pub drop_reasons: BTreeMap<u32, String>,
-    /// kfree_skb tells the socket that was to have it (6.11).
+    /// kfree_skb has the socket that was to have it (6.11).
     pub drop_has_receiver: bool,
     /// Effective capabilities.
     pub capabilities: u64,

@@ -27,6 +27,22 @@ fn look(target: &Target, seconds: Option<f64>) -> Vec<Fact> {
     facts
 }
 
+/// CPU time that a look says it took.
+fn cost(facts: &[Fact]) -> f64 {
+    let is = |fact: &Fact| match &fact.body {
+        Body::Cost(cost) => Some(cost.cpu_seconds),
+        _ => None,
+    };
+    facts.iter().find_map(is).unwrap()
+}
+
+/// CPU time of this process: utime and stime of proc_pid_stat(5), in hundredths of a second.
+fn own_cpu_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    let fields = stat.rsplit(") ").next().unwrap().split(' ').skip(11).take(2);
+    fields.map(|ticks| ticks.parse::<f64>().unwrap() / 100.0).sum()
+}
+
 /// Threads end a moment after whoever they read for.
 fn until_alone() -> usize {
     let begin = Instant::now();
@@ -40,6 +56,7 @@ fn until_alone() -> usize {
 fn three_looks_are_alike_and_leave_nothing_behind() {
     let command = ["sh", "-c", "sleep 0.1"].map(Into::into).to_vec();
     let mut seen = Vec::new();
+    let mut cost_seconds = 0.0;
     for _ in 0..3 {
         let facts = look(&Target::Host, Some(0.7));
         let host = facts.iter().find_map(|fact| match &fact.body {
@@ -53,9 +70,12 @@ fn three_looks_are_alike_and_leave_nothing_behind() {
             .iter()
             .any(|fact| matches!(&fact.body, Body::CommandEnd(it) if it.exit_status == 0));
         assert!(end, "the command has ended");
+        cost_seconds += cost(&facts) + cost(&run);
         let threads = until_alone();
         seen.push((host.unwrap(), entries("/proc/self/fd"), threads, locked()));
     }
+    // Each look has its own cost, and none that of another.
+    assert!(cost_seconds <= own_cpu_seconds() + 0.05, "{cost_seconds}");
     assert_eq!(seen[0].0, seen[2].0, "the kernel gives its events each time");
     assert_eq!(seen[1], seen[2], "nothing is left of a look");
 }

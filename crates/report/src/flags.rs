@@ -344,7 +344,7 @@ enum Command {
         #[command(flatten)]
         state: StateFlag,
     },
-    /// List what whoever watches has kept; `--from ring:21:14` answers from a time
+    /// List the windows that `holdup watch` has saved; `--from ring:21:14` answers from a time
     #[command(
         after_help = "Examples:\n  holdup ring\n  holdup --from ring:21:14\n  holdup --from ring:2026-11-26T21:14:05 -v"
     )]

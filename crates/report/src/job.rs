@@ -83,7 +83,7 @@ pub(crate) enum Task {
         /// The state folder of whoever watches.
         state: Option<PathBuf>,
     },
-    /// List what was kept.
+    /// List the windows that were saved.
     Ring {
         /// The state folder.
         state: Option<PathBuf>,

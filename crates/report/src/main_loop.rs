@@ -165,12 +165,12 @@ fn explain(model: Model, wanted: holdup_reason::Beside) -> Answered {
     Answered { report, picture, export }
 }
 
-/// Opens a recording, or of a time the one that was kept of it (`ring:21:14`).
+/// Opens a recording, or of a time the one that was saved of it (`ring:21:14`).
 pub(crate) fn open(file: &Path) -> Result<Reader, Failure> {
     match file.to_str().and_then(|name| name.strip_prefix("ring:")) {
         Some(time) => {
-            let kept = ring::recording(Path::new(STATE), time)?;
-            Ok(holdup_engine::open(&kept)?)
+            let saved = ring::recording(Path::new(STATE), time)?;
+            Ok(holdup_engine::open(&saved)?)
         }
         None => Ok(holdup_engine::open(file)?),
     }

@@ -144,9 +144,9 @@ fn a_fault_is_said_once_across_a_kill_and_its_recordings_replay() {
     if has_events {
         until_said(folder, "second", "ENDED");
     }
-    let kept = holdup().arg("keep").arg("--state").arg(&state).output().unwrap();
-    assert!(kept.status.success(), "{}", String::from_utf8_lossy(&kept.stderr));
-    until("it is kept", || said(folder, "second").contains("asked to keep"));
+    let saved = holdup().arg("keep").arg("--state").arg(&state).output().unwrap();
+    assert!(saved.status.success(), "{}", String::from_utf8_lossy(&saved.stderr));
+    until("it is saved", || said(folder, "second").contains("asked to keep"));
     second.signal("TERM");
     assert_eq!(second.end(), Some(0));
     for word in ["READY=1", "WATCHDOG=1", "STATUS="] {

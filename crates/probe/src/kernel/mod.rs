@@ -367,9 +367,9 @@ impl Programs {
     }
 
     /// Every thread once more, as the window ends; the next one begins here.
-    pub fn boundary(&mut self, tell: impl FnMut(Ns, ThreadRecord)) -> Result<(), SourceError> {
+    pub fn boundary(&mut self, each: impl FnMut(Ns, ThreadRecord)) -> Result<(), SourceError> {
         self.inbox.borrow_mut().decoder.threads.is_boundary_walk = true;
-        let walked = self.threads(false, tell);
+        let walked = self.threads(false, each);
         self.inbox.borrow_mut().decoder.threads.is_boundary_walk = false;
         walked
     }

@@ -19,8 +19,9 @@ pub(super) struct Expense {
     measured_ns: Ns,
     run_time_ns: Ns,
     next_tick: u64,
-    /// Own CPU time that the windows before took.
+    /// Own CPU time, and records, of what went before this window: other looks of the process, other windows of this look.
     before_seconds: f64,
+    before_events: u64,
 }
 
 struct Slice {
@@ -46,10 +47,16 @@ fn cpu_seconds(usage: &libc::rusage) -> f64 {
 }
 
 impl Expense {
-    /// Of a window that follows another: one slice of the kernel programs is enough for its estimate.
-    pub(super) fn of_next_window() -> Self {
+    /// Of a look that begins now, with all that opening it takes.
+    pub(super) fn begin() -> Self {
+        Self { before_seconds: cpu_seconds(&usage()), ..Self::default() }
+    }
+
+    /// Of a window that follows another, after which so many records were read: one slice of the kernel programs is enough for its
+    /// estimate.
+    pub(super) fn of_next_window(before_events: u64) -> Self {
         const SLICE_AT_TICK: u64 = 32;
-        Self { before_seconds: cpu_seconds(&usage()), next_tick: SLICE_AT_TICK, ..Self::default() }
+        Self { before_events, next_tick: SLICE_AT_TICK, ..Self::begin() }
     }
 
     /// Whether a slice is measured: one tick, quiet or not, or quiet ones would count for more than they are.
@@ -72,7 +79,7 @@ impl Expense {
         }
     }
 
-    /// What the look has cost, its window having been so long.
+    /// What the look has cost, its window having been so long, and so many records read since the programs were loaded.
     pub(super) fn cost(&self, events: u64, window_ns: Ns) -> Cost {
         let usage = usage();
         let share = self.run_time_ns as f64 / self.measured_ns as f64;
@@ -80,7 +87,7 @@ impl Expense {
             cpu_seconds: cpu_seconds(&usage) - self.before_seconds,
             bpf_seconds: (self.measured_ns > 0).then_some(share * window_ns as f64 / 1e9),
             rss_bytes: usage.ru_maxrss as u64 * 1024,
-            events,
+            events: events.saturating_sub(self.before_events),
             ..Cost::default()
         }
     }

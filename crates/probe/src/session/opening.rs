@@ -4,6 +4,7 @@
 //! Must not: begin the window (the first reading does), or know a reader by name.
 
 use super::command::Held;
+use super::expense::Expense;
 use super::rate::Rate;
 use super::target::target;
 use super::wait_threshold::WaitThreshold;
@@ -118,6 +119,7 @@ pub(super) fn open_on(
 ) -> Result<Opened, SourceError> {
     let Ground { roots, hidden, offer } = ground;
     let (scope, watched) = (at.scope(), Watched::new(held));
+    let expense = Expense::begin();
     // Until the look has begun.
     let (loaded, settings, _moved) =
         while_it_reads(&roots, || load(&offer, scope.spared, scope.ring_bytes));
@@ -125,7 +127,7 @@ pub(super) fn open_on(
     let hz = offer.config_hz;
     let loaded = Loaded { programs, names, hidden, blind, hz, boundary_ns: None };
     let rate = Rate::new(WaitThreshold::new(scope.reporting, online_cpus().len()));
-    let ticks = Ticks::new(rate);
+    let ticks = Ticks::new(rate, expense);
     open_with(scope, roots, loaded, settings, (ticks, watched))
 }
 

@@ -21,6 +21,11 @@ impl Rate {
         Self { threshold, events_seen: (0, 0), braked_seen: 0 }
     }
 
+    /// Records that were read since the programs were loaded.
+    pub(super) fn events(&self) -> u64 {
+        self.events_seen.0
+    }
+
     /// The thresholds as they are now.
     pub(super) fn thresholds(&self) -> Thresholds {
         Thresholds {

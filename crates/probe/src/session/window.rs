@@ -32,14 +32,15 @@ pub(super) struct Ticks {
 
 impl Ticks {
     /// Of a look that has just begun.
-    pub(super) fn new(rate: Rate) -> Self {
-        Self { rate, expense: Expense::default(), quiet: QuietHost::default() }
+    pub(super) fn new(rate: Rate, expense: Expense) -> Self {
+        Self { rate, expense, quiet: QuietHost::default() }
     }
 
     /// Of a window that follows this one.
     pub(super) fn next_window(mut self) -> Self {
         self.rate.threshold.next_window();
-        Self { rate: self.rate, expense: Expense::of_next_window(), quiet: self.quiet }
+        let expense = Expense::of_next_window(self.rate.events());
+        Self { rate: self.rate, expense, quiet: self.quiet }
     }
 
     /// Ticks to what must be read next if nothing happens.

@@ -30,7 +30,10 @@ pub fn suspects<'m>(model: &'m Model, dropped: &Dropped<'_>, is_own: bool) -> Su
     all.sort_by_key(|rule| std::cmp::Reverse(narrowness(rule)));
     let rule = match all[..] {
         [only] => Some(only),
-        [first, second, ..] if narrowness(first) > narrowness(second) => Some(first),
+        // What it looks at besides may not fit, and then it is the other one.
+        [first, second, ..] if narrowness(first) > narrowness(second) && first.rest.is_empty() => {
+            Some(first)
+        }
         _ => None,
     };
     Suspects { rule, all }

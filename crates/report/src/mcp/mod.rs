@@ -1,6 +1,6 @@
 //! `holdup mcp`: an agent's questions on standard input, answers on standard output (Model Context Protocol, JSON-RPC 2.0, a message a line).
 //!
-//! It reads only: it can look, replay, list what was kept, compare, explain, and say what can be seen. It never runs a command, and no way out. Each question is
+//! It reads only: it can look, replay, list what was saved, compare, explain, and say what can be seen. It never runs a command, and no way out. Each question is
 //! answered by another process of this very binary with `--json`, so that a look that fails ends no session, and no answer differs from
 //! what a person gets. Names stay data: they stand in JSON strings of a result, never in what describes a tool.
 //!

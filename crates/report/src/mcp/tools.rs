@@ -34,12 +34,12 @@ pub(super) fn all() -> Value {
         tool(
             "replay",
             "The answer of a recording (a .hup file), or for one process or container in it",
-            json!({"file": text("path of the recording, or ring:21:14 for what was kept of a time"), "pid": pid, "container": container}),
+            json!({"file": text("path of the recording, or ring:21:14 for the window of a time that was saved"), "pid": pid, "container": container}),
             &["file"]
         ),
         tool(
             "ring",
-            "The windows that `holdup watch` has kept of this host: when, and what held it up then",
+            "The windows that `holdup watch` has saved of this host: when, and what held it up then",
             json!({}),
             &[]
         ),

@@ -2,7 +2,7 @@
 //!
 //! Window by window: the answer goes to over_time (what began, changed, ended), the recording to the recorder in memory; what is worth
 //! the disk is queued for the store, what happened is a line on standard output, a line in the findings of the day, and the hook's
-//! standard input. systemd is told that it lives at each batch of facts. SIGTERM ends it, SIGHUP reads the settings again, SIGUSR1
+//! standard input. A sign of life goes to systemd at each batch of facts. SIGTERM ends it, SIGHUP reads the settings again, SIGUSR1
 //! keeps what is in memory.
 //!
 //! Must not: wait for a disk or a hook in this thread; restart itself (systemd does); act on the host. Edit together: docs/watch.md,
@@ -109,6 +109,8 @@ struct Watch {
     hook: Hook,
     alive: Alive,
     unwritten: u64,
+    /// One window in so many is looked at.
+    every: u32,
 }
 
 /// Watches until a signal ends it.
@@ -129,6 +131,7 @@ pub(crate) fn run(named: Named) -> Result<(), Failure> {
         hook: Hook::default(),
         alive: Alive::default(),
         unwritten: 0,
+        every: 1,
     };
     let watched = watch.windows();
     watch.alive.stops();
@@ -144,6 +147,7 @@ impl Watch {
         while !self.asked.is_over() {
             let mut windows = self.start()?;
             self.ready();
+            let mut has_loaded = true;
             let every = loop {
                 windows.set_seconds(self.settings.window.as_secs_f64());
                 let (alive, keep) = (&mut self.alive, &self.asked.keep);
@@ -153,10 +157,14 @@ impl Watch {
                     is_asked |= keep.swap(false, Ordering::Relaxed);
                 })?;
                 let Some(looked) = looked else { return Ok(()) };
-                let every = self.window(looked);
+                let (seconds, spent) = self.window(looked);
                 self.asked_for(is_asked)?;
-                if every > 1 {
-                    break every;
+                if !std::mem::take(&mut has_loaded) {
+                    let every = self.pace.take(seconds, spent, self.settings.budget_percent);
+                    self.say_pace(every);
+                    if every > 1 {
+                        break every;
+                    }
                 }
             };
             // Nothing is attached while nothing is looked at.
@@ -171,8 +179,8 @@ impl Watch {
         Ok(Windows::start(Target::Host, seconds, Arc::clone(&self.asked.stop))?)
     }
 
-    /// Takes a window; one in how many is to be looked at now.
-    fn window(&mut self, looked: Looked) -> u32 {
+    /// Takes a window; how long it was, and what it took of a CPU, seconds.
+    fn window(&mut self, looked: Looked) -> (f64, f64) {
         let Looked { report, recording } = looked;
         let bytes: Option<Arc<[u8]>> = match recording {
             Recorded::Whole(bytes) => Some(Arc::from(bytes)),
@@ -200,7 +208,7 @@ impl Watch {
         self.say_failures();
         self.alive.status(self.status());
         let spent = report.cost.cpu_seconds + report.cost.bpf_seconds.unwrap_or(0.0);
-        self.pace.take(report.window.seconds, spent, self.settings.budget_percent)
+        (report.window.seconds, spent)
     }
 
     /// Says an event to whoever is to know it.
@@ -277,18 +285,26 @@ impl Watch {
         format!("{what}; in memory: {windows} windows, {bytes}")
     }
 
-    /// Looks at nothing until the next window that the budget allows.
-    fn rest(&mut self, every: u32) {
-        if every <= 1 || self.asked.is_over() {
+    /// Says when it begins to rest, or to rest for another time, and when it looks at each window again.
+    fn say_pace(&mut self, every: u32) {
+        if every == std::mem::replace(&mut self.every, every) {
             return;
         }
-        let length = self.settings.window * (every - 1);
-        say(&format!(
-            "looking took {:.1} % of a CPU, of {} % that it may: it rests for {}",
+        let took = format!(
+            "looking took {:.1} % of a CPU, of {} % that it may",
             self.pace.percent(),
-            self.settings.budget_percent,
-            figures::seconds(length.as_secs_f64())
-        ));
+            self.settings.budget_percent
+        );
+        say(&match every {
+            1 => format!("{took}: each window is looked at again"),
+            every => format!("{took}: from now on one window in {every} is looked at"),
+        });
+    }
+
+    /// Looks at nothing until the next window that the budget allows.
+    fn rest(&mut self, every: u32) {
+        // Two windows are looked at in a row: one that loads, and one that shows what looking takes now.
+        let length = self.settings.window * 2 * (every - 1);
         let begin = Instant::now();
         while begin.elapsed() < length && !self.asked.is_over() {
             std::thread::sleep(Duration::from_millis(200));

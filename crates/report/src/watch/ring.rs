@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 pub(crate) const FOLDER: &str = "ring";
 const DAY_NS: u64 = 24 * 3600 * 1_000_000_000;
 
-/// A window that is kept, in short.
+/// A window that was saved, in short.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Entry {
     /// Name of its recording.
@@ -90,7 +90,7 @@ fn file_name(unix_ns: u64) -> String {
     format!("{}.hup", at.strftime("%Y%m%dT%H%M%S%.3fZ"))
 }
 
-/// All windows that are kept, the oldest first. A file that cannot be read is left out.
+/// All windows that were saved, the oldest first. A file that cannot be read is left out.
 pub(crate) fn list(state: &Path) -> Result<Vec<Entry>, Failure> {
     let folder = state.join(FOLDER);
     let read = match std::fs::read_dir(&folder) {
@@ -185,8 +185,8 @@ pub(crate) fn at<'a>(
             entry.map(|it| format!("{} {word}", shown(it.begin_unix_ns, zone)))
         });
         match near.into_iter().flatten().collect::<Vec<_>>().join(" and ") {
-            near if near.is_empty() => "no window is kept".to_string(),
-            near => format!("no window of that time is kept; there is {near}"),
+            near if near.is_empty() => "no window was saved".to_string(),
+            near => format!("no window of that time was saved; there is {near}"),
         }
     })
 }
@@ -227,7 +227,7 @@ pub(crate) fn recording(state: &Path, time: &str) -> Result<PathBuf, Failure> {
     let entry = found.map_err(|why| {
         Failure::look(
             format!("cannot answer from ring:{time}: {why}"),
-            "`holdup ring` lists what is kept.",
+            "`holdup ring` lists what was saved.",
         )
     })?;
     Ok(state.join(FOLDER).join(&entry.file))
@@ -236,7 +236,7 @@ pub(crate) fn recording(state: &Path, time: &str) -> Result<PathBuf, Failure> {
 /// A line a window.
 pub(crate) fn render(all: &[Entry], state: &Path) -> String {
     if all.is_empty() {
-        return format!("Nothing is kept in {}.\n", state.join(FOLDER).display());
+        return format!("Nothing was saved in {}.\n", state.join(FOLDER).display());
     }
     let zone = TimeZone::system();
     let bytes: u64 = all.iter().map(|entry| entry.bytes).sum();

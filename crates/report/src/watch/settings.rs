@@ -28,7 +28,7 @@ pub(crate) struct Settings {
     pub budget_percent: f64,
     /// Where state is written.
     pub state: PathBuf,
-    /// What is kept on the disk.
+    /// What the disk holds.
     pub ring: RingSettings,
     /// Whom to start when something begins, changes or ends.
     pub hook: Vec<String>,
@@ -148,7 +148,7 @@ impl Settings {
     /// All of it as a file, with what each key costs.
     pub(crate) fn print(&self) -> String {
         let seconds = |length: Duration| format!("{}s", length.as_secs());
-        let words: Vec<String> = self.hook.iter().map(|word| format!("{word:?}")).collect();
+        let words: Vec<String> = self.hook.iter().map(|word| quoted(word)).collect();
         format!(
             "# Length of a window. Shorter ones cost more: each reads the host's files anew.\n\
              window = \"{}\"\n\n\
@@ -157,7 +157,7 @@ impl Settings {
              # Share of one CPU that looking may take over a minute, in percent. Beyond it one window in N is looked at.\n\
              budget_percent = {}\n\n\
              # Where state is written: the ring, the findings of each day, what is open.\n\
-             state = {:?}\n\n\
+             state = {}\n\n\
              # Started with a line of JSON on standard input when something begins, changes or ends. Empty: nobody is.\n\
              hook = [{}]\n\n\
              [ring]\n\
@@ -172,7 +172,7 @@ impl Settings {
             seconds(self.window),
             seconds(self.memory),
             self.budget_percent,
-            self.state.display().to_string(),
+            quoted(&self.state.display().to_string()),
             words.join(", "),
             self.ring.mebibytes,
             self.ring.days,
@@ -181,6 +181,11 @@ impl Settings {
             seconds(self.ring.after),
         )
     }
+}
+
+/// A basic string of TOML, whose escapes are those of JSON.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
 }
 
 /// Line and column of a byte, from 1.
@@ -202,7 +207,7 @@ mod tests {
     #[test]
     fn what_is_printed_reads_back() {
         let settings = Settings {
-            hook: vec!["/bin/page me".into(), "a\"b".into()],
+            hook: vec!["/bin/page me".into(), "a\"b\u{1b}\n".into()],
             budget_percent: 0.5,
             ..Settings::default()
         };

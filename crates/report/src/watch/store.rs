@@ -5,7 +5,7 @@
 //! crash tore is cut off at the next start. Of two watchers on one folder the second is refused (flock(2), which the kernel gives back
 //! however a process ends).
 //!
-//! Must not: decide what is kept (recorder.rs), or what surplus is (ring.rs). Edit together: docs/watch.md.
+//! Must not: decide what is saved (recorder.rs), or what surplus is (ring.rs). Edit together: docs/watch.md.
 
 use super::ring::{self, Entry};
 use super::settings::{RingSettings, Settings};
@@ -172,7 +172,12 @@ impl Store {
         let state = recover(&folder);
         let (queue, work) = sync_channel(QUEUE);
         let failed = Arc::new(Mutex::new(None));
-        let writer = Writer { folder, limits: settings.ring.clone(), failed: Arc::clone(&failed) };
+        let mut writer = Writer {
+            held: ring::list(&folder).unwrap_or_default(),
+            limits: settings.ring.clone(),
+            failed: Arc::clone(&failed),
+            folder,
+        };
         let thread = std::thread::Builder::new()
             .name("holdup-store".into())
             .spawn(move || writer.work(&work))
@@ -231,12 +236,14 @@ impl Store {
 /// The one who writes.
 struct Writer {
     folder: PathBuf,
+    /// What is in the ring: nobody else writes there, and to list it reads each file.
+    held: Vec<Entry>,
     limits: RingSettings,
     failed: Arc<Mutex<Option<String>>>,
 }
 
 impl Writer {
-    fn work(&self, work: &Receiver<Work>) {
+    fn work(&mut self, work: &Receiver<Work>) {
         while let Ok(next) = work.recv() {
             let (doing, done) = match next {
                 Work::Window(entry, bytes) => ("a window", self.window(&entry, &bytes)),
@@ -251,34 +258,37 @@ impl Writer {
         }
     }
 
-    fn window(&self, entry: &Entry, bytes: &[u8]) -> io::Result<()> {
+    fn window(&mut self, entry: &Entry, bytes: &[u8]) -> io::Result<()> {
         let folder = self.folder.join(ring::FOLDER);
         self.make_room(&folder, bytes.len() as u64)?;
         aside(&folder, &entry.file, bytes)?;
         let sidecar = Path::new(&entry.file).with_extension("json");
         let name = sidecar.to_string_lossy();
-        aside(&folder, &name, &serde_json::to_vec(entry)?)
+        aside(&folder, &name, &serde_json::to_vec(entry)?)?;
+        self.held.push(entry.clone());
+        Ok(())
     }
 
     /// Removes what is surplus once so many bytes more are there.
-    fn make_room(&self, folder: &Path, more: u64) -> io::Result<()> {
-        let all = ring::list(&self.folder).unwrap_or_default();
+    fn make_room(&mut self, folder: &Path, more: u64) -> io::Result<()> {
         let disk = statvfs(folder)?;
         let reserve = disk.f_blocks / 100 * self.limits.free_percent;
         let spare = disk.f_bavail.saturating_sub(reserve).saturating_mul(disk.f_frsize);
-        let held: u64 = all.iter().map(|entry| entry.bytes).sum();
+        let held: u64 = self.held.iter().map(|entry| entry.bytes).sum();
         let room = (held + spare).saturating_sub(more);
         let limits = RingSettings {
             mebibytes: self.limits.mebibytes.saturating_sub(more.div_ceil(1 << 20)),
             ..self.limits.clone()
         };
         let now_ns = u64::try_from(Timestamp::now().as_nanosecond()).unwrap_or(0);
-        for file in ring::surplus(&all, &limits, room, now_ns) {
-            // The recording first: a sidecar without one is not listed as if it could be replayed.
+        let gone = ring::surplus(&self.held, &limits, room, now_ns);
+        for file in &gone {
+            // What is listed first: no window is listed that cannot be replayed.
             let path = folder.join(file);
             let _ = std::fs::remove_file(path.with_extension("json"));
             let _ = std::fs::remove_file(path);
         }
+        self.held.retain(|entry| !gone.contains(&entry.file));
         match more > spare + held {
             true => Err(io::Error::from(io::ErrorKind::StorageFull)),
             false => Ok(()),

@@ -2,7 +2,7 @@
 //! nf_tables.h). What iptables makes today (iptables-nft) is the same rules.
 //!
 //! A rule is a list of expressions that load a part of the packet into a register and compare it. Those that people write most are
-//! followed (protocol, addresses, ports); of any other its name is told, so that nobody takes a rule for wider than it is. Any bytes may come in; fuzzed.
+//! followed (protocol, addresses, ports); of any other its name is given, so that nobody takes a rule for wider than it is. Any bytes may come in; fuzzed.
 //! Must not: change anything, or say which rule dropped a packet. Rejected: the output of `nft` (a program that may not be there).
 
 use super::attributes::*;

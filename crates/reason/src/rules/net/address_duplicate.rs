@@ -88,7 +88,17 @@ fn is_looked_for(measures: &Measures<'_>, end: &End, failed: &UnusableAddress) -
     let is_sleep = matches!(end.class, WaitClass::Timer | WaitClass::FailedProgram);
     let address = failed.address.to_string();
     let words = measures.model.look.target.as_ref().map_or(&[][..], |target| &target.words);
-    is_sleep && measures.is_command() && words.iter().any(|word| word.contains(&address))
+    is_sleep && measures.is_command() && words.iter().any(|word| names(word, &address))
+}
+
+/// Whether an address stands in a text, and is no part of a longer one.
+fn names(text: &str, address: &str) -> bool {
+    let is_part = |it: Option<char>| it.is_some_and(|it| it.is_ascii_hexdigit() || it == ':');
+    let mut found = text.match_indices(address);
+    found.any(|(at, _)| {
+        let (before, after) = (&text[..at], &text[at + address.len()..]);
+        !is_part(before.chars().next_back()) && !is_part(after.chars().next())
+    })
 }
 
 /// In a namespace of who is looked at: a host has all.

@@ -108,13 +108,13 @@ fn wording(measures: &Measures<'_>, end: &End, table: &Table<'_>) -> Wording {
     let raised = max.saturating_mul(2).max(USUAL);
     let set = |value: u64| format!("sysctl -w {MAX}={value}");
     let conntrack = command_in(measures.model, table.netns, "head");
-    let more = Remedy::to("give it more room: an entry takes some 300 bytes").set(
+    let more = Remedy::to("give it more room").set(
         Action::sysctl(MAX, raised, max),
         set(raised),
         set(max),
     );
     let see = Remedy {
-        text: "see whose connections they are, and how long they are still kept (the third column, seconds)".into(),
+        text: "see whose connections they are, and how long each entry stays yet (the third column, seconds)".into(),
         command: format!("{conntrack} -50 /proc/net/nf_conntrack"),
         action: Some(Action::look(Question::State).through(conntrack.through.as_ref())),
         ..Remedy::default()

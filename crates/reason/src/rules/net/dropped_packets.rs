@@ -99,12 +99,11 @@ pub(super) fn losing<'m>(
     all
 }
 
-/// A program that asks by UDP in an event loop waits for the clock as well: of a command, what it sent last and was dropped. Of all
-/// others' sleeps nothing says what they are for.
+/// A program that asks by UDP in an event loop waits for the clock as well: of a command, what it sent last and was dropped. A plain
+/// sleep ends for no answer, and of all others' waits for events nothing says what they are for.
 fn by_clock<'m>(measures: &'m Measures<'m>, end: &End, reason: &str) -> Option<Dropped<'m>> {
     let model = measures.model;
-    let by_clock = matches!(end.class, WaitClass::Timer | WaitClass::Idle);
-    if end.kind != EndKind::Sleep || !by_clock || !measures.is_command() {
+    if end.kind != EndKind::Sleep || end.class != WaitClass::Idle || !measures.is_command() {
         return None;
     }
     let sleeps = end.links.last()?.who.pid;

@@ -172,11 +172,15 @@ fn wording(measures: &Measures<'_>, end: &End, filtered: &Filtered<'_>) -> Wordi
     };
     let dropped = words::count(packets as usize, "packet", "packets");
     let text = format!(
-        "{} pass so. {dropped} of it {} dropped {}; {} All that comes of it is another try, later each time.",
+        "{} pass so. {dropped} of it {} dropped {}; {}{}",
         words::of_window(end.seconds, measures.wall_seconds()),
         if packets == 1 { "was" } else { "were" },
         where_dropped(measures, filtered),
         whose(filtered),
+        match first.dropped[0].flow.protocol.as_str() {
+            "tcp" => " TCP sends each of them again, later each time.",
+            _ => "",
+        },
     );
     let mut evidence = vec![
         Evidence::new("time waited for it", end.seconds, "s", "sched_switch"),
@@ -356,22 +360,28 @@ mod tests {
     }
 
     /// An event loop that asked by UDP and sleeps.
-    fn asks(kind: TargetKind, sent_by: u32) -> Vec<Fact> {
+    fn asks(kind: TargetKind, sent_by: u32, syscall: &str) -> Vec<Fact> {
         let mut question = dropped(REASON, "udp", "10.0.0.1:40000", "192.0.2.1:53", 1);
         if let Body::PacketDrops(drops) = &mut question.body {
             drops.flows[0].sender = Some(thread(sent_by, "dig"));
         }
-        let sleeps = slept(10, "dig", 100_000_000, 3_100_000_000);
+        let mut sleeps = slept(10, "dig", 100_000_000, 3_100_000_000);
+        if let Body::Wait(wait) = &mut sleeps.body {
+            (wait.place.syscall, wait.place.args) = (syscall.into(), [4, 1, 64, 5_000, 0, 0]);
+        }
         vec![question, sleeps, of_process(10, "dig"), look_at(kind, 10)]
     }
 
     #[test]
     fn who_asked_by_udp_and_sleeps_waits_for_what_was_dropped() {
-        let found = findings(asks(TargetKind::Command, 10));
+        let found = findings(asks(TargetKind::Command, 10, "epoll_wait"));
         assert_eq!(found[0].code, CODE);
         assert!(found[0].title.starts_with("dig waits for an answer of 192.0.2.1:53, but its"));
-        assert!(!says(CODE, asks(TargetKind::Command, 11)), "another's question");
-        assert!(!says(CODE, asks(TargetKind::Host, 10)), "nobody asked what it sleeps for");
+        let poll = "epoll_wait";
+        assert!(!says(CODE, asks(TargetKind::Command, 11, poll)), "another's question");
+        assert!(!says(CODE, asks(TargetKind::Host, 10, poll)), "nobody asked what it waits for");
+        let sleeps = asks(TargetKind::Command, 10, "clock_nanosleep");
+        assert!(!says(CODE, sleeps), "no answer ends a plain sleep");
     }
 
     #[test]

@@ -2,15 +2,15 @@
 //!
 //! Somebody waits for an address whose next hop is behind a tunnel and does not answer, and one of these: the other end is on this host,
 //! has the same network in it, and another port; or what the tunnel sends was thrown away on this host because nobody listens on its port
-//! there; or the tunnel's namespace is told by ICMP that nothing there takes it. Stands before net.neighbour_failed, which sees only that the address behind it is silent.
+//! there. Stands before net.neighbour_failed, which sees only that the address behind it is silent.
 //!
-//! Must not: take a tunnel whose other end is silent for one with a wrong port (a firewall drops without a word). Rejected: the port
-//! alone (8472 is right between two Linux hosts of old, 4789 is the standard's).
+//! Must not: take a tunnel whose other end is silent for one with a wrong port (a firewall drops without a word), or another tunnel of the
+//! same number for its other end. Rejected: the port alone (8472 is right between two Linux hosts of old, 4789 is the standard's); ICMP's
+//! count of what cannot be delivered (the kernel counts its own answers for a silent neighbour there).
 
 use crate::facts::{InetRef, Link, NextHop, Vxlan};
 use crate::graph::end::{End, EndKind};
 use crate::measure::Measures;
-use crate::measure::net_counter::growth;
 use crate::measure::packet_drops::of_reason;
 use crate::model::object::Object;
 use crate::model::words;
@@ -35,8 +35,8 @@ const STANDARD: u16 = 4_789;
 pub(crate) static RULE: Rule = Rule {
     code: "net.overlay_port",
     title: "The two ends of a tunnel use different ports",
-    theory: "A VXLAN tunnel puts frames into UDP packets and sends them to one port of the other end. Linux uses 8472 unless it is told \
-             otherwise, nearly everybody else the standard's 4789. Where the two ends differ, each sends to a port where nobody \
+    theory: "A VXLAN tunnel puts frames into UDP packets and sends them to one port of the other end. Linux uses 8472 unless another is \
+             set, nearly everybody else the standard's 4789. Where the two ends differ, each sends to a port where nobody \
              listens. The tunnel looks up at both ends, and an address behind it looks like a host that is switched off.",
     needs: &[
         "somebody waits for an address behind a VXLAN tunnel, and nobody there answers for it",
@@ -61,8 +61,6 @@ enum Shown<'m> {
     OtherEnd(&'m Link, &'m Vxlan),
     /// So many of its packets found nobody there.
     Unheard(u64),
-    /// So many answers came that nobody takes it.
-    Refused(u64),
 }
 
 /// A tunnel with the ends that wait for what is behind it.
@@ -115,6 +113,7 @@ fn shown<'m>(measures: &'m Measures<'m>, link: &'m Link, vxlan: &'m Vxlan) -> Op
             && end.id == vxlan.id
             && faces(vxlan.remote, end.local)
             && faces(end.remote, vxlan.local)
+            && (knows(vxlan.remote, end.local) || knows(end.remote, vxlan.local))
     });
     if let Some((other, end)) = others.next() {
         return (end.port != vxlan.port).then_some(Shown::OtherEnd(other, end));
@@ -126,11 +125,7 @@ fn shown<'m>(measures: &'m Measures<'m>, link: &'m Link, vxlan: &'m Vxlan) -> Op
                 && vxlan.remote.is_none_or(|remote| remote == flow.to.ip().to_canonical())
         });
     let unheard: u64 = to_it.map(|flow| flow.packets).sum();
-    if unheard > 0 {
-        return Some(Shown::Unheard(unheard));
-    }
-    let refused = growth(measures.model, link.netns, "Icmp.InDestUnreachs").unwrap_or(0);
-    (refused > 0).then_some(Shown::Refused(refused))
+    (unheard > 0).then_some(Shown::Unheard(unheard))
 }
 
 /// One end sends to an address that the other has; an end that does not say sends from any.
@@ -141,6 +136,11 @@ fn faces(sends_to: Option<IpAddr>, has: Option<IpAddr>) -> bool {
     }
 }
 
+/// It sends to that very address: of many tunnels with the same number, two without addresses need not belong together.
+fn knows(sends_to: Option<IpAddr>, has: Option<IpAddr>) -> bool {
+    sends_to.is_some() && sends_to == has
+}
+
 fn matched<'m>(measures: &'m Measures<'m>, ends: &'m [End], deaf: Deaf<'m>) -> Option<Match<'m>> {
     let end = End::merged(deaf.ends.iter().map(|at| &ends[*at]))?;
     if end.seconds < NOTICED.value * measures.wall_seconds() {
@@ -149,7 +149,6 @@ fn matched<'m>(measures: &'m Measures<'m>, ends: &'m [End], deaf: Deaf<'m>) -> O
     let proof = match deaf.shown {
         Shown::OtherEnd(..) => Proof::Read,
         Shown::Unheard(_) => Proof::TwoWitnesses,
-        Shown::Refused(_) => Proof::OneWitness,
     };
     let name = &deaf.link.name;
     let by =
@@ -240,19 +239,6 @@ fn said(deaf: &Deaf<'_>) -> (String, String, Evidence) {
                 "kfree_skb",
             ),
         ),
-        Shown::Refused(answers) => (
-            format!("{far} says that nobody listens there"),
-            format!(
-                "{} came meanwhile that what was sent cannot be delivered.",
-                words::count(*answers as usize, "answer", "answers")
-            ),
-            Evidence::new(
-                "ICMP: destination unreachable",
-                *answers as f64,
-                "1",
-                "/proc/net/snmp Icmp InDestUnreachs",
-            ),
-        ),
     }
 }
 
@@ -325,10 +311,23 @@ mod tests {
     }
 
     #[test]
-    fn icmp_alone_is_one_witness() {
+    fn icmp_alone_says_nothing_of_a_port() {
         let here = tunnel(1, 8472, "10.0.0.1", "10.0.0.2");
         let refused = counters(&[("Icmp.InDestUnreachs", 3, 7)]);
-        assert!(says(CODE, connects([vec![here], refused].concat())));
+        assert_eq!(codes(connects([vec![here], refused].concat())), ["net.neighbour_failed"]);
+    }
+
+    #[test]
+    fn another_tunnel_of_the_same_number_is_no_other_end() {
+        let bare = |netns, port, remote: &str| {
+            let mut fact = tunnel(netns, port, "10.0.0.1", remote);
+            if let Body::Link(Link { vxlan: Some(vxlan), .. }) = &mut fact.body {
+                vxlan.local = None;
+            }
+            fact
+        };
+        let facts = connects(vec![bare(1, 8472, "10.0.0.2"), bare(2, 4789, "10.0.0.3")]);
+        assert_eq!(codes(facts), ["net.neighbour_failed"]);
     }
 
     #[test]

@@ -87,9 +87,13 @@ fn full<'m>(measures: &'m Measures<'m>, drops: &'m PacketDrops) -> Option<Full<'
     if rate < DROPS.value || counted == 0 {
         return None;
     }
-    // The file may have been opened in another namespace than the one that the interface was moved to.
+    // The file may have been opened in another namespace than the one that the interface was moved to: who it is is known only if no
+    // other interface has the name.
     let of_name = || model.net.tap_readers.iter().filter(|it| it.interface == drops.interface);
-    let within = of_name().find(|it| it.netns == drops.netns).or_else(|| of_name().next());
+    let has_name = |it: &&Link| it.name == drops.interface && it.netns != drops.netns;
+    let is_only = !model.net.links.iter().any(|it| has_name(&it)) && of_name().count() == 1;
+    let elsewhere = || of_name().next().filter(|_| is_only);
+    let within = of_name().find(|it| it.netns == drops.netns).or_else(elsewhere);
     let reader = within.map(|it| &it.process);
     Some(Full { drops, link, read, counted, reader })
 }
@@ -251,6 +255,25 @@ mod tests {
         let found = findings(full("tun", 142, 142, 300));
         assert_eq!(found[0].remedy[1].command, "ip link set eth0 txqueuelen 2000");
         assert_eq!(found[0].remedy[1].undo, "ip link set eth0 txqueuelen 1000");
+    }
+
+    #[test]
+    fn who_has_another_tap_of_that_name_open_is_not_to_blame() {
+        let moved = |facts: &mut Vec<Fact>| {
+            for fact in facts {
+                if let Body::TapReader(reader) = &mut fact.body {
+                    reader.netns = 2;
+                }
+            }
+        };
+        let mut facts = full("tun", 142, 142, 0);
+        moved(&mut facts);
+        assert_eq!(findings(facts.clone())[0].culprit.pid, Some(20), "the interface was moved");
+        let twin = Link { netns: 2, index: 7, name: "eth0".into(), ..Link::default() };
+        facts.extend([fact(Body::Link(twin)), look_at(TargetKind::Host, 0)]);
+        let found = findings(facts);
+        assert_eq!((&*found[0].code, found[0].culprit.pid), (CODE, None));
+        assert!(found[0].title.starts_with("whoever has it open"), "{}", found[0].title);
     }
 
     #[test]

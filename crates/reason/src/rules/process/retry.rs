@@ -209,7 +209,9 @@ fn no_address(
     let by = words::who(&tries.last.thread);
     match tries.last.syscall.as_str() {
         "connect" => (
-            format!("{victim} waits for a port to connect to {address} from: it is given none"),
+            format!(
+                "{victim} waits to connect to {address}: it is given no port or address for it"
+            ),
             format!(
                 "{slept} {by} was the last to try. The host has no address or no port left for such a connection."
             ),
@@ -329,7 +331,7 @@ mod tests {
         };
         let title = |syscall| client(&without(syscall), 3).findings[0].title.clone();
         assert!(title("bind").ends_with("the address 10.0.0.7: this host does not have it"));
-        assert!(title("connect").ends_with("from: it is given none"));
+        assert!(title("connect").ends_with("10.0.0.7:5432: it is given no port or address for it"));
     }
 
     #[test]
