@@ -4,6 +4,8 @@
  * Offsets are fixed up at load (CO-RE), so a field's place here means nothing; its name and type do.
  * A full vmlinux.h is 2.8 MB and hides what is depended on. Fields that were renamed or moved between
  * kernels are in compat.bpf.h, not here.
+ *
+ * LONG FILE: one struct after the other and no code; to part it by subsystem would part what they share.
  */
 #ifndef HOLDUP_KERNEL_H
 #define HOLDUP_KERNEL_H
@@ -233,6 +235,8 @@ struct mm_struct {
 	struct task_struct *owner;
 	struct kioctx_table *ioctx_table;
 	unsigned long data_vm;
+	unsigned long arg_start;
+	unsigned long arg_end;
 	struct percpu_counter rss_stat[4];
 };
 

@@ -336,13 +336,36 @@ static __always_inline __u32 innermost_pid(const struct task_struct *task)
 	return number;
 }
 
+/* A record with paths and words is too large for the stack. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct wire_exec);
+} exec_scratch SEC(".maps");
+
+/*
+ * The first bytes of a program's arguments: the kernel has just written them, so they are in memory. They are the caller's
+ * own memory and may be anything.
+ */
+static __always_inline __u32 read_words(char words[WIRE_WORDS_BYTES], struct task_struct *task)
+{
+	__u64 begin = BPF_CORE_READ(task, mm, arg_start), end = BPF_CORE_READ(task, mm, arg_end);
+	__u64 bytes = end > begin ? end - begin : 0;
+
+	if (bytes > WIRE_WORDS_BYTES)
+		bytes = WIRE_WORDS_BYTES;
+	return bytes && !bpf_probe_read_user(words, bytes, (void *)begin) ? bytes : 0;
+}
+
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(sched_process_exec, struct task_struct *task, __s32 old_pid, struct linux_binprm *binary)
 {
-	struct wire_exec exec = {};
 	struct task_struct *first;
 	struct slot *slot;
 	struct thread_state *thread;
+	struct wire_exec *exec;
+	__u32 zero = 0;
 	long bytes;
 
 	/* A thread that was not the first of its process has become it: its id is another now. */
@@ -362,14 +385,19 @@ int BPF_PROG(sched_process_exec, struct task_struct *task, __s32 old_pid, struct
 		}
 	}
 
-	exec.head.kind = WIRE_EXEC;
-	exec.head.length = sizeof(exec);
-	exec.head.at_ns = bpf_ktime_get_ns();
-	fill_ref(&exec.thread, task);
-	bytes = bpf_probe_read_kernel_str(exec.path, sizeof(exec.path), BPF_CORE_READ(binary, filename));
-	exec.path_bytes = bytes > 0 ? bytes : 0;
-	exec.inner_pid = innermost_pid(task);
-	send(&exec, sizeof(exec));
+	exec = bpf_map_lookup_elem(&exec_scratch, &zero);
+	if (!exec)
+		return 0;
+	__builtin_memset(exec, 0, sizeof(*exec));
+	exec->head.kind = WIRE_EXEC;
+	exec->head.length = sizeof(*exec);
+	exec->head.at_ns = bpf_ktime_get_ns();
+	fill_ref(&exec->thread, task);
+	bytes = bpf_probe_read_kernel_str(exec->path, sizeof(exec->path), BPF_CORE_READ(binary, filename));
+	exec->path_bytes = bytes > 0 ? bytes : 0;
+	exec->inner_pid = innermost_pid(task);
+	exec->words_bytes = read_words(exec->words, task);
+	send(exec, sizeof(*exec));
 	return 0;
 }
 

@@ -13,6 +13,7 @@
 
 #define WIRE_FRAMES_MAX 32
 #define WIRE_PATH_MAX 512
+#define WIRE_WORDS_BYTES 160
 #define WIRE_COMM_MAX 16
 #define WIRE_LATENCY_SLOTS 32
 #define WIRE_DNS_MAX 128
@@ -183,7 +184,10 @@ struct wire_exec {
 	struct wire_ref thread;
 	__u32 path_bytes;
 	__u32 inner_pid; /* in its innermost PID namespace */
+	__u32 words_bytes;
+	__u32 unused;
 	char path[256];
+	char words[WIRE_WORDS_BYTES]; /* its arguments from the program's own name on, each with its NUL; the first of them */
 };
 
 struct wire_exit {

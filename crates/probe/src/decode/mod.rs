@@ -84,6 +84,7 @@ impl Decoder {
                     thread: thread_ref(&exec.thread),
                     path: wire::text(&exec.path),
                     inner_pid: Some(exec.inner_pid).filter(|pid| *pid != 0),
+                    words: words(&exec),
                 }));
             }
             wire_kind::WIRE_EXIT => self.threads.exit(&wire::read(bytes), facts),
@@ -258,9 +259,37 @@ fn request(record: &wire_request) -> Request {
     }
 }
 
+/// The arguments of an executed program, each behind the other with its NUL.
+fn words(exec: &wire_exec) -> Vec<String> {
+    let bytes: Vec<u8> = exec.words.iter().map(|&byte| byte as u8).collect();
+    let given = &bytes[..bytes.len().min(exec.words_bytes as usize)];
+    let given = given.strip_suffix(&[0]).unwrap_or(given);
+    if given.is_empty() {
+        return Vec::new();
+    }
+    given.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_end_at_their_nul_or_where_the_record_ends() {
+        let mut exec: wire_exec = wire::read(&[]);
+        let given = b"git\0gc\0--auto\0";
+        for (at, byte) in given.iter().enumerate() {
+            exec.words[at] = *byte as _;
+        }
+        exec.words_bytes = given.len() as u32;
+        assert_eq!(words(&exec), ["git", "gc", "--auto"]);
+        exec.words_bytes = 9;
+        assert_eq!(words(&exec), ["git", "gc", "--"]);
+        exec.words_bytes = u32::MAX;
+        assert!(words(&exec).len() > 3, "what is behind the last word is empty words, and no harm");
+        exec.words_bytes = 0;
+        assert!(words(&exec).is_empty());
+    }
 
     #[test]
     fn any_bytes_are_counted_and_do_no_harm() {

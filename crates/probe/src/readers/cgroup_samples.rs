@@ -47,11 +47,13 @@ const COUNTERS: &[Counter] = &[
         file: "blkio.throttle.io_service_bytes_recursive",
         read: io_service_bytes,
     },
+    Counter { controller: "pids", file: "pids.events", read: pids_events },
     Counter { controller: "", file: "cpu.stat", read: cpu_stat_v2 },
     Counter { controller: "", file: "memory.current", read: memory_usage },
     Counter { controller: "", file: "memory.events", read: memory_events },
     Counter { controller: "", file: "memory.stat", read: memory_stat_v2 },
     Counter { controller: "", file: "io.stat", read: io_stat },
+    Counter { controller: "", file: "pids.events", read: pids_events },
 ];
 
 /// All groups of the host, as a source.
@@ -153,6 +155,10 @@ fn memory_events(bytes: &[u8], sample: &mut CgroupSample) {
     sample.memory_limit_hits = text::keyed(bytes, "max");
     sample.memory_high_hits = text::keyed(bytes, "high");
     sample.oom_kills = text::keyed(bytes, "oom_kill");
+}
+
+fn pids_events(bytes: &[u8], sample: &mut CgroupSample) {
+    sample.processes_refused = text::keyed(bytes, "max");
 }
 
 fn memory_stat_v1(bytes: &[u8], sample: &mut CgroupSample) {

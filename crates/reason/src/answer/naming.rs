@@ -6,6 +6,7 @@ use super::report::{Finding, Link, LockKind, ObjectName, Victim, Who};
 use crate::facts::{Ns, ThreadRef, UserFrame, UserStack};
 use crate::model::Model;
 use crate::model::object::Object;
+use crate::programs;
 use crate::rules::Step;
 use crate::waits::{goroutines, user_stack};
 use std::borrow::Cow;
@@ -35,6 +36,7 @@ pub(super) fn who(model: &Model, thread: &ThreadRef) -> Who {
     Who {
         container: known.map(|known| known.name.clone()),
         workload: known.map(|known| model.containers.workload(known)).unwrap_or_default(),
+        runs: programs::runs(&thread.comm, &model.threads.words(thread.pid)),
         ..Who::thread(thread)
     }
 }
@@ -52,7 +54,15 @@ pub(super) fn add_workload(model: &Model, finding: &mut Finding) {
 /// A process by name and number.
 pub(super) fn by_name(who: &Who) -> String {
     match who.pid {
-        Some(pid) => format!("{} {pid}", who.name),
+        Some(pid) => format!("{} {pid}", called(who)),
+        None => called(who),
+    }
+}
+
+/// A name with what runs under it: `git pack-objects`.
+pub(super) fn called(who: &Who) -> String {
+    match &who.runs {
+        Some(runs) => format!("{} {runs}", who.name),
         None => who.name.clone(),
     }
 }

@@ -317,6 +317,10 @@ pub struct Who {
     pub kind: String,
     /// Its name.
     pub name: String,
+    /// What it runs, where its name does not say that: a subcommand, a script, a module or a class (`pack-objects` of git,
+    /// `worker.py` of python3). Whoever started it chose the words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runs: Option<String>,
     /// Process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,

@@ -2,7 +2,7 @@
 //!
 //! One sentence a kind of end, in the words of the ends alone. Must not: decide the verdict or order the ends (verdict.rs).
 
-use super::naming::by_name;
+use super::naming::{by_name, called};
 use super::own::Own;
 use super::places;
 use super::report::*;
@@ -267,10 +267,16 @@ fn lock(end: &AnswerEnd, by: Option<String>) -> String {
 /// Own work: of a command mostly that of a program that it runs.
 fn works_title(name: &str, end: &AnswerEnd, share: f64) -> String {
     let share = words::percent(share);
-    let by = end.who.as_ref().map(|who| who.name.as_str()).filter(|by| *by != name);
-    match by {
-        Some(by) if !name.starts_with(by) => {
-            format!("{name} works: {share} of the time is its own work, most of it in {by}.")
+    match &end.who {
+        // What it runs: its own is only what it does itself.
+        Some(by) if end.chain.first().is_some_and(|link| link.who.pid != by.pid) => {
+            format!("{name} works: {share} of the time, most of it in {}.", called(by))
+        }
+        Some(by) if !name.starts_with(&by.name) => {
+            format!(
+                "{name} works: {share} of the time is its own work, most of it in {}.",
+                called(by)
+            )
         }
         _ => format!("{name} works: {share} of the time is its own work."),
     }

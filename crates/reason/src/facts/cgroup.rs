@@ -96,6 +96,9 @@ pub struct CgroupSample {
     /// Processes in the group itself. Only older recordings tell it: to read it costs a walk over all threads of the
     /// group, and nothing here asks.
     pub processes: Option<u64>,
+    /// Times a process or thread was refused for want of a number (pids.events, max). The kernel counts it at the group
+    /// that asked, or at the one whose limit was met and all above that (6.11 and later).
+    pub processes_refused: Option<u64>,
 }
 
 /// I/O counters of a cgroup on one device (v2 io.stat, v1 blkio.throttle.io_service*).

@@ -438,6 +438,10 @@ pub struct Exec {
     /// Its number in its innermost PID namespace, if it was seen: one that has ended since can no longer be asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inner_pid: Option<u32>,
+    /// Its arguments, its own name first, as far as they fit into some hundred bytes; the last may be cut. Whoever executes
+    /// may put anything there.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub words: Vec<String>,
 }
 
 /// A thread ended. Source: sched_process_exit.

@@ -285,7 +285,15 @@ mod tests {
         let known =
             Thread { thread: program.clone(), parent_pid: 10, inner_pid, ..Thread::default() };
         put(3_701, Body::Thread(known));
-        put(4_000, Body::Exec(Exec { thread: program, path: "/bin/sh".into(), inner_pid: seen }));
+        put(
+            4_000,
+            Body::Exec(Exec {
+                thread: program,
+                path: "/bin/sh".into(),
+                inner_pid: seen,
+                ..Exec::default()
+            }),
+        );
         put(5_000, Body::CommandEnd(CommandEnd { pid: 10, exit_status: 0, signal: 0 }));
         facts.sort_by_key(|fact| fact.at_ns);
         explain(facts).container_start

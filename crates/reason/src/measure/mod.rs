@@ -23,6 +23,7 @@ pub mod disk_view;
 pub mod dns_answers;
 pub mod doors;
 pub mod filter_rules;
+pub mod full_groups;
 pub mod interpreters;
 pub mod interrupts;
 pub mod longest_wait;

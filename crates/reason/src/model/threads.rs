@@ -149,6 +149,19 @@ impl Threads {
     pub fn identity(&self, thread: &ThreadRef) -> Option<&Thread> {
         self.by_id.get(&thread.tid).or_else(|| self.by_id.get(&thread.pid))
     }
+
+    /// The words of the command line that a process was started with last, its own name first; empty if they are not known.
+    pub fn words(&self, pid: u32) -> Vec<&str> {
+        let executed = self.execs.iter().rev().find(|(_, exec)| exec.thread.pid == pid);
+        let words = executed.map(|(_, exec)| &exec.words).filter(|words| !words.is_empty());
+        match (words, self.by_id.get(&pid)) {
+            (Some(words), _) => words.iter().map(String::as_str).collect(),
+            (None, Some(known)) => {
+                known.command.split(' ').filter(|word| !word.is_empty()).collect()
+            }
+            (None, None) => Vec::new(),
+        }
+    }
 }
 
 impl Push<Thread> for Threads {

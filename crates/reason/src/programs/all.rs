@@ -7,14 +7,14 @@ use super::lock_kind::LockKind;
 use super::program::{Collector, Program};
 use super::session::Session;
 use super::{
-    cpython, cxx, erlang, go, java, libc, mariadb, node, perl, pgbouncer, php, postgres, redis,
-    ruby, rust,
+    command_line, cpython, cxx, erlang, git, go, java, libc, mariadb, node, perl, pgbouncer, php,
+    postgres, redis, ruby, rust, shell, tools,
 };
 use crate::facts::UserFrame;
 use std::sync::LazyLock;
 
 /// All of them.
-pub(super) static ALL: [&Program; 16] = [
+pub(super) static ALL: [&Program; 19] = [
     &postgres::POSTGRES,
     &pgbouncer::PGBOUNCER,
     &mariadb::MARIADB,
@@ -31,6 +31,9 @@ pub(super) static ALL: [&Program; 16] = [
     &rust::RUST,
     &cxx::CXX,
     &libc::LIBC,
+    &git::GIT,
+    &shell::SHELL,
+    &tools::TOOLS,
 ];
 
 type Row = (LockKind, &'static [&'static str]);
@@ -93,6 +96,16 @@ pub fn of_interpreter(name: &str) -> Option<&'static Program> {
 /// What the title of a process says of its session.
 pub fn session(title: &str) -> Option<Session<'_>> {
     ALL.iter().filter_map(|it| it.session).find_map(|read| read(title))
+}
+
+/// What a process of this name runs, by its command line, where the name does not say that.
+pub fn runs(process: &str, words: &[&str]) -> Option<String> {
+    let command = command_line::command(words.first()?);
+    let lines = || ALL.iter().filter_map(|it| it.command_line.as_ref());
+    let line = lines().find(|line| line.commands.contains(&command))?;
+    // A program that named itself, or is named by its script, says it already.
+    let what = (command_line::command(process) == command).then(|| line.runs(words))?;
+    what.filter(|what| what != process)
 }
 
 /// Collectors that are known by their functions.

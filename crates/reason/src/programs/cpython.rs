@@ -3,6 +3,7 @@
 //! Names of functions were read of 3.11 and 3.12; releases before 3.11 name methods without their class. Whoever has given its process a
 //! name of its own is known by its interpreter.
 
+use super::command_line::CommandLine;
 use super::lock_kind::LockKind;
 use super::program::{Files, Functions, Program};
 
@@ -37,6 +38,13 @@ pub(super) static CPYTHON: Program = Program {
         ..Files::NONE
     },
     question: Some(|_, pid| functions_of(pid)),
+    command_line: Some(CommandLine {
+        commands: &["python", "pypy"],
+        with_value: &["-W", "-X", "--check-hash-based-pycs"],
+        inline: &["-c"],
+        names_it: &["-m"],
+        ..CommandLine::SCRIPT
+    }),
     ..Program::UNKNOWN
 };
 

@@ -3,6 +3,7 @@
 //! A machine gives its own threads names, which the kernel cuts. Names of functions were read of JDK 17 and 21, and else are those of the sources; methods of Java's own stand
 //! below a folder that the reader of stacks gives them (`jdk/`). Other runtimes of the machine's languages end their files as theirs do.
 
+use super::command_line::CommandLine;
 use super::function_path::is_one_of;
 use super::lock_kind::LockKind;
 use super::program::{Files, Functions, Program};
@@ -60,6 +61,23 @@ pub static JAVA: Program = Program {
         ..Files::NONE
     },
     question: Some(|_, pid| format!("jcmd {pid} Thread.print")),
+    command_line: Some(CommandLine {
+        commands: &["java"],
+        with_value: &[
+            "-cp",
+            "-classpath",
+            "--class-path",
+            "-p",
+            "--module-path",
+            "--add-modules",
+            "--add-opens",
+            "--add-exports",
+            "--add-reads",
+        ],
+        names_it: &["-jar", "-m", "--module"],
+        is_class: true,
+        ..CommandLine::SUBCOMMAND
+    }),
     ..Program::UNKNOWN
 };
 

@@ -11,12 +11,14 @@
 //! Edit together: a new file needs its `mod` here and its line in all.rs.
 
 mod all;
+mod command_line;
 mod cpython;
 mod cxx;
 mod doors;
 mod erlang;
 mod function_names;
 mod function_path;
+mod git;
 pub mod go;
 pub mod java;
 mod libc;
@@ -33,10 +35,12 @@ mod ruby;
 mod runtimes;
 mod rust;
 mod session;
+mod shell;
+mod tools;
 
 pub use all::{
     collectors, is_engine, is_extension, is_library, is_own_library, is_script, of, of_interpreter,
-    session, waits_for_child_in,
+    runs, session, waits_for_child_in,
 };
 pub use doors::Doors;
 pub use function_names::{NamedFrames, is_known};

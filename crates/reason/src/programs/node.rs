@@ -3,6 +3,7 @@
 //! Names of V8's collector were read of Node 20, and else are those of the sources (src/heap). Functions that the program's own code uses too
 //! (write barriers, allocation) are not in the list, so that the collector's part is a lower bound.
 
+use super::command_line::CommandLine;
 use super::lock_kind::LockKind;
 use super::program::{Collector, Files, Functions, Program};
 
@@ -60,6 +61,13 @@ pub(super) static NODE: Program = Program {
         has_its_part: false,
         advice: "give it more heap (--max-old-space-size, and --max-semi-space-size for what is short-lived), or keep less in it \
                  (node --heapsnapshot-signal=SIGUSR2 writes down what is kept)",
+    }),
+    command_line: Some(CommandLine {
+        commands: &["node", "nodejs", "bun"],
+        with_value: &["-r", "--require", "--import", "--loader", "-C", "--conditions"],
+        inline: &["-e", "--eval", "-p", "--print", "-pe"],
+        letters_together: false,
+        ..CommandLine::SCRIPT
     }),
     ..Program::UNKNOWN
 };

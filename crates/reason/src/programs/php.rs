@@ -2,6 +2,7 @@
 //!
 //! Must not: be asked by the pool's own status page, which is off as it is packed.
 
+use super::command_line::CommandLine;
 use super::program::{Files, Program, stacks_with_warning};
 
 /// See the head of the file.
@@ -9,5 +10,13 @@ pub(super) static PHP: Program = Program {
     begins: &["php-fpm"],
     files: Files { plumbing: &["php"], ..Files::NONE },
     question: Some(|_, pid| format!("ls -l /proc/{pid}/fd; {}", stacks_with_warning(pid))),
+    command_line: Some(CommandLine {
+        commands: &["php"],
+        with_value: &["-d", "-c", "-z"],
+        inline: &["-r", "-B", "-R", "-E"],
+        names_it: &["-f"],
+        letters_together: false,
+        ..CommandLine::SCRIPT
+    }),
     ..Program::UNKNOWN
 };

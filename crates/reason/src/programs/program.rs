@@ -2,6 +2,7 @@
 //!
 //! Owns the roles. A role that only one program has is a function of its file. Must not: name a program.
 
+use super::command_line::CommandLine;
 use super::doors::Doors;
 use super::lock_kind::LockKind;
 use super::session::Session;
@@ -25,6 +26,8 @@ pub struct Program {
     pub question: Option<fn(&Doors, u32) -> String>,
     /// What the title of a process says of its session; none of one that serves no client.
     pub session: Option<for<'a> fn(&'a str) -> Option<Session<'a>>>,
+    /// How its command line says what it runs.
+    pub command_line: Option<CommandLine>,
     /// Its collector of garbage, if that is known by its functions.
     pub collector: Option<Collector>,
 }
@@ -95,6 +98,7 @@ impl Program {
         files: Files::NONE,
         question: None,
         session: None,
+        command_line: None,
         collector: None,
     };
 

@@ -3,6 +3,7 @@
 //! A thread that wants a mutex sleeps in a call of its own choice, which says nothing. Names are those of the sources (thread.c,
 //! thread_sync.c).
 
+use super::command_line::CommandLine;
 use super::lock_kind::LockKind;
 use super::program::{Files, Functions, Program};
 
@@ -17,5 +18,11 @@ pub(super) static RUBY: Program = Program {
         ..Functions::NONE
     },
     files: Files { plumbing: &["ruby", "libruby"], ..Files::NONE },
+    command_line: Some(CommandLine {
+        commands: &["ruby", "jruby"],
+        with_value: &["-I", "-r", "-C"],
+        inline: &["-e"],
+        ..CommandLine::SCRIPT
+    }),
     ..Program::UNKNOWN
 };

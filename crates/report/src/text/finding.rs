@@ -269,7 +269,11 @@ fn fold(links: &[Link]) -> Vec<Option<&Link>> {
 }
 
 fn who(who: &Who, width: usize) -> String {
-    let name = escape::name(&who.name, width.saturating_sub(8));
+    let name = match &who.runs {
+        Some(runs) => format!("{} {runs}", who.name),
+        None => who.name.clone(),
+    };
+    let name = escape::name(&name, width.saturating_sub(8));
     match (who.pid, who.tid) {
         (Some(outer), Some(tid)) => format!("{name} {} thread {tid}", pid(outer, who.inner_pid)),
         (Some(outer), None) => format!("{name} {}", pid(outer, who.inner_pid)),

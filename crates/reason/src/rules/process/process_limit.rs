@@ -2,21 +2,24 @@
 //!
 //! fork and clone return EAGAIN for three limits that look the same to the caller: pids.max of a cgroup, RLIMIT_NPROC of
 //! the user, and what the host has room for. The kernel's own count of the group is read at the refusal; if no group is full,
-//! RLIMIT_NPROC is left, which does not hold whoever has CAP_SYS_ADMIN or CAP_SYS_RESOURCE. Must not: blame a limit that a
-//! caller without sleeps met (it gave up, and nobody waits).
+//! RLIMIT_NPROC is left, which does not hold whoever has CAP_SYS_ADMIN or CAP_SYS_RESOURCE. Where no refused call was seen
+//! (a host is not asked for them, and a caller may give up at once), the group's own count of refusals says that it is full,
+//! and not who was refused. Must not: put time of anybody on a limit that was met by a caller without sleeps.
 
-use crate::facts::{Cgroup, LimitKind};
+use crate::facts::{Cgroup, LimitKind, Thread};
 use crate::graph::end::End;
 use crate::measure::Measures;
+use crate::measure::full_groups::{FullGroup, full_groups};
 use crate::measure::refusals::Tries;
 use crate::model::Model;
+use crate::model::membership::belongs;
 use crate::model::object::{CgroupKey, Object};
 use crate::rules::action::{Action, ActionKind, Question};
 use crate::rules::engine::Loss;
 use crate::rules::proof::Proof;
 use crate::rules::refusal_words;
-use crate::rules::wording::{Culprit, CulpritKind, Evidence, Remedy, Wording};
-use crate::rules::{Finds, Match, Refutation, Rule, culprit};
+use crate::rules::wording::{Culprit, CulpritKind, Evidence, Remedy, Severity, Wording};
+use crate::rules::{Finds, Losses, Match, Refutation, Rule, culprit};
 use crate::waits::WaitClass;
 
 /// The rule.
@@ -27,13 +30,17 @@ pub(crate) static RULE: Rule = Rule {
              may have, RLIMIT_NPROC how many a user may have, kernel.threads-max and kernel.pid_max all of the host. fork \
              and clone return EAGAIN at once then. Shells try again after 1, 2, 4 and more seconds, others give up.",
     needs: &[
-        "fork or clone returned EAGAIN, and the caller slept before it tried again",
+        "fork or clone returned EAGAIN, and the caller slept before it tried again; or a group's pids.events counted it",
         "the limit that was met: the kernel's count of a group is at its pids.max, or RLIMIT_NPROC is all that is left",
     ],
     refuted_by: &[
         Refutation::new(
-            "the caller did not sleep after the refusal: it gave up",
+            "the caller did not sleep after the refusal: it gave up, and no group counted it",
             "a_caller_that_gives_up_waits_for_nothing",
+        ),
+        Refutation::new(
+            "the group's count was as high when the look began",
+            "a_group_that_was_full_before_the_look_is_no_news",
         ),
         Refutation::new("another call was refused", "another_call_has_another_limit"),
     ],
@@ -43,7 +50,7 @@ pub(crate) static RULE: Rule = Rule {
     ],
     stories: &[],
     thresholds: &[&refusal_words::SLEPT_MIN],
-    finds: Finds::End(find),
+    finds: Finds::Look(find),
 };
 
 /// What was met.
@@ -53,7 +60,44 @@ enum Met<'m> {
     Host,
 }
 
-fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
+fn find<'m>(measures: &'m Measures<'m>, ends: &'m [End]) -> Vec<Match<'m>> {
+    let open = ends.iter().enumerate().filter(|(_, end)| !end.victims.is_empty());
+    let mut found: Vec<Match<'m>> =
+        open.filter_map(|(at, end)| Some(of_end(measures, end)?.claiming(at, None))).collect();
+    let is_said = |full: &FullGroup<'_>| {
+        ends.iter().any(|end| match &end.object {
+            Object::Cgroup(key) => {
+                end.class == WaitClass::RefusedLimit && key.path == full.group.path
+            }
+            _ => false,
+        })
+    };
+    let counted = full_groups(measures.model).into_iter().filter(|full| !is_said(full));
+    found.extend(counted.filter_map(|full| of_count(measures, full)));
+    found
+}
+
+/// A group that counted refusals, where nobody was seen to wait for it.
+fn of_count<'m>(measures: &'m Measures<'m>, full: FullGroup<'m>) -> Option<Match<'m>> {
+    let is_asked_about = |thread: &Thread| {
+        belongs(thread, full.group, &["pids"]) && measures.concerns(&thread.thread)
+    };
+    if !measures.model.threads.by_id.values().any(is_asked_about) {
+        return None;
+    }
+    let matched =
+        Match::new(by(full.group), Proof::Read, move |_| of_count_in_words(measures, &full));
+    Some(Match {
+        object: Some(Object::Cgroup(CgroupKey::of(full.group))),
+        losses: Some(Losses::new()),
+        severity_min: Severity::Warning,
+        severity_max: Severity::Warning,
+        chain: Some(Vec::new()),
+        ..matched
+    })
+}
+
+fn of_end<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
     if end.class != WaitClass::RefusedLimit {
         return None;
     }
@@ -65,10 +109,7 @@ fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
     };
     let tries = refusal_words::tries(measures, end)?;
     let (by, proof) = match met {
-        Met::Group(group) => {
-            let setting = Culprit::setting(group.path.clone(), file(group));
-            (Culprit { container: Some(group.path.clone()), ..setting }, Proof::Read)
-        }
+        Met::Group(group) => (by(group), Proof::Read),
         Met::User => {
             let (kind, setting) = (CulpritKind::Setting, Some("RLIMIT_NPROC".into()));
             let by = culprit(measures.model, &tries.last.thread);
@@ -84,6 +125,39 @@ fn find<'m>(measures: &'m Measures<'m>, end: &'m End) -> Option<Match<'m>> {
 fn group<'m>(model: &'m Model, key: &CgroupKey) -> Option<&'m Cgroup> {
     let is_it = |group: &&Cgroup| group.path == key.path && group.controllers == key.controllers;
     model.containers.cgroups.iter().find(is_it)
+}
+
+fn by(group: &Cgroup) -> Culprit {
+    let setting = Culprit::setting(group.path.clone(), file(group));
+    Culprit { container: Some(group.path.clone()), ..setting }
+}
+
+fn of_count_in_words(measures: &Measures<'_>, full: &FullGroup<'_>) -> Wording {
+    let FullGroup { group, limit, refused } = *full;
+    let times = if refused == 1 { "once".into() } else { format!("{refused} times") };
+    Wording {
+        title: format!(
+            "{} is full: a new process was refused {times}",
+            measures.model.containers.group_in_words(&group.path)
+        ),
+        text: format!(
+            "The group may have {limit} processes and threads, those of groups below it included. The kernel counts the \
+             refusals and not who was refused; a shell tries again after 1, 2, 4 and more seconds, others give up."
+        ),
+        evidence: vec![
+            Evidence::new("new processes or threads refused", refused as f64, "1", "pids.events"),
+            Evidence::new("pids.max", limit as f64, "1", file(group)),
+        ],
+        remedy: vec![larger(group, limit)],
+    }
+}
+
+fn larger(group: &Cgroup, limit: u64) -> Remedy {
+    Remedy::to("let the group have twice as many, or end some of those that it has").write(
+        &file(group),
+        limit.saturating_mul(2),
+        limit,
+    )
 }
 
 fn file(group: &Cgroup) -> String {
@@ -113,10 +187,7 @@ fn explain(measures: &Measures<'_>, met: &Met<'_>, tries: &Tries<'_>, loss: &Los
                 evidence.push(Evidence::new("pids.max", limit as f64, "1", file(group)));
                 evidence
             },
-            remedy: vec![
-                Remedy::to("let the group have twice as many, or end some of those that it has")
-                    .write(&file(group), limit.saturating_mul(2), limit),
-            ],
+            remedy: vec![larger(group, limit)],
         },
         Met::User => Wording {
             title: format!(
@@ -242,6 +313,61 @@ mod tests {
     #[test]
     fn a_caller_that_gives_up_waits_for_nothing() {
         assert_eq!(found("clone", of_group(), false), []);
+    }
+
+    /// Groups with their limit and what pids.events said at the begin and at the end.
+    fn counted(groups: &[(&str, Option<u64>, [u64; 2])]) -> Vec<Finding> {
+        let controllers = || vec!["pids".to_string()];
+        let mut facts = host();
+        let member = Membership { controllers: controllers(), path: "/build/job".into() };
+        facts.push(identity(Thread {
+            thread: thread(10, "bash"),
+            cgroups: vec![member],
+            ..Thread::default()
+        }));
+        for (at, (path, pids_limit, counts)) in groups.iter().enumerate() {
+            facts.push(fact(Body::Cgroup(Cgroup {
+                path: path.to_string(),
+                controllers: controllers(),
+                directory: format!("/sys/fs/cgroup/pids{path}"),
+                id: 70 + at as u64,
+                pids_limit: *pids_limit,
+                ..Cgroup::default()
+            })));
+            for (part, count) in counts.iter().enumerate() {
+                let sample = CgroupSample {
+                    path: path.to_string(),
+                    controllers: controllers(),
+                    processes_refused: Some(*count),
+                    ..CgroupSample::default()
+                };
+                facts.push(Fact { at_ns: part as u64 * LOOK_NS, body: Body::CgroupSample(sample) });
+            }
+        }
+        explain(facts).findings
+    }
+
+    #[test]
+    fn a_group_that_counted_refusals_is_full_though_nobody_was_seen_to_wait() {
+        // At the group that asked; the limit stands above it.
+        let found = counted(&[("/build", Some(6), [0, 0]), ("/build/job", None, [2, 5])]);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found[0].severity, Severity::Warning);
+        assert_eq!(found[0].title, "cgroup /build is full: a new process was refused 3 times");
+        assert_eq!(found[0].remedy[0].undo, "echo 6 > /sys/fs/cgroup/pids/build/pids.max");
+        assert_eq!(found[0].victims, []);
+    }
+
+    #[test]
+    fn a_refusal_that_is_counted_upwards_too_is_the_lower_groups() {
+        let found = counted(&[("/build", Some(60), [0, 3]), ("/build/job", Some(6), [0, 3])]);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!((&*found[0].object.name, found[0].evidence[0].value), ("/build/job", 3.0));
+    }
+
+    #[test]
+    fn a_group_that_was_full_before_the_look_is_no_news() {
+        assert_eq!(counted(&[("/build/job", Some(6), [7, 7])]), []);
     }
 
     #[test]
