@@ -104,8 +104,11 @@ fn full_cpus(
     };
     let (ran, waited) = (spent(WaitClass::Running), spent(WaitClass::RunQueue));
     let wall = measures.wall_seconds().max(1e-9);
-    let impact =
-        Impact { wait_seconds_per_second: waited / wall, share: waited / (ran + waited).max(1e-9) };
+    let impact = Impact {
+        wait_seconds_per_second: waited / wall,
+        share: waited / (ran + waited).max(1e-9),
+        moment: None,
+    };
     let cpus = measures.cpu.busy.len();
     let busy = measures.cpu.mean_busy(&[])?;
     let is_explained = findings.iter().any(|finding| finding.object.kind == "run queue");

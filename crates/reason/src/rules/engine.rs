@@ -8,12 +8,14 @@
 //! Rejected: rules that look at each other's findings (the order of a ladder says the same, in one place).
 
 pub use super::rule::{Loss, step};
-use super::wording::{Culprit, Impact, Severity, Wording};
+use super::wording::{Culprit, Impact, ImpactMoment, Severity, Wording};
 use super::{Claim, Finds, LADDERS, Losses, Match, Rule, Step, lasting};
 use crate::facts::{TargetKind, ThreadRef};
 use crate::graph::ends::End;
 use crate::measure::Measures;
+use crate::measure::moment::{self, Moment};
 use crate::model::object::Object;
+use crate::model::words;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// An end with a name.
@@ -126,13 +128,21 @@ fn settle(
         (None, None, Some(end)) => end.seconds,
         _ => lost,
     };
-    let impact = impact(measures, (seconds, lost), matched.demand_seconds, &losses);
+    let mut impact = impact(measures, (seconds, lost), matched.demand_seconds, &losses);
     let severity_max = match &end {
         Some(end) if is_brief(measures, end) => Severity::Note,
         _ => matched.severity_max,
     };
-    let severity =
+    let of_window =
         Severity::of(&impact).clamp(matched.severity_min.min(severity_max), severity_max);
+    // A moment is worth a warning at most: who is to be alarmed by it alone, over_time decides by how often it comes.
+    let severity = of_window.max(Severity::Warning.min(severity_max));
+    let moment = match &end {
+        Some(end) if severity > of_window => moment::of(measures, end),
+        _ => None,
+    };
+    let severity = if moment.is_some() { severity } else { of_window };
+    impact.moment = moment.as_ref().map(|it| in_contract(measures, it));
     let mut victims: Vec<(ThreadRef, f64)> = losses.into_values().collect();
     victims.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.pid.cmp(&b.0.pid)));
     let first = match (&end, &matched.losses) {
@@ -155,6 +165,9 @@ fn settle(
         Loss { end: end.as_ref(), impact, seconds, wall_seconds: wall, victims, victim, name };
     let mut wording = (matched.explain)(&loss);
     wording.remedy = lasting::lasting(measures.model, std::mem::take(&mut wording.remedy));
+    if let Some(moment) = &moment {
+        wording.text.push_str(&in_words(measures, moment));
+    }
     Named {
         rule,
         object,
@@ -208,7 +221,29 @@ fn impact(
     } else {
         0.0
     };
-    Impact { wait_seconds_per_second: seconds / wall, share: share.clamp(0.0, 1.0) }
+    let share = share.clamp(0.0, 1.0);
+    Impact { wait_seconds_per_second: seconds / wall, share, moment: None }
+}
+
+fn in_contract(measures: &Measures<'_>, moment: &Moment) -> ImpactMoment {
+    let look = &measures.model.look;
+    ImpactMoment {
+        at_unix_ns: look.begin_unix_ns + moment.begin_ns.saturating_sub(look.begin_ns),
+        pid: moment.who.pid,
+        seconds: moment.seconds,
+        share: moment.share,
+    }
+}
+
+fn in_words(measures: &Measures<'_>, moment: &Moment) -> String {
+    let after_ns = moment.begin_ns.saturating_sub(measures.model.look.begin_ns);
+    let process = ThreadRef { tid: moment.who.pid, ..moment.who.clone() };
+    format!(
+        " {} lost {} of it within a second, {} after the window began.",
+        words::who(&process),
+        words::seconds(moment.seconds),
+        words::seconds(after_ns as f64 / 1e9),
+    )
 }
 
 /// Processes of a set of claims, for rules that claim part of an end.
