@@ -158,6 +158,12 @@ struct Brief {
     /// Then so long without faults
     #[arg(long, value_name = "MINUTES", default_value_t = 10.0)]
     healthy: f64,
+    /// Only this of the ordinary loads, where the host is busy by itself (may be repeated)
+    #[arg(long, value_name = "SCENARIO")]
+    beside: Vec<String>,
+    /// A trouble that this host has besides: findings with this in their title are counted apart (may be repeated)
+    #[arg(long, value_name = "TEXT")]
+    known: Vec<String>,
     /// What every number and name is drawn from
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -181,6 +187,8 @@ impl Brief {
             window: Duration::from_secs_f64(self.window),
             healthy: Duration::from_secs_f64(self.healthy * 60.0),
             only: self.scenario.clone(),
+            beside: self.beside.clone(),
+            known: self.known.clone(),
             seed: self.seed,
             budget: self.budget,
             keep: self.keep.clone(),

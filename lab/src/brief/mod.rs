@@ -18,6 +18,7 @@ use crate::seeded_draw::Draw;
 use crate::undo::{Guard, Journal, Undo};
 use crate::{procfs, say, warn};
 use anyhow::{Context, Result, bail};
+use holdup_reason::answer::Finding;
 use ring::{Saved, Window};
 use stands::Stand;
 use std::fmt::Write as _;
@@ -46,6 +47,10 @@ pub struct Plan {
     pub healthy: Duration,
     /// Only faults of scenarios whose name begins so.
     pub only: Vec<String>,
+    /// Only these of the ordinary loads; none: all.
+    pub beside: Vec<String>,
+    /// Troubles that this host has besides: findings with this in their title are counted apart.
+    pub known: Vec<String>,
     /// What numbers and names are drawn from.
     pub seed: u64,
     /// What looking may take, percent of one CPU; none: as shipped.
@@ -89,7 +94,7 @@ fn under(
     let draw = Draw::new(plan.seed, "brief");
     let (mut ctx, _scratch) = lab.open(journal, draw, Variables::default())?;
     let program = &lab.holdup.as_ref().context("no holdup to ask")?.program;
-    let _loads = stands::ordinary_loads(&ctx, scenarios, plan.seed)?;
+    let _loads = stands::ordinary_loads(&ctx, scenarios, plan)?;
     let mut all = stands::all(&ctx, scenarios, plan)?;
     if all.is_empty() {
         bail!("no such fault");
@@ -224,28 +229,36 @@ fn judged(made: &[Made], saved: &Saved, plan: &Plan, times: &Times) -> Result<St
         minutes(times.begin_unix_ns, times.faults_until),
         minutes(times.faults_until, times.end_unix_ns),
     );
-    besides(&mut out, made, saved, times)?;
+    besides(&mut out, made, saved, plan, times);
     Ok(out)
 }
 
 /// What was found in windows without a fault, and whom it would have woken.
-fn besides(out: &mut String, made: &[Made], saved: &Saved, times: &Times) -> Result<()> {
+fn besides(out: &mut String, made: &[Made], saved: &Saved, plan: &Plan, times: &Times) {
+    let is_known = |title: &str| plan.known.iter().any(|it| title.contains(it.as_str()));
     let is_other = |it: &&Window| {
         it.begin_unix_ns >= times.begin_unix_ns
             && !made.iter().any(|fault| fault.is_in(it.begin_unix_ns, it.end_unix_ns))
     };
-    let other: Vec<&Window> =
-        saved.windows.iter().filter(is_other).filter(|it| !it.findings.is_empty()).collect();
-    let _ = writeln!(out, "{} windows without a fault in which something was found:", other.len());
-    for window in other {
-        for finding in &window.findings {
-            let moment = if finding.impact.moment.is_some() { "a moment" } else { "the window" };
-            let _ =
-                writeln!(out, "  {} ({moment}) {}: {}", window.file, finding.code, finding.title);
-        }
+    let other = saved.windows.iter().filter(is_other);
+    let found: Vec<(&Window, &Finding)> =
+        other.flat_map(|window| window.findings.iter().map(move |it| (window, it))).collect();
+    let (known, found): (Vec<_>, Vec<_>) =
+        found.into_iter().partition(|(_, finding)| is_known(&finding.title));
+    let _ = writeln!(
+        out,
+        "{} findings in windows without a fault, and {} of troubles that this host has:",
+        found.len(),
+        known.len()
+    );
+    for (window, finding) in found {
+        let moment = if finding.impact.moment.is_some() { "a moment" } else { "the window" };
+        let _ = writeln!(out, "  {} ({moment}) {}: {}", window.file, finding.code, finding.title);
     }
-    let _ = writeln!(out, "{} alarms:", saved.alarms.len());
-    for alarm in &saved.alarms {
+    let (known, alarms): (Vec<_>, Vec<_>) =
+        saved.alarms.iter().partition(|alarm| is_known(&alarm.title));
+    let _ = writeln!(out, "{} alarms, and {} of what is known:", alarms.len(), known.len());
+    for alarm in alarms {
         let near = made.iter().any(|it| it.is_in(alarm.since_unix_ns, alarm.at_unix_ns));
         let near = if near { "near a fault" } else { "without a fault" };
         let _ = writeln!(out, "  {} ({near}): {}", alarm.event, alarm.title);
@@ -253,5 +266,4 @@ fn besides(out: &mut String, made: &[Made], saved: &Saved, times: &Times) -> Res
     for line in &saved.said {
         let _ = writeln!(out, "said: {line}");
     }
-    Ok(())
 }

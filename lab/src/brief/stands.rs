@@ -5,9 +5,10 @@
 //! system. Must not: judge, or make a fault that outlives its guards.
 
 use super::{Made, Plan, now_unix_ns};
-use crate::fault::{Ctx, Fault};
+use crate::fault::{Ctx, Fault, Spawn};
 use crate::faults;
 use crate::judgement::Truth;
+use crate::procfs;
 use crate::scenario::{Scenario, TruthSpec, Variables};
 use crate::seeded_draw::Draw;
 use crate::undo::Guards;
@@ -17,11 +18,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A scenario whose fault is made briefly, with parameters that make it one moment; `{hold}` is its length in milliseconds.
-const KINDS: &[(&str, &[(&str, &str)])] = &[
+/// Parameters that are not drawn; `{hold}` is the length of a fault in milliseconds.
+type Set = &'static [(&'static str, &'static str)];
+
+/// Scenarios whose fault is made briefly, with parameters that make it one moment.
+const KINDS: &[(&str, Set)] = &[
     ("lock-file-hang", &[("holder_language", "rust")]),
     ("lock-futex-c", &[("hold_ms", "{hold}"), ("threads", "3"), ("meanwhile", "sleep")]),
-    ("cpu-quota", &[("quota_percent", "2"), ("period_ms", "1000"), ("threads", "1")]),
+    // The quota stands all the time; what is brief is the need for more (see Quota).
+    (QUOTA, &[("quota_percent", "10"), ("period_ms", "{hold}"), ("threads", "1")]),
     ("net-dns-slow", &[("temper", "{hold}")]),
     ("process-pipe-slow", &[("how", "{hold}"), ("bytes", "3000")]),
     ("lock-file-shell", &[("holder_language", "sh")]),
@@ -29,13 +34,19 @@ const KINDS: &[(&str, &[(&str, &str)])] = &[
     ("fs-frozen", &[("threads", "1")]),
 ];
 
-/// What an ordinary busy host does besides.
-const ORDINARY: &[(&str, &[(&str, &str)])] = &[
+/// What an ordinary busy host does besides. Not all that it can: of a host whose CPUs are all taken that is the right thing to say.
+const ORDINARY: &[(&str, Set)] = &[
     ("healthy-compile", &[("jobs", "1")]),
-    ("healthy-kv", &[("clients", "2")]),
+    ("healthy-pool", &[]),
     ("healthy-pipeline", &[]),
     ("healthy-daemons", &[]),
 ];
+
+/// A group is limited all the time, and somebody in it wants more than it may have for a moment: a limit that is set and taken away
+/// within a window is one that nobody has.
+const QUOTA: &str = "cpu-quota";
+/// CPU time that is wanted then, in parts of what the group may use in a period: it is over after the next one begins.
+const WANTED: f64 = 1.5;
 
 /// How long a workload may take to do something, and a fault to show.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -51,13 +62,7 @@ pub(super) struct Stand {
 }
 
 impl Stand {
-    fn of(
-        parent: &Ctx,
-        scenario: Scenario,
-        set: &[(&str, &str)],
-        seed: u64,
-        hold: Duration,
-    ) -> Result<Self> {
+    fn of(parent: &Ctx, scenario: Scenario, set: Set, seed: u64, hold: Duration) -> Result<Self> {
         let mut draw = Draw::new(seed, &scenario.name);
         let mut variables = scenario.draw(&mut draw);
         let hold = format!("{:.0}", hold.as_secs_f64() * 1e3);
@@ -80,8 +85,13 @@ impl Stand {
             Some(name) => Some(faults::find(name).with_context(|| format!("no fault {name}"))?),
             None => None,
         };
-        let spec = scenario.workload[ctx.draw.index(scenario.workload.len())].clone();
-        let stage = fault.map_or_else(|| Ok(Guards::new()), |fault| fault.set_up(&mut ctx))?;
+        let mut spec = scenario.workload[ctx.draw.index(scenario.workload.len())].clone();
+        let mut stage = fault.map_or_else(|| Ok(Guards::new()), |fault| fault.set_up(&mut ctx))?;
+        if let (QUOTA, Some(fault)) = (scenario.name.as_str(), fault) {
+            stage.append(fault.inject(&mut ctx)?.guards);
+            spec.kind = "daemon".into();
+            spec.arguments.clear();
+        }
         let running = workload::start(&mut ctx, &spec)?;
         running.wait_ready(&ctx, PATIENCE)?;
         Ok(Self { scenario, fault, ctx, _running: running, _stage: stage })
@@ -97,6 +107,11 @@ impl Stand {
             bail!("{} has no fault", self.scenario.name);
         };
         let before = now_unix_ns()?;
+        if self.scenario.name == QUOTA {
+            want_more(&mut self.ctx)?;
+            let truth = of_moment(truth, &self.ctx.variables);
+            return self.made(before, truth);
+        }
         let injected = fault.inject(&mut self.ctx)?;
         let until = Instant::now() + PATIENCE;
         while fault.bites(&mut self.ctx)? == Some(false) {
@@ -109,13 +124,27 @@ impl Stand {
         std::thread::sleep(hold);
         drop(injected);
         let truth = of_moment(truth, &self.ctx.variables);
-        Ok(Made {
-            scenario: self.scenario.name.clone(),
-            begin_unix_ns: before,
-            end_unix_ns: now_unix_ns()?,
-            truth,
-        })
+        self.made(before, truth)
     }
+
+    fn made(&self, begin_unix_ns: u64, truth: Truth) -> Result<Made> {
+        let (scenario, end_unix_ns) = (self.scenario.name.clone(), now_unix_ns()?);
+        Ok(Made { scenario, begin_unix_ns, end_unix_ns, truth })
+    }
+}
+
+/// A job in the limited group that wants more than a period's time.
+fn want_more(ctx: &mut Ctx) -> Result<()> {
+    let may_us = ctx.number("period_ms")? * ctx.number("quota_percent")? * 10.0;
+    let arguments = ["compute", "--count", "1", "--work-us", &format!("{:.0}", may_us * WANTED)];
+    let spawn = Spawn {
+        name: ctx.draw.name(),
+        arguments: arguments.map(String::from).to_vec(),
+        cgroups: vec![ctx.text("cpu_group")?.into()],
+        ..Spawn::default()
+    };
+    let job = ctx.spawn(&spawn)?;
+    ctx.wait_for("the job", PATIENCE, || procfs::state(job.pid).is_none_or(|it| it == 'Z'))
 }
 
 /// What must be said of it: code, object and culprit.
@@ -124,11 +153,10 @@ fn of_moment(truth: &TruthSpec, variables: &Variables) -> Truth {
 }
 
 /// The loads of an ordinary busy host.
-pub(super) fn ordinary_loads(ctx: &Ctx, scenarios: &Path, seed: u64) -> Result<Vec<Stand>> {
-    ORDINARY
-        .iter()
-        .map(|(name, set)| stand(ctx, scenarios, name, set, seed, Duration::ZERO))
-        .collect()
+pub(super) fn ordinary_loads(ctx: &Ctx, scenarios: &Path, plan: &Plan) -> Result<Vec<Stand>> {
+    let wanted = |name: &str| plan.beside.is_empty() || plan.beside.iter().any(|it| it == name);
+    let loads = ORDINARY.iter().filter(|(name, _)| wanted(name));
+    loads.map(|(name, set)| stand(ctx, scenarios, name, set, plan.seed, Duration::ZERO)).collect()
 }
 
 /// A stand for each kind of fault that is wanted.
@@ -144,7 +172,7 @@ fn stand(
     ctx: &Ctx,
     scenarios: &Path,
     name: &str,
-    set: &[(&str, &str)],
+    set: Set,
     seed: u64,
     hold: Duration,
 ) -> Result<Stand> {

@@ -177,6 +177,18 @@ fn is_better((links, ns): (usize, Ns), than: (usize, Ns)) -> bool {
     than.1 < ns / SHORT_PARTS.whole() || (links, ns) > than && ns >= than.1 / SHORT_PARTS.whole()
 }
 
+/// Of a wait that began before the look, as much of that counts for its moment.
+const BEFORE_LOOK_NS: Ns = 1_000_000_000;
+
+/// When the loss began: a wait that a look's begin has cut in two is as long as it is.
+fn whole_begin_ns(leaf: &Leaf) -> Ns {
+    let first = &leaf.links[0];
+    match first.begin_ns == leaf.begin_ns {
+        true => first.since_ns.clamp(leaf.begin_ns.saturating_sub(BEFORE_LOOK_NS), leaf.begin_ns),
+        false => leaf.begin_ns,
+    }
+}
+
 /// Whether the times of its leaves say when something was lost: work is a length alone, and a turn on a CPU is what all share.
 fn has_moments(kind: EndKind, class: WaitClass) -> bool {
     kind != EndKind::Works && class != WaitClass::RunQueue
@@ -233,7 +245,7 @@ impl End {
             let counted = self.counted.entry(victim.pid).or_default();
             counted.seconds += seconds;
             if has_moments(self.kind, self.class) {
-                counted.when.add(leaf.begin_ns, leaf.end_ns, part);
+                counted.when.add(whole_begin_ns(leaf), leaf.end_ns, part);
             }
         }
         let lost = self.victims.entry(victim.pid).or_insert_with(|| (victim.clone(), 0.0));

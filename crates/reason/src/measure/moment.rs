@@ -105,7 +105,16 @@ mod tests {
 
     /// In a window of so many seconds process 10 waits once for a lock that 20 has, from 4.1 s on, and works for so long besides.
     fn found(window_seconds: u64, wait_ms: u64, run_ms: u64, lived: (u64, u64)) -> Vec<Finding> {
-        let end_ns = window_seconds * 1_000 * MS;
+        found_in((0, window_seconds * 1_000), wait_ms, run_ms, lived)
+    }
+
+    fn found_in(
+        window_ms: (u64, u64),
+        wait_ms: u64,
+        run_ms: u64,
+        lived: (u64, u64),
+    ) -> Vec<Finding> {
+        let end_ns = window_ms.1 * MS;
         let (dev, ino) = (DeviceNumber { major: 8, minor: 1 }, 99);
         let file = FileRef { dev, ino, path: Some("/run/job".into()), ..FileRef::default() };
         let place = Place {
@@ -134,7 +143,7 @@ mod tests {
         };
         let at = |at_ns, body| Fact { at_ns, body };
         explain(vec![
-            at(0, Body::WindowBegin(WindowBegin { unix_ns: 1_000 })),
+            at(window_ms.0 * MS, Body::WindowBegin(WindowBegin { unix_ns: 1_000 })),
             at(until_ns, Body::Wait(wait)),
             at(lived.1 * MS, Body::ThreadTime(time)),
             at(end_ns, Body::WindowEnd(WindowEnd::default())),
@@ -156,7 +165,7 @@ mod tests {
             assert!((moment.seconds - 0.35).abs() < 1e-4, "{moment:?}");
             let rate = 0.35 / window_seconds as f64;
             assert!((found[0].impact.wait_seconds_per_second - rate).abs() < 1e-6);
-            let said = "job 10 lost 350 ms of it within a second, 4.10 s after the window began.";
+            let said = "job 10 lost 350 ms within a second, 4.10 s after the window began.";
             assert!(found[0].text.contains(said), "{}", found[0].text);
         }
     }
@@ -168,6 +177,15 @@ mod tests {
         let moment = found[0].impact.moment.expect("a moment");
         // Of its 400 ms those before the wait are not of that second.
         assert!((moment.share - 350.0 / 380.0).abs() < 0.01, "{moment:?}");
+    }
+
+    #[test]
+    fn a_wait_that_a_windows_begin_cuts_in_two_is_as_long_as_it_is() {
+        let found = found_in((4_250, 14_250), 300, 10, (4_250, 14_250));
+        assert_eq!(severity(&found), Some(Severity::Warning));
+        assert!(found[0].text.contains("150 ms of 10 s pass"), "{}", found[0].text);
+        let said = "job 10 lost 300 ms within a second, 150 ms before the window began.";
+        assert!(found[0].text.contains(said), "{}", found[0].text);
     }
 
     #[test]

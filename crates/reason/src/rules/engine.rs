@@ -228,7 +228,7 @@ fn impact(
 fn in_contract(measures: &Measures<'_>, moment: &Moment) -> ImpactMoment {
     let look = &measures.model.look;
     ImpactMoment {
-        at_unix_ns: look.begin_unix_ns + moment.begin_ns.saturating_sub(look.begin_ns),
+        at_unix_ns: (look.begin_unix_ns + moment.begin_ns).saturating_sub(look.begin_ns),
         pid: moment.who.pid,
         seconds: moment.seconds,
         share: moment.share,
@@ -236,13 +236,14 @@ fn in_contract(measures: &Measures<'_>, moment: &Moment) -> ImpactMoment {
 }
 
 fn in_words(measures: &Measures<'_>, moment: &Moment) -> String {
-    let after_ns = moment.begin_ns.saturating_sub(measures.model.look.begin_ns);
+    let look_ns = measures.model.look.begin_ns;
+    let apart = words::seconds(moment.begin_ns.abs_diff(look_ns) as f64 / 1e9);
     let process = ThreadRef { tid: moment.who.pid, ..moment.who.clone() };
     format!(
-        " {} lost {} of it within a second, {} after the window began.",
+        " {} lost {} within a second, {apart} {} the window began.",
         words::who(&process),
         words::seconds(moment.seconds),
-        words::seconds(after_ns as f64 / 1e9),
+        if moment.begin_ns < look_ns { "before" } else { "after" },
     )
 }
 
