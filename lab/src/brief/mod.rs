@@ -139,10 +139,11 @@ fn faults(ctx: &mut Ctx, all: &mut [Stand], plan: &Plan) -> Result<Vec<Made>> {
         match stand.make(plan.hold) {
             Ok(one) => {
                 say(&format!(
-                    "{:2} {} for {:.0} ms",
+                    "{:2} {} for {:.0} ms, until {:.1} s of the minute",
                     n + 1,
                     one.scenario,
-                    (one.end_unix_ns - one.begin_unix_ns) as f64 / 1e6
+                    (one.end_unix_ns - one.begin_unix_ns) as f64 / 1e6,
+                    (one.end_unix_ns % 60_000_000_000) as f64 / 1e9
                 ));
                 made.push(one);
             }

@@ -45,8 +45,9 @@ const ORDINARY: &[(&str, Set)] = &[
 /// A group is limited all the time, and somebody in it wants more than it may have for a moment: a limit that is set and taken away
 /// within a window is one that nobody has.
 const QUOTA: &str = "cpu-quota";
-/// CPU time that is wanted then, in parts of what the group may use in a period: it is over after the next one begins.
-const WANTED: f64 = 1.5;
+/// CPU time that is wanted then, in parts of what the group may use in a period: one whole period is waited for, and a part of the one
+/// in which it begins.
+const WANTED: f64 = 2.5;
 
 /// How long a workload may take to do something, and a fault to show.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -129,19 +129,7 @@ fn settle(
         _ => lost,
     };
     let mut impact = impact(measures, (seconds, lost), matched.demand_seconds, &losses);
-    let severity_max = match &end {
-        Some(end) if is_brief(measures, end) => Severity::Note,
-        _ => matched.severity_max,
-    };
-    let of_window =
-        Severity::of(&impact).clamp(matched.severity_min.min(severity_max), severity_max);
-    // A moment is worth a warning at most: who is to be alarmed by it alone, over_time decides by how often it comes.
-    let severity = of_window.max(Severity::Warning.min(severity_max));
-    let moment = match &end {
-        Some(end) if severity > of_window => moment::of(measures, end),
-        _ => None,
-    };
-    let severity = if moment.is_some() { severity } else { of_window };
+    let (severity, moment) = weighed(measures, end.as_ref(), &matched, &impact);
     impact.moment = moment.as_ref().map(|it| in_contract(measures, it));
     let mut victims: Vec<(ThreadRef, f64)> = losses.into_values().collect();
     victims.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.pid.cmp(&b.0.pid)));
@@ -181,6 +169,26 @@ fn settle(
         wording,
         claimed: claims,
     }
+}
+
+/// How bad a loss is, and the moment that makes it so, if its share of the window does not.
+fn weighed(
+    measures: &Measures<'_>,
+    end: Option<&End>,
+    matched: &Match<'_>,
+    impact: &Impact,
+) -> (Severity, Option<Moment>) {
+    let severity_max = match end {
+        Some(end) if is_brief(measures, end) => Severity::Note,
+        _ => matched.severity_max,
+    };
+    let of_window =
+        Severity::of(impact).clamp(matched.severity_min.min(severity_max), severity_max);
+    // A moment is worth a warning at most: whom it is to alarm is decided by how often it comes.
+    let of_moment = Severity::Warning.min(severity_max);
+    let moment = end.filter(|_| of_moment > of_window).and_then(|end| moment::of(measures, end));
+    let severity = if moment.is_some() { of_moment } else { of_window };
+    (severity, moment)
 }
 
 /// A wait below this is seen of a process that was asked about alone.
